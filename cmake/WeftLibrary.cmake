@@ -1,0 +1,26 @@
+# WeftLibrary.cmake: libweft.so from the rooms, and the two loadable backends beside it.
+
+set(WEFT_LIBRARY_ROOMS support sym core codegen ops passes runtime onnx ref)
+list(TRANSFORM WEFT_LIBRARY_ROOMS REPLACE "(.+)" "weft_\\1_obj" OUTPUT_VARIABLE weft_library_objects)
+
+add_library(weft SHARED)
+add_library(Weft::weft ALIAS weft)
+target_sources(weft PRIVATE ${WEFT_EMPTY_CC})
+target_link_libraries(weft PRIVATE ${weft_library_objects})
+target_link_options(weft PRIVATE ${WEFT_SHARED_LINK_OPTIONS})
+set_target_properties(weft PROPERTIES
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}
+  # Compiles every public header alone: target all_verify_interface_header_sets.
+  VERIFY_INTERFACE_HEADER_SETS ON)
+
+file(GLOB_RECURSE weft_public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/weft/*.h)
+target_sources(weft PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${weft_public_headers})
+target_compile_features(weft INTERFACE cxx_std_17)
+
+if(TARGET weft_cpu_obj)
+  weft_module(weft_cpu ROOMS cpu codegen_llvm)
+endif()
+if(TARGET weft_cuda_obj)
+  weft_module(weft_cuda ROOMS cuda codegen_cuda)
+endif()

@@ -1,0 +1,36 @@
+# WeftPackage.cmake: install, find_package(Weft), pkg-config and the Debian package.
+
+include(CMakePackageConfigHelpers)
+
+set(weft_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Weft)
+install(TARGETS weft EXPORT WeftTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+install(EXPORT WeftTargets NAMESPACE Weft:: DESTINATION ${weft_cmake_dir} COMPONENT dev)
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/WeftConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/WeftConfig.cmake INSTALL_DESTINATION ${weft_cmake_dir})
+# Before 1.0 a minor version may break what the one before it offered.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/WeftConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/WeftConfig.cmake
+  ${PROJECT_BINARY_DIR}/WeftConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/WeftPlugin.cmake
+  DESTINATION ${weft_cmake_dir} COMPONENT dev)
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${PROJECT_BINARY_DIR}/weft.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME weft)
+set(CPACK_PACKAGE_CONTACT "Weft developers <weft@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
+# What public headers may include: weft/op_param.h needs dmlc, weft/support/check.h needs fmt.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libdmlc-dev, libfmt-dev")
+include(CPack)

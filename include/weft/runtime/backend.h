@@ -1,0 +1,42 @@
+/// backend.h: where a program runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/codegen/attr_types.h"
+#include "weft/runtime/compute.h"
+
+namespace weft {
+
+/// A kernel ready to launch on host memory.
+class KernelLauncher {
+ public:
+  virtual ~KernelLauncher() = default;
+  /// `buffers` in the order of kernel.buffers; `dims`: values of d0, d1 ...
+  virtual void Launch(void* const* buffers, const int64_t* dims) const = 0;
+};
+
+class WEFT_API Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  /// Target of RTCGen; empty when the backend runs no generated kernels.
+  virtual std::string target() const = 0;
+  /// Passes from an imported graph to one that Program can run.
+  virtual std::string default_pipeline() const = 0;
+  /// Loads the machine code of one kernel.
+  virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel, const CompiledKernel& compiled) = 0;
+  virtual int threads() const { return 1; }
+  virtual void set_threads(int) {}
+};
+
+/// "cpu", "ref", ...: loads libweft_<name>.so when needed. Throws kUnsupported with the reason and the known names.
+WEFT_API std::shared_ptr<Backend> GetBackend(const std::string& name);
+WEFT_API void RegisterBackend(const std::string& name, std::function<std::shared_ptr<Backend>()> factory);
+/// Names of registered backends, sorted; loads nothing.
+WEFT_API std::vector<std::string> ListBackends();
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+/// compute.h: `FCompute`, how a backend runs an operator that no kernel is generated for: a library call or plain C++.
+///
+/// Registered per backend under the key "FCompute.<backend>", e.g. by libweft_cpu.so:
+///   WEFT_REGISTER_OP(Conv).set_attr<FCompute>("FCompute.cpu", PrepareConv);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/core/graph.h"
+
+namespace weft {
+
+/// A prepared call for fixed extents: primitives made, weights packed. Thread-safe; Run may be called by many threads.
+class LibraryCall {
+ public:
+  virtual ~LibraryCall() = default;
+  /// `inputs[i]` null for an absent one. `scratch`: scratch_bytes(), 64-byte aligned, private to this call.
+  virtual void Run(const void* const* inputs, void* const* outputs, void* scratch) const = 0;
+  virtual int64_t scratch_bytes() const { return 0; }
+  virtual std::string description() const { return {}; }
+};
+
+/// What a call is prepared for.
+struct ComputeRequest {
+  NodePtr node;
+  std::vector<std::vector<int64_t>> input_dims, output_dims;
+  std::vector<DType> input_types, output_types;
+  std::vector<TensorPtr> constants;     ///< per input: the constant behind it, null where it is none
+  int threads = 1;
+};
+/// Null: this request is not supported; the runtime falls back to the interpreter and says so.
+using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;
+
+}  // namespace weft

@@ -1,0 +1,111 @@
+/// program.h: compile a graph once, run it many times.
+///
+///   auto program = Compile(graph, {.backend = "cpu"});
+///   Session session(program);
+///   std::vector<TensorPtr> y = session.Run({x});
+///
+/// A `Program` is immutable and shared by threads. What depends on the extents of the inputs (sizes, offsets, library
+/// primitives) is a binding, made once per set of extents and cached. A `Session` owns the arena; one thread at a time.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/core/graph.h"
+#include "weft/core/pass.h"
+#include "weft/runtime/backend.h"
+
+namespace weft {
+
+struct CompileOptions {
+  std::string backend = "cpu";
+  std::string pipeline;          ///< empty: the backend's own
+  PassOptions passes;
+  int threads = 0;               ///< 0: what the process may use
+};
+
+/// Name, type and symbolic shape of an input or output.
+struct IoSpec {
+  std::string name;
+  DType dtype = DType::kUnknown;
+  Shape shape;
+};
+
+/// One step of one run, as the profiler saw it.
+struct StepTime {
+  std::string name, kind;        ///< kind: "kernel", "library", "interpreter", "copy"
+  double microseconds = 0;
+};
+
+struct ProgramStats {
+  double compile_seconds = 0;
+  int kernels = 0;               ///< generated kernels launched a run
+  int distinct_kernels = 0;
+  int library_calls = 0;
+  int interpreted = 0;           ///< steps that fall back to the interpreter
+  int host_steps = 0;            ///< shape values written, copies
+  std::vector<PassRecord> passes;
+};
+
+class Session;
+
+class WEFT_API Program {
+ public:
+  virtual ~Program() = default;
+  const std::vector<IoSpec>& inputs() const { return inputs_; }
+  const std::vector<IoSpec>& outputs() const { return outputs_; }
+  const ProgramStats& stats() const { return stats_; }
+  /// The graph after the pipeline.
+  const Graph& graph() const { return graph_; }
+  const std::string& backend() const { return backend_name_; }
+
+ protected:
+  friend class Session;
+  friend WEFT_API std::shared_ptr<const Program> Compile(Graph, const CompileOptions&);
+  /// State of one session.
+  struct State {
+    virtual ~State() = default;
+    int64_t arena_bytes = 0, bytes_moved = 0;
+    std::vector<StepTime>* profile = nullptr;
+  };
+  virtual std::unique_ptr<State> NewState() const = 0;
+  /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype and extents is reused.
+  virtual void Run(State& state, const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
+  Graph graph_;
+  std::string backend_name_;
+  std::vector<IoSpec> inputs_, outputs_;
+  ProgramStats stats_;
+};
+
+/// Runs the pipeline and prepares the program. Throws what passes throw; kUnsupported names every node the backend cannot run.
+WEFT_API std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options = {});
+
+class WEFT_API Session {
+ public:
+  explicit Session(std::shared_ptr<const Program> program);
+  ~Session();
+  /// Results in the order of program->outputs(). Throws kBadInput on a wrong count, dtype or extent.
+  std::vector<TensorPtr> Run(const std::vector<TensorPtr>& inputs);
+  /// By name; a missing or unknown name throws kBadBinding with near names.
+  std::vector<TensorPtr> Run(const std::map<std::string, TensorPtr>& inputs);
+  /// Reuses the tensors in `outputs` where dtype and extents fit (no allocation in a steady loop).
+  void RunInto(const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs);
+  /// As RunInto, timing every step.
+  std::vector<StepTime> Profile(const std::vector<TensorPtr>& inputs);
+  int64_t arena_bytes() const;
+  /// Bytes that kernels and library calls read and write in one run of the last extents.
+  int64_t bytes_moved() const;
+  const Program& program() const { return *program_; }
+
+ private:
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<Program::State> state_;
+};
+
+/// Random inputs for the program's specs under bindings of its symbols (unbound ones: 1); see MakeRandomInputs.
+WEFT_API std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed, const SymBindings& bind);
+
+}  // namespace weft

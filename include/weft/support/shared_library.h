@@ -1,0 +1,65 @@
+/// shared_library.h: shared libraries opened at run time: plugins, loadable backends, the GPU
+/// driver.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/support/api.h"
+
+namespace weft {
+
+/// A handle to an opened library. Opened with RTLD_NOW | RTLD_LOCAL, so that missing symbols show
+/// at once and nothing leaks into the process. Closed with the object, unless `KeepOpen` was
+/// called.
+class WEFT_API SharedLibrary {
+ public:
+  SharedLibrary() = default;
+  ~SharedLibrary();
+  SharedLibrary(SharedLibrary&& o) noexcept;
+  SharedLibrary& operator=(SharedLibrary&& o) noexcept;
+
+  /// A path that holds '/' is opened as given, a bare name is searched by the loader. Throws
+  /// kDevice with the loader's reason, or kIo where the path names no file.
+  static SharedLibrary Open(const std::string& path);
+  /// An empty handle where it cannot be opened, with the reason in *reason: for what is optional.
+  static SharedLibrary TryOpen(const std::string& path, std::string* reason = nullptr);
+  /// The first of several names that opens.
+  static SharedLibrary TryOpenAny(const std::vector<std::string>& paths,
+                                  std::string* reason = nullptr);
+
+  bool is_open() const { return handle_ != nullptr; }
+  const std::string& path() const { return path_; }
+
+  /// Null where the library has no such symbol.
+  void* Find(const char* symbol) const;
+  /// Throws kDevice naming library and symbol.
+  void* Get(const char* symbol) const;
+  template <class Function>
+  Function* FindFunction(const char* symbol) const {
+    return reinterpret_cast<Function*>(Find(symbol));
+  }
+  template <class Function>
+  Function* GetFunction(const char* symbol) const {
+    return reinterpret_cast<Function*>(Get(symbol));
+  }
+
+  /// The library stays mapped for the life of the process: registered code must not go away.
+  void KeepOpen() { keep_open_ = true; }
+
+ private:
+  void Close();
+  void* handle_ = nullptr;
+  bool keep_open_ = false;
+  std::string path_;
+};
+
+/// Path of the library or program that holds `address`; empty where unknown.
+WEFT_API std::string LibraryPathOf(const void* address);
+/// Path of the library (or program) that holds this function, that is, of Weft itself.
+WEFT_API std::string CurrentLibraryPath();
+/// Its folder, without a slash at the end.
+WEFT_API std::string CurrentLibraryDirectory();
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+/// nvrtc.h: compiles kernels to cubins with NVRTC. Works on a machine without a GPU.
+#pragma once
+
+#include <memory>
+
+#include "weft/codegen/kernel.h"
+
+namespace weft {
+
+/// Is NVRTC there? When not, `*why` says what to do.
+WEFT_API bool NvrtcAvailable(std::string* why = nullptr);
+/// Architectures that it can compile for: 75, 80, 90 ...; empty where it is not there.
+WEFT_API std::vector<int> NvrtcArchitectures();
+
+/// Compiler for compute capability `sm` (90 for 9.0). Throws kUnsupported when NVRTC is there and
+/// cannot target it.
+///
+/// Few kernels are compiled one a program, so that each has a cubin of its own (about 35 ms). From
+/// kBatchFrom missing kernels on, up to kBatchSize share a program: a third of the time each, since
+/// most of a program's cost is its start. Then the binary of each of them is the shared cubin:
+/// loading it and asking for `kernel.Name()` works the same, and a cache that stores one file per
+/// kernel stores it that many times. That is the price of a cold start of a large graph, once. When
+/// a batch fails, its kernels are compiled one by one, so that an error names its kernel.
+class WEFT_API NvrtcCompiler : public KernelCompiler {
+ public:
+  static constexpr int kBatchFrom = 24;
+  static constexpr int kBatchSize = 20;
+
+  /// `num_threads` 0: as many programs at once as there are cores, at most 8.
+  explicit NvrtcCompiler(int sm, int num_threads = 0);
+
+  /// "cuda:sm_90+nvrtc13.0": the compiler's version is part of what a binary depends on. Without
+  /// NVRTC "cuda:sm_90".
+  std::string target() const override;
+  std::string Source(const Kernel& kernel) const override;
+  std::string source_extension() const override { return ".cu"; }
+  std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
+                                   std::vector<std::string>* errors) override;
+  /// `spill_bytes` is the kernel's whole stack frame, which is 0 where nothing was spilled.
+  KernelStats Stats(const Kernel& kernel, const std::string& binary) const override;
+
+  /// Compiles one source that is not ours to print (tests). Empty and a message in `*error` where
+  /// it fails.
+  std::string CompileSource(const std::string& source, std::string* error) const;
+
+ private:
+  int sm_, num_threads_;
+};
+
+/// The compiler behind its interface, for backends.
+WEFT_API std::unique_ptr<KernelCompiler> MakeNvrtcCompiler(int sm);
+
+}  // namespace weft

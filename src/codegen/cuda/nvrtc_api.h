@@ -1,0 +1,41 @@
+/// nvrtc_api.h: the entry points of NVRTC, opened at run time; private to src/codegen/cuda.
+///
+/// NVRTC turns CUDA C++ into machine code and needs no GPU and no driver. Weft links nothing of it:
+/// the library is looked for when the first kernel is compiled, and the few prototypes are declared
+/// here.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace weft::cuda {
+
+struct NvrtcProgram;  ///< opaque
+
+struct NvrtcApi {
+  int (*version)(int* major, int* minor) = nullptr;
+  int (*num_archs)(int* count) = nullptr;
+  int (*archs)(int* list) = nullptr;
+  const char* (*error_string)(int result) = nullptr;
+  int (*create)(NvrtcProgram** program, const char* source, const char* name, int num_headers,
+                const char* const* headers, const char* const* include_names) = nullptr;
+  int (*destroy)(NvrtcProgram** program) = nullptr;
+  int (*compile)(NvrtcProgram* program, int num_options, const char* const* options) = nullptr;
+  int (*log_size)(NvrtcProgram* program, size_t* size) = nullptr;
+  int (*log)(NvrtcProgram* program, char* text) = nullptr;
+  int (*cubin_size)(NvrtcProgram* program, size_t* size) = nullptr;
+  int (*cubin)(NvrtcProgram* program, char* binary) = nullptr;
+
+  int major = 0, minor = 0;
+  std::vector<int> supported;  ///< 75, 80, 90 ...
+  std::string error;           ///< why there is no NVRTC; empty: all of the above may be called
+
+  bool ok() const { return error.empty(); }
+};
+
+/// Opens NVRTC on first use. `WEFT_NVRTC` names a file to use instead of the usual places.
+/// Thread-safe.
+const NvrtcApi& Nvrtc();
+
+}  // namespace weft::cuda

@@ -1,0 +1,129 @@
+/// Tests of nvrtc.h: every template and type compiles to a cubin for several architectures, without
+/// spilling.
+#include "codegen/cuda/nvrtc.h"
+
+#include <algorithm>
+
+#include "codegen/cuda/cubin_info.h"
+#include "codegen/cuda/cuda_printer.h"
+#include "codegen/kernel_cases.h"
+#include "weft/support/error.h"
+
+namespace weft {
+namespace {
+
+using kernel_cases::AllCases;
+
+bool Skip() {
+  std::string why;
+  if (NvrtcAvailable(&why)) return false;
+  MESSAGE("skipped: ", why);
+  return true;
+}
+
+std::vector<KernelPtr> Kernels() { return kernel_cases::DistinctKernels(AllCases()); }
+
+TEST_CASE("every case compiles in batches for sm_80, sm_90 and sm_100, and nothing spills") {
+  if (Skip()) return;
+  const std::vector<KernelPtr> kernels = Kernels();
+  const std::vector<int> known = NvrtcArchitectures();
+  for (int sm : {80, 90, 100}) {
+    if (std::find(known.begin(), known.end(), sm) == known.end()) {
+      MESSAGE("skipped: this NVRTC does not know sm_", sm);
+      continue;
+    }
+    NvrtcCompiler compiler(sm);
+    std::vector<std::string> errors;
+    const std::vector<std::string> binaries = compiler.Compile(kernels, &errors);
+    REQUIRE(binaries.size() == kernels.size());
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      INFO(kernels[i]->Name(), " sm_", sm);
+      CHECK(errors[i] == "");
+      REQUIRE(binaries[i].substr(0, 4) ==
+              "\x7f"
+              "ELF");
+      const KernelStats stats = compiler.Stats(*kernels[i], binaries[i]);
+      CHECK(stats.registers > 0);
+      CHECK(stats.registers <= 128);
+      CHECK(stats.spill_bytes == 0);
+      CHECK(stats.source_bytes > 0);
+    }
+  }
+}
+
+TEST_CASE("few kernels get a binary each, the same in every run; equal kernels share it") {
+  if (Skip()) return;
+  NvrtcCompiler compiler(90, 2);
+  const std::vector<KernelPtr> all = Kernels();
+  const std::vector<KernelPtr> some = {all[0], all[1], all[0]};
+  std::vector<std::string> errors;
+  const std::vector<std::string> once = compiler.Compile(some, &errors),
+                                 again = compiler.Compile(some, nullptr);
+  CHECK(once == again);
+  CHECK(once[0] == once[2]);
+  CHECK(once[0] != once[1]);
+  CHECK(cuda::ReadCubin(once[0], all[0]->Name()).found);
+  CHECK_FALSE(cuda::ReadCubin(once[0], all[1]->Name()).found);
+  CHECK(compiler.target().substr(0, 16) == "cuda:sm_90+nvrtc");
+  CHECK(compiler.source_extension() == ".cu");
+  CHECK(MakeNvrtcCompiler(90)->Source(*all[0]) == PrintCuda(*all[0]));
+  CHECK(compiler.Compile({}, &errors).empty());
+}
+
+TEST_CASE("a kernel that fails has a message of its own and the others their binaries") {
+  if (Skip()) return;
+  NvrtcCompiler compiler(90);
+  std::string error;
+  CHECK(compiler.CompileSource("this is no program", &error).empty());
+  CHECK(error.find("weft.cu(1)") != std::string::npos);
+
+  // A kernel that no printer takes, among enough others to be in a batch.
+  auto bad = std::make_shared<Kernel>();
+  bad->buffers = {{DType::kF32, true, 8}};
+  bad->dims = {8};
+  bad->num_outer = 1;
+  bad->vector_loop = 0;
+  bad->small_index = true;
+  Expr deep = Expr::Load(0, DType::kF32, {Expr::Index(0)});
+  for (int i = 0; i < 17; ++i)
+    deep = Expr::Reduce(ReduceOp::kSum, {2},
+                        [&](const Indices& k) { return deep * Expr::Cast(DType::kF32, k[0]); });
+  bad->num_inputs = 1;
+  bad->buffers = {{DType::kF32, false, 8}, {DType::kF32, true, 8}};
+  bad->stores = {{1, Expr::Index(0), deep, false}};
+  bad->Finish();
+  std::vector<KernelPtr> kernels = Kernels();
+  kernels.resize(NvrtcCompiler::kBatchFrom);
+  kernels[5] = bad;
+  std::vector<std::string> errors;
+  const std::vector<std::string> binaries = compiler.Compile(kernels, &errors);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    CHECK(binaries[i].empty() == (i == 5));
+    CHECK(errors[i].empty() == (i != 5));
+  }
+  CHECK(errors[5].find("nested") != std::string::npos);
+}
+
+TEST_CASE("an architecture that NVRTC does not know is refused with a list") {
+  if (Skip()) return;
+  CHECK_THROWS_WITH_AS(NvrtcCompiler(12), doctest::Contains("it knows 75"), UserError);
+}
+
+TEST_CASE("a damaged cubin is not read beyond its end") {
+  if (Skip()) return;
+  NvrtcCompiler compiler(90);
+  const KernelPtr kernel = Kernels()[0];
+  const std::string good = compiler.Compile({kernel}, nullptr)[0];
+  for (size_t size = 0; size < good.size(); size += 97)
+    cuda::ReadCubin(good.substr(0, size), kernel->Name());
+  for (size_t at = 0; at < std::min<size_t>(good.size(), 4096); at += 3) {
+    std::string bad = good;
+    bad[at] = char(0xff);
+    cuda::ReadCubin(bad, kernel->Name());
+  }
+  CHECK_FALSE(cuda::ReadCubin("", kernel->Name()).found);
+  CHECK_FALSE(cuda::ReadCubin(std::string(4096, '\xff'), kernel->Name()).found);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,498 @@
+/// kernel_cases_test.cc: the kernels of kernel_cases.h. Expected results are computed here in
+/// double, never by a printer.
+#include "codegen/kernel_cases.h"
+
+#include <limits>
+
+namespace weft::kernel_cases {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Expr I(int k) { return Expr::Index(k); }
+Expr N(int64_t v) { return Expr::Int(v); }
+
+/// Deterministic values in [-2, 2), multiples of 1/64: exact in every float type.
+Values Ramp(int64_t n, int64_t seed = 1) {
+  Values v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(double((i * 37 + seed * 101) % 257 % 256 - 128) / 64);
+  return v;
+}
+
+struct Builder {
+  Case c;
+  Builder(std::string name, std::vector<SymInt> dims, bool row = false, int outer = -1) {
+    c.name = std::move(name);
+    c.kernel = std::make_shared<Kernel>();
+    Kernel& k = *c.kernel;
+    k.tmpl = row ? KernelTemplate::kRow : KernelTemplate::kElementwise;
+    k.dims = std::move(dims);
+    k.num_outer = outer < 0 ? int(k.dims.size()) : outer;
+    k.vector_loop = k.dims.empty() ? -1 : int(k.dims.size()) - 1;
+    k.small_index = true;
+  }
+  /// A reader of a new input.
+  std::function<Expr(Expr)> Input(DType t, Values v, SymInt size = {}) {
+    const int b = int(c.kernel->buffers.size());
+    c.kernel->buffers.push_back({t, false, size.known() ? size : SymInt(int64_t(v.size()))});
+    c.kernel->num_inputs = b + 1;
+    c.inputs.push_back(std::move(v));
+    return [b, t](const Expr& at) { return Expr::Load(b, t, {at}); };
+  }
+  void Output(DType t, const Expr& offset, const Expr& value, Values expected, bool per_row = false,
+              SymInt size = {}) {
+    const int b = int(c.kernel->buffers.size());
+    c.kernel->buffers.push_back({t, true, size.known() ? size : SymInt(int64_t(expected.size()))});
+    c.kernel->stores.push_back({b, offset, value, per_row});
+    c.expected.push_back(std::move(expected));
+  }
+  Case Finish(std::vector<int64_t> dims = {}, double tolerance = 0) {
+    Kernel& k = *c.kernel;
+    k.num_symbols = int(dims.size());
+    SymBindings bindings;
+    for (size_t i = 0; i < dims.size(); ++i) bindings[KernelSymbol(int(i)).symbol_name()] = dims[i];
+    c.total = c.row = 1;
+    for (size_t d = 0; d < k.dims.size(); ++d)
+      (int(d) < k.num_outer ? c.total : c.row) *= Evaluate(k.dims[d], bindings);
+    c.dims = std::move(dims);
+    c.tolerance = tolerance;
+    k.Finish();
+    return std::move(c);
+  }
+};
+
+template <class F>
+Values Map(int64_t n, const F& f) {
+  Values v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(f(i));
+  return v;
+}
+
+void Pointwise(std::vector<Case>* all) {
+  {
+    Builder b("add_mul", {5000});
+    const Values x = Ramp(5000), y = Ramp(5000, 2);
+    auto rx = b.Input(DType::kF32, x), ry = b.Input(DType::kF32, y);
+    b.Output(DType::kF32, I(0), rx(I(0)) * ry(I(0)) + rx(I(0)),
+             Map(5000, [&](int64_t i) { return x[i] * y[i] + x[i]; }));
+    all->push_back(b.Finish());
+  }
+  for (bool small : {true, false}) {
+    const SymInt n = KernelSymbol(0);
+    Builder b(small ? "exp_dynamic" : "exp_dynamic_64", {n});
+    b.c.kernel->small_index = small;
+    const Values x = Ramp(4099);
+    auto rx = b.Input(DType::kF32, x, n);
+    b.Output(DType::kF32, I(0), Expr::Call(CallOp::kExp, {rx(I(0))}),
+             Map(4099, [&](int64_t i) { return std::exp(x[i]); }), false, n);
+    all->push_back(b.Finish({4099}, 1e-6));
+  }
+  {
+    // A bias along the last loop and a scale along the first; three storage types; bool beside
+    // bf16.
+    Builder b("broadcast_types", {37, 24});
+    const Values x = Ramp(37 * 24), bias = Ramp(24, 3), scale = Ramp(37, 5);
+    auto rx = b.Input(DType::kBF16, x), rb = b.Input(DType::kF32, bias),
+         rs = b.Input(DType::kF16, scale);
+    const Expr at = I(0) * N(24) + I(1);
+    const Expr v = Expr::Cast(DType::kF32, rx(at)) * Expr::Cast(DType::kF32, rs(I(0))) + rb(I(1));
+    const auto f = [&](int64_t i) { return x[i] * scale[i / 24] + bias[i % 24]; };
+    b.Output(DType::kF32, at, v, Map(37 * 24, f));
+    b.Output(DType::kF16, at, Expr::Cast(DType::kF16, v), Map(37 * 24, f));
+    b.Output(DType::kBF16, at, Expr::Cast(DType::kBF16, v), Map(37 * 24, f));
+    b.Output(DType::kBool, at, Lt(v, Expr::Const(DType::kF32, 0)),
+             Map(37 * 24, [&](int64_t i) { return f(i) < 0; }));
+    all->push_back(b.Finish());
+  }
+  for (bool small : {true, false}) {
+    const SymInt m = KernelSymbol(0), n = KernelSymbol(1);
+    Builder b("rows_dynamic", {m, n});
+    b.c.kernel->small_index = small;
+    const Values x = Ramp(50 * 64), bias = Ramp(64, 3);
+    auto rx = b.Input(DType::kF32, x, m * n), rb = b.Input(DType::kF32, bias, n);
+    const Expr at = I(0) * Expr::Dim(n) + I(1);
+    b.Output(DType::kF32, at, rx(at) + rb(I(1)),
+             Map(50 * 64, [&](int64_t i) { return x[i] + bias[i % 64]; }), false, m * n);
+    all->push_back(b.Finish({50, 64}));
+  }
+  {
+    Builder b("transpose", {33, 20});
+    const Values x = Ramp(33 * 20);
+    auto rx = b.Input(DType::kF32, x);
+    b.Output(DType::kF32, I(0) * N(20) + I(1), rx(I(1) * N(33) + I(0)),
+             Map(33 * 20, [&](int64_t i) { return x[i % 20 * 33 + i / 20]; }));
+    all->push_back(b.Finish());
+  }
+  {
+    // Division and modulo inside an offset: a space-to-depth.
+    Builder b("index_division", {6, 64});
+    const Values x = Ramp(6 * 64);
+    auto rx = b.Input(DType::kI16, Map(6 * 64, [](int64_t i) { return double(i); }));
+    const Expr q = Expr::Binary(BinOp::kFloorDiv, I(1), N(8)),
+               r = Expr::Binary(BinOp::kFloorMod, I(1), N(8));
+    b.Output(DType::kI16, I(0) * N(64) + I(1), rx(I(0) * N(64) + r * N(8) + q),
+             Map(6 * 64, [](int64_t i) { return double(i / 64 * 64 + i % 8 * 8 + i % 64 / 8); }));
+    all->push_back(b.Finish());
+  }
+  {
+    Builder b("pad", {2, 40});
+    const Values x = Ramp(2 * 32);
+    b.Input(DType::kF32, x);
+    const Expr inside = And(Le(N(3), I(1)), Lt(I(1), N(35)));
+    b.Output(DType::kF32, I(0) * N(40) + I(1),
+             Expr::Load(0, DType::kF32, {I(0) * N(32) + I(1) - N(3)}, inside),
+             Map(80, [&](int64_t i) {
+               return i % 40 >= 3 && i % 40 < 35 ? x[i / 40 * 32 + i % 40 - 3] : 0;
+             }));
+    all->push_back(b.Finish());
+  }
+  {
+    Builder b("gather", {9, 32});
+    const Values table = Ramp(5 * 32), idx = {0, 4, 2, 2, 1, 3, 0, 4, 4};
+    auto rt = b.Input(DType::kF16, table), ri = b.Input(DType::kI64, idx);
+    b.Output(DType::kF16, I(0) * N(32) + I(1), rt(ri(I(0)) * N(32) + I(1)),
+             Map(9 * 32, [&](int64_t i) { return table[size_t(idx[i / 32]) * 32 + i % 32]; }));
+    all->push_back(b.Finish());
+  }
+  {
+    Builder b("scalar", {});
+    auto rx = b.Input(DType::kF64, {3});
+    b.Output(DType::kF64, N(0), Expr::Unary(UnOp::kSqrt, rx(N(0))), {std::sqrt(3.0)});
+    all->push_back(b.Finish());
+  }
+}
+
+void Semantics(std::vector<Case>* all) {
+  for (DType t : {DType::kI8, DType::kI16, DType::kI32, DType::kI64}) {
+    Builder b(fmt::format("signed_{}", DTypeName(t)), {8});
+    const double lo = -std::ldexp(1.0, DTypeBits(t) - 1);
+    const Values x = {lo, 7, -7, -7, 100, -1, 5, lo}, y = {-1, 2, 2, -2, 0, 3, -3, 0};
+    auto rx = b.Input(t, x), ry = b.Input(t, y);
+    const Expr a = rx(I(0)), c = ry(I(0));
+    const auto out = [&](BinOp op, Values v) {
+      b.Output(t, I(0), Expr::Binary(op, a, c), std::move(v));
+    };
+    out(BinOp::kDiv, {lo, 3, -3, 3, 0, 0, -1, 0});
+    out(BinOp::kMod, {0, 1, -1, -1, 0, -1, 2, 0});
+    out(BinOp::kFloorDiv, {lo, 3, -4, 3, 0, -1, -2, 0});
+    out(BinOp::kFloorMod, {0, 1, 1, -1, 0, 2, -1, 0});
+    out(BinOp::kShl, {0, 28, -28, 0, 100, -8, 0, lo});
+    out(BinOp::kShr, {0, 1, -2, 0, 100, -1, 0, lo});
+    out(BinOp::kMin, {lo, 2, -7, -7, 0, -1, -3, lo});
+    b.Output(t, I(0), Expr::Unary(UnOp::kAbs, a), {lo, 7, 7, 7, 100, 1, 5, lo});
+    b.Output(t, I(0), Expr::Unary(UnOp::kNeg, a), {lo, -7, 7, 7, -100, 1, -5, lo});
+    all->push_back(b.Finish());
+  }
+  for (DType t : {DType::kU8, DType::kU16, DType::kU32, DType::kU64}) {
+    Builder b(fmt::format("unsigned_{}", DTypeName(t)), {4});
+    const double top = t == DType::kU64 ? 0x1p63 : std::ldexp(1.0, DTypeBits(t)) - 1;
+    auto rx = b.Input(t, {top, 9, 5, 1}), ry = b.Input(t, {2, 0, 7, 200});
+    const Expr a = rx(I(0)), c = ry(I(0));
+    b.Output(t, I(0), Expr::Binary(BinOp::kDiv, a, c), {std::floor(top / 2), 0, 0, 0});
+    b.Output(t, I(0), Expr::Binary(BinOp::kMod, a, c), {t == DType::kU64 ? 0.0 : 1.0, 0, 5, 1});
+    b.Output(t, I(0), Expr::Binary(BinOp::kShr, a, c), {std::floor(top / 4), 9, 0, 0});
+    b.Output(DType::kBool, I(0), Lt(a, c), {0, 0, 1, 1});
+    b.Output(DType::kF32, I(0), Expr::Cast(DType::kF32, a), {top, 9, 5, 1});
+    all->push_back(b.Finish());
+  }
+  for (DType f : {DType::kF32, DType::kF64}) {
+    Builder b(fmt::format("saturate_{}", DTypeName(f)), {8});
+    auto rx = b.Input(f, {kNan, kInf, -kInf, 1e30, -1e30, -1.75, 130.5, 0});
+    const auto out = [&](DType t, Values v) {
+      b.Output(t, I(0), Expr::Cast(t, rx(I(0))), std::move(v));
+    };
+    out(DType::kI8, {0, 127, -128, 127, -128, -1, 127, 0});
+    out(DType::kI32, {0, 2147483647, -2147483648.0, 2147483647, -2147483648.0, -1, 130, 0});
+    out(DType::kU8, {0, 255, 0, 255, 0, 0, 130, 0});
+    out(DType::kU32, {0, 4294967295.0, 0, 4294967295.0, 0, 0, 130, 0});
+    out(DType::kBool, {1, 1, 1, 1, 1, 1, 1, 0});
+    b.Output(DType::kBool, I(0),
+             Expr::Binary(BinOp::kEq, Expr::Cast(DType::kI64, rx(I(0))),
+                          Expr::ConstInt(DType::kI64, INT64_MAX)),
+             {0, 1, 0, 1, 0, 0, 0, 0});
+    b.Output(DType::kBool, I(0),
+             Expr::Binary(BinOp::kEq, Expr::Cast(DType::kI64, rx(I(0))),
+                          Expr::ConstInt(DType::kI64, INT64_MIN)),
+             {0, 0, 1, 0, 1, 0, 0, 0});
+    all->push_back(b.Finish());
+  }
+  {
+    Builder b("floats", {6});
+    const Values x = {kNan, 2.5, -0.0, -kInf, 3.5, 1}, y = {1, kNan, 1, 2, -1, 1};
+    auto rx = b.Input(DType::kF32, x), ry = b.Input(DType::kF32, y);
+    const Expr a = rx(I(0)), c = ry(I(0));
+    b.Output(DType::kF32, I(0), Min(a, c), {kNan, kNan, 0, -kInf, -1, 1});
+    b.Output(DType::kF32, I(0), Max(a, c), {kNan, kNan, 1, 2, 3.5, 1});
+    b.Output(DType::kF32, I(0), Expr::Unary(UnOp::kRound, a), {kNan, 2, 0, -kInf, 4, 1});
+    b.Output(DType::kBool, I(0), Expr::Unary(UnOp::kIsNan, a), {1, 0, 0, 0, 0, 0});
+    b.Output(DType::kBool, I(0), Expr::Unary(UnOp::kIsInf, a), {0, 0, 0, 1, 0, 0});
+    b.Output(DType::kBool, I(0), Ne(a, c), {1, 1, 1, 1, 1, 0});
+    b.Output(DType::kF32, I(0), Expr::Binary(BinOp::kMod, a, Expr::Const(DType::kF32, 2)),
+             {kNan, 0.5, 0, kNan, 1.5, 1});
+    b.Output(DType::kF32, I(0),
+             Expr::Select(Lt(a, c), Expr::Const(DType::kF32, kInf), Expr::Const(DType::kF32, kNan)),
+             {kNan, kNan, kInf, kInf, kNan, kNan});
+    b.Output(DType::kF64, I(0), Expr::ConstBits(DType::kF64, 1),
+             Map(6, [](int64_t) { return 0x1p-1074; }));
+    b.Output(DType::kF32, I(0), Expr::Fma(a, a, Expr::Const(DType::kF32, 1e-8)),
+             Map(6, [&](int64_t i) { return double(std::fma(float(x[i]), float(x[i]), 1e-8f)); }));
+    b.Output(DType::kI32, I(0), Expr::Bitcast(DType::kI32, c),
+             {1065353216, double(0x7fc00000), 1065353216, 1073741824, double(int32_t(0xbf800000)),
+              1065353216});
+    all->push_back(b.Finish());
+  }
+  {
+    // Every half, through f32 and back; and floats that round to halves in every way.
+    Builder b("half_bits", {65536});
+    auto rx = b.Input(DType::kF16,
+                      Map(65536, [](int64_t i) { return double(HalfToFloat(uint16_t(i))); }));
+    b.Output(DType::kF32, I(0), Expr::Cast(DType::kF32, rx(I(0))),
+             Map(65536, [](int64_t i) { return double(HalfToFloat(uint16_t(i))); }));
+    const Expr nudged = Expr::Cast(DType::kF32, rx(I(0))) * Expr::Const(DType::kF32, 1.00048828125);
+    const auto f = [](int64_t i) { return double(HalfToFloat(uint16_t(i)) * 1.00048828125f); };
+    b.Output(DType::kF16, I(0), Expr::Cast(DType::kF16, nudged), Map(65536, f));
+    b.Output(DType::kBF16, I(0), Expr::Cast(DType::kBF16, nudged), Map(65536, f));
+    all->push_back(b.Finish());
+  }
+  {
+    Builder b("philox", {6});
+    b.Output(DType::kU32, I(0),
+             Expr::Philox(Expr::ConstInt(DType::kU64, 0),
+                          Expr::Cast(DType::kU64, I(0)) * Expr::ConstInt(DType::kU64, 0)),
+             Map(6, [](int64_t) {
+               return double(0x6627e8d5u);
+             }));  // Random123's known answer for zero key and counter
+    all->push_back(b.Finish());
+  }
+}
+
+void InlineReductions(std::vector<Case>* all) {
+  {
+    Builder b("window_max", {30});
+    const Values x = Ramp(32);
+    auto rx = b.Input(DType::kF32, x);
+    b.Output(DType::kF32, I(0),
+             Expr::Reduce(ReduceOp::kMax, {3}, [&](const Indices& k) { return rx(I(0) + k[0]); }),
+             Map(30, [&](int64_t i) {
+               return std::max({x[i], x[i + 1], x[i + 2]});
+             }));
+    all->push_back(b.Finish());
+  }
+  {
+    // A contraction over a run-time extent, scaled by a reduction that does not depend on the
+    // column.
+    const SymInt kk = KernelSymbol(0);
+    for (int64_t depth : {17, 0}) {
+      Builder b(fmt::format("matmul_{}", depth), {7, 5});
+      const Values x = Ramp(7 * depth), y = Ramp(5 * depth, 2);
+      auto rx = b.Input(DType::kF32, x, kk * 7), ry = b.Input(DType::kF32, y, kk * 5);
+      const Expr dim = Expr::Dim(kk);
+      const Expr dot = Expr::Reduce(ReduceOp::kSum, {kk}, [&](const Indices& k) {
+        const Expr most = Expr::Reduce(ReduceOp::kMax, {kk},
+                                       [&](const Indices& j) { return rx(I(0) * dim + j[0]); });
+        return (rx(I(0) * dim + k[0]) - most) * ry(k[0] * N(5) + I(1)) * rx(N(0));
+      });
+      Values want;
+      for (int64_t i = 0; i < 35; ++i) {
+        double sum = 0, most = -kInf;
+        for (int64_t k = 0; k < depth; ++k) most = std::max(most, x[i / 5 * depth + k]);
+        for (int64_t k = 0; k < depth; ++k)
+          sum += (x[i / 5 * depth + k] - most) * y[k * 5 + i % 5] * x[0];
+        want.push_back(sum);
+      }
+      b.Output(DType::kF32, I(0) * N(5) + I(1), dot, want);
+      all->push_back(b.Finish({depth}, 1e-5));
+    }
+  }
+  {
+    Builder b("window_2d", {4, 6});
+    const Values x = Ramp(6 * 8);
+    auto rx = b.Input(DType::kF32, x);
+    const auto window = [&](ReduceOp op) {
+      return Expr::Reduce(op, {3, 3},
+                          [&](const Indices& k) { return rx((I(0) + k[0]) * N(8) + I(1) + k[1]); });
+    };
+    Values at, most, sum;
+    for (int64_t i = 0; i < 24; ++i) {
+      double m = -kInf, a = 0, s = 0;
+      for (int64_t k = 0; k < 9; ++k) {
+        const double v = x[(i / 6 + k / 3) * 8 + i % 6 + k % 3];
+        s += v;
+        if (v > m) m = v, a = double(k);
+      }
+      at.push_back(a), most.push_back(m), sum.push_back(s / 9);
+    }
+    const Expr to = I(0) * N(6) + I(1);
+    b.Output(DType::kI64, to, window(ReduceOp::kArgMax), at);
+    b.Output(DType::kF32, to, window(ReduceOp::kMax), most);
+    b.Output(DType::kF32, to, window(ReduceOp::kSum) / 9, sum);
+    all->push_back(b.Finish({}, 1e-6));
+  }
+  {
+    Builder b("empty", {3});
+    const SymInt z = KernelSymbol(0);
+    auto rx = b.Input(DType::kF32, {}, z), ri = b.Input(DType::kI32, {}, z);
+    const auto out = [&](DType t, ReduceOp op, bool ints, double v) {
+      b.Output(t, I(0),
+               Expr::Reduce(op, {z}, [&](const Indices& k) { return ints ? ri(k[0]) : rx(k[0]); }),
+               {v, v, v});
+    };
+    out(DType::kF32, ReduceOp::kSum, false, 0);
+    out(DType::kF32, ReduceOp::kProd, false, 1);
+    out(DType::kF32, ReduceOp::kMin, false, kInf);
+    out(DType::kI32, ReduceOp::kMax, true, -2147483648.0);
+    out(DType::kI64, ReduceOp::kArgMin, false, 0);
+    all->push_back(b.Finish({0}));
+  }
+}
+
+/// soft-max, its row maximum's position and the row's mean, over P x R in `t`.
+Case Softmax(DType t, int64_t p, int64_t r, int dynamic) {
+  const SymInt rows = dynamic ? KernelSymbol(0) : SymInt(p),
+               row = dynamic ? KernelSymbol(1) : SymInt(r);
+  Builder b(fmt::format("softmax_{}_{}x{}{}", DTypeName(t), p, r, dynamic ? "_dynamic" : ""),
+            {rows, row}, true, 1);
+  const Values x = Ramp(p * r);
+  auto rx = b.Input(t, x, rows * row);
+  const Expr dim = Expr::Dim(row);
+  const auto at = [&](const Expr& k) { return Expr::Cast(DType::kF32, rx(I(0) * dim + k)); };
+  const auto over = [&](ReduceOp op, const std::function<Expr(Expr)>& f) {
+    return Expr::Reduce(op, {row}, [&](const Indices& k) { return f(k[0]); });
+  };
+  const Expr most = over(ReduceOp::kMax, at);
+  const auto e = [&](const Expr& k) { return Expr::Call(CallOp::kExp, {at(k) - most}); };
+  const Expr sum = over(ReduceOp::kSum, e);
+  Values soft, where, mean;
+  for (int64_t i = 0; i < p; ++i) {
+    double m = -kInf, s = 0, total = 0, a = 0;
+    for (int64_t k = 0; k < r; ++k)
+      if (x[i * r + k] > m) m = x[i * r + k], a = double(k);
+    for (int64_t k = 0; k < r; ++k) s += std::exp(x[i * r + k] - m), total += x[i * r + k];
+    for (int64_t k = 0; k < r; ++k) soft.push_back(std::exp(x[i * r + k] - m) / s);
+    where.push_back(a), mean.push_back(total);
+  }
+  b.Output(t, I(0) * dim + I(1), Expr::Cast(t, e(I(1)) / sum), soft, false, rows * row);
+  b.Output(DType::kI64, I(0), over(ReduceOp::kArgMax, at), where, true, rows);
+  b.Output(DType::kF32, I(0), over(ReduceOp::kSum, at) * 1.0, mean, true, rows);
+  return b.Finish(dynamic ? std::vector<int64_t>{p, r} : std::vector<int64_t>{},
+                  t == DType::kF32   ? 2e-5
+                  : t == DType::kF16 ? 1e-3
+                                     : 8e-3);
+}
+
+Case LayerNorm(int64_t p, int64_t r) {
+  Builder b(fmt::format("layernorm_{}x{}", p, r), {p, r}, true, 1);
+  const Values x = Ramp(p * r), gamma = Ramp(r, 2), beta = Ramp(r, 3);
+  auto rx = b.Input(DType::kF16, x), rg = b.Input(DType::kF32, gamma),
+       rb = b.Input(DType::kF32, beta);
+  const auto at = [&](const Expr& k) { return Expr::Cast(DType::kF32, rx(I(0) * N(r) + k)); };
+  const Expr mean =
+      Expr::Reduce(ReduceOp::kSum, {r}, [&](const Indices& k) { return at(k[0]); }) / double(r);
+  const Expr var = Expr::Reduce(ReduceOp::kSum, {r},
+                                [&](const Indices& k) {
+                                  const Expr d = at(k[0]) - mean;
+                                  return d * d;
+                                }) /
+                   double(r);
+  const Expr inv = Expr::Call(CallOp::kRsqrt, {var + 1e-5});
+  Values out, means, invs;
+  for (int64_t i = 0; i < p; ++i) {
+    double m = 0, v = 0;
+    for (int64_t k = 0; k < r; ++k) m += x[i * r + k] / double(r);
+    for (int64_t k = 0; k < r; ++k) v += (x[i * r + k] - m) * (x[i * r + k] - m) / double(r);
+    for (int64_t k = 0; k < r; ++k)
+      out.push_back((x[i * r + k] - m) / std::sqrt(v + 1e-5) * gamma[k] + beta[k]);
+    means.push_back(m), invs.push_back(1 / std::sqrt(v + 1e-5));
+  }
+  b.Output(DType::kF16, I(0) * N(r) + I(1),
+           Expr::Cast(DType::kF16, (at(I(1)) - mean) * inv * rg(I(1)) + rb(I(1))), out);
+  b.Output(DType::kF32, I(0), mean, means, true);
+  b.Output(DType::kF32, I(0), inv, invs, true);
+  return b.Finish({}, 2e-3);
+}
+
+void Rows(std::vector<Case>* all) {
+  const int64_t lengths[] = {1, 2, 3, 10, 32, 33, 64, 100, 128, 1000, 1024, 1030, 4096, 9001};
+  for (int64_t r : lengths) all->push_back(Softmax(DType::kF32, 11, r, false));
+  for (int64_t r : {24, 768, 2048}) all->push_back(Softmax(DType::kBF16, 5, r, false));
+  all->push_back(Softmax(DType::kF16, 3, 40, false));
+  for (int64_t r : {0, 5, 700, 3000}) all->push_back(Softmax(DType::kF32, 9, r, true));
+  all->push_back(LayerNorm(6, 768));
+  all->push_back(LayerNorm(2, 1600));
+  {
+    // Everything in one row, in two loops; integers that wrap; NaN is an extreme, and the first of
+    // them counts.
+    Builder b("all_reduce", {50, 12}, true, 0);
+    Values x = Ramp(600);
+    x[77] = x[300] = kNan;
+    auto rx = b.Input(DType::kF32, x),
+         ri = b.Input(DType::kI32,
+                      Map(600, [](int64_t i) { return double(i * 10000000 % 2147483647); }));
+    const auto over = [&](ReduceOp op, const std::function<Expr(Expr)>& f) {
+      return Expr::Reduce(op, {50, 12}, [&](const Indices& k) { return f(k[0] * N(12) + k[1]); });
+    };
+    int32_t wrapped = 0;
+    for (int64_t i = 0; i < 600; ++i)
+      wrapped = int32_t(uint32_t(wrapped) + uint32_t(i * 10000000 % 2147483647));
+    b.Output(DType::kI64, N(0), over(ReduceOp::kArgMin, rx), {77}, true);
+    b.Output(DType::kI64, N(0), over(ReduceOp::kArgMax, rx), {77}, true);
+    b.Output(DType::kF32, N(0), over(ReduceOp::kMax, rx), {kNan}, true);
+    b.Output(DType::kI32, N(0), over(ReduceOp::kSum, ri) + Expr::ConstInt(DType::kI32, 1),
+             {double(wrapped) + 1}, true);
+    b.Output(DType::kBool, N(0),
+             over(ReduceOp::kAny, [&](const Expr& k) { return Expr::Unary(UnOp::kIsNan, rx(k)); }),
+             {1}, true);
+    b.Output(
+        DType::kBool, N(0),
+        over(ReduceOp::kAll, [&](const Expr& k) { return Lt(rx(k), Expr::Const(DType::kF32, 9)); }),
+        {0}, true);
+    b.Output(DType::kI64, N(0),
+             over(ReduceOp::kArgMax, [&](const Expr&) { return Expr::Const(DType::kF32, -kInf); }),
+             {0}, true);
+    all->push_back(b.Finish());
+  }
+  for (bool dynamic : {false, true}) {
+    // Memory contiguous along the rows: x[r][p].
+    const int64_t p = 70, r = 333;
+    const SymInt rows = dynamic ? KernelSymbol(0) : SymInt(p),
+                 row = dynamic ? KernelSymbol(1) : SymInt(r);
+    Builder b(dynamic ? "columns_dynamic" : "columns", {rows, row}, true, 1);
+    b.c.kernel->vector_loop = 0;
+    Values x = Ramp(p * r);
+    auto rx = b.Input(DType::kF32, x, rows * row);
+    const auto at = [&](const Expr& k) { return rx(k * Expr::Dim(rows) + I(0)); };
+    const Expr sum =
+        Expr::Reduce(ReduceOp::kSum, {row}, [&](const Indices& k) { return at(k[0]); });
+    Values total, least, centered(size_t(p * r));
+    for (int64_t i = 0; i < p; ++i) {
+      double s = 0, m = kInf, a = 0;
+      for (int64_t k = 0; k < r; ++k) {
+        s += x[k * p + i];
+        if (x[k * p + i] < m) m = x[k * p + i], a = double(k);
+      }
+      total.push_back(s), least.push_back(a);
+      for (int64_t k = 0; k < r; ++k) centered[size_t(k * p + i)] = x[k * p + i] - s;
+    }
+    b.Output(DType::kF32, I(1) * Expr::Dim(rows) + I(0), at(I(1)) - sum, centered, false,
+             rows * row);
+    b.Output(DType::kF32, I(0), sum, total, true, rows);
+    b.Output(DType::kI64, I(0),
+             Expr::Reduce(ReduceOp::kArgMin, {row}, [&](const Indices& k) { return at(k[0]); }),
+             least, true, rows);
+    all->push_back(b.Finish(dynamic ? std::vector<int64_t>{p, r} : std::vector<int64_t>{}, 1e-4));
+  }
+}
+
+}  // namespace
+
+std::vector<Case> AllCases() {
+  std::vector<Case> all;
+  Pointwise(&all);
+  Semantics(&all);
+  InlineReductions(&all);
+  Rows(&all);
+  return all;
+}
+
+}  // namespace weft::kernel_cases

@@ -1,0 +1,93 @@
+/// kernel_compilers.cc: which compiler serves a target; backend modules are loaded when first asked for.
+#include "weft/codegen/kernel_compilers.h"
+
+#include <map>
+#include <mutex>
+
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/shared_library.h"
+
+namespace weft {
+namespace {
+
+struct Families {
+  std::mutex mutex;
+  std::map<std::string, KernelCompilerFactory> factories;
+  std::map<std::string, std::shared_ptr<KernelCompiler>> compilers;   // by whole target
+  std::map<std::string, std::string> load_results;                    // by family
+};
+Families& Table() {
+  static Families* f = new Families;
+  return *f;
+}
+
+}  // namespace
+
+void RegisterKernelCompiler(const std::string& family, KernelCompilerFactory factory) {
+  std::lock_guard lock(Table().mutex);
+  Table().factories[family] = std::move(factory);
+}
+
+std::string LoadBackendModule(const std::string& family) {
+  Families& t = Table();
+  {
+    std::lock_guard lock(t.mutex);
+    if (auto it = t.load_results.find(family); it != t.load_results.end()) return it->second;
+  }
+  // Only from beside the library: a relative name would let the environment choose the code.
+  const std::string path = JoinPath(DirectoryOf(CurrentLibraryPath()), "libweft_" + family + ".so");
+  std::string result;
+  if (!FileExists(path)) {
+    result = fmt::format("backend module {} is not there (built without it?)", path);
+  } else {
+    try {
+      SharedLibrary::Open(path).KeepOpen();
+    } catch (const Error& e) {
+      result = e.message();
+    }
+  }
+  std::lock_guard lock(t.mutex);
+  return t.load_results.emplace(family, result).first->second;
+}
+
+std::shared_ptr<KernelCompiler> FindKernelCompiler(const std::string& target, std::string* why) {
+  Families& t = Table();
+  const std::string family = target.substr(0, target.find(':'));
+  {
+    std::lock_guard lock(t.mutex);
+    if (auto it = t.compilers.find(target); it != t.compilers.end()) return it->second;
+  }
+  bool known;
+  {
+    std::lock_guard lock(t.mutex);
+    known = t.factories.count(family) != 0;
+  }
+  if (!known) {
+    const std::string problem = LoadBackendModule(family);
+    if (!problem.empty()) {
+      if (why) *why = problem;
+      return nullptr;
+    }
+  }
+  KernelCompilerFactory factory;
+  {
+    std::lock_guard lock(t.mutex);
+    auto it = t.factories.find(family);
+    if (it == t.factories.end()) {
+      if (why) *why = fmt::format("backend module '{}' registers no kernel compiler", family);
+      return nullptr;
+    }
+    factory = it->second;
+  }
+  try {
+    std::shared_ptr<KernelCompiler> compiler = factory(target);
+    std::lock_guard lock(t.mutex);
+    return t.compilers.emplace(target, compiler).first->second;
+  } catch (const Error& e) {
+    if (why) *why = e.message();
+    return nullptr;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,28 @@
+/// target.h: which CPU code is generated for, and how wide its vectors are.
+#pragma once
+
+#include <llvm/Target/TargetMachine.h>
+
+#include <memory>
+#include <string>
+
+#include "codegen/llvm/llvm_compiler.h"
+
+namespace weft::llvmgen {
+
+struct CpuTarget {
+  std::string cpu;
+  std::string features;        ///< "+avx512f,-..." as LLVM reads it; empty: what `cpu` implies
+  int vector_bits = 0;
+  bool masks = false;          ///< AVX-512 F, BW, DQ, VL: masked access of every element size costs nothing
+  bool half = false;           ///< F16C: conversions of f16 in hardware
+  int64_t streaming_bytes = 0;
+  bool verify = false;
+  std::string name;            ///< what KernelCompiler::target() says
+};
+
+CpuTarget MakeCpuTarget(const LlvmOptions& options);
+/// One a thread: a TargetMachine must not be shared by concurrent compilations.
+std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const CpuTarget& target);
+
+}  // namespace weft::llvmgen

@@ -1,0 +1,305 @@
+/// lower.cc: from a ComputeSpec to a finished Kernel.
+///
+///   NormalizeSpec -> RowNest / ElementwiseNest -> FlattenNest -> CollapseLoops -> symbols,
+///   reductions, Kernel::Finish
+#include "weft/codegen/lower.h"
+
+#include <algorithm>
+#include <map>
+
+#include "index_form.h"
+#include "nest.h"
+#include "weft/support/check.h"
+
+namespace weft {
+
+void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts) {
+  IndexSimplifier simplifier(nest->loops, facts), offsets(nest->loops, facts);
+  const auto at_load = [&](const Expr& load) {
+    Indices at(load->operands().begin(), load->operands().begin() + load->num_indices());
+    WEFT_ICHECK(load->buffer() < int(spec.inputs.size()), "load of input {} of {}", load->buffer(),
+                spec.inputs.size());
+    const Expr offset = offsets.Run(Linearize(at, spec.inputs[load->buffer()].dims));
+    return Expr::Load(load->buffer(), load->dtype(), {offset},
+                      load->has_guard() ? load->operands().back() : Expr());
+  };
+  for (Nest::Store& s : nest->stores) {
+    s.offset = simplifier.Run(s.offset);
+    s.value = simplifier.Run(s.value, at_load);
+  }
+  for (Nest::Reduction& r : nest->reductions) r.body = simplifier.Run(r.body, at_load);
+}
+
+void CollapseLoops(Nest* nest, const Facts& facts) {
+  const int n = int(nest->loops.size());
+  // merge[k]: loop k continues in loop k + 1.
+  std::vector<char> merge(size_t(std::max(0, n)), 0);
+  for (int k = 0; k + 1 < n; ++k) merge[k] = nest->group[k] == nest->group[k + 1];
+  Exprs index;
+  for (int k = 0; k < n; ++k) index.push_back(Expr::Index(k));
+  VisitForms(nest->Parts(), [&](const Expr&, const IndexForm& f) {
+    std::vector<SymInt> c(size_t(n), 0);
+    for (const auto& [atom, coefficient] : f.terms) {
+      if (atom->kind() == ExprKind::kIndex) c[atom->index()] = coefficient;
+    }
+    for (int k = 0; k + 1 < n; ++k) {
+      if (!merge[k] || (c[k].is(0) && c[k + 1].is(0))) continue;
+      const SymInt step = c[k + 1] * nest->loops[k + 1];
+      merge[k] = c[k] == step || facts.ProvedEqual(c[k], step);
+    }
+  });
+  // A run of merged loops steps through every sum like its last loop: the others become 0.
+  Indices at(static_cast<size_t>(n));
+  std::vector<SymInt> loops;
+  std::vector<int> group, renumbered(size_t(n) + 1, 0);
+  SymInt extent = 1;
+  for (int k = 0; k < n; ++k) {
+    renumbered[k] = int(loops.size());
+    extent = extent * nest->loops[k];
+    if (merge[k]) {
+      at[k] = Expr::Int(0);
+      continue;
+    }
+    at[k] = Expr::Index(int(loops.size()));
+    loops.push_back(extent);
+    group.push_back(nest->group[k]);
+    extent = 1;
+  }
+  renumbered[n] = int(loops.size());
+  for (Nest::Store& s : nest->stores) {
+    s.offset = SubstituteIndices(s.offset, at);
+    s.value = SubstituteIndices(s.value, at);
+  }
+  for (Nest::Reduction& r : nest->reductions) {
+    r.body = SubstituteIndices(r.body, at);
+    const int end = renumbered[r.first + r.count];
+    r.first = renumbered[r.first];
+    r.count = end - r.first;
+  }
+  nest->num_dims = renumbered[nest->num_dims];
+  nest->num_outer = renumbered[nest->num_outer];
+  nest->loops = std::move(loops);
+  nest->group = std::move(group);
+}
+
+namespace {
+
+/// Graph symbols to d0, d1 ... in the order in which `Use` meets them.
+class SymbolTable {
+ public:
+  SymInt Use(SymInt e) {
+    for (SymInt s : e.Symbols()) {
+      if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end()) symbols_.push_back(s);
+    }
+    Renamer renamer{*this, {}};
+    VisitPostfix(e, renamer);
+    return renamer.stack.back();
+  }
+  const std::vector<SymInt>& symbols() const { return symbols_; }
+
+ private:
+  struct Renamer : SymVisitor {
+    Renamer(const SymbolTable& t, std::vector<SymInt> s) : table(t), stack(std::move(s)) {}
+    void Const(int64_t v) override { stack.push_back(v); }
+    void Sym(SymInt symbol) override {
+      const auto it = std::find(table.symbols_.begin(), table.symbols_.end(), symbol);
+      stack.push_back(KernelSymbol(int(it - table.symbols_.begin())));
+    }
+    void Op(char op) override {
+      const SymInt b = stack.back();
+      stack.pop_back();
+      SymInt& a = stack.back();
+      switch (op) {
+        case '+':
+          a = a + b;
+          break;
+        case '-':
+          a = a - b;
+          break;
+        case '*':
+          a = a * b;
+          break;
+        case '/':
+          a = FloorDiv(a, b);
+          break;
+        case '%':
+          a = Mod(a, b);
+          break;
+        case 'm':
+          a = Min(a, b);
+          break;
+        case 'M':
+          a = Max(a, b);
+          break;
+        default:
+          a = Bcast(a, b);
+          break;
+      }
+    }
+    const SymbolTable& table;
+    std::vector<SymInt> stack;
+  };
+  std::vector<SymInt> symbols_;
+};
+
+bool FitsInt32(SymInt lo, SymInt hi, const Facts& facts) {
+  return facts.RangeOf(lo).lo >= INT32_MIN && facts.RangeOf(hi).hi <= INT32_MAX;
+}
+
+/// Every sum, extent and size stays within int32 for all bindings the facts allow.
+bool SmallIndex(const Nest& nest, const std::vector<KernelBuffer>& buffers, const Facts& facts) {
+  try {
+    for (const KernelBuffer& b : buffers) {
+      if (!FitsInt32(0, b.num_elements, facts)) return false;
+    }
+    const std::vector<SymInt> dims(nest.loops.begin(), nest.loops.begin() + nest.num_dims);
+    if (!FitsInt32(0, Product(dims), facts)) return false;
+    for (const Nest::Reduction& r : nest.reductions) {
+      const std::vector<SymInt> own(nest.loops.begin() + r.first,
+                                    nest.loops.begin() + r.first + r.count);
+      if (!FitsInt32(0, Product(own), facts)) return false;
+    }
+    IndexSimplifier simplifier(nest.loops, facts);
+    bool small = true;
+    VisitForms(nest.Parts(), [&](const Expr&, const IndexForm& f) {
+      if (!small) return;
+      const auto b = simplifier.BoundsOf(f);
+      small = b && FitsInt32(b->lo, b->hi, facts);
+    });
+    return small;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOverflow) throw;
+    return false;
+  }
+}
+
+/// Loads and stores that step through memory by anything but 0 or 1 along `loop`.
+int StridedAccesses(const Nest& nest, int loop) {
+  int count = 0;
+  const auto strided = [&](const Expr& offset) {
+    const Expr c = AffineCoefficient(offset, loop);
+    return !c || !(c->kind() == ExprKind::kConst && c->const_int() >= 0 && c->const_int() <= 1);
+  };
+  for (const Nest::Store& s : nest.stores) count += strided(s.offset);
+  for (const ExprNode* n : PostOrder(nest.Parts())) {
+    if (n->kind() == ExprKind::kLoad) count += strided(n->operand(0));
+  }
+  return count;
+}
+
+int ChooseVectorLoop(const Nest& nest) {
+  if (nest.num_dims == 0) return -1;
+  const int last = nest.num_dims - 1, last_outer = nest.num_outer - 1;
+  if (nest.tmpl == KernelTemplate::kElementwise || last_outer < 0) return last;
+  return StridedAccesses(nest, last) <= StridedAccesses(nest, last_outer) ? last : last_outer;
+}
+
+/// Reductions in an order in which each one's body uses only earlier ones.
+std::vector<int> DependencyOrder(const Nest& nest) {
+  const int n = int(nest.reductions.size());
+  std::vector<std::vector<int>> uses(static_cast<size_t>(n));
+  for (int k = 0; k < n; ++k) {
+    for (const ExprNode* v : PostOrder({nest.reductions[k].body})) {
+      if (v->kind() == ExprKind::kVariable && v->name()[0] == '#')
+        uses[k].push_back(std::stoi(v->name().substr(1)));
+    }
+  }
+  std::vector<int> order;
+  std::vector<size_t> next(size_t(n), 0);
+  std::vector<char> state(size_t(n), 0);
+  for (int root = 0; root < n; ++root) {
+    std::vector<int> stack;
+    if (!state[root]) stack.push_back(root), state[root] = 1;
+    while (!stack.empty()) {
+      const int k = stack.back();
+      if (next[k] == uses[k].size()) {
+        order.push_back(k);
+        stack.pop_back();
+        continue;
+      }
+      const int u = uses[k][next[k]++];
+      if (!state[u]) stack.push_back(u), state[u] = 1;
+    }
+  }
+  return order;
+}
+
+/// Puts Reduce nodes back for the variables "#k".
+class Rebuilder {
+ public:
+  Rebuilder(const Nest& nest, SymbolTable* symbols) : symbols_(symbols) {
+    reduces_.resize(nest.reductions.size());
+    for (int k : DependencyOrder(nest)) {
+      const Nest::Reduction& r = nest.reductions[k];
+      const Expr body = Fill(r.body);
+      std::vector<SymInt> extents;
+      for (int i = 0; i < r.count; ++i) extents.push_back(symbols->Use(nest.loops[r.first + i]));
+      reduces_[k] = Expr::Reduce(r.op, extents, [&](const Indices& variables) {
+        return Rewrite(body, [&](const Expr& e) -> Expr {
+          if (e->kind() != ExprKind::kIndex || e->index() < r.first ||
+              e->index() >= r.first + r.count)
+            return {};
+          return variables[e->index() - r.first];
+        });
+      });
+    }
+  }
+  Expr Fill(const Expr& e) {
+    return Rewrite(e, [&](const Expr& x) -> Expr {
+      if (x->kind() == ExprKind::kDim) return Expr::Dim(symbols_->Use(x->dim()));
+      if (x->kind() == ExprKind::kVariable && x->name()[0] == '#')
+        return reduces_[std::stoi(x->name().substr(1))];
+      return {};
+    });
+  }
+
+ private:
+  SymbolTable* symbols_;
+  Exprs reduces_;
+};
+
+Nest ChooseNest(const ComputeSpec& spec, const Facts& facts) {
+  if (std::optional<Nest> nest = RowNest(spec, facts)) {
+    FlattenNest(&*nest, spec, facts);
+    const bool any_full = std::any_of(nest->stores.begin(), nest->stores.end(),
+                                      [](const auto& s) { return !s.per_row; });
+    if (any_full || RowsReadOnce(*nest, facts)) return *std::move(nest);
+  }
+  Nest nest = ElementwiseNest(spec, facts);
+  FlattenNest(&nest, spec, facts);
+  return nest;
+}
+
+}  // namespace
+
+LoweredKernel LowerKernel(const ComputeSpec& original, const Facts& facts) {
+  WEFT_ICHECK(original.values.size() == original.outputs.size(), "{} values for {} outputs",
+              original.values.size(), original.outputs.size());
+  const ComputeSpec spec = NormalizeSpec(original, facts);
+  Nest nest = ChooseNest(spec, facts);
+  CollapseLoops(&nest, facts);
+
+  auto kernel = std::make_shared<Kernel>();
+  kernel->tmpl = nest.tmpl;
+  kernel->num_inputs = int(spec.inputs.size());
+  for (const TensorSpec& t : spec.inputs)
+    kernel->buffers.push_back({t.dtype, false, Product(t.dims)});
+  for (const TensorSpec& t : spec.outputs)
+    kernel->buffers.push_back({t.dtype, true, Product(t.dims)});
+  kernel->small_index = SmallIndex(nest, kernel->buffers, facts);
+  kernel->num_outer = nest.num_outer;
+  kernel->vector_loop = ChooseVectorLoop(nest);
+
+  SymbolTable symbols;
+  for (int k = 0; k < nest.num_dims; ++k) kernel->dims.push_back(symbols.Use(nest.loops[k]));
+  for (KernelBuffer& b : kernel->buffers) b.num_elements = symbols.Use(b.num_elements);
+  Rebuilder rebuilder(nest, &symbols);
+  for (const Nest::Store& s : nest.stores)
+    kernel->stores.push_back({kernel->num_inputs + s.output, rebuilder.Fill(s.offset),
+                              rebuilder.Fill(s.value), s.per_row});
+  kernel->num_symbols = int(symbols.symbols().size());
+  kernel->Finish();
+  return {kernel, symbols.symbols()};
+}
+
+}  // namespace weft

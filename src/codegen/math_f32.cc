@@ -1,0 +1,220 @@
+/// math_f32.cc: math functions of f32 in f32 arithmetic.
+///
+/// Each is a range reduction, one or two minimax polynomials and a recombination, counted in
+/// instructions because exp, tanh, sigmoid and erf decide how fast fused kernels are. The
+/// coefficients were fitted by a Remez exchange in 45 digits and rounded one at a time, refitting
+/// the rest; each says its interval and the error of the rounded polynomial relative to the
+/// function (u = 2^-24, half an ulp of 1).
+#include <cmath>
+#include <limits>
+
+#include "math_expand.h"
+#include "weft/support/check.h"
+
+namespace weft::math {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLog2E = 1.4426950408889634;
+constexpr double kLn2High = 0x1.62e430p-1;  // ln 2 rounded to f32, and the rest
+constexpr double kLn2Low = -0x1.05c610p-29;
+constexpr double kHalfPiHigh = 0x1.921fb6p+0;  // pi/2 likewise
+constexpr double kHalfPiLow = -0x1.777a5cp-25;
+
+/// Adding it rounds to an integer n and leaves n + 127, the exponent field of 2^n, in the low bits.
+constexpr double kRound = 0x1.8p23 + 127;
+
+/// Q of exp(r) = 1 + r + r^2 Q(r) on [-0.347, 0.347], error 2.5e-8 (0.4 u); up to 0.694, where only
+/// results beyond 2^127.5 fall, 7.6e-8.
+const std::vector<double> kExpWide = {0.500001848, 0.166667372, 0.041626472, 0.00834609848,
+                                      0.00159311877};
+/// 4 Q fitted on [-0.347, 0.347] alone: 3.2e-9.
+const std::vector<double> kExpOfTwice = {4 * 0.49999994, 4 * 0.166665167, 4 * 0.0416681021,
+                                         4 * 0.00836920086, 4 * 0.0013839067};
+
+/// 2^n for t = n + kRound, n in [-127, 127]; 2^-127 comes out as 0.
+Expr PowerOfTwo(const Expr& t) {
+  return Expr::Bitcast(DType::kF32, Shl(Expr::Bitcast(DType::kI32, t), 23));
+}
+
+/// exp(k x) = (1 + r w) scale for k = 1 or -1. n stops at 127 and r grows instead: the last half
+/// octave before overflow needs no second scaling, and above it 1 + r w overflows by itself.
+struct Split {
+  Expr r, w, scale;
+};
+Split SplitExp(const Expr& x, double k) {
+  // k x >= -88, so n >= -127, where the scale is 0.
+  const Expr limited = k > 0 ? AtLeast(x, -88.0) : AtMost(x, 88.0);
+  const Expr t = AtMost(Fma(limited, k * kLog2E, kRound), kRound + 127);
+  const Expr n = t - kRound;
+  // k r is the remainder; the inner fma is exact.
+  const Expr r = Fma(n, -k * kLn2Low, Fma(n, -k * kLn2High, limited));
+  return {r, Fma(r, Polynomial(r, Scaled(kExpWide, k)), k), PowerOfTwo(t)};
+}
+
+/// 14 instructions; a result below 2^-126.5 becomes 0.
+Expr Exp(const Expr& x) {
+  const Split e = SplitExp(x, 1);
+  return Fma(e.r, e.w, 1) * e.scale;
+}
+
+/// 1 / (1 + exp(-x)) = 1 / (scale + (1 + scale r w)): one rounding less than forming exp(-x) first.
+Expr Sigmoid(const Expr& x) {
+  const Split e = SplitExp(x, -1);
+  return 1.0 / (Fma(e.r * e.scale, e.w, 1) + e.scale);
+}
+
+/// tanh x = x + x^3 P(x^2) below 0.625, where 1 - 2 / (exp(2x) + 1) would cancel.
+Expr Tanh(const Expr& x) {
+  // [0, 0.625]: 4.6e-9 relative to tanh.
+  static const std::vector<double> kSmall = {-0.333332807, 0.133314058, -0.0537365153, 0.0206281673,
+                                             -0.0056922962};
+  const Expr a = Abs(x);
+  const Expr u = a * a;
+  const Expr small = Fma(a * u, Polynomial(u, kSmall), a);
+  const Expr limited = AtMost(a, 10);  // tanh 10 rounds to 1
+  const Expr t = Fma(limited, 2 * kLog2E, kRound);
+  const Expr n = t - kRound;
+  const Expr r = Fma(n, -kLn2Low / 2, Fma(n, -kLn2High / 2, limited));
+  const Expr q = Polynomial(r, Scaled(kExpOfTwice, 2));  // exp(2r) = 1 + r (2 + r 4 Q(2r))
+  const Expr mantissa = Fma(r, Fma(r, q, 2), 1);
+  const Expr large = 1.0 - 2.0 / Fma(mantissa, PowerOfTwo(t), 1);
+  return WithSignOf(Select(Less(a, 0.625), small, large), x);
+}
+
+/// erf x = x + x P(x^2) below 1, 1 - erfc(x) by a polynomial above.
+Expr Erf(const Expr& x) {
+  // [0, 1]: 1.5e-9 relative to erf.
+  static const std::vector<double> kSmall = {0.128379166,   -0.37612626,  0.112835787,
+                                             -0.0268533472, 0.0051871622, -0.00079978531,
+                                             7.80690389e-5};
+  // erfc about 2.46 on [1, 3.98]: 1.3e-8 absolute, a fifth of a u of the result; at 3.98 less than
+  // half a u, so that erf is 1 from there on.
+  static const std::vector<double> kTail = {
+      0.00050335133,  -0.00265622302, 0.00653463136,   -0.00983265601,  0.0099132508,
+      -0.00679871533, 0.00294002588,  -0.000460775831, -0.000360004226, 0.000300823885,
+      -7.28273008e-5, -2.51855436e-5, 1.62540418e-5,   -2.22401582e-8,  -9.43337113e-7};
+  const Expr a = Abs(x);
+  const Expr u = a * a;
+  const Expr small = Fma(a, Polynomial(u, kSmall), a);
+  const Expr large = 1.0 - Polynomial(AtMost(a, 3.98) - 2.46, kTail);
+  return WithSignOf(Select(Less(a, 1), small, large), x);
+}
+
+/// x = 2^e m with m in [2/3, 4/3), f = m - 1: log x = e ln 2 + f - f^2/2 + f^3 P(f).
+Expr Log(const Expr& x) {
+  // [-1/3, 1/3]: 1.6e-8 relative to log(1 + f).
+  static const std::vector<double> kP = {0.333332151, -0.250015795, 0.200109392, -0.165969595,
+                                         0.139933154, -0.133638561, 0.140561968, -0.0771167874};
+  const Expr tiny = Less(x, 0x1p-126);
+  const Expr bits = Expr::Bitcast(DType::kI32, Select(tiny, x * 0x1p23, x));
+  const Expr exponent = BitAnd(bits - I32(0x3f2aaaab), I32(-0x800000));  // e << 23
+  const Expr f = Expr::Bitcast(DType::kF32, bits - exponent) - 1.0;
+  const Expr e = Fma(Expr::Cast(DType::kF32, exponent), 0x1p-23,
+                     Select(tiny, Expr::Const(DType::kF32, -23), 0.0));
+  const Expr log_m = Fma(f * f, Fma(f, Polynomial(f, kP), -0.5), f);
+  const Expr regular = And(Greater(x, 0), Less(x, kInf));
+  const Expr special = Select(Less(x, 0), kNan, x);  // infinity and NaN stay
+  return Select(regular, Fma(e, kLn2High, log_m), Select(Equal(x, 0), -kInf, special));
+}
+
+/// Two correctly rounded operations.
+Expr Rsqrt(const Expr& x) { return 1.0 / Sqrt(x); }
+
+Expr Atan(const Expr& x) {
+  // atan z = z + z^3 P(z^2), [0, 1]: 2.7e-9.
+  static const std::vector<double> kP = {-0.333332986,  0.199985296,   -0.142640159,
+                                         0.109508798,   -0.0839929879, 0.0578810945,
+                                         -0.0310964305, 0.0108681899,  -0.00178265269};
+  const Expr a = Abs(x);
+  const Expr inverted = Greater(a, 1);
+  const Expr z = Select(inverted, 1.0 / a, a);
+  const Expr u = z * z;
+  const Expr r = Fma(z * u, Polynomial(u, kP), z);
+  return WithSignOf(Select(inverted, kHalfPiHigh - (r - kHalfPiLow), r), x);
+}
+
+/// asin s for s = a up to 9/16, and s = sqrt((1 - a) / 2) above, where acos a = 2 asin s. From
+/// 0.541 on asin s is below 1/2, where its rounding counts half.
+struct HalfAngle {
+  Expr large;  // a > 9/16
+  Expr asin;   // of s
+};
+HalfAngle AsinOfHalf(const Expr& a) {
+  // asin s = s + s^3 P(s^2), [0, 9/16]: 1.9e-9.
+  static const std::vector<double> kP = {0.166666314,  0.0750209913,  0.044231832,
+                                         0.0340138189, 0.00673186174, 0.0474972539};
+  const Expr large = Greater(a, 0.5625);
+  const Expr u = Select(large, Fma(a, -0.5, 0.5), a * a);
+  const Expr s = Select(large, Sqrt(u), a);
+  return {large, Fma(s * u, Polynomial(u, kP), s)};
+}
+Expr Asin(const Expr& x) {
+  const Expr a = Abs(x);
+  const HalfAngle h = AsinOfHalf(a);
+  return WithSignOf(Select(h.large, kHalfPiHigh - Fma(h.asin, 2, -kHalfPiLow), h.asin), x);
+}
+Expr Acos(const Expr& x) {
+  const HalfAngle h = AsinOfHalf(Abs(x));
+  const Expr negative = Less(x, 0);
+  const Expr near_one = h.asin * 2.0;
+  const Expr near_minus_one = 2 * kHalfPiHigh - (near_one - 2 * kHalfPiLow);
+  const Expr middle = kHalfPiHigh - (Select(negative, -h.asin, h.asin) - kHalfPiLow);
+  return Select(h.large, Select(negative, near_minus_one, near_one), middle);
+}
+
+/// sin |x| for shift 0 and cos |x| for shift 1: the quadrant chooses the polynomial and the sign.
+Expr SinOfQuadrant(const Quadrant& quadrant, int shift) {
+  // sin r = r + r^3 P(r^2), [0, 0.786]: 4.1e-9; cos r = 1 - r^2/2 + r^4 P(r^2): 1.1e-10.
+  static const std::vector<double> kSin = {-0.166666552, 0.00833218731, -0.000195178975};
+  static const std::vector<double> kCos = {1, -0.5, 0.0416666456, -0.00138873013, 2.44306611e-5};
+  const Expr r = Expr::Cast(DType::kF32, quadrant.r);
+  const Expr q = Expr::Cast(DType::kI32, quadrant.q) + I32(shift);
+  const Expr u = r * r;
+  const Expr sin = Fma(r * u, Polynomial(u, kSin), r);
+  const Expr cos = Polynomial(u, kCos);
+  const Expr value = Select(Expr::Binary(BinOp::kNe, BitAnd(q, I32(1)), I32(0)), cos, sin);
+  const Expr sign = Shl(BitAnd(q, I32(2)), 30);
+  return Expr::Bitcast(DType::kF32, Xor(Expr::Bitcast(DType::kI32, value), sign));
+}
+Expr Sin(const Expr& x) {
+  const Expr positive = SinOfQuadrant(ReduceByHalfPi(Abs(x)), 0);
+  const Expr sign = BitAnd(Expr::Bitcast(DType::kI32, x), I32(INT32_MIN));
+  return Expr::Bitcast(DType::kF32, Xor(Expr::Bitcast(DType::kI32, positive), sign));
+}
+Expr Cos(const Expr& x) { return SinOfQuadrant(ReduceByHalfPi(Abs(x)), 1); }
+
+}  // namespace
+
+Expr ExpandF32(CallOp op, const Exprs& args) {
+  const Expr& x = args[0];
+  switch (op) {
+    case CallOp::kExp:
+      return Exp(x);
+    case CallOp::kLog:
+      return Log(x);
+    case CallOp::kSin:
+      return Sin(x);
+    case CallOp::kCos:
+      return Cos(x);
+    case CallOp::kAsin:
+      return Asin(x);
+    case CallOp::kAcos:
+      return Acos(x);
+    case CallOp::kAtan:
+      return Atan(x);
+    case CallOp::kTanh:
+      return Tanh(x);
+    case CallOp::kErf:
+      return Erf(x);
+    case CallOp::kSigmoid:
+      return Sigmoid(x);
+    case CallOp::kRsqrt:
+      return Rsqrt(x);
+    default:
+      return ExpandF32Wide(op, args);
+  }
+}
+
+}  // namespace weft::math

@@ -1,0 +1,378 @@
+/// graph.cc: building and editing graphs, and what a Node says about itself. Attributes are in graph_attr.cc, views and
+/// traversal in graph_view.cc.
+#include "weft/core/graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph_store.h"
+#include "weft/core/graph_attr.h"
+#include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
+#include "weft/core/op_param.h"
+#include "weft/support/check.h"
+
+namespace weft {
+
+// ---- input and control lists ----
+
+const NodeEntry& InputList::at(size_t i) const {
+  WEFT_CHECK(i < size(), kApiMisuse, "{} has {} inputs, input {} asked for", owner_->Describe(), size(), i);
+  return entries_[uint32_t(i)];
+}
+void InputList::push_back(const NodeEntry& e) {
+  owner_->store()->PushInput(owner_, e);
+  owner_->store()->MarkStale(owner_);
+}
+InputList& InputList::operator=(const std::vector<NodeEntry>& entries) {
+  for (const NodeEntry& e : entries) owner_->store()->CheckOwns(e, "an input");
+  owner_->store()->ClearInputs(owner_);
+  for (const NodeEntry& e : entries) owner_->store()->PushInput(owner_, e);
+  owner_->store()->MarkStale(owner_);
+  return *this;
+}
+void ControlList::push_back(NodePtr n) { owner_->store()->PushControl(owner_, n.get()); }
+void ControlList::clear() { owner_->store()->ClearControl(owner_); }
+
+// ---- outputs ----
+
+const std::vector<NodeEntry>& OutputList::entries() const { return graph_->store_->outputs; }
+OutputList& OutputList::operator=(const std::vector<NodeEntry>& e) {
+  const bool foreign = std::any_of(e.begin(), e.end(), [&](const NodeEntry& x) { return x.node && x.node->store() != graph_->store(); });
+  std::vector<NodeEntry> own = foreign ? graph_->Import(e) : e;
+  GraphStore& s = *graph_->store_;
+  s.outputs = std::move(own);
+  s.output_names.clear();
+  ++s.revision;
+  return *this;
+}
+void OutputList::push_back(const NodeEntry& e) {
+  GraphStore& s = *graph_->store_;
+  s.outputs.push_back(e.node && e.node->store() != &s ? graph_->Import({e})[0] : e);
+  ++s.revision;
+}
+void OutputList::set(size_t i, const NodeEntry& e) {
+  GraphStore& s = *graph_->store_;
+  s.CheckOwns(e, "an output");
+  // The output keeps the name under which callers know it.
+  if (s.output_names.size() <= i) s.output_names.resize(i + 1);
+  if (s.output_names[i].empty()) s.output_names[i] = graph_->OutputName(i);
+  s.outputs.at(i) = e;
+  ++s.revision;
+}
+
+// ---- life ----
+
+Graph::Graph() : outputs(this), store_(std::make_shared<GraphStore>()) {}
+Graph::~Graph() = default;
+Graph::Graph(const Graph& o) : outputs(this), attrs(o.attrs), store_(o.store_->Clone()) {}
+Graph::Graph(Graph&& o) noexcept : outputs(this), attrs(std::move(o.attrs)), store_(std::move(o.store_)) {
+  o.store_ = std::make_shared<GraphStore>();
+  o.attrs.clear();
+}
+Graph& Graph::operator=(const Graph& o) {
+  if (this != &o) {
+    store_ = o.store_->Clone();
+    attrs = o.attrs;
+  }
+  return *this;
+}
+Graph& Graph::operator=(Graph&& o) noexcept {
+  if (this != &o) {
+    store_ = std::move(o.store_);
+    attrs = std::move(o.attrs);
+    o.store_ = std::make_shared<GraphStore>();
+    o.attrs.clear();
+  }
+  return *this;
+}
+
+// ---- building ----
+
+namespace {
+
+/// Parses the attributes and checks the number of inputs of a finished node.
+void CheckNode(Node& n) {
+  const Op& op = *n.attrs.op;
+  if (op.attr_parser) op.attr_parser(&n.attrs);
+  if (op.param_schema) {
+    try {
+      n.attrs.param = op.param_schema->Parse(n.attrs.dict);
+    } catch (Error& e) {
+      e.AddPlace(n.Describe());
+      throw;
+    }
+  }
+  const int got = int(n.inputs.size());
+  int min = op.min_inputs, max = op.max_inputs;
+  if (op.get_num_inputs) min = max = int(op.get_num_inputs(n.attrs));
+  WEFT_CHECK(got >= min && (max < 0 || got <= max), kArity, "{} takes {} inputs, {} given", n.Describe(),
+             min == max ? fmt::format("{}", min) : max < 0 ? fmt::format("at least {}", min) : fmt::format("{} to {}", min, max), got);
+}
+
+/// A finished, checked node in `store`; nothing stays behind when the check throws.
+Node* AddChecked(GraphStore& store, const Op* op, const std::vector<NodeEntry>& inputs, AttrDict dict, std::string name) {
+  for (const NodeEntry& e : inputs) store.CheckOwns(e, "an input");
+  Node* n = store.NewNode();
+  n->attrs.op = op;
+  n->attrs.name = std::move(name);
+  n->attrs.dict = std::move(dict);
+  for (const NodeEntry& e : inputs) store.PushInput(n, e);
+  try {
+    CheckNode(*n);
+  } catch (...) {
+    store.Destroy(n);
+    throw;
+  }
+  return n;
+}
+
+}  // namespace
+
+NodePtr Graph::AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict dict, std::string name) {
+  WEFT_CHECK(op != nullptr, kApiMisuse, "AddNode needs an operator; use AddInput or AddParam for variables");
+  return AddChecked(*store_, op, inputs, std::move(dict), std::move(name));
+}
+NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs, AttrDict attrs) {
+  GraphStore* store = nullptr;
+  for (const NodeEntry& e : inputs)
+    if (e && !store) store = e.node->store();
+  if (!store) store = AmbientStore().get();
+  return NodeEntry(AddChecked(*store, Op::Get(op), inputs, std::move(attrs), std::move(name)));
+}
+NodePtr Graph::AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict dict, std::string name) {
+  return AddNode(Op::Get(op), inputs, std::move(dict), std::move(name));
+}
+NodePtr Graph::AddInput(std::string name, Type type, Shape shape) {
+  Node* n = store_->NewNode();
+  n->attrs.name = std::move(name);
+  if (type.is_tensor()) {
+    if (type.known()) n->attrs.dict["dtype"] = type.dtype;
+  } else {
+    n->attrs.dict["type"] = type.ToString();
+  }
+  if (shape.has_rank()) n->attrs.dict["shape"] = std::move(shape);
+  store_->inputs.push_back(n);
+  return n;
+}
+NodePtr Graph::AddParam(std::string name, TensorPtr value) {
+  WEFT_CHECK(value != nullptr, kApiMisuse, "parameter '{}' has no value", name);
+  Node* n = store_->NewNode();
+  n->attrs.name = std::move(name);
+  n->attrs.dict["value"] = std::move(value);
+  return n;
+}
+NodeEntry Graph::AddConstant(TensorPtr value, std::string name) {
+  return AddNode("Constant", {}, {{"value", std::move(value)}}, std::move(name));
+}
+const std::vector<NodePtr>& Graph::inputs() const { return store_->inputs; }
+void Graph::SetInputs(const std::vector<NodePtr>& variables) {
+  for (NodePtr p : variables) {
+    store_->CheckOwns(p, "an input of the graph");
+    WEFT_CHECK(p->is_variable(), kApiMisuse, "{} is no variable", p->Describe());
+  }
+  store_->inputs = variables;
+  ++store_->revision;
+}
+std::string Graph::OutputName(size_t i) const {
+  if (i < store_->output_names.size() && !store_->output_names[i].empty()) return store_->output_names[i];
+  const NodeEntry& e = store_->outputs.at(i);
+  const std::string& base = e.node->attrs.name;
+  std::string name = base.empty() ? fmt::format("output{}", i) : base;
+  return e.index == 0 ? name : fmt::format("{}:{}", name, e.index);
+}
+void Graph::SetOutputName(size_t i, std::string name) {
+  WEFT_CHECK(i < outputs.size(), kApiMisuse, "graph has {} outputs, output {} asked for", outputs.size(), i);
+  if (store_->output_names.size() <= i) store_->output_names.resize(i + 1);
+  store_->output_names[i] = std::move(name);
+}
+std::string Graph::name() const { return store_->name; }
+void Graph::set_name(std::string name) { store_->name = std::move(name); }
+
+// ---- editing ----
+
+void Graph::Touch(NodePtr node) { store_->MarkStale(node.get()); }
+
+void Graph::SetInput(NodePtr user, size_t slot, NodeEntry e) {
+  store_->CheckOwns(user, "the user");
+  store_->SetInput(user.get(), uint32_t(slot), e);
+  store_->MarkStale(user.get());
+}
+
+void Graph::SetAttr(NodePtr node, std::string_view name, AttrValue value) {
+  store_->CheckOwns(node, "the node");
+  AttrDict before = node->attrs.dict;
+  node->attrs.dict[name] = std::move(value);
+  if (node->attrs.op && node->attrs.op->param_schema) {
+    try {
+      node->attrs.param = node->attrs.op->param_schema->Parse(node->attrs.dict);
+    } catch (...) {
+      node->attrs.dict = std::move(before);
+      throw;
+    }
+  }
+  store_->MarkStale(node.get());
+}
+
+void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
+  store_->CheckOwns(from, "the replaced entry");
+  store_->CheckOwns(to, "the replacement");
+  WEFT_CHECK(from.node && to.node, kApiMisuse, "ReplaceUses needs two entries");
+  if (from == to) return;
+  // Where all derived rows agree, what the users' own rows were computed from has not changed.
+  bool same_rows = true;
+  for (const auto& [name, value] : attrs) {
+    const AttrType* t = FindAttrType(name);
+    if (t && t->kind == AttrKind::kDerived && t->rows_equal && value) same_rows = same_rows && t->rows_equal(*value, from, to);
+  }
+  std::vector<Use> uses;
+  for (const Use& u : from.node->uses())
+    if (!u.control && u.user != to.node.get() && u.user->inputs[u.slot].index == from.index) uses.push_back(u);
+  // Reversed: each removal fills its place in the use list from the end.
+  for (auto u = uses.rbegin(); u != uses.rend(); ++u) {
+    store_->SetInput(u->user, u->slot, to);
+    if (!same_rows) store_->MarkStale(u->user);
+  }
+  for (size_t i = 0; i < store_->outputs.size(); ++i)
+    if (store_->outputs[i] == from) outputs.set(i, to);
+  MergeOrigin(to.node, from.node);
+}
+
+void Graph::ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to) {
+  NodePtr heir;
+  for (uint32_t i = 0; i < to.size(); ++i) {
+    if (!to[i].node) continue;
+    ReplaceUses({from, i}, to[i]);
+    if (!heir && to[i].node != from) heir = to[i].node;
+  }
+  if (!heir) return;
+  std::vector<Node*> after;
+  for (const Use& u : from->uses())
+    if (u.control) after.push_back(u.user);
+  for (Node* user : after) {
+    std::vector<Node*> kept(user->control_deps.begin(), user->control_deps.end());
+    store_->ClearControl(user);
+    for (Node* d : kept) {
+      Node* next = d == from.get() ? heir.get() : d;
+      if (next != user) store_->PushControl(user, next);
+    }
+  }
+  for (Node* d : from->control_deps)
+    if (d != heir.get()) store_->PushControl(heir.get(), d);
+}
+
+void Graph::Erase(NodePtr node) {
+  store_->CheckOwns(node, "the erased node");
+  WEFT_CHECK(node->uses().empty() && !is_output(node), kApiMisuse, "{} is still used and cannot be erased", node->Describe());
+  auto& in = store_->inputs;
+  in.erase(std::remove(in.begin(), in.end(), node), in.end());
+  store_->Destroy(node.get());
+}
+
+int Graph::EraseDead() {
+  const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
+  std::vector<uint8_t> live(store_->nodes.size(), 0);
+  std::vector<Node*> work;
+  auto mark = [&](Node* n) {
+    if (n && !live[n->id()]) live[n->id()] = 1, work.push_back(n);
+  };
+  for (const NodeEntry& e : store_->outputs) mark(e.node.get());
+  for (NodePtr p : store_->inputs) mark(p.get());
+  for (Node* n : store_->nodes)
+    if (n && n->op() && stateful.get(n->op(), false)) mark(n);
+  while (!work.empty()) {
+    Node* n = work.back();
+    work.pop_back();
+    for (const NodeEntry& e : n->inputs) mark(e.node.get());
+    for (Node* d : n->control_deps) mark(d);
+  }
+  // Users first: ids do not order them, so all edges of the dead go before the dead do.
+  int erased = 0;
+  for (Node* n : store_->nodes)
+    if (n && !live[n->id()]) store_->ClearInputs(n), store_->ClearControl(n);
+  for (Node*& n : store_->nodes)
+    if (n && !live[n->id()]) store_->Destroy(n), ++erased;
+  return erased;
+}
+
+void Graph::SetOrigin(NodePtr node, Origin origin) { node->origin_ = std::move(origin); }
+
+void Graph::MergeOrigin(NodePtr to, NodePtr from) {
+  // A rewrite chain stands for at most this many names; more would make messages, not help.
+  constexpr size_t kMaxOrigins = 16;
+  if (to->is_variable() || to == from) return;
+  std::vector<std::string> names;
+  auto add = [&](NodePtr n) {
+    if (n->origin_) {
+      for (const std::string& s : *n->origin_)
+        if (std::find(names.begin(), names.end(), s) == names.end()) names.push_back(s);
+    } else if (!n->attrs.name.empty() && std::find(names.begin(), names.end(), n->attrs.name) == names.end()) {
+      names.push_back(n->attrs.name);
+    }
+  };
+  add(to);
+  add(from);
+  if (names.size() > kMaxOrigins) names.resize(kMaxOrigins);
+  if (!names.empty()) to->origin_ = std::make_shared<const std::vector<std::string>>(std::move(names));
+}
+
+std::vector<NodeEntry> Graph::Import(const std::vector<NodeEntry>& entries) {
+  std::unordered_map<Node*, Node*> twin;
+  DFSVisit(entries, [&](const NodePtr& n) {
+    if (n->store() == store_.get()) {
+      twin[n.get()] = n.get();
+      return;
+    }
+    Node* c = store_->NewNode();
+    c->attrs = n->attrs;
+    c->origin_ = n->origin_;
+    for (const NodeEntry& e : n->inputs) store_->PushInput(c, {e.node ? twin.at(e.node.get()) : nullptr, e.index});
+    for (Node* d : n->control_deps) store_->PushControl(c, twin.at(d));
+    twin[n.get()] = c;
+    std::vector<NodeId>& went = store_->imported[n->store()];
+    if (went.size() <= n->id()) went.resize(n->store()->nodes.size(), ~0u);
+    went[n->id()] = c->id();
+  });
+  // Declared inputs stay declared, in their order.
+  std::vector<GraphStore*> sources;
+  for (const NodeEntry& e : entries)
+    if (e.node && e.node->store() != store_.get() && std::find(sources.begin(), sources.end(), e.node->store()) == sources.end())
+      sources.push_back(e.node->store());
+  for (GraphStore* s : sources)
+    for (NodePtr p : s->inputs)
+      if (auto it = twin.find(p.get()); it != twin.end()) store_->inputs.push_back(it->second);
+  std::vector<NodeEntry> out;
+  for (const NodeEntry& e : entries) out.push_back({e.node ? twin.at(e.node.get()) : nullptr, e.index});
+  return out;
+}
+
+// ---- nodes ----
+
+uint32_t Node::num_outputs() const { return attrs.op ? attrs.op->OutputCount(attrs) : 1; }
+
+AttrValue Node::Attr(std::string_view name) const {
+  if (const AttrValue* v = attrs.dict.find(name)) return *v;
+  if (attrs.op && attrs.op->param_schema) {
+    if (const ParamField* f = attrs.op->param_schema->find(name))
+      if (AttrValue v = f->read(param()); !v.empty()) return v;
+  }
+  WEFT_THROW(kBadAttribute, "{} has no attribute '{}'", Describe(), name);
+}
+
+const void* Node::param() const {
+  WEFT_ICHECK(attrs.param != nullptr, "{} has no parsed attributes", Describe());
+  return attrs.param.get();
+}
+
+std::string Node::Describe() const {
+  std::string s = fmt::format("%{}", id_);
+  if (!attrs.name.empty()) s += fmt::format(" '{}'", attrs.name);
+  s += fmt::format(" ({})", attrs.op ? attrs.op->name : "variable");
+  if (origin_ && !(origin_->size() == 1 && (*origin_)[0] == attrs.name)) {
+    s += " from";
+    for (const std::string& o : *origin_) s += fmt::format(" '{}'", o);
+  }
+  return s;
+}
+
+}  // namespace weft

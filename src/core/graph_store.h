@@ -1,0 +1,64 @@
+/// graph_store.h: the heap object behind a Graph: nodes in chunks at stable addresses, use lists, revision, and the
+/// list of nodes whose derived attribute rows went stale.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "weft/core/graph.h"
+
+namespace weft {
+
+class GraphStore {
+ public:
+  GraphStore() = default;
+  ~GraphStore();
+  GraphStore(const GraphStore&) = delete;
+  GraphStore& operator=(const GraphStore&) = delete;
+
+  /// A fresh node with the next id.
+  Node* NewNode();
+  /// Deep copy with equal ids.
+  std::shared_ptr<GraphStore> Clone() const;
+  void Destroy(Node* node);
+
+  void PushInput(Node* user, const NodeEntry& e);
+  void SetInput(Node* user, uint32_t slot, const NodeEntry& e);
+  void ClearInputs(Node* user);
+  void PushControl(Node* user, Node* before);
+  void ClearControl(Node* user);
+
+  /// Derived rows of `node` no longer hold.
+  void MarkStale(Node* node) {
+    ++revision;
+    stale.push_back(node->id());
+  }
+  void CheckOwns(const NodeEntry& e, const char* what) const;
+
+  std::vector<Node*> nodes;          ///< by id; null: erased
+  size_t num_nodes = 0;
+  std::vector<NodeEntry> outputs;
+  std::vector<std::string> output_names;   ///< "" : default
+  std::vector<NodePtr> inputs;
+  std::string name;
+  uint64_t revision = 1;
+  std::vector<NodeId> stale;
+  std::set<std::string> partial;     ///< derived attributes that lost rows since they were last stored
+  std::set<std::string> preserved;   ///< names that edits leave alone while a pass that vouches for them runs
+  /// Where nodes imported from another store went: old id -> new id, ~0u for none. Keyed by the source store.
+  std::map<const GraphStore*, std::vector<NodeId>> imported;
+  std::shared_ptr<IndexedGraph> view;      ///< dense view of the last revision asked for
+
+ private:
+  static constexpr size_t kChunk = 256;
+  void* Allocate();
+  void AddUse(Node* producer, Use use, uint32_t* pos);
+  void RemoveUse(Node* producer, uint32_t pos);
+  std::vector<void*> chunks_;
+  size_t used_in_last_ = kChunk;
+};
+
+}  // namespace weft

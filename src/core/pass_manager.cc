@@ -1,0 +1,362 @@
+/// pass_manager.cc: ApplyPasses. The manager holds the discipline, so that authors of passes cannot forget it: it resolves
+/// dependencies, minds the life of attributes, verifies, checks claims, dumps, counts and times.
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <iostream>
+#include <regex>
+
+#include "graph_store.h"
+#include "pass_checks.h"
+#include "weft/core/graph_attr.h"
+#include "weft/core/pass.h"
+#include "weft/core/text.h"
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+#include "weft/support/file.h"
+#include "weft/support/log.h"
+#include "weft/support/timer.h"
+
+namespace weft {
+
+// ---- cancellation ----
+
+CancelToken::CancelToken() : state_(std::make_shared<std::atomic<bool>>(false)) {}
+void CancelToken::Cancel() { static_cast<std::atomic<bool>*>(state_.get())->store(true); }
+bool CancelToken::cancelled() const { return static_cast<std::atomic<bool>*>(state_.get())->load(); }
+void CancelToken::Check() const {
+  WEFT_CHECK(!cancelled(), kCancelled, "cancelled by the caller");
+}
+
+namespace {
+
+bool Contains(const std::vector<std::string>& v, const std::string& s) { return std::find(v.begin(), v.end(), s) != v.end(); }
+
+/// Pass that provides `attr`: the highest plevel; a tie names the candidates.
+const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_by) {
+  std::vector<const PassEntry*> best;
+  for (const PassEntry* p : PassEntry::List()) {
+    if (!Contains(p->provides, attr)) continue;
+    if (!best.empty() && p->plevel > best[0]->plevel) best.clear();
+    if (best.empty() || p->plevel == best[0]->plevel) best.push_back(p);
+  }
+  WEFT_CHECK(!best.empty(), kDependency, "pass '{}' needs the graph attribute '{}', which the graph has not and no pass provides", needed_by, attr);
+  if (best.size() > 1) {
+    std::string names;
+    for (const PassEntry* p : best) names += (names.empty() ? "" : ", ") + p->name + " of " + p->owner.ToString();
+    ThrowError(ErrorCode::kDependency,
+               fmt::format("pass '{}' needs the graph attribute '{}', which several passes of equal priority provide: {}", needed_by, attr, names),
+               "", "run the one you want first, or give it a higher plevel");
+  }
+  return *best[0];
+}
+
+/// Options of one call, checked against the declaration.
+std::map<std::string, OptionValue, std::less<>> ResolveOptions(const PassEntry& pass, const std::vector<Option>& given) {
+  std::map<std::string, OptionValue, std::less<>> values;
+  for (const auto& [option, doc] : pass.options) values[option.name] = option.value;
+  for (const Option& o : given) {
+    auto it = values.find(o.name);
+    if (it == values.end()) {
+      std::vector<std::string> names;
+      for (const auto& [option, doc] : pass.options) names.push_back(option.name);
+      std::string hint;
+      for (const std::string& n : NearestNames(o.name, names)) hint += (hint.empty() ? "did you mean " : " or ") + n;
+      ThrowError(ErrorCode::kUnknownOption, fmt::format("pass '{}' has no option '{}'", pass.name, o.name), "", hint);
+    }
+    if (o.value.index() == it->second.index()) {
+      it->second = o.value;
+    } else if (std::holds_alternative<double>(it->second) && std::holds_alternative<int64_t>(o.value)) {
+      it->second = double(std::get<int64_t>(o.value));
+    } else {
+      static constexpr const char* kTypes[] = {"bool", "int", "float", "string"};
+      WEFT_THROW(kUnknownOption, "option '{}' of pass '{}' is a {}, a {} was given", o.name, pass.name, kTypes[it->second.index()], kTypes[o.value.index()]);
+    }
+  }
+  return values;
+}
+
+class Manager;
+
+class Context final : public PassContext {
+ public:
+  Context(const PassEntry& pass, std::map<std::string, OptionValue, std::less<>> values, const PassOptions& options, int64_t* fuel, PassRecord* record)
+      : pass_(pass), values_(std::move(values)), options_(options), fuel_(fuel), record_(record) {}
+  const PassEntry& pass() const override { return pass_; }
+  const OptionValue& Value(std::string_view name) const override {
+    auto it = values_.find(name);
+    WEFT_ICHECK(it != values_.end(), "pass '{}' reads the undeclared option '{}'", pass_.name, name);
+    return it->second;
+  }
+  const std::string& target() const override { return options_.target; }
+  const Limits& limits() const override { return options_.limits; }
+  const CancelToken& cancel() const override { return options_.cancel; }
+  bool Fuel(std::string_view, const NodePtr&) override {
+    if (*fuel_ < 0) return true;
+    if (*fuel_ == 0) return false;
+    --*fuel_;
+    return true;
+  }
+  void Count(std::string_view statistic, int64_t n) override { record_->statistics[std::string(statistic)] += n; }
+  void Warn(std::string message) override {
+    WEFT_LOG(kWarning, "pass {}: {}", pass_.name, message);
+    record_->warnings.push_back(std::move(message));
+  }
+
+ private:
+  const PassEntry& pass_;
+  std::map<std::string, OptionValue, std::less<>> values_;
+  const PassOptions& options_;
+  int64_t* fuel_;
+  PassRecord* record_;
+};
+
+class Manager {
+ public:
+  explicit Manager(const PassOptions& options) : options_(options), fuel_(options.fuel) {}
+
+  Graph Run(Graph g, const Pipeline& pipeline) {
+    CheckRegistrations();
+    for (const PassSpec& spec : pipeline.passes()) ResolveOptions(*PassEntry::Get(spec.name), spec.options);  // all errors of the call first
+    for (const PassSpec& spec : pipeline.passes()) g = RunOne(std::move(g), spec, Trigger::kAsked, "");
+    return g;
+  }
+
+ private:
+  Graph RunOne(Graph g, const PassSpec& spec, Trigger trigger, const std::string& reason) {
+    const PassEntry& pass = *PassEntry::Get(spec.name);
+    if (Contains(running_, pass.name)) {
+      std::string chain;
+      for (const std::string& r : running_) chain += r + " -> ";
+      WEFT_THROW(kDependency, "passes need each other in a circle: {}{}", chain, pass.name);
+    }
+    running_.push_back(pass.name);
+    g = Provide(std::move(g), pass);
+    running_.pop_back();
+    options_.cancel.Check();
+    WEFT_CHECK(g.num_nodes() <= size_t(options_.limits.nodes), kLimit, "the graph has {} nodes, the limit is {}", g.num_nodes(), options_.limits.nodes);
+
+    PassRecord record;
+    record.number = ++number_;
+    record.name = pass.name;
+    record.trigger = trigger;
+    record.reason = reason;
+    record.nodes_before = g.num_nodes();
+    const int occurrence = ++occurrences_[pass.name];
+    if (Contains(options_.skip, pass.name) || Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence))) {
+      record.skipped = true;
+      record.nodes_after = g.num_nodes();
+      Report(record);
+      return g;
+    }
+    if (Matches(options_.print_before, pass.name)) Print(fmt::format("// before {}\n{}", pass.name, PrintGraph(g)));
+    CheckOpAttrs(pass, g);
+    Graph out = Execute(std::move(g), pass, spec, &record);
+    record.nodes_after = out.num_nodes();
+    Report(record);
+    if (Matches(options_.print_after, pass.name)) Print(fmt::format("// after {}\n{}", pass.name, PrintGraph(out)));
+    if (!options_.dump_dir.empty() && record.changed) {
+      std::filesystem::create_directories(options_.dump_dir);
+      WriteFileAtomic(fmt::format("{}/{:03}-{}.weft", options_.dump_dir, record.number, pass.name), PrintGraph(out));
+    }
+    return out;
+  }
+
+  /// Runs providers until everything that `pass` needs is there and complete. A provider may undo what an earlier one gave.
+  Graph Provide(Graph g, const PassEntry& pass) {
+    constexpr int kRounds = 8;
+    for (int round = 0; round < kRounds; ++round) {
+      std::string missing;
+      for (const std::string& attr : pass.depends)
+        if (!g.IsComplete(attr)) {
+          missing = attr;
+          break;
+        }
+      if (missing.empty()) return g;
+      if (options_.strict && !g.HasAttr(missing)) {
+        std::string hint;
+        for (const PassEntry* p : PassEntry::List())
+          if (Contains(p->provides, missing)) hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
+        ThrowError(ErrorCode::kDependency, fmt::format("pass '{}' needs the graph attribute '{}' (strict mode)", pass.name, missing), "", hint);
+      }
+      // A hand-set attribute with holes and no provider is taken as it is.
+      const bool has_provider = HasProvider(missing);
+      if (!has_provider && g.HasAttr(missing)) return g;
+      const PassEntry& provider = ProviderOf(missing, pass.name);
+      const std::string why = fmt::format("{} needs '{}'", pass.name, missing);
+      WEFT_LOG(kInfo, "running {}: {}", provider.name, why);
+      g = RunOne(std::move(g), PassSpec(provider.name), Trigger::kDependency, why);
+    }
+    WEFT_THROW(kDependency, "the passes that provide what '{}' needs undo each other's attributes", pass.name);
+  }
+  static bool HasProvider(const std::string& attr) {
+    for (const PassEntry* p : PassEntry::List())
+      if (Contains(p->provides, attr)) return true;
+    return false;
+  }
+
+  void CheckOpAttrs(const PassEntry& pass, const Graph& g) {
+    for (const std::string& attr : pass.depends_op) {
+      std::string bad;
+      for (NodePtr n : g.TopoOrder())
+        if (n->op() && !n->op()->has(attr)) bad += "\n  " + n->Describe();
+      if (!bad.empty()) ThrowError(ErrorCode::kMissingOpAttr, fmt::format("pass '{}' needs the operator attribute '{}', which these nodes' operators lack:{}", pass.name, attr, bad));
+    }
+  }
+
+  Graph Execute(Graph g, const PassEntry& pass, const PassSpec& spec, PassRecord* record) {
+    const Checks& c = options_.checks;
+    const bool keep = c.equivalent || c.deterministic || !options_.reproducer.empty();
+    Graph before = keep ? g : Graph();
+    const uint64_t fingerprint = c.changed ? GraphFingerprint(g) : 0;
+    const GraphStore* store = g.store();
+    const uint64_t revision = g.revision();
+    const GraphAttrMap attrs = g.attrs;
+    try {
+      const int64_t fuel = fuel_;
+      Graph out = Body(std::move(g), pass, spec, record);
+      record->changed = out.store() != store || out.revision() != revision;
+      MindAttributes(pass, attrs, store, record->changed, &out);
+      if (options_.verify) VerifyGraph(out);
+      CheckProvides(pass, out);
+      if (c.changed) CheckUnchanged(pass, fingerprint, out);
+      if (c.deterministic) {
+        fuel_ = fuel;
+        PassRecord scratch;
+        Graph again = Body(before, pass, spec, &scratch);
+        MindAttributes(pass, attrs, before.store(), true, &again);
+        CheckDeterministic(pass, out, again);
+      }
+      if (c.preserved) CheckPreserved(pass, out, options_);
+      if (c.equivalent && record->changed) CheckEquivalent(pass, before, out, c);
+      return out;
+    } catch (Error& e) {
+      e.AddPlace("pass " + pass.name);
+      if (!options_.reproducer.empty()) WriteReproducer(before, spec, e);
+      throw;
+    } catch (const std::exception& e) {
+      if (!options_.reproducer.empty()) WriteReproducer(before, spec, InternalError(ErrorCode::kInternal, e.what()));
+      ThrowError(ErrorCode::kInternal, fmt::format("the pass threw: {}", e.what()), "pass " + pass.name);
+    }
+  }
+
+  Graph Body(Graph g, const PassEntry& pass, const PassSpec& spec, PassRecord* record) {
+    Context context(pass, ResolveOptions(pass, spec.options), options_, &fuel_, record);
+    AmbientScope ambient(g);
+    std::shared_ptr<GraphStore> store = g.shared_store();
+    g.HasAttr("");  // settles what earlier edits made stale, before this pass's claims begin to hold
+    store->preserved.insert(pass.preserves.begin(), pass.preserves.end());
+    Timer timer;
+    struct Restore {
+      GraphStore& s;
+      ~Restore() { s.preserved.clear(); }
+    };
+    Graph out;
+    {
+      Restore restore{*store};
+      out = pass.body(std::move(g), context);
+      out.HasAttr("");
+    }
+    record->seconds = timer.seconds();
+    return out;
+  }
+
+  /// The life of attributes across one pass: given ones follow imported nodes into a fresh graph; opaque ones die with a
+  /// change unless the pass provides or preserves them. Derived rows have been cleared by the edits themselves.
+  void MindAttributes(const PassEntry& pass, const GraphAttrMap& before, const GraphStore* old_store, bool changed, Graph* out) {
+    if (!changed) return;
+    const bool fresh = out->store() != old_store;
+    for (const auto& [name, value] : before) {
+      if (!value) continue;
+      const AttrType* t = FindAttrType(name);
+      const bool kept = pass.preserves_all || Contains(pass.preserves, name) || Contains(pass.provides, name);
+      if (!t) {
+        if (!kept && out->attrs.count(name) && out->attrs[name] == value) out->attrs.erase(name);
+        if (kept && fresh && !out->attrs.count(name) && !Contains(pass.provides, name)) out->attrs[name] = value;
+        continue;
+      }
+      if (!fresh || t->kind != AttrKind::kGiven || out->attrs.count(name)) continue;
+      if (t->scope == AttrScope::kGraph) {
+        out->attrs[name] = value;
+        continue;
+      }
+      auto went = out->store()->imported.find(old_store);
+      if (went == out->store()->imported.end()) continue;
+      auto moved = std::make_shared<std::any>(t->make());
+      for (NodeId id = 0; id < went->second.size(); ++id)
+        if (went->second[id] != ~0u) t->copy_rows(*value, id, *moved, went->second[id]);
+      out->attrs[name] = moved;
+    }
+    out->store()->imported.clear();
+  }
+
+  void WriteReproducer(const Graph& before, const PassSpec& spec, const Error& error) {
+    PrintOptions print;
+    print.inline_all = true;
+    std::string text = fmt::format("// repro {}\n// error {}\n{}", Pipeline({spec}).ToString(), ErrorCodeName(error.code()), PrintGraph(before, print));
+    try {
+      WriteFileAtomic(options_.reproducer, text);
+    } catch (const Error& e) {
+      WEFT_LOG(kWarning, "no reproducer: {}", e.what());
+    }
+  }
+
+  bool Matches(const std::string& pattern, const std::string& name) {
+    return !pattern.empty() && std::regex_search(name, std::regex(pattern));
+  }
+  void Print(const std::string& text) {
+    if (options_.print) options_.print(text);
+    else std::cerr << text;
+  }
+  void Report(const PassRecord& r) {
+    if (options_.on_pass) options_.on_pass(r);
+    if (options_.records) options_.records->push_back(r);
+  }
+
+  const PassOptions& options_;
+  int64_t fuel_;
+  int number_ = 0;
+  std::map<std::string, int> occurrences_;
+  std::vector<std::string> running_;
+};
+
+}  // namespace
+
+Graph ApplyPasses(Graph graph, const Pipeline& pipeline, const PassOptions& options) {
+  return Manager(options).Run(std::move(graph), pipeline);
+}
+Graph ApplyPasses(Graph graph, const char* pipeline, const PassOptions& options) {
+  return ApplyPasses(std::move(graph), Pipeline::Parse(pipeline), options);
+}
+Graph ApplyPass(Graph graph, const std::string& pass, const PassOptions& options) {
+  return ApplyPasses(std::move(graph), Pipeline({PassSpec(pass)}), options);
+}
+
+Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const PassOptions& options) {
+  // Walks the declarations only: a pass that changes the graph leaves what it preserves and provides.
+  std::vector<std::string> have;
+  for (const auto& [name, value] : graph.attrs)
+    if (value && graph.IsComplete(name)) have.push_back(name);
+  Pipeline out;
+  std::function<void(const PassSpec&, int)> add = [&](const PassSpec& spec, int depth) {
+    const PassEntry& pass = *PassEntry::Get(spec.name);
+    WEFT_CHECK(depth < 64, kDependency, "passes need each other in a circle at '{}'", spec.name);
+    for (const std::string& attr : pass.depends) {
+      if (Contains(have, attr)) continue;
+      WEFT_CHECK(!options.strict, kDependency, "pass '{}' needs the graph attribute '{}' (strict mode)", pass.name, attr);
+      add(PassSpec(ProviderOf(attr, pass.name).name), depth + 1);
+    }
+    out.push_back(spec);
+    if (pass.changes_graph && !pass.preserves_all)
+      have.erase(std::remove_if(have.begin(), have.end(), [&](const std::string& a) {
+                   const AttrType* t = FindAttrType(a);
+                   return !(t && t->kind == AttrKind::kGiven) && !Contains(pass.preserves, a);
+                 }), have.end());
+    for (const std::string& a : pass.provides)
+      if (!Contains(have, a)) have.push_back(a);
+  };
+  for (const PassSpec& spec : pipeline.passes()) add(spec, 0);
+  return out;
+}
+
+}  // namespace weft

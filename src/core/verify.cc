@@ -1,0 +1,77 @@
+/// verify.cc: the structural check that the pass manager runs after every pass. Linear; collects up to 20 findings.
+#include <string>
+#include <vector>
+
+#include "graph_store.h"
+#include "weft/core/graph.h"
+#include "weft/core/graph_attr.h"
+#include "weft/core/op.h"
+#include "weft/core/pass.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMaxFindings = 20;
+
+struct Findings {
+  std::vector<std::string> list;
+  size_t more = 0;
+  template <class... A>
+  void Add(fmt::format_string<A...> f, A&&... a) {
+    if (list.size() < kMaxFindings) list.push_back(fmt::format(f, std::forward<A>(a)...));
+    else ++more;
+  }
+};
+
+void CheckUseLists(const GraphStore& s, Findings& out) {
+  for (const Node* n : s.nodes) {
+    if (!n) continue;
+    for (uint32_t i = 0; i < n->num_inputs(); ++i) {
+      const NodeEntry& e = n->inputs[i];
+      if (!e.node) continue;
+      if (e.node->store() != &s || e.node->id() >= s.nodes.size() || s.nodes[e.node->id()] != e.node.get()) {
+        out.Add("input {} of {} is no living node of this graph", i, n->Describe());
+        continue;
+      }
+      if (e.index >= e.node->num_outputs())
+        out.Add("input {} of {} is output {} of {}, which has {}", i, n->Describe(), e.index, e.node->Describe(), e.node->num_outputs());
+    }
+    for (const Use& u : n->uses()) {
+      const bool ok = u.control ? u.slot < u.user->control_deps.size() && u.user->control_deps[u.slot].get() == n
+                                : u.slot < u.user->num_inputs() && u.user->inputs[u.slot].node.get() == n;
+      if (!ok) out.Add("the use list of {} holds a use by {} that is not there", n->Describe(), u.user->Describe());
+    }
+    if (const Op* op = n->op()) {
+      int min = op->min_inputs, max = op->max_inputs;
+      if (op->get_num_inputs) min = max = int(op->get_num_inputs(n->attrs));
+      const int got = int(n->num_inputs());
+      if (got < min || (max >= 0 && got > max)) out.Add("{} has {} inputs, its operator takes {} to {}", n->Describe(), got, min, max);
+    } else if (n->num_inputs() != 0) {
+      out.Add("the variable {} has inputs", n->Describe());
+    }
+  }
+}
+
+}  // namespace
+
+void VerifyGraph(const Graph& graph) {
+  const GraphStore& s = *graph.store();
+  Findings out;
+  CheckUseLists(s, out);
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const NodeEntry& e = graph.outputs[i];
+    if (!e.node) out.Add("output {} is null", i);
+    else if (!graph.owns(e.node)) out.Add("output {} is a node of another graph", i);
+    else if (e.index >= e.node->num_outputs()) out.Add("output {} is output {} of {}, which has {}", i, e.index, e.node->Describe(), e.node->num_outputs());
+  }
+  for (NodePtr p : graph.inputs())
+    if (!graph.owns(p) || !p->is_variable()) out.Add("a declared input is no variable of this graph");
+  if (out.list.empty()) graph.TopoOrder();  // throws kCycle
+  if (out.list.empty()) return;
+  std::string text = fmt::format("the graph is malformed ({} findings):", out.list.size() + out.more);
+  for (const std::string& f : out.list) text += "\n  " + f;
+  ThrowError(ErrorCode::kInternal, text);
+}
+
+}  // namespace weft

@@ -1,0 +1,76 @@
+/// fusion_groups.h: the groups that Fusion forms, and the levels that keep them acyclic.
+///
+/// Every group has an integer level, and every edge between two groups goes to a strictly higher level. So the
+/// partition is acyclic by construction, and two groups of one level cannot reach each other: merging them is always
+/// legal. No search, no ancestor sets; amortised O(alpha) an edge.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace weft {
+
+/// Space of a group. `key`: id of its extents without the 1s. A row group reduces the extents of `mask` (bits over those
+/// positions); `row_key` is what remains.
+struct Space {
+  int key = -1;
+  int row_key = -1;       ///< -1: not a row group
+  uint64_t mask = 0;
+  bool is_row() const { return row_key >= 0; }
+};
+
+class FusionGroups {
+ public:
+  static constexpr int kNoConsumer = std::numeric_limits<int>::max();
+  struct Group {
+    int level = 0;
+    int min_consumer = kNoConsumer;   ///< a bound from below on the levels of the groups that read this one
+    int parent = -1;
+    int size = 0;                     ///< operators
+    int tensors = 0;                  ///< external operands and results, counted from above
+    int reductions = 0;
+    int64_t open_uses = 0;            ///< uses of members' outputs outside the group, graph outputs included
+    bool fusible = false;
+    Space space;
+  };
+
+  int New(int level, bool fusible) {
+    groups_.emplace_back();
+    groups_.back().level = level;
+    groups_.back().fusible = fusible;
+    return int(groups_.size()) - 1;
+  }
+  int Find(int g) {
+    while (groups_[g].parent >= 0) {
+      const int up = groups_[g].parent;
+      if (groups_[up].parent >= 0) groups_[g].parent = groups_[up].parent;
+      g = up;
+    }
+    return g;
+  }
+  Group& operator[](int g) { return groups_[g]; }
+  int size() const { return int(groups_.size()); }
+  void reserve(size_t n) { groups_.reserve(n); }
+
+  /// May the group rise to `level` and stay below everything that reads it?
+  bool CanRise(int g, int level) const { return level <= groups_[g].level || level < groups_[g].min_consumer; }
+  /// b into a; both at one level now. Sums are the caller's business only where they overlap (edges between the two).
+  void Merge(int a, int b) {
+    Group &x = groups_[a], &y = groups_[b];
+    x.level = std::max(x.level, y.level);
+    x.min_consumer = std::min(x.min_consumer, y.min_consumer);
+    x.size += y.size;
+    x.tensors += y.tensors;
+    x.reductions += y.reductions;
+    x.open_uses += y.open_uses;
+    if (y.space.is_row() || x.space.key < 0) x.space = y.space;
+    y.parent = a;
+  }
+
+ private:
+  std::vector<Group> groups_;
+};
+
+}  // namespace weft

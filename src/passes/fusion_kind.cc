@@ -1,0 +1,146 @@
+/// fusion_kind.cc: the kind of an operator follows from its expression: no name lists, so operators from outside the tree
+/// fuse as well as ours.
+#include "fusion_kind.h"
+
+#include <algorithm>
+
+#include "weft/core/op.h"
+
+namespace weft {
+namespace {
+
+/// Index of one dimension of a load: an output position, a bound variable, or something else.
+struct Coordinate {
+  enum { kIndex, kReduce, kZero, kOther } what = kOther;
+  int number = 0;
+};
+Coordinate Look(const Expr& e) {
+  if (e->kind() == ExprKind::kIndex) return {Coordinate::kIndex, e->index()};
+  if (e->kind() == ExprKind::kReduceVar) return {Coordinate::kReduce, e->index()};
+  if (e->kind() == ExprKind::kConst && e->const_int() == 0) return {Coordinate::kZero, 0};
+  return {};
+}
+
+/// Axes of the load that bound variables run over, when the others are output positions in increasing order.
+std::optional<std::vector<int>> RowAxes(const ExprNode& load) {
+  if (load.has_guard()) return std::nullopt;
+  std::vector<int> axes;
+  int last_index = -1, last_var = -1;
+  for (int d = 0; d < load.num_indices(); ++d) {
+    const Coordinate c = Look(load.operand(d));
+    if (c.what == Coordinate::kReduce) {
+      if (c.number != last_var + 1) return std::nullopt;
+      last_var = c.number;
+      axes.push_back(d);
+    } else if (c.what == Coordinate::kIndex) {
+      if (c.number <= last_index) return std::nullopt;
+      last_index = c.number;
+    } else if (c.what != Coordinate::kZero) {
+      return std::nullopt;
+    }
+  }
+  return axes;
+}
+
+bool IsIdentity(const ExprNode& load) {
+  if (load.has_guard()) return false;
+  for (int d = 0; d < load.num_indices(); ++d) {
+    const Coordinate c = Look(load.operand(d));
+    if (!(c.what == Coordinate::kIndex && c.number == d) && c.what != Coordinate::kZero) return false;
+  }
+  return true;
+}
+
+NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const FusionFacts& facts, const NodePtr& node) {
+  NodeClass out;
+  out.kind = NodeKind::kLocal;
+  int reductions = 0;
+  std::optional<int> full;
+  for (const ExprNode* e : nodes) {
+    if (e->kind() == ExprKind::kReduce) ++reductions;
+    if (e->kind() != ExprKind::kLoad) continue;
+    const auto axes = RowAxes(*e);
+    if (axes && !axes->empty()) {
+      if (full && (*full != e->buffer() || *axes != out.axes)) return {NodeKind::kLocal, {}, 0, false, {}};
+      full = e->buffer();
+      out.axes = *axes;
+    } else if (!axes && !IsIdentity(*e)) {
+      return {NodeKind::kLocal, {}, 0, false, {}};
+    }
+  }
+  if (!full || reductions == 0) return {NodeKind::kLocal, {}, 0, false, {}};
+  const Shape& in = facts.shapes[node->inputs[size_t(*full)]];
+  for (const ExprNode* e : nodes) {
+    if (e->kind() != ExprKind::kReduce) continue;
+    if (e->extents().size() != out.axes.size()) return {NodeKind::kLocal, {}, 0, false, {}};
+    for (size_t i = 0; i < out.axes.size(); ++i)
+      if (e->extents()[i] != in[out.axes[i]]) return {NodeKind::kLocal, {}, 0, false, {}};
+  }
+  out.kind = NodeKind::kReduction;
+  out.full_input = *full;
+  out.keeps_space = facts.shapes[NodeEntry(node)].same(in);
+  return out;
+}
+
+}  // namespace
+
+bool HasComputableTypes(const NodePtr& node, const FusionFacts& facts) {
+  for (uint32_t i = 0; i < node->num_outputs(); ++i) {
+    const Type* t = facts.types.find(node->id(), i);
+    const Shape* s = facts.shapes.find(node->id(), i);
+    if (!t || !t->is_tensor() || !IsComputable(t->dtype) || !s || !s->fully_known()) return false;
+  }
+  for (const NodeEntry& e : node->inputs) {
+    if (!e.node) continue;
+    const Type* t = facts.types.find(e);
+    const Shape* s = facts.shapes.find(e);
+    if (!t || !t->is_tensor() || !IsComputable(t->dtype) || !s || !s->fully_known()) return false;
+  }
+  return true;
+}
+
+NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
+  std::vector<TensorArg> args;
+  for (uint32_t i = 0; i < node->num_inputs(); ++i) {
+    TensorArg a;
+    const NodeEntry& e = node->inputs[i];
+    a.present = bool(e.node);
+    if (e.node) {
+      a.shape = facts.shapes[e];
+      a.dtype = facts.types[e].dtype;
+      if (const SymTensorPtr* v = facts.values.find(e)) a.value = v->get();
+      const DType t = a.dtype;
+      a.read = [i, t](const Indices& at) { return Expr::Load(int(i), t, at); };
+    }
+    args.push_back(std::move(a));
+  }
+  OutputAt at;
+  for (uint32_t k = 0; k < node->num_outputs(); ++k) {
+    at.shape.push_back(facts.shapes[NodeEntry(node, k)]);
+    at.dtype.push_back(facts.types[NodeEntry(node, k)].dtype);
+    Indices index;
+    for (int d = 0; d < at.shape.back().rank(); ++d) index.push_back(Expr::Index(d));
+    at.index.push_back(std::move(index));
+  }
+  const Exprs values = ExpandNode(node, args, at);
+  const std::vector<const ExprNode*> nodes = PostOrder(values);
+  const bool reduces = std::any_of(nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kReduce; });
+  if (reduces) return ClassifyReduction(nodes, facts, node);
+  NodeClass out;
+  out.kind = NodeKind::kInjective;
+  const bool one_load = std::count_if(nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kLoad; }) == 1;
+  for (const ExprNode* e : nodes) {
+    if (e->kind() != ExprKind::kLoad || !one_load || e->has_guard()) continue;
+    std::vector<int> perm(size_t(e->num_indices()), -1);
+    bool ok = e->num_indices() == at.shape[0].rank();
+    for (int d = 0; ok && d < e->num_indices(); ++d) {
+      const Coordinate c = Look(e->operand(d));
+      ok = c.what == Coordinate::kIndex && perm[size_t(c.number)] < 0;
+      if (ok) perm[size_t(c.number)] = d;
+    }
+    if (ok) out.perm = perm;
+  }
+  return out;
+}
+
+}  // namespace weft

@@ -1,0 +1,198 @@
+/// plan_memory.cc: PlanMemory. Decides which entries share a block of memory, and how long each block lives.
+///   needs      order, shape, dtype
+///   provides   storage
+///   preserves  everything
+///   never      gives an offset: sizes may be symbolic, so offsets are found per binding (core/offset_planner.h)
+///   cost       linear in entries and edges
+///   source     NNVM PlanMemory for the idea of in-place pairs; true dtype sizes and views are ours
+///
+/// Views (Reshape, Squeeze ...) alias their input. A result takes over the block of an operand when the op says that
+/// it may (FInplace, or a kernel that reads the operand only where it writes), the operand dies there, no view of it
+/// lives on, and the sizes are provably equal.
+#include <algorithm>
+
+#include "weft/codegen/attr_types.h"
+#include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
+#include "weft/core/pass.h"
+#include "weft/core/storage.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+/// Operands (by number) that output k of an element-wise kernel may overwrite: every load of the operand has the very
+/// offset of the store.
+std::vector<std::pair<int, int>> KernelInplace(const Kernel& kernel) {
+  std::vector<std::pair<int, int>> pairs;
+  if (kernel.tmpl != KernelTemplate::kElementwise) return pairs;
+  Exprs values;
+  for (const KernelStore& s : kernel.stores) values.push_back(s.value);
+  const auto nodes = PostOrder(values);
+  for (const ExprNode* e : nodes)
+    if (e->kind() == ExprKind::kReduce) return pairs;  // a loop inside the point reads elsewhere
+  for (const KernelStore& store : kernel.stores) {
+    for (int b = 0; b < kernel.num_inputs; ++b) {
+      if (kernel.buffers[size_t(b)].dtype != kernel.buffers[size_t(store.buffer)].dtype) continue;
+      bool reads = false, elsewhere = false;
+      for (const ExprNode* e : nodes)
+        if (e->kind() == ExprKind::kLoad && e->buffer() == b) reads = true, elsewhere |= e->operand(0) != store.offset;
+      if (reads && !elsewhere) pairs.emplace_back(b, store.buffer - kernel.num_inputs);
+    }
+  }
+  return pairs;
+}
+
+class Planner {
+ public:
+  Planner(const Graph& g)
+      : g_(g), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")),
+        kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr) {}
+
+  StoragePlan Run(const Order& order) {
+    const int steps = int(order.nodes.size());
+    FindReads(order);
+    for (size_t i = 0; i < g_.AllInputs().size(); ++i) {
+      const NodeEntry e(g_.AllInputs()[i]);
+      Give(e, New(StorageKind::kInput, int64_t(i), e, 0, steps));
+    }
+    for (int step = 0; step < steps; ++step) {
+      NodePtr n = g_.node(order.nodes[size_t(step)]);
+      if (n->is_variable()) {
+        if (n->has_attr("value")) Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
+      } else if (Graph::ConstantOf(NodeEntry(n))) {
+        Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
+      } else if (view_.get(n->op(), false) && plan_.of.find(n->inputs[0])) {
+        Give(NodeEntry(n), *plan_.of.find(n->inputs[0]));
+        ++plan_.aliased;
+      } else {
+        PlaceOutputs(n, step);
+      }
+      for (const NodeEntry& e : n->inputs)
+        if (e.node) Extend(e, step + 1);
+    }
+    for (size_t i = 0; i < g_.outputs.size(); ++i) Extend(g_.outputs[i], steps);
+    AssignOutputs(steps);
+    return std::move(plan_);
+  }
+
+ private:
+  void FindReads(const Order& order) {
+    last_read_.resize(g_.id_bound(), -1);
+    for (size_t step = 0; step < order.nodes.size(); ++step)
+      for (const NodeEntry& e : g_.node(order.nodes[step])->inputs)
+        if (e.node) last_read_[e.node->id()] = int(step);
+    for (const NodeEntry& e : g_.outputs) last_read_[e.node->id()] = int(order.nodes.size());
+  }
+  int New(StorageKind kind, int64_t number, const NodeEntry& e, int begin, int end) {
+    Storage s;
+    s.kind = kind;
+    s.number = number;
+    s.bytes = Bytes(e);
+    s.begin = begin;
+    s.end = end;
+    plan_.storages.push_back(s);
+    live_until_.push_back(begin);
+    return int(plan_.storages.size()) - 1;
+  }
+  SymInt Bytes(const NodeEntry& e) const {
+    const Type t = types_[e];
+    const int bits = DTypeBits(t.dtype);
+    if (bits == 0) return SymInt();
+    const SymInt n = shapes_[e].num_elements();
+    return bits % 8 == 0 ? n * SymInt(int64_t{bits / 8}) : CeilDiv(n * SymInt(int64_t{bits}), 8);
+  }
+  void Give(const NodeEntry& e, int storage) {
+    plan_.of.set(e, storage);
+    live_until_[size_t(storage)] = std::max(live_until_[size_t(storage)], last_read_[e.node->id()] + 1);
+  }
+  void Extend(const NodeEntry& e, int end) {
+    if (const int* s = plan_.of.find(e)) plan_.storages[size_t(*s)].end = std::max(plan_.storages[size_t(*s)].end, end);
+  }
+  void PlaceOutputs(NodePtr n, int step) {
+    std::vector<std::pair<int, int>> pairs;
+    const LoweredKernel* kernel = kernels_ ? kernels_->find(n) : nullptr;
+    if (kernel) pairs = KernelInplace(*kernel->kernel);
+    else if (const FInplace* f = inplace_.find(n->op())) pairs = (*f)(n);
+    std::vector<int> taken;
+    for (uint32_t k = 0; k < n->num_outputs(); ++k) {
+      const NodeEntry out(n, k);
+      int storage = -1;
+      for (auto [i, o] : pairs) {
+        if (o != int(k) || storage >= 0 || size_t(i) >= n->num_inputs()) continue;
+        const int* in = plan_.of.find(n->inputs[size_t(i)]);
+        if (!in || plan_.storages[size_t(*in)].kind != StorageKind::kArena) continue;
+        // Nothing may read the block after this step: neither the operand nor any view of it.
+        if (live_until_[size_t(*in)] > step + 1 || std::find(taken.begin(), taken.end(), *in) != taken.end()) continue;
+        if (plan_.storages[size_t(*in)].bytes != Bytes(out) || ReadTwice(n, size_t(i))) continue;
+        storage = *in;
+        taken.push_back(*in);
+        ++plan_.in_place;
+      }
+      if (storage < 0) storage = New(StorageKind::kArena, 0, out, step, step + 1);
+      Give(out, storage);
+    }
+  }
+  /// Another operand of the node lives in the same block.
+  bool ReadTwice(NodePtr n, size_t i) const {
+    const int* mine = plan_.of.find(n->inputs[i]);
+    for (size_t j = 0; j < n->num_inputs(); ++j)
+      if (j != i && n->inputs[j].node && plan_.of.find(n->inputs[j]) && *plan_.of.find(n->inputs[j]) == *mine) return true;
+    return false;
+  }
+  /// Results live in the caller's blocks where their arena block serves one output only; the others are copied.
+  void AssignOutputs(int steps) {
+    std::vector<int> owner(plan_.storages.size(), -1);
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const int* s = plan_.of.find(g_.outputs[i]);
+      WEFT_ICHECK(s, "output {} has no storage", i);
+      Storage& block = plan_.storages[size_t(*s)];
+      if (block.kind == StorageKind::kArena && block.bytes == Bytes(g_.outputs[i]) && owner[size_t(*s)] < 0) {
+        owner[size_t(*s)] = int(i);
+        block.kind = StorageKind::kOutput;
+        block.number = int64_t(i);
+        block.end = steps;
+      } else {
+        plan_.copies.push_back(int(i));
+      }
+    }
+  }
+
+  const Graph& g_;
+  const ShapeMap& shapes_;
+  const TypeMap& types_;
+  const KernelMap* kernels_;
+  const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
+  const OpMap<FInplace>& inplace_ = Op::GetAttr<FInplace>("FInplace");
+  StoragePlan plan_;
+  std::vector<int> last_read_, live_until_;
+};
+
+Graph PlanMemory(Graph g, PassContext& ctx) {
+  const Order& order = g.GetAttr<Order>("order");
+  StoragePlan plan = Planner(g).Run(order);
+  VerifyStorage(g, order.nodes, plan);
+  ctx.Count("blocks", int64_t(std::count_if(plan.storages.begin(), plan.storages.end(), [](const Storage& s) { return s.kind == StorageKind::kArena; })));
+  ctx.Count("views", plan.aliased);
+  ctx.Count("in_place", plan.in_place);
+  g.SetAttr("storage", std::move(plan));
+  return g;
+}
+
+WEFT_REGISTER_GRAPH_ATTR(storage, kDerived, StoragePlan).describe("which block of memory every entry lives in").hidden();
+
+WEFT_REGISTER_PASS(PlanMemory)
+    .describe("decides which entries share a block of memory, and how long each block lives")
+    .set_body(PlanMemory)
+    .set_change_graph(false)
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .depend_graph_attr("order")
+    .provide_graph_attr("storage")
+    .preserve_all()
+    .statistic("blocks", "blocks of the arena")
+    .statistic("views", "entries that alias their input")
+    .statistic("in_place", "results that take over an operand's block");
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,173 @@
+/// simplify.cc: Simplify. Rewrites single nodes by rules, merges equal nodes, drops dead ones, until nothing changes.
+///   needs      shape, dtype, value
+///   provides   -
+///   preserves  shape, dtype, value (it infers them for what it adds)
+///   never      changes a result: what is not proved is left alone; floating point is not reordered
+///   cost       at most `max_rounds` linear sweeps; two or three in practice
+///   source     rule groups: see simplify/rules.h; one-op facts: the FSimplify of each operator
+#include <algorithm>
+#include <unordered_map>
+
+#include "rules.h"
+#include "weft/codegen/attr_types.h"
+#include "weft/core/op.h"
+#include "weft/core/pass.h"
+#include "weft/support/hash.h"
+
+namespace weft {
+namespace {
+
+/// The rows of one sweep, held beside the graph: edits do not make them stale, because a replacement has the shape, dtype
+/// and value of what it replaces.
+class Context final : public RewriteContext {
+ public:
+  explicit Context(Graph& g)
+      : g_(g), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")), values_(g.GetAttr<ValueMap>("value")),
+        facts_(g.GetAttr<Facts>("facts")), shape_done_(g.GetAttr<NodeMap<uint8_t>>("shape_inferred")),
+        type_done_(g.GetAttr<NodeMap<uint8_t>>("dtype_inferred")) {}
+  Graph& graph() override { return g_; }
+  const Shape& shape(const NodeEntry& e) const override { return shapes_[e]; }
+  DType dtype(const NodeEntry& e) const override { return types_[e].dtype; }
+  TensorPtr constant(const NodeEntry& e) const override { return Graph::ConstantOf(e); }
+  SymTensorPtr value(const NodeEntry& e) const override {
+    const SymTensorPtr* v = values_.find(e);
+    return v ? *v : nullptr;
+  }
+  const Facts& facts() const override { return facts_; }
+  bool same_shape(const NodeEntry& a, const NodeEntry& b) const override {
+    const Shape &x = shapes_[a], &y = shapes_[b];
+    if (!x.fully_known() || !y.fully_known() || x.rank() != y.rank()) return false;
+    for (int d = 0; d < x.rank(); ++d)
+      if (x[d] != y[d] && !facts_.ProvedEqual(x[d], y[d])) return false;
+    return true;
+  }
+  void Replace(NodePtr n, const std::vector<NodeEntry>& to) {
+    for (uint32_t i = 0; i < to.size(); ++i) {
+      if (!to[i].node || to[i].node == n) continue;
+      const NodeEntry from(n, i);
+      if (!shapes_.find(to[i])) shapes_.set(to[i], shapes_[from]);
+      if (!types_.find(to[i])) types_.set(to[i], types_[from]);
+      if (const SymTensorPtr* v = values_.find(from); v && !values_.find(to[i])) values_.set(to[i], *v);
+    }
+    g_.ReplaceNode(n, to);
+  }
+  void Commit() {
+    g_.SetAttr("shape", std::move(shapes_));
+    g_.SetAttr("dtype", std::move(types_));
+    g_.SetAttr("value", std::move(values_));
+    g_.SetAttr("shape_inferred", std::move(shape_done_));
+    g_.SetAttr("dtype_inferred", std::move(type_done_));
+  }
+
+ private:
+  Graph& g_;
+  ShapeMap shapes_;
+  TypeMap types_;
+  ValueMap values_;
+  Facts facts_;
+  NodeMap<uint8_t> shape_done_, type_done_;
+};
+
+/// Value numbering: equal operator, attributes and operands give one node.
+int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
+  const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
+  std::unordered_map<uint64_t, std::vector<NodePtr>> seen;   // looked up only
+  int64_t merged = 0;
+  for (NodePtr n : g.TopoOrder()) {
+    if (n->is_variable() || stateful.get(n->op(), false)) continue;
+    Hasher h;
+    h.Add(std::string_view(n->op()->name));
+    for (const auto& [name, value] : n->attrs.dict) {
+      h.Add(std::string_view(name));
+      if (value.is<TensorPtr>()) h.Add(value.get<TensorPtr>()->ContentHash());
+      else if (!value.is<GraphPtr>()) h.Add(std::string_view(std::string(value)));
+    }
+    for (const NodeEntry& e : n->inputs) h.Add(e.node ? uint64_t{e.node->id()} << 32 | e.index : ~uint64_t{0});
+    for (Node* d : n->control_deps) h.Add(uint64_t{d->id()});
+    auto& same_hash = seen[h.Finish().lo];
+    auto equal = std::find_if(same_hash.begin(), same_hash.end(), [&](NodePtr m) {
+      return m->op() == n->op() && std::equal(m->inputs.begin(), m->inputs.end(), n->inputs.begin(), n->inputs.end()) &&
+             std::equal(m->control_deps.begin(), m->control_deps.end(), n->control_deps.begin(), n->control_deps.end()) &&
+             m->attrs.dict == n->attrs.dict;
+    });
+    if (equal == same_hash.end()) {
+      same_hash.push_back(n);
+      continue;
+    }
+    if (!ctx.Fuel("merge-equal", n)) break;
+    std::vector<NodeEntry> to;
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) to.emplace_back(*equal, i);
+    rows.Replace(n, to);
+    ++merged;
+  }
+  return merged;
+}
+
+Graph Simplify(Graph g, PassContext& ctx) {
+  std::vector<simplify::Rule> rules;
+  for (auto group : {simplify::ScaffoldRules, simplify::ChainRules, simplify::LookupRules})
+    for (simplify::Rule& r : group()) rules.push_back(std::move(r));
+  const auto& own = Op::GetAttr<FSimplify>("FSimplify");
+  const int64_t max_rounds = ctx.option<int64_t>("max_rounds");
+  PassOptions inner;
+  inner.target = ctx.target();
+  inner.limits = ctx.limits();
+  inner.verify = false;
+  for (int64_t round = 0; round < max_rounds; ++round) {
+    ctx.cancel().Check();
+    int64_t changes = 0;
+    {
+      Context rows(g);
+      for (NodePtr n : g.TopoOrder()) {
+        if (n->is_variable()) continue;
+        auto attempt = [&](const char* name, const FSimplify& rule) {
+          const NodeId bound = g.id_bound();
+          std::vector<NodeEntry> to = rule(rows, n);
+          if (to.empty()) return false;
+          if (!ctx.Fuel(name, n)) return false;
+          (void)bound;
+          rows.Replace(n, to);
+          ctx.Count(name);
+          ++changes;
+          return true;
+        };
+        bool done = false;
+        if (const FSimplify* f = own.find(n->op())) done = attempt("op-rule", *f);
+        for (size_t i = 0; !done && i < rules.size(); ++i) done = attempt(rules[i].name, rules[i].apply);
+      }
+      const int64_t merged = MergeEqual(g, rows, ctx);
+      ctx.Count("merge-equal", merged);
+      changes += merged;
+      rows.Commit();
+    }
+    ctx.Count("dead", g.EraseDead());
+    g = ApplyPasses(std::move(g), {"InferType", "InferShape"}, inner);
+    if (changes == 0) break;
+    ctx.Count("rounds");
+  }
+  return g;
+}
+
+WEFT_REGISTER_PASS(Simplify)
+    .describe("rewrites single nodes by rules, merges equal nodes, drops dead ones, until nothing changes")
+    .set_body(Simplify)
+    .set_change_graph(true)
+    .depend_graph_attr("dtype")
+    .depend_graph_attr("shape")
+    .depend_graph_attr("value")
+    .option("max_rounds", int64_t{12}, "most sweeps over the graph")
+    .statistic("rounds", "sweeps that changed something")
+    .statistic("op-rule", "rewrites by an operator's own FSimplify")
+    .statistic("known-value", "shape arithmetic replaced by its value")
+    .statistic("view-as-reshape", "Squeeze, Unsqueeze, Flatten and computed Reshape targets made explicit")
+    .statistic("expand-target", "computed Expand targets made explicit")
+    .statistic("reshape-chain", "Reshape of Reshape, Reshape to the same shape")
+    .statistic("transpose-chain", "Transpose of Transpose, Transpose that moves nothing")
+    .statistic("expand-identity", "Expand to the same shape")
+    .statistic("expand-before-broadcast", "Expand that broadcasting does by itself")
+    .statistic("one-hot-product", "products with one-hot rows made look-ups")
+    .statistic("merge-equal", "nodes merged with an equal one")
+    .statistic("dead", "nodes that nothing needs");
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,142 @@
+/// binding.cc: one small host program computes every size and extent; then offsets are planned and primitives made.
+#include "binding.h"
+
+#include <algorithm>
+#include <set>
+
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+constexpr int64_t kAlign = 64;
+}
+
+Binder::Binder(const ExecutionPlan& plan, const Facts& facts) : plan_(plan) {
+  for (int v : plan.input_values)
+    for (SymInt d : plan.values[size_t(v)].shape.dims())
+      if (d.known() && d.is_symbol() && std::find(symbols_.begin(), symbols_.end(), d) == symbols_.end()) symbols_.push_back(d);
+  program_ = std::make_unique<SymProgram>(symbols_);
+  std::set<std::string> free;
+  auto add = [&](SymInt e, const std::string& who) {
+    for (SymInt s : e.Symbols())
+      if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end()) free.insert(fmt::format("{} (in {})", s.ToString(), who));
+    return free.empty() ? program_->Add(e) : -1;
+  };
+  for (const Value& v : plan.values) {
+    std::vector<int> slots;
+    for (SymInt d : v.shape.dims()) slots.push_back(d.known() ? add(d, "a shape") : -1);
+    value_slots_.push_back(slots);
+  }
+  for (const Storage& s : plan.storages) storage_slots_.push_back(s.bytes.known() && s.kind == StorageKind::kArena ? add(s.bytes, "a size") : -1);
+  for (const Step& s : plan.steps) {
+    kernel_slots_.emplace_back();
+    for (SymInt e : s.symbols) kernel_slots_.back().push_back(add(e, s.name));
+    shape_slots_.emplace_back();
+    for (SymInt e : s.elements) shape_slots_.back().push_back(add(e, s.name));
+  }
+  WEFT_CHECK(free.empty(), kUnsupported, "sizes depend on symbols that no input determines: {}", Join({free.begin(), free.end()}, ", "));
+  for (const std::string& line : facts.ToStrings()) {
+    const size_t eq = line.find(" == ");
+    if (eq == std::string::npos) continue;
+    std::string rhs = line.substr(eq + 4);
+    if (EndsWith(rhs, " always")) rhs.resize(rhs.size() - 7);
+    assumed_.emplace_back(SymInt::Parse(line.substr(0, eq)), SymInt::Parse(rhs));
+  }
+}
+
+std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
+  std::vector<int64_t> values(symbols_.size(), -1);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Shape& want = plan_.values[size_t(plan_.input_values[i])].shape;
+    if (!want.has_rank()) continue;
+    for (int d = 0; d < want.rank(); ++d) {
+      auto it = std::find(symbols_.begin(), symbols_.end(), want[d]);
+      if (it == symbols_.end()) continue;
+      int64_t& v = values[size_t(it - symbols_.begin())];
+      const int64_t got = inputs[i]->dims()[size_t(d)];
+      WEFT_CHECK(v < 0 || v == got, kBadInput, "the extent '{}' is {} in one input and {} in input {}", want[d].ToString(), v, got, i);
+      v = got;
+    }
+  }
+  return values;
+}
+
+std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols, const std::vector<TensorPtr>& inputs, int threads) const {
+  auto b = std::make_shared<Binding>();
+  for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
+  std::vector<int64_t> r(size_t(program_->num_results()));
+  program_->Run(symbols.data(), r.data());
+  for (const auto& slots : value_slots_) {
+    b->dims.emplace_back();
+    for (int s : slots) {
+      const int64_t d = s < 0 ? -1 : r[size_t(s)];
+      b->dims.back().push_back(d);
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto& want = b->dims[size_t(plan_.input_values[i])];
+    for (size_t d = 0; d < want.size(); ++d)
+      WEFT_CHECK(want[d] < 0 || want[d] == inputs[i]->dims()[d], kBadInput, "input {} has extent {} on axis {}, expected {} = {}", i, inputs[i]->dims()[d],
+                 d, plan_.values[size_t(plan_.input_values[i])].shape[int(d)].ToString(), want[d]);
+  }
+  for (auto [lhs, rhs] : assumed_) {
+    bool bound = true;
+    for (SymInt e : {lhs, rhs})
+      for (SymInt s : e.Symbols()) bound = bound && b->symbols.count(s.symbol_name());
+    if (!bound) continue;
+    const int64_t x = Evaluate(lhs, b->symbols), y = Evaluate(rhs, b->symbols);
+    WEFT_CHECK(x == y, kShapeMismatch, "the model needs {} == {}, which is {} == {} for these inputs", lhs.ToString(), rhs.ToString(), x, y);
+  }
+  for (size_t v = 0; v < b->dims.size(); ++v)
+    for (int64_t d : b->dims[v])
+      WEFT_CHECK(d >= 0 || value_slots_[v].empty(), kShapeMismatch, "a tensor of the shape {} would have the negative extent {}",
+                 plan_.values[v].shape.ToString(), d);
+  std::vector<PlanItem> items;
+  std::vector<size_t> which;
+  b->offsets.assign(plan_.storages.size(), -1);
+  for (size_t s = 0; s < plan_.storages.size(); ++s) {
+    const Storage& block = plan_.storages[s];
+    const int64_t bytes = storage_slots_[s] < 0 ? 0 : r[size_t(storage_slots_[s])];
+    b->storage_bytes.push_back(bytes);
+    if (block.kind != StorageKind::kArena) continue;
+    items.push_back({std::max<int64_t>(CheckedRoundUp(bytes, kAlign), kAlign), block.begin, block.end, kAlign});
+    which.push_back(s);
+  }
+  const auto plan = PlanOffsets(items);
+  VerifyPlan(items, plan);
+  for (size_t i = 0; i < which.size(); ++i) b->offsets[which[i]] = plan.offsets[i];
+  b->arena_bytes = plan.arena_bytes;
+  for (size_t k = 0; k < plan_.steps.size(); ++k) {
+    const Step& step = plan_.steps[k];
+    b->kernel_dims.emplace_back();
+    for (int s : kernel_slots_[k]) b->kernel_dims.back().push_back(r[size_t(s)]);
+    b->shape_values.emplace_back();
+    for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
+    std::shared_ptr<LibraryCall> call;
+    for (const auto* list : {&step.inputs, &step.outputs})
+      for (int v : *list)
+        if (v >= 0) b->bytes_moved += DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)]));
+    if (step.kind == StepKind::kLibrary) {
+      ComputeRequest q;
+      q.node = step.node;
+      q.threads = threads;
+      for (int v : step.inputs) {
+        q.input_dims.push_back(v < 0 ? std::vector<int64_t>() : b->dims[size_t(v)]);
+        q.input_types.push_back(v < 0 ? DType::kUnknown : plan_.values[size_t(v)].dtype);
+        q.constants.push_back(v < 0 ? nullptr : plan_.values[size_t(v)].constant);
+      }
+      for (int v : step.outputs) {
+        q.output_dims.push_back(b->dims[size_t(v)]);
+        q.output_types.push_back(plan_.values[size_t(v)].dtype);
+      }
+      call = step.compute(q);
+      if (call) b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
+    }
+    b->calls.push_back(call);
+  }
+  return b;
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+/// binding.h: a plan at given extents: sizes, offsets, kernel arguments, prepared library calls.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "instruction.h"
+#include "weft/core/offset_planner.h"
+
+namespace weft {
+
+struct Binding {
+  std::vector<std::vector<int64_t>> dims;            ///< per value
+  std::vector<int64_t> offsets;                      ///< per storage; arena blocks only
+  std::vector<int64_t> storage_bytes;                ///< per storage
+  int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
+  std::vector<std::vector<int64_t>> kernel_dims;     ///< per step
+  std::vector<std::shared_ptr<LibraryCall>> calls;   ///< per step
+  std::vector<std::vector<int64_t>> shape_values;    ///< per step
+  SymBindings symbols;
+};
+
+/// What turns extents of inputs into bindings; made once per program.
+class Binder {
+ public:
+  /// Throws kUnsupported when the plan needs a symbol that no input determines.
+  Binder(const ExecutionPlan& plan, const Facts& facts);
+  /// Values of the symbols from the extents of the inputs, in a fixed order: the key of a binding. Throws kBadInput.
+  std::vector<int64_t> Solve(const std::vector<TensorPtr>& inputs) const;
+  /// Checks every extent and every fact that fusion relied on (kBadInput, kShapeMismatch), then prepares.
+  std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols, const std::vector<TensorPtr>& inputs, int threads) const;
+
+ private:
+  const ExecutionPlan& plan_;
+  std::vector<SymInt> symbols_;
+  std::vector<std::pair<SymInt, SymInt>> assumed_;     // equal if the run is to succeed
+  std::unique_ptr<SymProgram> program_;
+  std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
+  std::vector<int> storage_slots_;
+};
+
+}  // namespace weft

@@ -1,0 +1,191 @@
+/// host_program.cc: runs a plan on host memory.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "binding.h"
+#include "program_impl.h"
+#include "weft/codegen/interpreter.h"
+#include "weft/core/evaluator.h"
+#include "weft/core/op.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+/// 64-byte aligned memory that grows and is not cleared.
+class Arena {
+ public:
+  ~Arena() { std::free(data_); }
+  char* Reserve(int64_t bytes) {
+    if (bytes > size_) {
+      std::free(data_);
+      data_ = nullptr;
+      size_ = 0;
+      data_ = static_cast<char*>(std::aligned_alloc(64, size_t((bytes + 63) / 64 * 64)));
+      WEFT_CHECK(data_, kOutOfMemory, "an arena of {} bytes cannot be had", bytes);
+      size_ = bytes;
+    }
+    return data_;
+  }
+
+ private:
+  char* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+class HostProgram final : public Program {
+ public:
+  HostProgram(Graph graph, std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
+    graph_ = std::move(graph);
+    plan_ = MakePlan(graph_, *backend_);
+    binder_ = std::make_unique<Binder>(plan_, graph_.HasAttr("facts") ? graph_.GetAttr<Facts>("facts") : Facts());
+    std::vector<const KernelLauncher*> distinct;
+    for (const Step& s : plan_.steps) {
+      stats_.kernels += s.kind == StepKind::kKernel;
+      stats_.library_calls += s.kind == StepKind::kLibrary;
+      stats_.interpreted += s.kind == StepKind::kInterpreter;
+      stats_.host_steps += s.kind == StepKind::kShapeValue;
+      if (s.launcher && std::find(distinct.begin(), distinct.end(), s.launcher.get()) == distinct.end()) distinct.push_back(s.launcher.get());
+    }
+    stats_.host_steps += int(plan_.copies.size());
+    stats_.distinct_kernels = int(distinct.size());
+  }
+
+ protected:
+  struct HostState final : State {
+    Arena arena;
+    std::vector<int64_t> key;
+    std::shared_ptr<const Binding> binding;
+    std::vector<void*> base, buffers;     // per storage; arguments of one step
+  };
+  std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
+
+  void Run(State& state, const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs) const override {
+    HostState& s = static_cast<HostState&>(state);
+    std::vector<int64_t> key = binder_->Solve(inputs);
+    if (!s.binding || s.key != key) {
+      s.binding = BindingFor(key, inputs);
+      s.key = std::move(key);
+    }
+    const Binding& b = *s.binding;
+    const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
+    char* arena = s.arena.Reserve(std::max<int64_t>(scratch_at + b.scratch_bytes, 64));
+    s.arena_bytes = b.arena_bytes;
+    s.bytes_moved = b.bytes_moved;
+    for (size_t i = 0; i < outputs->size(); ++i) {
+      const int v = plan_.output_values[i];
+      auto& t = (*outputs)[i];
+      if (!t || t.use_count() > 1 || t->dtype() != plan_.values[size_t(v)].dtype || t->dims() != b.dims[size_t(v)])
+        t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+    }
+    SetBases(&s, arena, inputs, *outputs);
+    for (size_t k = 0; k < plan_.steps.size(); ++k) {
+      const Step& step = plan_.steps[k];
+      if (!s.profile) {
+        Execute(step, k, b, &s, arena + scratch_at);
+        continue;
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      Execute(step, k, b, &s, arena + scratch_at);
+      const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+      static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
+      s.profile->push_back({step.name, kKinds[int(step.kind)], us});
+    }
+    for (int i : plan_.copies) {
+      const Value& v = plan_.values[size_t(plan_.output_values[size_t(i)])];
+      Tensor& t = *(*outputs)[size_t(i)];
+      if (t.num_bytes() > 0) std::memcpy(t.mutable_data(), s.base[size_t(v.storage)], size_t(t.num_bytes()));
+    }
+  }
+
+ private:
+  std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key, const std::vector<TensorPtr>& inputs) const {
+    constexpr size_t kMaxBindings = 32;
+    std::lock_guard lock(mutex_);
+    if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
+    auto b = binder_->Bind(key, inputs, backend_->threads());
+    if (bindings_.size() >= kMaxBindings) bindings_.erase(bindings_.begin());
+    return bindings_[key] = b;
+  }
+  void SetBases(HostState* s, char* arena, const std::vector<TensorPtr>& inputs, const std::vector<std::shared_ptr<Tensor>>& outputs) const {
+    s->base.resize(plan_.storages.size());
+    for (size_t k = 0; k < plan_.storages.size(); ++k) {
+      const Storage& block = plan_.storages[k];
+      switch (block.kind) {
+        case StorageKind::kArena: s->base[k] = arena + s->binding->offsets[k]; break;
+        case StorageKind::kInput: s->base[k] = const_cast<void*>(inputs[size_t(block.number)]->data()); break;
+        case StorageKind::kOutput: s->base[k] = outputs[size_t(block.number)]->mutable_data(); break;
+        case StorageKind::kConstant: break;
+      }
+    }
+    for (const Value& v : plan_.values)
+      if (v.constant) s->base[size_t(v.storage)] = const_cast<void*>(v.constant->data());
+  }
+  void* Pointer(const HostState& s, int value) const {
+    return value < 0 ? nullptr : s.base[size_t(plan_.values[size_t(value)].storage)];
+  }
+  void Execute(const Step& step, size_t k, const Binding& b, HostState* s, char* scratch) const {
+    switch (step.kind) {
+      case StepKind::kKernel: {
+        s->buffers.clear();
+        for (int v : step.inputs) s->buffers.push_back(Pointer(*s, v));
+        for (int v : step.outputs) s->buffers.push_back(Pointer(*s, v));
+        step.launcher->Launch(s->buffers.data(), b.kernel_dims[k].data());
+        return;
+      }
+      case StepKind::kLibrary: {
+        if (!b.calls[k]) return Interpret(step, b, *s);
+        s->buffers.clear();
+        for (int v : step.inputs) s->buffers.push_back(Pointer(*s, v));
+        const size_t n = s->buffers.size();
+        for (int v : step.outputs) s->buffers.push_back(Pointer(*s, v));
+        b.calls[k]->Run(s->buffers.data(), s->buffers.data() + n, scratch);
+        return;
+      }
+      case StepKind::kShapeValue: {
+        const int v = step.outputs[0];
+        Tensor t(plan_.values[size_t(v)].dtype, b.dims[size_t(v)], Pointer(*s, v), nullptr);
+        for (int64_t i = 0; i < t.num_elements(); ++i) t.set_int(i, b.shape_values[k][size_t(i)]);
+        return;
+      }
+      default: return Interpret(step, b, *s);
+    }
+  }
+  /// The slow way: the meaning of the operator, on views of the arena.
+  void Interpret(const Step& step, const Binding& b, const HostState& s) const {
+    std::vector<TensorPtr> in;
+    for (int v : step.inputs)
+      in.push_back(v < 0 ? nullptr : std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)], Pointer(s, v), nullptr));
+    std::vector<TensorPtr> out;
+    if (step.spec) {
+      std::vector<TensorPtr> present;
+      for (const TensorPtr& t : in)
+        if (t) present.push_back(t);
+      out = weft::Interpret(*step.spec, present, b.symbols);
+    } else {
+      out = GetEvaluator()->EvalNode(step.node, in, {});
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      WEFT_ICHECK(out[i]->dims() == b.dims[size_t(step.outputs[i])], "{} gave another shape than inferred", step.node->Describe());
+      if (out[i]->num_bytes() > 0) std::memcpy(Pointer(s, step.outputs[i]), out[i]->data(), size_t(out[i]->num_bytes()));
+    }
+  }
+
+  std::shared_ptr<Backend> backend_;
+  ExecutionPlan plan_;
+  std::unique_ptr<Binder> binder_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Binding>> bindings_;
+};
+
+}  // namespace
+
+std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend) {
+  return std::make_shared<HostProgram>(std::move(graph), std::move(backend));
+}
+
+}  // namespace weft

@@ -1,0 +1,49 @@
+/// instruction.h: the flat form in which a host program runs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/codegen/lower.h"
+#include "weft/core/storage.h"
+#include "weft/runtime/backend.h"
+
+namespace weft {
+
+/// A tensor that some step reads or writes.
+struct Value {
+  DType dtype = DType::kUnknown;
+  Shape shape;
+  int storage = -1;
+  TensorPtr constant;          ///< storage kind kConstant
+};
+
+enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy };
+
+struct Step {
+  StepKind kind = StepKind::kKernel;
+  NodePtr node;
+  std::string name;            ///< what profiles show: the user's nodes
+  std::vector<int> inputs;     ///< values; -1: absent
+  std::vector<int> outputs;
+  std::shared_ptr<KernelLauncher> launcher;         // kKernel
+  std::vector<SymInt> symbols;                      // kKernel: d0 ..
+  FCompute compute;                                 // kLibrary
+  std::shared_ptr<const ComputeSpec> spec;          // kInterpreter
+  std::vector<SymInt> elements;                     // kShapeValue
+};
+
+/// Everything about a compiled graph that does not depend on extents.
+struct ExecutionPlan {
+  std::vector<Value> values;
+  std::vector<Step> steps;
+  std::vector<Storage> storages;
+  std::vector<int> input_values, output_values;
+  std::vector<int> copies;                          ///< outputs copied at the end
+};
+
+/// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every node nothing can run.
+ExecutionPlan MakePlan(const Graph& graph, Backend& backend);
+
+}  // namespace weft

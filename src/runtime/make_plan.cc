@@ -1,0 +1,146 @@
+/// make_plan.cc: from a planned graph to steps: kernels for fused nodes, library calls, the interpreter where neither is.
+#include <algorithm>
+#include <unordered_map>
+
+#include "instruction.h"
+#include "weft/codegen/kernel_compilers.h"
+#include "weft/core/builtin_ops.h"
+#include "weft/core/evaluator.h"
+#include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+class PlanMaker {
+ public:
+  PlanMaker(const Graph& g, Backend& backend)
+      : g_(g), backend_(backend), storage_(g.GetAttr<StoragePlan>("storage")), shapes_(g.GetAttr<ShapeMap>("shape")),
+        types_(g.GetAttr<TypeMap>("dtype")), values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
+        kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr), rtc_(g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr),
+        compute_(Op::GetAttr<FCompute>("FCompute." + backend.name())) {}
+
+  ExecutionPlan Run() {
+    plan_.storages = storage_.storages;
+    plan_.copies = storage_.copies;
+    for (NodePtr p : g_.AllInputs()) plan_.input_values.push_back(ValueOf(NodeEntry(p)));
+    for (NodeId id : g_.GetAttr<Order>("order").nodes) AddSteps(g_.node(id));
+    for (const NodeEntry& e : g_.outputs) plan_.output_values.push_back(ValueOf(e));
+    WEFT_CHECK(unsupported_.empty(), kUnsupported, "backend '{}' cannot run {} nodes:{}", backend_.name(), unsupported_.size(),
+               "\n  " + Join(unsupported_, "\n  "));
+    return std::move(plan_);
+  }
+
+ private:
+  bool IsView(NodePtr n) const {
+    const int *in = n->num_inputs() > 0 && n->inputs[0].node ? storage_.of.find(n->inputs[0]) : nullptr, *out = storage_.of.find(NodeEntry(n));
+    return view_.get(n->op(), false) && in && out && *in == *out;
+  }
+  /// Somebody reads the entry as a tensor: an output, or an operand that is more than the shape of a view.
+  bool IsRead(NodePtr n) const {
+    for (const Use& u : n->uses())
+      if (!u.control && !(IsView(u.user) && u.slot > 0)) return true;
+    return g_.is_output(n);
+  }
+  void AddSteps(NodePtr n) {
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsView(n)) return;
+    if (n->num_outputs() == 1 && values_) {
+      const SymTensorPtr* v = values_->find(NodeEntry(n));
+      if (v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) { return s.known(); })) {
+        if (IsRead(n)) AddShapeValue(n, **v);
+        return;
+      }
+    }
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+      const Shape& s = shapes_[NodeEntry(n, i)];
+      if (!s.fully_known()) {
+        unsupported_.push_back(fmt::format("{}: output {} has the shape {}, which is not known before the run", n->Describe(), i, s.ToString()));
+        return;
+      }
+    }
+    Step step;
+    step.node = n;
+    step.name = n->attrs.name;
+    for (const NodeEntry& e : n->inputs) step.inputs.push_back(e.node ? ValueOf(e) : -1);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) step.outputs.push_back(ValueOf(NodeEntry(n, i)));
+    if (!ChooseKernel(n, &step) && !ChooseLibrary(n, &step) && !ChooseInterpreter(n, &step)) return;
+    plan_.steps.push_back(std::move(step));
+  }
+  bool ChooseKernel(NodePtr n, Step* step) {
+    const LoweredKernel* k = kernels_ ? kernels_->find(n) : nullptr;
+    const CompiledKernelPtr* c = rtc_ ? rtc_->find(n) : nullptr;
+    if (!k || !c || !*c || (*c)->binary.empty()) return false;
+    step->kind = StepKind::kKernel;
+    auto& launcher = launchers_[k->kernel.get()];
+    if (!launcher) launcher = backend_.Load(*k->kernel, **c);
+    step->launcher = launcher;
+    step->symbols = k->symbols;
+    return true;
+  }
+  bool ChooseLibrary(NodePtr n, Step* step) {
+    const FCompute* f = compute_.find(n->op());
+    if (!f) return false;
+    step->kind = StepKind::kLibrary;
+    step->compute = *f;
+    return true;
+  }
+  bool ChooseInterpreter(NodePtr n, Step* step) {
+    step->kind = StepKind::kInterpreter;
+    try {
+      step->spec = std::make_shared<ComputeSpec>(IsOp(n, builtin::kFused) ? ExpandBody(*FusedBody(n)) : ExpandSingle(g_, n));
+      return true;
+    } catch (const UserError& e) {
+      const Evaluator* evaluator = GetEvaluator();
+      const std::string why = evaluator ? evaluator->WhyNot(n) : "no evaluator";
+      if (why.empty()) return true;  // an op that the evaluator runs as a whole
+      unsupported_.push_back(fmt::format("{}: {}", n->Describe(), e.message()));
+      return false;
+    }
+  }
+  void AddShapeValue(NodePtr n, const SymTensor& v) {
+    Step step;
+    step.kind = StepKind::kShapeValue;
+    step.node = n;
+    step.name = n->attrs.name;
+    step.outputs = {ValueOf(NodeEntry(n))};
+    step.elements = v.elements;
+    plan_.steps.push_back(std::move(step));
+  }
+  int ValueOf(const NodeEntry& e) {
+    const uint64_t key = uint64_t{e.node->id()} << 32 | e.index;
+    if (auto it = value_of_.find(key); it != value_of_.end()) return it->second;
+    Value v;
+    v.dtype = types_[e].dtype;
+    v.shape = shapes_[e];
+    const int* s = storage_.of.find(e);
+    WEFT_ICHECK(s, "{} has no storage", e.node->Describe());
+    v.storage = *s;
+    const Storage& block = plan_.storages[size_t(*s)];
+    if (block.kind == StorageKind::kConstant) v.constant = Graph::ConstantOf(NodeEntry(g_.node(NodeId(block.number))));
+    plan_.values.push_back(std::move(v));
+    return value_of_[key] = int(plan_.values.size()) - 1;
+  }
+
+  const Graph& g_;
+  Backend& backend_;
+  const StoragePlan& storage_;
+  const ShapeMap& shapes_;
+  const TypeMap& types_;
+  const ValueMap* values_;
+  const KernelMap* kernels_;
+  const RtcMap* rtc_;
+  const OpMap<FCompute>& compute_;
+  const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
+  ExecutionPlan plan_;
+  std::unordered_map<uint64_t, int> value_of_;
+  std::unordered_map<const Kernel*, std::shared_ptr<KernelLauncher>> launchers_;
+  std::vector<std::string> unsupported_;
+};
+
+}  // namespace
+
+ExecutionPlan MakePlan(const Graph& graph, Backend& backend) { return PlanMaker(graph, backend).Run(); }
+
+}  // namespace weft

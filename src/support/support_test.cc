@@ -1,0 +1,311 @@
+/// support_test.cc: errors, hashes, checked arithmetic, text, limits, log, files and libraries.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/edit_distance.h"
+#include "weft/support/file.h"
+#include "weft/support/hash.h"
+#include "weft/support/limits.h"
+#include "weft/support/log.h"
+#include "weft/support/shared_library.h"
+#include "weft/support/strings.h"
+#include "weft/support/timer.h"
+
+namespace weft {
+namespace {
+
+template <class F>
+ErrorCode CodeOf(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.code();
+  }
+  return ErrorCode{};
+}
+
+TEST_CASE("error: classes, places, text and JSON") {
+  CHECK(ErrorCodeName(ErrorCode::kInvalidModel) == "WEFT-E0301");
+  CHECK_THROWS_AS(WEFT_THROW(kUsage, "x"), UserError);
+  CHECK_THROWS_AS(WEFT_THROW(kOutOfMemory, "x"), DeviceError);
+  CHECK_THROWS_AS(WEFT_THROW(kDevice, "x"), DeviceError);
+  CHECK_THROWS_AS(WEFT_ICHECK(1 + 1 == 3), InternalError);
+  CHECK_THROWS_AS(WEFT_ICHECK(false, "n is {}", 3), InternalError);
+  CHECK_NOTHROW(WEFT_CHECK(true, kUsage, "x"));
+  try {
+    ThrowError(ErrorCode::kShapeMismatch, "expected rank 2, got 3", "node %3 'c'", "transpose it");
+  } catch (Error& e) {
+    e.AddPlace("pass Fusion");
+    e.AddPlace("");
+    CHECK(e.place() == "pass Fusion > node %3 'c'");
+    CHECK(
+        std::string(e.what()) ==
+        "error[WEFT-E0305] pass Fusion > node %3 'c': expected rank 2, got 3 (hint: transpose it)");
+    CHECK(ToJson(e) ==
+          "{\"code\": \"WEFT-E0305\", \"kind\": \"UserError\", \"place\": \"pass Fusion > node %3 "
+          "'c'\", "
+          "\"message\": \"expected rank 2, got 3\", \"hint\": \"transpose it\"}");
+  }
+  CHECK(std::string(UserError(ErrorCode::kIo, "gone").what()) == "error[WEFT-E0201] gone");
+  CHECK(ToJson(UserError(ErrorCode::kIo, "a\"b\\c\n\x01\x1b[0m"))
+            .find("a\\\"b\\\\c\\n\\u0001\\u001b[0m") != std::string::npos);
+}
+
+TEST_CASE("error: exit codes follow the command line tool's table") {
+  const std::pair<ErrorCode, int> table[] = {
+      {ErrorCode::kCheckFailed, 1}, {ErrorCode::kUsage, 2},       {ErrorCode::kUnknownPass, 2},
+      {ErrorCode::kDependency, 2},  {ErrorCode::kApiMisuse, 2},   {ErrorCode::kDuplicate, 2},
+      {ErrorCode::kUnsupported, 3}, {ErrorCode::kUnknownOp, 3},   {ErrorCode::kMissingOpAttr, 3},
+      {ErrorCode::kBadBinding, 4},  {ErrorCode::kIo, 4},          {ErrorCode::kInvalidModel, 4},
+      {ErrorCode::kLimit, 5},       {ErrorCode::kOutOfMemory, 5}, {ErrorCode::kCancelled, 5},
+      {ErrorCode::kDevice, 5},      {ErrorCode::kInternal, 70},
+  };
+  for (const std::pair<ErrorCode, int>& row : table) {
+    CHECK_MESSAGE(ExitCode(row.first) == row.second, ErrorCodeName(row.first));
+  }
+}
+
+TEST_CASE("hash: the digest is fixed, and follows boundaries") {
+  // From a separate implementation of the definition in hash.h. A change here is a change of every
+  // cache key.
+  CHECK(Hasher().Finish().ToHex() == "47bd1f8a89f7759b2c5f8c918f080c94");
+  CHECK(Hasher().Add(1).Add(2).Add(3).Finish().ToHex() == "d2263ba8494ea4dfed1bde62997615e3");
+  CHECK(Hasher().Add("weft").Finish().ToHex() == "9e8f915d0bc0b557f48f6d011adc74c7");
+  CHECK(HashBytes("0123456789", 10).ToHex() == "ba725a77ffbea1a19dc937c966605cd0");
+  CHECK(Hasher().Add("ab").Add("c").Finish() != Hasher().Add("a").Add("bc").Finish());
+  CHECK(Hasher().Add(0).Finish() != Hasher().Finish());
+  CHECK(Hasher().Add(0.0).Finish() != Hasher().Add(-0.0).Finish());
+  CHECK(Hasher(1).Finish() != Hasher(2).Finish());
+  CHECK(Hasher().Add(-1).Finish() == Hasher().Add(int64_t{-1}).Finish());
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 20000; ++i) seen.insert(Hasher().Add(i).Finish64());
+  for (int bit = 0; bit < 64; ++bit)
+    seen.insert(Hasher().Add(uint64_t{1} << bit).Add(bit).Finish64());
+  CHECK(seen.size() == 20064);
+  // Every input bit reaches about half of the output bits.
+  for (int bit = 0; bit < 64; ++bit) {
+    const Hash128 x = Hasher().Add(uint64_t{12345}).Finish(),
+                  y = Hasher().Add(uint64_t{12345} ^ (uint64_t{1} << bit)).Finish();
+    const int flips = __builtin_popcountll(x.hi ^ y.hi) + __builtin_popcountll(x.lo ^ y.lo);
+    CHECK(flips > 36);
+    CHECK(flips < 92);
+  }
+}
+
+TEST_CASE("checked: overflow throws, rounding goes down") {
+  CHECK(CheckedAdd(INT64_MAX, 0) == INT64_MAX);
+  CHECK(CodeOf([] { CheckedAdd(INT64_MAX, 1); }) == ErrorCode::kOverflow);
+  CHECK(CodeOf([] { CheckedSub(INT64_MIN, 1); }) == ErrorCode::kOverflow);
+  CHECK(CodeOf([] { CheckedMul(int64_t{1} << 32, int64_t{1} << 31); }) == ErrorCode::kOverflow);
+  CHECK(CheckedProduct(std::vector<int64_t>{}) == 1);
+  CHECK(CheckedProduct(std::vector<int64_t>{INT64_MAX, INT64_MAX, 0}) == 0);
+  CHECK(CheckedRoundUp(65, 64) == 128);
+  CHECK(CheckedRoundUp(64, 64) == 64);
+  CHECK(CodeOf([] { CheckedRoundUp(INT64_MAX, 64); }) == ErrorCode::kOverflow);
+  for (int64_t a = -9; a <= 9; ++a) {
+    for (int64_t b = -4; b <= 4; ++b) {
+      if (b == 0) continue;
+      CHECK(FloorDivide(a, b) ==
+            static_cast<int64_t>(std::floor(static_cast<double>(a) / static_cast<double>(b))));
+      CHECK(FloorDivide(a, b) * b + FloorModulo(a, b) == a);
+    }
+  }
+  CHECK(CodeOf([] { FloorDivide(INT64_MIN, -1); }) == ErrorCode::kOverflow);
+  CHECK(FloorModulo(INT64_MIN, -1) == 0);
+}
+
+TEST_CASE("strings: numbers keep their bits") {
+  CHECK(FormatDouble(0.1) == "0.1");
+  CHECK(FormatFloat(0.1f) == "0.1");
+  CHECK(FormatDouble(3) == "3");
+  CHECK(FormatDouble(-0.0) == "-0");
+  CHECK(FormatDouble(1e300) == "1e+300");
+  CHECK(FormatDouble(INFINITY) == "inf");
+  CHECK(FormatDouble(-INFINITY) == "-inf");
+  CHECK(std::isnan(*TryParseDouble(FormatDouble(NAN))));
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t bits = rng();
+    double d;
+    std::memcpy(&d, &bits, 8);
+    if (std::isnan(d)) continue;
+    const double again = *TryParseDouble(FormatDouble(d));
+    CHECK(std::memcmp(&again, &d, 8) == 0);
+    float f;
+    std::memcpy(&f, &bits, 4);
+    if (std::isnan(f)) continue;
+    const float f_again = *TryParseFloat(FormatFloat(f));
+    CHECK(std::memcmp(&f_again, &f, 4) == 0);
+  }
+  for (const char* bad : {"", "1x", " 1", "++1", "+", "0x10", "1e", "--1"})
+    CHECK_MESSAGE(!TryParseDouble(bad), bad);
+  CHECK(TryParseInt64("-9223372036854775808") == INT64_MIN);
+  CHECK(TryParseInt64("+7") == 7);
+  for (const char* bad : {"", "9223372036854775808", "1.0", "1 ", "+-1", "0x1", "+"})
+    CHECK_MESSAGE(!TryParseInt64(bad), bad);
+  CHECK(CodeOf([] { ParseInt64("x", "axis"); }) == ErrorCode::kSyntax);
+}
+
+TEST_CASE("strings: pieces") {
+  CHECK(Split("a,b,,c", ',') == std::vector<std::string>{"a", "b", "", "c"});
+  CHECK(Split("", ',') == std::vector<std::string>{""});
+  CHECK(Join({"a", "b"}, ", ") == "a, b");
+  CHECK(Join({}, ", ").empty());
+  CHECK(Trim(" \ta b\n") == "a b");
+  CHECK(Trim(" ").empty());
+  CHECK(StartsWith("weft", "we"));
+  CHECK_FALSE(StartsWith("w", "we"));
+  CHECK(EndsWith("a.onnx", ".onnx"));
+  CHECK_FALSE(EndsWith("x", ".onnx"));
+  CHECK(Quote("a\"\n\x01") == "\"a\\\"\\n\\x01\"");
+  CHECK(FormatBytes(12) == "12 B");
+  CHECK(FormatBytes(1536) == "1.50 KiB");
+}
+
+TEST_CASE("edit distance: near names and no far ones") {
+  CHECK(EditDistance("Relu", "relu") == 0);
+  CHECK(EditDistance("Rleu", "Relu") == 1);
+  CHECK(EditDistance("kitten", "sitting") == 3);
+  CHECK(EditDistance("", "abc") == 3);
+  const std::vector<std::string> ops = {"Relu", "Elu", "Gelu", "Conv", "ConvTranspose", "Add"};
+  CHECK(NearestNames("Rellu", ops).front() == "Relu");
+  CHECK(NearestNames("Conv2d", ops).front() == "Conv");
+  CHECK(NearestNames("Zzzzzz", ops).empty());
+  CHECK(DidYouMean("Rellu", {"Relu", "Add"}) == "did you mean 'Relu'?");
+  CHECK(DidYouMean("Qqqq", {"Relu", "Add"}).empty());
+}
+
+TEST_CASE("limits: text, checks and deadlines") {
+  const Limits d;
+  CHECK(d.nodes == 2000000);
+  CHECK(Limits::Parse(d.ToString()).ToString() == d.ToString());
+  const Limits l = Limits::Parse("nodes=10, source_bytes=2M,deadline_s=0.5");
+  CHECK(l.nodes == 10);
+  CHECK(l.source_bytes == 2 << 20);
+  CHECK(l.deadline_s == 0.5);
+  CHECK(Limits::Parse("").depth == 64);
+  for (const char* bad : {"nods=1", "nodes", "nodes=-1", "nodes=99999999999T", "deadline_s=x"}) {
+    CHECK_MESSAGE(CodeOf([&] { Limits::Parse(bad); }) == ErrorCode::kUsage, bad);
+  }
+  try {
+    Limits::Parse("nods=1");
+  } catch (const Error& e) {
+    CHECK(e.hint() == "did you mean 'nodes'?");
+  }
+  CHECK_NOTHROW(Limits::Check("nodes", 5, 5));
+  CHECK(CodeOf([] { Limits::Check("nodes", 6, 5); }) == ErrorCode::kLimit);
+  CHECK_FALSE(Deadline().passed());
+  CHECK_FALSE(Deadline(1e30).passed());
+  const Deadline soon(1e-9);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(CodeOf([&] { soon.Check("pass Fusion"); }) == ErrorCode::kLimit);
+}
+
+TEST_CASE("log: quiet by default, one sink, nothing formatted that is off") {
+  const LogLevel level = GetLogLevel();
+  SetLogLevel(LogLevel::kWarning);
+  std::vector<std::string> seen;
+  LogSink old = SetLogSink([&](LogLevel l, const char* file, int, std::string_view message) {
+    seen.push_back(std::string(LogLevelName(l)) + " " + file + " " + std::string(message));
+  });
+  int formatted = 0;
+  const auto count = [&] { return ++formatted; };
+  WEFT_LOG(kInfo, "{}", count());
+  WEFT_LOG(kWarning, "{}", count());
+  SetLogLevel(LogLevel::kDebug);
+  WEFT_LOG(kDebug, "x");
+  SetLogLevel(LogLevel::kOff);
+  WEFT_LOG(kError, "y");
+  CHECK(seen == std::vector<std::string>{"warning support_test.cc 1", "debug support_test.cc x"});
+  CHECK(formatted == 1);
+  SetLogSink(std::move(old));
+  SetLogLevel(level);
+}
+
+TEST_CASE("file: whole files, limits, atomic replacement") {
+  std::string pattern = (std::filesystem::temp_directory_path() / "weft_file_test_XXXXXX").string();
+  const std::string dir = mkdtemp(pattern.data());
+  const std::string path = JoinPath(dir, "a.bin");
+  const std::string content("x\0y\n", 4);
+  WriteFileAtomic(path, content);
+  CHECK(ReadFile(path) == content);
+  CHECK(CodeOf([&] { ReadFile(path, 3); }) == ErrorCode::kLimit);
+  CHECK(ReadFile(path, 4) == content);
+  REQUIRE(chmod(path.c_str(), 0640) == 0);
+  WriteFileAtomic(path, "new");
+  CHECK(ReadFile(path) == "new");
+  struct stat status {};
+  REQUIRE(stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0640);
+  CHECK(CodeOf([&] { ReadFile(dir + "/none"); }) == ErrorCode::kIo);
+  CHECK(CodeOf([&] { ReadFile(dir); }) == ErrorCode::kIo);
+  CHECK(CodeOf([&] { WriteFileAtomic(dir + "/none/x", "y"); }) == ErrorCode::kIo);
+  // A target that cannot be replaced keeps its place, and no temporary stays.
+  MakeDirectories(dir + "/d/e", true);
+  CHECK(CodeOf([&] { WriteFileAtomic(dir + "/d", "y"); }) == ErrorCode::kIo);
+  REQUIRE(stat((dir + "/d").c_str(), &status) == 0);
+  CHECK(S_ISDIR(status.st_mode));
+  CHECK((status.st_mode & 0077) == 0);
+  CHECK_NOTHROW(MakeDirectories(dir + "/d/e/"));
+  CHECK(CodeOf([&] { MakeDirectories(path + "/x"); }) == ErrorCode::kIo);
+  // Writers at once leave one of the contents.
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 4; ++i) {
+    writers.emplace_back([&, i] {
+      for (int k = 0; k < 20; ++k)
+        WriteFileAtomic(path, std::string(5000, static_cast<char>('a' + i)));
+    });
+  }
+  for (std::thread& t : writers) t.join();
+  const std::string last = ReadFile(path);
+  CHECK(last == std::string(5000, last[0]));
+  CHECK(DirectoryOf("a/b/c") == "a/b");
+  CHECK(DirectoryOf("c") == ".");
+  CHECK(DirectoryOf("/c") == "/");
+  CHECK(BaseName("a/b/c") == "c");
+  CHECK(JoinPath("a", "/b") == "/b");
+  unlink(path.c_str());
+  rmdir((dir + "/d/e").c_str());
+  rmdir((dir + "/d").c_str());
+  CHECK_MESSAGE(rmdir(dir.c_str()) == 0, "a temporary file was left");
+}
+
+TEST_CASE("shared library: open, look up, reasons") {
+  const SharedLibrary m = SharedLibrary::TryOpenAny({"libno_such_thing.so.9", "libm.so.6"});
+  REQUIRE(m.is_open());
+  CHECK(m.GetFunction<double(double)>("cos")(0.0) == 1.0);
+  CHECK(m.Find("no_such_symbol") == nullptr);
+  CHECK(CodeOf([&] { m.Get("no_such_symbol"); }) == ErrorCode::kDevice);
+  std::string reason;
+  CHECK_FALSE(SharedLibrary::TryOpen("libno_such_thing.so.9", &reason).is_open());
+  CHECK(reason.find("libno_such_thing") != std::string::npos);
+  CHECK(CodeOf([] { SharedLibrary::Open("/no/such/lib.so"); }) == ErrorCode::kIo);
+  CHECK(CodeOf([] { SharedLibrary::Open("libno_such_thing.so.9"); }) == ErrorCode::kDevice);
+  CHECK(SharedLibrary().Find("cos") == nullptr);
+  CHECK_FALSE(CurrentLibraryPath().empty());
+}
+
+TEST_CASE("timer: goes forward") {
+  double total = 0;
+  {
+    const ScopedTimer timer(&total);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  CHECK(total >= 0.002);
+}
+
+}  // namespace
+}  // namespace weft

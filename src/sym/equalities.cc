@@ -1,0 +1,252 @@
+/// equalities.cc: recording of equalities, and the public face of Facts with its text form.
+#include <algorithm>
+
+#include "facts_impl.h"
+#include "weft/support/check.h"
+
+namespace weft {
+
+using sym::ConstNode;
+using sym::Factor;
+using sym::Kind;
+using sym::Node;
+using sym::Poly;
+using sym::Term;
+
+namespace {
+
+/// Symbols that the user did not name give way first: u<k> and the ones that stand for large
+/// expressions. By name, so that the choice does not depend on what the process did before.
+bool IsFreshName(const Node* symbol) {
+  const std::string& s = symbol->name;
+  if (s.size() > 1 && s[0] == 'u') return s.find_first_not_of("0123456789", 1) == std::string::npos;
+  const size_t prefix = s.size() - std::min<size_t>(s.size(), 16);
+  const bool minted = (prefix == 1 && s[0] == 'x') || (prefix == 2 && s.compare(0, 2, "xn") == 0);
+  return minted && s.find_first_not_of("0123456789abcdef", prefix) == std::string::npos;
+}
+
+/// The symbol that 0 == d is solved for, with its term: coefficient 1 or -1, and nowhere else in d.
+/// The last in Compare order, so that the first stays as representative.
+const Term* SolvableTerm(const Node* d) {
+  const Term* best = nullptr;
+  const Term* end = d->terms.data() + d->terms.size();
+  for (const Term* t = d->terms.data(); t != end; ++t) {
+    if (t->mono->kind != Kind::kSymbol || (t->coef != 1 && t->coef != -1)) continue;
+    const bool elsewhere = std::any_of(d->terms.data(), end, [&](const Term& o) {
+      return o.mono != t->mono && sym::Mentions(o.mono, t->mono);
+    });
+    if (elsewhere) continue;
+    const bool fresh = IsFreshName(t->mono),
+               best_fresh = best != nullptr && IsFreshName(best->mono);
+    if (best == nullptr || fresh > best_fresh ||
+        (fresh == best_fresh && sym::CompareNodes(t->mono, best->mono) > 0)) {
+      best = t;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+bool Facts::Impl::Substitute(const Node* symbol, const Node* value, bool assumed) {
+  const Range met = sym::RangeMeet(RawRange(symbol), RawRange(value));
+  if (met.lo > met.hi) return false;
+  // Facts that mention the symbol are said again of its value. A contradiction among them undoes
+  // everything.
+  std::vector<std::pair<const Node*, Range>> moved_ranges = {{value, RawRange(symbol)}};
+  std::vector<std::pair<const Node*, int64_t>> moved_divisors;
+  std::vector<Relation> moved_relations;
+  for (const auto& [key, range] : ranges) {
+    if (key != symbol && sym::Mentions(key, symbol)) moved_ranges.emplace_back(key, range);
+  }
+  for (const auto& [key, d] : divisors) {
+    if (sym::Mentions(key, symbol)) moved_divisors.emplace_back(key, d);
+  }
+  for (const Relation& r : relations) {
+    if (sym::Mentions(r.zero, symbol)) moved_relations.push_back(r);
+  }
+  const Range value_range = RawRange(value);
+  const bool adds_range = met.lo != value_range.lo || met.hi != value_range.hi;
+  const bool can_fail =
+      adds_range || moved_ranges.size() > 1 || !moved_divisors.empty() || !moved_relations.empty();
+  std::unique_ptr<Impl> backup = can_fail ? std::make_unique<Impl>(*this) : nullptr;
+  try {
+    // The first is the symbol's own, to be met with what is known of the value.
+    for (size_t i = 1; i < moved_ranges.size(); ++i) ranges.erase(moved_ranges[i].first);
+    ranges.erase(symbol);
+    for (const auto& [key, d] : moved_divisors) divisors.erase(key);
+    relations.erase(
+        std::remove_if(relations.begin(), relations.end(),
+                       [&](const Relation& r) { return sym::Mentions(r.zero, symbol); }),
+        relations.end());
+    substitutions[symbol] = {value, assumed};
+    mask |= symbol->symbol_mask | value->symbol_mask;
+    const auto note_users = [&](const Node* key, const Node* rhs) {
+      for (const SymInt s : SymInt(rhs).Symbols()) users[s.node()].push_back(key);
+    };
+    // Right-hand sides stay free of substituted symbols.
+    const auto it = users.find(symbol);
+    if (it != users.end()) {
+      const std::vector<const Node*> keys = std::move(it->second);
+      users.erase(it);
+      for (const Node* key : keys) {
+        Equality& e = substitutions.at(key);
+        if (!sym::Mentions(e.value, symbol)) continue;
+        e.value = Simplify(e.value);
+        note_users(key, e.value);
+      }
+    }
+    note_users(symbol, value);
+    for (const auto& [key, range] : moved_ranges) SetRange(key, range);
+    for (const auto& [key, d] : moved_divisors) SetDivisor(key, d);
+    for (const Relation& r : moved_relations) {
+      const int counted = assumptions;
+      WEFT_CHECK(AddEqual(r.zero, ConstNode(0), r.assumed), kShapeMismatch, "{} is not 0",
+                 sym::Print(r.zero));
+      assumptions = counted;
+    }
+  } catch (const UserError&) {
+    if (backup == nullptr) throw;
+    *this = *backup;
+    return false;
+  }
+  return true;
+}
+
+bool Facts::Impl::AddEqual(const Node* a, const Node* b, bool assumed) {
+  const Node* d = sym::AddNodes(Simplify(a), Simplify(b), -1);
+  const Proof proof = IsZero(d);
+  if (proof != Proof::kUnknown) return proof == Proof::kYes;
+  d = Simplify(d);
+  // Common factors that are never 0 say nothing.
+  const int64_t content = sym::Content(d);
+  if (content > 1) sym::PolyDivideExact(d, ConstNode(content), &d);
+  if (const Node* common = sym::CommonMonomial(d, d); common != nullptr) {
+    std::vector<Factor> nonzero;
+    for (const Factor& f : sym::FactorList(common)) {
+      const Range r = RawRange(f.atom);
+      if (r.lo > 0 || r.hi < 0) nonzero.push_back(f);
+    }
+    if (!nonzero.empty()) sym::PolyDivideExact(d, sym::MonomialOf(std::move(nonzero)), &d);
+  }
+  if (d->kind == Kind::kSymbol) {
+    if (!Substitute(d, ConstNode(0), assumed)) return false;
+  } else if (const Term* t = d->kind == Kind::kSum ? SolvableTerm(d) : nullptr; t != nullptr) {
+    // c*s + rest == 0 with c = +-1 gives s = -c*rest = s - c*d.
+    const Node* value = sym::AddNodes(t->mono, d, -t->coef);
+    if (!Substitute(t->mono, value, assumed)) return false;
+  } else {
+    if (d->kind == Kind::kSum && d->terms[0].coef < 0 && d->terms[0].coef != INT64_MIN)
+      d = sym::ScaleNode(d, -1);
+    relations.push_back({d, assumed});
+    mask |= d->symbol_mask;
+  }
+  if (assumed) ++assumptions;
+  return true;
+}
+
+Facts::Facts() : impl_(std::make_unique<Impl>()) {}
+Facts::~Facts() = default;
+Facts::Facts(const Facts& o) : impl_(std::make_unique<Impl>(*o.impl_)) {}
+Facts::Facts(Facts&& o) noexcept = default;
+Facts& Facts::operator=(const Facts& o) {
+  if (this != &o) impl_ = std::make_unique<Impl>(*o.impl_);
+  return *this;
+}
+Facts& Facts::operator=(Facts&&) noexcept = default;
+
+void Facts::SetRange(SymInt e, Range r) {
+  if (!e.known()) return;  // nothing can be said of a value that has no name
+  impl_->SetRange(e.node(), r);
+}
+
+void Facts::SetDivisor(SymInt e, int64_t d) {
+  if (!e.known()) return;
+  impl_->SetDivisor(e.node(), d);
+}
+
+bool Facts::AddEqual(SymInt a, SymInt b, bool if_run_succeeds) {
+  if (!a.known() || !b.known()) return true;
+  return impl_->AddEqual(a.node(), b.node(), if_run_succeeds);
+}
+
+Range Facts::RangeOf(SymInt e) const { return e.known() ? impl_->RangeOf(e.node()) : Range{}; }
+
+int64_t Facts::DivisorOf(SymInt e) const {
+  if (!e.known()) return 1;
+  const int64_t raw = impl_->RawDivisor(e.node()),
+                simplified = impl_->RawDivisor(impl_->Simplify(e.node()));
+  // Both divide the value; 0 stands for the constant 0.
+  return raw == 0 || simplified == 0 ? 0 : std::max(raw, simplified);
+}
+
+SymInt Facts::Simplify(SymInt e) const { return e.known() ? SymInt(impl_->Simplify(e.node())) : e; }
+
+int Facts::assumptions() const { return impl_->assumptions; }
+
+std::vector<std::string> Facts::ToStrings() const {
+  std::vector<std::string> out;
+  std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(),
+                                                           impl_->substitutions.end());
+  for (const auto& [symbol, e] : sorted) {
+    out.push_back(
+        fmt::format("{} == {}{}", symbol->name, sym::Print(e.value), e.assumed ? "" : " always"));
+  }
+  std::vector<Impl::Relation> relations = impl_->relations;
+  std::sort(relations.begin(), relations.end(),
+            [](const Impl::Relation& a, const Impl::Relation& b) {
+              return sym::CompareNodes(a.zero, b.zero) < 0;
+            });
+  for (const Impl::Relation& r : relations) {
+    out.push_back(fmt::format("{} == 0{}", sym::Print(r.zero), r.assumed ? "" : " always"));
+  }
+  for (const auto& [key, r] : impl_->ranges) {
+    const std::string lo = r.lo == sym::kMinusInf ? "-inf" : std::to_string(r.lo);
+    const std::string hi = r.hi == sym::kPlusInf ? "inf" : std::to_string(r.hi);
+    out.push_back(fmt::format("{} in [{}, {}]", sym::Print(key), lo, hi));
+  }
+  for (const auto& [key, d] : impl_->divisors) {
+    out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(key), d));
+  }
+  return out;
+}
+
+void Facts::Parse(std::string_view fact) {
+  const auto fail = [&](const char* expected) {
+    WEFT_THROW(kSyntax, "expected {} in the fact '{}'", expected, fact.substr(0, 200));
+  };
+  if (const size_t in = fact.find(" in ["); in != std::string_view::npos) {
+    const std::string_view bounds = fact.substr(in + 5);
+    const size_t comma = bounds.find(", ");
+    if (comma == std::string_view::npos || bounds.empty() || bounds.back() != ']')
+      fail("'[lo, hi]'");
+    const std::string_view lo = bounds.substr(0, comma),
+                           hi = bounds.substr(comma + 2, bounds.size() - comma - 3);
+    const auto bound = [&](std::string_view text) {
+      const auto v = SymInt::Parse(text).try_value();
+      if (!v) fail("a number or inf");
+      return *v;
+    };
+    Range r;
+    if (lo != "-inf") r.lo = bound(lo);
+    if (hi != "inf") r.hi = bound(hi);
+    SetRange(SymInt::Parse(fact.substr(0, in)), r);
+    return;
+  }
+  const size_t eq = fact.find(" == ");
+  if (eq == std::string_view::npos) fail("'in' or '=='");
+  std::string_view right = fact.substr(eq + 4);
+  constexpr std::string_view kAlways = " always";
+  const bool always =
+      right.size() > kAlways.size() && right.substr(right.size() - kAlways.size()) == kAlways;
+  if (always) right.remove_suffix(kAlways.size());
+  const SymInt a = SymInt::Parse(fact.substr(0, eq)), b = SymInt::Parse(right);
+  const Node* n = a.node();
+  if (!always && b.is(0) && n != nullptr && n->kind == Kind::kMod && n->args[1]->is_const()) {
+    SetDivisor(SymInt(n->args[0]), n->args[1]->constant);
+    return;
+  }
+  WEFT_CHECK(AddEqual(a, b, !always), kShapeMismatch, "'{}' contradicts what is known", fact);
+}
+
+}  // namespace weft

@@ -1,0 +1,246 @@
+/// program.cc: evaluation, of one expression or of many compiled to a flat program.
+///
+/// A program is a list of binary operations over 64-bit slots: first the arguments, then the
+/// constants, then one slot an operation. Value numbering gives equal operations one slot, so what
+/// expressions share is computed once a run. Symbols that stand for large expressions are expanded
+/// here, unless the caller binds them.
+#include <cstring>
+#include <map>
+#include <tuple>
+
+#include "node.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+
+namespace weft {
+
+using sym::Factor;
+using sym::Kind;
+using sym::Node;
+using sym::Term;
+
+namespace {
+
+enum class Op : uint8_t { kAdd, kSub, kMul, kFloorDiv, kMod, kMin, kMax, kBcast };
+
+int64_t Apply(Op op, int64_t a, int64_t b) {
+  switch (op) {
+    case Op::kAdd:
+      return CheckedAdd(a, b);
+    case Op::kSub:
+      return CheckedSub(a, b);
+    case Op::kMul:
+      return CheckedMul(a, b);
+    case Op::kFloorDiv:
+      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} // 0", a);
+      return FloorDivide(a, b);
+    case Op::kMod:
+      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} % 0", a);
+      return FloorModulo(a, b);
+    case Op::kMin:
+      return a < b ? a : b;
+    case Op::kMax:
+      return a < b ? b : a;
+    case Op::kBcast:
+      if (a == b || b == 1) return a;
+      WEFT_CHECK(a == 1, kShapeMismatch,
+                 "extents {} and {} do not broadcast: expected equal extents, or 1", a, b);
+      return b;
+  }
+  return 0;
+}
+
+Op OpOf(Kind kind) {
+  switch (kind) {
+    case Kind::kFloorDiv:
+      return Op::kFloorDiv;
+    case Kind::kMod:
+      return Op::kMod;
+    case Kind::kMin:
+      return Op::kMin;
+    case Kind::kMax:
+      return Op::kMax;
+    default:
+      return Op::kBcast;
+  }
+}
+
+/// Computes one node from its operands' values, in a machine that knows constants and binary
+/// operations: int64_t values (Evaluate) or slots (SymProgram).
+template <class Machine, class ValueOf>
+auto Combine(const Node* n, Machine& machine, const ValueOf& value_of) {
+  switch (n->kind) {
+    case Kind::kConst:
+      return machine.Const(n->constant);
+    case Kind::kProduct: {
+      auto product = value_of(n->factors[0].atom);
+      bool first = true;
+      for (const Factor& f : n->factors) {
+        for (int i = first ? 1 : 0; i < f.power; ++i)
+          product = machine.Binary(Op::kMul, product, value_of(f.atom));
+        first = false;
+      }
+      return product;
+    }
+    case Kind::kSum: {
+      auto sum = machine.Const(n->constant);
+      bool empty = n->constant == 0;
+      for (const Term& t : n->terms) {
+        auto v = value_of(t.mono);
+        if (!empty && t.coef == -1) {
+          sum = machine.Binary(Op::kSub, sum, v);
+          continue;
+        }
+        if (t.coef != 1) v = machine.Binary(Op::kMul, v, machine.Const(t.coef));
+        sum = empty ? v : machine.Binary(Op::kAdd, sum, v);
+        empty = false;
+      }
+      return sum;
+    }
+    default: {
+      auto v = value_of(n->args[0]);
+      for (size_t i = 1; i < n->args.size(); ++i)
+        v = machine.Binary(OpOf(n->kind), v, value_of(n->args[i]));
+      return v;
+    }
+  }
+}
+
+struct ValueMachine {
+  int64_t Const(int64_t v) { return v; }
+  int64_t Binary(Op op, int64_t a, int64_t b) { return Apply(op, a, b); }
+};
+
+[[noreturn]] void ThrowUnbound(const std::string& name) {
+  WEFT_THROW(kBadBinding, "symbol '{}' has no value", name);
+}
+
+}  // namespace
+
+int64_t Evaluate(SymInt e, const SymBindings& bindings) {
+  WEFT_CHECK(e.known(), kBadBinding, "an unknown extent has no value");
+  if (e.is_const()) return e.value();
+  const auto lookup = [&](const Node* symbol) { return bindings.find(symbol->name); };
+  if (e.is_symbol()) {
+    const auto it = lookup(e.node());
+    if (it != bindings.end()) return it->second;
+  }
+  std::unordered_map<const Node*, int64_t> values;
+  ValueMachine machine;
+  sym::VisitPostorder(
+      e.node(),
+      [&](const Node* n) {
+        int64_t v;
+        if (n->kind == Kind::kSymbol) {
+          const auto it = lookup(n);
+          const Node* definition = n->definition.load(std::memory_order_acquire);
+          if (it != bindings.end()) {
+            v = it->second;
+          } else if (definition != nullptr) {
+            v = values.at(definition);
+          } else {
+            ThrowUnbound(n->name);
+          }
+        } else {
+          v = Combine(n, machine, [&](const Node* child) { return values.at(child); });
+        }
+        values.emplace(n, v);
+      },
+      [&](const Node* symbol) { return lookup(symbol) == bindings.end(); });
+  return values.at(e.node());
+}
+
+struct SymProgram::Impl {
+  struct Instruction {
+    Op op;
+    int32_t dst, a, b;
+  };
+
+  std::vector<SymInt> symbols;
+  std::vector<std::pair<int32_t, int64_t>> constants;  ///< slot and value
+  std::vector<Instruction> code;
+  std::vector<int32_t> results;  ///< slot of each Add
+  int32_t num_slots = 0;
+  std::unordered_map<const Node*, int32_t> slot_of_node;
+  std::map<int64_t, int32_t> slot_of_const;
+  std::map<std::tuple<Op, int32_t, int32_t>, int32_t> slot_of_op;
+
+  int32_t Const(int64_t v) {
+    const auto [it, fresh] = slot_of_const.emplace(v, num_slots);
+    if (fresh) constants.emplace_back(num_slots++, v);
+    return it->second;
+  }
+
+  int32_t Binary(Op op, int32_t a, int32_t b) {
+    const bool commutes = op != Op::kSub && op != Op::kFloorDiv && op != Op::kMod;
+    if (commutes && b < a) std::swap(a, b);
+    const auto [it, fresh] = slot_of_op.emplace(std::make_tuple(op, a, b), num_slots);
+    if (fresh) code.push_back({op, num_slots++, a, b});
+    return it->second;
+  }
+};
+
+SymProgram::SymProgram() : SymProgram(std::vector<SymInt>{}) {}
+SymProgram::~SymProgram() = default;
+SymProgram::SymProgram(SymProgram&&) noexcept = default;
+SymProgram& SymProgram::operator=(SymProgram&&) noexcept = default;
+
+SymProgram::SymProgram(std::vector<SymInt> symbols) : impl_(std::make_unique<Impl>()) {
+  for (const SymInt s : symbols) {
+    WEFT_CHECK(s.is_symbol(), kApiMisuse, "argument {} of a size program is not a symbol",
+               s.ToString());
+    const bool fresh = impl_->slot_of_node.emplace(s.node(), impl_->num_slots++).second;
+    WEFT_CHECK(fresh, kApiMisuse, "symbol '{}' is given twice", s.symbol_name());
+  }
+  impl_->symbols = std::move(symbols);
+}
+
+int SymProgram::Add(SymInt e) {
+  WEFT_CHECK(e.known(), kBadBinding, "an unknown extent cannot be computed");
+  Impl& m = *impl_;
+  // Refuse before the program changes.
+  sym::VisitPostorder(
+      e.node(),
+      [&](const Node* n) {
+        if (n->kind != Kind::kSymbol || m.slot_of_node.count(n) != 0) return;
+        if (n->definition.load(std::memory_order_acquire) == nullptr) ThrowUnbound(n->name);
+      },
+      [&](const Node* n) { return m.slot_of_node.count(n) == 0; });
+  sym::VisitPostorder(
+      e.node(),
+      [&](const Node* n) {
+        if (m.slot_of_node.count(n) != 0) return;
+        int32_t slot;
+        if (n->kind == Kind::kSymbol) {
+          slot = m.slot_of_node.at(n->definition.load(std::memory_order_acquire));
+        } else {
+          slot = Combine(n, m, [&](const Node* child) { return m.slot_of_node.at(child); });
+        }
+        m.slot_of_node.emplace(n, slot);
+      },
+      [&](const Node* n) { return m.slot_of_node.count(n) == 0; });
+  m.results.push_back(m.slot_of_node.at(e.node()));
+  return num_results() - 1;
+}
+
+int SymProgram::num_results() const { return static_cast<int>(impl_->results.size()); }
+
+const std::vector<SymInt>& SymProgram::symbols() const { return impl_->symbols; }
+
+void SymProgram::Run(const int64_t* args, int64_t* results) const {
+  const Impl& m = *impl_;
+  constexpr int32_t kOnStack = 256;
+  int64_t small[kOnStack];
+  std::vector<int64_t> large;
+  int64_t* slots = small;
+  if (m.num_slots > kOnStack) {
+    large.resize(static_cast<size_t>(m.num_slots));
+    slots = large.data();
+  }
+  if (!m.symbols.empty()) std::memcpy(slots, args, m.symbols.size() * sizeof(int64_t));
+  for (const auto& [slot, value] : m.constants) slots[slot] = value;
+  for (const Impl::Instruction& i : m.code) slots[i.dst] = Apply(i.op, slots[i.a], slots[i.b]);
+  for (size_t k = 0; k < m.results.size(); ++k) results[k] = slots[m.results[k]];
+}
+
+}  // namespace weft
