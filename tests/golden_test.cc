@@ -1,7 +1,10 @@
-/// golden_test.cc: runs the golden tests: every .weft file under tests/ says what is to be done with it and what comes out.
+/// golden_test.cc: runs the golden tests: every .weft file under tests/ says what is to be done
+/// with it and what comes out.
 ///
-///   // test passes Simplify,Fusion{max_ops=8}    runs the pipeline and compares the text of the result
-///   // test equiv [Op,Op]                        also compares results on random inputs; names ops that may be left out
+///   // test passes Simplify,Fusion{max_ops=8}    runs the pipeline and compares the text of the
+///   result
+///   // test equiv [Op,Op]                        also compares results on random inputs; names ops
+///   that may be left out
 ///   // test cat                                  parses and prints
 ///   // test verify                               parses and verifies; expects an error
 ///   // test target cuda:sm_90                    the target of the passes
@@ -11,10 +14,10 @@
 ///   // -----
 ///   the exact text that is expected
 ///
-/// `// error: text` anywhere in the input says that an error whose text holds `text` is expected instead of a result;
-/// behind something on a line it is expected on that line. `// =====` ends a case; a file may hold several. Every result
-/// must also survive printing, parsing and printing. With WEFT_BLESS=1 what came out is written into the file: read
-/// it before you commit it.
+/// `// error: text` anywhere in the input says that an error whose text holds `text` is expected
+/// instead of a result; behind something on a line it is expected on that line. `// =====` ends a
+/// case; a file may hold several. Every result must also survive printing, parsing and printing.
+/// With WEFT_BLESS=1 what came out is written into the file: read it before you commit it.
 ///
 /// golden_test [--list] [part of a path]...
 #include <fmt/format.h>
@@ -45,14 +48,14 @@ constexpr std::string_view kTestMark = "// test ";
 
 struct ExpectedError {
   std::string text;
-  int line = 0;   ///< 1-based line of the file; 0: anywhere
+  int line = 0;  ///< 1-based line of the file; 0: anywhere
 };
 
 /// One test: a part of a file.
 struct Case {
-  int line = 1;                        ///< where it starts in the file
+  int line = 1;  ///< where it starts in the file
   std::string input, expected;
-  bool has_result = false;             ///< there was a result mark
+  bool has_result = false;  ///< there was a result mark
   std::vector<std::string> directives;
   std::optional<ExpectedError> error;
 };
@@ -78,11 +81,13 @@ std::vector<Case> ReadCases(const std::string& content) {
       c.expected += line + "\n";
     } else {
       c.input += line + "\n";
-      if (StartsWith(line, kTestMark)) c.directives.emplace_back(Trim(std::string_view(line).substr(kTestMark.size())));
+      if (StartsWith(line, kTestMark))
+        c.directives.emplace_back(Trim(std::string_view(line).substr(kTestMark.size())));
       const size_t at = line.find(kErrorMark);
       if (at != std::string::npos) {
         const bool own_line = Trim(line.substr(0, at)).empty();
-        c.error = ExpectedError{std::string(Trim(line.substr(at + kErrorMark.size()))), own_line ? 0 : number};
+        c.error = ExpectedError{std::string(Trim(line.substr(at + kErrorMark.size()))),
+                                own_line ? 0 : number};
       }
     }
   }
@@ -100,17 +105,21 @@ struct Plan {
 /// Throws std::string with what is wrong with the directives.
 Plan ReadDirectives(const Case& c) {
   Plan plan;
-  plan.options.checks.preserved = plan.options.checks.changed = plan.options.checks.deterministic = true;
+  plan.options.checks.preserved = plan.options.checks.changed = plan.options.checks.deterministic =
+      true;
   for (const std::string& directive : c.directives) {
     const size_t space = directive.find(' ');
     const std::string word = directive.substr(0, space);
-    const std::string rest = space == std::string::npos ? "" : std::string(Trim(directive.substr(space)));
-    const std::vector<std::string> items = rest.empty() ? std::vector<std::string>() : Split(rest, ',');
+    const std::string rest =
+        space == std::string::npos ? "" : std::string(Trim(directive.substr(space)));
+    const std::vector<std::string> items =
+        rest.empty() ? std::vector<std::string>() : Split(rest, ',');
     if (word == "passes") {
       plan.passes = rest;
     } else if (word == "equiv") {
       plan.options.checks.equivalent = true;
-      for (const std::string& op : items) plan.options.checks.equivalence_unavailable.emplace_back(Trim(op));
+      for (const std::string& op : items)
+        plan.options.checks.equivalence_unavailable.emplace_back(Trim(op));
     } else if (word == "verify") {
       plan.verify = true;
     } else if (word == "cat") {
@@ -119,16 +128,21 @@ Plan ReadDirectives(const Case& c) {
       plan.options.target = rest;
     } else if (word == "print") {
       for (const std::string& item : items) {
-        if (item == "origins") plan.print.origins = true;
-        else if (item == "hidden") plan.print.hidden_attributes = true;
-        else if (item == "inline") plan.print.inline_all = true;
-        else throw fmt::format("unknown item '{}' in '// test print'", item);
+        if (item == "origins")
+          plan.print.origins = true;
+        else if (item == "hidden")
+          plan.print.hidden_attributes = true;
+        else if (item == "inline")
+          plan.print.inline_all = true;
+        else
+          throw fmt::format("unknown item '{}' in '// test print'", item);
       }
     } else {
       throw fmt::format("unknown directive '// test {}'", word);
     }
   }
-  if (!plan.verify && !plan.cat && !plan.passes) throw std::string("no '// test passes', '// test cat' or '// test verify' line");
+  if (!plan.verify && !plan.cat && !plan.passes)
+    throw std::string("no '// test passes', '// test cat' or '// test verify' line");
   if (plan.verify && !c.error) throw std::string("'// test verify' needs an '// error: text'");
   return plan;
 }
@@ -145,11 +159,16 @@ std::string Difference(const std::string& expected, const std::string& got) {
   const std::vector<std::string> a = Lines(expected), b = Lines(got);
   size_t head = 0, tail = 0;
   while (head < a.size() && head < b.size() && a[head] == b[head]) ++head;
-  while (tail < a.size() - head && tail < b.size() - head && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) ++tail;
+  while (tail < a.size() - head && tail < b.size() - head &&
+         a[a.size() - 1 - tail] == b[b.size() - 1 - tail])
+    ++tail;
   std::string out;
-  const auto show = [&out](char mark, const std::vector<std::string>& lines, size_t from, size_t to) {
-    for (size_t i = from; i < to && i < from + kMost; ++i) out += fmt::format("    {} {}\n", mark, lines[i]);
-    if (to > from + kMost) out += fmt::format("    {} ... {} lines more\n", mark, to - from - kMost);
+  const auto show = [&out](char mark, const std::vector<std::string>& lines, size_t from,
+                           size_t to) {
+    for (size_t i = from; i < to && i < from + kMost; ++i)
+      out += fmt::format("    {} {}\n", mark, lines[i]);
+    if (to > from + kMost)
+      out += fmt::format("    {} ... {} lines more\n", mark, to - from - kMost);
   };
   show(' ', a, head - std::min(head, kContext), head);
   show('-', a, head, a.size() - tail);
@@ -165,7 +184,8 @@ void CheckLaw(const std::string& text, const SideData& side, const PrintOptions&
   parse.side_data = &side;
   parse.source_name = "<the result>";
   const std::string again = PrintGraph(ParseGraph(text, parse), print);
-  if (again != text) throw "the result does not survive parsing and printing:\n" + Difference(text, again);
+  if (again != text)
+    throw "the result does not survive parsing and printing:\n" + Difference(text, again);
 }
 
 /// The text of the result. Throws weft::Error, or std::string for a law that was broken.
@@ -197,11 +217,14 @@ struct Runner {
   void CheckError(const std::string& file, const Case& c, const Error& e) {
     if (!c.error) return Fail(file, c, e.what());
     if (std::string(e.what()).find(c.error->text) == std::string::npos) {
-      return Fail(file, c, fmt::format("expected an error with '{}', got: {}", c.error->text, e.what()));
+      return Fail(file, c,
+                  fmt::format("expected an error with '{}', got: {}", c.error->text, e.what()));
     }
     const int line = LineOf(e.place(), file);
     if (c.error->line && line && line != c.error->line) {
-      Fail(file, c, fmt::format("expected the error on line {}, got it on line {}: {}", c.error->line, line, e.what()));
+      Fail(file, c,
+           fmt::format("expected the error on line {}, got it on line {}: {}", c.error->line, line,
+                       e.what()));
     }
   }
 
@@ -210,14 +233,18 @@ struct Runner {
     try {
       const Plan plan = ReadDirectives(*c);
       const std::string got = Run(*c, plan, file);
-      if (c->error) return Fail(file, *c, fmt::format("expected an error with '{}', but there was none", c->error->text));
+      if (c->error)
+        return Fail(file, *c,
+                    fmt::format("expected an error with '{}', but there was none", c->error->text));
       if (got == c->expected) return;
       if (bless) {
         c->expected = got;
         c->has_result = true;
         ++blessed;
       } else if (!c->has_result) {
-        Fail(file, *c, "there is no expected result; run with WEFT_BLESS=1 and read what is written\n" + Difference("", got));
+        Fail(file, *c,
+             "there is no expected result; run with WEFT_BLESS=1 and read what is written\n" +
+                 Difference("", got));
       } else {
         Fail(file, *c, "the result differs (- expected, + got):\n" + Difference(c->expected, got));
       }
@@ -252,8 +279,11 @@ std::vector<std::string> FindFiles(const std::vector<std::string>& filters) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator("tests")) {
     const std::string path = entry.path().generic_string();
     if (!entry.is_regular_file() || entry.path().extension() != ".weft") continue;
-    const auto matches = [&path](const std::string& f) { return path.find(f) != std::string::npos; };
-    if (filters.empty() || std::any_of(filters.begin(), filters.end(), matches)) files.push_back(path);
+    const auto matches = [&path](const std::string& f) {
+      return path.find(f) != std::string::npos;
+    };
+    if (filters.empty() || std::any_of(filters.begin(), filters.end(), matches))
+      files.push_back(path);
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -263,11 +293,15 @@ int Main(const std::vector<std::string>& args) {
   std::vector<std::string> filters;
   bool list = false;
   for (const std::string& a : args) {
-    if (a == "--list") list = true;
-    else filters.push_back(a);
+    if (a == "--list")
+      list = true;
+    else
+      filters.push_back(a);
   }
   if (!std::filesystem::is_directory("tests")) {
-    fmt::print(stderr, "golden_test runs in the root of the source tree; there is no folder 'tests' here\n");
+    fmt::print(
+        stderr,
+        "golden_test runs in the root of the source tree; there is no folder 'tests' here\n");
     return 2;
   }
   const std::vector<std::string> files = FindFiles(filters);
@@ -280,13 +314,16 @@ int Main(const std::vector<std::string>& args) {
   runner.bless = bless && std::string_view(bless) == "1";
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& file : files) {
-    if (list) fmt::print("{}\n", file);
-    else runner.RunFile(file);
+    if (list)
+      fmt::print("{}\n", file);
+    else
+      runner.RunFile(file);
   }
   if (list) return 0;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  fmt::print("golden: {} files, {} cases, {} passed, {} failed", runner.files, runner.cases, runner.cases - runner.failed,
-             runner.failed);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  fmt::print("golden: {} files, {} cases, {} passed, {} failed", runner.files, runner.cases,
+             runner.cases - runner.failed, runner.failed);
   if (runner.blessed) fmt::print(", {} written", runner.blessed);
   fmt::print(" ({:.2f} s)\n", seconds);
   return runner.failed ? 1 : 0;

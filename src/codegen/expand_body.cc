@@ -58,8 +58,7 @@ class Types {
  public:
   explicit Types(const Graph& graph)
       : shapes_(graph.GetAttr<ShapeMap>("shape")), types_(graph.GetAttr<TypeMap>("dtype")) {
-    if (const auto it = graph.attrs.find("value"); it != graph.attrs.end())
-      values_ = std::any_cast<EntryMap<SymTensorPtr>>(it->second.get());
+    if (graph.HasAttr("value")) values_ = &graph.GetAttr<EntryMap<SymTensorPtr>>("value");
   }
   TensorSpec Spec(const NodeEntry& e) const {
     const Shape& shape = shapes_[e];

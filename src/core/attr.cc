@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kTypeNames[] = {"none", "int",  "float",  "string",  "dtype", "shape",
+constexpr std::string_view kTypeNames[] = {"none", "int",    "float",   "string", "dtype", "shape",
                                            "ints", "floats", "strings", "tensor", "graph"};
 static_assert(std::variant_size_v<AttrValue::Storage> == std::size(kTypeNames));
 
@@ -28,7 +28,9 @@ bool Same(const GraphPtr& a, const GraphPtr& b) {
 }
 bool Same(double a, double b) { return SameBits(a, b); }
 bool Same(const Shape& a, const Shape& b) { return a.same(b); }
-bool Same(const Floats& a, const Floats& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end(), SameBits); }
+bool Same(const Floats& a, const Floats& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), SameBits);
+}
 template <class T>
 bool Same(const T& a, const T& b) {
   return a == b;
@@ -82,7 +84,8 @@ AttrValue::operator std::string() const {
   if (const auto* v = std::get_if<Floats>(&v_)) list(*v, AppendDouble);
   if (const auto* v = std::get_if<Strings>(&v_)) list(*v, AppendQuoted);
   if (const auto* t = std::get_if<TensorPtr>(&v_)) {
-    out += *t ? fmt::format("<tensor {}{}>", DTypeName((*t)->dtype()), (*t)->shape().ToString()) : "<no tensor>";
+    out += *t ? fmt::format("<tensor {}{}>", DTypeName((*t)->dtype()), (*t)->shape().ToString())
+              : "<no tensor>";
   }
   if (const auto* g = std::get_if<GraphPtr>(&v_)) out += *g ? "<graph>" : "<no graph>";
   return out;
@@ -99,8 +102,9 @@ bool operator==(const AttrValue& a, const AttrValue& b) {
 }
 
 AttrValue& AttrDict::operator[](std::string_view name) {
-  const auto it = std::lower_bound(items_.begin(), items_.end(), name,
-                                   [](const Item& item, std::string_view n) { return item.first < n; });
+  const auto it =
+      std::lower_bound(items_.begin(), items_.end(), name,
+                       [](const Item& item, std::string_view n) { return item.first < n; });
   if (it != items_.end() && it->first == name) return it->second;
   return items_.emplace(it, std::string(name), AttrValue())->second;
 }
@@ -116,7 +120,8 @@ const AttrValue& AttrDict::at(std::string_view name) const {
   if (const AttrValue* v = find(name)) return *v;
   std::vector<std::string> names;
   for (const Item& item : items_) names.push_back(item.first);
-  ThrowError(ErrorCode::kBadAttribute, fmt::format("there is no attribute '{}'", name), {}, DidYouMean(name, names));
+  ThrowError(ErrorCode::kBadAttribute, fmt::format("there is no attribute '{}'", name), {},
+             DidYouMean(name, names));
 }
 
 bool AttrDict::erase(std::string_view name) {

@@ -42,7 +42,8 @@ TEST_CASE("bytes of sub-byte and wide types") {
 double HalfValue(uint16_t bits) {
   const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
   const double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 31) return mantissa ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 31)
+    return mantissa ? std::nan("") : sign * std::numeric_limits<double>::infinity();
   if (exponent == 0) return sign * std::ldexp(mantissa, -24);
   return sign * std::ldexp(1024 + mantissa, exponent - 25);
 }

@@ -89,10 +89,7 @@ Graph& Graph::operator=(Graph&& o) noexcept {
 
 // ---- building ----
 
-namespace {
-
-/// Parses the attributes and checks the number of inputs of a finished node.
-void CheckNode(Node& n) {
+void ParseAttributes(Node& n) {
   const Op& op = *n.attrs.op;
   if (op.attr_parser) op.attr_parser(&n.attrs);
   if (op.param_schema) {
@@ -103,6 +100,14 @@ void CheckNode(Node& n) {
       throw;
     }
   }
+}
+
+namespace {
+
+/// Parses the attributes and checks the number of inputs of a finished node.
+void CheckNode(Node& n) {
+  const Op& op = *n.attrs.op;
+  ParseAttributes(n);
   const int got = int(n.inputs.size());
   int min = op.min_inputs, max = op.max_inputs;
   if (op.get_num_inputs) min = max = int(op.get_num_inputs(n.attrs));
@@ -360,7 +365,9 @@ AttrValue Node::Attr(std::string_view name) const {
 }
 
 const void* Node::param() const {
-  WEFT_ICHECK(attrs.param != nullptr, "{} has no parsed attributes", Describe());
+  // A node put together by hand (2016 interface) has not been through a parser.
+  if (!attrs.param && attrs.op && attrs.op->param_schema) ParseAttributes(const_cast<Node&>(*this));
+  WEFT_ICHECK(attrs.param != nullptr, "{} has no attribute struct", Describe());
   return attrs.param.get();
 }
 

@@ -208,6 +208,7 @@ std::shared_ptr<GraphStore>& Ambient() {
 const std::shared_ptr<GraphStore>& AmbientStore() { return Ambient(); }
 AmbientScope::AmbientScope(Graph& graph) : previous_(Ambient()) { Ambient() = graph.shared_store(); }
 AmbientScope::~AmbientScope() { Ambient() = previous_; }
+void ResetAmbientGraph() { Ambient() = std::make_shared<GraphStore>(); }
 NodePtr Node::Create() { return Ambient()->NewNode(); }
 
 }  // namespace weft

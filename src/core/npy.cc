@@ -1,5 +1,6 @@
-/// npy.cc: the .npy format (NumPy Enhancement Proposal 1): a magic string, a version, the length of a header, a header
-/// that is a Python dictionary literal with exactly the keys descr, fortran_order and shape, then the elements.
+/// npy.cc: the .npy format (NumPy Enhancement Proposal 1): a magic string, a version, the length of
+/// a header, a header that is a Python dictionary literal with exactly the keys descr,
+/// fortran_order and shape, then the elements.
 #include "weft/core/npy.h"
 
 #include <cstring>
@@ -16,7 +17,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxHeader = size_t{1} << 20;  // a shape of 64 extents needs some hundred bytes
 constexpr size_t kMaxRank = 64;                 // NumPy's own bound
-constexpr size_t kDataAlignment = 64;           // of the elements in the file, so that it can be mapped
+constexpr size_t kDataAlignment = 64;  // of the elements in the file, so that it can be mapped
 
 /// `descr` without its byte order mark.
 struct Descr {
@@ -24,9 +25,9 @@ struct Descr {
   DType dtype;
 };
 constexpr Descr kDescrs[] = {
-    {"b1", DType::kBool}, {"i1", DType::kI8},  {"i2", DType::kI16}, {"i4", DType::kI32},
-    {"i8", DType::kI64},  {"u1", DType::kU8},  {"u2", DType::kU16}, {"u4", DType::kU32},
-    {"u8", DType::kU64},  {"f2", DType::kF16}, {"f4", DType::kF32}, {"f8", DType::kF64},
+    {"b1", DType::kBool}, {"i1", DType::kI8},    {"i2", DType::kI16}, {"i4", DType::kI32},
+    {"i8", DType::kI64},  {"u1", DType::kU8},    {"u2", DType::kU16}, {"u4", DType::kU32},
+    {"u8", DType::kU64},  {"f2", DType::kF16},   {"f4", DType::kF32}, {"f8", DType::kF64},
     {"c8", DType::kC64},  {"c16", DType::kC128},
 };
 
@@ -63,13 +64,16 @@ class HeaderReader {
       }
       if (!Accept(',') && Peek() != '}') Fail("expected ',' or '}' in the header");
     }
-    if (!has_descr || !has_order || !has_shape) Fail("the header lacks descr, fortran_order or shape");
+    if (!has_descr || !has_order || !has_shape)
+      Fail("the header lacks descr, fortran_order or shape");
     if (!Trim(text_.substr(at_)).empty()) Fail("there is text after the header");
     return h;
   }
 
  private:
-  [[noreturn]] void Fail(const std::string& what) const { ThrowError(ErrorCode::kBadTensorFile, what, place_); }
+  [[noreturn]] void Fail(const std::string& what) const {
+    ThrowError(ErrorCode::kBadTensorFile, what, place_);
+  }
   char Peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -128,17 +132,23 @@ DType DTypeOfDescr(const std::string& descr, const std::string& place) {
     const char order = descr[0];
     if (order == '<' || order == '=' || (order == '|' && DTypeBits(d.dtype) == 8)) return d.dtype;
     if (order == '>') {
-      ThrowError(ErrorCode::kBadTensorFile, fmt::format("big-endian data ('{}') is not supported", descr), place,
+      ThrowError(ErrorCode::kBadTensorFile,
+                 fmt::format("big-endian data ('{}') is not supported", descr), place,
                  "convert it: numpy.save(path, a.astype(a.dtype.newbyteorder('<')))");
     }
   }
   const char kind = code.empty() ? '?' : code[0];
-  const char* what = kind == 'U' || kind == 'S' ? "strings" : kind == 'O' ? "Python objects" : kind == 'V' ? "raw records" : "this type";
-  ThrowError(ErrorCode::kBadTensorFile, fmt::format("{} ('{}') cannot be read from a .npy file", what, descr), place);
+  const char* what = kind == 'U' || kind == 'S' ? "strings"
+                     : kind == 'O'              ? "Python objects"
+                     : kind == 'V'              ? "raw records"
+                                                : "this type";
+  ThrowError(ErrorCode::kBadTensorFile,
+             fmt::format("{} ('{}') cannot be read from a .npy file", what, descr), place);
 }
 
 /// Copies column-major elements into row-major order, the output in order, one counter per axis.
-void TransposeToC(const char* from, size_t element, const std::vector<int64_t>& dims, int64_t count, char* to) {
+void TransposeToC(const char* from, size_t element, const std::vector<int64_t>& dims, int64_t count,
+                  char* to) {
   const size_t rank = dims.size();
   std::vector<int64_t> at(rank, 0), stride(rank, 1);
   for (size_t a = 1; a < rank; ++a) stride[a] = stride[a - 1] * dims[a - 1];
@@ -157,16 +167,22 @@ void TransposeToC(const char* from, size_t element, const std::vector<int64_t>& 
 }  // namespace
 
 TensorPtr ParseNpy(std::string_view bytes, const std::string& place) {
-  const auto fail = [&place](std::string what) { ThrowError(ErrorCode::kBadTensorFile, std::move(what), place); };
+  const auto fail = [&place](std::string what) {
+    ThrowError(ErrorCode::kBadTensorFile, std::move(what), place);
+  };
   if (bytes.size() < 10 || !StartsWith(bytes, kMagic)) fail("this is no .npy file");
-  const int major = static_cast<unsigned char>(bytes[6]), minor = static_cast<unsigned char>(bytes[7]);
-  if (major < 1 || major > 3 || minor != 0) fail(fmt::format("version {}.{} of the .npy format is not known", major, minor));
+  const int major = static_cast<unsigned char>(bytes[6]),
+            minor = static_cast<unsigned char>(bytes[7]);
+  if (major < 1 || major > 3 || minor != 0)
+    fail(fmt::format("version {}.{} of the .npy format is not known", major, minor));
   const size_t length_bytes = major == 1 ? 2 : 4;
   const size_t header_at = 8 + length_bytes;
   if (bytes.size() < header_at) fail("the file ends within its header");
   size_t header_length = 0;
-  for (size_t i = 0; i < length_bytes; ++i) header_length |= size_t{static_cast<unsigned char>(bytes[8 + i])} << (8 * i);
-  if (header_length > kMaxHeader) fail(fmt::format("the header has {} bytes, more than {}", header_length, kMaxHeader));
+  for (size_t i = 0; i < length_bytes; ++i)
+    header_length |= size_t{static_cast<unsigned char>(bytes[8 + i])} << (8 * i);
+  if (header_length > kMaxHeader)
+    fail(fmt::format("the header has {} bytes, more than {}", header_length, kMaxHeader));
   if (bytes.size() - header_at < header_length) fail("the file ends within its header");
   const Header h = HeaderReader(bytes.substr(header_at, header_length), place).Read();
   const DType dtype = DTypeOfDescr(h.descr, place);
@@ -179,11 +195,13 @@ TensorPtr ParseNpy(std::string_view bytes, const std::string& place) {
   }
   const std::string_view data = bytes.substr(header_at + header_length);
   // Before any memory is taken: the header may promise what the file does not hold.
-  if (int64_t(data.size()) != want) fail(fmt::format("expected {} bytes of elements, got {}", want, data.size()));
+  if (int64_t(data.size()) != want)
+    fail(fmt::format("expected {} bytes of elements, got {}", want, data.size()));
   auto t = std::make_shared<Tensor>(dtype, h.dims);
   if (want == 0) return t;
   if (h.fortran && h.dims.size() > 1) {
-    TransposeToC(data.data(), size_t(DTypeBits(dtype) / 8), h.dims, count, t->mutable_data_as<char>());
+    TransposeToC(data.data(), size_t(DTypeBits(dtype) / 8), h.dims, count,
+                 t->mutable_data_as<char>());
   } else {
     std::memcpy(t->mutable_data(), data.data(), size_t(want));
   }
@@ -195,7 +213,9 @@ TensorPtr ParseNpy(std::string_view bytes, const std::string& place) {
   return t;
 }
 
-TensorPtr ReadNpy(const std::string& path, int64_t max_bytes) { return ParseNpy(ReadFile(path, max_bytes), path); }
+TensorPtr ReadNpy(const std::string& path, int64_t max_bytes) {
+  return ParseNpy(ReadFile(path, max_bytes), path);
+}
 
 std::string FormatNpy(const Tensor& tensor) {
   const DType dtype = tensor.dtype() == DType::kBF16 ? DType::kU16 : tensor.dtype();
@@ -203,7 +223,8 @@ std::string FormatNpy(const Tensor& tensor) {
   for (const Descr& d : kDescrs) {
     if (d.dtype == dtype) code = d.code;
   }
-  WEFT_CHECK(!code.empty(), kUnsupported, "a tensor of dtype {} cannot be written as .npy", DTypeName(tensor.dtype()));
+  WEFT_CHECK(!code.empty(), kUnsupported, "a tensor of dtype {} cannot be written as .npy",
+             DTypeName(tensor.dtype()));
   std::string shape;
   for (const int64_t d : tensor.dims()) shape += fmt::format(shape.empty() ? "{}" : ", {}", d);
   if (tensor.rank() == 1) shape += ',';
@@ -222,6 +243,8 @@ std::string FormatNpy(const Tensor& tensor) {
   return out;
 }
 
-void WriteNpy(const std::string& path, const Tensor& tensor) { WriteFileAtomic(path, FormatNpy(tensor)); }
+void WriteNpy(const std::string& path, const Tensor& tensor) {
+  WriteFileAtomic(path, FormatNpy(tensor));
+}
 
 }  // namespace weft

@@ -1,12 +1,13 @@
-/// npy_test.cc: files as NumPy writes them, byte by byte from the description of the format, and damaged ones.
+/// npy_test.cc: files as NumPy writes them, byte by byte from the description of the format, and
+/// damaged ones.
 #include "weft/core/npy.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
 #include <ostream>
-#include <unistd.h>
 
 #include "weft/support/error.h"
 
@@ -43,26 +44,33 @@ bool Has(const std::string& s, const char* part) { return s.find(part) != std::s
 TEST_CASE("the three versions, spacing and quotes of the header") {
   const std::string data = Bytes<float>({1, 2, 3, 4, 5, 6});
   for (int version : {1, 2, 3}) {
-    const auto t = ParseNpy(File(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   ", data));
+    const auto t = ParseNpy(
+        File(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   ", data));
     CHECK(t->dtype() == DType::kF32);
     CHECK(t->dims() == std::vector<int64_t>{2, 3});
     CHECK(t->at(5) == 6);
   }
-  CHECK(ParseNpy(File(1, "{\"shape\":(6,),\"fortran_order\":False,\"descr\":\"<f4\"}", data))->rank() == 1);
-  CHECK(ParseNpy(File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", Bytes<float>({7})))->at(0) == 7);
-  CHECK(ParseNpy(File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 0), }", ""))->num_elements() == 0);
+  CHECK(ParseNpy(File(1, "{\"shape\":(6,),\"fortran_order\":False,\"descr\":\"<f4\"}", data))
+            ->rank() == 1);
+  CHECK(ParseNpy(
+            File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", Bytes<float>({7})))
+            ->at(0) == 7);
+  CHECK(ParseNpy(File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 0), }", ""))
+            ->num_elements() == 0);
 }
 
 TEST_CASE("Fortran order is transposed") {
   // Column-major 2x3: element (i, j) at i + 2 j.
-  const auto t = ParseNpy(File(1, "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }", Bytes<int32_t>({0, 10, 1, 11, 2, 12})));
+  const auto t = ParseNpy(File(1, "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }",
+                               Bytes<int32_t>({0, 10, 1, 11, 2, 12})));
   const int want[] = {0, 1, 2, 10, 11, 12};
   for (int i = 0; i < 6; ++i) CHECK(t->at_int(i) == want[i]);
   std::string data;
   for (int k = 0; k < 4; ++k)
     for (int j = 0; j < 3; ++j)
       for (int i = 0; i < 2; ++i) data += char(100 * i + 10 * j + k);
-  const auto u = ParseNpy(File(1, "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3, 4), }", data));
+  const auto u =
+      ParseNpy(File(1, "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3, 4), }", data));
   for (int i = 0, at = 0; i < 2; ++i)
     for (int j = 0; j < 3; ++j)
       for (int k = 0; k < 4; ++k) CHECK(u->at_int(at++) == 100 * i + 10 * j + k);
@@ -78,7 +86,8 @@ TEST_CASE("every dtype that NumPy has round-trips") {
       continue;
     }
     Tensor t(d, {3, 2});
-    for (int64_t k = 0; k < t.num_bytes(); ++k) t.mutable_data_as<char>()[k] = char(d == DType::kBool ? k % 2 : 17 * k + 3);
+    for (int64_t k = 0; k < t.num_bytes(); ++k)
+      t.mutable_data_as<char>()[k] = char(d == DType::kBool ? k % 2 : 17 * k + 3);
     const std::string bytes = FormatNpy(t);
     CHECK((bytes.size() - size_t(t.num_bytes())) % 64 == 0);
     const auto back = ParseNpy(bytes);
@@ -95,10 +104,14 @@ TEST_CASE("every dtype that NumPy has round-trips") {
 
 TEST_CASE("what cannot be read says why") {
   const std::string good = FormatNpy(*Tensor::Ints({1, 2, 3}));
-  for (size_t n = 0; n < good.size(); ++n) CHECK(Problem(good.substr(0, n)) != "nothing was thrown");
+  for (size_t n = 0; n < good.size(); ++n)
+    CHECK(Problem(good.substr(0, n)) != "nothing was thrown");
   CHECK(Has(Problem(good + "x"), "expected 24 bytes of elements, got 25"));
   const auto header = [](const char* descr, const char* shape) {
-    return File(1, std::string("{'descr': ") + descr + ", 'fortran_order': False, 'shape': " + shape + ", }", "");
+    return File(
+        1,
+        std::string("{'descr': ") + descr + ", 'fortran_order': False, 'shape': " + shape + ", }",
+        "");
   };
   CHECK(Has(Problem(header("'>f4'", "(0,)")), "big-endian"));
   CHECK(Has(Problem(header("'<U5'", "(0,)")), "strings"));
@@ -111,7 +124,8 @@ TEST_CASE("what cannot be read says why") {
   CHECK(Has(Problem(header("'<f4'", "(999999999999,)")), "expected 3999999999996 bytes"));
   CHECK(Has(Problem(header("'<f4', 'descr': '<f4'", "(0,)")), "repeated key"));
   CHECK(Has(Problem(File(1, "{'descr': '<f4'}", "")), "lacks"));
-  CHECK(Has(Problem(File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0,)} x", "")), "after the header"));
+  CHECK(Has(Problem(File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0,)} x", "")),
+            "after the header"));
   CHECK(Has(Problem(File(4, "{}", "")), "version 4.0"));
   CHECK(Has(Problem("not numpy at all"), "no .npy file"));
   std::string huge = good;

@@ -1,14 +1,16 @@
 /// offset_planner.cc: dynamic storage allocation by a portfolio of greedy plans.
 ///
-///   sweep     in the order of time, best fit into a free list, as an allocator at run time would: n log n
-///   skyline   in a given order, each item on top of all that share a step with it: n log n by a tree of heights
-///   first fit in a given order, each item into the lowest gap among those that share a step with it: fewest bytes on
-///             nets, but its cost is the number of overlapping pairs; it is given up when that exceeds a budget
+///   sweep     in the order of time, best fit into a free list, as an allocator at run time would:
+///   n log n skyline   in a given order, each item on top of all that share a step with it: n log n
+///   by a tree of heights first fit in a given order, each item into the lowest gap among those
+///   that share a step with it: fewest bytes on
+///             nets, but its cost is the number of overlapping pairs; it is given up when that
+///             exceeds a budget
 ///
-/// Orders: large items first, large size x lifetime first, long-lived first. What wins differs from graph to graph
-/// (chains, skip connections, training), so all are tried and the smallest arena is taken; the first that reaches the
-/// lower bound ends the search. For small instances the best order is improved by moving the item that sticks out
-/// to the front.
+/// Orders: large items first, large size x lifetime first, long-lived first. What wins differs from
+/// graph to graph (chains, skip connections, training), so all are tried and the smallest arena is
+/// taken; the first that reaches the lower bound ends the search. For small instances the best
+/// order is improved by moving the item that sticks out to the front.
 #include "weft/core/offset_planner.h"
 
 #include <algorithm>
@@ -35,11 +37,13 @@ void CheckItems(const std::vector<PlanItem>& items) {
   for (size_t i = 0; i < items.size(); ++i) {
     const PlanItem& item = items[i];
     WEFT_ICHECK(item.size >= 0 && item.begin <= item.end && item.alignment > 0,
-                "item {}: size {}, steps [{}, {}), alignment {}", i, item.size, item.begin, item.end, item.alignment);
+                "item {}: size {}, steps [{}, {}), alignment {}", i, item.size, item.begin,
+                item.end, item.alignment);
   }
 }
 
-/// Items that take room, with their steps numbered densely, so that trees over steps are no larger than the items.
+/// Items that take room, with their steps numbered densely, so that trees over steps are no larger
+/// than the items.
 struct Instance {
   explicit Instance(const std::vector<PlanItem>& all) : items(all) {
     std::vector<int> steps;
@@ -54,13 +58,15 @@ struct Instance {
     num_steps = uint32_t(steps.size());
     begin.resize(all.size());
     end.resize(all.size());
-    const auto rank = [&steps](int s) { return uint32_t(std::lower_bound(steps.begin(), steps.end(), s) - steps.begin()); };
+    const auto rank = [&steps](int s) {
+      return uint32_t(std::lower_bound(steps.begin(), steps.end(), s) - steps.begin());
+    };
     for (const uint32_t i : live) begin[i] = rank(all[i].begin), end[i] = rank(all[i].end);
   }
 
   const std::vector<PlanItem>& items;
-  std::vector<uint32_t> live;          ///< items that take room
-  std::vector<uint32_t> begin, end;    ///< dense steps, by item
+  std::vector<uint32_t> live;        ///< items that take room
+  std::vector<uint32_t> begin, end;  ///< dense steps, by item
   uint32_t num_steps = 0;
 };
 
@@ -77,7 +83,8 @@ void Place(const Instance& in, Plan* plan, uint32_t item, int64_t offset) {
 class FreeList {
  public:
   int64_t Allocate(int64_t size, int64_t alignment) {
-    constexpr int kTries = 8;  // a larger range fails only by alignment, which the next ones soon satisfy
+    constexpr int kTries =
+        8;  // a larger range fails only by alignment, which the next ones soon satisfy
     auto it = by_size_.lower_bound({size, 0});
     for (int i = 0; i < kTries && it != by_size_.end(); ++i, ++it) {
       const auto [bytes, from] = *it;
@@ -163,9 +170,12 @@ Plan Sweep(const Instance& in) {
 /// Height of every step; the maximum over a range, and raising a range to one height.
 class HeightTree {
  public:
-  explicit HeightTree(uint32_t steps) : steps_(steps), max_(4 * size_t{steps} + 4, 0), set_(max_.size(), -1) {}
+  explicit HeightTree(uint32_t steps)
+      : steps_(steps), max_(4 * size_t{steps} + 4, 0), set_(max_.size(), -1) {}
   int64_t Max(uint32_t begin, uint32_t end) { return Max(1, 0, steps_, begin, end); }
-  void Raise(uint32_t begin, uint32_t end, int64_t height) { Raise(1, 0, steps_, begin, end, height); }
+  void Raise(uint32_t begin, uint32_t end, int64_t height) {
+    Raise(1, 0, steps_, begin, end, height);
+  }
 
  private:
   // Recursion is as deep as the tree, at most 32.
@@ -192,14 +202,15 @@ class HeightTree {
     max_[node] = std::max(max_[2 * node], max_[2 * node + 1]);
   }
   uint32_t steps_;
-  std::vector<int64_t> max_, set_;   // set_: one height for the whole range, or -1
+  std::vector<int64_t> max_, set_;  // set_: one height for the whole range, or -1
 };
 
 Plan Skyline(const Instance& in, const std::vector<uint32_t>& order) {
   Plan plan = EmptyPlan(in);
   HeightTree heights(in.num_steps);
   for (const uint32_t i : order) {
-    const int64_t offset = CheckedRoundUp(heights.Max(in.begin[i], in.end[i]), in.items[i].alignment);
+    const int64_t offset =
+        CheckedRoundUp(heights.Max(in.begin[i], in.end[i]), in.items[i].alignment);
     Place(in, &plan, i, offset);
     heights.Raise(in.begin[i], in.end[i], offset + in.items[i].size);
   }
@@ -208,12 +219,13 @@ Plan Skyline(const Instance& in, const std::vector<uint32_t>& order) {
 
 // ---- first fit ----
 
-/// Placed items that share a step with a range. An item either lives at the first step of the range (found by walking
-/// down a tree over steps whose nodes list the items that cover them) or begins within it (found in a bit set over the
-/// items sorted by their begin).
+/// Placed items that share a step with a range. An item either lives at the first step of the range
+/// (found by walking down a tree over steps whose nodes list the items that cover them) or begins
+/// within it (found in a bit set over the items sorted by their begin).
 class OverlapIndex {
  public:
-  explicit OverlapIndex(const Instance& in) : in_(in), by_begin_(in.live), rank_(in.items.size()), first_(in.num_steps + 1, 0) {
+  explicit OverlapIndex(const Instance& in)
+      : in_(in), by_begin_(in.live), rank_(in.items.size()), first_(in.num_steps + 1, 0) {
     while (leaves_ < in.num_steps) leaves_ *= 2;
     covers_.resize(2 * leaves_);
     std::sort(by_begin_.begin(), by_begin_.end(), [&](uint32_t a, uint32_t b) {
@@ -252,14 +264,16 @@ class OverlapIndex {
 
  private:
   const Instance& in_;
-  std::vector<uint32_t> by_begin_, rank_, first_;   // first_[s]: rank of the first item that begins at s
+  std::vector<uint32_t> by_begin_, rank_,
+      first_;  // first_[s]: rank of the first item that begins at s
   std::vector<uint64_t> placed_;
   size_t leaves_ = 1;
   std::vector<std::vector<uint32_t>> covers_;
 };
 
 /// Nothing when looking at more than `*budget` pairs, or when the arena would exceed `limit`.
-std::optional<Plan> FirstFit(const Instance& in, const std::vector<uint32_t>& order, int64_t* budget, int64_t limit) {
+std::optional<Plan> FirstFit(const Instance& in, const std::vector<uint32_t>& order,
+                             int64_t* budget, int64_t limit) {
   Plan plan = EmptyPlan(in);
   OverlapIndex index(in);
   std::vector<std::pair<int64_t, int64_t>> taken;
@@ -284,7 +298,8 @@ std::optional<Plan> FirstFit(const Instance& in, const std::vector<uint32_t>& or
   return plan;
 }
 
-/// Moves the item that ends highest to the front and plans again, while that makes progress or rounds are left.
+/// Moves the item that ends highest to the front and plans again, while that makes progress or
+/// rounds are left.
 void Improve(const Instance& in, std::vector<uint32_t> order, int64_t bound, Plan* best) {
   int64_t budget = kImproveBudget;
   Plan current = *best;
@@ -309,9 +324,8 @@ std::vector<std::vector<uint32_t>> Orders(const Instance& in) {
     if (in.items[a].size != in.items[b].size) return in.items[a].size > in.items[b].size;
     return length(a) != length(b) ? length(a) > length(b) : a < b;
   });
-  std::sort(orders[1].begin(), orders[1].end(), [&](uint32_t a, uint32_t b) {
-    return area(a) != area(b) ? area(a) > area(b) : a < b;
-  });
+  std::sort(orders[1].begin(), orders[1].end(),
+            [&](uint32_t a, uint32_t b) { return area(a) != area(b) ? area(a) > area(b) : a < b; });
   std::sort(orders[2].begin(), orders[2].end(), [&](uint32_t a, uint32_t b) {
     if (length(a) != length(b)) return length(a) > length(b);
     return in.items[a].size != in.items[b].size ? in.items[a].size > in.items[b].size : a < b;
@@ -337,7 +351,9 @@ Plan PlanOffsets(const std::vector<PlanItem>& items) {
       best_order = &order;
       continue;
     }
-    if (budget >= 0) continue;  // first fit was worse than what there is; the skyline is never lower than first fit
+    if (budget >= 0)
+      continue;  // first fit was worse than what there is; the skyline is never lower than first
+                 // fit
     Plan plan = Skyline(in, order);
     if (plan.arena_bytes < best.arena_bytes) best = std::move(plan);
   }

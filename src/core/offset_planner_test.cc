@@ -1,4 +1,5 @@
-/// offset_planner_test.cc: plans of random and of typical instances, checked pair by pair; known optima; time.
+/// offset_planner_test.cc: plans of random and of typical instances, checked pair by pair; known
+/// optima; time.
 #include "weft/core/offset_planner.h"
 
 #include <doctest/doctest.h>
@@ -58,8 +59,10 @@ TEST_CASE("random instances are planned without collision") {
     const int n = int(rng() % 60), steps = 1 + int(rng() % 40);
     std::vector<PlanItem> items;
     for (int i = 0; i < n; ++i) {
-      const int begin = int(rng() % unsigned(steps)), length = int(rng() % (round % 2 ? 4u : unsigned(steps)));
-      items.push_back({int64_t(rng() % 1000), begin, std::min(steps, begin + length), int64_t{1} << (rng() % 8)});
+      const int begin = int(rng() % unsigned(steps)),
+                length = int(rng() % (round % 2 ? 4u : unsigned(steps)));
+      items.push_back({int64_t(rng() % 1000), begin, std::min(steps, begin + length),
+                       int64_t{1} << (rng() % 8)});
     }
     const Plan plan = PlanOffsets(items);
     CHECK(Valid(items, plan));
@@ -109,7 +112,8 @@ TEST_CASE("edges") {
 }
 
 /// Cuts a rectangle of `height` bytes and `steps` into pieces: a perfect packing is known to exist.
-void Cut(std::mt19937& rng, int begin, int end, int64_t height, int depth, std::vector<PlanItem>* out) {
+void Cut(std::mt19937& rng, int begin, int end, int64_t height, int depth,
+         std::vector<PlanItem>* out) {
   if (depth == 0 || height < 2 || end - begin < 2) {
     out->push_back({height, begin, end, 1});
   } else if (rng() % 2) {

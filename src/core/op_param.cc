@@ -1,7 +1,8 @@
-/// op_param.cc: attribute structs: values assigned by type, defaults and ranges checked by dmlc::Parameter.
+/// op_param.cc: attribute structs: values assigned by type, defaults and ranges checked by
+/// dmlc::Parameter.
 ///
-/// dmlc reports through its own exceptions; none of them leaves this file: each becomes a kBadAttribute that names the
-/// attribute and carries the field's documentation as a hint.
+/// dmlc reports through its own exceptions; none of them leaves this file: each becomes a
+/// kBadAttribute that names the attribute and carries the field's documentation as a hint.
 #include "weft/core/op_param.h"
 
 #include <cxxabi.h>
@@ -25,10 +26,12 @@ std::string ReadRest(std::istream& is) {
   return std::string(Trim(all));
 }
 
-/// Items of "[a, b]", of "(a, b)" or "(a,)" (dictionaries of 2016), or of a lone "a"; nullopt where brackets do not match.
+/// Items of "[a, b]", of "(a, b)" or "(a,)" (dictionaries of 2016), or of a lone "a"; nullopt where
+/// brackets do not match.
 std::optional<std::vector<std::string>> SplitList(const std::string& text) {
   std::string_view body = text;
-  const bool square = !body.empty() && body.front() == '[', round = !body.empty() && body.front() == '(';
+  const bool square = !body.empty() && body.front() == '[',
+             round = !body.empty() && body.front() == '(';
   if (square || round) {
     if (body.size() < 2 || body.back() != (square ? ']' : ')')) return std::nullopt;
     body = Trim(body.substr(1, body.size() - 2));
@@ -37,8 +40,10 @@ std::optional<std::vector<std::string>> SplitList(const std::string& text) {
   while (!body.empty()) {
     size_t end = 0;
     for (bool quoted = false; end < body.size() && (quoted || body[end] != ','); ++end) {
-      if (quoted && body[end] == '\\' && end + 1 < body.size()) ++end;
-      else if (body[end] == '"') quoted = !quoted;
+      if (quoted && body[end] == '\\' && end + 1 < body.size())
+        ++end;
+      else if (body[end] == '"')
+        quoted = !quoted;
     }
     items.emplace_back(Trim(body.substr(0, end)));
     body = end < body.size() ? Trim(body.substr(end + 1)) : std::string_view();
@@ -52,8 +57,10 @@ std::istream& ReadList(std::istream& is, List* out, ParseItem parse) {
   List list;
   if (items) {
     for (const std::string& item : *items) {
-      if (auto v = parse(item)) list.push_back(*v);
-      else break;
+      if (auto v = parse(item))
+        list.push_back(*v);
+      else
+        break;
     }
   }
   if (!items || list.size() != items->size()) {
@@ -72,9 +79,15 @@ std::optional<std::string> ParseStringItem(const std::string& item) {
 
 }  // namespace
 
-std::ostream& operator<<(std::ostream& os, const Ints& v) { return os << std::string(AttrValue(v)); }
-std::ostream& operator<<(std::ostream& os, const Floats& v) { return os << std::string(AttrValue(v)); }
-std::ostream& operator<<(std::ostream& os, const Strings& v) { return os << std::string(AttrValue(v)); }
+std::ostream& operator<<(std::ostream& os, const Ints& v) {
+  return os << std::string(AttrValue(v));
+}
+std::ostream& operator<<(std::ostream& os, const Floats& v) {
+  return os << std::string(AttrValue(v));
+}
+std::ostream& operator<<(std::ostream& os, const Strings& v) {
+  return os << std::string(AttrValue(v));
+}
 std::istream& operator>>(std::istream& is, Ints& v) { return ReadList(is, &v, TryParseInt64); }
 std::istream& operator>>(std::istream& is, Floats& v) { return ReadList(is, &v, TryParseDouble); }
 std::istream& operator>>(std::istream& is, Strings& v) { return ReadList(is, &v, ParseStringItem); }
@@ -88,7 +101,9 @@ std::istream& operator>>(std::istream& is, TensorAttr& v) {
   v.tensor = nullptr;
   return is;
 }
-std::ostream& operator<<(std::ostream& os, const GraphAttr& v) { return os << (v.graph ? "<graph>" : "none"); }
+std::ostream& operator<<(std::ostream& os, const GraphAttr& v) {
+  return os << (v.graph ? "<graph>" : "none");
+}
 std::istream& operator>>(std::istream& is, GraphAttr& v) {
   if (ReadRest(is) != "none") is.setstate(std::ios::failbit);
   v.graph = nullptr;
@@ -116,11 +131,15 @@ std::istream& operator>>(std::istream& is, Shape& v) {
 
 namespace detail {
 
-#define WEFT_PLAIN_FIELD_(T)                                              \
-  template <>                                                             \
-  void AssignField<T>(T & field, const AttrValue& v) { field = v.get<T>(); } \
-  template <>                                                             \
-  AttrValue ReadField<T>(const T& field) { return AttrValue(field); }
+#define WEFT_PLAIN_FIELD_(T)                           \
+  template <>                                          \
+  void AssignField<T>(T & field, const AttrValue& v) { \
+    field = v.get<T>();                                \
+  }                                                    \
+  template <>                                          \
+  AttrValue ReadField<T>(const T& field) {             \
+    return AttrValue(field);                           \
+  }
 WEFT_PLAIN_FIELD_(int64_t)
 WEFT_PLAIN_FIELD_(int)
 WEFT_PLAIN_FIELD_(bool)
@@ -135,7 +154,8 @@ template <>
 void AssignField<float>(float& field, const AttrValue& v) {
   const double wide = v.get<double>();
   field = float(wide);
-  WEFT_CHECK(std::isinf(field) == std::isinf(wide), kBadAttribute, "value {} is out of the range of a 32-bit float", wide);
+  WEFT_CHECK(std::isinf(field) == std::isinf(wide), kBadAttribute,
+             "value {} is out of the range of a 32-bit float", wide);
 }
 template <>
 void AssignField<Strings>(Strings& field, const AttrValue& v) {
@@ -204,7 +224,9 @@ void FinishSchema(ParamSchema* schema, dmlc::parameter::ParamManager* manager) {
       field.type = "bool";
     } else if (value.empty()) {
       // An absent tensor or graph reads as "none"; the type is not in the value then.
-      field.type = dynamic_cast<dmlc::parameter::FieldEntry<GraphAttr>*>(field.dmlc_entry) ? "graph" : "tensor";
+      field.type = dynamic_cast<dmlc::parameter::FieldEntry<GraphAttr>*>(field.dmlc_entry)
+                       ? "graph"
+                       : "tensor";
     } else {
       field.type = value.type_name();
     }
@@ -235,9 +257,11 @@ bool IsHidden(std::string_view name) {
   return name.size() > 4 && name.substr(0, 2) == "__" && name.substr(name.size() - 2) == "__";
 }
 
-[[noreturn]] void ThrowField(const ParamSchema& schema, const ParamField& field, std::string_view problem) {
+[[noreturn]] void ThrowField(const ParamSchema& schema, const ParamField& field,
+                             std::string_view problem) {
   problem = Trim(problem.substr(0, problem.find('\n')));
-  ThrowError(ErrorCode::kBadAttribute, fmt::format("attribute '{}' of {}: {}", field.name, schema.name, problem), {},
+  ThrowError(ErrorCode::kBadAttribute,
+             fmt::format("attribute '{}' of {}: {}", field.name, schema.name, problem), {},
              field.doc.empty() ? "" : fmt::format("{}: {}", field.name, field.doc));
 }
 
@@ -259,7 +283,8 @@ void Assign(const ParamField& field, void* head, const AttrValue& value) {
   }
   std::string hint = DidYouMean(name, names);
   if (hint.empty()) hint = known.empty() ? "it takes none" : "it takes " + known;
-  ThrowError(ErrorCode::kBadAttribute, fmt::format("{} has no attribute '{}'", schema.name, name), {}, std::move(hint));
+  ThrowError(ErrorCode::kBadAttribute, fmt::format("{} has no attribute '{}'", schema.name, name),
+             {}, std::move(hint));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-/// op_param_test.cc: attribute structs: typed assignment, defaults, ranges, enums, 2016 dictionaries, messages.
+/// op_param_test.cc: attribute structs: typed assignment, defaults, ranges, enums, 2016
+/// dictionaries, messages.
 #include "weft/core/op_param.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +29,10 @@ struct EveryParam : OpParam<EveryParam> {
   GraphAttr body;
   WEFT_OP_PARAM(EveryParam) {
     WEFT_FIELD(axis).set_range(-4, 4).describe("axis of the sum");
-    WEFT_FIELD(mode).add_enum("constant", kConstant).add_enum("reflect", kReflect).set_default(kConstant);
+    WEFT_FIELD(mode)
+        .add_enum("constant", kConstant)
+        .add_enum("reflect", kReflect)
+        .set_default(kConstant);
     WEFT_FIELD(keep).set_default(true).describe("keeps the axis");
     WEFT_FIELD(alpha).set_default(0.5).set_lower_bound(0);
     WEFT_FIELD(beta).set_default(0.1f);
@@ -139,8 +143,16 @@ TEST_CASE("defaults, and values by type") {
 }
 
 TEST_CASE("strings of a 2016 dictionary") {
-  auto p = Parse({{"axis", "3"}, {"keep", "False"}, {"alpha", "1e-3"}, {"beta", "2"}, {"to", "f16"}, {"pads", "(1,2)"},
-                  {"scales", "[0.5, 2]"}, {"names", "[x, \"y, z\"]"}, {"dims", "[2, n]"}, {"__shape__", "(1,)"}});
+  auto p = Parse({{"axis", "3"},
+                  {"keep", "False"},
+                  {"alpha", "1e-3"},
+                  {"beta", "2"},
+                  {"to", "f16"},
+                  {"pads", "(1,2)"},
+                  {"scales", "[0.5, 2]"},
+                  {"names", "[x, \"y, z\"]"},
+                  {"dims", "[2, n]"},
+                  {"__shape__", "(1,)"}});
   CHECK(p->axis == 3);
   CHECK_FALSE(p->keep);
   CHECK(p->alpha == 1e-3);
@@ -152,7 +164,8 @@ TEST_CASE("strings of a 2016 dictionary") {
   CHECK(Parse({{"axis", "1"}, {"pads", "(3,)"}})->pads == Ints{3});
   CHECK(Parse({{"axis", "1"}, {"pads", "7"}})->pads == Ints{7});
   CHECK(Parse({{"axis", "1"}, {"pads", "()"}})->pads.empty());
-  for (const char* bad : {"(1,x)", "[1", "(1]", "1 2"}) CHECK(Has(Problem({{"axis", 1}, {"pads", bad}}), "pads"));
+  for (const char* bad : {"(1,x)", "[1", "(1]", "1 2"})
+    CHECK(Has(Problem({{"axis", 1}, {"pads", bad}}), "pads"));
   CHECK(Has(Problem({{"axis", "two"}}), "axis"));
   CHECK(Has(Problem({{"axis", 1}, {"to", "float32"}}), "'to'"));
   CHECK(Has(Problem({{"axis", 1}, {"keep", "maybe"}}), "'keep'"));

@@ -1,4 +1,5 @@
-/// scalar_io.cc: one table-free switch over the dtypes; sub-byte elements are packed low bits first, as in ONNX.
+/// scalar_io.cc: one table-free switch over the dtypes; sub-byte elements are packed low bits
+/// first, as in ONNX.
 #include "scalar_io.h"
 
 #include <cmath>
@@ -43,12 +44,18 @@ struct MiniFloat {
 
 std::optional<MiniFloat> MiniFloatOf(DType t) {
   switch (t) {
-    case DType::kF8E4M3FN: return MiniFloat{4, 3, 7, MiniFloat::kTopNan};
-    case DType::kF8E4M3FNUZ: return MiniFloat{4, 3, 8, MiniFloat::kFnuz};
-    case DType::kF8E5M2: return MiniFloat{5, 2, 15, MiniFloat::kIeee};
-    case DType::kF8E5M2FNUZ: return MiniFloat{5, 2, 16, MiniFloat::kFnuz};
-    case DType::kF4E2M1: return MiniFloat{2, 1, 1, MiniFloat::kNone};
-    default: return std::nullopt;
+    case DType::kF8E4M3FN:
+      return MiniFloat{4, 3, 7, MiniFloat::kTopNan};
+    case DType::kF8E4M3FNUZ:
+      return MiniFloat{4, 3, 8, MiniFloat::kFnuz};
+    case DType::kF8E5M2:
+      return MiniFloat{5, 2, 15, MiniFloat::kIeee};
+    case DType::kF8E5M2FNUZ:
+      return MiniFloat{5, 2, 16, MiniFloat::kFnuz};
+    case DType::kF4E2M1:
+      return MiniFloat{2, 1, 1, MiniFloat::kNone};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -62,14 +69,17 @@ double DecodeMini(const MiniFloat& f, int code) {
   if (f.specials == MiniFloat::kTopNan && exponent == top && mantissa == full) return nan;
   if (f.specials == MiniFloat::kIeee && exponent == top) {
     if (mantissa) return nan;
-    return sign ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    return sign ? -std::numeric_limits<double>::infinity()
+                : std::numeric_limits<double>::infinity();
   }
   const double magnitude = exponent == 0 ? std::ldexp(mantissa, 1 - f.bias - f.mantissa_bits)
-                                         : std::ldexp((1 << f.mantissa_bits) + mantissa, exponent - f.bias - f.mantissa_bits);
+                                         : std::ldexp((1 << f.mantissa_bits) + mantissa,
+                                                      exponent - f.bias - f.mantissa_bits);
   return sign ? -magnitude : magnitude;
 }
 
-/// Nearest code, ties to the even one; beyond the range the largest finite value (ONNX's saturating cast).
+/// Nearest code, ties to the even one; beyond the range the largest finite value (ONNX's saturating
+/// cast).
 int EncodeMini(const MiniFloat& f, double v) {
   const int half = 1 << (f.exponent_bits + f.mantissa_bits);
   if (std::isnan(v)) {
@@ -83,7 +93,8 @@ int EncodeMini(const MiniFloat& f, double v) {
     const double have = DecodeMini(f, code);
     if (!std::isfinite(have)) continue;
     const double distance = std::isinf(want) ? -have : std::fabs(want - have);
-    if (distance < best_distance || (distance == best_distance && code % 2 == 0)) best = code, best_distance = distance;
+    if (distance < best_distance || (distance == best_distance && code % 2 == 0))
+      best = code, best_distance = distance;
   }
   if (f.specials == MiniFloat::kFnuz && best == 0) return 0;
   return std::signbit(v) ? best + half : best;
@@ -107,76 +118,119 @@ int Clamp(double v, int lo, int hi) {
 int SignExtend(int code, int bits) { return code >= (1 << (bits - 1)) ? code - (1 << bits) : code; }
 
 [[noreturn]] void Refuse(DType t) {
-  WEFT_THROW(kTypeMismatch, "an element of dtype {} cannot be read or written as a number", DTypeName(t));
+  WEFT_THROW(kTypeMismatch, "an element of dtype {} cannot be read or written as a number",
+             DTypeName(t));
 }
 
 }  // namespace
 
 double LoadDouble(DType t, const void* data, int64_t i) {
   switch (t) {
-    case DType::kF16: return HalfToFloat(Load<uint16_t>(data, i));
-    case DType::kBF16: return BFloat16ToFloat(Load<uint16_t>(data, i));
-    case DType::kF32: return Load<float>(data, i);
-    case DType::kF64: return Load<double>(data, i);
-    case DType::kU64: return double(Load<uint64_t>(data, i));
+    case DType::kF16:
+      return HalfToFloat(Load<uint16_t>(data, i));
+    case DType::kBF16:
+      return BFloat16ToFloat(Load<uint16_t>(data, i));
+    case DType::kF32:
+      return Load<float>(data, i);
+    case DType::kF64:
+      return Load<double>(data, i);
+    case DType::kU64:
+      return double(Load<uint64_t>(data, i));
     case DType::kF8E8M0: {
       const uint8_t code = Load<uint8_t>(data, i);
       return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
     }
-    default: break;
+    default:
+      break;
   }
   if (const auto mini = MiniFloatOf(t)) {
-    return DecodeMini(*mini, DTypeBits(t) == 8 ? Load<uint8_t>(data, i) : LoadBits(data, i, DTypeBits(t)));
+    return DecodeMini(*mini,
+                      DTypeBits(t) == 8 ? Load<uint8_t>(data, i) : LoadBits(data, i, DTypeBits(t)));
   }
   return double(LoadInt(t, data, i));
 }
 
 int64_t LoadInt(DType t, const void* data, int64_t i) {
   switch (t) {
-    case DType::kBool: return Load<uint8_t>(data, i) != 0;
-    case DType::kI8: return Load<int8_t>(data, i);
-    case DType::kI16: return Load<int16_t>(data, i);
-    case DType::kI32: return Load<int32_t>(data, i);
-    case DType::kI64: return Load<int64_t>(data, i);
-    case DType::kU8: return Load<uint8_t>(data, i);
-    case DType::kU16: return Load<uint16_t>(data, i);
-    case DType::kU32: return Load<uint32_t>(data, i);
-    case DType::kU64: return int64_t(Load<uint64_t>(data, i));
+    case DType::kBool:
+      return Load<uint8_t>(data, i) != 0;
+    case DType::kI8:
+      return Load<int8_t>(data, i);
+    case DType::kI16:
+      return Load<int16_t>(data, i);
+    case DType::kI32:
+      return Load<int32_t>(data, i);
+    case DType::kI64:
+      return Load<int64_t>(data, i);
+    case DType::kU8:
+      return Load<uint8_t>(data, i);
+    case DType::kU16:
+      return Load<uint16_t>(data, i);
+    case DType::kU32:
+      return Load<uint32_t>(data, i);
+    case DType::kU64:
+      return int64_t(Load<uint64_t>(data, i));
     case DType::kU4:
-    case DType::kU2: return LoadBits(data, i, DTypeBits(t));
+    case DType::kU2:
+      return LoadBits(data, i, DTypeBits(t));
     case DType::kI4:
-    case DType::kI2: return SignExtend(LoadBits(data, i, DTypeBits(t)), DTypeBits(t));
+    case DType::kI2:
+      return SignExtend(LoadBits(data, i, DTypeBits(t)), DTypeBits(t));
     case DType::kUnknown:
     case DType::kString:
     case DType::kC64:
-    case DType::kC128: Refuse(t);
-    default: return Saturate<int64_t>(LoadDouble(t, data, i));
+    case DType::kC128:
+      Refuse(t);
+    default:
+      return Saturate<int64_t>(LoadDouble(t, data, i));
   }
 }
 
 void StoreDouble(DType t, void* data, int64_t i, double v) {
   switch (t) {
-    case DType::kBool: return Store<uint8_t>(data, i, v != 0);
-    case DType::kI8: return Store(data, i, Saturate<int8_t>(v));
-    case DType::kI16: return Store(data, i, Saturate<int16_t>(v));
-    case DType::kI32: return Store(data, i, Saturate<int32_t>(v));
-    case DType::kI64: return Store(data, i, Saturate<int64_t>(v));
-    case DType::kU8: return Store(data, i, Saturate<uint8_t>(v));
-    case DType::kU16: return Store(data, i, Saturate<uint16_t>(v));
-    case DType::kU32: return Store(data, i, Saturate<uint32_t>(v));
-    case DType::kU64: return Store(data, i, Saturate<uint64_t>(v));
-    // By way of float: a double that float rounds to a tie of the narrow type may land one unit off; exact for every
-    // value that a float holds, which is all that callers store.
-    case DType::kF16: return Store(data, i, FloatToHalf(float(v)));
-    case DType::kBF16: return Store(data, i, FloatToBFloat16(float(v)));
-    case DType::kF32: return Store(data, i, float(v));
-    case DType::kF64: return Store(data, i, v);
-    case DType::kI4: return StoreBits(data, i, 4, Clamp(v, -8, 7));
-    case DType::kU4: return StoreBits(data, i, 4, Clamp(v, 0, 15));
-    case DType::kI2: return StoreBits(data, i, 2, Clamp(v, -2, 1));
-    case DType::kU2: return StoreBits(data, i, 2, Clamp(v, 0, 3));
-    case DType::kF8E8M0: return Store(data, i, std::isnan(v) || v <= 0 ? uint8_t(255) : uint8_t(Clamp(std::nearbyint(std::log2(v)) + 127, 0, 254)));
-    default: break;
+    case DType::kBool:
+      return Store<uint8_t>(data, i, v != 0);
+    case DType::kI8:
+      return Store(data, i, Saturate<int8_t>(v));
+    case DType::kI16:
+      return Store(data, i, Saturate<int16_t>(v));
+    case DType::kI32:
+      return Store(data, i, Saturate<int32_t>(v));
+    case DType::kI64:
+      return Store(data, i, Saturate<int64_t>(v));
+    case DType::kU8:
+      return Store(data, i, Saturate<uint8_t>(v));
+    case DType::kU16:
+      return Store(data, i, Saturate<uint16_t>(v));
+    case DType::kU32:
+      return Store(data, i, Saturate<uint32_t>(v));
+    case DType::kU64:
+      return Store(data, i, Saturate<uint64_t>(v));
+    // By way of float: a double that float rounds to a tie of the narrow type may land one unit
+    // off; exact for every value that a float holds, which is all that callers store.
+    case DType::kF16:
+      return Store(data, i, FloatToHalf(float(v)));
+    case DType::kBF16:
+      return Store(data, i, FloatToBFloat16(float(v)));
+    case DType::kF32:
+      return Store(data, i, float(v));
+    case DType::kF64:
+      return Store(data, i, v);
+    case DType::kI4:
+      return StoreBits(data, i, 4, Clamp(v, -8, 7));
+    case DType::kU4:
+      return StoreBits(data, i, 4, Clamp(v, 0, 15));
+    case DType::kI2:
+      return StoreBits(data, i, 2, Clamp(v, -2, 1));
+    case DType::kU2:
+      return StoreBits(data, i, 2, Clamp(v, 0, 3));
+    case DType::kF8E8M0:
+      return Store(data, i,
+                   std::isnan(v) || v <= 0
+                       ? uint8_t(255)
+                       : uint8_t(Clamp(std::nearbyint(std::log2(v)) + 127, 0, 254)));
+    default:
+      break;
   }
   const auto mini = MiniFloatOf(t);
   if (!mini) Refuse(t);
@@ -186,20 +240,28 @@ void StoreDouble(DType t, void* data, int64_t i, double v) {
 
 void StoreInt(DType t, void* data, int64_t i, int64_t v) {
   switch (t) {
-    case DType::kBool: return Store<uint8_t>(data, i, v != 0);
+    case DType::kBool:
+      return Store<uint8_t>(data, i, v != 0);
     case DType::kI8:
-    case DType::kU8: return Store(data, i, uint8_t(v));
+    case DType::kU8:
+      return Store(data, i, uint8_t(v));
     case DType::kI16:
-    case DType::kU16: return Store(data, i, uint16_t(v));
+    case DType::kU16:
+      return Store(data, i, uint16_t(v));
     case DType::kI32:
-    case DType::kU32: return Store(data, i, uint32_t(v));
+    case DType::kU32:
+      return Store(data, i, uint32_t(v));
     case DType::kI64:
-    case DType::kU64: return Store(data, i, v);
+    case DType::kU64:
+      return Store(data, i, v);
     case DType::kI4:
-    case DType::kU4: return StoreBits(data, i, 4, int(v & 15));
+    case DType::kU4:
+      return StoreBits(data, i, 4, int(v & 15));
     case DType::kI2:
-    case DType::kU2: return StoreBits(data, i, 2, int(v & 3));
-    default: return StoreDouble(t, data, i, double(v));
+    case DType::kU2:
+      return StoreBits(data, i, 2, int(v & 3));
+    default:
+      return StoreDouble(t, data, i, double(v));
   }
 }
 

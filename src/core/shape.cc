@@ -88,15 +88,16 @@ Shape Shape::Parse(std::string_view text) {
     }
     const std::string_view dim = Trim(body.substr(0, end));
     dims.push_back(dim == "?" ? SymInt() : SymInt::Parse(dim));
-    WEFT_CHECK(end + 1 != body.size(), kSyntax, "a dim is missing after the last ',' of '{}'", all.substr(0, 200));
+    WEFT_CHECK(end + 1 != body.size(), kSyntax, "a dim is missing after the last ',' of '{}'",
+               all.substr(0, 200));
     body = end < body.size() ? body.substr(end + 1) : std::string_view();
   }
   return Shape(std::move(dims));
 }
 
 int NormalizeAxis(int64_t axis, int rank) {
-  WEFT_CHECK(axis >= -rank && axis < rank, kBadAttribute, "axis {} out of range [{}, {}) for rank {}", axis, -rank,
-             rank, rank);
+  WEFT_CHECK(axis >= -rank && axis < rank, kBadAttribute,
+             "axis {} out of range [{}, {}) for rank {}", axis, -rank, rank, rank);
   return int(axis < 0 ? axis + rank : axis);
 }
 
@@ -133,9 +134,10 @@ Shape BroadcastShapes(const Shape& a, const Shape& b, const Facts* facts) {
       dims[i] = a[ia];
     } else {
       const SymInt da = a[ia], db = b[ib];
-      WEFT_CHECK(!da.known() || !db.known() || !da.is_const() || !db.is_const() || da == db || da.is(1) || db.is(1),
-                 kShapeMismatch, "shapes {} and {} do not broadcast: {} against {}", a.ToString(), b.ToString(),
-                 da.value(), db.value());
+      WEFT_CHECK(!da.known() || !db.known() || !da.is_const() || !db.is_const() || da == db ||
+                     da.is(1) || db.is(1),
+                 kShapeMismatch, "shapes {} and {} do not broadcast: {} against {}", a.ToString(),
+                 b.ToString(), da.value(), db.value());
       dims[i] = BroadcastDims(da, db, facts);
     }
   }

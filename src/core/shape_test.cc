@@ -11,7 +11,8 @@ namespace {
 const SymInt n = SymInt::Symbol("n"), m = SymInt::Symbol("m");
 
 TEST_CASE("rank-unknown, dim-unknown, symbolic, scalar and zero-size differ") {
-  const Shape unknown, dim_unknown{SymInt(), 4}, symbolic{n, 4}, scalar = Shape::Scalar(), zero{0, 4};
+  const Shape unknown, dim_unknown{SymInt(), 4}, symbolic{n, 4}, scalar = Shape::Scalar(),
+                                                                 zero{0, 4};
   const Shape all[] = {unknown, dim_unknown, symbolic, scalar, zero};
   for (int i = 0; i < 5; ++i) {
     for (int j = 0; j < 5; ++j) CHECK(all[i].same(all[j]) == (i == j));
@@ -31,14 +32,21 @@ TEST_CASE("rank-unknown, dim-unknown, symbolic, scalar and zero-size differ") {
 }
 
 TEST_CASE("text round-trips") {
-  const Shape shapes[] = {Shape(),           Shape::Scalar(), Shape{2, 3}, Shape{n, 2 * m, 3}, Shape{SymInt(), 4},
-                          Shape{Bcast(n, m), Min(n, 4)}, Shape{0}, Shape{n + m - 1}};
+  const Shape shapes[] = {Shape(),
+                          Shape::Scalar(),
+                          Shape{2, 3},
+                          Shape{n, 2 * m, 3},
+                          Shape{SymInt(), 4},
+                          Shape{Bcast(n, m), Min(n, 4)},
+                          Shape{0},
+                          Shape{n + m - 1}};
   for (const Shape& s : shapes) CHECK(Shape::Parse(s.ToString()).same(s));
   CHECK(Shape().ToString() == "?");
   CHECK(Shape::Scalar().ToString() == "[]");
   CHECK(Shape{n, 3}.ToString() == "[n, 3]");
   CHECK(Shape::Parse(" [ 2 ,n ] ").same(Shape{2, n}));
-  for (const char* bad : {"", "[", "2, 3", "[2,]", "[,]", "[2, 3", "[2 3]", "[a b]"}) CHECK_THROWS_AS(Shape::Parse(bad), UserError);
+  for (const char* bad : {"", "[", "2, 3", "[2,]", "[,]", "[2, 3", "[2 3]", "[a b]"})
+    CHECK_THROWS_AS(Shape::Parse(bad), UserError);
 }
 
 TEST_CASE("axes") {

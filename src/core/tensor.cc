@@ -1,4 +1,5 @@
-/// tensor.cc: host tensors: 64-byte aligned, zero-filled memory, or a view of memory that someone else keeps alive.
+/// tensor.cc: host tensors: 64-byte aligned, zero-filled memory, or a view of memory that someone
+/// else keeps alive.
 #include "weft/core/tensor.h"
 
 #include <cstdlib>
@@ -29,10 +30,12 @@ void* AlignUp(void* p) {
 
 }  // namespace
 
-Tensor::Tensor(DType dtype, std::vector<int64_t> dims) : dtype_(dtype), dims_(std::move(dims)), count_(NumElements(dims_)) {
+Tensor::Tensor(DType dtype, std::vector<int64_t> dims)
+    : dtype_(dtype), dims_(std::move(dims)), count_(NumElements(dims_)) {
   WEFT_CHECK(dtype_ != DType::kUnknown, kTypeMismatch, "a tensor needs a dtype");
   if (dtype_ == DType::kString) {
-    WEFT_CHECK(size_t(count_) <= strings_.max_size(), kOutOfMemory, "no memory for {} strings", count_);
+    WEFT_CHECK(size_t(count_) <= strings_.max_size(), kOutOfMemory, "no memory for {} strings",
+               count_);
     strings_.resize(size_t(count_));
     return;
   }
@@ -41,8 +44,13 @@ Tensor::Tensor(DType dtype, std::vector<int64_t> dims) : dtype_(dtype), dims_(st
 }
 
 Tensor::Tensor(DType dtype, std::vector<int64_t> dims, void* data, std::shared_ptr<void> owner)
-    : dtype_(dtype), dims_(std::move(dims)), count_(NumElements(dims_)), data_(data), owner_(std::move(owner)) {
-  WEFT_CHECK(DTypeBits(dtype_) > 0, kTypeMismatch, "memory cannot be viewed as a tensor of dtype {}", DTypeName(dtype_));
+    : dtype_(dtype),
+      dims_(std::move(dims)),
+      count_(NumElements(dims_)),
+      data_(data),
+      owner_(std::move(owner)) {
+  WEFT_CHECK(DTypeBits(dtype_) > 0, kTypeMismatch,
+             "memory cannot be viewed as a tensor of dtype {}", DTypeName(dtype_));
   (void)num_bytes();  // the overflow check
 }
 
@@ -99,21 +107,24 @@ TensorPtr Tensor::Scalar(DType dtype, double v) {
 
 TensorPtr Tensor::Ints(const std::vector<int64_t>& values) {
   auto t = std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{int64_t(values.size())});
-  if (!values.empty()) std::memcpy(t->mutable_data(), values.data(), values.size() * sizeof(int64_t));
+  if (!values.empty())
+    std::memcpy(t->mutable_data(), values.data(), values.size() * sizeof(int64_t));
   return t;
 }
 
-TensorPtr Tensor::FromDoubles(DType dtype, std::vector<int64_t> dims, const std::vector<double>& values) {
+TensorPtr Tensor::FromDoubles(DType dtype, std::vector<int64_t> dims,
+                              const std::vector<double>& values) {
   auto t = std::make_shared<Tensor>(dtype, std::move(dims));
-  WEFT_CHECK(int64_t(values.size()) == t->num_elements(), kShapeMismatch, "{} values for a tensor of {} elements",
-             values.size(), t->num_elements());
+  WEFT_CHECK(int64_t(values.size()) == t->num_elements(), kShapeMismatch,
+             "{} values for a tensor of {} elements", values.size(), t->num_elements());
   for (size_t i = 0; i < values.size(); ++i) t->set(int64_t(i), values[i]);
   return t;
 }
 
 TensorPtr Tensor::Reshaped(const TensorPtr& t, std::vector<int64_t> dims) {
-  WEFT_CHECK(NumElements(dims) == t->num_elements(), kShapeMismatch, "cannot view {} as {}: {} elements against {}",
-             t->shape().ToString(), Shape::OfInts(dims).ToString(), t->num_elements(), NumElements(dims));
+  WEFT_CHECK(NumElements(dims) == t->num_elements(), kShapeMismatch,
+             "cannot view {} as {}: {} elements against {}", t->shape().ToString(),
+             Shape::OfInts(dims).ToString(), t->num_elements(), NumElements(dims));
   if (t->dtype() == DType::kString) {
     auto copy = std::make_shared<Tensor>(DType::kString, std::move(dims));
     copy->mutable_strings() = t->strings();

@@ -1,6 +1,5 @@
 /// text_dict.cc: reads the attributes of a node, `{axis = 1, perm = [1, 0]}`.
 #include "text_value.h"
-
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -9,7 +8,8 @@ namespace {
 
 class DictReader {
  public:
-  DictReader(TextCursor* in, TextCache* cache, const ParseOptions& options, const std::function<GraphPtr()>& nested)
+  DictReader(TextCursor* in, TextCache* cache, const ParseOptions& options,
+             const std::function<GraphPtr()>& nested)
       : in_(*in), cache_(cache), options_(options), nested_(nested) {}
 
   AttrDict ReadDict() {
@@ -22,7 +22,8 @@ class DictReader {
       in_.SkipSpace();
       const size_t at = in_.pos();
       const std::string_view name = in_.Name("the name of an attribute");
-      if (dict.find(name)) in_.Fail(ErrorCode::kSyntax, fmt::format("attribute '{}' is given twice", name), at);
+      if (dict.find(name))
+        in_.Fail(ErrorCode::kSyntax, fmt::format("attribute '{}' is given twice", name), at);
       in_.Expect('=', "after the name of an attribute");
       dict[name] = ReadValue();
     }
@@ -52,10 +53,12 @@ class DictReader {
       const TypeAndShape type = ReadType(in_, cache_);
       return ReadTensorData(in_, type, options_);
     }
-    if (word == "graph") return in_.AcceptWord("none") ? AttrValue(GraphPtr()) : AttrValue(nested_());
+    if (word == "graph")
+      return in_.AcceptWord("none") ? AttrValue(GraphPtr()) : AttrValue(nested_());
     if (const auto dtype = ParseDType(word)) return *dtype;
     in_.Fail(ErrorCode::kSyntax, fmt::format("'{}' is no value", word), at,
-             "values are numbers, \"strings\", lists, true, false, none, dtypes, shape[..], tensor .. and graph ..");
+             "values are numbers, \"strings\", lists, true, false, none, dtypes, shape[..], tensor "
+             ".. and graph ..");
   }
 
   AttrValue ReadNumber() {
@@ -77,7 +80,8 @@ class DictReader {
     while (!in_.Accept(']')) {
       if (!floats.empty() || !strings.empty()) in_.Expect(',', "between the items of a list");
       const size_t at = in_.pos();
-      const AttrValue item = in_.Peek() == '"' ? AttrValue(in_.QuotedString("a string")) : ReadNumber();
+      const AttrValue item =
+          in_.Peek() == '"' ? AttrValue(in_.QuotedString("a string")) : ReadNumber();
       if (item.is<std::string>()) {
         strings.push_back(item.get<std::string>());
       } else {
@@ -85,7 +89,8 @@ class DictReader {
         if (all_ints) ints.push_back(item.get<int64_t>());
         floats.push_back(item.get<double>());
       }
-      if (!floats.empty() && !strings.empty()) in_.Fail(ErrorCode::kSyntax, "a list holds numbers or strings, not both", at);
+      if (!floats.empty() && !strings.empty())
+        in_.Fail(ErrorCode::kSyntax, "a list holds numbers or strings, not both", at);
     }
     if (!strings.empty()) return strings;
     return all_ints ? AttrValue(std::move(ints)) : AttrValue(std::move(floats));

@@ -1,7 +1,7 @@
 /// text_layout.cc: orders and names nodes for printing.
 ///
-/// The topological order that takes the smallest id first is, for a graph that was just parsed, the order of the text:
-/// that is what makes printing after parsing a fixed point.
+/// The topological order that takes the smallest id first is, for a graph that was just parsed, the
+/// order of the text: that is what makes printing after parsing a fixed point.
 #include "text_layout.h"
 
 #include <algorithm>
@@ -34,7 +34,8 @@ void TextLayout::OrderVariables(const Graph& g) {
   for (const bool with_value : {true, false}) {
     for (NodeId id = 0; id < g.id_bound(); ++id) {
       const NodePtr n = g.node(id);
-      if (n && n->is_variable() && !placed[id] && (VariableValue(*n) != nullptr) == with_value) variables.push_back(n.get());
+      if (n && n->is_variable() && !placed[id] && (VariableValue(*n) != nullptr) == with_value)
+        variables.push_back(n.get());
     }
   }
 }
@@ -45,7 +46,8 @@ void TextLayout::OrderNodes(const Graph& g) {
     const NodePtr n = g.node(id);
     if (!n || n->is_variable()) continue;
     nodes.push_back(n.get());
-    for (const NodeEntry& e : n->inputs) sorted = sorted && (!e.node || e.node->is_variable() || e.node->id() < id);
+    for (const NodeEntry& e : n->inputs)
+      sorted = sorted && (!e.node || e.node->is_variable() || e.node->id() < id);
     for (const Node* d : n->control_deps) sorted = sorted && (d->is_variable() || d->id() < id);
   }
   if (sorted) return;

@@ -70,7 +70,9 @@ std::string_view TextCursor::Name(std::string_view what, bool colons) {
   if (!IsLetter(Here())) FailExpected(what);
   for (;;) {
     const char c = Here();
-    if (!IsLetter(c) && !IsDigit(c) && c != '.' && c != '$' && c != '/' && c != '-' && !(colons && c == ':')) break;
+    if (!IsLetter(c) && !IsDigit(c) && c != '.' && c != '$' && c != '/' && c != '-' &&
+        !(colons && c == ':'))
+      break;
     ++at_;
   }
   return Slice(begin, at_);
@@ -79,7 +81,8 @@ std::string_view TextCursor::Name(std::string_view what, bool colons) {
 std::string_view TextCursor::NumberText() {
   SkipSpace();
   const size_t begin = at_;
-  while (IsLetter(Here()) || IsDigit(Here()) || Here() == '.' || Here() == '+' || Here() == '-') ++at_;
+  while (IsLetter(Here()) || IsDigit(Here()) || Here() == '.' || Here() == '+' || Here() == '-')
+    ++at_;
   return Slice(begin, at_);
 }
 
@@ -100,11 +103,14 @@ std::string TextCursor::QuotedString(std::string_view what) {
   if (Here() != '"') FailExpected(what);
   const size_t open = at_++;
   const size_t begin = at_;
-  while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\n') at_ += text_[at_] == '\\' ? 2 : 1;
-  if (at_ >= text_.size() || text_[at_] != '"') Fail(ErrorCode::kSyntax, "the string that starts here is not closed", open);
+  while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\n')
+    at_ += text_[at_] == '\\' ? 2 : 1;
+  if (at_ >= text_.size() || text_[at_] != '"')
+    Fail(ErrorCode::kSyntax, "the string that starts here is not closed", open);
   auto text = Unescape(Slice(begin, at_++));
   if (!text) {
-    Fail(ErrorCode::kSyntax, "unknown escape in a string", open, "escapes are \\\" \\\\ \\n \\t \\r and \\xHH");
+    Fail(ErrorCode::kSyntax, "unknown escape in a string", open,
+         "escapes are \\\" \\\\ \\n \\t \\r and \\xHH");
   }
   return *std::move(text);
 }
@@ -131,13 +137,15 @@ std::string_view TextCursor::HexDigits() {
 void TextCursor::FailExpected(std::string_view what) {
   SkipSpace();
   size_t end = at_;
-  while (end < text_.size() && end - at_ < 24 && (IsLetter(text_[end]) || IsDigit(text_[end]))) ++end;
+  while (end < text_.size() && end - at_ < 24 && (IsLetter(text_[end]) || IsDigit(text_[end])))
+    ++end;
   if (end == at_ && end < text_.size()) ++end;
   const std::string got = at_ == text_.size() ? "the end of the text" : Quote(Slice(at_, end));
   Fail(ErrorCode::kSyntax, fmt::format("expected {}, got {}", what, got), at_);
 }
 
-void TextCursor::Fail(ErrorCode code, const std::string& message, size_t at, std::string hint) const {
+void TextCursor::Fail(ErrorCode code, const std::string& message, size_t at,
+                      std::string hint) const {
   constexpr size_t kWindow = 100;  // of a long line, what stands around the place
   at = std::min(at, text_.size());
   const size_t line_begin = at == 0 ? 0 : text_.rfind('\n', at - 1) + 1;  // npos + 1 == 0
@@ -146,7 +154,8 @@ void TextCursor::Fail(ErrorCode code, const std::string& message, size_t at, std
   std::string line(Slice(from, std::min(line_end, from + kWindow)));
   std::string caret;
   for (size_t i = 0; i < at - from; ++i) caret += line[i] == '\t' ? '\t' : ' ';
-  ThrowError(code, fmt::format("{}\n  {}\n  {}^", message, line, caret), Place(at), std::move(hint));
+  ThrowError(code, fmt::format("{}\n  {}\n  {}^", message, line, caret), Place(at),
+             std::move(hint));
 }
 
 std::string TextCursor::Place(size_t at) const {
@@ -154,7 +163,8 @@ std::string TextCursor::Place(size_t at) const {
   const std::string_view before = text_.substr(0, at);
   const size_t line = size_t(std::count(before.begin(), before.end(), '\n')) + 1;
   const size_t last = before.rfind('\n');
-  return fmt::format("{}:{}:{}", source_, line, at - (last == std::string_view::npos ? 0 : last + 1) + 1);
+  return fmt::format("{}:{}:{}", source_, line,
+                     at - (last == std::string_view::npos ? 0 : last + 1) + 1);
 }
 
 }  // namespace weft

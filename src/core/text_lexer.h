@@ -1,7 +1,8 @@
-/// text_lexer.h: a cursor over text IR: spaces and comments, words, names, strings, numbers, and errors with their place.
+/// text_lexer.h: a cursor over text IR: spaces and comments, words, names, strings, numbers, and
+/// errors with their place.
 ///
-/// There is no token stream: what a run of characters means depends on where it stands (dims hold `//`, names hold `/`),
-/// so the parser asks for what it expects.
+/// There is no token stream: what a run of characters means depends on where it stands (dims hold
+/// `//`, names hold `/`), so the parser asks for what it expects.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,9 @@ class TextCursor {
   TextCursor(std::string_view text, std::string source) : text_(text), source_(std::move(source)) {}
 
   size_t pos() const { return at_; }
-  std::string_view Slice(size_t begin, size_t end) const { return text_.substr(begin, end - begin); }
+  std::string_view Slice(size_t begin, size_t end) const {
+    return text_.substr(begin, end - begin);
+  }
   /// Skips spaces, line ends and `//` comments.
   void SkipSpace();
   /// The next character as it stands, '\0' at the end.
@@ -47,7 +50,8 @@ class TextCursor {
   /// A whole word [A-Za-z_][A-Za-z0-9_]*.
   bool AcceptWord(std::string_view word);
   std::string_view Word(std::string_view what);
-  /// [A-Za-z_][A-Za-z0-9_.$/-]* (with ':' too where `colons`) or a quoted string; the text lives as long as the cursor.
+  /// [A-Za-z_][A-Za-z0-9_.$/-]* (with ':' too where `colons`) or a quoted string; the text lives as
+  /// long as the cursor.
   std::string_view Name(std::string_view what, bool colons = false);
   /// A run of [A-Za-z0-9_.+-], e.g. a number; may be empty.
   std::string_view NumberText();
@@ -61,7 +65,8 @@ class TextCursor {
   /// "expected <what>, got '...'" here.
   [[noreturn]] void FailExpected(std::string_view what);
   /// `message`, the line and a caret under column `at`.
-  [[noreturn]] void Fail(ErrorCode code, const std::string& message, size_t at, std::string hint = {}) const;
+  [[noreturn]] void Fail(ErrorCode code, const std::string& message, size_t at,
+                         std::string hint = {}) const;
   /// "file.weft:3:14".
   std::string Place(size_t at) const;
 
@@ -69,7 +74,8 @@ class TextCursor {
   std::string_view text_;
   std::string source_;
   size_t at_ = 0;
-  std::vector<std::unique_ptr<std::string>> unescaped_;  // quoted names, kept so that views of them stay valid
+  std::vector<std::unique_ptr<std::string>>
+      unescaped_;  // quoted names, kept so that views of them stay valid
 };
 
 }  // namespace weft

@@ -1,11 +1,10 @@
 /// text_parser.cc: reads a graph from text (the form is described in text.h).
 ///
-/// Recursive only over nested bodies, whose depth is bounded. Nodes are made in the order of the text, so that the n-th
-/// node has the id n: attribute texts that name nodes rely on it.
-#include <map>
+/// Recursive only over nested bodies, whose depth is bounded. Nodes are made in the order of the
+/// text, so that the n-th node has the id n: attribute texts that name nodes rely on it.
 #include <unordered_map>
 
-#include "graph_store.h"
+#include "text_attr_reader.h"
 #include "text_lexer.h"
 #include "text_placeholder.h"
 #include "text_util.h"
@@ -31,9 +30,11 @@ struct ParseState {
 /// Reads one graph: "@name<symbols>(..) -> (..) {..}" and its attributes.
 class GraphParser {
  public:
-  GraphParser(ParseState* state, int depth) : s_(*state), in_(state->in), depth_(depth) {
+  GraphParser(ParseState* state, int depth)
+      : s_(*state), in_(state->in), depth_(depth), attrs_(&state->in, state->options) {
     if (depth > s_.options.max_depth) {
-      in_.Fail(ErrorCode::kLimit, fmt::format("graphs are nested deeper than {}", s_.options.max_depth), in_.pos());
+      in_.Fail(ErrorCode::kLimit,
+               fmt::format("graphs are nested deeper than {}", s_.options.max_depth), in_.pos());
     }
   }
 
@@ -46,16 +47,12 @@ class GraphParser {
     in_.Expect('{', "before the nodes");
     while (!in_.Accept('}')) ReadNode();
     SetOutputs();
-    ReadGraphAttributes();
-    StoreAttributes();
+    attrs_.ReadWhole();
+    attrs_.Store(&g_);
     return std::move(g_);
   }
 
  private:
-  struct Reference {
-    NodeEntry entry;
-    size_t at;
-  };
   struct OutputText {
     size_t begin;
     std::string name;
@@ -63,15 +60,16 @@ class GraphParser {
   };
   /// Where a node's name stands, and what it is.
   struct NameText {
-    std::string_view key, name;   ///< key: how it is found; name: of the node, empty for a number
-    int64_t index;                ///< after ':', else -1
+    std::string_view key, name;  ///< key: how it is found; name: of the node, empty for a number
+    int64_t index;               ///< after ':', else -1
     size_t at;
   };
 
   void ReadSymbols() {
     while (!in_.Accept('>')) {
       in_.Name("a symbol");
-      if (!in_.Accept(',') && in_.Peek() != '>') in_.FailExpected("',' or '>' in the list of symbols");
+      if (!in_.Accept(',') && in_.Peek() != '>')
+        in_.FailExpected("',' or '>' in the list of symbols");
     }
   }
 
@@ -114,8 +112,8 @@ class GraphParser {
     if (it == names_.end()) {
       std::vector<std::string> known;
       for (const auto& [key, entry] : names_) known.emplace_back(key);
-      in_.Fail(ErrorCode::kInvalidModel, fmt::format("%{} is not defined before this place", n.key), n.at,
-               DidYouMean(n.key, known));
+      in_.Fail(ErrorCode::kInvalidModel, fmt::format("%{} is not defined before this place", n.key),
+               n.at, DidYouMean(n.key, known));
     }
     if (n.index < 0) return it->second;
     const NodePtr node = it->second.node;
@@ -147,8 +145,8 @@ class GraphParser {
       if (in_.Peek() == '{') {
         for (auto& [key, v] : ReadDict()) n->attrs.dict[key] = v;
       }
-      RecordType({n, 0}, type);
-      ReadRows(n);
+      attrs_.SetType({n, 0}, type);
+      attrs_.ReadRows(&g_, n);
       if (!is_param && !is_free) inputs.push_back(n);
     }
     g_.SetInputs(inputs);
@@ -181,7 +179,8 @@ class GraphParser {
     for (const OutputText& o : outputs_) {
       in_.Seek(o.begin);
       entries.push_back(ReadOperand());
-      if (!entries.back().node) in_.Fail(ErrorCode::kInvalidModel, "an output cannot be absent", o.begin);
+      if (!entries.back().node)
+        in_.Fail(ErrorCode::kInvalidModel, "an output cannot be absent", o.begin);
     }
     in_.Seek(end);
     g_.outputs = entries;
@@ -222,22 +221,26 @@ class GraphParser {
     DefineOutputs(names, n);
     if (in_.AcceptWord("after")) ReadControl(n);
     ReadTypes(n);
-    ReadRows(n);
+    attrs_.ReadRows(&g_, n);
   }
 
   void DefineOutputs(const std::vector<NameText>& names, NodePtr n) {
     const uint32_t count = n->num_outputs();
     if (names.size() != std::max(1u, count)) {
-      in_.Fail(ErrorCode::kArity, fmt::format("{} has {} outputs, {} names are given", n->op()->name, count, names.size()),
-               names[0].at);
+      in_.Fail(
+          ErrorCode::kArity,
+          fmt::format("{} has {} outputs, {} names are given", n->op()->name, count, names.size()),
+          names[0].at);
     }
     for (uint32_t k = 0; k < names.size(); ++k) {
       const bool is_first = names[k].key == names[0].key;
       if (k == 0 || !is_first) {
-        if (names[k].index > 0) in_.Fail(ErrorCode::kSyntax, "the outputs of a node are %n, %n:1, %n:2 ...", names[k].at);
+        if (names[k].index > 0)
+          in_.Fail(ErrorCode::kSyntax, "the outputs of a node are %n, %n:1, %n:2 ...", names[k].at);
         Define(names[k], {n, k});
       } else if (names[k].index != int64_t{k}) {
-        in_.Fail(ErrorCode::kSyntax, fmt::format("expected '%{}:{}' for output {}", names[0].key, k, k), names[k].at);
+        in_.Fail(ErrorCode::kSyntax,
+                 fmt::format("expected '%{}:{}' for output {}", names[0].key, k, k), names[k].at);
       }
     }
   }
@@ -270,7 +273,7 @@ class GraphParser {
     uint32_t k = 0;
     do {
       const TypeAndShape type = ReadType(in_, &s_.cache);
-      if (k < n->num_outputs()) RecordType({n, k}, type);
+      if (k < n->num_outputs()) attrs_.SetType({n, k}, type);
       ++k;
     } while (in_.Accept(','));
     if (k != n->num_outputs()) {
@@ -278,110 +281,12 @@ class GraphParser {
     }
   }
 
-  void RecordType(NodeEntry e, const TypeAndShape& t) {
-    const bool is_op = !e.node->is_variable();
-    if (t.type.known() || !t.type.is_tensor()) {
-      types_.set(e, t.type);
-      any_type_ = any_type_ || is_op;
-    } else {
-      missing_type_ = true;
-    }
-    if (t.shape.has_rank()) {
-      shapes_.set(e, t.shape);
-      any_shape_ = any_shape_ || is_op;
-    }
-    if (t.type.is_tensor() && !t.shape.fully_known()) missing_shape_ = true;
-  }
-
   AttrDict ReadDict() {
     return ReadAttrDict(in_, &s_.cache, s_.options, [this] { return ReadNested(); });
   }
 
-  GraphPtr ReadNested() { return std::make_shared<const Graph>(GraphParser(&s_, depth_ + 1).Parse()); }
-
-  const AttrType& ReadAttrName(size_t at, std::string* name) {
-    *name = std::string(in_.Name("the name of a graph attribute"));
-    if (const AttrType* type = FindAttrType(*name)) return *type;
-    std::vector<std::string> known;
-    for (const AttrType* t : ListAttrTypes()) known.push_back(t->name);
-    in_.Fail(ErrorCode::kSyntax, fmt::format("there is no graph attribute '{}'", *name), at, DidYouMean(*name, known));
-  }
-
-  /// `#name = text` of a node and its outputs.
-  void ReadRows(NodePtr n) {
-    while (in_.Peek() == '#') {
-      in_.Advance(1);
-      const size_t at = in_.pos();
-      if (in_.AcceptWord("origin")) {
-        in_.Expect('=', "after 'origin'");
-        g_.SetOrigin(n, std::make_shared<const std::vector<std::string>>(ReadStringList(in_)));
-        continue;
-      }
-      std::string name;
-      const AttrType& type = ReadAttrName(at, &name);
-      int64_t index = 0;
-      if (in_.Here() == ':') {
-        in_.Advance(1);
-        index = in_.Integer("the number of an output after ':'");
-      }
-      if (type.scope == AttrScope::kGraph) {
-        in_.Fail(ErrorCode::kSyntax, fmt::format("'{}' is an attribute of the whole graph", name), at);
-      }
-      if (index >= std::max(1u, n->num_outputs()) || (index && type.scope == AttrScope::kNode)) {
-        in_.Fail(ErrorCode::kSyntax, fmt::format("there is no output {} here", index), at);
-      }
-      ReadAttrValue(type, at, n->id(), uint32_t(index));
-    }
-  }
-
-  void ReadGraphAttributes() {
-    while (in_.Peek() == '#') {
-      in_.Advance(1);
-      const size_t at = in_.pos();
-      std::string name(in_.Name("the name of a graph attribute"));
-      const size_t after_name = in_.pos();
-      in_.Expect('=', "after the name of an attribute");
-      if (in_.Peek() == kOpaqueText[0] && s_.options.allow_opaque) {
-        in_.Expect(kOpaqueText, "");
-        continue;
-      }
-      in_.Seek(at);
-      const AttrType& type = ReadAttrName(at, &name);
-      in_.Seek(after_name);
-      if (type.scope != AttrScope::kGraph && in_.Peek() == '=') {
-        in_.Fail(ErrorCode::kSyntax, fmt::format("'{}' is an attribute of nodes, not of the graph", name), at);
-      }
-      ReadAttrValue(type, at, 0, 0);
-    }
-  }
-
-  void ReadAttrValue(const AttrType& type, size_t at, NodeId id, uint32_t index) {
-    in_.Expect('=', "after the name of an attribute");
-    bool opaque = false;
-    const std::string text = ReadAttrText(in_, &opaque);
-    if (opaque || !type.parse) {
-      in_.Fail(ErrorCode::kSyntax, fmt::format("graph attribute '{}' has no text form", type.name), at);
-    }
-    std::any& value = attrs_[type.name];
-    if (!value.has_value()) value = type.make();
-    try {
-      type.parse(value, id, index, text);
-    } catch (const Error& e) {
-      in_.Fail(e.code(), e.message(), at, e.hint());
-    }
-  }
-
-  void StoreAttributes() {
-    (void)g_.HasAttr("");  // new nodes count as edited; settled before the values come in
-    const auto store = [this](const std::string& name, std::any value) {
-      g_.attrs[name] = std::make_shared<std::any>(std::move(value));
-    };
-    for (auto& [name, value] : attrs_) store(name, std::move(value));
-    // Types of the variables alone are declarations, not the result of inference.
-    if (any_type_) store("dtype", std::move(types_));
-    if (any_shape_) store("shape", std::move(shapes_));
-    if (any_type_ && missing_type_) g_.store()->partial.insert("dtype");
-    if (any_shape_ && missing_shape_) g_.store()->partial.insert("shape");
+  GraphPtr ReadNested() {
+    return std::make_shared<const Graph>(GraphParser(&s_, depth_ + 1).Parse());
   }
 
   ParseState& s_;
@@ -391,10 +296,7 @@ class GraphParser {
   std::unordered_map<std::string_view, NodeEntry> names_;
   std::vector<OutputText> outputs_;
   std::vector<NodeEntry> operands_;
-  TypeMap types_;
-  ShapeMap shapes_;
-  bool any_type_ = false, any_shape_ = false, missing_type_ = false, missing_shape_ = false;
-  std::map<std::string, std::any> attrs_;
+  GraphAttrReader attrs_;
 };
 
 }  // namespace
@@ -406,7 +308,9 @@ Graph ParseGraph(std::string_view text, const ParseOptions& options) {
   const size_t at = in.pos();
   if (!in.AcceptWord("weft")) in.FailExpected("'weft 1'");
   const int64_t version = in.Integer("the version of the text form");
-  if (version != 1) in.Fail(ErrorCode::kSyntax, fmt::format("version {} of the text form is not known, only 1", version), at);
+  if (version != 1)
+    in.Fail(ErrorCode::kSyntax,
+            fmt::format("version {} of the text form is not known, only 1", version), at);
   if (!in.AcceptWord("graph")) in.FailExpected("'graph'");
   Graph g = GraphParser(&state, 0).Parse();
   if (!in.AtEnd()) in.FailExpected("the end of the text");

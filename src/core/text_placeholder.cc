@@ -14,7 +14,8 @@ struct OpRegistryAccess {
 
 const Op* PlaceholderOp(std::string_view name, int num_outputs) {
   static std::mutex mutex;
-  static auto* ops = new std::map<std::pair<std::string, int>, std::unique_ptr<Op>>;  // nodes may outlive static objects
+  static auto* ops = new std::map<std::pair<std::string, int>,
+                                  std::unique_ptr<Op>>;  // nodes may outlive static objects
   const std::lock_guard lock(mutex);
   std::unique_ptr<Op>& op = (*ops)[{std::string(name), num_outputs}];
   if (!op) {

@@ -1,9 +1,7 @@
 /// text_printer.cc: writes a graph as text (the form is described in text.h).
 ///
-/// Order and names come from text_layout.h. Attributes that name nodes are printed with the ids that the nodes will have
-/// after parsing.
-#include "weft/core/text.h"
-
+/// Order and names come from text_layout.h. Attributes that name nodes are printed with the ids
+/// that the nodes will have after parsing.
 #include <algorithm>
 #include <deque>
 #include <unordered_set>
@@ -14,6 +12,7 @@
 #include "weft/core/builtin_ops.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
+#include "weft/core/text.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -68,7 +67,8 @@ class GraphPrinter {
 
   void CollectAttributes() {
     bool identity = true;
-    for (NodeId id = 0; id < layout_.ordinals.size(); ++id) identity = identity && layout_.ordinals[id] == id;
+    for (NodeId id = 0; id < layout_.ordinals.size(); ++id)
+      identity = identity && layout_.ordinals[id] == id;
     bool origin_pending = options_.origins;
     const auto add_origin = [&] {
       if (origin_pending) rows_.push_back({"origin", nullptr, nullptr, false});
@@ -102,7 +102,9 @@ class GraphPrinter {
   }
 
   void Indent(int more) { out_.append(size_t(2 * (depth_ + more)), ' '); }
-  void AppendName(std::string_view name) { IsPlainName(name) ? void(out_ += name) : AppendQuoted(&out_, name); }
+  void AppendName(std::string_view name) {
+    IsPlainName(name) ? void(out_ += name) : AppendQuoted(&out_, name);
+  }
 
   TypeAndShape TypeOf(const Node& n, uint32_t index) const {
     TypeAndShape t;
@@ -309,7 +311,8 @@ class GraphPrinter {
         continue;
       }
       const NodeId id = row.remapped ? layout_.ordinals[n.id()] : n.id();
-      const uint32_t indices = row.type->scope == AttrScope::kEntry ? std::max(1u, n.num_outputs()) : 1;
+      const uint32_t indices =
+          row.type->scope == AttrScope::kEntry ? std::max(1u, n.num_outputs()) : 1;
       for (uint32_t k = 0; k < indices; ++k) {
         const auto text = row.type->format(*row.value, id, k);
         if (!text) continue;
@@ -351,7 +354,7 @@ class GraphPrinter {
   const TypeMap* types_ = nullptr;
   std::vector<RowAttr> rows_;
   std::vector<std::pair<std::string, std::string>> graph_attrs_;
-  std::deque<std::any> copies_;                // remapped attribute values
+  std::deque<std::any> copies_;  // remapped attribute values
 };
 
 }  // namespace

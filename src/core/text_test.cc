@@ -1,4 +1,5 @@
-/// text_test.cc: the law print(parse(print(g))) == print(g), the exact text of small graphs, and what the parser refuses.
+/// text_test.cc: the law print(parse(print(g))) == print(g), the exact text of small graphs, and
+/// what the parser refuses.
 #include "weft/core/text.h"
 
 #include <doctest/doctest.h>
@@ -26,9 +27,11 @@ WEFT_REGISTER_OP_IN(weft, Fused).set_num_inputs(kVarg);
 WEFT_REGISTER_GRAPH_ATTR(text_layout, kGiven, EntryMap<std::string>)
     .text([](const std::string& s) { return s; }, [](const std::string& s) { return s; });
 WEFT_REGISTER_GRAPH_ATTR(text_level, kGiven, NodeMap<int64_t>)
-    .text([](int64_t v) { return std::to_string(v); }, [](const std::string& s) { return std::stoll(s); });
+    .text([](int64_t v) { return std::to_string(v); },
+          [](const std::string& s) { return std::stoll(s); });
 WEFT_REGISTER_GRAPH_ATTR(text_peak, kGiven, int64_t)
-    .text([](int64_t v) { return std::to_string(v); }, [](const std::string& s) { return std::stoll(s); });
+    .text([](int64_t v) { return std::to_string(v); },
+          [](const std::string& s) { return std::stoll(s); });
 WEFT_REGISTER_GRAPH_ATTR(text_hidden, kGiven, std::string)
     .hidden()
     .text([](const std::string& s) { return s; }, [](const std::string& s) { return s; });
@@ -155,7 +158,8 @@ graph (%x: ?) -> (%"a \"b\"", %x.2 as "x", %0) {
 )");
   CHECK(g.OutputName(2) == ParseGraph(PrintGraph(g)).OutputName(2));
   // A needlessly quoted name is the same name.
-  CHECK(Normal("weft 1 graph (%\"a\": f32[]) -> (%a) {}") == "weft 1\ngraph (%a: f32[]) -> (%a) {\n}\n");
+  CHECK(Normal("weft 1 graph (%\"a\": f32[]) -> (%a) {}") ==
+        "weft 1\ngraph (%a: f32[]) -> (%a) {\n}\n");
 }
 
 TEST_CASE("nodes are printed producers first, and those that nothing reads too") {
@@ -234,7 +238,8 @@ TEST_CASE("large tensors: hash and side data, or hexadecimal") {
   auto names = std::make_shared<Tensor>(DType::kString, std::vector<int64_t>{20});
   names->mutable_strings()[3] = "x\ty";
   const NodePtr p = g.AddParam("p", t);
-  const NodePtr q = g.AddNode("TextAny", {p}, {{"names", TensorPtr(names)}, {"same", TensorPtr(t)}}, "q");
+  const NodePtr q =
+      g.AddNode("TextAny", {p}, {{"names", TensorPtr(names)}, {"same", TensorPtr(t)}}, "q");
   g.outputs = {q};
   SideData side;
   PrintOptions print;
@@ -263,7 +268,8 @@ TEST_CASE("attributes: hidden, opaque, origins") {
   const NodePtr a = g.AddNode("TextAny", {}, {}, "a");
   g.outputs = {a};
   g.SetAttr("text_hidden", std::string("secret"));
-  g.SetOrigin(a, std::make_shared<const std::vector<std::string>>(std::vector<std::string>{"conv 1", "relu"}));
+  g.SetOrigin(a, std::make_shared<const std::vector<std::string>>(
+                     std::vector<std::string>{"conv 1", "relu"}));
   CHECK(CheckLaw(g).find('#') == std::string::npos);
   PrintOptions print;
   print.origins = print.hidden_attributes = true;
@@ -287,7 +293,8 @@ Graph RandomGraph(std::mt19937& rng, int depth) {
     const char* const names[] = {"", "a", "b", "conv/1.x", "0", "a b", "x\n", "_", "%"};
     return names[pick(9)] + std::string(pick(3) == 0 ? std::to_string(pick(20)) : "");
   };
-  const SymInt dims[] = {SymInt(), 0, 1, 7, n, m, n * 2 + m, Bcast(n, m), FloorDiv(n, 3), Max(n, m) - 1};
+  const SymInt dims[] = {SymInt(),     0, 1, 7, n, m, n * 2 + m, Bcast(n, m), FloorDiv(n, 3),
+                         Max(n, m) - 1};
   const auto random_shape = [&] {
     if (pick(4) == 0) return Shape();
     std::vector<SymInt> d(size_t(pick(4)));
@@ -315,13 +322,19 @@ Graph RandomGraph(std::mt19937& rng, int depth) {
       if (pick(3) == 0) dict["f"] = std::ldexp(double(rng()), pick(200) - 100);
       if (pick(3) == 0) dict["s"] = random_name();
       if (pick(5) == 0) dict["shape"] = random_shape();
-      if (pick(9) == 0 && depth < 2) dict["g"] = std::make_shared<const Graph>(RandomGraph(rng, depth + 1));
+      if (pick(9) == 0 && depth < 2)
+        dict["g"] = std::make_shared<const Graph>(RandomGraph(rng, depth + 1));
       const bool fused = pick(6) == 0 && depth < 2, split = !fused && pick(4) == 0;
       if (fused) dict["body"] = std::make_shared<const Graph>(RandomGraph(rng, depth + 1));
-      for (int k = split ? 1 : pick(4); k > 0; --k) in.push_back(entries[size_t(pick(int(entries.size())))]);
-      node = g.AddNode(fused ? "weft::Fused" : split ? "TextSplit" : "TextAny", in, dict, random_name());
+      for (int k = split ? 1 : pick(4); k > 0; --k)
+        in.push_back(entries[size_t(pick(int(entries.size())))]);
+      node = g.AddNode(fused   ? "weft::Fused"
+                       : split ? "TextSplit"
+                               : "TextAny",
+                       in, dict, random_name());
       const NodeEntry before = entries[size_t(pick(int(entries.size())))];
-      if (pick(5) == 0 && before.node && before.node != node) node->control_deps.push_back(before.node);
+      if (pick(5) == 0 && before.node && before.node != node)
+        node->control_deps.push_back(before.node);
       for (uint32_t k = 0; k < node->num_outputs(); ++k) {
         if (pick(2)) types.set({node, k}, Type(DType(pick(kNumDTypes))));
         if (pick(2)) shapes.set({node, k}, random_shape());
@@ -331,7 +344,8 @@ Graph RandomGraph(std::mt19937& rng, int depth) {
     for (uint32_t k = 0; k < node->num_outputs(); ++k) entries.emplace_back(node, k);
   }
   std::vector<NodeEntry> outputs;
-  for (int k = pick(4); k > 0 && entries.size() > 1; --k) outputs.push_back(entries[1 + size_t(pick(int(entries.size()) - 1))]);
+  for (int k = pick(4); k > 0 && entries.size() > 1; --k)
+    outputs.push_back(entries[1 + size_t(pick(int(entries.size()) - 1))]);
   g.outputs = outputs;
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (pick(3) == 0) g.SetOutputName(k, "out " + std::to_string(k));
@@ -358,9 +372,15 @@ TEST_CASE("no text makes the parser do worse than throw") {
     for (int k = 0; k < 3; ++k) {
       const size_t at = rng() % text.size();
       switch (rng() % 3) {
-        case 0: text.erase(at, 1 + rng() % 4); break;
-        case 1: text[at] = "[](){}%#\"\\:,=?_a0- \n/"[rng() % 21]; break;
-        default: text.resize(at); break;
+        case 0:
+          text.erase(at, 1 + rng() % 4);
+          break;
+        case 1:
+          text[at] = "[](){}%#\"\\:,=?_a0- \n/"[rng() % 21];
+          break;
+        default:
+          text.resize(at);
+          break;
       }
       if (text.empty()) text = "w";
     }
@@ -386,40 +406,62 @@ std::string Problem(const std::string& text, ErrorCode code) {
 bool Has(const std::string& s, const char* part) { return s.find(part) != std::string::npos; }
 
 TEST_CASE("errors say where, what was expected, and what may have been meant") {
-  const auto body = [](const std::string& line) { return "weft 1\ngraph (%x: f32[2]) -> () {\n  " + line + "\n}\n"; };
+  const auto body = [](const std::string& line) {
+    return "weft 1\ngraph (%x: f32[2]) -> () {\n  " + line + "\n}\n";
+  };
   const std::string unknown = Problem(body("%a = TextAmy(%x) : ?"), ErrorCode::kUnknownOp);
   CHECK(Has(unknown, "t.weft:3:8"));
   CHECK(Has(unknown, "did you mean 'TextAny'"));
   CHECK(Has(unknown, "  %a = TextAmy(%x) : ?\n         ^"));
-  CHECK(Has(Problem(body("%a = TextAny(%y) : ?"), ErrorCode::kInvalidModel), "%y is not defined before this place"));
+  CHECK(Has(Problem(body("%a = TextAny(%y) : ?"), ErrorCode::kInvalidModel),
+            "%y is not defined before this place"));
   CHECK(Has(Problem(body("%x = TextAny() : ?"), ErrorCode::kInvalidModel), "defined twice"));
-  CHECK(Has(Problem(body("%a = TextAny(%x:1) : ?"), ErrorCode::kInvalidModel), "%x has no output 1"));
-  CHECK(Has(Problem(body("%a = TextSplit(%x) : ?, ?"), ErrorCode::kArity), "has 2 outputs, 1 names"));
+  CHECK(
+      Has(Problem(body("%a = TextAny(%x:1) : ?"), ErrorCode::kInvalidModel), "%x has no output 1"));
+  CHECK(
+      Has(Problem(body("%a = TextSplit(%x) : ?, ?"), ErrorCode::kArity), "has 2 outputs, 1 names"));
   CHECK(Has(Problem(body("%a = TextSplit() : ?"), ErrorCode::kArity), "t.weft:3:3"));
   CHECK(Has(Problem(body("%a = TextAny(%x) : ?, ?"), ErrorCode::kSyntax), "2 types for 1 outputs"));
   CHECK(Has(Problem(body("%a = TextAny(%x) : f33[2]"), ErrorCode::kSyntax), "did you mean 'f32'"));
   CHECK(Has(Problem(body("%a = TextAny(%x) : f32"), ErrorCode::kSyntax), "'[' or '?'"));
   CHECK(Has(Problem(body("%a = TextAny(%x) : f32[2"), ErrorCode::kSyntax), "not closed"));
   CHECK(Has(Problem(body("%a = TextAny(%x) : f32[n n]"), ErrorCode::kSyntax), "t.weft:3"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = 1, a = 2} : ?"), ErrorCode::kSyntax), "given twice"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = [1, \"b\"]} : ?"), ErrorCode::kSyntax), "not both"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = 99999999999999999999} : ?"), ErrorCode::kSyntax), "no number"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = yes} : ?"), ErrorCode::kSyntax), "'yes' is no value"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[3] [1.0]} : ?"), ErrorCode::kSyntax), "expected 3 elements, got 1"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor i8[1] [300]} : ?"), ErrorCode::kSyntax), "out of the range of i8"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[n] [1.0]} : ?"), ErrorCode::kSyntax), "integer extents"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[1000000, 1000000] #hex=00} : ?"), ErrorCode::kSyntax), "bytes"));
+  CHECK(
+      Has(Problem(body("%a = TextAny(%x) {a = 1, a = 2} : ?"), ErrorCode::kSyntax), "given twice"));
+  CHECK(
+      Has(Problem(body("%a = TextAny(%x) {a = [1, \"b\"]} : ?"), ErrorCode::kSyntax), "not both"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) {a = 99999999999999999999} : ?"), ErrorCode::kSyntax),
+            "no number"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) {a = yes} : ?"), ErrorCode::kSyntax),
+            "'yes' is no value"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[3] [1.0]} : ?"), ErrorCode::kSyntax),
+            "expected 3 elements, got 1"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor i8[1] [300]} : ?"), ErrorCode::kSyntax),
+            "out of the range of i8"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[n] [1.0]} : ?"), ErrorCode::kSyntax),
+            "integer extents"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[1000000, 1000000] #hex=00} : ?"),
+                    ErrorCode::kSyntax),
+            "bytes"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = \"b} : ?"), ErrorCode::kSyntax), "not closed"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = \"\\q\"} : ?"), ErrorCode::kSyntax), "escape"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_lebel = 1"), ErrorCode::kSyntax), "did you mean 'text_level'"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_peak = 1"), ErrorCode::kSyntax), "whole graph"));
-  CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_layout:1 = 1"), ErrorCode::kSyntax), "no output 1"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_level = high"), ErrorCode::kSyntax),
+            "'high' is no value of 'text_level'"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_lebel = 1"), ErrorCode::kSyntax),
+            "did you mean 'text_level'"));
+  CHECK(
+      Has(Problem(body("%a = TextAny(%x) : ? #text_peak = 1"), ErrorCode::kSyntax), "whole graph"));
+  CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_layout:1 = 1"), ErrorCode::kSyntax),
+            "no output 1"));
   CHECK(Has(Problem("weft 1 graph () -> (%y) {}", ErrorCode::kInvalidModel), "%y"));
-  CHECK(Has(Problem("weft 1 graph () -> (_) {}", ErrorCode::kInvalidModel), "an output cannot be absent"));
+  CHECK(Has(Problem("weft 1 graph () -> (_) {}", ErrorCode::kInvalidModel),
+            "an output cannot be absent"));
   CHECK(Has(Problem("weft 2 graph () -> () {}", ErrorCode::kSyntax), "version 2"));
-  CHECK(Has(Problem("weft 1 graph () -> () {} x", ErrorCode::kSyntax), "expected the end of the text"));
+  CHECK(Has(Problem("weft 1 graph () -> () {} x", ErrorCode::kSyntax),
+            "expected the end of the text"));
   CHECK(Has(Problem("", ErrorCode::kSyntax), "expected 'weft 1', got the end of the text"));
-  CHECK(Has(Problem("weft 1 graph () -> () {}\n#text_level = 1", ErrorCode::kSyntax), "attribute of nodes"));
+  CHECK(Has(Problem("weft 1 graph () -> () {}\n#text_level = 1", ErrorCode::kSyntax),
+            "attribute of nodes"));
   std::string deep = "weft 1 graph () -> () ";
   for (int i = 0; i < 1000; ++i) deep += "{ %0 = TextAny() {g = graph () -> () ";
   CHECK(Has(Problem(deep, ErrorCode::kLimit), "nested deeper"));
@@ -455,7 +497,8 @@ TEST_CASE("a hundred thousand nodes") {
   TypeMap types;
   ShapeMap shapes;
   for (int i = 0; i < 100000; ++i) {
-    const NodePtr node = g.AddNode("TextAny", {last, last}, {{"axis", -1}}, "layer" + std::to_string(i));
+    const NodePtr node =
+        g.AddNode("TextAny", {last, last}, {{"axis", -1}}, "layer" + std::to_string(i));
     types.set(node, DType::kF32);
     shapes.set(node, Shape{n, 64});
     last = node;
@@ -468,7 +511,9 @@ TEST_CASE("a hundred thousand nodes") {
   const auto printed = std::chrono::steady_clock::now();
   const Graph back = ParseGraph(text);
   const auto parsed = std::chrono::steady_clock::now();
-  const auto ms = [](auto a, auto b) { return std::chrono::duration<double, std::milli>(b - a).count(); };
+  const auto ms = [](auto a, auto b) {
+    return std::chrono::duration<double, std::milli>(b - a).count();
+  };
   MESSAGE("print " << ms(begin, printed) << " ms, parse " << ms(printed, parsed) << " ms");
   CHECK(back.num_nodes() == g.num_nodes());
   CHECK(PrintGraph(back) == text);

@@ -52,10 +52,18 @@ std::optional<std::string> Unescape(std::string_view body) {
     if (++i == body.size()) return std::nullopt;
     switch (body[i]) {
       case '"':
-      case '\\': out += body[i]; break;
-      case 'n': out += '\n'; break;
-      case 't': out += '\t'; break;
-      case 'r': out += '\r'; break;
+      case '\\':
+        out += body[i];
+        break;
+      case 'n':
+        out += '\n';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'r':
+        out += '\r';
+        break;
       case 'x': {
         if (i + 2 >= body.size()) return std::nullopt;
         const int hi = HexValue(body[i + 1]), lo = HexValue(body[i + 2]);
@@ -64,17 +72,21 @@ std::optional<std::string> Unescape(std::string_view body) {
         i += 2;
         break;
       }
-      default: return std::nullopt;
+      default:
+        return std::nullopt;
     }
   }
   return out;
 }
 
 bool IsPlainName(std::string_view s) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
   if (s.empty() || !letter(s[0])) return false;
   for (const char c : s) {
-    if (!letter(c) && !(c >= '0' && c <= '9') && c != '.' && c != '$' && c != '/' && c != '-') return false;
+    if (!letter(c) && !(c >= '0' && c <= '9') && c != '.' && c != '$' && c != '/' && c != '-')
+      return false;
   }
   return true;
 }

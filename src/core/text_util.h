@@ -1,4 +1,5 @@
-/// text_util.h: the small pieces of text that the text IR and attribute values share, beyond support/strings.h.
+/// text_util.h: the small pieces of text that the text IR and attribute values share, beyond
+/// support/strings.h.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 namespace weft {
 
 void AppendInt(std::string* out, int64_t v);
-/// Shortest text that reads back as the same double, and never as an integer: "1.0", "1e-05", "inf", "-nan".
+/// Shortest text that reads back as the same double, and never as an integer: "1.0", "1e-05",
+/// "inf", "-nan".
 void AppendDouble(std::string* out, double v);
 /// The same for a float: fewer digits suffice.
 void AppendFloat(std::string* out, float v);

@@ -86,8 +86,8 @@ void AppendAttrText(std::string* out, std::string_view text) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     is_word = is_word && (letter || c == '_' || c == '.' || c == '+' || c == '-' || c == '?');
     depth += (c == '[' || c == '(') - (c == ']' || c == ')');
-    is_list = is_list && c >= ' ' && c < 127 && c != '"' && c != '\\' && c != '#' && c != '{' && c != '}' &&
-              (depth > 0 || i + 1 == text.size());
+    is_list = is_list && c >= ' ' && c < 127 && c != '"' && c != '\\' && c != '#' && c != '{' &&
+              c != '}' && (depth > 0 || i + 1 == text.size());
   }
   if (is_word || (is_list && depth == 0 && text.back() == ']')) {
     *out += text;
@@ -142,7 +142,8 @@ TypeAndShape ReadType(TextCursor& in, TextCache* cache) {
     const auto dtype = ReadDType(in);
     if (!dtype) FailDType(in, at);
     out.type = Type(*dtype);
-    if (out.type.known() && in.Here() != '[' && in.Here() != '?') in.FailExpected("'[' or '?' right after a dtype");
+    if (out.type.known() && in.Here() != '[' && in.Here() != '?')
+      in.FailExpected("'[' or '?' right after a dtype");
     if (out.type.known() && in.Here() == '?') {
       in.Advance(1);
       return out;
@@ -157,7 +158,8 @@ namespace {
 void FillFromHex(Tensor* t, std::string_view digits) {
   auto* bytes = t->mutable_data_as<unsigned char>();
   const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  for (size_t i = 0; i + 1 < digits.size(); i += 2) bytes[i / 2] = uint8_t(value(digits[i]) * 16 + value(digits[i + 1]));
+  for (size_t i = 0; i + 1 < digits.size(); i += 2)
+    bytes[i / 2] = uint8_t(value(digits[i]) * 16 + value(digits[i + 1]));
 }
 
 /// One element of an inline list.
@@ -174,7 +176,8 @@ void StoreElement(TextCursor& in, Tensor* t, int64_t i, Element& e) {
     return;
   }
   if (IsReal(dtype)) {
-    // Narrow types by way of float: text that is shortest for a float need not round the same way through a double.
+    // Narrow types by way of float: text that is shortest for a float need not round the same way
+    // through a double.
     const auto wide = dtype == DType::kF64 ? TryParseDouble(e.number) : std::nullopt;
     const auto narrow = dtype == DType::kF64 ? std::nullopt : TryParseFloat(e.number);
     if (wide || narrow) return t->set(i, wide ? *wide : double(*narrow));
@@ -192,9 +195,11 @@ void StoreElement(TextCursor& in, Tensor* t, int64_t i, Element& e) {
   } else if (const auto v = TryParseInt64(e.number)) {
     t->set_int(i, *v);
     if (t->at_int(i) == *v) return;
-    in.Fail(ErrorCode::kSyntax, fmt::format("{} is out of the range of {}", *v, DTypeName(dtype)), e.at);
+    in.Fail(ErrorCode::kSyntax, fmt::format("{} is out of the range of {}", *v, DTypeName(dtype)),
+            e.at);
   }
-  in.Fail(ErrorCode::kSyntax, fmt::format("expected an element of {}, got '{}'", DTypeName(dtype), e.number), e.at);
+  in.Fail(ErrorCode::kSyntax,
+          fmt::format("expected an element of {}, got '{}'", DTypeName(dtype), e.number), e.at);
 }
 
 TensorPtr ReadInline(TextCursor& in, DType dtype, const std::vector<int64_t>& dims, int64_t count) {
@@ -214,7 +219,8 @@ TensorPtr ReadInline(TextCursor& in, DType dtype, const std::vector<int64_t>& di
     elements.push_back(std::move(e));
   }
   if (int64_t(elements.size()) != count) {
-    in.Fail(ErrorCode::kSyntax, fmt::format("expected {} elements, got {}", count, elements.size()), at);
+    in.Fail(ErrorCode::kSyntax, fmt::format("expected {} elements, got {}", count, elements.size()),
+            at);
   }
   auto t = std::make_shared<Tensor>(dtype, dims);
   for (size_t i = 0; i < elements.size(); ++i) StoreElement(in, t.get(), int64_t(i), elements[i]);
@@ -236,7 +242,9 @@ TensorPtr ReadTensorData(TextCursor& in, const TypeAndShape& type, const ParseOp
     const std::string_view digits = in.HexDigits();
     const int64_t bytes = DTypeBytes(dtype, count);
     if (dtype == DType::kString || int64_t(digits.size() / 2) != bytes || digits.size() % 2) {
-      in.Fail(ErrorCode::kSyntax, fmt::format("expected {} bytes in hexadecimal, got {} digits", bytes, digits.size()), at);
+      in.Fail(ErrorCode::kSyntax,
+              fmt::format("expected {} bytes in hexadecimal, got {} digits", bytes, digits.size()),
+              at);
     }
     auto t = std::make_shared<Tensor>(dtype, dims);
     FillFromHex(t.get(), digits);
@@ -244,12 +252,15 @@ TensorPtr ReadTensorData(TextCursor& in, const TypeAndShape& type, const ParseOp
   }
   in.Expect("#hash=", "or a list of elements");
   const std::string_view digits = in.HexDigits();
-  if (digits.size() != 16) in.Fail(ErrorCode::kSyntax, "expected 16 hexadecimal digits after '#hash='", at);
+  if (digits.size() != 16)
+    in.Fail(ErrorCode::kSyntax, "expected 16 hexadecimal digits after '#hash='", at);
   uint64_t hash = 0;
   for (const char c : digits) hash = hash * 16 + uint64_t(c <= '9' ? c - '0' : c - 'a' + 10);
   if (options.side_data) {
     const auto it = options.side_data->find(hash);
-    if (it != options.side_data->end() && it->second->dtype() == dtype && it->second->dims() == dims) return it->second;
+    if (it != options.side_data->end() && it->second->dtype() == dtype &&
+        it->second->dims() == dims)
+      return it->second;
   }
   if (options.allow_missing_data) return std::make_shared<Tensor>(dtype, dims);
   in.Fail(ErrorCode::kInvalidModel, fmt::format("the data of tensor {} is not at hand", digits), at,
@@ -267,8 +278,8 @@ std::string ReadAttrText(TextCursor& in, bool* opaque) {
   }
   const size_t begin = in.pos();
   const auto is_word = [](char w) {
-    return (w >= 'a' && w <= 'z') || (w >= 'A' && w <= 'Z') || (w >= '0' && w <= '9') || w == '_' || w == '.' ||
-           w == '+' || w == '-' || w == '?';
+    return (w >= 'a' && w <= 'z') || (w >= 'A' && w <= 'Z') || (w >= '0' && w <= '9') || w == '_' ||
+           w == '.' || w == '+' || w == '-' || w == '?';
   };
   while (is_word(in.Here())) in.Advance(1);
   if (in.pos() == begin) in.FailExpected("an attribute's value");
@@ -280,7 +291,8 @@ Type TypeOfText(std::string_view text) {
   const bool is_sequence = StartsWith(text, "seq("), is_optional = StartsWith(text, "opt(");
   if ((is_sequence || is_optional) && text.back() == ')') {
     const auto dtype = ParseDType(text.substr(4, text.size() - 5));
-    return Type(is_sequence ? TypeKind::kSequence : TypeKind::kOptional, dtype.value_or(DType::kUnknown));
+    return Type(is_sequence ? TypeKind::kSequence : TypeKind::kOptional,
+                dtype.value_or(DType::kUnknown));
   }
   return Type(ParseDType(text).value_or(DType::kUnknown));
 }

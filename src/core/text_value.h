@@ -1,4 +1,5 @@
-/// text_value.h: types, tensors and attribute texts of the text IR, both ways. Private to the text printer and parser.
+/// text_value.h: types, tensors and attribute texts of the text IR, both ways. Private to the text
+/// printer and parser.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 /// verify_plan.cc: checks a memory plan without sharing a line with the planner.
 ///
-/// A sweep over time keeps the ranges that are alive in a map by offset. As long as they are disjoint, a new one can
-/// collide only with its two neighbours, so the check costs n log n.
+/// A sweep over time keeps the ranges that are alive in a map by offset. As long as they are
+/// disjoint, a new one can collide only with its two neighbours, so the check costs n log n.
 #include <algorithm>
 #include <map>
 
@@ -11,7 +11,8 @@
 namespace weft {
 
 void VerifyPlan(const std::vector<PlanItem>& items, const Plan& plan) {
-  WEFT_ICHECK(plan.offsets.size() == items.size(), "{} offsets for {} items", plan.offsets.size(), items.size());
+  WEFT_ICHECK(plan.offsets.size() == items.size(), "{} offsets for {} items", plan.offsets.size(),
+              items.size());
   struct Event {
     int step;
     bool begins;
@@ -25,11 +26,15 @@ void VerifyPlan(const std::vector<PlanItem>& items, const Plan& plan) {
   for (size_t i = 0; i < items.size(); ++i) {
     const PlanItem& item = items[i];
     const int64_t offset = plan.offsets[i];
-    WEFT_ICHECK(item.size >= 0 && item.begin <= item.end && item.alignment > 0, "item {} is malformed", i);
+    WEFT_ICHECK(item.size >= 0 && item.begin <= item.end && item.alignment > 0,
+                "item {} is malformed", i);
     if (item.size == 0 || item.begin == item.end) continue;
-    WEFT_ICHECK(offset >= 0 && item.size <= plan.arena_bytes && offset <= plan.arena_bytes - item.size,
-                "item {} at offset {} with {} bytes leaves the arena of {} bytes", i, offset, item.size, plan.arena_bytes);
-    WEFT_ICHECK(offset % item.alignment == 0, "item {} at offset {} is not aligned to {}", i, offset, item.alignment);
+    WEFT_ICHECK(
+        offset >= 0 && item.size <= plan.arena_bytes && offset <= plan.arena_bytes - item.size,
+        "item {} at offset {} with {} bytes leaves the arena of {} bytes", i, offset, item.size,
+        plan.arena_bytes);
+    WEFT_ICHECK(offset % item.alignment == 0, "item {} at offset {} is not aligned to {}", i,
+                offset, item.alignment);
     events.push_back({item.begin, true, i});
     events.push_back({item.end, false, i});
   }
@@ -37,9 +42,11 @@ void VerifyPlan(const std::vector<PlanItem>& items, const Plan& plan) {
   std::map<int64_t, size_t> alive;  // item by offset
   const auto check = [&](size_t low, size_t high) {
     WEFT_ICHECK(plan.offsets[low] + items[low].size <= plan.offsets[high],
-                "items {} and {} collide: bytes [{}, {}) in steps [{}, {}) and bytes [{}, {}) in steps [{}, {})", low, high,
-                plan.offsets[low], plan.offsets[low] + items[low].size, items[low].begin, items[low].end,
-                plan.offsets[high], plan.offsets[high] + items[high].size, items[high].begin, items[high].end);
+                "items {} and {} collide: bytes [{}, {}) in steps [{}, {}) and bytes [{}, {}) in "
+                "steps [{}, {})",
+                low, high, plan.offsets[low], plan.offsets[low] + items[low].size, items[low].begin,
+                items[low].end, plan.offsets[high], plan.offsets[high] + items[high].size,
+                items[high].begin, items[high].end);
   };
   for (const Event& e : events) {
     const int64_t offset = plan.offsets[e.item];

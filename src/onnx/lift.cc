@@ -1,5 +1,5 @@
 /// lift.cc: the driver of lifting and what all lifts share. The rules are in lift_shape_ops.cc (data movement, reductions,
-/// constants) and lift_nn.cc (normalisation, activations, resampling).
+/// constants), lift_nn.cc (normalisation, activations, resampling) and lift_opset6.cc (the broadcasting of before 7).
 #include "lift.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ void Lift::Unsupported(const std::string& what) const {
 void LiftToNewest(Lift* lift) {
   static const std::multimap<std::string_view, LiftRule> table = [] {
     std::multimap<std::string_view, LiftRule> t;
-    for (const auto& rules : {ShapeOpLifts(), NnOpLifts()}) {
+    for (const auto& rules : {OpsetSixLifts(), ShapeOpLifts(), NnOpLifts()}) {
       for (const LiftRule& r : rules) t.emplace(r.op, r);
     }
     return t;

@@ -28,8 +28,9 @@ struct Record {
 /// A record that is being lifted, and what the lift adds around it.
 class Lift {
  public:
-  /// `dtype_of` tells the dtype of a value where it is known so far.
-  Lift(Record* node, std::function<DType(const std::string&)> dtype_of) : node(*node), dtype_of_(std::move(dtype_of)) {}
+  /// `dtype_of` and `rank_of` tell the dtype and the rank of a value where they are known so far (rank: else -1).
+  Lift(Record* node, std::function<DType(const std::string&)> dtype_of, std::function<int(const std::string&)> rank_of = {})
+      : node(*node), dtype_of_(std::move(dtype_of)), rank_of_(std::move(rank_of)) {}
   Record& node;
   std::vector<Record> before, after;
 
@@ -43,6 +44,7 @@ class Lift {
     return v.empty() ? otherwise : T(v.get<T>());
   }
   DType dtype_of(const std::string& value) const { return dtype_of_(value); }
+  int rank_of(const std::string& value) const { return rank_of_ ? rank_of_(value) : -1; }
 
   /// A value name that no model uses for anything this node sees.
   std::string Fresh();
@@ -59,6 +61,7 @@ class Lift {
  private:
   Record Make(std::string op, std::vector<std::string> inputs, AttrDict attrs) const;
   std::function<DType(const std::string&)> dtype_of_;
+  std::function<int(const std::string&)> rank_of_;
   int fresh_ = 0;
 };
 
@@ -73,5 +76,6 @@ struct LiftRule {
 };
 std::vector<LiftRule> ShapeOpLifts();
 std::vector<LiftRule> NnOpLifts();
+std::vector<LiftRule> OpsetSixLifts();
 
 }  // namespace weft::onnx_import

@@ -198,15 +198,21 @@ TensorPtr TensorReader::Make(pb::TensorProto* t) {
   return out;
 }
 
-TensorPtr TensorReader::Read(pb::TensorProto* t) {
+TensorPtr TensorReader::Read(pb::TensorProto* t, bool keep) {
+  if (!keep) return Make(t);
   TensorPtr& made = made_[t];
   if (!made) made = Make(t);
   return made;
 }
 
-TensorPtr TensorReader::ReadSparse(pb::SparseTensorProto* t) {
+TensorPtr TensorReader::ReadSparse(pb::SparseTensorProto* t, bool keep) {
+  if (!keep) return MakeSparse(t);
   TensorPtr& made = made_[t];
-  if (made) return made;
+  if (!made) made = MakeSparse(t);
+  return made;
+}
+
+TensorPtr TensorReader::MakeSparse(pb::SparseTensorProto* t) {
   const TensorFacts f = CheckSparse(*t, limits_);
   const TensorPtr values = Make(t->mutable_values()), indices = Make(t->mutable_indices());
   auto out = std::make_shared<Tensor>(f.dtype, f.dims);
@@ -222,8 +228,7 @@ TensorPtr TensorReader::ReadSparse(pb::SparseTensorProto* t) {
     }
     std::memcpy(static_cast<char*>(out->mutable_data()) + size_t(at) * width, static_cast<const char*>(values->data()) + size_t(i) * width, width);
   }
-  made = out;
-  return made;
+  return out;
 }
 
 }  // namespace weft::onnx_import

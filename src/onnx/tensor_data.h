@@ -34,13 +34,15 @@ TensorFacts CheckSparse(const pb::SparseTensorProto& t, const Limits& limits);
 class TensorReader {
  public:
   TensorReader(const Limits& limits, ExternalFiles* files) : limits_(limits), files_(files) {}
-  TensorPtr Read(pb::TensorProto* t);
-  TensorPtr ReadSparse(pb::SparseTensorProto* t);
+  /// `keep` false: the proto dies before this reader, nothing is remembered under its address.
+  TensorPtr Read(pb::TensorProto* t, bool keep = true);
+  TensorPtr ReadSparse(pb::SparseTensorProto* t, bool keep = true);
   /// Throws where the external bytes of `t` cannot be had.
   void CheckExternal(const pb::TensorProto& t);
 
  private:
   TensorPtr Make(pb::TensorProto* t);
+  TensorPtr MakeSparse(pb::SparseTensorProto* t);
   const Limits& limits_;
   ExternalFiles* files_;
   std::unordered_map<const void*, TensorPtr> made_;

@@ -8,7 +8,7 @@
 namespace weft::onnx_import {
 namespace {
 
-constexpr int64_t kOldestOpset = 7;
+constexpr int64_t kOldestOpset = 6;  // what torch exported for years; see lift_opset6.cc
 
 struct KnownDomain {
   std::string_view name;

@@ -164,6 +164,7 @@ std::vector<int> FindCycle(const NodeList& nodes, const ValueScope& scope) {
   }
   walk.erase(walk.begin(), walk.begin() + std::ptrdiff_t(seen.at(at)));
   std::reverse(walk.begin(), walk.end());
+  std::rotate(walk.begin(), std::min_element(walk.begin(), walk.end()), walk.end());
   return walk;
 }
 

@@ -1,13 +1,16 @@
 /// activations.cc: piecewise linear and exponential activations: Relu, LeakyRelu, ThresholdedRelu,
-/// PRelu, Elu, Celu, Selu, Sigmoid, HardSigmoid, HardSwish, Softplus, Softsign, Shrink. (Gelu,
-/// Mish, Swish: gelu.cc.)
-///   in  x : T[...]     out  y : T[...]     T floats; Relu and Shrink also integers, PRelu also 32
-///   / 64 bit integers grad at a kink: Relu'(0) = 0, ThresholdedRelu'(alpha) = 0, LeakyRelu'(0) =
-///   alpha, PRelu'(0) = slope: the left
-///        derivative, PyTorch's choice. Gradients select with Where, so that the unused branch
-///        cannot leak a NaN. Exponentials are taken from y (y + alpha = alpha * e^x), so x may be
-///        freed and nothing overflows.
-///   throws kShapeMismatch where PRelu's slope does not broadcast to x
+/// PRelu, Elu, Celu, Selu, Sigmoid, HardSigmoid, HardSwish, Softplus, Softsign, Shrink.
+///
+///   in      x : T[...]
+///   out     y : T[...]
+///   T       floats; Relu and Shrink also integers, PRelu also 32 and 64 bit integers
+///   grad    at a kink the left derivative, PyTorch's choice: Relu'(0) = 0, LeakyRelu'(0) = alpha,
+///           PRelu'(0) = slope, ThresholdedRelu'(alpha) = 0
+///   throws  kTypeMismatch; kShapeMismatch where PRelu's slope does not broadcast to x;
+///           kBadAttribute for Celu's alpha = 0
+///
+/// Gradients select with Where, so that the unused branch cannot leak a NaN. Exponentials are taken
+/// from y (y + alpha = alpha * e^x): nothing overflows in the unused branch.
 /// Source: ONNX Relu-14, LeakyRelu-16, ThresholdedRelu-22, PRelu-16, Elu-22, Celu-12, Selu-22,
 /// Sigmoid-13, HardSigmoid-22, HardSwish-22, Softplus-22, Softsign-22, Shrink-9.
 #include "op_util.h"

@@ -1,11 +1,15 @@
 /// cast.cc: Cast, CastLike, BitCast.
-///   in  x : T1[...] (CastLike: like : T2[...])     out  y : T2[...]
-///   Float to integer truncates towards zero; what does not fit saturates and NaN gives 0 (the
-///   standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN
-///   is true. Float to narrower float rounds to the even neighbour, overflow gives infinity.
-///   `saturate` and `round_mode` speak of 8-bit floats, which kernels do not compute with yet;
-///   neither do strings (kUnsupported at code generation). grad Cast back to the dtype of x. A cast
-///   to an integer has none.
+///
+///   in      x : T1[...] (CastLike: like : T2[...], of which only the dtype is used)
+///   out     y : T2[...]
+///   grad    Cast back to the dtype of x; a cast to an integer has none
+///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported at code
+///           generation for strings and for dtypes that kernels do not compute with
+///
+/// Float to integer truncates towards zero; what does not fit saturates and NaN gives 0 (the
+/// standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN is
+/// true. Float to narrower float rounds to the even neighbour, overflow gives infinity. `saturate`
+/// and `round_mode` speak of 8-bit floats only.
 /// Source: ONNX Cast-24, CastLike-24, BitCast-26.
 #include "op_util.h"
 #include "weft/support/check.h"

@@ -1,10 +1,14 @@
 /// clip.cc: Clip, min(max(x, lo), hi).
-///   in   x : T[...]; min, max : T[], optional scalars      out  y : T[...]     T integers and
-///   floats Where min > max the result is max everywhere. NaN in x or a bound stays NaN. grad dx =
-///   dy where min <= x <= max (both bounds inclusive), else 0; dmin = sum of dy where x < min <
-///   max;
-///        dmax = sum of dy where x > max or max < min. Retains x and the bounds.
-///   throws kTypeMismatch for unequal dtypes, kShapeMismatch for a bound with more than one element
+///
+///   in      x : T[...]; min, max : T[], optional scalars
+///   out     y : T[...]
+///   T       integers and floats
+///   grad    dx = dy where min <= x <= max (both bounds inclusive), else 0
+///           dmin = sum of dy where x < min < max
+///           dmax = sum of dy where x > max or max < min; retains x and the bounds
+///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch for a bound of several elements
+///
+/// Where min > max the result is max everywhere. NaN in x or a bound stays NaN.
 /// Source: ONNX Clip-13.
 #include "op_util.h"
 #include "weft/support/check.h"

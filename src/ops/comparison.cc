@@ -1,8 +1,12 @@
 /// comparison.cc: Equal, Less, LessOrEqual, Greater, GreaterOrEqual.
-///   in   a, b : T[...], numpy broadcasting       out  y : bool[broadcast]
-///   T    integers and floats; Equal also bool and strings (strings need a backend kernel)
-///   Comparisons with NaN are false. No gradient. Followed values compare where Facts prove the
-///   answer. throws kTypeMismatch for unequal dtypes, kShapeMismatch where shapes do not broadcast
+///
+///   in      a, b : T[...], numpy broadcasting
+///   out     y : bool[broadcast]
+///   T       integers and floats; Equal also bool and strings (for which no kernel exists)
+///   grad    none
+///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch where shapes do not broadcast
+///
+/// Comparisons with NaN are false. Followed values compare where Facts prove the answer.
 /// Source: ONNX Equal-19, Less-13, LessOrEqual-16, Greater-13, GreaterOrEqual-16.
 #include "op_util.h"
 

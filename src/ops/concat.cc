@@ -65,8 +65,8 @@ Expr PickInput(const std::vector<TensorArg>& in, const std::vector<SymInt>& begi
     return in[lo](from);
   }
   const size_t mid = (lo + hi) / 2;
-  return Expr::Select(Lt(at[size_t(axis)], Expr::Dim(begin[mid])), PickInput(in, begin, lo, mid, at, axis),
-                      PickInput(in, begin, mid, hi, at, axis));
+  return ReadEither(Lt(at[size_t(axis)], Expr::Dim(begin[mid])), PickInput(in, begin, lo, mid, at, axis),
+                    PickInput(in, begin, mid, hi, at, axis));
 }
 Exprs ConcatCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const int axis = AxisOf(ParamOf<ConcatParam>(n).axis, in[0].rank(), n);

@@ -1,10 +1,11 @@
 /// constant.cc: Constant and Identity.
+///
 ///   Constant   out y : the tensor of attribute `value`. Import turns value_int, value_floats ...
-///   into `value`; sparse
-///              values are refused there. Needs no code: Graph::ConstantOf gives the tensor,
-///              kernels take scalars as literals and others as inputs.
-///   Identity   y = x, any type, sequences and optionals included.   grad dx = dy
-///   throws kBadAttribute for a Constant without a value
+///              into `value`. Needs no code: Graph::ConstantOf gives the tensor, kernels take
+///              scalars as literals and others as inputs.
+///   Identity   y = x, any type, sequences and optionals included; grad dx = dy
+///   throws     kBadAttribute for a Constant without a value
+///
 /// Source: ONNX Constant-24, Identity-24.
 #include "op_util.h"
 #include "weft/support/check.h"
@@ -57,6 +58,7 @@ WEFT_REGISTER_OP(Constant)
     .set_attr<FGradient>("FGradient", NoGradient);
 
 WEFT_REGISTER_OP(Identity)
+    .set_attr<TIsView>("TIsView", true)
     .describe("y = x, of any type. Gradient: dx = dy; retains nothing. Source: ONNX Identity-24.")
     .set_num_inputs(1)
     .set_num_outputs(1)

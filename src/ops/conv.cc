@@ -57,7 +57,7 @@ Expr Times(const Expr& a, const Expr& b) {
   const DType acc = AccumulatorOf(a->dtype());
   return Expr::Cast(acc, a) * Expr::Cast(acc, b);
 }
-Expr Guarded(const Expr& inside, const Expr& value) { return Expr::Select(inside, value, Zero(value->dtype())); }
+Expr Guarded(const Expr& inside, const Expr& value) { return ReadWhere(inside, value, Zero(value->dtype())); }
 
 Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &x = in[0], &w = in[1];
@@ -179,6 +179,7 @@ std::vector<NodeEntry> ChannelSumGradient(const NodePtr& n, const std::vector<No
 }  // namespace
 
 WEFT_REGISTER_OP(Conv)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Cross-correlation: y[b, m, o] = B[m] + sum_{c, k} x[b, group(m) C/g + c, o stride - begin + k dilation] W[m, c, k],\n"
         "reads outside x are 0. f16 and bf16 accumulate in f32.\n"

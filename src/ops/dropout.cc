@@ -1,9 +1,13 @@
 /// dropout.cc: Dropout as in inference: y = x, and a mask of ones.
-///   in   x : T[...]; ratio : T1[], optional; training_mode : bool[], optional      out  y :
-///   T[...], mask : bool[...] T    floats.  training_mode absent or a constant false, or ratio a
-///   constant 0: inference. grad dx = dy throws kUnsupported at code generation and gradient when
-///   training_mode is true, or is not known: dropping at random
-///        needs a seed that is an input of the graph, which this operator has not
+///
+///   in      x : T[...]; ratio : T1[], optional; training_mode : bool[], optional
+///   out     y : T[...], mask : bool[...]
+///   T       floats
+///   grad    dx = dy
+///   throws  kUnsupported at code generation and gradient when training_mode is true, or unknown
+///
+/// Inference is: training_mode absent or a constant false, or ratio a constant 0. Dropping at
+/// random needs a seed that is an input of the graph, which this operator has not.
 /// Source: ONNX Dropout-22.
 #include "op_util.h"
 #include "weft/support/check.h"

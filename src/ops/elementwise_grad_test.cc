@@ -1,5 +1,5 @@
-/// Gradients of the element-wise operators: against finite differences in double precision, and at
-/// the points where a choice had to be made.
+/// elementwise_grad_test.cc: gradients of the element-wise operators: against finite differences in
+/// double precision, and at the points where a choice had to be made.
 #include <cmath>
 #include <limits>
 
@@ -173,12 +173,9 @@ TEST_CASE("gradient: structurally none") {
 
 TEST_CASE("gradient: every op of every gradient is differentiable itself") {
   const auto& gradients = Op::GetAttr<FGradient>("FGradient");
-  for (const Op* op : Op::List()) {
+  for (const std::string& name : ElementwiseOps()) {
+    const Op* op = Op::Get(name);
     for (const OpExample& row : op->examples) {
-      if (!gradients.find(op)) continue;
-      if (op->name.find("::") != std::string::npos || op->inputs.empty() ||
-          op->inputs[0].type.find("f32") == std::string::npos)
-        continue;
       CAPTURE(op->name);
       Graph g = GraphOfRow(*op, row.inputs, row.attrs);
       const NodePtr n = g.outputs[0].node;

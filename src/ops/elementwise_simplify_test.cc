@@ -1,5 +1,5 @@
-/// One-op identities of the element-wise operators (a hit and a near miss each), and values of
-/// shape arithmetic.
+/// elementwise_simplify_test.cc: one-op identities of the element-wise operators (a hit and a near
+/// miss each), and values of shape arithmetic.
 #include "op_test_util.h"
 #include "weft/core/graph_attr.h"
 

@@ -83,6 +83,7 @@ std::vector<NodeEntry> SimplifySameShape(RewriteContext& ctx, const NodePtr& n) 
 }  // namespace
 
 WEFT_REGISTER_OP(Expand)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)
     .describe(
         "x broadcast (numpy rules, both ways) with the extents `shape`.\n"
         "Gradient: dx = SumTo(dy, x). Errors: extents that do not broadcast, negative ones (kShapeMismatch).\n"

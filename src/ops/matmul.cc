@@ -278,6 +278,7 @@ std::vector<NodeEntry> GemmGradient(const NodePtr& n, const std::vector<NodeEntr
 }  // namespace
 
 WEFT_REGISTER_OP(MatMul)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Matrix product as in numpy: y[.., i, j] = sum_k a[.., i, k] b[.., k, j]; leading axes broadcast; a 1-D operand is a\n"
         "row (a) or a column (b) whose axis the result lacks. f16 and bf16 accumulate in f32.\n"
@@ -321,6 +322,7 @@ WEFT_REGISTER_OP_IN(weft, MatMulGrad)
     .set_attr<FSimplify>("FSimplify", SimplifyMatMulGrad);
 
 WEFT_REGISTER_OP(Gemm)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "y = alpha op(A) op(B) + beta C with op the transposition that transA / transB ask for; C broadcasts one way.\n"
         "Gradient: dA, dB are Gemm of dy and the other factor, dC = SumTo(beta dy, C); keeps A and B.\n"

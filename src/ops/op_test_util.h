@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,18 @@
 namespace weft::ops {
 
 using Tensors = std::vector<TensorPtr>;
+
+/// The element-wise operators, by name.
+inline std::vector<std::string> ElementwiseOps() {
+  std::istringstream names(
+      "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitCast BitShift BitwiseAnd BitwiseNot "
+      "BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Cos Cosh Div Dropout Elu Equal Erf Exp "
+      "Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less "
+      "LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu "
+      "Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu "
+      "Where Xor");
+  return {std::istream_iterator<std::string>(names), std::istream_iterator<std::string>()};
+}
 
 inline const Evaluator& Reference() {
   const Evaluator* e = GetEvaluator();

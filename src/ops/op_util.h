@@ -1,15 +1,17 @@
 /// op_util.h: what the operator files share: dtype sets, inference functions, FCodeGen and
-/// FGradient wrappers, docs.
+/// FGradient wrappers, rules, docs.
 ///
 /// An op file reads: docs, dtype set, shape rule, one line of math, one line of gradient.
-/// Everything that is equal for all ops of a kind is here or in a registration group (op_util.cc):
-///   ElementwiseUnary      1 input; FInferShape (shape of x), FInplace {x -> y}, FFlops
-///   ElementwiseUnaryBool  the same with a bool result: no FInplace
-///   ElementwiseBinary     2 inputs; FInferShape (numpy broadcasting), FInplace {a -> y, b -> y},
-///   FFlops ElementwiseBinaryBool the same with a bool result: no FInplace ElementwiseVariadic   1
-///   or more inputs, broadcast
-/// What an op sets itself wins over its groups (an op that follows values of shape arithmetic sets
-/// its own FInferShape). FInplace names candidates; who uses it checks that both buffers have equal
+/// Everything that is equal for all ops of a kind is here or in a group (registered in op_util.cc):
+///
+///   ElementwiseUnary       FInferShape (shape of x), FInplace {x -> y}, FFlops
+///   ElementwiseUnaryBool   the same for a result of another dtype: no FInplace
+///   ElementwiseBinary      FInferShape (numpy broadcasting), FInplace {a -> y, b -> y}, FFlops
+///   ElementwiseBinaryBool  the same for a result of another dtype: no FInplace
+///   ElementwiseVariadic    1 or more inputs, broadcast
+///
+/// What an op sets itself wins over its groups: an op that follows values of shape arithmetic sets
+/// its own FInferShape. FInplace names candidates; who uses it checks that the buffers have equal
 /// size.
 #pragma once
 

@@ -1,12 +1,17 @@
 /// pow.cc: Pow, with operands of two dtypes.
-///   in   x : T[...], exponent : T1[...], numpy broadcasting     out  y : T[broadcast]
-///   T    i32, i64, floats; T1 any integer or float
-///   y = x ^ exponent. Float results are computed in the wider float of both; an exponent of 32 or
-///   64 bit integers in f64, which alone keeps its parity. Integer by integer: exact, wrapping; a
-///   negative exponent gives the truncated quotient (0 unless x is 1 or -1). Integer by float: in
-///   f64, truncated. grad dx = dy * e * x^(e - 1), 0 where e = 0; de = dy * y * log(x), 0 where x =
-///   0 and e >= 0, NaN where x < 0.
-///        Both are safe at 0 in higher order too: the unused branch never sees log(0).
+///
+///   in      x : T[...], exponent : T1[...], numpy broadcasting
+///   out     y : T[broadcast] = x ^ exponent
+///   T       i32, i64, floats; T1 any integer or float
+///   grad    dx = dy * e * x^(e - 1), 0 where e = 0
+///           de = dy * y * log(x), 0 where x = 0 and e >= 0, NaN where x < 0
+///           Safe at 0 in higher order too: the unused branch never sees log(0).
+///   throws  kTypeMismatch, kShapeMismatch
+///
+/// Float results are computed in the wider float of both operands; with an exponent of 32 or 64 bit
+/// integers in f64, which alone keeps its parity. Integer by integer is exact and wraps; a negative
+/// exponent gives the truncated quotient (0 unless x is 1 or -1). Integer by float: in f64,
+/// truncated.
 /// Source: ONNX Pow-15.
 #include "op_util.h"
 

@@ -230,6 +230,7 @@ void DataAndI64(InferTypeContext& ctx) {
 }  // namespace
 
 WEFT_REGISTER_OP(Reshape)
+    .set_attr<TIsView>("TIsView", true)
     .describe(
         "y holds the elements of x in row-major order under the extents `shape`; one may be -1 (what is left).\n"
         "Gradient: dx = Reshape(dy, Shape(x)).\n"
@@ -253,6 +254,7 @@ WEFT_REGISTER_OP(Reshape)
     .set_attr<FInplace>("FInplace", InplaceOf({0}));
 
 WEFT_REGISTER_OP(Flatten)
+    .set_attr<TIsView>("TIsView", true)
     .describe(
         "y [p, q]: p the product of the extents of x before `axis`, q of the others.\n"
         "Gradient: dx = Reshape(dy, Shape(x)). Errors: axis outside [-rank, rank] (kBadAttribute).\n"
@@ -273,6 +275,7 @@ WEFT_REGISTER_OP(Flatten)
     .set_attr<FInplace>("FInplace", InplaceOf({0}));
 
 WEFT_REGISTER_OP(Squeeze)
+    .set_attr<TIsView>("TIsView", true)
     .describe(
         "Drops axes of extent 1: those in `axes`, or all of them.\n"
         "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis is not 1 (kShapeMismatch), out of range or repeated\n"
@@ -294,6 +297,7 @@ WEFT_REGISTER_OP(Squeeze)
     .set_attr<FInplace>("FInplace", InplaceOf({0}));
 
 WEFT_REGISTER_OP(Unsqueeze)
+    .set_attr<TIsView>("TIsView", true)
     .describe(
         "Inserts axes of extent 1 so that they stand at `axes` of the result.\n"
         "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis out of range or repeated (kBadAttribute).\n"

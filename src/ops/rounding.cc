@@ -1,8 +1,13 @@
 /// rounding.cc: Abs, Neg, Sign, Floor, Ceil, Round, IsNaN, IsInf: exact functions of one value.
-///   in  x : T[...]     out  y : T[...], bool for IsNaN and IsInf
-///   Round goes to the even neighbour at halves. Sign keeps NaN and zeros as they are. Abs of the
-///   smallest signed integer is itself (it wraps), and so is its Neg. grad Abs: dy * Sign(x), 0 at
-///   0. Neg: -dy. Steps (Sign, Floor, Ceil, Round): zero, hence no entry.
+///
+///   in      x : T[...]
+///   out     y : T[...]; bool for IsNaN and IsInf
+///   grad    Abs: dy * Sign(x), 0 at 0. Neg: -dy. Steps (Sign, Floor, Ceil, Round): zero, hence no
+///           entry
+///   throws  kTypeMismatch; kBadAttribute for flags other than 0 and 1
+///
+/// Round goes to the even neighbour at halves. Sign keeps NaN and zeros as they are. Abs and Neg of
+/// the smallest signed integer wrap to itself.
 /// Source: ONNX Abs-13, Neg-13, Sign-13, Floor-13, Ceil-13, Round-22, IsNaN-20, IsInf-20.
 #include <limits>
 

@@ -171,6 +171,29 @@ Expr SumOver(const std::vector<SymInt>& extents, const std::function<Expr(const 
   return Expr::Cast(storage, sum);
 }
 
+namespace {
+
+/// Adds `condition` to the guard of every load in `value`.
+Expr GuardLoads(const Expr& value, const Expr& condition) {
+  return Rewrite(value, [&condition](const Expr& e) -> Expr {
+    if (e->kind() != ExprKind::kLoad) return {};
+    const int rank = e->num_indices();
+    const Indices at(e->operands().begin(), e->operands().begin() + rank);
+    return Expr::Load(e->buffer(), e->dtype(), at, e->has_guard() ? And(condition, e->operand(rank)) : condition);
+  });
+}
+
+}  // namespace
+
+Expr ReadWhere(const Expr& condition, const Expr& value, const Expr& otherwise) {
+  if (condition->kind() == ExprKind::kConst) return condition->const_int() ? value : otherwise;
+  return Expr::Select(condition, GuardLoads(value, condition), otherwise);
+}
+Expr ReadEither(const Expr& condition, const Expr& yes, const Expr& no) {
+  if (condition->kind() == ExprKind::kConst) return condition->const_int() ? yes : no;
+  return Expr::Select(condition, GuardLoads(yes, condition), GuardLoads(no, Not(condition)));
+}
+
 Expr CountOf(const std::vector<SymInt>& extents, DType t) { return Expr::Cast(t, Expr::Dim(Product(extents))); }
 
 // ---- gradients ----

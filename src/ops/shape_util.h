@@ -61,6 +61,10 @@ inline Expr FloorModExpr(const Expr& a, const Expr& b) { return Expr::Binary(Bin
 Expr ReduceOver(ReduceOp op, const std::vector<SymInt>& extents, const std::function<Expr(const Indices&)>& body);
 /// Sum of `body` accumulated in AccumulatorOf(its dtype), rounded back once.
 Expr SumOver(const std::vector<SymInt>& extents, const std::function<Expr(const Indices&)>& body);
+/// `value` where `condition`, else `otherwise`; nothing that `value` loads is read where the condition is false.
+Expr ReadWhere(const Expr& condition, const Expr& value, const Expr& otherwise);
+/// Both branches guarded: for reads that are in range on one side of the condition only.
+Expr ReadEither(const Expr& condition, const Expr& yes, const Expr& no);
 /// The number of points of `extents` as a value of dtype t.
 Expr CountOf(const std::vector<SymInt>& extents, DType t);
 inline Expr Zero(DType t) { return Expr::ConstInt(t, 0); }

@@ -159,7 +159,7 @@ Exprs SliceGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
     if (steps[k] != 1) inside = And(inside, Eq(FloorModExpr(offset, step), Expr::Int(0)));
     inside = And(inside, InRange(i, in[0].dim(axes[k])));
   }
-  return {Expr::Select(inside, in[0](from), Zero(in[0].dtype))};
+  return {ReadWhere(inside, in[0](from), Zero(in[0].dtype))};
 }
 
 std::vector<NodeEntry> SliceGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {

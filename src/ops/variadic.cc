@@ -1,10 +1,13 @@
 /// variadic.cc: Max, Min, Sum, Mean of any number of inputs.
-///   in   x_0 ... x_k : T[...], at least one, numpy broadcasting     out  y : T[broadcast]
-///   T    Max, Min: integers and floats; Sum, Mean: floats
-///   NaN in any input gives NaN. f16 and bf16 are combined in f32 and rounded once.
-///   grad Max, Min: every input that attains the extremum gets an equal share of dy (PyTorch's
-///   rule; giving each the
-///        whole dy would count it twice); where y is NaN no input gets any
+///
+///   in      x_0 ... x_k : T[...], at least one, numpy broadcasting
+///   out     y : T[broadcast]
+///   T       Max, Min: integers and floats; Sum, Mean: floats
+///   grad    Max, Min: the inputs that attain the extremum share dy equally (PyTorch's rule; giving
+///           each the whole dy would count it twice); where y is NaN no input gets any
+///   throws  kTypeMismatch, kShapeMismatch, kArity
+///
+/// NaN in any input gives NaN. f16 and bf16 are combined in f32 and rounded once.
 /// Source: ONNX Max-13, Min-13, Sum-13, Mean-13.
 #include "op_util.h"
 

@@ -1,9 +1,12 @@
 /// where.cc: Where, element by element choice.
-///   in   condition : bool[...], x, y : T[...], numpy broadcasting of all three     out  out :
-///   T[broadcast] T    any dtype (kernels: what they compute with) grad dx = SumTo(Where(c, dy, 0),
-///   x), dy = SumTo(Where(c, 0, dy), y); the condition has none. Retains the condition.
-///        A NaN that the branch not taken makes further down is not masked here.
-///   throws kTypeMismatch, kShapeMismatch
+///
+///   in      condition : bool[...], x, y : T[...], numpy broadcasting of all three
+///   out     out : T[broadcast]
+///   T       any dtype (kernels: what they compute with)
+///   grad    dx = SumTo(Where(c, dout, 0), x), dy = SumTo(Where(c, 0, dout), y); the condition has
+///           none and is retained. A NaN that the branch not taken makes is not masked here.
+///   throws  kTypeMismatch, kShapeMismatch
+///
 /// Source: ONNX Where-16.
 #include "op_util.h"
 

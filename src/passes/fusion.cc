@@ -16,6 +16,7 @@
 #include "fusion_build.h"
 #include "fusion_groups.h"
 #include "fusion_kind.h"
+#include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/op.h"
 #include "weft/support/check.h"
@@ -67,7 +68,12 @@ class Sweep {
   Sweep(Graph& g, PassContext& ctx)
       : g_(g), ctx_(ctx), facts_{g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"), g.GetAttr<ValueMap>("value")},
         keys_(g.GetAttr<Facts>("facts")), max_ops_(int(ctx.option<int64_t>("max_ops"))), max_tensors_(int(ctx.option<int64_t>("max_tensors"))),
-        max_reductions_(int(ctx.option<int64_t>("max_reductions"))) {}
+        max_reductions_(int(ctx.option<int64_t>("max_reductions"))) {
+    // Which ops a library computes better is known once the backend's module is there.
+    const std::string family = ctx.target().substr(0, ctx.target().find(':'));
+    LoadBackendModule(family);
+    library_ = "FCompute." + family;
+  }
 
   /// Members of every group that becomes a weft::Fused node, in topological order.
   std::vector<std::vector<NodePtr>> Run() {
@@ -96,7 +102,8 @@ class Sweep {
     if (n->num_outputs() == 1 && IsFollowed(NodeEntry(n))) return NodeKind::kShapeOnly;
     const FCodeGen* code = codegen_.find(n->op());
     const FFuseKind* told = fuse_kind_.find(n->op());
-    if (!code || (told && (*told == FuseKind::kAnchor || *told == FuseKind::kOpaque))) return NodeKind::kOpaque;
+    if (!code || (told && *told == FuseKind::kOpaque)) return NodeKind::kOpaque;
+    if (told && *told == FuseKind::kAnchor && n->op()->has(library_)) return NodeKind::kOpaque;
     if (!HasComputableTypes(n, facts_)) return NodeKind::kOpaque;
     if (code->elementwise || (told && *told == FuseKind::kElementwise)) return NodeKind::kElementwise;
     const Shape& out = facts_.shapes[NodeEntry(n)];
@@ -331,6 +338,7 @@ class Sweep {
   const OpMap<FFuseKind>& fuse_kind_ = Op::GetAttr<FFuseKind>("FFuseKind");
   const OpMap<TIsStateful>& stateful_ = Op::GetAttr<TIsStateful>("TIsStateful");
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
+  std::string library_;   // operator attribute of the target's library calls
   FusionGroups groups_;
   std::vector<int> group_of_;
   std::vector<NodeKind> kind_;

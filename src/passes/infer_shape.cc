@@ -127,7 +127,7 @@ void InferVariable(Context& c, NodePtr n) {
 Graph InferShape(Graph g, PassContext& ctx) {
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
   Context c(g, types);
-  NodeMap<uint8_t> done = g.HasAttr("shape_inferred") ? g.GetAttr<NodeMap<uint8_t>>("shape_inferred") : NodeMap<uint8_t>();
+  NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("shape_inferred") ? g.GetAttr<NodeMap<uint8_t>>("shape_inferred") : NodeMap<uint8_t>();
   done.reserve(g.id_bound());
   const auto& infer = Op::GetAttr<FInferShape>("FInferShape");
   const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");

@@ -47,7 +47,7 @@ Type DeclaredType(NodePtr n) {
 
 Graph InferType(Graph g, PassContext& ctx) {
   TypeMap rows = g.HasAttr("dtype") ? g.GetAttr<TypeMap>("dtype") : TypeMap();
-  NodeMap<uint8_t> done = g.HasAttr("dtype_inferred") ? g.GetAttr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
+  NodeMap<uint8_t> done = g.HasAttr("dtype") && g.HasAttr("dtype_inferred") ? g.GetAttr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
   rows.reserve(g.id_bound());
   done.reserve(g.id_bound());
   const auto& infer = Op::GetAttr<FInferType>("FInferType");

@@ -320,6 +320,11 @@ class WEFT_API AmbientScope {
 /// Store in which a node without entries is made on this thread.
 WEFT_API const std::shared_ptr<GraphStore>& AmbientStore();
 
+/// Runs the op's attribute parser and schema on `node.attrs` (Graph::AddNode does it by itself). Throws kBadAttribute.
+WEFT_API void ParseAttributes(Node& node);
+/// Starts a fresh ambient graph on this thread; the old one lives as long as something holds its store.
+WEFT_API void ResetAmbientGraph();
+
 /// A node of `op` in the graph of `inputs` (the ambient one where there is none), as in NNVM.
 WEFT_API NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs, AttrDict attrs = {});
 

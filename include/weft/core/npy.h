@@ -1,9 +1,10 @@
 /// npy.h: tensors in NumPy's .npy files, for the command line tool and for tests.
 ///
-/// Read: format versions 1 to 3, C or Fortran order (transposed to C), little-endian bool, integers, f16, f32, f64, c64,
-/// c128. Strings, objects, records and big-endian data are refused with kBadTensorFile, and so is anything truncated.
-/// NumPy has no bfloat16: a bf16 tensor is written as u16, its bits as they are, and reads back as u16 (view it). The
-/// sub-byte and 8-bit float types are refused.
+/// Read: format versions 1 to 3, C or Fortran order (transposed to C), little-endian bool,
+/// integers, f16, f32, f64, c64, c128. Strings, objects, records and big-endian data are refused
+/// with kBadTensorFile, and so is anything truncated. NumPy has no bfloat16: a bf16 tensor is
+/// written as u16, its bits as they are, and reads back as u16 (view it). The sub-byte and 8-bit
+/// float types are refused.
 #pragma once
 
 #include <cstdint>

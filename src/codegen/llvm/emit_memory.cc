@@ -1,8 +1,8 @@
 /// emit_memory.cc: loads and stores: contiguous, broadcast, strided, gathered, guarded, masked.
 ///
-/// What an access becomes depends on its offset as a function of the vector loop: coefficient 1 is a vector access,
-/// no dependence a scalar load (hoisted by its scope) that is broadcast, everything else goes lane by lane or through
-/// the gather instruction.
+/// What an access becomes depends on its offset as a function of the vector loop: coefficient 1 is
+/// a vector access, no dependence a scalar load (hoisted by its scope) that is broadcast,
+/// everything else goes lane by lane or through the gather instruction.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace weft::llvmgen {
 namespace {
 
-/// Strides up to this many elements are read by whole vectors and shuffles: as many loads as the stride, against one
-/// load and one insertion a lane.
+/// Strides up to this many elements are read by whole vectors and shuffles: as many loads as the
+/// stride, against one load and one insertion a lane.
 constexpr int64_t kMaxShuffledStride = 4;
 
 }  // namespace
@@ -25,16 +25,28 @@ constexpr int64_t kMaxShuffledStride = 4;
 llvm::Type* Emitter::RegisterType(DType t, int lanes) {
   llvm::Type* s;
   switch (t) {
-    case DType::kBool: s = ir_.getInt1Ty(); break;
-    case DType::kF16: case DType::kBF16: case DType::kF32: s = ir_.getFloatTy(); break;
-    case DType::kF64: s = ir_.getDoubleTy(); break;
-    default: s = ir_.getIntNTy(unsigned(DTypeBits(t))); break;
+    case DType::kBool:
+      s = ir_.getInt1Ty();
+      break;
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF32:
+      s = ir_.getFloatTy();
+      break;
+    case DType::kF64:
+      s = ir_.getDoubleTy();
+      break;
+    default:
+      s = ir_.getIntNTy(unsigned(DTypeBits(t)));
+      break;
   }
   return lanes == 1 ? s : llvm::FixedVectorType::get(s, unsigned(lanes));
 }
 
 llvm::Type* Emitter::MemoryType(DType t, int lanes) {
-  llvm::Type* s = t == DType::kBool ? ir_.getInt8Ty() : t == DType::kF16 || t == DType::kBF16 ? ir_.getInt16Ty() : RegisterType(t);
+  llvm::Type* s = t == DType::kBool                       ? ir_.getInt8Ty()
+                  : t == DType::kF16 || t == DType::kBF16 ? ir_.getInt16Ty()
+                                                          : RegisterType(t);
   return lanes == 1 ? s : llvm::FixedVectorType::get(s, unsigned(lanes));
 }
 
@@ -58,7 +70,8 @@ llvm::Value* Emitter::Iota(int lanes, DType t) {
 llvm::Value* Emitter::FromMemory(DType t, llvm::Value* v) {
   const int w = LanesOf(v);
   switch (t) {
-    case DType::kBool: return ir_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
+    case DType::kBool:
+      return ir_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
     case DType::kF16: {
       llvm::Type* half = ir_.getHalfTy();
       if (w > 1) half = llvm::FixedVectorType::get(half, unsigned(w));
@@ -66,23 +79,29 @@ llvm::Value* Emitter::FromMemory(DType t, llvm::Value* v) {
     }
     case DType::kBF16: {
       llvm::Type* ints = RegisterType(DType::kU32, w);
-      return ir_.CreateBitCast(ir_.CreateShl(ir_.CreateZExt(v, ints), llvm::ConstantInt::get(ints, 16)), RegisterType(t, w));
+      return ir_.CreateBitCast(
+          ir_.CreateShl(ir_.CreateZExt(v, ints), llvm::ConstantInt::get(ints, 16)),
+          RegisterType(t, w));
     }
-    default: return v;
+    default:
+      return v;
   }
 }
 
 llvm::Value* Emitter::ToMemory(DType t, llvm::Value* v) {
   const int w = LanesOf(v);
   switch (t) {
-    case DType::kBool: return ir_.CreateZExt(v, MemoryType(t, w));
+    case DType::kBool:
+      return ir_.CreateZExt(v, MemoryType(t, w));
     case DType::kF16: {
       llvm::Type* half = ir_.getHalfTy();
       if (w > 1) half = llvm::FixedVectorType::get(half, unsigned(w));
       return ir_.CreateBitCast(ir_.CreateFPTrunc(v, half), MemoryType(t, w));
     }
-    case DType::kBF16: return ir_.CreateTrunc(RoundBFloat16(v), MemoryType(t, w));
-    default: return v;
+    case DType::kBF16:
+      return ir_.CreateTrunc(RoundBFloat16(v), MemoryType(t, w));
+    default:
+      return v;
   }
 }
 
@@ -115,7 +134,8 @@ Expr Emitter::AtZero(const Expr& offset, int loop) {
   Expr& e = at_zero_[std::pair(offset.get(), loop)];
   if (!e) {
     Indices at;
-    for (int k = 0; k < int(kernel_.dims.size()); ++k) at.push_back(k == loop ? Expr::Int(0) : Expr::Index(k));
+    for (int k = 0; k < int(kernel_.dims.size()); ++k)
+      at.push_back(k == loop ? Expr::Int(0) : Expr::Index(k));
     e = SubstituteIndices(offset, at);
     Keep(offset);
   }
@@ -136,7 +156,8 @@ llvm::Value* Emitter::RowPointer(int buffer, const Expr& offset, int loop) {
   }
   const int scope = ScopeOf(Info(rest));
   llvm::Value* p = InScope(scope, [&] {
-    return ir_.CreateGEP(MemoryType(kernel_.buffers[size_t(buffer)].dtype), Buffer(buffer), Get(rest));
+    return ir_.CreateGEP(MemoryType(kernel_.buffers[size_t(buffer)].dtype), Buffer(buffer),
+                         Get(rest));
   });
   scopes_[size_t(scope)]->pointers.emplace(key, p);
   return p;
@@ -146,7 +167,8 @@ llvm::Value* Emitter::RowPointer(int buffer, const Expr& offset, int loop) {
 
 llvm::Value* Emitter::ZeroAddress() {
   if (!zero_) {
-    zero_ = new llvm::GlobalVariable(module_, ir_.getInt64Ty(), true, llvm::GlobalValue::PrivateLinkage, ir_.getInt64(0), "zero");
+    zero_ = new llvm::GlobalVariable(module_, ir_.getInt64Ty(), true,
+                                     llvm::GlobalValue::PrivateLinkage, ir_.getInt64(0), "zero");
     zero_->setAlignment(llvm::Align(8));
   }
   return zero_;
@@ -159,13 +181,16 @@ llvm::Value* Emitter::EmitLoad(const Expr& e) {
   llvm::Type* element = MemoryType(t);
   llvm::Value* guard = n.has_guard() ? Get(n.operand(1)) : nullptr;
   const Lanes* l = lanes();
-  const bool wide = l && l->count > 1 && (DependsOn(offset, l->loop) || (guard && guard->getType()->isVectorTy()));
+  const bool wide = l && l->count > 1 &&
+                    (DependsOn(offset, l->loop) || (guard && guard->getType()->isVectorTy()));
   const llvm::Align align{uint64_t(Bytes(t))};
 
   if (!wide) {
     llvm::Value* p;
-    if (l && l->count == 1 && IsContiguous(offset, l->loop)) p = ir_.CreateGEP(element, RowPointer(n.buffer(), offset, l->loop), l->base);
-    else p = ir_.CreateGEP(element, Buffer(n.buffer()), Get(offset));
+    if (l && l->count == 1 && IsContiguous(offset, l->loop))
+      p = ir_.CreateGEP(element, RowPointer(n.buffer(), offset, l->loop), l->base);
+    else
+      p = ir_.CreateGEP(element, Buffer(n.buffer()), Get(offset));
     if (guard) p = ir_.CreateSelect(guard, p, ZeroAddress());
     return FromMemory(t, ir_.CreateAlignedLoad(element, p, align));
   }
@@ -179,7 +204,8 @@ llvm::Value* Emitter::EmitLoad(const Expr& e) {
   llvm::Type* type = MemoryType(t, l->count);
   llvm::Value* p = ir_.CreateGEP(element, RowPointer(n.buffer(), offset, l->loop), l->base);
   if (!mask) return FromMemory(t, ir_.CreateAlignedLoad(type, p, align));
-  return FromMemory(t, ir_.CreateMaskedLoad(type, p, align, mask, llvm::Constant::getNullValue(type)));
+  return FromMemory(t,
+                    ir_.CreateMaskedLoad(type, p, align, mask, llvm::Constant::getNullValue(type)));
 }
 
 llvm::Value* Emitter::EmitShuffledLoad(const ExprNode& n, int64_t step, bool masked) {
@@ -188,7 +214,8 @@ llvm::Value* Emitter::EmitShuffledLoad(const ExprNode& n, int64_t step, bool mas
   const llvm::Align align{uint64_t(Bytes(n.dtype()))};
   llvm::Type* element = MemoryType(n.dtype());
   llvm::Type* type = MemoryType(n.dtype(), w);
-  llvm::Value* lane0 = ir_.CreateGEP(element, RowPointer(n.buffer(), n.operand(0), l->loop), ir_.CreateMul(l->base, Int(step)));
+  llvm::Value* lane0 = ir_.CreateGEP(element, RowPointer(n.buffer(), n.operand(0), l->loop),
+                                     ir_.CreateMul(l->base, Int(step)));
   const auto narrow = [&](int64_t v) { return ir_.getInt32(uint32_t(v)); };
   llvm::Value* iota = Iota(w, DType::kI32);
   const auto load = [&](int64_t at) -> llvm::Value* {
@@ -210,7 +237,8 @@ llvm::Value* Emitter::EmitShuffledLoad(const ExprNode& n, int64_t step, bool mas
     for (int i = 0; i < w; ++i) order[size_t(i)] = w - 1 - i;
     return ir_.CreateShuffleVector(load(1 - w), order);
   }
-  // Vectors that together cover lanes 0 .. w - 1 and not one element more: the last one overlaps its neighbour.
+  // Vectors that together cover lanes 0 .. w - 1 and not one element more: the last one overlaps
+  // its neighbour.
   llvm::Value* v = nullptr;
   int64_t first_lane = 0;
   for (int64_t k = 0; k < step; ++k) {
@@ -239,8 +267,10 @@ llvm::Value* Emitter::EmitGather(const ExprNode& n, llvm::Value* mask) {
     return FromMemory(t, EmitShuffledLoad(n, step, mask != nullptr));
   }
   if (!mask && step != 0) {
-    // Loads at constant displacements from one address are as fast as a gather and need no index vector.
-    llvm::Value* first = ir_.CreateGEP(element, RowPointer(n.buffer(), n.operand(0), l->loop), ir_.CreateMul(l->base, Get(stride)));
+    // Loads at constant displacements from one address are as fast as a gather and need no index
+    // vector.
+    llvm::Value* first = ir_.CreateGEP(element, RowPointer(n.buffer(), n.operand(0), l->loop),
+                                       ir_.CreateMul(l->base, Get(stride)));
     llvm::Value* v = llvm::PoisonValue::get(type);
     for (int i = 0; i < l->count; ++i) {
       llvm::Value* p = ir_.CreateGEP(element, first, Int(stride->const_int() * i));
@@ -253,12 +283,16 @@ llvm::Value* Emitter::EmitGather(const ExprNode& n, llvm::Value* mask) {
   if (kernel_.small_index) at = ir_.CreateTrunc(at, RegisterType(DType::kI32, l->count));
   if (target_.masks && Bytes(t) >= 4) {
     llvm::Value* p = ir_.CreateGEP(element, Buffer(n.buffer()), at);
-    if (!mask) mask = llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(ir_.getInt1Ty(), unsigned(l->count)));
-    return FromMemory(t, ir_.CreateMaskedGather(type, p, align, mask, llvm::Constant::getNullValue(type)));
+    if (!mask)
+      mask = llvm::Constant::getAllOnesValue(
+          llvm::FixedVectorType::get(ir_.getInt1Ty(), unsigned(l->count)));
+    return FromMemory(
+        t, ir_.CreateMaskedGather(type, p, align, mask, llvm::Constant::getNullValue(type)));
   }
   llvm::Value* v = llvm::PoisonValue::get(type);
   for (int i = 0; i < l->count; ++i) {
-    llvm::Value* p = ir_.CreateGEP(element, Buffer(n.buffer()), ir_.CreateExtractElement(at, uint64_t(i)));
+    llvm::Value* p =
+        ir_.CreateGEP(element, Buffer(n.buffer()), ir_.CreateExtractElement(at, uint64_t(i)));
     if (mask) p = ir_.CreateSelect(ir_.CreateExtractElement(mask, uint64_t(i)), p, ZeroAddress());
     v = ir_.CreateInsertElement(v, ir_.CreateAlignedLoad(element, p, align), uint64_t(i));
   }
@@ -273,7 +307,8 @@ llvm::Value* Emitter::StoredValue(const KernelStore& store) {
   const DType t = kernel_.buffers[size_t(store.buffer)].dtype;
   Expr value = store.value;
   // The store rounds; a cast before it would round twice to the same value.
-  if (value->kind() == ExprKind::kCast && (t == DType::kF16 || t == DType::kBF16) && value->operand(0)->dtype() == DType::kF32)
+  if (value->kind() == ExprKind::kCast && (t == DType::kF16 || t == DType::kBF16) &&
+      value->operand(0)->dtype() == DType::kF32)
     value = value->operand(0);
   return ToMemory(t, GetLanes(value, w));
 }
@@ -286,13 +321,16 @@ void Emitter::EmitStore(const KernelStore& store, llvm::Value* value, bool strea
   const int w = LanesOf(value);
   if (w == 1) {
     llvm::Value* p;
-    if (l && l->count == 1 && IsContiguous(store.offset, l->loop)) p = ir_.CreateGEP(element, RowPointer(store.buffer, store.offset, l->loop), l->base);
-    else p = ir_.CreateGEP(element, Buffer(store.buffer), Get(store.offset));
+    if (l && l->count == 1 && IsContiguous(store.offset, l->loop))
+      p = ir_.CreateGEP(element, RowPointer(store.buffer, store.offset, l->loop), l->base);
+    else
+      p = ir_.CreateGEP(element, Buffer(store.buffer), Get(store.offset));
     ir_.CreateAlignedStore(value, p, align);
     return;
   }
   if (IsContiguous(store.offset, l->loop)) {
-    llvm::Value* p = ir_.CreateGEP(element, RowPointer(store.buffer, store.offset, l->loop), l->base);
+    llvm::Value* p =
+        ir_.CreateGEP(element, RowPointer(store.buffer, store.offset, l->loop), l->base);
     if (l->mask) {
       ir_.CreateMaskedStore(value, p, align, l->mask);
     } else if (streaming) {
@@ -306,12 +344,15 @@ void Emitter::EmitStore(const KernelStore& store, llvm::Value* value, bool strea
   }
   llvm::Value* at = GetLanes(store.offset, w);
   if (l->mask || target_.masks) {
-    llvm::Value* mask = l->mask ? l->mask : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(ir_.getInt1Ty(), unsigned(w)));
+    llvm::Value* mask = l->mask ? l->mask
+                                : llvm::Constant::getAllOnesValue(
+                                      llvm::FixedVectorType::get(ir_.getInt1Ty(), unsigned(w)));
     ir_.CreateMaskedScatter(value, ir_.CreateGEP(element, Buffer(store.buffer), at), align, mask);
     return;
   }
   for (int i = 0; i < w; ++i) {
-    llvm::Value* p = ir_.CreateGEP(element, Buffer(store.buffer), ir_.CreateExtractElement(at, uint64_t(i)));
+    llvm::Value* p =
+        ir_.CreateGEP(element, Buffer(store.buffer), ir_.CreateExtractElement(at, uint64_t(i)));
     ir_.CreateAlignedStore(ir_.CreateExtractElement(value, uint64_t(i)), p, align);
   }
 }
@@ -320,7 +361,8 @@ void Emitter::EmitStore(const KernelStore& store, llvm::Value* value, bool strea
 
 llvm::Value* Emitter::LoadScratch(DType t, llvm::Value* start, llvm::Value* index) {
   const Lanes* l = lanes();
-  llvm::Value* p = ir_.CreateGEP(RegisterType(t), ir_.CreateGEP(ir_.getInt8Ty(), scratch_, start), index);
+  llvm::Value* p =
+      ir_.CreateGEP(RegisterType(t), ir_.CreateGEP(ir_.getInt8Ty(), scratch_, start), index);
   llvm::Type* type = RegisterType(t, l->count);
   const llvm::Align align{type->getScalarSizeInBits() / 8};
   if (!l->mask) return ir_.CreateAlignedLoad(type, p, align);
@@ -333,8 +375,10 @@ void Emitter::StoreScratch(llvm::Value* start, llvm::Value* index, llvm::Value* 
   value = Splat(value, l->count);
   llvm::Value* p = ir_.CreateGEP(element, ir_.CreateGEP(ir_.getInt8Ty(), scratch_, start), index);
   const llvm::Align align{element->getScalarSizeInBits() / 8};
-  if (l->mask) ir_.CreateMaskedStore(value, p, align, l->mask);
-  else ir_.CreateAlignedStore(value, p, align);
+  if (l->mask)
+    ir_.CreateMaskedStore(value, p, align, l->mask);
+  else
+    ir_.CreateAlignedStore(value, p, align);
 }
 
 void Emitter::EmitFence() { ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }

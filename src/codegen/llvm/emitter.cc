@@ -6,25 +6,23 @@
 #include "weft/support/check.h"
 
 namespace weft::llvmgen {
-namespace {
-
-/// First bit of the variables of reductions; below are those of the kernel's loops.
-constexpr int kReduceBits = 32;
-/// Weights stop here; nothing asks for more.
-constexpr double kMaxWeight = 1e6;
-
-}  // namespace
 
 Emitter::Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& module)
-    : kernel_(kernel), target_(target), module_(module), context_(module.getContext()), ir_(context_) {
-  WEFT_CHECK(int(kernel.dims.size()) < kRowBit, kLimit, "a kernel of {} loops; fewer than {} are generated",
-             kernel.dims.size(), int{kRowBit});
+    : kernel_(kernel),
+      target_(target),
+      module_(module),
+      context_(module.getContext()),
+      ir_(context_) {
+  WEFT_CHECK(int(kernel.dims.size()) < kRowBit, kLimit,
+             "a kernel of {} loops; fewer than {} are generated", kernel.dims.size(), int{kRowBit});
 }
 
 void Emitter::Begin() {
   auto* ptr = llvm::PointerType::get(context_, 0);
-  auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {ptr, ptr, ir_.getInt64Ty(), ir_.getInt64Ty(), ptr}, false);
-  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_.Name(), module_);
+  auto* type = llvm::FunctionType::get(ir_.getVoidTy(),
+                                       {ptr, ptr, ir_.getInt64Ty(), ir_.getInt64Ty(), ptr}, false);
+  function_ =
+      llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_.Name(), module_);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   function_->addFnAttr("target-cpu", target_.cpu);
   if (!target_.features.empty()) function_->addFnAttr("target-features", target_.features);
@@ -53,8 +51,6 @@ const Expr& Emitter::Keep(Expr e) {
   kept_.push_back(std::move(e));
   return kept_.back();
 }
-
-// ---- loops ----
 
 Values Emitter::Loop(const LoopSpec& spec, const Values& init, const Body& body) {
   llvm::Instruction* rest = &*ir_.GetInsertPoint();
@@ -101,7 +97,8 @@ Values Emitter::Loop(const LoopSpec& spec, const Values& init, const Body& body)
   if (spec.bit >= 0) Define(spec.bit, iv);
   ir_.SetInsertPoint(llvm::cast<llvm::Instruction>(next));
   Values out = body(iv, carried);
-  WEFT_ICHECK(out.size() == carried.size(), "a loop carries {} values in and {} out", carried.size(), out.size());
+  WEFT_ICHECK(out.size() == carried.size(), "a loop carries {} values in and {} out",
+              carried.size(), out.size());
   for (size_t i = 0; i < out.size(); ++i)
     llvm::cast<llvm::PHINode>(carried[i])->addIncoming(out[i], again->getParent());
   scopes_.pop_back();
@@ -120,7 +117,18 @@ Values Emitter::Loop(const LoopSpec& spec, const Values& init, const Body& body)
   return out;
 }
 
-void Emitter::If(llvm::Value* cond, const std::function<void()>& then, const std::function<void()>& otherwise) {
+Values Emitter::Unrolled(int bit, llvm::Value* value, const std::function<Values()>& body) {
+  // The code around goes on at the same place, so that both are in order.
+  scopes_.back()->ip = &*ir_.GetInsertPoint();
+  scopes_.push_back(std::make_unique<Scope>());
+  Define(bit, value);
+  Values out = body();
+  scopes_.pop_back();
+  return out;
+}
+
+void Emitter::If(llvm::Value* cond, const std::function<void()>& then,
+                 const std::function<void()>& otherwise) {
   llvm::Instruction* rest = &*ir_.GetInsertPoint();
   llvm::BasicBlock* before = rest->getParent();
   llvm::BasicBlock* exit = before->splitBasicBlock(rest->getIterator(), "exit");
@@ -159,12 +167,8 @@ void Emitter::Define(int bit, llvm::Value* value) {
   scopes_.back()->defines |= uint64_t{1} << bit;
 }
 
-void Emitter::Preset(const Expr& e, llvm::Value* value) { scopes_.back()->memo.Set(e.get(), value); }
-
-int Emitter::ReduceBit(int level, int index) {
-  const auto [it, fresh] = reduce_bits_.emplace(std::pair(level, index), kReduceBits + int(reduce_bits_.size()));
-  WEFT_CHECK(it->second < 64, kLimit, "a kernel with more than {} reduction variables", 64 - kReduceBits);
-  return it->second;
+void Emitter::Preset(const Expr& e, llvm::Value* value) {
+  scopes_.back()->memo.Set(e.get(), value);
 }
 
 llvm::Value* Emitter::Variable(int bit) const {
@@ -175,107 +179,6 @@ llvm::Value* Emitter::Variable(int bit) const {
   }
   WEFT_ICHECK(false, "loop variable {} outside of its loop", bit);
 }
-
-// ---- what is known about a node ----
-
-const NodeInfo& Emitter::Info(const Expr& e) {
-  if (auto* known = info_.Find(e.get())) return **known;
-  std::vector<const ExprNode*> stack{e.get()};
-  while (!stack.empty()) {
-    const ExprNode* n = stack.back();
-    const size_t before = stack.size();
-    for (const Expr& o : n->operands()) {
-      if (!info_.Contains(o.get())) stack.push_back(o.get());
-    }
-    if (stack.size() != before) continue;
-    stack.pop_back();
-    if (!info_.Contains(n)) Learn(*n);
-  }
-  return **info_.Find(e.get());
-}
-
-void Emitter::Learn(const ExprNode& n) {
-  NodeInfo info;
-  info.has_load = n.kind() == ExprKind::kLoad;
-  for (const Expr& o : n.operands()) {
-    const NodeInfo& below = **info_.Find(o.get());
-    info.deps |= below.deps;
-    info.has_load |= below.has_load;
-    info.weight += below.weight;
-  }
-  switch (n.kind()) {
-    case ExprKind::kIndex: info.deps = uint64_t{1} << IndexBit(n.index()); break;
-    case ExprKind::kReduceVar: info.deps = uint64_t{1} << ReduceBit(n.level(), n.index()); break;
-    case ExprKind::kReduce:
-      for (size_t i = 0; i < n.extents().size(); ++i) info.deps &= ~(uint64_t{1} << ReduceBit(n.level(), int(i)));
-      info.weight += 100;
-      info_.Set(&n, std::make_unique<NodeInfo>(info));
-      if (IsRowReduce(n)) {
-        const bool rows_in_lanes = kernel_.vector_loop < kernel_.num_outer;
-        (*info_.Find(&n))->deps |= uint64_t{1} << (rows_in_lanes ? IndexBit(kernel_.vector_loop) : int{kRowBit});
-      }
-      return;
-    case ExprKind::kLoad: info.weight = 1; break;
-    case ExprKind::kBinary: info.weight += n.bin_op() == BinOp::kDiv && IsFloat(n.dtype()) ? 4 : 1; break;
-    case ExprKind::kUnary: info.weight += n.un_op() == UnOp::kSqrt ? 4 : 1; break;
-    case ExprKind::kSelect: case ExprKind::kFma: info.weight += 1; break;
-    case ExprKind::kCast: info.weight += n.dtype() == DType::kBF16 ? 4 : 1; break;
-    case ExprKind::kPhilox: info.weight += 60; break;
-    default: break;
-  }
-  info.weight = std::min(info.weight, kMaxWeight);
-  info_.Set(&n, std::make_unique<NodeInfo>(LearnRange(n, info)));
-}
-
-bool Emitter::IsRowReduce(const ExprNode& n) {
-  if (n.kind() != ExprKind::kReduce || kernel_.tmpl != KernelTemplate::kRow) return false;
-  const std::vector<SymInt> row(kernel_.dims.begin() + kernel_.num_outer, kernel_.dims.end());
-  const uint64_t outer = (uint64_t{1} << kernel_.num_outer) - 1;
-  return n.extents() == row && ((*info_.Find(&n))->deps & ~(outer | uint64_t{1} << int{kRowBit})) == 0;
-}
-
-NodeInfo Emitter::LearnRange(const ExprNode& n, NodeInfo info) {
-  if (n.dtype() != DType::kI64 && n.dtype() != DType::kI32) return info;
-  using Wide = __int128;
-  const int64_t extent_max = kernel_.small_index ? INT32_MAX : INT64_MAX;
-  const auto set = [&](Wide lo, Wide hi) {
-    const Wide least = n.dtype() == DType::kI32 ? INT32_MIN : INT64_MIN, most = n.dtype() == DType::kI32 ? INT32_MAX : INT64_MAX;
-    const bool fits = lo >= least && hi <= most && lo <= hi;
-    info.lo = int64_t(fits ? lo : least);
-    info.hi = int64_t(fits ? hi : most);
-  };
-  set(1, 0);
-  const auto range = [&](int i) -> const NodeInfo& { return **info_.Find(n.operand(i).get()); };
-  switch (n.kind()) {
-    case ExprKind::kConst: set(n.const_int(), n.const_int()); break;
-    case ExprKind::kIndex: {
-      const SymInt d = kernel_.dims[size_t(n.index())];
-      set(0, d.is_const() ? std::max<int64_t>(d.value() - 1, 0) : extent_max);
-      break;
-    }
-    case ExprKind::kReduceVar: set(0, extent_max); break;
-    case ExprKind::kDim: if (n.dim().is_symbol()) set(0, extent_max); break;
-    case ExprKind::kSelect: set(std::min(range(1).lo, range(2).lo), std::max(range(1).hi, range(2).hi)); break;
-    case ExprKind::kBinary: {
-      const Wide al = range(0).lo, ah = range(0).hi, bl = range(1).lo, bh = range(1).hi;
-      switch (n.bin_op()) {
-        case BinOp::kAdd: set(al + bl, ah + bh); break;
-        case BinOp::kSub: set(al - bh, ah - bl); break;
-        case BinOp::kMul: if (al >= 0 && bl >= 0) set(al * bl, ah <= INT64_MAX && bh <= INT32_MAX ? ah * bh : (ah == 0 ? 0 : Wide(INT64_MAX) * 2)); break;
-        case BinOp::kDiv: case BinOp::kFloorDiv: if (al >= 0 && bl >= 1) set(al / bh, ah / bl); break;
-        case BinOp::kMod: case BinOp::kFloorMod: if (al >= 0 && bl >= 1) set(0, std::min(ah, bh - 1)); break;
-        case BinOp::kMin: set(std::min(al, bl), std::min(ah, bh)); break;
-        case BinOp::kMax: set(std::max(al, bl), std::max(ah, bh)); break;
-        default: break;
-      }
-      break;
-    }
-    default: break;
-  }
-  return info;
-}
-
-// ---- where expressions go ----
 
 int Emitter::ScopeOf(const NodeInfo& info) const {
   uint64_t defined = 0;
@@ -303,7 +206,8 @@ llvm::Value* Emitter::Lookup(const ExprNode* n) {
 llvm::Value* Emitter::InScope(int scope, const std::function<llvm::Value*()>& f) {
   if (scope + 1 == int(scopes_.size())) return f();
   std::vector<std::unique_ptr<Scope>> inner;
-  for (size_t i = size_t(scope) + 1; i < scopes_.size(); ++i) inner.push_back(std::move(scopes_[i]));
+  for (size_t i = size_t(scope) + 1; i < scopes_.size(); ++i)
+    inner.push_back(std::move(scopes_[i]));
   scopes_.resize(size_t(scope) + 1);
   llvm::Instruction* here = &*ir_.GetInsertPoint();
   llvm::Instruction* ip = scopes_.back()->ip;
@@ -325,7 +229,8 @@ llvm::Value* Emitter::Get(const Expr& root) {
       stack.pop_back();
       continue;
     }
-    // The offset of a load is emitted with the load (lane 0 only, where possible), a body inside its loop.
+    // The offset of a load is emitted with the load (lane 0 only, where possible), a body inside
+    // its loop.
     const size_t before = stack.size();
     for (size_t i = n->operands().size(); i-- > 0;) {
       if (n->kind() == ExprKind::kReduce || (n->kind() == ExprKind::kLoad && i == 0)) continue;
@@ -353,7 +258,8 @@ llvm::Value* Emitter::GetLanes(const Expr& e, int count) {
   // A preset value lives in an inner scope than its expression would.
   int home = scope;
   for (int i = scope; i < int(scopes_.size()); ++i) {
-    if (llvm::Value** known = scopes_[size_t(i)]->memo.Find(e.get()); known && *known == v) home = i;
+    if (llvm::Value** known = scopes_[size_t(i)]->memo.Find(e.get()); known && *known == v)
+      home = i;
   }
   llvm::Value* wide = InScope(home, [&] { return Splat(v, count); });
   scopes_[size_t(home)]->splats.emplace(key, wide);
@@ -370,45 +276,62 @@ llvm::Value* Emitter::EmitNode(const Expr& e) {
     return 1;
   };
   switch (n.kind()) {
-    case ExprKind::kConst: return EmitConst(n);
-    case ExprKind::kDim: return Dim(n.dim());
+    case ExprKind::kConst:
+      return EmitConst(n);
+    case ExprKind::kDim:
+      return Dim(n.dim());
     case ExprKind::kIndex:
       if (const Lanes* l = lanes(); l && l->loop == n.index()) {
         if (l->count == 1) return l->base;
         return ir_.CreateAdd(Splat(l->base, l->count), Iota(l->count));
       }
       return Variable(IndexBit(n.index()));
-    case ExprKind::kReduceVar: return Variable(ReduceBit(n.level(), n.index()));
-    case ExprKind::kLoad: return EmitLoad(e);
-    case ExprKind::kReduce: return EmitReduce(e);
-    case ExprKind::kUnary: return EmitUnary(n.un_op(), n.operand(0)->dtype(), Get(n.operand(0)));
-    case ExprKind::kCast: return EmitCast(n.operand(0)->dtype(), n.dtype(), Get(n.operand(0)));
+    case ExprKind::kReduceVar:
+      return Variable(ReduceBit(n.level(), n.index()));
+    case ExprKind::kLoad:
+      return EmitLoad(e);
+    case ExprKind::kReduce:
+      return EmitReduce(e);
+    case ExprKind::kUnary:
+      return EmitUnary(n.un_op(), n.operand(0)->dtype(), Get(n.operand(0)));
+    case ExprKind::kCast:
+      return EmitCast(n.operand(0)->dtype(), n.dtype(), Get(n.operand(0)));
     case ExprKind::kBitcast:
-      return ir_.CreateBitCast(Get(n.operand(0)), RegisterType(n.dtype(), LanesOf(Get(n.operand(0)))));
+      return ir_.CreateBitCast(Get(n.operand(0)),
+                               RegisterType(n.dtype(), LanesOf(Get(n.operand(0)))));
     case ExprKind::kBinary: {
       const int w = lanes_of({0, 1});
       switch (n.bin_op()) {
-        case BinOp::kDiv: case BinOp::kMod: case BinOp::kFloorDiv: case BinOp::kFloorMod:
+        case BinOp::kDiv:
+        case BinOp::kMod:
+        case BinOp::kFloorDiv:
+        case BinOp::kFloorMod:
           if (!IsFloat(n.dtype())) return EmitIntDivision(n, w);
           break;
-        default: break;
+        default:
+          break;
       }
-      return EmitBinary(n.bin_op(), n.operand(0)->dtype(), GetLanes(n.operand(0), w), GetLanes(n.operand(1), w));
+      return EmitBinary(n.bin_op(), n.operand(0)->dtype(), GetLanes(n.operand(0), w),
+                        GetLanes(n.operand(1), w));
     }
     case ExprKind::kSelect: {
       const int w = lanes_of({0, 1, 2});
-      return ir_.CreateSelect(GetLanes(n.operand(0), w), GetLanes(n.operand(1), w), GetLanes(n.operand(2), w));
+      return ir_.CreateSelect(GetLanes(n.operand(0), w), GetLanes(n.operand(1), w),
+                              GetLanes(n.operand(2), w));
     }
     case ExprKind::kFma: {
       const int w = lanes_of({0, 1, 2});
-      llvm::Value* args[] = {GetLanes(n.operand(0), w), GetLanes(n.operand(1), w), GetLanes(n.operand(2), w)};
+      llvm::Value* args[] = {GetLanes(n.operand(0), w), GetLanes(n.operand(1), w),
+                             GetLanes(n.operand(2), w)};
       return ir_.CreateIntrinsic(llvm::Intrinsic::fma, {args[0]->getType()}, args);
     }
     case ExprKind::kPhilox: {
       const int w = lanes_of({0, 1});
       return EmitPhilox(GetLanes(n.operand(0), w), GetLanes(n.operand(1), w));
     }
-    case ExprKind::kCall: case ExprKind::kVariable: break;
+    case ExprKind::kCall:
+    case ExprKind::kVariable:
+      break;
   }
   WEFT_ICHECK(false, "expression kind {} in a kernel", int(n.kind()));
 }
@@ -417,7 +340,8 @@ llvm::Value* Emitter::EmitIntDivision(const ExprNode& n, int w) {
   const NodeInfo &a = Info(n.operand(0)), &b = Info(n.operand(1));
   llvm::Value *x = GetLanes(n.operand(0), w), *y = GetLanes(n.operand(1), w);
   if (a.lo < 0 || b.lo < 1) return EmitBinary(n.bin_op(), n.dtype(), x, y);
-  // Index arithmetic mostly: unsigned, and in 32 bits where that is enough (64-bit vectors have no high product).
+  // Index arithmetic mostly: unsigned, and in 32 bits where that is enough (64-bit vectors have no
+  // high product).
   const bool remainder = n.bin_op() == BinOp::kMod || n.bin_op() == BinOp::kFloorMod;
   const bool narrow = n.dtype() == DType::kI64 && a.hi <= INT32_MAX && b.hi <= INT32_MAX;
   llvm::Type* type = x->getType();
@@ -427,52 +351,6 @@ llvm::Value* Emitter::EmitIntDivision(const ExprNode& n, int w) {
   }
   llvm::Value* q = remainder ? ir_.CreateURem(x, y) : ir_.CreateUDiv(x, y);
   return narrow ? ir_.CreateZExt(q, type) : q;
-}
-
-llvm::Value* Emitter::Dim(SymInt d) {
-  if (d.is_const()) return Int(d.value());
-  if (const auto it = dim_values_.find(d.node()); it != dim_values_.end()) return it->second;
-
-  struct Visitor : SymVisitor {
-    explicit Visitor(Emitter& e) : e(e) {}
-    void Const(int64_t v) override { stack.push_back(e.Int(v)); }
-    void Sym(SymInt symbol) override {
-      llvm::Value*& v = e.dim_values_[symbol.node()];
-      if (!v) {
-        const int k = std::stoi(symbol.symbol_name().substr(1));
-        v = e.ir_.CreateLoad(e.ir_.getInt64Ty(), e.ir_.CreateGEP(e.ir_.getInt64Ty(), e.dims_, e.Int(k)));
-      }
-      stack.push_back(v);
-    }
-    void Op(char op) override {
-      llvm::Value* b = stack.back();
-      stack.pop_back();
-      llvm::Value* a = stack.back();
-      stack.pop_back();
-      const auto binary = [&](BinOp o) { return e.EmitBinary(o, DType::kI64, a, b); };
-      switch (op) {
-        case '+': a = binary(BinOp::kAdd); break;
-        case '-': a = binary(BinOp::kSub); break;
-        case '*': a = binary(BinOp::kMul); break;
-        case '/': a = binary(BinOp::kFloorDiv); break;
-        case '%': a = binary(BinOp::kFloorMod); break;
-        case 'm': a = binary(BinOp::kMin); break;
-        case 'M': a = binary(BinOp::kMax); break;
-        case 'b': a = e.ir_.CreateSelect(e.ir_.CreateICmpEQ(a, e.Int(1)), b, a); break;
-        default: WEFT_ICHECK(false, "operation '{}' of a symbolic integer", op);
-      }
-      stack.push_back(a);
-    }
-    Emitter& e;
-    Values stack;
-  };
-  llvm::Value* v = InScope(0, [&] {
-    Visitor visitor(*this);
-    VisitPostfix(d, visitor);
-    return visitor.stack.back();
-  });
-  dim_values_[d.node()] = v;
-  return v;
 }
 
 }  // namespace weft::llvmgen

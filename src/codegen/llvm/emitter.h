@@ -1,16 +1,19 @@
-/// emitter.h: turns expressions into LLVM IR inside a nest of loops; the loops themselves come from the templates.
+/// emitter.h: turns expressions into LLVM IR inside a nest of loops; the loops themselves come from
+/// the templates.
 ///
-/// A `Scope` is a place where instructions may go: the entry, the body of a loop. The emitter knows for every
-/// expression on which loop variables it depends (one bit each) and puts its instructions into the outermost scope
-/// that has them all, so that nothing invariant is computed inside a loop, without any pass over the IR. An
-/// expression is emitted once a scope.
+/// A `Scope` is a place where instructions may go: the entry, the body of a loop. The emitter knows
+/// for every expression on which loop variables it depends (one bit each) and puts its instructions
+/// into the outermost scope that has them all, so that nothing invariant is computed inside a loop,
+/// without any pass over the IR. An expression is emitted once a scope.
 ///
-/// One scope of the nest may be a *vector scope* (`Lanes`): one loop runs in vector lanes there. A value is an LLVM
-/// vector iff it depends on that loop; all others are scalars, broadcast where they meet a vector. Vectors may be
-/// several registers long: LLVM splits them, which is how loops are unrolled and latencies hidden.
+/// One scope of the nest may be a *vector scope* (`Lanes`): one loop runs in vector lanes there. A
+/// value is an LLVM vector iff it depends on that loop; all others are scalars, broadcast where
+/// they meet a vector. Vectors may be several registers long: LLVM splits them, which is how loops
+/// are unrolled and latencies hidden.
 ///
-/// In registers bool is i1, f16 and bf16 are float, everything else itself; in memory bool is a byte 0 / 1.
-/// No fast-math flag is ever set: results are those of the expressions operation by operation.
+/// In registers bool is i1, f16 and bf16 are float, everything else itself; in memory bool is a
+/// byte 0 / 1. No fast-math flag is ever set: results are those of the expressions operation by
+/// operation.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -33,24 +36,25 @@ using Values = std::vector<llvm::Value*>;
 
 /// What is known about an expression before it is emitted.
 struct NodeInfo {
-  uint64_t deps = 0;           ///< loop variables it depends on
+  uint64_t deps = 0;  ///< loop variables it depends on
   bool has_load = false;
-  double weight = 0;           ///< operations to recompute it, shared parts counted once a use; capped
+  double weight = 0;  ///< operations to recompute it, shared parts counted once a use; capped
   int64_t lo = INT64_MIN, hi = INT64_MAX;  ///< range of an integer
 };
 
 struct Lanes {
-  int loop = -1;               ///< Index(loop) runs over base, base + 1 ...
-  int count = 1;               ///< 1: all values are scalars
+  int loop = -1;  ///< Index(loop) runs over base, base + 1 ...
+  int count = 1;  ///< 1: all values are scalars
   llvm::Value* base = nullptr;
-  llvm::Value* mask = nullptr; ///< lanes that exist; null: all
-  llvm::Value* left = nullptr; ///< with a mask: how many exist, if not all (i32; more than `count` means all)
+  llvm::Value* mask = nullptr;  ///< lanes that exist; null: all
+  llvm::Value* left =
+      nullptr;  ///< with a mask: how many exist, if not all (i32; more than `count` means all)
 };
 
 struct Scope {
   std::vector<std::pair<int, llvm::Value*>> variables;  ///< bit of a loop variable, its value
   uint64_t defines = 0;
-  bool barrier = false;        ///< loads stay below: the loop may have no iteration
+  bool barrier = false;  ///< loads stay below: the loop may have no iteration
   bool has_lanes = false;
   Lanes lanes;
   llvm::Instruction* ip = nullptr;  ///< where code goes while an inner scope is open
@@ -62,7 +66,7 @@ struct Scope {
 /// An accumulator of a reduction: one register value, or value and position.
 struct Accumulator {
   ReduceOp op = ReduceOp::kSum;
-  DType dtype = DType::kUnknown;   ///< of the body
+  DType dtype = DType::kUnknown;  ///< of the body
   bool positional() const { return op == ReduceOp::kArgMin || op == ReduceOp::kArgMax; }
   int size() const { return positional() ? 2 : 1; }
 };
@@ -71,7 +75,7 @@ struct LoopSpec {
   llvm::Value* lo = nullptr;
   llvm::Value* hi = nullptr;
   int64_t step = 1;
-  int bit = -1;                ///< loop variable that the induction variable is; -1: none
+  int bit = -1;  ///< loop variable that the induction variable is; -1: none
   bool maybe_empty = true;
   bool barrier = false;
 };
@@ -80,7 +84,8 @@ class Emitter {
  public:
   Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& module);
 
-  // Function frame (emitter.cc). Begin leaves the builder in the entry scope, where begin < end holds.
+  // Function frame (emitter.cc). Begin leaves the builder in the entry scope, where begin < end
+  // holds.
   void Begin();
   llvm::Value* begin() const { return begin_; }
   llvm::Value* end() const { return end_; }
@@ -93,7 +98,10 @@ class Emitter {
   using Body = std::function<Values(llvm::Value* iv, const Values& carried)>;
   /// for (iv = lo; iv < hi; iv += step) carried = body(iv, carried); returns what is carried out.
   Values Loop(const LoopSpec& spec, const Values& init, const Body& body);
-  void If(llvm::Value* cond, const std::function<void()>& then, const std::function<void()>& otherwise);
+  /// One iteration written out: the loop variable has a known value.
+  Values Unrolled(int bit, llvm::Value* value, const std::function<Values()>& body);
+  void If(llvm::Value* cond, const std::function<void()>& then,
+          const std::function<void()>& otherwise);
   /// Makes the innermost scope a vector scope.
   void SetLanes(const Lanes& lanes);
   /// Innermost vector scope; null in scalar code.
@@ -102,7 +110,8 @@ class Emitter {
   /// Fixes the value of an expression in the innermost scope.
   void Preset(const Expr& e, llvm::Value* value);
   static int IndexBit(int loop) { return loop; }
-  /// Stands for "the row" in a row kernel: its reductions depend on it even where they depend on no index.
+  /// Stands for "the row" in a row kernel: its reductions depend on it even where they depend on no
+  /// index.
   static constexpr int kRowBit = 31;
   /// True for a reduction that the row template computes once per row.
   bool IsRowReduce(const ExprNode& n);
@@ -131,15 +140,16 @@ class Emitter {
   static int Bytes(DType t);
   llvm::Value* Buffer(int buffer);
   llvm::Value* EmitLoad(const Expr& e);
-  /// Value of a store, before any store of the same iteration is written (outputs may lie on inputs).
+  /// Value of a store, before any store of the same iteration is written (outputs may lie on
+  /// inputs).
   llvm::Value* StoredValue(const KernelStore& store);
   void EmitStore(const KernelStore& store, llvm::Value* value, bool streaming);
   /// True when lane i + 1 is stored right after lane i.
   bool IsContiguous(const Expr& offset, int loop);
   /// Address of `offset` where Index(loop) is 0, computed as far out as possible.
   llvm::Value* RowPointer(int buffer, const Expr& offset, int loop);
-  /// Scratch arrays hold register values: element `index` (a scalar) of the array that begins `start` bytes into the
-  /// scratch, and its successors up to the current number of lanes.
+  /// Scratch arrays hold register values: element `index` (a scalar) of the array that begins
+  /// `start` bytes into the scratch, and its successors up to the current number of lanes.
   llvm::Value* LoadScratch(DType t, llvm::Value* start, llvm::Value* index);
   void StoreScratch(llvm::Value* start, llvm::Value* index, llvm::Value* value);
   /// Puts the stores past the caches in order before the kernel returns.
@@ -147,8 +157,10 @@ class Emitter {
 
   // Reductions (emit_reduce.cc).
   Values InitAccumulator(const Accumulator& acc, int lanes);
-  /// acc op= x; `position` (scalar or lanes, i64) for ArgMin / ArgMax only; where `mask` is false nothing changes.
-  Values Accumulate(const Accumulator& acc, const Values& v, llvm::Value* x, llvm::Value* position, llvm::Value* mask);
+  /// acc op= x; `position` (scalar or lanes, i64) for ArgMin / ArgMax only; where `mask` is false
+  /// nothing changes.
+  Values Accumulate(const Accumulator& acc, const Values& v, llvm::Value* x, llvm::Value* position,
+                    llvm::Value* mask);
   /// Combines two partial results (ties of positions: the lower one).
   Values Merge(const Accumulator& acc, const Values& a, const Values& b);
   /// Folds halves until `to` lanes are left.
@@ -181,7 +193,8 @@ class Emitter {
   llvm::Value* EmitGather(const ExprNode& n, llvm::Value* mask);
   /// Lanes `step` elements apart, all of them or as many as the range mask says.
   llvm::Value* EmitShuffledLoad(const ExprNode& n, int64_t step, bool masked);
-  Values ReduceLoops(const ExprNode& n, size_t k, const Accumulator& acc, int lanes, llvm::Value* position, const Values& v);
+  Values ReduceLoops(const ExprNode& n, size_t k, const Accumulator& acc, int lanes,
+                     llvm::Value* position, const Values& v);
   Expr AtZero(const Expr& offset, int loop);
 
   const Kernel& kernel_;
@@ -190,12 +203,14 @@ class Emitter {
   llvm::LLVMContext& context_;
   llvm::IRBuilder<> ir_;
   llvm::Function* function_ = nullptr;
-  llvm::Value *buffers_ = nullptr, *dims_ = nullptr, *begin_ = nullptr, *end_ = nullptr, *scratch_ = nullptr;
-  llvm::GlobalVariable* zero_ = nullptr;   ///< what a guarded scalar load reads where its guard is false
+  llvm::Value *buffers_ = nullptr, *dims_ = nullptr, *begin_ = nullptr, *end_ = nullptr,
+              *scratch_ = nullptr;
+  llvm::GlobalVariable* zero_ =
+      nullptr;  ///< what a guarded scalar load reads where its guard is false
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::map<std::pair<int, int>, int> reduce_bits_;
   ExprMap<std::unique_ptr<NodeInfo>> info_;
-  std::deque<Expr> kept_;      // references stay valid while it grows
+  std::deque<Expr> kept_;  // references stay valid while it grows
   std::map<std::pair<const ExprNode*, int>, Expr> at_zero_;
   std::map<std::pair<const ExprNode*, int>, Expr> coefficient_;
   std::map<const void*, llvm::Value*> dim_values_;

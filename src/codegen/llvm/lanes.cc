@@ -10,9 +10,10 @@ namespace {
 
 /// Most lanes of one value: a vector of i1 beyond 64 leaves the mask registers.
 constexpr int kMaxLanes = 64;
-/// Expressions of up to this many operations run in four, two registers at once: enough to hide the latency of an
-/// accumulator and the cost of the loop. Longer ones fill the machine by themselves (measured: an exponential gains
-/// nothing from two registers at once), and code generation takes time in proportion.
+/// Expressions of up to this many operations run in four, two registers at once: enough to hide the
+/// latency of an accumulator and the cost of the loop. Longer ones fill the machine by themselves
+/// (measured: an exponential gains nothing from two registers at once), and code generation takes
+/// time in proportion.
 constexpr int kMaxOpsTimes4 = 9, kMaxOpsTimes2 = 24;
 /// Above this many operations a loop is not bound by memory, and is not worth a second copy.
 constexpr int kMaxStreamingOps = 200;
@@ -41,14 +42,19 @@ Profile ProfileOf(Emitter& e, const Exprs& roots, int loop) {
     if (varies) ++p.ops;
     const DType t = x->dtype();
     // Index arithmetic is 64 bits wide, but rarely what fills the registers.
-    const bool counts = IsFloat(t) || x->kind() == ExprKind::kLoad || (e.Info(x).has_load && IsInt(t));
+    const bool counts =
+        IsFloat(t) || x->kind() == ExprKind::kLoad || (e.Info(x).has_load && IsInt(t));
     if (counts) {
       const bool memory_only = x->kind() == ExprKind::kLoad && !IsFloat(t);
-      p.widest_bits = std::max(p.widest_bits, memory_only ? 8 * Emitter::Bytes(t) : std::max(8, IsFloat(t) ? std::max(32, DTypeBits(t)) : DTypeBits(t)));
+      p.widest_bits = std::max(
+          p.widest_bits, memory_only
+                             ? 8 * Emitter::Bytes(t)
+                             : std::max(8, IsFloat(t) ? std::max(32, DTypeBits(t)) : DTypeBits(t)));
     }
     for (size_t i = 0; i < x->operands().size(); ++i) {
       if (x->kind() == ExprKind::kLoad && i == 0) {
-        if (varies && e.DependsOn(x->operand(0), loop) && !e.IsContiguous(x->operand(0), loop)) p.gathers = true;
+        if (varies && e.DependsOn(x->operand(0), loop) && !e.IsContiguous(x->operand(0), loop))
+          p.gathers = true;
         continue;
       }
       push(x->operand(int(i)));
@@ -65,8 +71,8 @@ void MaskRange(Emitter& e, Lanes* l, llvm::Value* hi) {
   l->mask = ir.CreateICmpSLT(e.Iota(l->count, DType::kI32), e.Splat(l->left, l->count));
 }
 
-Values LaneLoop(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int lanes, bool masked, bool maybe_empty,
-                bool barrier, const Values& init, const LaneBody& body) {
+Values LaneLoop(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int lanes, bool masked,
+                bool maybe_empty, bool barrier, const Values& init, const LaneBody& body) {
   LoopSpec spec;
   spec.lo = lo;
   spec.hi = hi;
@@ -84,11 +90,14 @@ Values LaneLoop(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int lane
   });
 }
 
-llvm::Value* RoundDown(Emitter& e, llvm::Value* v, int to) { return e.ir().CreateAnd(v, e.Int(-int64_t{to})); }
+llvm::Value* RoundDown(Emitter& e, llvm::Value* v, int to) {
+  return e.ir().CreateAnd(v, e.Int(-int64_t{to}));
+}
 
 }  // namespace
 
-Widths ChooseWidths(Emitter& e, const Exprs& roots, const std::vector<DType>& stored, int loop, int64_t extent) {
+Widths ChooseWidths(Emitter& e, const Exprs& roots, const std::vector<DType>& stored, int loop,
+                    int64_t extent) {
   const Profile p = ProfileOf(e, roots, loop);
   int bits = p.widest_bits;
   for (DType t : stored) bits = std::max(bits, 8 * Emitter::Bytes(t));
@@ -97,8 +106,11 @@ Widths ChooseWidths(Emitter& e, const Exprs& roots, const std::vector<DType>& st
   Widths w{std::min(native * times, kMaxLanes), e.target().masks ? native : 1};
   if (extent >= 0) {
     if (extent < native) {
-      // One short vector where the extent is a power of two, one masked vector where masks are fast.
-      w.main = (extent & (extent - 1)) == 0 && extent > 1 ? int(extent) : e.target().masks ? 1 : w.main;
+      // One short vector where the extent is a power of two, one masked vector where masks are
+      // fast.
+      w.main = (extent & (extent - 1)) == 0 && extent > 1 ? int(extent)
+               : e.target().masks                         ? 1
+                                                          : w.main;
     }
     while (w.main > native && (w.main > extent || extent % w.main != 0)) w.main /= 2;
     while (w.main > extent && w.main > 1) w.main /= 2;
@@ -106,8 +118,8 @@ Widths ChooseWidths(Emitter& e, const Exprs& roots, const std::vector<DType>& st
   return w;
 }
 
-Carried ForLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int64_t extent, const Widths& w, bool barrier,
-                 Carried c, const LaneBody& body) {
+Carried ForLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int64_t extent,
+                 const Widths& w, bool barrier, Carried c, const LaneBody& body) {
   auto& ir = e.ir();
   llvm::Value* middle = lo;
   if (w.main > 1) {
@@ -137,8 +149,8 @@ void EmitStores(Emitter& e, const std::vector<KernelStore>& stores, bool streami
   for (size_t i = 0; i < stores.size(); ++i) e.EmitStore(stores[i], values[i], streaming);
 }
 
-bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, llvm::Value* lo, llvm::Value* hi,
-                int64_t extent, bool whole, bool barrier, const LaneBody& before) {
+bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, llvm::Value* lo,
+                llvm::Value* hi, int64_t extent, bool whole, bool barrier, const LaneBody& before) {
   auto& ir = e.ir();
   const Kernel& k = e.kernel();
   Exprs values;
@@ -157,7 +169,8 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
   };
 
   // Whether to write past the caches: known now, at the start of the kernel, or never.
-  bool streaming = e.target().streaming_bytes >= 0 && w.main > 1 && ProfileOf(e, values, loop).ops <= kMaxStreamingOps &&
+  bool streaming = e.target().streaming_bytes >= 0 && w.main > 1 &&
+                   ProfileOf(e, values, loop).ops <= kMaxStreamingOps &&
                    (extent < 0 || extent >= kMinStreamingExtent);
   SymInt total = 0;
   for (const KernelStore& s : stores) {
@@ -171,14 +184,18 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
     return false;
   }
 
-  // Elements up to the first cache line of the first output; the other outputs must meet a line there, too. Whole
-  // vectors from end to end leave no room for that: then the outputs must begin on a line.
+  // Elements up to the first cache line of the first output; the other outputs must meet a line
+  // there, too. Whole vectors from end to end leave no room for that: then the outputs must begin
+  // on a line.
   const bool exact = whole && extent >= 0 && extent % w.main == 0;
-  llvm::Value* use = total.is_const() ? ir.getTrue() : ir.CreateICmpSGE(e.Dim(total), e.Int(e.target().streaming_bytes));
+  llvm::Value* use = total.is_const()
+                         ? ir.getTrue()
+                         : ir.CreateICmpSGE(e.Dim(total), e.Int(e.target().streaming_bytes));
   llvm::Value* head = nullptr;
   for (const KernelStore& s : stores) {
     const int bytes = Emitter::Bytes(k.buffers[size_t(s.buffer)].dtype);
-    llvm::Value* p = ir.CreateGEP(e.MemoryType(k.buffers[size_t(s.buffer)].dtype), e.RowPointer(s.buffer, s.offset, loop), lo);
+    llvm::Value* p = ir.CreateGEP(e.MemoryType(k.buffers[size_t(s.buffer)].dtype),
+                                  e.RowPointer(s.buffer, s.offset, loop), lo);
     llvm::Value* address = ir.CreatePtrToInt(p, ir.getInt64Ty());
     if (!head && exact) {
       head = e.Int(0);
@@ -191,17 +208,20 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
   }
   llvm::Value* start = ir.CreateSelect(use, ir.CreateAdd(lo, head), lo);
   llvm::Value* middle = ir.CreateAdd(start, RoundDown(e, ir.CreateSub(hi, start), w.main));
-  e.If(use, [&] {
-    if (!exact) LaneLoop(e, loop, lo, start, w.tail, w.tail > 1, true, barrier, {}, body(false));
-    LaneLoop(e, loop, start, middle, w.main, false, true, barrier, {}, body(true));
-  }, [&] {
-    LaneLoop(e, loop, start, middle, w.main, false, true, barrier, {}, body(false));
-  });
+  e.If(
+      use,
+      [&] {
+        if (!exact)
+          LaneLoop(e, loop, lo, start, w.tail, w.tail > 1, true, barrier, {}, body(false));
+        LaneLoop(e, loop, start, middle, w.main, false, true, barrier, {}, body(true));
+      },
+      [&] { LaneLoop(e, loop, start, middle, w.main, false, true, barrier, {}, body(false)); });
   if (!exact) LaneLoop(e, loop, middle, hi, w.tail, w.tail > 1, true, barrier, {}, body(false));
   return true;
 }
 
-void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last, const std::function<void(llvm::Value*)>& body) {
+void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last,
+             const std::function<void(llvm::Value*)>& body) {
   auto& ir = e.ir();
   LoopSpec spec;
   spec.lo = first;
@@ -238,20 +258,22 @@ void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last, c
   });
 }
 
-void ForPoints(Emitter& e, int num_loops, const std::function<void(llvm::Value*, llvm::Value*)>& body) {
+void ForPoints(Emitter& e, int num_loops, llvm::Value* begin, llvm::Value* end,
+               const std::function<void(llvm::Value*, llvm::Value*)>& body) {
   auto& ir = e.ir();
   if (num_loops == 1) {
-    body(e.begin(), e.end());
+    body(begin, end);
     return;
   }
   llvm::Value* inner = e.Dim(e.kernel().dims[size_t(num_loops) - 1]);
-  llvm::Value* first = ir.CreateUDiv(e.begin(), inner);
-  llvm::Value* last = ir.CreateAdd(ir.CreateUDiv(ir.CreateSub(e.end(), e.Int(1)), inner), e.Int(1));
-  llvm::Value* first_lo = ir.CreateSub(e.begin(), ir.CreateMul(first, inner));
-  llvm::Value* last_hi = ir.CreateSub(e.end(), ir.CreateMul(ir.CreateSub(last, e.Int(1)), inner));
+  llvm::Value* first = ir.CreateUDiv(begin, inner);
+  llvm::Value* last = ir.CreateAdd(ir.CreateUDiv(ir.CreateSub(end, e.Int(1)), inner), e.Int(1));
+  llvm::Value* first_lo = ir.CreateSub(begin, ir.CreateMul(first, inner));
+  llvm::Value* last_hi = ir.CreateSub(end, ir.CreateMul(ir.CreateSub(last, e.Int(1)), inner));
   ForRows(e, num_loops - 1, first, last, [&](llvm::Value* row) {
     llvm::Value* lo = ir.CreateSelect(ir.CreateICmpEQ(row, first), first_lo, e.Int(0));
-    llvm::Value* hi = ir.CreateSelect(ir.CreateICmpEQ(ir.CreateAdd(row, e.Int(1)), last), last_hi, inner);
+    llvm::Value* hi =
+        ir.CreateSelect(ir.CreateICmpEQ(ir.CreateAdd(row, e.Int(1)), last), last_hi, inner);
     body(lo, hi);
   });
 }

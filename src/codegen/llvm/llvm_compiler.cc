@@ -1,7 +1,8 @@
 /// llvm_compiler.cc: from kernels to object files, several at a time.
 ///
-/// Every kernel is a module of its own in a context of its own, so that threads share nothing and each kernel has an
-/// object that can be stored. An object says how much scratch its kernel needs in a string beside the code.
+/// Every kernel is a module of its own in a context of its own, so that threads share nothing and
+/// each kernel has an object that can be stored. An object says how much scratch its kernel needs
+/// in a string beside the code.
 #include "codegen/llvm/llvm_compiler.h"
 
 #include <llvm/IR/LegacyPassManager.h>
@@ -23,15 +24,20 @@ namespace weft {
 namespace llvmgen {
 namespace {
 
-std::unique_ptr<llvm::Module> MakeModule(const Kernel& kernel, const CpuTarget& target, const llvm::TargetMachine& machine,
+std::unique_ptr<llvm::Module> MakeModule(const Kernel& kernel, const CpuTarget& target,
+                                         const llvm::TargetMachine& machine,
                                          llvm::LLVMContext& context) {
   auto module = std::make_unique<llvm::Module>(kernel.Name(), context);
   module->setTargetTriple(machine.getTargetTriple().str());
   module->setDataLayout(machine.createDataLayout());
-  Emitter emitter(kernel, target, *module);
-  const SymInt scratch = kernel.tmpl == KernelTemplate::kRow ? EmitRow(emitter) : EmitElementwise(emitter);
+  Kernel adjusted = kernel;  // keeps its name
+  adjusted.vector_loop = ChooseVectorLoop(kernel);
+  Emitter emitter(adjusted, target, *module);
+  const SymInt scratch =
+      kernel.tmpl == KernelTemplate::kRow ? EmitRow(emitter) : EmitElementwise(emitter);
   auto* text = llvm::ConstantDataArray::getString(context, scratch.ToString());
-  new llvm::GlobalVariable(*module, text->getType(), true, llvm::GlobalValue::ExternalLinkage, text, ScratchSymbol(kernel));
+  new llvm::GlobalVariable(*module, text->getType(), true, llvm::GlobalValue::ExternalLinkage, text,
+                           ScratchSymbol(kernel));
   if (target.verify) {
     std::string message;
     llvm::raw_string_ostream out(message);
@@ -43,7 +49,8 @@ std::unique_ptr<llvm::Module> MakeModule(const Kernel& kernel, const CpuTarget& 
 
 class LlvmCompiler : public KernelCompiler {
  public:
-  explicit LlvmCompiler(const LlvmOptions& options) : target_(MakeCpuTarget(options)), threads_(std::max(1, options.threads)) {}
+  explicit LlvmCompiler(const LlvmOptions& options)
+      : target_(MakeCpuTarget(options)), threads_(std::max(1, options.threads)) {}
 
   std::string target() const override { return target_.name; }
   std::string source_extension() const override { return ".ll"; }
@@ -58,7 +65,8 @@ class LlvmCompiler : public KernelCompiler {
     return out.str();
   }
 
-  std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels, std::vector<std::string>* errors) override {
+  std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
+                                   std::vector<std::string>* errors) override {
     std::vector<std::string> objects(kernels.size()), messages(kernels.size());
     std::atomic<size_t> next{0};
     const auto work = [&] {
@@ -122,7 +130,8 @@ class LlvmCompiler : public KernelCompiler {
     llvm::SmallVector<char, 0> object;
     llvm::raw_svector_ostream out(object);
     llvm::legacy::PassManager passes;
-    WEFT_CHECK(!machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true),
+    WEFT_CHECK(!machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile,
+                                            /*DisableVerify=*/true),
                kUnsupported, "this machine has no object files");
     passes.run(*module);
     return std::string(object.begin(), object.end());
@@ -131,7 +140,7 @@ class LlvmCompiler : public KernelCompiler {
   CpuTarget target_;
   int threads_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<llvm::TargetMachine>> machines_;   ///< idle; guarded by mutex_
+  std::vector<std::unique_ptr<llvm::TargetMachine>> machines_;  ///< idle; guarded by mutex_
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 /// load.cc: links objects of kernels into the process.
 ///
-/// All kernels of a process share one JIT session; each has a library of its own, removed with the last owner of its
-/// code. The session outlives every kernel, whatever the order of destructors at exit.
+/// All kernels of a process share one JIT session; each has a library of its own, removed with the
+/// last owner of its code. The session outlives every kernel, whatever the order of destructors at
+/// exit.
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Support/TargetSelect.h>
 
 #include <atomic>
 #include <cmath>
@@ -14,6 +14,7 @@
 
 #include "codegen/llvm/llvm_compiler.h"
 #include "codegen/llvm/object.h"
+#include "codegen/llvm/target.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -29,20 +30,25 @@ std::shared_ptr<orc::LLJIT> Session() {
   static std::shared_ptr<orc::LLJIT> session;
   std::lock_guard<std::mutex> lock(mutex);
   if (!session) {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-    auto made = orc::LLJITBuilder().setPlatformSetUp(orc::setUpInactivePlatform).setLinkProcessSymbolsByDefault(false).create();
+    llvmgen::InitializeHost();
+    auto made = orc::LLJITBuilder()
+                    .setPlatformSetUp(orc::setUpInactivePlatform)
+                    .setLinkProcessSymbolsByDefault(false)
+                    .create();
     WEFT_CHECK(bool(made), kDevice, "no run-time linker: {}", Text(made.takeError()));
     session = std::move(*made);
   }
   return session;
 }
 
-/// All that generated code may call: C's fmod has no vector form, copies may come out of the code generator.
+/// All that generated code may call: C's fmod has no vector form, copies may come out of the code
+/// generator.
 orc::SymbolMap Externals(orc::LLJIT& jit) {
   orc::SymbolMap map;
   const auto add = [&](const char* name, auto* f) {
-    map[jit.mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(f), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+    map[jit.mangleAndIntern(name)] = {
+        orc::ExecutorAddr::fromPtr(f),
+        llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   };
   add("fmod", static_cast<double (*)(double, double)>(&std::fmod));
   add("fmodf", static_cast<float (*)(float, float)>(&std::fmod));
@@ -69,9 +75,11 @@ CpuKernel LoadCpuKernel(const Kernel& kernel, const std::string& object) {
   code->session = Session();
   orc::LLJIT& jit = *code->session;
   const auto check = [&](llvm::Error error) {
-    if (error) WEFT_THROW(kInternal, "kernel {} cannot be linked: {}", name, Text(std::move(error)));
+    if (error)
+      WEFT_THROW(kInternal, "kernel {} cannot be linked: {}", name, Text(std::move(error)));
   };
-  auto library = jit.getExecutionSession().createJITDylib(name + "." + std::to_string(count.fetch_add(1)));
+  auto library =
+      jit.getExecutionSession().createJITDylib(name + "." + std::to_string(count.fetch_add(1)));
   if (!library) check(library.takeError());
   code->library = &*library;
   check(library->define(orc::absoluteSymbols(Externals(jit))));

@@ -40,7 +40,8 @@ Expr LayerNorm(SymInt n) {
   const auto x = [&](const Expr& r) { return Load(0, {I(0), r}); };
   const Expr count = Expr::Cast(DType::kF32, Expr::Dim(n));
   const Expr mean = Over(ReduceOp::kSum, n, x) / count;
-  const Expr variance = Over(ReduceOp::kSum, n, [&](const Expr& r) { return (x(r) - mean) * (x(r) - mean); }) / count;
+  const Expr variance =
+      Over(ReduceOp::kSum, n, [&](const Expr& r) { return (x(r) - mean) * (x(r) - mean); }) / count;
   const Expr scale = Expr::Call(CallOp::kRsqrt, {variance + 1e-5});
   return (x(I(1)) - mean) * scale * Load(1, {I(1)}) + Load(2, {I(1)});
 }
@@ -52,7 +53,8 @@ void CheckBoth(const KernelPtr& k, unsigned seed, double ulps) {
 }
 
 TEST_CASE("soft-max, rows of all lengths, both vector loops") {
-  for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{{5, 2}, {3, 7}, {70, 16}, {4, 33}, {3, 64}, {2, 300}, {33, 1000}}) {
+  for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{
+           {5, 2}, {3, 7}, {70, 16}, {4, 33}, {3, 64}, {2, 300}, {33, 1000}}) {
     const KernelPtr k = Lower({{DType::kF32, {rows, n}}}, {{DType::kF32, {rows, n}}}, {Softmax(n)});
     CheckBoth(k, 1, 16);
   }
@@ -63,26 +65,31 @@ TEST_CASE("soft-max, rows of all lengths, both vector loops") {
 }
 
 TEST_CASE("layer normalisation") {
-  for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{{5, 3}, {6, 31}, {40, 256}, {3, 1024}}) {
-    const KernelPtr k = Lower({{DType::kF32, {rows, n}}, {DType::kF32, {n}}, {DType::kF32, {n}}}, {{DType::kF32, {rows, n}}}, {LayerNorm(n)});
+  for (const auto& [rows, n] :
+       std::vector<std::pair<int64_t, int64_t>>{{5, 3}, {6, 31}, {40, 256}, {3, 1024}}) {
+    const KernelPtr k = Lower({{DType::kF32, {rows, n}}, {DType::kF32, {n}}, {DType::kF32, {n}}},
+                              {{DType::kF32, {rows, n}}}, {LayerNorm(n)});
     CheckBoth(k, 3, 64);
   }
 }
 
 TEST_CASE("all reductions in one kernel, with ties and NaN") {
-  for (DType t : {DType::kF32, DType::kF64, DType::kI8, DType::kI32, DType::kU16, DType::kI64, DType::kF16}) {
+  for (DType t :
+       {DType::kF32, DType::kF64, DType::kI8, DType::kI32, DType::kU16, DType::kI64, DType::kF16}) {
     for (int64_t n : {5, 70, 259}) {
       const auto x = [&](const Expr& r) { return Load(0, {I(0), r}, t); };
       std::vector<TensorSpec> outputs;
       Exprs values;
-      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kArgMax, ReduceOp::kArgMin, ReduceOp::kProd}) {
+      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kArgMax,
+                          ReduceOp::kArgMin, ReduceOp::kProd}) {
         if (op == ReduceOp::kProd && (t == DType::kF16 || n > 100)) continue;
         values.push_back(Over(op, n, x));
         outputs.push_back({values.back()->dtype(), {21}});
       }
       const Expr zero = Expr::Const(t, 0);
       values.push_back(Over(ReduceOp::kAny, n, [&](const Expr& r) { return Eq(x(r), zero); }));
-      values.push_back(Over(ReduceOp::kAll, n, [&](const Expr& r) { return Le(x(r), Expr::Const(t, 3)); }));
+      values.push_back(
+          Over(ReduceOp::kAll, n, [&](const Expr& r) { return Le(x(r), Expr::Const(t, 3)); }));
       outputs.push_back({DType::kBool, {21}});
       outputs.push_back({DType::kBool, {21}});
       const KernelPtr k = Lower({{t, {21, n}}}, outputs, values);
@@ -106,22 +113,37 @@ TEST_CASE("all reductions in one kernel, with ties and NaN") {
 }
 
 TEST_CASE("sums over several axes, full reductions, columns") {
-  const auto sum = [](const std::vector<SymInt>& extents, const std::function<Expr(const Indices&)>& body) { return Expr::Reduce(ReduceOp::kSum, extents, body); };
+  const auto sum = [](const std::vector<SymInt>& extents,
+                      const std::function<Expr(const Indices&)>& body) {
+    return Expr::Reduce(ReduceOp::kSum, extents, body);
+  };
   // Per channel over batch and space; then over everything; then down columns.
-  const KernelPtr channels = Lower({{DType::kF32, {4, 6, 35}}}, {{DType::kF32, {6}}}, {sum({4, 35}, [&](const Indices& r) { return Load(0, {r[0], I(0), r[1]}); })});
+  const KernelPtr channels =
+      Lower({{DType::kF32, {4, 6, 35}}}, {{DType::kF32, {6}}}, {sum({4, 35}, [&](const Indices& r) {
+              return Load(0, {r[0], I(0), r[1]});
+            })});
   CheckBoth(channels, 5, 100);
-  const KernelPtr all = Lower({{DType::kF32, {40, 35}}}, {{DType::kF32, {}}}, {sum({40, 35}, [&](const Indices& r) { return Load(0, {r[0], r[1]}); })});
+  const KernelPtr all =
+      Lower({{DType::kF32, {40, 35}}}, {{DType::kF32, {}}}, {sum({40, 35}, [&](const Indices& r) {
+              return Load(0, {r[0], r[1]});
+            })});
   CheckBoth(all, 6, 200);
-  const KernelPtr columns = Lower({{DType::kF32, {60, 133}}}, {{DType::kF32, {133}}}, {sum({60}, [&](const Indices& r) { return Load(0, {r[0], I(0)}); })});
+  const KernelPtr columns =
+      Lower({{DType::kF32, {60, 133}}}, {{DType::kF32, {133}}}, {sum({60}, [&](const Indices& r) {
+              return Load(0, {r[0], I(0)});
+            })});
   CheckBoth(columns, 7, 100);
   const KernelPtr middle = Lower({{DType::kF32, {3, 20, 70}}}, {{DType::kF32, {3, 70}}},
-                                 {Over(ReduceOp::kMax, 20, [&](const Expr& r) { return Load(0, {I(0), r, I(1)}); })});
+                                 {Over(ReduceOp::kMax, 20, [&](const Expr& r) {
+                                   return Load(0, {I(0), r, I(1)});
+                                 })});
   CheckBoth(middle, 8, 0);
   // Soft-max down columns, normalised values of all axes.
   const auto x = [&](const Expr& r) { return Load(0, {r, I(1)}); };
   const Expr m = Over(ReduceOp::kMax, 50, x);
   const Expr s = Over(ReduceOp::kSum, 50, [&](const Expr& r) { return Exp(x(r) - m); });
-  const KernelPtr down = Lower({{DType::kF32, {50, 133}}}, {{DType::kF32, {50, 133}}}, {Exp(x(I(0)) - m) / s});
+  const KernelPtr down =
+      Lower({{DType::kF32, {50, 133}}}, {{DType::kF32, {50, 133}}}, {Exp(x(I(0)) - m) / s});
   CheckBoth(down, 9, 16);
 }
 
@@ -131,11 +153,14 @@ TEST_CASE("symbolic rows, empty rows, and reductions that a row does not depend 
   spec.inputs = {{DType::kF32, {h, w}}, {DType::kF32, {w}}};
   spec.outputs = {{DType::kF32, {h, w}}, {DType::kF32, {h}}};
   const Expr total = Over(ReduceOp::kSum, w, [&](const Expr& r) { return Load(1, {r}); });
-  spec.values = {Softmax(w) * total, Over(ReduceOp::kMax, w, [&](const Expr& r) { return Load(0, {I(0), r}) + Load(1, {r}); })};
+  spec.values = {Softmax(w) * total, Over(ReduceOp::kMax, w, [&](const Expr& r) {
+                   return Load(0, {I(0), r}) + Load(1, {r});
+                 })};
   const LoweredKernel lowered = LowerKernel(spec, Facts());
   REQUIRE(lowered.kernel->tmpl == KernelTemplate::kRow);
   for (const KernelPtr& k : {RowInLanes(lowered.kernel), RowsInLanes(lowered.kernel)}) {
-    for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {5, 70}, {90, 3}, {2, 0}, {0, 4}}) {
+    for (const auto& [rows, n] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {5, 70}, {90, 3}, {2, 0}, {0, 4}}) {
       std::vector<int64_t> symbols;
       for (SymInt s : lowered.symbols) symbols.push_back(Evaluate(s, {{"h", rows}, {"w", n}}));
       CheckKernel(k, RandomInputs(*k, symbols, 10), symbols, 64);

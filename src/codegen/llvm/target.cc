@@ -17,6 +17,7 @@
 #include "weft/support/hash.h"
 
 namespace weft::llvmgen {
+
 namespace {
 
 /// Part of every binary's identity: raise it whenever the generated code may change.
@@ -29,8 +30,8 @@ const llvm::Target& HostTarget() {
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    // Addresses are made here as the machine wants them, base and scaled index; the pass that would rewrite them
-    // takes a quarter of the time of a compilation.
+    // Addresses are made here as the machine wants them, base and scaled index; the pass that would
+    // rewrite them takes a quarter of the time of a compilation.
     const auto& registered = llvm::cl::getRegisteredOptions();
     const auto it = registered.find("disable-lsr");
     if (it != registered.end()) static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
@@ -46,11 +47,13 @@ std::unique_ptr<llvm::TargetMachine> Create(const std::string& cpu, const std::s
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   options.TrapUnreachable = false;
   return std::unique_ptr<llvm::TargetMachine>(HostTarget().createTargetMachine(
-      llvm::sys::getProcessTriple(), cpu, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
-      llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+      llvm::sys::getProcessTriple(), cpu, features, options, llvm::Reloc::PIC_,
+      llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
 }
 
 }  // namespace
+
+void InitializeHost() { HostTarget(); }
 
 CpuTarget MakeCpuTarget(const LlvmOptions& options) {
   CpuTarget t;
@@ -65,21 +68,32 @@ CpuTarget MakeCpuTarget(const LlvmOptions& options) {
   } else {
     t.cpu = options.cpu;
   }
-  const auto machine = Create(t.cpu, t.features);
-  WEFT_CHECK(machine && machine->getMCSubtargetInfo()->isCPUStringValid(t.cpu), kUnsupported,
+  // Asked of a machine without a name: one made with an unknown name complains on stderr.
+  WEFT_CHECK(Create("", "")->getMCSubtargetInfo()->isCPUStringValid(t.cpu), kUnsupported,
              "CPU '{}' is not known to the code generator", t.cpu);
-  const auto has = [&](const char* feature) { return machine->getMCSubtargetInfo()->checkFeatures(std::string("+") + feature); };
+  const auto machine = Create(t.cpu, t.features);
+  const auto has = [&](const char* feature) {
+    return machine->getMCSubtargetInfo()->checkFeatures(std::string("+") + feature);
+  };
   const bool avx512 = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl");
   const int widest = avx512 ? 512 : has("avx2") ? 256 : 128;
-  WEFT_CHECK(options.vector_bits == 0 || options.vector_bits == 128 || options.vector_bits == 256 || options.vector_bits == 512,
+  WEFT_CHECK(options.vector_bits == 0 || options.vector_bits == 128 || options.vector_bits == 256 ||
+                 options.vector_bits == 512,
              kUsage, "vectors of {} bits; expected 128, 256 or 512", options.vector_bits);
   t.vector_bits = options.vector_bits == 0 ? widest : std::min(options.vector_bits, widest);
   t.masks = avx512;
-  t.half = has("f16c");
+  // Every x86 CPU since 2013. Without them f16 and kFma would be calls into a library that
+  // generated code has not.
+  WEFT_CHECK(has("f16c") && has("fma"), kUnsupported, "CPU '{}' has no F16C and FMA instructions",
+             t.cpu);
   t.streaming_bytes = options.streaming_bytes;
   t.verify = options.verify;
   Hasher h;
-  h.Add(kGeneratorVersion).Add(LLVM_VERSION_STRING).Add(t.features).Add(t.vector_bits).Add(t.streaming_bytes);
+  h.Add(kGeneratorVersion)
+      .Add(LLVM_VERSION_STRING)
+      .Add(t.features)
+      .Add(t.vector_bits)
+      .Add(t.streaming_bytes);
   t.name = "cpu:" + t.cpu + "+" + h.Finish().ToHex().substr(0, 16);
   return t;
 }

@@ -12,15 +12,18 @@ namespace weft::llvmgen {
 
 struct CpuTarget {
   std::string cpu;
-  std::string features;        ///< "+avx512f,-..." as LLVM reads it; empty: what `cpu` implies
+  std::string features;  ///< "+avx512f,-..." as LLVM reads it; empty: what `cpu` implies
   int vector_bits = 0;
-  bool masks = false;          ///< AVX-512 F, BW, DQ, VL: masked access of every element size costs nothing
-  bool half = false;           ///< F16C: conversions of f16 in hardware
+  bool masks = false;  ///< AVX-512 F, BW, DQ, VL: masked access of every element size costs nothing
   int64_t streaming_bytes = 0;
   bool verify = false;
-  std::string name;            ///< what KernelCompiler::target() says
+  std::string name;  ///< what KernelCompiler::target() says
 };
 
+/// Registers LLVM's code generator for this machine, once.
+void InitializeHost();
+
+/// Throws kUnsupported for a CPU that LLVM does not know, or one too old.
 CpuTarget MakeCpuTarget(const LlvmOptions& options);
 /// One a thread: a TargetMachine must not be shared by concurrent compilations.
 std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const CpuTarget& target);

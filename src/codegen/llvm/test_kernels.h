@@ -1,4 +1,5 @@
-/// test_kernels.h: compiles, runs and checks kernels against the oracle, on several targets and random work splits.
+/// test_kernels.h: compiles, runs and checks kernels against the oracle, on several targets and
+/// random work splits.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,7 +27,8 @@ inline KernelCompiler& Compiler(int which) {
     o.verify = true;
     return MakeLlvmCompiler(o);
   };
-  static const std::unique_ptr<KernelCompiler> compilers[] = {make("", 0, int64_t{16} << 20), make("x86-64-v3", 256, -1),
+  static const std::unique_ptr<KernelCompiler> compilers[] = {make("", 0, int64_t{16} << 20),
+                                                              make("x86-64-v3", 256, -1),
                                                               make("", 0, 0), make("", 256, -1)};
   return *compilers[which];
 }
@@ -52,21 +54,27 @@ inline Bytes RandomInput(DType t, int64_t count, std::mt19937& rng, double lo = 
   std::uniform_real_distribution<double> uniform(lo, hi);
   for (int64_t i = 0; i < count; ++i) {
     Scalar s;
-    if (IsFloat(t)) s.f = uniform(rng);
-    else if (t == DType::kBool) s.i = int64_t(rng() & 1);
-    else s.i = scalar::Normalize(t, int64_t(std::floor(uniform(rng))));
+    if (IsFloat(t))
+      s.f = uniform(rng);
+    else if (t == DType::kBool)
+      s.i = int64_t(rng() & 1);
+    else
+      s.i = scalar::Normalize(t, int64_t(std::floor(uniform(rng))));
     WriteElement(t, s, &b[size_t(i) * size_t(ElementBytes(t))]);
   }
   return b;
 }
 
-inline std::vector<Bytes> RandomInputs(const Kernel& k, const std::vector<int64_t>& symbols, unsigned seed, double lo = -4, double hi = 4) {
+inline std::vector<Bytes> RandomInputs(const Kernel& k, const std::vector<int64_t>& symbols,
+                                       unsigned seed, double lo = -4, double hi = 4) {
   SymBindings bindings;
   for (size_t i = 0; i < symbols.size(); ++i) bindings["d" + std::to_string(i)] = symbols[i];
   std::mt19937 rng(seed);
   std::vector<Bytes> inputs;
   for (int b = 0; b < k.num_inputs; ++b)
-    inputs.push_back(RandomInput(k.buffers[size_t(b)].dtype, Evaluate(k.buffers[size_t(b)].num_elements, bindings), rng, lo, hi));
+    inputs.push_back(RandomInput(k.buffers[size_t(b)].dtype,
+                                 Evaluate(k.buffers[size_t(b)].num_elements, bindings), rng, lo,
+                                 hi));
   return inputs;
 }
 
@@ -76,9 +84,10 @@ inline int64_t WorkItems(const Kernel& k, const SymBindings& bindings) {
   return n;
 }
 
-/// Runs the kernel on every target, in random pieces, and compares with the oracle: exactly, or within `ulps` of the
-/// output type relative to max(1, |x|).
-inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs, const std::vector<int64_t>& symbols = {}, double ulps = 0) {
+/// Runs the kernel on every target, in random pieces, and compares with the oracle: exactly, or
+/// within `ulps` of the output type relative to max(1, |x|).
+inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
+                        const std::vector<int64_t>& symbols = {}, double ulps = 0) {
   SymBindings bindings;
   for (size_t i = 0; i < symbols.size(); ++i) bindings["d" + std::to_string(i)] = symbols[i];
   const std::vector<Bytes> expected = KernelOracle(*k, inputs, symbols).Run();
@@ -94,31 +103,43 @@ inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs, co
       std::vector<void*> pointers;
       for (size_t b = 0; b < expected.size(); ++b) {
         memory.push_back(std::make_unique<Aligned>(expected[b].size() + 64));
-        // Odd element offsets in the second round: nothing may rely on alignment beyond the element's.
-        auto* p = static_cast<unsigned char*>(memory.back()->p) + (pieces == 1 ? 0 : ElementBytes(k->buffers[b].dtype));
-        if (b < inputs.size()) std::copy(inputs[b].begin(), inputs[b].end(), p);
-        else std::fill(p, p + expected[b].size() + 32, uint8_t(0xab));
+        // Odd element offsets in the second round: nothing may rely on alignment beyond the
+        // element's.
+        auto* p = static_cast<unsigned char*>(memory.back()->p) +
+                  (pieces == 1 ? 0 : ElementBytes(k->buffers[b].dtype));
+        if (b < inputs.size())
+          std::copy(inputs[b].begin(), inputs[b].end(), p);
+        else
+          std::fill(p, p + expected[b].size() + 32, uint8_t(0xab));
         pointers.push_back(p);
       }
       std::vector<int64_t> cuts{0, total};
-      for (int i = 1; i < pieces; ++i) cuts.push_back(total > 0 ? int64_t(rng() % uint64_t(total + 1)) : 0);
+      for (int i = 1; i < pieces; ++i)
+        cuts.push_back(total > 0 ? int64_t(rng() % uint64_t(total + 1)) : 0);
       std::sort(cuts.begin(), cuts.end());
-      for (size_t i = 0; i + 1 < cuts.size(); ++i) code.fn(pointers.data(), symbols.data(), cuts[i], cuts[i + 1], scratch.p);
+      for (size_t i = 0; i + 1 < cuts.size(); ++i)
+        code.fn(pointers.data(), symbols.data(), cuts[i], cuts[i + 1], scratch.p);
       for (size_t b = inputs.size(); b < expected.size(); ++b) {
         const DType t = k->buffers[b].dtype;
         const size_t size = size_t(ElementBytes(t));
-        const double eps = t == DType::kF64 ? 0x1p-52 : t == DType::kF32 ? 0x1p-23 : t == DType::kF16 ? 0x1p-10 : 0x1p-7;
+        const double eps = t == DType::kF64   ? 0x1p-52
+                           : t == DType::kF32 ? 0x1p-23
+                           : t == DType::kF16 ? 0x1p-10
+                                              : 0x1p-7;
         int wrong = 0;
         for (size_t i = 0; i < expected[b].size() / size && wrong < 3; ++i) {
           const Scalar want = ReadElement(t, &expected[b][i * size]);
           const Scalar got = ReadElement(t, static_cast<unsigned char*>(pointers[b]) + i * size);
-          const bool same = IsFloat(t) ? got.f == want.f || (std::isnan(got.f) && std::isnan(want.f)) ||
-                                             std::fabs(got.f - want.f) <= ulps * eps * std::max(1.0, std::fabs(want.f))
-                                       : got.i == want.i;
+          const bool same =
+              IsFloat(t)
+                  ? got.f == want.f || (std::isnan(got.f) && std::isnan(want.f)) ||
+                        std::fabs(got.f - want.f) <= ulps * eps * std::max(1.0, std::fabs(want.f))
+                  : got.i == want.i;
           if (same) continue;
           ++wrong;
-          CHECK_MESSAGE(same, "target ", c, " pieces ", pieces, " output ", b, " element ", i, ": got ", IsFloat(t) ? got.f : double(got.i),
-                        ", expected ", IsFloat(t) ? want.f : double(want.i), "\n", k->CanonicalText());
+          CHECK_MESSAGE(same, "target ", c, " pieces ", pieces, " output ", b, " element ", i,
+                        ": got ", IsFloat(t) ? got.f : double(got.i), ", expected ",
+                        IsFloat(t) ? want.f : double(want.i), "\n", k->CanonicalText());
         }
         const auto* after = static_cast<unsigned char*>(pointers[b]) + expected[b].size();
         CHECK(std::all_of(after, after + 32, [](unsigned char x) { return x == 0xab; }));
@@ -128,7 +149,8 @@ inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs, co
 }
 
 /// Lowers expressions over Index(0..) and Load(input, {indices}) to a kernel.
-inline KernelPtr Lower(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs, Exprs values) {
+inline KernelPtr Lower(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs,
+                       Exprs values) {
   ComputeSpec spec;
   spec.inputs = std::move(inputs);
   spec.outputs = std::move(outputs);
@@ -137,7 +159,8 @@ inline KernelPtr Lower(std::vector<TensorSpec> inputs, std::vector<TensorSpec> o
 }
 
 /// A one-loop kernel made by hand: `value` over loads of all inputs at Index(0).
-inline KernelPtr Flat(const std::vector<DType>& inputs, DType output, SymInt n, const std::function<Expr(const Exprs&)>& value) {
+inline KernelPtr Flat(const std::vector<DType>& inputs, DType output, SymInt n,
+                      const std::function<Expr(const Exprs&)>& value) {
   auto k = std::make_shared<Kernel>();
   Exprs loads;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -1,0 +1,42 @@
+/// cpu_backend.cc: the backend "cpu": kernels through LLVM, library operators through oneDNN, one team of threads.
+#include "backends/cpu/kernel_launcher.h"
+#include "codegen/llvm/llvm_compiler.h"
+#include "weft/codegen/kernel_compilers.h"
+#include "weft/runtime/backend.h"
+
+namespace weft {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend() : team_(std::make_shared<cpu::Team>(cpu::DefaultThreads())) {}
+
+  std::string name() const override { return "cpu"; }
+  std::string target() const override { return "cpu"; }
+  std::string default_pipeline() const override {
+    return "Simplify,FoldConstants,Simplify,Fusion,CodeGen,RTCGen,Schedule,PlanMemory";
+  }
+  std::shared_ptr<KernelLauncher> Load(const Kernel& kernel, const CompiledKernel& compiled) override {
+    return cpu::MakeCpuLauncher(kernel, LoadCpuKernel(kernel, compiled.binary), team_);
+  }
+  int threads() const override { return team_->threads(); }
+  void set_threads(int n) override { team_->set_threads(n); }
+
+ private:
+  std::shared_ptr<cpu::Team> team_;
+};
+
+/// "cpu" is this machine; "cpu:x86-64-v3" another one that the objects may be carried to.
+std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
+  LlvmOptions options;
+  const size_t colon = target.find(':');
+  if (colon != std::string::npos) options.cpu = target.substr(colon + 1);
+  options.threads = cpu::DefaultThreads();
+  return MakeLlvmCompiler(options);
+}
+
+[[maybe_unused]] const bool registered = (RegisterBackend("cpu", [] { return std::make_shared<CpuBackend>(); }),
+                                          RegisterKernelCompiler("cpu", MakeCompiler), true);
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,121 @@
+// Tensor data beside the model: what may be read, and each known way out of the folder.
+#include "external_data.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "onnx_test_util.h"
+#include "weft/support/file.h"
+
+namespace weft::onnx_import {
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    char path[] = "/tmp/weft_external_XXXXXX";
+    REQUIRE(mkdtemp(path) != nullptr);
+    root = path;
+    MakeDirectories(root + "/model/sub");
+    const std::string data(64, '\x01');
+    WriteFileAtomic(root + "/secret.bin", data);
+    WriteFileAtomic(root + "/model/w.bin", data);
+    WriteFileAtomic(root + "/model/sub/w.bin", data);
+    REQUIRE(symlink("../secret.bin", (root + "/model/soft.bin").c_str()) == 0);
+    REQUIRE(symlink("w.bin", (root + "/model/inside.bin").c_str()) == 0);
+    REQUIRE(symlink("..", (root + "/model/up").c_str()) == 0);
+    REQUIRE(link((root + "/secret.bin").c_str(), (root + "/model/hard.bin").c_str()) == 0);
+    REQUIRE(mkfifo((root + "/model/fifo").c_str(), 0600) == 0);
+  }
+  ~Folder() {
+    for (const char* f : {"/secret.bin", "/model/w.bin", "/model/sub/w.bin", "/model/soft.bin", "/model/inside.bin", "/model/up", "/model/hard.bin",
+                          "/model/fifo", "/model/m.onnx"}) {
+      unlink((root + f).c_str());
+    }
+    for (const char* d : {"/model/sub", "/model", ""}) rmdir((root + d).c_str());
+  }
+  std::string root;
+};
+
+pb::ModelProto ModelWith(const std::string& location, const std::string& offset = "", const std::string& length = "") {
+  auto model = GraphOf("g (float[4] x) => (float[4] y) { y = Add(x, w) }");
+  auto* t = model.mutable_graph()->add_initializer();
+  t->set_name("w");
+  t->set_data_type(pb::TensorProto::FLOAT);
+  t->add_dims(4);
+  t->set_data_location(pb::TensorProto::EXTERNAL);
+  const auto add = [&](const char* key, const std::string& value) {
+    auto* e = t->add_external_data();
+    e->set_key(key);
+    e->set_value(value);
+  };
+  add("location", location);
+  if (!offset.empty()) add("offset", offset);
+  if (!length.empty()) add("length", length);
+  return model;
+}
+
+Graph ImportFrom(const Folder& f, const pb::ModelProto& model) {
+  WriteFileAtomic(f.root + "/model/m.onnx", BytesOf(model));
+  return ImportOnnx(f.root + "/model/m.onnx");
+}
+ErrorCode CodeOf(const Folder& f, const pb::ModelProto& model) {
+  try {
+    ImportFrom(f, model);
+  } catch (const Error& e) {
+    CHECK(Says(e, "main/initializer 'w'"));
+    return e.code();
+  }
+  FAIL("the import succeeded");
+  return ErrorCode::kInternal;
+}
+
+TEST_CASE("external data inside the folder") {
+  const Folder f;
+  for (const auto& model : {ModelWith("w.bin"), ModelWith("sub/w.bin", "16", "16"), ModelWith("./w.bin", "48")}) {
+    const Graph g = ImportFrom(f, model);
+    const TensorPtr w = Graph::ConstantOf(g.outputs[0].node->inputs[1]);
+    REQUIRE(w);
+    CHECK(w->data_as<uint32_t>()[3] == 0x01010101u);
+  }
+}
+
+TEST_CASE("ways out of the folder are refused") {
+  const Folder f;
+  for (const char* location : {"../secret.bin", "/etc/passwd", "sub/../../secret.bin", "soft.bin", "inside.bin", "up/secret.bin", "hard.bin", "fifo", "sub", ""}) {
+    CAPTURE(location);
+    CHECK(CodeOf(f, ModelWith(location)) == ErrorCode::kInvalidModel);
+  }
+  CHECK(CodeOf(f, ModelWith(std::string("w.bin\0x", 7))) == ErrorCode::kInvalidModel);
+  CHECK(CodeOf(f, ModelWith("none.bin")) == ErrorCode::kIo);
+}
+
+TEST_CASE("bounds of external data") {
+  const Folder f;
+  CHECK(CodeOf(f, ModelWith("w.bin", "52")) == ErrorCode::kInvalidModel);
+  CHECK(CodeOf(f, ModelWith("w.bin", "9223372036854775807")) == ErrorCode::kInvalidModel);
+  CHECK(CodeOf(f, ModelWith("w.bin", "-4")) == ErrorCode::kInvalidModel);
+  CHECK(CodeOf(f, ModelWith("w.bin", "x")) == ErrorCode::kInvalidModel);
+  CHECK(CodeOf(f, ModelWith("w.bin", "0", "12")) == ErrorCode::kInvalidModel);
+  CHECK(CodeOf(f, ModelWith("w.bin", "0", "99999999999999")) == ErrorCode::kInvalidModel);
+}
+
+TEST_CASE("an unused initializer is judged too, and a model from memory has no folder") {
+  const Folder f;
+  auto model = ModelWith("../secret.bin");
+  model.mutable_graph()->mutable_node(0)->set_input(1, "x");
+  CHECK(CodeOf(f, model) == ErrorCode::kInvalidModel);
+  CHECK(ErrorOf(ModelWith("w.bin")).code() == ErrorCode::kUnsupported);
+}
+
+TEST_CASE("regions: the same one is shared, overlapping ones are refused") {
+  const Folder f;
+  ExternalFiles files(f.root + "/model");
+  const auto a = files.Read("w.bin", 0, 48);
+  CHECK(files.Read("w.bin", 0, 48) == a);
+  CHECK_THROWS_AS(files.Read("w.bin", 4, 48), UserError);
+}
+
+}  // namespace
+}  // namespace weft::onnx_import

@@ -1,0 +1,174 @@
+/// import_function.cc: functions, of the model and of ONNX itself, are read in place of the node that calls them: a scope of
+/// their own, formal inputs bound to the caller's entries, attribute references to the caller's attributes.
+#include <onnx/defs/schema.h>
+
+#include <algorithm>
+
+#include "importer.h"
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+
+namespace weft::onnx_import {
+namespace {
+
+pb::AttributeProto ToProto(const std::string& name, const AttrValue& v) {
+  pb::AttributeProto a;
+  a.set_name(name);
+  if (v.is<int64_t>()) {
+    a.set_type(pb::AttributeProto::INT);
+    a.set_i(v.get<int64_t>());
+  } else if (v.is<double>()) {
+    a.set_type(pb::AttributeProto::FLOAT);
+    a.set_f(float(v.get<double>()));
+  } else if (v.is<std::string>()) {
+    a.set_type(pb::AttributeProto::STRING);
+    a.set_s(v.get<std::string>());
+  } else if (v.is<Ints>()) {
+    a.set_type(pb::AttributeProto::INTS);
+    for (const int64_t i : v.get<Ints>()) a.add_ints(i);
+  } else if (v.is<Floats>()) {
+    a.set_type(pb::AttributeProto::FLOATS);
+    for (const double f : v.get<Floats>()) a.add_floats(float(f));
+  } else if (v.is<Strings>()) {
+    a.set_type(pb::AttributeProto::STRINGS);
+    for (const std::string& s : v.get<Strings>()) a.add_strings(s);
+  } else if (v.is<TensorPtr>()) {
+    const Tensor& t = *v.get<TensorPtr>();
+    a.set_type(pb::AttributeProto::TENSOR);
+    a.mutable_t()->set_data_type(CodeOfDType(t.dtype()));
+    for (const int64_t d : t.dims()) a.mutable_t()->add_dims(d);
+    if (t.dtype() == DType::kString) {
+      for (const std::string& s : t.strings()) a.mutable_t()->add_string_data(s);
+    } else {
+      a.mutable_t()->set_raw_data(t.data(), size_t(t.num_bytes()));
+    }
+  } else {
+    WEFT_THROW(kUnsupported, "attribute '{}' of type {} in a function", name, v.type_name());
+  }
+  return a;
+}
+
+}  // namespace
+
+void Importer::RunBody(Scope* s, Scope* inner, pb::FunctionProto* f, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+  Limits::Check("depth", s->depth + 1, options_.limits.depth);
+  inner->build = s->build;
+  inner->depth = s->depth + 1;
+  for (int i = 0; i < f->input_size(); ++i) {
+    Value v = Value::Of(Value::kAbsent);
+    if (size_t(i) < inputs.size() && !inputs[size_t(i)].empty()) v = Resolve(s, inputs[size_t(i)]);
+    inner->values[f->input(i)] = v;
+  }
+  ImportNodes(inner, f->mutable_node());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].empty()) continue;
+    const auto it = int(i) < f->output_size() ? inner->values.find(f->output(int(i))) : inner->values.end();
+    Define(s, outputs[i], it == inner->values.end() ? Value::Of(Value::kMissing) : it->second);
+  }
+}
+
+void Importer::CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, const Place& place) {
+  WEFT_CHECK(n->input_size() <= f->input_size(), kArity, "the function takes {} inputs, {} given", f->input_size(), n->input_size());
+  WEFT_CHECK(n->output_size() <= f->output_size(), kArity, "the function has {} outputs, {} named", f->output_size(), n->output_size());
+  const Record call = MakeRecord(s, n);
+  Bindings bindings;
+  std::vector<std::string> declared(f->attribute().begin(), f->attribute().end());
+  for (const auto& a : f->attribute_proto()) declared.push_back(a.name());
+  const auto check = [&](const std::string& name) {
+    if (std::find(declared.begin(), declared.end(), name) != declared.end()) return;
+    ThrowError(ErrorCode::kBadAttribute, fmt::format("the function has no attribute {}", Printable(name)), {}, name.size() > 100 ? "" : DidYouMean(name, declared));
+  };
+  for (const auto& [name, value] : call.attrs) check(name);
+  for (const auto& [name, graph] : call.graphs) check(name);
+  bindings.attrs = call.attrs;
+  bindings.graphs = call.graphs;
+  for (auto& a : *f->mutable_attribute_proto()) {
+    const bool given = bindings.attrs.count(a.name()) || std::any_of(bindings.graphs.begin(), bindings.graphs.end(), [&](const auto& g) { return g.first == a.name(); });
+    if (!given) ConvertAttribute(*s, &a, &bindings.attrs, &bindings.graphs);
+  }
+  Scope inner;
+  auto [opsets, fresh] = function_opsets_.try_emplace(f);
+  if (fresh) {
+    opsets->second = ReadOpsets(f->opset_import(), place, diag_);
+    for (const auto& [domain, version] : opsets_) opsets->second.emplace(domain, version);
+  }
+  inner.opsets = &opsets->second;
+  inner.bindings = &bindings;
+  inner.path = place;
+  inner.prefix = call.name + "/";
+  inner.origin = s->origin ? s->origin : std::make_shared<const std::vector<std::string>>(1, call.name);
+  RunBody(s, &inner, f, call.inputs, call.outputs);
+}
+
+std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSchema& schema, const Place& place) {
+  // A body that waits for the result of something unsupported has nothing to say.
+  for (const std::string& in : r.inputs) {
+    if (!in.empty() && Resolve(s, in).state == Value::kPoisoned) {
+      Poison(s, r, false);
+      return {};
+    }
+  }
+  Scope inner;
+  pb::FunctionProto built;
+  pb::FunctionProto* body = nullptr;
+  const int version = int(r.version);
+  try {
+    if (const pb::FunctionProto* f = schema.HasFunction() ? schema.GetFunction(version) : nullptr) {
+      auto& copy = schema_bodies_[{f, r.version}];
+      if (!copy) copy = std::make_unique<pb::FunctionProto>(*f);
+      body = copy.get();
+    } else if (schema.HasContextDependentFunction()) {
+      pb::NodeProto node;
+      node.set_op_type(r.op);
+      node.set_domain(r.domain);
+      node.set_name("n");
+      std::vector<pb::TypeProto> types;
+      for (const std::string& in : r.inputs) {
+        node.add_input(in);
+        pb::TypeProto& type = types.emplace_back();
+        if (in.empty()) continue;
+        const DType dtype = DTypeOf(s, in);
+        if (dtype == DType::kUnknown) return fmt::format("its function body depends on the dtype of {}, which is not known", Printable(in));
+        type.mutable_tensor_type()->set_elem_type(CodeOfDType(dtype));
+      }
+      for (const std::string& out : r.outputs) node.add_output(out);
+      for (const auto& [name, value] : r.attrs) *node.add_attribute() = ToProto(name, value);
+      const pb::FunctionBodyBuildContextImpl ctx(node, types);
+      if (!schema.BuildContextDependentFunction(ctx, built, version)) return "its function body cannot be made for these inputs and attributes";
+      body = &built;
+      inner.temporary = true;
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    WEFT_THROW(kOutOfMemory, "no memory for the function body of {}", r.op);
+  } catch (const std::exception& e) {
+    return fmt::format("its function body cannot be made: {}", Printable(e.what()));
+  }
+  if (!body) return fmt::format("it has no function body for operator set {}", r.version);
+
+  Bindings bindings;
+  bindings.attrs = r.attrs;
+  bindings.graphs = r.graphs;
+  Scope defaults;
+  defaults.temporary = true;
+  for (const auto& [name, info] : schema.attributes()) {
+    if (r.attrs.count(name) || info.default_value.type() == pb::AttributeProto::UNDEFINED) continue;
+    pb::AttributeProto value = info.default_value;
+    value.set_name(name);
+    ConvertAttribute(defaults, &value, &bindings.attrs, &bindings.graphs);
+  }
+  Opsets opsets = ReadOpsets(body->opset_import(), place, diag_);
+  // A body of another domain speaks the default domain of the model, unless it says otherwise.
+  const auto of_model = s->opsets->find("");
+  opsets.emplace("", r.domain.empty() ? r.version : of_model != s->opsets->end() ? of_model->second : NewestOpset());
+  inner.opsets = &opsets;
+  inner.bindings = &bindings;
+  inner.path = place;
+  inner.prefix = r.name + "/";
+  inner.origin = s->origin ? s->origin : std::make_shared<const std::vector<std::string>>(1, r.name);
+  RunBody(s, &inner, body, r.inputs, r.outputs);
+  return {};
+}
+
+}  // namespace weft::onnx_import

@@ -1,0 +1,54 @@
+/// command_line.h: options that several sub-commands take, and the table of sub-commands.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "weft/support/limits.h"
+
+namespace weft::tool {
+
+/// A sub-command: its options are filled by parsing, then `run` gives the exit code.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<int()> run;
+};
+
+Command MakeRun(CLI::App& parent);
+Command MakeBench(CLI::App& parent);
+Command MakeOpt(CLI::App& parent);
+Command MakeCompile(CLI::App& parent);
+Command MakeInspect(CLI::App& parent);
+Command MakeCompare(CLI::App& parent);
+Command MakeDoctor(CLI::App& parent);
+
+/// Registered passes by name, and one pass with its options; opt.cc.
+void PrintPasses(bool as_json);
+void PrintPassHelp(const std::string& name);
+
+/// Where inputs come from.
+struct InputArgs {
+  std::vector<std::string> files;  ///< NAME=F
+  std::vector<std::string> binds;  ///< SYM=N
+  bool random = false;             ///< what no file gives is random
+  uint64_t seed = 1;
+};
+/// MODEL, and what every reader of models takes.
+struct ModelArgs {
+  std::string path, limits;
+  std::vector<std::string> plugins;
+  bool json = false;
+  /// The limits as parsed; throws kUsage. Also refuses plugins, which this build cannot load.
+  Limits Check() const;
+};
+
+void AddModel(CLI::App* app, ModelArgs* args);
+void AddInputs(CLI::App* app, InputArgs* args);
+void AddBind(CLI::App* app, InputArgs* args);
+/// A repeatable option that takes one value each time.
+CLI::Option* AddList(CLI::App* app, const std::string& name, std::vector<std::string>* values,
+                     const std::string& doc);
+
+}  // namespace weft::tool

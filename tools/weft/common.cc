@@ -1,0 +1,220 @@
+/// common.cc: see common.h.
+#include "common.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "weft/core/text.h"
+#include "weft/runtime/backend.h"
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+#include "weft/support/file.h"
+#include "weft/support/strings.h"
+
+namespace weft::tool {
+namespace {
+
+constexpr const char* kReproducer = "weft-reproducer.weft";
+constexpr double kProgressAfterSeconds = 2;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Names come from models: nothing in them may drive the terminal.
+std::string Printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if ((u < 0x20 && c != '\n') || u == 0x7f) {
+      out += fmt::format("\\x{:02x}", u);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+bool Colour(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return isatty(fd) != 0 && (no_color == nullptr || *no_color == '\0');
+}
+
+/// Runs `work`; when it fails by our fault, runs it again with a reproducer file and says so.
+template <class Work>
+auto WithReproducer(PassOptions* options, const Work& work) {
+  try {
+    return work();
+  } catch (const InternalError&) {
+    if (!options->reproducer.empty()) throw;
+    options->reproducer = kReproducer;
+    try {
+      return work();
+    } catch (Error& e) {
+      if (FileExists(kReproducer) && e.hint().empty())
+        e.SetHint(fmt::format("this is a bug in Weft; please report it with the file {}", kReproducer));
+      throw;
+    }
+  }
+}
+
+bool Has(const Pipeline& pipeline, const std::string& pass) {
+  const auto& all = pipeline.passes();
+  return std::any_of(all.begin(), all.end(), [&](const PassSpec& p) { return p.name == pass; });
+}
+
+/// The backend's pipeline with one operator a kernel.
+std::string WithoutFusion(const std::string& text) {
+  Pipeline out;
+  const Pipeline given = Pipeline::Parse(text);
+  for (PassSpec spec : given.passes()) {
+    if (spec.name == "Fusion") {
+      auto& o = spec.options;
+      o.erase(std::remove_if(o.begin(), o.end(), [](const Option& x) { return x.name == "max_ops"; }),
+              o.end());
+      o.emplace_back("max_ops", 1);
+    }
+    out.push_back(std::move(spec));
+  }
+  return out.ToString();
+}
+
+/// A user's pipeline that ends before memory is planned could not run: the rest is added.
+std::string Runnable(const std::string& passes) {
+  Pipeline p = Pipeline::Parse(passes);
+  if (Has(p, "PlanMemory")) return passes;
+  if (Has(p, "Fusion") && !Has(p, "CodeGen")) p.push_back("CodeGen");
+  if (Has(p, "CodeGen") && !Has(p, "RTCGen")) p.push_back("RTCGen");
+  if (!Has(p, "Schedule")) p.push_back("Schedule");
+  p.push_back("PlanMemory");
+  return p.ToString();
+}
+
+}  // namespace
+
+void PrintJson(const Json& json) {
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void Print(const std::string& text) {
+  const std::string safe = Printable(text);
+  std::fwrite(safe.data(), 1, safe.size(), stdout);
+}
+
+Json Number(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
+
+bool ColourErrors() { return Colour(STDERR_FILENO); }
+bool ColourResults() { return Colour(STDOUT_FILENO); }
+
+std::string Paint(const std::string& text, const char* ansi, bool colour) {
+  return colour ? fmt::format("\x1b[{}m{}\x1b[0m", ansi, text) : text;
+}
+
+int ReportError(const Error& error, bool as_json) {
+  std::fflush(stdout);
+  std::string text = as_json ? ToJson(error) : Printable(error.what());
+  if (!as_json && ColourErrors() && StartsWith(text, "error[")) {
+    const size_t end = text.find(']') + 1;
+    text = Paint(text.substr(0, end), "1;31", true) + text.substr(end);
+  }
+  std::fprintf(stderr, "%s\n", text.c_str());
+  return ExitCode(error.code());
+}
+
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0), start_(Now()) {}
+
+Progress::~Progress() {
+  if (shown_) std::fprintf(stderr, "\r\x1b[K");
+}
+
+void Progress::Show(const std::string& text) {
+  if (!terminal_ || Now() - start_ < kProgressAfterSeconds) return;
+  shown_ = true;
+  std::fprintf(stderr, "\r\x1b[K%s", text.c_str());
+}
+
+std::function<void(const PassRecord&)> Progress::Hook() {
+  return [this](const PassRecord& r) {
+    Show(fmt::format("{:.0f} s: {} passes, last {}", Now() - start_, r.number, r.name));
+  };
+}
+
+Graph LoadModel(const std::string& path, ImportOptions options) {
+  WEFT_CHECK(FileExists(path), kIo, "there is no file '{}'", path);
+  const std::string name = ToLower(path);
+  if (EndsWith(name, ".onnx")) return ImportOnnx(path, options);
+  if (EndsWith(name, ".weft")) {
+    ParseOptions parse;
+    parse.source_name = path;
+    parse.max_depth = int(std::min<int64_t>(options.limits.depth, 1000));
+    return ParseGraph(ReadFile(path, options.limits.file_bytes), parse);
+  }
+  if (EndsWith(name, ".json") || EndsWith(name, ".weftx"))
+    ThrowError(ErrorCode::kUnsupported,
+               fmt::format("reading {} files is not in this build", path.substr(path.rfind('.'))), path,
+               "models are read from .onnx and .weft files");
+  ThrowError(ErrorCode::kUsage, fmt::format("'{}' has no extension that names a model format", path), "",
+             "expected .onnx, .weft, .json or .weftx");
+}
+
+Engine ParseEngine(const std::string& text, const std::string& passes) {
+  Engine e;
+  e.text = text;
+  const size_t colon = text.find(':');
+  e.backend = text.substr(0, colon);
+  const std::shared_ptr<Backend> backend = GetBackend(e.backend);
+  if (colon != std::string::npos) {
+    const std::string variant = text.substr(colon + 1);
+    if (variant != "no-fusion")
+      ThrowError(ErrorCode::kUsage, fmt::format("engine '{}' has no variant '{}'", e.backend, variant), "",
+                 fmt::format("the variants are: {}:no-fusion", e.backend));
+    e.pipeline = WithoutFusion(backend->default_pipeline());
+  }
+  if (!passes.empty()) e.pipeline = backend->target().empty() ? passes : Runnable(passes);
+  return e;
+}
+
+std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
+                                              const Limits& limits) {
+  CompileOptions options;
+  options.backend = engine.backend;
+  options.pipeline = engine.pipeline;
+  options.threads = threads;
+  options.passes.limits = limits;
+  Progress progress;
+  options.passes.on_pass = progress.Hook();
+  return WithReproducer(&options.passes, [&] { return Compile(graph, options); });
+}
+
+Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options) {
+  Progress progress;
+  if (!options.on_pass) options.on_pass = progress.Hook();
+  return WithReproducer(&options, [&] {
+    if (options.records) options.records->clear();
+    return ApplyPasses(graph, pipeline, options);
+  });
+}
+
+std::string FileStem(const std::string& name) {
+  std::string out = name;
+  std::replace_if(out.begin(), out.end(), [](char c) { return c == '/' || c == ':'; }, '_');
+  return out;
+}
+
+std::string ListNames(const std::vector<std::string>& names) {
+  return names.empty() ? "there are none" : "there are: " + Join(names, ", ");
+}
+
+std::string TypeText(const Tensor& t) {
+  return std::string(DTypeName(t.dtype())) + t.shape().ToString();
+}
+
+std::string Milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
+
+}  // namespace weft::tool

@@ -1,0 +1,79 @@
+/// common.h: what the sub-commands share: models, engines, programs, reports.
+///
+/// Results go to stdout and only there; errors, warnings and progress go to stderr. A sub-command
+/// throws weft::Error (or returns an exit code); main.cc prints it and turns it into an exit code.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "weft/core/graph.h"
+#include "weft/core/pass.h"
+#include "weft/onnx/import.h"
+#include "weft/runtime/program.h"
+
+namespace weft::tool {
+
+/// Keys keep the order in which they were added.
+using Json = nlohmann::ordered_json;
+
+/// One object on stdout; text that is not UTF-8 is replaced, never an error.
+void PrintJson(const Json& json);
+/// Text on stdout, with control characters escaped (names come from models).
+void Print(const std::string& text);
+/// A finite number, or null: JSON has no other.
+Json Number(double v);
+
+/// Prints an error on stderr in the chosen format and gives its exit code.
+int ReportError(const Error& error, bool as_json);
+/// stderr is a terminal, and NO_COLOR is not set.
+bool ColourErrors();
+bool ColourResults();
+/// `text` in an ANSI colour ("1;31") where `colour` is true.
+std::string Paint(const std::string& text, const char* ansi, bool colour);
+
+/// A line on stderr that shows which pass ran last, only when stderr is a terminal and the work has
+/// taken 2 s; removed at the end.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  std::function<void(const PassRecord&)> Hook();
+  void Show(const std::string& text);
+
+ private:
+  bool terminal_, shown_ = false;
+  double start_;
+};
+
+/// Reads MODEL by its extension.
+Graph LoadModel(const std::string& path, ImportOptions options);
+
+/// What a program runs on: "cpu", "ref", or a variant as in "cpu:no-fusion".
+struct Engine {
+  std::string text, backend, pipeline;  ///< pipeline empty: the backend's own
+};
+/// Throws kUsage for an unknown variant, kUnsupported for an unknown backend. `passes` (may be
+/// empty) replaces the engine's pipeline; what a run cannot do without is added at its end.
+Engine ParseEngine(const std::string& text, const std::string& passes = {});
+
+/// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
+std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
+                                              const Limits& limits);
+/// Runs a pipeline under the same care.
+Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options);
+
+/// "out/x:0" -> "out_x_0": the name of an output's file, without extension.
+std::string FileStem(const std::string& name);
+/// The names, joined, as a hint: "the model has: x, y".
+std::string ListNames(const std::vector<std::string>& names);
+/// "f32[2, 3]".
+std::string TypeText(const Tensor& t);
+std::string Milliseconds(double seconds);
+
+}  // namespace weft::tool

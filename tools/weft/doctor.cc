@@ -1,0 +1,139 @@
+/// doctor.cc: `weft doctor`: what this machine and this build offer, in the words a bug report needs.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "command_line.h"
+#include "common.h"
+#include "table.h"
+#include "weft/codegen/kernel_compilers.h"
+#include "weft/core/evaluator.h"
+#include "weft/core/op.h"
+#include "weft/runtime/backend.h"
+#include "weft/support/check.h"
+#include "weft/support/shared_library.h"
+#include "weft/support/strings.h"
+
+namespace weft::tool {
+namespace {
+
+struct Row {
+  std::string what, found;
+  bool ok = true;
+};
+
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line))
+    if (StartsWith(line, "model name")) return std::string(Trim(line.substr(line.find(':') + 1)));
+  return "unknown";
+}
+
+std::string EnvOr(const char* name, const char* otherwise) {
+  const char* v = std::getenv(name);
+  return v && *v ? v : otherwise;
+}
+
+Row BackendRow(const std::string& name) {
+  try {
+    const auto backend = GetBackend(name);
+    return {"backend " + name, backend->target().empty() ? "ready, interprets" : fmt::format("ready, {} threads", backend->threads())};
+  } catch (const Error& e) {
+    return {"backend " + name, e.message(), false};
+  }
+}
+
+Row CompilerRow(const std::string& target, const std::string& what) {
+  std::string why;
+  const auto compiler = FindKernelCompiler(target, &why);
+  if (!compiler) return {what, why, false};
+  return {what, compiler->target()};
+}
+
+/// NVRTC is found when its version is part of the target.
+Row NvrtcRow() {
+  Row row = CompilerRow("cuda:sm_90", "kernels cuda");
+  if (row.ok && row.found.find("nvrtc") == std::string::npos) return {row.what, row.found + ", but NVRTC is not there: install the CUDA toolkit's libnvrtc", false};
+  return row;
+}
+
+/// The driver, asked directly: a machine without one has no device, which is no fault.
+Row DeviceRow() {
+  std::string why;
+  SharedLibrary driver = SharedLibrary::TryOpenAny({"libcuda.so.1", "libcuda.so"}, &why);
+  if (!driver.is_open()) return {"GPU", "no driver (libcuda is not there)", false};
+  driver.KeepOpen();  // its threads do not like to be unmapped
+  auto* init = driver.FindFunction<int(unsigned)>("cuInit");
+  auto* version = driver.FindFunction<int(int*)>("cuDriverGetVersion");
+  auto* count = driver.FindFunction<int(int*)>("cuDeviceGetCount");
+  auto* name = driver.FindFunction<int(char*, int, int)>("cuDeviceGetName");
+  auto* attribute = driver.FindFunction<int(int*, int, int)>("cuDeviceGetAttribute");
+  int devices = 0, number = 0;
+  if (!init || !version || !count || !name || !attribute) return {"GPU", "libcuda lacks functions", false};
+  if (const int code = init(0); code != 0) return {"GPU", fmt::format("the driver does not start (CUresult {})", code), false};
+  version(&number);
+  count(&devices);
+  std::string found = fmt::format("driver {}.{}", number / 1000, number % 1000 / 10);
+  for (int d = 0; d < devices; ++d) {
+    char text[256] = {};
+    int major = 0, minor = 0;
+    name(text, sizeof(text) - 1, d);
+    attribute(&major, 75, d);  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+    attribute(&minor, 76, d);
+    found += fmt::format(", {} (sm_{}{})", text, major, minor);
+  }
+  return {"GPU", devices ? found : found + ", no device", devices > 0};
+}
+
+std::vector<Row> Examine() {
+  std::vector<Row> rows;
+  rows.push_back({"weft", fmt::format("{}, built with {} {}", WEFT_VERSION,
+#ifdef __clang__
+                                      "clang", __clang_version__
+#else
+                                      "g++", __VERSION__
+#endif
+                                      )});
+  rows.push_back({"library", CurrentLibraryPath()});
+  rows.push_back({"registered", fmt::format("{} operators, {} passes", Op::List().size(), PassEntry::List().size())});
+  rows.push_back({"cpu", fmt::format("{}, {} threads", CpuModel(), std::thread::hardware_concurrency())});
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  rows.push_back({"memory", pages > 0 && page > 0 ? FormatBytes(int64_t{pages} * page) : "unknown"});
+  rows.push_back({"threads", fmt::format("OMP_NUM_THREADS {}", EnvOr("OMP_NUM_THREADS", "is not set"))});
+  rows.push_back({"evaluator", GetEvaluator() ? "interpreter" : "none", GetEvaluator() != nullptr});
+  for (const char* name : {"ref", "cpu", "cuda"}) rows.push_back(BackendRow(name));
+  rows.push_back(CompilerRow("cpu", "kernels cpu"));
+  rows.push_back(NvrtcRow());
+  rows.push_back(DeviceRow());
+  KernelCache& cache = KernelCache::Process();
+  const std::string dir = cache.directory();
+  rows.push_back({"kernel cache", dir.empty() ? "off: " + cache.why_off() : dir});
+  rows.push_back({"limits", Limits().ToString()});
+  return rows;
+}
+
+}  // namespace
+
+Command MakeDoctor(CLI::App& parent) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* app = parent.add_subcommand("doctor", "what this machine and this build offer");
+  app->add_flag("--json", *json, "one JSON object on stdout");
+  return {app, [json] {
+            const std::vector<Row> rows = Examine();
+            if (*json) {
+              Json out = Json::object();
+              for (const Row& r : rows) out[r.what] = {{"found", r.found}, {"ok", r.ok}};
+              PrintJson(out);
+              return 0;
+            }
+            std::string text;
+            for (const Row& r : rows) text += fmt::format("{:13} {} {}\n", r.what, r.ok ? " " : "-", r.found);
+            Print(text);
+            return 0;
+          }};
+}
+
+}  // namespace weft::tool

@@ -1,0 +1,112 @@
+/// main.cc: the `weft` command: picks the sub-command, turns what it throws into one message and an
+/// exit code. 0 fine, 1 a comparison or check failed, 2 usage, 3 unsupported, 4 invalid input or
+/// model, 5 a limit or out of memory, 70 internal error.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "command_line.h"
+#include "common.h"
+#include "weft/core/op.h"
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+#include "weft/support/strings.h"
+
+namespace weft::tool {
+namespace {
+
+/// Errors of the command line itself obey --error-format too, so it is looked for before parsing.
+bool WantsJsonErrors(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--error-format=json") == 0) return true;
+    if (std::strcmp(argv[i], "--error-format") == 0 && i + 1 < argc)
+      return std::strcmp(argv[i + 1], "json") == 0;
+  }
+  return false;
+}
+
+std::vector<std::string> OptionNames(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (; app; app = app->get_parent())
+    for (const CLI::Option* o : app->get_options())
+      for (const std::string& n : o->get_lnames()) names.push_back("--" + n);
+  return names;
+}
+
+[[noreturn]] void ThrowUsage(const CLI::App& app, const CLI::ParseError& e) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App* at = chosen.empty() ? &app : chosen[0];
+  std::string message = e.what(), hint;
+  if (dynamic_cast<const CLI::ExtrasError*>(&e)) {
+    for (const std::string& word : at->remaining(true)) {
+      message = fmt::format("unexpected argument '{}'", word);
+      if (StartsWith(word, "-")) hint = DidYouMean(word.substr(0, word.find('=')), OptionNames(at));
+      break;
+    }
+  }
+  if (hint.empty()) hint = fmt::format("see {} --help", chosen.empty() ? "weft" : "weft " + at->get_name());
+  ThrowError(ErrorCode::kUsage, message, "command line", hint);
+}
+
+int Dispatch(int argc, char** argv) {
+  CLI::App app("weft: turns a graph of operators into fast programs through a chain of passes", "weft");
+  app.set_version_flag("--version", "weft " WEFT_VERSION);
+  app.fallthrough();
+  app.get_formatter()->column_width(34);
+  std::string error_format = "text";
+  app.add_option("--error-format", error_format, "how errors are written to stderr")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_flag_callback("--list-passes", [] { PrintPasses(false); throw CLI::Success(); }, "list the passes");
+  app.add_option_function<std::string>(
+         "--help-pass", [](const std::string& name) { PrintPassHelp(name); throw CLI::Success(); },
+         "what a pass does, needs, provides; its options")
+      ->type_name("X");
+  const std::vector<Command> commands = {MakeRun(app),     MakeBench(app),   MakeOpt(app),   MakeCompile(app),
+                                         MakeInspect(app), MakeCompare(app), MakeDoctor(app)};
+  for (const Command& c : commands) c.app->fallthrough();
+  app.footer("Exit codes: 0 fine, 1 a comparison or check failed, 2 usage, 3 unsupported,\n"
+             "4 invalid input or model, 5 a limit or out of memory, 70 internal error.");
+
+  if (argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> names;
+    for (const Command& c : commands) names.push_back(c.app->get_name());
+    if (std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+      const std::string near = DidYouMean(argv[1], names);
+      ThrowError(ErrorCode::kUsage, fmt::format("there is no sub-command '{}'", argv[1]), "command line",
+                 near.empty() ? ListNames(names) : near);
+    }
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() != 0) ThrowUsage(app, e);
+    app.exit(e);  // prints help or version
+    return 0;
+  }
+  CheckRegistrations();
+  for (const Command& c : commands)
+    if (c.app->parsed()) return c.run();
+  ThrowError(ErrorCode::kUsage, "a sub-command is needed", "command line", "see weft --help");
+}
+
+int Main(int argc, char** argv) {
+  const bool json_errors = WantsJsonErrors(argc, argv);
+  try {
+    const int code = Dispatch(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      return ReportError(DeviceError(ErrorCode::kIo, "stdout cannot be written"), json_errors);
+    return code;
+  } catch (const Error& e) {
+    return ReportError(e, json_errors);
+  } catch (const std::bad_alloc&) {
+    return ReportError(DeviceError(ErrorCode::kOutOfMemory, "memory ran out"), json_errors);
+  } catch (const std::exception& e) {
+    return ReportError(InternalError(ErrorCode::kInternal, e.what()), json_errors);
+  }
+}
+
+}  // namespace
+}  // namespace weft::tool
+
+int main(int argc, char** argv) { return weft::tool::Main(argc, argv); }

@@ -1,0 +1,142 @@
+/// run.cc: `weft run`: one run of a model. Outputs are written only after the run has succeeded, all
+/// of them or none.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "command_line.h"
+#include "common.h"
+#include "inputs.h"
+#include "table.h"
+#include "weft/core/npy.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/strings.h"
+#include "weft/support/timer.h"
+
+namespace weft::tool {
+namespace {
+
+struct Args {
+  ModelArgs model;
+  InputArgs inputs;
+  std::string outputs_dir, backend = "cpu", passes;
+  int threads = 0;
+};
+
+struct Summary {
+  double min = std::numeric_limits<double>::quiet_NaN(), max = min, mean = min;
+  int64_t nans = 0;
+};
+
+Summary Summarize(const Tensor& t) {
+  Summary s;
+  if (!IsComputable(t.dtype()) || t.num_elements() == 0) return s;
+  double lo = std::numeric_limits<double>::infinity(), hi = -lo, sum = 0;
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    const double v = t.at(i);
+    if (std::isnan(v)) {
+      ++s.nans;
+      continue;
+    }
+    lo = std::min(lo, v);
+    hi = std::max(hi, v);
+    sum += v;
+  }
+  if (s.nans == t.num_elements()) return s;
+  s.min = lo;
+  s.max = hi;
+  s.mean = sum / double(t.num_elements() - s.nans);
+  return s;
+}
+
+std::string Short(double v) { return std::isnan(v) ? "-" : fmt::format("{:.6g}", v); }
+
+/// Names of the files, refusing two outputs that would share one.
+std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<IoSpec>& outputs) {
+  std::vector<std::string> files;
+  std::map<std::string, std::string> owner;
+  for (const IoSpec& o : outputs) {
+    const std::string stem = FileStem(o.name);
+    if (stem.empty() || stem == "." || stem == ".." || stem.find('\0') != std::string::npos)
+      ThrowError(ErrorCode::kUnsupported, fmt::format("the output {} has no name that a file can have", Quote(o.name)),
+                 "--outputs-dir");
+    const auto [it, fresh] = owner.emplace(stem, o.name);
+    WEFT_CHECK(fresh, kUnsupported, "outputs '{}' and '{}' would both be written to {}.npy", it->second, o.name, stem);
+    files.push_back(JoinPath(dir, stem + ".npy"));
+  }
+  return files;
+}
+
+void WriteOutputs(const std::string& dir, const std::vector<std::string>& files, const std::vector<TensorPtr>& outputs) {
+  std::vector<std::string> bytes;  // every dtype is known to be writable before the first file is made
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    try {
+      bytes.push_back(FormatNpy(*outputs[i]));
+    } catch (Error& e) {
+      e.AddPlace(files[i]);
+      throw;
+    }
+  }
+  MakeDirectories(dir);
+  for (size_t i = 0; i < outputs.size(); ++i) WriteFileAtomic(files[i], bytes[i]);
+}
+
+int Run(const Args& a) {
+  const Limits limits = a.model.Check();
+  const Engine engine = ParseEngine(a.backend, a.passes);
+  ImportOptions import;
+  import.limits = limits;
+  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input")) import.overridable.push_back(name);
+  const Graph graph = LoadModel(a.model.path, import);
+  const NamedTensors inputs = MakeInputs(graph, a.inputs, limits);
+  const auto program = CompileProgram(graph, engine, a.threads, limits);
+  const std::vector<std::string> files =
+      a.outputs_dir.empty() ? std::vector<std::string>() : OutputFiles(a.outputs_dir, program->outputs());
+  Session session(program);
+  Timer timer;
+  const std::vector<TensorPtr> outputs = session.Run(OrderInputs(*program, inputs));
+  const double seconds = timer.seconds();
+  if (!files.empty()) WriteOutputs(a.outputs_dir, files, outputs);
+  if (!files.empty() && !a.model.json) return 0;
+
+  Json rows = Json::array();
+  Table table({"output", "dtype", "shape", ">min", ">max", ">mean"});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& t = *outputs[i];
+    const std::string& name = program->outputs()[i].name;
+    const Summary s = Summarize(t);
+    table.AddRow({name, std::string(DTypeName(t.dtype())), t.shape().ToString(), Short(s.min), Short(s.max),
+                  Short(s.mean)});
+    Json row = {{"name", name}, {"dtype", DTypeName(t.dtype())}, {"shape", t.dims()}, {"min", Number(s.min)},
+                {"max", Number(s.max)}, {"mean", Number(s.mean)}, {"nans", s.nans}};
+    if (!files.empty()) row["file"] = files[i];
+    rows.push_back(std::move(row));
+  }
+  if (a.model.json) {
+    PrintJson({{"outputs", std::move(rows)}, {"backend", engine.text}, {"compile_s", program->stats().compile_seconds},
+               {"run_s", seconds}});
+  } else {
+    Print(table.ToString());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command MakeRun(CLI::App& parent) {
+  auto a = std::make_shared<Args>();
+  CLI::App* app = parent.add_subcommand("run", "run a model once");
+  AddModel(app, &a->model);
+  AddInputs(app, &a->inputs);
+  app->add_flag("--random", a->inputs.random, "random values for inputs that are not given; unbound symbols are 1");
+  app->add_option("--outputs-dir", a->outputs_dir, "write every output to D/NAME.npy ('/' and ':' become '_')")
+      ->type_name("D");
+  app->add_option("--backend", a->backend, "cpu, ref, cuda, or a variant as cpu:no-fusion")->type_name("B");
+  app->add_option("--passes", a->passes, "passes instead of the backend's own")->type_name("P");
+  app->add_option("--threads", a->threads, "threads; 0: all")->type_name("T")->check(CLI::NonNegativeNumber);
+  return {app, [a] { return Run(*a); }};
+}
+
+}  // namespace weft::tool

@@ -1,0 +1,151 @@
+/// support_report.cc: a node is supported when its shapes are known before the run and one of these
+/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter (on
+/// the CPU). The graph is looked at after simplification and folding, as a compilation would see it.
+#include "support_report.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "weft/codegen/attr_types.h"
+#include "weft/codegen/kernel_compilers.h"
+#include "weft/core/builtin_ops.h"
+#include "weft/core/evaluator.h"
+#include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
+#include "weft/runtime/backend.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace weft::tool {
+namespace {
+
+constexpr size_t kPlacesShown = 5;
+
+class Judge {
+ public:
+  Judge(const Graph& g, const std::string& target)
+      : g_(g),
+        family_(target.substr(0, target.find(':'))),
+        compute_("FCompute." + family_),
+        shapes_(g.GetAttr<ShapeMap>("shape")),
+        types_(g.GetAttr<TypeMap>("dtype")),
+        values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
+        unknown_(g.HasAttr("unknown") ? &g.GetAttr<UnknownMap>("unknown") : nullptr) {}
+
+  /// Empty: supported.
+  std::string WhyNot(NodePtr n) const {
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsFollowed(n)) return "";
+    const Evaluator* evaluator = GetEvaluator();
+    const std::string not_evaluated = evaluator ? evaluator->WhyNot(n) : "there is no evaluator";
+    if (family_ == "ref") return not_evaluated;
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+      const NodeEntry e(n, i);
+      if (shapes_[e].fully_known()) continue;
+      const std::string* why = unknown_ ? unknown_->find(e) : nullptr;
+      return fmt::format("the shape of output {} is not known before the run{}", i, why ? ": " + *why : "");
+    }
+    if (view_.get(n->op(), false) || n->op()->has(compute_)) return "";
+    if (family_ == "cpu" && not_evaluated.empty()) return "";
+    try {
+      ExpandSingle(g_, n);
+      return "";
+    } catch (const UserError& e) {
+      return e.message();
+    }
+  }
+  std::string Types(NodePtr n) const {
+    std::vector<std::string> out;
+    for (const NodeEntry& e : n->inputs) out.push_back(e.node ? types_[e].ToString() : "_");
+    return "(" + Join(out, ", ") + ")";
+  }
+
+ private:
+  /// A small integer tensor whose value is computed with the sizes, not by a step.
+  bool IsFollowed(NodePtr n) const {
+    if (!values_ || n->num_outputs() != 1) return false;
+    const SymTensorPtr* v = values_->find(NodeEntry(n));
+    if (!v || !*v) return false;
+    const auto& all = (*v)->elements;
+    return std::all_of(all.begin(), all.end(), [](SymInt s) { return s.known(); });
+  }
+  const Graph& g_;
+  std::string family_, compute_;
+  const ShapeMap& shapes_;
+  const TypeMap& types_;
+  const ValueMap* values_;
+  const UnknownMap* unknown_;
+  const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
+};
+
+/// The user's nodes that a node stands for.
+std::string Place(NodePtr n) {
+  if (n->origin() && !n->origin()->empty()) return Join(*n->origin(), "+");
+  return n->Describe();
+}
+
+}  // namespace
+
+std::vector<Unsupported> FindUnsupported(const Graph& graph, const std::vector<Finding>& findings,
+                                         const std::string& target) {
+  const std::string family = target.substr(0, target.find(':'));
+  std::string why;
+  if (family == "ref") {
+    GetBackend(family);
+  } else if (!FindKernelCompiler(target, &why)) {
+    ThrowError(ErrorCode::kUnsupported, fmt::format("nothing is known about target '{}': {}", target, why), "--support",
+               "targets are cpu, ref, cuda:sm_90");
+  }
+  std::map<std::tuple<std::string, std::string, std::string>, Unsupported> groups;
+  for (const Finding& f : findings) {
+    if (f.op.empty()) continue;
+    Unsupported& u = groups[{f.op, "", f.message}];
+    u.op = f.op;
+    u.reason = f.message;
+    u.hint = f.hint;
+    u.count += f.count;
+    if (!f.place.empty()) u.places.push_back(f.place);
+  }
+  PassOptions options;
+  options.target = target;
+  const Graph g = ApplyPasses(graph, family == "ref" ? "InferType,InferShape" : "Simplify,FoldConstants,Simplify,InferShape", options);
+  const Judge judge(g, target);
+  for (NodePtr n : g.TopoOrder()) {
+    const std::string reason = judge.WhyNot(n);
+    if (reason.empty()) continue;
+    const std::string types = judge.Types(n);
+    Unsupported& u = groups[{n->op()->name, types, reason}];
+    u.op = n->op()->name;
+    u.dtypes = types;
+    u.reason = reason;
+    ++u.count;
+    if (u.places.size() < kPlacesShown) u.places.push_back(Place(n));
+  }
+  std::vector<Unsupported> out;
+  for (auto& [key, u] : groups) out.push_back(std::move(u));
+  return out;
+}
+
+std::string SupportText(const std::vector<Unsupported>& groups, const std::string& target) {
+  if (groups.empty()) return fmt::format("every node can run on {}\n", target);
+  int64_t nodes = 0;
+  for (const Unsupported& u : groups) nodes += u.count;
+  std::string out = fmt::format("{} nodes cannot run on {}:\n", nodes, target);
+  for (const Unsupported& u : groups) {
+    out += fmt::format("  {} x {}{}: {}\n", u.count, u.op, u.dtypes, u.reason);
+    if (!u.hint.empty()) out += fmt::format("      hint: {}\n", u.hint);
+    if (!u.places.empty())
+      out += fmt::format("      at {}{}\n", Join(u.places, ", "), int64_t(u.places.size()) < u.count ? ", ..." : "");
+  }
+  return out;
+}
+
+Json SupportJson(const std::vector<Unsupported>& groups) {
+  Json out = Json::array();
+  for (const Unsupported& u : groups)
+    out.push_back({{"op", u.op}, {"dtypes", u.dtypes}, {"reason", u.reason}, {"hint", u.hint}, {"count", u.count},
+                   {"places", u.places}});
+  return out;
+}
+
+}  // namespace weft::tool

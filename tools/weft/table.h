@@ -1,0 +1,22 @@
+/// table.h: plain tables on stdout: columns as wide as their widest cell, numbers to the right.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace weft::tool {
+
+class Table {
+ public:
+  /// A heading that starts with '>' aligns its column to the right.
+  explicit Table(std::vector<std::string> headings);
+  void AddRow(std::vector<std::string> cells);
+  size_t size() const { return rows_.size(); }
+  std::string ToString() const;
+
+ private:
+  std::vector<bool> right_;
+  std::vector<std::vector<std::string>> rows_;  // the headings first
+};
+
+}  // namespace weft::tool
