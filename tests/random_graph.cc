@@ -228,6 +228,26 @@ RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes) {
   g.outputs = outputs;
   for (size_t i = 0; i < outputs.size(); ++i) g.SetOutputName(i, "o" + std::to_string(i));
   g.EraseDead();
+  // Leaves that no rule took in the end; now and then one stays, as in real models.
+  std::vector<NodePtr> kept;
+  std::vector<RandomInput> inputs;
+  std::vector<std::string> determined;
+  for (size_t i = 0; i < out.inputs.size(); ++i) {
+    NodePtr n = g.inputs()[i];
+    // The first input with an extent that is a symbol and nothing else is what gives the symbol its value.
+    bool determines = false;
+    for (SymInt d : out.inputs[i].dims) {
+      if (!d.is_symbol() || std::find(determined.begin(), determined.end(), d.symbol_name()) != determined.end()) continue;
+      determined.push_back(d.symbol_name());
+      determines = true;
+    }
+    if (!determines && n->uses().empty() && !g.is_output(n) && !b.Chance(0.05)) continue;
+    kept.push_back(n);
+    inputs.push_back(out.inputs[i]);
+  }
+  g.SetInputs(kept);
+  out.inputs = inputs;
+  g.EraseDead();
   for (const char* a : {"shape", "dtype", "value", "unknown", "facts", "unbacked", "shape_inferred", "dtype_inferred"}) g.DropAttr(a);
   return out;
 }

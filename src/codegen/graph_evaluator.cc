@@ -21,8 +21,14 @@ class InterpreterEvaluator final : public Evaluator {
   }
 
   std::vector<TensorPtr> EvalNode(const NodePtr& node, const std::vector<TensorPtr>& inputs, const EvalOptions& options) const override {
+    return EvalBound(node, inputs, {}, options);
+  }
+
+ private:
+  /// `bindings`: values of the graph's symbols, for nodes that name them (weft::ShapeTensor, fused bodies).
+  std::vector<TensorPtr> EvalBound(const NodePtr& node, const std::vector<TensorPtr>& inputs, const SymBindings& bindings, const EvalOptions& options) const {
     if (TensorPtr t = Graph::ConstantOf(NodeEntry(node))) return {t};
-    if (IsOp(node, builtin::kFused)) return EvalBody(node, inputs, options);
+    if (IsOp(node, builtin::kFused)) return EvalBody(node, inputs, bindings, options);
     Graph g;
     std::vector<NodeEntry> operands;
     std::vector<TensorPtr> present;
@@ -39,13 +45,14 @@ class InterpreterEvaluator final : public Evaluator {
     plain.verify = false;
     g = ApplyPasses(std::move(g), {"InferType", "InferShape"}, plain);
     try {
-      return Interpret(ExpandSingle(g, g.at(copy)), present, {}, options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
+      return Interpret(ExpandSingle(g, g.at(copy)), present, bindings, options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
     } catch (Error& e) {
       e.AddPlace(node->Describe());
       throw;
     }
   }
 
+ public:
   std::vector<TensorPtr> Eval(const Graph& graph, const std::vector<TensorPtr>& inputs, const EvalOptions& options) const override {
     const std::vector<NodePtr> variables = graph.AllInputs();
     WEFT_CHECK(inputs.size() == variables.size(), kBadInput, "the graph takes {} inputs, {} given", variables.size(), inputs.size());
@@ -54,6 +61,14 @@ class InterpreterEvaluator final : public Evaluator {
     for (NodePtr n : order)
       if (const std::string why = WhyNot(n); !why.empty()) bad += fmt::format("\n  {}: {}", n->Describe(), why);
     WEFT_CHECK(bad.empty(), kUnsupported, "these nodes cannot be evaluated:{}", bad);
+    SymBindings bindings;
+    for (size_t i = 0; i < variables.size(); ++i) {
+      const AttrValue* declared = variables[i]->attrs.dict.find("shape");
+      if (!declared || !declared->is<Shape>() || !declared->get<Shape>().has_rank()) continue;
+      const std::vector<SymInt>& dims = declared->get<Shape>().dims();
+      for (size_t d = 0; d < dims.size() && d < inputs[i]->dims().size(); ++d)
+        if (dims[d].known() && dims[d].is_symbol()) bindings[dims[d].symbol_name()] = inputs[i]->dims()[d];
+    }
     std::vector<std::vector<TensorPtr>> values(graph.id_bound());
     std::vector<int64_t> uses(graph.id_bound(), 0);   // readers left; results are dropped after the last
     for (NodePtr n : order)
@@ -68,7 +83,7 @@ class InterpreterEvaluator final : public Evaluator {
       }
       std::vector<TensorPtr> in;
       for (const NodeEntry& e : n->inputs) in.push_back(e.node ? values[e.node->id()].at(e.index) : nullptr);
-      values[n->id()] = EvalNode(n, in, options);
+      values[n->id()] = EvalBound(n, in, bindings, options);
       for (const NodeEntry& e : n->inputs)
         if (e.node && --uses[e.node->id()] == 0) values[e.node->id()].clear();
     }
@@ -79,10 +94,9 @@ class InterpreterEvaluator final : public Evaluator {
 
  private:
   /// A fused body by its own operators. Extents in it that are expressions take their values from the operands.
-  std::vector<TensorPtr> EvalBody(const NodePtr& node, const std::vector<TensorPtr>& inputs, const EvalOptions& options) const {
+  std::vector<TensorPtr> EvalBody(const NodePtr& node, const std::vector<TensorPtr>& inputs, SymBindings bindings, const EvalOptions& options) const {
     const GraphPtr body = FusedBody(node);
     const ComputeSpec spec = ExpandBody(*body);
-    SymBindings bindings;
     for (size_t i = 0; i < spec.inputs.size(); ++i)
       for (size_t d = 0; d < spec.inputs[i].dims.size(); ++d)
         if (spec.inputs[i].dims[d].is_symbol()) bindings[spec.inputs[i].dims[d].symbol_name()] = inputs[i]->dims()[d];

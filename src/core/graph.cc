@@ -148,6 +148,13 @@ NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<Node
 NodePtr Graph::AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict dict, std::string name) {
   return AddNode(Op::Get(op), inputs, std::move(dict), std::move(name));
 }
+NodePtr Graph::AddCopy(NodePtr source, const std::vector<NodeEntry>& inputs) {
+  Node* n = store_->NewNode();
+  n->attrs = source->attrs;
+  n->origin_ = source->origin_;
+  for (const NodeEntry& e : inputs) store_->PushInput(n, e);
+  return n;
+}
 NodePtr Graph::AddInput(std::string name, Type type, Shape shape) {
   Node* n = store_->NewNode();
   n->attrs.name = std::move(name);
@@ -291,12 +298,14 @@ int Graph::EraseDead() {
     for (const NodeEntry& e : n->inputs) mark(e.node.get());
     for (Node* d : n->control_deps) mark(d);
   }
-  // Users first: ids do not order them, so all edges of the dead go before the dead do.
+  // Edges among the dead need no care: only the use lists of the living are mended.
   int erased = 0;
-  for (Node* n : store_->nodes)
-    if (n && !live[n->id()]) store_->ClearInputs(n), store_->ClearControl(n);
+  for (Node* n : store_->nodes) {
+    if (!n || live[n->id()]) continue;
+    store_->ForgetUses(n, [&](const Node* producer) { return live[producer->id()] != 0; });
+  }
   for (Node*& n : store_->nodes)
-    if (n && !live[n->id()]) store_->Destroy(n), ++erased;
+    if (n && !live[n->id()]) store_->Drop(n), ++erased;
   return erased;
 }
 

@@ -37,6 +37,10 @@ Node* GraphStore::NewNode() {
 void GraphStore::Destroy(Node* node) {
   ClearInputs(node);
   ClearControl(node);
+  Drop(node);
+}
+
+void GraphStore::Drop(Node* node) {
   nodes[node->id()] = nullptr;
   --num_nodes;
   ++revision;

@@ -24,6 +24,18 @@ class GraphStore {
   /// Deep copy with equal ids.
   std::shared_ptr<GraphStore> Clone() const;
   void Destroy(Node* node);
+  /// Removes the uses by `node` from the producers for which `keep` holds; for bulk removal, followed by Drop.
+  template <class F>
+  void ForgetUses(Node* node, F&& keep) {
+    for (uint32_t i = 0; i < node->inputs.entries_.size(); ++i) {
+      Node* p = node->inputs.entries_[i].node.get();
+      if (p && keep(p)) RemoveUse(p, node->inputs.use_pos_[i]);
+    }
+    for (uint32_t i = 0; i < node->control_deps.nodes_.size(); ++i)
+      if (keep(node->control_deps.nodes_[i])) RemoveUse(node->control_deps.nodes_[i], node->control_deps.use_pos_[i]);
+  }
+  /// Frees a node whose edges are no longer recorded anywhere.
+  void Drop(Node* node);
 
   void PushInput(Node* user, const NodeEntry& e);
   void SetInput(Node* user, uint32_t slot, const NodeEntry& e);

@@ -211,7 +211,11 @@ class Manager {
     const uint64_t fingerprint = c.changed ? GraphFingerprint(g) : 0;
     const GraphStore* store = g.store();
     const uint64_t revision = g.revision();
-    const GraphAttrMap attrs = g.attrs;
+    GraphAttrMap attrs;   // what may have to be carried over; derived ones are not shared, so that passes edit them in place
+    for (const auto& [name, value] : g.attrs) {
+      const AttrType* t = FindAttrType(name);
+      if (!t || t->kind == AttrKind::kGiven) attrs.emplace(name, value);
+    }
     try {
       const int64_t fuel = fuel_;
       Graph out = Body(std::move(g), pass, spec, record);

@@ -1,4 +1,5 @@
-/// diagnostics.h: collects the faults of one import, so that a user sees up to 20 at once and not one a run.
+/// diagnostics.h: collects the faults of one import, so that a user sees up to 20 at once and not
+/// one a run.
 #pragma once
 
 #include <cstddef>

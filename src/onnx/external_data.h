@@ -1,8 +1,9 @@
 /// external_data.h: bytes of tensors that live in files beside the model.
 ///
-/// The location comes from an untrusted model. It is resolved by the kernel beneath the model's folder without following
-/// any link (openat2, or a walk with O_NOFOLLOW on older kernels), and the opened file itself is judged: a regular file with
-/// one name, offset and length inside it. Text checks of paths failed in other importers each time they were tried.
+/// The location comes from an untrusted model. It is resolved by the kernel beneath the model's
+/// folder without following any link (openat2, or a walk with O_NOFOLLOW on older kernels), and the
+/// opened file itself is judged: a regular file with one name, offset and length inside it. Text
+/// checks of paths failed in other importers each time they were tried.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ class ExternalFiles {
   ExternalFiles(const ExternalFiles&) = delete;
   ExternalFiles& operator=(const ExternalFiles&) = delete;
 
-  /// Throws kInvalidModel or kIo unless `bytes` bytes at `offset` of the file may be read. `length` is what the model says,
-  /// -1 where it says nothing.
+  /// Throws kInvalidModel or kIo unless `bytes` bytes at `offset` of the file may be read. `length`
+  /// is what the model says, -1 where it says nothing.
   void Check(const std::string& location, int64_t offset, int64_t length, int64_t bytes);
   /// Those bytes, each region once. Check must have passed.
   std::shared_ptr<std::string> Read(const std::string& location, int64_t offset, int64_t bytes);

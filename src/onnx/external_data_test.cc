@@ -29,8 +29,9 @@ class Folder {
     REQUIRE(mkfifo((root + "/model/fifo").c_str(), 0600) == 0);
   }
   ~Folder() {
-    for (const char* f : {"/secret.bin", "/model/w.bin", "/model/sub/w.bin", "/model/soft.bin", "/model/inside.bin", "/model/up", "/model/hard.bin",
-                          "/model/fifo", "/model/m.onnx"}) {
+    for (const char* f :
+         {"/secret.bin", "/model/w.bin", "/model/sub/w.bin", "/model/soft.bin", "/model/inside.bin",
+          "/model/up", "/model/hard.bin", "/model/fifo", "/model/m.onnx"}) {
       unlink((root + f).c_str());
     }
     for (const char* d : {"/model/sub", "/model", ""}) rmdir((root + d).c_str());
@@ -38,7 +39,8 @@ class Folder {
   std::string root;
 };
 
-pb::ModelProto ModelWith(const std::string& location, const std::string& offset = "", const std::string& length = "") {
+pb::ModelProto ModelWith(const std::string& location, const std::string& offset = "",
+                         const std::string& length = "") {
   auto model = GraphOf("g (float[4] x) => (float[4] y) { y = Add(x, w) }");
   auto* t = model.mutable_graph()->add_initializer();
   t->set_name("w");
@@ -73,7 +75,8 @@ ErrorCode CodeOf(const Folder& f, const pb::ModelProto& model) {
 
 TEST_CASE("external data inside the folder") {
   const Folder f;
-  for (const auto& model : {ModelWith("w.bin"), ModelWith("sub/w.bin", "16", "16"), ModelWith("./w.bin", "48")}) {
+  for (const auto& model :
+       {ModelWith("w.bin"), ModelWith("sub/w.bin", "16", "16"), ModelWith("./w.bin", "48")}) {
     const Graph g = ImportFrom(f, model);
     const TensorPtr w = Graph::ConstantOf(g.outputs[0].node->inputs[1]);
     REQUIRE(w);
@@ -83,7 +86,8 @@ TEST_CASE("external data inside the folder") {
 
 TEST_CASE("ways out of the folder are refused") {
   const Folder f;
-  for (const char* location : {"../secret.bin", "/etc/passwd", "sub/../../secret.bin", "soft.bin", "inside.bin", "up/secret.bin", "hard.bin", "fifo", "sub", ""}) {
+  for (const char* location : {"../secret.bin", "/etc/passwd", "sub/../../secret.bin", "soft.bin",
+                               "inside.bin", "up/secret.bin", "hard.bin", "fifo", "sub", ""}) {
     CAPTURE(location);
     CHECK(CodeOf(f, ModelWith(location)) == ErrorCode::kInvalidModel);
   }

@@ -1,4 +1,5 @@
-/// import.cc: the public functions: bytes to proto with bounds, validation, building, and what the caller hears of it.
+/// import.cc: the public functions: bytes to proto with bounds, validation, building, and what the
+/// caller hears of it.
 #include "weft/onnx/import.h"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -27,7 +28,9 @@ bool Parse(std::string_view bytes, Message* message) {
 
 void CheckSize(std::string_view bytes, const Limits& limits) {
   Limits::Check("file_bytes", int64_t(bytes.size()), limits.file_bytes);
-  WEFT_CHECK(bytes.size() <= size_t{INT_MAX}, kLimit, "{} bytes; a protobuf message has at most 2 GiB, larger models keep their tensors in external files",
+  WEFT_CHECK(bytes.size() <= size_t{INT_MAX}, kLimit,
+             "{} bytes; a protobuf message has at most 2 GiB, larger models keep their tensors in "
+             "external files",
              bytes.size());
 }
 
@@ -47,7 +50,8 @@ void Report(const std::vector<UnsupportedGroup>& groups, const ImportOptions& op
   }
   const UnsupportedGroup& first = groups.front();
   const auto places = [](const UnsupportedGroup& g) {
-    std::string text = fmt::format("{} node{}: {}", g.count, g.count == 1 ? "" : "s", fmt::join(g.places, ", "));
+    std::string text =
+        fmt::format("{} node{}: {}", g.count, g.count == 1 ? "" : "s", fmt::join(g.places, ", "));
     return g.count > int64_t(g.places.size()) ? text + ", ..." : text;
   };
   ErrorCode code = ErrorCode::kUnsupported;
@@ -55,7 +59,8 @@ void Report(const std::vector<UnsupportedGroup>& groups, const ImportOptions& op
     if (g.code == ErrorCode::kUnknownOp) code = ErrorCode::kUnknownOp;
   }
   if (groups.size() == 1) {
-    ThrowError(code, fmt::format("{} ({})", text_of(first), places(first)), options.source_name, first.hint);
+    ThrowError(code, fmt::format("{} ({})", text_of(first), places(first)), options.source_name,
+               first.hint);
   }
   std::string text = fmt::format("{} operators are not supported", groups.size());
   for (const UnsupportedGroup& g : groups) {
@@ -68,13 +73,17 @@ void Report(const std::vector<UnsupportedGroup>& groups, const ImportOptions& op
 Graph Import(std::string_view bytes, const ImportOptions& options) {
   CheckSize(bytes, options.limits);
   pb::ModelProto model;
-  WEFT_CHECK(Parse(bytes, &model), kInvalidModel, "the file is damaged, or no ONNX model ({} bytes)", bytes.size());
+  WEFT_CHECK(Parse(bytes, &model), kInvalidModel,
+             "the file is damaged, or no ONNX model ({} bytes)", bytes.size());
   Diagnostics diag;
   FunctionTable functions;
   ValidateModel(&model, options.limits, &functions, &diag);
   diag.ThrowIfAny(options.source_name);
   if (options.findings && !model.unknown_fields().empty()) {
-    options.findings->push_back({ErrorCode::kUnsupported, "", fmt::format("{} bytes of unknown fields were left out", model.unknown_fields().size()), "", "", 1});
+    options.findings->push_back(
+        {ErrorCode::kUnsupported, "",
+         fmt::format("{} bytes of unknown fields were left out", model.unknown_fields().size()), "",
+         "", 1});
   }
   ExternalFiles files(options.external_data_dir);
   Importer importer(&model, options, functions, &files, &diag);
@@ -87,7 +96,8 @@ Graph Import(std::string_view bytes, const ImportOptions& options) {
 TensorPtr ReadTensor(std::string_view bytes, const Limits& limits, const std::string& directory) {
   CheckSize(bytes, limits);
   pb::TensorProto t;
-  WEFT_CHECK(Parse(bytes, &t), kBadTensorFile, "the file is damaged, or no TensorProto ({} bytes)", bytes.size());
+  WEFT_CHECK(Parse(bytes, &t), kBadTensorFile, "the file is damaged, or no TensorProto ({} bytes)",
+             bytes.size());
   ExternalFiles files(directory);
   try {
     return TensorReader(limits, &files).Read(&t);

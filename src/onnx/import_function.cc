@@ -1,5 +1,6 @@
-/// import_function.cc: functions, of the model and of ONNX itself, are read in place of the node that calls them: a scope of
-/// their own, formal inputs bound to the caller's entries, attribute references to the caller's attributes.
+/// import_function.cc: functions, of the model and of ONNX itself, are read in place of the node
+/// that calls them: a scope of their own, formal inputs bound to the caller's entries, attribute
+/// references to the caller's attributes.
 #include <onnx/defs/schema.h>
 
 #include <algorithm>
@@ -50,7 +51,9 @@ pb::AttributeProto ToProto(const std::string& name, const AttrValue& v) {
 
 }  // namespace
 
-void Importer::RunBody(Scope* s, Scope* inner, pb::FunctionProto* f, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+void Importer::RunBody(Scope* s, Scope* inner, pb::FunctionProto* f,
+                       const std::vector<std::string>& inputs,
+                       const std::vector<std::string>& outputs) {
   Limits::Check("depth", s->depth + 1, options_.limits.depth);
   inner->build = s->build;
   inner->depth = s->depth + 1;
@@ -62,28 +65,35 @@ void Importer::RunBody(Scope* s, Scope* inner, pb::FunctionProto* f, const std::
   ImportNodes(inner, f->mutable_node());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
-    const auto it = int(i) < f->output_size() ? inner->values.find(f->output(int(i))) : inner->values.end();
+    const auto it =
+        int(i) < f->output_size() ? inner->values.find(f->output(int(i))) : inner->values.end();
     Define(s, outputs[i], it == inner->values.end() ? Value::Of(Value::kMissing) : it->second);
   }
 }
 
 void Importer::CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, const Place& place) {
-  WEFT_CHECK(n->input_size() <= f->input_size(), kArity, "the function takes {} inputs, {} given", f->input_size(), n->input_size());
-  WEFT_CHECK(n->output_size() <= f->output_size(), kArity, "the function has {} outputs, {} named", f->output_size(), n->output_size());
+  WEFT_CHECK(n->input_size() <= f->input_size(), kArity, "the function takes {} inputs, {} given",
+             f->input_size(), n->input_size());
+  WEFT_CHECK(n->output_size() <= f->output_size(), kArity, "the function has {} outputs, {} named",
+             f->output_size(), n->output_size());
   const Record call = MakeRecord(s, n);
   Bindings bindings;
   std::vector<std::string> declared(f->attribute().begin(), f->attribute().end());
   for (const auto& a : f->attribute_proto()) declared.push_back(a.name());
   const auto check = [&](const std::string& name) {
     if (std::find(declared.begin(), declared.end(), name) != declared.end()) return;
-    ThrowError(ErrorCode::kBadAttribute, fmt::format("the function has no attribute {}", Printable(name)), {}, name.size() > 100 ? "" : DidYouMean(name, declared));
+    ThrowError(ErrorCode::kBadAttribute,
+               fmt::format("the function has no attribute {}", Printable(name)), {},
+               name.size() > 100 ? "" : DidYouMean(name, declared));
   };
   for (const auto& [name, value] : call.attrs) check(name);
   for (const auto& [name, graph] : call.graphs) check(name);
   bindings.attrs = call.attrs;
   bindings.graphs = call.graphs;
   for (auto& a : *f->mutable_attribute_proto()) {
-    const bool given = bindings.attrs.count(a.name()) || std::any_of(bindings.graphs.begin(), bindings.graphs.end(), [&](const auto& g) { return g.first == a.name(); });
+    const bool given = bindings.attrs.count(a.name()) ||
+                       std::any_of(bindings.graphs.begin(), bindings.graphs.end(),
+                                   [&](const auto& g) { return g.first == a.name(); });
     if (!given) ConvertAttribute(*s, &a, &bindings.attrs, &bindings.graphs);
   }
   Scope inner;
@@ -96,11 +106,13 @@ void Importer::CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, co
   inner.bindings = &bindings;
   inner.path = place;
   inner.prefix = call.name + "/";
-  inner.origin = s->origin ? s->origin : std::make_shared<const std::vector<std::string>>(1, call.name);
+  inner.origin =
+      s->origin ? s->origin : std::make_shared<const std::vector<std::string>>(1, call.name);
   RunBody(s, &inner, f, call.inputs, call.outputs);
 }
 
-std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSchema& schema, const Place& place) {
+std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSchema& schema,
+                                       const Place& place) {
   // A body that waits for the result of something unsupported has nothing to say.
   for (const std::string& in : r.inputs) {
     if (!in.empty() && Resolve(s, in).state == Value::kPoisoned) {
@@ -125,16 +137,28 @@ std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSc
       std::vector<pb::TypeProto> types;
       for (const std::string& in : r.inputs) {
         node.add_input(in);
-        pb::TypeProto& type = types.emplace_back();
-        if (in.empty()) continue;
-        const DType dtype = DTypeOf(s, in);
-        if (dtype == DType::kUnknown) return fmt::format("its function body depends on the dtype of {}, which is not known", Printable(in));
-        type.mutable_tensor_type()->set_elem_type(CodeOfDType(dtype));
+        types.push_back(in.empty() ? pb::TypeProto() : ProtoTypeOf(s, in));
+        if (!in.empty() && !types.back().has_tensor_type()) {
+          return fmt::format("its function body depends on the dtype of {}, which is not known",
+                             Printable(in));
+        }
       }
       for (const std::string& out : r.outputs) node.add_output(out);
       for (const auto& [name, value] : r.attrs) *node.add_attribute() = ToProto(name, value);
+      for (const auto& [name, graph] : r.graphs) {
+        const auto& g = *static_cast<const pb::GraphProto*>(graph);
+        // The builder copies the graph into its body, where an outer name would mean something
+        // else.
+        if (!FreeNames(g).empty())
+          return fmt::format("the graph '{}' uses values from outside of it", name);
+        pb::AttributeProto* a = node.add_attribute();
+        a->set_name(name);
+        a->set_type(pb::AttributeProto::GRAPH);
+        *a->mutable_g() = g;
+      }
       const pb::FunctionBodyBuildContextImpl ctx(node, types);
-      if (!schema.BuildContextDependentFunction(ctx, built, version)) return "its function body cannot be made for these inputs and attributes";
+      if (!schema.BuildContextDependentFunction(ctx, built, version))
+        return "its function body cannot be made for these inputs and attributes";
       body = &built;
       inner.temporary = true;
     }
@@ -161,12 +185,15 @@ std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSc
   Opsets opsets = ReadOpsets(body->opset_import(), place, diag_);
   // A body of another domain speaks the default domain of the model, unless it says otherwise.
   const auto of_model = s->opsets->find("");
-  opsets.emplace("", r.domain.empty() ? r.version : of_model != s->opsets->end() ? of_model->second : NewestOpset());
+  opsets.emplace("", r.domain.empty()               ? r.version
+                     : of_model != s->opsets->end() ? of_model->second
+                                                    : NewestOpset());
   inner.opsets = &opsets;
   inner.bindings = &bindings;
   inner.path = place;
   inner.prefix = r.name + "/";
-  inner.origin = s->origin ? s->origin : std::make_shared<const std::vector<std::string>>(1, r.name);
+  inner.origin =
+      s->origin ? s->origin : std::make_shared<const std::vector<std::string>>(1, r.name);
   RunBody(s, &inner, body, r.inputs, r.outputs);
   return {};
 }

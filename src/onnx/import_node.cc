@@ -14,15 +14,18 @@ namespace {
 
 constexpr size_t kPlacesShown = 3;
 
-/// Reads as what the operator's attribute struct declares: codes of dtypes become dtypes, lists of extents shapes.
+/// Reads as what the operator's attribute struct declares: codes of dtypes become dtypes, lists of
+/// extents shapes.
 void FitToFields(const ParamSchema& schema, AttrDict* attrs) {
   AttrDict fitted = *attrs;
   for (const auto& [name, value] : *attrs) {
     const ParamField* field = schema.find(name);
     if (!field) continue;
     if (field->type == "dtype" && value.is<int64_t>()) {
-      const auto dtype = DTypeOfCode(value.get<int64_t>() > 0 && value.get<int64_t>() < 1000 ? int(value.get<int64_t>()) : 0);
-      WEFT_CHECK(dtype.has_value(), kBadAttribute, "attribute '{}': dtype code {} is not known", name, value.get<int64_t>());
+      const auto dtype = DTypeOfCode(
+          value.get<int64_t>() > 0 && value.get<int64_t>() < 1000 ? int(value.get<int64_t>()) : 0);
+      WEFT_CHECK(dtype.has_value(), kBadAttribute, "attribute '{}': dtype code {} is not known",
+                 name, value.get<int64_t>());
       fitted[name] = *dtype;
     } else if (field->type == "shape" && value.is<Ints>()) {
       fitted[name] = Shape::OfInts(value.get<Ints>());
@@ -42,30 +45,47 @@ std::string NearOps(const std::string& key) {
 const pb::OpSchema* FindSchema(const Record& r) {
   return pb::OpSchemaRegistry::Schema(r.op, int(std::min<int64_t>(r.version, 1'000'000)), r.domain);
 }
-bool HasBody(const pb::OpSchema& schema) { return schema.HasFunction() || schema.HasContextDependentFunction(); }
+bool HasBody(const pb::OpSchema& schema) {
+  return schema.HasFunction() || schema.HasContextDependentFunction();
+}
 
 void CheckSchema(const pb::OpSchema& schema, const Record& r) {
   const int in = int(r.inputs.size()), out = int(r.outputs.size());
-  const auto range = [](int lo, int hi) { return lo == hi ? fmt::format("{}", lo) : hi == INT_MAX ? fmt::format("at least {}", lo) : fmt::format("{} to {}", lo, hi); };
-  WEFT_CHECK(in >= schema.min_input() && in <= schema.max_input(), kArity, "{} of version {} takes {} inputs, {} given", r.op, r.version,
+  const auto range = [](int lo, int hi) {
+    return lo == hi        ? fmt::format("{}", lo)
+           : hi == INT_MAX ? fmt::format("at least {}", lo)
+                           : fmt::format("{} to {}", lo, hi);
+  };
+  WEFT_CHECK(in >= schema.min_input() && in <= schema.max_input(), kArity,
+             "{} of version {} takes {} inputs, {} given", r.op, r.version,
              range(schema.min_input(), schema.max_input()), in);
-  WEFT_CHECK(out >= schema.min_output() && out <= schema.max_output(), kArity, "{} of version {} has {} outputs, {} named", r.op, r.version,
+  WEFT_CHECK(out >= schema.min_output() && out <= schema.max_output(), kArity,
+             "{} of version {} has {} outputs, {} named", r.op, r.version,
              range(schema.min_output(), schema.max_output()), out);
   for (size_t i = 0; i < r.inputs.size() && i < schema.inputs().size(); ++i) {
     const auto& formal = schema.inputs()[i];
-    WEFT_CHECK(!r.inputs[i].empty() || formal.GetOption() != pb::OpSchema::Single, kArity, "input {} ('{}') of {} may not be absent", i, formal.GetName(), r.op);
+    WEFT_CHECK(!r.inputs[i].empty() || formal.GetOption() != pb::OpSchema::Single, kArity,
+               "input {} ('{}') of {} may not be absent", i, formal.GetName(), r.op);
   }
   const auto matches = [](const AttrValue& v, pb::AttributeProto::AttributeType type) {
     switch (type) {
-      case pb::AttributeProto::FLOAT: return v.is<double>();
-      case pb::AttributeProto::INT: return v.is<int64_t>();
-      case pb::AttributeProto::STRING: return v.is<std::string>();
-      case pb::AttributeProto::FLOATS: return v.is<Floats>();
-      case pb::AttributeProto::INTS: return v.is<Ints>();
-      case pb::AttributeProto::STRINGS: return v.is<Strings>();
+      case pb::AttributeProto::FLOAT:
+        return v.is<double>();
+      case pb::AttributeProto::INT:
+        return v.is<int64_t>();
+      case pb::AttributeProto::STRING:
+        return v.is<std::string>();
+      case pb::AttributeProto::FLOATS:
+        return v.is<Floats>();
+      case pb::AttributeProto::INTS:
+        return v.is<Ints>();
+      case pb::AttributeProto::STRINGS:
+        return v.is<Strings>();
       case pb::AttributeProto::TENSOR:
-      case pb::AttributeProto::SPARSE_TENSOR: return v.is<TensorPtr>();
-      default: return true;
+      case pb::AttributeProto::SPARSE_TENSOR:
+        return v.is<TensorPtr>();
+      default:
+        return true;
     }
   };
   const auto known = [&](const std::string& name) {
@@ -74,47 +94,76 @@ void CheckSchema(const pb::OpSchema& schema, const Record& r) {
       std::vector<std::string> names;
       for (const auto& [a, info] : schema.attributes()) names.push_back(a);
       std::sort(names.begin(), names.end());
-      ThrowError(ErrorCode::kBadAttribute, fmt::format("{} of version {} has no attribute {}", r.op, r.version, Printable(name)), {},
-                 name.size() > 100 ? std::string() : DidYouMean(name, names));
+      ThrowError(
+          ErrorCode::kBadAttribute,
+          fmt::format("{} of version {} has no attribute {}", r.op, r.version, Printable(name)), {},
+          name.size() > 100 ? std::string() : DidYouMean(name, names));
     }
     return it;
   };
   for (const auto& [name, value] : r.attrs) {
     const auto it = known(name);
-    WEFT_CHECK(it == schema.attributes().end() || matches(value, it->second.type), kBadAttribute, "attribute '{}' of {} is of type {}, {} is expected", name,
-               r.op, value.type_name(), AttributeTypeName(it->second.type));
+    WEFT_CHECK(it == schema.attributes().end() || matches(value, it->second.type), kBadAttribute,
+               "attribute '{}' of {} is of type {}, {} is expected", name, r.op, value.type_name(),
+               AttributeTypeName(it->second.type));
   }
   for (const auto& [name, graph] : r.graphs) {
     const auto it = known(name);
-    WEFT_CHECK(it->second.type == pb::AttributeProto::GRAPH, kBadAttribute, "attribute '{}' of {} is a graph, {} is expected", name, r.op,
+    WEFT_CHECK(it->second.type == pb::AttributeProto::GRAPH, kBadAttribute,
+               "attribute '{}' of {} is a graph, {} is expected", name, r.op,
                AttributeTypeName(it->second.type));
   }
   std::vector<std::string> lacking;
   for (const auto& [name, info] : schema.attributes()) {
-    const auto has = [&, n = name] { return std::any_of(r.graphs.begin(), r.graphs.end(), [&](const auto& g) { return g.first == n; }); };
+    const auto has = [&, n = name] {
+      return std::any_of(r.graphs.begin(), r.graphs.end(),
+                         [&](const auto& g) { return g.first == n; });
+    };
     if (info.required && !r.attrs.count(name) && !has()) lacking.push_back(name);
   }
   std::sort(lacking.begin(), lacking.end());
-  WEFT_CHECK(lacking.empty(), kBadAttribute, "{} of version {} needs the attribute '{}'", r.op, r.version, fmt::join(lacking, "', '"));
+  WEFT_CHECK(lacking.empty(), kBadAttribute, "{} of version {} needs the attribute '{}'", r.op,
+             r.version, fmt::join(lacking, "', '"));
 }
 
-void Importer::ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs, std::vector<std::pair<std::string, void*>>* graphs) {
+void Importer::ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs,
+                                std::vector<std::pair<std::string, void*>>* graphs) {
   AttrValue& value = (*attrs)[a->name()];
   switch (TypeOf(*a)) {
-    case pb::AttributeProto::FLOAT: value = double{a->f()}; break;
-    case pb::AttributeProto::INT: value = int64_t{a->i()}; break;
-    case pb::AttributeProto::STRING: value = a->s(); break;
-    case pb::AttributeProto::FLOATS: value = Floats(std::vector<double>(a->floats().begin(), a->floats().end())); break;
-    case pb::AttributeProto::INTS: value = Ints(std::vector<int64_t>(a->ints().begin(), a->ints().end())); break;
-    case pb::AttributeProto::STRINGS: value = Strings(std::vector<std::string>(a->strings().begin(), a->strings().end())); break;
-    case pb::AttributeProto::TENSOR: value = tensors_.Read(a->mutable_t(), !s.temporary); break;
-    case pb::AttributeProto::SPARSE_TENSOR: value = tensors_.ReadSparse(a->mutable_sparse_tensor(), !s.temporary); break;
-    case pb::AttributeProto::TYPE_PROTO: value = TypeOfValue(a->tp()).ToString(); break;
+    case pb::AttributeProto::FLOAT:
+      value = double{a->f()};
+      break;
+    case pb::AttributeProto::INT:
+      value = int64_t{a->i()};
+      break;
+    case pb::AttributeProto::STRING:
+      value = a->s();
+      break;
+    case pb::AttributeProto::FLOATS:
+      value = Floats(std::vector<double>(a->floats().begin(), a->floats().end()));
+      break;
+    case pb::AttributeProto::INTS:
+      value = Ints(std::vector<int64_t>(a->ints().begin(), a->ints().end()));
+      break;
+    case pb::AttributeProto::STRINGS:
+      value = Strings(std::vector<std::string>(a->strings().begin(), a->strings().end()));
+      break;
+    case pb::AttributeProto::TENSOR:
+      value = tensors_.Read(a->mutable_t(), !s.temporary);
+      break;
+    case pb::AttributeProto::SPARSE_TENSOR:
+      value = tensors_.ReadSparse(a->mutable_sparse_tensor(), !s.temporary);
+      break;
+    case pb::AttributeProto::TYPE_PROTO:
+      value = TypeOfValue(a->tp()).ToString();
+      break;
     case pb::AttributeProto::GRAPH:
       attrs->erase(a->name());
       graphs->emplace_back(a->name(), a->mutable_g());
       break;
-    default: WEFT_THROW(kUnsupported, "attribute {}: type {} is not supported", Printable(a->name()), AttributeTypeName(TypeOf(*a)));
+    default:
+      WEFT_THROW(kUnsupported, "attribute {}: type {} is not supported", Printable(a->name()),
+                 AttributeTypeName(TypeOf(*a)));
   }
 }
 
@@ -124,7 +173,8 @@ Record Importer::MakeRecord(Scope* s, pb::NodeProto* n) {
   r.op = n->op_type();
   r.name = n->name();
   if (r.name.empty()) {
-    const auto first = std::find_if(n->output().begin(), n->output().end(), [](const std::string& o) { return !o.empty(); });
+    const auto first = std::find_if(n->output().begin(), n->output().end(),
+                                    [](const std::string& o) { return !o.empty(); });
     if (first != n->output().end()) r.name = *first;
   }
   if (!s->prefix.empty()) r.name = s->prefix + r.name;
@@ -151,8 +201,14 @@ void Importer::ImportRecord(Scope* s, const Record& r, const Place& place) {
   const pb::OpSchema* schema = FindSchema(r);
   if (schema) CheckSchema(*schema, r);
   Record lifted = r;
-  while (!lifted.inputs.empty() && lifted.inputs.back().empty() && lifted.graphs.empty()) lifted.inputs.pop_back();
-  Lift lift(&lifted, [&](const std::string& value) { return DTypeOf(s, value); }, [&](const std::string& value) { return RankOf(s, value); });
+  while (!lifted.inputs.empty() && lifted.inputs.back().empty() && lifted.graphs.empty())
+    lifted.inputs.pop_back();
+  const auto rank_of = [&](const std::string& value) {
+    const Shape shape = ShapeOf(s, value);
+    return shape.has_rank() ? shape.rank() : -1;
+  };
+  Lift lift(
+      &lifted, [&](const std::string& value) { return DTypeOf(s, value); }, rank_of);
   std::string reason;
   try {
     LiftToNewest(&lift);
@@ -162,7 +218,8 @@ void Importer::ImportRecord(Scope* s, const Record& r, const Place& place) {
   }
   if (!reason.empty()) return Unsupported(s, r, ErrorCode::kUnsupported, reason, place);
 
-  // The operator itself, else the body of the version the model speaks, else the body of the newest one.
+  // The operator itself, else the body of the version the model speaks, else the body of the newest
+  // one.
   if (!Op::Find(OpKey(lifted.domain, lifted.op)) && schema && HasBody(*schema)) {
     reason = ExpandSchemaBody(s, r, *schema, place);
     if (!reason.empty()) Unsupported(s, r, ErrorCode::kUnknownOp, reason, place);
@@ -212,7 +269,8 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
   std::vector<std::string> captures;
   for (const auto& [name, body] : r.graphs) {
     for (std::string& free : FreeNames(*static_cast<pb::GraphProto*>(body))) {
-      if (std::find(captures.begin(), captures.end(), free) == captures.end()) captures.push_back(std::move(free));
+      if (std::find(captures.begin(), captures.end(), free) == captures.end())
+        captures.push_back(std::move(free));
     }
   }
   std::vector<Type> types;
@@ -221,10 +279,12 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
     types.push_back(entries.back() ? s->build->types.Of(entries.back()) : Type());
   }
   for (const auto& [name, body] : r.graphs) {
-    attrs[name] = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types, fmt::format("{}.{}", place, name));
+    attrs[name] = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types,
+                             fmt::format("{}.{}", place, name));
   }
   // How many of the operands are captured ones, for operators that want to know.
-  if (!r.graphs.empty() && (!op->param_schema || op->param_schema->find("num_captures"))) attrs["num_captures"] = int64_t(captures.size());
+  if (!r.graphs.empty() && (!op->param_schema || op->param_schema->find("num_captures")))
+    attrs["num_captures"] = int64_t(captures.size());
   if (captures.empty()) {
     while (!entries.empty() && !entries.back()) entries.pop_back();
   }
@@ -236,12 +296,21 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
     n = graph.AddNode(op, entries, std::move(attrs), r.name);
     s->build->types.Infer(n);
   } catch (const Error& e) {
-    if (e.code() == ErrorCode::kInternal) throw;
+    if (e.code() == ErrorCode::kInternal || e.code() == ErrorCode::kLimit) throw;
+    // Attributes and arity agree with ONNX: what this build refuses is beyond it, and `inspect`
+    // goes on.
+    if (options_.allow_unsupported && FindSchema(r)) {
+      const std::string why = e.message();
+      if (n) graph.Erase(n);
+      return Unsupported(s, r, ErrorCode::kUnsupported, why, place);
+    }
     ThrowError(e.code(), e.message(), {}, e.hint());  // the graph path says better where
   }
   if (s->origin) graph.SetOrigin(n, s->origin);
   for (size_t i = 0; i < r.outputs.size(); ++i) {
-    Define(s, r.outputs[i], i < n->num_outputs() ? Value::Of(NodeEntry(n, uint32_t(i))) : Value::Of(Value::kMissing));
+    Define(
+        s, r.outputs[i],
+        i < n->num_outputs() ? Value::Of(NodeEntry(n, uint32_t(i))) : Value::Of(Value::kMissing));
   }
 }
 
@@ -257,7 +326,8 @@ void Importer::Poison(Scope* s, const Record& r, bool cut) {
   }
 }
 
-void Importer::Unsupported(Scope* s, const Record& r, ErrorCode code, const std::string& reason, const Place& place) {
+void Importer::Unsupported(Scope* s, const Record& r, ErrorCode code, const std::string& reason,
+                           const Place& place) {
   const std::string key = OpKey(r.domain, r.op);
   UnsupportedGroup& group = unsupported_[key + '\0' + reason];
   if (group.count++ == 0) {

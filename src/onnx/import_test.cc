@@ -1,4 +1,5 @@
-// Well-formed models: names, types, parameters, optional arguments, functions, sub-graphs, findings.
+// Well-formed models: names, types, parameters, optional arguments, functions, sub-graphs,
+// findings.
 #include <algorithm>
 #include <cstdlib>
 
@@ -13,7 +14,8 @@ namespace {
 WEFT_REGISTER_OP_IN(onnxtest, Branch).describe("test").set_num_inputs(1, kVarg).set_num_outputs(1);
 
 TEST_CASE("inputs, parameters, names and symbols") {
-  auto model = GraphOf(R"(net (float[N, 3] x, float["batch size", K] y) => (float[N, 3] z, float[] s)
+  auto model =
+      GraphOf(R"(net (float[N, 3] x, float["batch size", K] y) => (float[N, 3] z, float[] s)
     <float[3] w = {1, 2, 3}> { t = Add(x, w)  z = Relu(t)  s = ReduceLike(y) })");
   model.mutable_graph()->mutable_node(2)->set_op_type("Identity");
   model.mutable_graph()->mutable_node(1)->set_name("act");
@@ -38,7 +40,14 @@ TEST_CASE("inputs, parameters, names and symbols") {
 
 TEST_CASE("dims without a name get symbols of their own, and names never meet") {
   auto model = GraphOf("g (float[N] a, float[M] b, float[K, L] c) => (float[N] y) { y = Relu(a) }");
-  const auto dim = [&](int input, int i) { return model.mutable_graph()->mutable_input(input)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(i); };
+  const auto dim = [&](int input, int i) {
+    return model.mutable_graph()
+        ->mutable_input(input)
+        ->mutable_type()
+        ->mutable_tensor_type()
+        ->mutable_shape()
+        ->mutable_dim(i);
+  };
   dim(0, 0)->set_dim_param("a-b");
   dim(1, 0)->set_dim_param("a_b");
   dim(2, 0)->clear_value();
@@ -50,7 +59,8 @@ TEST_CASE("dims without a name get symbols of their own, and names never meet") 
 }
 
 TEST_CASE("an initializer that is also an input") {
-  auto model = GraphOf("g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }");
+  auto model =
+      GraphOf("g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }");
   if (model.graph().input_size() == 1) {
     *model.mutable_graph()->add_input() = model.graph().input(0);
     model.mutable_graph()->mutable_input(1)->set_name("w");
@@ -99,8 +109,10 @@ TEST_CASE("model-local functions are inlined, with attributes, defaults and nest
 }
 
 TEST_CASE("operators without code here are taken from ONNX's function bodies") {
-  // MeanVarianceNormalization has a plain body; DynamicQuantizeLinear and others have it by version.
-  const std::string text = "g (float[N, 3, 4, 4] x) => (float[N, 3, 4, 4] y) { y = MeanVarianceNormalization(x) }";
+  // MeanVarianceNormalization has a plain body; DynamicQuantizeLinear and others have it by
+  // version.
+  const std::string text =
+      "g (float[N, 3, 4, 4] x) => (float[N, 3, 4, 4] y) { y = MeanVarianceNormalization(x) }";
   if (Op::Find("MeanVarianceNormalization")) return;
   ImportOptions options;
   options.allow_unsupported = true;
@@ -118,9 +130,41 @@ TEST_CASE("bodies that depend on types know them") {
   options.allow_unsupported = true;
   std::vector<Finding> findings;
   options.findings = &findings;
-  const Graph g = ImportText("g (float[N, 5] x, int64[N] t) => (float[] l) { l = SoftmaxCrossEntropyLoss<reduction = \"mean\">(x, t) }", 13, options);
+  const Graph g = ImportText(
+      "g (float[N, 5] x, int64[N] t) => (float[] l) { l = SoftmaxCrossEntropyLoss<reduction = "
+      "\"mean\">(x, t) }",
+      13, options);
   for (const Finding& f : findings) CHECK(f.op != "SoftmaxCrossEntropyLoss");
   CHECK(OpsOf(g).size() > 2);
+}
+
+TEST_CASE("a graph given to a function body is part of it") {
+  // FlexAttention calls score_mod on the scores; a builder that does not see it would leave it out
+  // in silence.
+  const auto ops = [](const std::string& mod) {
+    auto model = ModelOf(R"(<ir_version: 13, opset_import: ["" : 25, "ai.onnx.preview" : 1]>
+      g (float[1, 2, 4, 8] q, float[1, 2, 4, 8] k, float[1, 2, 4, 8] v, float[] o) => (float[1, 2, 4, 8] y) {
+        y = ai.onnx.preview.FlexAttention(q, k, v) )" +
+                         mod + " }");
+    ImportOptions options;
+    options.allow_unsupported = true;
+    std::vector<Finding> findings;
+    options.findings = &findings;
+    const Graph g = ImportOnnxBytes(BytesOf(model), options);
+    for (const Finding& f : findings) {
+      if (f.op == "ai.onnx.preview::FlexAttention") return std::vector<std::string>{f.message};
+    }
+    return OpsOf(g);
+  };
+  const auto plain = ops("");
+  const auto tanh = ops(
+      "<score_mod = m (float[b, h, s, t] scores) => (float[b, h, s, t] r) { r = Tanh(scores) }>");
+  CHECK(std::count(plain.begin(), plain.end(), "Tanh") == 0);
+  CHECK(std::count(tanh.begin(), tanh.end(), "Tanh") == 1);
+  const auto outer = ops(
+      "<score_mod = m (float[b, h, s, t] scores) => (float[b, h, s, t] r) { r = Add(scores, o) }>");
+  REQUIRE(outer.size() == 1);
+  CHECK(outer[0].find("from outside") != std::string::npos);
 }
 
 TEST_CASE("sub-graphs keep captured values as operands") {

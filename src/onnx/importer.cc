@@ -1,4 +1,5 @@
-/// importer.cc: graphs and the names in them. Single nodes are in import_node.cc, functions in import_function.cc.
+/// importer.cc: graphs and the names in them. Single nodes are in import_node.cc, functions in
+/// import_function.cc.
 #include "importer.h"
 
 #include <algorithm>
@@ -12,11 +13,13 @@ namespace {
 
 /// Errors that end the import at once instead of being collected.
 bool EndsImport(const Error& e) {
-  return e.code() == ErrorCode::kLimit || e.code() == ErrorCode::kOutOfMemory || e.code() == ErrorCode::kCancelled || e.code() == ErrorCode::kInternal;
+  return e.code() == ErrorCode::kLimit || e.code() == ErrorCode::kOutOfMemory ||
+         e.code() == ErrorCode::kCancelled || e.code() == ErrorCode::kInternal;
 }
 
 /// One level of FreeNames; recursion over nested graphs only, which the validator has bounded.
-void CollectFree(const pb::GraphProto& g, std::unordered_set<std::string> defined, std::vector<std::string>* out, std::unordered_set<std::string>* seen) {
+void CollectFree(const pb::GraphProto& g, std::unordered_set<std::string> defined,
+                 std::vector<std::string>* out, std::unordered_set<std::string>* seen) {
   const auto use = [&](const std::string& name) {
     if (!name.empty() && !defined.count(name) && seen->insert(name).second) out->push_back(name);
   };
@@ -59,10 +62,14 @@ Value* Importer::Find(Scope* s, const std::string& name) {
 
 const Value& Importer::Resolve(Scope* s, const std::string& name) {
   Value* v = Find(s, name);
-  WEFT_CHECK(v != nullptr, kUnsupported, "value {} is not computed by this build's form of its operator", Printable(name));
-  WEFT_CHECK(v->state != Value::kMissing, kUnsupported, "value {} is an output that the operator does not have in this build", Printable(name));
+  WEFT_CHECK(v != nullptr, kUnsupported,
+             "value {} is not computed by this build's form of its operator", Printable(name));
+  WEFT_CHECK(v->state != Value::kMissing, kUnsupported,
+             "value {} is an output that the operator does not have in this build",
+             Printable(name));
   if (v->state == Value::kInitializer) {
-    const TensorPtr t = v->tensor ? tensors_.Read(v->tensor) : tensors_.ReadSparse(v->sparse);
+    const TensorPtr t = v->tensor ? tensors_.Read(v->tensor, !s->temporary)
+                                  : tensors_.ReadSparse(v->sparse, !s->temporary);
     const NodePtr p = s->build->graph.AddParam(name, t);
     s->build->types.Set(p, Type(t->dtype()));
     *v = Value::Of(NodeEntry(p));
@@ -78,30 +85,52 @@ DType Importer::DTypeOf(Scope* s, const std::string& name) {
   const Value* v = Find(s, name);
   if (!v) return DType::kUnknown;
   if (v->state == Value::kInitializer) {
-    return DTypeOfCode(v->tensor ? v->tensor->data_type() : v->sparse->values().data_type()).value_or(DType::kUnknown);
+    return DTypeOfCode(v->tensor ? v->tensor->data_type() : v->sparse->values().data_type())
+        .value_or(DType::kUnknown);
   }
   const Type t = v->state == Value::kEntry ? s->build->types.Of(v->entry) : Type();
   return t.is_tensor() ? t.dtype : DType::kUnknown;
 }
 
-int Importer::RankOf(Scope* s, const std::string& name) {
+Shape Importer::ShapeOf(Scope* s, const std::string& name) {
   const Value* v = Find(s, name);
-  if (!v) return -1;
-  if (v->state == Value::kInitializer) return v->tensor ? v->tensor->dims_size() : v->sparse->dims_size();
-  if (v->state != Value::kEntry) return -1;
-  if (const TensorPtr t = Graph::ConstantOf(v->entry)) return t->rank();
-  const AttrValue* shape = v->entry.node->is_variable() ? v->entry.node->attrs.dict.find("shape") : nullptr;
-  return shape && shape->is<Shape>() && shape->get<Shape>().has_rank() ? shape->get<Shape>().rank() : -1;
+  if (!v) return Shape();
+  if (v->state == Value::kInitializer) {
+    const auto& dims = v->tensor ? v->tensor->dims() : v->sparse->dims();
+    return Shape::OfInts(std::vector<int64_t>(dims.begin(), dims.end()));
+  }
+  if (v->state != Value::kEntry) return Shape();
+  if (const TensorPtr t = Graph::ConstantOf(v->entry)) return t->shape();
+  const AttrValue* shape =
+      v->entry.node->is_variable() ? v->entry.node->attrs.dict.find("shape") : nullptr;
+  return shape && shape->is<Shape>() ? shape->get<Shape>() : Shape();
+}
+
+pb::TypeProto Importer::ProtoTypeOf(Scope* s, const std::string& name) {
+  pb::TypeProto type;
+  const DType dtype = DTypeOf(s, name);
+  if (dtype == DType::kUnknown) return type;
+  type.mutable_tensor_type()->set_elem_type(CodeOfDType(dtype));
+  const Shape shape = ShapeOf(s, name);
+  if (!shape.has_rank()) return type;
+  auto* dims = type.mutable_tensor_type()->mutable_shape();
+  for (const SymInt d : shape.dims()) {
+    auto* dim = dims->add_dim();
+    if (const auto value = d.known() ? d.try_value() : std::nullopt) dim->set_dim_value(*value);
+  }
+  return type;
 }
 
 // ---- graphs ----
 
 void Importer::ImportInputs(Scope* s, pb::GraphProto* g) {
   const auto is_overridable = [&](const std::string& name) {
-    return std::find(options_.overridable.begin(), options_.overridable.end(), name) != options_.overridable.end();
+    return std::find(options_.overridable.begin(), options_.overridable.end(), name) !=
+           options_.overridable.end();
   };
   std::unordered_set<std::string_view> initialized;
-  const auto initializer = [&](const std::string& name, pb::TensorProto* t, pb::SparseTensorProto* sparse) {
+  const auto initializer = [&](const std::string& name, pb::TensorProto* t,
+                               pb::SparseTensorProto* sparse) {
     initialized.insert(name);
     Value v = Value::Of(Value::kInitializer);
     v.tensor = t;
@@ -134,14 +163,16 @@ void Importer::ImportOutputs(Scope* s, const pb::GraphProto& g) {
     const std::string place = fmt::format("{}/output {}", s->path, Printable(output.name()));
     try {
       const Value& v = Resolve(s, output.name());
-      WEFT_CHECK(v.state != Value::kAbsent, kInvalidModel, "the output is an argument that was left out");
+      WEFT_CHECK(v.state != Value::kAbsent, kInvalidModel,
+                 "the output is an argument that was left out");
       if (v.state == Value::kEntry) entries.push_back(v.entry);
     } catch (const Error& e) {
       if (EndsImport(e)) throw;
       diag_->Add(e, place);
     }
   }
-  if (int(entries.size()) != g.output_size()) return;  // something was poisoned; the import fails for that
+  if (int(entries.size()) != g.output_size())
+    return;  // something was poisoned; the import fails for that
   graph.outputs = entries;
   for (int i = 0; i < g.output_size(); ++i) graph.SetOutputName(size_t(i), g.output(i).name());
 }
@@ -179,8 +210,8 @@ void Importer::ImportNode(Scope* s, pb::NodeProto* n, const Place& place) {
   ImportRecord(s, MakeRecord(s, n), place);
 }
 
-GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures, const std::vector<Type>& types,
-                              const Place& place) {
+GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
+                              const std::vector<Type>& types, const Place& place) {
   Limits::Check("depth", s->depth + 1, options_.limits.depth);
   Build build;
   Scope inner;
@@ -193,7 +224,8 @@ GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std
   build.graph.set_name(g->name());
   ImportInputs(&inner, g);
   for (size_t i = 0; i < captures.size(); ++i) {
-    // A name of its own hides the captured one; the operand stays, so that all bodies of a node take the same ones.
+    // A name of its own hides the captured one; the operand stays, so that all bodies of a node
+    // take the same ones.
     const NodePtr p = build.graph.AddInput(captures[i], types[i]);
     build.types.Set(p, types[i]);
     build.inputs.push_back(p);
@@ -209,7 +241,8 @@ Graph Importer::Run() {
   pb::GraphProto* g = model_->mutable_graph();
   opsets_ = ReadOpsets(model_->opset_import(), "opset_import", diag_);
   for (const std::string& name : options_.overridable) {
-    const bool known = std::any_of(g->input().begin(), g->input().end(), [&](const auto& v) { return v.name() == name; });
+    const bool known = std::any_of(g->input().begin(), g->input().end(),
+                                   [&](const auto& v) { return v.name() == name; });
     WEFT_CHECK(known, kBadBinding, "the model has no input {}", Printable(name));
   }
   symbols_.Reserve(*g);

@@ -1,8 +1,9 @@
 /// importer.h: builds a Graph from a validated model.
 ///
-/// Nodes are taken in order; functions (of the model or of ONNX itself) are entered by recursion, bounded by limits.depth
-/// and by the expanded size that the validator has computed. A node that cannot be built poisons its outputs; the rest is
-/// still looked at, so that one run reports everything there is to say.
+/// Nodes are taken in order; functions (of the model or of ONNX itself) are entered by recursion,
+/// bounded by limits.depth and by the expanded size that the validator has computed. A node that
+/// cannot be built poisons its outputs; the rest is still looked at, so that one run reports
+/// everything there is to say.
 #pragma once
 
 #include <deque>
@@ -58,8 +59,8 @@ using Values = std::unordered_map<std::string, Value>;
 struct Build {
   Graph graph;
   TypeTracker types;
-  std::vector<NodePtr> inputs;   ///< declared ones
-  bool has_cuts = false;         ///< variables stand for outputs of unsupported nodes
+  std::vector<NodePtr> inputs;  ///< declared ones
+  bool has_cuts = false;        ///< variables stand for outputs of unsupported nodes
 };
 
 /// Attributes given to the function whose body is being read.
@@ -72,14 +73,15 @@ struct Bindings {
 struct Scope {
   Build* build = nullptr;
   const Opsets* opsets = nullptr;
-  const Bindings* bindings = nullptr;   ///< null outside of functions
-  std::string path;                     ///< "main", "main/node[3] 'f' (d::F)"
-  std::string prefix;                   ///< of node names
-  Origin origin;                        ///< the user's node that a function body stands for
-  int depth = 0;                        ///< of calls and sub-graphs
-  bool temporary = false;               ///< protos of this scope die before the import ends: nothing may be cached by address
+  const Bindings* bindings = nullptr;  ///< null outside of functions
+  std::string path;                    ///< "main", "main/node[3] 'f' (d::F)"
+  std::string prefix;                  ///< of node names
+  Origin origin;                       ///< the user's node that a function body stands for
+  int depth = 0;                       ///< of calls and sub-graphs
+  bool temporary =
+      false;  ///< protos of this scope die before the import ends: nothing may be cached by address
   Values values;
-  Values* group = nullptr;              ///< names of one lifted node and what was put around it
+  Values* group = nullptr;  ///< names of one lifted node and what was put around it
 };
 
 /// Nodes of one kind that could not be imported.
@@ -87,14 +89,22 @@ struct UnsupportedGroup {
   ErrorCode code;
   std::string op, reason, hint;
   int64_t count = 0;
-  std::vector<std::string> places;   ///< the first few
+  std::vector<std::string> places;  ///< the first few
 };
 
 class Importer {
  public:
-  Importer(pb::ModelProto* model, const ImportOptions& options, const FunctionTable& functions, ExternalFiles* files, Diagnostics* diag)
-      : model_(model), options_(options), functions_(functions), diag_(diag), tensors_(options.limits, files), deadline_(options.limits.deadline_s > 0 ? Deadline(options.limits.deadline_s) : Deadline()) {}
-  /// Faults go to the diagnostics; the graph is good only where there are none and nothing is unsupported (or that is allowed).
+  Importer(pb::ModelProto* model, const ImportOptions& options, const FunctionTable& functions,
+           ExternalFiles* files, Diagnostics* diag)
+      : model_(model),
+        options_(options),
+        functions_(functions),
+        diag_(diag),
+        tensors_(options.limits, files),
+        deadline_(options.limits.deadline_s > 0 ? Deadline(options.limits.deadline_s)
+                                                : Deadline()) {}
+  /// Faults go to the diagnostics; the graph is good only where there are none and nothing is
+  /// unsupported (or that is allowed).
   Graph Run();
   /// By operator key.
   std::vector<UnsupportedGroup> unsupported() const;
@@ -106,28 +116,36 @@ class Importer {
   void ImportOutputs(Scope* s, const pb::GraphProto& g);
   void ImportNodes(Scope* s, google::protobuf::RepeatedPtrField<pb::NodeProto>* nodes);
   void ImportNode(Scope* s, pb::NodeProto* n, const Place& place);
-  GraphPtr ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures, const std::vector<Type>& types, const Place& place);
+  GraphPtr ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
+                      const std::vector<Type>& types, const Place& place);
   Value* Find(Scope* s, const std::string& name);
   const Value& Resolve(Scope* s, const std::string& name);
   void Define(Scope* s, const std::string& name, Value v);
   DType DTypeOf(Scope* s, const std::string& name);
-  int RankOf(Scope* s, const std::string& name);   ///< of variables; -1 where unknown
+  Shape ShapeOf(Scope* s, const std::string& name);  ///< of variables and constants
+  /// Dtype and, where declared, shape of a value for ONNX's function builders; no value where the
+  /// dtype is not known.
+  pb::TypeProto ProtoTypeOf(Scope* s, const std::string& name);
   void FinishGraph(Build* build);
 
   // import_node.cc: one record
   Record MakeRecord(Scope* s, pb::NodeProto* n);
-  void ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs, std::vector<std::pair<std::string, void*>>* graphs);
+  void ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs,
+                        std::vector<std::pair<std::string, void*>>* graphs);
   void ImportRecord(Scope* s, const Record& r, const Place& place);
   void Emit(Scope* s, const Record& r, const Place& place);
   void BuildNode(Scope* s, const Op* op, const Record& r, const Place& place);
-  void Unsupported(Scope* s, const Record& r, ErrorCode code, const std::string& reason, const Place& place);
+  void Unsupported(Scope* s, const Record& r, ErrorCode code, const std::string& reason,
+                   const Place& place);
   void Poison(Scope* s, const Record& r, bool cut);
 
   // import_function.cc: bodies of functions
   void CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, const Place& place);
   /// Replaces a node by the body ONNX gives for it; returns why not, or nothing.
-  std::string ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSchema& schema, const Place& place);
-  void RunBody(Scope* s, Scope* inner, pb::FunctionProto* f, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs);
+  std::string ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSchema& schema,
+                               const Place& place);
+  void RunBody(Scope* s, Scope* inner, pb::FunctionProto* f, const std::vector<std::string>& inputs,
+               const std::vector<std::string>& outputs);
   void CountNode();
 
   pb::ModelProto* model_;
@@ -147,7 +165,8 @@ class Importer {
 /// Schema of the operator in that version of its domain; null where ONNX knows none.
 const pb::OpSchema* FindSchema(const Record& r);
 bool HasBody(const pb::OpSchema& schema);
-/// Numbers of inputs and outputs, names and types of attributes, against the schema. Throws kArity, kBadAttribute.
+/// Numbers of inputs and outputs, names and types of attributes, against the schema. Throws kArity,
+/// kBadAttribute.
 void CheckSchema(const pb::OpSchema& schema, const Record& r);
 /// Names that a graph uses and does not define, in order of first use.
 std::vector<std::string> FreeNames(const pb::GraphProto& g);

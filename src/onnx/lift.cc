@@ -1,5 +1,6 @@
-/// lift.cc: the driver of lifting and what all lifts share. The rules are in lift_shape_ops.cc (data movement, reductions,
-/// constants), lift_nn.cc (normalisation, activations, resampling) and lift_opset6.cc (the broadcasting of before 7).
+/// lift.cc: the driver of lifting and what all lifts share. The rules are in lift_shape_ops.cc
+/// (data movement, reductions, constants), lift_nn.cc (normalisation, activations, resampling) and
+/// lift_opset6.cc (the broadcasting of before 7).
 #include "lift.h"
 
 #include <algorithm>
@@ -27,10 +28,13 @@ AttrValue Lift::Take(std::string_view attr) {
 
 std::string Lift::Fresh() {
   const auto used = [&](const std::string& name) {
-    const auto in = [&](const std::vector<std::string>& list) { return std::find(list.begin(), list.end(), name) != list.end(); };
+    const auto in = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), name) != list.end();
+    };
     if (in(node.inputs) || in(node.outputs)) return true;
     const auto of = [&](const Record& r) { return in(r.inputs) || in(r.outputs); };
-    return std::any_of(before.begin(), before.end(), of) || std::any_of(after.begin(), after.end(), of);
+    return std::any_of(before.begin(), before.end(), of) ||
+           std::any_of(after.begin(), after.end(), of);
   };
   std::string name;
   do {
@@ -86,7 +90,8 @@ void LiftToNewest(Lift* lift) {
   }();
   if (!lift->node.domain.empty()) return;
   lift->node.attrs.erase("consumed_inputs");  // a hint of the oldest operator sets
-  // A rule may rename the operator (Upsample becomes Resize); the rules of the new name for that version hold then too.
+  // A rule may rename the operator (Upsample becomes Resize); the rules of the new name for that
+  // version hold then too.
   for (int guard = 0; guard < 4; ++guard) {
     const std::string op = lift->node.op;
     const auto [begin, end] = table.equal_range(std::string_view(op));

@@ -1,8 +1,9 @@
 /// lift.h: operators of older operator sets in the newest form.
 ///
-/// A lift edits one node record in place and may put nodes before and after it. Records hold no protobuf: attributes are
-/// already typed, values are names. The table in lift.cc says which function applies to which versions of which operator;
-/// versions in between that only allow more dtypes or add attributes with neutral defaults need none.
+/// A lift edits one node record in place and may put nodes before and after it. Records hold no
+/// protobuf: attributes are already typed, values are names. The table in lift.cc says which
+/// function applies to which versions of which operator; versions in between that only allow more
+/// dtypes or add attributes with neutral defaults need none.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace weft::onnx_import {
 /// One node of a model, on its way into the graph.
 struct Record {
   std::string domain, op, name;
-  int64_t version = 0;                          ///< imported version of its domain
-  std::vector<std::string> inputs, outputs;     ///< "": absent
+  int64_t version = 0;                       ///< imported version of its domain
+  std::vector<std::string> inputs, outputs;  ///< "": absent
   AttrDict attrs;
   std::vector<std::pair<std::string, void*>> graphs;  ///< sub-graph attributes (pb::GraphProto*)
 };
@@ -28,13 +29,15 @@ struct Record {
 /// A record that is being lifted, and what the lift adds around it.
 class Lift {
  public:
-  /// `dtype_of` and `rank_of` tell the dtype and the rank of a value where they are known so far (rank: else -1).
-  Lift(Record* node, std::function<DType(const std::string&)> dtype_of, std::function<int(const std::string&)> rank_of = {})
+  /// `dtype_of` and `rank_of` tell the dtype and the rank of a value where they are known so far
+  /// (rank: else -1).
+  Lift(Record* node, std::function<DType(const std::string&)> dtype_of,
+       std::function<int(const std::string&)> rank_of = {})
       : node(*node), dtype_of_(std::move(dtype_of)), rank_of_(std::move(rank_of)) {}
   Record& node;
   std::vector<Record> before, after;
 
-  const std::string& input(size_t i) const;   ///< "" where there is none
+  const std::string& input(size_t i) const;  ///< "" where there is none
   void set_input(size_t i, std::string value);
   /// Takes an attribute away; empty where it is absent.
   AttrValue Take(std::string_view attr);
@@ -50,7 +53,9 @@ class Lift {
   std::string Fresh();
   /// A node before this one; returns its first output.
   std::string Before(std::string op, std::vector<std::string> inputs, AttrDict attrs = {});
-  std::string Constant(TensorPtr value) { return Before("Constant", {}, {{"value", std::move(value)}}); }
+  std::string Constant(TensorPtr value) {
+    return Before("Constant", {}, {{"value", std::move(value)}});
+  }
   std::string Ints(const std::vector<int64_t>& values) { return Constant(Tensor::Ints(values)); }
   /// A scalar of the dtype of value `like`, through CastLike where that is not known.
   std::string ScalarLike(double v, const std::string& like);

@@ -1,4 +1,5 @@
-/// lift_nn.cc: lifts of normalisation, activations and resampling, where meanings and not only forms have changed.
+/// lift_nn.cc: lifts of normalisation, activations and resampling, where meanings and not only
+/// forms have changed.
 #include <cstdint>
 
 #include "lift.h"
@@ -9,7 +10,8 @@ namespace {
 
 constexpr int64_t kAll = INT64_MAX;
 
-/// Before 13 the input was seen as a matrix [extents before axis, extents from axis on], and `axis` was 1 by default:
+/// Before 13 the input was seen as a matrix [extents before axis, extents from axis on], and `axis`
+/// was 1 by default:
 ///   y = Softmax(x, axis)   ->   y = Reshape(Softmax(Flatten(x, axis), -1), Shape(x))
 /// On the last axis both readings agree.
 void CoercedSoftmax(Lift* l) {
@@ -32,15 +34,18 @@ void ClipToInputs(Lift* l) {
 /// The ratio tells nothing in inference, but it is the user's.
 void DropoutToInputs(Lift* l) {
   const AttrValue ratio = l->Take("ratio");
-  if (!ratio.empty()) l->set_input(1, l->Constant(Tensor::Scalar(DType::kF32, ratio.get<double>())));
+  if (!ratio.empty())
+    l->set_input(1, l->Constant(Tensor::Scalar(DType::kF32, ratio.get<double>())));
 }
 
-/// Five outputs, four of them for training. Those that training mode still has keep their place; where nobody asked for
-/// training (no running statistics named) the node is one of inference.
+/// Five outputs, four of them for training. Those that training mode still has keep their place;
+/// where nobody asked for training (no running statistics named) the node is one of inference.
 void BatchNormOld(Lift* l) {
-  if (l->Take<int64_t>("spatial", 1) != 1) l->Unsupported("spatial = 0 (a mean for each position) is not supported");
+  if (l->Take<int64_t>("spatial", 1) != 1)
+    l->Unsupported("spatial = 0 (a mean for each position) is not supported");
   bool training = false;
-  for (size_t i = 1; i < l->node.outputs.size(); ++i) training = training || !l->node.outputs[i].empty();
+  for (size_t i = 1; i < l->node.outputs.size(); ++i)
+    training = training || !l->node.outputs[i].empty();
   if (training) {
     l->node.attrs["training_mode"] = int64_t{1};
     if (l->node.outputs.size() > 3) l->node.outputs.resize(3);
@@ -73,7 +78,8 @@ void UpsampleAttribute(Lift* l) {
   const AttrValue scales = l->Take("scales");
   if (scales.empty()) WEFT_THROW(kBadAttribute, "Upsample needs the attribute scales");
   const Floats& values = scales.get<Floats>();
-  const std::string s = l->Constant(Tensor::FromDoubles(DType::kF32, {int64_t(values.size())}, values));
+  const std::string s =
+      l->Constant(Tensor::FromDoubles(DType::kF32, {int64_t(values.size())}, values));
   AsymmetricResize(l);
   l->node.inputs = {l->input(0), "", s};
   l->node.version = 13;
@@ -90,7 +96,8 @@ void Resize10(Lift* l) {
 /// 11 wanted `roi` and `scales` even where sizes decide, then as empty tensors.
 void Resize11(Lift* l) {
   const AttrValue* mode = l->node.attrs.find("coordinate_transformation_mode");
-  const bool crop = mode && mode->is<std::string>() && mode->get<std::string>() == "tf_crop_and_resize";
+  const bool crop =
+      mode && mode->is<std::string>() && mode->get<std::string>() == "tf_crop_and_resize";
   if (!crop && l->node.inputs.size() > 1) l->node.inputs[1].clear();
   if (!l->input(3).empty()) l->node.inputs[2].clear();
   if (mode && mode->is<std::string>() && mode->get<std::string>() == "tf_half_pixel_for_nn") {
@@ -103,7 +110,9 @@ void GridSampleMode(Lift* l) {
   AttrValue mode = l->Take("mode");
   if (mode.empty()) return;
   const std::string& text = mode.get<std::string>();
-  l->node.attrs["mode"] = text == "bilinear" ? "linear" : text == "bicubic" ? "cubic" : text.c_str();
+  l->node.attrs["mode"] = text == "bilinear"  ? "linear"
+                          : text == "bicubic" ? "cubic"
+                                              : text.c_str();
 }
 
 /// Before 9 a scan had a batch axis and lengths of its own.

@@ -1,14 +1,16 @@
 // Older operator sets: the form after lifting, and where meanings changed also the values.
+#include "lift.h"
+
 #include <cmath>
 
-#include "lift.h"
 #include "onnx_test_util.h"
 #include "weft/core/op.h"
 
 namespace weft::onnx_import {
 namespace {
 
-Record RecordOf(std::string op, int64_t version, std::vector<std::string> inputs, AttrDict attrs, std::vector<std::string> outputs = {"y"}) {
+Record RecordOf(std::string op, int64_t version, std::vector<std::string> inputs, AttrDict attrs,
+                std::vector<std::string> outputs = {"y"}) {
   Record r;
   r.op = std::move(op);
   r.version = version;
@@ -24,7 +26,8 @@ struct Lifted {
   /// The constant behind input i.
   TensorPtr Constant(size_t i) const {
     for (const Record& b : before) {
-      if (b.op == "Constant" && b.outputs[0] == node.inputs.at(i)) return b.attrs.at("value").get<TensorPtr>();
+      if (b.op == "Constant" && b.outputs[0] == node.inputs.at(i))
+        return b.attrs.at("value").get<TensorPtr>();
     }
     return nullptr;
   }
@@ -58,12 +61,16 @@ TEST_CASE("axes, split, slice, pad, top-k: attributes become inputs") {
   const Lifted split = LiftOf(RecordOf("Split", 11, {"x"}, {{"split", Ints{1, 3}}}, {"a", "b"}));
   CHECK(split.Ints(1) == V{1, 3});
   CHECK(split.node.attrs.at("num_outputs").get<int64_t>() == 2);
-  CHECK_THROWS_AS(LiftOf(RecordOf("Split", 18, {"x"}, {{"num_outputs", 3}}, {"a", "b"})), UserError);
-  const Lifted slice = LiftOf(RecordOf("Slice", 9, {"x"}, {{"axes", Ints{1}}, {"starts", Ints{0}}, {"ends", Ints{5}}}));
+  CHECK_THROWS_AS(LiftOf(RecordOf("Split", 18, {"x"}, {{"num_outputs", 3}}, {"a", "b"})),
+                  UserError);
+  const Lifted slice = LiftOf(
+      RecordOf("Slice", 9, {"x"}, {{"axes", Ints{1}}, {"starts", Ints{0}}, {"ends", Ints{5}}}));
   CHECK(slice.Ints(1) == V{0});
   CHECK(slice.Ints(2) == V{5});
   CHECK(slice.Ints(3) == V{1});
-  const Lifted pad = LiftOf(RecordOf("Pad", 10, {"x"}, {{"pads", Ints{1, 1}}, {"value", 2.5}, {"mode", "constant"}}), DType::kF64);
+  const Lifted pad = LiftOf(
+      RecordOf("Pad", 10, {"x"}, {{"pads", Ints{1, 1}}, {"value", 2.5}, {"mode", "constant"}}),
+      DType::kF64);
   CHECK(pad.Ints(1) == V{1, 1});
   CHECK(pad.Constant(2)->dtype() == DType::kF64);
   CHECK(pad.Constant(2)->at(0) == 2.5);
@@ -78,27 +85,35 @@ TEST_CASE("clip, dropout, batch normalisation, resampling") {
   const Lifted unknown = LiftOf(RecordOf("Clip", 6, {"x"}, {{"min", 0.0}}), DType::kUnknown);
   CHECK(unknown.before.back().op == "CastLike");
   CHECK(LiftOf(RecordOf("Dropout", 7, {"x"}, {{"ratio", 0.25}})).Constant(1)->at(0) == 0.25);
-  const Lifted inference = LiftOf(RecordOf("BatchNormalization", 7, {"x", "s", "b", "m", "v"}, {{"spatial", 1}}));
+  const Lifted inference =
+      LiftOf(RecordOf("BatchNormalization", 7, {"x", "s", "b", "m", "v"}, {{"spatial", 1}}));
   CHECK(!inference.node.attrs.count("spatial"));
   CHECK(!inference.node.attrs.count("training_mode"));
-  const Lifted training = LiftOf(RecordOf("BatchNormalization", 9, {"x", "s", "b", "m", "v"}, {}, {"y", "m2", "v2", "sm", "sv"}));
+  const Lifted training = LiftOf(RecordOf("BatchNormalization", 9, {"x", "s", "b", "m", "v"}, {},
+                                          {"y", "m2", "v2", "sm", "sv"}));
   CHECK(training.node.attrs.at("training_mode").get<int64_t>() == 1);
   CHECK(training.node.outputs.size() == 3);
-  CHECK_THROWS_AS(LiftOf(RecordOf("BatchNormalization", 7, {"x", "s", "b", "m", "v"}, {{"spatial", 0}})), UserError);
-  const Lifted up = LiftOf(RecordOf("Upsample", 7, {"x"}, {{"scales", Floats{1, 1, 2, 2}}, {"mode", "nearest"}}));
+  CHECK_THROWS_AS(
+      LiftOf(RecordOf("BatchNormalization", 7, {"x", "s", "b", "m", "v"}, {{"spatial", 0}})),
+      UserError);
+  const Lifted up =
+      LiftOf(RecordOf("Upsample", 7, {"x"}, {{"scales", Floats{1, 1, 2, 2}}, {"mode", "nearest"}}));
   CHECK(up.node.op == "Resize");
   CHECK(up.Constant(2)->at(3) == 2);
   CHECK(up.node.attrs.at("coordinate_transformation_mode").get<std::string>() == "asymmetric");
   const Lifted resize = LiftOf(RecordOf("Resize", 11, {"x", "roi", "s", "sizes"}, {}));
   CHECK(resize.node.inputs == std::vector<std::string>{"x", "", "", "sizes"});
   CHECK(LiftOf(RecordOf("Scatter", 10, {"x", "i", "u"}, {})).node.op == "ScatterElements");
-  CHECK(LiftOf(RecordOf("GroupNormalization", 18, {"x", "s", "b"}, {{"num_groups", 2}})).before.size() > 6);
+  CHECK(LiftOf(RecordOf("GroupNormalization", 18, {"x", "s", "b"}, {{"num_groups", 2}}))
+            .before.size() > 6);
 }
 
 TEST_CASE("broadcasting of before 7") {
   const auto lifted = [](AttrDict attrs, int rank_a, int rank_b) {
     Record r = RecordOf("Add", 6, {"a", "b"}, std::move(attrs));
-    Lift lift(&r, [](const std::string&) { return DType::kF32; }, [=](const std::string& v) { return v == "a" ? rank_a : rank_b; });
+    Lift lift(
+        &r, [](const std::string&) { return DType::kF32; },
+        [=](const std::string& v) { return v == "a" ? rank_a : rank_b; });
     LiftToNewest(&lift);
     return Lifted{r, lift.before, lift.after};
   };
@@ -113,9 +128,18 @@ TEST_CASE("broadcasting of before 7") {
 }
 
 TEST_CASE("constants of every form") {
-  CHECK(LiftOf(RecordOf("Constant", 13, {}, {{"value_int", 3}})).node.attrs.at("value").get<TensorPtr>()->rank() == 0);
-  CHECK(LiftOf(RecordOf("Constant", 13, {}, {{"value_floats", Floats{1, 2}}})).node.attrs.at("value").get<TensorPtr>()->dtype() == DType::kF32);
-  CHECK(LiftOf(RecordOf("Constant", 13, {}, {{"value_strings", Strings{"a"}}})).node.attrs.at("value").get<TensorPtr>()->strings()[0] == "a");
+  CHECK(LiftOf(RecordOf("Constant", 13, {}, {{"value_int", 3}}))
+            .node.attrs.at("value")
+            .get<TensorPtr>()
+            ->rank() == 0);
+  CHECK(LiftOf(RecordOf("Constant", 13, {}, {{"value_floats", Floats{1, 2}}}))
+            .node.attrs.at("value")
+            .get<TensorPtr>()
+            ->dtype() == DType::kF32);
+  CHECK(LiftOf(RecordOf("Constant", 13, {}, {{"value_strings", Strings{"a"}}}))
+            .node.attrs.at("value")
+            .get<TensorPtr>()
+            ->strings()[0] == "a");
   CHECK_THROWS_AS(LiftOf(RecordOf("Constant", 13, {}, {})), UserError);
 }
 
@@ -142,11 +166,13 @@ TEST_CASE("softmax before 13 runs over all axes from the given one") {
 }
 
 TEST_CASE("lifted values keep the model's names") {
-  const Graph g = ImportText(R"(g (float[3, 4] x) => (float[3, 4] y) { t = Clip<min = 0.0, max = 2.0>(x)  y = Softmax<axis = 0>(t) })", 8, [] {
-    ImportOptions o;
-    o.allow_unsupported = true;  // Softmax may be in another build of the operators
-    return o;
-  }());
+  const Graph g = ImportText(
+      R"(g (float[3, 4] x) => (float[3, 4] y) { t = Clip<min = 0.0, max = 2.0>(x)  y = Softmax<axis = 0>(t) })",
+      8, [] {
+        ImportOptions o;
+        o.allow_unsupported = true;  // Softmax may be in another build of the operators
+        return o;
+      }());
   CHECK(g.OutputName(0) == "y");
   CHECK(g.outputs.size() == 1);
 }

@@ -1,4 +1,5 @@
-/// onnx_test_util.h: models for the tests of this room, from ONNX's own text syntax, and what their import says.
+/// onnx_test_util.h: models for the tests of this room, from ONNX's own text syntax, and what their
+/// import says.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -27,9 +28,11 @@ inline std::string BytesOf(const pb::ModelProto& model) { return model.Serialize
 
 /// A graph in text with the usual header.
 inline pb::ModelProto GraphOf(const std::string& graph, int opset = 21) {
-  return ModelOf("<ir_version: 8, opset_import: [\"\" : " + std::to_string(opset) + ", \"d\" : 1]> " + graph);
+  return ModelOf("<ir_version: 8, opset_import: [\"\" : " + std::to_string(opset) +
+                 ", \"d\" : 1]> " + graph);
 }
-inline Graph ImportText(const std::string& graph, int opset = 21, const ImportOptions& options = {}) {
+inline Graph ImportText(const std::string& graph, int opset = 21,
+                        const ImportOptions& options = {}) {
   Graph g = ImportOnnxBytes(BytesOf(GraphOf(graph, opset)), options);
   VerifyGraph(g);
   return g;
@@ -46,8 +49,12 @@ inline Error ErrorOf(const std::string& bytes, const ImportOptions& options = {}
   FAIL("the import succeeded");
   return Error(ErrorCode::kInternal, "");
 }
-inline Error ErrorOf(const pb::ModelProto& model, const ImportOptions& options = {}) { return ErrorOf(BytesOf(model), options); }
-inline bool Says(const Error& e, const std::string& text) { return std::string(e.what()).find(text) != std::string::npos; }
+inline Error ErrorOf(const pb::ModelProto& model, const ImportOptions& options = {}) {
+  return ErrorOf(BytesOf(model), options);
+}
+inline bool Says(const Error& e, const std::string& text) {
+  return std::string(e.what()).find(text) != std::string::npos;
+}
 
 inline std::vector<std::string> OpsOf(const Graph& g) {
   std::vector<std::string> ops;

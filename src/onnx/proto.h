@@ -19,7 +19,9 @@ std::optional<DType> DTypeOfCode(int code);
 int CodeOfDType(DType dtype);
 
 /// "" for the default domain under both of its spellings.
-inline std::string_view CanonicalDomain(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
+inline std::string_view CanonicalDomain(std::string_view domain) {
+  return domain == "ai.onnx" ? std::string_view() : domain;
+}
 /// Registry key: "Relu", "domain::Name".
 std::string OpKey(std::string_view domain, std::string_view op_type);
 /// "'conv1'" for messages: printable and of bounded length whatever the model holds.

@@ -11,7 +11,8 @@ constexpr size_t kMaxLength = 64;
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-/// `u3` is what the IR calls a data-dependent size, and these words are functions of dim expressions.
+/// `u3` is what the IR calls a data-dependent size, and these words are functions of dim
+/// expressions.
 bool IsReserved(std::string_view s) {
   if (s == "min" || s == "max" || s == "bcast" || s == "mod" || s == "_") return true;
   if (s.size() < 2 || s[0] != 'u') return false;
@@ -24,14 +25,16 @@ bool IsReserved(std::string_view s) {
 bool IsSymbol(std::string_view s) {
   if (s.empty() || s.size() > kMaxLength || !IsLetter(s[0]) || IsReserved(s)) return false;
   for (const char c : s) {
-    if (!IsLetter(c) && !IsDigit(c) && c != '.') return false;  // '$' is for symbols that the algebra makes
+    if (!IsLetter(c) && !IsDigit(c) && c != '.')
+      return false;  // '$' is for symbols that the algebra makes
   }
   return true;
 }
 
 std::string Sanitized(std::string_view name) {
   std::string out;
-  for (const char c : name.substr(0, kMaxLength - 12)) out += IsLetter(c) || IsDigit(c) || c == '.' ? c : '_';
+  for (const char c : name.substr(0, kMaxLength - 12))
+    out += IsLetter(c) || IsDigit(c) || c == '.' ? c : '_';
   if (out.empty() || !IsLetter(out[0])) out.insert(out.begin(), '_');
   if (IsReserved(out)) out += '_';
   return out;
@@ -61,15 +64,20 @@ SymInt SymbolNames::Named(const std::string& dim_param) {
   return SymInt::Symbol(name);
 }
 
-SymInt SymbolNames::Fresh(std::string_view input, int k) { return SymInt::Symbol(Unique(fmt::format("{}_d{}", Sanitized(input), k))); }
+SymInt SymbolNames::Fresh(std::string_view input, int k) {
+  return SymInt::Symbol(Unique(fmt::format("{}_d{}", Sanitized(input), k)));
+}
 
 Type TypeOfValue(const pb::TypeProto& type) {
   const auto tensor = [](const pb::TypeProto& t) {
-    return t.has_tensor_type() ? DTypeOfCode(t.tensor_type().elem_type()).value_or(DType::kUnknown) : DType::kUnknown;
+    return t.has_tensor_type() ? DTypeOfCode(t.tensor_type().elem_type()).value_or(DType::kUnknown)
+                               : DType::kUnknown;
   };
   if (type.has_tensor_type()) return Type(tensor(type));
-  if (type.has_sequence_type()) return Type(TypeKind::kSequence, tensor(type.sequence_type().elem_type()));
-  if (type.has_optional_type()) return Type(TypeKind::kOptional, tensor(type.optional_type().elem_type()));
+  if (type.has_sequence_type())
+    return Type(TypeKind::kSequence, tensor(type.sequence_type().elem_type()));
+  if (type.has_optional_type())
+    return Type(TypeKind::kOptional, tensor(type.optional_type().elem_type()));
   if (type.value_case() == pb::TypeProto::VALUE_NOT_SET) return Type();
   return Type(TypeKind::kOpaque, DType::kUnknown);
 }
@@ -81,9 +89,12 @@ Shape ShapeOfInput(const pb::ValueInfoProto& input, SymbolNames* symbols) {
   const auto& shape = type.tensor_type().shape();
   for (int i = 0; i < shape.dim_size(); ++i) {
     const auto& d = shape.dim(i);
-    if (d.has_dim_value()) dims.push_back(SymInt(int64_t{d.dim_value()}));
-    else if (!d.dim_param().empty()) dims.push_back(symbols->Named(d.dim_param()));
-    else dims.push_back(symbols->Fresh(input.name(), i));
+    if (d.has_dim_value())
+      dims.push_back(SymInt(int64_t{d.dim_value()}));
+    else if (!d.dim_param().empty())
+      dims.push_back(symbols->Named(d.dim_param()));
+    else
+      dims.push_back(symbols->Fresh(input.name(), i));
   }
   return Shape(std::move(dims));
 }

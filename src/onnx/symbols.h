@@ -1,5 +1,6 @@
-/// symbols.h: names of dims. ONNX lets a dim be called anything ("batch size", "2*h", "u0"); symbols of the IR are
-/// identifiers. Different names stay different symbols, and the same model always gives the same ones.
+/// symbols.h: names of dims. ONNX lets a dim be called anything ("batch size", "2*h", "u0");
+/// symbols of the IR are identifiers. Different names stay different symbols, and the same model
+/// always gives the same ones.
 #pragma once
 
 #include <map>
@@ -29,7 +30,8 @@ class SymbolNames {
 };
 
 Type TypeOfValue(const pb::TypeProto& type);
-/// Declared shape of a graph input; unnamed dims get fresh symbols, an absent shape is an unknown rank.
+/// Declared shape of a graph input; unnamed dims get fresh symbols, an absent shape is an unknown
+/// rank.
 Shape ShapeOfInput(const pb::ValueInfoProto& input, SymbolNames* symbols);
 
 }  // namespace weft::onnx_import

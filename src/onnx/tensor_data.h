@@ -17,10 +17,13 @@ struct ExternalLocation {
 };
 /// Throws kInvalidModel where the entries do not parse.
 ExternalLocation LocationOf(const pb::TensorProto& t);
-inline bool IsExternal(const pb::TensorProto& t) { return t.data_location() == pb::TensorProto::EXTERNAL; }
+inline bool IsExternal(const pb::TensorProto& t) {
+  return t.data_location() == pb::TensorProto::EXTERNAL;
+}
 
-/// Dtype, extents and byte count of a tensor, all checked: known dtype, extents >= 0, no overflow, limits.tensor_bytes, and
-/// a payload of exactly the size that dtype and extents ask for. Strings count 0 bytes. Looks into no file.
+/// Dtype, extents and byte count of a tensor, all checked: known dtype, extents >= 0, no overflow,
+/// limits.tensor_bytes, and a payload of exactly the size that dtype and extents ask for. Strings
+/// count 0 bytes. Looks into no file.
 struct TensorFacts {
   DType dtype = DType::kUnknown;
   std::vector<int64_t> dims;
@@ -30,7 +33,8 @@ TensorFacts CheckTensor(const pb::TensorProto& t, const Limits& limits);
 /// The same for a sparse tensor; `dense` facts are those of the tensor it stands for.
 TensorFacts CheckSparse(const pb::SparseTensorProto& t, const Limits& limits);
 
-/// Makes tensors from checked protos, each once. Raw payloads are moved out of the proto, not copied.
+/// Makes tensors from checked protos, each once. Raw payloads are moved out of the proto, not
+/// copied.
 class TensorReader {
  public:
   TensorReader(const Limits& limits, ExternalFiles* files) : limits_(limits), files_(files) {}

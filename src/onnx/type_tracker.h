@@ -1,5 +1,6 @@
-/// type_tracker.h: dtypes of the entries of a graph under construction, by the FInferType of its ops. Import needs them
-/// where a lift makes a constant "of the dtype of x" and where ONNX's body of a function depends on the types of its inputs.
+/// type_tracker.h: dtypes of the entries of a graph under construction, by the FInferType of its
+/// ops. Import needs them where a lift makes a constant "of the dtype of x" and where ONNX's body
+/// of a function depends on the types of its inputs.
 #pragma once
 
 #include <unordered_map>

@@ -10,7 +10,10 @@ struct ArgReduceParam : OpParam<ArgReduceParam> {
   WEFT_OP_PARAM(ArgReduceParam) {
     WEFT_FIELD(axis).set_default(0).describe("in [-rank, rank)");
     WEFT_FIELD(keepdims).set_default(1).set_range(0, 1).describe("1: the axis stays with extent 1");
-    WEFT_FIELD(select_last_index).set_default(0).set_range(0, 1).describe("of equal extrema: 0 the first, 1 the last");
+    WEFT_FIELD(select_last_index)
+        .set_default(0)
+        .set_range(0, 1)
+        .describe("of equal extrema: 0 the first, 1 the last");
   }
 };
 WEFT_REGISTER_OP_PARAM(ArgReduceParam);
@@ -18,7 +21,8 @@ WEFT_REGISTER_OP_PARAM(ArgReduceParam);
 struct CumSumParam : OpParam<CumSumParam> {
   int64_t exclusive, reverse;
   WEFT_OP_PARAM(CumSumParam) {
-    WEFT_FIELD(exclusive).set_default(0).set_range(0, 1).describe("1: the element itself is left out");
+    WEFT_FIELD(exclusive).set_default(0).set_range(0, 1).describe(
+        "1: the element itself is left out");
     WEFT_FIELD(reverse).set_default(0).set_range(0, 1).describe("1: sums run from the end");
   }
 };
@@ -35,8 +39,10 @@ void ArgShape(InferShapeContext& ctx) {
   const int axis = AxisOf(p.axis, x.rank(), ctx.node());
   WEFT_CHECK(!x[axis].is(0), kShapeMismatch, "{}: the axis has extent 0", ctx.node()->Describe());
   std::vector<SymInt> dims = x.dims();
-  if (p.keepdims) dims[size_t(axis)] = 1;
-  else dims.erase(dims.begin() + axis);
+  if (p.keepdims)
+    dims[size_t(axis)] = 1;
+  else
+    dims.erase(dims.begin() + axis);
   ctx.set_out(0, Shape(std::move(dims)));
 }
 FCodeGen ArgCode(ReduceOp op) {
@@ -93,25 +99,29 @@ Exprs CumSumCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 std::vector<NodeEntry> CumSumGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const auto& p = ParamOf<CumSumParam>(n);
-  return {Apply("CumSum", {dy[0], n->inputs[1]}, {{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}}), NodeEntry()};
+  return {Apply("CumSum", {dy[0], n->inputs[1]},
+                {{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}}),
+          NodeEntry()};
 }
 
 }  // namespace
 
-#define WEFT_REGISTER_ARG(Name, What, Op)                                                                               \
-  WEFT_REGISTER_OP(Name)                                                                                                \
-      .describe("Position of the " What " along `axis`, i64; NaN counts as the extremum. Gradient: none.\n"             \
-                "Errors: axis out of range (kBadAttribute), an axis of extent 0 (kShapeMismatch). Source: ONNX " #Name "-13.") \
-      .input("data", TypeDoc(kNumeric))                                                                                 \
-      .output("reduced", "i64")                                                                                         \
-      .set_num_inputs(1)                                                                                                \
-      .set_num_outputs(1)                                                                                               \
-      .param<ArgReduceParam>()                                                                                          \
-      .example({"f32[2, 5]"}, "axis = 1")                                                                               \
-      .example({"i32[n, 4]"}, "axis = -1, keepdims = 0, select_last_index = 1")                                         \
-      .set_attr<FInferType>("FInferType", ArgType)                                                                      \
-      .set_attr<FInferShape>("FInferShape", ArgShape)                                                                   \
-      .set_attr<FCodeGen>("FCodeGen", ArgCode(Op))                                                                      \
+#define WEFT_REGISTER_ARG(Name, What, Op)                                           \
+  WEFT_REGISTER_OP(Name)                                                            \
+      .describe("Position of the " What                                             \
+                " along `axis`, i64; NaN counts as the extremum. Gradient: none.\n" \
+                "Errors: axis out of range (kBadAttribute), an axis of extent 0 "   \
+                "(kShapeMismatch). Source: ONNX " #Name "-13.")                     \
+      .input("data", TypeDoc(kNumeric))                                             \
+      .output("reduced", "i64")                                                     \
+      .set_num_inputs(1)                                                            \
+      .set_num_outputs(1)                                                           \
+      .param<ArgReduceParam>()                                                      \
+      .example({"f32[2, 5]"}, "axis = 1")                                           \
+      .example({"i32[n, 4]"}, "axis = -1, keepdims = 0, select_last_index = 1")     \
+      .set_attr<FInferType>("FInferType", ArgType)                                  \
+      .set_attr<FInferShape>("FInferShape", ArgShape)                               \
+      .set_attr<FCodeGen>("FCodeGen", ArgCode(Op))                                  \
       .set_attr<FGradient>("FGradient", NoGradient)
 
 WEFT_REGISTER_ARG(ArgMax, "maximum", ReduceOp::kArgMax);
@@ -119,17 +129,19 @@ WEFT_REGISTER_ARG(ArgMin, "minimum", ReduceOp::kArgMin);
 
 WEFT_REGISTER_OP(CumSum)
     .describe(
-        "y[i] = sum of x[j] over j <= i along the axis (j < i with `exclusive`; from the end with `reverse`). The definition\n"
+        "y[i] = sum of x[j] over j <= i along the axis (j < i with `exclusive`; from the end with "
+        "`reverse`). The definition\n"
         "is quadratic in the extent. Gradient: CumSum of dy in the other direction.\n"
-        "Errors: axis out of range (kBadAttribute), not constant (kUnsupported when code is made). Source: ONNX CumSum-14.")
+        "Errors: axis out of range (kBadAttribute), not constant (kUnsupported when code is made). "
+        "Source: ONNX CumSum-14.")
     .input("x", TypeDoc(kNumeric))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T")
     .set_num_inputs(2)
     .set_num_outputs(1)
     .param<CumSumParam>()
-    .example({"f32[2, 5]", "i64[] = 1"})
-    .example({"f32[n]", "i64[] = 0"}, "exclusive = 1, reverse = 1")
+    .example({"f32[2, 5]", "i64[] = [1]"})
+    .example({"f32[n]", "i64[] = [0]"}, "exclusive = 1, reverse = 1")
     .set_attr<FInferType>("FInferType", CumSumType)
     .set_attr<FInferShape>("FInferShape", CumSumShape)
     .set_attr<FCodeGen>("FCodeGen", CumSumCode)

@@ -15,7 +15,10 @@ struct SplitParam : OpParam<SplitParam> {
   int64_t axis, num_outputs;
   WEFT_OP_PARAM(SplitParam) {
     WEFT_FIELD(axis).set_default(0).describe("in [-rank, rank)");
-    WEFT_FIELD(num_outputs).set_default(0).set_range(0, 65536).describe("number of outputs; with no `split`, of equal size but the last");
+    WEFT_FIELD(num_outputs)
+        .set_default(0)
+        .set_range(0, 65536)
+        .describe("number of outputs; with no `split`, of equal size but the last");
   }
 };
 WEFT_REGISTER_OP_PARAM(SplitParam);
@@ -28,8 +31,9 @@ void ConcatShape(InferShapeContext& ctx) {
   int rank = -1;
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     if (!ctx.in(i).has_rank()) continue;
-    WEFT_CHECK(rank < 0 || ctx.in(i).rank() == rank, kShapeMismatch, "{}: input {} {} has another rank than the others ({})",
-               n->Describe(), i, ctx.in(i).ToString(), rank);
+    WEFT_CHECK(rank < 0 || ctx.in(i).rank() == rank, kShapeMismatch,
+               "{}: input {} {} has another rank than the others ({})", n->Describe(), i,
+               ctx.in(i).ToString(), rank);
     rank = ctx.in(i).rank();
   }
   if (rank < 0) return Unknown(ctx, 0, "no input has a known rank");
@@ -43,7 +47,8 @@ void ConcatShape(InferShapeContext& ctx) {
       SymInt& d = dims[size_t(k)];
       d = k == axis ? d + s[k] : UnifyDims(ctx, d, s[k], "extents off the axis");
     }
-    if (!s[axis].known()) Unknown(ctx, 0, fmt::format("the extent of input {} on the axis is unknown", i));
+    if (!s[axis].known())
+      Unknown(ctx, 0, fmt::format("the extent of input {} on the axis is unknown", i));
   }
   const Shape out(std::move(dims));
   ctx.set_out(0, out);
@@ -57,15 +62,18 @@ void ConcatShape(InferShapeContext& ctx) {
   SetValue(ctx, 0, out, [&](int64_t i) { return all.at(size_t(i)); });
 }
 
-/// select(i < e0, x0[i], select(i < e0 + e1, x1[i - e0], ...)), as a balanced tree: 1000 inputs cost 10 compares.
-Expr PickInput(const std::vector<TensorArg>& in, const std::vector<SymInt>& begin, size_t lo, size_t hi, const Indices& at, int axis) {
+/// select(i < e0, x0[i], select(i < e0 + e1, x1[i - e0], ...)), as a balanced tree: 1000 inputs
+/// cost 10 compares.
+Expr PickInput(const std::vector<TensorArg>& in, const std::vector<SymInt>& begin, size_t lo,
+               size_t hi, const Indices& at, int axis) {
   if (hi - lo == 1) {
     Indices from = at;
     from[size_t(axis)] = from[size_t(axis)] - Expr::Dim(begin[lo]);
     return in[lo](from);
   }
   const size_t mid = (lo + hi) / 2;
-  return ReadEither(Lt(at[size_t(axis)], Expr::Dim(begin[mid])), PickInput(in, begin, lo, mid, at, axis),
+  return ReadEither(Lt(at[size_t(axis)], Expr::Dim(begin[mid])),
+                    PickInput(in, begin, lo, mid, at, axis),
                     PickInput(in, begin, mid, hi, at, axis));
 }
 Exprs ConcatCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -111,7 +119,8 @@ std::vector<NodeEntry> SimplifyConcat(RewriteContext& ctx, const NodePtr& n) {
 uint32_t SplitOutputs(const NodeAttrs& attrs) {
   const AttrValue* v = attrs.dict.find("num_outputs");
   const int64_t k = v ? v->get<int64_t>() : 0;
-  WEFT_CHECK(k >= 1 && k <= 65536, kBadAttribute, "Split needs num_outputs in [1, 65536], got {}", k);
+  WEFT_CHECK(k >= 1 && k <= 65536, kBadAttribute, "Split needs num_outputs in [1, 65536], got {}",
+             k);
   return uint32_t(k);
 }
 
@@ -119,8 +128,8 @@ uint32_t SplitOutputs(const NodeAttrs& attrs) {
 std::vector<SymInt> SplitSizes(const NodePtr& n, SymInt d, const SymTensor* split) {
   const int64_t k = ParamOf<SplitParam>(n).num_outputs;
   if (split) {
-    WEFT_CHECK(int64_t(split->elements.size()) == k, kShapeMismatch, "{}: {} sizes for {} outputs", n->Describe(),
-               split->elements.size(), k);
+    WEFT_CHECK(int64_t(split->elements.size()) == k, kShapeMismatch, "{}: {} sizes for {} outputs",
+               n->Describe(), split->elements.size(), k);
     return split->elements;
   }
   std::vector<SymInt> sizes(static_cast<size_t>(k));
@@ -128,8 +137,8 @@ std::vector<SymInt> SplitSizes(const NodePtr& n, SymInt d, const SymTensor* spli
   const SymInt chunk = CeilDiv(d, k);
   for (SymInt& s : sizes) s = chunk;
   sizes.back() = d - chunk * (k - 1);
-  WEFT_CHECK(!sizes.back().is_const() || sizes.back().value() >= 0, kShapeMismatch, "{}: {} elements do not split into {} parts",
-             n->Describe(), d.ToString(), k);
+  WEFT_CHECK(!sizes.back().is_const() || sizes.back().value() >= 0, kShapeMismatch,
+             "{}: {} elements do not split into {} parts", n->Describe(), d.ToString(), k);
   return sizes;
 }
 
@@ -144,12 +153,13 @@ void SplitShape(InferShapeContext& ctx) {
   std::vector<SymInt> sizes;
   if (Has(ctx, 1)) {
     const SymTensorPtr split = InputValue(ctx, 1);
-    sizes = split ? SplitSizes(n, x[axis], split.get()) : std::vector<SymInt>(size_t(ctx.num_outputs()), SymInt());
+    sizes = split ? SplitSizes(n, x[axis], split.get())
+                  : std::vector<SymInt>(size_t(ctx.num_outputs()), SymInt());
     SymInt total = 0;
     for (size_t k = 0; k < sizes.size(); ++k) {
       if (!sizes[k].known()) sizes[k] = ctx.unbacked(int(k));
-      WEFT_CHECK(!sizes[k].is_const() || sizes[k].value() >= 0, kShapeMismatch, "{}: size {} of output {}", n->Describe(),
-                 sizes[k].value(), k);
+      WEFT_CHECK(!sizes[k].is_const() || sizes[k].value() >= 0, kShapeMismatch,
+                 "{}: size {} of output {}", n->Describe(), sizes[k].value(), k);
       total = total + sizes[k];
     }
     UnifyDims(ctx, x[axis], total, "the sum of the sizes and the extent of the axis");
@@ -184,7 +194,8 @@ Exprs SplitCode(const NodePtr& n, const std::vector<TensorArg>& in, const Output
 }
 std::vector<NodeEntry> SplitGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   std::vector<NodeEntry> dx(n->inputs.size());
-  if (!AllNull(dy)) dx[0] = Apply("Concat", MaterializeGrads(n, dy), {{"axis", ParamOf<SplitParam>(n).axis}});
+  if (!AllNull(dy))
+    dx[0] = Apply("Concat", MaterializeGrads(n, dy), {{"axis", ParamOf<SplitParam>(n).axis}});
   return dx;
 }
 void SplitType(InferTypeContext& ctx) {
@@ -197,8 +208,10 @@ void SplitType(InferTypeContext& ctx) {
 
 WEFT_REGISTER_OP(Concat)
     .describe(
-        "The inputs one after the other along `axis`; extents off the axis must agree ([m] and [n] give [m + n]).\n"
-        "Gradient: Split of dy by the extents of the inputs. Errors: ranks or extents differ (kShapeMismatch), axis out of\n"
+        "The inputs one after the other along `axis`; extents off the axis must agree ([m] and [n] "
+        "give [m + n]).\n"
+        "Gradient: Split of dy by the extents of the inputs. Errors: ranks or extents differ "
+        "(kShapeMismatch), axis out of\n"
         "range (kBadAttribute). Source: ONNX Concat-13.")
     .variadic_input("inputs", TypeDoc(kAllTypes))
     .output("concat_result", "T")
@@ -215,10 +228,13 @@ WEFT_REGISTER_OP(Concat)
 
 WEFT_REGISTER_OP(Split)
     .describe(
-        "Consecutive pieces of x along `axis`: of the sizes `split`, or num_outputs of size ceil(d / num_outputs), the last\n"
+        "Consecutive pieces of x along `axis`: of the sizes `split`, or num_outputs of size ceil(d "
+        "/ num_outputs), the last\n"
         "one smaller. Gradient: Concat of the output gradients, zeros for missing ones.\n"
-        "Errors: sizes do not sum to the extent (kShapeMismatch), num_outputs missing (kBadAttribute).\n"
-        "Source: ONNX Split-18 (num_outputs is always set here: import writes it when `split` is given).")
+        "Errors: sizes do not sum to the extent (kShapeMismatch), num_outputs missing "
+        "(kBadAttribute).\n"
+        "Source: ONNX Split-18 (num_outputs is always set here: import writes it when `split` is "
+        "given).")
     .input("input", TypeDoc(kAllTypes))
     .optional_input("split", "i64", "1-D: the sizes")
     .output("outputs", "T")
@@ -232,9 +248,10 @@ WEFT_REGISTER_OP(Split)
     .set_attr<FInferShape>("FInferShape", SplitShape)
     .set_attr<FCodeGen>("FCodeGen", SplitCode)
     .set_attr<FGradient>("FGradient", SplitGrad)
-    .set_attr<FSimplify>("FSimplify", [](RewriteContext& ctx, const NodePtr& n) -> std::vector<NodeEntry> {
-      if (n->num_outputs() != 1) return {};
-      return ReplaceIfSame(ctx, n, n->inputs[0]);
-    });
+    .set_attr<FSimplify>("FSimplify",
+                         [](RewriteContext& ctx, const NodePtr& n) -> std::vector<NodeEntry> {
+                           if (n->num_outputs() != 1) return {};
+                           return ReplaceIfSame(ctx, n, n->inputs[0]);
+                         });
 
 }  // namespace weft::ops

@@ -1,7 +1,9 @@
-/// conv.cc: Conv and its two adjoints, weft::ConvGradData and weft::ConvGradWeight, over any number of spatial axes.
+/// conv.cc: Conv and its two adjoints, weft::ConvGradData and weft::ConvGradWeight, over any number
+/// of spatial axes.
 ///
-/// All three are one trilinear form read three ways, so each is the gradient of the others and Conv can be
-/// differentiated any number of times. Definitions are direct sums with guarded reads: the meaning, not the fast way.
+/// All three are one trilinear form read three ways, so each is the gradient of the others and Conv
+/// can be differentiated any number of times. Definitions are direct sums with guarded reads: the
+/// meaning, not the fast way.
 #include "weft/support/check.h"
 #include "window.h"
 
@@ -15,7 +17,10 @@ struct ConvParam : OpParam<ConvParam> {
   WEFT_OP_PARAM(ConvParam) {
     WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");
     WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
-    WEFT_FIELD(group).set_default(1).set_range(1, INT32_MAX).describe("channels and filters split into this many groups");
+    WEFT_FIELD(group)
+        .set_default(1)
+        .set_range(1, INT32_MAX)
+        .describe("channels and filters split into this many groups");
     WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
     WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
@@ -35,21 +40,30 @@ void ConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<ConvParam>(n);
   const Shape &x = ctx.in(0), &w = ctx.in(1);
-  int rank = x.has_rank() ? x.rank() : w.has_rank() ? w.rank() : p.kernel_shape.empty() ? -1 : int(p.kernel_shape.size()) + 2;
+  int rank = x.has_rank()             ? x.rank()
+             : w.has_rank()           ? w.rank()
+             : p.kernel_shape.empty() ? -1
+                                      : int(p.kernel_shape.size()) + 2;
   if (rank < 0) return Unknown(ctx, 0, "the ranks of x and W are unknown");
-  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: x must have rank 3 or more, got {}", n->Describe(), rank);
+  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: x must have rank 3 or more, got {}", n->Describe(),
+             rank);
   if (x.has_rank() && w.has_rank()) CheckRank(ctx, 1, rank, "W");
-  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank), ws = w.has_rank() ? w : Shape::OfRank(rank);
-  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute, "{}: kernel_shape of length {}",
-             n->Describe(), p.kernel_shape.size());
+  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
+              ws = w.has_rank() ? w : Shape::OfRank(rank);
+  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
+             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
   std::vector<SymInt> kernel = Tail(ws, 2);
-  for (size_t k = 0; k < p.kernel_shape.size(); ++k) kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
+    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
   WEFT_CHECK(!ws[0].known() || ctx.facts().Divides(p.group, ws[0]) != Proof::kNo, kShapeMismatch,
-             "{}: {} filters do not divide into {} groups", n->Describe(), ws[0].ToString(), p.group);
-  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B")) UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
+             "{}: {} filters do not divide into {} groups", n->Describe(), ws[0].ToString(),
+             p.group);
+  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
+    UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
   std::vector<SymInt> dims{xs[0], ws[0]};
-  for (SymInt d : MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts()).out) dims.push_back(d);
+  for (SymInt d : MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts()).out)
+    dims.push_back(d);
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
@@ -57,7 +71,9 @@ Expr Times(const Expr& a, const Expr& b) {
   const DType acc = AccumulatorOf(a->dtype());
   return Expr::Cast(acc, a) * Expr::Cast(acc, b);
 }
-Expr Guarded(const Expr& inside, const Expr& value) { return ReadWhere(inside, value, Zero(value->dtype())); }
+Expr Guarded(const Expr& inside, const Expr& value) {
+  return ReadWhere(inside, value, Zero(value->dtype()));
+}
 
 Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &x = in[0], &w = in[1];
@@ -66,7 +82,8 @@ Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   const SymInt per_group = w.shape[1];
   const Expr filter = at(0)[1];
   const Expr first = group == 1 ? Expr::Int(0)
-                                : FloorDivExpr(filter, Expr::Dim(ExactDiv(w.shape[0], group))) * Expr::Dim(per_group);
+                                : FloorDivExpr(filter, Expr::Dim(ExactDiv(w.shape[0], group))) *
+                                      Expr::Dim(per_group);
   std::vector<SymInt> extents{per_group};
   extents.insert(extents.end(), win.kernel.begin(), win.kernel.end());
   Expr y = SumOver(extents, [&](const Indices& r) {
@@ -78,14 +95,16 @@ Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   return {Expr::Cast(x.dtype, y)};
 }
 
-/// dx[b, c, i] = sum over filters m of c's group and offsets k of dy[b, m, o(i, k)] w[m, c mod (C / g), k].
+/// dx[b, c, i] = sum over filters m of c's group and offsets k of dy[b, m, o(i, k)] w[m, c mod (C /
+/// g), k].
 Exprs ConvGradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &dy = in[0], &w = in[1];
   Window win = ConvWindow(n, at.shape[0], w.shape, nullptr);
   win.out = Tail(dy.shape, 2);
   const SymInt filters = ExactDiv(w.shape[0], ParamOf<ConvParam>(n).group), per_group = w.shape[1];
   const Expr c = at(0)[1];
-  const Expr g = ParamOf<ConvParam>(n).group == 1 ? Expr::Int(0) : FloorDivExpr(c, Expr::Dim(per_group));
+  const Expr g =
+      ParamOf<ConvParam>(n).group == 1 ? Expr::Int(0) : FloorDivExpr(c, Expr::Dim(per_group));
   const Expr channel = c - g * Expr::Dim(per_group);
   std::vector<SymInt> extents{filters};
   extents.insert(extents.end(), win.kernel.begin(), win.kernel.end());
@@ -98,14 +117,16 @@ Exprs ConvGradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const
   return {Expr::Cast(dy.dtype, dx)};
 }
 
-/// dw[m, c, k] = sum over the batch and positions o of dy[b, m, o] x[b, group(m) C / g + c, i(o, k)].
+/// dw[m, c, k] = sum over the batch and positions o of dy[b, m, o] x[b, group(m) C / g + c, i(o,
+/// k)].
 Exprs ConvGradWeightCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &dy = in[0], &x = in[1];
   Window win = ConvWindow(n, x.shape, at.shape[0], nullptr);
   const Expr m = at(0)[0];
   const int64_t group = ParamOf<ConvParam>(n).group;
   const Expr first = group == 1 ? Expr::Int(0)
-                                : FloorDivExpr(m, Expr::Dim(ExactDiv(at.shape[0][0], group))) * Expr::Dim(at.shape[0][1]);
+                                : FloorDivExpr(m, Expr::Dim(ExactDiv(at.shape[0][0], group))) *
+                                      Expr::Dim(at.shape[0][1]);
   std::vector<SymInt> extents{dy.shape[0]};
   for (SymInt d : Tail(dy.shape, 2)) extents.push_back(d);
   const Expr dw = SumOver(extents, [&](const Indices& r) {
@@ -128,12 +149,14 @@ std::vector<NodeEntry> ConvGradient(const NodePtr& n, const std::vector<NodeEntr
 std::vector<NodeEntry> ConvGradDataGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], w = n->inputs[1];
-  return {Apply("Conv", {g[0], w}, AttrsOf(n)), Apply("weft::ConvGradWeight", {dy, g[0], ShapeOf(w)}, AttrsOf(n)), NodeEntry()};
+  return {Apply("Conv", {g[0], w}, AttrsOf(n)),
+          Apply("weft::ConvGradWeight", {dy, g[0], ShapeOf(w)}, AttrsOf(n)), NodeEntry()};
 }
 std::vector<NodeEntry> ConvGradWeightGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], x = n->inputs[1];
-  return {Apply("Conv", {x, g[0]}, AttrsOf(n)), Apply("weft::ConvGradData", {dy, g[0], ShapeOf(x)}, AttrsOf(n)), NodeEntry()};
+  return {Apply("Conv", {x, g[0]}, AttrsOf(n)),
+          Apply("weft::ConvGradData", {dy, g[0], ShapeOf(x)}, AttrsOf(n)), NodeEntry()};
 }
 
 void TwoFloats(InferTypeContext& ctx) {
@@ -143,7 +166,8 @@ void TwoFloats(InferTypeContext& ctx) {
 }
 /// Two operations per multiplication: dy counts the windows, W what each reads.
 SymInt GradFlops(const Shape& dy, const Shape& w) {
-  return w.has_rank() && w.rank() > 0 && w[0].known() ? dy.num_elements() * Product(Tail(w, 1)) * 2 : SymInt();
+  return w.has_rank() && w.rank() > 0 && w[0].known() ? dy.num_elements() * Product(Tail(w, 1)) * 2
+                                                      : SymInt();
 }
 
 // ---- weft::ChannelSum ----
@@ -151,13 +175,15 @@ SymInt GradFlops(const Shape& dy, const Shape& w) {
 void ChannelSumShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return ctx.set_out(0, Shape::OfRank(1));
-  WEFT_CHECK(x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}", ctx.node()->Describe(), x.ToString());
+  WEFT_CHECK(x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}",
+             ctx.node()->Describe(), x.ToString());
   ctx.set_out(0, Shape({x[1]}));
 }
 Exprs ChannelSumCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   std::vector<SymInt> extents = Tail(in[0].shape, 2);
   extents.insert(extents.begin(), in[0].shape[0]);
-  return {SumOver(extents, [&](const Indices& r) { return in[0](At(r[0], at(0)[0], Tail(r, 1))); })};
+  return {
+      SumOver(extents, [&](const Indices& r) { return in[0](At(r[0], at(0)[0], Tail(r, 1))); })};
 }
 std::vector<NodeEntry> SimplifyChannelSum(RewriteContext& ctx, const NodePtr& n) {
   const Shape& x = ctx.shape(n->inputs[0]);
@@ -181,10 +207,12 @@ std::vector<NodeEntry> ChannelSumGradient(const NodePtr& n, const std::vector<No
 WEFT_REGISTER_OP(Conv)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
-        "Cross-correlation: y[b, m, o] = B[m] + sum_{c, k} x[b, group(m) C/g + c, o stride - begin + k dilation] W[m, c, k],\n"
+        "Cross-correlation: y[b, m, o] = B[m] + sum_{c, k} x[b, group(m) C/g + c, o stride - begin "
+        "+ k dilation] W[m, c, k],\n"
         "reads outside x are 0. f16 and bf16 accumulate in f32.\n"
         "Gradient: weft::ConvGradData, weft::ConvGradWeight, weft::ChannelSum; keeps x and W.\n"
-        "Errors: channels do not fit group x W, ranks differ, a window larger than the padded input (kShapeMismatch),\n"
+        "Errors: channels do not fit group x W, ranks differ, a window larger than the padded "
+        "input (kShapeMismatch),\n"
         "attributes of the wrong length or sign (kBadAttribute). Source: ONNX Conv-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("W", "T", "[M, C/group, kernel...]")
@@ -200,12 +228,14 @@ WEFT_REGISTER_OP(Conv)
     .set_attr<FInferShape>("FInferShape", ConvShape)
     .set_attr<FCodeGen>("FCodeGen", ConvCode)
     .set_attr<FGradient>("FGradient", ConvGradient)
-    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>& out) {
-      return GradFlops(out.at(0), in.at(1));
-    });
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr&, const std::vector<Shape>& in,
+                         const std::vector<Shape>& out) { return GradFlops(out.at(0), in.at(1)); });
 
 WEFT_REGISTER_OP_IN(weft, ConvGradData)
-    .describe("Gradient of Conv by x, from dy, W and the shape of x. Gradient: Conv, weft::ConvGradWeight. Source: Weft.")
+    .describe(
+        "Gradient of Conv by x, from dy, W and the shape of x. Gradient: Conv, "
+        "weft::ConvGradWeight. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("W", "T")
     .input("shape", "i64", "extents of x")
@@ -218,12 +248,15 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
     .set_attr<FCodeGen>("FCodeGen", ConvGradDataCode)
     .set_attr<FGradient>("FGradient", ConvGradDataGradient)
-    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
-      return GradFlops(in.at(0), in.at(1));
-    });
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
+                        return GradFlops(in.at(0), in.at(1));
+                      });
 
 WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
-    .describe("Gradient of Conv by W, from dy, x and the shape of W. Gradient: Conv, weft::ConvGradData. Source: Weft.")
+    .describe(
+        "Gradient of Conv by W, from dy, x and the shape of W. Gradient: Conv, weft::ConvGradData. "
+        "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("X", "T")
     .input("shape", "i64", "extents of W")
@@ -236,12 +269,14 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
     .set_attr<FCodeGen>("FCodeGen", ConvGradWeightCode)
     .set_attr<FGradient>("FGradient", ConvGradWeightGradient)
-    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>& out) {
-      return GradFlops(in.at(0), out.at(0));
-    });
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr&, const std::vector<Shape>& in,
+                         const std::vector<Shape>& out) { return GradFlops(in.at(0), out.at(0)); });
 
 WEFT_REGISTER_OP_IN(weft, ChannelSum)
-    .describe("y[c] = sum of x[b, c, ...]: the gradient of a bias per channel, whatever the rank. Gradient: dy spread. Source: Weft.")
+    .describe(
+        "y[c] = sum of x[b, c, ...]: the gradient of a bias per channel, whatever the rank. "
+        "Gradient: dy spread. Source: Weft.")
     .input("x", TypeDoc(kNumeric), "rank 2 or more")
     .output("y", "T")
     .set_num_inputs(1)

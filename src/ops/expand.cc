@@ -1,7 +1,7 @@
 /// expand.cc: Expand and Tile: a tensor repeated along its axes.
 ///
-/// Expand broadcasts x against the extents in `shape` both ways, as a binary op does: an extent that is a symbol on one
-/// side and a symbol on the other is bcast(a, b), never a guess.
+/// Expand broadcasts x against the extents in `shape` both ways, as a binary op does: an extent
+/// that is a symbol on one side and a symbol on the other is bcast(a, b), never a guess.
 #include "shape_util.h"
 #include "weft/support/check.h"
 
@@ -36,13 +36,15 @@ void TileShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   if (const auto length = VectorLength(ctx, 1)) {
-    WEFT_CHECK(*length == x.rank(), kShapeMismatch, "{}: {} repeats for rank {}", ctx.node()->Describe(), *length, x.rank());
+    WEFT_CHECK(*length == x.rank(), kShapeMismatch, "{}: {} repeats for rank {}",
+               ctx.node()->Describe(), *length, x.rank());
   }
   const SymTensorPtr repeats = InputValue(ctx, 1);
   std::vector<SymInt> dims;
   for (int k = 0; k < x.rank(); ++k) {
     const SymInt r = repeats ? repeats->elements[size_t(k)] : SymInt();
-    WEFT_CHECK(!r.known() || !r.is_const() || r.value() >= 0, kShapeMismatch, "{}: repeat {}", ctx.node()->Describe(), r.ToString());
+    WEFT_CHECK(!r.known() || !r.is_const() || r.value() >= 0, kShapeMismatch, "{}: repeat {}",
+               ctx.node()->Describe(), r.ToString());
     dims.push_back(r.known() ? x[k] * r : x[k].is(0) ? SymInt(0) : ctx.unbacked(k));
   }
   const Shape out(std::move(dims));
@@ -55,7 +57,9 @@ Exprs TileCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt&
   Indices from;
   for (int k = 0; k < in[0].rank(); ++k) {
     const SymInt d = in[0].shape[k];
-    from.push_back(d == at.shape[0][k] ? at(0)[size_t(k)] : d.is(1) ? Expr::Int(0) : FloorModExpr(at(0)[size_t(k)], Expr::Dim(d)));
+    from.push_back(d == at.shape[0][k] ? at(0)[size_t(k)]
+                   : d.is(1)           ? Expr::Int(0)
+                                       : FloorModExpr(at(0)[size_t(k)], Expr::Dim(d)));
   }
   return {in[0](from)};
 }
@@ -68,7 +72,8 @@ Exprs TileGradCode(const NodePtr&, const std::vector<TensorArg>& in, const Outpu
   }
   return {SumOver(repeats, [&](const Indices& r) {
     Indices from;
-    for (int k = 0; k < in[0].rank(); ++k) from.push_back(r[size_t(k)] * Expr::Dim(at.shape[0][k]) + at(0)[size_t(k)]);
+    for (int k = 0; k < in[0].rank(); ++k)
+      from.push_back(r[size_t(k)] * Expr::Dim(at.shape[0][k]) + at(0)[size_t(k)]);
     return in[0](from);
   })};
 }
@@ -78,7 +83,9 @@ void DataAndI64(InferTypeContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) CheckInputType(ctx, i, kI64Only);
   if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
 }
-std::vector<NodeEntry> SimplifySameShape(RewriteContext& ctx, const NodePtr& n) { return ReplaceIfSame(ctx, n, n->inputs[0]); }
+std::vector<NodeEntry> SimplifySameShape(RewriteContext& ctx, const NodePtr& n) {
+  return ReplaceIfSame(ctx, n, n->inputs[0]);
+}
 
 }  // namespace
 
@@ -86,7 +93,8 @@ WEFT_REGISTER_OP(Expand)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)
     .describe(
         "x broadcast (numpy rules, both ways) with the extents `shape`.\n"
-        "Gradient: dx = SumTo(dy, x). Errors: extents that do not broadcast, negative ones (kShapeMismatch).\n"
+        "Gradient: dx = SumTo(dy, x). Errors: extents that do not broadcast, negative ones "
+        "(kShapeMismatch).\n"
         "Source: ONNX Expand-13.")
     .input("input", TypeDoc(kAllTypes))
     .input("shape", "i64", "1-D")
@@ -99,16 +107,19 @@ WEFT_REGISTER_OP(Expand)
     .set_attr<FInferType>("FInferType", DataAndI64)
     .set_attr<FInferShape>("FInferShape", ExpandShape)
     .set_attr<FCodeGen>("FCodeGen", ExpandCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
-      return {ReduceLike(dy[0], n->inputs[0]), NodeEntry()};
-    })
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n,
+                            const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
+                           return {ReduceLike(dy[0], n->inputs[0]), NodeEntry()};
+                         })
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
     .set_attr<FInputDomains>("FInputDomains", Domains({Any(), {InputDomain::kShapeValue}}));
 
 WEFT_REGISTER_OP(Tile)
     .describe(
         "y[i] = x[i mod extents]: x repeated `repeats[k]` times along axis k.\n"
-        "Gradient: weft::TileGrad. Errors: one repeat an axis, none negative (kShapeMismatch). Source: ONNX Tile-13.")
+        "Gradient: weft::TileGrad. Errors: one repeat an axis, none negative (kShapeMismatch). "
+        "Source: ONNX Tile-13.")
     .input("input", TypeDoc(kAllTypes))
     .input("repeats", "i64", "1-D of length rank")
     .output("output", "T")
@@ -120,15 +131,20 @@ WEFT_REGISTER_OP(Tile)
     .set_attr<FInferType>("FInferType", DataAndI64)
     .set_attr<FInferShape>("FInferShape", TileShape)
     .set_attr<FCodeGen>("FCodeGen", TileCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
-      if (!dy[0]) return {NodeEntry(), NodeEntry()};
-      return {Apply("weft::TileGrad", {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}), NodeEntry()};
-    })
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n,
+                            const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
+                           if (!dy[0]) return {NodeEntry(), NodeEntry()};
+                           return {Apply("weft::TileGrad",
+                                         {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}),
+                                   NodeEntry()};
+                         })
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
     .set_attr<FInputDomains>("FInputDomains", Domains({Any(), {InputDomain::kShapeValue}}));
 
 WEFT_REGISTER_OP_IN(weft, TileGrad)
-    .describe("Adjoint of Tile: dx[i] = sum of dy over the repeats of i. Gradient: Tile. Source: Weft.")
+    .describe(
+        "Adjoint of Tile: dx[i] = sum of dy over the repeats of i. Gradient: Tile. Source: Weft.")
     .input("dy", TypeDoc(kNumeric))
     .input("shape", "i64", "extents of the tiled tensor")
     .input("repeats", "i64")
@@ -140,9 +156,11 @@ WEFT_REGISTER_OP_IN(weft, TileGrad)
     .set_attr<FInferType>("FInferType", DataAndI64)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
     .set_attr<FCodeGen>("FCodeGen", TileGradCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
-      if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-      return {Apply("Tile", {g[0], n->inputs[2]}), NodeEntry(), NodeEntry()};
-    });
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n,
+                            const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
+                           if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
+                           return {Apply("Tile", {g[0], n->inputs[2]}), NodeEntry(), NodeEntry()};
+                         });
 
 }  // namespace weft::ops

@@ -1,8 +1,9 @@
 /// gather.cc: Gather, GatherElements, GatherND and their adjoints.
 ///
-/// Negative indices count from the end; others are taken as they are, so a run meets kIndexRange where one lies outside.
-/// Adjoints scatter by looking: dx[i] sums dy over the positions whose index is i. Exact and deterministic, repeated
-/// indices included, at the cost of a pass over the indices for each element.
+/// Negative indices count from the end; others are taken as they are, so a run meets kIndexRange
+/// where one lies outside. Adjoints scatter by looking: dx[i] sums dy over the positions whose
+/// index is i. Exact and deterministic, repeated indices included, at the cost of a pass over the
+/// indices for each element.
 #include "shape_util.h"
 #include "weft/support/check.h"
 
@@ -11,14 +12,19 @@ namespace {
 
 struct GatherParam : OpParam<GatherParam> {
   int64_t axis;
-  WEFT_OP_PARAM(GatherParam) { WEFT_FIELD(axis).set_default(0).describe("indexed axis of data, in [-rank, rank)"); }
+  WEFT_OP_PARAM(GatherParam) {
+    WEFT_FIELD(axis).set_default(0).describe("indexed axis of data, in [-rank, rank)");
+  }
 };
 WEFT_REGISTER_OP_PARAM(GatherParam);
 
 struct GatherNDParam : OpParam<GatherNDParam> {
   int64_t batch_dims;
   WEFT_OP_PARAM(GatherNDParam) {
-    WEFT_FIELD(batch_dims).set_default(0).set_lower_bound(0).describe("leading axes that data and indices share");
+    WEFT_FIELD(batch_dims)
+        .set_default(0)
+        .set_lower_bound(0)
+        .describe("leading axes that data and indices share");
   }
 };
 WEFT_REGISTER_OP_PARAM(GatherNDParam);
@@ -29,14 +35,16 @@ int Axis(const NodePtr& n, int rank) { return AxisOf(ParamOf<GatherParam>(n).axi
 
 void GatherShape(InferShapeContext& ctx) {
   const Shape &x = ctx.in(0), &idx = ctx.in(1);
-  if (!x.has_rank() || !idx.has_rank()) return Unknown(ctx, 0, "the rank of data or indices is unknown");
+  if (!x.has_rank() || !idx.has_rank())
+    return Unknown(ctx, 0, "the rank of data or indices is unknown");
   WEFT_CHECK(x.rank() > 0, kShapeMismatch, "{}: data is a scalar", ctx.node()->Describe());
   const int axis = Axis(ctx.node(), x.rank());
   const SymTensorPtr index = InputValue(ctx, 1);
   if (index && index->is_const() && x[axis].known() && x[axis].is_const()) {
     for (int64_t i : index->ints()) {
-      WEFT_CHECK(i >= -x[axis].value() && i < x[axis].value(), kIndexRange, "{}: index {} outside the axis of extent {}",
-                 ctx.node()->Describe(), i, x[axis].value());
+      WEFT_CHECK(i >= -x[axis].value() && i < x[axis].value(), kIndexRange,
+                 "{}: index {} outside the axis of extent {}", ctx.node()->Describe(), i,
+                 x[axis].value());
     }
   }
   std::vector<SymInt> dims(x.dims().begin(), x.dims().begin() + axis);
@@ -56,7 +64,8 @@ void GatherShape(InferShapeContext& ctx) {
 }
 /// Index expression of one element of an index tensor, from its known value where there is one.
 Expr IndexAt(const TensorArg& indices, const Indices& at, const Expr& extent) {
-  if (indices.value && indices.value->elements.size() == 1 && indices.value->elements[0].is_const()) {
+  if (indices.value && indices.value->elements.size() == 1 &&
+      indices.value->elements[0].is_const()) {
     const int64_t v = indices.value->elements[0].value();
     return v < 0 ? extent + Expr::Int(v) : Expr::Int(v);
   }
@@ -89,12 +98,15 @@ Exprs GatherGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
 void GatherElementsShape(InferShapeContext& ctx) {
   const Shape &x = ctx.in(0), &idx = ctx.in(1);
   if (x.has_rank() && idx.has_rank()) {
-    WEFT_CHECK(x.rank() == idx.rank(), kShapeMismatch, "{}: data {} and indices {} have different ranks", ctx.node()->Describe(),
+    WEFT_CHECK(x.rank() == idx.rank(), kShapeMismatch,
+               "{}: data {} and indices {} have different ranks", ctx.node()->Describe(),
                x.ToString(), idx.ToString());
     const int axis = Axis(ctx.node(), x.rank());
     for (int k = 0; k < x.rank(); ++k) {
-      WEFT_CHECK(k == axis || !x[k].known() || !idx[k].known() || ctx.facts().LessEqual(idx[k], x[k]) != Proof::kNo,
-                 kShapeMismatch, "{}: indices {} exceed data {} off the axis", ctx.node()->Describe(), idx.ToString(), x.ToString());
+      WEFT_CHECK(k == axis || !x[k].known() || !idx[k].known() ||
+                     ctx.facts().LessEqual(idx[k], x[k]) != Proof::kNo,
+                 kShapeMismatch, "{}: indices {} exceed data {} off the axis",
+                 ctx.node()->Describe(), idx.ToString(), x.ToString());
     }
   }
   if (!idx.has_rank()) return Unknown(ctx, 0, "the rank of indices is unknown");
@@ -106,20 +118,24 @@ Exprs GatherElementsCode(const NodePtr& n, const std::vector<TensorArg>& in, con
   from[size_t(axis)] = WrapIndex(in[1](at(0)), in[0].dim(axis));
   return {in[0](from)};
 }
-Exprs GatherElementsGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+Exprs GatherElementsGradCode(const NodePtr& n, const std::vector<TensorArg>& in,
+                             const OutputAt& at) {
   const TensorArg &dy = in[0], &idx = in[2];
   const int axis = Axis(n, at.shape[0].rank());
   const Expr extent = Expr::Dim(at.shape[0][axis]);
   // Off the axis the indices may cover only a corner of data.
   Expr covered = Expr::Bool(true);
   for (int k = 0; k < idx.rank(); ++k) {
-    if (k != axis && idx.shape[k] != at.shape[0][k]) covered = And(covered, Lt(at(0)[size_t(k)], idx.dim(k)));
+    if (k != axis && idx.shape[k] != at.shape[0][k])
+      covered = And(covered, Lt(at(0)[size_t(k)], idx.dim(k)));
   }
   return {SumOver({idx.shape[axis]}, [&](const Indices& r) {
     Indices from = at(0);
     from[size_t(axis)] = r[0];
     const Expr zero = Zero(dy.dtype);
-    return ReadWhere(covered, Expr::Select(Eq(WrapIndex(idx(from), extent), at(0)[size_t(axis)]), dy(from), zero), zero);
+    return ReadWhere(
+        covered,
+        Expr::Select(Eq(WrapIndex(idx(from), extent), at(0)[size_t(axis)]), dy(from), zero), zero);
   })};
 }
 
@@ -131,17 +147,20 @@ struct NDSplit {
 };
 NDSplit SplitND(const NodePtr& n, const Shape& x, const Shape& idx) {
   const int batch = int(ParamOf<GatherNDParam>(n).batch_dims);
-  WEFT_CHECK(idx.rank() >= 1 && x.rank() >= 1 && batch < idx.rank() && batch < x.rank(), kShapeMismatch,
-             "{}: batch_dims {} with data {} and indices {}", n->Describe(), batch, x.ToString(), idx.ToString());
+  WEFT_CHECK(idx.rank() >= 1 && x.rank() >= 1 && batch < idx.rank() && batch < x.rank(),
+             kShapeMismatch, "{}: batch_dims {} with data {} and indices {}", n->Describe(), batch,
+             x.ToString(), idx.ToString());
   const SymInt k = idx[idx.rank() - 1];
-  WEFT_CHECK(k.known() && k.is_const(), kUnsupported, "{}: the last extent of indices {} must be known", n->Describe(), idx.ToString());
-  WEFT_CHECK(k.value() >= 1 && batch + k.value() <= x.rank(), kShapeMismatch, "{}: indices of length {} into data {}",
-             n->Describe(), k.value(), x.ToString());
+  WEFT_CHECK(k.known() && k.is_const(), kUnsupported,
+             "{}: the last extent of indices {} must be known", n->Describe(), idx.ToString());
+  WEFT_CHECK(k.value() >= 1 && batch + k.value() <= x.rank(), kShapeMismatch,
+             "{}: indices of length {} into data {}", n->Describe(), k.value(), x.ToString());
   return {batch, idx.rank() - 1 - batch, int(k.value())};
 }
 void GatherNDShape(InferShapeContext& ctx) {
   const Shape &x = ctx.in(0), &idx = ctx.in(1);
-  if (!x.has_rank() || !idx.has_rank()) return Unknown(ctx, 0, "the rank of data or indices is unknown");
+  if (!x.has_rank() || !idx.has_rank())
+    return Unknown(ctx, 0, "the rank of data or indices is unknown");
   if (idx.rank() > 0 && (!idx[idx.rank() - 1].known() || !idx[idx.rank() - 1].is_const()))
     return Unknown(ctx, 0, "the last extent of indices is unknown");
   const NDSplit s = SplitND(ctx.node(), x, idx);
@@ -176,7 +195,8 @@ Exprs GatherNDGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const
     for (int k = 0; k < s.depth; ++k) {
       Indices where = lead;
       where.push_back(Expr::Int(k));
-      hit = And(hit, Eq(WrapIndex(idx(where), Expr::Dim(at.shape[0][s.batch + k])), at(0)[size_t(s.batch + k)]));
+      hit = And(hit, Eq(WrapIndex(idx(where), Expr::Dim(at.shape[0][s.batch + k])),
+                        at(0)[size_t(s.batch + k)]));
     }
     lead.insert(lead.end(), at(0).begin() + s.batch + s.depth, at(0).end());
     return Expr::Select(hit, dy(lead), Zero(dy.dtype));
@@ -214,31 +234,35 @@ FInputDomains IndexOf0() {
       .set_num_outputs(1)                                                     \
       .param<Param>()                                                         \
       .set_attr<FInferType>("FInferType", TypeOfDataInput(kAllTypes, {1}))
-#define WEFT_GATHER_GRAD_SIGNATURE(Param)                                         \
-  input("dy", TypeDoc(kNumeric))                                                  \
-      .input("shape", "i64", "extents of data")                                   \
-      .input("indices", TypeDoc(kIndexTypes, "Tind"))                             \
-      .output("dx", "T")                                                          \
-      .set_num_inputs(3)                                                          \
-      .set_num_outputs(1)                                                         \
-      .param<Param>()                                                             \
-      .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1, 2}))      \
+#define WEFT_GATHER_GRAD_SIGNATURE(Param)                                    \
+  input("dy", TypeDoc(kNumeric))                                             \
+      .input("shape", "i64", "extents of data")                              \
+      .input("indices", TypeDoc(kIndexTypes, "Tind"))                        \
+      .output("dx", "T")                                                     \
+      .set_num_inputs(3)                                                     \
+      .set_num_outputs(1)                                                    \
+      .param<Param>()                                                        \
+      .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1, 2})) \
       .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
 
 WEFT_REGISTER_OP(Gather)
     .describe(
-        "y[i.., p.., j..] = data[i.., indices[p..], j..] with i.. the axes before `axis` and j.. those after it.\n"
+        "y[i.., p.., j..] = data[i.., indices[p..], j..] with i.. the axes before `axis` and j.. "
+        "those after it.\n"
         "Gradient: weft::GatherGrad; keeps the indices and the shape of data.\n"
-        "Errors: axis out of range (kBadAttribute), an index outside the axis (kIndexRange). Source: ONNX Gather-13.")
+        "Errors: axis out of range (kBadAttribute), an index outside the axis (kIndexRange). "
+        "Source: ONNX Gather-13.")
     .WEFT_GATHER_SIGNATURE(GatherParam)
     .example({"f32[4, 3]", "i64[2, 2] = [0, -1, 2, 0]"})
-    .example({"f32[n, 5]", "i64[] = 2"}, "axis = 1")
+    .example({"f32[n, 5]", "i64[] = [2]"}, "axis = 1")
     .set_attr<FInferShape>("FInferShape", GatherShape)
     .set_attr<FCodeGen>("FCodeGen", GatherCode)
     .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherGrad"))
     .set_attr<FInputDomains>("FInputDomains", IndexOf0());
 WEFT_REGISTER_OP_IN(weft, GatherGrad)
-    .describe("Adjoint of Gather: dx[.., i, ..] = sum of dy over the positions with index i. Gradient: Gather. Source: Weft.")
+    .describe(
+        "Adjoint of Gather: dx[.., i, ..] = sum of dy over the positions with index i. Gradient: "
+        "Gather. Source: Weft.")
     .WEFT_GATHER_GRAD_SIGNATURE(GatherParam)
     .example({"f32[3, 2]", "i64[2] = [4, 2]", "i64[3] = [1, -1, 1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherGradCode)
@@ -246,9 +270,11 @@ WEFT_REGISTER_OP_IN(weft, GatherGrad)
 
 WEFT_REGISTER_OP(GatherElements)
     .describe(
-        "y[i_0, .., i_axis, ..] = data[i_0, .., indices[i_0, ..], ..]: one index an output element.\n"
+        "y[i_0, .., i_axis, ..] = data[i_0, .., indices[i_0, ..], ..]: one index an output "
+        "element.\n"
         "Gradient: weft::GatherElementsGrad; keeps the indices and the shape of data.\n"
-        "Errors: ranks differ, indices exceed data off the axis (kShapeMismatch), an index outside the axis (kIndexRange).\n"
+        "Errors: ranks differ, indices exceed data off the axis (kShapeMismatch), an index outside "
+        "the axis (kIndexRange).\n"
         "Source: ONNX GatherElements-13.")
     .WEFT_GATHER_SIGNATURE(GatherParam)
     .example({"f32[3, 2]", "i64[2, 2] = [0, 2, -1, 0]"})
@@ -257,7 +283,9 @@ WEFT_REGISTER_OP(GatherElements)
     .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherElementsGrad"))
     .set_attr<FInputDomains>("FInputDomains", IndexOf0());
 WEFT_REGISTER_OP_IN(weft, GatherElementsGrad)
-    .describe("Adjoint of GatherElements: sums dy where its index points. Gradient: GatherElements. Source: Weft.")
+    .describe(
+        "Adjoint of GatherElements: sums dy where its index points. Gradient: GatherElements. "
+        "Source: Weft.")
     .WEFT_GATHER_GRAD_SIGNATURE(GatherParam)
     .example({"f32[2, 2]", "i64[2] = [3, 2]", "i64[2, 2] = [0, 2, -1, 0]"})
     .set_attr<FCodeGen>("FCodeGen", GatherElementsGradCode)
@@ -267,7 +295,8 @@ WEFT_REGISTER_OP(GatherND)
     .describe(
         "y[b.., p.., j..] = data[b.., indices[b.., p.., 0], .., indices[b.., p.., k-1], j..].\n"
         "Gradient: weft::GatherNDGrad; keeps the indices and the shape of data.\n"
-        "Errors: index tuples longer than data has axes (kShapeMismatch), an index outside its axis (kIndexRange), a last\n"
+        "Errors: index tuples longer than data has axes (kShapeMismatch), an index outside its "
+        "axis (kIndexRange), a last\n"
         "extent of indices that is not constant (kUnsupported). Source: ONNX GatherND-13.")
     .WEFT_GATHER_SIGNATURE(GatherNDParam)
     .example({"f32[2, 3, 2]", "i64[2, 2] = [0, 1, 1, -1]"})
@@ -276,7 +305,9 @@ WEFT_REGISTER_OP(GatherND)
     .set_attr<FCodeGen>("FCodeGen", GatherNDCode)
     .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherNDGrad"));
 WEFT_REGISTER_OP_IN(weft, GatherNDGrad)
-    .describe("Adjoint of GatherND: sums dy where its index tuple points. Gradient: GatherND. Source: Weft.")
+    .describe(
+        "Adjoint of GatherND: sums dy where its index tuple points. Gradient: GatherND. Source: "
+        "Weft.")
     .WEFT_GATHER_GRAD_SIGNATURE(GatherNDParam)
     .example({"f32[2, 2]", "i64[3] = [2, 3, 2]", "i64[2, 2] = [0, 1, 1, -1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherNDGradCode)

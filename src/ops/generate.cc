@@ -19,13 +19,18 @@ WEFT_REGISTER_OP_PARAM(EyeLikeParam);
 
 struct OneHotParam : OpParam<OneHotParam> {
   int64_t axis;
-  WEFT_OP_PARAM(OneHotParam) { WEFT_FIELD(axis).set_default(-1).describe("where the new axis stands, in [-rank - 1, rank]"); }
+  WEFT_OP_PARAM(OneHotParam) {
+    WEFT_FIELD(axis).set_default(-1).describe("where the new axis stands, in [-rank - 1, rank]");
+  }
 };
 WEFT_REGISTER_OP_PARAM(OneHotParam);
 
 struct TriluParam : OpParam<TriluParam> {
   int64_t upper;
-  WEFT_OP_PARAM(TriluParam) { WEFT_FIELD(upper).set_default(1).set_range(0, 1).describe("1: on and above the diagonal; 0: on and below"); }
+  WEFT_OP_PARAM(TriluParam) {
+    WEFT_FIELD(upper).set_default(1).set_range(0, 1).describe(
+        "1: on and above the diagonal; 0: on and below");
+  }
 };
 WEFT_REGISTER_OP_PARAM(TriluParam);
 
@@ -46,9 +51,12 @@ void RangeShape(InferShapeContext& ctx) {
   if (delta.known()) {
     WEFT_CHECK(!delta.is(0), kInvalidModel, "{}: delta is 0", n->Describe());
     if (start.known() && limit.known()) {
-      if (delta.is_const() && delta.value() > 0) count = MaxOf(CeilDiv(limit - start, delta), 0, ctx.facts());
-      else if (delta.is_const()) count = MaxOf(CeilDiv(start - limit, -delta), 0, ctx.facts());
-      else if (ctx.facts().RangeOf(delta).lo > 0) count = MaxOf(CeilDiv(limit - start, delta), 0, ctx.facts());
+      if (delta.is_const() && delta.value() > 0)
+        count = MaxOf(CeilDiv(limit - start, delta), 0, ctx.facts());
+      else if (delta.is_const())
+        count = MaxOf(CeilDiv(start - limit, -delta), 0, ctx.facts());
+      else if (ctx.facts().RangeOf(delta).lo > 0)
+        count = MaxOf(CeilDiv(limit - start, delta), 0, ctx.facts());
     }
   }
   if (!count.known()) {
@@ -63,7 +71,8 @@ void RangeShape(InferShapeContext& ctx) {
   if (!count.known()) count = ctx.unbacked(0);
   const Shape out({count});
   ctx.set_out(0, out);
-  if (start.known() && delta.known()) SetValue(ctx, 0, out, [&](int64_t i) { return start + delta * i; });
+  if (start.known() && delta.known())
+    SetValue(ctx, 0, out, [&](int64_t i) { return start + delta * i; });
 }
 Exprs RangeCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   const DType t = in[0].dtype;
@@ -74,8 +83,10 @@ Exprs RangeCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt
 
 void EyeLikeType(InferTypeContext& ctx) {
   const DType t = ParamOf<EyeLikeParam>(ctx.node()).dtype.dtype;
-  if (t != DType::kUnknown) ctx.set_out(0, t);
-  else if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
+  if (t != DType::kUnknown)
+    ctx.set_out(0, t);
+  else if (ctx.in(0).known())
+    ctx.set_out(0, ctx.in(0));
 }
 void EyeLikeShape(InferShapeContext& ctx) {
   CheckRank(ctx, 0, 2, "x");
@@ -131,7 +142,8 @@ std::vector<NodeEntry> OneHotGrad(const NodePtr& n, const std::vector<NodeEntry>
 
 void TriluShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
-  WEFT_CHECK(!x.has_rank() || x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}", ctx.node()->Describe(), x.ToString());
+  WEFT_CHECK(!x.has_rank() || x.rank() >= 2, kShapeMismatch,
+             "{}: x must have rank 2 or more, got {}", ctx.node()->Describe(), x.ToString());
   UnaryShape(ctx);
 }
 Exprs TriluCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -155,8 +167,8 @@ WEFT_REGISTER_OP(Range)
     .set_num_inputs(3)
     .set_num_outputs(1)
     .param<NoParam>()
-    .example({"i64[] = 1", "i64[] = 8", "i64[] = 3"})
-    .example({"f32[] = 1", "f32[] = 0", "f32[] = -0.25"})
+    .example({"i64[] = [1]", "i64[] = [8]", "i64[] = [3]"})
+    .example({"f32[] = [1]", "f32[] = [0]", "f32[] = [-0.25]"})
     .set_attr<FInferType>("FInferType", SameType(kRangeTypes))
     .set_attr<FInferShape>("FInferShape", RangeShape)
     .set_attr<FCodeGen>("FCodeGen", RangeCode)
@@ -164,7 +176,8 @@ WEFT_REGISTER_OP(Range)
 
 WEFT_REGISTER_OP(EyeLike)
     .describe(
-        "1 on the diagonal k, 0 elsewhere, in the extents of the input, whose elements are not read. Gradient: none.\n"
+        "1 on the diagonal k, 0 elsewhere, in the extents of the input, whose elements are not "
+        "read. Gradient: none.\n"
         "Errors: rank other than 2 (kShapeMismatch). Source: ONNX EyeLike-22.")
     .input("input", TypeDoc(kComputable), "rank 2")
     .output("output", TypeDoc(kComputable, "T2"))
@@ -179,9 +192,11 @@ WEFT_REGISTER_OP(EyeLike)
 
 WEFT_REGISTER_OP(OneHot)
     .describe(
-        "A new axis of extent depth, values[1] where the position equals the index (negative ones count from the end),\n"
+        "A new axis of extent depth, values[1] where the position equals the index (negative ones "
+        "count from the end),\n"
         "values[0] elsewhere; an index outside is off everywhere. Gradient: by values.\n"
-        "Errors: axis out of range (kBadAttribute), values of another extent than 2 (kShapeMismatch). Source: ONNX OneHot-11.")
+        "Errors: axis out of range (kBadAttribute), values of another extent than 2 "
+        "(kShapeMismatch). Source: ONNX OneHot-11.")
     .input("indices", TypeDoc(kNumeric, "T1"))
     .input("depth", TypeDoc(kNumeric, "T2"), "one element")
     .input("values", TypeDoc(kComputable, "T3"), "[off, on]")
@@ -189,8 +204,8 @@ WEFT_REGISTER_OP(OneHot)
     .set_num_inputs(3)
     .set_num_outputs(1)
     .param<OneHotParam>()
-    .example({"i64[3] = [0, 2, -1]", "i64[] = 4", "f32[2]"})
-    .example({"i64[2] = [1, 0]", "i64[] = 3", "f32[2]"}, "axis = 0")
+    .example({"i64[3] = [0, 2, -1]", "i64[] = [4]", "f32[2]"})
+    .example({"i64[2] = [1, 0]", "i64[] = [3]", "f32[2]"}, "axis = 0")
     .set_attr<FInferType>("FInferType", OneHotType)
     .set_attr<FInferShape>("FInferShape", OneHotShape)
     .set_attr<FCodeGen>("FCodeGen", OneHotCode)
@@ -198,7 +213,8 @@ WEFT_REGISTER_OP(OneHot)
 
 WEFT_REGISTER_OP(Trilu)
     .describe(
-        "x on one side of diagonal k of the last two axes, 0 on the other. Gradient: Trilu(dy, k).\n"
+        "x on one side of diagonal k of the last two axes, 0 on the other. Gradient: Trilu(dy, "
+        "k).\n"
         "Errors: rank below 2 (kShapeMismatch). Source: ONNX Trilu-14.")
     .input("input", TypeDoc(kComputable), "rank 2 or more")
     .optional_input("k", "i64", "one element; default 0")
@@ -207,7 +223,7 @@ WEFT_REGISTER_OP(Trilu)
     .set_num_outputs(1)
     .param<TriluParam>()
     .example({"f32[2, 3, 4]"})
-    .example({"f32[3, n]", "i64[] = -1"}, "upper = 0")
+    .example({"f32[3, n]", "i64[] = [-1]"}, "upper = 0")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kComputable, {1}))
     .set_attr<FInferShape>("FInferShape", TriluShape)
     .set_attr<FCodeGen>("FCodeGen", TriluCode)

@@ -1,7 +1,7 @@
 /// layer_norm.cc: LayerNormalization, RMSNormalization, BatchNormalization (inference).
 ///
-/// Statistics are computed in the stash dtype, widened to f64 for f64 inputs; results are rounded once. Variance is the
-/// mean of squared distances, two passes over the row, never E[x^2] - E[x]^2.
+/// Statistics are computed in the stash dtype, widened to f64 for f64 inputs; results are rounded
+/// once. Variance is the mean of squared distances, two passes over the row, never E[x^2] - E[x]^2.
 #include <algorithm>
 
 #include "shape_util.h"
@@ -16,7 +16,9 @@ struct LayerNormParam : OpParam<LayerNormParam> {
   WEFT_OP_PARAM(LayerNormParam) {
     WEFT_FIELD(axis).set_default(-1).describe("first normalized axis, in [-rank, rank)");
     WEFT_FIELD(epsilon).set_default(1e-5).set_lower_bound(0).describe("added to the variance");
-    WEFT_FIELD(stash_type).set_default(1).describe("ONNX number of the dtype of the statistics: 1 f32, 11 f64, 10 f16, 16 bf16");
+    WEFT_FIELD(stash_type)
+        .set_default(1)
+        .describe("ONNX number of the dtype of the statistics: 1 f32, 11 f64, 10 f16, 16 bf16");
   }
 };
 WEFT_REGISTER_OP_PARAM(LayerNormParam);
@@ -35,11 +37,19 @@ WEFT_REGISTER_OP_PARAM(BatchNormParam);
 DType StashOf(const NodePtr& n, DType x) {
   DType t = DType::kF32;
   switch (const int64_t code = ParamOf<LayerNormParam>(n).stash_type) {
-    case 1: break;
-    case 10: t = DType::kF16; break;
-    case 11: t = DType::kF64; break;
-    case 16: t = DType::kBF16; break;
-    default: WEFT_THROW(kBadAttribute, "{}: stash_type {} is no float dtype", n->Describe(), code);
+    case 1:
+      break;
+    case 10:
+      t = DType::kF16;
+      break;
+    case 11:
+      t = DType::kF64;
+      break;
+    case 16:
+      t = DType::kBF16;
+      break;
+    default:
+      WEFT_THROW(kBadAttribute, "{}: stash_type {} is no float dtype", n->Describe(), code);
   }
   return x == DType::kF64 ? DType::kF64 : t;
 }
@@ -61,12 +71,13 @@ void LayerNormShape(InferShapeContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) {
     if (!Has(ctx, i) || !ctx.in(i).has_rank()) continue;
     const Shape& s = ctx.in(i);
-    WEFT_CHECK(s.rank() <= x.rank(), kShapeMismatch, "{}: input {} {} does not broadcast to x {}", ctx.node()->Describe(), i,
-               s.ToString(), x.ToString());
+    WEFT_CHECK(s.rank() <= x.rank(), kShapeMismatch, "{}: input {} {} does not broadcast to x {}",
+               ctx.node()->Describe(), i, s.ToString(), x.ToString());
     for (int k = 0; k < s.rank(); ++k) {
       const SymInt d = s[k], e = x[x.rank() - s.rank() + k];
-      WEFT_CHECK(!d.known() || !e.known() || !d.is_const() || !e.is_const() || d.is(1) || d == e, kShapeMismatch,
-                 "{}: input {} {} does not broadcast to x {}", ctx.node()->Describe(), i, s.ToString(), x.ToString());
+      WEFT_CHECK(!d.known() || !e.known() || !d.is_const() || !e.is_const() || d.is(1) || d == e,
+                 kShapeMismatch, "{}: input {} {} does not broadcast to x {}",
+                 ctx.node()->Describe(), i, s.ToString(), x.ToString());
     }
   }
   ctx.set_out(0, x);
@@ -78,7 +89,8 @@ void LayerNormShape(InferShapeContext& ctx) {
 Expr ReadBroadcast(const TensorArg& arg, const Shape& out, const Indices& at) {
   const int lead = out.rank() - arg.rank();
   Indices from;
-  for (int k = 0; k < arg.rank(); ++k) from.push_back(BroadcastIndex(arg.shape[k], out[lead + k], at[size_t(lead + k)]));
+  for (int k = 0; k < arg.rank(); ++k)
+    from.push_back(BroadcastIndex(arg.shape[k], out[lead + k], at[size_t(lead + k)]));
   return arg(from);
 }
 
@@ -86,7 +98,8 @@ Expr ReadBroadcast(const TensorArg& arg, const Shape& out, const Indices& at) {
 struct RowStats {
   Expr mean, inverse;
 };
-RowStats Stats(const NodePtr& n, const TensorArg& x, const Indices& at, int axis, DType t, bool centered) {
+RowStats Stats(const NodePtr& n, const TensorArg& x, const Indices& at, int axis, DType t,
+               bool centered) {
   const std::vector<SymInt> extents = RowExtents(x.shape, axis);
   auto read = [&](const Indices& r) {
     Indices from(at.begin(), at.begin() + axis);
@@ -96,10 +109,12 @@ RowStats Stats(const NodePtr& n, const TensorArg& x, const Indices& at, int axis
   const Expr count = CountOf(extents, t);
   RowStats s;
   if (centered) s.mean = ReduceOver(ReduceOp::kSum, extents, read) / count;
-  const Expr variance = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {
-    const Expr d = centered ? read(r) - s.mean : read(r);
-    return d * d;
-  }) / count;
+  const Expr variance = ReduceOver(ReduceOp::kSum, extents,
+                                   [&](const Indices& r) {
+                                     const Expr d = centered ? read(r) - s.mean : read(r);
+                                     return d * d;
+                                   }) /
+                        count;
   s.inverse = Call(CallOp::kRsqrt, variance + Expr::Const(t, ParamOf<LayerNormParam>(n).epsilon));
   return s;
 }
@@ -109,11 +124,13 @@ Exprs LayerNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const DType stash = StashOf(n, x.dtype), t = AccumulatorOf(stash);
   const int axis = AxisOf(ParamOf<LayerNormParam>(n).axis, x.rank(), n);
   const RowStats row = Stats(n, x, at(0), axis, t, true);
-  Expr y = (Expr::Cast(t, x(at(0))) - row.mean) * row.inverse * Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0)));
+  Expr y = (Expr::Cast(t, x(at(0))) - row.mean) * row.inverse *
+           Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0)));
   if (Has(in, 2)) y = y + Expr::Cast(t, ReadBroadcast(in[2], x.shape, at(0)));
   Exprs out{Expr::Cast(x.dtype, y)};
   if (at.index.size() > 1) out.push_back(Expr::Cast(stash, Stats(n, x, at(1), axis, t, true).mean));
-  if (at.index.size() > 2) out.push_back(Expr::Cast(stash, Stats(n, x, at(2), axis, t, true).inverse));
+  if (at.index.size() > 2)
+    out.push_back(Expr::Cast(stash, Stats(n, x, at(2), axis, t, true).inverse));
   return out;
 }
 Exprs RmsNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -121,7 +138,8 @@ Exprs RmsNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
   const DType t = AccumulatorOf(StashOf(n, x.dtype));
   const int axis = AxisOf(ParamOf<LayerNormParam>(n).axis, x.rank(), n);
   const Expr inverse = Stats(n, x, at(0), axis, t, false).inverse;
-  return {Expr::Cast(x.dtype, Expr::Cast(t, x(at(0))) * inverse * Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0))))};
+  return {Expr::Cast(x.dtype, Expr::Cast(t, x(at(0))) * inverse *
+                                  Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0))))};
 }
 
 // ---- gradients ----
@@ -131,16 +149,20 @@ NodeEntry RowAxes(const NodePtr& n, const NodeEntry& x) {
   const int64_t axis = ParamOf<LayerNormParam>(n).axis;
   if (axis >= 0) {
     const NodeEntry rank = Apply("Size", {ShapeOf(x)});
-    return Apply("Range", {ConstantLike(x, Tensor::Scalar(DType::kI64, double(axis))), rank, ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
+    return Apply("Range", {ConstantLike(x, Tensor::Scalar(DType::kI64, double(axis))), rank,
+                           ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
   }
   std::vector<int64_t> axes;
   for (int64_t a = axis; a < 0; ++a) axes.push_back(a);
   return IntsLike(x, axes);
 }
-NodeEntry RowMean(const NodeEntry& e, const NodeEntry& axes) { return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}}); }
+NodeEntry RowMean(const NodeEntry& e, const NodeEntry& axes) {
+  return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}});
+}
 
-/// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what reaches x through the
-/// statistics themselves: d mean = 1 / count, d inverse = -inverse^2 h / count.
+/// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what
+/// reaches x through the statistics themselves: d mean = 1 / count, d inverse = -inverse^2 h /
+/// count.
 std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (AllNull(dys)) return d;
@@ -169,7 +191,9 @@ std::vector<NodeEntry> RmsNormGrad(const NodePtr& n, const std::vector<NodeEntry
   // The dtype of x is not known here and may be f16, whose squares overflow: f64 is right for all.
   const NodeEntry x = Apply("Cast", {n->inputs[0]}, {{"to", DType::kF64}});
   const NodeEntry scale = like(n->inputs[1], x), dy = like(dys[0], x);
-  const NodeEntry inverse = Apply("Reciprocal", {Apply("Sqrt", {RowMean(x * x, axes) + ScalarOf(x, ParamOf<LayerNormParam>(n).epsilon)})});
+  const NodeEntry inverse = Apply(
+      "Reciprocal",
+      {Apply("Sqrt", {RowMean(x * x, axes) + ScalarOf(x, ParamOf<LayerNormParam>(n).epsilon)})});
   const NodeEntry h = x * inverse, e = dy * scale;
   d[0] = like(inverse * (e - h * RowMean(e * h, axes)), n->inputs[0]);
   d[1] = like(SumTo(dy * h, n->inputs[1]), n->inputs[1]);
@@ -189,7 +213,8 @@ void BatchNormShape(InferShapeContext& ctx) {
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   const SymInt channels = x.rank() < 2 ? SymInt(1) : x[1];
   for (int i = 1; i < 5; ++i) {
-    if (CheckRank(ctx, i, 1, "a channel vector")) UnifyDims(ctx, ctx.in(i)[0], channels, "channels");
+    if (CheckRank(ctx, i, 1, "a channel vector"))
+      UnifyDims(ctx, ctx.in(i)[0], channels, "channels");
   }
   ctx.set_out(0, x);
 }
@@ -197,7 +222,8 @@ Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const DType t = std::max(AccumulatorOf(in[0].dtype), AccumulatorOf(in[3].dtype));
   const Expr c = in[0].rank() < 2 ? Expr::Int(0) : at(0)[1];
   auto vector = [&](size_t i) { return Expr::Cast(t, in[i]({c})); };
-  const Expr inverse = Call(CallOp::kRsqrt, vector(4) + Expr::Const(t, ParamOf<BatchNormParam>(n).epsilon));
+  const Expr inverse =
+      Call(CallOp::kRsqrt, vector(4) + Expr::Const(t, ParamOf<BatchNormParam>(n).epsilon));
   const Expr h = (Expr::Cast(t, in[0](at(0))) - vector(3)) * inverse;
   return {Expr::Cast(in[0].dtype, h * vector(1) + vector(2))};
 }
@@ -205,7 +231,8 @@ Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
 std::vector<NodeEntry> BatchNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(5);
   if (!dys[0]) return d;
-  const NodeEntry dy = dys[0], x = n->inputs[0], scale = n->inputs[1], mean = n->inputs[3], var = n->inputs[4];
+  const NodeEntry dy = dys[0], x = n->inputs[0], scale = n->inputs[1], mean = n->inputs[3],
+                  var = n->inputs[4];
   const NodeEntry zero = ZerosLike(scale), zero_mean = ZerosLike(mean);
   auto norm = [&](const NodeEntry& e, const NodeEntry& s, const NodeEntry& b, const NodeEntry& m) {
     return Apply("BatchNormalization", {e, s, b, m, var}, AttrsOf(n));
@@ -217,20 +244,26 @@ std::vector<NodeEntry> BatchNormGrad(const NodePtr& n, const std::vector<NodeEnt
   d[1] = like(dscale, scale);
   d[2] = like(Apply("weft::ChannelSum", {dy}), n->inputs[2]);
   d[3] = like(-Apply("weft::ChannelSum", {d[0]}), mean);
-  const NodeEntry half = ScalarOf(var, -0.5), epsilon = ScalarOf(var, ParamOf<BatchNormParam>(n).epsilon);
+  const NodeEntry half = ScalarOf(var, -0.5),
+                  epsilon = ScalarOf(var, ParamOf<BatchNormParam>(n).epsilon);
   d[4] = half * like(dscale * scale, var) / (var + epsilon);
   return d;
 }
 
-SymInt Flops(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) { return in.at(0).num_elements() * 8; }
+SymInt Flops(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
+  return in.at(0).num_elements() * 8;
+}
 
 }  // namespace
 
 WEFT_REGISTER_OP(LayerNormalization)
     .describe(
-        "y = (x - mean) / sqrt(variance + epsilon) scale + B over the axes from `axis` on; also the mean and 1 / sqrt(..).\n"
-        "Statistics have the dtype of stash_type (f64 for f64 inputs). Gradient: ordinary ops over x, Mean and InvStdDev.\n"
-        "Errors: axis out of range, stash_type no float (kBadAttribute), scale or B do not broadcast (kShapeMismatch).\n"
+        "y = (x - mean) / sqrt(variance + epsilon) scale + B over the axes from `axis` on; also "
+        "the mean and 1 / sqrt(..).\n"
+        "Statistics have the dtype of stash_type (f64 for f64 inputs). Gradient: ordinary ops over "
+        "x, Mean and InvStdDev.\n"
+        "Errors: axis out of range, stash_type no float (kBadAttribute), scale or B do not "
+        "broadcast (kShapeMismatch).\n"
         "Source: ONNX LayerNormalization-17.")
     .input("X", TypeDoc(kFloats))
     .input("Scale", "T", "broadcasts to x")
@@ -251,8 +284,10 @@ WEFT_REGISTER_OP(LayerNormalization)
 
 WEFT_REGISTER_OP(RMSNormalization)
     .describe(
-        "y = x / sqrt(mean(x^2) + epsilon) scale over the axes from `axis` on, computed in the stash dtype.\n"
-        "Gradient: ordinary ops, the statistic computed again from x. Errors: as LayerNormalization.\n"
+        "y = x / sqrt(mean(x^2) + epsilon) scale over the axes from `axis` on, computed in the "
+        "stash dtype.\n"
+        "Gradient: ordinary ops, the statistic computed again from x. Errors: as "
+        "LayerNormalization.\n"
         "Source: ONNX RMSNormalization-23.")
     .input("X", TypeDoc(kFloats))
     .input("scale", "T", "broadcasts to x")
@@ -270,8 +305,10 @@ WEFT_REGISTER_OP(RMSNormalization)
 
 WEFT_REGISTER_OP(BatchNormalization)
     .describe(
-        "y = (x - mean[c]) / sqrt(var[c] + epsilon) scale[c] + B[c] with given statistics (inference).\n"
-        "Gradient: by all five inputs, itself used to spread channel vectors. Errors: a channel vector of another extent\n"
+        "y = (x - mean[c]) / sqrt(var[c] + epsilon) scale[c] + B[c] with given statistics "
+        "(inference).\n"
+        "Gradient: by all five inputs, itself used to spread channel vectors. Errors: a channel "
+        "vector of another extent\n"
         "(kShapeMismatch), training_mode 1 (kBadAttribute). Source: ONNX BatchNormalization-15.")
     .input("X", TypeDoc(kFloats), "[n, c, ...]")
     .input("scale", TypeDoc(kFloats, "T1"), "[c]")

@@ -1,7 +1,8 @@
 /// matmul.cc: MatMul, Gemm and weft::MatMulGrad.
 ///
-/// The rank of an operand is not known when a gradient is built, so MatMul's gradient is one op that Simplify takes apart
-/// (FSimplify below) into Transpose, MatMul and SumTo as soon as the shapes are known; its own code is exact for every rank.
+/// The rank of an operand is not known when a gradient is built, so MatMul's gradient is one op
+/// that Simplify takes apart (FSimplify below) into Transpose, MatMul and SumTo as soon as the
+/// shapes are known; its own code is exact for every rank.
 #include "shape_util.h"
 #include "weft/support/check.h"
 
@@ -22,7 +23,9 @@ WEFT_REGISTER_OP_PARAM(GemmParam);
 
 struct MatMulGradParam : OpParam<MatMulGradParam> {
   int64_t of;
-  WEFT_OP_PARAM(MatMulGradParam) { WEFT_FIELD(of).set_range(0, 1).describe("operand whose gradient this is"); }
+  WEFT_OP_PARAM(MatMulGradParam) {
+    WEFT_FIELD(of).set_range(0, 1).describe("operand whose gradient this is");
+  }
 };
 WEFT_REGISTER_OP_PARAM(MatMulGradParam);
 
@@ -51,8 +54,9 @@ Product2 Analyze(const Shape& a, const Shape& b, const Facts* facts) {
 void MatMulShape(InferShapeContext& ctx) {
   const Shape &a = ctx.in(0), &b = ctx.in(1);
   if (!a.has_rank() || !b.has_rank()) return Unknown(ctx, 0, "the rank of an operand is unknown");
-  WEFT_CHECK(a.rank() > 0 && b.rank() > 0, kShapeMismatch, "{}: operands must have rank 1 or more, got {} and {}",
-             ctx.node()->Describe(), a.ToString(), b.ToString());
+  WEFT_CHECK(a.rank() > 0 && b.rank() > 0, kShapeMismatch,
+             "{}: operands must have rank 1 or more, got {} and {}", ctx.node()->Describe(),
+             a.ToString(), b.ToString());
   const Product2 p = Analyze(a, b, &ctx.facts());
   UnifyDims(ctx, p.k, p.b_vector ? b[0] : b[b.rank() - 2], "the inner extents");
   std::vector<SymInt> dims = p.batch;
@@ -62,19 +66,23 @@ void MatMulShape(InferShapeContext& ctx) {
 }
 
 /// Reads an operand: batch indices by broadcasting, then its matrix indices.
-Expr ReadOperand(const TensorArg& x, const std::vector<SymInt>& batch_dims, const Indices& batch, const Expr& row, const Expr& column) {
+Expr ReadOperand(const TensorArg& x, const std::vector<SymInt>& batch_dims, const Indices& batch,
+                 const Expr& row, const Expr& column) {
   if (x.rank() == 1) return x({row ? row : column});
   Indices at;
   const size_t own = size_t(x.rank() - 2), lead = batch.size() - own;
-  for (size_t i = 0; i < own; ++i) at.push_back(BroadcastIndex(x.shape[int(i)], batch_dims[lead + i], batch[lead + i]));
+  for (size_t i = 0; i < own; ++i)
+    at.push_back(BroadcastIndex(x.shape[int(i)], batch_dims[lead + i], batch[lead + i]));
   at.push_back(row);
   at.push_back(column);
   return x(at);
 }
-Expr ReadA(const TensorArg& a, const Product2& p, const Indices& batch, const Expr& i, const Expr& k) {
+Expr ReadA(const TensorArg& a, const Product2& p, const Indices& batch, const Expr& i,
+           const Expr& k) {
   return ReadOperand(a, p.batch, batch, p.a_vector ? Expr() : i, k);
 }
-Expr ReadB(const TensorArg& b, const Product2& p, const Indices& batch, const Expr& k, const Expr& j) {
+Expr ReadB(const TensorArg& b, const Product2& p, const Indices& batch, const Expr& k,
+           const Expr& j) {
   return ReadOperand(b, p.batch, batch, k, p.b_vector ? Expr() : j);
 }
 
@@ -109,8 +117,8 @@ std::vector<NodeEntry> MatMulGradient(const NodePtr& n, const std::vector<NodeEn
 
 // ---- weft::MatMulGrad(dy, other, shape) ----
 
-/// da[batch, i, k] = sum_j dy[.., i, j] b[.., k, j] and db[batch, k, j] = sum_i a[.., i, k] dy[.., i, j], summed over the
-/// batch axes along which the operand was broadcast.
+/// da[batch, i, k] = sum_j dy[.., i, j] b[.., k, j] and db[batch, k, j] = sum_i a[.., i, k] dy[..,
+/// i, j], summed over the batch axes along which the operand was broadcast.
 Exprs MatMulGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const bool of_a = ParamOf<MatMulGradParam>(n).of == 0;
   const TensorArg &dy = in[0], &other = in[1];
@@ -118,7 +126,8 @@ Exprs MatMulGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
   const Product2 p = of_a ? Analyze(own, other.shape, nullptr) : Analyze(other.shape, own, nullptr);
   const bool own_vector = own.rank() == 1;
   // Batch axes of the product, and which of them are summed: absent from the operand, or 1 there.
-  const size_t rank = p.batch.size(), own_rank = own_vector ? 0 : size_t(own.rank() - 2), lead = rank - own_rank;
+  const size_t rank = p.batch.size(), own_rank = own_vector ? 0 : size_t(own.rank() - 2),
+               lead = rank - own_rank;
   std::vector<SymInt> extents;
   for (size_t k = 0; k < rank; ++k) {
     if (k < lead) {
@@ -156,7 +165,8 @@ Exprs MatMulGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
     Indices y = batch;
     if (!p.a_vector) y.push_back(i);
     if (!p.b_vector) y.push_back(j);
-    return of_a ? Times(dy(y), ReadB(other, p, batch, k, j)) : Times(ReadA(other, p, batch, i, k), dy(y));
+    return of_a ? Times(dy(y), ReadB(other, p, batch, k, j))
+                : Times(ReadA(other, p, batch, i, k), dy(y));
   });
   return {Expr::Cast(dy.dtype, sum)};
 }
@@ -180,11 +190,14 @@ NodeEntry SwapLast(const NodeEntry& x, int rank) {
   std::swap(perm[size_t(rank - 2)], perm[size_t(rank - 1)]);
   return Apply("Transpose", {x}, {{"perm", perm}});
 }
-/// Matrices: da = SumTo(dy b^T), db = SumTo(a^T dy); a weight [k, n] under a batch of a is one product over all rows.
+/// Matrices: da = SumTo(dy b^T), db = SumTo(a^T dy); a weight [k, n] under a batch of a is one
+/// product over all rows.
 std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry dy = n->inputs[0], other = n->inputs[1], like = n->inputs[2];
   const Shape &own = ctx.shape(NodeEntry(n, 0)), &o = ctx.shape(other), &y = ctx.shape(dy);
-  if (!own.has_rank() || !o.has_rank() || !y.has_rank() || own.rank() < 2 || o.rank() < 2 || !own.fully_known()) return {};
+  if (!own.has_rank() || !o.has_rank() || !y.has_rank() || own.rank() < 2 || o.rank() < 2 ||
+      !own.fully_known())
+    return {};
   const bool of_a = ParamOf<MatMulGradParam>(n).of == 0;
   if (!of_a && own.rank() == 2 && o.rank() > 2 && y.rank() == o.rank()) {
     const NodeEntry rows = IntsLike(dy, {-1});
@@ -193,13 +206,16 @@ std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n)
       return Apply("Reshape", {x, Apply("Concat", {rows, last}, {{"axis", 0}})});
     };
     // -1 has no value beside an extent of 0.
-    if (ctx.facts().RangeOf(o[o.rank() - 1]).lo < 1 || ctx.facts().RangeOf(y[y.rank() - 1]).lo < 1) return {};
+    if (ctx.facts().RangeOf(o[o.rank() - 1]).lo < 1 || ctx.facts().RangeOf(y[y.rank() - 1]).lo < 1)
+      return {};
     return {Apply("MatMul", {Apply("Transpose", {flat(other)}, {{"perm", Ints{1, 0}}}), flat(dy)})};
   }
-  NodeEntry full = of_a ? Apply("MatMul", {dy, SwapLast(other, o.rank())}) : Apply("MatMul", {SwapLast(other, o.rank()), dy});
+  NodeEntry full = of_a ? Apply("MatMul", {dy, SwapLast(other, o.rank())})
+                        : Apply("MatMul", {SwapLast(other, o.rank()), dy});
   // The product has the batch axes of dy; the operand's are theirs or summed.
   bool same = own.rank() == y.rank();
-  for (int k = 0; same && k < own.rank() - 2; ++k) same = own[k].known() && ctx.facts().ProvedEqual(own[k], y[k]);
+  for (int k = 0; same && k < own.rank() - 2; ++k)
+    same = own[k].known() && ctx.facts().ProvedEqual(own[k], y[k]);
   if (same) return {full};
   std::vector<int64_t> axes, singles;
   const int lead = y.rank() - own.rank();
@@ -230,11 +246,13 @@ void GemmShape(InferShapeContext& ctx) {
   const Shape out({a[p.transA ? 1 : 0], b[p.transB ? 0 : 1]});
   if (Has(ctx, 2) && ctx.in(2).has_rank()) {
     const Shape& c = ctx.in(2);
-    WEFT_CHECK(c.rank() <= 2, kShapeMismatch, "{}: C has rank {}", ctx.node()->Describe(), c.rank());
+    WEFT_CHECK(c.rank() <= 2, kShapeMismatch, "{}: C has rank {}", ctx.node()->Describe(),
+               c.rank());
     for (int k = 0; k < c.rank(); ++k) {
       const SymInt d = c[k], o = out[2 - c.rank() + k];
-      WEFT_CHECK(!d.known() || !o.known() || d.is(1) || !d.is_const() || !o.is_const() || d == o, kShapeMismatch,
-                 "{}: C {} does not broadcast to {}", ctx.node()->Describe(), c.ToString(), out.ToString());
+      WEFT_CHECK(!d.known() || !o.known() || d.is(1) || !d.is_const() || !o.is_const() || d == o,
+                 kShapeMismatch, "{}: C {} does not broadcast to {}", ctx.node()->Describe(),
+                 c.ToString(), out.ToString());
     }
   }
   ctx.set_out(0, out);
@@ -245,7 +263,8 @@ Exprs GemmCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   const Expr i = at(0)[0], j = at(0)[1];
   Expr y = SumOver({in[0].shape[p.transA ? 0 : 1]}, [&](const Indices& r) {
     const Expr k = r[0];
-    return Times(in[0](p.transA ? Indices{k, i} : Indices{i, k}), in[1](p.transB ? Indices{j, k} : Indices{k, j}));
+    return Times(in[0](p.transA ? Indices{k, i} : Indices{i, k}),
+                 in[1](p.transB ? Indices{j, k} : Indices{k, j}));
   });
   if (p.alpha != 1) y = y * Expr::Const(acc, p.alpha);
   if (Has(in, 2)) {
@@ -267,7 +286,8 @@ std::vector<NodeEntry> GemmGradient(const NodePtr& n, const std::vector<NodeEntr
   const auto& p = ParamOf<GemmParam>(n);
   const NodeEntry dy = dys[0], a = n->inputs[0], b = n->inputs[1];
   auto gemm = [&](const NodeEntry& x, const NodeEntry& y, bool tx, bool ty) {
-    return Apply("Gemm", {x, y}, {{"alpha", p.alpha}, {"transA", int64_t(tx)}, {"transB", int64_t(ty)}});
+    return Apply("Gemm", {x, y},
+                 {{"alpha", p.alpha}, {"transA", int64_t(tx)}, {"transB", int64_t(ty)}});
   };
   d[0] = p.transA ? gemm(b, dy, p.transB, true) : gemm(dy, b, false, !p.transB);
   d[1] = p.transB ? gemm(dy, a, true, p.transA) : gemm(a, dy, !p.transA, false);
@@ -280,10 +300,12 @@ std::vector<NodeEntry> GemmGradient(const NodePtr& n, const std::vector<NodeEntr
 WEFT_REGISTER_OP(MatMul)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
-        "Matrix product as in numpy: y[.., i, j] = sum_k a[.., i, k] b[.., k, j]; leading axes broadcast; a 1-D operand is a\n"
+        "Matrix product as in numpy: y[.., i, j] = sum_k a[.., i, k] b[.., k, j]; leading axes "
+        "broadcast; a 1-D operand is a\n"
         "row (a) or a column (b) whose axis the result lacks. f16 and bf16 accumulate in f32.\n"
         "Gradient: weft::MatMulGrad for each operand; keeps both operands.\n"
-        "Errors: inner extents differ, a scalar operand (kShapeMismatch), dtypes differ (kTypeMismatch).\n"
+        "Errors: inner extents differ, a scalar operand (kShapeMismatch), dtypes differ "
+        "(kTypeMismatch).\n"
         "Source: ONNX MatMul-13.")
     .input("A", TypeDoc(kMatMulTypes))
     .input("B", "T")
@@ -304,7 +326,8 @@ WEFT_REGISTER_OP(MatMul)
 
 WEFT_REGISTER_OP_IN(weft, MatMulGrad)
     .describe(
-        "Gradient of y = MatMul(a, b) by operand `of` from dy, the other operand and the shape of the operand.\n"
+        "Gradient of y = MatMul(a, b) by operand `of` from dy, the other operand and the shape of "
+        "the operand.\n"
         "Gradient: MatMul and weft::MatMulGrad. Source: Weft.")
     .input("dy", TypeDoc(kMatMulTypes))
     .input("other", "T", "b for of = 0, a for of = 1")
@@ -324,9 +347,12 @@ WEFT_REGISTER_OP_IN(weft, MatMulGrad)
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
-        "y = alpha op(A) op(B) + beta C with op the transposition that transA / transB ask for; C broadcasts one way.\n"
-        "Gradient: dA, dB are Gemm of dy and the other factor, dC = SumTo(beta dy, C); keeps A and B.\n"
-        "Errors: ranks other than 2, inner extents differ, C does not broadcast (kShapeMismatch). Source: ONNX Gemm-13.")
+        "y = alpha op(A) op(B) + beta C with op the transposition that transA / transB ask for; C "
+        "broadcasts one way.\n"
+        "Gradient: dA, dB are Gemm of dy and the other factor, dC = SumTo(beta dy, C); keeps A and "
+        "B.\n"
+        "Errors: ranks other than 2, inner extents differ, C does not broadcast (kShapeMismatch). "
+        "Source: ONNX Gemm-13.")
     .input("A", TypeDoc(kMatMulTypes), "[m, k], or [k, m] with transA")
     .input("B", "T", "[k, n], or [n, k] with transB")
     .optional_input("C", "T", "broadcasts to [m, n]")
@@ -335,15 +361,19 @@ WEFT_REGISTER_OP(Gemm)
     .set_num_outputs(1)
     .param<GemmParam>()
     .example({"f32[2, 3]", "f32[3, 4]", "f32[4]"})
-    .example({"f32[3, n]", "f32[4, 3]", "f32[n, 1]"}, "transA = 1, transB = 1, alpha = 0.5, beta = 2.0")
+    .example({"f32[3, n]", "f32[4, 3]", "f32[n, 1]"},
+             "transA = 1, transB = 1, alpha = 0.5, beta = 2.0")
     .example({"f32[2, 3]", "f32[3, 4]"})
     .set_attr<FInferType>("FInferType", SameType(kMatMulTypes))
     .set_attr<FInferShape>("FInferShape", GemmShape)
     .set_attr<FCodeGen>("FCodeGen", GemmCode)
     .set_attr<FGradient>("FGradient", GemmGradient)
-    .set_attr<FFlops>("FFlops", [](const NodePtr& n, const std::vector<Shape>& in, const std::vector<Shape>& out) -> SymInt {
-      if (!in.at(0).has_rank()) return SymInt();
-      return out.at(0).num_elements() * in[0][ParamOf<GemmParam>(n).transA ? 0 : 1] * 2;
-    });
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr& n, const std::vector<Shape>& in,
+                         const std::vector<Shape>& out) -> SymInt {
+                        if (!in.at(0).has_rank()) return SymInt();
+                        return out.at(0).num_elements() *
+                               in[0][ParamOf<GemmParam>(n).transA ? 0 : 1] * 2;
+                      });
 
 }  // namespace weft::ops

@@ -1,5 +1,5 @@
-/// neural_test.cc: products, convolution, pooling, normalization, reductions and gathers against plain loops and finite
-/// differences.
+/// neural_test.cc: products, convolution, pooling, normalization, reductions and gathers against
+/// plain loops and finite differences.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -12,14 +12,18 @@ namespace {
 
 TensorPtr Ramp(std::vector<int64_t> dims, double phase = 0.3) {
   auto t = std::make_shared<Tensor>(DType::kF64, std::move(dims));
-  for (int64_t i = 0; i < t->num_elements(); ++i) t->set(i, std::sin(1.7 * double(i) + phase) + 0.05 * double(i % 5));
+  for (int64_t i = 0; i < t->num_elements(); ++i)
+    t->set(i, std::sin(1.7 * double(i) + phase) + 0.05 * double(i % 5));
   return t;
 }
 TensorPtr I64(std::vector<int64_t> v) { return Tensor::Ints(v); }
-TensorPtr I64(std::vector<int64_t> dims, std::vector<int64_t> v) { return Tensor::Reshaped(Tensor::Ints(v), std::move(dims)); }
+TensorPtr I64(std::vector<int64_t> dims, std::vector<int64_t> v) {
+  return Tensor::Reshaped(Tensor::Ints(v), std::move(dims));
+}
 void CheckNear(const Tensor& got, const std::vector<double>& want) {
   REQUIRE(got.num_elements() == int64_t(want.size()));
-  for (size_t i = 0; i < want.size(); ++i) CHECK(got.at(int64_t(i)) == doctest::Approx(want[i]).epsilon(1e-9));
+  for (size_t i = 0; i < want.size(); ++i)
+    CHECK(got.at(int64_t(i)) == doctest::Approx(want[i]).epsilon(1e-9));
 }
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -50,23 +54,33 @@ TEST_CASE("MatMul and Gemm") {
   CheckGradient("MatMul", {Ramp({2, 2, 3}), Ramp({3, 2}, 1)});
   CheckGradient("weft::MatMulGrad", {Ramp({2, 4}), Ramp({3, 4}), I64({2, 3})}, {{"of", 0}});
   CheckGradient("weft::MatMulGrad", {Ramp({2, 2, 4}), Ramp({2, 2, 3}), I64({3, 4})}, {{"of", 1}});
-  CHECK(CodeOf([&] { RunOp("MatMul", {Ramp({2, 3}), Ramp({2, 3})}); }) == ErrorCode::kShapeMismatch);
+  CHECK(CodeOf([&] {
+          RunOp("MatMul", {Ramp({2, 3}), Ramp({2, 3})});
+        }) == ErrorCode::kShapeMismatch);
   CHECK(CodeOf([&] { RunOp("MatMul", {Ramp({}), Ramp({2})}); }) == ErrorCode::kShapeMismatch);
 
-  const TensorPtr c = RunOp("Gemm", {T(DType::kF64, {1, 2}, {2, 3}), T(DType::kF64, {2, 1}, {5, 7}), F64({10})}, {{"alpha", 0.5}, {"beta", 2.0}})[0];
+  const TensorPtr c =
+      RunOp("Gemm", {T(DType::kF64, {1, 2}, {2, 3}), T(DType::kF64, {2, 1}, {5, 7}), F64({10})},
+            {{"alpha", 0.5}, {"beta", 2.0}})[0];
   CHECK(c->at(0) == doctest::Approx(0.5 * 31 + 20));
   for (int ta : {0, 1})
     for (int tb : {0, 1})
-      CheckGradient("Gemm", {ta ? Ramp({3, 2}) : Ramp({2, 3}), tb ? Ramp({4, 3}, 1) : Ramp({3, 4}, 1), Ramp({4}, 2)},
-                    {{"transA", ta}, {"transB", tb}, {"alpha", 0.7}, {"beta", 0.3}});
+      CheckGradient(
+          "Gemm",
+          {ta ? Ramp({3, 2}) : Ramp({2, 3}), tb ? Ramp({4, 3}, 1) : Ramp({3, 4}, 1), Ramp({4}, 2)},
+          {{"transA", ta}, {"transB", tb}, {"alpha", 0.7}, {"beta", 0.3}});
   CHECK(CodeOf([&] { RunOp("Gemm", {Ramp({2, 3}), Ramp({4, 3})}); }) == ErrorCode::kShapeMismatch);
 }
 
 TEST_CASE("MatMulGrad lowers to products under FSimplify") {
-  for (const auto& [of, dy, other, shape] : std::vector<std::tuple<int, std::string, std::string, std::string>>{
-           {0, "f32[2, 5]", "f32[3, 5]", "[2, 3]"}, {1, "f32[7, 2, 5]", "f32[7, 2, 3]", "[3, 5]"}, {0, "f32[4, 2, 5]", "f32[4, 3, 5]", "[1, 2, 3]"}}) {
+  for (const auto& [of, dy, other, shape] :
+       std::vector<std::tuple<int, std::string, std::string, std::string>>{
+           {0, "f32[2, 5]", "f32[3, 5]", "[2, 3]"},
+           {1, "f32[7, 2, 5]", "f32[7, 2, 3]", "[3, 5]"},
+           {0, "f32[4, 2, 5]", "f32[4, 3, 5]", "[1, 2, 3]"}}) {
     const Op& op = *Op::Get("weft::MatMulGrad");
-    const std::string dims = "i64[" + std::to_string(std::count(shape.begin(), shape.end(), ',') + 1) + "] = " + shape;
+    const std::string dims =
+        "i64[" + std::to_string(std::count(shape.begin(), shape.end(), ',') + 1) + "] = " + shape;
     Graph g = Inferred(GraphOfRow(op, {dy, other, dims}, "of = " + std::to_string(of)));
     TestRewriteContext ctx(g);
     const NodeEntry y = g.outputs[0];
@@ -76,14 +90,16 @@ TEST_CASE("MatMulGrad lowers to products under FSimplify") {
     h.outputs = std::vector<NodeEntry>{h.at(simpler[0])};
     h = Inferred(std::move(h));
     const RandomInputs in = MakeRandomInputs(g, 5);
-    const TensorPtr want = Reference().Eval(g, in.tensors)[0], got = Reference().Eval(h, in.tensors)[0];
+    const TensorPtr want = Reference().Eval(g, in.tensors)[0],
+                    got = Reference().Eval(h, in.tensors)[0];
     CHECK(CompareTensors(*got, *want) <= 1);
   }
 }
 
 TEST_CASE("Conv in two dimensions, grouped, strided, padded, dilated") {
   const TensorPtr x = Ramp({2, 4, 5, 4}), w = Ramp({6, 2, 2, 3}, 1), bias = Ramp({6}, 2);
-  const AttrDict attrs{{"group", 2}, {"strides", Ints{2, 1}}, {"dilations", Ints{2, 1}}, {"pads", Ints{1, 0, 2, 1}}};
+  const AttrDict attrs{
+      {"group", 2}, {"strides", Ints{2, 1}}, {"dilations", Ints{2, 1}}, {"pads", Ints{1, 0, 2, 1}}};
   const TensorPtr y = RunOp("Conv", {x, w, bias}, attrs)[0];
   const int64_t oh = (5 + 3 - 3) / 2 + 1, ow = 4 + 1 - 3 + 1;
   REQUIRE(y->dims() == std::vector<int64_t>{2, 6, oh, ow});
@@ -98,23 +114,30 @@ TEST_CASE("Conv in two dimensions, grouped, strided, padded, dilated") {
               for (int64_t q = 0; q < 3; ++q) {
                 const int64_t r = i * 2 - 1 + p * 2, k = j + q;
                 if (r < 0 || r >= 5 || k < 0 || k >= 4) continue;
-                s += x->at(((n * 4 + m / 3 * 2 + c) * 5 + r) * 4 + k) * w->at(((m * 2 + c) * 2 + p) * 3 + q);
+                s += x->at(((n * 4 + m / 3 * 2 + c) * 5 + r) * 4 + k) *
+                     w->at(((m * 2 + c) * 2 + p) * 3 + q);
               }
           want.push_back(s);
         }
   CheckNear(*y, want);
-  CHECK(RunOp("Conv", {Ramp({1, 1, 6, 5}), Ramp({2, 1, 3, 2})}, {{"auto_pad", "SAME_LOWER"}, {"strides", Ints{2, 2}}})[0]->dims() == std::vector<int64_t>{1, 2, 3, 3});
+  CHECK(RunOp("Conv", {Ramp({1, 1, 6, 5}), Ramp({2, 1, 3, 2})},
+              {{"auto_pad", "SAME_LOWER"}, {"strides", Ints{2, 2}}})[0]
+            ->dims() == std::vector<int64_t>{1, 2, 3, 3});
   CHECK(CodeOf([&] { RunOp("Conv", {x, Ramp({6, 3, 2, 2})}); }) == ErrorCode::kShapeMismatch);
   CHECK(CodeOf([&] { RunOp("Conv", {x, Ramp({6, 4, 9, 9})}); }) == ErrorCode::kShapeMismatch);
-  CHECK(CodeOf([&] { RunOp("Conv", {x, w}, {{"group", 2}, {"strides", Ints{0, 1}}}); }) == ErrorCode::kBadAttribute);
+  CHECK(CodeOf([&] {
+          RunOp("Conv", {x, w}, {{"group", 2}, {"strides", Ints{0, 1}}});
+        }) == ErrorCode::kBadAttribute);
 }
 
 TEST_CASE("gradients of Conv, first and second order") {
-  const AttrDict attrs{{"group", 2}, {"strides", Ints{2}}, {"dilations", Ints{2}}, {"pads", Ints{1, 2}}};
+  const AttrDict attrs{
+      {"group", 2}, {"strides", Ints{2}}, {"dilations", Ints{2}}, {"pads", Ints{1, 2}}};
   CheckGradient("Conv", {Ramp({2, 4, 5}), Ramp({4, 2, 2}, 1), Ramp({4}, 2)}, attrs);
   const int64_t o = (5 + 3 - 3) / 2 + 1;
   CheckGradient("weft::ConvGradData", {Ramp({1, 4, o}), Ramp({4, 2, 2}, 1), I64({1, 4, 5})}, attrs);
-  CheckGradient("weft::ConvGradWeight", {Ramp({1, 4, o}), Ramp({1, 4, 5}, 1), I64({4, 2, 2})}, attrs);
+  CheckGradient("weft::ConvGradWeight", {Ramp({1, 4, o}), Ramp({1, 4, 5}, 1), I64({4, 2, 2})},
+                attrs);
   CheckGradient("weft::ChannelSum", {Ramp({2, 3, 2})});
 }
 
@@ -133,15 +156,20 @@ TEST_CASE("pooling") {
   CheckNear(*RunOp("GlobalMaxPool", {x})[0], {5});
   CheckNear(*RunOp("GlobalAveragePool", {x})[0], {2});
   const TensorPtr z = Ramp({1, 2, 5, 4});
-  const AttrDict two{{"kernel_shape", Ints{3, 2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 1}}};
+  const AttrDict two{
+      {"kernel_shape", Ints{3, 2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 1}}};
   CheckGradient("MaxPool", {z}, two);
   CheckGradient("AveragePool", {z}, two);
   CheckGradient("AveragePool", {Ramp({1, 1, 5})}, half);
   CheckGradient("GlobalMaxPool", {z});
   CheckGradient("GlobalAveragePool", {z});
   // A tie: all to the first.
-  CheckNear(*GradientOf("MaxPool", {T(DType::kF64, {1, 1, 2}, {4, 4})}, {{"kernel_shape", Ints{2}}}, T(DType::kF64, {1, 1, 1}, {1}))[0], {1, 0});
-  CHECK(CodeOf([&] { RunOp("MaxPool", {x}, {{"kernel_shape", Ints{6}}}); }) == ErrorCode::kShapeMismatch);
+  CheckNear(*GradientOf("MaxPool", {T(DType::kF64, {1, 1, 2}, {4, 4})}, {{"kernel_shape", Ints{2}}},
+                        T(DType::kF64, {1, 1, 1}, {1}))[0],
+            {1, 0});
+  CHECK(CodeOf([&] {
+          RunOp("MaxPool", {x}, {{"kernel_shape", Ints{6}}});
+        }) == ErrorCode::kShapeMismatch);
 }
 
 TEST_CASE("normalization") {
@@ -153,7 +181,9 @@ TEST_CASE("normalization") {
     for (int i = 0; i < 4; ++i) mean += x->at(r * 4 + i) / 4;
     for (int i = 0; i < 4; ++i) var += std::pow(x->at(r * 4 + i) - mean, 2) / 4;
     for (int i = 0; i < 4; ++i) sum += std::exp(x->at(r * 4 + i));
-    for (int i = 0; i < 4; ++i) want.push_back((x->at(r * 4 + i) - mean) / std::sqrt(var + 1e-5) * scale->at(i) + bias->at(i));
+    for (int i = 0; i < 4; ++i)
+      want.push_back((x->at(r * 4 + i) - mean) / std::sqrt(var + 1e-5) * scale->at(i) +
+                     bias->at(i));
     for (int i = 0; i < 4; ++i) softmax.push_back(std::exp(x->at(r * 4 + i)) / sum);
   }
   CheckNear(*y, want);
@@ -162,7 +192,8 @@ TEST_CASE("normalization") {
   CheckGradient("LayerNormalization", {x, Ramp({3, 4}, 1)}, {{"axis", 1}});
   CheckGradient("RMSNormalization", {x, scale});
   CheckGradient("RMSNormalization", {x, Ramp({3, 4}, 1)}, {{"axis", -2}});
-  CheckGradient("BatchNormalization", {x, Ramp({3}, 1), Ramp({3}, 2), Ramp({3}, 3), F64({0.5, 2, 1})});
+  CheckGradient("BatchNormalization",
+                {x, Ramp({3}, 1), Ramp({3}, 2), Ramp({3}, 3), F64({0.5, 2, 1})});
   for (int axis : {-1, 1}) {
     CheckGradient("Softmax", {x}, {{"axis", axis}});
     CheckGradient("LogSoftmax", {x}, {{"axis", axis}});
@@ -175,7 +206,9 @@ TEST_CASE("normalization") {
 
 TEST_CASE("reductions") {
   const TensorPtr x = T(DType::kF64, {2, 3}, {1, -2, 3, 0.5, 4, 3});
-  const auto over = [&](const std::string& op, std::vector<int64_t> axes) { return Values(*RunOp(op, {x, I64(axes)}, {{"keepdims", 0}})[0]); };
+  const auto over = [&](const std::string& op, std::vector<int64_t> axes) {
+    return Values(*RunOp(op, {x, I64(axes)}, {{"keepdims", 0}})[0]);
+  };
   CHECK(over("ReduceSum", {1}) == std::vector<double>{2, 7.5});
   CHECK(over("ReduceMean", {-1})[1] == doctest::Approx(2.5));
   CHECK(over("ReduceMax", {0}) == std::vector<double>{1, 4, 3});
@@ -185,7 +218,8 @@ TEST_CASE("reductions") {
   CHECK(over("ReduceL1", {1})[0] == 6);
   CHECK(over("ReduceL2", {1})[0] == doctest::Approx(std::sqrt(14.0)));
   CHECK(over("ReduceLogSum", {1})[1] == doctest::Approx(std::log(7.5)));
-  CHECK(over("ReduceLogSumExp", {1})[0] == doctest::Approx(std::log(std::exp(1) + std::exp(-2) + std::exp(3))));
+  CHECK(over("ReduceLogSumExp", {1})[0] ==
+        doctest::Approx(std::log(std::exp(1) + std::exp(-2) + std::exp(3))));
   CHECK(RunOp("ReduceLogSumExp", {F64({-kInf, -kInf})})[0]->at(0) == -kInf);
   CHECK(RunOp("ReduceSum", {x}, {{"noop_with_empty_axes", 1}})[0]->Equals(*x));
   const TensorPtr none = T(DType::kF64, {2, 0}, {});
@@ -196,7 +230,9 @@ TEST_CASE("reductions") {
   CHECK(empty("ReduceMin") == kInf);
   CHECK(std::isnan(empty("ReduceMean")));
   const TensorPtr p = T(DType::kF64, {2, 3}, {1, 2, 3, 0.5, 4, 2.5});
-  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"}) {
+  for (const char* op :
+       {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare",
+        "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"}) {
     for (int keep : {0, 1}) {
       CheckGradient(op, {p, I64({1})}, {{"keepdims", keep}});
       CheckGradient(op, {p}, {{"keepdims", keep}});
@@ -212,8 +248,10 @@ TEST_CASE("reductions") {
 
 TEST_CASE("ArgMax, ArgMin, CumSum") {
   const TensorPtr x = T(DType::kF64, {2, 3}, {5, 1, 5, 0, 0, -1});
-  CHECK(Values(*RunOp("ArgMax", {x}, {{"axis", 1}, {"keepdims", 0}})[0]) == std::vector<double>{0, 0});
-  CHECK(Values(*RunOp("ArgMax", {x}, {{"axis", 1}, {"select_last_index", 1}})[0]) == std::vector<double>{2, 1});
+  CHECK(Values(*RunOp("ArgMax", {x}, {{"axis", 1}, {"keepdims", 0}})[0]) ==
+        std::vector<double>{0, 0});
+  CHECK(Values(*RunOp("ArgMax", {x}, {{"axis", 1}, {"select_last_index", 1}})[0]) ==
+        std::vector<double>{2, 1});
   CHECK(Values(*RunOp("ArgMin", {x}, {{"axis", -1}})[0]) == std::vector<double>{1, 2});
   const TensorPtr v = F64({1, 2, 4});
   const TensorPtr axis = I64({}, {0});
@@ -226,10 +264,14 @@ TEST_CASE("ArgMax, ArgMin, CumSum") {
 TEST_CASE("gathers") {
   const TensorPtr x = T(DType::kF64, {3, 2}, {1, 2, 3, 4, 5, 6});
   CHECK(Values(*RunOp("Gather", {x, I64({-1, 0})})[0]) == std::vector<double>{5, 6, 1, 2});
-  CHECK(Values(*RunOp("Gather", {x, I64({}, {1})}, {{"axis", 1}})[0]) == std::vector<double>{2, 4, 6});
-  CHECK(Values(*RunOp("GatherElements", {x, I64({2, 2}, {0, 2, -1, 0})})[0]) == std::vector<double>{1, 6, 5, 2});
-  CHECK(Values(*RunOp("GatherND", {x, I64({2, 2}, {0, 1, -1, 0})})[0]) == std::vector<double>{2, 5});
-  CHECK(Values(*RunOp("GatherND", {x, I64({3, 1}, {0, 1, 0})}, {{"batch_dims", 1}})[0]) == std::vector<double>{1, 4, 5});
+  CHECK(Values(*RunOp("Gather", {x, I64({}, {1})}, {{"axis", 1}})[0]) ==
+        std::vector<double>{2, 4, 6});
+  CHECK(Values(*RunOp("GatherElements", {x, I64({2, 2}, {0, 2, -1, 0})})[0]) ==
+        std::vector<double>{1, 6, 5, 2});
+  CHECK(Values(*RunOp("GatherND", {x, I64({2, 2}, {0, 1, -1, 0})})[0]) ==
+        std::vector<double>{2, 5});
+  CHECK(Values(*RunOp("GatherND", {x, I64({3, 1}, {0, 1, 0})}, {{"batch_dims", 1}})[0]) ==
+        std::vector<double>{1, 4, 5});
   CheckGradient("Gather", {x, I64({1, -1, 1})});
   CheckGradient("Gather", {x, I64({2, 2}, {1, -1, 1, 0})}, {{"axis", 1}});
   CheckGradient("GatherElements", {x, I64({2, 2}, {0, 2, -1, 0})});
@@ -239,6 +281,64 @@ TEST_CASE("gathers") {
   CHECK(CodeOf([&] { RunOp("Gather", {x, I64({3})}); }) == ErrorCode::kIndexRange);
   CHECK(CodeOf([&] { RunOp("Gather", {x, I64({-4})}); }) == ErrorCode::kIndexRange);
   CHECK(CodeOf([&] { RunOp("Gather", {x, I64({0})}, {{"axis", 2}}); }) == ErrorCode::kBadAttribute);
+}
+
+TEST_CASE("examples of every op run in f16 and close to f64") {
+  for (const Op* op : Op::List()) {
+    if (op->name == "Split" || !Op::GetAttr<FCodeGen>("FCodeGen").count(op)) continue;
+    for (const OpExample& row : op->examples) {
+      const auto with = [&row](const char* dtype) {
+        std::vector<std::string> inputs = row.inputs;
+        for (std::string& i : inputs)
+          if (i.rfind("f32[", 0) == 0) i = dtype + i.substr(3);
+        return inputs;
+      };
+      CAPTURE(op->name);
+      CAPTURE(row.attrs);
+      Graph narrow, wide;
+      try {
+        narrow = Inferred(GraphOfRow(*op, with("f16"), row.attrs));
+        wide = Inferred(GraphOfRow(*op, with("f64"), row.attrs));
+      } catch (const UserError& e) {
+        CHECK(e.code() == ErrorCode::kTypeMismatch);  // the op takes no f16
+        continue;
+      }
+      const RandomInputs in = MakeRandomInputs(narrow, 11);
+      Tensors same;
+      for (const TensorPtr& t : in.tensors)
+        same.push_back(t->dtype() == DType::kF16 ? T(DType::kF64, t->dims(), Values(*t)) : t);
+      const Tensors got = Reference().Eval(narrow, in.tensors), want = Reference().Eval(wide, same);
+      for (size_t k = 0; k < got.size(); ++k) {
+        if (got[k]->dtype() != DType::kF16 || want[k]->dtype() != DType::kF64) continue;
+        const TensorPtr rounded = T(DType::kF16, want[k]->dims(), Values(*want[k]));
+        CHECK(CompareTensors(*got[k], *rounded, 1e-2, 1e-2) <= 1);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "weft::Fused takes its shapes from the body while its inputs are those the body was made for") {
+  const Shape shape = Shape::Parse("[n, 4]");
+  Graph body;
+  const NodeEntry p(body.AddInput("p", DType::kF32, shape));
+  body.outputs =
+      std::vector<NodeEntry>{Apply("Softmax", {p}), Apply("ReduceSum", {p}, {{"keepdims", 0}})};
+  body = Inferred(std::move(body));
+  const auto infer = [&](const Shape& given) {
+    Graph g;
+    const NodeEntry x(g.AddInput("x", DType::kF32, given));
+    const NodePtr n =
+        g.AddNode("weft::Fused", {x}, {{"body", std::make_shared<const Graph>(body)}});
+    REQUIRE(n->num_outputs() == 2);
+    g.outputs = std::vector<NodeEntry>{{n, 0}, {n, 1}};
+    return Inferred(std::move(g));
+  };
+  const Graph known = infer(shape), other = infer(Shape::Parse("[m, 4]"));
+  CHECK(known.GetAttr<ShapeMap>("shape")[known.outputs[0]].ToString() == "[n, 4]");
+  CHECK(known.GetAttr<ShapeMap>("shape")[known.outputs[1]].ToString() == "[]");
+  CHECK(!other.GetAttr<ShapeMap>("shape")[other.outputs[0]].has_rank());
+  CHECK(other.GetAttr<TypeMap>("dtype")[other.outputs[0]] == Type(DType::kF32));
 }
 
 TEST_CASE("examples of every op: inference agrees with execution") {
@@ -260,7 +360,8 @@ TEST_CASE("examples of every op: inference agrees with execution") {
         REQUIRE(s.rank() == results[k]->rank());
         for (int d = 0; d < s.rank(); ++d) {
           CAPTURE(s.ToString());
-          if (s[d].known() && s[d].Symbols().empty()) CHECK(s[d].value() == results[k]->dims()[size_t(d)]);
+          if (s[d].known() && s[d].Symbols().empty())
+            CHECK(s[d].value() == results[k]->dims()[size_t(d)]);
           else if (s[d].known()) {
             bool bound = true;
             for (SymInt v : s[d].Symbols()) bound = bound && in.bindings.count(v.symbol_name());

@@ -8,14 +8,17 @@ namespace {
 struct PadParam : OpParam<PadParam> {
   std::string mode;
   WEFT_OP_PARAM(PadParam) {
-    WEFT_FIELD(mode).set_default("constant").describe("constant, edge, reflect (border not repeated) or wrap");
+    WEFT_FIELD(mode)
+        .set_default("constant")
+        .describe("constant, edge, reflect (border not repeated) or wrap");
   }
 };
 WEFT_REGISTER_OP_PARAM(PadParam);
 
 const std::string& Mode(const NodePtr& n) {
   const std::string& m = ParamOf<PadParam>(n).mode;
-  WEFT_CHECK(m == "constant" || m == "edge" || m == "reflect" || m == "wrap", kBadAttribute, "{}: mode '{}'", n->Describe(), m);
+  WEFT_CHECK(m == "constant" || m == "edge" || m == "reflect" || m == "wrap", kBadAttribute,
+             "{}: mode '{}'", n->Describe(), m);
   return m;
 }
 
@@ -40,26 +43,29 @@ void PadShape(InferShapeContext& ctx) {
     axes = NormalizeAxes(*given, x.rank(), n);
   }
   if (const auto length = VectorLength(ctx, 1)) {
-    WEFT_CHECK(*length == int64_t(axes.size()) * 2, kShapeMismatch, "{}: {} pads for {} axes", n->Describe(), *length, axes.size());
+    WEFT_CHECK(*length == int64_t(axes.size()) * 2, kShapeMismatch, "{}: {} pads for {} axes",
+               n->Describe(), *length, axes.size());
   }
   const SymTensorPtr pads = InputValue(ctx, 1);
   std::vector<SymInt> dims = x.dims();
   for (size_t k = 0; k < axes.size(); ++k) {
     SymInt& d = dims[size_t(axes[k])];
-    const SymInt begin = pads ? pads->elements[k] : SymInt(), end = pads ? pads->elements[k + axes.size()] : SymInt();
+    const SymInt begin = pads ? pads->elements[k] : SymInt(),
+                 end = pads ? pads->elements[k + axes.size()] : SymInt();
     if (!begin.known() || !end.known()) {
       d = ctx.unbacked(axes[k]);
       continue;
     }
     d = d + begin + end;
-    WEFT_CHECK(!d.known() || !d.is_const() || d.value() >= 0, kShapeMismatch, "{}: pads {} and {} leave extent {}", n->Describe(),
-               begin.ToString(), end.ToString(), d.ToString());
+    WEFT_CHECK(!d.known() || !d.is_const() || d.value() >= 0, kShapeMismatch,
+               "{}: pads {} and {} leave extent {}", n->Describe(), begin.ToString(),
+               end.ToString(), d.ToString());
   }
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
-/// Where padded position i reads an axis of extent d; for constant mode the position itself, maybe outside. The mirror
-/// image of one element is that element: period 1, m = 0, min(0, 1) = 0.
+/// Where padded position i reads an axis of extent d; for constant mode the position itself, maybe
+/// outside. The mirror image of one element is that element: period 1, m = 0, min(0, 1) = 0.
 Expr Source(const std::string& mode, const Expr& i, const Expr& d) {
   const Expr zero = Expr::Int(0), one = Expr::Int(1);
   if (mode == "edge") return Max(zero, Min(i, d - one));
@@ -84,14 +90,16 @@ Exprs PadCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt
   Expr inside = Expr::Bool(true);
   for (size_t k = 0; k < axes.size(); ++k) {
     Expr& i = from[size_t(axes[k])];
-    const bool untouched = in[1].value && in[1].value->elements[k].is(0) && x.shape[axes[k]] == at.shape[0][axes[k]];
+    const bool untouched =
+        in[1].value && in[1].value->elements[k].is(0) && x.shape[axes[k]] == at.shape[0][axes[k]];
     if (untouched) continue;
     const Expr d = x.dim(axes[k]);
     i = Source(mode, i - ElementI64(in[1], int64_t(k)), d);
     if (mode == "constant") inside = And(inside, InRange(i, d));
   }
   if (mode != "constant") return {x(from)};
-  const Expr fill = !Has(in, 2) ? Zero(x.dtype) : in[2](Indices(size_t(in[2].rank()), Expr::Int(0)));
+  const Expr fill =
+      !Has(in, 2) ? Zero(x.dtype) : in[2](Indices(size_t(in[2].rank()), Expr::Int(0)));
   return {ReadWhere(inside, x(from), fill)};
 }
 
@@ -107,7 +115,8 @@ Exprs PadGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
     Expr hit = Expr::Bool(true);
     for (size_t k = 0; k < axes.size(); ++k) {
       from[size_t(axes[k])] = r[k];
-      const Expr source = Source(mode, r[k] - ElementI64(in[2], int64_t(k)), Expr::Dim(at.shape[0][axes[k]]));
+      const Expr source =
+          Source(mode, r[k] - ElementI64(in[2], int64_t(k)), Expr::Dim(at.shape[0][axes[k]]));
       hit = And(hit, Eq(source, at(0)[size_t(axes[k])]));
     }
     return Expr::Select(hit, dy(from), Zero(dy.dtype));
@@ -136,7 +145,9 @@ std::vector<NodeEntry> PadGradient(const NodePtr& n, const std::vector<NodeEntry
 /// Linear in dy, and Pad reads where PadGrad sums.
 std::vector<NodeEntry> PadGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(n->inputs.size());
-  if (g[0]) d[0] = Apply("Pad", {g[0], n->inputs[2], NodeEntry(), Has(n, 3) ? n->inputs[3] : NodeEntry()}, AttrsOf(n));
+  if (g[0])
+    d[0] = Apply("Pad", {g[0], n->inputs[2], NodeEntry(), Has(n, 3) ? n->inputs[3] : NodeEntry()},
+                 AttrsOf(n));
   return d;
 }
 
@@ -153,10 +164,13 @@ std::vector<NodeEntry> SimplifyPad(RewriteContext& ctx, const NodePtr& n) {
 
 WEFT_REGISTER_OP(Pad)
     .describe(
-        "x with pads[k] elements before and pads[k + count] after it on axes[k]; negative pads cut. Added elements are\n"
+        "x with pads[k] elements before and pads[k + count] after it on axes[k]; negative pads "
+        "cut. Added elements are\n"
         "constant_value, the border, the mirror image or the other end of x.\n"
-        "Gradient: constant: Pad of dy by -pads, and the sum outside x for constant_value; else weft::PadGrad.\n"
-        "Errors: 2 pads an axis, a negative extent (kShapeMismatch), unknown mode (kBadAttribute). Source: ONNX Pad-24.")
+        "Gradient: constant: Pad of dy by -pads, and the sum outside x for constant_value; else "
+        "weft::PadGrad.\n"
+        "Errors: 2 pads an axis, a negative extent (kShapeMismatch), unknown mode (kBadAttribute). "
+        "Source: ONNX Pad-24.")
     .input("data", TypeDoc(kAllTypes))
     .input("pads", "i64", "1-D: all begins, then all ends")
     .optional_input("constant_value", "T", "one element; default 0")
@@ -165,23 +179,26 @@ WEFT_REGISTER_OP(Pad)
     .set_num_inputs(2, 4)
     .set_num_outputs(1)
     .param<PadParam>()
-    .example({"f32[2, 3]", "i64[4] = [1, 0, 0, 2]", "f32[] = 9"})
+    .example({"f32[2, 3]", "i64[4] = [1, 0, 0, 2]", "f32[] = [9]"})
     .example({"f32[n, 3]", "i64[2] = [1, 2]", "_", "i64[1] = [1]"}, "mode = \"reflect\"")
     .example({"f32[4]", "i64[2] = [-1, 2]"}, "mode = \"edge\"")
     .example({"f32[4]", "i64[2] = [2, 3]"}, "mode = \"wrap\"")
-    .set_attr<FInferType>("FInferType", [](InferTypeContext& ctx) {
-      CheckInputType(ctx, 0, kAllTypes);
-      CheckInputType(ctx, 1, kI64Only);
-      CheckInputType(ctx, 3, kIndexTypes);
-      if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
-    })
+    .set_attr<FInferType>("FInferType",
+                          [](InferTypeContext& ctx) {
+                            CheckInputType(ctx, 0, kAllTypes);
+                            CheckInputType(ctx, 1, kI64Only);
+                            CheckInputType(ctx, 3, kIndexTypes);
+                            if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
+                          })
     .set_attr<FInferShape>("FInferShape", PadShape)
     .set_attr<FCodeGen>("FCodeGen", PadCode)
     .set_attr<FGradient>("FGradient", PadGradient)
     .set_attr<FSimplify>("FSimplify", SimplifyPad);
 
 WEFT_REGISTER_OP_IN(weft, PadGrad)
-    .describe("Adjoint of Pad: dx[i] = sum of dy over the positions that Pad fills from i. Gradient: Pad. Source: Weft.")
+    .describe(
+        "Adjoint of Pad: dx[i] = sum of dy over the positions that Pad fills from i. Gradient: "
+        "Pad. Source: Weft.")
     .input("dy", TypeDoc(kNumeric))
     .input("shape", "i64", "extents of the padded tensor before padding")
     .input("pads", "i64")

@@ -1,4 +1,5 @@
-/// pool.cc: MaxPool, AveragePool, their gradients, GlobalMaxPool and GlobalAveragePool, over any number of spatial axes.
+/// pool.cc: MaxPool, AveragePool, their gradients, GlobalMaxPool and GlobalAveragePool, over any
+/// number of spatial axes.
 #include <algorithm>
 #include <limits>
 
@@ -16,11 +17,17 @@ struct PoolParam : OpParam<PoolParam> {
   WEFT_OP_PARAM(PoolParam) {
     WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");
     WEFT_FIELD(ceil_mode).set_default(0).set_range(0, 1).describe("1: output extents round up");
-    WEFT_FIELD(count_include_pad).set_default(0).set_range(0, 1).describe("AveragePool: padding counts as zeros");
+    WEFT_FIELD(count_include_pad)
+        .set_default(0)
+        .set_range(0, 1)
+        .describe("AveragePool: padding counts as zeros");
     WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
     WEFT_FIELD(kernel_shape).describe("positive extents of the window");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
-    WEFT_FIELD(storage_order).set_default(0).set_range(0, 1).describe("MaxPool: 1: Indices count column-major");
+    WEFT_FIELD(storage_order)
+        .set_default(0)
+        .set_range(0, 1)
+        .describe("MaxPool: 1: Indices count column-major");
     WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
   }
 };
@@ -35,7 +42,8 @@ Window PoolWindow(const NodePtr& n, const Shape& x, const Facts* facts) {
     WEFT_CHECK(k > 0, kBadAttribute, "{}: kernel_shape must be positive, got {}", n->Describe(), k);
     kernel.push_back(k);
   }
-  return MakeWindow(n, {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0}, Tail(x, 2), kernel, facts);
+  return MakeWindow(n, {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0}, Tail(x, 2),
+                    kernel, facts);
 }
 
 void PoolShape(InferShapeContext& ctx) {
@@ -53,8 +61,10 @@ Expr Lowest(DType t) {
   return Expr::ConstInt(t, t == DType::kI8 ? INT8_MIN : 0);
 }
 
-/// Position counted inside the whole tensor [n, c, spatial], rows first or columns first within one spatial plane.
-Expr FlatPosition(const NodePtr& n, const Shape& x, const Expr& b, const Expr& c, const Indices& i) {
+/// Position counted inside the whole tensor [n, c, spatial], rows first or columns first within one
+/// spatial plane.
+Expr FlatPosition(const NodePtr& n, const Shape& x, const Expr& b, const Expr& c,
+                  const Indices& i) {
   std::vector<SymInt> dims = Tail(x, 2);
   Indices spatial = i;
   if (ParamOf<PoolParam>(n).storage_order) {
@@ -117,12 +127,14 @@ Expr WindowCount(const NodePtr& n, const Window& w, const Indices& o, DType t) {
   for (int d = 0; d < w.rank(); ++d) {
     const size_t s = size_t(d);
     const Expr start = o[s] * Expr::Int(w.strides[s]) - Expr::Dim(w.begin[s]);
-    // Offsets k in [0, kernel) with lo <= start + k dilation < hi. Padding counts, what ceil mode adds beyond it does not.
+    // Offsets k in [0, kernel) with lo <= start + k dilation < hi. Padding counts, what ceil mode
+    // adds beyond it does not.
     const Expr lo = padding ? Expr::Dim(-w.begin[s]) : Expr::Int(0);
     const Expr hi = Expr::Dim(padding ? w.in[s] + w.end[s] : w.in[s]);
     const Expr dilation = Expr::Int(w.dilations[s]), one = Expr::Int(1);
     const Expr first = Max(Expr::Int(0), FloorDivExpr(lo - start + dilation - one, dilation));
-    const Expr last = Min(Expr::Dim(w.kernel[s]), FloorDivExpr(hi - start + dilation - one, dilation));
+    const Expr last =
+        Min(Expr::Dim(w.kernel[s]), FloorDivExpr(hi - start + dilation - one, dilation));
     count = count * Max(last - first, Expr::Int(0));
   }
   return Expr::Cast(t, count);
@@ -145,7 +157,8 @@ Exprs AveragePoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, co
   const Indices& x = at(0);
   const Expr sum = SumOver(w.kernel, [&](const Indices& k) {
     const auto [o, hit] = WindowScatter(w, Tail(x, 2), k);
-    return ReadWhere(hit, Expr::Cast(acc, dy(At(x[0], x[1], o))) / WindowCount(n, w, o, acc), Zero(acc));
+    return ReadWhere(hit, Expr::Cast(acc, dy(At(x[0], x[1], o))) / WindowCount(n, w, o, acc),
+                     Zero(acc));
   });
   return {Expr::Cast(dy.dtype, sum)};
 }
@@ -160,7 +173,8 @@ void FirstFloat(InferTypeContext& ctx) {
 void GlobalShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
-  WEFT_CHECK(x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}", ctx.node()->Describe(), x.ToString());
+  WEFT_CHECK(x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}",
+             ctx.node()->Describe(), x.ToString());
   std::vector<SymInt> dims(static_cast<size_t>(x.rank()), SymInt(1));
   dims[0] = x[0];
   dims[1] = x[1];
@@ -170,28 +184,34 @@ Exprs GlobalCode(const std::vector<TensorArg>& in, const OutputAt& at, ReduceOp 
   const TensorArg& x = in[0];
   const DType acc = AccumulatorOf(x.dtype);
   const std::vector<SymInt> extents = Tail(x.shape, 2);
-  Expr y = ReduceOver(op, extents, [&](const Indices& r) { return Expr::Cast(acc, x(At(at(0)[0], at(0)[1], r))); });
+  Expr y = ReduceOver(
+      op, extents, [&](const Indices& r) { return Expr::Cast(acc, x(At(at(0)[0], at(0)[1], r))); });
   if (op == ReduceOp::kSum) y = y / CountOf(extents, acc);
   return {Expr::Cast(x.dtype, y)};
 }
 /// The spatial axes of x, as a tensor: range(2, rank).
 NodeEntry SpatialAxes(const NodeEntry& x) {
-  return Apply("Range", {ConstantLike(x, Tensor::Scalar(DType::kI64, 2)), Apply("Size", {ShapeOf(x)}),
-                         ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
+  return Apply("Range",
+               {ConstantLike(x, Tensor::Scalar(DType::kI64, 2)), Apply("Size", {ShapeOf(x)}),
+                ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
 }
 
 SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>&, const std::vector<Shape>& out) {
   return out.at(0).num_elements() * CheckedProduct(ParamOf<PoolParam>(n).kernel_shape);
 }
-SymInt ReadFlops(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) { return in.at(0).num_elements(); }
+SymInt ReadFlops(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
+  return in.at(0).num_elements();
+}
 
 }  // namespace
 
 WEFT_REGISTER_OP(MaxPool)
     .describe(
-        "y[b, c, o] = max of x over the window at o; padding never wins. Indices: flat position of the first maximum in x.\n"
+        "y[b, c, o] = max of x over the window at o; padding never wins. Indices: flat position of "
+        "the first maximum in x.\n"
         "Gradient: weft::MaxPoolGrad (all of dy to the first maximum); keeps Indices.\n"
-        "Errors: ranks differ, a window larger than the padded input (kShapeMismatch), bad attributes (kBadAttribute).\n"
+        "Errors: ranks differ, a window larger than the padded input (kShapeMismatch), bad "
+        "attributes (kBadAttribute).\n"
         "Source: ONNX MaxPool-22.")
     .input("X", TypeDoc(kPoolTypes), "[n, c, spatial...]")
     .output("Y", "T")
@@ -201,18 +221,21 @@ WEFT_REGISTER_OP(MaxPool)
     .param<PoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
     .example({"f32[n, 1, 7]"}, "kernel_shape = [2], strides = [2], ceil_mode = 1")
-    .set_attr<FInferType>("FInferType", [](InferTypeContext& ctx) {
-      CheckInputType(ctx, 0, kPoolTypes);
-      if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
-      if (ctx.num_outputs() > 1) ctx.set_out(1, DType::kI64);
-    })
+    .set_attr<FInferType>("FInferType",
+                          [](InferTypeContext& ctx) {
+                            CheckInputType(ctx, 0, kPoolTypes);
+                            if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
+                            if (ctx.num_outputs() > 1) ctx.set_out(1, DType::kI64);
+                          })
     .set_attr<FInferShape>("FInferShape", PoolShape)
     .set_attr<FCodeGen>("FCodeGen", MaxPoolCode)
     .set_attr<FGradient>("FGradient", MaxPoolGradient)
     .set_attr<FFlops>("FFlops", WindowFlops);
 
 WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
-    .describe("Gradient of MaxPool from dy, its Indices and the shape of x. Gradient: a Gather at Indices. Source: Weft.")
+    .describe(
+        "Gradient of MaxPool from dy, its Indices and the shape of x. Gradient: a Gather at "
+        "Indices. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("indices", "i64", "of MaxPool")
     .input("shape", "i64", "extents of x")
@@ -220,7 +243,8 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
     .set_num_inputs(3)
     .set_num_outputs(1)
     .param<PoolParam>()
-    .example({"f32[1, 1, 2]", "i64[1, 1, 2] = [1, 2]", "i64[3] = [1, 1, 4]"}, "kernel_shape = [2], strides = [2]")
+    .example({"f32[1, 1, 2]", "i64[1, 1, 2] = [1, 2]", "i64[3] = [1, 1, 4]"},
+             "kernel_shape = [2], strides = [2]")
     .set_attr<FInferType>("FInferType", FirstFloat)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
     .set_attr<FCodeGen>("FCodeGen", MaxPoolGradCode)
@@ -230,25 +254,30 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
 WEFT_REGISTER_OP(AveragePool)
     .describe(
         "y[b, c, o] = mean of x over the window at o; padding counts only with count_include_pad.\n"
-        "Gradient: weft::AveragePoolGrad; keeps the shape of x. Errors: as MaxPool. Source: ONNX AveragePool-22.")
+        "Gradient: weft::AveragePoolGrad; keeps the shape of x. Errors: as MaxPool. Source: ONNX "
+        "AveragePool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
     .set_num_inputs(1)
     .set_num_outputs(1)
     .param<PoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
-    .example({"f32[n, 1, 7]"}, "kernel_shape = [2], strides = [2], ceil_mode = 1, count_include_pad = 1")
+    .example({"f32[n, 1, 7]"},
+             "kernel_shape = [2], strides = [2], ceil_mode = 1, count_include_pad = 1")
     .set_attr<FInferType>("FInferType", FirstFloat)
     .set_attr<FInferShape>("FInferShape", PoolShape)
     .set_attr<FCodeGen>("FCodeGen", AveragePoolCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
-      if (!dy[0]) return {NodeEntry()};
-      return {Apply("weft::AveragePoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
-    })
+    .set_attr<FGradient>(
+        "FGradient",
+        [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
+          if (!dy[0]) return {NodeEntry()};
+          return {Apply("weft::AveragePoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
+        })
     .set_attr<FFlops>("FFlops", WindowFlops);
 
 WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
-    .describe("Gradient of AveragePool from dy and the shape of x. Gradient: AveragePool. Source: Weft.")
+    .describe(
+        "Gradient of AveragePool from dy and the shape of x. Gradient: AveragePool. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("shape", "i64", "extents of x")
     .output("dx", "T")
@@ -259,15 +288,18 @@ WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
     .set_attr<FInferType>("FInferType", FirstFloat)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
     .set_attr<FCodeGen>("FCodeGen", AveragePoolGradCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
-      if (!g[0]) return {NodeEntry(), NodeEntry()};
-      return {Apply("AveragePool", {g[0]}, AttrsOf(n)), NodeEntry()};
-    })
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n,
+                            const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
+                           if (!g[0]) return {NodeEntry(), NodeEntry()};
+                           return {Apply("AveragePool", {g[0]}, AttrsOf(n)), NodeEntry()};
+                         })
     .set_attr<FFlops>("FFlops", WindowFlops);
 
 WEFT_REGISTER_OP(GlobalMaxPool)
     .describe(
-        "y[b, c, 1...] = max of x[b, c, ...]. Gradient: dy shared equally by the elements equal to y; keeps x and y.\n"
+        "y[b, c, 1...] = max of x[b, c, ...]. Gradient: dy shared equally by the elements equal to "
+        "y; keeps x and y.\n"
         "Errors: rank below 2 (kShapeMismatch). Source: ONNX GlobalMaxPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
@@ -278,18 +310,23 @@ WEFT_REGISTER_OP(GlobalMaxPool)
     .example({"f32[2, 3, n]"})
     .set_attr<FInferType>("FInferType", SameType(kFloats))
     .set_attr<FInferShape>("FInferShape", GlobalShape)
-    .set_attr<FCodeGen>("FCodeGen", [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
-      return GlobalCode(in, at, ReduceOp::kMax);
-    })
-    .set_attr<FGradient>("FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
-      const NodeEntry mask = Apply("CastLike", {Apply("Equal", {x, y}), dy});
-      return mask * (dy / Apply("ReduceSum", {mask, SpatialAxes(x)}, {{"keepdims", 1}, {"noop_with_empty_axes", 1}}));
-    }))
+    .set_attr<FCodeGen>("FCodeGen",
+                        [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
+                          return GlobalCode(in, at, ReduceOp::kMax);
+                        })
+    .set_attr<FGradient>("FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y,
+                                                       const NodeEntry& dy) {
+                           const NodeEntry mask = Apply("CastLike", {Apply("Equal", {x, y}), dy});
+                           return mask *
+                                  (dy / Apply("ReduceSum", {mask, SpatialAxes(x)},
+                                              {{"keepdims", 1}, {"noop_with_empty_axes", 1}}));
+                         }))
     .set_attr<FFlops>("FFlops", ReadFlops);
 
 WEFT_REGISTER_OP(GlobalAveragePool)
     .describe(
-        "y[b, c, 1...] = mean of x[b, c, ...]. Gradient: dy / count spread over x. Errors: rank below 2 (kShapeMismatch).\n"
+        "y[b, c, 1...] = mean of x[b, c, ...]. Gradient: dy / count spread over x. Errors: rank "
+        "below 2 (kShapeMismatch).\n"
         "Source: ONNX GlobalAveragePool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
@@ -300,14 +337,17 @@ WEFT_REGISTER_OP(GlobalAveragePool)
     .example({"f32[2, 3, n]"})
     .set_attr<FInferType>("FInferType", SameType(kFloats))
     .set_attr<FInferShape>("FInferShape", GlobalShape)
-    .set_attr<FCodeGen>("FCodeGen", [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
-      return GlobalCode(in, at, ReduceOp::kSum);
-    })
-    .set_attr<FGradient>("FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
-      const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {y})});
-      const NodeEntry inverse = Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
-      return ExpandLike(dy * Apply("CastLike", {inverse, dy}), x);
-    }))
+    .set_attr<FCodeGen>("FCodeGen",
+                        [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
+                          return GlobalCode(in, at, ReduceOp::kSum);
+                        })
+    .set_attr<FGradient>(
+        "FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
+          const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {y})});
+          const NodeEntry inverse =
+              Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
+          return ExpandLike(dy * Apply("CastLike", {inverse, dy}), x);
+        }))
     .set_attr<FFlops>("FFlops", ReadFlops);
 
 }  // namespace weft::ops

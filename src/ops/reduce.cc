@@ -1,8 +1,9 @@
-/// reduce.cc: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceSumSquare, ReduceL1, ReduceL2, ReduceLogSum,
-/// ReduceLogSumExp: one table of maps before and after a reduction over the axes in the second input.
+/// reduce.cc: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceSumSquare, ReduceL1,
+/// ReduceL2, ReduceLogSum, ReduceLogSumExp: one table of maps before and after a reduction over the
+/// axes in the second input.
 ///
-/// Over nothing at all a sum is 0, a product 1, a maximum the least value of the dtype (-inf for floats), a mean NaN.
-/// A maximum shared by k elements gives each 1 / k of the gradient.
+/// Over nothing at all a sum is 0, a product 1, a maximum the least value of the dtype (-inf for
+/// floats), a mean NaN. A maximum shared by k elements gives each 1 / k of the gradient.
 #include <algorithm>
 
 #include "shape_util.h"
@@ -14,8 +15,12 @@ namespace {
 struct ReduceParam : OpParam<ReduceParam> {
   int64_t keepdims, noop_with_empty_axes;
   WEFT_OP_PARAM(ReduceParam) {
-    WEFT_FIELD(keepdims).set_default(1).set_range(0, 1).describe("1: reduced axes stay with extent 1");
-    WEFT_FIELD(noop_with_empty_axes).set_default(0).set_range(0, 1).describe("no axes mean 0: all axes; 1: none");
+    WEFT_FIELD(keepdims).set_default(1).set_range(0, 1).describe(
+        "1: reduced axes stay with extent 1");
+    WEFT_FIELD(noop_with_empty_axes)
+        .set_default(0)
+        .set_range(0, 1)
+        .describe("no axes mean 0: all axes; 1: none");
   }
 };
 WEFT_REGISTER_OP_PARAM(ReduceParam);
@@ -29,8 +34,10 @@ std::vector<int> AllOr(const NodePtr& n, const std::vector<int64_t>& axes, int r
   return out;
 }
 
-std::vector<int> ReducedAxes(const NodePtr& n, const std::vector<TensorArg>& in, size_t axes_input, int rank) {
-  const bool given = Has(in, axes_input) && !(in[axes_input].shape.rank() == 1 && in[axes_input].shape[0].is(0));
+std::vector<int> ReducedAxes(const NodePtr& n, const std::vector<TensorArg>& in, size_t axes_input,
+                             int rank) {
+  const bool given =
+      Has(in, axes_input) && !(in[axes_input].shape.rank() == 1 && in[axes_input].shape[0].is(0));
   return AllOr(n, given ? KnownInts(n, in[axes_input], "axes") : std::vector<int64_t>(), rank);
 }
 
@@ -44,21 +51,26 @@ void ReduceShape(InferShapeContext& ctx, Fold fold) {
   std::optional<std::vector<int64_t>> given = std::vector<int64_t>();
   if (Has(ctx, 1) && VectorLength(ctx, 1) != std::optional<int64_t>(0)) given = InputInts(ctx, 1);
   if (!x.has_rank()) {
-    if (!p.keepdims && given && given->empty() && !p.noop_with_empty_axes) return ctx.set_out(0, Shape::Scalar());
+    if (!p.keepdims && given && given->empty() && !p.noop_with_empty_axes)
+      return ctx.set_out(0, Shape::Scalar());
     return Unknown(ctx, 0, "the rank of x is unknown");
   }
   if (!given) {
     const auto count = VectorLength(ctx, 1);
-    if (p.keepdims) ctx.set_out(0, Shape::OfRank(x.rank()));
-    else if (count && *count <= x.rank()) ctx.set_out(0, Shape::OfRank(x.rank() - int(*count)));
+    if (p.keepdims)
+      ctx.set_out(0, Shape::OfRank(x.rank()));
+    else if (count && *count <= x.rank())
+      ctx.set_out(0, Shape::OfRank(x.rank() - int(*count)));
     return Unknown(ctx, 0, "the axes are not known at compile time");
   }
   std::vector<bool> reduced(size_t(x.rank()), false);
   for (int a : AllOr(n, *given, x.rank())) reduced[size_t(a)] = true;
   std::vector<SymInt> dims;
   for (int k = 0; k < x.rank(); ++k) {
-    if (!reduced[size_t(k)]) dims.push_back(x[k]);
-    else if (p.keepdims) dims.push_back(1);
+    if (!reduced[size_t(k)])
+      dims.push_back(x[k]);
+    else if (p.keepdims)
+      dims.push_back(1);
   }
   const Shape out(std::move(dims));
   ctx.set_out(0, out);
@@ -78,7 +90,8 @@ SymInt MinRule(SymInt a, SymInt b) { return a.known() && b.known() ? Min(a, b) :
 SymInt MaxRule(SymInt a, SymInt b) { return a.known() && b.known() ? Max(a, b) : SymInt(); }
 
 /// Position in x from a position in y and in the reduced axes.
-Indices Join(const Indices& y, const std::vector<int>& axes, bool keepdims, const Indices& r, int rank) {
+Indices Join(const Indices& y, const std::vector<int>& axes, bool keepdims, const Indices& r,
+             int rank) {
   Indices at;
   size_t a = 0, o = 0;
   for (int k = 0; k < rank; ++k) {
@@ -92,12 +105,15 @@ Indices Join(const Indices& y, const std::vector<int>& axes, bool keepdims, cons
   return at;
 }
 
-/// The dtype that a reduction computes in: sums of floats in f32 or wider; where a root or logarithm follows, integers in f64.
-DType ComputeType(DType t, bool real) { return real && !IsFloat(t) ? DType::kF64 : AccumulatorOf(t); }
+/// The dtype that a reduction computes in: sums of floats in f32 or wider; where a root or
+/// logarithm follows, integers in f64.
+DType ComputeType(DType t, bool real) {
+  return real && !IsFloat(t) ? DType::kF64 : AccumulatorOf(t);
+}
 
 struct Kind {
   ReduceOp op;
-  bool real = false;                                             ///< a real function of the elements
+  bool real = false;  ///< a real function of the elements
   Expr (*before)(const Expr&) = nullptr;
   Expr (*after)(const Expr& y, const Expr& count) = nullptr;
 };
@@ -126,11 +142,15 @@ Exprs LogSumExpCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const DType t = ComputeType(x.dtype, true);
   std::vector<SymInt> extents;
   for (int a : axes) extents.push_back(x.shape[a]);
-  auto read = [&](const Indices& r) { return Expr::Cast(t, x(Join(at(0), axes, keepdims, r, x.rank()))); };
+  auto read = [&](const Indices& r) {
+    return Expr::Cast(t, x(Join(at(0), axes, keepdims, r, x.rank())));
+  };
   const Expr max = ReduceOver(ReduceOp::kMax, extents, read);
   // An infinite maximum would make inf - inf.
   const Expr shift = Expr::Select(Expr::Unary(UnOp::kIsInf, max), Expr::Const(t, 0), max);
-  const Expr sum = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) { return Call(CallOp::kExp, read(r) - shift); });
+  const Expr sum = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {
+    return Call(CallOp::kExp, read(r) - shift);
+  });
   return {Expr::Cast(x.dtype, Call(CallOp::kLog, sum) + shift)};
 }
 
@@ -147,7 +167,8 @@ NodeEntry WithAxes(const NodePtr& n, const NodeEntry& y) {
   if (ParamOf<ReduceParam>(n).keepdims || !Has(n, 1)) return y;
   return Apply("Unsqueeze", {y, n->inputs[1]});
 }
-using Rule = NodeEntry (*)(const NodePtr& n, const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy);
+using Rule = NodeEntry (*)(const NodePtr& n, const NodeEntry& x, const NodeEntry& y,
+                           const NodeEntry& dy);
 FGradient ReduceGrad(Rule rule) {
   return [rule](const NodePtr& n, const std::vector<NodeEntry>& dy) {
     std::vector<NodeEntry> dx(n->inputs.size());
@@ -155,28 +176,37 @@ FGradient ReduceGrad(Rule rule) {
     return dx;
   };
 }
-NodeEntry SumRule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) { return ExpandLike(dy, x); }
+NodeEntry SumRule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
+  return ExpandLike(dy, x);
+}
 NodeEntry MeanRule(const NodePtr& n, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
   // 1 / count by way of f64: a count may be beyond f16.
   const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {NodeEntry(n, 0)})});
   const NodeEntry inverse = Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
   return ExpandLike(dy * Apply("CastLike", {inverse, dy}), x);
 }
-NodeEntry ExtremeRule(const NodePtr& n, const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
+NodeEntry ExtremeRule(const NodePtr& n, const NodeEntry& x, const NodeEntry& y,
+                      const NodeEntry& dy) {
   const NodeEntry mask = Apply("CastLike", {Apply("Equal", {x, y}), dy});
   std::vector<NodeEntry> args{mask};
   if (Has(n, 1)) args.push_back(n->inputs[1]);
-  const NodeEntry count =
-      Apply("ReduceSum", args, {{"keepdims", 1}, {"noop_with_empty_axes", ParamOf<ReduceParam>(n).noop_with_empty_axes}});
+  const NodeEntry count = Apply(
+      "ReduceSum", args,
+      {{"keepdims", 1}, {"noop_with_empty_axes", ParamOf<ReduceParam>(n).noop_with_empty_axes}});
   return mask * (dy / count);
 }
 NodeEntry ProdRule(const NodePtr& n, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
   std::vector<NodeEntry> args{dy, x};
   if (Has(n, 1)) args.push_back(n->inputs[1]);
-  return Apply("weft::ReduceProdGrad", args, {{"noop_with_empty_axes", ParamOf<ReduceParam>(n).noop_with_empty_axes}});
+  return Apply("weft::ReduceProdGrad", args,
+               {{"noop_with_empty_axes", ParamOf<ReduceParam>(n).noop_with_empty_axes}});
 }
-NodeEntry SumSquareRule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) { return dy * (x + x); }
-NodeEntry L1Rule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) { return dy * Apply("Sign", {x}); }
+NodeEntry SumSquareRule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
+  return dy * (x + x);
+}
+NodeEntry L1Rule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
+  return dy * Apply("Sign", {x});
+}
 /// x / y, and 0 where all of x is 0.
 NodeEntry L2Rule(const NodePtr&, const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
   const NodeEntry zero = ScalarOf(dy, 0);
@@ -185,11 +215,13 @@ NodeEntry L2Rule(const NodePtr&, const NodeEntry& x, const NodeEntry& y, const N
 NodeEntry LogSumRule(const NodePtr&, const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
   return ExpandLike(dy / Apply("Exp", {y}), x);
 }
-NodeEntry LogSumExpRule(const NodePtr&, const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
+NodeEntry LogSumExpRule(const NodePtr&, const NodeEntry& x, const NodeEntry& y,
+                        const NodeEntry& dy) {
   return dy * Apply("Exp", {x - y});
 }
 
-/// dx[i] = dy times the product of the other elements: right with any number of zeros, quadratic in the reduced extent.
+/// dx[i] = dy times the product of the other elements: right with any number of zeros, quadratic in
+/// the reduced extent.
 Exprs ProdGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &dy = in[0], &x = in[1];
   const std::vector<int> axes = ReducedAxes(n, in, 2, x.rank());
@@ -207,12 +239,14 @@ Exprs ProdGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const Out
   });
   // dy has every axis (extent 1 where reduced), or is a scalar.
   Indices where;
-  for (int k = 0; k < dy.rank(); ++k) where.push_back(BroadcastIndex(dy.shape[k], at.shape[0][k], at(0)[size_t(k)]));
+  for (int k = 0; k < dy.rank(); ++k)
+    where.push_back(BroadcastIndex(dy.shape[k], at.shape[0][k], at(0)[size_t(k)]));
   return {Expr::Cast(x.dtype, others * Expr::Cast(t, dy(where)))};
 }
 
 std::vector<NodeEntry> SimplifyNoop(RewriteContext& ctx, const NodePtr& n) {
-  // Nothing is reduced, or only extents of 1: a sum, mean, maximum or product of one element is that element.
+  // Nothing is reduced, or only extents of 1: a sum, mean, maximum or product of one element is
+  // that element.
   return ReplaceIfSame(ctx, n, n->inputs[0]);
 }
 
@@ -224,13 +258,18 @@ void ReduceType(InferTypeContext& ctx, DTypeSet set) {
 FInferType TypeRule(DTypeSet set) {
   return [set](InferTypeContext& ctx) { ReduceType(ctx, set); };
 }
-SymInt OneFlopARead(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) { return in.at(0).num_elements(); }
+SymInt OneFlopARead(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
+  return in.at(0).num_elements();
+}
 
 std::string Docs(const char* formula, const char* gradient, const char* version) {
-  return std::string(formula) + " over `axes` (where there are none: all, or as noop_with_empty_axes says).\n" +
+  return std::string(formula) +
+         " over `axes` (where there are none: all, or as noop_with_empty_axes says).\n" +
          "f16 and bf16 accumulate in f32. Gradient: " + gradient + ".\n" +
-         "Errors: an axis out of range or repeated (kBadAttribute), axes that are not constant (kUnsupported when code is\n"
-         "made). Source: ONNX " + version + ".";
+         "Errors: an axis out of range or repeated (kBadAttribute), axes that are not constant "
+         "(kUnsupported when code is\n"
+         "made). Source: ONNX " +
+         version + ".";
 }
 
 }  // namespace
@@ -254,40 +293,50 @@ std::string Docs(const char* formula, const char* gradient, const char* version)
       .set_attr<FGradient>("FGradient", ReduceGrad(GradientRule))                                 \
       .set_attr<FFlops>("FFlops", OneFlopARead)
 
-WEFT_REGISTER_REDUCTION(ReduceSum, "y = sum(x)", "dy spread over x", "13", kNumeric, AddRule, SumRule)
+WEFT_REGISTER_REDUCTION(ReduceSum, "y = sum(x)", "dy spread over x", "13", kNumeric, AddRule,
+                        SumRule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kSum}))
     .set_attr<FSimplify>("FSimplify", SimplifyNoop);
-WEFT_REGISTER_REDUCTION(ReduceMean, "y = sum(x) / count", "dy / count spread over x", "18", kNumeric, nullptr, MeanRule)
+WEFT_REGISTER_REDUCTION(ReduceMean, "y = sum(x) / count", "dy / count spread over x", "18",
+                        kNumeric, nullptr, MeanRule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kSum, false, nullptr, Divide}))
     .set_attr<FSimplify>("FSimplify", SimplifyNoop);
-WEFT_REGISTER_REDUCTION(ReduceMax, "y = max(x)", "dy shared equally by the elements equal to y; keeps x and y", "20",
+WEFT_REGISTER_REDUCTION(ReduceMax, "y = max(x)",
+                        "dy shared equally by the elements equal to y; keeps x and y", "20",
                         kComputable, MaxRule, ExtremeRule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kMax}))
     .set_attr<FSimplify>("FSimplify", SimplifyNoop);
-WEFT_REGISTER_REDUCTION(ReduceMin, "y = min(x)", "dy shared equally by the elements equal to y; keeps x and y", "20",
+WEFT_REGISTER_REDUCTION(ReduceMin, "y = min(x)",
+                        "dy shared equally by the elements equal to y; keeps x and y", "20",
                         kComputable, MinRule, ExtremeRule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kMin}))
     .set_attr<FSimplify>("FSimplify", SimplifyNoop);
-WEFT_REGISTER_REDUCTION(ReduceProd, "y = prod(x)", "dy times the product of the other elements, zeros included; keeps x", "18",
+WEFT_REGISTER_REDUCTION(ReduceProd, "y = prod(x)",
+                        "dy times the product of the other elements, zeros included; keeps x", "18",
                         kNumeric, MulRule, ProdRule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kProd}))
     .set_attr<FSimplify>("FSimplify", SimplifyNoop);
-WEFT_REGISTER_REDUCTION(ReduceSumSquare, "y = sum(x^2)", "2 x dy; keeps x", "18", kNumeric, nullptr, SumSquareRule)
+WEFT_REGISTER_REDUCTION(ReduceSumSquare, "y = sum(x^2)", "2 x dy; keeps x", "18", kNumeric, nullptr,
+                        SumSquareRule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kSum, false, Square}));
-WEFT_REGISTER_REDUCTION(ReduceL1, "y = sum(|x|)", "sign(x) dy; keeps x", "18", kNumeric, nullptr, L1Rule)
+WEFT_REGISTER_REDUCTION(ReduceL1, "y = sum(|x|)", "sign(x) dy; keeps x", "18", kNumeric, nullptr,
+                        L1Rule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kSum, false, Absolute}));
-WEFT_REGISTER_REDUCTION(ReduceL2, "y = sqrt(sum(x^2))", "x dy / y, 0 where y is 0; keeps x and y", "18", kNumeric, nullptr, L2Rule)
+WEFT_REGISTER_REDUCTION(ReduceL2, "y = sqrt(sum(x^2))", "x dy / y, 0 where y is 0; keeps x and y",
+                        "18", kNumeric, nullptr, L2Rule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kSum, true, Square, Root}));
-WEFT_REGISTER_REDUCTION(ReduceLogSum, "y = log(sum(x))", "dy / exp(y); keeps y", "18", kNumeric, nullptr, LogSumRule)
+WEFT_REGISTER_REDUCTION(ReduceLogSum, "y = log(sum(x))", "dy / exp(y); keeps y", "18", kNumeric,
+                        nullptr, LogSumRule)
     .set_attr<FCodeGen>("FCodeGen", ReduceCode({ReduceOp::kSum, true, nullptr, Logarithm}))
     .set_attr<FInputDomains>("FInputDomains", Domains({Positive(), Any()}));
-WEFT_REGISTER_REDUCTION(ReduceLogSumExp, "y = log(sum(exp(x))), shifted by the maximum", "exp(x - y) dy; keeps x and y", "18",
-                        kNumeric, nullptr, LogSumExpRule)
+WEFT_REGISTER_REDUCTION(ReduceLogSumExp, "y = log(sum(exp(x))), shifted by the maximum",
+                        "exp(x - y) dy; keeps x and y", "18", kNumeric, nullptr, LogSumExpRule)
     .set_attr<FCodeGen>("FCodeGen", FCodeGen(LogSumExpCode));
 
 WEFT_REGISTER_OP_IN(weft, ReduceProdGrad)
     .describe(
-        "Gradient of ReduceProd: dx[i] = dy prod_{j != i} x[j], quadratic in the reduced extent. dy has the reduced axes (of\n"
+        "Gradient of ReduceProd: dx[i] = dy prod_{j != i} x[j], quadratic in the reduced extent. "
+        "dy has the reduced axes (of\n"
         "extent 1) or is a scalar. Gradient: none registered. Source: Weft.")
     .input("dy", TypeDoc(kNumeric))
     .input("x", "T")
@@ -297,11 +346,12 @@ WEFT_REGISTER_OP_IN(weft, ReduceProdGrad)
     .set_num_outputs(1)
     .param<ReduceParam>()
     .example({"f32[2, 1]", "f32[2, 3]", "i64[1] = [1]"})
-    .set_attr<FInferType>("FInferType", [](InferTypeContext& ctx) {
-      const Type t = CommonInputType(ctx, kNumeric, 0, 2);
-      CheckInputType(ctx, 2, kI64Only);
-      if (t.known()) ctx.set_out(0, t);
-    })
+    .set_attr<FInferType>("FInferType",
+                          [](InferTypeContext& ctx) {
+                            const Type t = CommonInputType(ctx, kNumeric, 0, 2);
+                            CheckInputType(ctx, 2, kI64Only);
+                            if (t.known()) ctx.set_out(0, t);
+                          })
     .set_attr<FInferShape>("FInferShape", [](InferShapeContext& ctx) { ctx.set_out(0, ctx.in(1)); })
     .set_attr<FCodeGen>("FCodeGen", ProdGradCode);
 

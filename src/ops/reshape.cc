@@ -1,9 +1,10 @@
-/// reshape.cc: Reshape, Flatten, Squeeze, Unsqueeze: the same elements in row-major order under other extents.
+/// reshape.cc: Reshape, Flatten, Squeeze, Unsqueeze: the same elements in row-major order under
+/// other extents.
 ///
-/// Inference follows the *value* of the shape input, so Reshape(x, Concat(Shape(y)[0], -1)) keeps symbolic extents; a -1
-/// is the exact quotient of the element counts: (a, b, 2, 3) -> (-1, 6) -> (a, -1, 6) gives b again.
-/// The code pairs groups of extents with equal products ([b, s, 768] -> [b, s, 12, 64] leaves b and s alone), so that
-/// index arithmetic stays local.
+/// Inference follows the *value* of the shape input, so Reshape(x, Concat(Shape(y)[0], -1)) keeps
+/// symbolic extents; a -1 is the exact quotient of the element counts: (a, b, 2, 3) -> (-1, 6) ->
+/// (a, -1, 6) gives b again. The code pairs groups of extents with equal products ([b, s, 768] ->
+/// [b, s, 12, 64] leaves b and s alone), so that index arithmetic stays local.
 #include "shape_util.h"
 #include "weft/support/check.h"
 
@@ -13,7 +14,8 @@ namespace {
 struct ReshapeParam : OpParam<ReshapeParam> {
   int64_t allowzero;
   WEFT_OP_PARAM(ReshapeParam) {
-    WEFT_FIELD(allowzero).set_default(0).set_range(0, 1).describe("0: a 0 in `shape` copies that extent; 1: it is an extent");
+    WEFT_FIELD(allowzero).set_default(0).set_range(0, 1).describe(
+        "0: a 0 in `shape` copies that extent; 1: it is an extent");
   }
 };
 WEFT_REGISTER_OP_PARAM(ReshapeParam);
@@ -21,7 +23,8 @@ WEFT_REGISTER_OP_PARAM(ReshapeParam);
 struct FlattenParam : OpParam<FlattenParam> {
   int64_t axis;
   WEFT_OP_PARAM(FlattenParam) {
-    WEFT_FIELD(axis).set_default(1).describe("in [-rank, rank]: extents before it make the first output extent");
+    WEFT_FIELD(axis).set_default(1).describe(
+        "in [-rank, rank]: extents before it make the first output extent");
   }
 };
 WEFT_REGISTER_OP_PARAM(FlattenParam);
@@ -31,7 +34,8 @@ SymInt ProductOf(const std::vector<SymInt>& d, size_t from, size_t to) {
 }
 
 /// Position in extents `in` of the element at `at` in extents `out`.
-Indices RegroupIndices(const Indices& at, const std::vector<SymInt>& out, const std::vector<SymInt>& in) {
+Indices RegroupIndices(const Indices& at, const std::vector<SymInt>& out,
+                       const std::vector<SymInt>& in) {
   Indices result;
   size_t i = 0, j = 0;
   while (i < in.size() && j < out.size()) {
@@ -76,14 +80,16 @@ std::vector<NodeEntry> SimplifySameShape(RewriteContext& ctx, const NodePtr& n) 
   return ReplaceIfSame(ctx, n, n->inputs[0]);
 }
 void CopyValue(InferShapeContext& ctx, const Shape& shape) {
-  if (const SymTensorPtr v = InputValue(ctx, 0)) SetValue(ctx, 0, shape, [&](int64_t i) { return v->elements.at(size_t(i)); });
+  if (const SymTensorPtr v = InputValue(ctx, 0))
+    SetValue(ctx, 0, shape, [&](int64_t i) { return v->elements.at(size_t(i)); });
 }
 
 void ReshapeShape(InferShapeContext& ctx) {
   const bool allowzero = ParamOf<ReshapeParam>(ctx.node()).allowzero != 0;
   if (ctx.in(1).has_rank()) CheckRank(ctx, 1, 1, "shape");
   const auto length = VectorLength(ctx, 1);
-  if (!length || *length > 64) return Unknown(ctx, 0, "neither the value nor the length of the shape input is known");
+  if (!length || *length > 64)
+    return Unknown(ctx, 0, "neither the value nor the length of the shape input is known");
   const SymTensorPtr v = InputValue(ctx, 1);
   const Shape& x = ctx.in(0);
   std::vector<SymInt> dims;
@@ -92,7 +98,8 @@ void ReshapeShape(InferShapeContext& ctx) {
   bool complete = true;
   for (int k = 0; k < int(dims.size()); ++k) {
     if (!dims[k].known()) {
-      // Data-dependent only if nothing upstream is still unknown; 0 and -1 cannot be ruled out, the run decides.
+      // Data-dependent only if nothing upstream is still unknown; 0 and -1 cannot be ruled out, the
+      // run decides.
       dims[k] = ctx.unbacked(k);
       continue;
     }
@@ -102,16 +109,18 @@ void ReshapeShape(InferShapeContext& ctx) {
         complete = false;
         continue;
       }
-      WEFT_CHECK(k < x.rank(), kShapeMismatch, "{}: shape[{}] = 0 copies an extent that x {} has not", ctx.node()->Describe(),
-                 k, x.ToString());
+      WEFT_CHECK(k < x.rank(), kShapeMismatch,
+                 "{}: shape[{}] = 0 copies an extent that x {} has not", ctx.node()->Describe(), k,
+                 x.ToString());
       dims[k] = x[k];
       complete = complete && dims[k].known();
     } else if (dims[k].is(-1)) {
-      WEFT_CHECK(infer < 0, kShapeMismatch, "{}: more than one -1 in the shape", ctx.node()->Describe());
+      WEFT_CHECK(infer < 0, kShapeMismatch, "{}: more than one -1 in the shape",
+                 ctx.node()->Describe());
       infer = k;
     } else {
-      WEFT_CHECK(!dims[k].is_const() || dims[k].value() >= 0, kShapeMismatch, "{}: shape[{}] is {}", ctx.node()->Describe(), k,
-                 dims[k].value());
+      WEFT_CHECK(!dims[k].is_const() || dims[k].value() >= 0, kShapeMismatch, "{}: shape[{}] is {}",
+                 ctx.node()->Describe(), k, dims[k].value());
     }
   }
   const SymInt total = x.num_elements();
@@ -134,21 +143,24 @@ void ReshapeShape(InferShapeContext& ctx) {
         const SymInt a = Product(mine), b = Product(theirs);
         if (all && a.known() && b.known() && !b.is(0)) dims[size_t(infer)] = ExactDiv(a, b);
       }
-      if (!dims[size_t(infer)].known()) Unknown(ctx, 0, "the number of elements behind the -1 is unknown");
+      if (!dims[size_t(infer)].known())
+        Unknown(ctx, 0, "the number of elements behind the -1 is unknown");
     } else {
-      WEFT_CHECK(!rest.is(0), kShapeMismatch, "{}: -1 beside an extent of 0 has no value", ctx.node()->Describe());
+      WEFT_CHECK(!rest.is(0), kShapeMismatch, "{}: -1 beside an extent of 0 has no value",
+                 ctx.node()->Describe());
       if (total.is_const() && rest.is_const()) {
-        WEFT_CHECK(total.value() % rest.value() == 0, kShapeMismatch, "{}: {} elements do not divide by {}",
-                   ctx.node()->Describe(), total.value(), rest.value());
+        WEFT_CHECK(total.value() % rest.value() == 0, kShapeMismatch,
+                   "{}: {} elements do not divide by {}", ctx.node()->Describe(), total.value(),
+                   rest.value());
       }
       dims[size_t(infer)] = ExactDiv(total, rest);
     }
   } else if (complete && total.known()) {
     const SymInt mine = Product(dims);
     if (mine.known() && mine != total) {
-      WEFT_CHECK(!(mine.is_const() && total.is_const()) && ctx.facts().AddEqual(total, mine), kShapeMismatch,
-                 "{}: x {} has {} elements, the shape asks for {}", ctx.node()->Describe(), x.ToString(), total.ToString(),
-                 mine.ToString());
+      WEFT_CHECK(!(mine.is_const() && total.is_const()) && ctx.facts().AddEqual(total, mine),
+                 kShapeMismatch, "{}: x {} has {} elements, the shape asks for {}",
+                 ctx.node()->Describe(), x.ToString(), total.ToString(), mine.ToString());
     }
   }
   const Shape out(std::move(dims));
@@ -160,10 +172,12 @@ void FlattenShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return ctx.set_out(0, Shape::OfRank(2));
   int64_t axis = ParamOf<FlattenParam>(ctx.node()).axis;
-  WEFT_CHECK(axis >= -x.rank() && axis <= x.rank(), kBadAttribute, "{}: axis {} out of range [{}, {}]", ctx.node()->Describe(),
-             axis, -x.rank(), x.rank());
+  WEFT_CHECK(axis >= -x.rank() && axis <= x.rank(), kBadAttribute,
+             "{}: axis {} out of range [{}, {}]", ctx.node()->Describe(), axis, -x.rank(),
+             x.rank());
   if (axis < 0) axis += x.rank();
-  ctx.set_out(0, Shape({ProductOf(x.dims(), 0, size_t(axis)), ProductOf(x.dims(), size_t(axis), x.dims().size())}));
+  ctx.set_out(0, Shape({ProductOf(x.dims(), 0, size_t(axis)),
+                        ProductOf(x.dims(), size_t(axis), x.dims().size())}));
 }
 
 void SqueezeShape(InferShapeContext& ctx) {
@@ -173,15 +187,16 @@ void SqueezeShape(InferShapeContext& ctx) {
   if (Has(ctx, 1)) {
     const auto axes = InputInts(ctx, 1);
     if (!axes) {
-      if (const auto count = VectorLength(ctx, 1); count && *count <= x.rank()) ctx.set_out(0, Shape::OfRank(x.rank() - int(*count)));
+      if (const auto count = VectorLength(ctx, 1); count && *count <= x.rank())
+        ctx.set_out(0, Shape::OfRank(x.rank() - int(*count)));
       return Unknown(ctx, 0, "the axes are not known at compile time");
     }
     for (int a : NormalizeAxes(*axes, x.rank(), ctx.node())) {
-      WEFT_CHECK(!x[a].known() || !x[a].is_const() || x[a].is(1), kShapeMismatch, "{}: axis {} of x {} is not 1",
-                 ctx.node()->Describe(), a, x.ToString());
+      WEFT_CHECK(!x[a].known() || !x[a].is_const() || x[a].is(1), kShapeMismatch,
+                 "{}: axis {} of x {} is not 1", ctx.node()->Describe(), a, x.ToString());
       if (x[a].known() && !x[a].is(1)) {
-        WEFT_CHECK(ctx.facts().AddEqual(x[a], 1), kShapeMismatch, "{}: axis {} of x {} cannot be 1", ctx.node()->Describe(), a,
-                   x.ToString());
+        WEFT_CHECK(ctx.facts().AddEqual(x[a], 1), kShapeMismatch, "{}: axis {} of x {} cannot be 1",
+                   ctx.node()->Describe(), a, x.ToString());
       }
       drop[size_t(a)] = true;
     }
@@ -206,7 +221,8 @@ void UnsqueezeShape(InferShapeContext& ctx) {
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   const auto axes = InputInts(ctx, 1);
   if (!axes) {
-    if (const auto count = VectorLength(ctx, 1); count && *count <= 64) ctx.set_out(0, Shape::OfRank(x.rank() + int(*count)));
+    if (const auto count = VectorLength(ctx, 1); count && *count <= 64)
+      ctx.set_out(0, Shape::OfRank(x.rank() + int(*count)));
     return Unknown(ctx, 0, "the axes are not known at compile time");
   }
   const int rank = x.rank() + int(axes->size());
@@ -232,7 +248,8 @@ void DataAndI64(InferTypeContext& ctx) {
 WEFT_REGISTER_OP(Reshape)
     .set_attr<TIsView>("TIsView", true)
     .describe(
-        "y holds the elements of x in row-major order under the extents `shape`; one may be -1 (what is left).\n"
+        "y holds the elements of x in row-major order under the extents `shape`; one may be -1 "
+        "(what is left).\n"
         "Gradient: dx = Reshape(dy, Shape(x)).\n"
         "Errors: element counts differ, two -1, a 0 beyond the rank of x (kShapeMismatch).\n"
         "Source: ONNX Reshape-24.")
@@ -257,7 +274,8 @@ WEFT_REGISTER_OP(Flatten)
     .set_attr<TIsView>("TIsView", true)
     .describe(
         "y [p, q]: p the product of the extents of x before `axis`, q of the others.\n"
-        "Gradient: dx = Reshape(dy, Shape(x)). Errors: axis outside [-rank, rank] (kBadAttribute).\n"
+        "Gradient: dx = Reshape(dy, Shape(x)). Errors: axis outside [-rank, rank] "
+        "(kBadAttribute).\n"
         "Source: ONNX Flatten-24.")
     .input("input", TypeDoc(kAllTypes))
     .output("output", "T")
@@ -278,7 +296,8 @@ WEFT_REGISTER_OP(Squeeze)
     .set_attr<TIsView>("TIsView", true)
     .describe(
         "Drops axes of extent 1: those in `axes`, or all of them.\n"
-        "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis is not 1 (kShapeMismatch), out of range or repeated\n"
+        "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis is not 1 (kShapeMismatch), out of "
+        "range or repeated\n"
         "(kBadAttribute). Source: ONNX Squeeze-24.")
     .input("data", TypeDoc(kAllTypes))
     .optional_input("axes", "i64", "in [-rank, rank)")
@@ -300,7 +319,8 @@ WEFT_REGISTER_OP(Unsqueeze)
     .set_attr<TIsView>("TIsView", true)
     .describe(
         "Inserts axes of extent 1 so that they stand at `axes` of the result.\n"
-        "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis out of range or repeated (kBadAttribute).\n"
+        "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis out of range or repeated "
+        "(kBadAttribute).\n"
         "Source: ONNX Unsqueeze-24.")
     .input("data", TypeDoc(kAllTypes))
     .input("axes", "i64", "in [-r, r), r the rank of the result")

@@ -1,4 +1,5 @@
-/// shape_util.cc: axes, followed values, index expressions and gradient pieces shared by op files (shape_util.h).
+/// shape_util.cc: axes, followed values, index expressions and gradient pieces shared by op files
+/// (shape_util.h).
 #include "shape_util.h"
 
 #include <algorithm>
@@ -10,8 +11,9 @@ namespace weft::ops {
 // ---- inference ----
 
 int AxisOf(int64_t axis, int rank, const NodePtr& node) {
-  WEFT_CHECK(axis >= -rank && axis < rank, kBadAttribute, "{}: axis {} out of range [{}, {}) for rank {}",
-             node->Describe(), axis, -rank, rank, rank);
+  WEFT_CHECK(axis >= -rank && axis < rank, kBadAttribute,
+             "{}: axis {} out of range [{}, {}) for rank {}", node->Describe(), axis, -rank, rank,
+             rank);
   return int(axis < 0 ? axis + rank : axis);
 }
 
@@ -19,8 +21,8 @@ std::vector<int> NormalizeAxes(const std::vector<int64_t>& axes, int rank, const
   std::vector<int> out;
   for (int64_t a : axes) {
     const int axis = AxisOf(a, rank, node);
-    WEFT_CHECK(std::find(out.begin(), out.end(), axis) == out.end(), kBadAttribute, "{}: axis {} is given twice",
-               node->Describe(), a);
+    WEFT_CHECK(std::find(out.begin(), out.end(), axis) == out.end(), kBadAttribute,
+               "{}: axis {} is given twice", node->Describe(), a);
     out.push_back(axis);
   }
   return out;
@@ -35,8 +37,9 @@ std::optional<std::vector<int64_t>> InputInts(InferShapeContext& ctx, int i) {
 
 bool CheckRank(InferShapeContext& ctx, int i, int rank, const char* what) {
   if (!ctx.in(i).has_rank()) return false;
-  WEFT_CHECK(ctx.in(i).rank() == rank, kShapeMismatch, "{}: {} (input {}) must have rank {}, got {}",
-             ctx.node()->Describe(), what, i, rank, ctx.in(i).ToString());
+  WEFT_CHECK(ctx.in(i).rank() == rank, kShapeMismatch,
+             "{}: {} (input {}) must have rank {}, got {}", ctx.node()->Describe(), what, i, rank,
+             ctx.in(i).ToString());
   return true;
 }
 
@@ -53,10 +56,11 @@ SymInt UnifyDims(InferShapeContext& ctx, SymInt a, SymInt b, const char* what) {
   if (!a.known()) return b;
   if (!b.known() || a == b) return a;
   if (a.is_const() && b.is_const()) {
-    WEFT_THROW(kShapeMismatch, "{}: {} must agree, got {} and {}", ctx.node()->Describe(), what, a.value(), b.value());
+    WEFT_THROW(kShapeMismatch, "{}: {} must agree, got {} and {}", ctx.node()->Describe(), what,
+               a.value(), b.value());
   }
-  WEFT_CHECK(ctx.facts().AddEqual(a, b), kShapeMismatch, "{}: {} must agree, but {} cannot be {}", ctx.node()->Describe(),
-             what, a.ToString(), b.ToString());
+  WEFT_CHECK(ctx.facts().AddEqual(a, b), kShapeMismatch, "{}: {} must agree, but {} cannot be {}",
+             ctx.node()->Describe(), what, a.ToString(), b.ToString());
   return b.is_const() ? b : a;
 }
 
@@ -78,7 +82,8 @@ int SignOf(SymInt e, const Facts& facts) {
   return r.lo >= 0 ? 1 : r.hi < 0 ? -1 : 0;
 }
 
-void SetValue(InferShapeContext& ctx, int k, const Shape& shape, const std::function<SymInt(int64_t)>& at) {
+void SetValue(InferShapeContext& ctx, int k, const Shape& shape,
+              const std::function<SymInt(int64_t)>& at) {
   if (!shape.is_static()) return;
   SymTensor v;
   v.dims = shape.ints();
@@ -96,7 +101,9 @@ void SetValue(InferShapeContext& ctx, int k, const Shape& shape, const std::func
   if (any) ctx.set_out_value(k, std::move(v));
 }
 
-void Unknown(InferShapeContext& ctx, int k, std::string reason) { ctx.explain(k, std::move(reason)); }
+void Unknown(InferShapeContext& ctx, int k, std::string reason) {
+  ctx.explain(k, std::move(reason));
+}
 
 Shape ShapeFromInput(InferShapeContext& ctx, int i) {
   if (ctx.in(i).has_rank()) CheckRank(ctx, i, 1, "a shape");
@@ -114,8 +121,9 @@ Shape ShapeFromInput(InferShapeContext& ctx, int i) {
   std::vector<SymInt> dims = v->elements;
   for (size_t k = 0; k < dims.size(); ++k) {
     if (!dims[k].known()) dims[k] = ctx.unbacked(int(k));
-    WEFT_CHECK(!dims[k].is_const() || dims[k].value() >= 0, kShapeMismatch, "{}: extent {} in the shape given by input {}",
-               ctx.node()->Describe(), dims[k].value(), i);
+    WEFT_CHECK(!dims[k].is_const() || dims[k].value() >= 0, kShapeMismatch,
+               "{}: extent {} in the shape given by input {}", ctx.node()->Describe(),
+               dims[k].value(), i);
   }
   return Shape(std::move(dims));
 }
@@ -138,12 +146,14 @@ FInferShape ShapeOfValueInput(int i) {
 // ---- code ----
 
 std::vector<int64_t> KnownInts(const NodePtr& node, const TensorArg& arg, const char* what) {
-  WEFT_CHECK(arg.value && arg.value->is_const(), kUnsupported, "{}: {} must be known at compile time", node->Describe(), what);
+  WEFT_CHECK(arg.value && arg.value->is_const(), kUnsupported,
+             "{}: {} must be known at compile time", node->Describe(), what);
   return arg.value->ints();
 }
 
 Expr ElementI64(const TensorArg& arg, int64_t i) {
-  if (arg.value && i < int64_t(arg.value->elements.size()) && arg.value->elements[size_t(i)].known())
+  if (arg.value && i < int64_t(arg.value->elements.size()) &&
+      arg.value->elements[size_t(i)].known())
     return Expr::Dim(arg.value->elements[size_t(i)]);
   const Expr e = arg.rank() == 0 ? arg({}) : arg({Expr::Int(i)});
   return Expr::Cast(DType::kI64, e);
@@ -156,7 +166,8 @@ Expr WrapIndex(const Expr& index, const Expr& extent) {
 
 Expr InRange(const Expr& i, const Expr& n) { return And(Le(Expr::Int(0), i), Lt(i, n)); }
 
-Expr ReduceOver(ReduceOp op, const std::vector<SymInt>& extents, const std::function<Expr(const Indices&)>& body) {
+Expr ReduceOver(ReduceOp op, const std::vector<SymInt>& extents,
+                const std::function<Expr(const Indices&)>& body) {
   if (extents.empty()) return body({});
   return Expr::Reduce(op, extents, body);
 }
@@ -179,7 +190,8 @@ Expr GuardLoads(const Expr& value, const Expr& condition) {
     if (e->kind() != ExprKind::kLoad) return {};
     const int rank = e->num_indices();
     const Indices at(e->operands().begin(), e->operands().begin() + rank);
-    return Expr::Load(e->buffer(), e->dtype(), at, e->has_guard() ? And(condition, e->operand(rank)) : condition);
+    return Expr::Load(e->buffer(), e->dtype(), at,
+                      e->has_guard() ? And(condition, e->operand(rank)) : condition);
   });
 }
 
@@ -194,7 +206,9 @@ Expr ReadEither(const Expr& condition, const Expr& yes, const Expr& no) {
   return Expr::Select(condition, GuardLoads(yes, condition), GuardLoads(no, Not(condition)));
 }
 
-Expr CountOf(const std::vector<SymInt>& extents, DType t) { return Expr::Cast(t, Expr::Dim(Product(extents))); }
+Expr CountOf(const std::vector<SymInt>& extents, DType t) {
+  return Expr::Cast(t, Expr::Dim(Product(extents)));
+}
 
 // ---- gradients ----
 
@@ -202,7 +216,9 @@ NodeEntry ShapeOf(const NodeEntry& x) { return Apply("Shape", {x}); }
 NodeEntry ReshapeLike(const NodeEntry& dy, const NodeEntry& x) {
   return Apply("Reshape", {dy, ShapeOf(x)}, {{"allowzero", 1}});
 }
-NodeEntry ExpandLike(const NodeEntry& dy, const NodeEntry& x) { return Apply("Expand", {dy, ShapeOf(x)}); }
+NodeEntry ExpandLike(const NodeEntry& dy, const NodeEntry& x) {
+  return Apply("Expand", {dy, ShapeOf(x)});
+}
 NodeEntry ZerosLike(const NodeEntry& x) { return ExpandLike(ScalarOf(x, 0), x); }
 
 std::vector<NodeEntry> MaterializeGrads(const NodePtr& n, const std::vector<NodeEntry>& dy) {

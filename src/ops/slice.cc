@@ -1,8 +1,9 @@
 /// slice.cc: Slice and its adjoint weft::SliceGrad: a strided box of a tensor.
 ///
-/// Extents follow the values of starts and ends as expressions and stay sound for every size: x[-3:] of [h] has
-/// min(h, 3) elements, x[:-1] has max(h - 1, 0), x[i:INT64_MAX] has max(h - i, 0). Where the sign of a symbolic bound
-/// is not known the extent is data-dependent (an unbacked symbol), never a guess.
+/// Extents follow the values of starts and ends as expressions and stay sound for every size:
+/// x[-3:] of [h] has min(h, 3) elements, x[:-1] has max(h - 1, 0), x[i:INT64_MAX] has max(h - i,
+/// 0). Where the sign of a symbolic bound is not known the extent is data-dependent (an unbacked
+/// symbol), never a guess.
 #include "shape_util.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -10,7 +11,8 @@
 namespace weft::ops {
 namespace {
 
-constexpr int64_t kFar = INT64_MAX / 2;  // bounds beyond this mean "to the end": no extent reaches them
+constexpr int64_t kFar =
+    INT64_MAX / 2;  // bounds beyond this mean "to the end": no extent reaches them
 
 /// Number of elements of [start : end : step] in an extent d; unknown where it cannot be said.
 SymInt SliceExtent(SymInt d, SymInt s, SymInt e, int64_t step, const Facts& facts) {
@@ -45,7 +47,10 @@ SymInt SliceExtent(SymInt d, SymInt s, SymInt e, int64_t step, const Facts& fact
   // step < 0: start' in [0, d-1], end' in [-1, d-1]
   const bool from_last = s_const && (s.value() == -1 || s.value() >= kFar);
   SymInt start = d - 1;
-  if (!from_last) start = s_sign > 0 ? MinOf(s, d - 1, facts) : s_const && s.value() <= -kFar ? SymInt(0) : MaxOf(d + s, 0, facts);
+  if (!from_last)
+    start = s_sign > 0                      ? MinOf(s, d - 1, facts)
+            : s_const && s.value() <= -kFar ? SymInt(0)
+                                            : MaxOf(d + s, 0, facts);
   SymInt end;
   if (e_const && e.value() <= -kFar) {
     end = -1;
@@ -66,8 +71,10 @@ std::vector<int64_t> DefaultAxes(size_t n) {
   return axes;
 }
 void CheckSteps(const NodePtr& n, const std::vector<int64_t>& steps, size_t count) {
-  WEFT_CHECK(steps.size() == count, kShapeMismatch, "{}: {} steps for {} axes", n->Describe(), steps.size(), count);
-  for (int64_t s : steps) WEFT_CHECK(s != 0 && s > -kFar && s < kFar, kBadAttribute, "{}: step {}", n->Describe(), s);
+  WEFT_CHECK(steps.size() == count, kShapeMismatch, "{}: {} steps for {} axes", n->Describe(),
+             steps.size(), count);
+  for (int64_t s : steps)
+    WEFT_CHECK(s != 0 && s > -kFar && s < kFar, kBadAttribute, "{}: step {}", n->Describe(), s);
 }
 
 void SliceShape(InferShapeContext& ctx) {
@@ -77,21 +84,27 @@ void SliceShape(InferShapeContext& ctx) {
   const auto count = VectorLength(ctx, 1);
   const auto ends_count = VectorLength(ctx, 2);
   if (count && ends_count) {
-    WEFT_CHECK(*count == *ends_count, kShapeMismatch, "{}: {} starts and {} ends", n->Describe(), *count, *ends_count);
+    WEFT_CHECK(*count == *ends_count, kShapeMismatch, "{}: {} starts and {} ends", n->Describe(),
+               *count, *ends_count);
   }
-  auto given_axes = Has(ctx, 3) ? InputInts(ctx, 3) : count ? std::optional(DefaultAxes(size_t(*count))) : std::nullopt;
+  auto given_axes = Has(ctx, 3) ? InputInts(ctx, 3)
+                    : count     ? std::optional(DefaultAxes(size_t(*count)))
+                                : std::nullopt;
   if (!given_axes) {
     ctx.set_out(0, Shape::OfRank(x.rank()));
     return Unknown(ctx, 0, "the axes are not known at compile time");
   }
   const std::vector<int> axes = NormalizeAxes(*given_axes, x.rank(), n);
-  WEFT_CHECK(!count || size_t(*count) == axes.size(), kShapeMismatch, "{}: {} starts for {} axes", n->Describe(), *count, axes.size());
-  auto steps = Has(ctx, 4) ? InputInts(ctx, 4) : std::optional(std::vector<int64_t>(axes.size(), 1));
+  WEFT_CHECK(!count || size_t(*count) == axes.size(), kShapeMismatch, "{}: {} starts for {} axes",
+             n->Describe(), *count, axes.size());
+  auto steps =
+      Has(ctx, 4) ? InputInts(ctx, 4) : std::optional(std::vector<int64_t>(axes.size(), 1));
   if (steps) CheckSteps(n, *steps, axes.size());
   const SymTensorPtr starts = InputValue(ctx, 1), ends = InputValue(ctx, 2);
   std::vector<SymInt> dims = x.dims();
   for (size_t k = 0; k < axes.size(); ++k) {
-    const SymInt s = starts ? starts->elements.at(k) : SymInt(), e = ends ? ends->elements.at(k) : SymInt();
+    const SymInt s = starts ? starts->elements.at(k) : SymInt(),
+                 e = ends ? ends->elements.at(k) : SymInt();
     SymInt& d = dims[size_t(axes[k])];
     const SymInt extent = steps ? SliceExtent(d, s, e, (*steps)[k], ctx.facts()) : SymInt();
     if (!extent.known() && !d.known()) {
@@ -103,7 +116,9 @@ void SliceShape(InferShapeContext& ctx) {
   }
   const Shape out(std::move(dims));
   ctx.set_out(0, out);
-  if (x.rank() != 1 || axes.size() != 1 || !starts || !ends || !steps || !x.is_static() || !out.is_static()) return;
+  if (x.rank() != 1 || axes.size() != 1 || !starts || !ends || !steps || !x.is_static() ||
+      !out.is_static())
+    return;
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || !starts->is_const()) return;
   const int64_t d = x[0].value(), step = (*steps)[0];
@@ -120,16 +135,20 @@ Expr StartOf(const Expr& s, const Expr& d, int64_t step) {
   return step > 0 ? start : Min(start, d - Expr::Int(1));
 }
 
-std::vector<int> AxesArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i, size_t count, int rank) {
+std::vector<int> AxesArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i, size_t count,
+                         int rank) {
   return NormalizeAxes(Has(in, i) ? KnownInts(n, in[i], "axes") : DefaultAxes(count), rank, n);
 }
-std::vector<int64_t> StepsArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i, size_t count) {
-  std::vector<int64_t> steps = Has(in, i) ? KnownInts(n, in[i], "steps") : std::vector<int64_t>(count, 1);
+std::vector<int64_t> StepsArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i,
+                              size_t count) {
+  std::vector<int64_t> steps =
+      Has(in, i) ? KnownInts(n, in[i], "steps") : std::vector<int64_t>(count, 1);
   CheckSteps(n, steps, count);
   return steps;
 }
 size_t CountArg(const NodePtr& n, const TensorArg& starts) {
-  WEFT_CHECK(starts.shape.is_static(), kUnsupported, "{}: the number of starts must be known", n->Describe());
+  WEFT_CHECK(starts.shape.is_static(), kUnsupported, "{}: the number of starts must be known",
+             n->Describe());
   return size_t(starts.shape.ints().at(0));
 }
 
@@ -140,7 +159,8 @@ Exprs SliceCode(const NodePtr& n, const std::vector<TensorArg>& in, const Output
   Indices from = at(0);
   for (size_t k = 0; k < axes.size(); ++k) {
     Expr& i = from[size_t(axes[k])];
-    i = StartOf(ElementI64(in[1], int64_t(k)), in[0].dim(axes[k]), steps[k]) + i * Expr::Int(steps[k]);
+    i = StartOf(ElementI64(in[1], int64_t(k)), in[0].dim(axes[k]), steps[k]) +
+        i * Expr::Int(steps[k]);
   }
   return {in[0](from)};
 }
@@ -153,7 +173,8 @@ Exprs SliceGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   Expr inside = Expr::Bool(true);
   for (size_t k = 0; k < axes.size(); ++k) {
     Expr& i = from[size_t(axes[k])];
-    const Expr offset = i - StartOf(ElementI64(in[2], int64_t(k)), Expr::Dim(at.shape[0][axes[k]]), steps[k]);
+    const Expr offset =
+        i - StartOf(ElementI64(in[2], int64_t(k)), Expr::Dim(at.shape[0][axes[k]]), steps[k]);
     const Expr step = Expr::Int(steps[k]);
     i = FloorDivExpr(offset, step);
     if (steps[k] != 1) inside = And(inside, Eq(FloorModExpr(offset, step), Expr::Int(0)));
@@ -203,10 +224,13 @@ void SliceType(InferTypeContext& ctx) {
 
 WEFT_REGISTER_OP(Slice)
     .describe(
-        "y = x[starts : ends : steps] on `axes`, bounds as in numpy: negative ones count from the end, then clamp.\n"
+        "y = x[starts : ends : steps] on `axes`, bounds as in numpy: negative ones count from the "
+        "end, then clamp.\n"
         "Gradient: weft::SliceGrad (dy in place, zeros elsewhere); keeps the shape of x only.\n"
-        "Errors: a step of 0, an axis out of range or repeated (kBadAttribute), lengths that differ (kShapeMismatch),\n"
-        "axes or steps that are not constant (kUnsupported when code is made). Source: ONNX Slice-13.")
+        "Errors: a step of 0, an axis out of range or repeated (kBadAttribute), lengths that "
+        "differ (kShapeMismatch),\n"
+        "axes or steps that are not constant (kUnsupported when code is made). Source: ONNX "
+        "Slice-13.")
     .input("data", TypeDoc(kAllTypes))
     .input("starts", TypeDoc(kIndexTypes, "Tind"))
     .input("ends", "Tind", "exclusive")
@@ -218,7 +242,8 @@ WEFT_REGISTER_OP(Slice)
     .param<NoParam>()
     .example({"f32[5, 4]", "i64[2] = [1, -3]", "i64[2] = [9223372036854775807, -1]"})
     .example({"f32[n, 4]", "i64[1] = [-3]", "i64[1] = [9223372036854775807]", "i64[1] = [0]"})
-    .example({"f32[7]", "i64[1] = [-1]", "i64[1] = [-9223372036854775807]", "i64[1] = [0]", "i64[1] = [-2]"})
+    .example({"f32[7]", "i64[1] = [-1]", "i64[1] = [-9223372036854775807]", "i64[1] = [0]",
+              "i64[1] = [-2]"})
     .set_attr<FInferType>("FInferType", SliceType)
     .set_attr<FInferShape>("FInferShape", SliceShape)
     .set_attr<FCodeGen>("FCodeGen", SliceCode)
@@ -227,7 +252,8 @@ WEFT_REGISTER_OP(Slice)
 
 WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .describe(
-        "Adjoint of Slice: a tensor of the extents `shape` that holds dy where Slice would read, 0 elsewhere.\n"
+        "Adjoint of Slice: a tensor of the extents `shape` that holds dy where Slice would read, 0 "
+        "elsewhere.\n"
         "Gradient: Slice. Errors: as Slice. Source: Weft.")
     .input("dy", TypeDoc(kComputable))
     .input("shape", "i64", "extents of the sliced tensor")
@@ -239,7 +265,8 @@ WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .set_num_inputs(4, 6)
     .set_num_outputs(1)
     .param<NoParam>()
-    .example({"f32[2]", "i64[1] = [5]", "i64[1] = [1]", "i64[1] = [5]", "i64[1] = [0]", "i64[1] = [2]"})
+    .example({"f32[2]", "i64[1] = [5]", "i64[1] = [1]", "i64[1] = [5]", "i64[1] = [0]",
+              "i64[1] = [2]"})
     .set_attr<FInferType>("FInferType", SliceType)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
     .set_attr<FCodeGen>("FCodeGen", SliceGradCode)

@@ -1,4 +1,5 @@
-/// transpose.cc: Transpose, DepthToSpace, SpaceToDepth: elements moved by a fixed permutation of (split) axes.
+/// transpose.cc: Transpose, DepthToSpace, SpaceToDepth: elements moved by a fixed permutation of
+/// (split) axes.
 #include <numeric>
 
 #include "shape_util.h"
@@ -10,7 +11,8 @@ namespace {
 struct TransposeParam : OpParam<TransposeParam> {
   Ints perm;
   WEFT_OP_PARAM(TransposeParam) {
-    WEFT_FIELD(perm).set_default({}).describe("output axis k is input axis perm[k]; absent: axes reversed");
+    WEFT_FIELD(perm).set_default({}).describe(
+        "output axis k is input axis perm[k]; absent: axes reversed");
   }
 };
 WEFT_REGISTER_OP_PARAM(TransposeParam);
@@ -19,15 +21,20 @@ struct DepthToSpaceParam : OpParam<DepthToSpaceParam> {
   int64_t blocksize;
   std::string mode;
   WEFT_OP_PARAM(DepthToSpaceParam) {
-    WEFT_FIELD(blocksize).set_range(1, INT32_MAX).describe("side of the square that C / blocksize^2 channels become");
-    WEFT_FIELD(mode).set_default("DCR").describe("DCR: depth = (block row, block column, channel); CRD: (channel, row, column)");
+    WEFT_FIELD(blocksize)
+        .set_range(1, INT32_MAX)
+        .describe("side of the square that C / blocksize^2 channels become");
+    WEFT_FIELD(mode).set_default("DCR").describe(
+        "DCR: depth = (block row, block column, channel); CRD: (channel, row, column)");
   }
 };
 WEFT_REGISTER_OP_PARAM(DepthToSpaceParam);
 
 struct SpaceToDepthParam : OpParam<SpaceToDepthParam> {
   int64_t blocksize;
-  WEFT_OP_PARAM(SpaceToDepthParam) { WEFT_FIELD(blocksize).set_range(1, INT32_MAX).describe("side of the square"); }
+  WEFT_OP_PARAM(SpaceToDepthParam) {
+    WEFT_FIELD(blocksize).set_range(1, INT32_MAX).describe("side of the square");
+  }
 };
 WEFT_REGISTER_OP_PARAM(SpaceToDepthParam);
 
@@ -38,11 +45,12 @@ std::vector<int> PermOf(const NodePtr& n, int rank) {
     for (int k = rank; k-- > 0;) out.push_back(k);
     return out;
   }
-  WEFT_CHECK(int(perm.size()) == rank, kShapeMismatch, "{}: perm has {} axes, x has rank {}", n->Describe(), perm.size(), rank);
+  WEFT_CHECK(int(perm.size()) == rank, kShapeMismatch, "{}: perm has {} axes, x has rank {}",
+             n->Describe(), perm.size(), rank);
   std::vector<bool> seen(size_t(rank), false);
   for (int64_t p : perm) {
-    WEFT_CHECK(p >= 0 && p < rank && !seen[size_t(p)], kBadAttribute, "{}: perm {} is no permutation", n->Describe(),
-               fmt::join(perm, ", "));
+    WEFT_CHECK(p >= 0 && p < rank && !seen[size_t(p)], kBadAttribute,
+               "{}: perm {} is no permutation", n->Describe(), fmt::join(perm, ", "));
     seen[size_t(p)] = true;
     out.push_back(int(p));
   }
@@ -52,7 +60,8 @@ std::vector<int> PermOf(const NodePtr& n, int rank) {
 void TransposeShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) {
-    if (const Ints& perm = ParamOf<TransposeParam>(ctx.node()).perm; !perm.empty()) ctx.set_out(0, Shape::OfRank(int(perm.size())));
+    if (const Ints& perm = ParamOf<TransposeParam>(ctx.node()).perm; !perm.empty())
+      ctx.set_out(0, Shape::OfRank(int(perm.size())));
     return Unknown(ctx, 0, "the rank of x is unknown");
   }
   std::vector<SymInt> dims;
@@ -60,7 +69,8 @@ void TransposeShape(InferShapeContext& ctx) {
   const Shape out(std::move(dims));
   ctx.set_out(0, out);
   if (x.rank() > 1) return;
-  if (const SymTensorPtr v = InputValue(ctx, 0)) SetValue(ctx, 0, out, [&](int64_t i) { return v->elements.at(size_t(i)); });
+  if (const SymTensorPtr v = InputValue(ctx, 0))
+    SetValue(ctx, 0, out, [&](int64_t i) { return v->elements.at(size_t(i)); });
 }
 
 Exprs TransposeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -93,7 +103,8 @@ std::vector<NodeEntry> SimplifyTranspose(RewriteContext& ctx, const NodePtr& n) 
 
 bool IsDcr(const NodePtr& n) {
   const std::string& mode = ParamOf<DepthToSpaceParam>(n).mode;
-  WEFT_CHECK(mode == "DCR" || mode == "CRD", kBadAttribute, "{}: mode '{}' is neither DCR nor CRD", n->Describe(), mode);
+  WEFT_CHECK(mode == "DCR" || mode == "CRD", kBadAttribute, "{}: mode '{}' is neither DCR nor CRD",
+             n->Describe(), mode);
   return mode == "DCR";
 }
 
@@ -102,7 +113,8 @@ void DepthToSpaceShape(InferShapeContext& ctx) {
   const int64_t b = ParamOf<DepthToSpaceParam>(ctx.node()).blocksize;
   const Shape& x = ctx.in(0);
   WEFT_CHECK(!x[1].known() || ctx.facts().Divides(b * b, x[1]) != Proof::kNo, kShapeMismatch,
-             "{}: {} channels do not divide by blocksize^2 = {}", ctx.node()->Describe(), x[1].ToString(), b * b);
+             "{}: {} channels do not divide by blocksize^2 = {}", ctx.node()->Describe(),
+             x[1].ToString(), b * b);
   ctx.set_out(0, Shape({x[0], ExactDiv(x[1], b * b), x[2] * b, x[3] * b}));
 }
 Exprs DepthToSpaceCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -113,16 +125,20 @@ Exprs DepthToSpaceCode(const NodePtr& n, const std::vector<TensorArg>& in, const
   const Expr c = IsDcr(n) ? (row * b + column) * channels + y[1] : (y[1] * b + row) * b + column;
   return {in[0]({y[0], c, FloorDivExpr(y[2], b), FloorDivExpr(y[3], b)})};
 }
-/// CRD has no inverse op: [n, c, h*b, w*b] -> [n, c, h, b, w, b] -> [n, c, b, b, h, w] -> [n, c*b*b, h, w].
+/// CRD has no inverse op: [n, c, h*b, w*b] -> [n, c, h, b, w, b] -> [n, c, b, b, h, w] -> [n,
+/// c*b*b, h, w].
 std::vector<NodeEntry> DepthToSpaceGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const int64_t b = ParamOf<DepthToSpaceParam>(n).blocksize;
   if (IsDcr(n)) return {Apply("SpaceToDepth", {dy[0]}, {{"blocksize", b}})};
   const NodeEntry x = n->inputs[0];
-  auto extents = [](const NodeEntry& e, int from, int to) { return Apply("Shape", {e}, {{"start", from}, {"end", to}}); };
+  auto extents = [](const NodeEntry& e, int from, int to) {
+    return Apply("Shape", {e}, {{"start", from}, {"end", to}});
+  };
   const NodeEntry block = IntsLike(x, {b});
   const NodeEntry split =
-      Apply("Concat", {extents(dy[0], 0, 2), extents(x, 2, 3), block, extents(x, 3, 4), block}, {{"axis", 0}});
+      Apply("Concat", {extents(dy[0], 0, 2), extents(x, 2, 3), block, extents(x, 3, 4), block},
+            {{"axis", 0}});
   const NodeEntry six = Apply("Reshape", {dy[0], split}, {{"allowzero", 1}});
   return {ReshapeLike(Apply("Transpose", {six}, {{"perm", Ints{0, 1, 3, 5, 2, 4}}}), x)};
 }
@@ -133,7 +149,8 @@ void SpaceToDepthShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   for (int k = 2; k < 4; ++k) {
     WEFT_CHECK(!x[k].known() || ctx.facts().Divides(b, x[k]) != Proof::kNo, kShapeMismatch,
-               "{}: extent {} does not divide by blocksize {}", ctx.node()->Describe(), x[k].ToString(), b);
+               "{}: extent {} does not divide by blocksize {}", ctx.node()->Describe(),
+               x[k].ToString(), b);
   }
   ctx.set_out(0, Shape({x[0], x[1] * (b * b), ExactDiv(x[2], b), ExactDiv(x[3], b)}));
 }
@@ -142,7 +159,8 @@ Exprs SpaceToDepthCode(const NodePtr& n, const std::vector<TensorArg>& in, const
   const Indices& y = at(0);
   const Expr channels = in[0].dim(1);
   const Expr block = FloorDivExpr(y[1], channels);
-  return {in[0]({y[0], FloorModExpr(y[1], channels), y[2] * b + FloorDivExpr(block, b), y[3] * b + FloorModExpr(block, b)})};
+  return {in[0]({y[0], FloorModExpr(y[1], channels), y[2] * b + FloorDivExpr(block, b),
+                 y[3] * b + FloorModExpr(block, b)})};
 }
 
 }  // namespace
@@ -150,7 +168,8 @@ Exprs SpaceToDepthCode(const NodePtr& n, const std::vector<TensorArg>& in, const
 WEFT_REGISTER_OP(Transpose)
     .describe(
         "y[i_perm[0], i_perm[1], ...] = x[i_0, i_1, ...]: axes permuted.\n"
-        "Gradient: dx = Transpose(dy, inverse of perm). Errors: perm is no permutation (kBadAttribute) or of another rank\n"
+        "Gradient: dx = Transpose(dy, inverse of perm). Errors: perm is no permutation "
+        "(kBadAttribute) or of another rank\n"
         "(kShapeMismatch). Source: ONNX Transpose-24.")
     .input("data", TypeDoc(kAllTypes))
     .output("transposed", "T")
@@ -167,8 +186,10 @@ WEFT_REGISTER_OP(Transpose)
 
 WEFT_REGISTER_OP(DepthToSpace)
     .describe(
-        "[n, c*b*b, h, w] -> [n, c, h*b, w*b]: blocks of channels become squares of b x b positions.\n"
-        "Gradient: SpaceToDepth (DCR), or its reshape and transpose (CRD). Errors: channels do not divide (kShapeMismatch).\n"
+        "[n, c*b*b, h, w] -> [n, c, h*b, w*b]: blocks of channels become squares of b x b "
+        "positions.\n"
+        "Gradient: SpaceToDepth (DCR), or its reshape and transpose (CRD). Errors: channels do not "
+        "divide (kShapeMismatch).\n"
         "Source: ONNX DepthToSpace-13.")
     .input("input", TypeDoc(kAllTypes), "rank 4")
     .output("output", "T")
@@ -184,8 +205,10 @@ WEFT_REGISTER_OP(DepthToSpace)
 
 WEFT_REGISTER_OP(SpaceToDepth)
     .describe(
-        "[n, c, h*b, w*b] -> [n, b*b*c, h, w]: squares of b x b positions become channels (row, column, channel).\n"
-        "Gradient: DepthToSpace (DCR). Errors: an extent does not divide (kShapeMismatch). Source: ONNX SpaceToDepth-13.")
+        "[n, c, h*b, w*b] -> [n, b*b*c, h, w]: squares of b x b positions become channels (row, "
+        "column, channel).\n"
+        "Gradient: DepthToSpace (DCR). Errors: an extent does not divide (kShapeMismatch). Source: "
+        "ONNX SpaceToDepth-13.")
     .input("input", TypeDoc(kAllTypes), "rank 4")
     .output("output", "T")
     .set_num_inputs(1)
@@ -195,9 +218,12 @@ WEFT_REGISTER_OP(SpaceToDepth)
     .set_attr<FInferType>("FInferType", TypeOfFirst(kAllTypes))
     .set_attr<FInferShape>("FInferShape", SpaceToDepthShape)
     .set_attr<FCodeGen>("FCodeGen", SpaceToDepthCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
-      if (!dy[0]) return {NodeEntry()};
-      return {Apply("DepthToSpace", {dy[0]}, {{"blocksize", ParamOf<SpaceToDepthParam>(n).blocksize}})};
-    });
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n,
+                            const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
+                           if (!dy[0]) return {NodeEntry()};
+                           return {Apply("DepthToSpace", {dy[0]},
+                                         {{"blocksize", ParamOf<SpaceToDepthParam>(n).blocksize}})};
+                         });
 
 }  // namespace weft::ops

@@ -7,7 +7,10 @@ namespace {
 
 struct FusedParam : OpParam<FusedParam> {
   GraphAttr body;
-  WEFT_OP_PARAM(FusedParam) { WEFT_FIELD(body).describe("what is computed; its inputs and outputs in order, with shape and dtype"); }
+  WEFT_OP_PARAM(FusedParam) {
+    WEFT_FIELD(body).describe(
+        "what is computed; its inputs and outputs in order, with shape and dtype");
+  }
 };
 WEFT_REGISTER_OP_PARAM(FusedParam);
 
@@ -27,7 +30,8 @@ void SumToShape(InferShapeContext& ctx) {
       const SymInt d = x[lead + k], e = like[k];
       fits = !d.known() || !e.known() || !d.is_const() || !e.is_const() || e.is(1) || d == e;
     }
-    WEFT_CHECK(fits, kShapeMismatch, "{}: {} does not broadcast to {}", ctx.node()->Describe(), like.ToString(), x.ToString());
+    WEFT_CHECK(fits, kShapeMismatch, "{}: {} does not broadcast to {}", ctx.node()->Describe(),
+               like.ToString(), x.ToString());
   }
   ctx.set_out(0, like);
 }
@@ -37,8 +41,10 @@ Exprs SumToCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt
   const int lead = x.rank() - y.rank();
   std::vector<SymInt> extents;
   for (int k = 0; k < x.rank(); ++k) {
-    if (k < lead) extents.push_back(x.shape[k]);
-    else if (const SymInt d = y[k - lead]; d != x.shape[k]) extents.push_back(d.is(1) ? x.shape[k] : ExactDiv(x.shape[k], d));
+    if (k < lead)
+      extents.push_back(x.shape[k]);
+    else if (const SymInt d = y[k - lead]; d != x.shape[k])
+      extents.push_back(d.is(1) ? x.shape[k] : ExactDiv(x.shape[k], d));
   }
   return {SumOver(extents, [&](const Indices& r) {
     Indices from;
@@ -47,7 +53,8 @@ Exprs SumToCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt
       if (k < lead) {
         from.push_back(r[next++]);
       } else if (const SymInt d = y[k - lead]; d != x.shape[k]) {
-        // Where the extent turns out equal at run time there is one term; else it is 1 and all are summed.
+        // Where the extent turns out equal at run time there is one term; else it is 1 and all are
+        // summed.
         from.push_back(d.is(1) ? r[next++] : r[next++] + at(0)[size_t(k - lead)]);
       } else {
         from.push_back(at(0)[size_t(k - lead)]);
@@ -56,7 +63,8 @@ Exprs SumToCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt
     return x(from);
   })};
 }
-/// Equal shapes: x. Decided extents: ReduceSum over what was broadcast, which does not keep `like` alive.
+/// Equal shapes: x. Decided extents: ReduceSum over what was broadcast, which does not keep `like`
+/// alive.
 std::vector<NodeEntry> SimplifySumTo(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry x = n->inputs[0];
   const Shape &from = ctx.shape(x), &to = ctx.shape(n->inputs[1]);
@@ -76,7 +84,8 @@ std::vector<NodeEntry> SimplifySumTo(RewriteContext& ctx, const NodePtr& n) {
   }
   if (axes.empty()) return {x};
   const bool only_leading = axes.size() == leading.size();
-  const NodeEntry sum = Apply("ReduceSum", {x, IntsLike(x, axes)}, {{"keepdims", int64_t(!only_leading)}});
+  const NodeEntry sum =
+      Apply("ReduceSum", {x, IntsLike(x, axes)}, {{"keepdims", int64_t(!only_leading)}});
   return {only_leading || leading.empty() ? sum : Apply("Squeeze", {sum, IntsLike(x, leading)})};
 }
 
@@ -84,7 +93,8 @@ std::vector<NodeEntry> SimplifySumTo(RewriteContext& ctx, const NodePtr& n) {
 
 const Graph& BodyOf(const NodeAttrs& attrs) {
   const AttrValue* v = attrs.dict.find("body");
-  WEFT_CHECK(v && v->is<GraphPtr>() && v->get<GraphPtr>(), kBadAttribute, "weft::Fused needs a graph attribute `body`");
+  WEFT_CHECK(v && v->is<GraphPtr>() && v->get<GraphPtr>(), kBadAttribute,
+             "weft::Fused needs a graph attribute `body`");
   return *v->get<GraphPtr>();
 }
 
@@ -94,8 +104,9 @@ void FusedType(InferTypeContext& ctx) {
   const TypeMap& types = body.GetAttr<TypeMap>("dtype");
   for (int i = 0; i < ctx.num_inputs() && i < int(body.inputs().size()); ++i) {
     const Type declared = types[NodeEntry(body.inputs()[size_t(i)])], given = ctx.in(i);
-    WEFT_CHECK(!declared.known() || !given.known() || declared == given, kTypeMismatch, "{}: input {} is {}, the body takes {}",
-               ctx.node()->Describe(), i, given.ToString(), declared.ToString());
+    WEFT_CHECK(!declared.known() || !given.known() || declared == given, kTypeMismatch,
+               "{}: input {} is {}, the body takes {}", ctx.node()->Describe(), i, given.ToString(),
+               declared.ToString());
   }
   for (int k = 0; k < ctx.num_outputs(); ++k) {
     const Type t = types[body.outputs[size_t(k)]];
@@ -103,8 +114,8 @@ void FusedType(InferTypeContext& ctx) {
   }
 }
 
-/// The body's extents are expressions over the symbols of the graph around it, so its recorded output shapes hold as long
-/// as every input still has the shape it was built for.
+/// The body's extents are expressions over the symbols of the graph around it, so its recorded
+/// output shapes hold as long as every input still has the shape it was built for.
 void FusedShape(InferShapeContext& ctx) {
   const Graph& body = BodyOf(ctx.node()->attrs);
   auto unknown = [&ctx](const std::string& why) {
@@ -112,13 +123,18 @@ void FusedShape(InferShapeContext& ctx) {
   };
   if (!body.HasAttr("shape")) return unknown("the fused body has no shapes");
   const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
-  WEFT_CHECK(ctx.num_inputs() == int(body.inputs().size()), kArity, "{}: {} inputs, the body takes {}", ctx.node()->Describe(),
-             ctx.num_inputs(), body.inputs().size());
+  WEFT_CHECK(ctx.num_inputs() == int(body.inputs().size()), kArity,
+             "{}: {} inputs, the body takes {}", ctx.node()->Describe(), ctx.num_inputs(),
+             body.inputs().size());
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     const Shape &declared = shapes[NodeEntry(body.inputs()[size_t(i)])], &given = ctx.in(i);
     bool same = given.has_rank() && declared.has_rank() && given.rank() == declared.rank();
-    for (int k = 0; same && k < given.rank(); ++k) same = given[k].known() && declared[k].known() && ctx.facts().ProvedEqual(given[k], declared[k]);
-    if (!same) return unknown(fmt::format("input {} is {}, the fused body was made for {}", i, given.ToString(), declared.ToString()));
+    for (int k = 0; same && k < given.rank(); ++k)
+      same =
+          given[k].known() && declared[k].known() && ctx.facts().ProvedEqual(given[k], declared[k]);
+    if (!same)
+      return unknown(fmt::format("input {} is {}, the fused body was made for {}", i,
+                                 given.ToString(), declared.ToString()));
   }
   for (int k = 0; k < ctx.num_outputs(); ++k) ctx.set_out(k, shapes[body.outputs[size_t(k)]]);
 }
@@ -129,10 +145,11 @@ void AssignShape(InferShapeContext& ctx) {
   const Shape &variable = ctx.in(0), &value = ctx.in(1);
   if (!variable.has_rank()) return ctx.set_out(0, value);
   if (!value.has_rank()) return ctx.set_out(0, variable);
-  WEFT_CHECK(variable.rank() == value.rank(), kShapeMismatch, "{}: a value {} for a variable {}", ctx.node()->Describe(),
-             value.ToString(), variable.ToString());
+  WEFT_CHECK(variable.rank() == value.rank(), kShapeMismatch, "{}: a value {} for a variable {}",
+             ctx.node()->Describe(), value.ToString(), variable.ToString());
   Shape out = variable;
-  for (int k = 0; k < out.rank(); ++k) out.set(k, UnifyDims(ctx, variable[k], value[k], "extents of variable and value"));
+  for (int k = 0; k < out.rank(); ++k)
+    out.set(k, UnifyDims(ctx, variable[k], value[k], "extents of variable and value"));
   ctx.set_out(0, out);
 }
 
@@ -140,7 +157,8 @@ void AssignShape(InferShapeContext& ctx) {
 
 WEFT_REGISTER_OP_IN(weft, SumTo)
     .describe(
-        "x summed down to the shape of `like`: the reverse of broadcasting `like` to the shape of x. Elements of `like` are\n"
+        "x summed down to the shape of `like`: the reverse of broadcasting `like` to the shape of "
+        "x. Elements of `like` are\n"
         "not read. f16 and bf16 accumulate in f32. Gradient: dy expanded to x.\n"
         "Errors: `like` does not broadcast to x (kShapeMismatch). Source: Weft.")
     .input("x", TypeDoc(kNumeric))
@@ -154,19 +172,22 @@ WEFT_REGISTER_OP_IN(weft, SumTo)
     .set_attr<FInferType>("FInferType", SumToType)
     .set_attr<FInferShape>("FInferShape", SumToShape)
     .set_attr<FCodeGen>("FCodeGen", SumToCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
-      if (!dy[0]) return {NodeEntry(), NodeEntry()};
-      return {ExpandLike(dy[0], n->inputs[0]), NodeEntry()};
-    })
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n,
+                            const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
+                           if (!dy[0]) return {NodeEntry(), NodeEntry()};
+                           return {ExpandLike(dy[0], n->inputs[0]), NodeEntry()};
+                         })
     .set_attr<FSimplify>("FSimplify", SimplifySumTo)
-    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
-      return in.at(0).num_elements();
-    });
+    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in,
+                                   const std::vector<Shape>&) { return in.at(0).num_elements(); });
 
 WEFT_REGISTER_OP_IN(weft, Fused)
     .describe(
-        "The body applied to the inputs, as one kernel. Made by the pass Fusion. Errors: no body (kBadAttribute), inputs of\n"
-        "other dtypes or in another number (kTypeMismatch, kArity). Gradient: differentiate before fusing. Source: Weft.")
+        "The body applied to the inputs, as one kernel. Made by the pass Fusion. Errors: no body "
+        "(kBadAttribute), inputs of\n"
+        "other dtypes or in another number (kTypeMismatch, kArity). Gradient: differentiate before "
+        "fusing. Source: Weft.")
     .variadic_input("inputs", "any")
     .output("outputs", "any")
     .set_num_inputs(0, INT32_MAX)
@@ -177,8 +198,10 @@ WEFT_REGISTER_OP_IN(weft, Fused)
 
 WEFT_REGISTER_OP_IN(weft, Assign)
     .describe(
-        "Writes `value` into the variable and gives it back. Ordered against the variable's readers by OrderMutation.\n"
-        "Gradient: none. Errors: dtypes or shapes differ (kTypeMismatch, kShapeMismatch). Source: Weft.")
+        "Writes `value` into the variable and gives it back. Ordered against the variable's "
+        "readers by OrderMutation.\n"
+        "Gradient: none. Errors: dtypes or shapes differ (kTypeMismatch, kShapeMismatch). Source: "
+        "Weft.")
     .input("variable", TypeDoc(kComputable), "a variable")
     .input("value", "T")
     .output("new_value", "T")
@@ -187,9 +210,9 @@ WEFT_REGISTER_OP_IN(weft, Assign)
     .param<NoParam>()
     .set_attr<FInferType>("FInferType", SameType(kComputable))
     .set_attr<FInferShape>("FInferShape", AssignShape)
-    .set_attr<FCodeGen>("FCodeGen", [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) -> Exprs {
-      return {in[1](at(0))};
-    })
+    .set_attr<FCodeGen>("FCodeGen",
+                        [](const NodePtr&, const std::vector<TensorArg>& in,
+                           const OutputAt& at) -> Exprs { return {in[1](at(0))}; })
     .set_attr<FMutateInputs>("FMutateInputs", [](const NodePtr&) { return std::vector<int>{0}; })
     .set_attr<TIsStateful>("TIsStateful", true);
 

@@ -5,7 +5,9 @@
 
 namespace weft::ops {
 
-std::vector<SymInt> Tail(const Shape& s, int from) { return std::vector<SymInt>(s.dims().begin() + from, s.dims().end()); }
+std::vector<SymInt> Tail(const Shape& s, int from) {
+  return std::vector<SymInt>(s.dims().begin() + from, s.dims().end());
+}
 
 namespace {
 
@@ -16,29 +18,34 @@ SymInt AtLeast0(SymInt e, const Facts* facts) {
 
 void CheckPositive(const NodePtr& n, std::vector<int64_t>* values, size_t rank, const char* what) {
   if (values->empty()) values->assign(rank, 1);
-  WEFT_CHECK(values->size() == rank, kBadAttribute, "{}: {} {} for {} spatial axes", n->Describe(), values->size(), what, rank);
-  for (int64_t v : *values) WEFT_CHECK(v > 0, kBadAttribute, "{}: {} must be positive, got {}", n->Describe(), what, v);
+  WEFT_CHECK(values->size() == rank, kBadAttribute, "{}: {} {} for {} spatial axes", n->Describe(),
+             values->size(), what, rank);
+  for (int64_t v : *values)
+    WEFT_CHECK(v > 0, kBadAttribute, "{}: {} must be positive, got {}", n->Describe(), what, v);
 }
 
 }  // namespace
 
-Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in, const std::vector<SymInt>& kernel,
-                  const Facts* facts) {
+Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
+                  const std::vector<SymInt>& kernel, const Facts* facts) {
   Window w;
   w.in = in;
   w.kernel = kernel;
   w.strides = attrs.strides;
   w.dilations = attrs.dilations;
   const size_t rank = kernel.size();
-  WEFT_CHECK(in.size() == rank, kShapeMismatch, "{}: a kernel of rank {} on {} spatial axes", n->Describe(), rank, in.size());
+  WEFT_CHECK(in.size() == rank, kShapeMismatch, "{}: a kernel of rank {} on {} spatial axes",
+             n->Describe(), rank, in.size());
   CheckPositive(n, &w.strides, rank, "strides");
   CheckPositive(n, &w.dilations, rank, "dilations");
   const std::string& mode = attrs.auto_pad;
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
-  WEFT_CHECK(same || mode.empty() || mode == "NOTSET" || mode == "VALID", kBadAttribute, "{}: auto_pad '{}'", n->Describe(), mode);
+  WEFT_CHECK(same || mode.empty() || mode == "NOTSET" || mode == "VALID", kBadAttribute,
+             "{}: auto_pad '{}'", n->Describe(), mode);
   std::vector<int64_t> pads = attrs.pads;
   if (mode == "VALID" || pads.empty()) pads.assign(2 * rank, 0);
-  WEFT_CHECK(pads.size() == 2 * rank, kBadAttribute, "{}: {} pads for {} spatial axes", n->Describe(), pads.size(), rank);
+  WEFT_CHECK(pads.size() == 2 * rank, kBadAttribute, "{}: {} pads for {} spatial axes",
+             n->Describe(), pads.size(), rank);
   for (size_t k = 0; k < rank; ++k) {
     const SymInt reach = (kernel[k] - 1) * w.dilations[k] + 1, stride = w.strides[k];
     if (same) {
@@ -50,7 +57,8 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
       w.out.push_back(out);
       continue;
     }
-    WEFT_CHECK(pads[k] >= 0 && pads[k + rank] >= 0, kBadAttribute, "{}: negative pads", n->Describe());
+    WEFT_CHECK(pads[k] >= 0 && pads[k + rank] >= 0, kBadAttribute, "{}: negative pads",
+               n->Describe());
     w.begin.push_back(pads[k]);
     w.end.push_back(pads[k + rank]);
     const SymInt room = in[k] + pads[k] + pads[k + rank] - reach;
@@ -59,9 +67,9 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
       const SymInt up = CeilDiv(room, stride) + 1, limit = CeilDiv(in[k] + pads[k], stride);
       out = !up.known() ? SymInt() : facts ? MinOf(up, limit, *facts) : Min(up, limit);
     }
-    WEFT_CHECK(!out.known() || !out.is_const() || out.value() >= 0, kShapeMismatch,
-               "{}: a window of {} does not fit extent {} with pads {} and {}", n->Describe(), reach.ToString(),
-               in[k].ToString(), pads[k], pads[k + rank]);
+    WEFT_CHECK(!room.known() || !room.is_const() || room.value() >= 0, kShapeMismatch,
+               "{}: a window of {} does not fit extent {} with pads {} and {}", n->Describe(),
+               reach.ToString(), in[k].ToString(), pads[k], pads[k + rank]);
     w.out.push_back(out);
   }
   return w;
@@ -72,9 +80,12 @@ std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Ind
   Expr inside = Expr::Bool(true);
   for (int d = 0; d < w.rank(); ++d) {
     const size_t s = size_t(d);
-    const Expr i = o[s] * Expr::Int(w.strides[s]) + k[s] * Expr::Int(w.dilations[s]) - Expr::Dim(w.begin[s]);
+    const Expr i =
+        o[s] * Expr::Int(w.strides[s]) + k[s] * Expr::Int(w.dilations[s]) - Expr::Dim(w.begin[s]);
     // Without padding every window of floor mode lies inside.
-    const bool bounded = w.begin[s].is(0) && w.end[s].is(0) && w.out[s] == FloorDiv(w.in[s] - ((w.kernel[s] - 1) * w.dilations[s] + 1), w.strides[s]) + 1;
+    const bool bounded =
+        w.begin[s].is(0) && w.end[s].is(0) &&
+        w.out[s] == FloorDiv(w.in[s] - ((w.kernel[s] - 1) * w.dilations[s] + 1), w.strides[s]) + 1;
     if (!bounded) inside = And(inside, InRange(i, Expr::Dim(w.in[s])));
     at.push_back(i);
   }

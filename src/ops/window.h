@@ -1,5 +1,6 @@
-/// window.h: sliding windows: kernel extents, strides, dilations, padding and output extents, shared by Conv, pooling and
-/// their gradients. Everything may be symbolic but strides, dilations and given pads.
+/// window.h: sliding windows: kernel extents, strides, dilations, padding and output extents,
+/// shared by Conv, pooling and their gradients. Everything may be symbolic but strides, dilations
+/// and given pads.
 #pragma once
 
 #include <string>
@@ -18,18 +19,20 @@ struct WindowAttrs {
 };
 
 struct Window {
-  std::vector<SymInt> in, kernel, out;          ///< spatial extents
+  std::vector<SymInt> in, kernel, out;  ///< spatial extents
   std::vector<int64_t> strides, dilations;
-  std::vector<SymInt> begin, end;               ///< padding before and after
+  std::vector<SymInt> begin, end;  ///< padding before and after
   int rank() const { return int(kernel.size()); }
 };
 
 /// Checks the attributes (kBadAttribute) and computes padding and output extents:
-///   floor or ceil((in + begin + end - ((kernel - 1) dilation + 1)) / stride) + 1; in ceil mode a window that would start in
-///   the end padding is dropped. auto_pad SAME_*: out = ceil(in / stride). Unknown extents give unknown ones.
-Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in, const std::vector<SymInt>& kernel,
-                  const Facts* facts);
-/// Input positions of window offsets `k` of the windows at `o`, and whether they lie inside the input.
+///   floor or ceil((in + begin + end - ((kernel - 1) dilation + 1)) / stride) + 1; in ceil mode a
+///   window that would start in the end padding is dropped. auto_pad SAME_*: out = ceil(in /
+///   stride). Unknown extents give unknown ones.
+Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
+                  const std::vector<SymInt>& kernel, const Facts* facts);
+/// Input positions of window offsets `k` of the windows at `o`, and whether they lie inside the
+/// input.
 std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Indices& k);
 /// Windows that read input position `i` at offset `k`, and whether such windows exist.
 std::pair<Indices, Expr> WindowScatter(const Window& w, const Indices& i, const Indices& k);

@@ -104,7 +104,7 @@ class Sweep {
     const FFuseKind* told = fuse_kind_.find(n->op());
     if (!code || (told && *told == FuseKind::kOpaque)) return NodeKind::kOpaque;
     if (told && *told == FuseKind::kAnchor && n->op()->has(library_)) return NodeKind::kOpaque;
-    if (!HasComputableTypes(n, facts_)) return NodeKind::kOpaque;
+    if (!HasComputableTypes(n, facts_) || !OneSpace(n)) return NodeKind::kOpaque;
     if (code->elementwise || (told && *told == FuseKind::kElementwise)) return NodeKind::kElementwise;
     const Shape& out = facts_.shapes[NodeEntry(n)];
     if (view_.get(n->op(), false)) {
@@ -117,6 +117,13 @@ class Sweep {
     const NodeKind k = c.kind;
     classes_.emplace(n->id(), std::move(c));
     return k;
+  }
+  /// A kernel has one space: outputs of different extents stay with their op.
+  bool OneSpace(NodePtr n) {
+    const int key = n->num_outputs() > 1 ? keys_.KeyOf(facts_.shapes[NodeEntry(n)]) : 0;
+    for (uint32_t i = 1; i < n->num_outputs(); ++i)
+      if (keys_.KeyOf(facts_.shapes[NodeEntry(n, i)]) != key) return false;
+    return true;
   }
   bool IsFollowed(const NodeEntry& e) const {
     const SymTensorPtr* v = facts_.values.find(e);
@@ -281,13 +288,12 @@ class Sweep {
   bool ElementwiseJoins(NodePtr n, const Space& a, const Space& b, int p, Space* merged) {
     const Shape& out = facts_.shapes[NodeEntry(n)];
     const int key = keys_.KeyOf(out);
-    if (!Unite(a, b, merged)) {
-      // A full-space node over row values: its own space is the space that the rows were reduced from.
-      return false;
-    }
+    if (!Unite(a, b, merged)) return false;
     const bool full = key == merged->key, row = merged->is_row() && key == merged->row_key;
     if (!full && !row) return false;
-    return EachEdge(n, p, [&](uint32_t, const Shape& in) {
+    const bool view = view_.get(n->op(), false);
+    return EachEdge(n, p, [&](uint32_t i, const Shape& in) {
+      if (view) return i == 0 && keys_.KeyOf(in) == key;   // element for element, whatever the 1s
       const auto mask = BroadcastMask(in, out);
       if (!mask) return false;
       if (*mask == 0) return true;

@@ -23,10 +23,29 @@ bool IsSmallConstant(const NodeEntry& e, const ValueMap& values) {
   return v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) { return s.known(); });
 }
 
+/// The user's nodes that the members stand for, a few of them: names are for messages.
+Origin OriginOf(const std::vector<NodePtr>& members) {
+  constexpr size_t kMaxNames = 16;
+  std::vector<std::string> names;
+  auto add = [&](const std::string& name) {
+    if (!name.empty() && names.size() < kMaxNames && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (NodePtr n : members) {
+    if (names.size() == kMaxNames) break;
+    if (!n->origin()) add(n->attrs.name);
+    else
+      for (const std::string& s : *n->origin()) add(s);
+  }
+  return names.empty() ? nullptr : std::make_shared<const std::vector<std::string>>(std::move(names));
+}
+
 }  // namespace
 
 FusedBuilder::FusedBuilder(Graph& g)
-    : g_(g), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")), values_(g.GetAttr<ValueMap>("value")) {}
+    : g_(g), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")), values_(g.GetAttr<ValueMap>("value")),
+      is_output_(g.id_bound(), 0) {
+  for (const NodeEntry& e : g.outputs) is_output_[e.node->id()] = 1;
+}
 
 void FusedBuilder::Build(const std::vector<NodePtr>& members) {
   Plan plan;
@@ -36,7 +55,11 @@ void FusedBuilder::Build(const std::vector<NodePtr>& members) {
   ShapeMap shapes;
   TypeMap types;
   ValueMap values;
-  std::unordered_map<NodeEntry, NodeEntry, EntryHash> twin;
+  std::unordered_map<NodeEntry, NodeEntry, EntryHash> outside;   // operands and what stands for them
+  const int number = int(plans_.size());
+  plan_of_.resize(g_.id_bound(), -1);
+  twin_.resize(g_.id_bound());
+  auto twin = [&](const NodeEntry& e) { return NodeEntry(twin_[e.node->id()], e.index); };
   auto copy_rows = [&](const NodeEntry& from, const NodeEntry& to) {
     shapes.set(to, shapes_[from]);
     types.set(to, types_[from]);
@@ -63,7 +86,8 @@ void FusedBuilder::Build(const std::vector<NodePtr>& members) {
   };
   auto operand = [&](const NodeEntry& e) -> NodeEntry {
     if (!e.node) return {};
-    if (auto it = twin.find(e); it != twin.end()) return it->second;
+    if (plan_of_[e.node->id()] == number) return twin(e);
+    if (auto it = outside.find(e); it != outside.end()) return it->second;
     NodeEntry in;
     if (IsSmallConstant(e, values_)) {
       if (TensorPtr t = Graph::ConstantOf(e)) {
@@ -76,32 +100,28 @@ void FusedBuilder::Build(const std::vector<NodePtr>& members) {
       plan.operands.push_back(e);
     }
     copy_rows(e, in);
-    twin.emplace(e, in);
+    outside.emplace(e, in);
     return in;
   };
+  std::vector<NodeEntry> inputs;
   for (NodePtr n : members) {
-    std::vector<NodeEntry> inputs;
+    inputs.clear();
     for (const NodeEntry& e : n->inputs) inputs.push_back(operand(e));
-    NodePtr c = body.AddNode(n->op(), inputs, n->attrs.dict, n->attrs.name);
-    c->attrs.parsed = n->attrs.parsed;
-    body.SetOrigin(c, n->origin());
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
-      twin[NodeEntry(n, i)] = NodeEntry(c, i);
-      copy_rows(NodeEntry(n, i), NodeEntry(c, i));
-    }
+    NodePtr c = body.AddCopy(n, inputs);
+    plan_of_[n->id()] = number;
+    twin_[n->id()] = c;
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) copy_rows(NodeEntry(n, i), NodeEntry(c, i));
   }
   // Results: what a node outside reads, or a graph output, in member order.
-  std::unordered_map<NodePtr, int> inside;
-  for (NodePtr n : members) inside.emplace(n, 0);
   std::vector<NodeEntry> outputs;
   for (NodePtr n : members) {
-    std::vector<uint8_t> wanted(n->num_outputs(), 0);
-    for (const Use& u : n->uses())
-      if (!u.control && !inside.count(u.user)) wanted[u.user->inputs[u.slot].index] = 1;
-    for (const NodeEntry& e : g_.outputs)
-      if (e.node == n) wanted[e.index] = 1;
-    for (uint32_t i = 0; i < wanted.size(); ++i)
-      if (wanted[i]) plan.results.push_back({n, i}), outputs.push_back(twin.at({n, i}));
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+      bool wanted = is_output_[n->id()] && std::find(g_.outputs.begin(), g_.outputs.end(), NodeEntry(n, i)) != g_.outputs.end();
+      for (const Use& u : n->uses()) wanted |= !u.control && plan_of_[u.user->id()] != number && u.user->inputs[u.slot].index == i;
+      if (!wanted) continue;
+      plan.results.push_back({n, i});
+      outputs.push_back(twin({n, i}));
+    }
   }
   body.outputs = outputs;
   body.SetAttr("dtype", std::move(types));
@@ -111,30 +131,27 @@ void FusedBuilder::Build(const std::vector<NodePtr>& members) {
 }
 
 void FusedBuilder::Finish() {
-  SubgraphMap bodies = g_.HasAttr("subgraph") ? g_.GetAttr<SubgraphMap>("subgraph") : SubgraphMap();
+  // The maps leave the graph while it is edited: a fused entry has the rows of the one that it replaces.
+  ShapeMap shapes = g_.MoveCopyAttr<ShapeMap>("shape");
+  TypeMap types = g_.MoveCopyAttr<TypeMap>("dtype");
+  ValueMap values = g_.MoveCopyAttr<ValueMap>("value");
+  SubgraphMap bodies = g_.HasAttr("subgraph") ? g_.MoveCopyAttr<SubgraphMap>("subgraph") : SubgraphMap();
   std::unordered_map<NodeEntry, NodeEntry, EntryHash> moved;   // member entry -> fused entry
   std::vector<NodePtr> fused;
   for (Plan& p : plans_) {
     // Operands still name members of other groups; they are wired below, when every fused node exists.
-    std::string name = p.members.back()->attrs.name;
-    NodePtr f = g_.AddNode(builtin::kFused, p.operands, {{"body", GraphPtr(p.body)}}, name);
-    for (NodePtr n : p.members) g_.MergeOrigin(f, n);
-    for (size_t i = 0; i < p.results.size(); ++i) moved.emplace(p.results[i], NodeEntry(f, uint32_t(i)));
+    NodePtr f = g_.AddNode(builtin::kFused, p.operands, {{"body", GraphPtr(p.body)}}, p.members.back()->attrs.name);
+    g_.SetOrigin(f, OriginOf(p.members));
+    for (size_t i = 0; i < p.results.size(); ++i) {
+      const NodeEntry to(f, uint32_t(i));
+      moved.emplace(p.results[i], to);
+      shapes.set(to, shapes[p.results[i]]);
+      types.set(to, types[p.results[i]]);
+      if (const SymTensorPtr* v = values.find(p.results[i])) values.set(to, *v);
+    }
     fused.push_back(f);
     bodies.set(f, p.body);
   }
-  for (size_t k = 0; k < plans_.size(); ++k) {
-    const Plan& p = plans_[k];
-    for (const NodeEntry& r : p.results) {
-      const NodeEntry& to = moved.at(r);
-      shapes_.set(to, shapes_[r]);
-      types_.set(to, types_[r]);
-      if (const SymTensorPtr* v = values_.find(r)) values_.set(to, *v);
-    }
-  }
-  g_.SetAttr("shape", shapes_);
-  g_.SetAttr("dtype", types_);
-  g_.SetAttr("value", values_);
   for (size_t k = 0; k < plans_.size(); ++k) {
     const Plan& p = plans_[k];
     for (const NodeEntry& r : p.results) g_.ReplaceUses(r, moved.at(r));
@@ -162,6 +179,9 @@ void FusedBuilder::Finish() {
       }
     }
   g_.EraseDead();
+  g_.SetAttr("shape", std::move(shapes));
+  g_.SetAttr("dtype", std::move(types));
+  g_.SetAttr("value", std::move(values));
   g_.SetAttr("subgraph", std::move(bodies));
 }
 

@@ -127,12 +127,14 @@ void InferVariable(Context& c, NodePtr n) {
 Graph InferShape(Graph g, PassContext& ctx) {
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
   Context c(g, types);
-  NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("shape_inferred") ? g.GetAttr<NodeMap<uint8_t>>("shape_inferred") : NodeMap<uint8_t>();
+  NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("value") && g.HasAttr("shape_inferred") ? g.GetAttr<NodeMap<uint8_t>>("shape_inferred") : NodeMap<uint8_t>();
   done.reserve(g.id_bound());
   const auto& infer = Op::GetAttr<FInferShape>("FInferShape");
   const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
   int64_t inferred = 0;
-  for (NodePtr n : g.TopoOrder()) {
+  std::vector<NodePtr> order = g.inputs();  // those that nothing reads are checked and bind symbols as well
+  for (NodePtr n : g.TopoOrder()) order.push_back(n);
+  for (NodePtr n : order) {
     if (done.find(n)) continue;
     ++inferred;
     done.set(n, 1);

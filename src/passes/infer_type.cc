@@ -54,7 +54,9 @@ Graph InferType(Graph g, PassContext& ctx) {
   const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
   Context context(rows);
   int64_t inferred = 0;
-  for (NodePtr n : g.TopoOrder()) {
+  std::vector<NodePtr> order = g.inputs();  // those that nothing reads are checked and bind symbols as well
+  for (NodePtr n : g.TopoOrder()) order.push_back(n);
+  for (NodePtr n : order) {
     if (done.find(n)) continue;
     ++inferred;
     done.set(n, 1);

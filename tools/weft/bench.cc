@@ -14,11 +14,11 @@
 namespace weft::tool {
 namespace {
 
-constexpr int kMinIterations = 3;         // a median of fewer says nothing
+constexpr int kMinIterations = 3;  // a median of fewer says nothing
 constexpr size_t kMaxSamples = 10'000'000;
 constexpr int kProfileRuns = 25;
 constexpr double kProfileSeconds = 1.0;
-constexpr double kNoisy = 0.05;           // spread from which a reader is told
+constexpr double kNoisy = 0.05;  // spread from which a reader is told
 
 struct Args {
   ModelArgs model;
@@ -32,7 +32,9 @@ struct Args {
 
 struct Times {
   std::vector<double> ms;  // sorted
-  double At(double quantile) const { return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))]; }
+  double At(double quantile) const {
+    return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
+  }
   double Median() const {
     const size_t n = ms.size();
     return n % 2 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2;
@@ -96,7 +98,8 @@ std::string ProfileTable(std::vector<ProfileRow> rows) {
   if (rows.empty()) return "this backend does not tell the time of its steps\n";
   double total = 0;
   for (const ProfileRow& r : rows) total += r.us;
-  std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) { return a.us > b.us; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const ProfileRow& a, const ProfileRow& b) { return a.us > b.us; });
   Table table({">step", "name", "kind", ">us", ">share"});
   for (const ProfileRow& r : rows)
     table.AddRow({fmt::format("{}", r.step), r.name, r.kind, fmt::format("{:.1f}", r.us),
@@ -109,14 +112,16 @@ int Run(const Args& a) {
   const Engine engine = ParseEngine(a.backend, a.passes);
   ImportOptions import;
   import.limits = limits;
-  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input")) import.overridable.push_back(name);
+  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input"))
+    import.overridable.push_back(name);
   const Graph graph = LoadModel(a.model.path, import);
   const NamedTensors named = MakeInputs(graph, a.inputs, limits);
   const auto program = CompileProgram(graph, engine, a.threads, limits);
   const std::vector<TensorPtr> inputs = OrderInputs(*program, named);
   Session session(program);
   const Times times = Measure(a, &session, inputs);
-  const std::vector<ProfileRow> profile = a.profile ? ProfileSteps(&session, inputs) : std::vector<ProfileRow>();
+  const std::vector<ProfileRow> profile =
+      a.profile ? ProfileSteps(&session, inputs) : std::vector<ProfileRow>();
   const ProgramStats& stats = program->stats();
 
   if (a.model.json) {
@@ -147,18 +152,22 @@ int Run(const Args& a) {
   }
   std::string text;
   for (const auto& [name, t] : named) text += fmt::format("input    {}: {}\n", name, TypeText(*t));
-  text += fmt::format("time     median {:.3f} ms, min {:.3f}, p95 {:.3f}, mean {:.3f} over {} runs\n", times.Median(),
-                      times.ms.front(), times.At(0.95), times.Mean(), times.ms.size());
+  text +=
+      fmt::format("time     median {:.3f} ms, min {:.3f}, p95 {:.3f}, mean {:.3f} over {} runs\n",
+                  times.Median(), times.ms.front(), times.At(0.95), times.Mean(), times.ms.size());
   text += fmt::format("compile  {:.3f} s on {}\n", stats.compile_seconds, engine.text);
-  text += fmt::format("steps    {} kernels ({} distinct), {} library calls, {} interpreted\n", stats.kernels,
-                      stats.distinct_kernels, stats.library_calls, stats.interpreted);
+  text +=
+      fmt::format("steps    {} kernels ({} distinct), {} library calls, {} interpreted\n",
+                  stats.kernels, stats.distinct_kernels, stats.library_calls, stats.interpreted);
   text += fmt::format("memory   arena {}, moved {} a run\n", FormatBytes(session.arena_bytes()),
                       FormatBytes(session.bytes_moved()));
   if (a.profile) text += "\n" + ProfileTable(profile);
   Print(text);
   if (times.Spread() > kNoisy)
-    fmt::print(stderr, "note: half of the runs lie more than {:.0f} % from the median; the machine may be busy\n",
-               100 * times.Spread());
+    fmt::print(
+        stderr,
+        "note: half of the runs lie more than {:.0f} % from the median; the machine may be busy\n",
+        100 * times.Spread());
   return 0;
 }
 
@@ -167,17 +176,28 @@ int Run(const Args& a) {
 Command MakeBench(CLI::App& parent) {
   auto a = std::make_shared<Args>();
   a->inputs.random = true;
-  CLI::App* app = parent.add_subcommand("bench", "time a model; inputs that are not given are random, unbound symbols 1");
+  CLI::App* app = parent.add_subcommand(
+      "bench", "time a model; inputs that are not given are random, unbound symbols 1");
   AddModel(app, &a->model);
   AddInputs(app, &a->inputs);
   bool* random = &a->inputs.random;
-  app->add_flag_callback("--random", [random] { *random = true; }, "accepted as for run; always on here");
-  app->add_option("--backend", a->backend, "cpu, ref, cuda, or a variant as cpu:no-fusion")->type_name("B");
+  app->add_flag_callback(
+      "--random", [random] { *random = true; }, "accepted as for run; always on here");
+  app->add_option("--backend", a->backend, "cpu, ref, cuda, or a variant as cpu:no-fusion")
+      ->type_name("B");
   app->add_option("--passes", a->passes, "passes instead of the backend's own")->type_name("P");
-  app->add_option("--warmup", a->warmup_ms, "runs before the timed ones")->type_name("MS")->check(CLI::NonNegativeNumber);
-  app->add_option("--duration", a->duration_s, "time to measure")->type_name("S")->check(CLI::NonNegativeNumber);
-  app->add_option("--iterations", a->iterations, "timed runs, instead of --duration")->type_name("N")->check(CLI::PositiveNumber);
-  app->add_option("--threads", a->threads, "threads; 0: all")->type_name("T")->check(CLI::NonNegativeNumber);
+  app->add_option("--warmup", a->warmup_ms, "runs before the timed ones")
+      ->type_name("MS")
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--duration", a->duration_s, "time to measure")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--iterations", a->iterations, "timed runs, instead of --duration")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app->add_option("--threads", a->threads, "threads; 0: all")
+      ->type_name("T")
+      ->check(CLI::NonNegativeNumber);
   app->add_flag("--profile", a->profile, "time of every step");
   return {app, [a] { return Run(*a); }};
 }

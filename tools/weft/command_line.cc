@@ -26,7 +26,8 @@ Limits ModelArgs::Check() const {
 }
 
 void AddBind(CLI::App* app, InputArgs* args) {
-  AddList(app, "--bind", &args->binds, "value of a symbolic extent (repeatable)")->type_name("SYM=N");
+  AddList(app, "--bind", &args->binds, "value of a symbolic extent (repeatable)")
+      ->type_name("SYM=N");
 }
 
 void AddInputs(CLI::App* app, InputArgs* args) {

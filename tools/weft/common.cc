@@ -57,7 +57,8 @@ auto WithReproducer(PassOptions* options, const Work& work) {
       return work();
     } catch (Error& e) {
       if (FileExists(kReproducer) && e.hint().empty())
-        e.SetHint(fmt::format("this is a bug in Weft; please report it with the file {}", kReproducer));
+        e.SetHint(
+            fmt::format("this is a bug in Weft; please report it with the file {}", kReproducer));
       throw;
     }
   }
@@ -75,8 +76,9 @@ std::string WithoutFusion(const std::string& text) {
   for (PassSpec spec : given.passes()) {
     if (spec.name == "Fusion") {
       auto& o = spec.options;
-      o.erase(std::remove_if(o.begin(), o.end(), [](const Option& x) { return x.name == "max_ops"; }),
-              o.end());
+      o.erase(
+          std::remove_if(o.begin(), o.end(), [](const Option& x) { return x.name == "max_ops"; }),
+          o.end());
       o.emplace_back("max_ops", 1);
     }
     out.push_back(std::move(spec));
@@ -157,9 +159,10 @@ Graph LoadModel(const std::string& path, ImportOptions options) {
   }
   if (EndsWith(name, ".json") || EndsWith(name, ".weftx"))
     ThrowError(ErrorCode::kUnsupported,
-               fmt::format("reading {} files is not in this build", path.substr(path.rfind('.'))), path,
-               "models are read from .onnx and .weft files");
-  ThrowError(ErrorCode::kUsage, fmt::format("'{}' has no extension that names a model format", path), "",
+               fmt::format("reading {} files is not in this build", path.substr(path.rfind('.'))),
+               path, "models are read from .onnx and .weft files");
+  ThrowError(ErrorCode::kUsage,
+             fmt::format("'{}' has no extension that names a model format", path), "",
              "expected .onnx, .weft, .json or .weftx");
 }
 
@@ -172,7 +175,8 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
   if (colon != std::string::npos) {
     const std::string variant = text.substr(colon + 1);
     if (variant != "no-fusion")
-      ThrowError(ErrorCode::kUsage, fmt::format("engine '{}' has no variant '{}'", e.backend, variant), "",
+      ThrowError(ErrorCode::kUsage,
+                 fmt::format("engine '{}' has no variant '{}'", e.backend, variant), "",
                  fmt::format("the variants are: {}:no-fusion", e.backend));
     e.pipeline = WithoutFusion(backend->default_pipeline());
   }
@@ -203,7 +207,8 @@ Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions option
 
 std::string FileStem(const std::string& name) {
   std::string out = name;
-  std::replace_if(out.begin(), out.end(), [](char c) { return c == '/' || c == ':'; }, '_');
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return c == '/' || c == ':'; }, '_');
   return out;
 }
 

@@ -7,10 +7,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "weft/core/graph.h"
 #include "weft/core/pass.h"

@@ -36,7 +36,8 @@ struct Difference {
   bool equal() const { return units <= 1 && note.empty(); }
 };
 
-Difference Differ(const std::string& name, const Tensor& got, const Tensor& want, const Args& args) {
+Difference Differ(const std::string& name, const Tensor& got, const Tensor& want,
+                  const Args& args) {
   Difference d;
   d.name = name;
   d.type = TypeText(want);
@@ -53,9 +54,11 @@ Difference Differ(const std::string& name, const Tensor& got, const Tensor& want
     const double g = got.at(i), w = want.at(i);
     if (g == w || (std::isnan(g) && std::isnan(w))) continue;
     const double abs = std::fabs(g - w);
-    d.max_abs = std::max(d.max_abs, std::isnan(abs) ? std::numeric_limits<double>::infinity() : abs);
+    d.max_abs =
+        std::max(d.max_abs, std::isnan(abs) ? std::numeric_limits<double>::infinity() : abs);
     const double rel = abs / std::max(std::fabs(w), 1e-30);
-    d.max_rel = std::max(d.max_rel, std::isnan(rel) ? std::numeric_limits<double>::infinity() : rel);
+    d.max_rel =
+        std::max(d.max_rel, std::isnan(rel) ? std::numeric_limits<double>::infinity() : rel);
   }
   return d;
 }
@@ -65,8 +68,8 @@ bool IsFolder(const std::string& text) {
   return std::filesystem::is_directory(text, ignored);
 }
 
-std::vector<TensorPtr> RunEngine(const Graph& graph, const std::string& text, const NamedTensors& inputs,
-                                 const Limits& limits) {
+std::vector<TensorPtr> RunEngine(const Graph& graph, const std::string& text,
+                                 const NamedTensors& inputs, const Limits& limits) {
   const auto program = CompileProgram(graph, ParseEngine(text), 0, limits);
   Session session(program);
   try {
@@ -77,7 +80,8 @@ std::vector<TensorPtr> RunEngine(const Graph& graph, const std::string& text, co
   }
 }
 
-std::vector<TensorPtr> ReadFolder(const Graph& graph, const std::string& folder, const Limits& limits) {
+std::vector<TensorPtr> ReadFolder(const Graph& graph, const std::string& folder,
+                                  const Limits& limits) {
   std::vector<TensorPtr> out;
   for (size_t i = 0; i < graph.outputs.size(); ++i)
     out.push_back(ReadTensor(JoinPath(folder, FileStem(graph.OutputName(i)) + ".npy"), limits));
@@ -94,9 +98,11 @@ Graph ExposeAll(Graph g, std::vector<std::string>* names) {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       const NodeEntry e(n, i);
-      if (!types[e].is_tensor() || !IsComputable(types[e].dtype) || !shapes[e].fully_known()) continue;
+      if (!types[e].is_tensor() || !IsComputable(types[e].dtype) || !shapes[e].fully_known())
+        continue;
       entries.push_back(e);
-      names->push_back(n->num_outputs() > 1 ? fmt::format("{} output {}", n->Describe(), i) : n->Describe());
+      names->push_back(n->num_outputs() > 1 ? fmt::format("{} output {}", n->Describe(), i)
+                                            : n->Describe());
     }
   }
   g.outputs = entries;
@@ -108,12 +114,15 @@ int Run(const Args& args) {
   const Limits limits = args.model.Check();
   // "./cpu" is a folder, "cpu" an engine: names of engines come first.
   auto is_folder = [](const std::string& s) {
-    return IsFolder(s) && (s.find('/') != std::string::npos || (s != "cpu" && s != "ref" && s != "cuda"));
+    return IsFolder(s) &&
+           (s.find('/') != std::string::npos || (s != "cpu" && s != "ref" && s != "cuda"));
   };
   if (is_folder(args.a) && is_folder(args.b))
-    ThrowError(ErrorCode::kUsage, "one of the two must be an engine", "compare", "engines: cpu, ref, cpu:no-fusion, cuda");
+    ThrowError(ErrorCode::kUsage, "one of the two must be an engine", "compare",
+               "engines: cpu, ref, cpu:no-fusion, cuda");
   if (args.layerwise && (is_folder(args.a) || is_folder(args.b)))
-    ThrowError(ErrorCode::kUsage, "--layerwise compares two engines; a folder holds only the outputs", "compare");
+    ThrowError(ErrorCode::kUsage,
+               "--layerwise compares two engines; a folder holds only the outputs", "compare");
   for (const std::string& s : {args.a, args.b})
     if (!is_folder(s)) {
       if (s.find('/') != std::string::npos)
@@ -122,7 +131,8 @@ int Run(const Args& args) {
     }
   ImportOptions import;
   import.limits = limits;
-  for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input")) import.overridable.push_back(name);
+  for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input"))
+    import.overridable.push_back(name);
   Graph graph = LoadModel(args.model.path, import);
   const NamedTensors inputs = MakeInputs(graph, args.inputs, limits);
   std::vector<std::string> names;
@@ -137,37 +147,51 @@ int Run(const Args& args) {
   const std::vector<TensorPtr> a = results(args.a), b = results(args.b);
   std::vector<Difference> all;
   for (size_t i = 0; i < names.size(); ++i) all.push_back(Differ(names[i], *a[i], *b[i], args));
-  const auto first = std::find_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
-  const auto different = std::count_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
+  const auto first =
+      std::find_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
+  const auto different =
+      std::count_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
 
   if (args.model.json) {
     Json rows = Json::array();
     for (const Difference& d : all)
-      rows.push_back({{"name", d.name}, {"type", d.type}, {"equal", d.equal()}, {"max_abs", Number(d.max_abs)},
-                      {"max_rel", Number(d.max_rel)}, {"tolerances", Number(d.units)}, {"note", d.note}});
-    PrintJson({{"a", args.a}, {"b", args.b}, {"equal", different == 0}, {"different", different},
+      rows.push_back({{"name", d.name},
+                      {"type", d.type},
+                      {"equal", d.equal()},
+                      {"max_abs", Number(d.max_abs)},
+                      {"max_rel", Number(d.max_rel)},
+                      {"tolerances", Number(d.units)},
+                      {"note", d.note}});
+    PrintJson({{"a", args.a},
+               {"b", args.b},
+               {"equal", different == 0},
+               {"different", different},
                {"first_different", first == all.end() ? Json(nullptr) : Json(first->name)},
                {args.layerwise ? "layers" : "outputs", std::move(rows)}});
   } else {
     Table table({args.layerwise ? "node" : "output", "type", ">max abs", ">max rel", "verdict"});
     for (const Difference& d : all) {
-      if (args.layerwise && d.equal() && all.size() > 40) continue;  // long models: only what differs
-      table.AddRow({d.name, d.type, fmt::format("{:.3g}", d.max_abs), fmt::format("{:.3g}", d.max_rel),
+      if (args.layerwise && d.equal() && all.size() > 40)
+        continue;  // long models: only what differs
+      table.AddRow({d.name, d.type, fmt::format("{:.3g}", d.max_abs),
+                    fmt::format("{:.3g}", d.max_rel),
                     !d.note.empty() ? "DIFFERENT: " + d.note
                     : d.equal()     ? "equal"
                                     : fmt::format("DIFFERENT: {:.3g} tolerances", d.units)});
     }
     if (table.size() > 1) Print(table.ToString());
     if (different == 0)
-      Print(fmt::format("{} and {} agree on {} {}\n", args.a, args.b, all.size(), args.layerwise ? "results" : "outputs"));
+      Print(fmt::format("{} and {} agree on {} {}\n", args.a, args.b, all.size(),
+                        args.layerwise ? "results" : "outputs"));
     else if (args.layerwise)
       Print(fmt::format("the first that differs: {}\n", first->name));
   }
   if (different > 0)
-    ThrowError(ErrorCode::kCheckFailed,
-               fmt::format("{} of {} {} differ between {} and {}; the first is {}", different, all.size(),
-                           args.layerwise ? "results" : "outputs", args.a, args.b, first->name),
-               args.model.path, args.layerwise ? "" : "--layerwise names the first node that differs");
+    ThrowError(
+        ErrorCode::kCheckFailed,
+        fmt::format("{} of {} {} differ between {} and {}; the first is {}", different, all.size(),
+                    args.layerwise ? "results" : "outputs", args.a, args.b, first->name),
+        args.model.path, args.layerwise ? "" : "--layerwise names the first node that differs");
   return 0;
 }
 
@@ -176,14 +200,21 @@ int Run(const Args& args) {
 Command MakeCompare(CLI::App& parent) {
   auto a = std::make_shared<Args>();
   a->inputs.random = true;
-  CLI::App* app = parent.add_subcommand("compare", "compare the results of two engines, or with a folder of outputs");
+  CLI::App* app = parent.add_subcommand(
+      "compare", "compare the results of two engines, or with a folder of outputs");
   AddModel(app, &a->model);
-  app->add_option("A", a->a, "cpu, ref, cpu:no-fusion, cuda, or a folder with NAME.npy")->required();
+  app->add_option("A", a->a, "cpu, ref, cpu:no-fusion, cuda, or a folder with NAME.npy")
+      ->required();
   app->add_option("B", a->b, "the other; its values are the expected ones")->required();
   AddInputs(app, &a->inputs);
-  app->add_flag("--layerwise", a->layerwise, "compare every result and name the first node that differs");
-  app->add_option("--rtol", a->rtol, "relative tolerance")->type_name("R")->check(CLI::NonNegativeNumber);
-  app->add_option("--atol", a->atol, "absolute tolerance")->type_name("A")->check(CLI::NonNegativeNumber);
+  app->add_flag("--layerwise", a->layerwise,
+                "compare every result and name the first node that differs");
+  app->add_option("--rtol", a->rtol, "relative tolerance")
+      ->type_name("R")
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--atol", a->atol, "absolute tolerance")
+      ->type_name("A")
+      ->check(CLI::NonNegativeNumber);
   return {app, [a] { return Run(*a); }};
 }
 

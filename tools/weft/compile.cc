@@ -52,7 +52,8 @@ std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler) 
         for (NodePtr m : FusedBody(n)->TopoOrder())
           if (!m->is_variable() && !IsOp(m, builtin::kConstant)) r.ops.push_back(m->op()->name);
       r.stats = compiler.Stats(*r.kernel, r.compiled ? r.compiled->binary : std::string());
-      if (r.stats.source_bytes == 0) r.stats.source_bytes = int64_t(compiler.Source(*r.kernel).size());
+      if (r.stats.source_bytes == 0)
+        r.stats.source_bytes = int64_t(compiler.Source(*r.kernel).size());
       rows.push_back(std::move(r));
     }
     ++rows[it->second].launches;
@@ -60,7 +61,9 @@ std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler) 
   return rows;
 }
 
-const char* TemplateName(KernelTemplate t) { return t == KernelTemplate::kRow ? "row" : "elementwise"; }
+const char* TemplateName(KernelTemplate t) {
+  return t == KernelTemplate::kRow ? "row" : "elementwise";
+}
 Json OrNull(int v) { return v < 0 ? Json(nullptr) : Json(v); }
 std::string OrDash(int v) { return v < 0 ? "-" : fmt::format("{}", v); }
 
@@ -68,13 +71,14 @@ int Run(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
   if (!a.out.empty())
-    ThrowError(ErrorCode::kUnsupported, "writing compiled programs (.weftx) is not in this build", "-o " + a.out,
-               "--save-kernels D writes the generated sources");
+    ThrowError(ErrorCode::kUnsupported, "writing compiled programs (.weftx) is not in this build",
+               "-o " + a.out, "--save-kernels D writes the generated sources");
   options.target = a.target == "cuda" ? "cuda:sm_90" : a.target;
   std::string why;
   const std::shared_ptr<KernelCompiler> compiler = FindKernelCompiler(options.target, &why);
   if (!compiler)
-    ThrowError(ErrorCode::kUnsupported, fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
+    ThrowError(ErrorCode::kUnsupported,
+               fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
                "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
   ImportOptions import;
   import.limits = options.limits;
@@ -89,16 +93,20 @@ int Run(const Args& a) {
   if (!a.save_kernels.empty()) {
     MakeDirectories(a.save_kernels);
     for (const Row& r : rows)
-      WriteFileAtomic(JoinPath(a.save_kernels, r.kernel->Name() + compiler->source_extension()), compiler->Source(*r.kernel));
+      WriteFileAtomic(JoinPath(a.save_kernels, r.kernel->Name() + compiler->source_extension()),
+                      compiler->Source(*r.kernel));
   }
   int launches = 0, failed = 0;
   std::string first_error;
   Json list = Json::array();
-  Table table({"kernel", "template", ">ops", ">launches", ">source", ">binary", ">registers", ">spilled"});
+  Table table(
+      {"kernel", "template", ">ops", ">launches", ">source", ">binary", ">registers", ">spilled"});
   for (const Row& r : rows) {
     launches += r.launches;
     if (!r.compiled || r.compiled->binary.empty()) {
-      if (failed++ == 0) first_error = r.kernel->Name() + ": " + (r.compiled ? r.compiled->error : "RTCGen did not run");
+      if (failed++ == 0)
+        first_error =
+            r.kernel->Name() + ": " + (r.compiled ? r.compiled->error : "RTCGen did not run");
     }
     Json row = {{"name", r.kernel->Name()},
                 {"template", TemplateName(r.kernel->tmpl)},
@@ -113,8 +121,8 @@ int Run(const Args& a) {
     list.push_back(std::move(row));
     table.AddRow({r.kernel->Name(), TemplateName(r.kernel->tmpl), fmt::format("{}", r.ops.size()),
                   fmt::format("{}", r.launches), FormatBytes(r.stats.source_bytes),
-                  r.compiled ? FormatBytes(int64_t(r.compiled->binary.size())) : "-", OrDash(r.stats.registers),
-                  OrDash(r.stats.spill_bytes)});
+                  r.compiled ? FormatBytes(int64_t(r.compiled->binary.size())) : "-",
+                  OrDash(r.stats.registers), OrDash(r.stats.spill_bytes)});
   }
   int64_t from_cache = 0;
   for (const PassRecord& r : records)
@@ -123,16 +131,22 @@ int Run(const Args& a) {
       from_cache = count("distinct") - count("compiled");
     }
   if (a.model.json) {
-    PrintJson({{"compile_s", seconds}, {"target", compiler->target()}, {"launches", launches},
-               {"from_cache", from_cache}, {"kernels", std::move(list)}});
+    PrintJson({{"compile_s", seconds},
+               {"target", compiler->target()},
+               {"launches", launches},
+               {"from_cache", from_cache},
+               {"kernels", std::move(list)}});
   } else {
     Print(table.ToString());
-    Print(fmt::format("{} distinct kernels ({} from the cache), {} launches a run, {:.3f} s for {}\n", rows.size(),
-                      from_cache, launches, seconds, compiler->target()));
+    Print(
+        fmt::format("{} distinct kernels ({} from the cache), {} launches a run, {:.3f} s for {}\n",
+                    rows.size(), from_cache, launches, seconds, compiler->target()));
   }
   if (failed > 0)
-    ThrowError(ErrorCode::kCheckFailed, fmt::format("{} of {} kernels do not compile for {}; {}", failed, rows.size(),
-                                                    compiler->target(), first_error), a.model.path);
+    ThrowError(ErrorCode::kCheckFailed,
+               fmt::format("{} of {} kernels do not compile for {}; {}", failed, rows.size(),
+                           compiler->target(), first_error),
+               a.model.path);
   return 0;
 }
 
@@ -140,11 +154,13 @@ int Run(const Args& a) {
 
 Command MakeCompile(CLI::App& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand("compile", "make the kernels of a model for a target, without running it");
+  CLI::App* app = parent.add_subcommand(
+      "compile", "make the kernels of a model for a target, without running it");
   AddModel(app, &a->model);
   app->add_option("--target", a->target, "cpu, cuda:sm_90")->type_name("T")->required();
   app->add_option("-o,--output", a->out, "compiled program to write (.weftx)")->type_name("F");
-  app->add_option("--save-kernels", a->save_kernels, "write the source of every distinct kernel")->type_name("D");
+  app->add_option("--save-kernels", a->save_kernels, "write the source of every distinct kernel")
+      ->type_name("D");
   app->add_option("--passes", a->passes, "passes instead of the usual ones")->type_name("P");
   return {app, [a] { return Run(*a); }};
 }

@@ -1,4 +1,5 @@
-/// doctor.cc: `weft doctor`: what this machine and this build offer, in the words a bug report needs.
+/// doctor.cc: `weft doctor`: what this machine and this build offer, in the words a bug report
+/// needs.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -40,7 +41,9 @@ std::string EnvOr(const char* name, const char* otherwise) {
 Row BackendRow(const std::string& name) {
   try {
     const auto backend = GetBackend(name);
-    return {"backend " + name, backend->target().empty() ? "ready, interprets" : fmt::format("ready, {} threads", backend->threads())};
+    return {"backend " + name, backend->target().empty()
+                                   ? "ready, interprets"
+                                   : fmt::format("ready, {} threads", backend->threads())};
   } catch (const Error& e) {
     return {"backend " + name, e.message(), false};
   }
@@ -56,7 +59,9 @@ Row CompilerRow(const std::string& target, const std::string& what) {
 /// NVRTC is found when its version is part of the target.
 Row NvrtcRow() {
   Row row = CompilerRow("cuda:sm_90", "kernels cuda");
-  if (row.ok && row.found.find("nvrtc") == std::string::npos) return {row.what, row.found + ", but NVRTC is not there: install the CUDA toolkit's libnvrtc", false};
+  if (row.ok && row.found.find("nvrtc") == std::string::npos)
+    return {row.what, row.found + ", but NVRTC is not there: install the CUDA toolkit's libnvrtc",
+            false};
   return row;
 }
 
@@ -72,8 +77,10 @@ Row DeviceRow() {
   auto* name = driver.FindFunction<int(char*, int, int)>("cuDeviceGetName");
   auto* attribute = driver.FindFunction<int(int*, int, int)>("cuDeviceGetAttribute");
   int devices = 0, number = 0;
-  if (!init || !version || !count || !name || !attribute) return {"GPU", "libcuda lacks functions", false};
-  if (const int code = init(0); code != 0) return {"GPU", fmt::format("the driver does not start (CUresult {})", code), false};
+  if (!init || !version || !count || !name || !attribute)
+    return {"GPU", "libcuda lacks functions", false};
+  if (const int code = init(0); code != 0)
+    return {"GPU", fmt::format("the driver does not start (CUresult {})", code), false};
   version(&number);
   count(&devices);
   std::string found = fmt::format("driver {}.{}", number / 1000, number % 1000 / 10);
@@ -98,11 +105,15 @@ std::vector<Row> Examine() {
 #endif
                                       )});
   rows.push_back({"library", CurrentLibraryPath()});
-  rows.push_back({"registered", fmt::format("{} operators, {} passes", Op::List().size(), PassEntry::List().size())});
-  rows.push_back({"cpu", fmt::format("{}, {} threads", CpuModel(), std::thread::hardware_concurrency())});
+  rows.push_back({"registered", fmt::format("{} operators, {} passes", Op::List().size(),
+                                            PassEntry::List().size())});
+  rows.push_back(
+      {"cpu", fmt::format("{}, {} threads", CpuModel(), std::thread::hardware_concurrency())});
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
-  rows.push_back({"memory", pages > 0 && page > 0 ? FormatBytes(int64_t{pages} * page) : "unknown"});
-  rows.push_back({"threads", fmt::format("OMP_NUM_THREADS {}", EnvOr("OMP_NUM_THREADS", "is not set"))});
+  rows.push_back(
+      {"memory", pages > 0 && page > 0 ? FormatBytes(int64_t{pages} * page) : "unknown"});
+  rows.push_back(
+      {"threads", fmt::format("OMP_NUM_THREADS {}", EnvOr("OMP_NUM_THREADS", "is not set"))});
   rows.push_back({"evaluator", GetEvaluator() ? "interpreter" : "none", GetEvaluator() != nullptr});
   for (const char* name : {"ref", "cpu", "cuda"}) rows.push_back(BackendRow(name));
   rows.push_back(CompilerRow("cpu", "kernels cpu"));
@@ -130,7 +141,8 @@ Command MakeDoctor(CLI::App& parent) {
               return 0;
             }
             std::string text;
-            for (const Row& r : rows) text += fmt::format("{:13} {} {}\n", r.what, r.ok ? " " : "-", r.found);
+            for (const Row& r : rows)
+              text += fmt::format("{:13} {} {}\n", r.what, r.ok ? " " : "-", r.found);
             Print(text);
             return 0;
           }};

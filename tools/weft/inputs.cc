@@ -1,5 +1,5 @@
-/// inputs.cc: see inputs.h. Everything is checked before a model is compiled: a wrong name, dtype or
-/// shape should not cost the time of a compilation.
+/// inputs.cc: see inputs.h. Everything is checked before a model is compiled: a wrong name, dtype
+/// or shape should not cost the time of a compilation.
 #include "inputs.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ Shape DeclaredShape(NodePtr input) {
 DType DeclaredType(NodePtr input) {
   const AttrValue* v = input->attrs.dict.find("dtype");
   if (!v) return DType::kUnknown;
-  return v->is<DType>() ? v->get<DType>() : ParseDType(v->get<std::string>()).value_or(DType::kUnknown);
+  return v->is<DType>() ? v->get<DType>()
+                        : ParseDType(v->get<std::string>()).value_or(DType::kUnknown);
 }
 
 /// The tensor as the model wants it. NumPy has no bfloat16: its bits come as u16.
@@ -41,11 +42,13 @@ TensorPtr Accept(NodePtr input, const std::string& file, TensorPtr t) {
     if (shape[d].known() && shape[d].is_const()) fits = shape[d].value() == t->dims()[size_t(d)];
   const std::string place = fmt::format("input '{}' from {}", input->attrs.name, file);
   if (want != DType::kUnknown && t->dtype() != want)
-    ThrowError(ErrorCode::kBadInput, fmt::format("expected dtype {}, got {}", DTypeName(want), DTypeName(t->dtype())),
+    ThrowError(ErrorCode::kBadInput,
+               fmt::format("expected dtype {}, got {}", DTypeName(want), DTypeName(t->dtype())),
                place);
   if (!fits)
     ThrowError(ErrorCode::kBadInput,
-               fmt::format("expected shape {}, got {}", shape.ToString(), t->shape().ToString()), place);
+               fmt::format("expected shape {}, got {}", shape.ToString(), t->shape().ToString()),
+               place);
   return t;
 }
 
@@ -58,8 +61,8 @@ TensorPtr ReadTensor(const std::string& path, const Limits& limits) {
   WEFT_THROW(kUsage, "'{}' is no tensor file: expected .npy or .pb", path);
 }
 
-std::vector<std::pair<std::string, std::string>> SplitAssignments(const std::vector<std::string>& options,
-                                                                  const std::string& option) {
+std::vector<std::pair<std::string, std::string>> SplitAssignments(
+    const std::vector<std::string>& options, const std::string& option) {
   std::vector<std::pair<std::string, std::string>> out;
   std::set<std::string> seen;
   for (const std::string& text : options) {
@@ -78,7 +81,8 @@ SymBindings ParseBindings(const std::vector<std::string>& binds) {
   for (const auto& [name, text] : SplitAssignments(binds, "--bind")) {
     const auto value = TryParseInt64(text);
     if (!value || *value < 0)
-      ThrowError(ErrorCode::kUsage, fmt::format("expected an integer >= 0 for '{}', got '{}'", name, text), "--bind");
+      ThrowError(ErrorCode::kUsage,
+                 fmt::format("expected an integer >= 0 for '{}', got '{}'", name, text), "--bind");
     out[name] = *value;
   }
   return out;
@@ -102,7 +106,8 @@ SymBindings CompleteBindings(const Graph& graph, const SymBindings& given) {
     if (std::find(symbols.begin(), symbols.end(), name) == symbols.end()) unknown.insert(name);
   if (!unknown.empty()) {
     const std::string near = DidYouMean(*unknown.begin(), symbols);
-    ThrowError(ErrorCode::kBadBinding, fmt::format("the inputs of the model have no symbol '{}'", *unknown.begin()),
+    ThrowError(ErrorCode::kBadBinding,
+               fmt::format("the inputs of the model have no symbol '{}'", *unknown.begin()),
                "--bind", near.empty() ? ListNames(symbols) : near);
   }
   SymBindings out = given;
@@ -125,7 +130,8 @@ NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits&
   CompleteBindings(graph, bound);  // names first
   NamedTensors out;
   for (const auto& [name, file] : files) {
-    const NodePtr p = variables[size_t(std::find(names.begin(), names.end(), name) - names.begin())];
+    const NodePtr p =
+        variables[size_t(std::find(names.begin(), names.end(), name) - names.begin())];
     const TensorPtr t = out[name] = Accept(p, file, ReadTensor(file, limits));
     const Shape shape = DeclaredShape(p);
     for (int d = 0; shape.has_rank() && d < t->rank(); ++d) {
@@ -133,8 +139,8 @@ NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits&
       const auto [it, fresh] = bound.emplace(shape[d].symbol_name(), t->dims()[size_t(d)]);
       if (!fresh && it->second != t->dims()[size_t(d)])
         ThrowError(ErrorCode::kBadInput,
-                   fmt::format("axis {} has extent {}, but '{}' is {} by another input or --bind", d,
-                               t->dims()[size_t(d)], it->first, it->second),
+                   fmt::format("axis {} has extent {}, but '{}' is {} by another input or --bind",
+                               d, t->dims()[size_t(d)], it->first, it->second),
                    fmt::format("input '{}' from {}", name, file));
     }
   }
@@ -144,8 +150,9 @@ NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits&
   if (missing.empty()) return out;
   if (!args.random)
     ThrowError(ErrorCode::kBadBinding,
-               fmt::format("no value for the input{} {}", missing.size() > 1 ? "s" : "", Join(missing, ", ")), "",
-               "give --input NAME=F for each, or --random");
+               fmt::format("no value for the input{} {}", missing.size() > 1 ? "s" : "",
+                           Join(missing, ", ")),
+               "", "give --input NAME=F for each, or --random");
   const RandomInputs random = MakeRandomInputs(graph, args.seed, CompleteBindings(graph, bound));
   for (size_t i = 0; i < names.size(); ++i) out.emplace(names[i], random.tensors[i]);
   return out;

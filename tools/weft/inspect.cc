@@ -1,4 +1,5 @@
-/// inspect.cc: `weft inspect`: what a model holds, what it costs, and what a target cannot run of it.
+/// inspect.cc: `weft inspect`: what a model holds, what it costs, and what a target cannot run of
+/// it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,8 +10,8 @@
 #include "support_report.h"
 #include "table.h"
 #include "weft/codegen/attr_types.h"
-#include "weft/core/op.h"
 #include "weft/core/offset_planner.h"
+#include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/storage.h"
 #include "weft/support/check.h"
@@ -54,7 +55,9 @@ struct Report {
 
 std::string Describe(NodePtr n) {
   const bool named = n->origin() && !n->origin()->empty();
-  return named ? fmt::format("'{}' ({})", Join(*n->origin(), "+"), n->op() ? n->op()->name : "input") : n->Describe();
+  return named
+             ? fmt::format("'{}' ({})", Join(*n->origin(), "+"), n->op() ? n->op()->name : "input")
+             : n->Describe();
 }
 
 void CountNodes(const Graph& g, Report* r) {
@@ -74,7 +77,8 @@ void CountNodes(const Graph& g, Report* r) {
       ++r->dtypes[types[e].ToString()];
       if (shapes[e].fully_known()) continue;
       const std::string* why = unknown ? unknown->find(e) : nullptr;
-      r->unknown.push_back({Describe(n), shapes[e].ToString(), why ? *why : "follows from an unknown operand"});
+      r->unknown.push_back(
+          {Describe(n), shapes[e].ToString(), why ? *why : "follows from an unknown operand"});
     }
     if (n->is_variable() || constant) continue;
     ++r->nodes;
@@ -92,8 +96,10 @@ void CountNodes(const Graph& g, Report* r) {
       known = known && out.back().fully_known();
     }
     const SymInt cost = known ? (*f)(n, in, out) : SymInt();
-    if (cost.known()) r->flops = r->flops + cost;
-    else ++r->flops_unknown;
+    if (cost.known())
+      r->flops = r->flops + cost;
+    else
+      ++r->flops_unknown;
   }
 }
 
@@ -113,7 +119,8 @@ void PredictPeak(const Graph& graph, Report* r) {
     std::vector<PlanItem> items;
     for (const Storage& s : plan.storages) {
       if (s.kind != StorageKind::kArena) continue;
-      WEFT_CHECK(s.bytes.known(), kUnsupported, "a buffer has a size that is not known before the run");
+      WEFT_CHECK(s.bytes.known(), kUnsupported,
+                 "a buffer has a size that is not known before the run");
       const int64_t bytes = CheckedRoundUp(Evaluate(s.bytes, r->bindings), kAlignment);
       items.push_back({std::max(bytes, kAlignment), s.begin, s.end, kAlignment});
     }
@@ -129,9 +136,12 @@ Report Inspect(const Graph& imported, const Args& a) {
   const Graph g = ApplyPasses(imported, "InferType,InferShape");
   const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
-  auto io = [&](const NodeEntry& e, const std::string& name) { return Io{name, types[e].ToString(), shapes[e].ToString()}; };
+  auto io = [&](const NodeEntry& e, const std::string& name) {
+    return Io{name, types[e].ToString(), shapes[e].ToString()};
+  };
   for (NodePtr p : g.AllInputs()) r.inputs.push_back(io(NodeEntry(p), p->attrs.name));
-  for (size_t i = 0; i < g.outputs.size(); ++i) r.outputs.push_back(io(g.outputs[i], g.OutputName(i)));
+  for (size_t i = 0; i < g.outputs.size(); ++i)
+    r.outputs.push_back(io(g.outputs[i], g.OutputName(i)));
   r.symbols = InputSymbols(imported);
   r.bindings = CompleteBindings(imported, ParseBindings(a.inputs.binds));
   CountNodes(g, &r);
@@ -142,7 +152,8 @@ Report Inspect(const Graph& imported, const Args& a) {
 
 std::string BoundAt(const Report& r) {
   std::string out;
-  for (const std::string& s : r.symbols) out += fmt::format("{}{}={}", out.empty() ? "" : ", ", s, r.bindings.at(s));
+  for (const std::string& s : r.symbols)
+    out += fmt::format("{}{}={}", out.empty() ? "" : ", ", s, r.bindings.at(s));
   return out.empty() ? "" : " at " + out;
 }
 
@@ -151,27 +162,34 @@ std::string Text(const Report& r) {
   for (const Io& i : r.inputs) out += fmt::format("input    {}: {}{}\n", i.name, i.type, i.shape);
   for (const Io& o : r.outputs) out += fmt::format("output   {}: {}{}\n", o.name, o.type, o.shape);
   out += fmt::format("symbols  {}\n", r.symbols.empty() ? "none" : Join(r.symbols, ", "));
-  out += fmt::format("params   {} tensors, {} elements, {}\n", r.parameters, r.parameter_elements, FormatBytes(r.parameter_bytes));
+  out += fmt::format("params   {} tensors, {} elements, {}\n", r.parameters, r.parameter_elements,
+                     FormatBytes(r.parameter_bytes));
   std::string formula = r.flops.ToString();
   if (formula.size() > 120) formula.clear();
-  out += r.flops_error.empty() ? fmt::format("flops    {}{}", r.flops_value, BoundAt(r)) : fmt::format("flops    unknown: {}", r.flops_error);
+  out += r.flops_error.empty() ? fmt::format("flops    {}{}", r.flops_value, BoundAt(r))
+                               : fmt::format("flops    unknown: {}", r.flops_error);
   if (!formula.empty() && !r.flops.is_const()) out += fmt::format(" = {}", formula);
-  if (r.flops_unknown > 0) out += fmt::format(" (without {} nodes of unknown cost)", r.flops_unknown);
+  if (r.flops_unknown > 0)
+    out += fmt::format(" (without {} nodes of unknown cost)", r.flops_unknown);
   out += "\n";
-  out += r.arena_error.empty() ? fmt::format("peak     {} of intermediate results{}\n", FormatBytes(r.arena_bytes), BoundAt(r))
+  out += r.arena_error.empty() ? fmt::format("peak     {} of intermediate results{}\n",
+                                             FormatBytes(r.arena_bytes), BoundAt(r))
                                : fmt::format("peak     unknown: {}\n", r.arena_error);
   std::string dtypes;
-  for (const auto& [name, count] : r.dtypes) dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", count, name);
+  for (const auto& [name, count] : r.dtypes)
+    dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", count, name);
   out += fmt::format("dtypes   {}\n", dtypes);
   std::vector<std::pair<std::string, int64_t>> ops(r.ops.begin(), r.ops.end());
-  std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(ops.begin(), ops.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   Table table({"op", ">nodes"});
   for (const auto& [name, count] : ops) table.AddRow({name, fmt::format("{}", count)});
   table.AddRow({"total", fmt::format("{}", r.nodes)});
   out += "\n" + table.ToString();
   if (!r.unknown.empty()) {
     out += fmt::format("\n{} results whose shape is not known:\n", r.unknown.size());
-    for (const UnknownShape& u : r.unknown) out += fmt::format("  {}: {}: {}\n", u.place, u.shape, u.why);
+    for (const UnknownShape& u : r.unknown)
+      out += fmt::format("  {}: {}: {}\n", u.place, u.shape, u.why);
   }
   return out;
 }
@@ -179,13 +197,15 @@ std::string Text(const Report& r) {
 Json ToJson(const Report& r) {
   auto ios = [](const std::vector<Io>& list) {
     Json out = Json::array();
-    for (const Io& i : list) out.push_back({{"name", i.name}, {"type", i.type}, {"shape", i.shape}});
+    for (const Io& i : list)
+      out.push_back({{"name", i.name}, {"type", i.type}, {"shape", i.shape}});
     return out;
   };
   Json bindings = Json::object();
   for (const std::string& s : r.symbols) bindings[s] = r.bindings.at(s);
   Json unknown = Json::array();
-  for (const UnknownShape& u : r.unknown) unknown.push_back({{"place", u.place}, {"shape", u.shape}, {"why", u.why}});
+  for (const UnknownShape& u : r.unknown)
+    unknown.push_back({{"place", u.place}, {"shape", u.shape}, {"why", u.why}});
   auto or_null = [](int64_t v) { return v < 0 ? Json(nullptr) : Json(v); };
   return {{"name", r.name},
           {"inputs", ios(r.inputs)},
@@ -221,7 +241,11 @@ int Run(const Args& a) {
     Json out = ToJson(report);
     Json remarks = Json::array();
     for (const Finding& f : findings)
-      remarks.push_back({{"op", f.op}, {"place", f.place}, {"message", f.message}, {"hint", f.hint}, {"count", f.count}});
+      remarks.push_back({{"op", f.op},
+                         {"place", f.place},
+                         {"message", f.message},
+                         {"hint", f.hint},
+                         {"count", f.count}});
     out["findings"] = std::move(remarks);
     if (!a.support.empty()) out["unsupported"] = SupportJson(unsupported);
     PrintJson(out);
@@ -239,7 +263,8 @@ int Run(const Args& a) {
   if (unsupported.empty()) return 0;
   int64_t nodes = 0;
   for (const Unsupported& u : unsupported) nodes += u.count;
-  ThrowError(ErrorCode::kUnsupported, fmt::format("{} nodes cannot run on {}", nodes, a.support), a.model.path);
+  ThrowError(ErrorCode::kUnsupported, fmt::format("{} nodes cannot run on {}", nodes, a.support),
+             a.model.path);
 }
 
 }  // namespace
@@ -249,7 +274,9 @@ Command MakeInspect(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("inspect", "what a model holds, costs and needs");
   AddModel(app, &a->model);
   AddBind(app, &a->inputs);
-  app->add_option("--support", a->support, "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run")->type_name("TARGET");
+  app->add_option("--support", a->support,
+                  "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run")
+      ->type_name("TARGET");
   return {app, [a] { return Run(*a); }};
 }
 

@@ -39,42 +39,61 @@ std::vector<std::string> OptionNames(const CLI::App* app) {
   const CLI::App* at = chosen.empty() ? &app : chosen[0];
   std::string message = e.what(), hint;
   if (dynamic_cast<const CLI::ExtrasError*>(&e)) {
-    for (const std::string& word : at->remaining(true)) {
-      message = fmt::format("unexpected argument '{}'", word);
-      if (StartsWith(word, "-")) hint = DidYouMean(word.substr(0, word.find('=')), OptionNames(at));
-      break;
+    // Left-over words end up with the parent; the option among them is the culprit.
+    std::vector<std::string> words = app.remaining(true);
+    std::stable_sort(words.begin(), words.end(), [](const std::string& a, const std::string& b) {
+      return StartsWith(a, "-") > StartsWith(b, "-");
+    });
+    if (!words.empty()) {
+      message = fmt::format("unexpected argument '{}'", words[0]);
+      if (StartsWith(words[0], "-"))
+        hint = DidYouMean(words[0].substr(0, words[0].find('=')), OptionNames(at));
     }
   }
-  if (hint.empty()) hint = fmt::format("see {} --help", chosen.empty() ? "weft" : "weft " + at->get_name());
+  if (hint.empty())
+    hint = fmt::format("see {} --help", chosen.empty() ? "weft" : "weft " + at->get_name());
   ThrowError(ErrorCode::kUsage, message, "command line", hint);
 }
 
 int Dispatch(int argc, char** argv) {
-  CLI::App app("weft: turns a graph of operators into fast programs through a chain of passes", "weft");
+  CLI::App app("weft: turns a graph of operators into fast programs through a chain of passes",
+               "weft");
   app.set_version_flag("--version", "weft " WEFT_VERSION);
   app.fallthrough();
   app.get_formatter()->column_width(34);
   std::string error_format = "text";
   app.add_option("--error-format", error_format, "how errors are written to stderr")
       ->check(CLI::IsMember({"text", "json"}));
-  app.add_flag_callback("--list-passes", [] { PrintPasses(false); throw CLI::Success(); }, "list the passes");
+  app.add_flag_callback(
+      "--list-passes",
+      [] {
+        PrintPasses(false);
+        throw CLI::Success();
+      },
+      "list the passes");
   app.add_option_function<std::string>(
-         "--help-pass", [](const std::string& name) { PrintPassHelp(name); throw CLI::Success(); },
+         "--help-pass",
+         [](const std::string& name) {
+           PrintPassHelp(name);
+           throw CLI::Success();
+         },
          "what a pass does, needs, provides; its options")
       ->type_name("X");
-  const std::vector<Command> commands = {MakeRun(app),     MakeBench(app),   MakeOpt(app),   MakeCompile(app),
-                                         MakeInspect(app), MakeCompare(app), MakeDoctor(app)};
+  const std::vector<Command> commands = {MakeRun(app),     MakeBench(app),   MakeOpt(app),
+                                         MakeCompile(app), MakeInspect(app), MakeCompare(app),
+                                         MakeDoctor(app)};
   for (const Command& c : commands) c.app->fallthrough();
-  app.footer("Exit codes: 0 fine, 1 a comparison or check failed, 2 usage, 3 unsupported,\n"
-             "4 invalid input or model, 5 a limit or out of memory, 70 internal error.");
+  app.footer(
+      "Exit codes: 0 fine, 1 a comparison or check failed, 2 usage, 3 unsupported,\n"
+      "4 invalid input or model, 5 a limit or out of memory, 70 internal error.");
 
   if (argc > 1 && argv[1][0] != '-') {
     std::vector<std::string> names;
     for (const Command& c : commands) names.push_back(c.app->get_name());
     if (std::find(names.begin(), names.end(), argv[1]) == names.end()) {
       const std::string near = DidYouMean(argv[1], names);
-      ThrowError(ErrorCode::kUsage, fmt::format("there is no sub-command '{}'", argv[1]), "command line",
-                 near.empty() ? ListNames(names) : near);
+      ThrowError(ErrorCode::kUsage, fmt::format("there is no sub-command '{}'", argv[1]),
+                 "command line", near.empty() ? ListNames(names) : near);
     }
   }
   try {

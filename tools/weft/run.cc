@@ -1,5 +1,5 @@
-/// run.cc: `weft run`: one run of a model. Outputs are written only after the run has succeeded, all
-/// of them or none.
+/// run.cc: `weft run`: one run of a model. Outputs are written only after the run has succeeded,
+/// all of them or none.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -60,17 +60,21 @@ std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<I
   for (const IoSpec& o : outputs) {
     const std::string stem = FileStem(o.name);
     if (stem.empty() || stem == "." || stem == ".." || stem.find('\0') != std::string::npos)
-      ThrowError(ErrorCode::kUnsupported, fmt::format("the output {} has no name that a file can have", Quote(o.name)),
+      ThrowError(ErrorCode::kUnsupported,
+                 fmt::format("the output {} has no name that a file can have", Quote(o.name)),
                  "--outputs-dir");
     const auto [it, fresh] = owner.emplace(stem, o.name);
-    WEFT_CHECK(fresh, kUnsupported, "outputs '{}' and '{}' would both be written to {}.npy", it->second, o.name, stem);
+    WEFT_CHECK(fresh, kUnsupported, "outputs '{}' and '{}' would both be written to {}.npy",
+               it->second, o.name, stem);
     files.push_back(JoinPath(dir, stem + ".npy"));
   }
   return files;
 }
 
-void WriteOutputs(const std::string& dir, const std::vector<std::string>& files, const std::vector<TensorPtr>& outputs) {
-  std::vector<std::string> bytes;  // every dtype is known to be writable before the first file is made
+void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
+                  const std::vector<TensorPtr>& outputs) {
+  std::vector<std::string>
+      bytes;  // every dtype is known to be writable before the first file is made
   for (size_t i = 0; i < outputs.size(); ++i) {
     try {
       bytes.push_back(FormatNpy(*outputs[i]));
@@ -88,12 +92,14 @@ int Run(const Args& a) {
   const Engine engine = ParseEngine(a.backend, a.passes);
   ImportOptions import;
   import.limits = limits;
-  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input")) import.overridable.push_back(name);
+  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input"))
+    import.overridable.push_back(name);
   const Graph graph = LoadModel(a.model.path, import);
   const NamedTensors inputs = MakeInputs(graph, a.inputs, limits);
   const auto program = CompileProgram(graph, engine, a.threads, limits);
-  const std::vector<std::string> files =
-      a.outputs_dir.empty() ? std::vector<std::string>() : OutputFiles(a.outputs_dir, program->outputs());
+  const std::vector<std::string> files = a.outputs_dir.empty()
+                                             ? std::vector<std::string>()
+                                             : OutputFiles(a.outputs_dir, program->outputs());
   Session session(program);
   Timer timer;
   const std::vector<TensorPtr> outputs = session.Run(OrderInputs(*program, inputs));
@@ -107,15 +113,18 @@ int Run(const Args& a) {
     const Tensor& t = *outputs[i];
     const std::string& name = program->outputs()[i].name;
     const Summary s = Summarize(t);
-    table.AddRow({name, std::string(DTypeName(t.dtype())), t.shape().ToString(), Short(s.min), Short(s.max),
-                  Short(s.mean)});
-    Json row = {{"name", name}, {"dtype", DTypeName(t.dtype())}, {"shape", t.dims()}, {"min", Number(s.min)},
-                {"max", Number(s.max)}, {"mean", Number(s.mean)}, {"nans", s.nans}};
+    table.AddRow({name, std::string(DTypeName(t.dtype())), t.shape().ToString(), Short(s.min),
+                  Short(s.max), Short(s.mean)});
+    Json row = {{"name", name},         {"dtype", DTypeName(t.dtype())}, {"shape", t.dims()},
+                {"min", Number(s.min)}, {"max", Number(s.max)},          {"mean", Number(s.mean)},
+                {"nans", s.nans}};
     if (!files.empty()) row["file"] = files[i];
     rows.push_back(std::move(row));
   }
   if (a.model.json) {
-    PrintJson({{"outputs", std::move(rows)}, {"backend", engine.text}, {"compile_s", program->stats().compile_seconds},
+    PrintJson({{"outputs", std::move(rows)},
+               {"backend", engine.text},
+               {"compile_s", program->stats().compile_seconds},
                {"run_s", seconds}});
   } else {
     Print(table.ToString());
@@ -130,12 +139,17 @@ Command MakeRun(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("run", "run a model once");
   AddModel(app, &a->model);
   AddInputs(app, &a->inputs);
-  app->add_flag("--random", a->inputs.random, "random values for inputs that are not given; unbound symbols are 1");
-  app->add_option("--outputs-dir", a->outputs_dir, "write every output to D/NAME.npy ('/' and ':' become '_')")
+  app->add_flag("--random", a->inputs.random,
+                "random values for inputs that are not given; unbound symbols are 1");
+  app->add_option("--outputs-dir", a->outputs_dir,
+                  "write every output to D/NAME.npy ('/' and ':' become '_')")
       ->type_name("D");
-  app->add_option("--backend", a->backend, "cpu, ref, cuda, or a variant as cpu:no-fusion")->type_name("B");
+  app->add_option("--backend", a->backend, "cpu, ref, cuda, or a variant as cpu:no-fusion")
+      ->type_name("B");
   app->add_option("--passes", a->passes, "passes instead of the backend's own")->type_name("P");
-  app->add_option("--threads", a->threads, "threads; 0: all")->type_name("T")->check(CLI::NonNegativeNumber);
+  app->add_option("--threads", a->threads, "threads; 0: all")
+      ->type_name("T")
+      ->check(CLI::NonNegativeNumber);
   return {app, [a] { return Run(*a); }};
 }
 

@@ -1,6 +1,7 @@
 /// support_report.cc: a node is supported when its shapes are known before the run and one of these
 /// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter (on
-/// the CPU). The graph is looked at after simplification and folding, as a compilation would see it.
+/// the CPU). The graph is looked at after simplification and folding, as a compilation would see
+/// it.
 #include "support_report.h"
 
 #include <algorithm>
@@ -43,7 +44,8 @@ class Judge {
       const NodeEntry e(n, i);
       if (shapes_[e].fully_known()) continue;
       const std::string* why = unknown_ ? unknown_->find(e) : nullptr;
-      return fmt::format("the shape of output {} is not known before the run{}", i, why ? ": " + *why : "");
+      return fmt::format("the shape of output {} is not known before the run{}", i,
+                         why ? ": " + *why : "");
     }
     if (view_.get(n->op(), false) || n->op()->has(compute_)) return "";
     if (family_ == "cpu" && not_evaluated.empty()) return "";
@@ -93,7 +95,8 @@ std::vector<Unsupported> FindUnsupported(const Graph& graph, const std::vector<F
   if (family == "ref") {
     GetBackend(family);
   } else if (!FindKernelCompiler(target, &why)) {
-    ThrowError(ErrorCode::kUnsupported, fmt::format("nothing is known about target '{}': {}", target, why), "--support",
+    ThrowError(ErrorCode::kUnsupported,
+               fmt::format("nothing is known about target '{}': {}", target, why), "--support",
                "targets are cpu, ref, cuda:sm_90");
   }
   std::map<std::tuple<std::string, std::string, std::string>, Unsupported> groups;
@@ -108,7 +111,10 @@ std::vector<Unsupported> FindUnsupported(const Graph& graph, const std::vector<F
   }
   PassOptions options;
   options.target = target;
-  const Graph g = ApplyPasses(graph, family == "ref" ? "InferType,InferShape" : "Simplify,FoldConstants,Simplify,InferShape", options);
+  const Graph g = ApplyPasses(
+      graph,
+      family == "ref" ? "InferType,InferShape" : "Simplify,FoldConstants,Simplify,InferShape",
+      options);
   const Judge judge(g, target);
   for (NodePtr n : g.TopoOrder()) {
     const std::string reason = judge.WhyNot(n);
@@ -135,7 +141,8 @@ std::string SupportText(const std::vector<Unsupported>& groups, const std::strin
     out += fmt::format("  {} x {}{}: {}\n", u.count, u.op, u.dtypes, u.reason);
     if (!u.hint.empty()) out += fmt::format("      hint: {}\n", u.hint);
     if (!u.places.empty())
-      out += fmt::format("      at {}{}\n", Join(u.places, ", "), int64_t(u.places.size()) < u.count ? ", ..." : "");
+      out += fmt::format("      at {}{}\n", Join(u.places, ", "),
+                         int64_t(u.places.size()) < u.count ? ", ..." : "");
   }
   return out;
 }
@@ -143,7 +150,11 @@ std::string SupportText(const std::vector<Unsupported>& groups, const std::strin
 Json SupportJson(const std::vector<Unsupported>& groups) {
   Json out = Json::array();
   for (const Unsupported& u : groups)
-    out.push_back({{"op", u.op}, {"dtypes", u.dtypes}, {"reason", u.reason}, {"hint", u.hint}, {"count", u.count},
+    out.push_back({{"op", u.op},
+                   {"dtypes", u.dtypes},
+                   {"reason", u.reason},
+                   {"hint", u.hint},
+                   {"count", u.count},
                    {"places", u.places}});
   return out;
 }

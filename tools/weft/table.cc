@@ -8,8 +8,8 @@ namespace weft::tool {
 namespace {
 
 size_t Width(const std::string& s) {
-  return size_t(std::count_if(s.begin(), s.end(),
-                              [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return size_t(std::count_if(
+      s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace

@@ -212,6 +212,8 @@ class WEFT_API Graph {
   /// Parses the attributes (kBadAttribute), checks the number of inputs (kArity). Entries must be of this graph or null.
   NodePtr AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {}, std::string name = {});
   NodePtr AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {}, std::string name = {});
+  /// A node of this graph with the operator, attributes, name and origin of `source`, a checked node of any graph.
+  NodePtr AddCopy(NodePtr source, const std::vector<NodeEntry>& inputs);
   /// A declared input; `type` and `shape` are what the user promises about it.
   NodePtr AddInput(std::string name, Type type = {}, Shape shape = {});
   /// A variable with a value: a parameter (weight). Not among inputs().
@@ -283,10 +285,13 @@ class WEFT_API Graph {
   template <class T> T& MutableAttr(const std::string& name) {
     return *std::any_cast<T>(&MutableAny(name, typeid(T)));
   }
+  /// Takes the value out of the graph; copies only where another graph shares it.
   template <class T> T MoveCopyAttr(const std::string& name) {
-    T out = GetAttr<T>(name);
+    FindAttr(name, typeid(T));
+    std::shared_ptr<std::any> slot = std::move(attrs[name]);
     attrs.erase(name);
-    return out;
+    if (slot.use_count() > 1) return *std::any_cast<T>(slot.get());
+    return std::move(*std::any_cast<T>(slot.get()));
   }
   void DropAttr(const std::string& name) { attrs.erase(name); }
   /// Tells that derived rows of this node, and what depends on it, no longer hold.

@@ -1,10 +1,12 @@
 /// import.h: ONNX models and tensors into Weft.
 ///
-/// A model is untrusted. It is parsed with bounds, then checked whole by Weft's own validator (names, order, types, payload
-/// sizes, function graph and its expanded size) before any other code sees it, then built node by node: model-local
-/// functions are inlined, older operator versions (default domain 6 and newer) are lifted to the newest form, operators that
-/// Weft lacks are replaced by their ONNX function body where there is one. Up to 20 faults are reported in one exception,
-/// each with its graph path (`main/node[7] 'conv1' (Conv)`); operators that are not supported are all reported at once.
+/// A model is untrusted. It is parsed with bounds, then checked whole by Weft's own validator
+/// (names, order, types, payload sizes, function graph and its expanded size) before any other code
+/// sees it, then built node by node: model-local functions are inlined, older operator versions
+/// (default domain 6 and newer) are lifted to the newest form, operators that Weft lacks are
+/// replaced by their ONNX function body where there is one. Up to 20 faults are reported in one
+/// exception, each with its graph path (`main/node[7] 'conv1' (Conv)`); operators that are not
+/// supported are all reported at once.
 #pragma once
 
 #include <cstdint>
@@ -22,36 +24,39 @@ namespace weft {
 /// Something an import has to say that did not end it.
 struct Finding {
   ErrorCode code = ErrorCode::kUnsupported;
-  std::string place;      ///< first node concerned, as a graph path
+  std::string place;  ///< first node concerned, as a graph path
   std::string message;
   std::string hint;
-  std::string op;         ///< key of the operator concerned ("Relu", "domain::Name"); may be empty
-  int64_t count = 1;      ///< nodes concerned
+  std::string op;     ///< key of the operator concerned ("Relu", "domain::Name"); may be empty
+  int64_t count = 1;  ///< nodes concerned
 };
 
 struct ImportOptions {
   Limits limits;
-  /// Unsupported nodes do not end the import: each of their outputs becomes a variable without a value (not among the
-  /// declared inputs) named after the output, and they are listed in `findings`.
+  /// Unsupported nodes do not end the import: each of their outputs becomes a variable without a
+  /// value (not among the declared inputs) named after the output, and they are listed in
+  /// `findings`.
   bool allow_unsupported = false;
   /// Receives unsupported operators (with allow_unsupported) and remarks; may be null.
   std::vector<Finding>* findings = nullptr;
-  /// Initializers that the model also lists as graph inputs and that the caller will feed: they become declared inputs and
-  /// their stored value is not used. All others become parameters.
+  /// Initializers that the model also lists as graph inputs and that the caller will feed: they
+  /// become declared inputs and their stored value is not used. All others become parameters.
   std::vector<std::string> overridable;
-  /// Folder that external tensor data is read from. ImportOnnx sets it to the folder of the model where it is empty;
-  /// ImportOnnxBytes refuses external data where it is empty.
+  /// Folder that external tensor data is read from. ImportOnnx sets it to the folder of the model
+  /// where it is empty; ImportOnnxBytes refuses external data where it is empty.
   std::string external_data_dir;
   /// What messages call the model; ImportOnnx sets it to the path where it is empty.
   std::string source_name;
 };
 
-/// Throws weft::Error: kIo, kInvalidModel, kCycle, kBadAttribute, kArity, kTypeMismatch, kUnknownOp, kUnsupported, kLimit ...
+/// Throws weft::Error: kIo, kInvalidModel, kCycle, kBadAttribute, kArity, kTypeMismatch,
+/// kUnknownOp, kUnsupported, kLimit ...
 WEFT_API Graph ImportOnnx(const std::string& path, const ImportOptions& options = {});
 /// The same from the bytes of a ModelProto; `bytes` need not outlive the call.
 WEFT_API Graph ImportOnnxBytes(std::string_view bytes, const ImportOptions& options = {});
 
-/// A serialized TensorProto (`.pb`). Throws kIo, kBadTensorFile, kLimit. External data is read from the file's folder.
+/// A serialized TensorProto (`.pb`). Throws kIo, kBadTensorFile, kLimit. External data is read from
+/// the file's folder.
 WEFT_API TensorPtr ReadTensorProto(const std::string& path, const Limits& limits = {});
 /// The same from bytes; external data is refused.
 WEFT_API TensorPtr ReadTensorProtoBytes(std::string_view bytes, const Limits& limits = {});

@@ -29,12 +29,6 @@ struct ConvShape {
     d.insert(d.end(), window.kernel.begin(), window.kernel.end());
     return d;
   }
-  /// oneDNN counts dilations from 0.
-  Dims dilates() const {
-    Dims d = window.dilations;
-    for (int64_t& k : d) --k;
-    return d;
-  }
   double flops(int64_t n) const {
     double f = 2.0 * double(n) * double(filters) * double(channels / groups);
     for (size_t k = 0; k < window.rank(); ++k) f *= double(window.out[k]) * double(window.kernel[k]);
@@ -99,7 +93,7 @@ auto DescribeForward(const ConvShape& c, int64_t n, bool bias) {
   const WindowShape& w = c.window;
   return Describe<dnnl::convolution_forward>({}, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
                                              AnyLayout(c.source(n)), AnyLayout(c.weights()), bias ? Plain({c.filters}) : Desc(),
-                                             AnyLayout(c.result(n)), w.strides, c.dilates(), w.begin, w.end);
+                                             AnyLayout(c.result(n)), w.strides, Dilates(w), w.begin, w.end);
 }
 
 std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
@@ -149,7 +143,7 @@ std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
     if (!hint) return nullptr;
     const auto pd = DescribeBackward<dnnl::convolution_backward_data>(
         hint, dnnl::algorithm::convolution_direct, AnyLayout(c->source(c->images)), AnyLayout(c->weights()),
-        AnyLayout(c->result(c->images)), win.strides, c->dilates(), win.begin, win.end);
+        AnyLayout(c->result(c->images)), win.strides, Dilates(win), win.begin, win.end);
     if (!pd) return nullptr;
     Recipe r(q.threads);
     const Buffer dy = r.Reordered(r.Input(0, Plain(c->result(c->images))), pd.diff_dst_desc());
@@ -176,7 +170,7 @@ std::unique_ptr<LibraryCall> PrepareConvGradWeight(const ComputeRequest& q) {
     if (!hint) return nullptr;
     const auto pd = DescribeBackward<dnnl::convolution_backward_weights>(
         hint, dnnl::algorithm::convolution_direct, AnyLayout(c->source(c->images)), AnyLayout(c->weights()),
-        AnyLayout(c->result(c->images)), win.strides, c->dilates(), win.begin, win.end);
+        AnyLayout(c->result(c->images)), win.strides, Dilates(win), win.begin, win.end);
     if (!pd) return nullptr;
     Recipe r(q.threads);
     const Buffer dy = r.Reordered(r.Input(0, Plain(c->result(c->images))), pd.diff_dst_desc());

@@ -108,21 +108,26 @@ std::vector<Setup> Setups() {
 }
 
 TEST_CASE("conv equals direct sums") {
-  int i = 0;
-  for (const Setup& s : Setups())
+  int number = 0;
+  for (const Setup& s : Setups()) {
+    ++number;
     for (const bool bias : {false, true})
       for (const bool constant : {false, true}) {
-        CAPTURE(i++);
+        CAPTURE(number);
         const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2), b = RandomTensor({s.w[0]}, 3);
         const Case c("Conv", bias ? std::vector<TensorPtr>{x, w, b} : std::vector<TensorPtr>{x, w}, s.attrs(), s.out(), {false, constant});
         const auto y = c.Run();
         REQUIRE(y != nullptr);
         CHECK(Difference(*y, ConvOracle(s, *x, *w, bias ? b.get() : nullptr)) < 1e-5);
       }
+  }
 }
 
 TEST_CASE("gradients of conv equal direct sums") {
+  int number = 0;
   for (const Setup& s : Setups()) {
+    ++number;
+    CAPTURE(number);
     const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2), dy = RandomTensor(s.out(), 3);
     std::vector<double> dx(size_t(x->num_elements()), 0), dw(size_t(w->num_elements()), 0);
     ForProducts(s, [&](int64_t yi, int64_t xi, int64_t wi) {

@@ -71,7 +71,7 @@ class CpuLauncher final : public KernelLauncher {
     const int64_t items = sizes[kItems];
     if (items <= 0) return;
     const double ops = ops_ * double(items) * double(std::max<int64_t>(sizes[kRowElements], 1));
-    const int tasks = TaskCount(items, sizes[kBytes], ops, team_->threads());
+    [[maybe_unused]] const int tasks = TaskCount(items, sizes[kBytes], ops, team_->threads());
 #ifdef _OPENMP
     if (tasks > 1 && !omp_in_parallel()) {
       RunTasks(tasks, items, buffers, dims, sizes[kScratch]);

@@ -1,8 +1,6 @@
 /// matmul.cc: MatMul (numpy broadcasting) and Gemm in f32, by oneDNN. A constant second operand is packed once.
 #ifdef WEFT_HAVE_ONEDNN
 
-#include <cmath>
-
 #include "backends/cpu/compute_util.h"
 #include "backends/cpu/node_attrs.h"
 #include "backends/cpu/onednn_adapter.h"
@@ -79,18 +77,28 @@ std::optional<Dims> AsMatrix(std::vector<int64_t> c, int64_t m, int64_t n) {
   return c;
 }
 
-TensorPtr Scaled(const TensorPtr& c, double factor) {
-  auto t = std::make_shared<Tensor>(DType::kF32, c->dims());
-  for (int64_t i = 0; i < c->num_elements(); ++i) t->mutable_data_as<float>()[i] = float(factor * double(c->data_as<float>()[i]));
-  return t;
+/// y = alpha y + beta c, c broadcast as [1 or m, 1 or n]; c null: no addend.
+void Combine(float* y, const float* c, const Dims& c_dims, int64_t m, int64_t n, float alpha, float beta) {
+#pragma omp parallel for schedule(static) if (m * n > 16384)
+  for (int64_t i = 0; i < m; ++i) {
+    float* row = y + i * n;
+    if (!c) {
+      for (int64_t j = 0; j < n; ++j) row[j] = alpha * row[j];
+    } else if (c_dims[1] == n) {
+      const float* add = c + (c_dims[0] == 1 ? 0 : i * n);
+      for (int64_t j = 0; j < n; ++j) row[j] = alpha * row[j] + beta * add[j];
+    } else {
+      const float add = beta * c[c_dims[0] == 1 ? 0 : i];
+      for (int64_t j = 0; j < n; ++j) row[j] = alpha * row[j] + add;
+    }
+  }
 }
 
-/// y = alpha A B + beta C. A row C under alpha = 1 is oneDNN's bias; any other C is added behind the product, as
-/// beta (alpha / beta A B + C) where it is no constant that could be scaled now.
+/// y = alpha A B + beta C. A row C without factors is oneDNN's bias; anything else is one pass of ours over the product
+/// (oneDNN 2.6 gets chains of scale, scalar addend, scale wrong, so its post-ops are left alone).
 std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   if (!AllF32(q) || q.input_dims.size() < 2 || q.output_dims[0].size() != 2) return nullptr;
-  const double alpha = FloatAttr(q.node, "alpha", 1);
-  double beta = FloatAttr(q.node, "beta", 1);
+  const float alpha = float(FloatAttr(q.node, "alpha", 1)), beta = float(FloatAttr(q.node, "beta", 1));
   const bool trans_a = IntAttr(q.node, "transA", 0) != 0, trans_b = IntAttr(q.node, "transB", 0) != 0;
   const int64_t m = q.output_dims[0][0], n = q.output_dims[0][1];
   if (q.input_dims[0].size() != 2 || q.input_dims[1].size() != 2) return nullptr;
@@ -98,48 +106,29 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   const bool has_c = HasInput(q, 2) && beta != 0;
   if (m == 0 || n == 0) return std::make_unique<ZeroCall>(0);
   if (k == 0) return has_c ? nullptr : std::make_unique<ZeroCall>(CheckedMul(m, n));
-  TensorPtr scaled;
-  std::optional<Dims> c_dims;
+  Dims c_dims;
   if (has_c) {
-    c_dims = AsMatrix(q.input_dims[2], m, n);
-    if (!c_dims) return nullptr;
-    if (beta != 1 && q.constants[2]) {
-      scaled = Scaled(q.constants[2], beta);
-      beta = 1;
-    }
-    // The ratio must not leave the range of a float.
-    if (beta != 1 && !(std::abs(alpha / beta) < 1e6 && std::abs(beta) > 1e-6 && std::abs(beta) < 1e6)) return nullptr;
+    const auto matrix = AsMatrix(q.input_dims[2], m, n);
+    if (!matrix) return nullptr;
+    c_dims = *matrix;
   }
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
     const Desc a = trans_a ? Strided({m, k}, {1, m}) : Plain({m, k}), b = trans_b ? Strided({k, n}, {1, k}) : Plain({k, n});
-    const Desc y = Plain({m, n});
-    const bool as_bias = has_c && alpha == 1 && beta == 1 && *c_dims == Dims{1, n};
-    dnnl::post_ops after;
-    int add_at = 0;
-    const auto scale = [&](double by) {
-      if (by == 1) return;
-      AppendEltwise(&after, dnnl::algorithm::eltwise_linear, float(by), 0);
-      ++add_at;
-    };
-    scale(has_c ? alpha / beta : alpha);
-    if (has_c && !as_bias) after.append_binary(dnnl::algorithm::binary_add, Plain(*c_dims));
-    const int c_number = add_at;
-    if (has_c) scale(beta);
-    dnnl::primitive_attr attr;
-    attr.set_post_ops(after);
+    const bool as_bias = has_c && alpha == 1 && beta == 1 && c_dims == Dims{1, n};
     const TensorPtr constant = q.constants[1];
-    const Desc b_wanted = constant ? AnyLayout({k, n}) : b;
-    const auto pd = as_bias ? Describe<dnnl::matmul>(attr, a, b_wanted, Plain(*c_dims), y) : Describe<dnnl::matmul>(attr, a, b_wanted, y);
+    const Desc b_wanted = constant ? AnyLayout({k, n}) : b, y_desc = Plain({m, n});
+    const auto pd = as_bias ? Describe<dnnl::matmul>({}, a, b_wanted, Plain(c_dims), y_desc) : Describe<dnnl::matmul>({}, a, b_wanted, y_desc);
     if (!pd) return nullptr;
     Recipe r(q.threads);
-    Buffer c;
-    if (has_c) c = scaled ? r.Constant(scaled, Plain(*c_dims)) : r.Input(2, Plain(*c_dims));
+    const Buffer c = has_c ? r.Input(2, Plain(c_dims)) : Buffer(), y = r.Output(0, y_desc);
     r.Add(dnnl::matmul(pd),
           {{DNNL_ARG_SRC, r.Input(0, a)},
            {DNNL_ARG_WEIGHTS, r.Reordered(r.Input(1, b), pd.weights_desc(), constant)},
-           {as_bias ? DNNL_ARG_BIAS : DNNL_ARG_ATTR_MULTIPLE_POST_OP(c_number) | DNNL_ARG_SRC_1, c},
-           {DNNL_ARG_DST, r.Output(0, y)}},
+           {DNNL_ARG_BIAS, as_bias ? c : Buffer()},
+           {DNNL_ARG_DST, y}},
           pd.scratchpad_desc());
+    if (!as_bias && (has_c || alpha != 1))
+      r.AddHost([=](void* const* at) { Combine(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), c_dims, m, n, alpha, beta); }, {y, c});
     return r.Finish(std::string("gemm ") + pd.impl_info_str());
   });
 }

@@ -30,11 +30,16 @@ struct WindowShape {
   size_t rank() const { return in.size(); }
   /// Extent of the dilated kernel.
   int64_t reach(size_t k) const { return (kernel[k] - 1) * dilations[k] + 1; }
+  /// Some window may lie in the padding alone: an average over nothing.
+  bool may_miss() const {
+    for (size_t k = 0; k < rank(); ++k)
+      if (begin[k] >= reach(k) || end[k] >= reach(k)) return true;
+    return false;
+  }
 };
 
 /// Window of a Conv, a pooling or a gradient of them from attributes and extents; `end` is what the output extent needs
-/// (in ceil mode more than the attribute says, `grown` tells). Nothing where a library cannot express it: negative pads,
-/// a window that lies in the padding alone.
+/// (in ceil mode more than the attribute says, `grown` tells). Nothing where a library cannot express it: negative pads.
 inline std::optional<WindowShape> MakeWindow(const NodePtr& n, std::vector<int64_t> in, std::vector<int64_t> kernel,
                                              std::vector<int64_t> out, bool* grown = nullptr) {
   WindowShape w{std::move(in), std::move(kernel), std::move(out), IntsAttr(n, "strides"), IntsAttr(n, "dilations"), {}, {}};
@@ -61,7 +66,6 @@ inline std::optional<WindowShape> MakeWindow(const NodePtr& n, std::vector<int64
       if (grown) *grown = true;
       end = covered - w.in[k] - begin;
     }
-    if (begin >= w.reach(k) || end >= w.reach(k)) return std::nullopt;
     w.begin.push_back(begin);
     w.end.push_back(end);
   }

@@ -14,6 +14,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kAlign = 64;
+constexpr size_t kMaxHostArgs = 4;
 
 int64_t Size(const Desc& d) { return int64_t(d.get_size()); }
 
@@ -120,9 +121,10 @@ class OneDnnCall final : public LibraryCall {
           const Recipe::Step& step = r_.steps_[s];
           if (step.once && n > 0) continue;
           const auto at = [&](const Buffer& b) { return Address(b, inputs, outputs, scratch, n); };
-          if (!step.primitive) {
-            TransposeMatrices(static_cast<const float*>(at(step.args[0].second)), static_cast<float*>(at(step.args[1].second)),
-                              step.batch, step.rows, step.columns);
+          if (step.host) {
+            void* addresses[kMaxHostArgs];
+            for (size_t i = 0; i < step.args.size(); ++i) addresses[i] = at(step.args[i].second);
+            step.host(addresses);
             continue;
           }
           auto& args = (*bound)[s];
@@ -159,7 +161,7 @@ class OneDnnCall final : public LibraryCall {
     auto bound = std::make_unique<Bound>(r_.steps_.size());
     for (size_t s = 0; s < r_.steps_.size(); ++s) {
       const Recipe::Step& step = r_.steps_[s];
-      if (!step.primitive) continue;
+      if (step.host) continue;
       for (const auto& [number, b] : step.args)
         (*bound)[s].emplace(number, b.place == Buffer::kPacked ? b.packed->memory : dnnl::memory(b.desc, Engine(), DNNL_MEMORY_NONE));
       if (step.scratchpad) (*bound)[s].emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(step.scratchpad.desc, Engine(), DNNL_MEMORY_NONE));
@@ -228,19 +230,24 @@ void Recipe::AddCopy(const Buffer& from, const Buffer& to, bool once) {
   const Desc plain = Plain(dims), last = ChannelsLast(dims);
   const bool forward = from.desc == plain && to.desc == last, backward = from.desc == last && to.desc == plain;
   if (forward || backward) {
-    Step step;
-    step.args = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    step.batch = dims[0];
-    step.rows = dims[1];
-    step.columns = CheckedProduct(Dims(dims.begin() + 2, dims.end()));
-    if (backward) std::swap(step.rows, step.columns);
-    step.once = once;
-    steps_.push_back(std::move(step));
+    const int64_t batch = dims[0], spatial = CheckedProduct(Dims(dims.begin() + 2, dims.end()));
+    const int64_t rows = forward ? dims[1] : spatial, columns = forward ? spatial : dims[1];
+    AddHost([=](void* const* at) { TransposeMatrices(static_cast<const float*>(at[0]), static_cast<float*>(at[1]), batch, rows, columns); },
+            {from, to});
+    steps_.back().once = once;
     return;
   }
   const auto pd = DescribeReorder(from.desc, to.desc);
   Add(dnnl::reorder(pd), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, pd.scratchpad_desc());
   steps_.back().once = once;
+}
+
+void Recipe::AddHost(HostStep host, const std::vector<Buffer>& buffers) {
+  WEFT_ICHECK(buffers.size() <= kMaxHostArgs);
+  Step step;
+  step.host = std::move(host);
+  for (const Buffer& b : buffers) step.args.emplace_back(int(step.args.size()), b);
+  steps_.push_back(std::move(step));
 }
 
 void Recipe::Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args, const Desc& scratchpad) {

@@ -8,6 +8,7 @@
 #ifdef WEFT_HAVE_ONEDNN
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/node_attrs.h"
 #include "backends/cpu/threads.h"
 #include "weft/runtime/compute.h"
 
@@ -37,6 +39,13 @@ inline Desc AnyLayout(const Dims& dims) { return Desc(dims, dnnl::memory::data_t
 /// f32 [n, c, spatial...] with c innermost; empty where there is no such layout.
 Desc ChannelsLast(const Dims& dims);
 
+/// oneDNN counts dilations from 0.
+inline Dims Dilates(const WindowShape& w) {
+  Dims d = w.dilations;
+  for (int64_t& k : d) --k;
+  return d;
+}
+
 /// Descriptor of a primitive P, with the scratchpad left to us. Empty (false in a condition) where oneDNN has no
 /// implementation; a malformed request throws dnnl::error.
 #if DNNL_VERSION_MAJOR >= 3
@@ -52,7 +61,6 @@ typename P::primitive_desc DescribeBackward(const Hint& hint, const A&... args) 
   return typename P::primitive_desc(Engine(), args..., hint, attr, true);
 }
 using PoolingForward = dnnl::pooling_forward;
-inline void AppendEltwise(dnnl::post_ops* ops, dnnl::algorithm a, float alpha, float beta) { ops->append_eltwise(a, alpha, beta); }
 #else
 template <class P, class... A>
 typename P::primitive_desc Describe(dnnl::primitive_attr attr, const A&... args) {
@@ -66,7 +74,6 @@ typename P::primitive_desc DescribeBackward(const Hint& hint, const A&... args) 
   return typename P::primitive_desc(typename P::desc(args...), attr, Engine(), hint, true);
 }
 using PoolingForward = dnnl::pooling_v2_forward;
-inline void AppendEltwise(dnnl::post_ops* ops, dnnl::algorithm a, float alpha, float beta) { ops->append_eltwise(1.f, a, alpha, beta); }
 #endif
 
 /// A constant in the layout of a primitive; shared by all calls that want it so.
@@ -103,6 +110,9 @@ class Recipe {
   Buffer Staged(const Buffer& b, const Desc& made);
   void WriteBack(const Buffer& staged, const Buffer& b);
   void Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args, const Desc& scratchpad);
+  /// Plain C++ on the addresses of `buffers`, with the call's team set.
+  using HostStep = std::function<void(void* const* addresses)>;
+  void AddHost(HostStep step, const std::vector<Buffer>& buffers);
   /// Everything runs `n` times, operands that move go on by one step each time.
   void Repeat(int64_t n) { repeat_ = n; }
 
@@ -111,10 +121,10 @@ class Recipe {
  private:
   friend class OneDnnCall;
   struct Step {
-    dnnl::primitive primitive;                      ///< null: a transposition
+    dnnl::primitive primitive;                      ///< null where `host` is the step
+    HostStep host;
     std::vector<std::pair<int, Buffer>> args;
     Buffer scratchpad;
-    int64_t batch = 0, rows = 0, columns = 0;
     bool once = false;
   };
   static Buffer Operand(Buffer::Place place, int i, const Desc& desc, bool moves);

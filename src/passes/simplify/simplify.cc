@@ -22,9 +22,9 @@ namespace {
 class Context final : public RewriteContext {
  public:
   explicit Context(Graph& g)
-      : g_(g), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")), values_(g.GetAttr<ValueMap>("value")),
-        facts_(g.GetAttr<Facts>("facts")), shape_done_(g.GetAttr<NodeMap<uint8_t>>("shape_inferred")),
-        type_done_(g.GetAttr<NodeMap<uint8_t>>("dtype_inferred")) {}
+      : g_(g), shapes_(g.MoveCopyAttr<ShapeMap>("shape")), types_(g.MoveCopyAttr<TypeMap>("dtype")), values_(g.MoveCopyAttr<ValueMap>("value")),
+        facts_(g.GetAttr<Facts>("facts")), shape_done_(g.MoveCopyAttr<NodeMap<uint8_t>>("shape_inferred")),
+        type_done_(g.MoveCopyAttr<NodeMap<uint8_t>>("dtype_inferred")) {}
   Graph& graph() override { return g_; }
   const Shape& shape(const NodeEntry& e) const override { return shapes_[e]; }
   DType dtype(const NodeEntry& e) const override { return types_[e].dtype; }
@@ -47,7 +47,9 @@ class Context final : public RewriteContext {
       const NodeEntry from(n, i);
       if (!shapes_.find(to[i])) shapes_.set(to[i], shapes_[from]);
       if (!types_.find(to[i])) types_.set(to[i], types_[from]);
-      if (const SymTensorPtr* v = values_.find(from); v && !values_.find(to[i])) values_.set(to[i], *v);
+      // A constant of floats tells its value itself, and keeps no row.
+      const bool own_value = IsFloat(types_[from].dtype) && Graph::ConstantOf(to[i]);
+      if (const SymTensorPtr* v = values_.find(from); v && !own_value && !values_.find(to[i])) values_.set(to[i], *v);
     }
     g_.ReplaceNode(n, to);
   }

@@ -1,0 +1,399 @@
+/// cli_test.cc: the `weft` command from outside: exit codes, messages, results. What must fail is
+/// tested as well as what must work, and that a failed run leaves no files.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "weft/core/npy.h"
+#include "weft/core/tensor.h"
+#include "weft/support/file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using weft::DType;
+using weft::Tensor;
+
+constexpr const char* kModel = R"(weft 1
+graph @soft(%x: f32[n, 4], %k: f32[4]) -> (%y as "out/y:0", %s) {
+  %a = Mul(%x, %k)
+  %b = Add(%a, %x)
+  %y = Softmax(%b) {axis = -1}
+  %s = Relu(%a)
+}
+)";
+
+std::string Env(const char* name) {
+  const char* v = std::getenv(name);
+  return v ? v : "";
+}
+
+/// A folder for one test case, removed at its end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "weft_cli_XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()));
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string Write(const std::string& name, const std::string& content) const {
+    std::ofstream(path_ / name, std::ios::binary) << content;
+    return *this / name;
+  }
+  std::string WriteTensor(const std::string& name, DType t, std::vector<int64_t> dims) const {
+    Tensor tensor(t, std::move(dims));
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set(i, double(i % 5) - 2);
+    weft::WriteNpy(*this / name, tensor);
+    return *this / name;
+  }
+
+ private:
+  fs::path path_;
+};
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+  bool says(const std::string& part) const { return err.find(part) != std::string::npos; }
+};
+
+std::string Slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream s;
+  s << file.rdbuf();
+  return s.str();
+}
+
+/// Runs the command with these arguments; each is passed as it is.
+Result Weft(const std::vector<std::string>& arguments) {
+  const Folder folder;
+  std::string line = "'" + Env("WEFT_BUILD_DIR") + "/bin/weft'";
+  for (const std::string& a : arguments) {
+    REQUIRE(a.find('\'') == std::string::npos);
+    line += " '" + a + "'";
+  }
+  line += " >'" + (folder / "out") + "' 2>'" + (folder / "err") + "' </dev/null";
+  const int status = std::system(line.c_str());
+  Result r;
+  r.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  r.out = Slurp(folder / "out");
+  r.err = Slurp(folder / "err");
+  INFO(line, "\n", r.err);
+  CHECK(r.code >= 0);  // nothing aborts
+  return r;
+}
+
+Json Parsed(const Result& r) {
+  INFO(r.out, r.err);
+  Json j = Json::parse(r.out, nullptr, false);
+  REQUIRE(!j.is_discarded());
+  return j;
+}
+
+/// Exit code, stable error code, a part of the message; and nothing on stdout.
+void Fails(const std::vector<std::string>& arguments, int code, const std::string& error,
+           const std::string& message) {
+  const Result r = Weft(arguments);
+  INFO(r.err);
+  CHECK(r.code == code);
+  CHECK(r.says("error[" + error + "]"));
+  CHECK(r.says(message));
+  CHECK(r.out.empty());
+}
+
+TEST_SUITE("weft command") {
+  TEST_CASE("usage errors exit with 2, name the culprit and what was meant") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel);
+    Fails({}, 2, "WEFT-E0101", "a sub-command is needed");
+    Fails({"rnu"}, 2, "WEFT-E0101", "did you mean 'run'");
+    Fails({"run"}, 2, "WEFT-E0101", "MODEL is required");
+    Fails({"run", model, "--inptu", "x=f"}, 2, "WEFT-E0101", "did you mean '--input'");
+    Fails({"run", model, "--input", "x"}, 2, "WEFT-E0101", "expected NAME=VALUE");
+    Fails({"run", model, "--input", "x=a.npy", "--input", "x=b.npy"}, 2, "WEFT-E0101",
+          "given twice");
+    Fails({"run", model, "--random", "--bind", "n=two"}, 2, "WEFT-E0101",
+          "expected an integer >= 0");
+    Fails({"run", model, "--random", "--backend", "ref:fast"}, 2, "WEFT-E0101",
+          "no variant 'fast'");
+    Fails({"bench", model, "--iterations", "0"}, 2, "WEFT-E0101", "--iterations");
+    Fails({"opt", model}, 2, "WEFT-E0101", "--passes is required");
+    Fails({"opt", model, "--passes", "Simplify", "--print-after", "("}, 2, "WEFT-E0101",
+          "regular expression");
+    Fails({"opt", model, "--passes", "Simplify", "--check", "all,most"}, 2, "WEFT-E0101",
+          "there is no check");
+    Fails({"run", model, "--random", "--limits", "nodez=3"}, 2, "WEFT-E0101", "nodes");
+    Fails({"compare", model, dir / "", dir / ""}, 2, "WEFT-E0101", "must be an engine");
+    Fails({"run", dir.Write("m.txt", "x"), "--random"}, 2, "WEFT-E0101", "expected .onnx, .weft");
+  }
+
+  TEST_CASE("help, version and lists are results") {
+    CHECK(Weft({"--version"}).out.rfind("weft ", 0) == 0);
+    for (const char* command : {"run", "bench", "opt", "compile", "inspect", "compare", "doctor"}) {
+      const Result r = Weft({command, "--help"});
+      CHECK(r.code == 0);
+      CHECK(r.out.find("--json") != std::string::npos);
+      CHECK(r.err.empty());
+    }
+    CHECK(Weft({"--list-passes"}).out.find("Fusion") != std::string::npos);
+    CHECK(Weft({"opt", "--list-passes"}).out.find("InferShape") != std::string::npos);
+    const Result help = Weft({"opt", "--help-pass", "Fusion"});
+    CHECK(help.code == 0);
+    CHECK(help.out.find("max_ops") != std::string::npos);
+    Fails({"--help-pass", "Fusoin"}, 2, "WEFT-E0102", "Fusion");
+    CHECK(Parsed(Weft({"doctor", "--json"})).at("weft").at("ok") == true);
+  }
+
+  TEST_CASE("models that cannot be read") {
+    const Folder dir;
+    Fails({"run", dir / "none.onnx", "--random"}, 4, "WEFT-E0201", "no file");
+    Fails({"run", dir.Write("bad.onnx", "this is no protobuf"), "--random"}, 4, "WEFT-E0301",
+          "bad.onnx");
+    Fails({"run", dir.Write("m.json", "{}"), "--random"}, 3, "WEFT-E0401", "not in this build");
+    Fails({"run", dir.Write("m.weftx", ""), "--random"}, 3, "WEFT-E0401", "not in this build");
+    const std::string real = Env("WEFT_DATA_DIR") + "/magika/model.onnx";
+    if (fs::exists(real)) {
+      const std::string bytes = Slurp(real);
+      for (const size_t cut : {bytes.size() / 2, bytes.size() - 1}) {
+        const Result r = Weft({"inspect", dir.Write("cut.onnx", bytes.substr(0, cut))});
+        CHECK(r.code == 4);
+        CHECK(r.says("error[WEFT-E03"));
+      }
+    }
+  }
+
+  TEST_CASE("text that does not parse says where") {
+    const Folder dir;
+    const Result r =
+        Weft({"inspect",
+              dir.Write("m.weft", "weft 1\ngraph (%x: f32[2]) -> (%y) {\n  %y = Relu(%x\n}\n")});
+    CHECK(r.code == 4);
+    CHECK(r.says("error[WEFT-E0202]"));
+    CHECK(r.says("m.weft"));
+    CHECK(r.says("4:"));
+    Fails({"inspect",
+           dir.Write("o.weft", "weft 1\ngraph (%x: f32[2]) -> (%y) {\n  %y = Rellu(%x)\n}\n")},
+          3, "WEFT-E0302", "Relu");
+    Fails({"opt", dir.Write("p.weft", kModel), "--passes", "Simplify,,"}, 4, "WEFT-E0202",
+          "pass name");
+  }
+
+  TEST_CASE("inputs that do not fit; nothing is written") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel), out = dir / "out";
+    const std::string x = dir.WriteTensor("x.npy", DType::kF32, {3, 4}),
+                      k = dir.WriteTensor("k.npy", DType::kF32, {4});
+    const std::string wide = dir.WriteTensor("wide.npy", DType::kF32, {3, 5}),
+                      ints = dir.WriteTensor("i.npy", DType::kI32, {4});
+    const std::string given = "x=" + x;
+    Fails({"run", model, "--outputs-dir", out, "--input", given}, 4, "WEFT-E0105", "input 'k'");
+    Fails({"run", model, "--outputs-dir", out}, 4, "WEFT-E0105", "'x', 'k'");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--input", "xx=" + x}, 4, "WEFT-E0105",
+          "did you mean 'x'");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--input", "x=" + wide}, 4, "WEFT-E0308",
+          "expected shape [n, 4]");
+    Fails({"run", model, "--outputs-dir", out, "--input", given, "--input", "k=" + ints}, 4,
+          "WEFT-E0308", "expected dtype f32, got i32");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--bind", "m=3"}, 4, "WEFT-E0105",
+          "no symbol 'm'");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--input", given, "--bind", "n=2"}, 4,
+          "WEFT-E0308", "'n' is 2");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--input", "x=" + (dir / "none.npy")}, 4,
+          "WEFT-E0201", "none.npy");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--input",
+           "x=" + dir.Write("bad.npy", "\x93NUMPY")},
+          4, "WEFT-E0203", "bad.npy");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--input", "x=" + model}, 2,
+          "WEFT-E0101", ".npy or .pb");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--limits", "nodes=2"}, 5, "WEFT-E0501",
+          "limit");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--backend", "tpu"}, 3, "WEFT-E0401",
+          "no backend 'tpu'");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--plugin", "f.so"}, 3, "WEFT-E0401",
+          "plugins");
+    CHECK(!fs::exists(out));
+    const std::string clash = dir.Write("c.weft",
+                                        "weft 1\ngraph (%x: f32[2]) -> (%y as \"a/b\", %z as "
+                                        "\"a:b\") {\n  %y = Relu(%x)\n  %z = Neg(%x)\n}\n");
+    Fails({"run", clash, "--random", "--backend", "ref", "--outputs-dir", out}, 3, "WEFT-E0401",
+          "both be written");
+    CHECK(!fs::exists(out));
+  }
+
+  TEST_CASE("run: files, summary, JSON") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel), out = dir / "out/deep";
+    const std::string x = dir.WriteTensor("x.npy", DType::kF32, {3, 4}),
+                      k = dir.WriteTensor("k.npy", DType::kF32, {4});
+    const Result r = Weft({"run", model, "--backend", "ref", "--input", "x=" + x, "--input",
+                           "k=" + k, "--outputs-dir", out});
+    INFO(r.err);
+    CHECK(r.code == 0);
+    CHECK(r.out.empty());
+    const auto y = weft::ReadNpy(out + "/out_y_0.npy"), s = weft::ReadNpy(out + "/s.npy");
+    CHECK(y->dims() == std::vector<int64_t>{3, 4});
+    for (int row = 0; row < 3; ++row) {
+      double sum = 0;
+      for (int i = 0; i < 4; ++i) sum += y->at(row * 4 + i);
+      CHECK(sum == doctest::Approx(1));
+    }
+    const auto in = weft::ReadNpy(x), by = weft::ReadNpy(k);
+    for (int i = 0; i < 12; ++i) CHECK(s->at(i) == std::max(0.0, in->at(i) * by->at(i % 4)));
+
+    const Json j =
+        Parsed(Weft({"run", model, "--backend", "ref", "--random", "--bind", "n=2", "--json"}));
+    CHECK(j.at("outputs").at(0).at("shape") == Json({2, 4}));
+    CHECK(j.at("outputs").at(0).at("name") == "out/y:0");
+    const Result text = Weft({"run", model, "--backend", "ref", "--random"});
+    CHECK(text.out.find("[1, 4]") != std::string::npos);
+    // The seed decides, and only the seed.
+    CHECK(Weft({"run", model, "--backend", "ref", "--random"}).out == text.out);
+    CHECK(Weft({"run", model, "--backend", "ref", "--random", "--seed", "2"}).out != text.out);
+  }
+
+  TEST_CASE("errors as JSON, the command line's too") {
+    const Folder dir;
+    for (const Result& r : {Weft({"--error-format=json", "rnu"}),
+                            Weft({"run", dir / "none.onnx", "--error-format", "json"})}) {
+      const Json j = Json::parse(r.err, nullptr, false);
+      REQUIRE(!j.is_discarded());
+      for (const char* key : {"code", "kind", "place", "message", "hint"}) CHECK(j.contains(key));
+    }
+  }
+
+  TEST_CASE("opt: pipelines, statistics, what one may look at") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel), out = dir / "o.weft";
+    Fails({"opt", model, "--passes", "Simplify,Fuson"}, 2, "WEFT-E0102", "Fusion");
+    Fails({"opt", model, "--passes", "Fusion{max_opz=3}"}, 2, "WEFT-E0103", "max_ops");
+    Fails({"opt", model, "--passes", "Fusion{max_ops=\"a\"}"}, 2, "WEFT-E0103", "max_ops");
+    Fails({"opt", model, "--passes", "Fusion", "--skip", "Fuson"}, 2, "WEFT-E0102", "Fusion");
+    Fails({"opt", model, "--passes", "Fusion", "--strict"}, 2, "WEFT-E0104", "strict");
+    Fails({"opt", model, "--passes", "Fusion", "-o", dir / "o.onnx"}, 3, "WEFT-E0401", ".weft");
+    Fails({"opt", model, "--passes", "Fusion", "--json"}, 2, "WEFT-E0101", "-o");
+    CHECK(!fs::exists(out));
+
+    const Result text = Weft({"opt", model, "--passes", "InferShape"});
+    CHECK(text.code == 0);
+    CHECK(text.out.rfind("weft 1\n", 0) == 0);
+    const Result stats = Weft({"opt", model, "--passes", "Fusion", "-o", out, "--stats", "--time",
+                               "--check=changed,deterministic"});
+    INFO(stats.err);
+    CHECK(stats.code == 0);
+    CHECK(stats.out.find("Fusion needs") != std::string::npos);
+    CHECK(stats.out.find("total") != std::string::npos);
+    CHECK(Slurp(out).find("weft::Fused") != std::string::npos);
+    const Json j = Parsed(Weft({"opt", model, "--passes", "Fusion", "-o", out, "--json"}));
+    CHECK(j.at("fused").get<int>() >= 1);
+    CHECK(j.at("passes").back().at("fused_after") == j.at("fused"));
+    const Json skipped = Parsed(
+        Weft({"opt", model, "--passes", "Fusion", "-o", out, "--json", "--skip", "Fusion#1"}));
+    CHECK(skipped.at("fused") == 0);
+    const Result prints = Weft({"opt", model, "--passes", "Fusion", "--print-after", "^Fusion$",
+                                "--dump-dir", dir / "dump"});
+    CHECK(prints.says("// after Fusion"));
+    CHECK(!prints.says("// after InferShape"));
+    CHECK(!fs::is_empty(dir / "dump"));
+  }
+
+  TEST_CASE("inspect and support") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel);
+    const Json j = Parsed(Weft({"inspect", model, "--json", "--bind", "n=8"}));
+    CHECK(j.at("nodes") == 4);
+    CHECK(j.at("ops").at("Softmax") == 1);
+    CHECK(j.at("symbols") == Json({"n"}));
+    CHECK(j.at("bindings").at("n") == 8);
+    CHECK(j.at("flops").get<int64_t>() > 0);
+    CHECK(j.at("peak_bytes").is_number());
+    CHECK(Weft({"inspect", model, "--support", "ref"}).code == 0);
+    Fails({"inspect", model, "--support", "tpu"}, 3, "WEFT-E0401", "tpu");
+    const std::string unknown =
+        dir.Write("u.weft", "weft 1\ngraph (%x: f32?) -> (%y) {\n  %y = Relu(%x)\n}\n");
+    CHECK(Weft({"inspect", unknown}).out.find("not known") != std::string::npos);
+    const Result cpu = Weft({"inspect", unknown, "--support", "cpu"});
+    CHECK(cpu.code == 3);
+    CHECK(cpu.out.find("Relu") != std::string::npos);
+  }
+
+  TEST_CASE("compare: engines and folders") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel), out = dir / "want";
+    REQUIRE(
+        Weft({"run", model, "--backend", "ref", "--random", "--seed", "5", "--outputs-dir", out})
+            .code == 0);
+    CHECK(Weft({"compare", model, "ref", out, "--seed", "5"}).code == 0);
+    const Result r = Weft({"compare", model, "ref", out, "--seed", "6", "--json"});
+    CHECK(r.code == 1);
+    CHECK(r.says("error[WEFT-E0701]"));
+    CHECK(Parsed(r).at("equal") == false);
+    CHECK(Weft({"compare", model, "ref", out, "--seed", "6", "--rtol", "1000", "--atol", "1000"})
+              .code == 0);
+    const Json layers = Parsed(Weft({"compare", model, "ref", "ref", "--layerwise", "--json"}));
+    CHECK(layers.at("layers").size() == 4);
+    Fails({"compare", model, "ref", dir / "none"}, 4, "WEFT-E0201", "no folder");
+    Fails({"compare", model, "ref", out, "--layerwise"}, 2, "WEFT-E0101", "--layerwise");
+    fs::remove(out + "/s.npy");
+    Fails({"compare", model, "ref", out, "--seed", "5"}, 4, "WEFT-E0201", "s.npy");
+  }
+
+  // A build without LLVM has no cpu backend; then its absence must be said in one line.
+  TEST_CASE("cpu: run, bench, compile") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel);
+    const Result r = Weft({"bench", model, "--bind", "n=64", "--json", "--duration", "0.01",
+                           "--warmup", "1", "--profile"});
+    if (r.code == 3) {
+      CHECK(r.says("error[WEFT-E0401]"));
+      return;
+    }
+    const Json j = Parsed(r);
+    for (const char* key : {"median_ms", "min_ms", "p95_ms", "iterations", "compile_s", "kernels",
+                            "library_calls", "arena_bytes", "bytes_moved", "backend"})
+      CHECK(j.contains(key));
+    CHECK(j.at("kernels").get<int>() >= 1);
+    CHECK(j.at("backend") == "cpu");
+    CHECK(!j.at("profile").empty());
+    CHECK(Parsed(Weft({"bench", model, "--json", "--iterations", "7", "--warmup", "0"}))
+              .at("iterations") == 7);
+    const Json off = Parsed(Weft({"bench", model, "--bind", "n=64", "--json", "--iterations", "3",
+                                  "--backend", "cpu:no-fusion"}));
+    CHECK(off.at("kernels").get<int>() == 4);
+    CHECK(Weft({"bench", model, "--iterations", "3", "--profile"}).out.find("share") !=
+          std::string::npos);
+    CHECK(Weft({"compare", model, "cpu", "ref", "--bind", "n=9"}).code == 0);
+    CHECK(Weft({"compare", model, "cpu:no-fusion", "cpu", "--bind", "n=9", "--layerwise"}).code ==
+          0);
+    CHECK(Weft({"run", model, "--random", "--passes", "Simplify,Fusion{max_ops=2}"}).code == 0);
+
+    const Json kernels =
+        Parsed(Weft({"compile", model, "--target", "cpu", "--json", "--save-kernels", dir / "k"}));
+    REQUIRE(!kernels.at("kernels").empty());
+    for (const Json& k : kernels.at("kernels")) {
+      for (const char* key :
+           {"name", "template", "ops", "source_bytes", "binary_bytes", "registers", "spill_bytes"})
+        CHECK(k.contains(key));
+      CHECK(k.at("source_bytes").get<int64_t>() > 0);
+    }
+    CHECK(size_t(std::distance(fs::directory_iterator(dir / "k"), {})) ==
+          kernels.at("kernels").size());
+    Fails({"compile", model, "--target", "cpu", "-o", dir / "m.weftx"}, 3, "WEFT-E0401", ".weftx");
+    Fails({"compile", model, "--target", "tpu"}, 3, "WEFT-E0401", "tpu");
+  }
+}
+
+}  // namespace

@@ -1,0 +1,329 @@
+/// differential_test.cc: random graphs, one meaning. The interpreter in double precision is the oracle; the reference
+/// backend, the cpu backend by its own pipeline, and the cpu backend with each pass left out must agree with it, under
+/// every binding of the symbolic extents, within the error bound that the generator derived for each output.
+///
+///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=100000 weft_tests -tc='differential*'
+///
+/// A failure prints the seed, the graph, and the smallest graph that greedy cutting finds.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "e2e_util.h"
+#include "random_graph.h"
+
+namespace {
+
+using namespace weft;
+using fuzz::RandomGraph;
+
+/// One way to run a graph.
+struct Variant {
+  const char* name;
+  const char* backend;
+  const char* pipeline;   ///< empty: the backend's own
+  bool check_all = false;
+};
+
+const char* const kTail = "CodeGen,RTCGen,Schedule,PlanMemory";
+const std::vector<Variant>& Variants() {
+  static const std::string no_simplify = std::string("FoldConstants,Fusion,") + kTail;
+  static const std::string no_fold = std::string("Simplify,Fusion,") + kTail;
+  static const std::string no_fusion = std::string("Simplify,FoldConstants,Simplify,Fusion{max_ops=1},") + kTail;
+  static const std::string bare = std::string("Fusion{max_ops=1},") + kTail;
+  static const std::vector<Variant> kVariants = {
+      {"ref", "ref", ""},
+      {"ref with the passes", "ref", "Simplify,FoldConstants,Simplify,Fusion"},
+      {"cpu", "cpu", ""},
+      {"cpu without Simplify", "cpu", no_simplify.c_str()},
+      {"cpu without FoldConstants", "cpu", no_fold.c_str()},
+      {"cpu without fusion", "cpu", no_fusion.c_str()},
+      {"cpu, every operator alone", "cpu", bare.c_str()},
+      {"ref with the passes, claims checked", "ref", "Simplify,FoldConstants,Simplify,Fusion,CodeGen,Schedule,PlanMemory", true},
+  };
+  return kVariants;
+}
+
+/// What went wrong: nothing, an exception (its code and text), or a difference.
+struct Outcome {
+  enum { kFine, kThrew, kDiffers } what = kFine;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string text;
+};
+
+/// A graph with the inputs to run it on, per binding, and the error bound of every entry.
+struct Case {
+  Graph graph;
+  std::vector<std::map<std::string, TensorPtr>> runs;
+  std::map<std::pair<NodeId, uint32_t>, fuzz::Values> values;
+};
+
+std::vector<TensorPtr> InputsOf(const Case& c, size_t run) {
+  std::vector<TensorPtr> in;
+  for (NodePtr p : c.graph.AllInputs()) in.push_back(c.runs[run].at(p->attrs.name));
+  return in;
+}
+std::vector<TensorPtr> Oracle(const Graph& g, const std::vector<TensorPtr>& inputs) {
+  EvalOptions options;
+  options.typed = false;
+  return GetEvaluator()->Eval(g, inputs, options);
+}
+
+/// Empty when `got` is `want` within the bound.
+std::string Compare(const Tensor& got, const Tensor& want, double error) {
+  std::ostringstream why;
+  if (got.dtype() != want.dtype() || got.dims() != want.dims()) {
+    why << "got " << DTypeName(got.dtype()) << got.shape().ToString() << ", want " << DTypeName(want.dtype()) << want.shape().ToString();
+    return why.str();
+  }
+  for (int64_t i = 0; i < want.num_elements(); ++i) {
+    const bool real = IsFloat(want.dtype());
+    const double g = real ? got.at(i) : double(got.at_int(i)), w = real ? want.at(i) : double(want.at_int(i));
+    if (g == w || std::fabs(g - w) <= 2 * error || (std::isnan(g) && std::isnan(w))) continue;
+    why.precision(9);
+    why << "element " << i << " is " << g << ", want " << w << " within " << 2 * error;
+    return why.str();
+  }
+  return {};
+}
+
+struct Totals {
+  int64_t programs = 0, kernels = 0, library_calls = 0, interpreted = 0;
+};
+Outcome RunVariant(const Case& c, const Variant& variant, Totals* totals = nullptr) {
+  try {
+    CompileOptions options;
+    options.backend = variant.backend;
+    options.pipeline = variant.pipeline;
+    options.threads = 2;
+    if (variant.check_all) options.passes.checks = Checks::All();
+    const auto program = Compile(c.graph, options);
+    if (totals && std::string(variant.backend) == "cpu") {
+      ++totals->programs;
+      totals->kernels += program->stats().kernels;
+      totals->library_calls += program->stats().library_calls;
+      totals->interpreted += program->stats().interpreted;
+    }
+    Session session(program);
+    // All bindings, then the first once more: a session must not remember.
+    for (size_t k = 0; k <= c.runs.size(); ++k) {
+      const size_t run = k % c.runs.size();
+      const std::vector<TensorPtr> in = InputsOf(c, run);
+      const std::vector<TensorPtr> want = Oracle(c.graph, in), got = session.Run(in);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const NodeEntry e = c.graph.outputs[i];
+        auto bound = c.values.find({e.node->id(), e.index});
+        const std::string why = Compare(*got[i], *want[i], bound == c.values.end() ? 0 : bound->second.error);
+        if (!why.empty()) return {Outcome::kDiffers, ErrorCode::kCheckFailed, c.graph.OutputName(i) + " in run " + std::to_string(k) + ": " + why};
+      }
+    }
+    return {};
+  } catch (const Error& e) {
+    // Extents that a graph asks for may be beyond those that the manager's check draws.
+    if (variant.check_all && std::string(e.what()).find("found no inputs that the graph accepts") != std::string::npos) return {};
+    return {Outcome::kThrew, e.code(), e.what()};
+  } catch (const std::exception& e) {
+    return {Outcome::kThrew, ErrorCode::kInternal, e.what()};
+  }
+}
+
+/// The same kind of failure: exceptions must agree up to the first thing they name.
+bool SameFailure(const Outcome& a, const Outcome& b) {
+  const auto head = [](const Outcome& o) { return o.what == Outcome::kThrew ? o.text.substr(0, o.text.find_first_of("%'0123456789", 20)) : std::string(); };
+  return a.what == b.what && a.code == b.code && head(a) == head(b);
+}
+
+/// Keeps only what the outputs need.
+void Trim(Case* c) {
+  Graph& g = c->graph;
+  g.EraseDead();
+  std::vector<NodePtr> kept;
+  for (NodePtr p : g.inputs()) {
+    bool determines = false;   // the value of a symbol
+    for (SymInt d : p->attrs.dict.at("shape").get<Shape>().dims()) determines |= d.is_symbol();
+    if (determines || !p->uses().empty() || g.is_output(p)) kept.push_back(p);
+  }
+  g.SetInputs(kept);
+  g.EraseDead();
+}
+
+/// `node` replaced by fresh inputs that hold what the oracle computes there.
+bool Cut(Case* c, NodeId id) {
+  Graph& g = c->graph;
+  NodePtr n = g.node(id);
+  if (!n || n->is_variable() || Graph::ConstantOf(NodeEntry(n))) return false;
+  Graph typed = ApplyPass(g, "InferShape");
+  Graph probe = g;
+  std::vector<NodeEntry> entries;
+  for (uint32_t i = 0; i < n->num_outputs(); ++i) entries.push_back({probe.at(n), i});
+  probe.outputs = entries;
+  std::vector<std::vector<TensorPtr>> results;
+  for (size_t run = 0; run < c->runs.size(); ++run) {
+    std::vector<TensorPtr> in;
+    for (NodePtr p : probe.AllInputs()) in.push_back(c->runs[run].at(p->attrs.name));
+    EvalOptions options;   // typed: what a device would hold
+    results.push_back(GetEvaluator()->Eval(probe, in, options));
+  }
+  for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+    const std::string name = "cut" + std::to_string(id) + "_" + std::to_string(i);
+    const NodeEntry old(typed.at(n), i);
+    NodePtr fresh = g.AddInput(name, typed.GetAttr<TypeMap>("dtype")[old], typed.GetAttr<ShapeMap>("shape")[old]);
+    for (size_t run = 0; run < c->runs.size(); ++run) c->runs[run][name] = results[run][i];
+    g.ReplaceUses(NodeEntry(n, i), NodeEntry(fresh));
+  }
+  Trim(c);
+  return true;
+}
+
+/// Greedy: fewer outputs, fewer runs, nodes cut off, as long as it fails in the same way.
+Case Minimise(Case c, const Variant& variant, const Outcome& failure) {
+  const auto fails = [&](const Case& k) { return k.graph.outputs.size() > 0 && SameFailure(RunVariant(k, variant), failure); };
+  const auto attempt = [&](const Case& k) {
+    try {
+      if (!fails(k)) return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+    c = k;
+    return true;
+  };
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t i = c.graph.outputs.size(); i-- > 0 && c.graph.outputs.size() > 1;) {
+      Case k = c;
+      std::vector<NodeEntry> outputs = k.graph.outputs;
+      outputs.erase(outputs.begin() + std::ptrdiff_t(i));
+      k.graph.outputs = outputs;
+      Trim(&k);
+      progress |= attempt(k);
+    }
+    for (size_t r = c.runs.size(); r-- > 0 && c.runs.size() > 1;) {
+      Case k = c;
+      k.runs.erase(k.runs.begin() + std::ptrdiff_t(r));
+      progress |= attempt(k);
+    }
+    // From the front: what feeds the failure goes first.
+    for (NodePtr n : c.graph.TopoOrder()) {
+      const NodeId id = n->id();
+      Case k = c;
+      try {
+        if (!Cut(&k, id)) continue;
+      } catch (const std::exception&) {
+        continue;
+      }
+      if (k.graph.num_nodes() < c.graph.num_nodes() && attempt(k)) {
+        progress = true;
+        break;
+      }
+    }
+    // From the back: an operand of an output as the output.
+    for (size_t i = 0; i < c.graph.outputs.size() && !progress; ++i) {
+      for (const NodeEntry& e : c.graph.outputs[i].node->inputs) {
+        if (!e.node || e.node->is_variable()) continue;
+        Case k = c;
+        k.graph.outputs.set(i, k.graph.at(e));
+        Trim(&k);
+        if ((progress = attempt(k))) break;
+      }
+    }
+  }
+  return c;
+}
+
+std::string Describe(const Case& c) {
+  PrintOptions print;
+  print.inline_all = true;
+  std::string text = PrintGraph(c.graph, print);
+  for (size_t run = 0; run < c.runs.size(); ++run) {
+    text += "// run " + std::to_string(run) + ":";
+    for (NodePtr p : c.graph.AllInputs()) {
+      const TensorPtr& t = c.runs[run].at(p->attrs.name);
+      text += " " + p->attrs.name + t->shape().ToString();
+      for (int64_t i = 0; i < t->num_elements() && t->num_elements() <= 8; ++i) text += (i ? "," : "=") + std::to_string(t->at(i));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+int64_t FromEnvironment(const char* name, int64_t otherwise) {
+  const char* s = std::getenv(name);
+  return s && *s ? std::atoll(s) : otherwise;
+}
+
+/// Variants to run for a seed: always the cpu's own pipeline, the others in turn, all of them now and then.
+std::vector<const Variant*> Chosen(uint64_t seed, bool cpu) {
+  std::vector<const Variant*> out;
+  const std::vector<Variant>& all = Variants();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_cpu = std::string(all[i].backend) == "cpu";
+    if (is_cpu && !cpu) continue;
+    if (i == 2 || seed % 10 == 0 || seed % all.size() == i) out.push_back(&all[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("differential: random graphs mean the same on every backend with every pass") {
+  const uint64_t first = uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 1));
+  const int64_t count = FromEnvironment("WEFT_FUZZ_COUNT", 1500);
+  const bool cpu = e2e::HasCpu();
+  if (!cpu) MESSAGE("the backend cpu does not load here: passes and the reference backend only");
+  int64_t nodes = 0;
+  Totals totals;
+  const int64_t max_failures = FromEnvironment("WEFT_FUZZ_FAILURES", 5);
+  int failures = 0;
+  for (uint64_t seed = first; seed < first + uint64_t(count) && failures < max_failures; ++seed) {
+    CAPTURE(seed);
+    Case c;
+    try {
+      RandomGraph g = fuzz::MakeRandomGraph(seed);
+      c.values = g.values;
+      for (size_t b = 0; b < g.bindings.size(); ++b) {
+        c.runs.emplace_back();
+        const std::vector<TensorPtr> in = fuzz::MakeInputs(g, b);
+        for (size_t i = 0; i < in.size(); ++i) c.runs.back()[g.inputs[i].name] = in[i];
+      }
+      c.graph = std::move(g.graph);
+      VerifyGraph(c.graph);
+    } catch (const std::exception& e) {
+      ++failures;
+      FAIL_CHECK("seed " << seed << ": no graph: " << std::string(e.what()));
+      continue;
+    }
+    nodes += int64_t(c.graph.num_nodes());
+    if (seed % 4 == 0) {
+      PrintOptions print;
+      print.inline_all = true;
+      const std::string text = PrintGraph(c.graph, print);
+      CHECK(PrintGraph(ParseGraph(text), print) == text);
+    }
+    for (const Variant* v : Chosen(seed, cpu)) {
+      const Outcome outcome = RunVariant(c, *v, &totals);
+      if (outcome.what == Outcome::kFine) continue;
+      ++failures;
+      const Case small = Minimise(c, *v, outcome);
+      if (std::getenv("WEFT_FUZZ_VERBOSE")) MESSAGE("before it was minimised:\n" << Describe(c));
+      FAIL_CHECK("seed " << seed << ", " << std::string(v->name) << ": " << outcome.text << "\nminimised (" << RunVariant(small, *v).text << "):\n"
+                         << Describe(small));
+      break;
+    }
+  }
+  MESSAGE(count << " graphs from seed " << first << ", " << nodes << " nodes; on cpu " << totals.programs << " programs, "
+                << totals.kernels << " kernels, " << totals.library_calls << " library calls, " << totals.interpreted << " steps interpreted");
+  // The comparison is with compiled kernels, not of the interpreter with itself.
+  if (cpu) CHECK(totals.interpreted * 20 <= totals.kernels);
+}
+
+TEST_CASE("differential: a seed gives one graph") {
+  for (uint64_t seed : {1, 77, 4242}) {
+    const RandomGraph a = fuzz::MakeRandomGraph(seed), b = fuzz::MakeRandomGraph(seed);
+    CHECK(PrintGraph(a.graph) == PrintGraph(b.graph));
+    const auto x = fuzz::MakeInputs(a, 0), y = fuzz::MakeInputs(b, 0);
+    for (size_t i = 0; i < x.size(); ++i) CHECK(x[i]->Equals(*y[i]));
+  }
+}
