@@ -4,8 +4,6 @@
 /// each kernel also compiles for sm_90 where NVRTC is at hand.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <set>
 
 #include "e2e_util.h"
 #include "weft/codegen/attr_types.h"

@@ -16,7 +16,7 @@ namespace {
 
 Graph CodeGen(Graph g, PassContext& ctx) {
   const SubgraphMap& bodies = g.GetAttr<SubgraphMap>("subgraph");
-  const Facts facts = g.HasAttr("facts") ? g.GetAttr<Facts>("facts") : Facts();
+  const Facts facts = g.AttrOr<Facts>("facts");
   KernelMap kernels;
   std::map<std::string, KernelPtr> distinct;
   int64_t sites = 0;
@@ -30,7 +30,10 @@ Graph CodeGen(Graph g, PassContext& ctx) {
       kernels.set(n, std::move(lowered));
     } catch (Error& e) {
       e.AddPlace(n->Describe());
-      throw;
+      if (e.code() != ErrorCode::kUnsupported) throw;
+      // No loop nest holds all its results: the fused body runs operator by operator.
+      ctx.Warn(e.what());
+      continue;
     }
     ++sites;
   }

@@ -35,11 +35,13 @@ std::string LoadBackendModule(const std::string& family) {
     std::lock_guard lock(t.mutex);
     if (auto it = t.load_results.find(family); it != t.load_results.end()) return it->second;
   }
-  // Only from beside the library: a relative name would let the environment choose the code.
-  const std::string path = JoinPath(DirectoryOf(CurrentLibraryPath()), "libweft_" + family + ".so");
-  std::string result;
+  // Only from beside the library, as built, or from weft/ below it, as installed: a name that is searched would let the
+  // environment choose the code.
+  const std::string folder = DirectoryOf(CurrentLibraryPath()), file = "libweft_" + family + ".so";
+  std::string path = JoinPath(folder, file), result;
+  if (!FileExists(path)) path = JoinPath(JoinPath(folder, "weft"), file);
   if (!FileExists(path)) {
-    result = fmt::format("backend module {} is not there (built without it?)", path);
+    result = fmt::format("the backend module {} is not in {} (built without it?)", file, folder);
   } else {
     try {
       SharedLibrary::Open(path).KeepOpen();

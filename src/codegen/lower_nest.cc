@@ -208,8 +208,8 @@ Nest ElementwiseNest(const ComputeSpec& spec, const Facts& facts) {
     Indices at = identity;
     if (dims != space) {
       // Another shape of the same elements (a Reshape and what it reshapes).
-      WEFT_ICHECK(facts.ProvedEqual(Product(dims), Product(space)),
-                  "outputs {} and {} of a kernel differ in space", finest, k);
+      WEFT_CHECK(facts.ProvedEqual(Product(dims), Product(space)), kUnsupported,
+                 "outputs {} and {} of a kernel differ in space", finest, k);
       at = Delinearize(Linearize(identity, space), dims);
     }
     AddStore(&nest, &extractor, spec, k, at, false);

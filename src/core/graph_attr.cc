@@ -133,8 +133,23 @@ void Graph::FlushStale() const {
 
 // ---- the attributes that the core knows ----
 
+namespace {
+
+/// Two shapes of one entry that the facts of the graph prove equal, however they are written.
+bool SameExtents(const std::any& a, const std::any& b, NodeId id, uint32_t index, const Graph& graph) {
+  const Shape *x = std::any_cast<ShapeMap>(&a)->find(id, index), *y = std::any_cast<ShapeMap>(&b)->find(id, index);
+  if (!x || !y || !x->has_rank() || !y->has_rank() || x->rank() != y->rank()) return false;
+  const Facts facts = graph.AttrOr<Facts>("facts");
+  for (int d = 0; d < x->rank(); ++d)
+    if (!(*x)[d].same((*y)[d]) && !((*x)[d].known() && (*y)[d].known() && facts.ProvedEqual((*x)[d], (*y)[d]))) return false;
+  return true;
+}
+
+}  // namespace
+
 WEFT_REGISTER_GRAPH_ATTR(shape, kDerived, ShapeMap)
     .describe("shape of every entry; absent where nothing is known")
+    .consistent(SameExtents)
     .text([](const Shape& s) { return s.ToString(); }, [](const std::string& s) { return Shape::Parse(s); });
 
 WEFT_REGISTER_GRAPH_ATTR(dtype, kDerived, TypeMap)

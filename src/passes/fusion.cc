@@ -67,7 +67,7 @@ class Sweep {
  public:
   Sweep(Graph& g, PassContext& ctx)
       : g_(g), ctx_(ctx), facts_{g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"), g.GetAttr<ValueMap>("value")},
-        keys_(g.GetAttr<Facts>("facts")), max_ops_(int(ctx.option<int64_t>("max_ops"))), max_tensors_(int(ctx.option<int64_t>("max_tensors"))),
+        known_(g.AttrOr<Facts>("facts")), keys_(known_), max_ops_(int(ctx.option<int64_t>("max_ops"))), max_tensors_(int(ctx.option<int64_t>("max_tensors"))),
         max_reductions_(int(ctx.option<int64_t>("max_reductions"))) {
     // Which ops a library computes better is known once the backend's module is there.
     const std::string family = ctx.target().substr(0, ctx.target().find(':'));
@@ -179,9 +179,10 @@ class Sweep {
     FusionGroups::Group& me = groups_[own];
     me.size = 1;
     me.open_uses = int64_t(n->uses().size()) + output_uses_[n->id()];
-    me.tensors = int(n->num_inputs() + n->num_outputs());
     if (fusible) {
       SetSpace(n, kind, &me);
+      for (const NodeEntry& e : n->inputs)
+        if (e.node && kind_[e.node->id()] != NodeKind::kShapeOnly) AddOperand(&me, e);
       if (n->control_deps.empty()) Join(n, own);
     }
     // What this node reads from outside its group must stay below it.
@@ -208,6 +209,10 @@ class Sweep {
       me->space.key = keys_.KeyOf(out);
       if (kind == NodeKind::kLocal) me->reductions = 1;
     }
+  }
+  static void AddOperand(FusionGroups::Group* g, const NodeEntry& e) {
+    const uint64_t key = uint64_t{e.node->id()} << 32 | e.index;
+    if (std::find(g->operands.begin(), g->operands.end(), key) == g->operands.end()) g->operands.push_back(key);
   }
   int Level(NodePtr n) { return groups_[groups_.Find(group_of_[n->id()])].level; }
 
@@ -248,15 +253,21 @@ class Sweep {
       groups_.Merge(p, mine);
       groups_[p].level = level;
       groups_[p].open_uses -= edges;
-      groups_[p].tensors -= int(edges);
+      // What n read of p is inside now.
+      for (const NodeEntry& e : n->inputs)
+        if (e.node && groups_.Find(group_of_[e.node->id()]) == p) Internalise(p, e);
       groups_[p].space = merged;
       mine = p;
     }
   }
 
+  void Internalise(int g, const NodeEntry& e) {
+    auto& o = groups_[g].operands;
+    o.erase(std::remove(o.begin(), o.end(), uint64_t{e.node->id()} << 32 | e.index), o.end());
+  }
   bool Fits(int a, int b) {
-    return groups_[a].size + groups_[b].size <= max_ops_ && groups_[a].tensors + groups_[b].tensors <= max_tensors_ &&
-           groups_[a].reductions + groups_[b].reductions <= max_reductions_;
+    return groups_[a].size + groups_[b].size <= max_ops_ && groups_[a].reductions + groups_[b].reductions <= max_reductions_ &&
+           groups_.CountOperands(b, a, max_tensors_) <= max_tensors_;
   }
 
   /// One space for both groups, as far as the edges from p to n tell; false where there is none.
@@ -338,6 +349,7 @@ class Sweep {
   Graph& g_;
   PassContext& ctx_;
   FusionFacts facts_;
+  Facts known_;
   SpaceKeys keys_;
   const int max_ops_, max_tensors_, max_reductions_;
   const OpMap<FCodeGen>& codegen_ = Op::GetAttr<FCodeGen>("FCodeGen");
@@ -381,7 +393,7 @@ WEFT_REGISTER_PASS(Fusion)
     .depend_graph_attr("value")
     .provide_graph_attr("subgraph")
     .option("max_ops", int64_t{256}, "most operators in one kernel; 1 turns fusion off")
-    .option("max_tensors", int64_t{64}, "most external tensors of one kernel")
+    .option("max_tensors", int64_t{64}, "most tensors that one kernel reads from outside")
     .option("max_reductions", int64_t{8}, "most reductions in one kernel")
     .statistic("kernels", "weft::Fused nodes made")
     .statistic("fused_ops", "operators inside them");

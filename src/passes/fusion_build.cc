@@ -135,7 +135,7 @@ void FusedBuilder::Finish() {
   ShapeMap shapes = g_.MoveCopyAttr<ShapeMap>("shape");
   TypeMap types = g_.MoveCopyAttr<TypeMap>("dtype");
   ValueMap values = g_.MoveCopyAttr<ValueMap>("value");
-  SubgraphMap bodies = g_.HasAttr("subgraph") ? g_.MoveCopyAttr<SubgraphMap>("subgraph") : SubgraphMap();
+  SubgraphMap bodies = g_.TakeAttrOr<SubgraphMap>("subgraph");
   std::unordered_map<NodeEntry, NodeEntry, EntryHash> moved;   // member entry -> fused entry
   std::vector<NodePtr> fused;
   for (Plan& p : plans_) {

@@ -29,7 +29,7 @@ class FusionGroups {
     int min_consumer = kNoConsumer;   ///< a bound from below on the levels of the groups that read this one
     int parent = -1;
     int size = 0;                     ///< operators
-    int tensors = 0;                  ///< external operands and results, counted from above
+    std::vector<uint64_t> operands;   ///< distinct entries read from outside, as id << 32 | index
     int reductions = 0;
     int64_t open_uses = 0;            ///< uses of members' outputs outside the group, graph outputs included
     bool fusible = false;
@@ -56,13 +56,21 @@ class FusionGroups {
 
   /// May the group rise to `level` and stay below everything that reads it?
   bool CanRise(int g, int level) const { return level <= groups_[g].level || level < groups_[g].min_consumer; }
-  /// b into a; both at one level now. Sums are the caller's business only where they overlap (edges between the two).
+  /// Distinct operands of a and b together; counts no further than `limit` + 1.
+  int CountOperands(int a, int b, int limit) const {
+    int n = int(groups_[a].operands.size());
+    for (size_t i = 0; i < groups_[b].operands.size() && n <= limit; ++i) n += !Reads(a, groups_[b].operands[i]);
+    return n;
+  }
+  /// b into a; both at one level now. Uses by one of the other stay counted as open: the caller corrects them.
   void Merge(int a, int b) {
     Group &x = groups_[a], &y = groups_[b];
     x.level = std::max(x.level, y.level);
     x.min_consumer = std::min(x.min_consumer, y.min_consumer);
     x.size += y.size;
-    x.tensors += y.tensors;
+    for (uint64_t e : y.operands)
+      if (!Reads(a, e)) x.operands.push_back(e);
+    std::vector<uint64_t>().swap(y.operands);
     x.reductions += y.reductions;
     x.open_uses += y.open_uses;
     if (y.space.is_row() || x.space.key < 0) x.space = y.space;
@@ -70,6 +78,10 @@ class FusionGroups {
   }
 
  private:
+  bool Reads(int g, uint64_t entry) const {
+    const auto& o = groups_[g].operands;
+    return std::find(o.begin(), o.end(), entry) != o.end();
+  }
   std::vector<Group> groups_;
 };
 

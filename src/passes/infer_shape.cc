@@ -28,11 +28,11 @@ SymTensorPtr ValueOf(const Tensor& t) {
 class Context final : public InferShapeContext {
  public:
   Context(Graph& g, const TypeMap& types) : types_(types) {
-    if (g.HasAttr("shape")) shapes = g.GetAttr<ShapeMap>("shape");
-    if (g.HasAttr("value")) values = g.GetAttr<ValueMap>("value");
-    if (g.HasAttr("unknown")) unknown = g.GetAttr<UnknownMap>("unknown");
-    if (g.HasAttr("facts")) known = g.GetAttr<Facts>("facts");
-    if (g.HasAttr("unbacked")) unbacked_ids = g.GetAttr<NodeMap<Ints>>("unbacked");
+    shapes = g.TakeAttrOr<ShapeMap>("shape");
+    values = g.TakeAttrOr<ValueMap>("value");
+    unknown = g.TakeAttrOr<UnknownMap>("unknown");
+    known = g.AttrOr<Facts>("facts");
+    unbacked_ids = g.TakeAttrOr<NodeMap<Ints>>("unbacked");
     for (NodeId id = 0; id < unbacked_ids.id_bound(); ++id)
       if (const Ints* ks = unbacked_ids.find(id))
         for (int64_t k : *ks) next_unbacked_ = std::max(next_unbacked_, k + 1);
@@ -126,8 +126,9 @@ void InferVariable(Context& c, NodePtr n) {
 
 Graph InferShape(Graph g, PassContext& ctx) {
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  // Where somebody dropped rows, what was done does not count.
+  NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("value") ? g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred") : NodeMap<uint8_t>();
   Context c(g, types);
-  NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("value") && g.HasAttr("shape_inferred") ? g.GetAttr<NodeMap<uint8_t>>("shape_inferred") : NodeMap<uint8_t>();
   done.reserve(g.id_bound());
   const auto& infer = Op::GetAttr<FInferShape>("FInferShape");
   const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
@@ -161,7 +162,7 @@ Graph InferShape(Graph g, PassContext& ctx) {
   g.SetAttr("shape", std::move(c.shapes));
   g.SetAttr("value", std::move(c.values));
   g.SetAttr("unknown", std::move(c.unknown));
-  g.SetAttr("facts", std::move(c.known));
+  if (!c.known.ToStrings().empty()) g.SetAttr("facts", std::move(c.known));
   g.SetAttr("unbacked", std::move(c.unbacked_ids));
   g.SetAttr("shape_inferred", std::move(done));
   return g;

@@ -46,8 +46,9 @@ Type DeclaredType(NodePtr n) {
 }
 
 Graph InferType(Graph g, PassContext& ctx) {
-  TypeMap rows = g.HasAttr("dtype") ? g.GetAttr<TypeMap>("dtype") : TypeMap();
-  NodeMap<uint8_t> done = g.HasAttr("dtype") && g.HasAttr("dtype_inferred") ? g.GetAttr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
+  // Where somebody dropped the rows, what was done does not count.
+  NodeMap<uint8_t> done = g.HasAttr("dtype") ? g.TakeAttrOr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
+  TypeMap rows = g.TakeAttrOr<TypeMap>("dtype");
   rows.reserve(g.id_bound());
   done.reserve(g.id_bound());
   const auto& infer = Op::GetAttr<FInferType>("FInferType");

@@ -42,7 +42,7 @@ class HostProgram final : public Program {
   HostProgram(Graph graph, std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
     graph_ = std::move(graph);
     plan_ = MakePlan(graph_, *backend_);
-    binder_ = std::make_unique<Binder>(plan_, graph_.HasAttr("facts") ? graph_.GetAttr<Facts>("facts") : Facts());
+    binder_ = std::make_unique<Binder>(plan_, graph_.AttrOr<Facts>("facts"));
     std::vector<const KernelLauncher*> distinct;
     for (const Step& s : plan_.steps) {
       stats_.kernels += s.kind == StepKind::kKernel;

@@ -1,8 +1,8 @@
 /// main.cc: weft_docs DIR: writes the reference pages ops.md, passes.md and math.md into DIR.
 ///
-/// The registries are the only source, so the pages cannot disagree with the library. The build runs
-/// it once after libweft.so and the loadable backends are linked. A page is replaced only when its
-/// text has changed.
+/// The registries are the only source, so the pages cannot disagree with the library. The build
+/// runs it once after libweft.so and the loadable backends are linked. A page is replaced only when
+/// its text has changed.
 #include <fmt/format.h>
 
 #include <filesystem>

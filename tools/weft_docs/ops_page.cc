@@ -18,8 +18,10 @@ constexpr const char* kIntro =
     "\n"
     "Written by `weft_docs` from the operator registry; do not edit.\n"
     "\n"
-    "An operator without a domain is ONNX's, in the newest form of its standard; domain `weft` holds\n"
-    "what passes and gradients need besides. Types are `dtype[extents]`: `n` is a symbolic extent,\n"
+    "An operator without a domain is ONNX's, in the newest form of its standard; domain `weft` "
+    "holds\n"
+    "what passes and gradients need besides. Types are `dtype[extents]`: `n` is a symbolic "
+    "extent,\n"
     "`[]` a scalar.\n"
     "\n"
     "## Support\n"
@@ -31,7 +33,8 @@ constexpr const char* kIntro =
     "| gradient | `FGradient` (it may say that there is none for some inputs) |\n"
     "| simplify | `FSimplify`: rewrites of its own |\n"
     "| fusion | told by `FFuseKind` where it does not follow from the code |\n"
-    "| cpu library | `FCompute.cpu`: the backend `cpu` has a library call; where it refuses a request "
+    "| cpu library | `FCompute.cpu`: the backend `cpu` has a library call; where it refuses a "
+    "request "
     "the interpreter runs |\n"
     "\n";
 
@@ -76,9 +79,11 @@ std::string Attributes(const ParamSchema* schema) {
   if (schema->fields.empty()) return "";
   std::string out = "\n| attribute | type | default | |\n|---|---|---|---|\n";
   for (const ParamField& f : schema->fields) {
-    const std::string otherwise =
-        f.required ? "required" : f.default_text.empty() ? "absent" : Code(f.default_text);
-    out += fmt::format("| {} | {} | {} | {} |\n", Code(f.name), Cell(f.type), otherwise, Cell(f.doc));
+    const std::string otherwise = f.required               ? "required"
+                                  : f.default_text.empty() ? "absent"
+                                                           : Code(f.default_text);
+    out +=
+        fmt::format("| {} | {} | {} | {} |\n", Code(f.name), Cell(f.type), otherwise, Cell(f.doc));
   }
   return out;
 }
@@ -97,10 +102,10 @@ std::string Examples(const Op* op) {
 
 std::string Entry(const Op* op) {
   std::string out = fmt::format("\n### {}\n\n{}\n", op->name, op->description);
-  out += fmt::format("\nInputs: {}. Outputs: {}.",
-                     Arity(op->num_inputs, op->min_inputs, op->max_inputs, bool(op->get_num_inputs)),
-                     Arity(op->num_outputs, op->num_outputs, op->num_outputs,
-                           bool(op->get_num_outputs)));
+  out += fmt::format(
+      "\nInputs: {}. Outputs: {}.",
+      Arity(op->num_inputs, op->min_inputs, op->max_inputs, bool(op->get_num_inputs)),
+      Arity(op->num_outputs, op->num_outputs, op->num_outputs, bool(op->get_num_outputs)));
   if (!op->aliases.empty()) out += fmt::format(" Also called {}.", fmt::join(op->aliases, ", "));
   if (!op->owners.empty())
     out += fmt::format(" Registered in `{}`.",
@@ -114,15 +119,15 @@ std::string Entry(const Op* op) {
 std::string Cell(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '|') out += "\\|";
-    else out += c == '\n' ? ' ' : c;
+    if (c == '|')
+      out += "\\|";
+    else
+      out += c == '\n' ? ' ' : c;
   }
   return out;
 }
 
-std::string Code(const std::string& text) {
-  return text.empty() ? "-" : "`" + Cell(text) + "`";
-}
+std::string Code(const std::string& text) { return text.empty() ? "-" : "`" + Cell(text) + "`"; }
 
 std::string OpsPage() {
   const std::vector<const Op*> ops = Op::List();
@@ -144,8 +149,8 @@ std::string OpsPage() {
   const std::vector<std::string> backends = ListBackends();
   const bool cpu = std::find(backends.begin(), backends.end(), "cpu") != backends.end();
   std::string out = kIntro;
-  out += fmt::format("{} operators: {} infer types and shapes, {} have code, {} a gradient, ", ops.size(),
-                     inference, code, gradient);
+  out += fmt::format("{} operators: {} infer types and shapes, {} have code, {} a gradient, ",
+                     ops.size(), inference, code, gradient);
   out += cpu ? fmt::format("{} a library call on `cpu`.\n\n", library)
              : "library calls are unknown: this build has no backend `cpu`.\n\n";
   out += "| operator | types | shapes | code | gradient | simplify | fusion | cpu library |\n";

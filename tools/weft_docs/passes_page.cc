@@ -25,9 +25,12 @@ std::string ValueText(const OptionValue& v) {
 
 const char* ResultText(PassResult result) {
   switch (result) {
-    case PassResult::kSame: return "the same outputs";
-    case PassResult::kAppends: return "the same outputs, and further ones after them";
-    case PassResult::kDiffers: return "other outputs";
+    case PassResult::kSame:
+      return "the same outputs";
+    case PassResult::kAppends:
+      return "the same outputs, and further ones after them";
+    case PassResult::kDiffers:
+      return "other outputs";
   }
   return "";
 }
@@ -44,9 +47,11 @@ std::string Entry(const PassEntry& p) {
   out += fmt::format("| computes | {} |\n", ResultText(p.result));
   if (!p.options.empty()) out += "\n| option | default | |\n|---|---|---|\n";
   for (const auto& [option, doc] : p.options)
-    out += fmt::format("| {} | {} | {} |\n", Code(option.name), Code(ValueText(option.value)), Cell(doc));
+    out += fmt::format("| {} | {} | {} |\n", Code(option.name), Code(ValueText(option.value)),
+                       Cell(doc));
   if (!p.statistics.empty()) out += "\n| statistic | counts |\n|---|---|\n";
-  for (const auto& [name, doc] : p.statistics) out += fmt::format("| {} | {} |\n", Code(name), Cell(doc));
+  for (const auto& [name, doc] : p.statistics)
+    out += fmt::format("| {} | {} |\n", Code(name), Cell(doc));
   return out;
 }
 
@@ -58,12 +63,14 @@ std::string PassesPage() {
       "\n"
       "Written by `weft_docs` from the registries; do not edit.\n"
       "\n"
-      "Pipelines are text, `Simplify,Fusion{max_ops=64}`; a pass that needs an attribute which the\n"
+      "Pipelines are text, `Simplify,Fusion{max_ops=64}`; a pass that needs an attribute which "
+      "the\n"
       "graph lacks makes the manager run the pass that provides it first.\n"
       "\n"
       "## Graph attributes\n"
       "\n"
-      "*Given* attributes are carried through every rewrite. *Derived* ones are computed from the graph:\n"
+      "*Given* attributes are carried through every rewrite. *Derived* ones are computed from the "
+      "graph:\n"
       "an edit clears the rows that depend on it.\n"
       "\n"
       "| attribute | per | kind | in text | |\n|---|---|---|---|---|\n";
@@ -71,7 +78,10 @@ std::string PassesPage() {
   for (const AttrType* t : ListAttrTypes())
     out += fmt::format("| {} | {} | {} | {} | {} |\n", Code(t->name), kScopes[size_t(t->scope)],
                        t->kind == AttrKind::kGiven ? "given" : "derived",
-                       !t->format ? "no" : t->printed ? "yes" : "on request", Cell(t->doc));
+                       !t->format   ? "no"
+                       : t->printed ? "yes"
+                                    : "on request",
+                       Cell(t->doc));
   out += "\n## Passes\n";
   for (const PassEntry* p : PassEntry::List()) out += Entry(*p);
   return out;
@@ -83,8 +93,10 @@ std::string MathPage() {
       "\n"
       "Written by `weft_docs`; do not edit.\n"
       "\n"
-      "Every function below is expanded into basic operations, the same ones on every target; no math\n"
-      "library computes it. A bound is the largest |computed - exact| in units in the last place of\n"
+      "Every function below is expanded into basic operations, the same ones on every target; no "
+      "math\n"
+      "library computes it. A bound is the largest |computed - exact| in units in the last place "
+      "of\n"
       "the exact result.\n"
       "\n"
       "| function | f32, ulp | f64, ulp | |\n|---|---|---|---|\n";

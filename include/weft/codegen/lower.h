@@ -37,8 +37,8 @@ struct LoweredKernel {
 /// Chooses the template, flattens every access to one offset, collapses loops that are contiguous in every access,
 /// simplifies index arithmetic with `facts`, renumbers symbols and buffers, picks `vector_loop`, finishes the kernel.
 /// Templates: kRow where all Reduce nodes outside other Reduce bodies' private parts share one row space and every output is
-/// over P x R or P; otherwise kElementwise, where remaining Reduce nodes are loops inside a point. All outputs must have
-/// one space (else kInternal: Fusion never asks for it).
+/// over P x R or P; otherwise kElementwise, where remaining Reduce nodes are loops inside a point. Throws kUnsupported where
+/// the outputs have no common space (a reduction that folding removed leaves its result without one).
 WEFT_API LoweredKernel LowerKernel(const ComputeSpec& spec, const Facts& facts);
 
 /// Simplifies integer index arithmetic (sums of products, floordiv / mod by extents, selects) under the ranges of the

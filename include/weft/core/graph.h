@@ -293,6 +293,9 @@ class WEFT_API Graph {
     if (slot.use_count() > 1) return *std::any_cast<T>(slot.get());
     return std::move(*std::any_cast<T>(slot.get()));
   }
+  /// The value, or a default-made one where there is none.
+  template <class T> T AttrOr(const std::string& name) const { return HasAttr(name) ? GetAttr<T>(name) : T(); }
+  template <class T> T TakeAttrOr(const std::string& name) { return HasAttr(name) ? MoveCopyAttr<T>(name) : T(); }
   void DropAttr(const std::string& name) { attrs.erase(name); }
   /// Tells that derived rows of this node, and what depends on it, no longer hold.
   void Touch(NodePtr node);

@@ -89,6 +89,7 @@ class WEFT_API Session {
   ~Session();
   /// Results in the order of program->outputs(). Throws kBadInput on a wrong count, dtype or extent.
   std::vector<TensorPtr> Run(const std::vector<TensorPtr>& inputs);
+  std::vector<TensorPtr> Run(std::initializer_list<TensorPtr> inputs) { return Run(std::vector<TensorPtr>(inputs)); }
   /// By name; a missing or unknown name throws kBadBinding with near names.
   std::vector<TensorPtr> Run(const std::map<std::string, TensorPtr>& inputs);
   /// Reuses the tensors in `outputs` where dtype and extents fit (no allocation in a steady loop).

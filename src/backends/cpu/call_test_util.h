@@ -25,17 +25,22 @@ inline std::shared_ptr<Tensor> RandomTensor(const Ns& dims, uint32_t seed) {
   return t;
 }
 
-/// A node and the request for it. Operands are null (absent), or tensors; `constant[i]` gives the call the value.
+/// A node and the request for it. Operands are null (absent), or tensors; `constant[i]` gives the
+/// call the value.
 struct Case {
   Graph graph;
   ComputeRequest request;
   std::vector<TensorPtr> operands;
 
-  Case(const char* op, std::vector<TensorPtr> in, AttrDict attrs, Ns out, std::vector<bool> constant = {}) : operands(std::move(in)) {
+  Case(const char* op, std::vector<TensorPtr> in, AttrDict attrs, Ns out,
+       std::vector<bool> constant = {})
+      : operands(std::move(in)) {
     std::vector<NodeEntry> entries;
     for (size_t i = 0; i < operands.size(); ++i) {
       const TensorPtr& t = operands[i];
-      entries.push_back(t ? NodeEntry(graph.AddInput("x" + std::to_string(i), t->dtype(), t->shape())) : NodeEntry());
+      entries.push_back(
+          t ? NodeEntry(graph.AddInput("x" + std::to_string(i), t->dtype(), t->shape()))
+            : NodeEntry());
       request.input_dims.push_back(t ? t->dims() : Ns());
       request.input_types.push_back(t ? t->dtype() : DType::kUnknown);
       request.constants.push_back(t && i < constant.size() && constant[i] ? t : nullptr);

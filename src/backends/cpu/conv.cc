@@ -1,13 +1,16 @@
-/// conv.cc: Conv, weft::ConvGradData and weft::ConvGradWeight in f32 over one to three spatial axes, by oneDNN.
+/// conv.cc: Conv, weft::ConvGradData and weft::ConvGradWeight in f32 over one to three spatial
+/// axes, by oneDNN.
 ///
-/// Layout. Tensors stay plain (n, c, spatial) outside; oneDNN chooses the layouts inside (`format_tag::any`), constant
-/// weights are packed once, source and result are transposed on the way in and out, a few images at a time so that the
-/// copies stay in cache. Measured on a 2-core Zen 5 with oneDNN 2.6.3, [32, 256, 512, 1] with 512 filters of 5 x 1
-/// (21.3 GFLOP): plain layouts 58 to 80 ms (im2col and GEMM), chosen ones 43.3 ms for the convolution itself;
+/// Layout. Tensors stay plain (n, c, spatial) outside; oneDNN chooses the layouts inside
+/// (`format_tag::any`), constant weights are packed once, source and result are transposed on the
+/// way in and out, a few images at a time so that the copies stay in cache. Measured on a 2-core
+/// Zen 5 with oneDNN 2.6.3, [32, 256, 512, 1] with 512 filters of 5 x 1 (21.3 GFLOP): plain layouts
+/// 58 to 80 ms (im2col and GEMM); chosen ones (channels last) 43.3 ms for the convolution itself,
+/// 51 ms with oneDNN's reorders of the whole batch. This file, copies included: 47.7 ms
+/// (447 GFLOP/s; 235 on one thread, 90 % of its peak), with 3 MB of scratch instead of 50.
 ///
-///
-/// Axes on which nothing happens (extent 1, kernel 1, no padding) are dropped: oneDNN blocks over the last axis, and a
-/// last axis of extent 1 costs it a factor of four (192 ms above).
+/// Axes on which nothing happens (extent 1, kernel 1, no padding) are dropped: oneDNN blocks over
+/// the last axis, and a last axis of extent 1 costs it a factor of four (192 ms above).
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/compute_util.h"
@@ -25,13 +28,15 @@ struct ConvShape {
   Dims source(int64_t n) const { return With(n, channels, window.in); }
   Dims result(int64_t n) const { return With(n, filters, window.out); }
   Dims weights() const {
-    Dims d = groups == 1 ? Dims{filters, channels} : Dims{groups, filters / groups, channels / groups};
+    Dims d =
+        groups == 1 ? Dims{filters, channels} : Dims{groups, filters / groups, channels / groups};
     d.insert(d.end(), window.kernel.begin(), window.kernel.end());
     return d;
   }
   double flops(int64_t n) const {
     double f = 2.0 * double(n) * double(filters) * double(channels / groups);
-    for (size_t k = 0; k < window.rank(); ++k) f *= double(window.out[k]) * double(window.kernel[k]);
+    for (size_t k = 0; k < window.rank(); ++k)
+      f *= double(window.out[k]) * double(window.kernel[k]);
     return f;
   }
 
@@ -43,25 +48,30 @@ struct ConvShape {
   }
 };
 
-std::vector<int64_t> Tail(const std::vector<int64_t>& dims) { return {dims.begin() + 2, dims.end()}; }
+std::vector<int64_t> Tail(const std::vector<int64_t>& dims) {
+  return {dims.begin() + 2, dims.end()};
+}
 
 void DropIdleAxes(WindowShape* w) {
   for (size_t k = w->rank(); k-- > 0 && w->rank() > 1;) {
-    if (w->in[k] != 1 || w->kernel[k] != 1 || w->out[k] != 1 || w->begin[k] != 0 || w->end[k] != 0) continue;
+    if (w->in[k] != 1 || w->kernel[k] != 1 || w->out[k] != 1 || w->begin[k] != 0 || w->end[k] != 0)
+      continue;
     for (auto* list : {&w->in, &w->kernel, &w->out, &w->strides, &w->dilations, &w->begin, &w->end})
       list->erase(list->begin() + std::ptrdiff_t(k));
   }
 }
 
-std::optional<ConvShape> ReadConv(const NodePtr& n, const std::vector<int64_t>& x, const std::vector<int64_t>& w,
-                                  const std::vector<int64_t>& y) {
+std::optional<ConvShape> ReadConv(const NodePtr& n, const std::vector<int64_t>& x,
+                                  const std::vector<int64_t>& w, const std::vector<int64_t>& y) {
   if (x.size() < 3 || w.size() != x.size() || y.size() != x.size()) return std::nullopt;
   ConvShape c;
   c.images = x[0];
   c.channels = x[1];
   c.filters = w[0];
   c.groups = IntAttr(n, "group", 1);
-  if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0 || w[1] != c.channels / c.groups) return std::nullopt;
+  if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0 ||
+      w[1] != c.channels / c.groups)
+    return std::nullopt;
   auto window = MakeWindow(n, Tail(x), Tail(w), Tail(y));
   if (!window) return std::nullopt;
   c.window = std::move(*window);
@@ -91,9 +101,10 @@ int64_t ChunkOf(const ConvShape& c, int64_t bytes_per_image, int threads) {
 
 auto DescribeForward(const ConvShape& c, int64_t n, bool bias) {
   const WindowShape& w = c.window;
-  return Describe<dnnl::convolution_forward>({}, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                                             AnyLayout(c.source(n)), AnyLayout(c.weights()), bias ? Plain({c.filters}) : Desc(),
-                                             AnyLayout(c.result(n)), w.strides, Dilates(w), w.begin, w.end);
+  return Describe<dnnl::convolution_forward>(
+      {}, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+      AnyLayout(c.source(n)), AnyLayout(c.weights()), bias ? Plain({c.filters}) : Desc(),
+      AnyLayout(c.result(n)), w.strides, Dilates(w), w.begin, w.end);
 }
 
 std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
@@ -108,15 +119,18 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
     auto pd = DescribeForward(*c, c->images, bias);
     if (!pd) return nullptr;
     int64_t bytes = 0;
-    if (pd.src_desc() != Plain(c->source(c->images))) bytes += int64_t(pd.src_desc().get_size()) / c->images;
-    if (pd.dst_desc() != Plain(c->result(c->images))) bytes += int64_t(pd.dst_desc().get_size()) / c->images;
+    if (pd.src_desc() != Plain(c->source(c->images)))
+      bytes += int64_t(pd.src_desc().get_size()) / c->images;
+    if (pd.dst_desc() != Plain(c->result(c->images)))
+      bytes += int64_t(pd.dst_desc().get_size()) / c->images;
     const int64_t chunk = ChunkOf(*c, bytes, q.threads);
     if (chunk != c->images) pd = DescribeForward(*c, chunk, bias);
     if (!pd) return nullptr;
     Recipe r(q.threads);
     r.Repeat(c->images / chunk);
     const Buffer x = r.Reordered(r.Input(0, Plain(c->source(chunk)), true), pd.src_desc());
-    const Buffer w = r.Reordered(r.Input(1, Plain(c->weights())), pd.weights_desc(), q.constants[1], /*once=*/true);
+    const Buffer w = r.Reordered(r.Input(1, Plain(c->weights())), pd.weights_desc(), q.constants[1],
+                                 /*once=*/true);
     const Buffer y = r.Output(0, Plain(c->result(chunk)), true);
     const Buffer made = r.Staged(y, pd.dst_desc());
     r.Add(dnnl::convolution_forward(pd),
@@ -132,7 +146,9 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
 
 /// dx from (dy, W, shape of x).
 std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
-  if (q.output_types[0] != DType::kF32 || q.input_types[0] != DType::kF32 || q.input_types[1] != DType::kF32) return nullptr;
+  if (q.output_types[0] != DType::kF32 || q.input_types[0] != DType::kF32 ||
+      q.input_types[1] != DType::kF32)
+    return nullptr;
   if (IsEmpty(q.output_dims[0]) || IsEmpty(q.input_dims[0]) || IsEmpty(q.input_dims[1]))
     return std::make_unique<ZeroCall>(CheckedProduct(q.output_dims[0]));
   const auto c = ReadConv(q.node, q.output_dims[0], q.input_dims[1], q.input_dims[0]);
@@ -142,15 +158,18 @@ std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
     const auto hint = DescribeForward(*c, c->images, false);
     if (!hint) return nullptr;
     const auto pd = DescribeBackward<dnnl::convolution_backward_data>(
-        hint, dnnl::algorithm::convolution_direct, AnyLayout(c->source(c->images)), AnyLayout(c->weights()),
-        AnyLayout(c->result(c->images)), win.strides, Dilates(win), win.begin, win.end);
+        hint, dnnl::algorithm::convolution_direct, AnyLayout(c->source(c->images)),
+        AnyLayout(c->weights()), AnyLayout(c->result(c->images)), win.strides, Dilates(win),
+        win.begin, win.end);
     if (!pd) return nullptr;
     Recipe r(q.threads);
     const Buffer dy = r.Reordered(r.Input(0, Plain(c->result(c->images))), pd.diff_dst_desc());
-    const Buffer w = r.Reordered(r.Input(1, Plain(c->weights())), pd.weights_desc(), q.constants[1]);
+    const Buffer w =
+        r.Reordered(r.Input(1, Plain(c->weights())), pd.weights_desc(), q.constants[1]);
     const Buffer dx = r.Output(0, Plain(c->source(c->images)));
     const Buffer made = r.Staged(dx, pd.diff_src_desc());
-    r.Add(dnnl::convolution_backward_data(pd), {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_SRC, made}},
+    r.Add(dnnl::convolution_backward_data(pd),
+          {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_SRC, made}},
           pd.scratchpad_desc());
     r.WriteBack(made, dx);
     return r.Finish(std::string("conv dx ") + pd.impl_info_str());
@@ -159,7 +178,9 @@ std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
 
 /// dW from (dy, x, shape of W).
 std::unique_ptr<LibraryCall> PrepareConvGradWeight(const ComputeRequest& q) {
-  if (q.output_types[0] != DType::kF32 || q.input_types[0] != DType::kF32 || q.input_types[1] != DType::kF32) return nullptr;
+  if (q.output_types[0] != DType::kF32 || q.input_types[0] != DType::kF32 ||
+      q.input_types[1] != DType::kF32)
+    return nullptr;
   if (IsEmpty(q.output_dims[0]) || IsEmpty(q.input_dims[0]) || IsEmpty(q.input_dims[1]))
     return std::make_unique<ZeroCall>(CheckedProduct(q.output_dims[0]));
   const auto c = ReadConv(q.node, q.input_dims[1], q.output_dims[0], q.input_dims[0]);
@@ -169,15 +190,17 @@ std::unique_ptr<LibraryCall> PrepareConvGradWeight(const ComputeRequest& q) {
     const auto hint = DescribeForward(*c, c->images, false);
     if (!hint) return nullptr;
     const auto pd = DescribeBackward<dnnl::convolution_backward_weights>(
-        hint, dnnl::algorithm::convolution_direct, AnyLayout(c->source(c->images)), AnyLayout(c->weights()),
-        AnyLayout(c->result(c->images)), win.strides, Dilates(win), win.begin, win.end);
+        hint, dnnl::algorithm::convolution_direct, AnyLayout(c->source(c->images)),
+        AnyLayout(c->weights()), AnyLayout(c->result(c->images)), win.strides, Dilates(win),
+        win.begin, win.end);
     if (!pd) return nullptr;
     Recipe r(q.threads);
     const Buffer dy = r.Reordered(r.Input(0, Plain(c->result(c->images))), pd.diff_dst_desc());
     const Buffer x = r.Reordered(r.Input(1, Plain(c->source(c->images))), pd.src_desc());
     const Buffer dw = r.Output(0, Plain(c->weights()));
     const Buffer made = r.Staged(dw, pd.diff_weights_desc());
-    r.Add(dnnl::convolution_backward_weights(pd), {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_WEIGHTS, made}},
+    r.Add(dnnl::convolution_backward_weights(pd),
+          {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_WEIGHTS, made}},
           pd.scratchpad_desc());
     r.WriteBack(made, dw);
     return r.Finish(std::string("conv dW ") + pd.impl_info_str());

@@ -19,8 +19,9 @@ struct Setup {
     Ns y{x[0], w[0]};
     for (size_t k = 0; k < rank(); ++k) {
       const int64_t reach = (w[2 + k] - 1) * dilations[k] + 1;
-      y.push_back(auto_pad.rfind("SAME", 0) == 0 ? (x[2 + k] + strides[k] - 1) / strides[k]
-                                                 : (x[2 + k] + begin[k] + end[k] - reach) / strides[k] + 1);
+      y.push_back(auto_pad.rfind("SAME", 0) == 0
+                      ? (x[2 + k] + strides[k] - 1) / strides[k]
+                      : (x[2 + k] + begin[k] + end[k] - reach) / strides[k] + 1);
     }
     return y;
   }
@@ -37,10 +38,12 @@ struct Setup {
   }
 };
 
-Setup Make(Ns x, Ns w, Ns strides = {}, Ns dilations = {}, Ns begin = {}, Ns end = {}, int64_t group = 1) {
+Setup Make(Ns x, Ns w, Ns strides = {}, Ns dilations = {}, Ns begin = {}, Ns end = {},
+           int64_t group = 1) {
   const size_t rank = x.size() - 2;
   const auto filled = [&](Ns v, int64_t otherwise) { return v.empty() ? Ns(rank, otherwise) : v; };
-  return {x, w, filled(strides, 1), filled(dilations, 1), filled(begin, 0), filled(end, 0), group, ""};
+  return {x,     w, filled(strides, 1), filled(dilations, 1), filled(begin, 0), filled(end, 0),
+          group, ""};
 }
 
 /// Calls f(flat y, flat x, flat w) for every product of the convolution.
@@ -50,8 +53,11 @@ void ForProducts(const Setup& s, F&& f) {
   Ns begin = s.begin;
   if (!s.auto_pad.empty())
     for (size_t k = 0; k < s.rank(); ++k) {
-      const int64_t total = std::max<int64_t>(0, (y[2 + k] - 1) * s.strides[k] + (s.w[2 + k] - 1) * s.dilations[k] + 1 - s.x[2 + k]);
-      begin[k] = s.auto_pad == "SAME_UPPER" ? total / 2 : s.auto_pad == "SAME_LOWER" ? total - total / 2 : 0;
+      const int64_t total = std::max<int64_t>(
+          0, (y[2 + k] - 1) * s.strides[k] + (s.w[2 + k] - 1) * s.dilations[k] + 1 - s.x[2 + k]);
+      begin[k] = s.auto_pad == "SAME_UPPER"   ? total / 2
+                 : s.auto_pad == "SAME_LOWER" ? total - total / 2
+                                              : 0;
     }
   Ns o(y.size(), 0);
   const Ns offsets(s.w.begin() + 1, s.w.end());
@@ -71,13 +77,16 @@ void ForProducts(const Setup& s, F&& f) {
   } while (Next(&o, y));
 }
 
-std::vector<double> ConvOracle(const Setup& s, const Tensor& x, const Tensor& w, const Tensor* bias) {
+std::vector<double> ConvOracle(const Setup& s, const Tensor& x, const Tensor& w,
+                               const Tensor* bias) {
   const Ns y = s.out();
   std::vector<double> out(size_t(CheckedProduct(y)), 0);
   const int64_t plane = CheckedProduct(Ns(y.begin() + 2, y.end()));
   if (bias)
     for (size_t i = 0; i < out.size(); ++i) out[i] = bias->at(int64_t(i) / plane % y[1]);
-  ForProducts(s, [&](int64_t yi, int64_t xi, int64_t wi) { out[size_t(yi)] += double(x.data_as<float>()[xi]) * double(w.data_as<float>()[wi]); });
+  ForProducts(s, [&](int64_t yi, int64_t xi, int64_t wi) {
+    out[size_t(yi)] += double(x.data_as<float>()[xi]) * double(w.data_as<float>()[wi]);
+  });
   return out;
 }
 
@@ -95,7 +104,8 @@ std::vector<Setup> Setups() {
       Make({4, 16, 24, 1}, {32, 16, 5, 1}),
       Make({4, 16, 1, 24}, {32, 16, 1, 5}, {1, 2}, {}, {0, 2}, {0, 2}),
       Make({3, 8, 1, 1}, {5, 8, 1, 1}),
-      Make({2, 4, 9, 1}, {6, 4, 3, 1}, {}, {}, {1, 1}, {1, 1}),  // padding on the axis of extent 1: it stays
+      Make({2, 4, 9, 1}, {6, 4, 3, 1}, {}, {}, {1, 1},
+           {1, 1}),  // padding on the axis of extent 1: it stays
       Make({1, 3, 5, 6, 7}, {4, 3, 2, 3, 2}, {1, 2, 1}, {}, {1, 0, 1}, {0, 1, 1}),
       Make({2, 4, 5, 1, 6}, {6, 2, 2, 1, 2}, {}, {2, 1, 1}, {}, {}, 2),
   };
@@ -114,8 +124,10 @@ TEST_CASE("conv equals direct sums") {
     for (const bool bias : {false, true})
       for (const bool constant : {false, true}) {
         CAPTURE(number);
-        const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2), b = RandomTensor({s.w[0]}, 3);
-        const Case c("Conv", bias ? std::vector<TensorPtr>{x, w, b} : std::vector<TensorPtr>{x, w}, s.attrs(), s.out(), {false, constant});
+        const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2),
+                   b = RandomTensor({s.w[0]}, 3);
+        const Case c("Conv", bias ? std::vector<TensorPtr>{x, w, b} : std::vector<TensorPtr>{x, w},
+                     s.attrs(), s.out(), {false, constant});
         const auto y = c.Run();
         REQUIRE(y != nullptr);
         CHECK(Difference(*y, ConvOracle(s, *x, *w, bias ? b.get() : nullptr)) < 1e-5);
@@ -136,7 +148,9 @@ TEST_CASE("gradients of conv equal direct sums") {
       dw[size_t(wi)] += g * double(x->data_as<float>()[xi]);
     });
     for (const bool constant : {false, true}) {
-      const auto got = Case("weft::ConvGradData", {dy, w, Tensor::Ints(s.x)}, s.attrs(), s.x, {false, constant}).Run();
+      const auto got =
+          Case("weft::ConvGradData", {dy, w, Tensor::Ints(s.x)}, s.attrs(), s.x, {false, constant})
+              .Run();
       REQUIRE(got != nullptr);
       CHECK(Difference(*got, dx) < 1e-5);
     }
@@ -168,10 +182,15 @@ TEST_CASE("empty tensors") {
   const auto none = Case("Conv", {RandomTensor({0, 3, 8}, 1), w}, {}, {0, 4, 6}).Run();
   REQUIRE(none != nullptr);
   CHECK(none->num_elements() == 0);
-  const auto zeros = Case("Conv", {RandomTensor({2, 0, 8}, 1), RandomTensor({4, 0, 3}, 2)}, {}, {2, 4, 6}).Run();
+  const auto zeros =
+      Case("Conv", {RandomTensor({2, 0, 8}, 1), RandomTensor({4, 0, 3}, 2)}, {}, {2, 4, 6}).Run();
   REQUIRE(zeros != nullptr);
   CHECK(Difference(*zeros, std::vector<double>(48, 0)) == 0);
-  const auto dw = Case("weft::ConvGradWeight", {RandomTensor({0, 4, 6}, 1), RandomTensor({0, 3, 8}, 1), Tensor::Ints({4, 3, 3})}, {}, {4, 3, 3}).Run();
+  const auto dw =
+      Case("weft::ConvGradWeight",
+           {RandomTensor({0, 4, 6}, 1), RandomTensor({0, 3, 8}, 1), Tensor::Ints({4, 3, 3})}, {},
+           {4, 3, 3})
+          .Run();
   REQUIRE(dw != nullptr);
   CHECK(Difference(*dw, std::vector<double>(36, 0)) == 0);
 }

@@ -1,4 +1,5 @@
-/// cpu_backend.cc: the backend "cpu": kernels through LLVM, library operators through oneDNN, one team of threads.
+/// cpu_backend.cc: the backend "cpu": kernels through LLVM, library operators through oneDNN, one
+/// team of threads.
 #include "backends/cpu/kernel_launcher.h"
 #include "codegen/llvm/llvm_compiler.h"
 #include "weft/codegen/kernel_compilers.h"
@@ -16,7 +17,8 @@ class CpuBackend final : public Backend {
   std::string default_pipeline() const override {
     return "Simplify,FoldConstants,Simplify,Fusion,CodeGen,RTCGen,Schedule,PlanMemory";
   }
-  std::shared_ptr<KernelLauncher> Load(const Kernel& kernel, const CompiledKernel& compiled) override {
+  std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
+                                       const CompiledKernel& compiled) override {
     return cpu::MakeCpuLauncher(kernel, LoadCpuKernel(kernel, compiled.binary), team_);
   }
   int threads() const override { return team_->threads(); }
@@ -35,8 +37,9 @@ std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
   return MakeLlvmCompiler(options);
 }
 
-[[maybe_unused]] const bool registered = (RegisterBackend("cpu", [] { return std::make_shared<CpuBackend>(); }),
-                                          RegisterKernelCompiler("cpu", MakeCompiler), true);
+[[maybe_unused]] const bool registered =
+    (RegisterBackend("cpu", [] { return std::make_shared<CpuBackend>(); }),
+     RegisterKernelCompiler("cpu", MakeCompiler), true);
 
 }  // namespace
 }  // namespace weft

@@ -1,7 +1,8 @@
-/// kernel_launcher.cc: sizes of one launch come from a program made once; the range is cut and the team runs it.
+/// kernel_launcher.cc: sizes of one launch come from a program made once; the range is cut and the
+/// team runs it.
 ///
-/// A task is a contiguous range, one a thread, always the same for equal extents: what a thread wrote in one kernel is
-/// in its own cache when the next kernel of equal extents reads it.
+/// A task is a contiguous range, one a thread, always the same for equal extents: what a thread
+/// wrote in one kernel is in its own cache when the next kernel of equal extents reads it.
 #include "backends/cpu/kernel_launcher.h"
 
 #ifdef _OPENMP
@@ -52,7 +53,8 @@ class CpuLauncher final : public KernelLauncher {
     const bool row = kernel.tmpl == KernelTemplate::kRow;
     const auto split = row ? kernel.dims.begin() + kernel.num_outer : kernel.dims.end();
     SymInt bytes = 0;
-    for (const KernelBuffer& b : kernel.buffers) bytes = bytes + b.num_elements * DTypeBytes(b.dtype, 1);
+    for (const KernelBuffer& b : kernel.buffers)
+      bytes = bytes + b.num_elements * DTypeBytes(b.dtype, 1);
     program_.Add(Product({kernel.dims.begin(), split}));
     program_.Add(bytes);
     program_.Add(code_.scratch_bytes);
@@ -81,14 +83,16 @@ class CpuLauncher final : public KernelLauncher {
     void* memory = nullptr;
     if (sizes[kScratch] > 0) {
       memory = scratch.Reserve(sizes[kScratch]);
-      WEFT_CHECK(memory, kOutOfMemory, "{} bytes of scratch for a kernel cannot be had", sizes[kScratch]);
+      WEFT_CHECK(memory, kOutOfMemory, "{} bytes of scratch for a kernel cannot be had",
+                 sizes[kScratch]);
     }
     code_.fn(buffers, dims, 0, items, memory);
   }
 
  private:
 #ifdef _OPENMP
-  void RunTasks(int tasks, int64_t items, void* const* buffers, const int64_t* dims, int64_t scratch_bytes) const {
+  void RunTasks(int tasks, int64_t items, void* const* buffers, const int64_t* dims,
+                int64_t scratch_bytes) const {
     std::atomic<bool> failed{false};
 #pragma omp parallel num_threads(tasks)
     {
@@ -104,7 +108,8 @@ class CpuLauncher final : public KernelLauncher {
         }
       }
     }
-    WEFT_CHECK(!failed, kOutOfMemory, "{} bytes of scratch a thread for a kernel cannot be had", scratch_bytes);
+    WEFT_CHECK(!failed, kOutOfMemory, "{} bytes of scratch a thread for a kernel cannot be had",
+               scratch_bytes);
   }
 #endif
 
@@ -134,14 +139,17 @@ int64_t TaskAlign(int64_t items, int tasks) {
 
 std::pair<int64_t, int64_t> TaskRange(int64_t items, int tasks, int64_t align, int t) {
   const int64_t pieces = items / align + (items % align != 0);
-  const int64_t each = pieces / tasks, more = pieces % tasks;  // the first `more` tasks take one piece more
+  const int64_t each = pieces / tasks,
+                more = pieces % tasks;  // the first `more` tasks take one piece more
   const auto boundary = [&](int64_t k) { return k * each + std::min(k, more); };
-  // Cut at the piece, not at the element: the last piece may be short, and align * pieces may leave 64 bits.
+  // Cut at the piece, not at the element: the last piece may be short, and align * pieces may leave
+  // 64 bits.
   const auto element = [&](int64_t piece) { return piece >= pieces ? items : piece * align; };
   return {element(boundary(t)), element(boundary(t + 1))};
 }
 
-std::shared_ptr<KernelLauncher> MakeCpuLauncher(const Kernel& kernel, CpuKernel code, std::shared_ptr<const Team> team) {
+std::shared_ptr<KernelLauncher> MakeCpuLauncher(const Kernel& kernel, CpuKernel code,
+                                                std::shared_ptr<const Team> team) {
   return std::make_shared<CpuLauncher>(kernel, std::move(code), std::move(team));
 }
 

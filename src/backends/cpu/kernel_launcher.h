@@ -10,23 +10,29 @@
 
 namespace weft::cpu {
 
-/// Work below which a task does not pay for the fork and join (0.5 us on a quiet machine, 20 us and more on a busy one):
-/// bytes read and written, or operations.
+/// Work below which a task does not pay for the fork and join (0.5 us on a quiet machine, 20 us and
+/// more on a busy one): bytes read and written, or operations.
 inline constexpr int64_t kBytesPerTask = 32 << 10;
-inline constexpr double kOpsPerMicrosecond = 16e3;  ///< one core, vector code with some memory behind it
+inline constexpr double kOpsPerMicrosecond =
+    16e3;  ///< one core, vector code with some memory behind it
 inline constexpr double kMicrosecondsPerTask = 8;
-/// Boundaries between tasks are multiples of this: 64 elements of any type end on a cache line and on a whole vector.
+/// Boundaries between tasks are multiples of this: 64 elements of any type end on a cache line and
+/// on a whole vector.
 inline constexpr int64_t kItemAlign = 64;
 
-/// Number of tasks (1: run on the caller) for `items` of work that together move `bytes` and take `ops` operations.
+/// Number of tasks (1: run on the caller) for `items` of work that together move `bytes` and take
+/// `ops` operations.
 int TaskCount(int64_t items, int64_t bytes, double ops, int threads);
-/// kItemAlign, or less where so few items (rows, points of a long contraction) would make uneven tasks.
+/// kItemAlign, or less where so few items (rows, points of a long contraction) would make uneven
+/// tasks.
 int64_t TaskAlign(int64_t items, int tasks);
-/// Half-open range of task `t` of `tasks`; boundaries are multiples of `align`, the last one is `items`. Ranges are
-/// disjoint, in order, cover everything, and differ by `align` at most (the last may be shorter).
+/// Half-open range of task `t` of `tasks`; boundaries are multiples of `align`, the last one is
+/// `items`. Ranges are disjoint, in order, cover everything, and differ by `align` at most (the
+/// last may be shorter).
 std::pair<int64_t, int64_t> TaskRange(int64_t items, int tasks, int64_t align, int t);
 
 /// Throws kOverflow where a size cannot be expressed.
-std::shared_ptr<KernelLauncher> MakeCpuLauncher(const Kernel& kernel, CpuKernel code, std::shared_ptr<const Team> team);
+std::shared_ptr<KernelLauncher> MakeCpuLauncher(const Kernel& kernel, CpuKernel code,
+                                                std::shared_ptr<const Team> team);
 
 }  // namespace weft::cpu

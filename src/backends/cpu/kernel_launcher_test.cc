@@ -13,7 +13,8 @@ namespace weft::cpu {
 namespace {
 
 TEST_CASE("ranges cover the items once, in order, on aligned boundaries") {
-  for (const int64_t items : {int64_t{1}, int64_t{63}, int64_t{64}, int64_t{65}, int64_t{1000}, int64_t{4096}, INT64_MAX})
+  for (const int64_t items :
+       {int64_t{1}, int64_t{63}, int64_t{64}, int64_t{65}, int64_t{1000}, int64_t{4096}, INT64_MAX})
     for (const int tasks : {1, 2, 3, 7, 64})
       for (const int64_t align : {1, 16, 64}) {
         int64_t at = 0, longest = 0, shortest = INT64_MAX;
@@ -77,7 +78,8 @@ Kernel Copy(std::vector<SymInt> dims, KernelTemplate tmpl, int num_outer) {
   const SymInt n = Product(k.dims);
   k.buffers = {{DType::kF32, false, n}, {DType::kF32, true, n}};
   Expr offset = Expr::Index(0);
-  for (size_t i = 1; i < k.dims.size(); ++i) offset = offset * Expr::Dim(k.dims[i]) + Expr::Index(int(i));
+  for (size_t i = 1; i < k.dims.size(); ++i)
+    offset = offset * Expr::Dim(k.dims[i]) + Expr::Index(int(i));
   k.stores = {{1, offset, Expr::Load(0, DType::kF32, {offset}), false}};
   k.Finish();
   return k;
@@ -88,7 +90,8 @@ TEST_CASE("a launch splits points or rows, with scratch of the extents at hand")
   CpuKernel code;
   code.fn = Record;
   code.scratch_bytes = KernelSymbol(0);
-  const auto flat = MakeCpuLauncher(Copy({KernelSymbol(0)}, KernelTemplate::kElementwise, 1), code, team);
+  const auto flat =
+      MakeCpuLauncher(Copy({KernelSymbol(0)}, KernelTemplate::kElementwise, 1), code, team);
   CHECK(Launch(*flat, 0).empty());
   CHECK(Launch(*flat, 100).size() == 1);
   CHECK(seen_dim == 100);
@@ -103,7 +106,8 @@ TEST_CASE("a launch splits points or rows, with scratch of the extents at hand")
   team->set_threads(1);
   CHECK(Launch(*flat, 1000001).size() == 1);
   team->set_threads(2);
-  const auto rows = MakeCpuLauncher(Copy({KernelSymbol(0), 4096}, KernelTemplate::kRow, 1), code, team);
+  const auto rows =
+      MakeCpuLauncher(Copy({KernelSymbol(0), 4096}, KernelTemplate::kRow, 1), code, team);
   const auto cut = Launch(*rows, 5);
   CHECK(cut.back().second == 5);
   CHECK(cut.size() <= 2);
@@ -112,7 +116,9 @@ TEST_CASE("a launch splits points or rows, with scratch of the extents at hand")
 
 TEST_CASE("a kernel without loops is one item") {
   CpuKernel code;
-  code.fn = [](void* const* b, const int64_t*, int64_t begin, int64_t end, void*) { static_cast<float*>(b[1])[0] = float(end - begin); };
+  code.fn = [](void* const* b, const int64_t*, int64_t begin, int64_t end, void*) {
+    static_cast<float*>(b[1])[0] = float(end - begin);
+  };
   Kernel k;
   k.num_inputs = 1;
   k.buffers = {{DType::kF32, false, 1}, {DType::kF32, true, 1}};
@@ -143,7 +149,9 @@ TEST_CASE("transposition of every remainder") {
       bool ok = true;
       for (int64_t n = 0; n < 2; ++n)
         for (int64_t i = 0; i < rows; ++i)
-          for (int64_t j = 0; j < columns; ++j) ok = ok && b[size_t((n * columns + j) * rows + i)] == a[size_t((n * rows + i) * columns + j)];
+          for (int64_t j = 0; j < columns; ++j)
+            ok = ok &&
+                 b[size_t((n * columns + j) * rows + i)] == a[size_t((n * rows + i) * columns + j)];
       CHECK(ok);
     }
 }

@@ -1,4 +1,5 @@
-/// matmul.cc: MatMul (numpy broadcasting) and Gemm in f32, by oneDNN. A constant second operand is packed once.
+/// matmul.cc: MatMul (numpy broadcasting) and Gemm in f32, by oneDNN. A constant second operand is
+/// packed once.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/compute_util.h"
@@ -14,7 +15,8 @@ struct Product3 {
   Dims a, b, y;
 };
 
-/// Adjacent batch axes that broadcast alike become one; a shared right side takes the batch into the rows.
+/// Adjacent batch axes that broadcast alike become one; a shared right side takes the batch into
+/// the rows.
 std::optional<Product3> Collapse(std::vector<int64_t> a, std::vector<int64_t> b) {
   if (a.empty() || b.empty()) return std::nullopt;
   if (a.size() == 1) a.insert(a.begin(), 1);
@@ -26,7 +28,9 @@ std::optional<Product3> Collapse(std::vector<int64_t> a, std::vector<int64_t> b)
   const size_t rank = std::max(a.size(), b.size());
   a.insert(a.begin(), rank - a.size(), 1);
   b.insert(b.begin(), rank - b.size(), 1);
-  if (CheckedProduct(b) == 1) return Product3{{CheckedMul(CheckedProduct(a), m), k}, {k, n}, {CheckedMul(CheckedProduct(a), m), n}};
+  if (CheckedProduct(b) == 1)
+    return Product3{
+        {CheckedMul(CheckedProduct(a), m), k}, {k, n}, {CheckedMul(CheckedProduct(a), m), n}};
   Product3 p;
   int last = -1;
   for (size_t i = 0; i < rank; ++i) {
@@ -54,16 +58,21 @@ std::optional<Product3> Collapse(std::vector<int64_t> a, std::vector<int64_t> b)
 std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   if (!AllF32(q) || q.input_dims.size() != 2) return nullptr;
   const int64_t elements = CheckedProduct(q.output_dims[0]);
-  if (elements == 0 || CheckedProduct(q.input_dims[0]) == 0) return std::make_unique<ZeroCall>(elements);
+  if (elements == 0 || CheckedProduct(q.input_dims[0]) == 0)
+    return std::make_unique<ZeroCall>(elements);
   const auto p = Collapse(q.input_dims[0], q.input_dims[1]);
   if (!p) return nullptr;
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
     const TensorPtr constant = q.constants[1];
-    const auto pd = Describe<dnnl::matmul>({}, Plain(p->a), constant ? AnyLayout(p->b) : Plain(p->b), Plain(p->y));
+    const auto pd = Describe<dnnl::matmul>({}, Plain(p->a),
+                                           constant ? AnyLayout(p->b) : Plain(p->b), Plain(p->y));
     if (!pd) return nullptr;
     Recipe r(q.threads);
     const Buffer b = r.Reordered(r.Input(1, Plain(p->b)), pd.weights_desc(), constant);
-    r.Add(dnnl::matmul(pd), {{DNNL_ARG_SRC, r.Input(0, Plain(p->a))}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, r.Output(0, Plain(p->y))}},
+    r.Add(dnnl::matmul(pd),
+          {{DNNL_ARG_SRC, r.Input(0, Plain(p->a))},
+           {DNNL_ARG_WEIGHTS, b},
+           {DNNL_ARG_DST, r.Output(0, Plain(p->y))}},
           pd.scratchpad_desc());
     return r.Finish(std::string("matmul ") + pd.impl_info_str());
   });
@@ -78,7 +87,8 @@ std::optional<Dims> AsMatrix(std::vector<int64_t> c, int64_t m, int64_t n) {
 }
 
 /// y = alpha y + beta c, c broadcast as [1 or m, 1 or n]; c null: no addend.
-void Combine(float* y, const float* c, const Dims& c_dims, int64_t m, int64_t n, float alpha, float beta) {
+void Combine(float* y, const float* c, const Dims& c_dims, int64_t m, int64_t n, float alpha,
+             float beta) {
 #pragma omp parallel for schedule(static) if (m * n > 16384)
   for (int64_t i = 0; i < m; ++i) {
     float* row = y + i * n;
@@ -94,12 +104,15 @@ void Combine(float* y, const float* c, const Dims& c_dims, int64_t m, int64_t n,
   }
 }
 
-/// y = alpha A B + beta C. A row C without factors is oneDNN's bias; anything else is one pass of ours over the product
-/// (oneDNN 2.6 gets chains of scale, scalar addend, scale wrong, so its post-ops are left alone).
+/// y = alpha A B + beta C. A row C without factors is oneDNN's bias; anything else is one pass of
+/// ours over the product (oneDNN 2.6 gets chains of scale, scalar addend, scale wrong, so its
+/// post-ops are left alone).
 std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   if (!AllF32(q) || q.input_dims.size() < 2 || q.output_dims[0].size() != 2) return nullptr;
-  const float alpha = float(FloatAttr(q.node, "alpha", 1)), beta = float(FloatAttr(q.node, "beta", 1));
-  const bool trans_a = IntAttr(q.node, "transA", 0) != 0, trans_b = IntAttr(q.node, "transB", 0) != 0;
+  const float alpha = float(FloatAttr(q.node, "alpha", 1)),
+              beta = float(FloatAttr(q.node, "beta", 1));
+  const bool trans_a = IntAttr(q.node, "transA", 0) != 0,
+             trans_b = IntAttr(q.node, "transB", 0) != 0;
   const int64_t m = q.output_dims[0][0], n = q.output_dims[0][1];
   if (q.input_dims[0].size() != 2 || q.input_dims[1].size() != 2) return nullptr;
   const int64_t k = q.input_dims[0][trans_a ? 0 : 1];
@@ -113,11 +126,13 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
     c_dims = *matrix;
   }
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
-    const Desc a = trans_a ? Strided({m, k}, {1, m}) : Plain({m, k}), b = trans_b ? Strided({k, n}, {1, k}) : Plain({k, n});
+    const Desc a = trans_a ? Strided({m, k}, {1, m}) : Plain({m, k}),
+               b = trans_b ? Strided({k, n}, {1, k}) : Plain({k, n});
     const bool as_bias = has_c && alpha == 1 && beta == 1 && c_dims == Dims{1, n};
     const TensorPtr constant = q.constants[1];
     const Desc b_wanted = constant ? AnyLayout({k, n}) : b, y_desc = Plain({m, n});
-    const auto pd = as_bias ? Describe<dnnl::matmul>({}, a, b_wanted, Plain(c_dims), y_desc) : Describe<dnnl::matmul>({}, a, b_wanted, y_desc);
+    const auto pd = as_bias ? Describe<dnnl::matmul>({}, a, b_wanted, Plain(c_dims), y_desc)
+                            : Describe<dnnl::matmul>({}, a, b_wanted, y_desc);
     if (!pd) return nullptr;
     Recipe r(q.threads);
     const Buffer c = has_c ? r.Input(2, Plain(c_dims)) : Buffer(), y = r.Output(0, y_desc);
@@ -128,7 +143,12 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
            {DNNL_ARG_DST, y}},
           pd.scratchpad_desc());
     if (!as_bias && (has_c || alpha != 1))
-      r.AddHost([=](void* const* at) { Combine(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), c_dims, m, n, alpha, beta); }, {y, c});
+      r.AddHost(
+          [=](void* const* at) {
+            Combine(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), c_dims, m, n,
+                    alpha, beta);
+          },
+          {y, c});
     return r.Finish(std::string("gemm ") + pd.impl_info_str());
   });
 }

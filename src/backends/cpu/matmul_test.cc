@@ -74,21 +74,25 @@ TEST_CASE("gemm: every combination of factors, transposes and shapes of C") {
           for (const Ns& cd : std::vector<Ns>{{-1}, {}, {1}, {n}, {1, n}, {m, 1}, {m, n}, {1, 1}})
             for (const bool constant : {false, true}) {
               const bool has_c = cd != Ns{-1};
-              const auto a = RandomTensor(ta ? Ns{k, m} : Ns{m, k}, 1), b = RandomTensor(tb ? Ns{n, k} : Ns{k, n}, 2);
+              const auto a = RandomTensor(ta ? Ns{k, m} : Ns{m, k}, 1),
+                         b = RandomTensor(tb ? Ns{n, k} : Ns{k, n}, 2);
               const auto c = has_c ? RandomTensor(cd, 3) : nullptr;
               std::vector<TensorPtr> in{a, b};
               if (has_c) in.push_back(c);
-              const AttrDict attrs{{"alpha", alpha}, {"beta", beta}, {"transA", int(ta)}, {"transB", int(tb)}};
+              const AttrDict attrs{
+                  {"alpha", alpha}, {"beta", beta}, {"transA", int(ta)}, {"transB", int(tb)}};
               const auto y = Case("Gemm", in, attrs, {m, n}, {false, constant, constant}).Run();
               REQUIRE(y != nullptr);
               std::vector<double> want;
               for (int64_t i = 0; i < m; ++i)
                 for (int64_t j = 0; j < n; ++j) {
                   double sum = 0;
-                  for (int64_t q = 0; q < k; ++q) sum += a->at(ta ? q * m + i : i * k + q) * b->at(tb ? j * k + q : q * n + j);
+                  for (int64_t q = 0; q < k; ++q)
+                    sum += a->at(ta ? q * m + i : i * k + q) * b->at(tb ? j * k + q : q * n + j);
                   double add = 0;
                   if (has_c) {
-                    const int64_t rows = cd.size() == 2 ? cd[0] : 1, columns = cd.empty() ? 1 : cd.back();
+                    const int64_t rows = cd.size() == 2 ? cd[0] : 1,
+                                  columns = cd.empty() ? 1 : cd.back();
                     add = c->at((rows == 1 ? 0 : i) * columns + (columns == 1 ? 0 : j));
                   }
                   want.push_back(alpha * sum + beta * add);
@@ -100,13 +104,16 @@ TEST_CASE("gemm: every combination of factors, transposes and shapes of C") {
 }
 
 TEST_CASE("products of nothing") {
-  const auto zeros = Case("MatMul", {RandomTensor({3, 0}, 1), RandomTensor({0, 4}, 1)}, {}, {3, 4}).Run();
+  const auto zeros =
+      Case("MatMul", {RandomTensor({3, 0}, 1), RandomTensor({0, 4}, 1)}, {}, {3, 4}).Run();
   REQUIRE(zeros != nullptr);
   CHECK(Difference(*zeros, std::vector<double>(12, 0)) == 0);
-  const auto none = Case("MatMul", {RandomTensor({0, 3}, 1), RandomTensor({3, 4}, 1)}, {}, {0, 4}).Run();
+  const auto none =
+      Case("MatMul", {RandomTensor({0, 3}, 1), RandomTensor({3, 4}, 1)}, {}, {0, 4}).Run();
   REQUIRE(none != nullptr);
   CHECK(none->num_elements() == 0);
-  const auto gemm = Case("Gemm", {RandomTensor({3, 0}, 1), RandomTensor({0, 4}, 1)}, {}, {3, 4}).Run();
+  const auto gemm =
+      Case("Gemm", {RandomTensor({3, 0}, 1), RandomTensor({0, 4}, 1)}, {}, {3, 4}).Run();
   REQUIRE(gemm != nullptr);
   CHECK(Difference(*gemm, std::vector<double>(12, 0)) == 0);
 }

@@ -1,5 +1,5 @@
-/// max_pool.cc: a window is a box, so its rows are folded first, along contiguous memory, and the folded row is then
-/// searched window by window.
+/// max_pool.cc: a window is a box, so its rows are folded first, along contiguous memory, and the
+/// folded row is then searched window by window.
 #include "backends/cpu/max_pool.h"
 
 #ifdef _OPENMP
@@ -60,20 +60,24 @@ void FoldColumns(const float* row, const Box& b, float* y) {
   }
 }
 
-int64_t RowBytes(const WindowShape& w) { return (w.in.back() * int64_t{sizeof(float)} + 63) / 64 * 64; }
+int64_t RowBytes(const WindowShape& w) {
+  return (w.in.back() * int64_t{sizeof(float)} + 63) / 64 * 64;
+}
 
 }  // namespace
 
 int64_t MaxPoolScratch(const WindowShape& w, int threads) { return RowBytes(w) * threads; }
 
-void MaxPool(const float* x, float* y, int64_t planes, const WindowShape& w, void* scratch, [[maybe_unused]] int threads) {
+void MaxPool(const float* x, float* y, int64_t planes, const WindowShape& w, void* scratch,
+             [[maybe_unused]] int threads) {
   const Box b(w);
   const int64_t rows = b.out[0] * b.out[1], in = b.in[0] * b.in[1] * b.in[2];
   [[maybe_unused]] const int64_t work = planes * in * b.kernel[0] * b.kernel[1];
 #pragma omp parallel num_threads(threads) if (work > 16384)
   {
 #ifdef _OPENMP
-    float* row = reinterpret_cast<float*>(static_cast<char*>(scratch) + omp_get_thread_num() * RowBytes(w));
+    float* row =
+        reinterpret_cast<float*>(static_cast<char*>(scratch) + omp_get_thread_num() * RowBytes(w));
 #else
     float* row = static_cast<float*>(scratch);
 #endif

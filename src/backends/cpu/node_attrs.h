@@ -38,18 +38,29 @@ struct WindowShape {
   }
 };
 
-/// Window of a Conv, a pooling or a gradient of them from attributes and extents; `end` is what the output extent needs
-/// (in ceil mode more than the attribute says, `grown` tells). Nothing where a library cannot express it: negative pads.
-inline std::optional<WindowShape> MakeWindow(const NodePtr& n, std::vector<int64_t> in, std::vector<int64_t> kernel,
-                                             std::vector<int64_t> out, bool* grown = nullptr) {
-  WindowShape w{std::move(in), std::move(kernel), std::move(out), IntsAttr(n, "strides"), IntsAttr(n, "dilations"), {}, {}};
+/// Window of a Conv, a pooling or a gradient of them from attributes and extents; `end` is what the
+/// output extent needs (in ceil mode more than the attribute says, `grown` tells). Nothing where a
+/// library cannot express it: negative pads.
+inline std::optional<WindowShape> MakeWindow(const NodePtr& n, std::vector<int64_t> in,
+                                             std::vector<int64_t> kernel, std::vector<int64_t> out,
+                                             bool* grown = nullptr) {
+  WindowShape w{std::move(in),
+                std::move(kernel),
+                std::move(out),
+                IntsAttr(n, "strides"),
+                IntsAttr(n, "dilations"),
+                {},
+                {}};
   const size_t rank = w.in.size();
   if (w.kernel.size() != rank || w.out.size() != rank || rank == 0) return std::nullopt;
   if (w.strides.empty()) w.strides.assign(rank, 1);
   if (w.dilations.empty()) w.dilations.assign(rank, 1);
   const std::vector<int64_t> pads = IntsAttr(n, "pads");
-  const std::string auto_pad = n->has_attr("auto_pad") ? n->attr<std::string>("auto_pad") : "NOTSET";
-  if (w.strides.size() != rank || w.dilations.size() != rank || (!pads.empty() && pads.size() != 2 * rank)) return std::nullopt;
+  const std::string auto_pad =
+      n->has_attr("auto_pad") ? n->attr<std::string>("auto_pad") : "NOTSET";
+  if (w.strides.size() != rank || w.dilations.size() != rank ||
+      (!pads.empty() && pads.size() != 2 * rank))
+    return std::nullopt;
   for (size_t k = 0; k < rank; ++k) {
     const int64_t covered = (w.out[k] - 1) * w.strides[k] + w.reach(k);
     int64_t begin = 0, end = 0;

@@ -36,14 +36,17 @@ Dims DimsOf(const Desc& d) {
 #endif
 }
 
-/// Packed weights by constant and layout. Bindings of one program for many batch sizes share them; an entry goes with
-/// the last call that holds it. A `Packed` keeps its source alive, so an address cannot come to mean another tensor.
+/// Packed weights by constant and layout. Bindings of one program for many batch sizes share them;
+/// an entry goes with the last call that holds it. A `Packed` keeps its source alive, so an address
+/// cannot come to mean another tensor.
 class PackedTable {
  public:
   std::shared_ptr<const Packed> Get(const TensorPtr& source, const Desc& from, const Desc& to) {
     std::lock_guard lock(mutex_);
     auto& list = table_[source.get()];
-    list.erase(std::remove_if(list.begin(), list.end(), [](const Entry& e) { return e.packed.expired(); }), list.end());
+    list.erase(
+        std::remove_if(list.begin(), list.end(), [](const Entry& e) { return e.packed.expired(); }),
+        list.end());
     for (const Entry& e : list)
       if (e.from == from && e.to == to)
         if (auto p = e.packed.lock()) return p;
@@ -67,7 +70,8 @@ class PackedTable {
   void Sweep() {
     for (auto it = table_.begin(); it != table_.end();) {
       const auto& list = it->second;
-      const bool dead = std::all_of(list.begin(), list.end(), [](const Entry& e) { return e.packed.expired(); });
+      const bool dead =
+          std::all_of(list.begin(), list.end(), [](const Entry& e) { return e.packed.expired(); });
       it = dead ? table_.erase(it) : std::next(it);
     }
   }
@@ -98,7 +102,9 @@ Desc Plain(const Dims& dims) {
   return Strided(dims, strides);
 }
 
-Desc Strided(const Dims& dims, const Dims& strides) { return Desc(dims, dnnl::memory::data_type::f32, strides); }
+Desc Strided(const Dims& dims, const Dims& strides) {
+  return Desc(dims, dnnl::memory::data_type::f32, strides);
+}
 
 Desc ChannelsLast(const Dims& dims) {
   using Tag = dnnl::memory::format_tag;
@@ -110,7 +116,8 @@ Desc ChannelsLast(const Dims& dims) {
 /// The LibraryCall of a recipe.
 class OneDnnCall final : public LibraryCall {
  public:
-  OneDnnCall(Recipe recipe, std::string description) : r_(std::move(recipe)), description_(std::move(description)) {}
+  OneDnnCall(Recipe recipe, std::string description)
+      : r_(std::move(recipe)), description_(std::move(description)) {}
 
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
     const ScopedThreads threads(r_.threads_);
@@ -135,7 +142,8 @@ class OneDnnCall final : public LibraryCall {
         }
       Stream().wait();
     } catch (const dnnl::error& e) {
-      if (e.status == dnnl_out_of_memory) WEFT_THROW(kOutOfMemory, "{}: oneDNN has no memory", description_);
+      if (e.status == dnnl_out_of_memory)
+        WEFT_THROW(kOutOfMemory, "{}: oneDNN has no memory", description_);
       WEFT_THROW(kInternal, "{}: oneDNN: {}", description_, e.what());
     }
     std::lock_guard lock(mutex_);
@@ -146,7 +154,8 @@ class OneDnnCall final : public LibraryCall {
   std::string description() const override { return description_; }
 
  private:
-  /// Memory objects of every step: oneDNN binds addresses through them. One set a concurrent run, used again.
+  /// Memory objects of every step: oneDNN binds addresses through them. One set a concurrent run,
+  /// used again.
   using Bound = std::vector<std::unordered_map<int, dnnl::memory>>;
 
   std::unique_ptr<Bound> Take() const {
@@ -163,18 +172,28 @@ class OneDnnCall final : public LibraryCall {
       const Recipe::Step& step = r_.steps_[s];
       if (step.host) continue;
       for (const auto& [number, b] : step.args)
-        (*bound)[s].emplace(number, b.place == Buffer::kPacked ? b.packed->memory : dnnl::memory(b.desc, Engine(), DNNL_MEMORY_NONE));
-      if (step.scratchpad) (*bound)[s].emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(step.scratchpad.desc, Engine(), DNNL_MEMORY_NONE));
+        (*bound)[s].emplace(number, b.place == Buffer::kPacked
+                                        ? b.packed->memory
+                                        : dnnl::memory(b.desc, Engine(), DNNL_MEMORY_NONE));
+      if (step.scratchpad)
+        (*bound)[s].emplace(DNNL_ARG_SCRATCHPAD,
+                            dnnl::memory(step.scratchpad.desc, Engine(), DNNL_MEMORY_NONE));
     }
     return bound;
   }
-  static void* Address(const Buffer& b, const void* const* inputs, void* const* outputs, void* scratch, int64_t n) {
+  static void* Address(const Buffer& b, const void* const* inputs, void* const* outputs,
+                       void* scratch, int64_t n) {
     switch (b.place) {
-      case Buffer::kInput: return const_cast<char*>(static_cast<const char*>(inputs[b.index])) + n * b.step_bytes;
-      case Buffer::kOutput: return static_cast<char*>(outputs[b.index]) + n * b.step_bytes;
-      case Buffer::kPacked: return b.packed->memory.get_data_handle();
-      case Buffer::kTemporary: return static_cast<char*>(scratch) + b.offset;
-      case Buffer::kNone: break;
+      case Buffer::kInput:
+        return const_cast<char*>(static_cast<const char*>(inputs[b.index])) + n * b.step_bytes;
+      case Buffer::kOutput:
+        return static_cast<char*>(outputs[b.index]) + n * b.step_bytes;
+      case Buffer::kPacked:
+        return b.packed->memory.get_data_handle();
+      case Buffer::kTemporary:
+        return static_cast<char*>(scratch) + b.offset;
+      case Buffer::kNone:
+        break;
     }
     return nullptr;
   }
@@ -219,7 +238,9 @@ Buffer Recipe::Reordered(const Buffer& b, const Desc& want, const TensorPtr& con
   return t;
 }
 
-Buffer Recipe::Staged(const Buffer& b, const Desc& made) { return b.desc == made ? b : Temporary(made); }
+Buffer Recipe::Staged(const Buffer& b, const Desc& made) {
+  return b.desc == made ? b : Temporary(made);
+}
 
 void Recipe::WriteBack(const Buffer& staged, const Buffer& b) {
   if (staged.desc != b.desc) AddCopy(staged, b, false);
@@ -228,12 +249,17 @@ void Recipe::WriteBack(const Buffer& staged, const Buffer& b) {
 void Recipe::AddCopy(const Buffer& from, const Buffer& to, bool once) {
   const Dims dims = DimsOf(from.desc);
   const Desc plain = Plain(dims), last = ChannelsLast(dims);
-  const bool forward = from.desc == plain && to.desc == last, backward = from.desc == last && to.desc == plain;
+  const bool forward = from.desc == plain && to.desc == last,
+             backward = from.desc == last && to.desc == plain;
   if (forward || backward) {
     const int64_t batch = dims[0], spatial = CheckedProduct(Dims(dims.begin() + 2, dims.end()));
     const int64_t rows = forward ? dims[1] : spatial, columns = forward ? spatial : dims[1];
-    AddHost([=](void* const* at) { TransposeMatrices(static_cast<const float*>(at[0]), static_cast<float*>(at[1]), batch, rows, columns); },
-            {from, to});
+    AddHost(
+        [=](void* const* at) {
+          TransposeMatrices(static_cast<const float*>(at[0]), static_cast<float*>(at[1]), batch,
+                            rows, columns);
+        },
+        {from, to});
     steps_.back().once = once;
     return;
   }
@@ -250,7 +276,8 @@ void Recipe::AddHost(HostStep host, const std::vector<Buffer>& buffers) {
   steps_.push_back(std::move(step));
 }
 
-void Recipe::Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args, const Desc& scratchpad) {
+void Recipe::Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args,
+                 const Desc& scratchpad) {
   Step step;
   step.primitive = std::move(p);
   for (auto& a : args)

@@ -1,8 +1,9 @@
 /// onednn_adapter.h: all that this backend knows of oneDNN's interface; compiles against 2.6 and 3.
 ///
-/// A `Recipe` collects what one library call does: buffers (operands, packed constants, temporaries in the call's
-/// scratch), reorders between the layouts of operands and those a primitive chose, and the primitives. `Finish` makes
-/// the LibraryCall. Primitives keep their scratchpads in the call's scratch too, so one call may run on many threads.
+/// A `Recipe` collects what one library call does: buffers (operands, packed constants, temporaries
+/// in the call's scratch), reorders between the layouts of operands and those a primitive chose,
+/// and the primitives. `Finish` makes the LibraryCall. Primitives keep their scratchpads in the
+/// call's scratch too, so one call may run on many threads.
 #pragma once
 
 #ifdef WEFT_HAVE_ONEDNN
@@ -35,7 +36,9 @@ Desc Plain(const Dims& dims);
 /// f32, explicit strides.
 Desc Strided(const Dims& dims, const Dims& strides);
 /// f32, the primitive chooses.
-inline Desc AnyLayout(const Dims& dims) { return Desc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any); }
+inline Desc AnyLayout(const Dims& dims) {
+  return Desc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+}
 /// f32 [n, c, spatial...] with c innermost; empty where there is no such layout.
 Desc ChannelsLast(const Dims& dims);
 
@@ -46,8 +49,8 @@ inline Dims Dilates(const WindowShape& w) {
   return d;
 }
 
-/// Descriptor of a primitive P, with the scratchpad left to us. Empty (false in a condition) where oneDNN has no
-/// implementation; a malformed request throws dnnl::error.
+/// Descriptor of a primitive P, with the scratchpad left to us. Empty (false in a condition) where
+/// oneDNN has no implementation; a malformed request throws dnnl::error.
 #if DNNL_VERSION_MAJOR >= 3
 template <class P, class... A>
 typename P::primitive_desc Describe(dnnl::primitive_attr attr, const A&... args) {
@@ -65,7 +68,8 @@ using PoolingForward = dnnl::pooling_forward;
 template <class P, class... A>
 typename P::primitive_desc Describe(dnnl::primitive_attr attr, const A&... args) {
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return typename P::primitive_desc(typename P::desc(args...), attr, Engine(), /*allow_empty=*/true);
+  return
+      typename P::primitive_desc(typename P::desc(args...), attr, Engine(), /*allow_empty=*/true);
 }
 template <class P, class Hint, class... A>
 typename P::primitive_desc DescribeBackward(const Hint& hint, const A&... args) {
@@ -85,9 +89,9 @@ struct Packed {
 /// Something a primitive reads or writes.
 struct Buffer {
   enum Place : uint8_t { kNone, kInput, kOutput, kPacked, kTemporary } place = kNone;
-  int index = 0;               ///< of the operand
-  int64_t offset = 0;          ///< kTemporary: in scratch
-  int64_t step_bytes = 0;      ///< operands: how far one repetition moves
+  int index = 0;           ///< of the operand
+  int64_t offset = 0;      ///< kTemporary: in scratch
+  int64_t step_bytes = 0;  ///< operands: how far one repetition moves
   std::shared_ptr<const Packed> packed;
   Desc desc;
   explicit operator bool() const { return place != kNone; }
@@ -97,16 +101,22 @@ class Recipe {
  public:
   explicit Recipe(int threads) : threads_(threads) {}
 
-  Buffer Input(int i, const Desc& desc, bool moves = false) const { return Operand(Buffer::kInput, i, desc, moves); }
-  Buffer Output(int i, const Desc& desc, bool moves = false) const { return Operand(Buffer::kOutput, i, desc, moves); }
+  Buffer Input(int i, const Desc& desc, bool moves = false) const {
+    return Operand(Buffer::kInput, i, desc, moves);
+  }
+  Buffer Output(int i, const Desc& desc, bool moves = false) const {
+    return Operand(Buffer::kOutput, i, desc, moves);
+  }
   Buffer Temporary(const Desc& desc);
   /// A tensor made while preparing (a scaled bias).
   Buffer Constant(TensorPtr tensor, const Desc& desc) const;
 
-  /// `b` in layout `want`: itself, a packed constant (reordered now), or a temporary that a step fills. With `once` the
-  /// step runs in the first repetition only.
-  Buffer Reordered(const Buffer& b, const Desc& want, const TensorPtr& constant = nullptr, bool once = false);
-  /// A buffer in layout `made` whose content goes to `b` after what is added until `WriteBack`; `b` itself if equal.
+  /// `b` in layout `want`: itself, a packed constant (reordered now), or a temporary that a step
+  /// fills. With `once` the step runs in the first repetition only.
+  Buffer Reordered(const Buffer& b, const Desc& want, const TensorPtr& constant = nullptr,
+                   bool once = false);
+  /// A buffer in layout `made` whose content goes to `b` after what is added until `WriteBack`; `b`
+  /// itself if equal.
   Buffer Staged(const Buffer& b, const Desc& made);
   void WriteBack(const Buffer& staged, const Buffer& b);
   void Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args, const Desc& scratchpad);
@@ -121,7 +131,7 @@ class Recipe {
  private:
   friend class OneDnnCall;
   struct Step {
-    dnnl::primitive primitive;                      ///< null where `host` is the step
+    dnnl::primitive primitive;  ///< null where `host` is the step
     HostStep host;
     std::vector<std::pair<int, Buffer>> args;
     Buffer scratchpad;

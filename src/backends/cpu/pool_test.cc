@@ -14,7 +14,8 @@ struct Setup {
 Ns Out(const Setup& s) {
   Ns y{s.x[0], s.x[1]};
   for (size_t k = 0; k < s.kernel.size(); ++k) {
-    const int64_t span = s.x[2 + k] + s.begin[k] + s.end[k] - ((s.kernel[k] - 1) * s.dilations[k] + 1);
+    const int64_t span =
+        s.x[2 + k] + s.begin[k] + s.end[k] - ((s.kernel[k] - 1) * s.dilations[k] + 1);
     int64_t o = (span + (s.ceil ? s.strides[k] - 1 : 0)) / s.strides[k] + 1;
     if (s.ceil && (o - 1) * s.strides[k] >= s.x[2 + k] + s.begin[k]) --o;
     y.push_back(o);
@@ -55,7 +56,10 @@ std::vector<double> Oracle(const Setup& s, const Tensor& x, Kind kind) {
 AttrDict Attrs(const Setup& s, Kind kind) {
   Ns pads = s.begin;
   pads.insert(pads.end(), s.end.begin(), s.end.end());
-  AttrDict a{{"kernel_shape", Ints(s.kernel)}, {"strides", Ints(s.strides)}, {"dilations", Ints(s.dilations)}, {"pads", Ints(pads)},
+  AttrDict a{{"kernel_shape", Ints(s.kernel)},
+             {"strides", Ints(s.strides)},
+             {"dilations", Ints(s.dilations)},
+             {"pads", Ints(pads)},
              {"ceil_mode", int(s.ceil)}};
   if (kind != kMax) a["count_include_pad"] = int(kind == kAverageWithPadding);
   return a;
@@ -77,7 +81,8 @@ TEST_CASE("pooling equals direct loops") {
   for (const Setup& s : setups)
     for (const Kind kind : {kMax, kAverage, kAverageWithPadding}) {
       const auto x = RandomTensor(s.x, 1);
-      const auto y = Case(kind == kMax ? "MaxPool" : "AveragePool", {x}, Attrs(s, kind), Out(s)).Run();
+      const auto y =
+          Case(kind == kMax ? "MaxPool" : "AveragePool", {x}, Attrs(s, kind), Out(s)).Run();
       if (!y) {
         ++refused;
         CHECK(s.ceil);

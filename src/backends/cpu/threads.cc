@@ -49,7 +49,8 @@ int ThreadsOfQuota(const char* cpu_max, const char* quota_us, const char* period
 int DefaultThreads() {
 #ifdef _OPENMP
   if (const char* set = std::getenv("OMP_NUM_THREADS")) {
-    const long n = std::strtol(set, nullptr, 10);  // A list gives one number a nesting level: ours is the first.
+    const long n = std::strtol(set, nullptr,
+                               10);  // A list gives one number a nesting level: ours is the first.
     if (n > 0) return int(std::min(n, 1024L));
   }
   int n = AffinityCpus();

@@ -1,7 +1,8 @@
 /// threads.h: the one team of threads that generated kernels and oneDNN share.
 ///
-/// Debian's oneDNN runs on OpenMP; a second pool beside a spinning OpenMP team costs almost a factor of two, so
-/// kernels are launched through OpenMP as well, and both read the number of threads from here.
+/// Debian's oneDNN runs on OpenMP; a second pool beside a spinning OpenMP team costs almost a
+/// factor of two, so kernels are launched through OpenMP as well, and both read the number of
+/// threads from here.
 #pragma once
 
 #include <atomic>
@@ -19,14 +20,16 @@ class Team {
   std::atomic<int> threads_;
 };
 
-/// OMP_NUM_THREADS where it is set, else the CPUs of the affinity mask, at most what the cgroup's quota pays for.
+/// OMP_NUM_THREADS where it is set, else the CPUs of the affinity mask, at most what the cgroup's
+/// quota pays for.
 int DefaultThreads();
-/// CPUs that a cgroup quota allows, rounded up; 0: no limit. Texts of cpu.max (v2), cpu.cfs_quota_us and
-/// cpu.cfs_period_us (v1); empty where the file is not there.
+/// CPUs that a cgroup quota allows, rounded up; 0: no limit. Texts of cpu.max (v2),
+/// cpu.cfs_quota_us and cpu.cfs_period_us (v1); empty where the file is not there.
 int ThreadsOfQuota(const char* cpu_max, const char* quota_us, const char* period_us);
 
-/// While it lives, OpenMP regions of this thread, oneDNN's included, have `n` threads. oneDNN sizes its scratchpads by
-/// the number it sees when a primitive is made and expects the same when it runs.
+/// While it lives, OpenMP regions of this thread, oneDNN's included, have `n` threads. oneDNN sizes
+/// its scratchpads by the number it sees when a primitive is made and expects the same when it
+/// runs.
 class ScopedThreads {
  public:
   explicit ScopedThreads(int n);

@@ -1,4 +1,5 @@
-/// transpose.cc: tiles of 16 x 16, one cache line a side, made of 4 x 4 blocks that stay in registers.
+/// transpose.cc: tiles of 16 x 16, one cache line a side, made of 4 x 4 blocks that stay in
+/// registers.
 #include "backends/cpu/transpose.h"
 
 #include <algorithm>
@@ -26,7 +27,8 @@ using FourInts = int __attribute__((vector_size(16)));
 #endif
 
 inline void Block4(const float* src, int64_t src_stride, float* dst, int64_t dst_stride) {
-  const Four a = Load(src), b = Load(src + src_stride), c = Load(src + 2 * src_stride), d = Load(src + 3 * src_stride);
+  const Four a = Load(src), b = Load(src + src_stride), c = Load(src + 2 * src_stride),
+             d = Load(src + 3 * src_stride);
   const Four ab_lo = WEFT_SHUFFLE(a, b, 0, 4, 1, 5), ab_hi = WEFT_SHUFFLE(a, b, 2, 6, 3, 7);
   const Four cd_lo = WEFT_SHUFFLE(c, d, 0, 4, 1, 5), cd_hi = WEFT_SHUFFLE(c, d, 2, 6, 3, 7);
   Store(dst, WEFT_SHUFFLE(ab_lo, cd_lo, 0, 1, 4, 5));
@@ -51,12 +53,14 @@ void Tile(const float* src, float* dst, int64_t rows, int64_t columns, int64_t i
 }  // namespace
 
 void TransposeMatrices(const float* src, float* dst, int64_t batch, int64_t rows, int64_t columns) {
-  const int64_t tiles = (columns + kTile - 1) / kTile, strips = batch * tiles, size = rows * columns;
+  const int64_t tiles = (columns + kTile - 1) / kTile, strips = batch * tiles,
+                size = rows * columns;
   // A strip writes whole rows of the result. Below 64 KiB the team is not worth waking.
 #pragma omp parallel for schedule(static) if (batch * size > 16384)
   for (int64_t s = 0; s < strips; ++s) {
     const int64_t b = s / tiles, j = s % tiles * kTile;
-    for (int64_t i = 0; i < rows; i += kTile) Tile(src + b * size, dst + b * size, rows, columns, i, j);
+    for (int64_t i = 0; i < rows; i += kTile)
+      Tile(src + b * size, dst + b * size, rows, columns, i, j);
   }
 }
 

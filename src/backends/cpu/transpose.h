@@ -1,13 +1,13 @@
-/// transpose.h: matrices of 32-bit elements transposed: the way between channels-first tensors and the channels-last
-/// layout that oneDNN's fastest convolutions ask for.
+/// transpose.h: matrices of 32-bit elements transposed: the way between channels-first tensors and
+/// the channels-last layout that oneDNN's fastest convolutions ask for.
 #pragma once
 
 #include <cstdint>
 
 namespace weft::cpu {
 
-/// dst[b, j, i] = src[b, i, j] for i < rows, j < columns, by the OpenMP team of the caller. oneDNN's own reorder of this
-/// kind moves 9 GB/s where this one moves over 30.
+/// dst[b, j, i] = src[b, i, j] for i < rows, j < columns, by the OpenMP team of the caller.
+/// oneDNN's own reorder of this kind moves 9 GB/s where this one moves over 30.
 void TransposeMatrices(const float* src, float* dst, int64_t batch, int64_t rows, int64_t columns);
 
 }  // namespace weft::cpu

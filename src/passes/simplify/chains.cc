@@ -5,6 +5,7 @@
 ///   Transpose that moves only 1s        -> Reshape
 ///   Expand(x), x of that very shape     -> x
 ///   Add(Expand(x), y), y spans it       -> Add(x, y)
+///   Split(x) into unequal parts         -> a Slice each, which fuse with what reads them
 #include <algorithm>
 
 #include "rules.h"
@@ -98,11 +99,38 @@ std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr&
   return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, n->attrs.dict, n->attrs.name))};
 }
 
+std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
+  if (!IsOp(n, "Split") || n->num_outputs() < 2) return {};
+  const Shape& in = ctx.shape(n->inputs[0]);
+  if (!in.has_rank()) return {};
+  const int axis = NormalizeAxis(n->attr<int64_t>("axis"), in.rank());
+  bool equal = true;
+  for (uint32_t k = 0; k < n->num_outputs(); ++k) {
+    const Shape& out = ctx.shape(NodeEntry(n, k));
+    if (!out.fully_known()) return {};
+    equal = equal && out[axis] == ctx.shape(NodeEntry(n))[axis];
+  }
+  if (equal) return {};
+  Graph& g = ctx.graph();
+  auto vector = [&](SymInt v) {
+    return v.is_const() ? g.AddConstant(Tensor::Ints({v.value()})) : NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape{v}}}));
+  };
+  const NodeEntry axes = vector(axis);
+  std::vector<NodeEntry> parts;
+  SymInt begin = 0;
+  for (uint32_t k = 0; k < n->num_outputs(); ++k) {
+    const SymInt end = begin + ctx.shape(NodeEntry(n, k))[axis];
+    parts.emplace_back(g.AddNode("Slice", {n->inputs[0], vector(begin), vector(end), axes}, {}, n->attrs.name));
+    begin = end;
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::vector<Rule> ChainRules() {
   return {{"reshape-chain", ReshapeChain}, {"transpose-chain", TransposeChain}, {"expand-identity", ExpandIdentity},
-          {"expand-before-broadcast", ExpandBeforeBroadcast}};
+          {"expand-before-broadcast", ExpandBeforeBroadcast}, {"unequal-split", UnequalSplit}};
 }
 
 }  // namespace weft::simplify

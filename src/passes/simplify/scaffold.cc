@@ -15,6 +15,27 @@ bool IsKnown(const SymTensor& v) {
   return std::all_of(v.elements.begin(), v.elements.end(), [](SymInt e) { return e.known(); });
 }
 
+/// An extent that only the run tells ("u0"): nodes that compute it are needed.
+bool IsUnbacked(SymInt symbol) {
+  const std::string& name = symbol.symbol_name();
+  return name.size() > 1 && name[0] == 'u' && name.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+/// The extents name data-dependent ones that the shape `source` does not: a node that states them alone would cut the
+/// tie to what computes them.
+bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
+  for (SymInt d : dims) {
+    for (SymInt s : d.Symbols()) {
+      if (!IsUnbacked(s)) continue;
+      bool there = false;
+      for (int k = 0; source.has_rank() && k < source.rank(); ++k)
+        if (source[k].known())
+          for (SymInt t : source[k].Symbols()) there |= t == s;
+      if (!there) return true;
+    }
+  }
+  return false;
+}
+
 /// A vector of extents as a node: constant where it can be.
 NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims) {
   const SymTensor v{{int64_t(dims.size())}, dims};
@@ -41,7 +62,7 @@ std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
     for (int64_t i = 0; i < tensor->num_elements(); ++i) tensor->set_int(i, v->elements[size_t(i)].value());
     return {ctx.graph().AddConstant(tensor)};
   }
-  if (t != DType::kI64 || v->dims.size() != 1) return {};
+  if (t != DType::kI64 || v->dims.size() != 1 || CutsTie(v->elements, Shape())) return {};
   return {ExtentVector(ctx.graph(), v->elements)};
 }
 
@@ -49,7 +70,7 @@ std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
 std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n, "Reshape") && !IsOp(n, "Squeeze") && !IsOp(n, "Unsqueeze") && !IsOp(n, "Flatten")) return {};
   const Shape& out = ctx.shape(NodeEntry(n));
-  if (!out.fully_known()) return {};
+  if (!out.fully_known() || CutsTie(out.dims(), ctx.shape(n->inputs[0]))) return {};
   if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) && n->attr<int64_t>("allowzero") == 1) return {};
   NodePtr r = ctx.graph().AddNode("Reshape", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {{"allowzero", 1}}, n->attrs.name);
   return {NodeEntry(r)};
@@ -58,7 +79,7 @@ std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
 std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n, "Expand")) return {};
   const Shape& out = ctx.shape(NodeEntry(n));
-  if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims())) return {};
+  if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims()) || CutsTie(out.dims(), ctx.shape(n->inputs[0]))) return {};
   return {NodeEntry(ctx.graph().AddNode("Expand", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {}, n->attrs.name))};
 }
 

@@ -23,8 +23,8 @@ class Context final : public RewriteContext {
  public:
   explicit Context(Graph& g)
       : g_(g), shapes_(g.MoveCopyAttr<ShapeMap>("shape")), types_(g.MoveCopyAttr<TypeMap>("dtype")), values_(g.MoveCopyAttr<ValueMap>("value")),
-        facts_(g.GetAttr<Facts>("facts")), shape_done_(g.MoveCopyAttr<NodeMap<uint8_t>>("shape_inferred")),
-        type_done_(g.MoveCopyAttr<NodeMap<uint8_t>>("dtype_inferred")) {}
+        facts_(g.AttrOr<Facts>("facts")), shape_done_(g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred")),
+        type_done_(g.TakeAttrOr<NodeMap<uint8_t>>("dtype_inferred")) {}
   Graph& graph() override { return g_; }
   const Shape& shape(const NodeEntry& e) const override { return shapes_[e]; }
   DType dtype(const NodeEntry& e) const override { return types_[e].dtype; }
@@ -167,6 +167,7 @@ WEFT_REGISTER_PASS(Simplify)
     .statistic("transpose-chain", "Transpose of Transpose, Transpose that moves nothing")
     .statistic("expand-identity", "Expand to the same shape")
     .statistic("expand-before-broadcast", "Expand that broadcasting does by itself")
+    .statistic("unequal-split", "Split into unequal parts made Slices")
     .statistic("one-hot-product", "products with one-hot rows made look-ups")
     .statistic("merge-equal", "nodes merged with an equal one")
     .statistic("dead", "nodes that nothing needs");

@@ -1,0 +1,32 @@
+/// cuda_backend.cc: what the module libweft_cuda.so offers: kernels compiled by NVRTC to a cubin for "cuda:sm_XY", with no
+/// GPU needed. There is no execution on a device in this module.
+#include <optional>
+
+#include "codegen/cuda/nvrtc.h"
+#include "weft/codegen/kernel_compilers.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+/// Architecture when the target names none: Hopper.
+constexpr int kDefaultArchitecture = 90;
+
+std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
+  int sm = kDefaultArchitecture;
+  if (const size_t colon = target.find(':'); colon != std::string::npos) {
+    const std::string arch = target.substr(colon + 1);
+    const std::optional<int64_t> number = StartsWith(arch, "sm_") ? TryParseInt64(arch.substr(3)) : std::nullopt;
+    WEFT_CHECK(number && *number >= 50 && *number < 1000, kUsage, "target '{}': expected cuda:sm_XY, for example cuda:sm_90", target);
+    sm = int(*number);
+  }
+  std::string why;
+  WEFT_CHECK(NvrtcAvailable(&why), kUnsupported, "NVRTC is not to be had: {}", why);
+  return MakeNvrtcCompiler(sm);
+}
+
+[[maybe_unused]] const bool registered = (RegisterKernelCompiler("cuda", MakeCompiler), true);
+
+}  // namespace
+}  // namespace weft
