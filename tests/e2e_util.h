@@ -1,4 +1,5 @@
-/// e2e_util.h: what the end-to-end tests share: caught errors, graphs from text, results by the reference.
+/// e2e_util.h: what the end-to-end tests share: caught errors, graphs from text, results by the
+/// reference.
 #pragma once
 
 #include <optional>

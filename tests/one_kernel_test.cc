@@ -1,9 +1,9 @@
-/// one_kernel_test.cc: forms that must become exactly one generated kernel: element-wise chains, softmax, the
-/// normalisations and the activations, as one operator and spelled out, whatever the names, the order of commuting
-/// operands, the way constants are split, and whether extents are numbers or symbols. The results are the oracle's, and
-/// each kernel also compiles for sm_90 where NVRTC is at hand.
+/// one_kernel_test.cc: forms that must become exactly one generated kernel: element-wise chains,
+/// softmax, the normalisations and the activations, as one operator and spelled out, whatever the
+/// names, the order of commuting operands, the way constants are split, and whether extents are
+/// numbers or symbols. The results are the oracle's, and each kernel also compiles for sm_90 where
+/// NVRTC is at hand.
 #include <doctest/doctest.h>
-
 
 #include "e2e_util.h"
 #include "weft/codegen/attr_types.h"
@@ -16,7 +16,7 @@ using namespace weft::e2e;
 
 struct Form {
   const char* name;
-  std::string text;   ///< with $N for the row count and $D for the row length
+  std::string text;  ///< with $N for the row count and $D for the row length
 };
 
 /// `y = gamma * (x - mean) / sqrt(var + eps) + beta`, as exporters write it.
@@ -37,11 +37,13 @@ const char* const kLayerNorm = R"(graph (%x: f32[$N, $D], %gamma: f32[$D], %beta
 
 const std::vector<Form>& Forms() {
   static const std::vector<Form> kForms = {
-      {"add(mul(x0,x1),x2)", R"(graph (%x0: f32[$N, $D], %x1: f32[$N, $D], %x2: f32[$N, $D]) -> (%y) {
+      {"add(mul(x0,x1),x2)",
+       R"(graph (%x0: f32[$N, $D], %x1: f32[$N, $D], %x2: f32[$N, $D]) -> (%y) {
         %m = Mul(%x0, %x1) : ?
         %y = Add(%m, %x2) : ?
       })"},
-      {"add(mul(x0,x1),x2) commuted and renamed", R"(graph (%p: f32[$N, $D], %q: f32[$N, $D], %r: f32[$N, $D]) -> (%"out put") {
+      {"add(mul(x0,x1),x2) commuted and renamed",
+       R"(graph (%p: f32[$N, $D], %q: f32[$N, $D], %r: f32[$N, $D]) -> (%"out put") {
         %inner = Mul(%q, %p) : ?
         %"out put" = Add(%r, %inner) : ?
       })"},
@@ -79,7 +81,8 @@ const std::vector<Form>& Forms() {
         %y = Sub(%s, %l) : ?
       })"},
       {"layer-norm spelled out", kLayerNorm},
-      {"layer-norm spelled out, x*x for the square and reciprocal", R"(graph (%x: f32[$N, $D], %gamma: f32[$D], %beta: f32[$D]) -> (%y) {
+      {"layer-norm spelled out, x*x for the square and reciprocal",
+       R"(graph (%x: f32[$N, $D], %gamma: f32[$D], %beta: f32[$D]) -> (%y) {
         %ax = Constant() {value = tensor i64[1] [-1]} : ?
         %e1 = Constant() {value = tensor f32[] [0.000005]} : ?
         %e2 = Constant() {value = tensor f32[] [0.000005]} : ?
@@ -152,7 +155,8 @@ const std::vector<Form>& Forms() {
 }
 
 std::string Replace(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
   return text;
 }
 Graph Make(const Form& form, const std::string& rows, const std::string& length) {
@@ -258,7 +262,9 @@ TEST_CASE("one kernel: each compiles for sm_90") {
     CAPTURE(names[i]);
     const std::string error = i < errors.size() ? errors[i] : "";
     CAPTURE(error);
-    CHECK(binaries[i].compare(0, 4, "\x7f" "ELF") == 0);
+    CHECK(binaries[i].compare(0, 4,
+                              "\x7f"
+                              "ELF") == 0);
     const KernelStats stats = compiler->Stats(*kernels[i], binaries[i]);
     CHECK(stats.registers > 0);
     CHECK(stats.spill_bytes == 0);

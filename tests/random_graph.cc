@@ -1,4 +1,5 @@
-/// random_graph.cc: the frame of the random graphs: leaves, extents, growth, outputs. The operators are in the rules.
+/// random_graph.cc: the frame of the random graphs: leaves, extents, growth, outputs. The operators
+/// are in the rules.
 #include "random_graph.h"
 
 #include <algorithm>
@@ -17,13 +18,23 @@ constexpr int64_t kMaxElements = 6000;
 /// Values that a dtype is good for in these tests: far from overflow.
 double Reach(DType t) {
   switch (t) {
-    case DType::kF16: return 2000;
-    case DType::kF64: case DType::kF32: case DType::kBF16: return 1e5;
-    case DType::kI64: case DType::kI32: return 1e9;
-    case DType::kI16: return 32767;
-    case DType::kI8: return 127;
-    case DType::kU8: return 255;
-    default: return 1;
+    case DType::kF16:
+      return 2000;
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kBF16:
+      return 1e5;
+    case DType::kI64:
+    case DType::kI32:
+      return 1e9;
+    case DType::kI16:
+      return 32767;
+    case DType::kI8:
+      return 127;
+    case DType::kU8:
+      return 255;
+    default:
+      return 1;
   }
 }
 double Lowest(DType t) { return t == DType::kU8 || t == DType::kBool ? 0 : -Reach(t); }
@@ -38,7 +49,7 @@ std::vector<SymBindings> RandomBindings(Builder& b, int symbols) {
     for (int s = 0; s < symbols; ++s) {
       int64_t v = b.Pick(kExtents);
       if (!zero && v == 0) v = 4;
-      if (i == 0) v = std::max<int64_t>(v, 2);   // a plain case first
+      if (i == 0) v = std::max<int64_t>(v, 2);  // a plain case first
       bind[s == 0 ? "n" : "m"] = v;
     }
     out.push_back(bind);
@@ -52,11 +63,16 @@ double Item::magnitude() const { return std::max(std::fabs(v.lo), std::fabs(v.hi
 
 double Epsilon(DType t) {
   switch (t) {
-    case DType::kF16: return 0x1p-11;
-    case DType::kBF16: return 0x1p-8;
-    case DType::kF32: return 0x1p-24;
-    case DType::kF64: return 0x1p-50;   // our f64 functions promise a few ULP
-    default: return 0;
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kBF16:
+      return 0x1p-8;
+    case DType::kF32:
+      return 0x1p-24;
+    case DType::kF64:
+      return 0x1p-50;  // our f64 functions promise a few ULP
+    default:
+      return 0;
   }
 }
 
@@ -88,7 +104,8 @@ int64_t Builder::MinElements(const std::vector<SymInt>& dims) const {
 }
 int64_t Builder::MaxElements(const std::vector<SymInt>& dims) const {
   int64_t n = 1;
-  for (SymInt d : dims) n = std::min<int64_t>(n * std::max<int64_t>(MaxExtent(d), 1), int64_t{1} << 40);
+  for (SymInt d : dims)
+    n = std::min<int64_t>(n * std::max<int64_t>(MaxExtent(d), 1), int64_t{1} << 40);
   return n;
 }
 
@@ -115,9 +132,12 @@ std::vector<SymInt> Builder::RandomDims(int max_rank) {
   const int rank = Chance(0.08) ? 0 : Int(1, max_rank);
   const bool symbols = !out_.bindings[0].empty();
   for (int d = 0; d < rank; ++d) {
-    if (symbols && Chance(0.4)) dims.push_back(SymInt::Symbol(out_.bindings[0].size() > 1 && Chance(0.4) ? "m" : "n"));
-    else if (Chance(0.015)) dims.push_back(0);
-    else dims.push_back(Pick(kExtents));
+    if (symbols && Chance(0.4))
+      dims.push_back(SymInt::Symbol(out_.bindings[0].size() > 1 && Chance(0.4) ? "m" : "n"));
+    else if (Chance(0.015))
+      dims.push_back(0);
+    else
+      dims.push_back(Pick(kExtents));
   }
   while (MaxElements(dims) > kMaxElements / 4) dims.pop_back();
   return dims;
@@ -138,8 +158,10 @@ Item Builder::NewInput(DType t, std::vector<SymInt> dims, double lo, double hi) 
 Item Builder::NewInput(DType t, std::vector<SymInt> dims) {
   if (t == DType::kBool) return NewInput(t, std::move(dims), 0, 1);
   if (t == DType::kU8) return NewInput(t, std::move(dims), 0, 10);
-  if (IsInt(t)) return Chance(0.4) ? NewInput(t, std::move(dims), 1, 6) : NewInput(t, std::move(dims), -9, 9);
-  static const std::vector<std::pair<double, double>> kRanges = {{-2, 2}, {0.25, 2}, {-6, 6}, {0, 1}};
+  if (IsInt(t))
+    return Chance(0.4) ? NewInput(t, std::move(dims), 1, 6) : NewInput(t, std::move(dims), -9, 9);
+  static const std::vector<std::pair<double, double>> kRanges = {
+      {-2, 2}, {0.25, 2}, {-6, 6}, {0, 1}};
   const auto& [lo, hi] = Pick(kRanges);
   return NewInput(t, std::move(dims), lo, hi);
 }
@@ -148,11 +170,14 @@ Item Builder::NewParam(DType t, const std::vector<int64_t>& dims, double lo, dou
   auto value = std::make_shared<Tensor>(t, dims);
   for (int64_t i = 0; i < value->num_elements(); ++i) {
     const double u = double(rng_() >> 11) * 0x1p-53;
-    if (IsFloat(t)) value->set(i, lo + (hi - lo) * u);
-    else value->set_int(i, int64_t(lo) + int64_t(u * (hi - lo + 1)));
+    if (IsFloat(t))
+      value->set(i, lo + (hi - lo) * u);
+    else
+      value->set_int(i, int64_t(lo) + int64_t(u * (hi - lo + 1)));
   }
   const std::string name = "w" + std::to_string(next_name_++);
-  const NodeEntry e = Chance(0.5) ? NodeEntry(graph().AddParam(name, value)) : graph().AddConstant(value, name);
+  const NodeEntry e =
+      Chance(0.5) ? NodeEntry(graph().AddParam(name, value)) : graph().AddConstant(value, name);
   return Remember(e, t, Shape::OfInts(dims).dims(), {lo, hi, 0});
 }
 
@@ -169,13 +194,19 @@ Item Builder::Partner(const Item& a, DType t) {
   }
   const bool is_static = Shape(dims).is_static();
   if (is_static && Chance(0.4)) {
-    const double lo = t == DType::kBool || t == DType::kU8 ? 0 : IsInt(t) ? -4 : -1, hi = t == DType::kBool ? 1 : IsInt(t) ? 4 : 2;
+    const double lo = t == DType::kBool || t == DType::kU8 ? 0
+                      : IsInt(t)                           ? -4
+                                                           : -1,
+                 hi = t == DType::kBool ? 1
+                      : IsInt(t)        ? 4
+                                        : 2;
     return NewParam(t, Shape(dims).ints(), Chance(0.3) ? hi : lo, hi);
   }
   return NewInput(t, std::move(dims));
 }
 
-bool Builder::Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs, const std::vector<Values>& values) {
+bool Builder::Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
+                  const std::vector<Values>& values) {
   NodePtr n = graph().AddNode(op, inputs, std::move(attrs), "v" + std::to_string(next_name_++));
   // Inference looks at what the outputs reach.
   const std::vector<NodeEntry> before = graph().outputs;
@@ -189,8 +220,8 @@ bool Builder::Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict
     const DType t = types[NodeEntry(n, i)].dtype;
     const Values& v = values[std::min<size_t>(i, values.size() - 1)];
     const double magnitude = std::max(std::fabs(v.lo), std::fabs(v.hi));
-    good = s.fully_known() && MaxElements(s.dims()) <= kMaxElements && s.rank() <= 5 && v.hi <= Reach(t) && v.lo >= Lowest(t) &&
-           v.error <= 0.05 * std::max(magnitude, 0.25);
+    good = s.fully_known() && MaxElements(s.dims()) <= kMaxElements && s.rank() <= 5 &&
+           v.hi <= Reach(t) && v.lo >= Lowest(t) && v.error <= 0.05 * std::max(magnitude, 0.25);
   }
   if (!good) {
     graph().outputs = before;
@@ -198,7 +229,8 @@ bool Builder::Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict
     return false;
   }
   for (uint32_t i = 0; i < n->num_outputs(); ++i)
-    Remember({n, i}, types[NodeEntry(n, i)].dtype, shapes[NodeEntry(n, i)].dims(), values[std::min<size_t>(i, values.size() - 1)]);
+    Remember({n, i}, types[NodeEntry(n, i)].dtype, shapes[NodeEntry(n, i)].dims(),
+             values[std::min<size_t>(i, values.size() - 1)]);
   return true;
 }
 
@@ -207,7 +239,10 @@ RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes) {
   out.seed = seed;
   Builder b(&out);
   const DType main = b.RandomFloat();
-  for (int i = b.Int(1, 3); i-- > 0;) b.NewInput(b.Chance(0.85) ? main : b.Pick<DType>({DType::kI32, DType::kI64, DType::kU8, DType::kBool}), b.RandomDims());
+  for (int i = b.Int(1, 3); i-- > 0;)
+    b.NewInput(
+        b.Chance(0.85) ? main : b.Pick<DType>({DType::kI32, DType::kI64, DType::kU8, DType::kBool}),
+        b.RandomDims());
   std::vector<std::pair<double, Rule>> rules = MathRules();
   for (const auto& r : ShapeRules()) rules.push_back(r);
   double total = 0;
@@ -234,10 +269,13 @@ RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes) {
   std::vector<std::string> determined;
   for (size_t i = 0; i < out.inputs.size(); ++i) {
     NodePtr n = g.inputs()[i];
-    // The first input with an extent that is a symbol and nothing else is what gives the symbol its value.
+    // The first input with an extent that is a symbol and nothing else is what gives the symbol its
+    // value.
     bool determines = false;
     for (SymInt d : out.inputs[i].dims) {
-      if (!d.is_symbol() || std::find(determined.begin(), determined.end(), d.symbol_name()) != determined.end()) continue;
+      if (!d.is_symbol() ||
+          std::find(determined.begin(), determined.end(), d.symbol_name()) != determined.end())
+        continue;
       determined.push_back(d.symbol_name());
       determines = true;
     }
@@ -248,7 +286,9 @@ RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes) {
   g.SetInputs(kept);
   out.inputs = inputs;
   g.EraseDead();
-  for (const char* a : {"shape", "dtype", "value", "unknown", "facts", "unbacked", "shape_inferred", "dtype_inferred"}) g.DropAttr(a);
+  for (const char* a : {"shape", "dtype", "value", "unknown", "facts", "unbacked", "shape_inferred",
+                        "dtype_inferred"})
+    g.DropAttr(a);
   return out;
 }
 
@@ -261,8 +301,10 @@ std::vector<TensorPtr> MakeInputs(const RandomGraph& g, size_t binding) {
     auto t = std::make_shared<Tensor>(in.dtype, dims);
     for (int64_t i = 0; i < t->num_elements(); ++i) {
       const double u = double(rng() >> 11) * 0x1p-53;
-      if (IsFloat(in.dtype)) t->set(i, in.lo + (in.hi - in.lo) * u);
-      else t->set_int(i, int64_t(in.lo) + int64_t(u * (in.hi - in.lo + 1)));
+      if (IsFloat(in.dtype))
+        t->set(i, in.lo + (in.hi - in.lo) * u);
+      else
+        t->set_int(i, int64_t(in.lo) + int64_t(u * (in.hi - in.lo + 1)));
     }
     out.push_back(t);
   }

@@ -1,9 +1,11 @@
-/// random_graph.h: seeded random graphs over the registered operators, valid by construction, for differential tests.
+/// random_graph.h: seeded random graphs over the registered operators, valid by construction, for
+/// differential tests.
 ///
-/// Every entry carries an interval that holds its values and a bound on how far a device may be from exact arithmetic.
-/// The interval keeps operators inside their domains (no NaN, no overflow); the bound is the tolerance of the
-/// comparison, so that a result built from moves and integers alone must match bit by bit, and operators with jumps
-/// (comparisons, casts to integers, arg-max) are put only behind exact values.
+/// Every entry carries an interval that holds its values and a bound on how far a device may be
+/// from exact arithmetic. The interval keeps operators inside their domains (no NaN, no overflow);
+/// the bound is the tolerance of the comparison, so that a result built from moves and integers
+/// alone must match bit by bit, and operators with jumps (comparisons, casts to integers, arg-max)
+/// are put only behind exact values.
 #pragma once
 
 #include <map>
@@ -18,8 +20,8 @@ namespace weft::fuzz {
 
 /// What is known about the values of an entry.
 struct Values {
-  double lo = 0, hi = 0;   ///< every value is in [lo, hi]
-  double error = 0;        ///< |device - exact| stays below it; 0: every device computes the same bits
+  double lo = 0, hi = 0;  ///< every value is in [lo, hi]
+  double error = 0;  ///< |device - exact| stays below it; 0: every device computes the same bits
 };
 
 /// An input of the graph and the interval its values are drawn from.
@@ -33,9 +35,9 @@ struct RandomInput {
 struct RandomGraph {
   uint64_t seed = 0;
   Graph graph;
-  std::vector<RandomInput> inputs;           ///< in the order of graph.inputs()
-  std::vector<SymBindings> bindings;         ///< sets of extents to run with; at least one
-  std::map<std::pair<NodeId, uint32_t>, Values> values;   ///< of every entry
+  std::vector<RandomInput> inputs;    ///< in the order of graph.inputs()
+  std::vector<SymBindings> bindings;  ///< sets of extents to run with; at least one
+  std::map<std::pair<NodeId, uint32_t>, Values> values;  ///< of every entry
 };
 
 /// The graph of that seed: the same on every machine.

@@ -1,4 +1,5 @@
-/// random_graph_builder.h: the state of one random graph that grows, shared by the rules that add nodes to it.
+/// random_graph_builder.h: the state of one random graph that grows, shared by the rules that add
+/// nodes to it.
 #pragma once
 
 #include <functional>
@@ -30,9 +31,14 @@ class Builder {
   explicit Builder(RandomGraph* out);
 
   // Randomness: the same numbers on every platform.
-  int Int(int lo, int hi) { return lo + int(rng_() % uint64_t(hi - lo + 1)); }   ///< both ends included
+  int Int(int lo, int hi) {
+    return lo + int(rng_() % uint64_t(hi - lo + 1));
+  }  ///< both ends included
   bool Chance(double p) { return double(rng_() >> 11) * 0x1p-53 < p; }
-  template <class T> const T& Pick(const std::vector<T>& v) { return v[rng_() % v.size()]; }
+  template <class T>
+  const T& Pick(const std::vector<T>& v) {
+    return v[rng_() % v.size()];
+  }
   /// A random item that `ok` accepts, later ones more often; null when a few tries find none.
   const Item* Find(const std::function<bool(const Item&)>& ok);
 
@@ -56,10 +62,13 @@ class Builder {
   /// An operand of dtype t that broadcasts against `a`: an item, or a fresh leaf.
   Item Partner(const Item& a, DType t);
 
-  /// Adds a node, has its types and shapes inferred, and makes items of its outputs. False (and no node) where a shape
-  /// stays unknown, tensors become too large, or values leave the range that the dtype is good for.
-  bool Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs, const std::vector<Values>& values);
-  bool Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs, const Values& value) {
+  /// Adds a node, has its types and shapes inferred, and makes items of its outputs. False (and no
+  /// node) where a shape stays unknown, tensors become too large, or values leave the range that
+  /// the dtype is good for.
+  bool Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
+           const std::vector<Values>& values);
+  bool Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
+           const Values& value) {
     return Add(op, inputs, std::move(attrs), std::vector<Values>{value});
   }
 

@@ -1,4 +1,5 @@
-/// random_graph_shape.cc: rules of the random graphs for data movement, reductions, normalisations and products.
+/// random_graph_shape.cc: rules of the random graphs for data movement, reductions, normalisations
+/// and products.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -60,7 +61,8 @@ bool AddReshape(Builder& b) {
 bool AddSqueeze(Builder& b) {
   const Item* x = b.Find([](const Item& i) { return i.rank() < 4; });
   if (!x) return false;
-  if (b.Chance(0.5)) return b.Add("Unsqueeze", {x->entry, b.Ints({b.Int(-x->rank() - 1, x->rank())})}, {}, x->v);
+  if (b.Chance(0.5))
+    return b.Add("Unsqueeze", {x->entry, b.Ints({b.Int(-x->rank() - 1, x->rank())})}, {}, x->v);
   std::vector<int64_t> ones;
   for (int d = 0; d < x->rank(); ++d)
     if (x->dims[size_t(d)].is(1)) ones.push_back(b.Chance(0.5) ? d : d - x->rank());
@@ -99,21 +101,36 @@ bool AddSlice(Builder& b) {
   const Item* x = b.Find(HasRank);
   if (!x) return false;
   std::vector<int64_t> starts, ends, axes, steps;
-  const int64_t end_of_axis = b.Chance(0.5) ? std::numeric_limits<int64_t>::max() : int64_t{1} << 31;
+  const int64_t end_of_axis =
+      b.Chance(0.5) ? std::numeric_limits<int64_t>::max() : int64_t{1} << 31;
   for (int d = 0; d < x->rank(); ++d) {
     if (!b.Chance(0.6)) continue;
     axes.push_back(b.Chance(0.5) ? d : d - x->rank());
     switch (b.Int(0, 5)) {
-      case 0: starts.push_back(1), ends.push_back(end_of_axis), steps.push_back(1); break;
-      case 1: starts.push_back(0), ends.push_back(-1), steps.push_back(1); break;
-      case 2: starts.push_back(b.Int(0, 1)), ends.push_back(end_of_axis), steps.push_back(2); break;
-      case 3: starts.push_back(-1), ends.push_back(-end_of_axis), steps.push_back(-1); break;
-      case 4: starts.push_back(-2), ends.push_back(end_of_axis), steps.push_back(1); break;
-      default: starts.push_back(b.Int(-3, 3)), ends.push_back(b.Int(-3, 9)), steps.push_back(b.Chance(0.2) ? -2 : 1); break;
+      case 0:
+        starts.push_back(1), ends.push_back(end_of_axis), steps.push_back(1);
+        break;
+      case 1:
+        starts.push_back(0), ends.push_back(-1), steps.push_back(1);
+        break;
+      case 2:
+        starts.push_back(b.Int(0, 1)), ends.push_back(end_of_axis), steps.push_back(2);
+        break;
+      case 3:
+        starts.push_back(-1), ends.push_back(-end_of_axis), steps.push_back(-1);
+        break;
+      case 4:
+        starts.push_back(-2), ends.push_back(end_of_axis), steps.push_back(1);
+        break;
+      default:
+        starts.push_back(b.Int(-3, 3)), ends.push_back(b.Int(-3, 9)),
+            steps.push_back(b.Chance(0.2) ? -2 : 1);
+        break;
     }
   }
   if (axes.empty()) return false;
-  return b.Add("Slice", {x->entry, b.Ints(starts), b.Ints(ends), b.Ints(axes), b.Ints(steps)}, {}, x->v);
+  return b.Add("Slice", {x->entry, b.Ints(starts), b.Ints(ends), b.Ints(axes), b.Ints(steps)}, {},
+               x->v);
 }
 
 bool AddSplit(Builder& b) {
@@ -125,7 +142,8 @@ bool AddSplit(Builder& b) {
   const std::vector<Values> both = {x->v, x->v};
   if (b.Chance(0.5)) return b.Add("Split", {x->entry}, {{"axis", axis}, {"num_outputs", 2}}, both);
   const int first = b.Int(0, int(d.value()));
-  return b.Add("Split", {x->entry, b.Ints({first, d.value() - first})}, {{"axis", axis}, {"num_outputs", 2}}, both);
+  return b.Add("Split", {x->entry, b.Ints({first, d.value() - first})},
+               {{"axis", axis}, {"num_outputs", 2}}, both);
 }
 
 bool AddExpand(Builder& b) {
@@ -147,8 +165,10 @@ bool AddGather(Builder& b) {
   const DType t = b.Chance(0.5) ? DType::kI64 : DType::kI32;
   const double lo = b.Chance(0.3) ? -double(extent) : 0, hi = double(extent - 1);
   std::vector<int64_t> dims(size_t(b.Int(0, 2)), b.Int(1, 3));
-  const Item index = b.Chance(0.5) ? b.NewInput(t, Shape::OfInts(dims).dims(), lo, hi) : b.NewParam(t, dims, lo, hi);
-  return b.Add("Gather", {x.entry, index.entry}, {{"axis", b.Chance(0.5) ? axis : axis - x.rank()}}, x.v);
+  const Item index = b.Chance(0.5) ? b.NewInput(t, Shape::OfInts(dims).dims(), lo, hi)
+                                   : b.NewParam(t, dims, lo, hi);
+  return b.Add("Gather", {x.entry, index.entry}, {{"axis", b.Chance(0.5) ? axis : axis - x.rank()}},
+               x.v);
 }
 
 bool AddPad(Builder& b) {
@@ -183,7 +203,8 @@ std::vector<int64_t> Axes(Builder& b, const Item& x, std::vector<SymInt>* reduce
 }
 
 bool AddReduction(Builder& b) {
-  const Item* x = b.Find([](const Item& i) { return i.dtype != DType::kBool && i.dtype != DType::kU8; });
+  const Item* x =
+      b.Find([](const Item& i) { return i.dtype != DType::kBool && i.dtype != DType::kU8; });
   if (!x) return false;
   std::vector<SymInt> reduced;
   const std::vector<int64_t> axes = Axes(b, *x, &reduced);
@@ -194,30 +215,46 @@ bool AddReduction(Builder& b) {
   if (!axes.empty()) in.push_back(b.Ints(axes));
   const AttrDict attrs = {{"keepdims", b.Chance(0.5) ? 1 : 0}};
   const double top = n * size;
-  const auto sum = [&](double per_term, double error) { return n * error + (real ? (n + 4) * acc * per_term * n + eps * per_term * n : 0); };
+  const auto sum = [&](double per_term, double error) {
+    return n * error + (real ? (n + 4) * acc * per_term * n + eps * per_term * n : 0);
+  };
   switch (b.Int(0, 6)) {
     case 0:
-    case 1: return b.Add("ReduceSum", in, attrs, {x->v.lo >= 0 ? 0 : -top, x->v.hi <= 0 ? 0 : top, sum(size, e)});
+    case 1:
+      return b.Add("ReduceSum", in, attrs,
+                   {x->v.lo >= 0 ? 0 : -top, x->v.hi <= 0 ? 0 : top, sum(size, e)});
     case 2:
       if (may_be_empty || !real) return false;
-      return b.Add("ReduceMean", in, attrs, {x->v.lo, x->v.hi, e + (n + 4) * acc * size + eps * size});
-    case 3: return !may_be_empty && b.Add("ReduceMax", in, attrs, x->v);
-    case 4: return !may_be_empty && b.Add("ReduceMin", in, attrs, x->v);
-    case 5: return b.Add("ReduceSumSquare", in, attrs, {0, n * size * size, sum(size * size, 2 * size * e)});
+      return b.Add("ReduceMean", in, attrs,
+                   {x->v.lo, x->v.hi, e + (n + 4) * acc * size + eps * size});
+    case 3:
+      return !may_be_empty && b.Add("ReduceMax", in, attrs, x->v);
+    case 4:
+      return !may_be_empty && b.Add("ReduceMin", in, attrs, x->v);
+    case 5:
+      return b.Add("ReduceSumSquare", in, attrs,
+                   {0, n * size * size, sum(size * size, 2 * size * e)});
     default:
       if (!real) return b.Add("ReduceL1", in, attrs, {0, top, 0});
-      if (b.Chance(0.5)) return b.Add("ReduceL2", in, attrs, {0, std::sqrt(n) * size, std::sqrt(n) * e + ((n + 8) * acc + eps) * std::sqrt(n) * size});
+      if (b.Chance(0.5))
+        return b.Add("ReduceL2", in, attrs,
+                     {0, std::sqrt(n) * size,
+                      std::sqrt(n) * e + ((n + 8) * acc + eps) * std::sqrt(n) * size});
       if (may_be_empty || size > 12) return false;
-      return b.Add("ReduceLogSumExp", in, attrs, {-size, size + std::log(n), e + (n + 16) * acc + (8 * acc + eps) * (size + std::log(n))});
+      return b.Add(
+          "ReduceLogSumExp", in, attrs,
+          {-size, size + std::log(n), e + (n + 16) * acc + (8 * acc + eps) * (size + std::log(n))});
   }
 }
 
 bool AddArg(Builder& b) {
-  const Item* x = b.Find([](const Item& i) { return i.exact() && i.rank() > 0 && i.dtype != DType::kBool; });
+  const Item* x =
+      b.Find([](const Item& i) { return i.exact() && i.rank() > 0 && i.dtype != DType::kBool; });
   if (!x) return false;
   const int axis = b.Int(0, x->rank() - 1);
   if (b.MinExtent(x->dims[size_t(axis)]) == 0) return false;
-  return b.Add(b.Chance(0.5) ? "ArgMax" : "ArgMin", {x->entry}, {{"axis", axis}, {"keepdims", b.Chance(0.5) ? 1 : 0}},
+  return b.Add(b.Chance(0.5) ? "ArgMax" : "ArgMin", {x->entry},
+               {{"axis", axis}, {"keepdims", b.Chance(0.5) ? 1 : 0}},
                {0, double(b.MaxExtent(x->dims[size_t(axis)])), 0});
 }
 
@@ -225,11 +262,16 @@ bool AddSoftmax(Builder& b) {
   const Item* x = b.Find([](const Item& i) { return IsFloatOfRank(i) && i.magnitude() < 60; });
   if (!x) return false;
   const int axis = b.Int(-1, x->rank() - 1);
-  const double n = double(std::max<int64_t>(b.MaxExtent(x->dims[size_t(axis < 0 ? axis + x->rank() : axis)]), 1));
-  const double acc = AccumulatorEpsilon(x->dtype), eps = Epsilon(x->dtype), spread = x->v.hi - x->v.lo;
-  if (b.Chance(0.6)) return b.Add("Softmax", {x->entry}, {{"axis", axis}}, {0, 1, 2 * x->v.error + (n + 16 + 2 * spread) * acc + eps});
+  const double n = double(
+      std::max<int64_t>(b.MaxExtent(x->dims[size_t(axis < 0 ? axis + x->rank() : axis)]), 1));
+  const double acc = AccumulatorEpsilon(x->dtype), eps = Epsilon(x->dtype),
+               spread = x->v.hi - x->v.lo;
+  if (b.Chance(0.6))
+    return b.Add("Softmax", {x->entry}, {{"axis", axis}},
+                 {0, 1, 2 * x->v.error + (n + 16 + 2 * spread) * acc + eps});
   const double size = spread + std::log(n);
-  return b.Add("LogSoftmax", {x->entry}, {{"axis", axis}}, {-size - x->v.error, 0, 2 * x->v.error + (n + 16) * acc + (acc * 8 + eps) * size});
+  return b.Add("LogSoftmax", {x->entry}, {{"axis", axis}},
+               {-size - x->v.error, 0, 2 * x->v.error + (n + 16) * acc + (acc * 8 + eps) * size});
 }
 
 bool AddLayerNorm(Builder& b) {
@@ -239,13 +281,16 @@ bool AddLayerNorm(Builder& b) {
   const SymInt d = x.dims.back();
   const int64_t n = b.MaxExtent(d);
   if (!d.is_const() || n == 0) return false;
-  const double epsilon = b.Chance(0.5) ? 1e-2 : 1e-3, gain = 1 / std::sqrt(epsilon), top = std::sqrt(double(n));
+  const double epsilon = b.Chance(0.5) ? 1e-2 : 1e-3, gain = 1 / std::sqrt(epsilon),
+               top = std::sqrt(double(n));
   const double acc = AccumulatorEpsilon(x.dtype), eps = Epsilon(x.dtype);
-  const double error = gain * (4 * x.v.error + double(n + 8) * acc * x.magnitude()) * (1 + top) + eps * (top + 2) * 2;
+  const double error = gain * (4 * x.v.error + double(n + 8) * acc * x.magnitude()) * (1 + top) +
+                       eps * (top + 2) * 2;
   const Item scale = b.NewParam(x.dtype, {n}, 0.5, 1);
   if (b.Chance(0.3)) {
     if (x.v.error != 0 && x.v.lo <= 0) return false;
-    return b.Add("RMSNormalization", {x.entry, scale.entry}, {{"epsilon", epsilon}}, {-top, top, error});
+    return b.Add("RMSNormalization", {x.entry, scale.entry}, {{"epsilon", epsilon}},
+                 {-top, top, error});
   }
   std::vector<NodeEntry> in = {x.entry, scale.entry};
   if (b.Chance(0.7)) in.push_back(b.NewParam(x.dtype, {n}, -1, 1).entry);
@@ -254,28 +299,31 @@ bool AddLayerNorm(Builder& b) {
 }
 
 bool AddMatMul(Builder& b) {
-  const Item* found = b.Find([](const Item& i) { return i.dtype == DType::kF32 && i.rank() >= 2 && i.rank() <= 3; });
+  const Item* found = b.Find(
+      [](const Item& i) { return i.dtype == DType::kF32 && i.rank() >= 2 && i.rank() <= 3; });
   if (!found) return false;
   const Item x = *found;
   const int64_t k = b.MaxExtent(x.dims.back());
   if (!x.dims.back().is_const()) return false;
   const Item w = b.NewParam(DType::kF32, {k, b.Int(1, 9)}, -1, 1);
   const double top = double(k) * x.magnitude();
-  return b.Add("MatMul", {x.entry, w.entry}, {}, {-top, top, double(k) * x.v.error + double(k + 4) * Epsilon(DType::kF32) * top});
+  return b.Add("MatMul", {x.entry, w.entry}, {},
+               {-top, top, double(k) * x.v.error + double(k + 4) * Epsilon(DType::kF32) * top});
 }
 
 bool AddLeaf(Builder& b) {
   const Item* x = b.Find(Any);
   b.NewInput(x ? x->dtype : DType::kF32, b.RandomDims());
-  return false;   // no node yet
+  return false;  // no node yet
 }
 
 }  // namespace
 
 std::vector<std::pair<double, Rule>> ShapeRules() {
-  return {{1.2, AddTranspose}, {1.2, AddReshape}, {1, AddSqueeze}, {1.2, AddConcat}, {1.4, AddSlice}, {0.7, AddSplit}, {0.8, AddExpand},
-          {0.8, AddGather}, {0.8, AddPad}, {3, AddReduction}, {0.5, AddArg}, {1.2, AddSoftmax}, {0.7, AddLayerNorm}, {0.4, AddMatMul},
-          {0.6, AddLeaf}};
+  return {{1.2, AddTranspose}, {1.2, AddReshape}, {1, AddSqueeze},  {1.2, AddConcat},
+          {1.4, AddSlice},     {0.7, AddSplit},   {0.8, AddExpand}, {0.8, AddGather},
+          {0.8, AddPad},       {3, AddReduction}, {0.5, AddArg},    {1.2, AddSoftmax},
+          {0.7, AddLayerNorm}, {0.4, AddMatMul},  {0.6, AddLeaf}};
 }
 
 }  // namespace weft::fuzz

@@ -1,5 +1,6 @@
-/// regression_nnvm_test.cc: the wrong results of the ancestors, one named test each. Numbers as in the project's notes on
-/// NNVM-Fusion (bugs 1 to 10) and on MXNet's pointwise fusion (the issue numbers are apache/mxnet's).
+/// regression_nnvm_test.cc: the wrong results of the ancestors, one named test each. Numbers as in
+/// the project's notes on NNVM-Fusion (bugs 1 to 10) and on MXNet's pointwise fusion (the issue
+/// numbers are apache/mxnet's).
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,13 +20,16 @@ using namespace weft;
 using namespace weft::e2e;
 using Tensors = std::vector<TensorPtr>;
 
-/// The backend to test: the generated kernels, or (where there is no cpu backend) the fused bodies in the interpreter.
+/// The backend to test: the generated kernels, or (where there is no cpu backend) the fused bodies
+/// in the interpreter.
 std::shared_ptr<const Program> Build(const Graph& g) {
-  return HasCpu() ? CompileFor(g, "cpu") : CompileFor(g, "ref", "Simplify,FoldConstants,Simplify,Fusion");
+  return HasCpu() ? CompileFor(g, "cpu")
+                  : CompileFor(g, "ref", "Simplify,FoldConstants,Simplify,Fusion");
 }
 
 /// Runs fused, on these inputs, and compares with the oracle.
-void CheckOn(const Graph& g, const std::vector<TensorPtr>& inputs, double rtol = -1, double atol = -1) {
+void CheckOn(const Graph& g, const std::vector<TensorPtr>& inputs, double rtol = -1,
+             double atol = -1) {
   EvalOptions options;
   options.typed = false;
   const auto want = GetEvaluator()->Eval(g, inputs, options);
@@ -37,9 +41,13 @@ void Check(const std::string& text, const SymBindings& bind = {}) {
   CheckOn(g, RunReference(g, 3, bind).inputs);
 }
 
-TensorPtr Values(DType t, std::vector<int64_t> dims, const std::vector<double>& v) { return Tensor::FromDoubles(t, std::move(dims), v); }
+TensorPtr Values(DType t, std::vector<int64_t> dims, const std::vector<double>& v) {
+  return Tensor::FromDoubles(t, std::move(dims), v);
+}
 
-Graph Fused(const std::string& text) { return ApplyPasses(FromText(text), "Simplify,FoldConstants,Simplify,Fusion,CodeGen"); }
+Graph Fused(const std::string& text) {
+  return ApplyPasses(FromText(text), "Simplify,FoldConstants,Simplify,Fusion,CodeGen");
+}
 int CountOp(const Graph& g, const std::string& op) {
   int n = 0;
   for (NodePtr p : g.TopoOrder()) n += p->op() && p->op()->name == op;
@@ -78,7 +86,10 @@ TEST_CASE("nnvm-fusion 3: nothing is read or written past the end of a tensor") 
   // Every buffer ends at a page that may not be touched.
   const int64_t page = sysconf(_SC_PAGESIZE);
   struct Guarded {
-    explicit Guarded(int64_t p) : page(p), base(mmap(nullptr, size_t(2 * p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    explicit Guarded(int64_t p)
+        : page(p),
+          base(mmap(nullptr, size_t(2 * p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                    0)) {
       mprotect(static_cast<char*>(base) + p, size_t(p), PROT_NONE);
     }
     ~Guarded() { munmap(base, size_t(2 * page)); }
@@ -87,7 +98,8 @@ TEST_CASE("nnvm-fusion 3: nothing is read or written past the end of a tensor") 
   };
   const auto at_end = [&](int64_t n) {
     auto owner = std::make_shared<Guarded>(page);
-    auto t = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{n}, static_cast<char*>(owner->base) + page - 4 * n, owner);
+    auto t = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{n},
+                                      static_cast<char*>(owner->base) + page - 4 * n, owner);
     for (int64_t i = 0; i < n; ++i) t->set(i, 0.25 * double(i % 7) - 0.5);
     return t;
   };
@@ -116,7 +128,8 @@ TEST_CASE("nnvm-fusion 4: control edges of merged nodes survive") {
     %b = Exp(%a) : ?
     %c = Neg(%z) after(%b) : ?
     %d = Abs(%c) : ?
-  })"), "Fusion,Schedule");
+  })"),
+                              "Fusion,Schedule");
   const auto& order = g.GetAttr<Order>("order").nodes;
   const auto step = [&](const std::string& origin) {
     for (size_t i = 0; i < order.size(); ++i) {
@@ -147,22 +160,25 @@ TEST_CASE("nnvm-fusion 5: literals keep every bit") {
     %d = Mul(%k, %wide) : ?
   })");
   Session session(Build(g));
-  const auto y = session.Run(Tensors{Values(DType::kF32, {5}, {0, 1, 2, 3, 7}), Values(DType::kF64, {2}, {1, 3})});
+  const auto y = session.Run(
+      Tensors{Values(DType::kF32, {5}, {0, 1, 2, 3, 7}), Values(DType::kF64, {2}, {1, 3})});
   CHECK(y[0]->data_as<float>()[0] == 1e-8f);
   for (int i = 0; i < 5; ++i) {
     const float x = float(std::vector<double>{0, 1, 2, 3, 7}[size_t(i)]);
     CHECK(y[1]->data_as<float>()[i] == x * 1e-30f);
     CHECK(y[2]->data_as<float>()[i] == x * 0.1f);
   }
-  CHECK(y[3]->data_as<double>()[0] == 0.1);   // not float(0.1)
+  CHECK(y[3]->data_as<double>()[0] == 0.1);  // not float(0.1)
   CHECK(y[3]->data_as<double>()[1] == 3 * 0.1);
 }
 
 TEST_CASE("nnvm-fusion 6: using a value twice does not double the kernel") {
   const auto size = [](int n) {
-    std::string text = "graph (%x: f32[8]) -> (%v" + std::to_string(n) + ") {\n  %v0 = Tanh(%x) : ?\n";
+    std::string text =
+        "graph (%x: f32[8]) -> (%v" + std::to_string(n) + ") {\n  %v0 = Tanh(%x) : ?\n";
     for (int i = 1; i <= n; ++i)
-      text += "  %v" + std::to_string(i) + " = Mul(%v" + std::to_string(i - 1) + ", %v" + std::to_string(i - 1) + ") : ?\n";
+      text += "  %v" + std::to_string(i) + " = Mul(%v" + std::to_string(i - 1) + ", %v" +
+              std::to_string(i - 1) + ") : ?\n";
     const auto kernels = Kernels(Fused(text + "}"));
     REQUIRE(kernels.size() == 1);
     return kernels[0]->CanonicalText().size();
@@ -184,7 +200,9 @@ TEST_CASE("nnvm-fusion 7: one tensor is one argument, and chains have bounded on
   std::string text = "graph (%x: f32[8]";
   for (int i = 0; i < 300; ++i) text += ", %z" + std::to_string(i) + ": f32[8]";
   text += ") -> (%v300) {\n  %v0 = Neg(%x) : ?\n";
-  for (int i = 0; i < 300; ++i) text += "  %v" + std::to_string(i + 1) + " = Add(%v" + std::to_string(i) + ", %z" + std::to_string(i) + ") : ?\n";
+  for (int i = 0; i < 300; ++i)
+    text += "  %v" + std::to_string(i + 1) + " = Add(%v" + std::to_string(i) + ", %z" +
+            std::to_string(i) + ") : ?\n";
   for (const KernelPtr& k : Kernels(Fused(text + "}"))) CHECK(k->buffers.size() <= 66);
   Check(text + "}");
 }
@@ -220,12 +238,16 @@ TEST_CASE("nnvm-fusion 9: fusing again keeps the kernels, also when extents chan
     %s = ReduceSum(%b, %ax) : ?
     %y = Div(%b, %s) : ?
   })";
-  const Graph once = ApplyPasses(FromText(text), "Fusion,CodeGen"), twice = ApplyPasses(once, "Fusion,CodeGen");
+  const Graph once = ApplyPasses(FromText(text), "Fusion,CodeGen"),
+              twice = ApplyPasses(once, "Fusion,CodeGen");
   CHECK(CountOp(twice, "weft::Fused") == CountOp(once, "weft::Fused"));
   CHECK(Kernels(twice).size() == Kernels(once).size());
   CHECK(Kernels(twice).size() == 1);
   const Graph g = FromText(text);
-  Session session(HasCpu() ? CompileFor(g, "cpu", "Fusion,CodeGen,RTCGen,Fusion,CodeGen,RTCGen,Schedule,PlanMemory") : Build(g));
+  Session session(
+      HasCpu()
+          ? CompileFor(g, "cpu", "Fusion,CodeGen,RTCGen,Fusion,CodeGen,RTCGen,Schedule,PlanMemory")
+          : Build(g));
   for (int64_t n : {3, 8, 1, 0, 3, 100}) {
     CAPTURE(n);
     const Reference want = RunReference(g, 5, {{"n", n}});
@@ -235,14 +257,17 @@ TEST_CASE("nnvm-fusion 9: fusing again keeps the kernels, also when extents chan
 
 TEST_CASE("nnvm-fusion 10: more elements than 65,535 blocks of 256, and many threads at once") {
   const int64_t n = 65536 * 256 + 17;
-  const Graph big = FromText("graph (%x: u8[n]) -> (%y) {\n  %c = Constant() {value = tensor u8[] [3]} : ?\n  %m = Max(%x, %c) : ?\n  %y = Add(%m, %x) : ?\n}");
+  const Graph big = FromText(
+      "graph (%x: u8[n]) -> (%y) {\n  %c = Constant() {value = tensor u8[] [3]} : ?\n  %m = "
+      "Max(%x, %c) : ?\n  %y = Add(%m, %x) : ?\n}");
   auto x = std::make_shared<Tensor>(DType::kU8, std::vector<int64_t>{n});
   for (int64_t i = 0; i < n; ++i) x->mutable_data_as<uint8_t>()[i] = uint8_t(i % 97);
   if (HasCpu()) {
     Session session(Build(big));
     const auto y = session.Run({x});
     int64_t wrong = 0;
-    for (int64_t i = 0; i < n; ++i) wrong += y[0]->data_as<uint8_t>()[i] != uint8_t(std::max<int64_t>(i % 97, 3) + i % 97);
+    for (int64_t i = 0; i < n; ++i)
+      wrong += y[0]->data_as<uint8_t>()[i] != uint8_t(std::max<int64_t>(i % 97, 3) + i % 97);
     CHECK(wrong == 0);
   }
   const Graph g = FromText("graph (%x: f32[n, 3]) -> (%y) {\n  %y = Softmax(%x) : ?\n}");
@@ -277,7 +302,8 @@ TEST_CASE("mxnet 17914, 17937: slices, negative ones too, before and after arith
     %n = Neg(%x) : ?
     %a = Slice(%n, %s, %e, %ax, %st) : ?
     %y = Add(%a, %z) : ?
-  })", {{"n", 5}});
+  })",
+        {{"n", 5}});
 }
 
 TEST_CASE("mxnet 17844: softplus stays stable when it is fused") {
@@ -286,12 +312,14 @@ TEST_CASE("mxnet 17844: softplus stays stable when it is fused") {
     %y = Softplus(%a) : ?
     %h = Mul(%y, %z) : ?
   })");
-  CheckOn(g, {Values(DType::kF32, {6}, {-200, -80, -1, 0, 90, 1000}), Values(DType::kF32, {6}, {0, 1, 1, 0.5, 2, 3})});
+  CheckOn(g, {Values(DType::kF32, {6}, {-200, -80, -1, 0, 90, 1000}),
+              Values(DType::kF32, {6}, {0, 1, 1, 0.5, 2, 3})});
   Session session(Build(g));
-  const auto y = session.Run(Tensors{Values(DType::kF32, {6}, {-200, -80, -1, 0, 90, 1000}), Values(DType::kF32, {6}, {0, 0, 0, 0, 0, 0})});
+  const auto y = session.Run(Tensors{Values(DType::kF32, {6}, {-200, -80, -1, 0, 90, 1000}),
+                                     Values(DType::kF32, {6}, {0, 0, 0, 0, 0, 0})});
   for (int i = 0; i < 6; ++i) CHECK(std::isfinite(y[0]->at(i)));
   CHECK(y[0]->at(5) == 1000);
-  CHECK(y[0]->at(1) > 0);   // exp(-80), not 0
+  CHECK(y[0]->at(1) > 0);  // exp(-80), not 0
 }
 
 TEST_CASE("mxnet 16796: bool inputs") {
@@ -339,7 +367,8 @@ TEST_CASE("mxnet 16785: reshape behind a fused group") {
     %ax = Constant() {value = tensor i64[1] [-1]} : ?
     %s = ReduceSum(%r, %ax) : ?
     %y = Div(%r, %s) : ?
-  })", {{"n", 5}});
+  })",
+        {{"n", 5}});
 }
 
 TEST_CASE("mxnet 17767: operands that are not aligned, and tails of every length") {
@@ -358,10 +387,14 @@ TEST_CASE("mxnet 17767: operands that are not aligned, and tails of every length
         const int64_t size = DTypeBytes(t, 1);
         auto memory = std::make_shared<std::vector<char>>(size_t((extent + 4) * size + 64));
         const uintptr_t base = (reinterpret_cast<uintptr_t>(memory->data()) + 63) / 64 * 64;
-        auto v = std::make_shared<Tensor>(t, std::vector<int64_t>{extent}, reinterpret_cast<void*>(base + size_t(shift * size)), memory);
+        auto v =
+            std::make_shared<Tensor>(t, std::vector<int64_t>{extent},
+                                     reinterpret_cast<void*>(base + size_t(shift * size)), memory);
         for (int64_t i = 0; i < extent; ++i) {
-          if (IsFloat(t)) v->set(i, 0.25 * double(i % 9));
-          else v->set_int(i, i % 9);
+          if (IsFloat(t))
+            v->set(i, 0.25 * double(i % 9));
+          else
+            v->set_int(i, i % 9);
         }
         return v;
       };
@@ -425,7 +458,8 @@ TEST_CASE("mxnet 16747, 19316: names of any length stay out of the kernels") {
   Graph g;
   const std::string name(20000, 'x');
   const NodeEntry x(g.AddInput(name, DType::kF32, {4}));
-  g.outputs = {NodeEntry(g.AddNode("Exp", {NodeEntry(g.AddNode("Tanh", {x}, {}, name + "a"))}, {}, name + "b"))};
+  g.outputs = {NodeEntry(
+      g.AddNode("Exp", {NodeEntry(g.AddNode("Tanh", {x}, {}, name + "a"))}, {}, name + "b"))};
   const auto kernels = Kernels(ApplyPasses(g, "Fusion,CodeGen"));
   REQUIRE(kernels.size() == 1);
   CHECK(kernels[0]->Name().size() < 32);
@@ -438,7 +472,8 @@ TEST_CASE("mxnet 17020: where no kernel compiles the program runs all the same")
   PassOptions options;
   options.target = "nowhere";
   options.records = &records;
-  const Graph g = FromText("graph (%x: f32[4]) -> (%y) {\n  %a = Tanh(%x) : ?\n  %y = Exp(%a) : ?\n}");
+  const Graph g =
+      FromText("graph (%x: f32[4]) -> (%y) {\n  %a = Tanh(%x) : ?\n  %y = Exp(%a) : ?\n}");
   const Graph made = ApplyPasses(g, "Fusion,CodeGen,RTCGen", options);
   CHECK(records.back().warnings.size() == 1);
   const Reference want = RunReference(g, 1);

@@ -1,6 +1,6 @@
-/// scale_test.cc: nothing recurses over nodes. Graphs of 200,000 nodes in one chain, and expressions as deep, go through
-/// everything on a thread with a stack of 256 KiB, where a recursion of some thousand levels is a crash. No times are
-/// asserted: those are in bench/.
+/// scale_test.cc: nothing recurses over nodes. Graphs of 200,000 nodes in one chain, and
+/// expressions as deep, go through everything on a thread with a stack of 256 KiB, where a
+/// recursion of some thousand levels is a crash. No times are asserted: those are in bench/.
 #include <doctest/doctest.h>
 #include <pthread.h>
 
@@ -29,15 +29,18 @@ void OnSmallStack(const std::function<void()>& f) {
   REQUIRE(pthread_attr_init(&attr) == 0);
   REQUIRE(pthread_attr_setstacksize(&attr, kStack) == 0);
   pthread_t thread;
-  REQUIRE(pthread_create(&thread, &attr, [](void* p) -> void* {
-    auto* c = static_cast<Call*>(p);
-    try {
-      (*c->f)();
-    } catch (...) {
-      c->error = std::current_exception();
-    }
-    return nullptr;
-  }, &call) == 0);
+  REQUIRE(pthread_create(
+              &thread, &attr,
+              [](void* p) -> void* {
+                auto* c = static_cast<Call*>(p);
+                try {
+                  (*c->f)();
+                } catch (...) {
+                  c->error = std::current_exception();
+                }
+                return nullptr;
+              },
+              &call) == 0);
   pthread_join(thread, nullptr);
   pthread_attr_destroy(&attr);
   if (call.error) std::rethrow_exception(call.error);
@@ -49,8 +52,10 @@ Graph Chain(int depth) {
   const NodeEntry x(g.AddInput("x", DType::kF32, {SymInt::Symbol("n"), 4}));
   NodeEntry y = x;
   for (int i = 0; i < depth; ++i) {
-    if (i % 3 == 2) y = NodeEntry(g.AddNode("Add", {y, x}));
-    else y = NodeEntry(g.AddNode(i % 3 ? "Tanh" : "Abs", {y}));
+    if (i % 3 == 2)
+      y = NodeEntry(g.AddNode("Add", {y, x}));
+    else
+      y = NodeEntry(g.AddNode(i % 3 ? "Tanh" : "Abs", {y}));
   }
   g.outputs = {y};
   return g;
@@ -74,7 +79,7 @@ TEST_CASE("scale: building, copying, moving, verifying and dropping a chain of 2
     Graph copy = g;
     CHECK(copy.num_nodes() == g.num_nodes());
     Graph other;
-    other.outputs = g.outputs;   // imports what they reach
+    other.outputs = g.outputs;  // imports what they reach
     CHECK(other.num_nodes() == g.num_nodes());
     Graph moved = std::move(copy);
     moved.Compact();
@@ -95,7 +100,9 @@ TEST_CASE("scale: the text form of 200,000 nodes prints and parses") {
   });
 }
 
-TEST_CASE("scale: inference, Simplify, Fusion, code generation, scheduling and planning of 200,000 nodes") {
+TEST_CASE(
+    "scale: inference, Simplify, Fusion, code generation, scheduling and planning of 200,000 "
+    "nodes") {
   OnSmallStack([] {
     Graph g = ApplyPasses(Chain(kDepth), "InferType,InferShape");
     CHECK(g.GetAttr<ShapeMap>("shape")[g.outputs[0]].ToString() == "[n, 4]");
@@ -108,7 +115,7 @@ TEST_CASE("scale: inference, Simplify, Fusion, code generation, scheduling and p
     CHECK(CountOp(g, "Tanh") == 0);
     const int kernels = CountOp(g, "weft::Fused");
     CHECK(kernels >= kDepth / 256);
-    CHECK(kernels <= kDepth / 40);   // 64 operands a kernel, counted from above
+    CHECK(kernels <= kDepth / 40);  // 64 operands a kernel, counted from above
     CHECK(int(g.GetAttr<Order>("order").nodes.size()) == kernels + 1);
   });
 }
@@ -130,13 +137,16 @@ TEST_CASE("scale: one kernel of some thousand operators") {
   OnSmallStack([] {
     constexpr int kOps = 5000;
     Graph g = Chain(kOps);
-    g = ApplyPasses(std::move(g), Pipeline{{"Fusion", {{"max_ops", 100000}, {"max_tensors", 100000}}}, "CodeGen"});
+    g = ApplyPasses(
+        std::move(g),
+        Pipeline{{"Fusion", {{"max_ops", 100000}, {"max_tensors", 100000}}}, "CodeGen"});
     CHECK(CountOp(g, "weft::Fused") == 1);
     // And interpreted: the same numbers as operator by operator.
     const Graph plain = Chain(kOps);
     const RandomInputs in = MakeRandomInputs(plain, 1, {{"n", 2}});
     EvalOptions typed;
-    CHECK(e2e::Difference(GetEvaluator()->Eval(g, in.tensors, typed), GetEvaluator()->Eval(plain, in.tensors, typed)) <= 1);
+    CHECK(e2e::Difference(GetEvaluator()->Eval(g, in.tensors, typed),
+                          GetEvaluator()->Eval(plain, in.tensors, typed)) <= 1);
   });
 }
 
@@ -155,7 +165,8 @@ TEST_CASE("scale: expressions 200,000 deep are built, rewritten and dropped") {
 TEST_CASE("scale: a symbolic sum of 200,000 terms stays bounded") {
   OnSmallStack([] {
     SymInt s = 0;
-    for (int i = 0; i < kDepth; ++i) s = s + SymInt::Symbol("s" + std::to_string(i % 500)) * SymInt(i % 7 + 1);
+    for (int i = 0; i < kDepth; ++i)
+      s = s + SymInt::Symbol("s" + std::to_string(i % 500)) * SymInt(i % 7 + 1);
     CHECK(s.known());
     CHECK(s.ToString().size() < 100000);
   });

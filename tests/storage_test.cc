@@ -1,4 +1,5 @@
-/// storage_test.cc: which entries share a block of memory, seen through the attribute that PlanMemory provides.
+/// storage_test.cc: which entries share a block of memory, seen through the attribute that
+/// PlanMemory provides.
 #include "weft/core/storage.h"
 
 #include <doctest/doctest.h>
@@ -11,7 +12,8 @@ using namespace weft;
 
 struct Planned {
   Graph g;
-  explicit Planned(const std::string& text, const char* pipeline = "PlanMemory") : g(ApplyPasses(e2e::FromText(text), pipeline)) {}
+  explicit Planned(const std::string& text, const char* pipeline = "PlanMemory")
+      : g(ApplyPasses(e2e::FromText(text), pipeline)) {}
   const StoragePlan& plan() const { return g.GetAttr<StoragePlan>("storage"); }
   int block(const std::string& name, uint32_t index = 0) const {
     for (NodePtr n : g.TopoOrder())
@@ -73,7 +75,8 @@ TEST_CASE("storage: extents that may differ, and other dtypes, share no block") 
   CHECK(p.block("b") != p.block("h"));
 }
 
-TEST_CASE("storage: inputs are never written; outputs that are inputs, or asked for twice, are copied") {
+TEST_CASE(
+    "storage: inputs are never written; outputs that are inputs, or asked for twice, are copied") {
   const Planned p(R"(graph (%x: f32[n]) -> (%x, %a, %a as "again", %b) {
     %a = Tanh(%x) : ?
     %b = Exp(%x) : ?
@@ -88,12 +91,14 @@ TEST_CASE("storage: a kernel may write over an operand only where it reads it at
     %m = MatMul(%x, %w) : ?
     %a = Tanh(%m) : ?
     %y = Neg(%a) : ?
-  })", "Fusion,CodeGen,Schedule,PlanMemory");
+  })",
+                     "Fusion,CodeGen,Schedule,PlanMemory");
   CHECK(same.block("m") == same.block("y"));
   const Planned moved(R"(graph (%x: f32[8, 8], %w: f32[8, 8]) -> (%y) {
     %m = MatMul(%x, %w) : ?
     %t = Transpose(%m) {perm = [1, 0]} : ?
     %y = Neg(%t) : ?
-  })", "Fusion,CodeGen,Schedule,PlanMemory");
+  })",
+                      "Fusion,CodeGen,Schedule,PlanMemory");
   CHECK(moved.block("m") != moved.block("y"));
 }

@@ -299,6 +299,13 @@ Expr Expr::Philox(Expr seed, Expr counter) {
 
 Expr Expr::Reduce(ReduceOp op, const std::vector<SymInt>& extents,
                   const std::function<Expr(const Indices&)>& body) {
+  // One element, or none to run over: the element itself. Templates count on what is left being a loop.
+  const bool single = std::all_of(extents.begin(), extents.end(), [](SymInt e) { return e.is(1); });
+  if (single && op != ReduceOp::kArgMin && op != ReduceOp::kArgMax) {
+    Expr element = body(Indices(extents.size(), Int(0)));
+    CheckPresent(element, "reduce");
+    return ResolveAlone(element);
+  }
   TempScope scope;
   const uint32_t first = scope.Take(extents.size());
   Indices variables;

@@ -183,7 +183,10 @@ class Sweep {
       SetSpace(n, kind, &me);
       for (const NodeEntry& e : n->inputs)
         if (e.node && kind_[e.node->id()] != NodeKind::kShapeOnly) AddOperand(&me, e);
-      if (n->control_deps.empty()) Join(n, own);
+      if (n->control_deps.empty()) {
+        Join(n, own);
+        JoinSiblings(n);
+      }
     }
     // What this node reads from outside its group must stay below it.
     const int g = groups_.Find(own);
@@ -261,6 +264,29 @@ class Sweep {
     }
   }
 
+  /// Groups that read one large tensor over one space read it once together. Neither may reach the other: they are
+  /// brought to one level, or left apart.
+  void JoinSiblings(NodePtr n) {
+    if (kind_[n->id()] != NodeKind::kElementwise && kind_[n->id()] != NodeKind::kReduction) return;
+    for (const NodeEntry& e : n->inputs) {
+      if (!e.node) continue;
+      const int mine = groups_.Find(group_of_[n->id()]);
+      if (groups_.Find(group_of_[e.node->id()]) == mine) continue;
+      if (keys_.KeyOf(facts_.shapes[e]) != groups_[mine].space.key) continue;
+      auto [it, fresh] = readers_.emplace(uint64_t{e.node->id()} << 32 | e.index, mine);
+      if (fresh) continue;
+      const int other = groups_.Find(it->second);
+      it->second = mine;
+      Space merged;
+      if (other == mine || !groups_[other].fusible || !Unite(groups_[other].space, groups_[mine].space, &merged) || !Fits(other, mine)) continue;
+      const int level = std::max(groups_[other].level, groups_[mine].level);
+      if (!groups_.CanRise(other, level) || !groups_.CanRise(mine, level) || !ctx_.Fuel("fuse-siblings", n)) continue;
+      groups_.Merge(other, mine);
+      groups_[other].level = level;
+      groups_[other].space = merged;
+      it->second = other;
+    }
+  }
   void Internalise(int g, const NodeEntry& e) {
     auto& o = groups_[g].operands;
     o.erase(std::remove(o.begin(), o.end(), uint64_t{e.node->id()} << 32 | e.index), o.end());
@@ -362,6 +388,7 @@ class Sweep {
   std::vector<NodeKind> kind_;
   std::vector<int> output_uses_;
   std::unordered_map<NodeId, NodeClass> classes_;
+  std::unordered_map<uint64_t, int> readers_;   // entry -> last group that reads it over its own space; looked up only
   int64_t refused_ = 0;
 };
 

@@ -45,11 +45,12 @@ class Context final : public RewriteContext {
     for (uint32_t i = 0; i < to.size(); ++i) {
       if (!to[i].node || to[i].node == n) continue;
       const NodeEntry from(n, i);
-      if (!shapes_.find(to[i])) shapes_.set(to[i], shapes_[from]);
+      const bool fresh = !shapes_.find(to[i]);
+      if (fresh) shapes_.set(to[i], shapes_[from]);
       if (!types_.find(to[i])) types_.set(to[i], types_[from]);
-      // A constant of floats tells its value itself, and keeps no row.
+      // What inference has seen keeps the row it gave; a constant of floats tells its value itself, and has none.
       const bool own_value = IsFloat(types_[from].dtype) && Graph::ConstantOf(to[i]);
-      if (const SymTensorPtr* v = values_.find(from); v && !own_value && !values_.find(to[i])) values_.set(to[i], *v);
+      if (const SymTensorPtr* v = values_.find(from); v && fresh && !own_value) values_.set(to[i], *v);
     }
     g_.ReplaceNode(n, to);
   }
