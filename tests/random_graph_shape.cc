@@ -294,8 +294,11 @@ bool AddLayerNorm(Builder& b) {
   }
   std::vector<NodeEntry> in = {x.entry, scale.entry};
   if (b.Chance(0.7)) in.push_back(b.NewParam(x.dtype, {n}, -1, 1).entry);
-  const Values y = {-top - 1, top + 1, error};
-  return b.Add("LayerNormalization", in, {{"axis", -1}, {"epsilon", epsilon}}, y);
+  // The mean and the inverse standard deviation are outputs too.
+  const Values y = {-top - 1, top + 1, error}, mean = {x.v.lo, x.v.hi, error};
+  const Values inverse = {0, gain, error * gain * gain};
+  return b.Add("LayerNormalization", in, {{"axis", -1}, {"epsilon", epsilon}},
+               std::vector<Values>{y, mean, inverse});
 }
 
 bool AddMatMul(Builder& b) {

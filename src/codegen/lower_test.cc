@@ -436,7 +436,7 @@ TEST_CASE("two outputs of two shapes") {
   CHECK(Dims(k) == Ns{24});
   CHECK(CountLoads(k) == 1);
   CHECK_THROWS_AS(LowerKernel({{F(d)}, {F(d), F({5})}, {y, X(0, {Expr::Int(0), I(0)})}}, Facts()),
-                  InternalError);
+                  UserError);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -101,7 +102,7 @@ OpAttrColumn& Column(const std::string& name, std::type_index type) {
 bool Wins(const OpAttrColumn::Slot& slot, const Op& op, const AttrSetting& s, bool from_group) {
   if (!slot.set.load()) return true;
   if (slot.from_group != from_group) return slot.from_group;
-  const bool same_statement = slot.owner.line == s.owner.line && slot.owner.module == s.owner.module;
+  const bool same_statement = slot.owner.line == s.owner.line && slot.owner.module == s.owner.module && std::strcmp(slot.owner.file, s.owner.file) == 0;
   if (slot.plevel == s.plevel && !(from_group && same_statement))
     ThrowError(ErrorCode::kDuplicate,
                fmt::format("attribute '{}' of operator '{}' is registered twice with priority {}: by {} and by {}", s.name,

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <iostream>
 #include <regex>
+#include <set>
+#include <utility>
 
 #include "graph_store.h"
 #include "pass_checks.h"
@@ -164,8 +166,8 @@ class Manager {
 
   /// Runs providers until everything that `pass` needs is there and complete. A provider may undo what an earlier one gave.
   Graph Provide(Graph g, const PassEntry& pass) {
-    constexpr int kRounds = 8;
-    for (int round = 0; round < kRounds; ++round) {
+    std::map<std::string, int> runs;   // of each provider
+    while (true) {
       std::string missing;
       for (const std::string& attr : pass.depends)
         if (!g.IsComplete(attr)) {
@@ -173,21 +175,25 @@ class Manager {
           break;
         }
       if (missing.empty()) return g;
-      if (options_.strict && !g.HasAttr(missing)) {
+      if (options_.strict && (!g.HasAttr(missing) || HasProvider(missing))) {
         std::string hint;
         for (const PassEntry* p : PassEntry::List())
           if (Contains(p->provides, missing)) hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
-        ThrowError(ErrorCode::kDependency, fmt::format("pass '{}' needs the graph attribute '{}' (strict mode)", pass.name, missing), "", hint);
+        ThrowError(ErrorCode::kDependency, fmt::format("pass '{}' needs the graph attribute '{}', which is missing or incomplete (strict mode)", pass.name, missing), "", hint);
       }
       // A hand-set attribute with holes and no provider is taken as it is.
       const bool has_provider = HasProvider(missing);
       if (!has_provider && g.HasAttr(missing)) return g;
       const PassEntry& provider = ProviderOf(missing, pass.name);
+      WEFT_CHECK(!Contains(options_.skip, provider.name), kDependency, "pass '{}' needs the graph attribute '{}', whose provider '{}' is skipped",
+                 pass.name, missing, provider.name);
+      // Twice: once for what was missing, once for what another provider undid. More means that they undo each other.
+      WEFT_CHECK(++runs[provider.name] <= 2, kDependency, "the passes that provide what '{}' needs undo each other's attributes ('{}' by '{}')",
+                 pass.name, missing, provider.name);
       const std::string why = fmt::format("{} needs '{}'", pass.name, missing);
       WEFT_LOG(kInfo, "running {}: {}", provider.name, why);
       g = RunOne(std::move(g), PassSpec(provider.name), Trigger::kDependency, why);
     }
-    WEFT_THROW(kDependency, "the passes that provide what '{}' needs undo each other's attributes", pass.name);
   }
   static bool HasProvider(const std::string& attr) {
     for (const PassEntry* p : PassEntry::List())
@@ -249,15 +255,17 @@ class Manager {
     AmbientScope ambient(g);
     std::shared_ptr<GraphStore> store = g.shared_store();
     g.HasAttr("");  // settles what earlier edits made stale, before this pass's claims begin to hold
-    store->preserved.insert(pass.preserves.begin(), pass.preserves.end());
-    Timer timer;
+    // Claims hold for the body alone; a pass that runs passes gets its own back.
     struct Restore {
       GraphStore& s;
-      ~Restore() { s.preserved.clear(); }
+      std::set<std::string> outer;
+      ~Restore() { s.preserved = std::move(outer); }
     };
+    std::set<std::string> claims(pass.preserves.begin(), pass.preserves.end());
+    Timer timer;
     Graph out;
     {
-      Restore restore{*store};
+      Restore restore{*store, std::exchange(store->preserved, std::move(claims))};
       out = pass.body(std::move(g), context);
       out.HasAttr("");
     }

@@ -1,5 +1,6 @@
 /// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops that passes build (core/builtin_ops.h).
 #include "shape_util.h"
+#include "weft/codegen/attr_types.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -136,7 +137,11 @@ void FusedShape(InferShapeContext& ctx) {
       return unknown(fmt::format("input {} is {}, the fused body was made for {}", i,
                                  given.ToString(), declared.ToString()));
   }
-  for (int k = 0; k < ctx.num_outputs(); ++k) ctx.set_out(k, shapes[body.outputs[size_t(k)]]);
+  const ValueMap* values = body.HasAttr("value") ? &body.GetAttr<ValueMap>("value") : nullptr;
+  for (int k = 0; k < ctx.num_outputs(); ++k) {
+    ctx.set_out(k, shapes[body.outputs[size_t(k)]]);
+    if (const SymTensorPtr* v = values ? values->find(body.outputs[size_t(k)]) : nullptr; v && *v) ctx.set_out_value(k, **v);
+  }
 }
 
 // ---- Assign ----

@@ -340,6 +340,7 @@ class Sweep {
   bool ReductionJoins(NodePtr n, const Space& a, const Space& b, int p, Space* merged) {
     const NodeClass& c = classes_.at(n->id());
     if (!Unite(a, b, merged) || !merged->is_row()) return false;
+    if (!a.is_row() && groups_[p].reductions > 0) return false;   // a row may be read once a pass
     // Only the reduced tensor itself may come from inside, and only as a value over the whole space.
     return EachEdge(n, p, [&](uint32_t i, const Shape& in) { return int(i) == c.full_input && keys_.KeyOf(in) == merged->key; });
   }
@@ -349,6 +350,9 @@ class Sweep {
     EachEdge(n, p, [&](uint32_t, const Shape&) { return ++edges, true; });
     if (groups_[p].open_uses != edges) return false;
     if (!a.is_row()) {
+      // A reduction inside a point would be done again for every position that reads it, unless each is read once.
+      const NodeClass* moves = classes_.count(n->id()) ? &classes_.at(n->id()) : nullptr;
+      if (groups_[p].reductions > 0 && (!moves || moves->perm.empty()) && !view_.get(n->op(), false)) return false;
       *merged = b;
       return !b.is_row();
     }

@@ -182,6 +182,9 @@ void FusedBuilder::Finish() {
   g_.SetAttr("shape", std::move(shapes));
   g_.SetAttr("dtype", std::move(types));
   g_.SetAttr("value", std::move(values));
+  // Fused nodes of an earlier run, whose rows an edit has cleared since.
+  for (NodePtr n : g_.TopoOrder())
+    if (IsOp(n, builtin::kFused) && !bodies.find(n)) bodies.set(n, FusedBody(n));
   g_.SetAttr("subgraph", std::move(bodies));
 }
 

@@ -41,7 +41,12 @@ class Context final : public InferTypeContext {
 
 Type DeclaredType(NodePtr n) {
   if (const AttrValue* v = n->attrs.dict.find("value")) return v->get<TensorPtr>()->dtype();
-  if (const AttrValue* v = n->attrs.dict.find("dtype")) return v->is<DType>() ? v->get<DType>() : ParseDType(v->get<std::string>()).value_or(DType::kUnknown);
+  if (const AttrValue* v = n->attrs.dict.find("dtype")) {
+    if (v->is<DType>()) return v->get<DType>();
+    const std::optional<DType> t = ParseDType(v->get<std::string>());
+    WEFT_CHECK(t.has_value(), kBadAttribute, "{}: '{}' is no dtype", n->Describe(), v->get<std::string>());
+    return *t;
+  }
   return Type();
 }
 

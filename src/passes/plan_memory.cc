@@ -52,8 +52,9 @@ class Planner {
   StoragePlan Run(const Order& order) {
     const int steps = int(order.nodes.size());
     FindReads(order);
-    for (size_t i = 0; i < g_.AllInputs().size(); ++i) {
-      const NodeEntry e(g_.AllInputs()[i]);
+    const std::vector<NodePtr> inputs = g_.AllInputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const NodeEntry e(inputs[i]);
       Give(e, New(StorageKind::kInput, int64_t(i), e, 0, steps));
     }
     for (int step = 0; step < steps; ++step) {

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "weft/codegen/kernel_compilers.h"
+#include "weft/core/op.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -24,8 +25,11 @@ Backends& Table() {
 }  // namespace
 
 void RegisterBackend(const std::string& name, std::function<std::shared_ptr<Backend>()> factory) {
-  std::lock_guard lock(Table().mutex);
-  WEFT_CHECK(Table().factories.emplace(name, std::move(factory)).second, kDuplicate, "backend '{}' is registered twice", name);
+  // Called by static initialisers: a conflict is kept for the next look-up, not thrown.
+  CommitRegistration([name, factory = std::move(factory)] {
+    std::lock_guard lock(Table().mutex);
+    WEFT_CHECK(Table().factories.emplace(name, factory).second, kDuplicate, "backend '{}' is registered twice", name);
+  });
 }
 
 std::vector<std::string> ListBackends() {
@@ -36,6 +40,7 @@ std::vector<std::string> ListBackends() {
 }
 
 std::shared_ptr<Backend> GetBackend(const std::string& name) {
+  CheckRegistrations();
   Backends& t = Table();
   auto find = [&]() -> std::shared_ptr<Backend> {
     std::lock_guard lock(t.mutex);

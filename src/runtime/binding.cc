@@ -6,6 +6,7 @@
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
+#include "weft/support/log.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -13,7 +14,7 @@ namespace {
 constexpr int64_t kAlign = 64;
 }
 
-Binder::Binder(const ExecutionPlan& plan, const Facts& facts) : plan_(plan) {
+Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std::move(facts)) {
   for (int v : plan.input_values)
     for (SymInt d : plan.values[size_t(v)].shape.dims())
       if (d.known() && d.is_symbol() && std::find(symbols_.begin(), symbols_.end(), d) == symbols_.end()) symbols_.push_back(d);
@@ -37,13 +38,6 @@ Binder::Binder(const ExecutionPlan& plan, const Facts& facts) : plan_(plan) {
     for (SymInt e : s.elements) shape_slots_.back().push_back(add(e, s.name));
   }
   WEFT_CHECK(free.empty(), kUnsupported, "sizes depend on symbols that no input determines: {}", Join({free.begin(), free.end()}, ", "));
-  for (const std::string& line : facts.ToStrings()) {
-    const size_t eq = line.find(" == ");
-    if (eq == std::string::npos) continue;
-    std::string rhs = line.substr(eq + 4);
-    if (EndsWith(rhs, " always")) rhs.resize(rhs.size() - 7);
-    assumed_.emplace_back(SymInt::Parse(line.substr(0, eq)), SymInt::Parse(rhs));
-  }
 }
 
 std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
@@ -63,6 +57,18 @@ std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
   return values;
 }
 
+void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const size_t v = size_t(plan_.input_values[i]);
+    if (!plan_.values[v].shape.has_rank()) continue;
+    const auto &want = b.dims[v], &got = inputs[i]->dims();
+    WEFT_CHECK(want.size() == got.size(), kBadInput, "input {} has rank {}, expected shape {}", i, got.size(), plan_.values[v].shape.ToString());
+    for (size_t d = 0; d < want.size(); ++d)
+      WEFT_CHECK(want[d] < 0 || want[d] == got[d], kBadInput, "input {} has extent {} on axis {}, expected {} = {}", i, got[d], d,
+                 plan_.values[v].shape[int(d)].ToString(), want[d]);
+  }
+}
+
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols, const std::vector<TensorPtr>& inputs, int threads) const {
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
@@ -75,31 +81,18 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       b->dims.back().push_back(d);
     }
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const auto& want = b->dims[size_t(plan_.input_values[i])];
-    for (size_t d = 0; d < want.size(); ++d)
-      WEFT_CHECK(want[d] < 0 || want[d] == inputs[i]->dims()[d], kBadInput, "input {} has extent {} on axis {}, expected {} = {}", i, inputs[i]->dims()[d],
-                 d, plan_.values[size_t(plan_.input_values[i])].shape[int(d)].ToString(), want[d]);
-  }
-  for (auto [lhs, rhs] : assumed_) {
-    bool bound = true;
-    for (SymInt e : {lhs, rhs})
-      for (SymInt s : e.Symbols()) bound = bound && b->symbols.count(s.symbol_name());
-    if (!bound) continue;
-    const int64_t x = Evaluate(lhs, b->symbols), y = Evaluate(rhs, b->symbols);
-    WEFT_CHECK(x == y, kShapeMismatch, "the model needs {} == {}, which is {} == {} for these inputs", lhs.ToString(), rhs.ToString(), x, y);
-  }
+  CheckInputs(*b, inputs);
+  facts_.CheckHolds(b->symbols);
   for (size_t v = 0; v < b->dims.size(); ++v)
-    for (int64_t d : b->dims[v])
-      WEFT_CHECK(d >= 0 || value_slots_[v].empty(), kShapeMismatch, "a tensor of the shape {} would have the negative extent {}",
-                 plan_.values[v].shape.ToString(), d);
+    for (size_t d = 0; d < b->dims[v].size(); ++d)
+      WEFT_CHECK(value_slots_[v][d] < 0 || b->dims[v][d] >= 0, kShapeMismatch, "a tensor of the shape {} would have the negative extent {}",
+                 plan_.values[v].shape.ToString(), b->dims[v][d]);
   std::vector<PlanItem> items;
   std::vector<size_t> which;
   b->offsets.assign(plan_.storages.size(), -1);
   for (size_t s = 0; s < plan_.storages.size(); ++s) {
     const Storage& block = plan_.storages[s];
     const int64_t bytes = storage_slots_[s] < 0 ? 0 : r[size_t(storage_slots_[s])];
-    b->storage_bytes.push_back(bytes);
     if (block.kind != StorageKind::kArena) continue;
     items.push_back({std::max<int64_t>(CheckedRoundUp(bytes, kAlign), kAlign), block.begin, block.end, kAlign});
     which.push_back(s);
@@ -133,6 +126,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       }
       call = step.compute(q);
       if (call) b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
+      else WEFT_LOG(kWarning, "{} is not supported by the library for these extents and types; it runs in the interpreter", step.node->Describe());
     }
     b->calls.push_back(call);
   }

@@ -12,7 +12,6 @@ namespace weft {
 struct Binding {
   std::vector<std::vector<int64_t>> dims;            ///< per value
   std::vector<int64_t> offsets;                      ///< per storage; arena blocks only
-  std::vector<int64_t> storage_bytes;                ///< per storage
   int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
   std::vector<std::vector<int64_t>> kernel_dims;     ///< per step
   std::vector<std::shared_ptr<LibraryCall>> calls;   ///< per step
@@ -24,16 +23,19 @@ struct Binding {
 class Binder {
  public:
   /// Throws kUnsupported when the plan needs a symbol that no input determines.
-  Binder(const ExecutionPlan& plan, const Facts& facts);
+  Binder(const ExecutionPlan& plan, Facts facts);
   /// Values of the symbols from the extents of the inputs, in a fixed order: the key of a binding. Throws kBadInput.
   std::vector<int64_t> Solve(const std::vector<TensorPtr>& inputs) const;
-  /// Checks every extent and every fact that fusion relied on (kBadInput, kShapeMismatch), then prepares.
+  /// Every extent of every input, also those that are no bare symbol; before each run, since a binding is found by its
+  /// symbols alone (kBadInput).
+  void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
+  /// Checks the inputs and every fact that the program was compiled with (kShapeMismatch), then prepares.
   std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols, const std::vector<TensorPtr>& inputs, int threads) const;
 
  private:
   const ExecutionPlan& plan_;
   std::vector<SymInt> symbols_;
-  std::vector<std::pair<SymInt, SymInt>> assumed_;     // equal if the run is to succeed
+  Facts facts_;                                        // what compilation took for granted
   std::unique_ptr<SymProgram> program_;
   std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
   std::vector<int> storage_slots_;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -72,6 +73,7 @@ class HostProgram final : public Program {
       s.key = std::move(key);
     }
     const Binding& b = *s.binding;
+    binder_->CheckInputs(b, inputs);
     const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
     char* arena = s.arena.Reserve(std::max<int64_t>(scratch_at + b.scratch_bytes, 64));
     s.arena_bytes = b.arena_bytes;
@@ -92,7 +94,7 @@ class HostProgram final : public Program {
       const auto begin = std::chrono::steady_clock::now();
       Execute(step, k, b, &s, arena + scratch_at);
       const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-      static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
+      static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape"};
       s.profile->push_back({step.name, kKinds[int(step.kind)], us});
     }
     for (int i : plan_.copies) {
@@ -108,7 +110,11 @@ class HostProgram final : public Program {
     std::lock_guard lock(mutex_);
     if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
     auto b = binder_->Bind(key, inputs, backend_->threads());
-    if (bindings_.size() >= kMaxBindings) bindings_.erase(bindings_.begin());
+    if (bindings_.size() >= kMaxBindings) {   // the oldest goes
+      bindings_.erase(made_.front());
+      made_.pop_front();
+    }
+    made_.push_back(key);
     return bindings_[key] = b;
   }
   void SetBases(HostState* s, char* arena, const std::vector<TensorPtr>& inputs, const std::vector<std::shared_ptr<Tensor>>& outputs) const {
@@ -138,7 +144,7 @@ class HostProgram final : public Program {
         return;
       }
       case StepKind::kLibrary: {
-        if (!b.calls[k]) return Interpret(step, b, *s);
+        if (!b.calls[k]) return Interpret(step, b, *s);   // refused for these extents or types; Binder said so
         s->buffers.clear();
         for (int v : step.inputs) s->buffers.push_back(Pointer(*s, v));
         const size_t n = s->buffers.size();
@@ -180,6 +186,7 @@ class HostProgram final : public Program {
   std::unique_ptr<Binder> binder_;
   mutable std::mutex mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const Binding>> bindings_;
+  mutable std::deque<std::vector<int64_t>> made_;   // keys in the order of making
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ struct Value {
   TensorPtr constant;          ///< storage kind kConstant
 };
 
-enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy };
+enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue };
 
 struct Step {
   StepKind kind = StepKind::kKernel;

@@ -60,9 +60,18 @@ class PlanMaker {
         return;
       }
     }
+    for (const NodeEntry& e : n->inputs) {
+      if (!e.node || shapes_[e].fully_known()) continue;
+      unsupported_.push_back(fmt::format("{}: it reads a tensor of the shape {}, which is not known before the run", n->Describe(), shapes_[e].ToString()));
+      return;
+    }
+    if (mutates_.find(n->op())) {
+      unsupported_.push_back(fmt::format("{}: operators that write their inputs are not run by this backend yet", n->Describe()));
+      return;
+    }
     Step step;
     step.node = n;
-    step.name = n->attrs.name;
+    step.name = n->attrs.name.empty() && n->origin() && !n->origin()->empty() ? n->origin()->back() : n->attrs.name;
     for (const NodeEntry& e : n->inputs) step.inputs.push_back(e.node ? ValueOf(e) : -1);
     for (uint32_t i = 0; i < n->num_outputs(); ++i) step.outputs.push_back(ValueOf(NodeEntry(n, i)));
     if (!ChooseKernel(n, &step) && !ChooseLibrary(n, &step) && !ChooseInterpreter(n, &step)) return;
@@ -133,6 +142,7 @@ class PlanMaker {
   const RtcMap* rtc_;
   const OpMap<FCompute>& compute_;
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
+  const OpMap<FMutateInputs>& mutates_ = Op::GetAttr<FMutateInputs>("FMutateInputs");
   ExecutionPlan plan_;
   std::unordered_map<uint64_t, int> value_of_;
   std::unordered_map<const Kernel*, std::shared_ptr<KernelLauncher>> launchers_;

@@ -1,11 +1,21 @@
 /// reference_program.cc: the program of backends without generated kernels: the Evaluator, node by node.
+#include <cstring>
+
 #include "program_impl.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace {
+
+std::shared_ptr<Tensor> DeepCopy(const Tensor& t) {
+  auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
+  if (t.dtype() == DType::kString) copy->mutable_strings() = t.strings();
+  else if (t.num_bytes() > 0) std::memcpy(copy->mutable_data(), t.data(), size_t(t.num_bytes()));
+  return copy;
+}
 
 class ReferenceProgram final : public Program {
  public:
@@ -16,6 +26,8 @@ class ReferenceProgram final : public Program {
     for (NodePtr n : graph.TopoOrder()) {
       if (n->is_variable()) continue;
       ++stats_.interpreted;
+      if (Op::GetAttr<FMutateInputs>("FMutateInputs").find(n->op()))
+        bad += fmt::format("\n  {}: operators that write their inputs are not run by this backend yet", n->Describe());
       if (const std::string why = e->WhyNot(n); !why.empty()) bad += fmt::format("\n  {}: {}", n->Describe(), why);
     }
     WEFT_CHECK(bad.empty(), kUnsupported, "the reference backend cannot run these nodes:{}", bad);
@@ -26,7 +38,11 @@ class ReferenceProgram final : public Program {
   std::unique_ptr<State> NewState() const override { return std::make_unique<State>(); }
   void Run(State&, const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs);
-    for (size_t i = 0; i < results.size(); ++i) (*outputs)[i] = std::const_pointer_cast<Tensor>(results[i]);
+    for (size_t i = 0; i < results.size(); ++i) {
+      // A result that is an input or a parameter is not the caller's to write: it gets a copy.
+      const bool own = results[i].use_count() == 1;
+      (*outputs)[i] = own ? std::const_pointer_cast<Tensor>(results[i]) : DeepCopy(*results[i]);
+    }
   }
 };
 

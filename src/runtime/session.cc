@@ -91,9 +91,12 @@ std::vector<TensorPtr> Session::Run(const std::map<std::string, TensorPtr>& inpu
 std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs) {
   std::vector<StepTime> steps;
   std::vector<std::shared_ptr<Tensor>> outputs;
+  struct Reset {
+    Program::State& state;
+    ~Reset() { state.profile = nullptr; }
+  } reset{*state_};
   state_->profile = &steps;
   RunInto(inputs, &outputs);
-  state_->profile = nullptr;
   return steps;
 }
 

@@ -36,7 +36,7 @@ struct IoSpec {
 
 /// One step of one run, as the profiler saw it.
 struct StepTime {
-  std::string name, kind;        ///< kind: "kernel", "library", "interpreter", "copy"
+  std::string name, kind;        ///< kind: "kernel", "library", "interpreter", "shape"
   double microseconds = 0;
 };
 

@@ -109,6 +109,9 @@ struct Range {
   int64_t lo = INT64_MIN, hi = INT64_MAX;
 };
 
+/// Values of symbols for one run.
+using SymBindings = std::unordered_map<std::string, int64_t>;
+
 /// What is known about symbols in one graph: ranges, divisors, equalities, products of equal element counts.
 /// Value type. A fact tagged `if_run_succeeds` holds only where the run does not fail; `assumptions` counts them.
 class WEFT_API Facts {
@@ -142,6 +145,9 @@ class WEFT_API Facts {
   bool ProvedNot1(SymInt a) const { return Equal(a, 1) == Proof::kNo; }
 
   int assumptions() const;
+  /// Tests every equality, range and divisor whose symbols are all bound; throws kShapeMismatch naming the first that fails.
+  /// What was compiled with these facts is right only for bindings that pass.
+  void CheckHolds(const SymBindings& bindings) const;
   /// One fact a line in canonical order: "a == b", "n in [1, 8]", "n % 4 == 0". Round-trips through Parse.
   std::vector<std::string> ToStrings() const;
   void Parse(std::string_view fact);
@@ -150,9 +156,6 @@ class WEFT_API Facts {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Values of symbols for one run.
-using SymBindings = std::unordered_map<std::string, int64_t>;
 
 /// Evaluates one expression. Throws kBadBinding for a missing symbol, kOverflow on overflow, kShapeMismatch
 /// for a bcast of unequal extents.

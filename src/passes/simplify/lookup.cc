@@ -29,16 +29,19 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry w = n->inputs[1], hot = n->inputs[0].node->inputs[0];
   const TensorPtr table = ctx.constant(w);
   if (!table || table->rank() != 2 || !IsFloat(table->dtype()) || !IsOp(hot.node, "Equal") || !AllFinite(*table)) return {};
+  // One column of the comparison for each row of the table.
+  const int64_t count = table->dims()[0];
   NodeEntry index;
-  for (int k : {0, 1})
-    if (IsCount(ctx.constant(hot.node->inputs[size_t(1 - k)]))) index = hot.node->inputs[size_t(k)];
-  if (!index.node) return {};
+  for (int k : {0, 1}) {
+    const TensorPtr counter = ctx.constant(hot.node->inputs[size_t(1 - k)]);
+    if (IsCount(counter) && counter->num_elements() == count) index = hot.node->inputs[size_t(k)];
+  }
+  if (!index.node || count == 0) return {};
   // The rows may have been spread over the columns before they are compared.
   if (IsOp(index.node, "Expand")) index = index.node->inputs[0];
   const Shape &spread = ctx.shape(hot), &rows = ctx.shape(index);
   if (!spread.fully_known() || !rows.fully_known() || rows.rank() != spread.rank() || rows.rank() < 2) return {};
   const int last = rows.rank() - 1;
-  const int64_t count = table->dims()[0];
   if (!rows[last].is(1) || !spread[last].is(count)) return {};
   for (int d = 0; d < last; ++d)
     if (!ctx.facts().ProvedEqual(rows[d], spread[d])) return {};

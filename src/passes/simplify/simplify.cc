@@ -127,8 +127,12 @@ Graph Simplify(Graph g, PassContext& ctx) {
           const NodeId bound = g.id_bound();
           std::vector<NodeEntry> to = rule(rows, n);
           if (to.empty()) return false;
+          // "After" cannot be handed to a node that was there before: it might come before what it waits for.
+          if (!n->control_deps.empty() && std::any_of(to.begin(), to.end(), [&](const NodeEntry& e) { return e.node && e.node->id() < bound; }))
+            return false;
           if (!ctx.Fuel(name, n)) return false;
-          (void)bound;
+          for (NodeId id = bound; id < g.id_bound(); ++id)
+            if (NodePtr made = g.node(id)) g.MergeOrigin(made, n);
           rows.Replace(n, to);
           ctx.Count(name);
           ++changes;
