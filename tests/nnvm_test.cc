@@ -316,4 +316,36 @@ TEST_CASE("composition: names, automatic variables, copies") {
   CHECK_THROWS_AS(y.Compose({&x, &x}, {}, "again"), weft::UserError);
 }
 
+TEST_CASE("a symbol made from another holds the graph of its nodes") {
+  std::vector<Symbol> kept;
+  {
+    Symbol x = Var("kept_x");
+    Symbol y = Make("n16_add_scalar", {&x}, "kept_y", {{"scalar", "1"}});
+    weft::ResetAmbientGraph();   // from here on the symbols alone hold the old graph
+    kept = {y[0], y.GetInternals(), Symbol::CreateGroup({x, y}), y.Copy()};
+  }
+  weft::ResetAmbientGraph();
+  for (const Symbol& s : kept) CHECK(s.outputs.back().node->attrs.name == "kept_y");
+  CHECK(kept[2].ListInputNames() == std::vector<std::string>{"kept_x"});
+}
+
+TEST_CASE("a composition that throws leaves the functor usable") {
+  Symbol x = Var("x"), f = Symbol::CreateFunctor(Op::Get("n16_add"));
+  CHECK_THROWS_AS(f.Compose({&x, &x, &x}, {}, "wrong"), weft::UserError);
+  CHECK_THROWS_AS(f.Compose({&x}, {{"nothing", &x}}, "wrong"), weft::UserError);
+  CHECK(f.outputs[0].node->attrs.name.empty());
+  f.Compose({&x, &x}, {}, "right");
+  CHECK(f.outputs[0].node->inputs.size() == 2);
+}
+
+TEST_CASE("small words of 2016: version, MakeNode without inputs, cleared inputs") {
+  Symbol x = Var("x");
+  NodeEntry e = x.outputs[0];
+  CHECK(e.version == 0u);
+  NodeEntry sum = MakeNode("n16_add", "sum", {e, e});
+  sum.node->inputs.clear();
+  CHECK(sum.node->inputs.empty());
+  CHECK_THROWS_AS(MakeNode("n16_add", "none"), weft::UserError);   // compiles; the operator takes two
+}
+
 }  // namespace

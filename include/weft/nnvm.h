@@ -9,9 +9,11 @@
 /// Differs on purpose: a missing dependency runs its provider instead of failing (PassOptions::strict: as in 2016); a stale
 /// IndexedGraph throws; equal priorities of one attribute are an error that names both owners; `any` is std::any.
 /// Nodes made without inputs live in the ambient graph of the thread (inside a pass: the graph of the pass); assigning
-/// them to the outputs of another Graph copies what they reach.
+/// them to the outputs of another Graph copies what they reach. NodeEntry::version reads as 0 and cannot be assigned (it
+/// takes no room); elements of Graph::outputs are assigned by outputs.set(i, e); AttrDict::find gives a pointer.
 #pragma once
 
+#include <algorithm>
 #include <any>
 #include <locale>
 #include <memory>
@@ -59,7 +61,7 @@ template <class F> void DFSVisit(const std::vector<NodeEntry>& heads, F f) { wef
 template <class F> void DFSVisit(const weft::OutputList& heads, F f) { weft::DFSVisit(heads, f); }
 
 /// A node of operator `op` over `inputs`; attributes are strings, read by the operator's parser.
-inline NodeEntry MakeNode(const char* op, std::string name, std::vector<NodeEntry> inputs,
+inline NodeEntry MakeNode(const char* op, std::string name, std::vector<NodeEntry> inputs = {},
                           std::unordered_map<std::string, std::string> attrs = {}) {
   weft::AttrDict dict;
   for (auto& [key, value] : attrs) dict[key] = value;   // AttrDict sorts: order does not matter
@@ -114,13 +116,14 @@ struct BinaryAST : weft::ExprMaker {
 
 // ---- symbols ----
 
-/// Entries under composition. All symbols of a thread share its ambient graph, which lives as long as one of them.
+/// Entries under composition. Symbols are made in the ambient graph of their thread, which lives as long as one of them;
+/// those derived from others hold the graphs of these.
 class Symbol {
  public:
   enum ListInputOption { kAll = 0, kReadOnlyArgs = 1, kAuxiliaryStates = 2 };
   std::vector<NodeEntry> outputs;
 
-  Symbol() : store_(weft::AmbientStore()) {}
+  Symbol() : stores_{weft::AmbientStore()} {}
 
   static Symbol CreateVariable(const std::string& name) {
     Symbol s;
@@ -141,7 +144,10 @@ class Symbol {
   }
   static Symbol CreateGroup(const std::vector<Symbol>& symbols) {
     Symbol s;
-    for (const Symbol& x : symbols) s.outputs.insert(s.outputs.end(), x.outputs.begin(), x.outputs.end());
+    for (const Symbol& x : symbols) {
+      s.outputs.insert(s.outputs.end(), x.outputs.begin(), x.outputs.end());
+      s.Hold(x);
+    }
     return s;
   }
 
@@ -150,29 +156,33 @@ class Symbol {
     NodePtr n = outputs.empty() ? NodePtr() : outputs[0].node;
     if (!n || n->is_variable() || !n->inputs.empty())
       weft::ThrowError(weft::ErrorCode::kApiMisuse, "only an operator without inputs can be composed");
-    n->attrs.name = name;
+    // Everything is checked first: a call that throws leaves the functor as it was.
     const std::vector<weft::ArgDoc>& declared = n->op()->inputs;
     std::vector<NodeEntry> inputs;
     for (const Symbol* a : args) inputs.push_back(a->Single());
     size_t used = 0;
+    std::vector<std::pair<size_t, std::string>> open;   // inputs that become variables
     for (size_t i = inputs.size(); i < declared.size(); ++i) {
       auto it = kwargs.find(declared[i].name);
       if (it != kwargs.end()) {
         inputs.push_back(it->second->Single());
         ++used;
       } else if (!declared[i].optional && !declared[i].variadic) {
-        inputs.push_back(CreateVariable(name + "_" + declared[i].name).outputs[0]);
+        open.emplace_back(inputs.size(), name + "_" + declared[i].name);
+        inputs.emplace_back();
       }
     }
     if (used != kwargs.size())
       weft::ThrowError(weft::ErrorCode::kArity, "operator '" + n->op()->name + "' has no input of one of the given names");
-    n->inputs = inputs;
     const int got = int(inputs.size());
     const Op& op = *n->op();
     const int min = op.get_num_inputs ? int(op.get_num_inputs(n->attrs)) : op.min_inputs;
     const int max = op.get_num_inputs ? min : op.max_inputs;
     if (got < min || (max >= 0 && got > max))
       weft::ThrowError(weft::ErrorCode::kArity, "operator '" + op.name + "' takes " + std::to_string(min) + " inputs, " + std::to_string(got) + " given");
+    for (const auto& [slot, variable] : open) inputs[slot] = CreateVariable(variable).outputs[0];
+    n->inputs = inputs;
+    n->attrs.name = name;
   }
   /// A composed copy of this functor.
   Symbol operator()(const std::vector<const Symbol*>& args, const std::unordered_map<std::string, const Symbol*>& kwargs = {},
@@ -199,12 +209,14 @@ class Symbol {
   }
   Symbol operator[](size_t i) const {
     Symbol s;
+    s.Hold(*this);
     s.outputs.push_back(outputs.at(i));
     return s;
   }
   /// Every entry that the outputs reach, producers first.
   Symbol GetInternals() const {
     Symbol s;
+    s.Hold(*this);
     nnvm::DFSVisit(outputs, [&](const NodePtr& n) {
       for (uint32_t i = 0; i < n->num_outputs(); ++i) s.outputs.emplace_back(n, i);
     });
@@ -254,7 +266,11 @@ class Symbol {
     return outputs[0];
   }
   static void Parse(NodePtr n) { weft::ParseAttributes(*n); }
-  std::shared_ptr<weft::GraphStore> store_;
+  void Hold(const Symbol& other) {
+    for (const auto& store : other.stores_)
+      if (std::find(stores_.begin(), stores_.end(), store) == stores_.end()) stores_.push_back(store);
+  }
+  std::vector<std::shared_ptr<weft::GraphStore>> stores_;   ///< of the nodes of `outputs`
 };
 
 }  // namespace nnvm

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "graph_store.h"
 #include "weft/core/graph_attr.h"
@@ -38,34 +39,57 @@ void ControlList::clear() { owner_->store()->ClearControl(owner_); }
 
 const std::vector<NodeEntry>& OutputList::entries() const { return graph_->store_->outputs; }
 OutputList& OutputList::operator=(const std::vector<NodeEntry>& e) {
-  const bool foreign = std::any_of(e.begin(), e.end(), [&](const NodeEntry& x) { return x.node && x.node->store() != graph_->store(); });
-  std::vector<NodeEntry> own = foreign ? graph_->Import(e) : e;
   GraphStore& s = *graph_->store_;
+  const bool foreign = std::any_of(e.begin(), e.end(), [&](const NodeEntry& x) { return x.node && x.node->store() != &s; });
+  for (const NodeEntry& x : e)
+    if (x.node && x.node->store() == &s) s.CheckOwns(x, "an output");
+  std::vector<NodeEntry> own = foreign ? graph_->ImportInto(e, true) : e;
+  if (foreign || own.size() != s.outputs.size()) s.output_names.clear();
   s.outputs = std::move(own);
-  s.output_names.clear();
-  ++s.revision;
+  s.Changed();
+  return *this;
+}
+OutputList& OutputList::operator=(const OutputList& o) {
+  if (this == &o) return *this;
+  GraphStore& s = *graph_->store_;
+  const GraphStore& from = *o.graph_->store_;
+  const size_t count = s.outputs.size();
+  std::vector<std::string> names = s.output_names;
+  const bool named = std::any_of(names.begin(), names.end(), [](const std::string& n) { return !n.empty(); });
+  *this = std::vector<NodeEntry>(o.entries());
+  s.output_names = named && count == s.outputs.size() ? std::move(names) : from.output_names;
+  if (s.name.empty()) s.name = from.name;
   return *this;
 }
 void OutputList::push_back(const NodeEntry& e) {
   GraphStore& s = *graph_->store_;
-  s.outputs.push_back(e.node && e.node->store() != &s ? graph_->Import({e})[0] : e);
-  ++s.revision;
+  const NodeEntry own = e.node && e.node->store() != &s ? graph_->ImportInto({e}, true)[0] : e;
+  s.CheckOwns(own, "an output");
+  s.outputs.push_back(own);
+  s.Changed();
+}
+void OutputList::resize(size_t n) {
+  GraphStore& s = *graph_->store_;
+  s.outputs.resize(n);
+  if (s.output_names.size() > n) s.output_names.resize(n);
+  s.Changed();
 }
 void OutputList::set(size_t i, const NodeEntry& e) {
   GraphStore& s = *graph_->store_;
+  WEFT_CHECK(i < s.outputs.size(), kApiMisuse, "graph has {} outputs, output {} is set", s.outputs.size(), i);
   s.CheckOwns(e, "an output");
   // The output keeps the name under which callers know it.
   if (s.output_names.size() <= i) s.output_names.resize(i + 1);
-  if (s.output_names[i].empty()) s.output_names[i] = graph_->OutputName(i);
-  s.outputs.at(i) = e;
-  ++s.revision;
+  if (s.output_names[i].empty() && s.outputs[i].node) s.output_names[i] = graph_->OutputName(i);
+  s.outputs[i] = e;
+  s.Changed();
 }
 
 // ---- life ----
 
 Graph::Graph() : outputs(this), store_(std::make_shared<GraphStore>()) {}
 Graph::~Graph() = default;
-Graph::Graph(const Graph& o) : outputs(this), attrs(o.attrs), store_(o.store_->Clone()) {}
+Graph::Graph(const Graph& o) : outputs(this), store_(o.store_->Clone()) { CopyAttrs(o); }
 Graph::Graph(Graph&& o) noexcept : outputs(this), attrs(std::move(o.attrs)), store_(std::move(o.store_)) {
   o.store_ = std::make_shared<GraphStore>();
   o.attrs.clear();
@@ -73,7 +97,7 @@ Graph::Graph(Graph&& o) noexcept : outputs(this), attrs(std::move(o.attrs)), sto
 Graph& Graph::operator=(const Graph& o) {
   if (this != &o) {
     store_ = o.store_->Clone();
-    attrs = o.attrs;
+    CopyAttrs(o);
   }
   return *this;
 }
@@ -85,6 +109,24 @@ Graph& Graph::operator=(Graph&& o) noexcept {
     o.attrs.clear();
   }
   return *this;
+}
+
+void Graph::CopyAttrs(const Graph& from) {
+  attrs = from.attrs;
+  // Lists of handles (`grad_ys` of 2016) mean the twins here. Handles of third graphs and of erased nodes stay as they are.
+  auto twin = [&](NodePtr n) { return n && from.store_->Lives(n.get()) ? NodePtr(store_->nodes[n->id()]) : n; };
+  for (auto& [name, value] : attrs) {
+    if (!value) continue;
+    if (const auto* entries = std::any_cast<std::vector<NodeEntry>>(value.get())) {
+      std::vector<NodeEntry> own;
+      for (const NodeEntry& e : *entries) own.push_back({twin(e.node), e.index});
+      value = std::make_shared<std::any>(std::move(own));
+    } else if (const auto* nodes = std::any_cast<std::vector<NodePtr>>(value.get())) {
+      std::vector<NodePtr> own;
+      for (NodePtr n : *nodes) own.push_back(twin(n));
+      value = std::make_shared<std::any>(std::move(own));
+    }
+  }
 }
 
 // ---- building ----
@@ -184,11 +226,12 @@ void Graph::SetInputs(const std::vector<NodePtr>& variables) {
     WEFT_CHECK(p->is_variable(), kApiMisuse, "{} is no variable", p->Describe());
   }
   store_->inputs = variables;
-  ++store_->revision;
+  store_->Changed();
 }
 std::string Graph::OutputName(size_t i) const {
   if (i < store_->output_names.size() && !store_->output_names[i].empty()) return store_->output_names[i];
   const NodeEntry& e = store_->outputs.at(i);
+  if (!e.node) return fmt::format("output{}", i);
   const std::string& base = e.node->attrs.name;
   std::string name = base.empty() ? fmt::format("output{}", i) : base;
   return e.index == 0 ? name : fmt::format("{}:{}", name, e.index);
@@ -213,13 +256,13 @@ void Graph::SetInput(NodePtr user, size_t slot, NodeEntry e) {
 
 void Graph::SetAttr(NodePtr node, std::string_view name, AttrValue value) {
   store_->CheckOwns(node, "the node");
-  AttrDict before = node->attrs.dict;
+  NodeAttrs before = node->attrs;
   node->attrs.dict[name] = std::move(value);
-  if (node->attrs.op && node->attrs.op->param_schema) {
+  if (node->attrs.op) {
     try {
-      node->attrs.param = node->attrs.op->param_schema->Parse(node->attrs.dict);
+      ParseAttributes(*node);
     } catch (...) {
-      node->attrs.dict = std::move(before);
+      node->attrs = std::move(before);
       throw;
     }
   }
@@ -251,26 +294,50 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
 }
 
 void Graph::ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to) {
+  store_->CheckOwns(from, "the replaced node");
   NodePtr heir;
-  for (uint32_t i = 0; i < to.size(); ++i) {
-    if (!to[i].node) continue;
-    ReplaceUses({from, i}, to[i]);
-    if (!heir && to[i].node != from) heir = to[i].node;
-  }
+  for (const NodeEntry& e : to)
+    if (!heir && e.node && e.node != from) heir = e.node;
   if (!heir) return;
+  store_->CheckOwns(heir, "the replacement");
+  // An heir that nobody uses yet comes before nothing, so it may come after what `from` came after. One that is used may
+  // come before that already (Identity replaced by its own input): its new users are the ones to wait then.
+  const bool fresh_heir = heir->uses().empty() && !heir->is_variable() && !ConstantOf(heir);
+  std::vector<Node*> users;
+  if (!from->control_deps.empty() && !fresh_heir) {
+    for (const Use& u : from->uses()) {
+      if (u.control) continue;
+      const uint32_t index = u.user->inputs[u.slot].index;
+      if (index < to.size() && to[index].node && to[index].node != from && to[index].node.get() != u.user) users.push_back(u.user);
+    }
+    std::sort(users.begin(), users.end(), [](const Node* a, const Node* b) { return a->id() < b->id(); });
+    users.erase(std::unique(users.begin(), users.end()), users.end());
+  }
+  for (uint32_t i = 0; i < to.size(); ++i)
+    if (to[i].node) ReplaceUses({from, i}, to[i]);
+
   std::vector<Node*> after;
   for (const Use& u : from->uses())
     if (u.control) after.push_back(u.user);
+  const std::vector<Node*> before(from->control_deps.begin(), from->control_deps.end());
   for (Node* user : after) {
     std::vector<Node*> kept(user->control_deps.begin(), user->control_deps.end());
     store_->ClearControl(user);
     for (Node* d : kept) {
-      Node* next = d == from.get() ? heir.get() : d;
-      if (next != user) store_->PushControl(user, next);
+      if (d != from.get()) {
+        store_->PushControl(user, d);
+        continue;
+      }
+      if (heir.get() != user) store_->PushControl(user, heir.get());
+      if (fresh_heir) continue;
+      for (Node* b : before)
+        if (b != user && b != heir.get()) store_->PushControl(user, b);
     }
   }
-  for (Node* d : from->control_deps)
-    if (d != heir.get()) store_->PushControl(heir.get(), d);
+  if (fresh_heir) users = {heir.get()};
+  for (Node* user : users)
+    for (Node* d : before)
+      if (d != user) store_->PushControl(user, d);
 }
 
 void Graph::Erase(NodePtr node) {
@@ -330,13 +397,39 @@ void Graph::MergeOrigin(NodePtr to, NodePtr from) {
   if (!names.empty()) to->origin_ = std::make_shared<const std::vector<std::string>>(std::move(names));
 }
 
-std::vector<NodeEntry> Graph::Import(const std::vector<NodeEntry>& entries) {
+std::vector<NodeEntry> Graph::Import(const std::vector<NodeEntry>& entries) { return ImportInto(entries, false); }
+
+std::vector<NodeEntry> Graph::ImportInto(const std::vector<NodeEntry>& entries, bool share_earlier) {
+  for (const NodeEntry& e : entries)
+    if (e.node) e.node->store()->CheckOwns(e, "an imported entry");
   std::unordered_map<Node*, Node*> twin;
+  // What an earlier import has made of `n`, if neither has changed since: their operators, names and edges tell.
+  auto earlier = [&](Node* n) -> Node* {
+    const std::vector<NodeId>& went = store_->imported[n->store()];
+    Node* c = n->id() < went.size() && went[n->id()] < store_->nodes.size() ? store_->nodes[went[n->id()]] : nullptr;
+    if (!c || c->op() != n->op() || c->attrs.name != n->attrs.name) return nullptr;
+    if (c->num_inputs() != n->num_inputs() || c->control_deps.size() != n->control_deps.size()) return nullptr;
+    for (uint32_t i = 0; i < n->num_inputs(); ++i) {
+      const NodeEntry &e = n->inputs[i], &own = c->inputs[i];
+      if (own.index != e.index || own.node.get() != (e.node ? twin.at(e.node.get()) : nullptr)) return nullptr;
+    }
+    for (uint32_t i = 0; i < n->control_deps.size(); ++i)
+      if (c->control_deps[i].get() != twin.at(n->control_deps[i].get())) return nullptr;
+    return c->attrs.dict == n->attrs.dict ? c : nullptr;
+  };
   DFSVisit(entries, [&](const NodePtr& n) {
     if (n->store() == store_.get()) {
       twin[n.get()] = n.get();
       return;
     }
+    uint64_t& serial = store_->imported_serial[n->store()];
+    if (serial != n->store()->serial) store_->imported[n->store()].clear();
+    serial = n->store()->serial;
+    if (share_earlier)
+      if (Node* c = earlier(n.get())) {
+        twin[n.get()] = c;
+        return;
+      }
     Node* c = store_->NewNode();
     c->attrs = n->attrs;
     c->origin_ = n->origin_;
@@ -352,9 +445,11 @@ std::vector<NodeEntry> Graph::Import(const std::vector<NodeEntry>& entries) {
   for (const NodeEntry& e : entries)
     if (e.node && e.node->store() != store_.get() && std::find(sources.begin(), sources.end(), e.node->store()) == sources.end())
       sources.push_back(e.node->store());
+  std::unordered_set<Node*> declared;
+  for (NodePtr p : store_->inputs) declared.insert(p.get());
   for (GraphStore* s : sources)
     for (NodePtr p : s->inputs)
-      if (auto it = twin.find(p.get()); it != twin.end()) store_->inputs.push_back(it->second);
+      if (auto it = twin.find(p.get()); it != twin.end() && declared.insert(it->second).second) store_->inputs.push_back(it->second);
   std::vector<NodeEntry> out;
   for (const NodeEntry& e : entries) out.push_back({e.node ? twin.at(e.node.get()) : nullptr, e.index});
   return out;

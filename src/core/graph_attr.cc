@@ -99,7 +99,8 @@ void Graph::StoreAttr(const std::string& name, std::shared_ptr<std::any> value) 
 bool Graph::IsComplete(const std::string& name) const { return HasAttr(name) && !store_->partial.count(name); }
 
 void Graph::FlushStale() const {
-  if (store_->stale.empty()) return;
+  if (store_->stale.empty() && !store_->structure_changed) return;
+  store_->structure_changed = false;
   std::vector<NodeId> work;
   work.swap(store_->stale);
   auto& map = const_cast<GraphAttrMap&>(attrs);  // clearing what is no longer true is not a change of meaning
@@ -108,11 +109,14 @@ void Graph::FlushStale() const {
   for (auto& [name, value] : map) {
     const AttrType* t = FindAttrType(name);
     if (!t || !value || t->kind != AttrKind::kDerived || store_->preserved.count(name)) continue;
-    store_->partial.insert(name);
     if (t->scope == AttrScope::kGraph) {
+      // Any edit counts, also one that leaves every row true: an edge that only orders, another output.
+      store_->partial.insert(name);
       dropped.push_back(name);
       continue;
     }
+    if (work.empty()) continue;
+    store_->partial.insert(name);
     if (value.use_count() > 1) value = std::make_shared<std::any>(*value);
     rows.emplace_back(t, value.get());
   }

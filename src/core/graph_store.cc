@@ -4,11 +4,17 @@
 /// takes its place and its slot is told the new position.
 #include "graph_store.h"
 
+#include <atomic>
 #include <new>
 
 #include "weft/support/check.h"
 
 namespace weft {
+
+uint64_t GraphStore::NextSerial() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 GraphStore::~GraphStore() {
   for (Node* n : nodes)
@@ -30,7 +36,7 @@ Node* GraphStore::NewNode() {
   stale.push_back(n->id());
   nodes.push_back(n);
   ++num_nodes;
-  ++revision;
+  Changed();
   return n;
 }
 
@@ -43,13 +49,15 @@ void GraphStore::Destroy(Node* node) {
 void GraphStore::Drop(Node* node) {
   nodes[node->id()] = nullptr;
   --num_nodes;
-  ++revision;
+  Changed();
   stale.push_back(node->id());
   node->~Node();  // its memory goes with the chunk
 }
 
 void GraphStore::CheckOwns(const NodeEntry& e, const char* what) const {
-  if (!e.node || e.node->store() == this) return;
+  if (!e.node || Lives(e.node.get())) return;
+  // Nothing but the id is left of an erased node.
+  WEFT_CHECK(e.node->store() != this, kApiMisuse, "{} is a node that was erased from this graph: %{}", what, e.node->id());
   ThrowError(ErrorCode::kApiMisuse,
              fmt::format("{} is a node of another graph: {}", what, e.node->Describe()), "",
              "assign entries to `outputs` or call Graph::Import to copy nodes between graphs; inside a pass build "
@@ -79,7 +87,7 @@ void GraphStore::PushInput(Node* user, const NodeEntry& e) {
   if (e.node) AddUse(e.node.get(), {user, slot, false}, &pos);
   in.entries_.push_back(e);
   in.use_pos_.push_back(pos);
-  ++revision;
+  Changed();
 }
 
 void GraphStore::SetInput(Node* user, uint32_t slot, const NodeEntry& e) {
@@ -90,7 +98,7 @@ void GraphStore::SetInput(Node* user, uint32_t slot, const NodeEntry& e) {
   if (in.entries_[slot].node) RemoveUse(in.entries_[slot].node.get(), in.use_pos_[slot]);
   in.entries_[slot] = e;
   if (e.node) AddUse(e.node.get(), {user, slot, false}, &in.use_pos_[slot]);
-  ++revision;
+  Changed();
 }
 
 void GraphStore::ClearInputs(Node* user) {
@@ -99,7 +107,7 @@ void GraphStore::ClearInputs(Node* user) {
     if (in.entries_[i].node) RemoveUse(in.entries_[i].node.get(), in.use_pos_[i]);
   in.entries_.clear();
   in.use_pos_.clear();
-  ++revision;
+  Changed();
 }
 
 void GraphStore::PushControl(Node* user, Node* before) {
@@ -111,7 +119,7 @@ void GraphStore::PushControl(Node* user, Node* before) {
   AddUse(before, {user, c.nodes_.size(), true}, &pos);
   c.nodes_.push_back(before);
   c.use_pos_.push_back(pos);
-  ++revision;
+  Changed();
 }
 
 void GraphStore::ClearControl(Node* user) {
@@ -119,7 +127,7 @@ void GraphStore::ClearControl(Node* user) {
   for (uint32_t i = 0; i < c.nodes_.size(); ++i) RemoveUse(c.nodes_[i], c.use_pos_[i]);
   c.nodes_.clear();
   c.use_pos_.clear();
-  ++revision;
+  Changed();
 }
 
 std::shared_ptr<GraphStore> GraphStore::Clone() const {
@@ -153,6 +161,7 @@ std::shared_ptr<GraphStore> GraphStore::Clone() const {
   copy->name = name;
   copy->revision = revision;
   copy->stale = stale;
+  copy->structure_changed = structure_changed;
   copy->partial = partial;
   return copy;
 }

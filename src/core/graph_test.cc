@@ -5,6 +5,7 @@
 
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
 #include "weft/support/error.h"
 
@@ -186,6 +187,211 @@ TEST_CASE("arity and unknown operators are refused with a hint") {
     CHECK(err.code() == ErrorCode::kUnknownOp);
     CHECK(err.hint().find("TestNeg") != std::string::npos);
   }
+}
+
+// ---- regressions ----
+
+WEFT_REGISTER_OP(TestState).set_num_inputs(2).set_attr<TIsStateful>("TIsStateful", true)
+    .set_attr<FMutateInputs>("FMutateInputs", [](const NodePtr&) { return std::vector<int>{0}; });
+WEFT_REGISTER_OP(TestParsed).set_num_inputs(1).set_attr_parser([](NodeAttrs* a) { a->parsed = std::stof(std::string(a->dict.at("s"))); });
+
+struct TestDerived {
+  std::vector<NodeId> ids;
+};
+WEFT_REGISTER_GRAPH_ATTR(test_derived, kDerived, TestDerived).describe("names nodes, cannot be renumbered");
+
+TEST_CASE("control edges of a node replaced by its own input go to its users, without a cycle") {
+  Graph g;
+  NodePtr x = g.AddInput("x");
+  NodePtr d = g.AddNode("TestNeg", {x}, {}, "d"), i = g.AddNode("TestNeg", {x}, {}, "i");
+  i->control_deps.push_back(d);
+  NodePtr y = g.AddNode("TestNeg", {i}, {}, "y"), z = g.AddNode("TestNeg", {x}, {}, "z");
+  z->control_deps.push_back(i);
+  g.outputs = {y, d, z};
+  g.ReplaceNode(i, {x});
+  VerifyGraph(g);
+  CHECK(x->control_deps.empty());
+  REQUIRE(y->control_deps.size() == 1);
+  CHECK(y->control_deps[0] == d);
+  REQUIRE(z->control_deps.size() == 2);   // ran after i, hence after d
+  CHECK(z->control_deps[0] == x);
+  CHECK(z->control_deps[1] == d);
+}
+
+TEST_CASE("control edges of a node replaced by a new one go to the new one") {
+  Chain t;
+  NodePtr d = t.g.AddNode("TestNeg", {t.x}, {}, "d");
+  t.b->control_deps.push_back(d);
+  NodePtr e = t.g.AddNode("TestAdd", {t.x, t.a}, {}, "e");
+  t.g.ReplaceNode(t.b, {e});
+  VerifyGraph(t.g);
+  REQUIRE(e->control_deps.size() == 1);
+  CHECK(e->control_deps[0] == d);
+  CHECK(t.c->control_deps.empty());
+}
+
+TEST_CASE("a parameter that an op mutates is no constant, and an effect that no output reaches is ordered") {
+  Graph g;
+  NodePtr v = g.AddParam("v", Tensor::Ints({1})), w = g.AddParam("w", Tensor::Ints({2}));
+  NodePtr x = g.AddInput("x");
+  g.outputs = {g.AddNode("TestAdd", {v, x})};
+  CHECK(bool(Graph::ConstantOf(v)));
+  NodePtr s = g.AddNode("TestState", {v, w}, {}, "s");
+  CHECK(!Graph::ConstantOf(v));
+  CHECK(bool(Graph::ConstantOf(w)));   // read by it, not written
+  CHECK(g.TopoOrder().back() == s);
+  CHECK(g.indexed_graph().exist(s));
+  CHECK(g.indexed_graph().mutable_input_nodes() == std::vector<uint32_t>{g.indexed_graph().node_id(v)});
+}
+
+TEST_CASE("a traversal goes on when its callback adds nodes") {
+  Chain t;
+  int visits = 0;
+  DFSVisit(t.g.outputs, [&](const NodePtr& n) {
+    ++visits;
+    if (n != t.a) return;
+    NodeEntry e = t.a;
+    for (int i = 0; i < 100000; ++i) e = t.g.AddNode("TestNeg", {t.a});
+    t.g.ReplaceUses(t.x, e);
+  });
+  CHECK(visits == 5);
+}
+
+TEST_CASE("a view from before the last two goes on throwing") {
+  Chain t;
+  const IndexedGraph& old = t.g.indexed_graph();
+  for (int i = 0; i < 3; ++i) {
+    t.g.Touch(t.a);
+    CHECK(t.g.indexed_graph().num_nodes() == 4);
+    CHECK(CodeOf([&] { old.num_nodes(); }) == ErrorCode::kApiMisuse);
+    CHECK(CodeOf([&] { old.node_id(t.a); }) == ErrorCode::kApiMisuse);
+  }
+}
+
+TEST_CASE("a handle to an erased node is refused") {
+  Chain t;
+  NodePtr d = t.g.AddNode("TestNeg", {t.x});
+  t.g.Erase(d);
+  CHECK(CodeOf([&] { t.g.AddNode("TestNeg", {d}); }) == ErrorCode::kApiMisuse);
+  CHECK(CodeOf([&] { t.g.outputs = {d}; }) == ErrorCode::kApiMisuse);
+  CHECK(CodeOf([&] { t.g.outputs.push_back(d); }) == ErrorCode::kApiMisuse);
+  CHECK(CodeOf([&] { t.a->control_deps.push_back(d); }) == ErrorCode::kApiMisuse);
+  VerifyGraph(t.g);
+}
+
+TEST_CASE("what is derived from the whole structure ends with every edit of it") {
+  const auto ends = [](const std::function<void(Chain&)>& edit) {
+    Chain t;
+    ShapeMap shapes;
+    for (NodePtr n : {t.x, t.a, t.b, t.c}) shapes.set(n, Shape{4});
+    t.g.SetAttr("shape", shapes);
+    t.g.SetAttr("test_derived", TestDerived{});
+    REQUIRE(t.g.HasAttr("test_derived"));
+    edit(t);
+    CHECK(t.g.IsComplete("shape"));   // rows stay
+    return !t.g.HasAttr("test_derived");
+  };
+  CHECK(ends([](Chain& t) { t.c->control_deps.push_back(t.a); }));
+  CHECK(ends([](Chain& t) { t.c->control_deps.clear(); }));
+  CHECK(ends([](Chain& t) { t.g.outputs = {t.a}; }));
+  CHECK(ends([](Chain& t) { t.g.outputs.push_back(t.a); }));
+  CHECK(ends([](Chain& t) { t.g.outputs.set(0, t.a); }));
+  CHECK(ends([](Chain& t) { t.g.ReplaceUses(t.a, t.x); }));
+  CHECK(ends([](Chain& t) { t.g.SetInputs({}); }));
+  CHECK(!ends([](Chain& t) { t.g.SetOutputName(0, "y"); }));
+}
+
+TEST_CASE("Compact drops a derived value that it cannot renumber") {
+  Chain t;
+  t.g.HasAttr("");
+  t.g.SetAttr("test_derived", TestDerived{{t.c->id()}});
+  t.g.Compact();
+  CHECK(!t.g.HasAttr("test_derived"));
+}
+
+TEST_CASE("SetAttr reruns the op's own parser, and a value it refuses changes nothing") {
+  Graph g;
+  NodePtr a = g.AddNode("TestParsed", {g.AddInput("x")}, {{"s", "1"}});
+  g.SetAttr(a, "s", "5");
+  CHECK(std::any_cast<float>(a->attrs.parsed) == 5);
+  CHECK_THROWS(g.SetAttr(a, "s", "no number"));
+  CHECK(std::any_cast<float>(a->attrs.parsed) == 5);
+  CHECK(a->attr<std::string>("s") == "5");
+}
+
+TEST_CASE("outputs pushed one by one share what they have in common") {
+  Chain t;
+  Graph ret;
+  for (const NodeEntry& e : std::vector<NodeEntry>{t.a, t.b, t.c}) ret.outputs.push_back(e);
+  CHECK(ret.num_nodes() == 4);
+  CHECK(ret.inputs().size() == 1);
+  CHECK(ret.outputs[1].node->inputs[0] == ret.outputs[0]);
+  VerifyGraph(ret);
+  // Neither a source edited in between nor an erased twin is mistaken for what was copied.
+  t.g.SetInput(t.b, 0, t.x);
+  ret.outputs.push_back(t.c);
+  CHECK(ret.num_nodes() == 6);
+  CHECK(ret.outputs[3].node->inputs[0].node->inputs[0].node == ret.inputs()[0]);
+  ret.outputs.clear();
+  ret.EraseDead();
+  ret.outputs = {t.a};
+  CHECK(ret.num_nodes() == 2);
+  VerifyGraph(ret);
+}
+
+TEST_CASE("output names survive reassignment and travel with a list of outputs") {
+  Chain t;
+  t.g.SetOutputName(0, "logits");
+  t.g.set_name("model");
+  Graph ret;
+  ret.outputs = t.g.outputs;
+  CHECK(ret.OutputName(0) == "logits");
+  CHECK(ret.name() == "model");
+  t.g.outputs = std::vector<NodeEntry>{t.b};
+  CHECK(t.g.OutputName(0) == "logits");
+  Graph named;
+  named.outputs = {named.AddInput("p")};
+  named.SetOutputName(0, "mine");
+  named.set_name("own");
+  named.outputs = t.g.outputs;
+  CHECK(named.OutputName(0) == "mine");
+  CHECK(named.name() == "own");
+}
+
+TEST_CASE("handles in the attributes of a copy mean its own nodes") {
+  Chain t;
+  t.g.attrs["test_entries"] = std::make_shared<std::any>(std::vector<NodeEntry>{t.a, NodeEntry()});
+  t.g.attrs["test_nodes"] = std::make_shared<std::any>(std::vector<NodePtr>{t.b});
+  Graph copy = t.g, assigned;
+  assigned = t.g;
+  for (const Graph* g : {&copy, &assigned}) {
+    CHECK(g->GetAttr<std::vector<NodeEntry>>("test_entries")[0].node == g->at(t.a));
+    CHECK(!g->GetAttr<std::vector<NodeEntry>>("test_entries")[1]);
+    CHECK(g->GetAttr<std::vector<NodePtr>>("test_nodes")[0] == g->at(t.b));
+  }
+  CHECK(t.g.GetAttr<std::vector<NodeEntry>>("test_entries")[0].node == t.a);
+}
+
+TEST_CASE("lists of inputs and outputs clear and resize") {
+  Chain t;
+  t.g.SetOutputName(0, "y");
+  t.g.outputs.resize(2);
+  CHECK(CodeOf([&] { VerifyGraph(t.g); }) == ErrorCode::kInternal);
+  t.g.outputs.set(1, t.a);
+  VerifyGraph(t.g);
+  CHECK(t.g.OutputName(1) == "a");
+  t.g.outputs.resize(0);
+  t.c->inputs.clear();
+  CHECK(t.b->uses().empty());
+  t.c->inputs.push_back(t.a);
+  VerifyGraph(t.g);
+}
+
+TEST_CASE("a cycle that no output reaches is found") {
+  Chain t;
+  NodePtr a = t.g.AddNode("TestAdd", {t.x, t.x}), b = t.g.AddNode("TestNeg", {a});
+  t.g.SetInput(a, 1, b);
+  CHECK(CodeOf([&] { VerifyGraph(t.g); }) == ErrorCode::kCycle);
 }
 
 }  // namespace

@@ -24,14 +24,16 @@ void PostOrderVisit(const GraphStore& store, const std::vector<NodeEntry>& heads
   };
   std::vector<Frame> stack;
   for (const NodeEntry& head : heads) {
-    if (!head.node || mark[head.node->id()] == kDone) continue;
+    if (!head.node) continue;
+    if (head.node->id() >= mark.size()) mark.resize(store.nodes.size(), kNew);
+    if (mark[head.node->id()] == kDone) continue;
     stack.push_back({head.node.get(), 0});
     mark[head.node->id()] = kOpen;
     while (!stack.empty()) {
       Frame& top = stack.back();
       Node* n = top.node;
       const uint32_t inputs = n->num_inputs();
-      if (top.next == inputs + n->control_deps.size()) {
+      if (top.next >= inputs + n->control_deps.size()) {
         mark[n->id()] = kDone;
         stack.pop_back();
         f(n);
@@ -39,7 +41,9 @@ void PostOrderVisit(const GraphStore& store, const std::vector<NodeEntry>& heads
       }
       const uint32_t k = top.next++;
       Node* in = k < inputs ? n->inputs[k].node.get() : n->control_deps[k - inputs].get();
-      if (!in || mark[in->id()] == kDone) continue;
+      if (!in) continue;
+      if (in->id() >= mark.size()) mark.resize(store.nodes.size(), kNew);  // `f` has added nodes
+      if (mark[in->id()] == kDone) continue;
       WEFT_CHECK(mark[in->id()] == kNew, kCycle, "the graph has a cycle through {}", in->Describe());
       mark[in->id()] = kOpen;
       stack.push_back({in, 0});
@@ -65,7 +69,12 @@ void DFSVisit(const std::vector<NodeEntry>& heads, const std::function<void(cons
 std::vector<NodePtr> Graph::TopoOrder() const {
   std::vector<NodePtr> order;
   order.reserve(num_nodes());
-  PostOrderVisit(*store_, store_->outputs, [&](Node* n) { order.push_back(n); });
+  // An effect happens whether or not an output sees it.
+  static const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
+  std::vector<NodeEntry> heads = store_->outputs;
+  for (Node* n : store_->nodes)
+    if (n && n->op() && stateful.get(n->op(), false)) heads.emplace_back(n);
+  PostOrderVisit(*store_, heads, [&](Node* n) { order.push_back(n); });
   return order;
 }
 
@@ -98,6 +107,16 @@ TensorPtr Graph::ConstantOf(const NodeEntry& e) {
   static const Op* const constant = Op::Find("Constant");
   if (!e.node->is_variable() && e.node->op() != constant) return nullptr;
   const AttrValue* v = e.node->attrs.dict.find("value");
+  if (v && e.node->is_variable()) {
+    // What an op writes is state, whatever it starts with.
+    static const auto& mutates = Op::GetAttr<FMutateInputs>("FMutateInputs");
+    for (const Use& u : e.node->uses()) {
+      const FMutateInputs* f = !u.control && u.user->op() ? mutates.find(u.user->op()) : nullptr;
+      if (!f) continue;
+      const std::vector<int> slots = (*f)(u.user);
+      if (std::find(slots.begin(), slots.end(), int(u.slot)) != slots.end()) return nullptr;
+    }
+  }
   return v && v->is<TensorPtr>() ? v->get<TensorPtr>() : nullptr;
 }
 
@@ -118,13 +137,23 @@ std::vector<NodeId> Graph::Compact() {
   for (NodeId id = 0; id < nodes.size(); ++id) nodes[id]->id_ = id;
   store_->nodes = std::move(nodes);
   ++store_->revision;
+  store_->serial = GraphStore::NextSerial();
+  for (auto& [source, went] : store_->imported)
+    for (NodeId& id : went)
+      if (id != ~0u) id = map[id];
+  std::vector<std::string> lost;  // derived, naming nodes by their old ids
   for (auto& [name, value] : attrs) {
     const AttrType* t = FindAttrType(name);
-    if (!t || !t->remap || !value) continue;
+    if (!t || !value) continue;
+    if (!t->remap) {
+      if (t->scope == AttrScope::kGraph && t->kind == AttrKind::kDerived) lost.push_back(name);
+      continue;
+    }
     auto fresh = std::make_shared<std::any>(*value);
     t->remap(*fresh, map);
     value = fresh;
   }
+  for (const std::string& name : lost) attrs.erase(name);
   return map;
 }
 
@@ -132,6 +161,11 @@ std::vector<NodeId> Graph::Compact() {
 
 const IndexedGraph& Graph::indexed_graph() const {
   if (store_->view && store_->view->revision_ == store_->revision) return *store_->view;
+  if (store_->view) {
+    // Somebody may hold a reference to the last view: it stays, without content, and throws.
+    *store_->view = IndexedGraph();
+    store_->old_views.push_back(std::move(store_->view));
+  }
   auto g = std::make_shared<IndexedGraph>();
   g->store_ = store_;
   g->revision_ = store_->revision;
@@ -163,6 +197,7 @@ const IndexedGraph& Graph::indexed_graph() const {
   std::sort(mutated.begin(), mutated.end());
   mutated.erase(std::unique(mutated.begin(), mutated.end()), mutated.end());
   g->mutable_inputs_ = std::move(mutated);
+  for (const NodeEntry& e : store_->outputs) WEFT_CHECK(e.node, kApiMisuse, "an output of the graph is null");
   for (const NodeEntry& e : store_->outputs) g->outputs_.push_back({g->index_of_id_[e.node->id()], e.index, 0});
   store_->view = g;
   return *g;

@@ -30,12 +30,18 @@ void CheckUseLists(const GraphStore& s, Findings& out) {
     for (uint32_t i = 0; i < n->num_inputs(); ++i) {
       const NodeEntry& e = n->inputs[i];
       if (!e.node) continue;
-      if (e.node->store() != &s || e.node->id() >= s.nodes.size() || s.nodes[e.node->id()] != e.node.get()) {
+      if (!s.Lives(e.node.get())) {
         out.Add("input {} of {} is no living node of this graph", i, n->Describe());
         continue;
       }
+      if (!s.UseIsRecorded(n, i, false)) out.Add("the use list of {} lacks input {} of {}", e.node->Describe(), i, n->Describe());
       if (e.index >= e.node->num_outputs())
         out.Add("input {} of {} is output {} of {}, which has {}", i, n->Describe(), e.index, e.node->Describe(), e.node->num_outputs());
+    }
+    for (uint32_t i = 0; i < n->control_deps.size(); ++i) {
+      const Node* d = n->control_deps[i].get();
+      if (!s.Lives(d)) out.Add("control edge {} of {} is no living node of this graph", i, n->Describe());
+      else if (!s.UseIsRecorded(n, i, true)) out.Add("the use list of {} lacks control edge {} of {}", d->Describe(), i, n->Describe());
     }
     for (const Use& u : n->uses()) {
       const bool ok = u.control ? u.slot < u.user->control_deps.size() && u.user->control_deps[u.slot].get() == n
@@ -62,12 +68,21 @@ void VerifyGraph(const Graph& graph) {
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const NodeEntry& e = graph.outputs[i];
     if (!e.node) out.Add("output {} is null", i);
-    else if (!graph.owns(e.node)) out.Add("output {} is a node of another graph", i);
+    else if (!s.Lives(e.node.get())) out.Add("output {} is no living node of this graph", i);
     else if (e.index >= e.node->num_outputs()) out.Add("output {} is output {} of {}, which has {}", i, e.index, e.node->Describe(), e.node->num_outputs());
   }
+  if (s.output_names.size() > s.outputs.size())
+    out.Add("{} names of outputs are given, the graph has {} outputs", s.output_names.size(), s.outputs.size());
   for (NodePtr p : graph.inputs())
-    if (!graph.owns(p) || !p->is_variable()) out.Add("a declared input is no variable of this graph");
-  if (out.list.empty()) graph.TopoOrder();  // throws kCycle
+    if (!p || !s.Lives(p.get()) || !p->is_variable()) out.Add("a declared input is no variable of this graph");
+  if (out.list.empty()) {
+    // All nodes, also those that no output reaches: a later edit may make one of them an output.
+    std::vector<NodeEntry> heads;
+    heads.reserve(s.num_nodes);
+    for (Node* n : s.nodes)
+      if (n) heads.emplace_back(n);
+    DFSVisit(heads, [](const NodePtr&) {});  // throws kCycle
+  }
   if (out.list.empty()) return;
   std::string text = fmt::format("the graph is malformed ({} findings):", out.list.size() + out.more);
   for (const std::string& f : out.list) text += "\n  " + f;

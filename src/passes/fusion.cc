@@ -104,7 +104,7 @@ class Sweep {
     const FFuseKind* told = fuse_kind_.find(n->op());
     if (!code || (told && *told == FuseKind::kOpaque)) return NodeKind::kOpaque;
     if (told && *told == FuseKind::kAnchor && n->op()->has(library_)) return NodeKind::kOpaque;
-    if (!HasComputableTypes(n, facts_) || !OneSpace(n)) return NodeKind::kOpaque;
+    if (!HasComputableTypes(n, facts_)) return NodeKind::kOpaque;
     if (code->elementwise || (told && *told == FuseKind::kElementwise)) return NodeKind::kElementwise;
     const Shape& out = facts_.shapes[NodeEntry(n)];
     if (view_.get(n->op(), false)) {
@@ -114,16 +114,27 @@ class Sweep {
     NodeClass c = ClassifyGeneral(n, facts_);
     if (c.kind == NodeKind::kReduction && StrippedMask(facts_.shapes[n->inputs[size_t(c.full_input)]], c.axes) == 0)
       c.kind = NodeKind::kLocal;  // reduces extents of 1 only
-    const NodeKind k = c.kind;
+    NodeKind k = c.kind;
+    // A kernel has one space. Where results that somebody reads have several, the op stays; those of a reduction may be
+    // over the whole space or over its rows.
+    std::vector<int> allowed;
+    if (k == NodeKind::kReduction) {
+      const Shape& in = facts_.shapes[n->inputs[size_t(c.full_input)]];
+      allowed = {keys_.KeyOf(in), keys_.Without(keys_.KeyOf(in), StrippedMask(in, c.axes))};
+    }
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+      if (n->num_outputs() > 1 && !IsRead(n, i)) continue;
+      const int key = keys_.KeyOf(facts_.shapes[NodeEntry(n, i)]);
+      if (allowed.empty()) allowed.push_back(key);
+      if (std::find(allowed.begin(), allowed.end(), key) == allowed.end()) k = NodeKind::kOpaque;
+    }
     classes_.emplace(n->id(), std::move(c));
     return k;
   }
-  /// A kernel has one space: outputs of different extents stay with their op.
-  bool OneSpace(NodePtr n) {
-    const int key = n->num_outputs() > 1 ? keys_.KeyOf(facts_.shapes[NodeEntry(n)]) : 0;
-    for (uint32_t i = 1; i < n->num_outputs(); ++i)
-      if (keys_.KeyOf(facts_.shapes[NodeEntry(n, i)]) != key) return false;
-    return true;
+  bool IsRead(NodePtr n, uint32_t output) const {
+    for (const Use& u : n->uses())
+      if (!u.control && u.user->inputs[u.slot].index == output) return true;
+    return std::find(g_.outputs.begin(), g_.outputs.end(), NodeEntry(n, output)) != g_.outputs.end();
   }
   bool IsFollowed(const NodeEntry& e) const {
     const SymTensorPtr* v = facts_.values.find(e);

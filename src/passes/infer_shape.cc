@@ -115,7 +115,8 @@ void InferVariable(Context& c, NodePtr n) {
   if (const AttrValue* v = n->attrs.dict.find("value")) {
     const TensorPtr& t = v->get<TensorPtr>();
     c.shapes.set(e, t->shape());
-    if (SymTensorPtr value = ValueOf(*t)) c.values.set(e, value);
+    // A parameter that some operator writes has no value to follow.
+    if (SymTensorPtr value = Graph::ConstantOf(e) ? ValueOf(*t) : nullptr) c.values.set(e, value);
   } else if (const AttrValue* s = n->attrs.dict.find("shape")) {
     c.shapes.set(e, s->is<Shape>() ? s->get<Shape>() : Shape::Parse(s->get<std::string>()));
   } else if (!c.shapes.find(e)) {

@@ -113,6 +113,7 @@ class WEFT_API AttrDict {
   const AttrValue& at(std::string_view name) const;
   size_t count(std::string_view name) const { return find(name) ? 1 : 0; }
   bool erase(std::string_view name);
+  void clear() { items_.clear(); }
   bool empty() const { return items_.empty(); }
   size_t size() const { return items_.size(); }
   auto begin() const { return items_.begin(); }

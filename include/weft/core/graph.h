@@ -49,10 +49,12 @@ class NodePtr {
   Node* node_ = nullptr;
 };
 
-/// Output `index` of `node`; a null node is an absent optional input. `version` is accepted and ignored (2016).
+/// Output `index` of `node`; a null node is an absent optional input. `version` may be given and read (2016), is always
+/// 0 and takes no room.
 struct NodeEntry {
   NodePtr node;
   uint32_t index = 0;
+  static constexpr uint32_t version = 0;
 
   NodeEntry() = default;
   NodeEntry(NodePtr n, uint32_t i = 0, uint32_t /*version*/ = 0) : node(n), index(i) {}  // NOLINT
@@ -83,6 +85,7 @@ class WEFT_API InputList {
 
   void push_back(const NodeEntry& e);
   template <class... A> void emplace_back(A&&... a) { push_back(NodeEntry(std::forward<A>(a)...)); }
+  void clear() { *this = std::vector<NodeEntry>(); }
   InputList& operator=(const std::vector<NodeEntry>& entries);
   InputList& operator=(const InputList&) = delete;
   InputList(const InputList&) = delete;
@@ -166,7 +169,10 @@ class WEFT_API Node {
   Origin origin_;
 };
 
-/// Outputs of a graph. Assigning entries of another graph imports (copies) everything they reach.
+/// Outputs of a graph. Assigning entries of another graph imports (copies) everything they reach; what an earlier
+/// assignment or push_back has copied from there is shared, as long as both are unchanged. As many entries of the own
+/// graph keep the given names of outputs; the outputs of another graph bring their names and the graph's along where
+/// there are none yet.
 class WEFT_API OutputList {
  public:
   size_t size() const { return entries().size(); }
@@ -178,11 +184,13 @@ class WEFT_API OutputList {
   auto end() const { return entries().end(); }
   operator const std::vector<NodeEntry>&() const { return entries(); }  // NOLINT
   OutputList& operator=(const std::vector<NodeEntry>& e);
-  OutputList& operator=(const OutputList& o) { return *this = std::vector<NodeEntry>(o.entries()); }
+  OutputList& operator=(const OutputList& o);
   void push_back(const NodeEntry& e);
   template <class... A> void emplace_back(A&&... a) { push_back(NodeEntry(std::forward<A>(a)...)); }
   void set(size_t i, const NodeEntry& e);
   void clear() { *this = std::vector<NodeEntry>(); }
+  /// Drops outputs from the end or adds null ones, which have to be set before the graph passes VerifyGraph.
+  void resize(size_t n);
   OutputList(const OutputList&) = delete;
 
  private:
@@ -235,7 +243,8 @@ class WEFT_API Graph {
   /// Every use of `from` (graph outputs included) becomes `to`. Uses by `to`'s own node stay. Where every derived row of
   /// both is equal nothing downstream becomes stale. `to.node` inherits the origin of `from.node`.
   void ReplaceUses(NodeEntry from, NodeEntry to);
-  /// All outputs of `from` by `to[i]` (a null entry keeps the use), moving control edges too.
+  /// All outputs of `from` by `to[i]` (a null entry keeps the use), moving control edges too: what ran before `from` runs
+  /// before its replacement where that is a node nobody used yet, else before those that used `from`.
   void ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to);
   /// Removes a node without uses; throws kApiMisuse otherwise.
   void Erase(NodePtr node);
@@ -260,11 +269,12 @@ class WEFT_API Graph {
   bool owns(NodePtr handle) const;
   bool is_output(NodePtr node) const;
   uint64_t revision() const;
-  /// What the outputs reach, producers first; deterministic (DFS post-order from the outputs, control edges included).
+  /// What the outputs and then the stateful nodes (by id) reach, producers first; deterministic (DFS post-order, control
+  /// edges included).
   std::vector<NodePtr> TopoOrder() const;
   /// Dense numbering of TopoOrder(); any use of a stale one throws kApiMisuse.
   const IndexedGraph& indexed_graph() const;
-  /// Value of a parameter or of an op `Constant`; null for anything else.
+  /// Value of a parameter that no op mutates or of an op `Constant`; null for anything else.
   static TensorPtr ConstantOf(const NodeEntry& e);
   std::string name() const;
   void set_name(std::string name);
@@ -311,6 +321,8 @@ class WEFT_API Graph {
   std::any& MutableAny(const std::string& name, const std::type_info& type);
   void StoreAttr(const std::string& name, std::shared_ptr<std::any> value);
   void FlushStale() const;
+  std::vector<NodeEntry> ImportInto(const std::vector<NodeEntry>& entries, bool share_earlier);
+  void CopyAttrs(const Graph& from);
   std::shared_ptr<GraphStore> store_;
 };
 
@@ -334,9 +346,9 @@ WEFT_API void ParseAttributes(Node& node);
 WEFT_API void ResetAmbientGraph();
 
 /// A node of `op` in the graph of `inputs` (the ambient one where there is none), as in NNVM.
-WEFT_API NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs, AttrDict attrs = {});
+WEFT_API NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs = {}, AttrDict attrs = {});
 
-/// Calls f(const NodePtr&) for what `heads` reach, producers first. Iterative.
+/// Calls f(const NodePtr&) for what `heads` reach, producers first. Iterative; `f` may add nodes.
 WEFT_API void DFSVisit(const std::vector<NodeEntry>& heads, const std::function<void(const NodePtr&)>& f);
 
 /// Dense view of a graph at one revision.

@@ -210,8 +210,9 @@ WEFT_API Graph ApplyPass(Graph graph, const std::string& pass, const PassOptions
 /// The pipeline with every dependency that would be run written out, ready to paste back.
 WEFT_API Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const PassOptions& options = {});
 
-/// Structural check of a graph: acyclic, entries in range, arity, use lists, attribute rows of living nodes, names of
-/// outputs. Throws InternalError (kCycle as UserError) with all findings, at most 20.
+/// Structural check of a graph, linear: all nodes (also those no output reaches) acyclic; entries, control edges, outputs
+/// and declared inputs living and in range; arity; use lists both ways; no more output names than outputs. Throws
+/// InternalError (kCycle as UserError) with all findings, at most 20. Attribute rows are not looked at.
 WEFT_API void VerifyGraph(const Graph& graph);
 
 }  // namespace weft
