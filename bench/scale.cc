@@ -21,7 +21,8 @@ using namespace weft;
 double Milliseconds(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 volatile uint64_t g_sink;
 double Calibrate() {
@@ -36,9 +37,13 @@ double Calibrate() {
 Graph Build(int n) {
   Graph g;
   std::vector<NodeEntry> last;
-  for (int i = 0; i < 4; ++i) last.push_back(NodeEntry(g.AddInput("x" + std::to_string(i), DType::kF32, Shape{SymInt::Symbol("n"), 64})));
+  for (int i = 0; i < 4; ++i)
+    last.push_back(NodeEntry(
+        g.AddInput("x" + std::to_string(i), DType::kF32, Shape{SymInt::Symbol("n"), 64})));
   const Op* ops[] = {Op::Get("Add"), Op::Get("Mul"), Op::Get("Sub")};
-  for (int i = 0; i < n; ++i) last[size_t(i) % 4] = NodeEntry(g.AddNode(ops[i % 3], {last[size_t(i) % 4], last[size_t(i + 1) % 4]}));
+  for (int i = 0; i < n; ++i)
+    last[size_t(i) % 4] =
+        NodeEntry(g.AddNode(ops[i % 3], {last[size_t(i) % 4], last[size_t(i + 1) % 4]}));
   g.outputs = last;
   return g;
 }
@@ -71,21 +76,32 @@ int main(int argc, char** argv) {
   const int n = argc > 1 ? std::atoi(argv[1]) : 100000;
   const double k = n / 100000.0;
   std::printf("%d binary nodes\n", n);
-  Row("build", 25 * k, 5, [&] { return Milliseconds([&] { Graph g = Build(n); g_sink = g.num_nodes(); }); });
+  Row("build", 25 * k, 5, [&] {
+    return Milliseconds([&] {
+      Graph g = Build(n);
+      g_sink = g.num_nodes();
+    });
+  });
   const Graph g = Build(n);
   Row("index", 25 * k, 5, [&] {
     Graph h = g;
     return Milliseconds([&] { g_sink = h.indexed_graph().num_nodes(); });
   });
-  Row("copy", 25 * k, 5, [&] { Graph copy; return Milliseconds([&] { copy = g; }); });
+  Row("copy", 25 * k, 5, [&] {
+    Graph copy;
+    return Milliseconds([&] { copy = g; });
+  });
   Row("symbolic shape inference", 100 * k, 3, [&] {
     double ms = 0;
     PassOptions options;
-    options.on_pass = [&](const PassRecord& r) { ms += r.name == "InferShape" ? r.seconds * 1e3 : 0; };
+    options.on_pass = [&](const PassRecord& r) {
+      ms += r.name == "InferShape" ? r.seconds * 1e3 : 0;
+    };
     ApplyPasses(g, {"InferType", "InferShape"}, options);
     return ms;
   });
-  Row("text print + parse", 400 * k, 3, [&] { return Milliseconds([&] { g_sink = ParseGraph(PrintGraph(g)).num_nodes(); }); });
+  Row("text print + parse", 400 * k, 3,
+      [&] { return Milliseconds([&] { g_sink = ParseGraph(PrintGraph(g)).num_nodes(); }); });
   double previous = 0;
   for (int m : {n / 4, n / 2, n, 2 * n, 4 * n, 10 * n}) {
     double best = 1e300;

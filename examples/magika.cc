@@ -70,8 +70,7 @@ Config ReadConfig(const fs::path& dir) {
   c.thresholds = j.at("thresholds").get<std::map<std::string, double>>();
   c.overwrite = j.at("overwrite_map").get<std::map<std::string, std::string>>();
   const Json kinds = ReadJson(dir / "content_types_kb.min.json");
-  for (const auto& [label, info] : kinds.items())
-    c.is_text[label] = info.at("is_text").get<bool>();
+  for (const auto& [label, info] : kinds.items()) c.is_text[label] = info.at("is_text").get<bool>();
   return c;
 }
 

@@ -47,7 +47,8 @@ NNVM_REGISTER_OP(n16_add_scalar)
 
 NNVM_REGISTER_OP(n16_identity)
     .set_num_inputs(1)
-    .set_attr<FCodeGen>("FCodeGen", [](const NodePtr&, const std::vector<ASTPtr>& inputs) { return inputs; });
+    .set_attr<FCodeGen>("FCodeGen",
+                        [](const NodePtr&, const std::vector<ASTPtr>& inputs) { return inputs; });
 
 NNVM_REGISTER_OP(n16_split_terms)
     .set_num_inputs(1)
@@ -58,7 +59,8 @@ NNVM_REGISTER_OP(n16_split_terms)
     });
 
 Symbol Var(const char* name) { return Symbol::CreateVariable(name); }
-Symbol Make(const char* op, std::vector<const Symbol*> args, const char* name, std::unordered_map<std::string, std::string> attrs = {}) {
+Symbol Make(const char* op, std::vector<const Symbol*> args, const char* name,
+            std::unordered_map<std::string, std::string> attrs = {}) {
   Symbol s = Symbol::CreateFunctor(Op::Get(op), std::move(attrs));
   s.Compose(args, {}, name);
   return s;
@@ -86,10 +88,14 @@ Graph N16CountOps(Graph src) {
   src.attrs["n16_count"] = std::make_shared<any>(count);
   return src;
 }
-NNVM_REGISTER_PASS(N16CountOps).describe("counts operators").set_body(N16CountOps).set_change_graph(false).provide_graph_attr("n16_count");
+NNVM_REGISTER_PASS(N16CountOps)
+    .describe("counts operators")
+    .set_body(N16CountOps)
+    .set_change_graph(false)
+    .provide_graph_attr("n16_count");
 
 Graph N16DropIdentity(Graph src) {
-  std::unordered_map<Node*, NodeEntry> moved;   // identity -> what it passes on
+  std::unordered_map<Node*, NodeEntry> moved;  // identity -> what it passes on
   auto follow = [&](NodeEntry e) {
     auto it = moved.find(e.node.get());
     return it == moved.end() ? e : it->second;
@@ -106,33 +112,44 @@ Graph N16DropIdentity(Graph src) {
   ret.outputs = outputs;
   return ret;
 }
-NNVM_REGISTER_PASS(N16DropIdentity).describe("removes identities").set_body(N16DropIdentity).set_change_graph(true);
+NNVM_REGISTER_PASS(N16DropIdentity)
+    .describe("removes identities")
+    .set_body(N16DropIdentity)
+    .set_change_graph(true);
 
 Graph N16Rebuild(Graph src) {
   std::unordered_map<Node*, NodePtr> copy;
   DFSVisit(src.outputs, [&](const NodePtr& n) {
     NodePtr c = Node::Create();
     c->attrs = n->attrs;
-    for (const NodeEntry& e : n->inputs) c->inputs.push_back(NodeEntry{copy.at(e.node.get()), e.index, 0});
+    for (const NodeEntry& e : n->inputs)
+      c->inputs.push_back(NodeEntry{copy.at(e.node.get()), e.index, 0});
     copy[n.get()] = c;
   });
   Graph ret;
   for (const NodeEntry& e : src.outputs) ret.outputs.push_back({copy.at(e.node.get()), e.index, 0});
   return ret;
 }
-NNVM_REGISTER_PASS(N16Rebuild).describe("copies every node").set_body(N16Rebuild).set_change_graph(true);
+NNVM_REGISTER_PASS(N16Rebuild)
+    .describe("copies every node")
+    .set_body(N16Rebuild)
+    .set_change_graph(true);
 
 Graph N16FoldScalar(Graph src) {
   DFSVisit(src.outputs, [&](const NodePtr& n) {
     if (n->op() != Op::Get("n16_add_scalar") || n->inputs[0].node->op() != n->op()) return;
     NodePtr inner = n->inputs[0].node;
-    n->attrs.dict["scalar"] = std::to_string(get<float>(n->attrs.parsed) + get<float>(inner->attrs.parsed));
+    n->attrs.dict["scalar"] =
+        std::to_string(get<float>(n->attrs.parsed) + get<float>(inner->attrs.parsed));
     n->op()->attr_parser(&n->attrs);
     n->inputs = std::vector<NodeEntry>{inner->inputs[0]};
   });
   return src;
 }
-NNVM_REGISTER_PASS(N16FoldScalar).describe("adds scalars").set_body(N16FoldScalar).set_change_graph(true);
+NNVM_REGISTER_PASS(N16FoldScalar)
+    .describe("adds scalars")
+    .set_body(N16FoldScalar)
+    .set_change_graph(true);
 
 Graph N16Gradient(Graph src) {
   static const auto& fgradient = Op::GetAttr<FGradient>("FGradient");
@@ -158,17 +175,27 @@ Graph N16Gradient(Graph src) {
   ret.outputs = outputs;
   return ret;
 }
-NNVM_REGISTER_PASS(N16Gradient).describe("reverse mode").set_body(N16Gradient).set_change_graph(true)
-    .depend_graph_attr("grad_ys").depend_graph_attr("grad_xs").depend_graph_attr("grad_ys_out_grad");
+NNVM_REGISTER_PASS(N16Gradient)
+    .describe("reverse mode")
+    .set_body(N16Gradient)
+    .set_change_graph(true)
+    .depend_graph_attr("grad_ys")
+    .depend_graph_attr("grad_xs")
+    .depend_graph_attr("grad_ys_out_grad");
 
 Graph N16Report(Graph src) {
   std::string text;
-  for (const auto& [name, n] : src.GetAttr<std::map<std::string, int>>("n16_count")) text += name + "=" + std::to_string(n) + ";";
+  for (const auto& [name, n] : src.GetAttr<std::map<std::string, int>>("n16_count"))
+    text += name + "=" + std::to_string(n) + ";";
   src.attrs["n16_report"] = std::make_shared<any>(text);
   return src;
 }
-NNVM_REGISTER_PASS(N16Report).describe("prints the counts").set_body(N16Report).set_change_graph(false)
-    .depend_graph_attr("n16_count").provide_graph_attr("n16_report");
+NNVM_REGISTER_PASS(N16Report)
+    .describe("prints the counts")
+    .set_body(N16Report)
+    .set_change_graph(false)
+    .depend_graph_attr("n16_count")
+    .provide_graph_attr("n16_report");
 
 Graph N16Depth(Graph src) {
   const IndexedGraph& idx = src.indexed_graph();
@@ -178,7 +205,11 @@ Graph N16Depth(Graph src) {
   src.attrs["n16_depth"] = std::make_shared<any>(depth);
   return src;
 }
-NNVM_REGISTER_PASS(N16Depth).describe("depth of every node").set_body(N16Depth).set_change_graph(false).provide_graph_attr("n16_depth");
+NNVM_REGISTER_PASS(N16Depth)
+    .describe("depth of every node")
+    .set_body(N16Depth)
+    .set_change_graph(false)
+    .provide_graph_attr("n16_depth");
 
 Graph N16Cost(Graph src) {
   static const auto& cost = Op::GetAttr<FCountCost>("FCountCost");
@@ -189,7 +220,11 @@ Graph N16Cost(Graph src) {
   src.attrs["n16_cost"] = std::make_shared<any>(total);
   return src;
 }
-NNVM_REGISTER_PASS(N16Cost).describe("sums a user's own attribute").set_body(N16Cost).set_change_graph(false).provide_graph_attr("n16_cost")
+NNVM_REGISTER_PASS(N16Cost)
+    .describe("sums a user's own attribute")
+    .set_body(N16Cost)
+    .set_change_graph(false)
+    .provide_graph_attr("n16_cost")
     .depend_op_attr("FCodeGen");
 
 Graph N16Serialise(Graph src) {
@@ -201,7 +236,10 @@ Graph N16Serialise(Graph src) {
   });
   return src;
 }
-NNVM_REGISTER_PASS(N16Serialise).describe("orders all operators by control edges").set_body(N16Serialise).set_change_graph(true);
+NNVM_REGISTER_PASS(N16Serialise)
+    .describe("orders all operators by control edges")
+    .set_body(N16Serialise)
+    .set_change_graph(true);
 
 Graph N16Double(Graph src) {
   std::vector<NodeEntry> outputs;
@@ -209,11 +247,16 @@ Graph N16Double(Graph src) {
   src.outputs = outputs;
   return src;
 }
-NNVM_REGISTER_PASS(N16Double).describe("doubles the outputs").set_body(N16Double).set_change_graph(true);
+NNVM_REGISTER_PASS(N16Double)
+    .describe("doubles the outputs")
+    .set_body(N16Double)
+    .set_change_graph(true);
 
 // ---- running ----
 
-std::vector<double> RunOn(const std::string& backend, Graph g, const std::map<std::string, std::vector<double>>& values, int* kernels = nullptr) {
+std::vector<double> RunOn(const std::string& backend, Graph g,
+                          const std::map<std::string, std::vector<double>>& values,
+                          int* kernels = nullptr) {
   weft::CompileOptions options;
   options.backend = backend;
   // 2016 graphs say nothing about their inputs: they are declared here.
@@ -224,14 +267,16 @@ std::vector<double> RunOn(const std::string& backend, Graph g, const std::map<st
   auto program = weft::Compile(std::move(g), options);
   if (kernels) *kernels = program->stats().kernels;
   std::map<std::string, weft::TensorPtr> in;
-  for (const auto& [name, v] : values) in[name] = weft::Tensor::FromDoubles(weft::DType::kF32, {int64_t(v.size())}, v);
+  for (const auto& [name, v] : values)
+    in[name] = weft::Tensor::FromDoubles(weft::DType::kF32, {int64_t(v.size())}, v);
   auto out = weft::Session(program).Run(in)[0];
   std::vector<double> result;
   for (int64_t i = 0; i < out->num_elements(); ++i) result.push_back(out->at(i));
   return result;
 }
 
-const std::map<std::string, std::vector<double>> kValues = {{"x", {1, 2, 3}}, {"w", {2, 2, 2}}, {"b", {0.25, 0.5, 1}}};
+const std::map<std::string, std::vector<double>> kValues = {
+    {"x", {1, 2, 3}}, {"w", {2, 2, 2}}, {"b", {0.25, 0.5, 1}}};
 
 TEST_CASE("ops of 2016 fuse into one kernel and run on both backends") {
   int kernels = 0;
@@ -242,7 +287,8 @@ TEST_CASE("ops of 2016 fuse into one kernel and run on both backends") {
 
 TEST_CASE("ApplyPasses chains a missing dependency, and refuses it in strict mode") {
   Graph g = ApplyPasses(Example(), {"N16Report"});
-  CHECK(g.GetAttr<std::string>("n16_report") == "n16_add=1;n16_add_scalar=1;n16_identity=1;n16_mul=1;");
+  CHECK(g.GetAttr<std::string>("n16_report") ==
+        "n16_add=1;n16_add_scalar=1;n16_identity=1;n16_mul=1;");
   weft::PassOptions strict;
   strict.strict = true;
   CHECK_THROWS_AS(ApplyPasses(Example(), {"N16Report"}, strict), weft::UserError);
@@ -254,14 +300,15 @@ TEST_CASE("passes that rebuild the graph keep its meaning") {
     CAPTURE(pass);
     CHECK(RunOn("cpu", ApplyPass(Example(), pass), kValues) == std::vector<double>{2.75, 5, 7.5});
   }
-  CHECK(RunOn("cpu", ApplyPass(Example(), "N16Double"), kValues) == std::vector<double>{5.5, 10, 15});
+  CHECK(RunOn("cpu", ApplyPass(Example(), "N16Double"), kValues) ==
+        std::vector<double>{5.5, 10, 15});
   CHECK(ApplyPass(Example(), "N16DropIdentity").num_nodes() == 6);
 }
 
 TEST_CASE("gradients by FGradient, from attributes set as shared any") {
   Symbol x = Var("x"), w = Var("w");
   Symbol m = Make("n16_mul", {&x, &w}, "m");
-  Symbol y = Make("n16_mul", {&m, &x}, "y");     // y = x * w * x, dy/dx = 2 x w
+  Symbol y = Make("n16_mul", {&m, &x}, "y");  // y = x * w * x, dy/dx = 2 x w
   Graph g;
   Symbol seed = Var("seed");
   g.outputs = Symbol::CreateGroup({y, x, seed}).outputs;
@@ -270,7 +317,8 @@ TEST_CASE("gradients by FGradient, from attributes set as shared any") {
   g.attrs["grad_xs"] = std::make_shared<any>(xs);
   g.attrs["grad_ys_out_grad"] = std::make_shared<any>(seeds);
   Graph d = ApplyPass(std::move(g), "N16Gradient");
-  CHECK(RunOn("cpu", d, {{"x", {1, 2}}, {"w", {3, 4}}, {"seed", {1, 1}}}) == std::vector<double>{6, 16});
+  CHECK(RunOn("cpu", d, {{"x", {1, 2}}, {"w", {3, 4}}, {"seed", {1, 1}}}) ==
+        std::vector<double>{6, 16});
 }
 
 TEST_CASE("own attributes, IndexedGraph, depth") {
@@ -321,7 +369,7 @@ TEST_CASE("a symbol made from another holds the graph of its nodes") {
   {
     Symbol x = Var("kept_x");
     Symbol y = Make("n16_add_scalar", {&x}, "kept_y", {{"scalar", "1"}});
-    weft::ResetAmbientGraph();   // from here on the symbols alone hold the old graph
+    weft::ResetAmbientGraph();  // from here on the symbols alone hold the old graph
     kept = {y[0], y.GetInternals(), Symbol::CreateGroup({x, y}), y.Copy()};
   }
   weft::ResetAmbientGraph();
@@ -345,7 +393,8 @@ TEST_CASE("small words of 2016: version, MakeNode without inputs, cleared inputs
   NodeEntry sum = MakeNode("n16_add", "sum", {e, e});
   sum.node->inputs.clear();
   CHECK(sum.node->inputs.empty());
-  CHECK_THROWS_AS(MakeNode("n16_add", "none"), weft::UserError);   // compiles; the operator takes two
+  CHECK_THROWS_AS(MakeNode("n16_add", "none"),
+                  weft::UserError);  // compiles; the operator takes two
 }
 
 }  // namespace

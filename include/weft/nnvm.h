@@ -53,18 +53,30 @@ using weft::Op;
 using weft::OpMap;
 
 using any = std::any;
-template <class T> T& get(any& a) { return std::any_cast<T&>(a); }
-template <class T> const T& get(const any& a) { return std::any_cast<const T&>(a); }
+template <class T>
+T& get(any& a) {
+  return std::any_cast<T&>(a);
+}
+template <class T>
+const T& get(const any& a) {
+  return std::any_cast<const T&>(a);
+}
 
 /// Calls f(const NodePtr&) for what `heads` reach, producers first.
-template <class F> void DFSVisit(const std::vector<NodeEntry>& heads, F f) { weft::DFSVisit(heads, f); }
-template <class F> void DFSVisit(const weft::OutputList& heads, F f) { weft::DFSVisit(heads, f); }
+template <class F>
+void DFSVisit(const std::vector<NodeEntry>& heads, F f) {
+  weft::DFSVisit(heads, f);
+}
+template <class F>
+void DFSVisit(const weft::OutputList& heads, F f) {
+  weft::DFSVisit(heads, f);
+}
 
 /// A node of operator `op` over `inputs`; attributes are strings, read by the operator's parser.
 inline NodeEntry MakeNode(const char* op, std::string name, std::vector<NodeEntry> inputs = {},
                           std::unordered_map<std::string, std::string> attrs = {}) {
   weft::AttrDict dict;
-  for (auto& [key, value] : attrs) dict[key] = value;   // AttrDict sorts: order does not matter
+  for (auto& [key, value] : attrs) dict[key] = value;  // AttrDict sorts: order does not matter
   return weft::MakeNode(op, std::move(name), inputs, std::move(dict));
 }
 
@@ -90,7 +102,7 @@ struct FloatAST : weft::ExprMaker {
       double d = 0;
       if (back >> d && float(d) == v) return d;
     }
-    return double(v);   // infinities and NaN
+    return double(v);  // infinities and NaN
   }
 };
 /// A named scalar, for text; a kernel has no such thing.
@@ -104,12 +116,17 @@ struct BinaryAST : weft::ExprMaker {
  private:
   static ASTPtr Make(char op, const ASTPtr& a, const ASTPtr& b) {
     switch (op) {
-      case '+': return a + b;
-      case '-': return a - b;
-      case '*': return a * b;
-      case '/': return a / b;
+      case '+':
+        return a + b;
+      case '-':
+        return a - b;
+      case '*':
+        return a * b;
+      case '/':
+        return a / b;
       default:
-        weft::ThrowError(weft::ErrorCode::kApiMisuse, std::string("BinaryAST knows + - * /, not '") + op + "'");
+        weft::ThrowError(weft::ErrorCode::kApiMisuse,
+                         std::string("BinaryAST knows + - * /, not '") + op + "'");
     }
   }
 };
@@ -133,7 +150,8 @@ class Symbol {
     return s;
   }
   /// An operator that waits for its inputs: see Compose.
-  static Symbol CreateFunctor(const Op* op, std::unordered_map<std::string, std::string> attrs = {}) {
+  static Symbol CreateFunctor(const Op* op,
+                              std::unordered_map<std::string, std::string> attrs = {}) {
     Symbol s;
     NodePtr n = Node::Create();
     n->attrs.op = op;
@@ -152,16 +170,19 @@ class Symbol {
   }
 
   /// Gives a functor its inputs, by position and by name; names left open become variables `<name>_<input>`.
-  void Compose(const std::vector<const Symbol*>& args, const std::unordered_map<std::string, const Symbol*>& kwargs, const std::string& name) {
+  void Compose(const std::vector<const Symbol*>& args,
+               const std::unordered_map<std::string, const Symbol*>& kwargs,
+               const std::string& name) {
     NodePtr n = outputs.empty() ? NodePtr() : outputs[0].node;
     if (!n || n->is_variable() || !n->inputs.empty())
-      weft::ThrowError(weft::ErrorCode::kApiMisuse, "only an operator without inputs can be composed");
+      weft::ThrowError(weft::ErrorCode::kApiMisuse,
+                       "only an operator without inputs can be composed");
     // Everything is checked first: a call that throws leaves the functor as it was.
     const std::vector<weft::ArgDoc>& declared = n->op()->inputs;
     std::vector<NodeEntry> inputs;
     for (const Symbol* a : args) inputs.push_back(a->Single());
     size_t used = 0;
-    std::vector<std::pair<size_t, std::string>> open;   // inputs that become variables
+    std::vector<std::pair<size_t, std::string>> open;  // inputs that become variables
     for (size_t i = inputs.size(); i < declared.size(); ++i) {
       auto it = kwargs.find(declared[i].name);
       if (it != kwargs.end()) {
@@ -173,19 +194,23 @@ class Symbol {
       }
     }
     if (used != kwargs.size())
-      weft::ThrowError(weft::ErrorCode::kArity, "operator '" + n->op()->name + "' has no input of one of the given names");
+      weft::ThrowError(weft::ErrorCode::kArity,
+                       "operator '" + n->op()->name + "' has no input of one of the given names");
     const int got = int(inputs.size());
     const Op& op = *n->op();
     const int min = op.get_num_inputs ? int(op.get_num_inputs(n->attrs)) : op.min_inputs;
     const int max = op.get_num_inputs ? min : op.max_inputs;
     if (got < min || (max >= 0 && got > max))
-      weft::ThrowError(weft::ErrorCode::kArity, "operator '" + op.name + "' takes " + std::to_string(min) + " inputs, " + std::to_string(got) + " given");
+      weft::ThrowError(weft::ErrorCode::kArity, "operator '" + op.name + "' takes " +
+                                                    std::to_string(min) + " inputs, " +
+                                                    std::to_string(got) + " given");
     for (const auto& [slot, variable] : open) inputs[slot] = CreateVariable(variable).outputs[0];
     n->inputs = inputs;
     n->attrs.name = name;
   }
   /// A composed copy of this functor.
-  Symbol operator()(const std::vector<const Symbol*>& args, const std::unordered_map<std::string, const Symbol*>& kwargs = {},
+  Symbol operator()(const std::vector<const Symbol*>& args,
+                    const std::unordered_map<std::string, const Symbol*>& kwargs = {},
                     const std::string& name = "") const {
     Symbol s = Copy();
     s.Compose(args, kwargs, name);
@@ -198,7 +223,8 @@ class Symbol {
       NodePtr c = Node::Create();
       c->attrs = n->attrs;
       std::vector<NodeEntry> inputs;
-      for (const NodeEntry& e : n->inputs) inputs.emplace_back(e.node ? twin.at(e.node.get()) : NodePtr(), e.index);
+      for (const NodeEntry& e : n->inputs)
+        inputs.emplace_back(e.node ? twin.at(e.node.get()) : NodePtr(), e.index);
       c->inputs = inputs;
       for (Node* d : n->control_deps) c->control_deps.push_back(twin.at(d));
       twin[n.get()] = c;
@@ -227,12 +253,14 @@ class Symbol {
     std::unordered_set<Node*> mutated;
     std::vector<NodePtr> all, out;
     nnvm::DFSVisit(outputs, [&](const NodePtr& n) {
-      if (n->is_variable()) all.push_back(n);
+      if (n->is_variable())
+        all.push_back(n);
       else if (auto* f = mutates.find(n->op()))
         for (int i : (*f)(n)) mutated.insert(n->inputs.at(size_t(i)).node.get());
     });
     for (NodePtr n : all)
-      if (option == kAll || (mutated.count(n.get()) != 0) == (option == kAuxiliaryStates)) out.push_back(n);
+      if (option == kAll || (mutated.count(n.get()) != 0) == (option == kAuxiliaryStates))
+        out.push_back(n);
     return out;
   }
   std::vector<std::string> ListInputNames(ListInputOption option = kAll) const {
@@ -244,7 +272,10 @@ class Symbol {
     std::vector<std::string> names;
     for (const NodeEntry& e : outputs) {
       const std::string& base = e.node->attrs.name;
-      names.push_back(e.node->is_variable() ? base : base + (e.node->num_outputs() > 1 ? "_output" + std::to_string(e.index) : "_output"));
+      names.push_back(e.node->is_variable()
+                          ? base
+                          : base + (e.node->num_outputs() > 1 ? "_output" + std::to_string(e.index)
+                                                              : "_output"));
     }
     return names;
   }
@@ -258,19 +289,25 @@ class Symbol {
     if (v) *out = std::string(*v);
     return v != nullptr;
   }
-  void AddControlDeps(const Symbol& before) { Single().node->control_deps.push_back(before.Single().node); }
+  void AddControlDeps(const Symbol& before) {
+    Single().node->control_deps.push_back(before.Single().node);
+  }
 
  private:
   const NodeEntry& Single() const {
-    if (outputs.size() != 1) weft::ThrowError(weft::ErrorCode::kApiMisuse, "a symbol with one output is needed, this one has " + std::to_string(outputs.size()));
+    if (outputs.size() != 1)
+      weft::ThrowError(
+          weft::ErrorCode::kApiMisuse,
+          "a symbol with one output is needed, this one has " + std::to_string(outputs.size()));
     return outputs[0];
   }
   static void Parse(NodePtr n) { weft::ParseAttributes(*n); }
   void Hold(const Symbol& other) {
     for (const auto& store : other.stores_)
-      if (std::find(stores_.begin(), stores_.end(), store) == stores_.end()) stores_.push_back(store);
+      if (std::find(stores_.begin(), stores_.end(), store) == stores_.end())
+        stores_.push_back(store);
   }
-  std::vector<std::shared_ptr<weft::GraphStore>> stores_;   ///< of the nodes of `outputs`
+  std::vector<std::shared_ptr<weft::GraphStore>> stores_;  ///< of the nodes of `outputs`
 };
 
 }  // namespace nnvm

@@ -22,10 +22,12 @@ WEFT_REGISTER_GRAPH_ATTR(value, kDerived, ValueMap)
     .text(ValueText, [](const std::string& text) -> SymTensorPtr {
       auto v = std::make_shared<SymTensor>();
       std::string_view inner = Trim(text);
-      WEFT_CHECK(inner.size() >= 2 && inner.front() == '[' && inner.back() == ']', kSyntax, "a value reads [a, b, ...], got '{}'", text);
+      WEFT_CHECK(inner.size() >= 2 && inner.front() == '[' && inner.back() == ']', kSyntax,
+                 "a value reads [a, b, ...], got '{}'", text);
       inner = inner.substr(1, inner.size() - 2);
       if (!Trim(inner).empty())
-        for (const std::string& part : Split(inner, ',')) v->elements.push_back(Trim(part) == "?" ? SymInt() : SymInt::Parse(Trim(part)));
+        for (const std::string& part : Split(inner, ','))
+          v->elements.push_back(Trim(part) == "?" ? SymInt() : SymInt::Parse(Trim(part)));
       v->dims = {int64_t(v->elements.size())};
       return v;
     });
@@ -44,9 +46,13 @@ WEFT_REGISTER_GRAPH_ATTR(facts, kGiven, Facts)
             return f;
           });
 
-WEFT_REGISTER_GRAPH_ATTR(subgraph, kDerived, SubgraphMap).describe("fused body of every weft::Fused node").hidden();
+WEFT_REGISTER_GRAPH_ATTR(subgraph, kDerived, SubgraphMap)
+    .describe("fused body of every weft::Fused node")
+    .hidden();
 
-WEFT_REGISTER_GRAPH_ATTR(kernel, kDerived, KernelMap).describe("kernel of every weft::Fused node").hidden();
+WEFT_REGISTER_GRAPH_ATTR(kernel, kDerived, KernelMap)
+    .describe("kernel of every weft::Fused node")
+    .hidden();
 
 WEFT_REGISTER_GRAPH_ATTR(rtc, kDerived, RtcMap).describe("machine code of every kernel").hidden();
 

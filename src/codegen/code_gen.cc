@@ -26,7 +26,8 @@ Graph CodeGen(Graph g, PassContext& ctx) {
     ctx.cancel().Check();
     try {
       LoweredKernel lowered = LowerKernel(ExpandBody(**body), facts);
-      lowered.kernel = distinct.emplace(lowered.kernel->CanonicalText(), lowered.kernel).first->second;
+      lowered.kernel =
+          distinct.emplace(lowered.kernel->CanonicalText(), lowered.kernel).first->second;
       kernels.set(n, std::move(lowered));
     } catch (Error& e) {
       e.AddPlace(n->Describe());

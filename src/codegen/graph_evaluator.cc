@@ -16,17 +16,22 @@ class InterpreterEvaluator final : public Evaluator {
  public:
   std::string WhyNot(const NodePtr& node) const override {
     static const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
-    if (node->is_variable() || IsOp(node, builtin::kFused) || IsOp(node, builtin::kConstant)) return "";
-    return codegen.find(node->op()) ? "" : fmt::format("operator '{}' has no FCodeGen", node->op()->name);
+    if (node->is_variable() || IsOp(node, builtin::kFused) || IsOp(node, builtin::kConstant))
+      return "";
+    return codegen.find(node->op())
+               ? ""
+               : fmt::format("operator '{}' has no FCodeGen", node->op()->name);
   }
 
-  std::vector<TensorPtr> EvalNode(const NodePtr& node, const std::vector<TensorPtr>& inputs, const EvalOptions& options) const override {
+  std::vector<TensorPtr> EvalNode(const NodePtr& node, const std::vector<TensorPtr>& inputs,
+                                  const EvalOptions& options) const override {
     return EvalBound(node, inputs, {}, options);
   }
 
  private:
   /// `bindings`: values of the graph's symbols, for nodes that name them (weft::ShapeTensor, fused bodies).
-  std::vector<TensorPtr> EvalBound(const NodePtr& node, const std::vector<TensorPtr>& inputs, const SymBindings& bindings, const EvalOptions& options) const {
+  std::vector<TensorPtr> EvalBound(const NodePtr& node, const std::vector<TensorPtr>& inputs,
+                                   const SymBindings& bindings, const EvalOptions& options) const {
     if (TensorPtr t = Graph::ConstantOf(NodeEntry(node))) return {t};
     if (IsOp(node, builtin::kFused)) return EvalBody(node, inputs, bindings, options);
     Graph g;
@@ -45,7 +50,8 @@ class InterpreterEvaluator final : public Evaluator {
     plain.verify = false;
     g = ApplyPasses(std::move(g), {"InferType", "InferShape"}, plain);
     try {
-      return Interpret(ExpandSingle(g, g.at(copy)), present, bindings, options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
+      return Interpret(ExpandSingle(g, g.at(copy)), present, bindings,
+                       options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
     } catch (Error& e) {
       e.AddPlace(node->Describe());
       throw;
@@ -53,13 +59,16 @@ class InterpreterEvaluator final : public Evaluator {
   }
 
  public:
-  std::vector<TensorPtr> Eval(const Graph& graph, const std::vector<TensorPtr>& inputs, const EvalOptions& options) const override {
+  std::vector<TensorPtr> Eval(const Graph& graph, const std::vector<TensorPtr>& inputs,
+                              const EvalOptions& options) const override {
     const std::vector<NodePtr> variables = graph.AllInputs();
-    WEFT_CHECK(inputs.size() == variables.size(), kBadInput, "the graph takes {} inputs, {} given", variables.size(), inputs.size());
+    WEFT_CHECK(inputs.size() == variables.size(), kBadInput, "the graph takes {} inputs, {} given",
+               variables.size(), inputs.size());
     const std::vector<NodePtr> order = graph.TopoOrder();
     std::string bad;
     for (NodePtr n : order)
-      if (const std::string why = WhyNot(n); !why.empty()) bad += fmt::format("\n  {}: {}", n->Describe(), why);
+      if (const std::string why = WhyNot(n); !why.empty())
+        bad += fmt::format("\n  {}: {}", n->Describe(), why);
     WEFT_CHECK(bad.empty(), kUnsupported, "these nodes cannot be evaluated:{}", bad);
     SymBindings bindings;
     for (size_t i = 0; i < variables.size(); ++i) {
@@ -67,10 +76,12 @@ class InterpreterEvaluator final : public Evaluator {
       if (!declared || !declared->is<Shape>() || !declared->get<Shape>().has_rank()) continue;
       const std::vector<SymInt>& dims = declared->get<Shape>().dims();
       for (size_t d = 0; d < dims.size() && d < inputs[i]->dims().size(); ++d)
-        if (dims[d].known() && dims[d].is_symbol()) bindings[dims[d].symbol_name()] = inputs[i]->dims()[d];
+        if (dims[d].known() && dims[d].is_symbol())
+          bindings[dims[d].symbol_name()] = inputs[i]->dims()[d];
     }
     std::vector<std::vector<TensorPtr>> values(graph.id_bound());
-    std::vector<int64_t> uses(graph.id_bound(), 0);   // readers left; results are dropped after the last
+    std::vector<int64_t> uses(graph.id_bound(),
+                              0);  // readers left; results are dropped after the last
     for (NodePtr n : order)
       for (const NodeEntry& e : n->inputs)
         if (e.node) ++uses[e.node->id()];
@@ -82,7 +93,8 @@ class InterpreterEvaluator final : public Evaluator {
         continue;
       }
       std::vector<TensorPtr> in;
-      for (const NodeEntry& e : n->inputs) in.push_back(e.node ? values[e.node->id()].at(e.index) : nullptr);
+      for (const NodeEntry& e : n->inputs)
+        in.push_back(e.node ? values[e.node->id()].at(e.index) : nullptr);
       values[n->id()] = EvalBound(n, in, bindings, options);
       for (const NodeEntry& e : n->inputs)
         if (e.node && --uses[e.node->id()] == 0) values[e.node->id()].clear();
@@ -94,17 +106,21 @@ class InterpreterEvaluator final : public Evaluator {
 
  private:
   /// A fused body by its own operators. Extents in it that are expressions take their values from the operands.
-  std::vector<TensorPtr> EvalBody(const NodePtr& node, const std::vector<TensorPtr>& inputs, SymBindings bindings, const EvalOptions& options) const {
+  std::vector<TensorPtr> EvalBody(const NodePtr& node, const std::vector<TensorPtr>& inputs,
+                                  SymBindings bindings, const EvalOptions& options) const {
     const GraphPtr body = FusedBody(node);
     const ComputeSpec spec = ExpandBody(*body);
     for (size_t i = 0; i < spec.inputs.size(); ++i)
       for (size_t d = 0; d < spec.inputs[i].dims.size(); ++d)
-        if (spec.inputs[i].dims[d].is_symbol()) bindings[spec.inputs[i].dims[d].symbol_name()] = inputs[i]->dims()[d];
-    return Interpret(spec, inputs, bindings, options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
+        if (spec.inputs[i].dims[d].is_symbol())
+          bindings[spec.inputs[i].dims[d].symbol_name()] = inputs[i]->dims()[d];
+    return Interpret(spec, inputs, bindings,
+                     options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
   }
 };
 
-[[maybe_unused]] const bool registered = (SetEvaluator(std::make_unique<InterpreterEvaluator>()), true);
+[[maybe_unused]] const bool registered =
+    (SetEvaluator(std::make_unique<InterpreterEvaluator>()), true);
 
 }  // namespace
 }  // namespace weft

@@ -21,10 +21,13 @@ constexpr char kMagic[8] = {'W', 'E', 'F', 'T', 'K', 'R', 'N', '1'};
 constexpr uint32_t kGeneratorVersion = 1;
 
 std::string KeyText(const Kernel& kernel, const std::string& target) {
-  return fmt::format("generator {}\ntarget {}\n{}", kGeneratorVersion, target, kernel.CanonicalText());
+  return fmt::format("generator {}\ntarget {}\n{}", kGeneratorVersion, target,
+                     kernel.CanonicalText());
 }
 
-void PutU64(std::string* out, uint64_t v) { out->append(reinterpret_cast<const char*>(&v), sizeof v); }
+void PutU64(std::string* out, uint64_t v) {
+  out->append(reinterpret_cast<const char*>(&v), sizeof v);
+}
 bool TakeU64(std::string_view* in, uint64_t* v) {
   if (in->size() < sizeof *v) return false;
   std::memcpy(v, in->data(), sizeof *v);
@@ -47,7 +50,9 @@ std::string Pack(const std::string& key, const std::string& payload) {
 /// The payload, when every byte of the file is as written for this key.
 std::optional<std::string> Unpack(const std::string& file, const std::string& key) {
   std::string_view in(file);
-  if (in.size() < sizeof kMagic + 4 * sizeof(uint64_t) || std::memcmp(in.data(), kMagic, sizeof kMagic) != 0) return std::nullopt;
+  if (in.size() < sizeof kMagic + 4 * sizeof(uint64_t) ||
+      std::memcmp(in.data(), kMagic, sizeof kMagic) != 0)
+    return std::nullopt;
   const Hash128 h = HashBytes(in.data(), in.size() - 2 * sizeof(uint64_t));
   std::string_view tail = in.substr(in.size() - 2 * sizeof(uint64_t));
   uint64_t hi = 0, lo = 0, n = 0;
@@ -55,7 +60,8 @@ std::optional<std::string> Unpack(const std::string& file, const std::string& ke
   TakeU64(&tail, &lo);
   if (h.hi != hi || h.lo != lo) return std::nullopt;
   in.remove_prefix(sizeof kMagic);
-  if (!TakeU64(&in, &n) || n != key.size() || in.size() < n || in.substr(0, n) != key) return std::nullopt;
+  if (!TakeU64(&in, &n) || n != key.size() || in.size() < n || in.substr(0, n) != key)
+    return std::nullopt;
   in.remove_prefix(n);
   if (!TakeU64(&in, &n) || in.size() != n + 2 * sizeof(uint64_t)) return std::nullopt;
   return std::string(in.substr(0, n));
@@ -63,16 +69,23 @@ std::optional<std::string> Unpack(const std::string& file, const std::string& ke
 
 /// The directory to use, and why there is none.
 std::string ChooseDirectory(std::string* why) {
-  if (const char* off = std::getenv("WEFT_CACHE"); off && std::string_view(off) == "off") return *why = "WEFT_CACHE=off", "";
-  if (const char* dir = std::getenv("WEFT_CACHE_DIR"); dir && *dir) return JoinPath(dir, "kernels");  // the user's word is taken as it is
+  if (const char* off = std::getenv("WEFT_CACHE"); off && std::string_view(off) == "off")
+    return *why = "WEFT_CACHE=off", "";
+  if (const char* dir = std::getenv("WEFT_CACHE_DIR"); dir && *dir)
+    return JoinPath(dir, "kernels");  // the user's word is taken as it is
   std::string base;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) base = xdg;
-  else if (const char* home = std::getenv("HOME"); home && *home) base = JoinPath(home, ".cache");
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg)
+    base = xdg;
+  else if (const char* home = std::getenv("HOME"); home && *home)
+    base = JoinPath(home, ".cache");
   if (base.empty()) return *why = "neither HOME nor XDG_CACHE_HOME is set", "";
   const std::string dir = JoinPath(JoinPath(base, "weft"), "kernels");
   struct stat s;
-  if (lstat(dir.c_str(), &s) == 0 && (!S_ISDIR(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & (S_IWGRP | S_IWOTH))))
-    return *why = fmt::format("{} is not a directory of this user that only they can write to", dir), "";
+  if (lstat(dir.c_str(), &s) == 0 &&
+      (!S_ISDIR(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & (S_IWGRP | S_IWOTH))))
+    return *why =
+               fmt::format("{} is not a directory of this user that only they can write to", dir),
+           "";
   return dir;
 }
 
@@ -80,9 +93,11 @@ std::string ChooseDirectory(std::string* why) {
 
 struct KernelCache::Impl {
   mutable std::mutex mutex;
-  std::unordered_map<std::string, CompiledKernelPtr> memory;   // looked up only
+  std::unordered_map<std::string, CompiledKernelPtr> memory;  // looked up only
   std::string directory, why;
-  std::string PathOf(const std::string& key) const { return JoinPath(directory, HashBytes(key.data(), key.size()).ToHex() + ".wk"); }
+  std::string PathOf(const std::string& key) const {
+    return JoinPath(directory, HashBytes(key.data(), key.size()).ToHex() + ".wk");
+  }
 };
 
 KernelCache::KernelCache() : impl_(new Impl) { impl_->directory = ChooseDirectory(&impl_->why); }
@@ -110,7 +125,8 @@ CompiledKernelPtr KernelCache::Find(const Kernel& kernel, const std::string& tar
   try {
     std::optional<std::string> payload = Unpack(ReadFile(path, int64_t{256} << 20), key);
     if (!payload) {
-      WEFT_LOG(kWarning, "kernel cache: {} is damaged or of another version; it will be replaced", path);
+      WEFT_LOG(kWarning, "kernel cache: {} is damaged or of another version; it will be replaced",
+               path);
       return nullptr;
     }
     auto found = std::make_shared<CompiledKernel>();

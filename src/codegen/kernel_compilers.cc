@@ -14,8 +14,8 @@ namespace {
 struct Families {
   std::mutex mutex;
   std::map<std::string, KernelCompilerFactory> factories;
-  std::map<std::string, std::shared_ptr<KernelCompiler>> compilers;   // by whole target
-  std::map<std::string, std::string> load_results;                    // by family
+  std::map<std::string, std::shared_ptr<KernelCompiler>> compilers;  // by whole target
+  std::map<std::string, std::string> load_results;                   // by family
 };
 Families& Table() {
   static Families* f = new Families;

@@ -19,7 +19,8 @@ Graph RTCGen(Graph g, PassContext& ctx) {
   std::string why;
   std::shared_ptr<KernelCompiler> compiler = FindKernelCompiler(ctx.target(), &why);
   if (!compiler) {
-    ctx.Warn(fmt::format("no kernels for target '{}': {}; fused operators run in the interpreter", ctx.target(), why));
+    ctx.Warn(fmt::format("no kernels for target '{}': {}; fused operators run in the interpreter",
+                         ctx.target(), why));
     g.SetAttr("rtc", std::move(rtc));
     return g;
   }
@@ -43,7 +44,8 @@ Graph RTCGen(Graph g, PassContext& ctx) {
     c->binary = std::move(binaries[i]);
     if (c->binary.empty()) {
       c->error = i < errors.size() ? errors[i] : "";
-      ctx.Warn(fmt::format("kernel {} does not compile for {} and runs in the interpreter: {}", missing[i]->Name(), target, c->error));
+      ctx.Warn(fmt::format("kernel {} does not compile for {} and runs in the interpreter: {}",
+                           missing[i]->Name(), target, c->error));
       ctx.Count("failed");
     }
     compiled[missing[i]->Key()] = c;

@@ -37,18 +37,25 @@ InputDomain DomainOf(NodePtr input) {
 double Draw(std::mt19937_64& rng, DType t, const InputDomain& d, int64_t index_extent) {
   auto unit = [&] { return double(rng() >> 11) * 0x1p-53; };  // [0, 1), the same on every platform
   if (t == DType::kBool) return double(rng() & 1);
-  if (d.kind == InputDomain::kIndex) return double(int64_t(rng() % uint64_t(std::max<int64_t>(index_extent, 1))));
+  if (d.kind == InputDomain::kIndex)
+    return double(int64_t(rng() % uint64_t(std::max<int64_t>(index_extent, 1))));
   if (IsFloat(t)) {
     const double v = unit() * 4 - 2;
     switch (d.kind) {
-      case InputDomain::kPositive: return std::fabs(v) + 0.125;
-      case InputDomain::kNonZero: return v < 0 ? v - 0.125 : v + 0.125;
-      case InputDomain::kUnit: return v / 2.5;
-      default: return v;
+      case InputDomain::kPositive:
+        return std::fabs(v) + 0.125;
+      case InputDomain::kNonZero:
+        return v < 0 ? v - 0.125 : v + 0.125;
+      case InputDomain::kUnit:
+        return v / 2.5;
+      default:
+        return v;
     }
   }
   const int64_t v = int64_t(rng() % 11);
-  if (d.kind == InputDomain::kPositive || d.kind == InputDomain::kNonZero || d.kind == InputDomain::kShapeValue) return double(1 + v % 5);
+  if (d.kind == InputDomain::kPositive || d.kind == InputDomain::kNonZero ||
+      d.kind == InputDomain::kShapeValue)
+    return double(1 + v % 5);
   return double(IsUnsigned(t) ? v : v - 5);
 }
 
@@ -57,7 +64,8 @@ double Draw(std::mt19937_64& rng, DType t, const InputDomain& d, int64_t index_e
 const Evaluator* GetEvaluator() { return Slot().get(); }
 void SetEvaluator(std::unique_ptr<Evaluator> evaluator) { Slot() = std::move(evaluator); }
 
-RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindings& bind, bool allow_zero) {
+RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindings& bind,
+                              bool allow_zero) {
   std::mt19937_64 rng(seed);
   RandomInputs out;
   out.bindings = bind;
@@ -82,7 +90,8 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
   for (NodePtr p : inputs) {
     const AttrValue* dtype = p->attrs.dict.find("dtype");
     const DType t = dtype ? dtype->get<DType>() : DType::kF32;
-    WEFT_CHECK(IsComputable(t), kUnsupported, "no random values of dtype {} for input '{}'", DTypeName(t), p->attrs.name);
+    WEFT_CHECK(IsComputable(t), kUnsupported, "no random values of dtype {} for input '{}'",
+               DTypeName(t), p->attrs.name);
     const InputDomain d = DomainOf(p);
     int64_t index_extent = 1;
     if (d.kind == InputDomain::kIndex) {
@@ -90,16 +99,20 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
         if (u.control || size_t(d.of) >= u.user->num_inputs()) continue;
         const NodeEntry& of = u.user->inputs[size_t(d.of)];
         std::vector<int64_t> dims;
-        if (TensorPtr c = Graph::ConstantOf(of)) dims = c->dims();
-        else if (auto it = dims_of.find(of.node.get()); it != dims_of.end()) dims = it->second;
+        if (TensorPtr c = Graph::ConstantOf(of))
+          dims = c->dims();
+        else if (auto it = dims_of.find(of.node.get()); it != dims_of.end())
+          dims = it->second;
         if (size_t(d.axis) < dims.size()) index_extent = dims[size_t(d.axis)];
       }
     }
     auto tensor = std::make_shared<Tensor>(t, dims_of[p.get()]);
     for (int64_t i = 0; i < tensor->num_elements(); ++i) {
       const double v = Draw(rng, t, d, index_extent);
-      if (IsFloat(t)) tensor->set(i, v);
-      else tensor->set_int(i, int64_t(v));
+      if (IsFloat(t))
+        tensor->set(i, v);
+      else
+        tensor->set_int(i, int64_t(v));
     }
     out.tensors.push_back(tensor);
   }
@@ -117,10 +130,17 @@ double CompareTensors(const Tensor& got, const Tensor& want, double rtol, double
   }
   if (rtol < 0) {
     switch (want.dtype()) {
-      case DType::kF64: rtol = 1e-9; break;
-      case DType::kF16: rtol = 4e-3; break;
-      case DType::kBF16: rtol = 3e-2; break;
-      default: rtol = 2e-5;
+      case DType::kF64:
+        rtol = 1e-9;
+        break;
+      case DType::kF16:
+        rtol = 4e-3;
+        break;
+      case DType::kBF16:
+        rtol = 3e-2;
+        break;
+      default:
+        rtol = 2e-5;
     }
   }
   if (atol < 0) atol = rtol;

@@ -18,7 +18,8 @@ namespace weft {
 // ---- input and control lists ----
 
 const NodeEntry& InputList::at(size_t i) const {
-  WEFT_CHECK(i < size(), kApiMisuse, "{} has {} inputs, input {} asked for", owner_->Describe(), size(), i);
+  WEFT_CHECK(i < size(), kApiMisuse, "{} has {} inputs, input {} asked for", owner_->Describe(),
+             size(), i);
   return entries_[uint32_t(i)];
 }
 void InputList::push_back(const NodeEntry& e) {
@@ -40,7 +41,8 @@ void ControlList::clear() { owner_->store()->ClearControl(owner_); }
 const std::vector<NodeEntry>& OutputList::entries() const { return graph_->store_->outputs; }
 OutputList& OutputList::operator=(const std::vector<NodeEntry>& e) {
   GraphStore& s = *graph_->store_;
-  const bool foreign = std::any_of(e.begin(), e.end(), [&](const NodeEntry& x) { return x.node && x.node->store() != &s; });
+  const bool foreign = std::any_of(
+      e.begin(), e.end(), [&](const NodeEntry& x) { return x.node && x.node->store() != &s; });
   for (const NodeEntry& x : e)
     if (x.node && x.node->store() == &s) s.CheckOwns(x, "an output");
   std::vector<NodeEntry> own = foreign ? graph_->ImportInto(e, true) : e;
@@ -55,7 +57,8 @@ OutputList& OutputList::operator=(const OutputList& o) {
   const GraphStore& from = *o.graph_->store_;
   const size_t count = s.outputs.size();
   std::vector<std::string> names = s.output_names;
-  const bool named = std::any_of(names.begin(), names.end(), [](const std::string& n) { return !n.empty(); });
+  const bool named =
+      std::any_of(names.begin(), names.end(), [](const std::string& n) { return !n.empty(); });
   *this = std::vector<NodeEntry>(o.entries());
   s.output_names = named && count == s.outputs.size() ? std::move(names) : from.output_names;
   if (s.name.empty()) s.name = from.name;
@@ -76,7 +79,8 @@ void OutputList::resize(size_t n) {
 }
 void OutputList::set(size_t i, const NodeEntry& e) {
   GraphStore& s = *graph_->store_;
-  WEFT_CHECK(i < s.outputs.size(), kApiMisuse, "graph has {} outputs, output {} is set", s.outputs.size(), i);
+  WEFT_CHECK(i < s.outputs.size(), kApiMisuse, "graph has {} outputs, output {} is set",
+             s.outputs.size(), i);
   s.CheckOwns(e, "an output");
   // The output keeps the name under which callers know it.
   if (s.output_names.size() <= i) s.output_names.resize(i + 1);
@@ -90,7 +94,8 @@ void OutputList::set(size_t i, const NodeEntry& e) {
 Graph::Graph() : outputs(this), store_(std::make_shared<GraphStore>()) {}
 Graph::~Graph() = default;
 Graph::Graph(const Graph& o) : outputs(this), store_(o.store_->Clone()) { CopyAttrs(o); }
-Graph::Graph(Graph&& o) noexcept : outputs(this), attrs(std::move(o.attrs)), store_(std::move(o.store_)) {
+Graph::Graph(Graph&& o) noexcept
+    : outputs(this), attrs(std::move(o.attrs)), store_(std::move(o.store_)) {
   o.store_ = std::make_shared<GraphStore>();
   o.attrs.clear();
 }
@@ -114,7 +119,9 @@ Graph& Graph::operator=(Graph&& o) noexcept {
 void Graph::CopyAttrs(const Graph& from) {
   attrs = from.attrs;
   // Lists of handles (`grad_ys` of 2016) mean the twins here. Handles of third graphs and of erased nodes stay as they are.
-  auto twin = [&](NodePtr n) { return n && from.store_->Lives(n.get()) ? NodePtr(store_->nodes[n->id()]) : n; };
+  auto twin = [&](NodePtr n) {
+    return n && from.store_->Lives(n.get()) ? NodePtr(store_->nodes[n->id()]) : n;
+  };
   for (auto& [name, value] : attrs) {
     if (!value) continue;
     if (const auto* entries = std::any_cast<std::vector<NodeEntry>>(value.get())) {
@@ -153,12 +160,17 @@ void CheckNode(Node& n) {
   const int got = int(n.inputs.size());
   int min = op.min_inputs, max = op.max_inputs;
   if (op.get_num_inputs) min = max = int(op.get_num_inputs(n.attrs));
-  WEFT_CHECK(got >= min && (max < 0 || got <= max), kArity, "{} takes {} inputs, {} given", n.Describe(),
-             min == max ? fmt::format("{}", min) : max < 0 ? fmt::format("at least {}", min) : fmt::format("{} to {}", min, max), got);
+  WEFT_CHECK(got >= min && (max < 0 || got <= max), kArity, "{} takes {} inputs, {} given",
+             n.Describe(),
+             min == max ? fmt::format("{}", min)
+             : max < 0  ? fmt::format("at least {}", min)
+                        : fmt::format("{} to {}", min, max),
+             got);
 }
 
 /// A finished, checked node in `store`; nothing stays behind when the check throws.
-Node* AddChecked(GraphStore& store, const Op* op, const std::vector<NodeEntry>& inputs, AttrDict dict, std::string name) {
+Node* AddChecked(GraphStore& store, const Op* op, const std::vector<NodeEntry>& inputs,
+                 AttrDict dict, std::string name) {
   for (const NodeEntry& e : inputs) store.CheckOwns(e, "an input");
   Node* n = store.NewNode();
   n->attrs.op = op;
@@ -176,18 +188,22 @@ Node* AddChecked(GraphStore& store, const Op* op, const std::vector<NodeEntry>& 
 
 }  // namespace
 
-NodePtr Graph::AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict dict, std::string name) {
-  WEFT_CHECK(op != nullptr, kApiMisuse, "AddNode needs an operator; use AddInput or AddParam for variables");
+NodePtr Graph::AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict dict,
+                       std::string name) {
+  WEFT_CHECK(op != nullptr, kApiMisuse,
+             "AddNode needs an operator; use AddInput or AddParam for variables");
   return AddChecked(*store_, op, inputs, std::move(dict), std::move(name));
 }
-NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs, AttrDict attrs) {
+NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs,
+                   AttrDict attrs) {
   GraphStore* store = nullptr;
   for (const NodeEntry& e : inputs)
     if (e && !store) store = e.node->store();
   if (!store) store = AmbientStore().get();
   return NodeEntry(AddChecked(*store, Op::Get(op), inputs, std::move(attrs), std::move(name)));
 }
-NodePtr Graph::AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict dict, std::string name) {
+NodePtr Graph::AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict dict,
+                       std::string name) {
   return AddNode(Op::Get(op), inputs, std::move(dict), std::move(name));
 }
 NodePtr Graph::AddCopy(NodePtr source, const std::vector<NodeEntry>& inputs) {
@@ -229,7 +245,8 @@ void Graph::SetInputs(const std::vector<NodePtr>& variables) {
   store_->Changed();
 }
 std::string Graph::OutputName(size_t i) const {
-  if (i < store_->output_names.size() && !store_->output_names[i].empty()) return store_->output_names[i];
+  if (i < store_->output_names.size() && !store_->output_names[i].empty())
+    return store_->output_names[i];
   const NodeEntry& e = store_->outputs.at(i);
   if (!e.node) return fmt::format("output{}", i);
   const std::string& base = e.node->attrs.name;
@@ -237,7 +254,8 @@ std::string Graph::OutputName(size_t i) const {
   return e.index == 0 ? name : fmt::format("{}:{}", name, e.index);
 }
 void Graph::SetOutputName(size_t i, std::string name) {
-  WEFT_CHECK(i < outputs.size(), kApiMisuse, "graph has {} outputs, output {} asked for", outputs.size(), i);
+  WEFT_CHECK(i < outputs.size(), kApiMisuse, "graph has {} outputs, output {} asked for",
+             outputs.size(), i);
   if (store_->output_names.size() <= i) store_->output_names.resize(i + 1);
   store_->output_names[i] = std::move(name);
 }
@@ -278,11 +296,13 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
   bool same_rows = true;
   for (const auto& [name, value] : attrs) {
     const AttrType* t = FindAttrType(name);
-    if (t && t->kind == AttrKind::kDerived && t->rows_equal && value) same_rows = same_rows && t->rows_equal(*value, from, to);
+    if (t && t->kind == AttrKind::kDerived && t->rows_equal && value)
+      same_rows = same_rows && t->rows_equal(*value, from, to);
   }
   std::vector<Use> uses;
   for (const Use& u : from.node->uses())
-    if (!u.control && u.user != to.node.get() && u.user->inputs[u.slot].index == from.index) uses.push_back(u);
+    if (!u.control && u.user != to.node.get() && u.user->inputs[u.slot].index == from.index)
+      uses.push_back(u);
   // Reversed: each removal fills its place in the use list from the end.
   for (auto u = uses.rbegin(); u != uses.rend(); ++u) {
     store_->SetInput(u->user, u->slot, to);
@@ -308,9 +328,12 @@ void Graph::ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to) {
     for (const Use& u : from->uses()) {
       if (u.control) continue;
       const uint32_t index = u.user->inputs[u.slot].index;
-      if (index < to.size() && to[index].node && to[index].node != from && to[index].node.get() != u.user) users.push_back(u.user);
+      if (index < to.size() && to[index].node && to[index].node != from &&
+          to[index].node.get() != u.user)
+        users.push_back(u.user);
     }
-    std::sort(users.begin(), users.end(), [](const Node* a, const Node* b) { return a->id() < b->id(); });
+    std::sort(users.begin(), users.end(),
+              [](const Node* a, const Node* b) { return a->id() < b->id(); });
     users.erase(std::unique(users.begin(), users.end()), users.end());
   }
   for (uint32_t i = 0; i < to.size(); ++i)
@@ -342,7 +365,8 @@ void Graph::ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to) {
 
 void Graph::Erase(NodePtr node) {
   store_->CheckOwns(node, "the erased node");
-  WEFT_CHECK(node->uses().empty() && !is_output(node), kApiMisuse, "{} is still used and cannot be erased", node->Describe());
+  WEFT_CHECK(node->uses().empty() && !is_output(node), kApiMisuse,
+             "{} is still used and cannot be erased", node->Describe());
   auto& in = store_->inputs;
   in.erase(std::remove(in.begin(), in.end(), node), in.end());
   store_->Destroy(node.get());
@@ -387,31 +411,40 @@ void Graph::MergeOrigin(NodePtr to, NodePtr from) {
     if (n->origin_) {
       for (const std::string& s : *n->origin_)
         if (std::find(names.begin(), names.end(), s) == names.end()) names.push_back(s);
-    } else if (!n->attrs.name.empty() && std::find(names.begin(), names.end(), n->attrs.name) == names.end()) {
+    } else if (!n->attrs.name.empty() &&
+               std::find(names.begin(), names.end(), n->attrs.name) == names.end()) {
       names.push_back(n->attrs.name);
     }
   };
   add(to);
   add(from);
   if (names.size() > kMaxOrigins) names.resize(kMaxOrigins);
-  if (!names.empty()) to->origin_ = std::make_shared<const std::vector<std::string>>(std::move(names));
+  if (!names.empty())
+    to->origin_ = std::make_shared<const std::vector<std::string>>(std::move(names));
 }
 
-std::vector<NodeEntry> Graph::Import(const std::vector<NodeEntry>& entries) { return ImportInto(entries, false); }
+std::vector<NodeEntry> Graph::Import(const std::vector<NodeEntry>& entries) {
+  return ImportInto(entries, false);
+}
 
-std::vector<NodeEntry> Graph::ImportInto(const std::vector<NodeEntry>& entries, bool share_earlier) {
+std::vector<NodeEntry> Graph::ImportInto(const std::vector<NodeEntry>& entries,
+                                         bool share_earlier) {
   for (const NodeEntry& e : entries)
     if (e.node) e.node->store()->CheckOwns(e, "an imported entry");
   std::unordered_map<Node*, Node*> twin;
   // What an earlier import has made of `n`, if neither has changed since: their operators, names and edges tell.
   auto earlier = [&](Node* n) -> Node* {
     const std::vector<NodeId>& went = store_->imported[n->store()];
-    Node* c = n->id() < went.size() && went[n->id()] < store_->nodes.size() ? store_->nodes[went[n->id()]] : nullptr;
+    Node* c = n->id() < went.size() && went[n->id()] < store_->nodes.size()
+                  ? store_->nodes[went[n->id()]]
+                  : nullptr;
     if (!c || c->op() != n->op() || c->attrs.name != n->attrs.name) return nullptr;
-    if (c->num_inputs() != n->num_inputs() || c->control_deps.size() != n->control_deps.size()) return nullptr;
+    if (c->num_inputs() != n->num_inputs() || c->control_deps.size() != n->control_deps.size())
+      return nullptr;
     for (uint32_t i = 0; i < n->num_inputs(); ++i) {
       const NodeEntry &e = n->inputs[i], &own = c->inputs[i];
-      if (own.index != e.index || own.node.get() != (e.node ? twin.at(e.node.get()) : nullptr)) return nullptr;
+      if (own.index != e.index || own.node.get() != (e.node ? twin.at(e.node.get()) : nullptr))
+        return nullptr;
     }
     for (uint32_t i = 0; i < n->control_deps.size(); ++i)
       if (c->control_deps[i].get() != twin.at(n->control_deps[i].get())) return nullptr;
@@ -433,7 +466,8 @@ std::vector<NodeEntry> Graph::ImportInto(const std::vector<NodeEntry>& entries, 
     Node* c = store_->NewNode();
     c->attrs = n->attrs;
     c->origin_ = n->origin_;
-    for (const NodeEntry& e : n->inputs) store_->PushInput(c, {e.node ? twin.at(e.node.get()) : nullptr, e.index});
+    for (const NodeEntry& e : n->inputs)
+      store_->PushInput(c, {e.node ? twin.at(e.node.get()) : nullptr, e.index});
     for (Node* d : n->control_deps) store_->PushControl(c, twin.at(d));
     twin[n.get()] = c;
     std::vector<NodeId>& went = store_->imported[n->store()];
@@ -443,15 +477,18 @@ std::vector<NodeEntry> Graph::ImportInto(const std::vector<NodeEntry>& entries, 
   // Declared inputs stay declared, in their order.
   std::vector<GraphStore*> sources;
   for (const NodeEntry& e : entries)
-    if (e.node && e.node->store() != store_.get() && std::find(sources.begin(), sources.end(), e.node->store()) == sources.end())
+    if (e.node && e.node->store() != store_.get() &&
+        std::find(sources.begin(), sources.end(), e.node->store()) == sources.end())
       sources.push_back(e.node->store());
   std::unordered_set<Node*> declared;
   for (NodePtr p : store_->inputs) declared.insert(p.get());
   for (GraphStore* s : sources)
     for (NodePtr p : s->inputs)
-      if (auto it = twin.find(p.get()); it != twin.end() && declared.insert(it->second).second) store_->inputs.push_back(it->second);
+      if (auto it = twin.find(p.get()); it != twin.end() && declared.insert(it->second).second)
+        store_->inputs.push_back(it->second);
   std::vector<NodeEntry> out;
-  for (const NodeEntry& e : entries) out.push_back({e.node ? twin.at(e.node.get()) : nullptr, e.index});
+  for (const NodeEntry& e : entries)
+    out.push_back({e.node ? twin.at(e.node.get()) : nullptr, e.index});
   return out;
 }
 

@@ -40,7 +40,8 @@ void RegisterAttrType(AttrType type) {
     }
     const AttrType& old = *it->second;
     WEFT_CHECK(old.type == type.type && old.kind == type.kind, kTypeConflict,
-               "graph attribute '{}' is registered by {} with another type or kind than by {}", type.name, old.owner, type.owner);
+               "graph attribute '{}' is registered by {} with another type or kind than by {}",
+               type.name, old.owner, type.owner);
   });
 }
 
@@ -74,9 +75,11 @@ const std::any& Graph::FindAttr(const std::string& name, const std::type_info& t
       if (std::find(p->provides.begin(), p->provides.end(), name) != p->provides.end())
         providers += (providers.empty() ? "" : ", ") + p->name;
     ThrowError(ErrorCode::kDependency, fmt::format("the graph has no attribute '{}'", name), "",
-               providers.empty() ? "no registered pass provides it" : "it is provided by the pass " + providers);
+               providers.empty() ? "no registered pass provides it"
+                                 : "it is provided by the pass " + providers);
   }
-  WEFT_CHECK(it->second->type() == type, kApiMisuse, "graph attribute '{}' holds another C++ type than the one asked for", name);
+  WEFT_CHECK(it->second->type() == type, kApiMisuse,
+             "graph attribute '{}' holds another C++ type than the one asked for", name);
   return *it->second;
 }
 
@@ -96,14 +99,17 @@ void Graph::StoreAttr(const std::string& name, std::shared_ptr<std::any> value) 
   store_->partial.erase(name);
 }
 
-bool Graph::IsComplete(const std::string& name) const { return HasAttr(name) && !store_->partial.count(name); }
+bool Graph::IsComplete(const std::string& name) const {
+  return HasAttr(name) && !store_->partial.count(name);
+}
 
 void Graph::FlushStale() const {
   if (store_->stale.empty() && !store_->structure_changed) return;
   store_->structure_changed = false;
   std::vector<NodeId> work;
   work.swap(store_->stale);
-  auto& map = const_cast<GraphAttrMap&>(attrs);  // clearing what is no longer true is not a change of meaning
+  auto& map = const_cast<GraphAttrMap&>(
+      attrs);  // clearing what is no longer true is not a change of meaning
   std::vector<std::pair<const AttrType*, std::any*>> rows;
   std::vector<std::string> dropped;
   for (auto& [name, value] : map) {
@@ -140,12 +146,16 @@ void Graph::FlushStale() const {
 namespace {
 
 /// Two shapes of one entry that the facts of the graph prove equal, however they are written.
-bool SameExtents(const std::any& a, const std::any& b, NodeId id, uint32_t index, const Graph& graph) {
-  const Shape *x = std::any_cast<ShapeMap>(&a)->find(id, index), *y = std::any_cast<ShapeMap>(&b)->find(id, index);
+bool SameExtents(const std::any& a, const std::any& b, NodeId id, uint32_t index,
+                 const Graph& graph) {
+  const Shape *x = std::any_cast<ShapeMap>(&a)->find(id, index),
+              *y = std::any_cast<ShapeMap>(&b)->find(id, index);
   if (!x || !y || !x->has_rank() || !y->has_rank() || x->rank() != y->rank()) return false;
   const Facts facts = graph.AttrOr<Facts>("facts");
   for (int d = 0; d < x->rank(); ++d)
-    if (!(*x)[d].same((*y)[d]) && !((*x)[d].known() && (*y)[d].known() && facts.ProvedEqual((*x)[d], (*y)[d]))) return false;
+    if (!(*x)[d].same((*y)[d]) &&
+        !((*x)[d].known() && (*y)[d].known() && facts.ProvedEqual((*x)[d], (*y)[d])))
+      return false;
   return true;
 }
 
@@ -154,7 +164,8 @@ bool SameExtents(const std::any& a, const std::any& b, NodeId id, uint32_t index
 WEFT_REGISTER_GRAPH_ATTR(shape, kDerived, ShapeMap)
     .describe("shape of every entry; absent where nothing is known")
     .consistent(SameExtents)
-    .text([](const Shape& s) { return s.ToString(); }, [](const std::string& s) { return Shape::Parse(s); });
+    .text([](const Shape& s) { return s.ToString(); },
+          [](const std::string& s) { return Shape::Parse(s); });
 
 WEFT_REGISTER_GRAPH_ATTR(dtype, kDerived, TypeMap)
     .describe("type of every entry")

@@ -57,10 +57,12 @@ void GraphStore::Drop(Node* node) {
 void GraphStore::CheckOwns(const NodeEntry& e, const char* what) const {
   if (!e.node || Lives(e.node.get())) return;
   // Nothing but the id is left of an erased node.
-  WEFT_CHECK(e.node->store() != this, kApiMisuse, "{} is a node that was erased from this graph: %{}", what, e.node->id());
+  WEFT_CHECK(e.node->store() != this, kApiMisuse,
+             "{} is a node that was erased from this graph: %{}", what, e.node->id());
   ThrowError(ErrorCode::kApiMisuse,
              fmt::format("{} is a node of another graph: {}", what, e.node->Describe()), "",
-             "assign entries to `outputs` or call Graph::Import to copy nodes between graphs; inside a pass build "
+             "assign entries to `outputs` or call Graph::Import to copy nodes between graphs; "
+             "inside a pass build "
              "nodes from the entries of the pass's graph");
 }
 
@@ -74,7 +76,8 @@ void GraphStore::RemoveUse(Node* producer, uint32_t pos) {
   if (pos + 1 != uses.size()) {
     uses[pos] = uses.back();
     const Use& moved = uses[pos];
-    (moved.control ? moved.user->control_deps.use_pos_[moved.slot] : moved.user->inputs.use_pos_[moved.slot]) = pos;
+    (moved.control ? moved.user->control_deps.use_pos_[moved.slot]
+                   : moved.user->inputs.use_pos_[moved.slot]) = pos;
   }
   uses.pop_back();
 }
@@ -93,8 +96,8 @@ void GraphStore::PushInput(Node* user, const NodeEntry& e) {
 void GraphStore::SetInput(Node* user, uint32_t slot, const NodeEntry& e) {
   CheckOwns(e, "an input");
   InputList& in = user->inputs;
-  WEFT_CHECK(slot < in.entries_.size(), kApiMisuse, "node {} has {} inputs, slot {} asked for", user->Describe(),
-             in.entries_.size(), slot);
+  WEFT_CHECK(slot < in.entries_.size(), kApiMisuse, "node {} has {} inputs, slot {} asked for",
+             user->Describe(), in.entries_.size(), slot);
   if (in.entries_[slot].node) RemoveUse(in.entries_[slot].node.get(), in.use_pos_[slot]);
   in.entries_[slot] = e;
   if (e.node) AddUse(e.node.get(), {user, slot, false}, &in.use_pos_[slot]);
@@ -153,7 +156,8 @@ std::shared_ptr<GraphStore> GraphStore::Clone() const {
     for (Node* d : n->control_deps) c->control_deps.nodes_.push_back(twin(d));
     c->control_deps.use_pos_ = n->control_deps.use_pos_;
     c->uses_.reserve(n->uses_.size());
-    for (const Use& u : n->uses_) c->uses_.push_back({copy->nodes[u.user->id()], u.slot, u.control});
+    for (const Use& u : n->uses_)
+      c->uses_.push_back({copy->nodes[u.user->id()], u.slot, u.control});
   }
   for (const NodeEntry& e : outputs) copy->outputs.push_back({twin(e.node), e.index});
   for (NodePtr p : inputs) copy->inputs.push_back(twin(p));

@@ -32,7 +32,8 @@ class GraphStore {
       if (p && keep(p)) RemoveUse(p, node->inputs.use_pos_[i]);
     }
     for (uint32_t i = 0; i < node->control_deps.nodes_.size(); ++i)
-      if (keep(node->control_deps.nodes_[i])) RemoveUse(node->control_deps.nodes_[i], node->control_deps.use_pos_[i]);
+      if (keep(node->control_deps.nodes_[i]))
+        RemoveUse(node->control_deps.nodes_[i], node->control_deps.use_pos_[i]);
   }
   /// Frees a node whose edges are no longer recorded anywhere.
   void Drop(Node* node);
@@ -54,10 +55,13 @@ class GraphStore {
     structure_changed = true;
   }
   /// The node is in this store and was not erased.
-  bool Lives(const Node* n) const { return n->store() == this && n->id() < nodes.size() && nodes[n->id()] == n; }
+  bool Lives(const Node* n) const {
+    return n->store() == this && n->id() < nodes.size() && nodes[n->id()] == n;
+  }
   /// The producer's use list knows of this edge, at the place that the edge remembers.
   bool UseIsRecorded(const Node* user, uint32_t slot, bool control) const {
-    const Node* p = control ? user->control_deps.nodes_[slot] : user->inputs.entries_[slot].node.get();
+    const Node* p =
+        control ? user->control_deps.nodes_[slot] : user->inputs.entries_[slot].node.get();
     const uint32_t pos = control ? user->control_deps.use_pos_[slot] : user->inputs.use_pos_[slot];
     if (pos >= p->uses_.size()) return false;
     const Use& u = p->uses_[pos];
@@ -65,23 +69,25 @@ class GraphStore {
   }
   void CheckOwns(const NodeEntry& e, const char* what) const;
 
-  std::vector<Node*> nodes;          ///< by id; null: erased
+  std::vector<Node*> nodes;  ///< by id; null: erased
   size_t num_nodes = 0;
   std::vector<NodeEntry> outputs;
-  std::vector<std::string> output_names;   ///< "" : default
+  std::vector<std::string> output_names;  ///< "" : default
   std::vector<NodePtr> inputs;
   std::string name;
   uint64_t revision = 1;
-  bool structure_changed = false;    ///< since stale attributes were last cleared
+  bool structure_changed = false;  ///< since stale attributes were last cleared
   /// Differs between all stores of the process and from before a renumbering: says what a recorded id means.
   uint64_t serial = NextSerial();
   std::vector<NodeId> stale;
-  std::set<std::string> partial;     ///< derived attributes that lost rows since they were last stored
-  std::set<std::string> preserved;   ///< names that edits leave alone while a pass that vouches for them runs
+  std::set<std::string> partial;  ///< derived attributes that lost rows since they were last stored
+  std::set<std::string>
+      preserved;  ///< names that edits leave alone while a pass that vouches for them runs
   /// Where nodes imported from another store went: old id -> new id, ~0u for none. Keyed by the source store.
   std::map<const GraphStore*, std::vector<NodeId>> imported;
-  std::map<const GraphStore*, uint64_t> imported_serial;   ///< `serial` of the source; an address may come again
-  std::shared_ptr<IndexedGraph> view;      ///< dense view of the last revision asked for
+  std::map<const GraphStore*, uint64_t>
+      imported_serial;                 ///< `serial` of the source; an address may come again
+  std::shared_ptr<IndexedGraph> view;  ///< dense view of the last revision asked for
   /// Emptied views of earlier revisions: a reference to one that somebody kept throws instead of dangling.
   std::vector<std::shared_ptr<IndexedGraph>> old_views;
 

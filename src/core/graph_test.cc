@@ -84,7 +84,8 @@ TEST_CASE("mixing graphs throws, outputs import") {
   VerifyGraph(other);
 }
 
-TEST_CASE("an edit clears derived rows of touched nodes and of what depends on them, and no others") {
+TEST_CASE(
+    "an edit clears derived rows of touched nodes and of what depends on them, and no others") {
   Chain t;
   ShapeMap shapes;
   for (NodePtr n : {t.x, t.a, t.b, t.c}) shapes.set(n, Shape{4});
@@ -191,14 +192,19 @@ TEST_CASE("arity and unknown operators are refused with a hint") {
 
 // ---- regressions ----
 
-WEFT_REGISTER_OP(TestState).set_num_inputs(2).set_attr<TIsStateful>("TIsStateful", true)
+WEFT_REGISTER_OP(TestState)
+    .set_num_inputs(2)
+    .set_attr<TIsStateful>("TIsStateful", true)
     .set_attr<FMutateInputs>("FMutateInputs", [](const NodePtr&) { return std::vector<int>{0}; });
-WEFT_REGISTER_OP(TestParsed).set_num_inputs(1).set_attr_parser([](NodeAttrs* a) { a->parsed = std::stof(std::string(a->dict.at("s"))); });
+WEFT_REGISTER_OP(TestParsed).set_num_inputs(1).set_attr_parser([](NodeAttrs* a) {
+  a->parsed = std::stof(std::string(a->dict.at("s")));
+});
 
 struct TestDerived {
   std::vector<NodeId> ids;
 };
-WEFT_REGISTER_GRAPH_ATTR(test_derived, kDerived, TestDerived).describe("names nodes, cannot be renumbered");
+WEFT_REGISTER_GRAPH_ATTR(test_derived, kDerived, TestDerived)
+    .describe("names nodes, cannot be renumbered");
 
 TEST_CASE("control edges of a node replaced by its own input go to its users, without a cycle") {
   Graph g;
@@ -213,7 +219,7 @@ TEST_CASE("control edges of a node replaced by its own input go to its users, wi
   CHECK(x->control_deps.empty());
   REQUIRE(y->control_deps.size() == 1);
   CHECK(y->control_deps[0] == d);
-  REQUIRE(z->control_deps.size() == 2);   // ran after i, hence after d
+  REQUIRE(z->control_deps.size() == 2);  // ran after i, hence after d
   CHECK(z->control_deps[0] == x);
   CHECK(z->control_deps[1] == d);
 }
@@ -230,7 +236,9 @@ TEST_CASE("control edges of a node replaced by a new one go to the new one") {
   CHECK(t.c->control_deps.empty());
 }
 
-TEST_CASE("a parameter that an op mutates is no constant, and an effect that no output reaches is ordered") {
+TEST_CASE(
+    "a parameter that an op mutates is no constant, and an effect that no output reaches is "
+    "ordered") {
   Graph g;
   NodePtr v = g.AddParam("v", Tensor::Ints({1})), w = g.AddParam("w", Tensor::Ints({2}));
   NodePtr x = g.AddInput("x");
@@ -238,10 +246,11 @@ TEST_CASE("a parameter that an op mutates is no constant, and an effect that no 
   CHECK(bool(Graph::ConstantOf(v)));
   NodePtr s = g.AddNode("TestState", {v, w}, {}, "s");
   CHECK(!Graph::ConstantOf(v));
-  CHECK(bool(Graph::ConstantOf(w)));   // read by it, not written
+  CHECK(bool(Graph::ConstantOf(w)));  // read by it, not written
   CHECK(g.TopoOrder().back() == s);
   CHECK(g.indexed_graph().exist(s));
-  CHECK(g.indexed_graph().mutable_input_nodes() == std::vector<uint32_t>{g.indexed_graph().node_id(v)});
+  CHECK(g.indexed_graph().mutable_input_nodes() ==
+        std::vector<uint32_t>{g.indexed_graph().node_id(v)});
 }
 
 TEST_CASE("a traversal goes on when its callback adds nodes") {
@@ -288,7 +297,7 @@ TEST_CASE("what is derived from the whole structure ends with every edit of it")
     t.g.SetAttr("test_derived", TestDerived{});
     REQUIRE(t.g.HasAttr("test_derived"));
     edit(t);
-    CHECK(t.g.IsComplete("shape"));   // rows stay
+    CHECK(t.g.IsComplete("shape"));  // rows stay
     return !t.g.HasAttr("test_derived");
   };
   CHECK(ends([](Chain& t) { t.c->control_deps.push_back(t.a); }));

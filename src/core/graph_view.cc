@@ -44,7 +44,8 @@ void PostOrderVisit(const GraphStore& store, const std::vector<NodeEntry>& heads
       if (!in) continue;
       if (in->id() >= mark.size()) mark.resize(store.nodes.size(), kNew);  // `f` has added nodes
       if (mark[in->id()] == kDone) continue;
-      WEFT_CHECK(mark[in->id()] == kNew, kCycle, "the graph has a cycle through {}", in->Describe());
+      WEFT_CHECK(mark[in->id()] == kNew, kCycle, "the graph has a cycle through {}",
+                 in->Describe());
       mark[in->id()] = kOpen;
       stack.push_back({in, 0});
     }
@@ -57,7 +58,8 @@ void DFSVisit(const std::vector<NodeEntry>& heads, const std::function<void(cons
   // Heads may lie in several graphs (Import); each part is visited by itself, in order of first appearance.
   std::vector<GraphStore*> stores;
   for (const NodeEntry& e : heads)
-    if (e.node && std::find(stores.begin(), stores.end(), e.node->store()) == stores.end()) stores.push_back(e.node->store());
+    if (e.node && std::find(stores.begin(), stores.end(), e.node->store()) == stores.end())
+      stores.push_back(e.node->store());
   for (GraphStore* s : stores) {
     std::vector<NodeEntry> own;
     for (const NodeEntry& e : heads)
@@ -78,7 +80,9 @@ std::vector<NodePtr> Graph::TopoOrder() const {
   return order;
 }
 
-NodePtr Graph::node(NodeId id) const { return id < store_->nodes.size() ? store_->nodes[id] : nullptr; }
+NodePtr Graph::node(NodeId id) const {
+  return id < store_->nodes.size() ? store_->nodes[id] : nullptr;
+}
 NodeId Graph::id_bound() const { return NodeId(store_->nodes.size()); }
 size_t Graph::num_nodes() const { return store_->num_nodes; }
 uint64_t Graph::revision() const { return store_->revision; }
@@ -86,11 +90,13 @@ bool Graph::owns(NodePtr handle) const { return handle && handle->store() == sto
 NodePtr Graph::at(NodePtr handle) const {
   if (!handle || owns(handle)) return handle;
   NodePtr twin = node(handle->id());
-  WEFT_CHECK(twin != nullptr, kApiMisuse, "this graph has no node with the id of {}", handle->Describe());
+  WEFT_CHECK(twin != nullptr, kApiMisuse, "this graph has no node with the id of {}",
+             handle->Describe());
   return twin;
 }
 bool Graph::is_output(NodePtr n) const {
-  return std::any_of(store_->outputs.begin(), store_->outputs.end(), [&](const NodeEntry& e) { return e.node == n; });
+  return std::any_of(store_->outputs.begin(), store_->outputs.end(),
+                     [&](const NodeEntry& e) { return e.node == n; });
 }
 
 std::vector<NodePtr> Graph::AllInputs() const {
@@ -126,7 +132,8 @@ std::vector<NodeId> Graph::Compact() {
   std::vector<uint8_t> placed(store_->nodes.size(), 0);
   for (NodePtr n : order) placed[n->id()] = 1;
   for (Node* n : store_->nodes)
-    if (n && !placed[n->id()]) order.push_back(n);  // what no output reaches keeps its relative order
+    if (n && !placed[n->id()])
+      order.push_back(n);  // what no output reaches keeps its relative order
   std::vector<NodeId> map(store_->nodes.size(), ~0u);
   std::vector<Node*> nodes;
   nodes.reserve(order.size());
@@ -183,10 +190,12 @@ const IndexedGraph& Graph::indexed_graph() const {
     node.source = n.get();
     node.inputs.reserve(n->num_inputs());
     for (const NodeEntry& e : n->inputs)
-      node.inputs.push_back(e.node ? IndexedGraph::IndexedEntry{g->index_of_id_[e.node->id()], e.index, 0}
-                                   : IndexedGraph::IndexedEntry{~0u, 0, 0});
+      node.inputs.push_back(
+          e.node ? IndexedGraph::IndexedEntry{g->index_of_id_[e.node->id()], e.index, 0}
+                 : IndexedGraph::IndexedEntry{~0u, 0, 0});
     for (Node* d : n->control_deps) node.control_deps.push_back(g->index_of_id_[d->id()]);
-    if (n->is_variable()) g->input_nodes_.push_back(id);
+    if (n->is_variable())
+      g->input_nodes_.push_back(id);
     else if (auto* f = mutates.find(n->op()))
       for (int i : (*f)(n)) mutated.push_back(g->index_of_id_[n->inputs.at(size_t(i)).node->id()]);
     g->nodes_.push_back(std::move(node));
@@ -197,15 +206,18 @@ const IndexedGraph& Graph::indexed_graph() const {
   std::sort(mutated.begin(), mutated.end());
   mutated.erase(std::unique(mutated.begin(), mutated.end()), mutated.end());
   g->mutable_inputs_ = std::move(mutated);
-  for (const NodeEntry& e : store_->outputs) WEFT_CHECK(e.node, kApiMisuse, "an output of the graph is null");
-  for (const NodeEntry& e : store_->outputs) g->outputs_.push_back({g->index_of_id_[e.node->id()], e.index, 0});
+  for (const NodeEntry& e : store_->outputs)
+    WEFT_CHECK(e.node, kApiMisuse, "an output of the graph is null");
+  for (const NodeEntry& e : store_->outputs)
+    g->outputs_.push_back({g->index_of_id_[e.node->id()], e.index, 0});
   store_->view = g;
   return *g;
 }
 
 void IndexedGraph::Check() const {
   auto s = store_.lock();
-  WEFT_CHECK(s && s->revision == revision_, kApiMisuse, "this IndexedGraph is stale: the graph was edited after it was made");
+  WEFT_CHECK(s && s->revision == revision_, kApiMisuse,
+             "this IndexedGraph is stale: the graph was edited after it was made");
 }
 const std::vector<IndexedGraph::IndexedNode>& IndexedGraph::nodes() const {
   Check();
@@ -217,19 +229,30 @@ size_t IndexedGraph::num_node_entries() const {
 }
 bool IndexedGraph::exist(NodePtr n) const {
   Check();
-  return n && n->store() == store_.lock().get() && n->id() < index_of_id_.size() && index_of_id_[n->id()] != ~0u;
+  return n && n->store() == store_.lock().get() && n->id() < index_of_id_.size() &&
+         index_of_id_[n->id()] != ~0u;
 }
 uint32_t IndexedGraph::node_id(NodePtr n) const {
-  WEFT_CHECK(exist(n), kApiMisuse, "no such node in the indexed graph: {}", n ? n->Describe() : "null");
+  WEFT_CHECK(exist(n), kApiMisuse, "no such node in the indexed graph: {}",
+             n ? n->Describe() : "null");
   return index_of_id_[n->id()];
 }
 uint32_t IndexedGraph::entry_id(uint32_t node_id, uint32_t index) const {
   Check();
   return entry_begin_.at(node_id) + index;
 }
-const std::vector<uint32_t>& IndexedGraph::input_nodes() const { Check(); return input_nodes_; }
-const std::vector<uint32_t>& IndexedGraph::mutable_input_nodes() const { Check(); return mutable_inputs_; }
-const std::vector<IndexedGraph::IndexedEntry>& IndexedGraph::outputs() const { Check(); return outputs_; }
+const std::vector<uint32_t>& IndexedGraph::input_nodes() const {
+  Check();
+  return input_nodes_;
+}
+const std::vector<uint32_t>& IndexedGraph::mutable_input_nodes() const {
+  Check();
+  return mutable_inputs_;
+}
+const std::vector<IndexedGraph::IndexedEntry>& IndexedGraph::outputs() const {
+  Check();
+  return outputs_;
+}
 
 // ---- ambient graph ----
 
@@ -241,7 +264,9 @@ std::shared_ptr<GraphStore>& Ambient() {
 }  // namespace
 
 const std::shared_ptr<GraphStore>& AmbientStore() { return Ambient(); }
-AmbientScope::AmbientScope(Graph& graph) : previous_(Ambient()) { Ambient() = graph.shared_store(); }
+AmbientScope::AmbientScope(Graph& graph) : previous_(Ambient()) {
+  Ambient() = graph.shared_store();
+}
 AmbientScope::~AmbientScope() { Ambient() = previous_; }
 void ResetAmbientGraph() { Ambient() = std::make_shared<GraphStore>(); }
 NodePtr Node::Create() { return Ambient()->NewNode(); }

@@ -53,8 +53,10 @@ class OpAttrColumn {
     return base[op % kChunk];
   }
   const Slot* Find(uint32_t op) const {
-    const Slot* base = op < kChunk * kChunks ? chunks_[op / kChunk].load(std::memory_order_acquire) : nullptr;
-    return base && base[op % kChunk].set.load(std::memory_order_acquire) ? &base[op % kChunk] : nullptr;
+    const Slot* base =
+        op < kChunk * kChunks ? chunks_[op / kChunk].load(std::memory_order_acquire) : nullptr;
+    return base && base[op % kChunk].set.load(std::memory_order_acquire) ? &base[op % kChunk]
+                                                                         : nullptr;
   }
 
  private:
@@ -78,8 +80,8 @@ struct AttrSetting {
 
 struct OpTable {
   std::map<std::string, std::unique_ptr<OpAttrColumn>> columns;
-  std::map<std::string, std::vector<AttrSetting>> groups;            // group -> what it sets
-  std::map<std::string, std::vector<Op*>> included;                  // group -> ops that include it
+  std::map<std::string, std::vector<AttrSetting>> groups;  // group -> what it sets
+  std::map<std::string, std::vector<Op*>> included;        // group -> ops that include it
 };
 OpTable& Table() {
   static OpTable* table = new OpTable;
@@ -94,7 +96,8 @@ OpAttrColumn& Column(const std::string& name, std::type_index type) {
     slot->type = type;
   }
   WEFT_CHECK(slot->type == type, kTypeConflict,
-             "operator attribute '{}' is used with two C++ types: {} and {}", name, slot->type.name(), type.name());
+             "operator attribute '{}' is used with two C++ types: {} and {}", name,
+             slot->type.name(), type.name());
   return *slot;
 }
 
@@ -102,12 +105,16 @@ OpAttrColumn& Column(const std::string& name, std::type_index type) {
 bool Wins(const OpAttrColumn::Slot& slot, const Op& op, const AttrSetting& s, bool from_group) {
   if (!slot.set.load()) return true;
   if (slot.from_group != from_group) return slot.from_group;
-  const bool same_statement = slot.owner.line == s.owner.line && slot.owner.module == s.owner.module && std::strcmp(slot.owner.file, s.owner.file) == 0;
+  const bool same_statement = slot.owner.line == s.owner.line &&
+                              slot.owner.module == s.owner.module &&
+                              std::strcmp(slot.owner.file, s.owner.file) == 0;
   if (slot.plevel == s.plevel && !(from_group && same_statement))
-    ThrowError(ErrorCode::kDuplicate,
-               fmt::format("attribute '{}' of operator '{}' is registered twice with priority {}: by {} and by {}", s.name,
-                           op.name, s.plevel, slot.owner.ToString(), s.owner.ToString()),
-               "", "give the one that shall win a higher plevel");
+    ThrowError(
+        ErrorCode::kDuplicate,
+        fmt::format(
+            "attribute '{}' of operator '{}' is registered twice with priority {}: by {} and by {}",
+            s.name, op.name, s.plevel, slot.owner.ToString(), s.owner.ToString()),
+        "", "give the one that shall win a higher plevel");
   return slot.plevel < s.plevel;
 }
 
@@ -142,12 +149,14 @@ const std::any* ColumnGet(const OpAttrColumn* column, uint32_t op) {
 }
 }  // namespace detail
 
-const void* Op::MapFor(const std::string& name, std::type_index type, std::shared_ptr<void> (*make)(OpAttrColumn*)) {
+const void* Op::MapFor(const std::string& name, std::type_index type,
+                       std::shared_ptr<void> (*make)(OpAttrColumn*)) {
   CheckRegistrations();
   {
     std::shared_lock lock(RegistryMutex());
     auto it = Table().columns.find(name);
-    if (it != Table().columns.end() && it->second->map && it->second->type == type) return it->second->map.get();
+    if (it != Table().columns.end() && it->second->map && it->second->type == type)
+      return it->second->map.get();
   }
   std::unique_lock lock(RegistryMutex());
   OpAttrColumn& c = Column(name, type);
@@ -156,8 +165,8 @@ const void* Op::MapFor(const std::string& name, std::type_index type, std::share
 }
 
 void ThrowMissingOpAttr(const OpAttrColumn* column, const Op* op) {
-  ThrowError(ErrorCode::kMissingOpAttr,
-             fmt::format("operator '{}' has no attribute '{}'", op ? op->name : "(variable)", column->name));
+  ThrowError(ErrorCode::kMissingOpAttr, fmt::format("operator '{}' has no attribute '{}'",
+                                                    op ? op->name : "(variable)", column->name));
 }
 
 const Op* Op::Find(std::string_view name) {
@@ -170,7 +179,8 @@ const Op* Op::Get(std::string_view name) {
   std::vector<std::string> names;
   for (const Op* op : List()) names.push_back(op->name);
   std::string near;
-  for (const std::string& n : NearestNames(std::string(name), names)) near += (near.empty() ? "did you mean " : " or ") + n;
+  for (const std::string& n : NearestNames(std::string(name), names))
+    near += (near.empty() ? "did you mean " : " or ") + n;
   ThrowError(ErrorCode::kUnknownOp, fmt::format("no operator '{}' is registered", name), "", near);
 }
 std::vector<const Op*> Op::List() {
@@ -195,7 +205,7 @@ struct OpBuilder::Impl {
   std::string name;
   Owner owner;
   bool group;
-  std::vector<std::function<void(Op&)>> edits;   // everything but attributes
+  std::vector<std::function<void(Op&)>> edits;  // everything but attributes
   std::vector<AttrSetting> attrs;
   std::vector<std::string> includes, aliases;
 };
@@ -208,24 +218,32 @@ OpBuilder::OpBuilder(std::string name, Owner owner, bool group) : impl_(new Impl
 OpBuilder::~OpBuilder() = default;
 OpBuilder::OpBuilder(OpBuilder&&) noexcept = default;
 
-#define WEFT_OP_EDIT(...)                                   \
-  impl_->edits.push_back([=](Op& op) { __VA_ARGS__; });     \
+#define WEFT_OP_EDIT(...)                               \
+  impl_->edits.push_back([=](Op& op) { __VA_ARGS__; }); \
   return *this
 
 OpBuilder& OpBuilder::describe(std::string doc) { WEFT_OP_EDIT(op.description = doc); }
-OpBuilder& OpBuilder::input(std::string n, std::string t, std::string d) { WEFT_OP_EDIT(op.inputs.push_back({n, t, d})); }
-OpBuilder& OpBuilder::add_argument(std::string n, std::string t, std::string d) { return input(n, t, d); }
+OpBuilder& OpBuilder::input(std::string n, std::string t, std::string d) {
+  WEFT_OP_EDIT(op.inputs.push_back({n, t, d}));
+}
+OpBuilder& OpBuilder::add_argument(std::string n, std::string t, std::string d) {
+  return input(n, t, d);
+}
 OpBuilder& OpBuilder::optional_input(std::string n, std::string t, std::string d) {
   WEFT_OP_EDIT(op.inputs.push_back({n, t, d, true}));
 }
 OpBuilder& OpBuilder::variadic_input(std::string n, std::string t, std::string d) {
   WEFT_OP_EDIT(op.inputs.push_back({n, t, d, false, true}));
 }
-OpBuilder& OpBuilder::output(std::string n, std::string t, std::string d) { WEFT_OP_EDIT(op.outputs.push_back({n, t, d})); }
+OpBuilder& OpBuilder::output(std::string n, std::string t, std::string d) {
+  WEFT_OP_EDIT(op.outputs.push_back({n, t, d}));
+}
 OpBuilder& OpBuilder::optional_output(std::string n, std::string t, std::string d) {
   WEFT_OP_EDIT(op.outputs.push_back({n, t, d, true}));
 }
-OpBuilder& OpBuilder::example(std::vector<std::string> in, std::string a) { WEFT_OP_EDIT(op.examples.push_back({in, a})); }
+OpBuilder& OpBuilder::example(std::vector<std::string> in, std::string a) {
+  WEFT_OP_EDIT(op.examples.push_back({in, a}));
+}
 OpBuilder& OpBuilder::set_num_inputs(int n) {
   WEFT_OP_EDIT(op.num_inputs = n; op.min_inputs = n < 0 ? 0 : n; op.max_inputs = n);
 }
@@ -239,9 +257,13 @@ OpBuilder& OpBuilder::set_num_outputs(int n) { WEFT_OP_EDIT(op.num_outputs = n);
 OpBuilder& OpBuilder::set_num_outputs(std::function<uint32_t(const NodeAttrs&)> f) {
   WEFT_OP_EDIT(op.num_outputs = -1; op.get_num_outputs = f);
 }
-OpBuilder& OpBuilder::set_attr_parser(std::function<void(NodeAttrs*)> f) { WEFT_OP_EDIT(op.attr_parser = f); }
+OpBuilder& OpBuilder::set_attr_parser(std::function<void(NodeAttrs*)> f) {
+  WEFT_OP_EDIT(op.attr_parser = f);
+}
 OpBuilder& OpBuilder::set_support_level(int level) { WEFT_OP_EDIT(op.support_level = level); }
-OpBuilder& OpBuilder::set_schema(const ParamSchema* schema) { WEFT_OP_EDIT(op.param_schema = schema); }
+OpBuilder& OpBuilder::set_schema(const ParamSchema* schema) {
+  WEFT_OP_EDIT(op.param_schema = schema);
+}
 #undef WEFT_OP_EDIT
 OpBuilder& OpBuilder::add_alias(std::string alias) {
   impl_->aliases.push_back(std::move(alias));
@@ -259,7 +281,8 @@ OpBuilder& OpBuilder::set_any(std::string attr, std::type_index type, std::any v
 void OpBuilder::Commit() {
   std::unique_lock lock(RegistryMutex());
   OpTable& table = Table();
-  for (const AttrSetting& s : impl_->attrs) Column(s.name, s.type);  // type conflicts first: nothing half done
+  for (const AttrSetting& s : impl_->attrs)
+    Column(s.name, s.type);  // type conflicts first: nothing half done
   if (impl_->group) {
     auto& group = table.groups[impl_->name];
     group.insert(group.end(), impl_->attrs.begin(), impl_->attrs.end());
@@ -270,12 +293,14 @@ void OpBuilder::Commit() {
   auto* registry = dmlc::Registry<Op>::Get();
   for (const std::string& alias : impl_->aliases) {
     const Op* other = dmlc::Registry<Op>::Find(alias);
-    WEFT_CHECK(!other || other->name == impl_->name, kDuplicate, "alias '{}' of operator '{}' is taken by operator '{}' of {}",
-               alias, impl_->name, other->name, other->owners.empty() ? "?" : other->owners[0].ToString());
+    WEFT_CHECK(!other || other->name == impl_->name, kDuplicate,
+               "alias '{}' of operator '{}' is taken by operator '{}' of {}", alias, impl_->name,
+               other->name, other->owners.empty() ? "?" : other->owners[0].ToString());
   }
   const Op* known = dmlc::Registry<Op>::Find(impl_->name);
   if (known)
-    for (const AttrSetting& s : impl_->attrs) Wins(Column(s.name, s.type).At(known->index()), *known, s, false);
+    for (const AttrSetting& s : impl_->attrs)
+      Wins(Column(s.name, s.type).At(known->index()), *known, s, false);
   const bool fresh = !known;
   Op& op = registry->__REGISTER_OR_GET__(impl_->name);
   if (fresh) OpRegistryAccess::SetIndex(op, uint32_t(dmlc::Registry<Op>::List().size() - 1));

@@ -8,7 +8,8 @@
 namespace weft {
 
 bool SymTensor::is_const() const {
-  return std::all_of(elements.begin(), elements.end(), [](SymInt e) { return e.known() && e.is_const(); });
+  return std::all_of(elements.begin(), elements.end(),
+                     [](SymInt e) { return e.known() && e.is_const(); });
 }
 std::vector<int64_t> SymTensor::ints() const {
   std::vector<int64_t> out;
@@ -21,7 +22,8 @@ std::vector<int64_t> SymTensor::ints() const {
 }
 bool operator==(const SymTensor& a, const SymTensor& b) {
   return a.dims == b.dims && a.elements.size() == b.elements.size() &&
-         std::equal(a.elements.begin(), a.elements.end(), b.elements.begin(), [](SymInt x, SymInt y) { return x.same(y); });
+         std::equal(a.elements.begin(), a.elements.end(), b.elements.begin(),
+                    [](SymInt x, SymInt y) { return x.same(y); });
 }
 
 }  // namespace weft

@@ -19,6 +19,7 @@ void CheckPreserved(const PassEntry& pass, const Graph& after, const PassOptions
 /// Second run gives the same text.
 void CheckDeterministic(const PassEntry& pass, const Graph& first, const Graph& second);
 /// Outputs on random inputs, through the Evaluator.
-void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& after, const Checks& checks);
+void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& after,
+                     const Checks& checks);
 
 }  // namespace weft

@@ -25,14 +25,16 @@ namespace weft {
 
 CancelToken::CancelToken() : state_(std::make_shared<std::atomic<bool>>(false)) {}
 void CancelToken::Cancel() { static_cast<std::atomic<bool>*>(state_.get())->store(true); }
-bool CancelToken::cancelled() const { return static_cast<std::atomic<bool>*>(state_.get())->load(); }
-void CancelToken::Check() const {
-  WEFT_CHECK(!cancelled(), kCancelled, "cancelled by the caller");
+bool CancelToken::cancelled() const {
+  return static_cast<std::atomic<bool>*>(state_.get())->load();
 }
+void CancelToken::Check() const { WEFT_CHECK(!cancelled(), kCancelled, "cancelled by the caller"); }
 
 namespace {
 
-bool Contains(const std::vector<std::string>& v, const std::string& s) { return std::find(v.begin(), v.end(), s) != v.end(); }
+bool Contains(const std::vector<std::string>& v, const std::string& s) {
+  return std::find(v.begin(), v.end(), s) != v.end();
+}
 
 /// Pass that provides `attr`: the highest plevel; a tie names the candidates.
 const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_by) {
@@ -42,19 +44,26 @@ const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_b
     if (!best.empty() && p->plevel > best[0]->plevel) best.clear();
     if (best.empty() || p->plevel == best[0]->plevel) best.push_back(p);
   }
-  WEFT_CHECK(!best.empty(), kDependency, "pass '{}' needs the graph attribute '{}', which the graph has not and no pass provides", needed_by, attr);
+  WEFT_CHECK(
+      !best.empty(), kDependency,
+      "pass '{}' needs the graph attribute '{}', which the graph has not and no pass provides",
+      needed_by, attr);
   if (best.size() > 1) {
     std::string names;
-    for (const PassEntry* p : best) names += (names.empty() ? "" : ", ") + p->name + " of " + p->owner.ToString();
+    for (const PassEntry* p : best)
+      names += (names.empty() ? "" : ", ") + p->name + " of " + p->owner.ToString();
     ThrowError(ErrorCode::kDependency,
-               fmt::format("pass '{}' needs the graph attribute '{}', which several passes of equal priority provide: {}", needed_by, attr, names),
+               fmt::format("pass '{}' needs the graph attribute '{}', which several passes of "
+                           "equal priority provide: {}",
+                           needed_by, attr, names),
                "", "run the one you want first, or give it a higher plevel");
   }
   return *best[0];
 }
 
 /// Options of one call, checked against the declaration.
-std::map<std::string, OptionValue, std::less<>> ResolveOptions(const PassEntry& pass, const std::vector<Option>& given) {
+std::map<std::string, OptionValue, std::less<>> ResolveOptions(const PassEntry& pass,
+                                                               const std::vector<Option>& given) {
   std::map<std::string, OptionValue, std::less<>> values;
   for (const auto& [option, doc] : pass.options) values[option.name] = option.value;
   for (const Option& o : given) {
@@ -63,16 +72,20 @@ std::map<std::string, OptionValue, std::less<>> ResolveOptions(const PassEntry& 
       std::vector<std::string> names;
       for (const auto& [option, doc] : pass.options) names.push_back(option.name);
       std::string hint;
-      for (const std::string& n : NearestNames(o.name, names)) hint += (hint.empty() ? "did you mean " : " or ") + n;
-      ThrowError(ErrorCode::kUnknownOption, fmt::format("pass '{}' has no option '{}'", pass.name, o.name), "", hint);
+      for (const std::string& n : NearestNames(o.name, names))
+        hint += (hint.empty() ? "did you mean " : " or ") + n;
+      ThrowError(ErrorCode::kUnknownOption,
+                 fmt::format("pass '{}' has no option '{}'", pass.name, o.name), "", hint);
     }
     if (o.value.index() == it->second.index()) {
       it->second = o.value;
-    } else if (std::holds_alternative<double>(it->second) && std::holds_alternative<int64_t>(o.value)) {
+    } else if (std::holds_alternative<double>(it->second) &&
+               std::holds_alternative<int64_t>(o.value)) {
       it->second = double(std::get<int64_t>(o.value));
     } else {
       static constexpr const char* kTypes[] = {"bool", "int", "float", "string"};
-      WEFT_THROW(kUnknownOption, "option '{}' of pass '{}' is a {}, a {} was given", o.name, pass.name, kTypes[it->second.index()], kTypes[o.value.index()]);
+      WEFT_THROW(kUnknownOption, "option '{}' of pass '{}' is a {}, a {} was given", o.name,
+                 pass.name, kTypes[it->second.index()], kTypes[o.value.index()]);
     }
   }
   return values;
@@ -82,12 +95,14 @@ class Manager;
 
 class Context final : public PassContext {
  public:
-  Context(const PassEntry& pass, std::map<std::string, OptionValue, std::less<>> values, const PassOptions& options, int64_t* fuel, PassRecord* record)
+  Context(const PassEntry& pass, std::map<std::string, OptionValue, std::less<>> values,
+          const PassOptions& options, int64_t* fuel, PassRecord* record)
       : pass_(pass), values_(std::move(values)), options_(options), fuel_(fuel), record_(record) {}
   const PassEntry& pass() const override { return pass_; }
   const OptionValue& Value(std::string_view name) const override {
     auto it = values_.find(name);
-    WEFT_ICHECK(it != values_.end(), "pass '{}' reads the undeclared option '{}'", pass_.name, name);
+    WEFT_ICHECK(it != values_.end(), "pass '{}' reads the undeclared option '{}'", pass_.name,
+                name);
     return it->second;
   }
   const std::string& target() const override { return options_.target; }
@@ -99,7 +114,9 @@ class Context final : public PassContext {
     --*fuel_;
     return true;
   }
-  void Count(std::string_view statistic, int64_t n) override { record_->statistics[std::string(statistic)] += n; }
+  void Count(std::string_view statistic, int64_t n) override {
+    record_->statistics[std::string(statistic)] += n;
+  }
   void Warn(std::string message) override {
     WEFT_LOG(kWarning, "pass {}: {}", pass_.name, message);
     record_->warnings.push_back(std::move(message));
@@ -119,8 +136,10 @@ class Manager {
 
   Graph Run(Graph g, const Pipeline& pipeline) {
     CheckRegistrations();
-    for (const PassSpec& spec : pipeline.passes()) ResolveOptions(*PassEntry::Get(spec.name), spec.options);  // all errors of the call first
-    for (const PassSpec& spec : pipeline.passes()) g = RunOne(std::move(g), spec, Trigger::kAsked, "");
+    for (const PassSpec& spec : pipeline.passes())
+      ResolveOptions(*PassEntry::Get(spec.name), spec.options);  // all errors of the call first
+    for (const PassSpec& spec : pipeline.passes())
+      g = RunOne(std::move(g), spec, Trigger::kAsked, "");
     return g;
   }
 
@@ -136,7 +155,8 @@ class Manager {
     g = Provide(std::move(g), pass);
     running_.pop_back();
     options_.cancel.Check();
-    WEFT_CHECK(g.num_nodes() <= size_t(options_.limits.nodes), kLimit, "the graph has {} nodes, the limit is {}", g.num_nodes(), options_.limits.nodes);
+    WEFT_CHECK(g.num_nodes() <= size_t(options_.limits.nodes), kLimit,
+               "the graph has {} nodes, the limit is {}", g.num_nodes(), options_.limits.nodes);
 
     PassRecord record;
     record.number = ++number_;
@@ -145,28 +165,32 @@ class Manager {
     record.reason = reason;
     record.nodes_before = g.num_nodes();
     const int occurrence = ++occurrences_[pass.name];
-    if (Contains(options_.skip, pass.name) || Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence))) {
+    if (Contains(options_.skip, pass.name) ||
+        Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence))) {
       record.skipped = true;
       record.nodes_after = g.num_nodes();
       Report(record);
       return g;
     }
-    if (Matches(options_.print_before, pass.name)) Print(fmt::format("// before {}\n{}", pass.name, PrintGraph(g)));
+    if (Matches(options_.print_before, pass.name))
+      Print(fmt::format("// before {}\n{}", pass.name, PrintGraph(g)));
     CheckOpAttrs(pass, g);
     Graph out = Execute(std::move(g), pass, spec, &record);
     record.nodes_after = out.num_nodes();
     Report(record);
-    if (Matches(options_.print_after, pass.name)) Print(fmt::format("// after {}\n{}", pass.name, PrintGraph(out)));
+    if (Matches(options_.print_after, pass.name))
+      Print(fmt::format("// after {}\n{}", pass.name, PrintGraph(out)));
     if (!options_.dump_dir.empty() && record.changed) {
       std::filesystem::create_directories(options_.dump_dir);
-      WriteFileAtomic(fmt::format("{}/{:03}-{}.weft", options_.dump_dir, record.number, pass.name), PrintGraph(out));
+      WriteFileAtomic(fmt::format("{}/{:03}-{}.weft", options_.dump_dir, record.number, pass.name),
+                      PrintGraph(out));
     }
     return out;
   }
 
   /// Runs providers until everything that `pass` needs is there and complete. A provider may undo what an earlier one gave.
   Graph Provide(Graph g, const PassEntry& pass) {
-    std::map<std::string, int> runs;   // of each provider
+    std::map<std::string, int> runs;  // of each provider
     while (true) {
       std::string missing;
       for (const std::string& attr : pass.depends)
@@ -178,18 +202,26 @@ class Manager {
       if (options_.strict && (!g.HasAttr(missing) || HasProvider(missing))) {
         std::string hint;
         for (const PassEntry* p : PassEntry::List())
-          if (Contains(p->provides, missing)) hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
-        ThrowError(ErrorCode::kDependency, fmt::format("pass '{}' needs the graph attribute '{}', which is missing or incomplete (strict mode)", pass.name, missing), "", hint);
+          if (Contains(p->provides, missing))
+            hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
+        ThrowError(ErrorCode::kDependency,
+                   fmt::format("pass '{}' needs the graph attribute '{}', which is missing or "
+                               "incomplete (strict mode)",
+                               pass.name, missing),
+                   "", hint);
       }
       // A hand-set attribute with holes and no provider is taken as it is.
       const bool has_provider = HasProvider(missing);
       if (!has_provider && g.HasAttr(missing)) return g;
       const PassEntry& provider = ProviderOf(missing, pass.name);
-      WEFT_CHECK(!Contains(options_.skip, provider.name), kDependency, "pass '{}' needs the graph attribute '{}', whose provider '{}' is skipped",
+      WEFT_CHECK(!Contains(options_.skip, provider.name), kDependency,
+                 "pass '{}' needs the graph attribute '{}', whose provider '{}' is skipped",
                  pass.name, missing, provider.name);
       // Twice: once for what was missing, once for what another provider undid. More means that they undo each other.
-      WEFT_CHECK(++runs[provider.name] <= 2, kDependency, "the passes that provide what '{}' needs undo each other's attributes ('{}' by '{}')",
-                 pass.name, missing, provider.name);
+      WEFT_CHECK(
+          ++runs[provider.name] <= 2, kDependency,
+          "the passes that provide what '{}' needs undo each other's attributes ('{}' by '{}')",
+          pass.name, missing, provider.name);
       const std::string why = fmt::format("{} needs '{}'", pass.name, missing);
       WEFT_LOG(kInfo, "running {}: {}", provider.name, why);
       g = RunOne(std::move(g), PassSpec(provider.name), Trigger::kDependency, why);
@@ -206,7 +238,12 @@ class Manager {
       std::string bad;
       for (NodePtr n : g.TopoOrder())
         if (n->op() && !n->op()->has(attr)) bad += "\n  " + n->Describe();
-      if (!bad.empty()) ThrowError(ErrorCode::kMissingOpAttr, fmt::format("pass '{}' needs the operator attribute '{}', which these nodes' operators lack:{}", pass.name, attr, bad));
+      if (!bad.empty())
+        ThrowError(
+            ErrorCode::kMissingOpAttr,
+            fmt::format(
+                "pass '{}' needs the operator attribute '{}', which these nodes' operators lack:{}",
+                pass.name, attr, bad));
     }
   }
 
@@ -217,7 +254,8 @@ class Manager {
     const uint64_t fingerprint = c.changed ? GraphFingerprint(g) : 0;
     const GraphStore* store = g.store();
     const uint64_t revision = g.revision();
-    GraphAttrMap attrs;   // what may have to be carried over; derived ones are not shared, so that passes edit them in place
+    GraphAttrMap
+        attrs;  // what may have to be carried over; derived ones are not shared, so that passes edit them in place
     for (const auto& [name, value] : g.attrs) {
       const AttrType* t = FindAttrType(name);
       if (!t || t->kind == AttrKind::kGiven) attrs.emplace(name, value);
@@ -245,8 +283,10 @@ class Manager {
       if (!options_.reproducer.empty()) WriteReproducer(before, spec, e);
       throw;
     } catch (const std::exception& e) {
-      if (!options_.reproducer.empty()) WriteReproducer(before, spec, InternalError(ErrorCode::kInternal, e.what()));
-      ThrowError(ErrorCode::kInternal, fmt::format("the pass threw: {}", e.what()), "pass " + pass.name);
+      if (!options_.reproducer.empty())
+        WriteReproducer(before, spec, InternalError(ErrorCode::kInternal, e.what()));
+      ThrowError(ErrorCode::kInternal, fmt::format("the pass threw: {}", e.what()),
+                 "pass " + pass.name);
     }
   }
 
@@ -254,7 +294,8 @@ class Manager {
     Context context(pass, ResolveOptions(pass, spec.options), options_, &fuel_, record);
     AmbientScope ambient(g);
     std::shared_ptr<GraphStore> store = g.shared_store();
-    g.HasAttr("");  // settles what earlier edits made stale, before this pass's claims begin to hold
+    g.HasAttr(
+        "");  // settles what earlier edits made stale, before this pass's claims begin to hold
     // Claims hold for the body alone; a pass that runs passes gets its own back.
     struct Restore {
       GraphStore& s;
@@ -275,16 +316,19 @@ class Manager {
 
   /// The life of attributes across one pass: given ones follow imported nodes into a fresh graph; opaque ones die with a
   /// change unless the pass provides or preserves them. Derived rows have been cleared by the edits themselves.
-  void MindAttributes(const PassEntry& pass, const GraphAttrMap& before, const GraphStore* old_store, bool changed, Graph* out) {
+  void MindAttributes(const PassEntry& pass, const GraphAttrMap& before,
+                      const GraphStore* old_store, bool changed, Graph* out) {
     if (!changed) return;
     const bool fresh = out->store() != old_store;
     for (const auto& [name, value] : before) {
       if (!value) continue;
       const AttrType* t = FindAttrType(name);
-      const bool kept = pass.preserves_all || Contains(pass.preserves, name) || Contains(pass.provides, name);
+      const bool kept =
+          pass.preserves_all || Contains(pass.preserves, name) || Contains(pass.provides, name);
       if (!t) {
         if (!kept && out->attrs.count(name) && out->attrs[name] == value) out->attrs.erase(name);
-        if (kept && fresh && !out->attrs.count(name) && !Contains(pass.provides, name)) out->attrs[name] = value;
+        if (kept && fresh && !out->attrs.count(name) && !Contains(pass.provides, name))
+          out->attrs[name] = value;
         continue;
       }
       if (!fresh || t->kind != AttrKind::kGiven || out->attrs.count(name)) continue;
@@ -305,7 +349,8 @@ class Manager {
   void WriteReproducer(const Graph& before, const PassSpec& spec, const Error& error) {
     PrintOptions print;
     print.inline_all = true;
-    std::string text = fmt::format("// repro {}\n// error {}\n{}", Pipeline({spec}).ToString(), ErrorCodeName(error.code()), PrintGraph(before, print));
+    std::string text = fmt::format("// repro {}\n// error {}\n{}", Pipeline({spec}).ToString(),
+                                   ErrorCodeName(error.code()), PrintGraph(before, print));
     try {
       WriteFileAtomic(options_.reproducer, text);
     } catch (const Error& e) {
@@ -317,8 +362,10 @@ class Manager {
     return !pattern.empty() && std::regex_search(name, std::regex(pattern));
   }
   void Print(const std::string& text) {
-    if (options_.print) options_.print(text);
-    else std::cerr << text;
+    if (options_.print)
+      options_.print(text);
+    else
+      std::cerr << text;
   }
   void Report(const PassRecord& r) {
     if (options_.on_pass) options_.on_pass(r);
@@ -355,15 +402,19 @@ Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const Pas
     WEFT_CHECK(depth < 64, kDependency, "passes need each other in a circle at '{}'", spec.name);
     for (const std::string& attr : pass.depends) {
       if (Contains(have, attr)) continue;
-      WEFT_CHECK(!options.strict, kDependency, "pass '{}' needs the graph attribute '{}' (strict mode)", pass.name, attr);
+      WEFT_CHECK(!options.strict, kDependency,
+                 "pass '{}' needs the graph attribute '{}' (strict mode)", pass.name, attr);
       add(PassSpec(ProviderOf(attr, pass.name).name), depth + 1);
     }
     out.push_back(spec);
     if (pass.changes_graph && !pass.preserves_all)
-      have.erase(std::remove_if(have.begin(), have.end(), [&](const std::string& a) {
-                   const AttrType* t = FindAttrType(a);
-                   return !(t && t->kind == AttrKind::kGiven) && !Contains(pass.preserves, a);
-                 }), have.end());
+      have.erase(std::remove_if(have.begin(), have.end(),
+                                [&](const std::string& a) {
+                                  const AttrType* t = FindAttrType(a);
+                                  return !(t && t->kind == AttrKind::kGiven) &&
+                                         !Contains(pass.preserves, a);
+                                }),
+                 have.end());
     for (const std::string& a : pass.provides)
       if (!Contains(have, a)) have.push_back(a);
   };

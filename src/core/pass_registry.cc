@@ -26,7 +26,8 @@ const PassEntry* PassEntry::Find(std::string_view name) {
 std::vector<const PassEntry*> PassEntry::List() {
   std::shared_lock lock(RegistryMutex());
   std::vector<const PassEntry*> list = dmlc::Registry<PassEntry>::List();
-  std::sort(list.begin(), list.end(), [](const PassEntry* a, const PassEntry* b) { return a->name < b->name; });
+  std::sort(list.begin(), list.end(),
+            [](const PassEntry* a, const PassEntry* b) { return a->name < b->name; });
   return list;
 }
 const PassEntry* PassEntry::Get(std::string_view name) {
@@ -34,7 +35,8 @@ const PassEntry* PassEntry::Get(std::string_view name) {
   std::vector<std::string> names;
   for (const PassEntry* p : List()) names.push_back(p->name);
   std::string near;
-  for (const std::string& n : NearestNames(std::string(name), names)) near += (near.empty() ? "did you mean " : " or ") + n;
+  for (const std::string& n : NearestNames(std::string(name), names))
+    near += (near.empty() ? "did you mean " : " or ") + n;
   ThrowError(ErrorCode::kUnknownPass, fmt::format("no pass '{}' is registered", name), "", near);
 }
 
@@ -44,14 +46,38 @@ PassBuilder::PassBuilder(std::string name, Owner owner) {
   entry_.name = std::move(name);
   entry_.owner = std::move(owner);
 }
-PassBuilder& PassBuilder::describe(std::string doc) { entry_.description = std::move(doc); return *this; }
-PassBuilder& PassBuilder::set_pass_body(PassBody body) { entry_.body = std::move(body); return *this; }
-PassBuilder& PassBuilder::set_change_graph(bool changes) { entry_.changes_graph = changes; return *this; }
-PassBuilder& PassBuilder::depend_graph_attr(std::string n) { entry_.depends.push_back(std::move(n)); return *this; }
-PassBuilder& PassBuilder::provide_graph_attr(std::string n) { entry_.provides.push_back(std::move(n)); return *this; }
-PassBuilder& PassBuilder::preserve_graph_attr(std::string n) { entry_.preserves.push_back(std::move(n)); return *this; }
-PassBuilder& PassBuilder::preserve_all() { entry_.preserves_all = true; return *this; }
-PassBuilder& PassBuilder::depend_op_attr(std::string n) { entry_.depends_op.push_back(std::move(n)); return *this; }
+PassBuilder& PassBuilder::describe(std::string doc) {
+  entry_.description = std::move(doc);
+  return *this;
+}
+PassBuilder& PassBuilder::set_pass_body(PassBody body) {
+  entry_.body = std::move(body);
+  return *this;
+}
+PassBuilder& PassBuilder::set_change_graph(bool changes) {
+  entry_.changes_graph = changes;
+  return *this;
+}
+PassBuilder& PassBuilder::depend_graph_attr(std::string n) {
+  entry_.depends.push_back(std::move(n));
+  return *this;
+}
+PassBuilder& PassBuilder::provide_graph_attr(std::string n) {
+  entry_.provides.push_back(std::move(n));
+  return *this;
+}
+PassBuilder& PassBuilder::preserve_graph_attr(std::string n) {
+  entry_.preserves.push_back(std::move(n));
+  return *this;
+}
+PassBuilder& PassBuilder::preserve_all() {
+  entry_.preserves_all = true;
+  return *this;
+}
+PassBuilder& PassBuilder::depend_op_attr(std::string n) {
+  entry_.depends_op.push_back(std::move(n));
+  return *this;
+}
 PassBuilder& PassBuilder::add_option(Option def, std::string doc) {
   entry_.options.emplace_back(std::move(def), std::move(doc));
   return *this;
@@ -60,17 +86,28 @@ PassBuilder& PassBuilder::statistic(std::string n, std::string doc) {
   entry_.statistics.emplace_back(std::move(n), std::move(doc));
   return *this;
 }
-PassBuilder& PassBuilder::plevel(int level) { entry_.plevel = level; return *this; }
-PassBuilder& PassBuilder::result(PassResult r) { entry_.result = r; return *this; }
-PassBuilder& PassBuilder::override_pass() { entry_.override_declared = true; return *this; }
+PassBuilder& PassBuilder::plevel(int level) {
+  entry_.plevel = level;
+  return *this;
+}
+PassBuilder& PassBuilder::result(PassResult r) {
+  entry_.result = r;
+  return *this;
+}
+PassBuilder& PassBuilder::override_pass() {
+  entry_.override_declared = true;
+  return *this;
+}
 
 void PassBuilder::Commit() {
-  WEFT_CHECK(entry_.body != nullptr, kApiMisuse, "pass '{}' of {} has no body", entry_.name, entry_.owner.ToString());
+  WEFT_CHECK(entry_.body != nullptr, kApiMisuse, "pass '{}' of {} has no body", entry_.name,
+             entry_.owner.ToString());
   std::unique_lock lock(RegistryMutex());
   const PassEntry* old = dmlc::Registry<PassEntry>::Find(entry_.name);
   if (old && !entry_.override_declared)
     ThrowError(ErrorCode::kDuplicate,
-               fmt::format("pass '{}' is registered twice: by {} and by {}", entry_.name, old->owner.ToString(), entry_.owner.ToString()),
+               fmt::format("pass '{}' is registered twice: by {} and by {}", entry_.name,
+                           old->owner.ToString(), entry_.owner.ToString()),
                "", "a pass that means to replace another declares override_pass()");
   PassEntry& slot = dmlc::Registry<PassEntry>::Get()->__REGISTER_OR_GET__(entry_.name);
   slot = entry_;
@@ -133,10 +170,12 @@ class PipelineParser {
  private:
   [[noreturn]] void Fail(const std::string& wanted) {
     WEFT_THROW(kSyntax, "pipeline: expected {} at column {}, got {}\n  {}\n  {}^", wanted, at_ + 1,
-               at_ < text_.size() ? fmt::format("'{}'", text_[at_]) : "the end", text_, std::string(at_, ' '));
+               at_ < text_.size() ? fmt::format("'{}'", text_[at_]) : "the end", text_,
+               std::string(at_, ' '));
   }
   void Space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t'))
+      ++at_;
   }
   bool Eat(char c) {
     if (at_ >= text_.size() || text_[at_] != c) return false;
@@ -149,8 +188,9 @@ class PipelineParser {
   }
   std::string Word(const char* what) {
     const size_t begin = at_;
-    while (at_ < text_.size() && (isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == ':' ||
-                                  text_[at_] == '-' || text_[at_] == '.' || text_[at_] == '+'))
+    while (at_ < text_.size() &&
+           (isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' ||
+            text_[at_] == ':' || text_[at_] == '-' || text_[at_] == '.' || text_[at_] == '+'))
       ++at_;
     if (at_ == begin) Fail(what);
     std::string w(text_.substr(begin, at_ - begin));
@@ -171,10 +211,12 @@ class PipelineParser {
     if (w == "true") return Option(std::move(name), true);
     if (w == "false") return Option(std::move(name), false);
     int64_t i;
-    if (auto r = std::from_chars(w.data(), w.data() + w.size(), i); r.ec == std::errc() && r.ptr == w.data() + w.size())
+    if (auto r = std::from_chars(w.data(), w.data() + w.size(), i);
+        r.ec == std::errc() && r.ptr == w.data() + w.size())
       return Option(std::move(name), i);
     double d;
-    if (auto r = std::from_chars(w.data(), w.data() + w.size(), d); r.ec == std::errc() && r.ptr == w.data() + w.size())
+    if (auto r = std::from_chars(w.data(), w.data() + w.size(), d);
+        r.ec == std::errc() && r.ptr == w.data() + w.size())
       return Option(std::move(name), d);
     return Option(std::move(name), w);
   }

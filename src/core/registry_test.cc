@@ -30,19 +30,31 @@ OpBuilder Build(const std::string& name, const char* module, int line, bool grou
 TEST_CASE("attributes of one op come from several statements; the highest priority wins") {
   Build("RegA", "one", 1).set_attr<FCost>("FCost", [](int i) { return i; }).Commit();
   const FCost& first = Op::GetAttr<FCost>("FCost")[Op::Get("RegA")];
-  Build("RegA", "two", 2).set_attr<FCost>("FCost", [](int i) { return 2 * i; }, 11).set_attr<int>("TOther", 7).Commit();
+  Build("RegA", "two", 2)
+      .set_attr<FCost>(
+          "FCost", [](int i) { return 2 * i; }, 11)
+      .set_attr<int>("TOther", 7)
+      .Commit();
   CHECK(Op::GetAttr<FCost>("FCost")[Op::Get("RegA")](21) == 42);
   CHECK(Op::GetAttr<int>("TOther")[Op::Get("RegA")] == 7);
   CHECK(Op::Get("RegA")->attr_owner("FCost").module == "two");
   (void)first;
-  const std::string text = Fails([&] { Build("RegA", "three", 3).set_attr<FCost>("FCost", [](int) { return 0; }, 11).Commit(); }, ErrorCode::kDuplicate);
+  const std::string text = Fails(
+      [&] {
+        Build("RegA", "three", 3)
+            .set_attr<FCost>(
+                "FCost", [](int) { return 0; }, 11)
+            .Commit();
+      },
+      ErrorCode::kDuplicate);
   CHECK(text.find("two (a.cc:2)") != std::string::npos);
   CHECK(text.find("three (a.cc:3)") != std::string::npos);
 }
 
 TEST_CASE("one attribute name has one C++ type") {
   Build("RegB", "one", 1).set_attr<int>("TTyped", 1).Commit();
-  Fails([&] { Build("RegB2", "one", 2).set_attr<double>("TTyped", 1.0).Commit(); }, ErrorCode::kTypeConflict);
+  Fails([&] { Build("RegB2", "one", 2).set_attr<double>("TTyped", 1.0).Commit(); },
+        ErrorCode::kTypeConflict);
   Fails([&] { Op::GetAttr<double>("TTyped"); }, ErrorCode::kTypeConflict);
   CHECK(Op::Find("RegB2") == nullptr);
 }
@@ -70,18 +82,21 @@ TEST_CASE("references stay valid while many ops register") {
   const auto& m = Op::GetAttr<int>("TMany");
   Build("RegMany0", "one", 1).set_attr<int>("TMany", 1).Commit();
   const int* p = &m[Op::Get("RegMany0")];
-  for (int i = 1; i < 1000; ++i) Build("RegMany" + std::to_string(i), "one", i).set_attr<int>("TMany", i).Commit();
+  for (int i = 1; i < 1000; ++i)
+    Build("RegMany" + std::to_string(i), "one", i).set_attr<int>("TMany", i).Commit();
   CHECK(p == &m[Op::Get("RegMany0")]);
   CHECK(m[Op::Get("RegMany999")] == 999);
 }
 
 TEST_CASE("registration and look-up from several threads") {
   std::thread writer([] {
-    for (int i = 0; i < 500; ++i) Build("RegT" + std::to_string(i), "one", i).set_attr<int>("TThread", i).Commit();
+    for (int i = 0; i < 500; ++i)
+      Build("RegT" + std::to_string(i), "one", i).set_attr<int>("TThread", i).Commit();
   });
   int seen = 0;
   for (int i = 0; i < 2000; ++i)
-    if (const Op* op = Op::Find("RegT" + std::to_string(i % 500))) seen += Op::GetAttr<int>("TThread").get(op, 0) >= 0;
+    if (const Op* op = Op::Find("RegT" + std::to_string(i % 500)))
+      seen += Op::GetAttr<int>("TThread").get(op, 0) >= 0;
   writer.join();
   CHECK(Op::GetAttr<int>("TThread")[Op::Get("RegT499")] == 499);
   CHECK(seen >= 0);
@@ -90,7 +105,11 @@ TEST_CASE("registration and look-up from several threads") {
 TEST_CASE("a pass name registered twice is refused, naming both; override replaces") {
   auto body = [](Graph g) { return g; };
   PassBuilder("RegPass", Owner{"one", "p.cc", 1}).set_body(body).Commit();
-  const std::string text = Fails([&] { PassBuilder("RegPass", Owner{"two", "q.cc", 2}).set_body(body).Commit(); }, ErrorCode::kDuplicate);
+  const std::string text = Fails(
+      [&] {
+        PassBuilder("RegPass", Owner{"two", "q.cc", 2}).set_body(body).Commit();
+      },
+      ErrorCode::kDuplicate);
   CHECK(text.find("one (p.cc:1)") != std::string::npos);
   CHECK(text.find("two (q.cc:2)") != std::string::npos);
   PassBuilder("RegPass", Owner{"two", "q.cc", 2}).set_body(body).override_pass().Commit();

@@ -17,9 +17,11 @@ void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const S
     const int* s = plan.of.find(e);
     if (!s) return;
     const Storage& block = plan.storages[size_t(*s)];
-    WEFT_ICHECK(content[size_t(*s)] == root_of(e), "{} reads {} at step {}, but its block holds {}", who, e.node->Describe(), step,
+    WEFT_ICHECK(content[size_t(*s)] == root_of(e), "{} reads {} at step {}, but its block holds {}",
+                who, e.node->Describe(), step,
                 content[size_t(*s)].node ? content[size_t(*s)].node->Describe() : "nothing");
-    WEFT_ICHECK(step >= block.begin && step < block.end, "{} reads {} at step {}, outside the life [{}, {}) of its block", who,
+    WEFT_ICHECK(step >= block.begin && step < block.end,
+                "{} reads {} at step {}, outside the life [{}, {}) of its block", who,
                 e.node->Describe(), step, block.begin, block.end);
   };
   std::vector<NodePtr> variables;
@@ -45,17 +47,21 @@ void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const S
       const int* s = plan.of.find(n->id(), k);
       if (!s) continue;
       const Storage& block = plan.storages[size_t(*s)];
-      WEFT_ICHECK(block.kind == StorageKind::kArena || block.kind == StorageKind::kOutput, "{} writes into an input or a constant", n->Describe());
-      WEFT_ICHECK(int(step) >= block.begin && int(step) < block.end, "{} is written at step {}, outside the life [{}, {}) of its block",
-                  n->Describe(), step, block.begin, block.end);
+      WEFT_ICHECK(block.kind == StorageKind::kArena || block.kind == StorageKind::kOutput,
+                  "{} writes into an input or a constant", n->Describe());
+      WEFT_ICHECK(int(step) >= block.begin && int(step) < block.end,
+                  "{} is written at step {}, outside the life [{}, {}) of its block", n->Describe(),
+                  step, block.begin, block.end);
       for (uint32_t other = 0; other < k; ++other)
-        WEFT_ICHECK(!plan.of.find(n->id(), other) || *plan.of.find(n->id(), other) != *s, "two outputs of {} share a block", n->Describe());
+        WEFT_ICHECK(!plan.of.find(n->id(), other) || *plan.of.find(n->id(), other) != *s,
+                    "two outputs of {} share a block", n->Describe());
       content[size_t(*s)] = NodeEntry(n, k);
     }
   }
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const int* s = plan.of.find(graph.outputs[i]);
-    WEFT_ICHECK(s && content[size_t(*s)] == root_of(graph.outputs[i]), "output {} is overwritten before the end", i);
+    WEFT_ICHECK(s && content[size_t(*s)] == root_of(graph.outputs[i]),
+                "output {} is overwritten before the end", i);
   }
 }
 

@@ -19,8 +19,10 @@ struct Findings {
   size_t more = 0;
   template <class... A>
   void Add(fmt::format_string<A...> f, A&&... a) {
-    if (list.size() < kMaxFindings) list.push_back(fmt::format(f, std::forward<A>(a)...));
-    else ++more;
+    if (list.size() < kMaxFindings)
+      list.push_back(fmt::format(f, std::forward<A>(a)...));
+    else
+      ++more;
   }
 };
 
@@ -34,25 +36,34 @@ void CheckUseLists(const GraphStore& s, Findings& out) {
         out.Add("input {} of {} is no living node of this graph", i, n->Describe());
         continue;
       }
-      if (!s.UseIsRecorded(n, i, false)) out.Add("the use list of {} lacks input {} of {}", e.node->Describe(), i, n->Describe());
+      if (!s.UseIsRecorded(n, i, false))
+        out.Add("the use list of {} lacks input {} of {}", e.node->Describe(), i, n->Describe());
       if (e.index >= e.node->num_outputs())
-        out.Add("input {} of {} is output {} of {}, which has {}", i, n->Describe(), e.index, e.node->Describe(), e.node->num_outputs());
+        out.Add("input {} of {} is output {} of {}, which has {}", i, n->Describe(), e.index,
+                e.node->Describe(), e.node->num_outputs());
     }
     for (uint32_t i = 0; i < n->control_deps.size(); ++i) {
       const Node* d = n->control_deps[i].get();
-      if (!s.Lives(d)) out.Add("control edge {} of {} is no living node of this graph", i, n->Describe());
-      else if (!s.UseIsRecorded(n, i, true)) out.Add("the use list of {} lacks control edge {} of {}", d->Describe(), i, n->Describe());
+      if (!s.Lives(d))
+        out.Add("control edge {} of {} is no living node of this graph", i, n->Describe());
+      else if (!s.UseIsRecorded(n, i, true))
+        out.Add("the use list of {} lacks control edge {} of {}", d->Describe(), i, n->Describe());
     }
     for (const Use& u : n->uses()) {
-      const bool ok = u.control ? u.slot < u.user->control_deps.size() && u.user->control_deps[u.slot].get() == n
-                                : u.slot < u.user->num_inputs() && u.user->inputs[u.slot].node.get() == n;
-      if (!ok) out.Add("the use list of {} holds a use by {} that is not there", n->Describe(), u.user->Describe());
+      const bool ok =
+          u.control
+              ? u.slot < u.user->control_deps.size() && u.user->control_deps[u.slot].get() == n
+              : u.slot < u.user->num_inputs() && u.user->inputs[u.slot].node.get() == n;
+      if (!ok)
+        out.Add("the use list of {} holds a use by {} that is not there", n->Describe(),
+                u.user->Describe());
     }
     if (const Op* op = n->op()) {
       int min = op->min_inputs, max = op->max_inputs;
       if (op->get_num_inputs) min = max = int(op->get_num_inputs(n->attrs));
       const int got = int(n->num_inputs());
-      if (got < min || (max >= 0 && got > max)) out.Add("{} has {} inputs, its operator takes {} to {}", n->Describe(), got, min, max);
+      if (got < min || (max >= 0 && got > max))
+        out.Add("{} has {} inputs, its operator takes {} to {}", n->Describe(), got, min, max);
     } else if (n->num_inputs() != 0) {
       out.Add("the variable {} has inputs", n->Describe());
     }
@@ -67,14 +78,20 @@ void VerifyGraph(const Graph& graph) {
   CheckUseLists(s, out);
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const NodeEntry& e = graph.outputs[i];
-    if (!e.node) out.Add("output {} is null", i);
-    else if (!s.Lives(e.node.get())) out.Add("output {} is no living node of this graph", i);
-    else if (e.index >= e.node->num_outputs()) out.Add("output {} is output {} of {}, which has {}", i, e.index, e.node->Describe(), e.node->num_outputs());
+    if (!e.node)
+      out.Add("output {} is null", i);
+    else if (!s.Lives(e.node.get()))
+      out.Add("output {} is no living node of this graph", i);
+    else if (e.index >= e.node->num_outputs())
+      out.Add("output {} is output {} of {}, which has {}", i, e.index, e.node->Describe(),
+              e.node->num_outputs());
   }
   if (s.output_names.size() > s.outputs.size())
-    out.Add("{} names of outputs are given, the graph has {} outputs", s.output_names.size(), s.outputs.size());
+    out.Add("{} names of outputs are given, the graph has {} outputs", s.output_names.size(),
+            s.outputs.size());
   for (NodePtr p : graph.inputs())
-    if (!p || !s.Lives(p.get()) || !p->is_variable()) out.Add("a declared input is no variable of this graph");
+    if (!p || !s.Lives(p.get()) || !p->is_variable())
+      out.Add("a declared input is no variable of this graph");
   if (out.list.empty()) {
     // All nodes, also those that no output reaches: a later edit may make one of them an output.
     std::vector<NodeEntry> heads;
@@ -84,7 +101,8 @@ void VerifyGraph(const Graph& graph) {
     DFSVisit(heads, [](const NodePtr&) {});  // throws kCycle
   }
   if (out.list.empty()) return;
-  std::string text = fmt::format("the graph is malformed ({} findings):", out.list.size() + out.more);
+  std::string text =
+      fmt::format("the graph is malformed ({} findings):", out.list.size() + out.more);
   for (const std::string& f : out.list) text += "\n  " + f;
   ThrowError(ErrorCode::kInternal, text);
 }

@@ -140,7 +140,8 @@ void FusedShape(InferShapeContext& ctx) {
   const ValueMap* values = body.HasAttr("value") ? &body.GetAttr<ValueMap>("value") : nullptr;
   for (int k = 0; k < ctx.num_outputs(); ++k) {
     ctx.set_out(k, shapes[body.outputs[size_t(k)]]);
-    if (const SymTensorPtr* v = values ? values->find(body.outputs[size_t(k)]) : nullptr; v && *v) ctx.set_out_value(k, **v);
+    if (const SymTensorPtr* v = values ? values->find(body.outputs[size_t(k)]) : nullptr; v && *v)
+      ctx.set_out_value(k, **v);
   }
 }
 

@@ -31,7 +31,9 @@ Graph FoldConstants(Graph g, PassContext& ctx) {
   const TypeMap types = g.GetAttr<TypeMap>("dtype");
   int64_t total = 0;
   for (NodePtr n : g.TopoOrder()) {
-    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || n->num_inputs() == 0 || stateful.get(n->op(), false)) continue;
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || n->num_inputs() == 0 ||
+        stateful.get(n->op(), false))
+      continue;
     std::vector<TensorPtr> inputs;
     int64_t input_bytes = 0, bytes = 0;
     bool ready = true;
@@ -46,7 +48,9 @@ Graph FoldConstants(Graph g, PassContext& ctx) {
       ready = s.is_static() && t.is_tensor() && DTypeBits(t.dtype) > 0;
       if (ready) bytes += DTypeBytes(t.dtype, NumElements(s.ints()));
     }
-    if (!ready || !WithinBudget(bytes, input_bytes, total, ctx.limits()) || !evaluator->WhyNot(n).empty()) continue;
+    if (!ready || !WithinBudget(bytes, input_bytes, total, ctx.limits()) ||
+        !evaluator->WhyNot(n).empty())
+      continue;
     if (!ctx.Fuel("fold", n)) break;
     ctx.cancel().Check();
     const std::vector<TensorPtr> results = evaluator->EvalNode(n, inputs, {});

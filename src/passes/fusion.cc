@@ -43,12 +43,21 @@ class SpaceKeys {
       if (!(mask >> i & 1)) scratch_.push_back(dims[i]);
     return Intern();
   }
-  bool Same(SymInt a, SymInt b) const { return a == b || (has_facts_ && facts_.Simplify(a) == facts_.Simplify(b)); }
+  bool Same(SymInt a, SymInt b) const {
+    return a == b || (has_facts_ && facts_.Simplify(a) == facts_.Simplify(b));
+  }
 
  private:
   int Intern() {
+    // Neighbours mostly have the extents of the one before.
+    if (last_ >= 0 && *spaces_[size_t(last_)] == scratch_) return last_;
+    return last_ = InternNew();
+  }
+  int InternNew() {
     uint64_t h = 0x9e3779b97f4a7c15ull + scratch_.size();
-    for (SymInt d : scratch_) h = (h ^ reinterpret_cast<uintptr_t>(d.node())) * 0x2545f4914f6cdd1dull;  // ids only, never output
+    for (SymInt d : scratch_)
+      h = (h ^ reinterpret_cast<uintptr_t>(d.node())) *
+          0x2545f4914f6cdd1dull;  // ids only, never output
     auto [it, end] = ids_.equal_range(h);
     for (; it != end; ++it)
       if (*spaces_[size_t(it->second)] == scratch_) return it->second;
@@ -58,6 +67,7 @@ class SpaceKeys {
   }
   const Facts& facts_;
   bool has_facts_;
+  int last_ = -1;
   std::vector<SymInt> scratch_;
   std::unordered_multimap<uint64_t, int> ids_;
   std::vector<std::unique_ptr<std::vector<SymInt>>> spaces_;
@@ -66,8 +76,14 @@ class SpaceKeys {
 class Sweep {
  public:
   Sweep(Graph& g, PassContext& ctx)
-      : g_(g), ctx_(ctx), facts_{g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"), g.GetAttr<ValueMap>("value")},
-        known_(g.AttrOr<Facts>("facts")), keys_(known_), max_ops_(int(ctx.option<int64_t>("max_ops"))), max_tensors_(int(ctx.option<int64_t>("max_tensors"))),
+      : g_(g),
+        ctx_(ctx),
+        facts_{g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
+               g.GetAttr<ValueMap>("value")},
+        known_(g.AttrOr<Facts>("facts")),
+        keys_(known_),
+        max_ops_(int(ctx.option<int64_t>("max_ops"))),
+        max_tensors_(int(ctx.option<int64_t>("max_tensors"))),
         max_reductions_(int(ctx.option<int64_t>("max_reductions"))) {
     // Which ops a library computes better is known once the backend's module is there.
     const std::string family = ctx.target().substr(0, ctx.target().find(':'));
@@ -105,14 +121,17 @@ class Sweep {
     if (!code || (told && *told == FuseKind::kOpaque)) return NodeKind::kOpaque;
     if (told && *told == FuseKind::kAnchor && n->op()->has(library_)) return NodeKind::kOpaque;
     if (!HasComputableTypes(n, facts_)) return NodeKind::kOpaque;
-    if (code->elementwise || (told && *told == FuseKind::kElementwise)) return NodeKind::kElementwise;
+    if (code->elementwise || (told && *told == FuseKind::kElementwise))
+      return NodeKind::kElementwise;
     const Shape& out = facts_.shapes[NodeEntry(n)];
     if (view_.get(n->op(), false)) {
-      if (keys_.KeyOf(facts_.shapes[n->inputs[0]]) == keys_.KeyOf(out)) return NodeKind::kElementwise;
+      if (keys_.KeyOf(facts_.shapes[n->inputs[0]]) == keys_.KeyOf(out))
+        return NodeKind::kElementwise;
       return NodeKind::kInjective;
     }
     NodeClass c = ClassifyGeneral(n, facts_);
-    if (c.kind == NodeKind::kReduction && StrippedMask(facts_.shapes[n->inputs[size_t(c.full_input)]], c.axes) == 0)
+    if (c.kind == NodeKind::kReduction &&
+        StrippedMask(facts_.shapes[n->inputs[size_t(c.full_input)]], c.axes) == 0)
       c.kind = NodeKind::kLocal;  // reduces extents of 1 only
     NodeKind k = c.kind;
     // A kernel has one space. Where results that somebody reads have several, the op stays; those of a reduction may be
@@ -134,7 +153,8 @@ class Sweep {
   bool IsRead(NodePtr n, uint32_t output) const {
     for (const Use& u : n->uses())
       if (!u.control && u.user->inputs[u.slot].index == output) return true;
-    return std::find(g_.outputs.begin(), g_.outputs.end(), NodeEntry(n, output)) != g_.outputs.end();
+    return std::find(g_.outputs.begin(), g_.outputs.end(), NodeEntry(n, output)) !=
+           g_.outputs.end();
   }
   bool IsFollowed(const NodeEntry& e) const {
     const SymTensorPtr* v = facts_.values.find(e);
@@ -169,8 +189,10 @@ class Sweep {
         if (k >= 0 && !from[k].is(1)) return std::nullopt;
         continue;
       }
-      if (k < 0 || from[k].is(1)) mask |= uint64_t{1} << position;
-      else if (!keys_.Same(from[k], to[d])) return std::nullopt;
+      if (k < 0 || from[k].is(1))
+        mask |= uint64_t{1} << position;
+      else if (!keys_.Same(from[k], to[d]))
+        return std::nullopt;
       ++position;
     }
     return mask;
@@ -226,7 +248,8 @@ class Sweep {
   }
   static void AddOperand(FusionGroups::Group* g, const NodeEntry& e) {
     const uint64_t key = uint64_t{e.node->id()} << 32 | e.index;
-    if (std::find(g->operands.begin(), g->operands.end(), key) == g->operands.end()) g->operands.push_back(key);
+    if (std::find(g->operands.begin(), g->operands.end(), key) == g->operands.end())
+      g->operands.push_back(key);
   }
   int Level(NodePtr n) { return groups_[groups_.Find(group_of_[n->id()])].level; }
 
@@ -236,9 +259,11 @@ class Sweep {
     for (const NodeEntry& e : n->inputs) {
       if (!e.node) continue;
       const int p = groups_.Find(group_of_[e.node->id()]);
-      if (groups_[p].fusible && std::find(producers.begin(), producers.end(), p) == producers.end()) producers.push_back(p);
+      if (groups_[p].fusible && std::find(producers.begin(), producers.end(), p) == producers.end())
+        producers.push_back(p);
     }
-    std::stable_sort(producers.begin(), producers.end(), [&](int a, int b) { return groups_[a].level > groups_[b].level; });
+    std::stable_sort(producers.begin(), producers.end(),
+                     [&](int a, int b) { return groups_[a].level > groups_[b].level; });
     int mine = own;
     for (int p : producers) {
       p = groups_.Find(p);
@@ -289,9 +314,13 @@ class Sweep {
       const int other = groups_.Find(it->second);
       it->second = mine;
       Space merged;
-      if (other == mine || !groups_[other].fusible || !Unite(groups_[other].space, groups_[mine].space, &merged) || !Fits(other, mine)) continue;
+      if (other == mine || !groups_[other].fusible ||
+          !Unite(groups_[other].space, groups_[mine].space, &merged) || !Fits(other, mine))
+        continue;
       const int level = std::max(groups_[other].level, groups_[mine].level);
-      if (!groups_.CanRise(other, level) || !groups_.CanRise(mine, level) || !ctx_.Fuel("fuse-siblings", n)) continue;
+      if (!groups_.CanRise(other, level) || !groups_.CanRise(mine, level) ||
+          !ctx_.Fuel("fuse-siblings", n))
+        continue;
       groups_.Merge(other, mine);
       groups_[other].level = level;
       groups_[other].space = merged;
@@ -303,7 +332,8 @@ class Sweep {
     o.erase(std::remove(o.begin(), o.end(), uint64_t{e.node->id()} << 32 | e.index), o.end());
   }
   bool Fits(int a, int b) {
-    return groups_[a].size + groups_[b].size <= max_ops_ && groups_[a].reductions + groups_[b].reductions <= max_reductions_ &&
+    return groups_[a].size + groups_[b].size <= max_ops_ &&
+           groups_[a].reductions + groups_[b].reductions <= max_reductions_ &&
            groups_.CountOperands(b, a, max_tensors_) <= max_tensors_;
   }
 
@@ -311,26 +341,35 @@ class Sweep {
   bool Compatible(NodePtr n, int mine, int p, Space* merged) {
     const Space &a = groups_[p].space, &b = groups_[mine].space;
     switch (kind_[n->id()]) {
-      case NodeKind::kElementwise: return ElementwiseJoins(n, a, b, p, merged);
-      case NodeKind::kReduction: return ReductionJoins(n, a, b, p, merged);
-      case NodeKind::kInjective: return InjectiveJoins(n, a, b, p, merged);
-      default: return false;
+      case NodeKind::kElementwise:
+        return ElementwiseJoins(n, a, b, p, merged);
+      case NodeKind::kReduction:
+        return ReductionJoins(n, a, b, p, merged);
+      case NodeKind::kInjective:
+        return InjectiveJoins(n, a, b, p, merged);
+      default:
+        return false;
     }
   }
   template <class F>
   bool EachEdge(NodePtr n, int p, F&& f) {
     for (uint32_t i = 0; i < n->num_inputs(); ++i) {
       const NodeEntry& e = n->inputs[i];
-      if (e.node && groups_.Find(group_of_[e.node->id()]) == p && !f(i, facts_.shapes[e])) return false;
+      if (e.node && groups_.Find(group_of_[e.node->id()]) == p && !f(i, facts_.shapes[e]))
+        return false;
     }
     return true;
   }
   /// The union of two spaces: equal, or one of them a row space of the other.
   static bool Unite(const Space& a, const Space& b, Space* out) {
-    if (a.key == b.key && (!a.is_row() || !b.is_row() || a.mask == b.mask)) *out = a.is_row() ? a : b;
-    else if (a.is_row() && !b.is_row() && b.key == a.row_key) *out = a;
-    else if (b.is_row() && !a.is_row() && a.key == b.row_key) *out = b;
-    else return false;
+    if (a.key == b.key && (!a.is_row() || !b.is_row() || a.mask == b.mask))
+      *out = a.is_row() ? a : b;
+    else if (a.is_row() && !b.is_row() && b.key == a.row_key)
+      *out = a;
+    else if (b.is_row() && !a.is_row() && a.key == b.row_key)
+      *out = b;
+    else
+      return false;
     return true;
   }
   bool ElementwiseJoins(NodePtr n, const Space& a, const Space& b, int p, Space* merged) {
@@ -341,7 +380,7 @@ class Sweep {
     if (!full && !row) return false;
     const bool view = view_.get(n->op(), false);
     return EachEdge(n, p, [&](uint32_t i, const Shape& in) {
-      if (view) return i == 0 && keys_.KeyOf(in) == key;   // element for element, whatever the 1s
+      if (view) return i == 0 && keys_.KeyOf(in) == key;  // element for element, whatever the 1s
       const auto mask = BroadcastMask(in, out);
       if (!mask) return false;
       if (*mask == 0) return true;
@@ -351,9 +390,11 @@ class Sweep {
   bool ReductionJoins(NodePtr n, const Space& a, const Space& b, int p, Space* merged) {
     const NodeClass& c = classes_.at(n->id());
     if (!Unite(a, b, merged) || !merged->is_row()) return false;
-    if (!a.is_row() && groups_[p].reductions > 0) return false;   // a row may be read once a pass
+    if (!a.is_row() && groups_[p].reductions > 0) return false;  // a row may be read once a pass
     // Only the reduced tensor itself may come from inside, and only as a value over the whole space.
-    return EachEdge(n, p, [&](uint32_t i, const Shape& in) { return int(i) == c.full_input && keys_.KeyOf(in) == merged->key; });
+    return EachEdge(n, p, [&](uint32_t i, const Shape& in) {
+      return int(i) == c.full_input && keys_.KeyOf(in) == merged->key;
+    });
   }
   bool InjectiveJoins(NodePtr n, const Space& a, const Space& b, int p, Space* merged) {
     // The producers' space disappears behind the new one: nobody else may want it.
@@ -363,7 +404,9 @@ class Sweep {
     if (!a.is_row()) {
       // A reduction inside a point would be done again for every position that reads it, unless each is read once.
       const NodeClass* moves = classes_.count(n->id()) ? &classes_.at(n->id()) : nullptr;
-      if (groups_[p].reductions > 0 && (!moves || moves->perm.empty()) && !view_.get(n->op(), false)) return false;
+      if (groups_[p].reductions > 0 && (!moves || moves->perm.empty()) &&
+          !view_.get(n->op(), false))
+        return false;
       *merged = b;
       return !b.is_row();
     }
@@ -397,13 +440,14 @@ class Sweep {
   const OpMap<FFuseKind>& fuse_kind_ = Op::GetAttr<FFuseKind>("FFuseKind");
   const OpMap<TIsStateful>& stateful_ = Op::GetAttr<TIsStateful>("TIsStateful");
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
-  std::string library_;   // operator attribute of the target's library calls
+  std::string library_;  // operator attribute of the target's library calls
   FusionGroups groups_;
   std::vector<int> group_of_;
   std::vector<NodeKind> kind_;
   std::vector<int> output_uses_;
   std::unordered_map<NodeId, NodeClass> classes_;
-  std::unordered_map<uint64_t, int> readers_;   // entry -> last group that reads it over its own space; looked up only
+  std::unordered_map<uint64_t, int>
+      readers_;  // entry -> last group that reads it over its own space; looked up only
   int64_t refused_ = 0;
 };
 
@@ -414,7 +458,8 @@ Graph Fusion(Graph g, PassContext& ctx) {
   FusedBuilder builder(g);
   for (const std::vector<NodePtr>& members : groups) {
     // A view alone is no work: the runtime aliases it.
-    const bool only_views = std::all_of(members.begin(), members.end(), [&](NodePtr n) { return view.get(n->op(), false); });
+    const bool only_views = std::all_of(members.begin(), members.end(),
+                                        [&](NodePtr n) { return view.get(n->op(), false); });
     if (only_views) continue;
     builder.Build(members);
     ++kernels;

@@ -13,14 +13,18 @@ namespace weft {
 namespace {
 
 struct EntryHash {
-  size_t operator()(const NodeEntry& e) const { return std::hash<NodePtr>()(e.node) * 31 + e.index; }
+  size_t operator()(const NodeEntry& e) const {
+    return std::hash<NodePtr>()(e.node) * 31 + e.index;
+  }
 };
 
 /// A value that a body may hold itself: one element, or followed symbolically.
 bool IsSmallConstant(const NodeEntry& e, const ValueMap& values) {
   if (TensorPtr t = Graph::ConstantOf(e)) return t->num_elements() == 1 && IsComputable(t->dtype());
   const SymTensorPtr* v = values.find(e);
-  return v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) { return s.known(); });
+  return v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) {
+           return s.known();
+         });
 }
 
 /// The user's nodes that the members stand for, a few of them: names are for messages.
@@ -28,21 +32,28 @@ Origin OriginOf(const std::vector<NodePtr>& members) {
   constexpr size_t kMaxNames = 16;
   std::vector<std::string> names;
   auto add = [&](const std::string& name) {
-    if (!name.empty() && names.size() < kMaxNames && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (!name.empty() && names.size() < kMaxNames &&
+        std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
   };
   for (NodePtr n : members) {
     if (names.size() == kMaxNames) break;
-    if (!n->origin()) add(n->attrs.name);
+    if (!n->origin())
+      add(n->attrs.name);
     else
       for (const std::string& s : *n->origin()) add(s);
   }
-  return names.empty() ? nullptr : std::make_shared<const std::vector<std::string>>(std::move(names));
+  return names.empty() ? nullptr
+                       : std::make_shared<const std::vector<std::string>>(std::move(names));
 }
 
 }  // namespace
 
 FusedBuilder::FusedBuilder(Graph& g)
-    : g_(g), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")), values_(g.GetAttr<ValueMap>("value")),
+    : g_(g),
+      shapes_(g.GetAttr<ShapeMap>("shape")),
+      types_(g.GetAttr<TypeMap>("dtype")),
+      values_(g.GetAttr<ValueMap>("value")),
       is_output_(g.id_bound(), 0) {
   for (const NodeEntry& e : g.outputs) is_output_[e.node->id()] = 1;
 }
@@ -55,7 +66,7 @@ void FusedBuilder::Build(const std::vector<NodePtr>& members) {
   ShapeMap shapes;
   TypeMap types;
   ValueMap values;
-  std::unordered_map<NodeEntry, NodeEntry, EntryHash> outside;   // operands and what stands for them
+  std::unordered_map<NodeEntry, NodeEntry, EntryHash> outside;  // operands and what stands for them
   const int number = int(plans_.size());
   plan_of_.resize(g_.id_bound(), -1);
   twin_.resize(g_.id_bound());
@@ -74,14 +85,16 @@ void FusedBuilder::Build(const std::vector<NodePtr>& members) {
       return NodeEntry(n);
     };
     const Shape flat{SymInt(int64_t(v.elements.size()))};
-    NodeEntry x = add(body.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(v.elements)}}), DType::kI64, flat);
+    NodeEntry x = add(body.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(v.elements)}}),
+                      DType::kI64, flat);
     values.set(x, std::make_shared<SymTensor>(SymTensor{{int64_t(v.elements.size())}, v.elements}));
     if (v.dims.size() != 1) {
       const NodeEntry dims = body.AddConstant(Tensor::Ints(v.dims));
       add(dims.node, DType::kI64, Shape{SymInt(int64_t(v.dims.size()))});
       x = add(body.AddNode("Reshape", {x, dims}), DType::kI64, shapes_[e]);
     }
-    if (types_[e].dtype != DType::kI64) x = add(body.AddNode("Cast", {x}, {{"to", types_[e].dtype}}), types_[e].dtype, shapes_[e]);
+    if (types_[e].dtype != DType::kI64)
+      x = add(body.AddNode("Cast", {x}, {{"to", types_[e].dtype}}), types_[e].dtype, shapes_[e]);
     return x;
   };
   auto operand = [&](const NodeEntry& e) -> NodeEntry {
@@ -116,8 +129,11 @@ void FusedBuilder::Build(const std::vector<NodePtr>& members) {
   std::vector<NodeEntry> outputs;
   for (NodePtr n : members) {
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
-      bool wanted = is_output_[n->id()] && std::find(g_.outputs.begin(), g_.outputs.end(), NodeEntry(n, i)) != g_.outputs.end();
-      for (const Use& u : n->uses()) wanted |= !u.control && plan_of_[u.user->id()] != number && u.user->inputs[u.slot].index == i;
+      bool wanted = is_output_[n->id()] && std::find(g_.outputs.begin(), g_.outputs.end(),
+                                                     NodeEntry(n, i)) != g_.outputs.end();
+      for (const Use& u : n->uses())
+        wanted |=
+            !u.control && plan_of_[u.user->id()] != number && u.user->inputs[u.slot].index == i;
       if (!wanted) continue;
       plan.results.push_back({n, i});
       outputs.push_back(twin({n, i}));
@@ -136,11 +152,12 @@ void FusedBuilder::Finish() {
   TypeMap types = g_.MoveCopyAttr<TypeMap>("dtype");
   ValueMap values = g_.MoveCopyAttr<ValueMap>("value");
   SubgraphMap bodies = g_.TakeAttrOr<SubgraphMap>("subgraph");
-  std::unordered_map<NodeEntry, NodeEntry, EntryHash> moved;   // member entry -> fused entry
+  std::unordered_map<NodeEntry, NodeEntry, EntryHash> moved;  // member entry -> fused entry
   std::vector<NodePtr> fused;
   for (Plan& p : plans_) {
     // Operands still name members of other groups; they are wired below, when every fused node exists.
-    NodePtr f = g_.AddNode(builtin::kFused, p.operands, {{"body", GraphPtr(p.body)}}, p.members.back()->attrs.name);
+    NodePtr f = g_.AddNode(builtin::kFused, p.operands, {{"body", GraphPtr(p.body)}},
+                           p.members.back()->attrs.name);
     g_.SetOrigin(f, OriginOf(p.members));
     for (size_t i = 0; i < p.results.size(); ++i) {
       const NodeEntry to(f, uint32_t(i));

@@ -27,9 +27,9 @@ class FusedBuilder {
   const ShapeMap& shapes_;
   const TypeMap& types_;
   const ValueMap& values_;
-  std::vector<uint8_t> is_output_;     // by node id
-  std::vector<int> plan_of_;           // by node id: the plan it is a member of, -1: none so far
-  std::vector<NodePtr> twin_;          // by node id: its copy in that plan's body
+  std::vector<uint8_t> is_output_;  // by node id
+  std::vector<int> plan_of_;        // by node id: the plan it is a member of, -1: none so far
+  std::vector<NodePtr> twin_;       // by node id: its copy in that plan's body
   std::vector<Plan> plans_;
 };
 

@@ -16,7 +16,7 @@ namespace weft {
 /// positions); `row_key` is what remains.
 struct Space {
   int key = -1;
-  int row_key = -1;       ///< -1: not a row group
+  int row_key = -1;  ///< -1: not a row group
   uint64_t mask = 0;
   bool is_row() const { return row_key >= 0; }
 };
@@ -26,12 +26,13 @@ class FusionGroups {
   static constexpr int kNoConsumer = std::numeric_limits<int>::max();
   struct Group {
     int level = 0;
-    int min_consumer = kNoConsumer;   ///< a bound from below on the levels of the groups that read this one
+    int min_consumer =
+        kNoConsumer;  ///< a bound from below on the levels of the groups that read this one
     int parent = -1;
-    int size = 0;                     ///< operators
-    std::vector<uint64_t> operands;   ///< distinct entries read from outside, as id << 32 | index
+    int size = 0;                    ///< operators
+    std::vector<uint64_t> operands;  ///< distinct entries read from outside, as id << 32 | index
     int reductions = 0;
-    int64_t open_uses = 0;            ///< uses of members' outputs outside the group, graph outputs included
+    int64_t open_uses = 0;  ///< uses of members' outputs outside the group, graph outputs included
     bool fusible = false;
     Space space;
   };
@@ -55,11 +56,14 @@ class FusionGroups {
   void reserve(size_t n) { groups_.reserve(n); }
 
   /// May the group rise to `level` and stay below everything that reads it?
-  bool CanRise(int g, int level) const { return level <= groups_[g].level || level < groups_[g].min_consumer; }
+  bool CanRise(int g, int level) const {
+    return level <= groups_[g].level || level < groups_[g].min_consumer;
+  }
   /// Distinct operands of a and b together; counts no further than `limit` + 1.
   int CountOperands(int a, int b, int limit) const {
     int n = int(groups_[a].operands.size());
-    for (size_t i = 0; i < groups_[b].operands.size() && n <= limit; ++i) n += !Reads(a, groups_[b].operands[i]);
+    for (size_t i = 0; i < groups_[b].operands.size() && n <= limit; ++i)
+      n += !Reads(a, groups_[b].operands[i]);
     return n;
   }
   /// b into a; both at one level now. Uses by one of the other stay counted as open: the caller corrects them.

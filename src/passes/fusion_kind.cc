@@ -46,12 +46,14 @@ bool IsIdentity(const ExprNode& load) {
   if (load.has_guard()) return false;
   for (int d = 0; d < load.num_indices(); ++d) {
     const Coordinate c = Look(load.operand(d));
-    if (!(c.what == Coordinate::kIndex && c.number == d) && c.what != Coordinate::kZero) return false;
+    if (!(c.what == Coordinate::kIndex && c.number == d) && c.what != Coordinate::kZero)
+      return false;
   }
   return true;
 }
 
-NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const FusionFacts& facts, const NodePtr& node) {
+NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const FusionFacts& facts,
+                            const NodePtr& node) {
   NodeClass out;
   out.kind = NodeKind::kLocal;
   int reductions = 0;
@@ -61,7 +63,8 @@ NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const Fus
     if (e->kind() != ExprKind::kLoad) continue;
     const auto axes = RowAxes(*e);
     if (axes && !axes->empty()) {
-      if (full && (*full != e->buffer() || *axes != out.axes)) return {NodeKind::kLocal, {}, 0, false, {}};
+      if (full && (*full != e->buffer() || *axes != out.axes))
+        return {NodeKind::kLocal, {}, 0, false, {}};
       full = e->buffer();
       out.axes = *axes;
     } else if (!axes && !IsIdentity(*e)) {
@@ -124,11 +127,14 @@ NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
   }
   const Exprs values = ExpandNode(node, args, at);
   const std::vector<const ExprNode*> nodes = PostOrder(values);
-  const bool reduces = std::any_of(nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kReduce; });
+  const bool reduces = std::any_of(
+      nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kReduce; });
   if (reduces) return ClassifyReduction(nodes, facts, node);
   NodeClass out;
   out.kind = NodeKind::kInjective;
-  const bool one_load = std::count_if(nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kLoad; }) == 1;
+  const bool one_load = std::count_if(nodes.begin(), nodes.end(), [](const ExprNode* e) {
+                          return e->kind() == ExprKind::kLoad;
+                        }) == 1;
   for (const ExprNode* e : nodes) {
     if (e->kind() != ExprKind::kLoad || !one_load || e->has_guard()) continue;
     std::vector<int> perm(size_t(e->num_indices()), -1);

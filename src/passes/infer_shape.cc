@@ -17,7 +17,8 @@ namespace {
 
 /// Integer tensors of up to kMaxSymTensor elements as followed values; null for others.
 SymTensorPtr ValueOf(const Tensor& t) {
-  if (!(IsInt(t.dtype()) || t.dtype() == DType::kBool) || t.num_elements() > kMaxSymTensor) return nullptr;
+  if (!(IsInt(t.dtype()) || t.dtype() == DType::kBool) || t.num_elements() > kMaxSymTensor)
+    return nullptr;
   auto v = std::make_shared<SymTensor>();
   v->dims = t.dims();
   v->elements.reserve(size_t(t.num_elements()));
@@ -47,14 +48,18 @@ class Context final : public InferShapeContext {
     static const Shape kUnknown;
     return has_input(i) ? shapes[node_->inputs[size_t(i)]] : kUnknown;
   }
-  Type in_type(int i) const override { return has_input(i) ? types_[node_->inputs[size_t(i)]] : Type(); }
+  Type in_type(int i) const override {
+    return has_input(i) ? types_[node_->inputs[size_t(i)]] : Type();
+  }
   Type out_type(int i) const override { return types_[NodeEntry(node_, uint32_t(i))]; }
   SymTensorPtr in_value(int i) override {
     if (!has_input(i)) return nullptr;
     const SymTensorPtr* v = values.find(node_->inputs[size_t(i)]);
     return v ? *v : nullptr;
   }
-  TensorPtr in_constant(int i) override { return has_input(i) ? Graph::ConstantOf(node_->inputs[size_t(i)]) : nullptr; }
+  TensorPtr in_constant(int i) override {
+    return has_input(i) ? Graph::ConstantOf(node_->inputs[size_t(i)]) : nullptr;
+  }
   void set_out(int i, Shape s) override {
     const NodeEntry e(node_, uint32_t(i));
     if (const Shape* old = shapes.find(e)) s = Merge(*old, std::move(s), i);
@@ -72,7 +77,9 @@ class Context final : public InferShapeContext {
     unbacked_ids.set(node_, std::move(ks));
     return SymInt::Unbacked(k);
   }
-  void explain(int i, std::string reason) override { unknown.set(NodeEntry(node_, uint32_t(i)), std::move(reason)); }
+  void explain(int i, std::string reason) override {
+    unknown.set(NodeEntry(node_, uint32_t(i)), std::move(reason));
+  }
 
   ShapeMap shapes;
   ValueMap values;
@@ -85,14 +92,16 @@ class Context final : public InferShapeContext {
   Shape Merge(const Shape& given, Shape found, int i) {
     if (!given.has_rank()) return found;
     if (!found.has_rank()) return given;
-    WEFT_CHECK(given.rank() == found.rank(), kShapeMismatch, "{}: output {} has shape {} by inference and was given as {}", node_->Describe(), i,
+    WEFT_CHECK(given.rank() == found.rank(), kShapeMismatch,
+               "{}: output {} has shape {} by inference and was given as {}", node_->Describe(), i,
                found.ToString(), given.ToString());
     for (int d = 0; d < found.rank(); ++d) {
       if (!found[d].known()) {
         found.set(d, given[d]);
       } else if (given[d].known() && found[d] != given[d]) {
-        WEFT_CHECK(known.Equal(found[d], given[d]) != Proof::kNo, kShapeMismatch, "{}: output {} has shape {} by inference and was given as {}",
-                   node_->Describe(), i, found.ToString(), given.ToString());
+        WEFT_CHECK(known.Equal(found[d], given[d]) != Proof::kNo, kShapeMismatch,
+                   "{}: output {} has shape {} by inference and was given as {}", node_->Describe(),
+                   i, found.ToString(), given.ToString());
         known.AddEqual(found[d], given[d]);
       }
     }
@@ -128,13 +137,16 @@ void InferVariable(Context& c, NodePtr n) {
 Graph InferShape(Graph g, PassContext& ctx) {
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
   // Where somebody dropped rows, what was done does not count.
-  NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("value") ? g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred") : NodeMap<uint8_t>();
+  NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("value")
+                              ? g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred")
+                              : NodeMap<uint8_t>();
   Context c(g, types);
   done.reserve(g.id_bound());
   const auto& infer = Op::GetAttr<FInferShape>("FInferShape");
   const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
   int64_t inferred = 0;
-  std::vector<NodePtr> order = g.inputs();  // those that nothing reads are checked and bind symbols as well
+  std::vector<NodePtr> order =
+      g.inputs();  // those that nothing reads are checked and bind symbols as well
   for (NodePtr n : g.TopoOrder()) order.push_back(n);
   for (NodePtr n : order) {
     if (done.find(n)) continue;
@@ -148,10 +160,13 @@ Graph InferShape(Graph g, PassContext& ctx) {
     const FInferShape* f = infer.find(n->op());
     const FCodeGen* code = f ? nullptr : codegen.find(n->op());
     try {
-      if (f) (*f)(c);
-      else if (code && code->elementwise && n->num_inputs() > 0) BroadcastInputs(c);
+      if (f)
+        (*f)(c);
+      else if (code && code->elementwise && n->num_inputs() > 0)
+        BroadcastInputs(c);
       else
-        for (uint32_t i = 0; i < n->num_outputs(); ++i) c.explain(int(i), "operator " + n->op()->name + " has no shape inference");
+        for (uint32_t i = 0; i < n->num_outputs(); ++i)
+          c.explain(int(i), "operator " + n->op()->name + " has no shape inference");
     } catch (Error& e) {
       e.AddPlace(n->Describe());
       throw;
@@ -169,8 +184,12 @@ Graph InferShape(Graph g, PassContext& ctx) {
   return g;
 }
 
-WEFT_REGISTER_GRAPH_ATTR(shape_inferred, kDerived, NodeMap<uint8_t>).describe("nodes whose shapes inference has computed").hidden();
-WEFT_REGISTER_GRAPH_ATTR(unbacked, kGiven, NodeMap<Ints>).describe("numbers of the data-dependent sizes of a node").hidden();
+WEFT_REGISTER_GRAPH_ATTR(shape_inferred, kDerived, NodeMap<uint8_t>)
+    .describe("nodes whose shapes inference has computed")
+    .hidden();
+WEFT_REGISTER_GRAPH_ATTR(unbacked, kGiven, NodeMap<Ints>)
+    .describe("numbers of the data-dependent sizes of a node")
+    .hidden();
 
 WEFT_REGISTER_PASS(InferShape)
     .describe("gives every entry its symbolic shape, and small integer tensors their values")

@@ -25,14 +25,16 @@ class Context final : public InferTypeContext {
   Type in(int i) const override { return has_input(i) ? rows_[node_->inputs[size_t(i)]] : Type(); }
   void set_out(int i, Type t) override { Merge({node_, uint32_t(i)}, t, "output", i); }
   void set_in(int i, Type t) override {
-    if (has_input(i) && !rows_[node_->inputs[size_t(i)]].known()) rows_.set(node_->inputs[size_t(i)], t);
+    if (has_input(i) && !rows_[node_->inputs[size_t(i)]].known())
+      rows_.set(node_->inputs[size_t(i)], t);
   }
 
  private:
   void Merge(const NodeEntry& e, Type t, const char* what, int i) {
     const Type* old = rows_.find(e);
-    WEFT_CHECK(!old || !old->known() || !t.known() || *old == t, kTypeMismatch, "{}: {} {} is {} by inference and was given as {}",
-               node_->Describe(), what, i, t.ToString(), old->ToString());
+    WEFT_CHECK(!old || !old->known() || !t.known() || *old == t, kTypeMismatch,
+               "{}: {} {} is {} by inference and was given as {}", node_->Describe(), what, i,
+               t.ToString(), old->ToString());
     if (!old || !old->known()) rows_.set(e, t);
   }
   NodePtr node_;
@@ -44,7 +46,8 @@ Type DeclaredType(NodePtr n) {
   if (const AttrValue* v = n->attrs.dict.find("dtype")) {
     if (v->is<DType>()) return v->get<DType>();
     const std::optional<DType> t = ParseDType(v->get<std::string>());
-    WEFT_CHECK(t.has_value(), kBadAttribute, "{}: '{}' is no dtype", n->Describe(), v->get<std::string>());
+    WEFT_CHECK(t.has_value(), kBadAttribute, "{}: '{}' is no dtype", n->Describe(),
+               v->get<std::string>());
     return *t;
   }
   return Type();
@@ -52,7 +55,8 @@ Type DeclaredType(NodePtr n) {
 
 Graph InferType(Graph g, PassContext& ctx) {
   // Where somebody dropped the rows, what was done does not count.
-  NodeMap<uint8_t> done = g.HasAttr("dtype") ? g.TakeAttrOr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
+  NodeMap<uint8_t> done =
+      g.HasAttr("dtype") ? g.TakeAttrOr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
   TypeMap rows = g.TakeAttrOr<TypeMap>("dtype");
   rows.reserve(g.id_bound());
   done.reserve(g.id_bound());
@@ -60,7 +64,8 @@ Graph InferType(Graph g, PassContext& ctx) {
   const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
   Context context(rows);
   int64_t inferred = 0;
-  std::vector<NodePtr> order = g.inputs();  // those that nothing reads are checked and bind symbols as well
+  std::vector<NodePtr> order =
+      g.inputs();  // those that nothing reads are checked and bind symbols as well
   for (NodePtr n : g.TopoOrder()) order.push_back(n);
   for (NodePtr n : order) {
     if (done.find(n)) continue;
@@ -68,7 +73,8 @@ Graph InferType(Graph g, PassContext& ctx) {
     done.set(n, 1);
     if (n->is_variable()) {
       const Type t = DeclaredType(n);
-      if (t.known() || !rows.find(NodeEntry(n))) rows.set(NodeEntry(n), t.known() ? t : rows[NodeEntry(n)]);
+      if (t.known() || !rows.find(NodeEntry(n)))
+        rows.set(NodeEntry(n), t.known() ? t : rows[NodeEntry(n)]);
       continue;
     }
     context.Enter(n);
@@ -92,7 +98,9 @@ Graph InferType(Graph g, PassContext& ctx) {
   return g;
 }
 
-WEFT_REGISTER_GRAPH_ATTR(dtype_inferred, kDerived, NodeMap<uint8_t>).describe("nodes whose types inference has computed").hidden();
+WEFT_REGISTER_GRAPH_ATTR(dtype_inferred, kDerived, NodeMap<uint8_t>)
+    .describe("nodes whose types inference has computed")
+    .hidden();
 
 WEFT_REGISTER_PASS(InferType)
     .describe("gives every entry its type")

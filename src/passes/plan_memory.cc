@@ -36,7 +36,8 @@ std::vector<std::pair<int, int>> KernelInplace(const Kernel& kernel) {
       if (kernel.buffers[size_t(b)].dtype != kernel.buffers[size_t(store.buffer)].dtype) continue;
       bool reads = false, elsewhere = false;
       for (const ExprNode* e : nodes)
-        if (e->kind() == ExprKind::kLoad && e->buffer() == b) reads = true, elsewhere |= e->operand(0) != store.offset;
+        if (e->kind() == ExprKind::kLoad && e->buffer() == b)
+          reads = true, elsewhere |= e->operand(0) != store.offset;
       if (reads && !elsewhere) pairs.emplace_back(b, store.buffer - kernel.num_inputs);
     }
   }
@@ -46,7 +47,9 @@ std::vector<std::pair<int, int>> KernelInplace(const Kernel& kernel) {
 class Planner {
  public:
   Planner(const Graph& g)
-      : g_(g), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")),
+      : g_(g),
+        shapes_(g.GetAttr<ShapeMap>("shape")),
+        types_(g.GetAttr<TypeMap>("dtype")),
         kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr) {}
 
   StoragePlan Run(const Order& order) {
@@ -60,7 +63,8 @@ class Planner {
     for (int step = 0; step < steps; ++step) {
       NodePtr n = g_.node(order.nodes[size_t(step)]);
       if (n->is_variable()) {
-        if (n->has_attr("value")) Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
+        if (n->has_attr("value"))
+          Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
       } else if (Graph::ConstantOf(NodeEntry(n))) {
         Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
       } else if (view_.get(n->op(), false) && plan_.of.find(n->inputs[0])) {
@@ -105,16 +109,20 @@ class Planner {
   }
   void Give(const NodeEntry& e, int storage) {
     plan_.of.set(e, storage);
-    live_until_[size_t(storage)] = std::max(live_until_[size_t(storage)], last_read_[e.node->id()] + 1);
+    live_until_[size_t(storage)] =
+        std::max(live_until_[size_t(storage)], last_read_[e.node->id()] + 1);
   }
   void Extend(const NodeEntry& e, int end) {
-    if (const int* s = plan_.of.find(e)) plan_.storages[size_t(*s)].end = std::max(plan_.storages[size_t(*s)].end, end);
+    if (const int* s = plan_.of.find(e))
+      plan_.storages[size_t(*s)].end = std::max(plan_.storages[size_t(*s)].end, end);
   }
   void PlaceOutputs(NodePtr n, int step) {
     std::vector<std::pair<int, int>> pairs;
     const LoweredKernel* kernel = kernels_ ? kernels_->find(n) : nullptr;
-    if (kernel) pairs = KernelInplace(*kernel->kernel);
-    else if (const FInplace* f = inplace_.find(n->op())) pairs = (*f)(n);
+    if (kernel)
+      pairs = KernelInplace(*kernel->kernel);
+    else if (const FInplace* f = inplace_.find(n->op()))
+      pairs = (*f)(n);
     std::vector<int> taken;
     for (uint32_t k = 0; k < n->num_outputs(); ++k) {
       const NodeEntry out(n, k);
@@ -124,7 +132,9 @@ class Planner {
         const int* in = plan_.of.find(n->inputs[size_t(i)]);
         if (!in || plan_.storages[size_t(*in)].kind != StorageKind::kArena) continue;
         // Nothing may read the block after this step: neither the operand nor any view of it.
-        if (live_until_[size_t(*in)] > step + 1 || std::find(taken.begin(), taken.end(), *in) != taken.end()) continue;
+        if (live_until_[size_t(*in)] > step + 1 ||
+            std::find(taken.begin(), taken.end(), *in) != taken.end())
+          continue;
         if (plan_.storages[size_t(*in)].bytes != Bytes(out) || ReadTwice(n, size_t(i))) continue;
         storage = *in;
         taken.push_back(*in);
@@ -138,7 +148,9 @@ class Planner {
   bool ReadTwice(NodePtr n, size_t i) const {
     const int* mine = plan_.of.find(n->inputs[i]);
     for (size_t j = 0; j < n->num_inputs(); ++j)
-      if (j != i && n->inputs[j].node && plan_.of.find(n->inputs[j]) && *plan_.of.find(n->inputs[j]) == *mine) return true;
+      if (j != i && n->inputs[j].node && plan_.of.find(n->inputs[j]) &&
+          *plan_.of.find(n->inputs[j]) == *mine)
+        return true;
     return false;
   }
   /// Results live in the caller's blocks where their arena block serves one output only; the others are copied.
@@ -148,7 +160,8 @@ class Planner {
       const int* s = plan_.of.find(g_.outputs[i]);
       WEFT_ICHECK(s, "output {} has no storage", i);
       Storage& block = plan_.storages[size_t(*s)];
-      if (block.kind == StorageKind::kArena && block.bytes == Bytes(g_.outputs[i]) && owner[size_t(*s)] < 0) {
+      if (block.kind == StorageKind::kArena && block.bytes == Bytes(g_.outputs[i]) &&
+          owner[size_t(*s)] < 0) {
         owner[size_t(*s)] = int(i);
         block.kind = StorageKind::kOutput;
         block.number = int64_t(i);
@@ -173,14 +186,18 @@ Graph PlanMemory(Graph g, PassContext& ctx) {
   const Order& order = g.GetAttr<Order>("order");
   StoragePlan plan = Planner(g).Run(order);
   VerifyStorage(g, order.nodes, plan);
-  ctx.Count("blocks", int64_t(std::count_if(plan.storages.begin(), plan.storages.end(), [](const Storage& s) { return s.kind == StorageKind::kArena; })));
+  ctx.Count("blocks",
+            int64_t(std::count_if(plan.storages.begin(), plan.storages.end(),
+                                  [](const Storage& s) { return s.kind == StorageKind::kArena; })));
   ctx.Count("views", plan.aliased);
   ctx.Count("in_place", plan.in_place);
   g.SetAttr("storage", std::move(plan));
   return g;
 }
 
-WEFT_REGISTER_GRAPH_ATTR(storage, kDerived, StoragePlan).describe("which block of memory every entry lives in").hidden();
+WEFT_REGISTER_GRAPH_ATTR(storage, kDerived, StoragePlan)
+    .describe("which block of memory every entry lives in")
+    .hidden();
 
 WEFT_REGISTER_PASS(PlanMemory)
     .describe("decides which entries share a block of memory, and how long each block lives")

@@ -14,8 +14,10 @@ namespace {
 Graph PrintIR(Graph g, PassContext& ctx) {
   const std::string text = PrintGraph(g);
   const std::string file = ctx.option<std::string>("file");
-  if (file.empty()) std::cerr << text;
-  else WriteFileAtomic(file, text);
+  if (file.empty())
+    std::cerr << text;
+  else
+    WriteFileAtomic(file, text);
   return g;
 }
 

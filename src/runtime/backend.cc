@@ -28,7 +28,8 @@ void RegisterBackend(const std::string& name, std::function<std::shared_ptr<Back
   // Called by static initialisers: a conflict is kept for the next look-up, not thrown.
   CommitRegistration([name, factory = std::move(factory)] {
     std::lock_guard lock(Table().mutex);
-    WEFT_CHECK(Table().factories.emplace(name, factory).second, kDuplicate, "backend '{}' is registered twice", name);
+    WEFT_CHECK(Table().factories.emplace(name, factory).second, kDuplicate,
+               "backend '{}' is registered twice", name);
   });
 }
 
@@ -52,8 +53,10 @@ std::shared_ptr<Backend> GetBackend(const std::string& name) {
   if (auto b = find()) return b;
   const std::string why = LoadBackendModule(name);
   if (auto b = find()) return b;
-  ThrowError(ErrorCode::kUnsupported, fmt::format("there is no backend '{}': {}", name, why.empty() ? "its module registers none" : why), "",
-             "known backends: " + Join(ListBackends(), ", "));
+  ThrowError(ErrorCode::kUnsupported,
+             fmt::format("there is no backend '{}': {}", name,
+                         why.empty() ? "its module registers none" : why),
+             "", "known backends: " + Join(ListBackends(), ", "));
 }
 
 }  // namespace weft

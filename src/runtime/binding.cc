@@ -17,12 +17,15 @@ constexpr int64_t kAlign = 64;
 Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std::move(facts)) {
   for (int v : plan.input_values)
     for (SymInt d : plan.values[size_t(v)].shape.dims())
-      if (d.known() && d.is_symbol() && std::find(symbols_.begin(), symbols_.end(), d) == symbols_.end()) symbols_.push_back(d);
+      if (d.known() && d.is_symbol() &&
+          std::find(symbols_.begin(), symbols_.end(), d) == symbols_.end())
+        symbols_.push_back(d);
   program_ = std::make_unique<SymProgram>(symbols_);
   std::set<std::string> free;
   auto add = [&](SymInt e, const std::string& who) {
     for (SymInt s : e.Symbols())
-      if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end()) free.insert(fmt::format("{} (in {})", s.ToString(), who));
+      if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end())
+        free.insert(fmt::format("{} (in {})", s.ToString(), who));
     return free.empty() ? program_->Add(e) : -1;
   };
   for (const Value& v : plan.values) {
@@ -30,14 +33,17 @@ Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std
     for (SymInt d : v.shape.dims()) slots.push_back(d.known() ? add(d, "a shape") : -1);
     value_slots_.push_back(slots);
   }
-  for (const Storage& s : plan.storages) storage_slots_.push_back(s.bytes.known() && s.kind == StorageKind::kArena ? add(s.bytes, "a size") : -1);
+  for (const Storage& s : plan.storages)
+    storage_slots_.push_back(
+        s.bytes.known() && s.kind == StorageKind::kArena ? add(s.bytes, "a size") : -1);
   for (const Step& s : plan.steps) {
     kernel_slots_.emplace_back();
     for (SymInt e : s.symbols) kernel_slots_.back().push_back(add(e, s.name));
     shape_slots_.emplace_back();
     for (SymInt e : s.elements) shape_slots_.back().push_back(add(e, s.name));
   }
-  WEFT_CHECK(free.empty(), kUnsupported, "sizes depend on symbols that no input determines: {}", Join({free.begin(), free.end()}, ", "));
+  WEFT_CHECK(free.empty(), kUnsupported, "sizes depend on symbols that no input determines: {}",
+             Join({free.begin(), free.end()}, ", "));
 }
 
 std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
@@ -50,7 +56,9 @@ std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
       if (it == symbols_.end()) continue;
       int64_t& v = values[size_t(it - symbols_.begin())];
       const int64_t got = inputs[i]->dims()[size_t(d)];
-      WEFT_CHECK(v < 0 || v == got, kBadInput, "the extent '{}' is {} in one input and {} in input {}", want[d].ToString(), v, got, i);
+      WEFT_CHECK(v < 0 || v == got, kBadInput,
+                 "the extent '{}' is {} in one input and {} in input {}", want[d].ToString(), v,
+                 got, i);
       v = got;
     }
   }
@@ -62,14 +70,18 @@ void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs)
     const size_t v = size_t(plan_.input_values[i]);
     if (!plan_.values[v].shape.has_rank()) continue;
     const auto &want = b.dims[v], &got = inputs[i]->dims();
-    WEFT_CHECK(want.size() == got.size(), kBadInput, "input {} has rank {}, expected shape {}", i, got.size(), plan_.values[v].shape.ToString());
+    WEFT_CHECK(want.size() == got.size(), kBadInput, "input {} has rank {}, expected shape {}", i,
+               got.size(), plan_.values[v].shape.ToString());
     for (size_t d = 0; d < want.size(); ++d)
-      WEFT_CHECK(want[d] < 0 || want[d] == got[d], kBadInput, "input {} has extent {} on axis {}, expected {} = {}", i, got[d], d,
+      WEFT_CHECK(want[d] < 0 || want[d] == got[d], kBadInput,
+                 "input {} has extent {} on axis {}, expected {} = {}", i, got[d], d,
                  plan_.values[v].shape[int(d)].ToString(), want[d]);
   }
 }
 
-std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols, const std::vector<TensorPtr>& inputs, int threads) const {
+std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
+                                            const std::vector<TensorPtr>& inputs,
+                                            int threads) const {
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
   std::vector<int64_t> r(size_t(program_->num_results()));
@@ -85,7 +97,8 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
   facts_.CheckHolds(b->symbols);
   for (size_t v = 0; v < b->dims.size(); ++v)
     for (size_t d = 0; d < b->dims[v].size(); ++d)
-      WEFT_CHECK(value_slots_[v][d] < 0 || b->dims[v][d] >= 0, kShapeMismatch, "a tensor of the shape {} would have the negative extent {}",
+      WEFT_CHECK(value_slots_[v][d] < 0 || b->dims[v][d] >= 0, kShapeMismatch,
+                 "a tensor of the shape {} would have the negative extent {}",
                  plan_.values[v].shape.ToString(), b->dims[v][d]);
   std::vector<PlanItem> items;
   std::vector<size_t> which;
@@ -94,7 +107,8 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     const Storage& block = plan_.storages[s];
     const int64_t bytes = storage_slots_[s] < 0 ? 0 : r[size_t(storage_slots_[s])];
     if (block.kind != StorageKind::kArena) continue;
-    items.push_back({std::max<int64_t>(CheckedRoundUp(bytes, kAlign), kAlign), block.begin, block.end, kAlign});
+    items.push_back(
+        {std::max<int64_t>(CheckedRoundUp(bytes, kAlign), kAlign), block.begin, block.end, kAlign});
     which.push_back(s);
   }
   const auto plan = PlanOffsets(items);
@@ -110,7 +124,9 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     std::shared_ptr<LibraryCall> call;
     for (const auto* list : {&step.inputs, &step.outputs})
       for (int v : *list)
-        if (v >= 0) b->bytes_moved += DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)]));
+        if (v >= 0)
+          b->bytes_moved +=
+              DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)]));
     if (step.kind == StepKind::kLibrary) {
       ComputeRequest q;
       q.node = step.node;
@@ -125,8 +141,13 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
         q.output_types.push_back(plan_.values[size_t(v)].dtype);
       }
       call = step.compute(q);
-      if (call) b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
-      else WEFT_LOG(kWarning, "{} is not supported by the library for these extents and types; it runs in the interpreter", step.node->Describe());
+      if (call)
+        b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
+      else
+        WEFT_LOG(kWarning,
+                 "{} is not supported by the library for these extents and types; it runs in the "
+                 "interpreter",
+                 step.node->Describe());
     }
     b->calls.push_back(call);
   }

@@ -10,12 +10,12 @@
 namespace weft {
 
 struct Binding {
-  std::vector<std::vector<int64_t>> dims;            ///< per value
-  std::vector<int64_t> offsets;                      ///< per storage; arena blocks only
+  std::vector<std::vector<int64_t>> dims;  ///< per value
+  std::vector<int64_t> offsets;            ///< per storage; arena blocks only
   int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
-  std::vector<std::vector<int64_t>> kernel_dims;     ///< per step
-  std::vector<std::shared_ptr<LibraryCall>> calls;   ///< per step
-  std::vector<std::vector<int64_t>> shape_values;    ///< per step
+  std::vector<std::vector<int64_t>> kernel_dims;    ///< per step
+  std::vector<std::shared_ptr<LibraryCall>> calls;  ///< per step
+  std::vector<std::vector<int64_t>> shape_values;   ///< per step
   SymBindings symbols;
 };
 
@@ -30,12 +30,13 @@ class Binder {
   /// symbols alone (kBadInput).
   void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
   /// Checks the inputs and every fact that the program was compiled with (kShapeMismatch), then prepares.
-  std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols, const std::vector<TensorPtr>& inputs, int threads) const;
+  std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
+                                      const std::vector<TensorPtr>& inputs, int threads) const;
 
  private:
   const ExecutionPlan& plan_;
   std::vector<SymInt> symbols_;
-  Facts facts_;                                        // what compilation took for granted
+  Facts facts_;  // what compilation took for granted
   std::unique_ptr<SymProgram> program_;
   std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
   std::vector<int> storage_slots_;

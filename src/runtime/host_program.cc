@@ -50,7 +50,9 @@ class HostProgram final : public Program {
       stats_.library_calls += s.kind == StepKind::kLibrary;
       stats_.interpreted += s.kind == StepKind::kInterpreter;
       stats_.host_steps += s.kind == StepKind::kShapeValue;
-      if (s.launcher && std::find(distinct.begin(), distinct.end(), s.launcher.get()) == distinct.end()) distinct.push_back(s.launcher.get());
+      if (s.launcher &&
+          std::find(distinct.begin(), distinct.end(), s.launcher.get()) == distinct.end())
+        distinct.push_back(s.launcher.get());
     }
     stats_.host_steps += int(plan_.copies.size());
     stats_.distinct_kernels = int(distinct.size());
@@ -61,11 +63,12 @@ class HostProgram final : public Program {
     Arena arena;
     std::vector<int64_t> key;
     std::shared_ptr<const Binding> binding;
-    std::vector<void*> base, buffers;     // per storage; arguments of one step
+    std::vector<void*> base, buffers;  // per storage; arguments of one step
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
 
-  void Run(State& state, const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs) const override {
+  void Run(State& state, const std::vector<TensorPtr>& inputs,
+           std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     HostState& s = static_cast<HostState&>(state);
     std::vector<int64_t> key = binder_->Solve(inputs);
     if (!s.binding || s.key != key) {
@@ -81,7 +84,8 @@ class HostProgram final : public Program {
     for (size_t i = 0; i < outputs->size(); ++i) {
       const int v = plan_.output_values[i];
       auto& t = (*outputs)[i];
-      if (!t || t.use_count() > 1 || t->dtype() != plan_.values[size_t(v)].dtype || t->dims() != b.dims[size_t(v)])
+      if (!t || t.use_count() > 1 || t->dtype() != plan_.values[size_t(v)].dtype ||
+          t->dims() != b.dims[size_t(v)])
         t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
     }
     SetBases(&s, arena, inputs, *outputs);
@@ -93,39 +97,51 @@ class HostProgram final : public Program {
       }
       const auto begin = std::chrono::steady_clock::now();
       Execute(step, k, b, &s, arena + scratch_at);
-      const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+      const double us =
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+              .count();
       static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape"};
       s.profile->push_back({step.name, kKinds[int(step.kind)], us});
     }
     for (int i : plan_.copies) {
       const Value& v = plan_.values[size_t(plan_.output_values[size_t(i)])];
       Tensor& t = *(*outputs)[size_t(i)];
-      if (t.num_bytes() > 0) std::memcpy(t.mutable_data(), s.base[size_t(v.storage)], size_t(t.num_bytes()));
+      if (t.num_bytes() > 0)
+        std::memcpy(t.mutable_data(), s.base[size_t(v.storage)], size_t(t.num_bytes()));
     }
   }
 
  private:
-  std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key, const std::vector<TensorPtr>& inputs) const {
+  std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key,
+                                            const std::vector<TensorPtr>& inputs) const {
     constexpr size_t kMaxBindings = 32;
     std::lock_guard lock(mutex_);
     if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
     auto b = binder_->Bind(key, inputs, backend_->threads());
-    if (bindings_.size() >= kMaxBindings) {   // the oldest goes
+    if (bindings_.size() >= kMaxBindings) {  // the oldest goes
       bindings_.erase(made_.front());
       made_.pop_front();
     }
     made_.push_back(key);
     return bindings_[key] = b;
   }
-  void SetBases(HostState* s, char* arena, const std::vector<TensorPtr>& inputs, const std::vector<std::shared_ptr<Tensor>>& outputs) const {
+  void SetBases(HostState* s, char* arena, const std::vector<TensorPtr>& inputs,
+                const std::vector<std::shared_ptr<Tensor>>& outputs) const {
     s->base.resize(plan_.storages.size());
     for (size_t k = 0; k < plan_.storages.size(); ++k) {
       const Storage& block = plan_.storages[k];
       switch (block.kind) {
-        case StorageKind::kArena: s->base[k] = arena + s->binding->offsets[k]; break;
-        case StorageKind::kInput: s->base[k] = const_cast<void*>(inputs[size_t(block.number)]->data()); break;
-        case StorageKind::kOutput: s->base[k] = outputs[size_t(block.number)]->mutable_data(); break;
-        case StorageKind::kConstant: break;
+        case StorageKind::kArena:
+          s->base[k] = arena + s->binding->offsets[k];
+          break;
+        case StorageKind::kInput:
+          s->base[k] = const_cast<void*>(inputs[size_t(block.number)]->data());
+          break;
+        case StorageKind::kOutput:
+          s->base[k] = outputs[size_t(block.number)]->mutable_data();
+          break;
+        case StorageKind::kConstant:
+          break;
       }
     }
     for (const Value& v : plan_.values)
@@ -144,7 +160,8 @@ class HostProgram final : public Program {
         return;
       }
       case StepKind::kLibrary: {
-        if (!b.calls[k]) return Interpret(step, b, *s);   // refused for these extents or types; Binder said so
+        if (!b.calls[k])
+          return Interpret(step, b, *s);  // refused for these extents or types; Binder said so
         s->buffers.clear();
         for (int v : step.inputs) s->buffers.push_back(Pointer(*s, v));
         const size_t n = s->buffers.size();
@@ -158,14 +175,17 @@ class HostProgram final : public Program {
         for (int64_t i = 0; i < t.num_elements(); ++i) t.set_int(i, b.shape_values[k][size_t(i)]);
         return;
       }
-      default: return Interpret(step, b, *s);
+      default:
+        return Interpret(step, b, *s);
     }
   }
   /// The slow way: the meaning of the operator, on views of the arena.
   void Interpret(const Step& step, const Binding& b, const HostState& s) const {
     std::vector<TensorPtr> in;
     for (int v : step.inputs)
-      in.push_back(v < 0 ? nullptr : std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)], Pointer(s, v), nullptr));
+      in.push_back(v < 0 ? nullptr
+                         : std::make_shared<Tensor>(plan_.values[size_t(v)].dtype,
+                                                    b.dims[size_t(v)], Pointer(s, v), nullptr));
     std::vector<TensorPtr> out;
     if (step.spec) {
       std::vector<TensorPtr> present;
@@ -176,8 +196,10 @@ class HostProgram final : public Program {
       out = GetEvaluator()->EvalNode(step.node, in, {});
     }
     for (size_t i = 0; i < out.size(); ++i) {
-      WEFT_ICHECK(out[i]->dims() == b.dims[size_t(step.outputs[i])], "{} gave another shape than inferred", step.node->Describe());
-      if (out[i]->num_bytes() > 0) std::memcpy(Pointer(s, step.outputs[i]), out[i]->data(), size_t(out[i]->num_bytes()));
+      WEFT_ICHECK(out[i]->dims() == b.dims[size_t(step.outputs[i])],
+                  "{} gave another shape than inferred", step.node->Describe());
+      if (out[i]->num_bytes() > 0)
+        std::memcpy(Pointer(s, step.outputs[i]), out[i]->data(), size_t(out[i]->num_bytes()));
     }
   }
 
@@ -186,7 +208,7 @@ class HostProgram final : public Program {
   std::unique_ptr<Binder> binder_;
   mutable std::mutex mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const Binding>> bindings_;
-  mutable std::deque<std::vector<int64_t>> made_;   // keys in the order of making
+  mutable std::deque<std::vector<int64_t>> made_;  // keys in the order of making
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Value {
   DType dtype = DType::kUnknown;
   Shape shape;
   int storage = -1;
-  TensorPtr constant;          ///< storage kind kConstant
+  TensorPtr constant;  ///< storage kind kConstant
 };
 
 enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue };
@@ -24,14 +24,14 @@ enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue };
 struct Step {
   StepKind kind = StepKind::kKernel;
   NodePtr node;
-  std::string name;            ///< what profiles show: the user's nodes
-  std::vector<int> inputs;     ///< values; -1: absent
+  std::string name;         ///< what profiles show: the user's nodes
+  std::vector<int> inputs;  ///< values; -1: absent
   std::vector<int> outputs;
-  std::shared_ptr<KernelLauncher> launcher;         // kKernel
-  std::vector<SymInt> symbols;                      // kKernel: d0 ..
-  FCompute compute;                                 // kLibrary
-  std::shared_ptr<const ComputeSpec> spec;          // kInterpreter
-  std::vector<SymInt> elements;                     // kShapeValue
+  std::shared_ptr<KernelLauncher> launcher;  // kKernel
+  std::vector<SymInt> symbols;               // kKernel: d0 ..
+  FCompute compute;                          // kLibrary
+  std::shared_ptr<const ComputeSpec> spec;   // kInterpreter
+  std::vector<SymInt> elements;              // kShapeValue
 };
 
 /// Everything about a compiled graph that does not depend on extents.
@@ -40,7 +40,7 @@ struct ExecutionPlan {
   std::vector<Step> steps;
   std::vector<Storage> storages;
   std::vector<int> input_values, output_values;
-  std::vector<int> copies;                          ///< outputs copied at the end
+  std::vector<int> copies;  ///< outputs copied at the end
 };
 
 /// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every node nothing can run.

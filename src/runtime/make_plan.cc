@@ -17,9 +17,14 @@ namespace {
 class PlanMaker {
  public:
   PlanMaker(const Graph& g, Backend& backend)
-      : g_(g), backend_(backend), storage_(g.GetAttr<StoragePlan>("storage")), shapes_(g.GetAttr<ShapeMap>("shape")),
-        types_(g.GetAttr<TypeMap>("dtype")), values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
-        kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr), rtc_(g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr),
+      : g_(g),
+        backend_(backend),
+        storage_(g.GetAttr<StoragePlan>("storage")),
+        shapes_(g.GetAttr<ShapeMap>("shape")),
+        types_(g.GetAttr<TypeMap>("dtype")),
+        values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
+        kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr),
+        rtc_(g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr),
         compute_(Op::GetAttr<FCompute>("FCompute." + backend.name())) {}
 
   ExecutionPlan Run() {
@@ -28,14 +33,16 @@ class PlanMaker {
     for (NodePtr p : g_.AllInputs()) plan_.input_values.push_back(ValueOf(NodeEntry(p)));
     for (NodeId id : g_.GetAttr<Order>("order").nodes) AddSteps(g_.node(id));
     for (const NodeEntry& e : g_.outputs) plan_.output_values.push_back(ValueOf(e));
-    WEFT_CHECK(unsupported_.empty(), kUnsupported, "backend '{}' cannot run {} nodes:{}", backend_.name(), unsupported_.size(),
-               "\n  " + Join(unsupported_, "\n  "));
+    WEFT_CHECK(unsupported_.empty(), kUnsupported, "backend '{}' cannot run {} nodes:{}",
+               backend_.name(), unsupported_.size(), "\n  " + Join(unsupported_, "\n  "));
     return std::move(plan_);
   }
 
  private:
   bool IsView(NodePtr n) const {
-    const int *in = n->num_inputs() > 0 && n->inputs[0].node ? storage_.of.find(n->inputs[0]) : nullptr, *out = storage_.of.find(NodeEntry(n));
+    const int *in = n->num_inputs() > 0 && n->inputs[0].node ? storage_.of.find(n->inputs[0])
+                                                             : nullptr,
+              *out = storage_.of.find(NodeEntry(n));
     return view_.get(n->op(), false) && in && out && *in == *out;
   }
   /// Somebody reads the entry as a tensor: an output, or an operand that is more than the shape of a view.
@@ -48,7 +55,9 @@ class PlanMaker {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsView(n)) return;
     if (n->num_outputs() == 1 && values_) {
       const SymTensorPtr* v = values_->find(NodeEntry(n));
-      if (v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) { return s.known(); })) {
+      if (v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) {
+            return s.known();
+          })) {
         if (IsRead(n)) AddShapeValue(n, **v);
         return;
       }
@@ -56,24 +65,31 @@ class PlanMaker {
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       const Shape& s = shapes_[NodeEntry(n, i)];
       if (!s.fully_known()) {
-        unsupported_.push_back(fmt::format("{}: output {} has the shape {}, which is not known before the run", n->Describe(), i, s.ToString()));
+        unsupported_.push_back(
+            fmt::format("{}: output {} has the shape {}, which is not known before the run",
+                        n->Describe(), i, s.ToString()));
         return;
       }
     }
     for (const NodeEntry& e : n->inputs) {
       if (!e.node || shapes_[e].fully_known()) continue;
-      unsupported_.push_back(fmt::format("{}: it reads a tensor of the shape {}, which is not known before the run", n->Describe(), shapes_[e].ToString()));
+      unsupported_.push_back(
+          fmt::format("{}: it reads a tensor of the shape {}, which is not known before the run",
+                      n->Describe(), shapes_[e].ToString()));
       return;
     }
     if (mutates_.find(n->op())) {
-      unsupported_.push_back(fmt::format("{}: operators that write their inputs are not run by this backend yet", n->Describe()));
+      unsupported_.push_back(fmt::format(
+          "{}: operators that write their inputs are not run by this backend yet", n->Describe()));
       return;
     }
     Step step;
     step.node = n;
-    step.name = n->attrs.name.empty() && n->origin() && !n->origin()->empty() ? n->origin()->back() : n->attrs.name;
+    step.name = n->attrs.name.empty() && n->origin() && !n->origin()->empty() ? n->origin()->back()
+                                                                              : n->attrs.name;
     for (const NodeEntry& e : n->inputs) step.inputs.push_back(e.node ? ValueOf(e) : -1);
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) step.outputs.push_back(ValueOf(NodeEntry(n, i)));
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      step.outputs.push_back(ValueOf(NodeEntry(n, i)));
     if (!ChooseKernel(n, &step) && !ChooseLibrary(n, &step) && !ChooseInterpreter(n, &step)) return;
     plan_.steps.push_back(std::move(step));
   }
@@ -98,7 +114,8 @@ class PlanMaker {
   bool ChooseInterpreter(NodePtr n, Step* step) {
     step->kind = StepKind::kInterpreter;
     try {
-      step->spec = std::make_shared<ComputeSpec>(IsOp(n, builtin::kFused) ? ExpandBody(*FusedBody(n)) : ExpandSingle(g_, n));
+      step->spec = std::make_shared<ComputeSpec>(
+          IsOp(n, builtin::kFused) ? ExpandBody(*FusedBody(n)) : ExpandSingle(g_, n));
       return true;
     } catch (const UserError& e) {
       const Evaluator* evaluator = GetEvaluator();
@@ -127,7 +144,8 @@ class PlanMaker {
     WEFT_ICHECK(s, "{} has no storage", e.node->Describe());
     v.storage = *s;
     const Storage& block = plan_.storages[size_t(*s)];
-    if (block.kind == StorageKind::kConstant) v.constant = Graph::ConstantOf(NodeEntry(g_.node(NodeId(block.number))));
+    if (block.kind == StorageKind::kConstant)
+      v.constant = Graph::ConstantOf(NodeEntry(g_.node(NodeId(block.number))));
     plan_.values.push_back(std::move(v));
     return value_of_[key] = int(plan_.values.size()) - 1;
   }
@@ -151,6 +169,8 @@ class PlanMaker {
 
 }  // namespace
 
-ExecutionPlan MakePlan(const Graph& graph, Backend& backend) { return PlanMaker(graph, backend).Run(); }
+ExecutionPlan MakePlan(const Graph& graph, Backend& backend) {
+  return PlanMaker(graph, backend).Run();
+}
 
 }  // namespace weft

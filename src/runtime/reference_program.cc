@@ -12,8 +12,10 @@ namespace {
 
 std::shared_ptr<Tensor> DeepCopy(const Tensor& t) {
   auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
-  if (t.dtype() == DType::kString) copy->mutable_strings() = t.strings();
-  else if (t.num_bytes() > 0) std::memcpy(copy->mutable_data(), t.data(), size_t(t.num_bytes()));
+  if (t.dtype() == DType::kString)
+    copy->mutable_strings() = t.strings();
+  else if (t.num_bytes() > 0)
+    std::memcpy(copy->mutable_data(), t.data(), size_t(t.num_bytes()));
   return copy;
 }
 
@@ -27,8 +29,11 @@ class ReferenceProgram final : public Program {
       if (n->is_variable()) continue;
       ++stats_.interpreted;
       if (Op::GetAttr<FMutateInputs>("FMutateInputs").find(n->op()))
-        bad += fmt::format("\n  {}: operators that write their inputs are not run by this backend yet", n->Describe());
-      if (const std::string why = e->WhyNot(n); !why.empty()) bad += fmt::format("\n  {}: {}", n->Describe(), why);
+        bad +=
+            fmt::format("\n  {}: operators that write their inputs are not run by this backend yet",
+                        n->Describe());
+      if (const std::string why = e->WhyNot(n); !why.empty())
+        bad += fmt::format("\n  {}: {}", n->Describe(), why);
     }
     WEFT_CHECK(bad.empty(), kUnsupported, "the reference backend cannot run these nodes:{}", bad);
     graph_ = std::move(graph);
@@ -36,7 +41,8 @@ class ReferenceProgram final : public Program {
 
  protected:
   std::unique_ptr<State> NewState() const override { return std::make_unique<State>(); }
-  void Run(State&, const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs) const override {
+  void Run(State&, const std::vector<TensorPtr>& inputs,
+           std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs);
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
@@ -48,6 +54,8 @@ class ReferenceProgram final : public Program {
 
 }  // namespace
 
-std::shared_ptr<Program> MakeReferenceProgram(Graph graph) { return std::make_shared<ReferenceProgram>(std::move(graph)); }
+std::shared_ptr<Program> MakeReferenceProgram(Graph graph) {
+  return std::make_shared<ReferenceProgram>(std::move(graph));
+}
 
 }  // namespace weft

@@ -22,13 +22,16 @@ IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
 /// The tensor must have the declared dtype, rank and constant extents; symbolic ones are checked by the binding.
 void CheckInput(const IoSpec& spec, const TensorPtr& t) {
   WEFT_CHECK(t != nullptr, kBadInput, "input '{}' is missing", spec.name);
-  WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput, "input '{}': expected dtype {}, got {}", spec.name,
-             DTypeName(spec.dtype), DTypeName(t->dtype()));
+  WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,
+             "input '{}': expected dtype {}, got {}", spec.name, DTypeName(spec.dtype),
+             DTypeName(t->dtype()));
   if (!spec.shape.has_rank()) return;
   bool fits = spec.shape.rank() == t->rank();
   for (int d = 0; fits && d < t->rank(); ++d)
-    if (auto v = spec.shape[d].known() ? spec.shape[d].try_value() : std::nullopt) fits = *v == t->dims()[size_t(d)];
-  WEFT_CHECK(fits, kBadInput, "input '{}': expected shape {}, got {}", spec.name, spec.shape.ToString(), t->shape().ToString());
+    if (auto v = spec.shape[d].known() ? spec.shape[d].try_value() : std::nullopt)
+      fits = *v == t->dims()[size_t(d)];
+  WEFT_CHECK(fits, kBadInput, "input '{}': expected shape {}, got {}", spec.name,
+             spec.shape.ToString(), t->shape().ToString());
 }
 
 }  // namespace
@@ -41,27 +44,35 @@ std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& option
   passes.target = backend->target().empty() ? options.backend : backend->target();
   std::vector<PassRecord> records;
   passes.records = &records;
-  const std::string text = options.pipeline.empty() ? backend->default_pipeline() : options.pipeline;
+  const std::string text =
+      options.pipeline.empty() ? backend->default_pipeline() : options.pipeline;
   Graph compiled = ApplyPasses(std::move(graph), Pipeline::Parse(text), passes);
-  std::shared_ptr<Program> program = backend->target().empty() ? MakeReferenceProgram(std::move(compiled)) : MakeHostProgram(std::move(compiled), backend);
+  std::shared_ptr<Program> program = backend->target().empty()
+                                         ? MakeReferenceProgram(std::move(compiled))
+                                         : MakeHostProgram(std::move(compiled), backend);
   program->backend_name_ = options.backend;
-  for (NodePtr p : program->graph_.AllInputs()) program->inputs_.push_back(SpecOf(program->graph_, NodeEntry(p), p->attrs.name));
+  for (NodePtr p : program->graph_.AllInputs())
+    program->inputs_.push_back(SpecOf(program->graph_, NodeEntry(p), p->attrs.name));
   for (size_t i = 0; i < program->graph_.outputs.size(); ++i)
-    program->outputs_.push_back(SpecOf(program->graph_, program->graph_.outputs[i], program->graph_.OutputName(i)));
+    program->outputs_.push_back(
+        SpecOf(program->graph_, program->graph_.outputs[i], program->graph_.OutputName(i)));
   program->stats_.passes = std::move(records);
   program->stats_.compile_seconds = timer.seconds();
   if (options.passes.records) *options.passes.records = program->stats_.passes;
   return program;
 }
 
-Session::Session(std::shared_ptr<const Program> program) : program_(std::move(program)), state_(program_->NewState()) {}
+Session::Session(std::shared_ptr<const Program> program)
+    : program_(std::move(program)), state_(program_->NewState()) {}
 Session::~Session() = default;
 int64_t Session::arena_bytes() const { return state_->arena_bytes; }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
 
-void Session::RunInto(const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs) {
+void Session::RunInto(const std::vector<TensorPtr>& inputs,
+                      std::vector<std::shared_ptr<Tensor>>* outputs) {
   const auto& specs = program_->inputs();
-  WEFT_CHECK(inputs.size() == specs.size(), kBadInput, "the program takes {} inputs, {} given", specs.size(), inputs.size());
+  WEFT_CHECK(inputs.size() == specs.size(), kBadInput, "the program takes {} inputs, {} given",
+             specs.size(), inputs.size());
   for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i]);
   outputs->resize(program_->outputs().size());
   program_->Run(*state_, inputs, outputs);
@@ -79,7 +90,8 @@ std::vector<TensorPtr> Session::Run(const std::map<std::string, TensorPtr>& inpu
   for (const IoSpec& s : program_->inputs()) names.push_back(s.name);
   for (const auto& [name, tensor] : inputs)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      ThrowError(ErrorCode::kBadBinding, fmt::format("the model has no input '{}'", name), "", DidYouMean(name, names));
+      ThrowError(ErrorCode::kBadBinding, fmt::format("the model has no input '{}'", name), "",
+                 DidYouMean(name, names));
   for (const std::string& n : names) {
     auto it = inputs.find(n);
     WEFT_CHECK(it != inputs.end(), kBadBinding, "input '{}' is not given", n);
@@ -100,7 +112,8 @@ std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs) {
   return steps;
 }
 
-std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed, const SymBindings& bind) {
+std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed,
+                                           const SymBindings& bind) {
   SymBindings all = bind;
   for (const IoSpec& s : program.inputs())
     for (SymInt d : s.shape.dims())

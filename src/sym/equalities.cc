@@ -220,22 +220,26 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
   const auto equal = [&](SymInt a, SymInt b) {
     if (!bound(a) || !bound(b)) return;
     const int64_t x = Evaluate(a, bindings), y = Evaluate(b, bindings);
-    WEFT_CHECK(x == y, kShapeMismatch, "{} == {} must hold, but {} != {} for these extents", a.ToString(), b.ToString(), x, y);
+    WEFT_CHECK(x == y, kShapeMismatch, "{} == {} must hold, but {} != {} for these extents",
+               a.ToString(), b.ToString(), x, y);
   };
-  std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(), impl_->substitutions.end());
+  std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(),
+                                                           impl_->substitutions.end());
   for (const auto& [symbol, e] : sorted) equal(SymInt(symbol), SymInt(e.value));
   for (const Impl::Relation& r : impl_->relations) equal(SymInt(r.zero), 0);
   for (const auto& [key, r] : impl_->ranges) {
     const SymInt e(key);
     if (!bound(e)) continue;
     const int64_t v = Evaluate(e, bindings);
-    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must lie in [{}, {}], it is {}", e.ToString(), r.lo, r.hi, v);
+    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must lie in [{}, {}], it is {}",
+               e.ToString(), r.lo, r.hi, v);
   }
   for (const auto& [key, d] : impl_->divisors) {
     const SymInt e(key);
     if (!bound(e)) continue;
     const int64_t v = Evaluate(e, bindings);
-    WEFT_CHECK(v % d == 0, kShapeMismatch, "{} must be a multiple of {}, it is {}", e.ToString(), d, v);
+    WEFT_CHECK(v % d == 0, kShapeMismatch, "{} must be a multiple of {}, it is {}", e.ToString(), d,
+               v);
   }
 }
 

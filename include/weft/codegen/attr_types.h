@@ -25,8 +25,8 @@ using KernelMap = NodeMap<LoweredKernel>;
 
 /// Machine code of one kernel for one target.
 struct CompiledKernel {
-  std::string target;        ///< KernelCompiler::target()
-  std::string binary;        ///< object file, cubin; empty: did not compile, `error` says why
+  std::string target;  ///< KernelCompiler::target()
+  std::string binary;  ///< object file, cubin; empty: did not compile, `error` says why
   std::string error;
   bool from_cache = false;
 };

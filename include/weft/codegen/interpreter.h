@@ -16,7 +16,9 @@ namespace weft {
 enum class InterpretMode { kDouble, kTyped };
 
 /// Evaluates all outputs. `inputs[i]` must match spec.inputs[i] in dtype and, under `bindings`, in extents (kBadInput).
-WEFT_API std::vector<TensorPtr> Interpret(const ComputeSpec& spec, const std::vector<TensorPtr>& inputs,
-                                          const SymBindings& bindings, InterpretMode mode = InterpretMode::kTyped);
+WEFT_API std::vector<TensorPtr> Interpret(const ComputeSpec& spec,
+                                          const std::vector<TensorPtr>& inputs,
+                                          const SymBindings& bindings,
+                                          InterpretMode mode = InterpretMode::kTyped);
 
 }  // namespace weft

@@ -27,27 +27,28 @@ enum class KernelTemplate : uint8_t { kElementwise, kRow };
 struct KernelBuffer {
   DType dtype = DType::kUnknown;
   bool is_output = false;
-  SymInt num_elements;     ///< for bounds reasoning: constant, or an expression over the canonical symbols
+  SymInt
+      num_elements;  ///< for bounds reasoning: constant, or an expression over the canonical symbols
 };
 
 struct KernelStore {
-  int buffer = 0;          ///< index into buffers
-  Expr offset;             ///< flat element offset, i64
-  Expr value;              ///< dtype of the buffer
-  bool per_row = false;    ///< kRow: once per row, not per element
+  int buffer = 0;        ///< index into buffers
+  Expr offset;           ///< flat element offset, i64
+  Expr value;            ///< dtype of the buffer
+  bool per_row = false;  ///< kRow: once per row, not per element
 };
 
 class WEFT_API Kernel {
  public:
   KernelTemplate tmpl = KernelTemplate::kElementwise;
-  std::vector<KernelBuffer> buffers;    ///< inputs first, then outputs
+  std::vector<KernelBuffer> buffers;  ///< inputs first, then outputs
   int num_inputs = 0;
-  std::vector<SymInt> dims;             ///< loop extents over canonical symbols d0, d1 ...
+  std::vector<SymInt> dims;  ///< loop extents over canonical symbols d0, d1 ...
   int num_outer = 0;
-  int vector_loop = -1;                 ///< -1: nothing to vectorise (no loops)
+  int vector_loop = -1;  ///< -1: nothing to vectorise (no loops)
   std::vector<KernelStore> stores;
-  int num_symbols = 0;                  ///< d0 .. d<n-1> are passed as int64 arguments at launch
-  bool small_index = false;             ///< every offset and extent provably fits in int32
+  int num_symbols = 0;       ///< d0 .. d<n-1> are passed as int64 arguments at launch
+  bool small_index = false;  ///< every offset and extent provably fits in int32
 
   /// Deterministic text; equality of texts is equality of kernels.
   const std::string& CanonicalText() const;
@@ -72,12 +73,13 @@ WEFT_API double OpsPerElement(const Kernel& kernel);
 /// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items: points in row-major order of all loops
 /// (kElementwise) or rows in row-major order of P (kRow). `dims`: values of d0 .. . `scratch`: at least
 /// `CpuKernel::scratch_bytes` per call, 64-byte aligned, private to the calling thread.
-using CpuKernelFn = void (*)(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end, void* scratch);
+using CpuKernelFn = void (*)(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end,
+                             void* scratch);
 
 struct CpuKernel {
   CpuKernelFn fn = nullptr;
-  SymInt scratch_bytes = 0;            ///< over the canonical symbols
-  std::shared_ptr<void> code;          ///< keeps the machine code alive
+  SymInt scratch_bytes = 0;    ///< over the canonical symbols
+  std::shared_ptr<void> code;  ///< keeps the machine code alive
   int64_t source_bytes = 0, binary_bytes = 0;
 };
 
@@ -99,7 +101,8 @@ class WEFT_API KernelCompiler {
   virtual std::string source_extension() const = 0;
   /// Compiles all, in parallel, and returns one binary each (object file, cubin), in order. A kernel that fails gives an
   /// empty binary and a message in `errors[i]`.
-  virtual std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels, std::vector<std::string>* errors) = 0;
+  virtual std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
+                                           std::vector<std::string>* errors) = 0;
   /// What the target tells about a binary.
   virtual KernelStats Stats(const Kernel& kernel, const std::string& binary) const = 0;
 };

@@ -12,9 +12,11 @@ namespace weft {
 
 /// A compiler for "cpu", "cuda", "cuda:sm_90" ...: looked up by what stands before ':'. The backend module (libweft_cpu.so
 /// beside libweft.so) is loaded when it is first asked for. Null, with the reason in `why`, where there is none.
-WEFT_API std::shared_ptr<KernelCompiler> FindKernelCompiler(const std::string& target, std::string* why);
+WEFT_API std::shared_ptr<KernelCompiler> FindKernelCompiler(const std::string& target,
+                                                            std::string* why);
 /// Backend modules call it while they load.
-using KernelCompilerFactory = std::function<std::shared_ptr<KernelCompiler>(const std::string& target)>;
+using KernelCompilerFactory =
+    std::function<std::shared_ptr<KernelCompiler>(const std::string& target)>;
 WEFT_API void RegisterKernelCompiler(const std::string& family, KernelCompilerFactory factory);
 /// Loads libweft_<family>.so from beside libweft.so, once; empty when it is there, else the reason.
 WEFT_API std::string LoadBackendModule(const std::string& family);

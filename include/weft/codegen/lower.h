@@ -11,7 +11,7 @@ namespace weft {
 
 struct TensorSpec {
   DType dtype = DType::kUnknown;
-  std::vector<SymInt> dims;   ///< known: integers or expressions
+  std::vector<SymInt> dims;  ///< known: integers or expressions
 };
 
 /// Output k at position Index(0..rank-1) is values[k], written over `Load(input, indices)` with one index per dimension.

@@ -36,7 +36,7 @@ struct TensorArg {
 
 /// Where the outputs are asked for.
 struct OutputAt {
-  std::vector<Indices> index;     ///< per output: one expression per dimension
+  std::vector<Indices> index;  ///< per output: one expression per dimension
   std::vector<Shape> shape;
   std::vector<DType> dtype;
   const Indices& operator()(int k) const { return index[k]; }
@@ -45,7 +45,8 @@ struct OutputAt {
 class FCodeGen {
  public:
   using Elementwise = std::function<Exprs(const NodePtr&, const Exprs&)>;
-  using General = std::function<Exprs(const NodePtr&, const std::vector<TensorArg>&, const OutputAt&)>;
+  using General =
+      std::function<Exprs(const NodePtr&, const std::vector<TensorArg>&, const OutputAt&)>;
 
   FCodeGen() = default;
   template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FCodeGen>>>
@@ -63,7 +64,8 @@ class FCodeGen {
 
 /// Expressions of all outputs of `node` at `at`. For an element-wise op the inputs are read with numpy broadcasting
 /// (right-aligned; an extent that is 1, or may be 1, is read at 0) and cast to nothing. Throws kMissingOpAttr.
-WEFT_API Exprs ExpandNode(const NodePtr& node, const std::vector<TensorArg>& inputs, const OutputAt& at);
+WEFT_API Exprs ExpandNode(const NodePtr& node, const std::vector<TensorArg>& inputs,
+                          const OutputAt& at);
 
 /// Index expression that reads an operand of extent `from` where the output has extent `to`: `i`, 0, or a select at run time.
 WEFT_API Expr BroadcastIndex(SymInt from, SymInt to, const Expr& i);

@@ -42,31 +42,37 @@ class WEFT_API AttrValue {
  public:
   /// Numbers and lists of floats are given by value, because an integer may have to become one; the rest by reference.
   template <class T>
-  using Result = std::conditional_t<std::is_arithmetic_v<T> || std::is_same_v<T, Floats>, T, const T&>;
-  using Storage = std::variant<std::monostate, int64_t, double, std::string, DType, Shape, Ints, Floats, Strings, TensorPtr, GraphPtr>;
+  using Result =
+      std::conditional_t<std::is_arithmetic_v<T> || std::is_same_v<T, Floats>, T, const T&>;
+  using Storage = std::variant<std::monostate, int64_t, double, std::string, DType, Shape, Ints,
+                               Floats, Strings, TensorPtr, GraphPtr>;
 
   AttrValue() = default;
-  AttrValue(int v) : v_(int64_t{v}) {}                // NOLINT
-  AttrValue(bool v) : v_(int64_t{v}) {}               // NOLINT
-  AttrValue(int64_t v) : v_(v) {}                     // NOLINT
-  AttrValue(double v) : v_(v) {}                      // NOLINT
-  AttrValue(float v) : v_(double{v}) {}               // NOLINT
-  AttrValue(const char* v) : v_(std::string(v)) {}    // NOLINT
-  AttrValue(std::string v) : v_(std::move(v)) {}      // NOLINT
-  AttrValue(DType v) : v_(v) {}                       // NOLINT
-  AttrValue(Shape v) : v_(std::move(v)) {}            // NOLINT
-  AttrValue(Ints v) : v_(std::move(v)) {}             // NOLINT
-  AttrValue(Floats v) : v_(std::move(v)) {}           // NOLINT
-  AttrValue(Strings v) : v_(std::move(v)) {}          // NOLINT
-  AttrValue(TensorPtr v) : v_(std::move(v)) {}        // NOLINT
-  AttrValue(GraphPtr v) : v_(std::move(v)) {}         // NOLINT
+  AttrValue(int v) : v_(int64_t{v}) {}              // NOLINT
+  AttrValue(bool v) : v_(int64_t{v}) {}             // NOLINT
+  AttrValue(int64_t v) : v_(v) {}                   // NOLINT
+  AttrValue(double v) : v_(v) {}                    // NOLINT
+  AttrValue(float v) : v_(double{v}) {}             // NOLINT
+  AttrValue(const char* v) : v_(std::string(v)) {}  // NOLINT
+  AttrValue(std::string v) : v_(std::move(v)) {}    // NOLINT
+  AttrValue(DType v) : v_(v) {}                     // NOLINT
+  AttrValue(Shape v) : v_(std::move(v)) {}          // NOLINT
+  AttrValue(Ints v) : v_(std::move(v)) {}           // NOLINT
+  AttrValue(Floats v) : v_(std::move(v)) {}         // NOLINT
+  AttrValue(Strings v) : v_(std::move(v)) {}        // NOLINT
+  AttrValue(TensorPtr v) : v_(std::move(v)) {}      // NOLINT
+  AttrValue(GraphPtr v) : v_(std::move(v)) {}       // NOLINT
 
   const Storage& storage() const { return v_; }
   bool empty() const { return v_.index() == 0; }
-  template <class T> bool is() const { return std::holds_alternative<T>(v_); }
+  template <class T>
+  bool is() const {
+    return std::holds_alternative<T>(v_);
+  }
   /// The value as T; an integer where a double is asked for converts (lists too), and narrower integers and bool are
   /// range-checked; throws kBadAttribute naming both types.
-  template <class T> Result<T> get() const;
+  template <class T>
+  Result<T> get() const;
   /// "int", "float", "string", "dtype", "shape", "ints", "floats", "strings", "tensor", "graph", "none".
   std::string_view type_name() const;
   /// Canonical text of scalars and lists; a string gives itself (2016 dictionaries are strings).

@@ -15,14 +15,32 @@ namespace weft {
 enum class DType : uint8_t {
   kUnknown = 0,
   kBool = 1,
-  kI8, kI16, kI32, kI64,
-  kU8, kU16, kU32, kU64,
-  kF16, kBF16, kF32, kF64,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,
   kString,
-  kC64, kC128,
+  kC64,
+  kC128,
   // Reserved from the start: sub-byte and float8 types are carried and printed; few ops take them yet.
-  kI4, kU4, kI2, kU2,
-  kF8E4M3FN, kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ, kF8E8M0, kF4E2M1,
+  kI4,
+  kU4,
+  kI2,
+  kU2,
+  kF8E4M3FN,
+  kF8E4M3FNUZ,
+  kF8E5M2,
+  kF8E5M2FNUZ,
+  kF8E8M0,
+  kF4E2M1,
 };
 inline constexpr int kNumDTypes = int(DType::kF4E2M1) + 1;
 
@@ -68,7 +86,9 @@ struct Type {
   constexpr Type(TypeKind k, DType d) : kind(k), dtype(d) {}
   constexpr bool known() const { return dtype != DType::kUnknown || kind == TypeKind::kOpaque; }
   constexpr bool is_tensor() const { return kind == TypeKind::kTensor; }
-  friend constexpr bool operator==(Type a, Type b) { return a.kind == b.kind && a.dtype == b.dtype; }
+  friend constexpr bool operator==(Type a, Type b) {
+    return a.kind == b.kind && a.dtype == b.dtype;
+  }
   friend constexpr bool operator!=(Type a, Type b) { return !(a == b); }
   /// "f32", "seq(f32)", "opt(f32)", "opaque".
   WEFT_API std::string ToString() const;

@@ -11,7 +11,7 @@
 namespace weft {
 
 struct EvalOptions {
-  bool typed = true;           ///< round like a device; false: double precision throughout
+  bool typed = true;  ///< round like a device; false: double precision throughout
 };
 
 class WEFT_API Evaluator {
@@ -20,9 +20,11 @@ class WEFT_API Evaluator {
   /// Null when `node` can be evaluated; else the reason.
   virtual std::string WhyNot(const NodePtr& node) const = 0;
   /// Outputs of one node; `inputs` has null for an absent one. Shapes come from the tensors.
-  virtual std::vector<TensorPtr> EvalNode(const NodePtr& node, const std::vector<TensorPtr>& inputs, const EvalOptions& options) const = 0;
+  virtual std::vector<TensorPtr> EvalNode(const NodePtr& node, const std::vector<TensorPtr>& inputs,
+                                          const EvalOptions& options) const = 0;
   /// Outputs of the graph; `inputs` in the order of graph.AllInputs(). Throws kUnsupported naming the ops it cannot run.
-  virtual std::vector<TensorPtr> Eval(const Graph& graph, const std::vector<TensorPtr>& inputs, const EvalOptions& options = {}) const = 0;
+  virtual std::vector<TensorPtr> Eval(const Graph& graph, const std::vector<TensorPtr>& inputs,
+                                      const EvalOptions& options = {}) const = 0;
 };
 
 /// The registered evaluator; null when the interpreter is not linked in.
@@ -32,11 +34,13 @@ WEFT_API void SetEvaluator(std::unique_ptr<Evaluator> evaluator);
 /// Random inputs for a graph from the declared types and shapes of its inputs and the InputDomains of the ops that read
 /// them; symbols without a binding get small extents (including 1 and, where `allow_zero`, 0). Deterministic in `seed`.
 struct RandomInputs {
-  std::vector<TensorPtr> tensors;      ///< in the order of graph.AllInputs()
+  std::vector<TensorPtr> tensors;  ///< in the order of graph.AllInputs()
   SymBindings bindings;
 };
-WEFT_API RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindings& bind = {}, bool allow_zero = false);
+WEFT_API RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed,
+                                       const SymBindings& bind = {}, bool allow_zero = false);
 /// Largest difference in units of tolerance: <= 1 is equal. Tolerances by dtype; NaN equals NaN.
-WEFT_API double CompareTensors(const Tensor& got, const Tensor& want, double rtol = -1, double atol = -1);
+WEFT_API double CompareTensors(const Tensor& got, const Tensor& want, double rtol = -1,
+                               double atol = -1);
 
 }  // namespace weft

@@ -35,9 +35,10 @@ using NodeId = uint32_t;
 class NodePtr {
  public:
   NodePtr() = default;
-  NodePtr(std::nullptr_t) {}           // NOLINT
+  NodePtr(std::nullptr_t) {}            // NOLINT
   NodePtr(Node* node) : node_(node) {}  // NOLINT
-  NodePtr(const Node* node) : node_(const_cast<Node*>(node)) {}  // NOLINT: handles carry no constness
+  NodePtr(const Node* node)
+      : node_(const_cast<Node*>(node)) {}  // NOLINT: handles carry no constness
   Node* get() const { return node_; }
   Node* operator->() const { return node_; }
   Node& operator*() const { return *node_; }
@@ -59,14 +60,16 @@ struct NodeEntry {
   NodeEntry() = default;
   NodeEntry(NodePtr n, uint32_t i = 0, uint32_t /*version*/ = 0) : node(n), index(i) {}  // NOLINT
   explicit operator bool() const { return bool(node); }
-  friend bool operator==(const NodeEntry& a, const NodeEntry& b) { return a.node == b.node && a.index == b.index; }
+  friend bool operator==(const NodeEntry& a, const NodeEntry& b) {
+    return a.node == b.node && a.index == b.index;
+  }
   friend bool operator!=(const NodeEntry& a, const NodeEntry& b) { return !(a == b); }
 };
 
 /// One use of a node's outputs: slot of a user's inputs, or a control edge.
 struct Use {
   Node* user;
-  uint32_t slot;         ///< input number; for a control edge, its position in control_deps
+  uint32_t slot;  ///< input number; for a control edge, its position in control_deps
   bool control;
 };
 
@@ -84,7 +87,10 @@ class WEFT_API InputList {
   operator std::vector<NodeEntry>() const { return {begin(), end()}; }  // NOLINT
 
   void push_back(const NodeEntry& e);
-  template <class... A> void emplace_back(A&&... a) { push_back(NodeEntry(std::forward<A>(a)...)); }
+  template <class... A>
+  void emplace_back(A&&... a) {
+    push_back(NodeEntry(std::forward<A>(a)...));
+  }
   void clear() { *this = std::vector<NodeEntry>(); }
   InputList& operator=(const std::vector<NodeEntry>& entries);
   InputList& operator=(const InputList&) = delete;
@@ -107,7 +113,7 @@ class WEFT_API ControlList {
   NodePtr operator[](size_t i) const { return nodes_[uint32_t(i)]; }
   Node* const* begin() const { return nodes_.begin(); }
   Node* const* end() const { return nodes_.end(); }
-  void push_back(NodePtr n);   ///< a duplicate is ignored
+  void push_back(NodePtr n);  ///< a duplicate is ignored
   void clear();
   ControlList(const ControlList&) = delete;
   ControlList& operator=(const ControlList&) = delete;
@@ -140,7 +146,10 @@ class WEFT_API Node {
   /// Uses by other nodes, in no promised order; graph outputs are not in it (see Graph::is_output).
   const SmallVector<Use, 2>& uses() const { return uses_; }
   /// Attribute as set, else the declared default of the op; throws kBadAttribute when neither exists.
-  template <class T> T attr(std::string_view name) const { return Attr(name).get<T>(); }
+  template <class T>
+  T attr(std::string_view name) const {
+    return Attr(name).get<T>();
+  }
   AttrValue Attr(std::string_view name) const;
   bool has_attr(std::string_view name) const { return attrs.dict.find(name) != nullptr; }
   /// The op's attribute struct (a WEFT_OP_PARAM), parsed once; see op_param.h.
@@ -186,7 +195,10 @@ class WEFT_API OutputList {
   OutputList& operator=(const std::vector<NodeEntry>& e);
   OutputList& operator=(const OutputList& o);
   void push_back(const NodeEntry& e);
-  template <class... A> void emplace_back(A&&... a) { push_back(NodeEntry(std::forward<A>(a)...)); }
+  template <class... A>
+  void emplace_back(A&&... a) {
+    push_back(NodeEntry(std::forward<A>(a)...));
+  }
   void set(size_t i, const NodeEntry& e);
   void clear() { *this = std::vector<NodeEntry>(); }
   /// Drops outputs from the end or adds null ones, which have to be set before the graph passes VerifyGraph.
@@ -218,8 +230,10 @@ class WEFT_API Graph {
 
   // Building. An empty name is allowed; text forms print the id then.
   /// Parses the attributes (kBadAttribute), checks the number of inputs (kArity). Entries must be of this graph or null.
-  NodePtr AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {}, std::string name = {});
-  NodePtr AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {}, std::string name = {});
+  NodePtr AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {},
+                  std::string name = {});
+  NodePtr AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {},
+                  std::string name = {});
   /// A node of this graph with the operator, attributes, name and origin of `source`, a checked node of any graph.
   NodePtr AddCopy(NodePtr source, const std::vector<NodeEntry>& inputs);
   /// A declared input; `type` and `shape` are what the user promises about it.
@@ -284,19 +298,23 @@ class WEFT_API Graph {
   /// Present, and no edit has cleared rows of it since it was stored.
   bool IsComplete(const std::string& name) const;
   /// Throws kDependency naming the passes that provide it, kApiMisuse on a wrong type.
-  template <class T> const T& GetAttr(const std::string& name) const {
+  template <class T>
+  const T& GetAttr(const std::string& name) const {
     const T* p = std::any_cast<T>(&FindAttr(name, typeid(T)));
     return *p;
   }
-  template <class T> void SetAttr(const std::string& name, T value) {
+  template <class T>
+  void SetAttr(const std::string& name, T value) {
     StoreAttr(name, std::make_shared<std::any>(std::move(value)));
   }
   /// For in-place change: copies first where shared.
-  template <class T> T& MutableAttr(const std::string& name) {
+  template <class T>
+  T& MutableAttr(const std::string& name) {
     return *std::any_cast<T>(&MutableAny(name, typeid(T)));
   }
   /// Takes the value out of the graph; copies only where another graph shares it.
-  template <class T> T MoveCopyAttr(const std::string& name) {
+  template <class T>
+  T MoveCopyAttr(const std::string& name) {
     FindAttr(name, typeid(T));
     std::shared_ptr<std::any> slot = std::move(attrs[name]);
     attrs.erase(name);
@@ -304,8 +322,14 @@ class WEFT_API Graph {
     return std::move(*std::any_cast<T>(slot.get()));
   }
   /// The value, or a default-made one where there is none.
-  template <class T> T AttrOr(const std::string& name) const { return HasAttr(name) ? GetAttr<T>(name) : T(); }
-  template <class T> T TakeAttrOr(const std::string& name) { return HasAttr(name) ? MoveCopyAttr<T>(name) : T(); }
+  template <class T>
+  T AttrOr(const std::string& name) const {
+    return HasAttr(name) ? GetAttr<T>(name) : T();
+  }
+  template <class T>
+  T TakeAttrOr(const std::string& name) {
+    return HasAttr(name) ? MoveCopyAttr<T>(name) : T();
+  }
   void DropAttr(const std::string& name) { attrs.erase(name); }
   /// Tells that derived rows of this node, and what depends on it, no longer hold.
   void Touch(NodePtr node);
@@ -346,10 +370,12 @@ WEFT_API void ParseAttributes(Node& node);
 WEFT_API void ResetAmbientGraph();
 
 /// A node of `op` in the graph of `inputs` (the ambient one where there is none), as in NNVM.
-WEFT_API NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs = {}, AttrDict attrs = {});
+WEFT_API NodeEntry MakeNode(std::string_view op, std::string name,
+                            const std::vector<NodeEntry>& inputs = {}, AttrDict attrs = {});
 
 /// Calls f(const NodePtr&) for what `heads` reach, producers first. Iterative; `f` may add nodes.
-WEFT_API void DFSVisit(const std::vector<NodeEntry>& heads, const std::function<void(const NodePtr&)>& f);
+WEFT_API void DFSVisit(const std::vector<NodeEntry>& heads,
+                       const std::function<void(const NodePtr&)>& f);
 
 /// Dense view of a graph at one revision.
 class WEFT_API IndexedGraph {
@@ -378,7 +404,7 @@ class WEFT_API IndexedGraph {
 
  private:
   friend class Graph;
-  const std::vector<IndexedNode>& nodes() const;   // checks the revision
+  const std::vector<IndexedNode>& nodes() const;  // checks the revision
   void Check() const;
   std::weak_ptr<GraphStore> store_;
   uint64_t revision_ = 0;

@@ -37,12 +37,17 @@ class NodeMap {
   void erase(NodeId id) {
     if (id < has_.size() && has_[id]) has_[id] = 0, values_[id] = T();
   }
-  void reserve(NodeId bound) { if (bound > has_.size()) grow(bound); }
+  void reserve(NodeId bound) {
+    if (bound > has_.size()) grow(bound);
+  }
   NodeId id_bound() const { return NodeId(has_.size()); }
 
  private:
   void grow(size_t n) {
-    if (n > values_.capacity()) { values_.reserve(n + n / 2); has_.reserve(n + n / 2); }
+    if (n > values_.capacity()) {
+      values_.reserve(n + n / 2);
+      has_.reserve(n + n / 2);
+    }
     values_.resize(n);
     has_.resize(n);
   }
@@ -70,8 +75,10 @@ class EntryMap {
     if (index == 0) return first_.set(id, std::move(value));
     more_[key(id, index)] = std::move(value);
     uint32_t* n = const_cast<uint32_t*>(outputs_.find(id));
-    if (!n) outputs_.set(id, index + 1);
-    else if (*n <= index) *n = index + 1;
+    if (!n)
+      outputs_.set(id, index + 1);
+    else if (*n <= index)
+      *n = index + 1;
   }
   void set(const NodeEntry& e, T value) { set(e.node->id(), e.index, std::move(value)); }
   void erase(NodeId id) {
@@ -97,7 +104,10 @@ class EntryMap {
 };
 
 /// Equality of rows; overloads exist for types without operator==.
-template <class T> bool AttrRowsEqual(const T& a, const T& b) { return a == b; }
+template <class T>
+bool AttrRowsEqual(const T& a, const T& b) {
+  return a == b;
+}
 inline bool AttrRowsEqual(const Shape& a, const Shape& b) { return a.same(b); }
 
 enum class AttrScope : uint8_t { kGraph, kNode, kEntry };
@@ -109,12 +119,12 @@ struct AttrType {
   std::type_index type = typeid(void);
   AttrScope scope = AttrScope::kGraph;
   AttrKind kind = AttrKind::kGiven;
-  std::string owner;                     ///< module that registered it
+  std::string owner;  ///< module that registered it
   std::string doc;
-  bool printed = true;                   ///< shown by the text form by default
+  bool printed = true;  ///< shown by the text form by default
   std::function<std::any()> make;
-  std::function<void(std::any&, NodeId)> erase;                                   // node, entry scope
-  std::function<bool(const std::any&, NodeEntry, NodeEntry)> rows_equal;          // entry scope
+  std::function<void(std::any&, NodeId)> erase;                           // node, entry scope
+  std::function<bool(const std::any&, NodeEntry, NodeEntry)> rows_equal;  // entry scope
   /// Copies all rows of node `from` in `src` to node `to` in `dst`.
   std::function<void(const std::any& src, NodeId from, std::any& dst, NodeId to)> copy_rows;
   /// Renumbers (Compact): map[old] = new, or ~0u.
@@ -132,10 +142,23 @@ WEFT_API const AttrType* FindAttrType(const std::string& name);
 WEFT_API std::vector<const AttrType*> ListAttrTypes();
 
 namespace detail {
-template <class T> struct AttrScopeOf { static constexpr AttrScope value = AttrScope::kGraph; using Row = T; };
-template <class T> struct AttrScopeOf<NodeMap<T>> { static constexpr AttrScope value = AttrScope::kNode; using Row = T; };
-template <class T> struct AttrScopeOf<EntryMap<T>> { static constexpr AttrScope value = AttrScope::kEntry; using Row = T; };
-template <class M> AttrType MakeAttrType(std::string name, AttrKind kind);
+template <class T>
+struct AttrScopeOf {
+  static constexpr AttrScope value = AttrScope::kGraph;
+  using Row = T;
+};
+template <class T>
+struct AttrScopeOf<NodeMap<T>> {
+  static constexpr AttrScope value = AttrScope::kNode;
+  using Row = T;
+};
+template <class T>
+struct AttrScopeOf<EntryMap<T>> {
+  static constexpr AttrScope value = AttrScope::kEntry;
+  using Row = T;
+};
+template <class M>
+AttrType MakeAttrType(std::string name, AttrKind kind);
 }  // namespace detail
 
 /// Builder behind WEFT_REGISTER_GRAPH_ATTR(name, Type, kDerived).describe(..).text(format, parse).
@@ -143,12 +166,20 @@ template <class M>
 class AttrTypeBuilder {
  public:
   using Row = typename detail::AttrScopeOf<M>::Row;
-  AttrTypeBuilder(std::string name, AttrKind kind, std::string owner) : type_(detail::MakeAttrType<M>(std::move(name), kind)) {
+  AttrTypeBuilder(std::string name, AttrKind kind, std::string owner)
+      : type_(detail::MakeAttrType<M>(std::move(name), kind)) {
     type_.owner = std::move(owner);
   }
-  AttrTypeBuilder& describe(std::string doc) { type_.doc = std::move(doc); return *this; }
-  AttrTypeBuilder& hidden() { type_.printed = false; return *this; }
-  AttrTypeBuilder& consistent(std::function<bool(const std::any&, const std::any&, NodeId, uint32_t, const Graph&)> f) {
+  AttrTypeBuilder& describe(std::string doc) {
+    type_.doc = std::move(doc);
+    return *this;
+  }
+  AttrTypeBuilder& hidden() {
+    type_.printed = false;
+    return *this;
+  }
+  AttrTypeBuilder& consistent(
+      std::function<bool(const std::any&, const std::any&, NodeId, uint32_t, const Graph&)> f) {
     type_.consistent = std::move(f);
     return *this;
   }
@@ -157,8 +188,12 @@ class AttrTypeBuilder {
     return *this;
   }
   /// Text of one row (of the whole value for graph scope) and its inverse.
-  AttrTypeBuilder& text(std::function<std::string(const Row&)> format, std::function<Row(const std::string&)> parse);
-  operator bool() { RegisterAttrType(type_); return true; }  // NOLINT: the registration macro's commit
+  AttrTypeBuilder& text(std::function<std::string(const Row&)> format,
+                        std::function<Row(const std::string&)> parse);
+  operator bool() {
+    RegisterAttrType(type_);
+    return true;
+  }  // NOLINT: the registration macro's commit
 
  private:
   AttrType type_;
@@ -169,8 +204,8 @@ class AttrTypeBuilder {
 #endif
 #define WEFT_CONCAT_(a, b) a##b
 #define WEFT_CONCAT(a, b) WEFT_CONCAT_(a, b)
-#define WEFT_REGISTER_GRAPH_ATTR(Name, Kind, ...)                                          \
-  [[maybe_unused]] static const bool WEFT_CONCAT(weft_graph_attr_, __COUNTER__) =          \
+#define WEFT_REGISTER_GRAPH_ATTR(Name, Kind, ...)                                 \
+  [[maybe_unused]] static const bool WEFT_CONCAT(weft_graph_attr_, __COUNTER__) = \
       ::weft::AttrTypeBuilder<__VA_ARGS__>(#Name, ::weft::AttrKind::Kind, WEFT_MODULE_NAME)
 
 // ---- implementation of the templates ----
@@ -226,15 +261,18 @@ template <class M>
 AttrTypeBuilder<M>& AttrTypeBuilder<M>::text(std::function<std::string(const Row&)> format,
                                              std::function<Row(const std::string&)> parse) {
   constexpr AttrScope scope = detail::AttrScopeOf<M>::value;
-  type_.format = [format](const std::any& a, NodeId id, uint32_t index) -> std::optional<std::string> {
+  type_.format = [format](const std::any& a, NodeId id,
+                          uint32_t index) -> std::optional<std::string> {
     (void)id, (void)index;
     const M& m = *std::any_cast<M>(&a);
     if constexpr (scope == AttrScope::kGraph) {
       return format(m);
     } else {
       const Row* p;
-      if constexpr (scope == AttrScope::kNode) p = index == 0 ? m.find(id) : nullptr;
-      else p = m.find(id, index);
+      if constexpr (scope == AttrScope::kNode)
+        p = index == 0 ? m.find(id) : nullptr;
+      else
+        p = m.find(id, index);
       if (!p) return std::nullopt;
       return format(*p);
     }
@@ -242,15 +280,18 @@ AttrTypeBuilder<M>& AttrTypeBuilder<M>::text(std::function<std::string(const Row
   type_.parse = [parse](std::any& a, NodeId id, uint32_t index, const std::string& text) {
     (void)id, (void)index;
     M& m = *std::any_cast<M>(&a);
-    if constexpr (scope == AttrScope::kGraph) m = parse(text);
-    else if constexpr (scope == AttrScope::kNode) m.set(id, parse(text));
-    else m.set(id, index, parse(text));
+    if constexpr (scope == AttrScope::kGraph)
+      m = parse(text);
+    else if constexpr (scope == AttrScope::kNode)
+      m.set(id, parse(text));
+    else
+      m.set(id, index, parse(text));
   };
   return *this;
 }
 
 // The attributes that the core knows (registered in src/core/graph_attr.cc).
-using ShapeMap = EntryMap<Shape>;            ///< "shape", derived
-using TypeMap = EntryMap<Type>;              ///< "dtype", derived
+using ShapeMap = EntryMap<Shape>;  ///< "shape", derived
+using TypeMap = EntryMap<Type>;    ///< "dtype", derived
 
 }  // namespace weft

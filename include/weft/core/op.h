@@ -39,7 +39,8 @@ struct Owner {
 namespace detail {
 class OpAttrColumn;
 WEFT_API OpAttrColumn* FindColumn(const std::string& name);
-WEFT_API OpAttrColumn* ColumnFor(const std::string& name, std::type_index type, const std::string& type_name);
+WEFT_API OpAttrColumn* ColumnFor(const std::string& name, std::type_index type,
+                                 const std::string& type_name);
 WEFT_API const std::any* ColumnGet(const OpAttrColumn* column, uint32_t op_index);
 }  // namespace detail
 
@@ -68,13 +69,14 @@ struct ArgDoc {
 };
 /// One row of `.example(..)`: input types and attributes in text form, for the conformance suite.
 struct OpExample {
-  std::vector<std::string> inputs;   ///< "f32[2, n, 3]", "i64[2] = [1, 0]" (a constant), "_" (absent)
-  std::string attrs;                 ///< "axis = -1, keepdims = 0"
+  std::vector<std::string>
+      inputs;         ///< "f32[2, n, 3]", "i64[2] = [1, 0]" (a constant), "_" (absent)
+  std::string attrs;  ///< "axis = -1, keepdims = 0"
 };
 
 class WEFT_API Op {
  public:
-  std::string name;          ///< key: "Relu", "weft::SumTo"
+  std::string name;  ///< key: "Relu", "weft::SumTo"
   std::string description;
   std::vector<ArgDoc> inputs, outputs;
   std::vector<OpExample> examples;
@@ -85,17 +87,21 @@ class WEFT_API Op {
   int num_inputs = 1, num_outputs = 1;
   int min_inputs = 1, max_inputs = 1;
   std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
-  std::function<void(NodeAttrs*)> attr_parser;   ///< 2016: free parser of the dictionary
-  const ParamSchema* param_schema = nullptr;     ///< fields of its WEFT_OP_PARAM; null: takes any attribute
-  uint32_t OutputCount(const NodeAttrs& attrs) const { return get_num_outputs ? get_num_outputs(attrs) : uint32_t(num_outputs); }
+  std::function<void(NodeAttrs*)> attr_parser;  ///< 2016: free parser of the dictionary
+  const ParamSchema* param_schema =
+      nullptr;  ///< fields of its WEFT_OP_PARAM; null: takes any attribute
+  uint32_t OutputCount(const NodeAttrs& attrs) const {
+    return get_num_outputs ? get_num_outputs(attrs) : uint32_t(num_outputs);
+  }
   std::vector<std::string> aliases;
-  std::vector<Owner> owners;                     ///< every registration that opened it
+  std::vector<Owner> owners;  ///< every registration that opened it
 
   /// The op of that key or alias; throws kUnknownOp with near names.
   static const Op* Get(std::string_view name);
-  static const Op* Find(std::string_view name);   ///< null when there is none
-  static std::vector<const Op*> List();           ///< by name
-  template <class T> static const OpMap<T>& GetAttr(const std::string& name) {
+  static const Op* Find(std::string_view name);  ///< null when there is none
+  static std::vector<const Op*> List();          ///< by name
+  template <class T>
+  static const OpMap<T>& GetAttr(const std::string& name) {
     static_assert(!std::is_reference_v<T>);
     return *static_cast<const OpMap<T>*>(MapFor(name, typeid(T), [](detail::OpAttrColumn* c) {
       auto map = std::make_shared<OpMap<T>>();
@@ -115,7 +121,8 @@ class WEFT_API Op {
  private:
   friend class OpBuilder;
   friend struct OpRegistryAccess;
-  static const void* MapFor(const std::string& name, std::type_index type, std::shared_ptr<void> (*make)(detail::OpAttrColumn*));
+  static const void* MapFor(const std::string& name, std::type_index type,
+                            std::shared_ptr<void> (*make)(detail::OpAttrColumn*));
   uint32_t index_ = 0;
 };
 
@@ -141,14 +148,17 @@ class WEFT_API OpBuilder {
   OpBuilder(OpBuilder&&) noexcept;
   OpBuilder& describe(std::string doc);
   OpBuilder& add_argument(std::string name, std::string type, std::string doc);
-  template <class P> OpBuilder& add_arguments(const P&) { return *this; }
+  template <class P>
+  OpBuilder& add_arguments(const P&) {
+    return *this;
+  }
   OpBuilder& input(std::string name, std::string type, std::string doc = {});
   OpBuilder& optional_input(std::string name, std::string type, std::string doc = {});
   OpBuilder& variadic_input(std::string name, std::string type, std::string doc = {});
   OpBuilder& output(std::string name, std::string type, std::string doc = {});
   OpBuilder& optional_output(std::string name, std::string type, std::string doc = {});
   OpBuilder& example(std::vector<std::string> inputs, std::string attrs = {});
-  OpBuilder& set_num_inputs(int n);                 ///< kVarg (-1): any number
+  OpBuilder& set_num_inputs(int n);  ///< kVarg (-1): any number
   OpBuilder& set_num_inputs(int min, int max);
   OpBuilder& set_num_inputs(std::function<uint32_t(const NodeAttrs&)> f);
   OpBuilder& set_num_outputs(int n);
@@ -158,8 +168,12 @@ class WEFT_API OpBuilder {
   OpBuilder& add_alias(std::string alias);
   OpBuilder& include(std::string group);
   /// Attributes are those of struct P (op_param.h).
-  template <class P> OpBuilder& param() { return set_schema(P::Schema()); }
-  template <class T> OpBuilder& set_attr(std::string attr, const T& value, int plevel = 10) {
+  template <class P>
+  OpBuilder& param() {
+    return set_schema(P::Schema());
+  }
+  template <class T>
+  OpBuilder& set_attr(std::string attr, const T& value, int plevel = 10) {
     return set_any(std::move(attr), typeid(T), std::any(value), plevel);
   }
   OpBuilder& set_schema(const ParamSchema* schema);
@@ -176,7 +190,7 @@ inline constexpr int kVarg = -1;
 
 /// End of a registration statement.
 struct WEFT_API Registered {
-  Registered(OpBuilder& builder);   // NOLINT: commits, or stages while a plugin loads
+  Registered(OpBuilder& builder);  // NOLINT: commits, or stages while a plugin loads
   Registered(OpBuilder&& builder) : Registered(builder) {}  // NOLINT
 };
 
@@ -187,12 +201,16 @@ WEFT_API void KeepRegistrationError(std::exception_ptr error);
 /// Commits a registration: runs it, keeping what it throws; or stages it while a StagingScope is open on this thread.
 WEFT_API void CommitRegistration(std::function<void()> commit);
 
-#define WEFT_OWNER_ ::weft::Owner{WEFT_MODULE_NAME, __FILE__, __LINE__}
-#define WEFT_REGISTER_OP(Name) \
-  [[maybe_unused]] static const ::weft::Registered WEFT_CONCAT(weft_op_, __COUNTER__) = ::weft::OpBuilder(#Name, WEFT_OWNER_, false)
-#define WEFT_REGISTER_OP_IN(Domain, Name) \
-  [[maybe_unused]] static const ::weft::Registered WEFT_CONCAT(weft_op_, __COUNTER__) = ::weft::OpBuilder(#Domain "::" #Name, WEFT_OWNER_, false)
-#define WEFT_REGISTER_OP_GROUP(Name) \
-  [[maybe_unused]] static const ::weft::Registered WEFT_CONCAT(weft_opgroup_, __COUNTER__) = ::weft::OpBuilder(#Name, WEFT_OWNER_, true)
+#define WEFT_OWNER_ \
+  ::weft::Owner { WEFT_MODULE_NAME, __FILE__, __LINE__ }
+#define WEFT_REGISTER_OP(Name)                                                          \
+  [[maybe_unused]] static const ::weft::Registered WEFT_CONCAT(weft_op_, __COUNTER__) = \
+      ::weft::OpBuilder(#Name, WEFT_OWNER_, false)
+#define WEFT_REGISTER_OP_IN(Domain, Name)                                               \
+  [[maybe_unused]] static const ::weft::Registered WEFT_CONCAT(weft_op_, __COUNTER__) = \
+      ::weft::OpBuilder(#Domain "::" #Name, WEFT_OWNER_, false)
+#define WEFT_REGISTER_OP_GROUP(Name)                                                         \
+  [[maybe_unused]] static const ::weft::Registered WEFT_CONCAT(weft_opgroup_, __COUNTER__) = \
+      ::weft::OpBuilder(#Name, WEFT_OWNER_, true)
 
 }  // namespace weft

@@ -26,7 +26,9 @@ struct WEFT_API SymTensor {
 };
 using SymTensorPtr = std::shared_ptr<const SymTensor>;
 /// Rows of the attribute "value" are equal by content.
-inline bool AttrRowsEqual(const SymTensorPtr& a, const SymTensorPtr& b) { return a == b || (a && b && *a == *b); }
+inline bool AttrRowsEqual(const SymTensorPtr& a, const SymTensorPtr& b) {
+  return a == b || (a && b && *a == *b);
+}
 /// Largest tensor whose value is followed.
 inline constexpr int64_t kMaxSymTensor = 1024;
 
@@ -37,10 +39,10 @@ class InferTypeContext {
   virtual const NodePtr& node() const = 0;
   virtual int num_inputs() const = 0;
   virtual int num_outputs() const = 0;
-  virtual bool has_input(int i) const = 0;          ///< false for an absent optional input
-  virtual Type in(int i) const = 0;                 ///< kUnknown dtype where not known
-  virtual void set_out(int i, Type t) = 0;          ///< conflict with a known type throws kTypeMismatch
-  virtual void set_in(int i, Type t) = 0;           ///< backward: only fills an unknown one
+  virtual bool has_input(int i) const = 0;  ///< false for an absent optional input
+  virtual Type in(int i) const = 0;         ///< kUnknown dtype where not known
+  virtual void set_out(int i, Type t) = 0;  ///< conflict with a known type throws kTypeMismatch
+  virtual void set_in(int i, Type t) = 0;   ///< backward: only fills an unknown one
 };
 using FInferType = std::function<void(InferTypeContext&)>;
 
@@ -59,9 +61,9 @@ class InferShapeContext {
   virtual SymTensorPtr in_value(int i) = 0;
   /// The constant tensor behind input i (any dtype, any size); null where it is none.
   virtual TensorPtr in_constant(int i) = 0;
-  virtual void set_out(int i, Shape s) = 0;          ///< conflict with a known shape throws kShapeMismatch
+  virtual void set_out(int i, Shape s) = 0;  ///< conflict with a known shape throws kShapeMismatch
   virtual void set_out_value(int i, SymTensor v) = 0;
-  virtual Facts& facts() = 0;                        ///< of the graph; an op may add equalities
+  virtual Facts& facts() = 0;  ///< of the graph; an op may add equalities
   /// A data-dependent extent: the same `u<k>` for the same (node, index) in every run of inference.
   virtual SymInt unbacked(int index) = 0;
   /// Why output i stays (partly) unknown; shown by `inspect` and by errors of later passes.
@@ -71,7 +73,8 @@ using FInferShape = std::function<void(InferShapeContext&)>;
 
 /// Gradient: given the node and one entry per output (null entry: zero), one entry per input (null entry: no gradient,
 /// or structurally none). Built from ordinary ops in the graph of the entries.
-using FGradient = std::function<std::vector<NodeEntry>(const NodePtr&, const std::vector<NodeEntry>&)>;
+using FGradient =
+    std::function<std::vector<NodeEntry>(const NodePtr&, const std::vector<NodeEntry>&)>;
 
 /// How an op behaves in fusion where that does not follow from its FCodeGen: kAnchor for what a library computes better,
 /// kElementwise for a general form that reads its inputs as broadcasting does (Expand), kOpaque to stay out.
@@ -87,7 +90,8 @@ using FInplace = std::function<std::vector<std::pair<int, int>>(const NodePtr&)>
 /// Inputs that the op writes (Assign): their indices.
 using FMutateInputs = std::function<std::vector<int>(const NodePtr&)>;
 /// Floating point operations of one execution, as an expression over the symbolic dims.
-using FFlops = std::function<SymInt(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>& out)>;
+using FFlops = std::function<SymInt(const NodePtr&, const std::vector<Shape>& in,
+                                    const std::vector<Shape>& out)>;
 /// True for ops with effects or state (random without seed, Assign): never removed, merged, duplicated or reordered.
 using TIsStateful = bool;
 
@@ -103,8 +107,9 @@ class RewriteContext {
   virtual Graph& graph() = 0;
   virtual const Shape& shape(const NodeEntry& e) const = 0;
   virtual DType dtype(const NodeEntry& e) const = 0;
-  virtual TensorPtr constant(const NodeEntry& e) const = 0;      ///< null where it is none
-  virtual SymTensorPtr value(const NodeEntry& e) const = 0;      ///< followed value, constants included; null where unknown
+  virtual TensorPtr constant(const NodeEntry& e) const = 0;  ///< null where it is none
+  virtual SymTensorPtr value(
+      const NodeEntry& e) const = 0;  ///< followed value, constants included; null where unknown
   virtual const Facts& facts() const = 0;
   /// Proved: both ranks known and every extent equal.
   virtual bool same_shape(const NodeEntry& a, const NodeEntry& b) const = 0;
@@ -112,7 +117,14 @@ class RewriteContext {
 
 /// Ties the values an op accepts, for random inputs in checks and tests, per input.
 struct InputDomain {
-  enum Kind { kAny, kPositive, kNonZero, kUnit /* [-1, 1] */, kIndex /* [0, extent of `axis` of input `of`) */, kShapeValue } kind = kAny;
+  enum Kind {
+    kAny,
+    kPositive,
+    kNonZero,
+    kUnit /* [-1, 1] */,
+    kIndex /* [0, extent of `axis` of input `of`) */,
+    kShapeValue
+  } kind = kAny;
   int of = 0, axis = 0;
 };
 using FInputDomains = std::function<std::vector<InputDomain>(const NodePtr&)>;

@@ -30,9 +30,15 @@
 namespace weft {
 
 /// Field types that dmlc lacks; default: absent.
-struct TensorAttr { TensorPtr tensor; };
-struct GraphAttr { GraphPtr graph; };
-struct DTypeField { DType dtype = DType::kUnknown; };
+struct TensorAttr {
+  TensorPtr tensor;
+};
+struct GraphAttr {
+  GraphPtr graph;
+};
+struct DTypeField {
+  DType dtype = DType::kUnknown;
+};
 
 // dmlc reads and prints fields through streams; used for defaults in docs and for 2016 string dictionaries.
 WEFT_API std::ostream& operator<<(std::ostream& os, const Ints& v);
@@ -52,17 +58,18 @@ WEFT_API std::istream& operator>>(std::istream& is, Shape& v);
 
 /// One field of an attribute struct.
 struct ParamField {
-  std::string name, type, doc, default_text;   ///< default_text empty: required
+  std::string name, type, doc, default_text;  ///< default_text empty: required
   bool required = false;
   dmlc::parameter::FieldAccessEntry* dmlc_entry = nullptr;
-  std::function<void(void* head, const AttrValue& v)> assign;   ///< throws kBadAttribute on a wrong type
+  std::function<void(void* head, const AttrValue& v)>
+      assign;  ///< throws kBadAttribute on a wrong type
   std::function<AttrValue(const void* head)> read;
 };
 
 /// Reflection of an attribute struct.
 struct WEFT_API ParamSchema {
   std::string name;
-  std::vector<ParamField> fields;        ///< in declaration order
+  std::vector<ParamField> fields;  ///< in declaration order
   std::function<std::shared_ptr<void>()> make;
   const ParamField* find(std::string_view field) const;
   /// Struct from attributes: by type, defaults filled, ranges checked. Throws kBadAttribute naming the field; unknown
@@ -71,11 +78,15 @@ struct WEFT_API ParamSchema {
 };
 
 namespace detail {
-template <class T> void AssignField(T& field, const AttrValue& v);
-template <class T> AttrValue ReadField(const T& field);
-#define WEFT_DECLARE_FIELD_TYPE_(T)                                      \
-  template <> WEFT_API void AssignField<T>(T & field, const AttrValue& v); \
-  template <> WEFT_API AttrValue ReadField<T>(const T& field);
+template <class T>
+void AssignField(T& field, const AttrValue& v);
+template <class T>
+AttrValue ReadField(const T& field);
+#define WEFT_DECLARE_FIELD_TYPE_(T)                            \
+  template <>                                                  \
+  WEFT_API void AssignField<T>(T & field, const AttrValue& v); \
+  template <>                                                  \
+  WEFT_API AttrValue ReadField<T>(const T& field);
 WEFT_DECLARE_FIELD_TYPE_(int64_t)
 WEFT_DECLARE_FIELD_TYPE_(int)
 WEFT_DECLARE_FIELD_TYPE_(bool)
@@ -99,7 +110,7 @@ template <class P>
 struct OpParam : dmlc::Parameter<P> {
   static const ParamSchema* Schema() {
     static const ParamSchema* schema = [] {
-      auto* manager = P::__MANAGER__();       // runs P::__DECLARE__, which records the fields
+      auto* manager = P::__MANAGER__();  // runs P::__DECLARE__, which records the fields
       ParamSchema* s = Recorder();
       s->name = detail::ParamName(typeid(P));
       s->make = [] { return std::shared_ptr<void>(std::make_shared<P>()); };
@@ -121,14 +132,16 @@ struct OpParam : dmlc::Parameter<P> {
       detail::AssignField(*reinterpret_cast<F*>(static_cast<char*>(head) + offset), v);
     };
     f.read = [offset](const void* head) {
-      return detail::ReadField(*reinterpret_cast<const F*>(static_cast<const char*>(head) + offset));
+      return detail::ReadField(
+          *reinterpret_cast<const F*>(static_cast<const char*>(head) + offset));
     };
     Recorder()->fields.push_back(std::move(f));
   }
 };
 
 #define WEFT_OP_PARAM(P) DMLC_DECLARE_PARAMETER(P)
-#define WEFT_FIELD(Name) (this->Record(this, #Name, &this->Name), this->DECLARE(manager, #Name, this->Name))
+#define WEFT_FIELD(Name) \
+  (this->Record(this, #Name, &this->Name), this->DECLARE(manager, #Name, this->Name))
 #define WEFT_REGISTER_OP_PARAM(P) DMLC_REGISTER_PARAMETER(P)
 
 /// The attribute struct of a node (parsed once); throws InternalError when the op has another one.

@@ -49,8 +49,8 @@ struct WEFT_API Option {
 struct WEFT_API PassSpec {
   std::string name;
   std::vector<Option> options;
-  PassSpec(const char* n) : name(n) {}                    // NOLINT
-  PassSpec(std::string n) : name(std::move(n)) {}         // NOLINT
+  PassSpec(const char* n) : name(n) {}             // NOLINT
+  PassSpec(std::string n) : name(std::move(n)) {}  // NOLINT
   PassSpec(std::string n, std::vector<Option> o) : name(std::move(n)), options(std::move(o)) {}
 };
 
@@ -60,8 +60,9 @@ class WEFT_API Pipeline {
   Pipeline() = default;
   Pipeline(std::initializer_list<PassSpec> passes) : passes_(passes) {}
   explicit Pipeline(std::vector<PassSpec> passes) : passes_(std::move(passes)) {}
-  Pipeline(const std::vector<std::string>& names) : passes_(names.begin(), names.end()) {}  // NOLINT
-  static Pipeline Parse(std::string_view text);      ///< throws kSyntax
+  Pipeline(const std::vector<std::string>& names)
+      : passes_(names.begin(), names.end()) {}   // NOLINT
+  static Pipeline Parse(std::string_view text);  ///< throws kSyntax
   std::string ToString() const;
   const std::vector<PassSpec>& passes() const { return passes_; }
   void push_back(PassSpec p) { passes_.push_back(std::move(p)); }
@@ -82,24 +83,28 @@ struct WEFT_API PassEntry {
   bool changes_graph = true;
   std::vector<std::string> depends, provides, preserves, depends_op;
   bool preserves_all = false;
-  std::vector<std::pair<Option, std::string>> options;      ///< default and doc
+  std::vector<std::pair<Option, std::string>> options;  ///< default and doc
   std::vector<std::pair<std::string, std::string>> statistics;
-  int plevel = 10;                                          ///< chosen provider: the highest
+  int plevel = 10;  ///< chosen provider: the highest
   PassResult result = PassResult::kSame;
   Owner owner;
   bool override_declared = false;
-  static const PassEntry* Get(std::string_view name);       ///< throws kUnknownPass with near names
+  static const PassEntry* Get(std::string_view name);  ///< throws kUnknownPass with near names
   static const PassEntry* Find(std::string_view name);
-  static std::vector<const PassEntry*> List();              ///< by name
+  static std::vector<const PassEntry*> List();  ///< by name
 };
 
 class WEFT_API PassBuilder {
  public:
   PassBuilder(std::string name, Owner owner);
   PassBuilder& describe(std::string doc);
-  template <class F> PassBuilder& set_body(F f) {
-    if constexpr (std::is_invocable_v<F, Graph, PassContext&>) return set_pass_body(PassBody(std::move(f)));
-    else return set_pass_body([f = std::move(f)](Graph g, PassContext&) -> Graph { return f(std::move(g)); });
+  template <class F>
+  PassBuilder& set_body(F f) {
+    if constexpr (std::is_invocable_v<F, Graph, PassContext&>)
+      return set_pass_body(PassBody(std::move(f)));
+    else
+      return set_pass_body(
+          [f = std::move(f)](Graph g, PassContext&) -> Graph { return f(std::move(g)); });
   }
   PassBuilder& set_pass_body(PassBody body);
   PassBuilder& set_change_graph(bool changes);
@@ -110,7 +115,8 @@ class WEFT_API PassBuilder {
   PassBuilder& preserve_all();
   /// Every op of the graph must have this attribute when the pass starts.
   PassBuilder& depend_op_attr(std::string name);
-  template <class T> PassBuilder& option(std::string name, T def, std::string doc) {
+  template <class T>
+  PassBuilder& option(std::string name, T def, std::string doc) {
     return add_option(Option(std::move(name), def), std::move(doc));
   }
   PassBuilder& add_option(Option def, std::string doc);
@@ -125,11 +131,12 @@ class WEFT_API PassBuilder {
   PassEntry entry_;
 };
 struct WEFT_API RegisteredPass {
-  RegisteredPass(PassBuilder& builder);                                          // NOLINT
-  RegisteredPass(PassBuilder&& builder) : RegisteredPass(builder) {}             // NOLINT
+  RegisteredPass(PassBuilder& builder);                               // NOLINT
+  RegisteredPass(PassBuilder&& builder) : RegisteredPass(builder) {}  // NOLINT
 };
-#define WEFT_REGISTER_PASS(Name) \
-  [[maybe_unused]] static const ::weft::RegisteredPass WEFT_CONCAT(weft_pass_, __COUNTER__) = ::weft::PassBuilder(#Name, WEFT_OWNER_)
+#define WEFT_REGISTER_PASS(Name)                                                              \
+  [[maybe_unused]] static const ::weft::RegisteredPass WEFT_CONCAT(weft_pass_, __COUNTER__) = \
+      ::weft::PassBuilder(#Name, WEFT_OWNER_)
 
 /// Cancellation, shared by whoever started the work.
 class WEFT_API CancelToken {
@@ -137,7 +144,7 @@ class WEFT_API CancelToken {
   CancelToken();
   void Cancel();
   bool cancelled() const;
-  void Check() const;   ///< throws kCancelled
+  void Check() const;  ///< throws kCancelled
 
  private:
   std::shared_ptr<void> state_;
@@ -149,9 +156,12 @@ class WEFT_API PassContext {
   virtual ~PassContext() = default;
   virtual const PassEntry& pass() const = 0;
   /// Option of this call or its declared default; throws InternalError for an undeclared name or another type.
-  template <class T> T option(std::string_view name) const { return std::get<T>(Value(name)); }
+  template <class T>
+  T option(std::string_view name) const {
+    return std::get<T>(Value(name));
+  }
   virtual const OptionValue& Value(std::string_view name) const = 0;
-  virtual const std::string& target() const = 0;        ///< "cpu", "cuda:sm_90"
+  virtual const std::string& target() const = 0;  ///< "cpu", "cuda:sm_90"
   virtual const Limits& limits() const = 0;
   virtual const CancelToken& cancel() const = 0;
   /// One rewrite asks before it happens; false: the budget of rewrites is used up (bisecting inside a pass).
@@ -164,10 +174,10 @@ class WEFT_API PassContext {
 enum class Trigger { kAsked, kDependency };
 /// Record of one executed pass.
 struct PassRecord {
-  int number = 0;                       ///< 1-based application number
+  int number = 0;  ///< 1-based application number
   std::string name;
   Trigger trigger = Trigger::kAsked;
-  std::string reason;                   ///< "Fusion needs 'shape'"
+  std::string reason;  ///< "Fusion needs 'shape'"
   double seconds = 0;
   size_t nodes_before = 0, nodes_after = 0;
   bool changed = false, skipped = false;
@@ -177,38 +187,44 @@ struct PassRecord {
 
 /// Claims to check after each pass.
 struct Checks {
-  bool preserved = false;        ///< recompute preserved attributes and compare
-  bool changed = false;          ///< `set_change_graph(false)` against a hash
-  bool deterministic = false;    ///< run twice, compare texts
-  bool equivalent = false;       ///< outputs on random inputs, through the Evaluator
-  std::vector<std::string> equivalence_unavailable;   ///< ops for which a missing evaluation is accepted
+  bool preserved = false;      ///< recompute preserved attributes and compare
+  bool changed = false;        ///< `set_change_graph(false)` against a hash
+  bool deterministic = false;  ///< run twice, compare texts
+  bool equivalent = false;     ///< outputs on random inputs, through the Evaluator
+  std::vector<std::string>
+      equivalence_unavailable;  ///< ops for which a missing evaluation is accepted
   uint64_t seed = 1;
-  static Checks All() { Checks c; c.preserved = c.changed = c.deterministic = c.equivalent = true; return c; }
+  static Checks All() {
+    Checks c;
+    c.preserved = c.changed = c.deterministic = c.equivalent = true;
+    return c;
+  }
 };
 
 /// How ApplyPasses works; every field has the default that users want.
 struct PassOptions {
   std::string target = "cpu";
-  bool strict = false;                     ///< a missing dependency is an error, as in NNVM
+  bool strict = false;  ///< a missing dependency is an error, as in NNVM
   bool verify = true;
   Checks checks;
   Limits limits;
   CancelToken cancel;
-  int64_t fuel = -1;                       ///< rewrites allowed over the whole pipeline; -1: no bound
-  std::vector<std::string> skip;           ///< "Fusion", or one application of it: "Fusion#2"
-  std::string dump_dir;                    ///< numbered text file after each change
-  std::string print_before, print_after;   ///< pass name patterns (regular expressions)
-  std::function<void(const std::string&)> print;   ///< where they go; default: stderr
+  int64_t fuel = -1;              ///< rewrites allowed over the whole pipeline; -1: no bound
+  std::vector<std::string> skip;  ///< "Fusion", or one application of it: "Fusion#2"
+  std::string dump_dir;           ///< numbered text file after each change
+  std::string print_before, print_after;          ///< pass name patterns (regular expressions)
+  std::function<void(const std::string&)> print;  ///< where they go; default: stderr
   std::function<void(const PassRecord&)> on_pass;
   std::vector<PassRecord>* records = nullptr;
-  std::string reproducer;                  ///< file written when a pass fails; empty: none
+  std::string reproducer;  ///< file written when a pass fails; empty: none
 };
 
 WEFT_API Graph ApplyPasses(Graph graph, const Pipeline& pipeline, const PassOptions& options = {});
 WEFT_API Graph ApplyPasses(Graph graph, const char* pipeline, const PassOptions& options = {});
 WEFT_API Graph ApplyPass(Graph graph, const std::string& pass, const PassOptions& options = {});
 /// The pipeline with every dependency that would be run written out, ready to paste back.
-WEFT_API Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const PassOptions& options = {});
+WEFT_API Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline,
+                                  const PassOptions& options = {});
 
 /// Structural check of a graph, linear: all nodes (also those no output reaches) acyclic; entries, control edges, outputs
 /// and declared inputs living and in range; arity; use lists both ways; no more output names than outputs. Throws

@@ -9,10 +9,10 @@
 namespace weft {
 
 enum class StorageKind : uint8_t {
-  kArena,      ///< a stretch of the session's arena; offset fixed per binding
-  kInput,      ///< the caller's tensor number `number`
-  kOutput,     ///< result number `number`, written in place
-  kConstant,   ///< a parameter or constant; `number` is its node id
+  kArena,     ///< a stretch of the session's arena; offset fixed per binding
+  kInput,     ///< the caller's tensor number `number`
+  kOutput,    ///< result number `number`, written in place
+  kConstant,  ///< a parameter or constant; `number` is its node id
 };
 
 /// A block of bytes that one or more entries share (views, in-place results).
@@ -25,13 +25,15 @@ struct Storage {
 
 struct StoragePlan {
   std::vector<Storage> storages;
-  EntryMap<int> of;                     ///< storage of an entry; absent: nobody reads it as a tensor
-  std::vector<int> copies;              ///< outputs (by number) whose entry lives elsewhere and is copied at the end
-  int aliased = 0, in_place = 0;        ///< entries that share their producer's block
+  EntryMap<int> of;  ///< storage of an entry; absent: nobody reads it as a tensor
+  std::vector<int>
+      copies;  ///< outputs (by number) whose entry lives elsewhere and is copied at the end
+  int aliased = 0, in_place = 0;  ///< entries that share their producer's block
 };
 
 /// Follows the plan step by step and throws kInternal when a step would read a block that another entry has overwritten,
 /// or when two blocks of one arena overlap while both live. Independent of how plans are made.
-WEFT_API void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const StoragePlan& plan);
+WEFT_API void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order,
+                            const StoragePlan& plan);
 
 }  // namespace weft

@@ -32,8 +32,14 @@ class WEFT_API Tensor {
 
   const void* data() const { return data_; }
   void* mutable_data() { return data_; }
-  template <class T> const T* data_as() const { return static_cast<const T*>(data_); }
-  template <class T> T* mutable_data_as() { return static_cast<T*>(data_); }
+  template <class T>
+  const T* data_as() const {
+    return static_cast<const T*>(data_);
+  }
+  template <class T>
+  T* mutable_data_as() {
+    return static_cast<T*>(data_);
+  }
   /// Elements of a string tensor.
   const std::vector<std::string>& strings() const { return strings_; }
   std::vector<std::string>& mutable_strings() { return strings_; }
@@ -52,7 +58,8 @@ class WEFT_API Tensor {
 
   static TensorPtr Scalar(DType dtype, double v);
   static TensorPtr Ints(const std::vector<int64_t>& values);  ///< i64 [n]
-  static TensorPtr FromDoubles(DType dtype, std::vector<int64_t> dims, const std::vector<double>& values);
+  static TensorPtr FromDoubles(DType dtype, std::vector<int64_t> dims,
+                               const std::vector<double>& values);
   /// Same bytes, other extents (equal element count, else kShapeMismatch).
   static TensorPtr Reshaped(const TensorPtr& t, std::vector<int64_t> dims);
 

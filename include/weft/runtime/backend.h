@@ -28,14 +28,16 @@ class WEFT_API Backend {
   /// Passes from an imported graph to one that Program can run.
   virtual std::string default_pipeline() const = 0;
   /// Loads the machine code of one kernel.
-  virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel, const CompiledKernel& compiled) = 0;
+  virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
+                                               const CompiledKernel& compiled) = 0;
   virtual int threads() const { return 1; }
   virtual void set_threads(int) {}
 };
 
 /// "cpu", "ref", ...: loads libweft_<name>.so when needed. Throws kUnsupported with the reason and the known names.
 WEFT_API std::shared_ptr<Backend> GetBackend(const std::string& name);
-WEFT_API void RegisterBackend(const std::string& name, std::function<std::shared_ptr<Backend>()> factory);
+WEFT_API void RegisterBackend(const std::string& name,
+                              std::function<std::shared_ptr<Backend>()> factory);
 /// Names of registered backends, sorted; loads nothing.
 WEFT_API std::vector<std::string> ListBackends();
 

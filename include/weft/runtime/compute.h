@@ -29,7 +29,7 @@ struct ComputeRequest {
   NodePtr node;
   std::vector<std::vector<int64_t>> input_dims, output_dims;
   std::vector<DType> input_types, output_types;
-  std::vector<TensorPtr> constants;     ///< per input: the constant behind it, null where it is none
+  std::vector<TensorPtr> constants;  ///< per input: the constant behind it, null where it is none
   int threads = 1;
 };
 /// Null: this request is not supported; the runtime falls back to the interpreter and says so.

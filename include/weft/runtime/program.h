@@ -22,9 +22,9 @@ namespace weft {
 
 struct CompileOptions {
   std::string backend = "cpu";
-  std::string pipeline;          ///< empty: the backend's own
+  std::string pipeline;  ///< empty: the backend's own
   PassOptions passes;
-  int threads = 0;               ///< 0: what the process may use
+  int threads = 0;  ///< 0: what the process may use
 };
 
 /// Name, type and symbolic shape of an input or output.
@@ -36,17 +36,17 @@ struct IoSpec {
 
 /// One step of one run, as the profiler saw it.
 struct StepTime {
-  std::string name, kind;        ///< kind: "kernel", "library", "interpreter", "shape"
+  std::string name, kind;  ///< kind: "kernel", "library", "interpreter", "shape"
   double microseconds = 0;
 };
 
 struct ProgramStats {
   double compile_seconds = 0;
-  int kernels = 0;               ///< generated kernels launched a run
+  int kernels = 0;  ///< generated kernels launched a run
   int distinct_kernels = 0;
   int library_calls = 0;
-  int interpreted = 0;           ///< steps that fall back to the interpreter
-  int host_steps = 0;            ///< shape values written, copies
+  int interpreted = 0;  ///< steps that fall back to the interpreter
+  int host_steps = 0;   ///< shape values written, copies
   std::vector<PassRecord> passes;
 };
 
@@ -73,7 +73,8 @@ class WEFT_API Program {
   };
   virtual std::unique_ptr<State> NewState() const = 0;
   /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype and extents is reused.
-  virtual void Run(State& state, const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
+  virtual void Run(State& state, const std::vector<TensorPtr>& inputs,
+                   std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
   Graph graph_;
   std::string backend_name_;
   std::vector<IoSpec> inputs_, outputs_;
@@ -89,7 +90,9 @@ class WEFT_API Session {
   ~Session();
   /// Results in the order of program->outputs(). Throws kBadInput on a wrong count, dtype or extent.
   std::vector<TensorPtr> Run(const std::vector<TensorPtr>& inputs);
-  std::vector<TensorPtr> Run(std::initializer_list<TensorPtr> inputs) { return Run(std::vector<TensorPtr>(inputs)); }
+  std::vector<TensorPtr> Run(std::initializer_list<TensorPtr> inputs) {
+    return Run(std::vector<TensorPtr>(inputs));
+  }
   /// By name; a missing or unknown name throws kBadBinding with near names.
   std::vector<TensorPtr> Run(const std::map<std::string, TensorPtr>& inputs);
   /// Reuses the tensors in `outputs` where dtype and extents fit (no allocation in a steady loop).
@@ -107,6 +110,7 @@ class WEFT_API Session {
 };
 
 /// Random inputs for the program's specs under bindings of its symbols (unbound ones: 1); see MakeRandomInputs.
-WEFT_API std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed, const SymBindings& bind);
+WEFT_API std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed,
+                                                    const SymBindings& bind);
 
 }  // namespace weft

@@ -22,43 +22,43 @@ namespace weft {
 /// Stable error codes. Numbers are never reused; new ones are appended to their hundred.
 enum class ErrorCode : int {
   // 01xx the call: command line, options, pipelines
-  kUsage = 101,             ///< unknown option, flag or sub-command
-  kUnknownPass = 102,       ///< no pass of that name
-  kUnknownOption = 103,     ///< a pass has no such option, or it has another type
-  kDependency = 104,        ///< nothing, or more than one thing, provides what a pass needs
-  kBadBinding = 105,        ///< an input, symbol or output that the program has not
-  kApiMisuse = 106,         ///< graphs mixed, stale handle, wrong type asked of an attribute
+  kUsage = 101,          ///< unknown option, flag or sub-command
+  kUnknownPass = 102,    ///< no pass of that name
+  kUnknownOption = 103,  ///< a pass has no such option, or it has another type
+  kDependency = 104,     ///< nothing, or more than one thing, provides what a pass needs
+  kBadBinding = 105,     ///< an input, symbol or output that the program has not
+  kApiMisuse = 106,      ///< graphs mixed, stale handle, wrong type asked of an attribute
   // 02xx files and text
-  kIo = 201,                ///< a file cannot be read or written
-  kSyntax = 202,            ///< text IR, pipeline text or JSON does not parse
-  kBadTensorFile = 203,     ///< .npy or TensorProto file damaged or unsupported
+  kIo = 201,             ///< a file cannot be read or written
+  kSyntax = 202,         ///< text IR, pipeline text or JSON does not parse
+  kBadTensorFile = 203,  ///< .npy or TensorProto file damaged or unsupported
   // 03xx the model
-  kInvalidModel = 301,      ///< damaged file, cycle, duplicate or undefined name
-  kUnknownOp = 302,         ///< no operator of that name
-  kBadAttribute = 303,      ///< attribute missing, of the wrong type or out of range
-  kTypeMismatch = 304,      ///< dtypes do not fit the operator
-  kShapeMismatch = 305,     ///< shapes do not fit the operator
-  kArity = 306,             ///< wrong number of inputs or outputs
-  kCycle = 307,             ///< the graph has a cycle
-  kBadInput = 308,          ///< a value given to a run has the wrong dtype or shape
-  kIndexRange = 309,        ///< an index tensor points outside its axis
+  kInvalidModel = 301,   ///< damaged file, cycle, duplicate or undefined name
+  kUnknownOp = 302,      ///< no operator of that name
+  kBadAttribute = 303,   ///< attribute missing, of the wrong type or out of range
+  kTypeMismatch = 304,   ///< dtypes do not fit the operator
+  kShapeMismatch = 305,  ///< shapes do not fit the operator
+  kArity = 306,          ///< wrong number of inputs or outputs
+  kCycle = 307,          ///< the graph has a cycle
+  kBadInput = 308,       ///< a value given to a run has the wrong dtype or shape
+  kIndexRange = 309,     ///< an index tensor points outside its axis
   // 04xx not supported
-  kUnsupported = 401,       ///< an operator, dtype or feature this build or backend lacks
-  kMissingOpAttr = 402,     ///< ops lack an attribute that a pass depends on
+  kUnsupported = 401,    ///< an operator, dtype or feature this build or backend lacks
+  kMissingOpAttr = 402,  ///< ops lack an attribute that a pass depends on
   // 05xx limits
-  kLimit = 501,             ///< a `Limits` bound was reached
-  kOverflow = 502,          ///< size arithmetic left 64 bits
-  kOutOfMemory = 503,       ///< memory could not be had
-  kCancelled = 504,         ///< the caller cancelled
+  kLimit = 501,        ///< a `Limits` bound was reached
+  kOverflow = 502,     ///< size arithmetic left 64 bits
+  kOutOfMemory = 503,  ///< memory could not be had
+  kCancelled = 504,    ///< the caller cancelled
   // 06xx registries
-  kDuplicate = 601,         ///< a name registered twice; names both owners
-  kTypeConflict = 602,      ///< one attribute name, two C++ types
+  kDuplicate = 601,     ///< a name registered twice; names both owners
+  kTypeConflict = 602,  ///< one attribute name, two C++ types
   // 07xx comparisons and checks
-  kCheckFailed = 701,       ///< a comparison or a claim check failed
+  kCheckFailed = 701,  ///< a comparison or a claim check failed
   // 08xx machine
-  kDevice = 801,            ///< driver, device or JIT failure
+  kDevice = 801,  ///< driver, device or JIT failure
   // 09xx ours
-  kInternal = 901,          ///< a bug in Weft
+  kInternal = 901,  ///< a bug in Weft
 };
 
 /// "WEFT-E0301".
@@ -100,7 +100,8 @@ class WEFT_API DeviceError : public Error {
 };
 
 /// Throws the class that belongs to `code`: 8xx and kOutOfMemory DeviceError, 9xx InternalError, else UserError.
-[[noreturn]] WEFT_API void ThrowError(ErrorCode code, std::string message, std::string place = {}, std::string hint = {});
+[[noreturn]] WEFT_API void ThrowError(ErrorCode code, std::string message, std::string place = {},
+                                      std::string hint = {});
 
 /// One diagnostic as a JSON object on one line: code, kind, place, message, hint.
 WEFT_API std::string ToJson(const Error& error);

@@ -54,7 +54,8 @@ class SmallVector {
   void reserve(uint32_t n) {
     if (n <= capacity_) return;
     T* grown = static_cast<T*>(::operator new(n * sizeof(T)));
-    if (size_ != 0) std::memcpy(static_cast<void*>(grown), static_cast<const void*>(data()), size_ * sizeof(T));
+    if (size_ != 0)
+      std::memcpy(static_cast<void*>(grown), static_cast<const void*>(data()), size_ * sizeof(T));
     release();
     heap_ = grown;
     capacity_ = n;

@@ -39,7 +39,7 @@ class WEFT_API SymInt {
  public:
   /// Unknown: nothing is known about the value, not even a name.
   SymInt() = default;
-  SymInt(int64_t value);                    // NOLINT: implicit on purpose
+  SymInt(int64_t value);                         // NOLINT: implicit on purpose
   SymInt(int value) : SymInt(int64_t{value}) {}  // NOLINT
 
   /// The symbol of that name: [A-Za-z_][A-Za-z0-9_.$]*, else kSyntax. Same name, same symbol.
@@ -187,9 +187,11 @@ class WEFT_API SymProgram {
 /// Calls `visit` bottom-up once per distinct sub-expression of `e` is not promised; recursion depth is bounded by kMaxDepth.
 struct SymVisitor {
   virtual ~SymVisitor() = default;
-  virtual void Const(int64_t v) = 0;         ///< push v
-  virtual void Sym(SymInt symbol) = 0;       ///< push the value of a symbol
-  virtual void Op(char op) = 0;              ///< pop b, pop a, push: '+' '-' '*' '/' (floor) '%' 'm' (min) 'M' (max) 'b' (bcast)
+  virtual void Const(int64_t v) = 0;    ///< push v
+  virtual void Sym(SymInt symbol) = 0;  ///< push the value of a symbol
+  virtual void
+  Op(char
+         op) = 0;  ///< pop b, pop a, push: '+' '-' '*' '/' (floor) '%' 'm' (min) 'M' (max) 'b' (bcast)
 };
 /// Emits `e` in postfix order to `v`.
 WEFT_API void VisitPostfix(SymInt e, SymVisitor& v);

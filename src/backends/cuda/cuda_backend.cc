@@ -17,8 +17,10 @@ std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
   int sm = kDefaultArchitecture;
   if (const size_t colon = target.find(':'); colon != std::string::npos) {
     const std::string arch = target.substr(colon + 1);
-    const std::optional<int64_t> number = StartsWith(arch, "sm_") ? TryParseInt64(arch.substr(3)) : std::nullopt;
-    WEFT_CHECK(number && *number >= 50 && *number < 1000, kUsage, "target '{}': expected cuda:sm_XY, for example cuda:sm_90", target);
+    const std::optional<int64_t> number =
+        StartsWith(arch, "sm_") ? TryParseInt64(arch.substr(3)) : std::nullopt;
+    WEFT_CHECK(number && *number >= 50 && *number < 1000, kUsage,
+               "target '{}': expected cuda:sm_XY, for example cuda:sm_90", target);
     sm = int(*number);
   }
   std::string why;

@@ -15,7 +15,8 @@ class RefBackend final : public Backend {
   }
 };
 
-[[maybe_unused]] const bool registered = (RegisterBackend("ref", [] { return std::make_shared<RefBackend>(); }), true);
+[[maybe_unused]] const bool registered =
+    (RegisterBackend("ref", [] { return std::make_shared<RefBackend>(); }), true);
 
 }  // namespace
 }  // namespace weft

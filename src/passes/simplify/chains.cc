@@ -21,8 +21,11 @@ std::vector<NodeEntry> ReshapeChain(RewriteContext& ctx, const NodePtr& n) {
   if (ctx.same_shape(n->inputs[0], NodeEntry(n))) return {n->inputs[0]};
   NodePtr inner = n->inputs[0].node;
   // The outer target must be explicit: a 0 or -1 in it would mean the inner shape.
-  if (!IsOp(inner, "Reshape") || n->attr<int64_t>("allowzero") != 1 || !ctx.shape(NodeEntry(n)).fully_known()) return {};
-  return {NodeEntry(ctx.graph().AddNode("Reshape", {inner->inputs[0], n->inputs[1]}, {{"allowzero", 1}}, n->attrs.name))};
+  if (!IsOp(inner, "Reshape") || n->attr<int64_t>("allowzero") != 1 ||
+      !ctx.shape(NodeEntry(n)).fully_known())
+    return {};
+  return {NodeEntry(ctx.graph().AddNode("Reshape", {inner->inputs[0], n->inputs[1]},
+                                        {{"allowzero", 1}}, n->attrs.name))};
 }
 
 Ints PermOf(const NodePtr& n, int rank) {
@@ -48,7 +51,8 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
     Ints both;
     for (int64_t k : q) both.push_back(p[size_t(k)]);
     if (IsIdentity(both)) return {inner->inputs[0]};
-    return {NodeEntry(ctx.graph().AddNode("Transpose", {inner->inputs[0]}, {{"perm", both}}, n->attrs.name))};
+    return {NodeEntry(
+        ctx.graph().AddNode("Transpose", {inner->inputs[0]}, {{"perm", both}}, n->attrs.name))};
   }
   // The order of the extents that are not 1 decides where elements go.
   int64_t last = -1;
@@ -60,9 +64,11 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known()) return {};
   const SymTensor dims{{out.rank()}, out.dims()};
-  const NodeEntry target = dims.is_const() ? ctx.graph().AddConstant(Tensor::Ints(dims.ints()))
-                                           : NodeEntry(ctx.graph().AddNode(builtin::kShapeTensor, {}, {{"dims", out}}));
-  return {NodeEntry(ctx.graph().AddNode("Reshape", {n->inputs[0], target}, {{"allowzero", 1}}, n->attrs.name))};
+  const NodeEntry target =
+      dims.is_const() ? ctx.graph().AddConstant(Tensor::Ints(dims.ints()))
+                      : NodeEntry(ctx.graph().AddNode(builtin::kShapeTensor, {}, {{"dims", out}}));
+  return {NodeEntry(
+      ctx.graph().AddNode("Reshape", {n->inputs[0], target}, {{"allowzero", 1}}, n->attrs.name))};
 }
 
 std::vector<NodeEntry> ExpandIdentity(RewriteContext& ctx, const NodePtr& n) {
@@ -91,9 +97,12 @@ std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr&
       first = false;
     }
     bool same = s.has_rank() && s.rank() == out.rank();
-    for (int d = 0; same && d < out.rank(); ++d) same = s[d].known() && ctx.facts().ProvedEqual(s[d], out[d]);
-    if (same) changed = true;
-    else e = keep;
+    for (int d = 0; same && d < out.rank(); ++d)
+      same = s[d].known() && ctx.facts().ProvedEqual(s[d], out[d]);
+    if (same)
+      changed = true;
+    else
+      e = keep;
   }
   if (!changed) return {};
   return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, n->attrs.dict, n->attrs.name))};
@@ -113,14 +122,16 @@ std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
   if (equal) return {};
   Graph& g = ctx.graph();
   auto vector = [&](SymInt v) {
-    return v.is_const() ? g.AddConstant(Tensor::Ints({v.value()})) : NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape{v}}}));
+    return v.is_const() ? g.AddConstant(Tensor::Ints({v.value()}))
+                        : NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape{v}}}));
   };
   const NodeEntry axes = vector(axis);
   std::vector<NodeEntry> parts;
   SymInt begin = 0;
   for (uint32_t k = 0; k < n->num_outputs(); ++k) {
     const SymInt end = begin + ctx.shape(NodeEntry(n, k))[axis];
-    parts.emplace_back(g.AddNode("Slice", {n->inputs[0], vector(begin), vector(end), axes}, {}, n->attrs.name));
+    parts.emplace_back(
+        g.AddNode("Slice", {n->inputs[0], vector(begin), vector(end), axes}, {}, n->attrs.name));
     begin = end;
   }
   return parts;
@@ -129,8 +140,11 @@ std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
 }  // namespace
 
 std::vector<Rule> ChainRules() {
-  return {{"reshape-chain", ReshapeChain}, {"transpose-chain", TransposeChain}, {"expand-identity", ExpandIdentity},
-          {"expand-before-broadcast", ExpandBeforeBroadcast}, {"unequal-split", UnequalSplit}};
+  return {{"reshape-chain", ReshapeChain},
+          {"transpose-chain", TransposeChain},
+          {"expand-identity", ExpandIdentity},
+          {"expand-before-broadcast", ExpandBeforeBroadcast},
+          {"unequal-split", UnequalSplit}};
 }
 
 }  // namespace weft::simplify

@@ -13,7 +13,8 @@ namespace {
 
 /// The constant counts 0, 1, .. n-1 along its last axis and has no other extent but 1s.
 bool IsCount(const TensorPtr& t) {
-  if (!t || !IsInt(t->dtype()) || t->rank() == 0 || t->dims().back() != t->num_elements()) return false;
+  if (!t || !IsInt(t->dtype()) || t->rank() == 0 || t->dims().back() != t->num_elements())
+    return false;
   for (int64_t i = 0; i < t->num_elements(); ++i)
     if (t->at_int(i) != i) return false;
   return true;
@@ -28,7 +29,9 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n, "MatMul") || !IsOp(n->inputs[0].node, "Cast")) return {};
   const NodeEntry w = n->inputs[1], hot = n->inputs[0].node->inputs[0];
   const TensorPtr table = ctx.constant(w);
-  if (!table || table->rank() != 2 || !IsFloat(table->dtype()) || !IsOp(hot.node, "Equal") || !AllFinite(*table)) return {};
+  if (!table || table->rank() != 2 || !IsFloat(table->dtype()) || !IsOp(hot.node, "Equal") ||
+      !AllFinite(*table))
+    return {};
   // One column of the comparison for each row of the table.
   const int64_t count = table->dims()[0];
   NodeEntry index;
@@ -40,7 +43,9 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   // The rows may have been spread over the columns before they are compared.
   if (IsOp(index.node, "Expand")) index = index.node->inputs[0];
   const Shape &spread = ctx.shape(hot), &rows = ctx.shape(index);
-  if (!spread.fully_known() || !rows.fully_known() || rows.rank() != spread.rank() || rows.rank() < 2) return {};
+  if (!spread.fully_known() || !rows.fully_known() || rows.rank() != spread.rank() ||
+      rows.rank() < 2)
+    return {};
   const int last = rows.rank() - 1;
   if (!rows[last].is(1) || !spread[last].is(count)) return {};
   for (int d = 0; d < last; ++d)
@@ -52,14 +57,17 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   std::vector<SymInt> lead(rows.dims().begin(), rows.dims().end() - 1);
   auto extents = [&](const std::vector<SymInt>& dims) {
     const SymTensor v{{int64_t(dims.size())}, dims};
-    return v.is_const() ? g.AddConstant(Tensor::Ints(v.ints())) : NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
+    return v.is_const() ? g.AddConstant(Tensor::Ints(v.ints()))
+                        : NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
   };
   auto scalar = [&](DType dtype, double v) { return g.AddConstant(Tensor::Scalar(dtype, v)); };
-  const NodeEntry clamped(g.AddNode("Max", {NodeEntry(g.AddNode("Min", {index, scalar(t, double(count - 1))})), scalar(t, 0)}));
+  const NodeEntry clamped(g.AddNode(
+      "Max", {NodeEntry(g.AddNode("Min", {index, scalar(t, double(count - 1))})), scalar(t, 0)}));
   const NodeEntry flat(g.AddNode("Reshape", {clamped, extents(lead)}, {{"allowzero", 1}}));
   const NodeEntry found(g.AddNode("Gather", {w, flat}, {{"axis", 0}}));
   const NodeEntry inside(g.AddNode("Equal", {clamped, index}));
-  return {NodeEntry(g.AddNode("Where", {inside, found, scalar(table->dtype(), 0)}, {}, n->attrs.name))};
+  return {
+      NodeEntry(g.AddNode("Where", {inside, found, scalar(table->dtype(), 0)}, {}, n->attrs.name))};
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace weft::simplify {
 
 struct Rule {
-  const char* name;      ///< named by fuel and statistics
+  const char* name;  ///< named by fuel and statistics
   FSimplify apply;
 };
 

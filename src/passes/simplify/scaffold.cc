@@ -18,7 +18,8 @@ bool IsKnown(const SymTensor& v) {
 /// An extent that only the run tells ("u0"): nodes that compute it are needed.
 bool IsUnbacked(SymInt symbol) {
   const std::string& name = symbol.symbol_name();
-  return name.size() > 1 && name[0] == 'u' && name.find_first_not_of("0123456789", 1) == std::string::npos;
+  return name.size() > 1 && name[0] == 'u' &&
+         name.find_first_not_of("0123456789", 1) == std::string::npos;
 }
 /// The extents name data-dependent ones that the shape `source` does not: a node that states them alone would cut the
 /// tie to what computes them.
@@ -53,13 +54,15 @@ bool IsExtentVector(const NodeEntry& e, const std::vector<SymInt>& dims) {
 }
 
 std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
-  if (n->num_outputs() != 1 || IsOp(n, builtin::kConstant) || IsOp(n, builtin::kShapeTensor)) return {};
+  if (n->num_outputs() != 1 || IsOp(n, builtin::kConstant) || IsOp(n, builtin::kShapeTensor))
+    return {};
   const SymTensorPtr v = ctx.value(NodeEntry(n));
   if (!v || !IsKnown(*v)) return {};
   const DType t = ctx.dtype(NodeEntry(n));
   if (v->is_const()) {
     auto tensor = std::make_shared<Tensor>(t, v->dims);
-    for (int64_t i = 0; i < tensor->num_elements(); ++i) tensor->set_int(i, v->elements[size_t(i)].value());
+    for (int64_t i = 0; i < tensor->num_elements(); ++i)
+      tensor->set_int(i, v->elements[size_t(i)].value());
     return {ctx.graph().AddConstant(tensor)};
   }
   if (t != DType::kI64 || v->dims.size() != 1 || CutsTie(v->elements, Shape())) return {};
@@ -68,25 +71,34 @@ std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
 
 /// Every op that only arranges elements in row-major order, as Reshape to what it gives.
 std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Reshape") && !IsOp(n, "Squeeze") && !IsOp(n, "Unsqueeze") && !IsOp(n, "Flatten")) return {};
+  if (!IsOp(n, "Reshape") && !IsOp(n, "Squeeze") && !IsOp(n, "Unsqueeze") && !IsOp(n, "Flatten"))
+    return {};
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known() || CutsTie(out.dims(), ctx.shape(n->inputs[0]))) return {};
-  if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) && n->attr<int64_t>("allowzero") == 1) return {};
-  NodePtr r = ctx.graph().AddNode("Reshape", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {{"allowzero", 1}}, n->attrs.name);
+  if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) &&
+      n->attr<int64_t>("allowzero") == 1)
+    return {};
+  NodePtr r = ctx.graph().AddNode("Reshape", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())},
+                                  {{"allowzero", 1}}, n->attrs.name);
   return {NodeEntry(r)};
 }
 
 std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n, "Expand")) return {};
   const Shape& out = ctx.shape(NodeEntry(n));
-  if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims()) || CutsTie(out.dims(), ctx.shape(n->inputs[0]))) return {};
-  return {NodeEntry(ctx.graph().AddNode("Expand", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {}, n->attrs.name))};
+  if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims()) ||
+      CutsTie(out.dims(), ctx.shape(n->inputs[0])))
+    return {};
+  return {NodeEntry(ctx.graph().AddNode(
+      "Expand", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {}, n->attrs.name))};
 }
 
 }  // namespace
 
 std::vector<Rule> ScaffoldRules() {
-  return {{"known-value", KnownValue}, {"view-as-reshape", ViewAsReshape}, {"expand-target", ExpandTarget}};
+  return {{"known-value", KnownValue},
+          {"view-as-reshape", ViewAsReshape},
+          {"expand-target", ExpandTarget}};
 }
 
 }  // namespace weft::simplify

@@ -22,8 +22,12 @@ namespace {
 class Context final : public RewriteContext {
  public:
   explicit Context(Graph& g)
-      : g_(g), shapes_(g.MoveCopyAttr<ShapeMap>("shape")), types_(g.MoveCopyAttr<TypeMap>("dtype")), values_(g.MoveCopyAttr<ValueMap>("value")),
-        facts_(g.AttrOr<Facts>("facts")), shape_done_(g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred")),
+      : g_(g),
+        shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
+        types_(g.MoveCopyAttr<TypeMap>("dtype")),
+        values_(g.MoveCopyAttr<ValueMap>("value")),
+        facts_(g.AttrOr<Facts>("facts")),
+        shape_done_(g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred")),
         type_done_(g.TakeAttrOr<NodeMap<uint8_t>>("dtype_inferred")) {}
   Graph& graph() override { return g_; }
   const Shape& shape(const NodeEntry& e) const override { return shapes_[e]; }
@@ -50,7 +54,8 @@ class Context final : public RewriteContext {
       if (!types_.find(to[i])) types_.set(to[i], types_[from]);
       // What inference has seen keeps the row it gave; a constant of floats tells its value itself, and has none.
       const bool own_value = IsFloat(types_[from].dtype) && Graph::ConstantOf(to[i]);
-      if (const SymTensorPtr* v = values_.find(from); v && fresh && !own_value) values_.set(to[i], *v);
+      if (const SymTensorPtr* v = values_.find(from); v && fresh && !own_value)
+        values_.set(to[i], *v);
     }
     g_.ReplaceNode(n, to);
   }
@@ -74,7 +79,7 @@ class Context final : public RewriteContext {
 /// Value numbering: equal operator, attributes and operands give one node.
 int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
   const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
-  std::unordered_map<uint64_t, std::vector<NodePtr>> seen;   // looked up only
+  std::unordered_map<uint64_t, std::vector<NodePtr>> seen;  // looked up only
   int64_t merged = 0;
   for (NodePtr n : g.TopoOrder()) {
     if (n->is_variable() || stateful.get(n->op(), false)) continue;
@@ -82,15 +87,20 @@ int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
     h.Add(std::string_view(n->op()->name));
     for (const auto& [name, value] : n->attrs.dict) {
       h.Add(std::string_view(name));
-      if (value.is<TensorPtr>()) h.Add(value.get<TensorPtr>()->ContentHash());
-      else if (!value.is<GraphPtr>()) h.Add(std::string_view(std::string(value)));
+      if (value.is<TensorPtr>())
+        h.Add(value.get<TensorPtr>()->ContentHash());
+      else if (!value.is<GraphPtr>())
+        h.Add(std::string_view(std::string(value)));
     }
-    for (const NodeEntry& e : n->inputs) h.Add(e.node ? uint64_t{e.node->id()} << 32 | e.index : ~uint64_t{0});
+    for (const NodeEntry& e : n->inputs)
+      h.Add(e.node ? uint64_t{e.node->id()} << 32 | e.index : ~uint64_t{0});
     for (Node* d : n->control_deps) h.Add(uint64_t{d->id()});
     auto& same_hash = seen[h.Finish().lo];
     auto equal = std::find_if(same_hash.begin(), same_hash.end(), [&](NodePtr m) {
-      return m->op() == n->op() && std::equal(m->inputs.begin(), m->inputs.end(), n->inputs.begin(), n->inputs.end()) &&
-             std::equal(m->control_deps.begin(), m->control_deps.end(), n->control_deps.begin(), n->control_deps.end()) &&
+      return m->op() == n->op() &&
+             std::equal(m->inputs.begin(), m->inputs.end(), n->inputs.begin(), n->inputs.end()) &&
+             std::equal(m->control_deps.begin(), m->control_deps.end(), n->control_deps.begin(),
+                        n->control_deps.end()) &&
              m->attrs.dict == n->attrs.dict;
     });
     if (equal == same_hash.end()) {
@@ -128,7 +138,9 @@ Graph Simplify(Graph g, PassContext& ctx) {
           std::vector<NodeEntry> to = rule(rows, n);
           if (to.empty()) return false;
           // "After" cannot be handed to a node that was there before: it might come before what it waits for.
-          if (!n->control_deps.empty() && std::any_of(to.begin(), to.end(), [&](const NodeEntry& e) { return e.node && e.node->id() < bound; }))
+          if (!n->control_deps.empty() &&
+              std::any_of(to.begin(), to.end(),
+                          [&](const NodeEntry& e) { return e.node && e.node->id() < bound; }))
             return false;
           if (!ctx.Fuel(name, n)) return false;
           for (NodeId id = bound; id < g.id_bound(); ++id)
@@ -140,7 +152,8 @@ Graph Simplify(Graph g, PassContext& ctx) {
         };
         bool done = false;
         if (const FSimplify* f = own.find(n->op())) done = attempt("op-rule", *f);
-        for (size_t i = 0; !done && i < rules.size(); ++i) done = attempt(rules[i].name, rules[i].apply);
+        for (size_t i = 0; !done && i < rules.size(); ++i)
+          done = attempt(rules[i].name, rules[i].apply);
       }
       const int64_t merged = MergeEqual(g, rows, ctx);
       ctx.Count("merge-equal", merged);
@@ -156,7 +169,9 @@ Graph Simplify(Graph g, PassContext& ctx) {
 }
 
 WEFT_REGISTER_PASS(Simplify)
-    .describe("rewrites single nodes by rules, merges equal nodes, drops dead ones, until nothing changes")
+    .describe(
+        "rewrites single nodes by rules, merges equal nodes, drops dead ones, until nothing "
+        "changes")
     .set_body(Simplify)
     .set_change_graph(true)
     .depend_graph_attr("dtype")
@@ -166,7 +181,8 @@ WEFT_REGISTER_PASS(Simplify)
     .statistic("rounds", "sweeps that changed something")
     .statistic("op-rule", "rewrites by an operator's own FSimplify")
     .statistic("known-value", "shape arithmetic replaced by its value")
-    .statistic("view-as-reshape", "Squeeze, Unsqueeze, Flatten and computed Reshape targets made explicit")
+    .statistic("view-as-reshape",
+               "Squeeze, Unsqueeze, Flatten and computed Reshape targets made explicit")
     .statistic("expand-target", "computed Expand targets made explicit")
     .statistic("reshape-chain", "Reshape of Reshape, Reshape to the same shape")
     .statistic("transpose-chain", "Transpose of Transpose, Transpose that moves nothing")
