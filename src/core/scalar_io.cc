@@ -33,7 +33,7 @@ void StoreBits(void* data, int64_t i, int bits, int v) {
   const int64_t at = i * bits;
   uint8_t& byte = static_cast<uint8_t*>(data)[at / 8];
   const int mask = ((1 << bits) - 1) << (at % 8);
-  byte = uint8_t((byte & ~mask) | ((v << (at % 8)) & mask));
+  byte = uint8_t((byte & ~mask) | (int(unsigned(v) << (at % 8)) & mask));
 }
 
 /// A float of at most 8 bits. `fnuz`: no infinity, no negative zero, the NaN is the sign bit alone.
