@@ -270,7 +270,6 @@ class Sweep {
       if (p == mine) continue;
       Space merged;
       if (!Compatible(n, mine, p, &merged) || !Fits(mine, p)) {
-        ++refused_;
         continue;
       }
       // Everything else that the node reads must end below the merged group.
@@ -282,7 +281,6 @@ class Sweep {
       for (const NodeEntry& e : n->inputs)
         if (e.node) above(e.node.get());
       if (!groups_.CanRise(p, level) || (mine != own && !groups_.CanRise(mine, level))) {
-        ++refused_;
         continue;
       }
       if (!ctx_.Fuel("fuse", n)) return;
@@ -448,7 +446,6 @@ class Sweep {
   std::unordered_map<NodeId, NodeClass> classes_;
   std::unordered_map<uint64_t, int>
       readers_;  // entry -> last group that reads it over its own space; looked up only
-  int64_t refused_ = 0;
 };
 
 Graph Fusion(Graph g, PassContext& ctx) {
