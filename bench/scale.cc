@@ -1,4 +1,4 @@
-/// scale.cc: how the core scales: build, index, copy, inference, text, fusion. Each time is printed beside a calibration
+/// scale.cc: how the core scales: build, index, copy, inference, text, JSON, fusion. Each time is printed beside a calibration
 /// loop run just before it (a dependent chain of 10^7 integer multiply-adds), since machines differ and are shared.
 ///
 ///   build/bin/bench_scale [NODES]      default 100000
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/core/graph.h"
+#include "weft/core/json.h"
 #include "weft/core/op.h"
 #include "weft/core/pass.h"
 #include "weft/core/text.h"
@@ -102,6 +103,10 @@ int main(int argc, char** argv) {
   });
   Row("text print + parse", 400 * k, 3,
       [&] { return Milliseconds([&] { g_sink = ParseGraph(PrintGraph(g)).num_nodes(); }); });
+  Row("JSON save", 232 * k, 5, [&] { return Milliseconds([&] { g_sink = SaveJson(g).size(); }); });
+  const std::string json = SaveJson(g);
+  Row("JSON load", 755 * k, 5,
+      [&] { return Milliseconds([&] { g_sink = LoadJson(json).num_nodes(); }); });
   double previous = 0;
   for (int m : {n / 4, n / 2, n, 2 * n, 4 * n, 10 * n}) {
     double best = 1e300;

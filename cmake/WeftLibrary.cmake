@@ -1,6 +1,6 @@
 # WeftLibrary.cmake: libweft.so from the rooms, and the two loadable backends beside it.
 
-set(WEFT_LIBRARY_ROOMS support sym core codegen ops passes runtime onnx ref)
+set(WEFT_LIBRARY_ROOMS support sym core codegen ops passes runtime onnx ref api)
 list(TRANSFORM WEFT_LIBRARY_ROOMS REPLACE "(.+)" "weft_\\1_obj" OUTPUT_VARIABLE weft_library_objects)
 
 add_library(weft SHARED)

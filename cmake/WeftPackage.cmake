@@ -16,6 +16,7 @@ install(FILES
   ${PROJECT_BINARY_DIR}/WeftConfig.cmake
   ${PROJECT_BINARY_DIR}/WeftConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/WeftPlugin.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/plugin_entry.cc.in
   DESTINATION ${weft_cmake_dir} COMPONENT dev)
 
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${PROJECT_BINARY_DIR}/weft.pc @ONLY)

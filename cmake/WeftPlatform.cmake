@@ -44,6 +44,10 @@ if(WEFT_WERROR)
 endif()
 
 if(WEFT_SANITIZE)
+  # GCC 12 takes std::regex for uninitialised under the sanitizers.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(weft_warnings INTERFACE -Wno-maybe-uninitialized)
+  endif()
   add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${WEFT_SANITIZE})
 endif()

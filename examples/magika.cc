@@ -20,9 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/pass.h"
 #include "weft/onnx/import.h"
-#include "weft/runtime/backend.h"
 #include "weft/runtime/program.h"
 #include "weft/support/error.h"
 #include "weft/support/timer.h"
@@ -157,15 +155,6 @@ Answer Decide(const Config& c, const float* scores) {
   return {c.is_text.at(answer) ? "txt" : "unknown", score};
 }
 
-/// The backend's passes with one operator a kernel.
-std::string WithoutFusion(const std::string& passes) {
-  weft::Pipeline out;
-  const weft::Pipeline all = weft::Pipeline::Parse(passes);
-  for (const weft::PassSpec& p : all.passes())
-    out.push_back(p.name == "Fusion" ? weft::PassSpec("Fusion", {{"max_ops", 1}}) : p);
-  return out.ToString();
-}
-
 struct Options {
   fs::path data;
   std::string backend = "cpu";
@@ -189,8 +178,7 @@ void Classify(const Options& o) {
   if (batch > 0) {
     weft::CompileOptions options;
     options.backend = o.backend;
-    if (!o.fusion)
-      options.pipeline = WithoutFusion(weft::GetBackend(o.backend)->default_pipeline());
+    options.fusion = o.fusion;
     const auto program = weft::Compile(weft::ImportOnnx((o.data / "model.onnx").string()), options);
     weft::Session session(program);
     auto input = std::make_shared<weft::Tensor>(

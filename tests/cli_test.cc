@@ -131,6 +131,18 @@ TEST_SUITE("weft command") {
     Fails({"run", model, "--random", "--backend", "ref:fast"}, 2, "WEFT-E0101",
           "no variant 'fast'");
     Fails({"bench", model, "--iterations", "0"}, 2, "WEFT-E0101", "--iterations");
+    Fails({"bench", model, "--iterations", "99999999999999999999"}, 2, "WEFT-E0101",
+          "expected a whole number >= 1");
+    Fails({"bench", model, "--duration", "-1"}, 2, "WEFT-E0101", "expected a number >= 0, got");
+    for (const char* threads : {"-1", "2.5", "two", "100000000"})
+      Fails({"run", model, "--random", "--threads", threads}, 2, "WEFT-E0101",
+            "expected a whole number from 0 to 1024");
+    Fails({"run", model, "--random", "--seed", "-1"}, 2, "WEFT-E0101", "--seed");
+    Fails({"run", model, "--random", "--backend", "rfe"}, 3, "WEFT-E0401", "did you mean 'ref'");
+    Fails({"run", model, "--random", "--backend", "tpu9"}, 3, "WEFT-E0401", "cpu, ref");
+    Fails({"cache"}, 2, "WEFT-E0101", "weft cache needs a sub-command");
+    Fails({"cache", "prnue"}, 2, "WEFT-E0101", "did you mean 'prune'");
+    Fails({"opt", model, "--passes", "Xyzzy"}, 2, "WEFT-E0102", "weft --list-passes");
     Fails({"opt", model}, 2, "WEFT-E0101", "--passes is required");
     Fails({"opt", model, "--passes", "Simplify", "--print-after", "("}, 2, "WEFT-E0101",
           "regular expression");
@@ -150,6 +162,7 @@ TEST_SUITE("weft command") {
       CHECK(r.err.empty());
     }
     CHECK(Weft({"--list-passes"}).out.find("Fusion") != std::string::npos);
+    CHECK(Parsed(Weft({"--list-passes", "--json"})).size() > 10);
     CHECK(Weft({"opt", "--list-passes"}).out.find("InferShape") != std::string::npos);
     const Result help = Weft({"opt", "--help-pass", "Fusion"});
     CHECK(help.code == 0);
@@ -158,13 +171,40 @@ TEST_SUITE("weft command") {
     CHECK(Parsed(Weft({"doctor", "--json"})).at("weft").at("ok") == true);
   }
 
+  TEST_CASE("a graph of any stage goes out as ONNX, JSON and text, and runs as before") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel);
+    REQUIRE(Weft({"run", model, "--random", "--bind", "n=3", "--outputs-dir", dir / "want"}).code ==
+            0);
+    int made = 0;
+    for (const char* passes : {"", "InferShape", "Simplify,Fusion", "Fusion,CodeGen,RTCGen"}) {
+      for (const char* extension : {".onnx", ".json", ".weft"}) {
+        const std::string label = std::string(passes) + extension;
+        CAPTURE(label);
+        const std::string out = dir / ("o" + std::to_string(made++) + extension);
+        REQUIRE(Weft({"opt", model, "--passes", passes, "-o", out}).code == 0);
+        const std::string got = dir / ("got" + std::to_string(made));
+        CHECK(Weft({"run", out, "--random", "--bind", "n=3", "--outputs-dir", got}).code == 0);
+        for (const char* name : {"/out_y_0.npy", "/s.npy"})
+          CHECK(Slurp(got + name) == Slurp(dir / "want" + name));
+      }
+    }
+  }
+
   TEST_CASE("models that cannot be read") {
     const Folder dir;
     Fails({"run", dir / "none.onnx", "--random"}, 4, "WEFT-E0201", "no file");
     Fails({"run", dir.Write("bad.onnx", "this is no protobuf"), "--random"}, 4, "WEFT-E0301",
           "bad.onnx");
-    Fails({"run", dir.Write("m.json", "{}"), "--random"}, 3, "WEFT-E0401", "not in this build");
-    Fails({"run", dir.Write("m.weftx", ""), "--random"}, 3, "WEFT-E0401", "not in this build");
+    Fails({"run", dir.Write("m.json", "{\n[]"), "--random"}, 4, "WEFT-E0202", "m.json:2:1");
+    Fails({"run", dir.Write("e.weftx", ""), "--random"}, 4, "WEFT-E0301", "is empty");
+    Fails({"run", dir.Write("m.weftx", std::string(100, 'x')), "--random"}, 4, "WEFT-E0301",
+          "does not begin with WEFTX");
+    Fails({"inspect", dir / "m.weftx"}, 4, "WEFT-E0301", "does not begin with WEFTX");
+    Fails({"opt", dir / "m.weftx", "--passes", "Simplify"}, 3, "WEFT-E0401", "compiled program");
+    Fails({"run", dir.Write("e.onnx", ""), "--random"}, 4, "WEFT-E0301", "the file is empty");
+    Fails({"run", dir.Write("s.weft", kModel), "--input", "z=" + (dir / "z.npy")}, 4, "WEFT-E0105",
+          "no input 'z'");
     const std::string real = Env("WEFT_DATA_DIR") + "/magika/model.onnx";
     if (fs::exists(real)) {
       const std::string bytes = Slurp(real);
@@ -223,8 +263,8 @@ TEST_SUITE("weft command") {
           "limit");
     Fails({"run", model, "--outputs-dir", out, "--random", "--backend", "tpu"}, 3, "WEFT-E0401",
           "no backend 'tpu'");
-    Fails({"run", model, "--outputs-dir", out, "--random", "--plugin", "f.so"}, 3, "WEFT-E0401",
-          "plugins");
+    Fails({"run", model, "--outputs-dir", out, "--random", "--plugin", "f.so"}, 2, "WEFT-E0603",
+          "./f.so");
     CHECK(!fs::exists(out));
     const std::string clash = dir.Write("c.weft",
                                         "weft 1\ngraph (%x: f32[2]) -> (%y as \"a/b\", %z as "
@@ -283,7 +323,7 @@ TEST_SUITE("weft command") {
     Fails({"opt", model, "--passes", "Fusion{max_ops=\"a\"}"}, 2, "WEFT-E0103", "max_ops");
     Fails({"opt", model, "--passes", "Fusion", "--skip", "Fuson"}, 2, "WEFT-E0102", "Fusion");
     Fails({"opt", model, "--passes", "Fusion", "--strict"}, 2, "WEFT-E0104", "strict");
-    Fails({"opt", model, "--passes", "Fusion", "-o", dir / "o.onnx"}, 3, "WEFT-E0401", ".weft");
+    Fails({"opt", model, "--passes", "Fusion", "-o", dir / "o.txt"}, 2, "WEFT-E0101", ".json");
     Fails({"opt", model, "--passes", "Fusion", "--json"}, 2, "WEFT-E0101", "-o");
     CHECK(!fs::exists(out));
 
@@ -328,6 +368,32 @@ TEST_SUITE("weft command") {
     const Result cpu = Weft({"inspect", unknown, "--support", "cpu"});
     CHECK(cpu.code == 3);
     CHECK(cpu.out.find("Relu") != std::string::npos);
+  }
+
+  TEST_CASE("inspect traces what is unknown to where it begins") {
+    const Folder dir;
+    const std::string model = dir.Write(
+        "open.weft",
+        "weft 1\ngraph (%r: f32?, %x: f32[n, 1], %i: i64[1], %k: i64[2]) -> (%b, %f, %h) {\n"
+        "  %a = Tanh(%r)\n  %b = Neg(%a)\n  %e = Squeeze(%x, %i)\n  %f = Exp(%e)\n"
+        "  %h = Reshape(%x, %k)\n}\n");
+    const Json j = Parsed(Weft({"inspect", model, "--json"}));
+    const auto why = [&j](const std::string& place) {
+      for (const Json& row : j.at("unknown_shapes"))
+        if (row.at("place").get<std::string>().find(place) != std::string::npos)
+          return row.at("why").get<std::string>();
+      return std::string("nothing");
+    };
+    CHECK(j.at("unknown_shapes").size() == 5);
+    CHECK(why("'b' (Neg)") == "input 'r': no rank");
+    CHECK(why("'f' (Exp)") ==
+          "op Squeeze 'e': the axes are not known at compile time (input 1 is the value of input "
+          "'i')");
+    REQUIRE(j.at("runtime_extents").size() == 2);
+    CHECK(j.at("runtime_extents")[0].at("name") == "u0");
+    const std::string text = Weft({"inspect", model}).out;
+    CHECK(text.find("input 'r': no rank") != std::string::npos);
+    CHECK(text.find("'h' (Reshape): data-dependent") != std::string::npos);
   }
 
   TEST_CASE("compare: engines and folders") {
@@ -391,7 +457,22 @@ TEST_SUITE("weft command") {
     }
     CHECK(size_t(std::distance(fs::directory_iterator(dir / "k"), {})) ==
           kernels.at("kernels").size());
-    Fails({"compile", model, "--target", "cpu", "-o", dir / "m.weftx"}, 3, "WEFT-E0401", ".weftx");
+    const std::string saved = dir / "m.weftx";
+    REQUIRE(Weft({"compile", model, "--target", "cpu", "-o", saved, "--json"}).code == 0);
+    CHECK(Weft({"run", saved, "--random", "--bind", "n=3", "--outputs-dir", dir / "s"}).code == 0);
+    REQUIRE(Weft({"run", model, "--random", "--bind", "n=3", "--outputs-dir", dir / "w"}).code ==
+            0);
+    for (const auto& file : fs::directory_iterator(dir / "w"))
+      CHECK(Slurp(file.path()) == Slurp((dir / "s") + "/" + file.path().filename().string()));
+    const Json inspected = Parsed(Weft({"inspect", saved, "--json"}));
+    CHECK(inspected.at("backend") == "cpu");
+    CHECK(inspected.at("inputs").size() == 2);
+    CHECK(inspected.at("symbols") == Json::array({"n"}));
+    CHECK(inspected.at("kernels").get<int>() >= 1);
+    CHECK(Weft({"inspect", saved}).out.find("program  compiled for cpu: ") != std::string::npos);
+    Fails({"inspect", saved, "--support", "cpu"}, 2, "WEFT-E0101", "compiled already");
+    Fails({"run", saved, "--random", "--passes", "Simplify"}, 2, "WEFT-E0101", "compiled already");
+    Fails({"compile", model, "--target", "cpu", "-o", dir / "m.bin"}, 2, "WEFT-E0101", ".weftx");
     Fails({"compile", model, "--target", "tpu"}, 3, "WEFT-E0401", "tpu");
   }
 }

@@ -19,7 +19,7 @@
 /// case; a file may hold several. Every result must also survive printing, parsing and printing.
 /// With WEFT_BLESS=1 what came out is written into the file: read it before you commit it.
 ///
-/// golden_test [--list] [part of a path]...
+/// golden_test [--list] [--plugin F]... [part of a path]...
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,9 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/json.h"
 #include "weft/core/pass.h"
+#include "weft/core/plugin.h"
 #include "weft/core/text.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
@@ -188,6 +190,18 @@ void CheckLaw(const std::string& text, const SideData& side, const PrintOptions&
     throw "the result does not survive parsing and printing:\n" + Difference(text, again);
 }
 
+/// A graph comes back from JSON as it was.
+void CheckJson(const Graph& g, const std::string& text, const PrintOptions& print) {
+  if (text.find("<opaque>") != std::string::npos) return;
+  const Graph back = LoadJson(SaveJson(g));
+  VerifyGraph(back);
+  PrintOptions own = print;
+  own.side_data = nullptr;
+  own.hidden_attributes = false;  // JSON leaves its own attribute out
+  const std::string before = PrintGraph(g, own), again = PrintGraph(back, own);
+  if (again != before) throw "the result does not survive JSON:\n" + Difference(before, again);
+}
+
 /// The text of the result. Throws weft::Error, or std::string for a law that was broken.
 std::string Run(const Case& c, const Plan& plan, const std::string& file) {
   ParseOptions parse;
@@ -202,6 +216,7 @@ std::string Run(const Case& c, const Plan& plan, const std::string& file) {
   print.side_data = &side;
   const std::string text = PrintGraph(g, print);
   CheckLaw(text, side, print);
+  CheckJson(g, text, print);
   return text;
 }
 
@@ -292,11 +307,13 @@ std::vector<std::string> FindFiles(const std::vector<std::string>& filters) {
 int Main(const std::vector<std::string>& args) {
   std::vector<std::string> filters;
   bool list = false;
-  for (const std::string& a : args) {
-    if (a == "--list")
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--list")
       list = true;
+    else if (args[i] == "--plugin" && i + 1 < args.size())
+      LoadPlugin(args[++i]);
     else
-      filters.push_back(a);
+      filters.push_back(args[i]);
   }
   if (!std::filesystem::is_directory("tests")) {
     fmt::print(

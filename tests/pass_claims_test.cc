@@ -2,14 +2,15 @@
 /// For every claim there are two liars, and honest passes that come close.
 #include <doctest/doctest.h>
 
-#include "e2e_util.h"
+#include "pass_samples.h"
 #include "weft/core/graph_attr.h"
 
 namespace {
 
 using namespace weft;
 using e2e::Catch;
-using e2e::FromText;
+using e2e::Sample;
+using e2e::Typed;
 
 /// First node of that op.
 NodePtr FindOp(const Graph& g, const std::string& op) {
@@ -80,6 +81,13 @@ WEFT_REGISTER_PASS(HonestPreserves)
     })
     .result(PassResult::kDiffers);
 
+WEFT_REGISTER_PASS(LieScales).describe("the first output times 1.002").set_body([](Graph g) {
+  g.outputs.set(
+      0, NodeEntry(g.AddNode(
+             "Mul", {g.outputs[0], g.AddConstant(Tensor::FromDoubles(DType::kF32, {}, {1.002}))})));
+  return g;
+});
+
 // ---- liars: does not change the graph ----
 
 WEFT_REGISTER_PASS(LieUnchangedAdds)
@@ -149,22 +157,6 @@ WEFT_REGISTER_PASS(HonestAppends)
     })
     .result(PassResult::kAppends);
 
-Graph Sample() {
-  return FromText(R"(graph (%x: f32[3, 4], %z: f32[3, 4]) -> (%s, %t) {
-    %s = Sub(%x, %z) : ?
-    %t = Tanh(%s) : ?
-  })");
-}
-
-Graph Typed() {
-  Graph g = FromText(R"(graph (%x: f32[3, 4], %to: i64[2] param = [4, 3]) -> (%r, %c, %t) {
-    %r = Reshape(%x, %to) : ?
-    %c = Cast(%x) {to = i32} : ?
-    %t = Tanh(%x) : ?
-  })");
-  return ApplyPass(std::move(g), "InferShape");
-}
-
 PassOptions With(void (*set)(Checks&)) {
   PassOptions o;
   set(o.checks);
@@ -220,4 +212,26 @@ TEST_CASE("claims: computes the same") {
   CheckCaught(Sample(), "LieDropsOutput", Equivalent, "to keep the outputs");
   CheckCaught(Sample(), "LieChangesType", Equivalent, "to compute the same");
   CHECK_NOTHROW(ApplyPass(Sample(), "HonestAppends", With(Everything)));
+}
+
+TEST_CASE("claims: computes the same, to the precision of what it is computed from") {
+  // The folded weights round in bf16 again, and the result is compared in f32.
+  const Graph g = ApplyPasses(e2e::FromText(R"(
+graph (%x: bf16[2, 2, 9], %z: f32[5]) -> (%s, %y) {
+  %w = Constant() {value = tensor bf16[3, 2, 1] [0.3, -0.7, 0.9, 0.2, -0.4, 0.6]}
+  %s0 = Constant() {value = tensor bf16[3] [1.34, 1.2, 0.65]}
+  %t = Constant() {value = tensor bf16[3] [0.97, -0.65, 0.53]}
+  %m = Constant() {value = tensor bf16[3] [-0.46, 0.2, 0.84]}
+  %v = Constant() {value = tensor bf16[3] [1.76, 0.45, 0.41]}
+  %c = Conv(%x, %w)
+  %b = BatchNormalization(%c, %s0, %t, %m, %v)
+  %y = Cast(%b) {to = f32}
+  %s = Neg(%z)
+})"),
+                              {"InferType", "InferShape"});
+  Graph folded;
+  CHECK_NOTHROW(folded = ApplyPass(g, "FoldBatchNorm", With(Equivalent)));
+  CHECK(folded.num_nodes() < g.num_nodes());
+  // The other output is f32 throughout.
+  CheckCaught(g, "LieScales", Equivalent, "output 's' differs by");
 }

@@ -9,13 +9,15 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "e2e_util.h"
+#include "pass_samples.h"
 
 namespace {
 
 using namespace weft;
 using e2e::Catch;
 using e2e::FromText;
+using e2e::Sample;
+using e2e::Typed;
 
 WEFT_REGISTER_PASS(ThrowsHalfway).describe("edits, then throws").set_body([](Graph g) -> Graph {
   g.outputs.set(0, NodeEntry(g.AddNode("Neg", {g.outputs[0]})));
@@ -103,6 +105,23 @@ WEFT_REGISTER_PASS(NegatesByFuel)
     .statistic("negated", "how many")
     .result(PassResult::kDiffers);
 
+struct Opaque {
+  int value = 0;
+};
+/// Edits the graph after it did with the opaque attribute "opaque" what its option says.
+WEFT_REGISTER_PASS(MindsOpaque)
+    .describe("stores, takes out and puts back, or ignores an opaque attribute, and edits")
+    .set_body([](Graph g, PassContext& ctx) {
+      const std::string& deed = ctx.option<std::string>("deed");
+      if (deed == "stores") g.SetAttr("opaque", Opaque{2});
+      if (deed == "puts back") g.SetAttr("opaque", g.MoveCopyAttr<Opaque>("opaque"));
+      if (deed == "reads") (void)g.GetAttr<Opaque>("opaque");
+      g.outputs.set(0, NodeEntry(g.AddNode("Neg", {g.outputs[0]})));
+      return g;
+    })
+    .option("deed", std::string("ignores"), "what it does with the attribute")
+    .result(PassResult::kDiffers);
+
 WEFT_REGISTER_PASS(AsksForCancel)
     .describe("checks the token")
     .set_body([](Graph g, PassContext& ctx) {
@@ -111,22 +130,6 @@ WEFT_REGISTER_PASS(AsksForCancel)
       ctx.cancel().Check();
       return g;
     });
-
-Graph Sample() {
-  return FromText(R"(graph (%x: f32[3, 4], %z: f32[3, 4]) -> (%s, %t) {
-    %s = Sub(%x, %z) : ?
-    %t = Tanh(%s) : ?
-  })");
-}
-
-Graph Typed() {
-  Graph g = FromText(R"(graph (%x: f32[3, 4], %to: i64[2] param = [4, 3]) -> (%r, %c, %t) {
-    %r = Reshape(%x, %to) : ?
-    %c = Cast(%x) {to = i32} : ?
-    %t = Tanh(%x) : ?
-  })");
-  return ApplyPass(std::move(g), "InferShape");
-}
 
 }  // namespace
 
@@ -218,7 +221,7 @@ TEST_CASE("manager: options are checked before anything runs") {
   caught = Catch([] { ApplyPasses(Sample(), Pipeline{{"Fusion", {{"max_ops", "many"}}}}); });
   REQUIRE(caught);
   CHECK(caught->code == ErrorCode::kUnknownOption);
-  CHECK(caught->says("is a int, a string was given"));
+  CHECK(caught->says("takes an integer, text was given"));
   // An integer where a float is declared is fine.
   CHECK_NOTHROW(ApplyPasses(Sample(), Pipeline{{"NegatesByFuel", {{"rate", 1}}}}));
   caught = Catch([] { ApplyPass(Sample(), "Simplfy"); });
@@ -291,6 +294,20 @@ TEST_CASE("manager: printing before and after by pattern") {
   CHECK(printed.find("// after NegatesByFuel\n") == std::string::npos);
 }
 
+TEST_CASE("manager: a pattern that is none, and a place for dumps that cannot be") {
+  PassOptions options;
+  options.print_before = "*";
+  const auto pattern = Catch([&] { ApplyPasses(Sample(), "InferShape", options); });
+  REQUIRE(pattern.has_value());
+  CHECK(pattern->code == ErrorCode::kUsage);
+  CHECK(pattern->says("'*' is not a regular expression"));
+  options.print_before.clear();
+  options.dump_dir = "/dev/null/dumps";
+  const auto place = Catch([&] { ApplyPasses(Sample(), "NegatesByFuel", options); });
+  REQUIRE(place.has_value());
+  CHECK(place->code == ErrorCode::kIo);
+}
+
 TEST_CASE("manager: depend_op_attr lists every offending node at once") {
   const Graph g = FromText(R"(graph (%x: f32[2]) -> (%d) {
     %a = ClaimsNoGradient(%x) : f32[2]
@@ -332,4 +349,24 @@ TEST_CASE("manager: the limit on nodes") {
   PassOptions options;
   options.limits.nodes = 2;
   CHECK(Catch([&] { ApplyPass(Sample(), "InferType", options); })->code == ErrorCode::kLimit);
+}
+
+TEST_CASE("manager: an opaque attribute survives a change only where the pass has stored it") {
+  const auto after = [](const char* deed) {
+    Graph g = Sample();
+    g.SetAttr("opaque", Opaque{1});
+    g = ApplyPasses(std::move(g), Pipeline{{"MindsOpaque", {{"deed", deed}}}});
+    return g.HasAttr("opaque") ? g.GetAttr<Opaque>("opaque").value : 0;
+  };
+  CHECK(after("ignores") == 0);
+  CHECK(after("reads") == 0);
+  CHECK(after("stores") == 2);
+  CHECK(after("puts back") == 1);
+  // Another graph that shares the value keeps it.
+  Graph g = Sample();
+  g.SetAttr("opaque", Opaque{1});
+  const Graph other = g;
+  CHECK_FALSE(ApplyPass(g, "MindsOpaque").HasAttr("opaque"));
+  CHECK(other.HasAttr("opaque"));
+  CHECK(g.HasAttr("opaque"));
 }

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "random_graph_builder.h"
+#include "random_graph_vision.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/pass.h"
 
@@ -48,6 +48,8 @@ std::vector<SymBindings> RandomBindings(Builder& b, int symbols) {
     SymBindings bind;
     for (int s = 0; s < symbols; ++s) {
       int64_t v = b.Pick(kExtents);
+      // The last symbol of a graph of images is an extent in space.
+      if (b.out().vision) v = s + 1 == symbols ? b.Int(4, 13) : v % 4;
       if (!zero && v == 0) v = 4;
       if (i == 0) v = std::max<int64_t>(v, 2);  // a plain case first
       bind[s == 0 ? "n" : "m"] = v;
@@ -215,10 +217,11 @@ bool Builder::Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict
   const ShapeMap& shapes = graph().GetAttr<ShapeMap>("shape");
   const TypeMap& types = graph().GetAttr<TypeMap>("dtype");
   bool good = true;
-  for (uint32_t i = 0; i < n->num_outputs() && good; ++i) {
+  const uint32_t used = std::min<uint32_t>(n->num_outputs(), uint32_t(values.size()));
+  for (uint32_t i = 0; i < used && good; ++i) {
     const Shape& s = shapes[NodeEntry(n, i)];
     const DType t = types[NodeEntry(n, i)].dtype;
-    const Values& v = values[std::min<size_t>(i, values.size() - 1)];
+    const Values& v = values[i];
     const double magnitude = std::max(std::fabs(v.lo), std::fabs(v.hi));
     good = s.fully_known() && MaxElements(s.dims()) <= kMaxElements && s.rank() <= 5 &&
            v.hi <= Reach(t) && v.lo >= Lowest(t) && v.error <= 0.05 * std::max(magnitude, 0.25);
@@ -228,23 +231,32 @@ bool Builder::Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict
     graph().Erase(n);
     return false;
   }
-  for (uint32_t i = 0; i < n->num_outputs(); ++i)
-    Remember({n, i}, types[NodeEntry(n, i)].dtype, shapes[NodeEntry(n, i)].dims(),
-             values[std::min<size_t>(i, values.size() - 1)]);
+  for (uint32_t i = 0; i < used; ++i)
+    Remember({n, i}, types[NodeEntry(n, i)].dtype, shapes[NodeEntry(n, i)].dims(), values[i]);
   return true;
 }
 
 RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes) {
   RandomGraph out;
   out.seed = seed;
+  out.vision = seed % 2 == 1;
   Builder b(&out);
   const DType main = b.RandomFloat();
-  for (int i = b.Int(1, 3); i-- > 0;)
+  for (int i = b.Int(1, 3); i-- > 0;) {
+    if (out.vision && (i == 0 || b.Chance(0.6))) {
+      b.NewInput(main, RandomImageDims(b), -2, 2);
+      continue;
+    }
     b.NewInput(
         b.Chance(0.85) ? main : b.Pick<DType>({DType::kI32, DType::kI64, DType::kU8, DType::kBool}),
         b.RandomDims());
+  }
   std::vector<std::pair<double, Rule>> rules = MathRules();
   for (const auto& r : ShapeRules()) rules.push_back(r);
+  if (out.vision) {
+    for (auto& r : rules) r.first *= 0.2;
+    for (const auto& r : VisionRules()) rules.push_back(r);
+  }
   double total = 0;
   for (const auto& r : rules) total += r.first;
   const int nodes = b.Int(1, max_nodes);
@@ -258,6 +270,8 @@ RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes) {
   // The last value, and some others: inner ones, inputs, one twice.
   std::vector<NodeEntry> outputs = {b.items().back().entry};
   for (int i = b.Int(0, 3); i-- > 0;) outputs.push_back(b.Pick(b.items()).entry);
+  if (out.vision)
+    if (const Item* x = FindImage(b)) outputs.push_back(x->entry);
   if (b.Chance(0.05)) outputs.push_back(outputs[0]);
   Graph& g = out.graph;
   g.outputs = outputs;

@@ -34,13 +34,14 @@ struct RandomInput {
 
 struct RandomGraph {
   uint64_t seed = 0;
+  bool vision = false;  ///< images and the operators on them, beside all others
   Graph graph;
   std::vector<RandomInput> inputs;    ///< in the order of graph.inputs()
   std::vector<SymBindings> bindings;  ///< sets of extents to run with; at least one
   std::map<std::pair<NodeId, uint32_t>, Values> values;  ///< of every entry
 };
 
-/// The graph of that seed: the same on every machine.
+/// The graph of that seed: the same on every machine. Odd seeds give graphs of images.
 RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes = 30);
 
 /// Random inputs for binding number `binding`.

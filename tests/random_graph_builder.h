@@ -62,9 +62,9 @@ class Builder {
   /// An operand of dtype t that broadcasts against `a`: an item, or a fresh leaf.
   Item Partner(const Item& a, DType t);
 
-  /// Adds a node, has its types and shapes inferred, and makes items of its outputs. False (and no
-  /// node) where a shape stays unknown, tensors become too large, or values leave the range that
-  /// the dtype is good for.
+  /// Adds a node, has its types and shapes inferred, and makes items of its outputs, as far as
+  /// values are given: nothing reads the others. False (and no node) where a shape stays unknown,
+  /// tensors become too large, or values leave the range that the dtype is good for.
   bool Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
            const std::vector<Values>& values);
   bool Add(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
@@ -91,5 +91,9 @@ using Rule = bool (*)(Builder&);
 std::vector<std::pair<double, Rule>> MathRules();
 /// random_graph_shape.cc: data movement, reductions, normalisations, products.
 std::vector<std::pair<double, Rule>> ShapeRules();
+/// random_graph_vision.cc: convolutions, pooling, resizing and what surrounds them.
+std::vector<std::pair<double, Rule>> VisionRules();
+/// [batch, channels, spatial...], extents symbolic where the graph has symbols.
+std::vector<SymInt> RandomImageDims(Builder& b);
 
 }  // namespace weft::fuzz

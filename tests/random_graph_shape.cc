@@ -281,7 +281,7 @@ bool AddLayerNorm(Builder& b) {
   const SymInt d = x.dims.back();
   const int64_t n = b.MaxExtent(d);
   if (!d.is_const() || n == 0) return false;
-  const double epsilon = b.Chance(0.5) ? 1e-2 : 1e-3, gain = 1 / std::sqrt(epsilon),
+  const double epsilon = b.Chance(0.5) ? 0x1p-7 : 0x1p-10, gain = 1 / std::sqrt(epsilon),
                top = std::sqrt(double(n));
   const double acc = AccumulatorEpsilon(x.dtype), eps = Epsilon(x.dtype);
   const double error = gain * (4 * x.v.error + double(n + 8) * acc * x.magnitude()) * (1 + top) +

@@ -8,6 +8,7 @@
 #include "weft/core/text.h"
 #include "weft/runtime/program.h"
 #include "weft/support/error.h"
+#include "support/code_of.h"
 
 namespace {
 
@@ -20,14 +21,6 @@ std::vector<double> Values(const Tensor& t) {
   std::vector<double> v;
   for (int64_t i = 0; i < t.num_elements(); ++i) v.push_back(t.at(i));
   return v;
-}
-ErrorCode CodeOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  return ErrorCode(0);
 }
 Session SessionOf(const char* text, const char* backend = "cpu") {
   CompileOptions options;
@@ -57,11 +50,53 @@ TEST_CASE("facts that compilation relied on are checked for every binding") {
   CHECK(CodeOf([&] { s.Run({Floats1({1, 2, 3, 4, 5, 6})}); }) == ErrorCode::kShapeMismatch);
 }
 
-TEST_CASE("operands of unknown shape are refused by name, not run as scalars") {
+TEST_CASE("a program accepts the bindings that its model accepts, whatever was simplified away") {
+  // Only the extents of the product are asked for, and no kernel computes it; still a and b must agree, as they must where
+  // every node runs.
+  const char* asked =
+      "weft 1\ngraph (%x: f32[2, a], %y: f32[b, 3]) -> (%s) {\n"
+      "  %p = MatMul(%x, %y) : ?\n  %s = Shape(%p) : ?\n}";
+  // Nothing asks for the product: it would not run, so it demands nothing.
+  const char* idle =
+      "weft 1\ngraph (%x: f32[2, a], %y: f32[b, 3]) -> (%s) {\n"
+      "  %p = MatMul(%x, %y) : ?\n  %s = Shape(%y) : ?\n}";
+  auto floats = [](std::vector<int64_t> dims) {
+    return std::make_shared<Tensor>(DType::kF32, std::move(dims));
+  };
+  for (const char* backend : {"cpu", "ref"}) {
+    CAPTURE(backend);
+    Session s = SessionOf(asked, backend);
+    CHECK(Values(*s.Run({floats({2, 4}), floats({4, 3})})[0]) == std::vector<double>{2, 3});
+    CHECK(CodeOf([&] { s.Run({floats({2, 4}), floats({5, 3})}); }) == ErrorCode::kShapeMismatch);
+    Session t = SessionOf(idle, backend);
+    CHECK(Values(*t.Run({floats({2, 4}), floats({5, 3})})[0]) == std::vector<double>{5, 3});
+  }
+}
+
+TEST_CASE("random inputs of a program: a binding of an unknown symbol names those that there are") {
+  CompileOptions options;
+  options.backend = "ref";
+  const auto program = Compile(
+      ParseGraph("weft 1\ngraph (%x: f32[rows, 2*cols]) -> (%y) { %y = Neg(%x) : ? }"), options);
+  CHECK(RandomProgramInputs(*program, 1, {{"cols", 3}})[0]->dims() == std::vector<int64_t>{1, 6});
+  try {
+    RandomProgramInputs(*program, 1, {{"row", 3}, {"cols", 3}});
+    FAIL("an unknown symbol was taken");
+  } catch (const Error& e) {
+    CHECK(e.code() == ErrorCode::kBadBinding);
+    CHECK(e.message().find("'row'") != std::string::npos);
+    CHECK(e.hint().find("cols, rows") != std::string::npos);
+  }
+}
+
+TEST_CASE("operands of unknown shape run at the shapes that come, not as scalars") {
   const char* text = "weft 1\ngraph (%x: f32?) -> (%y) { %y = ReduceSum(%x) {keepdims = 0} : ? }";
-  CHECK(CodeOf([&] { SessionOf(text); }) == ErrorCode::kUnsupported);
-  Session ref = SessionOf(text, "ref");
-  CHECK(Values(*ref.Run({Floats1({1, 2, 3, 4})})[0]) == std::vector<double>{10});
+  const TensorPtr square = Tensor::FromDoubles(DType::kF32, {2, 2}, {1, 2, 3, 4});
+  for (const char* backend : {"cpu", "ref"}) {
+    Session s = SessionOf(text, backend);
+    CHECK(Values(*s.Run({Floats1({1, 2, 3, 4})})[0]) == std::vector<double>{10});
+    CHECK(Values(*s.Run({square})[0]) == std::vector<double>{10});
+  }
 }
 
 TEST_CASE("an input of unknown extent that nobody reads does not stop a run") {
@@ -128,6 +163,35 @@ TEST_CASE("operators that write their inputs are refused, not ignored") {
     CompileOptions options;
     options.backend = backend;
     CHECK(CodeOf([&] { Compile(g, options); }) == ErrorCode::kUnsupported);
+  }
+}
+
+TEST_CASE("a result may be written over an input; two results may not share memory") {
+  const char* text =
+      "weft 1\ngraph (%x: f32[3, 3], %k: f32[3, 3]) -> (%y, %z) {\n"
+      "  %y = Transpose(%x) : ?\n  %z = Add(%x, %k) : ?\n}";
+  for (const char* backend : {"cpu", "ref"}) {
+    Session s = SessionOf(text, backend);
+    const auto tensor = [](std::vector<double> v) {
+      return std::const_pointer_cast<Tensor>(Tensor::FromDoubles(DType::kF32, {3, 3}, v));
+    };
+    const std::vector<double> across = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    const TensorPtr k = tensor(std::vector<double>(9, 10));
+    const auto x = tensor(across), other = tensor(across);
+    const auto results = s.RunBound({x, k}, {x, other});
+    CHECK(results[0].get() == x.get());
+    CHECK(Values(*x) == std::vector<double>{1, 4, 7, 2, 5, 8, 3, 6, 9});
+    CHECK(Values(*other) == std::vector<double>{11, 12, 13, 14, 15, 16, 17, 18, 19});
+    // Another tensor over the same memory is the same input.
+    const auto again = tensor(across);
+    const auto view = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{3, 3},
+                                               again->mutable_data(), again);
+    s.RunBound({again, k}, {view, nullptr});
+    CHECK(Values(*again) == std::vector<double>{1, 4, 7, 2, 5, 8, 3, 6, 9});
+    CHECK(CodeOf([&] { s.RunBound({tensor(across), k}, {x, x}); }) == ErrorCode::kBadBinding);
+    CHECK(CodeOf([&] {
+            s.RunBound({tensor(across), k}, {again, view});
+          }) == ErrorCode::kBadBinding);
   }
 }
 

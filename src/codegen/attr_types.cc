@@ -7,11 +7,37 @@
 namespace weft {
 namespace {
 
+/// "n" for a scalar, "[2, n]" for a vector, "[2, 2]: [1, n, 3, ?]" for more dims.
 std::string ValueText(const SymTensorPtr& v) {
   if (!v) return "?";
-  std::string s = "[";
-  for (size_t i = 0; i < v->elements.size(); ++i) s += (i ? ", " : "") + v->elements[i].ToString();
-  return s + "]";
+  if (v->dims.empty()) return v->elements[0].ToString();
+  const std::string list = Shape(v->elements).ToString();
+  return v->dims.size() == 1 ? list : Shape::OfInts(v->dims).ToString() + ": " + list;
+}
+
+SymTensorPtr ParseValue(const std::string& text) {
+  std::string_view all = Trim(text);
+  auto v = std::make_shared<SymTensor>();
+  if (all.empty() || all.front() != '[') {
+    v->elements = {all == "?" ? SymInt() : SymInt::Parse(all)};
+    return v;
+  }
+  const size_t colon = all.find(':');
+  v->elements = Shape::Parse(colon == all.npos ? all : all.substr(colon + 1)).dims();
+  v->dims = {int64_t(v->elements.size())};
+  if (colon == all.npos) return v;
+  v->dims.clear();
+  int64_t count = 1;
+  const Shape extents = Shape::Parse(all.substr(0, colon));
+  for (SymInt d : extents.dims()) {
+    WEFT_CHECK(d.known() && d.is_const() && d.value() >= 0 &&
+                   !__builtin_mul_overflow(count, d.value(), &count),
+               kSyntax, "the extents of a value are numbers, got '{}'", text);
+    v->dims.push_back(d.value());
+  }
+  WEFT_CHECK(count == int64_t(v->elements.size()), kSyntax, "{} elements for the extents of '{}'",
+             v->elements.size(), text);
+  return v;
 }
 
 }  // namespace
@@ -19,18 +45,7 @@ std::string ValueText(const SymTensorPtr& v) {
 WEFT_REGISTER_GRAPH_ATTR(value, kDerived, ValueMap)
     .describe("value of a small integer tensor as far as it is known when compiling")
     .hidden()
-    .text(ValueText, [](const std::string& text) -> SymTensorPtr {
-      auto v = std::make_shared<SymTensor>();
-      std::string_view inner = Trim(text);
-      WEFT_CHECK(inner.size() >= 2 && inner.front() == '[' && inner.back() == ']', kSyntax,
-                 "a value reads [a, b, ...], got '{}'", text);
-      inner = inner.substr(1, inner.size() - 2);
-      if (!Trim(inner).empty())
-        for (const std::string& part : Split(inner, ','))
-          v->elements.push_back(Trim(part) == "?" ? SymInt() : SymInt::Parse(Trim(part)));
-      v->dims = {int64_t(v->elements.size())};
-      return v;
-    });
+    .text(ValueText, ParseValue);
 
 WEFT_REGISTER_GRAPH_ATTR(unknown, kDerived, UnknownMap)
     .describe("why the shape of an entry is not, or not wholly, known")

@@ -20,8 +20,11 @@ struct alignas(64) Shard {
   size_t used = 0;  // live and tombstones
   size_t live = 0;
 
-  void Insert(const ExprNode* node) {
+  /// For one more; all that may throw of an insertion.
+  void MakeRoom() {
     if ((used + 1) * 2 > slots.size()) Rehash();
+  }
+  void Insert(const ExprNode* node) {
     size_t i = node->hash().hi & (slots.size() - 1);
     while (slots[i] && slots[i] != Tombstone()) i = (i + 1) & (slots.size() - 1);
     if (!slots[i]) ++used;
@@ -71,22 +74,28 @@ Expr::Expr(ExprMaker* maker) {
   delete maker;
 }
 
-/// Frees a node whose count fell to zero, and the operands that die with it, without recursion:
-/// operands are taken out of the node and released from a list.
+/// Frees a node whose count fell to zero, and the operands that die with it, without recursion and
+/// without memory, since destructors call it: who dies is linked through its payload, which nobody
+/// reads once the node is out of the table.
 void ExprPool::Release(const ExprNode* node) {
-  std::vector<const ExprNode*> dying{node};
-  while (!dying.empty()) {
-    auto* n = const_cast<ExprNode*>(dying.back());
-    dying.pop_back();
+  ExprNode* dying = nullptr;
+  const auto bury = [&](const ExprNode* dead) {
+    auto* n = const_cast<ExprNode*>(dead);
     {
       Shard& shard = ShardOf(n->hash_);
       std::lock_guard lock(shard.mutex);
       shard.Erase(n);
     }
+    n->payload_ = reinterpret_cast<uintptr_t>(dying);
+    dying = n;
+  };
+  bury(node);
+  while (dying) {
+    ExprNode* n = dying;
+    dying = reinterpret_cast<ExprNode*>(uintptr_t(n->payload_));
     for (Expr& e : n->operands_) {
       const ExprNode* operand = std::exchange(e.node_, nullptr);
-      if (operand && operand->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-        dying.push_back(operand);
+      if (operand && operand->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) bury(operand);
     }
     delete n;
   }
@@ -140,6 +149,7 @@ Expr ExprPool::Intern(Spec s) {
     }
     if (refs != 0) return Expr(n);
   }
+  shard.MakeRoom();
   auto* n = new ExprNode;
   n->kind_ = s.kind;
   n->dtype_ = s.dtype;

@@ -1,16 +1,70 @@
 /// graph_evaluator.cc: the Evaluator of the core, by the interpreter: every operator runs by its own FCodeGen, at the sizes of
-/// the tensors that come. Shapes are inferred for those sizes by the ordinary passes, on a graph of one node.
+/// the tensors that come. Shapes are inferred for those sizes by the ordinary passes, on a graph of one node. What no
+/// expression says runs by FHostEval (core/host_eval.h).
+#include <algorithm>
+#include <cstring>
 #include <unordered_map>
 
 #include "weft/codegen/interpreter.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/evaluator.h"
+#include "weft/core/host_eval.h"
 #include "weft/core/op.h"
 #include "weft/core/pass.h"
+#include "weft/core/request.h"
+#include "weft/core/variable.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace {
+
+/// `node` alone, its operands constants, with types and shapes.
+struct SingleNode {
+  Graph graph;
+  NodePtr node;
+};
+SingleNode Isolate(const NodePtr& node, const std::vector<TensorPtr>& inputs) {
+  Graph g;
+  std::vector<NodeEntry> operands;
+  for (const TensorPtr& t : inputs)
+    operands.push_back(t ? NodeEntry(g.AddParam("", t)) : NodeEntry());
+  NodePtr copy = g.AddNode(node->op(), operands, node->attrs.dict, node->attrs.name);
+  copy->attrs.parsed = node->attrs.parsed;
+  std::vector<NodeEntry> outputs;
+  for (uint32_t i = 0; i < copy->num_outputs(); ++i) outputs.emplace_back(copy, i);
+  g.outputs = outputs;
+  PassOptions plain;
+  plain.verify = false;
+  plain.limits.tensor_bytes = INT64_MAX;  // the scopes of the request hold
+  SingleNode s;
+  s.graph = ApplyPasses(std::move(g), {"InferType", "InferShape"}, plain);
+  s.node = s.graph.at(copy);
+  return s;
+}
+
+bool AllComputable(const SingleNode& s, const std::vector<TensorPtr>& inputs) {
+  for (const TensorPtr& t : inputs)
+    if (t && !IsComputable(t->dtype())) return false;
+  const TypeMap& types = s.graph.GetAttr<TypeMap>("dtype");
+  for (uint32_t i = 0; i < s.node->num_outputs(); ++i) {
+    const Type t = types[NodeEntry(s.node, i)];
+    if (!t.is_tensor() || !IsComputable(t.dtype)) return false;
+  }
+  return true;
+}
+
+/// Element `from` of `source` becomes element `to` of `target`; equal dtypes.
+void CopyElement(const Tensor& source, int64_t from, Tensor* target, int64_t to) {
+  const int bits = DTypeBits(source.dtype());
+  if (source.dtype() == DType::kString) {
+    target->mutable_strings()[size_t(to)] = source.strings()[size_t(from)];
+  } else if (bits >= 8) {
+    std::memcpy(static_cast<char*>(target->mutable_data()) + to * (bits / 8),
+                static_cast<const char*>(source.data()) + from * (bits / 8), size_t(bits / 8));
+  } else {
+    target->set(to, source.at(from));  // packed: every value of fewer than 8 bits is a double
+  }
+}
 
 class InterpreterEvaluator final : public Evaluator {
  public:
@@ -18,7 +72,7 @@ class InterpreterEvaluator final : public Evaluator {
     static const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
     if (node->is_variable() || IsOp(node, builtin::kFused) || IsOp(node, builtin::kConstant))
       return "";
-    return codegen.find(node->op())
+    return codegen.find(node->op()) || host_.find(node->op())
                ? ""
                : fmt::format("operator '{}' has no FCodeGen", node->op()->name);
   }
@@ -34,28 +88,60 @@ class InterpreterEvaluator final : public Evaluator {
                                    const SymBindings& bindings, const EvalOptions& options) const {
     if (TensorPtr t = Graph::ConstantOf(NodeEntry(node))) return {t};
     if (IsOp(node, builtin::kFused)) return EvalBody(node, inputs, bindings, options);
-    Graph g;
-    std::vector<NodeEntry> operands;
-    std::vector<TensorPtr> present;
-    for (const TensorPtr& t : inputs) {
-      operands.push_back(t ? NodeEntry(g.AddParam("", t)) : NodeEntry());
-      if (t) present.push_back(t);
-    }
-    NodePtr copy = g.AddNode(node->op(), operands, node->attrs.dict, node->attrs.name);
-    copy->attrs.parsed = node->attrs.parsed;
-    std::vector<NodeEntry> outputs;
-    for (uint32_t i = 0; i < copy->num_outputs(); ++i) outputs.emplace_back(copy, i);
-    g.outputs = outputs;
-    PassOptions plain;
-    plain.verify = false;
-    g = ApplyPasses(std::move(g), {"InferType", "InferShape"}, plain);
+    SingleNode single = Isolate(node, inputs);
+    const FHostEval* host = host_.find(node->op());
+    const bool code = Op::GetAttr<FCodeGen>("FCodeGen").find(node->op()) != nullptr;
     try {
-      return Interpret(ExpandSingle(g, g.at(copy)), present, bindings,
+      const bool computable = AllComputable(single, inputs);
+      if (host && !(code && computable)) return (*host)(single.node, inputs);
+      if (!computable && moves_.get(node->op(), false)) return MoveElements(single, inputs);
+      std::vector<TensorPtr> present;
+      for (const TensorPtr& t : inputs)
+        if (t) present.push_back(t);
+      return Interpret(ExpandSingle(single.graph, single.node), present, bindings,
                        options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
     } catch (Error& e) {
       e.AddPlace(node->Describe());
       throw;
     }
+  }
+
+  /// An operator that only moves elements, on a dtype without arithmetic: it moves their positions
+  /// (1 is the first; 0 is what the operator fills with), and the elements follow.
+  std::vector<TensorPtr> MoveElements(const SingleNode& single,
+                                      const std::vector<TensorPtr>& inputs) const {
+    std::vector<TensorPtr> positions;
+    std::vector<std::pair<int64_t, TensorPtr>> sources;  // first position, tensor
+    int64_t next = 1;
+    for (const TensorPtr& t : inputs) {
+      if (!t || IsComputable(t->dtype())) {
+        positions.push_back(t);
+        continue;
+      }
+      auto p = std::make_shared<Tensor>(DType::kI64, t->dims());
+      sources.emplace_back(next, t);
+      for (int64_t i = 0; i < p->num_elements(); ++i) p->set_int(i, next++);
+      positions.push_back(std::move(p));
+    }
+    const auto moved = EvalBound(single.node, positions, {}, {});
+    const TypeMap& types = single.graph.GetAttr<TypeMap>("dtype");
+    std::vector<TensorPtr> out;
+    for (size_t k = 0; k < moved.size(); ++k) {
+      const DType t = types[NodeEntry(single.node, uint32_t(k))].dtype;
+      if (IsComputable(t)) {
+        out.push_back(moved[k]);
+        continue;
+      }
+      auto result = std::make_shared<Tensor>(t, moved[k]->dims());
+      for (int64_t i = 0; i < result->num_elements(); ++i) {
+        const int64_t at = moved[k]->at_int(i);
+        auto it = std::find_if(sources.rbegin(), sources.rend(),
+                               [&](const auto& s) { return s.first <= at; });
+        if (it != sources.rend()) CopyElement(*it->second, at - it->first, result.get(), i);
+      }
+      out.push_back(std::move(result));
+    }
+    return out;
   }
 
  public:
@@ -72,9 +158,9 @@ class InterpreterEvaluator final : public Evaluator {
     WEFT_CHECK(bad.empty(), kUnsupported, "these nodes cannot be evaluated:{}", bad);
     SymBindings bindings;
     for (size_t i = 0; i < variables.size(); ++i) {
-      const AttrValue* declared = variables[i]->attrs.dict.find("shape");
-      if (!declared || !declared->is<Shape>() || !declared->get<Shape>().has_rank()) continue;
-      const std::vector<SymInt>& dims = declared->get<Shape>().dims();
+      const std::optional<Shape> declared = DeclaredShape(variables[i]);
+      if (!declared || !declared->has_rank()) continue;
+      const std::vector<SymInt>& dims = declared->dims();
       for (size_t d = 0; d < dims.size() && d < inputs[i]->dims().size(); ++d)
         if (dims[d].known() && dims[d].is_symbol())
           bindings[dims[d].symbol_name()] = inputs[i]->dims()[d];
@@ -88,6 +174,7 @@ class InterpreterEvaluator final : public Evaluator {
     for (const NodeEntry& e : graph.outputs) ++uses[e.node->id()];
     for (size_t i = 0; i < variables.size(); ++i) values[variables[i]->id()] = {inputs[i]};
     for (NodePtr n : order) {
+      RequestScope::Poll();
       if (n->is_variable()) {
         if (TensorPtr t = Graph::ConstantOf(NodeEntry(n))) values[n->id()] = {t};
         continue;
@@ -117,6 +204,9 @@ class InterpreterEvaluator final : public Evaluator {
     return Interpret(spec, inputs, bindings,
                      options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
   }
+
+  const OpMap<FHostEval>& host_ = Op::GetAttr<FHostEval>("FHostEval");
+  const OpMap<TMovesElements>& moves_ = Op::GetAttr<TMovesElements>("TMovesElements");
 };
 
 [[maybe_unused]] const bool registered =

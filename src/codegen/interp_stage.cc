@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "scalar.h"
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -210,15 +212,25 @@ class Runner {
     if (threads == 1) return RunItems(0, items_);
     std::vector<std::thread> team;
     std::vector<std::exception_ptr> errors(static_cast<size_t>(threads));
-    for (int t = 0; t < threads; ++t) {
-      team.emplace_back([this, t, threads, &errors] {
-        try {
-          RunItems(items_ * t / threads, items_ * (t + 1) / threads);
-        } catch (...) {
-          errors[size_t(t)] = std::current_exception();
-        }
-      });
+    const auto share = [this, threads, &errors](int t) {
+      try {
+        RunItems(items_ * t / threads, items_ * (t + 1) / threads);
+      } catch (...) {
+        errors[size_t(t)] = std::current_exception();
+      }
+    };
+    team.reserve(size_t(threads));
+    for (int t = 1; t < threads; ++t) {
+      try {
+        team.emplace_back([share, t, current = RequestScope::Current()] {
+          RequestScope::Borrow borrow(current);
+          share(t);
+        });
+      } catch (const std::system_error&) {  // no more threads to be had
+        share(t);
+      }
     }
+    share(0);
     for (std::thread& t : team) t.join();
     for (const std::exception_ptr& e : errors) {
       if (e) std::rethrow_exception(e);
@@ -263,6 +275,7 @@ class Runner {
     if (stage_.op) acc.emplace(*stage_.op, stage_.value->dtype());
     std::vector<int64_t>& position = machine.positions();
     for (int64_t item = begin; item < end; ++item) {
+      Poll();
       int64_t rest = item / blocks_, offset = 0;
       const int64_t first = item % blocks_ * kLanes;
       for (size_t k = stage_.outer.size(); k-- > 0;) {
@@ -290,6 +303,13 @@ class Runner {
     }
   }
 
+  /// Every so many blocks, which is less than a millisecond.
+  static void Poll() {
+    constexpr int kBlocksAPoll = 64;
+    static thread_local int blocks = 0;
+    if (++blocks % kBlocksAPoll == 0) RequestScope::Poll();
+  }
+
   void Reduce(Machine* m, Accumulator* acc, int lanes) {
     if (inner_points_ == 0) return;
     std::vector<int64_t>& position = m->positions();
@@ -300,6 +320,7 @@ class Runner {
         const int64_t extent = Extent(plan_.lane_loop);
         for (int64_t first = 0; first < extent; first += kLanes) {
           const int n = int(std::min<int64_t>(kLanes, extent - first));
+          Poll();
           position[size_t(plan_.lane_loop)] = first;
           m->Run(plan_.inner, n);
           acc->AddAlong(m->doubles(plan_.result), m->ints(plan_.result), plan_.result_uniform, n,
@@ -307,6 +328,7 @@ class Runner {
           at += n;
         }
       } else {
+        Poll();
         m->Run(plan_.inner, lanes);
         acc->AddLanes(m->doubles(plan_.result), m->ints(plan_.result), plan_.result_uniform, lanes,
                       at++);

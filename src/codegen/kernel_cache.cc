@@ -1,12 +1,14 @@
 /// kernel_cache.cc: compiled kernels by canonical content, in memory and on disk.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
+#include "kernel_cache_file.h"
+#include "weft/codegen/kernel_cache.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -16,55 +18,21 @@
 namespace weft {
 namespace {
 
-constexpr char kMagic[8] = {'W', 'E', 'F', 'T', 'K', 'R', 'N', '1'};
-/// Raised when a printer changes what it generates for an unchanged kernel.
-constexpr uint32_t kGeneratorVersion = 1;
+constexpr uint64_t kStoresPerLook = 64;
+constexpr uint32_t kGeneratorVersion = 2;
 
 std::string KeyText(const Kernel& kernel, const std::string& target) {
   return fmt::format("generator {}\ntarget {}\n{}", kGeneratorVersion, target,
                      kernel.CanonicalText());
 }
 
-void PutU64(std::string* out, uint64_t v) {
-  out->append(reinterpret_cast<const char*>(&v), sizeof v);
-}
-bool TakeU64(std::string_view* in, uint64_t* v) {
-  if (in->size() < sizeof *v) return false;
-  std::memcpy(v, in->data(), sizeof *v);
-  in->remove_prefix(sizeof *v);
-  return true;
-}
-
-/// magic | key length | key | payload length | payload | hash of all before.
-std::string Pack(const std::string& key, const std::string& payload) {
-  std::string out(kMagic, sizeof kMagic);
-  PutU64(&out, key.size());
-  out += key;
-  PutU64(&out, payload.size());
-  out += payload;
-  const Hash128 h = HashBytes(out.data(), out.size());
-  PutU64(&out, h.hi);
-  PutU64(&out, h.lo);
-  return out;
-}
-/// The payload, when every byte of the file is as written for this key.
-std::optional<std::string> Unpack(const std::string& file, const std::string& key) {
-  std::string_view in(file);
-  if (in.size() < sizeof kMagic + 4 * sizeof(uint64_t) ||
-      std::memcmp(in.data(), kMagic, sizeof kMagic) != 0)
-    return std::nullopt;
-  const Hash128 h = HashBytes(in.data(), in.size() - 2 * sizeof(uint64_t));
-  std::string_view tail = in.substr(in.size() - 2 * sizeof(uint64_t));
-  uint64_t hi = 0, lo = 0, n = 0;
-  TakeU64(&tail, &hi);
-  TakeU64(&tail, &lo);
-  if (h.hi != hi || h.lo != lo) return std::nullopt;
-  in.remove_prefix(sizeof kMagic);
-  if (!TakeU64(&in, &n) || n != key.size() || in.size() < n || in.substr(0, n) != key)
-    return std::nullopt;
-  in.remove_prefix(n);
-  if (!TakeU64(&in, &n) || in.size() != n + 2 * sizeof(uint64_t)) return std::nullopt;
-  return std::string(in.substr(0, n));
+/// May this user's process put code there and run what it finds? The folder itself, and a link to it, must be theirs,
+/// and nobody else may write to it. Folders that do not exist yet are made that way.
+bool IsPrivate(const std::string& folder) {
+  struct stat s {};
+  if (lstat(folder.c_str(), &s) != 0) return true;
+  if (S_ISLNK(s.st_mode) && (s.st_uid != geteuid() || stat(folder.c_str(), &s) != 0)) return false;
+  return S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 /// The directory to use, and why there is none.
@@ -79,13 +47,12 @@ std::string ChooseDirectory(std::string* why) {
   else if (const char* home = std::getenv("HOME"); home && *home)
     base = JoinPath(home, ".cache");
   if (base.empty()) return *why = "neither HOME nor XDG_CACHE_HOME is set", "";
-  const std::string dir = JoinPath(JoinPath(base, "weft"), "kernels");
-  struct stat s;
-  if (lstat(dir.c_str(), &s) == 0 &&
-      (!S_ISDIR(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & (S_IWGRP | S_IWOTH))))
-    return *why =
-               fmt::format("{} is not a directory of this user that only they can write to", dir),
-           "";
+  const std::string ours = JoinPath(base, "weft"), dir = JoinPath(ours, "kernels");
+  for (const std::string& folder : {ours, dir})
+    if (!IsPrivate(folder))
+      return *why = fmt::format("{} is not a directory of this user that only they can write to",
+                                folder),
+             "";
   return dir;
 }
 
@@ -95,8 +62,20 @@ struct KernelCache::Impl {
   mutable std::mutex mutex;
   std::unordered_map<std::string, CompiledKernelPtr> memory;  // looked up only
   std::string directory, why;
+  int64_t bound = KernelCacheBound(),
+          stored = 0;  // bytes since this process last looked at the folder
   std::string PathOf(const std::string& key) const {
-    return JoinPath(directory, HashBytes(key.data(), key.size()).ToHex() + ".wk");
+    return JoinPath(directory, CacheEntryName(key));
+  }
+  /// Is it the turn of this store to look at the folder's size? Sampled by the entry's own hash, so that many short
+  /// processes look as often as one long one.
+  bool TurnToPrune(const std::string& key, int64_t bytes) {
+    std::lock_guard lock(mutex);
+    stored += bytes;
+    const bool turn =
+        HashBytes(key.data(), key.size()).lo % kStoresPerLook == 0 || stored > bound / 16;
+    if (turn) stored = 0;
+    return turn;
   }
 };
 
@@ -106,6 +85,7 @@ KernelCache& KernelCache::Process() {
   static KernelCache* cache = new KernelCache;
   return *cache;
 }
+uint32_t KernelCache::GeneratorVersion() { return kGeneratorVersion; }
 std::string KernelCache::directory() const { return impl_->directory; }
 std::string KernelCache::why_off() const { return impl_->why; }
 void KernelCache::ClearMemory() {
@@ -123,20 +103,25 @@ CompiledKernelPtr KernelCache::Find(const Kernel& kernel, const std::string& tar
   const std::string path = impl_->PathOf(key);
   if (!FileExists(path)) return nullptr;
   try {
-    std::optional<std::string> payload = Unpack(ReadFile(path, int64_t{256} << 20), key);
-    if (!payload) {
-      WEFT_LOG(kWarning, "kernel cache: {} is damaged or of another version; it will be replaced",
-               path);
+    const std::string file = ReadFile(path, kCacheEntryMaxBytes);
+    std::string why;
+    const std::optional<UnpackedEntry> entry = UnpackCacheEntry(file, &why);
+    if (!entry || entry->key != key) {
+      WEFT_LOG(kWarning, "kernel cache: {} is damaged and will be replaced: {}", path,
+               entry ? "it holds another kernel" : why);
       return nullptr;
     }
+    const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+    utimensat(AT_FDCWD, path.c_str(), now,
+              0);  // for the least recently used; may well be forbidden
     auto found = std::make_shared<CompiledKernel>();
     found->target = target;
-    found->binary = std::move(*payload);
+    found->binary = std::string(entry->payload);
     found->from_cache = true;
     std::lock_guard lock(impl_->mutex);
     return impl_->memory.emplace(key, found).first->second;
   } catch (const std::exception& e) {
-    WEFT_LOG(kWarning, "kernel cache: {}", e.what());
+    if (FileExists(path)) WEFT_LOG(kWarning, "kernel cache: {}", e.what());
     return nullptr;
   }
 }
@@ -151,7 +136,10 @@ void KernelCache::Store(const Kernel& kernel, CompiledKernelPtr compiled) {
   if (impl_->directory.empty()) return;
   try {
     MakeDirectories(impl_->directory, /*is_private=*/true);
-    WriteFileAtomic(impl_->PathOf(key), Pack(key, compiled->binary));
+    const std::string entry = PackCacheEntry(key, compiled->binary);
+    WriteFileAtomic(impl_->PathOf(key), entry);
+    if (impl_->TurnToPrune(key, int64_t(entry.size())))
+      KeepKernelCacheBelow(impl_->directory, impl_->bound);
   } catch (const std::exception& e) {
     WEFT_LOG(kInfo, "kernel cache: {}", e.what());
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "weft/core/staging.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/shared_library.h"
@@ -12,8 +13,9 @@ namespace weft {
 namespace {
 
 struct Families {
+  std::map<std::string, KernelCompilerFactory> factories;  // a registry
+  std::recursive_mutex loading;  // until a module's registrations are in force
   std::mutex mutex;
-  std::map<std::string, KernelCompilerFactory> factories;
   std::map<std::string, std::shared_ptr<KernelCompiler>> compilers;  // by whole target
   std::map<std::string, std::string> load_results;                   // by family
 };
@@ -25,12 +27,18 @@ Families& Table() {
 }  // namespace
 
 void RegisterKernelCompiler(const std::string& family, KernelCompilerFactory factory) {
-  std::lock_guard lock(Table().mutex);
-  Table().factories[family] = std::move(factory);
+  CommitRegistration([family, factory = std::move(factory)] {
+    WEFT_CHECK(!Table().factories.count(family), kDuplicate,
+               "the kernel compiler for '{}' is registered twice", family);
+    OnRollback([family] { Table().factories.erase(family); });
+    Table().factories[family] = factory;
+    NoteRegistration("kernel compiler", family);
+  });
 }
 
 std::string LoadBackendModule(const std::string& family) {
   Families& t = Table();
+  std::lock_guard loading(t.loading);
   {
     std::lock_guard lock(t.mutex);
     if (auto it = t.load_results.find(family); it != t.load_results.end()) return it->second;
@@ -44,7 +52,10 @@ std::string LoadBackendModule(const std::string& family) {
     result = fmt::format("the backend module {} is not in {} (built without it?)", file, folder);
   } else {
     try {
+      // All or nothing, and never into the list of a plugin that asks for a backend while it loads.
+      StagingScope staged;
       SharedLibrary::Open(path).KeepOpen();
+      staged.CommitAll();
     } catch (const Error& e) {
       result = e.message();
     }
@@ -62,7 +73,7 @@ std::shared_ptr<KernelCompiler> FindKernelCompiler(const std::string& target, st
   }
   bool known;
   {
-    std::lock_guard lock(t.mutex);
+    RegistryRead lock;
     known = t.factories.count(family) != 0;
   }
   if (!known) {
@@ -74,7 +85,7 @@ std::shared_ptr<KernelCompiler> FindKernelCompiler(const std::string& target, st
   }
   KernelCompilerFactory factory;
   {
-    std::lock_guard lock(t.mutex);
+    RegistryRead lock;
     auto it = t.factories.find(family);
     if (it == t.factories.end()) {
       if (why) *why = fmt::format("backend module '{}' registers no kernel compiler", family);

@@ -10,8 +10,41 @@
 #include "index_form.h"
 #include "nest.h"
 #include "weft/support/check.h"
+#include "weft/sym/apply.h"
 
 namespace weft {
+
+namespace {
+
+/// No loop bounds it: its value comes out of a tensor, or is the same for all points (an index
+/// tensor whose value is known, counted from the end of a symbolic extent).
+bool IsUnbounded(const Expr& index, SymInt extent) {
+  if (index->kind() == ExprKind::kConst) {
+    const int64_t i = index->const_int();
+    return i < 0 || (extent.is_const() ? i >= extent.value() : i > 0);
+  }
+  bool loops = false;
+  for (const ExprNode* n : PostOrder({index})) {
+    if (n->kind() == ExprKind::kLoad || n->kind() == ExprKind::kVariable) return true;
+    loops = loops || n->kind() == ExprKind::kIndex;
+  }
+  return !loops;
+}
+
+/// A kernel reads inside its buffers whatever an index tensor holds: an index that no loop bounds is
+/// cut to the axis, and nothing is read of an axis of extent 0. (The interpreter throws kIndexRange.)
+void KeepInside(Indices* at, const std::vector<SymInt>& dims, Expr* guard) {
+  for (size_t d = 0; d < at->size(); ++d) {
+    if (!IsUnbounded((*at)[d], dims[d])) continue;
+    const Expr extent = Expr::Dim(dims[d]);
+    (*at)[d] = Max(Expr::Int(0), Min((*at)[d], extent - Expr::Int(1)));
+    if (dims[d].is_const() && dims[d].value() > 0) continue;
+    const Expr any = Lt(Expr::Int(0), extent);
+    *guard = *guard ? And(*guard, any) : any;
+  }
+}
+
+}  // namespace
 
 void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts) {
   IndexSimplifier simplifier(nest->loops, facts), offsets(nest->loops, facts);
@@ -19,9 +52,10 @@ void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts) {
     Indices at(load->operands().begin(), load->operands().begin() + load->num_indices());
     WEFT_ICHECK(load->buffer() < int(spec.inputs.size()), "load of input {} of {}", load->buffer(),
                 spec.inputs.size());
-    const Expr offset = offsets.Run(Linearize(at, spec.inputs[load->buffer()].dims));
-    return Expr::Load(load->buffer(), load->dtype(), {offset},
-                      load->has_guard() ? load->operands().back() : Expr());
+    const std::vector<SymInt>& dims = spec.inputs[load->buffer()].dims;
+    Expr guard = load->has_guard() ? load->operands().back() : Expr();
+    KeepInside(&at, dims, &guard);
+    return Expr::Load(load->buffer(), load->dtype(), {offsets.Run(Linearize(at, dims))}, guard);
   };
   for (Nest::Store& s : nest->stores) {
     s.offset = simplifier.Run(s.offset);
@@ -108,33 +142,7 @@ class SymbolTable {
     void Op(char op) override {
       const SymInt b = stack.back();
       stack.pop_back();
-      SymInt& a = stack.back();
-      switch (op) {
-        case '+':
-          a = a + b;
-          break;
-        case '-':
-          a = a - b;
-          break;
-        case '*':
-          a = a * b;
-          break;
-        case '/':
-          a = FloorDiv(a, b);
-          break;
-        case '%':
-          a = Mod(a, b);
-          break;
-        case 'm':
-          a = Min(a, b);
-          break;
-        case 'M':
-          a = Max(a, b);
-          break;
-        default:
-          a = Bcast(a, b);
-          break;
-      }
+      stack.back() = ApplySymOp(op, stack.back(), b);
     }
     const SymbolTable& table;
     std::vector<SymInt> stack;

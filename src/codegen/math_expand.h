@@ -54,15 +54,6 @@ inline Expr Polynomial(const Expr& x, const std::vector<double>& c) {
   for (size_t i = c.size() - 1; i-- > 0;) sum = Fma(x, sum, c[i]);
   return sum;
 }
-/// The coefficients of p(k x), for k = -1, 2, 1/2: exact.
-inline std::vector<double> Scaled(std::vector<double> c, double k) {
-  double power = 1;
-  for (double& v : c) {
-    v *= power;
-    power *= k;
-  }
-  return c;
-}
 
 /// magnitude with the sign of x; magnitude must have its sign bit clear (or be NaN).
 inline Expr WithSignOf(const Expr& magnitude, const Expr& x) {

@@ -29,58 +29,69 @@ constexpr double kRound = 0x1.8p23 + 127;
 /// results beyond 2^127.5 fall, 7.6e-8.
 const std::vector<double> kExpWide = {0.500001848, 0.166667372, 0.041626472, 0.00834609848,
                                       0.00159311877};
-/// 4 Q fitted on [-0.347, 0.347] alone: 3.2e-9.
-const std::vector<double> kExpOfTwice = {4 * 0.49999994, 4 * 0.166665167, 4 * 0.0416681021,
-                                         4 * 0.00836920086, 4 * 0.0013839067};
 
 /// 2^n for t = n + kRound, n in [-127, 127]; 2^-127 comes out as 0.
 Expr PowerOfTwo(const Expr& t) {
   return Expr::Bitcast(DType::kF32, Shl(Expr::Bitcast(DType::kI32, t), 23));
 }
 
-/// exp(k x) = (1 + r w) scale for k = 1 or -1. n stops at 127 and r grows instead: the last half
-/// octave before overflow needs no second scaling, and above it 1 + r w overflows by itself.
-struct Split {
-  Expr r, w, scale;
-};
-Split SplitExp(const Expr& x, double k) {
-  // k x >= -88, so n >= -127, where the scale is 0.
-  const Expr limited = k > 0 ? AtLeast(x, -88.0) : AtMost(x, 88.0);
-  const Expr t = AtMost(Fma(limited, k * kLog2E, kRound), kRound + 127);
-  const Expr n = t - kRound;
-  // k r is the remainder; the inner fma is exact.
-  const Expr r = Fma(n, -k * kLn2Low, Fma(n, -k * kLn2High, limited));
-  return {r, Fma(r, Polynomial(r, Scaled(kExpWide, k)), k), PowerOfTwo(t)};
-}
-
-/// 14 instructions; a result below 2^-126.5 becomes 0.
+/// 14 instructions; a result below 2^-126.5 becomes 0. n stops at 127 and r grows instead: the last
+/// half octave before overflow needs no second scaling, and above it 1 + r w overflows by itself.
 Expr Exp(const Expr& x) {
-  const Split e = SplitExp(x, 1);
-  return Fma(e.r, e.w, 1) * e.scale;
-}
-
-/// 1 / (1 + exp(-x)) = 1 / (scale + (1 + scale r w)): one rounding less than forming exp(-x) first.
-Expr Sigmoid(const Expr& x) {
-  const Split e = SplitExp(x, -1);
-  return 1.0 / (Fma(e.r * e.scale, e.w, 1) + e.scale);
-}
-
-/// tanh x = x + x^3 P(x^2) below 0.625, where 1 - 2 / (exp(2x) + 1) would cancel.
-Expr Tanh(const Expr& x) {
-  // [0, 0.625]: 4.6e-9 relative to tanh.
-  static const std::vector<double> kSmall = {-0.333332807, 0.133314058, -0.0537365153, 0.0206281673,
-                                             -0.0056922962};
-  const Expr a = Abs(x);
-  const Expr u = a * a;
-  const Expr small = Fma(a * u, Polynomial(u, kSmall), a);
-  const Expr limited = AtMost(a, 10);  // tanh 10 rounds to 1
-  const Expr t = Fma(limited, 2 * kLog2E, kRound);
+  const Expr limited = AtLeast(x, -88.0);  // so n >= -127, where the scale is 0
+  const Expr t = AtMost(Fma(limited, kLog2E, kRound), kRound + 127);
   const Expr n = t - kRound;
-  const Expr r = Fma(n, -kLn2Low / 2, Fma(n, -kLn2High / 2, limited));
-  const Expr q = Polynomial(r, Scaled(kExpOfTwice, 2));  // exp(2r) = 1 + r (2 + r 4 Q(2r))
-  const Expr mantissa = Fma(r, Fma(r, q, 2), 1);
-  const Expr large = 1.0 - 2.0 / Fma(mantissa, PowerOfTwo(t), 1);
-  return WithSignOf(Select(Less(a, 0.625), small, large), x);
+  const Expr r = Fma(n, -kLn2Low, Fma(n, -kLn2High, limited));  // the inner fma is exact
+  return Fma(r, Fma(r, Polynomial(r, kExpWide), 1), 1) * PowerOfTwo(t);
+}
+
+/// Where a division follows anyway, an exponential is best taken as a quotient: exp(-r) =
+/// (A - r) / (A + r) with A = r coth(r / 2), even in r, for which two coefficients are enough.
+/// exp(-x) = s exp(-r), s = 2^n, and with D = A + r
+///
+///   1 / (1 + exp(-x)) = D / (s D + (D - 2 s r)),
+///
+/// where a rounding of D counts a third only, and that of the inner sum no more: it is within an
+/// octave of D where s is small, and of s r where s is large. Everything is multiplied by 13/16,
+/// so that D stays in [1, 2), where an ulp is small for what it holds.
+Expr Sigmoid(const Expr& x) {
+  constexpr double kScale = 0.8125;
+  // [-0.347, 0.347]: 3.7e-9 absolute.
+  static const std::vector<double> kA = {0.135416329, -0.00224791677};
+  const Expr t = Fma(AtMost(x, 88), -kLog2E, kRound);  // n >= -127, where s is 0
+  const Expr n = t - kRound;
+  const Expr exact = Fma(n, kLn2High, AtMost(x, 88));
+  const Expr r = Fma(n, kLn2Low, exact);
+  const Expr u = exact * exact;  // the last bits of r matter in the largest term only
+  const Expr d = Fma(r, Fma(exact, Polynomial(u, kA), kScale), 2 * kScale);
+  const Expr s = PowerOfTwo(t);
+  // -2 kScale s: a sign and the mantissa of 1.625.
+  const Expr minus_2s =
+      Expr::Bitcast(DType::kF32, BitOr(Expr::Bitcast(DType::kI32, s), I32(INT32_MIN | 0x500000)));
+  const Expr value = d / Fma(s, d, Fma(minus_2s, r, d));
+  return Select(Less(x, -88), 0.0, value);  // n > 127
+}
+
+/// exp(2x) - 1 = 2 h / D for D = A - r, A = r coth r, |x| = n ln(2) / 2 + r, s = 2^n and
+/// h = (s - 1) / 2 D + s r; so tanh x = h / (h + D), without a subtraction that could cancel and
+/// with one rounding only, that of A, where n is 0. n is rounded down, not to nearest: r in
+/// [-0.1, 0.247] puts more of the arguments there, and keeps h from being a small difference.
+Expr Tanh(const Expr& x) {
+  // A = 1 + u P(u) on that interval, 1.5e-8 absolute.
+  static const std::vector<double> kA = {1, 0.333330452, -0.0220534541};
+  // As kRound, with 8 bits of fraction that are cut off. 37/128 moves the interval.
+  constexpr double kFloor = 0x1.8p15 + 127;
+  const Expr limited = AtMost(Abs(x), 10);  // tanh 10 rounds to 1
+  const Expr shifted = Fma(limited, 2 * kLog2E, kFloor + 37.0 / 128);
+  const Expr bits = BitAnd(Expr::Bitcast(DType::kI32, shifted), I32(-256));
+  const Expr n = Expr::Bitcast(DType::kF32, bits) - kFloor;
+  // ln 2 in one word: n times its error, 1e-9, is nothing against exp(2x).
+  const Expr r = Fma(n, -kLn2High / 2, limited);
+  const Expr s = Shl(bits, 15);
+  const Expr half_s = Expr::Bitcast(DType::kF32, s - I32(1 << 23));
+  const Expr d = Polynomial(r * r, kA) - r;
+  const Expr h = Fma(half_s - 0.5, d, Expr::Bitcast(DType::kF32, s) * r);
+  return WithSignOf(h / (h + d), x);
 }
 
 /// erf x = x + x P(x^2) below 1, 1 - erfc(x) by a polynomial above.

@@ -7,8 +7,10 @@
 #include <map>
 #include <random>
 
+#include "tolerance.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
+#include "weft/core/variable.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -81,15 +83,14 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
   };
   std::map<const Node*, std::vector<int64_t>> dims_of;
   for (NodePtr p : inputs) {
-    const AttrValue* shape = p->attrs.dict.find("shape");
     std::vector<int64_t> dims;
-    if (shape)
-      for (SymInt d : shape->get<Shape>().dims()) dims.push_back(extent(d));
+    if (const std::optional<Shape> shape = DeclaredShape(p))
+      for (SymInt d : shape->dims()) dims.push_back(extent(d));
     dims_of[p.get()] = dims;
   }
   for (NodePtr p : inputs) {
-    const AttrValue* dtype = p->attrs.dict.find("dtype");
-    const DType t = dtype ? dtype->get<DType>() : DType::kF32;
+    const Type declared = DeclaredType(p);
+    const DType t = declared.known() ? declared.dtype : DType::kF32;
     WEFT_CHECK(IsComputable(t), kUnsupported, "no random values of dtype {} for input '{}'",
                DTypeName(t), p->attrs.name);
     const InputDomain d = DomainOf(p);
@@ -119,6 +120,19 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
   return out;
 }
 
+double RelativeTolerance(DType t) {
+  switch (t) {
+    case DType::kF64:
+      return 1e-9;
+    case DType::kF16:
+      return 4e-3;
+    case DType::kBF16:
+      return 3e-2;
+    default:
+      return IsFloat(t) ? 2e-5 : 0;
+  }
+}
+
 double CompareTensors(const Tensor& got, const Tensor& want, double rtol, double atol) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   if (got.dtype() != want.dtype() || got.dims() != want.dims()) return kInf;
@@ -128,21 +142,7 @@ double CompareTensors(const Tensor& got, const Tensor& want, double rtol, double
       if (got.at_int(i) != want.at_int(i)) return kInf;
     return 0;
   }
-  if (rtol < 0) {
-    switch (want.dtype()) {
-      case DType::kF64:
-        rtol = 1e-9;
-        break;
-      case DType::kF16:
-        rtol = 4e-3;
-        break;
-      case DType::kBF16:
-        rtol = 3e-2;
-        break;
-      default:
-        rtol = 2e-5;
-    }
-  }
+  if (rtol < 0) rtol = RelativeTolerance(want.dtype());
   if (atol < 0) atol = rtol;
   double worst = 0;
   for (int64_t i = 0; i < want.num_elements(); ++i) {

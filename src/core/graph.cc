@@ -3,8 +3,10 @@
 #include "weft/core/graph.h"
 
 #include <algorithm>
+#include <new>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "graph_store.h"
 #include "weft/core/graph_attr.h"
@@ -34,6 +36,7 @@ InputList& InputList::operator=(const std::vector<NodeEntry>& entries) {
   return *this;
 }
 void ControlList::push_back(NodePtr n) { owner_->store()->PushControl(owner_, n.get()); }
+void ControlList::remove(NodePtr n) { owner_->store()->RemoveControl(owner_, n.get()); }
 void ControlList::clear() { owner_->store()->ClearControl(owner_); }
 
 // ---- outputs ----
@@ -47,8 +50,7 @@ OutputList& OutputList::operator=(const std::vector<NodeEntry>& e) {
     if (x.node && x.node->store() == &s) s.CheckOwns(x, "an output");
   std::vector<NodeEntry> own = foreign ? graph_->ImportInto(e, true) : e;
   if (foreign || own.size() != s.outputs.size()) s.output_names.clear();
-  s.outputs = std::move(own);
-  s.Changed();
+  s.SetOutputs(std::move(own));
   return *this;
 }
 OutputList& OutputList::operator=(const OutputList& o) {
@@ -68,14 +70,12 @@ void OutputList::push_back(const NodeEntry& e) {
   GraphStore& s = *graph_->store_;
   const NodeEntry own = e.node && e.node->store() != &s ? graph_->ImportInto({e}, true)[0] : e;
   s.CheckOwns(own, "an output");
-  s.outputs.push_back(own);
-  s.Changed();
+  s.PushOutput(own);
 }
 void OutputList::resize(size_t n) {
   GraphStore& s = *graph_->store_;
-  s.outputs.resize(n);
+  s.ResizeOutputs(n);
   if (s.output_names.size() > n) s.output_names.resize(n);
-  s.Changed();
 }
 void OutputList::set(size_t i, const NodeEntry& e) {
   GraphStore& s = *graph_->store_;
@@ -85,8 +85,7 @@ void OutputList::set(size_t i, const NodeEntry& e) {
   // The output keeps the name under which callers know it.
   if (s.output_names.size() <= i) s.output_names.resize(i + 1);
   if (s.output_names[i].empty() && s.outputs[i].node) s.output_names[i] = graph_->OutputName(i);
-  s.outputs[i] = e;
-  s.Changed();
+  s.SetOutput(i, e);
 }
 
 // ---- life ----
@@ -94,9 +93,20 @@ void OutputList::set(size_t i, const NodeEntry& e) {
 Graph::Graph() : outputs(this), store_(std::make_shared<GraphStore>()) {}
 Graph::~Graph() = default;
 Graph::Graph(const Graph& o) : outputs(this), store_(o.store_->Clone()) { CopyAttrs(o); }
+namespace {
+
+/// What a graph that was moved from holds: it may be filled again. Where memory has run out it has nothing, and may be
+/// assigned to or destroyed, which is all that unwinding does.
+std::shared_ptr<GraphStore> EmptyStore() noexcept try {
+  return std::make_shared<GraphStore>();
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+}  // namespace
+
 Graph::Graph(Graph&& o) noexcept
-    : outputs(this), attrs(std::move(o.attrs)), store_(std::move(o.store_)) {
-  o.store_ = std::make_shared<GraphStore>();
+    : outputs(this), attrs(std::move(o.attrs)), store_(std::exchange(o.store_, EmptyStore())) {
   o.attrs.clear();
 }
 Graph& Graph::operator=(const Graph& o) {
@@ -108,9 +118,8 @@ Graph& Graph::operator=(const Graph& o) {
 }
 Graph& Graph::operator=(Graph&& o) noexcept {
   if (this != &o) {
-    store_ = std::move(o.store_);
+    store_ = std::exchange(o.store_, EmptyStore());
     attrs = std::move(o.attrs);
-    o.store_ = std::make_shared<GraphStore>();
     o.attrs.clear();
   }
   return *this;
@@ -166,6 +175,11 @@ void CheckNode(Node& n) {
              : max < 0  ? fmt::format("at least {}", min)
                         : fmt::format("{} to {}", min, max),
              got);
+  for (size_t i = 0; i < n.inputs.size() && i < op.inputs.size(); ++i) {
+    const ArgDoc& doc = op.inputs[i];
+    WEFT_CHECK(n.inputs[i].node || doc.optional || doc.variadic, kArity,
+               "{}: input {} ('{}') may not be absent", n.Describe(), i, doc.name);
+  }
 }
 
 /// A finished, checked node in `store`; nothing stays behind when the check throws.
@@ -284,6 +298,7 @@ void Graph::SetAttr(NodePtr node, std::string_view name, AttrValue value) {
       throw;
     }
   }
+  store_->ForgetMutations(node.get());
   store_->MarkStale(node.get());
 }
 
@@ -308,8 +323,7 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
     store_->SetInput(u->user, u->slot, to);
     if (!same_rows) store_->MarkStale(u->user);
   }
-  for (size_t i = 0; i < store_->outputs.size(); ++i)
-    if (store_->outputs[i] == from) outputs.set(i, to);
+  for (size_t i : store_->OutputsThatAre(from)) outputs.set(i, to);
   MergeOrigin(to.node, from.node);
 }
 
@@ -398,6 +412,12 @@ int Graph::EraseDead() {
   for (Node*& n : store_->nodes)
     if (n && !live[n->id()]) store_->Drop(n), ++erased;
   return erased;
+}
+
+void Graph::MoveNodes(Graph& from, const NodePtr* nodes, size_t count,
+                      const std::function<NodeEntry(const NodeEntry&)>& outside) {
+  WEFT_CHECK(store_ != from.store_, kApiMisuse, "nodes are moved between two graphs");
+  store_->Adopt(*from.store_, nodes, count, outside);
 }
 
 void Graph::SetOrigin(NodePtr node, Origin origin) { node->origin_ = std::move(origin); }

@@ -6,21 +6,17 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
-#include <shared_mutex>
 
 #include "graph_store.h"
 #include "weft/core/op.h"
 #include "weft/core/pass.h"
+#include "weft/core/staging.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace {
 
-struct AttrTable {
-  std::shared_mutex mutex;
-  std::map<std::string, std::unique_ptr<AttrType>> types;
-};
+using AttrTable = std::map<std::string, std::unique_ptr<AttrType>>;
 AttrTable& Table() {
   static AttrTable* table = new AttrTable;  // outlives every static object that registers into it
   return *table;
@@ -31,11 +27,13 @@ AttrTable& Table() {
 void RegisterAttrType(AttrType type) {
   // Called by static initialisers: conflicts are kept, not thrown.
   CommitRegistration([type = std::move(type)] {
-    AttrTable& t = Table();
-    std::unique_lock lock(t.mutex);
-    auto [it, fresh] = t.types.try_emplace(type.name);
-    if (fresh) {
-      it->second = std::make_unique<AttrType>(type);
+    auto it = Table().find(type.name);
+    if (it == Table().end()) {
+      auto added = std::make_unique<AttrType>(type);
+      added->owner = RegisteringModule(type.owner);
+      OnRollback([name = type.name] { Table().erase(name); });
+      Table()[type.name] = std::move(added);
+      NoteRegistration("graph attribute", type.name);
       return;
     }
     const AttrType& old = *it->second;
@@ -46,17 +44,15 @@ void RegisterAttrType(AttrType type) {
 }
 
 const AttrType* FindAttrType(const std::string& name) {
-  AttrTable& t = Table();
-  std::shared_lock lock(t.mutex);
-  auto it = t.types.find(name);
-  return it == t.types.end() ? nullptr : it->second.get();
+  RegistryRead lock;
+  auto it = Table().find(name);
+  return it == Table().end() ? nullptr : it->second.get();
 }
 
 std::vector<const AttrType*> ListAttrTypes() {
-  AttrTable& t = Table();
-  std::shared_lock lock(t.mutex);
+  RegistryRead lock;
   std::vector<const AttrType*> list;
-  for (const auto& [name, type] : t.types) list.push_back(type.get());
+  for (const auto& [name, type] : Table()) list.push_back(type.get());
   return list;
 }
 

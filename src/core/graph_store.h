@@ -6,11 +6,26 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/core/graph.h"
 
 namespace weft {
+
+/// Asks for the cache lines of a node that is read soon: id and inputs, with `all` also control edges, uses, operator.
+inline void PrefetchNode(const Node* n, bool all) {
+#if defined(__GNUC__)
+  const char* p = reinterpret_cast<const char*>(n);
+  __builtin_prefetch(p);
+  __builtin_prefetch(p + 64);
+  if (!all) return;
+  __builtin_prefetch(p + 128);
+  __builtin_prefetch(p + 167);
+#else
+  (void)n, (void)all;
+#endif
+}
 
 class GraphStore {
  public:
@@ -42,13 +57,38 @@ class GraphStore {
   void SetInput(Node* user, uint32_t slot, const NodeEntry& e);
   void ClearInputs(Node* user);
   void PushControl(Node* user, Node* before);
+  void RemoveControl(Node* user, Node* before);
   void ClearControl(Node* user);
+
+  // Every change of the outputs comes through these.
+  void SetOutputs(std::vector<NodeEntry> entries);
+  void SetOutput(size_t i, const NodeEntry& e);
+  void PushOutput(const NodeEntry& e);
+  void ResizeOutputs(size_t n);
+  void RenumberOutputs();  ///< after nodes got other ids
+  /// Positions of the outputs that are `e`, ascending.
+  std::vector<size_t> OutputsThatAre(const NodeEntry& e) const;
+
+  /// See Graph::MoveNodes.
+  void Adopt(GraphStore& from, const NodePtr* adopted, size_t count,
+             const std::function<NodeEntry(const NodeEntry&)>& outside);
+  /// Redirects an input slot without looking at whose nodes they are.
+  void Rewire(Node* user, uint32_t slot, const NodeEntry& e) {
+    InputList& in = user->inputs;
+    if (in.entries_[slot].node) RemoveUse(in.entries_[slot].node.get(), in.use_pos_[slot]);
+    in.entries_[slot] = e;
+    if (e.node) AddUse(e.node.get(), {user, slot, false}, &in.use_pos_[slot]);
+  }
+  /// May an operator write this variable? Remembered as long as its uses allow.
+  static bool IsMutated(const Node* variable);
 
   /// Derived rows of `node` no longer hold.
   void MarkStale(Node* node) {
     Changed();
     stale.push_back(node->id());
   }
+  /// The attributes of `node` have changed: so may have what it writes.
+  void ForgetMutations(Node* node);
   /// Edges, nodes, outputs or declared inputs changed: what was derived from the structure as a whole no longer holds.
   void Changed() {
     ++revision;
@@ -71,7 +111,9 @@ class GraphStore {
 
   std::vector<Node*> nodes;  ///< by id; null: erased
   size_t num_nodes = 0;
-  std::vector<NodeEntry> outputs;
+  std::vector<NodeEntry> outputs;  ///< read only; written by SetOutputs ...
+  /// Where each node stands in `outputs`: (id, position).
+  std::set<std::pair<NodeId, uint32_t>> output_places;
   std::vector<std::string> output_names;  ///< "" : default
   std::vector<NodePtr> inputs;
   std::string name;
@@ -94,12 +136,18 @@ class GraphStore {
   static uint64_t NextSerial();
 
  private:
-  static constexpr size_t kChunk = 256;
-  void* Allocate();
+  struct Chunk;
+  static Chunk* ChunkOf(Node* node);
+  static void Release(Chunk* chunk, uint32_t count);
+  Node* Allocate(NodeId id);
   void AddUse(Node* producer, Use use, uint32_t* pos);
   void RemoveUse(Node* producer, uint32_t pos);
-  std::vector<void*> chunks_;
-  size_t used_in_last_ = kChunk;
+  void NoteOutput(size_t i);
+  void UnnoteOutput(size_t i);
+  std::vector<Chunk*> chunks_;  ///< made here
+  uint32_t used_in_last_ = 0;
+  std::vector<Chunk*>
+      left_;  ///< made elsewhere, of nodes that were here: their handles may be asked for an id
 };
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
 #include "weft/support/error.h"
+#include "support/code_of.h"
 
 namespace weft {
 namespace {
@@ -15,15 +16,6 @@ namespace {
 WEFT_REGISTER_OP(TestAdd).set_num_inputs(2);
 WEFT_REGISTER_OP(TestNeg).set_num_inputs(1);
 WEFT_REGISTER_OP(TestSplit).set_num_inputs(1).set_num_outputs(2);
-
-ErrorCode CodeOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  return ErrorCode(0);
-}
 
 struct Chain {
   Graph g;

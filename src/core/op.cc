@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
-#include <shared_mutex>
+#include <set>
 
+#include "op_registry_access.h"
 #include "registry_lock.h"
 #include "weft/core/op_param.h"
+#include "weft/core/staging.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 
@@ -29,22 +32,26 @@ std::string Owner::ToString() const {
 
 namespace detail {
 
-/// One attribute of all ops. Slots live in chunks that never move, so references stay valid while others register;
-/// a slot is published by its flag.
+/// One attribute of all ops. Slots live in chunks that never move; a value is published by its pointer, never changes and
+/// lives for ever, so references stay valid while others register.
 class OpAttrColumn {
  public:
   static constexpr uint32_t kChunk = 256, kChunks = 256;  // 65,536 ops
   struct Slot {
-    std::atomic<bool> set{false};
-    std::any value;
+    std::atomic<const std::any*> value{nullptr};
     int plevel = 0;
     Owner owner;
     bool from_group = false;
-    std::vector<std::unique_ptr<std::any>> replaced;  // values once handed out by reference live on
   };
   std::string name;
   std::type_index type = typeid(void);
   std::shared_ptr<void> map;  // the OpMap<T> given out
+  OpAttrColumn() = default;
+  ~OpAttrColumn() {  // of a column that was taken back; all others live for ever
+    for (auto& chunk : chunks_) delete[] chunk.load();
+  }
+  OpAttrColumn(const OpAttrColumn&) = delete;
+  OpAttrColumn& operator=(const OpAttrColumn&) = delete;
   Slot& At(uint32_t op) {
     WEFT_CHECK(op < kChunk * kChunks, kLimit, "more than {} operators", kChunk * kChunks);
     auto& chunk = chunks_[op / kChunk];
@@ -55,8 +62,8 @@ class OpAttrColumn {
   const Slot* Find(uint32_t op) const {
     const Slot* base =
         op < kChunk * kChunks ? chunks_[op / kChunk].load(std::memory_order_acquire) : nullptr;
-    return base && base[op % kChunk].set.load(std::memory_order_acquire) ? &base[op % kChunk]
-                                                                         : nullptr;
+    return base && base[op % kChunk].value.load(std::memory_order_acquire) ? &base[op % kChunk]
+                                                                           : nullptr;
   }
 
  private:
@@ -82,6 +89,9 @@ struct OpTable {
   std::map<std::string, std::unique_ptr<OpAttrColumn>> columns;
   std::map<std::string, std::vector<AttrSetting>> groups;  // group -> what it sets
   std::map<std::string, std::vector<Op*>> included;        // group -> ops that include it
+  std::map<std::string, Op*> aliases;
+  std::set<std::string> withdrawn;  // in dmlc's table, which forgets nothing, but taken back
+  std::deque<std::any> values;      // of attributes; handed out by reference, so never dropped
 };
 OpTable& Table() {
   static OpTable* table = new OpTable;
@@ -89,12 +99,15 @@ OpTable& Table() {
 }
 
 OpAttrColumn& Column(const std::string& name, std::type_index type) {
-  auto& slot = Table().columns[name];
-  if (!slot) {
-    slot = std::make_unique<OpAttrColumn>();
-    slot->name = name;
-    slot->type = type;
+  auto& columns = Table().columns;
+  if (!columns.count(name)) {
+    auto column = std::make_unique<OpAttrColumn>();
+    column->name = name;
+    column->type = type;
+    if (InRegistryTransaction()) OnRollback([name] { Table().columns.erase(name); });
+    columns.emplace(name, std::move(column));
   }
+  auto& slot = columns[name];
   WEFT_CHECK(slot->type == type, kTypeConflict,
              "operator attribute '{}' is used with two C++ types: {} and {}", name,
              slot->type.name(), type.name());
@@ -103,7 +116,7 @@ OpAttrColumn& Column(const std::string& name, std::type_index type) {
 
 /// Does `s` win over what the slot holds? Group values lose against explicit ones; equal priority is refused.
 bool Wins(const OpAttrColumn::Slot& slot, const Op& op, const AttrSetting& s, bool from_group) {
-  if (!slot.set.load()) return true;
+  if (!slot.value.load()) return true;
   if (slot.from_group != from_group) return slot.from_group;
   const bool same_statement = slot.owner.line == s.owner.line &&
                               slot.owner.module == s.owner.module &&
@@ -121,31 +134,67 @@ bool Wins(const OpAttrColumn::Slot& slot, const Op& op, const AttrSetting& s, bo
 void SetAttr(Op& op, const AttrSetting& s, bool from_group) {
   OpAttrColumn::Slot& slot = Column(s.name, s.type).At(op.index());
   if (!Wins(slot, op, s, from_group)) return;
-  const bool taken = slot.set.load();
-  if (taken) slot.replaced.push_back(std::make_unique<std::any>(std::move(slot.value)));
-  slot.value = s.value;
+  Table().values.push_back(s.value);
+  const std::any* value = &Table().values.back();
+  OnRollback([&slot, old = slot.value.load(), plevel = slot.plevel, owner = slot.owner,
+              group = slot.from_group]() mutable {
+    slot.plevel = plevel;
+    slot.owner = std::move(owner);
+    slot.from_group = group;
+    slot.value.store(old, std::memory_order_release);
+  });
   slot.plevel = s.plevel;
   slot.owner = s.owner;
   slot.from_group = from_group;
-  slot.set.store(true, std::memory_order_release);
+  slot.value.store(value, std::memory_order_release);
+}
+
+/// The op of that key or alias; null where there is none.
+Op* Lookup(const std::string& name) {
+  const Op* op = dmlc::Registry<Op>::Find(name);
+  if (op && !Table().withdrawn.count(name)) return const_cast<Op*>(op);
+  auto it = Table().aliases.find(name);
+  return it == Table().aliases.end() ? nullptr : it->second;
+}
+
+/// What a statement may change of an op, to be put back.
+void SaveState(Op* op) {
+  OnRollback([op, description = op->description, inputs = op->inputs, outputs = op->outputs,
+              examples = op->examples, support_level = op->support_level,
+              num_inputs = op->num_inputs, num_outputs = op->num_outputs,
+              min_inputs = op->min_inputs, max_inputs = op->max_inputs,
+              get_num_inputs = op->get_num_inputs, get_num_outputs = op->get_num_outputs,
+              attr_parser = op->attr_parser, param_schema = op->param_schema, aliases = op->aliases,
+              owners = op->owners]() mutable {
+    op->description = std::move(description);
+    op->inputs = std::move(inputs);
+    op->outputs = std::move(outputs);
+    op->examples = std::move(examples);
+    op->support_level = support_level;
+    op->num_inputs = num_inputs;
+    op->num_outputs = num_outputs;
+    op->min_inputs = min_inputs;
+    op->max_inputs = max_inputs;
+    op->get_num_inputs = std::move(get_num_inputs);
+    op->get_num_outputs = std::move(get_num_outputs);
+    op->attr_parser = std::move(attr_parser);
+    op->param_schema = param_schema;
+    op->aliases = std::move(aliases);
+    op->owners = std::move(owners);
+  });
 }
 
 }  // namespace
 
-/// Access to what only the registry may write.
-struct OpRegistryAccess {
-  static void SetIndex(Op& op, uint32_t i) { op.index_ = i; }
-};
-
 namespace detail {
 OpAttrColumn* FindColumn(const std::string& name) {
-  std::shared_lock lock(RegistryMutex());
+  RegistryRead lock;
   auto it = Table().columns.find(name);
   return it == Table().columns.end() ? nullptr : it->second.get();
 }
 const std::any* ColumnGet(const OpAttrColumn* column, uint32_t op) {
   const OpAttrColumn::Slot* s = column->Find(op);
-  return s ? &s->value : nullptr;
+  return s ? s->value.load(std::memory_order_acquire) : nullptr;
 }
 }  // namespace detail
 
@@ -153,12 +202,13 @@ const void* Op::MapFor(const std::string& name, std::type_index type,
                        std::shared_ptr<void> (*make)(OpAttrColumn*)) {
   CheckRegistrations();
   {
-    std::shared_lock lock(RegistryMutex());
+    RegistryRead lock;
     auto it = Table().columns.find(name);
     if (it != Table().columns.end() && it->second->map && it->second->type == type)
       return it->second->map.get();
   }
-  std::unique_lock lock(RegistryMutex());
+  std::unique_lock lock(RegistryMutex(), std::defer_lock);
+  if (!InRegistryTransaction()) lock.lock();
   OpAttrColumn& c = Column(name, type);
   if (!c.map) c.map = make(&c);
   return c.map.get();
@@ -171,8 +221,8 @@ void ThrowMissingOpAttr(const OpAttrColumn* column, const Op* op) {
 
 const Op* Op::Find(std::string_view name) {
   CheckRegistrations();
-  std::shared_lock lock(RegistryMutex());
-  return dmlc::Registry<Op>::Find(std::string(name));
+  RegistryRead lock;
+  return Lookup(std::string(name));
 }
 const Op* Op::Get(std::string_view name) {
   if (const Op* op = Find(name)) return op;
@@ -184,8 +234,10 @@ const Op* Op::Get(std::string_view name) {
   ThrowError(ErrorCode::kUnknownOp, fmt::format("no operator '{}' is registered", name), "", near);
 }
 std::vector<const Op*> Op::List() {
-  std::shared_lock lock(RegistryMutex());
-  std::vector<const Op*> list = dmlc::Registry<Op>::List();
+  RegistryRead lock;
+  std::vector<const Op*> list;
+  for (const Op* op : dmlc::Registry<Op>::List())
+    if (!Table().withdrawn.count(op->name)) list.push_back(op);
   std::sort(list.begin(), list.end(), [](const Op* a, const Op* b) { return a->name < b->name; });
   return list;
 }
@@ -194,8 +246,9 @@ bool Op::has(const std::string& attr) const {
   return c && c->Find(index_);
 }
 Owner Op::attr_owner(const std::string& attr) const {
-  const OpAttrColumn* c = detail::FindColumn(attr);
-  const OpAttrColumn::Slot* s = c ? c->Find(index_) : nullptr;
+  RegistryRead lock;
+  auto it = Table().columns.find(attr);
+  const OpAttrColumn::Slot* s = it == Table().columns.end() ? nullptr : it->second->Find(index_);
   return s ? s->owner : Owner{};
 }
 
@@ -208,7 +261,88 @@ struct OpBuilder::Impl {
   std::vector<std::function<void(Op&)>> edits;  // everything but attributes
   std::vector<AttrSetting> attrs;
   std::vector<std::string> includes, aliases;
+  bool declares = false;  // says what the op is, not only how something is done with it
+  void CommitNow();
 };
+
+namespace {
+
+void CommitGroup(const std::string& name, const std::vector<AttrSetting>& attrs) {
+  OpTable& table = Table();
+  auto& group = table.groups[name];
+  OnRollback([name, size = group.size()] {
+    auto& g = Table().groups[name];
+    g.erase(g.begin() + std::ptrdiff_t(size), g.end());
+    if (g.empty()) Table().groups.erase(name);
+  });
+  group.insert(group.end(), attrs.begin(), attrs.end());
+  if (auto it = table.included.find(name); it != table.included.end())
+    for (Op* op : it->second)
+      for (const AttrSetting& s : attrs) SetAttr(*op, s, true);
+  NoteRegistration("op group", name);
+}
+
+/// The op of that name, made where there is none.
+Op& Open(const std::string& name) {
+  if (Op* known = Lookup(name)) return *known;
+  const bool again = dmlc::Registry<Op>::Find(name) != nullptr;
+  // The entry of `withdrawn` is made beforehand, so that taking back needs no memory.
+  std::set<std::string> entry = {name};
+  auto node = std::make_shared<std::set<std::string>::node_type>(entry.extract(entry.begin()));
+  OnRollback([node] { Table().withdrawn.insert(std::move(*node)); });
+  Table().withdrawn.erase(name);
+  Op& op = dmlc::Registry<Op>::Get()->__REGISTER_OR_GET__(name);
+  if (!again) OpRegistryAccess::SetIndex(op, uint32_t(dmlc::Registry<Op>::List().size() - 1));
+  return op;
+}
+
+void AddAlias(Op* op, const std::string& alias) {
+  const Op* other = Lookup(alias);
+  WEFT_CHECK(!other || other == op, kDuplicate,
+             "alias '{}' of operator '{}' is taken by operator '{}' of {}", alias, op->name,
+             other->name, other->owners.empty() ? "?" : other->owners[0].ToString());
+  op->aliases.push_back(alias);
+  if (other) return;
+  OnRollback([alias] { Table().aliases.erase(alias); });
+  Table().aliases[alias] = op;
+}
+
+void Include(Op* op, const std::string& group) {
+  OnRollback([group, size = Table().included[group].size()] {
+    auto& ops = Table().included[group];
+    ops.resize(size);
+    if (ops.empty()) Table().included.erase(group);
+  });
+  Table().included[group].push_back(op);
+  if (auto it = Table().groups.find(group); it != Table().groups.end())
+    for (const AttrSetting& s : it->second) SetAttr(*op, s, true);
+}
+
+}  // namespace
+
+/// In a transaction: whatever throws here is taken back by it.
+void OpBuilder::Impl::CommitNow() {
+  const std::string module = RegisteringModule({});
+  if (!module.empty()) owner.module = module;
+  for (AttrSetting& s : attrs) s.owner.module = owner.module;
+  for (const AttrSetting& s : attrs) Column(s.name, s.type);  // type conflicts first
+  if (group) return CommitGroup(name, attrs);
+  const bool fresh = !Lookup(name);
+  Op& op = Open(name);
+  // A plugin may say more about an op of others, not something else about what it is.
+  if (!fresh && declares && !module.empty() && !op.owners.empty() && op.owners[0].module != module)
+    ThrowError(ErrorCode::kDuplicate,
+               fmt::format("operator '{}' is registered twice: by {} and by {}", name,
+                           op.owners[0].ToString(), owner.ToString()),
+               "", "attributes alone (set_attr) may be added to an operator of others");
+  SaveState(&op);
+  op.owners.push_back(owner);
+  for (const auto& edit : edits) edit(op);
+  for (const std::string& alias : aliases) AddAlias(&op, alias);
+  for (const std::string& g : includes) Include(&op, g);
+  for (const AttrSetting& s : attrs) SetAttr(op, s, false);
+  NoteRegistration(fresh ? "op" : "op attributes", op.name);
+}
 
 OpBuilder::OpBuilder(std::string name, Owner owner, bool group) : impl_(new Impl) {
   impl_->name = std::move(name);
@@ -219,6 +353,7 @@ OpBuilder::~OpBuilder() = default;
 OpBuilder::OpBuilder(OpBuilder&&) noexcept = default;
 
 #define WEFT_OP_EDIT(...)                               \
+  impl_->declares = true;                               \
   impl_->edits.push_back([=](Op& op) { __VA_ARGS__; }); \
   return *this
 
@@ -279,42 +414,7 @@ OpBuilder& OpBuilder::set_any(std::string attr, std::type_index type, std::any v
 }
 
 void OpBuilder::Commit() {
-  std::unique_lock lock(RegistryMutex());
-  OpTable& table = Table();
-  for (const AttrSetting& s : impl_->attrs)
-    Column(s.name, s.type);  // type conflicts first: nothing half done
-  if (impl_->group) {
-    auto& group = table.groups[impl_->name];
-    group.insert(group.end(), impl_->attrs.begin(), impl_->attrs.end());
-    for (Op* op : table.included[impl_->name])
-      for (const AttrSetting& s : impl_->attrs) SetAttr(*op, s, true);
-    return;
-  }
-  auto* registry = dmlc::Registry<Op>::Get();
-  for (const std::string& alias : impl_->aliases) {
-    const Op* other = dmlc::Registry<Op>::Find(alias);
-    WEFT_CHECK(!other || other->name == impl_->name, kDuplicate,
-               "alias '{}' of operator '{}' is taken by operator '{}' of {}", alias, impl_->name,
-               other->name, other->owners.empty() ? "?" : other->owners[0].ToString());
-  }
-  const Op* known = dmlc::Registry<Op>::Find(impl_->name);
-  if (known)
-    for (const AttrSetting& s : impl_->attrs)
-      Wins(Column(s.name, s.type).At(known->index()), *known, s, false);
-  const bool fresh = !known;
-  Op& op = registry->__REGISTER_OR_GET__(impl_->name);
-  if (fresh) OpRegistryAccess::SetIndex(op, uint32_t(dmlc::Registry<Op>::List().size() - 1));
-  op.owners.push_back(impl_->owner);
-  for (const auto& edit : impl_->edits) edit(op);
-  for (const std::string& alias : impl_->aliases) {
-    registry->AddAlias(impl_->name, alias);
-    op.aliases.push_back(alias);
-  }
-  for (const std::string& group : impl_->includes) {
-    table.included[group].push_back(&op);
-    for (const AttrSetting& s : table.groups[group]) SetAttr(op, s, true);
-  }
-  for (const AttrSetting& s : impl_->attrs) SetAttr(op, s, false);
+  RegistryTransaction([this] { impl_->CommitNow(); });
 }
 
 Registered::Registered(OpBuilder& builder) {

@@ -2,7 +2,9 @@
 #include "pass_checks.h"
 
 #include <algorithm>
+#include <unordered_map>
 
+#include "tolerance.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/text.h"
@@ -124,6 +126,27 @@ void CheckDeterministic(const PassEntry& pass, const Graph& first, const Graph& 
     Lie(pass, "to be deterministic", "two runs on equal graphs differ, " + FirstDifference(a, b));
 }
 
+/// Relative tolerance per output: that of the coarsest float among the variables, constants and casts that it is computed
+/// from. A pass that may round elsewhere (weights of a folded affine map) does so in that dtype, whatever the dtype of the
+/// output itself.
+std::vector<double> Tolerances(const Graph& g) {
+  std::unordered_map<NodeId, double> of;
+  for (NodePtr n : g.TopoOrder()) {
+    double t = 0;
+    for (const auto& [name, value] : n->attrs.dict) {
+      if (value.is<DType>()) t = std::max(t, RelativeTolerance(value.get<DType>()));
+      if (value.is<TensorPtr>() && value.get<TensorPtr>())
+        t = std::max(t, RelativeTolerance(value.get<TensorPtr>()->dtype()));
+    }
+    for (const NodeEntry& e : n->inputs)
+      if (e.node) t = std::max(t, of[e.node->id()]);
+    of[n->id()] = t;
+  }
+  std::vector<double> out;
+  for (const NodeEntry& e : g.outputs) out.push_back(of[e.node->id()]);
+  return out;
+}
+
 void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& after,
                      const Checks& checks) {
   if (pass.result == PassResult::kDiffers) return;
@@ -146,6 +169,7 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
   const size_t n_before = before.outputs.size(), n_after = after.outputs.size();
   if (pass.result == PassResult::kSame ? n_before != n_after : n_before > n_after)
     Lie(pass, "to keep the outputs", fmt::format("{} outputs became {}", n_before, n_after));
+  const std::vector<double> tolerances = Tolerances(before);
   for (uint64_t round = 0; round < 2; ++round) {
     // Extents drawn at random may be ones that the model itself refuses (an index beyond an axis of 1): others are drawn.
     constexpr uint64_t kDraws = 32;
@@ -181,7 +205,8 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
             fmt::format("output '{}' was {}{} and became {}{}", before.OutputName(i),
                         DTypeName(want[i]->dtype()), want[i]->shape().ToString(),
                         DTypeName(got[i]->dtype()), got[i]->shape().ToString()));
-      const double d = CompareTensors(*got[i], *want[i]);
+      const double d = CompareTensors(*got[i], *want[i],
+                                      std::max(tolerances[i], RelativeTolerance(want[i]->dtype())));
       if (!(d <= 1))
         Lie(pass, "to compute the same",
             fmt::format("output '{}' differs by {:.3g} tolerances on random inputs (seed {})",

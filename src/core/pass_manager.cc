@@ -2,21 +2,27 @@
 /// dependencies, minds the life of attributes, verifies, checks claims, dumps, counts and times.
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <iostream>
+#include <new>
+#include <optional>
 #include <regex>
 #include <set>
+#include <stdexcept>
 #include <utility>
 
 #include "graph_store.h"
 #include "pass_checks.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/pass.h"
+#include "weft/core/request.h"
+#include "weft/core/pass_trace.h"
+#include "weft/core/reproducer.h"
 #include "weft/core/text.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/log.h"
+#include "weft/support/strings.h"
 #include "weft/support/timer.h"
 
 namespace weft {
@@ -28,7 +34,10 @@ void CancelToken::Cancel() { static_cast<std::atomic<bool>*>(state_.get())->stor
 bool CancelToken::cancelled() const {
   return static_cast<std::atomic<bool>*>(state_.get())->load();
 }
-void CancelToken::Check() const { WEFT_CHECK(!cancelled(), kCancelled, "cancelled by the caller"); }
+void CancelToken::Check() const {
+  WEFT_CHECK(!cancelled(), kCancelled, "cancelled by the caller");
+  RequestScope::Poll();  // what polls for cancellation polls the deadline with it
+}
 
 namespace {
 
@@ -83,8 +92,8 @@ std::map<std::string, OptionValue, std::less<>> ResolveOptions(const PassEntry& 
                std::holds_alternative<int64_t>(o.value)) {
       it->second = double(std::get<int64_t>(o.value));
     } else {
-      static constexpr const char* kTypes[] = {"bool", "int", "float", "string"};
-      WEFT_THROW(kUnknownOption, "option '{}' of pass '{}' is a {}, a {} was given", o.name,
+      static constexpr const char* kTypes[] = {"true or false", "an integer", "a number", "text"};
+      WEFT_THROW(kUnknownOption, "option '{}' of pass '{}' takes {}, {} was given", o.name,
                  pass.name, kTypes[it->second.index()], kTypes[o.value.index()]);
     }
   }
@@ -96,8 +105,13 @@ class Manager;
 class Context final : public PassContext {
  public:
   Context(const PassEntry& pass, std::map<std::string, OptionValue, std::less<>> values,
-          const PassOptions& options, int64_t* fuel, PassRecord* record)
-      : pass_(pass), values_(std::move(values)), options_(options), fuel_(fuel), record_(record) {}
+          const PassOptions& options, int64_t* fuel, PassRecord* record, PassTrace* trace)
+      : pass_(pass),
+        values_(std::move(values)),
+        options_(options),
+        fuel_(fuel),
+        record_(record),
+        trace_(trace) {}
   const PassEntry& pass() const override { return pass_; }
   const OptionValue& Value(std::string_view name) const override {
     auto it = values_.find(name);
@@ -108,10 +122,11 @@ class Context final : public PassContext {
   const std::string& target() const override { return options_.target; }
   const Limits& limits() const override { return options_.limits; }
   const CancelToken& cancel() const override { return options_.cancel; }
-  bool Fuel(std::string_view, const NodePtr&) override {
-    if (*fuel_ < 0) return true;
+  bool Fuel(std::string_view rewrite, const NodePtr& node) override {
+    RequestScope::Poll();
     if (*fuel_ == 0) return false;
-    --*fuel_;
+    if (*fuel_ > 0) --*fuel_;
+    if (trace_) trace_->Rewrite(pass_, rewrite, node);
     return true;
   }
   void Count(std::string_view statistic, int64_t n) override {
@@ -128,18 +143,30 @@ class Context final : public PassContext {
   const PassOptions& options_;
   int64_t* fuel_;
   PassRecord* record_;
+  PassTrace* trace_;
 };
 
 class Manager {
  public:
-  explicit Manager(const PassOptions& options) : options_(options), fuel_(options.fuel) {}
+  explicit Manager(const PassOptions& options)
+      : options_(options),
+        scope_(options.limits, &options.cancel),
+        fuel_(options.fuel),
+        print_before_(Compiled(options.print_before)),
+        print_after_(Compiled(options.print_after)),
+        trace_(ExchangePassTrace(nullptr)) {}
+  ~Manager() { ExchangePassTrace(trace_); }
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
 
   Graph Run(Graph g, const Pipeline& pipeline) {
     CheckRegistrations();
     for (const PassSpec& spec : pipeline.passes())
       ResolveOptions(*PassEntry::Get(spec.name), spec.options);  // all errors of the call first
-    for (const PassSpec& spec : pipeline.passes())
+    for (const PassSpec& spec : pipeline.passes()) {
+      rest_.assign(&spec, pipeline.passes().data() + pipeline.passes().size());
       g = RunOne(std::move(g), spec, Trigger::kAsked, "");
+    }
     return g;
   }
 
@@ -165,23 +192,24 @@ class Manager {
     record.reason = reason;
     record.nodes_before = g.num_nodes();
     const int occurrence = ++occurrences_[pass.name];
-    if (Contains(options_.skip, pass.name) ||
-        Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence))) {
-      record.skipped = true;
+    record.skipped = Contains(options_.skip, pass.name) ||
+                     Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence));
+    if (trace_) trace_->Begin({spec, record.number, occurrence, trigger, record.skipped});
+    if (record.skipped) {
       record.nodes_after = g.num_nodes();
       Report(record);
       return g;
     }
-    if (Matches(options_.print_before, pass.name))
+    if (Matches(print_before_, pass.name))
       Print(fmt::format("// before {}\n{}", pass.name, PrintGraph(g)));
     CheckOpAttrs(pass, g);
     Graph out = Execute(std::move(g), pass, spec, &record);
     record.nodes_after = out.num_nodes();
     Report(record);
-    if (Matches(options_.print_after, pass.name))
+    if (Matches(print_after_, pass.name))
       Print(fmt::format("// after {}\n{}", pass.name, PrintGraph(out)));
     if (!options_.dump_dir.empty() && record.changed) {
-      std::filesystem::create_directories(options_.dump_dir);
+      MakeDirectories(options_.dump_dir);
       WriteFileAtomic(fmt::format("{}/{:03}-{}.weft", options_.dump_dir, record.number, pass.name),
                       PrintGraph(out));
     }
@@ -260,8 +288,8 @@ class Manager {
       const AttrType* t = FindAttrType(name);
       if (!t || t->kind == AttrKind::kGiven) attrs.emplace(name, value);
     }
+    const int64_t fuel = fuel_;
     try {
-      const int64_t fuel = fuel_;
       Graph out = Body(std::move(g), pass, spec, record);
       record->changed = out.store() != store || out.revision() != revision;
       MindAttributes(pass, attrs, store, record->changed, &out);
@@ -280,18 +308,23 @@ class Manager {
       return out;
     } catch (Error& e) {
       e.AddPlace("pass " + pass.name);
-      if (!options_.reproducer.empty()) WriteReproducer(before, spec, e);
+      if (!options_.reproducer.empty()) WriteReproducer(before, spec, record->trigger, fuel, e);
       throw;
+    } catch (const std::bad_alloc&) {
+      ThrowError(ErrorCode::kOutOfMemory, "no memory for the pass", "pass " + pass.name);
+    } catch (const std::length_error&) {
+      ThrowError(ErrorCode::kOutOfMemory, "no memory for the pass", "pass " + pass.name);
     } catch (const std::exception& e) {
+      InternalError thrown(ErrorCode::kInternal, fmt::format("the pass threw: {}", e.what()));
+      thrown.AddPlace("pass " + pass.name);
       if (!options_.reproducer.empty())
-        WriteReproducer(before, spec, InternalError(ErrorCode::kInternal, e.what()));
-      ThrowError(ErrorCode::kInternal, fmt::format("the pass threw: {}", e.what()),
-                 "pass " + pass.name);
+        WriteReproducer(before, spec, record->trigger, fuel, thrown);
+      throw thrown;
     }
   }
 
   Graph Body(Graph g, const PassEntry& pass, const PassSpec& spec, PassRecord* record) {
-    Context context(pass, ResolveOptions(pass, spec.options), options_, &fuel_, record);
+    Context context(pass, ResolveOptions(pass, spec.options), options_, &fuel_, record, trace_);
     AmbientScope ambient(g);
     std::shared_ptr<GraphStore> store = g.shared_store();
     g.HasAttr(
@@ -326,6 +359,8 @@ class Manager {
       const bool kept =
           pass.preserves_all || Contains(pass.preserves, name) || Contains(pass.provides, name);
       if (!t) {
+        // Opaque values cannot be compared; what counts is whether the pass has stored one. A stored value is another object,
+        // `before` keeps the old one alive, so an equal address means that nothing was stored.
         if (!kept && out->attrs.count(name) && out->attrs[name] == value) out->attrs.erase(name);
         if (kept && fresh && !out->attrs.count(name) && !Contains(pass.provides, name))
           out->attrs[name] = value;
@@ -346,20 +381,50 @@ class Manager {
     out->store()->imported.clear();
   }
 
-  void WriteReproducer(const Graph& before, const PassSpec& spec, const Error& error) {
-    PrintOptions print;
-    print.inline_all = true;
-    std::string text = fmt::format("// repro {}\n// error {}\n{}", Pipeline({spec}).ToString(),
-                                   ErrorCodeName(error.code()), PrintGraph(before, print));
+  /// The options as they were when the pass began: what was left of the fuel, and occurrences counted from here.
+  void WriteReproducer(const Graph& before, const PassSpec& spec, Trigger trigger, int64_t fuel,
+                       const Error& error) {
+    Reproducer r;
+    r.pass = Pipeline({spec}).ToString();
+    const bool asked = trigger == Trigger::kAsked;  // else the pass that needs it is still to come
+    r.rest = Pipeline(std::vector<PassSpec>(rest_.begin() + asked, rest_.end())).ToString();
+    r.error = ErrorCodeName(error.code());
+    r.message = error.message();
+    r.place = error.place();
+    r.options.target = options_.target;
+    r.options.strict = options_.strict;
+    r.options.limits = options_.limits;
+    r.options.checks = options_.checks;
+    r.options.fuel = fuel;
+    for (const std::string& s : options_.skip) {
+      const size_t hash = s.find('#');
+      const auto n = hash == std::string::npos ? std::nullopt : TryParseInt64(s.substr(hash + 1));
+      if (!n) {
+        r.options.skip.push_back(s);
+        continue;
+      }
+      const std::string name = s.substr(0, hash);
+      const int64_t left = *n - occurrences_[name] + (name == spec.name);
+      if (left > 0) r.options.skip.push_back(fmt::format("{}#{}", name, left));
+    }
     try {
-      WriteFileAtomic(options_.reproducer, text);
-    } catch (const Error& e) {
+      WriteFileAtomic(options_.reproducer, FormatReproducer(std::move(r), &before));
+    } catch (const std::exception& e) {
       WEFT_LOG(kWarning, "no reproducer: {}", e.what());
     }
   }
 
-  bool Matches(const std::string& pattern, const std::string& name) {
-    return !pattern.empty() && std::regex_search(name, std::regex(pattern));
+  using Pattern = std::optional<std::regex>;  // none matches nothing
+  static Pattern Compiled(const std::string& pattern) {
+    if (pattern.empty()) return std::nullopt;
+    try {
+      return std::regex(pattern);
+    } catch (const std::regex_error& e) {
+      WEFT_THROW(kUsage, "'{}' is not a regular expression: {}", pattern, e.what());
+    }
+  }
+  static bool Matches(const Pattern& pattern, const std::string& name) {
+    return pattern && std::regex_search(name, *pattern);
   }
   void Print(const std::string& text) {
     if (options_.print)
@@ -373,7 +438,11 @@ class Manager {
   }
 
   const PassOptions& options_;
+  RequestScope scope_;
   int64_t fuel_;
+  const Pattern print_before_, print_after_;
+  PassTrace* trace_;
+  std::vector<PassSpec> rest_;  // from the asked pass that runs, or whose needs run, on
   int number_ = 0;
   std::map<std::string, int> occurrences_;
   std::vector<std::string> running_;

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <mutex>
-#include <shared_mutex>
+#include <deque>
+#include <map>
 
-#include "registry_lock.h"
 #include "weft/core/pass.h"
+#include "weft/core/staging.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
@@ -17,15 +17,38 @@ DMLC_REGISTRY_ENABLE(::weft::PassEntry);
 }
 
 namespace weft {
+namespace {
+
+/// Passes that replaced others. Entries are handed out by pointer and may be running: what was there before stays as it is,
+/// and the name points at another from then on.
+struct Replacements {
+  std::deque<PassEntry> entries;
+  std::map<std::string, const PassEntry*> current;
+};
+Replacements& Table() {
+  static Replacements* table = new Replacements;  // outlives every static object that registers
+  return *table;
+}
+
+/// dmlc's table forgets nothing: a pass that was taken back stays in it without a body.
+const PassEntry* Lookup(const std::string& name) {
+  if (auto it = Table().current.find(name); it != Table().current.end()) return it->second;
+  const PassEntry* p = dmlc::Registry<PassEntry>::Find(name);
+  return p && p->body ? p : nullptr;
+}
+
+}  // namespace
 
 const PassEntry* PassEntry::Find(std::string_view name) {
   CheckRegistrations();
-  std::shared_lock lock(RegistryMutex());
-  return dmlc::Registry<PassEntry>::Find(std::string(name));
+  RegistryRead lock;
+  return Lookup(std::string(name));
 }
 std::vector<const PassEntry*> PassEntry::List() {
-  std::shared_lock lock(RegistryMutex());
-  std::vector<const PassEntry*> list = dmlc::Registry<PassEntry>::List();
+  RegistryRead lock;
+  std::vector<const PassEntry*> list;
+  for (const PassEntry* p : dmlc::Registry<PassEntry>::List())
+    if (const PassEntry* current = Lookup(p->name)) list.push_back(current);
   std::sort(list.begin(), list.end(),
             [](const PassEntry* a, const PassEntry* b) { return a->name < b->name; });
   return list;
@@ -37,6 +60,7 @@ const PassEntry* PassEntry::Get(std::string_view name) {
   std::string near;
   for (const std::string& n : NearestNames(std::string(name), names))
     near += (near.empty() ? "did you mean " : " or ") + n;
+  if (near.empty()) near = "weft --list-passes names all that are registered";
   ThrowError(ErrorCode::kUnknownPass, fmt::format("no pass '{}' is registered", name), "", near);
 }
 
@@ -99,18 +123,52 @@ PassBuilder& PassBuilder::override_pass() {
   return *this;
 }
 
+namespace {
+
+/// Nobody has seen a pass of a transaction that fails: its place may be written again.
+void Add(const PassEntry& entry) {
+  PassEntry* slot = &dmlc::Registry<PassEntry>::Get()->__REGISTER_OR_GET__(entry.name);
+  PassEntry empty;
+  empty.name = entry.name;
+  OnRollback([slot, empty]() mutable { *slot = std::move(empty); });
+  *slot = entry;
+}
+
+void Replace(const PassEntry& entry) {
+  Replacements& t = Table();
+  const auto it = t.current.find(entry.name);
+  const PassEntry* before = it == t.current.end() ? nullptr : it->second;
+  OnRollback([&t, name = entry.name, size = t.entries.size(), before] {
+    while (t.entries.size() > size) t.entries.pop_back();
+    if (before)
+      t.current[name] = before;  // is there: needs no memory
+    else
+      t.current.erase(name);
+  });
+  t.entries.push_back(entry);
+  t.current[entry.name] = &t.entries.back();
+}
+
+}  // namespace
+
 void PassBuilder::Commit() {
   WEFT_CHECK(entry_.body != nullptr, kApiMisuse, "pass '{}' of {} has no body", entry_.name,
              entry_.owner.ToString());
-  std::unique_lock lock(RegistryMutex());
-  const PassEntry* old = dmlc::Registry<PassEntry>::Find(entry_.name);
-  if (old && !entry_.override_declared)
-    ThrowError(ErrorCode::kDuplicate,
-               fmt::format("pass '{}' is registered twice: by {} and by {}", entry_.name,
-                           old->owner.ToString(), entry_.owner.ToString()),
-               "", "a pass that means to replace another declares override_pass()");
-  PassEntry& slot = dmlc::Registry<PassEntry>::Get()->__REGISTER_OR_GET__(entry_.name);
-  slot = entry_;
+  RegistryTransaction([this] {
+    PassEntry entry = entry_;
+    entry.owner.module = RegisteringModule(entry.owner.module);
+    const PassEntry* old = Lookup(entry.name);
+    if (old && !entry.override_declared)
+      ThrowError(ErrorCode::kDuplicate,
+                 fmt::format("pass '{}' is registered twice: by {} and by {}", entry.name,
+                             old->owner.ToString(), entry.owner.ToString()),
+                 "", "a pass that means to replace another declares override_pass()");
+    if (old)
+      Replace(entry);
+    else
+      Add(entry);
+    NoteRegistration("pass", entry.name);
+  });
 }
 RegisteredPass::RegisteredPass(PassBuilder& builder) {
   auto kept = std::make_shared<PassBuilder>(std::move(builder));

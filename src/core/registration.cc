@@ -1,6 +1,8 @@
-/// registration.cc: how registration statements take effect. They run during static initialisation, where a throw would
-/// end the process, so errors are kept and thrown by the first look-up; while a plugin loads they are staged.
+/// registration.cc: how registration statements take effect: the lock of all registries, transactions with a journal of
+/// how to take back what was done, and staging. Statements run during static initialisation, where a throw would end the
+/// process, so errors are kept and thrown by the first look-up; while a plugin loads they are staged.
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <shared_mutex>
 
@@ -21,13 +23,66 @@ std::exception_ptr& Kept() {
   static std::exception_ptr* e = new std::exception_ptr;
   return *e;
 }
+
+/// What a transaction did so far.
+struct Journal {
+  std::vector<std::function<void()>> undo;
+  std::vector<RegisteredItem> items;
+  std::string module;
+};
 thread_local StagingScope* t_staging = nullptr;
+thread_local Journal* t_journal = nullptr;
+
+void RunTransaction(Journal* journal, const std::function<void()>& body) {
+  std::unique_lock lock(RegistryMutex());
+  t_journal = journal;
+  try {
+    body();
+  } catch (...) {
+    for (auto it = journal->undo.rbegin(); it != journal->undo.rend(); ++it) (*it)();
+    t_journal = nullptr;
+    throw;
+  }
+  t_journal = nullptr;
+}
 
 }  // namespace
 
 std::shared_mutex& RegistryMutex() {
   static std::shared_mutex* m = new std::shared_mutex;
   return *m;
+}
+bool InRegistryTransaction() { return t_journal != nullptr; }
+
+RegistryRead::RegistryRead() : locked_(t_journal == nullptr) {
+  if (locked_) RegistryMutex().lock_shared();
+}
+RegistryRead::~RegistryRead() {
+  if (locked_) RegistryMutex().unlock_shared();
+}
+
+void RegistryTransaction(const std::function<void()>& body) {
+  if (t_journal) return body();
+  WEFT_CHECK(
+      !t_staging, kApiMisuse,
+      "while a plugin starts, registrations are staged: use the registration macros instead of "
+      "Commit()");
+  Journal journal;
+  RunTransaction(&journal, body);
+}
+void OnRollback(std::function<void()> undo) {
+  WEFT_ICHECK(t_journal, "a registry is changed outside of a transaction");
+  t_journal->undo.push_back(std::move(undo));
+}
+void NoteRegistration(std::string kind, std::string name) {
+  if (!t_journal) return;
+  RegisteredItem item{std::move(kind), std::move(name)};
+  for (const RegisteredItem& known : t_journal->items)
+    if (known == item) return;  // an operator opened in several statements is one operator
+  t_journal->items.push_back(std::move(item));
+}
+std::string RegisteringModule(const std::string& otherwise) {
+  return t_journal && !t_journal->module.empty() ? t_journal->module : otherwise;
 }
 
 void KeepRegistrationError(std::exception_ptr error) {
@@ -53,7 +108,7 @@ void CommitRegistration(std::function<void()> commit) {
     return;
   }
   try {
-    commit();
+    RegistryTransaction(commit);
   } catch (...) {
     KeepRegistrationError(std::current_exception());
   }
@@ -65,10 +120,16 @@ void StagingScope::Close() {
   if (open_) t_staging = outer_;
   open_ = false;
 }
-void StagingScope::CommitAll() {
+std::vector<RegisteredItem> StagingScope::CommitAll(const std::string& module) {
   Close();
-  for (const auto& commit : staged_) commit();
+  WEFT_ICHECK(!t_journal, "staged registrations are committed inside a transaction");
+  Journal journal;
+  journal.module = module;
+  RunTransaction(&journal, [&] {
+    for (const auto& commit : staged_) commit();
+  });
   staged_.clear();
+  return std::move(journal.items);
 }
 
 }  // namespace weft

@@ -16,6 +16,10 @@ int Shape::rank() const {
   return int(dims_.size());
 }
 
+void Shape::ThrowAxis(int axis) const {
+  WEFT_THROW(kShapeMismatch, "axis {} is wanted of the shape {}", axis, ToString());
+}
+
 bool Shape::fully_known() const {
   if (!known_) return false;
   for (const SymInt d : dims_) {

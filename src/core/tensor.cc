@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "scalar_io.h"
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/hash.h"
@@ -18,6 +19,8 @@ constexpr int64_t kAlignment = 64;  // a cache line; no vector instruction wants
 /// Zeroed pages come from calloc, so that a large tensor costs nothing until it is written.
 std::shared_ptr<void> AllocateZeroed(int64_t bytes) {
   const int64_t total = CheckedAdd(bytes, kAlignment);
+  RequestScope::CheckTensor(bytes);
+  RequestScope::CheckMemory(total);
   void* memory = std::calloc(size_t(total), 1);
   WEFT_CHECK(memory != nullptr, kOutOfMemory, "no memory for a tensor of {} bytes", bytes);
   return std::shared_ptr<void>(memory, std::free);
@@ -34,8 +37,9 @@ Tensor::Tensor(DType dtype, std::vector<int64_t> dims)
     : dtype_(dtype), dims_(std::move(dims)), count_(NumElements(dims_)) {
   WEFT_CHECK(dtype_ != DType::kUnknown, kTypeMismatch, "a tensor needs a dtype");
   if (dtype_ == DType::kString) {
-    WEFT_CHECK(size_t(count_) <= strings_.max_size(), kOutOfMemory, "no memory for {} strings",
-               count_);
+    const int64_t bytes = CheckedMul(count_, int64_t{sizeof(std::string)});
+    RequestScope::CheckTensor(bytes);
+    RequestScope::CheckMemory(bytes);
     strings_.resize(size_t(count_));
     return;
   }
@@ -66,12 +70,12 @@ int64_t Tensor::at_int(int64_t i) const {
 
 void Tensor::set(int64_t i, double v) {
   WEFT_ICHECK(i >= 0 && i < count_, "element {} of {}", i, count_);
-  StoreDouble(dtype_, data_, i, v);
+  StoreDouble(dtype_, mutable_data(), i, v);
 }
 
 void Tensor::set_int(int64_t i, int64_t v) {
   WEFT_ICHECK(i >= 0 && i < count_, "element {} of {}", i, count_);
-  StoreInt(dtype_, data_, i, v);
+  StoreInt(dtype_, mutable_data(), i, v);
 }
 
 bool Tensor::Equals(const Tensor& o) const {

@@ -124,5 +124,19 @@ TEST_CASE("a view keeps its owner alive") {
   CHECK(view->at(1) == 7);
 }
 
+TEST_CASE("tensor: writing forgets the content's hash") {
+  Tensor t(DType::kF32, {2});
+  const uint64_t zeros = t.ContentHash();
+  t.set(0, 1);
+  const uint64_t one = t.ContentHash();
+  CHECK(one != zeros);
+  t.mutable_data_as<float>()[0] = 0;
+  CHECK(t.ContentHash() == zeros);
+  Tensor s(DType::kString, {1});
+  const uint64_t none = s.ContentHash();
+  s.mutable_strings()[0] = "x";
+  CHECK(s.ContentHash() != none);
+}
+
 }  // namespace
 }  // namespace weft

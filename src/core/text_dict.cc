@@ -1,5 +1,6 @@
 /// text_dict.cc: reads the attributes of a node, `{axis = 1, perm = [1, 0]}`.
 #include "text_value.h"
+#include "weft/core/attr_text.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -117,6 +118,21 @@ Strings ReadStringList(TextCursor& in) {
     out.push_back(in.QuotedString("a string"));
   }
   return out;
+}
+
+AttrDict ParseAttrDict(std::string_view text) {
+  const std::string_view trimmed = Trim(text);
+  const std::string braced = !trimmed.empty() && trimmed[0] == '{'
+                                 ? std::string(trimmed)
+                                 : "{" + std::string(trimmed) + "}";
+  TextCursor in(braced, "attributes");
+  TextCache cache;
+  const ParseOptions options;
+  AttrDict dict = ReadAttrDict(in, &cache, options, [&]() -> GraphPtr {
+    in.Fail(ErrorCode::kSyntax, "a graph cannot be given here", in.pos());
+  });
+  if (!in.AtEnd()) in.Fail(ErrorCode::kSyntax, "expected the end of the attributes", in.pos());
+  return dict;
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 ///
 /// Recursive only over nested bodies, whose depth is bounded. Nodes are made in the order of the
 /// text, so that the n-th node has the id n: attribute texts that name nodes rely on it.
+#include <algorithm>
 #include <unordered_map>
 
 #include "text_attr_reader.h"
@@ -19,6 +20,9 @@
 namespace weft {
 namespace {
 
+constexpr int kDeepest =
+    1000;  // whatever the caller allows: the reader recurses over nested bodies
+
 /// What all graphs of one text share.
 struct ParseState {
   TextCursor in;
@@ -32,10 +36,10 @@ class GraphParser {
  public:
   GraphParser(ParseState* state, int depth)
       : s_(*state), in_(state->in), depth_(depth), attrs_(&state->in, state->options) {
-    if (depth > s_.options.max_depth) {
-      in_.Fail(ErrorCode::kLimit,
-               fmt::format("graphs are nested deeper than {}", s_.options.max_depth), in_.pos());
-    }
+    const int deepest = std::min(s_.options.max_depth, kDeepest);
+    if (depth > deepest)
+      in_.Fail(ErrorCode::kLimit, fmt::format("graphs are nested deeper than {}", deepest),
+               in_.pos());
   }
 
   Graph Parse() {

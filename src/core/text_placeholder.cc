@@ -5,12 +5,9 @@
 #include <memory>
 #include <mutex>
 
-namespace weft {
+#include "op_registry_access.h"
 
-/// Access to what only the registry may write; the same definition as in op.cc.
-struct OpRegistryAccess {
-  static void SetIndex(Op& op, uint32_t i) { op.index_ = i; }
-};
+namespace weft {
 
 const Op* PlaceholderOp(std::string_view name, int num_outputs) {
   static std::mutex mutex;

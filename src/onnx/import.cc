@@ -2,36 +2,60 @@
 /// caller hears of it.
 #include "weft/onnx/import.h"
 
-#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <climits>
 #include <mutex>
 #include <new>
 
 #include "importer.h"
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
+#include "weft/support/file_reader.h"
 
 namespace weft {
 namespace {
 
 using namespace onnx_import;  // the private half of this room
+namespace io = google::protobuf::io;
 
-/// False where the bytes are no such message. The parser's own bound on nesting (100) stays.
-template <class Message>
-bool Parse(std::string_view bytes, Message* message) {
-  namespace io = google::protobuf::io;
-  io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), int(bytes.size()));
-  stream.SetTotalBytesLimit(INT_MAX);
-  return message->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
-}
+/// A message comes as bytes in memory or from a file. A file is parsed as it is read: weights, which are most of
+/// it, go from the page cache to where they stay, and memory is touched once.
+class Source {
+ public:
+  explicit Source(std::string_view bytes) : bytes_(bytes), size_(int64_t(bytes.size())) {}
+  explicit Source(FileReader* file) : file_(file), size_(file->size()) {}
 
-void CheckSize(std::string_view bytes, const Limits& limits) {
-  Limits::Check("file_bytes", int64_t(bytes.size()), limits.file_bytes);
-  WEFT_CHECK(bytes.size() <= size_t{INT_MAX}, kLimit,
+  int64_t size() const { return size_; }
+  /// False where the bytes are no such message. The parser's own bound on nesting (100) stays.
+  template <class Message>
+  bool Parse(Message* message) const {
+    if (!file_) return message->ParseFromArray(bytes_.data(), int(size_));
+    Chunks chunks(file_);
+    io::CopyingInputStreamAdaptor stream(&chunks, kChunkBytes);
+    return message->ParseFromBoundedZeroCopyStream(&stream, int(size_));
+  }
+
+ private:
+  static constexpr int kChunkBytes = 256 << 10;  // stays in the second level cache
+  struct Chunks final : io::CopyingInputStream {
+    explicit Chunks(FileReader* f) : file(f) {}
+    int Read(void* buffer, int bytes) override { return int(file->Read(buffer, size_t(bytes))); }
+    FileReader* file;
+  };
+
+  std::string_view bytes_;
+  FileReader* file_ = nullptr;
+  int64_t size_;
+};
+
+void CheckSize(const Source& source, const Limits& limits) {
+  Limits::Check("file_bytes", source.size(), limits.file_bytes);
+  WEFT_CHECK(source.size() <= INT_MAX, kLimit,
              "{} bytes; a protobuf message has at most 2 GiB, larger models keep their tensors in "
              "external files",
-             bytes.size());
+             source.size());
 }
 
 void Report(const std::vector<UnsupportedGroup>& groups, const ImportOptions& options) {
@@ -70,11 +94,12 @@ void Report(const std::vector<UnsupportedGroup>& groups, const ImportOptions& op
   ThrowError(code, std::move(text), options.source_name);
 }
 
-Graph Import(std::string_view bytes, const ImportOptions& options) {
-  CheckSize(bytes, options.limits);
+Graph Import(const Source& source, const ImportOptions& options) {
+  CheckSize(source, options.limits);
+  WEFT_CHECK(source.size() > 0, kInvalidModel, "the file is empty");
   pb::ModelProto model;
-  WEFT_CHECK(Parse(bytes, &model), kInvalidModel,
-             "the file is damaged, or no ONNX model ({} bytes)", bytes.size());
+  WEFT_CHECK(source.Parse(&model), kInvalidModel,
+             "the file is damaged, or no ONNX model ({} bytes)", source.size());
   Diagnostics diag;
   FunctionTable functions;
   ValidateModel(&model, options.limits, &functions, &diag);
@@ -93,11 +118,11 @@ Graph Import(std::string_view bytes, const ImportOptions& options) {
   return graph;
 }
 
-TensorPtr ReadTensor(std::string_view bytes, const Limits& limits, const std::string& directory) {
-  CheckSize(bytes, limits);
+TensorPtr ReadTensor(const Source& source, const Limits& limits, const std::string& directory) {
+  CheckSize(source, limits);
   pb::TensorProto t;
-  WEFT_CHECK(Parse(bytes, &t), kBadTensorFile, "the file is damaged, or no TensorProto ({} bytes)",
-             bytes.size());
+  WEFT_CHECK(source.Parse(&t), kBadTensorFile, "the file is damaged, or no TensorProto ({} bytes)",
+             source.size());
   ExternalFiles files(directory);
   try {
     return TensorReader(limits, &files).Read(&t);
@@ -125,24 +150,26 @@ auto Guarded(const std::string& source, F f) -> decltype(f()) {
 }  // namespace
 
 Graph ImportOnnxBytes(std::string_view bytes, const ImportOptions& options) {
-  return Guarded(options.source_name, [&] { return Import(bytes, options); });
+  RequestScope scope(options.limits);
+  return Guarded(options.source_name, [&] { return Import(Source(bytes), options); });
 }
 
 Graph ImportOnnx(const std::string& path, const ImportOptions& options) {
   ImportOptions own = options;
   if (own.source_name.empty()) own.source_name = path;
   if (own.external_data_dir.empty()) own.external_data_dir = DirectoryOf(path);
-  const std::string bytes = ReadFile(path, own.limits.file_bytes);
-  return ImportOnnxBytes(bytes, own);
+  FileReader file(path, own.limits.file_bytes);
+  RequestScope scope(own.limits);
+  return Guarded(own.source_name, [&] { return Import(Source(&file), own); });
 }
 
 TensorPtr ReadTensorProto(const std::string& path, const Limits& limits) {
-  const std::string bytes = ReadFile(path, limits.file_bytes);
-  return Guarded(path, [&] { return ReadTensor(bytes, limits, DirectoryOf(path)); });
+  FileReader file(path, limits.file_bytes);
+  return Guarded(path, [&] { return ReadTensor(Source(&file), limits, DirectoryOf(path)); });
 }
 
 TensorPtr ReadTensorProtoBytes(std::string_view bytes, const Limits& limits) {
-  return Guarded(std::string(), [&] { return ReadTensor(bytes, limits, std::string()); });
+  return Guarded(std::string(), [&] { return ReadTensor(Source(bytes), limits, std::string()); });
 }
 
 }  // namespace weft

@@ -67,6 +67,12 @@ void CheckSchema(const pb::OpSchema& schema, const Record& r) {
     WEFT_CHECK(!r.inputs[i].empty() || formal.GetOption() != pb::OpSchema::Single, kArity,
                "input {} ('{}') of {} may not be absent", i, formal.GetName(), r.op);
   }
+  // The last formal stands for all that follow; of equal types, none may be left out.
+  if (!schema.inputs().empty() && schema.inputs().back().GetOption() == pb::OpSchema::Variadic &&
+      schema.inputs().back().GetIsHomogeneous()) {
+    for (size_t i = schema.inputs().size() - 1; i < r.inputs.size(); ++i)
+      WEFT_CHECK(!r.inputs[i].empty(), kArity, "input {} of {} may not be absent", i, r.op);
+  }
   const auto matches = [](const AttrValue& v, pb::AttributeProto::AttributeType type) {
     switch (type) {
       case pb::AttributeProto::FLOAT:
@@ -279,9 +285,16 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
     types.push_back(entries.back() ? s->build->types.Of(entries.back()) : Type());
   }
   for (const auto& [name, body] : r.graphs) {
-    attrs[name] = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types,
-                             fmt::format("{}.{}", place, name));
+    const auto* proto = static_cast<pb::GraphProto*>(body);
+    const GraphPtr graph = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types,
+                                      fmt::format("{}.{}", place, name));
+    // Outputs are missing where something in the body could not be built, which has been said.
+    poisoned = poisoned || int(graph->outputs.size()) != proto->output_size();
+    attrs[name] = graph;
   }
+  // How many results a variadic operator of another domain has, for those that want to know.
+  if (op->param_schema && op->param_schema->find("num_results"))
+    attrs["num_results"] = int64_t(r.outputs.size());
   // How many of the operands are captured ones, for operators that want to know.
   if (!r.graphs.empty() && (!op->param_schema || op->param_schema->find("num_captures")))
     attrs["num_captures"] = int64_t(captures.size());

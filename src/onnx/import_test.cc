@@ -2,10 +2,13 @@
 // findings.
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 #include "onnx_test_util.h"
 #include "weft/core/op.h"
 #include "weft/core/op_param.h"
+#include "weft/support/file.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -274,6 +277,49 @@ TEST_CASE("sparse constants become dense") {
   CHECK(w->at(0) == 0);
   indices->set_int64_data(1, 6);
   CHECK(ErrorOf(model).code() == ErrorCode::kInvalidModel);
+}
+
+TEST_CASE(
+    "a file is imported as its bytes are, also where weights are longer than what is read at "
+    "once") {
+  auto model = GraphOf("g (float[N, 7] x) => (float[N, 100001] y) { y = MatMul(x, w) }");
+  auto* w = model.mutable_graph()->add_initializer();
+  w->set_name("w");
+  w->set_data_type(pb::TensorProto::FLOAT);
+  w->add_dims(7);
+  w->add_dims(100001);
+  std::vector<float> values(700007);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = float(i);
+  w->set_raw_data(values.data(), values.size() * sizeof(float));
+  const std::string bytes = BytesOf(model);
+  std::string pattern =
+      (std::filesystem::temp_directory_path() / "weft_import_test_XXXXXX").string();
+  const std::string dir = mkdtemp(pattern.data()), path = dir + "/m.onnx";
+  const auto code_of = [&](const std::string& content) {
+    WriteFileAtomic(path, content);
+    try {
+      ImportOnnx(path);
+    } catch (const Error& e) {
+      CHECK(e.place() == path);
+      CHECK(Says(e, "(" + std::to_string(content.size()) + " bytes)"));
+      return e.code();
+    }
+    return ErrorCode::kInternal;
+  };
+  WriteFileAtomic(path, bytes);
+  const Graph from_file = ImportOnnx(path), from_bytes = ImportOnnxBytes(bytes);
+  const auto weights = [](const Graph& g) {
+    return Graph::ConstantOf(g.outputs[0].node->inputs[1]);
+  };
+  CHECK(PrintGraph(from_file) == PrintGraph(from_bytes));  // large constants as hashes
+  CHECK(std::memcmp(weights(from_file)->data(), values.data(), values.size() * sizeof(float)) == 0);
+  CHECK(code_of(bytes.substr(0, bytes.size() - 1)) == ErrorCode::kInvalidModel);
+  CHECK(code_of(bytes.substr(0, bytes.size() / 2)) == ErrorCode::kInvalidModel);
+  CHECK(code_of(bytes + '\xff') == ErrorCode::kInvalidModel);
+  ImportOptions small;
+  small.limits.file_bytes = int64_t(bytes.size());
+  CHECK_THROWS_WITH_AS(ImportOnnx(path, small), doctest::Contains("limit"), Error);
+  std::filesystem::remove_all(dir);
 }
 
 TEST_CASE("the Magika file classifier") {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "weft/core/metadata.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/strings.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -243,7 +245,15 @@ Graph Importer::Run() {
   for (const std::string& name : options_.overridable) {
     const bool known = std::any_of(g->input().begin(), g->input().end(),
                                    [&](const auto& v) { return v.name() == name; });
-    WEFT_CHECK(known, kBadBinding, "the model has no input {}", Printable(name));
+    if (known) continue;
+    std::vector<std::string> names;
+    for (const auto& v : g->input()) names.push_back(v.name());
+    std::string hint = DidYouMean(name, names);
+    if (hint.empty() && !names.empty()) {
+      hint = "there are: " + Join(names, ", ").substr(0, 400);
+    }
+    ThrowError(ErrorCode::kBadBinding, fmt::format("the model has no input {}", Printable(name)),
+               "", std::move(hint));
   }
   symbols_.Reserve(*g);
   Build build;
@@ -256,6 +266,9 @@ Graph Importer::Run() {
   ImportNodes(&main, g->mutable_node());
   ImportOutputs(&main, *g);
   FinishGraph(&build);
+  ModelMetadata metadata;
+  for (const auto& entry : model_->metadata_props()) metadata[entry.key()] = entry.value();
+  SetMetadata(&build.graph, std::move(metadata));
   return std::move(build.graph);
 }
 

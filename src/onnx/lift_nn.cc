@@ -100,9 +100,6 @@ void Resize11(Lift* l) {
       mode && mode->is<std::string>() && mode->get<std::string>() == "tf_crop_and_resize";
   if (!crop && l->node.inputs.size() > 1) l->node.inputs[1].clear();
   if (!l->input(3).empty()) l->node.inputs[2].clear();
-  if (mode && mode->is<std::string>() && mode->get<std::string>() == "tf_half_pixel_for_nn") {
-    l->Unsupported("coordinate_transformation_mode 'tf_half_pixel_for_nn' has no newer form");
-  }
 }
 
 /// 20 renamed the modes and gave the rest of the meaning unchanged.

@@ -71,6 +71,8 @@ void CumSumShape(InferShapeContext& ctx) {
   UnaryShape(ctx);
   const auto& p = ParamOf<CumSumParam>(ctx.node());
   const auto axis = InputInts(ctx, 1);
+  WEFT_CHECK(!axis || axis->size() == 1, kShapeMismatch, "{}: the axis has {} elements",
+             ctx.node()->Describe(), axis ? axis->size() : 0);
   if (axis && ctx.in(0).has_rank()) AxisOf(axis->at(0), ctx.in(0).rank(), ctx.node());
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || v->dims.size() != 1 || p.reverse) return;

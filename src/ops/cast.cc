@@ -4,47 +4,22 @@
 ///   out     y : T2[...]
 ///   grad    Cast back to the dtype of x; a cast to an integer has none
 ///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported at code
-///           generation for strings and for dtypes that kernels do not compute with
+///           generation for strings and for dtypes that kernels do not compute with (cast_host.cc runs
+///           those)
 ///
 /// Float to integer truncates towards zero; what does not fit saturates and NaN gives 0 (the
 /// standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN is
 /// true. Float to narrower float rounds to the even neighbour, overflow gives infinity. `saturate`
 /// and `round_mode` speak of 8-bit floats only.
 /// Source: ONNX Cast-24, CastLike-24, BitCast-26.
+#include "cast_param.h"
 #include "op_util.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
 
-struct CastParam : OpParam<CastParam> {
-  DTypeField to;
-  int64_t saturate;
-  std::string round_mode;
-  WEFT_OP_PARAM(CastParam) {
-    WEFT_FIELD(to).describe("dtype of the result");
-    WEFT_FIELD(saturate).set_default(1).set_range(0, 1).describe(
-        "8-bit float results: 1 clamps to the largest value, 0 gives NaN or inf");
-    WEFT_FIELD(round_mode)
-        .set_default("up")
-        .describe("f8e8m0 results: \"up\", \"down\" or \"nearest\"");
-  }
-};
 WEFT_REGISTER_OP_PARAM(CastParam);
-
-struct CastLikeParam : OpParam<CastLikeParam> {
-  int64_t saturate;
-  std::string round_mode;
-  WEFT_OP_PARAM(CastLikeParam) {
-    WEFT_FIELD(saturate).set_default(1).set_range(0, 1).describe("as of Cast");
-    WEFT_FIELD(round_mode).set_default("up").describe("as of Cast");
-  }
-};
 WEFT_REGISTER_OP_PARAM(CastLikeParam);
-
-struct BitCastParam : OpParam<BitCastParam> {
-  DTypeField to;
-  WEFT_OP_PARAM(BitCastParam) { WEFT_FIELD(to).describe("dtype of the result, of the width of x"); }
-};
 WEFT_REGISTER_OP_PARAM(BitCastParam);
 
 namespace {

@@ -146,17 +146,22 @@ std::vector<NodeEntry> ConvGradient(const NodePtr& n, const std::vector<NodeEntr
   if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
   return d;
 }
+/// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of what it gives: g stands
+/// for what it gives (the data or the weights), and `op` is the adjoint that gives the other operand.
+std::vector<NodeEntry> AdjointGradient(const NodePtr& n, const NodeEntry& g, bool g_is_data,
+                                       const char* op) {
+  if (!g) return std::vector<NodeEntry>(3);
+  const NodeEntry dy = n->inputs[0], other = n->inputs[1];
+  const std::vector<NodeEntry> operands =
+      g_is_data ? std::vector<NodeEntry>{g, other} : std::vector<NodeEntry>{other, g};
+  return {Apply("Conv", operands, AttrsOf(n)), Apply(op, {dy, g, ShapeOf(other)}, AttrsOf(n)),
+          NodeEntry()};
+}
 std::vector<NodeEntry> ConvGradDataGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
-  if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-  const NodeEntry dy = n->inputs[0], w = n->inputs[1];
-  return {Apply("Conv", {g[0], w}, AttrsOf(n)),
-          Apply("weft::ConvGradWeight", {dy, g[0], ShapeOf(w)}, AttrsOf(n)), NodeEntry()};
+  return AdjointGradient(n, g[0], true, "weft::ConvGradWeight");
 }
 std::vector<NodeEntry> ConvGradWeightGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
-  if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-  const NodeEntry dy = n->inputs[0], x = n->inputs[1];
-  return {Apply("Conv", {x, g[0]}, AttrsOf(n)),
-          Apply("weft::ConvGradData", {dy, g[0], ShapeOf(x)}, AttrsOf(n)), NodeEntry()};
+  return AdjointGradient(n, g[0], false, "weft::ConvGradData");
 }
 
 void TwoFloats(InferTypeContext& ctx) {

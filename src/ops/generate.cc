@@ -38,7 +38,8 @@ Expr Scalar(const TensorArg& arg) { return arg(Indices(size_t(arg.rank()), Expr:
 
 // ---- Range ----
 
-constexpr DTypeSet kRangeTypes{DType::kI16, DType::kI32, DType::kI64, DType::kF32, DType::kF64};
+constexpr DTypeSet kRangeTypes{DType::kI16,  DType::kI32, DType::kI64, DType::kF16,
+                               DType::kBF16, DType::kF32, DType::kF64};
 
 void RangeShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
@@ -76,7 +77,9 @@ void RangeShape(InferShapeContext& ctx) {
 }
 Exprs RangeCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   const DType t = in[0].dtype;
-  return {Scalar(in[0]) + Expr::Cast(t, at(0)[0]) * Scalar(in[2])};
+  const DType c = AccumulatorOf(t);
+  return {Expr::Cast(
+      t, Expr::Cast(c, Scalar(in[0])) + Expr::Cast(c, at(0)[0]) * Expr::Cast(c, Scalar(in[2])))};
 }
 
 // ---- EyeLike ----

@@ -1,4 +1,4 @@
-/// layer_norm.cc: LayerNormalization, RMSNormalization, BatchNormalization (inference).
+/// layer_norm.cc: LayerNormalization, RMSNormalization.
 ///
 /// Statistics are computed in the stash dtype, widened to f64 for f64 inputs; results are rounded
 /// once. Variance is the mean of squared distances, two passes over the row, never E[x^2] - E[x]^2.
@@ -22,17 +22,6 @@ struct LayerNormParam : OpParam<LayerNormParam> {
   }
 };
 WEFT_REGISTER_OP_PARAM(LayerNormParam);
-
-struct BatchNormParam : OpParam<BatchNormParam> {
-  double epsilon, momentum;
-  int64_t training_mode;
-  WEFT_OP_PARAM(BatchNormParam) {
-    WEFT_FIELD(epsilon).set_default(1e-5).set_lower_bound(0).describe("added to the variance");
-    WEFT_FIELD(momentum).set_default(0.9).describe("not used in inference");
-    WEFT_FIELD(training_mode).set_default(0).set_range(0, 0).describe("1 is not supported");
-  }
-};
-WEFT_REGISTER_OP_PARAM(BatchNormParam);
 
 DType StashOf(const NodePtr& n, DType x) {
   DType t = DType::kF32;
@@ -200,56 +189,6 @@ std::vector<NodeEntry> RmsNormGrad(const NodePtr& n, const std::vector<NodeEntry
   return d;
 }
 
-// ---- BatchNormalization ----
-
-void BatchNormType(InferTypeContext& ctx) {
-  const Type t = CommonInputType(ctx, kFloats, 0, 1);
-  CommonInputType(ctx, kFloats, 1, 3);
-  CommonInputType(ctx, kFloats, 3, 5);
-  if (t.known()) ctx.set_out(0, t);
-}
-void BatchNormShape(InferShapeContext& ctx) {
-  const Shape& x = ctx.in(0);
-  if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
-  const SymInt channels = x.rank() < 2 ? SymInt(1) : x[1];
-  for (int i = 1; i < 5; ++i) {
-    if (CheckRank(ctx, i, 1, "a channel vector"))
-      UnifyDims(ctx, ctx.in(i)[0], channels, "channels");
-  }
-  ctx.set_out(0, x);
-}
-Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
-  const DType t = std::max(AccumulatorOf(in[0].dtype), AccumulatorOf(in[3].dtype));
-  const Expr c = in[0].rank() < 2 ? Expr::Int(0) : at(0)[1];
-  auto vector = [&](size_t i) { return Expr::Cast(t, in[i]({c})); };
-  const Expr inverse =
-      Call(CallOp::kRsqrt, vector(4) + Expr::Const(t, ParamOf<BatchNormParam>(n).epsilon));
-  const Expr h = (Expr::Cast(t, in[0](at(0))) - vector(3)) * inverse;
-  return {Expr::Cast(in[0].dtype, h * vector(1) + vector(2))};
-}
-/// Everything is affine in x per channel, so the op itself spreads the channel vectors.
-std::vector<NodeEntry> BatchNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
-  std::vector<NodeEntry> d(5);
-  if (!dys[0]) return d;
-  const NodeEntry dy = dys[0], x = n->inputs[0], scale = n->inputs[1], mean = n->inputs[3],
-                  var = n->inputs[4];
-  const NodeEntry zero = ZerosLike(scale), zero_mean = ZerosLike(mean);
-  auto norm = [&](const NodeEntry& e, const NodeEntry& s, const NodeEntry& b, const NodeEntry& m) {
-    return Apply("BatchNormalization", {e, s, b, m, var}, AttrsOf(n));
-  };
-  auto like = [](const NodeEntry& e, const NodeEntry& t) { return Apply("CastLike", {e, t}); };
-  d[0] = norm(dy, scale, zero, zero_mean);
-  const NodeEntry h = norm(x, ExpandLike(ScalarOf(scale, 1), scale), zero, mean);
-  const NodeEntry dscale = Apply("weft::ChannelSum", {dy * h});
-  d[1] = like(dscale, scale);
-  d[2] = like(Apply("weft::ChannelSum", {dy}), n->inputs[2]);
-  d[3] = like(-Apply("weft::ChannelSum", {d[0]}), mean);
-  const NodeEntry half = ScalarOf(var, -0.5),
-                  epsilon = ScalarOf(var, ParamOf<BatchNormParam>(n).epsilon);
-  d[4] = half * like(dscale * scale, var) / (var + epsilon);
-  return d;
-}
-
 SymInt Flops(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
   return in.at(0).num_elements() * 8;
 }
@@ -301,30 +240,6 @@ WEFT_REGISTER_OP(RMSNormalization)
     .set_attr<FInferShape>("FInferShape", LayerNormShape)
     .set_attr<FCodeGen>("FCodeGen", RmsNormCode)
     .set_attr<FGradient>("FGradient", RmsNormGrad)
-    .set_attr<FFlops>("FFlops", Flops);
-
-WEFT_REGISTER_OP(BatchNormalization)
-    .describe(
-        "y = (x - mean[c]) / sqrt(var[c] + epsilon) scale[c] + B[c] with given statistics "
-        "(inference).\n"
-        "Gradient: by all five inputs, itself used to spread channel vectors. Errors: a channel "
-        "vector of another extent\n"
-        "(kShapeMismatch), training_mode 1 (kBadAttribute). Source: ONNX BatchNormalization-15.")
-    .input("X", TypeDoc(kFloats), "[n, c, ...]")
-    .input("scale", TypeDoc(kFloats, "T1"), "[c]")
-    .input("B", "T1", "[c]")
-    .input("input_mean", TypeDoc(kFloats, "T2"), "[c]")
-    .input("input_var", "T2", "[c]")
-    .output("Y", "T")
-    .set_num_inputs(5)
-    .set_num_outputs(1)
-    .param<BatchNormParam>()
-    .example({"f32[2, 3, 4]", "f32[3]", "f32[3]", "f32[3]", "f32[3]"})
-    .set_attr<FInferType>("FInferType", BatchNormType)
-    .set_attr<FInferShape>("FInferShape", BatchNormShape)
-    .set_attr<FCodeGen>("FCodeGen", BatchNormCode)
-    .set_attr<FGradient>("FGradient", BatchNormGrad)
-    .set_attr<FInputDomains>("FInputDomains", Domains({Any(), Any(), Any(), Any(), Positive()}))
     .set_attr<FFlops>("FFlops", Flops);
 
 }  // namespace weft::ops

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -19,6 +18,7 @@
 #include "weft/core/pass.h"
 #include "weft/core/text.h"
 #include "weft/support/error.h"
+#include "support/code_of.h"
 
 namespace weft::ops {
 
@@ -40,17 +40,6 @@ inline const Evaluator& Reference() {
   const Evaluator* e = GetEvaluator();
   REQUIRE(e != nullptr);
   return *e;
-}
-
-/// Code of the error that f throws; kCheckFailed stands for none.
-template <class F>
-ErrorCode CodeOf(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  return ErrorCode::kCheckFailed;
 }
 
 /// Text graph of one node: "f32[2, n]" makes an input, "i64[2] = [1, 0]" a Constant, "_" an absent

@@ -42,6 +42,7 @@ void PadShape(InferShapeContext& ctx) {
     }
     axes = NormalizeAxes(*given, x.rank(), n);
   }
+  CheckRank(ctx, 1, 1, "pads");
   if (const auto length = VectorLength(ctx, 1)) {
     WEFT_CHECK(*length == int64_t(axes.size()) * 2, kShapeMismatch, "{}: {} pads for {} axes",
                n->Describe(), *length, axes.size());

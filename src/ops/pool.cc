@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "channel_util.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "window.h"
@@ -38,8 +39,14 @@ constexpr DTypeSet kPoolTypes = kFloats | DTypeSet{DType::kI8, DType::kU8};
 Window PoolWindow(const NodePtr& n, const Shape& x, const Facts* facts) {
   const auto& p = ParamOf<PoolParam>(n);
   std::vector<SymInt> kernel;
+  int64_t positions = 1;
   for (int64_t k : p.kernel_shape) {
     WEFT_CHECK(k > 0, kBadAttribute, "{}: kernel_shape must be positive, got {}", n->Describe(), k);
+    // Every output walks its window, and a kernel that has begun cannot be stopped.
+    constexpr int64_t kMaxWindow = int64_t{1} << 22;
+    positions = k > kMaxWindow ? kMaxWindow + 1 : positions * k;
+    WEFT_CHECK(positions <= kMaxWindow, kLimit, "{}: a window of more than {} positions",
+               n->Describe(), kMaxWindow);
     kernel.push_back(k);
   }
   return MakeWindow(n, {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0}, Tail(x, 2),
@@ -189,13 +196,6 @@ Exprs GlobalCode(const std::vector<TensorArg>& in, const OutputAt& at, ReduceOp 
   if (op == ReduceOp::kSum) y = y / CountOf(extents, acc);
   return {Expr::Cast(x.dtype, y)};
 }
-/// The spatial axes of x, as a tensor: range(2, rank).
-NodeEntry SpatialAxes(const NodeEntry& x) {
-  return Apply("Range",
-               {ConstantLike(x, Tensor::Scalar(DType::kI64, 2)), Apply("Size", {ShapeOf(x)}),
-                ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
-}
-
 SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>&, const std::vector<Shape>& out) {
   return out.at(0).num_elements() * CheckedProduct(ParamOf<PoolParam>(n).kernel_shape);
 }

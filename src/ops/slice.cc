@@ -81,6 +81,8 @@ void SliceShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   const NodePtr& n = ctx.node();
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
+  CheckRank(ctx, 1, 1, "starts");
+  CheckRank(ctx, 2, 1, "ends");
   const auto count = VectorLength(ctx, 1);
   const auto ends_count = VectorLength(ctx, 2);
   if (count && ends_count) {

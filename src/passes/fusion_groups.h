@@ -34,15 +34,24 @@ class FusionGroups {
     int reductions = 0;
     int64_t open_uses = 0;  ///< uses of members' outputs outside the group, graph outputs included
     bool fusible = false;
+    uint32_t stamp = 0;  ///< for the caller: when the group was last looked at
     Space space;
   };
 
   int New(int level, bool fusible) {
-    groups_.emplace_back();
-    groups_.back().level = level;
-    groups_.back().fusible = fusible;
-    return int(groups_.size()) - 1;
+    if (size_ == groups_.size()) groups_.emplace_back();
+    Group& g = groups_[size_];
+    std::vector<uint64_t> operands = std::move(g.operands);  // with the room that it had
+    operands.clear();
+    g = Group();
+    g.operands = std::move(operands);
+    g.level = level;
+    g.fusible = fusible;
+    return int(size_++);
   }
+  /// The newest group is forgotten: it was merged before anything else knew of it. Most nodes join a group at once, so
+  /// there are few groups to remember.
+  void DropNewest() { --size_; }
   int Find(int g) {
     while (groups_[g].parent >= 0) {
       const int up = groups_[g].parent;
@@ -52,8 +61,7 @@ class FusionGroups {
     return g;
   }
   Group& operator[](int g) { return groups_[g]; }
-  int size() const { return int(groups_.size()); }
-  void reserve(size_t n) { groups_.reserve(n); }
+  int size() const { return int(size_); }
 
   /// May the group rise to `level` and stay below everything that reads it?
   bool CanRise(int g, int level) const {
@@ -74,7 +82,7 @@ class FusionGroups {
     x.size += y.size;
     for (uint64_t e : y.operands)
       if (!Reads(a, e)) x.operands.push_back(e);
-    std::vector<uint64_t>().swap(y.operands);
+    y.operands.clear();
     x.reductions += y.reductions;
     x.open_uses += y.open_uses;
     if (y.space.is_row() || x.space.key < 0) x.space = y.space;
@@ -87,6 +95,7 @@ class FusionGroups {
     return std::find(o.begin(), o.end(), entry) != o.end();
   }
   std::vector<Group> groups_;
+  size_t size_ = 0;
 };
 
 }  // namespace weft

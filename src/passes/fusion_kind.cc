@@ -87,21 +87,6 @@ NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const Fus
 
 }  // namespace
 
-bool HasComputableTypes(const NodePtr& node, const FusionFacts& facts) {
-  for (uint32_t i = 0; i < node->num_outputs(); ++i) {
-    const Type* t = facts.types.find(node->id(), i);
-    const Shape* s = facts.shapes.find(node->id(), i);
-    if (!t || !t->is_tensor() || !IsComputable(t->dtype) || !s || !s->fully_known()) return false;
-  }
-  for (const NodeEntry& e : node->inputs) {
-    if (!e.node) continue;
-    const Type* t = facts.types.find(e);
-    const Shape* s = facts.shapes.find(e);
-    if (!t || !t->is_tensor() || !IsComputable(t->dtype) || !s || !s->fully_known()) return false;
-  }
-  return true;
-}
-
 NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
   std::vector<TensorArg> args;
   for (uint32_t i = 0; i < node->num_inputs(); ++i) {

@@ -38,7 +38,5 @@ struct FusionFacts {
 
 /// Class of a node whose op has FCodeGen in the general form: its expression is built once and looked at.
 NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts);
-/// Every shape known, every dtype one that kernels compute with.
-bool HasComputableTypes(const NodePtr& node, const FusionFacts& facts);
 
 }  // namespace weft

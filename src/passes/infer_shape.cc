@@ -2,7 +2,8 @@
 ///   needs      dtype
 ///   provides   shape, value
 ///   preserves  everything: it only adds rows
-///   never      guesses: what it cannot prove stays unknown, with the reason in `unknown`
+///   never      guesses: what it cannot prove stays unknown, with the reason in `unknown`: the root of it, be it an input
+///              ("input 'y': no rank") or an operator whose operands are known ("op Squeeze 's': the axes ..")
 ///   cost       one call of FInferShape per node without a row; linear, about 1 us a node
 ///   source     PFVM's symbolic shapes; ONNX shape inference and data propagation
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/op_codegen.h"
 #include "weft/core/pass.h"
+#include "weft/core/variable.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -80,6 +82,20 @@ class Context final : public InferShapeContext {
   void explain(int i, std::string reason) override {
     unknown.set(NodeEntry(node_, uint32_t(i)), std::move(reason));
   }
+  /// Every entry of `n` is known, or says why it is not.
+  bool Explained(NodePtr n) const {
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      if (const NodeEntry e(n, i); IsOpen(e) && !unknown.find(e)) return false;
+    return true;
+  }
+  /// Replaces what the rule of `n` has said about its own results by where the lack of knowledge begins.
+  void TraceUnknowns(NodePtr n) {
+    std::vector<std::pair<uint32_t, std::string>> rows;
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      if (const NodeEntry e(n, i); IsOpen(e)) rows.emplace_back(i, RootOf(e));
+    unknown.erase(n->id());
+    for (auto& [i, reason] : rows) unknown.set(n->id(), i, std::move(reason));
+  }
 
   ShapeMap shapes;
   ValueMap values;
@@ -88,6 +104,39 @@ class Context final : public InferShapeContext {
   NodeMap<Ints> unbacked_ids;
 
  private:
+  /// A tensor of which an extent or the rank is not known. Other types have no shape to know.
+  bool IsOpen(const NodeEntry& e) const {
+    return !shapes[e].fully_known() && types_[e].is_tensor();
+  }
+  static std::string NameOf(NodePtr n) {
+    const std::string name =
+        n->attrs.name.empty() ? fmt::format("%{}", n->id()) : "'" + n->attrs.name + "'";
+    return n->is_variable() ? "input " + name : fmt::format("op {} {}", n->op()->name, name);
+  }
+  std::string RootOf(const NodeEntry& e) const {
+    const NodePtr n = e.node;
+    if (n->is_variable()) {
+      const Shape& s = shapes[e];
+      if (!s.has_rank()) return NameOf(n) + ": no rank";
+      std::string axes;
+      for (int d = 0; d < s.rank(); ++d)
+        if (!s[d].known()) axes += fmt::format("{}{}", axes.empty() ? "" : ", ", d);
+      return fmt::format("{}: no extent on axis {}", NameOf(n), axes);
+    }
+    for (const NodeEntry& in : n->inputs)
+      if (in.node && IsOpen(in))
+        if (const std::string* why = unknown.find(in)) return *why;
+    const std::string* own = unknown.find(e);
+    if (!own) return NameOf(n) + ": data-dependent";
+    // The operands have shapes; what is missing is the value of one that says axes or extents.
+    for (size_t i = 0; i < n->num_inputs(); ++i) {
+      const NodeEntry& in = n->inputs[i];
+      if (in.node && IsInt(types_[in].dtype) && !values.find(in) && !Graph::ConstantOf(in))
+        return fmt::format("{}: {} (input {} is the value of {})", NameOf(n), *own, i,
+                           NameOf(in.node));
+    }
+    return NameOf(n) + ": " + *own;
+  }
   /// A shape that was given and one that inference found: they must agree; each fills the other's unknowns.
   Shape Merge(const Shape& given, Shape found, int i) {
     if (!given.has_rank()) return found;
@@ -121,16 +170,29 @@ void BroadcastInputs(Context& c) {
 
 void InferVariable(Context& c, NodePtr n) {
   const NodeEntry e(n);
-  if (const AttrValue* v = n->attrs.dict.find("value")) {
-    const TensorPtr& t = v->get<TensorPtr>();
-    c.shapes.set(e, t->shape());
+  if (std::optional<Shape> declared = DeclaredShape(n)) {
+    c.shapes.set(e, std::move(*declared));
     // A parameter that some operator writes has no value to follow.
-    if (SymTensorPtr value = Graph::ConstantOf(e) ? ValueOf(*t) : nullptr) c.values.set(e, value);
-  } else if (const AttrValue* s = n->attrs.dict.find("shape")) {
-    c.shapes.set(e, s->is<Shape>() ? s->get<Shape>() : Shape::Parse(s->get<std::string>()));
+    const TensorPtr constant = Graph::ConstantOf(e);
+    if (SymTensorPtr value = constant ? ValueOf(*constant) : nullptr) c.values.set(e, value);
   } else if (!c.shapes.find(e)) {
     c.shapes.set(e, Shape());
-    c.unknown.set(e, "the input has no declared shape");
+  }
+}
+
+/// What is known to be too large is said here, with the node, and not when a run asks for the memory.
+void CheckBytes(NodePtr n, uint32_t i, const Shape& s, const Type& type, const Limits& limits) {
+  if (!s.is_static() || !type.is_tensor() || DTypeBits(type.dtype) == 0) return;
+  try {
+    std::vector<int64_t> dims;
+    for (SymInt d : s.dims()) dims.push_back(d.value());
+    Limits::Check("tensor_bytes", DTypeBytes(type.dtype, NumElements(dims)), limits.tensor_bytes);
+  } catch (Error& e) {
+    e.AddPlace(n->is_variable() ? fmt::format("{} of shape {}{}", n->Describe(),
+                                              DTypeName(type.dtype), s.ToString())
+                                : fmt::format("{}: output {} of shape {}{}", n->Describe(), i,
+                                              DTypeName(type.dtype), s.ToString()));
+    throw;
   }
 }
 
@@ -149,11 +211,14 @@ Graph InferShape(Graph g, PassContext& ctx) {
       g.inputs();  // those that nothing reads are checked and bind symbols as well
   for (NodePtr n : g.TopoOrder()) order.push_back(n);
   for (NodePtr n : order) {
-    if (done.find(n)) continue;
-    ++inferred;
+    // An edit may have taken the reason and left the shape.
+    if (done.find(n) && c.Explained(n)) continue;
+    if (++inferred % 256 == 0) ctx.cancel().Check();
     done.set(n, 1);
     if (n->is_variable()) {
       InferVariable(c, n);
+      CheckBytes(n, 0, c.shapes[NodeEntry(n)], types[NodeEntry(n)], ctx.limits());
+      c.TraceUnknowns(n);
       continue;
     }
     c.Enter(n);
@@ -166,13 +231,16 @@ Graph InferShape(Graph g, PassContext& ctx) {
         BroadcastInputs(c);
       else
         for (uint32_t i = 0; i < n->num_outputs(); ++i)
-          c.explain(int(i), "operator " + n->op()->name + " has no shape inference");
+          c.explain(int(i), "it has no shape inference");
     } catch (Error& e) {
       e.AddPlace(n->Describe());
       throw;
     }
-    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       if (!c.shapes.find(n->id(), i)) c.shapes.set(n->id(), i, Shape());
+      CheckBytes(n, i, c.shapes[NodeEntry(n, i)], c.out_type(int(i)), ctx.limits());
+    }
+    c.TraceUnknowns(n);
   }
   ctx.Count("inferred", inferred);
   g.SetAttr("shape", std::move(c.shapes));

@@ -1,20 +1,26 @@
 /// backend.cc: the table of backends.
 #include "weft/runtime/backend.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/op.h"
+#include "weft/core/request.h"
+#include "weft/core/staging.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
 
 namespace weft {
 namespace {
 
 struct Backends {
+  std::map<std::string, std::function<std::shared_ptr<Backend>()>> factories;  // a registry
   std::mutex mutex;
-  std::map<std::string, std::function<std::shared_ptr<Backend>()>> factories;
   std::map<std::string, std::shared_ptr<Backend>> made;
 };
 Backends& Table() {
@@ -24,17 +30,34 @@ Backends& Table() {
 
 }  // namespace
 
+bool Backend::Runs(const std::string& code_target) const {
+  std::string why;
+  const std::shared_ptr<KernelCompiler> compiler =
+      target().empty() ? nullptr : FindKernelCompiler(target(), &why);
+  return compiler && compiler->target() == code_target;
+}
+
+std::shared_ptr<void> Backend::Allocate(int64_t bytes) {
+  const int64_t rounded = CheckedRoundUp(std::max<int64_t>(bytes, 1), 64);
+  RequestScope::CheckMemory(rounded);
+  void* data = std::aligned_alloc(64, size_t(rounded));
+  WEFT_CHECK(data, kOutOfMemory, "an arena of {} bytes cannot be had", bytes);
+  return {data, [](void* p) { std::free(p); }};
+}
+
 void RegisterBackend(const std::string& name, std::function<std::shared_ptr<Backend>()> factory) {
   // Called by static initialisers: a conflict is kept for the next look-up, not thrown.
   CommitRegistration([name, factory = std::move(factory)] {
-    std::lock_guard lock(Table().mutex);
-    WEFT_CHECK(Table().factories.emplace(name, factory).second, kDuplicate,
-               "backend '{}' is registered twice", name);
+    WEFT_CHECK(!Table().factories.count(name), kDuplicate, "backend '{}' is registered twice",
+               name);
+    OnRollback([name] { Table().factories.erase(name); });
+    Table().factories[name] = factory;
+    NoteRegistration("backend", name);
   });
 }
 
 std::vector<std::string> ListBackends() {
-  std::lock_guard lock(Table().mutex);
+  RegistryRead lock;
   std::vector<std::string> names;
   for (const auto& [name, factory] : Table().factories) names.push_back(name);
   return names;
@@ -44,19 +67,35 @@ std::shared_ptr<Backend> GetBackend(const std::string& name) {
   CheckRegistrations();
   Backends& t = Table();
   auto find = [&]() -> std::shared_ptr<Backend> {
+    {
+      std::lock_guard lock(t.mutex);
+      if (auto it = t.made.find(name); it != t.made.end()) return it->second;
+    }
+    std::function<std::shared_ptr<Backend>()> factory;
+    {
+      RegistryRead lock;
+      auto it = t.factories.find(name);
+      if (it == t.factories.end()) return nullptr;
+      factory = it->second;
+    }
+    // Without a lock: a backend may be made of another. Two threads may make one each; the first stays.
+    std::shared_ptr<Backend> backend = factory();
+    WEFT_CHECK(backend != nullptr, kUnsupported, "backend '{}' could not be made", name);
     std::lock_guard lock(t.mutex);
-    if (auto it = t.made.find(name); it != t.made.end()) return it->second;
-    auto it = t.factories.find(name);
-    if (it == t.factories.end()) return nullptr;
-    return t.made[name] = it->second();
+    return t.made.emplace(name, std::move(backend)).first->second;
   };
   if (auto b = find()) return b;
   const std::string why = LoadBackendModule(name);
   if (auto b = find()) return b;
+  // Modules that nobody asked for are not open, and so not in the list.
+  std::vector<std::string> names = ListBackends();
+  if (std::find(names.begin(), names.end(), "cpu") == names.end())
+    names.insert(names.begin(), "cpu");
+  const std::string near = DidYouMean(name, names);
   ThrowError(ErrorCode::kUnsupported,
              fmt::format("there is no backend '{}': {}", name,
                          why.empty() ? "its module registers none" : why),
-             "", "known backends: " + Join(ListBackends(), ", "));
+             "", near.empty() ? "the backends are: " + Join(names, ", ") : near);
 }
 
 }  // namespace weft

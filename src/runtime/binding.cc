@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/log.h"
@@ -81,7 +82,7 @@ void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs)
 
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
                                             const std::vector<TensorPtr>& inputs,
-                                            int threads) const {
+                                            Backend& backend) const {
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
   std::vector<int64_t> r(size_t(program_->num_results()));
@@ -100,6 +101,17 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       WEFT_CHECK(value_slots_[v][d] < 0 || b->dims[v][d] >= 0, kShapeMismatch,
                  "a tensor of the shape {} would have the negative extent {}",
                  plan_.values[v].shape.ToString(), b->dims[v][d]);
+  for (const Step& step : plan_.steps) {
+    for (int v : step.outputs) {
+      try {
+        RequestScope::CheckTensor(
+            DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)])));
+      } catch (Error& e) {
+        e.AddPlace(step.node->Describe());
+        throw;
+      }
+    }
+  }
   std::vector<PlanItem> items;
   std::vector<size_t> which;
   b->offsets.assign(plan_.storages.size(), -1);
@@ -130,17 +142,19 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     if (step.kind == StepKind::kLibrary) {
       ComputeRequest q;
       q.node = step.node;
-      q.threads = threads;
+      q.threads = backend.threads();
       for (int v : step.inputs) {
         q.input_dims.push_back(v < 0 ? std::vector<int64_t>() : b->dims[size_t(v)]);
         q.input_types.push_back(v < 0 ? DType::kUnknown : plan_.values[size_t(v)].dtype);
         q.constants.push_back(v < 0 ? nullptr : plan_.values[size_t(v)].constant);
+        q.input_layouts.push_back(v < 0 ? Layout::kPlain : plan_.values[size_t(v)].layout);
       }
       for (int v : step.outputs) {
         q.output_dims.push_back(b->dims[size_t(v)]);
         q.output_types.push_back(plan_.values[size_t(v)].dtype);
+        q.output_layouts.push_back(plan_.values[size_t(v)].layout);
       }
-      call = step.compute(q);
+      call = backend.Prepare(step.compute, q);
       if (call)
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
       else

@@ -31,7 +31,7 @@ class Binder {
   void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
   /// Checks the inputs and every fact that the program was compiled with (kShapeMismatch), then prepares.
   std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
-                                      const std::vector<TensorPtr>& inputs, int threads) const;
+                                      const std::vector<TensorPtr>& inputs, Backend& backend) const;
 
  private:
   const ExecutionPlan& plan_;

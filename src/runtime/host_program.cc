@@ -1,7 +1,6 @@
 /// host_program.cc: runs a plan on host memory.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -12,31 +11,47 @@
 #include "weft/codegen/interpreter.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/op.h"
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace {
 
-/// 64-byte aligned memory that grows and is not cleared.
+/// The backend's memory; it grows and is not cleared.
 class Arena {
  public:
-  ~Arena() { std::free(data_); }
-  char* Reserve(int64_t bytes) {
+  char* Reserve(Backend& backend, int64_t bytes) {
     if (bytes > size_) {
-      std::free(data_);
-      data_ = nullptr;
+      data_.reset();
       size_ = 0;
-      data_ = static_cast<char*>(std::aligned_alloc(64, size_t((bytes + 63) / 64 * 64)));
-      WEFT_CHECK(data_, kOutOfMemory, "an arena of {} bytes cannot be had", bytes);
+      data_ = backend.Allocate(bytes);
       size_ = bytes;
     }
-    return data_;
+    return static_cast<char*>(data_.get());
   }
 
  private:
-  char* data_ = nullptr;
+  std::shared_ptr<void> data_;
   int64_t size_ = 0;
 };
+
+/// Elements of whole bytes from the plain layout to channels last, or back.
+void CopyChannels(const Tensor& from, void* to, bool to_last) {
+  const std::vector<int64_t>& dims = from.dims();
+  if (from.num_elements() == 0) return;
+  const int64_t width = DTypeBytes(from.dtype(), 1), channels = dims[1],
+                spatial = from.num_elements() / (dims[0] * channels);
+  const char* source = static_cast<const char*>(from.data());
+  char* target = static_cast<char*>(to);
+  for (int64_t n = 0; n < dims[0]; ++n)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t p = 0; p < spatial; ++p) {
+        const int64_t plain = (n * channels + c) * spatial + p,
+                      last = (n * spatial + p) * channels + c;
+        std::memcpy(target + (to_last ? last : plain) * width,
+                    source + (to_last ? plain : last) * width, size_t(width));
+      }
+}
 
 class HostProgram final : public Program {
  public:
@@ -78,19 +93,20 @@ class HostProgram final : public Program {
     const Binding& b = *s.binding;
     binder_->CheckInputs(b, inputs);
     const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
-    char* arena = s.arena.Reserve(std::max<int64_t>(scratch_at + b.scratch_bytes, 64));
+    char* arena = s.arena.Reserve(*backend_, std::max<int64_t>(scratch_at + b.scratch_bytes, 64));
     s.arena_bytes = b.arena_bytes;
     s.bytes_moved = b.bytes_moved;
     for (size_t i = 0; i < outputs->size(); ++i) {
       const int v = plan_.output_values[i];
       auto& t = (*outputs)[i];
-      if (!t || t.use_count() > 1 || t->dtype() != plan_.values[size_t(v)].dtype ||
-          t->dims() != b.dims[size_t(v)])
+      if (!t || (t.use_count() > 1 && !s.keeps_outputs) ||
+          t->dtype() != plan_.values[size_t(v)].dtype || t->dims() != b.dims[size_t(v)])
         t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
     }
     SetBases(&s, arena, inputs, *outputs);
     for (size_t k = 0; k < plan_.steps.size(); ++k) {
       const Step& step = plan_.steps[k];
+      RequestScope::Poll();
       if (!s.profile) {
         Execute(step, k, b, &s, arena + scratch_at);
         continue;
@@ -117,7 +133,7 @@ class HostProgram final : public Program {
     constexpr size_t kMaxBindings = 32;
     std::lock_guard lock(mutex_);
     if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
-    auto b = binder_->Bind(key, inputs, backend_->threads());
+    auto b = binder_->Bind(key, inputs, *backend_);
     if (bindings_.size() >= kMaxBindings) {  // the oldest goes
       bindings_.erase(made_.front());
       made_.pop_front();
@@ -179,13 +195,23 @@ class HostProgram final : public Program {
         return Interpret(step, b, *s);
     }
   }
-  /// The slow way: the meaning of the operator, on views of the arena.
+  /// The slow way: the meaning of the operator, on views of the arena; on plain copies of what lies there otherwise.
   void Interpret(const Step& step, const Binding& b, const HostState& s) const {
     std::vector<TensorPtr> in;
-    for (int v : step.inputs)
-      in.push_back(v < 0 ? nullptr
-                         : std::make_shared<Tensor>(plan_.values[size_t(v)].dtype,
-                                                    b.dims[size_t(v)], Pointer(s, v), nullptr));
+    for (int v : step.inputs) {
+      if (v < 0) {
+        in.push_back(nullptr);
+        continue;
+      }
+      const Value& value = plan_.values[size_t(v)];
+      auto t = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr);
+      if (value.layout == Layout::kChannelsLast) {
+        auto plain = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)]);
+        CopyChannels(*t, plain->mutable_data(), /*to_last=*/false);
+        t = std::move(plain);
+      }
+      in.push_back(std::move(t));
+    }
     std::vector<TensorPtr> out;
     if (step.spec) {
       std::vector<TensorPtr> present;
@@ -198,8 +224,11 @@ class HostProgram final : public Program {
     for (size_t i = 0; i < out.size(); ++i) {
       WEFT_ICHECK(out[i]->dims() == b.dims[size_t(step.outputs[i])],
                   "{} gave another shape than inferred", step.node->Describe());
-      if (out[i]->num_bytes() > 0)
-        std::memcpy(Pointer(s, step.outputs[i]), out[i]->data(), size_t(out[i]->num_bytes()));
+      void* to = Pointer(s, step.outputs[i]);
+      if (plan_.values[size_t(step.outputs[i])].layout == Layout::kChannelsLast)
+        CopyChannels(*out[i], to, /*to_last=*/true);
+      else if (out[i]->num_bytes() > 0)
+        std::memcpy(to, out[i]->data(), size_t(out[i]->num_bytes()));
     }
   }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/codegen/lower.h"
+#include "weft/core/layout.h"
 #include "weft/core/storage.h"
 #include "weft/runtime/backend.h"
 
@@ -17,6 +18,7 @@ struct Value {
   Shape shape;
   int storage = -1;
   TensorPtr constant;  ///< storage kind kConstant
+  Layout layout = Layout::kPlain;
 };
 
 enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue };

@@ -24,8 +24,11 @@ class PlanMaker {
         types_(g.GetAttr<TypeMap>("dtype")),
         values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
         kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr),
+        // Where an edit has cleared rows, tensors that have to lie alike might not: all plain again.
+        layouts_(g.HasAttr("layout") && g.IsComplete("layout") ? &g.GetAttr<LayoutMap>("layout")
+                                                               : nullptr),
         rtc_(g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr),
-        compute_(Op::GetAttr<FCompute>("FCompute." + backend.name())) {}
+        compute_(Op::GetAttr<FCompute>("FCompute." + backend.library())) {}
 
   ExecutionPlan Run() {
     plan_.storages = storage_.storages;
@@ -106,6 +109,7 @@ class PlanMaker {
   }
   bool ChooseLibrary(NodePtr n, Step* step) {
     const FCompute* f = compute_.find(n->op());
+    if (!f) f = any_compute_.find(n->op());
     if (!f) return false;
     step->kind = StepKind::kLibrary;
     step->compute = *f;
@@ -140,6 +144,7 @@ class PlanMaker {
     Value v;
     v.dtype = types_[e].dtype;
     v.shape = shapes_[e];
+    if (layouts_) v.layout = (*layouts_)[e];
     const int* s = storage_.of.find(e);
     WEFT_ICHECK(s, "{} has no storage", e.node->Describe());
     v.storage = *s;
@@ -157,8 +162,10 @@ class PlanMaker {
   const TypeMap& types_;
   const ValueMap* values_;
   const KernelMap* kernels_;
+  const LayoutMap* layouts_;
   const RtcMap* rtc_;
   const OpMap<FCompute>& compute_;
+  const OpMap<FCompute>& any_compute_ = Op::GetAttr<FCompute>("FCompute");
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
   const OpMap<FMutateInputs>& mutates_ = Op::GetAttr<FMutateInputs>("FMutateInputs");
   ExecutionPlan plan_;

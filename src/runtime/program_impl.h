@@ -1,4 +1,4 @@
-/// program_impl.h: the kinds of program. Private to the runtime.
+/// program_impl.h: the kinds of program, and what makes them. Private to the runtime.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,33 @@
 
 namespace weft {
 
+/// What Compile and LoadProgram share: the program of a graph that its passes have left.
+struct ProgramMaker {
+  static std::shared_ptr<Program> Make(Graph compiled, const std::string& backend_name,
+                                       const std::shared_ptr<Backend>& backend);
+  /// Names and types of inputs and outputs, from the program's graph.
+  static void Finish(Program* program, const std::string& backend_name);
+  static void SetLimits(Program* program, const Limits& limits) { program->limits_ = limits; }
+  static ProgramStats& Stats(Program& program) { return program.stats_; }
+};
+
+/// A tensor of the same content that nobody else holds: what a caller may write to.
+std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
+
 /// Runs every node in the Evaluator on tensors of the sizes that come: the reference.
 std::shared_ptr<Program> MakeReferenceProgram(Graph graph);
 /// Runs the planned instruction list on host memory.
 std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend);
+
+/// The whole pipeline and one program, without stages; options.passes.records is filled where given.
+std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options);
+
+// staged_program.cc: for extents that depend on values and tensors without a place in an arena.
+/// The first entry of `g` (with shape and dtype) that one plan cannot place, with the reason; empty where there is none.
+std::string WhyStages(const Graph& g);
+/// Empty where stages can run every node of `g`; else the first that they cannot, with the reason.
+std::string WhyNoStages(const Graph& g);
+/// `graph` is as the user gave it; options.backend compiles its parts.
+std::shared_ptr<Program> MakeStagedProgram(Graph graph, const CompileOptions& options);
 
 }  // namespace weft

@@ -10,21 +10,16 @@
 namespace weft {
 namespace {
 
-std::shared_ptr<Tensor> DeepCopy(const Tensor& t) {
-  auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
-  if (t.dtype() == DType::kString)
-    copy->mutable_strings() = t.strings();
-  else if (t.num_bytes() > 0)
-    std::memcpy(copy->mutable_data(), t.data(), size_t(t.num_bytes()));
-  return copy;
-}
-
 class ReferenceProgram final : public Program {
  public:
   explicit ReferenceProgram(Graph graph) {
     const Evaluator* e = GetEvaluator();
     WEFT_CHECK(e, kUnsupported, "no evaluator is registered");
     std::string bad;
+    for (NodePtr p : graph.AllInputs())
+      if (const AttrValue* type = p->attrs.dict.find("type"))
+        bad += fmt::format("\n  {}: values of type {} are not run yet", p->Describe(),
+                           type->get<std::string>());
     for (NodePtr n : graph.TopoOrder()) {
       if (n->is_variable()) continue;
       ++stats_.interpreted;
@@ -47,12 +42,21 @@ class ReferenceProgram final : public Program {
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
       const bool own = results[i].use_count() == 1;
-      (*outputs)[i] = own ? std::const_pointer_cast<Tensor>(results[i]) : DeepCopy(*results[i]);
+      (*outputs)[i] = own ? std::const_pointer_cast<Tensor>(results[i]) : OwnCopy(*results[i]);
     }
   }
 };
 
 }  // namespace
+
+std::shared_ptr<Tensor> OwnCopy(const Tensor& t) {
+  auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
+  if (t.dtype() == DType::kString)
+    copy->mutable_strings() = t.strings();
+  else if (t.num_bytes() > 0)
+    std::memcpy(copy->mutable_data(), t.data(), size_t(t.num_bytes()));
+  return copy;
+}
 
 std::shared_ptr<Program> MakeReferenceProgram(Graph graph) {
   return std::make_shared<ReferenceProgram>(std::move(graph));

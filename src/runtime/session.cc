@@ -1,23 +1,19 @@
-/// session.cc: sessions, and what Compile does for every backend.
+/// session.cc: runs of a program, with every input judged before.
 #include <algorithm>
+#include <cstring>
+#include <new>
+#include <set>
+#include <stdexcept>
 
 #include "program_impl.h"
 #include "weft/core/evaluator.h"
-#include "weft/core/graph_attr.h"
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
-#include "weft/support/timer.h"
+#include "weft/support/strings.h"
 
 namespace weft {
 namespace {
-
-IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
-  IoSpec s;
-  s.name = std::move(name);
-  if (g.HasAttr("dtype")) s.dtype = g.GetAttr<TypeMap>("dtype")[e].dtype;
-  if (g.HasAttr("shape")) s.shape = g.GetAttr<ShapeMap>("shape")[e];
-  return s;
-}
 
 /// The tensor must have the declared dtype, rank and constant extents; symbolic ones are checked by the binding.
 void CheckInput(const IoSpec& spec, const TensorPtr& t) {
@@ -34,33 +30,16 @@ void CheckInput(const IoSpec& spec, const TensorPtr& t) {
              spec.shape.ToString(), t->shape().ToString());
 }
 
-}  // namespace
-
-std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options) {
-  Timer timer;
-  std::shared_ptr<Backend> backend = GetBackend(options.backend);
-  if (options.threads > 0) backend->set_threads(options.threads);
-  PassOptions passes = options.passes;
-  passes.target = backend->target().empty() ? options.backend : backend->target();
-  std::vector<PassRecord> records;
-  passes.records = &records;
-  const std::string text =
-      options.pipeline.empty() ? backend->default_pipeline() : options.pipeline;
-  Graph compiled = ApplyPasses(std::move(graph), Pipeline::Parse(text), passes);
-  std::shared_ptr<Program> program = backend->target().empty()
-                                         ? MakeReferenceProgram(std::move(compiled))
-                                         : MakeHostProgram(std::move(compiled), backend);
-  program->backend_name_ = options.backend;
-  for (NodePtr p : program->graph_.AllInputs())
-    program->inputs_.push_back(SpecOf(program->graph_, NodeEntry(p), p->attrs.name));
-  for (size_t i = 0; i < program->graph_.outputs.size(); ++i)
-    program->outputs_.push_back(
-        SpecOf(program->graph_, program->graph_.outputs[i], program->graph_.OutputName(i)));
-  program->stats_.passes = std::move(records);
-  program->stats_.compile_seconds = timer.seconds();
-  if (options.passes.records) *options.passes.records = program->stats_.passes;
-  return program;
+/// Do two tensors share memory? A tensor and a view of it do, as do two views of what a caller has.
+bool Overlap(const Tensor& a, const Tensor& b) {
+  if (&a == &b) return true;
+  if (a.dtype() == DType::kString || b.dtype() == DType::kString) return false;
+  const auto begin = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); };
+  return begin(a) < begin(b) + uintptr_t(b.num_bytes()) &&
+         begin(b) < begin(a) + uintptr_t(a.num_bytes());
 }
+
+}  // namespace
 
 Session::Session(std::shared_ptr<const Program> program)
     : program_(std::move(program)), state_(program_->NewState()) {}
@@ -75,7 +54,15 @@ void Session::RunInto(const std::vector<TensorPtr>& inputs,
              specs.size(), inputs.size());
   for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i]);
   outputs->resize(program_->outputs().size());
-  program_->Run(*state_, inputs, outputs);
+  try {
+    RequestScope scope(program_->limits_, &cancel_);
+    RequestScope::Poll();
+    program_->Run(*state_, inputs, outputs);
+  } catch (const std::bad_alloc&) {
+    WEFT_THROW(kOutOfMemory, "no memory to run the program");
+  } catch (const std::length_error&) {
+    WEFT_THROW(kOutOfMemory, "no memory to run the program");
+  }
 }
 
 std::vector<TensorPtr> Session::Run(const std::vector<TensorPtr>& inputs) {
@@ -100,6 +87,41 @@ std::vector<TensorPtr> Session::Run(const std::map<std::string, TensorPtr>& inpu
   return Run(ordered);
 }
 
+std::vector<std::shared_ptr<Tensor>> Session::RunBound(
+    const std::vector<TensorPtr>& inputs, const std::vector<std::shared_ptr<Tensor>>& bound) {
+  struct Reset {
+    Program::State& state;
+    ~Reset() { state.keeps_outputs = false; }
+  } reset{*state_};
+  state_->keeps_outputs = true;
+  std::vector<std::shared_ptr<Tensor>> outputs = bound;
+  for (size_t i = 0; i < bound.size(); ++i) {
+    if (!bound[i]) continue;
+    for (size_t k = 0; k < i; ++k)
+      WEFT_CHECK(!bound[k] || !Overlap(*bound[i], *bound[k]), kBadBinding,
+                 "the tensors bound to outputs {} and {} share memory", k, i);
+    // A result that replaces an input is written when nothing reads the input any more.
+    for (const TensorPtr& in : inputs)
+      if (in && Overlap(*bound[i], *in)) outputs[i] = nullptr;
+  }
+  RunInto(inputs, &outputs);
+  for (size_t i = 0; i < outputs.size() && i < bound.size(); ++i) {
+    if (!bound[i] || outputs[i] == bound[i]) continue;
+    const Tensor& from = *outputs[i];
+    Tensor& to = *bound[i];
+    WEFT_CHECK(to.dtype() == from.dtype() && to.dims() == from.dims(), kBadBinding,
+               "output '{}' is {}{}, the tensor bound to it {}{}", program_->outputs()[i].name,
+               DTypeName(from.dtype()), from.shape().ToString(), DTypeName(to.dtype()),
+               to.shape().ToString());
+    if (to.dtype() == DType::kString)
+      to.mutable_strings() = from.strings();
+    else if (to.num_bytes() > 0)
+      std::memcpy(to.mutable_data(), from.data(), size_t(to.num_bytes()));
+    outputs[i] = bound[i];
+  }
+  return outputs;
+}
+
 std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs) {
   std::vector<StepTime> steps;
   std::vector<std::shared_ptr<Tensor>> outputs;
@@ -114,11 +136,22 @@ std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs) {
 
 std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed,
                                            const SymBindings& bind) {
-  SymBindings all = bind;
+  std::set<std::string> known;
   for (const IoSpec& s : program.inputs())
     for (SymInt d : s.shape.dims())
       if (d.known())
-        for (SymInt symbol : d.Symbols()) all.emplace(symbol.symbol_name(), 1);
+        for (SymInt symbol : d.Symbols()) known.insert(symbol.symbol_name());
+  std::set<std::string> unknown;  // sorted: the same message every time
+  for (const auto& [name, value] : bind)
+    if (!known.count(name)) unknown.insert(name);
+  if (!unknown.empty()) {
+    const std::vector<std::string> names(known.begin(), known.end());
+    ThrowError(ErrorCode::kBadBinding,
+               fmt::format("the inputs of the program have no symbol '{}'", *unknown.begin()), "",
+               names.empty() ? "they have none" : "they have: " + Join(names, ", "));
+  }
+  SymBindings all = bind;
+  for (const std::string& name : known) all.emplace(name, 1);
   return MakeRandomInputs(program.graph(), seed, all).tensors;
 }
 

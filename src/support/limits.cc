@@ -92,9 +92,11 @@ Limits Limits::Parse(std::string_view text) {
       limits.*f.value = ParseSize(value, name);
       found = true;
     }
-    if (!found)
+    if (!found) {
+      const std::string near = DidYouMean(name, names);
       ThrowError(ErrorCode::kUsage, fmt::format("no limit named '{}'", name), "",
-                 DidYouMean(name, names));
+                 near.empty() ? "there are: " + Join(names, ", ") : near);
+    }
   }
   return limits;
 }

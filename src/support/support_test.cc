@@ -17,25 +17,17 @@
 #include "weft/support/checked.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
+#include "weft/support/file_reader.h"
 #include "weft/support/hash.h"
 #include "weft/support/limits.h"
 #include "weft/support/log.h"
 #include "weft/support/shared_library.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
+#include "support/code_of.h"
 
 namespace weft {
 namespace {
-
-template <class F>
-ErrorCode CodeOf(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  return ErrorCode{};
-}
 
 TEST_CASE("error: classes, places, text and JSON") {
   CHECK(ErrorCodeName(ErrorCode::kInvalidModel) == "WEFT-E0301");
@@ -244,6 +236,15 @@ TEST_CASE("file: whole files, limits, atomic replacement") {
   CHECK(ReadFile(path) == content);
   CHECK(CodeOf([&] { ReadFile(path, 3); }) == ErrorCode::kLimit);
   CHECK(ReadFile(path, 4) == content);
+  FileReader reader(path, 4);
+  char part[8] = {};
+  CHECK(reader.size() == 4);
+  CHECK(reader.Read(part, 3) == 3);
+  CHECK(reader.Read(part + 3, 5) == 1);
+  CHECK(std::string(part, 4) == content);
+  CHECK(reader.Read(part, 1) == 0);
+  CHECK(CodeOf([&] { FileReader f(path, 3); }) == ErrorCode::kLimit);
+  CHECK(CodeOf([&] { FileReader f(dir); }) == ErrorCode::kIo);
   REQUIRE(chmod(path.c_str(), 0640) == 0);
   WriteFileAtomic(path, "new");
   CHECK(ReadFile(path) == "new");

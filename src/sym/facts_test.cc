@@ -3,6 +3,7 @@
 
 #include "weft/support/error.h"
 #include "weft/sym/sym.h"
+#include "support/code_of.h"
 
 namespace weft {
 namespace {
@@ -10,16 +11,6 @@ namespace {
 SymInt S(const char* name) { return SymInt::Symbol(name); }
 const SymInt a = S("a"), b = S("b"), c = S("c"), d = S("d"), h = S("h"), w = S("w"), n = S("n"),
              u0 = S("u0");
-
-template <class F>
-ErrorCode CodeOf(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  return ErrorCode{};
-}
 
 TEST_CASE("facts: symbols are extents") {
   const Facts f;

@@ -7,6 +7,7 @@
 
 #include "fuzz_util.h"
 #include "weft/sym/sym.h"
+#include "weft/sym/apply.h"
 
 namespace weft {
 namespace {
@@ -63,32 +64,7 @@ TEST_CASE("sym fuzz: Parse(ToString(e)) is e, and so is what the postfix form sa
     void Op(char op) override {
       const SymInt b = stack.back();
       stack.pop_back();
-      SymInt& a = stack.back();
-      switch (op) {
-        case '+':
-          a = a + b;
-          break;
-        case '-':
-          a = a - b;
-          break;
-        case '*':
-          a = a * b;
-          break;
-        case '/':
-          a = FloorDiv(a, b);
-          break;
-        case '%':
-          a = Mod(a, b);
-          break;
-        case 'm':
-          a = Min(a, b);
-          break;
-        case 'M':
-          a = Max(a, b);
-          break;
-        default:
-          a = Bcast(a, b);
-      }
+      stack.back() = ApplySymOp(op, stack.back(), b);
     }
   };
   for (int i = 0; i < 40000; ++i) {

@@ -8,22 +8,13 @@
 #include <chrono>
 
 #include "weft/support/error.h"
+#include "support/code_of.h"
 
 namespace weft {
 namespace {
 
 SymInt S(const char* name) { return SymInt::Symbol(name); }
 SymInt P(const char* text) { return SymInt::Parse(text); }
-
-template <class F>
-ErrorCode CodeOf(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  return ErrorCode{};
-}
 
 const SymInt a = S("a"), b = S("b"), h = S("h"), w = S("w"), n = S("n");
 

@@ -1,13 +1,16 @@
 /// bench.cc: `weft bench`: the time of a run in a steady loop that allocates nothing: outputs are
 /// reused. The first run, which makes the binding for these extents, is not counted.
 #include <algorithm>
+#include <limits>
 #include <cmath>
 
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
 #include "table.h"
+#include "trace.h"
 #include "weft/support/check.h"
+#include "weft/support/file.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
 
@@ -23,15 +26,16 @@ constexpr double kNoisy = 0.05;  // spread from which a reader is told
 struct Args {
   ModelArgs model;
   InputArgs inputs;
-  std::string backend = "cpu", passes;
+  EngineArgs engine;
   double warmup_ms = 100, duration_s = 1.5;
   int64_t iterations = 0;
-  int threads = 0;
   bool profile = false;
+  std::string export_times, export_profile;
 };
 
 struct Times {
-  std::vector<double> ms;  // sorted
+  std::vector<double> ms;        // sorted
+  std::vector<double> in_order;  // as they were taken
   double At(double quantile) const {
     return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
   }
@@ -64,6 +68,7 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
       break;
     if (times.ms.size() >= kMaxSamples) break;
   }
+  times.in_order = times.ms;
   std::sort(times.ms.begin(), times.ms.end());
   return times;
 }
@@ -107,26 +112,50 @@ std::string ProfileTable(std::vector<ProfileRow> rows) {
   return table.ToString();
 }
 
+/// Passes and the steps of one run, each laid end to end; the arena is there while steps run.
+void ExportProfile(const std::string& path, const std::vector<PassRecord>& passes,
+                   const std::vector<ProfileRow>& steps, const Session& session) {
+  constexpr int kPasses = 1, kSteps = 2;
+  constexpr const char* kArena = "planned arena bytes";
+  ChromeTrace trace;
+  trace.NameTrack(kPasses, "compile passes");
+  trace.NameTrack(kSteps, "steps of one run");
+  trace.Counter(kArena, 0, 0);
+  double at_us = 0;
+  for (const PassRecord& r : passes) {
+    Json args = {{"number", r.number},
+                 {"reason", r.trigger == Trigger::kAsked ? "asked" : r.reason},
+                 {"nodes_before", r.nodes_before},
+                 {"nodes_after", r.nodes_after}};
+    for (const auto& [name, value] : r.statistics) args[name] = value;
+    trace.Span(kPasses, r.name, "pass", at_us, r.seconds * 1e6, std::move(args));
+    at_us += r.seconds * 1e6;
+  }
+  trace.Counter(kArena, at_us, session.arena_bytes());
+  for (const ProfileRow& r : steps) {
+    trace.Span(kSteps, r.name, r.kind, at_us, r.us, {{"step", r.step}});
+    at_us += r.us;
+  }
+  trace.Counter(kArena, at_us, 0);
+  trace.Write(path);
+}
+
 int Run(const Args& a) {
-  const Limits limits = a.model.Check();
-  const Engine engine = ParseEngine(a.backend, a.passes);
-  ImportOptions import;
-  import.limits = limits;
-  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input"))
-    import.overridable.push_back(name);
-  const Graph graph = LoadModel(a.model.path, import);
-  const NamedTensors named = MakeInputs(graph, a.inputs, limits);
-  const auto program = CompileProgram(graph, engine, a.threads, limits);
-  const std::vector<TensorPtr> inputs = OrderInputs(*program, named);
-  Session session(program);
-  const Times times = Measure(a, &session, inputs);
-  const std::vector<ProfileRow> profile =
-      a.profile ? ProfileSteps(&session, inputs) : std::vector<ProfileRow>();
-  const ProgramStats& stats = program->stats();
+  const Prepared p = Prepare(a.model, a.inputs, a.engine);
+  Session session(p.program);
+  const Times times = Measure(a, &session, p.inputs);
+  const std::vector<ProfileRow> profile = a.profile || !a.export_profile.empty()
+                                              ? ProfileSteps(&session, p.inputs)
+                                              : std::vector<ProfileRow>();
+  const ProgramStats& stats = p.program->stats();
+  if (!a.export_profile.empty()) ExportProfile(a.export_profile, stats.passes, profile, session);
+  if (!a.export_times.empty())
+    WriteFileAtomic(a.export_times,
+                    Json{{"backend", p.engine.text}, {"times_ms", times.in_order}}.dump(1) + "\n");
 
   if (a.model.json) {
     Json shapes = Json::object();
-    for (const auto& [name, t] : named) shapes[name] = TypeText(*t);
+    for (const auto& [name, t] : p.named) shapes[name] = TypeText(*t);
     Json out = {{"median_ms", times.Median()},
                 {"min_ms", times.ms.front()},
                 {"p95_ms", times.At(0.95)},
@@ -139,7 +168,7 @@ int Run(const Args& a) {
                 {"interpreted", stats.interpreted},
                 {"arena_bytes", session.arena_bytes()},
                 {"bytes_moved", session.bytes_moved()},
-                {"backend", engine.text},
+                {"backend", p.engine.text},
                 {"inputs", std::move(shapes)}};
     if (a.profile) {
       Json rows = Json::array();
@@ -151,11 +180,12 @@ int Run(const Args& a) {
     return 0;
   }
   std::string text;
-  for (const auto& [name, t] : named) text += fmt::format("input    {}: {}\n", name, TypeText(*t));
+  for (const auto& [name, t] : p.named)
+    text += fmt::format("input    {}: {}\n", name, TypeText(*t));
   text +=
       fmt::format("time     median {:.3f} ms, min {:.3f}, p95 {:.3f}, mean {:.3f} over {} runs\n",
                   times.Median(), times.ms.front(), times.At(0.95), times.Mean(), times.ms.size());
-  text += fmt::format("compile  {:.3f} s on {}\n", stats.compile_seconds, engine.text);
+  text += fmt::format("compile  {:.3f} s on {}\n", stats.compile_seconds, p.engine.text);
   text +=
       fmt::format("steps    {} kernels ({} distinct), {} library calls, {} interpreted\n",
                   stats.kernels, stats.distinct_kernels, stats.library_calls, stats.interpreted);
@@ -183,22 +213,22 @@ Command MakeBench(CLI::App& parent) {
   bool* random = &a->inputs.random;
   app->add_flag_callback(
       "--random", [random] { *random = true; }, "accepted as for run; always on here");
-  app->add_option("--backend", a->backend, "cpu, ref, cuda, or a variant as cpu:no-fusion")
-      ->type_name("B");
-  app->add_option("--passes", a->passes, "passes instead of the backend's own")->type_name("P");
+  AddEngine(app, &a->engine);
   app->add_option("--warmup", a->warmup_ms, "runs before the timed ones")
       ->type_name("MS")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegative());
   app->add_option("--duration", a->duration_s, "time to measure")
       ->type_name("S")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegative());
   app->add_option("--iterations", a->iterations, "timed runs, instead of --duration")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  app->add_option("--threads", a->threads, "threads; 0: all")
-      ->type_name("T")
-      ->check(CLI::NonNegativeNumber);
+      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()));
   app->add_flag("--profile", a->profile, "time of every step");
+  app->add_option("--export-profile", a->export_profile,
+                  "passes, steps and memory as Chrome trace-event JSON (Perfetto opens it)")
+      ->type_name("F");
+  app->add_option("--export-times", a->export_times, "the time of every run, in order, as JSON")
+      ->type_name("F");
   return {app, [a] { return Run(*a); }};
 }
 

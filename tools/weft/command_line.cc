@@ -1,9 +1,43 @@
 /// command_line.cc: see command_line.h.
 #include "command_line.h"
 
+#include <cmath>
+#include <limits>
+
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft::tool {
+namespace {
+
+constexpr int64_t kMostThreads = 1024;  // what OMP_NUM_THREADS is held to as well
+
+}  // namespace
+
+CLI::Validator WholeNumber(int64_t lowest, int64_t highest) {
+  // Without a name: it would be part of the option's type in the help.
+  return CLI::Validator(
+      [lowest, highest](std::string& text) {
+        const auto value = TryParseInt64(text);
+        if (value && *value >= lowest && *value <= highest) return std::string();
+        return highest == std::numeric_limits<int64_t>::max()
+                   ? fmt::format("expected a whole number >= {}, got '{}'", lowest, text)
+                   : fmt::format("expected a whole number from {} to {}, got '{}'", lowest, highest,
+                                 text);
+      },
+      "");
+}
+
+CLI::Validator NonNegative() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const auto value = TryParseDouble(text);
+        return value && std::isfinite(*value) && *value >= 0
+                   ? std::string()
+                   : fmt::format("expected a number >= 0, got '{}'", text);
+      },
+      "");
+}
 
 CLI::Option* AddList(CLI::App* app, const std::string& name, std::vector<std::string>* values,
                      const std::string& doc) {
@@ -12,18 +46,12 @@ CLI::Option* AddList(CLI::App* app, const std::string& name, std::vector<std::st
 
 void AddModel(CLI::App* app, ModelArgs* args) {
   app->add_option("MODEL", args->path, "model: .onnx, .weft, .json or .weftx")->required();
-  AddList(app, "--plugin", &args->plugins, "load a plugin first (repeatable)")->type_name("F");
   app->add_option("--limits", args->limits, "bounds, as in nodes=1000,tensor_bytes=2G (see doctor)")
       ->type_name("LIST");
   app->add_flag("--json", args->json, "one JSON object on stdout");
 }
 
-Limits ModelArgs::Check() const {
-  if (!plugins.empty())
-    ThrowError(ErrorCode::kUnsupported, "loading plugins is not in this build", plugins[0],
-               "link what registers operators and passes into your program instead");
-  return Limits::Parse(limits);
-}
+Limits ModelArgs::Check() const { return Limits::Parse(limits); }
 
 void AddBind(CLI::App* app, InputArgs* args) {
   AddList(app, "--bind", &args->binds, "value of a symbolic extent (repeatable)")
@@ -34,7 +62,19 @@ void AddInputs(CLI::App* app, InputArgs* args) {
   AddList(app, "--input", &args->files, "input from a .npy or TensorProto .pb file (repeatable)")
       ->type_name("NAME=F");
   AddBind(app, args);
-  app->add_option("--seed", args->seed, "seed of random inputs")->type_name("N");
+  app->add_option("--seed", args->seed, "seed of random inputs")
+      ->type_name("N")
+      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
+}
+
+void AddEngine(CLI::App* app, EngineArgs* args) {
+  app->add_option("--backend", args->backend,
+                  "cpu (the default), ref, cuda, or a variant as cpu:no-fusion")
+      ->type_name("B");
+  app->add_option("--passes", args->passes, "passes instead of the backend's own")->type_name("P");
+  app->add_option("--threads", args->threads, "threads; 0: all")
+      ->type_name("T")
+      ->check(WholeNumber(0, kMostThreads));
 }
 
 }  // namespace weft::tool

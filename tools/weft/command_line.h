@@ -23,6 +23,14 @@ Command MakeCompile(CLI::App& parent);
 Command MakeInspect(CLI::App& parent);
 Command MakeCompare(CLI::App& parent);
 Command MakeDoctor(CLI::App& parent);
+Command MakePlugins(CLI::App& parent);
+Command MakeBisect(CLI::App& parent);
+Command MakeReduce(CLI::App& parent);
+Command MakeRepro(CLI::App& parent);
+Command MakeCache(CLI::App& parent);
+
+/// Does what `weft ARGUMENTS..` does, but for reporting errors, which it throws; main.cc.
+int RunCommandLine(const std::vector<std::string>& arguments);
 
 /// Registered passes by name, and one pass with its options; opt.cc.
 void PrintPasses(bool as_json);
@@ -38,15 +46,24 @@ struct InputArgs {
 /// MODEL, and what every reader of models takes.
 struct ModelArgs {
   std::string path, limits;
-  std::vector<std::string> plugins;
   bool json = false;
-  /// The limits as parsed; throws kUsage. Also refuses plugins, which this build cannot load.
+  /// The limits as parsed; throws kUsage.
   Limits Check() const;
 };
 
+/// What a model runs on.
+struct EngineArgs {
+  std::string backend, passes;  ///< backend empty: cpu, or the one that a compiled program names
+  int threads = 0;
+};
+
 void AddModel(CLI::App* app, ModelArgs* args);
+void AddEngine(CLI::App* app, EngineArgs* args);
 void AddInputs(CLI::App* app, InputArgs* args);
 void AddBind(CLI::App* app, InputArgs* args);
+/// Checks of numbers, with messages that name what was expected.
+CLI::Validator WholeNumber(int64_t lowest, int64_t highest);
+CLI::Validator NonNegative();
 /// A repeatable option that takes one value each time.
 CLI::Option* AddList(CLI::App* app, const std::string& name, std::vector<std::string>* values,
                      const std::string& doc);

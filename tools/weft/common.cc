@@ -1,6 +1,9 @@
 /// common.cc: see common.h.
 #include "common.h"
 
+#include "check_command.h"
+#include "command_reproducer.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,17 +12,17 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "weft/core/text.h"
+#include "weft/runtime/saved_program.h"
 #include "weft/runtime/backend.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
+#include "weft/support/log.h"
 #include "weft/support/strings.h"
 
 namespace weft::tool {
 namespace {
 
-constexpr const char* kReproducer = "weft-reproducer.weft";
 constexpr double kProgressAfterSeconds = 2;
 
 double Now() {
@@ -45,20 +48,36 @@ bool Colour(int fd) {
   return isatty(fd) != 0 && (no_color == nullptr || *no_color == '\0');
 }
 
+/// Into the working folder; false, with a warning, where that cannot be written.
+bool MoveReproducer(const std::string& from) {
+  try {
+    WriteFileAtomic(kReproducerFile, ReadFile(from));
+    return ReproducerWritten() = true;
+  } catch (const Error& e) {
+    WEFT_LOG(kWarning, "no reproducer: {}", e.message());
+    return false;
+  }
+}
+
 /// Runs `work`; when it fails by our fault, runs it again with a reproducer file and says so.
 template <class Work>
 auto WithReproducer(PassOptions* options, const Work& work) {
   try {
     return work();
   } catch (const InternalError&) {
-    if (!options->reproducer.empty()) throw;
-    options->reproducer = kReproducer;
+    if (!options->reproducer.empty()) {
+      ReproducerWritten() = FileExists(options->reproducer);
+      throw;
+    }
+    const ScratchFolder folder;  // an older one stays until it is known that there is a new one
+    options->reproducer = folder / "reproducer.weft";
     try {
       return work();
     } catch (Error& e) {
-      if (FileExists(kReproducer) && e.hint().empty())
-        e.SetHint(
-            fmt::format("this is a bug in Weft; please report it with the file {}", kReproducer));
+      if (FileExists(options->reproducer) && MoveReproducer(options->reproducer) &&
+          e.hint().empty())
+        e.SetHint(fmt::format("this is a bug in Weft; please report it with the file {}",
+                              kReproducerFile));
       throw;
     }
   }
@@ -67,23 +86,6 @@ auto WithReproducer(PassOptions* options, const Work& work) {
 bool Has(const Pipeline& pipeline, const std::string& pass) {
   const auto& all = pipeline.passes();
   return std::any_of(all.begin(), all.end(), [&](const PassSpec& p) { return p.name == pass; });
-}
-
-/// The backend's pipeline with one operator a kernel.
-std::string WithoutFusion(const std::string& text) {
-  Pipeline out;
-  const Pipeline given = Pipeline::Parse(text);
-  for (PassSpec spec : given.passes()) {
-    if (spec.name == "Fusion") {
-      auto& o = spec.options;
-      o.erase(
-          std::remove_if(o.begin(), o.end(), [](const Option& x) { return x.name == "max_ops"; }),
-          o.end());
-      o.emplace_back("max_ops", 1);
-    }
-    out.push_back(std::move(spec));
-  }
-  return out.ToString();
 }
 
 /// A user's pipeline that ends before memory is planned could not run: the rest is added.
@@ -147,25 +149,6 @@ std::function<void(const PassRecord&)> Progress::Hook() {
   };
 }
 
-Graph LoadModel(const std::string& path, ImportOptions options) {
-  WEFT_CHECK(FileExists(path), kIo, "there is no file '{}'", path);
-  const std::string name = ToLower(path);
-  if (EndsWith(name, ".onnx")) return ImportOnnx(path, options);
-  if (EndsWith(name, ".weft")) {
-    ParseOptions parse;
-    parse.source_name = path;
-    parse.max_depth = int(std::min<int64_t>(options.limits.depth, 1000));
-    return ParseGraph(ReadFile(path, options.limits.file_bytes), parse);
-  }
-  if (EndsWith(name, ".json") || EndsWith(name, ".weftx"))
-    ThrowError(ErrorCode::kUnsupported,
-               fmt::format("reading {} files is not in this build", path.substr(path.rfind('.'))),
-               path, "models are read from .onnx and .weft files");
-  ThrowError(ErrorCode::kUsage,
-             fmt::format("'{}' has no extension that names a model format", path), "",
-             "expected .onnx, .weft, .json or .weftx");
-}
-
 Engine ParseEngine(const std::string& text, const std::string& passes) {
   Engine e;
   e.text = text;
@@ -178,7 +161,7 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
       ThrowError(ErrorCode::kUsage,
                  fmt::format("engine '{}' has no variant '{}'", e.backend, variant), "",
                  fmt::format("the variants are: {}:no-fusion", e.backend));
-    e.pipeline = WithoutFusion(backend->default_pipeline());
+    e.fusion = false;
   }
   if (!passes.empty()) e.pipeline = backend->target().empty() ? passes : Runnable(passes);
   return e;
@@ -189,11 +172,35 @@ std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine,
   CompileOptions options;
   options.backend = engine.backend;
   options.pipeline = engine.pipeline;
+  options.fusion = engine.fusion;
   options.threads = threads;
   options.passes.limits = limits;
   Progress progress;
   options.passes.on_pass = progress.Hook();
   return WithReproducer(&options.passes, [&] { return Compile(graph, options); });
+}
+
+Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
+  const Limits limits = model.Check();
+  Prepared p;
+  if (FormatOfPath(model.path) == ModelFormat::kProgram) {
+    WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
+    p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits});
+    p.engine.text = p.engine.backend = p.program->backend();
+    p.named = MakeInputs(p.program->graph(), inputs, limits);
+    p.inputs = OrderInputs(*p.program, p.named);
+    return p;
+  }
+  p.engine = ParseEngine(engine.backend.empty() ? "cpu" : engine.backend, engine.passes);
+  ImportOptions import;
+  import.limits = limits;
+  for (const auto& [name, file] : SplitAssignments(inputs.files, "--input"))
+    import.overridable.push_back(name);
+  const Graph graph = LoadModel(model.path, import);
+  p.named = MakeInputs(graph, inputs, limits);
+  p.program = CompileProgram(graph, p.engine, engine.threads, limits);
+  p.inputs = OrderInputs(*p.program, p.named);
+  return p;
 }
 
 Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options) {

@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "inputs.h"
 #include "weft/core/graph.h"
 #include "weft/core/pass.h"
-#include "weft/onnx/import.h"
+#include "weft/api/model.h"
 #include "weft/runtime/program.h"
 
 namespace weft::tool {
@@ -50,12 +51,10 @@ class Progress {
   double start_;
 };
 
-/// Reads MODEL by its extension.
-Graph LoadModel(const std::string& path, ImportOptions options);
-
 /// What a program runs on: "cpu", "ref", or a variant as in "cpu:no-fusion".
 struct Engine {
   std::string text, backend, pipeline;  ///< pipeline empty: the backend's own
+  bool fusion = true;
 };
 /// Throws kUsage for an unknown variant, kUnsupported for an unknown backend. `passes` (may be
 /// empty) replaces the engine's pipeline; what a run cannot do without is added at its end.
@@ -64,6 +63,15 @@ Engine ParseEngine(const std::string& text, const std::string& passes = {});
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
                                               const Limits& limits);
+/// A program and the tensors that it is run on: what `run` and `bench` begin with.
+struct Prepared {
+  Engine engine;
+  NamedTensors named;
+  std::shared_ptr<const Program> program;
+  std::vector<TensorPtr> inputs;  ///< `named` in the order of the program's inputs
+};
+/// Reads the model, makes its inputs and compiles it; in this order, so that wrong inputs cost no compilation.
+Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine);
 /// Runs a pipeline under the same care.
 Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options);
 
@@ -71,6 +79,11 @@ Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions option
 std::string FileStem(const std::string& name);
 /// The names, joined, as a hint: "the model has: x, y".
 std::string ListNames(const std::vector<std::string>& names);
+/// "1 check", "2 checks".
+template <class Count>
+std::string Plural(Count n, const std::string& word) {
+  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+}
 /// "f32[2, 3]".
 std::string TypeText(const Tensor& t);
 std::string Milliseconds(double seconds);

@@ -181,8 +181,8 @@ int Run(const Args& args) {
     }
     if (table.size() > 1) Print(table.ToString());
     if (different == 0)
-      Print(fmt::format("{} and {} agree on {} {}\n", args.a, args.b, all.size(),
-                        args.layerwise ? "results" : "outputs"));
+      Print(fmt::format("{} and {} agree on {}\n", args.a, args.b,
+                        Plural(all.size(), args.layerwise ? "result" : "output")));
     else if (args.layerwise)
       Print(fmt::format("the first that differs: {}\n", first->name));
   }
@@ -209,12 +209,8 @@ Command MakeCompare(CLI::App& parent) {
   AddInputs(app, &a->inputs);
   app->add_flag("--layerwise", a->layerwise,
                 "compare every result and name the first node that differs");
-  app->add_option("--rtol", a->rtol, "relative tolerance")
-      ->type_name("R")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--atol", a->atol, "absolute tolerance")
-      ->type_name("A")
-      ->check(CLI::NonNegativeNumber);
+  app->add_option("--rtol", a->rtol, "relative tolerance")->type_name("R")->check(NonNegative());
+  app->add_option("--atol", a->atol, "absolute tolerance")->type_name("A")->check(NonNegative());
   return {app, [a] { return Run(*a); }};
 }
 

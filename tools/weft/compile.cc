@@ -9,6 +9,7 @@
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/runtime/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -17,7 +18,8 @@
 namespace weft::tool {
 namespace {
 
-constexpr const char* kPipeline = "Simplify,FoldConstants,Simplify,Fusion,CodeGen,RTCGen";
+constexpr const char* kPipeline =
+    "Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,CodeGen,RTCGen";
 
 struct Args {
   ModelArgs model;
@@ -70,9 +72,8 @@ std::string OrDash(int v) { return v < 0 ? "-" : fmt::format("{}", v); }
 int Run(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
-  if (!a.out.empty())
-    ThrowError(ErrorCode::kUnsupported, "writing compiled programs (.weftx) is not in this build",
-               "-o " + a.out, "--save-kernels D writes the generated sources");
+  WEFT_CHECK(a.out.empty() || EndsWith(ToLower(a.out), ".weftx"), kUsage,
+             "cannot write '{}': compiled programs are written as .weftx", a.out);
   options.target = a.target == "cuda" ? "cuda:sm_90" : a.target;
   std::string why;
   const std::shared_ptr<KernelCompiler> compiler = FindKernelCompiler(options.target, &why);
@@ -95,6 +96,10 @@ int Run(const Args& a) {
     for (const Row& r : rows)
       WriteFileAtomic(JoinPath(a.save_kernels, r.kernel->Name() + compiler->source_extension()),
                       compiler->Source(*r.kernel));
+  }
+  if (!a.out.empty()) {
+    const std::string backend = compiler->target().substr(0, compiler->target().find(':'));
+    WriteFileAtomic(a.out, PackProgram(compiled, backend, compiler->target()));
   }
   int launches = 0, failed = 0;
   std::string first_error;

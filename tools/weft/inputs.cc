@@ -7,6 +7,7 @@
 
 #include "common.h"
 #include "weft/core/npy.h"
+#include "weft/core/variable.h"
 #include "weft/onnx/import.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
@@ -16,27 +17,17 @@
 namespace weft::tool {
 namespace {
 
-Shape DeclaredShape(NodePtr input) {
-  const AttrValue* v = input->attrs.dict.find("shape");
-  if (!v) return Shape();
-  return v->is<Shape>() ? v->get<Shape>() : Shape::Parse(v->get<std::string>());
-}
-
-DType DeclaredType(NodePtr input) {
-  const AttrValue* v = input->attrs.dict.find("dtype");
-  if (!v) return DType::kUnknown;
-  return v->is<DType>() ? v->get<DType>()
-                        : ParseDType(v->get<std::string>()).value_or(DType::kUnknown);
-}
+/// The declared shape; of unknown rank where none is declared.
+Shape ShapeOf(NodePtr input) { return DeclaredShape(input).value_or(Shape()); }
 
 /// The tensor as the model wants it. NumPy has no bfloat16: its bits come as u16.
 TensorPtr Accept(NodePtr input, const std::string& file, TensorPtr t) {
-  const DType want = DeclaredType(input);
+  const DType want = DeclaredType(input).dtype;
   if (want == DType::kBF16 && t->dtype() == DType::kU16) {
     auto owner = std::const_pointer_cast<Tensor>(t);
     t = std::make_shared<Tensor>(want, t->dims(), owner->mutable_data(), owner);
   }
-  const Shape shape = DeclaredShape(input);
+  const Shape shape = ShapeOf(input);
   bool fits = !shape.has_rank() || shape.rank() == t->rank();
   for (int d = 0; fits && shape.has_rank() && d < t->rank(); ++d)
     if (shape[d].known() && shape[d].is_const()) fits = shape[d].value() == t->dims()[size_t(d)];
@@ -91,7 +82,7 @@ SymBindings ParseBindings(const std::vector<std::string>& binds) {
 std::vector<std::string> InputSymbols(const Graph& graph) {
   std::set<std::string> names;
   for (NodePtr p : graph.AllInputs()) {
-    const Shape declared = DeclaredShape(p);
+    const Shape declared = ShapeOf(p);
     for (SymInt d : declared.dims())
       if (d.known())
         for (SymInt s : d.Symbols()) names.insert(s.symbol_name());
@@ -133,7 +124,7 @@ NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits&
     const NodePtr p =
         variables[size_t(std::find(names.begin(), names.end(), name) - names.begin())];
     const TensorPtr t = out[name] = Accept(p, file, ReadTensor(file, limits));
-    const Shape shape = DeclaredShape(p);
+    const Shape shape = ShapeOf(p);
     for (int d = 0; shape.has_rank() && d < t->rank(); ++d) {
       if (!shape[d].known() || !shape[d].is_symbol()) continue;
       const auto [it, fresh] = bound.emplace(shape[d].symbol_name(), t->dims()[size_t(d)]);

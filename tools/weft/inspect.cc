@@ -14,6 +14,7 @@
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/storage.h"
+#include "weft/runtime/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/strings.h"
@@ -22,7 +23,8 @@ namespace weft::tool {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // of blocks in an arena, as the runtime places them
-constexpr const char* kPlanPipeline = "Simplify,FoldConstants,Simplify,Fusion,Schedule,PlanMemory";
+constexpr const char* kPlanPipeline =
+    "Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,Schedule,PlanMemory";
 
 struct Args {
   ModelArgs model;
@@ -35,6 +37,10 @@ struct Io {
 };
 struct UnknownShape {
   std::string place, shape, why;
+};
+/// An extent that only the run tells, and the node that makes it.
+struct RuntimeExtent {
+  std::string name, place;
 };
 
 /// Everything that is found out, before it is printed in one form or the other.
@@ -51,6 +57,7 @@ struct Report {
   int64_t arena_bytes = -1;
   std::string arena_error;
   std::vector<UnknownShape> unknown;
+  std::vector<RuntimeExtent> runtime_extents;
 };
 
 std::string Describe(NodePtr n) {
@@ -60,26 +67,31 @@ std::string Describe(NodePtr n) {
              : n->Describe();
 }
 
+void CountParameter(const Tensor& t, Report* r) {
+  ++r->parameters;
+  r->parameter_elements = CheckedAdd(r->parameter_elements, t.num_elements());
+  r->parameter_bytes = CheckedAdd(r->parameter_bytes, t.num_bytes());
+}
+
 void CountNodes(const Graph& g, Report* r) {
   const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
   const UnknownMap* unknown = g.HasAttr("unknown") ? &g.GetAttr<UnknownMap>("unknown") : nullptr;
+  const NodeMap<Ints>* unbacked =
+      g.HasAttr("unbacked") ? &g.GetAttr<NodeMap<Ints>>("unbacked") : nullptr;
   const auto& flops = Op::GetAttr<FFlops>("FFlops");
   for (NodePtr n : g.TopoOrder()) {
     const TensorPtr constant = Graph::ConstantOf(NodeEntry(n));
-    if (constant) {
-      ++r->parameters;
-      r->parameter_elements = CheckedAdd(r->parameter_elements, constant->num_elements());
-      r->parameter_bytes = CheckedAdd(r->parameter_bytes, constant->num_bytes());
-    }
+    if (constant) CountParameter(*constant, r);
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       const NodeEntry e(n, i);
       ++r->dtypes[types[e].ToString()];
-      if (shapes[e].fully_known()) continue;
-      const std::string* why = unknown ? unknown->find(e) : nullptr;
-      r->unknown.push_back(
-          {Describe(n), shapes[e].ToString(), why ? *why : "follows from an unknown operand"});
+      // Sequences and other types that are no tensor have no shape to know, and no reason.
+      if (const std::string* why = unknown ? unknown->find(e) : nullptr)
+        r->unknown.push_back({Describe(n), shapes[e].ToString(), *why});
     }
+    if (const Ints* ks = unbacked ? unbacked->find(n) : nullptr)
+      for (int64_t k : *ks) r->runtime_extents.push_back({fmt::format("u{}", k), Describe(n)});
     if (n->is_variable() || constant) continue;
     ++r->nodes;
     ++r->ops[n->op()->name];
@@ -157,13 +169,18 @@ std::string BoundAt(const Report& r) {
   return out.empty() ? "" : " at " + out;
 }
 
-std::string Text(const Report& r) {
+std::string HeadText(const Report& r) {
   std::string out = fmt::format("graph    {}\n", r.name.empty() ? "(unnamed)" : r.name);
   for (const Io& i : r.inputs) out += fmt::format("input    {}: {}{}\n", i.name, i.type, i.shape);
   for (const Io& o : r.outputs) out += fmt::format("output   {}: {}{}\n", o.name, o.type, o.shape);
   out += fmt::format("symbols  {}\n", r.symbols.empty() ? "none" : Join(r.symbols, ", "));
   out += fmt::format("params   {} tensors, {} elements, {}\n", r.parameters, r.parameter_elements,
                      FormatBytes(r.parameter_bytes));
+  return out;
+}
+
+std::string Text(const Report& r) {
+  std::string out = HeadText(r);
   std::string formula = r.flops.ToString();
   if (formula.size() > 120) formula.clear();
   out += r.flops_error.empty() ? fmt::format("flops    {}{}", r.flops_value, BoundAt(r))
@@ -191,25 +208,33 @@ std::string Text(const Report& r) {
     for (const UnknownShape& u : r.unknown)
       out += fmt::format("  {}: {}: {}\n", u.place, u.shape, u.why);
   }
+  if (!r.runtime_extents.empty()) {
+    out += fmt::format("\n{} extents that only a run tells:\n", r.runtime_extents.size());
+    for (const RuntimeExtent& x : r.runtime_extents)
+      out += fmt::format("  {}: {}: data-dependent\n", x.name, x.place);
+  }
+  return out;
+}
+
+Json IosJson(const std::vector<Io>& list) {
+  Json out = Json::array();
+  for (const Io& i : list) out.push_back({{"name", i.name}, {"type", i.type}, {"shape", i.shape}});
   return out;
 }
 
 Json ToJson(const Report& r) {
-  auto ios = [](const std::vector<Io>& list) {
-    Json out = Json::array();
-    for (const Io& i : list)
-      out.push_back({{"name", i.name}, {"type", i.type}, {"shape", i.shape}});
-    return out;
-  };
   Json bindings = Json::object();
   for (const std::string& s : r.symbols) bindings[s] = r.bindings.at(s);
   Json unknown = Json::array();
   for (const UnknownShape& u : r.unknown)
     unknown.push_back({{"place", u.place}, {"shape", u.shape}, {"why", u.why}});
+  Json extents = Json::array();
+  for (const RuntimeExtent& x : r.runtime_extents)
+    extents.push_back({{"name", x.name}, {"place", x.place}});
   auto or_null = [](int64_t v) { return v < 0 ? Json(nullptr) : Json(v); };
   return {{"name", r.name},
-          {"inputs", ios(r.inputs)},
-          {"outputs", ios(r.outputs)},
+          {"inputs", IosJson(r.inputs)},
+          {"outputs", IosJson(r.outputs)},
           {"nodes", r.nodes},
           {"ops", r.ops},
           {"dtypes", r.dtypes},
@@ -223,10 +248,54 @@ Json ToJson(const Report& r) {
           {"flops_unknown_nodes", r.flops_unknown},
           {"peak_bytes", or_null(r.arena_bytes)},
           {"peak_error", r.arena_error},
-          {"unknown_shapes", std::move(unknown)}};
+          {"unknown_shapes", std::move(unknown)},
+          {"runtime_extents", std::move(extents)}};
+}
+
+/// What of a model a compiled program still tells: what it takes, gives, and is made of.
+int InspectProgram(const Args& a) {
+  for (const auto& [option, given] :
+       {std::pair{"--support", !a.support.empty()}, std::pair{"--bind", !a.inputs.binds.empty()}})
+    if (given)
+      ThrowError(ErrorCode::kUsage,
+                 fmt::format("{}: '{}' is compiled already", option, a.model.path), "",
+                 "give the model's .onnx, .weft or .json file");
+  const auto program = LoadProgram(a.model.path, {"", 0, a.model.Check()});
+  const ProgramStats& stats = program->stats();
+  Report r;
+  r.name = program->graph().name();
+  const auto io = [](const IoSpec& s) {
+    return Io{s.name, std::string(DTypeName(s.dtype)), s.shape.ToString()};
+  };
+  for (const IoSpec& s : program->inputs()) r.inputs.push_back(io(s));
+  for (const IoSpec& s : program->outputs()) r.outputs.push_back(io(s));
+  r.symbols = InputSymbols(program->graph());
+  for (NodePtr n : program->graph().TopoOrder())
+    if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n))) CountParameter(*t, &r);
+  if (a.model.json) {
+    PrintJson({{"name", r.name},
+               {"backend", program->backend()},
+               {"inputs", IosJson(r.inputs)},
+               {"outputs", IosJson(r.outputs)},
+               {"symbols", r.symbols},
+               {"parameters", r.parameters},
+               {"parameter_elements", r.parameter_elements},
+               {"parameter_bytes", r.parameter_bytes},
+               {"kernels", stats.kernels},
+               {"distinct_kernels", stats.distinct_kernels},
+               {"library_calls", stats.library_calls},
+               {"interpreted", stats.interpreted}});
+    return 0;
+  }
+  Print(HeadText(r) + fmt::format("program  compiled for {}: {} kernels ({} distinct), {} library "
+                                  "calls, {} interpreted\n",
+                                  program->backend(), stats.kernels, stats.distinct_kernels,
+                                  stats.library_calls, stats.interpreted));
+  return 0;
 }
 
 int Run(const Args& a) {
+  if (FormatOfPath(a.model.path) == ModelFormat::kProgram) return InspectProgram(a);
   ImportOptions import;
   import.limits = a.model.Check();
   import.allow_unsupported = true;

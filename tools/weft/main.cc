@@ -3,18 +3,26 @@
 /// model, 5 a limit or out of memory, 70 internal error.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "command_line.h"
+#include "command_reproducer.h"
 #include "common.h"
 #include "weft/core/op.h"
+#include "weft/core/plugin.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
 
 namespace weft::tool {
 namespace {
+
+bool HasWord(int argc, char** argv, const char* word) {
+  return std::any_of(argv + std::min(argc, 1), argv + argc,
+                     [&](const char* a) { return std::strcmp(a, word) == 0; });
+}
 
 /// Errors of the command line itself obey --error-format too, so it is looked for before parsing.
 bool WantsJsonErrors(int argc, char** argv) {
@@ -50,6 +58,20 @@ std::vector<std::string> OptionNames(const CLI::App* app) {
         hint = DidYouMean(words[0].substr(0, words[0].find('=')), OptionNames(at));
     }
   }
+  // "weft cache foo": what is missing is a sub-command, and what is wrong is the word in its place.
+  if (dynamic_cast<const CLI::RequiredError*>(&e)) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : at->get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(sub->get_name());
+    const std::vector<std::string> words = app.remaining(true);
+    if (!names.empty() && at != &app) {
+      message = words.empty()
+                    ? fmt::format("weft {} needs a sub-command", at->get_name())
+                    : fmt::format("weft {} has no sub-command '{}'", at->get_name(), words[0]);
+      hint = words.empty() ? std::string() : DidYouMean(words[0], names);
+      if (hint.empty()) hint = ListNames(names);
+    }
+  }
   if (hint.empty())
     hint = fmt::format("see {} --help", chosen.empty() ? "weft" : "weft " + at->get_name());
   ThrowError(ErrorCode::kUsage, message, "command line", hint);
@@ -64,13 +86,24 @@ int Dispatch(int argc, char** argv) {
   std::string error_format = "text";
   app.add_option("--error-format", error_format, "how errors are written to stderr")
       ->check(CLI::IsMember({"text", "json"}));
+  // Loaded as the options are read, so that what follows on the line knows what they register.
+  app.add_option_function<std::vector<std::string>>(
+         "--plugin",
+         [](const std::vector<std::string>& files) {
+           for (const std::string& f : files) LoadPlugin(f);
+         },
+         "load a plugin first (repeatable)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all()
+      ->type_name("F");
   app.add_flag_callback(
       "--list-passes",
-      [] {
-        PrintPasses(false);
+      [as_json = HasWord(argc, argv, "--json")] {
+        PrintPasses(as_json);
         throw CLI::Success();
       },
-      "list the passes");
+      "list the passes; with --json as JSON");
   app.add_option_function<std::string>(
          "--help-pass",
          [](const std::string& name) {
@@ -81,7 +114,8 @@ int Dispatch(int argc, char** argv) {
       ->type_name("X");
   const std::vector<Command> commands = {MakeRun(app),     MakeBench(app),   MakeOpt(app),
                                          MakeCompile(app), MakeInspect(app), MakeCompare(app),
-                                         MakeDoctor(app)};
+                                         MakeDoctor(app),  MakePlugins(app), MakeBisect(app),
+                                         MakeReduce(app),  MakeRepro(app),   MakeCache(app)};
   for (const Command& c : commands) c.app->fallthrough();
   app.footer(
       "Exit codes: 0 fine, 1 a comparison or check failed, 2 usage, 3 unsupported,\n"
@@ -109,6 +143,12 @@ int Dispatch(int argc, char** argv) {
   ThrowError(ErrorCode::kUsage, "a sub-command is needed", "command line", "see weft --help");
 }
 
+/// An error that is our fault leaves a reproducer.
+int ReportInternal(InternalError error, int argc, char** argv, bool json_errors) {
+  WriteCommandReproducer(std::vector<std::string>(argv + std::min(argc, 1), argv + argc), &error);
+  return ReportError(error, json_errors);
+}
+
 int Main(int argc, char** argv) {
   const bool json_errors = WantsJsonErrors(argc, argv);
   try {
@@ -116,16 +156,35 @@ int Main(int argc, char** argv) {
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       return ReportError(DeviceError(ErrorCode::kIo, "stdout cannot be written"), json_errors);
     return code;
+  } catch (const InternalError& e) {
+    return ReportInternal(e, argc, argv, json_errors);
   } catch (const Error& e) {
     return ReportError(e, json_errors);
   } catch (const std::bad_alloc&) {
     return ReportError(DeviceError(ErrorCode::kOutOfMemory, "memory ran out"), json_errors);
   } catch (const std::exception& e) {
-    return ReportError(InternalError(ErrorCode::kInternal, e.what()), json_errors);
+    return ReportInternal(InternalError(ErrorCode::kInternal, e.what()), argc, argv, json_errors);
   }
 }
 
 }  // namespace
+
+int RunCommandLine(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {"weft"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  return Dispatch(int(words.size()), argv.data());
+}
+
 }  // namespace weft::tool
 
-int main(int argc, char** argv) { return weft::tool::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // GNU's OpenMP lets idle threads spin for about 10 ms (300,000 rounds) and reads this when the
+  // backend is loaded. On a machine with other work every fork and join then waits for a time slice:
+  // ResNet-50 took 840 ms beside compilers on both cores, 44 ms with 1,000 rounds (about 36 us, longer
+  // than what lies between two kernels: alone on the machine PP-OCR takes 3.6 ms with either).
+  if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0);
+  return weft::tool::Main(argc, argv);
+}

@@ -8,6 +8,7 @@
 #include "command_line.h"
 #include "common.h"
 #include "table.h"
+#include "write_model.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/text.h"
 #include "weft/support/check.h"
@@ -176,8 +177,7 @@ int Run(const Args& a) {
   const bool graph_to_stdout = a.out.empty() || a.out == "-";
   WEFT_CHECK(!(a.model.json && graph_to_stdout), kUsage,
              "--json needs -o OUT: stdout would hold the graph too");
-  WEFT_CHECK(graph_to_stdout || EndsWith(a.out, ".weft"), kUnsupported,
-             "cannot write '{}': graphs are written as .weft in this build", a.out);
+  if (!graph_to_stdout) CheckWritable(a.out);  // before a large model is read
   const Pipeline pipeline = Pipeline::Parse(a.passes);
   for (const PassSpec& p : pipeline.passes())
     PassEntry::Get(p.name);  // before a large model is read
@@ -190,14 +190,12 @@ int Run(const Args& a) {
   graph = RunPasses(graph, pipeline, options);
   const double seconds = timer.seconds();
 
-  PrintOptions print;
-  print.inline_all =
-      !graph_to_stdout && !a.elide;  // a file is complete, so that it can be read back
-  const std::string text = PrintGraph(graph, print);
-  if (graph_to_stdout)
+  if (graph_to_stdout) {
+    const std::string text = PrintGraph(graph);
     std::fwrite(text.data(), 1, text.size(), stdout);
-  else
-    WriteFileAtomic(a.out, text);
+  } else {
+    WriteModel(graph, a.out, options.limits, a.elide);
+  }
 
   if (a.model.json) {
     PrintJson({{"passes", StatsJson(records, fused_at_start)},
@@ -273,11 +271,12 @@ Command MakeOpt(CLI::App& parent) {
   app->add_option("--passes", a->passes, "pipeline, as in 'Simplify,Fusion{max_ops=64}'")
       ->type_name("P")
       ->required();
-  app->add_option("-o,--output", a->out, "file to write (.weft); default: stdout")
+  app->add_option("-o,--output", a->out,
+                  "file to write: .weft, .onnx or .json; default: text on stdout")
       ->type_name("OUT");
   app->add_option("--target", a->target, "target of code generation: cpu, cuda:sm_90")
       ->type_name("T");
-  app->add_flag("--elide", a->elide, "leave large tensors out of the file");
+  app->add_flag("--elide", a->elide, "leave large tensors out of a .weft file");
   app->add_flag("--stats", a->stats, "one line a pass: why it ran, time, nodes, statistics");
   app->add_flag("--time", a->time, "time by pass");
   app->add_option("--dump-dir", a->dump_dir, "a numbered text file after every change")
@@ -287,8 +286,8 @@ Command MakeOpt(CLI::App& parent) {
       ->type_name("REGEX");
   app->add_option("--print-after", a->print_after, "print the graph after matching passes (stderr)")
       ->type_name("REGEX");
-  app->add_flag("--print-before-all", a->before_all);
-  app->add_flag("--print-after-all", a->after_all);
+  app->add_flag("--print-before-all", a->before_all, "print the graph before every pass (stderr)");
+  app->add_flag("--print-after-all", a->after_all, "print the graph after every pass (stderr)");
   AddList(app, "--skip", &a->skip, "leave a pass out, or its Nth application (repeatable)")
       ->type_name("PASS[#N]");
   app->add_option("--fuel", a->fuel, "rewrites allowed over the whole pipeline")->type_name("N");

@@ -21,8 +21,8 @@ namespace {
 struct Args {
   ModelArgs model;
   InputArgs inputs;
-  std::string outputs_dir, backend = "cpu", passes;
-  int threads = 0;
+  EngineArgs engine;
+  std::string outputs_dir;
 };
 
 struct Summary {
@@ -88,21 +88,14 @@ void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
 }
 
 int Run(const Args& a) {
-  const Limits limits = a.model.Check();
-  const Engine engine = ParseEngine(a.backend, a.passes);
-  ImportOptions import;
-  import.limits = limits;
-  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input"))
-    import.overridable.push_back(name);
-  const Graph graph = LoadModel(a.model.path, import);
-  const NamedTensors inputs = MakeInputs(graph, a.inputs, limits);
-  const auto program = CompileProgram(graph, engine, a.threads, limits);
+  const Prepared p = Prepare(a.model, a.inputs, a.engine);
+  const std::shared_ptr<const Program>& program = p.program;
   const std::vector<std::string> files = a.outputs_dir.empty()
                                              ? std::vector<std::string>()
                                              : OutputFiles(a.outputs_dir, program->outputs());
   Session session(program);
   Timer timer;
-  const std::vector<TensorPtr> outputs = session.Run(OrderInputs(*program, inputs));
+  const std::vector<TensorPtr> outputs = session.Run(p.inputs);
   const double seconds = timer.seconds();
   if (!files.empty()) WriteOutputs(a.outputs_dir, files, outputs);
   if (!files.empty() && !a.model.json) return 0;
@@ -123,7 +116,7 @@ int Run(const Args& a) {
   }
   if (a.model.json) {
     PrintJson({{"outputs", std::move(rows)},
-               {"backend", engine.text},
+               {"backend", p.engine.text},
                {"compile_s", program->stats().compile_seconds},
                {"run_s", seconds}});
   } else {
@@ -144,12 +137,7 @@ Command MakeRun(CLI::App& parent) {
   app->add_option("--outputs-dir", a->outputs_dir,
                   "write every output to D/NAME.npy ('/' and ':' become '_')")
       ->type_name("D");
-  app->add_option("--backend", a->backend, "cpu, ref, cuda, or a variant as cpu:no-fusion")
-      ->type_name("B");
-  app->add_option("--passes", a->passes, "passes instead of the backend's own")->type_name("P");
-  app->add_option("--threads", a->threads, "threads; 0: all")
-      ->type_name("T")
-      ->check(CLI::NonNegativeNumber);
+  AddEngine(app, &a->engine);
   return {app, [a] { return Run(*a); }};
 }
 

@@ -30,6 +30,8 @@ WEFT_API std::string LoadBackendModule(const std::string& family);
 class WEFT_API KernelCache {
  public:
   static KernelCache& Process();
+  /// Raised when the code generated for an unchanged kernel changes; part of every key.
+  static uint32_t GeneratorVersion();
   /// From memory, then from disk; null when absent.
   CompiledKernelPtr Find(const Kernel& kernel, const std::string& target);
   void Store(const Kernel& kernel, CompiledKernelPtr compiled);

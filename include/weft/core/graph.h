@@ -11,6 +11,7 @@
 #pragma once
 
 #include <any>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -114,6 +115,8 @@ class WEFT_API ControlList {
   Node* const* begin() const { return nodes_.begin(); }
   Node* const* end() const { return nodes_.end(); }
   void push_back(NodePtr n);  ///< a duplicate is ignored
+  void remove(
+      NodePtr n);  ///< the others keep their order; nothing happens where there is no such edge
   void clear();
   ControlList(const ControlList&) = delete;
   ControlList& operator=(const ControlList&) = delete;
@@ -131,11 +134,25 @@ class WEFT_API ControlList {
 using Origin = std::shared_ptr<const std::vector<std::string>>;
 
 class WEFT_API Node {
+ private:
+  // Ids, edges, uses and the operator stand together, before what few readers look at: a walk over a graph that has left
+  // the caches is bound by the lines that it reads.
+  GraphStore* store_;
+  NodeId id_;
+  uint16_t place_in_chunk_ = 0;
+  bool is_output_ = false;                          // some output of the graph names this node
+  mutable std::atomic<uint8_t> mutation_known_{0};  // see Graph::ConstantOf
+
+ public:
+  InputList inputs;
+  ControlList control_deps;
+
+ private:
+  SmallVector<Use, 2> uses_;
+
  public:
   /// Op, name and attributes. May be written on a node that no pass has seen yet; later use Graph::SetAttr.
   NodeAttrs attrs;
-  InputList inputs;
-  ControlList control_deps;
 
   NodeId id() const { return id_; }
   const Op* op() const { return attrs.op; }
@@ -170,11 +187,8 @@ class WEFT_API Node {
   friend class Graph;
   friend class InputList;
   friend class ControlList;
-  Node(GraphStore* store, NodeId id) : inputs(this), control_deps(this), store_(store), id_(id) {}
+  Node(GraphStore* store, NodeId id) : store_(store), id_(id), inputs(this), control_deps(this) {}
   ~Node() = default;
-  GraphStore* store_;
-  NodeId id_;
-  SmallVector<Use, 2> uses_;
   Origin origin_;
 };
 
@@ -269,6 +283,12 @@ class WEFT_API Graph {
   void MergeOrigin(NodePtr to, NodePtr from);
   /// Copies what `entries` of another graph reach into this one; nodes already copied in this call are shared.
   std::vector<NodeEntry> Import(const std::vector<NodeEntry>& entries);
+  /// Moves operators of `from`, producers first, into this graph: no copies, handles stay valid and mean the nodes here.
+  /// They get the next ids, keep attributes, origins and the edges among themselves, and lose control edges to others.
+  /// `outside(e)`, asked once for every other input, says what stands for `e` here; it may add nodes. Outputs of `from`
+  /// and nodes that stay must not use them (kApiMisuse). After an exception neither graph may be used any more.
+  void MoveNodes(Graph& from, const NodePtr* nodes, size_t count,
+                 const std::function<NodeEntry(const NodeEntry&)>& outside);
   /// Renumbers densely in topological order and returns old id -> new id (attributes are remapped).
   std::vector<NodeId> Compact();
 

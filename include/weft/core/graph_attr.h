@@ -37,6 +37,12 @@ class NodeMap {
   void erase(NodeId id) {
     if (id < has_.size() && has_[id]) has_[id] = 0, values_[id] = T();
   }
+  /// The row of `id`, if any, becomes that of `to_id` in `to`.
+  void move_row(NodeId id, NodeMap& to, NodeId to_id) {
+    if (id >= has_.size() || !has_[id]) return to.erase(to_id);
+    to.set(to_id, std::move(values_[id]));
+    erase(id);
+  }
   void reserve(NodeId bound) {
     if (bound > has_.size()) grow(bound);
   }
@@ -87,6 +93,17 @@ class EntryMap {
       for (uint32_t i = 1; i < *n; ++i) more_.erase(key(id, i));
       outputs_.erase(id);
     }
+  }
+  /// All rows of `id` become those of `to_id` in `to`.
+  void move_rows(NodeId id, EntryMap& to, NodeId to_id) {
+    const uint32_t outputs = num_outputs(id);
+    if (to.num_outputs(to_id) > 1) to.erase(to_id);
+    first_.move_row(id, to.first_, to_id);
+    if (outputs <= 1) return;
+    for (uint32_t i = 1; i < outputs; ++i)
+      if (auto it = more_.find(key(id, i)); it != more_.end())
+        to.set(to_id, i, std::move(it->second));
+    erase(id);
   }
   void reserve(NodeId bound) { first_.reserve(bound); }
   NodeId id_bound() const { return std::max(first_.id_bound(), outputs_.id_bound()); }

@@ -27,8 +27,16 @@ class WEFT_API Shape {
   /// Throws InternalError when the rank is unknown.
   int rank() const;
   const std::vector<SymInt>& dims() const { return dims_; }
-  SymInt operator[](int i) const { return dims_[i]; }
-  void set(int i, SymInt d) { dims_[i] = d; }
+  /// Throws kShapeMismatch for an axis that the shape has not: a rule that forgot to check a rank
+  /// says so about the model, and reads nothing beyond.
+  SymInt operator[](int i) const {
+    if (size_t(i) >= dims_.size()) ThrowAxis(i);
+    return dims_[size_t(i)];
+  }
+  void set(int i, SymInt d) {
+    if (size_t(i) >= dims_.size()) ThrowAxis(i);
+    dims_[size_t(i)] = d;
+  }
 
   /// Rank and every dim known (integers or expressions).
   bool fully_known() const;
@@ -46,6 +54,7 @@ class WEFT_API Shape {
   static Shape Parse(std::string_view text);
 
  private:
+  [[noreturn]] void ThrowAxis(int axis) const;
   bool known_ = false;
   std::vector<SymInt> dims_;
 };

@@ -31,18 +31,25 @@ class WEFT_API Tensor {
   Shape shape() const { return Shape::OfInts(dims_); }
 
   const void* data() const { return data_; }
-  void* mutable_data() { return data_; }
+  /// Forgets the content's hash: ask again before writing through a pointer that was kept.
+  void* mutable_data() {
+    hash_ = 0;
+    return data_;
+  }
   template <class T>
   const T* data_as() const {
     return static_cast<const T*>(data_);
   }
   template <class T>
   T* mutable_data_as() {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(mutable_data());
   }
   /// Elements of a string tensor.
   const std::vector<std::string>& strings() const { return strings_; }
-  std::vector<std::string>& mutable_strings() { return strings_; }
+  std::vector<std::string>& mutable_strings() {
+    hash_ = 0;
+    return strings_;
+  }
 
   /// Element i as a double / int64 whatever the numeric dtype (f16, bf16, bool included; floats truncate to int64,
   /// u64 above 2^63 keeps its bits). For tests, printing and small constants: not a fast path.

@@ -25,11 +25,22 @@ class WEFT_API Backend {
   virtual std::string name() const = 0;
   /// Target of RTCGen; empty when the backend runs no generated kernels.
   virtual std::string target() const = 0;
+  /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its own only.
+  virtual bool Runs(const std::string& code_target) const;
   /// Passes from an imported graph to one that Program can run.
   virtual std::string default_pipeline() const = 0;
   /// Loads the machine code of one kernel.
   virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                                const CompiledKernel& compiled) = 0;
+  /// Whose library calls it takes: operators' attribute "FCompute.<library>".
+  virtual std::string library() const { return name(); }
+  /// Makes the library call of one step; a backend may look at it, wrap it or refuse it (null).
+  virtual std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
+                                               const ComputeRequest& request) {
+    return compute(request);
+  }
+  /// Memory of a session's arena, 64-byte aligned, given back when the last owner goes. Throws kOutOfMemory.
+  virtual std::shared_ptr<void> Allocate(int64_t bytes);
   virtual int threads() const { return 1; }
   virtual void set_threads(int) {}
 };

@@ -2,6 +2,7 @@
 ///
 /// Registered per backend under the key "FCompute.<backend>", e.g. by libweft_cpu.so:
 ///   WEFT_REGISTER_OP(Conv).set_attr<FCompute>("FCompute.cpu", PrepareConv);
+/// or under "FCompute" for every backend with host memory that has none of its own for the operator.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/graph.h"
+#include "weft/core/layout.h"
 
 namespace weft {
 
@@ -31,6 +32,8 @@ struct ComputeRequest {
   std::vector<DType> input_types, output_types;
   std::vector<TensorPtr> constants;  ///< per input: the constant behind it, null where it is none
   int threads = 1;
+  /// Empty: all plain. Only who has an FLayout gets others.
+  std::vector<Layout> input_layouts, output_layouts;
 };
 /// Null: this request is not supported; the runtime falls back to the interpreter and says so.
 using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;

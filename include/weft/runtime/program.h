@@ -21,8 +21,9 @@
 namespace weft {
 
 struct CompileOptions {
-  std::string backend = "cpu";
+  std::string backend;   ///< empty: "cpu"
   std::string pipeline;  ///< empty: the backend's own
+  bool fusion = true;    ///< false: one operator a kernel, to compare with
   PassOptions passes;
   int threads = 0;  ///< 0: what the process may use
 };
@@ -51,6 +52,7 @@ struct ProgramStats {
 };
 
 class Session;
+struct ProgramMaker;
 
 class WEFT_API Program {
  public:
@@ -64,13 +66,17 @@ class WEFT_API Program {
 
  protected:
   friend class Session;
-  friend WEFT_API std::shared_ptr<const Program> Compile(Graph, const CompileOptions&);
+  friend struct ProgramMaker;
   /// State of one session.
   struct State {
     virtual ~State() = default;
     int64_t arena_bytes = 0, bytes_moved = 0;
     std::vector<StepTime>* profile = nullptr;
+    bool keeps_outputs =
+        false;  ///< given tensors of the right type are written though others hold them
   };
+  /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.
+  Limits limits_;
   virtual std::unique_ptr<State> NewState() const = 0;
   /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype and extents is reused.
   virtual void Run(State& state, const std::vector<TensorPtr>& inputs,
@@ -97,8 +103,15 @@ class WEFT_API Session {
   std::vector<TensorPtr> Run(const std::map<std::string, TensorPtr>& inputs);
   /// Reuses the tensors in `outputs` where dtype and extents fit (no allocation in a steady loop).
   void RunInto(const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs);
+  /// Writes result i into `bound[i]`, which others may hold too and which must have the dtype and extents of the result
+  /// (kBadBinding); null: into a new tensor. Returns all results. After a failure the content of `bound` is anything.
+  std::vector<std::shared_ptr<Tensor>> RunBound(const std::vector<TensorPtr>& inputs,
+                                                const std::vector<std::shared_ptr<Tensor>>& bound);
   /// As RunInto, timing every step.
   std::vector<StepTime> Profile(const std::vector<TensorPtr>& inputs);
+  /// What cancels the runs of this session, from any thread: between steps, and inside long ones of the interpreter.
+  /// A run that is cancelled throws kCancelled, one that goes on past Limits::deadline_s kLimit; the session stays good.
+  void set_cancel(CancelToken token) { cancel_ = std::move(token); }
   int64_t arena_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
@@ -107,9 +120,11 @@ class WEFT_API Session {
  private:
   std::shared_ptr<const Program> program_;
   std::unique_ptr<Program::State> state_;
+  CancelToken cancel_;
 };
 
-/// Random inputs for the program's specs under bindings of its symbols (unbound ones: 1); see MakeRandomInputs.
+/// Random inputs for the program's specs under bindings of its symbols (unbound ones: 1); see MakeRandomInputs. A name
+/// that is no symbol of an input throws kBadBinding and lists those that are.
 WEFT_API std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed,
                                                     const SymBindings& bind);
 

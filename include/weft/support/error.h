@@ -53,6 +53,8 @@ enum class ErrorCode : int {
   // 06xx registries
   kDuplicate = 601,     ///< a name registered twice; names both owners
   kTypeConflict = 602,  ///< one attribute name, two C++ types
+  kPlugin = 603,        ///< a plugin cannot be loaded: no such library, no entry, its start fails
+  kPluginAbi = 604,     ///< a plugin was built for other versions or other headers
   // 07xx comparisons and checks
   kCheckFailed = 701,  ///< a comparison or a claim check failed
   // 08xx machine

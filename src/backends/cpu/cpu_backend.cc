@@ -15,7 +15,8 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
   std::string target() const override { return "cpu"; }
   std::string default_pipeline() const override {
-    return "Simplify,FoldConstants,Simplify,Fusion,CodeGen,RTCGen,Schedule,PlanMemory";
+    return "Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,CodeGen,RTCGen,Layout,"
+           "Schedule,PlanMemory";
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {

@@ -12,11 +12,16 @@ namespace weft::cpu {
 /// How many threads a program uses; shared by a backend and everything it loaded.
 class Team {
  public:
-  explicit Team(int threads) : threads_(threads) {}
+  /// OpenMP ends the process where the system grants none of a team's threads.
+  static constexpr int kMost = 1024;
+
+  explicit Team(int threads) : threads_(Held(threads)) {}
   int threads() const { return threads_.load(std::memory_order_relaxed); }
-  void set_threads(int n) { threads_.store(n < 1 ? 1 : n, std::memory_order_relaxed); }
+  void set_threads(int n) { threads_.store(Held(n), std::memory_order_relaxed); }
 
  private:
+  static int Held(int n) { return n < 1 ? 1 : n > kMost ? kMost : n; }
+
   std::atomic<int> threads_;
 };
 

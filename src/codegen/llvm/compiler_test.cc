@@ -36,6 +36,34 @@ TEST_CASE("objects are the same in every compilation, and one a kernel, in order
   CHECK(a->source_extension() == ".ll");
 }
 
+TEST_CASE("a code generator that has been used leaves no trace in the next object") {
+  const KernelPtr polynomial = Flat({DType::kF32}, DType::kF32, 1000, [](const Exprs& x) {
+    return Expr::Call(CallOp::kErf, {x[0]});
+  });
+  const KernelPtr convert = Flat({DType::kF64}, DType::kI8, SymInt::Symbol("d0"),
+                                 [](const Exprs& x) { return Expr::Cast(DType::kI8, x[0]); });
+  LlvmOptions options;
+  options.threads = 1;
+  const auto used = MakeLlvmCompiler(options);
+  for (int round = 0; round < 3; ++round) {
+    for (const KernelPtr& k : {Scaled(2), polynomial, convert}) {
+      const std::string fresh = MakeLlvmCompiler(options)->Compile({k}, nullptr)[0];
+      CHECK(!fresh.empty());
+      CHECK(used->Compile({k}, nullptr)[0] == fresh);
+    }
+  }
+}
+
+TEST_CASE("outputs that never meet a cache line together, and ranges shorter than a vector") {
+  for (const int64_t n : {1, 15, 16, 63, 64, 255, 256, 257, 1000, 4099}) {
+    const Expr x = Expr::Load(0, DType::kF32, {Expr::Index(0)});
+    const KernelPtr k =
+        Lower({{DType::kF32, {n}}}, {{DType::kF32, {n}}, {DType::kBool, {n}}, {DType::kF64, {n}}},
+              {x + x, Lt(Expr::Const(DType::kF32, 0), x), Expr::Cast(DType::kF64, x)});
+    CheckKernel(k, RandomInputs(*k, {}, unsigned(n)));
+  }
+}
+
 TEST_CASE("options that change the code change the target") {
   LlvmOptions narrow, never;
   narrow.vector_bits = 256;

@@ -52,30 +52,13 @@ bool Rows(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* begin
 }
 
 /// Whole rows [first, last) in blocks of rows that differ in the second last index only.
-void Blocks(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* first,
+void Blocks(Emitter& e, const std::vector<KernelStore>& stores, const Widths& w, llvm::Value* first,
             llvm::Value* last) {
   auto& ir = e.ir();
   const Kernel& k = e.kernel();
   const int inner = int(k.dims.size()) - 1, rows = inner - 1;
-  Exprs values;
-  std::vector<DType> types;
-  for (const KernelStore& s : stores) {
-    values.push_back(s.value);
-    types.push_back(k.buffers[size_t(s.buffer)].dtype);
-  }
   const SymInt extent = k.dims[size_t(inner)];
-  const int64_t length = extent.is_const() ? extent.value() : -1;
-  const Widths w = ChooseWidths(e, values, types, inner, length);
-  llvm::Value* height = e.Dim(k.dims[size_t(rows)]);
-  llvm::Value* outer_first = ir.CreateUDiv(first, height);
-  llvm::Value* outer_last =
-      ir.CreateUDiv(ir.CreateAdd(last, ir.CreateSub(height, e.Int(1))), height);
-  ForRows(e, rows, outer_first, outer_last, [&](llvm::Value* outer) {
-    llvm::Value* base = ir.CreateMul(outer, height);
-    llvm::Value* from =
-        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, ir.CreateSub(first, base), e.Int(0));
-    llvm::Value* to =
-        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir.CreateSub(last, base), height);
+  const auto block_loop = [&](llvm::Value* from, llvm::Value* to) {
     LoopSpec block;
     block.lo = from;
     block.hi = to;
@@ -83,8 +66,8 @@ void Blocks(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* fir
     e.Loop(block, {}, [&](llvm::Value* row, const Values&) -> Values {
       llvm::Value* end =
           ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir.CreateAdd(row, e.Int(kBlockRows)), to);
-      ForLanes(e, inner, e.Int(0), e.Dim(extent), length, w, false, {},
-               [&](const Values&) -> Values {
+      ForLanes(e, inner, e.Int(0), e.Dim(extent), extent.is_const() ? extent.value() : -1, w, false,
+               {}, [&](const Values&) -> Values {
                  LoopSpec each;
                  each.lo = row;
                  each.hi = end;
@@ -98,6 +81,67 @@ void Blocks(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* fir
                });
       return {};
     });
+  };
+  if (rows == 0) {
+    block_loop(first, last);
+    return;
+  }
+  llvm::Value* height = e.Dim(k.dims[size_t(rows)]);
+  llvm::Value* outer_first = ir.CreateUDiv(first, height);
+  llvm::Value* outer_last =
+      ir.CreateUDiv(ir.CreateAdd(last, ir.CreateSub(height, e.Int(1))), height);
+  const auto walk = [&] {
+    ForRows(e, rows, outer_first, outer_last, [&](llvm::Value* outer) {
+      llvm::Value* base = ir.CreateMul(outer, height);
+      block_loop(
+          ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, ir.CreateSub(first, base), e.Int(0)),
+          ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir.CreateSub(last, base), height));
+    });
+  };
+  e.If(ir.CreateICmpSLT(first, last), walk, [] {});
+}
+
+/// Points [begin, end) in blocks of whole rows, and what is left of a row at both ends.
+void Transpose(Emitter& e, const std::vector<KernelStore>& stores) {
+  auto& ir = e.ir();
+  const Kernel& k = e.kernel();
+  const int loops = int(k.dims.size());
+  Exprs values;
+  std::vector<DType> types;
+  for (const KernelStore& s : stores) {
+    values.push_back(s.value);
+    types.push_back(k.buffers[size_t(s.buffer)].dtype);
+  }
+  const SymInt extent = k.dims.back();
+  const Widths w =
+      ChooseWidths(e, values, types, loops - 1, extent.is_const() ? extent.value() : -1);
+
+  llvm::Value* inner = e.Dim(extent);
+  llvm::Value* first = ir.CreateUDiv(ir.CreateAdd(e.begin(), ir.CreateSub(inner, e.Int(1))), inner);
+  llvm::Value* last = ir.CreateUDiv(e.end(), inner);
+  Blocks(e, stores, w, first, last);
+  llvm::Value* head =
+      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, e.end(), ir.CreateMul(first, inner));
+  llvm::Value* tail =
+      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, head, ir.CreateMul(last, inner));
+  LoopSpec ends;
+  ends.lo = e.Int(0);
+  ends.hi = e.Int(2);
+  ends.maybe_empty = false;
+  e.Loop(ends, {}, [&](llvm::Value* which, const Values&) -> Values {
+    llvm::Value* is_head = ir.CreateICmpEQ(which, e.Int(0));
+    llvm::Value* from = ir.CreateSelect(is_head, e.begin(), tail);
+    llvm::Value* to = ir.CreateSelect(is_head, head, e.end());
+    llvm::Value* row = ir.CreateUDiv(from, inner);
+    llvm::Value* start = ir.CreateMul(row, inner);
+    AtRow(e, loops - 1, row, [&] {
+      ForFewLanes(e, loops - 1, ir.CreateSub(from, start), ir.CreateSub(to, start), w,
+                  [&](const Values&) -> Values {
+                    EmitStores(e, stores, false);
+                    return {};
+                  });
+    });
+    return {};
   });
 }
 
@@ -112,30 +156,7 @@ SymInt EmitElementwise(Emitter& e) {
   if (loops == 0) {
     EmitStores(e, stores, false);
   } else if (IsTransposing(e, stores)) {
-    // Whole rows in blocks, then what is left of a row at both ends of the range.
-    auto& ir = e.ir();
-    llvm::Value* inner = e.Dim(k.dims.back());
-    llvm::Value* first =
-        ir.CreateUDiv(ir.CreateAdd(e.begin(), ir.CreateSub(inner, e.Int(1))), inner);
-    llvm::Value* last = ir.CreateUDiv(e.end(), inner);
-    e.If(
-        ir.CreateICmpSLT(first, last), [&] { Blocks(e, stores, first, last); }, [] {});
-    llvm::Value* head =
-        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, e.end(), ir.CreateMul(first, inner));
-    llvm::Value* tail =
-        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, head, ir.CreateMul(last, inner));
-    LoopSpec ends;
-    ends.lo = e.Int(0);
-    ends.hi = e.Int(2);
-    ends.maybe_empty = false;
-    e.Loop(ends, {}, [&](llvm::Value* which, const Values&) -> Values {
-      llvm::Value* is_head = ir.CreateICmpEQ(which, e.Int(0));
-      llvm::Value* from = ir.CreateSelect(is_head, e.begin(), tail);
-      llvm::Value* to = ir.CreateSelect(is_head, head, e.end());
-      e.If(
-          ir.CreateICmpSLT(from, to), [&] { fence = Rows(e, stores, from, to); }, [] {});
-      return {};
-    });
+    Transpose(e, stores);
   } else {
     fence = Rows(e, stores, e.begin(), e.end());
   }

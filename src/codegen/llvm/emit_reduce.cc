@@ -52,7 +52,7 @@ Values Emitter::InitAccumulator(const Accumulator& acc, int lanes) {
   }
   if (!acc.positional()) return {v};
   // Position 0 is right where no element is better than the neutral one: then all are equal to it.
-  return {v, llvm::Constant::getNullValue(RegisterType(DType::kI64, lanes))};
+  return {v, llvm::Constant::getNullValue(RegisterType(acc.position(), lanes))};
 }
 
 Values Emitter::Accumulate(const Accumulator& acc, const Values& v, llvm::Value* x,

@@ -266,6 +266,41 @@ llvm::Value* Emitter::GetLanes(const Expr& e, int count) {
   return wide;
 }
 
+llvm::Value* Emitter::FmaOperand(const Expr& e, int count) {
+  llvm::Value* v = GetLanes(e, count);
+  auto* c = llvm::dyn_cast<llvm::Constant>(v);
+  if (!c || !c->getType()->isFPOrFPVectorTy() || c->isNullValue()) return v;
+  const int native = target_.vector_bits / int(c->getType()->getScalarSizeInBits());
+  if (count % native != 0) return v;
+  // For every constant of an FMA the instruction selector builds its negative, lane by lane, to see
+  // whether that is cheaper: half of its time on a polynomial. A value from another block is opaque
+  // to it. The register allocator reads it again where registers run out.
+  llvm::Value*& known = constant_values_[c];
+  if (known) return known;
+  known = InScope(0, [&]() -> llvm::Value* {
+    llvm::Constant* splat =
+        count == native ? c
+                        : llvm::ConstantVector::getSplat(
+                              llvm::ElementCount::getFixed(unsigned(native)), c->getSplatValue());
+    llvm::Value*& one = constant_values_[splat];
+    if (!one) {
+      auto* memory = new llvm::GlobalVariable(module_, splat->getType(), true,
+                                              llvm::GlobalValue::PrivateLinkage, splat, "constant");
+      const llvm::Align align{uint64_t(target_.vector_bits / 8)};
+      memory->setAlignment(align);
+      memory->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+      auto* load = ir_.CreateAlignedLoad(splat->getType(), memory, align);
+      load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context_, {}));
+      one = load;
+    }
+    if (count == native) return one;
+    std::vector<int> lanes(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) lanes[size_t(i)] = i % native;
+    return ir_.CreateShuffleVector(one, lanes);
+  });
+  return known;
+}
+
 llvm::Value* Emitter::EmitNode(const Expr& e) {
   const ExprNode& n = *e;
   const int count = lanes() ? lanes()->count : 1;
@@ -321,8 +356,8 @@ llvm::Value* Emitter::EmitNode(const Expr& e) {
     }
     case ExprKind::kFma: {
       const int w = lanes_of({0, 1, 2});
-      llvm::Value* args[] = {GetLanes(n.operand(0), w), GetLanes(n.operand(1), w),
-                             GetLanes(n.operand(2), w)};
+      llvm::Value* args[] = {FmaOperand(n.operand(0), w), FmaOperand(n.operand(1), w),
+                             FmaOperand(n.operand(2), w)};
       return ir_.CreateIntrinsic(llvm::Intrinsic::fma, {args[0]->getType()}, args);
     }
     case ExprKind::kPhilox: {

@@ -67,7 +67,9 @@ struct Scope {
 struct Accumulator {
   ReduceOp op = ReduceOp::kSum;
   DType dtype = DType::kUnknown;  ///< of the body
+  bool narrow = false;            ///< positions fit in 32 bits: half as many registers
   bool positional() const { return op == ReduceOp::kArgMin || op == ReduceOp::kArgMax; }
+  DType position() const { return narrow ? DType::kI32 : DType::kI64; }
   int size() const { return positional() ? 2 : 1; }
 };
 
@@ -157,8 +159,8 @@ class Emitter {
 
   // Reductions (emit_reduce.cc).
   Values InitAccumulator(const Accumulator& acc, int lanes);
-  /// acc op= x; `position` (scalar or lanes, i64) for ArgMin / ArgMax only; where `mask` is false
-  /// nothing changes.
+  /// acc op= x; `position` (scalar or lanes, of acc.position()) for ArgMin / ArgMax only; where
+  /// `mask` is false nothing changes.
   Values Accumulate(const Accumulator& acc, const Values& v, llvm::Value* x, llvm::Value* position,
                     llvm::Value* mask);
   /// Combines two partial results (ties of positions: the lower one).
@@ -188,6 +190,8 @@ class Emitter {
   llvm::Value* Variable(int bit) const;
   /// Runs f with the scopes above `scope` closed and the builder at its insertion point.
   llvm::Value* InScope(int scope, const std::function<llvm::Value*()>& f);
+  /// An operand of an FMA as `count` lanes.
+  llvm::Value* FmaOperand(const Expr& e, int count);
   llvm::Value* ZeroAddress();
   llvm::Value* RoundBFloat16(llvm::Value* v);
   llvm::Value* EmitGather(const ExprNode& n, llvm::Value* mask);
@@ -215,6 +219,7 @@ class Emitter {
   std::map<std::pair<const ExprNode*, int>, Expr> coefficient_;
   std::map<const void*, llvm::Value*> dim_values_;
   std::map<int, llvm::Value*> buffer_values_;
+  std::map<llvm::Constant*, llvm::Value*> constant_values_;
   Expr Coefficient(const Expr& offset, int loop);
 };
 

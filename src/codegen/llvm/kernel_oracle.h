@@ -95,7 +95,7 @@ class KernelOracle {
     if (op == ReduceOp::kProd) acc = {1, 1};
     if (op == ReduceOp::kAll) acc.i = 1;
     if (op == ReduceOp::kMin || op == ReduceOp::kMax)
-      acc = {max ? -INFINITY : INFINITY, max ? scalar::MinInt(t) : scalar::MaxInt(t)};
+      acc = {max ? -INFINITY : INFINITY, f ? 0 : max ? scalar::MinInt(t) : scalar::MaxInt(t)};
     Scalar best;
     int64_t position = 0;
     for (int64_t p = 0; p < total; ++p) {

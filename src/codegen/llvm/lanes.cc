@@ -12,9 +12,13 @@ namespace {
 constexpr int kMaxLanes = 64;
 /// Expressions of up to this many operations run in four, two registers at once: enough to hide the
 /// latency of an accumulator and the cost of the loop. Longer ones fill the machine by themselves
-/// (measured: an exponential gains nothing from two registers at once), and code generation takes
+/// (measured: two registers gain 4 to 6 % for a sigmoid, a tanh, an erf), and code generation takes
 /// time in proportion.
 constexpr int kMaxOpsTimes4 = 9, kMaxOpsTimes2 = 24;
+/// But where at least this many operations wait for each other one by one, with hardly another one
+/// beside them, a processor does not look far enough ahead to reach the next vector (measured: two
+/// registers gain 15 % for a tanh of a sigmoid).
+constexpr int kMinDepthTimes2 = 28, kMaxDeepOpsTimes2 = 0;
 /// Above this many operations a loop is not bound by memory, and is not worth a second copy.
 constexpr int kMaxStreamingOps = 200;
 /// Shortest constant extent that is worth the peeling to a cache line.
@@ -63,12 +67,43 @@ Profile ProfileOf(Emitter& e, const Exprs& roots, int loop) {
   return p;
 }
 
+/// Most operations on a path from a load to a root.
+int DepthOf(const Exprs& roots) {
+  ExprMap<int> depth;
+  int deepest = 0;
+  for (const ExprNode* n : PostOrder(roots)) {
+    int d = 0;
+    if (n->kind() != ExprKind::kLoad) {
+      for (const Expr& o : n->operands()) d = std::max(d, *depth.Find(o.get()));
+    }
+    const bool free = n->operands().empty() || n->kind() == ExprKind::kBitcast;
+    if (!free) ++d;
+    depth.Set(n, d);
+    deepest = std::max(deepest, d);
+  }
+  return deepest;
+}
+
+/// Registers at once, see kMaxOpsTimes4.
+int RegistersAtOnce(const Profile& p, const Exprs& roots) {
+  if (p.gathers) return 1;
+  if (p.ops <= kMaxOpsTimes4) return 4;
+  if (p.ops <= kMaxOpsTimes2) return 2;
+  if (p.ops > kMaxDeepOpsTimes2) return 1;
+  const int depth = DepthOf(roots);
+  return depth >= kMinDepthTimes2 && p.ops < 2 * depth ? 2 : 1;
+}
+
 /// Lanes of a vector that begins at `from`, in a range that ends at `hi`.
 void MaskRange(Emitter& e, Lanes* l, llvm::Value* hi) {
   auto& ir = e.ir();
   // Fewer than 2^31 elements are left over, so half as wide a compare will do.
   l->left = ir.CreateTrunc(ir.CreateSub(hi, l->base), ir.getInt32Ty());
   l->mask = ir.CreateICmpSLT(e.Iota(l->count, DType::kI32), e.Splat(l->left, l->count));
+}
+
+llvm::Value* RoundDown(Emitter& e, llvm::Value* v, int to) {
+  return e.ir().CreateAnd(v, e.Int(-int64_t{to}));
 }
 
 Values LaneLoop(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int lanes, bool masked,
@@ -90,8 +125,35 @@ Values LaneLoop(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int lane
   });
 }
 
-llvm::Value* RoundDown(Emitter& e, llvm::Value* v, int to) {
-  return e.ir().CreateAnd(v, e.Int(-int64_t{to}));
+/// Two ranges in one loop, so that the code of `body` is there once.
+void EndsLoop(Emitter& e, int loop, std::pair<llvm::Value*, llvm::Value*> head,
+              std::pair<llvm::Value*, llvm::Value*> tail, int lanes, bool barrier,
+              const LaneBody& body) {
+  auto& ir = e.ir();
+  // A common count: the vectors of the head, then those of the tail.
+  llvm::Value* in_head = ir.CreateAdd(ir.CreateSub(head.second, head.first), e.Int(lanes - 1));
+  in_head = RoundDown(e, in_head, lanes);
+  LoopSpec spec;
+  spec.lo = e.Int(0);
+  spec.hi = ir.CreateAdd(in_head, ir.CreateSub(tail.second, tail.first));
+  spec.step = lanes;
+  spec.barrier = barrier;
+  llvm::Value* tail_base = ir.CreateSub(tail.first, in_head);
+  e.Loop(spec, {}, [&](llvm::Value* at, const Values&) -> Values {
+    llvm::Value* is_head = ir.CreateICmpSLT(at, in_head);
+    Lanes l;
+    l.loop = loop;
+    l.count = lanes;
+    l.base = ir.CreateAdd(at, ir.CreateSelect(is_head, head.first, tail_base));
+    if (lanes > 1) {
+      llvm::Value* end = ir.CreateSelect(is_head, head.second, tail.second);
+      // The tail may be the whole range, more than 32 bits count.
+      llvm::Value* reach = ir.CreateAdd(l.base, e.Int(lanes));
+      MaskRange(e, &l, ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, reach));
+    }
+    e.SetLanes(l);
+    return body({});
+  });
 }
 
 }  // namespace
@@ -102,8 +164,7 @@ Widths ChooseWidths(Emitter& e, const Exprs& roots, const std::vector<DType>& st
   int bits = p.widest_bits;
   for (DType t : stored) bits = std::max(bits, 8 * Emitter::Bytes(t));
   const int native = std::max(1, std::min(e.target().vector_bits / bits, kMaxLanes));
-  const int times = p.gathers ? 1 : p.ops <= kMaxOpsTimes4 ? 4 : p.ops <= kMaxOpsTimes2 ? 2 : 1;
-  Widths w{std::min(native * times, kMaxLanes), e.target().masks ? native : 1};
+  Widths w{std::min(native * RegistersAtOnce(p, roots), kMaxLanes), e.target().masks ? native : 1};
   if (extent >= 0) {
     if (extent < native) {
       // One short vector where the extent is a power of two, one masked vector where masks are
@@ -132,6 +193,11 @@ Carried ForLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int64_t
   }
   c.tail = LaneLoop(e, loop, middle, hi, w.tail, w.tail > 1, extent < 1, barrier, c.tail, body);
   return c;
+}
+
+void ForFewLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, const Widths& w,
+                 const LaneBody& body) {
+  LaneLoop(e, loop, lo, hi, w.tail, w.tail > 1, true, false, {}, body);
 }
 
 std::vector<KernelStore> ExpandedStores(const Kernel& kernel) {
@@ -188,35 +254,43 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
   // there, too. Whole vectors from end to end leave no room for that: then the outputs must begin
   // on a line.
   const bool exact = whole && extent >= 0 && extent % w.main == 0;
-  llvm::Value* use = total.is_const()
-                         ? ir.getTrue()
-                         : ir.CreateICmpSGE(e.Dim(total), e.Int(e.target().streaming_bytes));
-  llvm::Value* head = nullptr;
+  const bool large = total.is_const();
+  llvm::Value* use = nullptr;  // null: always
+  const auto require = [&](llvm::Value* cond) { use = use ? ir.CreateAnd(use, cond) : cond; };
+  if (!large) require(ir.CreateICmpSGE(e.Dim(total), e.Int(e.target().streaming_bytes)));
+  llvm::Value* head = exact ? e.Int(0) : nullptr;
   for (const KernelStore& s : stores) {
     const int bytes = Emitter::Bytes(k.buffers[size_t(s.buffer)].dtype);
     llvm::Value* p = ir.CreateGEP(e.MemoryType(k.buffers[size_t(s.buffer)].dtype),
                                   e.RowPointer(s.buffer, s.offset, loop), lo);
     llvm::Value* address = ir.CreatePtrToInt(p, ir.getInt64Ty());
-    if (!head && exact) {
-      head = e.Int(0);
-    } else if (!head) {
+    if (!head) {
+      // Always reached: a pointer is a multiple of its element's size.
       head = ir.CreateUDiv(ir.CreateAnd(ir.CreateNeg(address), e.Int(63)), e.Int(bytes));
       head = ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, head, ir.CreateSub(hi, lo));
+      continue;
     }
     llvm::Value* at = ir.CreateAdd(address, ir.CreateMul(head, e.Int(bytes)));
-    use = ir.CreateAnd(use, ir.CreateICmpEQ(ir.CreateAnd(at, e.Int(63)), e.Int(0)));
+    require(ir.CreateICmpEQ(ir.CreateAnd(at, e.Int(63)), e.Int(0)));
   }
-  llvm::Value* start = ir.CreateSelect(use, ir.CreateAdd(lo, head), lo);
-  llvm::Value* middle = ir.CreateAdd(start, RoundDown(e, ir.CreateSub(hi, start), w.main));
-  e.If(
-      use,
-      [&] {
-        if (!exact)
-          LaneLoop(e, loop, lo, start, w.tail, w.tail > 1, true, barrier, {}, body(false));
-        LaneLoop(e, loop, start, middle, w.main, false, true, barrier, {}, body(true));
-      },
-      [&] { LaneLoop(e, loop, start, middle, w.main, false, true, barrier, {}, body(false)); });
-  if (!exact) LaneLoop(e, loop, middle, hi, w.tail, w.tail > 1, true, barrier, {}, body(false));
+  const auto if_used = [&](llvm::Value* v, llvm::Value* otherwise) {
+    return use ? ir.CreateSelect(use, v, otherwise) : v;
+  };
+  llvm::Value* start = exact ? lo : if_used(ir.CreateAdd(lo, head), lo);
+  llvm::Value* middle =
+      exact ? hi : ir.CreateAdd(start, RoundDown(e, ir.CreateSub(hi, start), w.main));
+  llvm::Value* last = if_used(middle, start);
+  LaneLoop(e, loop, start, last, w.main, false, true, barrier, {}, body(true));
+  // What does not go past the caches: all of a small output, in wide vectors; outputs that never
+  // meet a line together are rare enough for narrow ones, where those are not single elements.
+  if (use && (!large || w.tail == 1)) {
+    LaneLoop(e, loop, last, middle, w.main, false, true, barrier, {}, body(false));
+    last = middle;
+  }
+  if (!exact)
+    EndsLoop(e, loop, {lo, start}, {last, hi}, w.tail, barrier, body(false));
+  else if (last != hi)
+    LaneLoop(e, loop, last, hi, w.tail, false, true, barrier, {}, body(false));
   return true;
 }
 
@@ -255,6 +329,23 @@ void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last,
       carry = ir.CreateZExt(wraps, ir.getInt64Ty());
     }
     return next;
+  });
+}
+
+void AtRow(Emitter& e, int num_loops, llvm::Value* row, const std::function<void()>& body) {
+  auto& ir = e.ir();
+  Values index(static_cast<size_t>(num_loops));
+  llvm::Value* rest = row;
+  for (int k = num_loops - 1; k > 0; --k) {
+    llvm::Value* d = e.Dim(e.kernel().dims[size_t(k)]);
+    index[size_t(k)] = ir.CreateURem(rest, d);
+    rest = ir.CreateUDiv(rest, d);
+  }
+  index[0] = rest;
+  e.Unrolled(Emitter::IndexBit(0), rest, [&]() -> Values {
+    for (int k = 1; k < num_loops; ++k) e.Define(Emitter::IndexBit(k), index[size_t(k)]);
+    body();
+    return {};
   });
 }
 

@@ -5,47 +5,21 @@
 /// in a string beside the code.
 #include "codegen/llvm/llvm_compiler.h"
 
-#include <llvm/IR/LegacyPassManager.h>
-#include <llvm/IR/Module.h>
-#include <llvm/IR/Verifier.h>
-#include <llvm/Support/SmallVectorMemoryBuffer.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
-#include "codegen/llvm/object.h"
-#include "codegen/llvm/templates.h"
+#include "codegen/llvm/module.h"
+#include "codegen/llvm/object_writer.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace llvmgen {
 namespace {
-
-std::unique_ptr<llvm::Module> MakeModule(const Kernel& kernel, const CpuTarget& target,
-                                         const llvm::TargetMachine& machine,
-                                         llvm::LLVMContext& context) {
-  auto module = std::make_unique<llvm::Module>(kernel.Name(), context);
-  module->setTargetTriple(machine.getTargetTriple().str());
-  module->setDataLayout(machine.createDataLayout());
-  Kernel adjusted = kernel;  // keeps its name
-  adjusted.vector_loop = ChooseVectorLoop(kernel);
-  Emitter emitter(adjusted, target, *module);
-  const SymInt scratch =
-      kernel.tmpl == KernelTemplate::kRow ? EmitRow(emitter) : EmitElementwise(emitter);
-  auto* text = llvm::ConstantDataArray::getString(context, scratch.ToString());
-  new llvm::GlobalVariable(*module, text->getType(), true, llvm::GlobalValue::ExternalLinkage, text,
-                           ScratchSymbol(kernel));
-  if (target.verify) {
-    std::string message;
-    llvm::raw_string_ostream out(message);
-    const bool broken = llvm::verifyModule(*module, &out);
-    WEFT_ICHECK(!broken, "generated code is malformed: {}", message);
-  }
-  return module;
-}
 
 class LlvmCompiler : public KernelCompiler {
  public:
@@ -58,7 +32,7 @@ class LlvmCompiler : public KernelCompiler {
   std::string Source(const Kernel& kernel) const override {
     llvm::LLVMContext context;
     const auto machine = MakeTargetMachine(target_);
-    const auto module = MakeModule(kernel, target_, *machine, context);
+    const auto module = BuildModule(kernel, target_, *machine, context);
     std::string text;
     llvm::raw_string_ostream out(text);
     module->print(out, nullptr);
@@ -70,20 +44,20 @@ class LlvmCompiler : public KernelCompiler {
     std::vector<std::string> objects(kernels.size()), messages(kernels.size());
     std::atomic<size_t> next{0};
     const auto work = [&] {
-      std::unique_ptr<llvm::TargetMachine> machine;
+      std::unique_ptr<ObjectWriter> writer;
       for (size_t i; (i = next.fetch_add(1)) < kernels.size();) {
         try {
-          if (!machine) machine = TakeMachine();
-          objects[i] = CompileOne(*kernels[i], *machine);
+          if (!writer) writer = TakeWriter();
+          objects[i] = CompileOne(*kernels[i], *writer);
         } catch (const std::exception& e) {
           objects[i].clear();
           messages[i] = e.what();
           if (messages[i].empty()) messages[i] = "unknown error";
         }
       }
-      if (!machine) return;
+      if (!writer) return;
       std::lock_guard<std::mutex> lock(mutex_);
-      machines_.push_back(std::move(machine));
+      writers_.push_back(std::move(writer));
     };
     std::vector<std::thread> threads;
     const size_t wanted = std::min(size_t(threads_), kernels.size());
@@ -109,38 +83,29 @@ class LlvmCompiler : public KernelCompiler {
   }
 
  private:
-  /// Making a machine takes as long as emitting a small kernel, so they are used again.
-  std::unique_ptr<llvm::TargetMachine> TakeMachine() {
+  std::unique_ptr<ObjectWriter> TakeWriter() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (!machines_.empty()) {
-        auto machine = std::move(machines_.back());
-        machines_.pop_back();
-        return machine;
+      if (!writers_.empty()) {
+        auto writer = std::move(writers_.back());
+        writers_.pop_back();
+        return writer;
       }
     }
-    return MakeTargetMachine(target_);
+    return std::make_unique<ObjectWriter>(target_);
   }
 
-  std::string CompileOne(const Kernel& kernel, llvm::TargetMachine& machine) const {
+  std::string CompileOne(const Kernel& kernel, ObjectWriter& writer) const {
     llvm::LLVMContext context;
     // Names of values are for people: Source() keeps them.
     context.setDiscardValueNames(true);
-    const auto module = MakeModule(kernel, target_, machine, context);
-    llvm::SmallVector<char, 0> object;
-    llvm::raw_svector_ostream out(object);
-    llvm::legacy::PassManager passes;
-    WEFT_CHECK(!machine.addPassesToEmitFile(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile,
-                                            /*DisableVerify=*/true),
-               kUnsupported, "this machine has no object files");
-    passes.run(*module);
-    return std::string(object.begin(), object.end());
+    return writer.Write(*BuildModule(kernel, target_, writer.machine(), context));
   }
 
   CpuTarget target_;
   int threads_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<llvm::TargetMachine>> machines_;  ///< idle; guarded by mutex_
+  std::vector<std::unique_ptr<ObjectWriter>> writers_;  ///< idle; guarded by mutex_
 };
 
 }  // namespace

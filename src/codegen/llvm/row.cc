@@ -65,7 +65,8 @@ class RowEmitter {
         k_(e.kernel()),
         first_(k_.num_outer),
         loops_(int(k_.dims.size())),
-        rows_in_lanes_(k_.vector_loop < k_.num_outer) {}
+        rows_in_lanes_(k_.vector_loop < k_.num_outer),
+        narrow_positions_(RowIsSmall()) {}
 
   SymInt Run() {
     Plan();
@@ -205,7 +206,26 @@ class RowEmitter {
   // ---- parts of both forms ----
 
   Accumulator AccumulatorFor(const Expr& reduce) const {
-    return {reduce->reduce_op(), reduce->operand(0)->dtype()};
+    return {reduce->reduce_op(), reduce->operand(0)->dtype(), narrow_positions_};
+  }
+
+  /// What the expression is: positions are 64 bits wide outside of accumulators.
+  llvm::Value* Result(const Accumulator& acc, llvm::Value* v) {
+    if (!acc.positional() || !acc.narrow) return v;
+    return e_.ir().CreateZExt(v, e_.RegisterType(DType::kI64, Emitter::LanesOf(v)));
+  }
+
+  /// No position in a row leaves 32 bits.
+  bool RowIsSmall() const {
+    int64_t n = 1;
+    for (int i = first_; i < loops_; ++i) {
+      const SymInt d = k_.dims[size_t(i)];
+      // Of a single loop alone the promise of `small_index` says enough.
+      if (!d.is_const()) return k_.small_index && loops_ - first_ == 1;
+      if (d.value() > INT32_MAX / std::max<int64_t>(n, 1)) return false;
+      n *= d.value();
+    }
+    return true;
   }
 
   bool MayBeEmpty(int loop) const {
@@ -264,8 +284,10 @@ class RowEmitter {
       llvm::Value* position = nullptr;
       if (acc.positional()) {
         position = Position();
+        if (acc.narrow) position = e_.ir().CreateTrunc(position, e_.ir().getInt32Ty());
         if (!rows_in_lanes_ && l->count > 1)
-          position = e_.ir().CreateAdd(e_.Splat(position, l->count), e_.Iota(l->count));
+          position =
+              e_.ir().CreateAdd(e_.Splat(position, l->count), e_.Iota(l->count, acc.position()));
       }
       const Values v(carried.begin() + long(at), carried.begin() + long(at) + acc.size());
       at += size_t(acc.size());
@@ -369,7 +391,7 @@ class RowEmitter {
       } else {
         v = has_main ? main : tail;
       }
-      e_.Preset(r, e_.Fold(acc, v, 1).back());
+      e_.Preset(r, Result(acc, e_.Fold(acc, v, 1).back()));
       at += size_t(acc.size());
     }
   }
@@ -407,8 +429,9 @@ class RowEmitter {
                                   [&](const Values& carried) { return Step(p, carried); });
           size_t at = 0;
           for (const Expr& r : p.reduces) {
-            at += size_t(AccumulatorFor(r).size());
-            e_.Preset(r, out[at - 1]);
+            const Accumulator acc = AccumulatorFor(r);
+            at += size_t(acc.size());
+            e_.Preset(r, Result(acc, out[at - 1]));
           }
         }
         EmitStores(e_, row_stores_, false);
@@ -420,7 +443,7 @@ class RowEmitter {
   Emitter& e_;
   const Kernel& k_;
   const int first_, loops_;  // row loops: [first_, loops_)
-  const bool rows_in_lanes_;
+  const bool rows_in_lanes_, narrow_positions_;
   std::vector<Pass> passes_;
   Pass last_;
   std::vector<KernelStore> row_stores_;

@@ -4,7 +4,6 @@
 #include <llvm/ADT/StringMap.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/SubtargetFeature.h>
@@ -21,7 +20,7 @@ namespace weft::llvmgen {
 namespace {
 
 /// Part of every binary's identity: raise it whenever the generated code may change.
-constexpr int kGeneratorVersion = 1;
+constexpr int kGeneratorVersion = 2;
 
 const llvm::Target& HostTarget() {
   static std::once_flag once;
@@ -30,11 +29,6 @@ const llvm::Target& HostTarget() {
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    // Addresses are made here as the machine wants them, base and scaled index; the pass that would
-    // rewrite them takes a quarter of the time of a compilation.
-    const auto& registered = llvm::cl::getRegisteredOptions();
-    const auto it = registered.find("disable-lsr");
-    if (it != registered.end()) static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
     target = llvm::TargetRegistry::lookupTarget(llvm::sys::getProcessTriple(), error);
   });
   WEFT_CHECK(target, kUnsupported, "no code generator for this machine: {}", error);

@@ -48,6 +48,11 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
 /// Runs `body` for rows [first, last) of the loop nest 0 .. num_loops - 1, its indices defined.
 void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last,
              const std::function<void(llvm::Value* row)>& body);
+/// The same for one row of at least one loop, without a loop.
+void AtRow(Emitter& e, int num_loops, llvm::Value* row, const std::function<void()>& body);
+/// `body` over [lo, hi) of `loop` in narrow vectors only: for few elements.
+void ForFewLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, const Widths& widths,
+                 const LaneBody& body);
 /// Points [begin, end), not empty, of loops 0 .. num_loops - 1, the last of them as ranges:
 /// body(lo, hi).
 void ForPoints(Emitter& e, int num_loops, llvm::Value* begin, llvm::Value* end,

@@ -1,5 +1,5 @@
 /// chains.cc: Reshape, Transpose, Expand.
-///   Reshape(Reshape(x))                 -> Reshape(x)
+///   Reshape(Reshape(x))                 -> Reshape(x); the same for Squeeze, Unsqueeze, Flatten and any other view inside
 ///   Reshape(x), x of that very shape    -> x
 ///   Transpose(Transpose(x, p), q)       -> Transpose(x, p[q]), nothing when that is the identity
 ///   Transpose that moves only 1s        -> Reshape
@@ -16,44 +16,47 @@
 namespace weft::simplify {
 namespace {
 
+/// Does the target of a Reshape say the same whatever the shape of its operand? A -1 asks for the number of elements, which
+/// views do not change; a 0 copies an extent of the operand.
+bool TargetIsAbsolute(RewriteContext& ctx, const NodePtr& n) {
+  if (n->attr<int64_t>("allowzero") == 1) return ctx.shape(NodeEntry(n)).fully_known();
+  const SymTensorPtr target = ctx.value(n->inputs[1]);
+  return target && target->is_const() &&
+         std::none_of(target->elements.begin(), target->elements.end(),
+                      [](SymInt e) { return e.is(0); });
+}
+
 std::vector<NodeEntry> ReshapeChain(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n, "Reshape")) return {};
   if (ctx.same_shape(n->inputs[0], NodeEntry(n))) return {n->inputs[0]};
-  NodePtr inner = n->inputs[0].node;
-  // The outer target must be explicit: a 0 or -1 in it would mean the inner shape.
-  if (!IsOp(inner, "Reshape") || n->attr<int64_t>("allowzero") != 1 ||
-      !ctx.shape(NodeEntry(n)).fully_known())
+  static const auto& is_view = Op::GetAttr<TIsView>("TIsView");
+  const NodeEntry inner = n->inputs[0];
+  if (inner.index != 0 || !is_view.get(inner.node->op(), false) || !TargetIsAbsolute(ctx, n))
     return {};
-  return {NodeEntry(ctx.graph().AddNode("Reshape", {inner->inputs[0], n->inputs[1]},
-                                        {{"allowzero", 1}}, n->attrs.name))};
-}
-
-Ints PermOf(const NodePtr& n, int rank) {
-  Ints perm = n->has_attr("perm") ? n->attr<Ints>("perm") : Ints();
-  if (perm.empty())
-    for (int d = rank; d-- > 0;) perm.push_back(d);
-  return perm;
-}
-bool IsIdentity(const Ints& perm) {
-  for (size_t i = 0; i < perm.size(); ++i)
-    if (perm[i] != int64_t(i)) return false;
-  return true;
+  return {NodeEntry(ctx.graph().AddNode("Reshape", {inner.node->inputs[0], n->inputs[1]},
+                                        n->attrs.dict, n->attrs.name))};
 }
 
 std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Transpose") || !ctx.shape(n->inputs[0]).has_rank()) return {};
+  if (!IsOp(n, "Transpose")) return {};
   const Shape& in = ctx.shape(n->inputs[0]);
-  const Ints q = PermOf(n, in.rank());
+  const NodePtr inner = n->inputs[0].node;
+  const bool twice = IsOp(inner, "Transpose");
+  int rank = in.has_rank() ? in.rank() : int(GivenPerm(n).size());
+  if (rank == 0 && twice) rank = int(GivenPerm(inner).size());
+  if (rank == 0 && !in.has_rank())  // both reverse, however many axes there are
+    return twice ? std::vector<NodeEntry>{inner->inputs[0]} : std::vector<NodeEntry>();
+  const Ints q = PermOf(n, rank);
   if (IsIdentity(q)) return {n->inputs[0]};
-  NodePtr inner = n->inputs[0].node;
-  if (IsOp(inner, "Transpose")) {
-    const Ints p = PermOf(inner, in.rank());
+  if (twice) {
+    const Ints p = PermOf(inner, rank);
     Ints both;
     for (int64_t k : q) both.push_back(p[size_t(k)]);
     if (IsIdentity(both)) return {inner->inputs[0]};
     return {NodeEntry(
         ctx.graph().AddNode("Transpose", {inner->inputs[0]}, {{"perm", both}}, n->attrs.name))};
   }
+  if (!in.has_rank()) return {};
   // The order of the extents that are not 1 decides where elements go.
   int64_t last = -1;
   for (int64_t k : q) {
@@ -63,12 +66,7 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
   }
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known()) return {};
-  const SymTensor dims{{out.rank()}, out.dims()};
-  const NodeEntry target =
-      dims.is_const() ? ctx.graph().AddConstant(Tensor::Ints(dims.ints()))
-                      : NodeEntry(ctx.graph().AddNode(builtin::kShapeTensor, {}, {{"dims", out}}));
-  return {NodeEntry(
-      ctx.graph().AddNode("Reshape", {n->inputs[0], target}, {{"allowzero", 1}}, n->attrs.name))};
+  return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
 }
 
 std::vector<NodeEntry> ExpandIdentity(RewriteContext& ctx, const NodePtr& n) {
@@ -121,10 +119,7 @@ std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
   }
   if (equal) return {};
   Graph& g = ctx.graph();
-  auto vector = [&](SymInt v) {
-    return v.is_const() ? g.AddConstant(Tensor::Ints({v.value()}))
-                        : NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape{v}}}));
-  };
+  auto vector = [&](SymInt v) { return ExtentVector(g, {v}); };
   const NodeEntry axes = vector(axis);
   std::vector<NodeEntry> parts;
   SymInt begin = 0;

@@ -55,15 +55,10 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   if (t != DType::kI32 && t != DType::kI64) return {};
   // Rows of the table by the indices without their last extent of 1, clamped so that every read is inside.
   std::vector<SymInt> lead(rows.dims().begin(), rows.dims().end() - 1);
-  auto extents = [&](const std::vector<SymInt>& dims) {
-    const SymTensor v{{int64_t(dims.size())}, dims};
-    return v.is_const() ? g.AddConstant(Tensor::Ints(v.ints()))
-                        : NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
-  };
   auto scalar = [&](DType dtype, double v) { return g.AddConstant(Tensor::Scalar(dtype, v)); };
   const NodeEntry clamped(g.AddNode(
       "Max", {NodeEntry(g.AddNode("Min", {index, scalar(t, double(count - 1))})), scalar(t, 0)}));
-  const NodeEntry flat(g.AddNode("Reshape", {clamped, extents(lead)}, {{"allowzero", 1}}));
+  const NodeEntry flat = ReshapeTo(g, clamped, lead);
   const NodeEntry found(g.AddNode("Gather", {w, flat}, {{"axis", 0}}));
   const NodeEntry inside(g.AddNode("Equal", {clamped, index}));
   return {

@@ -16,10 +16,25 @@ struct Rule {
   FSimplify apply;
 };
 
+/// A vector of extents as a node: constant where it can be.
+NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims);
+/// x with these extents, by an explicit target.
+NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims,
+                    std::string name = {});
+/// The attribute perm of a Transpose; empty where it is not given.
+Ints GivenPerm(const NodePtr& transpose);
+/// The same, the reverse order of `rank` axes where it is not given.
+Ints PermOf(const NodePtr& transpose, int rank);
+bool IsIdentity(const Ints& perm);
+
 /// scaffold.cc: shape arithmetic whose result is known becomes constants and shape vectors.
 std::vector<Rule> ScaffoldRules();
 /// chains.cc: Reshape, Transpose, Expand: identities, chains, what broadcasting does by itself.
 std::vector<Rule> ChainRules();
+/// views.cc: what views and Transposes do and undo across each other.
+std::vector<Rule> ViewRules();
+/// pads.cc: Pad that convolution and pooling do by themselves.
+std::vector<Rule> PadRules();
 /// lookup.cc: products with one-hot rows become look-ups.
 std::vector<Rule> LookupRules();
 

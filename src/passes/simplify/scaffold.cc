@@ -37,12 +37,6 @@ bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
   return false;
 }
 
-/// A vector of extents as a node: constant where it can be.
-NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims) {
-  const SymTensor v{{int64_t(dims.size())}, dims};
-  if (v.is_const()) return g.AddConstant(Tensor::Ints(v.ints()));
-  return NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
-}
 bool IsExtentVector(const NodeEntry& e, const std::vector<SymInt>& dims) {
   if (TensorPtr t = Graph::ConstantOf(e)) {
     if (t->dtype() != DType::kI64 || t->num_elements() != int64_t(dims.size())) return false;
@@ -78,9 +72,7 @@ std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
   if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) &&
       n->attr<int64_t>("allowzero") == 1)
     return {};
-  NodePtr r = ctx.graph().AddNode("Reshape", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())},
-                                  {{"allowzero", 1}}, n->attrs.name);
-  return {NodeEntry(r)};
+  return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
 }
 
 std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {

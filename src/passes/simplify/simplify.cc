@@ -4,7 +4,8 @@
 ///   preserves  shape, dtype, value (it infers them for what it adds)
 ///   never      changes a result: what is not proved is left alone; floating point is not reordered
 ///   cost       at most `max_rounds` linear sweeps; two or three in practice
-///   source     rule groups: see simplify/rules.h; one-op facts: the FSimplify of each operator
+///   source     rule groups: see simplify/rules.h; one-op facts: the FSimplify of each operator; registered rules:
+///              weft/core/rewrite_rule.h
 #include <algorithm>
 #include <unordered_map>
 
@@ -12,6 +13,8 @@
 #include "weft/codegen/attr_types.h"
 #include "weft/core/op.h"
 #include "weft/core/pass.h"
+#include "weft/core/rewrite_rule.h"
+#include "weft/support/check.h"
 #include "weft/support/hash.h"
 
 namespace weft {
@@ -118,8 +121,10 @@ int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
 
 Graph Simplify(Graph g, PassContext& ctx) {
   std::vector<simplify::Rule> rules;
-  for (auto group : {simplify::ScaffoldRules, simplify::ChainRules, simplify::LookupRules})
+  for (auto group : {simplify::ScaffoldRules, simplify::ChainRules, simplify::ViewRules,
+                     simplify::PadRules, simplify::LookupRules})
     for (simplify::Rule& r : group()) rules.push_back(std::move(r));
+  const std::vector<RewriteRule> registered = ListRewriteRules();
   const auto& own = Op::GetAttr<FSimplify>("FSimplify");
   const int64_t max_rounds = ctx.option<int64_t>("max_rounds");
   PassOptions inner;
@@ -133,10 +138,13 @@ Graph Simplify(Graph g, PassContext& ctx) {
       Context rows(g);
       for (NodePtr n : g.TopoOrder()) {
         if (n->is_variable()) continue;
-        auto attempt = [&](const char* name, const FSimplify& rule) {
+        auto attempt = [&](std::string_view name, const FSimplify& rule, std::string_view counted) {
           const NodeId bound = g.id_bound();
           std::vector<NodeEntry> to = rule(rows, n);
           if (to.empty()) return false;
+          WEFT_CHECK(to.size() <= n->num_outputs(), kApiMisuse,
+                     "rewrite rule '{}' gave {} replacements for the {} outputs of {}", name,
+                     to.size(), n->num_outputs(), n->Describe());
           // "After" cannot be handed to a node that was there before: it might come before what it waits for.
           if (!n->control_deps.empty() &&
               std::any_of(to.begin(), to.end(),
@@ -146,14 +154,16 @@ Graph Simplify(Graph g, PassContext& ctx) {
           for (NodeId id = bound; id < g.id_bound(); ++id)
             if (NodePtr made = g.node(id)) g.MergeOrigin(made, n);
           rows.Replace(n, to);
-          ctx.Count(name);
+          ctx.Count(counted);
           ++changes;
           return true;
         };
         bool done = false;
-        if (const FSimplify* f = own.find(n->op())) done = attempt("op-rule", *f);
+        if (const FSimplify* f = own.find(n->op())) done = attempt("op-rule", *f, "op-rule");
         for (size_t i = 0; !done && i < rules.size(); ++i)
-          done = attempt(rules[i].name, rules[i].apply);
+          done = attempt(rules[i].name, rules[i].apply, rules[i].name);
+        for (size_t i = 0; !done && i < registered.size(); ++i)
+          done = attempt(registered[i].name, registered[i].apply, "registered-rule");
       }
       const int64_t merged = MergeEqual(g, rows, ctx);
       ctx.Count("merge-equal", merged);
@@ -180,15 +190,19 @@ WEFT_REGISTER_PASS(Simplify)
     .option("max_rounds", int64_t{12}, "most sweeps over the graph")
     .statistic("rounds", "sweeps that changed something")
     .statistic("op-rule", "rewrites by an operator's own FSimplify")
+    .statistic("registered-rule", "rewrites by rules that were registered, as plugins do")
     .statistic("known-value", "shape arithmetic replaced by its value")
     .statistic("view-as-reshape",
                "Squeeze, Unsqueeze, Flatten and computed Reshape targets made explicit")
     .statistic("expand-target", "computed Expand targets made explicit")
-    .statistic("reshape-chain", "Reshape of Reshape, Reshape to the same shape")
+    .statistic("reshape-chain", "Reshape of a view, Reshape to the same shape")
     .statistic("transpose-chain", "Transpose of Transpose, Transpose that moves nothing")
     .statistic("expand-identity", "Expand to the same shape")
     .statistic("expand-before-broadcast", "Expand that broadcasting does by itself")
     .statistic("unequal-split", "Split into unequal parts made Slices")
+    .statistic("inverse-views", "Squeeze and Unsqueeze that undo each other, Flatten of rank 2")
+    .statistic("transpose-across-units", "Transposes on both sides of a Reshape that moves only 1s")
+    .statistic("pad-into-window", "Pad that convolution and pooling do by themselves")
     .statistic("one-hot-product", "products with one-hot rows made look-ups")
     .statistic("merge-equal", "nodes merged with an equal one")
     .statistic("dead", "nodes that nothing needs");

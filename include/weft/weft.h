@@ -1,0 +1,117 @@
+/* weft.h: Weft for programs in C, and for every language that calls C: load a model, run it.
+ *
+ *   WeftProgram* program;
+ *   WeftSession* session;
+ *   if (weft_program_load("net.onnx", NULL, &program) != WEFT_OK) puts(weft_error_text());
+ *   weft_session_create(program, &session);
+ *   weft_session_bind_input(session, "x", x);
+ *   weft_session_run(session);
+ *   weft_session_output(session, 0, &y);
+ *
+ * Every call that can fail returns a status; weft_error_*() tell of the last failure on the calling thread. No exception
+ * and no C++ type crosses this header. A call that fails leaves its results as they were.
+ *
+ * Objects are counted: a `_create`, `_load` or `_output` gives one reference, `_release` returns it (null is fine). A
+ * program is immutable and shared by threads; a session and a tensor are for one thread at a time. Structs begin with
+ * `struct_size`, which the caller sets to sizeof: the library reads and writes no more than that, so programs built for
+ * an older or newer header work. Strings given are copied; strings returned live as long as their object, those of
+ * weft_error_*() until the thread's next failing call. */
+#ifndef WEFT_WEFT_H_
+#define WEFT_WEFT_H_
+
+#include "weft/c_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "0.1.0". */
+WEFT_API const char* weft_version(void);
+
+/* ---- errors: of the last failed call on this thread; never null ---- */
+/* "error[WEFT-E0301] place: message (hint: ...)" */
+WEFT_API const char* weft_error_text(void);
+WEFT_API const char* weft_error_message(void);
+/* Where: file, node. May be "". */
+WEFT_API const char* weft_error_place(void);
+/* What to do. May be "". */
+WEFT_API const char* weft_error_hint(void);
+
+/* ---- tensors: dense, row-major, on the host ---- */
+typedef struct WeftTensor WeftTensor;
+/* Zero-filled. */
+WEFT_API WeftStatus weft_tensor_create(WeftDType dtype, int32_t rank, const int64_t* dims,
+                                       WeftTensor** tensor);
+/* A view of memory of the caller. `release(context)` is called once, when the last user is gone; it may be null. */
+WEFT_API WeftStatus weft_tensor_wrap(WeftDType dtype, int32_t rank, const int64_t* dims, void* data,
+                                     void (*release)(void* context), void* context,
+                                     WeftTensor** tensor);
+/* `managed` (struct DLManagedTensor of dlpack.h) is taken over: its deleter runs when the last user is gone; on failure
+ * it stays the caller's. Compact row-major tensors in host memory only. */
+struct DLManagedTensor;
+WEFT_API WeftStatus weft_tensor_from_dlpack(struct DLManagedTensor* managed, WeftTensor** tensor);
+/* A new view that keeps the tensor's memory alive until its deleter is called. */
+WEFT_API WeftStatus weft_tensor_to_dlpack(WeftTensor* tensor, struct DLManagedTensor** managed);
+WEFT_API WeftDType weft_tensor_dtype(const WeftTensor* tensor);
+WEFT_API int32_t weft_tensor_rank(const WeftTensor* tensor);
+WEFT_API const int64_t* weft_tensor_dims(const WeftTensor* tensor);
+WEFT_API int64_t weft_tensor_bytes(const WeftTensor* tensor);
+/* Null for strings and for tensors of no elements. What a session returned is not to be written. */
+WEFT_API void* weft_tensor_data(WeftTensor* tensor);
+WEFT_API void weft_tensor_release(WeftTensor* tensor);
+
+/* ---- programs ---- */
+typedef struct WeftProgram WeftProgram;
+typedef struct WeftOptions {
+  size_t struct_size;
+  const char* backend; /* null: "cpu" */
+  const char* passes;  /* pipeline instead of the backend's own; null: that */
+  int32_t threads;     /* 0: what the process may use */
+  const char* limits;  /* "nodes=1000,deadline_s=30"; null: the defaults */
+} WeftOptions;
+/* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx. `options` may be null. */
+WEFT_API WeftStatus weft_program_load(const char* path, const WeftOptions* options,
+                                      WeftProgram** program);
+/* As weft_program_load from memory; `format` is "onnx", "weft", "json" or "weftx". The bytes are copied. */
+WEFT_API WeftStatus weft_program_load_memory(const void* data, size_t size, const char* format,
+                                             const WeftOptions* options, WeftProgram** program);
+/* Writes a .weftx file that weft_program_load reads without compiling. */
+WEFT_API WeftStatus weft_program_save(const WeftProgram* program, const char* path);
+WEFT_API size_t weft_program_num_inputs(const WeftProgram* program);
+WEFT_API size_t weft_program_num_outputs(const WeftProgram* program);
+typedef struct WeftIo {
+  size_t struct_size;
+  const char* name;
+  WeftDType dtype;
+  int32_t rank;                 /* -1: unknown */
+  const int64_t* dims;          /* -1: not a constant */
+  const char* const* dim_texts; /* "batch", "2*n", "64"; "?" for unknown */
+} WeftIo;
+WEFT_API WeftStatus weft_program_input(const WeftProgram* program, size_t index, WeftIo* io);
+WEFT_API WeftStatus weft_program_output(const WeftProgram* program, size_t index, WeftIo* io);
+WEFT_API void weft_program_release(WeftProgram* program);
+
+/* ---- sessions ---- */
+typedef struct WeftSession WeftSession;
+WEFT_API WeftStatus weft_session_create(const WeftProgram* program, WeftSession** session);
+/* Inputs stay bound until bound again; null unbinds. */
+WEFT_API WeftStatus weft_session_bind_input(WeftSession* session, const char* name,
+                                            WeftTensor* tensor);
+/* Results are written into `tensor`, which must have the dtype and extents of the result; null: into a new one. */
+WEFT_API WeftStatus weft_session_bind_output(WeftSession* session, const char* name,
+                                             WeftTensor* tensor);
+WEFT_API WeftStatus weft_session_run(WeftSession* session);
+/* Result number `index` of the last run. */
+WEFT_API WeftStatus weft_session_output(const WeftSession* session, size_t index,
+                                        WeftTensor** tensor);
+WEFT_API void weft_session_release(WeftSession* session);
+
+/* ---- plugins ---- */
+/* Loads a plugin from an explicit path, once; what it registers is there for programs loaded later. */
+WEFT_API WeftStatus weft_plugin_load(const char* path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* WEFT_WEFT_H_ */

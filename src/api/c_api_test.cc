@@ -1,0 +1,197 @@
+/// c_api_test.cc: weft.h as a caller in another language uses it, rightly and wrongly.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "weft/support/error.h"
+#include "weft/weft.h"
+
+namespace {
+
+constexpr const char* kModel =
+    "weft 1\ngraph (%x: f32[n, 3], %k: f32[3]) -> (%y as \"out:0\", %s) {\n"
+    "  %y = Add(%x, %k) : ?\n  %s = Shape(%x) : ?\n}\n";
+
+struct Model {
+  WeftProgram* program = nullptr;
+  WeftSession* session = nullptr;
+  explicit Model(const char* text = kModel) {
+    WeftOptions options{};
+    options.struct_size = sizeof options;
+    options.backend = "ref";
+    REQUIRE_MESSAGE(
+        weft_program_load_memory(text, std::strlen(text), "weft", &options, &program) == WEFT_OK,
+        weft_error_text());
+    REQUIRE(weft_session_create(program, &session) == WEFT_OK);
+  }
+  ~Model() {
+    weft_session_release(session);
+    weft_program_release(program);
+  }
+};
+
+WeftTensor* Floats(std::vector<int64_t> dims, const std::vector<float>& values) {
+  WeftTensor* t = nullptr;
+  REQUIRE(weft_tensor_create(WEFT_F32, int32_t(dims.size()), dims.data(), &t) == WEFT_OK);
+  REQUIRE(weft_tensor_bytes(t) == int64_t(values.size() * sizeof(float)));
+  std::memcpy(weft_tensor_data(t), values.data(), values.size() * sizeof(float));
+  return t;
+}
+const float* Data(WeftTensor* t) { return static_cast<const float*>(weft_tensor_data(t)); }
+
+TEST_CASE("load, bind, run, read") {
+  Model m;
+  WeftTensor *x = Floats({2, 3}, {1, 2, 3, 4, 5, 6}), *k = Floats({3}, {10, 20, 30});
+  CHECK(weft_session_bind_input(m.session, "x", x) == WEFT_OK);
+  CHECK(weft_session_bind_input(m.session, "k", k) == WEFT_OK);
+  weft_tensor_release(k);  // the session keeps what is bound
+  REQUIRE_MESSAGE(weft_session_run(m.session) == WEFT_OK, weft_error_text());
+  WeftTensor *y = nullptr, *s = nullptr;
+  REQUIRE(weft_session_output(m.session, 0, &y) == WEFT_OK);
+  REQUIRE(weft_session_output(m.session, 1, &s) == WEFT_OK);
+  CHECK(weft_tensor_dtype(y) == WEFT_F32);
+  CHECK(weft_tensor_rank(y) == 2);
+  CHECK(weft_tensor_dims(y)[1] == 3);
+  CHECK(Data(y)[5] == 36);
+  CHECK(weft_tensor_dtype(s) == WEFT_I64);
+  CHECK(static_cast<int64_t*>(weft_tensor_data(s))[0] == 2);
+  for (WeftTensor* t : {x, y, s}) weft_tensor_release(t);
+}
+
+TEST_CASE("results are written where the caller wants them") {
+  Model m;
+  WeftTensor *x = Floats({1, 3}, {1, 2, 3}), *k = Floats({3}, {1, 1, 1}), *out = nullptr;
+  std::vector<float> mine(3);
+  const int64_t dims[] = {1, 3};
+  int released = 0;
+  REQUIRE(weft_tensor_wrap(
+              WEFT_F32, 2, dims, mine.data(), [](void* p) { ++*static_cast<int*>(p); }, &released,
+              &out) == WEFT_OK);
+  weft_session_bind_input(m.session, "x", x);
+  weft_session_bind_input(m.session, "k", k);
+  CHECK(weft_session_bind_output(m.session, "out:0", out) == WEFT_OK);
+  REQUIRE(weft_session_run(m.session) == WEFT_OK);
+  CHECK(mine == std::vector<float>{2, 3, 4});
+  WeftTensor* wide = Floats({2, 3}, {0, 0, 0, 0, 0, 0});
+  weft_session_bind_input(m.session, "x", wide);
+  CHECK(weft_session_run(m.session) == WEFT_E_BAD_BINDING);
+  CHECK(std::string(weft_error_message()).find("out:0") != std::string::npos);
+  weft_tensor_release(out);
+  CHECK(released == 0);  // still bound
+  weft_session_bind_output(m.session, "out:0", nullptr);
+  CHECK(weft_session_run(m.session) == WEFT_OK);
+  CHECK(released == 1);
+  for (WeftTensor* t : {x, k, wide}) weft_tensor_release(t);
+}
+
+TEST_CASE("inputs and outputs describe themselves, also to callers of an older header") {
+  Model m;
+  REQUIRE(weft_program_num_inputs(m.program) == 2);
+  REQUIRE(weft_program_num_outputs(m.program) == 2);
+  WeftIo io{};
+  io.struct_size = sizeof io;
+  REQUIRE(weft_program_input(m.program, 0, &io) == WEFT_OK);
+  CHECK(std::string(io.name) == "x");
+  CHECK(io.dtype == WEFT_F32);
+  CHECK(io.rank == 2);
+  CHECK(io.dims[0] == -1);
+  CHECK(std::string(io.dim_texts[0]) == "n");
+  CHECK(io.dims[1] == 3);
+  REQUIRE(weft_program_output(m.program, 0, &io) == WEFT_OK);
+  CHECK(std::string(io.name) == "out:0");
+  WeftIo old{};
+  old.struct_size = offsetof(WeftIo, rank);
+  old.rank = 77;
+  REQUIRE(weft_program_input(m.program, 0, &old) == WEFT_OK);
+  CHECK(std::string(old.name) == "x");
+  CHECK(old.rank == 77);  // beyond what the caller's struct holds
+  CHECK(weft_program_input(m.program, 2, &io) == WEFT_E_BAD_BINDING);
+  io.struct_size = 1;
+  CHECK(weft_program_input(m.program, 0, &io) == WEFT_E_API_MISUSE);
+}
+
+TEST_CASE("every wrong call is a status with a message") {
+  Model m;
+  WeftProgram* program = nullptr;
+  WeftTensor* t = nullptr;
+  const int64_t dims[] = {2, -1};
+  CHECK(weft_program_load("/nonexistent/net.onnx", nullptr, &program) == WEFT_E_IO);
+  CHECK(weft_program_load("net.txt", nullptr, &program) == WEFT_E_USAGE);
+  CHECK(weft_program_load(nullptr, nullptr, &program) == WEFT_E_API_MISUSE);
+  CHECK(weft_program_load_memory("x", 1, "onnx", nullptr, &program) == WEFT_E_INVALID_MODEL);
+  CHECK(weft_program_load_memory("x", 1, "weft", nullptr, &program) == WEFT_E_SYNTAX);
+  CHECK(weft_program_load_memory("x", 1, "zip", nullptr, &program) == WEFT_E_USAGE);
+  CHECK(program == nullptr);
+  WeftOptions options{};
+  options.struct_size = sizeof options;
+  options.backend = "nothing";
+  CHECK(weft_program_load_memory(kModel, std::strlen(kModel), "weft", &options, &program) ==
+        WEFT_E_UNSUPPORTED);
+  CHECK(weft_tensor_create(WEFT_F32, 2, dims, &t) != WEFT_OK);
+  CHECK(weft_tensor_create(999, 0, nullptr, &t) == WEFT_E_API_MISUSE);
+  CHECK(weft_tensor_create(WEFT_F32, 1, nullptr, &t) == WEFT_E_API_MISUSE);
+  CHECK(weft_tensor_create(WEFT_F32, 1 << 30, dims, &t) == WEFT_E_API_MISUSE);  // never set
+  const int64_t huge[] = {int64_t{1} << 62, 16};
+  CHECK(weft_tensor_create(WEFT_F32, 2, huge, &t) != WEFT_OK);
+  CHECK(t == nullptr);
+  CHECK(weft_session_bind_input(m.session, "X", nullptr) == WEFT_E_BAD_BINDING);
+  CHECK(std::string(weft_error_hint()).find("x") != std::string::npos);
+  CHECK(weft_session_run(m.session) == WEFT_E_BAD_INPUT);  // nothing bound
+  CHECK(weft_session_output(m.session, 0, &t) == WEFT_E_API_MISUSE);
+  CHECK(weft_plugin_load("/nonexistent/plugin.so") == WEFT_E_IO);
+  CHECK(std::string(weft_error_text()).find("error[WEFT-E0201]") == 0);
+  weft_program_release(nullptr);
+  weft_session_release(nullptr);
+  weft_tensor_release(nullptr);
+}
+
+TEST_CASE("numbers of statuses are the codes that tools print") {
+  using weft::ErrorCode;
+  CHECK(WEFT_E_USAGE == int(ErrorCode::kUsage));
+  CHECK(WEFT_E_UNKNOWN_PASS == int(ErrorCode::kUnknownPass));
+  CHECK(WEFT_E_UNKNOWN_OPTION == int(ErrorCode::kUnknownOption));
+  CHECK(WEFT_E_DEPENDENCY == int(ErrorCode::kDependency));
+  CHECK(WEFT_E_BAD_BINDING == int(ErrorCode::kBadBinding));
+  CHECK(WEFT_E_API_MISUSE == int(ErrorCode::kApiMisuse));
+  CHECK(WEFT_E_IO == int(ErrorCode::kIo));
+  CHECK(WEFT_E_SYNTAX == int(ErrorCode::kSyntax));
+  CHECK(WEFT_E_BAD_TENSOR_FILE == int(ErrorCode::kBadTensorFile));
+  CHECK(WEFT_E_INVALID_MODEL == int(ErrorCode::kInvalidModel));
+  CHECK(WEFT_E_UNKNOWN_OP == int(ErrorCode::kUnknownOp));
+  CHECK(WEFT_E_BAD_ATTRIBUTE == int(ErrorCode::kBadAttribute));
+  CHECK(WEFT_E_TYPE_MISMATCH == int(ErrorCode::kTypeMismatch));
+  CHECK(WEFT_E_SHAPE_MISMATCH == int(ErrorCode::kShapeMismatch));
+  CHECK(WEFT_E_ARITY == int(ErrorCode::kArity));
+  CHECK(WEFT_E_CYCLE == int(ErrorCode::kCycle));
+  CHECK(WEFT_E_BAD_INPUT == int(ErrorCode::kBadInput));
+  CHECK(WEFT_E_INDEX_RANGE == int(ErrorCode::kIndexRange));
+  CHECK(WEFT_E_UNSUPPORTED == int(ErrorCode::kUnsupported));
+  CHECK(WEFT_E_MISSING_OP_ATTR == int(ErrorCode::kMissingOpAttr));
+  CHECK(WEFT_E_LIMIT == int(ErrorCode::kLimit));
+  CHECK(WEFT_E_OVERFLOW == int(ErrorCode::kOverflow));
+  CHECK(WEFT_E_OUT_OF_MEMORY == int(ErrorCode::kOutOfMemory));
+  CHECK(WEFT_E_CANCELLED == int(ErrorCode::kCancelled));
+  CHECK(WEFT_E_DUPLICATE == int(ErrorCode::kDuplicate));
+  CHECK(WEFT_E_TYPE_CONFLICT == int(ErrorCode::kTypeConflict));
+  CHECK(WEFT_E_PLUGIN == int(ErrorCode::kPlugin));
+  CHECK(WEFT_E_PLUGIN_ABI == int(ErrorCode::kPluginAbi));
+  CHECK(WEFT_E_CHECK_FAILED == int(ErrorCode::kCheckFailed));
+  CHECK(WEFT_E_DEVICE == int(ErrorCode::kDevice));
+  CHECK(WEFT_E_INTERNAL == int(ErrorCode::kInternal));
+}
+
+TEST_CASE("tensors cross as DLPack") {
+  WeftTensor *t = Floats({2}, {3, 4}), *back = nullptr;
+  DLManagedTensor* managed = nullptr;
+  REQUIRE(weft_tensor_to_dlpack(t, &managed) == WEFT_OK);
+  weft_tensor_release(t);
+  REQUIRE(weft_tensor_from_dlpack(managed, &back) == WEFT_OK);
+  CHECK(Data(back)[1] == 4);
+  weft_tensor_release(back);
+  CHECK(weft_tensor_from_dlpack(nullptr, &back) == WEFT_E_API_MISUSE);
+}
+
+}  // namespace

@@ -1,0 +1,82 @@
+/// model_test.cc: formats by extension, and what each refuses.
+#include "weft/api/model.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+
+#include "weft/core/json.h"
+#include "weft/core/text.h"
+#include "weft/support/file.h"
+#include "support/code_of.h"
+
+namespace weft {
+namespace {
+
+TEST_CASE("the extension names the format, in any case") {
+  CHECK(FormatOfPath("a/b.onnx") == ModelFormat::kOnnx);
+  CHECK(FormatOfPath("B.ONNX") == ModelFormat::kOnnx);
+  CHECK(FormatOfPath("a.weft") == ModelFormat::kText);
+  CHECK(FormatOfPath("a.json") == ModelFormat::kJson);
+  CHECK(FormatOfPath("a.weftx") == ModelFormat::kProgram);
+  CHECK(CodeOf([] { FormatOfPath("a.pt"); }) == ErrorCode::kUsage);
+  CHECK(CodeOf([] { FormatOfPath("onnx"); }) == ErrorCode::kUsage);
+}
+
+TEST_CASE("a missing file and a compiled program are no models") {
+  CHECK(CodeOf([] { LoadModel("/nonexistent/a.onnx"); }) == ErrorCode::kIo);
+  CHECK(CodeOf([] { LoadModelBytes("WEFTX", ModelFormat::kProgram); }) == ErrorCode::kUnsupported);
+}
+
+TEST_CASE("text and JSON from bytes are the same graph; a wrong format says where") {
+  const char* text = "weft 1\ngraph (%x: f32[n]) -> (%y) {\n  %y = Relu(%x) : ?\n}\n";
+  const Graph g = LoadModelBytes(text, ModelFormat::kText);
+  const Graph again = LoadModelBytes(SaveJson(g), ModelFormat::kJson);
+  CHECK(PrintGraph(g) == PrintGraph(again));
+  try {
+    LoadModelBytes("{", ModelFormat::kJson);
+    FAIL("not refused");
+  } catch (const Error& e) {
+    CHECK(e.code() == ErrorCode::kSyntax);
+    CHECK(std::string(e.what()).find("<bytes>") != std::string::npos);
+  }
+}
+
+TEST_CASE("what a file says of its results is not believed, in fused bodies neither") {
+  const char* text =
+      "weft 1\ngraph (%x: f32[4]) -> (%y) {\n"
+      "  %y = weft::Fused(%x) body (%0: f32[4]) -> (%e) {\n"
+      "    %e = Exp(%0) : f32[4000000]\n  } : f32[4000000]\n}\n";
+  for (const bool json : {false, true}) {
+    Graph g = json ? LoadModelBytes(SaveJson(ParseGraph(text)), ModelFormat::kJson)
+                   : LoadModelBytes(text, ModelFormat::kText);
+    CompileOptions options;
+    options.backend = "ref";
+    const TensorPtr x = Tensor::FromDoubles(DType::kF32, {4}, {0, 1, 2, 3});
+    CHECK(Session(Compile(std::move(g), options)).Run({x})[0]->num_elements() == 4);
+  }
+}
+
+TEST_CASE("nested bodies end at a depth that the stack holds, whatever the limit says") {
+  std::string text = "weft 1\ngraph ";
+  for (int i = 0; i < 100000; ++i) text += "(%x: f32[4]) -> (%y) {\n%y = weft::Fused(%x) body ";
+  ImportOptions options;
+  for (const int64_t depth : {int64_t{1} << 20, int64_t{1} << 40}) {
+    options.limits.depth = depth;
+    CHECK(CodeOf([&] { LoadModelBytes(text, ModelFormat::kText, options); }) == ErrorCode::kLimit);
+  }
+}
+
+TEST_CASE("a program is opened from any format") {
+  const std::string path = "/tmp/weft_model_test.weft";
+  WriteFileAtomic(path, "weft 1\ngraph (%x: f32[n]) -> (%y) {\n  %y = Relu(%x) : ?\n}\n");
+  CompileOptions options;
+  options.backend = "ref";
+  const auto program = OpenProgram(path, options);
+  const TensorPtr x = Tensor::FromDoubles(DType::kF32, {3}, {-1, 0, 2});
+  CHECK(Session(program).Run({x})[0]->at(2) == 2);
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,237 @@
+/// batch_norm.cc: BatchNormalization, with given statistics (inference) or those of the batch
+/// (training).
+///
+/// Statistics of a batch are taken over all axes but the channels, in f32 or wider, the variance as
+/// the mean of squared distances. Training is rewritten into means and the inference form as soon as
+/// the rank is known; the definition below is its meaning.
+#include <algorithm>
+
+#include "channel_util.h"
+#include "weft/support/check.h"
+
+namespace weft::ops {
+namespace {
+
+struct BatchNormParam : OpParam<BatchNormParam> {
+  double epsilon, momentum;
+  int64_t training_mode;
+  WEFT_OP_PARAM(BatchNormParam) {
+    WEFT_FIELD(epsilon).set_default(1e-5).set_lower_bound(0).describe("added to the variance");
+    WEFT_FIELD(momentum).set_default(0.9).describe(
+        "training: weight of the old running statistics");
+    WEFT_FIELD(training_mode)
+        .set_default(0)
+        .set_range(0, 1)
+        .describe("1: statistics of the batch, and running ones as outputs 1 and 2");
+  }
+};
+WEFT_REGISTER_OP_PARAM(BatchNormParam);
+
+bool Training(const NodePtr& n) { return ParamOf<BatchNormParam>(n).training_mode != 0; }
+
+/// One output, three in training.
+uint32_t OutputsOf(const NodeAttrs& attrs) {
+  const AttrValue* mode = attrs.dict.find("training_mode");
+  return mode && mode->is<int64_t>() && mode->get<int64_t>() != 0 ? 3 : 1;
+}
+
+void BatchNormType(InferTypeContext& ctx) {
+  const Type t = CommonInputType(ctx, kFloats, 0, 1);
+  CommonInputType(ctx, kFloats, 1, 3);
+  const Type stats = CommonInputType(ctx, kFloats, 3, 5);
+  if (t.known()) ctx.set_out(0, t);
+  for (int k = 1; k < ctx.num_outputs() && stats.known(); ++k) ctx.set_out(k, stats);
+}
+void BatchNormShape(InferShapeContext& ctx) {
+  const Shape& x = ctx.in(0);
+  SymInt channels = !x.has_rank() ? SymInt() : x.rank() < 2 ? SymInt(1) : x[1];
+  for (int i = 1; i < 5; ++i) {
+    if (CheckRank(ctx, i, 1, "a channel vector"))
+      channels = UnifyDims(ctx, ctx.in(i)[0], channels, "channels");
+  }
+  for (int k = 1; k < ctx.num_outputs(); ++k) ctx.set_out(k, Shape({channels}));
+  if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
+  ctx.set_out(0, x);
+}
+
+DType StatsType(const std::vector<TensorArg>& in) {
+  return std::max(AccumulatorOf(in[0].dtype), AccumulatorOf(in[3].dtype));
+}
+
+/// Mean and variance of channel c of the batch.
+std::pair<Expr, Expr> BatchStats(const TensorArg& x, const Expr& c, DType t) {
+  std::vector<SymInt> extents = x.shape.dims();
+  if (extents.size() > 1) extents.erase(extents.begin() + 1);
+  const auto read = [&](const Indices& r) {
+    Indices from = r;
+    if (x.rank() > 1) from.insert(from.begin() + 1, c);
+    return Expr::Cast(t, x(from));
+  };
+  const Expr count = CountOf(extents, t);
+  const Expr mean = ReduceOver(ReduceOp::kSum, extents, read) / count;
+  const Expr variance = ReduceOver(ReduceOp::kSum, extents,
+                                   [&](const Indices& r) {
+                                     const Expr d = read(r) - mean;
+                                     return d * d;
+                                   }) /
+                        count;
+  return {mean, variance};
+}
+
+Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const auto& p = ParamOf<BatchNormParam>(n);
+  const TensorArg& x = in[0];
+  const DType t = StatsType(in);
+  const auto vector = [&](size_t i, const Expr& c) { return Expr::Cast(t, in[i]({c})); };
+  const Expr c = x.rank() < 2 ? Expr::Int(0) : at(0)[1];
+  Expr mean, variance;
+  if (Training(n))
+    std::tie(mean, variance) = BatchStats(x, c, t);
+  else
+    mean = vector(3, c), variance = vector(4, c);
+  const Expr inverse = Call(CallOp::kRsqrt, variance + Expr::Const(t, p.epsilon));
+  const Expr h = (Expr::Cast(t, x(at(0))) - mean) * inverse;
+  Exprs out{Expr::Cast(x.dtype, h * vector(1, c) + vector(2, c))};
+  for (size_t k = 1; k < at.index.size(); ++k) {
+    const Expr channel = at(int(k))[0];
+    const auto stats = BatchStats(x, channel, t);
+    const Expr now = k == 1 ? stats.first : stats.second;
+    out.push_back(Expr::Cast(in[3].dtype, vector(k + 2, channel) * Expr::Const(t, p.momentum) +
+                                              now * Expr::Const(t, 1 - p.momentum)));
+  }
+  return out;
+}
+
+/// Training, of known rank:
+///   m = ReduceMean(x)   v = ReduceMean((x - m)^2)   BatchNormalization(x, scale, B, m, v)
+/// and the running statistics from m and v.
+std::vector<NodeEntry> SimplifyTraining(RewriteContext& ctx, const NodePtr& n) {
+  const auto& p = ParamOf<BatchNormParam>(n);
+  const NodeEntry x = n->inputs[0], mean = n->inputs[3], var = n->inputs[4];
+  const Shape& shape = ctx.shape(x);
+  const DType t = ctx.dtype(x), stats = ctx.dtype(mean);
+  if (!Training(n) || !shape.has_rank() || shape.rank() < 2 || t == DType::kUnknown ||
+      stats == DType::kUnknown)
+    return {};
+  std::vector<int64_t> axes{0}, column{1, -1};
+  for (int k = 2; k < shape.rank(); ++k) axes.push_back(k), column.push_back(1);
+  const DType wide = std::max(AccumulatorOf(t), AccumulatorOf(stats));
+  const auto cast = [](const NodeEntry& e, DType from, DType to) {
+    return from == to ? e : Apply("Cast", {e}, {{"to", to}});
+  };
+  const NodeEntry xs = cast(x, t, wide);
+  const auto average = [&](const NodeEntry& e) {
+    return Apply("ReduceMean", {e, IntsLike(x, axes)}, {{"keepdims", 0}});
+  };
+  const NodeEntry m = average(xs);
+  const NodeEntry d = xs - Apply("Reshape", {m, IntsLike(x, column)});
+  const NodeEntry v = average(d * d);
+  const auto running = [&](const NodeEntry& old, const NodeEntry& now) {
+    const NodeEntry a = ScalarLike(x, wide, p.momentum), b = ScalarLike(x, wide, 1 - p.momentum);
+    return cast(cast(old, stats, wide) * a + now * b, wide, stats);
+  };
+  return {
+      Apply("BatchNormalization", {x, n->inputs[1], n->inputs[2], m, v}, {{"epsilon", p.epsilon}}),
+      running(mean, m), running(var, v)};
+}
+
+/// Everything is affine in x per channel, so the op itself spreads the channel vectors.
+std::vector<NodeEntry> InferenceGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
+  std::vector<NodeEntry> d(5);
+  if (!dys[0]) return d;
+  const NodeEntry dy = dys[0], x = n->inputs[0], scale = n->inputs[1], mean = n->inputs[3],
+                  var = n->inputs[4];
+  const NodeEntry zero = ZerosLike(scale), zero_mean = ZerosLike(mean);
+  auto norm = [&](const NodeEntry& e, const NodeEntry& s, const NodeEntry& b, const NodeEntry& m) {
+    return Apply("BatchNormalization", {e, s, b, m, var}, AttrsOf(n));
+  };
+  d[0] = norm(dy, scale, zero, zero_mean);
+  const NodeEntry h = norm(x, ExpandLike(ScalarOf(scale, 1), scale), zero, mean);
+  const NodeEntry dscale = Apply("weft::ChannelSum", {dy * h});
+  d[1] = CastTo(dscale, scale);
+  d[2] = CastTo(Apply("weft::ChannelSum", {dy}), n->inputs[2]);
+  d[3] = CastTo(-Apply("weft::ChannelSum", {d[0]}), mean);
+  const NodeEntry half = ScalarOf(var, -0.5),
+                  epsilon = ScalarOf(var, ParamOf<BatchNormParam>(n).epsilon);
+  d[4] = half * CastTo(dscale * scale, var) / (var + epsilon);
+  return d;
+}
+
+/// With h = (x - m) inverse over N elements a channel:
+///   dscale = sum(dy h), dB = sum(dy), dx = scale inverse (dy - (dB + h dscale) / N)
+/// and what reaches x through the running statistics: (1 - momentum) (d mean + 2 (x - m) d var) / N.
+std::vector<NodeEntry> TrainingGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
+  const auto& p = ParamOf<BatchNormParam>(n);
+  std::vector<NodeEntry> d(5);
+  if (AllNull(dys)) return d;
+  const NodeEntry scale = n->inputs[1], mean = n->inputs[3];
+  const NodeEntry x = CastTo(n->inputs[0], mean);
+  const auto sum = [](const NodeEntry& e) { return Apply("weft::ChannelSum", {e}); };
+  const auto spread = [&](const NodeEntry& v) { return ChannelColumn(v, x); };
+  const NodeEntry count = CastTo(Apply("Div", {Apply("Size", {x}), Apply("Size", {mean})}), mean);
+  const NodeEntry centered = x - spread(sum(x) / count);
+  NodeEntry dx;
+  if (dys[0]) {
+    const NodeEntry dy = CastTo(dys[0], mean);
+    const NodeEntry v = sum(centered * centered) / count;
+    const NodeEntry inverse = Apply("Reciprocal", {Apply("Sqrt", {v + ScalarOf(v, p.epsilon)})});
+    const NodeEntry h = centered * spread(inverse);
+    const NodeEntry dscale = sum(dy * h), dbias = sum(dy);
+    dx =
+        spread(CastTo(scale, mean) * inverse) * (dy - (spread(dbias) + h * spread(dscale)) / count);
+    d[1] = CastTo(dscale, scale);
+    d[2] = CastTo(dbias, n->inputs[2]);
+  }
+  const auto add = [&dx](const NodeEntry& e) { dx = dx ? dx + e : e; };
+  const NodeEntry share = ScalarOf(mean, 1 - p.momentum), kept = ScalarOf(mean, p.momentum);
+  if (dys.size() > 1 && dys[1]) {
+    add(ExpandLike(spread(dys[1] * share / count), x));
+    d[3] = dys[1] * kept;
+  }
+  if (dys.size() > 2 && dys[2]) {
+    add(centered * spread(dys[2] * share * ScalarOf(mean, 2) / count));
+    d[4] = dys[2] * kept;
+  }
+  d[0] = CastTo(dx, n->inputs[0]);
+  return d;
+}
+
+}  // namespace
+
+WEFT_REGISTER_OP(BatchNormalization)
+    .describe(
+        "y = (x - mean[c]) / sqrt(var[c] + epsilon) scale[c] + B[c]. In inference the statistics "
+        "are inputs; in training they are\n"
+        "the mean and the (population) variance of the batch over all axes but 1, and running "
+        "statistics come out:\n"
+        "input momentum + batch (1 - momentum).\n"
+        "Gradient: by all five inputs, ordinary ops. Errors: a channel vector of another extent "
+        "(kShapeMismatch).\n"
+        "Source: ONNX BatchNormalization-15.")
+    .input("X", TypeDoc(kFloats), "[n, c, ...]")
+    .input("scale", TypeDoc(kFloats, "T1"), "[c]")
+    .input("B", "T1", "[c]")
+    .input("input_mean", TypeDoc(kFloats, "T2"), "[c]")
+    .input("input_var", "T2", "[c]")
+    .output("Y", "T")
+    .optional_output("running_mean", "T2", "[c], in training")
+    .optional_output("running_var", "T2", "[c], in training")
+    .set_num_inputs(5)
+    .set_num_outputs(OutputsOf)
+    .param<BatchNormParam>()
+    .example({"f32[2, 3, 4]", "f32[3]", "f32[3]", "f32[3]", "f32[3]"})
+    .set_attr<FInferType>("FInferType", BatchNormType)
+    .set_attr<FInferShape>("FInferShape", BatchNormShape)
+    .set_attr<FCodeGen>("FCodeGen", BatchNormCode)
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n, const std::vector<NodeEntry>& dy) {
+                           return Training(n) ? TrainingGrad(n, dy) : InferenceGrad(n, dy);
+                         })
+    .set_attr<FSimplify>("FSimplify", SimplifyTraining)
+    .set_attr<FInputDomains>("FInputDomains", Domains({Any(), Any(), Any(), Any(), Positive()}))
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
+                        return in.at(0).num_elements() * 8;
+                      });
+
+}  // namespace weft::ops

@@ -1,0 +1,160 @@
+/// deform_conv.cc: DeformConv: a convolution whose reads are displaced by an input, over any number
+/// of spatial axes.
+///
+///   in      X : T[n, C, d...], W : T[M, C/group, k...], offset : T[n, G K r, o...], B : T[M],
+///           mask : T[n, G K, o...]; K the positions of the kernel, r the spatial axes, G offset groups
+///   out     Y : T[n, M, o...]
+///   formula y[b, m, o] = B[m] + sum over c, k of W[m, c, k] mask[b, g K + k, o]
+///           X[b, c, o stride + k dilation - begin + offset[b, (g K + k) r + ., o]], read linearly
+///           between elements, 0 outside; g the offset group of c
+///   grad    none registered
+#include "interpolation.h"
+#include "weft/support/check.h"
+#include "window.h"
+
+namespace weft::ops {
+namespace {
+
+struct DeformConvParam : OpParam<DeformConvParam> {
+  Ints dilations, kernel_shape, pads, strides;
+  int64_t group, offset_group;
+  WEFT_OP_PARAM(DeformConvParam) {
+    WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
+    WEFT_FIELD(group)
+        .set_default(1)
+        .set_range(1, INT32_MAX)
+        .describe("channels and filters split into this many groups");
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
+    WEFT_FIELD(offset_group)
+        .set_default(1)
+        .set_range(1, INT32_MAX)
+        .describe("channels that share offsets: this many groups");
+    WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
+    WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
+  }
+};
+WEFT_REGISTER_OP_PARAM(DeformConvParam);
+
+Window ConvWindow(const NodePtr& n, const std::vector<SymInt>& x, const std::vector<SymInt>& kernel,
+                  const Facts* facts) {
+  const auto& p = ParamOf<DeformConvParam>(n);
+  return MakeWindow(n, {"NOTSET", p.strides, p.dilations, p.pads, false}, x, kernel, facts);
+}
+
+void DeformConvShape(InferShapeContext& ctx) {
+  const NodePtr& n = ctx.node();
+  const auto& p = ParamOf<DeformConvParam>(n);
+  const Shape &x = ctx.in(0), &w = ctx.in(1);
+  const int rank = x.has_rank() ? x.rank() : w.has_rank() ? w.rank() : -1;
+  if (rank < 0) return Unknown(ctx, 0, "the ranks of X and W are unknown");
+  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: X must have rank 3 or more, got {}", n->Describe(),
+             rank);
+  CheckTaps(n, 2, size_t(rank) - 2);
+  for (int i : {0, 1, 2, 4})
+    if (i < 3 || Has(ctx, i)) CheckRank(ctx, i, rank, i == 1 ? "W" : "an image");
+  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
+              ws = w.has_rank() ? w : Shape::OfRank(rank);
+  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
+             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
+  std::vector<SymInt> kernel = Tail(ws, 2);
+  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
+    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of X and group times those of W");
+  for (const auto& [extent, groups] : {std::pair(ws[0], p.group), std::pair(xs[1], p.offset_group)})
+    WEFT_CHECK(!extent.known() || ctx.facts().Divides(groups, extent) != Proof::kNo, kShapeMismatch,
+               "{}: {} do not divide into {} groups", n->Describe(), extent.ToString(), groups);
+  if (Has(ctx, 3) && CheckRank(ctx, 3, 1, "B"))
+    UnifyDims(ctx, ctx.in(3)[0], ws[0], "the bias and the filters");
+  const Window win = ConvWindow(n, Tail(xs, 2), kernel, &ctx.facts());
+  std::vector<SymInt> dims{xs[0], ws[0]};
+  for (SymInt d : win.out) dims.push_back(d);
+  const SymInt positions = Product(kernel) * p.offset_group;
+  for (const auto& [i, rows] : {std::pair(2, positions * (rank - 2)), std::pair(4, positions)}) {
+    if (!Has(ctx, i) || !ctx.in(i).has_rank()) continue;
+    UnifyDims(ctx, ctx.in(i)[0], xs[0], "the batch");
+    UnifyDims(ctx, ctx.in(i)[1], rows, "the rows of offset or mask");
+    for (int k = 2; k < rank; ++k)
+      dims[size_t(k)] = UnifyDims(ctx, ctx.in(i)[k], dims[size_t(k)], "output extents");
+  }
+  ctx.set_out(0, Shape(std::move(dims)));
+}
+
+/// x read linearly at `position` (floats, one a spatial axis), 0 outside; axes from k on.
+Expr ReadBetween(const TensorArg& x, DType t, const Exprs& position, size_t k, const Expr& inside,
+                 Indices* from) {
+  if (k == position.size()) return ReadWhere(inside, Expr::Cast(t, x(*from)), Zero(t));
+  const Expr base = Expr::Unary(UnOp::kFloor, position[k]), f = position[k] - base;
+  const Expr low = Expr::Cast(DType::kI64, base), extent = x.dim(int(k) + 2);
+  const auto at = [&](const Expr& i, const Expr& weight) {
+    (*from)[k + 2] = i;
+    return ReadBetween(x, t, position, k + 1, And(inside, InRange(i, extent)), from) * weight;
+  };
+  const Expr below = at(low, 1.0 - f);
+  return below + at(low + Expr::Int(1), f);
+}
+
+Exprs DeformConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const auto& p = ParamOf<DeformConvParam>(n);
+  const TensorArg &x = in[0], &w = in[1], &offset = in[2];
+  const DType t = AccumulatorOf(x.dtype);
+  const Window win = ConvWindow(n, Tail(x.shape, 2), Tail(w.shape, 2), nullptr);
+  const int axes = win.rank();
+  const Expr b = at(0)[0], filter = at(0)[1];
+  const Indices o = Tail(at(0), 2);
+  const Expr first = p.group == 1 ? Expr::Int(0)
+                                  : FloorDivExpr(filter, Expr::Dim(ExactDiv(w.shape[0], p.group))) *
+                                        Expr::Dim(w.shape[1]);
+  const Expr shared = Expr::Dim(ExactDiv(x.shape[1], p.offset_group));
+  std::vector<SymInt> extents{w.shape[1]};
+  extents.insert(extents.end(), win.kernel.begin(), win.kernel.end());
+  Expr y = Expr::Reduce(ReduceOp::kSum, extents, [&](const Indices& r) {
+    const Indices k = Tail(r, 1);
+    const Expr c = first + r[0];
+    const Expr g = p.offset_group == 1 ? Expr::Int(0) : FloorDivExpr(c, shared);
+    const Expr row = g * Expr::Dim(Product(win.kernel)) + Linearize(k, win.kernel);
+    const Indices grid = WindowRead(win, o, k).first;
+    Exprs position;
+    for (int d = 0; d < axes; ++d) {
+      const Expr moved = offset(At(b, row * Expr::Int(axes) + Expr::Int(d), o));
+      position.push_back(Expr::Cast(t, grid[size_t(d)]) + Expr::Cast(t, moved));
+    }
+    Indices from = At(b, c, k);
+    Expr v = ReadBetween(x, t, position, 0, Expr::Bool(true), &from) *
+             Expr::Cast(t, w(At(filter, r[0], k)));
+    if (Has(in, 4)) v = v * Expr::Cast(t, in[4](At(b, row, o)));
+    return v;
+  });
+  if (Has(in, 3)) y = y + Expr::Cast(t, in[3]({filter}));
+  return {Expr::Cast(x.dtype, y)};
+}
+
+}  // namespace
+
+WEFT_REGISTER_OP(DeformConv)
+    .describe(
+        "Conv whose reads are displaced by `offset` and weighed by `mask`: between elements "
+        "linearly, 0 outside.\n"
+        "f16 and bf16 compute in f32. Gradient: none registered. Errors: extents that do not fit "
+        "(kShapeMismatch), attributes of\n"
+        "the wrong length or sign (kBadAttribute). Source: ONNX DeformConv-22.")
+    .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
+    .input("W", "T", "[M, C/group, kernel...]")
+    .input("offset", "T", "[n, offset_group K axes, out spatial...]")
+    .optional_input("B", "T", "[M]")
+    .optional_input("mask", "T", "[n, offset_group K, out spatial...]")
+    .output("Y", "T", "[n, M, out spatial...]")
+    .set_num_inputs(3, 5)
+    .set_num_outputs(1)
+    .param<DeformConvParam>()
+    .example({"f32[1, 2, 4, 4]", "f32[3, 2, 2, 2]", "f32[1, 8, 3, 3]", "f32[3]", "f32[1, 4, 3, 3]"})
+    .example({"f32[n, 4, 5]", "f32[2, 2, 3]", "f32[n, 6, 3]"}, "group = 2, offset_group = 2")
+    .set_attr<FInferType>("FInferType", SameType(kFloats))
+    .set_attr<FInferShape>("FInferShape", DeformConvShape)
+    .set_attr<FCodeGen>("FCodeGen", DeformConvCode)
+    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in,
+                                   const std::vector<Shape>& out) {
+      const Shape& w = in.at(1);
+      return w.has_rank() ? out.at(0).num_elements() * Product(Tail(w, 1)) * 12 : SymInt();
+    });
+
+}  // namespace weft::ops

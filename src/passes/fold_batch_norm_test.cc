@@ -1,0 +1,174 @@
+/// fold_batch_norm_test.cc: random products with random affine maps behind them, folded, against the double precision
+/// results of the graph as it was.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+
+#include "weft/core/builtin_ops.h"
+#include "weft/core/evaluator.h"
+#include "weft/core/pass.h"
+
+namespace weft {
+namespace {
+
+class Maker {
+ public:
+  explicit Maker(uint64_t seed) : rng_(seed) {}
+  int64_t Below(int64_t n) { return int64_t(rng_() % uint64_t(n)); }
+  int64_t Between(int64_t lo, int64_t hi) { return lo + Below(hi - lo + 1); }
+  NodeEntry Param(Graph& g, DType t, std::vector<int64_t> dims, double lo, double hi) {
+    auto tensor = std::make_shared<Tensor>(t, std::move(dims));
+    for (int64_t i = 0; i < tensor->num_elements(); ++i)
+      tensor->set(i, lo + (hi - lo) * double(rng_() >> 11) * 0x1p-53);
+    return NodeEntry(g.AddParam("p" + std::to_string(g.num_nodes()), tensor));
+  }
+
+ private:
+  std::mt19937_64 rng_;
+};
+
+/// A product over `rank - 2` spatial axes and its number of channels.
+NodeEntry MakeProduct(Maker& m, Graph& g, DType t, int rank, int64_t* channels) {
+  const bool bias = m.Below(2) == 0;
+  if (rank == 2) {
+    const int64_t inner = m.Between(1, 4), out = m.Between(1, 4), trans = m.Below(2);
+    const NodeEntry x(g.AddInput("x", t, Shape{SymInt::Symbol("n"), inner}));
+    std::vector<NodeEntry> in{
+        x,
+        m.Param(g, t, trans ? std::vector<int64_t>{out, inner} : std::vector<int64_t>{inner, out},
+                -1, 1)};
+    static const std::vector<std::vector<int64_t>> kForms{{}, {1}, {1, 1}};
+    const int64_t form = m.Below(5);
+    if (bias)
+      in.push_back(m.Param(g, t,
+                           form < 3    ? kForms[size_t(form)]
+                           : form == 3 ? std::vector<int64_t>{out}
+                                       : std::vector<int64_t>{1, out},
+                           -1, 1));
+    *channels = out;
+    return NodeEntry(g.AddNode("Gemm", in, {{"alpha", 0.5}, {"beta", 1.5}, {"transB", trans}}));
+  }
+  const int64_t group = m.Between(1, 3), per_in = m.Between(1, 2), per_out = m.Between(1, 3);
+  const bool transposed = m.Below(2) == 0;
+  std::vector<SymInt> dims{SymInt::Symbol("n"), group * per_in};
+  std::vector<int64_t> w{transposed ? group * per_in : group * per_out,
+                         transposed ? per_out : per_in};
+  for (int k = 2; k < rank; ++k) {
+    dims.push_back(m.Between(3, 5));
+    w.push_back(m.Between(1, 3));
+  }
+  std::vector<NodeEntry> in{NodeEntry(g.AddInput("x", t, Shape(dims))), m.Param(g, t, w, -1, 1)};
+  *channels = group * per_out;
+  if (bias) in.push_back(m.Param(g, t, {*channels}, -1, 1));
+  return NodeEntry(g.AddNode(transposed ? "ConvTranspose" : "Conv", in, {{"group", group}}));
+}
+
+NodeEntry MakeAffine(Maker& m, Graph& g, DType t, int rank, int64_t channels, const NodeEntry& x) {
+  if (m.Below(3) == 0)
+    return NodeEntry(
+        g.AddNode("BatchNormalization",
+                  {x, m.Param(g, t, {channels}, -2, 2), m.Param(g, t, {channels}, -1, 1),
+                   m.Param(g, t, {channels}, -1, 1), m.Param(g, t, {channels}, 0.1, 2)},
+                  {{"epsilon", 1e-3}}));
+  std::vector<int64_t> dims(size_t(rank - 1), 1);
+  dims[0] = m.Below(4) ? channels : 1;
+  if (m.Below(2)) dims.insert(dims.begin(), 1);
+  static constexpr const char* kOps[] = {"Add", "Sub", "Mul", "Div"};
+  const char* op = kOps[m.Below(4)];
+  const NodeEntry c = m.Param(g, t, dims, 0.5, 2);
+  const bool first = op[0] != 'D' && m.Below(2) == 0;
+  return NodeEntry(first ? g.AddNode(op, {c, x}) : g.AddNode(op, {x, c}));
+}
+
+TEST_CASE("fold batch norm: random products and affine maps") {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    Maker m(seed);
+    static constexpr DType kTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16};
+    const DType t = kTypes[m.Below(4)];
+    const int rank = int(m.Between(2, 4));
+    Graph g;
+    int64_t channels = 0;
+    NodeEntry y = MakeProduct(m, g, t, rank, &channels);
+    for (int64_t k = m.Between(1, 3); k > 0; --k) y = MakeAffine(m, g, t, rank, channels, y);
+    g.outputs = {y};
+
+    const Graph folded = ApplyPass(g, "FoldBatchNorm");
+    int64_t computing = 0;
+    for (NodePtr n : folded.TopoOrder())
+      computing += !n->is_variable() && !IsOp(n, builtin::kConstant);
+    CHECK(computing == 1);
+
+    const RandomInputs in = MakeRandomInputs(g, seed);
+    EvalOptions exact;
+    exact.typed = false;  // what is left is the rounding of the weights
+    const TensorPtr want = GetEvaluator()->Eval(g, in.tensors, exact)[0];
+    const TensorPtr got = GetEvaluator()->Eval(folded, in.tensors, exact)[0];
+    double largest = 1;
+    for (int64_t i = 0; i < want->num_elements(); ++i)
+      largest = std::max(largest, std::fabs(want->at(i)));
+    const double eps = t == DType::kF64   ? 1e-14
+                       : t == DType::kF32 ? 1e-6
+                       : t == DType::kF16 ? 8e-3
+                                          : 6e-2;
+    CHECK(CompareTensors(*got, *want, eps, eps * largest) <= 1);
+  }
+}
+
+TEST_CASE("fold batch norm: fuel, weights too large to copy, the second reader of a weight") {
+  Graph g;
+  Maker m(1);
+  const NodeEntry w = m.Param(g, DType::kF32, {2, 1, 2}, -1, 1),
+                  k = m.Param(g, DType::kF32, {2, 1}, 0.5, 2),
+                  x(g.AddInput("x", DType::kF32, Shape{1, 1, 4}));
+  const auto scaled = [&] {
+    return NodeEntry(g.AddNode("Mul", {NodeEntry(g.AddNode("Conv", {x, w})), k}));
+  };
+  g.outputs = {scaled(), scaled()};
+  const auto muls = [](const Graph& graph) {
+    int n = 0;
+    for (NodePtr node : graph.TopoOrder()) n += IsOp(node, "Mul");
+    return n;
+  };
+  CHECK(muls(ApplyPass(g, "FoldBatchNorm")) == 0);
+  PassOptions options;
+  options.fuel = 1;
+  CHECK(muls(ApplyPass(g, "FoldBatchNorm", options)) == 1);
+  PassOptions small;
+  small.limits.folded_bytes_each = 15;
+  CHECK(muls(ApplyPass(g, "FoldBatchNorm", small)) == 2);
+}
+
+TEST_CASE("fold batch norm: a long row that no product begins is walked once") {
+  Graph g;
+  Maker m(2);
+  const NodeEntry k = m.Param(g, DType::kF32, {1, 3, 1}, -1, 1);
+  NodeEntry y(g.AddInput("x", DType::kF32, Shape{2, 3, 4}));
+  constexpr int kLength = 50000;  // for each of them the whole row: minutes
+  for (int i = 0; i < kLength; ++i) y = NodeEntry(g.AddNode("Add", {y, k}));
+  g.outputs = {y};
+  CHECK(ApplyPass(g, "FoldBatchNorm").TopoOrder().size() == size_t(kLength) + 2);
+}
+
+TEST_CASE("fold batch norm: a map that is not finite stays, what is before it is folded") {
+  Graph g;
+  Maker m(3);
+  const NodeEntry w = m.Param(g, DType::kF32, {2, 1, 2}, -1, 1),
+                  k = m.Param(g, DType::kF32, {2, 1}, 0.5, 2),
+                  zero = m.Param(g, DType::kF32, {2, 1}, 0, 0);
+  const NodeEntry conv(
+      g.AddNode("Conv", {NodeEntry(g.AddInput("x", DType::kF32, Shape{1, 1, 4})), w}));
+  const NodeEntry scaled(g.AddNode("Mul", {conv, k}));
+  g.outputs = {NodeEntry(g.AddNode("Div", {scaled, zero}))};
+  int muls = 0, divs = 0;
+  for (NodePtr node : ApplyPass(g, "FoldBatchNorm").TopoOrder()) {
+    muls += IsOp(node, "Mul");
+    divs += IsOp(node, "Div");
+  }
+  CHECK(muls == 0);
+  CHECK(divs == 1);
+}
+
+}  // namespace
+}  // namespace weft

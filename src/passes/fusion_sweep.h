@@ -1,0 +1,27 @@
+/// fusion_sweep.h: one pass over the graph that puts nodes into groups, one kernel each.
+#pragma once
+
+#include <vector>
+
+#include "fusion_nodes.h"
+#include "weft/core/pass.h"
+
+namespace weft {
+
+/// Which nodes become which kernel, and the edges by ids, for those who go on with it.
+struct FusionPlan {
+  static constexpr int kStays = -1, kUnreached = -2;
+  std::vector<NodePtr> order;  ///< topological
+  std::vector<NodeId> ids;     ///< of `order`
+  std::vector<uint32_t> input_begin;
+  std::vector<EntryKey> inputs;  ///< of order[k]: from input_begin[k] to input_begin[k + 1]
+  std::vector<int> kernel_of;    ///< by id
+  int kernels = 0;               ///< numbered by first appearance in the order
+  bool has_control = false;      ///< some node has control edges
+  int64_t fused_ops = 0;
+  int64_t level_refusals = 0;  ///< merges that only the levels were against
+};
+
+FusionPlan PlanFusion(const Graph& g, PassContext& ctx);
+
+}  // namespace weft

@@ -1,0 +1,120 @@
+/// compile.cc: what Compile does for every backend: the pipeline, then a program of what it left.
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "program_impl.h"
+#include "weft/core/graph_attr.h"
+#include "weft/core/request.h"
+#include "weft/support/check.h"
+#include "weft/support/timer.h"
+
+namespace weft {
+namespace {
+
+IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
+  IoSpec s;
+  s.name = std::move(name);
+  if (g.HasAttr("dtype")) s.dtype = g.GetAttr<TypeMap>("dtype")[e].dtype;
+  if (g.HasAttr("shape")) s.shape = g.GetAttr<ShapeMap>("shape")[e];
+  return s;
+}
+
+/// The pipeline with one operator a kernel.
+Pipeline WithoutFusion(const Pipeline& given) {
+  Pipeline out;
+  for (PassSpec spec : given.passes()) {
+    if (spec.name == "Fusion") {
+      auto& o = spec.options;
+      o.erase(
+          std::remove_if(o.begin(), o.end(), [](const Option& x) { return x.name == "max_ops"; }),
+          o.end());
+      o.emplace_back("max_ops", 1);
+    }
+    out.push_back(std::move(spec));
+  }
+  return out;
+}
+
+}  // namespace
+
+void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
+  program->backend_name_ = backend_name;
+  for (NodePtr p : program->graph_.AllInputs())
+    program->inputs_.push_back(SpecOf(program->graph_, NodeEntry(p), p->attrs.name));
+  for (size_t i = 0; i < program->graph_.outputs.size(); ++i)
+    program->outputs_.push_back(
+        SpecOf(program->graph_, program->graph_.outputs[i], program->graph_.OutputName(i)));
+}
+
+std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& backend_name,
+                                            const std::shared_ptr<Backend>& backend) {
+  std::shared_ptr<Program> program = backend->target().empty()
+                                         ? MakeReferenceProgram(std::move(compiled))
+                                         : MakeHostProgram(std::move(compiled), backend);
+  Finish(program.get(), backend_name);
+  return program;
+}
+
+std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options) {
+  std::shared_ptr<Backend> backend = GetBackend(options.backend);
+  PassOptions passes = options.passes;
+  passes.target = backend->target().empty() ? options.backend : backend->target();
+  std::vector<PassRecord> records;
+  passes.records = &records;
+  Pipeline pipeline =
+      Pipeline::Parse(options.pipeline.empty() ? backend->default_pipeline() : options.pipeline);
+  if (!options.fusion) pipeline = WithoutFusion(pipeline);
+  Graph compiled = ApplyPasses(std::move(graph), pipeline, passes);
+  if (options.passes.records) *options.passes.records = records;
+  const std::string why = backend->target().empty() ? std::string() : WhyStages(compiled);
+  WEFT_CHECK(why.empty(), kUnsupported, "{}", why);
+  std::shared_ptr<Program> program =
+      ProgramMaker::Make(std::move(compiled), options.backend, backend);
+  ProgramMaker::Stats(*program).passes = std::move(records);
+  ProgramMaker::SetLimits(program.get(), options.passes.limits);
+  return program;
+}
+
+namespace {
+
+std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& options) {
+  Timer timer;
+  RequestScope scope(options.passes.limits, &options.passes.cancel);
+  std::shared_ptr<Backend> backend = GetBackend(options.backend);
+  if (options.threads > 0) backend->set_threads(options.threads);
+  std::shared_ptr<Program> program;
+  if (backend->target().empty()) {
+    program = CompileStatic(std::move(graph), options);
+  } else {
+    const Graph original = graph;
+    try {
+      program = CompileStatic(std::move(graph), options);
+    } catch (const UserError& e) {
+      // One plan cannot hold it; stages can, unless some operator runs nowhere.
+      if (e.code() != ErrorCode::kUnsupported || !WhyNoStages(original).empty()) throw;
+      program = MakeStagedProgram(original, options);
+      ProgramMaker::Finish(program.get(), options.backend);
+    }
+  }
+  ProgramMaker::SetLimits(program.get(), options.passes.limits);
+  ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
+  return program;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options) {
+  try {
+    if (!options.backend.empty()) return CompileAny(std::move(graph), options);
+    CompileOptions with_backend = options;
+    with_backend.backend = "cpu";
+    return CompileAny(std::move(graph), with_backend);
+  } catch (const std::bad_alloc&) {
+    WEFT_THROW(kOutOfMemory, "no memory to compile the graph");
+  } catch (const std::length_error&) {
+    WEFT_THROW(kOutOfMemory, "no memory to compile the graph");
+  }
+}
+
+}  // namespace weft

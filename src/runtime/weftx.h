@@ -1,0 +1,30 @@
+/// weftx.h: the frame of a `.weftx` file (saved_program.h): tags, and numbers of 8 bytes. Private to the runtime.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+namespace weft::weftx {
+
+constexpr char kMagic[8] = {'W', 'E', 'F', 'T',
+                            'X', 0,   0,   1};  // the last byte is the format version
+constexpr size_t kHashAt = sizeof kMagic, kBodyAt = kHashAt + 16;
+constexpr size_t kEntryBytes = 24;  // of the section table
+constexpr size_t kAlign = 64;       // of tensors, in the file
+
+constexpr const char *kMeta = "meta", *kGraph = "graph", *kTensors = "tensors", *kData = "data",
+                     *kKernels = "kernels";
+
+inline void Put(std::string* out, uint64_t v) {
+  char bytes[8];
+  for (int i = 0; i < 8; ++i) bytes[i] = char(v >> (8 * i));
+  out->append(bytes, 8);
+}
+inline uint64_t Get(const char* at) {
+  uint64_t v = 0;
+  for (int i = 7; i >= 0; --i) v = v << 8 | uint8_t(at[i]);
+  return v;
+}
+
+}  // namespace weft::weftx

@@ -1,0 +1,37 @@
+/// case.h: one case of ONNX's backend test data: a folder with `model.onnx` and stored inputs and
+/// outputs (`test_data_set_<k>/input_<i>.pb`, `output_<i>.pb`).
+///
+/// A case is right on a backend when every stored output is met: equal dtype and extents, integers
+/// and strings exactly, floats within ONNX's own bounds (rtol 1e-3, atol 1e-7, or what the case's
+/// data.json says), NaN equal to NaN. Weft saying "I do not support that" is no failure; any other
+/// error, a wrong number and a crash are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace weft::conformance {
+
+enum class Status { kPass, kUnsupported, kWrong, kError };
+std::string StatusName(Status s);
+
+struct Outcome {
+  Status status = Status::kError;
+  std::string reason;  ///< empty for kPass; one line without names of nodes or files
+};
+
+inline constexpr const char* kBackends[] = {"ref", "cpu"};
+inline constexpr int kNumBackends = 2;
+
+struct Case {
+  std::string name;    ///< "node/test_abs"
+  std::string folder;  ///< where it lies
+};
+
+/// Every case below `root`, by name.
+std::vector<Case> ListCases(const std::string& root);
+
+/// Runs one case on one backend; throws nothing.
+Outcome RunCase(const Case& c, const std::string& backend);
+
+}  // namespace weft::conformance

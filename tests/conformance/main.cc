@@ -1,0 +1,101 @@
+/// main.cc: conformance [PATTERN...]: the cases of ONNX's own backend tests on every backend.
+///
+/// Without patterns: all cases. Fails on a wrong result, on an error that is not "unsupported", on a
+/// crash, and when the unsupported cases are not exactly those of tests/conformance/unsupported.txt
+/// (WEFT_BLESS=1 rewrites that list). Writes the page conformance.md beside the other reference pages.
+/// With patterns: runs the cases whose name contains one and prints each result.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "report.h"
+#include "weft/support/error.h"
+#include "weft/support/file.h"
+#include "weft/support/timer.h"
+
+namespace weft::conformance {
+namespace {
+
+constexpr const char* kCommitted = "tests/conformance/unsupported.txt";
+constexpr int kWorkers = 2, kTimeoutSeconds = 60;
+
+std::string Env(const char* name) {
+  const char* v = std::getenv(name);
+  return v ? v : "";
+}
+
+std::vector<Case> Matching(const std::vector<Case>& all, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return all;
+  std::vector<Case> cases;
+  for (const Case& c : all)
+    for (const std::string& p : patterns)
+      if (c.name.find(p) != std::string::npos) {
+        cases.push_back(c);
+        break;
+      }
+  return cases;
+}
+
+int Main(const std::vector<std::string>& patterns) {
+  const std::string data = Env("WEFT_DATA_DIR") + "/onnx";
+  const std::vector<Case> cases = Matching(ListCases(data), patterns);
+  if (cases.empty()) {
+    fmt::print("no case in '{}': tools/setup unpacks them\n", data);
+    return 1;
+  }
+  Timer timer;
+  const std::vector<CaseResult> results = RunAll(cases, kWorkers, kTimeoutSeconds);
+  int failed = 0, passed = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    bool bad = false, right = true;
+    for (int b = 0; b < kNumBackends; ++b) {
+      const Outcome& o = results[i][size_t(b)];
+      const bool wrong = o.status == Status::kWrong || o.status == Status::kError;
+      bad = bad || wrong;
+      right = right && o.status == Status::kPass;
+      if (wrong || !patterns.empty())
+        fmt::print("{} on {}: {}{}{}\n", cases[i].name, kBackends[b], StatusName(o.status),
+                   o.reason.empty() ? "" : ": ", o.reason);
+    }
+    failed += bad;
+    passed += right;
+  }
+  fmt::print("{}", Summary(cases, results));
+  int changes = 0;
+  if (patterns.empty()) {
+    const std::string list = UnsupportedList(cases, results);
+    if (!Env("WEFT_BLESS").empty()) {
+      WriteFileAtomic(kCommitted, list);
+      fmt::print("{} is rewritten\n", kCommitted);
+    } else {
+      const std::string committed = FileExists(kCommitted) ? ReadFile(kCommitted) : "";
+      for (const std::string& c : Changes(committed, list)) {
+        fmt::print("{}\n", c);
+        ++changes;
+      }
+      if (changes)
+        fmt::print("{} changes against {}: where they are meant, rewrite it with WEFT_BLESS=1\n",
+                   changes, kCommitted);
+    }
+    if (const std::string build = Env("WEFT_BUILD_DIR"); !build.empty()) {
+      std::filesystem::create_directories(build + "/docs");
+      WriteFileAtomic(build + "/docs/conformance.md", Page(cases, results));
+    }
+  }
+  fmt::print("{:.1f} s\ntest cases: {} | {} passed | {} failed | {} unsupported\n", timer.seconds(),
+             cases.size(), passed, failed + (changes > 0), int(cases.size()) - passed - failed);
+  return failed || changes ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace weft::conformance
+
+int main(int argc, char** argv) {
+  try {
+    return weft::conformance::Main({argv + 1, argv + argc});
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "conformance: {}\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,19 @@
+/// workers.h: runs the cases in processes of their own, so that a crash or an endless loop costs the
+/// one case that caused it and is reported under its name.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "case.h"
+
+namespace weft::conformance {
+
+using CaseResult = std::array<Outcome, kNumBackends>;
+
+/// Result of every case on every backend, in the order of `cases`. A worker that dies or is silent
+/// for `timeout_s` is an error of the case it was at; another takes its place.
+std::vector<CaseResult> RunAll(const std::vector<Case>& cases, int workers, int timeout_s);
+
+}  // namespace weft::conformance

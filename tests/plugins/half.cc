@@ -1,0 +1,34 @@
+/// half.cc: registers one of everything, overrides what others registered, and fails with the last statement.
+#include "weft/codegen/kernel_compilers.h"
+#include "weft/codegen/op_codegen.h"
+#include "weft/core/pass.h"
+#include "weft/core/rewrite_rule.h"
+#include "weft/runtime/backend.h"
+
+namespace {
+using namespace weft;
+
+WEFT_REGISTER_OP_IN(half, Op)
+    .describe("never seen")
+    .set_num_inputs(1)
+    .add_alias("half::Alias")
+    .include("HalfGroup");
+WEFT_REGISTER_OP_GROUP(HalfGroup).set_attr<int>("THalf", 1);
+WEFT_REGISTER_OP(Relu)
+    .set_attr<double>("THalfOwn", 1.5)
+    .set_attr<FCodeGen>(
+        "FCodeGen", [](const NodePtr&, const Exprs& in) -> Exprs { return {in[0] + in[0]}; }, 99);
+WEFT_REGISTER_PASS(HalfPass).describe("never seen").set_body([](Graph g) { return g; });
+WEFT_REGISTER_PASS(Simplify)
+    .describe("overridden")
+    .set_body([](Graph g) { return g; })
+    .override_pass();
+WEFT_REGISTER_GRAPH_ATTR(half_mark, kGiven, int);
+WEFT_REGISTER_REWRITE_RULE("half-rule", "", [](RewriteContext&, const NodePtr&) {
+  return std::vector<NodeEntry>();
+});
+[[maybe_unused]] const bool registered =
+    (RegisterBackend("half", [] { return GetBackend("ref"); }),
+     RegisterKernelCompiler("half", [](const std::string&) { return nullptr; }), true);
+WEFT_REGISTER_GRAPH_ATTR(shape, kDerived, double);  // refused: another type
+}  // namespace

@@ -1,0 +1,104 @@
+/// check_command.cc: see check_command.h.
+#include "check_command.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "command_line.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/strings.h"
+#include "write_model.h"
+
+namespace weft::tool {
+namespace {
+
+/// One word for the shell, whatever it holds.
+std::string ShellWord(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string WithFile(const std::string& command, const std::string& file) {
+  std::string out;
+  size_t at = 0;
+  for (size_t hole; (hole = command.find("{}", at)) != std::string::npos; at = hole + 2)
+    out += command.substr(at, hole - at) + ShellWord(file);
+  return at == 0 ? command + " " + ShellWord(file) : out + command.substr(at);
+}
+
+/// Exit code, or 128 + signal. The command's output goes to our stderr or nowhere: stdout is for results.
+int Shell(const std::string& line, bool show_output) {
+  const pid_t child = fork();
+  WEFT_CHECK(child >= 0, kIo, "cannot start a process: {}", std::strerror(errno));
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, STDIN_FILENO);
+    dup2(show_output ? STDERR_FILENO : null, STDOUT_FILENO);
+    if (!show_output) dup2(null, STDERR_FILENO);
+    execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    WEFT_CHECK(errno == EINTR, kIo, "cannot wait for the check: {}", std::strerror(errno));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+ScratchFolder::ScratchFolder() {
+  std::error_code error;
+  std::string name = (std::filesystem::temp_directory_path(error) / "weft_XXXXXX").string();
+  WEFT_CHECK(!error && mkdtemp(name.data()), kIo, "cannot make a temporary folder '{}'", name);
+  path_ = name;
+}
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+std::string ScratchFolder::operator/(const std::string& name) const {
+  return JoinPath(path_, name);
+}
+
+void AddCheck(CLI::App* app, CheckArgs* args) {
+  app->add_option("--check", args->command,
+                  "command for /bin/sh; {} is the model's file, appended where there is none; exit "
+                  "code 0: good, another: bad")
+      ->type_name("CMD");
+  app->add_option("--fail-code", args->fail_codes, "only this exit code is bad (repeatable)")
+      ->type_name("N")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  app->add_flag("--show-output", args->show_output, "what the check writes, on stderr");
+}
+
+CheckCommand::CheckCommand(CheckArgs args, std::string extension, Limits limits)
+    : args_(std::move(args)), limits_(limits), file_(folder_ / ("model" + extension)) {}
+
+bool CheckCommand::IsBad(const Graph& graph) {
+  WriteModel(graph, file_, limits_, false);
+  ++runs_;
+  const int code = Shell(WithFile(args_.command, file_), args_.show_output);
+  WEFT_CHECK(code != 126 && code != 127, kUsage,
+             "the check '{}' cannot be run: the shell gave exit code {}", args_.command, code);
+  if (args_.fail_codes.empty()) return code != 0;
+  return std::find(args_.fail_codes.begin(), args_.fail_codes.end(), code) !=
+         args_.fail_codes.end();
+}
+
+std::string ExtensionOf(const std::string& path) {
+  CheckWritable(path);
+  return ToLower(path.substr(path.rfind('.')));
+}
+
+}  // namespace weft::tool

@@ -1,0 +1,55 @@
+/// check_command.h: a command of the user that says whether a model is good: `--check CMD` of bisect and reduce.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "weft/core/graph.h"
+#include "weft/support/limits.h"
+
+namespace weft::tool {
+
+/// A folder below the one for temporary files, removed with what is in it.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string operator/(const std::string& name) const;
+
+ private:
+  std::string path_;
+};
+
+struct CheckArgs {
+  std::string command;
+  std::vector<int> fail_codes;  ///< empty: every code but 0
+  bool show_output = false;
+};
+void AddCheck(CLI::App* app, CheckArgs* args);
+
+/// Writes models and runs the command on them. The command is a line for /bin/sh; every {} in it is the model's file,
+/// which is appended where there is none. Exit code 0 is good, others (or those of --fail-code) are bad; a signal counts
+/// as 128 + its number. Code 126 or 127, the shell's for a command that cannot be run, throws kUsage.
+class CheckCommand {
+ public:
+  /// `extension`: of the files, with its dot.
+  CheckCommand(CheckArgs args, std::string extension, Limits limits);
+  /// Throws what writing the model throws.
+  bool IsBad(const Graph& graph);
+  int runs() const { return runs_; }
+
+ private:
+  CheckArgs args_;
+  Limits limits_;
+  ScratchFolder folder_;
+  std::string file_;
+  int runs_ = 0;
+};
+
+/// ".onnx", ".weft" or ".json" of a path, in lower case.
+std::string ExtensionOf(const std::string& path);
+
+}  // namespace weft::tool

@@ -1,0 +1,86 @@
+/// reduce.cc: `weft reduce MODEL --check CMD -o OUT`: the smallest model for which the check still fails.
+#include <optional>
+
+#include "check_command.h"
+#include "command_line.h"
+#include "common.h"
+#include "reduce_graph.h"
+#include "weft/support/check.h"
+#include "weft/support/timer.h"
+#include "write_model.h"
+
+namespace weft::tool {
+namespace {
+
+struct Args {
+  ModelArgs model;
+  CheckArgs check;
+  std::string out, min_good;
+};
+
+int Run(const Args& a) {
+  const Limits limits = a.model.Check();
+  const std::string extension = ExtensionOf(a.out);  // before a large model is read
+  if (!a.min_good.empty()) CheckWritable(a.min_good);
+  ImportOptions import;
+  import.limits = limits;
+  const Graph graph = LoadModel(a.model.path, import);
+  CheckCommand check(a.check, extension, limits);
+  const Timer timer;
+  if (!check.IsBad(graph))
+    ThrowError(ErrorCode::kCheckFailed, "the check finds nothing wrong with the model as it is",
+               a.model.path, "reduce keeps what makes the check fail; nothing does");
+
+  Progress progress;
+  std::optional<Graph> good;  // the smallest that the check is content with
+  const Graph bad = ReduceGraph(graph, [&](const Graph& candidate) {
+    progress.Show(fmt::format("{:.0f} s: {} checks, {} operators", timer.seconds(), check.runs(),
+                              CountOperators(candidate)));
+    const bool is_bad = check.IsBad(candidate);
+    if (!is_bad && (!good || CountOperators(candidate) < CountOperators(*good))) good = candidate;
+    return is_bad;
+  });
+  WriteModel(bad, a.out, limits, false);
+  if (!a.min_good.empty() && good) WriteModel(*good, a.min_good, limits, false);
+
+  if (a.model.json) {
+    PrintJson({{"operators_before", CountOperators(graph)},
+               {"operators", CountOperators(bad)},
+               {"inputs", bad.inputs().size()},
+               {"outputs", bad.outputs.size()},
+               {"checks", check.runs()},
+               {"seconds", timer.seconds()},
+               {"out", a.out},
+               {"min_good", good ? Json(CountOperators(*good)) : Json(nullptr)}});
+    return 0;
+  }
+  std::string text =
+      fmt::format("{} of {} left: {}, after {}\n", CountOperators(bad),
+                  Plural(CountOperators(graph), "operator"), a.out, Plural(check.runs(), "check"));
+  if (!a.min_good.empty())
+    text += good ? fmt::format("the smallest good model has {}: {}\n",
+                               Plural(CountOperators(*good), "operator"), a.min_good)
+                 : "no smaller model was good\n";
+  Print(text);
+  return 0;
+}
+
+}  // namespace
+
+Command MakeReduce(CLI::App& parent) {
+  auto a = std::make_shared<Args>();
+  CLI::App* app =
+      parent.add_subcommand("reduce", "the smallest model for which a check still fails");
+  AddModel(app, &a->model);
+  AddCheck(app, &a->check);
+  app->get_option("--check")->required();
+  app->add_option("-o,--output", a->out,
+                  "file to write, and the form of what is checked: .weft, .onnx or .json")
+      ->type_name("OUT")
+      ->required();
+  app->add_option("--min-good", a->min_good, "also write the smallest model that passes the check")
+      ->type_name("F");
+  return {app, [a] { return Run(*a); }};
+}
+
+}  // namespace weft::tool
