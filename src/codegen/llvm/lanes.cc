@@ -12,13 +12,9 @@ namespace {
 constexpr int kMaxLanes = 64;
 /// Expressions of up to this many operations run in four, two registers at once: enough to hide the
 /// latency of an accumulator and the cost of the loop. Longer ones fill the machine by themselves
-/// (measured: two registers gain 4 to 6 % for a sigmoid, a tanh, an erf), and code generation takes
-/// time in proportion.
+/// (measured: two registers gain 4 to 6 % for a sigmoid, a tanh, an erf, 12 % for a tanh of a
+/// sigmoid), and code generation takes time in proportion: that one would pass 3 ms.
 constexpr int kMaxOpsTimes4 = 9, kMaxOpsTimes2 = 24;
-/// But where at least this many operations wait for each other one by one, with hardly another one
-/// beside them, a processor does not look far enough ahead to reach the next vector (measured: two
-/// registers gain 15 % for a tanh of a sigmoid).
-constexpr int kMinDepthTimes2 = 28, kMaxDeepOpsTimes2 = 0;
 /// Above this many operations a loop is not bound by memory, and is not worth a second copy.
 constexpr int kMaxStreamingOps = 200;
 /// Shortest constant extent that is worth the peeling to a cache line.
@@ -67,31 +63,10 @@ Profile ProfileOf(Emitter& e, const Exprs& roots, int loop) {
   return p;
 }
 
-/// Most operations on a path from a load to a root.
-int DepthOf(const Exprs& roots) {
-  ExprMap<int> depth;
-  int deepest = 0;
-  for (const ExprNode* n : PostOrder(roots)) {
-    int d = 0;
-    if (n->kind() != ExprKind::kLoad) {
-      for (const Expr& o : n->operands()) d = std::max(d, *depth.Find(o.get()));
-    }
-    const bool free = n->operands().empty() || n->kind() == ExprKind::kBitcast;
-    if (!free) ++d;
-    depth.Set(n, d);
-    deepest = std::max(deepest, d);
-  }
-  return deepest;
-}
-
 /// Registers at once, see kMaxOpsTimes4.
-int RegistersAtOnce(const Profile& p, const Exprs& roots) {
+int RegistersAtOnce(const Profile& p) {
   if (p.gathers) return 1;
-  if (p.ops <= kMaxOpsTimes4) return 4;
-  if (p.ops <= kMaxOpsTimes2) return 2;
-  if (p.ops > kMaxDeepOpsTimes2) return 1;
-  const int depth = DepthOf(roots);
-  return depth >= kMinDepthTimes2 && p.ops < 2 * depth ? 2 : 1;
+  return p.ops <= kMaxOpsTimes4 ? 4 : p.ops <= kMaxOpsTimes2 ? 2 : 1;
 }
 
 /// Lanes of a vector that begins at `from`, in a range that ends at `hi`.
@@ -164,7 +139,7 @@ Widths ChooseWidths(Emitter& e, const Exprs& roots, const std::vector<DType>& st
   int bits = p.widest_bits;
   for (DType t : stored) bits = std::max(bits, 8 * Emitter::Bytes(t));
   const int native = std::max(1, std::min(e.target().vector_bits / bits, kMaxLanes));
-  Widths w{std::min(native * RegistersAtOnce(p, roots), kMaxLanes), e.target().masks ? native : 1};
+  Widths w{std::min(native * RegistersAtOnce(p), kMaxLanes), e.target().masks ? native : 1};
   if (extent >= 0) {
     if (extent < native) {
       // One short vector where the extent is a power of two, one masked vector where masks are
