@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "temp_folder.h"
 #include "weft/core/reproducer.h"
 #include "weft/core/text.h"
 #include "weft/support/file.h"
@@ -21,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using namespace weft::e2e;
 
 /// Four Abs, the third of them "bad"; an island that has nothing to do with it.
 constexpr const char* kModel = R"(weft 1
@@ -39,35 +41,9 @@ graph @wrong(%x: f32[n, 4], %k: f32[4], %u: f32[2]) -> (%y, %z, %v) {
 }
 )";
 
-std::string Env(const char* name) {
-  const char* v = std::getenv(name);
-  return v ? v : "";
-}
-std::string Slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream s;
-  s << file.rdbuf();
-  return s.str();
-}
-
 /// A folder in which commands run, with its own kernel cache; removed at the end.
-class Folder {
+class Folder : public TempFolder {
  public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "weft_debug_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string Write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return *this / name;
-  }
-
   struct Result {
     int code = -1;
     std::string out, err;
@@ -82,7 +58,7 @@ class Folder {
   /// `environment` as in "A=1 B=2". A terminal: stderr is one, and what it shows is in `err`.
   Result Weft(const std::vector<std::string>& arguments, const std::string& environment = "",
               bool terminal = false) const {
-    std::string line = "cd '" + path_.string() + "' && env " + environment + " WEFT_CACHE_DIR='" +
+    std::string line = "cd '" + path() + "' && env " + environment + " WEFT_CACHE_DIR='" +
                        (*this / "cache") + "' '" + Env("WEFT_BUILD_DIR") + "/bin/weft'";
     for (const std::string& a : arguments) {
       REQUIRE(a.find('\'') == std::string::npos);
@@ -116,9 +92,6 @@ class Folder {
     CHECK(r.code >= 0);
     return r;
   }
-
- private:
-  fs::path path_;
 };
 
 TEST_SUITE("weft debugging commands") {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "temp_folder.h"
 #include "weft/core/npy.h"
 #include "weft/core/tensor.h"
 #include "weft/support/file.h"
@@ -22,6 +23,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using weft::DType;
 using weft::Tensor;
+using namespace weft::e2e;
 
 constexpr const char* kModel = R"(weft 1
 graph @soft(%x: f32[n, 4], %k: f32[4]) -> (%y as "out/y:0", %s) {
@@ -32,37 +34,14 @@ graph @soft(%x: f32[n, 4], %k: f32[4]) -> (%y as "out/y:0", %s) {
 }
 )";
 
-std::string Env(const char* name) {
-  const char* v = std::getenv(name);
-  return v ? v : "";
-}
-
-/// A folder for one test case, removed at its end.
-class Folder {
+class Folder : public TempFolder {
  public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "weft_cli_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string Write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return *this / name;
-  }
   std::string WriteTensor(const std::string& name, DType t, std::vector<int64_t> dims) const {
     Tensor tensor(t, std::move(dims));
     for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set(i, double(i % 5) - 2);
     weft::WriteNpy(*this / name, tensor);
     return *this / name;
   }
-
- private:
-  fs::path path_;
 };
 
 struct Result {
@@ -70,13 +49,6 @@ struct Result {
   std::string out, err;
   bool says(const std::string& part) const { return err.find(part) != std::string::npos; }
 };
-
-std::string Slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream s;
-  s << file.rdbuf();
-  return s.str();
-}
 
 /// Runs the command with these arguments; each is passed as it is.
 Result Weft(const std::vector<std::string>& arguments) {

@@ -1,12 +1,11 @@
 /// saved_program_test.cc: `.weftx` files: equal results after loading, no compiler needed, and every damage detected.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdlib>
-#include <filesystem>
 
 #include "e2e_util.h"
+#include "temp_folder.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/onnx/import.h"
@@ -17,19 +16,6 @@ namespace {
 
 using namespace weft;
 using namespace weft::e2e;
-
-class TempDir {
- public:
-  TempDir() {
-    char name[] = "/tmp/weftx_test.XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& file) const { return JoinPath(path_, file); }
-
- private:
-  std::string path_;
-};
 
 /// Soft-max of a product with a constant, over symbolic rows, and its extents.
 Graph SampleGraph() {
@@ -52,7 +38,7 @@ void CheckSame(const std::shared_ptr<const Program>& a, const std::shared_ptr<co
 }
 
 TEST_CASE("a saved program gives the same bits, for every extent, with the same steps") {
-  const TempDir dir;
+  const TempFolder dir;
   const auto program = Compile(SampleGraph());
   SaveProgram(*program, dir / "a.weftx");
   const auto loaded = LoadProgram(dir / "a.weftx");
@@ -69,7 +55,7 @@ TEST_CASE("a saved program gives the same bits, for every extent, with the same 
 }
 
 TEST_CASE("loading compiles nothing, and a file without usable code is compiled again") {
-  const TempDir dir;
+  const TempFolder dir;
   const auto program = Compile(SampleGraph());
   SaveProgram(*program, dir / "a.weftx");
   KernelCache::Process().ClearMemory();
@@ -96,7 +82,7 @@ TEST_CASE("bytes in memory may begin anywhere; constants lie as kernels may read
 }
 
 TEST_CASE("a program may be loaded for the reference backend") {
-  const TempDir dir;
+  const TempFolder dir;
   const auto program = Compile(SampleGraph());
   SaveProgram(*program, dir / "a.weftx");
   LoadOptions ref;
@@ -107,7 +93,7 @@ TEST_CASE("a program may be loaded for the reference backend") {
 }
 
 TEST_CASE("strings survive, and kernels for a machine that is not there are kept") {
-  const TempDir dir;
+  const TempFolder dir;
   Graph g = FromText(
       "graph (%x: f32[2]) -> (%y, %s) {\n  %y = Relu(%x) : f32[2]\n"
       "  %s = Constant() {value = tensor str[20] [\"a\", \"b\\n\", \"\", \"d\", \"e\", \"f\", "
@@ -144,7 +130,7 @@ TEST_CASE("every flipped byte and every cut is found") {
 }
 
 TEST_CASE("no such file, a folder, a file over the limit") {
-  const TempDir dir;
+  const TempFolder dir;
   CHECK(Catch([&] { LoadProgram(dir / "none.weftx"); })->code == ErrorCode::kIo);
   CHECK(Catch([&] { LoadProgram(dir / ""); })->code == ErrorCode::kIo);
   WriteFileAtomic(dir / "big.weftx", std::string(1000, 'x'));
@@ -156,7 +142,7 @@ TEST_CASE("no such file, a folder, a file over the limit") {
 TEST_CASE("Magika: saved, loaded, equal") {
   const char* data = std::getenv("WEFT_DATA_DIR");
   REQUIRE(data);
-  const TempDir dir;
+  const TempFolder dir;
   const auto program = Compile(ImportOnnx(JoinPath(data, "magika/model.onnx")));
   SaveProgram(*program, dir / "m.weftx");
   const auto loaded = LoadProgram(dir / "m.weftx");

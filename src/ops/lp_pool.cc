@@ -32,29 +32,17 @@ struct GlobalLpPoolParam : OpParam<GlobalLpPoolParam> {
 };
 WEFT_REGISTER_OP_PARAM(GlobalLpPoolParam);
 
-Window PoolWindow(const NodePtr& n, const Shape& x, const Facts* facts) {
+WindowAttrs WindowOf(const LpPoolParam& p) {
+  return {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0};
+}
+Window PoolWindow(const NodePtr& n, const Shape& x) {
   const auto& p = ParamOf<LpPoolParam>(n);
-  std::vector<SymInt> kernel;
-  int64_t positions = 1;
-  for (int64_t k : p.kernel_shape) {
-    WEFT_CHECK(k > 0, kBadAttribute, "{}: kernel_shape must be positive, got {}", n->Describe(), k);
-    // Every output walks its window, and a kernel that has begun cannot be stopped.
-    constexpr int64_t kMaxWindow = int64_t{1} << 22;
-    positions = k > kMaxWindow ? kMaxWindow + 1 : positions * k;
-    WEFT_CHECK(positions <= kMaxWindow, kLimit, "{}: a window of more than {} positions",
-               n->Describe(), kMaxWindow);
-    kernel.push_back(k);
-  }
-  return MakeWindow(n, {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0}, Tail(x, 2),
-                    kernel, facts);
+  return PoolingWindow(n, WindowOf(p), p.kernel_shape, x, nullptr);
 }
 void PoolShape(InferShapeContext& ctx) {
-  const NodePtr& n = ctx.node();
-  const int rank = int(ParamOf<LpPoolParam>(n).kernel_shape.size()) + 2;
-  const Shape x = CheckRank(ctx, 0, rank, "x") ? ctx.in(0) : Shape::OfRank(rank);
-  std::vector<SymInt> dims{x[0], x[1]};
-  for (SymInt d : PoolWindow(n, x, &ctx.facts()).out) dims.push_back(d);
-  ctx.set_out(0, Shape(std::move(dims)));
+  const auto& p = ParamOf<LpPoolParam>(ctx.node());
+  const Shape y = PooledShape(ctx, WindowOf(p), p.kernel_shape);
+  ctx.set_out(0, y);
 }
 
 /// |e|^p and its inverse; e of a dtype that arithmetic is done in.
@@ -81,17 +69,17 @@ Expr WindowSum(const Window& w, const TensorArg& x, const Indices& y,
 
 Exprs LpPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const int64_t p = ParamOf<LpPoolParam>(n).p;
-  const Expr sum = WindowSum(PoolWindow(n, in[0].shape, nullptr), in[0], at(0),
+  const Expr sum = WindowSum(PoolWindow(n, in[0].shape), in[0], at(0),
                              [p](const Expr& e) { return Power(e, p); });
   return {Expr::Cast(in[0].dtype, Root(sum, p))};
 }
 Exprs SumPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
-  return {Expr::Cast(in[0].dtype, WindowSum(PoolWindow(n, in[0].shape, nullptr), in[0], at(0),
+  return {Expr::Cast(in[0].dtype, WindowSum(PoolWindow(n, in[0].shape), in[0], at(0),
                                             [](const Expr& e) { return e; }))};
 }
 Exprs SumPoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& dy = in[0];
-  const Window w = PoolWindow(n, at.shape[0], nullptr);
+  const Window w = PoolWindow(n, at.shape[0]);
   const DType t = AccumulatorOf(dy.dtype);
   const Indices& x = at(0);
   const Expr sum = Expr::Reduce(ReduceOp::kSum, w.kernel, [&](const Indices& k) {

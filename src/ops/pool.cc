@@ -36,30 +36,17 @@ WEFT_REGISTER_OP_PARAM(PoolParam);
 
 constexpr DTypeSet kPoolTypes = kFloats | DTypeSet{DType::kI8, DType::kU8};
 
-Window PoolWindow(const NodePtr& n, const Shape& x, const Facts* facts) {
-  const auto& p = ParamOf<PoolParam>(n);
-  std::vector<SymInt> kernel;
-  int64_t positions = 1;
-  for (int64_t k : p.kernel_shape) {
-    WEFT_CHECK(k > 0, kBadAttribute, "{}: kernel_shape must be positive, got {}", n->Describe(), k);
-    // Every output walks its window, and a kernel that has begun cannot be stopped.
-    constexpr int64_t kMaxWindow = int64_t{1} << 22;
-    positions = k > kMaxWindow ? kMaxWindow + 1 : positions * k;
-    WEFT_CHECK(positions <= kMaxWindow, kLimit, "{}: a window of more than {} positions",
-               n->Describe(), kMaxWindow);
-    kernel.push_back(k);
-  }
-  return MakeWindow(n, {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0}, Tail(x, 2),
-                    kernel, facts);
+WindowAttrs WindowOf(const PoolParam& p) {
+  return {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0};
 }
-
+Window PoolWindow(const NodePtr& n, const Shape& x) {
+  const auto& p = ParamOf<PoolParam>(n);
+  return PoolingWindow(n, WindowOf(p), p.kernel_shape, x, nullptr);
+}
 void PoolShape(InferShapeContext& ctx) {
-  const NodePtr& n = ctx.node();
-  const int rank = int(ParamOf<PoolParam>(n).kernel_shape.size()) + 2;
-  const Shape x = CheckRank(ctx, 0, rank, "x") ? ctx.in(0) : Shape::OfRank(rank);
-  std::vector<SymInt> dims{x[0], x[1]};
-  for (SymInt d : PoolWindow(n, x, &ctx.facts()).out) dims.push_back(d);
-  for (int k = 0; k < ctx.num_outputs(); ++k) ctx.set_out(k, Shape(dims));
+  const auto& p = ParamOf<PoolParam>(ctx.node());
+  const Shape y = PooledShape(ctx, WindowOf(p), p.kernel_shape);
+  for (int k = 0; k < ctx.num_outputs(); ++k) ctx.set_out(k, y);
 }
 
 /// The least value of a dtype: what padding counts as in a maximum.
@@ -83,7 +70,7 @@ Expr FlatPosition(const NodePtr& n, const Shape& x, const Expr& b, const Expr& c
 
 Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
-  const Window w = PoolWindow(n, x.shape, nullptr);
+  const Window w = PoolWindow(n, x.shape);
   const DType acc = AccumulatorOf(x.dtype);
   auto reduce = [&](ReduceOp op, const Indices& y) {
     return Expr::Reduce(op, w.kernel, [&](const Indices& k) {
@@ -106,7 +93,7 @@ std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeE
 /// dx[i] = sum of dy[o] over the windows o that took i.
 Exprs MaxPoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &dy = in[0], &taken = in[1];
-  const Window w = PoolWindow(n, at.shape[0], nullptr);
+  const Window w = PoolWindow(n, at.shape[0]);
   const Indices& x = at(0);
   const Expr self = FlatPosition(n, at.shape[0], x[0], x[1], Tail(x, 2));
   return {SumOver(w.kernel, [&](const Indices& k) {
@@ -148,7 +135,7 @@ Expr WindowCount(const NodePtr& n, const Window& w, const Indices& o, DType t) {
 }
 Exprs AveragePoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
-  const Window w = PoolWindow(n, x.shape, nullptr);
+  const Window w = PoolWindow(n, x.shape);
   const DType acc = AccumulatorOf(x.dtype);
   const Indices& y = at(0);
   const Expr sum = SumOver(w.kernel, [&](const Indices& k) {
@@ -159,7 +146,7 @@ Exprs AveragePoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const 
 }
 Exprs AveragePoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& dy = in[0];
-  const Window w = PoolWindow(n, at.shape[0], nullptr);
+  const Window w = PoolWindow(n, at.shape[0]);
   const DType acc = AccumulatorOf(dy.dtype);
   const Indices& x = at(0);
   const Expr sum = SumOver(w.kernel, [&](const Indices& k) {

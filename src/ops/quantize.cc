@@ -182,26 +182,45 @@ Exprs QuantizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const Out
   if (s.zero) q = q + Expr::Cast(c, s.zero);
   return {Expr::Cast(out, q)};  // float to integer saturates
 }
+/// Which scale (and zero) an element of x has, by row-major positions in both.
+class ScaleWalk {
+ public:
+  ScaleWalk(const NodePtr& n, const Tensor& x, const Tensor& scale, int64_t axis,
+            int64_t block_size)
+      : x_(x.dims()),
+        scale_(scale.dims()),
+        single_(scale.rank() <= 1 && scale.num_elements() == 1),
+        axis_(single_ || x.rank() == 0 ? 0 : AxisOf(axis, x.rank(), n)),
+        block_(scale.rank() > 1 ? BlockOf(n, block_size, x_, scale_, axis_) : block_size),
+        at_(x_.size(), 0) {}
+  int64_t At(int64_t element) {
+    for (size_t d = at_.size(); d-- > 0; element /= x_[d]) at_[d] = element % x_[d];
+    const Dims from =
+        ScaleAt<int64_t>(at_, int(scale_.size()), single_, axis_, block_, 0,
+                         [](int64_t a, int64_t b) { return a / std::max<int64_t>(b, 1); });
+    int64_t k = 0;
+    for (size_t d = 0; d < from.size(); ++d) k = k * scale_[d] + from[d];
+    return k;
+  }
+
+ private:
+  const Dims &x_, &scale_;
+  const bool single_;
+  const int axis_;
+  const int64_t block_;
+  Dims at_;
+};
+
 Tensors QuantizeHost(const NodePtr& n, const Tensors& in) {
   const auto& p = ParamOf<QuantizeParam>(n);
   const Tensor &x = *in[0], &scale = *in[1];
   const TensorPtr zero = InputAt(in, 2);
   const DType out = QuantizedTypeOf(n, zero ? Type(zero->dtype()) : Type());
   const bool whole = !IsFloat(out) && !kFloat8.has(out) && out != DType::kF4E2M1;
-  const bool single = scale.rank() <= 1 && scale.num_elements() == 1;
-  const int axis = single || x.rank() == 0 ? 0 : AxisOf(p.axis, x.rank(), n);
-  const int64_t block =
-      scale.rank() > 1 ? BlockOf(n, p.block_size, x.dims(), scale.dims(), axis) : p.block_size;
+  ScaleWalk walk(n, x, scale, p.axis, p.block_size);
   auto wide = NewTensor(DType::kF32, x.dims());
-  Dims at(x.dims().size(), 0);
   for (int64_t i = 0; i < x.num_elements(); ++i) {
-    int64_t rest = i;
-    for (size_t d = at.size(); d-- > 0; rest /= x.dims()[d]) at[d] = rest % x.dims()[d];
-    const Dims from =
-        ScaleAt<int64_t>(at, scale.rank(), single, axis, block, 0,
-                         [](int64_t a, int64_t b) { return a / std::max<int64_t>(b, 1); });
-    int64_t k = 0;
-    for (size_t d = 0; d < from.size(); ++d) k = k * scale.dims()[d] + from[d];
+    const int64_t k = walk.At(i);
     float q = float(x.at(i)) / float(scale.at(k));
     if (whole) q = std::nearbyintf(q);
     q += zero ? float(zero->at(k)) : 0.0f;
@@ -245,21 +264,11 @@ Tensors DequantizeHost(const NodePtr& n, const Tensors& in) {
   const auto& p = ParamOf<DequantizeParam>(n);
   const Tensor &x = *in[0], &scale = *in[1];
   const TensorPtr zero = InputAt(in, 2);
-  const bool single = scale.rank() <= 1 && scale.num_elements() == 1;
-  const int axis = single || x.rank() == 0 ? 0 : AxisOf(p.axis, x.rank(), n);
-  const int64_t block =
-      scale.rank() > 1 ? BlockOf(n, p.block_size, x.dims(), scale.dims(), axis) : p.block_size;
+  ScaleWalk walk(n, x, scale, p.axis, p.block_size);
   const DType out = p.output_dtype.dtype == DType::kUnknown ? scale.dtype() : p.output_dtype.dtype;
   auto y = NewTensor(out, x.dims());
-  Dims at(x.dims().size(), 0);
   for (int64_t i = 0; i < x.num_elements(); ++i) {
-    int64_t rest = i;
-    for (size_t d = at.size(); d-- > 0; rest /= x.dims()[d]) at[d] = rest % x.dims()[d];
-    const Dims from =
-        ScaleAt<int64_t>(at, scale.rank(), single, axis, block, 0,
-                         [](int64_t a, int64_t b) { return a / std::max<int64_t>(b, 1); });
-    int64_t k = 0;
-    for (size_t d = 0; d < from.size(); ++d) k = k * scale.dims()[d] + from[d];
+    const int64_t k = walk.At(i);
     y->set(i, (float(x.at(i)) - (zero ? float(zero->at(k)) : 0.0f)) * float(scale.at(k)));
   }
   return {y};

@@ -75,6 +75,32 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
   return w;
 }
 
+Window PoolingWindow(const NodePtr& n, const WindowAttrs& attrs,
+                     const std::vector<int64_t>& kernel_shape, const Shape& x, const Facts* facts) {
+  // Every output walks its window, and a kernel that has begun cannot be stopped.
+  constexpr int64_t kMaxWindow = int64_t{1} << 22;
+  std::vector<SymInt> kernel;
+  int64_t positions = 1;
+  for (int64_t k : kernel_shape) {
+    WEFT_CHECK(k > 0, kBadAttribute, "{}: kernel_shape must be positive, got {}", n->Describe(), k);
+    positions = k > kMaxWindow ? kMaxWindow + 1 : positions * k;
+    WEFT_CHECK(positions <= kMaxWindow, kLimit, "{}: a window of more than {} positions",
+               n->Describe(), kMaxWindow);
+    kernel.push_back(k);
+  }
+  return MakeWindow(n, attrs, Tail(x, 2), kernel, facts);
+}
+
+Shape PooledShape(InferShapeContext& ctx, const WindowAttrs& attrs,
+                  const std::vector<int64_t>& kernel_shape) {
+  const int rank = int(kernel_shape.size()) + 2;
+  const Shape x = CheckRank(ctx, 0, rank, "x") ? ctx.in(0) : Shape::OfRank(rank);
+  const Window w = PoolingWindow(ctx.node(), attrs, kernel_shape, x, &ctx.facts());
+  std::vector<SymInt> dims{x[0], x[1]};
+  dims.insert(dims.end(), w.out.begin(), w.out.end());
+  return Shape(std::move(dims));
+}
+
 std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Indices& k) {
   Indices at;
   Expr inside = Expr::Bool(true);

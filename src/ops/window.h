@@ -31,6 +31,13 @@ struct Window {
 ///   stride). Unknown extents give unknown ones.
 Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
                   const std::vector<SymInt>& kernel, const Facts* facts);
+/// The windows of pooling, whose extents `kernel_shape` are attributes: positive (kBadAttribute), at most 2^22 positions
+/// (kLimit), over the extents of x = [n, c, spatial...].
+Window PoolingWindow(const NodePtr& n, const WindowAttrs& attrs,
+                     const std::vector<int64_t>& kernel_shape, const Shape& x, const Facts* facts);
+/// What pooling input 0 gives; throws as PoolingWindow, and kShapeMismatch for another rank.
+Shape PooledShape(InferShapeContext& ctx, const WindowAttrs& attrs,
+                  const std::vector<int64_t>& kernel_shape);
 /// Input positions of window offsets `k` of the windows at `o`, and whether they lie inside the
 /// input.
 std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Indices& k);

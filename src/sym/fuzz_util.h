@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "weft/support/error.h"
+#include "weft/sym/apply.h"
 #include "weft/sym/sym.h"
 
 namespace weft::fuzz {
@@ -86,26 +87,7 @@ inline SymInt Build(const Tree& t) {
       break;
   }
   const SymInt a = Build(*t.a), b = Build(*t.b);
-  switch (t.op) {
-    case '+':
-      return a + b;
-    case '-':
-      return a - b;
-    case '*':
-      return a * b;
-    case '/':
-      return FloorDiv(a, b);
-    case '%':
-      return Mod(a, b);
-    case 'C':
-      return CeilDiv(a, b);
-    case 'm':
-      return Min(a, b);
-    case 'M':
-      return Max(a, b);
-    default:
-      return Bcast(a, b);
-  }
+  return t.op == 'C' ? CeilDiv(a, b) : ApplySymOp(t.op, a, b);
 }
 
 inline Int Floor(Int a, Int b) {
