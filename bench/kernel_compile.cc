@@ -182,7 +182,7 @@ double RunTime(const Kernel& k, const CpuKernel& code) {
     pointers.push_back(p);
     bytes += double(size);
   }
-  void* scratch = allocate(code.scratch_bytes.value());
+  void* scratch = allocate((code.fn ? code.scratch_bytes : code.shared_bytes).value());
   int64_t items = 1;
   for (size_t i = 0; i < k.dims.size(); ++i) {
     elements *= double(k.dims[i].value());
@@ -192,7 +192,12 @@ double RunTime(const Kernel& k, const CpuKernel& code) {
   const int repeats = bytes < 1e6 ? 2000 : 20;
   for (int r = 0; r < repeats; ++r) {
     const double start = Now(CLOCK_MONOTONIC);
-    code.fn(pointers.data(), nullptr, 0, items, scratch);
+    if (code.fn) {
+      code.fn(pointers.data(), nullptr, 0, items, scratch);
+    } else {
+      for (const CpuPhase& phase : code.phases)
+        phase.fn(pointers.data(), nullptr, 0, phase.items.value(), scratch);
+    }
     best = std::min(best, Now(CLOCK_MONOTONIC) - start);
   }
   return best * 1e6 / elements;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "weft/core/gradient.h"
 #include "weft/core/graph.h"
 #include "weft/core/json.h"
 #include "weft/core/op.h"
@@ -107,10 +108,25 @@ int main(int argc, char** argv) {
   const std::string json = SaveJson(g);
   Row("JSON load", 755 * k, 5,
       [&] { return Milliseconds([&] { g_sink = LoadJson(json).num_nodes(); }); });
+  const auto gradient_ms = [](int m) {
+    Graph h = ApplyPasses(Build(m), {"InferType", "InferShape"});
+    SetGradient(h, {h.outputs[0]}, {NodeEntry(h.inputs()[0]), NodeEntry(h.inputs()[1])});
+    double ms = 0;
+    PassOptions options;
+    options.verify = false;
+    options.limits.nodes = 100'000'000;
+    options.on_pass = [&](const PassRecord& r) {
+      ms += r.name == "Gradient" ? r.seconds * 1e3 : 0;
+    };
+    g_sink = ApplyPasses(std::move(h), {"Gradient"}, options).num_nodes();
+    return ms;
+  };
+  Row("Gradient", 90 * k, 5, [&] { return gradient_ms(n); });
+  Row("Gradient, ten times as many", 900 * k, 2, [&] { return gradient_ms(10 * n); });
   double previous = 0;
-  for (int m : {n / 4, n / 2, n, 2 * n, 4 * n, 10 * n}) {
+  for (int m : {n / 8, n / 4, n / 2, n, 2 * n, 4 * n, 8 * n}) {
     double best = 1e300;
-    for (int i = 0; i < 2; ++i) best = std::min(best, FusionSeconds(m));
+    for (int i = 0; i < 7; ++i) best = std::min(best, FusionSeconds(m));
     std::printf("Fusion %8d nodes  %8.2f ms  %6.3f us a node", m, best * 1e3, best * 1e6 / m);
     if (previous > 0) std::printf("   ratio to the row above %.2f", best / previous);
     std::printf("\n");

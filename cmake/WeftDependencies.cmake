@@ -49,11 +49,12 @@ endfunction()
 # onnx: our private build of its source release, made by tools/build_onnx.
 include(WeftOnnx)
 
-# LLVM: static, so that no second LLVM in the process meets ours. 19 is what we test.
+# LLVM: static, so that no second LLVM in the process meets ours. 19 is what we test; 18 has
+# the same interfaces, older ones lack some and 20 took some away.
 set(found OFF)
 if(NOT WEFT_LLVM STREQUAL "OFF")
   enable_language(C)  # LLVMConfig.cmake probes its own dependencies with C.
-  foreach(version IN ITEMS 19 18 17 16 15 14)
+  foreach(version IN ITEMS 19 18)
     # By folder, not by version: LLVM's version file accepts an equal minor only.
     find_package(LLVM QUIET CONFIG PATHS /usr/lib/llvm-${version} NO_DEFAULT_PATH)
     if(LLVM_FOUND)
@@ -63,12 +64,12 @@ if(NOT WEFT_LLVM STREQUAL "OFF")
   if(NOT LLVM_FOUND)
     find_package(LLVM QUIET CONFIG)
   endif()
-  if(LLVM_FOUND AND LLVM_VERSION_MAJOR GREATER_EQUAL 14 AND LLVM_VERSION_MAJOR LESS_EQUAL 19
+  if(LLVM_FOUND AND LLVM_VERSION_MAJOR GREATER_EQUAL 18 AND LLVM_VERSION_MAJOR LESS_EQUAL 19
      AND (NOT LLVM_ENABLE_ZSTD OR TARGET zstd::libzstd_shared))
     set(found ON)
   endif()
 endif()
-_weft_decide(LLVM "${found}" "no LLVM 14 to 19 development files (llvm-19-dev, libzstd-dev) were found")
+_weft_decide(LLVM "${found}" "no LLVM 18 or 19 development files (llvm-19-dev, libzstd-dev) were found")
 if(WEFT_HAVE_LLVM)
   message(STATUS "LLVM ${LLVM_PACKAGE_VERSION} at ${LLVM_DIR}")
   add_library(weft_llvm_dep INTERFACE)

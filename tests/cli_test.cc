@@ -449,4 +449,72 @@ TEST_SUITE("weft command") {
   }
 }
 
+TEST_CASE("grad appends gradients, in any format") {
+  const Folder dir;
+  const std::string model = dir.Write("m.weft", R"(weft 1
+graph (%x: f32[n, 2], %i: i64[1], %w: f32[2] param = [3, 4]) -> (%y, %j) {
+  %p = Mul(%x, %w)
+  %y = Mul(%p, %x)
+  %j = Neg(%i)
+}
+)");
+  dir.WriteTensor("x.npy", DType::kF32, {2, 2});
+  dir.WriteTensor("i.npy", DType::kI64, {1});
+  dir.WriteTensor("g.npy", DType::kF32, {2, 2});
+  const auto run = [&](const std::string& file, bool seed) {
+    std::vector<std::string> line = {"run",           file,
+                                     "--backend",     "ref",
+                                     "--outputs-dir", dir / "out",
+                                     "--input",       "x=" + (dir / "x.npy"),
+                                     "--input",       "i=" + (dir / "i.npy")};
+    if (seed) line.insert(line.end(), {"--input", "grad_y=" + (dir / "g.npy")});
+    CHECK(Weft(line).code == 0);
+  };
+  for (const char* format : {"o.weft", "o.onnx", "o.json"}) {
+    CAPTURE(format);
+    for (const bool seed : {false, true}) {
+      std::vector<std::string> line = {"grad", model, "--xs", "x,w,p", "-o", dir / format};
+      if (seed) line.push_back("--seed-inputs");
+      CHECK(Weft(line).code == 0);
+      run(dir / format, seed);
+      // y = w x^2: d/dx = 2 w x, d/dw = sum of x^2 over n, d/dp = x
+      const auto x = weft::ReadNpy(dir / "x.npy"), g = weft::ReadNpy(dir / "g.npy");
+      const auto dx = weft::ReadNpy(dir / "out/grad_x.npy"),
+                 dw = weft::ReadNpy(dir / "out/grad_w.npy"),
+                 dp = weft::ReadNpy(dir / "out/grad_p.npy");
+      for (int k = 0; k < 4; ++k) {
+        const double s = seed ? g->at(k) : 1;
+        CHECK(dx->at(k) == doctest::Approx(2 * (3 + k % 2) * x->at(k) * s));
+        CHECK(dp->at(k) == doctest::Approx(x->at(k) * s));
+      }
+      for (int k = 0; k < 2; ++k) {
+        double sum = 0;
+        for (int r : {0, 2}) sum += x->at(k + r) * x->at(k + r) * (seed ? g->at(k + r) : 1);
+        CHECK(dw->at(k) == doctest::Approx(sum));
+      }
+    }
+  }
+  // By default every float output by every float input.
+  const Json told = Parsed(Weft({"grad", model, "--json", "-o", dir / "d.weft"}));
+  CHECK(told["outputs"] == Json::array({"y", "j", "grad_x"}));
+  Fails({"grad", model}, 2, "WEFT-E0101", "--output is required");
+  Fails({"grad", model, "-o", dir / "o.txt"}, 2, "WEFT-E0101", "o.txt");
+  Fails({"grad", model, "--xs", "q", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "there are: x, i");
+  Fails({"grad", model, "--ys", "y,y", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "given twice");
+  Fails({"grad", model, "--xs", "i", "-o", dir / "o.weft"}, 3, "WEFT-E0401", "'i'");
+  const std::string taken = dir.Write("t.weft", R"(weft 1
+graph (%x: f32[2], %grad_y: f32[2]) -> (%y) {
+  %y = Mul(%x, %grad_y)
+}
+)");
+  Fails({"grad", taken, "--seed-inputs", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "grad_y");
+  // What has no rule is named, and nothing is written.
+  const std::string bad = dir.Write("b.weft", R"(weft 1
+graph (%x: f32[2], %v: f32[2]) -> (%y) {
+  %y = weft::Assign(%v, %x)
+}
+)");
+  Fails({"grad", bad, "--xs", "x", "-o", dir / "none.weft"}, 3, "WEFT-E0401", "'y'");
+  CHECK_FALSE(fs::exists(dir / "none.weft"));
+}
 }  // namespace

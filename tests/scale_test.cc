@@ -11,6 +11,7 @@
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/expr.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/core/gradient.h"
 
 namespace {
 
@@ -59,6 +60,20 @@ Graph Chain(int depth) {
   }
   g.outputs = {y};
   return g;
+}
+
+/// The attributes of a Loop that hands one value on.
+AttrDict LoopBody() {
+  return e2e::FromText(R"(graph (%x: f32[n, 4]) -> (%y) {
+    %y = Loop(_, _, %x) {
+      body = graph (%i: i64[], %k: bool[], %v: f32[n, 4]) -> (%k2, %w) {
+        %k2 = Identity(%k)
+        %w = Identity(%v)
+      }
+    }
+  })")
+      .outputs[0]
+      .node->attrs.dict;
 }
 
 int CountOp(const Graph& g, const std::string& op) {
@@ -117,6 +132,27 @@ TEST_CASE(
     CHECK(kernels >= kDepth / 256);
     CHECK(kernels <= kDepth / 40);  // 64 operands a kernel, counted from above
     CHECK(int(g.GetAttr<Order>("order").nodes.size()) == kernels + 1);
+  });
+}
+
+TEST_CASE("scale: the gradient of 200,000 nodes, its simplification, and a refusal of as many") {
+  OnSmallStack([] {
+    Graph g = ApplyPasses(Chain(kDepth), "InferType,InferShape");
+    SetGradient(g, {g.outputs[0]}, {NodeEntry(g.inputs()[0])});
+    g = ApplyPasses(std::move(g), "Gradient");
+    REQUIRE(g.outputs.size() == 2);
+    CHECK(g.num_nodes() > 2 * size_t(kDepth));
+    CHECK(g.GetAttr<GradientMap>("gradient_of").pairs().size() > size_t(kDepth));
+    g = ApplyPasses(std::move(g), "InferType,InferShape,Simplify");
+    VerifyGraph(g);
+    const GradientSplit split = SplitGradient(g);
+    CHECK(split.retained.size() >= size_t(kDepth) / 3);
+    // The last operator has no rule: what has been made is taken back.
+    Graph f = Chain(kDepth);
+    const NodeEntry y(f.AddNode("Loop", {NodeEntry(), NodeEntry(), f.outputs[0]}, LoopBody()));
+    const size_t nodes = f.num_nodes();
+    CHECK(e2e::Catch([&] { Gradients(f, {y}, {NodeEntry(f.inputs()[0])}); }));
+    CHECK(f.num_nodes() == nodes);
   });
 }
 

@@ -60,6 +60,15 @@ WEFT_API int64_t weft_tensor_bytes(const WeftTensor* tensor);
 WEFT_API void* weft_tensor_data(WeftTensor* tensor);
 WEFT_API void weft_tensor_release(WeftTensor* tensor);
 
+/* ---- cancellation ---- */
+typedef struct WeftCancel WeftCancel;
+WEFT_API WeftStatus weft_cancel_create(WeftCancel** cancel);
+/* From any thread, any number of times. What uses the handle ends soon with WEFT_E_CANCELLED, what begins later at once;
+ * a new start needs a new handle. Not interrupted are single library calls and calls of a compiler. */
+WEFT_API void weft_cancel_request(WeftCancel* cancel);
+/* Whoever was given the handle keeps what it needs of it. */
+WEFT_API void weft_cancel_release(WeftCancel* cancel);
+
 /* ---- programs ---- */
 typedef struct WeftProgram WeftProgram;
 typedef struct WeftOptions {
@@ -68,6 +77,7 @@ typedef struct WeftOptions {
   const char* passes;  /* pipeline instead of the backend's own; null: that */
   int32_t threads;     /* 0: what the process may use */
   const char* limits;  /* "nodes=1000,deadline_s=30"; null: the defaults */
+  WeftCancel* cancel;  /* ends the import and the compilation; null: nothing does */
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx. `options` may be null. */
 WEFT_API WeftStatus weft_program_load(const char* path, const WeftOptions* options,
@@ -101,6 +111,8 @@ WEFT_API WeftStatus weft_session_bind_input(WeftSession* session, const char* na
 WEFT_API WeftStatus weft_session_bind_output(WeftSession* session, const char* name,
                                              WeftTensor* tensor);
 WEFT_API WeftStatus weft_session_run(WeftSession* session);
+/* What cancels the runs of this session; null: nothing. The session stays good after a run that was cancelled. */
+WEFT_API WeftStatus weft_session_set_cancel(WeftSession* session, const WeftCancel* cancel);
 /* Result number `index` of the last run. */
 WEFT_API WeftStatus weft_session_output(const WeftSession* session, size_t index,
                                         WeftTensor** tensor);

@@ -9,6 +9,8 @@
 #include "weft/support/error.h"
 #include "weft/weft.h"
 
+extern "C" const char* weft_test_cancel_from_c(void);
+
 namespace {
 
 constexpr const char* kModel =
@@ -113,6 +115,11 @@ TEST_CASE("inputs and outputs describe themselves, also to callers of an older h
   CHECK(weft_program_input(m.program, 0, &io) == WEFT_E_API_MISUSE);
 }
 
+TEST_CASE("a run and an import are cancelled from another thread, in C") {
+  const char* problem = weft_test_cancel_from_c();
+  CHECK_MESSAGE(problem == nullptr, problem);
+}
+
 TEST_CASE("every wrong call is a status with a message") {
   Model m;
   WeftProgram* program = nullptr;
@@ -124,6 +131,8 @@ TEST_CASE("every wrong call is a status with a message") {
   CHECK(weft_program_load_memory("x", 1, "onnx", nullptr, &program) == WEFT_E_INVALID_MODEL);
   CHECK(weft_program_load_memory("x", 1, "weft", nullptr, &program) == WEFT_E_SYNTAX);
   CHECK(weft_program_load_memory("x", 1, "zip", nullptr, &program) == WEFT_E_USAGE);
+  CHECK(std::string(weft_error_message()) == "'zip' is no model format");
+  CHECK(std::string(weft_error_hint()) == "the formats are onnx, weft, json and weftx");
   CHECK(program == nullptr);
   WeftOptions options{};
   options.struct_size = sizeof options;

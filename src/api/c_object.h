@@ -14,6 +14,10 @@ struct WeftTensor {
   std::shared_ptr<weft::Tensor> tensor;
 };
 
+struct WeftCancel {
+  weft::CancelToken token;
+};
+
 /// The strings and arrays that a WeftIo points to.
 struct WeftIoText {
   std::vector<int64_t> dims;

@@ -5,7 +5,9 @@
 
 #include "c_object.h"
 #include "weft/api/model.h"
+#include "weft/core/pass.h"
 #include "weft/core/plugin.h"
+#include "weft/core/request.h"
 #include "weft/runtime/saved_program.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
@@ -45,6 +47,7 @@ struct Setup {
     compile.threads = o.threads;
     if (o.limits) import.limits = Limits::Parse(o.limits);
     compile.passes.limits = import.limits;
+    if (o.cancel) compile.passes.cancel = o.cancel->token;
   }
   /// A compiled program runs on its own backend unless another one is asked for.
   LoadOptions Load() const {
@@ -54,6 +57,15 @@ struct Setup {
   ImportOptions import;
   bool has_backend = false;
 };
+
+/// Runs `f`, which makes a program, until the caller cancels it.
+template <class F>
+void Cancellable(const Setup& setup, F&& f) {
+  const Limits none = Limits::Parse("tensor_bytes=" + std::to_string(INT64_MAX));
+  const RequestScope scope(none, &setup.compile.passes.cancel);
+  RequestScope::Poll();
+  f();
+}
 
 WeftIoText TextOf(const IoSpec& spec) {
   WeftIoText t;
@@ -107,7 +119,14 @@ size_t IndexOf(const std::vector<IoSpec>& specs, const char* name, const char* w
              near.empty() ? "it has: " + Join(names, ", ") : near);
 }
 
-ModelFormat FormatOf(const char* name) { return FormatOfPath(std::string("model.") + name); }
+ModelFormat FormatOf(const char* name) {
+  static constexpr const char* kNames[] = {"onnx", "weft", "json", "weftx"};
+  const std::string given = ToLower(name);
+  for (const char* known : kNames)
+    if (given == known) return FormatOfPath(std::string("model.") + known);
+  ThrowError(ErrorCode::kUsage, fmt::format("'{}' is no model format", name), "",
+             "the formats are onnx, weft, json and weftx");
+}
 
 }  // namespace
 
@@ -116,9 +135,11 @@ WeftStatus weft_program_load(const char* path, const WeftOptions* options, WeftP
     CheckArgument(path, "path");
     CheckArgument(program, "program");
     const Setup setup(options);
-    *program = Wrap(FormatOfPath(path) == ModelFormat::kProgram
-                        ? LoadProgram(path, setup.Load())
-                        : Compile(LoadModel(path, setup.import), setup.compile));
+    Cancellable(setup, [&] {
+      *program = Wrap(FormatOfPath(path) == ModelFormat::kProgram
+                          ? LoadProgram(path, setup.Load())
+                          : Compile(LoadModel(path, setup.import), setup.compile));
+    });
   });
 }
 
@@ -130,13 +151,15 @@ WeftStatus weft_program_load_memory(const void* data, size_t size, const char* f
     CheckArgument(program, "program");
     const Setup setup(options);
     const std::string_view bytes(static_cast<const char*>(data), size);
-    if (FormatOf(format) != ModelFormat::kProgram) {
-      *program =
-          Wrap(Compile(LoadModelBytes(bytes, FormatOf(format), setup.import), setup.compile));
-      return;
-    }
-    const auto copy = std::make_shared<std::string>(bytes);
-    *program = Wrap(LoadProgramFromMemory(copy->data(), size, copy, "<bytes>", setup.Load()));
+    const ModelFormat kind = FormatOf(format);
+    Cancellable(setup, [&] {
+      if (kind != ModelFormat::kProgram) {
+        *program = Wrap(Compile(LoadModelBytes(bytes, kind, setup.import), setup.compile));
+        return;
+      }
+      const auto copy = std::make_shared<std::string>(bytes);
+      *program = Wrap(LoadProgramFromMemory(copy->data(), size, copy, "<bytes>", setup.Load()));
+    });
   });
 }
 
@@ -189,6 +212,12 @@ WeftStatus weft_session_run(WeftSession* s) {
     s->results = s->session.RunBound(s->inputs, s->bound);
   });
 }
+WeftStatus weft_session_set_cancel(WeftSession* session, const WeftCancel* cancel) {
+  return Guard([&] {
+    CheckArgument(session, "session");
+    session->session.set_cancel(cancel ? cancel->token : CancelToken());
+  });
+}
 WeftStatus weft_session_output(const WeftSession* session, size_t index, WeftTensor** tensor) {
   return Guard([&] {
     CheckArgument(session, "session");
@@ -201,6 +230,17 @@ WeftStatus weft_session_output(const WeftSession* session, size_t index, WeftTen
   });
 }
 void weft_session_release(WeftSession* session) { delete session; }
+
+WeftStatus weft_cancel_create(WeftCancel** cancel) {
+  return Guard([&] {
+    CheckArgument(cancel, "cancel");
+    *cancel = new WeftCancel;
+  });
+}
+void weft_cancel_request(WeftCancel* cancel) {
+  if (cancel) cancel->token.Cancel();
+}
+void weft_cancel_release(WeftCancel* cancel) { delete cancel; }
 
 WeftStatus weft_plugin_load(const char* path) {
   return Guard([&] {

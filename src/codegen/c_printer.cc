@@ -12,7 +12,10 @@ using ctext::Emitter;
 
 void Store(Emitter* e, const KernelStore& s) {
   const std::string value = e->Stored(s.value), offset = e->Value(s.offset);
-  e->Line(fmt::format("b{}[{}] = {};", s.buffer, offset, value));
+  if (s.flag)
+    e->Line(fmt::format("if ({}) b{}[0] = 1;", value, s.buffer));
+  else
+    e->Line(fmt::format("b{}[{}] = {};", s.buffer, offset, value));
 }
 
 void PrintPoints(Emitter* e, const Kernel& k, const std::vector<KernelStore>& stores) {

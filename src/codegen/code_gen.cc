@@ -8,11 +8,19 @@
 
 #include "weft/codegen/attr_types.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 #include "weft/core/pass.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace {
+
+LoweredKernel Lower(const NodePtr& n, const Graph& body, const Facts& facts) {
+  const ComputeSpec spec = ExpandBody(body);
+  const AttrValue* parts = n->attrs.dict.find("parts");
+  return parts ? LowerParts(spec, parts->get<Ints>(), WrittenInputs(n), facts)
+               : LowerKernel(spec, facts);
+}
 
 Graph CodeGen(Graph g, PassContext& ctx) {
   const SubgraphMap& bodies = g.GetAttr<SubgraphMap>("subgraph");
@@ -25,9 +33,15 @@ Graph CodeGen(Graph g, PassContext& ctx) {
     if (!body) continue;
     ctx.cancel().Check();
     try {
-      LoweredKernel lowered = LowerKernel(ExpandBody(**body), facts);
-      lowered.kernel =
-          distinct.emplace(lowered.kernel->CanonicalText(), lowered.kernel).first->second;
+      LoweredKernel lowered = Lower(n, **body, facts);
+      for (const KernelPtr& k : lowered.Kernels())
+        Limits::Check("source_bytes", int64_t(k->CanonicalText().size()),
+                      ctx.limits().source_bytes);
+      const auto shared = [&](const KernelPtr& k) {
+        return distinct.emplace(k->CanonicalText(), k).first->second;
+      };
+      lowered.kernel = shared(lowered.kernel);
+      for (KernelPart& p : lowered.parts) p.kernel = shared(p.kernel);
       kernels.set(n, std::move(lowered));
     } catch (Error& e) {
       e.AddPlace(n->Describe());

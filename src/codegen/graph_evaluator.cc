@@ -7,6 +7,7 @@
 
 #include "weft/codegen/interpreter.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/host_eval.h"
 #include "weft/core/op.h"
@@ -150,21 +151,24 @@ class InterpreterEvaluator final : public Evaluator {
     const std::vector<NodePtr> variables = graph.AllInputs();
     WEFT_CHECK(inputs.size() == variables.size(), kBadInput, "the graph takes {} inputs, {} given",
                variables.size(), inputs.size());
-    const std::vector<NodePtr> order = graph.TopoOrder();
+    const std::vector<NodePtr> order = HasEffects(graph) ? ProgramOrder(graph) : graph.TopoOrder();
     std::string bad;
     for (NodePtr n : order)
       if (const std::string why = WhyNot(n); !why.empty())
         bad += fmt::format("\n  {}: {}", n->Describe(), why);
     WEFT_CHECK(bad.empty(), kUnsupported, "these nodes cannot be evaluated:{}", bad);
+    std::vector<TensorPtr> state = StateOf(graph, options);
     SymBindings bindings;
-    for (size_t i = 0; i < variables.size(); ++i) {
-      const std::optional<Shape> declared = DeclaredShape(variables[i]);
-      if (!declared || !declared->has_rank()) continue;
+    const auto bind = [&bindings](NodePtr variable, const Tensor& t) {
+      const std::optional<Shape> declared = DeclaredShape(variable);
+      if (!declared || !declared->has_rank()) return;
       const std::vector<SymInt>& dims = declared->dims();
-      for (size_t d = 0; d < dims.size() && d < inputs[i]->dims().size(); ++d)
-        if (dims[d].known() && dims[d].is_symbol())
-          bindings[dims[d].symbol_name()] = inputs[i]->dims()[d];
-    }
+      for (size_t d = 0; d < dims.size() && d < t.dims().size(); ++d)
+        if (dims[d].known() && dims[d].is_symbol()) bindings[dims[d].symbol_name()] = t.dims()[d];
+    };
+    for (size_t i = 0; i < variables.size(); ++i) bind(variables[i], *inputs[i]);
+    for (NodeId id = 0; id < state.size(); ++id)
+      if (state[id]) bind(graph.node(id), *state[id]);
     std::vector<std::vector<TensorPtr>> values(graph.id_bound());
     std::vector<int64_t> uses(graph.id_bound(),
                               0);  // readers left; results are dropped after the last
@@ -180,18 +184,50 @@ class InterpreterEvaluator final : public Evaluator {
         continue;
       }
       std::vector<TensorPtr> in;
-      for (const NodeEntry& e : n->inputs)
-        in.push_back(e.node ? values[e.node->id()].at(e.index) : nullptr);
+      for (const NodeEntry& e : n->inputs) {
+        // A variable gives what it holds now; what was read of it before stays as it was.
+        if (e.node && e.node->id() < state.size() && state[e.node->id()])
+          in.push_back(state[e.node->id()]);
+        else
+          in.push_back(e.node ? values[e.node->id()].at(e.index) : nullptr);
+      }
       values[n->id()] = EvalBound(n, in, bindings, options);
+      for (auto [i, k] : WrittenInputs(n)) {
+        const NodePtr v = n->inputs[size_t(i)].node;
+        WEFT_CHECK(v->id() < state.size() && state[v->id()], kInvalidModel,
+                   "{} writes {}, which is no state variable", n->Describe(), v->Describe());
+        WEFT_CHECK(k >= 0, kUnsupported, "{}: the evaluator does not know what it writes",
+                   n->Describe());
+        state[v->id()] = values[n->id()].at(size_t(k));
+        if (options.state) (*options.state)[v->attrs.name] = state[v->id()];
+      }
       for (const NodeEntry& e : n->inputs)
         if (e.node && --uses[e.node->id()] == 0) values[e.node->id()].clear();
     }
     std::vector<TensorPtr> out;
-    for (const NodeEntry& e : graph.outputs) out.push_back(values[e.node->id()].at(e.index));
+    for (const NodeEntry& e : graph.outputs)
+      out.push_back(e.node->id() < state.size() && state[e.node->id()]
+                        ? state[e.node->id()]
+                        : values[e.node->id()].at(e.index));
     return out;
   }
 
  private:
+  /// What the state variables hold before the run, by node id; empty where there are none.
+  static std::vector<TensorPtr> StateOf(const Graph& graph, const EvalOptions& options) {
+    std::vector<TensorPtr> state;
+    for (NodePtr v : StateVariables(graph)) {
+      state.resize(graph.id_bound());
+      const AttrValue* value = v->attrs.dict.find("value");
+      TensorPtr t = value ? value->get<TensorPtr>() : nullptr;
+      if (options.state)
+        if (const auto it = options.state->find(v->attrs.name); it != options.state->end())
+          t = it->second;
+      WEFT_CHECK(t != nullptr, kBadBinding, "variable '{}' has no value", v->attrs.name);
+      state[v->id()] = std::move(t);
+    }
+    return state;
+  }
   /// A fused body by its own operators. Extents in it that are expressions take their values from the operands.
   std::vector<TensorPtr> EvalBody(const NodePtr& node, const std::vector<TensorPtr>& inputs,
                                   SymBindings bindings, const EvalOptions& options) const {

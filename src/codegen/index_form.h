@@ -57,6 +57,7 @@ class IndexSimplifier {
   std::optional<bool> Decide(BinOp op, const Expr& a, const Expr& b);
   bool NonNegative(SymInt x) const { return facts_.LessEqual(0, x) == Proof::kYes; }
   bool Within(const IndexForm& f, SymInt d);
+  bool IsUnsignedInside(const Expr& e);
 
   const std::vector<SymInt>& dims_;
   std::optional<Facts> own_;

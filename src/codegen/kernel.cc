@@ -81,8 +81,8 @@ std::string MakeText(const Kernel& k) {
     out += '\n';
   }
   for (const KernelStore& s : k.stores)
-    out += fmt::format("store{} {} %{} %{}\n", s.per_row ? ".row" : "", s.buffer,
-                       *number.Find(s.offset.get()), *number.Find(s.value.get()));
+    out += fmt::format("{}{} {} %{} %{}\n", s.flag ? "flag" : "store", s.per_row ? ".row" : "",
+                       s.buffer, *number.Find(s.offset.get()), *number.Find(s.value.get()));
   return out;
 }
 
@@ -221,14 +221,18 @@ void Kernel::Finish() {
                 DTypeName(buffers[s.buffer].dtype));
     WEFT_ICHECK(!s.per_row || tmpl == KernelTemplate::kRow,
                 "a store once per row needs a row kernel");
-    WEFT_ICHECK(++stored[s.buffer] == 1, "buffer {} is stored twice", s.buffer);
+    WEFT_ICHECK(++stored[s.buffer] == 1 || s.flag, "buffer {} is stored twice", s.buffer);
+    WEFT_ICHECK(!s.flag || (s.buffer + 1 == int(buffers.size()) &&
+                            s.value->dtype() == DType::kBool && s.offset->is_const(0)),
+                "a flag that is not one bool in the last buffer");
+    WEFT_ICHECK(s.flag || &s == stores.data() || !(&s - 1)->flag, "flags come last");
     if (!s.per_row) continue;
     for (const ExprNode* n : PostOrder({s.offset, s.value}))
       WEFT_ICHECK(n->kind() != ExprKind::kIndex || n->index() < num_outer,
                   "a value per row depends on row loop {}", n->index());
   }
   for (size_t i = size_t(num_inputs); i < buffers.size(); ++i)
-    WEFT_ICHECK(stored[i] == 1, "output {} is not stored", i);
+    WEFT_ICHECK(stored[i] >= 1, "output {} is not stored", i);
   for (const ExprNode* n : PostOrder(Roots(*this))) VerifyNode(*this, *n, symbols);
   text_ = MakeText(*this);
   key_ = HashBytes(text_.data(), text_.size());

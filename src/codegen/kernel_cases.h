@@ -125,6 +125,7 @@ inline void Check(const Case& c, const std::function<void(std::vector<void*>)>& 
     for (size_t i = 0; input && i < count; ++i)
       Encode(t, c.inputs[b][i], static_cast<char*>(buffers[b]) + i * Bytes(t));
   }
+  if (c.kernel->has_flag()) *static_cast<char*>(buffers.back()) = 0;
   if (in_place) buffers[c.inputs.size()] = buffers[0];
   run(buffers);
   for (size_t k = 0; k < c.expected.size(); ++k) {

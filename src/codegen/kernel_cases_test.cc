@@ -47,6 +47,13 @@ struct Builder {
     c.kernel->stores.push_back({b, offset, value, per_row});
     c.expected.push_back(std::move(expected));
   }
+  /// The last buffer: is `value` true anywhere?
+  void Flag(const Expr& value, bool expected, bool per_row = false) {
+    const int b = int(c.kernel->buffers.size());
+    c.kernel->buffers.push_back({DType::kBool, true, 1});
+    c.kernel->stores.push_back({b, N(0), value, per_row, true});
+    c.expected.push_back({double(expected)});
+  }
   Case Finish(std::vector<int64_t> dims = {}, double tolerance = 0) {
     Kernel& k = *c.kernel;
     k.num_symbols = int(dims.size());
@@ -484,6 +491,53 @@ void Rows(std::vector<Case>* all) {
   }
 }
 
+/// Elements chosen by an index tensor, cut to the axis, and the range flag.
+void Flags(std::vector<Case>* all) {
+  for (const double last : {6.0, 7.0, -1.0}) {
+    for (const bool row : {false, true}) {
+      Builder b(fmt::format("flag_{}_{}", row ? "row" : "points", last),
+                row ? std::vector<SymInt>{4, 75} : std::vector<SymInt>{300}, row, row ? 1 : -1);
+      const Values data = Ramp(7);
+      Values index, expected, sums(4, 0);
+      for (int i = 0; i < 300; ++i) index.push_back(i * 3 % 7);
+      index.back() = last;
+      for (int i = 0; i < 300; ++i) {
+        expected.push_back(data[size_t(std::min(6.0, std::max(0.0, index[size_t(i)])))]);
+        sums[size_t(i / 75)] += expected.back();
+      }
+      const auto x = b.Input(DType::kF32, data), at = b.Input(DType::kI64, index);
+      const auto raw = [&](const Expr& i) { return at(row ? I(0) * N(75) + i : i); };
+      const auto cut = [&](const Expr& i) { return Max(N(0), Min(raw(i), N(6))); };
+      const Expr i = I(row ? 1 : 0);
+      b.Output(DType::kF32, row ? I(0) * N(75) + i : i, x(cut(i)), expected);
+      const Expr outside = Ne(raw(i), cut(i));
+      if (row) {
+        b.Output(DType::kF32, I(0),
+                 Expr::Reduce(ReduceOp::kSum, {75}, [&](const Indices& r) { return x(cut(r[0])); }),
+                 sums, true);
+        b.Flag(outside, last != 6);
+      } else {
+        b.Flag(outside, last != 6);
+      }
+      all->push_back(b.Finish({}, 1e-5));
+      if (!row) continue;
+      // The same once a row, as a reduction.
+      Builder r(fmt::format("flag_reduced_{}", last), {4, 75}, true, 1);
+      const auto xr = r.Input(DType::kF32, data), ar = r.Input(DType::kI64, index);
+      const auto value = [&](const Expr& j) { return ar(I(0) * N(75) + j); };
+      const auto inside = [&](const Expr& j) { return Max(N(0), Min(value(j), N(6))); };
+      r.Output(
+          DType::kF32, I(0),
+          Expr::Reduce(ReduceOp::kSum, {75}, [&](const Indices& v) { return xr(inside(v[0])); }),
+          sums, true);
+      r.Flag(Expr::Reduce(ReduceOp::kAny, {75},
+                          [&](const Indices& v) { return Ne(value(v[0]), inside(v[0])); }),
+             last != 6, true);
+      all->push_back(r.Finish({}, 1e-5));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Case> AllCases() {
@@ -492,6 +546,7 @@ std::vector<Case> AllCases() {
   Semantics(&all);
   InlineReductions(&all);
   Rows(&all);
+  Flags(&all);
   return all;
 }
 

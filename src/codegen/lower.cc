@@ -14,39 +14,8 @@
 
 namespace weft {
 
-namespace {
-
-/// No loop bounds it: its value comes out of a tensor, or is the same for all points (an index
-/// tensor whose value is known, counted from the end of a symbolic extent).
-bool IsUnbounded(const Expr& index, SymInt extent) {
-  if (index->kind() == ExprKind::kConst) {
-    const int64_t i = index->const_int();
-    return i < 0 || (extent.is_const() ? i >= extent.value() : i > 0);
-  }
-  bool loops = false;
-  for (const ExprNode* n : PostOrder({index})) {
-    if (n->kind() == ExprKind::kLoad || n->kind() == ExprKind::kVariable) return true;
-    loops = loops || n->kind() == ExprKind::kIndex;
-  }
-  return !loops;
-}
-
-/// A kernel reads inside its buffers whatever an index tensor holds: an index that no loop bounds is
-/// cut to the axis, and nothing is read of an axis of extent 0. (The interpreter throws kIndexRange.)
-void KeepInside(Indices* at, const std::vector<SymInt>& dims, Expr* guard) {
-  for (size_t d = 0; d < at->size(); ++d) {
-    if (!IsUnbounded((*at)[d], dims[d])) continue;
-    const Expr extent = Expr::Dim(dims[d]);
-    (*at)[d] = Max(Expr::Int(0), Min((*at)[d], extent - Expr::Int(1)));
-    if (dims[d].is_const() && dims[d].value() > 0) continue;
-    const Expr any = Lt(Expr::Int(0), extent);
-    *guard = *guard ? And(*guard, any) : any;
-  }
-}
-
-}  // namespace
-
 void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts) {
+  AddRangeFlags(nest, spec);
   IndexSimplifier simplifier(nest->loops, facts), offsets(nest->loops, facts);
   const auto at_load = [&](const Expr& load) {
     Indices at(load->operands().begin(), load->operands().begin() + load->num_indices());
@@ -54,7 +23,7 @@ void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts) {
                 spec.inputs.size());
     const std::vector<SymInt>& dims = spec.inputs[load->buffer()].dims;
     Expr guard = load->has_guard() ? load->operands().back() : Expr();
-    KeepInside(&at, dims, &guard);
+    KeepInside(&at, dims, nest->num_dims - 1, &guard);
     return Expr::Load(load->buffer(), load->dtype(), {offsets.Run(Linearize(at, dims))}, guard);
   };
   for (Nest::Store& s : nest->stores) {
@@ -62,6 +31,8 @@ void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts) {
     s.value = simplifier.Run(s.value, at_load);
   }
   for (Nest::Reduction& r : nest->reductions) r.body = simplifier.Run(r.body, at_load);
+  for (Nest::RangeFlag& f : nest->flags) f.value = simplifier.Run(f.value, at_load);
+  DropFalseFlags(nest);
 }
 
 void CollapseLoops(Nest* nest, const Facts& facts) {
@@ -110,6 +81,7 @@ void CollapseLoops(Nest* nest, const Facts& facts) {
     r.first = renumbered[r.first];
     r.count = end - r.first;
   }
+  for (Nest::RangeFlag& f : nest->flags) f.value = SubstituteIndices(f.value, at);
   nest->num_dims = renumbered[nest->num_dims];
   nest->num_outer = renumbered[nest->num_outer];
   nest->loops = std::move(loops);
@@ -202,36 +174,6 @@ int ChooseVectorLoop(const Nest& nest) {
   return StridedAccesses(nest, last) <= StridedAccesses(nest, last_outer) ? last : last_outer;
 }
 
-/// Reductions in an order in which each one's body uses only earlier ones.
-std::vector<int> DependencyOrder(const Nest& nest) {
-  const int n = int(nest.reductions.size());
-  std::vector<std::vector<int>> uses(static_cast<size_t>(n));
-  for (int k = 0; k < n; ++k) {
-    for (const ExprNode* v : PostOrder({nest.reductions[k].body})) {
-      if (v->kind() == ExprKind::kVariable && v->name()[0] == '#')
-        uses[k].push_back(std::stoi(v->name().substr(1)));
-    }
-  }
-  std::vector<int> order;
-  std::vector<size_t> next(size_t(n), 0);
-  std::vector<char> state(size_t(n), 0);
-  for (int root = 0; root < n; ++root) {
-    std::vector<int> stack;
-    if (!state[root]) stack.push_back(root), state[root] = 1;
-    while (!stack.empty()) {
-      const int k = stack.back();
-      if (next[k] == uses[k].size()) {
-        order.push_back(k);
-        stack.pop_back();
-        continue;
-      }
-      const int u = uses[k][next[k]++];
-      if (!state[u]) stack.push_back(u), state[u] = 1;
-    }
-  }
-  return order;
-}
-
 /// Puts Reduce nodes back for the variables "#k".
 class Rebuilder {
  public:
@@ -305,6 +247,10 @@ LoweredKernel LowerKernel(const ComputeSpec& original, const Facts& facts) {
   for (const Nest::Store& s : nest.stores)
     kernel->stores.push_back({kernel->num_inputs + s.output, rebuilder.Fill(s.offset),
                               rebuilder.Fill(s.value), s.per_row});
+  for (const Nest::RangeFlag& f : nest.flags)
+    kernel->stores.push_back({int(kernel->buffers.size()), Expr::Int(0), rebuilder.Fill(f.value),
+                              f.per_row, /*flag=*/true});
+  if (!nest.flags.empty()) kernel->buffers.push_back({DType::kBool, true, 1});
   kernel->num_symbols = int(symbols.symbols().size());
   kernel->Finish();
   return {kernel, symbols.symbols()};

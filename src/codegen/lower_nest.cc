@@ -171,6 +171,7 @@ Exprs Nest::Parts() const {
     parts.push_back(s.value);
   }
   for (const Reduction& r : reductions) parts.push_back(r.body);
+  for (const RangeFlag& f : flags) parts.push_back(f.value);
   return parts;
 }
 

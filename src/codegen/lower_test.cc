@@ -439,5 +439,32 @@ TEST_CASE("two outputs of two shapes") {
                   UserError);
 }
 
+/// One output [6, 4] over x [6, 8] and i [4].
+KernelPtr Chosen(const std::function<Expr(const Expr&)>& index) {
+  ComputeSpec spec;
+  spec.inputs = {F({6, 8}), {DType::kI64, {4}}};
+  spec.outputs = {F({6, 4})};
+  spec.values = {X(0, {I(0), index(Expr::Load(1, DType::kI64, {I(1)}))})};
+  return LowerKernel(spec, Facts()).kernel;
+}
+
+TEST_CASE("a range flag is there where an index may leave its axis, and nowhere else") {
+  const KernelPtr unproved = Chosen([](const Expr& i) { return i; });
+  REQUIRE(unproved->has_flag());
+  CHECK(unproved->buffers.size() == 4);
+  CHECK(unproved->buffers.back().dtype == DType::kBool);
+  CHECK(unproved->buffers.back().num_elements.is(1));
+  CHECK(unproved->CanonicalText().find("\nflag 3 ") != std::string::npos);
+  // Proved: a remainder by the extent, and every index that loops bound.
+  CHECK(!Chosen([](const Expr& i) {
+           return Expr::Binary(BinOp::kFloorMod, i, Expr::Int(8));
+         })->has_flag());
+  CHECK(!Chosen([](const Expr&) { return I(1) * Expr::Int(2); })->has_flag());
+  // A remainder that is one too large is not.
+  CHECK(Chosen([](const Expr& i) {
+          return Expr::Binary(BinOp::kFloorMod, i, Expr::Int(9));
+        })->has_flag());
+}
+
 }  // namespace
 }  // namespace weft

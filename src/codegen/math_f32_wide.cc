@@ -37,20 +37,21 @@ Expr Expm1(const Expr& x) {
   return Fma(scale, Fma(r * r, Polynomial(r, kQ), r), scale - 1.0);
 }
 
-/// log(1 + f) = 2 s + s^3 P(s^2) with s = f / (2 + f); [0, 0.1716]: 3.0e-14.
-Expr LogOnePlus(const Expr& f) {
-  static const std::vector<double> kP = {0x1.55555556203bcp-1, 0x1.999996a3642ebp-2,
-                                         0x1.2494149f7005ep-2, 0x1.c62a2068759e8p-3,
-                                         0x1.91244bf5c5017p-3};
+/// log(1 + f) = 2 s + s^3 P(s^2) with s = f / (2 + f), |s| <= 0.1716.
+Expr LogOnePlus(const Expr& f, const std::vector<double>& p) {
   const Expr s = f / (f + 2.0);
   const Expr u = s * s;
-  return Fma(s * u, Polynomial(u, kP), s * 2.0);
+  return Fma(s * u, Polynomial(u, p), s * 2.0);
 }
 /// log(1 + x) for finite x > -1; what 1 + x loses is put back.
 Expr Log1p(const Expr& x) {
+  // 3.0e-14.
+  static const std::vector<double> kP = {0x1.55555556203bcp-1, 0x1.999996a3642ebp-2,
+                                         0x1.2494149f7005ep-2, 0x1.c62a2068759e8p-3,
+                                         0x1.91244bf5c5017p-3};
   const Expr u = x + 1.0;
   const Parts p = Decompose(u);
-  return Fma(p.e, kLn2, LogOnePlus(Fma((x - (u - 1.0)) * 0.5, p.scale, p.f)));
+  return Fma(p.e, kLn2, LogOnePlus(Fma((x - (u - 1.0)) * 0.5, p.scale, p.f), kP));
 }
 
 /// The f32 function value where `regular` holds, else `special`.
@@ -120,13 +121,16 @@ Expr ExpandTan(const Expr& x) {
 
 /// x^y = 2^(y log2 |x|) with the sign of an odd integer y; special values as in C99 annex F.
 Expr ExpandPow(const Expr& x, const Expr& y) {
-  // 2^f = 1 + f Q(f), [-0.5, 0.5]: 8.0e-13.
-  static const std::vector<double> kExp2 = {
-      0x1.62e42fef850cep-1,  0x1.ebfbdff80cca2p-3,  0x1.c6b08dd6e7cc2p-5,  0x1.3b2ab7397ea9cp-7,
-      0x1.5d87457f86802p-10, 0x1.4308745bef465p-13, 0x1.00dc7c1ab4312p-16, 0x1.640ac15fa2aaep-20};
+  // 2^f = 1 + f Q(f), [-0.5, 0.5]: 2.0e-9, a thirtieth of an ulp; the logarithm, which counts up to
+  // 128 times, 4.8e-12.
+  static const std::vector<double> kExp2 = {0x1.62e430af260e5p-1,  0x1.ebfbdc3ce719ep-3,
+                                            0x1.c6aee88f5709dp-5,  0x1.3b2d4c599bd34p-7,
+                                            0x1.5f3e52e434781p-10, 0x1.41fc2794a1e29p-13};
+  static const std::vector<double> kLog = {0x1.555554fde2a00p-1, 0x1.999a7a1a6fcfap-2,
+                                           0x1.2438f14f31b99p-2, 0x1.e2f2d657d66fep-3};
   const Expr a = Wide(Abs(x));
   const Parts p = Decompose(a);
-  const Expr log2 = Fma(LogOnePlus(p.f), kLog2E, p.e);
+  const Expr log2 = Fma(LogOnePlus(p.f, kLog), kLog2E, p.e);
   const Expr log2_a = Select(Equal(a, 0), -kInf, Select(Less(a, kInf), log2, a));
   // An infinite y acts like a huge one, and then 1^y needs no rule.
   const Expr z = AtMost(AtLeast(AtMost(AtLeast(Wide(y), -0x1p130), 0x1p130) * log2_a, -300), 300);
@@ -140,8 +144,7 @@ Expr ExpandPow(const Expr& x, const Expr& y) {
   const Expr odd = And(integer, Ne(Expr::Unary(UnOp::kFloor, half), half));
   const Expr sign = BitAnd(Expr::Bitcast(DType::kI32, x), Select(odd, I32(INT32_MIN), I32(0)));
   const Expr value = Expr::Bitcast(DType::kF32, Xor(Expr::Bitcast(DType::kI32, magnitude), sign));
-  const Expr no_root = And(And(Less(x, 0), Greater(x, -kInf)),
-                           Expr::Binary(BinOp::kNe, Expr::Unary(UnOp::kFloor, y), y));
+  const Expr no_root = And(And(Less(x, 0), Greater(x, -kInf)), Not(integer));
   return Select(Or(Equal(x, 1), Equal(y, 0)), 1, Select(no_root, kNan, value));
 }
 

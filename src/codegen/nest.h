@@ -24,6 +24,11 @@ struct Nest {
     int first, count;  ///< its loops
     Expr body;
   };
+  /// True at a point (a row) where an index that comes out of a tensor leaves its axis.
+  struct RangeFlag {
+    Expr value;
+    bool per_row = false;
+  };
   KernelTemplate tmpl = KernelTemplate::kElementwise;
   std::vector<SymInt> loops;
   std::vector<int> group;  ///< of each loop; only loops of one group merge
@@ -31,8 +36,9 @@ struct Nest {
   int num_outer = 0;
   std::vector<Store> stores;
   std::vector<Reduction> reductions;
+  std::vector<RangeFlag> flags;
 
-  /// All expressions: offsets, values, bodies.
+  /// All expressions: offsets, values, bodies, flags.
   Exprs Parts() const;
 };
 
@@ -46,6 +52,17 @@ std::optional<Nest> RowNest(const ComputeSpec& spec, const Facts& facts);
 /// Contractions and overlapping windows read elements many times and are better as loops inside a
 /// point.
 bool RowsReadOnce(const Nest& nest, const Facts& facts);
+
+/// A kernel reads inside its buffers whatever an index tensor holds: an index that no loop bounds is
+/// cut to the axis or, where it changes along `lane_loop`, guards the load; nothing is read of an
+/// axis of extent 0. (index_check.cc)
+void KeepInside(Indices* at, const std::vector<SymInt>& dims, int lane_loop, Expr* guard);
+/// Makes `flags` of all loads whose indices KeepInside cuts; loads still have an index a dimension.
+void AddRangeFlags(Nest* nest, const ComputeSpec& spec);
+/// Takes out the flags that simplification proved false.
+void DropFalseFlags(Nest* nest);
+/// Reductions in an order in which each one's body uses only earlier ones.
+std::vector<int> DependencyOrder(const Nest& nest);
 
 /// Loads by flat offset, index arithmetic simplified.
 void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts);

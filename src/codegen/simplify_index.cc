@@ -290,10 +290,24 @@ std::optional<bool> IndexSimplifier::Decide(BinOp op, const Expr& a, const Expr&
   }
 }
 
+/// u64(i) < u64(d), which says 0 <= i < d in one comparison (index_check.cc), and is proved.
+bool IndexSimplifier::IsUnsignedInside(const Expr& e) {
+  if (e->kind() != ExprKind::kBinary || e->bin_op() != BinOp::kLt) return false;
+  const auto signed_form = [](const Expr& u) -> std::optional<IndexForm> {
+    if (u->dtype() != DType::kU64) return std::nullopt;
+    if (u->kind() == ExprKind::kConst) return FormOf(Expr::Int(u->const_int()));
+    if (u->kind() != ExprKind::kCast || u->operand(0)->dtype() != DType::kI64) return std::nullopt;
+    return FormOf(u->operand(0));
+  };
+  const auto i = signed_form(e->operand(0)), d = signed_form(e->operand(1));
+  return i && d && d->terms.empty() && Within(*i, d->constant);
+}
+
 /// One node whose operands are simple already.
 Expr IndexSimplifier::Simplify(const Expr& e) {
   if (e->kind() == ExprKind::kDim) return Expr::Dim(facts_.Simplify(e->dim()));
   if (e->kind() != ExprKind::kBinary && e->kind() != ExprKind::kUnary) return e;
+  if (IsUnsignedInside(e)) return Expr::Bool(true);
   if (e->operand(0)->dtype() != DType::kI64) return e;
   try {
     if (e->kind() == ExprKind::kBinary) {

@@ -3,6 +3,7 @@
 #include "weft/core/builtin_ops.h"
 
 #include "graph_store.h"
+#include "make_node.h"
 #include "weft/core/op.h"
 #include "weft/core/op_param.h"
 #include "weft/support/check.h"
@@ -13,13 +14,30 @@ NodeEntry Apply(const char* op, const std::vector<NodeEntry>& inputs, AttrDict a
   return MakeNode(op, std::string(), inputs, std::move(attrs));
 }
 
-NodeEntry operator+(const NodeEntry& a, const NodeEntry& b) { return Apply("Add", {a, b}); }
-NodeEntry operator-(const NodeEntry& a, const NodeEntry& b) { return Apply("Sub", {a, b}); }
-NodeEntry operator*(const NodeEntry& a, const NodeEntry& b) { return Apply("Mul", {a, b}); }
-NodeEntry operator/(const NodeEntry& a, const NodeEntry& b) { return Apply("Div", {a, b}); }
-NodeEntry operator-(const NodeEntry& a) { return Apply("Neg", {a}); }
+// Gradients are made of these: each looks its operator up once.
+NodeEntry operator+(const NodeEntry& a, const NodeEntry& b) {
+  static const Op* const op = Op::Get("Add");
+  return MakeNode(op, {a, b});
+}
+NodeEntry operator-(const NodeEntry& a, const NodeEntry& b) {
+  static const Op* const op = Op::Get("Sub");
+  return MakeNode(op, {a, b});
+}
+NodeEntry operator*(const NodeEntry& a, const NodeEntry& b) {
+  static const Op* const op = Op::Get("Mul");
+  return MakeNode(op, {a, b});
+}
+NodeEntry operator/(const NodeEntry& a, const NodeEntry& b) {
+  static const Op* const op = Op::Get("Div");
+  return MakeNode(op, {a, b});
+}
+NodeEntry operator-(const NodeEntry& a) {
+  static const Op* const op = Op::Get("Neg");
+  return MakeNode(op, {a});
+}
 NodeEntry SumTo(const NodeEntry& x, const NodeEntry& like) {
-  return Apply(builtin::kSumTo, {x, like});
+  static const Op* const op = Op::Get(builtin::kSumTo);
+  return MakeNode(op, {x, like});
 }
 
 NodeEntry ConstantLike(const NodeEntry& near, TensorPtr value) {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tolerance.h"
+#include "weft/core/effects.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/variable.h"
@@ -71,7 +72,10 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
   std::mt19937_64 rng(seed);
   RandomInputs out;
   out.bindings = bind;
-  const std::vector<NodePtr> inputs = graph.AllInputs();
+  std::vector<NodePtr> inputs = graph.AllInputs();
+  const size_t fed = inputs.size();
+  for (NodePtr v : StateVariables(graph))
+    if (!v->has_attr("value")) inputs.push_back(v);
   auto extent = [&](SymInt s) -> int64_t {
     if (!s.known()) return 1 + int64_t(rng() % 3);
     for (SymInt symbol : s.Symbols()) {
@@ -88,7 +92,8 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
       for (SymInt d : shape->dims()) dims.push_back(extent(d));
     dims_of[p.get()] = dims;
   }
-  for (NodePtr p : inputs) {
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const NodePtr p = inputs[k];
     const Type declared = DeclaredType(p);
     const DType t = declared.known() ? declared.dtype : DType::kF32;
     WEFT_CHECK(IsComputable(t), kUnsupported, "no random values of dtype {} for input '{}'",
@@ -115,7 +120,10 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
       else
         tensor->set_int(i, int64_t(v));
     }
-    out.tensors.push_back(tensor);
+    if (k < fed)
+      out.tensors.push_back(tensor);
+    else
+      out.state[p->attrs.name] = tensor;
   }
   return out;
 }

@@ -3,12 +3,17 @@
 #include "weft/core/graph.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <new>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "attr_value.h"
+#include "entry_attrs.h"
 #include "graph_store.h"
+#include "make_node.h"
+#include "weft/core/effects.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
@@ -19,25 +24,39 @@ namespace weft {
 
 // ---- input and control lists ----
 
+// A list finds its node by its place in it: two pointers a node would cost every walk over a large graph. Where members
+// of a class with private parts lie is known to every compiler that is supported.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+Node* InputList::owner() const {
+  const char* node = reinterpret_cast<const char*>(this) - offsetof(Node, inputs);
+  return const_cast<Node*>(reinterpret_cast<const Node*>(node));
+}
+Node* ControlList::owner() const {
+  const char* node = reinterpret_cast<const char*>(this) - offsetof(Node, control_deps);
+  return const_cast<Node*>(reinterpret_cast<const Node*>(node));
+}
+#pragma GCC diagnostic pop
+
 const NodeEntry& InputList::at(size_t i) const {
-  WEFT_CHECK(i < size(), kApiMisuse, "{} has {} inputs, input {} asked for", owner_->Describe(),
+  WEFT_CHECK(i < size(), kApiMisuse, "{} has {} inputs, input {} asked for", owner()->Describe(),
              size(), i);
   return entries_[uint32_t(i)];
 }
 void InputList::push_back(const NodeEntry& e) {
-  owner_->store()->PushInput(owner_, e);
-  owner_->store()->MarkStale(owner_);
+  owner()->store()->PushInput(owner(), e);
+  owner()->store()->MarkStale(owner());
 }
 InputList& InputList::operator=(const std::vector<NodeEntry>& entries) {
-  for (const NodeEntry& e : entries) owner_->store()->CheckOwns(e, "an input");
-  owner_->store()->ClearInputs(owner_);
-  for (const NodeEntry& e : entries) owner_->store()->PushInput(owner_, e);
-  owner_->store()->MarkStale(owner_);
+  for (const NodeEntry& e : entries) owner()->store()->CheckOwns(e, "an input");
+  owner()->store()->ClearInputs(owner());
+  for (const NodeEntry& e : entries) owner()->store()->PushInput(owner(), e);
+  owner()->store()->MarkStale(owner());
   return *this;
 }
-void ControlList::push_back(NodePtr n) { owner_->store()->PushControl(owner_, n.get()); }
-void ControlList::remove(NodePtr n) { owner_->store()->RemoveControl(owner_, n.get()); }
-void ControlList::clear() { owner_->store()->ClearControl(owner_); }
+void ControlList::push_back(NodePtr n) { owner()->store()->PushControl(owner(), n.get()); }
+void ControlList::remove(NodePtr n) { owner()->store()->RemoveControl(owner(), n.get()); }
+void ControlList::clear() { owner()->store()->ClearControl(owner()); }
 
 // ---- outputs ----
 
@@ -216,6 +235,13 @@ NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<Node
   if (!store) store = AmbientStore().get();
   return NodeEntry(AddChecked(*store, Op::Get(op), inputs, std::move(attrs), std::move(name)));
 }
+NodeEntry MakeNode(const Op* op, const std::vector<NodeEntry>& inputs) {
+  GraphStore* store = nullptr;
+  for (const NodeEntry& e : inputs)
+    if (e && !store) store = e.node->store();
+  if (!store) store = AmbientStore().get();
+  return NodeEntry(AddChecked(*store, op, inputs, {}, {}));
+}
 NodePtr Graph::AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict dict,
                        std::string name) {
   return AddNode(Op::Get(op), inputs, std::move(dict), std::move(name));
@@ -310,8 +336,8 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
   // Where all derived rows agree, what the users' own rows were computed from has not changed.
   bool same_rows = true;
   for (const auto& [name, value] : attrs) {
-    const AttrType* t = FindAttrType(name);
-    if (t && t->kind == AttrKind::kDerived && t->rows_equal && value)
+    const AttrType* t = AttrTypeOf(name, value);
+    if (t && t->kind == AttrKind::kDerived && t->rows_equal)
       same_rows = same_rows && t->rows_equal(*value, from, to);
   }
   std::vector<Use> uses;
@@ -324,6 +350,7 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
     if (!same_rows) store_->MarkStale(u->user);
   }
   for (size_t i : store_->OutputsThatAre(from)) outputs.set(i, to);
+  FollowReplacement(attrs, from, to);
   MergeOrigin(to.node, from.node);
 }
 
@@ -381,13 +408,12 @@ void Graph::Erase(NodePtr node) {
   store_->CheckOwns(node, "the erased node");
   WEFT_CHECK(node->uses().empty() && !is_output(node), kApiMisuse,
              "{} is still used and cannot be erased", node->Describe());
-  auto& in = store_->inputs;
-  in.erase(std::remove(in.begin(), in.end(), node), in.end());
+  if (auto& in = store_->inputs; node->is_variable())
+    in.erase(std::remove(in.begin(), in.end(), node), in.end());
   store_->Destroy(node.get());
 }
 
 int Graph::EraseDead() {
-  const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
   std::vector<uint8_t> live(store_->nodes.size(), 0);
   std::vector<Node*> work;
   auto mark = [&](Node* n) {
@@ -395,14 +421,20 @@ int Graph::EraseDead() {
   };
   for (const NodeEntry& e : store_->outputs) mark(e.node.get());
   for (NodePtr p : store_->inputs) mark(p.get());
+  ForEachAskedNode(attrs, [&](NodeId id) { mark(node(id).get()); });
   for (Node* n : store_->nodes)
-    if (n && n->op() && stateful.get(n->op(), false)) mark(n);
+    if (n && HasEffect(n)) mark(n);
   while (!work.empty()) {
     Node* n = work.back();
     work.pop_back();
     for (const NodeEntry& e : n->inputs) mark(e.node.get());
-    for (Node* d : n->control_deps) mark(d);
+    for (Node* d : n->control_deps)
+      if (d->is_variable() || HasEffect(d)) mark(d);
   }
+  // Nobody sees whether a node without effects runs: what only has to come before others goes, and they come after what
+  // it came after.
+  for (Node* n : store_->nodes)
+    if (n && live[n->id()]) store_->SkipControls(n, live);
   // Edges among the dead need no care: only the use lists of the living are mended.
   int erased = 0;
   for (Node* n : store_->nodes) {

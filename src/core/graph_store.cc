@@ -28,8 +28,8 @@ uint64_t GraphStore::NextSerial() {
 struct GraphStore::Chunk {
   std::atomic<uint32_t> users;  // the maker, and one for each node elsewhere
   uint32_t capacity;
-  std::atomic<GraphStore*> maker;  // null once it is gone
-  static constexpr size_t kHeader = 64;
+  std::atomic<GraphStore*> maker;                     // null once it is gone
+  static constexpr size_t kHeader = 64, kAlign = 64;  // nodes begin with a cache line
   static constexpr uint32_t kFirst = 8, kMost = 256;
   Node* at(uint32_t place) {
     return reinterpret_cast<Node*>(reinterpret_cast<char*>(this) + kHeader + place * sizeof(Node));
@@ -44,7 +44,7 @@ GraphStore::Chunk* GraphStore::ChunkOf(Node* node) {
 void GraphStore::Release(Chunk* chunk, uint32_t count) {
   if (count == 0 || chunk->users.fetch_sub(count, std::memory_order_acq_rel) != count) return;
   chunk->~Chunk();
-  ::operator delete(chunk);
+  ::operator delete (chunk, std::align_val_t{Chunk::kAlign});
 }
 
 Node* GraphStore::Allocate(NodeId id) {
@@ -54,7 +54,8 @@ Node* GraphStore::Allocate(NodeId id) {
     static_assert(Chunk::kMost <= UINT16_MAX);
     const uint32_t capacity =
         chunks_.empty() ? Chunk::kFirst : std::min(chunks_.back()->capacity * 2, Chunk::kMost);
-    void* memory = ::operator new(Chunk::kHeader + capacity * sizeof(Node));
+    void* memory =
+        ::operator new (Chunk::kHeader + capacity * sizeof(Node), std::align_val_t{Chunk::kAlign});
     chunks_.push_back(new (memory) Chunk{{1}, capacity, {this}});
     used_in_last_ = 0;
   }
@@ -311,6 +312,26 @@ void GraphStore::RemoveControl(Node* user, Node* before) {
   c.nodes_.pop_back();
   c.use_pos_.pop_back();
   Changed();
+}
+
+void GraphStore::SkipControls(Node* user, const std::vector<uint8_t>& live) {
+  std::vector<Node*> dead;
+  for (Node* d : user->control_deps)
+    if (!live[d->id()]) dead.push_back(d);
+  const size_t direct = dead.size();
+  std::set<Node*> seen(dead.begin(), dead.end());
+  for (size_t i = 0; i < dead.size(); ++i) {
+    const auto before = [&](Node* d) {
+      if (!d || d->is_variable()) return;
+      if (live[d->id()])
+        PushControl(user, d);
+      else if (seen.insert(d).second)
+        dead.push_back(d);
+    };
+    for (const NodeEntry& e : dead[i]->inputs) before(e.node.get());
+    for (Node* d : dead[i]->control_deps) before(d);
+  }
+  for (size_t i = 0; i < direct; ++i) RemoveControl(user, dead[i]);
 }
 
 void GraphStore::ClearControl(Node* user) {

@@ -21,7 +21,6 @@ inline void PrefetchNode(const Node* n, bool all) {
   __builtin_prefetch(p + 64);
   if (!all) return;
   __builtin_prefetch(p + 128);
-  __builtin_prefetch(p + 167);
 #else
   (void)n, (void)all;
 #endif
@@ -59,6 +58,8 @@ class GraphStore {
   void PushControl(Node* user, Node* before);
   void RemoveControl(Node* user, Node* before);
   void ClearControl(Node* user);
+  /// Control edges of `user` to nodes that do not live become edges to the living ones that stand before those.
+  void SkipControls(Node* user, const std::vector<uint8_t>& live);
 
   // Every change of the outputs comes through these.
   void SetOutputs(std::vector<NodeEntry> entries);

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "attr_value.h"
 #include "graph_store.h"
+#include "weft/core/effects.h"
 #include "weft/core/graph.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
@@ -90,11 +92,10 @@ std::vector<NodePtr> Graph::TopoOrder() const {
   auto add = [&](Node* n) { order.push_back(n); };
   for (const NodeEntry& e : store_->outputs) visit.Visit(e.node.get(), add);
   // An effect happens whether or not an output sees it. Nodes that an output has reached are not looked at again.
-  static const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
   if (order.size() < num_nodes())
     for (NodeId id = 0; id < store_->nodes.size(); ++id) {
       Node* n = store_->nodes[id];
-      if (n && !visit.Done(id) && n->op() && stateful.get(n->op(), false)) visit.Visit(n, add);
+      if (n && !visit.Done(id) && HasEffect(n)) visit.Visit(n, add);
     }
   return order;
 }
@@ -116,11 +117,13 @@ NodePtr Graph::at(NodePtr handle) const {
 bool Graph::is_output(NodePtr n) const { return owns(n) && n->is_output_; }
 
 std::vector<NodePtr> Graph::AllInputs() const {
-  std::vector<NodePtr> all = store_->inputs;
+  std::vector<NodePtr> all;
   std::unordered_set<Node*> seen;
-  for (NodePtr p : all) seen.insert(p.get());
+  for (NodePtr p : store_->inputs)
+    if (seen.insert(p.get()).second && !IsState(p)) all.push_back(p);
   for (NodePtr n : TopoOrder())
-    if (n->is_variable() && !n->has_attr("value") && seen.insert(n.get()).second) all.push_back(n);
+    if (n->is_variable() && !n->has_attr("value") && seen.insert(n.get()).second && !IsState(n))
+      all.push_back(n);
   return all;
 }
 
@@ -130,7 +133,7 @@ TensorPtr Graph::ConstantOf(const NodeEntry& e) {
   if (!e.node->is_variable() && e.node->op() != constant) return nullptr;
   const AttrValue* v = e.node->attrs.dict.find("value");
   // What an op writes is state, whatever it starts with.
-  if (v && e.node->is_variable() && GraphStore::IsMutated(e.node.get())) return nullptr;
+  if (v && e.node->is_variable() && IsState(e.node)) return nullptr;
   return v && v->is<TensorPtr>() ? v->get<TensorPtr>() : nullptr;
 }
 
@@ -159,8 +162,8 @@ std::vector<NodeId> Graph::Compact() {
       if (id != ~0u) id = map[id];
   std::vector<std::string> lost;  // derived, naming nodes by their old ids
   for (auto& [name, value] : attrs) {
-    const AttrType* t = FindAttrType(name);
-    if (!t || !value) continue;
+    const AttrType* t = AttrTypeOf(name, value);
+    if (!t) continue;
     if (!t->remap) {
       if (t->scope == AttrScope::kGraph && t->kind == AttrKind::kDerived) lost.push_back(name);
       continue;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <unordered_map>
 
+#include "attr_value.h"
 #include "json_doc.h"
 #include "text_layout.h"
 #include "text_util.h"
@@ -251,7 +252,7 @@ class JsonWriter {
     bool any = false;
     std::vector<std::string> partial;
     for (const auto& [name, value] : g.attrs) {
-      const AttrType* type = FindAttrType(name);
+      const AttrType* type = AttrTypeOf(name, value);
       // A text of the graph in the graph would be out of date with the first edit.
       if (!type || !type->format || !type->parse || !value || name == "json") continue;
       std::any copy;

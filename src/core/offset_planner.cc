@@ -9,8 +9,8 @@
 ///
 /// Orders: large items first, large size x lifetime first, long-lived first. What wins differs from
 /// graph to graph (chains, skip connections, training), so all are tried and the smallest arena is
-/// taken; the first that reaches the lower bound ends the search. For small instances the best
-/// order is improved by moving the item that sticks out to the front.
+/// taken; the first that reaches the lower bound ends the search. Small instances are also planned
+/// valley by valley (offset_valleys.cc), and at last by a local search over the order of first fit.
 #include "weft/core/offset_planner.h"
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 
+#include "offset_instance.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -27,11 +28,12 @@ namespace {
 
 /// Overlapping pairs that one first-fit plan may look at: about 0.2 s.
 constexpr int64_t kPairBudget = 4'000'000;
-/// Rounds of moving the highest item to the front, and the pairs they may cost in all.
-constexpr int kImproveRounds = 64;
-constexpr int64_t kImproveBudget = 2'000'000;
-
-bool TakesRoom(const PlanItem& i) { return i.size > 0 && i.begin < i.end; }
+/// Rounds of the local search, pairs that it may look at, and rounds without progress after which it goes back.
+constexpr int kImproveRounds = 400;
+constexpr int64_t kImproveBudget = 1'000'000;
+constexpr int kPatience = 48;
+/// A plan within a thousandth of the lower bound is not worth more search.
+constexpr int64_t kCloseEnough = 1000;
 
 void CheckItems(const std::vector<PlanItem>& items) {
   for (size_t i = 0; i < items.size(); ++i) {
@@ -40,41 +42,6 @@ void CheckItems(const std::vector<PlanItem>& items) {
                 "item {}: size {}, steps [{}, {}), alignment {}", i, item.size, item.begin,
                 item.end, item.alignment);
   }
-}
-
-/// Items that take room, with their steps numbered densely, so that trees over steps are no larger
-/// than the items.
-struct Instance {
-  explicit Instance(const std::vector<PlanItem>& all) : items(all) {
-    std::vector<int> steps;
-    for (uint32_t i = 0; i < all.size(); ++i) {
-      if (!TakesRoom(all[i])) continue;
-      live.push_back(i);
-      steps.push_back(all[i].begin);
-      steps.push_back(all[i].end);
-    }
-    std::sort(steps.begin(), steps.end());
-    steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
-    num_steps = uint32_t(steps.size());
-    begin.resize(all.size());
-    end.resize(all.size());
-    const auto rank = [&steps](int s) {
-      return uint32_t(std::lower_bound(steps.begin(), steps.end(), s) - steps.begin());
-    };
-    for (const uint32_t i : live) begin[i] = rank(all[i].begin), end[i] = rank(all[i].end);
-  }
-
-  const std::vector<PlanItem>& items;
-  std::vector<uint32_t> live;        ///< items that take room
-  std::vector<uint32_t> begin, end;  ///< dense steps, by item
-  uint32_t num_steps = 0;
-};
-
-Plan EmptyPlan(const Instance& in) { return Plan{std::vector<int64_t>(in.items.size(), 0), 0}; }
-
-void Place(const Instance& in, Plan* plan, uint32_t item, int64_t offset) {
-  plan->offsets[item] = offset;
-  plan->arena_bytes = std::max(plan->arena_bytes, CheckedAdd(offset, in.items[item].size));
 }
 
 // ---- sweep ----
@@ -298,21 +265,45 @@ std::optional<Plan> FirstFit(const Instance& in, const std::vector<uint32_t>& or
   return plan;
 }
 
-/// Moves the item that ends highest to the front and plans again, while that makes progress or
-/// rounds are left.
-void Improve(const Instance& in, std::vector<uint32_t> order, int64_t bound, Plan* best) {
+/// Local search over the order of first fit: an item that ends highest is placed earlier, at the front or at a place drawn
+/// at random. An order that is no worse is kept, so that the search crosses plateaus; one that stays stuck goes back to
+/// the best.
+void Improve(const Instance& in, std::vector<uint32_t> order, int64_t enough, Plan* best) {
   int64_t budget = kImproveBudget;
-  Plan current = *best;
-  for (int round = 0; round < kImproveRounds && best->arena_bytes > bound; ++round) {
-    const auto highest = std::max_element(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return current.offsets[a] + in.items[a].size < current.offsets[b] + in.items[b].size;
-    });
-    if (highest == order.begin()) return;
-    std::rotate(order.begin(), highest, highest + 1);
-    auto next = FirstFit(in, order, &budget, INT64_MAX);
-    if (!next) return;
-    current = *std::move(next);
-    if (current.arena_bytes < best->arena_bytes) *best = current;
+  auto start = FirstFit(in, order, &budget, INT64_MAX);
+  if (!start) return;
+  Plan best_here = *start, current = *std::move(start);
+  Draws draws;
+  std::vector<uint32_t> best_order = order, top;
+  int stuck = 0;
+  for (int round = 0; round < kImproveRounds && best->arena_bytes > enough; ++round) {
+    top.clear();
+    for (uint32_t k = 0; k < order.size(); ++k)
+      if (current.offsets[order[k]] + in.items[order[k]].size == current.arena_bytes)
+        top.push_back(k);
+    const uint32_t from = top[draws.Below(top.size())];
+    std::vector<uint32_t> next = order;
+    if (from == 0)  // nothing is before it: two others change places
+      std::swap(next[draws.Below(next.size())], next[draws.Below(next.size())]);
+    else
+      std::rotate(next.begin() + (stuck % 4 == 0 ? 0 : draws.Below(from)), next.begin() + from,
+                  next.begin() + from + 1);
+    auto plan = FirstFit(in, next, &budget, INT64_MAX);
+    if (!plan) return;
+    if (plan->arena_bytes <= current.arena_bytes || draws.Below(16) == 0) {
+      current = *std::move(plan);
+      order = std::move(next);
+    }
+    if (current.arena_bytes < best_here.arena_bytes) {
+      best_here = current;
+      best_order = order;
+      stuck = 0;
+      if (best_here.arena_bytes < best->arena_bytes) *best = best_here;
+    } else if (++stuck >= kPatience) {
+      current = best_here;
+      order = best_order;
+      stuck = 0;
+    }
   }
 }
 
@@ -357,7 +348,9 @@ Plan PlanOffsets(const std::vector<PlanItem>& items) {
     Plan plan = Skyline(in, order);
     if (plan.arena_bytes < best.arena_bytes) best = std::move(plan);
   }
-  if (best.arena_bytes > bound) Improve(in, best_order ? *best_order : orders[1], bound, &best);
+  const int64_t enough = bound + bound / kCloseEnough;
+  if (best.arena_bytes > enough) FillValleys(in, enough, &best);
+  if (best.arena_bytes > enough) Improve(in, best_order ? *best_order : orders[1], enough, &best);
   return best;
 }
 

@@ -175,10 +175,14 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
     constexpr uint64_t kDraws = 32;
     RandomInputs in;
     std::vector<TensorPtr> want;
+    StateMap state, want_state;
     for (uint64_t draw = 0;; ++draw) {
       try {
         in = MakeRandomInputs(before, checks.seed + round + 2 * draw, {}, round == 1);
-        want = evaluator->Eval(before, in.tensors);
+        want_state = state = in.state;
+        EvalOptions options;
+        options.state = &want_state;
+        want = evaluator->Eval(before, in.tensors, options);
         break;
       } catch (const UserError& e) {
         if (draw + 1 < kDraws) continue;
@@ -198,7 +202,16 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
         Lie(pass, "to compute the same", fmt::format("it added the input '{}'", p->attrs.name));
       mapped.push_back(in.tensors[size_t(it - old_inputs.begin())]);
     }
-    const auto got = evaluator->Eval(after, mapped);
+    EvalOptions options;
+    options.state = &state;
+    const auto got = evaluator->Eval(after, mapped, options);
+    for (const auto& [name, tensor] : want_state) {
+      const auto it = state.find(name);
+      if (it == state.end() || !(CompareTensors(*it->second, *tensor) <= 1))
+        Lie(pass, "to compute the same",
+            fmt::format("variable '{}' holds something else after a run (seed {})", name,
+                        checks.seed + round));
+    }
     for (size_t i = 0; i < n_before; ++i) {
       if (got[i]->dtype() != want[i]->dtype() || got[i]->dims() != want[i]->dims())
         Lie(pass, "to compute the same",

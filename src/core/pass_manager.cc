@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "attr_value.h"
 #include "graph_store.h"
 #include "pass_checks.h"
 #include "weft/core/graph_attr.h"
@@ -355,7 +356,7 @@ class Manager {
     const bool fresh = out->store() != old_store;
     for (const auto& [name, value] : before) {
       if (!value) continue;
-      const AttrType* t = FindAttrType(name);
+      const AttrType* t = AttrTypeOf(name, value);
       const bool kept =
           pass.preserves_all || Contains(pass.preserves, name) || Contains(pass.provides, name);
       if (!t) {
@@ -367,12 +368,18 @@ class Manager {
         continue;
       }
       if (!fresh || t->kind != AttrKind::kGiven || out->attrs.count(name)) continue;
-      if (t->scope == AttrScope::kGraph) {
+      if (t->scope == AttrScope::kGraph && !t->remap) {
         out->attrs[name] = value;
         continue;
       }
       auto went = out->store()->imported.find(old_store);
       if (went == out->store()->imported.end()) continue;
+      if (t->scope == AttrScope::kGraph) {
+        auto moved = std::make_shared<std::any>(*value);
+        t->remap(*moved, went->second);
+        out->attrs[name] = moved;
+        continue;
+      }
       auto moved = std::make_shared<std::any>(t->make());
       for (NodeId id = 0; id < went->second.size(); ++id)
         if (went->second[id] != ~0u) t->copy_rows(*value, id, *moved, went->second[id]);

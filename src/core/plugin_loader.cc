@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -202,7 +203,21 @@ const Loaded* FindLoaded(const PluginFile& file) {
   return nullptr;
 }
 
+/// Long for what registers a few things, short for somebody who waits.
+constexpr double kTrialSeconds = 10;
+
+double DefaultTrialSeconds() {
+  const char* text = std::getenv("WEFT_PLUGIN_TRIAL_SECONDS");
+  if (!text || !*text) return kTrialSeconds;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  WEFT_CHECK(*end == '\0' && seconds > 0, kUsage,
+             "WEFT_PLUGIN_TRIAL_SECONDS is '{}', expected a number of seconds above 0", text);
+  return seconds;
+}
+
 PluginInfo Trial(const PluginFile& file, double seconds) {
+  if (seconds < 0) seconds = DefaultTrialSeconds();
   return RunPluginTrial(file.path, seconds, [&] {
     bool opened = false;
     return LoadNow(file, &opened);

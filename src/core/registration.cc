@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 #include "registry_lock.h"
@@ -19,9 +20,34 @@ std::mutex& KeptMutex() {
   return *m;
 }
 std::atomic<bool> g_kept{false};  // a quick look before the lock
-std::exception_ptr& Kept() {
-  static std::exception_ptr* e = new std::exception_ptr;
+/// Most errors that are kept word for word.
+constexpr size_t kMaxKept = 20;
+struct KeptErrors {
+  std::vector<std::exception_ptr> first;
+  size_t more = 0;
+};
+KeptErrors& Kept() {
+  static KeptErrors* e = new KeptErrors;
   return *e;
+}
+
+/// All of them as one error, of the code of the first.
+[[noreturn]] void ThrowAll(const KeptErrors& kept) {
+  std::optional<ErrorCode> code;
+  std::string text;
+  for (const std::exception_ptr& error : kept.first) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& e) {
+      if (!code) code = e.code();
+      text += "\n  " + e.message() + (e.hint().empty() ? "" : " (" + e.hint() + ")");
+    } catch (const std::exception& e) {
+      text += std::string("\n  ") + e.what();
+    }
+  }
+  if (kept.more > 0) text += fmt::format("\n  and {} more", kept.more);
+  ThrowError(code.value_or(ErrorCode::kInternal),
+             fmt::format("{} registrations failed:{}", kept.first.size() + kept.more, text));
 }
 
 /// What a transaction did so far.
@@ -87,19 +113,24 @@ std::string RegisteringModule(const std::string& otherwise) {
 
 void KeepRegistrationError(std::exception_ptr error) {
   std::lock_guard lock(KeptMutex());
-  if (!Kept()) Kept() = error;
+  KeptErrors& kept = Kept();
+  if (kept.first.size() < kMaxKept)
+    kept.first.push_back(std::move(error));
+  else
+    ++kept.more;
   g_kept.store(true);
 }
 
 void CheckRegistrations() {
   if (!g_kept.load(std::memory_order_relaxed)) return;
-  std::exception_ptr error;
+  KeptErrors kept;
   {
     std::lock_guard lock(KeptMutex());
-    std::swap(error, Kept());
+    std::swap(kept, Kept());
     g_kept.store(false);
   }
-  if (error) std::rethrow_exception(error);
+  if (kept.first.size() == 1) std::rethrow_exception(kept.first[0]);
+  if (!kept.first.empty()) ThrowAll(kept);
 }
 
 void CommitRegistration(std::function<void()> commit) {

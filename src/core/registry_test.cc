@@ -135,5 +135,33 @@ TEST_CASE("an error in a static registration is thrown by the next look-up") {
   CHECK(Op::Get("RegA") != nullptr);
 }
 
+TEST_CASE("all errors of static registrations are told at once, twenty of them in full") {
+  const auto wrong = [](int i) {
+    static_cast<void>(Registered(
+        Build("RegA", ("module" + std::to_string(i)).c_str(), 9).set_attr<int>("TOther", 8)));
+  };
+  for (int i = 0; i < 3; ++i) wrong(i);
+  try {
+    Op::Get("RegA");
+    FAIL("no error");
+  } catch (const Error& e) {
+    CHECK(e.code() == ErrorCode::kDuplicate);
+    CHECK(e.message().find("3 registrations failed:") == 0);
+    for (const char* part : {"module0", "module1", "module2"})
+      CHECK(e.message().find(part) != std::string::npos);
+  }
+  CHECK(Op::Get("RegA") != nullptr);
+  for (int i = 0; i < 25; ++i) wrong(i);
+  try {
+    Op::Get("RegA");
+    FAIL("no error");
+  } catch (const Error& e) {
+    CHECK(e.message().find("25 registrations failed:") == 0);
+    CHECK(e.message().find("module19") != std::string::npos);
+    CHECK(e.message().find("module20") == std::string::npos);
+    CHECK(e.message().find("and 5 more") != std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace weft

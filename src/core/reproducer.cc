@@ -1,7 +1,7 @@
 /// reproducer.cc: see reproducer.h. Only the header is written and read here; the graph is text IR.
 #include "weft/core/reproducer.h"
 
-#include "weft/core/graph_attr.h"
+#include "attr_value.h"
 #include "weft/core/plugin.h"
 #include "weft/core/text.h"
 #include "weft/support/check.h"
@@ -36,7 +36,7 @@ Graph Printable(const Graph& graph, std::vector<std::string>* without) {
   std::vector<std::string> drop;
   for (const auto& [name, value] : g.attrs) {
     if (!value) continue;
-    const AttrType* t = FindAttrType(name);
+    const AttrType* t = AttrTypeOf(name, value);
     const bool holes = t && t->kind == AttrKind::kDerived && !g.IsComplete(name);
     if (!t || !t->format || !t->parse || holes) drop.push_back(name);
   }

@@ -20,8 +20,8 @@
 namespace weft {
 namespace {
 
-constexpr int kDeepest =
-    1000;  // whatever the caller allows: the reader recurses over nested bodies
+/// Whatever the caller allows: the reader recurses over nested bodies, and what is deeper could not be printed.
+constexpr int kMaxNesting = 200;
 
 /// What all graphs of one text share.
 struct ParseState {
@@ -36,7 +36,7 @@ class GraphParser {
  public:
   GraphParser(ParseState* state, int depth)
       : s_(*state), in_(state->in), depth_(depth), attrs_(&state->in, state->options) {
-    const int deepest = std::min(s_.options.max_depth, kDeepest);
+    const int deepest = std::min(s_.options.max_depth, kMaxNesting);
     if (depth > deepest)
       in_.Fail(ErrorCode::kLimit, fmt::format("graphs are nested deeper than {}", deepest),
                in_.pos());

@@ -6,6 +6,7 @@
 #include <deque>
 #include <unordered_set>
 
+#include "attr_value.h"
 #include "text_layout.h"
 #include "text_util.h"
 #include "text_value.h"
@@ -76,7 +77,7 @@ class GraphPrinter {
     };
     for (const auto& [name, value] : g_.attrs) {
       if (!options_.attributes || name == "shape" || name == "dtype" || !value) continue;
-      const AttrType* type = FindAttrType(name);
+      const AttrType* type = AttrTypeOf(name, value);
       if (type && !type->printed && !options_.hidden_attributes) continue;
       if (!type || !type->format) {
         graph_attrs_.emplace_back(name, std::string(kOpaqueText));

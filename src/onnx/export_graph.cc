@@ -45,6 +45,11 @@ GraphWriter::GraphWriter(ModelExporter* model, const Graph& graph, Names* names,
   for (const NodeEntry& e : graph.outputs) {
     WEFT_CHECK(e.node, kInvalidModel, "an output of the graph is not set");
     is_output_[e.node->id()] = 1;
+    used_.insert(KeyOf(e));
+  }
+  for (const NodePtr& n : graph.TopoOrder()) {
+    for (const NodeEntry& e : n->inputs)
+      if (e) used_.insert(KeyOf(e));
   }
 }
 
@@ -218,8 +223,10 @@ void GraphWriter::WriteMain(pb::GraphProto* out) {
   for (const NodePtr n : order_) {
     if (!n->is_variable() || declared[n->id()]) continue;
     const TensorPtr value = ValueOf(n);
-    WEFT_ICHECK(value != nullptr, "{} has no value", n->Describe());
-    model_.WriteInitializer(NameOf(n), value);
+    if (value)
+      model_.WriteInitializer(NameOf(n), value);
+    else
+      model_.Problem(n, "ONNX has no state; a variable with a value becomes an initializer");
   }
   WriteNodes();
   WriteOutputs();

@@ -40,12 +40,7 @@ bool IsOptionalOutput(const pb::OpSchema* schema, uint32_t k) {
 }  // namespace
 
 bool GraphWriter::IsUsed(const NodeEntry& e) const {
-  if (is_output_[e.node->id()] &&
-      std::find(g_.outputs.begin(), g_.outputs.end(), e) != g_.outputs.end())
-    return true;
-  return std::any_of(e.node->uses().begin(), e.node->uses().end(), [&](const Use& u) {
-    return !u.control && u.user->inputs[u.slot].index == e.index;
-  });
+  return used_.count(KeyOf(e)) != 0;
 }
 
 void GraphWriter::NameNode(const NodePtr& n, pb::NodeProto* out) {

@@ -133,7 +133,7 @@ WEFT_REGISTER_OP(CumSum)
     .describe(
         "y[i] = sum of x[j] over j <= i along the axis (j < i with `exclusive`; from the end with "
         "`reverse`). The definition\n"
-        "is quadratic in the extent. Gradient: CumSum of dy in the other direction.\n"
+        "is quadratic in the extent; on cpu a library call walks once. Gradient: CumSum of dy in the other direction.\n"
         "Errors: axis out of range (kBadAttribute), not constant (kUnsupported when code is made). "
         "Source: ONNX CumSum-14.")
     .input("x", TypeDoc(kNumeric))
@@ -147,6 +147,7 @@ WEFT_REGISTER_OP(CumSum)
     .set_attr<FInferType>("FInferType", CumSumType)
     .set_attr<FInferShape>("FInferShape", CumSumShape)
     .set_attr<FCodeGen>("FCodeGen", CumSumCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FGradient>("FGradient", CumSumGrad);
 
 }  // namespace weft::ops

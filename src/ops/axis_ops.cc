@@ -62,13 +62,25 @@ Exprs CumProdCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
                                            Expr::Cast(c, x(from)), Expr::ConstInt(c, 1));
                      }))};
 }
-/// dx = (sum of dy * y over what x takes part in) / x, where no element is 0.
-std::vector<NodeEntry> CumProdGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
-  if (!dy[0]) return {NodeEntry(), NodeEntry()};
+/// dx = (sum of dy * y over what x takes part in) / x where x is not 0. At the first 0 of a line the
+/// same sum with the products taken as if it were 1; at the others 0, since the first stays.
+std::vector<NodeEntry> CumProdGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
+  if (!dys[0]) return {NodeEntry(), NodeEntry()};
   const auto& p = ParamOf<CumProdParam>(n);
-  const NodeEntry total = Apply("CumSum", {dy[0] * NodeEntry(n), n->inputs[1]},
-                                {{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}});
-  return {total / n->inputs[0], NodeEntry()};
+  const NodeEntry x = n->inputs[0], axis = n->inputs[1], dy = dys[0];
+  const AttrDict back{{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}};
+  const NodeEntry zero = ScalarOf(dy, 0), one = ScalarOf(dy, 1);
+  const NodeEntry is_zero = Apply("Equal", {x, zero});
+  const NodeEntry zeros = Apply("CumSum", {Apply("Cast", {is_zero}, {{"to", DType::kI64}}), axis},
+                                {{"reverse", p.reverse}});
+  const NodeEntry first =
+      Apply("And", {is_zero, Apply("Equal", {zeros, ScalarLike(x, DType::kI64, 1)})});
+  const NodeEntry others = Apply("CumProd", {Apply("Where", {first, one, x}), axis}, AttrsOf(n));
+  const NodeEntry total = Apply("CumSum", {dy * NodeEntry(n), axis}, back);
+  const NodeEntry quotient = total / Apply("Where", {is_zero, one, x});
+  const NodeEntry at_first = Apply("CumSum", {dy * others, axis}, back);
+  return {Apply("Where", {first, at_first, Apply("Where", {is_zero, zero, quotient})}),
+          NodeEntry()};
 }
 
 // ---- Hardmax ----
@@ -121,9 +133,9 @@ std::vector<NodeEntry> ReverseSequenceGrad(const NodePtr& n, const std::vector<N
 WEFT_REGISTER_OP(CumProd)
     .describe(
         "y[i] = product of x[j] over j <= i along the axis (j < i with `exclusive`; from the end "
-        "with `reverse`).\nGradient: CumSum of dy * y in the other direction, over x; exact where "
-        "no "
-        "element is 0.\nErrors: axis out of range (kBadAttribute). Source: ONNX CumProd-26.")
+        "with `reverse`).\nGradient: CumSum of dy * y in the other direction, over x; at "
+        "the first 0 of a line\nthe products of the others, at the other zeros 0.\nErrors: axis "
+        "out of range (kBadAttribute). Source: ONNX CumProd-26.")
     .input("x", TypeDoc(kCumulative))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T", "the shape of x")
@@ -135,6 +147,7 @@ WEFT_REGISTER_OP(CumProd)
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kCumulative, {1}))
     .set_attr<FInferShape>("FInferShape", CumProdShape)
     .set_attr<FCodeGen>("FCodeGen", CumProdCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FGradient>("FGradient", CumProdGrad)
     .set_attr<FInputDomains>("FInputDomains", Domains({NonZero()}));
 

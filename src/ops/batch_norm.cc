@@ -2,8 +2,14 @@
 /// (training).
 ///
 /// Statistics of a batch are taken over all axes but the channels, in f32 or wider, the variance as
-/// the mean of squared distances. Training is rewritten into means and the inference form as soon as
-/// the rank is known; the definition below is its meaning.
+/// the mean of squared distances. The running variance takes the population variance, as ONNX says;
+/// PyTorch's takes the unbiased one, n / (n - 1) of it.
+///
+/// Training is rewritten as soon as the rank is known; the FCodeGen below is its meaning:
+///   m, v = weft::Moments(x, axes)     Y = weft::Normalize(x, m, v, scale, B)
+///   running_mean = input_mean momentum + m (1 - momentum), running_var likewise from v
+/// with row values [1, c, 1, ..], so that statistics, results and what follows element by element
+/// are one kernel. The gradient takes the same Moments of x: forward and backward part share m and v.
 #include <algorithm>
 
 #include "channel_util.h"
@@ -54,14 +60,11 @@ void BatchNormShape(InferShapeContext& ctx) {
   ctx.set_out(0, x);
 }
 
-DType StatsType(const std::vector<TensorArg>& in) {
-  return std::max(AccumulatorOf(in[0].dtype), AccumulatorOf(in[3].dtype));
-}
-
 /// Mean and variance of channel c of the batch.
-std::pair<Expr, Expr> BatchStats(const TensorArg& x, const Expr& c, DType t) {
+std::pair<Expr, Expr> BatchStats(const TensorArg& x, const Expr& c) {
   std::vector<SymInt> extents = x.shape.dims();
   if (extents.size() > 1) extents.erase(extents.begin() + 1);
+  const DType t = AccumulatorOf(x.dtype);
   const auto read = [&](const Indices& r) {
     Indices from = r;
     if (x.rank() > 1) from.insert(from.begin() + 1, c);
@@ -81,58 +84,56 @@ std::pair<Expr, Expr> BatchStats(const TensorArg& x, const Expr& c, DType t) {
 Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto& p = ParamOf<BatchNormParam>(n);
   const TensorArg& x = in[0];
-  const DType t = StatsType(in);
+  const DType t = std::max(AccumulatorOf(x.dtype), AccumulatorOf(in[3].dtype));
   const auto vector = [&](size_t i, const Expr& c) { return Expr::Cast(t, in[i]({c})); };
   const Expr c = x.rank() < 2 ? Expr::Int(0) : at(0)[1];
   Expr mean, variance;
   if (Training(n))
-    std::tie(mean, variance) = BatchStats(x, c, t);
+    std::tie(mean, variance) = BatchStats(x, c);
   else
     mean = vector(3, c), variance = vector(4, c);
+  mean = Expr::Cast(t, mean), variance = Expr::Cast(t, variance);
   const Expr inverse = Call(CallOp::kRsqrt, variance + Expr::Const(t, p.epsilon));
   const Expr h = (Expr::Cast(t, x(at(0))) - mean) * inverse;
   Exprs out{Expr::Cast(x.dtype, h * vector(1, c) + vector(2, c))};
   for (size_t k = 1; k < at.index.size(); ++k) {
     const Expr channel = at(int(k))[0];
-    const auto stats = BatchStats(x, channel, t);
-    const Expr now = k == 1 ? stats.first : stats.second;
+    const auto stats = BatchStats(x, channel);
+    const Expr now = Expr::Cast(t, k == 1 ? stats.first : stats.second);
     out.push_back(Expr::Cast(in[3].dtype, vector(k + 2, channel) * Expr::Const(t, p.momentum) +
                                               now * Expr::Const(t, 1 - p.momentum)));
   }
   return out;
 }
 
-/// Training, of known rank:
-///   m = ReduceMean(x)   v = ReduceMean((x - m)^2)   BatchNormalization(x, scale, B, m, v)
-/// and the running statistics from m and v.
+/// Training, of known rank, as above.
 std::vector<NodeEntry> SimplifyTraining(RewriteContext& ctx, const NodePtr& n) {
   const auto& p = ParamOf<BatchNormParam>(n);
   const NodeEntry x = n->inputs[0], mean = n->inputs[3], var = n->inputs[4];
   const Shape& shape = ctx.shape(x);
   const DType t = ctx.dtype(x), stats = ctx.dtype(mean);
   if (!Training(n) || !shape.has_rank() || shape.rank() < 2 || t == DType::kUnknown ||
-      stats == DType::kUnknown)
+      stats == DType::kUnknown || ctx.dtype(n->inputs[1]) == DType::kUnknown)
     return {};
   std::vector<int64_t> axes{0}, column{1, -1};
   for (int k = 2; k < shape.rank(); ++k) axes.push_back(k), column.push_back(1);
-  const DType wide = std::max(AccumulatorOf(t), AccumulatorOf(stats));
+  const DType own = AccumulatorOf(t), wide = std::max(own, AccumulatorOf(stats));
   const auto cast = [](const NodeEntry& e, DType from, DType to) {
     return from == to ? e : Apply("Cast", {e}, {{"to", to}});
   };
-  const NodeEntry xs = cast(x, t, wide);
-  const auto average = [&](const NodeEntry& e) {
-    return Apply("ReduceMean", {e, IntsLike(x, axes)}, {{"keepdims", 0}});
+  const NodePtr moments = Apply("weft::Moments", {x, IntsLike(x, axes)}).node;
+  const NodeEntry m(moments, 0), v(moments, 1);
+  const auto row = [&](size_t i) {
+    return Apply("Reshape",
+                 {cast(n->inputs[i], ctx.dtype(n->inputs[i]), own), IntsLike(x, column)});
   };
-  const NodeEntry m = average(xs);
-  const NodeEntry d = xs - Apply("Reshape", {m, IntsLike(x, column)});
-  const NodeEntry v = average(d * d);
   const auto running = [&](const NodeEntry& old, const NodeEntry& now) {
     const NodeEntry a = ScalarLike(x, wide, p.momentum), b = ScalarLike(x, wide, 1 - p.momentum);
-    return cast(cast(old, stats, wide) * a + now * b, wide, stats);
+    const NodeEntry flat = Apply("Reshape", {now, IntsLike(x, {-1})});
+    return cast(cast(old, stats, wide) * a + cast(flat, own, wide) * b, wide, stats);
   };
-  return {
-      Apply("BatchNormalization", {x, n->inputs[1], n->inputs[2], m, v}, {{"epsilon", p.epsilon}}),
-      running(mean, m), running(var, v)};
+  return {Apply("weft::Normalize", {x, m, v, row(1), row(2)}, {{"epsilon", p.epsilon}}),
+          running(mean, m), running(var, v)};
 }
 
 /// Everything is affine in x per channel, so the op itself spreads the channel vectors.
@@ -159,40 +160,49 @@ std::vector<NodeEntry> InferenceGrad(const NodePtr& n, const std::vector<NodeEnt
 
 /// With h = (x - m) inverse over N elements a channel:
 ///   dscale = sum(dy h), dB = sum(dy), dx = scale inverse (dy - (dB + h dscale) / N)
-/// and what reaches x through the running statistics: (1 - momentum) (d mean + 2 (x - m) d var) / N.
+/// and what reaches x through the running statistics:
+///   (1 - momentum) (d mean + 2 (x - m) d var) / N
+/// The axes of the sums are all but 1: computed, for the rank is not known here.
 std::vector<NodeEntry> TrainingGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   const auto& p = ParamOf<BatchNormParam>(n);
   std::vector<NodeEntry> d(5);
   if (AllNull(dys)) return d;
-  const NodeEntry scale = n->inputs[1], mean = n->inputs[3];
-  const NodeEntry x = CastTo(n->inputs[0], mean);
-  const auto sum = [](const NodeEntry& e) { return Apply("weft::ChannelSum", {e}); };
-  const auto spread = [&](const NodeEntry& v) { return ChannelColumn(v, x); };
-  const NodeEntry count = CastTo(Apply("Div", {Apply("Size", {x}), Apply("Size", {mean})}), mean);
-  const NodeEntry centered = x - spread(sum(x) / count);
+  const NodeEntry x = n->inputs[0], scale = n->inputs[1];
+  const NodeEntry axes = Apply("Concat", {IntsLike(x, {0}), SpatialAxes(x)}, {{"axis", 0}});
+  const NodePtr moments = Apply("weft::Moments", {x, axes}).node;
+  const NodeEntry m(moments, 0), v(moments, 1);
+  const auto sum = [&](const NodeEntry& e) {
+    return Apply("ReduceSum", {e, axes}, {{"keepdims", 1}});
+  };
+  const auto row = [&](const NodeEntry& e) { return ReshapeLike(CastTo(e, m), m); };
+  const NodeEntry count =
+      Apply("ReduceProd", {Apply("Gather", {ShapeOf(x), axes})}, {{"keepdims", 0}});
+  const auto share = [&](const NodeEntry& e) { return Apply("weft::DivideCount", {e, count}); };
+  const NodeEntry centered = CastTo(x, m) - m;
   NodeEntry dx;
   if (dys[0]) {
-    const NodeEntry dy = CastTo(dys[0], mean);
-    const NodeEntry v = sum(centered * centered) / count;
+    const NodeEntry dy = CastTo(dys[0], m);
     const NodeEntry inverse = Apply("Reciprocal", {Apply("Sqrt", {v + ScalarOf(v, p.epsilon)})});
-    const NodeEntry h = centered * spread(inverse);
+    const NodeEntry h = centered * inverse;
     const NodeEntry dscale = sum(dy * h), dbias = sum(dy);
-    dx =
-        spread(CastTo(scale, mean) * inverse) * (dy - (spread(dbias) + h * spread(dscale)) / count);
-    d[1] = CastTo(dscale, scale);
-    d[2] = CastTo(dbias, n->inputs[2]);
+    dx = (row(scale) * inverse) * (dy - (share(dbias) + h * share(dscale)));
+    d[1] = CastTo(ReshapeLike(dscale, scale), scale);
+    d[2] = CastTo(ReshapeLike(dbias, n->inputs[2]), n->inputs[2]);
   }
   const auto add = [&dx](const NodeEntry& e) { dx = dx ? dx + e : e; };
-  const NodeEntry share = ScalarOf(mean, 1 - p.momentum), kept = ScalarOf(mean, p.momentum);
+  const auto kept = [&p](const NodeEntry& dr) { return dr * ScalarOf(dr, p.momentum); };
+  const auto taken = [&](const NodeEntry& dr) {
+    return share(row(dr) * ScalarOf(m, 1 - p.momentum));
+  };
   if (dys.size() > 1 && dys[1]) {
-    add(ExpandLike(spread(dys[1] * share / count), x));
-    d[3] = dys[1] * kept;
+    add(taken(dys[1]));
+    d[3] = kept(dys[1]);
   }
   if (dys.size() > 2 && dys[2]) {
-    add(centered * spread(dys[2] * share * ScalarOf(mean, 2) / count));
-    d[4] = dys[2] * kept;
+    add(centered * (taken(dys[2]) * ScalarOf(m, 2)));
+    d[4] = kept(dys[2]);
   }
-  d[0] = CastTo(dx, n->inputs[0]);
+  d[0] = CastTo(ExpandLike(dx, x), x);
   return d;
 }
 
@@ -202,9 +212,9 @@ WEFT_REGISTER_OP(BatchNormalization)
     .describe(
         "y = (x - mean[c]) / sqrt(var[c] + epsilon) scale[c] + B[c]. In inference the statistics "
         "are inputs; in training they are\n"
-        "the mean and the (population) variance of the batch over all axes but 1, and running "
-        "statistics come out:\n"
-        "input momentum + batch (1 - momentum).\n"
+        "the mean and the population variance of the batch over all axes but 1 (PyTorch's running "
+        "variance is the unbiased one), and\n"
+        "running statistics come out: input momentum + batch (1 - momentum).\n"
         "Gradient: by all five inputs, ordinary ops. Errors: a channel vector of another extent "
         "(kShapeMismatch).\n"
         "Source: ONNX BatchNormalization-15.")
@@ -220,6 +230,8 @@ WEFT_REGISTER_OP(BatchNormalization)
     .set_num_outputs(OutputsOf)
     .param<BatchNormParam>()
     .example({"f32[2, 3, 4]", "f32[3]", "f32[3]", "f32[3]", "f32[3]"})
+    .example({"f32[n, 3, 2, 2]", "f32[3]", "f32[3]", "f32[3]", "f32[3]"},
+             "training_mode = 1, momentum = 0.7")
     .set_attr<FInferType>("FInferType", BatchNormType)
     .set_attr<FInferShape>("FInferShape", BatchNormShape)
     .set_attr<FCodeGen>("FCodeGen", BatchNormCode)

@@ -62,7 +62,9 @@ void ConvShape(InferShapeContext& ctx) {
   if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
     UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
   std::vector<SymInt> dims{xs[0], ws[0]};
-  for (SymInt d : MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts()).out)
+  const Window window = MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts());
+  DemandFit(n, window, &ctx.facts());
+  for (SymInt d : window.out)
     dims.push_back(d);
   ctx.set_out(0, Shape(std::move(dims)));
 }
@@ -251,6 +253,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .example({"f32[1, 4, 3]", "f32[4, 2, 3]", "i64[3] = [1, 4, 7]"}, "group = 2, strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradDataCode)
     .set_attr<FGradient>("FGradient", ConvGradDataGradient)
     .set_attr<FFlops>("FFlops",
@@ -272,6 +275,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .example({"f32[1, 4, 3]", "f32[1, 4, 7]", "i64[3] = [4, 2, 3]"}, "group = 2, strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
     .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradWeightCode)
     .set_attr<FGradient>("FGradient", ConvGradWeightGradient)
     .set_attr<FFlops>("FFlops",

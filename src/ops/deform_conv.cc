@@ -7,39 +7,14 @@
 ///   formula y[b, m, o] = B[m] + sum over c, k of W[m, c, k] mask[b, g K + k, o]
 ///           X[b, c, o stride + k dilation - begin + offset[b, (g K + k) r + ., o]], read linearly
 ///           between elements, 0 outside; g the offset group of c
-///   grad    none registered
-#include "interpolation.h"
-#include "weft/support/check.h"
-#include "window.h"
+///   grad    deform_conv_grad.cc
+#include "deform_conv.h"
 
 namespace weft::ops {
-namespace {
 
-struct DeformConvParam : OpParam<DeformConvParam> {
-  Ints dilations, kernel_shape, pads, strides;
-  int64_t group, offset_group;
-  WEFT_OP_PARAM(DeformConvParam) {
-    WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
-    WEFT_FIELD(group)
-        .set_default(1)
-        .set_range(1, INT32_MAX)
-        .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
-    WEFT_FIELD(offset_group)
-        .set_default(1)
-        .set_range(1, INT32_MAX)
-        .describe("channels that share offsets: this many groups");
-    WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
-    WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
-  }
-};
 WEFT_REGISTER_OP_PARAM(DeformConvParam);
 
-Window ConvWindow(const NodePtr& n, const std::vector<SymInt>& x, const std::vector<SymInt>& kernel,
-                  const Facts* facts) {
-  const auto& p = ParamOf<DeformConvParam>(n);
-  return MakeWindow(n, {"NOTSET", p.strides, p.dilations, p.pads, false}, x, kernel, facts);
-}
+namespace {
 
 void DeformConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
@@ -65,7 +40,7 @@ void DeformConvShape(InferShapeContext& ctx) {
                "{}: {} do not divide into {} groups", n->Describe(), extent.ToString(), groups);
   if (Has(ctx, 3) && CheckRank(ctx, 3, 1, "B"))
     UnifyDims(ctx, ctx.in(3)[0], ws[0], "the bias and the filters");
-  const Window win = ConvWindow(n, Tail(xs, 2), kernel, &ctx.facts());
+  const Window win = DeformWindow(n, Tail(xs, 2), kernel, &ctx.facts());
   std::vector<SymInt> dims{xs[0], ws[0]};
   for (SymInt d : win.out) dims.push_back(d);
   const SymInt positions = Product(kernel) * p.offset_group;
@@ -79,45 +54,24 @@ void DeformConvShape(InferShapeContext& ctx) {
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
-/// x read linearly at `position` (floats, one a spatial axis), 0 outside; axes from k on.
-Expr ReadBetween(const TensorArg& x, DType t, const Exprs& position, size_t k, const Expr& inside,
-                 Indices* from) {
-  if (k == position.size()) return ReadWhere(inside, Expr::Cast(t, x(*from)), Zero(t));
-  const Expr base = Expr::Unary(UnOp::kFloor, position[k]), f = position[k] - base;
-  const Expr low = Expr::Cast(DType::kI64, base), extent = x.dim(int(k) + 2);
-  const auto at = [&](const Expr& i, const Expr& weight) {
-    (*from)[k + 2] = i;
-    return ReadBetween(x, t, position, k + 1, And(inside, InRange(i, extent)), from) * weight;
-  };
-  const Expr below = at(low, 1.0 - f);
-  return below + at(low + Expr::Int(1), f);
-}
-
 Exprs DeformConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto& p = ParamOf<DeformConvParam>(n);
   const TensorArg &x = in[0], &w = in[1], &offset = in[2];
   const DType t = AccumulatorOf(x.dtype);
-  const Window win = ConvWindow(n, Tail(x.shape, 2), Tail(w.shape, 2), nullptr);
-  const int axes = win.rank();
+  const Window win = DeformWindow(n, Tail(x.shape, 2), Tail(w.shape, 2), nullptr);
+  const DeformReads reads{win, offset, p.offset_group, x.shape[1]};
   const Expr b = at(0)[0], filter = at(0)[1];
   const Indices o = Tail(at(0), 2);
   const Expr first = p.group == 1 ? Expr::Int(0)
                                   : FloorDivExpr(filter, Expr::Dim(ExactDiv(w.shape[0], p.group))) *
                                         Expr::Dim(w.shape[1]);
-  const Expr shared = Expr::Dim(ExactDiv(x.shape[1], p.offset_group));
   std::vector<SymInt> extents{w.shape[1]};
   extents.insert(extents.end(), win.kernel.begin(), win.kernel.end());
   Expr y = Expr::Reduce(ReduceOp::kSum, extents, [&](const Indices& r) {
     const Indices k = Tail(r, 1);
     const Expr c = first + r[0];
-    const Expr g = p.offset_group == 1 ? Expr::Int(0) : FloorDivExpr(c, shared);
-    const Expr row = g * Expr::Dim(Product(win.kernel)) + Linearize(k, win.kernel);
-    const Indices grid = WindowRead(win, o, k).first;
-    Exprs position;
-    for (int d = 0; d < axes; ++d) {
-      const Expr moved = offset(At(b, row * Expr::Int(axes) + Expr::Int(d), o));
-      position.push_back(Expr::Cast(t, grid[size_t(d)]) + Expr::Cast(t, moved));
-    }
+    const Expr row = reads.Row(c, k);
+    const Exprs position = reads.At(t, b, row, o, k);
     Indices from = At(b, c, k);
     Expr v = ReadBetween(x, t, position, 0, Expr::Bool(true), &from) *
              Expr::Cast(t, w(At(filter, r[0], k)));
@@ -134,7 +88,8 @@ WEFT_REGISTER_OP(DeformConv)
     .describe(
         "Conv whose reads are displaced by `offset` and weighed by `mask`: between elements "
         "linearly, 0 outside.\n"
-        "f16 and bf16 compute in f32. Gradient: none registered. Errors: extents that do not fit "
+        "f16 and bf16 compute in f32. Gradient: products over\nweft::DeformColumns. Errors: "
+        "extents that do not fit "
         "(kShapeMismatch), attributes of\n"
         "the wrong length or sign (kBadAttribute). Source: ONNX DeformConv-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")

@@ -4,7 +4,7 @@
 /// The angle is taken from (k n) mod N, so that it stays exact for long signals. Complex numbers are pairs
 /// on the last axis. All in double precision, since results near zero are differences of large sums.
 /// Quadratic in N: right for every length, slow for large ones.
-///   grad    none is registered
+///   grad    the transform the other way, by the same operators
 ///   throws  kShapeMismatch; kUnsupported where the length or the axis is not known when code is made
 /// Source: ONNX DFT-20 (with the inverse of one-sided spectra), STFT-17.
 #include "host_util.h"
@@ -130,6 +130,95 @@ Exprs DftCode(const NodePtr& node, const std::vector<TensorArg>& in, const Outpu
   return {Expr::Cast(x.dtype, y)};
 }
 
+// ---- gradients ----
+
+NodeEntry Number(const NodeEntry& near, int64_t v) {
+  return ScalarLike(near, DType::kI64, double(v));
+}
+/// e cut or filled with zeros at the end of an axis; `axis` and `extent` are vectors of one element.
+NodeEntry Fit(const NodeEntry& e, const NodeEntry& axis, const NodeEntry& extent) {
+  const NodeEntry now = Apply("Gather", {ShapeOf(e), axis}, {{"axis", 0}});
+  const NodeEntry pads = Apply("Concat", {IntsLike(e, {0}), extent - now}, {{"axis", 0}});
+  return Apply("Pad", {e, pads, NodeEntry(), axis});
+}
+/// e with as many parts on its last axis as x has.
+NodeEntry FitParts(const NodeEntry& e, const NodeEntry& x) {
+  return Fit(e, IntsLike(e, {-1}), Apply("Shape", {x}, {{"start", -1}}));
+}
+/// DFT of e with a length given as a vector of one element.
+NodeEntry Transform(const NodeEntry& e, const NodeEntry& length, const NodeEntry& axis,
+                    int64_t inverse, int64_t onesided) {
+  const NodeEntry scalar = IntsLike(e, {});
+  return Apply("DFT", {e, Apply("Reshape", {length, scalar}), Apply("Reshape", {axis, scalar})},
+               {{"inverse", inverse}, {"onesided", onesided}});
+}
+
+/// As a real-linear map the transform by F has the adjoint by its conjugate transpose: N times the
+/// inverse, and 1 / N times the transform for an inverse. Frequencies left out count as 0.
+std::vector<NodeEntry> DftGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
+  std::vector<NodeEntry> d(n->inputs.size());
+  if (!dys[0]) return d;
+  const auto& p = ParamOf<DftParam>(n);
+  const NodeEntry x = n->inputs[0], dy = dys[0];
+  const auto vector = [&](size_t i) {
+    const NodeEntry wide = Apply("Cast", {n->inputs[i]}, {{"to", DType::kI64}});
+    return Apply("Reshape", {wide, IntsLike(x, {-1})});
+  };
+  const NodeEntry axis = Has(n, 2) ? vector(2) : IntsLike(x, {-2});
+  const NodeEntry extent = Apply("Gather", {ShapeOf(x), axis}, {{"axis", 0}});
+  const bool to_real = p.inverse && p.onesided;
+  const NodeEntry length = Has(n, 1) ? vector(1)
+                           : to_real ? (extent - Number(x, 1)) * Number(x, 2)
+                                     : extent;
+  const NodeEntry count = Apply("CastLike", {length, dy});
+  NodeEntry dx = Transform(dy, length, axis, p.inverse ? 0 : 1, to_real ? 1 : 0);
+  dx = p.inverse ? dx / count : dx * count;
+  if (to_real) {
+    // All frequencies but the first, and for an even length the last, stand for two.
+    const NodeEntry bins = Apply("Gather", {ShapeOf(dx), axis}, {{"axis", 0}});
+    const NodeEntry half = (length + Number(x, 1)) / Number(x, 2);
+    const NodeEntry none = IntsLike(x, {0});
+    const NodeEntry first = Fit(Apply("Slice", {dx, none, IntsLike(x, {1}), axis}), axis, bins);
+    const NodeEntry last = Apply("Slice", {dx, half, bins, axis});
+    const NodeEntry pads = Apply("Concat", {half, none}, {{"axis", 0}});
+    dx = dx + dx - first - Apply("Pad", {last, pads, NodeEntry(), axis});
+  }
+  d[0] = FitParts(Fit(dx, axis, extent), x);
+  return d;
+}
+
+/// Through the frames that the transform was taken of: x read at frame step + position.
+std::vector<NodeEntry> StftGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
+  std::vector<NodeEntry> d(n->inputs.size());
+  if (!dys[0]) return d;
+  const NodeEntry x = n->inputs[0], dy = dys[0];
+  const auto scalar = [&](const NodeEntry& e) {
+    const NodeEntry wide = Apply("Cast", {e}, {{"to", DType::kI64}});
+    return Apply("Reshape", {wide, IntsLike(x, {})});
+  };
+  const auto range = [&](const NodeEntry& count) {
+    return Apply("Range", {Number(x, 0), count, Number(x, 1)});
+  };
+  const NodeEntry length = scalar(Has(n, 3) ? n->inputs[3] : ShapeOf(n->inputs[2]));
+  const NodeEntry frames = scalar(Apply("Shape", {NodeEntry(n)}, {{"start", 1}, {"end", 2}}));
+  const NodeEntry starts = range(frames) * scalar(n->inputs[1]);
+  const NodeEntry places = Apply("Unsqueeze", {starts, IntsLike(x, {1})}) + range(length);
+  const NodeEntry back =
+      Transform(dy, length, IntsLike(x, {2}), 1, 0) * Apply("CastLike", {length, dy});
+  NodeEntry dframes = FitParts(back, x);  // [batch, frames, length, parts]
+  if (Has(n, 2)) {
+    const NodeEntry window = n->inputs[2];
+    const NodeEntry read = Apply("Gather", {x, places}, {{"axis", 1}});
+    const NodeEntry sum =
+        Apply("ReduceSum", {dframes * read, IntsLike(x, {0, 1, 3})}, {{"keepdims", 0}});
+    d[2] = Apply("CastLike", {sum, window});
+    dframes =
+        dframes * Apply("CastLike", {Apply("Unsqueeze", {window, IntsLike(x, {1})}), dframes});
+  }
+  d[0] = Apply("weft::GatherGrad", {dframes, ShapeOf(x), places}, {{"axis", 1}});
+  return d;
+}
+
 // ---- STFT ----
 
 void StftType(InferTypeContext& ctx) {
@@ -194,7 +283,8 @@ Exprs StftCode(const NodePtr& node, const std::vector<TensorArg>& in, const Outp
 WEFT_REGISTER_OP(DFT)
     .describe(
         "The discrete Fourier transform along `axis`, the signal cut or filled with zeros to "
-        "dft_length; `inverse` divides by it.\nErrors: the last axis as `axis` (kShapeMismatch). "
+        "dft_length; `inverse` divides by it.\nGradient: DFT of dy the other way. Errors: the last "
+        "axis as `axis` (kShapeMismatch). "
         "Source: ONNX DFT-20.")
     .input("input", TypeDoc(kFloats), "[..., 1] real or [..., 2] complex")
     .optional_input("dft_length", TypeDoc(kIndexTypes, "T2"), "default: the extent of the axis")
@@ -207,12 +297,14 @@ WEFT_REGISTER_OP(DFT)
     .example({"f32[1, 6, 2]", "_", "i64[] = [1]"}, "inverse = 1")
     .set_attr<FInferType>("FInferType", DftType)
     .set_attr<FInferShape>("FInferShape", DftShape)
-    .set_attr<FCodeGen>("FCodeGen", DftCode);
+    .set_attr<FCodeGen>("FCodeGen", DftCode)
+    .set_attr<FGradient>("FGradient", DftGrad);
 
 WEFT_REGISTER_OP(STFT)
     .describe(
-        "The DFT of frames of `frame_length`, `frame_step` apart, each times the window. Source: "
-        "ONNX STFT-17.")
+        "The DFT of frames of `frame_length`, `frame_step` apart, each times the window.\n"
+        "Gradient: the inverse transform of dy, added up where frames overlap. Source: ONNX "
+        "STFT-17.")
     .input("signal", TypeDoc(kFloats), "[batch, length, 1 or 2]")
     .input("frame_step", TypeDoc(kIndexTypes, "T2"))
     .optional_input("window", "T1", "[frame_length]; default: ones")
@@ -224,6 +316,7 @@ WEFT_REGISTER_OP(STFT)
     .example({"f32[1, 12, 1]", "i64[] = [3]", "f32[6]"})
     .set_attr<FInferType>("FInferType", StftType)
     .set_attr<FInferShape>("FInferShape", StftShape)
-    .set_attr<FCodeGen>("FCodeGen", StftCode);
+    .set_attr<FCodeGen>("FCodeGen", StftCode)
+    .set_attr<FGradient>("FGradient", StftGrad);
 
 }  // namespace weft::ops

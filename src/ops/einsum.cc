@@ -192,16 +192,30 @@ std::string Written(const std::string& term) {
   for (const char c : term) text += c == kDots ? std::string("...") : std::string(1, c);
   return text;
 }
-/// d operand = Einsum(dy, other operands, ones like it -> its term).
+/// A letter that no term has; kUnsupported when all are taken.
+char FreshLetter(const NodePtr& n, const std::string& taken) {
+  for (const char* from : {"az", "AZ"})
+    for (char c = from[0]; c <= from[1]; ++c)
+      if (taken.find(c) == std::string::npos) return c;
+  WEFT_THROW(kUnsupported, "{}: no letter is left to write a diagonal with", n->Describe());
+}
+
+/// d operand = Einsum(dy, other operands, ones like it -> its term). A letter that a term repeats
+/// reads a diagonal: its gradient is put there by an identity matrix over two letters.
 std::vector<NodeEntry> EinsumGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   std::vector<NodeEntry> grads(n->inputs.size());
   if (!dy[0]) return grads;
   const Equation e = Parse(n);
   for (size_t k = 0; k < grads.size(); ++k) {
-    const std::string& term = e.inputs[k];
-    for (const char c : term) {
-      WEFT_CHECK(std::count(term.begin(), term.end(), c) == 1, kUnsupported,
-                 "{}: no gradient through the diagonal \"{}\"", n->Describe(), term);
+    std::string term = e.inputs[k], taken = e.output;
+    for (const std::string& t : e.inputs) taken += t;
+    std::vector<std::pair<char, char>> equal;  // letters of one diagonal
+    for (size_t i = 0; i < term.size(); ++i) {
+      if (term.find(term[i]) == i) continue;
+      const char fresh = FreshLetter(n, taken);
+      equal.emplace_back(term[i], fresh);
+      taken += fresh;
+      term[i] = fresh;
     }
     std::vector<NodeEntry> operands{dy[0]};
     std::string equation = Written(e.output);
@@ -211,8 +225,16 @@ std::vector<NodeEntry> EinsumGrad(const NodePtr& n, const std::vector<NodeEntry>
       equation += "," + Written(e.inputs[j]);
     }
     const NodeEntry x = n->inputs[k];
-    operands.push_back(ExpandLike(ScalarOf(x, 1), x));
-    equation += "," + Written(term) + "->" + Written(term);
+    const NodeEntry ones = ExpandLike(ScalarOf(x, 1), x);
+    operands.push_back(ones);
+    equation += "," + Written(term);
+    for (const auto& [a, b] : equal) {
+      const std::string pair{a, b};
+      const NodeEntry square = Apply("Einsum", {ones}, {{"equation", Written(term) + "->" + pair}});
+      operands.push_back(Apply("EyeLike", {square}));
+      equation += "," + pair;
+    }
+    equation += "->" + Written(term);
     grads[k] = SumTo(Apply("Einsum", operands, {{"equation", equation}}), x);
   }
   return grads;
@@ -233,7 +255,9 @@ WEFT_REGISTER_OP(Einsum)
     .describe(
         "Sums of products by letters: output[axes] = sum over the letters it lacks of the product "
         "of "
-        "the operands.\nGradient: Einsum of dy with the other operands. Errors: an equation that "
+        "the operands.\nGradient: Einsum of dy with the other operands, on the diagonal for a "
+        "repeated "
+        "letter. Errors: an equation that "
         "does not parse (kBadAttribute), extents of one letter that differ (kShapeMismatch). "
         "Source: ONNX Einsum-12.")
     .variadic_input("Inputs", TypeDoc(kNumeric))

@@ -313,10 +313,6 @@ TEST_CASE("elementwise: near misses are refused with their code") {
     CAPTURE(text);
     CHECK(CodeOf([&] { Inferred(GraphOfRow(*Op::Get(m.op), m.inputs, m.attrs)); }) == m.code);
   }
-  // Dropout in training mode is told, not run as if it were inference.
-  CHECK(CodeOf([&] {
-          RunOp("Dropout", {F32({1}), T(DType::kF32, {}, {0.5}), T(DType::kBool, {}, {1})});
-        }) == ErrorCode::kUnsupported);
 }
 
 TEST_CASE("builders put nodes into the graph of their operands") {

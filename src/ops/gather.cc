@@ -266,6 +266,7 @@ WEFT_REGISTER_OP_IN(weft, GatherGrad)
     .WEFT_GATHER_GRAD_SIGNATURE(GatherParam)
     .example({"f32[3, 2]", "i64[2] = [4, 2]", "i64[3] = [1, -1, 1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherGradCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FGradient>("FGradient", GatherBy("Gather"));
 
 WEFT_REGISTER_OP(GatherElements)
@@ -289,6 +290,7 @@ WEFT_REGISTER_OP_IN(weft, GatherElementsGrad)
     .WEFT_GATHER_GRAD_SIGNATURE(GatherParam)
     .example({"f32[2, 2]", "i64[2] = [3, 2]", "i64[2, 2] = [0, 2, -1, 0]"})
     .set_attr<FCodeGen>("FCodeGen", GatherElementsGradCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FGradient>("FGradient", GatherBy("GatherElements"));
 
 WEFT_REGISTER_OP(GatherND)
@@ -311,6 +313,7 @@ WEFT_REGISTER_OP_IN(weft, GatherNDGrad)
     .WEFT_GATHER_GRAD_SIGNATURE(GatherNDParam)
     .example({"f32[2, 2]", "i64[3] = [2, 3, 2]", "i64[2, 2] = [0, 1, 1, -1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherNDGradCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FGradient>("FGradient", GatherBy("GatherND"));
 
 }  // namespace weft::ops

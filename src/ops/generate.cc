@@ -82,6 +82,19 @@ Exprs RangeCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt
       t, Expr::Cast(c, Scalar(in[0])) + Expr::Cast(c, at(0)[0]) * Expr::Cast(c, Scalar(in[2])))};
 }
 
+/// By start and delta; the result is constant in limit wherever it is defined.
+std::vector<NodeEntry> RangeGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
+  std::vector<NodeEntry> d(3);
+  if (!dys[0]) return d;
+  const NodeEntry dy = dys[0];
+  const auto total = [](const NodeEntry& e) { return Apply("ReduceSum", {e}, {{"keepdims", 0}}); };
+  const auto number = [&](double v) { return ConstantLike(dy, Tensor::Scalar(DType::kI64, v)); };
+  const NodeEntry i = Apply("Range", {number(0), Apply("Size", {dy}), number(1)});
+  d[0] = ReshapeLike(total(dy), n->inputs[0]);
+  d[2] = ReshapeLike(total(dy * Apply("CastLike", {i, dy})), n->inputs[2]);
+  return d;
+}
+
 // ---- EyeLike ----
 
 void EyeLikeType(InferTypeContext& ctx) {
@@ -161,7 +174,8 @@ Exprs TriluCode(const NodePtr& n, const std::vector<TensorArg>& in, const Output
 
 WEFT_REGISTER_OP(Range)
     .describe(
-        "y[i] = start + i delta for i < max(ceil((limit - start) / delta), 0). Gradient: none.\n"
+        "y[i] = start + i delta for i < max(ceil((limit - start) / delta), 0).\n"
+        "Gradient: the sum of dy for start, of i dy for delta; 0 for limit.\n"
         "Errors: delta 0 (kInvalidModel). Source: ONNX Range-11.")
     .input("start", TypeDoc(kRangeTypes), "scalar")
     .input("limit", "T", "scalar, exclusive")
@@ -175,7 +189,7 @@ WEFT_REGISTER_OP(Range)
     .set_attr<FInferType>("FInferType", SameType(kRangeTypes))
     .set_attr<FInferShape>("FInferShape", RangeShape)
     .set_attr<FCodeGen>("FCodeGen", RangeCode)
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", RangeGrad);
 
 WEFT_REGISTER_OP(EyeLike)
     .describe(

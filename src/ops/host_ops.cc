@@ -72,6 +72,36 @@ Tensors DetHost(const NodePtr&, const Tensors& in) {
   return {y};
 }
 
+/// dx = dy times the cofactors, themselves determinants of what is left without a row and a column:
+/// defined for singular matrices too, and differentiable again. n^2 determinants of n - 1.
+std::vector<NodeEntry> DetGrad(const NodePtr& node, const std::vector<NodeEntry>& dys) {
+  if (!dys[0]) return {NodeEntry()};
+  const NodeEntry x = node->inputs[0], dy = dys[0];
+  const auto number = [&](int64_t v) { return ScalarLike(x, DType::kI64, double(v)); };
+  const auto ints = [&](const std::vector<int64_t>& v) { return IntsLike(x, v); };
+  const NodeEntry side = Apply("Shape", {x}, {{"start", -1}});
+  const NodeEntry n = Apply("Squeeze", {side, ints({0})});
+  const NodeEntry count = Apply("Unsqueeze", {Apply("Size", {dy}), ints({0})});
+  const NodeEntry shape = Apply("Concat", {count, side, side}, {{"axis", 0}});
+  const NodeEntry matrices = Apply("Reshape", {x, shape}, {{"allowzero", 1}});
+  // others[i] = all numbers below n but i.
+  const NodeEntry row = Apply("Range", {number(0), n, number(1)});
+  const NodeEntry column = Apply("Unsqueeze", {row, ints({1})});
+  const NodeEntry fewer = Apply("Range", {number(0), n - number(1), number(1)});
+  const NodeEntry skips =
+      Apply("Cast", {Apply("GreaterOrEqual", {fewer, column})}, {{"to", DType::kI64}});
+  const NodeEntry others = fewer + skips;
+  const NodeEntry rows = Apply("Gather", {matrices, others}, {{"axis", 1}});
+  const NodeEntry both = Apply("Gather", {rows, others}, {{"axis", 3}});
+  const NodeEntry minors =
+      Apply("Det", {Apply("Transpose", {both}, {{"perm", Ints{0, 1, 3, 2, 4}}})});
+  const NodeEntry odd = Apply("Mod", {row + column, number(2)});
+  const NodeEntry sign = Apply("CastLike", {number(1) - odd - odd, dy});
+  const NodeEntry flat = Apply("Reshape", {dy, count}, {{"allowzero", 1}});
+  const NodeEntry seeds = Apply("Unsqueeze", {flat, ints({1, 2})});
+  return {ReshapeLike(minors * sign * seeds, x)};
+}
+
 // ---- NonMaxSuppression ----
 
 struct Box {
@@ -210,7 +240,9 @@ Tensors MelHost(const NodePtr& n, const Tensors& in) {
 }  // namespace
 
 WEFT_REGISTER_OP(Det)
-    .describe("The determinant of each matrix in the last two axes. Source: ONNX Det-22.")
+    .describe(
+        "The determinant of each matrix in the last two axes. Gradient: the cofactors, of singular "
+        "matrices too.\nSource: ONNX Det-22.")
     .input("X", TypeDoc(kFloats), "[..., n, n]")
     .output("Y", "T", "[...]")
     .set_num_inputs(1)
@@ -220,7 +252,8 @@ WEFT_REGISTER_OP(Det)
     .example({"f64[n, 2, 2]"})
     .set_attr<FInferType>("FInferType", SameType(kFloats))
     .set_attr<FInferShape>("FInferShape", DetShape)
-    .set_attr<FHostEval>("FHostEval", DetHost);
+    .set_attr<FHostEval>("FHostEval", DetHost)
+    .set_attr<FGradient>("FGradient", DetGrad);
 
 WEFT_REGISTER_OP(NonMaxSuppression)
     .describe(

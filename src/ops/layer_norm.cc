@@ -149,6 +149,13 @@ NodeEntry RowMean(const NodeEntry& e, const NodeEntry& axes) {
   return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}});
 }
 
+/// 1 / (number of elements of a row), in the dtype of `mean`.
+NodeEntry OverCount(const NodeEntry& x, const NodeEntry& mean) {
+  const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {mean})});
+  const NodeEntry inverse = Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
+  return Apply("CastLike", {inverse, mean});
+}
+
 /// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what
 /// reaches x through the statistics themselves: d mean = 1 / count, d inverse = -inverse^2 h /
 /// count.
@@ -167,8 +174,8 @@ std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEnt
     if (Has(n, 2)) d[2] = like(SumTo(dy, n->inputs[2]), n->inputs[2]);
   }
   auto add = [&dx](const NodeEntry& e) { dx = dx ? dx + e : e; };
-  if (dys.size() > 1 && dys[1]) add(RowMean(ExpandLike(dys[1], x), axes));
-  if (dys.size() > 2 && dys[2]) add(-RowMean(ExpandLike(dys[2] * inverse * inverse, x), axes) * h);
+  if (dys.size() > 1 && dys[1]) add(dys[1] * OverCount(x, mean));
+  if (dys.size() > 2 && dys[2]) add(-(dys[2] * inverse * inverse * OverCount(x, mean)) * h);
   d[0] = ExpandLike(like(dx, x), x);
   return d;
 }

@@ -190,8 +190,11 @@ NodeEntry SwapLast(const NodeEntry& x, int rank) {
   std::swap(perm[size_t(rank - 2)], perm[size_t(rank - 1)]);
   return Apply("Transpose", {x}, {{"perm", perm}});
 }
-/// Matrices: da = SumTo(dy b^T), db = SumTo(a^T dy); a weight [k, n] under a batch of a is one
-/// product over all rows.
+NodeEntry TransposedProduct(const NodeEntry& x, const NodeEntry& y, bool trans_x, bool trans_y) {
+  return Apply("Gemm", {x, y}, {{"transA", int64_t(trans_x)}, {"transB", int64_t(trans_y)}});
+}
+/// Two matrices: Gemm, which takes its operands transposed. With batch axes: da = SumTo(dy b^T), db = SumTo(a^T dy); a
+/// weight [k, n] under a batch of a is one product over all rows.
 std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry dy = n->inputs[0], other = n->inputs[1], like = n->inputs[2];
   const Shape &own = ctx.shape(NodeEntry(n, 0)), &o = ctx.shape(other), &y = ctx.shape(dy);
@@ -208,8 +211,11 @@ std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n)
     // -1 has no value beside an extent of 0.
     if (ctx.facts().RangeOf(o[o.rank() - 1]).lo < 1 || ctx.facts().RangeOf(y[y.rank() - 1]).lo < 1)
       return {};
-    return {Apply("MatMul", {Apply("Transpose", {flat(other)}, {{"perm", Ints{1, 0}}}), flat(dy)})};
+    return {TransposedProduct(flat(other), flat(dy), true, false)};
   }
+  if (own.rank() == 2 && o.rank() == 2 && y.rank() == 2)
+    return {of_a ? TransposedProduct(dy, other, false, true)
+                 : TransposedProduct(other, dy, true, false)};
   NodeEntry full = of_a ? Apply("MatMul", {dy, SwapLast(other, o.rank())})
                         : Apply("MatMul", {SwapLast(other, o.rank()), dy});
   // The product has the batch axes of dy; the operand's are theirs or summed.

@@ -135,6 +135,16 @@ Exprs ExtractCode(const NodePtr&, const std::vector<TensorArg>& in, const Output
   from.back() = WrapIndex(y(Delinearize(at(0).back(), y.shape.dims())), x.dim(x.rank() - 1));
   return {x(from)};
 }
+std::vector<NodeEntry> ExtractGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  if (!dy[0]) return {NodeEntry(), NodeEntry()};
+  const NodeEntry x = n->inputs[0];
+  const NodeEntry positions = Apply("Reshape", {n->inputs[1], IntsLike(x, {-1})});
+  // A vector gives [1, count].
+  const NodeEntry shape = Apply(
+      "Concat", {Apply("Shape", {x}, {{"end", -1}}), Apply("Shape", {positions})}, {{"axis", 0}});
+  const NodeEntry flat = Apply("Reshape", {dy[0], shape}, {{"allowzero", 1}});
+  return {Apply("weft::GatherGrad", {flat, ShapeOf(x), positions}, {{"axis", -1}}), NodeEntry()};
+}
 
 }  // namespace
 
@@ -172,7 +182,7 @@ WEFT_REGISTER_OP_IN(ai.onnx.ml, Binarizer)
 
 WEFT_REGISTER_OP_IN(ai.onnx.ml, ArrayFeatureExtractor)
     .describe(
-        "The elements Y of the last axis of X. Gradient: none. Source: ONNX ai.onnx.ml "
+        "The elements Y of the last axis of X. Gradient: weft::GatherGrad. Source: ONNX ai.onnx.ml "
         "ArrayFeatureExtractor-1.")
     .input("X", TypeDoc(kMlNumeric | DTypeSet{DType::kString}))
     .input("Y", "i64", "in [-extent, extent)")
@@ -185,6 +195,6 @@ WEFT_REGISTER_OP_IN(ai.onnx.ml, ArrayFeatureExtractor)
     .set_attr<FInferShape>("FInferShape", ExtractShape)
     .set_attr<FCodeGen>("FCodeGen", ExtractCode)
     .set_attr<TMovesElements>("TMovesElements", true)
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", ExtractGrad);
 
 }  // namespace weft::ops

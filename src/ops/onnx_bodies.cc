@@ -6,7 +6,7 @@
 ///   n = prod(shape)   at = Move(reshape([0 .. n-1], shape))   dx = reshape(zeros[n] (+)[at] dy)
 ///
 /// Windows (Conv, AveragePool) become ConvTranspose and Conv; they ask for known spatial extents.
-/// Without a form: weft::Assign (a variable that changes), weft::ReduceProdGrad.
+/// Without a form: weft::Assign (a variable that changes). More: gradient_bodies.cc.
 #include <algorithm>
 
 #include "weft/core/onnx_body.h"
@@ -131,11 +131,6 @@ std::string PadGradBody(Request r) {
   if (r.node->inputs.size() > 3 && r.node->inputs[3])
     inputs += mode == "constant" ? ", i3" : ", , i3";
   return Adjoint("i1", fmt::format("Pad<mode = \"{}\">({})", mode, inputs));
-}
-std::string MaxPoolGradBody(Request r) {
-  WEFT_CHECK(r.node->attr<int64_t>("storage_order") == 0, kUnsupported,
-             "{} with storage_order has no form in ONNX's operators", r.node->op()->name);
-  return Numbers("i2") + AddAt("i1", "i2");
 }
 
 // ---- products ----
@@ -310,6 +305,101 @@ o0 = Transpose<perm = {}>(dw))",
   return text;
 }
 
+/// Where the windows begin: o stride - begin for each spatial axis k, as `first<k>`, in axes that broadcast.
+std::string WindowStarts(const Axes& a) {
+  std::string text;
+  for (size_t k = 0; k < a.rank(); ++k) {
+    std::vector<int64_t> first(size_t(a.out[k])), dims(a.rank(), 1);
+    for (size_t o = 0; o < first.size(); ++o) first[o] = int64_t(o) * a.strides[k] - a.begin[k];
+    dims[k] = a.out[k];
+    text += fmt::format("first{} = Constant<value = int64[{}] {{{}}}>()\n", k,
+                        fmt::join(dims, ", "), fmt::join(first, ", "));
+  }
+  return text;
+}
+std::string Scalar(const std::string& name, int64_t value) {
+  return fmt::format("{} = Constant<value_int = {}>()\n", name, value);
+}
+
+/// Offsets in windows from the flat positions that MaxPool gives: position -> coordinate -> offset.
+std::string MaxPoolBody(Request r) {
+  const NodePtr& n = r.node;
+  const std::vector<int64_t> kernel = n->attr<weft::Ints>("kernel_shape");
+  const Axes a =
+      ReadAxes(n, Spatial(r.input_shapes[0], "x"), kernel, Spatial(r.output_shapes[0], "y"));
+  std::vector<int64_t> pads = a.begin;
+  pads.insert(pads.end(), a.end.begin(), a.end.end());
+  std::string text = WindowStarts(a);
+  text += fmt::format(
+      "o0, at = MaxPool<kernel_shape = {}, strides = {}, dilations = {}, pads = {}, ceil_mode = "
+      "{}>(i0)\n",
+      Ints(kernel), Ints(a.strides), Ints(a.dilations), Ints(pads), n->attr<int64_t>("ceil_mode"));
+  std::string sum;
+  int64_t below = 1, inner = 1;
+  for (size_t k = a.rank(); k-- > 0; below *= a.in[k], inner *= kernel[k]) {
+    text += Scalar(fmt::format("below{}", k), below) + Scalar(fmt::format("in{}", k), a.in[k]) +
+            Scalar(fmt::format("dilation{}", k), a.dilations[k]) +
+            Scalar(fmt::format("inner{}", k), inner);
+    text += fmt::format(
+        "rest{0} = Div(at, below{0})\nposition{0} = Mod(rest{0}, in{0})\n"
+        "away{0} = Sub(position{0}, first{0})\noffset{0} = Div(away{0}, dilation{0})\n"
+        "part{0} = Mul(offset{0}, inner{0})\n",
+        k);
+    if (!sum.empty()) text += fmt::format("sum{0} = Add({1}, part{0})\n", k, sum);
+    sum = fmt::format("{}{}", sum.empty() ? "part" : "sum", k);
+  }
+  return text + fmt::format("o1 = Cast<to = {}>({})", inner <= 256 ? 2 : 6, sum);
+}
+/// Flat positions in x, of extents `shape` [n, c, spatial...], that `winner` names, as `at`.
+std::string WinnerPositions(const Axes& a, const std::string& winner, const std::string& shape) {
+  std::string text =
+      WindowStarts(a) + fmt::format(R"(w64 = Cast<to = 7>({0})
+pools = Shape<start = 0, end = 2>({0})
+count_c1 = ReduceProd<keepdims = 1>(pools)
+count_c = Squeeze(count_c1)
+none = Constant<value_int = 0>()
+next = Constant<value_int = 1>()
+planes = Range(none, count_c, next)
+spatial_ones = Constant<value = int64[{2}] {{{3}}}>()
+plane_dims = Concat<axis = 0>(pools, spatial_ones)
+plane = Reshape<allowzero = 1>(planes, plane_dims)
+plane_size1 = Slice({1}, two, far)
+plane_size = ReduceProd<keepdims = 0>(plane_size1)
+sum_base = Mul(plane, plane_size)
+)",
+                                    winner, shape, a.rank(),
+                                    fmt::join(std::vector<int64_t>(a.rank(), 1), ", "));
+  text = IntsConstant("two", {2}) + IntsConstant("far", {INT32_MAX}) + text;
+  std::string sum = "sum_base";
+  int64_t below = 1, inner = 1;
+  for (size_t k = a.rank(); k-- > 0; below *= a.in[k], inner *= a.kernel[k]) {
+    text += Scalar(fmt::format("below{}", k), below) +
+            Scalar(fmt::format("kernel{}", k), a.kernel[k]) +
+            Scalar(fmt::format("dilation{}", k), a.dilations[k]) +
+            Scalar(fmt::format("inner{}", k), inner);
+    text += fmt::format(
+        "outer{0} = Div(w64, inner{0})\noffset{0} = Mod(outer{0}, kernel{0})\n"
+        "away{0} = Mul(offset{0}, dilation{0})\nposition{0} = Add(first{0}, away{0})\n"
+        "part{0} = Mul(position{0}, below{0})\nsum{0} = Add({1}, part{0})\n",
+        k, sum);
+    sum = fmt::format("sum{}", k);
+  }
+  return text + fmt::format("at = Identity({})\n", sum);
+}
+Axes PoolAxes(const NodePtr& n, const Shape& x, const Shape& y) {
+  return ReadAxes(n, Spatial(x, "x"), n->attr<weft::Ints>("kernel_shape"), Spatial(y, "y"));
+}
+std::string PoolPickBody(Request r) {
+  const Axes a = PoolAxes(r.node, r.input_shapes[0], r.output_shapes[0]);
+  return "shape = Shape(i0)\n" + WinnerPositions(a, "i1", "shape") +
+         "flat = Constant<value = int64[1] {-1}>()\nelements = Reshape(i0, flat)\n"
+         "o0 = Gather<axis = 0>(elements, at)";
+}
+std::string MaxPoolGradBody(Request r) {
+  const Axes a = PoolAxes(r.node, r.output_shapes[0], r.input_shapes[0]);
+  return WinnerPositions(a, "i1", "i2") + Numbers("i2") + AddAt("at", "i2");
+}
+
 /// dy divided by the number of elements of its window, then spread by a window of ones.
 std::string AveragePoolGradBody(Request r) {
   const NodePtr& n = r.node;
@@ -361,6 +451,8 @@ WEFT_ONNX_BODY(GatherNDGrad);
 WEFT_ONNX_BODY(TileGrad);
 WEFT_ONNX_BODY(SliceGrad);
 WEFT_ONNX_BODY(PadGrad);
+WEFT_ONNX_BODY(MaxPool);
+WEFT_ONNX_BODY(PoolPick);
 WEFT_ONNX_BODY(MaxPoolGrad);
 WEFT_ONNX_BODY(MatMulGrad);
 WEFT_ONNX_BODY(ConvGradData);

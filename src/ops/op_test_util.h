@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/attr_text.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/graph.h"
@@ -63,9 +64,10 @@ inline Graph GraphOfRow(const Op& op, const std::vector<std::string>& inputs,
               inputs[i].substr(eq + 3) + "} : ?\n";
     }
   }
-  NodeAttrs none;
-  none.op = &op;
-  const uint32_t count = op.OutputCount(none);
+  NodeAttrs node;
+  node.op = &op;
+  node.dict = ParseAttrDict("{" + attrs + "}");
+  const uint32_t count = op.OutputCount(node);
   for (uint32_t k = 0; k < count; ++k) {
     results += (k ? ", %y" : "%y") + std::to_string(k);
     types += k ? ", ?" : "?";

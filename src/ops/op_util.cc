@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/core/gradient.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -324,7 +325,10 @@ FGradient BinaryGradient(
     if (!dy.at(0)) return {NodeEntry(), NodeEntry()};
     const NodeEntry a = n->inputs[0], b = n->inputs[1];
     auto [da, db] = f(a, b, NodeEntry(n, 0), dy[0]);
-    return {ReduceLike(da, a), ReduceLike(db, b)};
+    // What is computed from a, b, y and dy has the shape of y.
+    const NodeEntry y(n, 0);
+    return {KnownSameShape(a, y) ? da : ReduceLike(da, a),
+            KnownSameShape(b, y) ? db : ReduceLike(db, b)};
   };
 }
 std::vector<NodeEntry> NoGradient(const NodePtr& n, const std::vector<NodeEntry>&) {

@@ -175,7 +175,7 @@ uint32_t Results(const NodeAttrs& attrs) {
 
 }  // namespace
 
-#define WEFT_REGISTER_STEP(Name, Doc, States, Step)                                           \
+#define WEFT_REGISTER_STEP(Name, Doc, States, Step, ...)                                      \
   WEFT_REGISTER_OP_IN(ai.onnx.preview.training, Name)                                         \
       .describe(Doc " Gradient: none. Source: ONNX ai.onnx.preview.training " #Name "-1.")    \
       .input("R", TypeDoc(kStepTypes, "T1"), "the rate, a scalar")                            \
@@ -184,14 +184,22 @@ uint32_t Results(const NodeAttrs& attrs) {
       .output("outputs", "T", "all new X, then each kind of new state")                       \
       .set_num_inputs(3, INT_MAX)                                                             \
       .set_num_outputs(Results)                                                               \
+      .example(__VA_ARGS__)                                                                   \
       .param<Name##Param>()                                                                   \
       .set_attr<FInferType>("FInferType", StepType(States))                                   \
       .set_attr<FInferShape>("FInferShape", StepShape(States))                                \
       .set_attr<FCodeGen>("FCodeGen", StepCode(States, Step))                                 \
       .set_attr<FGradient>("FGradient", NoGradient)
 
-WEFT_REGISTER_STEP(Adagrad, "One step of Adagrad.", 1, AdagradStep);
-WEFT_REGISTER_STEP(Momentum, "One step of gradient descent with momentum.", 1, MomentumStep);
-WEFT_REGISTER_STEP(Adam, "One step of Adam.", 2, AdamStep);
+WEFT_REGISTER_STEP(Adagrad, "One step of Adagrad.", 1, AdagradStep,
+                   {"f32[]", "i64[] = [3]", "f32[2, n]", "f32[2, n]", "f32[2, n]"},
+                   "num_results = 2, decay_factor = 0.1");
+WEFT_REGISTER_STEP(
+    Momentum, "One step of gradient descent with momentum.", 1, MomentumStep,
+    {"f32[]", "i64[] = [3]", "f32[2, n]", "f32[2, n]", "f32[2, n]"},
+    "num_results = 2, alpha = 0.9, beta = 1.0, mode = \"nesterov\", norm_coefficient = 0.01");
+WEFT_REGISTER_STEP(Adam, "One step of Adam.", 2, AdamStep,
+                   {"f32[]", "i64[] = [3]", "f32[4]", "f32[4]", "f32[4]", "f32[4]"},
+                   "num_results = 3");
 
 }  // namespace weft::ops

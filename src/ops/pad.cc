@@ -189,7 +189,13 @@ WEFT_REGISTER_OP(Pad)
                             CheckInputType(ctx, 0, kAllTypes);
                             CheckInputType(ctx, 1, kI64Only);
                             CheckInputType(ctx, 3, kIndexTypes);
-                            if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
+                            const Type x = ctx.in(0);
+                            if (ctx.num_inputs() > 2 && ctx.has_input(2) && ctx.in(2).known())
+                              WEFT_CHECK(!x.known() || x == ctx.in(2), kTypeMismatch,
+                                         "{}: data {} and constant_value {}",
+                                         ctx.node()->Describe(), x.ToString(),
+                                         ctx.in(2).ToString());
+                            if (x.known()) ctx.set_out(0, x);
                           })
     .set_attr<FInferShape>("FInferShape", PadShape)
     .set_attr<FCodeGen>("FCodeGen", PadCode)

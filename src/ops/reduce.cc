@@ -43,6 +43,8 @@ std::vector<int> ReducedAxes(const NodePtr& n, const std::vector<TensorArg>& in,
 
 /// One element of the value of a reduced shape vector.
 using Fold = SymInt (*)(SymInt, SymInt);
+SymInt AddRule(SymInt a, SymInt b) { return a + b; }
+SymInt MulRule(SymInt a, SymInt b) { return a * b; }
 
 void ReduceShape(InferShapeContext& ctx, Fold fold) {
   const NodePtr& n = ctx.node();
@@ -76,16 +78,14 @@ void ReduceShape(InferShapeContext& ctx, Fold fold) {
   ctx.set_out(0, out);
   if (!fold || x.rank() != 1 || !reduced[0]) return;
   const SymTensorPtr v = InputValue(ctx, 0);
-  if (!v || v->elements.empty()) return;
-  SymInt all = v->elements[0];
+  if (!v || (v->elements.empty() && fold != AddRule && fold != MulRule)) return;
+  SymInt all = v->elements.empty() ? SymInt(fold == MulRule ? 1 : 0) : v->elements[0];
   for (size_t i = 1; i < v->elements.size(); ++i) all = fold(all, v->elements[i]);
   SetValue(ctx, 0, out, [&](int64_t) { return all; });
 }
 FInferShape ShapeRule(Fold fold) {
   return [fold](InferShapeContext& ctx) { ReduceShape(ctx, fold); };
 }
-SymInt AddRule(SymInt a, SymInt b) { return a + b; }
-SymInt MulRule(SymInt a, SymInt b) { return a * b; }
 SymInt MinRule(SymInt a, SymInt b) { return a.known() && b.known() ? Min(a, b) : SymInt(); }
 SymInt MaxRule(SymInt a, SymInt b) { return a.known() && b.known() ? Max(a, b) : SymInt(); }
 
@@ -220,28 +220,73 @@ NodeEntry LogSumExpRule(const NodePtr&, const NodeEntry& x, const NodeEntry& y,
   return dy * Apply("Exp", {x - y});
 }
 
+/// The product of x over the reduced axes without the element at `self` and, where given, without
+/// the one at `also`, on the line through `at`.
+Expr ProductOfOthers(const TensorArg& x, const std::vector<int>& axes, const Indices& at,
+                     const Indices* also) {
+  const DType t = AccumulatorOf(x.dtype);
+  std::vector<SymInt> extents;
+  for (int a : axes) extents.push_back(x.shape[a]);
+  return ReduceOver(ReduceOp::kProd, extents, [&](const Indices& r) {
+    Indices from = at;
+    Expr self = Expr::Bool(true), other = Expr::Bool(true);
+    for (size_t k = 0; k < axes.size(); ++k) {
+      self = And(self, Eq(r[k], at[size_t(axes[k])]));
+      if (also) other = And(other, Eq(r[k], (*also)[k]));
+      from[size_t(axes[k])] = r[k];
+    }
+    return Expr::Select(also ? Or(self, other) : self, Expr::ConstInt(t, 1),
+                        Expr::Cast(t, x(from)));
+  });
+}
+/// dy has every axis (extent 1 where reduced), or is a scalar.
+Expr ReadOverAxes(const TensorArg& dy, const Shape& out, const Indices& at) {
+  Indices where;
+  for (int k = 0; k < dy.rank(); ++k)
+    where.push_back(BroadcastIndex(dy.shape[k], out[k], at[size_t(k)]));
+  return dy(where);
+}
+
 /// dx[i] = dy times the product of the other elements: right with any number of zeros, quadratic in
 /// the reduced extent.
 Exprs ProdGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &dy = in[0], &x = in[1];
   const std::vector<int> axes = ReducedAxes(n, in, 2, x.rank());
+  const Expr others = ProductOfOthers(x, axes, at(0), nullptr);
+  const Expr seed = Expr::Cast(others->dtype(), ReadOverAxes(dy, at.shape[0], at(0)));
+  return {Expr::Cast(x.dtype, others * seed)};
+}
+/// out[k] = dy sum over i != k of g[i] times the product of all elements but i and k: cubic.
+Exprs ProdGradPairsCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const TensorArg &dy = in[0], &x = in[1], &g = in[2];
+  const std::vector<int> axes = ReducedAxes(n, in, 3, x.rank());
   const DType t = AccumulatorOf(x.dtype);
   std::vector<SymInt> extents;
   for (int a : axes) extents.push_back(x.shape[a]);
-  const Expr others = ReduceOver(ReduceOp::kProd, extents, [&](const Indices& r) {
+  const Expr sum = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {
     Indices from = at(0);
     Expr self = Expr::Bool(true);
     for (size_t k = 0; k < axes.size(); ++k) {
       self = And(self, Eq(r[k], at(0)[size_t(axes[k])]));
       from[size_t(axes[k])] = r[k];
     }
-    return Expr::Select(self, Expr::ConstInt(t, 1), Expr::Cast(t, x(from)));
+    const Expr term = Expr::Cast(t, g(from)) * ProductOfOthers(x, axes, at(0), &r);
+    return Expr::Select(self, Zero(t), term);
   });
-  // dy has every axis (extent 1 where reduced), or is a scalar.
-  Indices where;
-  for (int k = 0; k < dy.rank(); ++k)
-    where.push_back(BroadcastIndex(dy.shape[k], at.shape[0][k], at(0)[size_t(k)]));
-  return {Expr::Cast(x.dtype, others * Expr::Cast(t, dy(where)))};
+  return {Expr::Cast(x.dtype, sum * Expr::Cast(t, ReadOverAxes(dy, at.shape[0], at(0))))};
+}
+std::vector<NodeEntry> ProdGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  std::vector<NodeEntry> d(n->inputs.size());
+  if (!g[0]) return d;
+  const NodeEntry dy = n->inputs[0], x = n->inputs[1];
+  std::vector<NodeEntry> alone{ScalarOf(x, 1), x}, pairs{dy, x, g[0]};
+  if (Has(n, 2)) {
+    alone.push_back(n->inputs[2]);
+    pairs.push_back(n->inputs[2]);
+  }
+  d[0] = SumTo(g[0] * Apply("weft::ReduceProdGrad", alone, AttrsOf(n)), dy);
+  d[1] = Apply("weft::ReduceProdGradPairs", pairs, AttrsOf(n));
+  return d;
 }
 
 std::vector<NodeEntry> SimplifyNoop(RewriteContext& ctx, const NodePtr& n) {
@@ -333,26 +378,47 @@ WEFT_REGISTER_REDUCTION(ReduceLogSumExp, "y = log(sum(exp(x))), shifted by the m
                         "exp(x - y) dy; keeps x and y", "18", kNumeric, nullptr, LogSumExpRule)
     .set_attr<FCodeGen>("FCodeGen", FCodeGen(LogSumExpCode));
 
-WEFT_REGISTER_OP_IN(weft, ReduceProdGrad)
-    .describe(
-        "Gradient of ReduceProd: dx[i] = dy prod_{j != i} x[j], quadratic in the reduced extent. "
-        "dy has the reduced axes (of\n"
-        "extent 1) or is a scalar. Gradient: none registered. Source: Weft.")
+/// What the two operators of products of others say alike.
+#define WEFT_REGISTER_PRODUCTS(Name, Doc, Operands)                                       \
+  WEFT_REGISTER_OP_IN(weft, Name)                                                         \
+      .describe(Doc)                                                                      \
+      .set_num_outputs(1)                                                                 \
+      .param<ReduceParam>()                                                               \
+      .set_num_inputs(Operands, Operands + 1)                                             \
+      .set_attr<FInferType>("FInferType",                                                 \
+                            [](InferTypeContext& ctx) {                                   \
+                              const Type t = CommonInputType(ctx, kNumeric, 0, Operands); \
+                              CheckInputType(ctx, Operands, kI64Only);                    \
+                              if (t.known()) ctx.set_out(0, t);                           \
+                            })                                                            \
+      .set_attr<FInferShape>("FInferShape",                                               \
+                             [](InferShapeContext& ctx) { ctx.set_out(0, ctx.in(1)); })
+
+WEFT_REGISTER_PRODUCTS(ReduceProdGrad,
+                       "Gradient of ReduceProd: dx[i] = dy prod_{j != i} x[j], quadratic in the "
+                       "reduced extent. dy has "
+                       "the reduced axes (of\nextent 1) or is a scalar. Gradient: itself for dy, "
+                       "weft::ReduceProdGradPairs for x. Source: Weft.",
+                       2)
     .input("dy", TypeDoc(kNumeric))
     .input("x", "T")
     .optional_input("axes", "i64")
     .output("dx", "T")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
-    .param<ReduceParam>()
     .example({"f32[2, 1]", "f32[2, 3]", "i64[1] = [1]"})
-    .set_attr<FInferType>("FInferType",
-                          [](InferTypeContext& ctx) {
-                            const Type t = CommonInputType(ctx, kNumeric, 0, 2);
-                            CheckInputType(ctx, 2, kI64Only);
-                            if (t.known()) ctx.set_out(0, t);
-                          })
-    .set_attr<FInferShape>("FInferShape", [](InferShapeContext& ctx) { ctx.set_out(0, ctx.in(1)); })
-    .set_attr<FCodeGen>("FCodeGen", ProdGradCode);
+    .set_attr<FCodeGen>("FCodeGen", ProdGradCode)
+    .set_attr<FGradient>("FGradient", ProdGradGradient);
+
+WEFT_REGISTER_PRODUCTS(
+    ReduceProdGradPairs,
+    "Second derivative of ReduceProd along g: out[k] = dy sum_{i != k} g[i] prod_{j != i, k} x[j], "
+    "cubic in the reduced\nextent. Gradient: none registered. Source: Weft.",
+    3)
+    .input("dy", TypeDoc(kNumeric), "has the reduced axes (of extent 1), or a scalar")
+    .input("x", "T")
+    .input("g", "T", "the shape of x")
+    .optional_input("axes", "i64")
+    .output("d", "T")
+    .example({"f32[2, 1]", "f32[2, 3]", "f32[2, 3]", "i64[1] = [1]"})
+    .set_attr<FCodeGen>("FCodeGen", ProdGradPairsCode);
 
 }  // namespace weft::ops

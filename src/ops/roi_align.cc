@@ -7,7 +7,7 @@
 ///           at start + (i + 1/2) e / s; one further than an element outside counts as 0. avg: their
 ///           mean; max: the largest of the four weighted neighbours over all samples (ONNX's
 ///           definition, not the largest interpolated value)
-///   grad    none registered
+///   grad    avg: to X, by weft::RoiAlignGrad; the regions are positions and have none. max: none
 ///
 /// How many samples ceil(e) gives depends on the data, but samples are at least half an element apart
 /// where there are two, so at most 2 extent + 5 of them lie inside: the sum runs over those.
@@ -171,6 +171,48 @@ Exprs RoiAlignCode(const NodePtr& n, const std::vector<TensorArg>& in, const Out
   return {Expr::Cast(x.dtype, Expr::Select(any, y, Zero(t)))};
 }
 
+// ---- gradient ----
+
+/// dX[b, c, i, j] = sum over the bins of regions of image b of dy / samples, times what the samples
+/// weigh row i and column j with.
+Exprs RoiAlignGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const TensorArg &dy = in[0], &rois = in[1], &batch = in[2];
+  const DType t = AccumulatorOf(dy.dtype);
+  const Shape& x = at.shape[0];
+  const auto own = [&](const BinAxis& a, const Expr& i) {
+    return Expr::Reduce(ReduceOp::kSum, {a.count}, [&](const Indices& r) {
+      const Sample s = SampleOf(a, r[0]);
+      const Expr low = Expr::Select(Eq(s.low, i), s.low_weight, Zero(t));
+      const Expr high = Expr::Select(Eq(s.high, i), s.high_weight, Zero(t));
+      return Expr::Select(s.inside, low + high, Zero(t));
+    });
+  };
+  const std::vector<SymInt> bins{dy.shape[0], dy.shape[2], dy.shape[3]};
+  const Expr sum = Expr::Reduce(ReduceOp::kSum, bins, [&](const Indices& r) {
+    const BinAxis rows = MakeAxis(n, t, rois, r[0], true, x[2], r[1]),
+                  columns = MakeAxis(n, t, rois, r[0], false, x[3], r[2]);
+    const Expr all = Expr::Cast(t, Max(rows.samples * columns.samples, Expr::Int(1)));
+    const Expr any = And(Lt(Expr::Int(0), rows.samples), Lt(Expr::Int(0), columns.samples));
+    const Expr here = And(any, Eq(batch({r[0]}), at(0)[0]));
+    const Expr seed = Expr::Cast(t, dy({r[0], at(0)[1], r[1], r[2]})) / all;
+    return Expr::Select(here, seed * own(rows, at(0)[2]) * own(columns, at(0)[3]), Zero(t));
+  });
+  return {Expr::Cast(dy.dtype, sum)};
+}
+std::vector<NodeEntry> RoiAlignGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  if (!dy[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
+  WEFT_CHECK(ParamOf<RoiAlignParam>(n).mode == "avg", kUnsupported,
+             "{}: mode \"max\" has no gradient", n->Describe());
+  return {Apply("weft::RoiAlignGrad", {dy[0], n->inputs[1], n->inputs[2], ShapeOf(n->inputs[0])},
+                AttrsOf(n)),
+          NodeEntry(), NodeEntry()};
+}
+std::vector<NodeEntry> RoiAlignGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  std::vector<NodeEntry> d(4);
+  if (g[0]) d[0] = Apply("RoiAlign", {g[0], n->inputs[1], n->inputs[2]}, AttrsOf(n));
+  return d;
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(RoiAlign)
@@ -178,7 +220,8 @@ WEFT_REGISTER_OP(RoiAlign)
     .describe(
         "Y[r, c, i, j] = mean (or maximum) over the samples of bin (i, j) of region r of image "
         "batch_indices[r], read linearly.\n"
-        "f16 and bf16 compute in f32. Gradient: none registered. Errors: ranks or extents that do "
+        "f16 and bf16 compute in f32. Gradient: weft::RoiAlignGrad for X under avg. Errors: ranks "
+        "or extents that do "
         "not fit (kShapeMismatch), an\n"
         "unknown mode (kBadAttribute), an index outside the batch (kIndexRange). Source: ONNX "
         "RoiAlign-22.")
@@ -194,6 +237,33 @@ WEFT_REGISTER_OP(RoiAlign)
     .example({"f32[n, 1, 6, 6]", "f32[1, 4] = [-1, 0, 5, 7]", "i64[1] = [0]"}, "mode = \"max\"")
     .set_attr<FInferType>("FInferType", RoiAlignType)
     .set_attr<FInferShape>("FInferShape", RoiAlignShape)
-    .set_attr<FCodeGen>("FCodeGen", RoiAlignCode);
+    .set_attr<FCodeGen>("FCodeGen", RoiAlignCode)
+    .set_attr<FGradient>("FGradient", RoiAlignGradient);
+
+WEFT_REGISTER_OP_IN(weft, RoiAlignGrad)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
+    .describe(
+        "Adjoint of RoiAlign (avg) in X. By looking: every element asks every bin. Gradient: "
+        "RoiAlign for dy. Source: Weft.")
+    .input("dy", TypeDoc(kFloats), "[m, c, output_height, output_width]")
+    .input("rois", "T", "[m, 4]")
+    .input("batch_indices", "i64", "[m]")
+    .input("shape", "i64", "extents of X")
+    .output("dX", "T")
+    .set_num_inputs(4)
+    .set_num_outputs(1)
+    .param<RoiAlignParam>()
+    .example({"f32[2, 2, 2, 2]", "f32[2, 4] = [0, 0, 3, 3, 1, 0.5, 4, 2]", "i64[2] = [0, 0]",
+              "i64[4] = [1, 2, 4, 5]"},
+             "output_height = 2, output_width = 2, sampling_ratio = 2")
+    .set_attr<FInferType>("FInferType",
+                          [](InferTypeContext& ctx) {
+                            const Type t = CommonInputType(ctx, kFloats, 0, 2);
+                            for (int i : {2, 3}) CheckInputType(ctx, i, kI64Only);
+                            if (t.known()) ctx.set_out(0, t);
+                          })
+    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(3))
+    .set_attr<FCodeGen>("FCodeGen", RoiAlignGradCode)
+    .set_attr<FGradient>("FGradient", RoiAlignGradGradient);
 
 }  // namespace weft::ops

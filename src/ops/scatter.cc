@@ -3,9 +3,13 @@
 ///
 /// By looking, as the adjoints of gather.cc: each result asks every update whether it is meant. Exact and
 /// deterministic; of updates with equal indices the last one stays.
-///   grad    reduction none and add: to data and to updates; for repeated indices under `none` every
-///           update gets the gradient of the place
-///   throws  kShapeMismatch, kBadAttribute; indices outside the axis write nothing
+///   grad    none  to data where nothing was written, to the update that stayed
+///           add   to data and to every update
+///           max, min  shared equally by data and the updates that equal the result
+///           mul   times the product of the other factors, zeros included
+///           The second derivative is right but at zeros under `mul`.
+///   throws  kShapeMismatch, kBadAttribute; indices outside the axis write nothing by this
+///           definition; the host's library call, which is used where there is one, throws kIndexRange
 /// Source: ONNX ScatterElements-18, ScatterND-18, TensorScatter-24.
 #include "host_util.h"
 
@@ -104,6 +108,70 @@ Expr Combined(Combine combine, const Expr& data, const std::vector<SymInt>& posi
   return Expr::Select(Lt(last, Expr::Int(0)), data, read_linear(Max(last, Expr::Int(0))));
 }
 
+// ---- gradients of the scatters ----
+
+/// A scatter, and the gather that reads where it writes.
+struct Pair {
+  const char *scatter, *gather;
+  AttrDict attrs;
+};
+struct Scatters {
+  NodePtr node;
+  Pair pair;
+  NodeEntry Scatter(const NodeEntry& data, const NodeEntry& updates, const char* reduction) const {
+    AttrDict attrs = pair.attrs;
+    attrs["reduction"] = reduction;
+    return Apply(pair.scatter, {data, node->inputs[1], updates}, attrs);
+  }
+  NodeEntry Gather(const NodeEntry& e) const {
+    return Apply(pair.gather, {e, node->inputs[1]}, pair.attrs);
+  }
+};
+
+/// The updates that stay: each writes its number, and the last one of a place finds its own there.
+NodeEntry Last(const Scatters& s) {
+  const NodeEntry u = s.node->inputs[2];
+  const auto number = [&](int64_t v) { return ScalarLike(u, DType::kI64, double(v)); };
+  const NodeEntry count = Apply("Range", {number(0), Apply("Size", {u}), number(1)});
+  const NodeEntry own = ReshapeLike(count, u);
+  const NodeEntry nobody = ExpandLike(number(-1), s.node->inputs[0]);
+  return Apply("Equal", {own, s.Gather(s.Scatter(nobody, own, "none"))});
+}
+
+/// What the places of `data` and of `updates` get of dy; see the table at the top of this file.
+std::vector<NodeEntry> ScatterGradient(const NodePtr& n, const std::vector<NodeEntry>& dys,
+                                       Combine combine, const Pair& pair) {
+  if (!dys[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
+  const Scatters s{n, pair};
+  const NodeEntry x = n->inputs[0], u = n->inputs[2], dy = dys[0], y(n);
+  const NodeEntry zero = ScalarOf(dy, 0), one = ScalarOf(dy, 1);
+  const auto as_number = [&](const NodeEntry& e) { return Apply("CastLike", {e, dy}); };
+  switch (combine) {
+    case Combine::kNone:
+      return {s.Scatter(dy, ZerosLike(u), "none"), NodeEntry(), MaskedGrad(Last(s), s.Gather(dy))};
+    case Combine::kAdd:
+      return {dy, NodeEntry(), s.Gather(dy)};
+    case Combine::kMax:
+    case Combine::kMin: {
+      const NodeEntry hit_x = as_number(Apply("Equal", {x, y}));
+      const NodeEntry hit_u = as_number(Apply("Equal", {u, s.Gather(y)}));
+      const NodeEntry share = dy / s.Scatter(hit_x, hit_u, "add");
+      return {hit_x * share, NodeEntry(), hit_u * s.Gather(share)};
+    }
+    case Combine::kMul:
+      break;
+  }
+  // The product of the others, without a division by 0: of all factors but zeros, where there is no
+  // other zero.
+  const NodeEntry x_zero = Apply("Equal", {x, zero}), u_zero = Apply("Equal", {u, zero});
+  const NodeEntry x1 = Apply("Where", {x_zero, one, x}), u1 = Apply("Where", {u_zero, one, u});
+  const NodeEntry product = s.Gather(dy * s.Scatter(x1, u1, "mul"));
+  const NodeEntry zeros = s.Gather(s.Scatter(as_number(x_zero), as_number(u_zero), "add"));
+  const NodeEntry alone = Apply("Equal", {zeros, as_number(u_zero)});
+  const NodeEntry ones = ExpandLike(one, x);
+  return {dy * s.Scatter(ones, u, "mul"), NodeEntry(), MaskedGrad(alone, product / u1)};
+}
+
 // ---- ScatterElements ----
 
 void ScatterElementsShape(InferShapeContext& ctx) {
@@ -147,16 +215,9 @@ Exprs ScatterElementsCode(const NodePtr& n, const std::vector<TensorArg>& in, co
       [&](const Expr& r) { return u(place(r)); })};
 }
 std::vector<NodeEntry> ScatterElementsGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
-  if (!dy[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const auto& p = ParamOf<ScatterParam>(n);
-  const Combine combine = CombineOf(n, p.reduction);
-  WEFT_CHECK(combine == Combine::kNone || combine == Combine::kAdd, kUnsupported,
-             "{}: no gradient for reduction \"{}\"", n->Describe(), p.reduction);
-  const NodeEntry du = Apply("GatherElements", {dy[0], n->inputs[1]}, {{"axis", p.axis}});
-  if (combine == Combine::kAdd) return {dy[0], NodeEntry(), du};
-  const NodeEntry dx =
-      Apply("ScatterElements", {dy[0], n->inputs[1], ZerosLike(n->inputs[2])}, {{"axis", p.axis}});
-  return {dx, NodeEntry(), du};
+  return ScatterGradient(n, dy, CombineOf(n, p.reduction),
+                         {"ScatterElements", "GatherElements", {{"axis", p.axis}}});
 }
 
 // ---- ScatterND ----
@@ -205,13 +266,8 @@ Exprs ScatterNDCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
       read, [&](const Expr& r) { return read(Delinearize(r, positions)); })};
 }
 std::vector<NodeEntry> ScatterNDGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
-  if (!dy[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-  const Combine combine = CombineOf(n, ParamOf<ScatterNDParam>(n).reduction);
-  WEFT_CHECK(combine == Combine::kNone || combine == Combine::kAdd, kUnsupported,
-             "{}: no gradient for this reduction", n->Describe());
-  const NodeEntry du = Apply("GatherND", {dy[0], n->inputs[1]});
-  if (combine == Combine::kAdd) return {dy[0], NodeEntry(), du};
-  return {Apply("ScatterND", {dy[0], n->inputs[1], ZerosLike(n->inputs[2])}), NodeEntry(), du};
+  return ScatterGradient(n, dy, CombineOf(n, ParamOf<ScatterNDParam>(n).reduction),
+                         {"ScatterND", "GatherND", {}});
 }
 
 // ---- TensorScatter ----
@@ -249,13 +305,54 @@ Exprs TensorScatterCode(const NodePtr& n, const std::vector<TensorArg>& in, cons
   return {ReadEither(InRange(i, u.dim(axis)), u(from), x(at(0)))};
 }
 
+/// past_cache gets dy where nothing was written; update reads dy where it was written. The cache is
+/// seen as [batch, before, axis, after].
+std::vector<NodeEntry> TensorScatterGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
+  std::vector<NodeEntry> d(n->inputs.size());
+  if (!dys[0]) return d;
+  const auto& p = ParamOf<TensorScatterParam>(n);
+  const NodeEntry dy = dys[0], x = n->inputs[0], u = n->inputs[1];
+  std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
+  args[0] = dy;
+  args[1] = ZerosLike(u);
+  d[0] = Apply("TensorScatter", args, AttrsOf(n));
+  const int64_t behind = p.axis == -1 ? INT64_MAX : p.axis + 1;  // clamped to the rank
+  const auto product = [](const NodeEntry& of, int64_t from, int64_t to) {
+    return Apply("ReduceProd", {Apply("Shape", {of}, {{"start", from}, {"end", to}})});
+  };
+  const auto extents = [&](const NodeEntry& of) {
+    return Apply("Concat",
+                 {product(of, 0, 1), product(of, 1, p.axis), product(of, p.axis, behind),
+                  product(of, behind, INT64_MAX)},
+                 {{"axis", 0}});
+  };
+  const auto number = [&](int64_t v) { return ScalarLike(u, DType::kI64, double(v)); };
+  const auto ints = [&](const std::vector<int64_t>& v) { return IntsLike(u, v); };
+  const NodeEntry like_x = extents(x), like_u = extents(u);
+  const auto axis_of = [&](const NodeEntry& shape) {
+    return Apply("Gather", {shape, number(2)}, {{"axis", 0}});
+  };
+  NodeEntry place = Apply(
+      "Reshape", {Apply("Range", {number(0), axis_of(like_u), number(1)}), ints({1, 1, -1, 1})});
+  if (Has(n, 2)) place = place + Apply("Reshape", {n->inputs[2], ints({-1, 1, 1, 1})});
+  const NodeEntry extent = axis_of(like_x);
+  if (p.mode == "circular") place = Apply("Mod", {place, extent});
+  const NodeEntry inside = Apply("Less", {place, extent});
+  const NodeEntry rows = Apply("Reshape", {dy, like_x}, {{"allowzero", 1}});
+  const NodeEntry at = Apply("Where", {inside, place, number(0)});
+  const NodeEntry read =
+      Apply("GatherElements", {rows, Apply("Expand", {at, like_u})}, {{"axis", 2}});
+  d[1] = ReshapeLike(MaskedGrad(inside, read), u);
+  return d;
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(ScatterElements)
     .describe(
         "data, with updates[..., i, ...] put to (or combined with) the place indices[..., i, ...] "
-        "of the axis.\nOf equal indices the last stays. Gradient: GatherElements of dy to updates, "
-        "for \"none\" and \"add\". Source: ONNX ScatterElements-18.")
+        "of the axis.\nOf equal indices the last stays. Gradient: the table at the top of "
+        "scatter.cc. Source: ONNX ScatterElements-18.")
     .input("data", TypeDoc(kAllTypes))
     .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-extent, extent)")
     .input("updates", "T", "the shape of indices")
@@ -273,6 +370,7 @@ WEFT_REGISTER_OP(ScatterElements)
                           })
     .set_attr<FInferShape>("FInferShape", ScatterElementsShape)
     .set_attr<FCodeGen>("FCodeGen", ScatterElementsCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<TMovesElements>("TMovesElements", true)
     .set_attr<FGradient>("FGradient", ScatterElementsGrad)
     .set_attr<FInputDomains>("FInputDomains", [](const NodePtr& n) -> std::vector<InputDomain> {
@@ -284,8 +382,8 @@ WEFT_REGISTER_OP(ScatterElements)
 WEFT_REGISTER_OP(ScatterND)
     .describe(
         "data, with updates[p..., :] put to (or combined with) the place indices[p..., :] of its "
-        "leading axes.\nOf equal indices the last stays. Gradient: GatherND of dy to updates, for "
-        "\"none\" and \"add\". Source: ONNX ScatterND-18.")
+        "leading axes.\nOf equal indices the last stays. Gradient: as ScatterElements. Source: "
+        "ONNX ScatterND-18.")
     .input("data", TypeDoc(kAllTypes))
     .input("indices", "i64", "[positions..., k]")
     .input("updates", "T", "[positions..., the extents of data from k on]")
@@ -303,6 +401,7 @@ WEFT_REGISTER_OP(ScatterND)
                           })
     .set_attr<FInferShape>("FInferShape", ScatterNDShape)
     .set_attr<FCodeGen>("FCodeGen", ScatterNDCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<TMovesElements>("TMovesElements", true)
     .set_attr<FGradient>("FGradient", ScatterNDGrad)
     .set_attr<FInputDomains>("FInputDomains", [](const NodePtr&) -> std::vector<InputDomain> {
@@ -313,7 +412,8 @@ WEFT_REGISTER_OP(TensorScatter)
     .describe(
         "past_cache with `update` written along the axis from write_indices[batch] on; "
         "\"circular\" "
-        "wraps.\nGradient: none. Source: ONNX TensorScatter-24.")
+        "wraps.\nGradient: dy where nothing was written, and where update was. Source: ONNX "
+        "TensorScatter-24.")
     .input("past_cache", TypeDoc(kAllTypes))
     .input("update", "T")
     .optional_input("write_indices", "i64", "[batch]; absent: 0")
@@ -327,6 +427,6 @@ WEFT_REGISTER_OP(TensorScatter)
     .set_attr<FInferShape>("FInferShape", TensorScatterShape)
     .set_attr<FCodeGen>("FCodeGen", TensorScatterCode)
     .set_attr<TMovesElements>("TMovesElements", true)
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", TensorScatterGrad);
 
 }  // namespace weft::ops

@@ -1,6 +1,7 @@
 /// select.cc: TopK, NonZero, Compress, Unique: results whose extents or order depend on values. They run on
 /// the host.
-///   grad    TopK: dy scattered to the places it was taken from; others none
+///   grad    TopK, Compress, Unique: dy goes back to the places that the results were taken from (of
+///           equal elements, the first); NonZero none
 ///   throws  kShapeMismatch, kBadAttribute
 /// Source: ONNX TopK-24, NonZero-13, Compress-11, Unique-11.
 #include <algorithm>
@@ -289,6 +290,25 @@ Tensors UniqueHost(const NodePtr& n, const Tensors& in) {
   return all;
 }
 
+/// y = x (or its elements in a row) gathered along the axis at `positions`: dy goes back there.
+NodeEntry BackTo(const NodeEntry& x, const NodeEntry& dy, const NodeEntry& positions,
+                 int64_t axis) {
+  if (axis != kFlat)
+    return Apply("weft::GatherGrad", {dy, ShapeOf(x), positions}, {{"axis", axis}});
+  const NodeEntry count = Apply("Unsqueeze", {Apply("Size", {x}), IntsLike(x, {0})});
+  return ReshapeLike(Apply("weft::GatherGrad", {dy, count, positions}, {{"axis", 0}}), x);
+}
+std::vector<NodeEntry> CompressGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  if (!dy[0]) return {NodeEntry(), NodeEntry()};
+  const NodeEntry kept = Apply("NonZero", {n->inputs[1]});  // [1, count]
+  const NodeEntry positions = Apply("Squeeze", {kept, IntsLike(kept, {0})});
+  return {BackTo(n->inputs[0], dy[0], positions, ParamOf<CompressParam>(n).axis), NodeEntry()};
+}
+std::vector<NodeEntry> UniqueGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  if (!dy[0]) return {NodeEntry()};
+  return {BackTo(n->inputs[0], dy[0], NodeEntry(n, 1), ParamOf<UniqueParam>(n).axis)};
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(TopK)
@@ -330,8 +350,7 @@ WEFT_REGISTER_OP(NonZero)
 WEFT_REGISTER_OP(Compress)
     .describe(
         "The slices along `axis` whose condition holds; slices beyond the conditions are left "
-        "out.\n"
-        "Source: ONNX Compress-11.")
+        "out.\nGradient: dy at the slices that were kept, 0 elsewhere. Source: ONNX Compress-11.")
     .input("input", TypeDoc(kAllTypes))
     .input("condition", "bool", "1-D, not longer than the axis")
     .output("output", "T")
@@ -342,13 +361,16 @@ WEFT_REGISTER_OP(Compress)
     .example({"f32[3, 2]", "bool[4] = [false, true, true, false]"})
     .set_attr<FInferType>("FInferType", CompressType)
     .set_attr<FInferShape>("FInferShape", CompressShape)
-    .set_attr<FHostEval>("FHostEval", CompressHost);
+    .set_attr<FHostEval>("FHostEval", CompressHost)
+    .set_attr<FGradient>("FGradient", CompressGrad);
 
 WEFT_REGISTER_OP(Unique)
     .describe(
         "The different elements of x (slices along `axis`), where each occurs first, which one "
         "each "
-        "input is, and how often each occurs.\nGradient: none. Source: ONNX Unique-11.")
+        "input is, and how often each occurs.\nGradient: dy at the first occurrence of each, 0 "
+        "elsewhere. "
+        "Source: ONNX Unique-11.")
     .input("X", TypeDoc(kComputable | DTypeSet{DType::kString}))
     .output("Y", "T")
     .optional_output("indices", "i64", "of the first occurrence")
@@ -362,6 +384,6 @@ WEFT_REGISTER_OP(Unique)
     .set_attr<FInferType>("FInferType", UniqueType)
     .set_attr<FInferShape>("FInferShape", UniqueShape)
     .set_attr<FHostEval>("FHostEval", UniqueHost)
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", UniqueGrad);
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "weft/core/gradient.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -221,7 +222,10 @@ NodeEntry ReshapeLike(const NodeEntry& dy, const NodeEntry& x) {
 NodeEntry ExpandLike(const NodeEntry& dy, const NodeEntry& x) {
   return Apply("Expand", {dy, ShapeOf(x)});
 }
-NodeEntry ZerosLike(const NodeEntry& x) { return ExpandLike(ScalarOf(x, 0), x); }
+NodeEntry ZerosLike(const NodeEntry& x) {
+  // Rules know no dtypes: the cast goes when they are known.
+  return Apply("CastLike", {Apply(builtin::kZeros, {ShapeOf(x)}, {{"dtype", DType::kF32}}), x});
+}
 
 std::vector<NodeEntry> MaterializeGrads(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   std::vector<NodeEntry> out = dy;

@@ -42,14 +42,16 @@ NodeEntry SqrtOf(Entry x) { return Apply("Sqrt", {x}); }
       .example({"f64[]"})                                                                   \
       .example({"f16[4]"})
 
-WEFT_REGISTER_MATH_OP(Sqrt, 13, "the square root of x", "dy / (2 * y)", UnOp::kSqrt, dy / (y + y))
+WEFT_REGISTER_MATH_OP(Sqrt, 13, "the square root of x", "dy / (2 * y), infinite at 0", UnOp::kSqrt,
+                      dy / (y + y))
     .set_attr<FInputDomains>("FInputDomains", Domains({Positive()}));
 WEFT_REGISTER_MATH_OP(
     Reciprocal, 13, "1 / x", "-dy * y^2", [](const Expr& x) { return ConstOf(x, 1) / x; },
     -(dy*(y* y)))
     .set_attr<FInputDomains>("FInputDomains", Domains({NonZero()}));
 WEFT_REGISTER_MATH_OP(Exp, 13, "e^x", "dy * y", CallOp::kExp, dy* y);
-WEFT_REGISTER_MATH_OP(Log, 13, "the natural logarithm of x", "dy / x", CallOp::kLog, dy / x)
+WEFT_REGISTER_MATH_OP(Log, 13, "the natural logarithm of x", "dy / x, infinite at 0", CallOp::kLog,
+                      dy / x)
     .set_attr<FInputDomains>("FInputDomains", Domains({Positive()}));
 WEFT_REGISTER_MATH_OP(Erf, 13, "2/sqrt(pi) * integral of e^(-t^2) over [0, x]",
                       "dy * 2/sqrt(pi) * e^(-x^2)", CallOp::kErf,
@@ -59,10 +61,12 @@ WEFT_REGISTER_MATH_OP(Sin, 22, "sin x", "dy * cos x", CallOp::kSin, dy* Apply("C
 WEFT_REGISTER_MATH_OP(Cos, 22, "cos x", "-dy * sin x", CallOp::kCos, -(dy* Apply("Sin", {x})));
 WEFT_REGISTER_MATH_OP(Tan, 22, "tan x", "dy * (1 + y^2)", CallOp::kTan,
                       dy*(ScalarOf(y, 1) + y * y));
-WEFT_REGISTER_MATH_OP(Asin, 22, "arcsin x, for x in [-1, 1]", "dy / sqrt(1 - x^2)", CallOp::kAsin,
+WEFT_REGISTER_MATH_OP(Asin, 22, "arcsin x, for x in [-1, 1]",
+                      "dy / sqrt(1 - x^2), infinite at -1 and 1", CallOp::kAsin,
                       dy / SqrtOf(OneMinusSquare(x)))
     .set_attr<FInputDomains>("FInputDomains", Domains({Unit()}));
-WEFT_REGISTER_MATH_OP(Acos, 22, "arccos x, for x in [-1, 1]", "-dy / sqrt(1 - x^2)", CallOp::kAcos,
+WEFT_REGISTER_MATH_OP(Acos, 22, "arccos x, for x in [-1, 1]",
+                      "-dy / sqrt(1 - x^2), infinite at -1 and 1", CallOp::kAcos,
                       -(dy / SqrtOf(OneMinusSquare(x))))
     .set_attr<FInputDomains>("FInputDomains", Domains({Unit()}));
 WEFT_REGISTER_MATH_OP(Atan, 22, "arctan x", "dy / (1 + x^2)", CallOp::kAtan,

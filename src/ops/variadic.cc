@@ -105,7 +105,9 @@ WEFT_REGISTER_VARIADIC_OP(
     Max, kNumeric,
     "y = the largest of all inputs; NaN in any gives NaN. Gradient: dy shared equally by the "
     "inputs that "
-    "equal y, each summed to its shape; retains inputs and y. Source: ONNX Max-13.")
+    "equal y (k of them: dy / k; none where y is NaN), each summed to its shape; retains inputs "
+    "and "
+    "y. Source: ONNX Max-13.")
     .set_attr<FInferShape>("FInferShape", BroadcastShapeAndValue(MaxValue))
     .set_attr<FCodeGen>("FCodeGen", FoldCodeGen(BinOp::kMax))
     .set_attr<FGradient>("FGradient", ExtremumGradient)
@@ -116,7 +118,9 @@ WEFT_REGISTER_VARIADIC_OP(
     Min, kNumeric,
     "y = the smallest of all inputs; NaN in any gives NaN. Gradient: dy shared equally by the "
     "inputs that "
-    "equal y, each summed to its shape; retains inputs and y. Source: ONNX Min-13.")
+    "equal y (k of them: dy / k; none where y is NaN), each summed to its shape; retains inputs "
+    "and "
+    "y. Source: ONNX Min-13.")
     .set_attr<FInferShape>("FInferShape", BroadcastShapeAndValue(MinValue))
     .set_attr<FCodeGen>("FCodeGen", FoldCodeGen(BinOp::kMin))
     .set_attr<FGradient>("FGradient", ExtremumGradient)

@@ -274,7 +274,7 @@ TEST_CASE("BatchNormalization in training takes the statistics of the batch") {
   CheckNear(*got[2], {0.8 * 2, 0.8 * 0.4});
 }
 
-TEST_CASE("training BatchNormalization becomes means and the inference form") {
+TEST_CASE("training BatchNormalization becomes moments and their use") {
   const Op& op = *Op::Get("BatchNormalization");
   for (const char* x : {"f32[3, 2, 4, 2]", "f16[3, 2]", "f64[4, 2, 3]"}) {
     Graph g = Inferred(ParseGraph(std::string("weft 1\ngraph @g(%x: ") + x + R"(, %s: f32[2],

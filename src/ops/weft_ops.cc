@@ -1,6 +1,7 @@
 /// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops that passes build (core/builtin_ops.h).
 #include "shape_util.h"
 #include "weft/codegen/attr_types.h"
+#include "weft/core/effects.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -8,9 +9,13 @@ namespace {
 
 struct FusedParam : OpParam<FusedParam> {
   GraphAttr body;
+  Ints parts;
   WEFT_OP_PARAM(FusedParam) {
     WEFT_FIELD(body).describe(
         "what is computed; its inputs and outputs in order, with shape and dtype");
+    WEFT_FIELD(parts).set_default(Ints()).describe(
+        "the body is several computations side by side, with as many outputs each, in order; "
+        "empty: one");
   }
 };
 WEFT_REGISTER_OP_PARAM(FusedParam);
@@ -190,17 +195,23 @@ WEFT_REGISTER_OP_IN(weft, SumTo)
 
 WEFT_REGISTER_OP_IN(weft, Fused)
     .describe(
-        "The body applied to the inputs, as one kernel. Made by the pass Fusion. Errors: no body "
-        "(kBadAttribute), inputs of\n"
-        "other dtypes or in another number (kTypeMismatch, kArity). Gradient: differentiate before "
-        "fusing. Source: Weft.")
+        "The body applied to the inputs, as one kernel. Made by the pass Fusion. An output of the "
+        "body that is a weft::Assign to\n"
+        "an input of the body writes that input. Errors: no body (kBadAttribute), inputs of other "
+        "dtypes or in another number\n"
+        "(kTypeMismatch, kArity). Gradient: differentiate before fusing. Source: Weft.")
     .variadic_input("inputs", "any")
     .output("outputs", "any")
     .set_num_inputs(0, INT32_MAX)
     .set_num_outputs([](const NodeAttrs& attrs) { return uint32_t(BodyOf(attrs).outputs.size()); })
     .param<FusedParam>()
     .set_attr<FInferType>("FInferType", FusedType)
-    .set_attr<FInferShape>("FInferShape", FusedShape);
+    .set_attr<FInferShape>("FInferShape", FusedShape)
+    .set_attr<FMutateInputs>("FMutateInputs", [](const NodePtr& n) {
+      std::vector<int> inputs;
+      for (const auto& [input, output] : WrittenInputs(n)) inputs.push_back(input);
+      return inputs;
+    });
 
 WEFT_REGISTER_OP_IN(weft, Assign)
     .describe(

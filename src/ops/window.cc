@@ -62,6 +62,7 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
     w.begin.push_back(pads[k]);
     w.end.push_back(pads[k + rank]);
     const SymInt room = in[k] + pads[k] + pads[k + rank] - reach;
+    w.room.push_back(room);
     SymInt out = FloorDiv(room, stride) + 1;
     if (attrs.ceil_mode) {
       const SymInt up = CeilDiv(room, stride) + 1, limit = CeilDiv(in[k] + pads[k], stride);
@@ -73,6 +74,18 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
     w.out.push_back(out);
   }
   return w;
+}
+
+void DemandFit(const NodePtr& n, const Window& w, Facts* facts) {
+  for (SymInt room : w.room) {
+    if (!room.known() || room.is_const()) continue;
+    try {
+      facts->SetRange(room, {0, INT64_MAX});
+    } catch (Error& e) {
+      e.AddPlace(n->Describe());
+      throw;
+    }
+  }
 }
 
 Window PoolingWindow(const NodePtr& n, const WindowAttrs& attrs,
@@ -96,6 +109,7 @@ Shape PooledShape(InferShapeContext& ctx, const WindowAttrs& attrs,
   const int rank = int(kernel_shape.size()) + 2;
   const Shape x = CheckRank(ctx, 0, rank, "x") ? ctx.in(0) : Shape::OfRank(rank);
   const Window w = PoolingWindow(ctx.node(), attrs, kernel_shape, x, &ctx.facts());
+  DemandFit(ctx.node(), w, &ctx.facts());
   std::vector<SymInt> dims{x[0], x[1]};
   dims.insert(dims.end(), w.out.begin(), w.out.end());
   return Shape(std::move(dims));

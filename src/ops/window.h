@@ -22,6 +22,7 @@ struct Window {
   std::vector<SymInt> in, kernel, out;  ///< spatial extents
   std::vector<int64_t> strides, dilations;
   std::vector<SymInt> begin, end;  ///< padding before and after
+  std::vector<SymInt> room;  ///< in + padding - reach, not negative; empty for auto_pad SAME_*
   int rank() const { return int(kernel.size()); }
 };
 
@@ -31,6 +32,8 @@ struct Window {
 ///   stride). Unknown extents give unknown ones.
 Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
                   const std::vector<SymInt>& kernel, const Facts* facts);
+/// Demands of every binding that a window fits into each symbolic extent.
+void DemandFit(const NodePtr& n, const Window& w, Facts* facts);
 /// The windows of pooling, whose extents `kernel_shape` are attributes: positive (kBadAttribute), at most 2^22 positions
 /// (kLimit), over the extents of x = [n, c, spatial...].
 Window PoolingWindow(const NodePtr& n, const WindowAttrs& attrs,

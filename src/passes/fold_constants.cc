@@ -6,6 +6,7 @@
 ///   cost       the evaluation itself, bounded by Limits::folded_bytes_*
 #include <algorithm>
 
+#include "weft/core/effects.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
@@ -26,13 +27,11 @@ bool WithinBudget(int64_t bytes, int64_t input_bytes, int64_t total, const Limit
 Graph FoldConstants(Graph g, PassContext& ctx) {
   const Evaluator* evaluator = GetEvaluator();
   WEFT_CHECK(evaluator, kUnsupported, "FoldConstants needs an evaluator, and none is registered");
-  const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
   const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
   const TypeMap types = g.GetAttr<TypeMap>("dtype");
   int64_t total = 0;
   for (NodePtr n : g.TopoOrder()) {
-    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || n->num_inputs() == 0 ||
-        stateful.get(n->op(), false))
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || n->num_inputs() == 0 || HasEffect(n))
       continue;
     std::vector<TensorPtr> inputs;
     int64_t input_bytes = 0, bytes = 0;

@@ -2,12 +2,14 @@
 ///   needs      shape, dtype, value
 ///   provides   subgraph (the body of every weft::Fused node)
 ///   preserves  nothing by itself; rows of unaffected nodes survive, new nodes get theirs
-///   never      fuses across an unknown shape or an unproved equality, a library call, an effect; duplicates no reduction
+///   never      fuses across an unknown shape or an unproved equality, a library call, an effect other than a write of a
+///              variable that the kernel reads where it writes, element by element; duplicates no reduction
 ///   cost       one sweep, amortised O(1) an edge; measured in bench/
 ///   source     levels: this project; templates: AStitch (ASPLOS'22); the name and the interface: NNVM-Fusion (2016)
 ///
 /// Here are the parts in order: the kind of each node (fusion_nodes.h, fusion_kind.h), which groups one kernel may compute
-/// (fusion_rules.h), the groups and their levels (fusion_sweep.h, fusion_groups.h), the fused nodes (fusion_build.h).
+/// (fusion_rules.h), the groups and their levels (fusion_sweep.h, fusion_groups.h), groups side by side in one launch
+/// (fusion_multi.h), the fused nodes (fusion_build.h).
 ///   before  %m = ReduceMax(%x)   %s = Sub(%x, %m)   %e = Exp(%s)   %t = ReduceSum(%e)   %y = Div(%e, %t)
 ///   after   %y = weft::Fused(%x) body (..)
 #include "fusion_build.h"
@@ -23,6 +25,7 @@ Graph Fusion(Graph g, PassContext& ctx) {
   ctx.Count("kernels", plan.kernels);
   ctx.Count("fused_ops", plan.fused_ops);
   ctx.Count("level_refusals", plan.level_refusals);
+  ctx.Count("parts", plan.parts);
   return g;
 }
 
@@ -37,8 +40,16 @@ WEFT_REGISTER_PASS(Fusion)
     .option("max_ops", int64_t{256}, "most operators in one kernel; 1 turns fusion off")
     .option("max_tensors", int64_t{64}, "most tensors that one kernel reads from outside")
     .option("max_reductions", int64_t{8}, "most reductions in one kernel")
+    .option("multi_bytes", int64_t{1} << 30,
+            "most bytes of gradients and the like that wait for one launch over many parameters; "
+            "0: each "
+            "has its own")
+    .option(
+        "multi_small", int64_t{16384},
+        "kernels that touch at most so many elements stand beside others in one launch; 0: never")
     .statistic("kernels", "weft::Fused nodes made")
     .statistic("fused_ops", "operators inside them")
+    .statistic("parts", "groups of operators that share a launch with others")
     .statistic("level_refusals",
                "merges that the rules allowed and the levels, which keep kernels acyclic, did not");
 

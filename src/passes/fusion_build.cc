@@ -6,6 +6,7 @@
 #include "fusion_build.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "weft/core/builtin_ops.h"
 #include "weft/core/op.h"
@@ -93,6 +94,26 @@ void FusedBuilder::CollectMembers() {
       members_[place] = plan_.order[i];
       member_ids_[place] = plan_.ids[i];
     }
+  if (!plan_.part_of.empty()) OrderByParts();
+}
+
+/// Part by part: nothing in one part reads another.
+void FusedBuilder::OrderByParts() {
+  std::vector<std::pair<NodePtr, NodeId>> sorted;
+  for (int k = 0; k < plan_.kernels; ++k) {
+    const uint32_t first = begin_[size_t(k)], last = begin_[size_t(k) + 1];
+    const auto part = [&](uint32_t i) { return plan_.part_of[member_ids_[i]]; };
+    bool several = false;
+    for (uint32_t i = first; i < last; ++i) several |= part(i) != 0;
+    if (!several) continue;
+    sorted.clear();
+    for (uint32_t i = first; i < last; ++i) sorted.emplace_back(members_[i], member_ids_[i]);
+    std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) {
+      return plan_.part_of[a.second] < plan_.part_of[b.second];
+    });
+    for (uint32_t i = first; i < last; ++i)
+      std::tie(members_[i], member_ids_[i]) = sorted[i - first];
+  }
 }
 
 void FusedBuilder::Read(const EntryKey& e) {
@@ -124,6 +145,27 @@ void FusedBuilder::FindCrossings() {
     }
   for (const NodeEntry& e : g_.outputs)
     if (KernelOf(e.node->id()) >= 0) Read({e.node->id(), e.index});
+  // What is written is a result, whether or not somebody reads it.
+  static const Op* const assign = Op::Find(builtin::kAssign);
+  if (plan_.writes)
+    for (size_t i = 0; i < plan_.ids.size(); ++i)
+      if (KernelOf(plan_.ids[i]) >= 0 && plan_.order[i]->op() == assign) Read({plan_.ids[i], 0});
+}
+
+/// How many results each part of the kernel has.
+Ints FusedBuilder::ResultsOfParts(int kernel) const {
+  Ints results;
+  if (plan_.part_of.empty()) return results;
+  for (uint32_t m = begin_[size_t(kernel)]; m < begin_[size_t(kernel) + 1]; ++m) {
+    const NodeId id = member_ids_[m];
+    const size_t part = size_t(plan_.part_of[id]);
+    if (part >= results.size()) results.resize(part + 1);
+    results[part] += result_[id] == kRead;
+    if (more_results_.empty()) continue;
+    for (uint32_t i = 1; i < members_[m]->num_outputs(); ++i)
+      results[part] += int64_t(more_results_.count(EntryKey{id, i}.packed()));
+  }
+  return results;
 }
 
 /// The fused node of a kernel, without inputs so far; its results in member order.
@@ -131,7 +173,9 @@ void FusedBuilder::AddFused(int kernel) {
   static const Op* const fused = Op::Get(builtin::kFused);
   Kernel& k = kernels_[size_t(kernel)];
   k.body = std::make_shared<Graph>();
-  k.node = g_.AddNode(fused, {}, {{"body", GraphPtr(k.body)}}, end(kernel)[-1]->attrs.name);
+  AttrDict attrs = {{"body", GraphPtr(k.body)}};
+  if (const Ints parts = ResultsOfParts(kernel); parts.size() > 1) attrs["parts"] = parts;
+  k.node = g_.AddNode(fused, {}, std::move(attrs), end(kernel)[-1]->attrs.name);
   g_.SetOrigin(k.node, OriginOf(begin(kernel), end(kernel)));
   auto add = [&](NodePtr n, uint32_t index, int* result) {
     *result = int(k.results.size());
@@ -170,10 +214,10 @@ void FusedBuilder::Redirect() {
 void FusedBuilder::RedirectControl(int kernel) {
   const NodePtr f = kernels_[size_t(kernel)].node;
   for (const NodePtr* n = begin(kernel); n != end(kernel); ++n) {
-    for (Node* d : (*n)->control_deps) f->control_deps.push_back(d);
-    for (Node* user : ControlUsers(*n)) {
-      if (user != f.get()) user->control_deps.push_back(f);
-    }
+    for (Node* d : (*n)->control_deps)
+      if (!IsMember(d->id(), kernel)) f->control_deps.push_back(d);
+    for (Node* user : ControlUsers(*n))
+      if (user != f.get() && !IsMember(user->id(), kernel)) user->control_deps.push_back(f);
   }
   for (const NodePtr* n = begin(kernel); n != end(kernel); ++n)
     for (Node* user : ControlUsers(*n)) user->control_deps.remove(*n);

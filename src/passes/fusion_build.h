@@ -34,9 +34,14 @@ class FusedBuilder {
   class Body;
 
   int KernelOf(NodeId id) const { return plan_.kernel_of[id]; }
+  bool IsMember(NodeId id, int kernel) const {
+    return id < plan_.kernel_of.size() && KernelOf(id) == kernel;  // fused nodes came later
+  }
   const NodePtr* begin(int kernel) const { return members_.data() + begin_[size_t(kernel)]; }
   const NodePtr* end(int kernel) const { return members_.data() + begin_[size_t(kernel) + 1]; }
   void CollectMembers();
+  void OrderByParts();
+  Ints ResultsOfParts(int kernel) const;
   void FindCrossings();
   void Cross(Node* user, uint32_t slot, const EntryKey& e, int kernel);
   void Read(const EntryKey& e);

@@ -34,7 +34,11 @@ class FusionGroups {
     int reductions = 0;
     int64_t open_uses = 0;  ///< uses of members' outputs outside the group, graph outputs included
     bool fusible = false;
-    uint32_t stamp = 0;  ///< for the caller: when the group was last looked at
+    bool plain = true;    ///< every member is element-wise
+    bool simple = true;   ///< no member is a loop inside a point
+    bool writes = false;  ///< some member is a weft::Assign
+    uint32_t future = 0;  ///< sets of axes that its space is reduced over behind it (FusionFuture); 0: free
+    uint32_t stamp = 0;   ///< for the caller: when the group was last looked at
     Space space;
   };
 
@@ -84,6 +88,9 @@ class FusionGroups {
       if (!Reads(a, e)) x.operands.push_back(e);
     y.operands.clear();
     x.reductions += y.reductions;
+    x.plain &= y.plain;
+    x.simple &= y.simple;
+    x.writes |= y.writes;
     x.open_uses += y.open_uses;
     if (y.space.is_row() || x.space.key < 0) x.space = y.space;
     y.parent = a;

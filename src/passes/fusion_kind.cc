@@ -52,6 +52,80 @@ bool IsIdentity(const ExprNode& load) {
   return true;
 }
 
+/// e as a sum of multiples of output positions and bound variables, plus a constant; each of them at most once. False
+/// where it is something else.
+struct LinearIndex {
+  std::vector<std::pair<Coordinate, int64_t>> terms;
+  bool Read(const Expr& e, int64_t factor) {
+    const Coordinate c = Look(e);
+    if (c.what != Coordinate::kOther) {
+      if (c.what != Coordinate::kZero) terms.emplace_back(c, factor);
+      return true;
+    }
+    if (e->kind() == ExprKind::kConst || e->kind() == ExprKind::kDim) return true;
+    if (e->kind() != ExprKind::kBinary) return false;
+    const Expr &a = e->operand(0), &b = e->operand(1);
+    switch (e->bin_op()) {
+      case BinOp::kAdd:
+        return Read(a, factor) && Read(b, factor);
+      case BinOp::kSub:
+        return Read(a, factor) && (b->kind() == ExprKind::kConst || b->kind() == ExprKind::kDim);
+      case BinOp::kMul: {
+        const bool left = a->kind() == ExprKind::kConst;
+        const Expr& constant = left ? a : b;
+        if (constant->kind() != ExprKind::kConst) return false;
+        const int64_t by = constant->const_int();
+        return by > 0 && by <= kMaxStep && factor <= kMaxStep && Read(left ? b : a, factor * by);
+      }
+      default:
+        return false;
+    }
+  }
+  static constexpr int64_t kMaxStep = 1 << 20;
+};
+
+/// Is no element read twice, over all points of `rank` axes and all steps of the reduction? Each axis steps over what
+/// the bound variable beside it covers.
+bool ReadsOnce(const ExprNode& load, const ExprNode& reduce, int rank) {
+  std::vector<uint8_t> seen(size_t(rank), 0), bound(reduce.extents().size(), 0);
+  for (int d = 0; d < load.num_indices(); ++d) {
+    LinearIndex index;
+    if (!index.Read(load.operand(d), 1) || index.terms.size() > 2) return false;
+    int64_t step = 0, covered = 1;
+    for (const auto& [c, factor] : index.terms) {
+      std::vector<uint8_t>& used = c.what == Coordinate::kIndex ? seen : bound;
+      if (size_t(c.number) >= used.size() || used[size_t(c.number)]++) return false;
+      if (c.what == Coordinate::kIndex) {
+        if (step != 0) return false;
+        step = factor;
+      } else {
+        const SymInt extent = reduce.extents()[size_t(c.number)];
+        if (factor != 1 || !extent.is_const()) return false;
+        covered = extent.value();
+      }
+    }
+    if (step != 0 ? covered > step : index.terms.size() > 1) return false;
+  }
+  return std::all_of(seen.begin(), seen.end(), [](uint8_t s) { return s; }) &&
+         std::all_of(bound.begin(), bound.end(), [](uint8_t s) { return s; });
+}
+
+/// Local reductions: may what they read be computed where it is read?
+NodeClass ClassifyLocal(const std::vector<const ExprNode*>& nodes, int rank) {
+  NodeClass out{NodeKind::kLocal, {}, 0, false, false, {}};
+  const ExprNode* reduce = nullptr;
+  for (const ExprNode* e : nodes) {
+    if (e->kind() != ExprKind::kReduce) continue;
+    // Several reductions of one window read the same elements, in one loop.
+    if (reduce && (reduce->extents() != e->extents() || reduce->level() != e->level())) return out;
+    reduce = e;
+  }
+  for (const ExprNode* e : nodes)
+    if (e->kind() == ExprKind::kLoad && !ReadsOnce(*e, *reduce, rank)) return out;
+  out.reads_once = true;
+  return out;
+}
+
 NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const FusionFacts& facts,
                             const NodePtr& node) {
   NodeClass out;
@@ -64,20 +138,22 @@ NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const Fus
     const auto axes = RowAxes(*e);
     if (axes && !axes->empty()) {
       if (full && (*full != e->buffer() || *axes != out.axes))
-        return {NodeKind::kLocal, {}, 0, false, {}};
+        return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
       full = e->buffer();
       out.axes = *axes;
     } else if (!axes && !IsIdentity(*e)) {
-      return {NodeKind::kLocal, {}, 0, false, {}};
+      return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
     }
   }
-  if (!full || reductions == 0) return {NodeKind::kLocal, {}, 0, false, {}};
+  if (!full || reductions == 0) return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
   const Shape& in = facts.shapes[node->inputs[size_t(*full)]];
   for (const ExprNode* e : nodes) {
     if (e->kind() != ExprKind::kReduce) continue;
-    if (e->extents().size() != out.axes.size()) return {NodeKind::kLocal, {}, 0, false, {}};
+    if (e->extents().size() != out.axes.size())
+      return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
     for (size_t i = 0; i < out.axes.size(); ++i)
-      if (e->extents()[i] != in[out.axes[i]]) return {NodeKind::kLocal, {}, 0, false, {}};
+      if (e->extents()[i] != in[out.axes[i]])
+        return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
   }
   out.kind = NodeKind::kReduction;
   out.full_input = *full;

@@ -5,8 +5,18 @@
 #include <algorithm>
 
 #include "weft/codegen/kernel_compilers.h"
+#include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 
 namespace weft {
+namespace {
+
+uint16_t NumberOf(const char* op) {
+  const Op* found = Op::Find(op);
+  return found ? uint16_t(found->index()) : FusionNode::kVariable - 1;
+}
+
+}  // namespace
 
 FusionNodes::FusionNodes(const Graph& g, const std::string& target)
     : g_(g),
@@ -14,7 +24,10 @@ FusionNodes::FusionNodes(const Graph& g, const std::string& target)
              g.GetAttr<ValueMap>("value")},
       known_(g.AttrOr<Facts>("facts")),
       spaces_(known_),
-      rows_(g.id_bound()) {
+      rows_(g.id_bound()),
+      assign_(NumberOf(builtin::kAssign)),
+      read_(NumberOf(builtin::kRead)),
+      group_(NumberOf(builtin::kGroup)) {
   // Which ops a library computes better is known once the backend's module is there.
   const std::string family = target.substr(0, target.find(':'));
   LoadBackendModule(family);
@@ -44,6 +57,7 @@ void FusionNodes::Look(NodePtr n, EntryKeys inputs) {
   me.shape = spaces_.ShapeNumber(facts_.shapes.find(n->id(), 0));
   const Type* t = facts_.types.find(n->id(), 0);
   me.computable = me.shape >= 0 && t && t->is_tensor() && IsComputable(t->dtype);
+  me.op = n->is_variable() ? FusionNode::kVariable : uint16_t(n->op()->index());
   me.kind = KindOf(n, inputs);
 }
 
@@ -56,6 +70,7 @@ bool FusionNodes::IsComputableEntry(const EntryKey& e) {
 NodeKind FusionNodes::KindOf(NodePtr n, EntryKeys inputs) {
   if (n->is_variable()) return NodeKind::kOpaque;
   const OpFacts& op = FactsOf(n->op());
+  if (rows_[n->id()].op == assign_) return KindOfAssign(n, inputs);
   if (op.stateful) return NodeKind::kOpaque;
   // An output that nobody reads as a tensor because its value is known costs no kernel.
   if (IsFollowed(n)) return NodeKind::kShapeOnly;
@@ -70,6 +85,15 @@ NodeKind FusionNodes::KindOf(NodePtr n, EntryKeys inputs) {
     return SpaceOf(inputs[0]) == SpaceOf({n->id(), 0}) ? NodeKind::kElementwise
                                                        : NodeKind::kInjective;
   return KindOfGeneral(n, inputs);
+}
+
+/// A write is element-wise: the value, stored where the variable lies.
+NodeKind FusionNodes::KindOfAssign(NodePtr n, EntryKeys inputs) {
+  const bool fits = inputs.count == 2 && inputs[0].present() && inputs[1].present() &&
+                    n->inputs[0].node->is_variable() && IsComputableEntry(inputs[0]) &&
+                    IsComputableEntry(inputs[1]) && ShapeOf(inputs[0]) == ShapeOf(inputs[1]) &&
+                    ShapeOf(inputs[0]) == rows_[n->id()].shape && !IsFollowed(n);
+  return fits ? NodeKind::kElementwise : NodeKind::kOpaque;
 }
 
 NodeKind FusionNodes::KindOfGeneral(NodePtr n, EntryKeys inputs) {

@@ -43,6 +43,9 @@ struct FusionNode {
   int node_class = -1;  ///< of a general op, see ClassOf
   NodeKind kind = NodeKind::kOpaque;
   bool computable = false;  ///< output 0 is a tensor that kernels compute with, its shape known
+  bool after = false;       ///< it uses a result of a reduction in its own group
+  uint16_t op = 0;          ///< the operator's number, cut to 16 bits; of a variable kVariable
+  static constexpr uint16_t kVariable = 0xffff;
 };
 
 class FusionNodes {
@@ -56,6 +59,31 @@ class FusionNodes {
     if (const Shape* s = facts_.shapes.find(id, 0)) PrefetchLine(s->dims().data());
   }
   bool IsView(const Op* op) { return FactsOf(op).view; }
+  /// Its expression must be looked at to know.
+  bool MayReduce(const Op* op) {
+    const OpFacts& f = FactsOf(op);
+    return f.has_code && !f.elementwise && !f.view && !f.opaque;
+  }
+  NodeId bound() const { return NodeId(rows_.size()); }
+  /// A weft::Assign that a kernel may hold.
+  bool Assigns(NodeId id) const {
+    return rows_[id].op == assign_ && rows_[id].kind == NodeKind::kElementwise;
+  }
+  /// The variable whose content the node gives without work: itself, or what a weft::Read reads; kAbsent: none.
+  NodeId ContentOf(NodeId id) const {
+    const FusionNode& n = rows_[id];
+    if (n.op == FusionNode::kVariable) return id;
+    if (n.op != read_) return EntryKey::kAbsent;
+    return g_.node(id)->inputs[0].node->id();
+  }
+  DType TypeOf(const EntryKey& e) const {
+    const Type* t = facts_.types.find(e.id, e.index);
+    return t ? t->dtype : DType::kUnknown;
+  }
+  TensorPtr ConstantOf(const EntryKey& e) const {
+    return Graph::ConstantOf(NodeEntry(g_.node(e.id), e.index));
+  }
+  bool IsGroup(NodeId id) const { return rows_[id].op == group_; }
   const NodeClass* ClassOf(NodeId id) const {
     const int c = rows_[id].node_class;
     return c < 0 ? nullptr : &classes_[size_t(c)];
@@ -78,6 +106,7 @@ class FusionNodes {
   };
   const OpFacts& FactsOf(const Op* op);
   NodeKind KindOf(NodePtr n, EntryKeys inputs);
+  NodeKind KindOfAssign(NodePtr n, EntryKeys inputs);
   NodeKind KindOfGeneral(NodePtr n, EntryKeys inputs);
   bool IsComputableEntry(const EntryKey& e);
   bool IsFollowed(NodePtr n) const;
@@ -90,8 +119,9 @@ class FusionNodes {
   std::string library_;  // operator attribute of the target's library calls
   std::vector<FusionNode> rows_;
   std::vector<NodeClass> classes_;
-  std::vector<OpFacts> ops_;       // by op index
-  std::vector<uint64_t> outputs_;  // of the graph, packed, sorted
+  std::vector<OpFacts> ops_;        // by op index
+  std::vector<uint64_t> outputs_;   // of the graph, packed, sorted
+  uint16_t assign_, read_, group_;  // numbers of those operators
 };
 
 }  // namespace weft

@@ -44,6 +44,8 @@ bool FusionRules::Compatible(NodePtr n, EntryKeys inputs, int mine, int p, Space
       return ReductionJoins(n, inputs, a, b, p, merged);
     case NodeKind::kInjective:
       return InjectiveJoins(n, inputs, a, b, p, merged);
+    case NodeKind::kLocal:
+      return LocalJoins(n, inputs, a, b, p, merged);
     default:
       return false;
   }
@@ -109,6 +111,18 @@ bool FusionRules::InjectiveJoins(NodePtr n, EntryKeys inputs, const Space& a, co
   merged->key = b.key;
   merged->mask = mask;
   merged->row_key = nodes_.spaces().Without(b.key, mask);
+  return true;
+}
+
+/// Windows that do not overlap take in what computes their elements, as a movement operator does.
+bool FusionRules::LocalJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,
+                             Space* merged) {
+  const NodeClass* c = nodes_.ClassOf(n->id());
+  if (!c || !c->reads_once || a.is_row() || groups_[p].reductions > 0) return false;
+  int64_t edges = 0;
+  EachEdge(inputs, p, [&](uint32_t, const EntryKey&) { return ++edges, true; });
+  if (groups_[p].open_uses != edges) return false;
+  *merged = b;
   return true;
 }
 

@@ -31,6 +31,8 @@ class FusionRules {
                       Space* merged);
   bool InjectiveJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,
                       Space* merged);
+  bool LocalJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,
+                  Space* merged);
   FusionNodes& nodes_;
   FusionGroups& groups_;
 };

@@ -36,6 +36,7 @@ class Spaces {
   /// -1 where there is no shape or anything of it is unknown.
   int ShapeNumber(const Shape* s);
   const std::vector<SymInt>& extents(int shape) const { return shapes_[shape]; }
+  const std::vector<SymInt>& space_extents(int space) const { return spaces_[space]; }
   int SpaceOf(int shape) const { return space_of_[size_t(shape)]; }
   /// `space` without the positions of `mask`.
   int Without(int space, uint64_t mask);

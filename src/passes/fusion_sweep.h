@@ -17,9 +17,13 @@ struct FusionPlan {
   std::vector<EntryKey> inputs;  ///< of order[k]: from input_begin[k] to input_begin[k + 1]
   std::vector<int> kernel_of;    ///< by id
   int kernels = 0;               ///< numbered by first appearance in the order
-  bool has_control = false;      ///< some node has control edges
+  /// By id, the part of its kernel that a node belongs to; empty where no kernel has several.
+  std::vector<int> part_of;
+  bool has_control = false;  ///< some node has control edges
+  bool writes = false;       ///< some member is a weft::Assign
   int64_t fused_ops = 0;
   int64_t level_refusals = 0;  ///< merges that only the levels were against
+  int64_t parts = 0;           ///< groups that share a launch with others
 };
 
 FusionPlan PlanFusion(const Graph& g, PassContext& ctx);

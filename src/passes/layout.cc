@@ -140,7 +140,7 @@ class LayoutChooser {
       return;
     }
     if (const LoweredKernel* k = kernels_.find(n))
-      if (JoinKernel(n, *k->kernel)) return;
+      if (!k->is_multi() && JoinKernel(n, *k->kernel)) return;
     const FLayout* f = kernels_.find(n) ? nullptr : wishes_.find(n->op());
     const LayoutWish wish = f ? (*f)(n) : LayoutWish();
     for (uint32_t i = 0; i < n->num_inputs(); ++i) {

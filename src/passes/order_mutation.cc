@@ -3,7 +3,7 @@
 ///   provides   -
 ///   preserves  shape, dtype, value, unknown
 ///   never      moves, adds or removes a node, or closes a cycle; a second run adds nothing
-///   cost       n log n in nodes, and one edge per read or write
+///   cost       n log n in nodes, and one edge per read or write; one look at every node where nothing has effects
 ///   source     NNVM OrderMutation, whose versions of a variable are the writes here
 ///
 ///   %a = Neg(%v)  %w = weft::Assign(%v, %x)  %b = Neg(%v)
@@ -16,9 +16,8 @@
 /// Operators with effects that write no variable (draws from the state of a generator) share one state that each of them
 /// writes. What a view (Reshape ..) gives of a variable is the value from when the view ran.
 #include <algorithm>
-#include <functional>
-#include <queue>
 
+#include "weft/core/effects.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
@@ -27,33 +26,6 @@
 
 namespace weft {
 namespace {
-
-/// Nodes in the order of the program: producers and what control edges name first, else by id.
-std::vector<NodePtr> ProgramOrder(const Graph& g) {
-  const std::vector<NodePtr> nodes = g.TopoOrder();
-  std::vector<uint32_t> waits(g.id_bound(), 0);
-  std::vector<uint8_t> there(g.id_bound(), 0);
-  for (NodePtr n : nodes) {
-    there[n->id()] = 1;
-    for (const NodeEntry& e : n->inputs) waits[n->id()] += e.node ? 1 : 0;
-    waits[n->id()] += uint32_t(n->control_deps.size());
-  }
-  std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
-  for (NodePtr n : nodes)
-    if (waits[n->id()] == 0) ready.push(n->id());
-  std::vector<NodePtr> order;
-  order.reserve(nodes.size());
-  while (!ready.empty()) {
-    const NodePtr n = g.node(ready.top());
-    ready.pop();
-    order.push_back(n);
-    for (const Use& u : n->uses())
-      if (there[u.user->id()] && --waits[u.user->id()] == 0) ready.push(u.user->id());
-  }
-  WEFT_ICHECK(order.size() == nodes.size(), "{} of {} nodes could be ordered", order.size(),
-              nodes.size());
-  return order;
-}
 
 /// What has happened to one variable so far.
 struct State {
@@ -126,7 +98,7 @@ class Orderer {
 };
 
 Graph OrderMutation(Graph g, PassContext& ctx) {
-  Orderer(g, ctx).Run(ProgramOrder(g));
+  if (HasEffects(g)) Orderer(g, ctx).Run(ProgramOrder(g));
   return g;
 }
 

@@ -8,10 +8,14 @@
 ///
 /// Views (Reshape, Squeeze ...) alias their input. A result takes over the block of an operand when the op says that
 /// it may (FInplace, or a kernel that reads the operand only where it writes), the operand dies there, no view of it
-/// lives on, and the sizes are provably equal.
+/// lives on, and the sizes are provably equal. State variables lie in storage of their own (plan_variables.h).
 #include <algorithm>
 
+#include "plan_inplace.h"
+#include "plan_variables.h"
 #include "weft/codegen/attr_types.h"
+#include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
@@ -20,29 +24,6 @@
 
 namespace weft {
 namespace {
-
-/// Operands (by number) that output k of an element-wise kernel may overwrite: every load of the operand has the very
-/// offset of the store.
-std::vector<std::pair<int, int>> KernelInplace(const Kernel& kernel) {
-  std::vector<std::pair<int, int>> pairs;
-  if (kernel.tmpl != KernelTemplate::kElementwise) return pairs;
-  Exprs values;
-  for (const KernelStore& s : kernel.stores) values.push_back(s.value);
-  const auto nodes = PostOrder(values);
-  for (const ExprNode* e : nodes)
-    if (e->kind() == ExprKind::kReduce) return pairs;  // a loop inside the point reads elsewhere
-  for (const KernelStore& store : kernel.stores) {
-    for (int b = 0; b < kernel.num_inputs; ++b) {
-      if (kernel.buffers[size_t(b)].dtype != kernel.buffers[size_t(store.buffer)].dtype) continue;
-      bool reads = false, elsewhere = false;
-      for (const ExprNode* e : nodes)
-        if (e->kind() == ExprKind::kLoad && e->buffer() == b)
-          reads = true, elsewhere |= e->operand(0) != store.offset;
-      if (reads && !elsewhere) pairs.emplace_back(b, store.buffer - kernel.num_inputs);
-    }
-  }
-  return pairs;
-}
 
 class Planner {
  public:
@@ -55,24 +36,34 @@ class Planner {
   StoragePlan Run(const Order& order) {
     const int steps = int(order.nodes.size());
     FindReads(order);
+    variables_ = PlanVariables(g_, order, kernels_, [this](const NodeEntry& a, const NodeEntry& b) {
+      const Type s = types_[a], t = types_[b];
+      return s.known() && s == t && Bytes(a).known() && Bytes(a) == Bytes(b);
+    });
     const std::vector<NodePtr> inputs = g_.AllInputs();
     for (size_t i = 0; i < inputs.size(); ++i) {
       const NodeEntry e(inputs[i]);
       Give(e, New(StorageKind::kInput, int64_t(i), e, 0, steps));
     }
+    // Something may be written into a variable before the order comes to its node.
+    for (NodePtr v : StateVariables(g_))
+      Give(NodeEntry(v), New(StorageKind::kVariable, v->id(), NodeEntry(v), 0, steps));
     for (int step = 0; step < steps; ++step) {
       NodePtr n = g_.node(order.nodes[size_t(step)]);
       if (n->is_variable()) {
-        if (n->has_attr("value"))
+        if (n->has_attr("value") && !IsState(n))
           Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
       } else if (Graph::ConstantOf(NodeEntry(n))) {
         Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
-      } else if (view_.get(n->op(), false) && plan_.of.find(n->inputs[0])) {
+      } else if (IsAlias(n)) {
         Give(NodeEntry(n), *plan_.of.find(n->inputs[0]));
         ++plan_.aliased;
-      } else {
+      } else if (!IsOp(n, builtin::kGroup)) {
         PlaceOutputs(n, step);
+      } else if (g_.is_output(n)) {
+        Give(NodeEntry(n), New(StorageKind::kArena, 0, NodeEntry(n), step, step + 1));
       }
+      if (IsOp(n, builtin::kGroup)) continue;
       for (const NodeEntry& e : n->inputs)
         if (e.node) Extend(e, step + 1);
     }
@@ -84,9 +75,12 @@ class Planner {
  private:
   void FindReads(const Order& order) {
     last_read_.resize(g_.id_bound(), -1);
-    for (size_t step = 0; step < order.nodes.size(); ++step)
-      for (const NodeEntry& e : g_.node(order.nodes[step])->inputs)
+    for (size_t step = 0; step < order.nodes.size(); ++step) {
+      const NodePtr n = g_.node(order.nodes[step]);
+      if (IsOp(n, builtin::kGroup)) continue;  // reads nothing
+      for (const NodeEntry& e : n->inputs)
         if (e.node) last_read_[e.node->id()] = int(step);
+    }
     for (const NodeEntry& e : g_.outputs) last_read_[e.node->id()] = int(order.nodes.size());
   }
   int New(StorageKind kind, int64_t number, const NodeEntry& e, int begin, int end) {
@@ -116,17 +110,39 @@ class Planner {
     if (const int* s = plan_.of.find(e))
       plan_.storages[size_t(*s)].end = std::max(plan_.storages[size_t(*s)].end, end);
   }
+  /// The result shows what lies in the block of the first operand.
+  bool IsAlias(NodePtr n) const {
+    const bool shows = view_.get(n->op(), false) || IsOp(n, builtin::kRead);
+    return shows && !variables_.copied.find(n) && plan_.of.find(n->inputs[0]);
+  }
+  /// The variable that output k is written into; null: none.
+  NodePtr VariableOf(const NodeEntry& out, const std::vector<std::pair<int, int>>& written) const {
+    if (const NodePtr* v = variables_.direct.find(out)) return *v;
+    if (variables_.apart.find(out)) return {};
+    for (auto [i, k] : written)
+      if (k == int(out.index)) return out.node->inputs[size_t(i)].node;
+    return {};
+  }
   void PlaceOutputs(NodePtr n, int step) {
     std::vector<std::pair<int, int>> pairs;
     const LoweredKernel* kernel = kernels_ ? kernels_->find(n) : nullptr;
     if (kernel)
-      pairs = KernelInplace(*kernel->kernel);
+      pairs = InplacePairs(*kernel, int(n->num_inputs()));
     else if (const FInplace* f = inplace_.find(n->op()))
       pairs = (*f)(n);
+    const std::vector<std::pair<int, int>> written = WrittenInputs(n);
     std::vector<int> taken;
     for (uint32_t k = 0; k < n->num_outputs(); ++k) {
       const NodeEntry out(n, k);
       int storage = -1;
+      if (const NodePtr v = VariableOf(out, written)) {
+        const int* s = plan_.of.find(NodeEntry(v));
+        WEFT_CHECK(s && plan_.storages[size_t(*s)].kind == StorageKind::kVariable, kInvalidModel,
+                   "{} writes {}, which is no state variable", n->Describe(), v->Describe());
+        Give(out, *s);
+        ++plan_.in_place;
+        continue;
+      }
       for (auto [i, o] : pairs) {
         if (o != int(k) || storage >= 0 || size_t(i) >= n->num_inputs()) continue;
         const int* in = plan_.of.find(n->inputs[size_t(i)]);
@@ -179,6 +195,7 @@ class Planner {
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
   const OpMap<FInplace>& inplace_ = Op::GetAttr<FInplace>("FInplace");
   StoragePlan plan_;
+  VariablePlan variables_;
   std::vector<int> last_read_, live_until_;
 };
 

@@ -37,6 +37,40 @@ bool Backend::Runs(const std::string& code_target) const {
   return compiler && compiler->target() == code_target;
 }
 
+namespace {
+
+/// The parts of a launch, one after another.
+class PartsInTurn final : public KernelLauncher {
+ public:
+  PartsInTurn(std::vector<KernelPart> parts, std::vector<std::shared_ptr<KernelLauncher>> launchers)
+      : parts_(std::move(parts)), launchers_(std::move(launchers)) {}
+  void Launch(void* const* buffers, const int64_t* dims) const override {
+    std::vector<void*> own;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      own.clear();
+      for (int operand : parts_[i].operands) own.push_back(buffers[operand]);
+      launchers_[i]->Launch(own.data(), dims + parts_[i].first_symbol);
+    }
+  }
+
+ private:
+  std::vector<KernelPart> parts_;
+  std::vector<std::shared_ptr<KernelLauncher>> launchers_;  // one a part
+};
+
+}  // namespace
+
+std::shared_ptr<KernelLauncher> Backend::LoadMulti(const LoweredKernel& lowered,
+                                                   const CompiledKernels& compiled) {
+  const std::vector<KernelPtr> kernels = lowered.Kernels();
+  std::vector<std::shared_ptr<KernelLauncher>> loaded, of_part;
+  for (size_t i = 0; i < kernels.size(); ++i) loaded.push_back(Load(*kernels[i], *compiled[i]));
+  for (const KernelPart& p : lowered.parts)
+    of_part.push_back(
+        loaded[size_t(std::find(kernels.begin(), kernels.end(), p.kernel) - kernels.begin())]);
+  return std::make_shared<PartsInTurn>(lowered.parts, std::move(of_part));
+}
+
 std::shared_ptr<void> Backend::Allocate(int64_t bytes) {
   const int64_t rounded = CheckedRoundUp(std::max<int64_t>(bytes, 1), 64);
   RequestScope::CheckMemory(rounded);

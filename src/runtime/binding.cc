@@ -47,6 +47,12 @@ Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std
              Join({free.begin(), free.end()}, ", "));
 }
 
+template <class Text>
+void Binder::Require(bool ok, size_t input, Text text) const {
+  if (ok) return;
+  ThrowError(input < plan_.num_fed() ? ErrorCode::kBadInput : ErrorCode::kBadBinding, text());
+}
+
 std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
   std::vector<int64_t> values(symbols_.size(), -1);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -57,9 +63,10 @@ std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
       if (it == symbols_.end()) continue;
       int64_t& v = values[size_t(it - symbols_.begin())];
       const int64_t got = inputs[i]->dims()[size_t(d)];
-      WEFT_CHECK(v < 0 || v == got, kBadInput,
-                 "the extent '{}' is {} in one input and {} in input {}", want[d].ToString(), v,
-                 got, i);
+      Require(v < 0 || v == got, i, [&] {
+        return fmt::format("the extent '{}' is {} in one input and {} in {}", want[d].ToString(), v,
+                           got, NameOf(i));
+      });
       v = got;
     }
   }
@@ -71,13 +78,30 @@ void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs)
     const size_t v = size_t(plan_.input_values[i]);
     if (!plan_.values[v].shape.has_rank()) continue;
     const auto &want = b.dims[v], &got = inputs[i]->dims();
-    WEFT_CHECK(want.size() == got.size(), kBadInput, "input {} has rank {}, expected shape {}", i,
-               got.size(), plan_.values[v].shape.ToString());
+    Require(want.size() == got.size(), i, [&] {
+      return fmt::format("{} has rank {}, expected shape {}", NameOf(i), got.size(),
+                         plan_.values[v].shape.ToString());
+    });
     for (size_t d = 0; d < want.size(); ++d)
-      WEFT_CHECK(want[d] < 0 || want[d] == got[d], kBadInput,
-                 "input {} has extent {} on axis {}, expected {} = {}", i, got[d], d,
-                 plan_.values[v].shape[int(d)].ToString(), want[d]);
+      Require(want[d] < 0 || want[d] == got[d], i, [&] {
+        return fmt::format("{} has extent {} on axis {}, expected {} = {}", NameOf(i), got[d], d,
+                           plan_.values[v].shape[int(d)].ToString(), want[d]);
+      });
   }
+}
+
+std::string Binder::NameOf(size_t input) const {
+  const size_t fed = plan_.num_fed();
+  return input < fed ? fmt::format("input {}", input)
+                     : fmt::format("variable '{}'", plan_.variables[input - fed]);
+}
+
+const Step* Binder::FirstBelow(const Binding& b, int64_t least) const {
+  for (const Step& step : plan_.steps)
+    for (int v : step.outputs)
+      for (size_t d = 0; v >= 0 && d < b.dims[size_t(v)].size(); ++d)
+        if (value_slots_[size_t(v)][d] >= 0 && b.dims[size_t(v)][d] < least) return &step;
+  return nullptr;
 }
 
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
@@ -95,12 +119,21 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     }
   }
   CheckInputs(*b, inputs);
-  facts_.CheckHolds(b->symbols);
+  try {
+    facts_.CheckHolds(b->symbols);
+  } catch (Error& e) {
+    // What does not fit leaves nothing, or less: the first such result tells whose demand it was.
+    if (const Step* step = FirstBelow(*b, 1)) e.AddPlace(step->node->Describe());
+    throw;
+  }
+  const Step* negative = FirstBelow(*b, 0);
   for (size_t v = 0; v < b->dims.size(); ++v)
     for (size_t d = 0; d < b->dims[v].size(); ++d)
-      WEFT_CHECK(value_slots_[v][d] < 0 || b->dims[v][d] >= 0, kShapeMismatch,
-                 "a tensor of the shape {} would have the negative extent {}",
-                 plan_.values[v].shape.ToString(), b->dims[v][d]);
+      if (value_slots_[v][d] >= 0 && b->dims[v][d] < 0)
+        ThrowError(ErrorCode::kShapeMismatch,
+                   fmt::format("a tensor of the shape {} would have the negative extent {}",
+                               plan_.values[v].shape.ToString(), b->dims[v][d]),
+                   negative ? negative->node->Describe() : "");
   for (const Step& step : plan_.steps) {
     for (int v : step.outputs) {
       try {
@@ -112,7 +145,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       }
     }
   }
-  std::vector<PlanItem> items;
+  std::vector<PlanItem> items, exact;
   std::vector<size_t> which;
   b->offsets.assign(plan_.storages.size(), -1);
   for (size_t s = 0; s < plan_.storages.size(); ++s) {
@@ -121,8 +154,10 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     if (block.kind != StorageKind::kArena) continue;
     items.push_back(
         {std::max<int64_t>(CheckedRoundUp(bytes, kAlign), kAlign), block.begin, block.end, kAlign});
+    exact.push_back({bytes, block.begin, block.end, 1});
     which.push_back(s);
   }
+  b->live_bytes = PeakLive(exact);
   const auto plan = PlanOffsets(items);
   VerifyPlan(items, plan);
   for (size_t i = 0; i < which.size(); ++i) b->offsets[which[i]] = plan.offsets[i];

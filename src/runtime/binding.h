@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "instruction.h"
@@ -12,6 +13,7 @@ namespace weft {
 struct Binding {
   std::vector<std::vector<int64_t>> dims;  ///< per value
   std::vector<int64_t> offsets;            ///< per storage; arena blocks only
+  int64_t live_bytes = 0;                  ///< the most that is needed of the arena at once
   int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
   std::vector<std::vector<int64_t>> kernel_dims;    ///< per step
   std::vector<std::shared_ptr<LibraryCall>> calls;  ///< per step
@@ -34,6 +36,13 @@ class Binder {
                                       const std::vector<TensorPtr>& inputs, Backend& backend) const;
 
  private:
+  /// The first step with a result of an extent below `least`; null where there is none.
+  const struct Step* FirstBelow(const Binding& b, int64_t least) const;
+  /// For messages: a fed input by number, a variable by name.
+  std::string NameOf(size_t input) const;
+  /// Throws kBadInput or, for a variable, kBadBinding.
+  template <class Text>
+  void Require(bool ok, size_t input, Text text) const;
   const ExecutionPlan& plan_;
   std::vector<SymInt> symbols_;
   Facts facts_;  // what compilation took for granted

@@ -1,9 +1,12 @@
 /// compile.cc: what Compile does for every backend: the pipeline, then a program of what it left.
 #include <algorithm>
+#include <map>
 #include <new>
 #include <stdexcept>
 
 #include "program_impl.h"
+#include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/request.h"
 #include "weft/support/check.h"
@@ -38,6 +41,58 @@ Pipeline WithoutFusion(const Pipeline& given) {
 
 }  // namespace
 
+std::shared_ptr<Backend> BackendFor(const std::string& name, int threads) {
+  std::shared_ptr<Backend> shared = GetBackend(name);
+  if (threads <= 0) return shared;
+  if (std::shared_ptr<Backend> own = shared->WithThreads(threads)) return own;
+  shared->set_threads(threads);
+  return shared;
+}
+
+namespace {
+
+/// What a fused body assigns is a variable outside, and its new content a result.
+void CheckBody(const NodePtr& fused) {
+  const Graph& body = *FusedBody(fused);
+  for (NodePtr n : body.TopoOrder()) {
+    if (!IsOp(n, builtin::kAssign)) continue;
+    const bool is_input = std::count(body.inputs().begin(), body.inputs().end(), n->inputs[0].node);
+    WEFT_CHECK(is_input && body.is_output(n), kInvalidModel,
+               "{}: in its body {} writes what is no input of the body, or is no result of it",
+               fused->Describe(), n->Describe());
+  }
+}
+
+}  // namespace
+
+void CheckEffects(const Graph& graph) {
+  std::map<std::string, NodePtr> names;
+  for (NodePtr v : StateVariables(graph)) {
+    WEFT_CHECK(!v->attrs.name.empty(), kInvalidModel, "{}: a state variable needs a name",
+               v->Describe());
+    const auto [it, fresh] = names.emplace(v->attrs.name, v);
+    WEFT_CHECK(fresh, kInvalidModel, "two state variables are called '{}': {} and {}",
+               v->attrs.name, it->second->Describe(), v->Describe());
+  }
+  for (NodePtr n : graph.TopoOrder()) {
+    if (IsOp(n, builtin::kAssign))
+      for (const NodeEntry& e : n->inputs)
+        WEFT_CHECK(e.node, kArity, "{}: needs a variable and a value", n->Describe());
+    if (IsOp(n, builtin::kFused)) CheckBody(n);
+    for (auto [i, k] : WrittenInputs(n)) {
+      const NodePtr v = n->inputs[size_t(i)].node;
+      WEFT_CHECK(IsState(v), kInvalidModel,
+                 "{}: writes {}, which is no state variable; what it writes must outlive the run: "
+                 "set the attribute `state` of the variable",
+                 n->Describe(), v->Describe());
+      WEFT_CHECK(k >= 0, kUnsupported,
+                 "{}: no backend runs operators that write an input by themselves; give the new "
+                 "content as a result and weft::Assign it",
+                 n->Describe());
+    }
+  }
+}
+
 void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
   program->backend_name_ = backend_name;
   for (NodePtr p : program->graph_.AllInputs())
@@ -45,6 +100,13 @@ void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
   for (size_t i = 0; i < program->graph_.outputs.size(); ++i)
     program->outputs_.push_back(
         SpecOf(program->graph_, program->graph_.outputs[i], program->graph_.OutputName(i)));
+  for (NodePtr v : StateVariables(program->graph_)) {
+    program->variables_.push_back(SpecOf(program->graph_, NodeEntry(v), v->attrs.name));
+    const AttrValue* value = v->attrs.dict.find("value");
+    program->initial_values_.push_back(value ? value->get<TensorPtr>() : nullptr);
+  }
+  for (NodePtr n : program->graph_.TopoOrder())
+    program->writes_variables_ = program->writes_variables_ || !WrittenInputs(n).empty();
 }
 
 std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& backend_name,
@@ -57,7 +119,7 @@ std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& b
 }
 
 std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options) {
-  std::shared_ptr<Backend> backend = GetBackend(options.backend);
+  std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
   PassOptions passes = options.passes;
   passes.target = backend->target().empty() ? options.backend : backend->target();
   std::vector<PassRecord> records;
@@ -81,8 +143,9 @@ namespace {
 std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& options) {
   Timer timer;
   RequestScope scope(options.passes.limits, &options.passes.cancel);
-  std::shared_ptr<Backend> backend = GetBackend(options.backend);
-  if (options.threads > 0) backend->set_threads(options.threads);
+  const std::shared_ptr<Backend> backend = GetBackend(options.backend);
+  CheckEffects(graph);
+  MarkState(graph);
   std::shared_ptr<Program> program;
   if (backend->target().empty()) {
     program = CompileStatic(std::move(graph), options);
@@ -92,7 +155,13 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
       program = CompileStatic(std::move(graph), options);
     } catch (const UserError& e) {
       // One plan cannot hold it; stages can, unless some operator runs nowhere.
-      if (e.code() != ErrorCode::kUnsupported || !WhyNoStages(original).empty()) throw;
+      if (e.code() != ErrorCode::kUnsupported) throw;
+      // What a stage does cannot be undone by a later one that fails, nor be ordered against its effects.
+      const bool state = !StateVariables(original).empty();
+      WEFT_CHECK(!state, kUnsupported,
+                 "a program with state variables needs shapes that do not depend on values: {}",
+                 e.message());
+      if (!WhyNoStages(original).empty()) throw;
       program = MakeStagedProgram(original, options);
       ProgramMaker::Finish(program.get(), options.backend);
     }

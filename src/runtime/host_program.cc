@@ -64,7 +64,8 @@ class HostProgram final : public Program {
       stats_.kernels += s.kind == StepKind::kKernel;
       stats_.library_calls += s.kind == StepKind::kLibrary;
       stats_.interpreted += s.kind == StepKind::kInterpreter;
-      stats_.host_steps += s.kind == StepKind::kShapeValue;
+      stats_.host_steps += s.kind == StepKind::kShapeValue || s.kind == StepKind::kCopy;
+      stats_.host_steps += int(s.commits.size());
       if (s.launcher &&
           std::find(distinct.begin(), distinct.end(), s.launcher.get()) == distinct.end())
         distinct.push_back(s.launcher.get());
@@ -82,9 +83,15 @@ class HostProgram final : public Program {
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
 
-  void Run(State& state, const std::vector<TensorPtr>& inputs,
+  void Run(State& state, const std::vector<TensorPtr>& fed,
            std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     HostState& s = static_cast<HostState&>(state);
+    std::vector<TensorPtr> with_variables;
+    if (!plan_.variables.empty()) {
+      with_variables = fed;
+      with_variables.insert(with_variables.end(), s.variables.begin(), s.variables.end());
+    }
+    const std::vector<TensorPtr>& inputs = plan_.variables.empty() ? fed : with_variables;
     std::vector<int64_t> key = binder_->Solve(inputs);
     if (!s.binding || s.key != key) {
       s.binding = BindingFor(key, inputs);
@@ -95,6 +102,7 @@ class HostProgram final : public Program {
     const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
     char* arena = s.arena.Reserve(*backend_, std::max<int64_t>(scratch_at + b.scratch_bytes, 64));
     s.arena_bytes = b.arena_bytes;
+    s.live_bytes = b.live_bytes;
     s.bytes_moved = b.bytes_moved;
     for (size_t i = 0; i < outputs->size(); ++i) {
       const int v = plan_.output_values[i];
@@ -116,7 +124,7 @@ class HostProgram final : public Program {
       const double us =
           std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
               .count();
-      static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape"};
+      static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
       s.profile->push_back({step.name, kKinds[int(step.kind)], us});
     }
     for (int i : plan_.copies) {
@@ -157,8 +165,16 @@ class HostProgram final : public Program {
           s->base[k] = outputs[size_t(block.number)]->mutable_data();
           break;
         case StorageKind::kConstant:
+        case StorageKind::kVariable:
           break;
       }
+    }
+    for (size_t i = 0; i < plan_.variables.size(); ++i) {
+      // What is written forgets its hash.
+      Tensor& t = *s->variables[i];
+      const int v = plan_.input_values[plan_.num_fed() + i];
+      s->base[size_t(plan_.values[size_t(v)].storage)] =
+          plan_.written[i] ? t.mutable_data() : const_cast<void*>(t.data());
     }
     for (const Value& v : plan_.values)
       if (v.constant) s->base[size_t(v.storage)] = const_cast<void*>(v.constant->data());
@@ -167,12 +183,28 @@ class HostProgram final : public Program {
     return value < 0 ? nullptr : s.base[size_t(plan_.values[size_t(value)].storage)];
   }
   void Execute(const Step& step, size_t k, const Binding& b, HostState* s, char* scratch) const {
+    Compute(step, k, b, s, scratch);
+    for (auto [from, to] : step.commits) Copy(*s, b, from, to);
+  }
+  void Copy(const HostState& s, const Binding& b, int from, int to) const {
+    const int64_t bytes =
+        DTypeBytes(plan_.values[size_t(from)].dtype, NumElements(b.dims[size_t(from)]));
+    if (bytes > 0) std::memcpy(Pointer(s, to), Pointer(s, from), size_t(bytes));
+  }
+  void Compute(const Step& step, size_t k, const Binding& b, HostState* s, char* scratch) const {
     switch (step.kind) {
+      case StepKind::kCopy:
+        return Copy(*s, b, step.inputs[0], step.outputs[0]);
       case StepKind::kKernel: {
         s->buffers.clear();
         for (int v : step.inputs) s->buffers.push_back(Pointer(*s, v));
         for (int v : step.outputs) s->buffers.push_back(Pointer(*s, v));
+        uint8_t outside = 0;
+        if (step.has_flag) s->buffers.push_back(&outside);
         step.launcher->Launch(s->buffers.data(), b.kernel_dims[k].data());
+        if (outside)
+          ThrowError(ErrorCode::kIndexRange, "an index is outside of the axis that it selects from",
+                     step.node->Describe());
         return;
       }
       case StepKind::kLibrary: {

@@ -21,7 +21,8 @@ struct Value {
   Layout layout = Layout::kPlain;
 };
 
-enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue };
+/// kCopy: the first input to the output, byte by byte.
+enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy };
 
 struct Step {
   StepKind kind = StepKind::kKernel;
@@ -31,9 +32,12 @@ struct Step {
   std::vector<int> outputs;
   std::shared_ptr<KernelLauncher> launcher;  // kKernel
   std::vector<SymInt> symbols;               // kKernel: d0 ..
+  bool has_flag = false;                     // kKernel: a range flag is its last buffer
   FCompute compute;                          // kLibrary
   std::shared_ptr<const ComputeSpec> spec;   // kInterpreter
   std::vector<SymInt> elements;              // kShapeValue
+  /// Copied when the step is done: from a result to the variable that it is the new content of.
+  std::vector<std::pair<int, int>> commits;
 };
 
 /// Everything about a compiled graph that does not depend on extents.
@@ -41,7 +45,10 @@ struct ExecutionPlan {
   std::vector<Value> values;
   std::vector<Step> steps;
   std::vector<Storage> storages;
-  std::vector<int> input_values, output_values;
+  std::vector<int> input_values, output_values;  ///< inputs: what is fed, then the variables
+  std::vector<std::string> variables;            ///< names
+  std::vector<bool> written;                     ///< variables
+  size_t num_fed() const { return input_values.size() - variables.size(); }
   std::vector<int> copies;  ///< outputs copied at the end
 };
 

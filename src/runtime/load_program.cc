@@ -41,8 +41,8 @@ class Reader {
     ReadMeta();
     Graph g = ReadGraph();
     const std::string name = options_.backend.empty() ? backend_ : options_.backend;
-    const std::shared_ptr<Backend> backend = GetBackend(name);
-    if (options_.threads > 0) backend->set_threads(options_.threads);
+    const std::shared_ptr<Backend> backend = BackendFor(name, options_.threads);
+    CheckEffects(g);
     PassOptions passes;
     passes.limits = options_.limits;
     std::vector<PassRecord> records;
@@ -195,11 +195,13 @@ class Reader {
     for (NodeId id = 0; id < kernels.id_bound(); ++id) {
       const LoweredKernel* k = kernels.find(id);
       if (!k) continue;
-      const auto it = saved.find(k->kernel->Key());
-      if (it == saved.end())
-        complete = false;
+      CompiledKernels own;
+      for (const KernelPtr& kernel : k->Kernels())
+        if (const auto it = saved.find(kernel->Key()); it != saved.end()) own.push_back(it->second);
+      if (own.size() == k->Kernels().size())
+        rtc.set(id, std::move(own));
       else
-        rtc.set(id, it->second);
+        complete = false;
     }
     if (complete) {
       g.SetAttr("rtc", std::move(rtc));
@@ -208,7 +210,7 @@ class Reader {
     g = ApplyPasses(std::move(g), "RTCGen", passes);
     RtcMap all = g.TakeAttrOr<RtcMap>("rtc");
     for (NodeId id = 0; id < rtc.id_bound(); ++id)
-      if (const CompiledKernelPtr* c = rtc.find(id)) all.set(id, *c);
+      if (const CompiledKernels* c = rtc.find(id)) all.set(id, *c);
     g.SetAttr("rtc", std::move(all));
     return g;
   }

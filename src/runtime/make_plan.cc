@@ -5,6 +5,7 @@
 #include "instruction.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
@@ -34,6 +35,7 @@ class PlanMaker {
     plan_.storages = storage_.storages;
     plan_.copies = storage_.copies;
     for (NodePtr p : g_.AllInputs()) plan_.input_values.push_back(ValueOf(NodeEntry(p)));
+    TakeVariables();
     for (NodeId id : g_.GetAttr<Order>("order").nodes) AddSteps(g_.node(id));
     for (const NodeEntry& e : g_.outputs) plan_.output_values.push_back(ValueOf(e));
     WEFT_CHECK(unsupported_.empty(), kUnsupported, "backend '{}' cannot run {} nodes:{}",
@@ -42,11 +44,27 @@ class PlanMaker {
   }
 
  private:
+  void TakeVariables() {
+    const std::vector<NodePtr> variables = StateVariables(g_);
+    for (NodePtr v : variables) {
+      plan_.input_values.push_back(ValueOf(NodeEntry(v)));
+      plan_.variables.push_back(v->attrs.name);
+    }
+    plan_.written.assign(variables.size(), false);
+    for (NodeId id : g_.GetAttr<Order>("order").nodes)
+      for (auto [i, k] : WrittenInputs(g_.node(id))) {
+        const NodePtr v = g_.node(id)->inputs[size_t(i)].node;
+        const auto it = std::find(variables.begin(), variables.end(), v);
+        if (it != variables.end()) plan_.written[size_t(it - variables.begin())] = true;
+      }
+  }
+  bool ShowsInput(NodePtr n) const { return view_.get(n->op(), false) || IsOp(n, builtin::kRead); }
+  bool SameBlock(const NodeEntry& a, const NodeEntry& b) const {
+    const int *s = a.node ? storage_.of.find(a) : nullptr, *t = storage_.of.find(b);
+    return s && t && *s == *t;
+  }
   bool IsView(NodePtr n) const {
-    const int *in = n->num_inputs() > 0 && n->inputs[0].node ? storage_.of.find(n->inputs[0])
-                                                             : nullptr,
-              *out = storage_.of.find(NodeEntry(n));
-    return view_.get(n->op(), false) && in && out && *in == *out;
+    return n->num_inputs() > 0 && ShowsInput(n) && SameBlock(n->inputs[0], NodeEntry(n));
   }
   /// Somebody reads the entry as a tensor: an output, or an operand that is more than the shape of a view.
   bool IsRead(NodePtr n) const {
@@ -55,7 +73,9 @@ class PlanMaker {
     return g_.is_output(n);
   }
   void AddSteps(NodePtr n) {
-    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsView(n)) return;
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsView(n) ||
+        IsOp(n, builtin::kGroup))
+      return;
     if (n->num_outputs() == 1 && values_) {
       const SymTensorPtr* v = values_->find(NodeEntry(n));
       if (v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) {
@@ -81,30 +101,53 @@ class PlanMaker {
                       n->Describe(), shapes_[e].ToString()));
       return;
     }
-    if (mutates_.find(n->op())) {
-      unsupported_.push_back(fmt::format(
-          "{}: operators that write their inputs are not run by this backend yet", n->Describe()));
-      return;
-    }
+    const bool assigns = IsOp(n, builtin::kAssign);
+    // The value of an Assign may have been computed where the variable lies.
+    if (assigns && SameBlock(n->inputs[1], NodeEntry(n))) return;
     Step step;
     step.node = n;
     step.name = n->attrs.name.empty() && n->origin() && !n->origin()->empty() ? n->origin()->back()
                                                                               : n->attrs.name;
+    for (auto [i, k] : WrittenInputs(n))
+      if (k >= 0 && !SameBlock(n->inputs[size_t(i)], NodeEntry(n, uint32_t(k))))
+        step.commits.emplace_back(ValueOf(NodeEntry(n, uint32_t(k))),
+                                  ValueOf(n->inputs[size_t(i)]));
+    if (assigns || IsCopy(n)) {
+      step.kind = StepKind::kCopy;
+      step.inputs = {ValueOf(n->inputs[assigns ? 1 : 0])};
+      step.outputs = {ValueOf(NodeEntry(n))};
+      plan_.steps.push_back(std::move(step));
+      return;
+    }
     for (const NodeEntry& e : n->inputs) step.inputs.push_back(e.node ? ValueOf(e) : -1);
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
       step.outputs.push_back(ValueOf(NodeEntry(n, i)));
     if (!ChooseKernel(n, &step) && !ChooseLibrary(n, &step) && !ChooseInterpreter(n, &step)) return;
     plan_.steps.push_back(std::move(step));
   }
+  /// A view of what is overwritten before the view is read.
+  bool IsCopy(NodePtr n) {
+    if (!ShowsInput(n) || n->num_outputs() != 1 || !storage_.of.find(n->inputs[0])) return false;
+    return plan_.values[size_t(ValueOf(n->inputs[0]))].layout ==
+           plan_.values[size_t(ValueOf(NodeEntry(n)))].layout;
+  }
   bool ChooseKernel(NodePtr n, Step* step) {
     const LoweredKernel* k = kernels_ ? kernels_->find(n) : nullptr;
-    const CompiledKernelPtr* c = rtc_ ? rtc_->find(n) : nullptr;
-    if (!k || !c || !*c || (*c)->binary.empty()) return false;
+    const CompiledKernels* c = rtc_ ? rtc_->find(n) : nullptr;
+    if (!k || !c || c->size() != k->Kernels().size()) return false;
+    for (const CompiledKernelPtr& made : *c)
+      if (!made || made->binary.empty()) return false;
     step->kind = StepKind::kKernel;
-    auto& launcher = launchers_[k->kernel.get()];
-    if (!launcher) launcher = backend_.Load(*k->kernel, **c);
-    step->launcher = launcher;
     step->symbols = k->symbols;
+    if (k->is_multi()) {
+      step->launcher = backend_.LoadMulti(*k, *c);
+      for (const KernelPart& p : k->parts) step->has_flag |= p.kernel->has_flag();
+      return true;
+    }
+    auto& launcher = launchers_[k->kernel.get()];
+    if (!launcher) launcher = backend_.Load(*k->kernel, *c->front());
+    step->launcher = launcher;
+    step->has_flag = k->kernel->has_flag();
     return true;
   }
   bool ChooseLibrary(NodePtr n, Step* step) {
@@ -167,7 +210,6 @@ class PlanMaker {
   const OpMap<FCompute>& compute_;
   const OpMap<FCompute>& any_compute_ = Op::GetAttr<FCompute>("FCompute");
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
-  const OpMap<FMutateInputs>& mutates_ = Op::GetAttr<FMutateInputs>("FMutateInputs");
   ExecutionPlan plan_;
   std::unordered_map<uint64_t, int> value_of_;
   std::unordered_map<const Kernel*, std::shared_ptr<KernelLauncher>> launchers_;

@@ -87,6 +87,11 @@ class PluginBackend final : public Backend {
   std::string library() const override { return library_; }
   int threads() const override { return cpu_->threads(); }
   void set_threads(int n) override { cpu_->set_threads(n); }
+  std::shared_ptr<Backend> WithThreads(int n) override {
+    auto own = std::make_shared<PluginBackend>(def_, name_, library_);
+    if (std::shared_ptr<Backend> cpu = cpu_->WithThreads(n)) own->cpu_ = std::move(cpu);
+    return own;
+  }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
     return std::make_shared<PluginLauncher>(def_, kernel, compiled, cpu_.get());

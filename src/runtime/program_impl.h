@@ -19,6 +19,13 @@ struct ProgramMaker {
 
 /// A tensor of the same content that nobody else holds: what a caller may write to.
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
+/// Between tensors of equal dtype and extents.
+void CopyContent(const Tensor& from, Tensor* to);
+/// The backend of that name, for one program with `threads` (0: as many as the process may use). Throws as GetBackend.
+std::shared_ptr<Backend> BackendFor(const std::string& name, int threads);
+/// Every write must be one to a state variable, by an operator whose result is the new content, and the names of state
+/// variables must tell them apart (kInvalidModel, kUnsupported).
+void CheckEffects(const Graph& graph);
 
 /// Runs every node in the Evaluator on tensors of the sizes that come: the reference.
 std::shared_ptr<Program> MakeReferenceProgram(Graph graph);

@@ -3,8 +3,6 @@
 
 #include "program_impl.h"
 #include "weft/core/evaluator.h"
-#include "weft/core/op.h"
-#include "weft/core/op_attr_types.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -23,10 +21,6 @@ class ReferenceProgram final : public Program {
     for (NodePtr n : graph.TopoOrder()) {
       if (n->is_variable()) continue;
       ++stats_.interpreted;
-      if (Op::GetAttr<FMutateInputs>("FMutateInputs").find(n->op()))
-        bad +=
-            fmt::format("\n  {}: operators that write their inputs are not run by this backend yet",
-                        n->Describe());
       if (const std::string why = e->WhyNot(n); !why.empty())
         bad += fmt::format("\n  {}: {}", n->Describe(), why);
     }
@@ -36,13 +30,31 @@ class ReferenceProgram final : public Program {
 
  protected:
   std::unique_ptr<State> NewState() const override { return std::make_unique<State>(); }
-  void Run(State&, const std::vector<TensorPtr>& inputs,
+  void Run(State& state, const std::vector<TensorPtr>& inputs,
            std::vector<std::shared_ptr<Tensor>>* outputs) const override {
-    std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs);
+    StateMap contents;
+    for (size_t i = 0; i < variables_.size(); ++i)
+      contents[variables_[i].name] = state.variables[i];
+    EvalOptions options;
+    options.state = &contents;
+    std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs, options);
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
       const bool own = results[i].use_count() == 1;
       (*outputs)[i] = own ? std::const_pointer_cast<Tensor>(results[i]) : OwnCopy(*results[i]);
+    }
+    // The new contents are tensors of their own until here: one may have come from another variable.
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      const TensorPtr& now = contents[variables_[i].name];
+      if (now == state.variables[i]) continue;
+      WEFT_CHECK(
+          now->dtype() == state.variables[i]->dtype() && now->dims() == state.variables[i]->dims(),
+          kShapeMismatch, "variable '{}' of the shape {} is assigned a value of the shape {}",
+          variables_[i].name, state.variables[i]->shape().ToString(), now->shape().ToString());
+    }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      const TensorPtr& now = contents[variables_[i].name];
+      if (now != state.variables[i]) CopyContent(*now, state.variables[i].get());
     }
   }
 };
@@ -51,11 +63,15 @@ class ReferenceProgram final : public Program {
 
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t) {
   auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
-  if (t.dtype() == DType::kString)
-    copy->mutable_strings() = t.strings();
-  else if (t.num_bytes() > 0)
-    std::memcpy(copy->mutable_data(), t.data(), size_t(t.num_bytes()));
+  CopyContent(t, copy.get());
   return copy;
+}
+
+void CopyContent(const Tensor& from, Tensor* to) {
+  if (from.dtype() == DType::kString)
+    to->mutable_strings() = from.strings();
+  else if (from.num_bytes() > 0)
+    std::memcpy(to->mutable_data(), from.data(), size_t(from.num_bytes()));
 }
 
 std::shared_ptr<Program> MakeReferenceProgram(Graph graph) {

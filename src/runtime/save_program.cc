@@ -43,8 +43,12 @@ std::string KernelSection(const Graph& g) {
     const RtcMap& rtc = g.GetAttr<RtcMap>("rtc");
     for (NodeId id = 0; id < kernels.id_bound(); ++id) {
       const LoweredKernel* k = kernels.find(id);
-      const CompiledKernelPtr* c = rtc.find(id);
-      if (k && c && *c && !(*c)->binary.empty()) distinct.emplace(k->kernel->Key(), *c);
+      const CompiledKernels* made = rtc.find(id);
+      if (!k || !made) continue;
+      const std::vector<KernelPtr> own = k->Kernels();
+      for (size_t i = 0; i < own.size() && i < made->size(); ++i)
+        if (const CompiledKernelPtr& c = (*made)[i]; c && !c->binary.empty())
+          distinct.emplace(own[i]->Key(), c);
     }
   }
   std::string out;
@@ -122,7 +126,7 @@ void SaveProgram(const Program& program, const std::string& path) {
   if (program.graph().HasAttr("rtc")) {
     const RtcMap& rtc = program.graph().GetAttr<RtcMap>("rtc");
     for (NodeId id = 0; id < rtc.id_bound() && target.empty(); ++id)
-      if (const CompiledKernelPtr* c = rtc.find(id)) target = (*c)->target;
+      if (const CompiledKernels* c = rtc.find(id); c && !c->empty()) target = c->front()->target;
   }
   WriteFileAtomic(path, PackProgram(program.graph(), program.backend(), target));
 }

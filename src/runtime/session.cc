@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "program_impl.h"
+#include "variable_access.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/request.h"
 #include "weft/support/check.h"
@@ -15,19 +16,35 @@
 namespace weft {
 namespace {
 
+bool Fits(const IoSpec& spec, const Tensor& t) {
+  if (!spec.shape.has_rank()) return true;
+  bool fits = spec.shape.rank() == t.rank();
+  for (int d = 0; fits && d < t.rank(); ++d)
+    if (auto v = spec.shape[d].known() ? spec.shape[d].try_value() : std::nullopt)
+      fits = *v == t.dims()[size_t(d)];
+  return fits;
+}
+
 /// The tensor must have the declared dtype, rank and constant extents; symbolic ones are checked by the binding.
 void CheckInput(const IoSpec& spec, const TensorPtr& t) {
   WEFT_CHECK(t != nullptr, kBadInput, "input '{}' is missing", spec.name);
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,
              "input '{}': expected dtype {}, got {}", spec.name, DTypeName(spec.dtype),
              DTypeName(t->dtype()));
-  if (!spec.shape.has_rank()) return;
-  bool fits = spec.shape.rank() == t->rank();
-  for (int d = 0; fits && d < t->rank(); ++d)
-    if (auto v = spec.shape[d].known() ? spec.shape[d].try_value() : std::nullopt)
-      fits = *v == t->dims()[size_t(d)];
-  WEFT_CHECK(fits, kBadInput, "input '{}': expected shape {}, got {}", spec.name,
+  WEFT_CHECK(Fits(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
              spec.shape.ToString(), t->shape().ToString());
+}
+
+/// As CheckInput, of what the store has under the name of a variable; null: nothing.
+void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& access) {
+  if (!t)
+    ThrowError(ErrorCode::kBadBinding, fmt::format("variable '{}' has no value", spec.name), "",
+               DidYouMean(spec.name, access.Names()));
+  WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadBinding,
+             "variable '{}': expected dtype {}, the store has {}", spec.name, DTypeName(spec.dtype),
+             DTypeName(t->dtype()));
+  WEFT_CHECK(Fits(spec, *t), kBadBinding, "variable '{}': expected shape {}, the store has {}",
+             spec.name, spec.shape.ToString(), t->shape().ToString());
 }
 
 /// Do two tensors share memory? A tensor and a view of it do, as do two views of what a caller has.
@@ -41,11 +58,48 @@ bool Overlap(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Session::Session(std::shared_ptr<const Program> program)
-    : program_(std::move(program)), state_(program_->NewState()) {}
+Session::Session(std::shared_ptr<const Program> program, std::shared_ptr<VariableStore> store)
+    : program_(std::move(program)),
+      store_(store ? std::move(store) : std::make_shared<VariableStore>()),
+      state_(program_->NewState()) {
+  Initialise();
+}
 Session::~Session() = default;
+
+void Session::Initialise() {
+  for (size_t i = 0; i < program_->variables_.size(); ++i)
+    if (program_->initial_values_[i])
+      store_->SetIfAbsent(program_->variables_[i].name, program_->initial_values_[i]);
+}
+
+int64_t Session::live_bytes() const { return state_->live_bytes; }
 int64_t Session::arena_bytes() const { return state_->arena_bytes; }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
+
+void Session::RunProgram(const std::vector<TensorPtr>& inputs,
+                         std::vector<std::shared_ptr<Tensor>>* outputs) {
+  const std::vector<IoSpec>& specs = program_->variables_;
+  if (specs.empty()) return program_->Run(*state_, inputs, outputs);
+  auto access = std::make_unique<VariableAccess>(*store_, program_->writes_variables_);
+  if (access->version() != store_version_) {
+    // Somebody may have erased a variable since the session was made.
+    if (std::any_of(specs.begin(), specs.end(),
+                    [&](const IoSpec& spec) { return !access->Find(spec.name); })) {
+      access.reset();
+      Initialise();
+      access = std::make_unique<VariableAccess>(*store_, program_->writes_variables_);
+    }
+    state_->variables.clear();
+    store_version_ = 0;
+    for (const IoSpec& spec : specs) {
+      std::shared_ptr<Tensor> t = access->Find(spec.name);
+      CheckVariable(spec, t.get(), *access);
+      state_->variables.push_back(std::move(t));
+    }
+    store_version_ = access->version();
+  }
+  program_->Run(*state_, inputs, outputs);
+}
 
 void Session::RunInto(const std::vector<TensorPtr>& inputs,
                       std::vector<std::shared_ptr<Tensor>>* outputs) {
@@ -57,7 +111,7 @@ void Session::RunInto(const std::vector<TensorPtr>& inputs,
   try {
     RequestScope scope(program_->limits_, &cancel_);
     RequestScope::Poll();
-    program_->Run(*state_, inputs, outputs);
+    RunProgram(inputs, outputs);
   } catch (const std::bad_alloc&) {
     WEFT_THROW(kOutOfMemory, "no memory to run the program");
   } catch (const std::length_error&) {

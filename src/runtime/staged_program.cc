@@ -20,6 +20,7 @@
 
 #include "program_impl.h"
 #include "weft/codegen/lower.h"
+#include "weft/core/effects.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/host_eval.h"
@@ -396,8 +397,7 @@ std::string WhyNoStages(const Graph& g) {
                          type->get<std::string>());
   for (const NodePtr& n : g.TopoOrder()) {
     if (n->is_variable()) continue;
-    if (Op::GetAttr<FMutateInputs>("FMutateInputs").find(n->op()))
-      return n->Describe() + ": operators that write their inputs are not run by this backend yet";
+    if (!WrittenInputs(n).empty()) return n->Describe() + ": stages write no variables";
     if (const std::string why = evaluator->WhyNot(n); !why.empty())
       return n->Describe() + ": " + why;
   }

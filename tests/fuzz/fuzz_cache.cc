@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "targets.h"
 #include "weft/codegen/kernel_compilers.h"
@@ -18,6 +19,28 @@
 namespace weft::fuzz {
 namespace {
 
+/// A variable of the environment for as long as this object lives; null: not set.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    Set(value);
+  }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+  ~ScopedVariable() { Set(before_ ? before_->c_str() : nullptr); }
+
+ private:
+  void Set(const char* value) {
+    if (value)
+      setenv(name_, value, 1);
+    else
+      unsetenv(name_);
+  }
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
 /// One entry in a cache of its own, which goes with the process.
 struct Entry {
   KernelPtr kernel;
@@ -29,14 +52,10 @@ struct Entry {
     folder =
         (std::filesystem::temp_directory_path() / ("weft_fuzz_cache_" + std::to_string(getpid())))
             .string();
-    const char* before = std::getenv("WEFT_CACHE_DIR");
-    const std::string saved = before ? before : "";
-    setenv("WEFT_CACHE_DIR", folder.c_str(), 1);
-    cache = std::make_unique<KernelCache>();
-    if (before)
-      setenv("WEFT_CACHE_DIR", saved.c_str(), 1);
-    else
-      unsetenv("WEFT_CACHE_DIR");
+    {
+      const ScopedVariable on("WEFT_CACHE", nullptr), here("WEFT_CACHE_DIR", folder.c_str());
+      cache = std::make_unique<KernelCache>();
+    }
     const Graph g = ApplyPasses(
         ParseGraph("weft 1\ngraph (%x: f32[8]) -> (%y) {\n  %a = Relu(%x)\n  %y = Neg(%a)\n}\n"),
         "Fusion,CodeGen");

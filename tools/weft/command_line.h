@@ -20,6 +20,7 @@ Command MakeRun(CLI::App& parent);
 Command MakeBench(CLI::App& parent);
 Command MakeOpt(CLI::App& parent);
 Command MakeCompile(CLI::App& parent);
+Command MakeGrad(CLI::App& parent);
 Command MakeInspect(CLI::App& parent);
 Command MakeCompare(CLI::App& parent);
 Command MakeDoctor(CLI::App& parent);

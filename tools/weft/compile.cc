@@ -19,7 +19,7 @@ namespace weft::tool {
 namespace {
 
 constexpr const char* kPipeline =
-    "Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,CodeGen,RTCGen";
+    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,CodeGen,RTCGen";
 
 struct Args {
   ModelArgs model;
@@ -31,12 +31,32 @@ struct Row {
   KernelPtr kernel;
   CompiledKernelPtr compiled;  ///< null where nothing was made
   KernelStats stats;
-  std::vector<std::string> ops;  ///< of the first body that it serves, in order
+  bool multi = false;            ///< it computes parts of a launch
+  std::vector<std::string> ops;  ///< of the first body, or part of one, that it serves, in order
   int launches = 0;
 };
 
-std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler) {
+/// Operators of the body of a fused node as far as part `part` (-1: all) needs them.
+std::vector<std::string> OpsOf(const NodePtr& fused, int part) {
+  const GraphPtr body = FusedBody(fused);
+  std::vector<NodeEntry> results(body->outputs.begin(), body->outputs.end());
+  if (part >= 0) {
+    const Ints& parts = fused->attr<Ints>("parts");
+    int64_t first = 0;
+    for (int p = 0; p < part; ++p) first += parts[size_t(p)];
+    results.assign(results.begin() + first, results.begin() + first + parts[size_t(part)]);
+  }
+  std::vector<std::string> ops;
+  DFSVisit(results, [&](const NodePtr& m) {
+    if (!m->is_variable() && !IsOp(m, builtin::kConstant)) ops.push_back(m->op()->name);
+  });
+  return ops;
+}
+
+/// Rows of distinct kernels; `sites`: how many launches there are.
+std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler, int* sites) {
   std::vector<Row> rows;
+  *sites = 0;
   std::map<Hash128, size_t> row_of;
   if (!g.HasAttr("kernel")) return rows;
   const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
@@ -44,27 +64,33 @@ std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler) 
   for (NodePtr n : g.TopoOrder()) {
     const LoweredKernel* k = kernels.find(n);
     if (!k) continue;
-    const auto [it, fresh] = row_of.emplace(k->kernel->Key(), rows.size());
-    if (fresh) {
-      Row r;
-      r.kernel = k->kernel;
-      const CompiledKernelPtr* c = rtc ? rtc->find(n) : nullptr;
-      if (c) r.compiled = *c;
-      if (IsOp(n, builtin::kFused))
-        for (NodePtr m : FusedBody(n)->TopoOrder())
-          if (!m->is_variable() && !IsOp(m, builtin::kConstant)) r.ops.push_back(m->op()->name);
-      r.stats = compiler.Stats(*r.kernel, r.compiled ? r.compiled->binary : std::string());
-      if (r.stats.source_bytes == 0)
-        r.stats.source_bytes = int64_t(compiler.Source(*r.kernel).size());
-      rows.push_back(std::move(r));
+    ++*sites;
+    const CompiledKernels* made = rtc ? rtc->find(n) : nullptr;
+    const std::vector<KernelPtr> own = k->Kernels();
+    for (size_t i = 0; i < own.size(); ++i) {
+      const auto [it, fresh] = row_of.emplace(own[i]->Key(), rows.size());
+      if (fresh) {
+        Row r;
+        r.kernel = own[i];
+        r.multi = k->is_multi();
+        if (made && i < made->size()) r.compiled = (*made)[i];
+        int part = -1;
+        for (size_t p = k->parts.size(); p-- > 0;)
+          if (k->parts[p].kernel == own[i]) part = int(p);
+        if (IsOp(n, builtin::kFused)) r.ops = OpsOf(n, part);
+        r.stats = compiler.Stats(*r.kernel, r.compiled ? r.compiled->binary : std::string());
+        if (r.stats.source_bytes == 0)
+          r.stats.source_bytes = int64_t(compiler.Source(*r.kernel).size());
+        rows.push_back(std::move(r));
+      }
+      ++rows[it->second].launches;
     }
-    ++rows[it->second].launches;
   }
   return rows;
 }
 
-const char* TemplateName(KernelTemplate t) {
-  return t == KernelTemplate::kRow ? "row" : "elementwise";
+const char* TemplateName(const Row& r) {
+  return r.multi ? "multi" : r.kernel->tmpl == KernelTemplate::kRow ? "row" : "elementwise";
 }
 Json OrNull(int v) { return v < 0 ? Json(nullptr) : Json(v); }
 std::string OrDash(int v) { return v < 0 ? "-" : fmt::format("{}", v); }
@@ -89,7 +115,8 @@ int Run(const Args& a) {
   const Timer timer;
   const Graph compiled = RunPasses(graph, Pipeline::Parse(a.passes), options);
   const double seconds = timer.seconds();
-  const std::vector<Row> rows = CollectKernels(compiled, *compiler);
+  int launches = 0;
+  const std::vector<Row> rows = CollectKernels(compiled, *compiler, &launches);
 
   if (!a.save_kernels.empty()) {
     MakeDirectories(a.save_kernels);
@@ -101,20 +128,19 @@ int Run(const Args& a) {
     const std::string backend = compiler->target().substr(0, compiler->target().find(':'));
     WriteFileAtomic(a.out, PackProgram(compiled, backend, compiler->target()));
   }
-  int launches = 0, failed = 0;
+  int failed = 0;
   std::string first_error;
   Json list = Json::array();
   Table table(
       {"kernel", "template", ">ops", ">launches", ">source", ">binary", ">registers", ">spilled"});
   for (const Row& r : rows) {
-    launches += r.launches;
     if (!r.compiled || r.compiled->binary.empty()) {
       if (failed++ == 0)
         first_error =
             r.kernel->Name() + ": " + (r.compiled ? r.compiled->error : "RTCGen did not run");
     }
     Json row = {{"name", r.kernel->Name()},
-                {"template", TemplateName(r.kernel->tmpl)},
+                {"template", TemplateName(r)},
                 {"ops", r.ops.size()},
                 {"op_names", r.ops},
                 {"launches", r.launches},
@@ -124,7 +150,7 @@ int Run(const Args& a) {
                 {"spill_bytes", OrNull(r.stats.spill_bytes)}};
     if (r.compiled && !r.compiled->error.empty()) row["error"] = r.compiled->error;
     list.push_back(std::move(row));
-    table.AddRow({r.kernel->Name(), TemplateName(r.kernel->tmpl), fmt::format("{}", r.ops.size()),
+    table.AddRow({r.kernel->Name(), TemplateName(r), fmt::format("{}", r.ops.size()),
                   fmt::format("{}", r.launches), FormatBytes(r.stats.source_bytes),
                   r.compiled ? FormatBytes(int64_t(r.compiled->binary.size())) : "-",
                   OrDash(r.stats.registers), OrDash(r.stats.spill_bytes)});

@@ -24,7 +24,8 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // of blocks in an arena, as the runtime places them
 constexpr const char* kPlanPipeline =
-    "Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,Schedule,PlanMemory";
+    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,Schedule,"
+    "PlanMemory";
 
 struct Args {
   ModelArgs model;

@@ -14,7 +14,7 @@ namespace {
 
 struct Args {
   std::vector<std::string> check;
-  double seconds = 60;
+  double seconds = -1;
   bool json = false;
 };
 
@@ -81,7 +81,8 @@ Command MakePlugins(CLI::App& parent) {
       parent.add_subcommand("plugins", "list loaded plugins, or try one in a child process");
   AddList(app, "--check", &a->check, "try this file in a child process instead (repeatable)")
       ->type_name("F");
-  app->add_option("--seconds", a->seconds, "how long its start may take")
+  app->add_option("--seconds", a->seconds,
+                  "how long its start may take (10, or WEFT_PLUGIN_TRIAL_SECONDS)")
       ->type_name("S")
       ->check(CLI::PositiveNumber);
   app->add_flag("--json", a->json, "one JSON object on stdout");

@@ -5,7 +5,7 @@
 ///   "facts"     Facts                    given    what is known about the symbols               InferShape adds to it
 ///   "subgraph"  NodeMap<GraphPtr>        derived  fused body of every weft::Fused node          Fusion
 ///   "kernel"    NodeMap<LoweredKernel>   derived  kernel of every weft::Fused node              CodeGen
-///   "rtc"       NodeMap<CompiledKernel>  derived  its machine code for the target               RTCGen
+///   "rtc"       NodeMap<CompiledKernels> derived  its machine code for the target               RTCGen
 ///   "order"     Order                    derived  execution order                               Schedule
 #pragma once
 
@@ -31,7 +31,9 @@ struct CompiledKernel {
   bool from_cache = false;
 };
 using CompiledKernelPtr = std::shared_ptr<const CompiledKernel>;
-using RtcMap = NodeMap<CompiledKernelPtr>;
+/// Of one node: one for each of LoweredKernel::Kernels().
+using CompiledKernels = std::vector<CompiledKernelPtr>;
+using RtcMap = NodeMap<CompiledKernels>;
 
 /// Nodes in execution order, by id; every node once, producers first.
 struct Order {

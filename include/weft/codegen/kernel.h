@@ -12,6 +12,10 @@
 /// `vector_loop` says which loop a CPU printer puts in vector lanes: the last R loop (horizontal reductions), or
 /// the last P loop (each lane its own row: used where memory is contiguous along P, not R).
 /// All loads and stores address one flat element offset (i64 expression); buffers are dense and row-major.
+/// A kernel that reads at indices which come out of tensors cuts them to their axes. Where nobody proved that this
+/// changes nothing it has a *range flag*: its last buffer is one bool, not of the operator, and its last stores are
+/// `flag` stores: they write 1 there at every point at which an index was outside, and nothing elsewhere. Whoever
+/// launches it sets the byte to 0 before, and raises kIndexRange where it is 1 after.
 #pragma once
 
 #include <memory>
@@ -36,6 +40,7 @@ struct KernelStore {
   Expr offset;           ///< flat element offset, i64
   Expr value;            ///< dtype of the buffer
   bool per_row = false;  ///< kRow: once per row, not per element
+  bool flag = false;     ///< of the range flag: `value` is bool, 1 is written where it is true
 };
 
 class WEFT_API Kernel {
@@ -50,6 +55,8 @@ class WEFT_API Kernel {
   int num_symbols = 0;       ///< d0 .. d<n-1> are passed as int64 arguments at launch
   bool small_index = false;  ///< every offset and extent provably fits in int32
 
+  /// The last buffer is the range flag.
+  bool has_flag() const { return !stores.empty() && stores.back().flag; }
   /// Deterministic text; equality of texts is equality of kernels.
   const std::string& CanonicalText() const;
   /// Hash of CanonicalText; the kernel's identity everywhere (names, caches).
@@ -76,9 +83,22 @@ WEFT_API double OpsPerElement(const Kernel& kernel);
 using CpuKernelFn = void (*)(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end,
                              void* scratch);
 
-struct CpuKernel {
+/// One step of a kernel whose rows are cut into chunks: `fn` over [0, items), split in any way.
+struct CpuPhase {
   CpuKernelFn fn = nullptr;
+  SymInt items = 0;
+};
+
+/// `fn` computes everything. Where rows are few and long, or the lanes are rows (column reductions), `phases` compute
+/// the same for all threads together: partial results of a number of chunks that extents alone decide, then their
+/// combination, then what uses it. A phase begins when the one before has ended; `scratch` is one block of
+/// `shared_bytes` for all calls of a launch.
+struct CpuKernel {
+  CpuKernelFn fn = nullptr;    ///< null where the extents are known and phases are the better way
   SymInt scratch_bytes = 0;    ///< over the canonical symbols
+  std::vector<CpuPhase> phases;
+  SymInt shared_bytes = 0;
+  SymInt phase_gain = -1;      ///< phases are the better way where this is >= 0
   std::shared_ptr<void> code;  ///< keeps the machine code alive
   int64_t source_bytes = 0, binary_bytes = 0;
 };

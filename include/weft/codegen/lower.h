@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/codegen/kernel.h"
@@ -28,10 +29,22 @@ WEFT_API ComputeSpec ExpandBody(const Graph& body);
 /// The same for one node of a graph that has `shape` and `dtype`; absent inputs get no slot.
 WEFT_API ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node);
 
-/// A kernel and the graph-level expressions of its symbols d0, d1 ... for one launch site.
-struct LoweredKernel {
+/// One of several independent computations of one launch.
+struct KernelPart {
   KernelPtr kernel;
-  std::vector<SymInt> symbols;
+  std::vector<int> operands;  ///< for each buffer of the kernel: which operand of the launch
+  int first_symbol = 0;       ///< of its d0, d1 ... in `LoweredKernel::symbols`
+};
+
+/// What one launch site runs: a kernel and the graph-level expressions of its symbols d0, d1 ...; or, template MULTI, a
+/// table of parts that share the launch. Operands of a launch are its inputs, then its outputs.
+struct WEFT_API LoweredKernel {
+  KernelPtr kernel;                    ///< of the first part where there are parts
+  std::vector<SymInt> symbols;         ///< of all parts, one after another
+  std::vector<KernelPart> parts = {};  ///< empty: `kernel` takes the operands in order
+  bool is_multi() const { return !parts.empty(); }
+  /// Distinct kernels in order of first use, by identity of their text.
+  std::vector<KernelPtr> Kernels() const;
 };
 
 /// Chooses the template, flattens every access to one offset, collapses loops that are contiguous in every access,
@@ -40,6 +53,14 @@ struct LoweredKernel {
 /// over P x R or P; otherwise kElementwise, where remaining Reduce nodes are loops inside a point. Throws kUnsupported where
 /// the outputs have no common space (a reduction that folding removed leaves its result without one).
 WEFT_API LoweredKernel LowerKernel(const ComputeSpec& spec, const Facts& facts);
+
+/// The kernels of a body that is several computations side by side, `parts[i]` outputs each, in order (Fusion makes them,
+/// see weft::Fused). Element-wise parts over dense tensors become one kernel over d0 points, whatever their shapes. Where a
+/// part reads what another one writes (`written`: pairs of an input and the output that is stored in its memory), or
+/// `parts` does not fit the outputs, the whole is one kernel.
+WEFT_API LoweredKernel LowerParts(const ComputeSpec& spec, const std::vector<int64_t>& parts,
+                                  const std::vector<std::pair<int, int>>& written,
+                                  const Facts& facts);
 
 /// Simplifies integer index arithmetic (sums of products, floordiv / mod by extents, selects) under the ranges of the
 /// loop indices: Index(k) in [0, dims[k]).

@@ -2,6 +2,7 @@
 /// it. The manager's equivalence check and FoldConstants call it.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +11,14 @@
 
 namespace weft {
 
+/// Contents of state variables (core/effects.h) by name.
+using StateMap = std::map<std::string, TensorPtr>;
+
 struct EvalOptions {
   bool typed = true;  ///< round like a device; false: double precision throughout
+  /// State variables take their contents from here, and what is written is put here (tensors are replaced, never written
+  /// to). Without it, or where a name is missing, they begin with their own value.
+  StateMap* state = nullptr;
 };
 
 class WEFT_API Evaluator {
@@ -35,6 +42,7 @@ WEFT_API void SetEvaluator(std::unique_ptr<Evaluator> evaluator);
 /// them; symbols without a binding get small extents (including 1 and, where `allow_zero`, 0). Deterministic in `seed`.
 struct RandomInputs {
   std::vector<TensorPtr> tensors;  ///< in the order of graph.AllInputs()
+  StateMap state;                  ///< of state variables without a value
   SymBindings bindings;
 };
 WEFT_API RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed,

@@ -100,8 +100,8 @@ class WEFT_API InputList {
  private:
   friend class Node;
   friend class GraphStore;
-  explicit InputList(Node* owner) : owner_(owner) {}
-  Node* owner_;
+  InputList() = default;
+  Node* owner() const;  // the node that it is part of
   SmallVector<NodeEntry, 2> entries_;
   SmallVector<uint32_t, 2> use_pos_;  // where each entry stands in its producer's use list
 };
@@ -124,8 +124,8 @@ class WEFT_API ControlList {
  private:
   friend class Node;
   friend class GraphStore;
-  explicit ControlList(Node* owner) : owner_(owner) {}
-  Node* owner_;
+  ControlList() = default;
+  Node* owner() const;  // the node that it is part of
   SmallVector<Node*, 1> nodes_;
   SmallVector<uint32_t, 1> use_pos_;
 };
@@ -136,7 +136,7 @@ using Origin = std::shared_ptr<const std::vector<std::string>>;
 class WEFT_API Node {
  private:
   // Ids, edges, uses and the operator stand together, before what few readers look at: a walk over a graph that has left
-  // the caches is bound by the lines that it reads.
+  // the caches is bound by the lines that it reads. A node fills four lines of 64 bytes; the first three are walked.
   GraphStore* store_;
   NodeId id_;
   uint16_t place_in_chunk_ = 0;
@@ -187,7 +187,7 @@ class WEFT_API Node {
   friend class Graph;
   friend class InputList;
   friend class ControlList;
-  Node(GraphStore* store, NodeId id) : store_(store), id_(id), inputs(this), control_deps(this) {}
+  Node(GraphStore* store, NodeId id) : store_(store), id_(id) {}
   ~Node() = default;
   Origin origin_;
 };

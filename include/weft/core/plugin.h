@@ -30,7 +30,8 @@ struct PluginOptions {
   /// Load it in a child process first, so that one that crashes or throws while it starts ends that one and not us. The
   /// child is a fork: a plugin whose start needs other threads of this process must be loaded without.
   bool trial = true;
-  double trial_seconds = 60;  ///< a child that takes longer counts as failed
+  /// A child that takes longer counts as failed. Negative: what WEFT_PLUGIN_TRIAL_SECONDS says, else 10.
+  double trial_seconds = -1;
 };
 
 /// Loads a plugin, once: for a file that is loaded already it returns what is known. Throws kIo (no such file), kPlugin,

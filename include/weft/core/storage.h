@@ -13,6 +13,7 @@ enum class StorageKind : uint8_t {
   kInput,     ///< the caller's tensor number `number`
   kOutput,    ///< result number `number`, written in place
   kConstant,  ///< a parameter or constant; `number` is its node id
+  kVariable,  ///< a state variable, written in place; `number` is its node id
 };
 
 /// A block of bytes that one or more entries share (views, in-place results).
@@ -32,7 +33,8 @@ struct StoragePlan {
 };
 
 /// Follows the plan step by step and throws kInternal when a step would read a block that another entry has overwritten,
-/// or when two blocks of one arena overlap while both live. Independent of how plans are made.
+/// or when two blocks of one arena overlap while both live. Independent of how plans are made. A result that is written
+/// into a variable lies in its storage, or is copied there when its step ends (core/effects.h).
 WEFT_API void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order,
                             const StoragePlan& plan);
 

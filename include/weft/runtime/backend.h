@@ -32,6 +32,10 @@ class WEFT_API Backend {
   /// Loads the machine code of one kernel.
   virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                                const CompiledKernel& compiled) = 0;
+  /// Loads a launch of several parts; `compiled`: one for each of lowered.Kernels(). `buffers` of its Launch are the operands
+  /// of the launch, `dims` the values of all its symbols. By default the parts are launched one after another.
+  virtual std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
+                                                    const CompiledKernels& compiled);
   /// Whose library calls it takes: operators' attribute "FCompute.<library>".
   virtual std::string library() const { return name(); }
   /// Makes the library call of one step; a backend may look at it, wrap it or refuse it (null).
@@ -43,6 +47,8 @@ class WEFT_API Backend {
   virtual std::shared_ptr<void> Allocate(int64_t bytes);
   virtual int threads() const { return 1; }
   virtual void set_threads(int) {}
+  /// The same backend for one program with `n` threads of its own; null where there is no such thing.
+  virtual std::shared_ptr<Backend> WithThreads(int) { return nullptr; }
 };
 
 /// "cpu", "ref", ...: loads libweft_<name>.so when needed. Throws kUnsupported with the reason and the known names.

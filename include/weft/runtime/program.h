@@ -25,7 +25,7 @@ struct CompileOptions {
   std::string pipeline;  ///< empty: the backend's own
   bool fusion = true;    ///< false: one operator a kernel, to compare with
   PassOptions passes;
-  int threads = 0;  ///< 0: what the process may use
+  int threads = 0;  ///< of this program; 0: what the process may use
 };
 
 /// Name, type and symbolic shape of an input or output.
@@ -37,7 +37,7 @@ struct IoSpec {
 
 /// One step of one run, as the profiler saw it.
 struct StepTime {
-  std::string name, kind;  ///< kind: "kernel", "library", "interpreter", "shape"
+  std::string name, kind;  ///< kind: "kernel", "library", "interpreter", "shape", "copy"
   double microseconds = 0;
 };
 
@@ -52,6 +52,7 @@ struct ProgramStats {
 };
 
 class Session;
+class VariableStore;
 struct ProgramMaker;
 
 class WEFT_API Program {
@@ -59,6 +60,10 @@ class WEFT_API Program {
   virtual ~Program() = default;
   const std::vector<IoSpec>& inputs() const { return inputs_; }
   const std::vector<IoSpec>& outputs() const { return outputs_; }
+  /// State variables (core/effects.h), which are not fed: their contents are in the session's store.
+  const std::vector<IoSpec>& variables() const { return variables_; }
+  /// A run writes some of them.
+  bool writes_variables() const { return writes_variables_; }
   const ProgramStats& stats() const { return stats_; }
   /// The graph after the pipeline.
   const Graph& graph() const { return graph_; }
@@ -70,7 +75,8 @@ class WEFT_API Program {
   /// State of one session.
   struct State {
     virtual ~State() = default;
-    int64_t arena_bytes = 0, bytes_moved = 0;
+    int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
+    std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
     std::vector<StepTime>* profile = nullptr;
     bool keeps_outputs =
         false;  ///< given tensors of the right type are written though others hold them
@@ -83,7 +89,9 @@ class WEFT_API Program {
                    std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
   Graph graph_;
   std::string backend_name_;
-  std::vector<IoSpec> inputs_, outputs_;
+  std::vector<IoSpec> inputs_, outputs_, variables_;
+  std::vector<TensorPtr> initial_values_;  // of variables; null: none
+  bool writes_variables_ = false;
   ProgramStats stats_;
 };
 
@@ -92,9 +100,13 @@ WEFT_API std::shared_ptr<const Program> Compile(Graph graph, const CompileOption
 
 class WEFT_API Session {
  public:
-  explicit Session(std::shared_ptr<const Program> program);
+  /// State variables live in `store`, which other sessions may share (runtime/variable_store.h); null: in one of the
+  /// session's own. Those that the store has not begin with the values that the graph gives them.
+  explicit Session(std::shared_ptr<const Program> program,
+                   std::shared_ptr<VariableStore> store = nullptr);
   ~Session();
-  /// Results in the order of program->outputs(). Throws kBadInput on a wrong count, dtype or extent.
+  /// Results in the order of program->outputs(). Throws kBadInput on a wrong count, dtype or extent, kBadBinding where the
+  /// store has no variable of that name, dtype and extents.
   std::vector<TensorPtr> Run(const std::vector<TensorPtr>& inputs);
   std::vector<TensorPtr> Run(std::initializer_list<TensorPtr> inputs) {
     return Run(std::vector<TensorPtr>(inputs));
@@ -113,12 +125,21 @@ class WEFT_API Session {
   /// A run that is cancelled throws kCancelled, one that goes on past Limits::deadline_s kLimit; the session stays good.
   void set_cancel(CancelToken token) { cancel_ = std::move(token); }
   int64_t arena_bytes() const;
+  /// The most bytes of the arena that are needed at once, for the last extents: no arena can be smaller.
+  int64_t live_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
   const Program& program() const { return *program_; }
+  const std::shared_ptr<VariableStore>& store() const { return store_; }
 
  private:
+  /// Puts initial values into the store where it has none.
+  void Initialise();
+  void RunProgram(const std::vector<TensorPtr>& inputs,
+                  std::vector<std::shared_ptr<Tensor>>* outputs);
   std::shared_ptr<const Program> program_;
+  std::shared_ptr<VariableStore> store_;
+  uint64_t store_version_ = 0;  // that state_->variables were taken of
   std::unique_ptr<Program::State> state_;
   CancelToken cancel_;
 };

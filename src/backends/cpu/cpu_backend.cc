@@ -1,6 +1,7 @@
 /// cpu_backend.cc: the backend "cpu": kernels through LLVM, library operators through oneDNN, one
 /// team of threads.
 #include "backends/cpu/kernel_launcher.h"
+#include "backends/cpu/multi_launcher.h"
 #include "codegen/llvm/llvm_compiler.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/runtime/backend.h"
@@ -10,20 +11,30 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend() : team_(std::make_shared<cpu::Team>(cpu::DefaultThreads())) {}
+  explicit CpuBackend(int threads) : team_(std::make_shared<cpu::Team>(threads)) {}
 
   std::string name() const override { return "cpu"; }
   std::string target() const override { return "cpu"; }
   std::string default_pipeline() const override {
-    return "Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,CodeGen,RTCGen,Layout,"
+    return "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,"
+           "CodeGen,RTCGen,Layout,"
            "Schedule,PlanMemory";
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
     return cpu::MakeCpuLauncher(kernel, LoadCpuKernel(kernel, compiled.binary), team_);
   }
+  std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
+                                            const CompiledKernels& compiled) override {
+    std::vector<CpuKernel> codes;
+    const std::vector<KernelPtr> kernels = lowered.Kernels();
+    for (size_t i = 0; i < kernels.size(); ++i)
+      codes.push_back(LoadCpuKernel(*kernels[i], compiled[i]->binary));
+    return cpu::MakeCpuMultiLauncher(lowered, std::move(codes), team_);
+  }
   int threads() const override { return team_->threads(); }
   void set_threads(int n) override { team_->set_threads(n); }
+  std::shared_ptr<Backend> WithThreads(int n) override { return std::make_shared<CpuBackend>(n); }
 
  private:
   std::shared_ptr<cpu::Team> team_;
@@ -39,7 +50,7 @@ std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
 }
 
 [[maybe_unused]] const bool registered =
-    (RegisterBackend("cpu", [] { return std::make_shared<CpuBackend>(); }),
+    (RegisterBackend("cpu", [] { return std::make_shared<CpuBackend>(cpu::DefaultThreads()); }),
      RegisterKernelCompiler("cpu", MakeCompiler), true);
 
 }  // namespace

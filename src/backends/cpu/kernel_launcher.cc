@@ -11,8 +11,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <exception>
+#include <mutex>
 
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -40,13 +44,49 @@ class Scratch {
 };
 thread_local Scratch scratch;
 
+/// Whether the work of one element is a guess: an inner loop whose extent comes with the run.
+bool WorkIsUncertain(const Kernel& kernel) {
+  if (kernel.tmpl == KernelTemplate::kRow) return false;
+  Exprs values;
+  for (const KernelStore& s : kernel.stores) values.push_back(s.value);
+  for (const ExprNode* n : PostOrder(values)) {
+    if (n->kind() != ExprKind::kReduce) continue;
+    for (SymInt e : n->extents())
+      if (!e.is_const()) return true;
+  }
+  return false;
+}
+
+/// What stops all threads of a launch: the first exception of any of them.
+class FirstError {
+ public:
+  bool set() const { return set_.load(std::memory_order_relaxed); }
+  void Keep(std::exception_ptr e) {
+    std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(e);
+    set_ = true;
+  }
+  void Rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic<bool> set_{false};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
 /// What a launch needs to know of its extents; the order of the size program's results.
-enum Size { kItems, kBytes, kScratch, kRowElements, kNumSizes };
+enum Size { kItems, kBytes, kScratch, kRowElements, kShared, kPhaseGain, kPhaseItems };
+constexpr int kMaxPhases = 32;
 
 class CpuLauncher final : public KernelLauncher {
  public:
   CpuLauncher(const Kernel& kernel, CpuKernel code, std::shared_ptr<const Team> team)
-      : code_(std::move(code)), team_(std::move(team)), ops_(OpsPerElement(kernel)) {
+      : code_(std::move(code)),
+        team_(std::move(team)),
+        ops_(OpsPerElement(kernel)),
+        uncertain_(WorkIsUncertain(kernel)) {
     std::vector<SymInt> symbols;
     for (int i = 0; i < kernel.num_symbols; ++i) symbols.push_back(KernelSymbol(i));
     program_ = SymProgram(symbols);
@@ -59,12 +99,17 @@ class CpuLauncher final : public KernelLauncher {
     program_.Add(bytes);
     program_.Add(code_.scratch_bytes);
     program_.Add(Product({split, kernel.dims.end()}));
+    program_.Add(code_.shared_bytes);
+    program_.Add(code_.phase_gain);
+    WEFT_ICHECK(code_.phases.size() <= size_t{kMaxPhases}, "a kernel of {} phases",
+                code_.phases.size());
+    for (const CpuPhase& phase : code_.phases) program_.Add(phase.items);
     fixed_ = symbols.empty();
     if (fixed_) program_.Run(nullptr, sizes_);
   }
 
   void Launch(void* const* buffers, const int64_t* dims) const override {
-    int64_t computed[kNumSizes];
+    int64_t computed[kPhaseItems + kMaxPhases];
     const int64_t* sizes = sizes_;
     if (!fixed_) {
       program_.Run(dims, computed);
@@ -73,10 +118,14 @@ class CpuLauncher final : public KernelLauncher {
     const int64_t items = sizes[kItems];
     if (items <= 0) return;
     const double ops = ops_ * double(items) * double(std::max<int64_t>(sizes[kRowElements], 1));
+    if (!code_.phases.empty() && sizes[kPhaseGain] >= 0) {
+      RunPhases(buffers, dims, sizes, ops);
+      return;
+    }
     [[maybe_unused]] const int tasks = TaskCount(items, sizes[kBytes], ops, team_->threads());
 #ifdef _OPENMP
     if (tasks > 1 && !omp_in_parallel()) {
-      RunTasks(tasks, items, buffers, dims, sizes[kScratch]);
+      RunTasks(tasks, items, buffers, dims, sizes[kScratch], Microseconds(sizes, ops) / tasks);
       return;
     }
 #endif
@@ -86,14 +135,81 @@ class CpuLauncher final : public KernelLauncher {
       WEFT_CHECK(memory, kOutOfMemory, "{} bytes of scratch for a kernel cannot be had",
                  sizes[kScratch]);
     }
-    code_.fn(buffers, dims, 0, items, memory);
+    RunRange(buffers, dims, 0, items, memory, Microseconds(sizes, ops), [] { return false; });
   }
 
  private:
+  static double Microseconds(const int64_t* sizes, double ops) {
+    return std::max(ops / kOpsPerMicrosecond, double(sizes[kBytes]) / kBytesPerMicrosecond);
+  }
+
+  /// The kernel over [begin, end), in one call where that is short; else in pieces, so that a run can
+  /// be cancelled and its deadline passes between them. Their length follows the clock: the estimate
+  /// `us` of the whole is rough. `stopped`: others failed.
+  template <class Stopped>
+  void RunRange(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end, void* memory,
+                double us, Stopped stopped) const {
+    using Clock = std::chrono::steady_clock;
+    const int64_t items = end - begin;
+    const bool in_pieces = us > kLongMicroseconds || (uncertain_ && us > kUncertainMicroseconds);
+    const int64_t align = items < 16 * kItemAlign ? 1 : kItemAlign;
+    if (!in_pieces || items < 2) return code_.fn(buffers, dims, begin, end, memory);
+    const double known = uncertain_ ? double(items) / 64 : double(items) * kPieceMicroseconds / us;
+    int64_t piece = std::max<int64_t>(align, int64_t(known) / align * align);
+    for (int64_t at = begin;;) {
+      const int64_t next = end - at > piece ? at + piece : end;
+      const auto start = Clock::now();
+      code_.fn(buffers, dims, at, next, memory);
+      if (next == end || stopped()) return;
+      RequestScope::Poll();
+      const double took = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+      const double grown = double(piece) * std::min(4.0, kPieceMicroseconds / std::max(took, 1.0));
+      piece = std::max<int64_t>(align, int64_t(std::min(grown, double(items))) / align * align);
+      at = next;
+    }
+  }
+
+  /// One phase after the other, all threads in each; the memory between them is the caller's.
+  void RunPhases(void* const* buffers, const int64_t* dims, const int64_t* sizes,
+                 double ops) const {
+    void* memory = scratch.Reserve(sizes[kShared]);
+    WEFT_CHECK(memory, kOutOfMemory, "{} bytes of scratch for a kernel cannot be had",
+               sizes[kShared]);
+    const size_t phases = code_.phases.size();
+    const auto run = [&](size_t k, int first, int step, int tasks) {
+      const int64_t items = sizes[kPhaseItems + k];
+      for (int t = first; t < tasks; t += step) {
+        const auto [begin, end] = TaskRange(items, tasks, PhaseAlign(items, tasks), t);
+        if (begin < end) code_.phases[k].fn(buffers, dims, begin, end, memory);
+      }
+    };
+#ifdef _OPENMP
+    const int tasks = TaskCount(sizes[kPhaseItems], sizes[kBytes], ops, team_->threads());
+    if (tasks > 1 && !omp_in_parallel()) {
+#pragma omp parallel num_threads(tasks)
+      for (size_t k = 0; k < phases; ++k) {
+        run(k, omp_get_thread_num(), omp_get_num_threads(), tasks);
+        if (k + 1 < phases) {
+#pragma omp barrier
+        }
+      }
+      return;
+    }
+#endif
+    (void)ops;
+    for (size_t k = 0; k < phases; ++k) run(k, 0, 1, 1);
+  }
+  /// Chunks are few and go one by one; rows of a combination like those of any kernel.
+  static int64_t PhaseAlign(int64_t items, int tasks) {
+    return items <= kItemAlign ? 1 : TaskAlign(items, tasks);
+  }
+
 #ifdef _OPENMP
   void RunTasks(int tasks, int64_t items, void* const* buffers, const int64_t* dims,
-                int64_t scratch_bytes) const {
+                int64_t scratch_bytes, double us) const {
     std::atomic<bool> failed{false};
+    FirstError error;
+    const RequestScope* const request = RequestScope::Current();
 #pragma omp parallel num_threads(tasks)
     {
       const int64_t align = TaskAlign(items, tasks);
@@ -104,21 +220,29 @@ class CpuLauncher final : public KernelLauncher {
         // The system may grant fewer threads than were asked for.
         for (int t = omp_get_thread_num(); t < tasks; t += omp_get_num_threads()) {
           const auto [begin, end] = TaskRange(items, tasks, align, t);
-          if (begin < end) code_.fn(buffers, dims, begin, end, memory);
+          if (begin >= end) continue;
+          try {
+            const RequestScope::Borrow borrow(request);
+            RunRange(buffers, dims, begin, end, memory, us, [&] { return error.set(); });
+          } catch (...) {
+            error.Keep(std::current_exception());
+          }
         }
       }
     }
     WEFT_CHECK(!failed, kOutOfMemory, "{} bytes of scratch a thread for a kernel cannot be had",
                scratch_bytes);
+    error.Rethrow();
   }
 #endif
 
   CpuKernel code_;
   std::shared_ptr<const Team> team_;
   double ops_;
+  bool uncertain_;
   SymProgram program_;
   bool fixed_ = false;
-  int64_t sizes_[kNumSizes] = {};  ///< where they depend on no symbol
+  int64_t sizes_[kPhaseItems + kMaxPhases] = {};  ///< where they depend on no symbol
 };
 
 }  // namespace

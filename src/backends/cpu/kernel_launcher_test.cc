@@ -114,6 +114,40 @@ TEST_CASE("a launch splits points or rows, with scratch of the extents at hand")
   CHECK(misaligned == 0);
 }
 
+/// Phase 0 leaves d0 marks in the shared memory, phase 1 counts all of them in every item.
+void LeaveMarks(void* const*, const int64_t*, int64_t begin, int64_t end, void* shared) {
+  for (int64_t i = begin; i < end; ++i) static_cast<uint8_t*>(shared)[i] = 1;
+}
+void CountMarks(void* const* b, const int64_t* dims, int64_t begin, int64_t end, void* shared) {
+  for (int64_t i = begin; i < end; ++i) {
+    int64_t count = 0;
+    for (int64_t k = 0; k < dims[0]; ++k) count += static_cast<uint8_t*>(shared)[k];
+    static_cast<float*>(b[1])[i] += float(count);
+  }
+}
+
+TEST_CASE("phases follow one another, each complete, where they are worth it") {
+  CpuKernel code;
+  code.fn = [](void* const* b, const int64_t*, int64_t begin, int64_t end, void*) {
+    for (int64_t i = begin; i < end; ++i) static_cast<float*>(b[1])[i] = -1;
+  };
+  code.phases = {{LeaveMarks, KernelSymbol(0)}, {CountMarks, 5}};
+  code.shared_bytes = KernelSymbol(0);
+  code.phase_gain = KernelSymbol(0) - 100;
+  for (int threads : {1, 2, 3}) {
+    const auto launcher = MakeCpuLauncher(Copy({KernelSymbol(0)}, KernelTemplate::kElementwise, 1),
+                                          code, std::make_shared<Team>(threads));
+    for (const int64_t n : {99, 100, 1 << 20}) {
+      std::vector<float> y(size_t(std::max<int64_t>(n, 5)), 0);
+      void* buffers[2] = {nullptr, y.data()};
+      launcher->Launch(buffers, &n);
+      CHECK(y[0] == (n < 100 ? -1 : float(n)));
+      CHECK(y[4] == y[0]);
+      CHECK(y[5] == (n < 100 ? -1 : 0));
+    }
+  }
+}
+
 TEST_CASE("a kernel without loops is one item") {
   CpuKernel code;
   code.fn = [](void* const* b, const int64_t*, int64_t begin, int64_t end, void*) {

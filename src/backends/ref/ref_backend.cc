@@ -9,7 +9,7 @@ class RefBackend final : public Backend {
  public:
   std::string name() const override { return "ref"; }
   std::string target() const override { return ""; }
-  std::string default_pipeline() const override { return "InferShape"; }
+  std::string default_pipeline() const override { return "OrderMutation,ReadVariables,InferShape"; }
   std::shared_ptr<KernelLauncher> Load(const Kernel&, const CompiledKernel&) override {
     WEFT_THROW(kUnsupported, "the reference backend runs no generated kernels");
   }

@@ -80,6 +80,10 @@ void PrintStores(Emitter* e, const std::vector<KernelStore>& stores,
   std::vector<std::string> lines;
   for (size_t i = 0; i < stores.size(); ++i) {
     const std::string value = e->Stored(stores[i].value);
+    if (stores[i].flag) {
+      lines.push_back(fmt::format("if ({}) b{}[0] = 1;", value, stores[i].buffer));
+      continue;
+    }
     lines.push_back(vectors[i].empty() ? fmt::format("b{}[{}] = {};", stores[i].buffer,
                                                      e->Value(stores[i].offset), value)
                                        : fmt::format("{}.v[{}] = {};", vectors[i], lane, value));
@@ -91,7 +95,8 @@ namespace {
 
 /// Can an output lie on this input (see cuda_printer.h)?
 bool MayAlias(const Kernel& k, const KernelBuffer& input) {
-  return std::any_of(k.buffers.begin(), k.buffers.end(), [&](const KernelBuffer& b) {
+  const auto outputs_end = k.buffers.end() - int(k.has_flag());
+  return std::any_of(k.buffers.begin(), outputs_end, [&](const KernelBuffer& b) {
     return b.is_output && b.dtype == input.dtype && b.num_elements == input.num_elements;
   });
 }

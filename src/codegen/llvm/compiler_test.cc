@@ -1,7 +1,14 @@
+#include <new>
 #include <thread>
 
 #include "codegen/llvm/test_kernels.h"
 #include "weft/support/error.h"
+
+// Of LLVM's headers, which tests do not see.
+namespace llvm {
+[[noreturn]] void report_bad_alloc_error(const char* reason, bool crash = true);
+[[noreturn]] void report_fatal_error(const char* reason, bool crash = true);
+}  // namespace llvm
 
 namespace weft::llvmgen {
 namespace {
@@ -107,6 +114,14 @@ TEST_CASE("a kernel that cannot be generated leaves the others alone") {
   CHECK(objects[1].empty());
   CHECK(errors[1].find("40 loops") != std::string::npos);
   CHECK(!objects[2].empty());
+}
+
+TEST_CASE("where LLVM would end the process it throws, and goes on with the next kernel") {
+  MakeLlvmCompiler();
+  CHECK_THROWS_AS(llvm::report_bad_alloc_error("asked for"), std::bad_alloc);
+  CHECK_THROWS_WITH_AS(llvm::report_fatal_error("asked for"), doctest::Contains("asked for"),
+                       Error);
+  CHECK(!CompileOne(Compiler(0), Scaled(3)).empty());
 }
 
 TEST_CASE("long chains neither recurse nor take long") {

@@ -26,7 +26,7 @@ bool IsTransposing(Emitter& e, const std::vector<KernelStore>& stores) {
   }
   Exprs roots;
   for (const KernelStore& s : stores) {
-    if (!e.IsContiguous(s.offset, inner)) return false;
+    if (!s.flag && !e.IsContiguous(s.offset, inner)) return false;
     roots.push_back(s.value);
   }
   for (const ExprNode* n : PostOrder(roots)) {

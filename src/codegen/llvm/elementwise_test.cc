@@ -225,6 +225,88 @@ TEST_CASE("broadcast, transposed, strided, reversed, guarded and gathered reads"
   }
 }
 
+Bytes Int32s(const std::vector<int32_t>& v) {
+  Bytes b(v.size() * 4);
+  std::memcpy(b.data(), v.data(), b.size());
+  return b;
+}
+
+TEST_CASE("indices out of tensors: memory is safe, and the flag is raised where one is outside") {
+  std::mt19937 rng(5);
+  const auto index = [](const Expr& at) {
+    return Expr::Cast(DType::kI64, Expr::Load(1, DType::kI32, {at}));
+  };
+  for (const int64_t columns : {1, 3, 70}) {
+    for (const int64_t rows : {1, 37}) {
+      const KernelPtr by_row = Lower({{DType::kF32, {8, columns}}, {DType::kI32, {rows}}},
+                                     {{DType::kF32, {rows, columns}}},
+                                     {Expr::Load(0, DType::kF32, {index(I(0)), I(1)})});
+      const KernelPtr by_lane = Lower({{DType::kF32, {rows, 8}}, {DType::kI32, {columns}}},
+                                      {{DType::kF32, {rows, columns}}},
+                                      {Expr::Load(0, DType::kF32, {I(0), index(I(1))})});
+      for (const bool lanes : {false, true}) {
+        const KernelPtr& k = lanes ? by_lane : by_row;
+        const size_t n = size_t(lanes ? columns : rows);
+        const Bytes data = RandomInput(DType::kF32, 8 * (lanes ? rows : columns), rng);
+        std::vector<int32_t> good(n);
+        for (size_t i = 0; i < n; ++i) good[i] = int32_t(i * 5 % 8);
+        CheckKernel(k, {data, Int32s(good)});
+        CHECK(!RunFlag(k, {data, Int32s(good)}));
+        for (const int32_t bad : {8, -1, INT32_MAX, INT32_MIN}) {
+          for (const size_t where : {size_t(0), n / 2, n - 1}) {
+            std::vector<int32_t> wrong = good;
+            wrong[where] = bad;
+            CheckKernel(k, {data, Int32s(wrong)});
+            CHECK(RunFlag(k, {data, Int32s(wrong)}));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what is guarded away is not outside; nothing is read of an empty axis") {
+  const Expr taken = Ne(Expr::Load(2, DType::kI32, {I(0)}), Expr::ConstInt(DType::kI32, 0));
+  const Expr at = Expr::Cast(DType::kI64, Expr::Load(1, DType::kI32, {I(0)}));
+  const KernelPtr guarded = Lower({{DType::kF32, {8}}, {DType::kI32, {40}}, {DType::kI32, {40}}},
+                                  {{DType::kF32, {40}}}, {Expr::Load(0, DType::kF32, {at}, taken)});
+  std::mt19937 rng(6);
+  const Bytes data = RandomInput(DType::kF32, 8, rng);
+  std::vector<int32_t> index(40, 3), use(40, 1);
+  index[17] = 99;
+  CHECK(RunFlag(guarded, {data, Int32s(index), Int32s(use)}));
+  use[17] = 0;
+  CHECK(!RunFlag(guarded, {data, Int32s(index), Int32s(use)}));
+  CheckKernel(guarded, {data, Int32s(index), Int32s(use)});
+
+  ComputeSpec spec;
+  spec.inputs = {{DType::kF32, {SymInt::Symbol("n")}}, {DType::kI32, {5}}};
+  spec.outputs = {{DType::kF32, {5}}};
+  spec.values = {Expr::Load(0, DType::kF32, {at})};
+  const KernelPtr any = LowerKernel(spec, Facts()).kernel;
+  CHECK(!RunFlag(any, {data, Int32s({0, 7, 1, 2, 3})}, {8}));
+  CHECK(RunFlag(any, {data, Int32s({0, 7, 1, 2, 3})}, {7}));
+  CHECK(RunFlag(any, {Bytes(), Int32s({0, 0, 0, 0, 0})}, {0}));
+  CheckKernel(any, {Bytes(), Int32s({0, 0, 0, 0, 0})}, {0});
+}
+
+TEST_CASE("a contraction over gathered elements raises the flag of what it reads") {
+  const KernelPtr k =
+      Lower({{DType::kF32, {6, 8}}, {DType::kI32, {3, 4}}}, {{DType::kF32, {6, 3}}},
+            {Expr::Reduce(ReduceOp::kSum, {4}, [](const Indices& r) {
+              const Expr at = Expr::Cast(DType::kI64, Expr::Load(1, DType::kI32, {I(1), r[0]}));
+              return Expr::Load(0, DType::kF32, {I(0), at});
+            })});
+  std::mt19937 rng(8);
+  const Bytes data = RandomInput(DType::kF32, 48, rng);
+  std::vector<int32_t> index{0, 1, 2, 3, 4, 5, 6, 7, 0, 2, 4, 6};
+  CheckKernel(k, {data, Int32s(index)}, {}, 4);
+  CHECK(!RunFlag(k, {data, Int32s(index)}));
+  index[11] = 8;
+  CHECK(RunFlag(k, {data, Int32s(index)}));
+  CheckKernel(k, {data, Int32s(index)}, {}, 4);
+}
+
 TEST_CASE("stores that scatter, and a kernel of one point") {
   auto k = std::make_shared<Kernel>();
   k->buffers = {{DType::kI16, false, 50}, {DType::kI16, true, 150}};

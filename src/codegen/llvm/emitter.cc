@@ -17,12 +17,12 @@ Emitter::Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& mo
              "a kernel of {} loops; fewer than {} are generated", kernel.dims.size(), int{kRowBit});
 }
 
-void Emitter::Begin() {
+void Emitter::Begin(const std::string& suffix) {
   auto* ptr = llvm::PointerType::get(context_, 0);
   auto* type = llvm::FunctionType::get(ir_.getVoidTy(),
                                        {ptr, ptr, ir_.getInt64Ty(), ir_.getInt64Ty(), ptr}, false);
   function_ =
-      llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_.Name(), module_);
+      llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_.Name() + suffix, module_);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   function_->addFnAttr("target-cpu", target_.cpu);
   if (!target_.features.empty()) function_->addFnAttr("target-features", target_.features);

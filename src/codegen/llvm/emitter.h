@@ -61,6 +61,7 @@ struct Scope {
   ExprMap<llvm::Value*> memo;
   std::map<std::pair<const ExprNode*, int>, llvm::Value*> splats;
   std::map<std::pair<const ExprNode*, int>, llvm::Value*> pointers;
+  std::vector<const ExprNode*> flags;  ///< raised here
 };
 
 /// An accumulator of a reduction: one register value, or value and position.
@@ -87,8 +88,8 @@ class Emitter {
   Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& module);
 
   // Function frame (emitter.cc). Begin leaves the builder in the entry scope, where begin < end
-  // holds.
-  void Begin();
+  // holds. `suffix`: of the function's name.
+  void Begin(const std::string& suffix = "");
   llvm::Value* begin() const { return begin_; }
   llvm::Value* end() const { return end_; }
   llvm::Value* scratch() const { return scratch_; }
@@ -146,6 +147,8 @@ class Emitter {
   /// inputs).
   llvm::Value* StoredValue(const KernelStore& store);
   void EmitStore(const KernelStore& store, llvm::Value* value, bool streaming);
+  /// The range flag: 1 is written where `value` is true at any lane; as far out as possible.
+  void EmitFlag(const KernelStore& store);
   /// True when lane i + 1 is stored right after lane i.
   bool IsContiguous(const Expr& offset, int loop);
   /// Address of `offset` where Index(loop) is 0, computed as far out as possible.
@@ -193,10 +196,14 @@ class Emitter {
   /// An operand of an FMA as `count` lanes.
   llvm::Value* FmaOperand(const Expr& e, int count);
   llvm::Value* ZeroAddress();
+  /// Where the loops of this function collect what raises the flag; looked at when it ends.
+  llvm::Value* FlagSum(int buffer);
   llvm::Value* RoundBFloat16(llvm::Value* v);
   llvm::Value* EmitGather(const ExprNode& n, llvm::Value* mask);
   /// Lanes `step` elements apart, all of them or as many as the range mask says.
   llvm::Value* EmitShuffledLoad(const ExprNode& n, int64_t step, bool masked);
+  /// Null where neighbouring lanes do not share elements (emit_repeated.cc).
+  llvm::Value* EmitRepeatedLoad(const ExprNode& n, bool masked);
   Values ReduceLoops(const ExprNode& n, size_t k, const Accumulator& acc, int lanes,
                      llvm::Value* position, const Values& v);
   Expr AtZero(const Expr& offset, int loop);
@@ -211,6 +218,8 @@ class Emitter {
               *scratch_ = nullptr;
   llvm::GlobalVariable* zero_ =
       nullptr;  ///< what a guarded scalar load reads where its guard is false
+  llvm::Function* flag_function_ = nullptr;  ///< that flag_sum_ is of
+  llvm::Value* flag_sum_ = nullptr;
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::map<std::pair<int, int>, int> reduce_bits_;
   ExprMap<std::unique_ptr<NodeInfo>> info_;

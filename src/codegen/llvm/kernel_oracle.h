@@ -76,6 +76,7 @@ class KernelOracle {
   }
 
   void Store(const KernelStore& s) {
+    if (s.flag && Eval(*s.value).i == 0) return;
     Bytes& b = buffers_[size_t(s.buffer)];
     const DType t = k_.buffers[size_t(s.buffer)].dtype;
     const size_t at = size_t(Eval(*s.offset).i) * size_t(ElementBytes(t));

@@ -17,6 +17,9 @@ constexpr int kMaxLanes = 64;
 constexpr int kMaxOpsTimes4 = 9, kMaxOpsTimes2 = 24;
 /// Above this many operations a loop is not bound by memory, and is not worth a second copy.
 constexpr int kMaxStreamingOps = 200;
+/// Above this many the rest of a range takes the same code as the range, masked: masks are nothing
+/// beside so many operations, and code generation takes half the time.
+constexpr int kMaxTwiceOps = 64;
 /// Shortest constant extent that is worth the peeling to a cache line.
 constexpr int64_t kMinStreamingExtent = 256;
 
@@ -186,8 +189,14 @@ std::vector<KernelStore> ExpandedStores(const Kernel& kernel) {
 
 void EmitStores(Emitter& e, const std::vector<KernelStore>& stores, bool streaming) {
   Values values;
-  for (const KernelStore& s : stores) values.push_back(e.StoredValue(s));
-  for (size_t i = 0; i < stores.size(); ++i) e.EmitStore(stores[i], values[i], streaming);
+  for (const KernelStore& s : stores) {
+    if (s.flag)
+      e.EmitFlag(s);
+    else
+      values.push_back(e.StoredValue(s));
+  }
+  // Flags are the last ones.
+  for (size_t i = 0; i < values.size(); ++i) e.EmitStore(stores[i], values[i], streaming);
 }
 
 bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, llvm::Value* lo,
@@ -200,7 +209,7 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
     values.push_back(s.value);
     types.push_back(k.buffers[size_t(s.buffer)].dtype);
   }
-  const Widths w = ChooseWidths(e, values, types, loop, extent);
+  Widths w = ChooseWidths(e, values, types, loop, extent);
   const auto body = [&](bool streaming) -> LaneBody {
     return [&e, &stores, &before, streaming](const Values&) -> Values {
       if (before) before({});
@@ -215,12 +224,15 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
                    (extent < 0 || extent >= kMinStreamingExtent);
   SymInt total = 0;
   for (const KernelStore& s : stores) {
+    if (s.flag) continue;
     const int bytes = Emitter::Bytes(k.buffers[size_t(s.buffer)].dtype);
     total = total + k.buffers[size_t(s.buffer)].num_elements * bytes;
     streaming = streaming && e.IsContiguous(s.offset, loop) && w.main * bytes >= 16;
   }
   if (total.is_const() && total.value() < e.target().streaming_bytes) streaming = false;
   if (!streaming) {
+    const bool rest = !whole || extent < 0 || extent % w.main != 0;
+    if (rest && w.main == w.tail && ProfileOf(e, values, loop).ops > kMaxTwiceOps) w.main = 1;
     ForLanes(e, loop, lo, hi, whole ? extent : -1, w, barrier, {}, body(false));
     return false;
   }
@@ -235,6 +247,7 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
   if (!large) require(ir.CreateICmpSGE(e.Dim(total), e.Int(e.target().streaming_bytes)));
   llvm::Value* head = exact ? e.Int(0) : nullptr;
   for (const KernelStore& s : stores) {
+    if (s.flag) continue;
     const int bytes = Emitter::Bytes(k.buffers[size_t(s.buffer)].dtype);
     llvm::Value* p = ir.CreateGEP(e.MemoryType(k.buffers[size_t(s.buffer)].dtype),
                                   e.RowPointer(s.buffer, s.offset, loop), lo);

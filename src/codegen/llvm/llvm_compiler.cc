@@ -48,7 +48,7 @@ class LlvmCompiler : public KernelCompiler {
       for (size_t i; (i = next.fetch_add(1)) < kernels.size();) {
         try {
           if (!writer) writer = TakeWriter();
-          objects[i] = CompileOne(*kernels[i], *writer);
+          objects[i] = CompileOne(*kernels[i], &writer);
         } catch (const std::exception& e) {
           objects[i].clear();
           messages[i] = e.what();
@@ -95,11 +95,21 @@ class LlvmCompiler : public KernelCompiler {
     return std::make_unique<ObjectWriter>(target_);
   }
 
-  std::string CompileOne(const Kernel& kernel, ObjectWriter& writer) const {
-    llvm::LLVMContext context;
+  std::string CompileOne(const Kernel& kernel, std::unique_ptr<ObjectWriter>* writer) const {
+    auto context = std::make_unique<llvm::LLVMContext>();
     // Names of values are for people: Source() keeps them.
-    context.setDiscardValueNames(true);
-    return writer.Write(*BuildModule(kernel, target_, writer.machine(), context));
+    context->setDiscardValueNames(true);
+    std::unique_ptr<llvm::Module> module =
+        BuildModule(kernel, target_, (*writer)->machine(), *context);
+    try {
+      return (*writer)->Write(*module);
+    } catch (...) {
+      // What an exception went through is in no state to be destroyed: it is left where it lies.
+      static_cast<void>(module.release());
+      static_cast<void>(context.release());
+      static_cast<void>(writer->release());
+      throw;
+    }
   }
 
   CpuTarget target_;

@@ -24,6 +24,9 @@ struct LlvmOptions {
   /// ownership: a third more bandwidth where the result does not fit the last-level cache anyway).
   /// Negative: never.
   int64_t streaming_bytes = int64_t{16} << 20;
+  /// Work (bytes read and written) from which rows that are few, or read by columns, are cut into
+  /// chunks for all threads. 0: always, into as many as there can be (tests).
+  int64_t split_bytes = int64_t{256} << 10;
   bool verify = false;  ///< run LLVM's verifier on every module (tests)
 };
 

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <sstream>
 
 #include "codegen/llvm/llvm_compiler.h"
 #include "codegen/llvm/object.h"
@@ -24,19 +26,32 @@ namespace orc = llvm::orc;
 
 std::string Text(llvm::Error error) { return llvm::toString(std::move(error)); }
 
-/// The shared session, made on first use. Kernels hold it, so it goes with the last of them.
-std::shared_ptr<orc::LLJIT> Session() {
+/// A run-time linker. One that memory ran out in may hold its locks for ever: it is never entered
+/// again, nor destroyed, and what it loaded stays.
+struct Linker {
+  std::unique_ptr<orc::LLJIT> jit;
+  std::atomic<bool> broken{false};
+  ~Linker() {
+    if (broken) static_cast<void>(jit.release());
+  }
+};
+
+/// The shared session, made on first use and again where it broke. Kernels hold it, so it goes with
+/// the last of them.
+std::shared_ptr<Linker> Session() {
   static std::mutex mutex;
-  static std::shared_ptr<orc::LLJIT> session;
+  static std::shared_ptr<Linker> session;
   std::lock_guard<std::mutex> lock(mutex);
-  if (!session) {
+  if (!session || session->broken) {
     llvmgen::InitializeHost();
+    auto fresh = std::make_shared<Linker>();
     auto made = orc::LLJITBuilder()
                     .setPlatformSetUp(orc::setUpInactivePlatform)
                     .setLinkProcessSymbolsByDefault(false)
                     .create();
     WEFT_CHECK(bool(made), kDevice, "no run-time linker: {}", Text(made.takeError()));
-    session = std::move(*made);
+    fresh->jit = std::move(*made);
+    session = std::move(fresh);
   }
   return session;
 }
@@ -58,22 +73,23 @@ orc::SymbolMap Externals(orc::LLJIT& jit) {
 }
 
 struct Code {
-  std::shared_ptr<orc::LLJIT> session;
+  std::shared_ptr<Linker> session;
   orc::JITDylib* library = nullptr;
   ~Code() {
+    if (!library || session->broken) return;
     // A failure leaves the pages mapped: nothing a destructor could do about it.
-    if (library) llvm::consumeError(session->getExecutionSession().removeJITDylib(*library));
+    try {
+      llvm::consumeError(session->jit->getExecutionSession().removeJITDylib(*library));
+    } catch (...) {
+      session->broken = true;
+    }
   }
 };
 
-}  // namespace
-
-CpuKernel LoadCpuKernel(const Kernel& kernel, const std::string& object) {
+CpuKernel Load(const Kernel& kernel, const std::string& object, const std::shared_ptr<Code>& code) {
   static std::atomic<uint64_t> count{0};
   const std::string name = kernel.Name();
-  auto code = std::make_shared<Code>();
-  code->session = Session();
-  orc::LLJIT& jit = *code->session;
+  orc::LLJIT& jit = *code->session->jit;
   const auto check = [&](llvm::Error error) {
     if (error)
       WEFT_THROW(kInternal, "kernel {} cannot be linked: {}", name, Text(std::move(error)));
@@ -85,18 +101,48 @@ CpuKernel LoadCpuKernel(const Kernel& kernel, const std::string& object) {
   check(library->define(orc::absoluteSymbols(Externals(jit))));
   check(jit.addObjectFile(*library, llvm::MemoryBuffer::getMemBufferCopy(object, name)));
 
-  auto entry = jit.lookup(*library, name);
-  if (!entry) check(entry.takeError());
   auto scratch = jit.lookup(*library, llvmgen::ScratchSymbol(kernel));
   if (!scratch) check(scratch.takeError());
 
   CpuKernel k;
-  k.fn = entry->toPtr<CpuKernelFn>();
-  k.scratch_bytes = SymInt::Parse(scratch->toPtr<const char*>());
+  std::vector<SymInt> numbers;
+  std::istringstream lines(scratch->toPtr<const char*>());
+  for (std::string line; std::getline(lines, line);) numbers.push_back(SymInt::Parse(line));
+  k.scratch_bytes = numbers.at(0);
+  if (numbers.size() > 3) {
+    k.shared_bytes = numbers[1];
+    k.phase_gain = numbers[2];
+  }
+  for (size_t i = 3; i < numbers.size(); ++i) {
+    auto phase = jit.lookup(*library, llvmgen::PhaseSymbol(kernel, i - 3));
+    if (!phase) check(phase.takeError());
+    k.phases.push_back({phase->toPtr<CpuKernelFn>(), numbers[i]});
+  }
+  // Where phases are the only way, the whole has no code.
+  auto entry = jit.lookup(*library, name);
+  if (entry)
+    k.fn = entry->toPtr<CpuKernelFn>();
+  else if (!k.phases.empty() && k.phase_gain.is_const())
+    llvm::consumeError(entry.takeError());
+  else
+    check(entry.takeError());
   k.source_bytes = int64_t(kernel.CanonicalText().size());
   k.binary_bytes = int64_t(object.size());
-  k.code = std::move(code);
+  k.code = code;
   return k;
+}
+
+}  // namespace
+
+CpuKernel LoadCpuKernel(const Kernel& kernel, const std::string& object) {
+  auto code = std::make_shared<Code>();
+  code->session = Session();
+  try {
+    return Load(kernel, object, code);
+  } catch (const std::bad_alloc&) {
+    code->session->broken = true;
+    WEFT_THROW(kOutOfMemory, "memory ran out while kernel {} was linked", kernel.Name());
+  }
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "codegen/llvm/object.h"
+#include "codegen/llvm/row_split.h"
 #include "codegen/llvm/templates.h"
 #include "weft/support/check.h"
 
@@ -18,10 +19,21 @@ std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget&
   module->setDataLayout(machine.createDataLayout());
   Kernel adjusted = kernel;  // keeps its name
   adjusted.vector_loop = ChooseVectorLoop(kernel);
-  Emitter emitter(adjusted, target, *module);
-  const SymInt scratch =
-      kernel.tmpl == KernelTemplate::kRow ? EmitRow(emitter) : EmitElementwise(emitter);
-  auto* text = llvm::ConstantDataArray::getString(context, scratch.ToString());
+  RowSplit split;
+  const bool row = kernel.tmpl == KernelTemplate::kRow;
+  if (row) split = EmitRowPhases(adjusted, target, *module);
+  // Both ways only where extents decide between them at run time, or both are to be tested.
+  const bool phases_only = !split.items.empty() && split.gain.is_const() && target.split_bytes > 0;
+  SymInt scratch = 0;
+  if (!phases_only) {
+    Emitter emitter(adjusted, target, *module);
+    scratch = row ? EmitRow(emitter) : EmitElementwise(emitter);
+  }
+  std::string numbers = scratch.ToString();
+  if (!split.items.empty())
+    numbers += "\n" + split.shared_bytes.ToString() + "\n" + split.gain.ToString();
+  for (SymInt items : split.items) numbers += "\n" + items.ToString();
+  auto* text = llvm::ConstantDataArray::getString(context, numbers);
   new llvm::GlobalVariable(*module, text->getType(), true, llvm::GlobalValue::ExternalLinkage, text,
                            ScratchSymbol(kernel));
   if (target.verify) {

@@ -168,6 +168,38 @@ TEST_CASE("symbolic rows, empty rows, and reductions that a row does not depend 
   }
 }
 
+TEST_CASE("rows of gathered elements raise the flag of what they read") {
+  // Soft-max over rows that an index tensor chooses, and one whose elements are chosen.
+  for (const bool elements : {false, true}) {
+    for (const int64_t n : {3, 40, 300}) {
+      const SymInt chosen = elements ? n : 9;
+      const auto x = [&](const Expr& r) {
+        const Expr at = Expr::Cast(DType::kI64, Load(1, {elements ? r : I(0)}, DType::kI32));
+        return elements ? Load(0, {I(0), at}) : Load(0, {at, r});
+      };
+      const Expr m = Over(ReduceOp::kMax, n, x);
+      const KernelPtr k =
+          Lower({{DType::kF32, elements ? std::vector<SymInt>{9, 20} : std::vector<SymInt>{20, n}},
+                 {DType::kI32, {chosen}}},
+                {{DType::kF32, {9, n}}, {DType::kF32, {9}}}, {x(I(1)) - m, m});
+      REQUIRE(k->tmpl == KernelTemplate::kRow);
+      std::mt19937 rng(3);
+      const Bytes data = RandomInput(DType::kF32, elements ? 180 : 20 * n, rng);
+      std::vector<int32_t> index(size_t(chosen.value()));
+      for (size_t i = 0; i < index.size(); ++i) index[i] = int32_t(i * 7 % 20);
+      for (const int32_t last : {19, 20, -1}) {
+        index.back() = last;
+        Bytes bytes(index.size() * 4);
+        std::memcpy(bytes.data(), index.data(), bytes.size());
+        CheckKernel(RowInLanes(k), {data, bytes});
+        CheckKernel(RowsInLanes(k), {data, bytes});
+        CHECK(RunFlag(RowInLanes(k), {data, bytes}) == (last != 19));
+        CHECK(RunFlag(RowsInLanes(k), {data, bytes}) == (last != 19));
+      }
+    }
+  }
+}
+
 TEST_CASE("outputs may lie on inputs") {
   const KernelPtr k = Lower({{DType::kF32, {6, 100}}}, {{DType::kF32, {6, 100}}}, {Softmax(100)});
   for (const KernelPtr& form : {RowInLanes(k), RowsInLanes(k)}) {

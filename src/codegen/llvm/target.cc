@@ -4,12 +4,14 @@
 #include <llvm/ADT/StringMap.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/SubtargetFeature.h>
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "weft/support/check.h"
@@ -20,13 +22,23 @@ namespace weft::llvmgen {
 namespace {
 
 /// Part of every binary's identity: raise it whenever the generated code may change.
-constexpr int kGeneratorVersion = 2;
+constexpr int kGeneratorVersion = 5;
+
+/// By default LLVM ends the process where memory runs out or something is beyond it. Exceptions pass
+/// through its frames without their destructors: whoever calls it drops what it was working on.
+void OutOfMemory(void*, const char*, bool) { throw std::bad_alloc(); }
+void FatalError(void*, const char* reason, bool) {
+  WEFT_THROW(kDevice, "the code generator gave up: {}", reason ? reason : "no reason given");
+}
 
 const llvm::Target& HostTarget() {
   static std::once_flag once;
   static const llvm::Target* target = nullptr;
   static std::string error;
   std::call_once(once, [] {
+    // This LLVM is ours alone: static, its symbols hidden.
+    llvm::install_bad_alloc_error_handler(OutOfMemory);
+    llvm::install_fatal_error_handler(FatalError);
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     target = llvm::TargetRegistry::lookupTarget(llvm::sys::getProcessTriple(), error);
@@ -81,13 +93,15 @@ CpuTarget MakeCpuTarget(const LlvmOptions& options) {
   WEFT_CHECK(has("f16c") && has("fma"), kUnsupported, "CPU '{}' has no F16C and FMA instructions",
              t.cpu);
   t.streaming_bytes = options.streaming_bytes;
+  t.split_bytes = options.split_bytes;
   t.verify = options.verify;
   Hasher h;
   h.Add(kGeneratorVersion)
       .Add(LLVM_VERSION_STRING)
       .Add(t.features)
       .Add(t.vector_bits)
-      .Add(t.streaming_bytes);
+      .Add(t.streaming_bytes)
+      .Add(t.split_bytes);
   t.name = "cpu:" + t.cpu + "+" + h.Finish().ToHex().substr(0, 16);
   return t;
 }

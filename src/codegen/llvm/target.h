@@ -16,6 +16,7 @@ struct CpuTarget {
   int vector_bits = 0;
   bool masks = false;  ///< AVX-512 F, BW, DQ, VL: masked access of every element size costs nothing
   int64_t streaming_bytes = 0;
+  int64_t split_bytes = 0;
   bool verify = false;
   std::string name;  ///< what KernelCompiler::target() says
 };

@@ -19,17 +19,18 @@
 namespace weft::llvmgen {
 
 inline KernelCompiler& Compiler(int which) {
-  static const auto make = [](const char* cpu, int bits, int64_t streaming) {
+  static const auto make = [](const char* cpu, int bits, int64_t streaming, int64_t split) {
     LlvmOptions o;
     o.cpu = cpu;
     o.vector_bits = bits;
     o.streaming_bytes = streaming;
+    o.split_bytes = split;
     o.verify = true;
     return MakeLlvmCompiler(o);
   };
-  static const std::unique_ptr<KernelCompiler> compilers[] = {make("", 0, int64_t{16} << 20),
-                                                              make("x86-64-v3", 256, -1),
-                                                              make("", 0, 0), make("", 256, -1)};
+  static const std::unique_ptr<KernelCompiler> compilers[] = {
+      make("", 0, int64_t{16} << 20, int64_t{256} << 10), make("x86-64-v3", 256, -1, 0),
+      make("", 0, 0, 0), make("", 256, -1, int64_t{256} << 10)};
   return *compilers[which];
 }
 inline constexpr int kNumCompilers = 4;
@@ -84,6 +85,29 @@ inline int64_t WorkItems(const Kernel& k, const SymBindings& bindings) {
   return n;
 }
 
+/// [0, n) in so many pieces, some of them empty.
+inline std::vector<int64_t> RandomCuts(int64_t n, int pieces, std::mt19937& rng) {
+  std::vector<int64_t> cuts{0, n};
+  for (int i = 1; i < pieces; ++i) cuts.push_back(n > 0 ? int64_t(rng() % uint64_t(n + 1)) : 0);
+  std::sort(cuts.begin(), cuts.end());
+  return cuts;
+}
+
+/// Runs everything: by `fn`, or phase after phase. Pieces go last to first: none may need another.
+inline void RunKernel(const CpuKernel& code, bool phased, int64_t total, int pieces,
+                      const SymBindings& bindings, void* const* buffers, const int64_t* symbols,
+                      std::mt19937& rng) {
+  const auto run = [&](CpuKernelFn fn, int64_t items, void* scratch) {
+    const std::vector<int64_t> cuts = RandomCuts(items, pieces, rng);
+    for (size_t i = cuts.size() - 1; i-- > 0;) fn(buffers, symbols, cuts[i], cuts[i + 1], scratch);
+  };
+  const SymInt bytes = phased ? code.shared_bytes : code.scratch_bytes;
+  Aligned scratch(size_t(Evaluate(bytes, bindings)));
+  if (!phased) run(code.fn, total, scratch.p);
+  for (size_t k = 0; phased && k < code.phases.size(); ++k)
+    run(code.phases[k].fn, Evaluate(code.phases[k].items, bindings), scratch.p);
+}
+
 /// Runs the kernel on every target, in random pieces, and compares with the oracle: exactly, or
 /// within `ulps` of the output type relative to max(1, |x|).
 inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
@@ -97,8 +121,12 @@ inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
     const std::string object = CompileOne(Compiler(c), k);
     if (object.empty()) continue;
     const CpuKernel code = LoadCpuKernel(*k, object);
-    Aligned scratch(size_t(Evaluate(code.scratch_bytes, bindings)));
-    for (int pieces : {1, 3}) {
+    std::vector<int> ways;  // pieces, those of phases negative
+    if (code.fn) ways = {1, 3};
+    if (!code.phases.empty()) ways.insert(ways.end(), {-1, -3});
+    REQUIRE(!ways.empty());
+    for (int pieces : ways) {
+      const bool phased = pieces < 0;
       std::vector<std::unique_ptr<Aligned>> memory;
       std::vector<void*> pointers;
       for (size_t b = 0; b < expected.size(); ++b) {
@@ -106,19 +134,16 @@ inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
         // Odd element offsets in the second round: nothing may rely on alignment beyond the
         // element's.
         auto* p = static_cast<unsigned char*>(memory.back()->p) +
-                  (pieces == 1 ? 0 : ElementBytes(k->buffers[b].dtype));
+                  (std::abs(pieces) == 1 ? 0 : ElementBytes(k->buffers[b].dtype));
         if (b < inputs.size())
           std::copy(inputs[b].begin(), inputs[b].end(), p);
         else
           std::fill(p, p + expected[b].size() + 32, uint8_t(0xab));
+        if (k->has_flag() && b + 1 == expected.size()) *p = 0;
         pointers.push_back(p);
       }
-      std::vector<int64_t> cuts{0, total};
-      for (int i = 1; i < pieces; ++i)
-        cuts.push_back(total > 0 ? int64_t(rng() % uint64_t(total + 1)) : 0);
-      std::sort(cuts.begin(), cuts.end());
-      for (size_t i = 0; i + 1 < cuts.size(); ++i)
-        code.fn(pointers.data(), symbols.data(), cuts[i], cuts[i + 1], scratch.p);
+      RunKernel(code, phased, total, std::abs(pieces), bindings, pointers.data(), symbols.data(),
+                rng);
       for (size_t b = inputs.size(); b < expected.size(); ++b) {
         const DType t = k->buffers[b].dtype;
         const size_t size = size_t(ElementBytes(t));
@@ -146,6 +171,23 @@ inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
       }
     }
   }
+}
+
+/// The range flag after a run on the first target.
+inline bool RunFlag(const KernelPtr& k, const std::vector<Bytes>& inputs,
+                    const std::vector<int64_t>& symbols = {}) {
+  REQUIRE(k->has_flag());
+  const std::string object = CompileOne(Compiler(0), k);
+  const CpuKernel code = LoadCpuKernel(*k, object);
+  SymBindings bindings;
+  for (size_t i = 0; i < symbols.size(); ++i) bindings["d" + std::to_string(i)] = symbols[i];
+  Aligned scratch(size_t(Evaluate(code.scratch_bytes, bindings)));
+  std::vector<Bytes> memory = KernelOracle(*k, inputs, symbols).Run();
+  std::vector<void*> pointers;
+  for (Bytes& b : memory) pointers.push_back(b.data());
+  memory.back()[0] = 0;
+  code.fn(pointers.data(), symbols.data(), 0, WorkItems(*k, bindings), scratch.p);
+  return memory.back()[0] != 0;
 }
 
 /// Lowers expressions over Index(0..) and Load(input, {indices}) to a kernel.

@@ -4,13 +4,14 @@
 ///   Transpose(Transpose(x, p), q)       -> Transpose(x, p[q]), nothing when that is the identity
 ///   Transpose that moves only 1s        -> Reshape
 ///   Expand(x), x of that very shape     -> x
-///   Add(Expand(x), y), y spans it       -> Add(x, y)
+///   Add(Expand(x), y), y spans it       -> Add(x, y); structural zeros (weft::Zeros) likewise become one zero
 ///   Split(x) into unequal parts         -> a Slice each, which fuse with what reads them
 #include <algorithm>
 
 #include "rules.h"
 #include "weft/codegen/op_codegen.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/core/gradient.h"
 #include "weft/core/op.h"
 
 namespace weft::simplify {
@@ -82,25 +83,28 @@ std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr&
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known()) return {};
   std::vector<NodeEntry> inputs = n->inputs;
+  std::vector<Shape> shapes;
+  for (const NodeEntry& e : inputs) shapes.push_back(e.node ? ctx.shape(e) : Shape::Scalar());
   bool changed = false;
-  for (NodeEntry& e : inputs) {
-    if (!e.node || !IsOp(e.node, "Expand")) continue;
-    const NodeEntry keep = e;
-    e = e.node->inputs[0];
-    Shape s;
-    bool first = true;
-    for (const NodeEntry& x : inputs) {
-      if (!x.node) continue;
-      s = first ? ctx.shape(x) : BroadcastShapes(s, ctx.shape(x), &ctx.facts());
-      first = false;
-    }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const NodeEntry e = inputs[i];
+    const Shape whole = shapes[i];
+    const bool zeros = IsOp(e.node, builtin::kZeros) && whole.has_rank() && whole.rank() > 0;
+    if (!zeros && !IsOp(e.node, "Expand")) continue;
+    shapes[i] = zeros ? Shape::Scalar() : ctx.shape(e.node->inputs[0]);
+    Shape s = shapes[0];
+    for (size_t k = 1; k < shapes.size(); ++k) s = BroadcastShapes(s, shapes[k], &ctx.facts());
     bool same = s.has_rank() && s.rank() == out.rank();
     for (int d = 0; same && d < out.rank(); ++d)
       same = s[d].known() && ctx.facts().ProvedEqual(s[d], out[d]);
-    if (same)
-      changed = true;
-    else
-      e = keep;
+    if (!same) {
+      shapes[i] = whole;
+      continue;
+    }
+    changed = true;
+    inputs[i] = zeros ? NodeEntry(ctx.graph().AddNode(
+                            builtin::kZeros, {ExtentVector(ctx.graph(), {})}, e.node->attrs.dict))
+                      : e.node->inputs[0];
   }
   if (!changed) return {};
   return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, n->attrs.dict, n->attrs.name))};

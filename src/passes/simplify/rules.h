@@ -35,6 +35,10 @@ std::vector<Rule> ChainRules();
 std::vector<Rule> ViewRules();
 /// pads.cc: Pad that convolution and pooling do by themselves.
 std::vector<Rule> PadRules();
+/// pools.cc: max-pooling and its gradient.
+std::vector<Rule> PoolRules();
+/// zeros.cc: structural zeros, complementary masks, negated terms.
+std::vector<Rule> ZeroRules();
 /// lookup.cc: products with one-hot rows become look-ups.
 std::vector<Rule> LookupRules();
 

@@ -11,6 +11,7 @@
 
 #include "rules.h"
 #include "weft/codegen/attr_types.h"
+#include "weft/core/effects.h"
 #include "weft/core/op.h"
 #include "weft/core/pass.h"
 #include "weft/core/rewrite_rule.h"
@@ -81,11 +82,10 @@ class Context final : public RewriteContext {
 
 /// Value numbering: equal operator, attributes and operands give one node.
 int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
-  const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
   std::unordered_map<uint64_t, std::vector<NodePtr>> seen;  // looked up only
   int64_t merged = 0;
   for (NodePtr n : g.TopoOrder()) {
-    if (n->is_variable() || stateful.get(n->op(), false)) continue;
+    if (n->is_variable() || HasEffect(n)) continue;
     Hasher h;
     h.Add(std::string_view(n->op()->name));
     for (const auto& [name, value] : n->attrs.dict) {
@@ -121,8 +121,9 @@ int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
 
 Graph Simplify(Graph g, PassContext& ctx) {
   std::vector<simplify::Rule> rules;
-  for (auto group : {simplify::ScaffoldRules, simplify::ChainRules, simplify::ViewRules,
-                     simplify::PadRules, simplify::LookupRules})
+  for (auto group :
+       {simplify::ZeroRules, simplify::ScaffoldRules, simplify::ChainRules, simplify::ViewRules,
+        simplify::PadRules, simplify::PoolRules, simplify::LookupRules})
     for (simplify::Rule& r : group()) rules.push_back(std::move(r));
   const std::vector<RewriteRule> registered = ListRewriteRules();
   const auto& own = Op::GetAttr<FSimplify>("FSimplify");
@@ -203,7 +204,19 @@ WEFT_REGISTER_PASS(Simplify)
     .statistic("inverse-views", "Squeeze and Unsqueeze that undo each other, Flatten of rank 2")
     .statistic("transpose-across-units", "Transposes on both sides of a Reshape that moves only 1s")
     .statistic("pad-into-window", "Pad that convolution and pooling do by themselves")
+    .statistic("pool-search", "MaxPool whose windows are searched for their winners as well")
+    .statistic("pool-gradient",
+               "derivatives taken on the pooled tensor, before max-pooling's gradient")
+    .statistic("pool-pick", "winners that are the pooled tensor")
     .statistic("one-hot-product", "products with one-hot rows made look-ups")
+    .statistic("zero-term", "structural zeros dropped from sums")
+    .statistic("zero-factor", "products that a structural zero decides")
+    .statistic("zero-through", "linear operators of structural zeros")
+    .statistic("mask-sum", "sums of two complementary masks made one choice")
+    .statistic("unit-factor", "products with spread ones")
+    .statistic("scalar-before-expand",
+               "element-wise operators of spread scalars done on the scalar")
+    .statistic("neg-term", "sums with a negated term made differences, and back")
     .statistic("merge-equal", "nodes merged with an equal one")
     .statistic("dead", "nodes that nothing needs");
 

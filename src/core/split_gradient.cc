@@ -1,0 +1,228 @@
+/// split_gradient.cc: SplitGradient. Cuts a graph with gradients into a forward and a backward graph.
+///
+/// What a forward output needs is the forward part, effects included unless they need a gradient. The rest of what the
+/// gradients need is the backward part. An edge from one to the other is a retained value: an output of the one, an input
+/// of the other. Of a forward value that is constant (a parameter, a Constant) both have their own.
+///
+/// An extent vector (Shape) that only the backward part reads is computed there from what it reads anyway; the forward
+/// part is never asked for values that the backward part can see for itself.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "weft/core/gradient.h"
+#include "weft/core/metadata.h"
+#include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+enum Part : uint8_t { kNeither, kForward, kBackward };
+
+/// Both parts have their own copy of such a node.
+bool IsFree(NodePtr n) { return n->is_variable() || Graph::ConstantOf(NodeEntry(n)) != nullptr; }
+
+class Splitter {
+ public:
+  Splitter(const Graph& g, size_t forward_outputs)
+      : g_(g), forward_outputs_(forward_outputs), part_(g.id_bound(), kNeither) {}
+
+  GradientSplit Run() {
+    Assign();
+    FindRetained();
+    GradientSplit split;
+    std::vector<NodeEntry> outputs;
+    for (size_t i = 0; i < g_.outputs.size(); ++i)
+      if (i < forward_outputs_) outputs.push_back(g_.outputs[i]);
+    std::set<std::string> taken;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < forward_outputs_; ++i) {
+      names.push_back(g_.OutputName(i));
+      taken.insert(names.back());
+    }
+    std::vector<std::string> input_names;
+    for (const NodeEntry& e : retained_) {
+      const auto it = std::find(outputs.begin(), outputs.begin() + ptrdiff_t(forward_outputs_), e);
+      if (it != outputs.begin() + ptrdiff_t(forward_outputs_)) {
+        split.retained.push_back(size_t(it - outputs.begin()));
+        input_names.push_back("");
+        continue;
+      }
+      split.retained.push_back(outputs.size());
+      names.push_back(NameOf(e, &taken));
+      outputs.push_back(e);
+      input_names.push_back(names.back());
+    }
+    split.forward = Build(kForward, outputs, {});
+    for (size_t i = 0; i < names.size(); ++i) split.forward.SetOutputName(i, names[i]);
+    std::set<std::string> inputs;
+    for (NodePtr p : g_.AllInputs()) inputs.insert(p->attrs.name);
+    for (size_t i = 0; i < retained_.size(); ++i) {
+      // An output of the model that is retained comes back under its own name where that is free.
+      std::string& name = input_names[i];
+      if (name.empty()) name = g_.OutputName(split.retained[i]);
+      const std::string base = name;
+      for (int k = 2; !inputs.insert(name).second; ++k) name = fmt::format("{}_{}", base, k);
+    }
+    const std::vector<NodeEntry> all = g_.outputs;
+    split.backward =
+        Build(kBackward, {all.begin() + ptrdiff_t(forward_outputs_), all.end()}, input_names);
+    for (size_t i = forward_outputs_; i < all.size(); ++i)
+      split.backward.SetOutputName(i - forward_outputs_, g_.OutputName(i));
+    return split;
+  }
+
+ private:
+  /// Gives every node its part.
+  void Assign() {
+    const std::vector<NodeEntry> outputs = g_.outputs;
+    const auto cut = outputs.begin() + ptrdiff_t(forward_outputs_);
+    DFSVisit({outputs.begin(), cut}, [&](const NodePtr& n) { part_[n->id()] = kForward; });
+    DFSVisit({cut, outputs.end()}, [&](const NodePtr& n) {
+      if (part_[n->id()] == kNeither) part_[n->id()] = kBackward;
+    });
+    // What neither reaches is there for its effect: it goes with what it waits for, its own operands forward if they can.
+    order_ = g_.TopoOrder();
+    for (NodePtr n : order_) {
+      if (part_[n->id()] != kNeither) continue;
+      bool late = false;
+      for (const NodeEntry& e : n->inputs) late = late || (e && part_[e.node->id()] == kBackward);
+      for (Node* d : n->control_deps) late = late || part_[d->id()] == kBackward;
+      part_[n->id()] = late ? kBackward : kForward;
+    }
+    for (NodePtr n : order_) {
+      if (part_[n->id()] != kForward) continue;
+      for (Node* d : n->control_deps)
+        WEFT_CHECK(part_[d->id()] == kForward || IsFree(d), kUnsupported,
+                   "{} belongs to the forward part and has to run after {}, which does not",
+                   n->Describe(), d->Describe());
+    }
+  }
+
+  void FindRetained() {
+    std::set<EntryRef> found;
+    for (NodePtr n : order_)
+      if (part_[n->id()] == kBackward)
+        for (const NodeEntry& e : n->inputs)
+          if (e && part_[e.node->id()] == kForward && !IsFree(e.node)) found.insert(e);
+    for (size_t i = forward_outputs_; i < g_.outputs.size(); ++i) {
+      const NodeEntry& e = g_.outputs[i];
+      if (part_[e.node->id()] == kForward && !IsFree(e.node)) found.insert(e);
+    }
+    for (const EntryRef& r : found) retained_.push_back(r.in(g_));
+  }
+
+  static std::string NameOf(const NodeEntry& e, std::set<std::string>* taken) {
+    std::string base = "retained_" + (e.node->attrs.name.empty() ? fmt::format("{}", e.node->id())
+                                                                 : e.node->attrs.name);
+    if (e.index > 0) base += fmt::format("_{}", e.index);
+    std::string name = base;
+    for (int k = 2; !taken->insert(name).second; ++k) name = fmt::format("{}_{}", base, k);
+    return name;
+  }
+
+  /// The nodes of one part in a graph of their own.
+  Graph Build(Part part, const std::vector<NodeEntry>& outputs,
+              const std::vector<std::string>& retained_names) const {
+    Graph out;
+    out.set_name(g_.name());
+    std::vector<NodePtr> twin(g_.id_bound());
+    std::map<EntryRef, NodeEntry> inputs;
+    const std::vector<uint8_t> read = ReadBy(part, outputs);
+    const auto add_variable = [&](NodePtr n) {
+      if (TensorPtr value = Graph::ConstantOf(NodeEntry(n)); value && n->is_variable()) {
+        twin[n->id()] = out.AddParam(n->attrs.name, value);
+        twin[n->id()]->attrs.dict = n->attrs.dict;
+        return;
+      }
+      twin[n->id()] = n->is_variable() ? out.AddInput(n->attrs.name) : out.AddCopy(n, {});
+      twin[n->id()]->attrs.dict = n->attrs.dict;
+    };
+    // The forward part keeps the declared inputs that the backward part alone does not need.
+    for (NodePtr p : g_.AllInputs())
+      if (read[p->id()] || (part == kForward && !OnlyRead(p, kBackward))) add_variable(p);
+    if (part == kBackward) {
+      for (size_t i = 0; i < retained_.size(); ++i) {
+        const NodeEntry& e = retained_[i];
+        Type type;
+        Shape shape;
+        if (g_.HasAttr("dtype"))
+          if (const Type* t = g_.GetAttr<TypeMap>("dtype").find(e)) type = *t;
+        if (g_.HasAttr("shape"))
+          if (const Shape* s = g_.GetAttr<ShapeMap>("shape").find(e)) shape = *s;
+        inputs[e] = NodeEntry(out.AddInput(retained_names[i], type, shape));
+      }
+    }
+    const auto at = [&](const NodeEntry& e) -> NodeEntry {
+      if (!e) return {};
+      if (const auto it = inputs.find(e); it != inputs.end()) return it->second;
+      return {twin[e.node->id()], e.index};
+    };
+    for (NodePtr n : order_) {
+      if (twin[n->id()]) continue;
+      if (IsFree(n)) {
+        if (read[n->id()]) add_variable(n);
+        continue;
+      }
+      if (part_[n->id()] != part) continue;
+      std::vector<NodeEntry> in;
+      for (const NodeEntry& e : n->inputs) in.push_back(at(e));
+      const NodePtr c = out.AddCopy(n, in);
+      for (Node* d : n->control_deps)
+        if (twin[d->id()]) c->control_deps.push_back(twin[d->id()]);
+      twin[n->id()] = c;
+    }
+    std::vector<NodeEntry> heads;
+    for (const NodeEntry& e : outputs) heads.push_back(at(e));
+    out.outputs = heads;
+    if (g_.HasAttr("metadata")) SetMetadata(&out, Metadata(g_));
+    if (g_.HasAttr("facts")) out.attrs["facts"] = g_.attrs.at("facts");
+    return out;
+  }
+
+  /// By id: nodes that a node of the part, or one of `outputs`, reads.
+  std::vector<uint8_t> ReadBy(Part part, const std::vector<NodeEntry>& outputs) const {
+    std::vector<uint8_t> read(g_.id_bound(), 0);
+    for (NodePtr n : order_)
+      if (part_[n->id()] == part && !IsFree(n))
+        for (const NodeEntry& e : n->inputs)
+          if (e) read[e.node->id()] = 1;
+    for (const NodeEntry& e : outputs) read[e.node->id()] = 1;
+    return read;
+  }
+  /// Somebody reads `p`, and nobody outside `part` does.
+  bool OnlyRead(NodePtr p, Part part) const {
+    bool read = false;
+    for (const Use& u : p->uses()) {
+      const Part by = Part(part_[u.user->id()]);
+      if (by == kNeither) continue;
+      if (by != part) return false;
+      read = true;
+    }
+    return read;
+  }
+
+  const Graph& g_;
+  const size_t forward_outputs_;
+  std::vector<uint8_t> part_;  // by id
+  std::vector<NodePtr> order_;
+  std::vector<NodeEntry> retained_;  // by id
+};
+
+}  // namespace
+
+GradientSplit SplitGradient(const Graph& g, int64_t forward_outputs) {
+  if (forward_outputs < 0) {
+    WEFT_CHECK(g.HasAttr("gradient_of"), kDependency,
+               "SplitGradient needs a graph that the pass Gradient has made, or the number of its "
+               "forward outputs");
+    forward_outputs = g.GetAttr<GradientMap>("gradient_of").forward_outputs;
+  }
+  WEFT_CHECK(size_t(forward_outputs) <= g.outputs.size(), kApiMisuse,
+             "{} forward outputs of a graph that has {}", forward_outputs, g.outputs.size());
+  return Splitter(g, size_t(forward_outputs)).Run();
+}
+
+}  // namespace weft

@@ -1,0 +1,50 @@
+/// examples_test.cc: no operator is outside of the suites that run over examples without a reason.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+
+#include "weft/core/op.h"
+
+namespace weft::ops {
+namespace {
+
+/// Operators without an example, and where they are tested instead.
+const std::map<std::string, std::string>& Exceptions() {
+  static const std::map<std::string, std::string> list = {
+      {"Constant", "has no inputs; its value is its attribute"},
+      {"If", "an example holds no body; host_eval_test, conformance"},
+      {"Loop", "an example holds no body; host_eval_test, conformance"},
+      {"Scan", "an example holds no body; host_eval_test, conformance"},
+      {"Multinomial", "results are random; host_eval_test, conformance"},
+      {"RandomNormal", "results are random; host_eval_test, conformance"},
+      {"RandomNormalLike", "results are random; host_eval_test, conformance"},
+      {"RandomUniform", "results are random; host_eval_test, conformance"},
+      {"RandomUniformLike", "results are random; host_eval_test, conformance"},
+      {"StringConcat", "no random strings; host_eval_test, conformance"},
+      {"StringNormalizer", "no random strings; host_eval_test, conformance"},
+      {"StringSplit", "no random strings; host_eval_test, conformance"},
+      {"TfIdfVectorizer", "items of its pool, not any; host_eval_test, conformance"},
+      {"ai.onnx.ml::LabelEncoder", "items of its keys, not any; host_eval_test, conformance"},
+      {"weft::Assign", "writes a variable; runtime tests, tests/training"},
+      {"weft::Fused", "an example holds no body; neural_test, golden files of fusion"},
+      {"weft::RandomState", "writes a variable; random_philox_test"},
+  };
+  return list;
+}
+
+TEST_CASE("every operator has an example, or stands in the list of those that cannot") {
+  for (const Op* op : Op::List()) {
+    CAPTURE(op->name);
+    const bool excused = Exceptions().count(op->name) != 0;
+    CHECK(op->examples.empty() == excused);
+  }
+  for (const auto& [name, reason] : Exceptions()) {
+    CAPTURE(name);
+    CHECK(Op::Find(name) != nullptr);
+    CHECK(!reason.empty());
+  }
+}
+
+}  // namespace
+}  // namespace weft::ops

@@ -1,0 +1,176 @@
+/// main.cc: the `tinyflow` command: trains a program, or times a step of it. Exit codes as of the weft command: 0 fine, 1 a
+/// check failed, 2 usage, 3 unsupported, 4 invalid input, 5 a limit or out of memory, 70 internal error.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "app/bench.h"
+#include "app/trainer.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A finite number, or null: JSON has no other.
+Json Number(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
+
+void PrintPrograms() {
+  for (const programs::Program& p : programs::All())
+    fmt::print("{:40} {}\n", p.name + (p.alias.empty() ? "" : " (" + p.alias + ")"), p.summary);
+}
+
+int RunTrain(const app::TrainOptions& options, bool json) {
+  const app::TrainResult r = app::Train(options);
+  if (json) {
+    fmt::print("{}\n",
+               Json{{"loss", Number(r.loss)},
+                    {"train_accuracy", r.train_accuracy},
+                    {"test_accuracy", r.test_accuracy},
+                    {"epochs", r.epochs},
+                    {"step_ms", r.step_ms},
+                    {"steps", r.steps},
+                    {"first_loss", r.losses.empty() ? Json(nullptr) : Number(r.losses[0])},
+                    {"last_loss", r.losses.empty() ? Json(nullptr) : Number(r.losses.back())},
+                    {"kernels", r.program.kernels},
+                    {"library_calls", r.program.library_calls},
+                    {"compile_s", r.program.compile_seconds}}
+                   .dump());
+    return 0;
+  }
+  fmt::print(
+      "accuracy {:.2f} % on test pictures, {:.2f} % on training pictures; {:.3f} ms a step, "
+      "{} kernels and {} library calls\n",
+      100 * r.test_accuracy, 100 * r.train_accuracy, r.step_ms, r.program.kernels,
+      r.program.library_calls);
+  return 0;
+}
+
+int RunBench(const app::BenchOptions& options, bool json) {
+  const app::BenchResult r = app::Bench(options);
+  if (json) {
+    Json out = {{"step_ms", r.step_ms},
+                {"compile_s", r.program.compile_seconds},
+                {"kernels", r.program.kernels},
+                {"library_calls", r.program.library_calls},
+                {"arena_bytes", r.program.arena_bytes},
+                {"loss", Number(r.loss)},
+                {"min_ms", r.min_ms},
+                {"steps", r.steps},
+                {"distinct_kernels", r.program.distinct_kernels},
+                {"interpreted", r.program.interpreted},
+                {"build_s", r.build_seconds}};
+    if (options.profile) {
+      out["profile"] = Json::array();
+      for (const weft::StepTime& s : r.profile)
+        out["profile"].push_back({{"name", s.name}, {"kind", s.kind}, {"us", s.microseconds}});
+    }
+    fmt::print("{}\n", out.dump());
+    return 0;
+  }
+  fmt::print(
+      "step     median {:.3f} ms, min {:.3f} over {} steps\n"
+      "compile  {:.3f} s, graph built in {:.3f} s\n"
+      "steps    {} kernels ({} distinct), {} library calls, {} interpreted\n"
+      "memory   arena {}\nloss     {:.6f}\n",
+      r.step_ms, r.min_ms, r.steps, r.program.compile_seconds, r.build_seconds, r.program.kernels,
+      r.program.distinct_kernels, r.program.library_calls, r.program.interpreted,
+      weft::FormatBytes(r.program.arena_bytes), r.loss);
+  for (const weft::StepTime& s : r.profile)
+    fmt::print("{:10.1f} us  {:9} {}\n", s.microseconds, s.kind, s.name);
+  return 0;
+}
+
+int Dispatch(int argc, char** argv) {
+  CLI::App cli("tinyflow: trains small networks with a framework built on Weft", "tinyflow");
+  cli.get_formatter()->column_width(30);
+  bool list = false;
+  cli.add_flag("--list", list, "the programs");
+
+  app::TrainOptions train;
+  bool train_json = false, train_plain = false;
+  CLI::App* train_app = cli.add_subcommand("train", "train a program on Fashion-MNIST");
+  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 40);
+  train_app->add_option("PROGRAM", train.program, "see --list")->required();
+  train_app->add_option("--epochs", train.epochs, "in all, those of a checkpoint included")
+      ->check(positive);
+  train_app->add_option("--batch", train.batch, "pictures a step")->check(positive);
+  train_app->add_option("--lr", train.rate, "learning rate")->check(CLI::PositiveNumber);
+  train_app->add_flag("--no-fusion", train_plain, "one operator a kernel, to compare with");
+  train_app->add_option("--seed", train.seed, "of first values, order, crops and dropout");
+  train_app->add_option("--save", train.save, "checkpoint, written after every epoch");
+  train_app->add_option("--load", train.load, "checkpoint to go on from");
+  train_app->add_option("--report", train.report, "an HTML file with curves and times");
+  train_app->add_option("--export", train.export_onnx, "the trained model as ONNX");
+  train_app->add_option("--images", train.images, "train on the first so many pictures")
+      ->check(positive);
+  train_app->add_option("--steps", train.steps, "stop after so many steps")->check(positive);
+  train_app->add_option("--threads", train.threads, "default: what the process may use")
+      ->check(CLI::Range(1, 4096));
+  train_app->add_option("--device", train.device, "cpu or gpu");
+  train_app->add_option("--data", train.data, "folder of the data set");
+  train_app->add_flag("--check-nan", train.check_nan,
+                      "stop at the first number that is none, and name what made it");
+  train_app->add_flag("--json", train_json, "the last line is one JSON object");
+
+  app::BenchOptions bench;
+  bool bench_json = false, bench_plain = false;
+  CLI::App* bench_app = cli.add_subcommand("bench", "time a training step on random operands");
+  bench_app->add_option("PROGRAM", bench.program, "see --list")->required();
+  bench_app->add_option("--batch", bench.batch, "pictures a step")->check(positive);
+  bench_app->add_option("--lr", bench.rate, "learning rate")->check(CLI::PositiveNumber);
+  bench_app->add_flag("--no-fusion", bench_plain, "one operator a kernel, to compare with");
+  bench_app->add_option("--seconds", bench.seconds, "to measure")->check(CLI::NonNegativeNumber);
+  bench_app->add_option("--seed", bench.seed, "of operands and first values");
+  bench_app->add_option("--threads", bench.threads, "default: what the process may use")
+      ->check(CLI::Range(1, 4096));
+  bench_app->add_option("--device", bench.device, "cpu or gpu");
+  bench_app->add_flag("--profile", bench.profile, "the time of every kernel and library call");
+  bench_app->add_flag("--json", bench_json, "one JSON object");
+  cli.require_subcommand(0, 1);
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return cli.exit(e);
+    weft::ThrowError(weft::ErrorCode::kUsage, e.what(), "command line", "see tinyflow --help");
+  }
+  if (train_app->parsed()) {
+    train.fusion = !train_plain;
+    train.show_progress = isatty(STDERR_FILENO) != 0;
+    return RunTrain(train, train_json);
+  }
+  if (bench_app->parsed()) {
+    bench.fusion = !bench_plain;
+    return RunBench(bench, bench_json);
+  }
+  if (!list) fmt::print("{}\n", cli.help());
+  PrintPrograms();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // As the weft command: idle threads of the OpenMP team spin for about 36 us, not for milliseconds, so that a machine with
+  // other work does not wait for them. Read when the backend is loaded.
+  if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0);
+  try {
+    return Dispatch(argc, argv);
+  } catch (const weft::Error& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return weft::ExitCode(e.code());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: out of memory\n");
+    return weft::ExitCode(weft::ErrorCode::kOutOfMemory);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return weft::ExitCode(weft::ErrorCode::kInternal);
+  }
+}

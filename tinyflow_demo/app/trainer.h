@@ -1,0 +1,50 @@
+/// trainer.h: runs a program: epochs over a data set, evaluation, checkpoints, a report.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "programs/program.h"
+
+namespace app {
+
+struct TrainOptions {
+  std::string program;
+  int64_t epochs = 0, batch = 0;  ///< 0: what the program says
+  std::optional<double> rate;
+  std::optional<uint64_t> seed;  ///< none: the checkpoint's, else 1
+  bool fusion = true;
+  int threads = 0;
+  std::string device = "cpu";
+  std::string data = tf::data::kFashionMnist;
+  int64_t images = 0;  ///< the first so many of the training pictures; 0: all
+  int64_t steps = 0;   ///< stop after so many; 0: after the epochs
+  std::string save, load, report, export_onnx;
+  bool check_nan = false;
+  bool show_progress = false;  ///< a line on stderr that is written over
+};
+
+struct Epoch {
+  int64_t number = 0;  ///< from 1
+  double loss = 0, test_accuracy = 0, seconds = 0;
+};
+struct TrainResult {
+  double loss = 0;  ///< mean of the last epoch
+  double train_accuracy = 0, test_accuracy = 0;
+  int64_t epochs = 0;          ///< done, those before the checkpoint included
+  int64_t steps = 0;           ///< of this run
+  double step_ms = 0;          ///< median, waiting for data included
+  std::vector<double> losses;  ///< of every step
+  std::vector<Epoch> history;
+  tf::ProgramInfo program;
+};
+
+TrainResult Train(const TrainOptions& options);
+
+/// Share of pictures whose class is told right.
+double Accuracy(tf::Session* session, const programs::Model& model, const tf::Tensor& correct,
+                std::shared_ptr<const tf::data::Pictures> pictures, const tf::data::Layout& layout);
+
+}  // namespace app

@@ -1,0 +1,36 @@
+/// programs.cc: the list of programs.
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+
+#include "programs/program.h"
+
+namespace programs {
+
+const std::vector<Program>& All() {
+  static const std::vector<Program> programs{
+      CifarResnet(),  MnistLenet(),          MnistMlpAutoShapeInference(),
+      MnistSoftmax(), MnistSoftmaxMinimum(), MyOptimizer(),
+      MySigmoid(),
+  };
+  return programs;
+}
+
+const Program& Find(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Program& p : All()) {
+    if (p.name == name || p.alias == name) return p;
+    names.push_back(p.name);
+    if (!p.alias.empty()) names.push_back(p.alias);
+  }
+  const std::string near = weft::DidYouMean(name, names);
+  weft::ThrowError(weft::ErrorCode::kUsage, "there is no program '" + name + "'", "",
+                   near.empty() ? "see tinyflow --list" : near);
+}
+
+tf::data::Layout FlatPictures() {
+  tf::data::Layout layout;
+  layout.flat = true;
+  return layout;
+}
+
+}  // namespace programs

@@ -1,0 +1,259 @@
+/// data_test.cc: IDX files good and bad, batches, checkpoints good and bad.
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <numeric>
+
+#include "tests/util.h"
+#include "weft/support/file.h"
+
+namespace tf::test {
+namespace {
+
+namespace fs = std::filesystem;
+using data::Loader;
+using weft::ErrorCode;
+
+struct Folder {
+  Folder() : path(fs::temp_directory_path() / ("tinyflow_test_" + std::to_string(getpid()))) {
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+  fs::path path;
+};
+
+void WriteGz(const std::string& path, const std::string& bytes) {
+  gzFile f = gzopen(path.c_str(), "wb");
+  gzwrite(f, bytes.data(), unsigned(bytes.size()));
+  gzclose(f);
+}
+std::string Word(uint32_t v) { return {char(v >> 24), char(v >> 16), char(v >> 8), char(v)}; }
+std::string Images(uint32_t n, uint32_t size, const std::string& pixels) {
+  return Word(0x803) + Word(n) + Word(size) + Word(size) + pixels;
+}
+std::string Labels(const std::string& labels) {
+  return Word(0x801) + Word(uint32_t(labels.size())) + labels;
+}
+
+/// `count` pictures of 4x4; every pixel of picture i is i.
+std::shared_ptr<data::Pictures> Numbered(int64_t count) {
+  auto p = std::make_shared<data::Pictures>();
+  p->count = count;
+  p->height = p->width = 4;
+  for (int64_t i = 0; i < count; ++i) {
+    p->pixels.insert(p->pixels.end(), 16, uint8_t(i));
+    p->labels.push_back(uint8_t(i % 10));
+  }
+  return p;
+}
+data::Layout Small() {
+  data::Layout l;
+  l.size = 4;
+  return l;
+}
+
+TEST_CASE("IDX files") {
+  const Folder dir;
+  const std::string x = dir / "x.gz", y = dir / "y.gz", pixels("\1\2\3\4\5\6\7\10", 8);
+  WriteGz(x, Images(2, 2, pixels));
+  WriteGz(y, Labels("\3\4"));
+  const data::Pictures p = data::ReadIdx(x, y);
+  CHECK(p.count == 2);
+  CHECK(p.width == 2);
+  CHECK(p.pixels[7] == 8);
+  CHECK(p.labels[1] == 4);
+  SUBCASE("wrong magic") {
+    WriteGz(x, Labels("\3\4"));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "no IDX file");
+  }
+  SUBCASE("too short, too long") {
+    WriteGz(x, Images(2, 2, "\1\2\3"));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "too early");
+    WriteGz(x, Images(2, 2, pixels + "!"));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "more than it says");
+  }
+  SUBCASE("counts that differ, sizes out of bounds") {
+    WriteGz(y, Labels("\3"));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "1 labels");
+    WriteGz(x, Images(0xffff, 0x4000, pixels));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kLimit, "bytes");
+    WriteGz(x, Images(0xffffffff, 0xffffffff, pixels));
+    CHECK_THROWS_AS(data::ReadIdx(x, y), weft::Error);
+  }
+  SUBCASE("a damaged archive") {
+    std::string bytes = weft::ReadFile(x);
+    bytes[bytes.size() - 6] ^= 1;  // in the checksum
+    weft::WriteFileAtomic(x, bytes);
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "damaged");
+    weft::WriteFileAtomic(x, bytes.substr(0, bytes.size() / 2));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "x.gz");
+  }
+  SUBCASE("a class that is none") {
+    for (const char* part : {"train", "t10k"}) {
+      WriteGz(dir / (std::string(part) + "-images-idx3-ubyte.gz"), Images(2, 2, pixels));
+      WriteGz(dir / (std::string(part) + "-labels-idx1-ubyte.gz"), Labels("\3\12"));
+    }
+    CheckThrows([&] { data::ReadFashionMnist(dir.path.string()); }, ErrorCode::kInvalidModel,
+                "label");
+  }
+  SUBCASE("no data set") {
+    CheckThrows([&] { data::ReadFashionMnist(dir / "nothing"); }, ErrorCode::kIo,
+                "dataset-fashion-mnist");
+  }
+}
+
+TEST_CASE("batches: all pictures once, the last may be smaller, the same for one seed") {
+  const auto pictures = Numbered(53);
+  const auto pass = [&](Loader::Options o) {
+    o.batch = 8;
+    Loader loader(pictures, Small(), o);
+    std::vector<int64_t> seen;
+    int64_t batches = 0;
+    while (const data::Batch* b = loader.Next()) {
+      ++batches;
+      for (int64_t i = 0; i < b->size(); ++i) {
+        const int64_t picture = std::lround(b->x->at(i * 16) * 255);
+        CHECK(b->y->at_int(i) == picture % 10);
+        seen.push_back(picture);
+      }
+    }
+    CHECK(batches == Loader::Batches(53, 8) - o.first_batch);
+    return seen;
+  };
+  std::vector<int64_t> straight(53);
+  std::iota(straight.begin(), straight.end(), 0);
+  CHECK(pass({}) == straight);
+  Loader::Options o;
+  o.shuffle = true;
+  o.seed = 5;
+  const std::vector<int64_t> first = pass(o);
+  CHECK(first != straight);
+  CHECK(pass(o) == first);
+  std::vector<int64_t> sorted = first;
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted == straight);
+  o.epoch = 1;
+  CHECK(pass(o) != first);
+  o.epoch = 0;
+  o.first_batch = 3;  // in the middle of the same epoch
+  CHECK(pass(o) == std::vector<int64_t>(first.begin() + 24, first.end()));
+}
+
+TEST_CASE("a loader that is left early ends") {
+  Loader::Options o;
+  o.batch = 1;
+  for (int i = 0; i < 20; ++i) {
+    Loader loader(Numbered(200), Small(), o);
+    if (i % 2) CHECK(loader.Next());
+  }
+}
+
+TEST_CASE("layouts: padding, channels, crops and mirror images") {
+  auto p = std::make_shared<data::Pictures>();
+  p->count = 1;
+  p->height = p->width = 2;
+  p->pixels = {51, 102, 153, 204};
+  p->labels = {7};
+  data::Layout layout;
+  layout.size = 4;
+  layout.channels = 3;
+  layout.mean = 0.2;
+  layout.std = 0.5;
+  Loader::Options o;
+  const data::Batch plain = data::MakeBatch(*p, layout, o, {0}, 0);
+  CHECK(plain.x->dims() == Ints{1, 3, 4, 4});
+  const double k = -0.4;  // black
+  for (int c = 0; c < 3; ++c) {
+    std::vector<double> plane;
+    for (int i = 0; i < 16; ++i) plane.push_back(plain.x->at(c * 16 + i));
+    const std::vector<double> want{k, k, k, k, k, 0, 0.4, k, k, 0.8, 1.2, k, k, k, k, k};
+    for (size_t i = 0; i < 16; ++i) CHECK(std::abs(plane[i] - want[i]) < 1e-6);
+  }
+  // Over many epochs every crop and both orientations turn up, and nothing else does.
+  layout.channels = 1;
+  layout.crop = 1;
+  layout.flip = true;
+  o.augment = true;
+  std::vector<std::vector<double>> seen;
+  for (o.epoch = 0; o.epoch < 300; ++o.epoch) {
+    const std::vector<double> v = Values(data::MakeBatch(*p, layout, o, {0}, 0).x);
+    if (std::find(seen.begin(), seen.end(), v) == seen.end()) seen.push_back(v);
+  }
+  CHECK(seen.size() == 18);
+}
+
+TEST_CASE("checkpoints: there and back, and what must be refused") {
+  const Folder dir;
+  const std::string path = dir / "a.ckpt";
+  const Fresh fresh;
+  const Tensor x = placeholder(float32, {None, 4}, "x");
+  const Tensor loss = reduce_mean(square(nn::linear(nn::dropout(x, 0.5), 2, "fc")));
+  const Tensor step = train::AdamOptimizer().minimize(loss);
+  const Feeds feeds{{x, Floats({8, 4}, Numbers(32))}};
+  Session a("cpu fusion");
+  CheckThrows([&] { save_checkpoint(a, path); }, ErrorCode::kBadBinding, "random_state");
+  a.run(initialize_all_variables());
+  for (int i = 0; i < 5; ++i) a.run(step, feeds);
+  save_checkpoint(a, path, {{"epoch", "5"}});
+  for (int i = 0; i < 5; ++i) a.run(step, feeds);
+
+  Session b("cpu fusion");
+  CHECK(load_checkpoint(&b, path).at("epoch") == "5");
+  CHECK(read_checkpoint_notes(path).at("epoch") == "5");
+  for (int i = 0; i < 5; ++i) b.run(step, feeds);
+  for (const Tensor& v : all_variables()) {
+    CAPTURE(v.name());
+    CHECK(SameBits(a.value(v), b.value(v)));
+  }
+
+  const std::string bytes = weft::ReadFile(path);
+  const std::string other = dir / "b.ckpt";
+  SUBCASE("damage anywhere is found, and costs no variable") {
+    for (size_t at = 0; at < bytes.size(); at += 1 + bytes.size() / 37) {
+      std::string bad = bytes;
+      bad[at] ^= 4;
+      weft::WriteFileAtomic(other, bad);
+      CHECK_THROWS_AS(load_checkpoint(&b, other), weft::Error);
+      weft::WriteFileAtomic(other, bytes.substr(0, at));
+      CHECK_THROWS_AS(load_checkpoint(&b, other), weft::Error);
+    }
+    weft::WriteFileAtomic(other, bytes + "x");
+    CheckThrows([&] { load_checkpoint(&b, other); }, ErrorCode::kInvalidModel, "b.ckpt");
+    weft::WriteFileAtomic(other, "PNG");
+    CheckThrows([&] { load_checkpoint(&b, other); }, ErrorCode::kInvalidModel, "b.ckpt");
+    CheckThrows([&] { load_checkpoint(&b, dir / "none"); }, ErrorCode::kIo, "none");
+    for (const Tensor& v : all_variables()) CHECK(SameBits(a.value(v), b.value(v)));
+  }
+  SUBCASE("of another graph") {
+    const GraphScope scope;
+    const Tensor y = nn::linear(placeholder(float32, {None, 4}, "x"), 3, "fc");
+    Session c("cpu");
+    CheckThrows([&] { load_checkpoint(&c, path); }, ErrorCode::kInvalidModel,
+                "its 'fc/weight' is f32[4, 2], here f32[4, 3]");
+    CHECK(!c.has(all_variables()[0]));
+  }
+  SUBCASE("killed while it writes, the file before is there") {
+    for (int i = 0; i < 8; ++i) {
+      const pid_t child = fork();
+      REQUIRE(child >= 0);
+      if (child == 0)
+        for (int64_t n = 0;; ++n) save_checkpoint(a, path, {{"epoch", std::to_string(n)}});
+      usleep(useconds_t(2000 + 1700 * i));
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+      CHECK(load_checkpoint(&b, path).count("epoch") == 1);
+    }
+  }
+  SUBCASE("a folder that cannot be written costs nothing") {
+    CheckThrows([&] { save_checkpoint(a, dir / "no/such/folder"); }, ErrorCode::kIo, "folder");
+    CHECK(weft::ReadFile(path) == bytes);
+  }
+}
+
+}  // namespace
+}  // namespace tf::test

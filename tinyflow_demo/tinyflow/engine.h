@@ -1,0 +1,63 @@
+/// engine.h: what the framework asks of Weft, all of it. The rest of the library builds graphs; engine.cc alone knows that
+/// there are passes and programs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tinyflow/graph.h"
+#include "weft/runtime/program.h"
+#include "weft/runtime/variable_store.h"
+
+namespace tf::engine {
+
+using Entries = std::vector<weft::NodeEntry>;
+
+/// Shape of an entry, given shapes of placeholders that declare none.
+weft::Shape InferShape(const weft::Graph& graph, const weft::NodeEntry& entry,
+                       const std::map<weft::NodeId, weft::Shape>& given = {});
+/// Gradients of the sum of `ys` by `xs`; nodes are added to the graph.
+Entries Gradients(weft::Graph& graph, const Entries& ys, const Entries& xs);
+
+/// What "cpu fusion" says.
+struct Config {
+  std::string backend;
+  bool fusion = false;
+  int threads = 0;  ///< 0: all there are
+};
+/// Throws kUsage for a text that is none of the four, kUnsupported where there is no such device.
+Config ParseConfig(const std::string& text);
+
+/// One compiled set of fetches.
+class Executable {
+ public:
+  /// `shapes`: of the feeds, in their order.
+  Executable(const weft::Graph& graph, const Entries& fetches, const Entries& feeds,
+             const std::vector<weft::Shape>& shapes, Mode mode, const Config& config,
+             std::shared_ptr<weft::VariableStore> store);
+  std::vector<Array> Run(const std::vector<Array>& feeds);
+  std::vector<weft::StepTime> Profile(const std::vector<Array>& feeds);
+  const weft::ProgramStats& stats() const { return program_->stats(); }
+  int64_t arena_bytes() const { return session_->arena_bytes(); }
+  const weft::Program& program() const { return *program_; }
+
+ private:
+  std::vector<Array> InputsOf(const std::vector<Array>& feeds) const;
+  void CheckVariables();
+  std::shared_ptr<weft::VariableStore> store_;
+  std::shared_ptr<const weft::Program> program_;
+  std::unique_ptr<weft::Session> session_;
+  std::vector<size_t> used_feeds_;      ///< those that the fetches depend on
+  std::set<std::string> only_written_;  ///< variables that need no value before the run
+  bool variables_checked_ = false;
+  std::vector<std::shared_ptr<weft::Tensor>> outputs_;
+};
+
+/// The graph of `outputs` over `inputs` for inference, with the variables as parameters of these values.
+weft::Graph Freeze(const weft::Graph& graph, const Entries& outputs, const Entries& inputs,
+                   const weft::VariableStore& store);
+
+}  // namespace tf::engine

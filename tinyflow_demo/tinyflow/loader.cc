@@ -1,0 +1,119 @@
+/// loader.cc: see loader.h. dmlc's ThreadedIter is the queue between the thread that makes batches and the one that trains.
+#include "tinyflow/loader.h"
+
+#include <dmlc/threadediter.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "tinyflow/random.h"
+#include "weft/support/check.h"
+
+namespace tf::data {
+namespace {
+
+constexpr size_t kBatchesAhead = 4;
+// What Mix is asked for, so that no two uses share numbers.
+enum Purpose : uint64_t { kOrder = 1, kCrop = 2 };
+
+/// One picture of one channel at `to`, moved by (dy, dx), mirrored or not, black outside.
+void Place(const Pictures& p, const uint8_t* from, const std::array<float, 256>& value,
+           int64_t size, int64_t dy, int64_t dx, bool mirrored, float* to) {
+  std::fill_n(to, size * size, value[0]);
+  const int64_t top = (size - p.height) / 2 + dy, left = (size - p.width) / 2 + dx;
+  for (int64_t i = std::max<int64_t>(0, -top); i < std::min(p.height, size - top); ++i) {
+    float* row = to + (top + i) * size;
+    for (int64_t j = std::max<int64_t>(0, -left); j < std::min(p.width, size - left); ++j) {
+      const int64_t at = mirrored ? size - 1 - (left + j) : left + j;
+      row[at] = value[from[i * p.width + j]];
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<uint32_t> OrderOf(int64_t count, const Loader::Options& o) {
+  std::vector<uint32_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0u);
+  if (!o.shuffle) return order;
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[Below(Mix(Mix(o.seed, kOrder), o.epoch, i), i)]);
+  return order;
+}
+
+Batch MakeBatch(const Pictures& p, const Layout& layout, const Loader::Options& o,
+                const std::vector<uint32_t>& order, int64_t index) {
+  std::array<float, 256> value;
+  for (int v = 0; v < 256; ++v)
+    value[size_t(v)] = float((double(v) / 255 - layout.mean) / layout.std);
+  const int64_t begin = index * o.batch, n = std::min(o.batch, p.count - begin);
+  const int64_t plane = layout.size * layout.size, row = layout.channels * plane;
+  Batch batch;
+  batch.x = std::make_shared<weft::Tensor>(
+      float32, layout.flat ? Ints{n, row} : Ints{n, layout.channels, layout.size, layout.size});
+  batch.y = std::make_shared<weft::Tensor>(int64, Ints{n});
+  float* x = batch.x->mutable_data_as<float>();
+  int64_t* y = batch.y->mutable_data_as<int64_t>();
+  for (int64_t k = 0; k < n; ++k, x += row) {
+    const size_t picture = order[size_t(begin + k)];
+    int64_t dy = 0, dx = 0;
+    bool mirrored = false;
+    if (o.augment) {
+      const uint64_t r = Mix(Mix(o.seed, kCrop), o.epoch, picture),
+                     range = uint64_t(2 * layout.crop + 1);
+      dy = int64_t(Below(Mix(r, 0), range)) - layout.crop;
+      dx = int64_t(Below(Mix(r, 1), range)) - layout.crop;
+      mirrored = layout.flip && (Mix(r, 2) & 1);
+    }
+    Place(p, p.pixels.data() + picture * size_t(p.height * p.width), value, layout.size, dy, dx,
+          mirrored, x);
+    for (int64_t c = 1; c < layout.channels; ++c) std::copy_n(x, plane, x + c * plane);
+    y[k] = p.labels[picture];
+  }
+  return batch;
+}
+
+struct Loader::Impl {
+  std::shared_ptr<const Pictures> pictures;
+  Layout layout;
+  Options options;
+  std::vector<uint32_t> order;
+  int64_t next = 0;
+  Batch* current = nullptr;
+  dmlc::ThreadedIter<Batch> queue{kBatchesAhead};  // last: its thread ends before what it reads
+
+  ~Impl() {
+    delete current;
+    queue.Destroy();
+  }
+};
+
+Loader::Loader(std::shared_ptr<const Pictures> pictures, const Layout& layout,
+               const Options& options)
+    : impl_(std::make_unique<Impl>()) {
+  WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} pictures", options.batch);
+  WEFT_CHECK(pictures->height <= layout.size && pictures->width <= layout.size, kUsage,
+             "pictures of {} x {} do not fit into {} x {}", pictures->height, pictures->width,
+             layout.size, layout.size);
+  impl_->pictures = std::move(pictures);
+  impl_->layout = layout;
+  impl_->options = options;
+  impl_->order = OrderOf(impl_->pictures->count, options);
+  impl_->next = options.first_batch;
+  impl_->queue.Init([impl = impl_.get()](Batch** batch) {
+    if (impl->next >= Batches(impl->pictures->count, impl->options.batch)) return false;
+    if (!*batch) *batch = new Batch;
+    **batch = MakeBatch(*impl->pictures, impl->layout, impl->options, impl->order, impl->next++);
+    return true;
+  });
+}
+Loader::~Loader() = default;
+
+const Batch* Loader::Next() {
+  if (impl_->current) impl_->queue.Recycle(&impl_->current);
+  if (!impl_->queue.Next(&impl_->current)) impl_->current = nullptr;
+  return impl_->current;
+}
+
+}  // namespace tf::data
