@@ -19,6 +19,28 @@ job_count() {
   if [ "$cores" -lt "$memory_gib" ]; then echo "$cores"; else echo "$memory_gib"; fi
 }
 
+# install_packages NAME...: Debian packages; apt is not called when dpkg has them all.
+install_packages() {
+  local missing=() package sudo=()
+  for package in "$@"; do
+    if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
+      missing+=("$package")
+    fi
+  done
+  if [ ${#missing[@]} -eq 0 ]; then return; fi
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "not root and no sudo: install these first: ${missing[*]}"
+    sudo=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
+  # An old package list makes the install fail; then, and only then, fetch a new one.
+  if ! "${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null >/dev/null 2>&1; then
+    "${apt[@]}" update </dev/null >/dev/null
+    "${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null
+  fi
+}
+
 # A private Python environment of Debian's python3; nothing is ever installed into the system's.
 # Its stamp holds the pins, so a changed pin installs again and nothing else does.
 ensure_venv() {

@@ -108,8 +108,21 @@ auto DescribeForward(const ConvShape& c, int64_t n, bool bias) {
       AnyLayout(c.result(n)), w.strides, Dilates(w), w.begin, w.end);
 }
 
+dnnl::convolution_backward_data::primitive_desc DescribeGradData(const ConvShape& c, int64_t n) {
+  const WindowShape& w = c.window;
+  const auto hint = DescribeForward(c, n, false);
+  if (!hint) return {};
+  return DescribeBackward<dnnl::convolution_backward_data>(
+      hint, dnnl::algorithm::convolution_direct, AnyLayout(c.source(n)), AnyLayout(c.weights()),
+      AnyLayout(c.result(n)), w.strides, Dilates(w), w.begin, w.end);
+}
+
 Desc Lying(const Dims& dims, Layout layout) {
   return layout == Layout::kChannelsLast ? ChannelsLast(dims) : Plain(dims);
+}
+
+Layout LayoutOf(const std::vector<Layout>& given, size_t i) {
+  return i < given.size() ? given[i] : Layout::kPlain;
 }
 
 /// Does oneDNN convolve with the channels innermost on this machine? Where it blocks them instead,
@@ -144,8 +157,7 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
     auto pd = DescribeForward(*c, c->images, bias);
     if (!pd) return nullptr;
-    const Layout x_layout = q.input_layouts.empty() ? Layout::kPlain : q.input_layouts[0],
-                 y_layout = q.output_layouts.empty() ? Layout::kPlain : q.output_layouts[0];
+    const Layout x_layout = LayoutOf(q.input_layouts, 0), y_layout = LayoutOf(q.output_layouts, 0);
     int64_t bytes = 0;
     if (pd.src_desc() != Lying(c->source(c->images), x_layout))
       bytes += int64_t(pd.src_desc().get_size()) / c->images;
@@ -183,19 +195,22 @@ std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
   const auto c = ReadConv(q.node, q.output_dims[0], q.input_dims[1], q.input_dims[0]);
   if (!c) return nullptr;
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
-    const WindowShape& win = c->window;
-    const auto hint = DescribeForward(*c, c->images, false);
-    if (!hint) return nullptr;
-    const auto pd = DescribeBackward<dnnl::convolution_backward_data>(
-        hint, dnnl::algorithm::convolution_direct, AnyLayout(c->source(c->images)),
-        AnyLayout(c->weights()), AnyLayout(c->result(c->images)), win.strides, Dilates(win),
-        win.begin, win.end);
+    auto pd = DescribeGradData(*c, c->images);
+    if (!pd) return nullptr;
+    int64_t bytes = 0;
+    if (pd.diff_dst_desc() != Plain(c->result(c->images)))
+      bytes += int64_t(pd.diff_dst_desc().get_size()) / c->images;
+    if (pd.diff_src_desc() != Plain(c->source(c->images)))
+      bytes += int64_t(pd.diff_src_desc().get_size()) / c->images;
+    const int64_t chunk = ChunkOf(*c, bytes, q.threads);
+    if (chunk != c->images) pd = DescribeGradData(*c, chunk);
     if (!pd) return nullptr;
     Recipe r(q.threads);
-    const Buffer dy = r.Reordered(r.Input(0, Plain(c->result(c->images))), pd.diff_dst_desc());
-    const Buffer w =
-        r.Reordered(r.Input(1, Plain(c->weights())), pd.weights_desc(), q.constants[1]);
-    const Buffer dx = r.Output(0, Plain(c->source(c->images)));
+    r.Repeat(c->images / chunk);
+    const Buffer dy = r.Reordered(r.Input(0, Plain(c->result(chunk)), true), pd.diff_dst_desc());
+    const Buffer w = r.Reordered(r.Input(1, Plain(c->weights())), pd.weights_desc(), q.constants[1],
+                                 /*once=*/true);
+    const Buffer dx = r.Output(0, Plain(c->source(chunk)), true);
     const Buffer made = r.Staged(dx, pd.diff_src_desc());
     r.Add(dnnl::convolution_backward_data(pd),
           {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_SRC, made}},

@@ -17,8 +17,7 @@ std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget&
   auto module = std::make_unique<llvm::Module>(kernel.Name(), context);
   module->setTargetTriple(machine.getTargetTriple().str());
   module->setDataLayout(machine.createDataLayout());
-  Kernel adjusted = kernel;  // keeps its name
-  adjusted.vector_loop = ChooseVectorLoop(kernel);
+  const Kernel adjusted = ArrangeLoops(kernel);
   RowSplit split;
   const bool row = kernel.tmpl == KernelTemplate::kRow;
   if (row) split = EmitRowPhases(adjusted, target, *module);

@@ -35,6 +35,8 @@ constexpr int kTileLanes = 64;
 /// Rows of so few elements (pooling windows) do not fill a vector: then the lanes are rows,
 /// whatever the kernel says, and a window is written out.
 constexpr int64_t kMaxWindowWidth = 8, kMaxUnrolledWindow = 16;
+/// Rows from which short ones are worth being read across.
+constexpr int64_t kMinSwappedRows = 64;
 /// Operations of a window that is written out, all elements together.
 constexpr double kMaxUnrolledWeight = 256;
 
@@ -326,8 +328,6 @@ class RowEmitter : RowForm {
   bool fence_ = false, unroll_ = false;
 };
 
-}  // namespace
-
 int ChooseVectorLoop(const Kernel& k) {
   if (k.tmpl != KernelTemplate::kRow || k.num_outer == 0 || k.vector_loop < k.num_outer)
     return k.vector_loop;
@@ -335,6 +335,34 @@ int ChooseVectorLoop(const Kernel& k) {
   const bool window = WindowElements(k) > 0 && width.value() <= kMaxWindowWidth &&
                       !(rows.is_const() && rows.value() < kMaxWindowWidth);
   return window ? k.num_outer - 1 : k.vector_loop;
+}
+
+/// Changes the places of two loops; every point is still computed once.
+void SwapLoops(Kernel* k, int a, int b) {
+  Indices at;
+  for (int i = 0; i < int(k->dims.size()); ++i) at.push_back(Expr::Index(i));
+  std::swap(at[size_t(a)], at[size_t(b)]);
+  std::swap(k->dims[size_t(a)], k->dims[size_t(b)]);
+  for (KernelStore& s : k->stores) {
+    s.offset = SubstituteIndices(s.offset, at);
+    s.value = SubstituteIndices(s.value, at);
+  }
+}
+
+}  // namespace
+
+Kernel ArrangeLoops(const Kernel& kernel) {
+  Kernel k = kernel;  // keeps its name
+  const int64_t window = k.tmpl == KernelTemplate::kRow ? WindowElements(k) : 0;
+  if (window > 0 && window <= kMaxUnrolledWindow && k.num_outer >= 2) {
+    // Few windows side by side leave most lanes empty: then the lanes go along the next loop.
+    const SymInt inner = k.dims[size_t(k.num_outer) - 1], next = k.dims[size_t(k.num_outer) - 2];
+    if (inner.is_const() && inner.value() <= kMaxWindowWidth &&
+        !(next.is_const() && next.value() < kMinSwappedRows))
+      SwapLoops(&k, k.num_outer - 1, k.num_outer - 2);
+  }
+  k.vector_loop = ChooseVectorLoop(k);
+  return k;
 }
 
 SymInt EmitRow(Emitter& e) { return RowEmitter(e).Run(); }
