@@ -77,6 +77,27 @@ TEST_CASE("variables: a network trains, equally by every way, and updates cost n
   }
 }
 
+TEST_CASE("variables: a gradient is of what the forward part read, also behind a write") {
+  for (const Way& way : Ways()) {
+    INFO(std::string(way.backend), std::string(way.fusion ? " fused" : " not fused"));
+    Graph g;
+    const NodeEntry v(AddState(g, "v", DType::kF32, Shape{2}, Vector({3, 5})));
+    const NodeEntry x(g.AddInput("x", DType::kF32, Shape{2}));
+    const NodeEntry y = v * x * v;
+    const NodeEntry first = Assign(v, v - ScalarLike(v, DType::kF32, 1));
+    const NodeEntry later = v * x;  // reads what the first write left
+    const NodeEntry second = Assign(v, v + v);
+    const std::vector<NodeEntry> grads = Gradients(g, {y + later}, {x, v});
+    g.outputs = {grads[0], grads[1], first, second};
+    Session s(CompileWay(g, way));
+    const auto out = s.Run({Vector({10, 100})});
+    // d/dx (v0 x v0 + v1 x) = v0^2 + v1, d/dv = 2 v0 x + x, with v0 = (3, 5) and v1 = v0 - 1.
+    CHECK(ValuesOf(*out[0]) == Values{11, 29});
+    CHECK(ValuesOf(*out[1]) == Values{70, 1100});
+    CHECK(ValuesOf(*s.store()->Get("v")) == Values{4, 8});
+  }
+}
+
 TEST_CASE("variables: kernels with reductions write in place, for every width and split") {
   if (!HasCpu()) return;
   // Soft-max added to a matrix, sums over columns and over rows subtracted from vectors.

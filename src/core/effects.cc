@@ -95,17 +95,27 @@ std::vector<NodePtr> ProgramOrder(const Graph& g) {
     for (const NodeEntry& e : n->inputs) waits[n->id()] += e.node ? 1 : 0;
     waits[n->id()] += uint32_t(n->control_deps.size());
   }
-  std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
+  // A Read that was put before its readers stands where the first of them does.
+  const auto place = [&](NodePtr n) {
+    NodeId at = n->id();
+    if (IsOp(n, builtin::kRead))
+      for (const Use& u : n->uses())
+        if (!u.control && there[u.user->id()]) at = std::min(at, u.user->id());
+    return std::pair(at, n->id());
+  };
+  std::priority_queue<std::pair<NodeId, NodeId>, std::vector<std::pair<NodeId, NodeId>>,
+                      std::greater<>>
+      ready;
   for (NodePtr n : nodes)
-    if (waits[n->id()] == 0) ready.push(n->id());
+    if (waits[n->id()] == 0) ready.push(place(n));
   std::vector<NodePtr> order;
   order.reserve(nodes.size());
   while (!ready.empty()) {
-    const NodePtr n = g.node(ready.top());
+    const NodePtr n = g.node(ready.top().second);
     ready.pop();
     order.push_back(n);
     for (const Use& u : n->uses())
-      if (there[u.user->id()] && --waits[u.user->id()] == 0) ready.push(u.user->id());
+      if (there[u.user->id()] && --waits[u.user->id()] == 0) ready.push(place(u.user));
   }
   WEFT_ICHECK(order.size() == nodes.size(), "{} of {} nodes could be ordered", order.size(),
               nodes.size());

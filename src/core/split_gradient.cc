@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "weft/core/effects.h"
 #include "weft/core/gradient.h"
 #include "weft/core/metadata.h"
 #include "weft/core/op.h"
@@ -137,7 +138,8 @@ class Splitter {
         twin[n->id()]->attrs.dict = n->attrs.dict;
         return;
       }
-      twin[n->id()] = n->is_variable() ? out.AddInput(n->attrs.name) : out.AddCopy(n, {});
+      const bool fed = n->is_variable() && !IsState(n);
+      twin[n->id()] = fed ? out.AddInput(n->attrs.name) : out.AddCopy(n, {});
       twin[n->id()]->attrs.dict = n->attrs.dict;
     };
     // The forward part keeps the declared inputs that the backward part alone does not need.

@@ -36,6 +36,21 @@ Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts*
   return MakeWindow(n, AttrsOfConv(n), Tail(x, 2), Tail(w, 2), facts);
 }
 
+/// The shape of x (`of` 0) or W (1) is given as a value; dy must be over the windows.
+FInferShape ConvGradShape(int of) {
+  return [of](InferShapeContext& ctx) {
+    ShapeOfValueInput(2)(ctx);
+    const Shape given = ShapeFromInput(ctx, 2), other = ctx.in(1);
+    const Shape &x = of == 0 ? given : other, &w = of == 0 ? other : given;
+    if (!x.has_rank() || !w.has_rank()) return;
+    WEFT_CHECK(x.rank() >= 3 && w.rank() == x.rank(), kShapeMismatch,
+               "{}: x and W are of ranks {} and {}", ctx.node()->Describe(), x.rank(), w.rank());
+    UnifyDims(ctx, x[1], w[1] * ParamOf<ConvParam>(ctx.node()).group,
+              "the channels of x and group times those of W");
+    DemandWindows(ctx, 0, x, w[0], ConvWindow(ctx.node(), x, w, &ctx.facts()));
+  };
+}
+
 void ConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<ConvParam>(n);
@@ -64,8 +79,7 @@ void ConvShape(InferShapeContext& ctx) {
   std::vector<SymInt> dims{xs[0], ws[0]};
   const Window window = MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts());
   DemandFit(n, window, &ctx.facts());
-  for (SymInt d : window.out)
-    dims.push_back(d);
+  for (SymInt d : window.out) dims.push_back(d);
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
@@ -252,7 +266,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[4, 2, 3]", "i64[3] = [1, 4, 7]"}, "group = 2, strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FInferShape>("FInferShape", ConvGradShape(0))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradDataCode)
     .set_attr<FGradient>("FGradient", ConvGradDataGradient)
@@ -274,7 +288,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[1, 4, 7]", "i64[3] = [4, 2, 3]"}, "group = 2, strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FInferShape>("FInferShape", ConvGradShape(1))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradWeightCode)
     .set_attr<FGradient>("FGradient", ConvGradWeightGradient)

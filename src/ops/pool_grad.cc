@@ -37,6 +37,26 @@ std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeE
   return {Apply("weft::MaxPoolGrad", {dy[0], NodeEntry(n, 1), ShapeOf(x)}, AttrsOf(n))};
 }
 
+/// Output 0 has the extents in input `shape`; inputs 0 .. pooled - 1 are over its windows.
+FInferShape UnpooledShape(int shape, int pooled) {
+  return [=](InferShapeContext& ctx) {
+    ShapeOfValueInput(shape)(ctx);
+    const Shape x = ShapeFromInput(ctx, shape);
+    if (!x.has_rank() || x.rank() < 3) return;
+    const Window w = PoolingWindow(ctx.node(), WindowOf(ParamOf<PoolParam>(ctx.node())),
+                                   ParamOf<PoolParam>(ctx.node()).kernel_shape, x, &ctx.facts());
+    for (int i = 0; i < pooled; ++i) DemandWindows(ctx, i, x, x[1], w);
+  };
+}
+void PickShape(InferShapeContext& ctx) {
+  WindowShape(ctx);
+  const Shape& x = ctx.in(0);
+  if (!x.has_rank()) return;
+  const auto& p = ParamOf<PoolParam>(ctx.node());
+  DemandWindows(ctx, 1, x, x[1],
+                PoolingWindow(ctx.node(), WindowOf(p), p.kernel_shape, x, &ctx.facts()));
+}
+
 void LinearType(InferTypeContext& ctx) {
   FirstFloat(ctx);
   const Type winner = ctx.in(1);
@@ -152,7 +172,7 @@ WEFT_REGISTER_OP_IN(weft, PoolPick)
     .example({"f32[1, 1, 2, 4]", "u8[1, 1, 1, 2] = [3, 2]"},
              "kernel_shape = [2, 3], pads = [0, 0, 0, 0]")
     .set_attr<FInferType>("FInferType", LinearType)
-    .set_attr<FInferShape>("FInferShape", WindowShape)
+    .set_attr<FInferShape>("FInferShape", PickShape)
     .set_attr<FCodeGen>("FCodeGen", PickCode)
     .set_attr<FGradient>("FGradient", PickGradient)
     .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>&,
@@ -162,6 +182,9 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
     .describe(
         "Gradient of MaxPool from dy, the winners and the shape of x: dx[i] = sum of dy over the "
         "windows that took i.\n"
+        "0 elsewhere by structure: Simplify takes a factor that is a function of x at the winners "
+        "only, so that an\n"
+        "infinite or NaN factor elsewhere does not make it NaN.\n"
         "Gradient: weft::PoolPick. Errors: as weft::PoolPick. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("winner", "u8, i32", "of weft::MaxPool")
@@ -177,7 +200,7 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
     .example({"f32[1, 2, 2]", "u8[1, 2, 2] = [1, 0, 0, 1]", "i64[3] = [1, 2, 7]"},
              "kernel_shape = [2], strides = [3], pads = [0, 0]")
     .set_attr<FInferType>("FInferType", LinearType)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FInferShape>("FInferShape", UnpooledShape(2, 2))
     .set_attr<FCodeGen>("FCodeGen", MaxPoolGradCode)
     .set_attr<FGradient>("FGradient", MaxPoolGradGradient)
     .set_attr<FFlops>("FFlops", WindowFlops);
@@ -193,7 +216,7 @@ WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
     .param<PoolParam>()
     .example({"f32[1, 1, 2]", "i64[3] = [1, 1, 4]"}, "kernel_shape = [2], strides = [2]")
     .set_attr<FInferType>("FInferType", FirstFloat)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
+    .set_attr<FInferShape>("FInferShape", UnpooledShape(1, 1))
     .set_attr<FCodeGen>("FCodeGen", AveragePoolGradCode)
     .set_attr<FGradient>("FGradient",
                          [](const NodePtr& n,

@@ -128,8 +128,8 @@ NodeClass ClassifyLocal(const std::vector<const ExprNode*>& nodes, int rank) {
 
 NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const FusionFacts& facts,
                             const NodePtr& node) {
+  const auto local = [&] { return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank()); };
   NodeClass out;
-  out.kind = NodeKind::kLocal;
   int reductions = 0;
   std::optional<int> full;
   for (const ExprNode* e : nodes) {
@@ -137,23 +137,20 @@ NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const Fus
     if (e->kind() != ExprKind::kLoad) continue;
     const auto axes = RowAxes(*e);
     if (axes && !axes->empty()) {
-      if (full && (*full != e->buffer() || *axes != out.axes))
-        return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
+      if (full && (*full != e->buffer() || *axes != out.axes)) return local();
       full = e->buffer();
       out.axes = *axes;
     } else if (!axes && !IsIdentity(*e)) {
-      return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
+      return local();
     }
   }
-  if (!full || reductions == 0) return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
+  if (!full || reductions == 0) return local();
   const Shape& in = facts.shapes[node->inputs[size_t(*full)]];
   for (const ExprNode* e : nodes) {
     if (e->kind() != ExprKind::kReduce) continue;
-    if (e->extents().size() != out.axes.size())
-      return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
+    if (e->extents().size() != out.axes.size()) return local();
     for (size_t i = 0; i < out.axes.size(); ++i)
-      if (e->extents()[i] != in[out.axes[i]])
-        return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank());
+      if (e->extents()[i] != in[out.axes[i]]) return local();
   }
   out.kind = NodeKind::kReduction;
   out.full_input = *full;

@@ -16,6 +16,8 @@
 /// Only what depends on an x is differentiated, and only entries of floating point types have gradients: an integer
 /// carries none whatever a rule says. A rule may make more than is used; what no gradient needs is erased again.
 ///
+/// A variable that is written behind the forward part is read once for both parts, in front of the write (HoldContents).
+///
 /// Every operator on the way that has no rule is named in one error. To find those behind the first, its inputs get a
 /// stand-in for their gradient; nothing of that is kept.
 #include "weft/core/gradient.h"
@@ -25,6 +27,7 @@
 #include <set>
 
 #include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
@@ -308,7 +311,44 @@ TypeMap TypesFor(const Graph& g, const std::vector<NodeEntry>& entries) {
   return twin.MoveCopyAttr<TypeMap>("dtype");
 }
 
+/// What the forward part reads of a variable that a node behind it writes stays what it was: rules made now would be
+/// behind that write as well, and read what it wrote. A weft::Read in front of the write holds the content for both parts.
+void HoldContents(Graph& g, const std::vector<NodeEntry>& ys) {
+  struct Reader {
+    NodePtr node;
+    size_t slot;
+  };
+  std::map<NodeId, std::vector<Reader>> readers;
+  DFSVisit(ys, [&](const NodePtr& n) {
+    for (size_t i = 0; i < n->num_inputs(); ++i)
+      if (const NodePtr v = n->inputs[i].node; v && v->is_variable() && IsState(v))
+        readers[v->id()].push_back({n, i});
+  });
+  for (const auto& [id, list] : readers) {
+    const NodePtr v = g.node(id);
+    std::map<NodeId, NodePtr> writes;
+    for (const Use& u : v->uses())
+      if (!u.control)
+        for (auto [input, output] : WrittenInputs(u.user))
+          if (uint32_t(input) == u.slot) writes.emplace(u.user->id(), u.user);
+    std::map<NodeId, NodePtr> held;  // by the write in front of which they read
+    for (const Reader& reader : list) {
+      const auto next = writes.upper_bound(reader.node->id());
+      if (next == writes.end() || IsOp(reader.node, builtin::kRead) ||
+          writes.count(reader.node->id()))
+        continue;
+      NodePtr& read = held[next->first];
+      if (!read) {
+        read = g.AddNode(builtin::kRead, {NodeEntry(v)});
+        for (auto w = next; w != writes.end(); ++w) w->second->control_deps.push_back(read);
+      }
+      g.SetInput(reader.node, reader.slot, NodeEntry(read));
+    }
+  }
+}
+
 std::vector<NodeEntry> Build(Graph& g, const Request& r, std::function<void()> poll) {
+  HoldContents(g, r.ys);
   std::vector<NodeEntry> heads;
   for (const auto* entries : {&r.ys, &r.xs, &r.out_grads})
     for (const NodeEntry& e : *entries)

@@ -25,6 +25,13 @@ auto Retry(Call call) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  // A device, a pipe: what is there takes the bytes, and is not replaced by a file.
+  struct stat there {};
+  if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
+    fd_ = Retry([&] { return open(path_.c_str(), O_WRONLY | O_CLOEXEC); });
+    if (fd_ < 0) Fail("open");
+    return;
+  }
   // Created exclusively under a name no other process or thread uses, with the mode that the umask
   // allows.
   static std::atomic<uint32_t> counter{0};
@@ -58,6 +65,12 @@ void AtomicFile::Write(std::string_view bytes) {
 }
 
 void AtomicFile::Commit() {
+  if (temporary_.empty()) {
+    const int closed = close(fd_);
+    fd_ = -1;
+    if (closed != 0) Fail("close");
+    return;
+  }
   struct stat old {};
   if (stat(path_.c_str(), &old) == 0 && fchmod(fd_, old.st_mode & 0777) != 0)
     Fail("set the mode of");

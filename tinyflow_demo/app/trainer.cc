@@ -94,6 +94,9 @@ class Trainer {
     if (!notes.empty()) {
       at.epoch = Note(notes, "epoch");
       at.batch = Note(notes, "batch");
+      WEFT_CHECK(at.epoch >= 0 && at.batch >= 0, kInvalidModel,
+                 "'{}' says that it stopped in epoch {}, batch {}", options_.load, at.epoch,
+                 at.batch);
       if (!options_.seed) at.seed = uint64_t(Note(notes, "seed"));
       WEFT_CHECK(at.batch == 0 || Note(notes, "batch_size") == Batch(), kUsage,
                  "the checkpoint stopped within an epoch of batches of {}; go on with --batch {}",

@@ -167,6 +167,10 @@ weft::Graph Freeze(const weft::Graph& graph, const Entries& outputs, const Entri
     WEFT_CHECK(store.Has(name), kBadBinding, "variable '{}' has no value to export", name);
     g.ReplaceUses(v, g.AddParam(name, store.Get(name)));
   }
+  // Nothing is written any more.
+  for (weft::NodeId id = 0; id < g.id_bound(); ++id)
+    if (const weft::NodePtr n = g.node(id); n && weft::IsOp(n, weft::builtin::kRead))
+      g.ReplaceUses(n, n->inputs[0]);
   std::vector<weft::NodePtr> declared;
   for (const weft::NodeEntry& e : inputs) {
     const weft::NodePtr n = g.node(e.node->id());

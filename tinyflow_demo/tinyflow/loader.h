@@ -38,7 +38,9 @@ class Loader {
   ~Loader();
   /// The next batch, valid until the next call; null after the last, which may be smaller.
   const Batch* Next();
-  static int64_t Batches(int64_t pictures, int64_t batch) { return (pictures + batch - 1) / batch; }
+  static int64_t Batches(int64_t pictures, int64_t batch) {
+    return pictures / batch + (pictures % batch != 0);
+  }
 
  private:
   struct Impl;

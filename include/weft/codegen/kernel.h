@@ -77,9 +77,9 @@ WEFT_API SymInt KernelSymbol(int k);
 /// Number of operations per point or row element, calls weighted (exp about 12): for grain sizes and the cost model.
 WEFT_API double OpsPerElement(const Kernel& kernel);
 
-/// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items: points in row-major order of all loops
-/// (kElementwise) or rows in row-major order of P (kRow). `dims`: values of d0 .. . `scratch`: at least
-/// `CpuKernel::scratch_bytes` per call, 64-byte aligned, private to the calling thread.
+/// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items: points (kElementwise) or rows (kRow), in an
+/// order of the kernel's own: any partition of [0, count) into calls computes everything once. `dims`: values of d0 .. .
+/// `scratch`: at least `CpuKernel::scratch_bytes` per call, 64-byte aligned, private to the calling thread.
 using CpuKernelFn = void (*)(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end,
                              void* scratch);
 
@@ -94,6 +94,7 @@ struct CpuPhase {
 /// combination, then what uses it. A phase begins when the one before has ended; `scratch` is one block of
 /// `shared_bytes` for all calls of a launch.
 struct CpuKernel {
+  static constexpr int kMaxPhases = 32;
   CpuKernelFn fn = nullptr;    ///< null where the extents are known and phases are the better way
   SymInt scratch_bytes = 0;    ///< over the canonical symbols
   std::vector<CpuPhase> phases;

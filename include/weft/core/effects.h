@@ -4,9 +4,9 @@
 ///   variable        a variable node with `state` = true, or one with a value that some operator writes. Its content
 ///                   outlives a run (runtime/variable_store.h); `value` is what it starts with.
 ///   weft::Assign    (variable, value) -> value: writes the variable
-///   weft::Read      (variable) -> its content at the time when the node runs, whatever is written later. OrderMutation
-///                   puts one before every reader of a variable that the graph writes, so that passes may move,
-///                   merge and rewrite the readers as they do with any value. Never part of a kernel.
+///   weft::Read      (variable) -> its content at the time when the node runs, whatever is written later. ReadVariables
+///                   puts one before the readers of a variable that the graph writes, so that passes may move, merge
+///                   and rewrite the readers as they do with any value. Never part of a kernel.
 ///   weft::Group     (inputs ...) -> bool[0]: there when all inputs have been computed; costs nothing
 ///   weft::Fused     writes what the weft::Assign nodes of its body write
 #pragma once

@@ -78,7 +78,7 @@ class FirstError {
 
 /// What a launch needs to know of its extents; the order of the size program's results.
 enum Size { kItems, kBytes, kScratch, kRowElements, kShared, kPhaseGain, kPhaseItems };
-constexpr int kMaxPhases = 32;
+constexpr int kMaxPhases = CpuKernel::kMaxPhases;
 
 class CpuLauncher final : public KernelLauncher {
  public:

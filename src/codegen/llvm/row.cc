@@ -354,7 +354,8 @@ void SwapLoops(Kernel* k, int a, int b) {
 Kernel ArrangeLoops(const Kernel& kernel) {
   Kernel k = kernel;  // keeps its name
   const int64_t window = k.tmpl == KernelTemplate::kRow ? WindowElements(k) : 0;
-  if (window > 0 && window <= kMaxUnrolledWindow && k.num_outer >= 2) {
+  if (window > 0 && window <= kMaxUnrolledWindow && k.num_outer >= 2 &&
+      k.vector_loop >= k.num_outer) {
     // Few windows side by side leave most lanes empty: then the lanes go along the next loop.
     const SymInt inner = k.dims[size_t(k.num_outer) - 1], next = k.dims[size_t(k.num_outer) - 2];
     if (inner.is_const() && inner.value() <= kMaxWindowWidth &&

@@ -25,7 +25,8 @@ SymInt Saturated(SymInt a, SymInt least) { return Max(a, least); }
 
 RowSplit SplitEmitter::PlanPhases() const {
   RowSplit s;
-  if (passes_.empty()) return s;
+  // Partial results and their combination for each level, then stores over elements and rows.
+  if (passes_.empty() || 2 * levels() + 2 > CpuKernel::kMaxPhases) return s;
   const int64_t split_bytes = e_.target().split_bytes;
   // The outermost row loop where it is long enough, else the longest.
   int loop = first_;

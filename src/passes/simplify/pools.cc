@@ -2,7 +2,6 @@
 ///   MaxPool(x), where weft::MaxPool(x) exists  -> its first result: the window is searched once
 ///   f(MaxPoolGrad(dy, w), h(x))                -> MaxPoolGrad(f(dy, h(y)), w)        y: what the windows of x gave
 ///   MaxPoolGrad(a, w) +- MaxPoolGrad(b, w)     -> MaxPoolGrad(a +- b, w)
-///   weft::PoolPick(x, w)                       -> y
 /// for f a product, quotient or selection with 0, and h any element-wise function of x: where the gradient is not 0, x is
 /// the winner of its window, so that h(x) is h(y) there. So the derivative of an activation before a pool is taken on the
 /// pooled tensor, and x need not be kept. A gradient that is 0 because its element did not win stays 0, also beside
@@ -48,7 +47,7 @@ struct Put {
 };
 std::optional<Put> PutOf(RewriteContext& ctx, const NodeEntry& e) {
   if (!IsOp(e.node, "weft::MaxPoolGrad") || e.node->uses().size() != 1 ||
-      ctx.graph().is_output(e.node))
+      !e.node->control_deps.empty() || ctx.graph().is_output(e.node))
     return {};
   const NodePtr search = e.node->inputs[1].node;
   if (!IsOp(search, "weft::MaxPool") || !(search->attrs.dict == e.node->attrs.dict)) return {};
@@ -178,22 +177,10 @@ std::vector<NodeEntry> PutOnce(RewriteContext& ctx, const NodePtr& n) {
   return {PutAgain(ctx.graph(), *a, NodeEntry(ctx.graph().AddNode(n->op(), {a->dy, b->dy})))};
 }
 
-std::vector<NodeEntry> PickWinner(RewriteContext&, const NodePtr& n) {
-  if (!IsOp(n, "weft::PoolPick")) return {};
-  const NodePtr search = n->inputs[1].node;
-  if (!IsOp(search, "weft::MaxPool") || n->inputs[1].index != 1 ||
-      search->inputs[0] != n->inputs[0] || !(search->attrs.dict == n->attrs.dict))
-    return {};
-  return {NodeEntry(search, 0)};
-}
-
 }  // namespace
 
 std::vector<Rule> PoolRules() {
-  return {{"pool-search", SearchOnce},
-          {"pool-gradient", TakePooled},
-          {"pool-gradient", PutOnce},
-          {"pool-pick", PickWinner}};
+  return {{"pool-search", SearchOnce}, {"pool-gradient", TakePooled}, {"pool-gradient", PutOnce}};
 }
 
 }  // namespace weft::simplify

@@ -207,7 +207,6 @@ WEFT_REGISTER_PASS(Simplify)
     .statistic("pool-search", "MaxPool whose windows are searched for their winners as well")
     .statistic("pool-gradient",
                "derivatives taken on the pooled tensor, before max-pooling's gradient")
-    .statistic("pool-pick", "winners that are the pooled tensor")
     .statistic("one-hot-product", "products with one-hot rows made look-ups")
     .statistic("zero-term", "structural zeros dropped from sums")
     .statistic("zero-factor", "products that a structural zero decides")

@@ -3,7 +3,6 @@
 ///   Sub(0, x)                             -> Neg(x)
 ///   Mul(0, x), Div(0, x), MatMul(0, x)    -> 0
 ///   f(0), f linear: a movement, a sum, a cast; Where(c, 0, 0)   -> 0
-///   Mul(x, 0[n, m]), only spread          -> what needs no tensor of zeros
 ///   Add(Where(c, a, 0), Where(c, 0, b))   -> Where(c, a, b): masks that complement each other
 ///   Mul(Expand(1), x), Div(x, Expand(1))  -> x, expanded where it was
 ///   Neg(Expand(1)), of scalars only       -> Expand(Neg(1))
