@@ -12,12 +12,6 @@ namespace {
 
 constexpr DTypeSet kPoolTypes = kFloats | DTypeSet{DType::kI8, DType::kU8};
 
-void PoolShape(InferShapeContext& ctx) {
-  const auto& p = ParamOf<PoolParam>(ctx.node());
-  const Shape y = PooledShape(ctx, WindowOf(p), p.kernel_shape);
-  for (int k = 0; k < ctx.num_outputs(); ++k) ctx.set_out(k, y);
-}
-
 /// Position counted inside the whole tensor [n, c, spatial], rows first or columns first within one
 /// spatial plane.
 Expr FlatPosition(const NodePtr& n, const Shape& x, const Expr& b, const Expr& c,
@@ -67,16 +61,6 @@ Exprs AveragePoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const 
 }
 // ---- global ----
 
-void GlobalShape(InferShapeContext& ctx) {
-  const Shape& x = ctx.in(0);
-  if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
-  WEFT_CHECK(x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}",
-             ctx.node()->Describe(), x.ToString());
-  std::vector<SymInt> dims(static_cast<size_t>(x.rank()), SymInt(1));
-  dims[0] = x[0];
-  dims[1] = x[1];
-  ctx.set_out(0, Shape(std::move(dims)));
-}
 Exprs GlobalCode(const std::vector<TensorArg>& in, const OutputAt& at, ReduceOp op) {
   const TensorArg& x = in[0];
   const DType acc = AccumulatorOf(x.dtype);
@@ -85,9 +69,6 @@ Exprs GlobalCode(const std::vector<TensorArg>& in, const OutputAt& at, ReduceOp 
       op, extents, [&](const Indices& r) { return Expr::Cast(acc, x(At(at(0)[0], at(0)[1], r))); });
   if (op == ReduceOp::kSum) y = y / CountOf(extents, acc);
   return {Expr::Cast(x.dtype, y)};
-}
-SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>&, const std::vector<Shape>& out) {
-  return out.at(0).num_elements() * CheckedProduct(ParamOf<PoolParam>(n).kernel_shape);
 }
 SymInt ReadFlops(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
   return in.at(0).num_elements();

@@ -4,8 +4,6 @@
 /// byte. With the winners fixed, pooling is linear: `weft::PoolPick` takes the elements out, `weft::MaxPoolGrad` puts
 /// gradients back, and each is the gradient of the other. Where windows share no element, which position belongs to which
 /// window is known, and neither needs a search.
-#include <algorithm>
-
 #include "pool_util.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -16,11 +14,6 @@ namespace {
 /// Offsets in a window count row-major in one byte where they fit.
 DType WinnerType(const NodePtr& n) {
   return CheckedProduct(ParamOf<PoolParam>(n).kernel_shape) <= 256 ? DType::kU8 : DType::kI32;
-}
-void WindowShape(InferShapeContext& ctx) {
-  const auto& p = ParamOf<PoolParam>(ctx.node());
-  const Shape y = PooledShape(ctx, WindowOf(p), p.kernel_shape);
-  for (int k = 0; k < ctx.num_outputs(); ++k) ctx.set_out(k, y);
 }
 Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Window w = PoolWindow(n, in[0].shape);
@@ -43,18 +36,14 @@ FInferShape UnpooledShape(int shape, int pooled) {
     ShapeOfValueInput(shape)(ctx);
     const Shape x = ShapeFromInput(ctx, shape);
     if (!x.has_rank() || x.rank() < 3) return;
-    const Window w = PoolingWindow(ctx.node(), WindowOf(ParamOf<PoolParam>(ctx.node())),
-                                   ParamOf<PoolParam>(ctx.node()).kernel_shape, x, &ctx.facts());
+    const Window w = PoolWindow(ctx.node(), x, &ctx.facts());
     for (int i = 0; i < pooled; ++i) DemandWindows(ctx, i, x, x[1], w);
   };
 }
 void PickShape(InferShapeContext& ctx) {
-  WindowShape(ctx);
+  PoolShape(ctx);
   const Shape& x = ctx.in(0);
-  if (!x.has_rank()) return;
-  const auto& p = ParamOf<PoolParam>(ctx.node());
-  DemandWindows(ctx, 1, x, x[1],
-                PoolingWindow(ctx.node(), WindowOf(p), p.kernel_shape, x, &ctx.facts()));
+  if (x.has_rank()) DemandWindows(ctx, 1, x, x[1], PoolWindow(ctx.node(), x, &ctx.facts()));
 }
 
 void LinearType(InferTypeContext& ctx) {
@@ -126,10 +115,6 @@ Exprs AveragePoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, co
   return {Expr::Cast(dy.dtype, sum)};
 }
 
-SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>&, const std::vector<Shape>& out) {
-  return out.at(0).num_elements() * CheckedProduct(ParamOf<PoolParam>(n).kernel_shape);
-}
-
 }  // namespace
 
 WEFT_REGISTER_OP_IN(weft, MaxPool)
@@ -152,7 +137,7 @@ WEFT_REGISTER_OP_IN(weft, MaxPool)
                             FirstFloat(ctx);
                             ctx.set_out(1, WinnerType(ctx.node()));
                           })
-    .set_attr<FInferShape>("FInferShape", WindowShape)
+    .set_attr<FInferShape>("FInferShape", PoolShape)
     .set_attr<FCodeGen>("FCodeGen", MaxPoolCode)
     .set_attr<FGradient>("FGradient", MaxPoolGradient)
     .set_attr<FFlops>("FFlops", WindowFlops);

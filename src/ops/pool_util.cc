@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "weft/support/checked.h"
+
 namespace weft::ops {
 
 WEFT_REGISTER_OP_PARAM(PoolParam);
@@ -20,9 +22,18 @@ Expr Lowest(DType t) {
 WindowAttrs WindowOf(const PoolParam& p) {
   return {p.auto_pad, p.strides, p.dilations, p.pads, p.ceil_mode != 0};
 }
-Window PoolWindow(const NodePtr& n, const Shape& x) {
+Window PoolWindow(const NodePtr& n, const Shape& x, const Facts* facts) {
   const auto& p = ParamOf<PoolParam>(n);
-  return PoolingWindow(n, WindowOf(p), p.kernel_shape, x, nullptr);
+  return PoolingWindow(n, WindowOf(p), p.kernel_shape, x, facts);
+}
+
+void PoolShape(InferShapeContext& ctx) {
+  const auto& p = ParamOf<PoolParam>(ctx.node());
+  const Shape y = PooledShape(ctx, WindowOf(p), p.kernel_shape);
+  for (int k = 0; k < ctx.num_outputs(); ++k) ctx.set_out(k, y);
+}
+SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>&, const std::vector<Shape>& out) {
+  return out.at(0).num_elements() * CheckedProduct(ParamOf<PoolParam>(n).kernel_shape);
 }
 
 Expr PooledElement(const TensorArg& x, const Window& w, const Indices& y, const Indices& k) {

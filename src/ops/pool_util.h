@@ -27,8 +27,12 @@ struct PoolParam : OpParam<PoolParam> {
   }
 };
 
-Window PoolWindow(const NodePtr& n, const Shape& x);
+Window PoolWindow(const NodePtr& n, const Shape& x, const Facts* facts = nullptr);
 WindowAttrs WindowOf(const PoolParam& p);
+/// Every output has the extents of the windows over input 0.
+void PoolShape(InferShapeContext& ctx);
+/// One operation for each element of each window.
+SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>& in, const std::vector<Shape>& out);
 /// The element of x that offset `k` of the window at `y` = [n, c, spatial...] reads; the least value where it reads padding.
 Expr PooledElement(const TensorArg& x, const Window& w, const Indices& y, const Indices& k);
 /// Elements that window o averages over.

@@ -115,6 +115,17 @@ Shape PooledShape(InferShapeContext& ctx, const WindowAttrs& attrs,
   return Shape(std::move(dims));
 }
 
+void GlobalShape(InferShapeContext& ctx) {
+  const Shape& x = ctx.in(0);
+  if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
+  WEFT_CHECK(x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}",
+             ctx.node()->Describe(), x.ToString());
+  std::vector<SymInt> dims(static_cast<size_t>(x.rank()), SymInt(1));
+  dims[0] = x[0];
+  dims[1] = x[1];
+  ctx.set_out(0, Shape(std::move(dims)));
+}
+
 void DemandWindows(InferShapeContext& ctx, int i, const Shape& x, SymInt channels,
                    const Window& w) {
   if (!ctx.in(i).has_rank()) return;

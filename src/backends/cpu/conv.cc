@@ -88,6 +88,11 @@ constexpr int64_t kChunkBytes = int64_t{4} << 20;
 /// What every thread should find in a chunk, so that cutting the batch costs no parallelism.
 constexpr double kChunkFlopsPerThread = 20e6;
 
+/// What a copy in the layout `wanted` takes for each image, where the tensor does not lie so.
+int64_t StagedBytes(const Desc& wanted, const Desc& given, int64_t images) {
+  return wanted == given ? 0 : int64_t(wanted.get_size()) / images;
+}
+
 /// Images of one repetition: a divisor of the batch.
 int64_t ChunkOf(const ConvShape& c, int64_t bytes_per_image, int threads) {
   if (bytes_per_image == 0) return c.images;
@@ -158,11 +163,9 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
     auto pd = DescribeForward(*c, c->images, bias);
     if (!pd) return nullptr;
     const Layout x_layout = LayoutOf(q.input_layouts, 0), y_layout = LayoutOf(q.output_layouts, 0);
-    int64_t bytes = 0;
-    if (pd.src_desc() != Lying(c->source(c->images), x_layout))
-      bytes += int64_t(pd.src_desc().get_size()) / c->images;
-    if (pd.dst_desc() != Lying(c->result(c->images), y_layout))
-      bytes += int64_t(pd.dst_desc().get_size()) / c->images;
+    const int64_t bytes =
+        StagedBytes(pd.src_desc(), Lying(c->source(c->images), x_layout), c->images) +
+        StagedBytes(pd.dst_desc(), Lying(c->result(c->images), y_layout), c->images);
     const int64_t chunk = ChunkOf(*c, bytes, q.threads);
     if (chunk != c->images) pd = DescribeForward(*c, chunk, bias);
     if (!pd) return nullptr;
@@ -197,11 +200,8 @@ std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
     auto pd = DescribeGradData(*c, c->images);
     if (!pd) return nullptr;
-    int64_t bytes = 0;
-    if (pd.diff_dst_desc() != Plain(c->result(c->images)))
-      bytes += int64_t(pd.diff_dst_desc().get_size()) / c->images;
-    if (pd.diff_src_desc() != Plain(c->source(c->images)))
-      bytes += int64_t(pd.diff_src_desc().get_size()) / c->images;
+    const int64_t bytes = StagedBytes(pd.diff_dst_desc(), Plain(c->result(c->images)), c->images) +
+                          StagedBytes(pd.diff_src_desc(), Plain(c->source(c->images)), c->images);
     const int64_t chunk = ChunkOf(*c, bytes, q.threads);
     if (chunk != c->images) pd = DescribeGradData(*c, chunk);
     if (!pd) return nullptr;

@@ -27,7 +27,7 @@ namespace {
 class Scratch {
  public:
   ~Scratch() { std::free(data_); }
-  /// Null when memory cannot be had: what runs inside a parallel region must not throw.
+  /// Null when memory cannot be had.
   void* Reserve(int64_t bytes) {
     if (bytes <= size_) return data_;
     std::free(data_);
@@ -76,8 +76,8 @@ class FirstError {
   std::exception_ptr error_;
 };
 
-/// What a launch needs to know of its extents; the order of the size program's results.
-enum Size { kItems, kBytes, kScratch, kRowElements, kShared, kPhaseGain, kPhaseItems };
+/// What a launch in phases asks besides.
+enum PhaseSize { kShared = kNumKernelSizes, kPhaseGain, kPhaseItems };
 constexpr int kMaxPhases = CpuKernel::kMaxPhases;
 
 class CpuLauncher final : public KernelLauncher {
@@ -87,24 +87,13 @@ class CpuLauncher final : public KernelLauncher {
         team_(std::move(team)),
         ops_(OpsPerElement(kernel)),
         uncertain_(WorkIsUncertain(kernel)) {
-    std::vector<SymInt> symbols;
-    for (int i = 0; i < kernel.num_symbols; ++i) symbols.push_back(KernelSymbol(i));
-    program_ = SymProgram(symbols);
-    const bool row = kernel.tmpl == KernelTemplate::kRow;
-    const auto split = row ? kernel.dims.begin() + kernel.num_outer : kernel.dims.end();
-    SymInt bytes = 0;
-    for (const KernelBuffer& b : kernel.buffers)
-      bytes = bytes + b.num_elements * DTypeBytes(b.dtype, 1);
-    program_.Add(Product({kernel.dims.begin(), split}));
-    program_.Add(bytes);
-    program_.Add(code_.scratch_bytes);
-    program_.Add(Product({split, kernel.dims.end()}));
+    program_ = KernelSizes(kernel, code_);
     program_.Add(code_.shared_bytes);
     program_.Add(code_.phase_gain);
     WEFT_ICHECK(code_.phases.size() <= size_t{kMaxPhases}, "a kernel of {} phases",
                 code_.phases.size());
     for (const CpuPhase& phase : code_.phases) program_.Add(phase.items);
-    fixed_ = symbols.empty();
+    fixed_ = kernel.num_symbols == 0;
     if (fixed_) program_.Run(nullptr, sizes_);
   }
 
@@ -117,7 +106,7 @@ class CpuLauncher final : public KernelLauncher {
     }
     const int64_t items = sizes[kItems];
     if (items <= 0) return;
-    const double ops = ops_ * double(items) * double(std::max<int64_t>(sizes[kRowElements], 1));
+    const double ops = TotalOps(ops_, sizes);
     if (!code_.phases.empty() && sizes[kPhaseGain] >= 0) {
       RunPhases(buffers, dims, sizes, ops);
       return;
@@ -129,12 +118,9 @@ class CpuLauncher final : public KernelLauncher {
       return;
     }
 #endif
-    void* memory = nullptr;
-    if (sizes[kScratch] > 0) {
-      memory = scratch.Reserve(sizes[kScratch]);
-      WEFT_CHECK(memory, kOutOfMemory, "{} bytes of scratch for a kernel cannot be had",
-                 sizes[kScratch]);
-    }
+    void* memory = ThreadScratch(sizes[kScratch]);
+    WEFT_CHECK(memory || sizes[kScratch] <= 0, kOutOfMemory,
+               "{} bytes of scratch for a kernel cannot be had", sizes[kScratch]);
     RunRange(buffers, dims, 0, items, memory, Microseconds(sizes, ops), [] { return false; });
   }
 
@@ -172,9 +158,9 @@ class CpuLauncher final : public KernelLauncher {
   /// One phase after the other, all threads in each; the memory between them is the caller's.
   void RunPhases(void* const* buffers, const int64_t* dims, const int64_t* sizes,
                  double ops) const {
-    void* memory = scratch.Reserve(sizes[kShared]);
-    WEFT_CHECK(memory, kOutOfMemory, "{} bytes of scratch for a kernel cannot be had",
-               sizes[kShared]);
+    void* memory = ThreadScratch(sizes[kShared]);
+    WEFT_CHECK(memory || sizes[kShared] <= 0, kOutOfMemory,
+               "{} bytes of scratch for a kernel cannot be had", sizes[kShared]);
     const size_t phases = code_.phases.size();
     const auto run = [&](size_t k, int first, int step, int tasks) {
       const int64_t items = sizes[kPhaseItems + k];
@@ -213,7 +199,7 @@ class CpuLauncher final : public KernelLauncher {
 #pragma omp parallel num_threads(tasks)
     {
       const int64_t align = TaskAlign(items, tasks);
-      void* memory = scratch_bytes > 0 ? scratch.Reserve(scratch_bytes) : nullptr;
+      void* memory = ThreadScratch(scratch_bytes);
       if (scratch_bytes > 0 && !memory) {
         failed = true;
       } else {
@@ -247,11 +233,37 @@ class CpuLauncher final : public KernelLauncher {
 
 }  // namespace
 
+SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code) {
+  std::vector<SymInt> symbols;
+  for (int i = 0; i < kernel.num_symbols; ++i) symbols.push_back(KernelSymbol(i));
+  SymProgram program(symbols);
+  const bool row = kernel.tmpl == KernelTemplate::kRow;
+  const auto split = row ? kernel.dims.begin() + kernel.num_outer : kernel.dims.end();
+  SymInt bytes = 0;
+  for (const KernelBuffer& b : kernel.buffers)
+    bytes = bytes + b.num_elements * DTypeBytes(b.dtype, 1);
+  program.Add(Product({kernel.dims.begin(), split}));
+  program.Add(bytes);
+  program.Add(code.scratch_bytes);
+  program.Add(Product({split, kernel.dims.end()}));
+  return program;
+}
+
+double TotalOps(double ops_per_element, const int64_t* sizes) {
+  return ops_per_element * double(sizes[kItems]) *
+         double(std::max<int64_t>(sizes[kRowElements], 1));
+}
+
+void* ThreadScratch(int64_t bytes) { return bytes > 0 ? scratch.Reserve(bytes) : nullptr; }
+
+double TasksWorth(int64_t bytes, double ops) {
+  return std::max(double(bytes) / double(kBytesPerTask),
+                  ops / (kOpsPerMicrosecond * kMicrosecondsPerTask));
+}
+
 int TaskCount(int64_t items, int64_t bytes, double ops, int threads) {
   if (threads <= 1 || items <= 1) return 1;
-  const double by_bytes = double(bytes) / double(kBytesPerTask);
-  const double by_work = ops / (kOpsPerMicrosecond * kMicrosecondsPerTask);
-  const double tasks = std::min({std::max(by_bytes, by_work), double(threads), double(items)});
+  const double tasks = std::min({TasksWorth(bytes, ops), double(threads), double(items)});
   return std::max(1, int(tasks));
 }
 

@@ -26,6 +26,18 @@ inline constexpr double kBytesPerMicrosecond = 8e3;  ///< one core, out of memor
 /// on a whole vector.
 inline constexpr int64_t kItemAlign = 64;
 
+/// What every launch asks about its extents; the order of the results of KernelSizes.
+enum KernelSize { kItems, kBytes, kScratch, kRowElements, kNumKernelSizes };
+/// A program over the kernel's symbols that computes them; more results may be added behind them.
+SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code);
+/// Operations of a launch of these sizes.
+double TotalOps(double ops_per_element, const int64_t* sizes);
+/// 64-byte aligned memory of the calling thread: kept, never cleared, valid until the next call. Null for 0 bytes, and
+/// where memory cannot be had: what runs inside a parallel region must not throw.
+void* ThreadScratch(int64_t bytes);
+
+/// How many tasks the work is worth; below 1: not worth a fork.
+double TasksWorth(int64_t bytes, double ops);
 /// Number of tasks (1: run on the caller) for `items` of work that together move `bytes` and take
 /// `ops` operations.
 int TaskCount(int64_t items, int64_t bytes, double ops, int threads);

@@ -14,31 +14,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "backends/cpu/kernel_launcher.h"
 #include "weft/support/check.h"
 
 namespace weft::cpu {
 namespace {
-
-/// 64-byte aligned memory of one call of a part.
-class CallScratch {
- public:
-  explicit CallScratch(int64_t bytes)
-      : data_(bytes > 0 ? std::aligned_alloc(64, size_t((bytes + 63) / 64 * 64)) : nullptr) {}
-  ~CallScratch() { std::free(data_); }
-  CallScratch(const CallScratch&) = delete;
-  CallScratch& operator=(const CallScratch&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_;
-};
-
-/// What a launch asks about a kernel; the order of its program's results.
-enum Size { kItems, kBytes, kScratch, kRowElements, kNumSizes };
 
 struct Code {
   CpuKernel cpu;
@@ -71,7 +52,7 @@ class CpuMultiLauncher final : public KernelLauncher {
     for (size_t i = 0; i < operands_.size(); ++i) gathered[i] = buffers[operands_[i]];
     std::vector<Work> line;
     line.reserve(parts_.size());
-    double length = 0, tasks = 0;
+    double length = 0;
     int64_t scratch = 0;
     for (const Part& p : parts_) {
       const Code& code = codes_[size_t(p.code)];
@@ -81,29 +62,25 @@ class CpuMultiLauncher final : public KernelLauncher {
         code.alone->Launch(own, own_dims);
         continue;
       }
-      int64_t sizes[kNumSizes];
+      int64_t sizes[kNumKernelSizes];
       SizesOf(code, own_dims, sizes);
       if (sizes[kItems] <= 0) continue;
-      const double ops =
-          code.ops * double(sizes[kItems]) * double(std::max<int64_t>(sizes[kRowElements], 1));
-      const double worth = std::max(double(sizes[kBytes]) / double(kBytesPerTask),
-                                    ops / (kOpsPerMicrosecond * kMicrosecondsPerTask));
+      const double worth = TasksWorth(sizes[kBytes], TotalOps(code.ops, sizes));
       line.push_back({&code, own, own_dims, sizes[kItems], length, worth});
       length += worth;
       scratch = std::max(scratch, sizes[kScratch]);
     }
-    tasks = std::min(length, double(team_->threads()));
 #ifdef _OPENMP
+    const double tasks = std::min(length, double(team_->threads()));
     if (tasks >= 2 && !omp_in_parallel()) {
       RunOnTeam(line, length, int(tasks), scratch);
       return;
     }
 #endif
-    (void)tasks;
-    const CallScratch memory(scratch);
-    WEFT_CHECK(scratch <= 0 || memory.data(), kOutOfMemory,
+    void* const memory = ThreadScratch(scratch);
+    WEFT_CHECK(memory || scratch <= 0, kOutOfMemory,
                "{} bytes of scratch for a kernel cannot be had", scratch);
-    for (const Work& w : line) w.code->cpu.fn(w.buffers, w.dims, 0, w.items, memory.data());
+    for (const Work& w : line) w.code->cpu.fn(w.buffers, w.dims, 0, w.items, memory);
   }
 
  private:
@@ -132,22 +109,11 @@ class CpuMultiLauncher final : public KernelLauncher {
     if (!cpu.phases.empty()) code.alone = MakeCpuLauncher(kernel, cpu, team_);
     code.cpu = std::move(cpu);
     code.ops = OpsPerElement(kernel);
-    std::vector<SymInt> symbols;
-    for (int i = 0; i < kernel.num_symbols; ++i) symbols.push_back(KernelSymbol(i));
-    code.program = SymProgram(symbols);
-    const bool row = kernel.tmpl == KernelTemplate::kRow;
-    const auto split = row ? kernel.dims.begin() + kernel.num_outer : kernel.dims.end();
-    SymInt bytes = 0;
-    for (const KernelBuffer& b : kernel.buffers) {
-      bytes = bytes + b.num_elements * DTypeBytes(b.dtype, 1);
+    code.program = KernelSizes(kernel, code.cpu);
+    for (const KernelBuffer& b : kernel.buffers)
       if (b.num_elements == KernelSymbol(0)) code.bytes_a_point += DTypeBytes(b.dtype, 1);
-    }
-    code.program.Add(Product({kernel.dims.begin(), split}));
-    code.program.Add(bytes);
-    code.program.Add(code.cpu.scratch_bytes);
-    code.program.Add(Product({split, kernel.dims.end()}));
-    code.per_point = !row && kernel.dims.size() == 1 && kernel.dims[0] == KernelSymbol(0) &&
-                     code.cpu.scratch_bytes.is(0);
+    code.per_point = kernel.tmpl != KernelTemplate::kRow && kernel.dims.size() == 1 &&
+                     kernel.dims[0] == KernelSymbol(0) && code.cpu.scratch_bytes.is(0);
     return code;
   }
   static void SizesOf(const Code& code, const int64_t* dims, int64_t* sizes) {
@@ -165,8 +131,8 @@ class CpuMultiLauncher final : public KernelLauncher {
     std::atomic<bool> failed{false};
 #pragma omp parallel num_threads(tasks)
     {
-      const CallScratch memory(scratch_bytes);
-      if (scratch_bytes > 0 && !memory.data()) {
+      void* const memory = ThreadScratch(scratch_bytes);
+      if (scratch_bytes > 0 && !memory) {
         failed = true;
       } else {
         // The system may grant fewer threads than were asked for.
@@ -176,7 +142,7 @@ class CpuMultiLauncher final : public KernelLauncher {
             const int64_t align = TaskAlign(w.items, tasks);
             const int64_t begin = t == 0 ? 0 : w.Before(from, align),
                           end = t + 1 == tasks ? w.items : w.Before(to, align);
-            if (begin < end) w.code->cpu.fn(w.buffers, w.dims, begin, end, memory.data());
+            if (begin < end) w.code->cpu.fn(w.buffers, w.dims, begin, end, memory);
           }
         }
       }

@@ -1,4 +1,6 @@
 /// build.cc: what the rules of several groups build and read.
+#include <algorithm>
+
 #include "rules.h"
 #include "weft/core/builtin_ops.h"
 
@@ -31,6 +33,14 @@ bool IsIdentity(const Ints& perm) {
   for (size_t i = 0; i < perm.size(); ++i)
     if (perm[i] != int64_t(i)) return false;
   return true;
+}
+
+bool IsRead(RewriteContext& ctx, const NodeEntry& e) {
+  const auto reads = [&](const Use& u) { return !u.control && u.user->inputs[u.slot] == e; };
+  const auto& uses = e.node->uses();
+  const auto& outputs = ctx.graph().outputs;
+  return std::any_of(uses.begin(), uses.end(), reads) ||
+         std::find(outputs.begin(), outputs.end(), e) != outputs.end();
 }
 
 }  // namespace weft::simplify

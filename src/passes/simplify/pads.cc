@@ -73,14 +73,6 @@ bool AllFinite(const TensorPtr& t) {
   return t != nullptr;
 }
 
-bool IsUsed(RewriteContext& ctx, const NodeEntry& e) {
-  for (const Use& u : e.node->uses())
-    if (!u.control && u.user->inputs[u.slot] == e) return true;
-  for (const NodeEntry& out : ctx.graph().outputs)
-    if (out == e) return true;
-  return false;
-}
-
 /// The value that never wins in a maximum.
 double Lowest(DType t) {
   if (IsFloat(t)) return -std::numeric_limits<double>::infinity();
@@ -105,7 +97,7 @@ std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
   } else if (n->attr<int64_t>("ceil_mode") != 0) {
     return {};
   } else if (max) {
-    if (*fill != Lowest(ctx.dtype(n->inputs[0])) || IsUsed(ctx, NodeEntry(n, 1))) return {};
+    if (*fill != Lowest(ctx.dtype(n->inputs[0])) || IsRead(ctx, NodeEntry(n, 1))) return {};
   } else {
     const bool pads_itself = *own != std::vector<int64_t>(own->size(), 0);
     if (*fill != 0 || (pads_itself && n->attr<int64_t>("count_include_pad") == 0)) return {};

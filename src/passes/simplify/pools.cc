@@ -20,14 +20,6 @@ namespace {
 /// An element-wise function is followed through this many operators.
 constexpr size_t kMaxChain = 32;
 
-bool IsRead(RewriteContext& ctx, const NodeEntry& e) {
-  const auto reads = [&](const Use& u) { return !u.control && u.user->inputs[u.slot] == e; };
-  const auto& uses = e.node->uses();
-  const auto& outputs = ctx.graph().outputs;
-  return std::any_of(uses.begin(), uses.end(), reads) ||
-         std::find(outputs.begin(), outputs.end(), e) != outputs.end();
-}
-
 /// One search for the maximum and for its place.
 std::vector<NodeEntry> SearchOnce(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n, "MaxPool") || IsRead(ctx, NodeEntry(n, 1))) return {};

@@ -21,6 +21,8 @@ NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims);
 /// x with these extents, by an explicit target.
 NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims,
                     std::string name = {});
+/// Does a node read `e`, or is it an output of the graph?
+bool IsRead(RewriteContext& ctx, const NodeEntry& e);
 /// The attribute perm of a Transpose; empty where it is not given.
 Ints GivenPerm(const NodePtr& transpose);
 /// The same, the reverse order of `rank` axes where it is not given.
