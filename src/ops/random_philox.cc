@@ -8,7 +8,7 @@
 /// state. Two nodes of one graph differ by their stream. weft::RandomState is the state for who has
 /// none: new in every run.
 ///
-/// Accuracy of normal values: f32 within 4e-6 of the exact transform of the bits (|y| <= 5.77, for
+/// Accuracy of normal values: f32 within 1e-6 of the exact transform of the bits (|y| <= 5.77, for
 /// the smallest u is 2^-24), f64 within 1e-14 (|y| <= 8.6).
 /// Source: Salmon, Moraes, Dror, Shaw 2011 (Philox); Box, Muller 1958.
 #include <atomic>
@@ -44,6 +44,27 @@ Expr Uniform53(const Expr& key, const Expr& counter) {
   return (high * Expr::Const(DType::kF64, 0x1p26) + low) * Expr::Const(DType::kF64, 0x1p-53);
 }
 
+/// cos(2 pi v) for a multiple v of 2^-24 on [0, 1): of turns the nearest quarter is taken off exactly, in f32, where the
+/// cosine of any angle reduces in f64; a draw takes half the time.
+Expr CosOfTurns(const Expr& v) {
+  // sin(2 pi f) = f P(f^2): 3.0e-8, cos(2 pi f) = 1 + f^2 P(f^2): 6.7e-9, both |f| <= 1/8 (least maximum).
+  constexpr double kSin[] = {6.28318501, -41.341629, 81.5881271, -75.2400665},
+                   kCos[] = {-19.7392082, 64.9393234, -85.4437408, 59.2459641};
+  const auto f32 = [](double x) { return Expr::Const(DType::kF32, x); };
+  const auto bit = [](const Expr& i, int64_t k) {
+    const Expr mask = Expr::Const(DType::kI32, double(k));
+    return Expr::Binary(BinOp::kEq, Expr::Binary(BinOp::kAnd, i, mask), mask);
+  };
+  const Expr quarter = Expr::Cast(DType::kI32, v * f32(4) + f32(0.5));
+  const Expr f = v - Expr::Cast(DType::kF32, quarter) * f32(0.25), u = f * f;
+  const auto polynomial = [&](const double(&c)[4]) {
+    return ((f32(c[3]) * u + f32(c[2])) * u + f32(c[1])) * u + f32(c[0]);
+  };
+  const Expr value =
+      Expr::Select(bit(quarter, 1), f * polynomial(kSin), u * polynomial(kCos) + f32(1));
+  return Expr::Select(bit(quarter + Expr::Const(DType::kI32, 1), 2), -value, value);
+}
+
 }  // namespace
 
 Expr PhiloxKey(const Expr& seed, const Expr& step, int64_t stream) {
@@ -60,17 +81,17 @@ Expr PhiloxNormal(DType t, const Expr& key, const Expr& number) {
   const DType c = AccumulatorOf(t);
   const bool wide = c == DType::kF64;
   const Expr i = Wide(number) * U64(wide ? 4 : 2);
-  Expr u, v;
+  Expr u, cosine;
   if (wide) {
     u = Expr::Const(c, 1) - Uniform53(key, i);
-    v = Uniform53(key, i + U64(2));
+    cosine = Expr::Call(CallOp::kCos, {Expr::Const(c, 2 * M_PI) * Uniform53(key, i + U64(2))});
   } else {
     const Expr unit = Expr::Const(c, 0x1p-24);
     u = (Top(Expr::Philox(key, i), 24, c) + Expr::Const(c, 1)) * unit;
-    v = Top(Expr::Philox(key, i + U64(1)), 24, c) * unit;
+    cosine = CosOfTurns(Top(Expr::Philox(key, i + U64(1)), 24, c) * unit);
   }
   const Expr radius = Expr::Unary(UnOp::kSqrt, Expr::Const(c, -2) * Expr::Call(CallOp::kLog, {u}));
-  return radius * Expr::Call(CallOp::kCos, {Expr::Const(c, 2 * M_PI) * v});
+  return radius * cosine;
 }
 uint64_t FreshSeed() {
   static std::atomic<uint64_t> count{0};

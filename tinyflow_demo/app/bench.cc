@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kWarmSteps = 5, kFewestSteps = 5, kMostSteps = 20'000, kProfiledSteps = 15;
 constexpr int kClasses = 10;
+constexpr double kRate = 1e-3;
 constexpr double kTwoPi = 6.283185307179586;
 
 double Unit(uint64_t mixed) { return (double(mixed >> 11) + 0.5) * 0x1p-53; }
@@ -39,12 +40,14 @@ tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint6
 BenchResult Bench(const BenchOptions& options) {
   const programs::Program& program = programs::Find(options.program);
   WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} pictures", options.batch);
+  WEFT_CHECK(options.seconds >= 0 && std::isfinite(options.seconds), kUsage,
+             "{} seconds to measure", options.seconds);
   BenchResult result;
   const weft::Timer build;
   tf::reset_default_graph();
   tf::set_random_seed(options.seed);
   programs::Settings settings;
-  settings.rate = options.rate.value_or(1e-3);
+  settings.rate = programs::CheckedRate(options.rate.value_or(kRate));
   settings.steps_per_epoch = 1e3;
   const programs::Model model = program.build(settings);
   result.build_seconds = build.seconds();

@@ -61,6 +61,7 @@ int RunBench(const app::BenchOptions& options, bool json) {
                 {"kernels", r.program.kernels},
                 {"library_calls", r.program.library_calls},
                 {"arena_bytes", r.program.arena_bytes},
+                {"live_bytes", r.program.live_bytes},
                 {"loss", Number(r.loss)},
                 {"min_ms", r.min_ms},
                 {"steps", r.steps},
@@ -79,10 +80,10 @@ int RunBench(const app::BenchOptions& options, bool json) {
       "step     median {:.3f} ms, min {:.3f} over {} steps\n"
       "compile  {:.3f} s, graph built in {:.3f} s\n"
       "steps    {} kernels ({} distinct), {} library calls, {} interpreted\n"
-      "memory   arena {}\nloss     {:.6f}\n",
+      "memory   arena {}, of which {} at once\nloss     {:.6f}\n",
       r.step_ms, r.min_ms, r.steps, r.program.compile_seconds, r.build_seconds, r.program.kernels,
       r.program.distinct_kernels, r.program.library_calls, r.program.interpreted,
-      weft::FormatBytes(r.program.arena_bytes), r.loss);
+      weft::FormatBytes(r.program.arena_bytes), weft::FormatBytes(r.program.live_bytes), r.loss);
   for (const weft::StepTime& s : r.profile)
     fmt::print("{:10.1f} us  {:9} {}\n", s.microseconds, s.kind, s.name);
   return 0;
@@ -91,6 +92,13 @@ int RunBench(const app::BenchOptions& options, bool json) {
 int Dispatch(int argc, char** argv) {
   CLI::App cli("tinyflow: trains small networks with a framework built on Weft", "tinyflow");
   cli.get_formatter()->column_width(30);
+  // CLI11 takes -1, and what is larger than 64 bits, for a large number.
+  const CLI::Validator seed(
+      [](const std::string& text) {
+        const auto n = weft::TryParseInt64(text);
+        return n && *n >= 0 ? std::string() : "'" + text + "' is no integer from 0 to 2^63 - 1";
+      },
+      "");
   bool list = false;
   cli.add_flag("--list", list, "the programs");
 
@@ -102,9 +110,10 @@ int Dispatch(int argc, char** argv) {
   train_app->add_option("--epochs", train.epochs, "in all, those of a checkpoint included")
       ->check(positive);
   train_app->add_option("--batch", train.batch, "pictures a step")->check(positive);
-  train_app->add_option("--lr", train.rate, "learning rate")->check(CLI::PositiveNumber);
+  train_app->add_option("--lr", train.rate, "learning rate");
   train_app->add_flag("--no-fusion", train_plain, "one operator a kernel, to compare with");
-  train_app->add_option("--seed", train.seed, "of first values, order, crops and dropout");
+  train_app->add_option("--seed", train.seed, "of first values, order, crops and dropout")
+      ->check(seed);
   train_app->add_option("--save", train.save, "checkpoint, written after every epoch");
   train_app->add_option("--load", train.load, "checkpoint to go on from");
   train_app->add_option("--report", train.report, "an HTML file with curves and times");
@@ -125,10 +134,10 @@ int Dispatch(int argc, char** argv) {
   CLI::App* bench_app = cli.add_subcommand("bench", "time a training step on random operands");
   bench_app->add_option("PROGRAM", bench.program, "see --list")->required();
   bench_app->add_option("--batch", bench.batch, "pictures a step")->check(positive);
-  bench_app->add_option("--lr", bench.rate, "learning rate")->check(CLI::PositiveNumber);
+  bench_app->add_option("--lr", bench.rate, "learning rate");
   bench_app->add_flag("--no-fusion", bench_plain, "one operator a kernel, to compare with");
-  bench_app->add_option("--seconds", bench.seconds, "to measure")->check(CLI::NonNegativeNumber);
-  bench_app->add_option("--seed", bench.seed, "of operands and first values");
+  bench_app->add_option("--seconds", bench.seconds, "to measure");
+  bench_app->add_option("--seed", bench.seed, "of operands and first values")->check(seed);
   bench_app->add_option("--threads", bench.threads, "default: what the process may use")
       ->check(CLI::Range(1, 4096));
   bench_app->add_option("--device", bench.device, "cpu or gpu");

@@ -10,6 +10,7 @@
 
 #include "app/report.h"
 #include "weft/support/check.h"
+#include "weft/support/file.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
 
@@ -46,16 +47,66 @@ void Restore(tf::Session* session, const std::vector<tf::Array>& values) {
     session->set(session->graph()->variables[i].tensor, values[i]);
 }
 
-/// Where a run stands, as a checkpoint keeps it.
+/// What decides what a run does next, as a checkpoint keeps it.
 struct Position {
   int64_t epoch = 0, batch = 0;  ///< to be done next
-  uint64_t seed = kDefaultSeed;
+  int64_t batch_size = 0, images = 0;
+  uint64_t seed = 0;
+  double rate = 0;  ///< as it was asked for; what it has become since is a variable
 };
 
-int64_t Note(const tf::CheckpointNotes& notes, const std::string& key) {
-  const auto it = notes.find(key);
-  WEFT_CHECK(it != notes.end(), kInvalidModel, "the checkpoint does not say its {}", key);
-  return weft::ParseInt64(it->second, key);
+tf::CheckpointNotes NotesOf(const Position& at) {
+  return {{"epoch", std::to_string(at.epoch)},
+          {"batch", std::to_string(at.batch)},
+          {"batch_size", std::to_string(at.batch_size)},
+          {"images", std::to_string(at.images)},
+          {"seed", std::to_string(at.seed)},
+          {"rate", fmt::format("{}", at.rate)}};
+}
+
+/// What NotesOf has made, from file `path`.
+Position PositionOf(const tf::CheckpointNotes& notes, const std::string& path) {
+  const auto text = [&](const char* key) {
+    const auto it = notes.find(key);
+    WEFT_CHECK(it != notes.end(), kInvalidModel, "'{}' does not say its {}", path, key);
+    return it->second;
+  };
+  const auto number = [&](const char* key, int64_t least) {
+    const std::optional<int64_t> n = weft::TryParseInt64(text(key));
+    WEFT_CHECK(n && *n >= least, kInvalidModel, "'{}' says '{}' for its {}", path, text(key), key);
+    return *n;
+  };
+  Position at;
+  at.epoch = number("epoch", 0);
+  at.batch = number("batch", 0);
+  at.batch_size = number("batch_size", 1);
+  at.images = number("images", 1);
+  at.seed = uint64_t(number("seed", 0));
+  const std::optional<double> rate = weft::TryParseDouble(text("rate"));
+  WEFT_CHECK(rate && *rate > 0 && std::isfinite(*rate), kInvalidModel,
+             "'{}' says '{}' for its rate", path, text("rate"));
+  at.rate = *rate;
+  WEFT_CHECK(at.batch == 0 || at.batch < Loader::Batches(at.images, at.batch_size), kInvalidModel,
+             "'{}' says that it stopped before batch {} of {}", path, at.batch,
+             Loader::Batches(at.images, at.batch_size));
+  return at;
+}
+
+/// Of whatever a run is to do; sizes of the data set are judged when it is there.
+void CheckOptions(const TrainOptions& o) {
+  const std::pair<const char*, int64_t> counts[] = {{"epochs", o.epochs},
+                                                    {"pictures a step", o.batch},
+                                                    {"pictures", o.images},
+                                                    {"steps", o.steps},
+                                                    {"threads", o.threads}};
+  for (const auto& [what, n] : counts) WEFT_CHECK(n >= 0, kUsage, "{} {}", n, what);
+  WEFT_CHECK(!o.seed || *o.seed <= uint64_t(INT64_MAX), kUsage, "seed {} is above 2^63 - 1",
+             o.seed.value_or(0));
+  if (o.rate) programs::CheckedRate(*o.rate);
+  // Better now than after an epoch.
+  for (const std::string& file : {o.save, o.report, o.export_onnx})
+    WEFT_CHECK(file.empty() || weft::FileExists(weft::DirectoryOf(file)), kIo,
+               "cannot write '{}': there is no folder '{}'", file, weft::DirectoryOf(file));
 }
 
 class Trainer {
@@ -78,48 +129,70 @@ class Trainer {
   }
 
  private:
-  int64_t Batch() const { return options_.batch > 0 ? options_.batch : program_.batch; }
-  int64_t BatchesPerEpoch() const { return Loader::Batches(train_->count, Batch()); }
+  static int64_t BatchesPerEpoch(const Position& at) {
+    return Loader::Batches(at.images, at.batch_size);
+  }
+
+  /// Where a run begins that goes on from `notes`: what the options leave open is as it was, and an epoch that has begun
+  /// ends with the pictures and batches that it began with.
+  Position Continued(const tf::CheckpointNotes& notes) const {
+    const auto of = notes.find("program");
+    WEFT_CHECK(of != notes.end() && of->second == program_.name, kInvalidModel,
+               "'{}' is a checkpoint of program '{}', not {}", options_.load,
+               of == notes.end() ? "" : of->second, program_.name);
+    Position at = PositionOf(notes, options_.load);
+    WEFT_CHECK(!options_.seed || *options_.seed == at.seed, kUsage,
+               "'{0}' was trained with seed {1}; go on with --seed {1}, or without", options_.load,
+               at.seed);
+    const auto take = [&](int64_t option, const char* name, int64_t* mine) {
+      WEFT_CHECK(at.batch == 0 || option == 0 || option == *mine, kUsage,
+                 "'{0}' stopped within an epoch with --{1} {2}; go on with --{1} {2}, or without",
+                 options_.load, name, *mine);
+      if (option > 0) *mine = option;
+    };
+    take(options_.batch, "batch", &at.batch_size);
+    take(options_.images, "images", &at.images);
+    return at;
+  }
 
   Position Begin() {
-    tf::CheckpointNotes notes;
-    if (!options_.load.empty()) {
-      notes = tf::read_checkpoint_notes(options_.load);
-      const std::string& of = notes["program"];
-      WEFT_CHECK(of == program_.name, kInvalidModel, "'{}' is a checkpoint of program '{}', not {}",
-                 options_.load, of, program_.name);
-    }
+    CheckOptions(options_);
+    std::optional<tf::Checkpoint> checkpoint;
     Position at;
-    if (options_.seed) at.seed = *options_.seed;
-    if (!notes.empty()) {
-      at.epoch = Note(notes, "epoch");
-      at.batch = Note(notes, "batch");
-      WEFT_CHECK(at.epoch >= 0 && at.batch >= 0, kInvalidModel,
-                 "'{}' says that it stopped in epoch {}, batch {}", options_.load, at.epoch,
-                 at.batch);
-      if (!options_.seed) at.seed = uint64_t(Note(notes, "seed"));
-      WEFT_CHECK(at.batch == 0 || Note(notes, "batch_size") == Batch(), kUsage,
-                 "the checkpoint stopped within an epoch of batches of {}; go on with --batch {}",
-                 Note(notes, "batch_size"), Note(notes, "batch_size"));
+    at.batch_size = options_.batch > 0 ? options_.batch : program_.batch;
+    at.images = options_.images;
+    at.seed = options_.seed.value_or(kDefaultSeed);
+    at.rate = program_.rate;
+    if (!options_.load.empty()) {
+      checkpoint.emplace(options_.load);
+      at = Continued(checkpoint->notes());
     }
+    const double last_rate = at.rate;
+    at.rate = options_.rate.value_or(at.rate);
     tf::data::DataSet set = tf::data::ReadFashionMnist(options_.data);
-    set.train.Truncate(options_.images);
+    if (at.images == 0) at.images = set.train.count;
+    WEFT_CHECK(at.images <= set.train.count, kUsage, "{} pictures to train on, '{}' has {}",
+               at.images, options_.data, set.train.count);
+    WEFT_CHECK(at.batch_size <= at.images, kUsage,
+               "a batch of {} pictures, but {} to train on; see --batch and --images",
+               at.batch_size, at.images);
+    set.train.Truncate(at.images);
     train_ = std::make_shared<tf::data::Pictures>(std::move(set.train));
     test_ = std::make_shared<tf::data::Pictures>(std::move(set.test));
 
     tf::reset_default_graph();
     tf::set_random_seed(at.seed);
     programs::Settings settings;
-    settings.rate = options_.rate.value_or(program_.rate);
-    settings.steps_per_epoch = double(BatchesPerEpoch());
+    settings.rate = at.rate;
+    settings.steps_per_epoch = double(BatchesPerEpoch(at));
     model_ = program_.build(settings);
     correct_ =
         tf::reduce_sum(tf::cast(tf::equal(tf::argmax(model_.logits, 1), model_.y), tf::float32));
     session_ = std::make_unique<tf::Session>(options_.device + (options_.fusion ? " fusion" : ""),
                                              options_.threads);
-    if (!notes.empty()) {
-      tf::load_checkpoint(session_.get(), options_.load);
-      SetRate();
+    if (checkpoint) {
+      checkpoint->Restore(session_.get());
+      if (at.rate != last_rate) SetRate(at.rate);
     } else {
       session_->run(tf::initialize_all_variables());
       for (const tf::Tensor& t : model_.initialize) session_->run(t);
@@ -127,17 +200,16 @@ class Trainer {
     return at;
   }
 
-  /// The rate of the command line goes before the checkpoint's.
-  void SetRate() {
-    if (!options_.rate) return;
+  /// Another rate than the checkpoint's goes before what that one has become; the same one goes on.
+  void SetRate(double rate) {
     for (const tf::VariableInfo& v : session_->graph()->variables)
       if (weft::EndsWith(v.tensor.name(), "/learning_rate"))
-        session_->set(v.tensor, weft::Tensor::Scalar(tf::float32, *options_.rate));
+        session_->set(v.tensor, weft::Tensor::Scalar(tf::float32, rate));
   }
 
   Loader::Options LoaderOptions(const Position& at) const {
     Loader::Options o;
-    o.batch = Batch();
+    o.batch = at.batch_size;
     o.shuffle = o.augment = true;
     o.seed = at.seed;
     o.epoch = uint64_t(at.epoch);
@@ -164,11 +236,11 @@ class Trainer {
       if (options_.show_progress && timer.seconds() - shown > kProgressSeconds) {
         shown = timer.seconds();
         fmt::print(stderr, "\repoch {}/{}  step {}/{}  loss {:.4f}  {:.2f} ms a step ",
-                   at->epoch + 1, epochs, at->batch, BatchesPerEpoch(), loss, ms_.back());
+                   at->epoch + 1, epochs, at->batch, BatchesPerEpoch(*at), loss, ms_.back());
       }
       if (options_.steps > 0 && result_.steps >= options_.steps) break;
     }
-    const bool whole = at->batch >= BatchesPerEpoch();
+    const bool whole = at->batch >= BatchesPerEpoch(*at);
     if (whole) {
       at->batch = 0;
       ++at->epoch;
@@ -203,18 +275,17 @@ class Trainer {
     Restore(session_.get(), before);
     std::string culprit = tf::find_first_nan(session_.get(), model_.loss, feeds);
     if (culprit.empty()) culprit = tf::find_first_nan(session_.get(), model_.train_step, feeds);
-    if (culprit.empty()) culprit = "no operator made it from finite numbers when run again";
-    WEFT_THROW(kCheckFailed, "step {}: the loss or a variable is not finite: {}", result_.steps + 1,
-               culprit);
+    if (culprit.empty()) culprit = "run again one operator at a time, all was finite";
+    weft::ThrowError(weft::ErrorCode::kCheckFailed,
+                     fmt::format("step {}: the loss or a variable is not finite: {}",
+                                 result_.steps + 1, culprit),
+                     "", "a lower learning rate, if numbers have grown from step to step");
   }
 
   void Save(const Position& at) {
-    tf::save_checkpoint(*session_, options_.save,
-                        {{"program", program_.name},
-                         {"epoch", std::to_string(at.epoch)},
-                         {"batch", std::to_string(at.batch)},
-                         {"batch_size", std::to_string(Batch())},
-                         {"seed", std::to_string(int64_t(at.seed))}});
+    tf::CheckpointNotes notes = NotesOf(at);
+    notes["program"] = program_.name;
+    tf::save_checkpoint(*session_, options_.save, notes);
   }
 
   void Finish(const Position& at) {

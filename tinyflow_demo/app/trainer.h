@@ -12,14 +12,15 @@ namespace app {
 
 struct TrainOptions {
   std::string program;
-  int64_t epochs = 0, batch = 0;  ///< 0: what the program says
-  std::optional<double> rate;
+  int64_t epochs = 0;            ///< 0: what the program says
+  int64_t batch = 0;             ///< 0: the checkpoint's, else what the program says
+  std::optional<double> rate;    ///< none: as batch
   std::optional<uint64_t> seed;  ///< none: the checkpoint's, else 1
   bool fusion = true;
   int threads = 0;
   std::string device = "cpu";
   std::string data = tf::data::kFashionMnist;
-  int64_t images = 0;  ///< the first so many of the training pictures; 0: all
+  int64_t images = 0;  ///< train on the first so many; 0: the checkpoint's, else all
   int64_t steps = 0;   ///< stop after so many; 0: after the epochs
   std::string save, load, report, export_onnx;
   bool check_nan = false;
@@ -41,6 +42,7 @@ struct TrainResult {
   tf::ProgramInfo program;
 };
 
+/// Throws kUsage for options that fit neither each other nor the data set nor the checkpoint.
 TrainResult Train(const TrainOptions& options);
 
 /// Share of pictures whose class is told right.

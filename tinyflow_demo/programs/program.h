@@ -37,6 +37,8 @@ struct Program {
 const std::vector<Program>& All();
 /// By name or alias; throws kUsage with near names.
 const Program& Find(const std::string& name);
+/// The same; throws kUsage for a learning rate that is no number above 0 in f32.
+double CheckedRate(double rate);
 
 Program MnistSoftmax();
 Program MnistSoftmaxMinimum();

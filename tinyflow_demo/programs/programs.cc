@@ -1,4 +1,6 @@
 /// programs.cc: the list of programs.
+#include <cmath>
+
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 
@@ -25,6 +27,13 @@ const Program& Find(const std::string& name) {
   const std::string near = weft::DidYouMean(name, names);
   weft::ThrowError(weft::ErrorCode::kUsage, "there is no program '" + name + "'", "",
                    near.empty() ? "see tinyflow --list" : near);
+}
+
+double CheckedRate(double rate) {
+  const auto f = float(rate);
+  WEFT_CHECK(std::isfinite(f) && f > 0, kUsage,
+             "a learning rate is a number above 0, as far as f32 goes, not {}", rate);
+  return rate;
 }
 
 tf::data::Layout FlatPictures() {

@@ -1,4 +1,5 @@
 /// data_test.cc: IDX files good and bad, batches, checkpoints good and bad.
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -6,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 
 #include "tests/util.h"
@@ -83,23 +85,64 @@ TEST_CASE("IDX files") {
     WriteGz(x, Images(0xffff, 0x4000, pixels));
     CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kLimit, "bytes");
     WriteGz(x, Images(0xffffffff, 0xffffffff, pixels));
-    CHECK_THROWS_AS(data::ReadIdx(x, y), weft::Error);
-  }
-  SUBCASE("a damaged archive") {
-    std::string bytes = weft::ReadFile(x);
-    bytes[bytes.size() - 6] ^= 1;  // in the checksum
-    weft::WriteFileAtomic(x, bytes);
-    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "damaged");
-    weft::WriteFileAtomic(x, bytes.substr(0, bytes.size() / 2));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kLimit, "x.gz");
+    WriteGz(x, Images(0, 2, ""));
     CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "x.gz");
+    WriteGz(x, Images(2, 0, ""));
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "extent 1 is 0");
+    WriteGz(x, "");
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "too early");
   }
-  SUBCASE("a class that is none") {
+  SUBCASE("memory is taken for what is there, not for what a header promises") {
+    const auto peak_kib = [] {
+      rusage use{};
+      getrusage(RUSAGE_SELF, &use);
+      return use.ru_maxrss;
+    };
+    WriteGz(x, Images(0x4000, 0x80, pixels));  // 256 MiB
+    const long before = peak_kib();
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "too early");
+    CHECK(peak_kib() - before < 64 * 1024);
+  }
+  SUBCASE("an archive damaged or cut off anywhere gives an error, or what was written") {
+    const std::string bytes = weft::ReadFile(x);
+    const auto check = [&](const std::string& bad) {
+      weft::WriteFileAtomic(x, bad);
+      try {
+        const std::vector<uint8_t> got = data::ReadIdx(x, y).pixels;
+        CHECK(got == p.pixels);
+        return false;
+      } catch (const weft::Error& e) {
+        CHECK(e.code() == ErrorCode::kInvalidModel);
+        CHECK(std::string(e.what()).find("x.gz") != std::string::npos);
+        return true;
+      }
+    };
+    for (size_t at = 0; at < bytes.size(); ++at) {
+      CAPTURE(at);
+      std::string bad = bytes;
+      bad[at] = char(bad[at] ^ 0x10);
+      // Bytes 4 to 9 of an archive say when and where it was made.
+      CHECK((check(bad) || (at >= 3 && at < 10)));
+      CHECK(check(bytes.substr(0, at)));
+    }
+  }
+  SUBCASE("errors name the file and the package") {
     for (const char* part : {"train", "t10k"}) {
       WriteGz(dir / (std::string(part) + "-images-idx3-ubyte.gz"), Images(2, 2, pixels));
-      WriteGz(dir / (std::string(part) + "-labels-idx1-ubyte.gz"), Labels("\3\12"));
+      WriteGz(dir / (std::string(part) + "-labels-idx1-ubyte.gz"), Labels("\3\4"));
     }
-    CheckThrows([&] { data::ReadFashionMnist(dir.path.string()); }, ErrorCode::kInvalidModel,
-                "label");
+    const auto read = [&] { data::ReadFashionMnist(dir.path.string()); };
+    read();
+    const std::string labels = dir / "t10k-labels-idx1-ubyte.gz";
+    for (const std::string& bad : {Labels("\3\12"), Labels("\3"), Labels("\3\4\5"),
+                                   Images(2, 2, pixels), std::string("no")}) {
+      WriteGz(labels, bad);
+      CheckThrows(read, ErrorCode::kInvalidModel, "t10k-labels-idx1-ubyte.gz");
+      CheckThrows(read, ErrorCode::kInvalidModel, "dataset-fashion-mnist");
+    }
+    fs::remove(labels);
+    CheckThrows(read, ErrorCode::kIo, "t10k-labels-idx1-ubyte.gz");
   }
   SUBCASE("no data set") {
     CheckThrows([&] { data::ReadFashionMnist(dir / "nothing"); }, ErrorCode::kIo,
@@ -204,7 +247,7 @@ TEST_CASE("checkpoints: there and back, and what must be refused") {
 
   Session b("cpu fusion");
   CHECK(load_checkpoint(&b, path).at("epoch") == "5");
-  CHECK(read_checkpoint_notes(path).at("epoch") == "5");
+  CHECK(Checkpoint(path).notes().at("epoch") == "5");
   for (int i = 0; i < 5; ++i) b.run(step, feeds);
   for (const Tensor& v : all_variables()) {
     CAPTURE(v.name());
@@ -228,6 +271,31 @@ TEST_CASE("checkpoints: there and back, and what must be refused") {
     CheckThrows([&] { load_checkpoint(&b, other); }, ErrorCode::kInvalidModel, "b.ckpt");
     CheckThrows([&] { load_checkpoint(&b, dir / "none"); }, ErrorCode::kIo, "none");
     for (const Tensor& v : all_variables()) CHECK(SameBits(a.value(v), b.value(v)));
+  }
+  SUBCASE(
+      "a file that is whole, but holds too little, too much or other types, costs no variable") {
+    const auto refused = [&](const std::string& part,
+                             const std::function<void(weft::VariableStore&)>& change) {
+      weft::VariableStore store;
+      store.Load(path);
+      change(store);
+      store.Save(other);
+      CheckThrows([&] { load_checkpoint(&b, other); }, ErrorCode::kInvalidModel, part);
+      for (const Tensor& v : all_variables()) CHECK(SameBits(a.value(v), b.value(v)));
+    };
+    // Sorted by name, 'fc/weight' comes after others that would have been set.
+    refused("it has no 'fc/weight'", [](auto& s) { s.Erase("fc/weight"); });
+    refused("its 'fc/weight' is f32[2, 4], here f32[4, 2]", [](auto& s) {
+      s.Set("fc/weight", Floats({2, 4}, Numbers(8)));
+    });
+    refused("its 'fc/weight' is i64[4]", [](auto& s) {
+      s.Set("fc/weight", Classes({1, 2, 3, 4}));
+    });
+    refused("its 'fc/weight' is f32[]", [](auto& s) { s.Set("fc/weight", Floats({}, {1})); });
+    refused("'zz' is not here", [](auto& s) { s.Set("zz", Floats({}, {1})); });
+    refused("and ", [](auto& s) {
+      for (const std::string& name : s.Names()) s.Erase(name);
+    });
   }
   SUBCASE("of another graph") {
     const GraphScope scope;

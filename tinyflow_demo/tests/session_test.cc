@@ -219,10 +219,33 @@ TEST_CASE("the first operator that makes a NaN is named") {
     CHECK(find_first_nan(&sess, y, {{x, Floats({2}, {3, 4})}}).empty());
     const std::string found = find_first_nan(&sess, y, {{x, Floats({2}, {3, 1})}});
     CHECK(found.find("head/root") != std::string::npos);
-    CHECK(found.find("NaN") != std::string::npos);
-    CHECK(find_first_nan(&sess, y, {{x, Floats({1}, {NAN})}}).find("input 'x'") == 0);
+    CHECK(found.find("a NaN of numbers up to 1") != std::string::npos);
+    CHECK(find_first_nan(&sess, y, {{x, Floats({1}, {NAN})}}) == "input 'x' holds a NaN");
     sess.set(v, Floats({1}, {INFINITY}));
-    CHECK(find_first_nan(&sess, y, {{x, Floats({1}, {3})}}).find("variable 'v'") == 0);
+    CHECK(find_first_nan(&sess, y, {{x, Floats({1}, {3})}}) == "variable 'v' holds an infinity");
+  }
+}
+
+TEST_CASE("a gradient, or an update, that is not finite is named where the loss is") {
+  for (const char* config : {"cpu", "cpu fusion"}) {
+    const Fresh fresh;
+    const Tensor v = Variable(zeros({2}), "v"), w = Variable(constant(Floats({1}, {1e30})), "w");
+    const Tensor root = make_node("Sqrt", {v}, {}, float32, "root");
+    const Tensor loss = reduce_sum(root) + 0 * w;
+    const Tensor descent = train::GradientDescentOptimizer(0.1).minimize(loss, {v});
+    const Tensor huge = assign(w, square(w));
+    Session sess(config);
+    sess.run(initialize_all_variables());
+    CHECK(find_first_nan(&sess, loss, {}).empty());
+    const std::string gradient = find_first_nan(&sess, descent, {});
+    CAPTURE(gradient);
+    CHECK(gradient.find("for 'root' made an infinity") != std::string::npos);
+    const std::string update = find_first_nan(&sess, huge, {});
+    CAPTURE(update);
+    CHECK(update.find("made an infinity of numbers up to 1e+30") != std::string::npos);
+    // Nothing has been assigned.
+    CheckNear(sess.value(v), {0, 0});
+    CheckNear(sess.value(w), {1e30});
   }
 }
 

@@ -1,6 +1,7 @@
 /// check_nan.cc: fetches every result at once and looks at them in topological order.
 #include "tinyflow/check_nan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -12,17 +13,24 @@
 namespace tf {
 namespace {
 
-enum class Content { kFinite, kInfinite, kNaN };
+struct Content {
+  bool nan = false, infinite = false;
+  double largest = 0;  ///< magnitude of the finite ones
+  bool finite() const { return !nan && !infinite; }
+  const char* text() const { return nan ? "a NaN" : "an infinity"; }
+};
 
 Content Look(const weft::Tensor& value) {
-  if (!weft::IsFloat(value.dtype())) return Content::kFinite;
-  Content worst = Content::kFinite;
+  Content content;
+  if (!weft::IsFloat(value.dtype())) return content;
   for (int64_t i = 0; i < value.num_elements(); ++i) {
-    const double v = value.at(i);
-    if (std::isnan(v)) return Content::kNaN;
-    if (std::isinf(v)) worst = Content::kInfinite;
+    const double v = std::abs(value.at(i));
+    if (std::isfinite(v))
+      content.largest = std::max(content.largest, v);
+    else
+      (std::isnan(v) ? content.nan : content.infinite) = true;
   }
-  return worst;
+  return content;
 }
 
 std::string Named(const weft::NodePtr& n) {
@@ -34,14 +42,14 @@ std::string Named(const weft::NodePtr& n) {
 
 }  // namespace
 
-bool has_nan(const weft::Tensor& value) { return Look(value) != Content::kFinite; }
+bool has_nan(const weft::Tensor& value) { return !Look(value).finite(); }
 
 std::string find_first_nan(Session* session, const Tensor& fetch, const Feeds& feeds) {
   std::vector<Tensor> fetches;
   std::map<std::pair<weft::NodeId, uint32_t>, Content> content;
   for (const auto& [tensor, value] : feeds) {
-    content[{tensor.entry().node->id(), 0}] = Look(*value);
-    if (has_nan(*value)) return "input '" + tensor.name() + "' holds a NaN or an infinity";
+    const Content fed = content[{tensor.entry().node->id(), 0}] = Look(*value);
+    if (!fed.finite()) return fmt::format("input '{}' holds {}", tensor.name(), fed.text());
   }
   weft::DFSVisit({fetch.entry()}, [&](const weft::NodePtr& n) {
     if (n->is_variable() ? !weft::IsState(n)
@@ -59,14 +67,18 @@ std::string find_first_nan(Session* session, const Tensor& fetch, const Feeds& f
   for (const Tensor& t : fetches) {
     const weft::NodeEntry& e = t.entry();
     const Content made = content[{e.node->id(), e.index}];
-    if (made == Content::kFinite) continue;
-    const char* what = made == Content::kNaN ? "a NaN" : "an infinity";
-    if (e.node->is_variable()) return fmt::format("variable '{}' holds {}", t.name(), what);
+    if (made.finite()) continue;
+    if (e.node->is_variable()) return fmt::format("variable '{}' holds {}", t.name(), made.text());
     bool finite_operands = true;
-    for (const weft::NodeEntry& in : e.node->inputs)
-      finite_operands =
-          finite_operands && (!in || content[{in.node->id(), in.index}] == Content::kFinite);
-    if (finite_operands) return fmt::format("{} made {}", Named(e.node), what);
+    double largest = 0;
+    for (const weft::NodeEntry& in : e.node->inputs) {
+      if (!in) continue;
+      const Content& operand = content[{in.node->id(), in.index}];
+      finite_operands = finite_operands && operand.finite();
+      largest = std::max(largest, operand.largest);
+    }
+    if (finite_operands)
+      return fmt::format("{} made {} of numbers up to {:.3g}", Named(e.node), made.text(), largest);
   }
   return {};
 }

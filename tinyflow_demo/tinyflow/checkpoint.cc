@@ -49,25 +49,30 @@ void save_checkpoint(const Session& session, const std::string& path,
   session.store()->Save(path);
 }
 
-CheckpointNotes load_checkpoint(Session* session, const std::string& path) {
-  weft::VariableStore file;
-  file.Load(path);
-  std::vector<std::string> faults = Faults(session->graph()->variables, file);
+Checkpoint::Checkpoint(const std::string& path) : path_(path) {
+  values_.Load(path);
+  notes_ = values_.AllMetadata();
+}
+
+void Checkpoint::Restore(Session* session) const {
+  std::vector<std::string> faults = Faults(session->graph()->variables, values_);
   if (!faults.empty()) {
     const size_t all = faults.size();
     faults.resize(std::min(all, kMostShown));
-    WEFT_THROW(kInvalidModel, "'{}' is a checkpoint of another graph: {}{}", path,
+    WEFT_THROW(kInvalidModel, "'{}' is a checkpoint of another graph: {}{}", path_,
                weft::Join(faults, "; "),
                all > kMostShown ? fmt::format("; and {} more", all - kMostShown) : "");
   }
-  for (const std::string& name : file.Names()) session->store()->Set(name, file.Get(name));
-  return file.AllMetadata();
+  // Nothing is set before everything is there to be set.
+  std::vector<std::pair<std::string, Array>> values;
+  for (const std::string& name : values_.Names()) values.emplace_back(name, values_.Get(name));
+  for (const auto& [name, value] : values) session->store()->Set(name, value);
 }
 
-CheckpointNotes read_checkpoint_notes(const std::string& path) {
-  weft::VariableStore file;
-  file.Load(path);
-  return file.AllMetadata();
+CheckpointNotes load_checkpoint(Session* session, const std::string& path) {
+  const Checkpoint checkpoint(path);
+  checkpoint.Restore(session);
+  return checkpoint.notes();
 }
 
 }  // namespace tf

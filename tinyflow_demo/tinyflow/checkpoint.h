@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tinyflow/session.h"
+#include "weft/runtime/variable_store.h"
 
 namespace tf {
 
@@ -16,10 +17,23 @@ using CheckpointNotes = std::map<std::string, std::string>;
 /// Writes every variable of the session. Throws kBadBinding for one of its graph without a value, kIo.
 void save_checkpoint(const Session& session, const std::string& path,
                      const CheckpointNotes& notes = {});
-/// Reads what save_checkpoint wrote. Throws kIo, kInvalidModel for a damaged file and for one of another graph, naming what
-/// does not fit; then no variable has changed.
+
+/// What save_checkpoint wrote, read once: the notes may decide which graph is built that takes the values.
+class Checkpoint {
+ public:
+  /// The whole file is checked. Throws kIo, kInvalidModel for a damaged file.
+  explicit Checkpoint(const std::string& path);
+  const CheckpointNotes& notes() const { return notes_; }
+  /// Gives every variable of the session its value. Throws kInvalidModel for a checkpoint of another graph, naming what does
+  /// not fit; then no variable has changed.
+  void Restore(Session* session) const;
+
+ private:
+  std::string path_;
+  weft::VariableStore values_;
+  CheckpointNotes notes_;
+};
+/// Both at once; gives the notes.
 CheckpointNotes load_checkpoint(Session* session, const std::string& path);
-/// The notes alone; the whole file is checked.
-CheckpointNotes read_checkpoint_notes(const std::string& path);
 
 }  // namespace tf

@@ -1,5 +1,5 @@
 /// dataset.cc: reads IDX files: a magic number that tells type and rank, big-endian extents, bytes. zlib reads plain files
-/// as well.
+/// as well. Memory is taken as content arrives, never because a header says so.
 #include "tinyflow/dataset.h"
 
 #include <zlib.h>
@@ -8,14 +8,15 @@
 #include <memory>
 
 #include "weft/support/check.h"
-#include "weft/support/checked.h"
 #include "weft/support/file.h"
 
 namespace tf::data {
 namespace {
 
 constexpr uint8_t kUnsignedBytes = 8;      // third byte of the magic number
-constexpr int64_t kMostBytes = 1LL << 32;  // far above any set of small pictures
+constexpr int64_t kMostBytes = 1LL << 30;  // of one file; far above any set of small pictures
+constexpr int64_t kFirstBytes = 1 << 16;   // taken before any content has come
+constexpr const char* kPackage = "dataset-fashion-mnist";
 
 struct Idx {
   std::vector<int64_t> extents;
@@ -33,11 +34,22 @@ class Reader {
 
   void Read(uint8_t* to, int64_t size) {
     while (size > 0) {
-      const int n = gzread(file_, to, unsigned(std::min<int64_t>(size, 1 << 24)));
-      WEFT_CHECK(n > 0, kInvalidModel, "'{}' is damaged or ends too early", path_);
+      const int64_t n = Some(to, std::min<int64_t>(size, 1 << 24));
+      WEFT_CHECK(n > 0, kInvalidModel, "'{}' ends too early", path_);
       to += n;
       size -= n;
     }
+  }
+  /// `size` bytes, in pieces of at most what came before.
+  std::vector<uint8_t> Content(int64_t size) {
+    std::vector<uint8_t> bytes;
+    while (int64_t(bytes.size()) < size) {
+      const auto at = int64_t(bytes.size());
+      const int64_t more = std::min(size - at, std::max(at, kFirstBytes));
+      bytes.resize(size_t(at + more));
+      Read(bytes.data() + at, more);
+    }
+    return bytes;
   }
   uint32_t Word() {
     uint8_t b[4];
@@ -47,11 +59,18 @@ class Reader {
   /// Reads on, so that the checksum at the end of a compressed file is looked at.
   void End() {
     uint8_t b;
-    const int n = gzread(file_, &b, 1);
-    WEFT_CHECK(n == 0, kInvalidModel, "'{}' is damaged or holds more than it says", path_);
+    WEFT_CHECK(Some(&b, 1) == 0, kInvalidModel, "'{}' holds more than it says", path_);
   }
 
  private:
+  /// How many of `size` bytes there were. An archive that is cut off reads like its end, but for zlib's note of it.
+  int64_t Some(uint8_t* to, int64_t size) {
+    const int n = gzread(file_, to, unsigned(size));
+    int code = Z_OK;
+    const char* why = gzerror(file_, &code);  // begins with the path
+    WEFT_CHECK(n >= 0 && code == Z_OK, kInvalidModel, "damaged: {}", why);
+    return n;
+  }
   std::string path_;
   gzFile file_;
 };
@@ -64,12 +83,15 @@ Idx ReadFile(const std::string& path, uint32_t rank) {
   Idx idx;
   int64_t size = 1;
   for (uint32_t i = 0; i < rank; ++i) {
-    idx.extents.push_back(reader.Word());
-    size = weft::CheckedMul(size, idx.extents.back());
+    const int64_t extent = reader.Word();
+    WEFT_CHECK(extent > 0, kInvalidModel, "'{}' says that its extent {} is 0", path, i);
+    WEFT_CHECK(extent <= kMostBytes / size, kLimit,
+               "'{}' says that it holds more than {} bytes, which is more than is read", path,
+               kMostBytes);
+    idx.extents.push_back(extent);
+    size *= extent;
   }
-  WEFT_CHECK(size <= kMostBytes, kLimit, "'{}' says that it holds {} bytes", path, size);
-  idx.bytes.resize(size_t(size));
-  reader.Read(idx.bytes.data(), size);
+  idx.bytes = reader.Content(size);
   reader.End();
   return idx;
 }
@@ -96,17 +118,25 @@ DataSet ReadFashionMnist(const std::string& folder) {
     const std::string labels = weft::JoinPath(folder, name + "-labels-idx1-ubyte.gz");
     for (const std::string& file : {images, labels})
       if (!weft::FileExists(file))
-        weft::ThrowError(weft::ErrorCode::kIo, "the data set is not there: no file '" + file + "'",
-                         "",
-                         "install the Debian package dataset-fashion-mnist, or name a folder "
-                         "with --data");
-    return ReadIdx(images, labels);
+        weft::ThrowError(
+            weft::ErrorCode::kIo, "the data set is not there: no file '" + file + "'", "",
+            fmt::format("install the Debian package {}, or name a folder with --data", kPackage));
+    Pictures p = ReadIdx(images, labels);
+    const uint8_t last = *std::max_element(p.labels.begin(), p.labels.end());
+    WEFT_CHECK(last < DataSet().classes, kInvalidModel, "'{}' has a picture of class {}", labels,
+               last);
+    return p;
   };
-  DataSet set{part("train"), part("t10k")};
-  for (const Pictures* p : {&set.train, &set.test})
-    for (const uint8_t label : p->labels)
-      WEFT_CHECK(label < set.classes, kInvalidModel, "a label in '{}' is {}", folder, label);
-  return set;
+  try {
+    DataSet set;
+    set.train = part("train");
+    set.test = part("t10k");
+    return set;
+  } catch (weft::Error& e) {
+    if (e.hint().empty())
+      e.SetHint(fmt::format("install the Debian package {} again, if this is its file", kPackage));
+    throw;
+  }
 }
 
 }  // namespace tf::data

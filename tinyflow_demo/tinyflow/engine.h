@@ -42,6 +42,7 @@ class Executable {
   std::vector<weft::StepTime> Profile(const std::vector<Array>& feeds);
   const weft::ProgramStats& stats() const { return program_->stats(); }
   int64_t arena_bytes() const { return session_->arena_bytes(); }
+  int64_t live_bytes() const { return session_->live_bytes(); }
   const weft::Program& program() const { return *program_; }
 
  private:

@@ -126,8 +126,8 @@ std::vector<weft::StepTime> Session::profile(const std::vector<Tensor>& fetches,
 ProgramInfo Session::info(const std::vector<Tensor>& fetches, const Feeds& feeds, Mode mode) {
   const engine::Executable* e = impl_->Find(fetches, feeds, mode);
   const weft::ProgramStats& s = e->stats();
-  return {s.kernels,     s.distinct_kernels, s.library_calls,
-          s.interpreted, s.compile_seconds,  e->arena_bytes()};
+  return {s.kernels,         s.distinct_kernels, s.library_calls, s.interpreted,
+          s.compile_seconds, e->arena_bytes(),   e->live_bytes()};
 }
 
 Array Session::value(const Tensor& variable) const {

@@ -28,6 +28,7 @@ struct ProgramInfo {
   int interpreted = 0;  ///< steps without a kernel or library call
   double compile_seconds = 0;
   int64_t arena_bytes = 0;  ///< of the last run
+  int64_t live_bytes = 0;   ///< the most that it needed at once; no arena can be smaller
 };
 
 class Session {
