@@ -11,11 +11,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 
+#include "backends/cpu/polled_range.h"
 #include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -43,38 +42,6 @@ class Scratch {
   int64_t size_ = 0;
 };
 thread_local Scratch scratch;
-
-/// Whether the work of one element is a guess: an inner loop whose extent comes with the run.
-bool WorkIsUncertain(const Kernel& kernel) {
-  if (kernel.tmpl == KernelTemplate::kRow) return false;
-  Exprs values;
-  for (const KernelStore& s : kernel.stores) values.push_back(s.value);
-  for (const ExprNode* n : PostOrder(values)) {
-    if (n->kind() != ExprKind::kReduce) continue;
-    for (SymInt e : n->extents())
-      if (!e.is_const()) return true;
-  }
-  return false;
-}
-
-/// What stops all threads of a launch: the first exception of any of them.
-class FirstError {
- public:
-  bool set() const { return set_.load(std::memory_order_relaxed); }
-  void Keep(std::exception_ptr e) {
-    std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::move(e);
-    set_ = true;
-  }
-  void Rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::atomic<bool> set_{false};
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
 
 /// What a launch in phases asks besides.
 enum PhaseSize { kShared = kNumKernelSizes, kPhaseGain, kPhaseItems };
@@ -114,47 +81,19 @@ class CpuLauncher final : public KernelLauncher {
     [[maybe_unused]] const int tasks = TaskCount(items, sizes[kBytes], ops, team_->threads());
 #ifdef _OPENMP
     if (tasks > 1 && !omp_in_parallel()) {
-      RunTasks(tasks, items, buffers, dims, sizes[kScratch], Microseconds(sizes, ops) / tasks);
+      RunTasks(tasks, items, buffers, dims, sizes[kScratch],
+               Microseconds(sizes[kBytes], ops) / tasks);
       return;
     }
 #endif
     void* memory = ThreadScratch(sizes[kScratch]);
     WEFT_CHECK(memory || sizes[kScratch] <= 0, kOutOfMemory,
                "{} bytes of scratch for a kernel cannot be had", sizes[kScratch]);
-    RunRange(buffers, dims, 0, items, memory, Microseconds(sizes, ops), [] { return false; });
+    RunPolled({code_.fn, buffers, dims, memory, uncertain_}, 0, items,
+              Microseconds(sizes[kBytes], ops), nullptr);
   }
 
  private:
-  static double Microseconds(const int64_t* sizes, double ops) {
-    return std::max(ops / kOpsPerMicrosecond, double(sizes[kBytes]) / kBytesPerMicrosecond);
-  }
-
-  /// The kernel over [begin, end), in one call where that is short; else in pieces, so that a run can
-  /// be cancelled and its deadline passes between them. Their length follows the clock: the estimate
-  /// `us` of the whole is rough. `stopped`: others failed.
-  template <class Stopped>
-  void RunRange(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end, void* memory,
-                double us, Stopped stopped) const {
-    using Clock = std::chrono::steady_clock;
-    const int64_t items = end - begin;
-    const bool in_pieces = us > kLongMicroseconds || (uncertain_ && us > kUncertainMicroseconds);
-    const int64_t align = items < 16 * kItemAlign ? 1 : kItemAlign;
-    if (!in_pieces || items < 2) return code_.fn(buffers, dims, begin, end, memory);
-    const double known = uncertain_ ? double(items) / 64 : double(items) * kPieceMicroseconds / us;
-    int64_t piece = std::max<int64_t>(align, int64_t(known) / align * align);
-    for (int64_t at = begin;;) {
-      const int64_t next = end - at > piece ? at + piece : end;
-      const auto start = Clock::now();
-      code_.fn(buffers, dims, at, next, memory);
-      if (next == end || stopped()) return;
-      RequestScope::Poll();
-      const double took = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-      const double grown = double(piece) * std::min(4.0, kPieceMicroseconds / std::max(took, 1.0));
-      piece = std::max<int64_t>(align, int64_t(std::min(grown, double(items))) / align * align);
-      at = next;
-    }
-  }
-
   /// One phase after the other, all threads in each; the memory between them is the caller's.
   void RunPhases(void* const* buffers, const int64_t* dims, const int64_t* sizes,
                  double ops) const {
@@ -162,28 +101,41 @@ class CpuLauncher final : public KernelLauncher {
     WEFT_CHECK(memory || sizes[kShared] <= 0, kOutOfMemory,
                "{} bytes of scratch for a kernel cannot be had", sizes[kShared]);
     const size_t phases = code_.phases.size();
-    const auto run = [&](size_t k, int first, int step, int tasks) {
+    const double us = Microseconds(sizes[kBytes], ops);
+    const auto run = [&](size_t k, int first, int step, int tasks, const FirstError* others) {
       const int64_t items = sizes[kPhaseItems + k];
       for (int t = first; t < tasks; t += step) {
         const auto [begin, end] = TaskRange(items, tasks, PhaseAlign(items, tasks), t);
-        if (begin < end) code_.phases[k].fn(buffers, dims, begin, end, memory);
+        if (begin < end)
+          RunPolled({code_.phases[k].fn, buffers, dims, memory, uncertain_}, begin, end, us / tasks,
+                    others);
       }
     };
 #ifdef _OPENMP
     const int tasks = TaskCount(sizes[kPhaseItems], sizes[kBytes], ops, team_->threads());
     if (tasks > 1 && !omp_in_parallel()) {
+      FirstError error;
+      const RequestScope* const request = RequestScope::Current();
 #pragma omp parallel num_threads(tasks)
-      for (size_t k = 0; k < phases; ++k) {
-        run(k, omp_get_thread_num(), omp_get_num_threads(), tasks);
-        if (k + 1 < phases) {
+      {
+        const RequestScope::Borrow borrow(request);
+        for (size_t k = 0; k < phases; ++k) {
+          // Every thread comes to every barrier, also when there is nothing left to do.
+          try {
+            if (!error.set()) run(k, omp_get_thread_num(), omp_get_num_threads(), tasks, &error);
+          } catch (...) {
+            error.Keep(std::current_exception());
+          }
+          if (k + 1 < phases) {
 #pragma omp barrier
+          }
         }
       }
+      error.Rethrow();
       return;
     }
 #endif
-    (void)ops;
-    for (size_t k = 0; k < phases; ++k) run(k, 0, 1, 1);
+    for (size_t k = 0; k < phases; ++k) run(k, 0, 1, 1, nullptr);
   }
   /// Chunks are few and go one by one; rows of a combination like those of any kernel.
   static int64_t PhaseAlign(int64_t items, int tasks) {
@@ -209,7 +161,7 @@ class CpuLauncher final : public KernelLauncher {
           if (begin >= end) continue;
           try {
             const RequestScope::Borrow borrow(request);
-            RunRange(buffers, dims, begin, end, memory, us, [&] { return error.set(); });
+            RunPolled({code_.fn, buffers, dims, memory, uncertain_}, begin, end, us, &error);
           } catch (...) {
             error.Keep(std::current_exception());
           }
@@ -252,6 +204,10 @@ SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code) {
 double TotalOps(double ops_per_element, const int64_t* sizes) {
   return ops_per_element * double(sizes[kItems]) *
          double(std::max<int64_t>(sizes[kRowElements], 1));
+}
+
+double Microseconds(int64_t bytes, double ops) {
+  return std::max(ops / kOpsPerMicrosecond, double(bytes) / kBytesPerMicrosecond);
 }
 
 void* ThreadScratch(int64_t bytes) { return bytes > 0 ? scratch.Reserve(bytes) : nullptr; }

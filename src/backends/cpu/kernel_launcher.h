@@ -16,11 +16,6 @@ inline constexpr int64_t kBytesPerTask = 32 << 10;
 inline constexpr double kOpsPerMicrosecond =
     16e3;  ///< one core, vector code with some memory behind it
 inline constexpr double kMicrosecondsPerTask = 8;
-/// A task that is estimated to take longer than this runs in pieces of about kPieceMicroseconds,
-/// between which the request is polled (cancelled, deadline). Where the estimate is a guess, already
-/// much shorter ones begin with a small piece.
-inline constexpr double kLongMicroseconds = 50e3, kPieceMicroseconds = 10e3,
-                        kUncertainMicroseconds = 50;
 inline constexpr double kBytesPerMicrosecond = 8e3;  ///< one core, out of memory
 /// Boundaries between tasks are multiples of this: 64 elements of any type end on a cache line and
 /// on a whole vector.
@@ -32,6 +27,8 @@ enum KernelSize { kItems, kBytes, kScratch, kRowElements, kNumKernelSizes };
 SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code);
 /// Operations of a launch of these sizes.
 double TotalOps(double ops_per_element, const int64_t* sizes);
+/// Estimate of what work takes on one core.
+double Microseconds(int64_t bytes, double ops);
 /// 64-byte aligned memory of the calling thread: kept, never cleared, valid until the next call. Null for 0 bytes, and
 /// where memory cannot be had: what runs inside a parallel region must not throw.
 void* ThreadScratch(int64_t bytes);

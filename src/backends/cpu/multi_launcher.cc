@@ -16,6 +16,8 @@
 #include <atomic>
 
 #include "backends/cpu/kernel_launcher.h"
+#include "backends/cpu/polled_range.h"
+#include "weft/core/request.h"
 #include "weft/support/check.h"
 
 namespace weft::cpu {
@@ -25,6 +27,7 @@ struct Code {
   CpuKernel cpu;
   double ops = 0;  ///< per element
   SymProgram program;
+  bool uncertain = false;  ///< WorkIsUncertain
   bool per_point = false;  ///< one loop over d0: sizes follow from it without the program
   int64_t bytes_a_point = 0;
   std::shared_ptr<KernelLauncher> alone;  ///< it works in phases
@@ -65,8 +68,9 @@ class CpuMultiLauncher final : public KernelLauncher {
       int64_t sizes[kNumKernelSizes];
       SizesOf(code, own_dims, sizes);
       if (sizes[kItems] <= 0) continue;
-      const double worth = TasksWorth(sizes[kBytes], TotalOps(code.ops, sizes));
-      line.push_back({&code, own, own_dims, sizes[kItems], length, worth});
+      const double ops = TotalOps(code.ops, sizes), worth = TasksWorth(sizes[kBytes], ops);
+      line.push_back(
+          {&code, own, own_dims, sizes[kItems], Microseconds(sizes[kBytes], ops), length, worth});
       length += worth;
       scratch = std::max(scratch, sizes[kScratch]);
     }
@@ -80,7 +84,8 @@ class CpuMultiLauncher final : public KernelLauncher {
     void* const memory = ThreadScratch(scratch);
     WEFT_CHECK(memory || scratch <= 0, kOutOfMemory,
                "{} bytes of scratch for a kernel cannot be had", scratch);
-    for (const Work& w : line) w.code->cpu.fn(w.buffers, w.dims, 0, w.items, memory);
+    Runner run(memory, nullptr);
+    for (const Work& w : line) run(w, 0, w.items);
   }
 
  private:
@@ -93,7 +98,7 @@ class CpuMultiLauncher final : public KernelLauncher {
     void* const* buffers;
     const int64_t* dims;
     int64_t items;
-    double begin, worth;
+    double us, begin, worth;
     /// Items before the point `at` of the line, cut where tasks of a kernel are cut.
     int64_t Before(double at, int64_t align) const {
       const double share = (at - begin) / worth;
@@ -104,11 +109,34 @@ class CpuMultiLauncher final : public KernelLauncher {
     }
   };
 
+  /// Runs pieces of the line one after another, polled like the range of one kernel: many short parts are together as
+  /// long as a long one.
+  class Runner {
+   public:
+    Runner(void* memory, const FirstError* others) : memory_(memory), others_(others) {}
+    void operator()(const Work& w, int64_t begin, int64_t end) {
+      if (unpolled_us_ > kPieceMicroseconds) {
+        RequestScope::Poll();
+        unpolled_us_ = 0;
+      }
+      const double us = w.us * double(end - begin) / double(w.items);
+      RunPolled({w.code->cpu.fn, w.buffers, w.dims, memory_, w.code->uncertain}, begin, end, us,
+                others_);
+      unpolled_us_ += us;
+    }
+
+   private:
+    void* memory_;
+    const FirstError* others_;
+    double unpolled_us_ = 0;
+  };
+
   Code MakeCode(const Kernel& kernel, CpuKernel cpu) const {
     Code code;
     if (!cpu.phases.empty()) code.alone = MakeCpuLauncher(kernel, cpu, team_);
     code.cpu = std::move(cpu);
     code.ops = OpsPerElement(kernel);
+    code.uncertain = WorkIsUncertain(kernel);
     code.program = KernelSizes(kernel, code.cpu);
     for (const KernelBuffer& b : kernel.buffers)
       if (b.num_elements == KernelSymbol(0)) code.bytes_a_point += DTypeBytes(b.dtype, 1);
@@ -129,26 +157,35 @@ class CpuMultiLauncher final : public KernelLauncher {
   static void RunOnTeam(const std::vector<Work>& line, double length, int tasks,
                         int64_t scratch_bytes) {
     std::atomic<bool> failed{false};
+    FirstError error;
+    const RequestScope* const request = RequestScope::Current();
 #pragma omp parallel num_threads(tasks)
     {
       void* const memory = ThreadScratch(scratch_bytes);
       if (scratch_bytes > 0 && !memory) {
         failed = true;
       } else {
-        // The system may grant fewer threads than were asked for.
-        for (int t = omp_get_thread_num(); t < tasks; t += omp_get_num_threads()) {
-          const double from = length * t / tasks, to = length * (t + 1) / tasks;
-          for (const Work& w : line) {
-            const int64_t align = TaskAlign(w.items, tasks);
-            const int64_t begin = t == 0 ? 0 : w.Before(from, align),
-                          end = t + 1 == tasks ? w.items : w.Before(to, align);
-            if (begin < end) w.code->cpu.fn(w.buffers, w.dims, begin, end, memory);
+        try {
+          const RequestScope::Borrow borrow(request);
+          Runner run(memory, &error);
+          // The system may grant fewer threads than were asked for.
+          for (int t = omp_get_thread_num(); t < tasks; t += omp_get_num_threads()) {
+            const double from = length * t / tasks, to = length * (t + 1) / tasks;
+            for (const Work& w : line) {
+              const int64_t align = TaskAlign(w.items, tasks);
+              const int64_t begin = t == 0 ? 0 : w.Before(from, align),
+                            end = t + 1 == tasks ? w.items : w.Before(to, align);
+              if (begin < end && !error.set()) run(w, begin, end);
+            }
           }
+        } catch (...) {
+          error.Keep(std::current_exception());
         }
       }
     }
     WEFT_CHECK(!failed, kOutOfMemory, "{} bytes of scratch a thread for a kernel cannot be had",
                scratch_bytes);
+    error.Rethrow();
   }
 #endif
 

@@ -5,6 +5,8 @@
 /// a division. Where an input is contiguous along the second last loop (a transposition), rows are
 /// walked in blocks: every cache line that a vector touches is used for all rows of a block while
 /// it is in the first-level cache.
+#include <functional>
+
 #include "codegen/llvm/templates.h"
 
 namespace weft::llvmgen {
@@ -15,6 +17,14 @@ namespace {
 constexpr int64_t kBlockRows = 16;
 /// Shorter rows and columns are not worth it.
 constexpr int64_t kMinBlockedExtent = 32;
+/// Rows of up to this many elements have code for exactly as many, beside code for parts of a row; not where
+/// that is long: code generation takes time in proportion.
+constexpr int64_t kMaxShortRow = 64;
+constexpr double kMaxShortWeight = 64;
+/// Operations of an index that is computed once for the check and once for the use of it.
+constexpr double kMaxTwiceWeight = 32;
+/// Rows whose indices are checked together.
+constexpr int64_t kCheckedRows = 512;
 
 /// Some input is read along the second last loop.
 bool IsTransposing(Emitter& e, const std::vector<KernelStore>& stores) {
@@ -36,19 +46,6 @@ bool IsTransposing(Emitter& e, const std::vector<KernelStore>& stores) {
       return true;
   }
   return false;
-}
-
-/// Points [begin, end), row by row.
-bool Rows(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* begin,
-          llvm::Value* end) {
-  const int loops = int(e.kernel().dims.size());
-  const SymInt inner = e.kernel().dims.back();
-  bool fence = false;
-  ForPoints(e, loops, begin, end, [&](llvm::Value* lo, llvm::Value* hi) {
-    fence = StoreRange(e, stores, loops - 1, lo, hi, inner.is_const() ? inner.value() : -1, false,
-                       false, nullptr);
-  });
-  return fence;
 }
 
 /// Whole rows [first, last) in blocks of rows that differ in the second last index only.
@@ -101,8 +98,10 @@ void Blocks(Emitter& e, const std::vector<KernelStore>& stores, const Widths& w,
   e.If(ir.CreateICmpSLT(first, last), walk, [] {});
 }
 
-/// Points [begin, end) in blocks of whole rows, and what is left of a row at both ends.
-void Transpose(Emitter& e, const std::vector<KernelStore>& stores) {
+/// Points [begin, end): `whole` for whole rows [first, last), and what is left of a row at both ends.
+void WholeRows(
+    Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* begin, llvm::Value* end,
+    const std::function<void(const Widths& w, llvm::Value* first, llvm::Value* last)>& whole) {
   auto& ir = e.ir();
   const Kernel& k = e.kernel();
   const int loops = int(k.dims.size());
@@ -117,11 +116,11 @@ void Transpose(Emitter& e, const std::vector<KernelStore>& stores) {
       ChooseWidths(e, values, types, loops - 1, extent.is_const() ? extent.value() : -1);
 
   llvm::Value* inner = e.Dim(extent);
-  llvm::Value* first = ir.CreateUDiv(ir.CreateAdd(e.begin(), ir.CreateSub(inner, e.Int(1))), inner);
-  llvm::Value* last = ir.CreateUDiv(e.end(), inner);
-  Blocks(e, stores, w, first, last);
+  llvm::Value* first = ir.CreateUDiv(ir.CreateAdd(begin, ir.CreateSub(inner, e.Int(1))), inner);
+  llvm::Value* last = ir.CreateUDiv(end, inner);
+  whole(w, first, last);
   llvm::Value* head =
-      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, e.end(), ir.CreateMul(first, inner));
+      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, ir.CreateMul(first, inner));
   llvm::Value* tail =
       ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, head, ir.CreateMul(last, inner));
   LoopSpec ends;
@@ -130,19 +129,115 @@ void Transpose(Emitter& e, const std::vector<KernelStore>& stores) {
   ends.maybe_empty = false;
   e.Loop(ends, {}, [&](llvm::Value* which, const Values&) -> Values {
     llvm::Value* is_head = ir.CreateICmpEQ(which, e.Int(0));
-    llvm::Value* from = ir.CreateSelect(is_head, e.begin(), tail);
-    llvm::Value* to = ir.CreateSelect(is_head, head, e.end());
+    llvm::Value* from = ir.CreateSelect(is_head, begin, tail);
+    llvm::Value* to = ir.CreateSelect(is_head, head, end);
     llvm::Value* row = ir.CreateUDiv(from, inner);
     llvm::Value* start = ir.CreateMul(row, inner);
-    AtRow(e, loops - 1, row, [&] {
-      ForFewLanes(e, loops - 1, ir.CreateSub(from, start), ir.CreateSub(to, start), w,
-                  [&](const Values&) -> Values {
-                    EmitStores(e, stores, false);
-                    return {};
-                  });
-    });
+    // The row behind the last one may have no point, and no index to read.
+    e.If(
+        ir.CreateICmpSLT(from, to),
+        [&] {
+          AtRow(e, loops - 1, row, [&] {
+            ForFewLanes(e, loops - 1, ir.CreateSub(from, start), ir.CreateSub(to, start), w,
+                        [&](const Values&) -> Values {
+                          EmitStores(e, stores, false);
+                          return {};
+                        });
+          });
+        },
+        [] {});
     return {};
   });
+}
+
+/// Rows of a known few elements each.
+void ShortRows(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* begin,
+               llvm::Value* end) {
+  auto& ir = e.ir();
+  const int inner = int(e.kernel().dims.size()) - 1;
+  const int64_t extent = e.kernel().dims.back().value();
+  WholeRows(e, stores, begin, end, [&](const Widths& w, llvm::Value* first, llvm::Value* last) {
+    const auto rows = [&] {
+      ForRows(e, inner, first, last, [&](llvm::Value*) {
+        ForLanes(e, inner, e.Int(0), e.Int(extent), extent, w, false, {},
+                 [&](const Values&) -> Values {
+                   EmitStores(e, stores, false);
+                   return {};
+                 });
+      });
+    };
+    e.If(ir.CreateICmpSLT(first, last), rows, [] {});
+  });
+}
+
+/// A range flag that is the same for all points of a row.
+bool IsOfRows(Emitter& e, const KernelStore& s) {
+  const int inner = int(e.kernel().dims.size()) - 1, rows = inner - 1;
+  return s.flag && rows >= 0 && e.DependsOn(s.value, rows) && !e.DependsOn(s.value, inner) &&
+         e.Info(s.value).weight <= kMaxTwiceWeight;
+}
+
+/// Flags of the rows that have points in [begin, end), with rows in lanes.
+void RaiseRowFlags(Emitter& e, const std::vector<KernelStore>& flags, llvm::Value* begin,
+                   llvm::Value* end) {
+  auto& ir = e.ir();
+  const Kernel& k = e.kernel();
+  const int inner = int(k.dims.size()) - 1, rows = inner - 1;
+  Exprs values;
+  for (const KernelStore& s : flags) values.push_back(s.value);
+  const Widths w = ChooseWidths(e, values, {}, rows, -1);
+  llvm::Value* extent = e.Dim(k.dims[size_t(inner)]);
+  llvm::Value* last = ir.CreateUDiv(ir.CreateSub(end, e.Int(1)), extent);
+  ForPoints(e, inner, ir.CreateUDiv(begin, extent), ir.CreateAdd(last, e.Int(1)),
+            [&](llvm::Value* lo, llvm::Value* hi) {
+              ForLanes(e, rows, lo, hi, -1, w, false, {}, [&](const Values&) -> Values {
+                for (const KernelStore& s : flags) e.EmitFlag(s);
+                return {};
+              });
+            });
+}
+
+/// Points [begin, end), row by row.
+bool Rows(Emitter& e, const std::vector<KernelStore>& all, llvm::Value* begin, llvm::Value* end) {
+  auto& ir = e.ir();
+  const int loops = int(e.kernel().dims.size());
+  const SymInt inner = e.kernel().dims.back();
+  std::vector<KernelStore> flags, stores;
+  for (const KernelStore& s : all) (IsOfRows(e, s) ? flags : stores).push_back(s);
+  bool fence = false;
+  double weight = 0;
+  for (const KernelStore& s : stores) weight += e.Info(s.value).weight;
+  const bool is_short =
+      loops > 1 && inner.is_const() && inner.value() <= kMaxShortRow && weight <= kMaxShortWeight;
+  const auto points = [&](llvm::Value* from, llvm::Value* to) {
+    if (is_short) return ShortRows(e, stores, from, to);
+    ForPoints(e, loops, from, to, [&](llvm::Value* lo, llvm::Value* hi) {
+      fence = StoreRange(e, stores, loops - 1, lo, hi, inner.is_const() ? inner.value() : -1, false,
+                         false, nullptr);
+    });
+  };
+  if (flags.empty()) {
+    points(begin, end);
+    return fence;
+  }
+  // A check beside each row is too much where rows are short: some rows are checked at once, then read while their indices
+  // are in the first-level cache.
+  llvm::Value* extent = e.Dim(inner);
+  LoopSpec block;
+  block.lo = ir.CreateUDiv(begin, extent);
+  block.hi = ir.CreateAdd(ir.CreateUDiv(ir.CreateSub(end, e.Int(1)), extent), e.Int(1));
+  block.step = kCheckedRows;
+  block.maybe_empty = false;
+  e.Loop(block, {}, [&](llvm::Value* row, const Values&) -> Values {
+    llvm::Value* from = ir.CreateMul(row, extent);
+    llvm::Value* to = ir.CreateMul(ir.CreateAdd(row, e.Int(kCheckedRows)), extent);
+    from = ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, begin, from);
+    to = ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, to);
+    RaiseRowFlags(e, flags, from, to);
+    points(from, to);
+    return {};
+  });
+  return fence;
 }
 
 }  // namespace
@@ -156,7 +251,10 @@ SymInt EmitElementwise(Emitter& e) {
   if (loops == 0) {
     EmitStores(e, stores, false);
   } else if (IsTransposing(e, stores)) {
-    Transpose(e, stores);
+    WholeRows(e, stores, e.begin(), e.end(),
+              [&](const Widths& w, llvm::Value* first, llvm::Value* last) {
+                Blocks(e, stores, w, first, last);
+              });
   } else {
     fence = Rows(e, stores, e.begin(), e.end());
   }

@@ -265,6 +265,29 @@ TEST_CASE("indices out of tensors: memory is safe, and the flag is raised where 
   }
 }
 
+TEST_CASE("rows are checked some hundreds at a time: every place raises the flag") {
+  constexpr int64_t kRows = 1300;
+  std::mt19937 rng(9);
+  for (const int64_t columns : {4, 5, 90}) {
+    const Expr row = Expr::Cast(DType::kI64, Expr::Load(1, DType::kI32, {I(0)}));
+    const KernelPtr k =
+        Lower({{DType::kF32, {8, columns}}, {DType::kI32, {kRows}}},
+              {{DType::kF32, {kRows, columns}}}, {Expr::Load(0, DType::kF32, {row, I(1)})});
+    const Bytes data = RandomInput(DType::kF32, 8 * columns, rng);
+    std::vector<int32_t> index(kRows);
+    for (size_t i = 0; i < index.size(); ++i) index[i] = int32_t(i * 3 % 8);
+    CheckKernel(k, {data, Int32s(index)});
+    CHECK(!RunFlag(k, {data, Int32s(index)}));
+    for (const size_t where : {0, 1, 510, 511, 512, 513, 1023, 1024, 1298, 1299}) {
+      std::vector<int32_t> wrong = index;
+      wrong[where] = 8;
+      CAPTURE(columns);
+      CAPTURE(where);
+      CHECK(RunFlag(k, {data, Int32s(wrong)}));
+    }
+  }
+}
+
 TEST_CASE("what is guarded away is not outside; nothing is read of an empty axis") {
   const Expr taken = Ne(Expr::Load(2, DType::kI32, {I(0)}), Expr::ConstInt(DType::kI32, 0));
   const Expr at = Expr::Cast(DType::kI64, Expr::Load(1, DType::kI32, {I(0)}));

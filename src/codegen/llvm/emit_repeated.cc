@@ -8,14 +8,20 @@ namespace {
 /// Lanes per element: as many shuffles are emitted, one of them chosen by where the vector begins.
 constexpr int64_t kMaxRepeat = 4;
 
-/// Terms of a sum.
-void Flatten(const Expr& e, Exprs* terms) {
-  if (e->kind() == ExprKind::kBinary && e->bin_op() == BinOp::kAdd) {
-    Flatten(e->operand(0), terms);
-    Flatten(e->operand(1), terms);
-  } else {
-    terms->push_back(e);
+/// Terms of a sum, from the left; none where there are more than are looked through: shared sums could have any number.
+Exprs TermsOf(const Expr& e) {
+  constexpr size_t kMaxTerms = 64;
+  Exprs terms, rest{e};
+  while (!rest.empty()) {
+    const Expr t = std::move(rest.back());
+    rest.pop_back();
+    if (t->kind() == ExprKind::kBinary && t->bin_op() == BinOp::kAdd)
+      rest.insert(rest.end(), {t->operand(1), t->operand(0)});
+    else
+      terms.push_back(t);
+    if (terms.size() + rest.size() > kMaxTerms) return {};
   }
+  return terms;
 }
 
 }  // namespace
@@ -24,10 +30,8 @@ llvm::Value* Emitter::EmitRepeatedLoad(const ExprNode& n, bool masked) {
   const Lanes* l = lanes();
   if (!target_.masks) return nullptr;
   // offset = rest + floordiv(at, repeat), where `at` steps by 1 from lane to lane.
-  Exprs terms;
-  Flatten(n.operand(0), &terms);
   Expr quotient, rest = Expr::Int(0);
-  for (const Expr& t : terms) {
+  for (const Expr& t : TermsOf(n.operand(0))) {
     if (!DependsOn(t, l->loop)) {
       rest = rest + t;
     } else if (quotient) {

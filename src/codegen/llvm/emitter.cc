@@ -52,6 +52,12 @@ const Expr& Emitter::Keep(Expr e) {
   return kept_.back();
 }
 
+void Emitter::MoveScopes(const llvm::Instruction* rest, llvm::Instruction* branch) {
+  for (const auto& s : scopes_)
+    if (s->ip == rest) s->ip = branch;
+  scopes_.back()->ip = branch;
+}
+
 Values Emitter::Loop(const LoopSpec& spec, const Values& init, const Body& body) {
   llvm::Instruction* rest = &*ir_.GetInsertPoint();
   llvm::BasicBlock* before = rest->getParent();
@@ -67,7 +73,7 @@ Values Emitter::Loop(const LoopSpec& spec, const Values& init, const Body& body)
     guard = ir_.CreateCondBr(ir_.CreateICmpSLT(spec.lo, spec.hi), head, exit);
     ir_.SetInsertPoint(head);
     auto* enter = ir_.CreateBr(loop);
-    scopes_.back()->ip = guard;
+    MoveScopes(rest, guard);
     if (barrier) {
       scopes_.push_back(std::make_unique<Scope>());
       scopes_.back()->barrier = true;
@@ -76,7 +82,7 @@ Values Emitter::Loop(const LoopSpec& spec, const Values& init, const Body& body)
     before = head;
   } else {
     guard = ir_.CreateBr(loop);
-    scopes_.back()->ip = guard;
+    MoveScopes(rest, guard);
   }
   old->eraseFromParent();
 
@@ -134,13 +140,15 @@ void Emitter::If(llvm::Value* cond, const std::function<void()>& then,
   llvm::BasicBlock* exit = before->splitBasicBlock(rest->getIterator(), "exit");
   llvm::Instruction* old = before->getTerminator();
   llvm::BasicBlock* blocks[2];
-  for (auto& block : blocks) block = llvm::BasicBlock::Create(context_, "branch", function_, exit);
+  for (auto& block : blocks) {
+    block = llvm::BasicBlock::Create(context_, "branch", function_, exit);
+    llvm::BranchInst::Create(exit, block);
+  }
   ir_.SetInsertPoint(old);
-  scopes_.back()->ip = ir_.CreateCondBr(cond, blocks[0], blocks[1]);
+  MoveScopes(rest, ir_.CreateCondBr(cond, blocks[0], blocks[1]));
   old->eraseFromParent();
   for (int i = 0; i < 2; ++i) {
-    ir_.SetInsertPoint(blocks[i]);
-    ir_.SetInsertPoint(ir_.CreateBr(exit));
+    ir_.SetInsertPoint(blocks[i]->getTerminator());
     scopes_.push_back(std::make_unique<Scope>());
     (i == 0 ? then : otherwise)();
     scopes_.pop_back();

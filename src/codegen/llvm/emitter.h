@@ -143,6 +143,8 @@ class Emitter {
   static int Bytes(DType t);
   llvm::Value* Buffer(int buffer);
   llvm::Value* EmitLoad(const Expr& e);
+  /// From now on contiguous loads also fetch what the next iteration of `loop` reads there into the caches; -1: no more.
+  void FetchAhead(int loop) { ahead_ = loop; }
   /// Value of a store, before any store of the same iteration is written (outputs may lie on
   /// inputs).
   llvm::Value* StoredValue(const KernelStore& store);
@@ -187,6 +189,8 @@ class Emitter {
   void Learn(const ExprNode& n);
   NodeInfo LearnRange(const ExprNode& n, NodeInfo info);
   int ScopeOf(const NodeInfo& info) const;
+  /// A block is split before `rest`, and ends in `branch` now: scopes that went on at `rest` go on before the branch.
+  void MoveScopes(const llvm::Instruction* rest, llvm::Instruction* branch);
   llvm::Value* Lookup(const ExprNode* n);
   llvm::Value* EmitNode(const Expr& e);
   llvm::Value* EmitIntDivision(const ExprNode& n, int lanes);
@@ -196,6 +200,7 @@ class Emitter {
   /// An operand of an FMA as `count` lanes.
   llvm::Value* FmaOperand(const Expr& e, int count);
   llvm::Value* ZeroAddress();
+  void EmitFetchAhead(const ExprNode& load, llvm::Value* address);
   /// Where the loops of this function collect what raises the flag; looked at when it ends.
   llvm::Value* FlagSum(int buffer);
   llvm::Value* RoundBFloat16(llvm::Value* v);
@@ -218,6 +223,7 @@ class Emitter {
               *scratch_ = nullptr;
   llvm::GlobalVariable* zero_ =
       nullptr;  ///< what a guarded scalar load reads where its guard is false
+  int ahead_ = -1;                           ///< FetchAhead
   llvm::Function* flag_function_ = nullptr;  ///< that flag_sum_ is of
   llvm::Value* flag_sum_ = nullptr;
   std::vector<std::unique_ptr<Scope>> scopes_;

@@ -163,6 +163,17 @@ Carried ForLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, int64_t
   llvm::Value* middle = lo;
   if (w.main > 1) {
     const int64_t whole = extent >= 0 ? extent / w.main : -1;
+    if (extent == w.main) {
+      Lanes l;
+      l.loop = loop;
+      l.count = w.main;
+      l.base = lo;
+      c.main = e.Unrolled(Emitter::IndexBit(loop), lo, [&] {
+        e.SetLanes(l);
+        return body(c.main);
+      });
+      return c;
+    }
     if (whole != 0) {
       middle = ir.CreateAdd(lo, RoundDown(e, ir.CreateSub(hi, lo), w.main));
       c.main = LaneLoop(e, loop, lo, middle, w.main, false, whole < 0, barrier, c.main, body);

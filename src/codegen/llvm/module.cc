@@ -1,15 +1,39 @@
 /// module.cc: a kernel becomes LLVM IR: the template writes the function.
 #include "codegen/llvm/module.h"
 
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
+#include <vector>
+
+#include "codegen/llvm/arrange_loops.h"
 #include "codegen/llvm/object.h"
 #include "codegen/llvm/row_split.h"
 #include "codegen/llvm/templates.h"
 #include "weft/support/check.h"
 
 namespace weft::llvmgen {
+namespace {
+
+/// Words of the stack become values that the loops carry: through memory each would wait for the one before.
+void KeepInRegisters(llvm::Module& module) {
+  for (llvm::Function& f : module) {
+    if (f.isDeclaration()) continue;
+    std::vector<llvm::AllocaInst*> words;
+    for (llvm::Instruction& i : f.getEntryBlock()) {
+      auto* word = llvm::dyn_cast<llvm::AllocaInst>(&i);
+      if (word && llvm::isAllocaPromotable(word)) words.push_back(word);
+    }
+    if (words.empty()) continue;
+    llvm::DominatorTree dominators(f);
+    llvm::PromoteMemToReg(words, dominators);
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget& target,
                                           const llvm::TargetMachine& machine,
@@ -28,6 +52,7 @@ std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget&
     Emitter emitter(adjusted, target, *module);
     scratch = row ? EmitRow(emitter) : EmitElementwise(emitter);
   }
+  KeepInRegisters(*module);
   std::string numbers = scratch.ToString();
   if (!split.items.empty())
     numbers += "\n" + split.shared_bytes.ToString() + "\n" + split.gain.ToString();

@@ -1,3 +1,4 @@
+#include "codegen/llvm/arrange_loops.h"
 #include "codegen/llvm/test_kernels.h"
 
 namespace weft::llvmgen {
@@ -198,6 +199,65 @@ TEST_CASE("rows of gathered elements raise the flag of what they read") {
       }
     }
   }
+}
+
+/// The largest of `window` x `window` elements of [planes, rows, columns] cells, as rows of a kernel.
+KernelPtr Windows(SymInt planes, SymInt rows, int64_t columns, int64_t window) {
+  const SymInt w = window;
+  const Expr largest = Expr::Reduce(ReduceOp::kMax, {w, w}, [&](const Indices& r) {
+    return Load(0, {I(0), I(1) * Expr::Int(2) + r[0], I(2) * Expr::Int(2) + r[1]});
+  });
+  // What is left of each element beside it makes a kernel of rows of the windows' elements.
+  const Expr rest =
+      Load(0, {I(0), I(1) * Expr::Int(2) + I(3), I(2) * Expr::Int(2) + I(4)}) - largest;
+  const std::vector<SymInt> in = {planes, rows * 2 + w, columns * 2 + window};
+  ComputeSpec spec;
+  spec.inputs = {{DType::kF32, in}};
+  spec.outputs = {{DType::kF32, {planes, rows, columns, w, w}},
+                  {DType::kF32, {planes, rows, columns}}};
+  spec.values = {rest, largest};
+  return RowInLanes(LowerKernel(spec, Facts()).kernel);
+}
+
+TEST_CASE("few windows side by side change places with the loop around them") {
+  // Three outer loops: planes, rows, columns.
+  const auto outer = [](const Kernel& k) {
+    return std::vector<SymInt>(k.dims.begin(), k.dims.begin() + k.num_outer);
+  };
+  struct Row {
+    int64_t planes, rows, columns, window;
+    bool swapped;
+  };
+  for (const Row& r : {Row{2, 70, 4, 2, true}, Row{1, 64, 8, 3, true}, Row{2, 63, 4, 2, false},
+                       Row{2, 70, 9, 2, false}, Row{2, 70, 4, 5, false}}) {
+    CAPTURE(r.rows);
+    CAPTURE(r.columns);
+    CAPTURE(r.window);
+    const KernelPtr k = Windows(r.planes, r.rows, r.columns, r.window);
+    REQUIRE(k->tmpl == KernelTemplate::kRow);
+    const Kernel arranged = ArrangeLoops(*k);
+    std::vector<SymInt> expected = outer(*k);
+    REQUIRE(expected.size() >= 2);
+    if (r.swapped) std::swap(expected.back(), expected[expected.size() - 2]);
+    CHECK(outer(arranged) == expected);
+    CHECK(arranged.Name() == k->Name());
+    if (r.swapped) CHECK(arranged.vector_loop == k->num_outer - 1);
+    // Every point is written once, where it was: the arranged kernel gives the same as the other, and so does its code.
+    const std::vector<Bytes> in = RandomInputs(*k, {}, 41);
+    CHECK(KernelOracle(arranged, in, {}).Run() == KernelOracle(*k, in, {}).Run());
+    CheckKernel(k, in);
+  }
+}
+
+TEST_CASE("windows of symbolic planes and rows change places too, an unknown width does not") {
+  const SymInt p = KernelSymbol(0), n = KernelSymbol(1);
+  const KernelPtr k = Windows(p, n, 3, 2);
+  const Kernel arranged = ArrangeLoops(*k);
+  CHECK(arranged.dims[size_t(k->num_outer) - 1] == k->dims[size_t(k->num_outer) - 2]);
+  for (int64_t rows : {0, 1, 5, 80}) CheckKernel(k, RandomInputs(*k, {2, rows}, 42), {2, rows});
+  auto wide = std::make_shared<Kernel>(*k);
+  std::swap(wide->dims[size_t(k->num_outer) - 1], wide->dims[size_t(k->num_outer) - 2]);
+  CHECK(ArrangeLoops(*wide).dims == wide->dims);
 }
 
 TEST_CASE("outputs may lie on inputs") {

@@ -56,6 +56,7 @@ class SplitEmitter : RowForm {
   llvm::Value* PartialIndex();
   void PresetResults(int levels);
   void ForItems(const std::function<void()>& body);
+  int64_t TileLines() const;
   void ForTiles(const std::function<void()>& body);
   void ForEachRow(const std::function<void()>& body);
   /// Lanes of one item, with rows in lanes.

@@ -58,9 +58,6 @@ void ForFewLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, const W
 void ForPoints(Emitter& e, int num_loops, llvm::Value* begin, llvm::Value* end,
                const std::function<void(llvm::Value* lo, llvm::Value* hi)>& body);
 
-/// The kernel with the loop in lanes that suits a CPU: what it says, or the rows where a row is too short; short rows of
-/// windows change places with the loop around them.
-Kernel ArrangeLoops(const Kernel& kernel);
 /// Each emits the whole function and returns the scratch it needs, in bytes.
 SymInt EmitElementwise(Emitter& e);
 SymInt EmitRow(Emitter& e);
