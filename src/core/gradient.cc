@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "entry_attrs.h"
+#include "weft/core/variable.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -193,19 +194,36 @@ void SetGradient(Graph& g, const std::vector<NodeEntry>& ys, const std::vector<N
 
 namespace {
 /// Of the gradient that this thread is making.
-thread_local std::pair<const GraphStore*, const ShapeMap*> t_shapes{nullptr, nullptr};
+thread_local GradientScope::Known t_known;
 }  // namespace
 
-GradientScope::GradientScope(const Graph& g, const ShapeMap* shapes) : outer_(t_shapes) {
-  t_shapes = {g.store(), shapes};
+GradientScope::GradientScope(const Graph& g, const TypeMap* types, const ShapeMap* shapes)
+    : outer_(t_known) {
+  t_known = {g.store(), types, shapes};
 }
-GradientScope::~GradientScope() { t_shapes = outer_; }
+GradientScope::~GradientScope() { t_known = outer_; }
 
 bool KnownSameShape(const NodeEntry& a, const NodeEntry& b) {
-  const auto& [store, shapes] = t_shapes;
+  const auto& [store, types, shapes] = t_known;
   if (!shapes || !a || !b || a.node->store() != store || b.node->store() != store) return false;
   const Shape *x = shapes->find(a), *y = shapes->find(b);
   return x && y && x->fully_known() && x->same(*y);
+}
+Type KnownType(const NodeEntry& e) {
+  const auto& [store, types, shapes] = t_known;
+  if (!e) return {};
+  if (types && e.node->store() == store)
+    if (const Type* t = types->find(e)) return *t;
+  if (const TensorPtr value = Graph::ConstantOf(e)) return value->dtype();
+  return e.node->is_variable() ? DeclaredType(e.node) : Type();
+}
+Shape KnownShape(const NodeEntry& e) {
+  const auto& [store, types, shapes] = t_known;
+  if (!e) return {};
+  if (shapes && e.node->store() == store)
+    if (const Shape* s = shapes->find(e)) return *s;
+  if (const TensorPtr value = Graph::ConstantOf(e)) return value->shape();
+  return e.node->is_variable() ? DeclaredShape(e.node).value_or(Shape()) : Shape();
 }
 
 namespace {

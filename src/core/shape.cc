@@ -1,6 +1,9 @@
 /// shape.cc: shapes as values: text form, element counts, axes and broadcasting.
 #include "weft/core/shape.h"
 
+#include <algorithm>
+
+#include "weft/core/demand.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/strings.h"
@@ -146,6 +149,31 @@ Shape BroadcastShapes(const Shape& a, const Shape& b, const Facts* facts) {
     }
   }
   return Shape(std::move(dims));
+}
+
+void DemandBroadcast(SymInt from, SymInt to, Facts* facts) {
+  if (!from.known() || !to.known() || from.is(1) || facts->ProvedEqual(from, to)) return;
+  // bcast(from, k) fails when it is computed.
+  if (!facts->ProvedNot1(to) && Bcast(from, to) == to) return;
+  const auto distance = [](SymInt a, SymInt b) { return Max(a - b, b - a); };
+  // Either distance is 0. Where one cannot be, the equality says more.
+  const bool fits = facts->ProvedNot1(from) || to.is(1)
+                        ? facts->AddEqual(from, to)
+                        : facts->AddEqual(Min(distance(from, 1), distance(from, to)), 0);
+  WEFT_CHECK(fits, kShapeMismatch, "extent {} does not broadcast to {}", from.ToString(),
+             to.ToString());
+}
+
+Shape BroadcastDemanded(const Shape& a, const Shape& b, Facts* facts) {
+  const Shape out = BroadcastShapes(a, b, facts);
+  if (!facts || !out.has_rank()) return out;
+  for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {
+    const SymInt da = a[a.rank() - i], db = b[b.rank() - i], to = out[out.rank() - i];
+    if (!to.known()) continue;
+    if (to == da) DemandBroadcast(db, da, facts);
+    if (to == db) DemandBroadcast(da, db, facts);
+  }
+  return out;
 }
 
 int64_t NumElements(const std::vector<int64_t>& dims) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "exporter.h"
+#include "weft/core/builtin_ops.h"
 #include "weft/core/pass.h"
 #include "weft/support/atomic_file.h"
 #include "weft/support/check.h"
@@ -23,8 +24,8 @@ constexpr int64_t kInlineBytes = int64_t{3} << 29;  // 1.5 GiB
 /// Where each external tensor starts: pages can be mapped then.
 constexpr int64_t kAlignment = 4096;
 
-/// ONNX wants dtypes; a graph that was not inferred is, in a copy.
-Graph Inferred(const Graph& graph, const ExportOptions& options) {
+/// ONNX wants dtypes, and bodies of operators ranks; a graph that was not inferred is, in a copy.
+Graph Inferred(Graph graph, const ExportOptions& options) {
   if (graph.IsComplete("dtype") && graph.IsComplete("shape")) return graph;
   Pipeline passes;
   for (const char* name : {"InferType", "InferShape"}) {
@@ -32,7 +33,40 @@ Graph Inferred(const Graph& graph, const ExportOptions& options) {
   }
   PassOptions pass_options;
   pass_options.limits = options.limits;
-  return ApplyPasses(graph, passes, pass_options);
+  return ApplyPasses(std::move(graph), passes, pass_options);
+}
+
+/// With the bodies of its nodes inferred by what their inputs declare; one that inference refuses stays as it is.
+Graph WithBodies(Graph graph, const ExportOptions& options, int depth = 0) {
+  Limits::Check("depth", depth, options.limits.depth);
+  struct Held {
+    NodePtr node;
+    std::string name;
+    GraphPtr body;
+  };
+  std::vector<Held> held;
+  for (const NodePtr n : graph.TopoOrder()) {
+    if (IsOp(n, builtin::kFused)) continue;
+    for (const auto& [name, value] : n->attrs.dict)
+      if (value.is<GraphPtr>() && value.get<GraphPtr>())
+        held.push_back({n, name, value.get<GraphPtr>()});
+  }
+  if (held.empty()) return graph;
+  // A body that says more takes nothing from what is known of its node.
+  const TypeMap types = graph.AttrOr<TypeMap>("dtype");
+  const ShapeMap shapes = graph.AttrOr<ShapeMap>("shape");
+  for (const Held& h : held) {
+    Graph body = *h.body;
+    try {
+      body = Inferred(body, options);
+    } catch (const UserError&) {
+    }
+    body = WithBodies(std::move(body), options, depth + 1);
+    graph.SetAttr(h.node, h.name, std::make_shared<const Graph>(std::move(body)));
+  }
+  if (graph.HasAttr("dtype")) graph.SetAttr("dtype", types);
+  if (graph.HasAttr("shape")) graph.SetAttr("shape", shapes);
+  return graph;
 }
 
 int64_t TensorBytes(const Graph& graph) {
@@ -107,7 +141,7 @@ auto Guarded(F f) -> decltype(f()) {
 std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options) {
   return Guarded([&] {
     pb::ModelProto model;
-    ModelExporter(options).Run(Inferred(graph, options), &model, nullptr);
+    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model, nullptr);
     return Serialized(model);
   });
 }
@@ -120,7 +154,8 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
         (options.external == External::kAuto && TensorBytes(graph) > kInlineBytes);
     pb::ModelProto model;
     std::vector<ModelExporter::Large> large;
-    ModelExporter(options).Run(Inferred(graph, options), &model, external ? &large : nullptr);
+    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model,
+                               external ? &large : nullptr);
     if (!large.empty()) WriteExternal(large, path + ".data");
     WriteFileAtomic(path, Serialized(model));
   });

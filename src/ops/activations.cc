@@ -13,7 +13,7 @@
 /// from y (y + alpha = alpha * e^x): nothing overflows in the unused branch.
 /// Source: ONNX Relu-14, LeakyRelu-16, ThresholdedRelu-22, PRelu-16, Elu-22, Celu-12, Selu-22,
 /// Sigmoid-13, HardSigmoid-22, HardSwish-22, Softplus-22, Softsign-22, Shrink-9.
-#include "op_util.h"
+#include "demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -150,18 +150,8 @@ constexpr DTypeSet kPReluTypes =
 
 /// Slope broadcasts to x, never x to slope.
 void PReluShape(InferShapeContext& ctx) {
-  const Shape &x = ctx.in(0), &slope = ctx.in(1);
-  if (x.has_rank() && slope.has_rank()) {
-    BroadcastShapes(x, slope, &ctx.facts());
-    bool fits = slope.rank() <= x.rank();
-    for (int i = 0; fits && i < slope.rank(); ++i) {
-      const SymInt dx = x[x.rank() - slope.rank() + i], ds = slope[i];
-      fits = !dx.is(1) || !ds.known() || !ds.is_const() || ds.is(1);
-    }
-    WEFT_CHECK(fits, kShapeMismatch, "{}: slope of shape {} does not broadcast to x of shape {}",
-               ctx.node()->Describe(), slope.ToString(), x.ToString());
-  }
-  ctx.set_out(0, x);
+  DemandBroadcastTo(ctx, 1, ctx.in(0));
+  ctx.set_out(0, ctx.in(0));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 /// arg_reduce.cc: ArgMax, ArgMin (positions of extrema) and CumSum (running sums) along one axis.
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -37,7 +37,7 @@ void ArgShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   const int axis = AxisOf(p.axis, x.rank(), ctx.node());
-  WEFT_CHECK(!x[axis].is(0), kShapeMismatch, "{}: the axis has extent 0", ctx.node()->Describe());
+  DemandAtLeast(ctx, x[axis], 1, "the extent of the axis");
   std::vector<SymInt> dims = x.dims();
   if (p.keepdims)
     dims[size_t(axis)] = 1;
@@ -133,7 +133,8 @@ WEFT_REGISTER_OP(CumSum)
     .describe(
         "y[i] = sum of x[j] over j <= i along the axis (j < i with `exclusive`; from the end with "
         "`reverse`). The definition\n"
-        "is quadratic in the extent; on cpu a library call walks once. Gradient: CumSum of dy in the other direction.\n"
+        "is quadratic in the extent; on cpu a library call walks once. Gradient: CumSum of dy in "
+        "the other direction.\n"
         "Errors: axis out of range (kBadAttribute), not constant (kUnsupported when code is made). "
         "Source: ONNX CumSum-14.")
     .input("x", TypeDoc(kNumeric))

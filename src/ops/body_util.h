@@ -40,6 +40,10 @@ InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
                          std::vector<Shape>* states);
 /// The body with the operands of an actual run, for what no iteration tells.
 InferredBody InferFor(const Graph& body, const Tensors& operands);
+/// Element `i` of an attribute that may be left out or too short.
+inline int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
+  return i < list.size() ? list[i] : otherwise;
+}
 /// Element `i` along `axis`, that axis gone.
 TensorPtr SliceAt(const Tensor& x, int axis, int64_t i);
 /// Stacks results of equal dtype and extents on a new `axis`; `like` tells them where there are none.

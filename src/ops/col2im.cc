@@ -4,6 +4,7 @@
 /// With K = the number of positions of a block, L of blocks:
 ///   image[n, c, i] = sum over k, o with o stride + k dilation - begin = i of
 ///                    columns[n, c K + k, o],    k and o counted row-major
+#include "demand.h"
 #include "weft/support/check.h"
 #include "window.h"
 
@@ -21,12 +22,21 @@ struct Col2ImParam : OpParam<Col2ImParam> {
 WEFT_REGISTER_OP_PARAM(Col2ImParam);
 
 Window BlockWindow(const NodePtr& n, const std::vector<SymInt>& image,
-                   const std::vector<SymInt>& block, const Facts* facts) {
+                   const std::vector<SymInt>& block) {
   const auto& p = ParamOf<Col2ImParam>(n);
   WEFT_CHECK(image.size() == block.size(), kShapeMismatch,
              "{}: image_shape of length {}, block_shape of length {}", n->Describe(), image.size(),
              block.size());
-  return MakeWindow(n, {"NOTSET", p.strides, p.dilations, p.pads, false}, image, block, facts);
+  return MakeWindow(n, {"NOTSET", p.strides, p.dilations, p.pads, false}, image, block, nullptr);
+}
+/// With the demands that blocks make: positive extents, and room in the image.
+Window DemandBlocks(InferShapeContext& ctx, const std::vector<SymInt>& image,
+                    const std::vector<SymInt>& block) {
+  for (SymInt d : image) DemandAtLeast(ctx, d, 0, "the extents of an image");
+  for (SymInt d : block) DemandAtLeast(ctx, d, 1, "the extents of a block");
+  const Window w = BlockWindow(ctx.node(), image, block);
+  DemandFit(ctx.node(), w, &ctx.facts());
+  return w;
 }
 
 /// Extents in input i as far as they are known; nothing where not even their number is.
@@ -39,24 +49,19 @@ std::optional<std::vector<SymInt>> Extents(InferShapeContext& ctx, int i) {
 }
 
 void Col2ImShape(InferShapeContext& ctx) {
-  const NodePtr& n = ctx.node();
   const Shape x = CheckRank(ctx, 0, 3, "input") ? ctx.in(0) : Shape::OfRank(3);
   auto image = Extents(ctx, 1), block = Extents(ctx, 2);
   if (!image) return Unknown(ctx, 0, "the length of image_shape is unknown");
   SymInt positions;
   if (block) {
     positions = Product(*block);
-    const Window w = BlockWindow(n, *image, *block, &ctx.facts());
+    const Window w = DemandBlocks(ctx, *image, *block);
     UnifyDims(ctx, x[2], Product(w.out), "the number of blocks");
   }
   std::vector<SymInt> dims{
       x[0], x[1].known() && positions.known() ? ExactDiv(x[1], positions) : ctx.unbacked(0)};
-  if (x[1].known() && positions.known()) {
-    WEFT_CHECK(!positions.is_const() || positions.value() <= 0 ||
-                   ctx.facts().Divides(positions.value(), x[1]) != Proof::kNo,
-               kShapeMismatch, "{}: {} rows do not divide into blocks of {}", n->Describe(),
-               x[1].ToString(), positions.ToString());
-  }
+  if (positions.known() && positions.is_const())
+    DemandMultiple(ctx, x[1], positions.value(), "rows by the positions of a block");
   for (size_t k = 0; k < image->size(); ++k)
     dims.push_back((*image)[k].known() ? (*image)[k] : ctx.unbacked(int(k) + 1));
   ctx.set_out(0, Shape(std::move(dims)));
@@ -70,7 +75,7 @@ std::vector<SymInt> KnownExtents(const NodePtr& n, const TensorArg& arg) {
 
 Exprs Col2ImCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
-  const Window w = BlockWindow(n, Tail(at.shape[0], 2), KnownExtents(n, in[2]), nullptr);
+  const Window w = BlockWindow(n, Tail(at.shape[0], 2), KnownExtents(n, in[2]));
   const Expr first = at(0)[1] * Expr::Dim(Product(w.kernel));
   return {SumOver(w.kernel, [&](const Indices& k) {
     const auto [o, hit] = WindowScatter(w, Tail(at(0), 2), k);
@@ -92,12 +97,12 @@ void Im2ColShape(InferShapeContext& ctx) {
   }
   WEFT_CHECK(x.rank() >= 3, kShapeMismatch, "{}: the image must have rank 3 or more, got {}",
              ctx.node()->Describe(), x.ToString());
-  const Window w = BlockWindow(ctx.node(), Tail(x, 2), *block, &ctx.facts());
+  const Window w = DemandBlocks(ctx, Tail(x, 2), *block);
   ctx.set_out(0, Shape({x[0], x[1] * Product(*block), Product(w.out)}));
 }
 Exprs Im2ColCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
-  const Window w = BlockWindow(n, Tail(x.shape, 2), KnownExtents(n, in[1]), nullptr);
+  const Window w = BlockWindow(n, Tail(x.shape, 2), KnownExtents(n, in[1]));
   const Expr positions = Expr::Dim(Product(w.kernel));
   const Expr c = FloorDivExpr(at(0)[1], positions);
   const Indices k = Delinearize(at(0)[1] - c * positions, w.kernel);

@@ -1,5 +1,5 @@
 /// concat.cc: Concat and Split along one axis.
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -137,8 +137,6 @@ std::vector<SymInt> SplitSizes(const NodePtr& n, SymInt d, const SymTensor* spli
   const SymInt chunk = CeilDiv(d, k);
   for (SymInt& s : sizes) s = chunk;
   sizes.back() = d - chunk * (k - 1);
-  WEFT_CHECK(!sizes.back().is_const() || sizes.back().value() >= 0, kShapeMismatch,
-             "{}: {} elements do not split into {} parts", n->Describe(), d.ToString(), k);
   return sizes;
 }
 
@@ -158,13 +156,13 @@ void SplitShape(InferShapeContext& ctx) {
     SymInt total = 0;
     for (size_t k = 0; k < sizes.size(); ++k) {
       if (!sizes[k].known()) sizes[k] = ctx.unbacked(int(k));
-      WEFT_CHECK(!sizes[k].is_const() || sizes[k].value() >= 0, kShapeMismatch,
-                 "{}: size {} of output {}", n->Describe(), sizes[k].value(), k);
+      DemandAtLeast(ctx, sizes[k], 0, "the size of a part");
       total = total + sizes[k];
     }
     UnifyDims(ctx, x[axis], total, "the sum of the sizes and the extent of the axis");
   } else {
     sizes = SplitSizes(n, x[axis], nullptr);
+    DemandAtLeast(ctx, sizes.back(), 0, "what the other parts leave");
   }
   const SymTensorPtr v = x.rank() == 1 ? InputValue(ctx, 0) : nullptr;
   SymInt begin = 0;

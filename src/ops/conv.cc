@@ -4,6 +4,7 @@
 /// All three are one trilinear form read three ways, so each is the gradient of the others and Conv
 /// can be differentiated any number of times. Definitions are direct sums with guarded reads: the
 /// meaning, not the fast way.
+#include "adjoint.h"
 #include "weft/support/check.h"
 #include "window.h"
 
@@ -36,21 +37,6 @@ Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts*
   return MakeWindow(n, AttrsOfConv(n), Tail(x, 2), Tail(w, 2), facts);
 }
 
-/// The shape of x (`of` 0) or W (1) is given as a value; dy must be over the windows.
-FInferShape ConvGradShape(int of) {
-  return [of](InferShapeContext& ctx) {
-    ShapeOfValueInput(2)(ctx);
-    const Shape given = ShapeFromInput(ctx, 2), other = ctx.in(1);
-    const Shape &x = of == 0 ? given : other, &w = of == 0 ? other : given;
-    if (!x.has_rank() || !w.has_rank()) return;
-    WEFT_CHECK(x.rank() >= 3 && w.rank() == x.rank(), kShapeMismatch,
-               "{}: x and W are of ranks {} and {}", ctx.node()->Describe(), x.rank(), w.rank());
-    UnifyDims(ctx, x[1], w[1] * ParamOf<ConvParam>(ctx.node()).group,
-              "the channels of x and group times those of W");
-    DemandWindows(ctx, 0, x, w[0], ConvWindow(ctx.node(), x, w, &ctx.facts()));
-  };
-}
-
 void ConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<ConvParam>(n);
@@ -71,9 +57,7 @@ void ConvShape(InferShapeContext& ctx) {
   for (size_t k = 0; k < p.kernel_shape.size(); ++k)
     kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
-  WEFT_CHECK(!ws[0].known() || ctx.facts().Divides(p.group, ws[0]) != Proof::kNo, kShapeMismatch,
-             "{}: {} filters do not divide into {} groups", n->Describe(), ws[0].ToString(),
-             p.group);
+  DemandMultiple(ctx, ws[0], p.group, "filters by groups");
   if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
     UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
   std::vector<SymInt> dims{xs[0], ws[0]};
@@ -266,7 +250,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[4, 2, 3]", "i64[3] = [1, 4, 7]"}, "group = 2, strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
-    .set_attr<FInferShape>("FInferShape", ConvGradShape(0))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {kSought, 1}))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradDataCode)
     .set_attr<FGradient>("FGradient", ConvGradDataGradient)
@@ -288,7 +272,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[1, 4, 7]", "i64[3] = [4, 2, 3]"}, "group = 2, strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
-    .set_attr<FInferShape>("FInferShape", ConvGradShape(1))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {1, kSought}))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradWeightCode)
     .set_attr<FGradient>("FGradient", ConvGradWeightGradient)

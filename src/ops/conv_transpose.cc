@@ -10,6 +10,7 @@
 /// In the last two the padding follows: total = max(0, full - out), of which SAME_UPPER puts the
 /// larger half at the end, everything else at the begin. The three ops are one trilinear form, so
 /// each is the gradient of the others.
+#include "adjoint.h"
 #include "weft/support/check.h"
 #include "window.h"
 
@@ -97,9 +98,6 @@ Window TransposedWindow(const NodePtr& n, const std::vector<SymInt>& x,
     w.end.push_back(upper ? total - small : small);
     w.in.push_back(out);
   }
-  for (SymInt d : w.in)
-    WEFT_CHECK(!d.known() || !d.is_const() || d.value() >= 0, kShapeMismatch,
-               "{}: the padding leaves extent {}", n->Describe(), d.ToString());
   return w;
 }
 
@@ -123,14 +121,15 @@ void ConvTransposeShape(InferShapeContext& ctx) {
   for (size_t k = 0; k < p.kernel_shape.size(); ++k)
     kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
   const SymInt channels = UnifyDims(ctx, xs[1], ws[0], "the channels of x and the filters of W");
-  WEFT_CHECK(!channels.known() || ctx.facts().Divides(p.group, channels) != Proof::kNo,
-             kShapeMismatch, "{}: {} channels do not divide into {} groups", n->Describe(),
-             channels.ToString(), p.group);
+  DemandMultiple(ctx, channels, p.group, "channels by groups");
   const SymInt maps = ws[1] * p.group;
   if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
     UnifyDims(ctx, ctx.in(2)[0], maps, "the bias and the output channels");
   std::vector<SymInt> dims{xs[0], maps};
-  for (SymInt d : TransposedWindow(n, Tail(xs, 2), kernel, &ctx.facts()).in) dims.push_back(d);
+  for (SymInt d : TransposedWindow(n, Tail(xs, 2), kernel, &ctx.facts()).in) {
+    DemandAtLeast(ctx, d, 0, "what the padding leaves");
+    dims.push_back(d);
+  }
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
@@ -299,7 +298,7 @@ WEFT_REGISTER_OP_IN(weft, ConvTransposeGradData)
     .example({"f32[1, 2, 6]", "f32[4, 2, 3]", "i64[3] = [1, 4, 3]"},
              "auto_pad = \"SAME_LOWER\", strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ConvTransposeShape, 2, {kSought, 1}))
     .set_attr<FCodeGen>("FCodeGen", GradDataCode)
     .set_attr<FGradient>("FGradient", GradDataGradient)
     .set_attr<FFlops>("FFlops",
@@ -320,7 +319,7 @@ WEFT_REGISTER_OP_IN(weft, ConvTransposeGradWeight)
     .example({"f32[1, 2, 6]", "f32[1, 4, 3]", "i64[3] = [4, 2, 3]"},
              "auto_pad = \"SAME_LOWER\", strides = [2]")
     .set_attr<FInferType>("FInferType", TwoFloats)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ConvTransposeShape, 2, {1, kSought}))
     .set_attr<FCodeGen>("FCodeGen", GradWeightCode)
     .set_attr<FGradient>("FGradient", GradWeightGradient)
     .set_attr<FFlops>("FFlops",

@@ -35,22 +35,16 @@ void DeformConvShape(InferShapeContext& ctx) {
   for (size_t k = 0; k < p.kernel_shape.size(); ++k)
     kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of X and group times those of W");
-  for (const auto& [extent, groups] : {std::pair(ws[0], p.group), std::pair(xs[1], p.offset_group)})
-    WEFT_CHECK(!extent.known() || ctx.facts().Divides(groups, extent) != Proof::kNo, kShapeMismatch,
-               "{}: {} do not divide into {} groups", n->Describe(), extent.ToString(), groups);
+  DemandMultiple(ctx, ws[0], p.group, "filters by groups");
   if (Has(ctx, 3) && CheckRank(ctx, 3, 1, "B"))
     UnifyDims(ctx, ctx.in(3)[0], ws[0], "the bias and the filters");
-  const Window win = DeformWindow(n, Tail(xs, 2), kernel, &ctx.facts());
+  const Window win = DemandDeformed(ctx, xs, kernel, 2);
   std::vector<SymInt> dims{xs[0], ws[0]};
   for (SymInt d : win.out) dims.push_back(d);
-  const SymInt positions = Product(kernel) * p.offset_group;
-  for (const auto& [i, rows] : {std::pair(2, positions * (rank - 2)), std::pair(4, positions)}) {
-    if (!Has(ctx, i) || !ctx.in(i).has_rank()) continue;
-    UnifyDims(ctx, ctx.in(i)[0], xs[0], "the batch");
-    UnifyDims(ctx, ctx.in(i)[1], rows, "the rows of offset or mask");
-    for (int k = 2; k < rank; ++k)
-      dims[size_t(k)] = UnifyDims(ctx, ctx.in(i)[k], dims[size_t(k)], "output extents");
-  }
+  if (Has(ctx, 4)) DemandRows(ctx, 4, xs, Product(kernel) * p.offset_group, win);
+  // The offsets may know more.
+  for (int k = 2; k < rank && ctx.in(2).has_rank(); ++k)
+    dims[size_t(k)] = UnifyDims(ctx, ctx.in(2)[k], dims[size_t(k)], "output extents");
   ctx.set_out(0, Shape(std::move(dims)));
 }
 

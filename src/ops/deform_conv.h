@@ -2,6 +2,7 @@
 /// kernel reads.
 #pragma once
 
+#include "demand.h"
 #include "interpolation.h"
 #include "weft/support/check.h"
 #include "window.h"
@@ -32,6 +33,25 @@ inline Window DeformWindow(const NodePtr& n, const std::vector<SymInt>& x,
                            const std::vector<SymInt>& kernel, const Facts* facts) {
   const auto& p = ParamOf<DeformConvParam>(n);
   return MakeWindow(n, {"NOTSET", p.strides, p.dilations, p.pads, false}, x, kernel, facts);
+}
+
+/// Demands that input i, the offsets or the mask, lies over the windows of an image x with `rows` rows a position.
+inline void DemandRows(InferShapeContext& ctx, int i, const Shape& x, SymInt rows,
+                       const Window& w) {
+  std::vector<SymInt> dims{x[0], rows};
+  dims.insert(dims.end(), w.out.begin(), w.out.end());
+  DemandShape(ctx, i, Shape(std::move(dims)));
+}
+/// Demands of an image that it fits the attributes, and of offsets (input `offset`) that they fit the image.
+inline Window DemandDeformed(InferShapeContext& ctx, const Shape& x,
+                             const std::vector<SymInt>& kernel, int offset) {
+  const NodePtr& n = ctx.node();
+  const int64_t groups = ParamOf<DeformConvParam>(n).offset_group;
+  DemandMultiple(ctx, x[1], groups, "channels by offset groups");
+  const Window w = DeformWindow(n, Tail(x, 2), kernel, &ctx.facts());
+  DemandFit(n, w, &ctx.facts());
+  DemandRows(ctx, offset, x, Product(kernel) * groups * int64_t(w.rank()), w);
+  return w;
 }
 
 /// Where DeformConv reads: a window, and the offsets.

@@ -13,6 +13,7 @@
 /// Kernel holds the extents k... of W. At an element itself the slope is that of the interval above it.
 ///   throws  as DeformConv; kUnsupported where kernel is not known when code is made
 /// Source: Weft.
+#include "adjoint.h"
 #include "deform_conv.h"
 
 namespace weft::ops {
@@ -33,8 +34,7 @@ void ColumnsShape(InferShapeContext& ctx) {
              "{}: X {} and a kernel of {} extents", n->Describe(), x.ToString(),
              kernel->elements.size());
   CheckTaps(n, 2, size_t(x.rank()) - 2);
-  CheckRank(ctx, 1, x.rank(), "offset");
-  const Window w = DeformWindow(n, Tail(x, 2), kernel->elements, &ctx.facts());
+  const Window w = DemandDeformed(ctx, x, kernel->elements, 1);
   std::vector<SymInt> dims{x[0], x[1], Product(kernel->elements)};
   for (int k = 0; k < w.rank(); ++k)
     dims.push_back(offset.has_rank()
@@ -244,7 +244,7 @@ WEFT_REGISTER_OP_IN(weft, DeformColumnsGrad)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 3, 3]", "f32[1, 8, 3, 3]", "i64[2] = [2, 2]", "i64[4] = [1, 2, 4, 4]"})
     .set_attr<FInferType>("FInferType", ReadingType)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(3))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ColumnsShape, 3, {kSought, 1, 2}))
     .set_attr<FCodeGen>("FCodeGen", ColumnsGradCode)
     .set_attr<FGradient>("FGradient", ColumnsGradGradient);
 

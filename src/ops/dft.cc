@@ -7,6 +7,7 @@
 ///   grad    the transform the other way, by the same operators
 ///   throws  kShapeMismatch; kUnsupported where the length or the axis is not known when code is made
 /// Source: ONNX DFT-20 (with the inverse of one-sided spectra), STFT-17.
+#include "demand.h"
 #include "host_util.h"
 
 namespace weft::ops {
@@ -41,10 +42,8 @@ std::pair<Expr, Expr> Rotation(DType c, const Expr& a, const Expr& b, const Expr
 }
 
 /// The last axis holds real parts, or real and imaginary ones.
-void CheckParts(const NodePtr& n, const Shape& x) {
-  const SymInt parts = x[x.rank() - 1];
-  WEFT_CHECK(!parts.known() || !parts.is_const() || parts.is(1) || parts.is(2), kShapeMismatch,
-             "{}: the last axis of {} holds neither 1 nor 2 parts", n->Describe(), x.ToString());
+void DemandParts(InferShapeContext& ctx, const Shape& x) {
+  DemandRange(ctx, x[x.rank() - 1], {1, 2}, "the parts that the last axis holds");
 }
 /// The imaginary part at `from`, whose last index is set; 0 where x is real.
 Expr ImaginaryPart(const TensorArg& x, DType c, Indices from) {
@@ -80,7 +79,7 @@ void DftShape(InferShapeContext& ctx) {
   WEFT_CHECK(x.rank() >= 2 && axis != x.rank() - 1, kShapeMismatch,
              "{}: axis {} of x {}, whose last axis holds real and imaginary parts",
              ctx.node()->Describe(), axis, x.ToString());
-  CheckParts(ctx.node(), x);
+  DemandParts(ctx, x);
   const SymTensorPtr length = Has(ctx, 1) ? InputValue(ctx, 1) : nullptr;
   SymInt n =
       Has(ctx, 1) && !length ? SymInt() : LengthOf(p.inverse && p.onesided, x[axis], length.get());
@@ -240,7 +239,7 @@ void StftShape(InferShapeContext& ctx) {
     WEFT_CHECK(!v || v->elements.size() == 1, kShapeMismatch, "{}: input {} has {} elements",
                ctx.node()->Describe(), i, v ? v->elements.size() : 0);
   }
-  CheckParts(ctx.node(), x);
+  DemandParts(ctx, x);
   const bool has_window = Has(ctx, 2) && CheckRank(ctx, 2, 1, "window");
   WEFT_CHECK(Has(ctx, 2) || Has(ctx, 3), kArity, "{}: neither a window nor a frame length",
              ctx.node()->Describe());
@@ -249,9 +248,7 @@ void StftShape(InferShapeContext& ctx) {
              "{}: a frame step of {}", ctx.node()->Describe(), step.ToString());
   SymInt n = one(3);
   if (has_window) n = UnifyDims(ctx, n, ctx.in(2)[0], "the frame length and the window");
-  WEFT_CHECK(!n.known() || !x[1].known() || ctx.facts().LessEqual(n, x[1]) != Proof::kNo,
-             kShapeMismatch, "{}: frames of {} in a signal of {}", ctx.node()->Describe(),
-             n.ToString(), x[1].ToString());
+  DemandAtMost(ctx, n, x[1], "the frame length and the signal");
   const bool onesided = ParamOf<StftParam>(ctx.node()).onesided != 0;
   const bool known = step.known() && step.is_const() && step.value() > 0 && n.known();
   const SymInt frames = known ? FloorDiv(x[1] - n, step) + 1 : ctx.unbacked(0);

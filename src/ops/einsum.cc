@@ -11,6 +11,7 @@
 #include <map>
 
 #include "host_util.h"
+#include "weft/core/demand.h"
 
 namespace weft::ops {
 namespace {
@@ -83,8 +84,8 @@ struct Extents {
 };
 /// `unify` joins two extents of one letter.
 template <class Unify>
-Extents Measure(const Equation& e, const std::vector<Shape>& shapes, const NodePtr& n,
-                const Facts* facts, Unify unify) {
+Extents Measure(const Equation& e, const std::vector<Shape>& shapes, const NodePtr& n, Facts* facts,
+                Unify unify) {
   Extents out;
   Shape dots = Shape::Scalar();
   for (size_t k = 0; k < shapes.size(); ++k) {
@@ -98,10 +99,10 @@ Extents Measure(const Equation& e, const std::vector<Shape>& shapes, const NodeP
     int d = 0;
     for (const char c : term) {
       if (c == kDots) {
-        dots = BroadcastShapes(dots,
-                               Shape(std::vector<SymInt>(shapes[k].dims().begin() + d,
-                                                         shapes[k].dims().begin() + d + extra)),
-                               facts);
+        dots = BroadcastDemanded(dots,
+                                 Shape(std::vector<SymInt>(shapes[k].dims().begin() + d,
+                                                           shapes[k].dims().begin() + d + extra)),
+                                 facts);
         d += extra;
         continue;
       }

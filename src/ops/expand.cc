@@ -2,7 +2,8 @@
 ///
 /// Expand broadcasts x against the extents in `shape` both ways, as a binary op does: an extent
 /// that is a symbol on one side and a symbol on the other is bcast(a, b), never a guess.
-#include "shape_util.h"
+#include "adjoint.h"
+#include "weft/core/demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -12,7 +13,7 @@ void ExpandShape(InferShapeContext& ctx) {
   const Shape target = ShapeFromInput(ctx, 1);
   if (!ctx.in(0).has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   if (!target.has_rank()) return;
-  const Shape out = BroadcastShapes(ctx.in(0), target, &ctx.facts());
+  const Shape out = BroadcastDemanded(ctx.in(0), target, &ctx.facts());
   ctx.set_out(0, out);
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || !out.is_static() || v->elements.empty()) return;
@@ -43,8 +44,7 @@ void TileShape(InferShapeContext& ctx) {
   std::vector<SymInt> dims;
   for (int k = 0; k < x.rank(); ++k) {
     const SymInt r = repeats ? repeats->elements[size_t(k)] : SymInt();
-    WEFT_CHECK(!r.known() || !r.is_const() || r.value() >= 0, kShapeMismatch, "{}: repeat {}",
-               ctx.node()->Describe(), r.ToString());
+    DemandAtLeast(ctx, r, 0, "a repeat");
     dims.push_back(r.known() ? x[k] * r : x[k].is(0) ? SymInt(0) : ctx.unbacked(k));
   }
   const Shape out(std::move(dims));
@@ -154,7 +154,7 @@ WEFT_REGISTER_OP_IN(weft, TileGrad)
     .param<NoParam>()
     .example({"f32[4, 3]", "i64[2] = [2, 3]", "i64[2] = [2, 1]"})
     .set_attr<FInferType>("FInferType", DataAndI64)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(TileShape, 1, {kSought, 2}))
     .set_attr<FCodeGen>("FCodeGen", TileGradCode)
     .set_attr<FGradient>("FGradient",
                          [](const NodePtr& n,

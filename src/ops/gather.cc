@@ -4,7 +4,7 @@
 /// where one lies outside. Adjoints scatter by looking: dx[i] sums dy over the positions whose
 /// index is i. Exact and deterministic, repeated indices included, at the cost of a pass over the
 /// indices for each element.
-#include "shape_util.h"
+#include "adjoint.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -102,12 +102,8 @@ void GatherElementsShape(InferShapeContext& ctx) {
                "{}: data {} and indices {} have different ranks", ctx.node()->Describe(),
                x.ToString(), idx.ToString());
     const int axis = Axis(ctx.node(), x.rank());
-    for (int k = 0; k < x.rank(); ++k) {
-      WEFT_CHECK(k == axis || !x[k].known() || !idx[k].known() ||
-                     ctx.facts().LessEqual(idx[k], x[k]) != Proof::kNo,
-                 kShapeMismatch, "{}: indices {} exceed data {} off the axis",
-                 ctx.node()->Describe(), idx.ToString(), x.ToString());
-    }
+    for (int k = 0; k < x.rank(); ++k)
+      if (k != axis) DemandAtMost(ctx, idx[k], x[k], "indices against data, off the axis");
   }
   if (!idx.has_rank()) return Unknown(ctx, 0, "the rank of indices is unknown");
   ctx.set_out(0, idx);
@@ -234,7 +230,7 @@ FInputDomains IndexOf0() {
       .set_num_outputs(1)                                                     \
       .param<Param>()                                                         \
       .set_attr<FInferType>("FInferType", TypeOfDataInput(kAllTypes, {1}))
-#define WEFT_GATHER_GRAD_SIGNATURE(Param)                                    \
+#define WEFT_GATHER_GRAD_SIGNATURE(Param, Forward)                           \
   input("dy", TypeDoc(kNumeric))                                             \
       .input("shape", "i64", "extents of data")                              \
       .input("indices", TypeDoc(kIndexTypes, "Tind"))                        \
@@ -243,7 +239,7 @@ FInputDomains IndexOf0() {
       .set_num_outputs(1)                                                    \
       .param<Param>()                                                        \
       .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1, 2})) \
-      .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
+      .set_attr<FInferShape>("FInferShape", AdjointShape(Forward, 1, {kSought, 2}))
 
 WEFT_REGISTER_OP(Gather)
     .describe(
@@ -263,7 +259,7 @@ WEFT_REGISTER_OP_IN(weft, GatherGrad)
     .describe(
         "Adjoint of Gather: dx[.., i, ..] = sum of dy over the positions with index i. Gradient: "
         "Gather. Source: Weft.")
-    .WEFT_GATHER_GRAD_SIGNATURE(GatherParam)
+    .WEFT_GATHER_GRAD_SIGNATURE(GatherParam, GatherShape)
     .example({"f32[3, 2]", "i64[2] = [4, 2]", "i64[3] = [1, -1, 1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherGradCode)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
@@ -287,7 +283,7 @@ WEFT_REGISTER_OP_IN(weft, GatherElementsGrad)
     .describe(
         "Adjoint of GatherElements: sums dy where its index points. Gradient: GatherElements. "
         "Source: Weft.")
-    .WEFT_GATHER_GRAD_SIGNATURE(GatherParam)
+    .WEFT_GATHER_GRAD_SIGNATURE(GatherParam, GatherElementsShape)
     .example({"f32[2, 2]", "i64[2] = [3, 2]", "i64[2, 2] = [0, 2, -1, 0]"})
     .set_attr<FCodeGen>("FCodeGen", GatherElementsGradCode)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
@@ -310,7 +306,7 @@ WEFT_REGISTER_OP_IN(weft, GatherNDGrad)
     .describe(
         "Adjoint of GatherND: sums dy where its index tuple points. Gradient: GatherND. Source: "
         "Weft.")
-    .WEFT_GATHER_GRAD_SIGNATURE(GatherNDParam)
+    .WEFT_GATHER_GRAD_SIGNATURE(GatherNDParam, GatherNDShape)
     .example({"f32[2, 2]", "i64[3] = [2, 3, 2]", "i64[2, 2] = [0, 1, 1, -1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherNDGradCode)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)

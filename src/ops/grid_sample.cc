@@ -11,6 +11,7 @@
 ///   grad    to X: weft::GridSampleGrad, every element gets dy where its taps read it; to the grid: the
 ///           sum over the channels of dy times weft::GridSampleSlope, the derivative by each coordinate
 ///           (0 for nearest, beyond a border, and at a tap's position that of the interval above it)
+#include "adjoint.h"
 #include "interpolation.h"
 #include "weft/support/check.h"
 #include "window.h"
@@ -49,11 +50,12 @@ void GridSampleType(InferTypeContext& ctx) {
   if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
 }
 
-void GridSampleShape(InferShapeContext& ctx) {
+/// Of the results; unknown where no rank is known.
+Shape SampledShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const Shape &x = ctx.in(0), &grid = ctx.in(1);
   const int rank = x.has_rank() ? x.rank() : grid.has_rank() ? grid.rank() : -1;
-  if (rank < 0) return Unknown(ctx, 0, "the ranks of X and grid are unknown");
+  if (rank < 0) return Shape();
   WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: X must have rank 3 or more, got {}", n->Describe(),
              rank);
   const auto& p = ParamOf<GridSampleParam>(n);
@@ -65,11 +67,14 @@ void GridSampleShape(InferShapeContext& ctx) {
   UnifyDims(ctx, gs[rank - 1], rank - 2, "the last extent of grid and the number of spatial axes");
   std::vector<SymInt> dims{UnifyDims(ctx, xs[0], gs[0], "the batch"), xs[1]};
   for (int k = 1; k + 1 < rank; ++k) dims.push_back(gs[k]);
-  for (int k = 2; k < rank; ++k)
-    WEFT_CHECK(p.padding_mode == "zeros" || !xs[k].is(0), kShapeMismatch,
-               "{}: X {} has no element to continue beyond its border", n->Describe(),
-               xs.ToString());
-  ctx.set_out(0, Shape(std::move(dims)));
+  for (int k = 2; k < rank && p.padding_mode != "zeros"; ++k)
+    DemandAtLeast(ctx, xs[k], 1, "elements to continue beyond the border of X");
+  return Shape(std::move(dims));
+}
+void GridSampleShape(InferShapeContext& ctx) {
+  const Shape y = SampledShape(ctx);
+  if (!y.has_rank()) return Unknown(ctx, 0, "the ranks of X and grid are unknown");
+  ctx.set_out(0, y);
 }
 
 /// x mirrored into [low, high], and the slope of that (1 or -1); t is a float dtype.
@@ -178,14 +183,10 @@ Exprs GridSampleCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
 /// The results of GridSample with one more axis: the derivatives by the coordinates of the grid, in
 /// its order.
 void SlopeShape(InferShapeContext& ctx) {
-  const Shape &x = ctx.in(0), &grid = ctx.in(1);
-  if (!x.has_rank() || !grid.has_rank()) return Unknown(ctx, 0, "a rank is unknown");
-  WEFT_CHECK(x.rank() >= 3 && grid.rank() == x.rank(), kShapeMismatch, "{}: X {} and grid {}",
-             ctx.node()->Describe(), x.ToString(), grid.ToString());
-  CheckTaps(ctx.node(), ParamOf<GridSampleParam>(ctx.node()).mode == "cubic" ? 4 : 2,
-            size_t(x.rank()) - 2);
-  std::vector<SymInt> dims{UnifyDims(ctx, x[0], grid[0], "the batch"), x[1]};
-  for (int k = 1; k < grid.rank(); ++k) dims.push_back(grid[k]);
+  const Shape y = SampledShape(ctx);
+  if (!y.has_rank()) return Unknown(ctx, 0, "the ranks of X and grid are unknown");
+  std::vector<SymInt> dims = y.dims();
+  dims.push_back(y.rank() - 2);
   ctx.set_out(0, Shape(std::move(dims)));
 }
 Exprs SlopeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -303,7 +304,7 @@ WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
                             CheckInputType(ctx, 2, kI64Only);
                             if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
                           })
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(GridSampleShape, 2, {kSought, 1}))
     .set_attr<FCodeGen>("FCodeGen", GridSampleGradCode)
     .set_attr<FGradient>("FGradient", GridSampleGradGradient);
 

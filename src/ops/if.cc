@@ -2,13 +2,15 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
 /// `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    none is registered: a gradient through a body is an error that names the operator
+///   grad    an If on the same condition of the gradients of the branches, which compute again what they need of the
+///           captured values: it reads those and the gradients of the results. A captured value has a gradient where one
+///           branch gives one; the other branch gives zeros.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 /// Source: ONNX If-25.
 #include <algorithm>
 #include <climits>
 
-#include "body_util.h"
+#include "body_gradient.h"
 #include "weft/core/evaluator.h"
 
 namespace weft::ops {
@@ -79,13 +81,78 @@ Tensors IfHost(const NodePtr& n, const Tensors& in) {
   return GetEvaluator()->Eval(body, Tensors(in.begin() + 1, in.end()));
 }
 
+std::vector<NodeEntry> IfGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  std::vector<NodeEntry> dx(n->num_inputs());
+  const std::vector<Type> types = KnownTypes(n, 1);
+  const std::vector<Shape> shapes = KnownShapes(n, 1);
+  std::vector<bool> seeded;
+  for (const NodeEntry& e : dy) seeded.push_back(bool(e));
+  if (AllNull(dy)) return dx;
+  const auto& p = ParamOf<IfParam>(n);
+  const auto differentiate = [&](const GraphAttr& branch) {
+    try {
+      return DifferentiateBody(BodyOf(n, branch), types, shapes, seeded);
+    } catch (const Error& e) {
+      // These may be the shapes of a run of the other branch.
+      if (e.code() != ErrorCode::kShapeMismatch) throw;
+      return DifferentiateBody(BodyOf(n, branch), types, {}, seeded);
+    }
+  };
+  struct Branch {
+    BodyGradient gradient;
+    std::vector<NodeEntry> inputs, outputs;
+  };
+  Branch branches[] = {{differentiate(p.then_branch), {}, {}},
+                       {differentiate(p.else_branch), {}, {}}};
+  std::vector<NodeEntry> operands{n->inputs[0]};
+  std::vector<size_t> slots;
+  for (size_t i = 0; i + 1 < n->num_inputs(); ++i) {
+    if (!branches[0].gradient.gradients[i] && !branches[1].gradient.gradients[i]) continue;
+    slots.push_back(i + 1);
+    for (Branch& b : branches) {
+      const NodeEntry g = b.gradient.gradients[i];
+      b.outputs.push_back(g ? g : ZerosLike(b.gradient.operands[i]));
+    }
+  }
+  if (slots.empty()) return dx;
+  const std::set<NodeId> read[] = {VariablesBehind(branches[0].outputs),
+                                   VariablesBehind(branches[1].outputs)};
+  for (size_t i = 0; i + 1 < n->num_inputs(); ++i) {
+    if (!read[0].count(branches[0].gradient.operands[i].node->id()) &&
+        !read[1].count(branches[1].gradient.operands[i].node->id()))
+      continue;
+    operands.push_back(n->inputs[i + 1]);
+    for (Branch& b : branches) b.inputs.push_back(b.gradient.operands[i]);
+  }
+  for (size_t k = 0; k < dy.size(); ++k) {
+    if (!dy[k]) continue;
+    operands.push_back(dy[k]);
+    for (Branch& b : branches) b.inputs.push_back(b.gradient.seeds[k]);
+  }
+  const NodeEntry run =
+      Apply("If", operands,
+            {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
+             {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
+             {"num_captures", int64_t(operands.size() - 1)}});
+  // What the branches give has not one shape where their results have not.
+  bool shaped = true;
+  for (uint32_t k = 0; k < dy.size(); ++k)
+    shaped = shaped && (!dy[k] || KnownShape(NodeEntry(n, k)).fully_known());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const NodeEntry g(run.node, uint32_t(i));
+    dx[slots[i]] = shaped ? g : SumTo(g, n->inputs[slots[i]]);
+  }
+  return dx;
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(If)
     .describe(
         "The outputs of `then_branch` where cond holds, else those of `else_branch`; only that "
-        "body "
-        "runs.\nSource: ONNX If-25.")
+        "body runs.\n"
+        "Gradient: an If of the gradients of the branches; a captured value that the branch taken "
+        "does not read has zeros. Source: ONNX If-25.")
     .input("cond", "bool", "one element")
     .variadic_input("captures", "any", "values from outside that the bodies read")
     .output("outputs", "any", "as many as a branch has")
@@ -94,6 +161,7 @@ WEFT_REGISTER_OP(If)
     .param<IfParam>()
     .set_attr<FInferType>("FInferType", IfType)
     .set_attr<FInferShape>("FInferShape", IfShape)
+    .set_attr<FGradient>("FGradient", IfGradient)
     .set_attr<FHostEval>("FHostEval", IfHost);
 
 }  // namespace weft::ops

@@ -4,7 +4,7 @@
 /// once. Variance is the mean of squared distances, two passes over the row, never E[x^2] - E[x]^2.
 #include <algorithm>
 
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -57,18 +57,7 @@ void LayerNormShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   const int axis = AxisOf(ParamOf<LayerNormParam>(ctx.node()).axis, x.rank(), ctx.node());
-  for (int i = 1; i < ctx.num_inputs(); ++i) {
-    if (!Has(ctx, i) || !ctx.in(i).has_rank()) continue;
-    const Shape& s = ctx.in(i);
-    WEFT_CHECK(s.rank() <= x.rank(), kShapeMismatch, "{}: input {} {} does not broadcast to x {}",
-               ctx.node()->Describe(), i, s.ToString(), x.ToString());
-    for (int k = 0; k < s.rank(); ++k) {
-      const SymInt d = s[k], e = x[x.rank() - s.rank() + k];
-      WEFT_CHECK(!d.known() || !e.known() || !d.is_const() || !e.is_const() || d.is(1) || d == e,
-                 kShapeMismatch, "{}: input {} {} does not broadcast to x {}",
-                 ctx.node()->Describe(), i, s.ToString(), x.ToString());
-    }
-  }
+  for (int i = 1; i < ctx.num_inputs(); ++i) DemandBroadcastTo(ctx, i, x);
   ctx.set_out(0, x);
   std::vector<SymInt> dims = x.dims();
   for (int k = axis; k < x.rank(); ++k) dims[size_t(k)] = 1;

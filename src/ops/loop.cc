@@ -2,13 +2,15 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
 /// `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    none is registered: a gradient through a body is an error that names the operator
+///   grad    a Scan of the gradient of the body, over what its states have been, from the last iteration to the first
+///           (body_gradient.h). A run of the loop in front of it stacks them, and so says how many iterations there are;
+///           the shapes of the states that are needed must not change.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 /// Extents that an iteration may change are not known before the run. Source: ONNX Loop-25.
 #include <algorithm>
 #include <climits>
 
-#include "body_util.h"
+#include "body_gradient.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/request.h"
 
@@ -133,12 +135,38 @@ Tensors LoopHost(const NodePtr& n, const Tensors& in) {
   return results;
 }
 
+std::vector<NodeEntry> LoopGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  const LoopSplit s = SplitLoop(n, n->num_inputs());
+  // An iteration runs where the condition in front of it holds: it is no variable of the body.
+  Graph body = *ParamOf<LoopParam>(n).body.graph;
+  const NodeEntry cond(body.inputs()[1]);
+  body.ReplaceUses(cond, body.AddConstant(Tensor::Scalar(DType::kBool, 1)));
+  Recurrence r;
+  r.node = n;
+  r.body = &body;
+  r.first_input = 2;
+  r.first_output = 1;
+  r.states = s.states;
+  r.captures = s.captures;
+  r.results = s.scans;
+  r.types = KnownTypes(n, 2);
+  r.types.insert(r.types.begin(), {Type(DType::kI64), Type(DType::kBool)});
+  r.shapes = KnownShapes(n, 2);
+  r.shapes.insert(r.shapes.begin(), 2, Shape::Scalar());
+  std::vector<NodeEntry> dx = RunBackwards(r, dy);
+  dx.insert(dx.begin(), 2, NodeEntry());
+  return dx;
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(Loop)
     .describe(
         "Runs `body` at most M times and while its condition holds. The states go round; what else "
-        "the body gives is stacked on a new first axis.\nSource: ONNX Loop-25.")
+        "the body gives is stacked on a new first axis.\n"
+        "Gradient: a Scan of the gradient of the body, from the last iteration to the first. It "
+        "needs the states of every iteration, which a run of the loop in front of it stacks: their "
+        "extents must not change (kShapeMismatch when it runs). Source: ONNX Loop-25.")
     .optional_input("M", "i64", "absent: no bound")
     .optional_input("cond", "bool", "absent: true")
     .variadic_input("states", "any", "then the captured values")
@@ -148,6 +176,7 @@ WEFT_REGISTER_OP(Loop)
     .param<LoopParam>()
     .set_attr<FInferType>("FInferType", LoopType)
     .set_attr<FInferShape>("FInferShape", LoopShape)
+    .set_attr<FGradient>("FGradient", LoopGradient)
     .set_attr<FHostEval>("FHostEval", LoopHost);
 
 }  // namespace weft::ops

@@ -1,5 +1,6 @@
 /// lp_pool.cc: LpPool, GlobalLpPool, and weft::SumPool with its adjoint, which the gradient of LpPool
 /// is made of; over any number of spatial axes.
+#include "adjoint.h"
 #include "channel_util.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -126,15 +127,6 @@ SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>& in, const std::ve
   return (IsOp(n, "weft::SumPoolGrad") ? in.at(0) : out.at(0)).num_elements() * window * 2;
 }
 
-void SumPoolGradShape(InferShapeContext& ctx) {
-  ShapeOfValueInput(1)(ctx);
-  const Shape x = ShapeFromInput(ctx, 1);
-  if (!x.has_rank() || x.rank() < 3) return;
-  const auto& p = ParamOf<LpPoolParam>(ctx.node());
-  DemandWindows(ctx, 0, x, x[1],
-                PoolingWindow(ctx.node(), WindowOf(p), p.kernel_shape, x, &ctx.facts()));
-}
-
 }  // namespace
 
 WEFT_REGISTER_OP(LpPool)
@@ -189,7 +181,7 @@ WEFT_REGISTER_OP_IN(weft, SumPoolGrad)
     .param<LpPoolParam>()
     .example({"f32[1, 1, 2]", "i64[3] = [1, 1, 4]"}, "kernel_shape = [2], strides = [2]")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kFloats, {1}))
-    .set_attr<FInferShape>("FInferShape", SumPoolGradShape)
+    .set_attr<FInferShape>("FInferShape", AdjointShape(PoolShape, 1, {kSought}))
     .set_attr<FCodeGen>("FCodeGen", SumPoolGradCode)
     .set_attr<FGradient>("FGradient",
                          [](const NodePtr& n,

@@ -3,7 +3,8 @@
 /// The rank of an operand is not known when a gradient is built, so MatMul's gradient is one op
 /// that Simplify takes apart (FSimplify below) into Transpose, MatMul and SumTo as soon as the
 /// shapes are known; its own code is exact for every rank.
-#include "shape_util.h"
+#include "adjoint.h"
+#include "weft/core/demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -37,14 +38,14 @@ struct Product2 {
   std::vector<SymInt> batch;
   SymInt m, k, n;
 };
-Product2 Analyze(const Shape& a, const Shape& b, const Facts* facts) {
+Product2 Analyze(const Shape& a, const Shape& b, Facts* facts) {
   Product2 p;
   p.a_vector = a.rank() == 1;
   p.b_vector = b.rank() == 1;
   auto batch = [](const Shape& s) {
     return Shape(std::vector<SymInt>(s.dims().begin(), s.dims().end() - std::min(s.rank(), 2)));
   };
-  p.batch = BroadcastShapes(batch(a), batch(b), facts).dims();
+  p.batch = BroadcastDemanded(batch(a), batch(b), facts).dims();
   p.m = p.a_vector ? SymInt(1) : a[a.rank() - 2];
   p.k = a[a.rank() - 1];
   p.n = p.b_vector ? SymInt(1) : b[b.rank() - 1];
@@ -236,6 +237,11 @@ std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n)
   return {Apply("Reshape", {full, like}, {{"allowzero", 1}})};
 }
 
+void MatMulGradShape(InferShapeContext& ctx) {
+  static const FInferShape of_a = AdjointShape(MatMulShape, 2, {kSought, 1}),
+                           of_b = AdjointShape(MatMulShape, 2, {1, kSought});
+  (ParamOf<MatMulGradParam>(ctx.node()).of == 0 ? of_a : of_b)(ctx);
+}
 void MatMulGradType(InferTypeContext& ctx) {
   const Type t = CommonInputType(ctx, kMatMulTypes, 0, 2);
   CheckInputType(ctx, 2, kI64Only);
@@ -250,17 +256,7 @@ void GemmShape(InferShapeContext& ctx) {
   const Shape b = CheckRank(ctx, 1, 2, "B") ? ctx.in(1) : Shape::OfRank(2);
   UnifyDims(ctx, a[p.transA ? 0 : 1], b[p.transB ? 1 : 0], "the inner extents");
   const Shape out({a[p.transA ? 1 : 0], b[p.transB ? 0 : 1]});
-  if (Has(ctx, 2) && ctx.in(2).has_rank()) {
-    const Shape& c = ctx.in(2);
-    WEFT_CHECK(c.rank() <= 2, kShapeMismatch, "{}: C has rank {}", ctx.node()->Describe(),
-               c.rank());
-    for (int k = 0; k < c.rank(); ++k) {
-      const SymInt d = c[k], o = out[2 - c.rank() + k];
-      WEFT_CHECK(!d.known() || !o.known() || d.is(1) || !d.is_const() || !o.is_const() || d == o,
-                 kShapeMismatch, "{}: C {} does not broadcast to {}", ctx.node()->Describe(),
-                 c.ToString(), out.ToString());
-    }
-  }
+  DemandBroadcastTo(ctx, 2, out);
   ctx.set_out(0, out);
 }
 Exprs GemmCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -345,7 +341,7 @@ WEFT_REGISTER_OP_IN(weft, MatMulGrad)
     .example({"f32[2, 4]", "f32[3, 4]", "i64[2] = [2, 3]"}, "of = 0")
     .example({"f32[5, 2, 4]", "f32[5, 2, 3]", "i64[2] = [3, 4]"}, "of = 1")
     .set_attr<FInferType>("FInferType", MatMulGradType)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(2))
+    .set_attr<FInferShape>("FInferShape", MatMulGradShape)
     .set_attr<FCodeGen>("FCodeGen", MatMulGradCode)
     .set_attr<FGradient>("FGradient", MatMulGradGradient)
     .set_attr<FSimplify>("FSimplify", SimplifyMatMulGrad);

@@ -7,9 +7,10 @@
 /// and squares that they stand for: forward and backward part of a model then share the row values
 /// m and v only, and nothing of the size of x is kept but x itself.
 ///
-/// The variance is the mean of squared distances to the mean. Sums of many numbers are off by some
-/// rounding: the second pass over x, which takes the distances, also adds them up, and what is left
-/// over corrects both results:  d = sum(x - m) / n,  m + d,  sum((x - m)^2) / n - d^2.
+/// Of types up to f32 both come out of one pass over x: sum(x) and sum(x^2) in f64, where a square of f32 is exact, so that
+/// the variance is off by some 2^-53 (mean / deviation)^2 of it. In f64 the variance is the mean of squared distances to
+/// the mean; the second pass over x, which takes the distances, also adds them up, and what is left over corrects both
+/// results:  d = sum(x - m) / n,  m + d,  sum((x - m)^2) / n - d^2.
 ///
 ///   grad    Moments: dx = (dm + 2 (x - m) dv) / n, with the corrected m
 ///           Normalize, h = (x - m) r, r = 1 / sqrt(v + epsilon): dx = dy scale r, dm = -SumTo(dx),
@@ -17,7 +18,7 @@
 ///   source  corrected two-pass algorithm: Chan, Golub, LeVeque 1983
 #include <algorithm>
 
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/core/onnx_body.h"
 #include "weft/support/check.h"
 
@@ -62,30 +63,36 @@ Exprs MomentsCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
   std::sort(axes.begin(), axes.end());
   std::vector<SymInt> extents;
   for (int a : axes) extents.push_back(x.shape[a]);
-  const DType t = AccumulatorOf(x.dtype);
-  const Expr count = CountOf(extents, t);
+  const DType t = AccumulatorOf(x.dtype), wide = DType::kF64;
+  const Expr count = CountOf(extents, wide);
   Exprs out;
   for (int k = 0; k < 2; ++k) {
     const auto read = [&](const Indices& r) {
       Indices from = at(k);
       for (size_t i = 0; i < axes.size(); ++i) from[size_t(axes[i])] = r[i];
-      return Expr::Cast(t, x(from));
+      return Expr::Cast(wide, x(from));
     };
     if (axes.empty()) {
-      out.push_back(k == 0 ? read({}) : Expr::Const(t, 0));
+      out.push_back(k == 0 ? Expr::Cast(t, read({})) : Expr::Const(t, 0));
       continue;
     }
     const auto mean_of = [&](const std::function<Expr(const Indices&)>& body) {
       return Expr::Reduce(ReduceOp::kSum, extents, body) / count;
     };
-    const Expr mean = mean_of(read);
-    const Expr rest = mean_of([&](const Indices& r) { return read(r) - mean; });
+    // Squares are those of distances to `from`, whose mean is `rest`.
+    const Expr from = t == wide ? mean_of(read) : Expr::Const(wide, 0);
+    const auto distance = [&](const Indices& r) { return t == wide ? read(r) - from : read(r); };
+    const Expr rest = mean_of(distance);
+    if (k == 0) {
+      out.push_back(Expr::Cast(t, t == wide ? from + rest : rest));
+      continue;
+    }
     const Expr square = mean_of([&](const Indices& r) {
-      const Expr d = read(r) - mean;
+      const Expr d = distance(r);
       return d * d;
     });
     // Never below 0: Max passes on a NaN.
-    out.push_back(k == 0 ? mean + rest : Max(square - rest * rest, Expr::Const(t, 0)));
+    out.push_back(Expr::Cast(t, Max(square - rest * rest, Expr::Const(wide, 0))));
   }
   return out;
 }
@@ -122,18 +129,7 @@ void NormalizeType(InferTypeContext& ctx) {
   if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
 }
 void NormalizeShape(InferShapeContext& ctx) {
-  const Shape& x = ctx.in(0);
-  for (int i = 1; i < 5; ++i) {
-    const Shape& s = ctx.in(i);
-    if (!x.has_rank() || !s.has_rank()) continue;
-    bool fits = s.rank() <= x.rank();
-    for (int k = 0; fits && k < s.rank(); ++k) {
-      const SymInt d = s[k], e = x[x.rank() - s.rank() + k];
-      fits = !d.known() || !e.known() || !d.is_const() || !e.is_const() || d.is(1) || d == e;
-    }
-    WEFT_CHECK(fits, kShapeMismatch, "{}: input {} {} does not broadcast to x {}",
-               ctx.node()->Describe(), i, s.ToString(), x.ToString());
-  }
+  for (int i = 1; i < 5; ++i) DemandBroadcastTo(ctx, i, ctx.in(0));
   UnaryShape(ctx);
 }
 Exprs NormalizeCode(const NodePtr& n, const Exprs& in) {
@@ -171,8 +167,7 @@ WEFT_REGISTER_OP_IN(weft, Moments)
     .describe(
         "Mean and population variance of x over `axes`, which stay with extent 1. In f32 for f16 "
         "and bf16. The variance is\n"
-        "the mean of squared distances, both results corrected for the rounding of the sums; no "
-        "axes: x and 0; over nothing: NaN.\n"
+        "the mean of squared distances, by sums in f64; no axes: x and 0; over nothing: NaN.\n"
         "Gradient: dx = (dmean + 2 (x - mean) dvar) / count, ordinary ops. Errors: an axis out of "
         "range or repeated\n"
         "(kBadAttribute), axes not constant (kUnsupported when code is made). Source: Weft.")

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/core/demand.h"
 #include "weft/core/gradient.h"
 #include "weft/support/check.h"
 
@@ -247,7 +248,7 @@ void BroadcastShape(InferShapeContext& ctx) {
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     if (!ctx.has_input(i)) continue;
     if (!ctx.in(i).has_rank()) ctx.explain(0, fmt::format("the rank of input {} is unknown", i));
-    out = BroadcastShapes(out, ctx.in(i), &ctx.facts());
+    out = BroadcastDemanded(out, ctx.in(i), &ctx.facts());
   }
   for (int i = 0; i < ctx.num_outputs(); ++i) ctx.set_out(i, out);
 }

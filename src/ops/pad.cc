@@ -1,5 +1,5 @@
 /// pad.cc: Pad (constant, edge, reflect, wrap) and weft::PadGrad.
-#include "shape_util.h"
+#include "adjoint.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -31,7 +31,9 @@ std::vector<int> AllAxes(int rank) {
 void PadShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const Shape& x = ctx.in(0);
-  Mode(n);
+  const bool continued = Mode(n) != "constant";
+  if (Has(ctx, 2) && ctx.in(2).has_rank())
+    for (SymInt d : ctx.in(2).dims()) UnifyDims(ctx, d, 1, "the extents of constant_value and 1");
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   std::vector<int> axes = AllAxes(x.rank());
   if (Has(ctx, 3)) {
@@ -57,10 +59,10 @@ void PadShape(InferShapeContext& ctx) {
       d = ctx.unbacked(axes[k]);
       continue;
     }
+    const SymInt from = d;
     d = d + begin + end;
-    WEFT_CHECK(!d.known() || !d.is_const() || d.value() >= 0, kShapeMismatch,
-               "{}: pads {} and {} leave extent {}", n->Describe(), begin.ToString(),
-               end.ToString(), d.ToString());
+    DemandAtLeast(ctx, d, 0, "what the pads leave");
+    if (continued) DemandElement(ctx, from, d, "elements to continue beyond the border");
   }
   ctx.set_out(0, Shape(std::move(dims)));
 }
@@ -216,7 +218,7 @@ WEFT_REGISTER_OP_IN(weft, PadGrad)
     .param<PadParam>()
     .example({"f32[6]", "i64[1] = [3]", "i64[2] = [2, 1]"}, "mode = \"reflect\"")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1, 2, 3}))
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(PadShape, 1, {kSought, 2, kAbsent, 3}))
     .set_attr<FCodeGen>("FCodeGen", PadGradCode)
     .set_attr<FGradient>("FGradient", PadGradGradient);
 

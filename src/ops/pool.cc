@@ -28,13 +28,10 @@ Expr FlatPosition(const NodePtr& n, const Shape& x, const Expr& b, const Expr& c
 Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
   const Window w = PoolWindow(n, x.shape);
-  auto reduce = [&](ReduceOp op, const Indices& y) {
-    return Expr::Reduce(op, w.kernel, [&](const Indices& k) { return PooledElement(x, w, y, k); });
-  };
-  Exprs out{Expr::Cast(x.dtype, reduce(ReduceOp::kMax, at(0)))};
+  Exprs out{Expr::Cast(x.dtype, PooledMax(x, w, at(0)))};
   if (at.index.size() > 1) {
     const Indices& y = at(1);
-    const Indices k = Delinearize(reduce(ReduceOp::kArgMax, y), w.kernel);
+    const Indices k = Delinearize(PooledWinner(x, w, y), w.kernel);
     out.push_back(FlatPosition(n, x.shape, y[0], y[1], WindowRead(w, Tail(y, 2), k).first));
   }
   return out;

@@ -4,6 +4,7 @@
 /// byte. With the winners fixed, pooling is linear: `weft::PoolPick` takes the elements out, `weft::MaxPoolGrad` puts
 /// gradients back, and each is the gradient of the other. Where windows share no element, which position belongs to which
 /// window is known, and neither needs a search.
+#include "adjoint.h"
 #include "pool_util.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -17,12 +18,8 @@ DType WinnerType(const NodePtr& n) {
 }
 Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Window w = PoolWindow(n, in[0].shape);
-  const auto reduce = [&](ReduceOp op, const Indices& y) {
-    return Expr::Reduce(op, w.kernel,
-                        [&](const Indices& k) { return PooledElement(in[0], w, y, k); });
-  };
-  return {Expr::Cast(in[0].dtype, reduce(ReduceOp::kMax, at(0))),
-          Expr::Cast(WinnerType(n), reduce(ReduceOp::kArgMax, at(1)))};
+  return {Expr::Cast(in[0].dtype, PooledMax(in[0], w, at(0))),
+          Expr::Cast(WinnerType(n), PooledWinner(in[0], w, at(1)))};
 }
 std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
@@ -30,20 +27,12 @@ std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeE
   return {Apply("weft::MaxPoolGrad", {dy[0], NodeEntry(n, 1), ShapeOf(x)}, AttrsOf(n))};
 }
 
-/// Output 0 has the extents in input `shape`; inputs 0 .. pooled - 1 are over its windows.
-FInferShape UnpooledShape(int shape, int pooled) {
-  return [=](InferShapeContext& ctx) {
-    ShapeOfValueInput(shape)(ctx);
-    const Shape x = ShapeFromInput(ctx, shape);
-    if (!x.has_rank() || x.rank() < 3) return;
-    const Window w = PoolWindow(ctx.node(), x, &ctx.facts());
-    for (int i = 0; i < pooled; ++i) DemandWindows(ctx, i, x, x[1], w);
-  };
-}
+/// One winner a window.
 void PickShape(InferShapeContext& ctx) {
-  PoolShape(ctx);
-  const Shape& x = ctx.in(0);
-  if (x.has_rank()) DemandWindows(ctx, 1, x, x[1], PoolWindow(ctx.node(), x, &ctx.facts()));
+  const auto& p = ParamOf<PoolParam>(ctx.node());
+  const Shape y = PooledShape(ctx, WindowOf(p), p.kernel_shape);
+  ctx.set_out(0, y);
+  DemandShape(ctx, 1, y);
 }
 
 void LinearType(InferTypeContext& ctx) {
@@ -185,7 +174,7 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
     .example({"f32[1, 2, 2]", "u8[1, 2, 2] = [1, 0, 0, 1]", "i64[3] = [1, 2, 7]"},
              "kernel_shape = [2], strides = [3], pads = [0, 0]")
     .set_attr<FInferType>("FInferType", LinearType)
-    .set_attr<FInferShape>("FInferShape", UnpooledShape(2, 2))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(PoolShape, 2, {kSought}, 2))
     .set_attr<FCodeGen>("FCodeGen", MaxPoolGradCode)
     .set_attr<FGradient>("FGradient", MaxPoolGradGradient)
     .set_attr<FFlops>("FFlops", WindowFlops);
@@ -201,7 +190,7 @@ WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
     .param<PoolParam>()
     .example({"f32[1, 1, 2]", "i64[3] = [1, 1, 4]"}, "kernel_shape = [2], strides = [2]")
     .set_attr<FInferType>("FInferType", FirstFloat)
-    .set_attr<FInferShape>("FInferShape", UnpooledShape(1, 1))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(PoolShape, 1, {kSought}))
     .set_attr<FCodeGen>("FCodeGen", AveragePoolGradCode)
     .set_attr<FGradient>("FGradient",
                          [](const NodePtr& n,

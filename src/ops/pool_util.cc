@@ -1,6 +1,7 @@
 /// pool_util.cc: windows of pooling, read from both sides.
 #include "pool_util.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "weft/support/checked.h"
@@ -40,6 +41,28 @@ Expr PooledElement(const TensorArg& x, const Window& w, const Indices& y, const 
   const DType acc = AccumulatorOf(x.dtype);
   const auto [i, inside] = WindowRead(w, Tail(y, 2), k);
   return ReadWhere(inside, Expr::Cast(acc, x(At(y[0], y[1], i))), Lowest(acc));
+}
+
+Expr PooledMax(const TensorArg& x, const Window& w, const Indices& y) {
+  return Expr::Reduce(ReduceOp::kMax, w.kernel,
+                      [&](const Indices& k) { return PooledElement(x, w, y, k); });
+}
+
+Expr PooledWinner(const TensorArg& x, const Window& w, const Indices& y) {
+  const Expr first = Expr::Reduce(ReduceOp::kArgMax, w.kernel,
+                                  [&](const Indices& k) { return PooledElement(x, w, y, k); });
+  if (std::all_of(w.begin.begin(), w.begin.end(), [](SymInt b) { return b.is(0); })) return first;
+  // The least value ties with the padding before it; the first offset behind that padding does not.
+  Indices inside;
+  for (int d = 0; d < w.rank(); ++d) {
+    const size_t s = size_t(d);
+    const Expr before = Expr::Dim(w.begin[s]) - y[s + 2] * Expr::Int(w.strides[s]);
+    const Expr dilation = Expr::Int(w.dilations[s]);
+    const Expr k = FloorDivExpr(before + dilation - Expr::Int(1), dilation);
+    inside.push_back(Min(Max(k, Expr::Int(0)), Expr::Dim(w.kernel[s] - 1)));
+  }
+  return Expr::Select(Eq(PooledMax(x, w, y), Lowest(AccumulatorOf(x.dtype))),
+                      Linearize(inside, w.kernel), first);
 }
 
 /// Elements that window o averages over.

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "host_util.h"
+#include "weft/core/demand.h"
 
 namespace weft::ops {
 namespace {
@@ -284,7 +285,7 @@ Shape ProductShape(InferShapeContext& ctx, const Shape& a, const Shape& b) {
   WEFT_CHECK(a.rank() > 0 && b.rank() > 0, kShapeMismatch, "{}: a scalar operand",
              ctx.node()->Describe());
   UnifyDims(ctx, a[a.rank() - 1], b.rank() == 1 ? b[0] : b[b.rank() - 2], "the inner extents");
-  std::vector<SymInt> dims = BroadcastShapes(batch(a), batch(b), &ctx.facts()).dims();
+  std::vector<SymInt> dims = BroadcastDemanded(batch(a), batch(b), &ctx.facts()).dims();
   if (a.rank() > 1) dims.push_back(a[a.rank() - 2]);
   if (b.rank() > 1) dims.push_back(b[b.rank() - 1]);
   return Shape(std::move(dims));

@@ -6,85 +6,46 @@
 ///   LSTM  i, o, f = f(.. + p c);  c' = f c + i g(..);  h' = o h(c')
 /// One step after the other on the host, sums in double precision. Sequences shorter than the longest keep
 /// their state and give zeros.
-///   grad    none is registered
+///   grad    by the Scan of ordinary operators that computes the same (recurrent_gradient.cc)
 ///   throws  kShapeMismatch; kBadAttribute for an activation that ONNX does not know
 /// Source: ONNX RNN-22, GRU-22, LSTM-22.
 #include <algorithm>
 #include <cmath>
 
 #include "host_util.h"
+#include "recurrent.h"
 #include "weft/core/request.h"
 
 namespace weft::ops {
-namespace {
 
-struct RecurrentParam : OpParam<RecurrentParam> {
-  Floats activation_alpha, activation_beta;
-  Strings activations;
-  double clip;
-  std::string direction;
-  int64_t hidden_size, layout, linear_before_reset, input_forget;
-  WEFT_OP_PARAM(RecurrentParam) {
-    WEFT_FIELD(activation_alpha).set_default({}).describe("of the activations that have one");
-    WEFT_FIELD(activation_beta).set_default({}).describe("of the activations that have one");
-    WEFT_FIELD(activations).set_default({}).describe("of each direction; default Sigmoid and Tanh");
-    WEFT_FIELD(clip).set_default(0).set_lower_bound(0).describe(
-        "bound of what activations get; 0: none");
-    WEFT_FIELD(direction).set_default("forward").describe(
-        "\"forward\", \"reverse\" or \"bidirectional\"");
-    WEFT_FIELD(hidden_size).set_default(0).set_lower_bound(0).describe("0: that of R");
-    WEFT_FIELD(layout).set_default(0).set_range(0, 1).describe("1: the batch is the first axis");
-    WEFT_FIELD(linear_before_reset)
-        .set_default(0)
-        .describe("GRU: the reset gate after the product");
-    WEFT_FIELD(input_forget).set_default(0).describe("LSTM: the forget gate is 1 - the input gate");
-  }
-};
 WEFT_REGISTER_OP_PARAM(RecurrentParam);
 
-enum class Cell { kRNN, kGRU, kLSTM };
-int64_t GatesOf(Cell cell) { return cell == Cell::kRNN ? 1 : cell == Cell::kGRU ? 3 : 4; }
+namespace {
 
 using Vector = std::vector<double>;
 using Activation = std::function<double(double)>;
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// Takes its alpha and beta from the front of what is left of the lists.
-Activation ActivationOf(const NodePtr& n, const std::string& name, Floats* alphas, Floats* betas) {
-  const auto next = [](Floats* list, double otherwise) {
-    if (list->empty()) return otherwise;
-    const double v = list->front();
-    list->erase(list->begin());
-    return v;
-  };
+Activation FunctionOf(const ActivationSpec& spec) {
+  const std::string& name = spec.name;
+  const double a = spec.alpha, b = spec.beta;
   if (name == "Tanh") return [](double x) { return std::tanh(x); };
   if (name == "Sigmoid") return Sigmoid;
   if (name == "Relu") return [](double x) { return std::max(x, 0.0); };
   if (name == "Softsign") return [](double x) { return x / (1 + std::fabs(x)); };
   if (name == "Softplus")
     return [](double x) { return std::log1p(std::exp(-std::fabs(x))) + std::max(x, 0.0); };
-  if (name == "Elu") {
-    const double a = next(alphas, 1);
-    return [a](double x) { return x < 0 ? a * std::expm1(x) : x; };
-  }
-  if (name == "LeakyRelu") {
-    const double a = next(alphas, 0.01);
-    return [a](double x) { return x < 0 ? a * x : x; };
-  }
-  if (name == "ThresholdedRelu") {
-    const double a = next(alphas, 1);
-    return [a](double x) { return x > a ? x : 0; };
-  }
-  const bool affine = name == "Affine", scaled = name == "ScaledTanh";
-  WEFT_CHECK(affine || scaled || name == "HardSigmoid", kBadAttribute, "{}: activation \"{}\"",
-             n->Describe(), name);
-  const double a = next(alphas, name == "HardSigmoid" ? 0.2 : 1);
-  const double b = next(betas, affine ? 0 : scaled ? 1 : 0.5);
-  if (affine) return [a, b](double x) { return a * x + b; };
-  if (scaled) return [a, b](double x) { return a * std::tanh(b * x); };
+  if (name == "Elu") return [a](double x) { return x < 0 ? a * std::expm1(x) : x; };
+  if (name == "LeakyRelu") return [a](double x) { return x < 0 ? a * x : x; };
+  if (name == "ThresholdedRelu") return [a](double x) { return x > a ? x : 0; };
+  if (name == "Affine") return [a, b](double x) { return a * x + b; };
+  if (name == "ScaledTanh") return [a, b](double x) { return a * std::tanh(b * x); };
+  WEFT_ICHECK(name == "HardSigmoid", "activation \"{}\"", name);
   return [a, b](double x) { return std::clamp(a * x + b, 0.0, 1.0); };
 }
+
+}  // namespace
 
 int64_t DirectionsOf(const NodePtr& n) {
   const std::string& d = ParamOf<RecurrentParam>(n).direction;
@@ -92,6 +53,52 @@ int64_t DirectionsOf(const NodePtr& n) {
              "{}: direction \"{}\"", n->Describe(), d);
   return d == "bidirectional" ? 2 : 1;
 }
+
+std::vector<ActivationSpec> ActivationsOf(const NodePtr& n, Cell cell, int64_t direction) {
+  struct Known {
+    const char* name;
+    std::vector<double> defaults;  // of alpha and beta, as far as it has them
+  };
+  static const Known kKnown[] = {{"Tanh", {}},
+                                 {"Sigmoid", {}},
+                                 {"Relu", {}},
+                                 {"Softsign", {}},
+                                 {"Softplus", {}},
+                                 {"Elu", {1}},
+                                 {"LeakyRelu", {0.01}},
+                                 {"ThresholdedRelu", {1}},
+                                 {"Affine", {1, 0}},
+                                 {"ScaledTanh", {1, 1}},
+                                 {"HardSigmoid", {0.2, 0.5}}};
+  const auto& p = ParamOf<RecurrentParam>(n);
+  const size_t directions = size_t(DirectionsOf(n));
+  const size_t each = cell == Cell::kRNN ? 1 : cell == Cell::kGRU ? 2 : 3;
+  std::vector<std::string> names(p.activations.begin(), p.activations.end());
+  for (size_t i = 0; p.activations.empty() && i < each * directions; ++i)
+    names.push_back(cell != Cell::kRNN && i % each == 0 ? "Sigmoid" : "Tanh");
+  WEFT_CHECK(names.size() >= each * directions, kBadAttribute, "{}: {} activations, {} are needed",
+             n->Describe(), names.size(), each * directions);
+  std::vector<ActivationSpec> specs;
+  // The lists hold the values of those that have one, in order.
+  size_t alphas = 0, betas = 0;
+  for (size_t i = 0; i < each * size_t(direction + 1); ++i) {
+    const Known* known = std::find_if(std::begin(kKnown), std::end(kKnown),
+                                      [&](const Known& k) { return names[i] == k.name; });
+    WEFT_CHECK(known != std::end(kKnown), kBadAttribute, "{}: activation \"{}\"", n->Describe(),
+               names[i]);
+    ActivationSpec spec{names[i]};
+    const auto next = [](const Floats& list, size_t* at, double otherwise) {
+      return *at < list.size() ? list[(*at)++] : otherwise;
+    };
+    if (known->defaults.size() > 0)
+      spec.alpha = next(p.activation_alpha, &alphas, known->defaults[0]);
+    if (known->defaults.size() > 1) spec.beta = next(p.activation_beta, &betas, known->defaults[1]);
+    if (i >= each * size_t(direction)) specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+namespace {
 
 void RecurrentType(InferTypeContext& ctx) {
   CheckInputType(ctx, 4, DTypeSet{DType::kI32});
@@ -164,23 +171,8 @@ class Runner {
       peephole_ =
           InputAt(in, 7) ? Part(Values(in[7]), 3 * hidden_) : Vector(size_t(3 * hidden_), 0);
     }
-    std::vector<std::string> names(p_.activations.begin(), p_.activations.end());
-    if (names.empty()) {
-      for (int64_t d = 0; d < directions_; ++d) {
-        if (cell != Cell::kRNN) names.push_back("Sigmoid");
-        names.push_back("Tanh");
-        if (cell == Cell::kLSTM) names.push_back("Tanh");
-      }
-    }
-    const size_t each = cell == Cell::kRNN ? 1 : cell == Cell::kGRU ? 2 : 3;
-    WEFT_CHECK(names.size() >= each * size_t(directions_), kBadAttribute,
-               "{}: {} activations, {} are needed", n->Describe(), names.size(),
-               each * size_t(directions_));
-    Floats alphas = p_.activation_alpha, betas = p_.activation_beta;
-    for (size_t i = 0; i < each * size_t(direction + 1); ++i) {
-      Activation f = ActivationOf(n, names[i], &alphas, &betas);
-      if (i >= each * size_t(direction)) f_.push_back(std::move(f));
-    }
+    for (const ActivationSpec& spec : ActivationsOf(n, cell, direction))
+      f_.push_back(FunctionOf(spec));
   }
 
   /// Writes Y, Y_h, Y_c, null ones left out.
@@ -310,23 +302,25 @@ FHostEval RecurrentHost(Cell cell) {
 
 }  // namespace
 
-#define WEFT_REGISTER_RECURRENT(Name, Doc, Kind, Gates, Outputs, ...)                          \
-  WEFT_REGISTER_OP(Name)                                                                       \
-      .describe(Doc                                                                            \
-                " Sequences shorter than the longest keep their state and give zeros. "        \
-                "Errors: shapes that do not fit (kShapeMismatch). Source: ONNX " #Name "-22.") \
-      .input("X", TypeDoc(kFloats), "[time, batch, input], layout 1: [batch, time, input]")    \
-      .input("W", "T", "[directions, " Gates " * hidden, input]")                              \
-      .input("R", "T", "[directions, " Gates " * hidden, hidden]")                             \
-      .optional_input("B", "T", "[directions, 2 * " Gates " * hidden]: of W, then of R")       \
-      .optional_input("sequence_lens", "i32", "[batch]")                                       \
-      .optional_input("initial_h", "T", "[directions, batch, hidden]")                         \
-          __VA_ARGS__.output("Y", "T", "[time, directions, batch, hidden]")                    \
-      .output("Y_h", "T", "[directions, batch, hidden]")                                       \
-      .set_num_outputs(Outputs)                                                                \
-      .param<RecurrentParam>()                                                                 \
-      .set_attr<FInferType>("FInferType", RecurrentType)                                       \
-      .set_attr<FInferShape>("FInferShape", RecurrentShape(Kind))                              \
+#define WEFT_REGISTER_RECURRENT(Name, Doc, Kind, Gates, Outputs, ...)                              \
+  WEFT_REGISTER_OP(Name)                                                                           \
+      .describe(Doc                                                                                \
+                " Sequences shorter than the longest keep their state and give zeros. "            \
+                "Gradient: that of a Scan of ordinary operators, which computes the steps again. " \
+                "Errors: shapes that do not fit (kShapeMismatch). Source: ONNX " #Name "-22.")     \
+      .input("X", TypeDoc(kFloats), "[time, batch, input], layout 1: [batch, time, input]")        \
+      .input("W", "T", "[directions, " Gates " * hidden, input]")                                  \
+      .input("R", "T", "[directions, " Gates " * hidden, hidden]")                                 \
+      .optional_input("B", "T", "[directions, 2 * " Gates " * hidden]: of W, then of R")           \
+      .optional_input("sequence_lens", "i32", "[batch]")                                           \
+      .optional_input("initial_h", "T", "[directions, batch, hidden]")                             \
+          __VA_ARGS__.output("Y", "T", "[time, directions, batch, hidden]")                        \
+      .output("Y_h", "T", "[directions, batch, hidden]")                                           \
+      .set_num_outputs(Outputs)                                                                    \
+      .param<RecurrentParam>()                                                                     \
+      .set_attr<FInferType>("FInferType", RecurrentType)                                           \
+      .set_attr<FInferShape>("FInferShape", RecurrentShape(Kind))                                  \
+      .set_attr<FGradient>("FGradient", RecurrentGradient(Kind))                                   \
       .set_attr<FHostEval>("FHostEval", RecurrentHost(Kind))
 
 WEFT_REGISTER_RECURRENT(RNN, "h' = f(x W^T + h R^T + b).", Cell::kRNN, "1", 2)

@@ -6,7 +6,7 @@
 /// floats), a mean NaN. A maximum shared by k elements gives each 1 / k of the gradient.
 #include <algorithm>
 
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -295,6 +295,18 @@ std::vector<NodeEntry> SimplifyNoop(RewriteContext& ctx, const NodePtr& n) {
   return ReplaceIfSame(ctx, n, n->inputs[0]);
 }
 
+/// dy, x, for the second derivative g, and axes: the result lies over x.
+void ProductsShape(InferShapeContext& ctx) {
+  const Shape &dy = ctx.in(0), &x = ctx.in(1);
+  if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
+  WEFT_CHECK(!dy.has_rank() || dy.rank() == 0 || dy.rank() == x.rank(), kShapeMismatch,
+             "{}: dy {} for x {}: neither a scalar nor of the same rank", ctx.node()->Describe(),
+             dy.ToString(), x.ToString());
+  DemandBroadcastTo(ctx, 0, x);
+  if (IsOp(ctx.node(), "weft::ReduceProdGradPairs")) DemandShape(ctx, 2, x);
+  ctx.set_out(0, x);
+}
+
 void ReduceType(InferTypeContext& ctx, DTypeSet set) {
   CheckInputType(ctx, 0, set);
   CheckInputType(ctx, 1, kI64Only);
@@ -391,8 +403,7 @@ WEFT_REGISTER_REDUCTION(ReduceLogSumExp, "y = log(sum(exp(x))), shifted by the m
                               CheckInputType(ctx, Operands, kI64Only);                    \
                               if (t.known()) ctx.set_out(0, t);                           \
                             })                                                            \
-      .set_attr<FInferShape>("FInferShape",                                               \
-                             [](InferShapeContext& ctx) { ctx.set_out(0, ctx.in(1)); })
+      .set_attr<FInferShape>("FInferShape", ProductsShape)
 
 WEFT_REGISTER_PRODUCTS(ReduceProdGrad,
                        "Gradient of ReduceProd: dx[i] = dy prod_{j != i} x[j], quadratic in the "

@@ -5,7 +5,7 @@
 /// symbolic extents; a -1 is the exact quotient of the element counts: (a, b, 2, 3) -> (-1, 6) ->
 /// (a, -1, 6) gives b again. The code pairs groups of extents with equal products ([b, s, 768] ->
 /// [b, s, 12, 64] leaves b and s alone), so that index arithmetic stays local.
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -148,11 +148,10 @@ void ReshapeShape(InferShapeContext& ctx) {
     } else {
       WEFT_CHECK(!rest.is(0), kShapeMismatch, "{}: -1 beside an extent of 0 has no value",
                  ctx.node()->Describe());
-      if (total.is_const() && rest.is_const()) {
-        WEFT_CHECK(total.value() % rest.value() == 0, kShapeMismatch,
-                   "{}: {} elements do not divide by {}", ctx.node()->Describe(), total.value(),
-                   rest.value());
-      }
+      if (rest.is_const())
+        DemandMultiple(ctx, total, rest.value(), "elements by the other extents");
+      else
+        UnifyDims(ctx, Mod(total, rest), 0, "what the other extents leave and 0");
       dims[size_t(infer)] = ExactDiv(total, rest);
     }
   } else if (complete && total.known()) {

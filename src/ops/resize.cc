@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "adjoint.h"
 #include "interpolation.h"
 #include "resize_grid.h"
 #include "weft/support/check.h"
@@ -156,10 +157,8 @@ void ResizeShape(InferShapeContext& ctx) {
   const std::vector<int> axes = ResizedAxes(n, x.rank());
   CheckRank(ctx, which, 1, by_sizes ? "sizes" : "scales");
   if (p.coordinate_transformation_mode == "tf_crop_and_resize" && CheckRank(ctx, 1, 1, "roi")) {
-    const SymInt length = ctx.in(1)[0];
-    WEFT_CHECK(!length.known() || !length.is_const() || length.value() == int64_t(axes.size()) * 2,
-               kShapeMismatch, "{}: roi has {} elements for {} axes", n->Describe(),
-               length.ToString(), axes.size());
+    UnifyDims(ctx, ctx.in(1)[0], int64_t(axes.size()) * 2,
+              "the elements of roi and twice the axes");
   }
   if (const auto length = VectorLength(ctx, which)) {
     WEFT_CHECK(*length == int64_t(axes.size()), kShapeMismatch, "{}: {} {} for {} axes",
@@ -183,8 +182,7 @@ void ResizeShape(InferShapeContext& ctx) {
       d = value && value->elements.at(k).known() ? d * value->elements[k] : SymInt();
     }
     sizes.push_back(d);
-    WEFT_CHECK(!extents.back().is(0) || !d.known() || !d.is_const() || d.is(0), kShapeMismatch,
-               "{}: axis {} is empty, its size {} is not", n->Describe(), axes[k], d.ToString());
+    if (by_sizes) DemandElement(ctx, extents.back(), d, "the axis is empty, its size is not");
     if (!d.known() && extents[k].known()) {
       d = ctx.unbacked(axes[k]);
       Unknown(ctx, 0,
@@ -473,7 +471,7 @@ WEFT_REGISTER_OP_IN(weft, ResizeGrad)
     .param<ResizeParam>()
     .example({"f32[1, 6]", "i64[2] = [1, 3]", "_", "f32[2] = [1, 2]"}, "mode = \"linear\"")
     .set_attr<FInferType>("FInferType", ResizeType)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ResizeShape, 1, {kSought, 2, 3, 4}))
     .set_attr<FCodeGen>("FCodeGen", ResizeGradCode)
     .set_attr<FGradient>("FGradient", ResizeGradGradient);
 

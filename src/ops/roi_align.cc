@@ -13,7 +13,7 @@
 /// where there are two, so at most 2 extent + 5 of them lie inside: the sum runs over those.
 #include <limits>
 
-#include "shape_util.h"
+#include "adjoint.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -262,7 +262,7 @@ WEFT_REGISTER_OP_IN(weft, RoiAlignGrad)
                             for (int i : {2, 3}) CheckInputType(ctx, i, kI64Only);
                             if (t.known()) ctx.set_out(0, t);
                           })
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(3))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(RoiAlignShape, 3, {kSought, 1, 2}))
     .set_attr<FCodeGen>("FCodeGen", RoiAlignGradCode)
     .set_attr<FGradient>("FGradient", RoiAlignGradGradient);
 

@@ -2,13 +2,15 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
 /// `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    none is registered: a gradient through a body is an error that names the operator
+///   grad    a Scan of the gradient of the body, from the last slice to the first (body_gradient.h): adjoints of the
+///           states are its states, gradients of captured values are summed up in states, those of slices are stacked.
+///           States that it needs are stacked by a run of the body in front of it; their shapes must not change.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 /// Source: ONNX Scan-25.
 #include <algorithm>
 #include <climits>
 
-#include "body_util.h"
+#include "body_gradient.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/request.h"
 
@@ -50,8 +52,10 @@ ScanSplit SplitScan(const NodePtr& n, size_t num_inputs) {
   s.results = body.outputs.size() - s.states;
   return s;
 }
-int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
-  return i < list.size() ? list[i] : otherwise;
+Shape WithoutAxis(const Shape& x, int axis) {
+  std::vector<SymInt> dims = x.dims();
+  dims.erase(dims.begin() + axis);
+  return Shape(std::move(dims));
 }
 void ScanType(InferTypeContext& ctx) {
   const ScanSplit s = SplitScan(ctx.node(), size_t(ctx.num_inputs()));
@@ -78,11 +82,8 @@ void ScanShape(InferShapeContext& ctx) {
     WEFT_CHECK(x.rank() > 0, kShapeMismatch, "{}: a scalar cannot be sliced",
                ctx.node()->Describe());
     const int axis = AxisOf(EntryOr(p.scan_input_axes, k, 0), x.rank(), ctx.node());
-    std::vector<SymInt> dims = x.dims();
-    length = length.known() ? UnifyDims(ctx, length, dims[size_t(axis)], "the sliced extents")
-                            : dims[size_t(axis)];
-    dims.erase(dims.begin() + axis);
-    x = Shape(std::move(dims));
+    length = length.known() ? UnifyDims(ctx, length, x[axis], "the sliced extents") : x[axis];
+    x = WithoutAxis(x, axis);
   }
   std::vector<Shape> states;
   const InferredBody b =
@@ -161,12 +162,39 @@ Tensors ScanHost(const NodePtr& n, const Tensors& in) {
   return out;
 }
 
+std::vector<NodeEntry> ScanGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  const auto& p = ParamOf<ScanParam>(n);
+  const ScanSplit s = SplitScan(n, n->num_inputs());
+  Recurrence r;
+  r.node = n;
+  r.body = p.body.graph.get();
+  r.states = s.states;
+  r.slices = s.slices;
+  r.captures = s.captures;
+  r.results = s.results;
+  r.slice_axes = p.scan_input_axes;
+  r.slice_directions = p.scan_input_directions;
+  r.result_axes = p.scan_output_axes;
+  r.result_directions = p.scan_output_directions;
+  r.types = KnownTypes(n, 0);
+  r.shapes = KnownShapes(n, 0);
+  for (size_t k = 0; k < s.slices; ++k)
+    if (Shape& x = r.shapes[s.states + k]; x.has_rank())
+      x = WithoutAxis(x, AxisOf(EntryOr(p.scan_input_axes, k, 0), x.rank(), n));
+  return RunBackwards(r, dy);
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(Scan)
     .describe(
         "Runs `body` once for each slice of the last `num_scan_inputs` operands. The states go "
-        "round; what else the body gives is stacked.\nSource: ONNX Scan-25.")
+        "round; what else the body gives is stacked.\n"
+        "Gradient: a Scan from the last slice to the first, of the gradient of the body. It needs "
+        "the "
+        "states of every iteration, which a run in front of it stacks: their extents must not "
+        "change "
+        "(kShapeMismatch when it runs). Source: ONNX Scan-25.")
     .variadic_input("operands", "any", "states, sliced operands, then the captured values")
     .output("outputs", "any", "final states, then stacks")
     .set_num_inputs(1, INT_MAX)
@@ -174,6 +202,7 @@ WEFT_REGISTER_OP(Scan)
     .param<ScanParam>()
     .set_attr<FInferType>("FInferType", ScanType)
     .set_attr<FInferShape>("FInferShape", ScanShape)
+    .set_attr<FGradient>("FGradient", ScanGradient)
     .set_attr<FHostEval>("FHostEval", ScanHost);
 
 }  // namespace weft::ops

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "demand.h"
 #include "host_util.h"
 #include "weft/core/request.h"
 
@@ -84,9 +85,7 @@ void TopKShape(InferShapeContext& ctx) {
   if (!count.known()) count = ctx.unbacked(0);
   WEFT_CHECK(!count.is_const() || count.value() >= 0, kShapeMismatch, "{}: k is {}",
              ctx.node()->Describe(), count.ToString());
-  WEFT_CHECK(!x[axis].known() || ctx.facts().LessEqual(count, x[axis]) != Proof::kNo,
-             kShapeMismatch, "{}: k is {}, the axis has {}", ctx.node()->Describe(),
-             count.ToString(), x[axis].ToString());
+  DemandAtMost(ctx, count, x[axis], "k and the extent of the axis");
   std::vector<SymInt> dims = x.dims();
   dims[size_t(axis)] = count;
   ctx.set_out(0, Shape(dims));

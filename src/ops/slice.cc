@@ -4,7 +4,7 @@
 /// x[-3:] of [h] has min(h, 3) elements, x[:-1] has max(h - 1, 0), x[i:INT64_MAX] has max(h - i,
 /// 0). Where the sign of a symbolic bound is not known the extent is data-dependent (an unbacked
 /// symbol), never a guess.
-#include "shape_util.h"
+#include "adjoint.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -270,7 +270,7 @@ WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .example({"f32[2]", "i64[1] = [5]", "i64[1] = [1]", "i64[1] = [5]", "i64[1] = [0]",
               "i64[1] = [2]"})
     .set_attr<FInferType>("FInferType", SliceType)
-    .set_attr<FInferShape>("FInferShape", ShapeOfValueInput(1))
+    .set_attr<FInferShape>("FInferShape", AdjointShape(SliceShape, 1, {kSought, 2, 3, 4, 5}))
     .set_attr<FCodeGen>("FCodeGen", SliceGradCode)
     .set_attr<FGradient>("FGradient", SliceGradGradient);
 

@@ -2,7 +2,7 @@
 /// (split) axes.
 #include <numeric>
 
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -112,9 +112,7 @@ void DepthToSpaceShape(InferShapeContext& ctx) {
   if (!CheckRank(ctx, 0, 4, "x")) return ctx.set_out(0, Shape::OfRank(4));
   const int64_t b = ParamOf<DepthToSpaceParam>(ctx.node()).blocksize;
   const Shape& x = ctx.in(0);
-  WEFT_CHECK(!x[1].known() || ctx.facts().Divides(b * b, x[1]) != Proof::kNo, kShapeMismatch,
-             "{}: {} channels do not divide by blocksize^2 = {}", ctx.node()->Describe(),
-             x[1].ToString(), b * b);
+  DemandMultiple(ctx, x[1], b * b, "channels by the square of blocksize");
   ctx.set_out(0, Shape({x[0], ExactDiv(x[1], b * b), x[2] * b, x[3] * b}));
 }
 Exprs DepthToSpaceCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -147,11 +145,7 @@ void SpaceToDepthShape(InferShapeContext& ctx) {
   if (!CheckRank(ctx, 0, 4, "x")) return ctx.set_out(0, Shape::OfRank(4));
   const int64_t b = ParamOf<SpaceToDepthParam>(ctx.node()).blocksize;
   const Shape& x = ctx.in(0);
-  for (int k = 2; k < 4; ++k) {
-    WEFT_CHECK(!x[k].known() || ctx.facts().Divides(b, x[k]) != Proof::kNo, kShapeMismatch,
-               "{}: extent {} does not divide by blocksize {}", ctx.node()->Describe(),
-               x[k].ToString(), b);
-  }
+  for (int k = 2; k < 4; ++k) DemandMultiple(ctx, x[k], b, "extents by blocksize");
   ctx.set_out(0, Shape({x[0], x[1] * (b * b), ExactDiv(x[2], b), ExactDiv(x[3], b)}));
 }
 Exprs SpaceToDepthCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {

@@ -1,7 +1,8 @@
 /// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops that passes build (core/builtin_ops.h).
-#include "shape_util.h"
+#include "demand.h"
 #include "weft/codegen/attr_types.h"
 #include "weft/core/effects.h"
+#include "weft/core/epilogue.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -10,12 +11,16 @@ namespace {
 struct FusedParam : OpParam<FusedParam> {
   GraphAttr body;
   Ints parts;
+  int64_t anchor;
   WEFT_OP_PARAM(FusedParam) {
     WEFT_FIELD(body).describe(
         "what is computed; its inputs and outputs in order, with shape and dtype");
     WEFT_FIELD(parts).set_default(Ints()).describe(
         "the body is several computations side by side, with as many outputs each, in order; "
         "empty: one");
+    WEFT_FIELD(anchor).set_default(0).set_range(0, 1).describe(
+        "1: the body is one operator that a library runs, and element-wise ones that it applies to "
+        "the result");
   }
 };
 WEFT_REGISTER_OP_PARAM(FusedParam);
@@ -27,19 +32,9 @@ void SumToType(InferTypeContext& ctx) {
   if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
 }
 void SumToShape(InferShapeContext& ctx) {
-  const Shape &x = ctx.in(0), &like = ctx.in(1);
-  if (!like.has_rank()) return Unknown(ctx, 0, "the rank of `like` is unknown");
-  if (x.has_rank()) {
-    const int lead = x.rank() - like.rank();
-    bool fits = lead >= 0;
-    for (int k = 0; fits && k < like.rank(); ++k) {
-      const SymInt d = x[lead + k], e = like[k];
-      fits = !d.known() || !e.known() || !d.is_const() || !e.is_const() || e.is(1) || d == e;
-    }
-    WEFT_CHECK(fits, kShapeMismatch, "{}: {} does not broadcast to {}", ctx.node()->Describe(),
-               like.ToString(), x.ToString());
-  }
-  ctx.set_out(0, like);
+  if (!ctx.in(1).has_rank()) return Unknown(ctx, 0, "the rank of `like` is unknown");
+  DemandBroadcastTo(ctx, 1, ctx.in(0));
+  ctx.set_out(0, ctx.in(1));
 }
 Exprs SumToCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
@@ -150,6 +145,20 @@ void FusedShape(InferShapeContext& ctx) {
   }
 }
 
+/// A library call may write its result over an operand of its epilogue that is as large.
+std::vector<std::pair<int, int>> FusedInplace(const NodePtr& n) {
+  std::vector<std::pair<int, int>> pairs;
+  const std::optional<AnchoredCall> call = AnchoredCallOf(n);
+  const Graph& body = BodyOf(n->attrs);
+  if (!call || !body.HasAttr("shape")) return pairs;
+  const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
+  for (const EpilogueStep& s : call->steps)
+    if (s.operand >= 0 &&
+        shapes[NodeEntry(body.inputs()[size_t(s.operand)])].same(shapes[body.outputs[0]]))
+      pairs.emplace_back(s.operand, 0);
+  return pairs;
+}
+
 // ---- Assign ----
 
 void AssignShape(InferShapeContext& ctx) {
@@ -195,7 +204,8 @@ WEFT_REGISTER_OP_IN(weft, SumTo)
 
 WEFT_REGISTER_OP_IN(weft, Fused)
     .describe(
-        "The body applied to the inputs, as one kernel. Made by the pass Fusion. An output of the "
+        "The body applied to the inputs, as one kernel or library call. Made by the passes Fusion and "
+        "Epilogue. An output of the "
         "body that is a weft::Assign to\n"
         "an input of the body writes that input. Errors: no body (kBadAttribute), inputs of other "
         "dtypes or in another number\n"
@@ -207,6 +217,7 @@ WEFT_REGISTER_OP_IN(weft, Fused)
     .param<FusedParam>()
     .set_attr<FInferType>("FInferType", FusedType)
     .set_attr<FInferShape>("FInferShape", FusedShape)
+    .set_attr<FInplace>("FInplace", FusedInplace)
     .set_attr<FMutateInputs>("FMutateInputs", [](const NodePtr& n) {
       std::vector<int> inputs;
       for (const auto& [input, output] : WrittenInputs(n)) inputs.push_back(input);

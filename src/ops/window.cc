@@ -126,17 +126,6 @@ void GlobalShape(InferShapeContext& ctx) {
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
-void DemandWindows(InferShapeContext& ctx, int i, const Shape& x, SymInt channels,
-                   const Window& w) {
-  if (!ctx.in(i).has_rank()) return;
-  const Shape& y = ctx.in(i);
-  WEFT_CHECK(y.rank() == w.rank() + 2, kShapeMismatch, "{}: input {} has rank {}, not {}",
-             ctx.node()->Describe(), i, y.rank(), w.rank() + 2);
-  UnifyDims(ctx, y[0], x[0], "batch extents");
-  UnifyDims(ctx, y[1], channels, "channels");
-  for (int d = 0; d < w.rank(); ++d)
-    UnifyDims(ctx, y[2 + d], w.out[size_t(d)], "extents of windows and their results");
-}
 std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Indices& k) {
   Indices at;
   Expr inside = Expr::Bool(true);

@@ -43,9 +43,6 @@ Shape PooledShape(InferShapeContext& ctx, const WindowAttrs& attrs,
                   const std::vector<int64_t>& kernel_shape);
 /// [n, c, 1, ...], what pooling over all of x = [n, c, spatial...] gives; kShapeMismatch for a rank below 2.
 void GlobalShape(InferShapeContext& ctx);
-/// Input `i` has the shape of what windows `w` over x = [n, c, spatial...] give, with `channels` in place of c: unified,
-/// kShapeMismatch where they differ. Gradients read it at those positions.
-void DemandWindows(InferShapeContext& ctx, int i, const Shape& x, SymInt channels, const Window& w);
 /// Input positions of window offsets `k` of the windows at `o`, and whether they lie inside the
 /// input.
 std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Indices& k);

@@ -46,7 +46,7 @@ struct Request {
 std::string WhyNone(NodePtr n) {
   if (IsOp(n, builtin::kFused)) return "fused already; differentiate before the pass Fusion";
   for (const auto& [name, value] : n->attrs.dict)
-    if (value.is<GraphPtr>()) return "control flow, whose bodies are not differentiated";
+    if (value.is<GraphPtr>()) return "it holds a graph, and its operator has no FGradient";
   const auto& mutates = Op::GetAttr<FMutateInputs>("FMutateInputs");
   if (mutates.find(n->op())) return "it writes a variable";
   return "its operator has no FGradient";
@@ -66,7 +66,8 @@ class Builder {
   std::vector<NodeEntry> Run(GradientMap* map) {
     CheckTypes();
     FindWay();
-    const GradientScope scope(g_, g_.HasAttr("shape") ? &g_.GetAttr<ShapeMap>("shape") : nullptr);
+    const GradientScope scope(g_, &types_,
+                              g_.HasAttr("shape") ? &g_.GetAttr<ShapeMap>("shape") : nullptr);
     try {
       Seed();
       for (auto n = order_.rbegin(); n != order_.rend(); ++n) Visit(*n);

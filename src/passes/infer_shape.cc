@@ -10,6 +10,7 @@
 
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/op_codegen.h"
+#include "weft/core/demand.h"
 #include "weft/core/pass.h"
 #include "weft/core/variable.h"
 #include "weft/support/check.h"
@@ -148,10 +149,9 @@ class Context final : public InferShapeContext {
       if (!found[d].known()) {
         found.set(d, given[d]);
       } else if (given[d].known() && found[d] != given[d]) {
-        WEFT_CHECK(known.Equal(found[d], given[d]) != Proof::kNo, kShapeMismatch,
+        WEFT_CHECK(known.AddEqual(found[d], given[d]), kShapeMismatch,
                    "{}: output {} has shape {} by inference and was given as {}", node_->Describe(),
                    i, found.ToString(), given.ToString());
-        known.AddEqual(found[d], given[d]);
       }
     }
     return found;
@@ -164,7 +164,7 @@ class Context final : public InferShapeContext {
 /// An op that says only FCodeGen in its element-wise form broadcasts its inputs, as the article's ops do.
 void BroadcastInputs(Context& c) {
   Shape s = c.in(0);
-  for (int i = 1; i < c.num_inputs(); ++i) s = BroadcastShapes(s, c.in(i), &c.known);
+  for (int i = 1; i < c.num_inputs(); ++i) s = BroadcastDemanded(s, c.in(i), &c.known);
   for (int i = 0; i < c.num_outputs(); ++i) c.set_out(i, s);
 }
 

@@ -46,6 +46,11 @@ const Term* SolvableTerm(const Node* d) {
   return best;
 }
 
+std::string Interval(Range r) {
+  return fmt::format("[{}, {}]", r.lo == sym::kMinusInf ? "-inf" : std::to_string(r.lo),
+                     r.hi == sym::kPlusInf ? "inf" : std::to_string(r.hi));
+}
+
 }  // namespace
 
 bool Facts::Impl::Substitute(const Node* symbol, const Node* value, bool assumed) {
@@ -201,9 +206,7 @@ std::vector<std::string> Facts::ToStrings() const {
     out.push_back(fmt::format("{} == 0{}", sym::Print(r.zero), r.assumed ? "" : " always"));
   }
   for (const auto& [key, r] : impl_->ranges) {
-    const std::string lo = r.lo == sym::kMinusInf ? "-inf" : std::to_string(r.lo);
-    const std::string hi = r.hi == sym::kPlusInf ? "inf" : std::to_string(r.hi);
-    out.push_back(fmt::format("{} in [{}, {}]", sym::Print(key), lo, hi));
+    out.push_back(fmt::format("{} in {}", sym::Print(key), Interval(r)));
   }
   for (const auto& [key, d] : impl_->divisors) {
     out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(key), d));
@@ -231,8 +234,8 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
     const SymInt e(key);
     if (!bound(e)) continue;
     const int64_t v = Evaluate(e, bindings);
-    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must lie in [{}, {}], it is {}",
-               e.ToString(), r.lo, r.hi, v);
+    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must lie in {}, it is {}", e.ToString(),
+               Interval(r), v);
   }
   for (const auto& [key, d] : impl_->divisors) {
     const SymInt e(key);

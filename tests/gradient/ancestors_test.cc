@@ -121,16 +121,18 @@ TEST_CASE("chainer-compiler: Pow by its exponent is NaN at base 0") {
 }
 
 TEST_CASE("chainer-compiler: an LSTM with other than five inputs has silently no gradient") {
-  // It has none here either; but the error names the node, and the graph stays as it was.
-  Graph g = FromText(
-      "graph @g(%x: f64[1, 1, 2], %w: f64[1, 4, 2], %r: f64[1, 4, 1]) -> (%y) {\n"
+  Differentiated d(
+      "graph @g(%x: f64[1, 1, 1], %w: f64[1, 4, 1], %r: f64[1, 4, 1]) -> (%y) {\n"
       "  %y, %h, %c = LSTM(%x, %w, %r) {hidden_size = 1} : ?, ?, ?\n}\n");
-  const size_t before = g.num_nodes();
-  const auto caught = Catch([&] { Gradients(g, {g.outputs[0]}, {NodeEntry(g.inputs()[0])}); });
-  REQUIRE(caught.has_value());
-  CHECK(caught->code == ErrorCode::kUnsupported);
-  CHECK(caught->says("LSTM"));
-  CHECK(g.num_nodes() == before);
+  const Tensors g =
+      d.Run({F64({1, 1, 1}, {1}), F64({1, 4, 1}, {0, 0, 0, 0.5}), F64({1, 4, 1}, {1, 1, 1, 1})});
+  // One step from nothing: y = o tanh(i tanh(g)) with o = i = 1/2, so only the gate g has a slope in x.
+  const double cell = std::tanh(0.5) / 2, slope = 0.5 * (1 - std::tanh(cell) * std::tanh(cell)),
+               gate = 1 - std::tanh(0.5) * std::tanh(0.5);
+  CHECK(Numbers(*g[0])[0] == doctest::Approx(slope * 0.5 * gate * 0.5).epsilon(1e-12));
+  CHECK(Numbers(*g[1])[0] == doctest::Approx(slope * 0.25 * std::tanh(0.5)).epsilon(1e-12));
+  CHECK(Numbers(*g[1])[1] == doctest::Approx(std::tanh(cell) / 4).epsilon(1e-12));
+  CHECK(Numbers(*g[2]) == std::vector<double>{0, 0, 0, 0});
 }
 
 TEST_CASE("chainer-compiler: Max, Min, Log and ReduceMax have no gradient") {
@@ -166,15 +168,15 @@ TEST_CASE("ORT 7217, Theano 6470: both operands of a tied maximum get all of the
 TEST_CASE("NNVM: one operator without a gradient stops the pass, at the first one") {
   // Off the path it does no harm ...
   Differentiated d(
-      "graph @g(%x: f64[1, 1, 2], %w: f64[1, 1, 2], %r: f64[1, 1, 1]) -> (%y, %h) {\n"
-      "  %h, %last = RNN(%x, %w, %r) {hidden_size = 1} : ?, ?\n  %y = Mul(%x, %x) : ?\n}\n");
-  const Tensors g = d.Run({F64({1, 1, 2}, {1, 2}), F64({1, 1, 2}, {0, 0}), F64({1, 1, 1}, {0})});
+      "graph @g(%x: f64[2], %d: f64[1], %v: f64[2]) -> (%y, %h) {\n"
+      "  %h = weft::ReduceProdGradPairs(%d, %x, %v) : ?\n  %y = Mul(%x, %x) : ?\n}\n");
+  const Tensors g = d.Run({F64({2}, {1, 2}), F64({1}, {0}), F64({2}, {0, 0})});
   CHECK(Numbers(*g[0]) == std::vector<double>{2, 4});
   // ... and on it all of them are listed at once.
   Graph bad = FromText(
-      "graph @g(%x: f64[1, 1, 1], %w: f64[1, 1, 1], %r: f64[1, 1, 1]) -> (%y) {\n"
-      "  %first, %a = RNN(%x, %w, %r) {hidden_size = 1} : ?, ?\n"
-      "  %second, %b = GRU(%x, %w, %r) {hidden_size = 1} : ?, ?\n"
+      "graph @g(%x: f64[2], %d: f64[1], %v: f64[2]) -> (%y) {\n"
+      "  %first = weft::ReduceProdGradPairs(%d, %x, %v) : ?\n"
+      "  %second = weft::ReduceProdGradPairs(%d, %v, %x) : ?\n"
       "  %y = Add(%first, %second) : ?\n}\n");
   const auto caught =
       Catch([&] { Gradients(bad, {bad.outputs[0]}, {NodeEntry(bad.inputs()[0])}); });

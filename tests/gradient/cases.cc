@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "weft/codegen/op_codegen.h"
-#include "weft/core/attr_text.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
@@ -93,6 +92,15 @@ TensorPtr ParseTensor(const std::string& type, const std::string& values) {
   return Graph::ConstantOf(g.outputs[0]);
 }
 
+/// Attributes of a row; bodies among them.
+AttrDict ParseAttrs(const std::string& text) {
+  ParseOptions options;
+  options.allow_unknown = true;
+  const Graph g =
+      ParseGraph("weft 1\ngraph @t() -> (%y) {\n  %y = Row() {" + text + "} : ?\n}\n", options);
+  return g.outputs[0].node->attrs.dict;
+}
+
 /// The floats of a row become f64: of the operands that are drawn, or also of the constants.
 Row InDouble(Row row, bool constants) {
   for (std::string& i : row.inputs) {
@@ -110,7 +118,7 @@ Case Draw(const Op& op, const Row& row, uint64_t seed, bool allow_zero) {
   c.label = op.name;
   for (const std::string& i : row.inputs) c.label += (&i == &row.inputs[0] ? " | " : "; ") + i;
   c.label += " | " + row.attrs + " | seed " + std::to_string(seed);
-  c.attrs = ParseAttrDict(row.attrs);
+  c.attrs = ParseAttrs(row.attrs);
   std::vector<Operand> operands;
   Graph g;
   std::vector<NodeEntry> entries;

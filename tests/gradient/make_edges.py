@@ -107,6 +107,13 @@ row("ReduceMin", [[[1, 1], [2, 1]], i64([1])], lambda x: x.amin(1), note="one ro
 row("MaxPool", [[[[4, 4, 1, 4]]]], lambda x: F.max_pool1d(x, 2), "kernel_shape = [2], strides = [2]",
     "first of the window")
 row("MaxPool", [[[[3, 3, 3]]]], lambda x: F.max_pool1d(x, 2, 1), "kernel_shape = [2]", "windows overlap")
+row("MaxPool", [[[[-inf, -inf, 1, -inf, -inf, -inf, -inf]]]], lambda x: F.max_pool1d(x, 3, 2, 1),
+    "kernel_shape = [3], strides = [2], pads = [1, 1]", "nothing but -inf: the first inside, not padding")
+row("MaxPool", [[[[[-inf, -inf, -inf], [-inf, -inf, 5], [-inf, nan, -inf]]]]],
+    lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 1)),
+    "kernel_shape = [3, 2], strides = [2, 1], pads = [1, 1, 1, 1]", "-inf and NaN beside padding")
+row("MaxPool", [[[[-inf] * 5]]], lambda x: F.max_pool1d(x, 2, 2, 1, 3),
+    "kernel_shape = [2], strides = [2], pads = [1, 1], dilations = [3]", "a dilated window of -inf")
 row("GlobalMaxPool", [[[[2, 7, 7]]]], lambda x: F.adaptive_max_pool1d(x, 1),
     note="a reduction, as ReduceMax: ties share", ours=[[0, 0.5, 0.5]])
 
@@ -296,6 +303,86 @@ row("GridSample", [[[[[1, 2], [3, 4]]]], [[[[-1.3, 0.3], [1.4, 0.1]]]]],
     'padding_mode = "reflection"', "mirrored")
 row("GridSample", [[[[[1, 2, 5], [3, 4, 0], [1, 1, 7]]]], [[[[-0.3, 0.3], [0.4, 0.1]]]]],
     lambda x, g: F.grid_sample(x, g, mode="bicubic", align_corners=False), 'mode = "cubic"', "cubic")
+
+# Bodies: a cell with captured weights as a Scan and as a Loop, an If both ways.
+def wave(*shape, phase=0.0):
+    """Values between -1 and 1 as nested lists."""
+    values = [round(math.sin(1.7 * k + phase), 3) for k in range(math.prod(shape))]
+    return torch.tensor(values).reshape(shape).tolist()
+
+
+def cell_steps(h, xs, w):
+    steps = []
+    for x in xs:
+        h = torch.tanh(h @ w + x)
+        steps.append(h)
+    return h, torch.stack(steps)
+
+
+CELL = "%p = MatMul(%h, %w) %s = Add(%p, %x) %n = Tanh(%s)"
+SCAN = ("num_scan_inputs = 1, num_captures = 1, body = graph (%h: f64[2], %x: f64[2], %w: f64[2, 2])"
+        " -> (%n, %n) { " + CELL + " }")
+LOOP = ("num_captures = 2, body = graph (%i: i64[], %c: bool[], %h: f64[2], %xs: f64[3, 2], %w: f64[2, 2])"
+        " -> (%c, %n, %n) { %x = Gather(%xs, %i) " + CELL + " }")
+CELL_VALUES = [wave(2), wave(3, 2, phase=1), wave(2, 2, phase=2)]
+row("Scan", CELL_VALUES, lambda h, x, w: cell_steps(h, x, w)[0], SCAN, "captured weights add up over the steps")
+row("Scan", CELL_VALUES, lambda h, x, w: cell_steps(h, x.flip(0), w)[0],
+    SCAN + ", scan_input_directions = [1]", "from the end")
+row("Loop", [Const("i64[] := [3]"), Const("_")] + CELL_VALUES, lambda h, x, w: cell_steps(h, x, w)[0], LOOP,
+    "captured weights add up over the iterations")
+row("Loop", [Const("i64[] := [2]"), Const("_")] + CELL_VALUES, lambda h, x, w: cell_steps(h, x[:2], w)[0], LOOP,
+    "an operand that is not read to its end")
+row("Loop", [Const("i64[] := [0]"), Const("_")] + CELL_VALUES, lambda h, x, w: h + 0, LOOP,
+    "no iteration: zeros for what is captured")
+BRANCHES = ("num_captures = 2, then_branch = graph (%x: f64[3], %w: f64[3]) -> (%y) { %y = Mul(%x, %w) }, "
+            "else_branch = graph (%x: f64[3], %w: f64[3]) -> (%y) { %y = Exp(%x) }")
+row("If", [Const("bool[] := [true]"), wave(3), wave(3, phase=1)], torch.mul, BRANCHES, "the first branch")
+row("If", [Const("bool[] := [false]"), wave(3), wave(3, phase=1)], lambda x, w: x.exp(), BRANCHES,
+    "the second one, which does not read w")
+
+
+# Recurrent operators by PyTorch's own. ONNX orders gates otherwise, and keeps directions on an axis.
+ORDERS = {"LSTM": [0, 2, 3, 1], "GRU": [1, 0, 2], "RNN": [0]}  # of PyTorch's gates in ONNX's
+
+
+def recurrent(kind, lens, bidirectional, batch_first=False, **options):
+    def run(x, w, r, b):
+        order, hidden = ORDERS[kind], r.shape[-1]
+        module = getattr(torch.nn, kind)(x.shape[-1], hidden, bidirectional=bidirectional,
+                                         batch_first=batch_first, **options)
+
+        def gates(t):
+            return torch.cat([t.reshape(len(order), hidden, *t.shape[1:])[g] for g in order])
+
+        values = {}
+        for d in range(2 if bidirectional else 1):
+            end = "_l0" + ("_reverse" if d else "")
+            values["weight_ih" + end], values["weight_hh" + end] = gates(w[d]), gates(r[d])
+            values["bias_ih" + end], values["bias_hh" + end] = map(gates, b[d].chunk(2))
+        if lens:
+            x = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lens), batch_first, False)
+        y = torch.func.functional_call(module, values, (x,))[0]
+        return torch.nn.utils.rnn.pad_packed_sequence(y, batch_first)[0] if lens else y
+    return run
+
+
+def recurrent_row(kind, note, lens=None, bidirectional=False, attrs="", **options):
+    gates, directions = len(ORDERS[kind]), 2 if bidirectional else 1
+    operands = [wave(3, 2, 2), wave(directions, gates * 2, 2, phase=1), wave(directions, gates * 2, 2, phase=2),
+                wave(directions, 2 * gates * 2, phase=3)]
+    if lens:
+        operands.append(Const(f"i32[{len(lens)}] = {lens}"))
+    words = (['direction = "bidirectional"'] if bidirectional else []) + ([attrs] if attrs else [])
+    row(kind, operands, recurrent(kind, lens, bidirectional, **options), ", ".join(words), note)
+
+
+for kind in ORDERS:
+    before = "linear_before_reset = 1" if kind == "GRU" else ""
+    recurrent_row(kind, "one direction", attrs=before)
+    recurrent_row(kind, "both directions", bidirectional=True, attrs=before)
+    recurrent_row(kind, "sequences of other lengths", [3, 1], True, before)
+recurrent_row("RNN", "Relu", attrs='activations = ["Relu"]', nonlinearity="relu")
+recurrent_row("LSTM", "the batch first", [2, 1, 2], True, "layout = 1", batch_first=True)
 
 print("# Gradients at edges, by PyTorch " + torch.__version__.split("+")[0] + "; written by make_edges.py.")
 print("# operator | operands | attributes | gradients of the sum of the first result | note [| ours: Weft's choice]")

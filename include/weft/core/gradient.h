@@ -105,16 +105,25 @@ WEFT_API std::vector<NodeEntry> Gradients(Graph& g, const std::vector<NodeEntry>
 /// For rules, while gradients are being made: do two entries that were there before have one known shape? A rule may
 /// then leave out a SumTo that Simplify would take away. False where nothing is known, and outside of that time.
 WEFT_API bool KnownSameShape(const NodeEntry& a, const NodeEntry& b);
-/// That time, on this thread; `shapes` outlives it.
+/// For rules as well: the type and the shape of such an entry; unknown where nothing is known. What a variable declares
+/// and what a constant is are known at any time.
+WEFT_API Type KnownType(const NodeEntry& e);
+WEFT_API Shape KnownShape(const NodeEntry& e);
+/// That time, on this thread; `types` and `shapes` (null: nothing is known) outlive it.
 class WEFT_API GradientScope {
  public:
-  GradientScope(const Graph& g, const ShapeMap* shapes);
+  struct Known {
+    const GraphStore* store = nullptr;
+    const TypeMap* types = nullptr;
+    const ShapeMap* shapes = nullptr;
+  };
+  GradientScope(const Graph& g, const TypeMap* types, const ShapeMap* shapes);
   ~GradientScope();
   GradientScope(const GradientScope&) = delete;
   GradientScope& operator=(const GradientScope&) = delete;
 
  private:
-  std::pair<const GraphStore*, const ShapeMap*> outer_;
+  const Known outer_;
 };
 
 /// A graph with gradients in two parts that run one after the other. An output of `forward` that `backward` needs is an
@@ -128,7 +137,9 @@ struct GradientSplit {
 };
 /// Splits what the pass Gradient left: the first `forward_outputs` outputs (by default what `gradient_of` says) are the
 /// forward part's, the others the backward part's. A node goes forward when a forward output needs it; the rest goes
-/// backward. Declared inputs and parameters are never retained: both parts have their own.
+/// backward. Declared inputs and parameters are never retained: both parts have their own. So have state variables, whose
+/// contents both parts find in one store; what the backward part reads of one before the forward part writes it is
+/// retained. kUnsupported where the forward part would have to run after a node of the backward part.
 WEFT_API GradientSplit SplitGradient(const Graph& g, int64_t forward_outputs = -1);
 
 }  // namespace weft
