@@ -502,6 +502,10 @@ graph (%x: f32[n, 2], %i: i64[1], %w: f32[2] param = [3, 4]) -> (%y, %j) {
   Fails({"grad", model, "--xs", "q", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "there are: x, i");
   Fails({"grad", model, "--ys", "y,y", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "given twice");
   Fails({"grad", model, "--xs", "i", "-o", dir / "o.weft"}, 3, "WEFT-E0401", "'i'");
+  // Gradients of gradients: no two outputs of one name.
+  CHECK(Weft({"grad", dir / "d.weft", "-o", dir / "dd.weft"}).code == 0);
+  const Json twice = Parsed(Weft({"grad", dir / "dd.weft", "--json", "-o", dir / "ddd.weft"}));
+  CHECK(twice["outputs"] == Json::array({"y", "j", "grad_x", "grad_x_2", "grad_x_3"}));
   const std::string taken = dir.Write("t.weft", R"(weft 1
 graph (%x: f32[2], %grad_y: f32[2]) -> (%y) {
   %y = Mul(%x, %grad_y)

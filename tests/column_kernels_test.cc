@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <functional>
+#include <random>
 
 #include "e2e_util.h"
 #include "weft/codegen/attr_types.h"
@@ -221,6 +223,43 @@ TEST_CASE("column kernels: the bits do not depend on the number of threads") {
         if (threads == 1) one = got;
         for (size_t k = 0; k < got.size(); ++k)
           CHECK(std::memcmp(got[k]->data(), one[k]->data(), got[k]->num_bytes()) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("column kernels: statistics in training are those of doubles, however far from 0") {
+  if (!HasCpu()) return;
+  const char* const text = R"(graph (%x: f32[$N, $C, $H, $H], %s: f32[$C], %b: f32[$C], %m: f32[$C],
+               %v: f32[$C]) -> (%y, %mean, %var) {
+        %y, %mean, %var = BatchNormalization(%x, %s, %b, %m, %v) {training_mode = 1, momentum = 0.0} : ?, ?, ?
+      })";
+  for (const char* n : {"20", "n"}) {
+    const Graph g = Make({"", 1, text}, n, "3", "40");
+    const auto program = CompileFor(g, "cpu");
+    for (const double far : {0.0, 100.0, 1e4}) {
+      CAPTURE(n);
+      CAPTURE(far);
+      std::vector<TensorPtr> inputs =
+          RandomProgramInputs(*program, 5, n[0] == 'n' ? SymBindings{{"n", 20}} : SymBindings{});
+      const int64_t channels = 3, plane = 1600;
+      auto x = std::make_shared<Tensor>(DType::kF32, inputs[0]->dims());
+      std::mt19937 random(4);
+      std::normal_distribution<double> draw(far, 1);
+      for (int64_t i = 0; i < x->num_elements(); ++i) x->set(i, draw(random));
+      inputs[0] = x;
+      const auto got = Session(program).Run(inputs);
+      for (int64_t c = 0; c < channels; ++c) {
+        double mean = 0, var = 0;
+        const auto each = [&](const std::function<void(double)>& f) {
+          for (int64_t i = 0; i < x->num_elements(); ++i)
+            if (i / plane % channels == c) f(x->at(i));
+        };
+        const double count = double(x->num_elements() / channels);
+        each([&](double v) { mean += v / count; });
+        each([&](double v) { var += (v - mean) * (v - mean) / count; });
+        CHECK(got[1]->at(c) == doctest::Approx(mean).epsilon(1e-6));
+        CHECK(got[2]->at(c) == doctest::Approx(var).epsilon(1e-5));
       }
     }
   }

@@ -5,6 +5,7 @@
 /// ONNX (fused bodies as functions) and a saved program.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=100000 weft_tests -tc='differential*'
+///   WEFT_FUZZ_VARIANT=layouts ...      only variants whose names hold that, for every graph
 ///
 /// A failure prints the seed, the graph, and the smallest graph that greedy cutting finds.
 #include <doctest/doctest.h>
@@ -79,6 +80,10 @@ std::vector<Variant> MakeVariants(bool cpu) {
       {"cpu without FoldConstants", "cpu", Without(own, "FoldConstants")},
       {"cpu without FoldBatchNorm", "cpu", Without(own, "FoldBatchNorm")},
       {"cpu without Layout", "cpu", Without(own, "Layout")},
+      {"cpu, layouts all last", "cpu", Without(own, "Layout", "Layout{force=last}")},
+      {"cpu, layouts at odds", "cpu", Without(own, "Layout", "Layout{force=odd}")},
+      {"cpu, layouts all last, a saved program", "cpu", Without(own, "Layout", "Layout{force=last}"),
+       false, Via::kProgram},
       {"cpu after OrderMutation", "cpu", "OrderMutation," + own},
       {"cpu without fusion", "cpu", Without(own, "Fusion", alone)},
       {"cpu, every operator alone", "cpu", Without(bare, "Fusion", alone)},
@@ -376,10 +381,12 @@ int64_t FromEnvironment(const char* name, int64_t otherwise) {
 /// Variants to run for a seed: always the backend's own pipeline, the others in turn, all of them
 /// now and then.
 std::vector<const Variant*> Chosen(uint64_t seed, const std::vector<Variant>& all) {
+  const char* only = std::getenv("WEFT_FUZZ_VARIANT");
   std::vector<const Variant*> out;
   for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].name == "cpu" || seed % 9 == 0 || seed % all.size() == i ||
-        (seed + all.size() / 2) % all.size() == i)
+    if (only && *only ? all[i].name.find(only) != std::string::npos
+                      : all[i].name == "cpu" || seed % 9 == 0 || seed % all.size() == i ||
+                            (seed + all.size() / 2) % all.size() == i)
       out.push_back(&all[i]);
   return out;
 }

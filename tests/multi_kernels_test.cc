@@ -223,6 +223,28 @@ TEST_CASE("a launch of parts goes through text, JSON and .weftx") {
   CheckAdam(loaded, 9);
 }
 
+TEST_CASE("thousands of small kernels share launches, as many as fit") {
+  // Sums over columns of two lengths, so that neighbours are no equal sinks; every tenth of them beside a large one.
+  Graph g;
+  std::vector<NodeEntry> sums;
+  const int count = 5000;
+  for (int i = 0; i < count; ++i) {
+    const int64_t rows = i % 10 == 0 ? 1000 : 2 + i % 2;
+    const NodeEntry x(g.AddInput(Numbered("x", i), DType::kF32, Shape::OfInts({rows, 33})));
+    sums.push_back(Apply("ReduceSum", {x, g.AddConstant(Tensor::Ints({0}))}, {{"keepdims", 0}}));
+  }
+  g.outputs = sums;
+  g = ApplyPasses(std::move(g), "InferType,InferShape,Fusion");
+  int launches = 0;
+  for (NodePtr n : g.TopoOrder()) {
+    if (!IsOp(n, builtin::kFused)) continue;
+    ++launches;
+    CHECK(n->num_inputs() <= 64);
+  }
+  // Each small one has a place beside a large one.
+  CHECK(launches == count / 10);
+}
+
 TEST_CASE("small kernels of one level share a launch, or join a larger one") {
   if (!HasCpu()) return;
   // A mean of losses and a column sum that do not know of each other, and soft-max over more rows than are small.

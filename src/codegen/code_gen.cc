@@ -1,39 +1,60 @@
 /// code_gen.cc: CodeGen. Makes the kernel of every weft::Fused node from the FCodeGen of the operators in its body.
-///   needs      subgraph, shape, dtype
+///   needs      subgraph, shape, dtype; takes operands as they lie where there is a "layout"
 ///   provides   kernel
 ///   preserves  everything: it only adds an attribute
 ///   cost       linear in the bodies; equal bodies give one Kernel object
 ///   source     NNVM-Fusion CodeGen (2016)
+#include <algorithm>
 #include <map>
 
 #include "weft/codegen/attr_types.h"
+#include "weft/codegen/layouts.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/effects.h"
+#include "weft/core/epilogue.h"
 #include "weft/core/pass.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace {
 
-LoweredKernel Lower(const NodePtr& n, const Graph& body, const Facts& facts) {
-  const ComputeSpec spec = ExpandBody(body);
+/// Of the inputs and outputs of a node; empty where all may be plain.
+std::vector<Layout> OperandLayouts(const NodePtr& n, const LayoutMap& layouts,
+                                   const ShapeMap& shapes) {
+  std::vector<Layout> own;
+  const auto add = [&](const NodeEntry& e) {
+    own.push_back(e.node && !LiesAlikeInAll(shapes[e]) ? layouts[e] : Layout::kPlain);
+  };
+  for (const NodeEntry& e : n->inputs) add(e);
+  for (uint32_t k = 0; k < n->num_outputs(); ++k) add(NodeEntry(n, k));
+  if (std::count(own.begin(), own.end(), Layout::kPlain) == int64_t(own.size())) own.clear();
+  return own;
+}
+
+LoweredKernel Lower(const NodePtr& n, const Graph& body, std::vector<Layout> layouts,
+                    const Facts& facts) {
+  const ComputeSpec spec = ApplyLayouts(ExpandBody(body), layouts);
   const AttrValue* parts = n->attrs.dict.find("parts");
-  return parts ? LowerParts(spec, parts->get<Ints>(), WrittenInputs(n), facts)
-               : LowerKernel(spec, facts);
+  LoweredKernel lowered = parts ? LowerParts(spec, parts->get<Ints>(), WrittenInputs(n), facts)
+                                : LowerKernel(spec, facts);
+  lowered.layouts = std::move(layouts);
+  return lowered;
 }
 
 Graph CodeGen(Graph g, PassContext& ctx) {
   const SubgraphMap& bodies = g.GetAttr<SubgraphMap>("subgraph");
   const Facts facts = g.AttrOr<Facts>("facts");
+  const LayoutMap layouts = g.AttrOr<LayoutMap>("layout");
+  const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   KernelMap kernels;
   std::map<std::string, KernelPtr> distinct;
   int64_t sites = 0;
   for (NodePtr n : g.TopoOrder()) {
     const GraphPtr* body = bodies.find(n);
-    if (!body) continue;
+    if (!body || AnchoredCallOf(n)) continue;  // or a library runs it
     ctx.cancel().Check();
     try {
-      LoweredKernel lowered = Lower(n, **body, facts);
+      LoweredKernel lowered = Lower(n, **body, OperandLayouts(n, layouts, shapes), facts);
       for (const KernelPtr& k : lowered.Kernels())
         Limits::Check("source_bytes", int64_t(k->CanonicalText().size()),
                       ctx.limits().source_bytes);

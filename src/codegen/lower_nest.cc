@@ -269,6 +269,9 @@ std::optional<Nest> RowNest(const ComputeSpec& spec, const Facts& facts) {
 }
 
 bool RowsReadOnce(const Nest& nest, const Facts& facts) {
+  // A single row has no other one to share what it reads with.
+  const auto rows_end = nest.loops.begin() + nest.num_outer;
+  if (std::all_of(nest.loops.begin(), rows_end, [](SymInt e) { return e.is(1); })) return true;
   const auto affine_and_distinct = [&](const ExprNode& load) {
     const IndexForm f = FormOf(load.operand(0));
     std::vector<std::pair<SymInt, SymInt>> steps;  // coefficient, extent - 1

@@ -50,6 +50,17 @@ std::optional<Facts> WithPoints(const std::vector<SymInt>& dims, const Facts& fa
 /// Work per simplification; index arithmetic is small, and what is not stays as it is.
 constexpr int kMaxDepth = 24;
 
+/// One level further down while it lives.
+struct Deeper {
+  explicit Deeper(int* depth) : depth_(depth) { ++*depth_; }
+  ~Deeper() { --*depth_; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+
+ private:
+  int* depth_;
+};
+
 }  // namespace
 
 IndexSimplifier::IndexSimplifier(const std::vector<SymInt>& dims, const Facts& facts)
@@ -88,7 +99,7 @@ std::optional<IndexSimplifier::Bounds> IndexSimplifier::BoundsOfAtom(const Expr&
 
 std::optional<IndexSimplifier::Bounds> IndexSimplifier::BoundsOf(const IndexForm& f) {
   if (depth_ >= kMaxDepth) return std::nullopt;
-  ++depth_;
+  const Deeper deeper(&depth_);
   std::optional<Bounds> sum = Bounds{f.constant, f.constant};
   try {
     for (const auto& [atom, c] : f.terms) {
@@ -102,11 +113,9 @@ std::optional<IndexSimplifier::Bounds> IndexSimplifier::BoundsOf(const IndexForm
       sum->hi = sum->hi + c * (up ? b->hi : b->lo);
     }
   } catch (const Error& error) {
-    --depth_;
     if (error.code() != ErrorCode::kOverflow) throw;
     return std::nullopt;
   }
-  --depth_;
   return sum;
 }
 
@@ -140,9 +149,9 @@ IndexForm IndexSimplifier::Divide(const IndexForm& x, SymInt d) {
     if (atom->kind() == ExprKind::kBinary && atom->bin_op() == BinOp::kFloorDiv) {
       const IndexForm inner = FormOf(atom->operand(1));
       if (inner.terms.empty() && facts_.LessEqual(1, inner.constant) == Proof::kYes &&
-          ++depth_ < kMaxDepth) {
+          depth_ < kMaxDepth) {
+        const Deeper deeper(&depth_);
         quotient.AddForm(Divide(FormOf(atom->operand(0)), inner.constant * d), 1);
-        --depth_;
         return quotient;
       }
     }
@@ -193,10 +202,9 @@ IndexForm IndexSimplifier::Modulo(const IndexForm& x, SymInt d) {
     const Expr& atom = rest.terms[0].first;
     if (atom->kind() == ExprKind::kBinary && atom->bin_op() == BinOp::kFloorMod) {
       const IndexForm inner = FormOf(atom->operand(1));
-      if (inner.terms.empty() && ExactQuotient(inner.constant, d).known() && ++depth_ < kMaxDepth) {
-        IndexForm result = Modulo(FormOf(atom->operand(0)), d);
-        --depth_;
-        return result;
+      if (inner.terms.empty() && ExactQuotient(inner.constant, d).known() && depth_ < kMaxDepth) {
+        const Deeper deeper(&depth_);
+        return Modulo(FormOf(atom->operand(0)), d);
       }
     }
   }

@@ -42,12 +42,16 @@ std::vector<std::pair<int, int>> WrittenInputs(const NodePtr& node) {
     const AttrValue* held = node->attrs.dict.find("body");
     if (!held || !held->is<GraphPtr>() || !held->get<GraphPtr>()) return written;
     const GraphPtr& body = held->get<GraphPtr>();
-    const std::vector<NodePtr>& inputs = body->inputs();
+    // A launch over all parameters has thousands of each.
+    std::vector<int> place;  // of an input of the body, by id
     for (size_t k = 0; k < body->outputs.size(); ++k) {
       const NodePtr n = body->outputs[k].node;
       if (!IsOp(n, builtin::kAssign) || n->num_inputs() == 0) continue;
-      const auto it = std::find(inputs.begin(), inputs.end(), n->inputs[0].node);
-      if (it != inputs.end()) add(int(it - inputs.begin()), int(k));
+      if (place.empty()) {
+        place.assign(body->id_bound(), -1);
+        for (size_t i = 0; i < body->inputs().size(); ++i) place[body->inputs()[i]->id()] = int(i);
+      }
+      if (const NodePtr v = n->inputs[0].node) add(place[v->id()], int(k));
     }
   } else {
     static const auto& mutates = Op::GetAttr<FMutateInputs>("FMutateInputs");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "graph_store.h"
 #include "weft/core/op.h"
@@ -124,8 +125,11 @@ void Graph::FlushStale() const {
   }
   for (const std::string& name : dropped) map.erase(name);
   if (rows.empty()) return;
+  // A node with thousands of inputs was touched as often.
   std::vector<uint8_t> seen(store_->nodes.size(), 0);
-  for (NodeId id : work) seen[id] = 1;
+  work.erase(std::remove_if(work.begin(), work.end(),
+                            [&](NodeId id) { return std::exchange(seen[id], 1) != 0; }),
+             work.end());
   while (!work.empty()) {
     const NodeId id = work.back();
     work.pop_back();

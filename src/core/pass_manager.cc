@@ -1,5 +1,6 @@
-/// pass_manager.cc: ApplyPasses. The manager holds the discipline, so that authors of passes cannot forget it: it resolves
-/// dependencies, minds the life of attributes, verifies, checks claims, dumps, counts and times.
+/// pass_manager.cc: ApplyPasses. The manager holds the discipline, so that authors of passes cannot forget it: it runs what
+/// provides a missing attribute (pass_resolve.h), minds the life of attributes, verifies, checks claims, dumps, counts and
+/// times.
 #include <algorithm>
 #include <atomic>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include "attr_value.h"
 #include "graph_store.h"
 #include "pass_checks.h"
+#include "pass_resolve.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/pass.h"
 #include "weft/core/request.h"
@@ -20,7 +22,6 @@
 #include "weft/core/reproducer.h"
 #include "weft/core/text.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/log.h"
 #include "weft/support/strings.h"
@@ -42,71 +43,10 @@ void CancelToken::Check() const {
 
 namespace {
 
-bool Contains(const std::vector<std::string>& v, const std::string& s) {
-  return std::find(v.begin(), v.end(), s) != v.end();
-}
-
-/// Pass that provides `attr`: the highest plevel; a tie names the candidates.
-const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_by) {
-  std::vector<const PassEntry*> best;
-  for (const PassEntry* p : PassEntry::List()) {
-    if (!Contains(p->provides, attr)) continue;
-    if (!best.empty() && p->plevel > best[0]->plevel) best.clear();
-    if (best.empty() || p->plevel == best[0]->plevel) best.push_back(p);
-  }
-  WEFT_CHECK(
-      !best.empty(), kDependency,
-      "pass '{}' needs the graph attribute '{}', which the graph has not and no pass provides",
-      needed_by, attr);
-  if (best.size() > 1) {
-    std::string names;
-    for (const PassEntry* p : best)
-      names += (names.empty() ? "" : ", ") + p->name + " of " + p->owner.ToString();
-    ThrowError(ErrorCode::kDependency,
-               fmt::format("pass '{}' needs the graph attribute '{}', which several passes of "
-                           "equal priority provide: {}",
-                           needed_by, attr, names),
-               "", "run the one you want first, or give it a higher plevel");
-  }
-  return *best[0];
-}
-
-/// Options of one call, checked against the declaration.
-std::map<std::string, OptionValue, std::less<>> ResolveOptions(const PassEntry& pass,
-                                                               const std::vector<Option>& given) {
-  std::map<std::string, OptionValue, std::less<>> values;
-  for (const auto& [option, doc] : pass.options) values[option.name] = option.value;
-  for (const Option& o : given) {
-    auto it = values.find(o.name);
-    if (it == values.end()) {
-      std::vector<std::string> names;
-      for (const auto& [option, doc] : pass.options) names.push_back(option.name);
-      std::string hint;
-      for (const std::string& n : NearestNames(o.name, names))
-        hint += (hint.empty() ? "did you mean " : " or ") + n;
-      ThrowError(ErrorCode::kUnknownOption,
-                 fmt::format("pass '{}' has no option '{}'", pass.name, o.name), "", hint);
-    }
-    if (o.value.index() == it->second.index()) {
-      it->second = o.value;
-    } else if (std::holds_alternative<double>(it->second) &&
-               std::holds_alternative<int64_t>(o.value)) {
-      it->second = double(std::get<int64_t>(o.value));
-    } else {
-      static constexpr const char* kTypes[] = {"true or false", "an integer", "a number", "text"};
-      WEFT_THROW(kUnknownOption, "option '{}' of pass '{}' takes {}, {} was given", o.name,
-                 pass.name, kTypes[it->second.index()], kTypes[o.value.index()]);
-    }
-  }
-  return values;
-}
-
-class Manager;
-
 class Context final : public PassContext {
  public:
-  Context(const PassEntry& pass, std::map<std::string, OptionValue, std::less<>> values,
-          const PassOptions& options, int64_t* fuel, PassRecord* record, PassTrace* trace)
+  Context(const PassEntry& pass, OptionValues values, const PassOptions& options, int64_t* fuel,
+          PassRecord* record, PassTrace* trace)
       : pass_(pass),
         values_(std::move(values)),
         options_(options),
@@ -140,7 +80,7 @@ class Context final : public PassContext {
 
  private:
   const PassEntry& pass_;
-  std::map<std::string, OptionValue, std::less<>> values_;
+  OptionValues values_;
   const PassOptions& options_;
   int64_t* fuel_;
   PassRecord* record_;
@@ -256,12 +196,6 @@ class Manager {
       g = RunOne(std::move(g), PassSpec(provider.name), Trigger::kDependency, why);
     }
   }
-  static bool HasProvider(const std::string& attr) {
-    for (const PassEntry* p : PassEntry::List())
-      if (Contains(p->provides, attr)) return true;
-    return false;
-  }
-
   void CheckOpAttrs(const PassEntry& pass, const Graph& g) {
     for (const std::string& attr : pass.depends_op) {
       std::string bad;
@@ -465,37 +399,6 @@ Graph ApplyPasses(Graph graph, const char* pipeline, const PassOptions& options)
 }
 Graph ApplyPass(Graph graph, const std::string& pass, const PassOptions& options) {
   return ApplyPasses(std::move(graph), Pipeline({PassSpec(pass)}), options);
-}
-
-Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const PassOptions& options) {
-  // Walks the declarations only: a pass that changes the graph leaves what it preserves and provides.
-  std::vector<std::string> have;
-  for (const auto& [name, value] : graph.attrs)
-    if (value && graph.IsComplete(name)) have.push_back(name);
-  Pipeline out;
-  std::function<void(const PassSpec&, int)> add = [&](const PassSpec& spec, int depth) {
-    const PassEntry& pass = *PassEntry::Get(spec.name);
-    WEFT_CHECK(depth < 64, kDependency, "passes need each other in a circle at '{}'", spec.name);
-    for (const std::string& attr : pass.depends) {
-      if (Contains(have, attr)) continue;
-      WEFT_CHECK(!options.strict, kDependency,
-                 "pass '{}' needs the graph attribute '{}' (strict mode)", pass.name, attr);
-      add(PassSpec(ProviderOf(attr, pass.name).name), depth + 1);
-    }
-    out.push_back(spec);
-    if (pass.changes_graph && !pass.preserves_all)
-      have.erase(std::remove_if(have.begin(), have.end(),
-                                [&](const std::string& a) {
-                                  const AttrType* t = FindAttrType(a);
-                                  return !(t && t->kind == AttrKind::kGiven) &&
-                                         !Contains(pass.preserves, a);
-                                }),
-                 have.end());
-    for (const std::string& a : pass.provides)
-      if (!Contains(have, a)) have.push_back(a);
-  };
-  for (const PassSpec& spec : pipeline.passes()) add(spec, 0);
-  return out;
 }
 
 }  // namespace weft

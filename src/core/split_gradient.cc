@@ -4,17 +4,27 @@
 /// gradients need is the backward part. An edge from one to the other is a retained value: an output of the one, an input
 /// of the other. Of a forward value that is constant (a parameter, a Constant) both have their own.
 ///
+/// The forward part runs first, whole. What the backward part reads of a variable before the forward part writes it is
+/// therefore a retained value too: a weft::Read in front of the write, in the forward part. The order of reads and writes
+/// is that of the program (ProgramOrder). A write of the backward part that the forward part would have to see is an error.
+///
+///   %b = Mul(%gy, %v)   %w = weft::Assign(%v, %x)
+///     ->  forward   %r = weft::Read(%v)   %w = weft::Assign(%v, %x) after(%r)   outputs .., %r
+///         backward  %b = Mul(%gy, %r)
+///
 /// An extent vector (Shape) that only the backward part reads is computed there from what it reads anyway; the forward
 /// part is never asked for values that the backward part can see for itself.
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "weft/core/builtin_ops.h"
 #include "weft/core/effects.h"
 #include "weft/core/gradient.h"
 #include "weft/core/metadata.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
+#include "weft/core/variable.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -28,10 +38,14 @@ bool IsFree(NodePtr n) { return n->is_variable() || Graph::ConstantOf(NodeEntry(
 class Splitter {
  public:
   Splitter(const Graph& g, size_t forward_outputs)
-      : g_(g), forward_outputs_(forward_outputs), part_(g.id_bound(), kNeither) {}
+      : whole_(g), g_(g), forward_outputs_(forward_outputs), part_(g.id_bound(), kNeither) {
+    MarkState(g_);  // a part alone may not write what it reads
+  }
 
   GradientSplit Run() {
     Assign();
+    HoldContents();
+    CheckOrder();
     FindRetained();
     GradientSplit split;
     std::vector<NodeEntry> outputs;
@@ -85,7 +99,7 @@ class Splitter {
       if (part_[n->id()] == kNeither) part_[n->id()] = kBackward;
     });
     // What neither reaches is there for its effect: it goes with what it waits for, its own operands forward if they can.
-    order_ = g_.TopoOrder();
+    order_ = ProgramOrder(g_);
     for (NodePtr n : order_) {
       if (part_[n->id()] != kNeither) continue;
       bool late = false;
@@ -93,6 +107,85 @@ class Splitter {
       for (Node* d : n->control_deps) late = late || part_[d->id()] == kBackward;
       part_[n->id()] = late ? kBackward : kForward;
     }
+  }
+
+  /// Accesses of one variable in the order of the program.
+  struct Access {
+    NodePtr node;
+    size_t slot;
+    bool writes;
+  };
+  /// What the backward part reads of a variable before the forward part writes it is read in the forward part.
+  void HoldContents() {
+    std::map<NodeId, std::vector<Access>> accesses;
+    std::vector<NodeId> written;
+    for (NodePtr n : order_) {
+      std::vector<bool> writes(n->num_inputs(), false);
+      for (auto [i, k] : WrittenInputs(n)) writes[size_t(i)] = true;
+      for (size_t i = 0; i < n->num_inputs(); ++i) {
+        const NodePtr v = n->inputs[i].node;
+        if (!v || !v->is_variable() || !IsState(v)) continue;
+        accesses[v->id()].push_back({n, i, writes[i]});
+        if (writes[i]) written.push_back(v->id());
+      }
+    }
+    std::sort(written.begin(), written.end());
+    written.erase(std::unique(written.begin(), written.end()), written.end());
+    for (NodeId v : written) HoldContentsOf(g_.node(v), accesses.at(v));
+    if (read_) order_ = ProgramOrder(g_);
+  }
+  void HoldContentsOf(NodePtr v, const std::vector<Access>& accesses) {
+    size_t forward_writes = 0;  // that are still to come
+    for (const Access& a : accesses) forward_writes += a.writes && part_[a.node->id()] == kForward;
+    NodePtr last_write, late_write;
+    std::vector<Access> held;  // readers in the backward part since the last write
+    for (const Access& a : accesses) {
+      const bool forward = part_[a.node->id()] == kForward;
+      WEFT_CHECK(!forward || !late_write, kUnsupported,
+                 "{} belongs to the forward part and has to run after {}, which writes {} and does "
+                 "not",
+                 a.node->Describe(), late_write->Describe(), v->Describe());
+      if (!a.writes) {
+        if (!forward && forward_writes > 0) held.push_back(a);
+        continue;
+      }
+      if (forward) {
+        --forward_writes;
+        Hold(v, held, last_write, a.node);
+        held.clear();
+        last_write = a.node;
+      } else {
+        late_write = a.node;
+      }
+    }
+    for (size_t i = 0; late_write && i < forward_outputs_; ++i)
+      WEFT_CHECK(g_.outputs[i].node != v, kUnsupported,
+                 "output '{}' of the forward part is {}, which {} of the backward part writes",
+                 g_.OutputName(i), v->Describe(), late_write->Describe());
+  }
+  /// `readers` read a variable between two writes.
+  void Hold(NodePtr v, const std::vector<Access>& readers, NodePtr last_write, NodePtr next_write) {
+    NodePtr read;
+    for (const Access& a : readers) {
+      if (IsOp(a.node, builtin::kRead)) {
+        part_[a.node->id()] = kForward;
+        continue;
+      }
+      if (!read) {
+        read = g_.AddNode(builtin::kRead, {NodeEntry(v)});
+        if (last_write) read->control_deps.push_back(last_write);
+        next_write->control_deps.push_back(read);
+        part_.resize(g_.id_bound(), kNeither);
+        part_[read->id()] = kForward;
+        read_ = true;
+      }
+      g_.SetInput(a.node, a.slot, NodeEntry(read));
+      // Where the reader stood in front of the write, the Read does now.
+      next_write->control_deps.remove(a.node);
+    }
+  }
+
+  void CheckOrder() const {
     for (NodePtr n : order_) {
       if (part_[n->id()] != kForward) continue;
       for (Node* d : n->control_deps)
@@ -148,12 +241,16 @@ class Splitter {
     if (part == kBackward) {
       for (size_t i = 0; i < retained_.size(); ++i) {
         const NodeEntry& e = retained_[i];
-        Type type;
-        Shape shape;
-        if (g_.HasAttr("dtype"))
-          if (const Type* t = g_.GetAttr<TypeMap>("dtype").find(e)) type = *t;
-        if (g_.HasAttr("shape"))
-          if (const Shape* s = g_.GetAttr<ShapeMap>("shape").find(e)) shape = *s;
+        // An added Read has what its variable has.
+        const NodeEntry& of = e.node->id() < whole_.id_bound() ? e : e.node->inputs[0];
+        Type type = of.node->is_variable() ? DeclaredType(of.node) : Type();
+        Shape shape = of.node->is_variable() ? DeclaredShape(of.node).value_or(Shape()) : Shape();
+        if (whole_.HasAttr("dtype"))
+          if (const Type* t = whole_.GetAttr<TypeMap>("dtype").find(of.node->id(), of.index))
+            type = *t;
+        if (whole_.HasAttr("shape"))
+          if (const Shape* s = whole_.GetAttr<ShapeMap>("shape").find(of.node->id(), of.index))
+            shape = *s;
         inputs[e] = NodeEntry(out.AddInput(retained_names[i], type, shape));
       }
     }
@@ -206,8 +303,10 @@ class Splitter {
     return read;
   }
 
-  const Graph& g_;
+  const Graph& whole_;
+  Graph g_;  // gets Reads where they are missing
   const size_t forward_outputs_;
+  bool read_ = false;          // some Read was added
   std::vector<uint8_t> part_;  // by id
   std::vector<NodePtr> order_;
   std::vector<NodeEntry> retained_;  // by id

@@ -2,14 +2,23 @@
 #include "weft/core/storage.h"
 
 #include <map>
+#include <utility>
 
 #include "weft/core/builtin_ops.h"
 #include "weft/core/effects.h"
+#include "weft/core/layout.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/support/check.h"
 
 namespace weft {
+namespace {
+
+bool HoldsFromTheStart(const NodePtr& n) {
+  return n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || ReorderedConstant(n);
+}
+
+}  // namespace
 
 void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const StoragePlan& plan) {
   const auto& view = Op::GetAttr<TIsView>("TIsView");
@@ -22,21 +31,21 @@ void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const S
     if (const auto it = holds.find(e.node->id()); it != holds.end()) return it->second;
     return root.find(e) ? *root.find(e) : e;
   };
-  auto read = [&](const NodeEntry& e, int step, const std::string& who) {
+  auto read = [&](const NodeEntry& e, int step, const NodePtr& reader) {
     const int* s = plan.of.find(e);
     if (!s) return;
     const Storage& block = plan.storages[size_t(*s)];
     WEFT_ICHECK(content[size_t(*s)] == root_of(e), "{} reads {} at step {}, but its block holds {}",
-                who, e.node->Describe(), step,
+                reader->Describe(), e.node->Describe(), step,
                 content[size_t(*s)].node ? content[size_t(*s)].node->Describe() : "nothing");
     WEFT_ICHECK(step >= block.begin && step < block.end,
-                "{} reads {} at step {}, outside the life [{}, {}) of its block", who,
-                e.node->Describe(), step, block.begin, block.end);
+                "{} reads {} at step {}, outside the life [{}, {}) of its block",
+                reader->Describe(), e.node->Describe(), step, block.begin, block.end);
   };
   std::vector<NodePtr> variables;
   for (NodeId id : order) {
     NodePtr n = graph.node(id);
-    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) variables.push_back(n);
+    if (HoldsFromTheStart(n)) variables.push_back(n);
   }
   for (NodePtr p : graph.AllInputs()) variables.push_back(p);
   for (NodePtr n : variables) {
@@ -45,9 +54,10 @@ void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const S
     content[size_t(*s)] = NodeEntry(n);
     if (plan.storages[size_t(*s)].kind == StorageKind::kVariable) holds[n->id()] = NodeEntry(n);
   }
+  std::vector<int> written_at(plan.storages.size(), -1);  // the last step that wrote each block
   for (size_t step = 0; step < order.size(); ++step) {
     NodePtr n = graph.node(order[step]);
-    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
+    if (HoldsFromTheStart(n)) continue;
     if (IsOp(n, builtin::kGroup)) {  // reads nothing, and is empty
       if (const int* s = plan.of.find(NodeEntry(n))) content[size_t(*s)] = NodeEntry(n);
       continue;
@@ -55,7 +65,7 @@ void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const S
     const std::vector<std::pair<int, int>> written = WrittenInputs(n);
     const bool assigns = IsOp(n, builtin::kAssign);
     for (size_t i = 0; i < n->num_inputs(); ++i)
-      if (n->inputs[i].node && !(assigns && i == 0)) read(n->inputs[i], int(step), n->Describe());
+      if (n->inputs[i].node && !(assigns && i == 0)) read(n->inputs[i], int(step), n);
     const int* first = plan.of.find(NodeEntry(n));
     const int* in = n->num_inputs() > 0 && n->inputs[0].node ? plan.of.find(n->inputs[0]) : nullptr;
     if ((view.get(n->op(), false) || IsOp(n, builtin::kRead)) && first && in && *first == *in) {
@@ -71,9 +81,8 @@ void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const S
       WEFT_ICHECK(int(step) >= block.begin && int(step) < block.end,
                   "{} is written at step {}, outside the life [{}, {}) of its block", n->Describe(),
                   step, block.begin, block.end);
-      for (uint32_t other = 0; other < k; ++other)
-        WEFT_ICHECK(!plan.of.find(n->id(), other) || *plan.of.find(n->id(), other) != *s,
-                    "two outputs of {} share a block", n->Describe());
+      WEFT_ICHECK(std::exchange(written_at[size_t(*s)], int(step)) != int(step),
+                  "two outputs of {} share a block", n->Describe());
       // An Assign whose value is in the variable's block already leaves it there.
       const int* value = assigns ? plan.of.find(n->inputs[1]) : nullptr;
       if (value && *value == *s)

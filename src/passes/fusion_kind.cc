@@ -52,47 +52,57 @@ bool IsIdentity(const ExprNode& load) {
   return true;
 }
 
-/// e as a sum of multiples of output positions and bound variables, plus a constant; each of them at most once. False
-/// where it is something else.
-struct LinearIndex {
-  std::vector<std::pair<Coordinate, int64_t>> terms;
-  bool Read(const Expr& e, int64_t factor) {
-    const Coordinate c = Look(e);
+/// A multiple of an output position or of a bound variable.
+using LinearTerm = std::pair<Coordinate, int64_t>;
+/// e as a sum of at most two of them, plus a constant; none where it is something else.
+std::optional<std::vector<LinearTerm>> LinearTerms(const Expr& e) {
+  constexpr int64_t kMaxStep = 1 << 20;
+  constexpr int kMaxSteps = 64;  // operations; an index of more is another one
+  std::vector<LinearTerm> terms;
+  std::vector<std::pair<Expr, int64_t>> rest{{e, 1}};
+  for (int steps = 0; !rest.empty(); ++steps) {
+    const auto [x, factor] = std::move(rest.back());
+    rest.pop_back();
+    if (steps == kMaxSteps) return std::nullopt;
+    const Coordinate c = Look(x);
     if (c.what != Coordinate::kOther) {
       if (c.what != Coordinate::kZero) terms.emplace_back(c, factor);
-      return true;
+      if (terms.size() > 2) return std::nullopt;
+      continue;
     }
-    if (e->kind() == ExprKind::kConst || e->kind() == ExprKind::kDim) return true;
-    if (e->kind() != ExprKind::kBinary) return false;
-    const Expr &a = e->operand(0), &b = e->operand(1);
-    switch (e->bin_op()) {
-      case BinOp::kAdd:
-        return Read(a, factor) && Read(b, factor);
-      case BinOp::kSub:
-        return Read(a, factor) && (b->kind() == ExprKind::kConst || b->kind() == ExprKind::kDim);
-      case BinOp::kMul: {
-        const bool left = a->kind() == ExprKind::kConst;
-        const Expr& constant = left ? a : b;
-        if (constant->kind() != ExprKind::kConst) return false;
-        const int64_t by = constant->const_int();
-        return by > 0 && by <= kMaxStep && factor <= kMaxStep && Read(left ? b : a, factor * by);
-      }
-      default:
-        return false;
+    const auto pure = [](const Expr& y) {
+      return y->kind() == ExprKind::kConst || y->kind() == ExprKind::kDim;
+    };
+    if (pure(x)) continue;
+    if (x->kind() != ExprKind::kBinary) return std::nullopt;
+    const Expr &a = x->operand(0), &b = x->operand(1);
+    const BinOp op = x->bin_op();
+    if (op == BinOp::kMul) {
+      const bool left = a->kind() == ExprKind::kConst;
+      const Expr& constant = left ? a : b;
+      if (constant->kind() != ExprKind::kConst) return std::nullopt;
+      const int64_t by = constant->const_int();
+      if (by <= 0 || by > kMaxStep || factor > kMaxStep) return std::nullopt;
+      rest.emplace_back(left ? b : a, factor * by);
+    } else if (op == BinOp::kAdd || (op == BinOp::kSub && pure(b))) {
+      rest.emplace_back(b, factor);
+      rest.emplace_back(a, factor);
+    } else {
+      return std::nullopt;
     }
   }
-  static constexpr int64_t kMaxStep = 1 << 20;
-};
+  return terms;
+}
 
 /// Is no element read twice, over all points of `rank` axes and all steps of the reduction? Each axis steps over what
 /// the bound variable beside it covers.
 bool ReadsOnce(const ExprNode& load, const ExprNode& reduce, int rank) {
   std::vector<uint8_t> seen(size_t(rank), 0), bound(reduce.extents().size(), 0);
   for (int d = 0; d < load.num_indices(); ++d) {
-    LinearIndex index;
-    if (!index.Read(load.operand(d), 1) || index.terms.size() > 2) return false;
+    const auto terms = LinearTerms(load.operand(d));
+    if (!terms) return false;
     int64_t step = 0, covered = 1;
-    for (const auto& [c, factor] : index.terms) {
+    for (const auto& [c, factor] : *terms) {
       std::vector<uint8_t>& used = c.what == Coordinate::kIndex ? seen : bound;
       if (size_t(c.number) >= used.size() || used[size_t(c.number)]++) return false;
       if (c.what == Coordinate::kIndex) {
@@ -104,7 +114,7 @@ bool ReadsOnce(const ExprNode& load, const ExprNode& reduce, int rank) {
         covered = extent.value();
       }
     }
-    if (step != 0 ? covered > step : index.terms.size() > 1) return false;
+    if (step != 0 ? covered > step : terms->size() > 1) return false;
   }
   return std::all_of(seen.begin(), seen.end(), [](uint8_t s) { return s; }) &&
          std::all_of(bound.begin(), bound.end(), [](uint8_t s) { return s; });
@@ -126,8 +136,21 @@ NodeClass ClassifyLocal(const std::vector<const ExprNode*>& nodes, int rank) {
   return out;
 }
 
-NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const FusionFacts& facts,
-                            const NodePtr& node) {
+/// A reduction inside of `value` reads a position on the reduced `axes` of the output: then it is another one at every
+/// point of a row (the product of all other elements).
+bool KnowsPlaceInRow(const Expr& value, const std::vector<int>& axes) {
+  for (const ExprNode* e : PostOrder({value})) {
+    if (e->kind() != ExprKind::kReduce || e->is_invariant()) continue;
+    for (const ExprNode* n : PostOrder(e->operands()))
+      if (n->kind() == ExprKind::kIndex &&
+          std::find(axes.begin(), axes.end(), n->index()) != axes.end())
+        return true;
+  }
+  return false;
+}
+
+NodeClass ClassifyReduction(const Exprs& values, const std::vector<const ExprNode*>& nodes,
+                            const FusionFacts& facts, const NodePtr& node) {
   const auto local = [&] { return ClassifyLocal(nodes, facts.shapes[NodeEntry(node)].rank()); };
   NodeClass out;
   int reductions = 0;
@@ -152,6 +175,9 @@ NodeClass ClassifyReduction(const std::vector<const ExprNode*>& nodes, const Fus
     for (size_t i = 0; i < out.axes.size(); ++i)
       if (e->extents()[i] != in[out.axes[i]]) return local();
   }
+  for (uint32_t k = 0; k < node->num_outputs(); ++k)
+    if (facts.shapes[NodeEntry(node, k)].same(in) && KnowsPlaceInRow(values[k], out.axes))
+      return local();
   out.kind = NodeKind::kReduction;
   out.full_input = *full;
   out.keeps_space = facts.shapes[NodeEntry(node)].same(in);
@@ -187,7 +213,7 @@ NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
   const std::vector<const ExprNode*> nodes = PostOrder(values);
   const bool reduces = std::any_of(
       nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kReduce; });
-  if (reduces) return ClassifyReduction(nodes, facts, node);
+  if (reduces) return ClassifyReduction(values, nodes, facts, node);
   NodeClass out;
   out.kind = NodeKind::kInjective;
   const bool one_load = std::count_if(nodes.begin(), nodes.end(), [](const ExprNode* e) {

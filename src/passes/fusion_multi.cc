@@ -19,6 +19,7 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "first_at_least.h"
 #include "weft/core/op.h"
 #include "weft/support/hash.h"
 
@@ -99,7 +100,11 @@ class LaunchPlanner {
     return bound == FusionGroups::kNoConsumer ? bound : bound - 1;
   }
   bool IsRoot(int g) { return groups_.Find(g) == g; }
-  bool MayShare(int g) { return IsRoot(g) && works_[size_t(g)] && groups_[g].fusible; }
+  /// A group of more tensors than one kernel should read stands alone; only some of its operands are known.
+  bool MayShare(int g) {
+    return IsRoot(g) && works_[size_t(g)] && groups_[g].fusible &&
+           int64_t(groups_[g].operands.size()) <= max_tensors_;
+  }
 
   /// Elements of a space, at most INT64_MAX. An extent that the run decides (a batch) counts as what it often is: a wrong
   /// guess costs nothing, since a large part of a launch is shared by all threads as a large kernel is.
@@ -193,7 +198,6 @@ class LaunchPlanner {
   struct Launch {
     std::vector<int> groups;
     std::unordered_set<NodeId> touched, written;  // looked up only
-    int64_t tensors = 0;
   };
   template <class F>
   void EachContent(int group, F&& f) {
@@ -311,18 +315,22 @@ class LaunchPlanner {
         hosts.push_back(c);
     }
     if (small.empty() || small.size() + hosts.size() < 2) return;
-    // Only what could meet a small one is looked at.
+    // Only what could meet a small one is looked at: of those that begin before a host ends the one that ends last.
+    std::sort(small.begin(), small.end(), [](const Candidate& a, const Candidate& b) {
+      return std::make_pair(a.low, a.group) < std::make_pair(b.low, b.group);
+    });
+    std::vector<int> last_high;
+    for (const Candidate& s : small)
+      last_high.push_back(last_high.empty() ? s.high : std::max(last_high.back(), s.high));
     std::vector<Candidate> all;
-    const auto meets = [](const Candidate& a, const Candidate& b) {
-      return a.low <= b.high && b.low <= a.high;
-    };
-    constexpr size_t kMostSmall = 4096;  // a graph of more is no network
-    if (small.size() > kMostSmall) return;
-    for (const Candidate& h : hosts)
-      if (std::any_of(small.begin(), small.end(), [&](const auto& s) { return meets(h, s); })) {
-        all.push_back(h);
-        all.back().host = true;
-      }
+    for (const Candidate& h : hosts) {
+      const auto begun =
+          std::upper_bound(small.begin(), small.end(), h.high,
+                           [](int level, const Candidate& s) { return level < s.low; });
+      if (begun == small.begin() || last_high[size_t(begun - small.begin()) - 1] < h.low) continue;
+      all.push_back(h);
+      all.back().host = true;
+    }
     all.insert(all.end(), small.begin(), small.end());
     CollectMembers(all);
     all.erase(std::remove_if(all.begin(), all.end(),
@@ -333,22 +341,25 @@ class LaunchPlanner {
     std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
       return std::make_tuple(a.high, a.low, a.group) < std::make_tuple(b.high, b.low, b.group);
     });
-    std::vector<uint8_t> taken(all.size(), 0);
+    std::vector<int> lows;
+    for (const Candidate& c : all) lows.push_back(-c.low);
+    FirstAtLeast left(lows);  // those that are in no launch yet, by their low levels
     for (size_t i = 0; i < all.size(); ++i)
-      if (!taken[i]) TakeSmall(all, i, &taken);
+      if (left[i] != FirstAtLeast::kNone) TakeSmall(all, i, &left);
   }
   int64_t TensorsOf(int group) { return int64_t(groups_[group].operands.size()) + 1; }
 
   /// Small groups stand beside the last large one that they may wait for, readers first: so those that they read may
   /// wait as well. What found a place, and the large ones, leave `all`.
   void JoinHosts(std::vector<Candidate>* all) {
-    std::vector<Candidate> small, left;
-    std::vector<std::pair<Candidate, Launch>> hosts;
-    for (const Candidate& c : *all)
-      if (c.host)
-        hosts.emplace_back(c, Launch());
-      else
-        small.push_back(c);
+    std::vector<Candidate> small, hosts, left;
+    for (const Candidate& c : *all) (c.host ? hosts : small).push_back(c);
+    std::stable_sort(hosts.begin(), hosts.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.low > b.low; });
+    std::vector<Launch> launches(hosts.size());
+    std::vector<int> rooms;
+    for (const Candidate& h : hosts) rooms.push_back(int(max_tensors_ - TensorsOf(h.group)));
+    FirstAtLeast room(rooms);  // for how many tensors more
     std::sort(small.begin(), small.end(), [](const Candidate& a, const Candidate& b) {
       return a.low != b.low ? a.low > b.low : a.group < b.group;
     });
@@ -357,40 +368,43 @@ class LaunchPlanner {
     constexpr size_t kMostWalked = 200000;
     for (Candidate& c : small) {
       c.high = High(c.group);
-      std::pair<Candidate, Launch>* best = nullptr;
-      for (auto& h : hosts)
-        if (h.first.low >= c.low && h.first.low <= c.high &&
-            h.second.tensors + TensorsOf(h.first.group) + TensorsOf(c.group) <= max_tensors_ &&
-            (!best || h.first.low > best->first.low))
-          best = &h;
-      if (best && best->second.groups.empty()) Add(best->first.group, &best->second);
-      if (!best || !Add(c.group, &best->second)) {
+      const auto from = std::partition_point(hosts.begin(), hosts.end(),
+                                             [&](const Candidate& h) { return h.low > c.high; });
+      const size_t best = room.Find(size_t(from - hosts.begin()), int(TensorsOf(c.group)));
+      const bool found = best < hosts.size() && hosts[best].low >= c.low;
+      if (found && launches[best].groups.empty()) Add(hosts[best].group, &launches[best]);
+      if (!found || !Add(c.group, &launches[best])) {
         left.push_back(c);
         continue;
       }
-      best->second.tensors += TensorsOf(c.group);
-      groups_[c.group].level = best->first.low;
+      room.Set(best, room[best] - int(TensorsOf(c.group)));
+      groups_[c.group].level = hosts[best].low;
       if (walked < kMostWalked) FindReaders(), walked += plan_.ids.size();
     }
-    for (auto& [host, launch] : hosts) Share(launch.groups, host.low);
+    for (size_t i = 0; i < hosts.size(); ++i) Share(launches[i].groups, hosts[i].low);
     FindReaders();
     for (Candidate& c : left) c.high = High(c.group);
     *all = std::move(left);
   }
-  void TakeSmall(const std::vector<Candidate>& all, size_t first, std::vector<uint8_t>* taken) {
+  void TakeSmall(const std::vector<Candidate>& all, size_t first, FirstAtLeast* left) {
+    constexpr int kMostPassed =
+        64;  // that do not fit; others would have to be looked at by every launch
     Launch launch;
-    int level = 0;
+    int level = 0, passed = 0;
+    int64_t tensors = 0;
     const int high = all[first].high;  // the least of all that are left
-    for (size_t i = first; i < all.size(); ++i) {
+    for (size_t i = first; passed < kMostPassed; ++i) {
+      i = left->Find(i, -high);
+      if (i >= all.size()) break;
       const Candidate& c = all[i];
-      if ((*taken)[i] || c.low > high) continue;
       const int64_t more = TensorsOf(c.group);
-      if ((!launch.groups.empty() && launch.tensors + more > max_tensors_) ||
-          !Add(c.group, &launch))
+      if ((!launch.groups.empty() && tensors + more > max_tensors_) || !Add(c.group, &launch)) {
+        ++passed;
         continue;
-      launch.tensors += more;
+      }
+      tensors += more;
       level = std::max(level, c.low);
-      (*taken)[i] = 1;
+      left->Set(i, FirstAtLeast::kNone);
     }
     Share(launch.groups, level);
   }

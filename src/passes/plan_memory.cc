@@ -10,6 +10,8 @@
 /// it may (FInplace, or a kernel that reads the operand only where it writes), the operand dies there, no view of it
 /// lives on, and the sizes are provably equal. State variables lie in storage of their own (plan_variables.h).
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "plan_inplace.h"
 #include "plan_variables.h"
@@ -19,6 +21,7 @@
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
+#include "weft/core/layout.h"
 #include "weft/core/storage.h"
 #include "weft/support/check.h"
 
@@ -31,7 +34,8 @@ class Planner {
       : g_(g),
         shapes_(g.GetAttr<ShapeMap>("shape")),
         types_(g.GetAttr<TypeMap>("dtype")),
-        kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr) {}
+        kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr),
+        layouts_(g.AttrOr<LayoutMap>("layout")) {}
 
   StoragePlan Run(const Order& order) {
     const int steps = int(order.nodes.size());
@@ -53,7 +57,7 @@ class Planner {
       if (n->is_variable()) {
         if (n->has_attr("value") && !IsState(n))
           Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
-      } else if (Graph::ConstantOf(NodeEntry(n))) {
+      } else if (Graph::ConstantOf(NodeEntry(n)) || ReorderedConstant(n)) {
         Give(NodeEntry(n), New(StorageKind::kConstant, n->id(), NodeEntry(n), 0, steps));
       } else if (IsAlias(n)) {
         Give(NodeEntry(n), *plan_.of.find(n->inputs[0]));
@@ -115,27 +119,40 @@ class Planner {
     const bool shows = view_.get(n->op(), false) || IsOp(n, builtin::kRead);
     return shows && !variables_.copied.find(n) && plan_.of.find(n->inputs[0]);
   }
-  /// The variable that output k is written into; null: none.
-  NodePtr VariableOf(const NodeEntry& out, const std::vector<std::pair<int, int>>& written) const {
-    if (const NodePtr* v = variables_.direct.find(out)) return *v;
-    if (variables_.apart.find(out)) return {};
-    for (auto [i, k] : written)
-      if (k == int(out.index)) return out.node->inputs[size_t(i)].node;
-    return {};
-  }
-  void PlaceOutputs(NodePtr n, int step) {
+  /// What one output of a node may be written into: the variable that it is the new content of, else the block of one of
+  /// these inputs, in this order.
+  struct Places {
+    NodePtr variable;
+    std::vector<int> inputs;
+  };
+  std::vector<Places> PlacesOf(NodePtr n) const {
+    std::vector<Places> places(n->num_outputs());
     std::vector<std::pair<int, int>> pairs;
     const LoweredKernel* kernel = kernels_ ? kernels_->find(n) : nullptr;
     if (kernel)
       pairs = InplacePairs(*kernel, int(n->num_inputs()));
     else if (const FInplace* f = inplace_.find(n->op()))
       pairs = (*f)(n);
-    const std::vector<std::pair<int, int>> written = WrittenInputs(n);
-    std::vector<int> taken;
+    for (auto [i, k] : pairs)
+      if (size_t(k) < places.size() && size_t(i) < n->num_inputs() && n->inputs[size_t(i)].node)
+        places[size_t(k)].inputs.push_back(i);
+    for (auto [i, k] : WrittenInputs(n))
+      if (k >= 0 && size_t(k) < places.size() && !variables_.apart.find(NodeEntry(n, uint32_t(k))))
+        places[size_t(k)].variable = n->inputs[size_t(i)].node;
+    for (uint32_t k = 0; k < n->num_outputs(); ++k)
+      if (const NodePtr* v = variables_.direct.find(NodeEntry(n, k))) places[k].variable = *v;
+    return places;
+  }
+  void PlaceOutputs(NodePtr n, int step) {
+    const std::vector<Places> places = PlacesOf(n);
+    std::map<int, int> operands;  // that lie in each block
+    for (const NodeEntry& e : n->inputs)
+      if (const int* s = e.node ? plan_.of.find(e) : nullptr) ++operands[*s];
+    std::set<int> taken;
     for (uint32_t k = 0; k < n->num_outputs(); ++k) {
       const NodeEntry out(n, k);
       int storage = -1;
-      if (const NodePtr v = VariableOf(out, written)) {
+      if (const NodePtr v = places[k].variable) {
         const int* s = plan_.of.find(NodeEntry(v));
         WEFT_CHECK(s && plan_.storages[size_t(*s)].kind == StorageKind::kVariable, kInvalidModel,
                    "{} writes {}, which is no state variable", n->Describe(), v->Describe());
@@ -143,31 +160,23 @@ class Planner {
         ++plan_.in_place;
         continue;
       }
-      for (auto [i, o] : pairs) {
-        if (o != int(k) || storage >= 0 || size_t(i) >= n->num_inputs()) continue;
+      for (int i : places[k].inputs) {
         const int* in = plan_.of.find(n->inputs[size_t(i)]);
         if (!in || plan_.storages[size_t(*in)].kind != StorageKind::kArena) continue;
-        // Nothing may read the block after this step: neither the operand nor any view of it.
-        if (live_until_[size_t(*in)] > step + 1 ||
-            std::find(taken.begin(), taken.end(), *in) != taken.end())
+        // Nothing may read the block after this step: neither the operand nor any view of it. Nor may another operand
+        // lie there.
+        if (live_until_[size_t(*in)] > step + 1 || operands.at(*in) > 1 || taken.count(*in) ||
+            plan_.storages[size_t(*in)].bytes != Bytes(out) ||
+            layouts_[n->inputs[size_t(i)]] != layouts_[out])
           continue;
-        if (plan_.storages[size_t(*in)].bytes != Bytes(out) || ReadTwice(n, size_t(i))) continue;
         storage = *in;
-        taken.push_back(*in);
+        taken.insert(*in);
         ++plan_.in_place;
+        break;
       }
       if (storage < 0) storage = New(StorageKind::kArena, 0, out, step, step + 1);
       Give(out, storage);
     }
-  }
-  /// Another operand of the node lives in the same block.
-  bool ReadTwice(NodePtr n, size_t i) const {
-    const int* mine = plan_.of.find(n->inputs[i]);
-    for (size_t j = 0; j < n->num_inputs(); ++j)
-      if (j != i && n->inputs[j].node && plan_.of.find(n->inputs[j]) &&
-          *plan_.of.find(n->inputs[j]) == *mine)
-        return true;
-    return false;
   }
   /// Results live in the caller's blocks where their arena block serves one output only; the others are copied.
   void AssignOutputs(int steps) {
@@ -192,6 +201,7 @@ class Planner {
   const ShapeMap& shapes_;
   const TypeMap& types_;
   const KernelMap* kernels_;
+  const LayoutMap layouts_;
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
   const OpMap<FInplace>& inplace_ = Op::GetAttr<FInplace>("FInplace");
   StoragePlan plan_;

@@ -76,14 +76,19 @@ class Contents {
       if (IsWritten(n->inputs[0].node))
         shows_[n->inputs[0].node->id()].push_back(n);  // the content from when it runs
       else if (view)
-        root_.set(NodeEntry(n), Root(n->inputs[0]));
+        SetRoot(NodeEntry(n), Root(n->inputs[0]));
     }
+  }
+  void SetRoot(const NodeEntry& e, const NodeEntry& root) {
+    root_.set(e, root);
+    views_[Key(root)].push_back(e);
   }
   void FindReaders() {
     for (size_t step = 0; step < order_.nodes.size(); ++step) {
       const NodePtr n = g_.node(order_.nodes[step]);
       if (IsOp(n, builtin::kGroup)) continue;
-      const auto written = WrittenInputs(n);
+      std::vector<bool> target(n->num_inputs(), false);
+      for (auto [i, k] : WrittenInputs(n)) target[size_t(i)] = true;
       for (size_t i = 0; i < n->num_inputs(); ++i) {
         const NodeEntry& e = n->inputs[i];
         if (!e.node) continue;
@@ -91,9 +96,7 @@ class Contents {
           last_read_[Key(Root(e))] = int(step);
           continue;
         }
-        const bool target = std::any_of(written.begin(), written.end(),
-                                        [&](const auto& w) { return w.first == int(i); });
-        if (!target || Loads(n, int(i))) reads_[e.node->id()].push_back(int(step));
+        if (!target[i] || Loads(n, int(i))) reads_[e.node->id()].push_back(int(step));
       }
     }
     for (const NodeEntry& e : g_.outputs) last_read_[Key(Root(e))] = int(order_.nodes.size());
@@ -105,13 +108,11 @@ class Contents {
   const LoweredKernel* KernelOf(NodePtr n) const { return kernels_ ? kernels_->find(n) : nullptr; }
   /// The node looks at the elements of its input (an Assign does not look at the variable).
   bool Loads(NodePtr n, int input) { return AccessOf(n).loads[size_t(input)]; }
-  bool MayOverwrite(NodePtr n, int input, int output) {
-    return AccessOf(n).in_place.count({input, output}) > 0;
-  }
   /// How a node looks at its operands; large launches are asked about every one of theirs.
   struct Access {
     std::vector<bool> loads;
     std::set<std::pair<int, int>> in_place;
+    std::vector<std::pair<uint64_t, int>> operands;  ///< entry and input, ascending
   };
   const Access& AccessOf(NodePtr n) {
     const auto [it, fresh] = access_.try_emplace(n->id());
@@ -129,16 +130,26 @@ class Contents {
       pairs = (*f)(n);
     }
     a.in_place.insert(pairs.begin(), pairs.end());
+    for (int i = 0; i < inputs; ++i)
+      if (const NodeEntry& e = n->inputs[size_t(i)]; e.node) a.operands.emplace_back(Key(e), i);
+    std::sort(a.operands.begin(), a.operands.end());
     return a;
   }
   /// Every operand of `n` that lies in the storage of `v`, which holds `shown`, is read only where output k is written.
   bool ReadsInPlace(NodePtr n, int k, NodePtr v, const std::vector<NodeEntry>& shown) {
-    for (size_t i = 0; i < n->num_inputs(); ++i) {
-      const NodeEntry& e = n->inputs[i];
-      if (!e.node) continue;
-      const bool lies_there =
-          e.node == v || std::find(shown.begin(), shown.end(), Root(e)) != shown.end();
-      if (lies_there && Loads(n, int(i)) && !MayOverwrite(n, int(i), k)) return false;
+    const Access& access = AccessOf(n);
+    const auto in_place = [&](const NodeEntry& e) {
+      auto o = std::lower_bound(access.operands.begin(), access.operands.end(),
+                                std::pair(Key(e), INT_MIN));
+      for (; o != access.operands.end() && o->first == Key(e); ++o)
+        if (access.loads[size_t(o->second)] && !access.in_place.count({o->second, k})) return false;
+      return true;
+    };
+    if (!in_place(NodeEntry(v))) return false;
+    for (const NodeEntry& e : shown) {
+      if (!root_.find(e) && !in_place(e)) return false;
+      if (const auto it = views_.find(Key(e)); it != views_.end())
+        if (!std::all_of(it->second.begin(), it->second.end(), in_place)) return false;
     }
     return true;
   }
@@ -167,7 +178,7 @@ class Contents {
       shown.clear();
       if (const NodeEntry value = Direct(v, write, before, after, stays)) {
         plan_.direct.set(value, v);
-        root_.set(result, value);
+        SetRoot(result, value);
         int& last = last_read_[Key(value)];
         last = std::max(last, LastReadOwn(result));
         shown = {value, result};
@@ -231,6 +242,7 @@ class Contents {
   std::map<NodeId, std::vector<NodePtr>> shows_;
   std::map<NodeId, std::vector<int>> reads_;  // steps that read the variable itself
   EntryMap<NodeEntry> root_;
+  std::map<uint64_t, std::vector<NodeEntry>> views_;  // those of which an entry is the root
   std::map<NodeId, Access> access_;
   std::map<uint64_t, int> last_read_;  // by entry at the beginning of views
 };

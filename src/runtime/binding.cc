@@ -104,6 +104,36 @@ const Step* Binder::FirstBelow(const Binding& b, int64_t least) const {
   return nullptr;
 }
 
+ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads) const {
+  ComputeRequest q;
+  q.node = step.anchored ? step.anchored->anchor : step.node;
+  q.threads = threads;
+  const auto dims = [&](int v) { return v < 0 ? std::vector<int64_t>() : b.dims[size_t(v)]; };
+  static const Value absent;
+  const auto value = [&](int v) -> const Value& {
+    return v < 0 ? absent : plan_.values[size_t(v)];
+  };
+  for (size_t i = 0; i < (step.anchored ? q.node->num_inputs() : step.inputs.size()); ++i) {
+    const int v = step.inputs[i];
+    q.input_dims.push_back(dims(v));
+    q.input_types.push_back(value(v).dtype);
+    q.constants.push_back(value(v).constant);
+    q.input_layouts.push_back(value(v).layout);
+  }
+  for (int v : step.outputs) {
+    q.output_dims.push_back(dims(v));
+    q.output_types.push_back(value(v).dtype);
+    q.output_layouts.push_back(value(v).layout);
+  }
+  if (!step.anchored) return q;
+  for (const EpilogueStep& s : step.anchored->steps) {
+    const int v = s.operand < 0 ? -1 : step.inputs[size_t(s.operand)];
+    q.epilogue.push_back(
+        {s.node, s.slot, s.operand, dims(v), value(v).dtype, value(v).layout, value(v).constant});
+  }
+  return q;
+}
+
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
                                             const std::vector<TensorPtr>& inputs,
                                             Backend& backend) const {
@@ -175,21 +205,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
           b->bytes_moved +=
               DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)]));
     if (step.kind == StepKind::kLibrary) {
-      ComputeRequest q;
-      q.node = step.node;
-      q.threads = backend.threads();
-      for (int v : step.inputs) {
-        q.input_dims.push_back(v < 0 ? std::vector<int64_t>() : b->dims[size_t(v)]);
-        q.input_types.push_back(v < 0 ? DType::kUnknown : plan_.values[size_t(v)].dtype);
-        q.constants.push_back(v < 0 ? nullptr : plan_.values[size_t(v)].constant);
-        q.input_layouts.push_back(v < 0 ? Layout::kPlain : plan_.values[size_t(v)].layout);
-      }
-      for (int v : step.outputs) {
-        q.output_dims.push_back(b->dims[size_t(v)]);
-        q.output_types.push_back(plan_.values[size_t(v)].dtype);
-        q.output_layouts.push_back(plan_.values[size_t(v)].layout);
-      }
-      call = backend.Prepare(step.compute, q);
+      call = backend.Prepare(step.compute, RequestOf(step, *b, backend.threads()));
       if (call)
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
       else

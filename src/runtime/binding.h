@@ -36,6 +36,7 @@ class Binder {
                                       const std::vector<TensorPtr>& inputs, Backend& backend) const;
 
  private:
+  ComputeRequest RequestOf(const Step& step, const Binding& b, int threads) const;
   /// The first step with a result of an extent below `least`; null where there is none.
   const struct Step* FirstBelow(const Binding& b, int64_t least) const;
   /// For messages: a fed input by number, a variable by name.

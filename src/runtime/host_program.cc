@@ -8,6 +8,7 @@
 
 #include "binding.h"
 #include "program_impl.h"
+#include "step_cost.h"
 #include "weft/codegen/interpreter.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/op.h"
@@ -34,24 +35,6 @@ class Arena {
   std::shared_ptr<void> data_;
   int64_t size_ = 0;
 };
-
-/// Elements of whole bytes from the plain layout to channels last, or back.
-void CopyChannels(const Tensor& from, void* to, bool to_last) {
-  const std::vector<int64_t>& dims = from.dims();
-  if (from.num_elements() == 0) return;
-  const int64_t width = DTypeBytes(from.dtype(), 1), channels = dims[1],
-                spatial = from.num_elements() / (dims[0] * channels);
-  const char* source = static_cast<const char*>(from.data());
-  char* target = static_cast<char*>(to);
-  for (int64_t n = 0; n < dims[0]; ++n)
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t p = 0; p < spatial; ++p) {
-        const int64_t plain = (n * channels + c) * spatial + p,
-                      last = (n * spatial + p) * channels + c;
-        std::memcpy(target + (to_last ? last : plain) * width,
-                    source + (to_last ? plain : last) * width, size_t(width));
-      }
-}
 
 class HostProgram final : public Program {
  public:
@@ -125,7 +108,9 @@ class HostProgram final : public Program {
           std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
               .count();
       static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
-      s.profile->push_back({step.name, kKinds[int(step.kind)], us});
+      const StepCost cost = CostOf(step, plan_, b);
+      s.profile->push_back({step.name, kKinds[int(step.kind)], us, cost.bytes, cost.flops,
+                            b.calls[k] ? b.calls[k]->description() : std::string()});
     }
     for (int i : plan_.copies) {
       const Value& v = plan_.values[size_t(plan_.output_values[size_t(i)])];
@@ -239,7 +224,8 @@ class HostProgram final : public Program {
       auto t = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr);
       if (value.layout == Layout::kChannelsLast) {
         auto plain = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)]);
-        CopyChannels(*t, plain->mutable_data(), /*to_last=*/false);
+        CopyLayout(value.dtype, plain->dims(), t->data(), plain->mutable_data(), value.layout,
+                   Layout::kPlain);
         t = std::move(plain);
       }
       in.push_back(std::move(t));
@@ -256,11 +242,9 @@ class HostProgram final : public Program {
     for (size_t i = 0; i < out.size(); ++i) {
       WEFT_ICHECK(out[i]->dims() == b.dims[size_t(step.outputs[i])],
                   "{} gave another shape than inferred", step.node->Describe());
-      void* to = Pointer(s, step.outputs[i]);
-      if (plan_.values[size_t(step.outputs[i])].layout == Layout::kChannelsLast)
-        CopyChannels(*out[i], to, /*to_last=*/true);
-      else if (out[i]->num_bytes() > 0)
-        std::memcpy(to, out[i]->data(), size_t(out[i]->num_bytes()));
+      if (out[i]->num_bytes() == 0) continue;
+      CopyLayout(out[i]->dtype(), out[i]->dims(), out[i]->data(), Pointer(s, step.outputs[i]),
+                 Layout::kPlain, plan_.values[size_t(step.outputs[i])].layout);
     }
   }
 

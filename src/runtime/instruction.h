@@ -34,6 +34,7 @@ struct Step {
   std::vector<SymInt> symbols;               // kKernel: d0 ..
   bool has_flag = false;                     // kKernel: a range flag is its last buffer
   FCompute compute;                          // kLibrary
+  std::shared_ptr<const AnchoredCall> anchored;  // kLibrary, null for a call without an epilogue
   std::shared_ptr<const ComputeSpec> spec;   // kInterpreter
   std::vector<SymInt> elements;              // kShapeValue
   /// Copied when the step is done: from a result to the variable that it is the new content of.

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "program_impl.h"
+#include "usable_layouts.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/text.h"
@@ -49,8 +50,11 @@ class Reader {
     passes.records = &records;
     if (!backend->target().empty()) {
       passes.target = backend->target();
+      // Another machine's libraries may take other layouts.
+      if (g.HasAttr("layout") && !UsableLayouts(g, backend->library()))
+        g = ApplyPasses(std::move(g), "Layout", passes);
       g = WithCode(std::move(g), *backend, passes);
-      g = ApplyPasses(std::move(g), Pipeline::Parse("Layout,Schedule,PlanMemory"), passes);
+      g = ApplyPasses(std::move(g), Pipeline::Parse("Schedule,PlanMemory"), passes);
     }
     std::shared_ptr<Program> program = ProgramMaker::Make(std::move(g), name, backend);
     ProgramMaker::Stats(*program).passes = std::move(records);

@@ -3,17 +3,26 @@
 #include <unordered_map>
 
 #include "instruction.h"
+#include "usable_layouts.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/effects.h"
 #include "weft/core/evaluator.h"
+#include "weft/core/layout.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/support/check.h"
+#include "weft/support/log.h"
 #include "weft/support/strings.h"
 
 namespace weft {
 namespace {
+
+TensorPtr Reordered(const Tensor& plain, Layout layout) {
+  auto t = std::make_shared<Tensor>(plain.dtype(), plain.dims());
+  CopyLayout(plain.dtype(), plain.dims(), plain.data(), t->mutable_data(), Layout::kPlain, layout);
+  return t;
+}
 
 class PlanMaker {
  public:
@@ -25,9 +34,7 @@ class PlanMaker {
         types_(g.GetAttr<TypeMap>("dtype")),
         values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
         kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr),
-        // Where an edit has cleared rows, tensors that have to lie alike might not: all plain again.
-        layouts_(g.HasAttr("layout") && g.IsComplete("layout") ? &g.GetAttr<LayoutMap>("layout")
-                                                               : nullptr),
+        layouts_(UsableLayouts(g, backend.library()) ? &g.GetAttr<LayoutMap>("layout") : nullptr),
         rtc_(g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr),
         compute_(Op::GetAttr<FCompute>("FCompute." + backend.library())) {}
 
@@ -66,6 +73,11 @@ class PlanMaker {
   bool IsView(NodePtr n) const {
     return n->num_inputs() > 0 && ShowsInput(n) && SameBlock(n->inputs[0], NodeEntry(n));
   }
+  bool IsReorderedConstant(NodePtr n) const {
+    if (!ReorderedConstant(n)) return false;
+    const int* s = storage_.of.find(NodeEntry(n));
+    return s && storage_.storages[size_t(*s)].kind == StorageKind::kConstant;
+  }
   /// Somebody reads the entry as a tensor: an output, or an operand that is more than the shape of a view.
   bool IsRead(NodePtr n) const {
     for (const Use& u : n->uses())
@@ -74,7 +86,7 @@ class PlanMaker {
   }
   void AddSteps(NodePtr n) {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsView(n) ||
-        IsOp(n, builtin::kGroup))
+        IsOp(n, builtin::kGroup) || IsReorderedConstant(n))
       return;
     if (n->num_outputs() == 1 && values_) {
       const SymTensorPtr* v = values_->find(NodeEntry(n));
@@ -135,6 +147,13 @@ class PlanMaker {
     const LoweredKernel* k = kernels_ ? kernels_->find(n) : nullptr;
     const CompiledKernels* c = rtc_ ? rtc_->find(n) : nullptr;
     if (!k || !c || c->size() != k->Kernels().size()) return false;
+    if (!layouts_ && !k->layouts.empty()) {
+      WEFT_LOG(kWarning,
+               "{} has a kernel for tensors that lie otherwise than they do since the graph was "
+               "edited; it runs in the interpreter",
+               n->Describe());
+      return false;
+    }
     for (const CompiledKernelPtr& made : *c)
       if (!made || made->binary.empty()) return false;
     step->kind = StepKind::kKernel;
@@ -151,10 +170,13 @@ class PlanMaker {
     return true;
   }
   bool ChooseLibrary(NodePtr n, Step* step) {
-    const FCompute* f = compute_.find(n->op());
-    if (!f) f = any_compute_.find(n->op());
+    std::optional<AnchoredCall> anchored = AnchoredCallOf(n);
+    const Op* op = anchored ? anchored->anchor->op() : n->op();
+    const FCompute* f = compute_.find(op);
+    if (!f) f = any_compute_.find(op);
     if (!f) return false;
     step->kind = StepKind::kLibrary;
+    if (anchored) step->anchored = std::make_shared<const AnchoredCall>(*std::move(anchored));
     step->compute = *f;
     return true;
   }
@@ -192,8 +214,11 @@ class PlanMaker {
     WEFT_ICHECK(s, "{} has no storage", e.node->Describe());
     v.storage = *s;
     const Storage& block = plan_.storages[size_t(*s)];
-    if (block.kind == StorageKind::kConstant)
-      v.constant = Graph::ConstantOf(NodeEntry(g_.node(NodeId(block.number))));
+    if (block.kind == StorageKind::kConstant) {
+      const NodePtr holder = g_.node(NodeId(block.number));
+      const TensorPtr plain = ReorderedConstant(holder);
+      v.constant = plain ? Reordered(*plain, v.layout) : Graph::ConstantOf(NodeEntry(holder));
+    }
     plan_.values.push_back(std::move(v));
     return value_of_[key] = int(plan_.values.size()) - 1;
   }

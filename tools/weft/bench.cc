@@ -7,8 +7,10 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
+#include "machine.h"
 #include "table.h"
 #include "trace.h"
+#include "weft/runtime/backend.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -75,12 +77,14 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
 
 struct ProfileRow {
   size_t step = 0;
-  std::string name, kind;
-  double us = 0;
+  std::string name, kind, how;
+  int64_t bytes = 0, flops = 0;
+  double us = 0, floor_us = 0;
 };
 
 /// The median of several profiled runs, step by step, in order of execution.
-std::vector<ProfileRow> ProfileSteps(Session* session, const std::vector<TensorPtr>& inputs) {
+std::vector<ProfileRow> ProfileSteps(Session* session, const std::vector<TensorPtr>& inputs,
+                                     const Machine& machine) {
   std::vector<ProfileRow> rows;
   std::vector<std::vector<double>> samples;
   const Timer timer;
@@ -88,7 +92,9 @@ std::vector<ProfileRow> ProfileSteps(Session* session, const std::vector<TensorP
     const std::vector<StepTime> steps = session->Profile(inputs);
     samples.resize(steps.size());
     for (size_t k = 0; k < steps.size(); ++k) {
-      if (i == 0) rows.push_back({k + 1, steps[k].name, steps[k].kind, 0});
+      if (i == 0)
+        rows.push_back({k + 1, steps[k].name, steps[k].kind, steps[k].how, steps[k].bytes,
+                        steps[k].flops, 0, machine.FloorUs(steps[k].bytes, steps[k].flops)});
       samples[k].push_back(steps[k].microseconds);
     }
   }
@@ -99,17 +105,41 @@ std::vector<ProfileRow> ProfileSteps(Session* session, const std::vector<TensorP
   return rows;
 }
 
-std::string ProfileTable(std::vector<ProfileRow> rows) {
+std::string Percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+}
+
+std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& m) {
   if (rows.empty()) return "this backend does not tell the time of its steps\n";
-  double total = 0;
-  for (const ProfileRow& r : rows) total += r.us;
+  ProfileRow all;
+  for (const ProfileRow& r : rows) {
+    all.us += r.us;
+    all.floor_us += r.floor_us;
+    all.bytes += r.bytes;
+    all.flops += r.flops;
+  }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const ProfileRow& a, const ProfileRow& b) { return a.us > b.us; });
-  Table table({">step", "name", "kind", ">us", ">share"});
-  for (const ProfileRow& r : rows)
-    table.AddRow({fmt::format("{}", r.step), r.name, r.kind, fmt::format("{:.1f}", r.us),
-                  fmt::format("{:.1f} %", total > 0 ? 100 * r.us / total : 0)});
-  return table.ToString();
+  Table table({">step", "name", "kind", ">us", ">share", ">MB", ">GB/s", ">GFLOP/s", ">floor us",
+               ">of floor", "runs"});
+  const auto add = [&](const std::string& step, const ProfileRow& r) {
+    const double ns = r.us * 1e3;
+    table.AddRow({step, r.name, r.kind, fmt::format("{:.1f}", r.us), Percent(r.us, all.us),
+                  fmt::format("{:.2f}", double(r.bytes) / 1e6),
+                  ns > 0 ? fmt::format("{:.1f}", double(r.bytes) / ns) : "-",
+                  ns > 0 ? fmt::format("{:.1f}", double(r.flops) / ns) : "-",
+                  fmt::format("{:.1f}", r.floor_us), Percent(r.floor_us, r.us), r.how});
+  };
+  for (const ProfileRow& r : rows) add(fmt::format("{}", r.step), r);
+  all.name = "all";
+  add("", all);
+  if (!m.measured()) return table.ToString();
+  return table.ToString() +
+         fmt::format(
+             "\nfloor: bytes / bandwidth + operations / peak, with {:.1f} GB/s from memory (above "
+             "{}), {:.1f} GB/s in cache and {:.1f} GFLOP/s (f32), as measured here on {} threads "
+             "(weft doctor --measure measures again)\n",
+             m.memory_gbs, FormatBytes(m.cache_bytes), m.cache_gbs, m.gflops, m.threads);
 }
 
 /// Passes and the steps of one run, each laid end to end; the arena is there while steps run.
@@ -133,7 +163,12 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
   }
   trace.Counter(kArena, at_us, session.arena_bytes());
   for (const ProfileRow& r : steps) {
-    trace.Span(kSteps, r.name, r.kind, at_us, r.us, {{"step", r.step}});
+    trace.Span(kSteps, r.name, r.kind, at_us, r.us,
+               {{"step", r.step},
+                {"runs", r.how},
+                {"bytes", r.bytes},
+                {"flops", r.flops},
+                {"floor_us", r.floor_us}});
     at_us += r.us;
   }
   trace.Counter(kArena, at_us, 0);
@@ -144,9 +179,14 @@ int Run(const Args& a) {
   const Prepared p = Prepare(a.model, a.inputs, a.engine);
   Session session(p.program);
   const Times times = Measure(a, &session, p.inputs);
-  const std::vector<ProfileRow> profile = a.profile || !a.export_profile.empty()
-                                              ? ProfileSteps(&session, p.inputs)
-                                              : std::vector<ProfileRow>();
+  Machine machine;
+  std::vector<ProfileRow> profile;
+  if (a.profile || !a.export_profile.empty()) {
+    if (p.program->backend() == "cpu")
+      machine =
+          MeasuredMachine(a.engine.threads > 0 ? a.engine.threads : GetBackend("cpu")->threads());
+    profile = ProfileSteps(&session, p.inputs, machine);
+  }
   const ProgramStats& stats = p.program->stats();
   if (!a.export_profile.empty()) ExportProfile(a.export_profile, stats.passes, profile, session);
   if (!a.export_times.empty())
@@ -173,7 +213,14 @@ int Run(const Args& a) {
     if (a.profile) {
       Json rows = Json::array();
       for (const ProfileRow& r : profile)
-        rows.push_back({{"step", r.step}, {"name", r.name}, {"kind", r.kind}, {"us", r.us}});
+        rows.push_back({{"step", r.step},
+                        {"name", r.name},
+                        {"kind", r.kind},
+                        {"runs", r.how},
+                        {"us", r.us},
+                        {"bytes", r.bytes},
+                        {"flops", r.flops},
+                        {"floor_us", r.floor_us}});
       out["profile"] = std::move(rows);
     }
     PrintJson(out);
@@ -191,7 +238,7 @@ int Run(const Args& a) {
                   stats.kernels, stats.distinct_kernels, stats.library_calls, stats.interpreted);
   text += fmt::format("memory   arena {}, moved {} a run\n", FormatBytes(session.arena_bytes()),
                       FormatBytes(session.bytes_moved()));
-  if (a.profile) text += "\n" + ProfileTable(profile);
+  if (a.profile) text += "\n" + ProfileTable(profile, machine);
   Print(text);
   if (times.Spread() > kNoisy)
     fmt::print(
@@ -223,7 +270,9 @@ Command MakeBench(CLI::App& parent) {
   app->add_option("--iterations", a->iterations, "timed runs, instead of --duration")
       ->type_name("N")
       ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()));
-  app->add_flag("--profile", a->profile, "time of every step");
+  app->add_flag(
+      "--profile", a->profile,
+      "every step with its time, bytes and operations, and what this machine could at best");
   app->add_option("--export-profile", a->export_profile,
                   "passes, steps and memory as Chrome trace-event JSON (Perfetto opens it)")
       ->type_name("F");

@@ -19,7 +19,9 @@ namespace weft::tool {
 namespace {
 
 constexpr const char* kPipeline =
-    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,CodeGen,RTCGen";
+    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Epilogue,Fusion,"
+    "Layout,"
+    "CodeGen,RTCGen";
 
 struct Args {
   ModelArgs model;

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <thread>
 
 #include "command_line.h"
 #include "common.h"
+#include "machine.h"
 #include "table.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/evaluator.h"
@@ -24,14 +24,6 @@ struct Row {
   std::string what, found;
   bool ok = true;
 };
-
-std::string CpuModel() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line))
-    if (StartsWith(line, "model name")) return std::string(Trim(line.substr(line.find(':') + 1)));
-  return "unknown";
-}
 
 std::string EnvOr(const char* name, const char* otherwise) {
   const char* v = std::getenv(name);
@@ -95,6 +87,14 @@ Row DeviceRow() {
   return {"GPU", devices ? found : found + ", no device", devices > 0};
 }
 
+Row MeasuredRow() {
+  const Machine m = MeasureMachine(GetBackend("cpu")->threads(), /*keep=*/true);
+  return {"measured",
+          fmt::format("{:.1f} GB/s from memory, {:.1f} GB/s in cache, {:.1f} GFLOP/s (f32), {} "
+                      "threads",
+                      m.memory_gbs, m.cache_gbs, m.gflops, m.threads)};
+}
+
 std::vector<Row> Examine() {
   std::vector<Row> rows;
   rows.push_back({"weft", fmt::format("{}, built with {} {}", WEFT_VERSION,
@@ -129,11 +129,14 @@ std::vector<Row> Examine() {
 }  // namespace
 
 Command MakeDoctor(CLI::App& parent) {
-  auto json = std::make_shared<bool>(false);
+  auto json = std::make_shared<bool>(false), measure = std::make_shared<bool>(false);
   CLI::App* app = parent.add_subcommand("doctor", "what this machine and this build offer");
   app->add_flag("--json", *json, "one JSON object on stdout");
-  return {app, [json] {
-            const std::vector<Row> rows = Examine();
+  app->add_flag("--measure", *measure,
+                "measure bandwidth and peak of this machine, for the floors of bench --profile");
+  return {app, [json, measure] {
+            std::vector<Row> rows = Examine();
+            if (*measure) rows.push_back(MeasuredRow());
             if (*json) {
               Json out = Json::object();
               for (const Row& r : rows) out[r.what] = {{"found", r.found}, {"ok", r.ok}};

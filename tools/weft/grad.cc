@@ -1,5 +1,6 @@
 /// grad.cc: `weft grad`: a model with the gradients of its outputs as further outputs `grad_X`.
 #include <algorithm>
+#include <set>
 
 #include "command_line.h"
 #include "common.h"
@@ -121,8 +122,16 @@ int Run(const Args& a) {
     pipeline += "," + a.passes;
   const size_t before = g.num_nodes();
   g = RunPasses(g, Pipeline::Parse(pipeline), options);
-  // Under the name of what was asked for, which an output may have and its node not.
-  for (size_t i = 0; i < xs.size(); ++i) g.SetOutputName(forward + i, "grad_" + xs[i].name);
+  // Under the name of what was asked for, which an output may have and its node not. Gradients of a model that has
+  // gradients already get a number.
+  std::set<std::string> taken;
+  for (size_t i = 0; i < forward; ++i) taken.insert(g.OutputName(i));
+  for (size_t i = 0; i < xs.size(); ++i) {
+    std::string name = "grad_" + xs[i].name;
+    for (int k = 2; !taken.insert(name).second; ++k)
+      name = fmt::format("grad_{}_{}", xs[i].name, k);
+    g.SetOutputName(forward + i, name);
+  }
   WriteModel(g, a.out, limits, false);
   if (a.model.json) {
     Json outputs = Json::array(), inputs = Json::array();

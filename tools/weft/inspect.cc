@@ -24,7 +24,8 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // of blocks in an arena, as the runtime places them
 constexpr const char* kPlanPipeline =
-    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Fusion,Schedule,"
+    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Epilogue,Fusion,"
+    "Schedule,"
     "PlanMemory";
 
 struct Args {

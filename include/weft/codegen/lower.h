@@ -7,6 +7,7 @@
 
 #include "weft/codegen/kernel.h"
 #include "weft/codegen/op_codegen.h"
+#include "weft/core/layout.h"
 
 namespace weft {
 
@@ -42,6 +43,10 @@ struct WEFT_API LoweredKernel {
   KernelPtr kernel;                    ///< of the first part where there are parts
   std::vector<SymInt> symbols;         ///< of all parts, one after another
   std::vector<KernelPart> parts = {};  ///< empty: `kernel` takes the operands in order
+  std::vector<Layout> layouts = {};    ///< how the operands have to lie; empty: all plain
+  Layout layout(size_t operand) const {
+    return operand < layouts.size() ? layouts[operand] : Layout::kPlain;
+  }
   bool is_multi() const { return !parts.empty(); }
   /// Distinct kernels in order of first use, by identity of their text.
   std::vector<KernelPtr> Kernels() const;

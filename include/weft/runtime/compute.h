@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/epilogue.h"
 #include "weft/core/layout.h"
 
 namespace weft {
@@ -25,7 +26,20 @@ class LibraryCall {
   virtual std::string description() const { return {}; }
 };
 
-/// What a call is prepared for.
+/// A step of an epilogue (weft/core/epilogue.h) at fixed extents; the call applies it to its result before it stores it.
+struct CallStep {
+  NodePtr node;                       ///< the element-wise operator
+  int slot = 0;                       ///< which of its inputs is what has been computed so far
+  /// Its other tensor: which of the `inputs` of Run; -1: none. One of the result's very shape may lie where the result is
+  /// written.
+  int operand = -1;
+  std::vector<int64_t> operand_dims;  ///< and its extents, type and layout
+  DType operand_type = DType::kUnknown;
+  Layout operand_layout = Layout::kPlain;
+  TensorPtr operand_constant;  ///< null where it is none
+};
+
+/// What a call is prepared for. Inputs are those of `node`; a step of the epilogue names its own operand.
 struct ComputeRequest {
   NodePtr node;
   std::vector<std::vector<int64_t>> input_dims, output_dims;
@@ -34,6 +48,8 @@ struct ComputeRequest {
   int threads = 1;
   /// Empty: all plain. Only who has an FLayout gets others.
   std::vector<Layout> input_layouts, output_layouts;
+  /// What to apply to output 0, in order; empty for who has no FEpilogue.
+  std::vector<CallStep> epilogue;
 };
 /// Null: this request is not supported; the runtime falls back to the interpreter and says so.
 using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;

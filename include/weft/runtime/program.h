@@ -39,6 +39,9 @@ struct IoSpec {
 struct StepTime {
   std::string name, kind;  ///< kind: "kernel", "library", "interpreter", "shape", "copy"
   double microseconds = 0;
+  int64_t bytes = 0;  ///< of its operands and results, each once
+  int64_t flops = 0;  ///< arithmetic operations, by FFlops
+  std::string how;    ///< of a library call: what it says that it runs
 };
 
 struct ProgramStats {

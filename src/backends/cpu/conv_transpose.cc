@@ -168,13 +168,7 @@ std::unique_ptr<LibraryCall> Spread(const ComputeRequest& q, const WindowShape& 
   return std::make_unique<SpreadCall>(e, q.threads);
 }
 
-Desc AnyOf(const Desc& d) {
-#if DNNL_VERSION_MAJOR >= 3
-  return AnyLayout(d.get_dims());
-#else
-  return AnyLayout(d.dims());
-#endif
-}
+Desc AnyOf(const Desc& d) { return AnyLayout(DimsOf(d)); }
 
 std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
   if (!AllF32(q) || q.input_dims.size() < 2) return nullptr;

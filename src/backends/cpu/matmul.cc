@@ -1,10 +1,13 @@
 /// matmul.cc: MatMul (numpy broadcasting) and Gemm in f32, by oneDNN. A constant second operand is
-/// packed once.
+/// packed once; what follows the product joins it (post_ops.h).
 #ifdef WEFT_HAVE_ONEDNN
+
+#include <functional>
 
 #include "backends/cpu/compute_util.h"
 #include "backends/cpu/node_attrs.h"
 #include "backends/cpu/onednn_adapter.h"
+#include "backends/cpu/post_ops.h"
 #include "weft/core/op.h"
 
 namespace weft::cpu {
@@ -55,26 +58,70 @@ std::optional<Product3> Collapse(std::vector<int64_t> a, std::vector<int64_t> b)
   return p;
 }
 
+/// A product with what follows it.
+struct Product {
+  Desc a, b, y;
+  Desc bias;        ///< a row; empty: none
+  Buffer row;       ///< where it is
+  TensorPtr fixed;  ///< the second operand, where it is constant
+};
+
+/// Adds the product and its epilogue to `r`. `before`: steps on the sums that oneDNN cannot do, so
+/// what follows them comes after; null: none.
+std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
+                       const std::function<void(const Buffer&)>& before = nullptr) {
+  const Desc b_wanted = p.fixed ? AnyLayout(DimsOf(p.b)) : p.b;
+  const auto describe = [&](const dnnl::primitive_attr& attr) {
+    return p.row ? Describe<dnnl::matmul>(attr, p.a, b_wanted, p.bias, p.y)
+                 : Describe<dnnl::matmul>(attr, p.a, b_wanted, p.y);
+  };
+  auto pd = describe({});
+  if (!pd) return {};
+  bool joined = false;
+  if (!post.empty() && post.joinable() && !before) {
+    const auto with = describe(post.attr());
+    joined = IsFast(with, pd);
+    if (joined) pd = with;
+  }
+  const Buffer y = r->Output(0, p.y);
+  const Buffer addend = post.residual() ? r->Input(post.residual()->operand, p.y) : Buffer();
+  // Steps behind the product still need the addend, which may be in the place of the result.
+  const Buffer made = addend && !joined ? r->Temporary(p.y) : y;
+  if (addend && joined) r->Copy(addend, made);
+  r->Add(dnnl::matmul(pd),
+         {{DNNL_ARG_SRC, r->Input(0, p.a)},
+          {DNNL_ARG_WEIGHTS, r->Reordered(r->Input(1, p.b), pd.weights_desc(), p.fixed)},
+          {DNNL_ARG_BIAS, p.row},
+          {DNNL_ARG_DST, made}},
+         pd.scratchpad_desc());
+  if (before) before(made);
+  if (!joined) post.AddSteps(r, made, addend);
+  r->WriteBack(made, y);
+  return pd.impl_info_str() + post.description();
+}
+
+Buffer RowOf(const Recipe& r, const PostOps& post, const Desc& desc) {
+  return post.row() ? r.Input(post.row()->operand, desc) : Buffer();
+}
+
 std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   if (!AllF32(q) || q.input_dims.size() != 2) return nullptr;
   const int64_t elements = CheckedProduct(q.output_dims[0]);
-  if (elements == 0 || CheckedProduct(q.input_dims[0]) == 0)
-    return std::make_unique<ZeroCall>(elements);
+  if (elements == 0) return std::make_unique<ZeroCall>(0);
+  if (CheckedProduct(q.input_dims[0]) == 0)
+    return q.epilogue.empty() ? std::make_unique<ZeroCall>(elements) : nullptr;
   const auto p = Collapse(q.input_dims[0], q.input_dims[1]);
-  if (!p) return nullptr;
+  const auto post = PostOps::Read(q, {/*row=*/q.input_dims[1].size() >= 2, /*factor=*/true});
+  if (!p || !post) return nullptr;
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
-    const TensorPtr constant = q.constants[1];
-    const auto pd = Describe<dnnl::matmul>({}, Plain(p->a),
-                                           constant ? AnyLayout(p->b) : Plain(p->b), Plain(p->y));
-    if (!pd) return nullptr;
     Recipe r(q.threads);
-    const Buffer b = r.Reordered(r.Input(1, Plain(p->b)), pd.weights_desc(), constant);
-    r.Add(dnnl::matmul(pd),
-          {{DNNL_ARG_SRC, r.Input(0, Plain(p->a))},
-           {DNNL_ARG_WEIGHTS, b},
-           {DNNL_ARG_DST, r.Output(0, Plain(p->y))}},
-          pd.scratchpad_desc());
-    return r.Finish(std::string("matmul ") + pd.impl_info_str());
+    Dims row(p->y.size(), 1);
+    row.back() = p->y.back();
+    const std::string how = AddProduct(&r,
+                                       {Plain(p->a), Plain(p->b), Plain(p->y), Plain(row),
+                                        RowOf(r, *post, Plain(row)), q.constants[1]},
+                                       *post);
+    return how.empty() ? nullptr : r.Finish("matmul " + how);
   });
 }
 
@@ -105,8 +152,7 @@ void Combine(float* y, const float* c, const Dims& c_dims, int64_t m, int64_t n,
 }
 
 /// y = alpha A B + beta C. A row C without factors is oneDNN's bias; anything else is one pass of
-/// ours over the product (oneDNN 2.6 gets chains of scale, scalar addend, scale wrong, so its
-/// post-ops are left alone).
+/// ours over the product (oneDNN 2.6 gets chains of scale, scalar addend, scale wrong).
 std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   if (!AllF32(q) || q.input_dims.size() < 2 || q.output_dims[0].size() != 2) return nullptr;
   const float alpha = float(FloatAttr(q.node, "alpha", 1)),
@@ -118,7 +164,12 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   const int64_t k = q.input_dims[0][trans_a ? 0 : 1];
   const bool has_c = HasInput(q, 2) && beta != 0;
   if (m == 0 || n == 0) return std::make_unique<ZeroCall>(0);
-  if (k == 0) return has_c ? nullptr : std::make_unique<ZeroCall>(CheckedMul(m, n));
+  if (k == 0) {
+    if (has_c || !q.epilogue.empty()) return nullptr;
+    return std::make_unique<ZeroCall>(CheckedMul(m, n));
+  }
+  const auto post = PostOps::Read(q, {/*row=*/q.input_dims.size() < 3, /*factor=*/true});
+  if (!post) return nullptr;
   Dims c_dims;
   if (has_c) {
     const auto matrix = AsMatrix(q.input_dims[2], m, n);
@@ -128,33 +179,35 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
     const Desc a = trans_a ? Strided({m, k}, {1, m}) : Plain({m, k}),
                b = trans_b ? Strided({k, n}, {1, k}) : Plain({k, n});
-    const bool as_bias = has_c && alpha == 1 && beta == 1 && c_dims == Dims{1, n};
-    const TensorPtr constant = q.constants[1];
-    const Desc b_wanted = constant ? AnyLayout({k, n}) : b, y_desc = Plain({m, n});
-    const auto pd = as_bias ? Describe<dnnl::matmul>({}, a, b_wanted, Plain(c_dims), y_desc)
-                            : Describe<dnnl::matmul>({}, a, b_wanted, y_desc);
-    if (!pd) return nullptr;
     Recipe r(q.threads);
-    const Buffer c = has_c ? r.Input(2, Plain(c_dims)) : Buffer(), y = r.Output(0, y_desc);
-    r.Add(dnnl::matmul(pd),
-          {{DNNL_ARG_SRC, r.Input(0, a)},
-           {DNNL_ARG_WEIGHTS, r.Reordered(r.Input(1, b), pd.weights_desc(), constant)},
-           {DNNL_ARG_BIAS, as_bias ? c : Buffer()},
-           {DNNL_ARG_DST, y}},
-          pd.scratchpad_desc());
-    if (!as_bias && (has_c || alpha != 1))
-      r.AddHost(
-          [=](void* const* at) {
-            Combine(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), c_dims, m, n,
-                    alpha, beta);
-          },
-          {y, c});
-    return r.Finish(std::string("gemm ") + pd.impl_info_str());
+    const Desc row = Plain({1, n});
+    // A row that follows is added like C, with a factor of 1.
+    const Buffer c = has_c ? r.Input(2, Plain(c_dims)) : RowOf(r, *post, row);
+    const float c_factor = has_c ? beta : 1;
+    const Dims dims = has_c ? c_dims : Dims{1, n};
+    const bool as_bias = c && alpha == 1 && c_factor == 1 && dims == Dims{1, n};
+    std::function<void(const Buffer&)> combine;
+    if (!as_bias && (c || alpha != 1))
+      combine = [&](const Buffer& y) {
+        r.AddHost(
+            [=](void* const* at) {
+              Combine(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), dims, m, n,
+                      alpha, c_factor);
+            },
+            {y, c});
+      };
+    const std::string how = AddProduct(
+        &r, {a, b, Plain({m, n}), row, as_bias ? c : Buffer(), q.constants[1]}, *post, combine);
+    return how.empty() ? nullptr : r.Finish("gemm " + how);
   });
 }
 
-WEFT_REGISTER_OP(MatMul).set_attr<FCompute>("FCompute.cpu", PrepareMatMul);
-WEFT_REGISTER_OP(Gemm).set_attr<FCompute>("FCompute.cpu", PrepareGemm);
+WEFT_REGISTER_OP(MatMul)
+    .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
+    .set_attr<FEpilogue>("FEpilogue.cpu", ProductTakes);
+WEFT_REGISTER_OP(Gemm)
+    .set_attr<FCompute>("FCompute.cpu", PrepareGemm)
+    .set_attr<FEpilogue>("FEpilogue.cpu", ProductTakes);
 
 }  // namespace
 }  // namespace weft::cpu

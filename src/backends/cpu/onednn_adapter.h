@@ -41,6 +41,9 @@ inline Desc AnyLayout(const Dims& dims) {
 }
 /// f32 [n, c, spatial...] with c innermost; empty where there is no such layout.
 Desc ChannelsLast(const Dims& dims);
+Dims DimsOf(const Desc& d);
+/// Equal, or two names of one order: channels last and in one block of 16.
+bool LieAlike(const Desc& a, const Desc& b);
 
 /// oneDNN counts dilations from 0.
 inline Dims Dilates(const WindowShape& w) {
@@ -79,6 +82,17 @@ typename P::primitive_desc DescribeBackward(const Hint& hint, const A&... args) 
 }
 using PoolingForward = dnnl::pooling_v2_forward;
 #endif
+
+/// Of a primitive described with a wish and without: does the wish not cost the fast implementation?
+template <class Pd>
+bool IsFast(const Pd& wished, const Pd& plain) {
+  if (!wished || !plain) return bool(wished);
+  const std::string a = wished.impl_info_str(), b = plain.impl_info_str();
+  const auto slow = [](const std::string& impl) {
+    return impl.find("ref") != std::string::npos || impl.find("gemm") != std::string::npos;
+  };
+  return a == b || !slow(a);
+}
 
 /// A constant in the layout of a primitive; shared by all calls that want it so.
 struct Packed {
@@ -119,6 +133,9 @@ class Recipe {
   /// itself if equal.
   Buffer Staged(const Buffer& b, const Desc& made);
   void WriteBack(const Buffer& staged, const Buffer& b);
+  /// From one layout to another; nothing where both are the same memory. With `once` in the first
+  /// repetition only.
+  void Copy(const Buffer& from, const Buffer& to, bool once = false);
   void Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args, const Desc& scratchpad);
   /// Plain C++ on the addresses of `buffers`, with the call's team set.
   using HostStep = std::function<void(void* const* addresses)>;
@@ -138,7 +155,6 @@ class Recipe {
     bool once = false;
   };
   static Buffer Operand(Buffer::Place place, int i, const Desc& desc, bool moves);
-  void AddCopy(const Buffer& from, const Buffer& to, bool once);
 
   int threads_;
   int64_t repeat_ = 1;

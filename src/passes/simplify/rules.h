@@ -41,6 +41,8 @@ std::vector<Rule> PadRules();
 std::vector<Rule> PoolRules();
 /// zeros.cc: structural zeros, complementary masks, negated terms.
 std::vector<Rule> ZeroRules();
+/// activations.cc: activations that were written out become one operator.
+std::vector<Rule> ActivationRules();
 /// lookup.cc: products with one-hot rows become look-ups.
 std::vector<Rule> LookupRules();
 

@@ -1,0 +1,249 @@
+/// post_ops.cc: one table of activations; epilogues read by it, both from graphs and from requests.
+#ifdef WEFT_HAVE_ONEDNN
+
+#include "backends/cpu/post_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string_view>
+
+#include "weft/core/builtin_ops.h"
+#include "weft/core/op.h"
+#include "weft/support/checked.h"
+
+namespace weft::cpu {
+namespace {
+
+using Algorithm = dnnl::algorithm;
+using Function = PostOps::Function;
+
+/// Value of a constant of one element behind input i; `otherwise` where the input is absent.
+std::optional<float> ScalarAt(const NodePtr& n, size_t i, float otherwise) {
+  if (i >= n->num_inputs() || !n->inputs[i].node) return otherwise;
+  const TensorPtr t = Graph::ConstantOf(n->inputs[i]);
+  if (!t || t->num_elements() != 1) return std::nullopt;
+  return float(t->at(0));
+}
+
+/// One after the other; none: not for this operator.
+using Functions = std::vector<Function>;
+
+Functions Bounded(const NodePtr& n) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto low = ScalarAt(n, 1, -kInfinity), high = ScalarAt(n, 2, kInfinity);
+  if (!low || !high || !(*low <= *high)) return {};
+  return {{Algorithm::eltwise_clip, *low, *high}};
+}
+
+Functions Gate(const NodePtr& n) {
+  const bool tanh = n->has_attr("approximate") && n->attr<std::string>("approximate") == "tanh";
+  return {{tanh ? Algorithm::eltwise_gelu_tanh : Algorithm::eltwise_gelu_erf}};
+}
+
+Functions HardSigmoid(const NodePtr& n) {
+  const auto slope = float(FloatAttr(n, "alpha", 0.2f)), offset = float(FloatAttr(n, "beta", 0.5));
+  return {{Algorithm::eltwise_linear, slope, offset}, {Algorithm::eltwise_clip, 0, 1}};
+}
+
+Functions ActivationOf(const NodePtr& n) {
+  struct Row {
+    const char* op;
+    std::function<Functions(const NodePtr&)> functions;
+  };
+  const auto plain = [](Algorithm a) { return [a](const NodePtr&) { return Functions{{a}}; }; };
+  const auto with_alpha = [](Algorithm a, double otherwise) {
+    return [=](const NodePtr& n) {
+      return Functions{{a, float(FloatAttr(n, "alpha", otherwise))}};
+    };
+  };
+#if DNNL_VERSION_MAJOR >= 3
+  const Function hard_swish{Algorithm::eltwise_hardswish, 1.f / 6, 0.5f};
+#else
+  const Function hard_swish{Algorithm::eltwise_hardswish};
+#endif
+  static const std::vector<Row> rows{
+      {"Abs", plain(Algorithm::eltwise_abs)},
+      {"Clip", Bounded},
+      {"Elu", with_alpha(Algorithm::eltwise_elu, 1)},
+      {"Gelu", Gate},
+      {"HardSigmoid", HardSigmoid},
+      {"HardSwish", [=](const NodePtr&) { return Functions{hard_swish}; }},
+      {"LeakyRelu", with_alpha(Algorithm::eltwise_relu, 0.01f)},
+      {"Relu", plain(Algorithm::eltwise_relu)},
+      {"Sigmoid", plain(Algorithm::eltwise_logistic)},
+      {"Sqrt", plain(Algorithm::eltwise_sqrt)},
+      {"Swish", with_alpha(Algorithm::eltwise_swish, 1)},
+      {"Tanh", plain(Algorithm::eltwise_tanh)},
+  };
+  for (const Row& r : rows)
+    if (IsOp(n, r.op)) return r.functions(n);
+  return {};
+}
+
+std::optional<float> FactorOf(const NodePtr& n, int slot) {
+  const bool divides = IsOp(n, "Div") && slot == 0;
+  if (!divides && !IsOp(n, "Mul")) return std::nullopt;
+  const auto value = ScalarAt(n, size_t(1 - slot), 1);
+  if (!value || !divides) return value;
+  const float inverse = 1 / *value;
+  return std::isfinite(inverse) ? std::optional(inverse) : std::nullopt;
+}
+
+/// Stages in the order of application.
+enum Stage { kNone, kRow, kFactor, kResidual, kActivation };
+
+/// A tensor beside the result: may it be added to every row of it, or to the whole?
+struct Fit {
+  bool row = false, whole = false;
+};
+/// Extents that are not known are not equal.
+template <class Dim>
+Fit FitOf(const std::vector<Dim>& operand, const std::vector<Dim>& result) {
+  Fit fit;
+  fit.whole = operand == result;
+  fit.row = !operand.empty() && operand.size() <= result.size() && operand.back() == result.back();
+  for (size_t k = 0; fit.row && k + 1 < operand.size(); ++k) fit.row = operand[k] == Dim(1);
+  return fit;
+}
+
+/// The stage that a chain which came to `reached` comes to by one step more; kNone: by this step it
+/// cannot. `fit`: of the step's operand, null where it has none.
+Stage Next(Stage reached, const NodePtr& n, int slot, const Fit* fit) {
+  Stage next = kNone;
+  if (fit)
+    next = !IsOp(n, "Add")              ? kNone
+           : fit->row && reached < kRow ? kRow
+           : fit->whole                 ? kResidual
+                                        : kNone;
+  else if (!ActivationOf(n).empty())
+    next = slot == 0 ? kActivation : kNone;
+  else if (FactorOf(n, slot))
+    next = kFactor;
+  return next > reached ? next : kNone;
+}
+
+bool Takes(const EpilogueRequest& q, Accepted accepted) {
+  const NodeEntry result(q.anchor);
+  if (q.types[result] != Type(DType::kF32) || !q.shapes[result].has_rank()) return false;
+  const auto next = [&](Stage reached, const EpilogueStep& s) {
+    if (s.operand < 0) {
+      const Stage stage = Next(reached, s.node, s.slot, nullptr);
+      return stage == kFactor && !accepted.factor ? kNone : stage;
+    }
+    const NodeEntry operand = s.node->inputs[size_t(s.operand)];
+    if (q.types[operand] != q.types[result] || !q.shapes[operand].has_rank()) return kNone;
+    Fit fit = FitOf(q.shapes[operand].dims(), q.shapes[result].dims());
+    fit.row = fit.row && accepted.row;
+    return Next(reached, s.node, s.slot, &fit);
+  };
+  Stage reached = kNone;
+  for (const EpilogueStep& s : q.steps) reached = next(reached, s);
+  return next(reached, q.next) != kNone;
+}
+
+dnnl::primitive OneEltwise(const Function& f, const Desc& d, Desc* scratchpad) {
+#if DNNL_VERSION_MAJOR >= 3
+  const auto pd = Describe<dnnl::eltwise_forward>({}, dnnl::prop_kind::forward_inference,
+                                                  f.algorithm, d, d, f.alpha, f.beta);
+#else
+  const auto pd = Describe<dnnl::eltwise_forward>({}, dnnl::prop_kind::forward_inference,
+                                                  f.algorithm, d, f.alpha, f.beta);
+#endif
+  *scratchpad = pd.scratchpad_desc();
+  return dnnl::eltwise_forward(pd);
+}
+
+void AddFloats(float* y, const float* r, int64_t n) {
+#pragma omp parallel for simd schedule(static) if (n > 16384)
+  for (int64_t i = 0; i < n; ++i) y[i] += r[i];
+}
+
+}  // namespace
+
+bool ConvTakes(const EpilogueRequest& q) { return Takes(q, {}); }
+
+bool ProductTakes(const EpilogueRequest& q) {
+  const Shape& right = q.shapes[q.anchor->inputs[1]];
+  const bool has_c = q.anchor->num_inputs() > 2;
+  return Takes(q, {!has_c && right.has_rank() && right.rank() >= 2, true});
+}
+
+std::optional<PostOps> PostOps::Read(const ComputeRequest& q, Accepted accepted) {
+  PostOps ops;
+  Stage reached = kNone;
+  for (const CallStep& s : q.epilogue) {
+    Fit fit;
+    if (s.operand >= 0) {
+      if (s.operand_type != DType::kF32) return std::nullopt;
+      fit = FitOf(s.operand_dims, q.output_dims[0]);
+      fit.row = fit.row && accepted.row;
+    }
+    reached = Next(reached, s.node, s.slot, s.operand >= 0 ? &fit : nullptr);
+    switch (reached) {
+      case kNone:
+        return std::nullopt;
+      case kRow:
+        ops.row_ = s;
+        break;
+      case kResidual:
+        ops.residual_ = s;
+        break;
+      case kFactor:
+        if (!accepted.factor) return std::nullopt;
+        ops.factor_ = *FactorOf(s.node, s.slot);
+        break;
+      case kActivation:
+        ops.activation_ = ActivationOf(s.node);
+        break;
+    }
+    ops.description_ += " + " + s.node->op()->name;
+  }
+  return ops;
+}
+
+bool PostOps::joinable() const {
+  return !factor_ || std::none_of(activation_.begin(), activation_.end(), [](const Function& f) {
+    return f.algorithm == Algorithm::eltwise_linear;
+  });
+}
+
+dnnl::primitive_attr PostOps::attr() const {
+  dnnl::post_ops ops;
+  const auto append = [&](const Function& f) {
+#if DNNL_VERSION_MAJOR >= 3
+    ops.append_eltwise(f.algorithm, f.alpha, f.beta);
+#else
+    ops.append_eltwise(1, f.algorithm, f.alpha, f.beta);
+#endif
+  };
+  if (factor_) append({Algorithm::eltwise_linear, *factor_, 0});
+  if (residual_) ops.append_sum(1);
+  for (const Function& f : activation_) append(f);
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(ops);
+  return attr;
+}
+
+void PostOps::AddSteps(Recipe* r, const Buffer& made, const Buffer& residual) const {
+  const auto add = [&](const Function& f) {
+    Desc scratchpad;
+    const dnnl::primitive p = OneEltwise(f, made.desc, &scratchpad);
+    r->Add(p, {{DNNL_ARG_SRC, made}, {DNNL_ARG_DST, made}}, scratchpad);
+  };
+  if (factor_) add({Algorithm::eltwise_linear, *factor_, 0});
+  if (residual_) {
+    const int64_t floats = int64_t(made.desc.get_size() / sizeof(float));
+    r->AddHost(
+        [=](void* const* at) {
+          AddFloats(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), floats);
+        },
+        {made, r->Reordered(residual, made.desc)});
+  }
+  for (const Function& f : activation_) add(f);
+}
+
+}  // namespace weft::cpu
+
+#endif  // WEFT_HAVE_ONEDNN

@@ -1,0 +1,18 @@
+/// step_cost.h: what a step has to do at given extents, for profiles: how far it is from what the machine can.
+#pragma once
+
+#include <cstdint>
+
+#include "binding.h"
+#include "instruction.h"
+
+namespace weft {
+
+struct StepCost {
+  int64_t bytes = 0;  ///< of its operands and results, each once
+  int64_t flops = 0;  ///< by FFlops of its operators; those without count as none
+};
+
+StepCost CostOf(const Step& step, const ExecutionPlan& plan, const Binding& binding);
+
+}  // namespace weft
