@@ -1,5 +1,7 @@
 /// bench.cc: `weft bench`: the time of a run in a steady loop that allocates nothing: outputs are
 /// reused. The first run, which makes the binding for these extents, is not counted.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <limits>
 #include <cmath>
@@ -73,6 +75,12 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   times.in_order = times.ms;
   std::sort(times.ms.begin(), times.ms.end());
   return times;
+}
+
+/// The most memory that this process has held at once.
+int64_t PeakResidentBytes() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
 struct ProfileRow {
@@ -208,6 +216,7 @@ int Run(const Args& a) {
                 {"interpreted", stats.interpreted},
                 {"arena_bytes", session.arena_bytes()},
                 {"bytes_moved", session.bytes_moved()},
+                {"peak_rss_bytes", PeakResidentBytes()},
                 {"backend", p.engine.text},
                 {"inputs", std::move(shapes)}};
     if (a.profile) {
@@ -236,8 +245,9 @@ int Run(const Args& a) {
   text +=
       fmt::format("steps    {} kernels ({} distinct), {} library calls, {} interpreted\n",
                   stats.kernels, stats.distinct_kernels, stats.library_calls, stats.interpreted);
-  text += fmt::format("memory   arena {}, moved {} a run\n", FormatBytes(session.arena_bytes()),
-                      FormatBytes(session.bytes_moved()));
+  text += fmt::format("memory   arena {}, moved {} a run, process {} at most\n",
+                      FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
+                      FormatBytes(PeakResidentBytes()));
   if (a.profile) text += "\n" + ProfileTable(profile, machine);
   Print(text);
   if (times.Spread() > kNoisy)
