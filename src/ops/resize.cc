@@ -127,7 +127,10 @@ SymInt Scaled(SymInt extent, float scale) {
   const auto [a, b] = Fraction(scale);
   if (b != 0) return FloorDiv(extent * a, b);
   if (!extent.known() || !extent.is_const()) return SymInt();
-  return int64_t(std::floor(float(extent.value()) * scale));
+  const double scaled = std::floor(double(float(extent.value()) * scale));
+  WEFT_CHECK(scaled >= 0 && scaled < 0x1p62, kOverflow,
+             "an extent of {} by a scale of {} overflows", extent.value(), scale);
+  return int64_t(scaled);
 }
 
 /// Extents under keep_aspect_ratio_policy: floor(in s + 1 / 2) with s the least (greatest) of

@@ -15,7 +15,12 @@
 namespace weft::safety {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)  // clang's way of saying it
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WEFT_SLOWED_DOWN
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(WEFT_SLOWED_DOWN)
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;

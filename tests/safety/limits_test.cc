@@ -94,8 +94,8 @@ TEST_CASE("an index outside its axis ends the run, names the node, and the sessi
   const char* const graphs[] = {
       "graph (%x: f32[4], %i: i64[n]) -> (%y) {\n  %y = Gather(%x, %i)\n}\n",
       "graph (%x: f32[4], %i: i64[n]) -> (%y) {\n  %y = GatherElements(%x, %i)\n}\n",
-      "graph (%x: f32[4], %s: i64[2] param = [-1, 1], %i: i64[n]) -> (%y) {\n"
-      "  %j = Reshape(%i, %s)\n  %y = GatherND(%x, %j)\n}\n",
+      ("graph (%x: f32[4], %s: i64[2] param = [-1, 1], %i: i64[n]) -> (%y) {\n"
+       "  %j = Reshape(%i, %s)\n  %y = GatherND(%x, %j)\n}\n"),
   };
   for (const std::string& backend : Backends()) {
     CAPTURE(backend);

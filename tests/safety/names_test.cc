@@ -94,11 +94,13 @@ TEST_CASE("names and strings of a model do not reach generated source") {
     const auto want = Generated(plain, target);
     REQUIRE(want.size() >= 2);
     for (const auto& [name, rename] : hostile) {
-      CAPTURE(name);
+      const std::string hostile_name = name;  // clang 14 captures no bindings
+      CAPTURE(hostile_name);
       const auto got = Generated(Model(rename), target);
       CHECK(got.size() == want.size());
       for (const auto& [file, text] : want) {
-        CAPTURE(file);
+        const std::string where = file;
+        CAPTURE(where);
         REQUIRE(got.count(file) == 1);
         CHECK(got.at(file) == text);
       }
