@@ -521,4 +521,42 @@ graph (%x: f32[2], %v: f32[2]) -> (%y) {
   Fails({"grad", bad, "--xs", "x", "-o", dir / "none.weft"}, 3, "WEFT-E0401", "'y'");
   CHECK_FALSE(fs::exists(dir / "none.weft"));
 }
+TEST_CASE("bench --tune times library calls once; later runs find what it chose") {
+  constexpr const char* kConv = R"(weft 1
+graph @conv(%x: f32[1, 32, 20, 20], %w: f32[32, 32, 3, 3]) -> (%z) {
+  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}
+  %z = Relu(%y)
+}
+)";
+  const Folder dir;
+  const std::string model = dir.Write("conv.weft", kConv), before = Env("WEFT_CACHE_DIR");
+  setenv("WEFT_CACHE_DIR", (dir / "cache").c_str(), 1);
+  const auto bench = [&](bool tune, const char* cache) {
+    std::vector<std::string> arguments{"bench",    model, "--iterations", "3",
+                                       "--warmup", "0",   "--json"};
+    if (tune) arguments.push_back("--tune");
+    if (cache) setenv("WEFT_CACHE", cache, 1);
+    const Json j = Parsed(Weft(arguments));
+    if (cache) unsetenv("WEFT_CACHE");
+    return j;
+  };
+  CHECK(!bench(false, nullptr).contains("tuned"));
+  const Json first = bench(true, nullptr).value("tuned", Json());
+  REQUIRE(first.is_object());
+  if (first.at("timed") != 0) {  // with a library there is a choice
+    CHECK(first.at("known") == 0);
+    const Json again = bench(true, nullptr).at("tuned");
+    CHECK(again.at("timed") == 0);
+    CHECK(again.at("known") == first.at("timed"));
+    CHECK(bench(true, "off").at("tuned").at("timed") == first.at("timed"));
+    const Result listed = Weft({"cache", "ls"});
+    CHECK(listed.out.find("choice") != std::string::npos);
+    CHECK(Weft({"cache", "verify"}).code == 0);
+    const Result text = Weft({"bench", model, "--iterations", "3", "--tune"});
+    CHECK(text.out.find("0 library calls timed, ") != std::string::npos);
+  }
+  CHECK(Weft({"run", model, "--random", "--tune"}).code == 0);
+  before.empty() ? unsetenv("WEFT_CACHE_DIR") : setenv("WEFT_CACHE_DIR", before.c_str(), 1);
+}
+
 }  // namespace

@@ -10,13 +10,16 @@
 /// A failure prints the seed, the graph, and the smallest graph that greedy cutting finds.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <sstream>
 
 #include "e2e_util.h"
 #include "random_graph.h"
+#include "weft/core/builtin_ops.h"
 #include "weft/core/json.h"
 #include "weft/onnx/export.h"
 #include "weft/onnx/import.h"
@@ -82,8 +85,8 @@ std::vector<Variant> MakeVariants(bool cpu) {
       {"cpu without Layout", "cpu", Without(own, "Layout")},
       {"cpu, layouts all last", "cpu", Without(own, "Layout", "Layout{force=last}")},
       {"cpu, layouts at odds", "cpu", Without(own, "Layout", "Layout{force=odd}")},
-      {"cpu, layouts all last, a saved program", "cpu", Without(own, "Layout", "Layout{force=last}"),
-       false, Via::kProgram},
+      {"cpu, layouts all last, a saved program", "cpu",
+       Without(own, "Layout", "Layout{force=last}"), false, Via::kProgram},
       {"cpu after OrderMutation", "cpu", "OrderMutation," + own},
       {"cpu without fusion", "cpu", Without(own, "Fusion", alone)},
       {"cpu, every operator alone", "cpu", Without(bare, "Fusion", alone)},
@@ -391,24 +394,22 @@ std::vector<const Variant*> Chosen(uint64_t seed, const std::vector<Variant>& al
   return out;
 }
 
-}  // namespace
-
-TEST_CASE("differential: random graphs mean the same on every backend with every pass") {
-  const uint64_t first = uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 1));
-  const int64_t count = FromEnvironment("WEFT_FUZZ_COUNT", 1500);
-  const bool cpu = e2e::HasCpu();
-  if (!cpu) MESSAGE("the backend cpu does not load here: passes and the reference backend only");
+/// Compares `count` graphs, from seed `first` on, that `wanted` takes; runs those variants that `chosen` names for a seed.
+Totals CompareGraphs(uint64_t first, int64_t count,
+                     const std::function<bool(const RandomGraph&)>& wanted,
+                     const std::function<std::vector<const Variant*>(uint64_t seed)>& chosen) {
   const Quiet quiet;
-  int64_t nodes = 0;
+  int64_t nodes = 0, done = 0;
   Totals totals;
-  const std::vector<Variant> variants = MakeVariants(cpu);
   const int64_t max_failures = FromEnvironment("WEFT_FUZZ_FAILURES", 5);
   int failures = 0;
-  for (uint64_t seed = first; seed < first + uint64_t(count) && failures < max_failures; ++seed) {
+  for (uint64_t seed = first; done < count && failures < max_failures; ++seed) {
     CAPTURE(seed);
     Case c;
     try {
       RandomGraph g = fuzz::MakeRandomGraph(seed);
+      if (!wanted(g)) continue;
+      ++done;
       c.values = g.values;
       for (size_t b = 0; b < g.bindings.size(); ++b) {
         c.runs.emplace_back();
@@ -431,7 +432,7 @@ TEST_CASE("differential: random graphs mean the same on every backend with every
       CHECK(PrintGraph(LoadJson(SaveJson(c.graph)), print) == text);
     }
     const Expected expected = Expect(c);
-    for (const Variant* v : Chosen(seed, variants)) {
+    for (const Variant* v : chosen(seed)) {
       const Outcome outcome = RunVariant(c, expected, *v, &totals);
       if (outcome.what == Outcome::kFine) continue;
       ++failures;
@@ -443,11 +444,45 @@ TEST_CASE("differential: random graphs mean the same on every backend with every
       break;
     }
   }
-  MESSAGE(count << " graphs from seed " << first << ", " << nodes << " nodes; on cpu "
-                << totals.programs << " programs, " << totals.kernels << " kernels, "
-                << totals.library_calls << " library calls, " << totals.interpreted
-                << " steps interpreted; " << totals.no_onnx << " without a form in ONNX");
+  MESSAGE(done << " graphs from seed " << first << ", " << nodes << " nodes; on cpu "
+               << totals.programs << " programs, " << totals.kernels << " kernels, "
+               << totals.library_calls << " library calls, " << totals.interpreted
+               << " steps interpreted; " << totals.no_onnx << " without a form in ONNX");
+  return totals;
+}
+
+}  // namespace
+
+TEST_CASE("differential: random graphs mean the same on every backend with every pass") {
+  const uint64_t first = uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 1));
+  const int64_t count = FromEnvironment("WEFT_FUZZ_COUNT", 1500);
+  const bool cpu = e2e::HasCpu();
+  if (!cpu) MESSAGE("the backend cpu does not load here: passes and the reference backend only");
+  const std::vector<Variant> variants = MakeVariants(cpu);
+  const Totals totals = CompareGraphs(
+      first, count, [](const RandomGraph&) { return true; },
+      [&](uint64_t seed) { return Chosen(seed, variants); });
   // The comparison is with compiled kernels, not of the interpreter with itself.
   if (cpu) CHECK(totals.interpreted * 20 <= totals.kernels);
   CHECK(totals.no_onnx * 20 <= count);
+}
+
+TEST_CASE("differential: graphs of library calls mean the same in every layout") {
+  if (!e2e::HasCpu()) return;
+  const std::vector<Variant> variants = MakeVariants(true);
+  std::vector<const Variant*> layouts;
+  for (const Variant& v : variants)
+    if (v.via == Via::kNothing && (v.name == "cpu" || v.name.find("ayout") != std::string::npos))
+      layouts.push_back(&v);
+  REQUIRE(layouts.size() == 4);  // chosen, none, all with their channels last, every second one
+  CompareGraphs(
+      uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 100'000)), FromEnvironment("WEFT_FUZZ_COUNT", 500),
+      [](const RandomGraph& g) {
+        const std::vector<NodePtr> order = g.graph.TopoOrder();
+        return std::any_of(order.begin(), order.end(), [](const NodePtr& n) {
+          return IsOp(n, "Conv") || IsOp(n, "ConvTranspose") || IsOp(n, "MatMul") ||
+                 IsOp(n, "Gemm");
+        });
+      },
+      [&](uint64_t) { return layouts; });
 }

@@ -78,6 +78,7 @@ typedef struct WeftOptions {
   int32_t threads;     /* 0: what the process may use */
   const char* limits;  /* "nodes=1000,deadline_s=30"; null: the defaults */
   WeftCancel* cancel;  /* ends the import and the compilation; null: nothing does */
+  int32_t tune; /* not 0: library calls are chosen by timing, once for each machine and its cache */
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx. `options` may be null. */
 WEFT_API WeftStatus weft_program_load(const char* path, const WeftOptions* options,

@@ -45,13 +45,14 @@ struct Setup {
     if (o.backend) compile.backend = o.backend;
     if (o.passes) compile.pipeline = o.passes;
     compile.threads = o.threads;
+    compile.tune = o.tune != 0;
     if (o.limits) import.limits = Limits::Parse(o.limits);
     compile.passes.limits = import.limits;
     if (o.cancel) compile.passes.cancel = o.cancel->token;
   }
   /// A compiled program runs on its own backend unless another one is asked for.
   LoadOptions Load() const {
-    return {has_backend ? compile.backend : "", compile.threads, import.limits};
+    return {has_backend ? compile.backend : "", compile.threads, import.limits, compile.tune};
   }
   CompileOptions compile;
   ImportOptions import;

@@ -65,6 +65,7 @@ std::shared_ptr<const Program> OpenProgram(const std::string& path, const Compil
   LoadOptions load;
   load.backend = options.backend;
   load.threads = options.threads;
+  load.tune = options.tune;
   load.limits = import.limits;
   return LoadProgram(path, load);
 }

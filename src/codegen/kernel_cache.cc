@@ -61,6 +61,8 @@ std::string ChooseDirectory(std::string* why) {
 struct KernelCache::Impl {
   mutable std::mutex mutex;
   std::unordered_map<std::string, CompiledKernelPtr> memory;  // looked up only
+  std::unordered_map<std::string, std::string> texts;         // the same
+  TextCounts counts;
   std::string directory, why;
   int64_t bound = KernelCacheBound(),
           stored = 0;  // bytes since this process last looked at the folder
@@ -77,6 +79,40 @@ struct KernelCache::Impl {
     if (turn) stored = 0;
     return turn;
   }
+  /// The payload of an entry on disk; nothing where there is none that is whole.
+  std::optional<std::string> Read(const std::string& key) const {
+    if (directory.empty()) return std::nullopt;
+    const std::string path = PathOf(key);
+    if (!FileExists(path)) return std::nullopt;
+    try {
+      const std::string file = ReadFile(path, kCacheEntryMaxBytes);
+      std::string bad;
+      const std::optional<UnpackedEntry> entry = UnpackCacheEntry(file, &bad);
+      if (!entry || entry->key != key) {
+        WEFT_LOG(kWarning, "kernel cache: {} is damaged and will be replaced: {}", path,
+                 entry ? "it holds another kernel" : bad);
+        return std::nullopt;
+      }
+      const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+      utimensat(AT_FDCWD, path.c_str(), now,
+                0);  // for the least recently used; may well be forbidden
+      return std::string(entry->payload);
+    } catch (const std::exception& e) {
+      if (FileExists(path)) WEFT_LOG(kWarning, "kernel cache: {}", e.what());
+      return std::nullopt;
+    }
+  }
+  void Write(const std::string& key, const std::string& payload) {
+    if (directory.empty()) return;
+    try {
+      MakeDirectories(directory, /*is_private=*/true);
+      const std::string entry = PackCacheEntry(key, payload);
+      WriteFileAtomic(PathOf(key), entry);
+      if (TurnToPrune(key, int64_t(entry.size()))) KeepKernelCacheBelow(directory, bound);
+    } catch (const std::exception& e) {
+      WEFT_LOG(kInfo, "kernel cache: {}", e.what());
+    }
+  }
 };
 
 KernelCache::KernelCache() : impl_(new Impl) { impl_->directory = ChooseDirectory(&impl_->why); }
@@ -91,6 +127,7 @@ std::string KernelCache::why_off() const { return impl_->why; }
 void KernelCache::ClearMemory() {
   std::lock_guard lock(impl_->mutex);
   impl_->memory.clear();
+  impl_->texts.clear();
 }
 
 CompiledKernelPtr KernelCache::Find(const Kernel& kernel, const std::string& target) {
@@ -99,31 +136,14 @@ CompiledKernelPtr KernelCache::Find(const Kernel& kernel, const std::string& tar
     std::lock_guard lock(impl_->mutex);
     if (auto it = impl_->memory.find(key); it != impl_->memory.end()) return it->second;
   }
-  if (impl_->directory.empty()) return nullptr;
-  const std::string path = impl_->PathOf(key);
-  if (!FileExists(path)) return nullptr;
-  try {
-    const std::string file = ReadFile(path, kCacheEntryMaxBytes);
-    std::string why;
-    const std::optional<UnpackedEntry> entry = UnpackCacheEntry(file, &why);
-    if (!entry || entry->key != key) {
-      WEFT_LOG(kWarning, "kernel cache: {} is damaged and will be replaced: {}", path,
-               entry ? "it holds another kernel" : why);
-      return nullptr;
-    }
-    const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-    utimensat(AT_FDCWD, path.c_str(), now,
-              0);  // for the least recently used; may well be forbidden
-    auto found = std::make_shared<CompiledKernel>();
-    found->target = target;
-    found->binary = std::string(entry->payload);
-    found->from_cache = true;
-    std::lock_guard lock(impl_->mutex);
-    return impl_->memory.emplace(key, found).first->second;
-  } catch (const std::exception& e) {
-    if (FileExists(path)) WEFT_LOG(kWarning, "kernel cache: {}", e.what());
-    return nullptr;
-  }
+  std::optional<std::string> binary = impl_->Read(key);
+  if (!binary) return nullptr;
+  auto found = std::make_shared<CompiledKernel>();
+  found->target = target;
+  found->binary = std::move(*binary);
+  found->from_cache = true;
+  std::lock_guard lock(impl_->mutex);
+  return impl_->memory.emplace(key, found).first->second;
 }
 
 void KernelCache::Store(const Kernel& kernel, CompiledKernelPtr compiled) {
@@ -133,16 +153,36 @@ void KernelCache::Store(const Kernel& kernel, CompiledKernelPtr compiled) {
     std::lock_guard lock(impl_->mutex);
     impl_->memory[key] = compiled;
   }
-  if (impl_->directory.empty()) return;
-  try {
-    MakeDirectories(impl_->directory, /*is_private=*/true);
-    const std::string entry = PackCacheEntry(key, compiled->binary);
-    WriteFileAtomic(impl_->PathOf(key), entry);
-    if (impl_->TurnToPrune(key, int64_t(entry.size())))
-      KeepKernelCacheBelow(impl_->directory, impl_->bound);
-  } catch (const std::exception& e) {
-    WEFT_LOG(kInfo, "kernel cache: {}", e.what());
+  impl_->Write(key, compiled->binary);
+}
+
+std::optional<std::string> KernelCache::FindText(const std::string& key) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (auto it = impl_->texts.find(key); it != impl_->texts.end()) {
+      ++impl_->counts.found;
+      return it->second;
+    }
   }
+  std::optional<std::string> text = impl_->Read(key);
+  if (!text) return std::nullopt;
+  std::lock_guard lock(impl_->mutex);
+  ++impl_->counts.found;
+  return impl_->texts.emplace(key, std::move(*text)).first->second;
+}
+
+void KernelCache::StoreText(const std::string& key, const std::string& text) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    ++impl_->counts.stored;
+    impl_->texts[key] = text;
+  }
+  impl_->Write(key, text);
+}
+
+KernelCache::TextCounts KernelCache::text_counts() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->counts;
 }
 
 }  // namespace weft

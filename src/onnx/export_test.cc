@@ -257,6 +257,11 @@ TEST_CASE("Weft's own operators become functions of ONNX's") {
       "graph (%t: i64[n, 2], %w: f32[4]) -> (%y) {\n"
       "  %y = weft::ClassWeight(%t, %w) {ignore_index = 1}\n}",
       "graph (%t: i32[n], %w: f32[4]) -> (%y) {\n  %y = weft::ClassWeight(%t, %w)\n}",
+      "graph (%q: f32[n, 3], %k: f32[4, 3], %v: f32[4, 2]) -> (%y) {\n"
+      "  %y = weft::Attention(%q, %k, %v)\n}",
+      "graph (%q: f32[n, 2, 3], %k: f32[4, 2, 3], %v: f32[2, 4, 5], %m: f32[4]) -> (%y) {\n"
+      "  %y = weft::Attention(%q, %k, %v, %m) {scale = 0.5, q_perm = [1, 0, 2], k_perm = [1, 0, "
+      "2], y_perm = [1, 0, 2]}\n}",
   };
   for (const char* text : graphs) {
     CAPTURE(text);

@@ -236,14 +236,13 @@ std::vector<ResizeAxis> AxesOf(const NodePtr& n, const Shape& x, const Shape& y,
     a.axis = axes[k];
     a.in = x[axes[k]];
     a.out = y[axes[k]];
-    const auto known = [&](const TensorArg& arg) {
-      return arg.value && k < arg.value->elements.size() ? arg.value->elements[k] : SymInt();
-    };
-    const bool kept = scales.present ? known(scales).is(1) : !common && a.in == a.out;
+    if (scales.present) a.scale = Element64(scales, k);
+    const bool kept = scales.present ? a.scale->is_const(1) : !common && a.in == a.out;
     if (kept && !crop) continue;
     if (scales.present) {
-      a.scale = Element64(scales, k);
-      if (known(scales).known() && known(scales).is_const()) a.whole = known(scales).value();
+      if (const double s = a.scale->kind() == ExprKind::kConst ? a.scale->const_value() : 0;
+          s >= 1 && s < 0x1p31 && s == std::floor(s))
+        a.whole = int64_t(s);
     } else if (common) {
       a.scale = common;
     } else {

@@ -12,6 +12,7 @@
 ///   %c = Conv(%x, %w, %b)  %y = BatchNormalization(%c, %s, %t, %m, %v)   ->   %y = Conv(%x, %w a, %b a + d)
 ///     with a = s / sqrt(v + epsilon), d = t - m a
 ///   %c = Conv(%x, %w)  %y = Mul(%c, %k)   ->   %y = Conv(%x, %w k)          %k: f32[C, 1, 1]; Div the same with 1 / k
+///   %c = Conv(%x, %w)  %r = Relu(%c)  %y = Mul(%r, %k)  ->  %d = Conv(%x, %w k)  %y = Relu(%d)    where every k > 0
 ///   %c = Gemm(%x, %w)  %y = Add(%c, %k)   ->   %y = Gemm(%x, %w, %k)        %k: f32[C]; Sub the same with -k
 ///
 /// The weights are computed here, in double precision and rounded once: FoldConstants would do the same element by element
@@ -99,13 +100,12 @@ class Folder {
       std::optional<Affine> map = MapOf(n);
       if (!map) continue;
       std::vector<NodePtr> chain{n};
-      while (HasOneReader(map->x.node)) {
-        const std::optional<Affine> inner = MapOf(map->x.node);
-        if (!inner) break;
-        Affine both = Compose(*map, *inner);
-        if (!AllFinite(both.scale) || !AllFinite(both.shift)) break;
+      ExtendDown(&*map, &chain);
+      std::optional<Rectified> rectified = AcrossRelu(*map);
+      if (rectified) {
         chain.push_back(map->x.node);
-        map = std::move(both);
+        map = rectified->scaled;
+        ExtendDown(&*map, &chain);
       }
       if (!CanAbsorb(map->x)) {  // nor can it from inside the row: rows are walked once
         for (const NodePtr& link : chain) taken[link->id()] = 1;
@@ -113,14 +113,16 @@ class Folder {
       }
       if (!AllFinite(map->scale) || !AllFinite(map->shift)) continue;
       const NodePtr product = map->x.node;
-      const NodeEntry folded = IsOp(product, "Gemm") ? IntoGemm(*map, n) : IntoConv(*map, n);
+      const NodePtr named = rectified ? product : n;  // the result of the row is the user's
+      NodeEntry folded = IsOp(product, "Gemm") ? IntoGemm(*map, named) : IntoConv(*map, named);
       if (!folded.node) continue;
       Know(folded, shapes_[NodeEntry(n)], types_[NodeEntry(n)]);
       g_.MergeOrigin(folded.node, product);
+      if (rectified) folded = Rectify(folded, *rectified, n);
       for (auto link = chain.rbegin(); link != chain.rend(); ++link) {
         g_.MergeOrigin(folded.node, *link);
         taken[(*link)->id()] = 1;
-        ctx_.Count(IsOp(*link, "BatchNormalization") ? "batch-norm" : "affine");
+        if (MapOf(*link)) ctx_.Count(IsOp(*link, "BatchNormalization") ? "batch-norm" : "affine");
       }
       g_.ReplaceNode(n, {folded});
     }
@@ -211,6 +213,51 @@ class Folder {
     for (int d = 0; d < t.rank(); ++d)
       if (t.dims()[size_t(d)] != 1 && d + rank - t.rank() != 1) return false;
     return true;
+  }
+
+  /// Maps below the last of `chain` join `map`.
+  void ExtendDown(Affine* map, std::vector<NodePtr>* chain) const {
+    while (HasOneReader(map->x.node)) {
+      const std::optional<Affine> inner = MapOf(map->x.node);
+      if (!inner) return;
+      Affine both = Compose(*map, *inner);
+      if (!AllFinite(both.scale) || !AllFinite(both.shift)) return;
+      chain->push_back(map->x.node);
+      *map = std::move(both);
+    }
+  }
+
+  // ---- across a rectifier ----
+
+  /// s relu(x) + d = relu(s x) + d where s > 0, for LeakyRelu as well.
+  struct Rectified {
+    NodePtr relu;
+    Affine scaled;              ///< s x
+    std::vector<double> shift;  ///< d
+  };
+  std::optional<Rectified> AcrossRelu(const Affine& map) const {
+    const NodePtr relu = map.x.node;
+    if ((!IsOp(relu, "Relu") && !IsOp(relu, "LeakyRelu")) || !HasOneReader(relu)) return {};
+    for (double s : map.scale)
+      if (!(s > 0)) return {};
+    if (AllOnes(map.scale)) return {};
+    return Rectified{relu, {relu->inputs[0], map.scale, {0}}, map.shift};
+  }
+  NodeEntry Rectify(const NodeEntry& product, const Rectified& r, const NodePtr& n) {
+    const auto like_n = [&](const NodePtr& made) {
+      const NodeEntry e(made);
+      Know(e, shapes_[NodeEntry(n)], types_[NodeEntry(n)]);
+      g_.MergeOrigin(made, n);
+      return e;
+    };
+    const NodeEntry y =
+        like_n(g_.AddNode(r.relu->op(), {product}, r.relu->attrs.dict, r.relu->attrs.name));
+    if (std::all_of(r.shift.begin(), r.shift.end(), [](double d) { return d == 0; })) return y;
+    std::vector<int64_t> dims(size_t(shapes_[NodeEntry(n)].rank() - 1), 1);
+    dims[0] = int64_t(r.shift.size());
+    auto d = std::make_shared<Tensor>(types_[NodeEntry(n)].dtype, dims);
+    for (size_t c = 0; c < r.shift.size(); ++c) d->set(int64_t(c), r.shift[c]);
+    return like_n(g_.AddNode("Add", {y, Param(d, n->attrs.name + ".shift")}, {}, n->attrs.name));
   }
 
   // ---- where it goes ----

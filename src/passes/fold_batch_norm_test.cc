@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "weft/core/builtin_ops.h"
 #include "weft/core/evaluator.h"
+#include "weft/core/op.h"
 #include "weft/core/pass.h"
 
 namespace weft {
@@ -113,6 +115,38 @@ TEST_CASE("fold batch norm: random products and affine maps") {
                        : t == DType::kF16 ? 8e-3
                                           : 6e-2;
     CHECK(CompareTensors(*got, *want, eps, eps * largest) <= 1);
+  }
+}
+
+TEST_CASE("fold batch norm: factors above 0 go through a rectifier, others stay behind it") {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    CAPTURE(seed);
+    Maker m(seed);
+    const int rank = int(m.Between(2, 4));
+    Graph g;
+    int64_t channels = 0;
+    NodeEntry y = MakeProduct(m, g, DType::kF64, rank, &channels);
+    if (m.Below(2)) y = MakeAffine(m, g, DType::kF64, rank, channels, y);
+    y = m.Below(2) ? NodeEntry(g.AddNode("Relu", {y}))
+                   : NodeEntry(g.AddNode("LeakyRelu", {y}, {{"alpha", -0.25}}));
+    std::vector<int64_t> dims(size_t(rank - 1), 1);
+    dims[0] = m.Below(3) ? channels : 1;
+    const bool above = m.Below(3) != 0, shifts = m.Below(2) != 0;
+    y = NodeEntry(
+        g.AddNode("Mul", {y, m.Param(g, DType::kF64, dims, above ? 0.5 : -2, above ? 2 : -0.5)}));
+    if (shifts) y = NodeEntry(g.AddNode("Add", {m.Param(g, DType::kF64, dims, 1, 2), y}));
+    g.outputs = {y};
+    const Graph folded = ApplyPass(g, "FoldBatchNorm");
+    std::map<std::string, int> count;
+    for (NodePtr n : folded.TopoOrder())
+      if (!n->is_variable()) ++count[n->op()->name];
+    CHECK(count["Mul"] == int(!above));
+    CHECK(count["Add"] == int(shifts));
+    CHECK(count["Relu"] + count["LeakyRelu"] == 1);
+    const RandomInputs in = MakeRandomInputs(g, seed);
+    const TensorPtr want = GetEvaluator()->Eval(g, in.tensors, {})[0],
+                    got = GetEvaluator()->Eval(folded, in.tensors, {})[0];
+    CHECK(CompareTensors(*got, *want, 1e-13, 1e-13) <= 1);
   }
 }
 

@@ -15,9 +15,15 @@
 namespace weft {
 namespace {
 
-/// A value that a body may hold itself: one element, or followed symbolically.
-bool IsSmallConstant(const NodeEntry& e, const ValueMap& values) {
-  if (TensorPtr t = Graph::ConstantOf(e)) return t->num_elements() == 1 && IsComputable(t->dtype());
+/// A value that a body may hold itself: one element, some that are read at fixed places, or followed symbolically.
+bool IsSmallConstant(const NodeEntry& e, const ValueMap& values,
+                     const std::vector<uint64_t>& parameters) {
+  if (TensorPtr t = Graph::ConstantOf(e)) {
+    const uint64_t key = EntryKey{e.node->id(), e.index}.packed();
+    return IsComputable(t->dtype()) &&
+           (t->num_elements() == 1 ||
+            std::binary_search(parameters.begin(), parameters.end(), key));
+  }
   const SymTensorPtr* v = values.find(e);
   return v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) {
            return s.known();
@@ -253,7 +259,7 @@ class FusedBuilder::Body {
     auto [it, fresh] = outside_.try_emplace(EntryKey{e.node->id(), e.index}.packed());
     if (!fresh) return it->second;
     NodeEntry in;
-    if (!IsSmallConstant(e, b_.values_)) {
+    if (!IsSmallConstant(e, b_.values_, b_.plan_.parameters)) {
       in = NodeEntry(body_.AddInput("", b_.types_[e], b_.shapes_[e]));
       kernel_.node->inputs.push_back(e);
     } else if (TensorPtr t = Graph::ConstantOf(e)) {

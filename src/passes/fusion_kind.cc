@@ -184,6 +184,52 @@ NodeClass ClassifyReduction(const Exprs& values, const std::vector<const ExprNod
   return out;
 }
 
+/// Inputs all of whose loads are at fixed places.
+std::vector<int> Parameters(const std::vector<const ExprNode*>& nodes, const NodePtr& node,
+                            const FusionFacts& facts) {
+  constexpr int64_t kMaxElements = 16;  // what a body holds in place of an input
+  std::vector<int> fixed;
+  for (uint32_t i = 0; i < node->num_inputs(); ++i) {
+    const Shape* s = node->inputs[i].node ? facts.shapes.find(node->inputs[i]) : nullptr;
+    if (!s || !s->is_static() || s->rank() == 0) continue;
+    const SymInt count = s->num_elements();
+    if (count.value() < 2 || count.value() > kMaxElements) continue;
+    bool any = false, all = true;
+    for (const ExprNode* e : nodes) {
+      if (e->kind() != ExprKind::kLoad || e->buffer() != int(i)) continue;
+      any = true;
+      for (int d = 0; d < e->num_indices(); ++d)
+        all = all && e->operand(d)->kind() == ExprKind::kConst;
+    }
+    if (any && all) fixed.push_back(int(i));
+  }
+  return fixed;
+}
+
+NodeClass Classify(const Exprs& values, const std::vector<const ExprNode*>& nodes, int rank,
+                   const FusionFacts& facts, const NodePtr& node) {
+  const bool reduces = std::any_of(
+      nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kReduce; });
+  if (reduces) return ClassifyReduction(values, nodes, facts, node);
+  NodeClass out;
+  out.kind = NodeKind::kInjective;
+  const bool one_load = std::count_if(nodes.begin(), nodes.end(), [](const ExprNode* e) {
+                          return e->kind() == ExprKind::kLoad;
+                        }) == 1;
+  for (const ExprNode* e : nodes) {
+    if (e->kind() != ExprKind::kLoad || !one_load || e->has_guard()) continue;
+    std::vector<int> perm(size_t(e->num_indices()), -1);
+    bool ok = e->num_indices() == rank;
+    for (int d = 0; ok && d < e->num_indices(); ++d) {
+      const Coordinate c = Look(e->operand(d));
+      ok = c.what == Coordinate::kIndex && perm[size_t(c.number)] < 0;
+      if (ok) perm[size_t(c.number)] = d;
+    }
+    if (ok) out.perm = perm;
+  }
+  return out;
+}
+
 }  // namespace
 
 NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
@@ -211,25 +257,8 @@ NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
   }
   const Exprs values = ExpandNode(node, args, at);
   const std::vector<const ExprNode*> nodes = PostOrder(values);
-  const bool reduces = std::any_of(
-      nodes.begin(), nodes.end(), [](const ExprNode* e) { return e->kind() == ExprKind::kReduce; });
-  if (reduces) return ClassifyReduction(values, nodes, facts, node);
-  NodeClass out;
-  out.kind = NodeKind::kInjective;
-  const bool one_load = std::count_if(nodes.begin(), nodes.end(), [](const ExprNode* e) {
-                          return e->kind() == ExprKind::kLoad;
-                        }) == 1;
-  for (const ExprNode* e : nodes) {
-    if (e->kind() != ExprKind::kLoad || !one_load || e->has_guard()) continue;
-    std::vector<int> perm(size_t(e->num_indices()), -1);
-    bool ok = e->num_indices() == at.shape[0].rank();
-    for (int d = 0; ok && d < e->num_indices(); ++d) {
-      const Coordinate c = Look(e->operand(d));
-      ok = c.what == Coordinate::kIndex && perm[size_t(c.number)] < 0;
-      if (ok) perm[size_t(c.number)] = d;
-    }
-    if (ok) out.perm = perm;
-  }
+  NodeClass out = Classify(values, nodes, at.shape[0].rank(), facts, node);
+  out.parameters = Parameters(nodes, node, facts);
   return out;
 }
 

@@ -29,6 +29,9 @@ struct NodeClass {
   bool keeps_space = false;  ///< kReduction: output 0 spans the whole space (softmax), not the rows
   std::vector<int>
       perm;  ///< kInjective: output dim k reads input dim perm[k]; empty: no permutation
+  /// Inputs of a few elements that are read at fixed places only (the scales of Resize): where one is a constant, its
+  /// elements had better be numbers in the code.
+  std::vector<int> parameters = {};
 };
 
 /// Attributes of the graph that classification reads.

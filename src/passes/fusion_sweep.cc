@@ -47,6 +47,7 @@ class Sweep {
       Place(plan_.order[k], InputsOf(k));
     }
     NumberKernels();
+    std::sort(plan_.parameters.begin(), plan_.parameters.end());
     return std::move(plan_);
   }
 
@@ -98,6 +99,10 @@ class Sweep {
     me.writes = nodes_.Assigns(id);
     me.open_uses = int64_t(n->uses().size()) + nodes_.OutputUses(n);
     if (fusible) {
+      if (const NodeClass* c = nodes_.ClassOf(id))
+        for (const int i : c->parameters)
+          if (const EntryKey& e = inputs[uint32_t(i)]; nodes_.ConstantOf(e))
+            plan_.parameters.push_back(e.packed());
       rules_.Describe(id, inputs, &me);
       me.future = future_.Of(id);
       for (const EntryKey& e : inputs)

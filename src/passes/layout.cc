@@ -281,6 +281,11 @@ class LayoutChooser {
     return force_ == Force::kLast ||
            (fixed_[size_t(c.maker)] ? c.entry.node->id() : NodeId(c.maker)) % 2 == 1;
   }
+  /// A kernel that is still to be made: each of its operands may lie in its own way.
+  bool TakesAny(const Reader& r) const {
+    return r.end != plain_ && bodies_.find(r.node) && !AnchoredCallOf(r.node) &&
+           !kernels_.find(r.node);
+  }
   void Arrange(const Candidate& c) {
     const bool last = LiesLast(c.maker, c);
     const std::vector<Reader> readers = c.readers;
@@ -290,8 +295,13 @@ class LayoutChooser {
       if (!other) other = AddReorder(c.entry, !last);
       return NodeEntry(other);
     };
+    const auto differs = [&](const Reader& r) { return LiesLast(r.end, c) != last; };
+    // A kernel that alone differs reads with strides what a reorder would have to write first.
+    const bool alone = force_ != Force::kLast && !IsConstant(c.entry) &&
+                       std::count_if(readers.begin(), readers.end(), differs) == 1 &&
+                       !(last && g_.is_output(c.entry.node));
     for (const Reader& r : readers)
-      if (LiesLast(r.end, c) != last) g_.SetInput(r.node, r.slot, reordered());
+      if (differs(r) && !(alone && TakesAny(r))) g_.SetInput(r.node, r.slot, reordered());
     for (size_t i = 0; last && i < g_.outputs.size(); ++i)
       if (g_.outputs[i] == c.entry) g_.outputs.set(i, reordered());
   }

@@ -18,10 +18,10 @@
 #include "weft/codegen/attr_types.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/effects.h"
+#include "weft/core/layout.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
-#include "weft/core/layout.h"
 #include "weft/core/storage.h"
 #include "weft/support/check.h"
 

@@ -135,8 +135,8 @@ ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads
 }
 
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
-                                            const std::vector<TensorPtr>& inputs,
-                                            Backend& backend) const {
+                                            const std::vector<TensorPtr>& inputs, Backend& backend,
+                                            bool tune) const {
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
   std::vector<int64_t> r(size_t(program_->num_results()));
@@ -205,7 +205,9 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
           b->bytes_moved +=
               DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)]));
     if (step.kind == StepKind::kLibrary) {
-      call = backend.Prepare(step.compute, RequestOf(step, *b, backend.threads()));
+      ComputeRequest request = RequestOf(step, *b, backend.threads());
+      request.tune = tune;
+      call = backend.Prepare(step.compute, request);
       if (call)
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
       else

@@ -33,7 +33,8 @@ class Binder {
   void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
   /// Checks the inputs and every fact that the program was compiled with (kShapeMismatch), then prepares.
   std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
-                                      const std::vector<TensorPtr>& inputs, Backend& backend) const;
+                                      const std::vector<TensorPtr>& inputs, Backend& backend,
+                                      bool tune) const;
 
  private:
   ComputeRequest RequestOf(const Step& step, const Binding& b, int threads) const;

@@ -27,7 +27,7 @@ IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
 Pipeline WithoutFusion(const Pipeline& given) {
   Pipeline out;
   for (PassSpec spec : given.passes()) {
-    if (spec.name == "Epilogue") continue;
+    if (spec.name == "Attention" || spec.name == "Epilogue") continue;
     if (spec.name == "Fusion") {
       auto& o = spec.options;
       o.erase(
@@ -136,6 +136,7 @@ std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& option
       ProgramMaker::Make(std::move(compiled), options.backend, backend);
   ProgramMaker::Stats(*program).passes = std::move(records);
   ProgramMaker::SetLimits(program.get(), options.passes.limits);
+  ProgramMaker::SetTune(program.get(), options.tune);
   return program;
 }
 

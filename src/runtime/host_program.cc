@@ -10,7 +10,9 @@
 #include "program_impl.h"
 #include "step_cost.h"
 #include "weft/codegen/interpreter.h"
+#include "weft/core/builtin_ops.h"
 #include "weft/core/evaluator.h"
+#include "weft/core/layout.h"
 #include "weft/core/op.h"
 #include "weft/core/request.h"
 #include "weft/support/check.h"
@@ -36,6 +38,10 @@ class Arena {
   int64_t size_ = 0;
 };
 
+bool IsReorder(const Step& s) {
+  return s.kind == StepKind::kLibrary && IsOp(s.node, builtin::kReorder);
+}
+
 class HostProgram final : public Program {
  public:
   HostProgram(Graph graph, std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
@@ -45,7 +51,8 @@ class HostProgram final : public Program {
     std::vector<const KernelLauncher*> distinct;
     for (const Step& s : plan_.steps) {
       stats_.kernels += s.kind == StepKind::kKernel;
-      stats_.library_calls += s.kind == StepKind::kLibrary;
+      stats_.reorders += IsReorder(s);
+      stats_.library_calls += s.kind == StepKind::kLibrary && !IsReorder(s);
       stats_.interpreted += s.kind == StepKind::kInterpreter;
       stats_.host_steps += s.kind == StepKind::kShapeValue || s.kind == StepKind::kCopy;
       stats_.host_steps += int(s.commits.size());
@@ -108,10 +115,12 @@ class HostProgram final : public Program {
           std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
               .count();
       static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
-      const StepCost cost = CostOf(step, plan_, b);
-      s.profile->push_back({step.name, kKinds[int(step.kind)], us, cost.bytes, cost.flops,
-                            b.calls[k] ? b.calls[k]->description() : std::string()});
+      StepTime& t = s.profile->emplace_back();
+      t.name = step.name;
+      t.kind = IsReorder(step) ? "copy" : kKinds[int(step.kind)];
+      t.microseconds = us;
     }
+    if (s.profile) DescribeSteps(b, s.profile);
     for (int i : plan_.copies) {
       const Value& v = plan_.values[size_t(plan_.output_values[size_t(i)])];
       Tensor& t = *(*outputs)[size_t(i)];
@@ -121,12 +130,23 @@ class HostProgram final : public Program {
   }
 
  private:
+  /// What the steps had to do, told when all are timed: it would cool their caches.
+  void DescribeSteps(const Binding& b, std::vector<StepTime>* times) const {
+    const ShapeMap& shapes = graph_.GetAttr<ShapeMap>("shape");
+    for (size_t k = 0; k < plan_.steps.size(); ++k) {
+      const StepCost cost = CostOf(plan_.steps[k], plan_, b, shapes);
+      StepTime& t = (*times)[times->size() - plan_.steps.size() + k];
+      t.bytes = cost.bytes;
+      t.flops = cost.flops;
+      if (b.calls[k]) t.how = b.calls[k]->description();
+    }
+  }
   std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key,
                                             const std::vector<TensorPtr>& inputs) const {
     constexpr size_t kMaxBindings = 32;
     std::lock_guard lock(mutex_);
     if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
-    auto b = binder_->Bind(key, inputs, *backend_);
+    auto b = binder_->Bind(key, inputs, *backend_, tune_);
     if (bindings_.size() >= kMaxBindings) {  // the oldest goes
       bindings_.erase(made_.front());
       made_.pop_front();

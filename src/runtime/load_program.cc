@@ -59,6 +59,7 @@ class Reader {
     std::shared_ptr<Program> program = ProgramMaker::Make(std::move(g), name, backend);
     ProgramMaker::Stats(*program).passes = std::move(records);
     ProgramMaker::SetLimits(program.get(), options_.limits);
+    ProgramMaker::SetTune(program.get(), options_.tune);
     ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
     return program;
   }

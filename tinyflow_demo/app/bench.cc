@@ -51,7 +51,8 @@ BenchResult Bench(const BenchOptions& options) {
   settings.steps_per_epoch = 1e3;
   const programs::Model model = program.build(settings);
   result.build_seconds = build.seconds();
-  tf::Session session(options.device + (options.fusion ? " fusion" : ""), options.threads);
+  tf::Session session(options.device + (options.fusion ? " fusion" : ""), options.threads,
+                      options.tune);
   session.run(tf::initialize_all_variables());
   for (const tf::Tensor& t : model.initialize) session.run(t);
 

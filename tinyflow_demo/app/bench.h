@@ -14,7 +14,7 @@ struct BenchOptions {
   std::string program;
   int64_t batch = 64;
   std::optional<double> rate;
-  bool fusion = true, profile = false;
+  bool fusion = true, profile = false, tune = false;
   int threads = 0;
   std::string device = "cpu";
   double seconds = 3;

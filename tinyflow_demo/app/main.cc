@@ -60,6 +60,7 @@ int RunBench(const app::BenchOptions& options, bool json) {
                 {"compile_s", r.program.compile_seconds},
                 {"kernels", r.program.kernels},
                 {"library_calls", r.program.library_calls},
+                {"reorders", r.program.reorders},
                 {"arena_bytes", r.program.arena_bytes},
                 {"live_bytes", r.program.live_bytes},
                 {"loss", Number(r.loss)},
@@ -79,11 +80,12 @@ int RunBench(const app::BenchOptions& options, bool json) {
   fmt::print(
       "step     median {:.3f} ms, min {:.3f} over {} steps\n"
       "compile  {:.3f} s, graph built in {:.3f} s\n"
-      "steps    {} kernels ({} distinct), {} library calls, {} interpreted\n"
+      "steps    {} kernels ({} distinct), {} library calls, {} reorders, {} interpreted\n"
       "memory   arena {}, of which {} at once\nloss     {:.6f}\n",
       r.step_ms, r.min_ms, r.steps, r.program.compile_seconds, r.build_seconds, r.program.kernels,
-      r.program.distinct_kernels, r.program.library_calls, r.program.interpreted,
-      weft::FormatBytes(r.program.arena_bytes), weft::FormatBytes(r.program.live_bytes), r.loss);
+      r.program.distinct_kernels, r.program.library_calls, r.program.reorders,
+      r.program.interpreted, weft::FormatBytes(r.program.arena_bytes),
+      weft::FormatBytes(r.program.live_bytes), r.loss);
   for (const weft::StepTime& s : r.profile)
     fmt::print("{:10.1f} us  {:9} {}\n", s.microseconds, s.kind, s.name);
   return 0;
@@ -123,6 +125,8 @@ int Dispatch(int argc, char** argv) {
   train_app->add_option("--steps", train.steps, "stop after so many steps")->check(positive);
   train_app->add_option("--threads", train.threads, "default: what the process may use")
       ->check(CLI::Range(1, 4096));
+  train_app->add_flag("--tune", train.tune,
+                      "choose library calls by timing, where no earlier run has");
   train_app->add_option("--device", train.device, "cpu or gpu");
   train_app->add_option("--data", train.data, "folder of the data set");
   train_app->add_flag("--check-nan", train.check_nan,
@@ -140,6 +144,8 @@ int Dispatch(int argc, char** argv) {
   bench_app->add_option("--seed", bench.seed, "of operands and first values")->check(seed);
   bench_app->add_option("--threads", bench.threads, "default: what the process may use")
       ->check(CLI::Range(1, 4096));
+  bench_app->add_flag("--tune", bench.tune,
+                      "choose library calls by timing, where no earlier run has");
   bench_app->add_option("--device", bench.device, "cpu or gpu");
   bench_app->add_flag("--profile", bench.profile, "the time of every kernel and library call");
   bench_app->add_flag("--json", bench_json, "one JSON object");

@@ -17,6 +17,7 @@ struct TrainOptions {
   std::optional<double> rate;    ///< none: as batch
   std::optional<uint64_t> seed;  ///< none: the checkpoint's, else 1
   bool fusion = true;
+  bool tune = false;
   int threads = 0;
   std::string device = "cpu";
   std::string data = tf::data::kFashionMnist;

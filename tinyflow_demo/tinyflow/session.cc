@@ -106,10 +106,12 @@ struct Session::Impl {
   int compiled = 0;
 };
 
-Session::Session(const std::string& config, int threads) : impl_(std::make_unique<Impl>()) {
+Session::Session(const std::string& config, int threads, bool tune)
+    : impl_(std::make_unique<Impl>()) {
   impl_->graph = default_graph();
   impl_->config = engine::ParseConfig(config);
   impl_->config.threads = threads;
+  impl_->config.tune = tune;
 }
 Session::~Session() = default;
 
@@ -126,8 +128,8 @@ std::vector<weft::StepTime> Session::profile(const std::vector<Tensor>& fetches,
 ProgramInfo Session::info(const std::vector<Tensor>& fetches, const Feeds& feeds, Mode mode) {
   const engine::Executable* e = impl_->Find(fetches, feeds, mode);
   const weft::ProgramStats& s = e->stats();
-  return {s.kernels,         s.distinct_kernels, s.library_calls, s.interpreted,
-          s.compile_seconds, e->arena_bytes(),   e->live_bytes()};
+  return {s.kernels,     s.distinct_kernels, s.library_calls,  s.reorders,
+          s.interpreted, s.compile_seconds,  e->arena_bytes(), e->live_bytes()};
 }
 
 Array Session::value(const Tensor& variable) const {

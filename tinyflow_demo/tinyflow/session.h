@@ -25,6 +25,7 @@ struct ProgramInfo {
   int kernels = 0;  ///< generated kernels launched a run
   int distinct_kernels = 0;
   int library_calls = 0;
+  int reorders = 0;     ///< copies of a tensor into another layout
   int interpreted = 0;  ///< steps without a kernel or library call
   double compile_seconds = 0;
   int64_t arena_bytes = 0;  ///< of the last run
@@ -34,7 +35,8 @@ struct ProgramInfo {
 class Session {
  public:
   /// "cpu", "cpu fusion", "gpu" or "gpu fusion"; for the default graph. `threads`: 0 takes all there are.
-  explicit Session(const std::string& config = "cpu fusion", int threads = 0);
+  /// `tune`: library calls are chosen by timing, where no earlier run has.
+  explicit Session(const std::string& config = "cpu fusion", int threads = 0, bool tune = false);
   ~Session();
 
   /// Values of the fetches. Throws kBadBinding for a placeholder that is missing or a variable without a value, kBadInput

@@ -1,10 +1,9 @@
 /// bench.cc: `weft bench`: the time of a run in a steady loop that allocates nothing: outputs are
 /// reused. The first run, which makes the binding for these extents, is not counted.
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <limits>
 #include <cmath>
+#include <fstream>
+#include <limits>
 
 #include "command_line.h"
 #include "common.h"
@@ -12,6 +11,7 @@
 #include "machine.h"
 #include "table.h"
 #include "trace.h"
+#include "weft/codegen/kernel_compilers.h"
 #include "weft/runtime/backend.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -40,6 +40,7 @@ struct Args {
 struct Times {
   std::vector<double> ms;        // sorted
   std::vector<double> in_order;  // as they were taken
+  double first_ms = 0;           // the run before them, which makes library calls and packs weights
   double At(double quantile) const {
     return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
   }
@@ -58,10 +59,12 @@ struct Times {
 
 Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inputs) {
   std::vector<std::shared_ptr<Tensor>> outputs;
+  Times times;
+  const Timer first;
   session->RunInto(inputs, &outputs);
+  times.first_ms = first.milliseconds();
   const Timer warmup;
   while (warmup.milliseconds() < a.warmup_ms) session->RunInto(inputs, &outputs);
-  Times times;
   const Timer all;
   for (;;) {
     const Timer one;
@@ -77,10 +80,15 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   return times;
 }
 
-/// The most memory that this process has held at once.
+/// The most memory that this program has held at once; 0 where the system does not tell. (That of getrusage counts in whatever
+/// the process held before it became this program.)
 int64_t PeakResidentBytes() {
-  rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kilobytes = 0;
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
 }
 
 struct ProfileRow {
@@ -187,6 +195,7 @@ int Run(const Args& a) {
   const Prepared p = Prepare(a.model, a.inputs, a.engine);
   Session session(p.program);
   const Times times = Measure(a, &session, p.inputs);
+  const KernelCache::TextCounts tuning = KernelCache::Process().text_counts();
   Machine machine;
   std::vector<ProfileRow> profile;
   if (a.profile || !a.export_profile.empty()) {
@@ -209,16 +218,20 @@ int Run(const Args& a) {
                 {"p95_ms", times.At(0.95)},
                 {"mean_ms", times.Mean()},
                 {"iterations", times.ms.size()},
+                {"read_s", p.read_seconds},
                 {"compile_s", stats.compile_seconds},
+                {"first_run_ms", times.first_ms},
                 {"kernels", stats.kernels},
                 {"distinct_kernels", stats.distinct_kernels},
                 {"library_calls", stats.library_calls},
+                {"reorders", stats.reorders},
                 {"interpreted", stats.interpreted},
                 {"arena_bytes", session.arena_bytes()},
                 {"bytes_moved", session.bytes_moved()},
                 {"peak_rss_bytes", PeakResidentBytes()},
                 {"backend", p.engine.text},
                 {"inputs", std::move(shapes)}};
+    if (a.engine.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
     if (a.profile) {
       Json rows = Json::array();
       for (const ProfileRow& r : profile)
@@ -241,13 +254,18 @@ int Run(const Args& a) {
   text +=
       fmt::format("time     median {:.3f} ms, min {:.3f}, p95 {:.3f}, mean {:.3f} over {} runs\n",
                   times.Median(), times.ms.front(), times.At(0.95), times.Mean(), times.ms.size());
-  text += fmt::format("compile  {:.3f} s on {}\n", stats.compile_seconds, p.engine.text);
-  text +=
-      fmt::format("steps    {} kernels ({} distinct), {} library calls, {} interpreted\n",
-                  stats.kernels, stats.distinct_kernels, stats.library_calls, stats.interpreted);
+  text += fmt::format("start    file {:.3f} s, compile {:.3f} s on {}, first run {:.3f} ms\n",
+                      p.read_seconds, stats.compile_seconds, p.engine.text, times.first_ms);
+  text += fmt::format(
+      "steps    {} kernels ({} distinct), {} library calls, {} reorders, {} interpreted\n",
+      stats.kernels, stats.distinct_kernels, stats.library_calls, stats.reorders,
+      stats.interpreted);
   text += fmt::format("memory   arena {}, moved {} a run, process {} at most\n",
                       FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
                       FormatBytes(PeakResidentBytes()));
+  if (a.engine.tune)
+    text += fmt::format("tuning   {} library calls timed, {} chosen by earlier ones\n",
+                        tuning.stored, tuning.found);
   if (a.profile) text += "\n" + ProfileTable(profile, machine);
   Print(text);
   if (times.Spread() > kNoisy)

@@ -75,6 +75,10 @@ void AddEngine(CLI::App* app, EngineArgs* args) {
   app->add_option("--threads", args->threads, "threads; 0: all")
       ->type_name("T")
       ->check(WholeNumber(0, kMostThreads));
+  app->add_flag(
+      "--tune", args->tune,
+      "choose library calls by timing them, where no earlier run has; the choices stay in "
+      "the cache and hold for later runs, with this option or without");
 }
 
 }  // namespace weft::tool

@@ -56,6 +56,7 @@ struct ModelArgs {
 struct EngineArgs {
   std::string backend, passes;  ///< backend empty: cpu, or the one that a compiled program names
   int threads = 0;
+  bool tune = false;
 };
 
 void AddModel(CLI::App* app, ModelArgs* args);

@@ -19,6 +19,7 @@
 #include "weft/support/file.h"
 #include "weft/support/log.h"
 #include "weft/support/strings.h"
+#include "weft/support/timer.h"
 
 namespace weft::tool {
 namespace {
@@ -168,12 +169,13 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
 }
 
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
-                                              const Limits& limits) {
+                                              const Limits& limits, bool tune) {
   CompileOptions options;
   options.backend = engine.backend;
   options.pipeline = engine.pipeline;
   options.fusion = engine.fusion;
   options.threads = threads;
+  options.tune = tune;
   options.passes.limits = limits;
   Progress progress;
   options.passes.on_pass = progress.Hook();
@@ -185,7 +187,7 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
   Prepared p;
   if (FormatOfPath(model.path) == ModelFormat::kProgram) {
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
-    p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits});
+    p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits, engine.tune});
     p.engine.text = p.engine.backend = p.program->backend();
     p.named = MakeInputs(p.program->graph(), inputs, limits);
     p.inputs = OrderInputs(*p.program, p.named);
@@ -196,9 +198,11 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
   import.limits = limits;
   for (const auto& [name, file] : SplitAssignments(inputs.files, "--input"))
     import.overridable.push_back(name);
+  const Timer timer;
   const Graph graph = LoadModel(model.path, import);
+  p.read_seconds = timer.seconds();
   p.named = MakeInputs(graph, inputs, limits);
-  p.program = CompileProgram(graph, p.engine, engine.threads, limits);
+  p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.tune);
   p.inputs = OrderInputs(*p.program, p.named);
   return p;
 }

@@ -62,13 +62,14 @@ Engine ParseEngine(const std::string& text, const std::string& passes = {});
 
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
-                                              const Limits& limits);
+                                              const Limits& limits, bool tune = false);
 /// A program and the tensors that it is run on: what `run` and `bench` begin with.
 struct Prepared {
   Engine engine;
   NamedTensors named;
   std::shared_ptr<const Program> program;
   std::vector<TensorPtr> inputs;  ///< `named` in the order of the program's inputs
+  double read_seconds = 0;        ///< of the model's file
 };
 /// Reads the model, makes its inputs and compiles it; in this order, so that wrong inputs cost no compilation.
 Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine);

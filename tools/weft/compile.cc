@@ -9,6 +9,7 @@
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/runtime/backend.h"
 #include "weft/runtime/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -18,14 +19,10 @@
 namespace weft::tool {
 namespace {
 
-constexpr const char* kPipeline =
-    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Epilogue,Fusion,"
-    "Layout,"
-    "CodeGen,RTCGen";
-
 struct Args {
   ModelArgs model;
-  std::string target, out, save_kernels, passes = kPipeline;
+  std::string target, out, save_kernels,
+      passes = std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen";
 };
 
 /// One distinct kernel and what was made of it.

@@ -10,10 +10,12 @@
 #include "support_report.h"
 #include "table.h"
 #include "weft/codegen/attr_types.h"
+#include "weft/core/flops.h"
 #include "weft/core/offset_planner.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/storage.h"
+#include "weft/runtime/backend.h"
 #include "weft/runtime/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -23,10 +25,6 @@ namespace weft::tool {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // of blocks in an arena, as the runtime places them
-constexpr const char* kPlanPipeline =
-    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Epilogue,Fusion,"
-    "Schedule,"
-    "PlanMemory";
 
 struct Args {
   ModelArgs model;
@@ -81,7 +79,6 @@ void CountNodes(const Graph& g, Report* r) {
   const UnknownMap* unknown = g.HasAttr("unknown") ? &g.GetAttr<UnknownMap>("unknown") : nullptr;
   const NodeMap<Ints>* unbacked =
       g.HasAttr("unbacked") ? &g.GetAttr<NodeMap<Ints>>("unbacked") : nullptr;
-  const auto& flops = Op::GetAttr<FFlops>("FFlops");
   for (NodePtr n : g.TopoOrder()) {
     const TensorPtr constant = Graph::ConstantOf(NodeEntry(n));
     if (constant) CountParameter(*constant, r);
@@ -97,21 +94,10 @@ void CountNodes(const Graph& g, Report* r) {
     if (n->is_variable() || constant) continue;
     ++r->nodes;
     ++r->ops[n->op()->name];
-    const FFlops* f = flops.find(n->op());
-    if (!f) continue;
-    std::vector<Shape> in, out;
-    bool known = true;
-    for (const NodeEntry& e : n->inputs) {
-      in.push_back(e.node ? shapes[e] : Shape());
-      known = known && (!e.node || in.back().fully_known());
-    }
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
-      out.push_back(shapes[NodeEntry(n, i)]);
-      known = known && out.back().fully_known();
-    }
-    const SymInt cost = known ? (*f)(n, in, out) : SymInt();
-    if (cost.known())
-      r->flops = r->flops + cost;
+    const std::optional<SymInt> cost = FlopsOf(n, shapes);
+    if (!cost) continue;
+    if (cost->known())
+      r->flops = r->flops + *cost;
     else
       ++r->flops_unknown;
   }
@@ -128,7 +114,8 @@ void EvaluateFlops(Report* r) {
 /// Arena of a run at the bindings: what PlanMemory plans, placed as the runtime places it.
 void PredictPeak(const Graph& graph, Report* r) {
   try {
-    const Graph g = ApplyPasses(graph, kPlanPipeline);
+    const Graph g =
+        ApplyPasses(graph, Pipeline::Parse(std::string(kGraphPasses) + ",Schedule,PlanMemory"));
     const StoragePlan& plan = g.GetAttr<StoragePlan>("storage");
     std::vector<PlanItem> items;
     for (const Storage& s : plan.storages) {
@@ -262,7 +249,7 @@ int InspectProgram(const Args& a) {
       ThrowError(ErrorCode::kUsage,
                  fmt::format("{}: '{}' is compiled already", option, a.model.path), "",
                  "give the model's .onnx, .weft or .json file");
-  const auto program = LoadProgram(a.model.path, {"", 0, a.model.Check()});
+  const auto program = LoadProgram(a.model.path, {"", 0, a.model.Check(), false});
   const ProgramStats& stats = program->stats();
   Report r;
   r.name = program->graph().name();
@@ -286,13 +273,14 @@ int InspectProgram(const Args& a) {
                {"kernels", stats.kernels},
                {"distinct_kernels", stats.distinct_kernels},
                {"library_calls", stats.library_calls},
+               {"reorders", stats.reorders},
                {"interpreted", stats.interpreted}});
     return 0;
   }
   Print(HeadText(r) + fmt::format("program  compiled for {}: {} kernels ({} distinct), {} library "
-                                  "calls, {} interpreted\n",
+                                  "calls, {} reorders, {} interpreted\n",
                                   program->backend(), stats.kernels, stats.distinct_kernels,
-                                  stats.library_calls, stats.interpreted));
+                                  stats.library_calls, stats.reorders, stats.interpreted));
   return 0;
 }
 

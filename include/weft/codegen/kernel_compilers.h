@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,15 @@ class WEFT_API KernelCache {
   /// From memory, then from disk; null when absent.
   CompiledKernelPtr Find(const Kernel& kernel, const std::string& target);
   void Store(const Kernel& kernel, CompiledKernelPtr compiled);
+  /// Short texts beside the kernels, under the same rules: the choices among library calls that timing made. The first
+  /// word of `key` tells whose it is, a line "target T" what `weft cache ls` shows.
+  std::optional<std::string> FindText(const std::string& key);
+  void StoreText(const std::string& key, const std::string& text);
+  /// Of this object, so far: texts that were asked for and there, and texts that were stored.
+  struct TextCounts {
+    int64_t found = 0, stored = 0;
+  };
+  TextCounts text_counts() const;
   /// Forgets what is in memory (tests, cold-start measurements).
   void ClearMemory();
   /// Directory in use; empty when the disk level is off, and why.

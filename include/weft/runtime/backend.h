@@ -11,6 +11,11 @@
 
 namespace weft {
 
+/// What every backend with generated kernels begins with: the passes that make fused nodes and library calls of a model.
+inline constexpr const char* kGraphPasses =
+    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Attention,Epilogue,"
+    "Fusion";
+
 /// A kernel ready to launch on host memory.
 class KernelLauncher {
  public:

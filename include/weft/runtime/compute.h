@@ -28,8 +28,8 @@ class LibraryCall {
 
 /// A step of an epilogue (weft/core/epilogue.h) at fixed extents; the call applies it to its result before it stores it.
 struct CallStep {
-  NodePtr node;                       ///< the element-wise operator
-  int slot = 0;                       ///< which of its inputs is what has been computed so far
+  NodePtr node;  ///< the element-wise operator
+  int slot = 0;  ///< which of its inputs is what has been computed so far
   /// Its other tensor: which of the `inputs` of Run; -1: none. One of the result's very shape may lie where the result is
   /// written.
   int operand = -1;
@@ -50,6 +50,8 @@ struct ComputeRequest {
   std::vector<Layout> input_layouts, output_layouts;
   /// What to apply to output 0, in order; empty for who has no FEpilogue.
   std::vector<CallStep> epilogue;
+  /// Where there are several ways to do it that nobody has timed yet, time them.
+  bool tune = false;
 };
 /// Null: this request is not supported; the runtime falls back to the interpreter and says so.
 using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;

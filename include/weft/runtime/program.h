@@ -26,6 +26,8 @@ struct CompileOptions {
   bool fusion = true;    ///< false: one operator a kernel, to compare with
   PassOptions passes;
   int threads = 0;  ///< of this program; 0: what the process may use
+  /// Library calls are chosen by timing when they are first prepared, and the choices kept on disk (docs/embed.md).
+  bool tune = false;
 };
 
 /// Name, type and symbolic shape of an input or output.
@@ -49,6 +51,7 @@ struct ProgramStats {
   int kernels = 0;  ///< generated kernels launched a run
   int distinct_kernels = 0;
   int library_calls = 0;
+  int reorders = 0;     ///< copies of a tensor into another layout, which no library makes
   int interpreted = 0;  ///< steps that fall back to the interpreter
   int host_steps = 0;   ///< shape values written, copies
   std::vector<PassRecord> passes;
@@ -86,6 +89,7 @@ class WEFT_API Program {
   };
   /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.
   Limits limits_;
+  bool tune_ = false;  ///< CompileOptions::tune, LoadOptions::tune
   virtual std::unique_ptr<State> NewState() const = 0;
   /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype and extents is reused.
   virtual void Run(State& state, const std::vector<TensorPtr>& inputs,

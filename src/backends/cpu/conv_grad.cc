@@ -5,6 +5,7 @@
 #include "backends/cpu/conv_primitives.h"
 #include "backends/cpu/conv_shape.h"
 #include "backends/cpu/onednn_adapter.h"
+#include "backends/cpu/tuning.h"
 #include "weft/core/op.h"
 
 namespace weft::cpu {
@@ -16,25 +17,29 @@ bool AreF32(const ComputeRequest& q) {
 }
 bool IsEmpty(const std::vector<int64_t>& dims) { return CheckedProduct(dims) == 0; }
 
+/// One way to do it.
+struct Form {
+  dnnl::algorithm algorithm = kDirect;
+  bool given = true;  ///< source and result stay as they lie outside where that is as fast
+};
+
 /// dx from (dy, W, shape of x).
-std::unique_ptr<LibraryCall> MakeGradData(const ComputeRequest& q, const ConvShape& c) {
+std::unique_ptr<LibraryCall> MakeGradData(const ComputeRequest& q, const ConvShape& c,
+                                          const Form& form) {
   const Layout dy_layout = LayoutOf(q.input_layouts, 0), dx_layout = LayoutOf(q.output_layouts, 0);
   const auto dx_desc = [&](int64_t n) { return Lying(c.source(n), dx_layout); };
   const auto dy_desc = [&](int64_t n) { return Lying(c.result(n), dy_layout); };
-  const bool packed = q.constants[1] != nullptr;
-  const dnnl::algorithm algorithm =
-      ChooseAlgorithm(ConvPass::kGradData, c, packed, dx_desc(c.images), dy_desc(c.images));
-  const bool last = AreLast(c, dx_desc(c.images), dy_desc(c.images));
-  auto pd = DescribeGradData(c, c.images, algorithm, last);
+  const bool last = form.given && AreLast(c, dx_desc(c.images), dy_desc(c.images));
+  auto pd = DescribeGradData(c, c.images, form.algorithm, last);
   if (!pd) return nullptr;
   int64_t chunk = c.images;
   // Winograd transforms the weights in every repetition.
-  if (algorithm == dnnl::algorithm::convolution_direct)
+  if (form.algorithm == kDirect)
     chunk = ChunkOf(c,
                     StagedBytes(pd.diff_dst_desc(), dy_desc(c.images), c.images) +
                         StagedBytes(pd.diff_src_desc(), dx_desc(c.images), c.images),
                     q.threads);
-  if (chunk != c.images) pd = DescribeGradData(c, chunk, algorithm, last);
+  if (chunk != c.images) pd = DescribeGradData(c, chunk, form.algorithm, last);
   if (!pd) return nullptr;
   Recipe r(q.threads);
   r.Repeat(c.images / chunk);
@@ -51,12 +56,12 @@ std::unique_ptr<LibraryCall> MakeGradData(const ComputeRequest& q, const ConvSha
 }
 
 /// dW from (dy, x, shape of W).
-std::unique_ptr<LibraryCall> MakeGradWeight(const ComputeRequest& q, const ConvShape& c) {
+std::unique_ptr<LibraryCall> MakeGradWeight(const ComputeRequest& q, const ConvShape& c,
+                                            const Form& form) {
   const Desc dy_desc = Lying(c.result(c.images), LayoutOf(q.input_layouts, 0)),
              x_desc = Lying(c.source(c.images), LayoutOf(q.input_layouts, 1));
-  const dnnl::algorithm algorithm =
-      ChooseAlgorithm(ConvPass::kGradWeight, c, false, x_desc, dy_desc);
-  const auto pd = DescribeGradWeight(c, c.images, algorithm, AreLast(c, x_desc, dy_desc));
+  const auto pd =
+      DescribeGradWeight(c, c.images, form.algorithm, form.given && AreLast(c, x_desc, dy_desc));
   if (!pd) return nullptr;
   Recipe r(q.threads);
   const Buffer dy = r.Reordered(r.Input(0, dy_desc), pd.diff_dst_desc());
@@ -70,22 +75,44 @@ std::unique_ptr<LibraryCall> MakeGradWeight(const ComputeRequest& q, const ConvS
   return r.Finish(std::string("conv dW ") + pd.impl_info_str());
 }
 
-std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
+/// `x`, `w`, `y`: extents of the convolution's source, weights and result.
+template <class Make>
+std::unique_ptr<LibraryCall> PrepareGrad(const ComputeRequest& q, ConvPass pass, const Dims& x,
+                                         const Dims& w, const Dims& y, Make make) {
   if (!AreF32(q)) return nullptr;
-  if (IsEmpty(q.output_dims[0]) || IsEmpty(q.input_dims[0]) || IsEmpty(q.input_dims[1]))
+  if (IsEmpty(x) || IsEmpty(w) || IsEmpty(y))
     return std::make_unique<ZeroCall>(CheckedProduct(q.output_dims[0]));
-  const auto c = ReadConv(q.node, q.output_dims[0], q.input_dims[1], q.input_dims[0]);
+  const auto c = ReadConv(q.node, x, w, y);
   if (!c) return nullptr;
-  return Prepare(q, [&] { return MakeGradData(q, *c); });
+  return Prepare(q, [&] {
+    const bool data = pass == ConvPass::kGradData;
+    const Layout x_layout = data ? LayoutOf(q.output_layouts, 0) : LayoutOf(q.input_layouts, 1);
+    const Desc x_desc = Lying(c->source(c->images), x_layout),
+               y_desc = Lying(c->result(c->images), LayoutOf(q.input_layouts, 0));
+    const dnnl::algorithm modelled =
+        ChooseAlgorithm(pass, *c, data && q.constants[1], x_desc, y_desc);
+    std::vector<Way> ways;
+    const auto add = [&](std::string name, Form form) {
+      ways.push_back(
+          {std::move(name), [&, form] { return Attempt([&] { return make(q, *c, form); }); }});
+    };
+    add(NameOf(modelled), {modelled});
+    if (ForcedChoice() == ConvChoice::kModel) {
+      const dnnl::algorithm other = modelled == kDirect ? kWinograd : kDirect;
+      if (FitsWinograd(*c)) add(NameOf(other), {other});
+      // Measured as in conv.cc: 0.9 to 1.6 times the time of the layout outside; other chunks never won.
+      if (AreLast(*c, x_desc, y_desc)) add("chosen", {kDirect, /*given=*/false});
+    }
+    return Choose(q, ways);
+  });
 }
-
+std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
+  return PrepareGrad(q, ConvPass::kGradData, q.output_dims[0], q.input_dims[1], q.input_dims[0],
+                     MakeGradData);
+}
 std::unique_ptr<LibraryCall> PrepareConvGradWeight(const ComputeRequest& q) {
-  if (!AreF32(q)) return nullptr;
-  if (IsEmpty(q.output_dims[0]) || IsEmpty(q.input_dims[0]) || IsEmpty(q.input_dims[1]))
-    return std::make_unique<ZeroCall>(CheckedProduct(q.output_dims[0]));
-  const auto c = ReadConv(q.node, q.input_dims[1], q.output_dims[0], q.input_dims[0]);
-  if (!c) return nullptr;
-  return Prepare(q, [&] { return MakeGradWeight(q, *c); });
+  return PrepareGrad(q, ConvPass::kGradWeight, q.input_dims[1], q.output_dims[0], q.input_dims[0],
+                     MakeGradWeight);
 }
 
 /// What convolutions themselves wish for.

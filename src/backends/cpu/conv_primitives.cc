@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "weft/support/checked.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -33,16 +35,6 @@ Traits TraitsOf(ConvPass pass, const ConvShape& c, algorithm a, bool packed, boo
   return {};
 }
 
-/// Padding that is not the same on both sides of an axis gives a wrong dx in oneDNN 2.6.3.
-bool FitsWinograd(const ConvShape& c) {
-  const WindowShape& w = c.window;
-  if (w.rank() != 2 || c.groups != 1) return false;
-  for (size_t k = 0; k < 2; ++k)
-    if (w.kernel[k] != 3 || w.strides[k] != 1 || w.dilations[k] != 1 || w.begin[k] != w.end[k])
-      return false;
-  return true;
-}
-
 /// A gradient in the layout that its tensors have outside, where that is as fast; else in one that oneDNN chooses.
 template <class F>
 auto InGivenLayout(const ConvShape& c, int64_t n, algorithm a, bool last, F&& describe) {
@@ -58,15 +50,44 @@ int64_t CopiedBytes(const Traits& t, const Desc& x, const Desc& y) {
 
 }  // namespace
 
-ForwardDesc DescribeForward(const ConvShape& c, int64_t n, algorithm a, bool bias, bool packed,
-                            const dnnl::primitive_attr& attr) {
+bool FitsWinograd(const ConvShape& c) {
+  const WindowShape& w = c.window;
+  if (w.rank() != 2 || c.groups != 1) return false;
+  for (size_t k = 0; k < 2; ++k)
+    if (w.kernel[k] != 3 || w.strides[k] != 1 || w.dilations[k] != 1 || w.begin[k] != w.end[k])
+      return false;
+  return true;
+}
+
+ForwardDesc DescribeForward(const ConvShape& c, const Desc& x, const Desc& y, algorithm a,
+                            bool bias, bool packed, const dnnl::primitive_attr& attr) {
   const WindowShape& w = c.window;
   // For inference oneDNN asks for weights that are transformed already, by a reorder that is slow.
   const bool transforms = a == algorithm::convolution_winograd && !packed;
   return Describe<dnnl::convolution_forward>(
       attr, transforms ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference, a,
-      AnyLayout(c.source(n)), AnyLayout(c.weights()), bias ? Plain({c.filters}) : Desc(),
-      AnyLayout(c.result(n)), w.strides, Dilates(w), w.begin, w.end);
+      x, AnyLayout(c.weights()), bias ? Plain({c.filters}) : Desc(), y, w.strides, Dilates(w),
+      w.begin, w.end);
+}
+
+bool IsPlainProduct(const ConvShape& c) {
+  const WindowShape& w = c.window;
+  int64_t positions = 1;
+  for (size_t k = 0; k < w.rank(); ++k) {
+    if (w.kernel[k] != 1 || w.strides[k] != 1 || w.begin[k] != 0 || w.end[k] != 0) return false;
+    positions = CheckedMul(positions, w.in[k]);
+  }
+  return positions >= 256 && c.channels / c.groups >= 16 && c.filters / c.groups >= 16;
+}
+
+bool NeedsChannelsLast(const ConvShape& c) {
+  const auto describe = [&](const Desc& x, const Desc& y) {
+    return DescribeForward(c, x, y, algorithm::convolution_direct, false, false);
+  };
+  const auto chosen = describe(AnyLayout(c.source(c.images)), AnyLayout(c.result(c.images)));
+  if (!chosen || !IsSlow(chosen)) return false;
+  const auto last = describe(ChannelsLast(c.source(c.images)), ChannelsLast(c.result(c.images)));
+  return last && !IsSlow(last);
 }
 
 bool AreLast(const ConvShape& c, const Desc& x, const Desc& y) {

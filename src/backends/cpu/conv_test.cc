@@ -26,6 +26,10 @@ std::vector<ConvSetup> Setups() {
                 {1, 1}),  // padding on the axis of extent 1: it stays
       MakeSetup({1, 3, 5, 6, 7}, {4, 3, 2, 3, 2}, {1, 2, 1}, {}, {1, 0, 1}, {0, 1, 1}),
       MakeSetup({2, 4, 5, 1, 6}, {6, 2, 2, 1, 2}, {}, {2, 1, 1}, {}, {}, 2),
+      // Products of matrices as they lie; groups that do not fill blocks of channels.
+      MakeSetup({2, 17, 15, 18}, {33, 17, 1, 1}),
+      MakeSetup({1, 40, 16, 16}, {36, 20, 1, 1}, {}, {}, {}, {}, 2),
+      MakeSetup({2, 60, 7, 6}, {60, 30, 3, 3}, {}, {}, {1, 1}, {1, 1}, 2),
   };
   for (const char* mode : {"SAME_UPPER", "SAME_LOWER", "VALID"}) {
     ConvSetup s = MakeSetup({2, 3, 8, 7}, {4, 3, 3, 2}, {2, 3}, {1, 2});
@@ -39,8 +43,10 @@ TEST_CASE("conv equals direct sums") {
   int number = 0;
   for (const ConvSetup& s : Setups()) {
     ++number;
-    for (const bool bias : {false, true})
-      for (const bool constant : {false, true}) {
+    for (const char* algorithm : {"model", "direct"})
+      for (const int which : {0, 1, 2, 3}) {
+        const bool bias = which % 2 != 0, constant = which / 2 != 0;
+        const ForcedConv forced(algorithm);
         CAPTURE(number);
         const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2),
                    b = RandomTensor({s.w[0]}, 3);

@@ -3,13 +3,15 @@
 /// Where windows do not overlap (stride = kernel, no padding, the usual way to enlarge), it is one
 /// matrix product, W^T X, whose rows are then interleaved: no layout changes, a slice of positions at
 /// a time so that the product is still in cache. Measured on a 2-core Zen 5, [1, 64, 80, 80] to 32
-/// channels, 2 x 2: 0.26 ms, by oneDNN's deconvolution with its reorders 1.2 ms. All others go through
-/// the latter, layouts as in conv.cc.
+/// channels, 2 x 2: 0.26 ms, by oneDNN's deconvolution with its reorders 1.2 ms. Where few channels or
+/// a stride make that slow, results are summed on planes (plane_deconv.h); all others go through it,
+/// layouts as in conv.cc.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/compute_util.h"
 #include "backends/cpu/node_attrs.h"
 #include "backends/cpu/onednn_adapter.h"
+#include "backends/cpu/plane_deconv.h"
 #include "weft/core/op.h"
 #include "weft/support/check.h"
 
@@ -184,6 +186,8 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
                                     {y.begin() + 2, y.end()});
   if (!win) return nullptr;
   if (auto call = Spread(q, *win, groups, bias)) return call;
+  if (PlaneDeconv::Pays(x, w, groups, *win))
+    return std::make_unique<PlaneDeconv>(x, w, groups, *win, bias, q.constants[1], q.threads);
   return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
     const Desc source = Plain(x), weights = WeightsOf(w, groups), result = Plain(y);
     const auto pd = Describe<dnnl::deconvolution_forward>(

@@ -16,9 +16,7 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
   std::string target() const override { return "cpu"; }
   std::string default_pipeline() const override {
-    return "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Epilogue,"
-           "Fusion,"
-           "Layout,CodeGen,RTCGen,Schedule,PlanMemory";
+    return std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen,Schedule,PlanMemory";
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {

@@ -16,7 +16,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr size_t kMaxHostArgs = 4;
+constexpr size_t kMaxHostArgs = 5;
 
 int64_t Size(const Desc& d) { return int64_t(d.get_size()); }
 
@@ -132,15 +132,12 @@ Dims DimsOf(const Desc& d) {
 #endif
 }
 
-namespace {
-/// f32 [n, c, spatial...] in blocks of 16 channels; empty where channels do not fill blocks.
 Desc InBlocks(const Dims& dims) {
   using Tag = dnnl::memory::format_tag;
   const Tag tags[] = {Tag::nCw16c, Tag::nChw16c, Tag::nCdhw16c};
   if (dims.size() < 3 || dims.size() > 5 || dims[1] % kChannelBlock != 0) return Desc();
   return Desc(dims, dnnl::memory::data_type::f32, tags[dims.size() - 3]);
 }
-}  // namespace
 
 bool LieAlike(const Desc& a, const Desc& b) {
   if (a == b) return true;
@@ -153,6 +150,16 @@ bool LieAlike(const Desc& a, const Desc& b) {
 namespace {
 /// What copies faster than oneDNN; null: nothing of ours.
 using Copier = std::function<void(const float*, float*)>;
+
+/// As InBlocks, of 4, 8 or 16 channels.
+Desc InBlocksOf(int64_t size, const Dims& dims) {
+  using Tag = dnnl::memory::format_tag;
+  constexpr Tag kTags[][3] = {{Tag::nCw4c, Tag::nChw4c, Tag::nCdhw4c},
+                              {Tag::nCw8c, Tag::nChw8c, Tag::nCdhw8c},
+                              {Tag::nCw16c, Tag::nChw16c, Tag::nCdhw16c}};
+  if (dims.size() > 5 || dims[1] % size != 0) return Desc();
+  return Desc(dims, dnnl::memory::data_type::f32, kTags[size / 8][dims.size() - 3]);
+}
 Copier CopierOf(const Desc& from, const Desc& to) {
   const Dims dims = DimsOf(from);
   if (LieAlike(from, to)) {
@@ -168,6 +175,15 @@ Copier CopierOf(const Desc& from, const Desc& to) {
     return [=](const float* x, float* y) { TransposeMatrices(x, y, batch, channels, positions); };
   if (is(last, plain))
     return [=](const float* x, float* y) { TransposeMatrices(x, y, batch, positions, channels); };
+  // In blocks, each one is the transposition of its planes.
+  for (const int64_t size : {kChannelBlock, int64_t{8}, int64_t{4}}) {
+    const Desc blocks = InBlocksOf(size, dims);
+    if (is(plain, blocks) || is(blocks, plain)) {
+      const int64_t count = batch * channels / size, rows = is(plain, blocks) ? size : positions,
+                    columns = is(plain, blocks) ? positions : size;
+      return [=](const float* x, float* y) { TransposeMatrices(x, y, count, rows, columns); };
+    }
+  }
   const bool back = is(blocked, last);
   if (!back && !is(last, blocked)) return nullptr;
   return

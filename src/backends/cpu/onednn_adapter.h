@@ -41,6 +41,8 @@ inline Desc AnyLayout(const Dims& dims) {
 }
 /// f32 [n, c, spatial...] with c innermost; empty where there is no such layout.
 Desc ChannelsLast(const Dims& dims);
+/// f32 [n, c, spatial...] in blocks of 16 channels; empty where channels do not fill blocks.
+Desc InBlocks(const Dims& dims);
 Dims DimsOf(const Desc& d);
 /// Equal, or two names of one order: channels last and in one block of 16.
 bool LieAlike(const Desc& a, const Desc& b);
@@ -83,15 +85,17 @@ typename P::primitive_desc DescribeBackward(const Hint& hint, const A&... args) 
 using PoolingForward = dnnl::pooling_v2_forward;
 #endif
 
+/// Is it a fallback, without code for these layouts?
+template <class Pd>
+bool IsSlow(const Pd& pd) {
+  const std::string impl = pd.impl_info_str();
+  return impl.find("ref") != std::string::npos || impl.find("gemm") != std::string::npos;
+}
 /// Of a primitive described with a wish and without: does the wish not cost the fast implementation?
 template <class Pd>
 bool IsFast(const Pd& wished, const Pd& plain) {
   if (!wished || !plain) return bool(wished);
-  const std::string a = wished.impl_info_str(), b = plain.impl_info_str();
-  const auto slow = [](const std::string& impl) {
-    return impl.find("ref") != std::string::npos || impl.find("gemm") != std::string::npos;
-  };
-  return a == b || !slow(a);
+  return !IsSlow(wished) || std::string(wished.impl_info_str()) == plain.impl_info_str();
 }
 
 /// A constant in the layout of a primitive; shared by all calls that want it so.
@@ -161,6 +165,16 @@ class Recipe {
   int64_t temporary_bytes_ = 0, scratchpad_bytes_ = 0;
   std::vector<Step> steps_;
 };
+
+/// What `make` gives; null where oneDNN refuses.
+template <class F>
+std::unique_ptr<LibraryCall> Attempt(F&& make) {
+  try {
+    return make();
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
 
 /// Runs `make` with the team that the call will have; null where oneDNN refuses.
 template <class F>

@@ -98,9 +98,19 @@ void Blocks(Emitter& e, const std::vector<KernelStore>& stores, const Widths& w,
   e.If(ir.CreateICmpSLT(first, last), walk, [] {});
 }
 
-/// Points [begin, end): `whole` for whole rows [first, last), and what is left of a row at both ends.
+void PartOfRow(Emitter& e, const std::vector<KernelStore>& stores, const Widths& w, llvm::Value* lo,
+               llvm::Value* hi) {
+  const int inner = int(e.kernel().dims.size()) - 1;
+  ForFewLanes(e, inner, lo, hi, w, [&](const Values&) -> Values {
+    EmitStores(e, stores, false);
+    return {};
+  });
+}
+
+/// Points [begin, end): `whole` for whole rows [first, last), and what is left of a row at both ends, piece by piece.
 void WholeRows(
-    Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* begin, llvm::Value* end,
+    Emitter& e, const std::vector<KernelStore>& stores, const std::vector<LoopPiece>& pieces,
+    llvm::Value* begin, llvm::Value* end,
     const std::function<void(const Widths& w, llvm::Value* first, llvm::Value* last)>& whole) {
   auto& ir = e.ir();
   const Kernel& k = e.kernel();
@@ -138,11 +148,12 @@ void WholeRows(
         ir.CreateICmpSLT(from, to),
         [&] {
           AtRow(e, loops - 1, row, [&] {
-            ForFewLanes(e, loops - 1, ir.CreateSub(from, start), ir.CreateSub(to, start), w,
-                        [&](const Values&) -> Values {
-                          EmitStores(e, stores, false);
-                          return {};
-                        });
+            llvm::Value *lo = ir.CreateSub(from, start), *hi = ir.CreateSub(to, start);
+            if (pieces.empty()) return PartOfRow(e, stores, w, lo, hi);
+            for (const LoopPiece& p : pieces)
+              PartOfRow(e, p.stores, w,
+                        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, lo, e.Int(p.begin)),
+                        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, hi, e.Int(p.end)));
           });
         },
         [] {});
@@ -156,7 +167,7 @@ void ShortRows(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* 
   auto& ir = e.ir();
   const int inner = int(e.kernel().dims.size()) - 1;
   const int64_t extent = e.kernel().dims.back().value();
-  WholeRows(e, stores, begin, end, [&](const Widths& w, llvm::Value* first, llvm::Value* last) {
+  WholeRows(e, stores, {}, begin, end, [&](const Widths& w, llvm::Value* first, llvm::Value* last) {
     const auto rows = [&] {
       ForRows(e, inner, first, last, [&](llvm::Value*) {
         ForLanes(e, inner, e.Int(0), e.Int(extent), extent, w, false, {},
@@ -168,6 +179,48 @@ void ShortRows(Emitter& e, const std::vector<KernelStore>& stores, llvm::Value* 
     };
     e.If(ir.CreateICmpSLT(first, last), rows, [] {});
   });
+}
+
+/// Rows that fall into pieces.
+void RowsInPieces(Emitter& e, const std::vector<KernelStore>& stores,
+                  const std::vector<LoopPiece>& pieces, llvm::Value* begin, llvm::Value* end) {
+  auto& ir = e.ir();
+  const int inner = int(e.kernel().dims.size()) - 1;
+  const auto piece = [&](const LoopPiece& p) {
+    Exprs values;
+    std::vector<DType> types;
+    for (const KernelStore& s : p.stores) {
+      values.push_back(s.value);
+      types.push_back(e.kernel().buffers[size_t(s.buffer)].dtype);
+    }
+    const int64_t extent = p.end - p.begin;
+    ForLanes(e, inner, e.Int(p.begin), e.Int(p.end), extent,
+             ChooseWidths(e, values, types, inner, extent), false, {},
+             [&](const Values&) -> Values {
+               EmitStores(e, p.stores, false);
+               return {};
+             });
+  };
+  const auto whole = [&](const Widths&, llvm::Value* first, llvm::Value* last) {
+    const auto rows = [&] {
+      ForRows(e, inner, first, last, [&](llvm::Value*) {
+        for (const LoopPiece& p : pieces) piece(p);
+      });
+    };
+    e.If(ir.CreateICmpSLT(first, last), rows, [] {});
+  };
+  WholeRows(e, stores, pieces, begin, end, whole);
+}
+
+/// `f` for the piece that Index(loop) of the row is in.
+void InPiece(Emitter& e, const std::vector<LoopPiece>& pieces, size_t first, size_t last,
+             llvm::Value* index, const std::function<void(const LoopPiece&)>& f) {
+  if (last - first == 1) return f(pieces[first]);
+  const size_t middle = (first + last) / 2;
+  e.If(
+      e.ir().CreateICmpSLT(index, e.Int(pieces[middle].begin)),
+      [&] { InPiece(e, pieces, first, middle, index, f); },
+      [&] { InPiece(e, pieces, middle, last, index, f); }, /*barrier=*/true);
 }
 
 /// A range flag that is the same for all points of a row.
@@ -209,11 +262,21 @@ bool Rows(Emitter& e, const std::vector<KernelStore>& all, llvm::Value* begin, l
   for (const KernelStore& s : stores) weight += e.Info(s.value).weight;
   const bool is_short =
       loops > 1 && inner.is_const() && inner.value() <= kMaxShortRow && weight <= kMaxShortWeight;
+  const int64_t row = inner.is_const() ? inner.value() : -1;
+  std::vector<LoopPiece> pieces;
+  int cut = loops;
+  while (loops > 1 && flags.empty() && pieces.empty() && cut > 0)
+    pieces = CutLoop(e, stores, --cut);
   const auto points = [&](llvm::Value* from, llvm::Value* to) {
-    if (is_short) return ShortRows(e, stores, from, to);
+    if (!pieces.empty() && cut == loops - 1) return RowsInPieces(e, stores, pieces, from, to);
+    if (is_short && pieces.empty()) return ShortRows(e, stores, from, to);
     ForPoints(e, loops, from, to, [&](llvm::Value* lo, llvm::Value* hi) {
-      fence = StoreRange(e, stores, loops - 1, lo, hi, inner.is_const() ? inner.value() : -1, false,
-                         false, nullptr);
+      const auto store = [&](const std::vector<KernelStore>& some) {
+        fence |= StoreRange(e, some, loops - 1, lo, hi, row, false, false, nullptr);
+      };
+      if (pieces.empty()) return store(stores);
+      InPiece(e, pieces, 0, pieces.size(), e.Get(e.Keep(Expr::Index(cut))),
+              [&](const LoopPiece& p) { store(p.stores); });
     });
   };
   if (flags.empty()) {
@@ -247,11 +310,12 @@ SymInt EmitElementwise(Emitter& e) {
   const std::vector<KernelStore> stores = ExpandedStores(k);
   e.Begin();
   const int loops = int(k.dims.size());
+  const SymInt scratch = EmitTables(e, stores);
   bool fence = false;
   if (loops == 0) {
     EmitStores(e, stores, false);
   } else if (IsTransposing(e, stores)) {
-    WholeRows(e, stores, e.begin(), e.end(),
+    WholeRows(e, stores, {}, e.begin(), e.end(),
               [&](const Widths& w, llvm::Value* first, llvm::Value* last) {
                 Blocks(e, stores, w, first, last);
               });
@@ -259,7 +323,7 @@ SymInt EmitElementwise(Emitter& e) {
     fence = Rows(e, stores, e.begin(), e.end());
   }
   if (fence) e.EmitFence();
-  return 0;
+  return scratch;
 }
 
 }  // namespace weft::llvmgen

@@ -196,6 +196,8 @@ llvm::Value* Emitter::EmitLoad(const Expr& e) {
   }
 
   llvm::Value* mask = l->mask;
+  if (guard && !guard->getType()->isVectorTy() && IsContiguous(offset, l->loop))
+    return EmitLoadOr(n, guard, llvm::Constant::getNullValue(element));
   if (guard) {
     guard = Splat(guard, l->count);
     mask = mask ? ir_.CreateAnd(mask, guard) : guard;
@@ -296,11 +298,23 @@ llvm::Value* Emitter::EmitGather(const ExprNode& n, llvm::Value* mask) {
     }
     return FromMemory(t, v);
   }
-  llvm::Value* at = GetLanes(n.operand(0), l->count);
+  llvm::Value* base = Buffer(n.buffer());
+  Expr offset = n.operand(0);
+  // What all lanes share is part of the address.
+  Expr own, shared;
+  for (const Expr& term : TermsOf(offset)) {
+    Expr& sum = DependsOn(term, l->loop) ? own : shared;
+    sum = sum ? sum + term : term;
+  }
+  if (own && shared && Info(Keep(own)).lo >= 0 && Info(own).hi <= INT32_MAX) {
+    base = ir_.CreateGEP(element, base, Get(Keep(shared)));
+    offset = own;
+  }
+  llvm::Value* at = GetLanes(Keep(offset), l->count);
   // 32-bit offsets are sign-extended by the instruction, and half as many registers.
   if (kernel_.small_index) at = ir_.CreateTrunc(at, RegisterType(DType::kI32, l->count));
   if (target_.masks && Bytes(t) >= 4) {
-    llvm::Value* p = ir_.CreateGEP(element, Buffer(n.buffer()), at);
+    llvm::Value* p = ir_.CreateGEP(element, base, at);
     if (!mask)
       mask = llvm::Constant::getAllOnesValue(
           llvm::FixedVectorType::get(ir_.getInt1Ty(), unsigned(l->count)));
@@ -309,8 +323,7 @@ llvm::Value* Emitter::EmitGather(const ExprNode& n, llvm::Value* mask) {
   }
   llvm::Value* v = llvm::PoisonValue::get(type);
   for (int i = 0; i < l->count; ++i) {
-    llvm::Value* p =
-        ir_.CreateGEP(element, Buffer(n.buffer()), ir_.CreateExtractElement(at, uint64_t(i)));
+    llvm::Value* p = ir_.CreateGEP(element, base, ir_.CreateExtractElement(at, uint64_t(i)));
     if (mask) p = ir_.CreateSelect(ir_.CreateExtractElement(mask, uint64_t(i)), p, ZeroAddress());
     v = ir_.CreateInsertElement(v, ir_.CreateAlignedLoad(element, p, align), uint64_t(i));
   }

@@ -8,7 +8,9 @@ namespace {
 /// Lanes per element: as many shuffles are emitted, one of them chosen by where the vector begins.
 constexpr int64_t kMaxRepeat = 4;
 
-/// Terms of a sum, from the left; none where there are more than are looked through: shared sums could have any number.
+}  // namespace
+
+// Shared sums could have any number of terms.
 Exprs TermsOf(const Expr& e) {
   constexpr size_t kMaxTerms = 64;
   Exprs terms, rest{e};
@@ -23,8 +25,6 @@ Exprs TermsOf(const Expr& e) {
   }
   return terms;
 }
-
-}  // namespace
 
 llvm::Value* Emitter::EmitRepeatedLoad(const ExprNode& n, bool masked) {
   const Lanes* l = lanes();

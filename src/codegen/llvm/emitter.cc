@@ -21,8 +21,8 @@ void Emitter::Begin(const std::string& suffix) {
   auto* ptr = llvm::PointerType::get(context_, 0);
   auto* type = llvm::FunctionType::get(ir_.getVoidTy(),
                                        {ptr, ptr, ir_.getInt64Ty(), ir_.getInt64Ty(), ptr}, false);
-  function_ =
-      llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_.Name() + suffix, module_);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kernel_.Name() + suffix,
+                                     module_);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   function_->addFnAttr("target-cpu", target_.cpu);
   if (!target_.features.empty()) function_->addFnAttr("target-features", target_.features);
@@ -134,7 +134,7 @@ Values Emitter::Unrolled(int bit, llvm::Value* value, const std::function<Values
 }
 
 void Emitter::If(llvm::Value* cond, const std::function<void()>& then,
-                 const std::function<void()>& otherwise) {
+                 const std::function<void()>& otherwise, bool barrier) {
   llvm::Instruction* rest = &*ir_.GetInsertPoint();
   llvm::BasicBlock* before = rest->getParent();
   llvm::BasicBlock* exit = before->splitBasicBlock(rest->getIterator(), "exit");
@@ -150,6 +150,7 @@ void Emitter::If(llvm::Value* cond, const std::function<void()>& then,
   for (int i = 0; i < 2; ++i) {
     ir_.SetInsertPoint(blocks[i]->getTerminator());
     scopes_.push_back(std::make_unique<Scope>());
+    scopes_.back()->barrier = barrier;
     (i == 0 ? then : otherwise)();
     scopes_.pop_back();
   }
@@ -240,8 +241,10 @@ llvm::Value* Emitter::Get(const Expr& root) {
     // The offset of a load is emitted with the load (lane 0 only, where possible), a body inside
     // its loop.
     const size_t before = stack.size();
-    for (size_t i = n->operands().size(); i-- > 0;) {
-      if (n->kind() == ExprKind::kReduce || (n->kind() == ExprKind::kLoad && i == 0)) continue;
+    const bool leaf = n->kind() == ExprKind::kReduce || tables_.Contains(n);
+    const size_t parts = leaf ? 0 : IsLoadOrConstant(*n) ? 1 : n->operands().size();
+    for (size_t i = parts; i-- > 0;) {
+      if (n->kind() == ExprKind::kLoad && i == 0) continue;
       if (!Lookup(n->operands()[i].get())) stack.push_back(&n->operands()[i]);
     }
     if (stack.size() != before) continue;
@@ -311,6 +314,7 @@ llvm::Value* Emitter::FmaOperand(const Expr& e, int count) {
 
 llvm::Value* Emitter::EmitNode(const Expr& e) {
   const ExprNode& n = *e;
+  if (const Table* table = tables_.Find(&n)) return ReadTable(n, *table);
   const int count = lanes() ? lanes()->count : 1;
   const auto lanes_of = [&](std::initializer_list<int> operands) {
     for (int i : operands) {
@@ -358,6 +362,9 @@ llvm::Value* Emitter::EmitNode(const Expr& e) {
                         GetLanes(n.operand(1), w));
     }
     case ExprKind::kSelect: {
+      if (IsLoadOrConstant(n))
+        return EmitLoadOr(*n.operand(1), Get(n.operand(0)),
+                          llvm::cast<llvm::Constant>(EmitConst(*n.operand(2))));
       const int w = lanes_of({0, 1, 2});
       return ir_.CreateSelect(GetLanes(n.operand(0), w), GetLanes(n.operand(1), w),
                               GetLanes(n.operand(2), w));

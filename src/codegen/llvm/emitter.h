@@ -103,13 +103,22 @@ class Emitter {
   Values Loop(const LoopSpec& spec, const Values& init, const Body& body);
   /// One iteration written out: the loop variable has a known value.
   Values Unrolled(int bit, llvm::Value* value, const std::function<Values()>& body);
+  /// `barrier`: what is loaded inside stays inside, because addresses may be wrong where the condition is not.
   void If(llvm::Value* cond, const std::function<void()>& then,
-          const std::function<void()>& otherwise);
+          const std::function<void()>& otherwise, bool barrier = false);
   /// Makes the innermost scope a vector scope.
   void SetLanes(const Lanes& lanes);
   /// Innermost vector scope; null in scalar code.
   const Lanes* lanes() const;
   void Define(int bit, llvm::Value* value);
+  /// From now on `e`, which depends on Index(loop) alone, is read out of the scratch: element i of the array that begins
+  /// `start` bytes into it. `narrow`: of an i64 that fits, 32 bits lie there.
+  struct Table {
+    int loop = 0;
+    SymInt start;
+    bool narrow = false;
+  };
+  void UseTable(const Expr& e, const Table& table) { tables_.Set(e.get(), table); }
   /// Fixes the value of an expression in the innermost scope.
   void Preset(const Expr& e, llvm::Value* value);
   static int IndexBit(int loop) { return loop; }
@@ -138,7 +147,7 @@ class Emitter {
   llvm::Value* Iota(int lanes, DType t = DType::kI64);
   static int LanesOf(llvm::Value* v);
 
-  // Memory (emit_memory.cc).
+  // Memory (emit_memory.cc, emit_uniform.cc).
   /// Bytes of one element in memory.
   static int Bytes(DType t);
   llvm::Value* Buffer(int buffer);
@@ -200,6 +209,13 @@ class Emitter {
   /// An operand of an FMA as `count` lanes.
   llvm::Value* FmaOperand(const Expr& e, int count);
   llvm::Value* ZeroAddress();
+  llvm::Value* ReadTable(const ExprNode& n, const Table& table);
+  /// Select(c, Load(.. guard c), constant) where all lanes agree on c: the load alone, from a block of that constant where
+  /// c is false.
+  bool IsLoadOrConstant(const ExprNode& n);
+  llvm::Value* EmitLoadOr(const ExprNode& load, llvm::Value* guard, llvm::Constant* otherwise);
+  /// Memory with `lanes` times the same value.
+  llvm::Value* ConstantBlock(llvm::Constant* value, int lanes);
   void EmitFetchAhead(const ExprNode& load, llvm::Value* address);
   /// Where the loops of this function collect what raises the flag; looked at when it ends.
   llvm::Value* FlagSum(int buffer);
@@ -222,8 +238,8 @@ class Emitter {
   llvm::Value *buffers_ = nullptr, *dims_ = nullptr, *begin_ = nullptr, *end_ = nullptr,
               *scratch_ = nullptr;
   llvm::GlobalVariable* zero_ =
-      nullptr;  ///< what a guarded scalar load reads where its guard is false
-  int ahead_ = -1;                           ///< FetchAhead
+      nullptr;      ///< what a guarded scalar load reads where its guard is false
+  int ahead_ = -1;  ///< FetchAhead
   llvm::Function* flag_function_ = nullptr;  ///< that flag_sum_ is of
   llvm::Value* flag_sum_ = nullptr;
   std::vector<std::unique_ptr<Scope>> scopes_;
@@ -235,7 +251,12 @@ class Emitter {
   std::map<const void*, llvm::Value*> dim_values_;
   std::map<int, llvm::Value*> buffer_values_;
   std::map<llvm::Constant*, llvm::Value*> constant_values_;
+  std::map<std::pair<llvm::Constant*, int>, llvm::GlobalVariable*> blocks_;
+  ExprMap<Table> tables_;
   Expr Coefficient(const Expr& offset, int loop);
 };
+
+/// Terms of a sum, from the left; none where there are more than are looked through.
+Exprs TermsOf(const Expr& e);
 
 }  // namespace weft::llvmgen
