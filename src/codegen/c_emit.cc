@@ -58,6 +58,10 @@ void Emitter::BindIndex(int k, const std::string& name) {
 }
 
 std::string Emitter::FlatQuotient(const std::string& flat, SymInt extent) {
+  for (size_t k = 0; k < multipliers_.size(); ++k) {
+    if (multipliers_[k] == extent)
+      return fmt::format("(u32)((u64){0} * (u32)m{1} >> (m{1} >> 32))", flat, k);
+  }
   if (kernel_.small_index || extent.is_const())
     return fmt::format("{} / ({}){}", flat, FlatType(), Dim(extent));
   return fmt::format("{}({}, (u64){})", helpers_->Quotient(), flat, Dim(extent));

@@ -30,6 +30,19 @@ Backends& Table() {
 
 }  // namespace
 
+void KernelLauncher::Enqueue(DeviceStream&, void* const*, const int64_t*) const {
+  WEFT_THROW(kInternal, "a kernel of the host was given to a stream");
+}
+void LibraryCall::Enqueue(DeviceStream&, const void* const*, void* const*, void*) const {
+  WEFT_THROW(kInternal, "a library call of the host was given to a stream");
+}
+std::unique_ptr<DeviceStream::Recording> DeviceStream::Record(const std::function<void()>&) {
+  return nullptr;
+}
+void DeviceStream::Replay(const Recording&) {
+  WEFT_THROW(kInternal, "this stream records nothing");
+}
+
 bool Backend::Runs(const std::string& code_target) const {
   std::string why;
   const std::shared_ptr<KernelCompiler> compiler =
@@ -50,6 +63,14 @@ class PartsInTurn final : public KernelLauncher {
       own.clear();
       for (int operand : parts_[i].operands) own.push_back(buffers[operand]);
       launchers_[i]->Launch(own.data(), dims + parts_[i].first_symbol);
+    }
+  }
+  void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
+    std::vector<void*> own;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      own.clear();
+      for (int operand : parts_[i].operands) own.push_back(buffers[operand]);
+      launchers_[i]->Enqueue(stream, own.data(), dims + parts_[i].first_symbol);
     }
   }
 

@@ -112,9 +112,10 @@ void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
 
 std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& backend_name,
                                             const std::shared_ptr<Backend>& backend) {
-  std::shared_ptr<Program> program = backend->target().empty()
-                                         ? MakeReferenceProgram(std::move(compiled))
-                                         : MakeHostProgram(std::move(compiled), backend);
+  std::shared_ptr<Program> program =
+      backend->target().empty()   ? MakeReferenceProgram(std::move(compiled))
+      : backend->has_own_memory() ? MakeDeviceProgram(std::move(compiled), backend)
+                                  : MakeHostProgram(std::move(compiled), backend);
   Finish(program.get(), backend_name);
   return program;
 }

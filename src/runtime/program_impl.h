@@ -32,6 +32,8 @@ void CheckEffects(const Graph& graph);
 std::shared_ptr<Program> MakeReferenceProgram(Graph graph);
 /// Runs the planned instruction list on host memory.
 std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend);
+/// Runs it on a backend with memory of its own.
+std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend);
 
 /// The whole pipeline and one program, without stages; options.passes.records is filled where given.
 std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options);

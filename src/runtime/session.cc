@@ -80,21 +80,27 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
                          std::vector<std::shared_ptr<Tensor>>* outputs) {
   const std::vector<IoSpec>& specs = program_->variables_;
   if (specs.empty()) return program_->Run(*state_, inputs, outputs);
-  auto access = std::make_unique<VariableAccess>(*store_, program_->writes_variables_);
+  const auto open = [&] {
+    return std::make_unique<VariableAccess>(*store_, program_->writes_variables_,
+                                            program_->on_device_);
+  };
+  auto access = open();
   if (access->version() != store_version_) {
     // Somebody may have erased a variable since the session was made.
     if (std::any_of(specs.begin(), specs.end(),
                     [&](const IoSpec& spec) { return !access->Find(spec.name); })) {
       access.reset();
       Initialise();
-      access = std::make_unique<VariableAccess>(*store_, program_->writes_variables_);
+      access = open();
     }
     state_->variables.clear();
+    state_->device_variables.clear();
     store_version_ = 0;
     for (const IoSpec& spec : specs) {
       std::shared_ptr<Tensor> t = access->Find(spec.name);
       CheckVariable(spec, t.get(), *access);
       state_->variables.push_back(std::move(t));
+      if (program_->on_device_) state_->device_variables.push_back(access->OnDevice(spec.name));
     }
     store_version_ = access->version();
   }

@@ -2,8 +2,10 @@
 /// again; the whole file is read before the store changes.
 #include "weft/runtime/variable_store.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "device_copy.h"
 #include "program_impl.h"
 #include "variable_access.h"
 #include "weft/support/check.h"
@@ -98,15 +100,31 @@ struct VariableStore::Impl {
   Tensors tensors;
   Texts metadata;
   uint64_t version = 1;
+  std::map<std::string, std::unique_ptr<DeviceCopy>> on_device;
 
   void Put(const std::string& name, const Tensor& value) {
     std::shared_ptr<Tensor>& slot = tensors[name];
+    if (const auto it = on_device.find(name); it != on_device.end()) it->second->Overwritten();
     if (slot && slot->dtype() == value.dtype() && slot->dims() == value.dims()) {
       CopyContent(value, slot.get());
       return;
     }
     slot = OwnCopy(value);
     ++version;
+  }
+  bool IsAhead() const {
+    return std::any_of(on_device.begin(), on_device.end(),
+                       [](const auto& copy) { return copy.second->ahead(); });
+  }
+  /// For readers on the host: what devices have that it has not is fetched first.
+  std::shared_lock<std::shared_mutex> LockToRead() {
+    for (;;) {
+      std::shared_lock lock(mutex);
+      if (!IsAhead()) return lock;
+      lock.unlock();
+      std::unique_lock alone(mutex);
+      for (const auto& [name, copy] : on_device) copy->ToHost();
+    }
   }
 };
 
@@ -128,7 +146,7 @@ bool VariableStore::SetIfAbsent(const std::string& name, const TensorPtr& value)
 }
 
 std::shared_ptr<Tensor> VariableStore::Get(const std::string& name) const {
-  std::shared_lock lock(impl_->mutex);
+  const std::shared_lock lock = impl_->LockToRead();
   const auto it = impl_->tensors.find(name);
   if (it == impl_->tensors.end()) {
     std::vector<std::string> names;
@@ -147,6 +165,7 @@ bool VariableStore::Has(const std::string& name) const {
 bool VariableStore::Erase(const std::string& name) {
   std::unique_lock lock(impl_->mutex);
   if (impl_->tensors.erase(name) == 0) return false;
+  impl_->on_device.erase(name);
   ++impl_->version;
   return true;
 }
@@ -185,7 +204,7 @@ void VariableStore::Save(const std::string& path) const {
   std::string out(kMagic, sizeof kMagic);
   out.append(16, '\0');  // the hash
   {
-    std::shared_lock lock(impl_->mutex);
+    const std::shared_lock lock = impl_->LockToRead();
     weftx::Put(&out, impl_->metadata.size());
     for (const auto& [key, value] : impl_->metadata) {
       PutText(&out, key);
@@ -232,6 +251,8 @@ void VariableStore::Load(const std::string& path) {
   }
   for (auto& [name, t] : tensors) {
     std::shared_ptr<Tensor>& slot = impl_->tensors[name];
+    if (const auto it = impl_->on_device.find(name); it != impl_->on_device.end())
+      it->second->Overwritten();
     if (slot) {
       CopyContent(*t, slot.get());
     } else {
@@ -244,11 +265,20 @@ void VariableStore::Load(const std::string& path) {
 
 // ---- VariableAccess ----
 
-VariableAccess::VariableAccess(VariableStore& store, bool writes) : store_(store) {
-  if (writes)
-    alone_ = std::unique_lock(store.impl_->mutex);
-  else
-    shared_ = std::shared_lock(store.impl_->mutex);
+VariableAccess::VariableAccess(VariableStore& store, bool writes, bool on_device) : store_(store) {
+  VariableStore::Impl& impl = *store.impl_;
+  if (on_device || writes) {
+    alone_ = std::unique_lock(impl.mutex);
+    if (!on_device)
+      for (const auto& [name, copy] : impl.on_device) copy->FallBehind();
+  } else {
+    shared_ = impl.LockToRead();
+  }
+}
+DeviceCopy* VariableAccess::OnDevice(const std::string& name) const {
+  std::unique_ptr<DeviceCopy>& copy = store_.impl_->on_device[name];
+  if (!copy) copy = std::make_unique<DeviceCopy>();
+  return copy.get();
 }
 uint64_t VariableAccess::version() const { return store_.impl_->version; }
 std::shared_ptr<Tensor> VariableAccess::Find(const std::string& name) const {

@@ -8,6 +8,7 @@
 
 #include "weft/codegen/attr_types.h"
 #include "weft/runtime/compute.h"
+#include "weft/runtime/device.h"
 
 namespace weft {
 
@@ -16,12 +17,14 @@ inline constexpr const char* kGraphPasses =
     "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Attention,Epilogue,"
     "Fusion";
 
-/// A kernel ready to launch on host memory.
-class KernelLauncher {
+/// A kernel ready to launch.
+class WEFT_API KernelLauncher {
  public:
   virtual ~KernelLauncher() = default;
-  /// `buffers` in the order of kernel.buffers; `dims`: values of d0, d1 ...
+  /// On host memory. `buffers` in the order of kernel.buffers; `dims`: values of d0, d1 ...
   virtual void Launch(void* const* buffers, const int64_t* dims) const = 0;
+  /// Gives the launch to a stream of a backend with memory of its own; both arrays are read before it returns.
+  virtual void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const;
 };
 
 class WEFT_API Backend {
@@ -50,6 +53,10 @@ class WEFT_API Backend {
   }
   /// Memory of a session's arena, 64-byte aligned, given back when the last owner goes. Throws kOutOfMemory.
   virtual std::shared_ptr<void> Allocate(int64_t bytes);
+  /// That memory is a device's: programs give their steps to streams (weft/runtime/device.h).
+  virtual bool has_own_memory() const { return false; }
+  /// Never null where has_own_memory().
+  virtual std::unique_ptr<DeviceStream> NewStream() { return nullptr; }
   virtual int threads() const { return 1; }
   virtual void set_threads(int) {}
   /// The same backend for one program with `n` threads of its own; null where there is no such thing.

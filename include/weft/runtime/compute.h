@@ -17,11 +17,15 @@
 namespace weft {
 
 /// A prepared call for fixed extents: primitives made, weights packed. Thread-safe; Run may be called by many threads.
-class LibraryCall {
+class WEFT_API LibraryCall {
  public:
   virtual ~LibraryCall() = default;
   /// `inputs[i]` null for an absent one. `scratch`: scratch_bytes(), 64-byte aligned, private to this call.
   virtual void Run(const void* const* inputs, void* const* outputs, void* scratch) const = 0;
+  /// On a backend with memory of its own (weft/runtime/device.h): gives the same to a stream. Both arrays are read before it
+  /// returns.
+  virtual void Enqueue(class DeviceStream& stream, const void* const* inputs, void* const* outputs,
+                       void* scratch) const;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual std::string description() const { return {}; }
 };

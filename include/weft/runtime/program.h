@@ -57,6 +57,7 @@ struct ProgramStats {
   std::vector<PassRecord> passes;
 };
 
+class DeviceCopy;
 class Session;
 class VariableStore;
 struct ProgramMaker;
@@ -83,6 +84,8 @@ class WEFT_API Program {
     virtual ~State() = default;
     int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
     std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
+    std::vector<DeviceCopy*>
+        device_variables;  ///< the same on a device, for programs that run there
     std::vector<StepTime>* profile = nullptr;
     bool keeps_outputs =
         false;  ///< given tensors of the right type are written though others hold them
@@ -99,6 +102,7 @@ class WEFT_API Program {
   std::vector<IoSpec> inputs_, outputs_, variables_;
   std::vector<TensorPtr> initial_values_;  // of variables; null: none
   bool writes_variables_ = false;
+  bool on_device_ = false;  ///< Run takes State::device_variables
   ProgramStats stats_;
 };
 

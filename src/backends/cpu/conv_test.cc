@@ -114,6 +114,19 @@ TEST_CASE("empty tensors") {
   CHECK(Difference(*dw, std::vector<double>(36, 0)) == 0);
 }
 
+TEST_CASE("constant weights below the normal range change nothing that f32 shows") {
+  const ConvSetup s = MakeSetup({1, 32, 9, 9}, {32, 32, 1, 1});
+  const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2);
+  for (int64_t i = 0; i < w->num_elements(); i += 3) w->mutable_data_as<float>()[i] *= 1e-40f;
+  const auto y = Case("Conv", {x, w}, s.attrs(), s.out(), {false, true}).Run();
+  REQUIRE(y != nullptr);
+  CHECK(Difference(*y, ConvOracle(s, *x, *w, nullptr)) < 1e-5);
+  for (int64_t i = 0; i < w->num_elements(); ++i) w->mutable_data_as<float>()[i] = 1e-40f;
+  const auto none = Case("Conv", {x, w}, s.attrs(), s.out(), {false, true}).Run();
+  REQUIRE(none != nullptr);
+  for (int64_t i = 0; i < none->num_elements(); ++i) CHECK(std::abs(none->at(i)) < 1e-37);
+}
+
 TEST_CASE("what the library cannot do is refused, not guessed") {
   const auto x = RandomTensor({1, 2, 8}, 1), w = RandomTensor({3, 2, 3}, 2);
   CHECK(Case("Conv", {x, w}, {{"pads", Ints{-1, 0}}}, {1, 3, 5}).Make() == nullptr);

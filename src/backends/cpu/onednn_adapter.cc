@@ -4,6 +4,8 @@
 #include "backends/cpu/onednn_adapter.h"
 
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 #include <map>
 
 #include "backends/cpu/channel_blocks.h"
@@ -44,6 +46,14 @@ void CopyFloats(const float* from, float* to, int64_t n) {
     std::copy_n(from + i * kPiece, std::min(kPiece, n - i * kPiece), to + i * kPiece);
 }
 
+/// Numbers below the normal range become zero. Weights that training has shrunk are full of them (a fifth of some layers of
+/// a text recogniser), and Intel's processors take some hundred cycles for each product: 510 us instead of 11. What is lost
+/// is less than 1.2e-38 of a factor.
+void DropSubnormals(float* v, int64_t n) {
+#pragma omp parallel for simd schedule(static) if (n > 65536)
+  for (int64_t i = 0; i < n; ++i) v[i] = std::fabs(v[i]) < FLT_MIN ? 0.f : v[i];
+}
+
 /// Packed weights by constant and layout. Bindings of one program for many batch sizes share them;
 /// an entry goes with the last call that holds it. A `Packed` keeps its source alive, so an address
 /// cannot come to mean another tensor.
@@ -68,6 +78,7 @@ class PackedTable {
       dnnl::reorder(pd).execute(Stream(), plain, packed->memory);
       Stream().wait();
     }
+    DropSubnormals(made, int64_t(to.get_size() / sizeof(float)));
     list.push_back({from, to, packed});
     Sweep();
     return packed;

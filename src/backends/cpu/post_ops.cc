@@ -91,8 +91,15 @@ std::optional<float> FactorOf(const NodePtr& n, int slot) {
   return std::isfinite(inverse) ? std::optional(inverse) : std::nullopt;
 }
 
-/// Stages in the order of application.
-enum Stage { kNone, kRow, kFactor, kResidual, kActivation };
+std::optional<float> OffsetOf(const NodePtr& n, int slot) {
+  const bool subtracts = IsOp(n, "Sub") && slot == 0;
+  if (!subtracts && !IsOp(n, "Add")) return std::nullopt;
+  const auto value = ScalarAt(n, size_t(1 - slot), 0);
+  return value && subtracts ? std::optional(-*value) : value;
+}
+
+/// Stages in the order of application. The last two follow an activation only: a factor and an offset for all elements.
+enum Stage { kNone, kRow, kFactor, kResidual, kActivation, kScale, kOffset };
 
 /// A tensor beside the result: may it be added to every row of it, or to the whole?
 struct Fit {
@@ -120,7 +127,9 @@ Stage Next(Stage reached, const NodePtr& n, int slot, const Fit* fit) {
   else if (!ActivationOf(n).empty())
     next = slot == 0 ? kActivation : kNone;
   else if (FactorOf(n, slot))
-    next = kFactor;
+    next = reached < kActivation ? kFactor : kScale;
+  else if (OffsetOf(n, slot))
+    next = reached < kActivation ? kNone : kOffset;
   return next > reached ? next : kNone;
 }
 
@@ -197,6 +206,13 @@ std::optional<PostOps> PostOps::Read(const ComputeRequest& q, Accepted accepted)
       case kActivation:
         ops.activation_ = ActivationOf(s.node);
         break;
+      case kScale:
+        ops.affine_ = Function{Algorithm::eltwise_linear, *FactorOf(s.node, s.slot), 0};
+        break;
+      case kOffset:
+        if (!ops.affine_) ops.affine_ = Function{Algorithm::eltwise_linear, 1, 0};
+        ops.affine_->beta = *OffsetOf(s.node, s.slot);
+        break;
     }
     ops.description_ += " + " + s.node->op()->name;
   }
@@ -204,9 +220,10 @@ std::optional<PostOps> PostOps::Read(const ComputeRequest& q, Accepted accepted)
 }
 
 bool PostOps::joinable() const {
-  return !factor_ || std::none_of(activation_.begin(), activation_.end(), [](const Function& f) {
+  const auto linear = std::count_if(activation_.begin(), activation_.end(), [](const Function& f) {
     return f.algorithm == Algorithm::eltwise_linear;
   });
+  return linear + factor_.has_value() + affine_.has_value() <= 1;
 }
 
 dnnl::primitive_attr PostOps::attr() const {
@@ -221,6 +238,7 @@ dnnl::primitive_attr PostOps::attr() const {
   if (factor_) append({Algorithm::eltwise_linear, *factor_, 0});
   if (residual_) ops.append_sum(1);
   for (const Function& f : activation_) append(f);
+  if (affine_) append(*affine_);
   dnnl::primitive_attr attr;
   attr.set_post_ops(ops);
   return attr;
@@ -242,6 +260,7 @@ void PostOps::AddSteps(Recipe* r, const Buffer& made, const Buffer& residual) co
         {made, r->Reordered(residual, made.desc)});
   }
   for (const Function& f : activation_) add(f);
+  if (affine_) add(*affine_);
 }
 
 }  // namespace weft::cpu

@@ -1,8 +1,9 @@
 /// post_ops.h: the epilogues that convolutions and products take: which steps, and how they are done.
 ///
 /// In this order, each at most once: a row added (products only), a factor (products only), a tensor
-/// of the result's extents added, an activation. oneDNN applies them to the sums still in registers:
-/// its bias, `eltwise_linear`, `sum` (the result's memory holds the addend first) and `eltwise`.
+/// of the result's extents added, an activation, and behind one a factor and an offset for all
+/// elements. oneDNN applies them to the sums still in registers: its bias, `eltwise_linear`, `sum`
+/// (the result's memory holds the addend first), `eltwise` and `eltwise_linear` again.
 /// Where an implementation takes no post-ops, the same steps follow it, as calls of their own.
 ///
 /// Accuracy. Only activations within 1e-6, absolute or relative, of the exact values are taken
@@ -57,6 +58,7 @@ class PostOps {
   std::optional<CallStep> row_, residual_;
   std::optional<float> factor_;
   std::vector<Function> activation_;  ///< one after the other
+  std::optional<Function> affine_;    ///< behind them
   std::string description_;
 };
 

@@ -92,6 +92,14 @@ std::vector<Step> Activations() {
       clip(-0.5, none),
   };
 }
+/// A factor and an offset behind an activation; both sides.
+std::vector<std::vector<Step>> Affine() {
+  const Step mul{"Mul", {}, {-1.5}, nullptr, [](double x, double) { return x * -1.5; }, 1},
+      div{"Div", {}, {4.0}, nullptr, [](double x, double) { return x / 4; }},
+      add{"Add", {}, {0.75}, nullptr, [](double x, double) { return x + 0.75; }, 1},
+      sub{"Sub", {}, {0.25}, nullptr, [](double x, double) { return x - 0.25; }};
+  return {{mul}, {add}, {div, add}, {mul, sub}};
+}
 Step Residual(const Ns& dims, int slot = 0) {
   return {"Add", {}, {}, RandomTensor(dims, 9), [](double x, double r) { return x + r; }, slot};
 }
@@ -138,6 +146,11 @@ TEST_CASE("convolutions with a residual and every activation, both algorithms an
       CAPTURE(a.op);
       chains.push_back({a});
       chains.push_back({Residual(s.out()), a});
+      if (a.op == "Relu" || a.op == "HardSwish" || a.op == "HardSigmoid")
+        for (const std::vector<Step>& tail : Affine()) {
+          chains.push_back({Residual(s.out()), a});
+          chains.back().insert(chains.back().end(), tail.begin(), tail.end());
+        }
     }
     for (const auto& chain : chains)
       for (const char* algorithm : {"direct", "winograd"})

@@ -1,34 +1,67 @@
-/// cuda_backend.cc: what the module libweft_cuda.so offers: kernels compiled by NVRTC to a cubin for "cuda:sm_XY", with no
-/// GPU needed. There is no execution on a device in this module.
-#include <optional>
+/// cuda_backend.cc: see cuda_backend.h.
+#include "backends/cuda/cuda_backend.h"
 
-#include "codegen/cuda/nvrtc.h"
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/support/check.h"
-#include "weft/support/strings.h"
+#include <fmt/format.h>
 
-namespace weft {
+#include <map>
+#include <mutex>
+
+#include "backends/cuda/launcher.h"
+#include "weft/support/hash.h"
+
+namespace weft::cuda {
 namespace {
 
-/// Architecture when the target names none: Hopper.
-constexpr int kDefaultArchitecture = 90;
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::shared_ptr<Device> device, std::string target)
+      : device_(std::move(device)),
+        target_(target.empty() ? fmt::format("cuda:sm_{}", device_->architecture())
+                               : std::move(target)) {}
 
-std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
-  int sm = kDefaultArchitecture;
-  if (const size_t colon = target.find(':'); colon != std::string::npos) {
-    const std::string arch = target.substr(colon + 1);
-    const std::optional<int64_t> number =
-        StartsWith(arch, "sm_") ? TryParseInt64(arch.substr(3)) : std::nullopt;
-    WEFT_CHECK(number && *number >= 50 && *number < 1000, kUsage,
-               "target '{}': expected cuda:sm_XY, for example cuda:sm_90", target);
-    sm = int(*number);
+  std::string name() const override { return "cuda"; }
+  std::string target() const override { return target_; }
+  std::string default_pipeline() const override {
+    return std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen,Schedule,PlanMemory";
   }
-  std::string why;
-  WEFT_CHECK(NvrtcAvailable(&why), kUnsupported, "NVRTC is not to be had: {}", why);
-  return MakeNvrtcCompiler(sm);
-}
+  bool has_own_memory() const override { return true; }
+  std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<Stream>(device_); }
+  std::shared_ptr<void> Allocate(int64_t bytes) override { return device_->Allocate(bytes); }
+  std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
+                                       const CompiledKernel& compiled) override {
+    return MakeLauncher(kernel, ModuleOf(compiled));
+  }
+  std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
+                                            const CompiledKernels& compiled) override {
+    std::vector<std::shared_ptr<Module>> modules;
+    for (const CompiledKernelPtr& c : compiled) modules.push_back(ModuleOf(*c));
+    return MakeMultiLauncher(lowered, std::move(modules));
+  }
 
-[[maybe_unused]] const bool registered = (RegisterKernelCompiler("cuda", MakeCompiler), true);
+ private:
+  /// Kernels that were compiled together share a cubin, and programs share kernels.
+  std::shared_ptr<Module> ModuleOf(const CompiledKernel& compiled) {
+    const Hash128 h = HashBytes(compiled.binary.data(), compiled.binary.size());
+    std::lock_guard lock(mutex_);
+    std::weak_ptr<Module>& known = modules_[{h.hi, h.lo}];
+    std::shared_ptr<Module> module = known.lock();
+    if (!module) {
+      module = std::make_shared<Module>(device_, compiled.binary);
+      known = module;
+    }
+    return module;
+  }
+
+  const std::shared_ptr<Device> device_;
+  const std::string target_;
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<Module>> modules_;
+};
 
 }  // namespace
-}  // namespace weft
+
+std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device, std::string target) {
+  return std::make_shared<CudaBackend>(std::move(device), std::move(target));
+}
+
+}  // namespace weft::cuda

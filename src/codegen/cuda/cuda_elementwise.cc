@@ -17,7 +17,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kBlock = 256;
+constexpr int kBlock = kElementwiseBlock;
 /// Unrolled bodies beyond this many statements take longer to compile (about 0.2 ms each) than
 /// vectors gain.
 constexpr int64_t kMaxUnrolledNodes = 800;
@@ -51,18 +51,18 @@ class Printer {
     plan_ = MakePlan(k, stores, loads_);
   }
 
-  void Print() {
+  void Print(bool lean) {
+    if (lean) plan_ = Plan();
     const std::string flat = e_.FlatType();
     e_.Line("if (total <= 0) return;");
-    e_.Line(fmt::format("const {0} n = ({0})total, step = ({0})gridDim.x * {1}u;", flat, kBlock));
+    e_.Line(fmt::format("const {0} n = ({0})total, step = ({0})blocks * {1}u;", flat, kBlock));
     e_.Line(fmt::format("{} first = 0;", flat));
     if (plan_.width > 1) PrintTiles(flat);
     e_.Push();
     e_.BindFlat("p", 0, int(k_.dims.size()));
     PrintStores(&e_, stores_, std::vector<std::string>(stores_.size()), "");
-    e_.PopInto(
-        fmt::format("for ({0} p = first + ({0})blockIdx.x * {1}u + threadIdx.x; p < n; p += step)",
-                    flat, kBlock));
+    e_.PopInto(fmt::format(
+        "for ({0} p = first + ({0})block * {1}u + threadIdx.x; p < n; p += step)", flat, kBlock));
   }
 
  private:
@@ -136,7 +136,7 @@ class Printer {
     }
     PrintLanes(inputs);
     e_.PopInto(plan_.unroll == 1 ? "" : chunks);
-    e_.PopInto(fmt::format("for ({0} tile = blockIdx.x; tile < tiles; tile += gridDim.x)", flat));
+    e_.PopInto(fmt::format("for ({0} tile = block; tile < tiles; tile += blocks)", flat));
     e_.Line(fmt::format("first = tiles * {}u;", tile));
     e_.PopInto("if (" + condition + ")");
   }
@@ -189,19 +189,19 @@ class Printer {
 
 }  // namespace
 
-void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores) {
-  Printer(e, kernel, stores).Print();
+void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores,
+                      bool lean) {
+  const TransposePlan transpose = FindTranspose(e, kernel, stores);
+  if (!transpose.loads.empty() && !lean) return PrintTransposed(e, kernel, stores, transpose);
+  Printer(e, kernel, stores).Print(lean);
 }
 
-CudaSchedule ScheduleElementwise(const Kernel& kernel) {
+int64_t ElementwiseItems(const Kernel& kernel, const std::vector<KernelStore>& stores) {
   ctext::Helpers helpers(ctext::Dialect::kCuda);
   Emitter e(&helpers, kernel);
-  const std::vector<KernelStore> stores = ctext::ExpandStores(kernel);
+  if (!FindTranspose(&e, kernel, stores).loads.empty()) return TransposeItems();
   const Plan plan = MakePlan(kernel, stores, VectorLoads(&e, kernel, Roots(stores)));
-  CudaSchedule s;
-  s.block = kBlock;
-  s.items_per_block = int64_t{kBlock} * plan.width * plan.unroll;
-  return s;
+  return int64_t{kBlock} * plan.width * plan.unroll;
 }
 
 }  // namespace weft::cuda

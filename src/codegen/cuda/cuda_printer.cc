@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/cuda_row.h"
 #include "codegen/cuda/cuda_text.h"
 #include "weft/codegen/lower.h"
 #include "weft/support/check.h"
@@ -101,52 +102,175 @@ bool MayAlias(const Kernel& k, const KernelBuffer& input) {
   });
 }
 
-std::string PrintEntry(ctext::Helpers* helpers, const Kernel& kernel) {
-  Emitter e(helpers, kernel);
-  const std::vector<KernelStore> stores = ctext::ExpandStores(kernel);
-  std::string parameters;
+/// One of the entries of a kernel.
+struct EntryKind {
+  std::string suffix;
+  bool narrow = false;  ///< 32-bit indices whatever the kernel says, and multipliers as parameters
+  int step = -1;        ///< of a launch in steps
+  int64_t table = 0;    ///< bytes of parameters of a MULTI entry
+};
+
+/// `u64 m0 ..` is printed where `names`, else counted.
+std::string Parameters(const Kernel& kernel, const EntryKind& kind, size_t divisors) {
+  std::string text;
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     const KernelBuffer& b = kernel.buffers[i];
-    parameters +=
-        fmt::format("{}{}*{} b{}, ", b.is_output ? "" : "const ", ctext::StorageType(b.dtype),
-                    b.is_output || MayAlias(kernel, b) ? "" : " __restrict__", i);
+    text += fmt::format("{}{}*{} b{}, ", b.is_output ? "" : "const ", ctext::StorageType(b.dtype),
+                        b.is_output || MayAlias(kernel, b) ? "" : " __restrict__", i);
   }
-  for (int d = 0; d < kernel.num_symbols; ++d) parameters += fmt::format("i64 d{}, ", d);
-  kernel.tmpl == KernelTemplate::kRow ? PrintRows(&e, kernel, stores)
-                                      : PrintElementwise(&e, kernel, stores);
-  const std::string body = e.Pop();
+  for (int d = 0; d < kernel.num_symbols; ++d) text += fmt::format("i64 d{}, ", d);
+  text += "i64 total";
+  for (size_t m = 0; m < divisors; ++m) text += fmt::format(", u64 m{}", m);
+  if (kind.step >= 0) text += ", u64 slices, u64* workspace";
+  return text;
+}
+
+/// Head of a MULTI entry: which part this block works on, and its operands.
+std::string PrintMultiHead(const Kernel& kernel, const std::string& name, int64_t bytes) {
+  const auto buffers = int(kernel.buffers.size());
+  const MultiLayout t = LayoutMulti(bytes, buffers, kernel.num_symbols);
+  std::string text = fmt::format(
+      "struct {0}_table {{ u32 parts, first[{1}]; u64 part[{2}][{3}]; }};\n"
+      "extern \"C\" __global__ void __launch_bounds__({4}) {0}(const __grid_constant__ {0}_table "
+      "t) "
+      "{{\nu32 at = 0;\n"
+      "for (u32 end = t.parts; end - at > 1u;) {{\nconst u32 middle = (at + end) / 2u;\n"
+      "if (t.first[middle] <= blockIdx.x) at = middle; else end = middle;\n}}\n"
+      "const u32 block = blockIdx.x - t.first[at];\n"
+      "const u32 blocks = (at + 1u < t.parts ? t.first[at + 1u] : gridDim.x) - t.first[at];\n",
+      name, (t.first_record - 4) / 4, t.capacity, t.words, kElementwiseBlock);
+  for (int i = 0; i < buffers; ++i) {
+    const KernelBuffer& b = kernel.buffers[size_t(i)];
+    const std::string type =
+        fmt::format("{}{}*", b.is_output ? "" : "const ", ctext::StorageType(b.dtype));
+    text += fmt::format("{0}{1} b{2} = ({0})t.part[at][{2}];\n", type,
+                        b.is_output || MayAlias(kernel, b) ? "" : " __restrict__", i);
+  }
+  for (int d = 0; d < kernel.num_symbols; ++d)
+    text += fmt::format("const i64 d{} = (i64)t.part[at][{}];\n", d, buffers + d);
+  return text + fmt::format("const i64 total = (i64)t.part[at][{}];\n", t.words - 1);
+}
+
+std::string PrintEntry(ctext::Helpers* helpers, const Kernel& original,
+                       const std::vector<KernelStore>& stores, const EntryKind& kind,
+                       const CudaTuning& tuning) {
+  // Where a twin does the work of all but the largest extents, short code that compiles fast.
+  const bool lean = kind.suffix.empty() && HasNarrowTwin(original);
+  Kernel kernel = original;
+  kernel.small_index = kernel.small_index || kind.narrow;
+  Emitter e(helpers, kernel);
+  std::vector<SymInt> divisors;
+  if (kind.narrow) divisors = Divisors(kernel);
+  e.SetMultipliers(divisors);
+  int block = kElementwiseBlock;
+  std::string shared;
+  if (kernel.tmpl == KernelTemplate::kRow) {
+    RowPrinter rows(&e, kernel, stores);
+    block = rows.plan().block;
+    kind.step < 0 ? rows.Print(lean) : rows.PrintStep(kind.step);
+    shared = rows.SharedMemory();
+  } else {
+    PrintElementwise(&e, kernel, stores, lean);
+  }
+  const std::string body = shared + e.Pop(), name = original.Name() + kind.suffix;
+  if (kind.table > 0) return ctext::Indent(PrintMultiHead(kernel, name, kind.table) + body + "}\n");
+  const std::string least =
+      tuning.min_threads > block ? fmt::format(", {}", tuning.min_threads / block) : "";
   return ctext::Indent(
-      fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}i64 total) {{\n{}}}\n",
-                  ScheduleCuda(kernel).block, kernel.Name(), parameters, body));
+      fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}) {}({}) {{\n"
+                  "const u32 block = blockIdx.x, blocks = gridDim.x;\n{}}}\n",
+                  block, least, name, Parameters(kernel, kind, divisors.size()), body));
+}
+
+/// Number of launches in steps; 0 where there are none.
+int Steps(const Kernel& kernel, const std::vector<KernelStore>& stores, const CudaTuning& tuning) {
+  if (kernel.tmpl != KernelTemplate::kRow) return 0;
+  ctext::Helpers helpers(ctext::Dialect::kCuda);
+  Emitter e(&helpers, kernel);
+  const RowPrinter rows(&e, kernel, stores);
+  if (!HasSteps(kernel, rows.stages(), rows.plan().mode == RowMode::kColumn, tuning)) return 0;
+  return rows.stages() + int(rows.has_element_stores()) + int(rows.has_row_stores());
+}
+
+std::vector<EntryKind> KindsOf(const Kernel& kernel, const std::vector<KernelStore>& stores,
+                               const CudaTuning& tuning) {
+  std::vector<EntryKind> kinds(1);
+  if (HasNarrowTwin(kernel)) kinds.push_back({"_n", true});
+  const int steps = Steps(kernel, stores, tuning);
+  if (steps > 0 && kernel.num_symbols == 0 &&
+      ScheduleCuda(kernel, tuning).Plan({}, 1).launches.size() > 1)
+    kinds.clear();
+  for (int k = 0; k < steps; ++k) kinds.push_back({fmt::format("_s{}", k), true, k});
+  if (HasMulti(kernel)) {
+    for (const MultiTable& t : kMultiTables) kinds.push_back({t.suffix, false, -1, t.bytes});
+  }
+  return kinds;
+}
+
+std::string PrintEntries(ctext::Helpers* helpers, const Kernel& kernel, const CudaTuning& tuning) {
+  const std::vector<KernelStore> stores = ctext::ExpandStores(kernel);
+  std::string text;
+  for (const EntryKind& kind : KindsOf(kernel, stores, tuning))
+    text += (text.empty() ? "" : "\n") + PrintEntry(helpers, kernel, stores, kind, tuning);
+  return text;
 }
 
 }  // namespace
 }  // namespace cuda
 
-int64_t CudaSchedule::Blocks(int64_t total, int64_t row, int num_multiprocessors) const {
-  const int64_t items = long_row >= 0 && row > long_row ? 1 : items_per_block;
-  const int64_t needed = total / items + (total % items != 0);
-  // 2048 threads fill a multiprocessor; more blocks than that only cost their start. Twice as many
-  // even the tail out.
-  const int64_t most = int64_t{num_multiprocessors} * std::max(2048 / block, 1) * 2;
-  return std::clamp<int64_t>(needed, 1, std::max<int64_t>(most, 1));
-}
-
-CudaSchedule ScheduleCuda(const Kernel& kernel) {
-  return kernel.tmpl == KernelTemplate::kRow ? cuda::ScheduleRows(kernel)
-                                             : cuda::ScheduleElementwise(kernel);
-}
-
-std::string PrintCuda(const Kernel& kernel) {
+CudaSchedule ScheduleCuda(const Kernel& kernel, const CudaTuning& tuning) {
+  const std::vector<KernelStore> stores = ctext::ExpandStores(kernel);
+  CudaSchedule s;
+  s.tuning_ = tuning;
+  s.name_ = kernel.Name();
+  s.outer_.assign(kernel.dims.begin(), kernel.dims.begin() + kernel.num_outer);
+  s.row_.assign(kernel.dims.begin() + kernel.num_outer, kernel.dims.end());
+  for (const ExprNode* n : PostOrder(cuda::Roots(stores))) {
+    if (n->kind() == ExprKind::kReduce) s.reduced_.push_back(n->extents());
+  }
+  s.small_index_ = kernel.small_index;
+  s.narrow_twin_ = cuda::HasNarrowTwin(kernel);
+  s.divisors_ = cuda::Divisors(kernel);
+  s.num_symbols_ = kernel.num_symbols;
+  s.num_buffers_ = int(kernel.buffers.size());
+  s.multi_ = cuda::HasMulti(kernel);
+  if (kernel.tmpl != KernelTemplate::kRow) {
+    s.items_per_block = cuda::ElementwiseItems(kernel, stores);
+    return s;
+  }
   ctext::Helpers helpers(ctext::Dialect::kCuda);
-  const std::string entry = cuda::PrintEntry(&helpers, kernel);
-  return helpers.Text() + "\n" + entry;
+  cuda::Emitter e(&helpers, kernel);
+  const cuda::RowPrinter rows(&e, kernel, stores);
+  const cuda::RowPlan& plan = rows.plan();
+  s.columns_ = plan.mode == cuda::RowMode::kColumn;
+  s.block = plan.block;
+  s.items_per_block = s.columns_ ? 32 : plan.block / plan.lanes;
+  if (plan.row < 0 && plan.mode == cuda::RowMode::kGroup) s.long_row = cuda::kWarpRow;
+  if (!cuda::HasSteps(kernel, rows.stages(), s.columns_, tuning)) return s;
+  s.stages_ = rows.stages();
+  s.element_stores_ = rows.has_element_stores();
+  s.row_stores_ = rows.has_row_stores();
+  s.words_ = rows.words();
+  return s;
 }
 
-std::string PrintCuda(const std::vector<KernelPtr>& kernels) {
+std::vector<std::string> CudaEntries(const Kernel& kernel, const CudaTuning& tuning) {
+  std::vector<std::string> names;
+  for (const cuda::EntryKind& kind : cuda::KindsOf(kernel, ctext::ExpandStores(kernel), tuning))
+    names.push_back(kernel.Name() + kind.suffix);
+  return names;
+}
+
+std::string PrintCuda(const Kernel& kernel, const CudaTuning& tuning) {
+  ctext::Helpers helpers(ctext::Dialect::kCuda);
+  const std::string entries = cuda::PrintEntries(&helpers, kernel, tuning);
+  return helpers.Text() + "\n" + entries;
+}
+
+std::string PrintCuda(const std::vector<KernelPtr>& kernels, const CudaTuning& tuning) {
   ctext::Helpers helpers(ctext::Dialect::kCuda);
   std::string entries;
-  for (const KernelPtr& k : kernels) entries += "\n" + cuda::PrintEntry(&helpers, *k);
+  for (const KernelPtr& k : kernels) entries += "\n" + cuda::PrintEntries(&helpers, *k, tuning);
   return helpers.Text() + entries;
 }
 

@@ -3,73 +3,55 @@
 #include "codegen/cuda/cuda_printer.h"
 
 #include "codegen/c_helpers.h"
-#include "codegen/cuda/host_emulation.h"
-#include "codegen/kernel_cases.h"
+#include "codegen/cuda/emulated_cases.h"
 #include "weft/support/error.h"
 
 namespace weft {
 namespace {
 
+using cuda::BuildEmulated;
+using cuda::CheckEmulated;
 using kernel_cases::AllCases;
 using kernel_cases::Case;
 
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
-}
-
-/// `run_<name>` unpacks arrays of arguments, so that all kernels have one signature.
-std::string Trampoline(const Kernel& k) {
-  std::string args;
-  for (size_t b = 0; b < k.buffers.size(); ++b)
-    args += fmt::format("({}*)b[{}], ", ctext::StorageType(k.buffers[b].dtype), b);
-  for (int d = 0; d < k.num_symbols; ++d) args += fmt::format("d[{}], ", d);
-  return fmt::format(
-      "extern \"C\" void run_{0}(void** b, const long long* d, long long total) {{ {0}({1}total); "
-      "}}\n",
-      k.Name(), args);
+/// Small numbers in place of those of a large GPU: rows are cut, and some extents need 64 bits.
+CudaTuning SmallTuning() {
+  CudaTuning t;
+  t.narrow_limit = 4000;
+  t.slice_elements = 96;
+  t.slice_depth = 24;
+  t.blocks = 40;
+  return t;
 }
 
 TEST_CASE("printed CUDA computes every case, on emulated threads") {
   const std::vector<Case> cases = AllCases();
-  const std::vector<KernelPtr> kernels = kernel_cases::DistinctKernels(cases);
-  std::string source = cuda::kHostEmulation + PrintCuda(kernels);
-  source = Replaced(source, R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));)",
-                    "h = EmulatedToHalf(v);");
-  source = Replaced(source, R"(asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(h));)",
-                    "v = EmulatedFromHalf(h);");
-  for (const KernelPtr& k : kernels) source += Trampoline(*k);
-  void* library = kernel_cases::BuildAndOpen({source}, ".cc", "g++ -std=c++17 -O1 -w");
-  if (library == nullptr) {
-    MESSAGE("skipped: no g++ on this machine");
-    return;
-  }
-  using Body = void (*)(void**, const long long*, long long);
-  using Launch = bool (*)(Body, unsigned, unsigned, void**, const long long*, long long);
-  const auto launch = reinterpret_cast<Launch>(dlsym(library, "EmulateLaunch"));
-  REQUIRE(bool(launch));
+  const CudaTuning tuning;
+  const auto library = BuildEmulated(kernel_cases::DistinctKernels(cases), tuning);
+  if (library == nullptr) return;
+  std::map<std::string, int64_t> entries;
+  for (const Case& c : cases) CheckEmulated(*library, c, tuning, &entries);
+  CHECK(entries.at("") > 0);
+  CHECK(entries.at("_n") > 0);
+}
+
+TEST_CASE("printed CUDA computes every case in steps and with wide indices, on emulated threads") {
+  const std::vector<Case> cases = AllCases();
+  const CudaTuning tuning = SmallTuning();
+  const auto library = BuildEmulated(kernel_cases::DistinctKernels(cases), tuning);
+  if (library == nullptr) return;
+  std::map<std::string, int64_t> entries;
+  for (const Case& c : cases) CheckEmulated(*library, c, tuning, &entries);
+  // The same entries, and 64-bit indices for nearly all.
+  CudaTuning wide = tuning;
+  wide.narrow_limit = 50;
   for (const Case& c : cases) {
-    const auto body = reinterpret_cast<Body>(dlsym(library, ("run_" + c.kernel->Name()).c_str()));
-    REQUIRE_MESSAGE(bool(body), c.name);
-    const CudaSchedule schedule = ScheduleCuda(*c.kernel);
-    const std::vector<long long> dims(c.dims.begin(), c.dims.end());
-    // One multiprocessor makes blocks take several items; a base that is not aligned takes the
-    // other paths.
-    for (int multiprocessors : {1, 132}) {
-      for (size_t misalign : {0, 1}) {
-        kernel_cases::Check(
-            c,
-            [&](std::vector<void*> buffers) {
-              const auto grid =
-                  unsigned(std::min<int64_t>(schedule.Blocks(c.total, c.row, multiprocessors), 6));
-              CHECK_MESSAGE(launch(body, grid, unsigned(schedule.block), buffers.data(),
-                                   dims.data(), c.total),
-                            c.name, ": threads wait for ever");
-            },
-            misalign, multiprocessors == 1 && kernel_cases::MayRunInPlace(c));
-      }
-    }
+    if (c.kernel->num_symbols > 0) CheckEmulated(*library, c, wide, &entries);
+  }
+  // Soft-max: maxima, sums, elements, values of rows.
+  for (const std::string entry : {"", "_n", "_s0", "_s1", "_s2", "_s3"}) {
+    CAPTURE(entry);
+    CHECK(entries[entry] > 0);
   }
 }
 

@@ -12,13 +12,48 @@ namespace weft::cuda {
 
 using ctext::Emitter;
 
-/// Body of a kElementwise kernel, without the entry's head.
-void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores);
-CudaSchedule ScheduleElementwise(const Kernel& kernel);
+/// Of a divisor in [1, 2^31): the multiplier in the lower half, the shift in the upper one. n / divisor is
+/// n * multiplier >> shift for n in [0, 2^31).
+uint64_t Multiplier(int64_t divisor);
 
-/// Body of a kRow kernel.
-void PrintRows(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores);
-CudaSchedule ScheduleRows(const Kernel& kernel);
+/// Body of a kElementwise kernel, without the entry's head. `block` and `blocks` are its place in the grid and the
+/// grid's extent. `lean`: as little text as does it.
+void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores,
+                      bool lean);
+/// Work items that a block takes at a time.
+int64_t ElementwiseItems(const Kernel& kernel, const std::vector<KernelStore>& stores);
+inline constexpr int kElementwiseBlock = 256;
+
+/// Inputs that are read across: contiguous along `loop`, where the outputs are along the last one (cuda_transpose.cc).
+struct TransposePlan {
+  int loop = -1;
+  std::vector<Expr> loads;  ///< empty: there are none
+};
+TransposePlan FindTranspose(Emitter* e, const Kernel& k, const std::vector<KernelStore>& stores);
+void PrintTransposed(Emitter* e, const Kernel& k, const std::vector<KernelStore>& stores,
+                     const TransposePlan& plan);
+int64_t TransposeItems();
+
+/// The entries of a kernel beside the plain one (cuda_printer.h).
+bool HasNarrowTwin(const Kernel& kernel);
+bool HasMulti(const Kernel& kernel);
+/// May it be launched in steps? `columns`: a block takes 32 rows.
+bool HasSteps(const Kernel& kernel, int stages, bool columns, const CudaTuning& tuning);
+/// Run-time extents by which flat positions are divided, in the order of their multipliers.
+std::vector<SymInt> Divisors(const Kernel& kernel);
+
+/// The part table of a MULTI entry, for a kernel of so many buffers and symbols:
+///   u32 parts; u32 first[capacity], the first block of each; then, on 8 bytes, a record a part of 8-byte words: buffers,
+///   d0 .., total
+struct MultiTable {
+  const char* suffix;
+  int64_t bytes;  ///< of a kernel's parameters
+};
+inline constexpr MultiTable kMultiTables[] = {{"_m4k", 4096}, {"_m32k", 32764}};
+struct MultiLayout {
+  int64_t capacity, words, first_record, size;
+};
+MultiLayout LayoutMulti(int64_t bytes, int buffers, int symbols);
 
 /// True when `offset` moves by one element with loop `loop`.
 bool IsContiguous(const Expr& offset, int loop);

@@ -33,6 +33,12 @@ void ForEach(size_t count, int threads, const F& body) {
   for (std::thread& t : team) t.join();
 }
 
+/// Raised when the text or the entries of an unchanged kernel change: binaries of before have others.
+constexpr int kPrinterVersion = 2;
+
+/// Leaves 128 registers a thread on all architectures: 65536 by the threads of the largest block.
+constexpr int kSpillFreeThreads = 512;
+
 struct ProgramHolder {
   cuda::NvrtcProgram* program = nullptr;
   ~ProgramHolder() {
@@ -68,7 +74,8 @@ NvrtcCompiler::NvrtcCompiler(int sm, int num_threads) : sm_(sm), num_threads_(nu
 
 std::string NvrtcCompiler::target() const {
   const cuda::NvrtcApi& api = cuda::Nvrtc();
-  return api.ok() ? fmt::format("cuda:sm_{}+nvrtc{}.{}", sm_, api.major, api.minor)
+  return api.ok() ? fmt::format("cuda:sm_{}+nvrtc{}.{}+text{}", sm_, api.major, api.minor,
+                                kPrinterVersion)
                   : fmt::format("cuda:sm_{}", sm_);
 }
 
@@ -161,6 +168,26 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
     for (size_t i = begin; i < end; ++i)
       binaries[distinct[i]] = compile(i, i + 1, &messages[distinct[i]]);
   });
+  // For the sake of more threads the compiler may keep a value in memory; then once more, without that.
+  std::vector<size_t> spilled;
+  for (size_t i : distinct) {
+    if (!binaries[i].empty() && Stats(*kernels[i], binaries[i]).spill_bytes > 0)
+      spilled.push_back(i);
+  }
+  ForEach(spilled.size(), num_threads_, [&](size_t s) {
+    const size_t i = spilled[s];
+    try {
+      CudaTuning tuning;
+      tuning.min_threads = kSpillFreeThreads;
+      std::string message;
+      const std::string again = CompileSource(PrintCuda(*kernels[i], tuning), &message);
+      if (!again.empty() &&
+          Stats(*kernels[i], again).spill_bytes < Stats(*kernels[i], binaries[i]).spill_bytes)
+        binaries[i] = again;
+    } catch (const std::exception&) {
+      return;  // what there is does its work
+    }
+  });
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (same_as[i] == i) continue;
     binaries[i] = binaries[same_as[i]];
@@ -171,13 +198,15 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
 }
 
 KernelStats NvrtcCompiler::Stats(const Kernel& kernel, const std::string& binary) const {
-  const cuda::CubinInfo info = cuda::ReadCubin(binary, kernel.Name());
   KernelStats stats;
   stats.name = kernel.Name();
   stats.source_bytes = int64_t(Source(kernel).size());
   stats.binary_bytes = int64_t(binary.size());
-  stats.registers = info.registers;
-  stats.spill_bytes = info.local_bytes;
+  for (const std::string& entry : CudaEntries(kernel)) {
+    const cuda::CubinInfo info = cuda::ReadCubin(binary, entry);
+    stats.registers = std::max(stats.registers, info.registers);
+    stats.spill_bytes = std::max(stats.spill_bytes, info.local_bytes);
+  }
   return stats;
 }
 

@@ -20,7 +20,8 @@ WEFT_API std::vector<int> NvrtcArchitectures();
 /// most of a program's cost is its start. Then the binary of each of them is the shared cubin:
 /// loading it and asking for `kernel.Name()` works the same, and a cache that stores one file per
 /// kernel stores it that many times. That is the price of a cold start of a large graph, once. When
-/// a batch fails, its kernels are compiled one by one, so that an error names its kernel.
+/// a batch fails, its kernels are compiled one by one, so that an error names its kernel. A kernel for which the compiler
+/// traded registers for memory is compiled once more, alone, with registers for 512 threads a multiprocessor only.
 class WEFT_API NvrtcCompiler : public KernelCompiler {
  public:
   static constexpr int kBatchFrom = 24;
@@ -29,14 +30,14 @@ class WEFT_API NvrtcCompiler : public KernelCompiler {
   /// `num_threads` 0: as many programs at once as there are cores, at most 8.
   explicit NvrtcCompiler(int sm, int num_threads = 0);
 
-  /// "cuda:sm_90+nvrtc13.0": the compiler's version is part of what a binary depends on. Without
+  /// "cuda:sm_90+nvrtc13.0+text2": the versions of compiler and printer are part of what a binary depends on. Without
   /// NVRTC "cuda:sm_90".
   std::string target() const override;
   std::string Source(const Kernel& kernel) const override;
   std::string source_extension() const override { return ".cu"; }
   std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
                                    std::vector<std::string>* errors) override;
-  /// `spill_bytes` is the kernel's whole stack frame, which is 0 where nothing was spilled.
+  /// The most of all entries of the kernel. `spill_bytes` is the whole stack frame, which is 0 where nothing was spilled.
   KernelStats Stats(const Kernel& kernel, const std::string& binary) const override;
 
   /// Compiles one source that is not ours to print (tests). Empty and a message in `*error` where

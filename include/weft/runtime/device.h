@@ -1,0 +1,43 @@
+/// device.h: a device with memory of its own, as programs see it.
+///
+/// A backend whose `NewStream` gives something runs its programs there: operands of kernels and library calls lie in memory
+/// of Backend::Allocate, and both are given to a stream (KernelLauncher::Enqueue, LibraryCall::Enqueue). The program copies
+/// what is fed and fetched; state variables stay on the device from run to run, and the store fetches them when the host
+/// asks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "weft/support/api.h"
+
+namespace weft {
+
+/// Work for a device, done in the order in which it is given, later than the calls that give it. One thread at a time.
+/// Every member throws what went wrong in work given before, or could not be given: kOutOfMemory, kDevice.
+class WEFT_API DeviceStream {
+ public:
+  virtual ~DeviceStream() = default;
+  /// The host's memory may change as soon as this returns.
+  virtual void CopyIn(void* device, const void* host, int64_t bytes) = 0;
+  /// The host's memory is written when the next Wait returns, and not to be touched before.
+  virtual void CopyOut(void* host, const void* device, int64_t bytes) = 0;
+  /// Between two places of the device that do not overlap.
+  virtual void Copy(void* to, const void* from, int64_t bytes) = 0;
+  /// Zeros.
+  virtual void Clear(void* device, int64_t bytes) = 0;
+  /// Returns when all that was given is done.
+  virtual void Wait() = 0;
+
+  /// What was given once, to be done again at the same addresses and with the same contents of CopyIn.
+  class Recording {
+   public:
+    virtual ~Recording() = default;
+  };
+  /// Records what `give` gives to this stream, and does none of it. Null, with `give` not called, where the device cannot.
+  virtual std::unique_ptr<Recording> Record(const std::function<void()>& give);
+  virtual void Replay(const Recording& recording);
+};
+
+}  // namespace weft

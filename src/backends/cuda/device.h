@@ -1,0 +1,109 @@
+/// device.h: one GPU: its context, its memory, its streams. Private to src/backends/cuda.
+///
+/// The primary context is used, as every other user of the device in the process does. Memory comes from a pool of ours that
+/// keeps what is given back. An error that the driver reports for ever after (an illegal address, a failed launch) ends the
+/// device: every later call throws kDevice and says what it was.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/driver_api.h"
+#include "weft/runtime/device.h"
+
+namespace weft::cuda {
+
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  /// Throws kUnsupported, with the reason, where there is no such device.
+  static std::shared_ptr<Device> Open(int ordinal, std::shared_ptr<const DriverApi> api);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DriverApi& api() const { return *api_; }
+  const std::string& name() const { return name_; }
+  int architecture() const { return architecture_; }  ///< 90: sm_90
+  int multiprocessors() const { return multiprocessors_; }
+  int64_t memory_bytes() const { return memory_bytes_; }
+  int ordinal() const { return ordinal_; }
+
+  /// Makes the context current on this thread. Throws where the device has ended.
+  void Use() const;
+  /// Throws kOutOfMemory or kDevice unless `r` is success. `what`: the call.
+  void Check(DriverResult r, const char* what) const;
+  /// 256-byte aligned, given back when the last owner goes. Throws kOutOfMemory.
+  std::shared_ptr<void> Allocate(int64_t bytes);
+  /// Host memory that the device reads and writes by itself.
+  std::shared_ptr<void> AllocatePinned(int64_t bytes);
+
+ private:
+  Device() = default;
+  std::string Text(DriverResult r) const;
+
+  std::shared_ptr<const DriverApi> api_;
+  int ordinal_ = 0, handle_ = 0, architecture_ = 0, multiprocessors_ = 0;
+  int64_t memory_bytes_ = 0;
+  std::string name_;
+  ContextHandle* context_ = nullptr;
+  PoolHandle* pool_ = nullptr;
+  StreamHandle* memory_stream_ = nullptr;  ///< of the pool; waited for at once
+  mutable std::mutex mutex_;
+  mutable std::string ended_;  ///< why, for ever
+  mutable std::atomic<bool> has_ended_{false};
+};
+
+/// How one kernel is launched.
+struct Launch {
+  KernelHandle* kernel = nullptr;
+  unsigned grid_x = 1, grid_y = 1, block = 1, shared_bytes = 0;
+};
+
+class Stream final : public DeviceStream {
+ public:
+  explicit Stream(std::shared_ptr<Device> device);
+  ~Stream() override;
+
+  void CopyIn(void* device, const void* host, int64_t bytes) override;
+  void CopyOut(void* host, const void* device, int64_t bytes) override;
+  void Copy(void* to, const void* from, int64_t bytes) override;
+  void Clear(void* device, int64_t bytes) override;
+  void Wait() override;
+  std::unique_ptr<Recording> Record(const std::function<void()>& give) override;
+  void Replay(const Recording& recording) override;
+
+  /// `params`: addresses of the arguments, read before this returns.
+  void Run(const Launch& launch, void** params);
+  /// Work of a library that takes a stream.
+  void Run(const std::function<void(StreamHandle*)>& library);
+  /// Memory for what is given next, 256-byte aligned; its content is anything. What is given later may use it again.
+  void* Workspace(int64_t bytes);
+  Device& device() const { return *device_; }
+
+ private:
+  class Graph;
+  /// A place in pinned memory until the next Wait; null where it is used up.
+  char* Stage(int64_t bytes);
+
+  std::shared_ptr<Device> device_;
+  StreamHandle* stream_ = nullptr;
+  std::shared_ptr<void> workspace_, staging_;
+  int64_t workspace_bytes_ = 0;
+  std::vector<std::shared_ptr<void>>
+      outgrown_;  ///< workspaces that may be in use until the next Wait
+  int64_t staged_ = 0;
+  struct Pending {
+    void* host;
+    const char* staged;
+    int64_t bytes;
+  };
+  std::vector<Pending> pending_;  ///< for the host, when the stream has come so far
+  Graph* graph_ = nullptr;        ///< that is being recorded
+};
+
+}  // namespace weft::cuda

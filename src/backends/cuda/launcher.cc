@@ -1,0 +1,162 @@
+/// launcher.cc: see launcher.h.
+#include "backends/cuda/launcher.h"
+
+#include <map>
+#include <mutex>
+
+#include "codegen/cuda/cuda_printer.h"
+#include "weft/support/check.h"
+
+namespace weft::cuda {
+
+Module::Module(std::shared_ptr<Device> device, const std::string& cubin)
+    : device_(std::move(device)) {
+  device_->Use();
+  device_->Check(device_->api().LibraryLoadData(&library_, cubin.data(), nullptr, nullptr, 0,
+                                                nullptr, nullptr, 0),
+                 "cuLibraryLoadData");
+}
+Module::~Module() { device_->api().LibraryUnload(library_); }
+
+KernelHandle* Module::Get(const std::string& entry) const {
+  device_->Use();
+  KernelHandle* kernel = nullptr;
+  device_->Check(device_->api().LibraryGetKernel(&kernel, library_, entry.c_str()),
+                 ("cuLibraryGetKernel of " + entry).c_str());
+  return kernel;
+}
+
+namespace {
+
+uint64_t Word(const void* p) { return reinterpret_cast<uint64_t>(p); }
+
+/// A kernel and the handles of its entries.
+class Entries {
+ public:
+  Entries(const Kernel& kernel, std::shared_ptr<Module> module)
+      : num_buffers_(kernel.buffers.size()),
+        num_symbols_(size_t(kernel.num_symbols)),
+        schedule_(ScheduleCuda(kernel)),
+        module_(std::move(module)) {}
+
+  size_t num_symbols() const { return num_symbols_; }
+  bool has_multi() const { return schedule_.has_multi(); }
+
+  void Run(Stream& stream, void* const* buffers, const int64_t* dims) const {
+    const std::shared_ptr<const CudaPlan> plan = PlanFor({dims, dims + num_symbols_});
+    if (plan->launches.empty()) return;
+    std::vector<uint64_t> words;
+    for (size_t i = 0; i < num_buffers_; ++i) words.push_back(Word(buffers[i]));
+    for (size_t i = 0; i < num_symbols_; ++i) words.push_back(uint64_t(dims[i]));
+    words.push_back(uint64_t(plan->total));
+    const size_t common = words.size();
+    void* workspace = plan->workspace_bytes > 0 ? stream.Workspace(plan->workspace_bytes) : nullptr;
+    for (const CudaLaunch& l : plan->launches) {
+      words.resize(common);
+      words.insert(words.end(), l.tail.begin(), l.tail.end());
+      if (l.workspace) words.push_back(Word(workspace));
+      std::vector<void*> params;
+      for (uint64_t& w : words) params.push_back(&w);
+      stream.Run(Launch{Handle(l.entry), l.grid_x, l.grid_y, l.block, l.shared_bytes},
+                 params.data());
+    }
+  }
+  void RunMulti(Stream& stream, const std::vector<CudaPart>& parts) const {
+    for (CudaMultiLaunch& l : schedule_.PlanMulti(parts, module_->device().multiprocessors())) {
+      void* param = l.table.data();
+      stream.Run(Launch{Handle(l.entry), l.grid_x, 1, l.block, 0}, &param);
+    }
+  }
+
+ private:
+  std::shared_ptr<const CudaPlan> PlanFor(std::vector<int64_t> dims) const {
+    constexpr size_t kMost = 32;
+    std::lock_guard lock(mutex_);
+    if (plans_.size() >= kMost && !plans_.count(dims)) plans_.clear();
+    std::shared_ptr<const CudaPlan>& plan = plans_[dims];
+    if (!plan)
+      plan = std::make_shared<CudaPlan>(schedule_.Plan(dims, module_->device().multiprocessors()));
+    return plan;
+  }
+  KernelHandle* Handle(const std::string& entry) const {
+    std::lock_guard lock(mutex_);
+    KernelHandle*& handle = handles_[entry];
+    if (!handle) handle = module_->Get(entry);
+    return handle;
+  }
+
+  size_t num_buffers_, num_symbols_;
+  CudaSchedule schedule_;
+  std::shared_ptr<Module> module_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const CudaPlan>> plans_;
+  mutable std::map<std::string, KernelHandle*> handles_;
+};
+
+class OnDevice : public KernelLauncher {
+ public:
+  void Launch(void* const*, const int64_t*) const override {
+    WEFT_THROW(kInternal, "a kernel for a GPU was launched on the host");
+  }
+};
+
+class Launcher final : public OnDevice {
+ public:
+  Launcher(const Kernel& kernel, std::shared_ptr<Module> module)
+      : entries_(kernel, std::move(module)) {}
+  void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
+    entries_.Run(static_cast<Stream&>(stream), buffers, dims);
+  }
+
+ private:
+  Entries entries_;
+};
+
+/// Parts of one kernel share launches where it has an entry for many.
+class MultiLauncher final : public OnDevice {
+ public:
+  MultiLauncher(const LoweredKernel& lowered, std::vector<std::shared_ptr<Module>> modules)
+      : parts_(lowered.parts), kernels_(lowered.Kernels()) {
+    for (size_t i = 0; i < kernels_.size(); ++i)
+      entries_.push_back(std::make_unique<Entries>(*kernels_[i], std::move(modules[i])));
+  }
+  void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
+    Stream& s = static_cast<Stream&>(stream);
+    for (size_t i = 0; i < kernels_.size(); ++i) {
+      const Entries& e = *entries_[i];
+      std::vector<CudaPart> together;
+      for (const KernelPart& p : parts_) {
+        if (p.kernel != kernels_[i]) continue;
+        const int64_t* own = dims + p.first_symbol;
+        if (e.has_multi()) {
+          CudaPart part;
+          for (int operand : p.operands) part.buffers.push_back(Word(buffers[operand]));
+          part.dims.assign(own, own + e.num_symbols());
+          together.push_back(std::move(part));
+        } else {
+          std::vector<void*> operands;
+          for (int operand : p.operands) operands.push_back(buffers[operand]);
+          e.Run(s, operands.data(), own);
+        }
+      }
+      if (!together.empty()) e.RunMulti(s, together);
+    }
+  }
+
+ private:
+  std::vector<KernelPart> parts_;
+  std::vector<KernelPtr> kernels_;
+  std::vector<std::unique_ptr<Entries>> entries_;
+};
+
+}  // namespace
+
+std::shared_ptr<KernelLauncher> MakeLauncher(const Kernel& kernel, std::shared_ptr<Module> module) {
+  return std::make_shared<Launcher>(kernel, std::move(module));
+}
+std::shared_ptr<KernelLauncher> MakeMultiLauncher(const LoweredKernel& lowered,
+                                                  std::vector<std::shared_ptr<Module>> modules) {
+  return std::make_shared<MultiLauncher>(lowered, std::move(modules));
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,137 @@
+/// emulated_kernel.h: a kernel's launches on the emulator, as the contract in cuda_printer.h has them; for tests only.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/cuda_printer.h"
+#include "codegen/cuda/emulator.h"
+#include "codegen/cuda/guarded_memory.h"
+
+namespace weft::cuda {
+
+inline size_t ElementBytes(DType t) { return t == DType::kBool ? 1 : size_t(DTypeBits(t)) / 8; }
+
+struct EmulatedRun {
+  GuardedMemory::Place place = GuardedMemory::Place::kFront;
+  uint64_t seed = 0;
+  int multiprocessors = 1;  ///< few of them: blocks take several items each
+};
+
+/// Operands of a kernel copied into guarded memory and back. Equal addresses stay equal.
+class GuardedOperands {
+ public:
+  GuardedOperands(GuardedMemory* memory, const Kernel& kernel, const std::vector<void*>& buffers,
+                  const std::vector<int64_t>& dims, GuardedMemory::Place place)
+      : kernel_(kernel), buffers_(buffers) {
+    SymBindings bindings;
+    for (size_t k = 0; k < dims.size(); ++k) bindings[KernelSymbol(int(k)).symbol_name()] = dims[k];
+    std::map<const void*, void*> known;
+    for (size_t b = 0; b < kernel.buffers.size(); ++b) {
+      const size_t element = ElementBytes(kernel.buffers[b].dtype);
+      bytes_.push_back(size_t(Evaluate(kernel.buffers[b].num_elements, bindings)) * element);
+      void*& copy = known[buffers[b]];
+      if (copy == nullptr || bytes_[b] == 0) copy = memory->Get(bytes_[b], element, place);
+      guarded.push_back(reinterpret_cast<uint64_t>(copy));
+      const bool flag = kernel.has_flag() && b + 1 == kernel.buffers.size();
+      if ((!kernel.buffers[b].is_output || flag) && bytes_[b] > 0)
+        std::memcpy(copy, buffers[b], bytes_[b]);
+    }
+  }
+  /// Copies outputs back; empty, or which input was written.
+  std::string Finish() const {
+    for (size_t b = 0; b < buffers_.size(); ++b) {
+      const void* copy = reinterpret_cast<const void*>(guarded[b]);
+      if (bytes_[b] == 0) continue;
+      if (kernel_.buffers[b].is_output) {
+        std::memcpy(buffers_[b], copy, bytes_[b]);
+        continue;
+      }
+      bool shared = false;
+      for (size_t o = 0; o < buffers_.size(); ++o)
+        shared = shared || (kernel_.buffers[o].is_output && buffers_[o] == buffers_[b]);
+      if (!shared && std::memcmp(buffers_[b], copy, bytes_[b]) != 0)
+        return kernel_.Name() + ": input " + std::to_string(b) + " was written";
+    }
+    return {};
+  }
+
+  std::vector<uint64_t> guarded;
+
+ private:
+  const Kernel& kernel_;
+  std::vector<void*> buffers_;
+  std::vector<size_t> bytes_;
+};
+
+inline GuardedMemory& KernelMemory() {
+  static auto* memory = new GuardedMemory;
+  memory->Release();
+  return *memory;
+}
+
+/// Runs all launches of the kernel's plan. Empty, or what went wrong. `entries`: counts launches by what follows the
+/// kernel's name in that of the entry.
+inline std::string RunEmulated(const EmulatedLibrary& library, const Kernel& kernel,
+                               const CudaSchedule& schedule, const std::vector<void*>& buffers,
+                               const std::vector<int64_t>& dims, const EmulatedRun& run,
+                               std::map<std::string, int64_t>* entries = nullptr) {
+  GuardedMemory& memory = KernelMemory();
+  const GuardedOperands operands(&memory, kernel, buffers, dims, run.place);
+  const CudaPlan plan = schedule.Plan(dims, run.multiprocessors);
+  void* workspace = memory.Get(size_t(plan.workspace_bytes), 16, GuardedMemory::Place::kBack);
+  for (const CudaLaunch& l : plan.launches) {
+    const EmulatedEntry* entry = library.Find(l.entry);
+    if (entry == nullptr) return "there is no entry " + l.entry;
+    std::vector<uint64_t> arguments = operands.guarded;
+    for (int64_t d : dims) arguments.push_back(uint64_t(d));
+    arguments.push_back(uint64_t(plan.total));
+    arguments.insert(arguments.end(), l.tail.begin(), l.tail.end());
+    if (l.workspace) arguments.push_back(reinterpret_cast<uint64_t>(workspace));
+    const std::string problem =
+        entry->Launch({{l.grid_x, l.grid_y}, {l.block}, l.shared_bytes, run.seed}, arguments);
+    if (!problem.empty()) return problem;
+    if (entries != nullptr) ++(*entries)[l.entry.substr(kernel.Name().size())];
+  }
+  if (std::string damage = memory.Damage(); !damage.empty()) return kernel.Name() + ": " + damage;
+  return operands.Finish();
+}
+
+/// Operands of a part on the host.
+struct HostPart {
+  std::vector<void*> buffers;
+  std::vector<int64_t> dims;
+};
+
+/// The same for many parts in one launch, or as few as hold them.
+inline std::string RunEmulatedMulti(const EmulatedLibrary& library, const Kernel& kernel,
+                                    const CudaSchedule& schedule,
+                                    const std::vector<HostPart>& parts, const EmulatedRun& run,
+                                    std::map<std::string, int64_t>* entries = nullptr) {
+  GuardedMemory& memory = KernelMemory();
+  std::vector<GuardedOperands> operands;
+  std::vector<CudaPart> on_device;
+  for (const HostPart& p : parts) {
+    operands.emplace_back(&memory, kernel, p.buffers, p.dims, run.place);
+    on_device.push_back({operands.back().guarded, p.dims});
+  }
+  for (const CudaMultiLaunch& l : schedule.PlanMulti(on_device, run.multiprocessors)) {
+    const EmulatedEntry* entry = library.Find(l.entry);
+    if (entry == nullptr) return "there is no entry " + l.entry;
+    std::vector<uint64_t> table(l.table.size() / 8);
+    std::memcpy(table.data(), l.table.data(), l.table.size());
+    const std::string problem = entry->Launch({{l.grid_x}, {l.block}, 0, run.seed},
+                                              {reinterpret_cast<uint64_t>(table.data())});
+    if (!problem.empty()) return problem;
+    if (entries != nullptr) ++(*entries)[l.entry.substr(kernel.Name().size())];
+  }
+  if (std::string damage = memory.Damage(); !damage.empty()) return kernel.Name() + ": " + damage;
+  for (const GuardedOperands& o : operands) {
+    if (std::string problem = o.Finish(); !problem.empty()) return problem;
+  }
+  return {};
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,61 @@
+/// device_copy.h: a state variable's place on a device. Private to the runtime; guarded by the lock of its store.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "weft/core/tensor.h"
+#include "weft/runtime/backend.h"
+#include "weft/runtime/device.h"
+
+namespace weft {
+
+class DeviceCopy {
+ public:
+  /// The content on that device, brought there where the host's is newer. `writes`: it will be changed there.
+  void* On(const std::shared_ptr<Backend>& backend, DeviceStream& stream,
+           const std::shared_ptr<Tensor>& host, bool writes) {
+    if (backend != backend_ || host != host_) {
+      ToHost();
+      memory_ = backend->Allocate(std::max<int64_t>(host->num_bytes(), 1));
+      backend_ = backend;
+      host_ = host;
+      behind_ = true;
+    }
+    if (behind_ && host->num_bytes() > 0)
+      stream.CopyIn(memory_.get(), host->data(), host->num_bytes());
+    behind_ = false;
+    ahead_ = ahead_ || writes;
+    return memory_.get();
+  }
+  /// The host's tensor has what the device has.
+  void ToHost() {
+    if (!ahead_) return;
+    if (host_->num_bytes() > 0) {
+      const std::unique_ptr<DeviceStream> stream = backend_->NewStream();
+      stream->CopyOut(host_->mutable_data(), memory_.get(), host_->num_bytes());
+      stream->Wait();
+    }
+    ahead_ = false;
+  }
+  /// The device has what the host's tensor has not.
+  bool ahead() const { return ahead_; }
+  /// The host's tensor is about to be written, in part or as a whole.
+  void FallBehind() {
+    ToHost();
+    behind_ = true;
+  }
+  /// It is another one, or all of it is.
+  void Overwritten() {
+    behind_ = true;
+    ahead_ = false;
+  }
+
+ private:
+  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<void> memory_;
+  std::shared_ptr<Tensor> host_;
+  bool behind_ = true, ahead_ = false;
+};
+
+}  // namespace weft

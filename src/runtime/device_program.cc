@@ -1,0 +1,223 @@
+/// device_program.cc: runs a plan on a device with memory of its own (weft/runtime/device.h).
+///
+/// A run gives everything to one stream and waits once, when its results are on the host. Steps that no kernel and no call
+/// computes fetch their operands and run in the interpreter. The third run with the same extents and places, and those
+/// after it, are one recording replayed, where the device records and no step needs the host.
+#include <algorithm>
+#include <mutex>
+
+#include "device_copy.h"
+#include "planned_program.h"
+#include "weft/core/layout.h"
+#include "weft/core/request.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kAlign = 256;
+
+class DeviceProgram final : public PlannedProgram {
+ public:
+  DeviceProgram(Graph graph, std::shared_ptr<Backend> backend)
+      : PlannedProgram(std::move(graph), std::move(backend)) {
+    on_device_ = true;
+    for (const Value& v : plan_.values)
+      WEFT_CHECK(DTypeBits(v.dtype) > 0, kUnsupported, "tensors of {} have no place on a device",
+                 DTypeName(v.dtype));
+    for (const Step& step : plan_.steps) flags_ += step.has_flag;
+  }
+
+ protected:
+  struct DeviceState final : PlannedState {
+    std::unique_ptr<DeviceStream> stream;
+    Arena io;                     ///< what is fed and fetched, then the flags
+    uint8_t* flags = nullptr;     ///< of the steps that have one, in order
+    std::vector<uint8_t> raised;  ///< the same on the host
+    int next_flag = 0;
+    std::vector<void*> places;               ///< of all storages, in the last run
+    std::shared_ptr<const Binding> extents;  ///< of the last run
+    int runs_there = 0;                      ///< since they are those
+    std::unique_ptr<DeviceStream::Recording> recording;
+  };
+  std::unique_ptr<State> NewState() const override {
+    auto s = std::make_unique<DeviceState>();
+    s->stream = backend_->NewStream();
+    return s;
+  }
+  static DeviceState& Of(PlannedState& s) { return static_cast<DeviceState&>(s); }
+
+  void Begin(PlannedState& state, const std::vector<TensorPtr>& inputs,
+             const std::vector<std::shared_ptr<Tensor>>& outputs) const override {
+    DeviceState& s = Of(state);
+    const size_t fed = plan_.num_fed();
+    int64_t size = 0;
+    const auto reserve = [&](int64_t bytes) {
+      const int64_t at = size;
+      size = CheckedRoundUp(CheckedAdd(size, std::max<int64_t>(bytes, 1)), kAlign);
+      return at;
+    };
+    std::vector<int64_t> in_at, out_at;
+    for (size_t i = 0; i < fed; ++i) in_at.push_back(reserve(inputs[i]->num_bytes()));
+    for (const auto& t : outputs) out_at.push_back(reserve(t->num_bytes()));
+    const int64_t flags_at = reserve(flags_);
+    char* io = s.io.Reserve(*backend_, size);
+    for (size_t k = 0; k < plan_.storages.size(); ++k) {
+      const Storage& block = plan_.storages[k];
+      if (block.kind == StorageKind::kInput)
+        s.base[k] = io + in_at[size_t(block.number)];
+      else if (block.kind == StorageKind::kOutput)
+        s.base[k] = io + out_at[size_t(block.number)];
+    }
+    PlaceConstants(s);
+    for (size_t i = 0; i < fed; ++i)
+      if (inputs[i]->num_bytes() > 0)
+        s.stream->CopyIn(io + in_at[i], inputs[i]->data(), inputs[i]->num_bytes());
+    for (size_t i = 0; i < plan_.variables.size(); ++i) {
+      const int v = plan_.input_values[fed + i];
+      s.base[size_t(plan_.values[size_t(v)].storage)] =
+          s.device_variables[i]->On(backend_, *s.stream, s.variables[i], plan_.written[i]);
+    }
+    s.flags = reinterpret_cast<uint8_t*>(io + flags_at);
+    if (flags_ > 0) s.stream->Clear(s.flags, flags_);
+  }
+
+  void RunSteps(PlannedState& state) const override {
+    DeviceState& s = Of(state);
+    s.next_flag = 0;
+    if (s.places != s.base || s.extents != s.binding) {
+      s.recording.reset();
+      s.places = s.base;
+      s.extents = s.binding;
+      s.runs_there = 0;
+    }
+    ++s.runs_there;
+    if (s.profile || s.runs_there < 3 || !NeedsNoHost(*s.binding))
+      return PlannedProgram::RunSteps(s);
+    if (s.runs_there == 3) s.recording = s.stream->Record([&] { PlannedProgram::RunSteps(s); });
+    if (!s.recording) return PlannedProgram::RunSteps(s);
+    RequestScope::Poll();
+    s.stream->Replay(*s.recording);
+  }
+
+  void Compute(const Step& step, size_t k, PlannedState& state) const override {
+    DeviceState& s = Of(state);
+    const Binding& b = *s.binding;
+    if (step.kind == StepKind::kKernel) {
+      FillBuffers(step, s);
+      if (step.has_flag) s.buffers.push_back(s.flags + s.next_flag++);
+      step.launcher->Enqueue(*s.stream, s.buffers.data(), b.kernel_dims[k].data());
+    } else if (step.kind == StepKind::kLibrary && b.calls[k]) {
+      const size_t n = FillBuffers(step, s);
+      b.calls[k]->Enqueue(*s.stream, s.buffers.data(), s.buffers.data() + n, s.scratch);
+    } else if (step.kind == StepKind::kShapeValue) {
+      const int v = step.outputs[0];
+      Tensor t(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+      for (int64_t i = 0; i < t.num_elements(); ++i) t.set_int(i, b.shape_values[k][size_t(i)]);
+      if (t.num_bytes() > 0) s.stream->CopyIn(Pointer(s, v), t.data(), t.num_bytes());
+    } else {
+      InterpretOnHost(step, s);
+    }
+  }
+  void Copy(PlannedState& s, void* to, const void* from, int64_t bytes) const override {
+    if (bytes > 0) Of(s).stream->Copy(to, from, bytes);
+  }
+  void Wait(PlannedState& s) const override { Of(s).stream->Wait(); }
+
+  /// What was given still goes to its places before they can be given back.
+  void Abandon(PlannedState& state) const override {
+    DeviceState& s = Of(state);
+    s.places.clear();
+    s.recording.reset();
+    try {
+      s.stream->Wait();
+    } catch (const Error&) {
+      // The failure is told already.
+    }
+  }
+
+  void End(PlannedState& state,
+           const std::vector<std::shared_ptr<Tensor>>& outputs) const override {
+    DeviceState& s = Of(state);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i]->num_bytes() > 0)
+        s.stream->CopyOut(outputs[i]->mutable_data(), Pointer(s, plan_.output_values[i]),
+                          outputs[i]->num_bytes());
+    s.raised.assign(size_t(flags_), 0);
+    if (flags_ > 0) s.stream->CopyOut(s.raised.data(), s.flags, flags_);
+    s.stream->Wait();
+    size_t flag = 0;
+    for (const Step& step : plan_.steps)
+      if (step.has_flag && s.raised[flag++]) ThrowOutside(step);
+  }
+
+ private:
+  /// Constants are brought to the device once a program.
+  void PlaceConstants(DeviceState& s) const {
+    std::lock_guard lock(mutex_);
+    if (constants_.empty()) {
+      std::map<int, std::shared_ptr<void>> places;
+      for (const Value& v : plan_.values) {
+        if (!v.constant || places.count(v.storage)) continue;
+        const int64_t bytes = v.constant->num_bytes();
+        const std::shared_ptr<void> place = backend_->Allocate(std::max<int64_t>(bytes, 1));
+        if (bytes > 0) s.stream->CopyIn(place.get(), v.constant->data(), bytes);
+        places[v.storage] = place;
+      }
+      s.stream->Wait();  // other sessions have streams of their own
+      constants_ = std::move(places);
+    }
+    for (const auto& [storage, place] : constants_) s.base[size_t(storage)] = place.get();
+  }
+  bool NeedsNoHost(const Binding& b) const {
+    for (size_t k = 0; k < plan_.steps.size(); ++k) {
+      const Step& step = plan_.steps[k];
+      if (step.kind == StepKind::kInterpreter || (step.kind == StepKind::kLibrary && !b.calls[k]))
+        return false;
+    }
+    return true;
+  }
+  void InterpretOnHost(const Step& step, DeviceState& s) const {
+    const Binding& b = *s.binding;
+    std::vector<std::shared_ptr<Tensor>> lying;
+    for (int v : step.inputs) {
+      lying.push_back(
+          v < 0 ? nullptr
+                : std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]));
+      if (v >= 0 && lying.back()->num_bytes() > 0)
+        s.stream->CopyOut(lying.back()->mutable_data(), Pointer(s, v), lying.back()->num_bytes());
+    }
+    s.stream->Wait();
+    std::vector<TensorPtr> in;
+    for (size_t i = 0; i < lying.size(); ++i)
+      in.push_back(
+          lying[i] ? InLayout(lying[i], plan_.values[size_t(step.inputs[i])].layout, Layout::kPlain)
+                   : nullptr);
+    const std::vector<TensorPtr> out = Interpret(step, b, in);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const TensorPtr t =
+          InLayout(out[i], Layout::kPlain, plan_.values[size_t(step.outputs[i])].layout);
+      if (t->num_bytes() > 0)
+        s.stream->CopyIn(Pointer(s, step.outputs[i]), t->data(), t->num_bytes());
+    }
+  }
+  static TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to) {
+    if (from == to) return t;
+    auto other = std::make_shared<Tensor>(t->dtype(), t->dims());
+    CopyLayout(t->dtype(), t->dims(), t->data(), other->mutable_data(), from, to);
+    return other;
+  }
+
+  int flags_ = 0;  ///< steps with a range flag
+  mutable std::mutex mutex_;
+  mutable std::map<int, std::shared_ptr<void>> constants_;  ///< by storage
+};
+
+}  // namespace
+
+std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend) {
+  return std::make_shared<DeviceProgram>(std::move(graph), std::move(backend));
+}
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+/// planned_program.h: what programs that run an ExecutionPlan share, wherever its memory is. Private to the runtime.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "binding.h"
+#include "program_impl.h"
+
+namespace weft {
+
+/// The backend's memory; it grows and is not cleared.
+class Arena {
+ public:
+  char* Reserve(Backend& backend, int64_t bytes) {
+    if (bytes > size_) {
+      data_.reset();
+      size_ = 0;
+      data_ = backend.Allocate(bytes);
+      size_ = bytes;
+    }
+    return static_cast<char*>(data_.get());
+  }
+
+ private:
+  std::shared_ptr<void> data_;
+  int64_t size_ = 0;
+};
+
+class PlannedProgram : public Program {
+ protected:
+  struct PlannedState : State {
+    Arena arena;
+    std::vector<int64_t> key;
+    std::shared_ptr<const Binding> binding;
+    char* scratch = nullptr;
+    std::vector<void*> base, buffers;  ///< per storage; arguments of one step
+  };
+
+  PlannedProgram(Graph graph, std::shared_ptr<Backend> backend);
+
+  void Run(State& state, const std::vector<TensorPtr>& fed,
+           std::vector<std::shared_ptr<Tensor>>* outputs) const final;
+
+  /// Says where the storages lie that are not in the arena, and brings there what is fed. `inputs`: what is fed, then the
+  /// variables.
+  virtual void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,
+                     const std::vector<std::shared_ptr<Tensor>>& outputs) const = 0;
+  /// All steps, in order.
+  virtual void RunSteps(PlannedState& s) const;
+  /// One of them.
+  virtual void Compute(const Step& step, size_t k, PlannedState& s) const = 0;
+  virtual void Copy(PlannedState& s, void* to, const void* from, int64_t bytes) const = 0;
+  /// Waits until the steps given so far are done.
+  virtual void Wait(PlannedState&) const {}
+  /// Brings results that lie elsewhere into `outputs`, and ends the run.
+  virtual void End(PlannedState& s, const std::vector<std::shared_ptr<Tensor>>& outputs) const = 0;
+
+  /// A run has failed.
+  virtual void Abandon(PlannedState&) const {}
+
+  void Execute(const Step& step, size_t k, PlannedState& s) const;
+  void* Pointer(const PlannedState& s, int value) const {
+    return value < 0 ? nullptr : s.base[size_t(plan_.values[size_t(value)].storage)];
+  }
+  int64_t BytesOf(const Binding& b, int value) const {
+    return DTypeBytes(plan_.values[size_t(value)].dtype, NumElements(b.dims[size_t(value)]));
+  }
+  /// Arguments of a step, inputs first, into s.buffers. Gives the number of inputs.
+  size_t FillBuffers(const Step& step, PlannedState& s) const;
+  /// The slow way: the meaning of the operator, from and to plain tensors.
+  std::vector<TensorPtr> Interpret(const Step& step, const Binding& b,
+                                   const std::vector<TensorPtr>& inputs) const;
+  [[noreturn]] static void ThrowOutside(const Step& step);
+
+  std::shared_ptr<Backend> backend_;
+  ExecutionPlan plan_;
+
+ private:
+  void DescribeSteps(const Binding& b, std::vector<StepTime>* times) const;
+  std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key,
+                                            const std::vector<TensorPtr>& inputs) const;
+
+  std::unique_ptr<Binder> binder_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Binding>> bindings_;
+  mutable std::deque<std::vector<int64_t>> made_;  // keys in the order of making
+};
+
+}  // namespace weft

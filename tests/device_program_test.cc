@@ -1,0 +1,176 @@
+/// device_program_test.cc: programs on a device with memory of its own, against the same programs on the host: equal bits.
+/// The device is the one of fake_device.h.
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "fake_device.h"
+#include "random_graph.h"
+#include "variables_util.h"
+#include "weft/runtime/variable_store.h"
+#include "weft/support/log.h"
+
+namespace {
+
+using namespace weft;
+using namespace weft::e2e;
+
+std::shared_ptr<const Program> OnDevice(const Graph& g) { return CompileFor(g, "fake"); }
+
+bool EqualBits(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.dims() == b.dims() &&
+         (a.num_bytes() == 0 || std::memcmp(a.data(), b.data(), size_t(a.num_bytes())) == 0);
+}
+
+/// The device is there, and counts from 0.
+bool Ready() {
+  if (!HasCpu()) {
+    MESSAGE("the backend cpu does not load here");
+    return false;
+  }
+  RegisterFakeDevice();
+  FakeDevice::Get().Reset();
+  return true;
+}
+
+const char* const kCounting =
+    R"(graph (%x: f32[4], %v: f32[4] param = [0.0, 0.0, 0.0, 0.0] {state = 1}) -> (%y) {
+  %s = Add(%v, %x) : f32[4]
+  %a = weft::Assign(%v, %s) : f32[4]
+  %y = Mul(%a, %a) : f32[4]
+}
+)";
+
+}  // namespace
+
+TEST_CASE("device: random graphs give the bits of the host, run after run") {
+  if (!Ready()) return;
+  const LogLevel before = GetLogLevel();
+  SetLogLevel(LogLevel::kError);
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    CAPTURE(seed);
+    const fuzz::RandomGraph g = fuzz::MakeRandomGraph(seed);
+    Session host(CompileFor(g.graph, "cpu")), device(OnDevice(g.graph));
+    for (int round = 0; round < 2; ++round) {
+      for (size_t b = 0; b < g.bindings.size(); ++b) {
+        const std::vector<TensorPtr> in = fuzz::MakeInputs(g, b);
+        const std::vector<TensorPtr> want = host.Run(in);
+        for (int run = 0; run < 4; ++run) {
+          const std::vector<TensorPtr> got = device.Run(in);
+          REQUIRE(got.size() == want.size());
+          for (size_t i = 0; i < got.size(); ++i) CHECK(EqualBits(*got[i], *want[i]));
+        }
+      }
+    }
+  }
+  SetLogLevel(before);
+  const FakeDevice& d = FakeDevice::Get();
+  CHECK(d.strangers == 0);
+  CHECK(d.launches > 0);
+  CHECK(d.calls > 0);
+  CHECK(d.replays > d.recordings);
+}
+
+TEST_CASE("device: a recording is made at the third run in one place, and follows the places") {
+  if (!Ready()) return;
+  const Graph g = FromText(R"(graph (%x: f32[n]) -> (%y) {
+  %e = Exp(%x) : f32[n]
+  %y = Add(%e, %x) : f32[n]
+}
+)");
+  Session s(OnDevice(g)), host(CompileFor(g, "cpu"));
+  const FakeDevice& d = FakeDevice::Get();
+  const auto run = [&](int64_t n, double first) {
+    const TensorPtr x = Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), first));
+    CHECK(EqualBits(*s.Run({x})[0], *host.Run({x})[0]));
+  };
+  run(5, 1);
+  run(5, 2);
+  CHECK(d.recordings == 0);
+  run(5, 3);
+  run(5, 4);
+  CHECK(d.recordings == 1);
+  CHECK(d.replays == 2);
+  CHECK(d.launches == 3);
+  run(3000, 1);  // its memory has to grow
+  CHECK(d.replays == 2);
+}
+
+TEST_CASE("device: state variables stay there; the store fetches what is asked for") {
+  if (!Ready()) return;
+  const Graph g = FromText(kCounting);
+  auto store = std::make_shared<VariableStore>();
+  Session device(OnDevice(g), store), host(CompileFor(g, "cpu"), store);
+  const TensorPtr one = Vector({1, 2, 3, 4});
+  const FakeDevice& d = FakeDevice::Get();
+  for (int i = 0; i < 5; ++i) device.Run({one});
+  const int64_t before = d.copies_in;
+  device.Run({one});
+  CHECK(d.copies_in == before + 1);  // what is fed
+  CHECK(ValuesOf(*store->Get("v")) == Values{6, 12, 18, 24});
+  // The host goes on from there, and the device from there.
+  CHECK(ValuesOf(*host.Run({one})[0]) == Values{49, 14 * 14, 21 * 21, 28 * 28});
+  CHECK(ValuesOf(*device.Run({one})[0]) == Values{64, 256, 24 * 24, 32 * 32});
+  store->Set("v", Vector({0, 0, 0, 1}));
+  CHECK(ValuesOf(*device.Run({one})[0]) == Values{1, 4, 9, 25});
+  // A variable that was replaced by another, and one that is gone and begins again.
+  store->Erase("v");
+  CHECK(ValuesOf(*device.Run({one})[0]) == Values{1, 4, 9, 16});
+  Session second(OnDevice(g), store);
+  CHECK(ValuesOf(*second.Run({one})[0]) == Values{4, 16, 36, 64});
+  CHECK(ValuesOf(*device.Run({one})[0]) == Values{9, 36, 81, 144});
+  CHECK(d.strangers == 0);
+}
+
+TEST_CASE("device: what leaves the axis is found, also in a replay") {
+  if (!Ready()) return;
+  const Graph g = FromText(R"(graph (%x: f32[4], %i: i64[2]) -> (%y) {
+  %y = Gather(%x, %i) : f32[2]
+}
+)");
+  Session s(OnDevice(g));
+  const TensorPtr x = Vector({1, 2, 3, 4});
+  const auto at = [](double a, double b) { return Tensor::FromDoubles(DType::kI64, {2}, {a, b}); };
+  for (int i = 0; i < 5; ++i) {
+    CHECK(ValuesOf(*s.Run({x, at(3, -4)})[0]) == Values{4, 1});
+    const auto caught = Catch([&] { s.Run({x, at(0, 4)}); });
+    REQUIRE(caught);
+    CHECK(caught->code == ErrorCode::kIndexRange);
+  }
+}
+
+TEST_CASE("device: a failure anywhere is told, and the next run is right again") {
+  if (!Ready()) return;
+  const Graph g = FromText(kCounting);
+  FakeDevice& d = FakeDevice::Get();
+  bool failed = true;
+  for (int64_t n = 0; failed; ++n) {
+    REQUIRE(n < 100);
+    auto store = std::make_shared<VariableStore>();
+    Session s(OnDevice(g), store);
+    d.fail_at = n;
+    const auto caught = Catch([&] {
+      for (int i = 0; i < 4; ++i) s.Run({Vector({1, 1, 1, 1})});
+    });
+    failed = caught.has_value();
+    if (failed) CHECK(caught->code == ErrorCode::kDevice);
+    d.fail_at = -1;
+    store->Set("v", Vector({1, 2, 3, 4}));
+    CHECK(ValuesOf(*s.Run({Vector({1, 1, 1, 1})})[0]) == Values{4, 9, 16, 25});
+  }
+}
+
+TEST_CASE("device: profiles name every step") {
+  if (!Ready()) return;
+  const Graph g = FromText(R"(graph (%x: f32[8, 8], %w: f32[8, 8]) -> (%y) {
+  %e = Exp(%x) : f32[8, 8]
+  %y = MatMul(%e, %w) : f32[8, 8]
+}
+)");
+  Session s(OnDevice(g));
+  const TensorPtr x = Tensor::FromDoubles(DType::kF32, {8, 8}, Values(64, 1));
+  const std::vector<StepTime> steps = s.Profile({x, x});
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].kind == "kernel");
+  CHECK(steps[1].kind == "library");
+}

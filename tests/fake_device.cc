@@ -1,0 +1,200 @@
+/// fake_device.cc: see fake_device.h.
+#include "fake_device.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "weft/support/check.h"
+
+namespace weft::e2e {
+namespace {
+
+bool IsOurs(FakeDevice& d, const void* p) {
+  if (!p) return true;  // an absent operand
+  std::lock_guard lock(d.mutex);
+  const uintptr_t at = reinterpret_cast<uintptr_t>(p);
+  auto it = d.blocks.upper_bound(at);
+  if (it == d.blocks.begin()) return false;
+  --it;
+  return at < it->first + uintptr_t(it->second);
+}
+void Expect(const void* p) {
+  FakeDevice& d = FakeDevice::Get();
+  if (!IsOurs(d, p)) ++d.strangers;
+}
+
+class FakeStream final : public DeviceStream {
+ public:
+  ~FakeStream() override { Drain(); }
+  void CopyIn(void* device, const void* host, int64_t bytes) override {
+    ++FakeDevice::Get().copies_in;
+    Expect(device);
+    const auto* from = static_cast<const char*>(host);
+    Give([device, content = std::vector<char>(from, from + bytes)] {
+      std::memcpy(device, content.data(), content.size());
+    });
+  }
+  void CopyOut(void* host, const void* device, int64_t bytes) override {
+    ++FakeDevice::Get().copies_out;
+    Expect(device);
+    Give([=] { std::memcpy(host, device, size_t(bytes)); });
+  }
+  void Copy(void* to, const void* from, int64_t bytes) override {
+    Expect(to);
+    Expect(from);
+    Give([=] { std::memcpy(to, from, size_t(bytes)); });
+  }
+  void Clear(void* device, int64_t bytes) override {
+    Expect(device);
+    Give([=] { std::memset(device, 0, size_t(bytes)); });
+  }
+  void Wait() override { Drain(); }
+
+  void Give(std::function<void()> work) {
+    FakeDevice& d = FakeDevice::Get();
+    if (d.fail_at >= 0 && d.fail_at-- <= 0) {
+      d.fail_at = 0;
+      WEFT_THROW(kDevice, "the fake device has failed");
+    }
+    queue_->push_back(std::move(work));
+  }
+
+  struct Work final : Recording {
+    std::deque<std::function<void()>> queue;
+  };
+  std::unique_ptr<Recording> Record(const std::function<void()>& give) override {
+    ++FakeDevice::Get().recordings;
+    auto work = std::make_unique<Work>();
+    queue_ = &work->queue;
+    try {
+      give();
+    } catch (...) {
+      queue_ = &waiting_;
+      throw;
+    }
+    queue_ = &waiting_;
+    return work;
+  }
+  void Replay(const Recording& recording) override {
+    ++FakeDevice::Get().replays;
+    for (const auto& work : static_cast<const Work&>(recording).queue) Give(work);
+  }
+
+ private:
+  void Drain() {
+    while (!waiting_.empty()) {
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      work();
+    }
+  }
+  std::deque<std::function<void()>> waiting_;
+  std::deque<std::function<void()>>* queue_ = &waiting_;
+};
+
+class FakeLauncher final : public KernelLauncher {
+ public:
+  FakeLauncher(std::shared_ptr<KernelLauncher> cpu, size_t buffers, size_t dims)
+      : cpu_(std::move(cpu)), buffers_(buffers), dims_(dims) {}
+  void Launch(void* const*, const int64_t*) const override {
+    WEFT_THROW(kInternal, "a kernel of a device was launched on the host");
+  }
+  void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
+    ++FakeDevice::Get().launches;
+    for (size_t i = 0; i < buffers_; ++i) Expect(buffers[i]);
+    static_cast<FakeStream&>(stream).Give(
+        [cpu = cpu_, b = std::vector<void*>(buffers, buffers + buffers_),
+         d = std::vector<int64_t>(dims, dims + dims_)] { cpu->Launch(b.data(), d.data()); });
+  }
+
+ private:
+  std::shared_ptr<KernelLauncher> cpu_;
+  size_t buffers_, dims_;
+};
+
+class FakeCall final : public LibraryCall {
+ public:
+  FakeCall(std::unique_ptr<LibraryCall> cpu, size_t inputs, size_t outputs)
+      : cpu_(std::move(cpu)), inputs_(inputs), outputs_(outputs) {}
+  void Run(const void* const*, void* const*, void*) const override {
+    WEFT_THROW(kInternal, "a call of a device was run on the host");
+  }
+  void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
+               void* scratch) const override {
+    ++FakeDevice::Get().calls;
+    std::vector<const void*> in(inputs, inputs + inputs_);
+    std::vector<void*> out(outputs, outputs + outputs_);
+    for (const void* p : in) Expect(p);
+    for (const void* p : out) Expect(p);
+    static_cast<FakeStream&>(stream).Give([cpu = cpu_, in = std::move(in), out = std::move(out),
+                                           scratch] { cpu->Run(in.data(), out.data(), scratch); });
+  }
+  int64_t scratch_bytes() const override { return cpu_->scratch_bytes(); }
+  std::string description() const override { return cpu_->description(); }
+
+ private:
+  std::shared_ptr<LibraryCall> cpu_;
+  size_t inputs_, outputs_;
+};
+
+class FakeBackend final : public Backend {
+ public:
+  std::string name() const override { return "fake"; }
+  std::string target() const override { return cpu_->target(); }
+  bool Runs(const std::string& code_target) const override { return cpu_->Runs(code_target); }
+  std::string default_pipeline() const override { return cpu_->default_pipeline(); }
+  std::string library() const override { return cpu_->library(); }
+  int threads() const override { return cpu_->threads(); }
+  void set_threads(int n) override { cpu_->set_threads(n); }
+  bool has_own_memory() const override { return true; }
+  std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<FakeStream>(); }
+  std::shared_ptr<void> Allocate(int64_t bytes) override {
+    FakeDevice& d = FakeDevice::Get();
+    void* p = std::aligned_alloc(256, size_t((bytes + 255) / 256 * 256));
+    WEFT_CHECK(p, kOutOfMemory, "no memory");
+    std::lock_guard lock(d.mutex);
+    d.blocks[reinterpret_cast<uintptr_t>(p)] = bytes;
+    return {p, [&d](void* block) {
+              std::lock_guard freeing(d.mutex);
+              d.blocks.erase(reinterpret_cast<uintptr_t>(block));
+              std::free(block);
+            }};
+  }
+  std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
+                                       const CompiledKernel& compiled) override {
+    return std::make_shared<FakeLauncher>(cpu_->Load(kernel, compiled), kernel.buffers.size(),
+                                          size_t(kernel.num_symbols));
+  }
+  std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
+                                       const ComputeRequest& request) override {
+    std::unique_ptr<LibraryCall> call = cpu_->Prepare(compute, request);
+    if (!call) return nullptr;
+    size_t inputs = request.input_dims.size();
+    for (const CallStep& s : request.epilogue)
+      if (s.operand >= 0) inputs = std::max(inputs, size_t(s.operand) + 1);
+    return std::make_unique<FakeCall>(std::move(call), inputs, request.output_dims.size());
+  }
+
+ private:
+  std::shared_ptr<Backend> cpu_ = GetBackend("cpu");
+};
+
+}  // namespace
+
+FakeDevice& FakeDevice::Get() {
+  static FakeDevice device;
+  return device;
+}
+void FakeDevice::Reset() {
+  std::lock_guard lock(mutex);
+  copies_in = copies_out = launches = calls = recordings = replays = strangers = 0;
+  fail_at = -1;
+}
+
+void RegisterFakeDevice() {
+  static const bool registered =
+      (RegisterBackend("fake", [] { return std::make_shared<FakeBackend>(); }), true);
+  (void)registered;
+}
+
+}  // namespace weft::e2e

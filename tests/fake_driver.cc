@@ -1,0 +1,367 @@
+/// fake_driver.cc: see fake_driver.h.
+#include "fake_driver.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+
+namespace weft::cuda {
+
+// What the handles of the driver are here.
+struct StreamHandle {
+  std::deque<std::function<void()>> queue;
+  GraphHandle* capture = nullptr;
+};
+struct GraphHandle {
+  std::vector<std::function<void()>> work;
+};
+struct GraphExecHandle {
+  std::vector<std::function<void()>> work;
+};
+struct GraphNodeHandle {};
+struct LibraryHandle {};
+struct PoolHandle {};
+struct ContextHandle {};
+struct KernelHandle {
+  const EmulatedEntry* entry;
+};
+
+}  // namespace weft::cuda
+
+namespace weft::e2e {
+namespace {
+
+using namespace weft::cuda;
+using Work = std::function<void()>;
+
+FakeDriver& D() { return FakeDriver::Get(); }
+void Problem(const std::string& text) { D().problems.push_back(text); }
+
+/// The result of a call, 0 unless it is to fail.
+int Called(const char* name) {
+  FakeDriver& d = D();
+  const int64_t number = d.calls[name]++;
+  if (d.failure.entry == name && d.failure.call == number && d.failure.result != 0) {
+    if (d.failure.for_ever) d.failure.entry = "*";
+    return d.failure.result;
+  }
+  return d.failure.entry == "*" ? d.failure.result : 0;
+}
+#define CALLED(name) \
+  if (const int failed = Called(name)) return failed
+
+void CheckDevice(DevicePointer p, size_t bytes, const char* what) {
+  const auto& memory = D().memory;
+  auto it = memory.upper_bound(p);
+  if (it == memory.begin() || p + bytes > (--it)->first + uint64_t(it->second))
+    Problem(std::string(what) + ": not memory of the device");
+}
+void* Host(DevicePointer p) { return reinterpret_cast<void*>(p); }
+
+int Give(StreamHandle* s, Work work) {
+  if (s->capture)
+    s->capture->work.push_back(std::move(work));
+  else
+    s->queue.push_back(std::move(work));
+  return 0;
+}
+
+Work LaunchWork(KernelHandle* kernel, EmuDim grid, EmuDim block, unsigned shared, void** params) {
+  const EmulatedEntry* entry = kernel->entry;
+  std::vector<uint64_t> words;
+  std::vector<std::string> tables;
+  for (size_t i = 0; i < entry->parameter_bytes.size(); ++i) {
+    if (entry->parameter_bytes[i] == 8) {
+      words.push_back(*static_cast<uint64_t*>(params[i]));
+    } else {  // by value; the emulator takes its address
+      tables.emplace_back(static_cast<const char*>(params[i]), entry->parameter_bytes[i]);
+      words.push_back(0);
+    }
+  }
+  return [=] {
+    std::vector<uint64_t> own = words;
+    std::vector<std::vector<uint64_t>> aligned;
+    for (size_t i = 0, t = 0; i < own.size(); ++i) {
+      if (entry->parameter_bytes[i] == 8) continue;
+      aligned.emplace_back((tables[t].size() + 7) / 8);
+      std::memcpy(aligned.back().data(), tables[t].data(), tables[t].size());
+      own[i] = reinterpret_cast<uint64_t>(aligned.back().data());
+      ++t;
+    }
+    D().launched.push_back(entry->name);
+    const std::string problem = entry->Launch({grid, block, shared, 2}, own);
+    if (!problem.empty()) Problem(entry->name + ": " + problem);
+  };
+}
+
+DriverApi Table() {
+  DriverApi a;
+  a.Init = [](unsigned) { return Called("Init"); };
+  a.DriverGetVersion = [](int* v) {
+    *v = 12040;
+    return Called("DriverGetVersion");
+  };
+  a.GetErrorName = [](DriverResult r, const char** text) {
+    *text = r == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : r == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                       : "CUDA_ERROR";
+    return 0;
+  };
+  a.GetErrorString = [](DriverResult r, const char** text) {
+    *text = r == 2 ? "out of memory" : r == 700 ? "an illegal memory access" : "an error";
+    return 0;
+  };
+  a.DeviceGetCount = [](int* n) {
+    *n = D().devices;
+    return Called("DeviceGetCount");
+  };
+  a.DeviceGet = [](int* device, int ordinal) {
+    *device = ordinal;
+    return Called("DeviceGet");
+  };
+  a.DeviceGetName = [](char* name, int bytes, int) {
+    std::strncpy(name, "fake", size_t(bytes));
+    return Called("DeviceGetName");
+  };
+  a.DeviceGetAttribute = [](int* value, int which, int) {
+    *value = which == 75   ? D().architecture / 10
+             : which == 76 ? D().architecture % 10
+             : which == 16 ? D().multiprocessors
+                           : 1;
+    return Called("DeviceGetAttribute");
+  };
+  a.DeviceTotalMem = [](size_t* bytes, int) {
+    *bytes = size_t(D().memory_bytes);
+    return Called("DeviceTotalMem");
+  };
+  a.DevicePrimaryCtxRetain = [](ContextHandle** c, int) {
+    CALLED("DevicePrimaryCtxRetain");
+    static ContextHandle context;
+    *c = &context;
+    ++D().contexts;
+    return 0;
+  };
+  a.DevicePrimaryCtxRelease = [](int) {
+    --D().contexts;
+    return Called("DevicePrimaryCtxRelease");
+  };
+  a.CtxSetCurrent = [](ContextHandle* c) {
+    if (!c) Problem("no context");
+    return Called("CtxSetCurrent");
+  };
+  a.MemGetInfo = [](size_t* free, size_t* total) {
+    int64_t used = 0;
+    for (const auto& [at, bytes] : D().memory) used += bytes;
+    *total = size_t(D().memory_bytes);
+    *free = size_t(D().memory_bytes - used);
+    return Called("MemGetInfo");
+  };
+  a.MemPoolCreate = [](PoolHandle** pool, const PoolProps*) {
+    CALLED("MemPoolCreate");
+    *pool = new PoolHandle;
+    ++D().pools;
+    return 0;
+  };
+  a.MemPoolDestroy = [](PoolHandle* pool) {
+    delete pool;
+    --D().pools;
+    return Called("MemPoolDestroy");
+  };
+  a.MemPoolSetAttribute = [](PoolHandle*, int, void*) { return Called("MemPoolSetAttribute"); };
+  a.MemAllocFromPoolAsync = [](DevicePointer* p, size_t bytes, PoolHandle*, StreamHandle*) {
+    CALLED("MemAllocFromPoolAsync");
+    int64_t used = int64_t(bytes);
+    for (const auto& [at, taken] : D().memory) used += taken;
+    if (used > D().memory_bytes) return 2;
+    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(memory, 0xAB, bytes);  // what nobody wrote shows
+    *p = reinterpret_cast<DevicePointer>(memory);
+    D().memory[*p] = int64_t(bytes);
+    return 0;
+  };
+  a.MemFreeAsync = [](DevicePointer p, StreamHandle*) {
+    if (D().memory.erase(p) == 0) Problem("memory given back twice");
+    std::free(Host(p));
+    return Called("MemFreeAsync");
+  };
+  a.MemHostAlloc = [](void** p, size_t bytes, unsigned) {
+    CALLED("MemHostAlloc");
+    *p = std::malloc(bytes);
+    ++D().pinned;
+    return 0;
+  };
+  a.MemFreeHost = [](void* p) {
+    std::free(p);
+    --D().pinned;
+    return Called("MemFreeHost");
+  };
+  a.MemcpyHtoDAsync = [](DevicePointer to, const void* from, size_t bytes, StreamHandle* s) {
+    CALLED("MemcpyHtoDAsync");
+    CheckDevice(to, bytes, "MemcpyHtoDAsync");
+    return Give(s, [=] { std::memcpy(Host(to), from, bytes); });
+  };
+  a.MemcpyDtoHAsync = [](void* to, DevicePointer from, size_t bytes, StreamHandle* s) {
+    CALLED("MemcpyDtoHAsync");
+    CheckDevice(from, bytes, "MemcpyDtoHAsync");
+    return Give(s, [=] { std::memcpy(to, Host(from), bytes); });
+  };
+  a.MemcpyDtoDAsync = [](DevicePointer to, DevicePointer from, size_t bytes, StreamHandle* s) {
+    CALLED("MemcpyDtoDAsync");
+    CheckDevice(to, bytes, "MemcpyDtoDAsync");
+    CheckDevice(from, bytes, "MemcpyDtoDAsync");
+    return Give(s, [=] { std::memcpy(Host(to), Host(from), bytes); });
+  };
+  a.MemsetD8Async = [](DevicePointer to, unsigned char value, size_t bytes, StreamHandle* s) {
+    CALLED("MemsetD8Async");
+    CheckDevice(to, bytes, "MemsetD8Async");
+    return Give(s, [=] { std::memset(Host(to), value, bytes); });
+  };
+  a.StreamCreate = [](StreamHandle** s, unsigned) {
+    CALLED("StreamCreate");
+    *s = new StreamHandle;
+    ++D().streams;
+    return 0;
+  };
+  a.StreamDestroy = [](StreamHandle* s) {
+    if (!s->queue.empty()) Problem("a stream with work in it is destroyed");
+    delete s;
+    --D().streams;
+    return Called("StreamDestroy");
+  };
+  a.StreamSynchronize = [](StreamHandle* s) {
+    const int failed = Called("StreamSynchronize");
+    if (s->capture) Problem("somebody waits for a stream that is captured");
+    for (; !s->queue.empty(); s->queue.pop_front())
+      if (!failed) s->queue.front()();
+    return failed;
+  };
+  a.StreamBeginCapture = [](StreamHandle* s, int) {
+    CALLED("StreamBeginCapture");
+    s->capture = new GraphHandle;
+    ++D().graphs;
+    return 0;
+  };
+  a.StreamEndCapture = [](StreamHandle* s, GraphHandle** graph) {
+    *graph = s->capture;
+    s->capture = nullptr;
+    return Called("StreamEndCapture");
+  };
+  a.LibraryLoadData = [](LibraryHandle** library, const void*, int*, void**, unsigned, int*, void**,
+                         unsigned) {
+    CALLED("LibraryLoadData");
+    *library = new LibraryHandle;
+    ++D().libraries;
+    return 0;
+  };
+  a.LibraryUnload = [](LibraryHandle* library) {
+    delete library;
+    --D().libraries;
+    return Called("LibraryUnload");
+  };
+  a.LibraryGetKernel = [](KernelHandle** kernel, LibraryHandle*, const char* name) {
+    CALLED("LibraryGetKernel");
+    static std::map<std::string, KernelHandle> handles;
+    const EmulatedEntry* entry = D().kernels ? D().kernels->Find(name) : nullptr;
+    if (!entry) return 500;
+    handles[name].entry = entry;
+    *kernel = &handles[name];
+    return 0;
+  };
+  a.KernelSetAttribute = [](int, int, KernelHandle*, int) { return Called("KernelSetAttribute"); };
+  a.LaunchKernel = [](KernelHandle* kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                      StreamHandle* s, void** params, void**) {
+    CALLED("LaunchKernel");
+    return Give(s, LaunchWork(kernel, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared,
+                              params));
+  };
+  a.GraphCreate = [](GraphHandle** graph, unsigned) {
+    CALLED("GraphCreate");
+    *graph = new GraphHandle;
+    ++D().graphs;
+    return 0;
+  };
+  a.GraphDestroy = [](GraphHandle* graph) {
+    delete graph;
+    --D().graphs;
+    return Called("GraphDestroy");
+  };
+  static GraphNodeHandle node;
+  static const auto add = [](GraphNodeHandle** made, GraphHandle* graph, size_t after, Work work) {
+    if ((after > 0) != !graph->work.empty()) Problem("a node that does not follow the one before");
+    *made = &node;
+    graph->work.push_back(std::move(work));
+    return 0;
+  };
+  a.GraphAddKernelNode = [](GraphNodeHandle** made, GraphHandle* graph, GraphNodeHandle* const*,
+                            size_t after, const KernelNodeParams* p) {
+    CALLED("GraphAddKernelNode");
+    return add(made, graph, after,
+               LaunchWork(p->kernel, {p->grid_x, p->grid_y, p->grid_z},
+                          {p->block_x, p->block_y, p->block_z}, p->shared_bytes, p->params));
+  };
+  a.GraphAddMemcpyNode = [](GraphNodeHandle** made, GraphHandle* graph, GraphNodeHandle* const*,
+                            size_t after, const Memcpy3D* m, ContextHandle*) {
+    CALLED("GraphAddMemcpyNode");
+    const size_t bytes = m->width_bytes;
+    const void* from = m->from_type == kHostMemory ? m->from_host : Host(m->from_device);
+    if (m->from_type == kDeviceMemory) CheckDevice(m->from_device, bytes, "GraphAddMemcpyNode");
+    CheckDevice(m->to_device, bytes, "GraphAddMemcpyNode");
+    return add(made, graph, after, [=, to = m->to_device] { std::memcpy(Host(to), from, bytes); });
+  };
+  a.GraphAddMemsetNode = [](GraphNodeHandle** made, GraphHandle* graph, GraphNodeHandle* const*,
+                            size_t after, const MemsetNodeParams* m, ContextHandle*) {
+    CALLED("GraphAddMemsetNode");
+    CheckDevice(m->to, m->width, "GraphAddMemsetNode");
+    return add(made, graph, after,
+               [p = *m] { std::memset(Host(p.to), int(p.value), p.width * p.height); });
+  };
+  a.GraphAddChildGraphNode = [](GraphNodeHandle** made, GraphHandle* graph, GraphNodeHandle* const*,
+                                size_t after, GraphHandle* child) {
+    CALLED("GraphAddChildGraphNode");
+    return add(made, graph, after, [work = child->work] {
+      for (const Work& w : work) w();
+    });
+  };
+  a.GraphInstantiate = [](GraphExecHandle** exec, GraphHandle* graph, unsigned long long) {
+    CALLED("GraphInstantiate");
+    *exec = new GraphExecHandle{graph->work};
+    ++D().graphs;
+    return 0;
+  };
+  a.GraphLaunch = [](GraphExecHandle* exec, StreamHandle* s) {
+    CALLED("GraphLaunch");
+    for (const Work& w : exec->work) Give(s, w);
+    return 0;
+  };
+  a.GraphExecDestroy = [](GraphExecHandle* exec) {
+    delete exec;
+    --D().graphs;
+    return Called("GraphExecDestroy");
+  };
+  a.GraphExecKernelNodeSetParams = [](GraphExecHandle*, GraphNodeHandle*, const KernelNodeParams*) {
+    return Called("GraphExecKernelNodeSetParams");
+  };
+  return a;
+}
+
+}  // namespace
+
+FakeDriver& FakeDriver::Get() {
+  static FakeDriver driver;
+  return driver;
+}
+void FakeDriver::Reset() {
+  failure = {};
+  calls.clear();
+  launched.clear();
+  problems.clear();
+}
+
+std::shared_ptr<const DriverApi> FakeDriverTable() {
+  static const auto table = std::make_shared<const DriverApi>(Table());
+  return table;
+}
+
+}  // namespace weft::e2e

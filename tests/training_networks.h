@@ -1,0 +1,114 @@
+/// training_networks.h: training steps of small networks, built layer by layer.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "weft/core/builtin_ops.h"
+#include "weft/core/gradient.h"
+#include "weft/core/graph.h"
+#include "weft/core/tensor.h"
+
+namespace weft::e2e {
+
+/// Builds a network layer by layer; parameters are inputs.
+class Network {
+ public:
+  explicit Network(SymInt batch, int64_t channels, int64_t size)
+      : x_(g_.AddInput("x", DType::kF32, Shape{batch, channels, size, size})),
+        labels_(g_.AddInput("labels", DType::kI64, Shape{batch})) {}
+
+  NodeEntry x() const { return x_; }
+  NodeEntry Parameter(const std::vector<int64_t>& dims) {
+    params_.emplace_back(
+        g_.AddInput("p" + std::to_string(params_.size()), DType::kF32, Shape::OfInts(dims)));
+    dims_.push_back(dims);
+    return params_.back();
+  }
+  NodeEntry Conv(const NodeEntry& x, int64_t from, int64_t to, int64_t size, int64_t stride,
+                 bool bias) {
+    std::vector<NodeEntry> in{x, Parameter({to, from, size, size})};
+    if (bias) in.push_back(Parameter({to}));
+    const int64_t pad = size / 2;
+    return Apply("Conv", in,
+                 {{"pads", Ints{pad, pad, pad, pad}}, {"strides", Ints{stride, stride}}});
+  }
+  NodeEntry Norm(const NodeEntry& x, int64_t channels) {
+    const std::vector<int64_t> dims{channels};
+    const NodeEntry gamma = Parameter(dims), beta = Parameter(dims);
+    auto ones = std::make_shared<Tensor>(DType::kF32, dims);
+    for (int64_t i = 0; i < channels; ++i) ones->mutable_data_as<float>()[i] = 1;
+    return Apply("BatchNormalization",
+                 {x, gamma, beta, ConstantLike(x, ones), ConstantLike(x, ones)},
+                 {{"training_mode", 1}});
+  }
+  NodeEntry Dense(const NodeEntry& x, int64_t from, int64_t to) {
+    return Apply("Gemm", {x, Parameter({from, to}), Parameter({to})});
+  }
+  /// The loss, and its gradients by every parameter.
+  Graph Step(const NodeEntry& logits) {
+    std::vector<NodeEntry> outputs{Apply("SoftmaxCrossEntropyLoss", {logits, labels_})};
+    g_.outputs = outputs;
+    for (const NodeEntry& dp : Gradients(g_, outputs, params_, {})) outputs.push_back(dp);
+    g_.outputs = outputs;
+    return g_;
+  }
+  /// Weights as one begins with, so that sums are of about 1.
+  std::vector<TensorPtr> Inputs(int64_t batch, int64_t channels, int64_t size) const {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    const auto tensor = [&](const std::vector<int64_t>& dims, float scale, float mean) {
+      auto t = std::make_shared<Tensor>(DType::kF32, dims);
+      for (int64_t i = 0; i < t->num_elements(); ++i)
+        t->mutable_data_as<float>()[i] = mean + scale * normal(random);
+      return t;
+    };
+    auto labels = std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{batch});
+    for (int64_t i = 0; i < batch; ++i) labels->set_int(i, i % 10);
+    std::vector<TensorPtr> in{tensor({batch, channels, size, size}, 1, 0), labels};
+    for (const auto& dims : dims_) {
+      const int64_t fan = dims.size() == 4   ? dims[1] * dims[2] * dims[3]
+                          : dims.size() == 2 ? dims[0]
+                                             : 100;
+      in.push_back(tensor(dims, 1 / std::sqrt(float(fan)), dims.size() == 1 ? 0.5f : 0));
+    }
+    return in;
+  }
+
+ private:
+  Graph g_;
+  NodeEntry x_, labels_;
+  std::vector<NodeEntry> params_;
+  std::vector<std::vector<int64_t>> dims_;
+};
+
+inline NodeEntry Relu(const NodeEntry& x) { return Apply("Relu", {x}); }
+
+inline NodeEntry LeNet(Network* n) {
+  const AttrDict pool{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
+  NodeEntry y = Apply("MaxPool", {Relu(n->Conv(n->x(), 1, 6, 5, 1, true))}, AttrDict(pool));
+  y = Apply("AveragePool", {Apply("Tanh", {n->Conv(y, 6, 16, 5, 1, true)})}, AttrDict(pool));
+  y = Apply("Flatten", {y});
+  return n->Dense(Relu(n->Dense(y, 16 * 7 * 7, 30)), 30, 10);
+}
+inline NodeEntry ResNet(Network* n, int blocks) {
+  int64_t width = 16;
+  NodeEntry y = Relu(n->Norm(n->Conv(n->x(), 3, width, 3, 1, false), width));
+  for (int stage = 0; stage < 3; ++stage)
+    for (int b = 0; b < blocks; ++b) {
+      const int64_t from = width, stride = stage > 0 && b == 0 ? 2 : 1;
+      if (stride == 2) width *= 2;
+      const NodeEntry a = Relu(n->Norm(n->Conv(y, from, width, 3, stride, false), width));
+      const NodeEntry c = n->Norm(n->Conv(a, width, width, 3, 1, false), width);
+      const NodeEntry shortcut =
+          stride == 1 ? y : n->Norm(n->Conv(y, from, width, 1, stride, false), width);
+      y = Relu(c + shortcut);
+    }
+  y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
+  return n->Dense(y, width, 10);
+}
+
+}  // namespace weft::e2e
