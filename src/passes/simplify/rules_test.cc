@@ -38,6 +38,62 @@ void CheckSame(const Graph& before, const Graph& after, uint64_t seed) {
   for (size_t i = 0; i < want.size(); ++i) CHECK(CompareTensors(*got[i], *want[i], 0, 1e-12) <= 1);
 }
 
+TEST_CASE("simplify: positions selected from a transposed tensor") {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    Rng rng(seed);
+    const int rank = int(Between(rng, 2, 5));
+    Graph g;
+    std::vector<SymInt> dims;
+    for (int d = 0; d < rank; ++d)
+      dims.push_back(d == 0 && seed % 2 ? SymInt::Symbol("n") : SymInt(Between(rng, 1, 4)));
+    Ints perm(size_t(rank), 0);
+    std::iota(perm.begin(), perm.end(), 0);
+    std::shuffle(perm.begin(), perm.end(), rng);
+    NodeEntry whole(g.AddNode("Transpose", {NodeEntry(g.AddInput("x", DType::kF64, Shape(dims)))},
+                              {{"perm", perm}}));
+    std::vector<SymInt> after;
+    for (int64_t d : perm) after.push_back(dims[size_t(d)]);
+    if (seed % 3 == 0) {  // axes of extent 1 come and go
+      Ints target;
+      std::vector<SymInt> kept;
+      for (SymInt d : after) {
+        if (d.is(1) && Between(rng, 0, 1)) continue;
+        if (Between(rng, 0, 2) == 0) kept.push_back(1);
+        kept.push_back(d);
+      }
+      for (SymInt d : kept) target.push_back(d.is_const() ? d.value() : -1);
+      if (kept.empty()) continue;
+      after = kept;
+      whole = NodeEntry(g.AddNode("Reshape", {whole, g.AddConstant(Tensor::Ints(target))}));
+    }
+    const int64_t axis = Between(rng, 0, int64_t(after.size()) - 1);
+    if (!after[size_t(axis)].is_const()) continue;
+    const int64_t extent = after[size_t(axis)].value();
+    for (int64_t k = Between(rng, 1, extent); k > 0; --k)
+      g.outputs.push_back(NodeEntry(g.AddNode(
+          "Gather",
+          {whole,
+           g.AddConstant(Tensor::Scalar(DType::kI64, double(Between(rng, -extent, extent - 1))))},
+          {{"axis", Between(rng, 0, 1) ? axis : axis - int64_t(after.size())}})));
+    if (seed % 5 == 0) g.outputs.push_back(whole);  // somebody wants all of it
+    const Graph simple = ApplyPasses(g, "InferType,InferShape,Simplify");
+    CheckSame(g, simple, seed);
+  }
+  // The three parts of one projection.
+  Graph g;
+  const NodeEntry x(g.AddInput("x", DType::kF64, Shape{1, 6, 2, 3, 4}));
+  const NodeEntry t(g.AddNode("Transpose", {x}, {{"perm", Ints{3, 1, 2, 0, 4}}}));
+  const NodeEntry r(g.AddNode("Reshape", {t, g.AddConstant(Tensor::Ints({3, 6, 2, 4}))}));
+  for (int k = 0; k < 3; ++k)
+    g.outputs.push_back(NodeEntry(
+        g.AddNode("Gather", {r, g.AddConstant(Tensor::Scalar(DType::kI64, k))}, {{"axis", 0}})));
+  const Graph simple = ApplyPasses(g, "InferType,InferShape,Simplify");
+  CHECK(Count(simple, "Transpose") == 0);
+  CHECK(Count(simple, "Gather") == 3);
+  CheckSame(g, simple, 1);
+}
+
 TEST_CASE("simplify: random paddings of random windows") {
   int folded = 0, kept = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {

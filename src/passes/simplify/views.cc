@@ -4,6 +4,8 @@
 ///   Flatten(x), x of rank 2, axis 1       -> x           also where no extent of x is known
 ///   Transpose(Reshape(Transpose(x, p)), q), where the Reshape adds and drops extents of 1 only
 ///                                         -> Reshape(Transpose(x, pq)), or Reshape(x) where pq keeps the order
+///   Gather(Transpose(x, p), c) of one position c, or with such a Reshape between, where nobody reads more of the
+///   Transpose                             -> Transpose(Gather(x, c), ..): queries, keys and values of one projection
 #include <algorithm>
 
 #include "rules.h"
@@ -78,10 +80,68 @@ std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& 
   return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
 }
 
+/// Gather of one position that is known.
+bool Selects(RewriteContext& ctx, const NodePtr& n) {
+  if (!IsOp(n, "Gather")) return false;
+  const TensorPtr c = ctx.constant(n->inputs[1]);
+  return c && c->rank() == 0;
+}
+bool IsOnlySelected(RewriteContext& ctx, const NodePtr& n, SymInt extent) {
+  if (ctx.graph().is_output(n) || !extent.is_const() || int64_t(n->uses().size()) > extent.value())
+    return false;
+  return std::all_of(n->uses().begin(), n->uses().end(), [&](const Use& u) {
+    return !u.control && u.slot == 0 && Selects(ctx, u.user);
+  });
+}
+
+std::vector<NodeEntry> SelectAcrossTranspose(RewriteContext& ctx, const NodePtr& n) {
+  if (!Selects(ctx, n)) return {};
+  const NodePtr whole = n->inputs[0].node;
+  const NodePtr t = IsOp(whole, "Reshape") ? whole->inputs[0].node : whole;
+  if (!IsOp(t, "Transpose")) return {};
+  const NodeEntry x = t->inputs[0];
+  const Shape &from = ctx.shape(x), &before = ctx.shape(NodeEntry(t)),
+              &after = ctx.shape(NodeEntry(whole)), &out = ctx.shape(NodeEntry(n));
+  if (!from.fully_known() || !before.fully_known() || !after.fully_known() || !out.fully_known())
+    return {};
+  int64_t axis = n->attr<int64_t>("axis");
+  if (axis < 0) axis += after.rank();
+  if (axis < 0 || axis >= after.rank() || !IsOnlySelected(ctx, whole, after[int(axis)])) return {};
+  if (t != whole && (t->uses().size() != 1 || ctx.graph().is_output(t))) return {};
+  const std::vector<int> wide_before = Wide(before), wide_after = Wide(after);
+  if (wide_before.size() != wide_after.size()) return {};
+  for (size_t k = 0; k < wide_before.size(); ++k)
+    if (!ctx.facts().ProvedEqual(before[wide_before[k]], after[wide_after[k]])) return {};
+
+  // The axis of x that is selected from, and where its other wide axes stand in the result.
+  const Ints p = PermOf(t, from.rank());
+  int64_t selected = -1;
+  Ints order;
+  for (size_t k = 0; k < wide_after.size(); ++k) {
+    const int64_t source = p[size_t(wide_before[k])];
+    if (wide_after[k] == axis)
+      selected = source;
+    else
+      order.push_back(source);
+  }
+  if (selected < 0) return {};
+  for (int64_t& d : order) d -= d > selected;
+  Graph& g = ctx.graph();
+  const NodeEntry part(g.AddNode("Gather", {x, n->inputs[1]}, {{"axis", selected}}));
+  if (std::is_sorted(order.begin(), order.end()))
+    return {ReshapeTo(g, part, out.dims(), n->attrs.name)};
+  for (int64_t d = 0; d < from.rank(); ++d)
+    if (d != selected && from[int(d)].is(1)) order.push_back(d - (d > selected));
+  const NodeEntry moved(g.AddNode("Transpose", {part}, {{"perm", order}}));
+  return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
+}
+
 }  // namespace
 
 std::vector<Rule> ViewRules() {
-  return {{"inverse-views", InverseViews}, {"transpose-across-units", TransposeAcrossUnits}};
+  return {{"inverse-views", InverseViews},
+          {"transpose-across-units", TransposeAcrossUnits},
+          {"select-across-transpose", SelectAcrossTranspose}};
 }
 
 }  // namespace weft::simplify

@@ -1,0 +1,183 @@
+/// cli_programs_test.cc: the `weft` command from outside, where it compiles: run, bench, compile, grad.
+#include <filesystem>
+#include <fstream>
+
+#include "cli_util.h"
+#include "weft/support/file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using weft::DType;
+using weft::Tensor;
+using namespace weft::e2e;
+
+TEST_CASE("cpu: run, bench, compile") {
+  const Folder dir;
+  const std::string model = dir.Write("m.weft", kModel);
+  const Result r = Weft({"bench", model, "--bind", "n=64", "--json", "--duration", "0.01",
+                         "--warmup", "1", "--profile"});
+  if (r.code == 3) {
+    CHECK(r.says("error[WEFT-E0401]"));
+    return;
+  }
+  const Json j = Parsed(r);
+  for (const char* key : {"median_ms", "min_ms", "p95_ms", "iterations", "compile_s", "kernels",
+                          "library_calls", "arena_bytes", "bytes_moved", "backend"})
+    CHECK(j.contains(key));
+  CHECK(j.at("kernels").get<int>() >= 1);
+  CHECK(j.at("backend") == "cpu");
+  CHECK(!j.at("profile").empty());
+  CHECK(Parsed(Weft({"bench", model, "--json", "--iterations", "7", "--warmup", "0"}))
+            .at("iterations") == 7);
+  const Json off = Parsed(Weft({"bench", model, "--bind", "n=64", "--json", "--iterations", "3",
+                                "--backend", "cpu:no-fusion"}));
+  CHECK(off.at("kernels").get<int>() == 4);
+  CHECK(Weft({"bench", model, "--iterations", "3", "--profile"}).out.find("share") !=
+        std::string::npos);
+  CHECK(Weft({"compare", model, "cpu", "ref", "--bind", "n=9"}).code == 0);
+  CHECK(Weft({"compare", model, "cpu:no-fusion", "cpu", "--bind", "n=9", "--layerwise"}).code ==
+        0);
+  CHECK(Weft({"run", model, "--random", "--passes", "Simplify,Fusion{max_ops=2}"}).code == 0);
+
+  const Json kernels =
+      Parsed(Weft({"compile", model, "--target", "cpu", "--json", "--save-kernels", dir / "k"}));
+  REQUIRE(!kernels.at("kernels").empty());
+  for (const Json& k : kernels.at("kernels")) {
+    for (const char* key :
+         {"name", "template", "ops", "source_bytes", "binary_bytes", "registers", "spill_bytes"})
+      CHECK(k.contains(key));
+    CHECK(k.at("source_bytes").get<int64_t>() > 0);
+  }
+  CHECK(size_t(std::distance(fs::directory_iterator(dir / "k"), {})) ==
+        kernels.at("kernels").size());
+  const std::string saved = dir / "m.weftx";
+  REQUIRE(Weft({"compile", model, "--target", "cpu", "-o", saved, "--json"}).code == 0);
+  CHECK(Weft({"run", saved, "--random", "--bind", "n=3", "--outputs-dir", dir / "s"}).code == 0);
+  REQUIRE(Weft({"run", model, "--random", "--bind", "n=3", "--outputs-dir", dir / "w"}).code ==
+          0);
+  for (const auto& file : fs::directory_iterator(dir / "w"))
+    CHECK(Slurp(file.path()) == Slurp((dir / "s") + "/" + file.path().filename().string()));
+  const Json inspected = Parsed(Weft({"inspect", saved, "--json"}));
+  CHECK(inspected.at("backend") == "cpu");
+  CHECK(inspected.at("inputs").size() == 2);
+  CHECK(inspected.at("symbols") == Json::array({"n"}));
+  CHECK(inspected.at("kernels").get<int>() >= 1);
+  CHECK(Weft({"inspect", saved}).out.find("program  compiled for cpu: ") != std::string::npos);
+  Fails({"inspect", saved, "--support", "cpu"}, 2, "WEFT-E0101", "compiled already");
+  Fails({"run", saved, "--random", "--passes", "Simplify"}, 2, "WEFT-E0101", "compiled already");
+  Fails({"compile", model, "--target", "cpu", "-o", dir / "m.bin"}, 2, "WEFT-E0101", ".weftx");
+  Fails({"compile", model, "--target", "tpu"}, 3, "WEFT-E0401", "tpu");
+}
+
+TEST_CASE("grad appends gradients, in any format") {
+  const Folder dir;
+  const std::string model = dir.Write("m.weft", R"(weft 1
+graph (%x: f32[n, 2], %i: i64[1], %w: f32[2] param = [3, 4]) -> (%y, %j) {
+  %p = Mul(%x, %w)
+  %y = Mul(%p, %x)
+  %j = Neg(%i)
+}
+)");
+  dir.WriteTensor("x.npy", DType::kF32, {2, 2});
+  dir.WriteTensor("i.npy", DType::kI64, {1});
+  dir.WriteTensor("g.npy", DType::kF32, {2, 2});
+  const auto run = [&](const std::string& file, bool seed) {
+    std::vector<std::string> line = {"run",           file,
+                                     "--backend",     "ref",
+                                     "--outputs-dir", dir / "out",
+                                     "--input",       "x=" + (dir / "x.npy"),
+                                     "--input",       "i=" + (dir / "i.npy")};
+    if (seed) line.insert(line.end(), {"--input", "grad_y=" + (dir / "g.npy")});
+    CHECK(Weft(line).code == 0);
+  };
+  for (const char* format : {"o.weft", "o.onnx", "o.json"}) {
+    CAPTURE(format);
+    for (const bool seed : {false, true}) {
+      std::vector<std::string> line = {"grad", model, "--xs", "x,w,p", "-o", dir / format};
+      if (seed) line.push_back("--seed-inputs");
+      CHECK(Weft(line).code == 0);
+      run(dir / format, seed);
+      // y = w x^2: d/dx = 2 w x, d/dw = sum of x^2 over n, d/dp = x
+      const auto x = weft::ReadNpy(dir / "x.npy"), g = weft::ReadNpy(dir / "g.npy");
+      const auto dx = weft::ReadNpy(dir / "out/grad_x.npy"),
+                 dw = weft::ReadNpy(dir / "out/grad_w.npy"),
+                 dp = weft::ReadNpy(dir / "out/grad_p.npy");
+      for (int k = 0; k < 4; ++k) {
+        const double s = seed ? g->at(k) : 1;
+        CHECK(dx->at(k) == doctest::Approx(2 * (3 + k % 2) * x->at(k) * s));
+        CHECK(dp->at(k) == doctest::Approx(x->at(k) * s));
+      }
+      for (int k = 0; k < 2; ++k) {
+        double sum = 0;
+        for (int r : {0, 2}) sum += x->at(k + r) * x->at(k + r) * (seed ? g->at(k + r) : 1);
+        CHECK(dw->at(k) == doctest::Approx(sum));
+      }
+    }
+  }
+  // By default every float output by every float input.
+  const Json told = Parsed(Weft({"grad", model, "--json", "-o", dir / "d.weft"}));
+  CHECK(told["outputs"] == Json::array({"y", "j", "grad_x"}));
+  Fails({"grad", model}, 2, "WEFT-E0101", "--output is required");
+  Fails({"grad", model, "-o", dir / "o.txt"}, 2, "WEFT-E0101", "o.txt");
+  Fails({"grad", model, "--xs", "q", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "there are: x, i");
+  Fails({"grad", model, "--ys", "y,y", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "given twice");
+  Fails({"grad", model, "--xs", "i", "-o", dir / "o.weft"}, 3, "WEFT-E0401", "'i'");
+  // Gradients of gradients: no two outputs of one name.
+  CHECK(Weft({"grad", dir / "d.weft", "-o", dir / "dd.weft"}).code == 0);
+  const Json twice = Parsed(Weft({"grad", dir / "dd.weft", "--json", "-o", dir / "ddd.weft"}));
+  CHECK(twice["outputs"] == Json::array({"y", "j", "grad_x", "grad_x_2", "grad_x_3"}));
+  const std::string taken = dir.Write("t.weft", R"(weft 1
+graph (%x: f32[2], %grad_y: f32[2]) -> (%y) {
+  %y = Mul(%x, %grad_y)
+}
+)");
+  Fails({"grad", taken, "--seed-inputs", "-o", dir / "o.weft"}, 2, "WEFT-E0101", "grad_y");
+  // What has no rule is named, and nothing is written.
+  const std::string bad = dir.Write("b.weft", R"(weft 1
+graph (%x: f32[2], %v: f32[2]) -> (%y) {
+  %y = weft::Assign(%v, %x)
+}
+)");
+  Fails({"grad", bad, "--xs", "x", "-o", dir / "none.weft"}, 3, "WEFT-E0401", "'y'");
+  CHECK_FALSE(fs::exists(dir / "none.weft"));
+}
+TEST_CASE("bench --tune times library calls once; later runs find what it chose") {
+  constexpr const char* kConv = R"(weft 1
+graph @conv(%x: f32[1, 32, 20, 20], %w: f32[32, 32, 3, 3]) -> (%z) {
+  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}
+  %z = Relu(%y)
+}
+)";
+  const Folder dir;
+  const std::string model = dir.Write("conv.weft", kConv), before = Env("WEFT_CACHE_DIR");
+  setenv("WEFT_CACHE_DIR", (dir / "cache").c_str(), 1);
+  const auto bench = [&](bool tune, const char* cache) {
+    std::vector<std::string> arguments{"bench",    model, "--iterations", "3",
+                                       "--warmup", "0",   "--json"};
+    if (tune) arguments.push_back("--tune");
+    if (cache) setenv("WEFT_CACHE", cache, 1);
+    const Json j = Parsed(Weft(arguments));
+    if (cache) unsetenv("WEFT_CACHE");
+    return j;
+  };
+  CHECK(!bench(false, nullptr).contains("tuned"));
+  const Json first = bench(true, nullptr).value("tuned", Json());
+  REQUIRE(first.is_object());
+  if (first.at("timed") != 0) {  // with a library there is a choice
+    CHECK(first.at("known") == 0);
+    const Json again = bench(true, nullptr).at("tuned");
+    CHECK(again.at("timed") == 0);
+    CHECK(again.at("known") == first.at("timed"));
+    CHECK(bench(true, "off").at("tuned").at("timed") == first.at("timed"));
+    const Result listed = Weft({"cache", "ls"});
+    CHECK(listed.out.find("choice") != std::string::npos);
+    CHECK(Weft({"cache", "verify"}).code == 0);
+    const Result text = Weft({"bench", model, "--iterations", "3", "--tune"});
+    CHECK(text.out.find("0 library calls timed, ") != std::string::npos);
+  }
+  CHECK(Weft({"run", model, "--random", "--tune"}).code == 0);
+  before.empty() ? unsetenv("WEFT_CACHE_DIR") : setenv("WEFT_CACHE_DIR", before.c_str(), 1);
+}
+
+}  // namespace
