@@ -28,26 +28,6 @@ def resident(what="VmHWM:"):  # getrusage would count in what the process was be
         return next(int(line.split()[1]) / 1024 for line in f if line.startswith(what))
 
 
-def feeds(path):
-    import numpy as np
-    import onnx
-
-    model = onnx.load(path, load_external_data=False)
-    weights = {i.name for i in model.graph.initializer}
-    rng = np.random.default_rng(0)
-    types = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.INT64: "int64", onnx.TensorProto.INT32: "int32",
-             onnx.TensorProto.BOOL: "bool"}
-    out = {}
-    for i in model.graph.input:
-        if i.name in weights:
-            continue
-        t = i.type.tensor_type
-        shape = [d.dim_value if d.HasField("dim_value") else 1 for d in t.shape.dim]
-        value = rng.standard_normal(shape) if t.elem_type == onnx.TensorProto.FLOAT else np.ones(shape)
-        out[i.name] = value.astype(types[t.elem_type])
-    return out
-
-
 def onnxruntime(path, runs):
     import numpy as np
     import onnxruntime as ort
@@ -115,12 +95,14 @@ def main():
     print(f"{'model':28} {'engine':12} {'load s':>8} {'warm s':>8} {'first s':>8} {'peak MiB':>9} {'after loading the library':>26}")
     import numpy as np
 
+    from networks_peers import feeds
+
     for path in args:
         name = os.path.basename(path).removesuffix(".onnx")
         cold, warm = weft(path, runs)
         print(f"{name:28} {'weft':12} {load(cold):8.3f} {load(warm):8.3f} {warm['first_run_ms'] / 1e3:8.3f} {warm['peak_rss_bytes'] / 2**20:9.0f}")
         with tempfile.NamedTemporaryFile(suffix=".npz") as file:
-            np.savez(file.name, **feeds(path))
+            np.savez(file.name, **feeds(path, {}, {}))
             for engine in ("onnxruntime", "openvino"):
                 out = subprocess.run([sys.executable, __file__, path, "--runs", str(runs)], capture_output=True, text=True,
                                      env={**os.environ, "CHILD": engine, "FEEDS": file.name})

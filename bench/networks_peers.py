@@ -114,10 +114,9 @@ def main():
             least["weft"] = min(least.get("weft", 1e30), weft(command, path, bind)["median_ms"])
         floor = sum(s["floor_us"] for s in weft(command, path, bind, profile=True)["profile"]) / 1e3
         mine = least["weft"]
-        if os.environ.get("SHOW"):
-            print(least)
         ratios = [f"{t / mine:.2f}" for t in (min(least["ort"], least["openvino"]), least["ort"], least["openvino"])]
         print(row.format(os.path.basename(path).removesuffix(".onnx"), *ratios, f"{floor / mine:.2f}"), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "codegen/cuda/cuda_printer.h"
+#include "error_bound.h"
 #include "fake_driver.h"
 #include "random_graph.h"
 #include "training_networks.h"
@@ -154,11 +155,8 @@ TEST_CASE("cuda backend: random graphs, in streams and as graphs") {
         for (size_t i = 0; i < got.size(); ++i) {
           const NodeEntry e = m.random.graph.outputs[i];
           const double error = m.random.values.at({e.node->id(), e.index}).error;
-          for (int64_t k = 0; k < want[i]->num_elements(); ++k) {
-            const double w = want[i]->at(k), g = got[i]->at(k);
-            if (!(w == g || std::abs(w - g) <= 2 * error || (std::isnan(w) && std::isnan(g))))
-              FAIL_CHECK("element " << k << " is " << g << ", want " << w);
-          }
+          const std::string why = Compare(*got[i], *want[i], error);
+          CHECK_MESSAGE(why.empty(), why);
         }
       }
     }

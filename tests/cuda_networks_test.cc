@@ -17,21 +17,6 @@ namespace {
 using namespace weft;
 using namespace weft::e2e;
 
-/// The largest difference in each tensor, in parts of its largest value.
-void CheckClose(const std::vector<TensorPtr>& got, const std::vector<TensorPtr>& want,
-                double tolerance) {
-  REQUIRE(got.size() == want.size());
-  for (size_t i = 0; i < want.size(); ++i) {
-    double largest = 1e-6, worst = 0;
-    for (int64_t k = 0; k < want[i]->num_elements(); ++k) {
-      largest = std::max(largest, std::fabs(want[i]->at(k)));
-      worst = std::max(worst, std::fabs(got[i]->at(k) - want[i]->at(k)));
-    }
-    CAPTURE(i);
-    CHECK(worst <= tolerance * largest);
-  }
-}
-
 void CheckTraining(const Graph& step, const std::vector<TensorPtr>& inputs, double tolerance) {
   RegisterEmulation();
   SetLogLevel(LogLevel::kError);

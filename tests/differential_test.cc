@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "e2e_util.h"
+#include "error_bound.h"
 #include "random_graph.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/json.h"
@@ -30,6 +31,8 @@
 namespace {
 
 using namespace weft;
+using e2e::Compare;
+using e2e::FromEnvironment;
 using fuzz::RandomGraph;
 
 /// How the graph reaches the backend: as it is, or written and read again.
@@ -121,26 +124,6 @@ std::vector<TensorPtr> Oracle(const Graph& g, const std::vector<TensorPtr>& inpu
   EvalOptions options;
   options.typed = false;
   return GetEvaluator()->Eval(g, inputs, options);
-}
-
-/// Empty when `got` is `want` within the bound.
-std::string Compare(const Tensor& got, const Tensor& want, double error) {
-  std::ostringstream why;
-  if (got.dtype() != want.dtype() || got.dims() != want.dims()) {
-    why << "got " << DTypeName(got.dtype()) << got.shape().ToString() << ", want "
-        << DTypeName(want.dtype()) << want.shape().ToString();
-    return why.str();
-  }
-  for (int64_t i = 0; i < want.num_elements(); ++i) {
-    const bool real = IsFloat(want.dtype());
-    const double g = real ? got.at(i) : double(got.at_int(i)),
-                 w = real ? want.at(i) : double(want.at_int(i));
-    if (g == w || std::fabs(g - w) <= 2 * error || (std::isnan(g) && std::isnan(w))) continue;
-    why.precision(9);
-    why << "element " << i << " is " << g << ", want " << w << " within " << 2 * error;
-    return why.str();
-  }
-  return {};
 }
 
 struct Totals {
@@ -375,11 +358,6 @@ class Quiet {
  private:
   LogLevel before_;
 };
-
-int64_t FromEnvironment(const char* name, int64_t otherwise) {
-  const char* s = std::getenv(name);
-  return s && *s ? std::atoll(s) : otherwise;
-}
 
 /// Variants to run for a seed: always the backend's own pipeline, the others in turn, all of them
 /// now and then.

@@ -1,6 +1,9 @@
 /// training_networks.h: training steps of small networks, built layer by layer.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -109,6 +112,21 @@ inline NodeEntry ResNet(Network* n, int blocks) {
     }
   y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
   return n->Dense(y, width, 10);
+}
+
+/// The largest difference in each tensor, in parts of its largest value.
+inline void CheckClose(const std::vector<TensorPtr>& got, const std::vector<TensorPtr>& want,
+                       double tolerance) {
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    double largest = 1e-6, worst = 0;
+    for (int64_t k = 0; k < want[i]->num_elements(); ++k) {
+      largest = std::max(largest, std::fabs(want[i]->at(k)));
+      worst = std::max(worst, std::fabs(got[i]->at(k) - want[i]->at(k)));
+    }
+    CAPTURE(i);
+    CHECK(worst <= tolerance * largest);
+  }
 }
 
 }  // namespace weft::e2e

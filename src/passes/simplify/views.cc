@@ -49,6 +49,15 @@ std::vector<int> Wide(const Shape& s) {
   return axes;
 }
 
+/// Proved: but for extents of 1, the extents of both are the same in the same order.
+bool DifferInUnits(RewriteContext& ctx, const Shape& a, const Shape& b) {
+  const std::vector<int> wide_a = Wide(a), wide_b = Wide(b);
+  bool equal = wide_a.size() == wide_b.size();
+  for (size_t k = 0; equal && k < wide_a.size(); ++k)
+    equal = ctx.facts().ProvedEqual(a[wide_a[k]], b[wide_b[k]]);
+  return equal;
+}
+
 std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n, "Transpose") || !IsOp(n->inputs[0].node, "Reshape")) return {};
   const NodePtr reshape = n->inputs[0].node, first = reshape->inputs[0].node;
@@ -59,9 +68,7 @@ std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& 
   if (!from.fully_known() || !before.fully_known() || !after.fully_known() || !out.fully_known())
     return {};
   const std::vector<int> wide_before = Wide(before), wide_after = Wide(after);
-  if (wide_before.size() != wide_after.size()) return {};
-  for (size_t k = 0; k < wide_before.size(); ++k)
-    if (!ctx.facts().ProvedEqual(before[wide_before[k]], after[wide_after[k]])) return {};
+  if (!DifferInUnits(ctx, before, after)) return {};
 
   // Where the wide axes of x stand in the result.
   const Ints p = PermOf(first, from.rank()), q = PermOf(n, after.rank());
@@ -109,9 +116,7 @@ std::vector<NodeEntry> SelectAcrossTranspose(RewriteContext& ctx, const NodePtr&
   if (axis < 0 || axis >= after.rank() || !IsOnlySelected(ctx, whole, after[int(axis)])) return {};
   if (t != whole && (t->uses().size() != 1 || ctx.graph().is_output(t))) return {};
   const std::vector<int> wide_before = Wide(before), wide_after = Wide(after);
-  if (wide_before.size() != wide_after.size()) return {};
-  for (size_t k = 0; k < wide_before.size(); ++k)
-    if (!ctx.facts().ProvedEqual(before[wide_before[k]], after[wide_after[k]])) return {};
+  if (!DifferInUnits(ctx, before, after)) return {};
 
   // The axis of x that is selected from, and where its other wide axes stand in the result.
   const Ints p = PermOf(t, from.rank());
