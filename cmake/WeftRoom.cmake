@@ -22,11 +22,21 @@ function(_weft_require_files)
   endforeach()
 endfunction()
 
-# Every test runs in the source folder (so tests/passes/... is a path) and is told these two places.
+# The NVRTC that tools/setup has brought for tests, which it does where a machine has none; empty: there is none.
+set(WEFT_TEST_NVRTC ${WEFT_DATA_DIR}/nvidia-cuda-nvrtc/libnvrtc.so.13)
+execute_process(COMMAND bash -c "source tools/common.sh && has_nvrtc" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+  RESULT_VARIABLE no_nvrtc OUTPUT_QUIET ERROR_QUIET)
+if(no_nvrtc EQUAL 0 OR NOT EXISTS ${WEFT_TEST_NVRTC})
+  set(WEFT_TEST_NVRTC "")
+endif()
+
+# Every test runs in the source folder (so tests/passes/... is a path) and is told these places.
 function(weft_test_environment name)
-  set_tests_properties(${name} PROPERTIES
-    TIMEOUT 1800
-    ENVIRONMENT "WEFT_DATA_DIR=${WEFT_DATA_DIR};WEFT_BUILD_DIR=${PROJECT_BINARY_DIR}")
+  set(environment "WEFT_DATA_DIR=${WEFT_DATA_DIR}" "WEFT_BUILD_DIR=${PROJECT_BINARY_DIR}")
+  if(WEFT_TEST_NVRTC)
+    list(APPEND environment "WEFT_NVRTC=${WEFT_TEST_NVRTC}")
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT 1800 ENVIRONMENT "${environment}")
 endfunction()
 
 # The test executable of a room, made on first use: the room, the rooms below it, and TEST_ROOMS.

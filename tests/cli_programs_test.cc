@@ -1,4 +1,5 @@
 /// cli_programs_test.cc: the `weft` command from outside, where it compiles: run, bench, compile, grad.
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -27,7 +28,8 @@ TEST_CASE("cpu: run, bench, compile") {
     CHECK(j.contains(key));
   CHECK(j.at("kernels").get<int>() >= 1);
   CHECK(j.at("backend") == "cpu");
-  CHECK(!j.at("profile").empty());
+  REQUIRE(!j.at("profile").empty());
+  CHECK(j.at("profile")[0].at("floor_us").get<double>() > 0);
   CHECK(Parsed(Weft({"bench", model, "--json", "--iterations", "7", "--warmup", "0"}))
             .at("iterations") == 7);
   const Json off = Parsed(Weft({"bench", model, "--bind", "n=64", "--json", "--iterations", "3",
@@ -36,8 +38,7 @@ TEST_CASE("cpu: run, bench, compile") {
   CHECK(Weft({"bench", model, "--iterations", "3", "--profile"}).out.find("share") !=
         std::string::npos);
   CHECK(Weft({"compare", model, "cpu", "ref", "--bind", "n=9"}).code == 0);
-  CHECK(Weft({"compare", model, "cpu:no-fusion", "cpu", "--bind", "n=9", "--layerwise"}).code ==
-        0);
+  CHECK(Weft({"compare", model, "cpu:no-fusion", "cpu", "--bind", "n=9", "--layerwise"}).code == 0);
   CHECK(Weft({"run", model, "--random", "--passes", "Simplify,Fusion{max_ops=2}"}).code == 0);
 
   const Json kernels =
@@ -54,8 +55,7 @@ TEST_CASE("cpu: run, bench, compile") {
   const std::string saved = dir / "m.weftx";
   REQUIRE(Weft({"compile", model, "--target", "cpu", "-o", saved, "--json"}).code == 0);
   CHECK(Weft({"run", saved, "--random", "--bind", "n=3", "--outputs-dir", dir / "s"}).code == 0);
-  REQUIRE(Weft({"run", model, "--random", "--bind", "n=3", "--outputs-dir", dir / "w"}).code ==
-          0);
+  REQUIRE(Weft({"run", model, "--random", "--bind", "n=3", "--outputs-dir", dir / "w"}).code == 0);
   for (const auto& file : fs::directory_iterator(dir / "w"))
     CHECK(Slurp(file.path()) == Slurp((dir / "s") + "/" + file.path().filename().string()));
   const Json inspected = Parsed(Weft({"inspect", saved, "--json"}));
@@ -68,6 +68,92 @@ TEST_CASE("cpu: run, bench, compile") {
   Fails({"run", saved, "--random", "--passes", "Simplify"}, 2, "WEFT-E0101", "compiled already");
   Fails({"compile", model, "--target", "cpu", "-o", dir / "m.bin"}, 2, "WEFT-E0101", ".weftx");
   Fails({"compile", model, "--target", "tpu"}, 3, "WEFT-E0401", "tpu");
+}
+
+/// Sets an environment variable for the commands of one test case.
+struct Setting {
+  Setting(const char* name, const char* value) : name(name) { setenv(name, value, 1); }
+  ~Setting() { unsetenv(name); }
+  const char* name;
+};
+
+TEST_CASE("cuda without a driver: who asks for a device is told why, what needs none works") {
+  const Folder dir;
+  const std::string model = dir.Write("m.weft", kModel);
+  const Setting no_driver("WEFT_LIBCUDA", "/nowhere/libcuda.so.1");
+  const std::string why = "no CUDA device: no driver (/nowhere/libcuda.so.1: cannot open";
+  Fails({"run", model, "--random", "--backend", "cuda", "--outputs-dir", dir / "o"}, 3,
+        "WEFT-E0401", why);
+  CHECK(!fs::exists(dir / "o"));
+  Fails({"bench", model, "--backend", "cuda", "--json"}, 3, "WEFT-E0401", why);
+  Fails({"bench", model, "--backend", "cuda:no-fusion"}, 3, "WEFT-E0401", "weft doctor");
+  Fails({"compare", model, "cpu", "cuda"}, 3, "WEFT-E0401", why);
+  Fails({"compare", model, "cuda", "ref", "--json"}, 3, "WEFT-E0401", why);
+
+  const Json doctor = Parsed(Weft({"doctor", "--json"}));
+  CHECK(doctor.at("backend cuda").at("ok") == false);
+  CHECK(doctor.at("cuda driver").at("ok") == false);
+  CHECK(doctor.at("cuda driver").at("found").get<std::string>().find("no driver") == 0);
+  CHECK(!doctor.contains("cuda device 0"));
+  for (const char* library : {"cuda NVRTC", "cuda cuBLASLt", "cuda cuDNN"}) {
+    CAPTURE(library);
+    CHECK(!doctor.at(library).at("found").get<std::string>().empty());
+  }
+
+  // What a GPU could run is known without one, where NVRTC is.
+  if (doctor.at("cuda NVRTC").at("ok") == true) {
+    CHECK(Weft({"inspect", model, "--support", "cuda"}).out.find("every node can run on cuda") !=
+          std::string::npos);
+    const Result words = Weft({"inspect", dir.Write("s.weft", R"(weft 1
+graph (%x: str[3]) -> (%y) {
+  %y = Concat(%x, %x) {axis = 0}
+}
+)"),
+                               "--support", "cuda"});
+    CHECK(words.code == 3);
+    CHECK(words.out.find("tensors of str have no place on a device") != std::string::npos);
+  }
+}
+
+TEST_CASE("cuda without NVRTC") {
+  const Folder dir;
+  const std::string model = dir.Write("m.weft", kModel);
+  const Setting no_driver("WEFT_LIBCUDA", "/nowhere/libcuda.so.1"),
+      no_compiler("WEFT_NVRTC", "/nowhere/libnvrtc.so"), no_products("WEFT_CUBLASLT", "/nowhere/a"),
+      no_convolutions("WEFT_CUDNN", "/nowhere/b");
+  Fails({"inspect", model, "--support", "cuda"}, 3, "WEFT-E0401", "NVRTC was not found");
+  Fails({"compile", model, "--target", "cuda:sm_90", "-o", dir / "a.weftx"}, 3, "WEFT-E0401",
+        "WEFT_NVRTC");
+  CHECK(!fs::exists(dir / "a.weftx"));
+  const Json doctor = Parsed(Weft({"doctor", "--json"}));
+  for (const char* what : {"kernels cuda", "cuda NVRTC", "cuda cuBLASLt", "cuda cuDNN"}) {
+    CAPTURE(what);
+    CHECK(doctor.at(what).at("ok") == false);
+    CHECK(doctor.at(what).at("found").get<std::string>().find("not found") != std::string::npos);
+  }
+}
+
+TEST_CASE("bench: state variables without a value begin at random") {
+  const Folder dir;
+  const Json j = Parsed(Weft({"bench", dir.Write("v.weft", R"(weft 1
+graph (%v: f32[300] {state = 1}, %h: bf16[300] {state = 1}) -> (%d) {
+  %t = Tanh(%v)
+  %c = Cast(%t) {to = bf16}
+  %a = weft::Assign(%v, %t)
+  %b = weft::Assign(%h, %c)
+  %d = weft::Group(%a, %b)
+}
+)"),
+                              "--json", "--iterations", "3"}));
+  CHECK(j.at("kernels") == 1);
+  CHECK(j.at("cpu_us").get<double>() > 0);
+  Fails({"bench", dir.Write("w.weft", R"(weft 1
+graph (%v: i64[3] {state = 1}) -> (%d) {
+  %d = Neg(%v)
+}
+)"),
+         "--iterations", "3"},
+        4, "WEFT-E0105", "variable 'v' has no value");
 }
 
 TEST_CASE("grad appends gradients, in any format") {

@@ -1,17 +1,17 @@
 /// cuda_backend_test.cc: the backend "cuda" on a driver that is a table of ours (fake_driver.h): everything that it asks of
 /// a driver, and in which order; what it gives back; what it does when a call fails. Kernels run on emulated threads.
+#include "backends/cuda/cuda_backend.h"
+
 #include <doctest/doctest.h>
 
-#include <cstdlib>
+#include <cmath>
 
-#include "backends/cuda/cuda_backend.h"
-#include "codegen/cuda/cuda_printer.h"
 #include "error_bound.h"
 #include "fake_driver.h"
+#include "faked_backend.h"
 #include "random_graph.h"
 #include "training_networks.h"
 #include "variables_util.h"
-#include "weft/codegen/kernel_compilers.h"
 #include "weft/runtime/backend.h"
 #include "weft/runtime/variable_store.h"
 #include "weft/support/log.h"
@@ -20,102 +20,6 @@ namespace {
 
 using namespace weft;
 using namespace weft::e2e;
-
-constexpr const char* kTarget = "faked";
-
-/// Notes what it should compile: all kernels of a test are built together.
-class Collector final : public KernelCompiler {
- public:
-  static std::map<std::string, KernelPtr>& Kernels() {
-    static std::map<std::string, KernelPtr> kernels;
-    return kernels;
-  }
-  std::string target() const override { return kTarget; }
-  std::string Source(const Kernel& kernel) const override { return PrintCuda(kernel); }
-  std::string source_extension() const override { return ".cu"; }
-  std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
-                                   std::vector<std::string>*) override {
-    for (const KernelPtr& k : kernels) Kernels().emplace(k->Name(), k);
-    return std::vector<std::string>(kernels.size(), "a cubin");
-  }
-  KernelStats Stats(const Kernel&, const std::string&) const override { return {}; }
-};
-
-/// The backend under test is made anew by every test.
-std::shared_ptr<Backend>& TheBackend() {
-  static std::shared_ptr<Backend> backend;
-  return backend;
-}
-class Forwarding final : public Backend {
- public:
-  std::string name() const override { return "faked"; }
-  std::string target() const override { return kTarget; }
-  std::string library() const override { return "cuda"; }
-  std::string default_pipeline() const override { return "RTCGen,Schedule,PlanMemory"; }
-  bool has_own_memory() const override { return true; }
-  std::unique_ptr<DeviceStream> NewStream() override { return TheBackend()->NewStream(); }
-  std::shared_ptr<void> Allocate(int64_t bytes) override { return TheBackend()->Allocate(bytes); }
-  std::shared_ptr<KernelLauncher> Load(const Kernel& k, const CompiledKernel& c) override {
-    return TheBackend()->Load(k, c);
-  }
-  std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& l,
-                                            const CompiledKernels& c) override {
-    return TheBackend()->LoadMulti(l, c);
-  }
-};
-
-/// A driver without a past, and the backend on its device.
-bool Ready() {
-  if (!cuda::EmulatedLibrary::CanCompile()) {
-    MESSAGE("skipped: this machine has no compiler");
-    return false;
-  }
-  [[maybe_unused]] static const bool once = [] {
-    setenv("WEFT_CACHE", "off", 1);
-    RegisterBackend("faked", [] { return std::make_shared<Forwarding>(); });
-    RegisterKernelCompiler(kTarget,
-                           [](const std::string&) { return std::make_shared<Collector>(); });
-    return true;
-  }();
-  TheBackend().reset();
-  REQUIRE(FakeDriver::Get().alive() == 0);
-  FakeDriver::Get().Reset();
-  TheBackend() = cuda::MakeCudaBackend(cuda::Device::Open(0, FakeDriverTable()), kTarget);
-  return true;
-}
-
-std::shared_ptr<const Program> Compiled(const Graph& graph) {
-  PassOptions passes;
-  passes.target = "cuda:sm_90";
-  CompileOptions options;
-  options.backend = "faked";
-  return Compile(
-      ApplyPasses(graph, Pipeline::Parse(std::string(kGraphPasses) + ",CodeGen"), passes), options);
-}
-/// Builds what has been asked for so far.
-void Build(size_t units = 4) {
-  static cuda::EmulatedLibrary library;
-  std::vector<std::vector<KernelPtr>> batches(units);
-  size_t next = 0;
-  for (const auto& [name, kernel] : Collector::Kernels())
-    if (!library.Find(CudaEntries(*kernel)[0])) batches[next++ % units].push_back(kernel);
-  std::vector<std::string> sources;
-  for (const auto& batch : batches)
-    if (!batch.empty()) sources.push_back(PrintCuda(batch));
-  std::string why;
-  if (!sources.empty()) {
-    const auto built = cuda::EmulatedLibrary::Build(sources, &why);
-    REQUIRE_MESSAGE(built != nullptr, why);
-    library.Add(*built);
-  }
-  FakeDriver::Get().kernels = &library;
-}
-void CheckClean() {
-  TheBackend().reset();
-  const FakeDriver& d = FakeDriver::Get();
-  CHECK(d.alive() == 0);
-  for (const std::string& p : d.problems) FAIL_CHECK(p);
-}
 
 const char* const kCounting =
     R"(graph (%x: f32[4], %v: f32[4] param = [0.0, 0.0, 0.0, 0.0] {state = 1}) -> (%y) {
@@ -174,6 +78,8 @@ TEST_CASE("cuda backend: LeNet learns as on the CPU, 20 steps") {
   const Graph step = n.Step(LeNet(&n));  // (x, labels, parameters) -> (loss, gradients)
   auto program = Compiled(step);
   Build();
+  CHECK(program->stats().library_calls > 0);
+  const int convs = TheLibraries()->convs, products = TheLibraries()->products;
   {
     Session device(program), cpu(CompileFor(step, "cpu"));
     std::vector<TensorPtr> mine = n.Inputs(kBatch, 1, 28), other = mine;
@@ -196,6 +102,10 @@ TEST_CASE("cuda backend: LeNet learns as on the CPU, 20 steps") {
       CHECK(last == doctest::Approx(want).epsilon(1e-4));
     }
     CHECK(last < 0.5 * first);
+    // Two convolutions and their gradients but the first one's for the data; three layers of weights.
+    CHECK(TheLibraries()->convs - convs == 5);
+    CHECK(TheLibraries()->products - products > 0);
+    for (const StepTime& s : device.Profile(mine)) CHECK(s.how != "generated");
   }
   program.reset();
   CheckClean();
@@ -218,6 +128,49 @@ TEST_CASE("cuda backend: everything is given back, in the right order") {
   CheckClean();
 }
 
+TEST_CASE("cuda backend: runs are started, and waited for one by one") {
+  if (!Ready()) return;
+  {
+    const auto program = Compiled(FromText(kCounting));
+    Build();
+    auto store = std::make_shared<VariableStore>();
+    auto a = std::make_unique<Session>(program, store);
+    std::vector<PendingRun> runs;
+    for (int i = 0; i < 8; ++i) runs.push_back(a->Start({Vector({1, 1, 1, 1})}));
+    CHECK(!runs[4].ready());
+    CHECK(ValuesOf(*runs[3].Wait()[0]) == Values(4, 16));
+    CHECK(!runs[4].ready());
+    CHECK(ValuesOf(*runs[1].Wait()[0]) == Values(4, 4));
+    CHECK(ValuesOf(*store->Get("v")) == Values(4, 8));
+    a.reset();
+    CHECK(ValuesOf(*runs[7].Wait()[0]) == Values(4, 64));
+  }
+  CheckClean();
+}
+
+TEST_CASE("cuda backend: a graph follows what it works on to other places") {
+  if (!Ready()) return;
+  {
+    const auto program = Compiled(FromText(R"(graph (%x: f32[n]) -> (%y) {
+  %y = Exp(%x) : f32[n]
+}
+)"));
+    Build();
+    Session s(program);
+    const auto run = [&](int64_t n, int times) {
+      for (int i = 0; i < times; ++i)
+        CHECK(s.Run({Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), i))})[0]->at(n - 1) ==
+              doctest::Approx(std::exp(i)));
+    };
+    run(7, 4);
+    run(3000, 4);
+    run(7, 4);
+    CHECK(FakeDriver::Get().calls["GraphInstantiate"] == 2);
+    CHECK(FakeDriver::Get().calls["GraphExecUpdate"] == 1);
+  }
+  CheckClean();
+}
+
 TEST_CASE("cuda backend: any call that fails is told once, and nothing leaks") {
   if (!Ready()) return;
   const Graph g = FromText(kCounting);
@@ -229,7 +182,7 @@ TEST_CASE("cuda backend: any call that fails is told once, and nothing leaks") {
        {"CtxSetCurrent", "MemAllocFromPoolAsync", "MemHostAlloc", "MemcpyHtoDAsync",
         "MemcpyDtoHAsync", "StreamCreate", "StreamSynchronize", "LibraryLoadData",
         "LibraryGetKernel", "LaunchKernel", "GraphCreate", "GraphAddKernelNode", "GraphInstantiate",
-        "GraphLaunch"}) {
+        "GraphLaunch", "EventCreate", "EventRecord", "EventSynchronize"}) {
     CAPTURE(std::string(entry));
     for (int64_t n = 0;; ++n) {
       REQUIRE(n < 200);
@@ -238,6 +191,7 @@ TEST_CASE("cuda backend: any call that fails is told once, and nothing leaks") {
       const auto caught = Catch([&] {
         Session s(Compiled(g));
         for (int i = 0; i < 5; ++i) s.Run({Vector({1, 1, 1, 1})});
+        s.Start({Vector({1, 1, 1, 1})}).Wait();
       });
       d.failure = {};
       if (!caught) break;
@@ -289,5 +243,20 @@ TEST_CASE("cuda backend: no driver, no device, no room") {
   REQUIRE(no_room);
   CHECK(no_room->code == ErrorCode::kOutOfMemory);
   CHECK(no_room->says("1.00 GiB"));
+  {
+    Session s(
+        Compiled(FromText("graph (%x: f32[2, n]) -> (%s, %y) {\n"
+                          "  %s = ReduceSum(%x) {keepdims = 0} : f32[]\n"
+                          "  %t = Transpose(%x) : f32[n, 2]\n"
+                          "  %e = MatMul(%x, %t) : f32[2, 2]\n"
+                          "  %y = Exp(%e) : f32[2, 2]\n}")));
+    FakeDriver::Get().memory_bytes = 1 << 16;
+    const auto x = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{2, 80000});
+    const auto told = Catch([&] { s.Run({x}); });
+    FakeDriver::Get().memory_bytes = int64_t{1} << 30;
+    REQUIRE(told);
+    CHECK(told->code == ErrorCode::kOutOfMemory);
+    CHECK(told->says("at these extents the plan needs"));
+  }
   CheckClean();
 }

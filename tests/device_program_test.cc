@@ -174,3 +174,90 @@ TEST_CASE("device: profiles name every step") {
   CHECK(steps[0].kind == "kernel");
   CHECK(steps[1].kind == "library");
 }
+
+TEST_CASE(
+    "device: recordings of several extents are kept, and brought up to date when memory moves") {
+  if (!Ready()) return;
+  const Graph g = FromText(R"(graph (%x: f32[n]) -> (%y) {
+  %y = Exp(%x) : f32[n]
+}
+)");
+  Session s(OnDevice(g));
+  const FakeDevice& d = FakeDevice::Get();
+  const auto run = [&](int64_t n, int times) {
+    for (int i = 0; i < times; ++i)
+      s.Run({Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), i))});
+  };
+  run(7, 3);
+  run(5, 3);
+  CHECK(d.recordings == 2);
+  for (int i = 0; i < 3; ++i) {
+    run(7, 1);
+    run(5, 1);
+  }
+  CHECK(d.recordings == 2);
+  CHECK(d.replays == 8);
+  run(3000, 1);  // what is fed lies elsewhere now
+  run(5, 3);
+  CHECK(d.recordings == 3);
+  CHECK(d.updates == 1);
+  CHECK(d.strangers == 0);
+}
+
+TEST_CASE("device: runs that are started end in their order, whoever waits") {
+  if (!Ready()) return;
+  const Graph g = FromText(kCounting);
+  auto store = std::make_shared<VariableStore>();
+  auto a = std::make_unique<Session>(OnDevice(g), store);
+  Session b(OnDevice(g), store);
+  const TensorPtr one = Vector({1, 1, 1, 1});
+  auto mine = std::make_shared<Tensor>(*one);
+  std::vector<PendingRun> runs;
+  for (int i = 0; i < 6; ++i) {
+    runs.push_back(a->Start({mine}));
+    for (int k = 0; k < 4; ++k) mine->set(k, i + 2);  // what is fed has been taken
+    for (int k = 0; k < 4; ++k) mine->set(k, 1);
+  }
+  CHECK(!runs[5].ready());
+  CHECK(ValuesOf(*runs[2].Wait()[0]) == Values(4, 9));
+  CHECK(runs[0].ready());
+  CHECK(!runs[3].ready());
+  CHECK(ValuesOf(*runs[0].Wait()[0]) == Values(4, 1));
+  // The store, and another session, see what has been started.
+  CHECK(ValuesOf(*store->Get("v")) == Values(4, 6));
+  runs.push_back(a->Start({one}));
+  CHECK(ValuesOf(*b.Run({one})[0]) == Values(4, 64));
+  runs.push_back(a->Start({one}));
+  a.reset();
+  CHECK(ValuesOf(*runs.back().Wait()[0]) == Values(4, 81));
+  runs.clear();  // nobody asks for the others
+  CHECK(ValuesOf(*b.Start({one}).Wait()[0]) == Values(4, 100));
+  CHECK(FakeDevice::Get().strangers == 0);
+}
+
+TEST_CASE("device: what goes wrong in a run that was started is told to who waits for it") {
+  if (!Ready()) return;
+  const Graph g = FromText(R"(graph (%x: f32[n], %i: i64[1]) -> (%y) {
+  %y = Gather(%x, %i) : f32[1]
+}
+)");
+  Session s(OnDevice(g));
+  const auto start = [&](int64_t n, double at) {
+    return s.Start({Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), double(n))),
+                    Tensor::FromDoubles(DType::kI64, {1}, {at})});
+  };
+  PendingRun first = start(4, 3), bad = start(4, 4), larger = start(5000, 4999);
+  CHECK(ValuesOf(*larger.Wait()[0]) == Values{5000});
+  const auto caught = Catch([&] { bad.Wait(); });
+  REQUIRE(caught);
+  CHECK(caught->code == ErrorCode::kIndexRange);
+  CHECK(ValuesOf(*first.Wait()[0]) == Values{4});
+}
+
+TEST_CASE("on the host a run that is started is done") {
+  if (!HasCpu()) return;
+  Session s(CompileFor(FromText(kCounting), "cpu"));
+  PendingRun run = s.Start({Vector({1, 2, 3, 4})});
+  CHECK(run.ready());
+  CHECK(ValuesOf(*run.Wait()[0]) == Values{1, 4, 9, 16});
+}

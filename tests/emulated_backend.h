@@ -178,11 +178,19 @@ inline bool BuildKernels(size_t units) {
   return true;
 }
 
+/// The passes of every backend, but that nothing is left to a library: kernels are generated for all that can be.
+inline Pipeline KernelPasses() {
+  std::string passes = kGraphPasses;
+  for (const auto& [name, other] :
+       {std::pair<std::string, std::string>{",Epilogue", ""}, {",Fusion", ",Fusion{libraries=0}"}})
+    passes.replace(passes.find(name), name.size(), other);
+  return Pipeline::Parse(passes + ",CodeGen");
+}
+
 inline std::shared_ptr<const Program> CompileEmulated(const Graph& graph) {
   PassOptions passes;
   passes.target = "cuda:sm_90";
-  const Graph fused =
-      ApplyPasses(graph, Pipeline::Parse(std::string(kGraphPasses) + ",CodeGen"), passes);
+  const Graph fused = ApplyPasses(graph, KernelPasses(), passes);
   CompileOptions options;
   options.backend = "emulated";
   return Compile(fused, options);

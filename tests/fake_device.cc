@@ -25,7 +25,7 @@ void Expect(const void* p) {
 
 class FakeStream final : public DeviceStream {
  public:
-  ~FakeStream() override { Drain(); }
+  ~FakeStream() override { Drain(given_); }
   void CopyIn(void* device, const void* host, int64_t bytes) override {
     ++FakeDevice::Get().copies_in;
     Expect(device);
@@ -48,7 +48,12 @@ class FakeStream final : public DeviceStream {
     Expect(device);
     Give([=] { std::memset(device, 0, size_t(bytes)); });
   }
-  void Wait() override { Drain(); }
+  void Wait() override { Drain(given_); }
+  std::shared_ptr<Point> Mark() override {
+    return std::make_shared<Here>([this, at = given_] { return done_ >= at; },
+                                  [this, at = given_] { Drain(at); });
+  }
+  void Wait(const Point& point) override { point.Wait(); }
 
   void Give(std::function<void()> work) {
     FakeDevice& d = FakeDevice::Get();
@@ -56,13 +61,16 @@ class FakeStream final : public DeviceStream {
       d.fail_at = 0;
       WEFT_THROW(kDevice, "the fake device has failed");
     }
+    if (queue_ == &waiting_) ++given_;
     queue_->push_back(std::move(work));
   }
 
   struct Work final : Recording {
     std::deque<std::function<void()>> queue;
   };
-  std::unique_ptr<Recording> Record(const std::function<void()>& give) override {
+  std::unique_ptr<Recording> Record(const std::function<void()>& give,
+                                    std::unique_ptr<Recording> earlier) override {
+    FakeDevice::Get().updates += earlier != nullptr;
     ++FakeDevice::Get().recordings;
     auto work = std::make_unique<Work>();
     queue_ = &work->queue;
@@ -81,13 +89,23 @@ class FakeStream final : public DeviceStream {
   }
 
  private:
-  void Drain() {
-    while (!waiting_.empty()) {
+  struct Here final : Point {
+    Here(std::function<bool()> r, std::function<void()> w)
+        : reached(std::move(r)), wait(std::move(w)) {}
+    bool Reached() const override { return reached(); }
+    void Wait() const override { wait(); }
+    const std::function<bool()> reached;
+    const std::function<void()> wait;
+  };
+  void Drain(int64_t until) {
+    while (done_ < until) {
       const std::function<void()> work = std::move(waiting_.front());
       waiting_.pop_front();
+      ++done_;
       work();
     }
   }
+  int64_t given_ = 0, done_ = 0;
   std::deque<std::function<void()>> waiting_;
   std::deque<std::function<void()>>* queue_ = &waiting_;
 };
@@ -187,7 +205,7 @@ FakeDevice& FakeDevice::Get() {
 }
 void FakeDevice::Reset() {
   std::lock_guard lock(mutex);
-  copies_in = copies_out = launches = calls = recordings = replays = strangers = 0;
+  copies_in = copies_out = launches = calls = recordings = replays = updates = strangers = 0;
   fail_at = -1;
 }
 

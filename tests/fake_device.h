@@ -20,7 +20,8 @@ namespace weft::e2e {
 struct FakeDevice {
   std::mutex mutex;
   std::map<uintptr_t, int64_t> blocks;  ///< of its memory: begin, bytes
-  int64_t copies_in = 0, copies_out = 0, launches = 0, calls = 0, recordings = 0, replays = 0;
+  int64_t copies_in = 0, copies_out = 0, launches = 0, calls = 0, recordings = 0, replays = 0,
+          updates = 0;
   int64_t strangers = 0;  ///< pointers given to it that do not lie in its memory
   int64_t fail_at = -1;   ///< the operation of that number fails, and all after it
 

@@ -1,10 +1,12 @@
 /// fake_driver.cc: see fake_driver.h.
 #include "fake_driver.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <utility>
 
 namespace weft::cuda {
 
@@ -12,6 +14,11 @@ namespace weft::cuda {
 struct StreamHandle {
   std::deque<std::function<void()>> queue;
   GraphHandle* capture = nullptr;
+  int64_t given = 0, done = 0;  ///< pieces of work and events
+};
+struct EventHandle {
+  StreamHandle* stream = nullptr;
+  int64_t number = 0;
 };
 struct GraphHandle {
   std::vector<std::function<void()>> work;
@@ -63,8 +70,20 @@ int Give(StreamHandle* s, Work work) {
   if (s->capture)
     s->capture->work.push_back(std::move(work));
   else
-    s->queue.push_back(std::move(work));
+    s->queue.push_back([work = std::move(work), s, number = ++s->given] {
+      work();
+      s->done = number;
+    });
   return 0;
+}
+/// Does what was given up to that number, or, where the device has failed, forgets it.
+void Drain(StreamHandle* s, int64_t number, bool failed) {
+  while (!s->queue.empty() && (failed || s->done < number)) {
+    const Work work = std::move(s->queue.front());
+    s->queue.pop_front();
+    if (!failed) work();
+  }
+  s->done = std::max(s->done, number);
 }
 
 Work LaunchWork(KernelHandle* kernel, EmuDim grid, EmuDim block, unsigned shared, void** params) {
@@ -232,8 +251,7 @@ DriverApi Table() {
   a.StreamSynchronize = [](StreamHandle* s) {
     const int failed = Called("StreamSynchronize");
     if (s->capture) Problem("somebody waits for a stream that is captured");
-    for (; !s->queue.empty(); s->queue.pop_front())
-      if (!failed) s->queue.front()();
+    Drain(s, s->given, failed != 0);
     return failed;
   };
   a.StreamBeginCapture = [](StreamHandle* s, int) {
@@ -243,9 +261,13 @@ DriverApi Table() {
     return 0;
   };
   a.StreamEndCapture = [](StreamHandle* s, GraphHandle** graph) {
-    *graph = s->capture;
-    s->capture = nullptr;
-    return Called("StreamEndCapture");
+    *graph = std::exchange(s->capture, nullptr);
+    const int failed = Called("StreamEndCapture");
+    if (failed) {  // there is none then
+      delete std::exchange(*graph, nullptr);
+      --D().graphs;
+    }
+    return failed;
   };
   a.LibraryLoadData = [](LibraryHandle** library, const void*, int*, void**, unsigned, int*, void**,
                          unsigned) {
@@ -340,13 +362,45 @@ DriverApi Table() {
     --D().graphs;
     return Called("GraphExecDestroy");
   };
-  a.GraphExecKernelNodeSetParams = [](GraphExecHandle*, GraphNodeHandle*, const KernelNodeParams*) {
-    return Called("GraphExecKernelNodeSetParams");
+  a.GraphExecUpdate = [](GraphExecHandle* exec, GraphHandle* graph, GraphExecUpdateResult* result) {
+    CALLED("GraphExecUpdate");
+    result->result = exec->work.size() == graph->work.size() ? 0 : 1;
+    if (result->result != 0) return 910;
+    exec->work = graph->work;
+    return 0;
+  };
+  a.EventCreate = [](EventHandle** event, unsigned) {
+    CALLED("EventCreate");
+    *event = new EventHandle;
+    ++D().events;
+    return 0;
+  };
+  a.EventDestroy = [](EventHandle* event) {
+    delete event;
+    --D().events;
+    return Called("EventDestroy");
+  };
+  a.EventRecord = [](EventHandle* event, StreamHandle* s) {
+    CALLED("EventRecord");
+    event->stream = s;
+    event->number = ++s->given;
+    return 0;
+  };
+  a.EventQuery = [](EventHandle* event) {
+    CALLED("EventQuery");
+    return event->stream->done >= event->number ? 0 : 600;
+  };
+  a.EventSynchronize = [](EventHandle* event) {
+    const int failed = Called("EventSynchronize");
+    Drain(event->stream, event->number, failed != 0);
+    return failed;
   };
   return a;
 }
 
 }  // namespace
+
+void GiveWork(StreamHandle* stream, std::function<void()> work) { Give(stream, std::move(work)); }
 
 FakeDriver& FakeDriver::Get() {
   static FakeDriver driver;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,10 +32,11 @@ struct FakeDriver {
   std::vector<std::string> launched;     ///< entries of kernels, in the order in which they ran
   std::vector<std::string> problems;     ///< misuse, and what the emulator found
   std::map<uint64_t, int64_t> memory;    ///< of the device: begin, bytes
-  int64_t pinned = 0, streams = 0, pools = 0, libraries = 0, graphs = 0, contexts = 0;
+  int64_t pinned = 0, streams = 0, pools = 0, libraries = 0, graphs = 0, contexts = 0, events = 0;
 
   int64_t alive() const {
-    return int64_t(memory.size()) + pinned + streams + pools + libraries + graphs + contexts;
+    return int64_t(memory.size()) + pinned + streams + pools + libraries + graphs + contexts +
+           events;
   }
   static FakeDriver& Get();
   /// As new; nothing may be alive.
@@ -42,5 +44,7 @@ struct FakeDriver {
 };
 
 std::shared_ptr<const cuda::DriverApi> FakeDriverTable();
+/// What a library gives to a stream, which may be captured.
+void GiveWork(cuda::StreamHandle* stream, std::function<void()> work);
 
 }  // namespace weft::e2e

@@ -8,6 +8,7 @@
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/text.h"
+#include "weft/runtime/profile.h"
 #include "weft/runtime/program.h"
 #include "weft/support/error.h"
 #include "support/code_of.h"
@@ -112,6 +113,75 @@ TEST_CASE("a profile that throws leaves nothing behind") {
   CHECK(CodeOf([&] { s.Profile({Floats1({1}), Floats1({1})}); }) == ErrorCode::kBadInput);
   CHECK(s.Run({Floats1({1}), Floats1({2, 3})})[0]->num_elements() == 3);
   CHECK(s.Profile({Floats1({1}), Floats1({2, 3})}).size() == 1);
+}
+
+TEST_CASE("a profile writes into the outputs that it is given") {
+  Session s = SessionOf("weft 1\ngraph (%x: f32[2]) -> (%y) { %y = Neg(%x) : ? }");
+  std::vector<std::shared_ptr<Tensor>> out;
+  CHECK(s.Profile({Floats1({1, 2})}, &out).size() == 1);
+  REQUIRE(out.size() == 1);
+  const Tensor* kept = out[0].get();
+  CHECK(Values(*kept) == std::vector<double>{-1, -2});
+  s.Profile({Floats1({3, 4})}, &out);
+  CHECK(out[0].get() == kept);
+  CHECK(Values(*kept) == std::vector<double>{-3, -4});
+}
+
+TEST_CASE("floors: bytes go through the level that holds them, operations at the peak") {
+  Machine m;
+  CHECK(m.FloorUs(1000, 1000) == 0);  // not measured
+  m.own_gbs = 100;
+  m.shared_gbs = 50;
+  m.memory_gbs = 10;
+  m.gflops = 200;
+  m.own_bytes = 1'000'000;
+  m.cache_bytes = 4'000'000;
+  CHECK(m.FloorUs(0, 400'000) == doctest::Approx(2));
+  CHECK(m.FloorUs(1'000'000, 0) == doctest::Approx(10));
+  CHECK(m.FloorUs(2'000'000, 0) == doctest::Approx(10 + 20));
+  CHECK(m.FloorUs(5'000'000, 200'000) == doctest::Approx(10 + 60 + 100 + 1));
+}
+
+TEST_CASE("profiles: the median of every step, sums, and a table that begins with the slowest") {
+  Machine m;
+  m.own_gbs = m.shared_gbs = m.memory_gbs = m.gflops = 1;
+  m.own_bytes = m.cache_bytes = 1 << 20;
+  int run = 0;
+  const auto rows = ProfileSteps(
+      [&]() -> std::vector<StepTime> {
+        const double us[] = {4, 1, 100};
+        const double t = us[run++ % 3];
+        return {{"quick", "kernel", t, 1000, 0, ""}, {"slow", "library", 2 * t, 2000, 1000, "how"}};
+      },
+      m);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].step == 1);
+  CHECK(rows[0].microseconds == 4);
+  CHECK(rows[0].floor_us == doctest::Approx(1));
+  CHECK(rows[1].microseconds == 8);
+  CHECK(rows[1].floor_us == doctest::Approx(3));
+  const ProfileRow all = SumOf(rows);
+  CHECK(all.microseconds == 12);
+  CHECK(all.floor_us == doctest::Approx(4));
+  CHECK(all.bytes == 3000);
+  const std::string table = ProfileTable(rows, m, 16);
+  CHECK(table.find("slow") < table.find("quick"));
+  CHECK(table.find("33.3 %") != std::string::npos);  // of floor, all steps
+  CHECK(table.find("25.0 %") != std::string::npos);  // of floor, a run
+  CHECK(ProfileTable({}, m).find("does not tell") != std::string::npos);
+  CHECK(ProfileSteps([] { return std::vector<StepTime>(); }, m).empty());
+}
+
+TEST_CASE("a machine is measured once, of other backends nothing is known") {
+  CHECK(!MachineOf("ref").measured());
+  const Machine m = MachineOf("cpu", 1);
+  CHECK(m.measured());
+  CHECK(m.threads == 1);
+  CHECK(m.own_gbs > 0);
+  CHECK(m.shared_gbs > 0);
+  CHECK(m.memory_gbs > 0);
+  CHECK(m.own_bytes <= m.cache_bytes);
+  CHECK(MachineOf("cpu", 1).gflops == m.gflops);
 }
 
 TEST_CASE("results that are parameters or inputs are the caller's own copies") {

@@ -113,6 +113,27 @@ inline NodeEntry ResNet(Network* n, int blocks) {
   y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
   return n->Dense(y, width, 10);
 }
+/// ResNet-50 for images of 224 x 224 (any size that 32 divides): bottlenecks of 1x1, 3x3, 1x1 convolutions.
+inline NodeEntry ResNet50(Network* n) {
+  NodeEntry y = Relu(n->Norm(n->Conv(n->x(), 3, 64, 7, 2, false), 64));
+  y = Apply("MaxPool", {y},
+            {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}});
+  int64_t from = 64;
+  const int blocks[] = {3, 4, 6, 3};
+  for (int stage = 0; stage < 4; ++stage)
+    for (int b = 0; b < blocks[stage]; ++b) {
+      const int64_t width = int64_t{64} << stage, to = 4 * width,
+                    stride = stage > 0 && b == 0 ? 2 : 1;
+      NodeEntry a = Relu(n->Norm(n->Conv(y, from, width, 1, 1, false), width));
+      a = Relu(n->Norm(n->Conv(a, width, width, 3, stride, false), width));
+      a = n->Norm(n->Conv(a, width, to, 1, 1, false), to);
+      const NodeEntry shortcut = b > 0 ? y : n->Norm(n->Conv(y, from, to, 1, stride, false), to);
+      y = Relu(a + shortcut);
+      from = to;
+    }
+  y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
+  return n->Dense(y, from, 1000);
+}
 
 /// The largest difference in each tensor, in parts of its largest value.
 inline void CheckClose(const std::vector<TensorPtr>& got, const std::vector<TensorPtr>& want,

@@ -10,9 +10,10 @@ import sys
 BELOW = {
     "support": [], "sym": ["support"], "core": ["sym"], "codegen": ["core"],
     "ops": ["codegen"], "passes": ["codegen"], "runtime": ["codegen"], "onnx": ["core"],
-    "codegen/llvm": ["codegen"], "codegen/cuda": ["codegen"], "backends/ref": ["runtime"],
+    "codegen/llvm": ["codegen"], "codegen/cuda": ["codegen"], "backends": ["runtime"],
+    "backends/ref": ["backends"],
     "api": ["runtime", "onnx"],
-    "backends/cpu": ["runtime", "codegen/llvm"], "backends/cuda": ["runtime", "codegen/cuda"],
+    "backends/cpu": ["backends", "codegen/llvm"], "backends/cuda": ["backends", "codegen/cuda"],
 }
 # A header directly in include/weft/ is for users: it may include any room and no room includes it,
 # but for these, which belong to a room.

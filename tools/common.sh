@@ -53,3 +53,14 @@ ensure_venv() {
     -r "$ROOT/tools/pip/build.txt" </dev/null
   cp "$ROOT/tools/pip/build.txt" "$stamp"
 }
+
+# Is NVRTC in one of the places where Weft looks for it (src/codegen/cuda/cuda_library.cc)?
+has_nvrtc() {
+  local root
+  if [ -n "${WEFT_NVRTC:-}" ]; then return 0; fi
+  if /sbin/ldconfig -p 2>/dev/null | grep -q 'libnvrtc\.so'; then return 0; fi
+  for root in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
+    if [ -n "$root" ] && compgen -G "$root/lib*/libnvrtc.so*" >/dev/null; then return 0; fi
+  done
+  return 1
+}

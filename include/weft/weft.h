@@ -79,6 +79,7 @@ typedef struct WeftOptions {
   const char* limits;  /* "nodes=1000,deadline_s=30"; null: the defaults */
   WeftCancel* cancel;  /* ends the import and the compilation; null: nothing does */
   int32_t tune; /* not 0: library calls are chosen by timing, once for each machine and its cache */
+  int32_t tf32; /* not 0: a GPU may round f32 operands of products and convolutions to 10 bits */
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx. `options` may be null. */
 WEFT_API WeftStatus weft_program_load(const char* path, const WeftOptions* options,

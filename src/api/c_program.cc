@@ -46,13 +46,15 @@ struct Setup {
     if (o.passes) compile.pipeline = o.passes;
     compile.threads = o.threads;
     compile.tune = o.tune != 0;
+    compile.tf32 = o.tf32 != 0;
     if (o.limits) import.limits = Limits::Parse(o.limits);
     compile.passes.limits = import.limits;
     if (o.cancel) compile.passes.cancel = o.cancel->token;
   }
   /// A compiled program runs on its own backend unless another one is asked for.
   LoadOptions Load() const {
-    return {has_backend ? compile.backend : "", compile.threads, import.limits, compile.tune};
+    return {has_backend ? compile.backend : "", compile.threads, import.limits, compile.tune,
+            compile.tf32};
   }
   CompileOptions compile;
   ImportOptions import;

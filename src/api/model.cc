@@ -66,6 +66,7 @@ std::shared_ptr<const Program> OpenProgram(const std::string& path, const Compil
   load.backend = options.backend;
   load.threads = options.threads;
   load.tune = options.tune;
+  load.tf32 = options.tf32;
   load.limits = import.limits;
   return LoadProgram(path, load);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lower_pieces.h"
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/layouts.h"
 #include "weft/core/builtin_ops.h"
@@ -14,6 +15,7 @@
 #include "weft/core/epilogue.h"
 #include "weft/core/pass.h"
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft {
 namespace {
@@ -32,11 +34,14 @@ std::vector<Layout> OperandLayouts(const NodePtr& n, const LayoutMap& layouts,
 }
 
 LoweredKernel Lower(const NodePtr& n, const Graph& body, std::vector<Layout> layouts,
-                    const Facts& facts) {
+                    const Facts& facts, bool flat) {
   const ComputeSpec spec = ApplyLayouts(ExpandBody(body), layouts);
   const AttrValue* parts = n->attrs.dict.find("parts");
-  LoweredKernel lowered = parts ? LowerParts(spec, parts->get<Ints>(), WrittenInputs(n), facts)
-                                : LowerKernel(spec, facts);
+  std::optional<LoweredKernel> pieces;
+  if (!parts) pieces = LowerPieces(spec, flat);
+  LoweredKernel lowered = pieces  ? std::move(*pieces)
+                          : parts ? LowerParts(spec, parts->get<Ints>(), WrittenInputs(n), facts)
+                                  : LowerKernel(spec, facts);
   lowered.layouts = std::move(layouts);
   return lowered;
 }
@@ -48,13 +53,14 @@ Graph CodeGen(Graph g, PassContext& ctx) {
   const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   KernelMap kernels;
   std::map<std::string, KernelPtr> distinct;
+  const bool flat = StartsWith(ctx.target(), "cuda");
   int64_t sites = 0;
   for (NodePtr n : g.TopoOrder()) {
     const GraphPtr* body = bodies.find(n);
     if (!body || AnchoredCallOf(n)) continue;  // or a library runs it
     ctx.cancel().Check();
     try {
-      LoweredKernel lowered = Lower(n, **body, OperandLayouts(n, layouts, shapes), facts);
+      LoweredKernel lowered = Lower(n, **body, OperandLayouts(n, layouts, shapes), facts, flat);
       for (const KernelPtr& k : lowered.Kernels())
         Limits::Check("source_bytes", int64_t(k->CanonicalText().size()),
                       ctx.limits().source_bytes);

@@ -26,6 +26,14 @@ std::string KeyText(const Kernel& kernel, const std::string& target) {
                      kernel.CanonicalText());
 }
 
+/// Of a binary that several kernels share.
+std::string BinaryHash(const std::string& binary) {
+  return HashBytes(binary.data(), binary.size()).ToHex();
+}
+std::string BinaryKey(const std::string& hash, const std::string& target) {
+  return fmt::format("generator {}\ntarget {}\nbinary {}\n", kGeneratorVersion, target, hash);
+}
+
 /// May this user's process put code there and run what it finds? The folder itself, and a link to it, must be theirs,
 /// and nobody else may write to it. Folders that do not exist yet are made that way.
 bool IsPrivate(const std::string& folder) {
@@ -62,6 +70,8 @@ struct KernelCache::Impl {
   mutable std::mutex mutex;
   std::unordered_map<std::string, CompiledKernelPtr> memory;  // looked up only
   std::unordered_map<std::string, std::string> texts;         // the same
+  // Who has a shared binary in memory, by its key; looked up only.
+  std::unordered_map<std::string, std::weak_ptr<const CompiledKernel>> shared;
   TextCounts counts;
   std::string directory, why;
   int64_t bound = KernelCacheBound(),
@@ -79,8 +89,12 @@ struct KernelCache::Impl {
     if (turn) stored = 0;
     return turn;
   }
+  struct Payload {
+    std::string bytes;
+    bool is_reference = false;
+  };
   /// The payload of an entry on disk; nothing where there is none that is whole.
-  std::optional<std::string> Read(const std::string& key) const {
+  std::optional<Payload> Read(const std::string& key) const {
     if (directory.empty()) return std::nullopt;
     const std::string path = PathOf(key);
     if (!FileExists(path)) return std::nullopt;
@@ -96,17 +110,17 @@ struct KernelCache::Impl {
       const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
       utimensat(AT_FDCWD, path.c_str(), now,
                 0);  // for the least recently used; may well be forbidden
-      return std::string(entry->payload);
+      return Payload{std::string(entry->payload), entry->is_reference};
     } catch (const std::exception& e) {
       if (FileExists(path)) WEFT_LOG(kWarning, "kernel cache: {}", e.what());
       return std::nullopt;
     }
   }
-  void Write(const std::string& key, const std::string& payload) {
+  void Write(const std::string& key, const std::string& payload, bool is_reference = false) {
     if (directory.empty()) return;
     try {
       MakeDirectories(directory, /*is_private=*/true);
-      const std::string entry = PackCacheEntry(key, payload);
+      const std::string entry = PackCacheEntry(key, payload, is_reference);
       WriteFileAtomic(PathOf(key), entry);
       if (TurnToPrune(key, int64_t(entry.size()))) KeepKernelCacheBelow(directory, bound);
     } catch (const std::exception& e) {
@@ -127,6 +141,7 @@ std::string KernelCache::why_off() const { return impl_->why; }
 void KernelCache::ClearMemory() {
   std::lock_guard lock(impl_->mutex);
   impl_->memory.clear();
+  impl_->shared.clear();
   impl_->texts.clear();
 }
 
@@ -136,13 +151,33 @@ CompiledKernelPtr KernelCache::Find(const Kernel& kernel, const std::string& tar
     std::lock_guard lock(impl_->mutex);
     if (auto it = impl_->memory.find(key); it != impl_->memory.end()) return it->second;
   }
-  std::optional<std::string> binary = impl_->Read(key);
-  if (!binary) return nullptr;
+  std::optional<Impl::Payload> entry = impl_->Read(key);
+  if (!entry) return nullptr;
   auto found = std::make_shared<CompiledKernel>();
   found->target = target;
-  found->binary = std::move(*binary);
   found->from_cache = true;
+  std::string shared;
+  if (!entry->is_reference) {
+    found->binary = std::move(entry->bytes);
+  } else {
+    shared = BinaryKey(entry->bytes, target);
+    std::shared_ptr<const CompiledKernel> other;
+    {
+      std::lock_guard lock(impl_->mutex);
+      if (const auto it = impl_->shared.find(shared); it != impl_->shared.end())
+        other = it->second.lock();
+    }
+    if (other) {
+      found->binary = other->binary;
+    } else {
+      std::optional<Impl::Payload> binary = impl_->Read(shared);
+      if (!binary || binary->is_reference || BinaryHash(binary->bytes) != entry->bytes)
+        return nullptr;
+      found->binary = std::move(binary->bytes);
+    }
+  }
   std::lock_guard lock(impl_->mutex);
+  if (!shared.empty()) impl_->shared[shared] = found;
   return impl_->memory.emplace(key, found).first->second;
 }
 
@@ -156,6 +191,37 @@ void KernelCache::Store(const Kernel& kernel, CompiledKernelPtr compiled) {
   impl_->Write(key, compiled->binary);
 }
 
+void KernelCache::Store(const std::vector<KernelPtr>& kernels, const CompiledKernels& compiled) {
+  WEFT_ICHECK(kernels.size() == compiled.size(), "{} binaries of {} kernels", compiled.size(),
+              kernels.size());
+  std::unordered_map<std::string_view, std::vector<size_t>> users;  // of a binary; looked up only
+  for (size_t i = 0; i < kernels.size(); ++i) users[compiled[i]->binary].push_back(i);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const std::vector<size_t>& together = users[compiled[i]->binary];
+    if (together.size() == 1) {
+      Store(*kernels[i], compiled[i]);
+      continue;
+    }
+    if (together[0] != i || compiled[i]->binary.empty()) continue;
+    const std::string hash = BinaryHash(compiled[i]->binary),
+                      shared = BinaryKey(hash, compiled[i]->target);
+    {
+      std::lock_guard lock(impl_->mutex);
+      impl_->shared[shared] = compiled[i];
+    }
+    // Before those that name it.
+    impl_->Write(shared, compiled[i]->binary);
+    for (size_t k : together) {
+      const std::string key = KeyText(*kernels[k], compiled[k]->target);
+      {
+        std::lock_guard lock(impl_->mutex);
+        impl_->memory[key] = compiled[k];
+      }
+      impl_->Write(key, hash, /*is_reference=*/true);
+    }
+  }
+}
+
 std::optional<std::string> KernelCache::FindText(const std::string& key) {
   {
     std::lock_guard lock(impl_->mutex);
@@ -164,11 +230,11 @@ std::optional<std::string> KernelCache::FindText(const std::string& key) {
       return it->second;
     }
   }
-  std::optional<std::string> text = impl_->Read(key);
+  std::optional<Impl::Payload> text = impl_->Read(key);
   if (!text) return std::nullopt;
   std::lock_guard lock(impl_->mutex);
   ++impl_->counts.found;
-  return impl_->texts.emplace(key, std::move(*text)).first->second;
+  return impl_->texts.emplace(key, std::move(text->bytes)).first->second;
 }
 
 void KernelCache::StoreText(const std::string& key, const std::string& text) {

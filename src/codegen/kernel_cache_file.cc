@@ -9,6 +9,7 @@ namespace weft {
 namespace {
 
 constexpr char kMagic[8] = {'W', 'E', 'F', 'T', 'K', 'R', 'N', '1'};
+constexpr char kReferenceMagic[8] = {'W', 'E', 'F', 'T', 'K', 'R', 'F', '1'};
 constexpr size_t kTail = 2 * sizeof(uint64_t);
 
 void PutU64(std::string* out, uint64_t v) {
@@ -23,8 +24,8 @@ bool TakeU64(std::string_view* in, uint64_t* v) {
 
 }  // namespace
 
-std::string PackCacheEntry(const std::string& key, const std::string& payload) {
-  std::string out(kMagic, sizeof kMagic);
+std::string PackCacheEntry(const std::string& key, const std::string& payload, bool is_reference) {
+  std::string out(is_reference ? kReferenceMagic : kMagic, sizeof kMagic);
   PutU64(&out, key.size());
   out += key;
   PutU64(&out, payload.size());
@@ -45,7 +46,9 @@ std::optional<UnpackedEntry> UnpackCacheEntry(std::string_view in, std::string* 
     return std::nullopt;
   };
   if (in.size() < sizeof kMagic + 2 * sizeof(uint64_t) + kTail) return bad("it is cut off");
-  if (std::memcmp(in.data(), kMagic, sizeof kMagic) != 0)
+  UnpackedEntry out;
+  out.is_reference = std::memcmp(in.data(), kReferenceMagic, sizeof kMagic) == 0;
+  if (!out.is_reference && std::memcmp(in.data(), kMagic, sizeof kMagic) != 0)
     return bad("it does not begin as an entry of this version does");
   const Hash128 h = HashBytes(in.data(), in.size() - kTail);
   std::string_view tail = in.substr(in.size() - kTail);
@@ -55,7 +58,6 @@ std::optional<UnpackedEntry> UnpackCacheEntry(std::string_view in, std::string* 
   if (h.hi != hi || h.lo != lo) return bad("its hash is not that of its content");
   in.remove_suffix(kTail);
   in.remove_prefix(sizeof kMagic);
-  UnpackedEntry out;
   if (!TakeU64(&in, &n) || n > in.size()) return bad("its key is cut off");
   out.key = in.substr(0, n);
   in.remove_prefix(n);

@@ -163,6 +163,71 @@ TEST_CASE("kernel cache: every flipped byte is noticed, and the entry is made ag
   CHECK(scene.errors == 0);
 }
 
+TEST_CASE("kernel cache: kernels that were compiled together share one file") {
+  Scene scene;
+  constexpr int kKernels = 20;
+  constexpr size_t kBytes = 300'000;
+  std::vector<KernelPtr> kernels;
+  CompiledKernels made;
+  for (int i = 0; i < kKernels + 2; ++i) {
+    kernels.push_back(MakeKernel(i));
+    // The last one has code of its own, the one before did not compile.
+    made.push_back(Compiled(i < kKernels ? 5 : 6, i == kKernels ? 0 : kBytes));
+  }
+  KernelCache cache;
+  cache.Store(kernels, made);
+  const auto all = ListKernelCache(scene.folder(), true);
+  CHECK(all.size() == kKernels + 2);  // references, what they refer to, the single one
+  int64_t bytes = 0;
+  std::string shared;
+  for (const CacheEntry& e : all) {
+    CHECK(e.damage == "");
+    CHECK(e.target == kTarget);
+    bytes += e.bytes;
+    const std::string content = ReadFile(JoinPath(scene.folder(), e.file));
+    if (content.find("\nbinary ") != std::string::npos && e.bytes > int64_t(kBytes))
+      shared = JoinPath(scene.folder(), e.file);
+  }
+  CHECK(bytes < int64_t(2 * kBytes + 20'000));
+  REQUIRE(shared != "");
+  const auto check = [&](KernelCache& c, bool there) {
+    for (int i = 0; i < kKernels; ++i) {
+      const CompiledKernelPtr found = c.Find(*kernels[size_t(i)], kTarget);
+      REQUIRE((found != nullptr) == there);
+      if (found) CHECK(found->binary == Code(5, kBytes));
+    }
+    CHECK(!c.Find(*kernels[kKernels], kTarget));
+    const CompiledKernelPtr own = c.Find(*kernels[kKernels + 1], kTarget);
+    REQUIRE(own);
+    CHECK(own->binary == Code(6, kBytes));
+  };
+  check(cache, true);
+  cache.ClearMemory();
+  check(cache, true);
+  KernelCache other;  // as another process has it
+  check(other, true);
+  CHECK(scene.warnings == 0);
+  // What they share is damaged, or gone: all are compiled again.
+  const std::string whole = ReadFile(shared);
+  std::string bad = whole;
+  bad[bad.size() / 2] = char(bad[bad.size() / 2] ^ 1);
+  for (const std::string& content : {bad, whole.substr(0, 1000), std::string()}) {
+    Write(shared, content);
+    if (content.empty()) fs::remove(shared);
+    KernelCache fresh;
+    check(fresh, false);
+    fresh.Store(kernels, made);
+    CHECK(ReadFile(shared) == whole);
+    KernelCache again;
+    check(again, true);
+  }
+  // A file that names another binary than it is asked for: a binary of the right form with other content.
+  const std::string wrong = JoinPath(scene.folder(), std::string(32, 'a') + ".wk");
+  fs::rename(shared, wrong);
+  CHECK(!KernelCache().Find(*kernels[0], kTarget));
+  CHECK(scene.errors == 0);
+}
+
 /// Stores and looks up until it is killed; ends with 9 when it is given a wrong kernel.
 [[noreturn]] void Hammer(uint32_t seed) {
   SetLogLevel(LogLevel::kOff);
@@ -172,7 +237,20 @@ TEST_CASE("kernel cache: every flipped byte is noticed, and the entry is made ag
     const int i = int(random() % 12);
     const size_t bytes = size_t(i) * 7000 + 10;
     const auto kernel = MakeKernel(i);
-    if (random() % 2 == 0) {
+    if (random() % 4 == 0) {
+      // Kernels 12 to 17 share their code.
+      constexpr size_t kShared = 50'000;
+      std::vector<KernelPtr> together;
+      CompiledKernels made;
+      for (int k = 12; k < 18; ++k) {
+        together.push_back(MakeKernel(k));
+        made.push_back(Compiled(12, kShared));
+      }
+      if (random() % 4 == 0) cache.Store(together, made);
+      cache.ClearMemory();
+      const auto found = cache.Find(*together[random() % 6], kTarget);
+      if (found && found->binary != Code(12, kShared)) _exit(9);
+    } else if (random() % 2 == 0) {
       cache.Store(*kernel, Compiled(i, bytes));
     } else {
       cache.ClearMemory();

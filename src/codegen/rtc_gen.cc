@@ -2,14 +2,18 @@
 ///   needs      kernel
 ///   provides   rtc
 ///   preserves  everything: it only adds an attribute, whatever happens
-///   never      edits the graph: where a kernel fails to compile the program runs the fused body's ops, with a warning
+///   never      edits the graph: where a kernel fails to compile the program runs the fused body's ops, with a warning that names them
 ///   source     NNVM-Fusion RTCGen (2016)
+#include <algorithm>
 #include <map>
 
 #include "weft/codegen/kernel_compilers.h"
+#include "weft/core/builtin_ops.h"
+#include "weft/core/op.h"
 #include "weft/core/pass.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
+#include "weft/support/strings.h"
 
 namespace weft {
 namespace {
@@ -23,6 +27,59 @@ void CheckCompileBytes(const std::vector<KernelPtr>& kernels, const Limits& limi
   for (const KernelPtr& k : kernels) source += int64_t(k->CanonicalText().size());
   Limits::Check("compile_bytes", CheckedMul(source, kCompilerBytesPerSourceByte),
                 limits.compile_bytes);
+}
+
+/// What a kernel is for, in words of the user, a few of them.
+class Work {
+ public:
+  void Add(const NodePtr& n) {
+    if (n->is_variable() || IsOp(n, builtin::kConstant)) return;
+    Note(&ops_, n->op()->name);
+    if (!n->origin()) Note(&names_, n->attrs.name);
+    if (n->origin())
+      for (const std::string& s : *n->origin()) Note(&names_, s);
+  }
+  /// "Add, Relu of 'conv1', 'res2a'"
+  std::string Text() const {
+    return Join(ops_, ", ") + (names_.empty() ? "" : " of '" + Join(names_, "', '") + "'");
+  }
+
+ private:
+  static void Note(std::vector<std::string>* to, const std::string& s) {
+    constexpr size_t kMost = 8;
+    if (!s.empty() && to->size() < kMost && std::find(to->begin(), to->end(), s) == to->end())
+      to->push_back(s);
+  }
+  std::vector<std::string> ops_, names_;
+};
+
+/// The operators of all nodes that a kernel computes, or of the parts of their bodies that it does.
+std::string WorkOf(const Graph& g, const KernelMap& kernels, const Kernel& kernel) {
+  Work work;
+  for (NodeId id = 0; id < kernels.id_bound(); ++id) {
+    const LoweredKernel* k = kernels.find(id);
+    if (!k) continue;
+    const NodePtr n = g.node(id);
+    if (!IsOp(n, builtin::kFused)) {
+      if (k->kernel->Key() == kernel.Key()) work.Add(n);
+      continue;
+    }
+    const GraphPtr body = FusedBody(n);
+    const AttrValue* counts = n->attrs.dict.find("parts");
+    std::vector<NodeEntry> results;
+    auto next = body->outputs.begin();
+    for (size_t p = 0; counts && p < k->parts.size(); ++p) {
+      const auto begin = next;
+      next += std::ptrdiff_t(counts->get<Ints>()[p]);
+      if (k->parts[p].kernel->Key() == kernel.Key()) results.insert(results.end(), begin, next);
+    }
+    const std::vector<KernelPtr> own = k->Kernels();
+    const bool mine = std::any_of(own.begin(), own.end(),
+                                  [&](const KernelPtr& o) { return o->Key() == kernel.Key(); });
+    if (results.empty() && mine) results.assign(body->outputs.begin(), body->outputs.end());
+    DFSVisit(results, [&](const NodePtr& m) { work.Add(m); });
+  }
+  return work.Text();
 }
 
 Graph RTCGen(Graph g, PassContext& ctx) {
@@ -53,20 +110,28 @@ Graph RTCGen(Graph g, PassContext& ctx) {
   ctx.Count("compiled", int64_t(missing.size()));
   CheckCompileBytes(missing, ctx.limits());
   std::vector<std::string> errors;
-  std::vector<std::string> binaries = compiler->Compile(missing, &errors);
+  std::vector<std::string> binaries;
+  if (!missing.empty()) binaries = compiler->Compile(missing, &errors);
+  CompiledKernels made;
   for (size_t i = 0; i < missing.size(); ++i) {
     auto c = std::make_shared<CompiledKernel>();
     c->target = target;
     c->binary = std::move(binaries[i]);
+    const std::string said = i < errors.size() ? errors[i] : "";
     if (c->binary.empty()) {
-      c->error = i < errors.size() ? errors[i] : "";
-      ctx.Warn(fmt::format("kernel {} does not compile for {} and runs in the interpreter: {}",
-                           missing[i]->Name(), target, c->error));
+      c->error = said;
+      ctx.Warn(fmt::format(
+          "kernel {} ({}) does not compile for {}; its operators run in the interpreter: {}",
+          missing[i]->Name(), WorkOf(g, kernels, *missing[i]), target, said));
       ctx.Count("failed");
+    } else if (!said.empty()) {
+      ctx.Warn(fmt::format("kernel {} ({}) for {}: {}", missing[i]->Name(),
+                           WorkOf(g, kernels, *missing[i]), target, said));
     }
     compiled[missing[i]->Key()] = c;
-    KernelCache::Process().Store(*missing[i], c);
+    made.push_back(std::move(c));
   }
+  KernelCache::Process().Store(missing, made);
   for (NodeId id = 0; id < kernels.id_bound(); ++id)
     if (const LoweredKernel* k = kernels.find(id)) {
       CompiledKernels own;

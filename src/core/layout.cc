@@ -34,13 +34,14 @@ bool LiesAlikeInAll(const Shape& shape) {
   return true;
 }
 
-LayoutWish LayoutWishOf(const NodePtr& node, const std::string& library, const ShapeMap& shapes) {
+LayoutWish LayoutWishOf(const NodePtr& node, const std::string& library, const ShapeMap& shapes,
+                        const TypeMap& types) {
   const std::optional<AnchoredCall> call = AnchoredCallOf(node);
   const NodePtr& anchor = call ? call->anchor : node;
   const FLayout* f = anchor->is_variable()
                          ? nullptr
                          : Op::GetAttr<FLayout>("FLayout." + library).find(anchor->op());
-  LayoutWish wish = f ? (*f)(anchor) : LayoutWish();
+  LayoutWish wish = f ? (*f)(anchor, types[NodeEntry(node)].dtype) : LayoutWish();
   if (!call || wish.outputs.empty()) return wish;
   for (const EpilogueStep& step : call->steps) {
     if (step.operand < 0) continue;

@@ -40,6 +40,8 @@ WEFT_REGISTER_PASS(Fusion)
     .option("max_ops", int64_t{256}, "most operators in one kernel; 1 turns fusion off")
     .option("max_tensors", int64_t{64}, "most tensors that one kernel reads from outside")
     .option("max_reductions", int64_t{8}, "most reductions in one kernel")
+    .option("libraries", int64_t{1},
+            "0: operators that a library of the target runs become kernels as well")
     .option("multi_bytes", int64_t{1} << 30,
             "most bytes of gradients and the like that wait for one launch over many parameters; "
             "0: each "

@@ -18,7 +18,7 @@ uint16_t NumberOf(const char* op) {
 
 }  // namespace
 
-FusionNodes::FusionNodes(const Graph& g, const std::string& target)
+FusionNodes::FusionNodes(const Graph& g, const std::string& target, bool libraries)
     : g_(g),
       facts_{g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
              g.GetAttr<ValueMap>("value")},
@@ -31,7 +31,7 @@ FusionNodes::FusionNodes(const Graph& g, const std::string& target)
   // Which ops a library computes better is known once the backend's module is there.
   const std::string family = target.substr(0, target.find(':'));
   LoadBackendModule(family);
-  library_ = "FCompute." + family;
+  if (libraries) library_ = "FCompute." + family;
   for (const NodeEntry& e : g.outputs) outputs_.push_back(EntryKey{e.node->id(), e.index}.packed());
   std::sort(outputs_.begin(), outputs_.end());
 }
@@ -46,8 +46,8 @@ const FusionNodes::OpFacts& FusionNodes::FactsOf(const Op* op) {
   f.stateful = Op::GetAttr<TIsStateful>("TIsStateful").get(op, false);
   f.view = Op::GetAttr<TIsView>("TIsView").get(op, false);
   f.has_code = code != nullptr;
-  f.opaque =
-      told && (*told == FuseKind::kOpaque || (*told == FuseKind::kAnchor && op->has(library_)));
+  f.opaque = told && (*told == FuseKind::kOpaque ||
+                      (*told == FuseKind::kAnchor && !library_.empty() && op->has(library_)));
   f.elementwise = (code && code->elementwise) || (told && *told == FuseKind::kElementwise);
   return f;
 }

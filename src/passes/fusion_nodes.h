@@ -50,7 +50,8 @@ struct FusionNode {
 
 class FusionNodes {
  public:
-  FusionNodes(const Graph& g, const std::string& target);
+  /// `libraries`: operators that a library of the target runs are left to it.
+  FusionNodes(const Graph& g, const std::string& target, bool libraries);
   FusionNode& operator[](NodeId id) { return rows_[id]; }
   /// Fills the row of a node whose producers have theirs.
   void Look(NodePtr n, EntryKeys inputs);

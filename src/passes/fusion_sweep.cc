@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "fusion_future.h"
+#include "fusion_late.h"
 #include "fusion_multi.h"
 #include "fusion_rules.h"
 
@@ -20,9 +21,10 @@ class Sweep {
   Sweep(const Graph& g, PassContext& ctx)
       : g_(g),
         ctx_(ctx),
-        nodes_(g, ctx.target()),
+        nodes_(g, ctx.target(), ctx.option<int64_t>("libraries") != 0),
         rules_(nodes_, groups_),
         future_(nodes_),
+        late_(nodes_),
         max_ops_(int(ctx.option<int64_t>("max_ops"))),
         max_tensors_(int(ctx.option<int64_t>("max_tensors"))),
         max_reductions_(int(ctx.option<int64_t>("max_reductions"))),
@@ -39,6 +41,7 @@ class Sweep {
     if (ahead) {
       for (NodePtr n : plan_.order) Read(n);
       future_.Find(plan_.ids, rules_, [&](size_t k) { return InputsOf(k); });
+      late_.Find(plan_.order, [&](size_t k) { return InputsOf(k); });
     }
     for (size_t k = 0; k < count; ++k) {
       if (k + 2 * kAhead < count) Prefetch(plan_.order[k + 2 * kAhead].get());
@@ -201,6 +204,13 @@ class Sweep {
     });
   }
 
+  /// Is there, among what is read of group `p`, a value that waits for its readers?
+  bool ReadsLate(EntryKeys inputs, int p) {
+    return std::any_of(inputs.begin(), inputs.end(), [&](const EntryKey& e) {
+      return e.present() && GroupOf(e.id) == p && late_.Is(e.id);
+    });
+  }
+
   /// All members of `p`, which are connected; false where they are not, or are many.
   bool CollectMembers(NodePtr first, int p, std::vector<NodePtr>* members) {
     if (groups_[p].size > kMaxRowChain) return false;
@@ -301,7 +311,7 @@ class Sweep {
     int mine = own;
     for (const Producer& producer : producers_) {
       const int p = groups_.Find(producer.group);
-      if (p == mine) continue;
+      if (p == mine || (late_.Is(n->id()) && !ReadsLate(inputs, p))) continue;
       Space merged;
       if (!rules_.Compatible(n, inputs, mine, p, &merged) || !Fits(mine, p) ||
           !MayWrite(mine, p, merged) || !(Agree(mine, p) || ReadsAfter(inputs, p)))
@@ -340,7 +350,8 @@ class Sweep {
   /// brought to one level, or left apart.
   void JoinSiblings(NodePtr n, EntryKeys inputs) {
     const NodeKind kind = nodes_[n->id()].kind;
-    if (kind != NodeKind::kElementwise && kind != NodeKind::kReduction) return;
+    if ((kind != NodeKind::kElementwise && kind != NodeKind::kReduction) || late_.Is(n->id()))
+      return;
     for (const EntryKey& e : inputs) {
       if (!e.present()) continue;
       const int mine = GroupOf(n->id());
@@ -411,6 +422,7 @@ class Sweep {
   FusionGroups groups_;
   FusionRules rules_;
   FusionFuture future_;
+  FusionLate late_;
   const int max_ops_, max_tensors_, max_reductions_;
   FusionPlan plan_;
   struct Producer {

@@ -101,7 +101,7 @@ class LayoutChooser {
     for (NodePtr n : g_.TopoOrder()) {
       if (n->is_variable() || (!wishes.find(n->op()) && !n->attrs.dict.find(builtin::kAnchor)))
         continue;
-      const LayoutWish wish = LayoutWishOf(n, library_, shapes);
+      const LayoutWish wish = LayoutWishOf(n, library_, shapes, g_.GetAttr<TypeMap>("dtype"));
       if (!wish.inputs.empty() || !wish.outputs.empty()) return true;
     }
     return false;
@@ -209,7 +209,7 @@ class LayoutChooser {
         if (k->layout(i) == Layout::kChannelsLast) ends[i] = AddEnd(/*fixed=*/true);
       return ends;
     }
-    const LayoutWish wish = LayoutWishOf(n, library_, shapes_);
+    const LayoutWish wish = LayoutWishOf(n, library_, shapes_, types_);
     const auto ask = [&](const std::vector<Layout>& wished, size_t first, size_t count,
                          const auto& entry) {
       for (size_t i = 0; i < wished.size() && i < count; ++i) {

@@ -36,7 +36,13 @@ void KernelLauncher::Enqueue(DeviceStream&, void* const*, const int64_t*) const 
 void LibraryCall::Enqueue(DeviceStream&, const void* const*, void* const*, void*) const {
   WEFT_THROW(kInternal, "a library call of the host was given to a stream");
 }
-std::unique_ptr<DeviceStream::Recording> DeviceStream::Record(const std::function<void()>&) {
+std::shared_ptr<DeviceStream::Point> DeviceStream::Mark() {
+  Wait();
+  return nullptr;
+}
+void DeviceStream::Wait(const Point&) { Wait(); }
+std::unique_ptr<DeviceStream::Recording> DeviceStream::Record(const std::function<void()>&,
+                                                              std::unique_ptr<Recording>) {
   return nullptr;
 }
 void DeviceStream::Replay(const Recording&) {

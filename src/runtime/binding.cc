@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernel_call.h"
 #include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -40,6 +41,8 @@ Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std
   for (const Step& s : plan.steps) {
     kernel_slots_.emplace_back();
     for (SymInt e : s.symbols) kernel_slots_.back().push_back(add(e, s.name));
+    if (s.kind == StepKind::kShapeValue)
+      shape_steps_[s.outputs[0]] = size_t(&s - plan.steps.data());
     shape_slots_.emplace_back();
     for (SymInt e : s.elements) shape_slots_.back().push_back(add(e, s.name));
   }
@@ -104,6 +107,16 @@ const Step* Binder::FirstBelow(const Binding& b, int64_t least) const {
   return nullptr;
 }
 
+TensorPtr Binder::ConstantOf(int v, const Binding& b) const {
+  if (v < 0) return nullptr;
+  const auto it = shape_steps_.find(v);
+  if (it == shape_steps_.end()) return plan_.values[size_t(v)].constant;
+  auto t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+  for (int64_t i = 0; i < t->num_elements(); ++i)
+    t->set_int(i, b.shape_values[it->second][size_t(i)]);
+  return t;
+}
+
 ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads) const {
   ComputeRequest q;
   q.node = step.anchored ? step.anchored->anchor : step.node;
@@ -117,7 +130,7 @@ ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads
     const int v = step.inputs[i];
     q.input_dims.push_back(dims(v));
     q.input_types.push_back(value(v).dtype);
-    q.constants.push_back(value(v).constant);
+    q.constants.push_back(ConstantOf(v, b));
     q.input_layouts.push_back(value(v).layout);
   }
   for (int v : step.outputs) {
@@ -136,7 +149,7 @@ ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads
 
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
                                             const std::vector<TensorPtr>& inputs, Backend& backend,
-                                            bool tune) const {
+                                            const CallOptions& options) const {
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
   std::vector<int64_t> r(size_t(program_->num_results()));
@@ -206,14 +219,16 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
               DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)]));
     if (step.kind == StepKind::kLibrary) {
       ComputeRequest request = RequestOf(step, *b, backend.threads());
-      request.tune = tune;
+      request.options = options;
+      request.backend = &backend;
       call = backend.Prepare(step.compute, request);
+      if (!call) call = MakeKernelCall(request, backend);
       if (call)
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
       else
         WEFT_LOG(kWarning,
-                 "{} is not supported by the library for these extents and types; it runs in the "
-                 "interpreter",
+                 "{} is not supported by the library for these extents and types, and no kernel is "
+                 "generated for it; it runs in the interpreter",
                  step.node->Describe());
     }
     b->calls.push_back(call);

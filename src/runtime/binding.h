@@ -1,6 +1,7 @@
 /// binding.h: a plan at given extents: sizes, offsets, kernel arguments, prepared library calls.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,9 +35,11 @@ class Binder {
   /// Checks the inputs and every fact that the program was compiled with (kShapeMismatch), then prepares.
   std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
                                       const std::vector<TensorPtr>& inputs, Backend& backend,
-                                      bool tune) const;
+                                      const CallOptions& options) const;
 
  private:
+  /// What is known of a value before the run, at these extents; null: nothing.
+  TensorPtr ConstantOf(int value, const Binding& b) const;
   ComputeRequest RequestOf(const Step& step, const Binding& b, int threads) const;
   /// The first step with a result of an extent below `least`; null where there is none.
   const struct Step* FirstBelow(const Binding& b, int64_t least) const;
@@ -51,6 +54,8 @@ class Binder {
   std::unique_ptr<SymProgram> program_;
   std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
   std::vector<int> storage_slots_;
+  std::map<int, size_t>
+      shape_steps_;  ///< by value: the step that writes it, of those that the host knows
 };
 
 }  // namespace weft

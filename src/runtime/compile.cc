@@ -137,7 +137,7 @@ std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& option
       ProgramMaker::Make(std::move(compiled), options.backend, backend);
   ProgramMaker::Stats(*program).passes = std::move(records);
   ProgramMaker::SetLimits(program.get(), options.passes.limits);
-  ProgramMaker::SetTune(program.get(), options.tune);
+  ProgramMaker::SetCallOptions(program.get(), {options.tune, options.tf32});
   return program;
 }
 

@@ -7,30 +7,47 @@
 #include "weft/core/tensor.h"
 #include "weft/runtime/backend.h"
 #include "weft/runtime/device.h"
+#include "weft/support/error.h"
 
 namespace weft {
 
 class DeviceCopy {
  public:
+  DeviceCopy() = default;
+  DeviceCopy(const DeviceCopy&) = delete;
+  DeviceCopy& operator=(const DeviceCopy&) = delete;
+  ~DeviceCopy() {
+    try {
+      WaitForUser();
+    } catch (const Error&) {
+      // The device has failed, and with it whoever used this.
+    }
+  }
   /// The content on that device, brought there where the host's is newer. `writes`: it will be changed there.
   void* On(const std::shared_ptr<Backend>& backend, DeviceStream& stream,
            const std::shared_ptr<Tensor>& host, bool writes) {
     if (backend != backend_ || host != host_) {
       ToHost();
+      WaitForUser();
       memory_ = backend->Allocate(std::max<int64_t>(host->num_bytes(), 1));
       backend_ = backend;
       host_ = host;
       behind_ = true;
     }
+    if (&stream != user_) WaitForUser();
+    user_ = &stream;
     if (behind_ && host->num_bytes() > 0)
       stream.CopyIn(memory_.get(), host->data(), host->num_bytes());
     behind_ = false;
     ahead_ = ahead_ || writes;
     return memory_.get();
   }
+  /// The run that last asked for it ends there; null: it has ended.
+  void UsedUntil(std::shared_ptr<DeviceStream::Point> end) { end_ = std::move(end); }
   /// The host's tensor has what the device has.
   void ToHost() {
     if (!ahead_) return;
+    WaitForUser();
     if (host_->num_bytes() > 0) {
       const std::unique_ptr<DeviceStream> stream = backend_->NewStream();
       stream->CopyOut(host_->mutable_data(), memory_.get(), host_->num_bytes());
@@ -52,9 +69,16 @@ class DeviceCopy {
   }
 
  private:
+  void WaitForUser() {
+    if (end_) end_->Wait();
+    end_.reset();
+  }
+
   std::shared_ptr<Backend> backend_;
   std::shared_ptr<void> memory_;
   std::shared_ptr<Tensor> host_;
+  const DeviceStream* user_ = nullptr;        ///< of the last run
+  std::shared_ptr<DeviceStream::Point> end_;  ///< where that ends
   bool behind_ = true, ahead_ = false;
 };
 

@@ -1,10 +1,12 @@
 /// device_program.cc: runs a plan on a device with memory of its own (weft/runtime/device.h).
 ///
-/// A run gives everything to one stream and waits once, when its results are on the host. Steps that no kernel and no call
-/// computes fetch their operands and run in the interpreter. The third run with the same extents and places, and those
-/// after it, are one recording replayed, where the device records and no step needs the host.
+/// A run gives everything to one stream and waits once, when its results are on the host, or later (Session::Start). Steps
+/// that no kernel and no call computes fetch their operands and run in the interpreter. The third run with the same extents
+/// and places, and those after it, are one recording replayed, where the device records and no step needs the host.
 #include <algorithm>
+#include <deque>
 #include <mutex>
+#include <optional>
 
 #include "device_copy.h"
 #include "planned_program.h"
@@ -32,15 +34,19 @@ class DeviceProgram final : public PlannedProgram {
  protected:
   struct DeviceState final : PlannedState {
     std::unique_ptr<DeviceStream> stream;
-    Arena io;                     ///< what is fed and fetched, then the flags
-    uint8_t* flags = nullptr;     ///< of the steps that have one, in order
-    std::vector<uint8_t> raised;  ///< the same on the host
+    Arena io;                  ///< what is fed and fetched, then the flags
+    uint8_t* flags = nullptr;  ///< of the steps that have one, in order
     int next_flag = 0;
-    std::vector<void*> places;               ///< of all storages, in the last run
-    std::shared_ptr<const Binding> extents;  ///< of the last run
-    int runs_there = 0;                      ///< since they are those
-    std::unique_ptr<DeviceStream::Recording> recording;
+    /// Runs with the same extents.
+    struct Alike {
+      std::shared_ptr<const Binding> extents;
+      std::vector<void*> places;  ///< of all storages, in the last of them
+      int runs = 0;               ///< that had these places
+      std::unique_ptr<DeviceStream::Recording> recording;
+    };
+    std::deque<Alike> alike;  ///< the last one first
   };
+  static constexpr size_t kMostRecordings = 4;
   std::unique_ptr<State> NewState() const override {
     auto s = std::make_unique<DeviceState>();
     s->stream = backend_->NewStream();
@@ -62,6 +68,7 @@ class DeviceProgram final : public PlannedProgram {
     for (size_t i = 0; i < fed; ++i) in_at.push_back(reserve(inputs[i]->num_bytes()));
     for (const auto& t : outputs) out_at.push_back(reserve(t->num_bytes()));
     const int64_t flags_at = reserve(flags_);
+    if (!s.io.Fits(size)) s.stream->Wait();
     char* io = s.io.Reserve(*backend_, size);
     for (size_t k = 0; k < plan_.storages.size(); ++k) {
       const Storage& block = plan_.storages[k];
@@ -86,19 +93,19 @@ class DeviceProgram final : public PlannedProgram {
   void RunSteps(PlannedState& state) const override {
     DeviceState& s = Of(state);
     s.next_flag = 0;
-    if (s.places != s.base || s.extents != s.binding) {
-      s.recording.reset();
-      s.places = s.base;
-      s.extents = s.binding;
-      s.runs_there = 0;
+    auto& a = RunsLike(s);
+    if (a.places != s.base) {
+      a.places = s.base;
+      a.runs = 0;
     }
-    ++s.runs_there;
-    if (s.profile || s.runs_there < 3 || !NeedsNoHost(*s.binding))
-      return PlannedProgram::RunSteps(s);
-    if (s.runs_there == 3) s.recording = s.stream->Record([&] { PlannedProgram::RunSteps(s); });
-    if (!s.recording) return PlannedProgram::RunSteps(s);
+    ++a.runs;
+    if (s.profile || a.runs < 3 || !NeedsNoHost(*s.binding)) return PlannedProgram::RunSteps(s);
+    if (a.runs == 3 && a.recording) s.stream->Wait();  // it may be at work
+    if (a.runs == 3)
+      a.recording = s.stream->Record([&] { PlannedProgram::RunSteps(s); }, std::move(a.recording));
+    if (!a.recording) return PlannedProgram::RunSteps(s);
     RequestScope::Poll();
-    s.stream->Replay(*s.recording);
+    s.stream->Replay(*a.recording);
   }
 
   void Compute(const Step& step, size_t k, PlannedState& state) const override {
@@ -128,35 +135,63 @@ class DeviceProgram final : public PlannedProgram {
   /// What was given still goes to its places before they can be given back.
   void Abandon(PlannedState& state) const override {
     DeviceState& s = Of(state);
-    s.places.clear();
-    s.recording.reset();
     try {
       s.stream->Wait();
     } catch (const Error&) {
       // The failure is told already.
     }
+    s.alike.clear();
   }
 
-  void End(PlannedState& state,
-           const std::vector<std::shared_ptr<Tensor>>& outputs) const override {
+  Rest End(PlannedState& state, const std::vector<std::shared_ptr<Tensor>>& outputs,
+           bool later) const override {
     DeviceState& s = Of(state);
     for (size_t i = 0; i < outputs.size(); ++i)
       if (outputs[i]->num_bytes() > 0)
         s.stream->CopyOut(outputs[i]->mutable_data(), Pointer(s, plan_.output_values[i]),
                           outputs[i]->num_bytes());
-    s.raised.assign(size_t(flags_), 0);
-    if (flags_ > 0) s.stream->CopyOut(s.raised.data(), s.flags, flags_);
-    s.stream->Wait();
-    size_t flag = 0;
-    for (const Step& step : plan_.steps)
-      if (step.has_flag && s.raised[flag++]) ThrowOutside(step);
+    const auto raised = std::make_shared<std::vector<uint8_t>>(size_t(flags_));
+    if (flags_ > 0) s.stream->CopyOut(raised->data(), s.flags, flags_);
+    const auto check = [this, raised] {
+      size_t flag = 0;
+      for (const Step& step : plan_.steps)
+        if (step.has_flag && (*raised)[flag++]) ThrowOutside(step);
+    };
+    const std::shared_ptr<DeviceStream::Point> end = later ? s.stream->Mark() : nullptr;
+    if (!later) s.stream->Wait();
+    for (DeviceCopy* v : s.device_variables) v->UsedUntil(end);
+    if (!end) {
+      check();
+      return {};
+    }
+    return {[end] { return end->Reached(); },
+            [&stream = *s.stream, end, check] {
+              stream.Wait(*end);
+              check();
+            }};
   }
 
  private:
+  DeviceState::Alike& RunsLike(DeviceState& s) const {
+    const auto it = std::find_if(s.alike.begin(), s.alike.end(),
+                                 [&](const auto& a) { return a.extents == s.binding; });
+    if (it == s.alike.end()) {
+      if (s.alike.size() == kMostRecordings) {
+        s.stream->Wait();
+        s.alike.pop_back();
+      }
+      s.alike.emplace_front().extents = s.binding;
+    } else if (it != s.alike.begin()) {
+      auto found = std::move(*it);
+      s.alike.erase(it);
+      s.alike.push_front(std::move(found));
+    }
+    return s.alike.front();
+  }
   /// Constants are brought to the device once a program.
   void PlaceConstants(DeviceState& s) const {
     std::lock_guard lock(mutex_);
-    if (constants_.empty()) {
+    if (!constants_) {
       std::map<int, std::shared_ptr<void>> places;
       for (const Value& v : plan_.values) {
         if (!v.constant || places.count(v.storage)) continue;
@@ -165,10 +200,10 @@ class DeviceProgram final : public PlannedProgram {
         if (bytes > 0) s.stream->CopyIn(place.get(), v.constant->data(), bytes);
         places[v.storage] = place;
       }
-      s.stream->Wait();  // other sessions have streams of their own
+      if (!places.empty()) s.stream->Wait();  // other sessions have streams of their own
       constants_ = std::move(places);
     }
-    for (const auto& [storage, place] : constants_) s.base[size_t(storage)] = place.get();
+    for (const auto& [storage, place] : *constants_) s.base[size_t(storage)] = place.get();
   }
   bool NeedsNoHost(const Binding& b) const {
     for (size_t k = 0; k < plan_.steps.size(); ++k) {
@@ -211,7 +246,7 @@ class DeviceProgram final : public PlannedProgram {
 
   int flags_ = 0;  ///< steps with a range flag
   mutable std::mutex mutex_;
-  mutable std::map<int, std::shared_ptr<void>> constants_;  ///< by storage
+  mutable std::optional<std::map<int, std::shared_ptr<void>>> constants_;  ///< by storage
 };
 
 }  // namespace

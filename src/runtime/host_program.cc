@@ -65,13 +65,15 @@ class HostProgram final : public PlannedProgram {
         return InterpretHere(step, s);
     }
   }
-  void End(PlannedState& s, const std::vector<std::shared_ptr<Tensor>>& outputs) const override {
+  Rest End(PlannedState& s, const std::vector<std::shared_ptr<Tensor>>& outputs,
+           bool) const override {
     for (int i : plan_.copies) {
       const Value& v = plan_.values[size_t(plan_.output_values[size_t(i)])];
       Tensor& t = *outputs[size_t(i)];
       if (t.num_bytes() > 0)
         std::memcpy(t.mutable_data(), s.base[size_t(v.storage)], size_t(t.num_bytes()));
     }
+    return {};
   }
 
  private:

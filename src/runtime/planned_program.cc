@@ -12,6 +12,7 @@
 #include "weft/core/op.h"
 #include "weft/core/request.h"
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft {
 namespace {
@@ -43,8 +44,9 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
   stats_.distinct_kernels = int(distinct.size());
 }
 
-void PlannedProgram::Run(State& state, const std::vector<TensorPtr>& fed,
-                         std::vector<std::shared_ptr<Tensor>>* outputs) const {
+Program::Rest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
+                                       std::vector<std::shared_ptr<Tensor>>* outputs,
+                                       bool later) const {
   PlannedState& s = static_cast<PlannedState&>(state);
   std::vector<TensorPtr> with_variables;
   if (!plan_.variables.empty()) {
@@ -60,8 +62,7 @@ void PlannedProgram::Run(State& state, const std::vector<TensorPtr>& fed,
   const Binding& b = *s.binding;
   binder_->CheckInputs(b, inputs);
   const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
-  char* arena = s.arena.Reserve(*backend_, std::max<int64_t>(scratch_at + b.scratch_bytes, 64));
-  s.scratch = arena + scratch_at;
+  const int64_t size = std::max<int64_t>(scratch_at + b.scratch_bytes, 64);
   s.arena_bytes = b.arena_bytes;
   s.live_bytes = b.live_bytes;
   s.bytes_moved = b.bytes_moved;
@@ -73,13 +74,24 @@ void PlannedProgram::Run(State& state, const std::vector<TensorPtr>& fed,
       t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
   }
   s.base.resize(plan_.storages.size());
-  for (size_t k = 0; k < plan_.storages.size(); ++k)
-    if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + b.offsets[k];
   try {
+    if (!s.arena.Fits(size)) Wait(s);  // for runs that were started before
+    char* arena = s.arena.Reserve(*backend_, size);
+    s.scratch = arena + scratch_at;
+    for (size_t k = 0; k < plan_.storages.size(); ++k)
+      if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + b.offsets[k];
     Begin(s, inputs, *outputs);
     RunSteps(s);
     if (s.profile) DescribeSteps(b, s.profile);
-    End(s, *outputs);
+    return End(s, *outputs, later);
+  } catch (Error& e) {
+    if (e.code() == ErrorCode::kOutOfMemory && e.hint().empty())
+      e.SetHint(fmt::format(
+          "at these extents the plan needs {} for tensors, {} of them at once, "
+          "and {} for library calls",
+          FormatBytes(b.arena_bytes), FormatBytes(b.live_bytes), FormatBytes(b.scratch_bytes)));
+    Abandon(s);
+    throw;
   } catch (...) {
     Abandon(s);
     throw;
@@ -165,7 +177,7 @@ std::shared_ptr<const Binding> PlannedProgram::BindingFor(
   constexpr size_t kMaxBindings = 32;
   std::lock_guard lock(mutex_);
   if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
-  auto b = binder_->Bind(key, inputs, *backend_, tune_);
+  auto b = binder_->Bind(key, inputs, *backend_, call_options_);
   if (bindings_.size() >= kMaxBindings) {  // the oldest goes
     bindings_.erase(made_.front());
     made_.pop_front();

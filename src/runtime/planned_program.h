@@ -16,6 +16,7 @@ namespace weft {
 /// The backend's memory; it grows and is not cleared.
 class Arena {
  public:
+  bool Fits(int64_t bytes) const { return bytes <= size_; }
   char* Reserve(Backend& backend, int64_t bytes) {
     if (bytes > size_) {
       data_.reset();
@@ -44,7 +45,13 @@ class PlannedProgram : public Program {
   PlannedProgram(Graph graph, std::shared_ptr<Backend> backend);
 
   void Run(State& state, const std::vector<TensorPtr>& fed,
-           std::vector<std::shared_ptr<Tensor>>* outputs) const final;
+           std::vector<std::shared_ptr<Tensor>>* outputs) const final {
+    RunUntil(state, fed, outputs, /*later=*/false);
+  }
+  Rest Start(State& state, const std::vector<TensorPtr>& fed,
+             std::vector<std::shared_ptr<Tensor>>* outputs) const final {
+    return RunUntil(state, fed, outputs, /*later=*/true);
+  }
 
   /// Says where the storages lie that are not in the arena, and brings there what is fed. `inputs`: what is fed, then the
   /// variables.
@@ -57,8 +64,9 @@ class PlannedProgram : public Program {
   virtual void Copy(PlannedState& s, void* to, const void* from, int64_t bytes) const = 0;
   /// Waits until the steps given so far are done.
   virtual void Wait(PlannedState&) const {}
-  /// Brings results that lie elsewhere into `outputs`, and ends the run.
-  virtual void End(PlannedState& s, const std::vector<std::shared_ptr<Tensor>>& outputs) const = 0;
+  /// Brings results that lie elsewhere into `outputs`, and ends the run; `later`: what takes time may be left as the rest.
+  virtual Rest End(PlannedState& s, const std::vector<std::shared_ptr<Tensor>>& outputs,
+                   bool later) const = 0;
 
   /// A run has failed.
   virtual void Abandon(PlannedState&) const {}
@@ -81,6 +89,8 @@ class PlannedProgram : public Program {
   ExecutionPlan plan_;
 
  private:
+  Rest RunUntil(State& state, const std::vector<TensorPtr>& fed,
+                std::vector<std::shared_ptr<Tensor>>* outputs, bool later) const;
   void DescribeSteps(const Binding& b, std::vector<StepTime>* times) const;
   std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key,
                                             const std::vector<TensorPtr>& inputs) const;

@@ -14,7 +14,9 @@ struct ProgramMaker {
   /// Names and types of inputs and outputs, from the program's graph.
   static void Finish(Program* program, const std::string& backend_name);
   static void SetLimits(Program* program, const Limits& limits) { program->limits_ = limits; }
-  static void SetTune(Program* program, bool tune) { program->tune_ = tune; }
+  static void SetCallOptions(Program* program, const CallOptions& options) {
+    program->call_options_ = options;
+  }
   static ProgramStats& Stats(Program& program) { return program.stats_; }
 };
 

@@ -4,6 +4,7 @@
 #include <new>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "program_impl.h"
 #include "variable_access.h"
@@ -77,9 +78,15 @@ int64_t Session::arena_bytes() const { return state_->arena_bytes; }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
 
 void Session::RunProgram(const std::vector<TensorPtr>& inputs,
-                         std::vector<std::shared_ptr<Tensor>>* outputs) {
+                         std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest) {
+  const auto run = [&] {
+    if (rest)
+      *rest = program_->Start(*state_, inputs, outputs);
+    else
+      program_->Run(*state_, inputs, outputs);
+  };
   const std::vector<IoSpec>& specs = program_->variables_;
-  if (specs.empty()) return program_->Run(*state_, inputs, outputs);
+  if (specs.empty()) return run();
   const auto open = [&] {
     return std::make_unique<VariableAccess>(*store_, program_->writes_variables_,
                                             program_->on_device_);
@@ -104,11 +111,11 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
     }
     store_version_ = access->version();
   }
-  program_->Run(*state_, inputs, outputs);
+  run();
 }
 
-void Session::RunInto(const std::vector<TensorPtr>& inputs,
-                      std::vector<std::shared_ptr<Tensor>>* outputs) {
+void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
+                          std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest) {
   const auto& specs = program_->inputs();
   WEFT_CHECK(inputs.size() == specs.size(), kBadInput, "the program takes {} inputs, {} given",
              specs.size(), inputs.size());
@@ -117,11 +124,38 @@ void Session::RunInto(const std::vector<TensorPtr>& inputs,
   try {
     RequestScope scope(program_->limits_, &cancel_);
     RequestScope::Poll();
-    RunProgram(inputs, outputs);
+    RunProgram(inputs, outputs, rest);
   } catch (const std::bad_alloc&) {
     WEFT_THROW(kOutOfMemory, "no memory to run the program");
   } catch (const std::length_error&) {
     WEFT_THROW(kOutOfMemory, "no memory to run the program");
+  }
+}
+
+void Session::RunInto(const std::vector<TensorPtr>& inputs,
+                      std::vector<std::shared_ptr<Tensor>>* outputs) {
+  CheckAndRun(inputs, outputs, nullptr);
+}
+
+PendingRun Session::Start(const std::vector<TensorPtr>& inputs) {
+  PendingRun run;
+  run.program_ = program_;
+  run.state_ = state_;
+  CheckAndRun(inputs, &run.outputs_, &run.rest_);
+  return run;
+}
+
+std::vector<TensorPtr> PendingRun::Wait() {
+  if (rest_.finish) std::exchange(rest_, {}).finish();
+  return {outputs_.begin(), outputs_.end()};
+}
+
+PendingRun::~PendingRun() {
+  // The device writes the results.
+  try {
+    Wait();
+  } catch (const Error&) {
+    // Nobody wants to know.
   }
 }
 
@@ -182,15 +216,16 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
   return outputs;
 }
 
-std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs) {
+std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs,
+                                       std::vector<std::shared_ptr<Tensor>>* outputs) {
   std::vector<StepTime> steps;
-  std::vector<std::shared_ptr<Tensor>> outputs;
+  std::vector<std::shared_ptr<Tensor>> made;
   struct Reset {
     Program::State& state;
     ~Reset() { state.profile = nullptr; }
   } reset{*state_};
   state_->profile = &steps;
-  RunInto(inputs, &outputs);
+  RunInto(inputs, outputs ? outputs : &made);
   return steps;
 }
 

@@ -61,7 +61,7 @@ class Checker {
         IsOp(n, builtin::kRead) || IsOp(n, builtin::kAssign))
       return false;
     if (!IsLibraryCall(n)) return true;  // the interpreter takes everything
-    const LayoutWish wish = LayoutWishOf(n, library_, shapes_);
+    const LayoutWish wish = LayoutWishOf(n, library_, shapes_, types_);
     for (size_t i = 0; i < all; ++i) {
       const auto& wished = i < inputs ? wish.inputs : wish.outputs;
       const size_t at = i < inputs ? i : i - inputs;

@@ -1,8 +1,13 @@
 /// bench.cc: see bench.h.
 #include "app/bench.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <tuple>
+#include <functional>
 
 #include "tinyflow/random.h"
 #include "weft/support/check.h"
@@ -11,16 +16,50 @@
 namespace app {
 namespace {
 
-constexpr int kWarmSteps = 5, kFewestSteps = 5, kMostSteps = 20'000, kProfiledSteps = 15;
-constexpr int kClasses = 10;
+constexpr int kWarmSteps = 5, kFewestSteps = 5, kMostSteps = 20'000;
+constexpr int kStarted = 8;
 constexpr double kRate = 1e-3;
 constexpr double kTwoPi = 6.283185307179586;
+
+/// Time that the processors have spent on this process.
+double CpuSeconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+/// A variable in the place of a placeholder.
+tf::Tensor Resident(const tf::Tensor& placeholder, const tf::Array& value) {
+  const tf::Tensor v =
+      tf::Variable(tf::zeros(value->dims(), value->dtype()), placeholder.name() + "_here", false);
+  v.graph()->graph.ReplaceUses(placeholder.entry(), v.entry());
+  return v;
+}
+
+/// Milliseconds of a step, and microseconds of processor time that starting it takes, of steps that nobody waits for one by
+/// one.
+std::pair<double, double> Unwaited(const std::function<weft::PendingRun()>& start, double seconds) {
+  int64_t steps = 0;
+  double cpu = 0;
+  const weft::Timer all;
+  do {
+    std::vector<weft::PendingRun> started;
+    const double before = CpuSeconds();
+    for (int i = 0; i < kStarted; ++i) started.push_back(start());
+    cpu += CpuSeconds() - before;
+    for (weft::PendingRun& run : started) run.Wait();
+    steps += kStarted;
+  } while (all.seconds() < seconds);
+  return {all.milliseconds() / double(steps), 1e6 * cpu / double(steps)};
+}
 
 double Unit(uint64_t mixed) { return (double(mixed >> 11) + 0.5) * 0x1p-53; }
 
 }  // namespace
 
-tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint64_t seed) {
+tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint64_t seed,
+                            int64_t classes) {
   const int64_t row = layout.channels * layout.size * layout.size;
   tf::data::Batch b;
   b.x = std::make_shared<weft::Tensor>(
@@ -33,7 +72,7 @@ tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint6
                  std::cos(kTwoPi * Unit(tf::Mix(seed, 2, uint64_t(i)))));
   int64_t* y = b.y->mutable_data_as<int64_t>();
   for (int64_t i = 0; i < batch; ++i)
-    y[i] = int64_t(tf::Below(tf::Mix(seed, 3, uint64_t(i)), kClasses));
+    y[i] = int64_t(tf::Below(tf::Mix(seed, 3, uint64_t(i)), uint64_t(classes)));
   return b;
 }
 
@@ -42,6 +81,11 @@ BenchResult Bench(const BenchOptions& options) {
   WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} pictures", options.batch);
   WEFT_CHECK(options.seconds >= 0 && std::isfinite(options.seconds), kUsage,
              "{} seconds to measure", options.seconds);
+  WEFT_CHECK(
+      program.choices || (options.dtype == "float32" && options.size == 0 && options.blocks == 0),
+      kUsage, "program '{}' has no choice of dtype, size or blocks", program.name);
+  WEFT_CHECK(options.dtype == "float32" || options.dtype == "bfloat16", kUsage,
+             "dtype '{}' is neither float32 nor bfloat16", options.dtype);
   BenchResult result;
   const weft::Timer build;
   tf::reset_default_graph();
@@ -49,17 +93,30 @@ BenchResult Bench(const BenchOptions& options) {
   programs::Settings settings;
   settings.rate = programs::CheckedRate(options.rate.value_or(kRate));
   settings.steps_per_epoch = 1e3;
+  settings.dtype = options.dtype == "bfloat16" ? tf::bfloat16 : tf::float32;
+  settings.size = options.size;
+  settings.blocks = options.blocks;
   const programs::Model model = program.build(settings);
+  tf::data::Layout layout = program.layout;
+  if (options.size > 0) layout.size = options.size;
+  const tf::data::Batch batch = RandomBatch(layout, options.batch, options.seed, program.classes);
+  tf::Feeds feeds{{model.x, batch.x}, {model.y, batch.y}};
+  tf::Feeds here;
+  if (options.resident) {
+    for (const auto& [placeholder, value] : feeds)
+      here.emplace_back(Resident(placeholder, value), value);
+    feeds.clear();
+  }
   result.build_seconds = build.seconds();
   tf::Session session(options.device + (options.fusion ? " fusion" : ""), options.threads,
                       options.tune);
   session.run(tf::initialize_all_variables());
   for (const tf::Tensor& t : model.initialize) session.run(t);
+  for (const auto& [variable, value] : here) session.set(variable, value);
 
-  const tf::data::Batch batch = RandomBatch(program.layout, options.batch, options.seed);
-  const tf::Feeds feeds{{model.x, batch.x}, {model.y, batch.y}};
   const std::vector<tf::Tensor> fetches{model.train_step, model.loss};
-  for (int i = 0; i < kWarmSteps; ++i) session.run(fetches, feeds);
+  for (int i = 0; i < kWarmSteps; ++i)
+    result.losses.push_back(session.run(fetches, feeds)[1]->at(0));
   std::vector<double> ms;
   const weft::Timer all;
   while (int(ms.size()) < kFewestSteps ||
@@ -73,18 +130,13 @@ BenchResult Bench(const BenchOptions& options) {
   result.step_ms = ms[ms.size() / 2];
   result.min_ms = ms.front();
   result.steps = int64_t(ms.size());
+  const auto start = [&] { return session.start(fetches, feeds); };
+  std::tie(result.unwaited_ms, result.cpu_us) = Unwaited(start, options.seconds / 2);
   result.program = session.info(fetches, feeds);
   if (options.profile) {
-    std::vector<std::vector<double>> us;
-    for (int i = 0; i < kProfiledSteps; ++i) {
-      result.profile = session.profile(fetches, feeds);
-      us.resize(result.profile.size());
-      for (size_t k = 0; k < us.size(); ++k) us[k].push_back(result.profile[k].microseconds);
-    }
-    for (size_t k = 0; k < us.size(); ++k) {
-      std::sort(us[k].begin(), us[k].end());
-      result.profile[k].microseconds = us[k][us[k].size() / 2];
-    }
+    result.machine = weft::MachineOf(options.device, options.threads);
+    result.profile =
+        weft::ProfileSteps([&] { return session.profile(fetches, feeds); }, result.machine);
   }
   return result;
 }

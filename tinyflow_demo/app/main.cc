@@ -65,14 +65,22 @@ int RunBench(const app::BenchOptions& options, bool json) {
                 {"live_bytes", r.program.live_bytes},
                 {"loss", Number(r.loss)},
                 {"min_ms", r.min_ms},
+                {"unwaited_ms", r.unwaited_ms},
+                {"cpu_us", r.cpu_us},
                 {"steps", r.steps},
                 {"distinct_kernels", r.program.distinct_kernels},
                 {"interpreted", r.program.interpreted},
                 {"build_s", r.build_seconds}};
     if (options.profile) {
       out["profile"] = Json::array();
-      for (const weft::StepTime& s : r.profile)
-        out["profile"].push_back({{"name", s.name}, {"kind", s.kind}, {"us", s.microseconds}});
+      for (const weft::ProfileRow& s : r.profile)
+        out["profile"].push_back({{"name", s.name},
+                                  {"kind", s.kind},
+                                  {"runs", s.how},
+                                  {"us", s.microseconds},
+                                  {"bytes", s.bytes},
+                                  {"flops", s.flops},
+                                  {"floor_us", s.floor_us}});
     }
     fmt::print("{}\n", out.dump());
     return 0;
@@ -86,8 +94,8 @@ int RunBench(const app::BenchOptions& options, bool json) {
       r.program.distinct_kernels, r.program.library_calls, r.program.reorders,
       r.program.interpreted, weft::FormatBytes(r.program.arena_bytes),
       weft::FormatBytes(r.program.live_bytes), r.loss);
-  for (const weft::StepTime& s : r.profile)
-    fmt::print("{:10.1f} us  {:9} {}\n", s.microseconds, s.kind, s.name);
+  if (options.profile)
+    fmt::print("\n{}", weft::ProfileTable(r.profile, r.machine, r.step_ms * 1e3));
   return 0;
 }
 
@@ -101,6 +109,9 @@ int Dispatch(int argc, char** argv) {
         return n && *n >= 0 ? std::string() : "'" + text + "' is no integer from 0 to 2^63 - 1";
       },
       "");
+  // A session's word for it; "gpu" is taken as well.
+  const CLI::CheckedTransformer device(
+      std::map<std::string, std::string>{{"cpu", "cpu"}, {"cuda", "gpu"}, {"gpu", "gpu"}});
   bool list = false;
   cli.add_flag("--list", list, "the programs");
 
@@ -127,7 +138,7 @@ int Dispatch(int argc, char** argv) {
       ->check(CLI::Range(1, 4096));
   train_app->add_flag("--tune", train.tune,
                       "choose library calls by timing, where no earlier run has");
-  train_app->add_option("--device", train.device, "cpu or gpu");
+  train_app->add_option("--device", train.device, "cpu or cuda")->transform(device);
   train_app->add_option("--data", train.data, "folder of the data set");
   train_app->add_flag("--check-nan", train.check_nan,
                       "stop at the first number that is none, and name what made it");
@@ -146,8 +157,22 @@ int Dispatch(int argc, char** argv) {
       ->check(CLI::Range(1, 4096));
   bench_app->add_flag("--tune", bench.tune,
                       "choose library calls by timing, where no earlier run has");
-  bench_app->add_option("--device", bench.device, "cpu or gpu");
-  bench_app->add_flag("--profile", bench.profile, "the time of every kernel and library call");
+  bench_app->add_option("--device", bench.device, "cpu or cuda")->transform(device);
+  bench_app
+      ->add_option("--dtype", bench.dtype,
+                   "of activations: float32 or bfloat16, where the program has a choice")
+      ->check(CLI::IsMember({"float32", "bfloat16"}));
+  bench_app
+      ->add_option("--size", bench.size,
+                   "height and width of pictures, where the program has a choice")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  bench_app->add_option("--blocks", bench.blocks, "a stage, where the program has a choice")
+      ->check(CLI::Range(1, 64));
+  bench_app->add_flag("--resident", bench.resident,
+                      "operands are on the device from the beginning, not fed every step");
+  bench_app->add_flag(
+      "--profile", bench.profile,
+      "every step with its time, bytes and operations, and what this machine could at best");
   bench_app->add_flag("--json", bench_json, "one JSON object");
   cli.require_subcommand(0, 1);
   try {

@@ -112,27 +112,6 @@ std::string Plot(const std::string& title, const std::string& x_name, std::vecto
   return svg + "</svg></figure>\n";
 }
 
-struct Row {
-  std::string name, kind;
-  double us = 0;
-};
-
-/// The median of every step over the profiles, the slowest first.
-std::vector<Row> Rows(const std::vector<std::vector<weft::StepTime>>& profile) {
-  std::vector<Row> rows;
-  if (profile.empty()) return rows;
-  for (size_t i = 0; i < profile[0].size(); ++i) {
-    std::vector<double> us;
-    for (const auto& p : profile)
-      if (i < p.size()) us.push_back(p[i].microseconds);
-    std::nth_element(us.begin(), us.begin() + us.size() / 2, us.end());
-    rows.push_back({profile[0][i].name, profile[0][i].kind, us[us.size() / 2]});
-  }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.us > b.us; });
-  return rows;
-}
-
 std::string Figures(const ReportData& d) {
   const TrainResult& r = *d.result;
   const std::pair<const char*, std::string> figures[] = {
@@ -157,26 +136,40 @@ std::string Figures(const ReportData& d) {
   return table + "</table>\n";
 }
 
-std::string Steps(const std::vector<Row>& rows) {
-  double total = 0;
-  std::map<std::string, std::pair<int, double>> kinds;
-  for (const Row& r : rows) {
-    total += r.us;
-    ++kinds[r.kind].first;
-    kinds[r.kind].second += r.us;
+/// Kinds of steps, then the steps, the slowest first.
+std::string Steps(std::vector<weft::ProfileRow> rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const weft::ProfileRow& a, const weft::ProfileRow& b) {
+                     return a.microseconds > b.microseconds;
+                   });
+  const weft::ProfileRow all = weft::SumOf(rows);
+  std::map<std::string, std::pair<int, weft::ProfileRow>> kinds;
+  for (const weft::ProfileRow& r : rows) {
+    auto& [count, sum] = kinds[r.kind];
+    ++count;
+    sum = weft::SumOf({sum, r});
   }
-  if (total <= 0) return "<p>This backend does not tell the time of its steps.</p>";
-  std::string out = "<table><tr><th>kind</th><th>steps</th><th>us</th><th>share</th></tr>";
+  if (all.microseconds <= 0) return "<p>This backend does not tell the time of its steps.</p>";
+  // Time, its share, and the share that the machine would need at best.
+  const auto times = [&](const weft::ProfileRow& r) {
+    const std::string floor =
+        r.floor_us > 0 ? fmt::format("{:.1f} %", 100 * r.floor_us / r.microseconds) : "-";
+    return fmt::format("<td>{:.1f}</td><td>{:.1f} %</td><td>{}</td>", r.microseconds,
+                       100 * r.microseconds / all.microseconds, floor);
+  };
+  constexpr const char* kTimes = "<th>us</th><th>share</th><th>floor</th>";
+  std::string out = fmt::format("<table><tr><th>kind</th><th>steps</th>{}</tr>", kTimes);
   for (const auto& [kind, sum] : kinds)
-    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f} %</td></tr>",
-                       Escape(kind), sum.first, sum.second, 100 * sum.second / total);
-  out += "</table>\n<table><tr><th>step</th><th>kind</th><th>us</th><th>share</th><th></th></tr>";
-  for (const Row& r : rows)
+    out += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>", Escape(kind), sum.first,
+                       times(sum.second));
+  out += fmt::format("<tr><td>all</td><td>{}</td>{}</tr></table>\n", rows.size(), times(all));
+  out += fmt::format("<table><tr><th>step</th><th>kind</th>{}<th></th></tr>", kTimes);
+  for (const weft::ProfileRow& r : rows)
     out += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f} %</td>"
-        "<td><div class=\"bar\" style=\"width:{:.0f}px\"></div></td></tr>",
-        Escape(r.name), Escape(r.kind), r.us, 100 * r.us / total, 200 * r.us / rows[0].us);
-  return out + "</table>\n";
+        "<tr><td>{}</td><td>{}</td>{}<td><div class=\"bar\" "
+        "style=\"width:{:.0f}px\"></div></td></tr>",
+        Escape(r.name), Escape(r.kind), times(r), 200 * r.microseconds / rows[0].microseconds);
+  return out + "</table>\n<p>floor: bytes / bandwidth + operations / peak of the machine.</p>\n";
 }
 
 constexpr const char* kStyle =
@@ -203,13 +196,13 @@ void WriteReport(const std::string& path, const ReportData& d) {
   }
   const std::string title = "tinyflow: " + d.program->name;
   weft::WriteFileAtomic(
-      path, fmt::format(
-                "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>"
-                "<style>{1}</style><h1>{0}</h1>\n{2}<h2>Curves</h2>\n{3}{4}"
-                "<h2>Where the time of a step goes</h2>\n{5}</html>\n",
-                Escape(title), kStyle, Figures(d),
-                Plot("loss: every step, and the mean of every epoch", "step", {loss, mean}),
-                Plot("accuracy on the test pictures, %", "epoch", {test}), Steps(Rows(d.profile))));
+      path,
+      fmt::format("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>"
+                  "<style>{1}</style><h1>{0}</h1>\n{2}<h2>Curves</h2>\n{3}{4}"
+                  "<h2>Where the time of a step goes</h2>\n{5}</html>\n",
+                  Escape(title), kStyle, Figures(d),
+                  Plot("loss: every step, and the mean of every epoch", "step", {loss, mean}),
+                  Plot("accuracy on the test pictures, %", "epoch", {test}), Steps(d.profile)));
 }
 
 }  // namespace app

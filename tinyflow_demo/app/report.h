@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/trainer.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/profile.h"
 
 namespace app {
 
@@ -13,7 +13,7 @@ struct ReportData {
   const TrainOptions* options;
   const programs::Program* program;
   const TrainResult* result;
-  std::vector<std::vector<weft::StepTime>> profile;  ///< of the same step, several times
+  std::vector<weft::ProfileRow> profile;
 };
 
 /// Curves of loss and accuracy (SVG), figures, and where the time of a step goes. Throws kIo.

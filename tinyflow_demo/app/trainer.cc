@@ -167,6 +167,8 @@ class Trainer {
       checkpoint.emplace(options_.load);
       at = Continued(checkpoint->notes());
     }
+    WEFT_CHECK(!program_.synthetic, kUsage,
+               "no data set goes with '{}'; time its steps with tinyflow bench", program_.name);
     const double last_rate = at.rate;
     at.rate = options_.rate.value_or(at.rate);
     tf::data::DataSet set = tf::data::ReadFashionMnist(options_.data);
@@ -308,13 +310,12 @@ class Trainer {
     // Steps take place while they are timed; the variables go back to where they were.
     const std::vector<tf::Array> trained = Snapshot(*session_);
     ReportData report{&options_, &program_, &result_, {}};
-    for (int i = 0; i < kProfiledSteps; ++i)
-      report.profile.push_back(session_->profile(fetches, feeds));
+    report.profile = weft::ProfileSteps([&] { return session_->profile(fetches, feeds); },
+                                        weft::MachineOf(options_.device, options_.threads));
     Restore(session_.get(), trained);
     WriteReport(options_.report, report);
   }
 
-  static constexpr int kProfiledSteps = 9;
   TrainOptions options_;
   const Program& program_;
   std::shared_ptr<const tf::data::Pictures> train_, test_;

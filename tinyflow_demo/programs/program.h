@@ -13,6 +13,10 @@ struct Settings {
   double rate = 0;   ///< learning rate
   double steps = 0;  ///< of the whole training, for schedules
   double steps_per_epoch = 0;
+  // For programs with `choices`:
+  tf::DType dtype = tf::float32;  ///< of activations and of the operands of products
+  int64_t size = 0;               ///< height and width of pictures; 0: the program's
+  int blocks = 0;                 ///< of each stage; 0: the program's
 };
 
 /// The graph, in the default graph.
@@ -31,6 +35,9 @@ struct Program {
   int64_t epochs, batch;
   double rate;
   tf::data::Layout layout;  ///< of the pictures it is fed
+  int64_t classes = 10;
+  bool synthetic = false;  ///< no data set goes with it: it is timed on random pictures
+  bool choices = false;    ///< Settings may say dtype, size and blocks
 };
 
 /// All programs, by name; one file each.
@@ -45,6 +52,7 @@ Program MnistSoftmaxMinimum();
 Program MnistMlpAutoShapeInference();
 Program MnistLenet();
 Program CifarResnet();
+Program Resnet50();
 Program MySigmoid();
 Program MyOptimizer();
 

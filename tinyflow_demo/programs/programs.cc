@@ -10,9 +10,14 @@ namespace programs {
 
 const std::vector<Program>& All() {
   static const std::vector<Program> programs{
-      CifarResnet(),  MnistLenet(),          MnistMlpAutoShapeInference(),
-      MnistSoftmax(), MnistSoftmaxMinimum(), MyOptimizer(),
+      CifarResnet(),
+      MnistLenet(),
+      MnistMlpAutoShapeInference(),
+      MnistSoftmax(),
+      MnistSoftmaxMinimum(),
+      MyOptimizer(),
       MySigmoid(),
+      Resnet50(),
   };
   return programs;
 }

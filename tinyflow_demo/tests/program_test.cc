@@ -1,5 +1,6 @@
 /// program_test.cc: the programs on real pictures: they learn, they do the same twice, they go on where they stopped; and the
 /// command.
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "app/bench.h"
 #include "app/trainer.h"
 #include "tests/util.h"
+#include "weft/runtime/backend.h"
 #include "weft/support/file.h"
 
 namespace tf::test {
@@ -40,6 +42,15 @@ TrainOptions Options(const std::string& program, int64_t images, int64_t epochs,
   return o;
 }
 
+bool HasGpu() {
+  try {
+    weft::GetBackend("cuda");
+    return true;
+  } catch (const weft::Error&) {
+    return false;
+  }
+}
+
 TEST_CASE("LeNet learns: one epoch of 12,000 pictures") {
   const TrainResult r = app::Train(Options("lenet", 12'000, 1));
   CHECK(r.test_accuracy >= 0.78);
@@ -50,7 +61,7 @@ TEST_CASE("LeNet learns: one epoch of 12,000 pictures") {
 
 TEST_CASE("every program learns, with fusion as without") {
   for (const programs::Program& p : programs::All()) {
-    if (p.name == "cifar_resnet") continue;  // below, with fewer pictures
+    if (p.name == "cifar_resnet" || p.synthetic) continue;  // below, with fewer pictures
     CAPTURE(p.name);
     TrainOptions o = Options(p.name, 2000, 1, 50);
     const TrainResult fused = app::Train(o);
@@ -267,9 +278,12 @@ TEST_CASE("what must be refused") {
     o.data = dir / "nothing";
     CheckThrows([&] { app::Train(o); }, ErrorCode::kIo, "dataset-fashion-mnist");
     CheckThrows([&] { app::Train(Options("lennet", 1, 1)); }, ErrorCode::kUsage, "lenet");
+    CheckThrows([&] { app::Train(Options("resnet50", 1, 1)); }, ErrorCode::kUsage,
+                "tinyflow bench");
+    if (HasGpu()) return;
     o = Options("softmax", 100, 1);
     o.device = "gpu";
-    CheckThrows([&] { app::Train(o); }, ErrorCode::kUnsupported, "GPU");
+    CheckThrows([&] { app::Train(o); }, ErrorCode::kUnsupported, "there is no GPU to run on");
   }
   SUBCASE("a loss that is not finite, with --check-nan") {
     o = Options("mlp", 400, 1, 20);
@@ -315,9 +329,49 @@ TEST_CASE("a benchmark says what a step is made of") {
   const app::BenchResult fused = app::Bench(o);
   CHECK(fused.step_ms > 0);
   CHECK(std::isfinite(fused.loss));
-  CHECK(!fused.profile.empty());
+  REQUIRE(!fused.profile.empty());
+  CHECK(fused.machine.measured());
+  CHECK(weft::SumOf(fused.profile).floor_us > 0);
   o.fusion = false;
   CHECK(app::Bench(o).program.kernels > 3 * fused.program.kernels);
+}
+
+TEST_CASE("operands that stay in the session give the same losses") {
+  app::BenchOptions o;
+  o.program = "lenet";
+  o.batch = 4;
+  o.seconds = 0;
+  const app::BenchResult fed = app::Bench(o);
+  o.resident = true;
+  const app::BenchResult here = app::Bench(o);
+  REQUIRE(fed.losses.size() >= 3);
+  for (size_t i = 0; i < fed.losses.size(); ++i)
+    CHECK(here.losses[i] == doctest::Approx(fed.losses[i]).epsilon(1e-5));
+  CHECK(here.cpu_us > 0);
+}
+
+TEST_CASE("ResNet-50 in bfloat16 is near f32, and its parameters learn") {
+  app::BenchOptions o;
+  o.program = "resnet50";
+  o.batch = 4;
+  o.size = 32;
+  o.blocks = 1;
+  o.seconds = 0;
+  o.rate = 0.01;
+  const app::BenchResult exact = app::Bench(o);
+  o.dtype = "bfloat16";
+  const app::BenchResult rounded = app::Bench(o);
+  REQUIRE(exact.losses.size() >= 2);
+  CHECK(std::abs(exact.losses[0] - std::log(1000)) < 2);
+  CHECK(exact.losses.back() < exact.losses[0]);
+  CHECK(rounded.losses.back() < rounded.losses[0]);
+  for (size_t i = 0; i < 2; ++i) {
+    CAPTURE(i);
+    CHECK(std::isfinite(rounded.losses[i]));
+    // 8 bits of mantissa through 16 layers.
+    CHECK(rounded.losses[i] == doctest::Approx(exact.losses[i]).epsilon(0.03));
+    CHECK(rounded.losses[i] != exact.losses[i]);
+  }
 }
 
 /// stdout of the command; its exit code.
@@ -365,7 +419,20 @@ TEST_CASE("the command") {
     CAPTURE(options);
     CHECK(Command("bench softmax " + std::string(options)).second == 2);
   }
-  CHECK(Command("bench lenet --device gpu").second == 3);
+  CHECK(Command("bench lenet --device tpu").second == 2);
+  CHECK(Command("bench lenet --dtype bfloat16").second == 2);
+  CHECK(Command("bench resnet50 --dtype float8").second == 2);
+  CHECK(Command("train resnet50").second == 2);
+  if (!HasGpu()) {
+    for (const char* device : {"gpu", "cuda"})
+      for (const char* verb : {"bench", "train"}) {
+        const auto [text, rc] = Command(fmt::format("{} lenet --device {}", verb, device));
+        CAPTURE(text);
+        CHECK(rc == 3);
+        CHECK(text.find("error[WEFT-E0401] session \"gpu fusion\": there is no GPU to run on") ==
+              0);
+      }
+  }
   CHECK(Command("train lenet --data /nowhere").second == 4);
   CHECK(Command("train mlp --images 500 --epochs 1 --lr 1e30 --check-nan").second == 1);
 }

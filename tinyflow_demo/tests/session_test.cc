@@ -24,6 +24,22 @@ struct Line {
 Array Xs(int64_t n) { return Floats({n, 2}, Numbers(2 * n)); }
 Array Ts(int64_t n) { return Floats({n, 1}, Numbers(n, 2)); }
 
+TEST_CASE("runs that are started happen in order and give what run gives") {
+  const Fresh fresh;
+  const Tensor x = placeholder(float32, {2}, "x");
+  const Tensor v = Variable(zeros({2}), "v");
+  const Tensor add = assign(v, v + x);
+  for (const char* config : {"cpu", "cpu fusion"}) {
+    Session sess(config);
+    sess.run(initialize_all_variables());
+    const Array value = Floats({2}, {1, 10});
+    std::vector<weft::PendingRun> pending;
+    for (int i = 0; i < 4; ++i) pending.push_back(sess.start({add}, {{x, value}}));
+    for (int i = 0; i < 4; ++i) CheckNear(pending[size_t(i)].Wait()[0], {i + 1., 10 * (i + 1.)});
+    CheckNear(sess.run(add, {{x, value}}), {5, 50});
+  }
+}
+
 TEST_CASE("programs are kept: training and evaluation take turns, batches change") {
   const Fresh fresh;
   const Line net;

@@ -10,6 +10,7 @@
 #include "weft/core/gradient.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/variable.h"
+#include "weft/runtime/backend.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -82,10 +83,14 @@ Config ParseConfig(const std::string& text) {
   Config config;
   config.backend = words[0] == "gpu" ? "cuda" : "cpu";
   config.fusion = fusion;
-  const std::vector<std::string> known = weft::ListBackends();
-  if (words[0] == "gpu" && std::find(known.begin(), known.end(), "cuda") == known.end())
-    weft::ThrowError(weft::ErrorCode::kUnsupported, "this build of Weft runs nothing on a GPU",
-                     "session \"" + text + "\"", "use \"cpu fusion\"");
+  if (words[0] != "gpu") return config;
+  try {
+    weft::GetBackend(config.backend);
+  } catch (const weft::Error& e) {
+    if (e.code() != weft::ErrorCode::kUnsupported) throw;
+    weft::ThrowError(e.code(), "there is no GPU to run on: " + e.message(),
+                     "session \"" + text + "\"", "use \"cpu fusion\"; weft doctor tells more");
+  }
   return config;
 }
 
@@ -153,6 +158,11 @@ std::vector<Array> Executable::Run(const std::vector<Array>& feeds) {
   CheckVariables();
   session_->RunInto(InputsOf(feeds), &outputs_);
   return {outputs_.begin(), outputs_.end()};
+}
+
+weft::PendingRun Executable::Start(const std::vector<Array>& feeds) {
+  CheckVariables();
+  return session_->Start(InputsOf(feeds));
 }
 
 std::vector<weft::StepTime> Executable::Profile(const std::vector<Array>& feeds) {

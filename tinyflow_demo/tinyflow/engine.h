@@ -40,6 +40,7 @@ class Executable {
              const std::vector<weft::Shape>& shapes, Mode mode, const Config& config,
              std::shared_ptr<weft::VariableStore> store);
   std::vector<Array> Run(const std::vector<Array>& feeds);
+  weft::PendingRun Start(const std::vector<Array>& feeds);
   std::vector<weft::StepTime> Profile(const std::vector<Array>& feeds);
   const weft::ProgramStats& stats() const { return program_->stats(); }
   int64_t arena_bytes() const { return session_->arena_bytes(); }

@@ -18,7 +18,8 @@ namespace tf {
 
 using weft::DType;
 inline constexpr DType float32 = DType::kF32, float64 = DType::kF64, int32 = DType::kI32,
-                       int64 = DType::kI64, uint8 = DType::kU8, boolean = DType::kBool;
+                       int64 = DType::kI64, uint8 = DType::kU8, boolean = DType::kBool,
+                       bfloat16 = DType::kBF16, float16 = DType::kF16;
 using Ints = std::vector<int64_t>;
 /// A value: what is fed and what is fetched.
 using Array = weft::TensorPtr;

@@ -38,6 +38,15 @@ Tensor FirstWeight(const Ints& shape, bool filters_first, Init init) {
   return uniform(shape, -1 / std::sqrt(fan_in), 1 / std::sqrt(fan_in));
 }
 
+/// What parameters of a layer of such operands are kept in.
+DType ParameterType(DType operand) {
+  return operand == float16 || operand == bfloat16 ? float32 : operand;
+}
+/// A parameter as an operand beside x.
+Tensor Operand(const Tensor& parameter, const Tensor& x) {
+  return parameter.dtype() == x.dtype() ? parameter : cast(parameter, x.dtype());
+}
+
 /// Product of all extents but the first: what a row holds when x is flattened.
 weft::SymInt RowSize(const weft::Shape& x) {
   if (!x.has_rank() || x.rank() < 1) return weft::SymInt();
@@ -48,13 +57,14 @@ weft::SymInt RowSize(const weft::Shape& x) {
 
 /// A vector of one value per channel of x, which is axis 1.
 Tensor PerChannel(const Tensor& x, double first, const std::string& name, bool trainable) {
+  const DType dtype = ParameterType(x.dtype());
   return Variable(
-      x.dtype(),
+      dtype,
       [x](const ShapeOf& shape_of) {
         const weft::Shape s = shape_of(x);
         return s.has_rank() && s.rank() > 1 ? weft::Shape({s[1]}) : weft::Shape();
       },
-      [first, dtype = x.dtype()](const Ints& shape) {
+      [first, dtype](const Ints& shape) {
         return first == 0 ? zeros(shape, dtype) : ones(shape, dtype);
       },
       name, trainable);
@@ -76,22 +86,24 @@ Tensor conv2d(const Tensor& x, const Conv2d& layer, const std::string& name) {
     for (int i = 0; i < 2; ++i) w.set(2 + i, layer.kernel.at(size_t(i)));
     return w;
   };
-  std::vector<Tensor> operands{x};
-  operands.push_back(Variable(
-      x.dtype(), filter_shape,
-      [init = layer.init](const Ints& shape) { return FirstWeight(shape, true, init); }, "weight"));
+  const DType dtype = ParameterType(x.dtype());
+  const Tensor weight = Variable(
+      dtype, filter_shape,
+      [init = layer.init](const Ints& shape) { return FirstWeight(shape, true, init); }, "weight");
+  std::vector<Tensor> operands{x, Operand(weight, x)};
   if (layer.bias) {
     // As wide as the filters' bound, which is not known before the filters' shape is.
-    operands.push_back(Variable(
-        x.dtype(),
+    const Tensor bias = Variable(
+        dtype,
         [filter_shape, n = layer.filters](const ShapeOf& shape_of) {
           return filter_shape(shape_of).fully_known() ? weft::Shape({n}) : weft::Shape();
         },
-        [weight = operands[1]](const Ints& shape) {
+        [weight](const Ints& shape) {
           const double fan_in = double(FanIn(weight.shape().ints(), true));
           return uniform(shape, -1 / std::sqrt(fan_in), 1 / std::sqrt(fan_in));
         },
-        "bias"));
+        "bias");
+    operands.push_back(Operand(bias, x));
   }
   return make_node("Conv", operands, WindowAttrs(layer.window, "conv2d"));
 }
@@ -124,16 +136,17 @@ Tensor log_softmax(const Tensor& x, int64_t axis) {
 Tensor linear(const Tensor& x, int64_t outputs, const std::string& name, bool bias) {
   const NameScope scope(name);
   const auto inputs = [x](const ShapeOf& shape_of) { return RowSize(shape_of(x)); };
+  const DType dtype = ParameterType(x.dtype());
   const Tensor weight = Variable(
-      x.dtype(),
+      dtype,
       [inputs, outputs](const ShapeOf& shape_of) {
         return weft::Shape({inputs(shape_of), outputs});
       },
       [](const Ints& shape) { return FirstWeight(shape, false, Init::kUniform); }, "weight");
-  const Tensor product = matmul(flatten(x), weight);
+  const Tensor product = matmul(flatten(x), Operand(weight, x));
   if (!bias) return product;
   const Tensor offset = Variable(
-      x.dtype(),
+      dtype,
       [inputs, outputs](const ShapeOf& shape_of) {
         return inputs(shape_of).known() ? weft::Shape({outputs}) : weft::Shape();
       },
@@ -142,7 +155,7 @@ Tensor linear(const Tensor& x, int64_t outputs, const std::string& name, bool bi
         return uniform(shape, -bound, bound);
       },
       "bias");
-  return product + offset;
+  return product + Operand(offset, x);
 }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return matmul(x, weight) + bias;
@@ -160,8 +173,8 @@ Tensor batch_normalization(const Tensor& x, const std::string& name, double epsi
                 {{"epsilon", epsilon}, {"momentum", momentum}, {"training_mode", 1}});
   const Tensor inference = make_node("BatchNormalization", operands, {{"epsilon", epsilon}});
   const weft::NodePtr node = training.entry().node;
-  add_update(assign(mean, Tensor(x.graph(), {node, 1}, x.dtype())));
-  add_update(assign(variance, Tensor(x.graph(), {node, 2}, x.dtype())));
+  add_update(assign(mean, Tensor(x.graph(), {node, 1}, mean.dtype())));
+  add_update(assign(variance, Tensor(x.graph(), {node, 2}, variance.dtype())));
   return when_training(training, inference);
 }
 

@@ -1,5 +1,8 @@
 /// nn.h: layers. Images are [batch, channels, height, width]. A layer that is asked for by its size makes its own
 /// variables; what they have to be shaped like is inferred from its input, at once or by infer_variable_shapes().
+///
+/// Mixed precision: where the input is of 16 bits, parameters and statistics are f32 all the same, and parameters are cast
+/// where a convolution or product takes them. So an optimizer sees f32 alone.
 #pragma once
 
 #include <string>

@@ -121,6 +121,9 @@ std::vector<Array> Session::run(const std::vector<Tensor>& fetches, const Feeds&
 Array Session::run(const Tensor& fetch, const Feeds& feeds, Mode mode) {
   return run(std::vector<Tensor>{fetch}, feeds, mode)[0];
 }
+weft::PendingRun Session::start(const std::vector<Tensor>& fetches, const Feeds& feeds, Mode mode) {
+  return impl_->Find(fetches, feeds, mode)->Start(ValuesOf(feeds));
+}
 std::vector<weft::StepTime> Session::profile(const std::vector<Tensor>& fetches, const Feeds& feeds,
                                              Mode mode) {
   return impl_->Find(fetches, feeds, mode)->Profile(ValuesOf(feeds));

@@ -44,6 +44,11 @@ class Session {
   std::vector<Array> run(const std::vector<Tensor>& fetches, const Feeds& feeds = {},
                          Mode mode = Mode::kTraining);
   Array run(const Tensor& fetch, const Feeds& feeds = {}, Mode mode = Mode::kTraining);
+  /// Begins a run and returns; on a GPU further ones can be started before its values are asked for:
+  ///   auto pending = sess.start({train_step, loss}, feeds);  ...  pending.Wait()[1]
+  /// Runs happen in the order in which they were started, and see the variables so.
+  weft::PendingRun start(const std::vector<Tensor>& fetches, const Feeds& feeds = {},
+                         Mode mode = Mode::kTraining);
   /// As run, but gives the time of every step.
   std::vector<weft::StepTime> profile(const std::vector<Tensor>& fetches, const Feeds& feeds,
                                       Mode mode = Mode::kTraining);

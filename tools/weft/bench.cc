@@ -1,5 +1,7 @@
 /// bench.cc: `weft bench`: the time of a run in a steady loop that allocates nothing: outputs are
 /// reused. The first run, which makes the binding for these extents, is not counted.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -8,11 +10,10 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
-#include "machine.h"
-#include "table.h"
 #include "trace.h"
 #include "weft/codegen/kernel_compilers.h"
-#include "weft/runtime/backend.h"
+#include "weft/runtime/profile.h"
+#include "weft/runtime/variable_store.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -23,8 +24,6 @@ namespace {
 
 constexpr int kMinIterations = 3;  // a median of fewer says nothing
 constexpr size_t kMaxSamples = 10'000'000;
-constexpr int kProfileRuns = 25;
-constexpr double kProfileSeconds = 1.0;
 constexpr double kNoisy = 0.05;  // spread from which a reader is told
 
 struct Args {
@@ -41,6 +40,7 @@ struct Times {
   std::vector<double> ms;        // sorted
   std::vector<double> in_order;  // as they were taken
   double first_ms = 0;           // the run before them, which makes library calls and packs weights
+  double cpu_us = 0;             // of all threads, a run
   double At(double quantile) const {
     return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
   }
@@ -57,6 +57,36 @@ struct Times {
   double Spread() const { return (At(0.75) - At(0.25)) / 2 / Median(); }
 };
 
+/// Time that the processors have spent on this process.
+double CpuSeconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+/// State variables that the model gives no value begin with random ones in [-1, 1), as inputs do.
+void FillVariables(const Program& program, uint64_t seed, VariableStore* store) {
+  for (const IoSpec& v : program.variables()) {
+    if (store->Has(v.name)) continue;
+    WEFT_CHECK(v.shape.is_static() && IsFloat(v.dtype), kBadBinding,
+               "variable '{}' has no value; random ones are made for floats of fixed extents",
+               v.name);
+    auto t = std::make_shared<Tensor>(v.dtype, v.shape.ints());
+    const int64_t n = t->num_elements();
+    float* f32 = v.dtype == DType::kF32 ? t->mutable_data_as<float>() : nullptr;
+    for (int64_t i = 0; i < n; ++i) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      const float value = float(seed >> 40) * 0x1p-23f - 1;
+      if (f32)
+        f32[i] = value;
+      else
+        t->set(i, value);
+    }
+    store->Set(v.name, t);
+  }
+}
+
 Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inputs) {
   std::vector<std::shared_ptr<Tensor>> outputs;
   Times times;
@@ -66,6 +96,7 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   const Timer warmup;
   while (warmup.milliseconds() < a.warmup_ms) session->RunInto(inputs, &outputs);
   const Timer all;
+  const double cpu = CpuSeconds();
   for (;;) {
     const Timer one;
     session->RunInto(inputs, &outputs);
@@ -75,6 +106,7 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
       break;
     if (times.ms.size() >= kMaxSamples) break;
   }
+  times.cpu_us = 1e6 * (CpuSeconds() - cpu) / double(times.ms.size());
   times.in_order = times.ms;
   std::sort(times.ms.begin(), times.ms.end());
   return times;
@@ -89,73 +121,6 @@ int64_t PeakResidentBytes() {
     if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
   }
   return 0;
-}
-
-struct ProfileRow {
-  size_t step = 0;
-  std::string name, kind, how;
-  int64_t bytes = 0, flops = 0;
-  double us = 0, floor_us = 0;
-};
-
-/// The median of several profiled runs, step by step, in order of execution.
-std::vector<ProfileRow> ProfileSteps(Session* session, const std::vector<TensorPtr>& inputs,
-                                     const Machine& machine) {
-  std::vector<ProfileRow> rows;
-  std::vector<std::vector<double>> samples;
-  const Timer timer;
-  for (int i = 0; i < kProfileRuns && (i == 0 || timer.seconds() < kProfileSeconds); ++i) {
-    const std::vector<StepTime> steps = session->Profile(inputs);
-    samples.resize(steps.size());
-    for (size_t k = 0; k < steps.size(); ++k) {
-      if (i == 0)
-        rows.push_back({k + 1, steps[k].name, steps[k].kind, steps[k].how, steps[k].bytes,
-                        steps[k].flops, 0, machine.FloorUs(steps[k].bytes, steps[k].flops)});
-      samples[k].push_back(steps[k].microseconds);
-    }
-  }
-  for (size_t k = 0; k < rows.size(); ++k) {
-    std::sort(samples[k].begin(), samples[k].end());
-    rows[k].us = samples[k][samples[k].size() / 2];
-  }
-  return rows;
-}
-
-std::string Percent(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
-}
-
-std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& m) {
-  if (rows.empty()) return "this backend does not tell the time of its steps\n";
-  ProfileRow all;
-  for (const ProfileRow& r : rows) {
-    all.us += r.us;
-    all.floor_us += r.floor_us;
-    all.bytes += r.bytes;
-    all.flops += r.flops;
-  }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const ProfileRow& a, const ProfileRow& b) { return a.us > b.us; });
-  Table table({">step", "name", "kind", ">us", ">share", ">MB", ">GB/s", ">GFLOP/s", ">floor us",
-               ">of floor", "runs"});
-  const auto add = [&](const std::string& step, const ProfileRow& r) {
-    const double ns = r.us * 1e3;
-    table.AddRow({step, r.name, r.kind, fmt::format("{:.1f}", r.us), Percent(r.us, all.us),
-                  fmt::format("{:.2f}", double(r.bytes) / 1e6),
-                  ns > 0 ? fmt::format("{:.1f}", double(r.bytes) / ns) : "-",
-                  ns > 0 ? fmt::format("{:.1f}", double(r.flops) / ns) : "-",
-                  fmt::format("{:.1f}", r.floor_us), Percent(r.floor_us, r.us), r.how});
-  };
-  for (const ProfileRow& r : rows) add(fmt::format("{}", r.step), r);
-  all.name = "all";
-  add("", all);
-  if (!m.measured()) return table.ToString();
-  return table.ToString() +
-         fmt::format(
-             "\nfloor: bytes / bandwidth + operations / peak, with {:.1f} GB/s from memory (above "
-             "{}), {:.1f} GB/s in cache and {:.1f} GFLOP/s (f32), as measured here on {} threads "
-             "(weft doctor --measure measures again)\n",
-             m.memory_gbs, FormatBytes(m.cache_bytes), m.cache_gbs, m.gflops, m.threads);
 }
 
 /// Passes and the steps of one run, each laid end to end; the arena is there while steps run.
@@ -179,13 +144,13 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
   }
   trace.Counter(kArena, at_us, session.arena_bytes());
   for (const ProfileRow& r : steps) {
-    trace.Span(kSteps, r.name, r.kind, at_us, r.us,
+    trace.Span(kSteps, r.name, r.kind, at_us, r.microseconds,
                {{"step", r.step},
                 {"runs", r.how},
                 {"bytes", r.bytes},
                 {"flops", r.flops},
                 {"floor_us", r.floor_us}});
-    at_us += r.us;
+    at_us += r.microseconds;
   }
   trace.Counter(kArena, at_us, 0);
   trace.Write(path);
@@ -193,16 +158,18 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
 
 int Run(const Args& a) {
   const Prepared p = Prepare(a.model, a.inputs, a.engine);
-  Session session(p.program);
+  const auto store = std::make_shared<VariableStore>();
+  Session session(p.program, store);
+  FillVariables(*p.program, a.inputs.seed, store.get());
   const Times times = Measure(a, &session, p.inputs);
   const KernelCache::TextCounts tuning = KernelCache::Process().text_counts();
   Machine machine;
   std::vector<ProfileRow> profile;
   if (a.profile || !a.export_profile.empty()) {
-    if (p.program->backend() == "cpu")
-      machine =
-          MeasuredMachine(a.engine.threads > 0 ? a.engine.threads : GetBackend("cpu")->threads());
-    profile = ProfileSteps(&session, p.inputs, machine);
+    machine = MachineOf(p.program->backend(), a.engine.threads);
+    std::vector<std::shared_ptr<Tensor>> outputs;
+    session.RunInto(p.inputs, &outputs);
+    profile = ProfileSteps([&] { return session.Profile(p.inputs, &outputs); }, machine);
   }
   const ProgramStats& stats = p.program->stats();
   if (!a.export_profile.empty()) ExportProfile(a.export_profile, stats.passes, profile, session);
@@ -217,6 +184,7 @@ int Run(const Args& a) {
                 {"min_ms", times.ms.front()},
                 {"p95_ms", times.At(0.95)},
                 {"mean_ms", times.Mean()},
+                {"cpu_us", times.cpu_us},
                 {"iterations", times.ms.size()},
                 {"read_s", p.read_seconds},
                 {"compile_s", stats.compile_seconds},
@@ -231,7 +199,7 @@ int Run(const Args& a) {
                 {"peak_rss_bytes", PeakResidentBytes()},
                 {"backend", p.engine.text},
                 {"inputs", std::move(shapes)}};
-    if (a.engine.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
+    if (a.engine.calls.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
     if (a.profile) {
       Json rows = Json::array();
       for (const ProfileRow& r : profile)
@@ -239,7 +207,7 @@ int Run(const Args& a) {
                         {"name", r.name},
                         {"kind", r.kind},
                         {"runs", r.how},
-                        {"us", r.us},
+                        {"us", r.microseconds},
                         {"bytes", r.bytes},
                         {"flops", r.flops},
                         {"floor_us", r.floor_us}});
@@ -263,10 +231,10 @@ int Run(const Args& a) {
   text += fmt::format("memory   arena {}, moved {} a run, process {} at most\n",
                       FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
                       FormatBytes(PeakResidentBytes()));
-  if (a.engine.tune)
+  if (a.engine.calls.tune)
     text += fmt::format("tuning   {} library calls timed, {} chosen by earlier ones\n",
                         tuning.stored, tuning.found);
-  if (a.profile) text += "\n" + ProfileTable(profile, machine);
+  if (a.profile) text += "\n" + ProfileTable(profile, machine, times.Median() * 1e3);
   Print(text);
   if (times.Spread() > kNoisy)
     fmt::print(
@@ -282,7 +250,8 @@ Command MakeBench(CLI::App& parent) {
   auto a = std::make_shared<Args>();
   a->inputs.random = true;
   CLI::App* app = parent.add_subcommand(
-      "bench", "time a model; inputs that are not given are random, unbound symbols 1");
+      "bench",
+      "time a model; inputs and variables that are not given are random, unbound symbols 1");
   AddModel(app, &a->model);
   AddInputs(app, &a->inputs);
   bool* random = &a->inputs.random;

@@ -4,12 +4,12 @@
 
 #include "command_line.h"
 #include "common.h"
-#include "table.h"
 #include "weft/codegen/kernel_cache.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 
 namespace weft::tool {
 namespace {

@@ -76,9 +76,11 @@ void AddEngine(CLI::App* app, EngineArgs* args) {
       ->type_name("T")
       ->check(WholeNumber(0, kMostThreads));
   app->add_flag(
-      "--tune", args->tune,
+      "--tune", args->calls.tune,
       "choose library calls by timing them, where no earlier run has; the choices stay in "
       "the cache and hold for later runs, with this option or without");
+  app->add_flag("--tf32", args->calls.tf32,
+                "let a GPU round f32 operands of products and convolutions to 10 bits of mantissa");
 }
 
 }  // namespace weft::tool

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/runtime/compute.h"
 #include "weft/support/limits.h"
 
 namespace weft::tool {
@@ -56,7 +57,7 @@ struct ModelArgs {
 struct EngineArgs {
   std::string backend, passes;  ///< backend empty: cpu, or the one that a compiled program names
   int threads = 0;
-  bool tune = false;
+  CallOptions calls;
 };
 
 void AddModel(CLI::App* app, ModelArgs* args);

@@ -150,12 +150,22 @@ std::function<void(const PassRecord&)> Progress::Hook() {
   };
 }
 
+/// Where there is none, the reader is told who knows more.
+static std::shared_ptr<Backend> BackendOf(const std::string& name) {
+  try {
+    return GetBackend(name);
+  } catch (Error& e) {
+    if (e.hint().empty()) e.SetHint("weft doctor tells what this machine has");
+    throw;
+  }
+}
+
 Engine ParseEngine(const std::string& text, const std::string& passes) {
   Engine e;
   e.text = text;
   const size_t colon = text.find(':');
   e.backend = text.substr(0, colon);
-  const std::shared_ptr<Backend> backend = GetBackend(e.backend);
+  const std::shared_ptr<Backend> backend = BackendOf(e.backend);
   if (colon != std::string::npos) {
     const std::string variant = text.substr(colon + 1);
     if (variant != "no-fusion")
@@ -169,13 +179,14 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
 }
 
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
-                                              const Limits& limits, bool tune) {
+                                              const Limits& limits, const CallOptions& calls) {
   CompileOptions options;
   options.backend = engine.backend;
   options.pipeline = engine.pipeline;
   options.fusion = engine.fusion;
   options.threads = threads;
-  options.tune = tune;
+  options.tune = calls.tune;
+  options.tf32 = calls.tf32;
   options.passes.limits = limits;
   Progress progress;
   options.passes.on_pass = progress.Hook();
@@ -187,7 +198,8 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
   Prepared p;
   if (FormatOfPath(model.path) == ModelFormat::kProgram) {
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
-    p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits, engine.tune});
+    p.program = LoadProgram(
+        model.path, {engine.backend, engine.threads, limits, engine.calls.tune, engine.calls.tf32});
     p.engine.text = p.engine.backend = p.program->backend();
     p.named = MakeInputs(p.program->graph(), inputs, limits);
     p.inputs = OrderInputs(*p.program, p.named);
@@ -202,7 +214,7 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
   const Graph graph = LoadModel(model.path, import);
   p.read_seconds = timer.seconds();
   p.named = MakeInputs(graph, inputs, limits);
-  p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.tune);
+  p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls);
   p.inputs = OrderInputs(*p.program, p.named);
   return p;
 }

@@ -62,7 +62,7 @@ Engine ParseEngine(const std::string& text, const std::string& passes = {});
 
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
-                                              const Limits& limits, bool tune = false);
+                                              const Limits& limits, const CallOptions& calls = {});
 /// A program and the tensors that it is run on: what `run` and `bench` begin with.
 struct Prepared {
   Engine engine;

@@ -9,10 +9,10 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
-#include "table.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 
 namespace weft::tool {
 namespace {

@@ -5,7 +5,6 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
-#include "table.h"
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
@@ -14,6 +13,7 @@
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 #include "weft/support/timer.h"
 
 namespace weft::tool {
@@ -39,7 +39,8 @@ struct Row {
 std::vector<std::string> OpsOf(const NodePtr& fused, int part) {
   const GraphPtr body = FusedBody(fused);
   std::vector<NodeEntry> results(body->outputs.begin(), body->outputs.end());
-  if (part >= 0) {
+  // Without them all parts compute one result.
+  if (part >= 0 && fused->attrs.dict.find("parts")) {
     const Ints& parts = fused->attr<Ints>("parts");
     int64_t first = 0;
     for (int p = 0; p < part; ++p) first += parts[size_t(p)];

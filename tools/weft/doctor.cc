@@ -7,15 +7,16 @@
 
 #include "command_line.h"
 #include "common.h"
-#include "machine.h"
-#include "table.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/op.h"
 #include "weft/runtime/backend.h"
+#include "weft/runtime/backend_report.h"
+#include "weft/runtime/profile.h"
 #include "weft/support/check.h"
 #include "weft/support/shared_library.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 
 namespace weft::tool {
 namespace {
@@ -48,52 +49,13 @@ Row CompilerRow(const std::string& target, const std::string& what) {
   return {what, compiler->target()};
 }
 
-/// NVRTC is found when its version is part of the target.
-Row NvrtcRow() {
-  Row row = CompilerRow("cuda:sm_90", "kernels cuda");
-  if (row.ok && row.found.find("nvrtc") == std::string::npos)
-    return {row.what, row.found + ", but NVRTC is not there: install the CUDA toolkit's libnvrtc",
-            false};
-  return row;
+/// What the module finds; a machine without a GPU has none, which is no fault.
+void AddReport(const std::string& backend, std::vector<Row>* rows) {
+  for (const ReportRow& r : ReportOfBackend(backend))
+    rows->push_back({backend + " " + r.what, r.found, r.ok});
 }
 
-/// The driver, asked directly: a machine without one has no device, which is no fault.
-Row DeviceRow() {
-  std::string why;
-  SharedLibrary driver = SharedLibrary::TryOpenAny({"libcuda.so.1", "libcuda.so"}, &why);
-  if (!driver.is_open()) return {"GPU", "no driver (libcuda is not there)", false};
-  driver.KeepOpen();  // its threads do not like to be unmapped
-  auto* init = driver.FindFunction<int(unsigned)>("cuInit");
-  auto* version = driver.FindFunction<int(int*)>("cuDriverGetVersion");
-  auto* count = driver.FindFunction<int(int*)>("cuDeviceGetCount");
-  auto* name = driver.FindFunction<int(char*, int, int)>("cuDeviceGetName");
-  auto* attribute = driver.FindFunction<int(int*, int, int)>("cuDeviceGetAttribute");
-  int devices = 0, number = 0;
-  if (!init || !version || !count || !name || !attribute)
-    return {"GPU", "libcuda lacks functions", false};
-  if (const int code = init(0); code != 0)
-    return {"GPU", fmt::format("the driver does not start (CUresult {})", code), false};
-  version(&number);
-  count(&devices);
-  std::string found = fmt::format("driver {}.{}", number / 1000, number % 1000 / 10);
-  for (int d = 0; d < devices; ++d) {
-    char text[256] = {};
-    int major = 0, minor = 0;
-    name(text, sizeof(text) - 1, d);
-    attribute(&major, 75, d);  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
-    attribute(&minor, 76, d);
-    found += fmt::format(", {} (sm_{}{})", text, major, minor);
-  }
-  return {"GPU", devices ? found : found + ", no device", devices > 0};
-}
-
-Row MeasuredRow() {
-  const Machine m = MeasureMachine(GetBackend("cpu")->threads(), /*keep=*/true);
-  return {"measured",
-          fmt::format("{:.1f} GB/s from memory, {:.1f} GB/s in cache, {:.1f} GFLOP/s (f32), {} "
-                      "threads",
-                      m.memory_gbs, m.cache_gbs, m.gflops, m.threads)};
-}
+Row MeasuredRow() { return {"measured", MeasureMachine(GetBackend("cpu")->threads()).ToString()}; }
 
 std::vector<Row> Examine() {
   std::vector<Row> rows;
@@ -117,8 +79,8 @@ std::vector<Row> Examine() {
   rows.push_back({"evaluator", GetEvaluator() ? "interpreter" : "none", GetEvaluator() != nullptr});
   for (const char* name : {"ref", "cpu", "cuda"}) rows.push_back(BackendRow(name));
   rows.push_back(CompilerRow("cpu", "kernels cpu"));
-  rows.push_back(NvrtcRow());
-  rows.push_back(DeviceRow());
+  rows.push_back(CompilerRow("cuda:sm_90", "kernels cuda"));
+  AddReport("cuda", &rows);
   KernelCache& cache = KernelCache::Process();
   const std::string dir = cache.directory();
   rows.push_back({"kernel cache", dir.empty() ? "off: " + cache.why_off() : dir});

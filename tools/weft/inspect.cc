@@ -8,7 +8,6 @@
 #include "common.h"
 #include "inputs.h"
 #include "support_report.h"
-#include "table.h"
 #include "weft/codegen/attr_types.h"
 #include "weft/core/flops.h"
 #include "weft/core/offset_planner.h"
@@ -20,6 +19,7 @@
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 
 namespace weft::tool {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "command_line.h"
 #include "common.h"
-#include "table.h"
 #include "write_model.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/text.h"
@@ -15,6 +14,7 @@
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 #include "weft/support/timer.h"
 
 namespace weft::tool {

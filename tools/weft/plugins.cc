@@ -4,10 +4,10 @@
 
 #include "command_line.h"
 #include "common.h"
-#include "table.h"
 #include "weft/core/plugin.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 
 namespace weft::tool {
 namespace {

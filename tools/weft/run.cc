@@ -8,11 +8,11 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
-#include "table.h"
 #include "weft/core/npy.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
+#include "weft/support/table.h"
 #include "weft/support/timer.h"
 
 namespace weft::tool {

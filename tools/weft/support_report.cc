@@ -1,6 +1,5 @@
 /// support_report.cc: a node is supported when its shapes are known before the run and one of these
-/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter (on
-/// the CPU). The graph is looked at after simplification and folding, as a compilation would see
+/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter. The graph is looked at after simplification and folding, as a compilation would see
 /// it.
 #include "support_report.h"
 
@@ -47,8 +46,13 @@ class Judge {
       return fmt::format("the shape of output {} is not known before the run{}", i,
                          why ? ": " + *why : "");
     }
+    if (family_ != "cpu")
+      for (const NodeEntry& e : Operands(n))
+        if (types_[e].is_tensor() && DTypeBits(types_[e].dtype) == 0)
+          return fmt::format("tensors of {} have no place on a device", DTypeName(types_[e].dtype));
     if (view_.get(n->op(), false) || n->op()->has(compute_)) return "";
-    if (family_ == "cpu" && not_evaluated.empty()) return "";
+    // What neither calls nor kernels run is interpreted; operands on a device are fetched for it.
+    if (not_evaluated.empty()) return "";
     try {
       ExpandSingle(g_, n);
       return "";
@@ -70,6 +74,13 @@ class Judge {
     if (!v || !*v) return false;
     const auto& all = (*v)->elements;
     return std::all_of(all.begin(), all.end(), [](SymInt s) { return s.known(); });
+  }
+  static std::vector<NodeEntry> Operands(NodePtr n) {
+    std::vector<NodeEntry> all;
+    for (const NodeEntry& e : n->inputs)
+      if (e.node) all.push_back(e);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) all.emplace_back(n, i);
+    return all;
   }
   const Graph& g_;
   std::string family_, compute_;

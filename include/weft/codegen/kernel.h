@@ -95,8 +95,8 @@ struct CpuPhase {
 /// `shared_bytes` for all calls of a launch.
 struct CpuKernel {
   static constexpr int kMaxPhases = 32;
-  CpuKernelFn fn = nullptr;    ///< null where the extents are known and phases are the better way
-  SymInt scratch_bytes = 0;    ///< over the canonical symbols
+  CpuKernelFn fn = nullptr;  ///< null where the extents are known and phases are the better way
+  SymInt scratch_bytes = 0;  ///< over the canonical symbols
   std::vector<CpuPhase> phases;
   SymInt shared_bytes = 0;
   SymInt phase_gain = -1;      ///< phases are the better way where this is >= 0
@@ -121,7 +121,7 @@ class WEFT_API KernelCompiler {
   virtual std::string Source(const Kernel& kernel) const = 0;
   virtual std::string source_extension() const = 0;
   /// Compiles all, in parallel, and returns one binary each (object file, cubin), in order. A kernel that fails gives an
-  /// empty binary and a message in `errors[i]`.
+  /// empty binary and a message in `errors[i]`; a message beside a binary is what should be known of it.
   virtual std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
                                            std::vector<std::string>* errors) = 0;
   /// What the target tells about a binary.

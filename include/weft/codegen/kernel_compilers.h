@@ -27,7 +27,7 @@ WEFT_API std::string LoadBackendModule(const std::string& family);
 /// The directory is $WEFT_CACHE_DIR, else $XDG_CACHE_HOME/weft, else $HOME/.cache/weft; WEFT_CACHE=off turns the disk off.
 /// A default directory is made 0700 and not used when it belongs to somebody else or others may write to it. A file holds
 /// magic, versions, the whole key, the payload and a hash of both; whatever does not match is recompiled and replaced.
-/// The hash finds damage, not attackers. Nothing that goes wrong here fails a run.
+/// Kernels that were compiled together share one such file. The hash finds damage, not attackers. Nothing that goes wrong here fails a run.
 class WEFT_API KernelCache {
  public:
   static KernelCache& Process();
@@ -36,6 +36,8 @@ class WEFT_API KernelCache {
   /// From memory, then from disk; null when absent.
   CompiledKernelPtr Find(const Kernel& kernel, const std::string& target);
   void Store(const Kernel& kernel, CompiledKernelPtr compiled);
+  /// The same for all; a binary that several of them have is stored once.
+  void Store(const std::vector<KernelPtr>& kernels, const CompiledKernels& compiled);
   /// Short texts beside the kernels, under the same rules: the choices among library calls that timing made. The first
   /// word of `key` tells whose it is, a line "target T" what `weft cache ls` shows.
   std::optional<std::string> FindText(const std::string& key);

@@ -43,21 +43,30 @@ struct CallStep {
   TensorPtr operand_constant;  ///< null where it is none
 };
 
+/// How the library calls of a program are prepared.
+struct CallOptions {
+  /// Where there are several ways to do it that nobody has timed yet, time them.
+  bool tune = false;
+  /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa.
+  bool tf32 = false;
+};
+
 /// What a call is prepared for. Inputs are those of `node`; a step of the epilogue names its own operand.
 struct ComputeRequest {
   NodePtr node;
   std::vector<std::vector<int64_t>> input_dims, output_dims;
   std::vector<DType> input_types, output_types;
-  std::vector<TensorPtr> constants;  ///< per input: the constant behind it, null where it is none
+  /// Per input: what is in it, where that is known before the run: a constant, or extents of other tensors. Else null.
+  std::vector<TensorPtr> constants;
   int threads = 1;
   /// Empty: all plain. Only who has an FLayout gets others.
   std::vector<Layout> input_layouts, output_layouts;
   /// What to apply to output 0, in order; empty for who has no FEpilogue.
   std::vector<CallStep> epilogue;
-  /// Where there are several ways to do it that nobody has timed yet, time them.
-  bool tune = false;
+  CallOptions options;
+  class Backend* backend = nullptr;  ///< whose Prepare this is for
 };
-/// Null: this request is not supported; the runtime falls back to the interpreter and says so.
+/// Null: this request is not supported; the runtime generates kernels for it, or falls back to the interpreter and says so.
 using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;
 
 }  // namespace weft

@@ -30,13 +30,27 @@ class WEFT_API DeviceStream {
   /// Returns when all that was given is done.
   virtual void Wait() = 0;
 
+  /// A place in the order of the work. Any thread may ask and wait.
+  class Point {
+   public:
+    virtual ~Point() = default;
+    virtual bool Reached() const = 0;
+    virtual void Wait() const = 0;
+  };
+  /// Behind all that was given so far; null where that is done, as it is on a stream that waits for it here (the default).
+  virtual std::shared_ptr<Point> Mark();
+  /// As Wait, for what was given before the point.
+  virtual void Wait(const Point& point);
+
   /// What was given once, to be done again at the same addresses and with the same contents of CopyIn.
   class Recording {
    public:
     virtual ~Recording() = default;
   };
   /// Records what `give` gives to this stream, and does none of it. Null, with `give` not called, where the device cannot.
-  virtual std::unique_ptr<Recording> Record(const std::function<void()>& give);
+  /// `earlier`: one of the same work at other addresses, which may become the new one; null: there is none.
+  virtual std::unique_ptr<Recording> Record(const std::function<void()>& give,
+                                            std::unique_ptr<Recording> earlier);
   virtual void Replay(const Recording& recording);
 };
 

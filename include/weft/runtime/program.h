@@ -28,6 +28,8 @@ struct CompileOptions {
   int threads = 0;  ///< of this program; 0: what the process may use
   /// Library calls are chosen by timing when they are first prepared, and the choices kept on disk (docs/embed.md).
   bool tune = false;
+  /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa (TF32).
+  bool tf32 = false;
 };
 
 /// Name, type and symbolic shape of an input or output.
@@ -90,13 +92,26 @@ class WEFT_API Program {
     bool keeps_outputs =
         false;  ///< given tensors of the right type are written though others hold them
   };
+  /// What is left of a run that has begun; both empty: nothing.
+  struct Rest {
+    std::function<bool()> ended;
+    std::function<void()>
+        finish;  ///< the results are there when it returns; throws what the run throws
+  };
+  friend class PendingRun;
   /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.
   Limits limits_;
-  bool tune_ = false;  ///< CompileOptions::tune, LoadOptions::tune
+  CallOptions call_options_;  ///< of CompileOptions, LoadOptions
   virtual std::unique_ptr<State> NewState() const = 0;
   /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype and extents is reused.
   virtual void Run(State& state, const std::vector<TensorPtr>& inputs,
                    std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
+  /// As Run, but the results may come later. By default they do not.
+  virtual Rest Start(State& state, const std::vector<TensorPtr>& inputs,
+                     std::vector<std::shared_ptr<Tensor>>* outputs) const {
+    Run(state, inputs, outputs);
+    return {};
+  }
   Graph graph_;
   std::string backend_name_;
   std::vector<IoSpec> inputs_, outputs_, variables_;
@@ -108,6 +123,26 @@ class WEFT_API Program {
 
 /// Runs the pipeline and prepares the program. Throws what passes throw; kUnsupported names every node the backend cannot run.
 WEFT_API std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options = {});
+
+/// A run that Session::Start has begun. To be used by one thread at a time, together with its session, which it outlives.
+class WEFT_API PendingRun {
+ public:
+  PendingRun(PendingRun&&) noexcept = default;
+  PendingRun& operator=(PendingRun&&) = delete;
+  ~PendingRun();
+  /// The results are there.
+  bool ready() const { return !rest_.ended || rest_.ended(); }
+  /// Waits for the results and gives them, in the order of program->outputs(). Throws what the run throws. To be called once.
+  std::vector<TensorPtr> Wait();
+
+ private:
+  friend class Session;
+  PendingRun() = default;
+  std::shared_ptr<const Program> program_;
+  std::shared_ptr<Program::State> state_;
+  std::vector<std::shared_ptr<Tensor>> outputs_;
+  Program::Rest rest_;
+};
 
 class WEFT_API Session {
  public:
@@ -122,6 +157,9 @@ class WEFT_API Session {
   std::vector<TensorPtr> Run(std::initializer_list<TensorPtr> inputs) {
     return Run(std::vector<TensorPtr>(inputs));
   }
+  /// Begins a run and returns, where the program runs on a device; elsewhere the run is done. Inputs may change, and further
+  /// runs be started, at once: runs of one session happen in their order, and see the variables so.
+  PendingRun Start(const std::vector<TensorPtr>& inputs);
   /// By name; a missing or unknown name throws kBadBinding with near names.
   std::vector<TensorPtr> Run(const std::map<std::string, TensorPtr>& inputs);
   /// Reuses the tensors in `outputs` where dtype and extents fit (no allocation in a steady loop).
@@ -130,8 +168,10 @@ class WEFT_API Session {
   /// (kBadBinding); null: into a new tensor. Returns all results. After a failure the content of `bound` is anything.
   std::vector<std::shared_ptr<Tensor>> RunBound(const std::vector<TensorPtr>& inputs,
                                                 const std::vector<std::shared_ptr<Tensor>>& bound);
-  /// As RunInto, timing every step.
-  std::vector<StepTime> Profile(const std::vector<TensorPtr>& inputs);
+  /// As RunInto, timing every step. Without `outputs` the results are new tensors, whose memory the steps that write them
+  /// touch first.
+  std::vector<StepTime> Profile(const std::vector<TensorPtr>& inputs,
+                                std::vector<std::shared_ptr<Tensor>>* outputs = nullptr);
   /// What cancels the runs of this session, from any thread: between steps, and inside long ones of the interpreter.
   /// A run that is cancelled throws kCancelled, one that goes on past Limits::deadline_s kLimit; the session stays good.
   void set_cancel(CancelToken token) { cancel_ = std::move(token); }
@@ -146,12 +186,15 @@ class WEFT_API Session {
  private:
   /// Puts initial values into the store where it has none.
   void Initialise();
+  /// `rest` null: until the results are there.
   void RunProgram(const std::vector<TensorPtr>& inputs,
-                  std::vector<std::shared_ptr<Tensor>>* outputs);
+                  std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest);
+  void CheckAndRun(const std::vector<TensorPtr>& inputs,
+                   std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest);
   std::shared_ptr<const Program> program_;
   std::shared_ptr<VariableStore> store_;
   uint64_t store_version_ = 0;  // that state_->variables were taken of
-  std::unique_ptr<Program::State> state_;
+  std::shared_ptr<Program::State> state_;
   CancelToken cancel_;
 };
 

@@ -38,7 +38,7 @@ struct LoadOptions {
   std::string backend;  ///< empty: the one that the file names
   int threads = 0;      ///< 0: what the process may use
   Limits limits;
-  bool tune = false;  ///< as CompileOptions::tune
+  bool tune = false, tf32 = false;  ///< as in CompileOptions
 };
 /// Constants are views of the mapped file. Throws kIo, kLimit, kInvalidModel, and kUnknownOp where a plugin is missing.
 WEFT_API std::shared_ptr<const Program> LoadProgram(const std::string& path,

@@ -1,7 +1,7 @@
 /// attention.cc: weft::Attention in f32 (attention_run.h). What it computes is said in src/ops/attention.cc.
 #include "backends/cpu/attention_run.h"
 #include "backends/cpu/compute_util.h"
-#include "backends/cpu/node_attrs.h"
+#include "backends/node_attrs.h"
 #include "weft/core/op.h"
 
 namespace weft::cpu {

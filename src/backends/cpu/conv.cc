@@ -18,7 +18,7 @@
 #include "backends/cpu/compute_util.h"
 #include "backends/cpu/conv_primitives.h"
 #include "backends/cpu/conv_product.h"
-#include "backends/cpu/conv_shape.h"
+#include "backends/cpu/conv_staging.h"
 #include "backends/cpu/onednn_adapter.h"
 #include "backends/cpu/plane_conv.h"
 #include "backends/cpu/post_ops.h"
@@ -153,7 +153,7 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
   return Prepare(q, [&] { return Choose(q, WaysOf(q, *c, *post)); });
 }
 
-LayoutWish ConvLayout(const NodePtr&) {
+LayoutWish ConvLayout(const NodePtr&, DType) {
   if (!PrefersChannelsLast()) return {};
   return {{Layout::kChannelsLast}, {Layout::kChannelsLast}};
 }

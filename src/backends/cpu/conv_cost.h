@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "backends/cpu/node_attrs.h"
+#include "backends/node_attrs.h"
 
 namespace weft::cpu {
 

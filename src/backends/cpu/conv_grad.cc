@@ -2,8 +2,9 @@
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/compute_util.h"
+#include "backends/cpu/conv_columns.h"
 #include "backends/cpu/conv_primitives.h"
-#include "backends/cpu/conv_shape.h"
+#include "backends/cpu/conv_staging.h"
 #include "backends/cpu/onednn_adapter.h"
 #include "backends/cpu/tuning.h"
 #include "weft/core/op.h"
@@ -96,12 +97,23 @@ std::unique_ptr<LibraryCall> PrepareGrad(const ComputeRequest& q, ConvPass pass,
       ways.push_back(
           {std::move(name), [&, form] { return Attempt([&] { return make(q, *c, form); }); }});
     };
+    const bool last = AreLast(*c, x_desc, y_desc),
+               columns = data && last && FitsColumns(*c, q.threads) &&
+                         ForcedChoice() == ConvChoice::kModel,
+               best = columns && modelled == kDirect && ColumnsPay(*c);
+    const auto add_columns = [&] {
+      ways.push_back({"columns", [&] {
+                        return Attempt([&] { return MakeGradDataByColumns(*c, q.threads); });
+                      }});
+    };
+    if (best) add_columns();
     add(NameOf(modelled), {modelled});
     if (ForcedChoice() == ConvChoice::kModel) {
       const dnnl::algorithm other = modelled == kDirect ? kWinograd : kDirect;
       if (FitsWinograd(*c)) add(NameOf(other), {other});
       // Measured as in conv.cc: 0.9 to 1.6 times the time of the layout outside; other chunks never won.
-      if (AreLast(*c, x_desc, y_desc)) add("chosen", {kDirect, /*given=*/false});
+      if (last) add("chosen", {kDirect, /*given=*/false});
+      if (columns && !best) add_columns();
     }
     return Choose(q, ways);
   });
@@ -116,11 +128,11 @@ std::unique_ptr<LibraryCall> PrepareConvGradWeight(const ComputeRequest& q) {
 }
 
 /// What convolutions themselves wish for.
-LayoutWish GradDataLayout(const NodePtr&) {
+LayoutWish GradDataLayout(const NodePtr&, DType) {
   if (!PrefersChannelsLast()) return {};
   return {{Layout::kChannelsLast}, {Layout::kChannelsLast}};
 }
-LayoutWish GradWeightLayout(const NodePtr&) {
+LayoutWish GradWeightLayout(const NodePtr&, DType) {
   if (!PrefersChannelsLast()) return {};
   return {{Layout::kChannelsLast, Layout::kChannelsLast}, {}};
 }

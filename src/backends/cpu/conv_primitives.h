@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "backends/cpu/conv_cost.h"
-#include "backends/cpu/conv_shape.h"
+#include "backends/cpu/conv_staging.h"
 
 namespace weft::cpu {
 

@@ -9,44 +9,14 @@
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/compute_util.h"
-#include "backends/cpu/node_attrs.h"
 #include "backends/cpu/onednn_adapter.h"
 #include "backends/cpu/plane_deconv.h"
+#include "backends/node_attrs.h"
 #include "weft/core/op.h"
 #include "weft/support/check.h"
 
 namespace weft::cpu {
 namespace {
-
-/// The window of the Conv that this is the transpose of: `in` are the extents of the result.
-std::optional<WindowShape> TransposedWindow(const NodePtr& n, const std::vector<int64_t>& x,
-                                            const std::vector<int64_t>& kernel,
-                                            const std::vector<int64_t>& y) {
-  WindowShape w{y, kernel, x, IntsAttr(n, "strides"), IntsAttr(n, "dilations"), {}, {}};
-  const size_t rank = y.size();
-  if (w.strides.empty()) w.strides.assign(rank, 1);
-  if (w.dilations.empty()) w.dilations.assign(rank, 1);
-  std::vector<int64_t> pads = IntsAttr(n, "pads"), extra = IntsAttr(n, "output_padding");
-  if (pads.empty()) pads.assign(2 * rank, 0);
-  if (extra.empty()) extra.assign(rank, 0);
-  if (w.strides.size() != rank || w.dilations.size() != rank || pads.size() != 2 * rank ||
-      extra.size() != rank)
-    return std::nullopt;
-  const std::string mode = n->has_attr("auto_pad") ? n->attr<std::string>("auto_pad") : "NOTSET";
-  const bool upper = mode == "SAME_UPPER", same = upper || mode == "SAME_LOWER";
-  const bool derived = same || !IntsAttr(n, "output_shape").empty();
-  for (size_t k = 0; k < rank; ++k) {
-    const int64_t covered = (x[k] - 1) * w.strides[k] + w.reach(k);
-    int64_t begin = mode == "VALID" ? 0 : pads[k];
-    if (derived) {
-      const int64_t total = std::max<int64_t>(0, covered + extra[k] - y[k]);
-      begin = upper ? total / 2 : total - total / 2;
-    }
-    w.begin.push_back(begin);
-    w.end.push_back(covered - begin - y[k]);  // less than 0 where the output is padded
-  }
-  return w;
-}
 
 /// W is stored [C, M / g, kernel]; oneDNN wants it named [g, M / g, C / g, kernel].
 Desc WeightsOf(const std::vector<int64_t>& w, int64_t groups) {
@@ -182,8 +152,8 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
     return bias ? nullptr : std::make_unique<ZeroCall>(CheckedProduct(y));
   const int64_t groups = IntAttr(q.node, "group", 1);
   if (groups < 1 || w[0] % groups != 0 || x[1] != w[0] || y[1] != w[1] * groups) return nullptr;
-  const auto win = TransposedWindow(q.node, {x.begin() + 2, x.end()}, {w.begin() + 2, w.end()},
-                                    {y.begin() + 2, y.end()});
+  const auto win = MakeTransposedWindow(q.node, {x.begin() + 2, x.end()}, {w.begin() + 2, w.end()},
+                                        {y.begin() + 2, y.end()});
   if (!win) return nullptr;
   if (auto call = Spread(q, *win, groups, bias)) return call;
   if (PlaneDeconv::Pays(x, w, groups, *win))

@@ -69,7 +69,7 @@ bool Arranges() {
   Graph g;
   const NodePtr n = Conv(Input(&g, "x", {1, 2, 4, 4}), {2, 2, 1, 1}).node;
   const FLayout* f = Op::GetAttr<FLayout>("FLayout.cpu").find(n->op());
-  return f && !(*f)(n).inputs.empty();
+  return f && !(*f)(n, DType::kF32).inputs.empty();
 }
 
 TEST_CASE("between convolutions and element-wise kernels nothing is transposed") {

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "backends/cpu/compute_util.h"
-#include "backends/cpu/node_attrs.h"
 #include "backends/cpu/threads.h"
+#include "backends/node_attrs.h"
 #include "weft/core/op.h"
 
 namespace weft::cpu {

@@ -5,60 +5,16 @@
 #include <functional>
 
 #include "backends/cpu/compute_util.h"
-#include "backends/cpu/node_attrs.h"
 #include "backends/cpu/onednn_adapter.h"
 #include "backends/cpu/post_ops.h"
 #include "backends/cpu/tuning.h"
 #include "backends/cpu/vector_product.h"
+#include "backends/node_attrs.h"
+#include "backends/product_shape.h"
 #include "weft/core/op.h"
 
 namespace weft::cpu {
 namespace {
-
-/// A product as oneDNN sees it: batch extents (1 broadcasts), then the matrix.
-struct Product3 {
-  Dims a, b, y;
-};
-
-/// Adjacent batch axes that broadcast alike become one; a shared right side takes the batch into
-/// the rows.
-std::optional<Product3> Collapse(std::vector<int64_t> a, std::vector<int64_t> b) {
-  if (a.empty() || b.empty()) return std::nullopt;
-  if (a.size() == 1) a.insert(a.begin(), 1);
-  if (b.size() == 1) b.push_back(1);
-  const int64_t m = a[a.size() - 2], k = a.back(), n = b.back();
-  if (b[b.size() - 2] != k) return std::nullopt;
-  a.resize(a.size() - 2);
-  b.resize(b.size() - 2);
-  const size_t rank = std::max(a.size(), b.size());
-  a.insert(a.begin(), rank - a.size(), 1);
-  b.insert(b.begin(), rank - b.size(), 1);
-  if (CheckedProduct(b) == 1)
-    return Product3{
-        {CheckedMul(CheckedProduct(a), m), k}, {k, n}, {CheckedMul(CheckedProduct(a), m), n}};
-  Product3 p;
-  int last = -1;
-  for (size_t i = 0; i < rank; ++i) {
-    if (a[i] == 1 && b[i] == 1) continue;
-    if (a[i] != b[i] && a[i] != 1 && b[i] != 1) return std::nullopt;
-    const int how = a[i] == b[i] ? 0 : a[i] == 1 ? 1 : 2;
-    if (how == last) {
-      p.a.back() = CheckedMul(p.a.back(), a[i]);
-      p.b.back() = CheckedMul(p.b.back(), b[i]);
-      p.y.back() = CheckedMul(p.y.back(), std::max(a[i], b[i]));
-    } else {
-      p.a.push_back(a[i]);
-      p.b.push_back(b[i]);
-      p.y.push_back(std::max(a[i], b[i]));
-    }
-    last = how;
-  }
-  p.a.insert(p.a.end(), {m, k});
-  p.b.insert(p.b.end(), {k, n});
-  p.y.insert(p.y.end(), {m, n});
-  if (p.y.size() > 6) return std::nullopt;
-  return p;
-}
 
 /// How a product is done.
 struct Form {
@@ -197,7 +153,7 @@ std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   if (elements == 0) return std::make_unique<ZeroCall>(0);
   if (CheckedProduct(q.input_dims[0]) == 0)
     return q.epilogue.empty() ? std::make_unique<ZeroCall>(elements) : nullptr;
-  const auto p = Collapse(q.input_dims[0], q.input_dims[1]);
+  const auto p = CollapseProduct(q.input_dims[0], q.input_dims[1]);
   const auto post = PostOps::Read(q, {/*row=*/q.input_dims[1].size() >= 2, /*factor=*/true});
   if (!p || !post) return nullptr;
   const auto make = [&](const Form& form) -> std::unique_ptr<LibraryCall> {

@@ -1,7 +1,7 @@
 /// max_pool.h: the largest of every window, on dense planes.
 #pragma once
 
-#include "backends/cpu/node_attrs.h"
+#include "backends/node_attrs.h"
 
 namespace weft::cpu {
 

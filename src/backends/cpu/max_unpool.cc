@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "backends/cpu/compute_util.h"
-#include "backends/cpu/node_attrs.h"
+#include "backends/node_attrs.h"
 #include "weft/core/op.h"
 
 namespace weft::cpu {

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/node_attrs.h"
 #include "backends/cpu/threads.h"
+#include "backends/node_attrs.h"
 #include "weft/runtime/compute.h"
 
 namespace weft::cpu {

@@ -2,7 +2,7 @@
 /// maxima with their positions, and averages whose divisor varies.
 #pragma once
 
-#include "backends/cpu/node_attrs.h"
+#include "backends/node_attrs.h"
 
 namespace weft::cpu {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/conv_shape.h"
+#include "backends/cpu/conv_staging.h"
 #include "backends/cpu/post_ops.h"
 
 namespace weft::cpu {

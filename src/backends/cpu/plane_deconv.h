@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/node_attrs.h"
+#include "backends/node_attrs.h"
 #include "weft/core/tensor.h"
 #include "weft/runtime/compute.h"
 

@@ -3,10 +3,10 @@
 /// beyond it, and windows in the padding alone. MaxPool with its second output goes window by window.
 #include "backends/cpu/compute_util.h"
 #include "backends/cpu/max_pool.h"
-#include "backends/cpu/node_attrs.h"
 #include "backends/cpu/onednn_adapter.h"
 #include "backends/cpu/plain_pool.h"
 #include "backends/cpu/threads.h"
+#include "backends/node_attrs.h"
 #include "weft/core/op.h"
 
 namespace weft::cpu {

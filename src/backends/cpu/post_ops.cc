@@ -4,11 +4,10 @@
 #include "backends/cpu/post_ops.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
-#include <string_view>
 
+#include "backends/scale_step.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/op.h"
 #include "weft/support/checked.h"
@@ -18,14 +17,6 @@ namespace {
 
 using Algorithm = dnnl::algorithm;
 using Function = PostOps::Function;
-
-/// Value of a constant of one element behind input i; `otherwise` where the input is absent.
-std::optional<float> ScalarAt(const NodePtr& n, size_t i, float otherwise) {
-  if (i >= n->num_inputs() || !n->inputs[i].node) return otherwise;
-  const TensorPtr t = Graph::ConstantOf(n->inputs[i]);
-  if (!t || t->num_elements() != 1) return std::nullopt;
-  return float(t->at(0));
-}
 
 /// One after the other; none: not for this operator.
 using Functions = std::vector<Function>;
@@ -80,22 +71,6 @@ Functions ActivationOf(const NodePtr& n) {
   for (const Row& r : rows)
     if (IsOp(n, r.op)) return r.functions(n);
   return {};
-}
-
-std::optional<float> FactorOf(const NodePtr& n, int slot) {
-  const bool divides = IsOp(n, "Div") && slot == 0;
-  if (!divides && !IsOp(n, "Mul")) return std::nullopt;
-  const auto value = ScalarAt(n, size_t(1 - slot), 1);
-  if (!value || !divides) return value;
-  const float inverse = 1 / *value;
-  return std::isfinite(inverse) ? std::optional(inverse) : std::nullopt;
-}
-
-std::optional<float> OffsetOf(const NodePtr& n, int slot) {
-  const bool subtracts = IsOp(n, "Sub") && slot == 0;
-  if (!subtracts && !IsOp(n, "Add")) return std::nullopt;
-  const auto value = ScalarAt(n, size_t(1 - slot), 0);
-  return value && subtracts ? std::optional(-*value) : value;
 }
 
 /// Stages in the order of application. The last two follow an activation only: a factor and an offset for all elements.

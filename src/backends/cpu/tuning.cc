@@ -291,7 +291,7 @@ std::unique_ptr<LibraryCall> Choose(const ComputeRequest& q, const std::vector<W
     return known ? known->make() : nullptr;
   };
   if (auto call = stored()) return call;
-  if (!q.tune || AllBytes(q) > kMostBytes) return first();
+  if (!q.options.tune || AllBytes(q) > kMostBytes) return first();
   static std::mutex one_at_a_time;
   std::lock_guard lock(one_at_a_time);
   if (auto call = stored()) return call;  // another thread has just been here

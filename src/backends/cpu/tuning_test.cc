@@ -99,7 +99,7 @@ ComputeRequest Request(bool tune, const Ns& dims = {4, 8}) {
   cases.push_back(std::make_unique<Case>("Relu", std::vector<TensorPtr>{RandomTensor(dims, 1)},
                                          AttrDict(), dims));
   ComputeRequest q = cases.back()->request;
-  q.tune = tune;
+  q.options.tune = tune;
   return q;
 }
 
@@ -267,7 +267,7 @@ TEST_CASE("the key tells requests apart by all that times depend on, and by noth
   const std::string key = TuningKey(base->request);
   CHECK(TuningKey(again->request) == key);
   ComputeRequest tuned = base->request;
-  tuned.tune = true;
+  tuned.options.tune = true;
   CHECK(TuningKey(tuned) == key);
 
   std::vector<ComputeRequest> others(7, base->request);
@@ -300,7 +300,7 @@ TEST_CASE("what was tuned computes what it did") {
   const auto compare = [&](Case* c, const std::vector<double>& want, Layout result) {
     const auto call = [&](KernelCache* from, bool tune) {
       const ScopedTuner tuner(from);
-      c->request.tune = tune;
+      c->request.options.tune = tune;
       return c->Make();
     };
     for (const auto& made :

@@ -14,8 +14,10 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::shared_ptr<Device> device, std::string target)
+  CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<Libraries> libraries,
+              std::string target)
       : device_(std::move(device)),
+        libraries_(std::move(libraries)),
         target_(target.empty() ? fmt::format("cuda:sm_{}", device_->architecture())
                                : std::move(target)) {}
 
@@ -27,6 +29,13 @@ class CudaBackend final : public Backend {
   bool has_own_memory() const override { return true; }
   std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<Stream>(device_); }
   std::shared_ptr<void> Allocate(int64_t bytes) override { return device_->Allocate(bytes); }
+  std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
+                                       const ComputeRequest& request) override {
+    ComputeRequest mine = request;
+    mine.backend = this;
+    return compute(mine);
+  }
+  Libraries& libraries() const { return *libraries_; }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
     return MakeLauncher(kernel, ModuleOf(compiled));
@@ -53,6 +62,7 @@ class CudaBackend final : public Backend {
   }
 
   const std::shared_ptr<Device> device_;
+  const std::shared_ptr<Libraries> libraries_;
   const std::string target_;
   std::mutex mutex_;
   std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<Module>> modules_;
@@ -60,8 +70,13 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device, std::string target) {
-  return std::make_shared<CudaBackend>(std::move(device), std::move(target));
+Libraries& LibrariesOf(const ComputeRequest& q) {
+  return static_cast<const CudaBackend&>(*q.backend).libraries();
+}
+
+std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
+                                         std::shared_ptr<Libraries> libraries, std::string target) {
+  return std::make_shared<CudaBackend>(std::move(device), std::move(libraries), std::move(target));
 }
 
 }  // namespace weft::cuda

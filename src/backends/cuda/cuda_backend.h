@@ -1,16 +1,18 @@
-/// cuda_backend.h: the backend "cuda" on one device. Kernels alone: operators of libraries (products, convolutions) are
-/// generated kernels as well. Private to src/backends/cuda.
+/// cuda_backend.h: the backend "cuda" on one device. Private to src/backends/cuda.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "backends/cuda/device.h"
+#include "backends/cuda/libraries.h"
 #include "weft/runtime/backend.h"
 
 namespace weft::cuda {
 
 /// `target`: whose kernel compiler makes its kernels; empty: "cuda:sm_XY" of the device.
-std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device, std::string target = {});
+std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
+                                         std::shared_ptr<Libraries> libraries,
+                                         std::string target = {});
 
 }  // namespace weft::cuda

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -74,7 +75,10 @@ class Stream final : public DeviceStream {
   void Copy(void* to, const void* from, int64_t bytes) override;
   void Clear(void* device, int64_t bytes) override;
   void Wait() override;
-  std::unique_ptr<Recording> Record(const std::function<void()>& give) override;
+  std::shared_ptr<Point> Mark() override;
+  void Wait(const Point& point) override;
+  std::unique_ptr<Recording> Record(const std::function<void()>& give,
+                                    std::unique_ptr<Recording> earlier) override;
   void Replay(const Recording& recording) override;
 
   /// `params`: addresses of the arguments, read before this returns.
@@ -87,23 +91,33 @@ class Stream final : public DeviceStream {
 
  private:
   class Graph;
-  /// A place in pinned memory until the next Wait; null where it is used up.
-  char* Stage(int64_t bytes);
-
-  std::shared_ptr<Device> device_;
-  StreamHandle* stream_ = nullptr;
-  std::shared_ptr<void> workspace_, staging_;
-  int64_t workspace_bytes_ = 0;
-  std::vector<std::shared_ptr<void>>
-      outgrown_;  ///< workspaces that may be in use until the next Wait
-  int64_t staged_ = 0;
+  class Event;
   struct Pending {
     void* host;
     const char* staged;
     int64_t bytes;
   };
-  std::vector<Pending> pending_;  ///< for the host, when the stream has come so far
-  Graph* graph_ = nullptr;        ///< that is being recorded
+  /// What was given between two points.
+  struct Batch {
+    std::shared_ptr<void> staging;
+    int64_t staged = 0;
+    std::vector<Pending> pending;                 ///< for the host, when the stream has come so far
+    std::vector<std::shared_ptr<void>> outgrown;  ///< workspaces that it may use
+    std::shared_ptr<const Event> end;
+  };
+  /// A place in pinned memory until what is given now is done; null where it is used up.
+  char* Stage(int64_t bytes);
+  /// It is done, or has failed.
+  void Finish(Batch* batch, bool deliver);
+
+  std::shared_ptr<Device> device_;
+  StreamHandle* stream_ = nullptr;
+  std::shared_ptr<void> workspace_;
+  int64_t workspace_bytes_ = 0;
+  Batch now_;
+  std::deque<Batch> marked_;  ///< those before, the oldest first
+  std::vector<std::shared_ptr<void>> idle_staging_;
+  Graph* graph_ = nullptr;  ///< that is being recorded
 };
 
 }  // namespace weft::cuda

@@ -72,6 +72,12 @@ struct PoolProps {
   unsigned char reserved[54] = {};
 };
 
+/// CUgraphExecUpdateResultInfo.
+struct GraphExecUpdateResult {
+  int result = 0;
+  GraphNodeHandle *node = nullptr, *from = nullptr;
+};
+
 /// name, symbol, arguments
 #define WEFT_CUDA_DRIVER_ENTRIES(X)                                                                \
   X(Init, "cuInit", (unsigned flags))                                                              \
@@ -112,7 +118,7 @@ struct PoolProps {
   X(EventDestroy, "cuEventDestroy", (EventHandle * event))                                         \
   X(EventRecord, "cuEventRecord", (EventHandle * event, StreamHandle * stream))                    \
   X(EventSynchronize, "cuEventSynchronize", (EventHandle * event))                                 \
-  X(EventElapsedTime, "cuEventElapsedTime", (float* ms, EventHandle* from, EventHandle* to))       \
+  X(EventQuery, "cuEventQuery", (EventHandle * event))                                             \
   X(LibraryLoadData, "cuLibraryLoadData",                                                          \
     (LibraryHandle * *library, const void* image, int* jit_options, void** jit_values,             \
      unsigned num_jit, int* options, void** values, unsigned num_options))                         \
@@ -143,8 +149,8 @@ struct PoolProps {
     (GraphExecHandle * *exec, GraphHandle * graph, unsigned long long flags))                      \
   X(GraphLaunch, "cuGraphLaunch", (GraphExecHandle * exec, StreamHandle * stream))                 \
   X(GraphExecDestroy, "cuGraphExecDestroy", (GraphExecHandle * exec))                              \
-  X(GraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams",                                \
-    (GraphExecHandle * exec, GraphNodeHandle * node, const KernelNodeParams* params))
+  X(GraphExecUpdate, "cuGraphExecUpdate",                                                          \
+    (GraphExecHandle * exec, GraphHandle * graph, GraphExecUpdateResult * result))
 
 struct DriverApi {
 #define WEFT_ENTRY(name, symbol, arguments) DriverResult(*name) arguments = nullptr;

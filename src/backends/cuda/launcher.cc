@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/cuda_printer.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 
 namespace weft::cuda {
 
@@ -47,10 +48,21 @@ class Entries {
     if (plan->launches.empty()) return;
     std::vector<uint64_t> words;
     for (size_t i = 0; i < num_buffers_; ++i) words.push_back(Word(buffers[i]));
-    for (size_t i = 0; i < num_symbols_; ++i) words.push_back(uint64_t(dims[i]));
+    char* workspace = nullptr;
+    if (schedule_.has_table()) {
+      const std::vector<uint64_t> table = schedule_.Table(words, {dims, dims + num_symbols_});
+      const int64_t at = CheckedRoundUp(plan->workspace_bytes, 16),
+                    bytes = int64_t(table.size() * sizeof table[0]);
+      workspace = static_cast<char*>(stream.Workspace(at + bytes));
+      stream.CopyIn(workspace + at, table.data(), bytes);
+      words = {Word(workspace + at)};
+    } else {
+      for (size_t i = 0; i < num_symbols_; ++i) words.push_back(uint64_t(dims[i]));
+      if (plan->workspace_bytes > 0)
+        workspace = static_cast<char*>(stream.Workspace(plan->workspace_bytes));
+    }
     words.push_back(uint64_t(plan->total));
     const size_t common = words.size();
-    void* workspace = plan->workspace_bytes > 0 ? stream.Workspace(plan->workspace_bytes) : nullptr;
     for (const CudaLaunch& l : plan->launches) {
       words.resize(common);
       words.insert(words.end(), l.tail.begin(), l.tail.end());

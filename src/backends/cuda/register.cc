@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/report.h"
 #include "codegen/cuda/nvrtc.h"
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/support/check.h"
@@ -38,11 +39,19 @@ std::shared_ptr<Backend> MakeBackend() {
                "WEFT_CUDA_DEVICE: expected the number of a device, got '{}'", text);
     ordinal = int(*number);
   }
-  return cuda::MakeCudaBackend(cuda::Device::Open(ordinal, cuda::Driver()));
+  const std::shared_ptr<cuda::Device> device = cuda::Device::Open(ordinal, cuda::Driver());
+  return cuda::MakeCudaBackend(device, cuda::OpenLibraries(device));
+}
+
+std::vector<ReportRow> Report() {
+  std::vector<ReportRow> rows = cuda::ReportDevices(*cuda::Driver());
+  for (ReportRow& r : cuda::ReportLibraries()) rows.push_back(std::move(r));
+  return rows;
 }
 
 [[maybe_unused]] const bool registered =
-    (RegisterKernelCompiler("cuda", MakeCompiler), RegisterBackend("cuda", MakeBackend), true);
+    (RegisterKernelCompiler("cuda", MakeCompiler), RegisterBackend("cuda", MakeBackend),
+     RegisterBackendReport("cuda", Report), true);
 
 }  // namespace
 }  // namespace weft

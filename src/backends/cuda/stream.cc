@@ -1,6 +1,7 @@
 /// stream.cc: a stream of a GPU, and what it has recorded: a graph made node by node, each after the one before.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "backends/cuda/device.h"
@@ -14,6 +15,8 @@ constexpr unsigned kNonBlocking = 1;   // CUstream_flags
 constexpr int kRelaxedCapture = 2;     // CUstreamCaptureMode: others may allocate meanwhile
 constexpr int64_t kStaging = 4 << 20;  // larger copies go from where they are
 constexpr int64_t kStagingAlign = 64;
+constexpr unsigned kNoTiming = 2;  // CUevent_flags
+constexpr DriverResult kNotReady = 600;
 
 DevicePointer At(const void* p) { return reinterpret_cast<DevicePointer>(p); }
 
@@ -75,7 +78,13 @@ class Stream::Graph final : public Recording {
       return api().GraphAddChildGraphNode(node, graph_, after, count, child);
     });
   }
-  void Instantiate() {
+  /// Making one costs the driver a multiple of changing the addresses in one that there is.
+  void Instantiate(Graph* earlier) {
+    GraphExecUpdateResult result;
+    if (earlier && api().GraphExecUpdate(earlier->exec_, graph_, &result) == 0) {
+      exec_ = std::exchange(earlier->exec_, nullptr);
+      return;
+    }
     device_->Check(api().GraphInstantiate(&exec_, graph_, 0), "cuGraphInstantiateWithFlags");
   }
   GraphExecHandle* exec() const { return exec_; }
@@ -102,6 +111,33 @@ class Stream::Graph final : public Recording {
   std::vector<std::shared_ptr<void>> contents_;
 };
 
+/// A point in a stream.
+class Stream::Event final : public Point {
+ public:
+  Event(std::shared_ptr<Device> device, StreamHandle* stream) : device_(std::move(device)) {
+    const DriverApi& a = device_->api();
+    device_->Use();
+    device_->Check(a.EventCreate(&event_, kNoTiming), "cuEventCreate");
+    try {
+      device_->Check(a.EventRecord(event_, stream), "cuEventRecord");
+    } catch (...) {
+      a.EventDestroy(event_);
+      throw;
+    }
+  }
+  ~Event() override { device_->api().EventDestroy(event_); }
+  /// Also where the device has failed, which Wait tells.
+  bool Reached() const override { return device_->api().EventQuery(event_) != kNotReady; }
+  void Wait() const override {
+    device_->Use();
+    device_->Check(device_->api().EventSynchronize(event_), "cuEventSynchronize");
+  }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  EventHandle* event_ = nullptr;
+};
+
 Stream::Stream(std::shared_ptr<Device> device) : device_(std::move(device)) {
   device_->Use();
   device_->Check(device_->api().StreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
@@ -115,10 +151,14 @@ Stream::~Stream() {
 }
 
 char* Stream::Stage(int64_t bytes) {
-  if (bytes > kStaging - staged_) return nullptr;
-  if (!staging_) staging_ = device_->AllocatePinned(kStaging);
-  char* at = static_cast<char*>(staging_.get()) + staged_;
-  staged_ = CheckedRoundUp(staged_ + bytes, kStagingAlign);
+  if (bytes > kStaging - now_.staged) return nullptr;
+  if (!now_.staging && !idle_staging_.empty()) {
+    now_.staging = std::move(idle_staging_.back());
+    idle_staging_.pop_back();
+  }
+  if (!now_.staging) now_.staging = device_->AllocatePinned(kStaging);
+  char* at = static_cast<char*>(now_.staging.get()) + now_.staged;
+  now_.staged = CheckedRoundUp(now_.staged + bytes, kStagingAlign);
   return at;
 }
 
@@ -139,7 +179,7 @@ void Stream::CopyOut(void* host, const void* device, int64_t bytes) {
   device_->Use();
   void* to = host;
   if (char* staged = Stage(bytes)) {
-    pending_.push_back({host, staged, bytes});
+    now_.pending.push_back({host, staged, bytes});
     to = staged;
   }
   device_->Check(device_->api().MemcpyDtoHAsync(to, At(device), size_t(bytes), stream_),
@@ -162,17 +202,47 @@ void Stream::Clear(void* device, int64_t bytes) {
 
 void Stream::Wait() {
   WEFT_ICHECK(!graph_, "nobody waits while a stream is recorded");
-  const std::vector<Pending> pending = std::exchange(pending_, {});
+  std::deque<Batch> all = std::exchange(marked_, {});
+  all.push_back(std::exchange(now_, {}));
   device_->Use();
-  device_->Check(device_->api().StreamSynchronize(stream_), "cuStreamSynchronize");
-  staged_ = 0;
-  outgrown_.clear();
-  for (const Pending& p : pending) std::memcpy(p.host, p.staged, size_t(p.bytes));
+  const DriverResult r = device_->api().StreamSynchronize(stream_);
+  for (Batch& b : all) Finish(&b, r == 0);
+  device_->Check(r, "cuStreamSynchronize");
+}
+
+std::shared_ptr<DeviceStream::Point> Stream::Mark() {
+  WEFT_ICHECK(!graph_, "nobody marks a stream that is recorded");
+  auto end = std::make_shared<Event>(device_, stream_);
+  now_.end = end;
+  marked_.push_back(std::exchange(now_, {}));
+  return end;
+}
+
+void Stream::Wait(const Point& point) {
+  const auto before = std::find_if(marked_.begin(), marked_.end(),
+                                   [&](const Batch& b) { return b.end.get() == &point; });
+  if (before == marked_.end()) return;  // Wait has been here
+  std::deque<Batch> done(std::make_move_iterator(marked_.begin()),
+                         std::make_move_iterator(before + 1));
+  marked_.erase(marked_.begin(), before + 1);
+  try {
+    point.Wait();
+  } catch (const Error&) {
+    for (Batch& b : done) Finish(&b, false);
+    throw;
+  }
+  for (Batch& b : done) Finish(&b, true);
+}
+
+void Stream::Finish(Batch* batch, bool deliver) {
+  if (deliver)
+    for (const Pending& p : batch->pending) std::memcpy(p.host, p.staged, size_t(p.bytes));
+  if (batch->staging) idle_staging_.push_back(std::move(batch->staging));
 }
 
 void* Stream::Workspace(int64_t bytes) {
   if (bytes > workspace_bytes_) {
-    if (workspace_) outgrown_.push_back(std::move(workspace_));
+    if (workspace_) now_.outgrown.push_back(std::move(workspace_));
     workspace_bytes_ = 0;
     workspace_ = device_->Allocate(bytes);
     workspace_bytes_ = bytes;
@@ -202,11 +272,12 @@ void Stream::Run(const std::function<void(StreamHandle*)>& library) {
     throw;
   }
   device_->Check(a.StreamEndCapture(stream_, &child), "cuStreamEndCapture");
+  const std::unique_ptr<GraphHandle, DriverResult (*)(GraphHandle*)> owned(child, a.GraphDestroy);
   graph_->Child(child);  // which copies it
-  a.GraphDestroy(child);
 }
 
-std::unique_ptr<DeviceStream::Recording> Stream::Record(const std::function<void()>& give) {
+std::unique_ptr<DeviceStream::Recording> Stream::Record(const std::function<void()>& give,
+                                                        std::unique_ptr<Recording> earlier) {
   auto graph = std::make_unique<Graph>(device_);
   graph_ = graph.get();
   try {
@@ -216,7 +287,7 @@ std::unique_ptr<DeviceStream::Recording> Stream::Record(const std::function<void
     throw;
   }
   graph_ = nullptr;
-  graph->Instantiate();
+  graph->Instantiate(static_cast<Graph*>(earlier.get()));
   return graph;
 }
 

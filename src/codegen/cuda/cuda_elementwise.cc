@@ -51,7 +51,7 @@ class Printer {
     plan_ = MakePlan(k, stores, loads_);
   }
 
-  void Print(bool lean) {
+  void Print(const OperandTable& table, bool lean) {
     if (lean) plan_ = Plan();
     const std::string flat = e_.FlatType();
     e_.Line("if (total <= 0) return;");
@@ -60,6 +60,7 @@ class Printer {
     if (plan_.width > 1) PrintTiles(flat);
     e_.Push();
     e_.BindFlat("p", 0, int(k_.dims.size()));
+    PrintChains(&e_, table);
     PrintStores(&e_, stores_, std::vector<std::string>(stores_.size()), "");
     e_.PopInto(fmt::format(
         "for ({0} p = first + ({0})block * {1}u + threadIdx.x; p < n; p += step)", flat, kBlock));
@@ -190,10 +191,11 @@ class Printer {
 }  // namespace
 
 void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores,
-                      bool lean) {
+                      const OperandTable& table, bool lean) {
+  lean = lean || table.used;
   const TransposePlan transpose = FindTranspose(e, kernel, stores);
   if (!transpose.loads.empty() && !lean) return PrintTransposed(e, kernel, stores, transpose);
-  Printer(e, kernel, stores).Print(lean);
+  Printer(e, kernel, stores).Print(table, lean);
 }
 
 int64_t ElementwiseItems(const Kernel& kernel, const std::vector<KernelStore>& stores) {

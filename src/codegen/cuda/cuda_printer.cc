@@ -102,6 +102,10 @@ bool MayAlias(const Kernel& k, const KernelBuffer& input) {
   });
 }
 
+const char* Restrict(const Kernel& kernel, const KernelBuffer& b) {
+  return b.is_output || MayAlias(kernel, b) ? "" : " __restrict__";
+}
+
 /// One of the entries of a kernel.
 struct EntryKind {
   std::string suffix;
@@ -110,18 +114,41 @@ struct EntryKind {
   int64_t table = 0;    ///< bytes of parameters of a MULTI entry
 };
 
-/// `u64 m0 ..` is printed where `names`, else counted.
-std::string Parameters(const Kernel& kernel, const EntryKind& kind, size_t divisors) {
+std::string PointerType(const KernelBuffer& b) {
+  return fmt::format("{}{}*", b.is_output ? "" : "const ", ctext::StorageType(b.dtype));
+}
+
+std::string Parameters(const Kernel& kernel, const OperandTable& table, const EntryKind& kind,
+                       size_t divisors) {
+  std::string text;
+  if (table.used) {
+    text = "const u64* __restrict__ table, ";
+  } else {
+    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+      const KernelBuffer& b = kernel.buffers[i];
+      text += fmt::format("{}{} b{}, ", PointerType(b), Restrict(kernel, b), i);
+    }
+    for (int d = 0; d < kernel.num_symbols; ++d) text += fmt::format("i64 d{}, ", d);
+  }
+  text += "i64 total";
+  for (size_t m = 0; m < divisors; ++m) text += fmt::format(", u64 m{}", m);
+  if (kind.step >= 0) text += ", u64 num_slices, u64* workspace";
+  return text;
+}
+
+/// Operands out of a row of words.
+std::string FromWords(const Kernel& kernel, const std::string& words,
+                      const std::vector<bool>& wanted) {
   std::string text;
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     const KernelBuffer& b = kernel.buffers[i];
-    text += fmt::format("{}{}*{} b{}, ", b.is_output ? "" : "const ", ctext::StorageType(b.dtype),
-                        b.is_output || MayAlias(kernel, b) ? "" : " __restrict__", i);
+    if (wanted.empty() || wanted[i])
+      text += fmt::format("{0}{1} b{2} = ({0}){3}[{2}];\n", PointerType(b), Restrict(kernel, b), i,
+                          words);
   }
-  for (int d = 0; d < kernel.num_symbols; ++d) text += fmt::format("i64 d{}, ", d);
-  text += "i64 total";
-  for (size_t m = 0; m < divisors; ++m) text += fmt::format(", u64 m{}", m);
-  if (kind.step >= 0) text += ", u64 slices, u64* workspace";
+  for (int d = 0; d < kernel.num_symbols; ++d)
+    text +=
+        fmt::format("const i64 d{} = (i64){}[{}];\n", d, words, kernel.buffers.size() + size_t(d));
   return text;
 }
 
@@ -139,15 +166,7 @@ std::string PrintMultiHead(const Kernel& kernel, const std::string& name, int64_
       "const u32 block = blockIdx.x - t.first[at];\n"
       "const u32 blocks = (at + 1u < t.parts ? t.first[at + 1u] : gridDim.x) - t.first[at];\n",
       name, (t.first_record - 4) / 4, t.capacity, t.words, kElementwiseBlock);
-  for (int i = 0; i < buffers; ++i) {
-    const KernelBuffer& b = kernel.buffers[size_t(i)];
-    const std::string type =
-        fmt::format("{}{}*", b.is_output ? "" : "const ", ctext::StorageType(b.dtype));
-    text += fmt::format("{0}{1} b{2} = ({0})t.part[at][{2}];\n", type,
-                        b.is_output || MayAlias(kernel, b) ? "" : " __restrict__", i);
-  }
-  for (int d = 0; d < kernel.num_symbols; ++d)
-    text += fmt::format("const i64 d{} = (i64)t.part[at][{}];\n", d, buffers + d);
+  text += FromWords(kernel, "t.part[at]", {});
   return text + fmt::format("const i64 total = (i64)t.part[at][{}];\n", t.words - 1);
 }
 
@@ -163,6 +182,7 @@ std::string PrintEntry(ctext::Helpers* helpers, const Kernel& original,
   if (kind.narrow) divisors = Divisors(kernel);
   e.SetMultipliers(divisors);
   int block = kElementwiseBlock;
+  const OperandTable table = kind.table > 0 ? OperandTable() : FindOperandTable(original, stores);
   std::string shared;
   if (kernel.tmpl == KernelTemplate::kRow) {
     RowPrinter rows(&e, kernel, stores);
@@ -170,16 +190,17 @@ std::string PrintEntry(ctext::Helpers* helpers, const Kernel& original,
     kind.step < 0 ? rows.Print(lean) : rows.PrintStep(kind.step);
     shared = rows.SharedMemory();
   } else {
-    PrintElementwise(&e, kernel, stores, lean);
+    PrintElementwise(&e, kernel, stores, table, lean);
   }
   const std::string body = shared + e.Pop(), name = original.Name() + kind.suffix;
   if (kind.table > 0) return ctext::Indent(PrintMultiHead(kernel, name, kind.table) + body + "}\n");
   const std::string least =
-      tuning.min_threads > block ? fmt::format(", {}", tuning.min_threads / block) : "";
+      tuning.min_threads > 0 ? fmt::format(", {}", std::max(tuning.min_threads / block, 1)) : "";
   return ctext::Indent(
       fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}) {}({}) {{\n"
-                  "const u32 block = blockIdx.x, blocks = gridDim.x;\n{}}}\n",
-                  block, least, name, Parameters(kernel, kind, divisors.size()), body));
+                  "const u32 block = blockIdx.x, blocks = gridDim.x;\n{}{}}}\n",
+                  block, least, name, Parameters(kernel, table, kind, divisors.size()),
+                  table.used ? FromWords(kernel, "table", table.direct) : std::string(), body));
 }
 
 /// Number of launches in steps; 0 where there are none.
@@ -234,8 +255,12 @@ CudaSchedule ScheduleCuda(const Kernel& kernel, const CudaTuning& tuning) {
   s.num_symbols_ = kernel.num_symbols;
   s.num_buffers_ = int(kernel.buffers.size());
   s.multi_ = cuda::HasMulti(kernel);
+  const cuda::OperandTable table = cuda::FindOperandTable(kernel, stores);
+  s.has_table_ = table.used;
+  s.chained_ = table.chained;
   if (kernel.tmpl != KernelTemplate::kRow) {
-    s.items_per_block = cuda::ElementwiseItems(kernel, stores);
+    s.items_per_block =
+        table.used ? cuda::kElementwiseBlock : cuda::ElementwiseItems(kernel, stores);
     return s;
   }
   ctext::Helpers helpers(ctext::Dialect::kCuda);
@@ -270,7 +295,10 @@ std::string PrintCuda(const Kernel& kernel, const CudaTuning& tuning) {
 std::string PrintCuda(const std::vector<KernelPtr>& kernels, const CudaTuning& tuning) {
   ctext::Helpers helpers(ctext::Dialect::kCuda);
   std::string entries;
-  for (const KernelPtr& k : kernels) entries += "\n" + cuda::PrintEntries(&helpers, *k, tuning);
+  // What a compiler complains about names the kernel.
+  for (const KernelPtr& k : kernels)
+    entries +=
+        fmt::format("\n#line 1 \"{}\"\n{}", k->Name(), cuda::PrintEntries(&helpers, *k, tuning));
   return helpers.Text() + entries;
 }
 

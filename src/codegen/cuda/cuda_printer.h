@@ -15,6 +15,8 @@
 /// Parameters, each 8 bytes, in this order (all entries but MULTI):
 ///   the kernel's buffers       device pointers; one element's alignment is enough, vectors need 16 bytes
 ///   d0, d1 ..                  int64: values of the kernel's symbols
+///     or, in the place of both, where there are more of them than 4 KB of parameters hold, `CudaSchedule::has_table`:
+///   table                      device pointer: the words CudaSchedule::Table, in memory of the device
 ///   total                      int64: points (kElementwise) or rows (kRow); > 0, a plan has no launch where it is 0
 ///   CudaLaunch::tail           uint64 each (`_n`, `_s<k>`): multipliers of divisions by run-time extents; slices
 ///   workspace                  device pointer on 16 bytes (`_s<k>` only), CudaPlan::workspace_bytes long; its content
@@ -101,6 +103,11 @@ class WEFT_API CudaSchedule {
   CudaPlan Plan(const std::vector<int64_t>& dims, int num_multiprocessors) const;
   /// Has it MULTI entries?
   bool has_multi() const { return multi_; }
+  /// Do operands come through a table?
+  bool has_table() const { return has_table_; }
+  /// Its content for these addresses and values of d0 ...
+  std::vector<uint64_t> Table(const std::vector<uint64_t>& buffers,
+                              const std::vector<int64_t>& dims) const;
   /// As few launches as hold all parts; parts with nothing to compute are left out.
   std::vector<CudaMultiLaunch> PlanMulti(const std::vector<CudaPart>& parts,
                                          int num_multiprocessors) const;
@@ -113,8 +120,9 @@ class WEFT_API CudaSchedule {
   std::vector<std::vector<SymInt>> reduced_;  ///< extents of every reduction
   std::vector<SymInt> divisors_;  ///< whose multipliers are parameters with 32-bit indices
   int num_buffers_ = 0, num_symbols_ = 0;
-  bool narrow_twin_ = false, multi_ = false, small_index_ = false;
-  int stages_ = 0;  ///< of reductions, for a launch in steps; 0: there is none
+  bool narrow_twin_ = false, multi_ = false, small_index_ = false, has_table_ = false;
+  std::vector<int> chained_;  ///< buffers behind the first words of the table
+  int stages_ = 0;            ///< of reductions, for a launch in steps; 0: there is none
   bool element_stores_ = false, row_stores_ = false, columns_ = false;
   int64_t words_ = 0;  ///< of 8 bytes that a slice of a row leaves
 };
@@ -126,7 +134,8 @@ WEFT_API std::vector<std::string> CudaEntries(const Kernel& kernel, const CudaTu
 
 /// Deterministic; holds no name of the model.
 WEFT_API std::string PrintCuda(const Kernel& kernel, const CudaTuning& tuning = {});
-/// One source with all kernels and the functions they share. Kernels must be distinct.
+/// One source with all kernels and the functions they share. Kernels must be distinct. Lines of a kernel are those of a
+/// file called Kernel::Name().
 WEFT_API std::string PrintCuda(const std::vector<KernelPtr>& kernels,
                                const CudaTuning& tuning = {});
 

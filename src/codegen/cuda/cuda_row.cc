@@ -2,6 +2,8 @@
 #include "codegen/cuda/cuda_row.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -17,8 +19,6 @@ constexpr int kColumnLanes = 16;
 /// threads.
 constexpr int64_t kMaxKeptBytes = 192;
 constexpr int64_t kMaxUnrolledNodes = 2000;
-/// Static shared memory of a block.
-constexpr int64_t kMaxSharedBytes = 48 << 10;
 
 int64_t KnownRow(const Kernel& k) {
   std::vector<int64_t> extents;
@@ -27,6 +27,21 @@ int64_t KnownRow(const Kernel& k) {
     extents.push_back(k.dims[d].value());
   }
   return CheckedProduct(extents);
+}
+
+/// Is the offset a multiple of `n` at every point at which Index(loop) is?
+bool IsMultiple(const Expr& offset, int64_t n, int loop) {
+  std::unordered_map<const ExprNode*, bool> multiple;
+  const auto of = [&](const ExprNode& e) {
+    const auto operand = [&](int i) { return multiple.at(e.operand(i).get()); };
+    if (e.kind() == ExprKind::kConst) return e.const_int() % n == 0;
+    if (e.kind() == ExprKind::kIndex) return e.index() == loop;
+    if (e.kind() != ExprKind::kBinary) return false;
+    if (e.bin_op() == BinOp::kMul) return operand(0) || operand(1);
+    return (e.bin_op() == BinOp::kAdd || e.bin_op() == BinOp::kSub) && operand(0) && operand(1);
+  };
+  for (const ExprNode* e : PostOrder({offset})) multiple[e] = IsInt(e->dtype()) && of(*e);
+  return multiple.at(offset.get());
 }
 
 }  // namespace
@@ -107,26 +122,53 @@ void RowPrinter::Print(bool lean) {
   e_.Line("if (total <= 0) return;");
   e_.Line(fmt::format("const {0} n = ({0})total;", flat_));
   if (!Chunked()) e_.Line(fmt::format("const {} row_elements = {};", flat_, RowElements()));
-  if (Chunked() || plan_.mode == RowMode::kColumn) {
-    PrintMode(plan_, -1);
-    return;
+  if (plan_.mode == RowMode::kColumn) return PrintMode(plan_, -1);
+  RowPlan other = plan_;
+  if (Chunked()) {
+    const std::string bases = plan_.unrolled && plan_.width > 1 ? AlignedBases() : "";
+    if (bases.empty()) return PrintMode(plan_, -1);
+    RowPlan aligned = plan_;
+    aligned.aligned = true;
+    other.unrolled = false;
+    other.scalar = true;
+    return PrintEither(aligned, bases, other);
   }
+  other.mode = RowMode::kBlock;
+  other.lanes = other.block;
+  if (!lean) return PrintEither(plan_, fmt::format("row_elements <= {}u", kWarpRow), other);
   const RowPlan by_warp = plan_;
-  RowPlan by_block = plan_;
-  by_block.mode = RowMode::kBlock;
-  by_block.lanes = by_block.block;
-  if (lean) {
-    PrintMode(by_block, -1);
-    plan_ = by_warp;
-    return;
-  }
-  e_.Push();
-  PrintMode(by_warp, -1);
-  e_.PopInto(fmt::format("if (row_elements <= {}u)", kWarpRow));
-  e_.Push();
-  PrintMode(by_block, -1);
-  e_.PopInto("else");
+  PrintMode(other, -1);
   plan_ = by_warp;
+}
+
+void RowPrinter::PrintEither(const RowPlan& a, const std::string& condition, const RowPlan& b) {
+  const RowPlan plan = plan_;
+  e_.Push();
+  PrintMode(a, -1);
+  e_.PopInto("if (" + condition + ")");
+  e_.Push();
+  PrintMode(b, -1);
+  e_.PopInto("else");
+  plan_ = plan;
+}
+
+/// The condition under which no vector needs a test of its own; empty where pointers alone do not tell.
+std::string RowPrinter::AlignedBases() {
+  std::vector<std::pair<int, Expr>> accesses;
+  for (const Exprs& roots : passes_)
+    for (const Expr& load : RowLoads(&e_, k_, roots))
+      accesses.emplace_back(load->buffer(), load->operand(0));
+  for (const KernelStore& s : stores_)
+    if (IsContiguous(s.offset, Last())) accesses.emplace_back(s.buffer, s.offset);
+  std::map<int, int64_t> bytes;  // that a vector takes, by buffer
+  for (const auto& [buffer, offset] : accesses) {
+    if (!IsMultiple(offset, plan_.width, Last())) return {};
+    bytes[buffer] = plan_.width * DTypeBytes(k_.buffers[size_t(buffer)].dtype, 1);
+  }
+  std::string condition;
+  for (const auto& [buffer, size] : bytes)
+    condition += fmt::format("{}IsAligned<{}>(b{})", condition.empty() ? "" : " && ", size, buffer);
+  return condition;
 }
 
 void RowPrinter::PrintStep(int step) {
@@ -149,19 +191,20 @@ void RowPrinter::PrintStep(int step) {
 
 /// What part of a row this block takes: chunks [first, last), or elements.
 void RowPrinter::PrintSlice() {
-  e_.Line("const u64 slice = blockIdx.y;");
+  // All of it is below 2^32: rows are of at most 2^31 elements there, and slices few.
+  e_.Line("const u32 slice = blockIdx.y, slices = (u32)num_slices;");
   if (Chunked()) {
-    e_.Line(fmt::format("const u64 share = ({}ull + slices - 1u) / slices;", plan_.chunks));
+    e_.Line(fmt::format("const u32 share = ({}u + slices - 1u) / slices;", plan_.chunks));
     e_.Line("const int first = (int)(slice * share);");
     e_.Line(fmt::format("const int last = first + (int)share < {0} ? first + (int)share : {0};",
                         plan_.chunks));
     return;
   }
   e_.Line(
-      fmt::format("const u64 share = ((row_elements + slices - 1u) / slices + {0}u) / {1}u * "
+      fmt::format("const u32 share = ((row_elements + slices - 1u) / slices + {0}u) / {1}u * "
                   "{1}u;",
                   plan_.lanes - 1, plan_.lanes));
-  e_.Line("const u64 begin = slice * share, end = begin + share;");
+  e_.Line("const u32 begin = slice * share, end = begin + share;");
   e_.Line(
       fmt::format("const {0} first = ({0})(begin < row_elements ? begin : row_elements);", flat_));
   e_.Line(fmt::format("const {0} last = ({0})(end < row_elements ? end : row_elements);", flat_));
@@ -230,7 +273,7 @@ void RowPrinter::PrintStages(int step) {
 void RowPrinter::PrintStage(size_t first, size_t end, Stage what) {
   const Accumulators accs = Declare(first, end);
   what == Stage::kCombine ? ReadPartials(accs) : Accumulate(accs, first, end);
-  plan_.mode == RowMode::kColumn ? MeetInColumns(accs) : MeetInWarps(accs);
+  Meet(accs);
   if (what == Stage::kPartial) return WritePartials(accs);
   for (size_t i = first; i < end; ++i) {
     const Accumulator& a = accs[i - first];
@@ -288,7 +331,7 @@ void RowPrinter::OpenElement(size_t pass) {
         std::find_if(kept_.begin(), kept_.end(), [&](const auto& k) { return k.first == load; });
     if (kept != kept_.end()) {
       vectors.emplace_back(load, kept->second + "[c]");
-    } else if (plan_.width > 1) {
+    } else if (plan_.width > 1 && !plan_.scalar) {
       const std::string text = LoadText(load), name = e_.Fresh("in");
       e_.Line(fmt::format("const Vec<{}, {}> {} = {};", ctext::StorageType(load->dtype()),
                           plan_.width, name, text));
@@ -310,13 +353,15 @@ void RowPrinter::OpenElement(size_t pass) {
 }
 void RowPrinter::CloseElement() {
   if (Chunked() && plan_.width > 1)
-    e_.PopInto(fmt::format("#pragma unroll\nfor (int v = 0; v < {}; ++v)", plan_.width));
+    e_.PopInto(fmt::format("#pragma unroll{}\nfor (int v = 0; v < {}; ++v)",
+                           plan_.scalar ? " 1" : "", plan_.width));
 }
 
 std::string RowPrinter::LoadText(const Expr& load) {
   e_.helpers().UseVectors();
   const std::string at = e_.Value(AtVectorBase(k_, load->operand(0)));
-  return fmt::format("LoadVec<{}>(b{} + {})", plan_.width, load->buffer(), at);
+  return fmt::format("{}<{}>(b{} + {})", plan_.aligned ? "LoadAligned" : "LoadVec", plan_.width,
+                     load->buffer(), at);
 }
 
 /// Reads what at least two passes read, as far as registers go.
@@ -359,7 +404,7 @@ void RowPrinter::PrintElementStores() {
   if (stores_.empty()) return;
   std::vector<std::string> vectors(stores_.size());
   OpenChunk();
-  if (Chunked() && plan_.width > 1) {
+  if (Chunked() && plan_.width > 1 && !plan_.scalar) {
     e_.helpers().UseVectors();
     for (size_t i = 0; i < stores_.size(); ++i) {
       if (!IsContiguous(stores_[i].offset, Last())) continue;
@@ -376,7 +421,8 @@ void RowPrinter::PrintElementStores() {
   for (size_t i = 0; i < stores_.size(); ++i) {
     if (vectors[i].empty()) continue;
     const std::string at = e_.Value(AtVectorBase(k_, stores_[i].offset));
-    e_.Line(fmt::format("StoreVec(b{} + {}, {});", stores_[i].buffer, at, vectors[i]));
+    e_.Line(fmt::format("{}(b{} + {}, {});", plan_.aligned ? "StoreAligned" : "StoreVec",
+                        stores_[i].buffer, at, vectors[i]));
   }
   CloseChunk();
 }

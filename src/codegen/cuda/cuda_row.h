@@ -7,6 +7,8 @@
 ///   memory contiguous along P (`vector_loop` in P): 32 neighbouring rows a block, one a lane, so that a warp reads
 ///                        consecutive addresses; the 16 warps share R and meet in shared memory
 ///   few and long rows    in steps (cuda_printer.h): as the last three, with slices of a row in blockIdx.y
+/// Where all vectors of an unrolled row begin at multiples of their length, the pointers are tested once, for straight code
+/// that tests no address; rows of other pointers take the same elements in the same order in a loop.
 /// Reductions that do not read each other share one pass over the row. With R known, lanes take V consecutive elements
 /// (16 bytes where the row allows it), and what several passes read stays in registers after one read; otherwise later
 /// passes find the row in the caches. An element is always read and written by the same thread.
@@ -22,6 +24,7 @@
 namespace weft::cuda {
 
 inline constexpr int64_t kWarpRow = 1024;  ///< longest row that one warp takes, R known at run time
+inline constexpr int64_t kMaxSharedBytes = 48 << 10;  ///< static shared memory of a block
 
 enum class RowMode { kGroup, kBlock, kColumn };
 
@@ -33,7 +36,9 @@ struct RowPlan {
   int width = 1;       ///< consecutive elements of a thread
   int64_t chunks = 0;  ///< steps of a thread over a known row
   bool unrolled = false;
-  bool sliced = false;  ///< a step of a launch in steps
+  bool aligned = false;  ///< all vectors lie on 16 bytes, or what they have
+  bool scalar = false;   ///< the elements of a vector one after the other
+  bool sliced = false;   ///< a step of a launch in steps
 };
 
 /// `words`: most accumulators of one stage. `loads`: those that may be vectors.
@@ -72,6 +77,8 @@ class RowPrinter {
   enum class Stage { kWhole, kPartial, kCombine };
 
   void PrintMode(const RowPlan& plan, int step);
+  void PrintEither(const RowPlan& a, const std::string& condition, const RowPlan& b);
+  std::string AlignedBases();
   int Last() const { return int(k_.dims.size()) - 1; }
   bool Chunked() const { return plan_.row >= 0; }
   std::string RowElements();
@@ -96,6 +103,7 @@ class RowPrinter {
   std::string Partial(const std::string& type, int word, const std::string& slice) const;
   std::string TakeBetter(const Accumulator& a, const std::string& value,
                          const std::string& position);
+  void Meet(const Accumulators& accs);
   void Butterfly(const Accumulators& accs, int lanes);
   void MeetInWarps(const Accumulators& accs);
   void MeetInColumns(const Accumulators& accs);

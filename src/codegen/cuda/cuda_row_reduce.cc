@@ -86,7 +86,8 @@ void RowPrinter::ReadPartials(const Accumulators& accs) {
     e_.Line(a.position.empty() ? fmt::format("{} = {};", a.value, e_.Combine(*a.node, a.value, v))
                                : TakeBetter(a, v, Partial("i64", a.word + 1, "o")));
   }
-  e_.PopInto(fmt::format("for (u64 o = lane; o < slices; o += {}u)", plan_.lanes));
+  e_.PopInto(
+      fmt::format("#pragma unroll 1\nfor (u32 o = lane; o < slices; o += {}u)", plan_.lanes));
 }
 
 /// The more extreme pair; of equals the first.
@@ -110,7 +111,9 @@ void RowPrinter::Butterfly(const Accumulators& accs, int lanes) {
       e_.Line(TakeBetter(a, t, at));
     }
   }
-  e_.PopInto(fmt::format("#pragma unroll\nfor (int o = {}; o > 0; o /= 2)", lanes / 2));
+  // A block has a long row: the loop costs it nothing, and its text is what takes time to compile.
+  e_.PopInto(fmt::format("#pragma unroll{}\nfor (int o = {}; o > 0; o /= 2)",
+                         plan_.mode == RowMode::kBlock ? " 1" : "", lanes / 2));
 }
 
 /// A member of the shared memory of the present meeting.
@@ -124,7 +127,26 @@ std::string RowPrinter::SharedMemory() const {
   std::string text;
   for (size_t i = 0; i < meetings_.size(); ++i)
     text += fmt::format("struct {{ {}}} at{};\n", meetings_[i], i);
-  return text.empty() ? text : "__shared__ union {\n" + text + "} meeting;\n";
+  if (text.empty()) return text;
+  return fmt::format(
+      "__shared__ union {{\n{}}} meeting;\nstatic_assert(sizeof meeting <= {}, \"\");\n", text,
+      kMaxSharedBytes);
+}
+
+/// So many at a time as shared memory has room for.
+void RowPrinter::Meet(const Accumulators& accs) {
+  const int64_t bytes = 8 * (plan_.mode == RowMode::kColumn ? plan_.lanes * 32 : plan_.block / 32);
+  for (size_t begin = 0; begin < accs.size();) {
+    size_t end = begin;
+    for (int64_t left = kMaxSharedBytes; end < accs.size(); ++end) {
+      left -= bytes * (accs[end].position.empty() ? 1 : 2);
+      if (left < 0 && end > begin) break;
+    }
+    const Accumulators together(accs.begin() + std::ptrdiff_t(begin),
+                                accs.begin() + std::ptrdiff_t(end));
+    plan_.mode == RowMode::kColumn ? MeetInColumns(together) : MeetInWarps(together);
+    begin = end;
+  }
 }
 
 void RowPrinter::MeetInWarps(const Accumulators& accs) {

@@ -162,6 +162,15 @@ CudaPlan CudaSchedule::Plan(const std::vector<int64_t>& dims, int num_multiproce
   return plan;
 }
 
+std::vector<uint64_t> CudaSchedule::Table(const std::vector<uint64_t>& buffers,
+                                          const std::vector<int64_t>& dims) const {
+  WEFT_ICHECK(has_table_, "operands of {} are parameters", name_);
+  std::vector<uint64_t> words = buffers;
+  for (int64_t d : dims) words.push_back(uint64_t(d));
+  for (int b : chained_) words.push_back(buffers[size_t(b)]);
+  return words;
+}
+
 std::vector<CudaMultiLaunch> CudaSchedule::PlanMulti(const std::vector<CudaPart>& parts,
                                                      int num_multiprocessors) const {
   WEFT_ICHECK(multi_, "{} has no entry for many parts", name_);

@@ -16,10 +16,30 @@ using ctext::Emitter;
 /// n * multiplier >> shift for n in [0, 2^31).
 uint64_t Multiplier(int64_t divisor);
 
+/// One operation over many operands, which all are read at the same offset (cuda_operands.cc).
+struct OperandChain {
+  Expr end, begin;  ///< end = begin op table[first] op table[first + 1] ..
+  Expr fold;        ///< a Reduce by the operation
+  Expr offset;
+  DType stored = DType::kUnknown;
+  int first = 0, count = 0;  ///< words of the table
+};
+/// Of a kernel with more operands than fit into parameters: the table has its buffers, its symbols, then the operands of
+/// chains.
+struct OperandTable {
+  bool used = false;
+  std::vector<int> chained;          ///< buffers, from the word behind the symbols on
+  std::vector<OperandChain> chains;  ///< those that others begin with before them
+  std::vector<bool> direct;          ///< per buffer: used by name
+};
+OperandTable FindOperandTable(const Kernel& kernel, const std::vector<KernelStore>& stores);
+/// Computes the chains at the innermost frame.
+void PrintChains(Emitter* e, const OperandTable& table);
+
 /// Body of a kElementwise kernel, without the entry's head. `block` and `blocks` are its place in the grid and the
 /// grid's extent. `lean`: as little text as does it.
 void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores,
-                      bool lean);
+                      const OperandTable& table, bool lean);
 /// Work items that a block takes at a time.
 int64_t ElementwiseItems(const Kernel& kernel, const std::vector<KernelStore>& stores);
 inline constexpr int kElementwiseBlock = 256;

@@ -18,7 +18,8 @@ namespace weft::cuda {
 namespace {
 
 constexpr unsigned kMaxThreads = 1024;
-constexpr size_t kMaxMasks = 64;  ///< different ones that a warp uses
+constexpr size_t kMaxParameters = 32764;  ///< bytes
+constexpr size_t kMaxMasks = 64;          ///< different ones that a warp uses
 constexpr size_t kStackBytes = 64 << 10, kPage = 4096;
 
 /// As the prelude declares it.
@@ -68,6 +69,10 @@ class Scheduler {
                          entry.max_threads);
     if (blocks == 0 || g.y > 65535 || g.z > 65535 || g.x > 0x7fffffffu)
       return fmt::format("{}: a grid of {} x {} x {}", entry.name, g.x, g.y, g.z);
+    const size_t parameters =
+        std::accumulate(entry.parameter_bytes.begin(), entry.parameter_bytes.end(), size_t{0});
+    if (parameters > kMaxParameters)
+      return fmt::format("{}: {} bytes of parameters", entry.name, parameters);
     if (launch.shared_bytes > 227 * 1024)
       return fmt::format("{}: {} bytes of shared memory", entry.name, launch.shared_bytes);
     random_.state = launch.seed * 0x9e3779b97f4a7c15ull + 88172645463325252ull;

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include "codegen/cuda/cubin_info.h"
 #include "codegen/cuda/cuda_printer.h"
 #include "codegen/cuda/nvrtc_api.h"
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft {
 namespace {
@@ -34,7 +37,7 @@ void ForEach(size_t count, int threads, const F& body) {
 }
 
 /// Raised when the text or the entries of an unchanged kernel change: binaries of before have others.
-constexpr int kPrinterVersion = 2;
+constexpr int kPrinterVersion = 3;
 
 /// Leaves 128 registers a thread on all architectures: 65536 by the threads of the largest block.
 constexpr int kSpillFreeThreads = 512;
@@ -51,6 +54,39 @@ std::string FirstLines(const std::string& text, int lines) {
   for (int i = 0; i < lines && end != std::string::npos; ++i)
     end = text.find('\n', end + (i > 0 ? 1 : 0));
   return end == std::string::npos ? text : text.substr(0, end);
+}
+
+std::string Lower(std::string s) {
+  for (char& c : s) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return s;
+}
+
+/// Which kernels share a program: rows, then the others, evenly.
+std::vector<std::vector<size_t>> Programs(const std::vector<KernelPtr>& kernels,
+                                          const std::vector<size_t>& distinct) {
+  const bool together = distinct.size() >= size_t(NvrtcCompiler::kBatchFrom);
+  std::vector<std::vector<size_t>> programs;
+  for (const KernelTemplate tmpl : {KernelTemplate::kRow, KernelTemplate::kElementwise}) {
+    std::vector<size_t> own;
+    for (size_t i : distinct)
+      if (kernels[i]->tmpl == tmpl) own.push_back(i);
+    const int size = !together                      ? 1
+                     : tmpl == KernelTemplate::kRow ? NvrtcCompiler::kRowBatchSize
+                                                    : NvrtcCompiler::kBatchSize;
+    const size_t count = (own.size() + size_t(size) - 1) / size_t(size);
+    for (size_t p = 0; p < count; ++p)
+      programs.emplace_back(own.begin() + std::ptrdiff_t(p * own.size() / count),
+                            own.begin() + std::ptrdiff_t((p + 1) * own.size() / count));
+  }
+  return programs;
+}
+
+/// Does an error in the log name the kernel, or a line of it?
+bool IsAccused(const std::string& name, const std::string& log) {
+  for (const std::string& line : Split(log, '\n'))
+    if (line.find(name) != std::string::npos && Lower(line).find("error") != std::string::npos)
+      return true;
+  return false;
 }
 
 }  // namespace
@@ -81,17 +117,28 @@ std::string NvrtcCompiler::target() const {
 
 std::string NvrtcCompiler::Source(const Kernel& kernel) const { return PrintCuda(kernel); }
 
+std::string NvrtcCompiler::Program(const std::vector<KernelPtr>& kernels) const {
+  return PrintCuda(kernels);
+}
+
 std::string NvrtcCompiler::CompileSource(const std::string& source, std::string* error) const {
+  Outcome made = Run(source);
+  *error = std::move(made.error);
+  return std::move(made.binary);
+}
+
+NvrtcCompiler::Outcome NvrtcCompiler::Run(const std::string& source) const {
   const cuda::NvrtcApi& api = cuda::Nvrtc();
-  error->clear();
+  Outcome out;
   if (!api.ok()) {
-    *error = api.error;
-    return {};
+    out.error = api.error;
+    return out;
   }
   ProgramHolder holder;
   const auto failed = [&](const char* what, int result) {
-    *error = fmt::format("{}: {}", what, api.error_string(result));
-    return std::string();
+    out.binary.clear();
+    out.error = fmt::format("{}: {}", what, api.error_string(result));
+    return out;
   };
   // The file name is part of the output: it is the same for all.
   int result = api.create(&holder.program, source.c_str(), "weft.cu", 0, nullptr, nullptr);
@@ -108,22 +155,59 @@ std::string NvrtcCompiler::CompileSource(const std::string& source, std::string*
   result = api.compile(holder.program, int(options.size()), options.data());
   if (result != 0) {
     size_t size = 0;
-    std::string log;
+    std::string& log = out.log;
     if (api.log_size(holder.program, &size) == 0 && size > 1) {
       log.resize(size);
       if (api.log(holder.program, log.data()) != 0) log.clear();
       while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
     }
-    *error = fmt::format("NVRTC: {}{}{}", api.error_string(result), log.empty() ? "" : ": ",
-                         FirstLines(log, 8));
-    return {};
+    out.error = fmt::format("NVRTC: {}{}{}", api.error_string(result), log.empty() ? "" : ": ",
+                            FirstLines(log, 8));
+    return out;
   }
   size_t size = 0;
   result = api.cubin_size(holder.program, &size);
   if (result != 0) return failed("NVRTC gives no cubin", result);
-  std::string binary(size, '\0');
-  result = api.cubin(holder.program, binary.data());
-  return result == 0 ? binary : failed("NVRTC gives no cubin", result);
+  out.binary.resize(size);
+  result = api.cubin(holder.program, out.binary.data());
+  return result == 0 ? out : failed("NVRTC gives no cubin", result);
+}
+
+void NvrtcCompiler::CompileProgram(const std::vector<KernelPtr>& kernels,
+                                   std::vector<std::string>* binaries,
+                                   std::vector<std::string>* messages) const {
+  const auto compile = [&](const std::vector<size_t>& group) -> Outcome {
+    std::vector<KernelPtr> together;
+    for (size_t i : group) together.push_back(kernels[i]);
+    try {
+      return Run(Program(together));
+    } catch (const std::exception& e) {
+      return {"", e.what(), ""};
+    }
+  };
+  std::vector<size_t> rest(kernels.size()), alone;
+  std::iota(rest.begin(), rest.end(), size_t{0});
+  while (rest.size() > 1) {
+    const Outcome made = compile(rest);
+    if (!made.binary.empty()) {
+      for (size_t i : rest) (*binaries)[i] = made.binary;
+      rest.clear();
+      break;
+    }
+    // Once more without those that the compiler names. One mistake may make it complain about others: those are tried alone.
+    const auto innocent = std::stable_partition(rest.begin(), rest.end(), [&](size_t i) {
+      return !IsAccused(kernels[i]->Name(), made.log);
+    });
+    if (innocent == rest.end()) break;
+    alone.insert(alone.end(), innocent, rest.end());
+    rest.erase(innocent, rest.end());
+  }
+  alone.insert(alone.end(), rest.begin(), rest.end());
+  for (size_t i : alone) {
+    Outcome made = compile({i});
+    (*binaries)[i] = std::move(made.binary);
+    (*messages)[i] = std::move(made.error);
+  }
 }
 
 std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& kernels,
@@ -138,35 +222,17 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
     same_as[i] = it->second;
     if (fresh) distinct.push_back(i);
   }
-  const size_t batch = distinct.size() >= size_t(kBatchFrom) ? size_t(kBatchSize) : 1;
-  const size_t count = (distinct.size() + batch - 1) / batch;
-  ForEach(count, num_threads_, [&](size_t b) {
-    // Evenly: the last program is not a small one.
-    const size_t begin = b * distinct.size() / count, end = (b + 1) * distinct.size() / count;
-    const auto compile = [&](size_t from, size_t to, std::string* message) -> std::string {
-      try {
-        std::vector<KernelPtr> group;
-        for (size_t i = from; i < to; ++i) group.push_back(kernels[distinct[i]]);
-        return CompileSource(group.size() == 1 ? Source(*group[0]) : PrintCuda(group), message);
-      } catch (const std::exception& e) {
-        *message = e.what();
-        return {};
-      }
-    };
-    if (end - begin > 1) {
-      std::string message;
-      const std::string binary = compile(begin, end, &message);
-      if (!binary.empty()) {
-        for (size_t i = begin; i < end; ++i) binaries[distinct[i]] = binary;
-        return;
-      }
-      if (!cuda::Nvrtc().ok()) {
-        for (size_t i = begin; i < end; ++i) messages[distinct[i]] = message;
-        return;
-      }
+  // Those that take long first, so that the threads end together.
+  const std::vector<std::vector<size_t>> programs = Programs(kernels, distinct);
+  ForEach(programs.size(), num_threads_, [&](size_t p) {
+    std::vector<KernelPtr> group;
+    for (size_t i : programs[p]) group.push_back(kernels[i]);
+    std::vector<std::string> made(group.size()), said(group.size());
+    CompileProgram(group, &made, &said);
+    for (size_t k = 0; k < group.size(); ++k) {
+      binaries[programs[p][k]] = std::move(made[k]);
+      messages[programs[p][k]] = std::move(said[k]);
     }
-    for (size_t i = begin; i < end; ++i)
-      binaries[distinct[i]] = compile(i, i + 1, &messages[distinct[i]]);
   });
   // For the sake of more threads the compiler may keep a value in memory; then once more, without that.
   std::vector<size_t> spilled;
@@ -176,17 +242,22 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
   }
   ForEach(spilled.size(), num_threads_, [&](size_t s) {
     const size_t i = spilled[s];
+    int bytes = Stats(*kernels[i], binaries[i]).spill_bytes;
     try {
       CudaTuning tuning;
       tuning.min_threads = kSpillFreeThreads;
-      std::string message;
-      const std::string again = CompileSource(PrintCuda(*kernels[i], tuning), &message);
-      if (!again.empty() &&
-          Stats(*kernels[i], again).spill_bytes < Stats(*kernels[i], binaries[i]).spill_bytes)
-        binaries[i] = again;
+      const Outcome again = Run(PrintCuda(*kernels[i], tuning));
+      const int less = again.binary.empty() ? bytes : Stats(*kernels[i], again.binary).spill_bytes;
+      if (less < bytes) {
+        binaries[i] = again.binary;
+        bytes = less;
+      }
     } catch (const std::exception&) {
-      return;  // what there is does its work
+      // What there is does its work.
     }
+    if (bytes > 0)
+      messages[i] = fmt::format(
+          "every thread keeps {} bytes in memory that registers had no room for", bytes);
   });
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (same_as[i] == i) continue;

@@ -15,17 +15,17 @@ WEFT_API std::vector<int> NvrtcArchitectures();
 /// Compiler for compute capability `sm` (90 for 9.0). Throws kUnsupported when NVRTC is there and
 /// cannot target it.
 ///
-/// Few kernels are compiled one a program, so that each has a cubin of its own (about 35 ms). From
-/// kBatchFrom missing kernels on, up to kBatchSize share a program: a third of the time each, since
-/// most of a program's cost is its start. Then the binary of each of them is the shared cubin:
-/// loading it and asking for `kernel.Name()` works the same, and a cache that stores one file per
-/// kernel stores it that many times. That is the price of a cold start of a large graph, once. When
-/// a batch fails, its kernels are compiled one by one, so that an error names its kernel. A kernel for which the compiler
-/// traded registers for memory is compiled once more, alone, with registers for 512 threads a multiprocessor only.
+/// Few kernels are compiled one a program, so that each has a cubin of its own (about 35 ms). From kBatchFrom missing
+/// kernels on, up to kBatchSize share a program: a third of the time each, since most of a program's cost is its start;
+/// of kernels of rows, which take two to eight times as long, kRowBatchSize. Then the binary of each of them is the
+/// shared cubin: loading it and asking for `kernel.Name()` works the same. A program that is refused is compiled again
+/// without the kernels that the compiler names, and those alone; where it names none, all are. A kernel for which the
+/// compiler traded registers for memory is compiled once more, alone, with registers for 512 threads a multiprocessor
+/// only; where that does not help, its message says so.
 class WEFT_API NvrtcCompiler : public KernelCompiler {
  public:
   static constexpr int kBatchFrom = 24;
-  static constexpr int kBatchSize = 20;
+  static constexpr int kBatchSize = 20, kRowBatchSize = 5;
 
   /// `num_threads` 0: as many programs at once as there are cores, at most 8.
   explicit NvrtcCompiler(int sm, int num_threads = 0);
@@ -44,7 +44,18 @@ class WEFT_API NvrtcCompiler : public KernelCompiler {
   /// it fails.
   std::string CompileSource(const std::string& source, std::string* error) const;
 
+ protected:
+  /// The source of a program (tests put mistakes into it).
+  virtual std::string Program(const std::vector<KernelPtr>& kernels) const;
+
  private:
+  struct Outcome {
+    std::string binary, error, log;  ///< error: what to tell; log: all that the compiler said
+  };
+  Outcome Run(const std::string& source) const;
+  void CompileProgram(const std::vector<KernelPtr>& kernels, std::vector<std::string>* binaries,
+                      std::vector<std::string>* messages) const;
+
   int sm_, num_threads_;
 };
 

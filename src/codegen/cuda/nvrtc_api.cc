@@ -5,67 +5,51 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "codegen/cuda/cuda_library.h"
+#include "weft/support/file.h"
 
 namespace weft::cuda {
 namespace {
 
-std::vector<std::string> Candidates() {
-  if (const char* file = std::getenv("WEFT_NVRTC")) return {file};
-  // The versions whose cubins and options we know, newest first; then whatever the development link
-  // names.
-  const char* const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  std::vector<std::string> files(std::begin(names), std::end(names));
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const char* root = std::getenv(variable);
-    if (root == nullptr) continue;
-    for (const char* name : names) files.push_back(fmt::format("{}/lib64/{}", root, name));
-  }
-  for (const char* name : names) files.push_back(fmt::format("/usr/local/cuda/lib64/{}", name));
-  return files;
-}
-
-template <class F>
-void Get(void* library, const char* name, F* function, std::string* missing) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
-  if (*function == nullptr && missing->empty()) *missing = name;
-}
-
 NvrtcApi Open() {
   NvrtcApi api;
-  void* library = nullptr;
-  std::string opened, reason;
-  for (const std::string& file : Candidates()) {
-    library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    opened = file;
-    if (library != nullptr) break;
-    if (reason.empty()) reason = dlerror();
-  }
-  if (library == nullptr) {
+  // The versions whose cubins and options we know, newest first; then whatever the development link names.
+  std::string reason;
+  const SharedLibrary library =
+      OpenCudaLibrary("WEFT_NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, &reason);
+  if (!library.is_open()) {
     api.error = fmt::format(
         "NVRTC was not found ({}); install the CUDA Toolkit's NVRTC 12 or 13, or name the library "
-        "in "
-        "WEFT_NVRTC",
+        "in WEFT_NVRTC",
         reason);
     return api;
   }
-  std::string missing;
-  Get(library, "nvrtcVersion", &api.version, &missing);
-  Get(library, "nvrtcGetNumSupportedArchs", &api.num_archs, &missing);
-  Get(library, "nvrtcGetSupportedArchs", &api.archs, &missing);
-  Get(library, "nvrtcGetErrorString", &api.error_string, &missing);
-  Get(library, "nvrtcCreateProgram", &api.create, &missing);
-  Get(library, "nvrtcDestroyProgram", &api.destroy, &missing);
-  Get(library, "nvrtcCompileProgram", &api.compile, &missing);
-  Get(library, "nvrtcGetProgramLogSize", &api.log_size, &missing);
-  Get(library, "nvrtcGetProgramLog", &api.log, &missing);
-  Get(library, "nvrtcGetCUBINSize", &api.cubin_size, &missing);
-  Get(library, "nvrtcGetCUBIN", &api.cubin, &missing);
+  EntryFinder get(library);
+  get("nvrtcVersion", &api.version);
+  get("nvrtcGetNumSupportedArchs", &api.num_archs);
+  get("nvrtcGetSupportedArchs", &api.archs);
+  get("nvrtcGetErrorString", &api.error_string);
+  get("nvrtcCreateProgram", &api.create);
+  get("nvrtcDestroyProgram", &api.destroy);
+  get("nvrtcCompileProgram", &api.compile);
+  get("nvrtcGetProgramLogSize", &api.log_size);
+  get("nvrtcGetProgramLog", &api.log);
+  get("nvrtcGetCUBINSize", &api.cubin_size);
+  get("nvrtcGetCUBIN", &api.cubin);
   int count = 0;
-  if (!missing.empty()) {
-    api.error = fmt::format("{} lacks {}: a version before 12?", opened, missing);
+  if (get.missing().empty() && api.version(&api.major, &api.minor) == 0) {
+    // NVRTC opens its other half by name alone. Where both lie in a folder that the loader does not search (a Python
+    // package, a bundle), it is met already open.
+    const std::string beside =
+        DirectoryOf(LibraryPathOf(reinterpret_cast<const void*>(api.version)));
+    dlopen(fmt::format("{}/libnvrtc-builtins.so.{}.{}", beside, api.major, api.minor).c_str(),
+           RTLD_NOW | RTLD_LOCAL);
+  }
+  if (!get.missing().empty()) {
+    api.error = fmt::format("{} lacks {}: a version before 12?", library.path(), get.missing());
   } else if (api.version(&api.major, &api.minor) != 0 || api.num_archs(&count) != 0) {
-    api.error = fmt::format("{} does not tell its version", opened);
+    api.error = fmt::format("{} does not tell its version", library.path());
   } else {
     api.supported.resize(size_t(std::max(count, 0)));
     if (count > 0 && api.archs(api.supported.data()) != 0) api.supported.clear();

@@ -3,6 +3,7 @@
 #include "codegen/cuda/nvrtc.h"
 
 #include <algorithm>
+#include <map>
 
 #include "codegen/cuda/cubin_info.h"
 #include "codegen/cuda/cuda_printer.h"
@@ -102,6 +103,59 @@ TEST_CASE("a kernel that fails has a message of its own and the others their bin
     CHECK(errors[i].empty() == (i != 5));
   }
   CHECK(errors[5].find("nested") != std::string::npos);
+}
+
+/// Puts a mistake into the text of some kernels, and counts programs.
+class Mistaken final : public NvrtcCompiler {
+ public:
+  Mistaken() : NvrtcCompiler(90, 1) {}
+  std::map<std::string, std::string> mistakes;  ///< by kernel: what to put into its first entry
+  mutable std::vector<size_t> programs;         ///< how many kernels each had
+
+ protected:
+  std::string Program(const std::vector<KernelPtr>& kernels) const override {
+    programs.push_back(kernels.size());
+    std::string text = NvrtcCompiler::Program(kernels);
+    for (const auto& [name, mistake] : mistakes) {
+      const size_t at = text.find("{\n", text.find("__global__", text.find("\"" + name + "\"")));
+      if (text.find("\"" + name + "\"") != std::string::npos) text.insert(at + 2, mistake);
+    }
+    return text;
+  }
+};
+
+TEST_CASE("a program that is refused is compiled without the kernels that the log names") {
+  if (Skip()) return;
+  std::vector<KernelPtr> kernels = Kernels();
+  const auto has_rows = [](const KernelPtr& k) { return k->tmpl == KernelTemplate::kRow; };
+  kernels.erase(std::remove_if(kernels.begin(), kernels.end(), has_rows), kernels.end());
+  REQUIRE(kernels.size() >= NvrtcCompiler::kBatchFrom);
+  kernels.resize(NvrtcCompiler::kBatchFrom);  // two programs of twelve
+  Mistaken compiler;
+  // Of the C++ compiler; then, once that is gone, of the assembler; and one that makes others look wrong.
+  const std::string undefined = kernels[3]->Name(), too_large = kernels[7]->Name(),
+                    open_brace = kernels[14]->Name();
+  compiler.mistakes = {{undefined, "int x = nothing_of_that_name;\n"},
+                       {too_large,
+                        "__shared__ int mine[20000]; mine[threadIdx.x] = 1;\n"
+                        "__syncthreads(); if (mine[threadIdx.x ^ 1u] == 7) return;\n"},
+                       {open_brace, "if (blockIdx.x == 1u) {\n"}};
+  std::vector<std::string> errors;
+  const std::vector<std::string> binaries = compiler.Compile(kernels, &errors);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    CAPTURE(i);
+    CHECK(binaries[i].empty() == (compiler.mistakes.count(kernels[i]->Name()) != 0));
+    CHECK(errors[i].empty() == !binaries[i].empty());
+  }
+  CHECK(errors[3].find(undefined + "(") != std::string::npos);
+  CHECK(errors[3].find("nothing_of_that_name") != std::string::npos);
+  CHECK(errors[7].find("shared data") != std::string::npos);
+  // The twelve, ten times fewer than one by one: without the first, without the second, and those two.
+  REQUIRE(compiler.programs.size() >= 5);
+  CHECK(std::vector<size_t>(compiler.programs.begin(), compiler.programs.begin() + 5) ==
+        std::vector<size_t>{12, 11, 10, 1, 1});
+  // All that shared the good program share its cubin.
+  CHECK(binaries[0] == binaries[11]);
 }
 
 TEST_CASE("an architecture that NVRTC does not know is refused with a list") {

@@ -1,7 +1,10 @@
-/// lookup.cc: a product with one-hot rows is a look-up.
+/// lookup.cc: a product with one-hot rows is a look-up, and the gradient of a look-up at one place is a Pad.
 ///   MatMul(Cast(Equal(i, [0, 1 .. n-1])), W)   ->   Where(0 <= i < n, Gather(W, i), 0)
 /// where i has a last extent of 1 against the n columns. Exact for finite W: every other product is 0 * w = 0, and sums
 /// of zeros are 0. An i outside [0, n) gives a row of zeros on both sides.
+///   weft::GatherGrad(dy, shape, c)             ->   Pad(dy, [c, n - 1 - c])
+/// along the axis, for one constant index c: queries, keys and values of one projection, each of which adds to a third of its
+/// gradient. A Pad fuses with the sum behind it, where a scatter fills, adds and writes all of it.
 #include <algorithm>
 #include <cmath>
 
@@ -65,8 +68,32 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
       NodeEntry(g.AddNode("Where", {inside, found, scalar(table->dtype(), 0)}, {}, n->attrs.name))};
 }
 
+std::vector<NodeEntry> ScatterOfOne(RewriteContext& ctx, const NodePtr& n) {
+  if (!IsOp(n, "weft::GatherGrad")) return {};
+  const TensorPtr index = ctx.constant(n->inputs[2]);
+  const Shape& whole = ctx.shape(NodeEntry(n));
+  if (!index || index->num_elements() != 1 || index->rank() > 1 || !whole.fully_known()) return {};
+  const int rank = whole.rank();
+  const int64_t given = n->attr<int64_t>("axis"), axis = given < 0 ? given + rank : given;
+  if (axis < 0 || axis >= rank || !whole[int(axis)].is_const()) return {};
+  const int64_t extent = whole[int(axis)].value(), c = index->at_int(0),
+                at = c < 0 ? c + extent : c;
+  if (at < 0 || at >= extent) return {};
+  Graph& g = ctx.graph();
+  std::vector<SymInt> one = whole.dims();
+  one[size_t(axis)] = 1;
+  std::vector<int64_t> pads(2 * size_t(rank), 0);
+  pads[size_t(axis)] = at;
+  pads[size_t(rank + axis)] = extent - 1 - at;
+  const NodeEntry piece = index->rank() == 1 ? n->inputs[0] : ReshapeTo(g, n->inputs[0], one);
+  return {
+      NodeEntry(g.AddNode("Pad", {piece, g.AddConstant(Tensor::Ints(pads))}, {}, n->attrs.name))};
+}
+
 }  // namespace
 
-std::vector<Rule> LookupRules() { return {{"one-hot-product", OneHotProduct}}; }
+std::vector<Rule> LookupRules() {
+  return {{"one-hot-product", OneHotProduct}, {"scatter-of-one", ScatterOfOne}};
+}
 
 }  // namespace weft::simplify

@@ -1,8 +1,9 @@
-/// node_attrs.h: attributes of library operators, with the defaults of the ONNX standard.
+/// node_attrs.h: attributes of library operators, with the defaults of the ONNX standard; for every backend.
 ///
 /// The structs that declare them live with the operators; here only names are known.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,7 +12,7 @@
 
 #include "weft/core/graph.h"
 
-namespace weft::cpu {
+namespace weft {
 
 inline int64_t IntAttr(const NodePtr& n, std::string_view name, int64_t otherwise) {
   return n->has_attr(name) ? n->attr<int64_t>(name) : otherwise;
@@ -83,4 +84,36 @@ inline std::optional<WindowShape> MakeWindow(const NodePtr& n, std::vector<int64
   return w;
 }
 
-}  // namespace weft::cpu
+/// Window of the Conv that a ConvTranspose is the transpose of: `in` are the extents of its result, `out` those of `x`, its
+/// source; `end` is less than 0 where the result is padded.
+inline std::optional<WindowShape> MakeTransposedWindow(const NodePtr& n,
+                                                       const std::vector<int64_t>& x,
+                                                       const std::vector<int64_t>& kernel,
+                                                       const std::vector<int64_t>& y) {
+  WindowShape w{y, kernel, x, IntsAttr(n, "strides"), IntsAttr(n, "dilations"), {}, {}};
+  const size_t rank = y.size();
+  if (w.strides.empty()) w.strides.assign(rank, 1);
+  if (w.dilations.empty()) w.dilations.assign(rank, 1);
+  std::vector<int64_t> pads = IntsAttr(n, "pads"), extra = IntsAttr(n, "output_padding");
+  if (pads.empty()) pads.assign(2 * rank, 0);
+  if (extra.empty()) extra.assign(rank, 0);
+  if (w.strides.size() != rank || w.dilations.size() != rank || pads.size() != 2 * rank ||
+      extra.size() != rank)
+    return std::nullopt;
+  const std::string mode = n->has_attr("auto_pad") ? n->attr<std::string>("auto_pad") : "NOTSET";
+  const bool upper = mode == "SAME_UPPER", same = upper || mode == "SAME_LOWER";
+  const bool derived = same || !IntsAttr(n, "output_shape").empty();
+  for (size_t k = 0; k < rank; ++k) {
+    const int64_t covered = (x[k] - 1) * w.strides[k] + w.reach(k);
+    int64_t begin = mode == "VALID" ? 0 : pads[k];
+    if (derived) {
+      const int64_t total = std::max<int64_t>(0, covered + extra[k] - y[k]);
+      begin = upper ? total / 2 : total - total / 2;
+    }
+    w.begin.push_back(begin);
+    w.end.push_back(covered - begin - y[k]);
+  }
+  return w;
+}
+
+}  // namespace weft

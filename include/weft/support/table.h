@@ -1,12 +1,14 @@
-/// table.h: plain tables on stdout: columns as wide as their widest cell, numbers to the right.
+/// table.h: plain text tables: columns as wide as their widest cell, numbers to the right.
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace weft::tool {
+#include "weft/support/api.h"
 
-class Table {
+namespace weft {
+
+class WEFT_API Table {
  public:
   /// A heading that starts with '>' aligns its column to the right.
   explicit Table(std::vector<std::string> headings);
@@ -19,4 +21,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // the headings first
 };
 
-}  // namespace weft::tool
+}  // namespace weft

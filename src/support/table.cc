@@ -1,10 +1,10 @@
 /// table.cc: see table.h. Widths count code points, so that names in other scripts keep the columns
 /// straight.
-#include "table.h"
+#include "weft/support/table.h"
 
 #include <algorithm>
 
-namespace weft::tool {
+namespace weft {
 namespace {
 
 size_t Width(const std::string& s) {
@@ -45,4 +45,4 @@ std::string Table::ToString() const {
   return out;
 }
 
-}  // namespace weft::tool
+}  // namespace weft

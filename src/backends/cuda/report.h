@@ -1,0 +1,16 @@
+/// report.h: what `weft doctor` tells about CUDA on this machine. Private to src/backends/cuda.
+#pragma once
+
+#include <vector>
+
+#include "backends/cuda/driver_api.h"
+#include "weft/runtime/backend_report.h"
+
+namespace weft::cuda {
+
+/// The driver and its devices, one row each; a failing call is told in the row that it spoils.
+std::vector<ReportRow> ReportDevices(const DriverApi& api);
+/// NVRTC, cuBLASLt and cuDNN: version and where found, or why not.
+std::vector<ReportRow> ReportLibraries();
+
+}  // namespace weft::cuda
