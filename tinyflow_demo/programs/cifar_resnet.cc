@@ -1,6 +1,7 @@
 /// cifar_resnet.cc: ResNet-20 (He, Zhang, Ren, Sun 2015, section 4.2, n = 3): 3x3 convolutions of 16, 32 and 64 channels,
 /// three blocks of two each, a stride of 2 and a projection on the shortcut where the size changes, the mean of every channel,
 /// one dense layer. Pictures are padded to 32x32, their grey channel is repeated.
+#include "programs/conv_norm.h"
 #include "programs/program.h"
 
 namespace programs {
@@ -8,14 +9,6 @@ namespace {
 
 // A schedule that does not know the number of epochs: a longer run can go on from a shorter one.
 constexpr double kDecayPerEpoch = 0.7;
-
-tf::Tensor ConvNorm(const tf::Tensor& x, int64_t filters, int64_t size, int64_t stride,
-                    const std::string& name) {
-  tf::nn::Conv2d conv{filters, {size, size}, tf::nn::Window().stride(stride).pad(size / 2)};
-  conv.bias = false;  // the normalization has one
-  conv.init = tf::nn::Init::kHeNormal;
-  return tf::nn::batch_normalization(tf::nn::conv2d(x, conv, name), name + "_norm");
-}
 
 tf::Tensor Block(const tf::Tensor& x, int64_t filters, int64_t stride, bool project) {
   tf::Tensor h = tf::nn::relu(ConvNorm(x, filters, 3, stride, "conv1"));

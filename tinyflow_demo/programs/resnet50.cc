@@ -3,6 +3,7 @@
 ///
 /// In bfloat16, activations and the operands of convolutions and products are rounded; sums, statistics, parameters, their
 /// gradients and the state of the optimizer stay f32, and so does everything behind the last convolution.
+#include "programs/conv_norm.h"
 #include "programs/program.h"
 
 namespace programs {
@@ -11,14 +12,6 @@ namespace {
 constexpr int64_t kSize = 224, kClasses = 1000, kWidest = 4;
 constexpr int kBlocks[] = {3, 4, 6, 3};
 constexpr double kMomentum = 0.9, kDecay = 1e-4;
-
-tf::Tensor ConvNorm(const tf::Tensor& x, int64_t filters, int64_t size, int64_t stride,
-                    const std::string& name) {
-  tf::nn::Conv2d conv{filters, {size, size}, tf::nn::Window().stride(stride).pad(size / 2)};
-  conv.bias = false;  // the normalization has one
-  conv.init = tf::nn::Init::kHeNormal;
-  return tf::nn::batch_normalization(tf::nn::conv2d(x, conv, name), name + "_norm");
-}
 
 tf::Tensor Block(const tf::Tensor& x, int64_t width, int64_t stride, bool project) {
   tf::Tensor h = tf::nn::relu(ConvNorm(x, width, 1, 1, "conv1"));
