@@ -262,6 +262,12 @@ TEST_CASE("Weft's own operators become functions of ONNX's") {
       "graph (%q: f32[n, 2, 3], %k: f32[4, 2, 3], %v: f32[2, 4, 5], %m: f32[4]) -> (%y) {\n"
       "  %y = weft::Attention(%q, %k, %v, %m) {scale = 0.5, q_perm = [1, 0, 2], k_perm = [1, 0, "
       "2], y_perm = [1, 0, 2]}\n}",
+      "graph (%q: f32[n, 3], %k: f32[4, 3], %v: f32[4, 2], %m: f32[n, 4]) -> (%y) {\n"
+      "  %y = weft::Attention(%q, %k, %v, %m) {safe = 1}\n}",
+      "graph (%a: f32[n, 2, 3], %b: f32[4, 3]) -> (%y) {\n"
+      "  %y = weft::TransposedMatMul(%a, %b) {a_perm = [1, 0, 2], b_perm = [1, 0]}\n}",
+      "graph (%a: f32[3, n], %b: f32[3]) -> (%y) {\n"
+      "  %y = weft::TransposedMatMul(%a, %b) {a_perm = [1, 0]}\n}",
   };
   for (const char* text : graphs) {
     CAPTURE(text);

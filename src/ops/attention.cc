@@ -1,8 +1,6 @@
 /// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nobody else sees. The pass Attention makes
 /// it of the operators of a model; operands and result stay in the axis order that they have around it.
-#include <algorithm>
-#include <numeric>
-
+#include "axis_order.h"
 #include "demand.h"
 #include "weft/core/demand.h"
 #include "weft/core/onnx_body.h"
@@ -14,6 +12,7 @@ namespace {
 struct AttentionParam : OpParam<AttentionParam> {
   double scale;
   Ints q_perm, k_perm, v_perm, y_perm;
+  int64_t safe;
   WEFT_OP_PARAM(AttentionParam) {
     WEFT_FIELD(scale).set_default(1).describe("factor of the products of queries and keys");
     WEFT_FIELD(q_perm).set_default({}).describe(
@@ -22,38 +21,19 @@ struct AttentionParam : OpParam<AttentionParam> {
     WEFT_FIELD(v_perm).set_default({}).describe("the same for v");
     WEFT_FIELD(y_perm).set_default({}).describe(
         "axis k of y is axis y_perm[k] of the result [batch.., t, e]");
+    WEFT_FIELD(safe).set_default(0).set_range(0, 1).describe(
+        "1: rows of scores that have no soft-max (all -inf; NaN or inf among them) give 0");
   }
 };
 WEFT_REGISTER_OP_PARAM(AttentionParam);
 
 enum Operand { kQ, kK, kV, kMask };
 
-/// perm as indices; absent: none moves.
-std::vector<int> PermOf(const NodePtr& n, const Ints& perm, int rank, const char* what) {
-  std::vector<int> out(static_cast<size_t>(rank));
-  std::iota(out.begin(), out.end(), 0);
-  if (perm.empty()) return out;
-  WEFT_CHECK(int(perm.size()) == rank, kShapeMismatch, "{}: {} has {} axes, the tensor has rank {}",
-             n->Describe(), what, perm.size(), rank);
-  std::vector<int64_t> sorted(perm.begin(), perm.end());
-  std::sort(sorted.begin(), sorted.end());
-  for (int k = 0; k < rank; ++k) {
-    WEFT_CHECK(sorted[size_t(k)] == k, kBadAttribute, "{}: {} {} is no permutation", n->Describe(),
-               what, fmt::join(perm, ", "));
-    out[size_t(k)] = int(perm[size_t(k)]);
-  }
-  return out;
-}
 std::vector<int> PermOf(const NodePtr& n, Operand i, int rank) {
   const auto& p = ParamOf<AttentionParam>(n);
-  return i == kQ   ? PermOf(n, p.q_perm, rank, "q_perm")
-         : i == kK ? PermOf(n, p.k_perm, rank, "k_perm")
-                   : PermOf(n, p.v_perm, rank, "v_perm");
-}
-Shape Permuted(const Shape& s, const std::vector<int>& perm) {
-  std::vector<SymInt> dims;
-  for (int p : perm) dims.push_back(s[p]);
-  return Shape(std::move(dims));
+  return i == kQ   ? AxisOrder(n, p.q_perm, rank, "q_perm")
+         : i == kK ? AxisOrder(n, p.k_perm, rank, "k_perm")
+                   : AxisOrder(n, p.v_perm, rank, "v_perm");
 }
 Shape BatchOf(const Shape& s) {
   return Shape(std::vector<SymInt>(s.dims().begin(), s.dims().end() - 2));
@@ -83,7 +63,7 @@ void AttentionShape(InferShapeContext& ctx) {
                         BatchOf(in[kV]), &ctx.facts());
   if (Has(ctx, kMask)) DemandBroadcastTo(ctx, kMask, With(batch, in[kQ][rows], keys));
   const Shape y = With(batch, in[kQ][rows], in[kV][columns]);
-  ctx.set_out(0, Permuted(y, PermOf(n, ParamOf<AttentionParam>(n).y_perm, rank, "y_perm")));
+  ctx.set_out(0, Permuted(y, AxisOrder(n, ParamOf<AttentionParam>(n).y_perm, rank, "y_perm")));
 }
 
 /// An operand at batch indices, by broadcasting, and at a row and a column.
@@ -111,7 +91,7 @@ Exprs AttentionCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const int rank = in[kQ].rank();
   const Shape q = Permuted(in[kQ].shape, PermOf(n, kQ, rank)),
               k = Permuted(in[kK].shape, PermOf(n, kK, rank));
-  const std::vector<int> y_perm = PermOf(n, p.y_perm, rank, "y_perm");
+  const std::vector<int> y_perm = AxisOrder(n, p.y_perm, rank, "y_perm");
   Indices y(y_perm.size());
   std::vector<SymInt> extents(y_perm.size());
   for (size_t a = 0; a < y_perm.size(); ++a) {
@@ -144,7 +124,10 @@ Exprs AttentionCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
     return Call(CallOp::kExp, score(r[0]) - most) * (Expr::Const(t, 1) / sum) *
            Read(n, in[kV], kV, batch, b, r[0], column);
   });
-  return {Expr::Cast(in[kQ].dtype, value)};
+  const Expr zero = Expr::Const(t, 0);
+  // The sum is NaN where there is none.
+  const Expr given = p.safe ? Expr::Select(Lt(zero, sum), value, zero) : value;
+  return {Expr::Cast(in[kQ].dtype, given)};
 }
 
 /// Two products and five operations an element of the scores.
@@ -155,16 +138,12 @@ SymInt AttentionFlops(const NodePtr& n, const std::vector<Shape>& in,
   const int rank = q.rank();
   const Shape queries = Permuted(q, PermOf(n, kQ, rank)), values = Permuted(v, PermOf(n, kV, rank));
   SymInt rows = 1;
-  const std::vector<int> y_perm = PermOf(n, ParamOf<AttentionParam>(n).y_perm, rank, "y_perm");
+  const std::vector<int> y_perm = AxisOrder(n, ParamOf<AttentionParam>(n).y_perm, rank, "y_perm");
   for (int k = 0; k < rank; ++k)
     if (y_perm[size_t(k)] != rank - 1) rows = rows * out[0][k];
   return rows * values[rank - 2] * ((queries[rank - 1] + values[rank - 1]) * 2 + 5);
 }
 
-std::string TransposeLine(const char* to, const char* from, const Ints& perm) {
-  if (perm.empty()) return fmt::format("{} = Identity({})\n", to, from);
-  return fmt::format("{} = Transpose<perm = [{}]>({})\n", to, fmt::join(perm, ", "), from);
-}
 std::string AttentionBody(const OnnxBodyRequest& r) {
   const auto& p = ParamOf<AttentionParam>(r.node);
   const Shape& k = r.input_shapes[kK];
@@ -181,8 +160,12 @@ std::string AttentionBody(const OnnxBodyRequest& r) {
       p.scale);
   const bool masked = Has(r.node, kMask);
   if (masked) text += "masked = Add(scores, i3)\n";
-  text += fmt::format("weights = Softmax<axis = -1>({})\nresult = MatMul(weights, v)\n",
-                      masked ? "masked" : "scores");
+  text += fmt::format("weights = Softmax<axis = -1>({})\n", masked ? "masked" : "scores");
+  if (p.safe)
+    text +=
+        "none = IsNaN(weights)\nzero = Constant<value = float {0}>()\n"
+        "zeros = CastLike(zero, i0)\nsafe = Where(none, zeros, weights)\n";
+  text += fmt::format("result = MatMul({}, v)\n", p.safe ? "safe" : "weights");
   return text + TransposeLine("o0", "result", p.y_perm);
 }
 
@@ -198,7 +181,7 @@ WEFT_REGISTER_OP_IN(weft, Attention)
         "[batch.., t, e] with its "
         "axes\n"
         "in the order y_perm. Batch axes broadcast. A row of scores that are all -inf gives NaN, "
-        "no keys at all give 0; f16 "
+        "with safe = 1 zeros; no keys at all give 0; f16 "
         "and\n"
         "bf16 compute in f32. The scores are never stored whole. No gradient: the pass Attention "
         "makes it where nothing "
@@ -222,6 +205,7 @@ WEFT_REGISTER_OP_IN(weft, Attention)
              "scale = 0.5, q_perm = [0, 2, 1, 3], k_perm = [0, 2, 1, 3], v_perm = [0, 2, 1, 3], "
              "y_perm = [0, 2, 1, 3]")
     .example({"f32[2, 3, 4]", "f32[1, 4, n]", "f32[2, n, 3]"}, "k_perm = [0, 2, 1]")
+    .example({"f32[3, 4]", "f32[5, 4]", "f32[5, 2]", "f32[5]"}, "safe = 1")
     .set_attr<FInferType>("FInferType", SameType(kFloats))
     .set_attr<FInferShape>("FInferShape", AttentionShape)
     .set_attr<FCodeGen>("FCodeGen", AttentionCode)

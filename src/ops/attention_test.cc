@@ -91,6 +91,12 @@ TEST_CASE("Attention: hidden rows, no keys") {
       RunOp("weft::Attention", {q, k, v, T(DType::kF64, {2, 2}, {-kInf, -kInf, 0, -kInf})})[0];
   CHECK(std::isnan(y->at(0)));
   CHECK(y->at(1) == 5);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double bad : {-kInf, nan, kInf}) {
+    const TensorPtr mask = T(DType::kF64, {2, 2}, {bad, bad == -kInf ? bad : 0, 0, -kInf});
+    const TensorPtr safe = RunOp("weft::Attention", {q, k, v, mask}, {{"safe", 1}})[0];
+    CHECK(Values(*safe) == std::vector<double>{0, 5});
+  }
   const TensorPtr none =
       RunOp("weft::Attention", {q, T(DType::kF64, {0, 1}, {}), T(DType::kF64, {0, 1}, {})})[0];
   CHECK(Values(*none) == std::vector<double>{0, 0});

@@ -1,10 +1,12 @@
-/// matmul.cc: MatMul, Gemm and weft::MatMulGrad.
+/// matmul.cc: MatMul, weft::TransposedMatMul, Gemm and weft::MatMulGrad.
 ///
 /// The rank of an operand is not known when a gradient is built, so MatMul's gradient is one op
 /// that Simplify takes apart (FSimplify below) into Transpose, MatMul and SumTo as soon as the
 /// shapes are known; its own code is exact for every rank.
 #include "adjoint.h"
+#include "axis_order.h"
 #include "weft/core/demand.h"
+#include "weft/core/onnx_body.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -30,6 +32,16 @@ struct MatMulGradParam : OpParam<MatMulGradParam> {
 };
 WEFT_REGISTER_OP_PARAM(MatMulGradParam);
 
+struct TransposedMatMulParam : OpParam<TransposedMatMulParam> {
+  Ints a_perm, b_perm;
+  WEFT_OP_PARAM(TransposedMatMulParam) {
+    WEFT_FIELD(a_perm).set_default({}).describe(
+        "axis k of the left operand is axis a_perm[k] of A, as in Transpose; absent: A as it is");
+    WEFT_FIELD(b_perm).set_default({}).describe("the same for B");
+  }
+};
+WEFT_REGISTER_OP_PARAM(TransposedMatMulParam);
+
 constexpr DTypeSet kMatMulTypes = kNumeric;
 
 /// Extents of a product: batch extents broadcast, then m and n where the operands have those axes.
@@ -52,9 +64,7 @@ Product2 Analyze(const Shape& a, const Shape& b, Facts* facts) {
   return p;
 }
 
-void MatMulShape(InferShapeContext& ctx) {
-  const Shape &a = ctx.in(0), &b = ctx.in(1);
-  if (!a.has_rank() || !b.has_rank()) return Unknown(ctx, 0, "the rank of an operand is unknown");
+void ProductShapeOf(InferShapeContext& ctx, const Shape& a, const Shape& b) {
   WEFT_CHECK(a.rank() > 0 && b.rank() > 0, kShapeMismatch,
              "{}: operands must have rank 1 or more, got {} and {}", ctx.node()->Describe(),
              a.ToString(), b.ToString());
@@ -64,6 +74,11 @@ void MatMulShape(InferShapeContext& ctx) {
   if (!p.a_vector) dims.push_back(p.m);
   if (!p.b_vector) dims.push_back(p.n);
   ctx.set_out(0, Shape(std::move(dims)));
+}
+void MatMulShape(InferShapeContext& ctx) {
+  const Shape &a = ctx.in(0), &b = ctx.in(1);
+  if (!a.has_rank() || !b.has_rank()) return Unknown(ctx, 0, "the rank of an operand is unknown");
+  ProductShapeOf(ctx, a, b);
 }
 
 /// Reads an operand: batch indices by broadcasting, then its matrix indices.
@@ -114,6 +129,73 @@ std::vector<NodeEntry> MatMulGradient(const NodePtr& n, const std::vector<NodeEn
   const NodeEntry a = n->inputs[0], b = n->inputs[1];
   return {Apply("weft::MatMulGrad", {dy[0], b, ShapeOf(a)}, {{"of", 0}}),
           Apply("weft::MatMulGrad", {dy[0], a, ShapeOf(b)}, {{"of", 1}})};
+}
+
+// ---- weft::TransposedMatMul(a, b) ----
+
+const Ints& GivenPerm(const NodePtr& n, int i) {
+  const auto& p = ParamOf<TransposedMatMulParam>(n);
+  return i == 0 ? p.a_perm : p.b_perm;
+}
+/// Of operand i.
+std::vector<int> PermOf(const NodePtr& n, int i, int rank) {
+  return AxisOrder(n, GivenPerm(n, i), rank, i == 0 ? "a_perm" : "b_perm");
+}
+
+void TransposedMatMulShape(InferShapeContext& ctx) {
+  const Shape &a = ctx.in(0), &b = ctx.in(1);
+  if (!a.has_rank() || !b.has_rank()) return Unknown(ctx, 0, "the rank of an operand is unknown");
+  ProductShapeOf(ctx, Permuted(a, PermOf(ctx.node(), 0, a.rank())),
+                 Permuted(b, PermOf(ctx.node(), 1, b.rank())));
+}
+
+Exprs TransposedMatMulCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  std::vector<TensorArg> views = in;
+  for (int i : {0, 1}) {
+    const TensorArg& x = in[size_t(i)];
+    const std::vector<int> perm = PermOf(n, i, x.rank());
+    TensorArg& view = views[size_t(i)];
+    view.shape = Permuted(x.shape, perm);
+    view.value = nullptr;
+    view.read = [x, perm](const Indices& here) {
+      Indices from(perm.size());
+      for (size_t k = 0; k < perm.size(); ++k) from[size_t(perm[k])] = here[k];
+      return x(from);
+    };
+  }
+  return MatMulCode(n, views, at);
+}
+
+SymInt TransposedMatMulFlops(const NodePtr& n, const std::vector<Shape>& in,
+                             const std::vector<Shape>& out) {
+  if (!in.at(0).has_rank() || in[0].rank() == 0) return SymInt();
+  return MatMulFlops(n, {Permuted(in[0], PermOf(n, 0, in[0].rank()))}, out);
+}
+
+/// That of MatMul, in the order of the operands.
+std::vector<NodeEntry> TransposedMatMulGradient(const NodePtr& n,
+                                                const std::vector<NodeEntry>& dy) {
+  if (!dy[0]) return {NodeEntry(), NodeEntry()};
+  const auto transposed = [](const NodeEntry& x, const Ints& perm) {
+    return perm.empty() ? x : Apply("Transpose", {x}, {{"perm", perm}});
+  };
+  const NodeEntry operand[] = {transposed(n->inputs[0], GivenPerm(n, 0)),
+                               transposed(n->inputs[1], GivenPerm(n, 1))};
+  std::vector<NodeEntry> d;
+  for (int i : {0, 1}) {
+    const Ints& perm = GivenPerm(n, i);
+    Ints inverse(perm.size());
+    for (size_t k = 0; k < perm.size(); ++k) inverse.at(size_t(perm[k])) = int64_t(k);
+    d.push_back(transposed(
+        Apply("weft::MatMulGrad", {dy[0], operand[1 - i], ShapeOf(operand[i])}, {{"of", i}}),
+        inverse));
+  }
+  return d;
+}
+
+std::string TransposedMatMulBody(const OnnxBodyRequest& r) {
+  return TransposeLine("a", "i0", GivenPerm(r.node, 0)) +
+         TransposeLine("b", "i1", GivenPerm(r.node, 1)) + "o0 = MatMul(a, b)\n";
 }
 
 // ---- weft::MatMulGrad(dy, other, shape) ----
@@ -325,6 +407,31 @@ WEFT_REGISTER_OP(MatMul)
     .set_attr<FCodeGen>("FCodeGen", MatMulCode)
     .set_attr<FGradient>("FGradient", MatMulGradient)
     .set_attr<FFlops>("FFlops", MatMulFlops);
+
+WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
+    .describe(
+        "y = MatMul(Transpose(A, a_perm), Transpose(B, b_perm)), for libraries that read operands "
+        "where they lie.\n"
+        "Gradient: that of MatMul, transposed back; keeps both operands.\n"
+        "Errors: those of MatMul; a perm of another rank (kShapeMismatch), or one that is no "
+        "permutation (kBadAttribute).\n"
+        "Source: Weft; the pass FoldTranspose makes it.")
+    .input("A", TypeDoc(kMatMulTypes))
+    .input("B", "T")
+    .output("Y", "T")
+    .set_num_inputs(2)
+    .set_num_outputs(1)
+    .param<TransposedMatMulParam>()
+    .example({"f32[2, 3, 5, 4]", "f32[2, 6, 3, 4]"}, "a_perm = [0, 1, 2, 3], b_perm = [0, 2, 3, 1]")
+    .example({"f32[2, 4, n]", "f32[5, 4]"}, "a_perm = [0, 2, 1], b_perm = [1, 0]")
+    .example({"f32[3, 2]", "f32[3]"}, "a_perm = [1, 0]")
+    .set_attr<FInferType>("FInferType", SameType(kMatMulTypes))
+    .set_attr<FInferShape>("FInferShape", TransposedMatMulShape)
+    .set_attr<FCodeGen>("FCodeGen", TransposedMatMulCode)
+    .set_attr<FGradient>("FGradient", TransposedMatMulGradient)
+    .set_attr<FFlops>("FFlops", TransposedMatMulFlops)
+    .set_attr<FOnnxBody>("FOnnxBody", TransposedMatMulBody);
 
 WEFT_REGISTER_OP_IN(weft, MatMulGrad)
     .describe(

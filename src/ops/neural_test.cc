@@ -73,6 +73,38 @@ TEST_CASE("MatMul and Gemm") {
   CHECK(CodeOf([&] { RunOp("Gemm", {Ramp({2, 3}), Ramp({4, 3})}); }) == ErrorCode::kShapeMismatch);
 }
 
+TEST_CASE("TransposedMatMul") {
+  // Heads stored [batch, time, head, feature].
+  const TensorPtr q = Ramp({2, 3, 2, 4}), k = Ramp({2, 5, 2, 4}, 1);
+  const AttrDict heads{{"a_perm", Ints{0, 2, 1, 3}}, {"b_perm", Ints{0, 2, 3, 1}}};
+  const TensorPtr y = RunOp("weft::TransposedMatMul", {q, k}, heads)[0];
+  REQUIRE(y->dims() == std::vector<int64_t>{2, 2, 3, 5});
+  std::vector<double> want;
+  for (int b = 0; b < 2; ++b)
+    for (int h = 0; h < 2; ++h)
+      for (int i = 0; i < 3; ++i)
+        for (int j = 0; j < 5; ++j) {
+          double s = 0;
+          for (int d = 0; d < 4; ++d)
+            s += q->at(((b * 3 + i) * 2 + h) * 4 + d) * k->at(((b * 5 + j) * 2 + h) * 4 + d);
+          want.push_back(s);
+        }
+  CheckNear(*y, want);
+  CheckGradient("weft::TransposedMatMul", {q, k}, heads);
+  CheckGradient("weft::TransposedMatMul", {Ramp({2, 3, 2}), Ramp({3, 2}, 1)},
+                {{"a_perm", Ints{2, 0, 1}}, {"b_perm", Ints{0, 1}}});
+  CheckGradient("weft::TransposedMatMul", {Ramp({3, 2}), Ramp({3}, 1)}, {{"a_perm", Ints{1, 0}}});
+  CHECK(RunOp("weft::TransposedMatMul", {Ramp({3, 2}), Ramp({3})}, {{"a_perm", Ints{1, 0}}})[0]
+            ->dims() == std::vector<int64_t>{2});
+  const auto error = [](const AttrDict& attrs) {
+    return CodeOf([&] { RunOp("weft::TransposedMatMul", {Ramp({2, 3}), Ramp({4, 3})}, attrs); });
+  };
+  CHECK(error({}) == ErrorCode::kShapeMismatch);
+  CHECK(error({{"b_perm", Ints{1, 0, 2}}}) == ErrorCode::kShapeMismatch);
+  CHECK(error({{"b_perm", Ints{1, 1}}}) == ErrorCode::kBadAttribute);
+  CHECK(error({{"b_perm", Ints{1, 0}}}) == ErrorCode(0));
+}
+
 TEST_CASE("MatMulGrad lowers to products under FSimplify") {
   for (const auto& [of, dy, other, shape] :
        std::vector<std::tuple<int, std::string, std::string, std::string>>{

@@ -135,6 +135,24 @@ TEST_CASE("attention: a transposition with another reader stays, the call reads 
   CHECK(Perm(Call(g, 1), "k_perm") == Ints{0, 2, 1});
 }
 
+TEST_CASE("attention: a safe soft-max") {
+  const std::string scores =
+                        "  %s = MatMul(%q, %k) : ?\n  %w = Add(%s, %m) : ?\n"
+                        "  %r = Softmax(%w) : ?\n  %n = IsNaN(%r) : ?\n",
+                    zero = Scalar("%o", "0.0"), result = "  %y = MatMul(%p, %v) : ?\n",
+                    mask = ", %m: f32[16, 10]";
+  const Graph safe = Plain(scores + zero + "  %p = Where(%n, %o, %r) : ?\n" + result, mask),
+              plain = Plain("  %w = MatMul(%q, %k) : ?\n" + std::string(kTail));
+  CHECK(Call(safe)->attr<int64_t>("safe") == 1);
+  CHECK(Call(safe)->num_inputs() == 4);
+  CHECK(Call(plain)->attr<int64_t>("safe") == 0);
+  const auto none = [](const Graph& g) { return Count(g, "weft::Attention") == 0; };
+  // Another number for NaN, the other way round, somebody else reads what is NaN.
+  CHECK(none(Plain(scores + "  %p = Where(%n, %c, %r) : ?\n" + result, mask)));
+  CHECK(none(Plain(scores + zero + "  %p = Where(%n, %r, %o) : ?\n" + result, mask)));
+  CHECK(none(Plain(scores + zero + "  %p = Where(%n, %o, %r) : ?\n" + result, mask, "%y, %n")));
+}
+
 TEST_CASE("attention: what stays as it is") {
   const auto none = [](const Graph& g) { return Count(g, "weft::Attention") == 0; };
   const std::string scores = "  %s = MatMul(%q, %k) : ?\n", weights = "  %p = Softmax(%s) : ?\n",

@@ -27,7 +27,8 @@ IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
 Pipeline WithoutFusion(const Pipeline& given) {
   Pipeline out;
   for (PassSpec spec : given.passes()) {
-    if (spec.name == "Attention" || spec.name == "Epilogue") continue;
+    if (spec.name == "Attention" || spec.name == "FoldTranspose" || spec.name == "Epilogue")
+      continue;
     if (spec.name == "Fusion") {
       auto& o = spec.options;
       o.erase(

@@ -14,8 +14,8 @@ namespace weft {
 
 /// What every backend with generated kernels begins with: the passes that make fused nodes and library calls of a model.
 inline constexpr const char* kGraphPasses =
-    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Attention,Epilogue,"
-    "Fusion";
+    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Attention,"
+    "FoldTranspose,Epilogue,Fusion";
 
 /// A kernel ready to launch.
 class WEFT_API KernelLauncher {

@@ -81,6 +81,7 @@ std::unique_ptr<LibraryCall> PrepareAttention(const ComputeRequest& r) {
   s.depth = q.extents[rank - 1];
   s.width = v.extents[rank - 1];
   s.scale = float(FloatAttr(r.node, "scale", 1));
+  s.safe = IntAttr(r.node, "safe", 0) != 0;
   const int64_t elements = CheckedProduct(r.output_dims[0]);
   if (elements == 0 || s.keys == 0) return std::make_unique<ZeroCall>(elements);
   const auto along = [&](const Axes& x, int64_t rows, int64_t columns) {

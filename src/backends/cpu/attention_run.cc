@@ -118,8 +118,14 @@ void Block(const AttentionShape& s, const AttentionPlan& p, const float* q, cons
       }
     }
   }
-  for (int64_t i = 0; i < rows; ++i)
+  for (int64_t i = 0; i < rows; ++i) {
+    // The sum is 0 where all is hidden, NaN where a score is not finite.
+    if (s.safe && !(m->total[i] > 0)) {
+      for (int64_t c = 0; c < s.width; ++c) y[i * s.y.row + c * s.y.column] = 0;
+      continue;
+    }
     f.divide(m->sums + i * sum_step, m->total[i], y + i * s.y.row, s.y.column, s.width);
+  }
 }
 
 int64_t Offset(const AttentionShape& s, const AttentionOperand& x, int64_t batch) {

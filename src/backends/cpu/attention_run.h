@@ -22,6 +22,7 @@ struct AttentionShape {
   int64_t width = 0;           ///< columns of v and y
   AttentionOperand q, k, v, y, mask;
   bool masked = false;
+  bool safe = false;  ///< rows of scores without a soft-max give 0 instead of NaN
   float scale = 1;
 };
 

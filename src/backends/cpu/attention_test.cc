@@ -228,6 +228,19 @@ TEST_CASE("attention: what a mask hides has no part, and a row that is all hidde
     CHECK(Worst(*y, p.Want()) < 1e-5);
     CHECK(std::isnan(y->at(2 * 6)));
     CHECK(!std::isnan(y->at(3 * 6)));
+    // Safe: zeros instead, also where a score is not finite; other rows stay.
+    for (const float bad : {-kInf, NAN, kInf}) {
+      mask[2 * keys + keys / 2] = bad;
+      std::vector<double> want = p.Want();
+      for (double& x : want)
+        if (std::isnan(x)) x = 0;
+      Case c = p.MakeCase(2);
+      c.request.node->attrs.dict["safe"] = int64_t{1};
+      const auto safe = c.Run();
+      REQUIRE(safe != nullptr);
+      CHECK(safe->at(2 * 6) == 0);
+      CHECK(Difference(*safe, want) < 1e-5);
+    }
   }
 }
 

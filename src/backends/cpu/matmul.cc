@@ -1,5 +1,6 @@
-/// matmul.cc: MatMul (numpy broadcasting) and Gemm in f32, by oneDNN. A constant second operand is
-/// packed once; what follows the product joins it (post_ops.h).
+/// matmul.cc: MatMul (numpy broadcasting), weft::TransposedMatMul and Gemm in f32, by oneDNN. A constant second operand is
+/// packed once; what follows the product joins it (post_ops.h). Operands are read where they lie, in any axis order that
+/// oneDNN has fast code for; else they are packed.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include <functional>
@@ -32,22 +33,27 @@ struct Product {
   std::optional<VectorProduct> vector = {};
 };
 
-/// Of a matrix that is not packed and a vector. `a` and `b`: extents as they lie, with at most one batch axis.
-std::optional<VectorProduct> VectorOf(const ComputeRequest& q, const Dims& a, const Dims& b,
-                                      bool trans_a = false, bool trans_b = false) {
-  const size_t rank = a.size();
-  const int64_t m = a[rank - (trans_a ? 1 : 2)], n = b[rank - (trans_b ? 2 : 1)];
-  if (!VectorProduct::Possible() || rank > 3 || (m != 1 && n != 1) || (n != 1 && q.constants[1]))
+/// Of a matrix that is not packed, with dense rows or columns, and a dense vector; with at most one batch axis.
+std::optional<VectorProduct> VectorOf(const ComputeRequest& q, const ProductShape& p) {
+  const size_t rank = p.y.size(), rows = rank - 2, columns = rank - 1;
+  const bool right = p.y[columns] == 1;  // the vector is
+  if (!VectorProduct::Possible() || rank > 3 || (p.y[rows] != 1 && !right) ||
+      (!right && q.constants[1]))
     return std::nullopt;
+  const Dims &matrix = right ? p.a : p.b, &steps = right ? p.a_steps : p.b_steps,
+             &vector = right ? p.b : p.a, &vector_steps = right ? p.b_steps : p.a_steps;
+  const size_t summed = right ? columns : rows, kept = right ? rows : columns;
+  if (vector_steps[right ? rows : columns] != 1) return std::nullopt;
   VectorProduct v;
-  const Dims &matrix = n == 1 ? a : b, &vector = n == 1 ? b : a;
-  v.of_rows = n == 1 ? !trans_a : trans_b;
-  v.rows = matrix[rank - 2];
-  v.columns = matrix[rank - 1];
+  v.of_rows = steps[summed] == 1 && (steps[kept] != 1 || right);
+  if (!v.of_rows && steps[kept] != 1) return std::nullopt;
+  v.rows = matrix[v.of_rows ? kept : summed];
+  v.columns = matrix[v.of_rows ? summed : kept];
+  v.row_step = steps[v.of_rows ? kept : summed];
   if (rank == 3) {
-    v.batch = std::max(a[0], b[0]);
-    v.matrix_step = matrix[0] == 1 ? 0 : v.rows * v.columns;
-    v.vector_step = vector[0] == 1 ? 0 : vector[1] * vector[2];
+    v.batch = p.y[0];
+    v.matrix_step = matrix[0] == 1 ? 0 : steps[0];
+    v.vector_step = vector[0] == 1 ? 0 : vector_steps[0];
   }
   return v;
 }
@@ -88,8 +94,8 @@ std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
 std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
                        const std::function<void(const Buffer&)>& before = nullptr) {
   if (p.vector && !p.form.pack_a && !p.form.pack_b) return AddVectorProduct(r, p, post, before);
-  const Desc b_wanted = p.fixed || p.form.pack_b ? AnyLayout(DimsOf(p.b)) : p.b;
-  const Desc a_wanted = p.form.pack_a ? AnyLayout(DimsOf(p.a)) : p.a;
+  Desc b_wanted = p.fixed || p.form.pack_b ? AnyLayout(DimsOf(p.b)) : p.b;
+  Desc a_wanted = p.form.pack_a ? AnyLayout(DimsOf(p.a)) : p.a;
   const auto describe = [&](const dnnl::primitive_attr& attr) {
     return p.row ? Describe<dnnl::matmul>(attr, a_wanted, b_wanted, p.bias, p.y)
                  : Describe<dnnl::matmul>(attr, a_wanted, b_wanted, p.y);
@@ -98,6 +104,13 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
   if (!pd) return {};
   if (p.form.pack_a && pd.src_desc() == p.a) return {};  // there is nothing to pack
   if (p.form.pack_b && pd.weights_desc() == p.b) return {};
+  if (IsSlow(pd) && (p.a != Plain(DimsOf(p.a)) || p.b != Plain(DimsOf(p.b)))) {
+    // There is no fast code for operands that lie so.
+    a_wanted = AnyLayout(DimsOf(p.a));
+    b_wanted = AnyLayout(DimsOf(p.b));
+    pd = describe({});
+    if (!pd) return {};
+  }
   bool joined = false;
   if (!post.empty() && post.joinable() && !before) {
     const auto with = describe(post.attr());
@@ -127,9 +140,11 @@ constexpr double kAloneProducts = 1 << 16;
 /// transposed left side, 0.6 to 7 times for a right side, which pays where its rows fall on the same cache sets.
 constexpr double kPackProducts = 1 << 20;
 
-/// `make` makes the call of a Form; `products`: multiplications.
+/// `make` makes the call of a Form.
 template <class Make>
-std::vector<Way> WaysOf(const ComputeRequest& q, double products, bool trans_a, const Make& make) {
+std::vector<Way> WaysOf(const ComputeRequest& q, const ProductShape& p, const Make& make) {
+  const double products = double(CheckedProduct(p.y)) * double(p.a.back());
+  const bool trans_a = Strided(p.a, p.a_steps) != Plain(p.a);
   const int threads = products <= kAloneProducts ? 1 : q.threads;
   std::vector<Way> ways;
   const auto add = [&](const char* name, Form form) {
@@ -153,7 +168,10 @@ std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   if (elements == 0) return std::make_unique<ZeroCall>(0);
   if (CheckedProduct(q.input_dims[0]) == 0)
     return q.epilogue.empty() ? std::make_unique<ZeroCall>(elements) : nullptr;
-  const auto p = CollapseProduct(q.input_dims[0], q.input_dims[1]);
+  const auto operand = [&](size_t i, const char* perm) {
+    return ProductOperand::Plain(q.input_dims[i]).Permuted(IntsAttr(q.node, perm));
+  };
+  const auto p = CollapseProduct(operand(0, "a_perm"), operand(1, "b_perm"));
   const auto post = PostOps::Read(q, {/*row=*/q.input_dims[1].size() >= 2, /*factor=*/true});
   if (!p || !post) return nullptr;
   const auto make = [&](const Form& form) -> std::unique_ptr<LibraryCall> {
@@ -163,13 +181,12 @@ std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
     row.back() = p->y.back();
     const std::string how =
         AddProduct(&r,
-                   {Plain(p->a), Plain(p->b), Plain(p->y), Plain(row), RowOf(r, *post, Plain(row)),
-                    q.constants[1], form, VectorOf(q, p->a, p->b)},
+                   {Strided(p->a, p->a_steps), Strided(p->b, p->b_steps), Plain(p->y), Plain(row),
+                    RowOf(r, *post, Plain(row)), q.constants[1], form, VectorOf(q, *p)},
                    *post);
     return how.empty() ? nullptr : r.Finish("matmul " + how);
   };
-  const double products = double(CheckedProduct(p->y)) * double(p->a.back());
-  return Prepare(q, [&] { return Choose(q, WaysOf(q, products, false, make)); });
+  return Prepare(q, [&] { return Choose(q, WaysOf(q, *p, make)); });
 }
 
 /// C as [1 or m, 1 or n].
@@ -223,10 +240,13 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
     if (!matrix) return nullptr;
     c_dims = *matrix;
   }
+  const auto operand = [&](size_t i, bool transposed) {
+    return ProductOperand::Plain(q.input_dims[i]).Permuted(transposed ? Dims{1, 0} : Dims{});
+  };
+  const auto p = CollapseProduct(operand(0, trans_a), operand(1, trans_b));
+  if (!p) return nullptr;
   const auto make = [&](const Form& form) -> std::unique_ptr<LibraryCall> {
     const ScopedThreads team(form.threads);
-    const Desc a = trans_a ? Strided({m, k}, {1, m}) : Plain({m, k}),
-               b = trans_b ? Strided({k, n}, {1, k}) : Plain({k, n});
     Recipe r(form.threads);
     const Desc row = Plain({1, n});
     // A row that follows is added like C, with a factor of 1.
@@ -246,16 +266,18 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
       };
     const std::string how =
         AddProduct(&r,
-                   {a, b, Plain({m, n}), row, as_bias ? c : Buffer(), q.constants[1], form,
-                    VectorOf(q, q.input_dims[0], q.input_dims[1], trans_a, trans_b)},
+                   {Strided(p->a, p->a_steps), Strided(p->b, p->b_steps), Plain(p->y), row,
+                    as_bias ? c : Buffer(), q.constants[1], form, VectorOf(q, *p)},
                    *post, combine);
     return how.empty() ? nullptr : r.Finish("gemm " + how);
   };
-  const double products = double(m) * double(n) * double(k);
-  return Prepare(q, [&] { return Choose(q, WaysOf(q, products, trans_a, make)); });
+  return Prepare(q, [&] { return Choose(q, WaysOf(q, *p, make)); });
 }
 
 WEFT_REGISTER_OP(MatMul)
+    .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
+    .set_attr<FEpilogue>("FEpilogue.cpu", ProductTakes);
+WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
     .set_attr<FEpilogue>("FEpilogue.cpu", ProductTakes);
 WEFT_REGISTER_OP(Gemm)

@@ -1,7 +1,16 @@
-/// matmul_test.cc: MatMul and Gemm against loops in double precision.
+/// matmul_test.cc: MatMul, weft::TransposedMatMul and Gemm against loops in double precision.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "backends/cpu/call_test_util.h"
+#include "weft/core/builtin_ops.h"
+#include "weft/core/epilogue.h"
+#include "weft/core/evaluator.h"
+#include "weft/core/gradient.h"
+#include "weft/core/text.h"
+#include "weft/runtime/program.h"
 
 namespace weft::cpu {
 namespace {
@@ -101,6 +110,133 @@ TEST_CASE("gemm: every combination of factors, transposes and shapes of C") {
               ++cases;
             }
   CHECK(cases == 576);
+}
+
+/// perm as Transpose takes it; what it makes of extents.
+Ns Permuted(const Ns& dims, const Ints& perm) {
+  Ns out;
+  for (int64_t p : perm) out.push_back(dims[size_t(p)]);
+  return out;
+}
+/// Rows of a product of operands that are read in other orders of axes, in double precision.
+std::vector<double> TransposedOracle(const Tensor& a, const Ints& a_perm, const Tensor& b,
+                                     const Ints& b_perm, const Ns& y) {
+  const size_t rank = y.size();
+  const auto at = [&](const Tensor& x, const Ints& perm, const Ns& place) {
+    Ns from(perm.size());
+    const size_t lead = rank - perm.size();
+    for (size_t k = 0; k < perm.size(); ++k) {
+      const auto axis = size_t(perm[k]);
+      from[axis] = x.dims()[axis] == 1 ? 0 : place[lead + k];
+    }
+    return x.at(Flat(from, x.dims()));
+  };
+  const int64_t depth = a.dims()[size_t(a_perm.back())];
+  std::vector<double> want;
+  Ns place(rank, 0);
+  do {
+    double sum = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+      Ns ap = place, bp = place;
+      ap[rank - 1] = bp[rank - 2] = k;
+      sum += at(a, a_perm, ap) * at(b, b_perm, bp);
+    }
+    want.push_back(sum);
+  } while (Next(&place, y));
+  return want;
+}
+
+TEST_CASE("operands in other orders of axes equal sums") {
+  std::mt19937 random(5);
+  const int64_t extents[] = {1, 2, 3, 7, 16, 33, 64};
+  int vectors = 0;
+  for (int i = 0; i < 400; ++i) {
+    CAPTURE(i);
+    const size_t batch = random() % 4;
+    const auto extent = [&] { return extents[random() % (batch > 2 ? 4 : 7)]; };
+    const int64_t m = random() % 3 ? extent() : 1, k = extent(), n = random() % 5 ? extent() : 1;
+    Ns a, b, y;
+    for (size_t j = 0; j < batch; ++j) {
+      const int64_t d = int64_t(random() % 4) + 1;
+      a.push_back(random() % 5 ? d : 1);
+      b.push_back(random() % 5 ? d : 1);
+      y.push_back(std::max(a.back(), b.back()));
+    }
+    if (random() % 5 == 0) b.clear(), y = a;
+    a.insert(a.end(), {m, k});
+    b.insert(b.end(), {k, n});
+    y.insert(y.end(), {m, n});
+    const auto operand = [&](const Ns& dims, uint32_t seed, Ints* perm) {
+      for (size_t q = 0; q < dims.size(); ++q) perm->push_back(int64_t(q));
+      std::shuffle(perm->begin(), perm->end(), random);
+      Ns source(dims.size());
+      for (size_t q = 0; q < dims.size(); ++q) source[size_t((*perm)[q])] = dims[q];
+      return RandomTensor(source, seed);
+    };
+    Ints a_perm, b_perm;
+    const auto at = operand(a, 1, &a_perm), bt = operand(b, 2, &b_perm);
+    REQUIRE(Permuted(at->dims(), a_perm) == a);
+    const std::vector<double> want = TransposedOracle(*at, a_perm, *bt, b_perm, y);
+    for (const bool constant : {false, true}) {
+      const Case c("weft::TransposedMatMul", {at, bt}, {{"a_perm", a_perm}, {"b_perm", b_perm}}, y,
+                   {false, constant});
+      const auto call = c.Make();
+      REQUIRE(call != nullptr);
+      vectors += call->description().find("vector") != std::string::npos;
+      CHECK(Difference(*c.Run(*call), want) < 1e-5);
+    }
+  }
+  CHECK(vectors > 20);
+}
+
+TEST_CASE("transposed operands in a program: for all extents that are bound, with gradients") {
+  const Graph g = ParseGraph(
+      "weft 1\ngraph <b, s, t>(%q: f32[b, t, 3, 16], %k: f32[b, s, 3, 16], %v: f32[s, 5], "
+      "%w: f32[7, 5], %r: f32[7]) -> (%y, %z) {\n"
+      "  %qt = Transpose(%q) {perm = [0, 2, 1, 3]} : ?\n"
+      "  %kt = Transpose(%k) {perm = [0, 2, 3, 1]} : ?\n"
+      "  %s = MatMul(%qt, %kt) : ?\n  %y = Relu(%s) : ?\n  %e = Exp(%v) : ?\n"
+      "  %u = MatMul(%y, %e) : ?\n  %wt = Transpose(%w) : ?\n  %p = MatMul(%u, %wt) : ?\n"
+      "  %z = Add(%p, %r) : ?\n}\n");
+  for (const bool gradient : {false, true}) {
+    Graph h = g;
+    if (gradient) {
+      std::vector<NodeEntry> xs;
+      for (NodePtr x : h.inputs()) xs.push_back(NodeEntry(x));
+      const std::vector<NodeEntry> d = Gradients(h, {h.outputs[1]}, xs);
+      for (const NodeEntry& e : d) h.outputs.push_back(e);
+    }
+    CompileOptions ref, fused, plain;
+    ref.backend = "ref";
+    fused.backend = plain.backend = "cpu";
+    plain.fusion = false;
+    const auto want = Compile(h, ref), made = Compile(h, fused), parts = Compile(h, plain);
+    const auto count = [](const Program& p, const char* op) {
+      int found = 0;
+      for (NodePtr n : p.graph().TopoOrder()) {
+        const std::optional<AnchoredCall> call = AnchoredCallOf(n);
+        found += IsOp(call ? call->anchor : n, op);
+      }
+      return found;
+    };
+    // Hundreds of terms of both signs add up, in different orders.
+    const double tolerance = 1e-4;
+    CHECK(count(*made, "weft::TransposedMatMul") >= 2);
+    CHECK(count(*parts, "weft::TransposedMatMul") == 0);
+    if (!gradient) CHECK(count(*made, "Transpose") == 0);
+    for (const auto& [b, s, t] :
+         std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {2, 5, 7}, {3, 70, 1}, {1, 40, 33}}) {
+      const auto inputs = RandomProgramInputs(*want, 7, {{"b", b}, {"s", s}, {"t", t}});
+      const auto w = Session(want).Run(inputs), x = Session(made).Run(inputs),
+                 y = Session(parts).Run(inputs);
+      for (size_t i = 0; i < w.size(); ++i) {
+        CAPTURE(i);
+        CHECK(CompareTensors(*x[i], *w[i], tolerance, tolerance) <= 1);
+        CHECK(CompareTensors(*y[i], *w[i], tolerance, tolerance) <= 1);
+      }
+    }
+    CHECK(made->stats().interpreted == 0);
+  }
 }
 
 TEST_CASE("products of nothing") {

@@ -95,24 +95,25 @@ void AddOne(const float*, float, int64_t, bool, float*) {}
 #endif
 
 /// Results [first, last) of one product.
-void Dots(const float* m, const float* v, int64_t columns, int64_t first, int64_t last, float* y) {
+void Dots(const float* m, int64_t step, const float* v, int64_t columns, int64_t first,
+          int64_t last, float* y) {
   int64_t i = first;
-  for (; i + 4 <= last; i += 4) FourDots(m + i * columns, columns, v, columns, y + i);
+  for (; i + 4 <= last; i += 4) FourDots(m + i * step, step, v, columns, y + i);
   float sums[4];
   for (; i < last; ++i) {
-    FourDots(m + i * columns, 0, v, columns, sums);
+    FourDots(m + i * step, 0, v, columns, sums);
     y[i] = sums[0];
   }
 }
-void Sums(const float* m, const float* v, int64_t rows, int64_t columns, int64_t first,
-          int64_t last, float* y) {
+void Sums(const float* m, int64_t step, const float* v, int64_t rows, int64_t first, int64_t last,
+          float* y) {
   // Results that stay in the nearest cache while all rows pass.
   constexpr int64_t kStripe = 2048;
   for (int64_t j = first; j < last; j += kStripe) {
     const int64_t n = std::min(kStripe, last - j);
     int64_t i = 0;
-    for (; i + 4 <= rows; i += 4) AddFour(m + i * columns + j, columns, v + i, n, i == 0, y + j);
-    for (; i < rows; ++i) AddOne(m + i * columns + j, v[i], n, i == 0, y + j);
+    for (; i + 4 <= rows; i += 4) AddFour(m + i * step + j, step, v + i, n, i == 0, y + j);
+    for (; i < rows; ++i) AddOne(m + i * step + j, v[i], n, i == 0, y + j);
   }
 }
 
@@ -141,9 +142,9 @@ void VectorProduct::Run(const float* matrix, const float* vector, float* y) cons
       float* to = y + b * results();
       const int64_t first = p * piece, last = std::min(results(), first + piece);
       if (of_rows)
-        Dots(m, v, columns, first, last, to);
+        Dots(m, row_step, v, columns, first, last, to);
       else
-        Sums(m, v, rows, columns, first, last, to);
+        Sums(m, row_step, v, rows, first, last, to);
     }
 }
 

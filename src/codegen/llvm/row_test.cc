@@ -77,6 +77,33 @@ TEST_CASE("soft-max, rows that leave the registers and the first-level cache") {
   }
 }
 
+TEST_CASE("soft-max, rows with NaN and infinities, short and long, of every type of floats") {
+  for (DType t : {DType::kF32, DType::kF64, DType::kF16}) {
+    for (const int64_t n : {40, 300, 16384}) {
+      const int64_t rows = 7;
+      // Elements of f64 are compared as f32, in which they are computed; times the length as above.
+      const Expr y = Expr::Cast(DType::kF32, Softmax(n, t)) * double(n);
+      const KernelPtr k = Lower({{t, {rows, n}}}, {{DType::kF32, {rows, n}}}, {y});
+      REQUIRE(k->tmpl == KernelTemplate::kRow);
+      std::mt19937 rng(6);
+      Bytes in = RandomInput(t, rows * n, rng, -3, 3);
+      const auto set = [&](int64_t row, int64_t column, double value) {
+        Scalar s;
+        s.f = value;
+        WriteElement(t, s, &in[size_t(row * n + column) * size_t(ElementBytes(t))]);
+      };
+      set(1, n / 2, NAN);
+      set(2, n - 1, INFINITY);
+      set(3, 0, -INFINITY);  // one element that is hidden
+      for (int64_t j = 0; j < n; ++j) set(4, j, -INFINITY);
+      for (int64_t j = 0; j < n; ++j) set(5, j, INFINITY);
+      const double ulps = t == DType::kF16 ? 1024 : 64;
+      CheckKernel(RowInLanes(k), {in}, {}, ulps);
+      if (n <= 300) CheckKernel(RowsInLanes(k), {in}, {}, ulps);
+    }
+  }
+}
+
 TEST_CASE("layer normalisation") {
   for (const auto& [rows, n] :
        std::vector<std::pair<int64_t, int64_t>>{{5, 3}, {6, 31}, {40, 256}, {3, 1024}}) {
@@ -273,8 +300,12 @@ TEST_CASE("windows of symbolic planes and rows change places too, an unknown wid
 }
 
 TEST_CASE("outputs may lie on inputs") {
-  const KernelPtr k = Lower({{DType::kF32, {6, 100}}}, {{DType::kF32, {6, 100}}}, {Softmax(100)});
-  for (const KernelPtr& form : {RowInLanes(k), RowsInLanes(k)}) {
+  // The long rows fetch the next one, which is still to be read.
+  const KernelPtr k = Lower({{DType::kF32, {6, 100}}}, {{DType::kF32, {6, 100}}}, {Softmax(100)}),
+                  wide = Lower({{DType::kF32, {6, 4096}}}, {{DType::kF32, {6, 4096}}},
+                               {Softmax(4096)});
+  for (const KernelPtr& form : {RowInLanes(k), RowsInLanes(k), RowInLanes(wide)}) {
+    const size_t elements = form->dims.back().value() == 100 ? 600 : 6 * 4096;
     const CpuKernel code = LoadCpuKernel(*form, CompileOne(Compiler(0), form));
     const std::vector<Bytes> inputs = RandomInputs(*form, {}, 11);
     const std::vector<Bytes> expected = KernelOracle(*form, inputs, {}).Run();
@@ -282,7 +313,7 @@ TEST_CASE("outputs may lie on inputs") {
     std::memcpy(memory.p, inputs[0].data(), inputs[0].size());
     void* buffers[] = {memory.p, memory.p};
     code.fn(buffers, nullptr, 0, 6, scratch.p);
-    for (size_t i = 0; i < 600; ++i) {
+    for (size_t i = 0; i < elements; ++i) {
       const double got = static_cast<float*>(memory.p)[i];
       CHECK(std::fabs(got - ReadElement(DType::kF32, &expected[1][i * 4]).f) < 1e-6);
     }
