@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "weft/core/builtin_ops.h"
+
 namespace weft {
 
 void FusionLate::NoteDepth(NodeId id, EntryKeys inputs) {
@@ -18,8 +20,9 @@ void FusionLate::NoteDepth(NodeId id, EntryKeys inputs) {
 }
 
 /// The operand with as many elements as the node, where there is one only and the others are made by kernels: rows that
-/// spread over it.
-const EntryKey* FusionLate::OnlyFull(NodeId id, EntryKeys inputs) {
+/// spread over it. Or there are no others, and the node makes it wider.
+const EntryKey* FusionLate::OnlyFull(NodePtr n, EntryKeys inputs) {
+  const NodeId id = n->id();
   if (nodes_[id].kind != NodeKind::kElementwise || nodes_.Assigns(id) || !nodes_[id].computable)
     return nullptr;
   const int space = nodes_.SpaceOf({id, 0});
@@ -34,12 +37,18 @@ const EntryKey* FusionLate::OnlyFull(NodeId id, EntryKeys inputs) {
       spreads |= nodes_[e.id].kind != NodeKind::kOpaque;
     }
   }
-  return spreads ? full : nullptr;
+  return spreads || Widens(n, inputs) ? full : nullptr;
+}
+
+bool FusionLate::Widens(NodePtr n, EntryKeys inputs) const {
+  return inputs.count == 1 && inputs[0].present() &&
+         DTypeBits(nodes_.TypeOf({n->id(), 0})) > DTypeBits(nodes_.TypeOf(inputs[0])) &&
+         IsOp(n, "Cast");
 }
 
 void FusionLate::Propose(NodePtr n, EntryKeys inputs) {
   const NodeId id = n->id();
-  if (!OnlyFull(id, inputs) || !n->control_deps.empty() || n->uses().empty() ||
+  if (!OnlyFull(n, inputs) || !n->control_deps.empty() || n->uses().empty() ||
       nodes_.OutputUses(n) > 0)
     return;
   int readers = -1;
@@ -61,7 +70,7 @@ void FusionLate::Propose(NodePtr n, EntryKeys inputs) {
 void FusionLate::Decide(NodePtr n, EntryKeys inputs) {
   const NodeId id = n->id();
   if (!late_[id]) return;
-  const EntryKey full = *OnlyFull(id, inputs);
+  const EntryKey full = *OnlyFull(n, inputs);
   if (late_[full.id]) return;
   late_[id] = ReadAtOnce(n, full);
 }

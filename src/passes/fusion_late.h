@@ -2,7 +2,7 @@
 ///
 /// The gradient of a normalisation reads h = (x - mean) / deviation. Its operands are there as soon as the statistics are, and
 /// it would fit into the kernel that has them, which would write as many elements as it reads. But x stays in memory anyway:
-/// whoever reads h can as well read x.
+/// whoever reads h can as well read x. So it is with a Cast to a wider type on the way.
 ///   before  {%m = Mean(%x)  %y = f(%x, %m)  %h = Sub(%x, %m)}   %g = Conv..   {%s = ReduceSum(Mul(%g, %h))}
 ///   after   {%m = Mean(%x)  %y = f(%x, %m)}   %g = Conv..   {%h = Sub(%x, %m)  %s = ReduceSum(Mul(%g, %h))}
 #pragma once
@@ -27,12 +27,14 @@ class FusionLate {
     depth_.clear();
   }
   bool Is(NodeId id) const { return !late_.empty() && late_[id]; }
+  /// A Cast to a wider type: who reads what it reads, instead of what it makes, reads less.
+  bool Widens(NodePtr n, EntryKeys inputs) const;
 
  private:
   void NoteDepth(NodeId id, EntryKeys inputs);
   void Propose(NodePtr n, EntryKeys inputs);
   void Decide(NodePtr n, EntryKeys inputs);
-  const EntryKey* OnlyFull(NodeId id, EntryKeys inputs);
+  const EntryKey* OnlyFull(NodePtr n, EntryKeys inputs);
   bool ReadAtOnce(NodePtr n, const EntryKey& full);
 
   FusionNodes& nodes_;

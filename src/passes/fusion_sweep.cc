@@ -211,6 +211,16 @@ class Sweep {
     });
   }
 
+  /// A wider copy of what a loop inside a point makes is not written, but made where it is reduced: no kernel does both.
+  ///   before  {%g = MaxPoolGrad(..)  %w = Cast(%g)}   {%s = ReduceSum(%w)}
+  ///   after   {%g = MaxPoolGrad(..)}   {%w = Cast(%g)  %s = ReduceSum(%w)}
+  bool WidensForReduction(NodePtr n, EntryKeys inputs, int p) {
+    return groups_[p].reductions > 0 && !groups_[p].space.is_row() && late_.Widens(n, inputs) &&
+           std::any_of(n->uses().begin(), n->uses().end(), [&](const Use& u) {
+             return !u.control && nodes_[u.user->id()].kind == NodeKind::kReduction;
+           });
+  }
+
   /// All members of `p`, which are connected; false where they are not, or are many.
   bool CollectMembers(NodePtr first, int p, std::vector<NodePtr>* members) {
     if (groups_[p].size > kMaxRowChain) return false;
@@ -311,7 +321,9 @@ class Sweep {
     int mine = own;
     for (const Producer& producer : producers_) {
       const int p = groups_.Find(producer.group);
-      if (p == mine || (late_.Is(n->id()) && !ReadsLate(inputs, p))) continue;
+      if (p == mine || (late_.Is(n->id()) && !ReadsLate(inputs, p)) ||
+          WidensForReduction(n, inputs, p))
+        continue;
       Space merged;
       if (!rules_.Compatible(n, inputs, mine, p, &merged) || !Fits(mine, p) ||
           !MayWrite(mine, p, merged) || !(Agree(mine, p) || ReadsAfter(inputs, p)))
