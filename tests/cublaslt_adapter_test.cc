@@ -351,10 +351,18 @@ TEST_CASE("cuBLASLt: equal specs share a plan, and no is remembered") {
     const int asked = F().asked;
     for (ProductSpec s : {Spec(0, 7, 3), Spec(5, 0, 3), Spec(5, 7, 0)})
       CHECK((lt.Plan(s) == nullptr));
-    ProductSpec ints = Spec(5, 7, 3);
+    ProductSpec ints = Spec(5, 7, 3), many = ints;
     ints.type = DType::kI32;
-    CHECK((lt.Plan(ints) == nullptr));
+    many.batch = 65536;
+    for (const ProductSpec& s : {ints, many}) CHECK((lt.Plan(s) == nullptr));
     CHECK(F().asked == asked);
+    // What it takes for impossible: the last call of a plan.
+    F().calls = 0;
+    REQUIRE((lt.Plan(Spec(1, 2, 3)) != nullptr));
+    F().failing = 2 * F().calls - 1;
+    F().status = lt::kInvalidValue;
+    CHECK((lt.Plan(Spec(1, 2, 4)) == nullptr));
+    CHECK((lt.Plan(Spec(1, 2, 4)) == nullptr));
     // Plans go when there are very many of them, but not from who has one.
     for (int64_t i = 1; i < 3000; ++i) lt.Plan(Spec(i, 2, 2));
     CHECK(F().alive.size() < 10000);

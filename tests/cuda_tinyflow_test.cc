@@ -263,6 +263,45 @@ TEST_CASE("tinyflow on an emulated GPU: variables are set, read and kept in chec
   CheckDriver();
 }
 
+TEST_CASE("tinyflow on an emulated GPU: a step is timed, waited for and not") {
+  if (!HasEmulatedGpu()) return;
+  app::BenchOptions options;
+  options.program = "my_sigmoid";
+  options.batch = 3;
+  options.seconds = 0.05;
+  options.resident = options.profile = true;
+  const app::BenchResult want = app::Bench(options);
+  options.device = "gpu";
+  app::BenchResult got;
+  // What has been asked for is built after an attempt that lacked it: first values, then the step.
+  for (int attempt = 0; attempt < 4 && got.steps == 0; ++attempt) {
+    try {
+      got = app::Bench(options);
+    } catch (const weft::Error&) {
+      Build();
+    }
+  }
+  REQUIRE(got.steps > 0);
+  FakeDriver::Get().problems.clear();
+  const int launched = FakeDriver::Get().calls["GraphLaunch"];
+  got = app::Bench(options);
+  // All steps but the first two, and those that are profiled, are one recording.
+  CHECK(FakeDriver::Get().calls["GraphLaunch"] - launched >= got.steps);
+  REQUIRE(got.losses.size() == want.losses.size());
+  for (size_t i = 0; i < want.losses.size(); ++i)
+    CHECK(got.losses[i] == doctest::Approx(want.losses[i]).epsilon(1e-4));
+  CHECK(got.step_ms > 0);
+  CHECK(got.unwaited_ms > 0);
+  CHECK(got.cpu_us > 0);
+  CHECK(got.program.kernels > 0);
+  REQUIRE(got.profile.size() == size_t(got.program.kernels + got.program.library_calls));
+  for (const weft::ProfileRow& r : got.profile) CHECK(r.bytes > 0);
+
+  options.seconds = 0;
+  CHECK(app::Bench(options).unwaited_ms == 0);
+  CheckDriver();
+}
+
 TEST_CASE("what doctor says of devices") {
   const weft::cuda::DriverApi& api = *FakeDriverTable();
   auto rows = weft::cuda::ReportDevices(api);

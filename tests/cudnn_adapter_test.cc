@@ -349,6 +349,18 @@ TEST_CASE("cudnn: the first engine that is exact enough, small enough, works, an
   CHECK(chosen({{1, {kTensorCore}}}, {{4, {}, 2000}}) == -1);
   CHECK(why.find("of 2 engines 1 are exact enough") != std::string::npos);
   CHECK(chosen({}, {}) == -1);
+  // One that does not tell its number, its notes or its workspace, or cannot be made, is passed by.
+  F().calls = 0;
+  CHECK(chosen({{1}, {3}}, {}) == 1);
+  int passed_by = 0;
+  for (int64_t n = 0, calls = F().calls; n < calls; ++n) {
+    F().calls = 0;
+    F().failing = n;
+    int64_t number = 0;
+    Catch([&] { number = chosen({{1}, {3}}, {}); });
+    passed_by += number == 3;
+  }
+  CHECK(passed_by == 3 + 1 + 1);
   CHECK(F().alive.empty());
   CHECK(F().problems.empty());
 }

@@ -2,6 +2,8 @@
 /// plans, for a GPU that is only described to it: whether it takes the graphs that it is told is seen without one.
 #include <doctest/doctest.h>
 
+#include <memory>
+
 #include "backends/cuda/cudnn_api.h"
 #include "backends/cuda/cudnn_graph.h"
 #include "conv_spec.h"
@@ -37,6 +39,32 @@ std::string Described(int architecture) {
               architecture == 80 ? 166912 : 232448);
 }
 
+/// Null, and says so, where this cuDNN plans for no device that is not there.
+std::unique_ptr<CudnnObject> Gpu(const CudnnApi& api, int architecture) {
+  auto gpu = std::make_unique<CudnnObject>();
+  const auto cannot = Catch([&] {
+    const std::string text = Described(architecture);
+    *gpu = CudnnObject(api, cudnn::kDeviceProperties);
+    gpu->Set(cudnn::kDeviceText, cudnn::kCharType, int64_t(text.size()), text.data());
+    gpu->Finalize();
+  });
+  if (!cannot) return gpu;
+  MESSAGE("skipped: this cuDNN plans for no device that is not there: " << cannot->text);
+  return nullptr;
+}
+
+/// Null, and says so, where there is none to be tried.
+const CudnnApi* Library() {
+#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_COUNTS_LEAKS)
+  MESSAGE("skipped: the libraries behind it give back nothing at the end");
+  return nullptr;
+#endif
+  const CudnnApi& api = CudnnLibrary();
+  if (api.ok()) return &api;
+  MESSAGE("skipped: " << api.error);
+  return nullptr;
+}
+
 struct Form {
   const char* what;
   Extents x, w, y;
@@ -46,15 +74,9 @@ struct Form {
 }  // namespace
 
 TEST_CASE("cudnn: the library itself has engines for all of it on GPUs that are described") {
-#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_COUNTS_LEAKS)
-  MESSAGE("skipped: the libraries behind it give back nothing at the end");
-  return;
-#endif
-  const CudnnApi& api = CudnnLibrary();
-  if (!api.ok()) {
-    MESSAGE("skipped: " << api.error);
-    return;
-  }
+  const CudnnApi* const library = Library();
+  if (!library) return;
+  const CudnnApi& api = *library;
   const Form all[] = {
       {"3 x 3", {4, 64, 28, 28}, {64, 64, 3, 3}, {4, 64, 28, 28}, 1, 1, 1, 1, 1},
       {"1 x 1, strided", {4, 64, 28, 28}, {32, 64, 1, 1}, {4, 32, 14, 14}, 1, 2},
@@ -68,22 +90,13 @@ TEST_CASE("cudnn: the library itself has engines for all of it on GPUs that are 
       {"3-D", {2, 16, 8, 8, 8}, {32, 16, 3, 3, 3}, {2, 32, 8, 8, 8}, 1, 1, 1, 1, 1},
   };
   for (const int architecture : {80, 90, 100}) {
-    CudnnObject gpu;
-    const auto cannot = Catch([&] {
-      const std::string text = Described(architecture);
-      gpu = CudnnObject(api, cudnn::kDeviceProperties);
-      gpu.Set(cudnn::kDeviceText, cudnn::kCharType, int64_t(text.size()), text.data());
-      gpu.Finalize();
-    });
-    if (cannot) {
-      MESSAGE("skipped: this cuDNN plans for no device that is not there: " << cannot->text);
-      return;
-    }
+    const auto gpu = Gpu(api, architecture);
+    if (!gpu) return;
     CAPTURE(architecture);
     int found = 0;
     const auto check = [&](const ConvSpec& s) {
       std::string why;
-      const auto e = FindEngine(api, {nullptr, &gpu}, s, int64_t{256} << 20, &why);
+      const auto e = FindEngine(api, {nullptr, gpu.get()}, s, int64_t{256} << 20, &why);
       CHECK_MESSAGE(e.has_value(), why);
       found += e.has_value();
     };
@@ -117,4 +130,26 @@ TEST_CASE("cudnn: the library itself has engines for all of it on GPUs that are 
     MESSAGE("cuDNN " << api.version() << " has engines for " << found << " graphs on sm_"
                      << architecture);
   }
+}
+
+TEST_CASE("cudnn: 16-bit tensors with their channels last are read and written where they lie") {
+  const CudnnApi* const library = Library();
+  if (!library) return;
+  const auto gpu = Gpu(*library, 90);
+  if (!gpu) return;
+  // Copies of a tensor into another order would need room.
+  constexpr int64_t kTensor = int64_t{32} * 64 * 56 * 56 * 2;
+  for (const DType type : {DType::kF16, DType::kBF16})
+    for (const auto pass :
+         {ConvSpec::Pass::kForward, ConvSpec::Pass::kGradData, ConvSpec::Pass::kGradWeight}) {
+      CAPTURE(DTypeName(type));
+      CAPTURE(int(pass));
+      ConvSpec s = Spec(pass, type, Layout::kChannelsLast, {32, 64, 56, 56}, {64, 64, 3, 3},
+                        {32, 64, 56, 56}, 1);
+      s.shape.window.begin = s.shape.window.end = Extents{1, 1};
+      std::string why;
+      const auto e = FindEngine(*library, {nullptr, gpu.get()}, s, int64_t{256} << 20, &why);
+      REQUIRE_MESSAGE(e.has_value(), why);
+      CHECK(e->workspace_bytes < kTensor / 4);
+    }
 }

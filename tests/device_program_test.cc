@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <thread>
 
 #include "fake_device.h"
 #include "random_graph.h"
@@ -252,6 +253,168 @@ TEST_CASE("device: what goes wrong in a run that was started is told to who wait
   REQUIRE(caught);
   CHECK(caught->code == ErrorCode::kIndexRange);
   CHECK(ValuesOf(*first.Wait()[0]) == Values{4});
+}
+
+TEST_CASE("device: a recording is made anew when the scratch memory of its calls has moved") {
+  if (!Ready()) return;
+  FakeDevice& d = FakeDevice::Get();
+  d.greedy_calls = true;
+  const Graph g = FromText(R"(graph (%x: f32[n, k], %w: f32[k, 4]) -> (%y) {
+  %y = MatMul(%x, %w) : f32[n, 4]
+}
+)");
+  Session s(OnDevice(g)), host(CompileFor(g, "cpu"));
+  const auto run = [&](int64_t n, int64_t k, int times) {
+    for (int i = 0; i < times; ++i) {
+      const TensorPtr x = Tensor::FromDoubles(DType::kF32, {n, k}, Values(size_t(n * k), i)),
+                      w = Tensor::FromDoubles(DType::kF32, {k, 4}, Values(size_t(4 * k), 1));
+      CHECK(EqualBits(*s.Run({x, w})[0], *host.Run({x, w})[0]));
+    }
+  };
+  run(2, 1000, 4);
+  CHECK(d.recordings == 1);
+  run(100, 3, 1);  // what is fed has room where it was, the scratch memory has not
+  run(2, 1000, 4);
+  CHECK(d.recordings == 2);
+  CHECK(d.strangers == 0);
+}
+
+TEST_CASE("device: where steps cannot be recorded they are given one by one") {
+  if (!Ready()) return;
+  FakeDevice& d = FakeDevice::Get();
+  d.refuses_to_record = true;
+  const LogLevel before = GetLogLevel();
+  SetLogLevel(LogLevel::kError);
+  const Graph g = FromText(R"(graph (%x: f32[4], %i: i64[2]) -> (%y, %z) {
+  %y = Gather(%x, %i) : f32[2]
+  %z = Gather(%i, %i) : i64[2]
+}
+)");
+  Session s(OnDevice(g));
+  const auto at = [](double a, double b) { return Tensor::FromDoubles(DType::kI64, {2}, {a, b}); };
+  for (int i = 0; i < 6; ++i)
+    CHECK(ValuesOf(*s.Run({Vector({1, 2, 3, 4}), at(1, 0)})[0]) == Values{2, 1});
+  CHECK(d.recordings == 1);
+  CHECK(d.replays == 0);
+  CHECK(Catch([&] { s.Run({Vector({1, 2, 3, 4}), at(3, 0)}); })->code == ErrorCode::kIndexRange);
+  SetLogLevel(before);
+}
+
+TEST_CASE("device: extents in turn, more than recordings are kept") {
+  if (!Ready()) return;
+  const Graph g = FromText(
+      R"(graph (%x: f32[n], %v: f32[4] param = [0.0, 0.0, 0.0, 0.0] {state = 1}) -> (%y, %z) {
+  %s = ReduceSum(%x) {keepdims = 0} : f32[]
+  %t = Add(%v, %s) : f32[4]
+  %y = weft::Assign(%v, %t) : f32[4]
+  %z = Exp(%x) : f32[n]
+}
+)");
+  auto store = std::make_shared<VariableStore>(), other = std::make_shared<VariableStore>();
+  Session s(OnDevice(g), store), host(CompileFor(g, "cpu"), other);
+  for (int round = 0; round < 5; ++round)
+    for (int64_t n = 3; n <= 1200; n += 57) {
+      const TensorPtr x = Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), round));
+      const auto got = s.Run({x}), want = host.Run({x});
+      for (size_t i = 0; i < 2; ++i) CHECK(EqualBits(*got[i], *want[i]));
+    }
+  for (int64_t n : {3, 900})
+    for (int i = 0; i < 4; ++i)
+      s.Run({Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), 0))});
+  CHECK(FakeDevice::Get().replays > 0);
+  CHECK(FakeDevice::Get().strangers == 0);
+}
+
+TEST_CASE("device: a run that cannot be given leaves those before it as they are") {
+  if (!Ready()) return;
+  const Graph g = FromText(R"(graph (%x: f32[4], %i: i64[2]) -> (%y) {
+  %e = Exp(%x) : f32[4]
+  %y = Gather(%e, %i) : f32[2]
+}
+)");
+  FakeDevice& d = FakeDevice::Get();
+  const auto at = [](double a, double b) { return Tensor::FromDoubles(DType::kI64, {2}, {a, b}); };
+  bool failed = true;
+  for (int64_t n = 0; failed; ++n) {
+    REQUIRE(n < 100);
+    Session s(OnDevice(g));
+    PendingRun first = s.Start({Vector({0, 0, 0, 0}), at(0, 1)}),
+               bad = s.Start({Vector({0, 0, 0, 0}), at(0, 5)});
+    d.fail_at = n;
+    const auto caught = Catch([&] { s.Start({Vector({1, 1, 1, 1}), at(0, 1)}); });
+    failed = caught.has_value();
+    d.fail_at = -1;
+    CHECK(ValuesOf(*first.Wait()[0]) == Values{1, 1});
+    CHECK(Catch([&] { bad.Wait(); })->code == ErrorCode::kIndexRange);
+  }
+}
+
+TEST_CASE("device: stores, sessions and programs may go while runs are under way") {
+  if (!Ready()) return;
+  const Graph g = FromText(kCounting);
+  const TensorPtr one = Vector({1, 1, 1, 1});
+  for (const char* order : {"program", "store", "erase", "set"}) {
+    CAPTURE(std::string(order));
+    auto program = OnDevice(g);
+    auto store = std::make_shared<VariableStore>();
+    auto s = std::make_unique<Session>(program, store);
+    PendingRun first = s->Start({one}), second = s->Start({one});
+    PendingRun moved = std::move(first);
+    CHECK(!moved.ready());
+    const std::string what = order;
+    if (what == "program") {
+      program.reset();
+      s.reset();
+    } else if (what == "store") {
+      s.reset();
+      store.reset();
+    } else if (what == "erase") {
+      store->Erase("v");
+      CHECK(ValuesOf(*s->Run({one})[0]) == Values(4, 1));
+    } else {
+      store->Set("v", Vector({5, 6, 7, 8}));
+      CHECK(ValuesOf(*s->Run({one})[0]) == Values{36, 49, 64, 81});
+    }
+    CHECK(ValuesOf(*second.Wait()[0]) == Values(4, 4));
+    CHECK(ValuesOf(*moved.Wait()[0]) == Values(4, 1));
+  }
+  CHECK(FakeDevice::Get().strangers == 0);
+}
+
+TEST_CASE("device: sessions of one program on several threads, some with one store") {
+  if (!Ready()) return;
+  const Graph g = FromText(kCounting);
+  const auto program = OnDevice(g);
+  const auto shared = std::make_shared<VariableStore>();
+  constexpr int kRuns = 40;
+  std::vector<std::thread> threads;
+  std::vector<double> last(2);
+  for (size_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {  // adds to the shared variables
+      Session s(program, shared);
+      for (int i = 0; i < kRuns; i += 2) {
+        PendingRun run = s.Start({Vector({1, 1, 1, 1})});
+        s.Run({Vector({1, 1, 1, 1})});
+        run.Wait();
+      }
+    });
+    threads.emplace_back([&, t] {  // has some of its own
+      Session s(program);
+      for (int i = 0; i < kRuns; ++i) last[t] = s.Run({Vector({1, 1, 1, 1})})[0]->at(0);
+    });
+  }
+  threads.emplace_back([&] {
+    for (int i = 0; i < kRuns; ++i) {
+      // The state before or after a run: all elements are equal.
+      if (!shared->Has("v")) continue;
+      const std::vector<double> v = ValuesOf(*shared->Get("v"));
+      if (v != Values(4, v[0])) ++FakeDevice::Get().strangers;
+    }
+  });
+  for (std::thread& t : threads) t.join();
+  CHECK(ValuesOf(*shared->Get("v")) == Values(4, 2 * kRuns));
+  for (const double y : last) CHECK(y == kRuns * kRuns);
+  CHECK(FakeDevice::Get().strangers == 0);
 }
 
 TEST_CASE("on the host a run that is started is done") {

@@ -23,14 +23,32 @@ void Expect(const void* p) {
   if (!IsOurs(d, p)) ++d.strangers;
 }
 
+/// The work of a stream. Those who wait for a point of it may do so when the stream is gone.
+struct Queue {
+  std::recursive_mutex mutex;
+  int64_t given = 0, done = 0;
+  std::deque<std::function<void()>> waiting;
+
+  void Drain(int64_t until) {
+    std::lock_guard lock(mutex);
+    while (done < until) {
+      const std::function<void()> work = std::move(waiting.front());
+      waiting.pop_front();
+      ++done;
+      work();
+    }
+  }
+};
+
 class FakeStream final : public DeviceStream {
  public:
-  ~FakeStream() override { Drain(given_); }
+  ~FakeStream() override { Wait(); }
   void CopyIn(void* device, const void* host, int64_t bytes) override {
     ++FakeDevice::Get().copies_in;
     Expect(device);
     const auto* from = static_cast<const char*>(host);
     Give([device, content = std::vector<char>(from, from + bytes)] {
+      Expect(device);
       std::memcpy(device, content.data(), content.size());
     });
   }
@@ -46,13 +64,13 @@ class FakeStream final : public DeviceStream {
   }
   void Clear(void* device, int64_t bytes) override {
     Expect(device);
-    Give([=] { std::memset(device, 0, size_t(bytes)); });
+    Give([=] {
+      Expect(device);
+      std::memset(device, 0, size_t(bytes));
+    });
   }
-  void Wait() override { Drain(given_); }
-  std::shared_ptr<Point> Mark() override {
-    return std::make_shared<Here>([this, at = given_] { return done_ >= at; },
-                                  [this, at = given_] { Drain(at); });
-  }
+  void Wait() override { work_->Drain(work_->given); }
+  std::shared_ptr<Point> Mark() override { return std::make_shared<Here>(work_); }
   void Wait(const Point& point) override { point.Wait(); }
 
   void Give(std::function<void()> work) {
@@ -61,8 +79,10 @@ class FakeStream final : public DeviceStream {
       d.fail_at = 0;
       WEFT_THROW(kDevice, "the fake device has failed");
     }
-    if (queue_ == &waiting_) ++given_;
-    queue_->push_back(std::move(work));
+    if (recorded_) return recorded_->push_back(std::move(work));
+    std::lock_guard lock(work_->mutex);
+    ++work_->given;
+    work_->waiting.push_back(std::move(work));
   }
 
   struct Work final : Recording {
@@ -73,14 +93,15 @@ class FakeStream final : public DeviceStream {
     FakeDevice::Get().updates += earlier != nullptr;
     ++FakeDevice::Get().recordings;
     auto work = std::make_unique<Work>();
-    queue_ = &work->queue;
+    recorded_ = &work->queue;
     try {
       give();
+      WEFT_CHECK(!FakeDevice::Get().refuses_to_record, kDevice, "this is not recorded");
     } catch (...) {
-      queue_ = &waiting_;
+      recorded_ = nullptr;
       throw;
     }
-    queue_ = &waiting_;
+    recorded_ = nullptr;
     return work;
   }
   void Replay(const Recording& recording) override {
@@ -90,24 +111,17 @@ class FakeStream final : public DeviceStream {
 
  private:
   struct Here final : Point {
-    Here(std::function<bool()> r, std::function<void()> w)
-        : reached(std::move(r)), wait(std::move(w)) {}
-    bool Reached() const override { return reached(); }
-    void Wait() const override { wait(); }
-    const std::function<bool()> reached;
-    const std::function<void()> wait;
-  };
-  void Drain(int64_t until) {
-    while (done_ < until) {
-      const std::function<void()> work = std::move(waiting_.front());
-      waiting_.pop_front();
-      ++done_;
-      work();
+    explicit Here(std::shared_ptr<Queue> w) : work(std::move(w)), at(work->given) {}
+    bool Reached() const override {
+      std::lock_guard lock(work->mutex);
+      return work->done >= at;
     }
-  }
-  int64_t given_ = 0, done_ = 0;
-  std::deque<std::function<void()>> waiting_;
-  std::deque<std::function<void()>>* queue_ = &waiting_;
+    void Wait() const override { work->Drain(at); }
+    const std::shared_ptr<Queue> work;
+    const int64_t at;
+  };
+  const std::shared_ptr<Queue> work_ = std::make_shared<Queue>();
+  std::deque<std::function<void()>>* recorded_ = nullptr;
 };
 
 class FakeLauncher final : public KernelLauncher {
@@ -120,9 +134,12 @@ class FakeLauncher final : public KernelLauncher {
   void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
     ++FakeDevice::Get().launches;
     for (size_t i = 0; i < buffers_; ++i) Expect(buffers[i]);
-    static_cast<FakeStream&>(stream).Give(
-        [cpu = cpu_, b = std::vector<void*>(buffers, buffers + buffers_),
-         d = std::vector<int64_t>(dims, dims + dims_)] { cpu->Launch(b.data(), d.data()); });
+    static_cast<FakeStream&>(stream).Give([cpu = cpu_,
+                                           b = std::vector<void*>(buffers, buffers + buffers_),
+                                           d = std::vector<int64_t>(dims, dims + dims_)] {
+      for (const void* p : b) Expect(p);
+      cpu->Launch(b.data(), d.data());
+    });
   }
 
  private:
@@ -132,8 +149,8 @@ class FakeLauncher final : public KernelLauncher {
 
 class FakeCall final : public LibraryCall {
  public:
-  FakeCall(std::unique_ptr<LibraryCall> cpu, size_t inputs, size_t outputs)
-      : cpu_(std::move(cpu)), inputs_(inputs), outputs_(outputs) {}
+  FakeCall(std::unique_ptr<LibraryCall> cpu, size_t inputs, size_t outputs, int64_t greed)
+      : cpu_(std::move(cpu)), inputs_(inputs), outputs_(outputs), greed_(greed) {}
   void Run(const void* const*, void* const*, void*) const override {
     WEFT_THROW(kInternal, "a call of a device was run on the host");
   }
@@ -144,15 +161,22 @@ class FakeCall final : public LibraryCall {
     std::vector<void*> out(outputs, outputs + outputs_);
     for (const void* p : in) Expect(p);
     for (const void* p : out) Expect(p);
-    static_cast<FakeStream&>(stream).Give([cpu = cpu_, in = std::move(in), out = std::move(out),
-                                           scratch] { cpu->Run(in.data(), out.data(), scratch); });
+    static_cast<FakeStream&>(stream).Give(
+        [cpu = cpu_, in = std::move(in), out = std::move(out), scratch, bytes = scratch_bytes()] {
+          if (bytes > 0) {
+            if (!IsOurs(FakeDevice::Get(), scratch)) return void(++FakeDevice::Get().strangers);
+            std::memset(scratch, 0xAB, size_t(bytes));
+          }
+          cpu->Run(in.data(), out.data(), scratch);
+        });
   }
-  int64_t scratch_bytes() const override { return cpu_->scratch_bytes(); }
+  int64_t scratch_bytes() const override { return cpu_->scratch_bytes() + greed_; }
   std::string description() const override { return cpu_->description(); }
 
  private:
   std::shared_ptr<LibraryCall> cpu_;
   size_t inputs_, outputs_;
+  int64_t greed_;
 };
 
 class FakeBackend final : public Backend {
@@ -185,12 +209,15 @@ class FakeBackend final : public Backend {
   }
   std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
                                        const ComputeRequest& request) override {
+    if (FakeDevice::Get().on_prepare) FakeDevice::Get().on_prepare();
     std::unique_ptr<LibraryCall> call = cpu_->Prepare(compute, request);
     if (!call) return nullptr;
     size_t inputs = request.input_dims.size();
     for (const CallStep& s : request.epilogue)
       if (s.operand >= 0) inputs = std::max(inputs, size_t(s.operand) + 1);
-    return std::make_unique<FakeCall>(std::move(call), inputs, request.output_dims.size());
+    const int64_t greed =
+        FakeDevice::Get().greedy_calls ? 64 * NumElements(request.output_dims[0]) : 0;
+    return std::make_unique<FakeCall>(std::move(call), inputs, request.output_dims.size(), greed);
   }
 
  private:
@@ -205,8 +232,12 @@ FakeDevice& FakeDevice::Get() {
 }
 void FakeDevice::Reset() {
   std::lock_guard lock(mutex);
-  copies_in = copies_out = launches = calls = recordings = replays = updates = strangers = 0;
+  for (Count* count :
+       {&copies_in, &copies_out, &launches, &calls, &recordings, &replays, &updates, &strangers})
+    *count = 0;
   fail_at = -1;
+  greedy_calls = refuses_to_record = false;
+  on_prepare = nullptr;
 }
 
 void RegisterFakeDevice() {

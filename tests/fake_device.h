@@ -2,6 +2,7 @@
 /// may touch it. Work waits in a stream until somebody waits for it, and is computed by the backend "cpu" then.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -20,10 +21,15 @@ namespace weft::e2e {
 struct FakeDevice {
   std::mutex mutex;
   std::map<uintptr_t, int64_t> blocks;  ///< of its memory: begin, bytes
-  int64_t copies_in = 0, copies_out = 0, launches = 0, calls = 0, recordings = 0, replays = 0,
-          updates = 0;
-  int64_t strangers = 0;  ///< pointers given to it that do not lie in its memory
-  int64_t fail_at = -1;   ///< the operation of that number fails, and all after it
+  using Count = std::atomic<int64_t>;
+  Count copies_in = 0, copies_out = 0, launches = 0, calls = 0, recordings = 0, replays = 0,
+        updates = 0;
+  Count strangers = 0;  ///< pointers that do not lie in its memory, when given or when used
+  Count fail_at = -1;   ///< the operation of that number fails, and all after it
+  /// Calls ask for 64 bytes of scratch memory an element of their first result, and fill it.
+  bool greedy_calls = false;
+  bool refuses_to_record = false;
+  std::function<void()> on_prepare;  ///< is called when a call is to be made
 
   static FakeDevice& Get();
   void Reset();

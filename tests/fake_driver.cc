@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 namespace weft::cuda {
@@ -14,10 +15,15 @@ namespace weft::cuda {
 struct StreamHandle {
   std::deque<std::function<void()>> queue;
   GraphHandle* capture = nullptr;
-  int64_t given = 0, done = 0;  ///< pieces of work and events
+  /// Pieces of work and events. Events ask for it when the stream is gone.
+  struct Progress {
+    StreamHandle* stream = nullptr;
+    int64_t given = 0, done = 0;
+  };
+  std::shared_ptr<Progress> progress = std::make_shared<Progress>();
 };
 struct EventHandle {
-  StreamHandle* stream = nullptr;
+  std::shared_ptr<StreamHandle::Progress> progress;
   int64_t number = 0;
 };
 struct GraphHandle {
@@ -45,9 +51,19 @@ using Work = std::function<void()>;
 FakeDriver& D() { return FakeDriver::Get(); }
 void Problem(const std::string& text) { D().problems.push_back(text); }
 
+/// Each thread has a current context of its own.
+thread_local bool has_context = false;
+
 /// The result of a call, 0 unless it is to fail.
 int Called(const char* name) {
   FakeDriver& d = D();
+  const std::string_view entry = name;
+  const bool needs_none = entry == "Init" || entry == "CtxSetCurrent" ||
+                          entry.substr(0, 6) == "Device" || entry.substr(0, 6) == "Driver";
+  if (!needs_none && !has_context) {
+    Problem(std::string(entry) + ": no context is current on this thread");
+    return 201;
+  }
   const int64_t number = d.calls[name]++;
   if (d.failure.entry == name && d.failure.call == number && d.failure.result != 0) {
     if (d.failure.for_ever) d.failure.entry = "*";
@@ -70,20 +86,20 @@ int Give(StreamHandle* s, Work work) {
   if (s->capture)
     s->capture->work.push_back(std::move(work));
   else
-    s->queue.push_back([work = std::move(work), s, number = ++s->given] {
+    s->queue.push_back([work = std::move(work), p = s->progress, number = ++s->progress->given] {
       work();
-      s->done = number;
+      p->done = number;
     });
   return 0;
 }
 /// Does what was given up to that number, or, where the device has failed, forgets it.
 void Drain(StreamHandle* s, int64_t number, bool failed) {
-  while (!s->queue.empty() && (failed || s->done < number)) {
+  while (!s->queue.empty() && (failed || s->progress->done < number)) {
     const Work work = std::move(s->queue.front());
     s->queue.pop_front();
     if (!failed) work();
   }
-  s->done = std::max(s->done, number);
+  s->progress->done = std::max(s->progress->done, number);
 }
 
 Work LaunchWork(KernelHandle* kernel, EmuDim grid, EmuDim block, unsigned shared, void** params) {
@@ -118,11 +134,12 @@ DriverApi Table() {
   DriverApi a;
   a.Init = [](unsigned) { return Called("Init"); };
   a.DriverGetVersion = [](int* v) {
-    *v = 12040;
+    *v = D().version;
     return Called("DriverGetVersion");
   };
   a.GetErrorName = [](DriverResult r, const char** text) {
     *text = r == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : r == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
             : r == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
                        : "CUDA_ERROR";
     return 0;
@@ -167,7 +184,9 @@ DriverApi Table() {
   };
   a.CtxSetCurrent = [](ContextHandle* c) {
     if (!c) Problem("no context");
-    return Called("CtxSetCurrent");
+    CALLED("CtxSetCurrent");
+    has_context = c != nullptr;
+    return 0;
   };
   a.MemGetInfo = [](size_t* free, size_t* total) {
     int64_t used = 0;
@@ -218,12 +237,18 @@ DriverApi Table() {
   a.MemcpyHtoDAsync = [](DevicePointer to, const void* from, size_t bytes, StreamHandle* s) {
     CALLED("MemcpyHtoDAsync");
     CheckDevice(to, bytes, "MemcpyHtoDAsync");
-    return Give(s, [=] { std::memcpy(Host(to), from, bytes); });
+    return Give(s, [=] {
+      CheckDevice(to, bytes, "a copy from the host, when it is done");
+      std::memcpy(Host(to), from, bytes);
+    });
   };
   a.MemcpyDtoHAsync = [](void* to, DevicePointer from, size_t bytes, StreamHandle* s) {
     CALLED("MemcpyDtoHAsync");
     CheckDevice(from, bytes, "MemcpyDtoHAsync");
-    return Give(s, [=] { std::memcpy(to, Host(from), bytes); });
+    return Give(s, [=] {
+      CheckDevice(from, bytes, "a copy to the host, when it is done");
+      std::memcpy(to, Host(from), bytes);
+    });
   };
   a.MemcpyDtoDAsync = [](DevicePointer to, DevicePointer from, size_t bytes, StreamHandle* s) {
     CALLED("MemcpyDtoDAsync");
@@ -234,16 +259,22 @@ DriverApi Table() {
   a.MemsetD8Async = [](DevicePointer to, unsigned char value, size_t bytes, StreamHandle* s) {
     CALLED("MemsetD8Async");
     CheckDevice(to, bytes, "MemsetD8Async");
-    return Give(s, [=] { std::memset(Host(to), value, bytes); });
+    return Give(s, [=] {
+      CheckDevice(to, bytes, "a memset, when it is done");
+      std::memset(Host(to), value, bytes);
+    });
   };
   a.StreamCreate = [](StreamHandle** s, unsigned) {
     CALLED("StreamCreate");
     *s = new StreamHandle;
+    (*s)->progress->stream = *s;
     ++D().streams;
     return 0;
   };
   a.StreamDestroy = [](StreamHandle* s) {
     if (!s->queue.empty()) Problem("a stream with work in it is destroyed");
+    s->progress->stream = nullptr;
+    s->progress->done = s->progress->given;
     delete s;
     --D().streams;
     return Called("StreamDestroy");
@@ -251,7 +282,7 @@ DriverApi Table() {
   a.StreamSynchronize = [](StreamHandle* s) {
     const int failed = Called("StreamSynchronize");
     if (s->capture) Problem("somebody waits for a stream that is captured");
-    Drain(s, s->given, failed != 0);
+    if (failed == 0 || D().failure.for_ever) Drain(s, s->progress->given, failed != 0);
     return failed;
   };
   a.StreamBeginCapture = [](StreamHandle* s, int) {
@@ -324,8 +355,9 @@ DriverApi Table() {
                           {p->block_x, p->block_y, p->block_z}, p->shared_bytes, p->params));
   };
   a.GraphAddMemcpyNode = [](GraphNodeHandle** made, GraphHandle* graph, GraphNodeHandle* const*,
-                            size_t after, const Memcpy3D* m, ContextHandle*) {
+                            size_t after, const Memcpy3D* m, ContextHandle* c) {
     CALLED("GraphAddMemcpyNode");
+    if (!c) Problem("GraphAddMemcpyNode: no context");
     const size_t bytes = m->width_bytes;
     const void* from = m->from_type == kHostMemory ? m->from_host : Host(m->from_device);
     if (m->from_type == kDeviceMemory) CheckDevice(m->from_device, bytes, "GraphAddMemcpyNode");
@@ -333,8 +365,9 @@ DriverApi Table() {
     return add(made, graph, after, [=, to = m->to_device] { std::memcpy(Host(to), from, bytes); });
   };
   a.GraphAddMemsetNode = [](GraphNodeHandle** made, GraphHandle* graph, GraphNodeHandle* const*,
-                            size_t after, const MemsetNodeParams* m, ContextHandle*) {
+                            size_t after, const MemsetNodeParams* m, ContextHandle* c) {
     CALLED("GraphAddMemsetNode");
+    if (!c) Problem("GraphAddMemsetNode: no context");
     CheckDevice(m->to, m->width, "GraphAddMemsetNode");
     return add(made, graph, after,
                [p = *m] { std::memset(Host(p.to), int(p.value), p.width * p.height); });
@@ -382,17 +415,18 @@ DriverApi Table() {
   };
   a.EventRecord = [](EventHandle* event, StreamHandle* s) {
     CALLED("EventRecord");
-    event->stream = s;
-    event->number = ++s->given;
+    event->progress = s->progress;
+    event->number = ++s->progress->given;
     return 0;
   };
   a.EventQuery = [](EventHandle* event) {
     CALLED("EventQuery");
-    return event->stream->done >= event->number ? 0 : 600;
+    return event->progress->done >= event->number ? 0 : 600;
   };
   a.EventSynchronize = [](EventHandle* event) {
     const int failed = Called("EventSynchronize");
-    Drain(event->stream, event->number, failed != 0);
+    StreamHandle* s = event->progress->stream;
+    if (s && (failed == 0 || D().failure.for_ever)) Drain(s, event->number, failed != 0);
     return failed;
   };
   return a;

@@ -17,7 +17,7 @@ namespace weft::e2e {
 
 struct FakeDriver {
   const cuda::EmulatedLibrary* kernels = nullptr;  ///< where entries are looked for
-  int devices = 1, architecture = 90, multiprocessors = 2;
+  int devices = 1, architecture = 90, multiprocessors = 2, version = 12040;
   int64_t memory_bytes = int64_t{1} << 30;
 
   /// The call of that number to the entry of that name gives `result`; where `for_ever`, so does every later call to any.

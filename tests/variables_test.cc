@@ -459,3 +459,23 @@ TEST_CASE(
     }
   }
 }
+
+TEST_CASE("variables: a step's bytes count a variable once as read and once as written") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      R"(graph (%m: f32[1000] {state = 1}, %g: f32[1000] {state = 1}) -> (%d) {
+  %a = Mul(%g, %g) : f32[1000]
+  %b = Add(%m, %a) : f32[1000]
+  %w = weft::Assign(%m, %b) : f32[1000]
+  %d = weft::Group(%w) : bool[0]
+}
+)");
+  auto store = std::make_shared<VariableStore>();
+  for (const char* name : {"m", "g"})
+    store->Set(name, std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{1000}));
+  Session session(CompileFor(g, "cpu"), store);
+  const std::vector<StepTime> steps = session.Profile({});
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0].bytes == 3 * 4000);
+  CHECK(session.bytes_moved() == 3 * 4000);
+}

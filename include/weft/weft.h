@@ -79,6 +79,8 @@ typedef struct WeftOptions {
   const char* limits;  /* "nodes=1000,deadline_s=30"; null: the defaults */
   WeftCancel* cancel;  /* ends the import and the compilation; null: nothing does */
   int32_t tune; /* not 0: library calls are chosen by timing, once for each machine and its cache */
+  /* Older headers end here, with padding of any content in this place, and the same size: not read. */
+  int32_t unused;
   int32_t tf32; /* not 0: a GPU may round f32 operands of products and convolutions to 10 bits */
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx. `options` may be null. */

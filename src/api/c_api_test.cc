@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -43,6 +44,34 @@ WeftTensor* Floats(std::vector<int64_t> dims, const std::vector<float>& values) 
   return t;
 }
 const float* Data(WeftTensor* t) { return static_cast<const float*>(weft_tensor_data(t)); }
+
+/// WeftOptions as of the header before `tf32`: its last four bytes were padding.
+struct OlderOptions {
+  size_t struct_size;
+  const char *backend, *passes;
+  int32_t threads;
+  const char* limits;
+  WeftCancel* cancel;
+  int32_t tune;
+};
+
+TEST_CASE("options of a caller with an older header: no field lies where its padding was") {
+  static_assert(sizeof(WeftOptions) > sizeof(OlderOptions));
+  CHECK(offsetof(WeftOptions, tune) == offsetof(OlderOptions, tune));
+  CHECK(offsetof(WeftOptions, tf32) >= sizeof(OlderOptions));
+  OlderOptions options;
+  std::memset(&options, 0xFF, sizeof options);
+  options.struct_size = sizeof options;
+  options.backend = "ref";
+  options.passes = options.limits = nullptr;
+  options.threads = options.tune = 0;
+  options.cancel = nullptr;
+  WeftProgram* program = nullptr;
+  CHECK(weft_program_load_memory(kModel, std::strlen(kModel), "weft",
+                                 reinterpret_cast<const WeftOptions*>(&options),
+                                 &program) == WEFT_OK);
+  weft_program_release(program);
+}
 
 TEST_CASE("load, bind, run, read") {
   Model m;

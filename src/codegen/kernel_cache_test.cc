@@ -221,6 +221,36 @@ TEST_CASE("kernel cache: kernels that were compiled together share one file") {
     KernelCache again;
     check(again, true);
   }
+  // Who uses a kernel uses what it shares; unused for long, that goes, without a word, and comes again.
+  const timespec old[2] = {{time(nullptr) - 86400, 0}, {time(nullptr) - 86400, 0}};
+  const auto age = [&] { REQUIRE(utimensat(AT_FDCWD, shared.c_str(), old, 0) == 0); };
+  scene.warnings = 0;
+  age();
+  CHECK(KernelCache().Find(*kernels[3], kTarget));
+  CHECK(PruneKernelCache(scene.folder(), -1, 3600).removed == 0);
+  age();
+  CHECK(PruneKernelCache(scene.folder(), -1, 3600).removed == 1);
+  {
+    KernelCache fresh;
+    check(fresh, false);
+    fresh.Store(kernels, made);
+    KernelCache again;
+    check(again, true);
+  }
+  // Entries with a binary each, as they were before kernels shared them: they are read, and make room for references.
+  for (int i = 0; i < kKernels; ++i) KernelCache().Store(*kernels[size_t(i)], made[size_t(i)]);
+  fs::remove(shared);
+  {
+    KernelCache fresh;
+    check(fresh, true);
+    fresh.Store(kernels, made);
+    KernelCache again;
+    check(again, true);
+  }
+  int64_t now = 0;
+  for (const CacheEntry& e : ListKernelCache(scene.folder(), true)) now += e.bytes;
+  CHECK(now == bytes);
+  CHECK(scene.warnings == 0);
   // A file that names another binary than it is asked for: a binary of the right form with other content.
   const std::string wrong = JoinPath(scene.folder(), std::string(32, 'a') + ".wk");
   fs::rename(shared, wrong);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernel_call.h"
+#include "step_cost.h"
 #include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -212,11 +213,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     b->shape_values.emplace_back();
     for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
     std::shared_ptr<LibraryCall> call;
-    for (const auto* list : {&step.inputs, &step.outputs})
-      for (int v : *list)
-        if (v >= 0)
-          b->bytes_moved +=
-              DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)]));
+    b->bytes_moved += BytesOf(step, plan_, *b);
     if (step.kind == StepKind::kLibrary) {
       ComputeRequest request = RequestOf(step, *b, backend.threads());
       request.options = options;

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 
 #include "weft/core/tensor.h"
 #include "weft/runtime/backend.h"
 #include "weft/runtime/device.h"
-#include "weft/support/error.h"
 
 namespace weft {
 
@@ -19,7 +19,7 @@ class DeviceCopy {
   ~DeviceCopy() {
     try {
       WaitForUser();
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       // The device has failed, and with it whoever used this.
     }
   }

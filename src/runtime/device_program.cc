@@ -5,6 +5,7 @@
 /// and places, and those after it, are one recording replayed, where the device records and no step needs the host.
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "weft/core/request.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
+#include "weft/support/log.h"
 
 namespace weft {
 namespace {
@@ -33,20 +35,25 @@ class DeviceProgram final : public PlannedProgram {
 
  protected:
   struct DeviceState final : PlannedState {
-    std::unique_ptr<DeviceStream> stream;
     Arena io;                  ///< what is fed and fetched, then the flags
     uint8_t* flags = nullptr;  ///< of the steps that have one, in order
     int next_flag = 0;
     /// Runs with the same extents.
     struct Alike {
       std::shared_ptr<const Binding> extents;
-      std::vector<void*> places;  ///< of all storages, in the last of them
-      int runs = 0;               ///< that had these places
+      /// Of all storages, scratch memory and flags, in the last of them.
+      std::vector<void*> places;
+      int runs = 0;  ///< that had these places
       std::unique_ptr<DeviceStream::Recording> recording;
     };
     std::deque<Alike> alike;  ///< the last one first
+    std::deque<Alike> lost;   ///< may be at work until the stream is gone
+    bool records = true;      ///< the device has not refused to
+    /// Of copies under way, which a failure would let go of.
+    std::vector<std::shared_ptr<void>> targets;
+    std::unique_ptr<DeviceStream> stream;  ///< the last member: all above wait for its end
   };
-  static constexpr size_t kMostRecordings = 4;
+  static constexpr size_t kMostRecordings = 16;
   std::unique_ptr<State> NewState() const override {
     auto s = std::make_unique<DeviceState>();
     s->stream = backend_->NewStream();
@@ -94,16 +101,24 @@ class DeviceProgram final : public PlannedProgram {
     DeviceState& s = Of(state);
     s.next_flag = 0;
     auto& a = RunsLike(s);
-    if (a.places != s.base) {
-      a.places = s.base;
+    std::vector<void*> places = s.base;
+    places.push_back(s.scratch);
+    places.push_back(s.flags);
+    if (a.places != places) {
+      a.places = std::move(places);
       a.runs = 0;
     }
     ++a.runs;
-    if (s.profile || a.runs < 3 || !NeedsNoHost(*s.binding)) return PlannedProgram::RunSteps(s);
-    if (a.runs == 3 && a.recording) s.stream->Wait();  // it may be at work
-    if (a.runs == 3)
-      a.recording = s.stream->Record([&] { PlannedProgram::RunSteps(s); }, std::move(a.recording));
-    if (!a.recording) return PlannedProgram::RunSteps(s);
+    if (s.profile || a.runs < 3 || !s.records || !NeedsNoHost(*s.binding))
+      return PlannedProgram::RunSteps(s);
+    const std::string refusal = a.runs == 3 ? Record(s, &a.recording) : std::string();
+    if (!a.recording) {
+      PlannedProgram::RunSteps(s);
+      if (!refusal.empty())
+        WEFT_LOG(kWarning, "steps are given one by one, since they cannot be recorded: {}",
+                 refusal);
+      return;
+    }
     RequestScope::Poll();
     s.stream->Replay(*a.recording);
   }
@@ -137,8 +152,10 @@ class DeviceProgram final : public PlannedProgram {
     DeviceState& s = Of(state);
     try {
       s.stream->Wait();
-    } catch (const Error&) {
-      // The failure is told already.
+      s.targets.clear();
+    } catch (const std::exception&) {
+      // The failure is told already. Nobody knows what is still at work.
+      std::move(s.alike.begin(), s.alike.end(), std::back_inserter(s.lost));
     }
     s.alike.clear();
   }
@@ -151,6 +168,7 @@ class DeviceProgram final : public PlannedProgram {
         s.stream->CopyOut(outputs[i]->mutable_data(), Pointer(s, plan_.output_values[i]),
                           outputs[i]->num_bytes());
     const auto raised = std::make_shared<std::vector<uint8_t>>(size_t(flags_));
+    s.targets.push_back(raised);
     if (flags_ > 0) s.stream->CopyOut(raised->data(), s.flags, flags_);
     const auto check = [this, raised] {
       size_t flag = 0;
@@ -160,6 +178,7 @@ class DeviceProgram final : public PlannedProgram {
     const std::shared_ptr<DeviceStream::Point> end = later ? s.stream->Mark() : nullptr;
     if (!later) s.stream->Wait();
     for (DeviceCopy* v : s.device_variables) v->UsedUntil(end);
+    s.targets.clear();  // `check` has them
     if (!end) {
       check();
       return {};
@@ -172,6 +191,23 @@ class DeviceProgram final : public PlannedProgram {
   }
 
  private:
+  /// The steps, at the places of this run. Where they cannot be recorded, the reason, and null for ever.
+  std::string Record(DeviceState& s, std::unique_ptr<DeviceStream::Recording>* recording) const {
+    if (*recording) s.stream->Wait();  // it may be at work
+    std::string refusal;
+    try {
+      *recording = s.stream->Record([&] { PlannedProgram::RunSteps(s); }, std::move(*recording));
+      s.records = bool(*recording);
+    } catch (const Error& e) {
+      // A library may do what no graph can hold. A device that has failed will say so again.
+      if (e.code() != ErrorCode::kDevice) throw;
+      refusal = e.message();
+      s.records = false;
+      recording->reset();
+    }
+    s.next_flag = 0;
+    return refusal;
+  }
   DeviceState::Alike& RunsLike(DeviceState& s) const {
     const auto it = std::find_if(s.alike.begin(), s.alike.end(),
                                  [&](const auto& a) { return a.extents == s.binding; });
@@ -197,10 +233,12 @@ class DeviceProgram final : public PlannedProgram {
         if (!v.constant || places.count(v.storage)) continue;
         const int64_t bytes = v.constant->num_bytes();
         const std::shared_ptr<void> place = backend_->Allocate(std::max<int64_t>(bytes, 1));
-        if (bytes > 0) s.stream->CopyIn(place.get(), v.constant->data(), bytes);
         places[v.storage] = place;
+        s.targets.push_back(place);  // until a failure has been waited for
+        if (bytes > 0) s.stream->CopyIn(place.get(), v.constant->data(), bytes);
       }
       if (!places.empty()) s.stream->Wait();  // other sessions have streams of their own
+      s.targets.clear();
       constants_ = std::move(places);
     }
     for (const auto& [storage, place] : *constants_) s.base[size_t(storage)] = place.get();
@@ -220,10 +258,12 @@ class DeviceProgram final : public PlannedProgram {
       lying.push_back(
           v < 0 ? nullptr
                 : std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]));
+      s.targets.push_back(lying.back());
       if (v >= 0 && lying.back()->num_bytes() > 0)
         s.stream->CopyOut(lying.back()->mutable_data(), Pointer(s, v), lying.back()->num_bytes());
     }
     s.stream->Wait();
+    s.targets.clear();
     std::vector<TensorPtr> in;
     for (size_t i = 0; i < lying.size(); ++i)
       in.push_back(

@@ -9,7 +9,9 @@
 #include "weft/core/builtin_ops.h"
 #include "weft/core/op.h"
 #include "weft/core/pass.h"
+#include "weft/core/request.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 #include "weft/support/log.h"
 
 namespace weft {
@@ -119,42 +121,50 @@ bool HasOnlyKernels(const ExecutionPlan& plan) {
 
 class KernelCall final : public LibraryCall {
  public:
-  /// `slots`: of each input of the graph, in their order, its number among those of the call. `staged`: an operand may lie
-  /// where result 0 goes.
-  KernelCall(Graph graph, ExecutionPlan plan, std::vector<size_t> slots, bool staged,
-             Backend& backend)
+  /// `slots`: of each input of the graph, in their order, its number among those of the call. `replaced`: those inputs of the
+  /// call that may lie where result 0 goes.
+  KernelCall(Graph graph, ExecutionPlan plan, std::vector<size_t> slots,
+             std::vector<size_t> replaced, Backend& backend)
       : graph_(std::move(graph)),
         plan_(std::move(plan)),
         slots_(std::move(slots)),
+        replaced_(std::move(replaced)),
         binding_(Binder(plan_, graph_.AttrOr<Facts>("facts")).Bind({}, {}, backend, {})) {
-    if (staged && plan_.steps.size() > 1) {
+    if (!replaced_.empty()) {
       const Value& v = plan_.values[size_t(plan_.output_values[0])];
       staged_bytes_ =
           DTypeBytes(v.dtype, NumElements(binding_->dims[size_t(plan_.output_values[0])]));
+      staged_at_ = CheckedRoundUp(binding_->arena_bytes, kAlign);
     }
     for (const Value& v : plan_.values)
       if (v.constant) Place(v, backend);
   }
 
-  int64_t scratch_bytes() const override { return binding_->arena_bytes + staged_bytes_; }
+  int64_t scratch_bytes() const override {
+    return std::max(binding_->arena_bytes, CheckedAdd(staged_at_, staged_bytes_));
+  }
   std::string description() const override { return "generated"; }
 
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
-    ForEach(inputs, outputs, scratch, [](const Step& s, void* const* buffers, const int64_t* dims) {
-      s.launcher->Launch(buffers, dims);
-    });
-    if (staged_bytes_ > 0) std::memcpy(outputs[0], Staged(scratch), size_t(staged_bytes_));
+    void* const staged = Staged(inputs, outputs, scratch);
+    ForEach(inputs, outputs, scratch, staged,
+            [](const Step& s, void* const* buffers, const int64_t* dims) {
+              s.launcher->Launch(buffers, dims);
+            });
+    if (staged) std::memcpy(outputs[0], staged, size_t(staged_bytes_));
   }
   void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
                void* scratch) const override {
-    ForEach(inputs, outputs, scratch,
+    void* const staged = Staged(inputs, outputs, scratch);
+    ForEach(inputs, outputs, scratch, staged,
             [&](const Step& s, void* const* buffers, const int64_t* dims) {
               s.launcher->Enqueue(stream, buffers, dims);
             });
-    if (staged_bytes_ > 0) stream.Copy(outputs[0], Staged(scratch), staged_bytes_);
+    if (staged) stream.Copy(outputs[0], staged, staged_bytes_);
   }
 
  private:
+  static constexpr int64_t kAlign = 64;
   void Place(const Value& v, Backend& backend) {
     std::shared_ptr<void>& place = constants_[v.storage];
     if (place) return;
@@ -168,16 +178,22 @@ class KernelCall final : public LibraryCall {
     if (bytes > 0) stream->CopyIn(place.get(), v.constant->data(), bytes);
     stream->Wait();
   }
-  char* Staged(void* scratch) const { return static_cast<char*>(scratch) + binding_->arena_bytes; }
+  /// Where result 0 is made when an operand lies in its place, which kernels take for memory that nobody writes; else null.
+  void* Staged(const void* const* inputs, void* const* outputs, void* scratch) const {
+    const bool there = std::any_of(replaced_.begin(), replaced_.end(),
+                                   [&](size_t i) { return inputs[i] == outputs[0]; });
+    return there && staged_bytes_ > 0 ? static_cast<char*>(scratch) + staged_at_ : nullptr;
+  }
   template <class F>
-  void ForEach(const void* const* inputs, void* const* outputs, void* scratch, F&& launch) const {
+  void ForEach(const void* const* inputs, void* const* outputs, void* scratch, void* staged,
+               F&& launch) const {
     std::vector<void*> base(plan_.storages.size()), buffers;
     for (size_t k = 0; k < base.size(); ++k) {
       const Storage& s = plan_.storages[k];
       if (s.kind == StorageKind::kInput)
         base[k] = const_cast<void*>(inputs[slots_[size_t(s.number)]]);
       else if (s.kind == StorageKind::kOutput)
-        base[k] = s.number == 0 && staged_bytes_ > 0 ? Staged(scratch) : outputs[s.number];
+        base[k] = s.number == 0 && staged ? staged : outputs[s.number];
       else if (s.kind == StorageKind::kArena)
         base[k] = static_cast<char*>(scratch) + binding_->offsets[k];
     }
@@ -194,9 +210,9 @@ class KernelCall final : public LibraryCall {
 
   const Graph graph_;
   const ExecutionPlan plan_;
-  const std::vector<size_t> slots_;
+  const std::vector<size_t> slots_, replaced_;
   const std::shared_ptr<const Binding> binding_;
-  int64_t staged_bytes_ = 0;
+  int64_t staged_at_ = 0, staged_bytes_ = 0;
   std::map<int, std::shared_ptr<void>> constants_;  ///< by storage
 };
 
@@ -218,12 +234,14 @@ std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& ba
       slots.push_back(size_t(std::stoul(p->attrs.name.substr(1))));
     ExecutionPlan plan = MakePlan(g, backend);
     if (!HasOnlyKernels(plan)) return nullptr;
-    const bool staged = std::any_of(q.epilogue.begin(), q.epilogue.end(), [&](const CallStep& s) {
-      return s.operand >= 0 && s.operand_dims == q.output_dims[0];
-    });
-    return std::make_unique<KernelCall>(std::move(g), std::move(plan), std::move(slots), staged,
-                                        backend);
+    std::vector<size_t> replaced;
+    for (const CallStep& s : q.epilogue)
+      if (s.operand >= 0 && s.operand_dims == q.output_dims[0])
+        replaced.push_back(size_t(s.operand));
+    return std::make_unique<KernelCall>(std::move(g), std::move(plan), std::move(slots),
+                                        std::move(replaced), backend);
   } catch (const UserError& e) {
+    RequestScope::Poll();  // a run that is to end leaves no binding behind
     WEFT_LOG(kInfo, "no kernels for {}: {}", q.node->Describe(), e.message());
     return nullptr;
   }

@@ -154,7 +154,7 @@ PendingRun::~PendingRun() {
   // The device writes the results.
   try {
     Wait();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // Nobody wants to know.
   }
 }

@@ -13,6 +13,8 @@ struct StepCost {
   int64_t flops = 0;  ///< by FFlops of its operators; those without count as none
 };
 
+/// StepCost::bytes alone.
+int64_t BytesOf(const Step& step, const ExecutionPlan& plan, const Binding& binding);
 /// `shapes`: of the graph that the plan was made of.
 StepCost CostOf(const Step& step, const ExecutionPlan& plan, const Binding& binding,
                 const ShapeMap& shapes);

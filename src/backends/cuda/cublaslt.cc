@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -20,6 +19,9 @@ namespace {
 
 /// What a plan may ask for. NVIDIA's advice for Hopper; smaller devices use less.
 constexpr uint64_t kMostWorkspace = 32 << 20;
+/// The matrices of a batch are the third axis of the grid in some algorithms. The heuristic names them for longer batches all
+/// the same, and the launch fails.
+constexpr int64_t kMostBatch = 65535;
 /// Plans that are kept for who asks again. Extents of symbolic programs come and go.
 constexpr size_t kMostPlans = 1024;
 
@@ -80,8 +82,7 @@ std::optional<Types> TypesOf(const ProductSpec& s) {
 }
 
 bool IsPossible(const ProductSpec& s) {
-  return s.m > 0 && s.n > 0 && s.k > 0 && s.batch > 0 &&
-         s.batch <= std::numeric_limits<int32_t>::max() && TypesOf(s);
+  return s.m > 0 && s.n > 0 && s.k > 0 && s.batch > 0 && s.batch <= kMostBatch && TypesOf(s);
 }
 
 class ProductPlan final : public LibraryPlan {
@@ -257,9 +258,11 @@ std::shared_ptr<const LibraryPlan> CublasLt::Plan(const ProductSpec& spec) {
     impl_->device->Use();
     return impl_->plans[key] = std::make_shared<const ProductPlan>(impl_->library, spec);
   } catch (const Failure& f) {
-    if (f.status == lt::kNotSupported) return impl_->plans[key] = nullptr;
-    WEFT_LOG(kWarning, "{}: {}; this product is a generated kernel", f.call,
-             impl_->api->StatusString(f.status));
+    if (f.status != lt::kNotSupported)
+      WEFT_LOG(kWarning, "{}: {}; this product is a generated kernel", f.call,
+               impl_->api->StatusString(f.status));
+    // Other failures may pass: a lack of memory.
+    if (f.status == lt::kNotSupported || f.status == lt::kInvalidValue) impl_->plans[key] = nullptr;
     return nullptr;
   }
 }

@@ -16,7 +16,7 @@ namespace weft::cuda {
 namespace lt {
 
 using Status = int;  // cublasStatus_t
-constexpr Status kSuccess = 0, kNotSupported = 15;
+constexpr Status kSuccess = 0, kInvalidValue = 7, kNotSupported = 15;
 
 struct Handle;  // cublasLtContext, and so on: opaque
 struct Desc;

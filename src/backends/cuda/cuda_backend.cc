@@ -12,10 +12,9 @@
 namespace weft::cuda {
 namespace {
 
-class CudaBackend final : public Backend {
+class OnDevice final : public CudaBackend {
  public:
-  CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<Libraries> libraries,
-              std::string target)
+  OnDevice(std::shared_ptr<Device> device, std::shared_ptr<Libraries> libraries, std::string target)
       : device_(std::move(device)),
         libraries_(std::move(libraries)),
         target_(target.empty() ? fmt::format("cuda:sm_{}", device_->architecture())
@@ -35,7 +34,7 @@ class CudaBackend final : public Backend {
     mine.backend = this;
     return compute(mine);
   }
-  Libraries& libraries() const { return *libraries_; }
+  Libraries& libraries() const override { return *libraries_; }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
     return MakeLauncher(kernel, ModuleOf(compiled));
@@ -76,7 +75,7 @@ Libraries& LibrariesOf(const ComputeRequest& q) {
 
 std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
                                          std::shared_ptr<Libraries> libraries, std::string target) {
-  return std::make_shared<CudaBackend>(std::move(device), std::move(libraries), std::move(target));
+  return std::make_shared<OnDevice>(std::move(device), std::move(libraries), std::move(target));
 }
 
 }  // namespace weft::cuda

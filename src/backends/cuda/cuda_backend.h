@@ -10,6 +10,13 @@
 
 namespace weft::cuda {
 
+/// What calls know of the backend that they are prepared for. It has a name outside of its file because tests have a backend
+/// of their own beside that of the module, which the calls belong to: classes of one name count as one.
+class CudaBackend : public Backend {
+ public:
+  virtual Libraries& libraries() const = 0;
+};
+
 /// `target`: whose kernel compiler makes its kernels; empty: "cuda:sm_XY" of the device.
 std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
                                          std::shared_ptr<Libraries> libraries,

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda/cublaslt_api.h"
 #include "codegen/cuda/cuda_library.h"
+#include "codegen/cuda/nvrtc_api.h"
 
 namespace weft::cuda {
 namespace {
@@ -36,6 +38,12 @@ CudnnApi Open() {
     api.error = fmt::format("cuDNN lacks {}: a version before 9?", get.missing());
   else if (api.version() < kFirst)
     api.error = fmt::format("cuDNN is of version {}, Weft needs 9", api.version());
+  if (api.ok()) {
+    // Some of its engines open these by name. Where they lie in a folder that the loader does not search (a Python package,
+    // a Toolkit of one's own), they are met already open.
+    Nvrtc();
+    CublasLtLibrary();
+  }
   return api;
 }
 

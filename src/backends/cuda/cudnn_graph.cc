@@ -207,20 +207,18 @@ struct EngineFacts {
     return std::find(notes.begin(), notes.end(), int(n)) != notes.end();
   }
 };
-EngineFacts FactsOf(const CudnnApi& api, const CudnnObject& config) {
+/// Nothing where cuDNN does not tell: a part of it is missing, and with it those of its engines.
+std::optional<EngineFacts> FactsOf(const CudnnApi& api, const CudnnObject& config) {
   EngineFacts facts;
   CudnnObject engine(api, kEngine);
   CudnnDescriptor raw = engine.raw();
   int64_t count = 0;
-  CheckCudnn(api, api.get(config.raw(), kConfigEngine, kDescriptorType, 1, &count, &raw),
-             "the engine of a configuration");
-  CheckCudnn(api, api.get(raw, kEngineGlobalIndex, kInt64Type, 1, &count, &facts.number),
-             "the number of an engine");
   facts.notes.resize(size_t(kNumNotes));
-  CheckCudnn(
-      api,
-      api.get(raw, kEngineNumericalNote, kNumericalNoteType, kNumNotes, &count, facts.notes.data()),
-      "the numerical notes of an engine");
+  if (api.get(config.raw(), kConfigEngine, kDescriptorType, 1, &count, &raw) != 0 ||
+      api.get(raw, kEngineGlobalIndex, kInt64Type, 1, &count, &facts.number) != 0 ||
+      api.get(raw, kEngineNumericalNote, kNumericalNoteType, kNumNotes, &count,
+              facts.notes.data()) != 0)
+    return std::nullopt;
   facts.notes.resize(size_t(std::clamp<int64_t>(count, 0, kNumNotes)));
   return facts;
 }
@@ -279,9 +277,9 @@ std::optional<CudnnEngine> FindEngine(const CudnnApi& api, const CudnnPlace& pla
     plan.Set(kPlanConfig, c.config);
     if (!plan.TryFinalize()) return false;
     int64_t bytes = 0, count = 0;
-    CheckCudnn(api, api.get(plan.raw(), kPlanWorkspace, kInt64Type, 1, &count, &bytes),
-               "the workspace of a plan");
-    if (bytes > most_workspace) return false;
+    if (api.get(plan.raw(), kPlanWorkspace, kInt64Type, 1, &count, &bytes) != 0 ||
+        bytes > most_workspace)
+      return false;
     found.parts.push_back(std::move(c.config));
     found.plan = std::move(plan);
     found.workspace_bytes = bytes;
@@ -290,11 +288,12 @@ std::optional<CudnnEngine> FindEngine(const CudnnApi& api, const CudnnPlace& pla
   };
   for (const HeuristicMode mode : {kModeA, kFallback})
     for (CudnnObject& config : Configs(api, place, graph, mode)) {
-      const EngineFacts facts = FactsOf(api, config);
+      const std::optional<EngineFacts> facts = FactsOf(api, config);
+      if (!facts) continue;
       ++known;
-      if (!IsExactEnough(facts, spec)) continue;
+      if (!IsExactEnough(*facts, spec)) continue;
       ++exact;
-      Candidate c{std::move(config), facts.number, !facts.has(kNondeterministic)};
+      Candidate c{std::move(config), facts->number, !facts->has(kNondeterministic)};
       if (!c.repeatable)
         later.push_back(std::move(c));
       else if (take(c))

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/cuda_printer.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -22,6 +23,8 @@ constexpr DriverResult kNoMemory = 2;
 bool EndsTheDevice(DriverResult r) {
   switch (r) {
     case 214:  // uncorrectable ECC error
+    case 220:  // uncorrectable NVLink error
+    case 226:  // contained error
     case 700:  // illegal address
     case 702:  // launch timeout
     case 709:  // context destroyed
@@ -32,6 +35,8 @@ bool EndsTheDevice(DriverResult r) {
     case 717:  // invalid address space
     case 718:  // invalid program counter
     case 719:  // launch failed
+    case 721:  // tensor memory leak
+    case 810:  // client of MPS terminated
       return true;
     default:
       return false;
@@ -49,7 +54,8 @@ std::shared_ptr<Device> Device::Open(int ordinal, std::shared_ptr<const DriverAp
   int count = 0;
   d->Check(a.DeviceGetCount(&count), "cuDeviceGetCount");
   WEFT_CHECK(ordinal >= 0 && ordinal < count, kUnsupported,
-             "no CUDA device {}: the driver has {} of them", ordinal, count);
+             "no CUDA device {}: the driver has {} of them (WEFT_CUDA_DEVICE chooses one)", ordinal,
+             count);
   d->Check(a.DeviceGet(&d->handle_, ordinal), "cuDeviceGet");
   char name[256] = {};
   d->Check(a.DeviceGetName(name, sizeof name - 1, d->handle_), "cuDeviceGetName");
@@ -63,6 +69,9 @@ std::shared_ptr<Device> Device::Open(int ordinal, std::shared_ptr<const DriverAp
   d->multiprocessors_ = attribute(kMultiprocessors);
   WEFT_CHECK(attribute(kMemoryPools) != 0, kUnsupported,
              "CUDA device {} ({}) has no stream-ordered memory", ordinal, d->name_);
+  int version = 0;
+  d->Check(a.DriverGetVersion(&version), "cuDriverGetVersion");
+  d->parameter_bytes_ = version >= 12010 ? kMostParameterBytes : kLeastParameterBytes;
   size_t bytes = 0;
   d->Check(a.DeviceTotalMem(&bytes, d->handle_), "cuDeviceTotalMem");
   d->memory_bytes_ = int64_t(bytes);
@@ -79,7 +88,7 @@ std::shared_ptr<Device> Device::Open(int ordinal, std::shared_ptr<const DriverAp
 
 Device::~Device() {
   if (!context_) return;
-  api_->CtxSetCurrent(context_);
+  Enter();
   if (memory_stream_) api_->StreamDestroy(memory_stream_);
   if (pool_) api_->MemPoolDestroy(pool_);
   api_->DevicePrimaryCtxRelease(handle_);
@@ -128,8 +137,8 @@ std::shared_ptr<void> Device::Allocate(int64_t bytes) {
   Check(r, "cuMemAllocFromPoolAsync");
   // Whoever owns it waits for its own streams before it lets go.
   std::shared_ptr<void> block(reinterpret_cast<void*>(p), [self = shared_from_this()](void* q) {
-    if (self->api_->CtxSetCurrent(self->context_) == 0)
-      self->api_->MemFreeAsync(reinterpret_cast<DevicePointer>(q), self->memory_stream_);
+    self->Enter();
+    self->api_->MemFreeAsync(reinterpret_cast<DevicePointer>(q), self->memory_stream_);
   });
   Check(api_->StreamSynchronize(memory_stream_), "cuStreamSynchronize");
   return block;
@@ -140,7 +149,8 @@ std::shared_ptr<void> Device::AllocatePinned(int64_t bytes) {
   void* p = nullptr;
   Check(api_->MemHostAlloc(&p, size_t(std::max<int64_t>(bytes, 1)), 0), "cuMemHostAlloc");
   return {p, [self = shared_from_this()](void* q) {
-            if (self->api_->CtxSetCurrent(self->context_) == 0) self->api_->MemFreeHost(q);
+            self->Enter();
+            self->api_->MemFreeHost(q);
           }};
 }
 

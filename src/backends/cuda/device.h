@@ -31,11 +31,15 @@ class Device : public std::enable_shared_from_this<Device> {
   const std::string& name() const { return name_; }
   int architecture() const { return architecture_; }  ///< 90: sm_90
   int multiprocessors() const { return multiprocessors_; }
+  int64_t parameter_bytes() const { return parameter_bytes_; }  ///< that a launch may have
   int64_t memory_bytes() const { return memory_bytes_; }
   int ordinal() const { return ordinal_; }
+  ContextHandle* context() const { return context_; }
 
   /// Makes the context current on this thread. Throws where the device has ended.
   void Use() const;
+  /// The same for who gives back or asks, also where the device has ended. False where the driver refuses.
+  bool Enter() const noexcept { return api_->CtxSetCurrent(context_) == 0; }
   /// Throws kOutOfMemory or kDevice unless `r` is success. `what`: the call.
   void Check(DriverResult r, const char* what) const;
   /// 256-byte aligned, given back when the last owner goes. Throws kOutOfMemory.
@@ -49,7 +53,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   std::shared_ptr<const DriverApi> api_;
   int ordinal_ = 0, handle_ = 0, architecture_ = 0, multiprocessors_ = 0;
-  int64_t memory_bytes_ = 0;
+  int64_t memory_bytes_ = 0, parameter_bytes_ = 0;
   std::string name_;
   ContextHandle* context_ = nullptr;
   PoolHandle* pool_ = nullptr;
@@ -99,16 +103,16 @@ class Stream final : public DeviceStream {
   };
   /// What was given between two points.
   struct Batch {
-    std::shared_ptr<void> staging;
-    int64_t staged = 0;
+    std::vector<std::shared_ptr<void>> staging;   ///< pinned memory
+    int64_t staged = 0;                           ///< bytes of the last of it
     std::vector<Pending> pending;                 ///< for the host, when the stream has come so far
     std::vector<std::shared_ptr<void>> outgrown;  ///< workspaces that it may use
     std::shared_ptr<const Event> end;
   };
-  /// A place in pinned memory until what is given now is done; null where it is used up.
+  /// A place in pinned memory until what is given now is done; null where there is enough of that already.
   char* Stage(int64_t bytes);
-  /// It is done, or has failed.
-  void Finish(Batch* batch, bool deliver);
+  /// Brings the results to the host when `wait` returns; where it throws, whoever asks for them later is told, too.
+  void Settle(std::deque<Batch> given, const std::function<void()>& wait);
 
   std::shared_ptr<Device> device_;
   StreamHandle* stream_ = nullptr;
@@ -117,7 +121,9 @@ class Stream final : public DeviceStream {
   Batch now_;
   std::deque<Batch> marked_;  ///< those before, the oldest first
   std::vector<std::shared_ptr<void>> idle_staging_;
-  Graph* graph_ = nullptr;  ///< that is being recorded
+  int num_staging_ = 0;                      ///< idle or not
+  std::vector<std::shared_ptr<void>> lost_;  ///< that work may use of which nobody knows the end
+  Graph* graph_ = nullptr;                   ///< that is being recorded
 };
 
 }  // namespace weft::cuda

@@ -1,23 +1,67 @@
 /// launcher.cc: see launcher.h.
 #include "backends/cuda/launcher.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <mutex>
 
 #include "codegen/cuda/cuda_printer.h"
+#include "codegen/cuda/nvrtc_api.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::cuda {
+namespace {
+
+/// The driver cannot read code: damaged or of another kind, for another GPU, of a newer NVRTC.
+bool CannotRead(DriverResult r) {
+  return r == 200 /* image */ || r == 209 /* no binary for this GPU */ || r == 218 /* PTX */ ||
+         r == 222 /* version of PTX */;
+}
+
+/// Adds what the versions of the driver and of the compiler tell about it.
+void ExplainVersions(const DriverApi& api, int architecture, Error* e) {
+  int driver = 0;
+  const NvrtcApi& nvrtc = Nvrtc();
+  if (api.DriverGetVersion(&driver) != 0 || driver <= 0) return;
+  const int major = driver / 1000, minor = driver % 1000 / 10;
+  if (!nvrtc.ok())
+    e->SetHint(
+        fmt::format("the driver is one for CUDA {}.{}: the kernels were made for a newer "
+                    "one, or not for sm_{}; compile the model on this machine",
+                    major, minor, architecture));
+  else if (nvrtc.major > major || (nvrtc.major == major && nvrtc.minor > minor))
+    e->SetHint(
+        fmt::format("the driver is one for CUDA {0}.{1}, the kernels are made by NVRTC {2}.{3}: "
+                    "install a driver for CUDA {2}.{3} or newer, or let WEFT_NVRTC name an NVRTC "
+                    "of {0}.{1} or older",
+                    major, minor, nvrtc.major, nvrtc.minor));
+  else
+    e->SetHint(
+        fmt::format("the driver for CUDA {}.{} takes what NVRTC {}.{} makes: these kernels "
+                    "were made elsewhere or not for sm_{}; compile the model anew",
+                    major, minor, nvrtc.major, nvrtc.minor, architecture));
+}
+
+}  // namespace
 
 Module::Module(std::shared_ptr<Device> device, const std::string& cubin)
     : device_(std::move(device)) {
   device_->Use();
-  device_->Check(device_->api().LibraryLoadData(&library_, cubin.data(), nullptr, nullptr, 0,
-                                                nullptr, nullptr, 0),
-                 "cuLibraryLoadData");
+  const DriverResult r = device_->api().LibraryLoadData(&library_, cubin.data(), nullptr, nullptr,
+                                                        0, nullptr, nullptr, 0);
+  try {
+    device_->Check(r, "cuLibraryLoadData");
+  } catch (Error& e) {
+    if (CannotRead(r)) ExplainVersions(device_->api(), device_->architecture(), &e);
+    throw;
+  }
 }
-Module::~Module() { device_->api().LibraryUnload(library_); }
+Module::~Module() {
+  device_->Enter();
+  device_->api().LibraryUnload(library_);
+}
 
 KernelHandle* Module::Get(const std::string& entry) const {
   device_->Use();
@@ -74,7 +118,8 @@ class Entries {
     }
   }
   void RunMulti(Stream& stream, const std::vector<CudaPart>& parts) const {
-    for (CudaMultiLaunch& l : schedule_.PlanMulti(parts, module_->device().multiprocessors())) {
+    for (CudaMultiLaunch& l : schedule_.PlanMulti(parts, module_->device().multiprocessors(),
+                                                  module_->device().parameter_bytes())) {
       void* param = l.table.data();
       stream.Run(Launch{Handle(l.entry), l.grid_x, 1, l.block, 0}, &param);
     }

@@ -1,6 +1,7 @@
 /// stream.cc: a stream of a GPU, and what it has recorded: a graph made node by node, each after the one before.
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -13,7 +14,8 @@ namespace {
 
 constexpr unsigned kNonBlocking = 1;   // CUstream_flags
 constexpr int kRelaxedCapture = 2;     // CUstreamCaptureMode: others may allocate meanwhile
-constexpr int64_t kStaging = 4 << 20;  // larger copies go from where they are
+constexpr int64_t kStaging = 4 << 20;  // larger copies go piece by piece
+constexpr int kMostStaging = 64;       // pieces of a stream, whose copies wait for one another then
 constexpr int64_t kStagingAlign = 64;
 constexpr unsigned kNoTiming = 2;  // CUevent_flags
 constexpr DriverResult kNotReady = 600;
@@ -30,6 +32,7 @@ class Stream::Graph final : public Recording {
     device_->Check(api().GraphCreate(&graph_, 0), "cuGraphCreate");
   }
   ~Graph() override {
+    device_->Enter();
     if (exec_) api().GraphExecDestroy(exec_);
     if (graph_) api().GraphDestroy(graph_);
   }
@@ -70,7 +73,7 @@ class Stream::Graph final : public Recording {
     m.to = At(device);
     m.width = size_t(bytes);
     Add("cuGraphAddMemsetNode", [&](auto* node, auto* after, size_t count) {
-      return api().GraphAddMemsetNode(node, graph_, after, count, &m, nullptr);
+      return api().GraphAddMemsetNode(node, graph_, after, count, &m, device_->context());
     });
   }
   void Child(GraphHandle* child) {
@@ -100,7 +103,7 @@ class Stream::Graph final : public Recording {
   }
   void Copy(const Memcpy3D& m) {
     Add("cuGraphAddMemcpyNode", [&](auto* node, auto* after, size_t count) {
-      return api().GraphAddMemcpyNode(node, graph_, after, count, &m, nullptr);
+      return api().GraphAddMemcpyNode(node, graph_, after, count, &m, device_->context());
     });
   }
 
@@ -125,13 +128,20 @@ class Stream::Event final : public Point {
       throw;
     }
   }
-  ~Event() override { device_->api().EventDestroy(event_); }
+  ~Event() override {
+    device_->Enter();
+    device_->api().EventDestroy(event_);
+  }
   /// Also where the device has failed, which Wait tells.
-  bool Reached() const override { return device_->api().EventQuery(event_) != kNotReady; }
+  bool Reached() const override {
+    return !device_->Enter() || device_->api().EventQuery(event_) != kNotReady;
+  }
   void Wait() const override {
     device_->Use();
     device_->Check(device_->api().EventSynchronize(event_), "cuEventSynchronize");
   }
+  /// Why what was given before it has no results; for the stream and who waits by it.
+  mutable std::exception_ptr failure;
 
  private:
   const std::shared_ptr<Device> device_;
@@ -146,18 +156,28 @@ Stream::Stream(std::shared_ptr<Device> device) : device_(std::move(device)) {
 Stream::~Stream() {
   // What is under way may still write to what its owners give back.
   const DriverApi& a = device_->api();
+  device_->Enter();
   a.StreamSynchronize(stream_);
   a.StreamDestroy(stream_);
 }
 
 char* Stream::Stage(int64_t bytes) {
-  if (bytes > kStaging - now_.staged) return nullptr;
-  if (!now_.staging && !idle_staging_.empty()) {
-    now_.staging = std::move(idle_staging_.back());
+  if (bytes > kStaging) return nullptr;
+  if (now_.staging.empty() || bytes > kStaging - now_.staged) {
+    while (idle_staging_.empty() && num_staging_ >= kMostStaging && !marked_.empty()) {
+      const std::shared_ptr<const Event> oldest = marked_.front().end;
+      Wait(*oldest);
+    }
+    if (idle_staging_.empty() && num_staging_ >= kMostStaging) return nullptr;
+    if (idle_staging_.empty()) {
+      idle_staging_.push_back(device_->AllocatePinned(kStaging));
+      ++num_staging_;
+    }
+    now_.staging.push_back(std::move(idle_staging_.back()));
     idle_staging_.pop_back();
+    now_.staged = 0;
   }
-  if (!now_.staging) now_.staging = device_->AllocatePinned(kStaging);
-  char* at = static_cast<char*>(now_.staging.get()) + now_.staged;
+  char* at = static_cast<char*>(now_.staging.back().get()) + now_.staged;
   now_.staged = CheckedRoundUp(now_.staged + bytes, kStagingAlign);
   return at;
 }
@@ -165,25 +185,32 @@ char* Stream::Stage(int64_t bytes) {
 void Stream::CopyIn(void* device, const void* host, int64_t bytes) {
   if (graph_) return graph_->CopyIn(device, host, bytes);
   device_->Use();
-  // Without a place in pinned memory the driver makes a copy before it returns.
-  if (char* staged = Stage(bytes)) {
-    std::memcpy(staged, host, size_t(bytes));
-    host = staged;
+  const DriverApi& a = device_->api();
+  for (int64_t at = 0; at < bytes;) {
+    const void* from = static_cast<const char*>(host) + at;
+    int64_t part = std::min(bytes - at, kStaging);
+    char* staged = Stage(part);
+    if (staged)
+      std::memcpy(staged, from, size_t(part));
+    else
+      part = bytes - at;
+    device_->Check(a.MemcpyHtoDAsync(At(device) + DevicePointer(at), staged ? staged : from,
+                                     size_t(part), stream_),
+                   "cuMemcpyHtoDAsync");
+    // Memory that the device can read by itself is read when the stream comes to it.
+    if (!staged) device_->Check(a.StreamSynchronize(stream_), "cuStreamSynchronize");
+    at += part;
   }
-  device_->Check(device_->api().MemcpyHtoDAsync(At(device), host, size_t(bytes), stream_),
-                 "cuMemcpyHtoDAsync");
 }
 
 void Stream::CopyOut(void* host, const void* device, int64_t bytes) {
   WEFT_ICHECK(!graph_, "a copy to the host cannot be recorded");
   device_->Use();
-  void* to = host;
-  if (char* staged = Stage(bytes)) {
-    now_.pending.push_back({host, staged, bytes});
-    to = staged;
-  }
-  device_->Check(device_->api().MemcpyDtoHAsync(to, At(device), size_t(bytes), stream_),
-                 "cuMemcpyDtoHAsync");
+  char* staged = Stage(bytes);
+  device_->Check(
+      device_->api().MemcpyDtoHAsync(staged ? staged : host, At(device), size_t(bytes), stream_),
+      "cuMemcpyDtoHAsync");
+  if (staged) now_.pending.push_back({host, staged, bytes});
 }
 
 void Stream::Copy(void* to, const void* from, int64_t bytes) {
@@ -204,10 +231,10 @@ void Stream::Wait() {
   WEFT_ICHECK(!graph_, "nobody waits while a stream is recorded");
   std::deque<Batch> all = std::exchange(marked_, {});
   all.push_back(std::exchange(now_, {}));
-  device_->Use();
-  const DriverResult r = device_->api().StreamSynchronize(stream_);
-  for (Batch& b : all) Finish(&b, r == 0);
-  device_->Check(r, "cuStreamSynchronize");
+  Settle(std::move(all), [this] {
+    device_->Use();
+    device_->Check(device_->api().StreamSynchronize(stream_), "cuStreamSynchronize");
+  });
 }
 
 std::shared_ptr<DeviceStream::Point> Stream::Mark() {
@@ -221,23 +248,45 @@ std::shared_ptr<DeviceStream::Point> Stream::Mark() {
 void Stream::Wait(const Point& point) {
   const auto before = std::find_if(marked_.begin(), marked_.end(),
                                    [&](const Batch& b) { return b.end.get() == &point; });
-  if (before == marked_.end()) return;  // Wait has been here
-  std::deque<Batch> done(std::make_move_iterator(marked_.begin()),
-                         std::make_move_iterator(before + 1));
-  marked_.erase(marked_.begin(), before + 1);
-  try {
-    point.Wait();
-  } catch (const Error&) {
-    for (Batch& b : done) Finish(&b, false);
-    throw;
+  if (before == marked_.end()) {  // Wait has been here
+    if (const std::exception_ptr& why = static_cast<const Event&>(point).failure)
+      std::rethrow_exception(why);
+    return;
   }
-  for (Batch& b : done) Finish(&b, true);
+  std::deque<Batch> given(std::make_move_iterator(marked_.begin()),
+                          std::make_move_iterator(before + 1));
+  marked_.erase(marked_.begin(), before + 1);
+  Settle(std::move(given), [&] { point.Wait(); });
 }
 
-void Stream::Finish(Batch* batch, bool deliver) {
-  if (deliver)
-    for (const Pending& p : batch->pending) std::memcpy(p.host, p.staged, size_t(p.bytes));
-  if (batch->staging) idle_staging_.push_back(std::move(batch->staging));
+void Stream::Settle(std::deque<Batch> given, const std::function<void()>& wait) {
+  const auto move = [](std::vector<std::shared_ptr<void>>* from,
+                       std::vector<std::shared_ptr<void>>* to) {
+    to->insert(to->end(), std::make_move_iterator(from->begin()),
+               std::make_move_iterator(from->end()));
+  };
+  try {
+    wait();
+  } catch (...) {
+    for (Batch& b : given) {
+      if (b.end) b.end->failure = std::current_exception();
+      num_staging_ -= int(b.staging.size());
+      move(&b.staging, &lost_);
+      move(&b.outgrown, &lost_);
+    }
+    throw;
+  }
+  size_t used = 0;
+  for (Batch& b : given) {
+    for (const Pending& p : b.pending) std::memcpy(p.host, p.staged, size_t(p.bytes));
+    used += b.staging.size();
+    move(&b.staging, &idle_staging_);
+  }
+  // What the first run brought may be much, and those after it little.
+  if (const size_t most = 2 * used + 2; idle_staging_.size() > most) {
+    num_staging_ -= int(idle_staging_.size() - most);
+    idle_staging_.resize(most);
+  }
 }
 
 void* Stream::Workspace(int64_t bytes) {

@@ -11,8 +11,9 @@
 namespace weft::cuda {
 
 /// The file that the environment names in `variable`; else the first of `names` that the loader finds, that lies below
-/// CUDA_HOME or CUDA_PATH, or in the usual place of the Toolkit. Stays open for the life of the process: threads and caches
-/// of such a library outlive any scope of ours. An empty handle, and the reason, where there is none.
+/// CUDA_HOME or CUDA_PATH, in the usual place of the Toolkit, or in one of NVIDIA's Python packages. Stays open for the life
+/// of the process: threads and caches of such a library outlive any scope of ours. An empty handle where there is none, and
+/// the reason: that of a file which is there and cannot be opened, where there is one.
 SharedLibrary OpenCudaLibrary(const char* variable, const std::vector<std::string>& names,
                               std::string* reason);
 

@@ -283,6 +283,19 @@ TEST_CASE("extents beyond 2^31 are launched with 64-bit indices and grids that C
     launched += count;
   }
   CHECK(launched == 300);
+  // A driver that takes 4 KB of parameters gets more launches, of the entry for that.
+  CHECK(multi.PlanMulti(parts, 132).size() == 1);
+  const std::vector<CudaMultiLaunch> small = multi.PlanMulti(parts, 132, kLeastParameterBytes);
+  CHECK(small.size() > 1);
+  launched = 0;
+  for (const CudaMultiLaunch& l : small) {
+    CHECK(l.table.size() <= 4096);
+    CHECK(l.entry == flat->Name() + "_m4k");
+    uint32_t count = 0;
+    std::memcpy(&count, l.table.data(), sizeof count);
+    launched += count;
+  }
+  CHECK(launched == 300);
   // A product that 64 bits do not hold is told.
   CHECK_THROWS_AS(ScheduleCuda(*ew).Plan({kTwo31 * 4, kTwo31 * 4}, 132), Error);
 }

@@ -76,6 +76,9 @@ struct CudaPlan {
   int64_t workspace_bytes = 0;
 };
 
+/// Bytes of parameters that a launch may have: with drivers for CUDA 12.1 and later, and with earlier ones.
+inline constexpr int64_t kMostParameterBytes = 32764, kLeastParameterBytes = 4096;
+
 /// Operands of one part of a MULTI launch, on the device.
 struct CudaPart {
   std::vector<uint64_t> buffers;  ///< addresses, in the order of kernel.buffers
@@ -108,9 +111,11 @@ class WEFT_API CudaSchedule {
   /// Its content for these addresses and values of d0 ...
   std::vector<uint64_t> Table(const std::vector<uint64_t>& buffers,
                               const std::vector<int64_t>& dims) const;
-  /// As few launches as hold all parts; parts with nothing to compute are left out.
+  /// As few launches as hold all parts; parts with nothing to compute are left out. `parameter_bytes`: of parameters that
+  /// the driver takes.
   std::vector<CudaMultiLaunch> PlanMulti(const std::vector<CudaPart>& parts,
-                                         int num_multiprocessors) const;
+                                         int num_multiprocessors,
+                                         int64_t parameter_bytes = kMostParameterBytes) const;
 
  private:
   friend CudaSchedule ScheduleCuda(const Kernel&, const CudaTuning&);

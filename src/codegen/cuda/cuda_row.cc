@@ -60,6 +60,13 @@ RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
     p.row = -1;
     return p;
   }
+  const int widest = HasRowLoops(k) ? WidestElement(k, stores, loads) : 0;
+  if (widest > 0 && k.dims.back().is_const()) {
+    p.width = 16 / widest;
+    while (p.width > 1 && k.dims.back().value() % p.width != 0) p.width /= 2;
+  }
+  const int64_t size = BodySize(stores);
+  while (p.width > 1 && size * p.width > kMaxUnrolledNodes) p.width /= 2;
   if (p.row < 0) {
     p.block = 256;
     return p;
@@ -68,17 +75,11 @@ RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
     // About 16 elements a thread.
     p.mode = RowMode::kBlock;
     p.block = p.lanes = p.row <= 2048 ? 128 : p.row <= 4096 ? 256 : 512;
-  } else {
-    while (p.lanes > 1 && p.lanes / 2 >= p.row) p.lanes /= 2;
   }
-  const int widest = HasRowLoops(k) ? WidestElement(k, stores, loads) : 0;
-  if (widest > 0) {
-    p.width = 16 / widest;
-    const int64_t last = k.dims.back().value();
-    while (p.width > 1 && (last % p.width != 0 || p.row < int64_t{p.lanes} * p.width)) p.width /= 2;
-  }
-  const int64_t size = BodySize(stores);
-  while (p.width > 1 && size * p.width > kMaxUnrolledNodes) p.width /= 2;
+  // Two vectors a thread: one alone would not keep enough bytes under way.
+  if (p.mode == RowMode::kGroup)
+    while (p.lanes > 1 && p.row <= int64_t{p.lanes} * p.width) p.lanes /= 2;
+  while (p.width > 1 && p.row < int64_t{p.lanes} * p.width) p.width /= 2;
   const int64_t step = int64_t{p.lanes} * p.width;
   p.chunks = (p.row + step - 1) / step;
   p.unrolled = p.chunks <= 16 && size * p.width * p.chunks <= kMaxUnrolledNodes;
@@ -123,33 +124,47 @@ void RowPrinter::Print(bool lean) {
   e_.Line(fmt::format("const {0} n = ({0})total;", flat_));
   if (!Chunked()) e_.Line(fmt::format("const {} row_elements = {};", flat_, RowElements()));
   if (plan_.mode == RowMode::kColumn) return PrintMode(plan_, -1);
-  RowPlan other = plan_;
-  if (Chunked()) {
-    const std::string bases = plan_.unrolled && plan_.width > 1 ? AlignedBases() : "";
-    if (bases.empty()) return PrintMode(plan_, -1);
-    RowPlan aligned = plan_;
+  if (Chunked()) return PrintVectors(plan_, -1);
+  const RowPlan plan = plan_;
+  RowPlan warp = plan, block = plan;
+  warp.width = 1;
+  block.mode = RowMode::kBlock;
+  block.lanes = block.block;
+  if (lean) {
+    block.width = 1;
+    PrintMode(block, -1);
+  } else {
+    e_.Push();
+    PrintMode(warp, -1);
+    e_.PopInto(fmt::format("if (row_elements <= {}u)", kWarpRow));
+    e_.Push();
+    PrintVectors(block, -1);
+    e_.PopInto("else");
+  }
+  plan_ = plan;
+}
+
+/// With vectors where pointers are aligned for them, else the same elements in the same order one by one.
+void RowPrinter::PrintVectors(const RowPlan& plan, int step) {
+  const RowPlan before = plan_;
+  plan_ = plan;
+  const std::string bases = plan.width > 1 ? AlignedBases() : "";
+  if (bases.empty()) {
+    plan_.width = Chunked() ? plan_.width : 1;
+    PrintMode(RowPlan(plan_), step);
+  } else {
+    RowPlan aligned = plan, other = plan;
     aligned.aligned = true;
     other.unrolled = false;
     other.scalar = true;
-    return PrintEither(aligned, bases, other);
+    e_.Push();
+    PrintMode(aligned, step);
+    e_.PopInto("if (" + bases + ")");
+    e_.Push();
+    PrintMode(other, step);
+    e_.PopInto("else");
   }
-  other.mode = RowMode::kBlock;
-  other.lanes = other.block;
-  if (!lean) return PrintEither(plan_, fmt::format("row_elements <= {}u", kWarpRow), other);
-  const RowPlan by_warp = plan_;
-  PrintMode(other, -1);
-  plan_ = by_warp;
-}
-
-void RowPrinter::PrintEither(const RowPlan& a, const std::string& condition, const RowPlan& b) {
-  const RowPlan plan = plan_;
-  e_.Push();
-  PrintMode(a, -1);
-  e_.PopInto("if (" + condition + ")");
-  e_.Push();
-  PrintMode(b, -1);
-  e_.PopInto("else");
-  plan_ = plan;
+  plan_ = before;
 }
 
 /// The condition under which no vector needs a test of its own; empty where pointers alone do not tell.
@@ -185,7 +200,7 @@ void RowPrinter::PrintStep(int step) {
   if (!Chunked()) e_.Line(fmt::format("const {} row_elements = {};", flat_, RowElements()));
   plan_ = sliced;
   PrintSlice();
-  PrintMode(sliced, step);
+  PrintVectors(sliced, step);
   plan_ = whole;
 }
 
@@ -194,16 +209,17 @@ void RowPrinter::PrintSlice() {
   // All of it is below 2^32: rows are of at most 2^31 elements there, and slices few.
   e_.Line("const u32 slice = blockIdx.y, slices = (u32)num_slices;");
   if (Chunked()) {
-    e_.Line(fmt::format("const u32 share = ({}u + slices - 1u) / slices;", plan_.chunks));
-    e_.Line("const int first = (int)(slice * share);");
-    e_.Line(fmt::format("const int last = first + (int)share < {0} ? first + (int)share : {0};",
-                        plan_.chunks));
+    e_.Line(fmt::format("const u32 share = ({}u + slices - 1u) / slices * {}u;", plan_.chunks,
+                        plan_.lanes * plan_.width));
+    e_.Line("const u32 first = slice * share;");
+    e_.Line(
+        fmt::format("const u32 last = first + share < {0}u ? first + share : {0}u;", plan_.row));
     return;
   }
   e_.Line(
       fmt::format("const u32 share = ((row_elements + slices - 1u) / slices + {0}u) / {1}u * "
                   "{1}u;",
-                  plan_.lanes - 1, plan_.lanes));
+                  plan_.lanes * plan_.width - 1, plan_.lanes * plan_.width));
   e_.Line("const u32 begin = slice * share, end = begin + share;");
   e_.Line(
       fmt::format("const {0} first = ({0})(begin < row_elements ? begin : row_elements);", flat_));
@@ -290,9 +306,25 @@ void RowPrinter::PrintStage(size_t first, size_t end, Stage what) {
 void RowPrinter::OpenChunk() {
   const int first = k_.num_outer, last = int(k_.dims.size());
   std::vector<SymInt> extents(k_.dims.begin() + first, k_.dims.end());
+  const std::string begin = fmt::format("{}lane{}", plan_.sliced ? "first + " : "",
+                                        plan_.width > 1 ? fmt::format(" * {}u", plan_.width) : ""),
+                    end = plan_.sliced ? "last"
+                          : Chunked()  ? fmt::format("{}u", plan_.row)
+                                       : "row_elements";
+  const int64_t step = int64_t{plan_.lanes} * plan_.width;
+  loop_ = fmt::format("for ({} r = {}; r < {}; r += {}u)", flat_, begin, end, step);
+  const bool counted = plan_.aligned && !plan_.unrolled;
+  const std::string rounds = counted ? e_.Fresh("rounds") : "";
+  if (counted) {
+    // A number of rounds that is known before: only so the compiler reads for two of them before it computes.
+    e_.Line(fmt::format("const {0} {1} = {2} > {3} ? ({2} - ({3}) + {4}u) / {5}u : 0u;", flat_,
+                        rounds, end, begin, step - 1, step));
+    loop_ = fmt::format("for ({0} c = 0; c < {1}; ++c)", flat_, rounds);
+  }
   // A slice may be empty.
   e_.Push(plan_.sliced ? "first < last" : e_.Nonempty(extents));
-  if (Chunked()) {
+  if (counted) e_.Line(fmt::format("const {} r = {} + c * {}u;", flat_, begin, step));
+  if (plan_.unrolled) {
     e_.Line(fmt::format("const {0} r = (({0})c * {1}u + lane) * {2}u;", flat_, plan_.lanes,
                         plan_.width));
     e_.Push();  // if (r < R)
@@ -306,25 +338,24 @@ void RowPrinter::OpenChunk() {
 void RowPrinter::AliasBase() { e_.BindIndex(int(k_.dims.size()), e_.Value(Expr::Index(Last()))); }
 
 void RowPrinter::CloseChunk() {
-  const char *from = plan_.sliced ? "first + " : "", *to = plan_.sliced ? "last" : "row_elements";
-  if (!Chunked()) {
-    // A position of several loops is divided in every round: unrolling that is long and gains little.
-    const bool single = k_.dims.size() == size_t(k_.num_outer) + 1;
-    e_.PopInto(fmt::format("{}for ({} r = {}lane; r < {}; r += {}u)",
-                           single ? "" : "#pragma unroll 1\n", flat_, from, to, plan_.lanes));
+  if (plan_.unrolled) {
+    const bool exact = plan_.row % (int64_t{plan_.lanes} * plan_.width) == 0;
+    e_.PopInto(exact ? "" : fmt::format("if (r < {}u)", plan_.row));
+    e_.PopInto(fmt::format("#pragma unroll\nfor (int c = 0; c < {}; ++c)", plan_.chunks));
     return;
   }
-  const bool exact = plan_.row % (int64_t{plan_.lanes} * plan_.width) == 0;
-  e_.PopInto(exact ? "" : fmt::format("if (r < {}u)", plan_.row));
-  const std::string range = plan_.sliced
-                                ? "for (int c = first; c < last; ++c)"
-                                : fmt::format("for (int c = 0; c < {}; ++c)", plan_.chunks);
-  e_.PopInto(fmt::format("#pragma unroll{}\n{}", plan_.unrolled ? "" : " 1", range));
+  // Two vectors are under way at a time. A position of several loops is divided in every round: unrolling that further is
+  // long and gains little.
+  const bool single = k_.dims.size() == size_t(k_.num_outer) + 1;
+  const char* unroll = plan_.aligned                ? "#pragma unroll 2\n"
+                       : plan_.width > 1 || !single ? "#pragma unroll 1\n"
+                                                    : "";
+  e_.PopInto(unroll + loop_);
 }
 
 /// Opens the frame of one element in an open chunk, with the loads of `pass` bound to what was read as vectors.
 void RowPrinter::OpenElement(size_t pass) {
-  if (!Chunked()) return;
+  if (!Chunked() && plan_.width == 1) return;
   std::vector<std::pair<Expr, std::string>> vectors;
   for (const Expr& load : RowLoads(&e_, k_, passes_[pass])) {
     const auto kept =
@@ -352,7 +383,7 @@ void RowPrinter::OpenElement(size_t pass) {
   }
 }
 void RowPrinter::CloseElement() {
-  if (Chunked() && plan_.width > 1)
+  if (plan_.width > 1)
     e_.PopInto(fmt::format("#pragma unroll{}\nfor (int v = 0; v < {}; ++v)",
                            plan_.scalar ? " 1" : "", plan_.width));
 }
@@ -404,7 +435,7 @@ void RowPrinter::PrintElementStores() {
   if (stores_.empty()) return;
   std::vector<std::string> vectors(stores_.size());
   OpenChunk();
-  if (Chunked() && plan_.width > 1 && !plan_.scalar) {
+  if (plan_.width > 1 && !plan_.scalar) {
     e_.helpers().UseVectors();
     for (size_t i = 0; i < stores_.size(); ++i) {
       if (!IsContiguous(stores_[i].offset, Last())) continue;

@@ -7,11 +7,14 @@
 ///   memory contiguous along P (`vector_loop` in P): 32 neighbouring rows a block, one a lane, so that a warp reads
 ///                        consecutive addresses; the 16 warps share R and meet in shared memory
 ///   few and long rows    in steps (cuda_printer.h): as the last three, with slices of a row in blockIdx.y
-/// Where all vectors of an unrolled row begin at multiples of their length, the pointers are tested once, for straight code
-/// that tests no address; rows of other pointers take the same elements in the same order in a loop.
-/// Reductions that do not read each other share one pass over the row. With R known, lanes take V consecutive elements
-/// (16 bytes where the row allows it), and what several passes read stays in registers after one read; otherwise later
-/// passes find the row in the caches. An element is always read and written by the same thread.
+/// Lanes take V consecutive elements (16 bytes where the row allows it) where the extent of the innermost loop is known, but
+/// for the warps of rows of run-time length. Where all vectors of a row begin at multiples of their length, the pointers are
+/// tested once, for code that tests no address; rows of other pointers take the same elements in the same order one by one.
+/// A thread has two vectors under way at a time, or all that it takes of an unrolled row: with one, 2048 threads would keep
+/// 32 KiB a multiprocessor under way, where an H200 wants 48.
+/// Reductions that do not read each other share one pass over the row. With R known and at most 16 steps of a thread, what
+/// several passes read stays in registers after one read; otherwise later passes find the row in the caches. An element is
+/// always read and written by the same thread.
 #pragma once
 
 #include <string>
@@ -77,7 +80,7 @@ class RowPrinter {
   enum class Stage { kWhole, kPartial, kCombine };
 
   void PrintMode(const RowPlan& plan, int step);
-  void PrintEither(const RowPlan& a, const std::string& condition, const RowPlan& b);
+  void PrintVectors(const RowPlan& plan, int step);
   std::string AlignedBases();
   int Last() const { return int(k_.dims.size()) - 1; }
   bool Chunked() const { return plan_.row >= 0; }
@@ -116,6 +119,7 @@ class RowPrinter {
   std::vector<Exprs> passes_;  ///< what each stage reads, then what the stores do
   RowPlan plan_;
   std::string flat_, base_name_;
+  std::string loop_;  ///< head of the open chunk, where it is not unrolled
   std::vector<std::pair<Expr, std::string>> kept_;
   std::vector<std::string> meetings_;  ///< members of the shared memory, one struct a meeting
 };

@@ -52,7 +52,7 @@ void RowPrinter::Accumulate(const Accumulators& accs, size_t first, size_t end) 
     if (a.position.empty()) {
       e_.Line(fmt::format("{} = {};", a.value, e_.Combine(*a.node, a.value, value)));
     } else {
-      e_.Line(TakeBetter(a, value, Chunked() && plan_.width > 1 ? "(i64)(r + v)" : "(i64)r"));
+      e_.Line(TakeBetter(a, value, plan_.width > 1 ? "(i64)(r + v)" : "(i64)r"));
     }
   }
   CloseElement();

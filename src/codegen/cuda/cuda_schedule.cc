@@ -172,7 +172,8 @@ std::vector<uint64_t> CudaSchedule::Table(const std::vector<uint64_t>& buffers,
 }
 
 std::vector<CudaMultiLaunch> CudaSchedule::PlanMulti(const std::vector<CudaPart>& parts,
-                                                     int num_multiprocessors) const {
+                                                     int num_multiprocessors,
+                                                     int64_t parameter_bytes) const {
   WEFT_ICHECK(multi_, "{} has no entry for many parts", name_);
   std::vector<std::pair<const CudaPart*, int64_t>> work;
   for (const CudaPart& p : parts) {
@@ -188,7 +189,8 @@ std::vector<CudaMultiLaunch> CudaSchedule::PlanMulti(const std::vector<CudaPart>
     const auto layout = [&](size_t k) {
       return cuda::LayoutMulti(cuda::kMultiTables[k].bytes, num_buffers_, num_symbols_);
     };
-    while (kind + 1 < std::size(cuda::kMultiTables) && int64_t(left) > layout(kind).capacity)
+    while (kind + 1 < std::size(cuda::kMultiTables) && int64_t(left) > layout(kind).capacity &&
+           cuda::kMultiTables[kind + 1].bytes <= parameter_bytes)
       ++kind;
     const cuda::MultiLayout t = layout(kind);
     const size_t count = std::min(left, size_t(t.capacity));

@@ -207,6 +207,67 @@ TEST_CASE("multipliers divide as division does") {
   CHECK(wrong == 0);
 }
 
+/// Sums and places of the largest of every channel of x[batch, channels, picture], and x less a part of the sum: rows of two
+/// loops, the last of known extent.
+Case Channels(int64_t batch, int64_t channels, int64_t picture, bool dynamic) {
+  const SymInt n = dynamic ? KernelSymbol(0) : SymInt(batch);
+  Builder b(fmt::format("channels_{}x{}x{}{}", batch, channels, picture, dynamic ? "_dynamic" : ""),
+            {channels, n, picture}, true, 1);
+  b.c.kernel->small_index = !dynamic;
+  const int64_t size = batch * channels * picture;
+  const Values x = Map(size, [](int64_t i) { return double(i * 37 % 101 - 50); });
+  const auto rx = b.Input(DType::kF32, x, n * channels * picture);
+  const auto at = [&](const Expr& k, const Expr& p) {
+    return (k * N(channels) + I(0)) * N(picture) + p;
+  };
+  const auto over = [&](ReduceOp op) {
+    return Expr::Reduce(op, {n, SymInt(picture)},
+                        [&](const Indices& v) { return rx(at(v[0], v[1])); });
+  };
+  const Expr sum = over(ReduceOp::kSum);
+  Values sums(size_t(channels), 0), places(size_t(channels), 0);
+  for (int64_t c = 0; c < channels; ++c) {
+    double most = -1000;
+    for (int64_t r = 0; r < batch * picture; ++r) {
+      const double v = x[size_t((r / picture * channels + c) * picture + r % picture)];
+      sums[size_t(c)] += v;
+      if (v > most) most = v, places[size_t(c)] = double(r);
+    }
+  }
+  b.Output(DType::kF32, I(0), sum, sums, true, SymInt(channels));
+  b.Output(DType::kI64, I(0), over(ReduceOp::kArgMax), places, true, SymInt(channels));
+  b.Output(
+      DType::kF32, at(I(1), I(2)), rx(at(I(1), I(2))) - sum * Expr::Const(DType::kF32, 0.5),
+      Map(size, [&](int64_t i) { return x[size_t(i)] - sums[size_t(i / picture % channels)] / 2; }),
+      false, n * channels * picture);
+  return b.Finish(dynamic ? std::vector<int64_t>{batch} : std::vector<int64_t>{});
+}
+
+TEST_CASE("rows of batches and pictures, by vectors where they are aligned") {
+  std::vector<Case> cases;
+  for (const bool dynamic : {false, true})
+    for (const int64_t picture : {4, 7, 36, 600})
+      for (const int64_t batch : {2, 5, 40}) cases.push_back(Channels(batch, 3, picture, dynamic));
+  cases.push_back(Channels(0, 3, 8, true));
+  // A run-time batch is read by vectors, too, where a picture has a multiple of them.
+  const auto vectors = [](const Case& c) {
+    return PrintCuda(*c.kernel).find("LoadAligned<4>") != std::string::npos;
+  };
+  CHECK(vectors(Channels(5, 3, 36, true)));
+  CHECK_FALSE(vectors(Channels(5, 3, 7, true)));
+  CudaTuning steps;
+  steps.slice_elements = 6;
+  steps.blocks = 40;
+  steps.split_rows = 20;
+  CudaTuning wide;
+  wide.narrow_limit = 20;
+  std::map<std::string, int64_t> plain = RunAll(cases, {}), cut = RunAll(cases, steps);
+  RunAll(cases, wide);
+  if (plain.empty()) return;
+  CHECK(plain["_n"] > 0);
+  CHECK(cut["_s0"] > 0);
+}
+
 TEST_CASE("plans: steps for few and long rows, wide indices for large sizes, nothing for nothing") {
   const auto row_sums = [](SymInt p, SymInt r, int vector_loop) {
     Kernel k;

@@ -69,7 +69,8 @@ struct MultiTable {
   const char* suffix;
   int64_t bytes;  ///< of a kernel's parameters
 };
-inline constexpr MultiTable kMultiTables[] = {{"_m4k", 4096}, {"_m32k", 32764}};
+inline constexpr MultiTable kMultiTables[] = {{"_m4k", kLeastParameterBytes},
+                                              {"_m32k", kMostParameterBytes}};
 struct MultiLayout {
   int64_t capacity, words, first_record, size;
 };

@@ -12,6 +12,7 @@
 #include "codegen/cuda/cuda_printer.h"
 #include "codegen/cuda/nvrtc_api.h"
 #include "weft/support/check.h"
+#include "weft/support/hash.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -37,7 +38,7 @@ void ForEach(size_t count, int threads, const F& body) {
 }
 
 /// Raised when the text or the entries of an unchanged kernel change: binaries of before have others.
-constexpr int kPrinterVersion = 3;
+constexpr int kPrinterVersion = 4;
 
 /// Leaves 128 registers a thread on all architectures: 65536 by the threads of the largest block.
 constexpr int kSpillFreeThreads = 512;
@@ -100,19 +101,39 @@ std::vector<int> NvrtcArchitectures() { return cuda::Nvrtc().supported; }
 
 NvrtcCompiler::NvrtcCompiler(int sm, int num_threads) : sm_(sm), num_threads_(num_threads) {
   if (num_threads_ <= 0) num_threads_ = std::clamp(int(std::thread::hardware_concurrency()), 1, 8);
+  WEFT_CHECK(sm >= kLeastArchitecture, kUnsupported,
+             "generated kernels need a GPU of sm_{} or newer, not sm_{}", kLeastArchitecture, sm);
   const std::vector<int>& known = cuda::Nvrtc().supported;
   if (known.empty() || std::find(known.begin(), known.end(), sm) != known.end()) return;
+  for (int k : known)
+    if (k < sm) virtual_ = std::max(virtual_, k);
+  if (virtual_ >= kLeastArchitecture) return;
   std::string list;
   for (int k : known) list += fmt::format(" {}", k);
   WEFT_THROW(kUnsupported, "NVRTC {}.{} cannot compile for sm_{}; it knows{}", cuda::Nvrtc().major,
              cuda::Nvrtc().minor, sm, list);
 }
 
+std::vector<std::string> NvrtcCompiler::Options() const {
+  std::vector<std::string> options{
+      fmt::format("--gpu-architecture={}_{}", virtual_ ? "compute" : "sm",
+                  virtual_ ? virtual_ : sm_),
+      "--std=c++17",
+      // Every operation rounds once, as on all other targets.
+      "--fmad=false",
+      // Without this the compiler raises the stack limit of the whole process.
+      "--modify-stack-limit=false", "--minimal"};
+  // From 13.0 on; before that nothing random reaches a cubin.
+  if (cuda::Nvrtc().major >= 13) options.push_back("--frandom-seed=weft");
+  return options;
+}
+
 std::string NvrtcCompiler::target() const {
   const cuda::NvrtcApi& api = cuda::Nvrtc();
-  return api.ok() ? fmt::format("cuda:sm_{}+nvrtc{}.{}+text{}", sm_, api.major, api.minor,
-                                kPrinterVersion)
-                  : fmt::format("cuda:sm_{}", sm_);
+  if (!api.ok()) return fmt::format("cuda:sm_{}", sm_);
+  const std::string options = Join(Options(), " ");
+  return fmt::format("cuda:sm_{}+nvrtc{}.{}+text{}+options{:08x}", sm_, api.major, api.minor,
+                     kPrinterVersion, uint32_t(HashBytes(options.data(), options.size()).lo));
 }
 
 std::string NvrtcCompiler::Source(const Kernel& kernel) const { return PrintCuda(kernel); }
@@ -143,15 +164,9 @@ NvrtcCompiler::Outcome NvrtcCompiler::Run(const std::string& source) const {
   // The file name is part of the output: it is the same for all.
   int result = api.create(&holder.program, source.c_str(), "weft.cu", 0, nullptr, nullptr);
   if (result != 0) return failed("NVRTC cannot create a program", result);
-  const std::string architecture = fmt::format("--gpu-architecture=sm_{}", sm_);
-  std::vector<const char*> options{
-      architecture.c_str(), "--std=c++17",
-      // Every operation rounds once, as on all other targets.
-      "--fmad=false",
-      // Without this the compiler raises the stack limit of the whole process.
-      "--modify-stack-limit=false", "--minimal"};
-  // From 13.0 on; before that nothing random reaches a cubin.
-  if (api.major >= 13) options.push_back("--frandom-seed=weft");
+  const std::vector<std::string> own = Options();
+  std::vector<const char*> options;
+  for (const std::string& o : own) options.push_back(o.c_str());
   result = api.compile(holder.program, int(options.size()), options.data());
   if (result != 0) {
     size_t size = 0;
@@ -166,11 +181,14 @@ NvrtcCompiler::Outcome NvrtcCompiler::Run(const std::string& source) const {
     return out;
   }
   size_t size = 0;
-  result = api.cubin_size(holder.program, &size);
-  if (result != 0) return failed("NVRTC gives no cubin", result);
+  result = virtual_ ? api.ptx_size(holder.program, &size) : api.cubin_size(holder.program, &size);
+  if (result != 0) return failed("NVRTC gives no code", result);
   out.binary.resize(size);
-  result = api.cubin(holder.program, out.binary.data());
-  return result == 0 ? out : failed("NVRTC gives no cubin", result);
+  result = virtual_ ? api.ptx(holder.program, out.binary.data())
+                    : api.cubin(holder.program, out.binary.data());
+  // The size of PTX counts the 0 at its end, which a string has anyway.
+  if (virtual_ && !out.binary.empty() && out.binary.back() == '\0') out.binary.pop_back();
+  return result == 0 ? out : failed("NVRTC gives no code", result);
 }
 
 void NvrtcCompiler::CompileProgram(const std::vector<KernelPtr>& kernels,

@@ -13,7 +13,11 @@ WEFT_API bool NvrtcAvailable(std::string* why = nullptr);
 WEFT_API std::vector<int> NvrtcArchitectures();
 
 /// Compiler for compute capability `sm` (90 for 9.0). Throws kUnsupported when NVRTC is there and
-/// cannot target it.
+/// cannot target it, and for what is older than kLeastArchitecture.
+///
+/// A binary is a cubin. For an architecture that is newer than some that this NVRTC knows, and that it does not know
+/// itself, it is PTX of the newest known one before it, which the driver compiles where it is loaded; of registers and
+/// spills nothing is known then.
 ///
 /// Few kernels are compiled one a program, so that each has a cubin of its own (about 35 ms). From kBatchFrom missing
 /// kernels on, up to kBatchSize share a program: a third of the time each, since most of a program's cost is its start;
@@ -24,14 +28,16 @@ WEFT_API std::vector<int> NvrtcArchitectures();
 /// only; where that does not help, its message says so.
 class WEFT_API NvrtcCompiler : public KernelCompiler {
  public:
+  /// The first that takes parameters by reference, `__grid_constant__`, and up to 32 KB of them.
+  static constexpr int kLeastArchitecture = 70;
   static constexpr int kBatchFrom = 24;
   static constexpr int kBatchSize = 20, kRowBatchSize = 5;
 
   /// `num_threads` 0: as many programs at once as there are cores, at most 8.
   explicit NvrtcCompiler(int sm, int num_threads = 0);
 
-  /// "cuda:sm_90+nvrtc13.0+text2": the versions of compiler and printer are part of what a binary depends on. Without
-  /// NVRTC "cuda:sm_90".
+  /// "cuda:sm_90+nvrtc13.0+text3+options0123abcd": all that a binary depends on beside the kernel, which are the versions
+  /// of compiler and printer and the compiler's options; no headers are read. Without NVRTC "cuda:sm_90".
   std::string target() const override;
   std::string Source(const Kernel& kernel) const override;
   std::string source_extension() const override { return ".cu"; }
@@ -52,11 +58,13 @@ class WEFT_API NvrtcCompiler : public KernelCompiler {
   struct Outcome {
     std::string binary, error, log;  ///< error: what to tell; log: all that the compiler said
   };
+  std::vector<std::string> Options() const;
   Outcome Run(const std::string& source) const;
   void CompileProgram(const std::vector<KernelPtr>& kernels, std::vector<std::string>* binaries,
                       std::vector<std::string>* messages) const;
 
   int sm_, num_threads_;
+  int virtual_ = 0;  ///< architecture of the PTX; 0: cubins
 };
 
 /// The compiler behind its interface, for backends.

@@ -37,6 +37,8 @@ NvrtcApi Open() {
   get("nvrtcGetProgramLog", &api.log);
   get("nvrtcGetCUBINSize", &api.cubin_size);
   get("nvrtcGetCUBIN", &api.cubin);
+  get("nvrtcGetPTXSize", &api.ptx_size);
+  get("nvrtcGetPTX", &api.ptx);
   int count = 0;
   if (get.missing().empty() && api.version(&api.major, &api.minor) == 0) {
     // NVRTC opens its other half by name alone. Where both lie in a folder that the loader does not search (a Python

@@ -26,6 +26,8 @@ struct NvrtcApi {
   int (*log)(NvrtcProgram* program, char* text) = nullptr;
   int (*cubin_size)(NvrtcProgram* program, size_t* size) = nullptr;
   int (*cubin)(NvrtcProgram* program, char* binary) = nullptr;
+  int (*ptx_size)(NvrtcProgram* program, size_t* size) = nullptr;
+  int (*ptx)(NvrtcProgram* program, char* text) = nullptr;
 
   int major = 0, minor = 0;
   std::vector<int> supported;  ///< 75, 80, 90 ...

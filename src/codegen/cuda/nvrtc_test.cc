@@ -158,9 +158,54 @@ TEST_CASE("a program that is refused is compiled without the kernels that the lo
   CHECK(binaries[0] == binaries[11]);
 }
 
-TEST_CASE("an architecture that NVRTC does not know is refused with a list") {
+TEST_CASE("architectures: too old ones are refused, newer ones than NVRTC knows get PTX") {
   if (Skip()) return;
-  CHECK_THROWS_WITH_AS(NvrtcCompiler(12), doctest::Contains("it knows 75"), UserError);
+  CHECK_THROWS_WITH_AS(NvrtcCompiler(61), doctest::Contains("sm_70 or newer, not sm_61"),
+                       UserError);
+  std::vector<int> known = NvrtcArchitectures();
+  REQUIRE(!known.empty());
+  const int oldest = *std::min_element(known.begin(), known.end()),
+            newest = *std::max_element(known.begin(), known.end());
+  if (oldest > NvrtcCompiler::kLeastArchitecture)
+    CHECK_THROWS_WITH_AS(NvrtcCompiler(oldest - 1),
+                         doctest::Contains(std::to_string(oldest).c_str()), UserError);
+  // The driver reads PTX as text that ends with 0.
+  std::vector<KernelPtr> kernels = Kernels();
+  kernels.resize(NvrtcCompiler::kBatchFrom);
+  NvrtcCompiler compiler(newest + 10);
+  CHECK(compiler.target().find("cuda:sm_" + std::to_string(newest + 10) + "+nvrtc") == 0);
+  std::vector<std::string> errors;
+  const std::vector<std::string> binaries = compiler.Compile(kernels, &errors);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    CHECK(errors[i] == "");
+    const std::string& ptx = binaries[i];
+    CHECK(ptx.find(".target sm_" + std::to_string(newest)) != std::string::npos);
+    for (const std::string& entry : CudaEntries(*kernels[i]))
+      CHECK(ptx.find(".entry " + entry + "(") != std::string::npos);
+    CHECK(ptx.find('\0') == std::string::npos);
+    const KernelStats stats = compiler.Stats(*kernels[i], ptx);
+    CHECK(stats.registers == -1);
+    CHECK(stats.spill_bytes == -1);
+  }
+  // Between two that it knows: of the one before.
+  for (int sm = oldest + 1; sm < newest; ++sm) {
+    const auto after = std::upper_bound(known.begin(), known.end(), sm);
+    if (*std::prev(after) == sm) continue;
+    const std::string ptx = NvrtcCompiler(sm).Compile({kernels[0]}, nullptr)[0];
+    CHECK(ptx.find(".target sm_" + std::to_string(*std::prev(after))) != std::string::npos);
+    break;
+  }
+}
+
+TEST_CASE("the target names all that binaries depend on") {
+  if (Skip()) return;
+  const std::string t80 = NvrtcCompiler(80).target(), t90 = NvrtcCompiler(90).target();
+  const auto options = [](const std::string& t) { return t.substr(t.find("+options")); };
+  CHECK(t90.find("cuda:sm_90+nvrtc") == 0);
+  CHECK(t90.find("+text") != std::string::npos);
+  CHECK(options(t90).size() == std::string("+options01234567").size());
+  CHECK(options(t80) != options(t90));  // the architecture is one of them
+  CHECK(NvrtcCompiler(90, 3).target() == t90);
 }
 
 TEST_CASE("a damaged cubin is not read beyond its end") {
