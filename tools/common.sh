@@ -58,7 +58,8 @@ ensure_venv() {
 has_nvrtc() {
   local root
   if [ -n "${WEFT_NVRTC:-}" ]; then return 0; fi
-  if /sbin/ldconfig -p 2>/dev/null | grep -q 'libnvrtc\.so'; then return 0; fi
+  # Not grep -q: ldconfig would die of a closed pipe, and the pipeline with it.
+  if /sbin/ldconfig -p 2>/dev/null | grep 'libnvrtc\.so' >/dev/null; then return 0; fi
   for root in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
     if [ -n "$root" ] && compgen -G "$root/lib*/libnvrtc.so*" >/dev/null; then return 0; fi
   done

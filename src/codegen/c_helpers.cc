@@ -39,6 +39,9 @@ template <> struct Raw<8> { typedef uint2 type; };
 template <> struct Raw<16> { typedef uint4 type; };
 template <class T, int N> union Vec { typename Raw<sizeof(T) * N>::type raw; T v[N]; };
 template <int B> FN bool IsAligned(const void* p) { return ((u64)p & (B - 1)) == 0; }
+template <int N, class T> FN u32 ToAligned(const T* p) {
+  return (0u - (u32)((u64)p / sizeof(T))) & (N - 1);
+}
 template <int N, class T> FN Vec<T, N> LoadVec(const T* p) {
   Vec<T, N> r;
   if (IsAligned<sizeof(T) * N>(p)) {
@@ -63,7 +66,7 @@ template <int N, class T> FN Vec<T, N> LoadAligned(const T* p) {
   return r;
 }
 template <int N, class T> FN void StoreAligned(T* p, const Vec<T, N>& r) {
-  *(typename Raw<sizeof(T) * N>::type*)p = r.raw;
+  *(typename Raw<sizeof(T) * N>::type*)__builtin_assume_aligned(p, sizeof(T) * N) = r.raw;
 }
 )";
 

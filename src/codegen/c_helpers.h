@@ -41,7 +41,7 @@ class WEFT_API Helpers {
   std::string Quotient();  ///< of u64, in 32 bits where both fit: a third of the time on a GPU
   std::string Philox();
   std::string Broadcast();  ///< extent of two broadcast extents
-  void UseVectors();        ///< CUDA: Vec<T, N>, LoadVec, StoreVec, IsAligned
+  void UseVectors();        ///< CUDA: Vec<T, N>, LoadVec, StoreVec, IsAligned, ToAligned
 
   /// Type names, headers of the dialect and the functions that were asked for.
   std::string Text() const;

@@ -68,9 +68,11 @@ int RunBench(const app::BenchOptions& options, bool json) {
                 {"unwaited_ms", r.unwaited_ms},
                 {"cpu_us", r.cpu_us},
                 {"steps", r.steps},
+                {"losses", Json::array()},
                 {"distinct_kernels", r.program.distinct_kernels},
                 {"interpreted", r.program.interpreted},
                 {"build_s", r.build_seconds}};
+    for (const double loss : r.losses) out["losses"].push_back(Number(loss));
     if (options.profile) {
       out["profile"] = Json::array();
       for (const weft::ProfileRow& s : r.profile)
@@ -81,6 +83,7 @@ int RunBench(const app::BenchOptions& options, bool json) {
                                   {"bytes", s.bytes},
                                   {"flops", s.flops},
                                   {"floor_us", s.floor_us}});
+      out["floor_us"] = weft::SumOf(r.profile).floor_us;
     }
     fmt::print("{}\n", out.dump());
     return 0;
@@ -94,6 +97,11 @@ int RunBench(const app::BenchOptions& options, bool json) {
       r.program.distinct_kernels, r.program.library_calls, r.program.reorders,
       r.program.interpreted, weft::FormatBytes(r.program.arena_bytes),
       weft::FormatBytes(r.program.live_bytes), r.loss);
+  if (options.device == "gpu" && r.unwaited_ms > 0)
+    fmt::print(
+        "started  {:.3f} ms a step that is not waited for, {:.1f} us of processor time to start "
+        "one\n",
+        r.unwaited_ms, r.cpu_us);
   if (options.profile)
     fmt::print("\n{}", weft::ProfileTable(r.profile, r.machine, r.step_ms * 1e3));
   return 0;

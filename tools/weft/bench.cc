@@ -212,6 +212,7 @@ int Run(const Args& a) {
                         {"flops", r.flops},
                         {"floor_us", r.floor_us}});
       out["profile"] = std::move(rows);
+      out["floor_us"] = SumOf(profile).floor_us;
     }
     PrintJson(out);
     return 0;

@@ -4,11 +4,17 @@
 /// points, so that a warp touches consecutive memory and every thread has U vectors of each input
 /// in flight before it computes. V makes the widest vectorised element fill 16 bytes; U is 2 where
 /// one 16-byte load per thread would not keep enough bytes in flight (an H200 wants about 48 KiB a
-/// multiprocessor; 2048 threads with one load each are 32). Points that do not fill a tile, and
-/// kernels whose memory is not aligned, go one by one.
+/// multiprocessor; 2048 threads with one load each are 32). Points that do not fill a tile go one
+/// by one.
+///
+/// Alignment is tested at run time. In a single loop, pointers that lie equally many elements before
+/// the start of a vector (slices of buffers, batches) share a head of so many points; tiles begin
+/// behind it, and one loop takes head and tail. Reads and writes at a distance, such as x[i + 3],
+/// have no say: they test each address. Where pointers disagree all points go one by one, because a
+/// test at every vector would cost those that agree, and a second body text and compile time.
 ///
 /// In a nest of several loops a vector lies inside the last loop; positions are divided once per
-/// vector.
+/// vector. There all pointers must be aligned.
 #include <algorithm>
 
 #include "codegen/cuda/cuda_text.h"
@@ -56,46 +62,72 @@ class Printer {
     const std::string flat = e_.FlatType();
     e_.Line("if (total <= 0) return;");
     e_.Line(fmt::format("const {0} n = ({0})total, step = ({0})blocks * {1}u;", flat, kBlock));
-    e_.Line(fmt::format("{} first = 0;", flat));
     if (plan_.width > 1) PrintTiles(flat);
+    const std::string p = plan_.width > 1 ? "q" : "p";
     e_.Push();
+    if (plan_.width > 1)
+      e_.Line(
+          fmt::format("const {} p = {}q + skip;", flat, Heads().empty() ? "" : "q < head ? q : "));
     e_.BindFlat("p", 0, int(k_.dims.size()));
     PrintChains(&e_, table);
     PrintStores(&e_, stores_, std::vector<std::string>(stores_.size()), "");
-    e_.PopInto(fmt::format(
-        "for ({0} p = first + ({0})block * {1}u + threadIdx.x; p < n; p += step)", flat, kBlock));
+    e_.PopInto(
+        fmt::format("for ({0} {1} = ({0})block * {2}u + threadIdx.x; {1} < n{3}; {1} += step)",
+                    flat, p, kBlock, plan_.width > 1 ? " - skip" : ""));
   }
 
  private:
-  /// Base pointers on 16 bytes, and no vector across the end of the last loop.
-  std::string Condition() {
+  bool IsFlat() const { return k_.dims.size() == 1; }
+  /// At the flat position itself.
+  bool IsPlain(const Expr& offset) const { return IsFlat() && offset->kind() == ExprKind::kIndex; }
+
+  /// Buffers that are read or written as vectors; with `plain`, at the flat position itself.
+  std::vector<int> VectorBuffers(bool plain) const {
     std::vector<int> buffers;
-    for (const Expr& l : loads_) buffers.push_back(l->buffer());
+    const auto add = [&](int buffer, const Expr& offset) {
+      if (!plain || IsPlain(offset)) buffers.push_back(buffer);
+    };
+    for (const Expr& l : loads_) add(l->buffer(), l->operand(0));
     for (const KernelStore& s : stores_) {
-      if (IsContiguous(s.offset, Last())) buffers.push_back(s.buffer);
+      if (IsContiguous(s.offset, Last())) add(s.buffer, s.offset);
     }
     std::sort(buffers.begin(), buffers.end());
     buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    return buffers;
+  }
+  /// Buffers that say how long the head is.
+  std::vector<int> Heads() const { return VectorBuffers(true); }
+
+  /// Where vectors are used: in a single loop, one head for all; else pointers on 16 bytes, and no
+  /// vector across the end of the last loop.
+  std::string Condition() {
     std::string condition;
-    for (int b : buffers)
-      condition += fmt::format("{}IsAligned<16>(b{})", condition.empty() ? "" : " && ", b);
-    if (k_.dims.size() > 1 && !k_.dims.back().is_const())
-      condition += fmt::format(" && {} % {} == 0", e_.Dim(k_.dims.back()), plan_.width);
+    const auto require = [&](const std::string& text) {
+      condition += (condition.empty() ? "" : " && ") + text;
+    };
+    if (IsFlat()) {
+      const std::vector<int> heads = Heads();
+      for (size_t i = 1; i < heads.size(); ++i)
+        require(fmt::format("ToAligned<{}>(b{}) == head", plan_.width, heads[i]));
+      return condition;
+    }
+    for (int b : VectorBuffers(false)) require(fmt::format("IsAligned<16>(b{})", b));
+    if (!k_.dims.back().is_const())
+      require(fmt::format("{} % {} == 0", e_.Dim(k_.dims.back()), plan_.width));
     return condition;
   }
 
   int Last() const { return int(k_.dims.size()) - 1; }
 
-  /// In a flat nest an access at Index(0) itself is aligned wherever the base is; others test each
-  /// address.
+  /// An access at the flat position itself is aligned behind the head; others test each address.
   const char* Access(const Expr& offset, const char* aligned, const char* tested) const {
-    return k_.dims.size() == 1 && offset->kind() == ExprKind::kIndex ? aligned : tested;
+    return IsPlain(offset) ? aligned : tested;
   }
 
   /// Binds the loops at the first point of chunk `c`; the frame is open.
   void BindBase(const std::string& flat) {
-    e_.Line(fmt::format("const {0} p = ((tile * {1}u + c) * {2}u + threadIdx.x) * {3}u;", flat,
-                        plan_.unroll, kBlock, plan_.width));
+    e_.Line(fmt::format("const {0} p = {1}((tile * {2}u + c) * {3}u + threadIdx.x) * {4}u;", flat,
+                        Heads().empty() ? "" : "head + ", plan_.unroll, kBlock, plan_.width));
     base_name_ = e_.BindFlatBase("p", 0, int(k_.dims.size()), int(k_.dims.size()));
   }
 
@@ -106,10 +138,17 @@ class Printer {
     const int64_t tile = int64_t{kBlock} * plan_.width * plan_.unroll;
     const std::string chunks =
         fmt::format("#pragma unroll\nfor (int c = 0; c < {}; ++c)", plan_.unroll);
+    const std::vector<int> heads = Heads();
+    // Points of tiles, which the loop over elements leaves out.
+    e_.Line(fmt::format("{} skip = 0;", flat));
+    if (!heads.empty())
+      e_.Line(fmt::format("const u32 head = ToAligned<{}>(b{});", plan_.width, heads[0]));
     const std::string condition = Condition();
 
     e_.Push();  // if aligned
-    e_.Line(fmt::format("const {0} tiles = n / {1}u;", flat, tile));
+    e_.Line(heads.empty()
+                ? fmt::format("const {} tiles = n / {}u;", flat, tile)
+                : fmt::format("const {} tiles = n > head ? (n - head) / {}u : 0u;", flat, tile));
     e_.Push();  // tiles
     std::vector<std::string> inputs(loads_.size());
     if (plan_.unroll > 1) {
@@ -138,8 +177,8 @@ class Printer {
     PrintLanes(inputs);
     e_.PopInto(plan_.unroll == 1 ? "" : chunks);
     e_.PopInto(fmt::format("for ({0} tile = block; tile < tiles; tile += blocks)", flat));
-    e_.Line(fmt::format("first = tiles * {}u;", tile));
-    e_.PopInto("if (" + condition + ")");
+    e_.Line(fmt::format("skip = tiles * {}u;", tile));
+    e_.PopInto(condition.empty() ? "" : "if (" + condition + ")");
   }
 
   std::string LoadText(size_t i) {

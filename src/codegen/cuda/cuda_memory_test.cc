@@ -219,9 +219,12 @@ TEST_CASE("rows read enough at a time, short and long, by rows and by columns") 
   const SymInt n = SymInt::Symbol("n"), m = SymInt::Symbol("m");
   CheckRows("channels of a run-time batch", ChannelSum(n, 64, 112 * 112), 16);
   CheckRows("sum of a run-time number of rows", RowSum(n, 1000), 16);
-  // The length known at run time only: four single elements a thread.
-  CheckRows("sum of run-time rows", RowSum(n, m), 4, 32 << 10);
-  CheckRows("soft-max of run-time rows", Softmax(n, m), 4, 32 << 10);
+  // The length known at run time only, or odd: eight single elements a thread.
+  CheckRows("sum of run-time rows", RowSum(n, m), 4);
+  CheckRows("soft-max of run-time rows", Softmax(n, m), 4);
+  CheckRows("columns of a run-time matrix", ColumnSum(n, m), 4);
+  CheckRows("channels of odd pictures, run-time batch", ChannelSum(n, 64, 7 * 7), 4);
+  CheckRows("channels of odd pictures", ChannelSum(64, 64, 7 * 7), 4);
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ constexpr int kColumnLanes = 16;
 /// threads.
 constexpr int64_t kMaxKeptBytes = 192;
 constexpr int64_t kMaxUnrolledNodes = 2000;
+/// The same where single elements of a row are unrolled, whose positions are computed each; and the bytes of them that a
+/// thread then has under way: 2048 threads have 64 KiB a multiprocessor.
+constexpr int64_t kMaxTogetherNodes = 256, kTogetherBytes = 32;
+constexpr int kMaxTogether = 16;
 
 int64_t KnownRow(const Kernel& k) {
   std::vector<int64_t> extents;
@@ -302,8 +306,32 @@ void RowPrinter::PrintStage(size_t first, size_t end, Stage what) {
 
 // ---- one pass over a row ----
 
+/// Single elements of a pass that a thread reads before it computes with them. Of rows of up to 2^31 elements: code for
+/// longer ones is rarely used, and its positions take long to divide.
+int RowPrinter::Together(size_t pass) {
+  if (plan_.width > 1 || plan_.unrolled || !HasRowLoops(k_) || flat_ != "u32") return 1;
+  std::vector<Expr> loads;
+  const std::vector<const ExprNode*> nodes = PostOrder(passes_[pass]);
+  const auto consider = [&](const Expr& e) {
+    if (e->kind() != ExprKind::kLoad || std::find(loads.begin(), loads.end(), e) != loads.end())
+      return;
+    for (size_t d = size_t(k_.num_outer); d < k_.dims.size(); ++d)
+      if (e_.Info(e).loops.test(d)) return loads.push_back(e);
+  };
+  for (const Expr& root : passes_[pass]) consider(root);
+  for (const ExprNode* n : nodes)
+    for (const Expr& o : n->operands()) consider(o);
+  int64_t bytes = 0;
+  for (const Expr& load : loads) bytes += DTypeBytes(load->dtype(), 1);
+  int together = 1;
+  while (together < kMaxTogether && together * bytes < kTogetherBytes && bytes > 0 &&
+         int64_t(nodes.size()) * together * 2 <= kMaxTogetherNodes)
+    together *= 2;
+  return together;
+}
+
 /// Opens the frames of a chunk: `r` is the position of its first element. Loop positions are bound at its base.
-void RowPrinter::OpenChunk() {
+void RowPrinter::OpenChunk(size_t pass) {
   const int first = k_.num_outer, last = int(k_.dims.size());
   std::vector<SymInt> extents(k_.dims.begin() + first, k_.dims.end());
   const std::string begin = fmt::format("{}lane{}", plan_.sliced ? "first + " : "",
@@ -313,7 +341,8 @@ void RowPrinter::OpenChunk() {
                                        : "row_elements";
   const int64_t step = int64_t{plan_.lanes} * plan_.width;
   loop_ = fmt::format("for ({} r = {}; r < {}; r += {}u)", flat_, begin, end, step);
-  const bool counted = plan_.aligned && !plan_.unrolled;
+  together_ = Together(pass);
+  const bool counted = (plan_.aligned || together_ > 1) && !plan_.unrolled;
   const std::string rounds = counted ? e_.Fresh("rounds") : "";
   if (counted) {
     // A number of rounds that is known before: only so the compiler reads for two of them before it computes.
@@ -344,12 +373,12 @@ void RowPrinter::CloseChunk() {
     e_.PopInto(fmt::format("#pragma unroll\nfor (int c = 0; c < {}; ++c)", plan_.chunks));
     return;
   }
-  // Two vectors are under way at a time. A position of several loops is divided in every round: unrolling that further is
-  // long and gains little.
+  // Two vectors are under way at a time, or several single elements.
   const bool single = k_.dims.size() == size_t(k_.num_outer) + 1;
-  const char* unroll = plan_.aligned                ? "#pragma unroll 2\n"
-                       : plan_.width > 1 || !single ? "#pragma unroll 1\n"
-                                                    : "";
+  const std::string unroll = plan_.aligned   ? "#pragma unroll 2\n"
+                             : together_ > 1 ? fmt::format("#pragma unroll {}\n", together_)
+                             : plan_.width > 1 || !single ? "#pragma unroll 1\n"
+                                                          : "";
   e_.PopInto(unroll + loop_);
 }
 
@@ -421,7 +450,7 @@ void RowPrinter::KeepLoads() {
     e_.Line(fmt::format("Vec<{}, {}> {}[{}];", ctext::StorageType(load->dtype()), plan_.width,
                         kept_.back().second, plan_.chunks));
   }
-  OpenChunk();
+  OpenChunk(0);
   for (const auto& [load, name] : kept_) {
     const std::string text = LoadText(load);
     e_.Line(fmt::format("{}[c] = {};", name, text));
@@ -434,7 +463,7 @@ void RowPrinter::KeepLoads() {
 void RowPrinter::PrintElementStores() {
   if (stores_.empty()) return;
   std::vector<std::string> vectors(stores_.size());
-  OpenChunk();
+  OpenChunk(passes_.size() - 1);
   if (plan_.width > 1 && !plan_.scalar) {
     e_.helpers().UseVectors();
     for (size_t i = 0; i < stores_.size(); ++i) {

@@ -86,7 +86,8 @@ class RowPrinter {
   bool Chunked() const { return plan_.row >= 0; }
   std::string RowElements();
   void PrintSlice();
-  void OpenChunk();
+  int Together(size_t pass);
+  void OpenChunk(size_t pass);
   void AliasBase();
   void CloseChunk();
   void OpenElement(size_t pass);
@@ -120,6 +121,7 @@ class RowPrinter {
   RowPlan plan_;
   std::string flat_, base_name_;
   std::string loop_;  ///< head of the open chunk, where it is not unrolled
+  int together_ = 1;  ///< single elements that its loop reads before it computes
   std::vector<std::pair<Expr, std::string>> kept_;
   std::vector<std::string> meetings_;  ///< members of the shared memory, one struct a meeting
 };

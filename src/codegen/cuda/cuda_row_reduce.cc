@@ -44,7 +44,7 @@ RowPrinter::Accumulators RowPrinter::Declare(size_t first, size_t end) {
 }
 
 void RowPrinter::Accumulate(const Accumulators& accs, size_t first, size_t end) {
-  OpenChunk();
+  OpenChunk(size_t(reduces_[first].stage));
   OpenElement(size_t(reduces_[first].stage));
   for (size_t i = first; i < end; ++i) {
     const std::string value = e_.Value(reduces_[i].body, true);
