@@ -66,7 +66,7 @@ template <int N, class T> FN Vec<T, N> LoadAligned(const T* p) {
   return r;
 }
 template <int N, class T> FN void StoreAligned(T* p, const Vec<T, N>& r) {
-  *(typename Raw<sizeof(T) * N>::type*)__builtin_assume_aligned(p, sizeof(T) * N) = r.raw;
+  *(typename Raw<sizeof(T) * N>::type*)p = r.raw;
 }
 )";
 

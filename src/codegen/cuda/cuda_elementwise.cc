@@ -126,8 +126,12 @@ class Printer {
 
   /// Binds the loops at the first point of chunk `c`; the frame is open.
   void BindBase(const std::string& flat) {
-    e_.Line(fmt::format("const {0} p = {1}((tile * {2}u + c) * {3}u + threadIdx.x) * {4}u;", flat,
-                        Heads().empty() ? "" : "head + ", plan_.unroll, kBlock, plan_.width));
+    std::string p = fmt::format("((tile * {}u + c) * {}u + threadIdx.x) * {}u", plan_.unroll,
+                                kBlock, plan_.width);
+    // Where NVRTC sees a 64-bit sum in an address, it stores single elements: the mask hides it.
+    if (!Heads().empty())
+      p = fmt::format(flat == "u32" ? "head + {}" : "(head + {}) & 0x3fffffffffffffffull", p);
+    e_.Line(fmt::format("const {} p = {};", flat, p));
     base_name_ = e_.BindFlatBase("p", 0, int(k_.dims.size()), int(k_.dims.size()));
   }
 

@@ -13,7 +13,7 @@
 /// launched and how. Launches of a plan follow each other on one stream.
 ///
 /// Parameters, each 8 bytes, in this order (all entries but MULTI):
-///   the kernel's buffers       device pointers; one element's alignment is enough, vectors need 16 bytes
+///   the kernel's buffers       device pointers; one element's alignment is enough; fast if all lie alike to 16 bytes
 ///   d0, d1 ..                  int64: values of the kernel's symbols
 ///     or, in the place of both, where there are more of them than 4 KB of parameters hold, `CudaSchedule::has_table`:
 ///   table                      device pointer: the words CudaSchedule::Table, in memory of the device

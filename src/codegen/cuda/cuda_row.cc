@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "weft/support/check.h"
@@ -19,10 +20,9 @@ constexpr int kColumnLanes = 16;
 /// threads.
 constexpr int64_t kMaxKeptBytes = 192;
 constexpr int64_t kMaxUnrolledNodes = 2000;
-/// The same where single elements of a row are unrolled, whose positions are computed each; and the bytes of them that a
-/// thread then has under way: 2048 threads have 64 KiB a multiprocessor.
+/// The same where single elements of a row are unrolled, whose positions are computed each; and the bytes
+/// of them that a thread then has under way: 2048 threads have 64 KiB a multiprocessor.
 constexpr int64_t kMaxTogetherNodes = 256, kTogetherBytes = 32;
-constexpr int kMaxTogether = 16;
 
 int64_t KnownRow(const Kernel& k) {
   std::vector<int64_t> extents;
@@ -306,25 +306,24 @@ void RowPrinter::PrintStage(size_t first, size_t end, Stage what) {
 
 // ---- one pass over a row ----
 
-/// Single elements of a pass that a thread reads before it computes with them. Of rows of up to 2^31 elements: code for
-/// longer ones is rarely used, and its positions take long to divide.
+/// Single elements of a pass that a thread reads before it computes. Longer rows than 2^31 are rare, and slow to divide.
 int RowPrinter::Together(size_t pass) {
   if (plan_.width > 1 || plan_.unrolled || !HasRowLoops(k_) || flat_ != "u32") return 1;
-  std::vector<Expr> loads;
   const std::vector<const ExprNode*> nodes = PostOrder(passes_[pass]);
+  std::set<const ExprNode*> loads;
   const auto consider = [&](const Expr& e) {
-    if (e->kind() != ExprKind::kLoad || std::find(loads.begin(), loads.end(), e) != loads.end())
-      return;
     for (size_t d = size_t(k_.num_outer); d < k_.dims.size(); ++d)
-      if (e_.Info(e).loops.test(d)) return loads.push_back(e);
+      if (e->kind() == ExprKind::kLoad && e_.Info(e).loops.test(d)) loads.insert(e.get());
   };
   for (const Expr& root : passes_[pass]) consider(root);
   for (const ExprNode* n : nodes)
-    for (const Expr& o : n->operands()) consider(o);
+    std::for_each(n->operands().begin(), n->operands().end(), consider);
   int64_t bytes = 0;
-  for (const Expr& load : loads) bytes += DTypeBytes(load->dtype(), 1);
+  for (const ExprNode* load : loads) bytes += DTypeBytes(load->dtype(), 1);
+  // Positions of several loops are divided each.
+  const int most = k_.dims.size() == size_t(k_.num_outer) + 1 ? 16 : 8;
   int together = 1;
-  while (together < kMaxTogether && together * bytes < kTogetherBytes && bytes > 0 &&
+  while (together < most && together * bytes < kTogetherBytes && bytes > 0 &&
          int64_t(nodes.size()) * together * 2 <= kMaxTogetherNodes)
     together *= 2;
   return together;
@@ -361,11 +360,10 @@ void RowPrinter::OpenChunk(size_t pass) {
   if (!HasRowLoops(k_)) return;
   plan_.width > 1 ? void(base_name_ = e_.BindFlatBase("r", first, last, last))
                   : e_.BindFlat("r", first, last);
-  if (plan_.width == 1 && Chunked()) AliasBase();
+  // With one element a chunk its base is the element itself.
+  if (plan_.width == 1 && Chunked())
+    e_.BindIndex(int(k_.dims.size()), e_.Value(Expr::Index(Last())));
 }
-/// With one element a chunk its base is the element itself.
-void RowPrinter::AliasBase() { e_.BindIndex(int(k_.dims.size()), e_.Value(Expr::Index(Last()))); }
-
 void RowPrinter::CloseChunk() {
   if (plan_.unrolled) {
     const bool exact = plan_.row % (int64_t{plan_.lanes} * plan_.width) == 0;

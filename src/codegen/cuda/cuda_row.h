@@ -11,7 +11,8 @@
 /// for the warps of rows of run-time length. Where all vectors of a row begin at multiples of their length, the pointers are
 /// tested once, for code that tests no address; rows of other pointers take the same elements in the same order one by one.
 /// A thread has two vectors under way at a time, or all that it takes of an unrolled row: with one, 2048 threads would keep
-/// 32 KiB a multiprocessor under way, where an H200 wants 48.
+/// 32 KiB a multiprocessor under way, where an H200 wants 48. Where single elements are taken, it reads 32 bytes of them
+/// before it computes (fewer where bodies are long), always in the same order: sums do not depend on where a row lies.
 /// Reductions that do not read each other share one pass over the row. With R known and at most 16 steps of a thread, what
 /// several passes read stays in registers after one read; otherwise later passes find the row in the caches. An element is
 /// always read and written by the same thread.
@@ -88,7 +89,6 @@ class RowPrinter {
   void PrintSlice();
   int Together(size_t pass);
   void OpenChunk(size_t pass);
-  void AliasBase();
   void CloseChunk();
   void OpenElement(size_t pass);
   void CloseElement();

@@ -38,7 +38,7 @@ void ForEach(size_t count, int threads, const F& body) {
 }
 
 /// Raised when the text or the entries of an unchanged kernel change: binaries of before have others.
-constexpr int kPrinterVersion = 5;
+constexpr int kPrinterVersion = 6;
 
 /// Leaves 128 registers a thread on all architectures: 65536 by the threads of the largest block.
 constexpr int kSpillFreeThreads = 512;
