@@ -82,30 +82,13 @@ TEST_CASE("cuda backend: LeNet learns as on the CPU, 20 steps") {
   const int convs = TheLibraries()->convs, products = TheLibraries()->products;
   {
     Session device(program), cpu(CompileFor(step, "cpu"));
-    std::vector<TensorPtr> mine = n.Inputs(kBatch, 1, 28), other = mine;
-    const auto learn = [](Session& session, std::vector<TensorPtr>* in) {
-      const std::vector<TensorPtr> out = session.Run(*in);
-      for (size_t k = 1; k < out.size(); ++k) {
-        const Tensor& p = *(*in)[k + 1];
-        auto next = std::make_shared<Tensor>(p.dtype(), p.dims());
-        for (int64_t i = 0; i < p.num_elements(); ++i) next->set(i, p.at(i) - 0.05 * out[k]->at(i));
-        (*in)[k + 1] = next;
-      }
-      return out[0]->at(0);
-    };
-    double first = 0, last = 0;
-    for (int i = 0; i < 20; ++i) {
-      CAPTURE(i);
-      const double want = learn(cpu, &other);
-      last = learn(device, &mine);
-      if (i == 0) first = last;
-      CHECK(last == doctest::Approx(want).epsilon(1e-4));
-    }
-    CHECK(last < 0.5 * first);
+    const std::vector<TensorPtr> inputs = n.Inputs(kBatch, 1, 28);
+    const Losses losses = CheckLearnsAlike(device, cpu, inputs);
+    CHECK(losses.last < 0.5 * losses.first);
     // Two convolutions and their gradients but the first one's for the data; three layers of weights.
     CHECK(TheLibraries()->convs - convs == 5);
     CHECK(TheLibraries()->products - products > 0);
-    for (const StepTime& s : device.Profile(mine)) CHECK(s.how != "generated");
+    for (const StepTime& s : device.Profile(inputs)) CHECK(s.how != "generated");
   }
   program.reset();
   CheckClean();

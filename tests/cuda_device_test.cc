@@ -80,22 +80,12 @@ const char* const kIntegers[] = {"i8", "u8", "i16", "u16", "i32", "u32", "i64", 
 
 /// x - rate * gradient for `count` variables of many shapes.
 Graph Updates(int count) {
-  Graph g;
-  const NodeEntry rate(g.AddInput("rate", DType::kF32, Shape::OfInts({})));
-  std::vector<NodeEntry> done;
-  for (int i = 0; i < count; ++i) {
-    const std::vector<int64_t> dims = i % 4 == 0   ? std::vector<int64_t>{i + 1}
-                                      : i % 4 == 1 ? std::vector<int64_t>{3, i + 2, 5}
-                                      : i % 4 == 2 ? std::vector<int64_t>{700, 33}
-                                                   : std::vector<int64_t>{0, 4};
-    const std::string name = "p" + std::to_string(i);
-    const NodeEntry gradient(g.AddInput("g" + name, DType::kF32, Shape::OfInts(dims)));
-    const NodeEntry p(AddState(g, name, DType::kF32, Shape::OfInts(dims),
-                               std::make_shared<Tensor>(DType::kF32, dims)));
-    done.push_back(Assign(p, p - rate * gradient));
-  }
-  g.outputs = {Group(done)};
-  return g;
+  return UpdatesOf(count, [](int64_t i) {
+    return i % 4 == 0   ? std::vector<int64_t>{i + 1}
+           : i % 4 == 1 ? std::vector<int64_t>{3, i + 2, 5}
+           : i % 4 == 2 ? std::vector<int64_t>{700, 33}
+                        : std::vector<int64_t>{0, 4};
+  });
 }
 
 }  // namespace
@@ -254,26 +244,8 @@ TEST_CASE("device: LeNet learns as on the CPU, 20 steps") {
   Network n(kBatch, 1, 28);
   const Graph step = n.Step(LeNet(&n));  // (x, labels, parameters) -> (loss, gradients)
   Session device(OnDevice(step)), cpu(CompileFor(step, "cpu"));
-  std::vector<TensorPtr> mine = n.Inputs(kBatch, 1, 28), other = mine;
-  const auto learn = [](Session& session, std::vector<TensorPtr>* in) {
-    const std::vector<TensorPtr> out = session.Run(*in);
-    for (size_t k = 1; k < out.size(); ++k) {
-      const Tensor& p = *(*in)[k + 1];
-      auto next = std::make_shared<Tensor>(p.dtype(), p.dims());
-      for (int64_t i = 0; i < p.num_elements(); ++i) next->set(i, p.at(i) - 0.05 * out[k]->at(i));
-      (*in)[k + 1] = next;
-    }
-    return out[0]->at(0);
-  };
-  double first = 0, last = 0;
-  for (int i = 0; i < 20; ++i) {
-    CAPTURE(i);
-    const double want = learn(cpu, &other);
-    last = learn(device, &mine);
-    if (i == 0) first = last;
-    CHECK(last == doctest::Approx(want).epsilon(1e-4));
-  }
-  CHECK(last < first);
+  const Losses losses = CheckLearnsAlike(device, cpu, n.Inputs(kBatch, 1, 28));
+  CHECK(losses.last < losses.first);
 }
 
 TEST_CASE(

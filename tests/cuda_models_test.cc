@@ -9,6 +9,7 @@
 
 #include "codegen/cuda/nvrtc.h"
 #include "e2e_util.h"
+#include "nvrtc_checks.h"
 #include "programs/program.h"
 #include "temp_folder.h"
 #include "training_networks.h"
@@ -59,31 +60,12 @@ class Kernels {
   /// Each compiles for each architecture; nothing is kept in memory that registers should hold.
   void Check() const {
     std::vector<KernelPtr> kernels;
-    for (const auto& [kernel, model] : all_) kernels.push_back(kernel);
-    const std::vector<int> known = NvrtcArchitectures();
-    for (const int sm : kArchitectures) {
-      if (std::find(known.begin(), known.end(), sm) == known.end()) {
-        MESSAGE("skipped: this NVRTC does not know sm_" << sm);
-        continue;
-      }
-      NvrtcCompiler compiler(sm, 2);
-      std::vector<std::string> errors;
-      const std::vector<std::string> binaries = compiler.Compile(kernels, &errors);
-      int most = 0;
-      for (size_t i = 0; i < kernels.size(); ++i) {
-        CAPTURE(sm);
-        CAPTURE(all_[i].second);
-        CAPTURE(kernels[i]->Name());
-        CHECK(errors[i] == "");
-        const KernelStats stats = compiler.Stats(*kernels[i], binaries[i]);
-        CHECK(stats.registers > 0);
-        CHECK(stats.registers <= 128);
-        CHECK(stats.spill_bytes == 0);
-        most = std::max(most, stats.registers);
-      }
-      MESSAGE("sm_" << sm << ": " << kernels.size() << " kernels, at most " << most
-                    << " registers");
+    std::vector<std::string> names;
+    for (const auto& [kernel, model] : all_) {
+      kernels.push_back(kernel);
+      names.push_back(kernel->Name() + " of " + model);
     }
+    for (const int sm : kArchitectures) CheckRegisters(sm, kernels, names);
   }
 
  private:

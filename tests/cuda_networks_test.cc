@@ -8,6 +8,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "e2e_util.h"
 #include "emulated_backend.h"
+#include "nvrtc_checks.h"
 #include "training_networks.h"
 #include "weft/core/effects.h"
 #include "weft/runtime/variable_store.h"
@@ -47,23 +48,13 @@ Graph ResNetStep(SymInt batch, int64_t size, int blocks) {
 
 /// x - rate * gradient for `count` variables of every rank.
 Graph Updates(int count) {
-  Graph g;
-  const NodeEntry rate(g.AddInput("rate", DType::kF32, Shape::OfInts({})));
-  std::vector<NodeEntry> done;
-  for (int i = 0; i < count; ++i) {
-    const std::vector<int64_t> dims = i % 5 == 0   ? std::vector<int64_t>{i + 1}
-                                      : i % 5 == 1 ? std::vector<int64_t>{3, i + 2, 5}
-                                      : i % 5 == 2 ? std::vector<int64_t>{}
-                                      : i % 5 == 3 ? std::vector<int64_t>{700, 3}
-                                                   : std::vector<int64_t>{0, 4};
-    const std::string name = "p" + std::to_string(i);
-    const NodeEntry gradient(g.AddInput("g" + name, DType::kF32, Shape::OfInts(dims)));
-    const NodeEntry p(AddState(g, name, DType::kF32, Shape::OfInts(dims),
-                               std::make_shared<Tensor>(DType::kF32, dims)));
-    done.push_back(Assign(p, p - rate * gradient));
-  }
-  g.outputs = {Group(done)};
-  return g;
+  return UpdatesOf(count, [](int64_t i) {
+    return i % 5 == 0   ? std::vector<int64_t>{i + 1}
+           : i % 5 == 1 ? std::vector<int64_t>{3, i + 2, 5}
+           : i % 5 == 2 ? std::vector<int64_t>{}
+           : i % 5 == 3 ? std::vector<int64_t>{700, 3}
+                        : std::vector<int64_t>{0, 4};
+  });
 }
 
 }  // namespace
@@ -186,7 +177,6 @@ TEST_CASE("NVRTC compiles the kernels of training steps, and nothing spills") {
   };
   for (const Graph& step : {LeNetStep(), ResNetStep(64, 32, 3), Updates(20)})
     add(step, KernelPasses());
-  const std::vector<int> known = NvrtcArchitectures();
   for (const int sm : {80, 100, 90}) {
     if (sm == 90) {
       // Further ones for one architecture: run-time batches, and the groups that are left where libraries take
@@ -194,24 +184,8 @@ TEST_CASE("NVRTC compiles the kernels of training steps, and nothing spills") {
       add(ResNetStep(SymInt::Symbol("n"), 32, 1), KernelPasses());
       add(ResNetStep(64, 32, 3), Pipeline::Parse(std::string(kGraphPasses) + ",CodeGen"));
     }
-    if (std::find(known.begin(), known.end(), sm) == known.end()) {
-      MESSAGE("skipped: this NVRTC does not know sm_" << sm);
-      continue;
-    }
-    NvrtcCompiler compiler(sm, 2);
-    std::vector<std::string> errors;
-    const std::vector<std::string> binaries = compiler.Compile(kernels, &errors);
-    int most = 0;
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      CAPTURE(kernels[i]->Name());
-      CAPTURE(sm);
-      CHECK(errors[i] == "");
-      const KernelStats stats = compiler.Stats(*kernels[i], binaries[i]);
-      CHECK(stats.registers > 0);
-      CHECK(stats.registers <= 128);
-      CHECK(stats.spill_bytes == 0);
-      most = std::max(most, stats.registers);
-    }
-    MESSAGE("sm_" << sm << ": " << kernels.size() << " kernels, at most " << most << " registers");
+    std::vector<std::string> labels;
+    for (const KernelPtr& k : kernels) labels.push_back(k->Name());
+    CheckRegisters(sm, kernels, labels);
   }
 }

@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "weft/core/builtin_ops.h"
+#include "weft/core/effects.h"
 #include "weft/core/gradient.h"
 #include "weft/core/graph.h"
 #include "weft/core/tensor.h"
+#include "weft/runtime/program.h"
 
 namespace weft::e2e {
 
@@ -135,6 +137,24 @@ inline NodeEntry ResNet50(Network* n) {
   return n->Dense(y, from, 1000);
 }
 
+/// x - rate * gradient for `count` variables, the i-th of the extents that `dims` says.
+template <class Dims>
+Graph UpdatesOf(int count, Dims&& dims) {
+  Graph g;
+  const NodeEntry rate(g.AddInput("rate", DType::kF32, Shape::OfInts({})));
+  std::vector<NodeEntry> done;
+  for (int i = 0; i < count; ++i) {
+    const std::vector<int64_t> extents = dims(i);
+    const std::string name = "p" + std::to_string(i);
+    const NodeEntry gradient(g.AddInput("g" + name, DType::kF32, Shape::OfInts(extents)));
+    const NodeEntry p(AddState(g, name, DType::kF32, Shape::OfInts(extents),
+                               std::make_shared<Tensor>(DType::kF32, extents)));
+    done.push_back(Assign(p, p - rate * gradient));
+  }
+  g.outputs = {Group(done)};
+  return g;
+}
+
 /// The largest difference in each tensor, in parts of its largest value.
 inline void CheckClose(const std::vector<TensorPtr>& got, const std::vector<TensorPtr>& want,
                        double tolerance) {
@@ -148,6 +168,37 @@ inline void CheckClose(const std::vector<TensorPtr>& got, const std::vector<Tens
     CAPTURE(i);
     CHECK(worst <= tolerance * largest);
   }
+}
+
+/// A step of training (x, labels, parameters) -> (loss, gradients): the loss. The parameters then go a little down their
+/// gradients.
+inline double LearnStep(Session& session, std::vector<TensorPtr>* in) {
+  const std::vector<TensorPtr> out = session.Run(*in);
+  for (size_t k = 1; k < out.size(); ++k) {
+    const Tensor& p = *(*in)[k + 1];
+    auto next = std::make_shared<Tensor>(p.dtype(), p.dims());
+    for (int64_t i = 0; i < p.num_elements(); ++i) next->set(i, p.at(i) - 0.05 * out[k]->at(i));
+    (*in)[k + 1] = next;
+  }
+  return out[0]->at(0);
+}
+
+struct Losses {
+  double first = 0, last = 0;
+};
+/// 20 steps of `mine`, whose losses are those of `reference`.
+inline Losses CheckLearnsAlike(Session& mine, Session& reference,
+                               const std::vector<TensorPtr>& inputs) {
+  std::vector<TensorPtr> here = inputs, there = inputs;
+  Losses losses;
+  for (int i = 0; i < 20; ++i) {
+    CAPTURE(i);
+    const double want = LearnStep(reference, &there);
+    losses.last = LearnStep(mine, &here);
+    if (i == 0) losses.first = losses.last;
+    CHECK(losses.last == doctest::Approx(want).epsilon(1e-4));
+  }
+  return losses;
 }
 
 }  // namespace weft::e2e

@@ -1,6 +1,6 @@
 /// support_report.cc: a node is supported when its shapes are known before the run and one of these
-/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter. The graph is looked at after simplification and folding, as a compilation would see
-/// it.
+/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter. The
+/// graph is looked at after simplification and folding, as a compilation would see it.
 #include "support_report.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "backends/call_operands.h"
 #include "weft/runtime/compute.h"
 #include "weft/support/checked.h"
 
@@ -14,9 +15,6 @@ inline bool AllF32(const ComputeRequest& q) {
   const auto ok = [](DType t) { return t == DType::kF32 || t == DType::kUnknown; };
   return std::all_of(q.output_types.begin(), q.output_types.end(), ok) &&
          std::all_of(q.input_types.begin(), q.input_types.end(), ok);
-}
-inline bool HasInput(const ComputeRequest& q, size_t i) {
-  return i < q.input_types.size() && q.input_types[i] != DType::kUnknown;
 }
 
 /// A call with nothing to add up: the result, if it has elements at all, is zero.

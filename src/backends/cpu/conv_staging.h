@@ -4,17 +4,14 @@
 
 #ifdef WEFT_HAVE_ONEDNN
 
+#include "backends/call_operands.h"
 #include "backends/conv_shape.h"
 #include "backends/cpu/onednn_adapter.h"
-#include "weft/core/layout.h"
 
 namespace weft::cpu {
 
 inline Desc Lying(const Dims& dims, Layout layout) {
   return layout == Layout::kChannelsLast ? ChannelsLast(dims) : Plain(dims);
-}
-inline Layout LayoutOf(const std::vector<Layout>& given, size_t i) {
-  return i < given.size() ? given[i] : Layout::kPlain;
 }
 
 /// What a copy in the layout `wanted` takes for each image, where the tensor does not lie so.

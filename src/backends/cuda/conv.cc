@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "backends/call_operands.h"
 #include "backends/conv_shape.h"
 #include "backends/cuda/epilogue.h"
 #include "backends/cuda/followed_call.h"
@@ -28,14 +29,6 @@ using Dims = std::vector<int64_t>;
 using Operand = PlannedCall::Operand;
 
 bool IsCudnnType(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
-bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
-
-bool HasInput(const ComputeRequest& q, size_t i) {
-  return i < q.input_types.size() && q.input_types[i] != DType::kUnknown;
-}
-Layout LayoutOf(const std::vector<Layout>& layouts, size_t i) {
-  return i < layouts.size() ? layouts[i] : Layout::kPlain;
-}
 
 /// Of the paddings behind that give the window its result, the one like that in front, for which there are more engines;
 /// else the least. False where none does.
@@ -91,6 +84,27 @@ struct ConvCall {
   Operand x, w, y;
   int bias = -1;
 };
+
+constexpr int kResult = -1;
+
+/// x, w and y of the convolution: the number of an input of the call, or kResult.
+ConvCall CallOf(const ComputeRequest& q, ConvSpec::Pass pass, ConvShape shape, int x, int w,
+                int y) {
+  const auto layout = [&](int i) {
+    return i == kResult ? LayoutOf(q.output_layouts, 0) : LayoutOf(q.input_layouts, size_t(i));
+  };
+  const auto operand = [](int i) { return i == kResult ? Operand{0, true} : Operand{i, false}; };
+  ConvCall c;
+  c.spec.pass = pass;
+  c.spec.shape = std::move(shape);
+  c.spec.x_layout = layout(x);
+  c.spec.w_layout = layout(w);
+  c.spec.y_layout = layout(y);
+  c.x = operand(x);
+  c.w = operand(w);
+  c.y = operand(y);
+  return c;
+}
 
 std::unique_ptr<LibraryCall> MakeCall(const ComputeRequest& q, ConvCall c,
                                       const EpilogueSteps& steps) {
@@ -151,15 +165,7 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
   const auto shape = ReadConv(q.node, q.input_dims[0], q.input_dims[1], q.output_dims[0]);
   const auto steps = ReadSteps(q, Accepted());
   if (!shape || !steps) return nullptr;
-  ConvCall c;
-  c.spec.pass = ConvSpec::Pass::kForward;
-  c.spec.shape = *shape;
-  c.spec.x_layout = LayoutOf(q.input_layouts, 0);
-  c.spec.w_layout = LayoutOf(q.input_layouts, 1);
-  c.spec.y_layout = LayoutOf(q.output_layouts, 0);
-  c.x = {0, false};
-  c.w = {1, false};
-  c.y = {0, true};
+  ConvCall c = CallOf(q, ConvSpec::Pass::kForward, *shape, 0, 1, kResult);
   if (HasInput(q, 2)) c.bias = 2;
   return MakeCall(q, c, *steps);
 }
@@ -174,16 +180,7 @@ std::unique_ptr<LibraryCall> PrepareGradData(const ComputeRequest& q) {
   if (!AreTaken(q, 2)) return nullptr;
   const auto shape = ReadConv(q.node, q.output_dims[0], q.input_dims[1], q.input_dims[0]);
   if (!shape) return nullptr;
-  ConvCall c;
-  c.spec.pass = ConvSpec::Pass::kGradData;
-  c.spec.shape = *shape;
-  c.spec.y_layout = LayoutOf(q.input_layouts, 0);
-  c.spec.w_layout = LayoutOf(q.input_layouts, 1);
-  c.spec.x_layout = LayoutOf(q.output_layouts, 0);
-  c.y = {0, false};
-  c.w = {1, false};
-  c.x = {0, true};
-  return MakeCall(q, c, {});
+  return MakeCall(q, CallOf(q, ConvSpec::Pass::kGradData, *shape, kResult, 1, 0), {});
 }
 
 /// dW from (dy, x, shape of W).
@@ -191,16 +188,7 @@ std::unique_ptr<LibraryCall> PrepareGradWeight(const ComputeRequest& q) {
   if (!AreTaken(q, 2)) return nullptr;
   const auto shape = ReadConv(q.node, q.input_dims[1], q.output_dims[0], q.input_dims[0]);
   if (!shape) return nullptr;
-  ConvCall c;
-  c.spec.pass = ConvSpec::Pass::kGradWeight;
-  c.spec.shape = *shape;
-  c.spec.y_layout = LayoutOf(q.input_layouts, 0);
-  c.spec.x_layout = LayoutOf(q.input_layouts, 1);
-  c.spec.w_layout = LayoutOf(q.output_layouts, 0);
-  c.y = {0, false};
-  c.x = {1, false};
-  c.w = {0, true};
-  return MakeCall(q, c, {});
+  return MakeCall(q, CallOf(q, ConvSpec::Pass::kGradWeight, *shape, 1, kResult, 0), {});
 }
 
 /// The Conv that takes y to x has the same weights: [C, M / g, kernel] are its filters and channels.
@@ -208,8 +196,7 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
   if (!AreTaken(q, 3)) return nullptr;
   const Dims &x = q.input_dims[0], &w = q.input_dims[1], &y = q.output_dims[0];
   if (x.size() < 3 || x.size() > 5 || w.size() != x.size() || y.size() != x.size()) return nullptr;
-  ConvCall c;
-  ConvShape& s = c.spec.shape;
+  ConvShape s;
   s.groups = IntAttr(q.node, "group", 1);
   s.images = x[0];
   s.filters = x[1];
@@ -222,13 +209,7 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
   if (!window) return nullptr;
   s.window = std::move(*window);
   DropIdleAxes(&s.window);
-  c.spec.pass = ConvSpec::Pass::kGradData;
-  c.spec.y_layout = LayoutOf(q.input_layouts, 0);
-  c.spec.w_layout = LayoutOf(q.input_layouts, 1);
-  c.spec.x_layout = LayoutOf(q.output_layouts, 0);
-  c.y = {0, false};
-  c.w = {1, false};
-  c.x = {0, true};
+  ConvCall c = CallOf(q, ConvSpec::Pass::kGradData, std::move(s), kResult, 1, 0);
   if (HasInput(q, 2)) c.bias = 2;
   return MakeCall(q, c, {});
 }

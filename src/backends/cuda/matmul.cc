@@ -4,6 +4,7 @@
 ///
 /// A row is added on the way out of the library, a tensor as its C, which may lie where the result goes. A row that is the
 /// whole result may lie there as well, so it is added as C.
+#include "backends/call_operands.h"
 #include "backends/cuda/epilogue.h"
 #include "backends/cuda/followed_call.h"
 #include "backends/cuda/libraries.h"
@@ -19,7 +20,6 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 bool IsProductType(DType t) { return t == DType::kF32 || t == DType::kF64 || IsHalf(t); }
 
 /// Sums of nothing.
@@ -166,7 +166,7 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   s.n = q.output_dims[0][1];
   s.k = q.input_dims[0][s.trans_a ? 0 : 1];
   const double beta = FloatAttr(q.node, "beta", 1);
-  const bool has_c = q.input_types.size() > 2 && q.input_types[2] != DType::kUnknown && beta != 0;
+  const bool has_c = HasInput(q, 2) && beta != 0;
   if (s.m == 0 || s.n == 0 || s.k == 0) return PrepareZeros(q, has_c);
   if (has_c) {
     const Dims& c = q.input_dims[2];

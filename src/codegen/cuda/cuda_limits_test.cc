@@ -216,6 +216,17 @@ std::shared_ptr<Kernel> Dynamic(KernelTemplate tmpl, int dims, int outer, int ve
 }
 Expr D(int k) { return Expr::Dim(KernelSymbol(k)); }
 Expr Read(const Expr& at) { return Expr::Load(0, DType::kF32, {at}); }
+/// Of [d0, d1], the sums over d1: of rows (vector_loop = 1), or of columns of what lies transposed.
+auto SumOf(int vector_loop) {
+  return Dynamic(
+      KernelTemplate::kRow, 2, 1, vector_loop,
+      [&](Kernel*) {
+        return Expr::Reduce(ReduceOp::kSum, {KernelSymbol(1)}, [&](const Indices& v) {
+          return Read(vector_loop == 1 ? I(0) * D(1) + v[0] : v[0] * D(0) + I(0));
+        });
+      },
+      KernelSymbol(0) * KernelSymbol(1));
+}
 
 TEST_CASE("extents beyond 2^31 are launched with 64-bit indices and grids that CUDA takes") {
   const SymInt d0 = KernelSymbol(0), d1 = KernelSymbol(1), d2 = KernelSymbol(2);
@@ -236,14 +247,7 @@ TEST_CASE("extents beyond 2^31 are launched with 64-bit indices and grids that C
   CHECK(FirstEntry(*flat, {5}) == "");
   // ROW and COL.
   for (const int vector_loop : {1, 0}) {
-    const auto row = Dynamic(
-        KernelTemplate::kRow, 2, 1, vector_loop,
-        [&](Kernel*) {
-          return Expr::Reduce(ReduceOp::kSum, {d1}, [&](const Indices& v) {
-            return Read(vector_loop == 1 ? I(0) * D(1) + v[0] : v[0] * D(0) + I(0));
-          });
-        },
-        d0 * d1);
+    const auto row = SumOf(vector_loop);
     CHECK(FirstEntry(*row, {50000, 3000}) == "_n");
     CHECK(FirstEntry(*row, {4, 1 << 24}) == "_s0");
     CHECK(FirstEntry(*row, {2, kTwo31}) == "");
@@ -321,14 +325,7 @@ TEST_CASE("nothing is launched for nothing") {
     CHECK(FirstEntry(*k, {0, kTwo31 * 1000}) == "none");
   }
   for (const int vector_loop : {1, 0}) {
-    const auto row = Dynamic(
-        KernelTemplate::kRow, 2, 1, vector_loop,
-        [&](Kernel*) {
-          return Expr::Reduce(ReduceOp::kSum, {d1}, [&](const Indices& v) {
-            return Read(vector_loop == 1 ? I(0) * D(1) + v[0] : v[0] * D(0) + I(0));
-          });
-        },
-        d0 * d1);
+    const auto row = SumOf(vector_loop);
     CHECK(FirstEntry(*row, {0, 100}) == "none");
     CHECK(FirstEntry(*row, {0, 1 << 24}) == "none");
     // Rows without elements have values.
