@@ -3,6 +3,12 @@
 set(WEFT_LIBRARY_ROOMS support sym core codegen ops passes runtime onnx ref api)
 list(TRANSFORM WEFT_LIBRARY_ROOMS REPLACE "(.+)" "weft_\\1_obj" OUTPUT_VARIABLE weft_library_objects)
 
+# The name that programs are linked to changes with every release that may break them: before 1.0 that is each minor one.
+set(weft_soversion ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(weft_soversion 0.${PROJECT_VERSION_MINOR})
+endif()
+
 add_library(weft SHARED)
 add_library(Weft::weft ALIAS weft)
 target_sources(weft PRIVATE ${WEFT_EMPTY_CC})
@@ -10,7 +16,7 @@ target_link_libraries(weft PRIVATE ${weft_library_objects})
 target_link_options(weft PRIVATE ${WEFT_SHARED_LINK_OPTIONS})
 set_target_properties(weft PROPERTIES
   VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR}
+  SOVERSION ${weft_soversion}
   # Compiles every public header alone: target all_verify_interface_header_sets.
   VERIFY_INTERFACE_HEADER_SETS ON)
 

@@ -19,6 +19,16 @@ install(FILES
   ${PROJECT_SOURCE_DIR}/cmake/plugin_entry.cc.in
   DESTINATION ${weft_cmake_dir} COMPONENT dev)
 
+# Relative to the file itself: the prefix is chosen when it is installed (cmake --install --prefix, CPack), not here.
+# cmake_path(APPEND) lets a folder that is absolute stand as it is.
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  set(weft_pc_prefix ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH weft_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" weft_pc_prefix "\${pcfiledir}/${weft_pc_prefix}")
+endif()
+cmake_path(APPEND weft_pc_libdir "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+cmake_path(APPEND weft_pc_includedir "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${PROJECT_BINARY_DIR}/weft.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 

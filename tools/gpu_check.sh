@@ -70,7 +70,8 @@ pack() {
   mkdir -p "$stage"/{bin,bench,lib/fallback,libexec}
   cp "${BASH_SOURCE[0]}" "$stage/gpu_check.sh"
   cp "$root"/bench/gpu_*.py "$stage/bench/"
-  for library in libweft.so.0 libweft_cpu.so libweft_cuda.so; do cp -L "$build/lib/$library" "$stage/lib/"; done
+  soname=$(readelf -d "$build/lib/libweft.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+  for library in "$soname" libweft_cpu.so libweft_cuda.so; do cp -L "$build/lib/$library" "$stage/lib/"; done
   for program in "${PROGRAMS[@]}"; do cp "$build/bin/$program" "$stage/libexec/"; done
   # The build's own folder is no place to look in elsewhere.
   for file in "$stage"/lib/libweft* "$stage"/libexec/*; do printf 'file(RPATH_REMOVE FILE "%s")\n' "$file"; done \
