@@ -55,7 +55,7 @@ SH
 }
 
 pack() {
-  local root build target work stage file library glibcxx bytes
+  local root build target work stage file library soname glibcxx bytes
   root=$(cd "$HERE/.." && pwd)
   build=${WEFT_BUILD_DIR:-}
   if [ -z "$build" ]; then
