@@ -53,6 +53,7 @@ graph (%x: f32[4, 5], %y: f32[4, 5]) -> (%r, %s) {
   });
   PassOptions options;
   options.target = Choosy::Target();
+  options.faults = Faults::kReport;
   const Graph compiled =
       ApplyPasses(g, Pipeline::Parse("Fusion{max_ops=2},CodeGen,RTCGen"), options);
   CHECK(Choosy::calls() == 1);

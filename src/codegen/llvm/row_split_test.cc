@@ -204,7 +204,7 @@ std::vector<Bytes> PhasedOutputs(const KernelPtr& k, const CpuKernel& code,
                         size_t(ElementBytes(k->buffers[b].dtype)));
   for (Bytes& b : memory) buffers.push_back(b.data());
   std::mt19937 rng(3);
-  RunKernel(code, true, 0, pieces, {}, buffers.data(), nullptr, rng);
+  RunKernel(code, true, 0, pieces, buffers.data(), {}, rng);
   return memory;
 }
 
@@ -224,10 +224,7 @@ TEST_CASE("phases are made where rows are few and long or columns are many, and 
   const auto gain = [](const LoweredKernel& k, const SymBindings& bindings = {}) {
     const CpuKernel code = LoadCpuKernel(*k.kernel, CompileOne(Compiler(0), k.kernel));
     if (code.phases.empty()) return false;
-    const auto symbols = SymbolValues(k, bindings);
-    SymBindings canonical;
-    for (size_t i = 0; i < symbols.size(); ++i) canonical["d" + std::to_string(i)] = symbols[i];
-    return Evaluate(code.phase_gain, canonical) >= 0;
+    return Evaluate(code.phase_gain, Extents(SymbolValues(k, bindings), code)) >= 0;
   };
   const SymInt b = SymInt::Symbol("b");
   CHECK(gain(MaskedSums({{25 << 20}, 1})));
