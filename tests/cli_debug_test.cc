@@ -283,6 +283,39 @@ TEST_SUITE("weft debugging commands") {
     CHECK(no_plugin.says("the code is another"));
   }
 
+  TEST_CASE("a kernel that cannot be generated: loud, counted, reproduced; the model runs all the same") {
+    const Folder dir;
+    // More loops than a kernel has, none of which merge.
+    std::string dims, back, perm;
+    for (int k = 0; k < 32; ++k) {
+      const std::string comma = k ? ", " : "";
+      dims += comma + "s" + std::to_string(k);
+      back += comma + "s" + std::to_string(31 - k);
+      perm += comma + std::to_string(31 - k);
+    }
+    dir.Write("m.weft", "weft 1\ngraph (%x: f32[" + dims + "]) -> (%y) {\n  %t = Transpose(%x) {perm = [" +
+                            perm + "]}\n  %y = Exp(%t)\n}\n");
+    const std::string reported = "-u WEFT_FAULTS";
+    const Folder::Result run = dir.Weft({"run", "m.weft", "--random"}, reported);
+    CHECK(run.code == 0);
+    CHECK(run.says("error[WEFT-E0901]"));
+    CHECK(run.says("1 kernel could not be generated"));
+    CHECK(run.says("Exp"));
+    CHECK(run.says("weft-reproducer.weft"));
+    const Reproducer r = ParseReproducer(ReadFile(dir / "weft-reproducer.weft"));
+    CHECK((r.pass == "RTCGen" || r.pass == "CodeGen"));
+    CHECK(r.error == "WEFT-E0901");
+    const Folder::Result again = dir.Weft({"repro", "weft-reproducer.weft"}, reported);
+    CHECK(again.code == 70);
+    CHECK(again.says("the code is the recorded one"));
+    const Json bench =
+        dir.Weft({"bench", "m.weft", "--json", "--iterations", "1", "--warmup", "0"}, reported).json();
+    CHECK(bench.at("kernels_failed") == 1);
+    CHECK(bench.at("interpreted") == 1);
+    // As the tests have it.
+    CHECK(dir.Weft({"run", "m.weft", "--random"}, "WEFT_FAULTS=throw").code == 70);
+  }
+
   TEST_CASE("cache: listed, verified, pruned, cleared") {
     const Folder dir;
     dir.Write("m.weft", kModel);

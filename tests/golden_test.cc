@@ -350,6 +350,7 @@ int Main(const std::vector<std::string>& args) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
+  setenv("WEFT_FAULTS", "throw", 1);
   try {
     return weft::Main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {

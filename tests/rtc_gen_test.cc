@@ -1,11 +1,13 @@
-/// rtc_gen_test.cc: RTCGen with compilers that fail: the warning names the operators and what happens then.
+/// rtc_gen_test.cc: RTCGen with compilers that fail: the fault names the operators and what happens then.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
 
 #include "weft/codegen/attr_types.h"
 #include "weft/codegen/kernel_compilers.h"
+#include "temp_folder.h"
 #include "weft/core/pass.h"
+#include "weft/core/reproducer.h"
 #include "weft/core/text.h"
 #include "weft/support/log.h"
 
@@ -53,6 +55,7 @@ graph (%x: f32[4, 5], %y: f32[4, 5]) -> (%r, %s) {
   });
   PassOptions options;
   options.target = Choosy::Target();
+  options.faults = Faults::kReport;
   const Graph compiled =
       ApplyPasses(g, Pipeline::Parse("Fusion{max_ops=2},CodeGen,RTCGen"), options);
   CHECK(Choosy::calls() == 1);
@@ -79,6 +82,67 @@ graph (%y: f32[4, 5]) -> (%s) {
         std::string("its operators run in the interpreter: line 7: I do not like it"),
         "(ReduceSum of 's') for " + Choosy::Target() + ": 12 bytes in memory"})
     CHECK(all.find(part) != std::string::npos);
+}
+
+TEST_CASE("RTCGen: a kernel that does not compile is a fault: counted, recorded, or thrown") {
+  RegisterKernelCompiler("choosy2", [](const std::string&) { return std::make_shared<Choosy>(); });
+  const Graph g = ParseGraph(R"(weft 1
+graph (%x: f32[7], %y: f32[7]) -> (%r) {
+  %r = Sub(%x, %y) : f32[7]
+}
+)");
+  const Pipeline pipeline = Pipeline::Parse("Fusion,CodeGen,RTCGen");
+  const e2e::TempFolder folder;
+  std::vector<PassRecord> records;
+  PassOptions options;
+  options.target = "choosy2:" + std::to_string(getpid());
+  options.records = &records;
+  options.reproducer = folder / "r.weft";
+  options.faults = Faults::kReport;
+  const LogSink before = SetLogSink([](LogLevel, const char*, int, std::string_view) {});
+  ApplyPasses(g, pipeline, options);
+  SetLogSink(before);
+  REQUIRE(records.back().faults.size() == 1);
+  CHECK(records.back().faults[0].find("(Sub of 'r') does not compile") != std::string::npos);
+  const Reproducer r = ParseReproducer(e2e::Slurp(options.reproducer));
+  CHECK(r.pass == "RTCGen");
+  CHECK(r.error == "WEFT-E0901");
+  // As the tests have it, by the environment and by the option.
+  for (const Faults faults : {Faults::kDefault, Faults::kThrow}) {
+    options.faults = faults;
+    CHECK_THROWS_AS(ApplyPasses(g, pipeline, options), InternalError);
+  }
+}
+
+/// There, but for the library that it calls.
+class Missing final : public KernelCompiler {
+ public:
+  std::string target() const override { return "missing"; }
+  std::string Source(const Kernel&) const override { return {}; }
+  std::string source_extension() const override { return ".txt"; }
+  std::string WhyUnavailable() const override { return "no such library"; }
+  std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
+                                   std::vector<std::string>* errors) override {
+    errors->assign(kernels.size(), WhyUnavailable());
+    return std::vector<std::string>(kernels.size());
+  }
+  KernelStats Stats(const Kernel&, const std::string&) const override { return {}; }
+};
+
+TEST_CASE("RTCGen: a compiler that is not installed is no fault") {
+  RegisterKernelCompiler("missing", [](const std::string&) { return std::make_shared<Missing>(); });
+  std::vector<PassRecord> records;
+  PassOptions options;
+  options.target = "missing";
+  options.records = &records;
+  options.faults = Faults::kThrow;
+  const LogSink before = SetLogSink([](LogLevel, const char*, int, std::string_view) {});
+  ApplyPasses(ParseGraph("weft 1\ngraph (%x: f32[7]) -> (%r) {\n  %r = Exp(%x) : f32[7]\n}\n"),
+              Pipeline::Parse("Fusion,CodeGen,RTCGen"), options);
+  SetLogSink(before);
+  CHECK(records.back().faults.empty());
+  REQUIRE(records.back().warnings.size() == 1);
+  CHECK(records.back().warnings[0].find("no such library") != std::string::npos);
 }
 
 }  // namespace

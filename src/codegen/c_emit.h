@@ -125,7 +125,6 @@ class WEFT_API Emitter {
   std::string FlatQuotient(const std::string& flat, SymInt extent);
   std::string Operand(const ExprNode& n, int i, bool wide);
   std::string TypeOf(const ExprNode& n) const;
-  int SymbolNumber(SymInt symbol) const;
 
   Helpers* helpers_;
   const Kernel& kernel_;

@@ -46,14 +46,6 @@ std::string Emitter::ToMemory(DType t, const std::string& text) {
   return fmt::format("({}){}", StorageType(t), text);
 }
 
-int Emitter::SymbolNumber(SymInt symbol) const {
-  for (int k = 0; k < kernel_.num_symbols; ++k) {
-    if (KernelSymbol(k) == symbol) return k;
-  }
-  WEFT_THROW(kInternal, "a kernel uses a symbol that is not one of its {} canonical ones",
-             kernel_.num_symbols);
-}
-
 std::string Emitter::DimText(SymInt d) {
   struct Visitor : SymVisitor {
     Emitter* e = nullptr;
@@ -61,7 +53,9 @@ std::string Emitter::DimText(SymInt d) {
     void Const(int64_t v) override {
       stack.push_back("(i64)" + e->helpers_->Literal(DType::kI64, uint64_t(v)));
     }
-    void Sym(SymInt s) override { stack.push_back(fmt::format("d{}", e->SymbolNumber(s))); }
+    void Sym(SymInt s) override {
+      stack.push_back(fmt::format("d{}", ExtentNumber(s, e->kernel_.num_symbols)));
+    }
     void Op(char op) override {
       const std::string b = stack.back();
       stack.pop_back();

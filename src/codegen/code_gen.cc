@@ -2,10 +2,13 @@
 ///   needs      subgraph, shape, dtype; takes operands as they lie where there is a "layout"
 ///   provides   kernel
 ///   preserves  everything: it only adds an attribute
+///   never      hides a body that it cannot lower: that is a fault (PassContext::Fault), the node has no kernel
 ///   cost       linear in the bodies; equal bodies give one Kernel object
 ///   source     NNVM-Fusion CodeGen (2016)
 #include <algorithm>
 #include <map>
+#include <new>
+#include <stdexcept>
 
 #include "lower_pieces.h"
 #include "weft/codegen/attr_types.h"
@@ -41,10 +44,23 @@ LoweredKernel Lower(const NodePtr& n, const Graph& body, std::vector<Layout> lay
   if (!parts) pieces = LowerPieces(spec, flat);
   LoweredKernel lowered = pieces  ? std::move(*pieces)
                           : parts ? LowerParts(spec, parts->get<Ints>(), WrittenInputs(n), facts)
-                                  : LowerKernel(spec, facts);
+                                  : LowerSpaces(spec, WrittenInputs(n), facts);
   lowered.layouts = std::move(layouts);
   return lowered;
 }
+
+/// Whoever made the body promised a kernel: these say that lowering cannot keep it. Others are about the model or the
+/// request.
+bool IsOurs(ErrorCode code) {
+  return code == ErrorCode::kUnsupported || code == ErrorCode::kOverflow ||
+         code == ErrorCode::kInternal;
+}
+
+std::string NoKernel(const NodePtr& n, const char* why) {
+  return fmt::format("no kernel is generated for {}; its operators run in the interpreter: {}",
+                     n->Describe(), why);
+}
+std::string NoKernel(const NodePtr& n, const std::string& why) { return NoKernel(n, why.c_str()); }
 
 Graph CodeGen(Graph g, PassContext& ctx) {
   const SubgraphMap& bodies = g.GetAttr<SubgraphMap>("subgraph");
@@ -70,11 +86,17 @@ Graph CodeGen(Graph g, PassContext& ctx) {
       lowered.kernel = shared(lowered.kernel);
       for (KernelPart& p : lowered.parts) p.kernel = shared(p.kernel);
       kernels.set(n, std::move(lowered));
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::length_error&) {
+      throw;
     } catch (Error& e) {
       e.AddPlace(n->Describe());
-      if (e.code() != ErrorCode::kUnsupported) throw;
-      // No loop nest holds all its results: the fused body runs operator by operator.
-      ctx.Warn(e.what());
+      if (!IsOurs(e.code())) throw;
+      ctx.Fault(NoKernel(n, e.message()));
+      continue;
+    } catch (const std::exception& e) {
+      ctx.Fault(NoKernel(n, e.what()));
       continue;
     }
     ++sites;

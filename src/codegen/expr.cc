@@ -1,7 +1,7 @@
 /// expr.cc: the makers of expressions: typing, literals, identities, order of commutative operands.
 ///
 /// Identities are those that hold for every value, NaN and signed zeros included. Operands of
-/// commutative operations are ordered (constants last, variables by name, others by structural
+/// commutative operations are ordered (constants last, variables by number and name, others by structural
 /// hash), which is exact in floating point and lets a + b and b + a be one node; nothing is ever
 /// re-associated but integer constants.
 #include "weft/codegen/expr.h"
@@ -58,8 +58,9 @@ const char* Name(BinOp op) {
 /// True when a goes behind b.
 bool OutOfOrder(const Expr& a, const Expr& b) {
   if (IsConst(a) != IsConst(b)) return IsConst(a);
-  const bool named = a->kind() == ExprKind::kVariable && b->kind() == ExprKind::kVariable;
-  if (named && a->name() != b->name()) return b->name() < a->name();
+  const bool variables = a->kind() == ExprKind::kVariable && b->kind() == ExprKind::kVariable;
+  if (variables && a->slot() != b->slot()) return b->slot() < a->slot();
+  if (variables && a->name() != b->name()) return b->name() < a->name();
   return b->hash() < a->hash();
 }
 
@@ -112,6 +113,11 @@ Expr Expr::Variable(std::string name, DType t) {
   s.dtype = t;
   s.name = std::move(name);
   return ExprPool::Intern(std::move(s));
+}
+
+Expr Expr::Slot(int k, DType t) {
+  WEFT_ICHECK(k >= 0, "slot {}", k);
+  return Make(ExprKind::kVariable, t, uint64_t(k) + 1, {});
 }
 
 Expr Expr::Load(int buffer, DType t, Indices at, Expr guard) {

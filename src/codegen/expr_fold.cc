@@ -131,17 +131,19 @@ SymInt AsSym(const Expr& e) { return IsConst(e) ? SymInt(e->const_int()) : e->di
 Expr FoldDims(BinOp op, const Expr& a, const Expr& b) {
   if (!IsSymbolic(a) || !IsSymbolic(b) || (IsConst(a) && IsConst(b))) return {};
   const SymInt x = AsSym(a), y = AsSym(b);
+  // It may be data, which wraps: nothing is concluded from what may.
+  const auto dim = [](SymInt d) { return NeverWraps(d) ? Expr::Dim(d) : Expr(); };
   switch (op) {
     case BinOp::kAdd:
-      return Expr::Dim(x + y);
+      return dim(x + y);
     case BinOp::kSub:
-      return Expr::Dim(x - y);
+      return dim(x - y);
     case BinOp::kMul:
-      return Expr::Dim(x * y);
+      return dim(x * y);
     case BinOp::kFloorDiv:
-      return IsConst(b) && b->const_int() > 0 ? Expr::Dim(FloorDiv(x, y)) : Expr();
+      return IsConst(b) && b->const_int() > 0 ? dim(FloorDiv(x, y)) : Expr();
     case BinOp::kFloorMod:
-      return IsConst(b) && b->const_int() > 0 ? Expr::Dim(Mod(x, y)) : Expr();
+      return IsConst(b) && b->const_int() > 0 ? dim(Mod(x, y)) : Expr();
     default:
       return {};
   }

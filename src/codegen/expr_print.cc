@@ -192,7 +192,7 @@ std::vector<Piece> Pieces(const ExprNode& n) {
       text(ReduceVarName(n));
       break;
     case ExprKind::kVariable:
-      text(n.name());
+      text(n.slot() < 0 ? n.name() : fmt::format("#{}", n.slot()));
       break;
     case ExprKind::kLoad: {
       if (n.has_guard()) {

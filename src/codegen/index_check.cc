@@ -71,10 +71,6 @@ class AnyOf {
   Expr value_;
 };
 
-int ReductionOf(const ExprNode& n) {
-  return n.kind() == ExprKind::kVariable && n.name()[0] == '#' ? std::stoi(n.name().substr(1)) : -1;
-}
-
 class FlagMaker {
  public:
   FlagMaker(Nest* nest, const ComputeSpec& spec)
@@ -111,7 +107,7 @@ class FlagMaker {
   Expr Outside(const Expr& e, bool uses) {
     AnyOf any;
     for (const ExprNode* n : PostOrder({e})) {
-      if (const int k = ReductionOf(*n); k >= 0) {
+      if (const int k = n->slot(); k >= 0) {
         if (uses && of_reduction_[size_t(k)]) any.Add(of_reduction_[size_t(k)]);
       } else if (n->kind() == ExprKind::kLoad) {
         AddLoad(*n, &any);
@@ -156,7 +152,7 @@ class FlagMaker {
     if (!DependsOn(e, r.first, r.first + r.count))
       return WhereLoopsRun(e, r.first, r.first + r.count);
     nest_.reductions.push_back({ReduceOp::kAny, r.first, r.count, e});
-    return Expr::Variable("#" + std::to_string(nest_.reductions.size() - 1), DType::kBool);
+    return Expr::Slot(int(nest_.reductions.size()) - 1, DType::kBool);
   }
 
   Nest& nest_;
@@ -189,7 +185,7 @@ void DropFalseFlags(Nest* nest) {
   // Where a body is never true, nothing is left of the reduction in what uses it.
   const auto settle = [&](const Expr& e) {
     return Rewrite(e, [&](const Expr& x) -> Expr {
-      const int r = ReductionOf(*x);
+      const int r = x->slot();
       const bool never = r >= 0 && reductions[size_t(r)].op == ReduceOp::kAny &&
                          reductions[size_t(r)].body->is_const(0);
       return never ? Expr::Bool(false) : Expr();
@@ -210,7 +206,7 @@ std::vector<int> DependencyOrder(const Nest& nest) {
   std::vector<std::vector<int>> uses(static_cast<size_t>(n));
   for (int k = 0; k < n; ++k) {
     for (const ExprNode* v : PostOrder({nest.reductions[size_t(k)].body})) {
-      if (const int r = ReductionOf(*v); r >= 0) uses[size_t(k)].push_back(r);
+      if (const int r = v->slot(); r >= 0) uses[size_t(k)].push_back(r);
     }
   }
   std::vector<int> order;

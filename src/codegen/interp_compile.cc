@@ -8,10 +8,8 @@
 namespace weft::interp {
 namespace {
 
-bool IsTable(const ExprNode& n) {
-  return n.kind() == ExprKind::kVariable && !n.name().empty() && n.name()[0] == '#';
-}
-size_t TableOf(const ExprNode& n) { return size_t(std::stoul(n.name().substr(1))); }
+bool IsTable(const ExprNode& n) { return n.slot() >= 0; }
+size_t TableOf(const ExprNode& n) { return size_t(n.slot()); }
 
 class Compiler {
  public:

@@ -53,7 +53,7 @@ std::vector<int> InnerFirst(const Nest& nest) {
   std::vector<std::vector<int>> uses(n);
   for (size_t k = 0; k < n; ++k) {
     for (const ExprNode* v : PostOrder({nest.reductions[k].body})) {
-      if (v->kind() == ExprKind::kVariable) uses[k].push_back(std::stoi(v->name().substr(1)));
+      if (v->slot() >= 0) uses[k].push_back(v->slot());
     }
   }
   std::vector<int> order;

@@ -34,7 +34,7 @@ std::string OperationText(const ExprNode& n) {
     case ExprKind::kReduceVar:
       return fmt::format("var {}.{}", n.level(), n.index());
     case ExprKind::kVariable:
-      return "variable " + n.name();
+      return n.slot() < 0 ? "variable " + n.name() : fmt::format("slot {}", n.slot());
     case ExprKind::kLoad:
       return fmt::format("load{} {}", n.has_guard() ? ".guarded" : "", n.buffer());
     case ExprKind::kUnary:
@@ -86,13 +86,12 @@ std::string MakeText(const Kernel& k) {
   return out;
 }
 
-void VerifySymbols(SymInt e, const std::vector<SymInt>& symbols) {
-  for (SymInt s : e.Symbols())
-    WEFT_ICHECK(std::find(symbols.begin(), symbols.end(), s) != symbols.end(),
-                "symbol {} is not canonical", s.ToString());
+void VerifySymbols(SymInt e, int num_symbols) {
+  for (SymInt s : e.Symbols()) ExtentNumber(s, num_symbols);
 }
 
-void VerifyNode(const Kernel& k, const ExprNode& n, const std::vector<SymInt>& symbols) {
+void VerifyNode(const Kernel& k, const ExprNode& n) {
+  const int symbols = k.num_symbols;
   switch (n.kind()) {
     case ExprKind::kConst:
       WEFT_ICHECK(!n.is_literal(), "literal {} without a type", n.const_value());
@@ -107,7 +106,7 @@ void VerifyNode(const Kernel& k, const ExprNode& n, const std::vector<SymInt>& s
       WEFT_ICHECK(!ExprPool::IsTemp(n), "variable of an open reduction");
       break;
     case ExprKind::kVariable:
-      WEFT_ICHECK(false, "free variable {}", n.name());
+      WEFT_ICHECK(false, "free variable {}", n.slot() < 0 ? n.name() : std::to_string(n.slot()));
       break;
     case ExprKind::kLoad:
       WEFT_ICHECK(n.buffer() < k.num_inputs, "load of buffer {} of {} inputs", n.buffer(),
@@ -190,9 +189,7 @@ Hash128 Kernel::Key() const {
 std::string Kernel::Name() const { return "weft_" + Key().ToHex().substr(0, 16); }
 
 void Kernel::Finish() {
-  const int loops = int(dims.size());
-  std::vector<SymInt> symbols;
-  for (int i = 0; i < num_symbols; ++i) symbols.push_back(KernelSymbol(i));
+  const int loops = int(dims.size()), symbols = num_symbols;
   WEFT_ICHECK(num_inputs >= 0 && num_inputs <= int(buffers.size()), "{} inputs of {} buffers",
               num_inputs, buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -233,12 +230,19 @@ void Kernel::Finish() {
   }
   for (size_t i = size_t(num_inputs); i < buffers.size(); ++i)
     WEFT_ICHECK(stored[i] >= 1, "output {} is not stored", i);
-  for (const ExprNode* n : PostOrder(Roots(*this))) VerifyNode(*this, *n, symbols);
+  for (const ExprNode* n : PostOrder(Roots(*this))) VerifyNode(*this, *n);
   text_ = MakeText(*this);
   key_ = HashBytes(text_.data(), text_.size());
 }
 
-SymInt KernelSymbol(int k) { return SymInt::Symbol(fmt::format("d{}", k)); }
+SymInt KernelSymbol(int k) { return SymInt::Extent(k); }
+
+int ExtentNumber(SymInt symbol, int count) {
+  const std::optional<int> k = symbol.extent_number();
+  WEFT_ICHECK(k && *k < count, "a kernel of {} extents uses the symbol {}", count,
+              symbol.ToString());
+  return *k;
+}
 
 double OpsPerElement(const Kernel& kernel) {
   const std::vector<const ExprNode*> order = PostOrder(Roots(kernel));

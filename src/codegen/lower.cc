@@ -49,8 +49,13 @@ void CollapseLoops(Nest* nest, const Facts& facts) {
     }
     for (int k = 0; k + 1 < n; ++k) {
       if (!merge[k] || (c[k].is(0) && c[k + 1].is(0))) continue;
-      const SymInt step = c[k + 1] * nest->loops[k + 1];
-      merge[k] = c[k] == step || facts.ProvedEqual(c[k], step);
+      try {
+        const SymInt step = c[k + 1] * nest->loops[k + 1];
+        merge[k] = c[k] == step || facts.ProvedEqual(c[k], step);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kOverflow) throw;
+        merge[k] = 0;
+      }
     }
   });
   // A run of merged loops steps through every sum like its last loop: the others become 0.
@@ -90,26 +95,59 @@ void CollapseLoops(Nest* nest, const Facts& facts) {
 
 namespace {
 
-/// Graph symbols to d0, d1 ... in the order in which `Use` meets them.
+/// An expression of more nodes than this is one number to a kernel: what printers make of it stays small.
+constexpr uint32_t kMaxExtentSize = 32;
+/// Terms of the product of all loops, which printers multiply out.
+constexpr uint32_t kMaxProductTerms = 64;
+
+/// What a kernel is told of the graph's extents: symbols, and whole expressions where they are large, as $0, $1 ... in the
+/// order in which `Use` meets them.
 class SymbolTable {
  public:
+  explicit SymbolTable(const Facts& facts) : facts_(facts) {}
+
   SymInt Use(SymInt e) {
-    for (SymInt s : e.Symbols()) {
-      if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end()) symbols_.push_back(s);
-    }
+    if (Known(e) != symbols_.end() || IsLarge(e)) return NumberOf(e);
+    for (SymInt s : e.Symbols()) NumberOf(s);
     Renamer renamer{*this, {}};
     VisitPostfix(e, renamer);
     return renamer.stack.back();
   }
+  /// The loops of a kernel: those with the most terms are one number each until the product of all is small.
+  void NameLoops(const std::vector<SymInt>& loops) {
+    const auto terms = [this](SymInt e) {
+      return IsLarge(e) || e.is_symbol() ? 1 : (e.size() + 1) / 2;
+    };
+    std::vector<SymInt> sorted = loops;
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [&](SymInt a, SymInt b) { return terms(a) > terms(b); });
+    uint64_t product = 1;
+    for (auto it = sorted.rbegin(); it != sorted.rend(); ++it) {
+      product *= terms(*it);
+      if (product > kMaxProductTerms && IsSize(*it)) NumberOf(*it);
+      product = std::min<uint64_t>(product, kMaxProductTerms);
+    }
+  }
   const std::vector<SymInt>& symbols() const { return symbols_; }
 
  private:
+  std::vector<SymInt>::const_iterator Known(SymInt e) const {
+    return std::find(symbols_.begin(), symbols_.end(), e);
+  }
+  /// Extents of a kernel are never negative.
+  bool IsSize(SymInt e) const { return !e.is_const() && facts_.RangeOf(e).lo >= 0; }
+  bool IsLarge(SymInt e) const { return e.size() > kMaxExtentSize && IsSize(e); }
+  SymInt NumberOf(SymInt e) {
+    auto it = Known(e);
+    if (it == symbols_.end()) it = symbols_.insert(symbols_.end(), e);
+    return KernelSymbol(int(it - symbols_.begin()));
+  }
+
   struct Renamer : SymVisitor {
     Renamer(const SymbolTable& t, std::vector<SymInt> s) : table(t), stack(std::move(s)) {}
     void Const(int64_t v) override { stack.push_back(v); }
     void Sym(SymInt symbol) override {
-      const auto it = std::find(table.symbols_.begin(), table.symbols_.end(), symbol);
-      stack.push_back(KernelSymbol(int(it - table.symbols_.begin())));
+      stack.push_back(KernelSymbol(int(table.Known(symbol) - table.symbols_.begin())));
     }
     void Op(char op) override {
       const SymInt b = stack.back();
@@ -119,6 +157,7 @@ class SymbolTable {
     const SymbolTable& table;
     std::vector<SymInt> stack;
   };
+  const Facts& facts_;
   std::vector<SymInt> symbols_;
 };
 
@@ -174,7 +213,7 @@ int ChooseVectorLoop(const Nest& nest) {
   return StridedAccesses(nest, last) <= StridedAccesses(nest, last_outer) ? last : last_outer;
 }
 
-/// Puts Reduce nodes back for the variables "#k".
+/// Puts Reduce nodes back for the slots.
 class Rebuilder {
  public:
   Rebuilder(const Nest& nest, SymbolTable* symbols) : symbols_(symbols) {
@@ -197,8 +236,7 @@ class Rebuilder {
   Expr Fill(const Expr& e) {
     return Rewrite(e, [&](const Expr& x) -> Expr {
       if (x->kind() == ExprKind::kDim) return Expr::Dim(symbols_->Use(x->dim()));
-      if (x->kind() == ExprKind::kVariable && x->name()[0] == '#')
-        return reduces_[std::stoi(x->name().substr(1))];
+      if (x->slot() >= 0) return reduces_.at(size_t(x->slot()));
       return {};
     });
   }
@@ -240,7 +278,8 @@ LoweredKernel LowerKernel(const ComputeSpec& original, const Facts& facts) {
   kernel->num_outer = nest.num_outer;
   kernel->vector_loop = ChooseVectorLoop(nest);
 
-  SymbolTable symbols;
+  SymbolTable symbols(facts);
+  symbols.NameLoops(nest.loops);
   for (int k = 0; k < nest.num_dims; ++k) kernel->dims.push_back(symbols.Use(nest.loops[k]));
   for (KernelBuffer& b : kernel->buffers) b.num_elements = symbols.Use(b.num_elements);
   Rebuilder rebuilder(nest, &symbols);

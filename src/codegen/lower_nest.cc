@@ -16,8 +16,6 @@
 namespace weft {
 namespace {
 
-std::string VariableName(size_t k) { return "#" + std::to_string(k); }
-
 std::vector<SymInt> SimplifyDims(std::vector<SymInt> dims, const Facts& facts) {
   for (SymInt& d : dims) d = facts.Simplify(d);
   return dims;
@@ -50,7 +48,7 @@ class Extractor {
     return ReplaceReduces(e, [&](const Expr& reduce) {
       int* known = number_.Find(reduce.get());
       const int k = known ? *known : Add(reduce);
-      return k < 0 ? Expr() : Expr::Variable(VariableName(size_t(k)), reduce->dtype());
+      return k < 0 ? Expr() : Expr::Slot(k, reduce->dtype());
     });
   }
   int Add(const Expr& reduce) {
@@ -286,12 +284,17 @@ bool RowsReadOnce(const Nest& nest, const Facts& facts) {
       if (a.first == b.first) return false;
       return facts.LessEqual(a.first, b.first) == Proof::kYes;
     });
-    SymInt reach = 0;
-    for (const auto& [c, last] : steps) {
-      if (facts.Less(reach, c) != Proof::kYes) return false;
-      reach = reach + c * last;
+    try {
+      SymInt reach = 0;
+      for (const auto& [c, last] : steps) {
+        if (facts.Less(reach, c) != Proof::kYes) return false;
+        reach = reach + c * last;
+      }
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kOverflow) throw;
+      return false;
     }
-    return true;
   };
   for (const Nest::Reduction& r : nest.reductions) {
     bool good = false;

@@ -237,6 +237,24 @@ std::vector<KernelPtr> LoweredKernel::Kernels() const {
   return distinct;
 }
 
+LoweredKernel LowerSpaces(const ComputeSpec& spec,
+                          const std::vector<std::pair<int, int>>& written, const Facts& facts) {
+  try {
+    return LowerKernel(spec, facts);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kUnsupported || spec.outputs.size() < 2) throw;
+  }
+  std::vector<int64_t> parts;
+  const ComputeSpec normal = NormalizeSpec(spec, facts);
+  for (size_t k = 0; k < normal.outputs.size(); ++k) {
+    if (k > 0 && normal.outputs[k].dims == normal.outputs[k - 1].dims)
+      ++parts.back();
+    else
+      parts.push_back(1);
+  }
+  return LowerParts(spec, parts, written, facts);
+}
+
 LoweredKernel LowerParts(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                          const std::vector<std::pair<int, int>>& written, const Facts& facts) {
   WEFT_ICHECK(spec.values.size() == spec.outputs.size(), "{} values for {} outputs",

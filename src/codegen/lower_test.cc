@@ -407,6 +407,38 @@ TEST_CASE("reshapes vanish") {
          }())}});
 }
 
+TEST_CASE("extents of any size are numbers to a kernel, and nothing else is") {
+  // A sum that needs hundreds of nodes, and one that a symbol stands for already.
+  SymInt large = 0, hidden = 1;
+  for (int i = 0; i < 40; ++i) large = large + FloorDiv(S("n") + i, i + 2);
+  for (int i = 0; i < 40; ++i) hidden = hidden * (S("n") + S("m") + i);
+  const SymInt few = S("n") + S("m");
+  for (const SymInt e : {large, hidden, large * few + hidden}) {
+    const LoweredKernel k =
+        LowerKernel({{F({e, few})}, {F({e, few})}, {Softmax(Is(2), 1, few)}}, Facts());
+    CHECK(k.symbols.size() == size_t(k.kernel->num_symbols));
+    for (SymInt d : k.kernel->dims)
+      for (SymInt s : d.Symbols()) CHECK(ExtentNumber(s, k.kernel->num_symbols) >= 0);
+    CHECK(k.kernel->dims[0].size() <= 32);
+  }
+  CHECK_THROWS_AS(ExtentNumber(S("d0"), 1), InternalError);
+  CHECK_THROWS_AS(ExtentNumber(KernelSymbol(1), 1), InternalError);
+}
+
+TEST_CASE("outputs without a common space are parts of one launch") {
+  const SymInt n = S("n"), m = S("m");
+  const ComputeSpec spec{{F({n, m})},
+                         {F({n, m}), F({m, n})},
+                         {X(0, Is(2)), X(0, {I(1), I(0)}) * X(0, {I(1), I(0)})}};
+  CHECK_THROWS_AS(LowerKernel(spec, Facts()), UserError);
+  const LoweredKernel apart = LowerSpaces(spec, {}, Facts());
+  REQUIRE(apart.parts.size() == 2);
+  CHECK(apart.parts[0].operands == std::vector<int>{0, 1});
+  CHECK(apart.parts[1].operands == std::vector<int>{0, 2});
+  // Where one is written over what the other reads, no order of parts is right.
+  CHECK_THROWS_AS(LowerSpaces(spec, {{0, 0}}, Facts()), UserError);
+}
+
 TEST_CASE("symbolic extents") {
   const SymInt n = S("n"), m = S("m");
   const KernelPtr k =

@@ -1,7 +1,7 @@
 /// nest.h: the form between a ComputeSpec and a Kernel; private to src/codegen.
 ///
 /// A Nest has no Reduce nodes: every reduction is a `Reduction` with a body of its own, and stands
-/// in the expressions that use it as a variable "#k". All loops, those of the kernel and those of
+/// in the expressions that use it as slot k. All loops, those of the kernel and those of
 /// reductions, are `Index` numbers into one list of extents, so index arithmetic is simplified and
 /// loops are collapsed without opening anything.
 #pragma once

@@ -2,7 +2,8 @@
 ///   needs      kernel
 ///   provides   rtc
 ///   preserves  everything: it only adds an attribute, whatever happens
-///   never      edits the graph: where a kernel fails to compile the program runs the fused body's ops, with a warning that names them
+///   never      edits the graph, nor hides a kernel that does not compile: that is a fault (PassContext::Fault) that names its
+///              operators, which then run one by one
 ///   source     NNVM-Fusion RTCGen (2016)
 #include <algorithm>
 #include <map>
@@ -112,6 +113,8 @@ Graph RTCGen(Graph g, PassContext& ctx) {
   std::vector<std::string> errors;
   std::vector<std::string> binaries;
   if (!missing.empty()) binaries = compiler->Compile(missing, &errors);
+  const std::string unavailable = compiler->WhyUnavailable();
+  std::vector<std::string> faults;
   CompiledKernels made;
   for (size_t i = 0; i < missing.size(); ++i) {
     auto c = std::make_shared<CompiledKernel>();
@@ -120,9 +123,10 @@ Graph RTCGen(Graph g, PassContext& ctx) {
     const std::string said = i < errors.size() ? errors[i] : "";
     if (c->binary.empty()) {
       c->error = said;
-      ctx.Warn(fmt::format(
-          "kernel {} ({}) does not compile for {}; its operators run in the interpreter: {}",
-          missing[i]->Name(), WorkOf(g, kernels, *missing[i]), target, said));
+      if (unavailable.empty())
+        faults.push_back(fmt::format(
+            "kernel {} ({}) does not compile for {}; its operators run in the interpreter: {}",
+            missing[i]->Name(), WorkOf(g, kernels, *missing[i]), target, said));
       ctx.Count("failed");
     } else if (!said.empty()) {
       ctx.Warn(fmt::format("kernel {} ({}) for {}: {}", missing[i]->Name(),
@@ -132,6 +136,10 @@ Graph RTCGen(Graph g, PassContext& ctx) {
     made.push_back(std::move(c));
   }
   KernelCache::Process().Store(missing, made);
+  if (!unavailable.empty() && !missing.empty())
+    ctx.Warn(fmt::format("no new kernels for target '{}': {}; what misses one runs in the interpreter",
+                         ctx.target(), unavailable));
+  for (std::string& fault : faults) ctx.Fault(std::move(fault));
   for (NodeId id = 0; id < kernels.id_bound(); ++id)
     if (const LoweredKernel* k = kernels.find(id)) {
       CompiledKernels own;

@@ -3,6 +3,7 @@
 /// times.
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <iostream>
 #include <new>
 #include <optional>
@@ -77,8 +78,19 @@ class Context final : public PassContext {
     WEFT_LOG(kWarning, "pass {}: {}", pass_.name, message);
     record_->warnings.push_back(std::move(message));
   }
+  void Fault(std::string message) override {
+    if (ThrowsFaults(options_)) throw InternalError(ErrorCode::kInternal, std::move(message));
+    WEFT_LOG(kError, "pass {}: {}", pass_.name, message);
+    record_->faults.push_back(std::move(message));
+  }
 
  private:
+  static bool ThrowsFaults(const PassOptions& options) {
+    if (options.faults != Faults::kDefault) return options.faults == Faults::kThrow;
+    const char* said = std::getenv("WEFT_FAULTS");
+    return said && std::string_view(said) == "throw";
+  }
+
   const PassEntry& pass_;
   OptionValues values_;
   const PassOptions& options_;
@@ -237,6 +249,11 @@ class Manager {
         Graph again = Body(before, pass, spec, &scratch);
         MindAttributes(pass, attrs, before.store(), true, &again);
         CheckDeterministic(pass, out, again);
+      }
+      if (!record->faults.empty() && !options_.reproducer.empty()) {
+        InternalError fault(ErrorCode::kInternal, record->faults.front());
+        fault.AddPlace("pass " + pass.name);
+        WriteReproducer(before, spec, record->trigger, fuel, fault);
       }
       if (c.preserved) CheckPreserved(pass, out, options_);
       if (c.equivalent && record->changed) CheckEquivalent(pass, before, out, c);

@@ -70,6 +70,9 @@ class Context final : public InferShapeContext {
   }
   void set_out_value(int i, SymTensor v) override {
     if (int64_t(v.elements.size()) > kMaxSymTensor) return;
+    // Data wraps at 64 bits; what may is not followed.
+    for (SymInt& e : v.elements)
+      if (!NeverWraps(e)) e = SymInt();
     values.set(NodeEntry(node_, uint32_t(i)), std::make_shared<const SymTensor>(std::move(v)));
   }
   Facts& facts() override { return known; }
@@ -168,6 +171,26 @@ void BroadcastInputs(Context& c) {
   for (int i = 0; i < c.num_outputs(); ++i) c.set_out(i, s);
 }
 
+/// Calls the rule of n. What it cannot represent is unknown: extents and values that the run will tell; it is an error
+/// where the run could not tell others.
+void InferByRule(Context& c, NodePtr n, const FInferShape& rule) {
+  try {
+    rule(c);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kOverflow) throw;
+    bool open = false, missing = false;
+    for (const NodeEntry& in : n->inputs)
+      open = open || (in.node && (!c.shapes[in].is_static() || (c.values.find(in) &&
+                                                                 !(*c.values.find(in))->is_const())));
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+      if (c.shapes.find(n->id(), i)) continue;
+      missing = true;
+      c.explain(int(i), "its extents leave 64 bits before those of the run are known");
+    }
+    if (missing && !open) throw;
+  }
+}
+
 void InferVariable(Context& c, NodePtr n) {
   const NodeEntry e(n);
   if (std::optional<Shape> declared = DeclaredShape(n)) {
@@ -226,7 +249,7 @@ Graph InferShape(Graph g, PassContext& ctx) {
     const FCodeGen* code = f ? nullptr : codegen.find(n->op());
     try {
       if (f)
-        (*f)(c);
+        InferByRule(c, n, *f);
       else if (code && code->elementwise && n->num_inputs() > 0)
         BroadcastInputs(c);
       else

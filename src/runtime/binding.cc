@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "arena.h"
 #include "kernel_call.h"
 #include "step_cost.h"
 #include "weft/core/request.h"
@@ -14,8 +15,20 @@
 
 namespace weft {
 namespace {
-constexpr int64_t kAlign = 64;
+
+/// Sums and products of the symbols of the program: they mean the same modulo 2^64.
+bool IsPolynomial(SymInt e) {
+  struct Visitor : SymVisitor {
+    bool polynomial = true;
+    void Const(int64_t) override {}
+    void Sym(SymInt) override {}
+    void Op(char op) override { polynomial = polynomial && (op == '+' || op == '-' || op == '*'); }
+  } visitor;
+  VisitPostfix(e, visitor);
+  return visitor.polynomial;
 }
+
+}  // namespace
 
 Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std::move(facts)) {
   for (int v : plan.input_values)
@@ -29,7 +42,11 @@ Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std
     for (SymInt s : e.Symbols())
       if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end())
         free.insert(fmt::format("{} (in {})", s.ToString(), who));
-    return free.empty() ? program_->Add(e) : -1;
+    if (!free.empty()) return -1;
+    const int slot = program_->Add(e);
+    results_.push_back(e);
+    may_wrap_.push_back(0);
+    return slot;
   };
   for (const Value& v : plan.values) {
     std::vector<int> slots;
@@ -45,7 +62,10 @@ Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std
     if (s.kind == StepKind::kShapeValue)
       shape_steps_[s.outputs[0]] = size_t(&s - plan.steps.data());
     shape_slots_.emplace_back();
-    for (SymInt e : s.elements) shape_slots_.back().push_back(add(e, s.name));
+    for (SymInt e : s.elements) {
+      shape_slots_.back().push_back(add(e, s.name));
+      if (free.empty()) may_wrap_.back() = char(IsPolynomial(e));
+    }
   }
   WEFT_CHECK(free.empty(), kUnsupported, "sizes depend on symbols that no input determines: {}",
              Join({free.begin(), free.end()}, ", "));
@@ -148,13 +168,22 @@ ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads
   return q;
 }
 
+std::vector<int64_t> Binder::Sizes(const std::vector<int64_t>& symbols) const {
+  std::vector<int64_t> r(size_t(program_->num_results()));
+  std::vector<char> left;
+  if (program_->RunModulo(symbols.data(), r.data(), &left)) return r;
+  for (size_t k = 0; k < r.size(); ++k)
+    WEFT_CHECK(!left[k] || may_wrap_[k], kOverflow, "a size leaves 64 bits at these extents: {}",
+               results_[k].ToString());
+  return r;
+}
+
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
                                             const std::vector<TensorPtr>& inputs, Backend& backend,
                                             const CallOptions& options) const {
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
-  std::vector<int64_t> r(size_t(program_->num_results()));
-  program_->Run(symbols.data(), r.data());
+  const std::vector<int64_t> r = Sizes(symbols);
   for (const auto& slots : value_slots_) {
     b->dims.emplace_back();
     for (int s : slots) {
@@ -189,23 +218,12 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       }
     }
   }
-  std::vector<PlanItem> items, exact;
-  std::vector<size_t> which;
-  b->offsets.assign(plan_.storages.size(), -1);
-  for (size_t s = 0; s < plan_.storages.size(); ++s) {
-    const Storage& block = plan_.storages[s];
-    const int64_t bytes = storage_slots_[s] < 0 ? 0 : r[size_t(storage_slots_[s])];
-    if (block.kind != StorageKind::kArena) continue;
-    items.push_back(
-        {std::max<int64_t>(CheckedRoundUp(bytes, kAlign), kAlign), block.begin, block.end, kAlign});
-    exact.push_back({bytes, block.begin, block.end, 1});
-    which.push_back(s);
-  }
-  b->live_bytes = PeakLive(exact);
-  const auto plan = PlanOffsets(items);
-  VerifyPlan(items, plan);
-  for (size_t i = 0; i < which.size(); ++i) b->offsets[which[i]] = plan.offsets[i];
-  b->arena_bytes = plan.arena_bytes;
+  std::vector<int64_t> bytes;
+  for (int slot : storage_slots_) bytes.push_back(slot < 0 ? 0 : r[size_t(slot)]);
+  ArenaLayout arena = LayArena(plan_.storages, bytes);
+  b->offsets = std::move(arena.offsets);
+  b->live_bytes = arena.live_bytes;
+  b->arena_bytes = arena.arena_bytes;
   for (size_t k = 0; k < plan_.steps.size(); ++k) {
     const Step& step = plan_.steps[k];
     b->kernel_dims.emplace_back();
@@ -219,7 +237,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       request.options = options;
       request.backend = &backend;
       call = backend.Prepare(step.compute, request);
-      if (!call) call = MakeKernelCall(request, backend);
+      if (!call) call = MakeKernelCall(request, backend, &b->kernels_failed);
       if (call)
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
       else

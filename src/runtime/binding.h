@@ -16,6 +16,7 @@ struct Binding {
   std::vector<int64_t> offsets;            ///< per storage; arena blocks only
   int64_t live_bytes = 0;                  ///< the most that is needed of the arena at once
   int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
+  int kernels_failed = 0;  ///< of those in the place of library calls
   std::vector<std::vector<int64_t>> kernel_dims;    ///< per step
   std::vector<std::shared_ptr<LibraryCall>> calls;  ///< per step
   std::vector<std::vector<int64_t>> shape_values;   ///< per step
@@ -38,6 +39,8 @@ class Binder {
                                       const CallOptions& options) const;
 
  private:
+  /// Results of the size program. What is data may have wrapped, as data does; nothing else may (kOverflow).
+  std::vector<int64_t> Sizes(const std::vector<int64_t>& symbols) const;
   /// What is known of a value before the run, at these extents; null: nothing.
   TensorPtr ConstantOf(int value, const Binding& b) const;
   ComputeRequest RequestOf(const Step& step, const Binding& b, int threads) const;
@@ -54,6 +57,8 @@ class Binder {
   std::unique_ptr<SymProgram> program_;
   std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
   std::vector<int> storage_slots_;
+  std::vector<SymInt> results_;  ///< the expression of every slot
+  std::vector<char> may_wrap_;   ///< by slot: nothing but data that wraps as the expression does
   std::map<int, size_t>
       shape_steps_;  ///< by value: the step that writes it, of those that the host knows
 };

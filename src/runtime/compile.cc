@@ -41,6 +41,14 @@ Pipeline WithoutFusion(const Pipeline& given) {
   return out;
 }
 
+/// The pipeline up to machine code.
+Pipeline WithoutCode(const Pipeline& given) {
+  Pipeline out;
+  for (const PassSpec& spec : given.passes())
+    if (spec.name != "RTCGen") out.push_back(spec);
+  return out;
+}
+
 }  // namespace
 
 std::shared_ptr<Backend> BackendFor(const std::string& name, int threads) {
@@ -121,22 +129,30 @@ std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& b
   return program;
 }
 
+Graph PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
+  PassOptions passes = options.passes;
+  passes.target = backend.target().empty() ? options.backend : backend.target();
+  Pipeline pipeline =
+      Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
+  if (!options.fusion) pipeline = WithoutFusion(pipeline);
+  if (!code) pipeline = WithoutCode(pipeline);
+  Graph planned = ApplyPasses(std::move(graph), pipeline, passes);
+  const std::string why = backend.target().empty() ? std::string() : WhyStages(planned);
+  WEFT_CHECK(why.empty(), kUnsupported, "{}", why);
+  return planned;
+}
+
 std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options) {
   std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
-  PassOptions passes = options.passes;
-  passes.target = backend->target().empty() ? options.backend : backend->target();
-  std::vector<PassRecord> records;
-  passes.records = &records;
-  Pipeline pipeline =
-      Pipeline::Parse(options.pipeline.empty() ? backend->default_pipeline() : options.pipeline);
-  if (!options.fusion) pipeline = WithoutFusion(pipeline);
-  Graph compiled = ApplyPasses(std::move(graph), pipeline, passes);
-  if (options.passes.records) *options.passes.records = records;
-  const std::string why = backend->target().empty() ? std::string() : WhyStages(compiled);
-  WEFT_CHECK(why.empty(), kUnsupported, "{}", why);
+  std::vector<PassRecord> own;
+  CompileOptions recorded = options;
+  if (!options.passes.records) recorded.passes.records = &own;
+  std::vector<PassRecord>& records = *recorded.passes.records;
+  records.clear();
+  Graph compiled = PlanGraph(std::move(graph), recorded, *backend, true);
   std::shared_ptr<Program> program =
       ProgramMaker::Make(std::move(compiled), options.backend, backend);
-  ProgramMaker::Stats(*program).passes = std::move(records);
+  ProgramMaker::SetPasses(program.get(), records);
   ProgramMaker::SetLimits(program.get(), options.passes.limits);
   ProgramMaker::SetCallOptions(program.get(), {options.tune, options.tf32});
   return program;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "binding.h"
 #include "weft/core/builtin_ops.h"
@@ -41,7 +43,8 @@ class CallGraph {
  public:
   explicit CallGraph(const ComputeRequest& q) : q_(q) {}
 
-  Graph Make() {
+  /// `slots`: of each input of the graph, by name, its number among those of the call.
+  Graph Make(std::map<std::string, size_t>* slots) {
     for (size_t i = 0; i < q_.input_dims.size(); ++i) {
       if (q_.input_types[i] == DType::kUnknown) {
         Operand(i, {}, DType::kUnknown, false);
@@ -67,6 +70,8 @@ class CallGraph {
       if (IsLast(q_.output_layouts, i, q_.output_dims[i]))
         results[i] = Transposed(results[i], ToLast(q_.output_dims[i].size()));
     g_.outputs = results;
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i]) slots->emplace(inputs_[i]->attrs.name, i);
     return std::move(g_);
   }
 
@@ -218,20 +223,25 @@ class KernelCall final : public LibraryCall {
 
 }  // namespace
 
-std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& backend) {
+std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& backend,
+                                            int* failed) {
   if (backend.target().empty()) return nullptr;
   PassOptions options;
   options.target = backend.target();
+  std::vector<PassRecord> records;
+  options.records = &records;
   try {
+    std::map<std::string, size_t> slot_of;
     Graph g = ApplyPasses(
-        CallGraph(q).Make(),
+        CallGraph(q).Make(&slot_of),
         Pipeline::Parse("Simplify,Fusion{libraries=0},CodeGen,RTCGen,Schedule,PlanMemory"),
         options);
+    if (failed)
+      for (const PassRecord& r : records) *failed += int(r.faults.size());
     for (size_t i = 0; i < g.outputs.size(); ++i)
       if (!g.GetAttr<ShapeMap>("shape")[g.outputs[i]].fully_known()) return nullptr;
     std::vector<size_t> slots;
-    for (const NodePtr& p : g.AllInputs())
-      slots.push_back(size_t(std::stoul(p->attrs.name.substr(1))));
+    for (const NodePtr& p : g.AllInputs()) slots.push_back(slot_of.at(p->attrs.name));
     ExecutionPlan plan = MakePlan(g, backend);
     if (!HasOnlyKernels(plan)) return nullptr;
     std::vector<size_t> replaced;

@@ -57,7 +57,7 @@ class Reader {
       g = ApplyPasses(std::move(g), Pipeline::Parse("Schedule,PlanMemory"), passes);
     }
     std::shared_ptr<Program> program = ProgramMaker::Make(std::move(g), name, backend);
-    ProgramMaker::Stats(*program).passes = std::move(records);
+    ProgramMaker::SetPasses(program.get(), std::move(records));
     ProgramMaker::SetLimits(program.get(), options_.limits);
     ProgramMaker::SetCallOptions(program.get(), {options_.tune, options_.tf32});
     ProgramMaker::Stats(*program).compile_seconds = timer.seconds();

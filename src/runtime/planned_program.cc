@@ -66,6 +66,7 @@ Program::Rest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr
   s.arena_bytes = b.arena_bytes;
   s.live_bytes = b.live_bytes;
   s.bytes_moved = b.bytes_moved;
+  s.kernels_failed = b.kernels_failed;
   for (size_t i = 0; i < outputs->size(); ++i) {
     const int v = plan_.output_values[i];
     auto& t = (*outputs)[i];

@@ -18,6 +18,11 @@ struct ProgramMaker {
     program->call_options_ = options;
   }
   static ProgramStats& Stats(Program& program) { return program.stats_; }
+  /// What the passes told; their faults are kernels.
+  static void SetPasses(Program* program, std::vector<PassRecord> records) {
+    for (const PassRecord& r : records) program->stats_.kernels_failed += int(r.faults.size());
+    program->stats_.passes = std::move(records);
+  }
 };
 
 /// A tensor of the same content that nobody else holds: what a caller may write to.
@@ -37,6 +42,9 @@ std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> b
 /// Runs it on a backend with memory of its own.
 std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend);
 
+/// What a program of this backend is planned from: `graph` after the pipeline. `code`: with the machine code of kernels,
+/// which no plan asks for. Throws kUnsupported where one plan cannot hold it. options.passes.records is filled where given.
+Graph PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code);
 /// The whole pipeline and one program, without stages; options.passes.records is filled where given.
 std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options);
 

@@ -76,6 +76,9 @@ void Session::Initialise() {
 int64_t Session::live_bytes() const { return state_->live_bytes; }
 int64_t Session::arena_bytes() const { return state_->arena_bytes; }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
+int Session::kernels_failed() const {
+  return program_->stats().kernels_failed + state_->kernels_failed;
+}
 
 void Session::RunProgram(const std::vector<TensorPtr>& inputs,
                          std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest) {

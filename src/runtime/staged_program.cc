@@ -270,6 +270,7 @@ class StagedProgram final : public Program {
     const std::vector<NodePtr> variables = graph_.AllInputs();
     for (size_t i = 0; i < variables.size(); ++i) Put(&at, NodeEntry(variables[i]), inputs[i]);
     state.arena_bytes = state.bytes_moved = 0;
+    state.kernels_failed = 0;
     for (bool last = false; !last;) {
       const std::shared_ptr<const Stage> stage = StageFor(at);
       last = stage->last;
@@ -281,6 +282,7 @@ class StagedProgram final : public Program {
         for (size_t i = 0; i < out.size(); ++i) Put(&at, stage->outputs[i], out[i]);
         state.arena_bytes = std::max(state.arena_bytes, session->arena_bytes());
         state.bytes_moved += session->bytes_moved();
+        state.kernels_failed += session->kernels_failed();
       }
       for (const NodePtr& n : stage->compiled) at.done[n->id()] = 1;
       for (const NodePtr& n : stage->host) {

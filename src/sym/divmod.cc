@@ -154,12 +154,9 @@ void CheckDivisor(const Node* q) {
 
 }  // namespace
 
-const Node* MakeFloorDiv(const Node* p, const Node* q) {
-  CheckDivisor(q);
-  if (p->is_const() && q->is_const()) return ConstNode(FloorDivide(p->constant, q->constant));
-  if (p->is_const() && p->constant == 0) return p;
-  if (q->is_const() && q->constant == 1) return p;
-  if (p == q) return ConstNode(1);
+namespace {
+
+const Node* FloorDivByRules(const Node* p, const Node* q) {
   if (LeadingCoef(q) < 0) return MakeFloorDiv(Negate(p), Negate(q));
   const Range r = RangeFloorDiv(p->range, q->range);
   if (r.lo == r.hi) return ConstNode(r.lo);
@@ -175,11 +172,7 @@ const Node* MakeFloorDiv(const Node* p, const Node* q) {
   return InternAtom(Kind::kFloorDiv, p, q);
 }
 
-const Node* MakeMod(const Node* p, const Node* q) {
-  CheckDivisor(q);
-  if (p->is_const() && q->is_const()) return ConstNode(FloorModulo(p->constant, q->constant));
-  if (p->is_const() && p->constant == 0) return p;
-  if ((q->is_const() && q->constant == 1) || p == q) return ConstNode(0);
+const Node* ModByRules(const Node* p, const Node* q) {
   if (LeadingCoef(q) < 0) return Negate(MakeMod(Negate(p), Negate(q)));
   if (p->range.lo >= 0 && p->range.hi < q->range.lo) return p;
   if (q->is_const()) return ModByConst(p, q->constant);
@@ -189,6 +182,29 @@ const Node* MakeMod(const Node* p, const Node* q) {
   if (CancelCommon(&p, &q, &factor)) return MulNodes(factor, MakeMod(p, q));
   if (p->kind == Kind::kMod && p->args[1] == q) return p;
   return InternAtom(Kind::kMod, p, q);
+}
+
+}  // namespace
+
+// A rule whose result leaves 64 bits is no rule for these operands: the atom stands as it is.
+
+const Node* MakeFloorDiv(const Node* p, const Node* q) {
+  CheckDivisor(q);
+  if (p->is_const() && q->is_const()) return ConstNode(FloorDivide(p->constant, q->constant));
+  if (p->is_const() && p->constant == 0) return p;
+  if (q->is_const() && q->constant == 1) return p;
+  if (p == q) return ConstNode(1);
+  return UnlessOverflow([&] { return FloorDivByRules(p, q); },
+                        [&] { return InternAtom(Kind::kFloorDiv, p, q); });
+}
+
+const Node* MakeMod(const Node* p, const Node* q) {
+  CheckDivisor(q);
+  if (p->is_const() && q->is_const()) return ConstNode(FloorModulo(p->constant, q->constant));
+  if (p->is_const() && p->constant == 0) return p;
+  if ((q->is_const() && q->constant == 1) || p == q) return ConstNode(0);
+  return UnlessOverflow([&] { return ModByRules(p, q); },
+                        [&] { return InternAtom(Kind::kMod, p, q); });
 }
 
 const Node* MakeExactDiv(const Node* p, const Node* q) {

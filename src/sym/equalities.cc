@@ -72,8 +72,8 @@ bool Facts::Impl::Substitute(const Node* symbol, const Node* value, bool assumed
   }
   const Range value_range = RawRange(value);
   const bool adds_range = met.lo != value_range.lo || met.hi != value_range.hi;
-  const bool can_fail =
-      adds_range || moved_ranges.size() > 1 || !moved_divisors.empty() || !moved_relations.empty();
+  const bool can_fail = adds_range || moved_ranges.size() > 1 || !moved_divisors.empty() ||
+                        !moved_relations.empty() || users.count(symbol) != 0;
   std::unique_ptr<Impl> backup = can_fail ? std::make_unique<Impl>(*this) : nullptr;
   try {
     // The first is the symbol's own, to be met with what is known of the value.
@@ -97,7 +97,7 @@ bool Facts::Impl::Substitute(const Node* symbol, const Node* value, bool assumed
       for (const Node* key : keys) {
         Equality& e = substitutions.at(key);
         if (!sym::Mentions(e.value, symbol)) continue;
-        e.value = Simplify(e.value);
+        e.value = SimplifyOrThrow(e.value);
         note_users(key, e.value);
       }
     }
@@ -110,19 +110,32 @@ bool Facts::Impl::Substitute(const Node* symbol, const Node* value, bool assumed
                  sym::Print(r.zero));
       assumptions = counted;
     }
-  } catch (const UserError&) {
+  } catch (const UserError& e) {
     if (backup == nullptr) throw;
     *this = *backup;
+    // Too large is no contradiction.
+    if (e.code() == ErrorCode::kOverflow) throw;
     return false;
   }
   return true;
 }
 
 bool Facts::Impl::AddEqual(const Node* a, const Node* b, bool assumed) {
-  const Node* d = sym::AddNodes(Simplify(a), Simplify(b), -1);
-  const Proof proof = IsZero(d);
+  const auto add = [&] { return AddEqualOrThrow(a, b, assumed); };
+  const auto demand = [&] {
+    demands.push_back({a, b, {}, 1, assumed});
+    if (assumed) ++assumptions;
+    return true;
+  };
+  return sym::UnlessOverflow(add, demand);
+}
+
+bool Facts::Impl::AddEqualOrThrow(const Node* a, const Node* b, bool assumed) {
+  const Node* d = sym::AddNodes(SimplifyOrThrow(a), SimplifyOrThrow(b), -1);
+  const Proof proof =
+      sym::UnlessOverflow([&] { return IsZero(d); }, [] { return Proof::kUnknown; });
   if (proof != Proof::kUnknown) return proof == Proof::kYes;
-  d = Simplify(d);
+  d = SimplifyOrThrow(d);
   // Common factors that are never 0 say nothing.
   const int64_t content = sym::Content(d);
   if (content > 1) sym::PolyDivideExact(d, ConstNode(content), &d);
@@ -162,12 +175,14 @@ Facts& Facts::operator=(Facts&&) noexcept = default;
 
 void Facts::SetRange(SymInt e, Range r) {
   if (!e.known()) return;  // nothing can be said of a value that has no name
-  impl_->SetRange(e.node(), r);
+  sym::UnlessOverflow([&] { impl_->SetRange(e.node(), r); },
+                      [&] { impl_->demands.push_back({e.node(), nullptr, r, 1, true}); });
 }
 
 void Facts::SetDivisor(SymInt e, int64_t d) {
   if (!e.known()) return;
-  impl_->SetDivisor(e.node(), d);
+  sym::UnlessOverflow([&] { impl_->SetDivisor(e.node(), d); },
+                      [&] { impl_->demands.push_back({e.node(), nullptr, {}, d, true}); });
 }
 
 bool Facts::AddEqual(SymInt a, SymInt b, bool if_run_succeeds) {
@@ -175,14 +190,21 @@ bool Facts::AddEqual(SymInt a, SymInt b, bool if_run_succeeds) {
   return impl_->AddEqual(a.node(), b.node(), if_run_succeeds);
 }
 
-Range Facts::RangeOf(SymInt e) const { return e.known() ? impl_->RangeOf(e.node()) : Range{}; }
+Range Facts::RangeOf(SymInt e) const {
+  if (!e.known()) return {};
+  return sym::UnlessOverflow([&] { return impl_->RangeOf(e.node()); },
+                             [&] { return e.node()->range; });
+}
 
 int64_t Facts::DivisorOf(SymInt e) const {
   if (!e.known()) return 1;
-  const int64_t raw = impl_->RawDivisor(e.node()),
-                simplified = impl_->RawDivisor(impl_->Simplify(e.node()));
-  // Both divide the value; 0 stands for the constant 0.
-  return raw == 0 || simplified == 0 ? 0 : std::max(raw, simplified);
+  const auto ask = [&] {
+    const int64_t raw = impl_->RawDivisor(e.node()),
+                  simplified = impl_->RawDivisor(impl_->Simplify(e.node()));
+    // Both divide the value; 0 stands for the constant 0.
+    return raw == 0 || simplified == 0 ? 0 : std::max(raw, simplified);
+  };
+  return sym::UnlessOverflow(ask, [&] { return e.node()->divisor; });
 }
 
 SymInt Facts::Simplify(SymInt e) const { return e.known() ? SymInt(impl_->Simplify(e.node())) : e; }
@@ -211,6 +233,15 @@ std::vector<std::string> Facts::ToStrings() const {
   for (const auto& [key, d] : impl_->divisors) {
     out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(key), d));
   }
+  for (const Impl::Demand& d : impl_->demands) {
+    const std::string a = sym::Print(d.a);
+    if (d.b != nullptr)
+      out.push_back(fmt::format("{} == {}{}", a, sym::Print(d.b), d.assumed ? "" : " always"));
+    else if (d.divisor > 1)
+      out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(d.a), d.divisor));
+    else
+      out.push_back(fmt::format("{} in {}", a, Interval(d.range)));
+  }
   return out;
 }
 
@@ -219,6 +250,18 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
     for (SymInt s : e.Symbols())
       if (!bindings.count(s.symbol_name())) return false;
     return true;
+  };
+  const auto in_range = [&](SymInt e, Range r) {
+    if (!bound(e)) return;
+    const int64_t v = Evaluate(e, bindings);
+    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must lie in {}, it is {}", e.ToString(),
+               Interval(r), v);
+  };
+  const auto divisible = [&](SymInt e, int64_t d) {
+    if (!bound(e)) return;
+    const int64_t v = Evaluate(e, bindings);
+    WEFT_CHECK(v % d == 0, kShapeMismatch, "{} must be a multiple of {}, it is {}", e.ToString(), d,
+               v);
   };
   const auto equal = [&](SymInt a, SymInt b) {
     if (!bound(a) || !bound(b)) return;
@@ -229,20 +272,21 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
   std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(),
                                                            impl_->substitutions.end());
   for (const auto& [symbol, e] : sorted) equal(SymInt(symbol), SymInt(e.value));
-  for (const Impl::Relation& r : impl_->relations) equal(SymInt(r.zero), 0);
-  for (const auto& [key, r] : impl_->ranges) {
-    const SymInt e(key);
-    if (!bound(e)) continue;
-    const int64_t v = Evaluate(e, bindings);
-    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must lie in {}, it is {}", e.ToString(),
-               Interval(r), v);
+  for (const Impl::Relation& r : impl_->relations) {
+    const SymInt zero(r.zero);
+    // A difference that leaves 64 bits is not 0.
+    sym::UnlessOverflow([&] { equal(zero, 0); },
+                        [&] {
+                          WEFT_THROW(kShapeMismatch, "{} == 0 must hold, but it does not for these "
+                                     "extents", zero.ToString());
+                        });
   }
-  for (const auto& [key, d] : impl_->divisors) {
-    const SymInt e(key);
-    if (!bound(e)) continue;
-    const int64_t v = Evaluate(e, bindings);
-    WEFT_CHECK(v % d == 0, kShapeMismatch, "{} must be a multiple of {}, it is {}", e.ToString(), d,
-               v);
+  for (const auto& [key, r] : impl_->ranges) in_range(SymInt(key), r);
+  for (const auto& [key, d] : impl_->divisors) divisible(SymInt(key), d);
+  for (const Impl::Demand& d : impl_->demands) {
+    if (d.b != nullptr) equal(SymInt(d.a), SymInt(d.b));
+    in_range(SymInt(d.a), d.range);
+    divisible(SymInt(d.a), d.divisor);
   }
 }
 

@@ -257,7 +257,7 @@ const Node* Facts::Impl::SimplifyOnce(const Node* n, Memo& memo) const {
   return result;
 }
 
-const Node* Facts::Impl::Simplify(const Node* n) const {
+const Node* Facts::Impl::SimplifyOrThrow(const Node* n) const {
   // A rewrite can open another (a range that collapses, a term that cancels); few rounds are ever
   // needed.
   for (int round = 0; round < 4 && Touches(n); ++round) {
@@ -267,6 +267,10 @@ const Node* Facts::Impl::Simplify(const Node* n) const {
     n = next;
   }
   return n;
+}
+
+const Node* Facts::Impl::Simplify(const Node* n) const {
+  return sym::UnlessOverflow([&] { return SimplifyOrThrow(n); }, [&] { return n; });
 }
 
 void Facts::Impl::SetRange(const Node* raw, Range r) {

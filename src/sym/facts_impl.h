@@ -29,12 +29,21 @@ struct Facts::Impl {
     const Node* zero;
     bool assumed;
   };
+  /// What must hold, said of expressions for which it could not be stored otherwise: 64 bits do not hold what proofs and
+  /// rewrites would make of them. Nothing is concluded from it; CheckHolds tests it.
+  struct Demand {
+    const Node *a, *b;  ///< equal; b null: a lies in `range` and is a multiple of `divisor`
+    Range range;
+    int64_t divisor = 1;
+    bool assumed = true;
+  };
   using Memo = std::unordered_map<const Node*, const Node*>;
 
   std::unordered_map<const Node*, Equality> substitutions;
   std::unordered_map<const Node*, std::vector<const Node*>>
       users;  ///< symbol -> substituted symbols it occurs under
   std::vector<Relation> relations;
+  std::vector<Demand> demands;
   std::map<const Node*, Range, Less> ranges;
   std::map<const Node*, int64_t, Less> divisors;
   uint64_t mask = 0;  ///< bloom filter of the symbols that any fact mentions
@@ -47,6 +56,8 @@ struct Facts::Impl {
   int64_t RawDivisor(const Node* n) const;
   Range RangeOf(const Node* n) const { return sym::RangeMeet(RawRange(n), RawRange(Simplify(n))); }
 
+  const Node* SimplifyOrThrow(const Node* n) const;
+  /// n itself where rewriting leaves 64 bits.
   const Node* Simplify(const Node* n) const;
   const Node* SimplifyOnce(const Node* n, Memo& memo) const;
   const Node* RebuildAtom(const Node* n, std::vector<const Node*> args) const;
@@ -55,6 +66,7 @@ struct Facts::Impl {
   void SetRange(const Node* n, Range r);
   void SetDivisor(const Node* n, int64_t d);
   bool AddEqual(const Node* a, const Node* b, bool assumed);
+  bool AddEqualOrThrow(const Node* a, const Node* b, bool assumed);
   bool Substitute(const Node* symbol, const Node* value, bool assumed);
 
   bool NonNegative(const Node* d, int* budget) const;

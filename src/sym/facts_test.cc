@@ -178,5 +178,26 @@ TEST_CASE("facts: many equalities stay cheap") {
   CHECK(f.ProvedEqual(SymInt::Unbacked(0), SymInt::Unbacked(4999)));
 }
 
+TEST_CASE("facts: what a proof takes more than 64 bits for is unknown, and still demanded") {
+  // [a, 8] as [-1, 3], then as [16, 3].
+  Facts f;
+  const SymInt rows = FloorDiv(8 * a, 3);
+  REQUIRE(f.AddEqual(rows * 3, 8 * a));
+  REQUIRE(f.AddEqual(rows * 3, 48));
+  f.CheckHolds({{"a", 6}});
+  CHECK(CodeOf([&] { f.CheckHolds({{"a", 7}}); }) == ErrorCode::kShapeMismatch);
+  // Coefficients that no sum of both sides holds.
+  const int64_t big = int64_t{1} << 62;
+  Facts g;
+  REQUIRE(g.AddEqual(SymInt(big) * h - SymInt(big) * w, SymInt(big) * w - SymInt(big) * h + big));
+  CHECK(g.Equal(SymInt(big) * h, -(SymInt(big) * w)) != Proof::kYes);
+  CHECK(CodeOf([&] { g.CheckHolds({{"h", 1}, {"w", 1}}); }) == ErrorCode::kShapeMismatch);
+  // Said again, it is the same demand.
+  Facts again;
+  for (const std::string& fact : g.ToStrings()) again.Parse(fact);
+  CHECK(again.ToStrings() == g.ToStrings());
+  CHECK(CodeOf([&] { again.CheckHolds({{"h", 1}, {"w", 1}}); }) == ErrorCode::kShapeMismatch);
+}
+
 }  // namespace
 }  // namespace weft

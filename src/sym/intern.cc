@@ -88,6 +88,7 @@ void DeriveAtom(Node* n) {
     n->depth = std::max(n->depth, a->depth + 1);
     n->size = AddSizes(n->size, a->size);
     n->symbol_mask |= a->symbol_mask;
+    n->has_extent |= a->has_extent;
     if (i == 0) continue;
     const Range b = a->range;
     switch (n->kind) {
@@ -121,6 +122,7 @@ void Derive(Node* n) {
       break;
     case Kind::kSymbol:
       n->degree = 1;
+      n->has_extent = n->extent >= 0;
       n->symbol_mask = uint64_t{1} << (n->hash & 63);
       n->range = IsSignedMintName(n->name) ? Range{} : Range{0, kPlusInf};
       break;
@@ -140,6 +142,7 @@ void Derive(Node* n) {
         n->size = AddSizes(n->size, uint64_t{f.atom->size} * static_cast<uint64_t>(f.power));
         n->symbol_mask |= f.atom->symbol_mask;
         n->has_div |= f.atom->has_div;
+        n->has_extent |= f.atom->has_extent;
       }
       break;
     case Kind::kSum:
@@ -152,6 +155,7 @@ void Derive(Node* n) {
         n->size = AddSizes(n->size, uint64_t{t.mono->size} + 1);
         n->symbol_mask |= t.mono->symbol_mask;
         n->has_div |= t.mono->has_div;
+        n->has_extent |= t.mono->has_extent;
       }
       break;
     default:
@@ -220,7 +224,16 @@ const Node* SymbolNode(std::string_view name) {
   return Intern(std::move(n));
 }
 
+const Node* ExtentNode(int k) {
+  WEFT_ICHECK(k >= 0, "extent number {} of a kernel", k);
+  Node n(Kind::kSymbol);
+  n.extent = k;
+  n.name = fmt::format("${}", k);
+  return Intern(std::move(n));
+}
+
 const Node* Mint(const Node* node) {
+  WEFT_ICHECK(!node->has_extent, "a symbol would stand for an expression over extents of a kernel");
   char name[24];
   const char* prefix = node->range.lo >= 0 ? "x" : "xn";
   std::snprintf(name, sizeof(name), "%s%016llx", prefix,
@@ -236,7 +249,7 @@ const Node* Mint(const Node* node) {
 const Node* Bounded(const Node* n) {
   const bool too_big = n->terms.size() > kMaxTerms || n->args.size() > kMaxTerms ||
                        n->size > kMaxSize || n->depth > kMaxDepth || n->degree > kMaxDegree;
-  return too_big ? Mint(n) : n;
+  return too_big && !n->has_extent ? Mint(n) : n;
 }
 
 size_t NumChildren(const Node* n) { return n->terms.size() + n->factors.size() + n->args.size(); }

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/support/error.h"
 #include "weft/sym/sym.h"
 
 namespace weft::sym {
@@ -44,6 +45,7 @@ class Node {
  public:
   Kind kind = Kind::kConst;
   bool has_div = false;           ///< a floordiv or mod occurs as a factor (sums: of some term)
+  bool has_extent = false;        ///< an extent of a kernel occurs: never replaced by a minted symbol
   int32_t depth = 0;              ///< levels of nested atoms
   int32_t degree = 0;             ///< of a monomial
   uint32_t size = 1;              ///< nodes of the expression written out as a tree, saturating
@@ -52,6 +54,7 @@ class Node {
   int64_t constant = 0;           ///< value of a constant; constant term of a sum
   int64_t divisor = 1;            ///< divides every value; 0 for the constant 0
   Range range;                    ///< contains every value, given that symbols are >= 0
+  int32_t extent = -1;            ///< symbol: number of the kernel's extent that it is
   std::string name;               ///< symbol
   std::vector<Term> terms;        ///< sum
   std::vector<Factor> factors;    ///< product
@@ -64,6 +67,7 @@ class Node {
   Node(Node&& o) noexcept
       : kind(o.kind),
         constant(o.constant),
+        extent(o.extent),
         name(std::move(o.name)),
         terms(std::move(o.terms)),
         factors(std::move(o.factors)),
@@ -78,9 +82,12 @@ class Node {
 const Node* Intern(Node&& proto);
 const Node* ConstNode(int64_t v);
 const Node* SymbolNode(std::string_view name);
-/// `node` itself, or a symbol that stands for it when it exceeds a size limit.
+/// Extent number k of a kernel.
+const Node* ExtentNode(int k);
+/// `node` itself, or a symbol that stands for it when it exceeds a size limit. What holds an extent
+/// of a kernel is kept at any size: nothing could say to a kernel what such a symbol stands for.
 const Node* Bounded(const Node* node);
-/// The symbol that stands for `node`.
+/// The symbol that stands for `node`, which holds no extent of a kernel.
 const Node* Mint(const Node* node);
 
 /// Total order of nodes (constants, symbols by name, other atoms, products, sums).
@@ -152,6 +159,17 @@ inline bool NeverOne(Range r, int64_t divisor) {
   return r.lo >= 2 || r.hi <= 0 || divisor == 0 || divisor >= 2;
 }
 int64_t Gcd(int64_t a, int64_t b);
+
+/// Runs `ask`; `otherwise` where what it makes on the way leaves 64 bits, which says nothing about the question.
+template <class Ask, class Otherwise>
+auto UnlessOverflow(Ask ask, Otherwise otherwise) {
+  try {
+    return ask();
+  } catch (const UserError& e) {
+    if (e.code() != ErrorCode::kOverflow) throw;
+    return otherwise();
+  }
+}
 
 /// Calls `visit` for `root` and everything under it, operands first, each node once; iterative.
 /// `expand` says whether to go from a minted symbol into its definition.

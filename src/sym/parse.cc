@@ -2,7 +2,7 @@
 ///
 ///   sum     := product (('+' | '-') product)*
 ///   product := unary (('*' | '//' | '%') unary)*        left to right, equal precedence
-///   unary   := '-' unary | number | name | ('min' | 'max' | 'bcast') '(' sum (',' sum)* ')' | '('
+///   unary   := '-' unary | number | name | '$' number | ('min' | 'max' | 'bcast') '(' sum (',' sum)* ')' | '('
 ///   sum ')'
 ///
 /// A whole sum and a whole argument list are built at once, so that canonical text gives back the
@@ -12,6 +12,7 @@
 
 #include "node.h"
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft::sym {
 namespace {
@@ -21,7 +22,8 @@ constexpr int kMaxNesting = 200;
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  /// `extents`: symbols are extents of a kernel, `$k`, and nothing else is one.
+  Parser(std::string_view text, bool extents) : text_(text), extents_(extents) {}
 
   const Node* ParseAll() {
     const Node* n = Sum();
@@ -123,7 +125,14 @@ class Parser {
     const std::string_view name = text_.substr(begin, at_ - begin);
     if (name.empty()) Fail("a number, a symbol or '('");
     SkipSpace();
-    if (!Accept("(")) return SymbolNode(name);
+    if (!Accept("(")) {
+      if (!extents_) return SymbolNode(name);
+      const std::optional<int64_t> k =
+          name[0] == '$' ? TryParseInt64(name.substr(1)) : std::nullopt;
+      if (k && *k >= 0 && *k <= INT32_MAX) return ExtentNode(int(*k));
+      at_ = begin;
+      Fail("an extent of a kernel, as in '$0',");
+    }
     std::vector<const Node*> args = {Sum()};
     while (Accept(",")) args.push_back(Sum());
     Expect(")", "')'");
@@ -135,6 +144,7 @@ class Parser {
   }
 
   std::string_view text_;
+  bool extents_;
   size_t at_ = 0;
   int nesting_ = 0;
 };
@@ -146,7 +156,11 @@ namespace weft {
 
 SymInt SymInt::Parse(std::string_view text) {
   if (text == "?") return {};
-  return SymInt(sym::Parser(text).ParseAll());
+  return SymInt(sym::Parser(text, false).ParseAll());
+}
+
+SymInt SymInt::ParseExtents(std::string_view text) {
+  return SymInt(sym::Parser(text, true).ParseAll());
 }
 
 }  // namespace weft

@@ -4,7 +4,6 @@
 /// constants, then one slot an operation. Value numbering gives equal operations one slot, so what
 /// expressions share is computed once a run. Symbols that stand for large expressions are expanded
 /// here, unless the caller binds them.
-#include <cstring>
 #include <map>
 #include <tuple>
 
@@ -23,31 +22,57 @@ namespace {
 
 enum class Op : uint8_t { kAdd, kSub, kMul, kFloorDiv, kMod, kMin, kMax, kBcast };
 
-int64_t Apply(Op op, int64_t a, int64_t b) {
+using Wide = __int128;
+
+template <class T>
+T FloorQuotient(T a, T b) {
+  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+/// One operation; what T cannot hold is given modulo its width and noted in `left`.
+template <class T>
+T Apply(Op op, T a, T b, bool* left) {
+  T r = 0;
   switch (op) {
     case Op::kAdd:
-      return CheckedAdd(a, b);
+      *left |= __builtin_add_overflow(a, b, &r);
+      return r;
     case Op::kSub:
-      return CheckedSub(a, b);
+      *left |= __builtin_sub_overflow(a, b, &r);
+      return r;
     case Op::kMul:
-      return CheckedMul(a, b);
+      *left |= __builtin_mul_overflow(a, b, &r);
+      return r;
     case Op::kFloorDiv:
-      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} // 0", a);
-      return FloorDivide(a, b);
+      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} // 0", int64_t(a));
+      if (b != -1) return FloorQuotient(a, b);
+      *left |= __builtin_sub_overflow(T{0}, a, &r);
+      return r;
     case Op::kMod:
-      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} % 0", a);
-      return FloorModulo(a, b);
+      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} % 0", int64_t(a));
+      return b == -1 ? T{0} : T(a - FloorQuotient(a, b) * b);
     case Op::kMin:
       return a < b ? a : b;
     case Op::kMax:
       return a < b ? b : a;
     case Op::kBcast:
       if (a == b || b == 1) return a;
-      WEFT_CHECK(a == 1, kShapeMismatch,
-                 "extents {} and {} do not broadcast: expected equal extents, or 1", a, b);
+      // What wrapped is no extent: the caller hears of that.
+      WEFT_CHECK(a == 1 || *left, kShapeMismatch,
+                 "extents {} and {} do not broadcast: expected equal extents, or 1", int64_t(a),
+                 int64_t(b));
       return b;
   }
   return 0;
+}
+
+bool FitsInt64(Wide v) { return v >= INT64_MIN && v <= INT64_MAX; }
+
+[[noreturn]] void ThrowLeft(SymInt e) {
+  std::string text = e.ToString();
+  constexpr size_t kMost = 120;
+  if (text.size() > kMost) text = text.substr(0, kMost) + " ..";
+  WEFT_THROW(kOverflow, "size arithmetic leaves 64 bits: {}", text);
 }
 
 Op OpOf(Kind kind) {
@@ -106,9 +131,11 @@ auto Combine(const Node* n, Machine& machine, const ValueOf& value_of) {
   }
 }
 
+template <class T>
 struct ValueMachine {
-  int64_t Const(int64_t v) { return v; }
-  int64_t Binary(Op op, int64_t a, int64_t b) { return Apply(op, a, b); }
+  bool left = false;
+  T Const(int64_t v) { return v; }
+  T Binary(Op op, T a, T b) { return Apply(op, a, b, &left); }
 };
 
 [[noreturn]] void ThrowUnbound(const std::string& name) {
@@ -117,20 +144,18 @@ struct ValueMachine {
 
 }  // namespace
 
-int64_t Evaluate(SymInt e, const SymBindings& bindings) {
-  WEFT_CHECK(e.known(), kBadBinding, "an unknown extent has no value");
-  if (e.is_const()) return e.value();
+namespace {
+
+/// The value of e in T; `left` where an operation left T.
+template <class T>
+T EvaluateIn(SymInt e, const SymBindings& bindings, bool* left) {
   const auto lookup = [&](const Node* symbol) { return bindings.find(symbol->name); };
-  if (e.is_symbol()) {
-    const auto it = lookup(e.node());
-    if (it != bindings.end()) return it->second;
-  }
-  std::unordered_map<const Node*, int64_t> values;
-  ValueMachine machine;
+  std::unordered_map<const Node*, T> values;
+  ValueMachine<T> machine;
   sym::VisitPostorder(
       e.node(),
       [&](const Node* n) {
-        int64_t v;
+        T v;
         if (n->kind == Kind::kSymbol) {
           const auto it = lookup(n);
           const Node* definition = n->definition.load(std::memory_order_acquire);
@@ -147,7 +172,26 @@ int64_t Evaluate(SymInt e, const SymBindings& bindings) {
         values.emplace(n, v);
       },
       [&](const Node* symbol) { return lookup(symbol) == bindings.end(); });
+  *left = machine.left;
   return values.at(e.node());
+}
+
+}  // namespace
+
+int64_t Evaluate(SymInt e, const SymBindings& bindings) {
+  WEFT_CHECK(e.known(), kBadBinding, "an unknown extent has no value");
+  if (e.is_const()) return e.value();
+  if (e.is_symbol()) {
+    const auto it = bindings.find(e.symbol_name());
+    if (it != bindings.end()) return it->second;
+  }
+  bool left = false;
+  const int64_t v = EvaluateIn<int64_t>(e, bindings, &left);
+  if (!left) return v;
+  // Canonical forms are multiplied out: a step may leave 64 bits where the value does not.
+  const Wide wide = EvaluateIn<Wide>(e, bindings, &left);
+  if (left || !FitsInt64(wide)) ThrowLeft(e);
+  return int64_t(wide);
 }
 
 struct SymProgram::Impl {
@@ -160,6 +204,7 @@ struct SymProgram::Impl {
   std::vector<std::pair<int32_t, int64_t>> constants;  ///< slot and value
   std::vector<Instruction> code;
   std::vector<int32_t> results;  ///< slot of each Add
+  std::vector<SymInt> expressions;  ///< of each Add, for messages
   int32_t num_slots = 0;
   std::unordered_map<const Node*, int32_t> slot_of_node;
   std::map<int64_t, int32_t> slot_of_const;
@@ -195,9 +240,12 @@ SymProgram::SymProgram(std::vector<SymInt> symbols) : impl_(std::make_unique<Imp
   impl_->symbols = std::move(symbols);
 }
 
-int SymProgram::Add(SymInt e) {
+namespace {
+
+/// The slot of e after the operations that it takes have been added.
+template <class Impl>
+int32_t SlotOf(Impl& m, SymInt e) {
   WEFT_CHECK(e.known(), kBadBinding, "an unknown extent cannot be computed");
-  Impl& m = *impl_;
   // Refuse before the program changes.
   sym::VisitPostorder(
       e.node(),
@@ -219,15 +267,56 @@ int SymProgram::Add(SymInt e) {
         m.slot_of_node.emplace(n, slot);
       },
       [&](const Node* n) { return m.slot_of_node.count(n) == 0; });
-  m.results.push_back(m.slot_of_node.at(e.node()));
+  return m.slot_of_node.at(e.node());
+}
+
+}  // namespace
+
+int SymProgram::Add(SymInt e) {
+  impl_->results.push_back(SlotOf(*impl_, e));
+  impl_->expressions.push_back(e);
   return num_results() - 1;
+}
+
+void SymProgram::Define(SymInt symbol, SymInt value) {
+  WEFT_CHECK(symbol.is_symbol(), kApiMisuse, "{} is not a symbol", symbol.ToString());
+  const bool fresh = impl_->slot_of_node.emplace(symbol.node(), SlotOf(*impl_, value)).second;
+  WEFT_CHECK(fresh, kApiMisuse, "symbol '{}' has a value already", symbol.symbol_name());
 }
 
 int SymProgram::num_results() const { return static_cast<int>(impl_->results.size()); }
 
 const std::vector<SymInt>& SymProgram::symbols() const { return impl_->symbols; }
 
+namespace {
+
+/// Runs the code over slots of T; marks in `left` (may be null) the slots that left T, or whose operands did. True where
+/// none did.
+template <class T, class Impl>
+bool RunCode(const Impl& m, const int64_t* args, T* slots, char* left) {
+  for (size_t k = 0; k < m.symbols.size(); ++k) slots[k] = args[k];
+  for (const auto& [slot, value] : m.constants) slots[slot] = value;
+  bool any = false;
+  for (const auto& i : m.code) {
+    bool here = left != nullptr && (left[i.a] || left[i.b]);
+    slots[i.dst] = Apply<T>(i.op, slots[i.a], slots[i.b], &here);
+    any |= here;
+    if (left != nullptr) left[i.dst] = char(here);
+    if (any && left == nullptr) return false;
+  }
+  return !any;
+}
+
+}  // namespace
+
 void SymProgram::Run(const int64_t* args, int64_t* results) const {
+  std::vector<char> left;
+  if (RunModulo(args, results, &left)) return;
+  for (size_t k = 0; k < left.size(); ++k)
+    if (left[k]) ThrowLeft(impl_->expressions[k]);
+}
+
+bool SymProgram::RunModulo(const int64_t* args, int64_t* results, std::vector<char>* left) const {
   const Impl& m = *impl_;
   constexpr int32_t kOnStack = 256;
   int64_t small[kOnStack];
@@ -237,10 +326,23 @@ void SymProgram::Run(const int64_t* args, int64_t* results) const {
     large.resize(static_cast<size_t>(m.num_slots));
     slots = large.data();
   }
-  if (!m.symbols.empty()) std::memcpy(slots, args, m.symbols.size() * sizeof(int64_t));
-  for (const auto& [slot, value] : m.constants) slots[slot] = value;
-  for (const Impl::Instruction& i : m.code) slots[i.dst] = Apply(i.op, slots[i.a], slots[i.b]);
-  for (size_t k = 0; k < m.results.size(); ++k) results[k] = slots[m.results[k]];
+  if (RunCode<int64_t>(m, args, slots, nullptr)) {
+    for (size_t k = 0; k < m.results.size(); ++k) results[k] = slots[m.results[k]];
+    return true;
+  }
+  // Canonical forms are multiplied out: a step may leave 64 bits where a result does not.
+  std::vector<Wide> wide(static_cast<size_t>(m.num_slots));
+  std::vector<char> slot_left(static_cast<size_t>(m.num_slots), 0);
+  RunCode<Wide>(m, args, wide.data(), slot_left.data());
+  left->assign(m.results.size(), 0);
+  bool all = true;
+  for (size_t k = 0; k < m.results.size(); ++k) {
+    const Wide v = wide[size_t(m.results[k])];
+    results[k] = int64_t(uint64_t(static_cast<unsigned __int128>(v)));
+    (*left)[k] = char(slot_left[size_t(m.results[k])] || !FitsInt64(v));
+    all = all && !(*left)[k];
+  }
+  return all;
 }
 
 }  // namespace weft

@@ -3,6 +3,8 @@
 ///
 /// Nothing here guesses: yes and no are proved for all values the facts allow, everything else is
 /// unknown. The search is bounded, so a proof may be missed but never takes long.
+#include <algorithm>
+
 #include "facts_impl.h"
 #include "weft/support/check.h"
 
@@ -31,10 +33,10 @@ bool Facts::Impl::NonNegative(const Node* raw, int* budget) const {
     const Node* e = nullptr;
     if (sym::PolyDivideExact(d, m, &e) && NonNegative(e, budget)) return true;
   }
-  const Poly poly = sym::PolyOf(d);
-  for (const Term& t : poly.terms) {
+  // d >= 0 by bounds of the atom of one term.
+  const auto by = [&](const Term& t) {
     const Node* atom = t.mono;
-    if (!atom->is_atom() || atom->kind == Kind::kSymbol) continue;
+    if (!atom->is_atom() || atom->kind == Kind::kSymbol) return false;
     const Node* rest = sym::AddNodes(d, atom, -t.coef);
     const auto with = [&](const Node* replacement) {
       return sym::AddNodes(rest, replacement, t.coef);
@@ -42,21 +44,17 @@ bool Facts::Impl::NonNegative(const Node* raw, int* budget) const {
     switch (atom->kind) {
       case Kind::kFloorDiv: {
         // p - (c-1) <= c*(p//c) <= p. With integers, c*d >= -(c-1) already gives d >= 0.
-        if (!atom->args[1]->is_const()) break;
+        if (!atom->args[1]->is_const()) return false;
         const int64_t c = atom->args[1]->constant;
         const Node* p =
             t.coef < 0 ? atom->args[0] : sym::AddNodes(atom->args[0], ConstNode(c - 1), -1);
         const Node* scaled = sym::AddNodes(sym::ScaleNode(rest, c), p, t.coef);
-        if (NonNegative(sym::AddNodes(scaled, ConstNode(c - 1)), budget)) return true;
-        break;
+        return NonNegative(sym::AddNodes(scaled, ConstNode(c - 1)), budget);
       }
       case Kind::kMod:
         // 0 <= p % q <= p for p >= 0.
-        if (t.coef < 0 && RawRange(atom->args[0]).lo >= 0 && RawRange(atom->args[1]).lo >= 0 &&
-            NonNegative(with(atom->args[0]), budget)) {
-          return true;
-        }
-        break;
+        return t.coef < 0 && RawRange(atom->args[0]).lo >= 0 && RawRange(atom->args[1]).lo >= 0 &&
+               NonNegative(with(atom->args[0]), budget);
       default: {
         // min, max and bcast are one of their operands; -min and max are at least each of them.
         const bool any =
@@ -68,16 +66,20 @@ bool Facts::Impl::NonNegative(const Node* raw, int* budget) const {
           all &= holds;
           if (!any && !all) break;
         }
-        if (!any && all) return true;
+        return !any && all;
       }
     }
-  }
-  return false;
+  };
+  const Poly poly = sym::PolyOf(d);
+  // Bounds that leave 64 bits prove nothing; those of another term may.
+  return std::any_of(poly.terms.begin(), poly.terms.end(), [&](const Term& t) {
+    return sym::UnlessOverflow([&] { return by(t); }, [] { return false; });
+  });
 }
 
 bool Facts::Impl::ProvedNonNegative(const Node* d) const {
   int budget = kBudget;
-  return NonNegative(d, &budget);
+  return sym::UnlessOverflow([&] { return NonNegative(d, &budget); }, [] { return false; });
 }
 
 Proof Facts::Impl::IsZero(const Node* raw) const {
@@ -119,12 +121,7 @@ namespace {
 /// Differences and scaled bounds may leave 64 bits; then nothing is proved.
 template <class Ask>
 Proof UnknownOnOverflow(Ask ask) {
-  try {
-    return ask();
-  } catch (const UserError& e) {
-    if (e.code() != ErrorCode::kOverflow) throw;
-    return Proof::kUnknown;
-  }
+  return sym::UnlessOverflow(ask, [] { return Proof::kUnknown; });
 }
 
 }  // namespace

@@ -253,8 +253,14 @@ const Node* FromPoly(Poly poly) {
   bool has_div = false;
   for (const Term& t : poly.terms) has_div |= t.mono->has_div;
   // Each step removes a floordiv, so this ends.
-  while (has_div && poly.terms.size() >= 2 && poly.terms.size() <= kMaxTerms &&
-         ApplyDivModIdentity(&poly)) {
+  while (has_div && poly.terms.size() >= 2 && poly.terms.size() <= kMaxTerms) {
+    const Poly before = poly;
+    const bool applied = UnlessOverflow([&] { return ApplyDivModIdentity(&poly); },
+                                        [&] {
+                                          poly = before;
+                                          return false;
+                                        });
+    if (!applied) break;
   }
   if (poly.terms.empty()) return ConstNode(poly.constant);
   if (poly.terms.size() == 1 && poly.terms[0].coef == 1 && poly.constant == 0)
@@ -283,7 +289,8 @@ const Node* MulNodes(const Node* a, const Node* b) {
   // Expanding more than this many products is not worth it; the symbol that stands for a factor
   // keeps the product.
   const auto count = [](const Node* n) { return n->terms.size() + 1; };
-  if (count(a) * count(b) > 4 * kMaxTerms) {
+  const bool may_mint = !a->has_extent && !b->has_extent;
+  if (may_mint && count(a) * count(b) > 4 * kMaxTerms) {
     const bool a_larger = count(a) != count(b) ? count(a) > count(b) : CompareNodes(a, b) > 0;
     return a_larger ? MulNodes(Mint(a), b) : MulNodes(a, Mint(b));
   }
@@ -301,7 +308,7 @@ const Node* MulNodes(const Node* a, const Node* b) {
   }
   // A monomial of too high a degree becomes a symbol before it enters the sum.
   for (Term& t : out.terms) {
-    if (t.mono->degree > kMaxDegree) t.mono = Mint(t.mono);
+    if (may_mint && t.mono->degree > kMaxDegree) t.mono = Mint(t.mono);
   }
   return FromPoly(std::move(out));
 }

@@ -194,6 +194,50 @@ TEST_CASE("sym fuzz: at the ends of 64 bits results are right or refused") {
   CHECK(compared > 1000);
 }
 
+TEST_CASE("sym fuzz: facts that a run meets are never refused, however large what proves them") {
+  std::mt19937_64 rng(81);
+  const auto symbol = [](int k) { return SymInt::Symbol(fuzz::SymbolNames()[size_t(k)]); };
+  int64_t recorded = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::vector<int64_t> args(4);
+    for (int64_t& a : args) a = Pick(rng, 1, 24);
+    const SymBindings run = Bindings(args);
+    // Quotients of products by products, as chains of Reshape make them.
+    const auto product = [&] {
+      SymInt p = Pick(rng, 1, 96);
+      for (int k = 0; k < 4; ++k)
+        if (Pick(rng, 0, 2) == 0) p = p * symbol(k);
+      return p;
+    };
+    Facts facts;
+    std::vector<SymInt> sizes;
+    for (int64_t n = Pick(rng, 1, 5); n > 0; --n) {
+      const SymInt whole = sizes.empty() || Pick(rng, 0, 1) ? product() : sizes.back();
+      const SymInt part = product();
+      const int64_t a = Evaluate(whole, run), b = Evaluate(part, run);
+      if (a % b == 0) {
+        const SymInt q = ExactDiv(whole, part);
+        const std::string what = whole.ToString() + " / " + part.ToString();
+        CHECK_MESSAGE(facts.AddEqual(q * part, whole), what);
+        sizes.push_back(Pick(rng, 0, 1) ? q : q * product());
+      }
+      CHECK_MESSAGE(facts.AddEqual(whole, Evaluate(whole, run)), whole.ToString());
+      ++recorded;
+    }
+    facts.CheckHolds(run);
+    for (const SymInt x : sizes) {
+      const int64_t v = Evaluate(x, run);
+      const Range r = facts.RangeOf(x);
+      CHECK((r.lo <= v && v <= r.hi));
+      CHECK(Evaluate(facts.Simplify(x), run) == v);
+      CHECK(facts.Equal(x, v) != Proof::kNo);
+      CHECK(facts.Less(x, v) != Proof::kYes);
+      CHECK((facts.DivisorOf(x) == 0 || v % facts.DivisorOf(x) == 0));
+    }
+  }
+  CHECK(recorded > 4000);
+}
+
 TEST_CASE("sym fuzz: threads intern the same nodes") {
   std::vector<std::vector<SymInt>> built(4);
   std::vector<std::thread> threads;

@@ -277,5 +277,72 @@ TEST_CASE("sym: programs share work, check their symbols and their arithmetic") 
   CHECK(r == 42);
 }
 
+TEST_CASE("sym: an extent of a kernel is no symbol that a name makes, nor hidden behind one") {
+  const SymInt e0 = SymInt::Extent(0), e12 = SymInt::Extent(12);
+  CHECK(e12.extent_number() == 12);
+  CHECK(e12.ToString() == "$12");
+  CHECK_FALSE(h.extent_number());
+  CHECK_FALSE(SymInt::Symbol("d12").extent_number());
+  CHECK(CodeOf([] { SymInt::Symbol("$12"); }) == ErrorCode::kSyntax);
+  CHECK(CodeOf([] { SymInt::Parse("$12 + 1"); }) == ErrorCode::kSyntax);
+  const SymInt sum = FloorDiv(e0 * e12 + 63, 64) * 64;
+  CHECK(SymInt::ParseExtents(sum.ToString()) == sum);
+  for (const char* text : {"h", "$", "$x", "$-1", "$99999999999999999999", "d0"})
+    CHECK(CodeOf([&] { SymInt::ParseExtents(text); }) == ErrorCode::kSyntax);
+  // Far beyond the sizes at which other expressions get a symbol of their own.
+  SymInt product = 1, tower = e0;
+  for (int k = 0; k < 40; ++k) product = product * (SymInt::Extent(k % 3) + 1);
+  for (int k = 0; k < 60; ++k) tower = Max(FloorDiv(tower * e12 + 7, 3), k);
+  for (const SymInt e : {product, tower})
+    for (const SymInt s : e.Symbols()) CHECK(s.extent_number());
+  CHECK(Evaluate(FloorDiv(product, product), {{"$0", 1}, {"$1", 1}, {"$2", 1}}) == 1);
+}
+
+TEST_CASE("sym: steps may leave 64 bits where the value does not; data wraps as data does") {
+  const int64_t large = int64_t{1} << 40;
+  const SymInt area = h * w - h * n;  // h * (w - n), multiplied out
+  const SymBindings run = {{"h", large}, {"w", large}, {"n", large - 1}};
+  CHECK(Evaluate(area, run) == large);
+  SymProgram p({h, w, n});
+  p.Add(area);
+  p.Add(h * w);
+  const int64_t args[] = {large, large, large - 1};
+  int64_t results[2];
+  std::vector<char> left;
+  CHECK_FALSE(p.RunModulo(args, results, &left));
+  CHECK(results[0] == large);
+  CHECK(results[1] == 0);  // 2^80 modulo 2^64
+  CHECK(left == std::vector<char>{0, 1});
+  CHECK(CodeOf([&] { p.Run(args, results); }) == ErrorCode::kOverflow);
+}
+
+TEST_CASE("sym: a program knows what a symbol stands for") {
+  SymProgram p({h});
+  p.Define(SymInt::Extent(1), h * h);
+  p.Define(SymInt::Extent(2), SymInt::Extent(1) + 1);
+  p.Add(SymInt::Extent(2) * 2);
+  const int64_t args[] = {3};
+  int64_t result = 0;
+  p.Run(args, &result);
+  CHECK(result == 20);
+  CHECK(CodeOf([&] { p.Define(SymInt::Extent(2), h); }) == ErrorCode::kApiMisuse);
+  CHECK(CodeOf([&] { p.Define(SymInt::Extent(3), w); }) == ErrorCode::kBadBinding);
+}
+
+TEST_CASE("sym: data is followed where no real size makes it wrap") {
+  CHECK(NeverWraps(INT64_MAX));
+  CHECK(NeverWraps(h));
+  CHECK(NeverWraps(h * w * n * 64 + 7));
+  CHECK(NeverWraps(FloorDiv(h + 1, 2) - 1));
+  CHECK(NeverWraps(FloorDiv(h, 2) * FloorDiv(w, 2) * 512));
+  CHECK_FALSE(NeverWraps(h * INT64_MAX));
+  CHECK_FALSE(NeverWraps(h + INT64_MAX));
+  CHECK_FALSE(NeverWraps(h * (int64_t{1} << 40)));
+  CHECK_FALSE(NeverWraps(h - INT64_MAX));
+  SymInt power = 1;
+  for (int k = 0; k < 12; ++k) power = power * h;
+  CHECK_FALSE(NeverWraps(power));
+}
+
 }  // namespace
 }  // namespace weft

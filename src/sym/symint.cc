@@ -59,6 +59,15 @@ SymInt::SymInt(int64_t value) : node_(ConstNode(value)) {}
 
 SymInt SymInt::Symbol(std::string_view name) { return SymInt(sym::SymbolNode(name)); }
 
+SymInt SymInt::Extent(int k) { return SymInt(sym::ExtentNode(k)); }
+
+std::optional<int> SymInt::extent_number() const {
+  if (!is_symbol() || node_->extent < 0) return std::nullopt;
+  return node_->extent;
+}
+
+uint32_t SymInt::size() const { return node_ == nullptr ? 1 : node_->size; }
+
 SymInt SymInt::Unbacked(int64_t k) {
   WEFT_CHECK(k >= 0, kApiMisuse, "unbacked symbol number {} is negative", k);
   return Symbol(fmt::format("u{}", k));
@@ -156,12 +165,16 @@ SymInt CeilDiv(SymInt a, SymInt b) {
   const Node *x = a.node(), *y = b.node();
   if (IsConst(y, 1)) return a;
   return Memo(MemoOp::kCeilDiv, x, y, [&]() -> const Node* {
+    const auto negated = [&] {
+      return sym::ScaleNode(sym::MakeFloorDiv(sym::ScaleNode(x, -1), y), -1);
+    };
+    if (y->range.lo < 0) return negated();
     // A divisor >= 0 is >= 1 wherever the quotient exists; then ceil(a / b) = (a + b - 1) // b.
-    if (y->range.lo >= 0) {
-      const Node* rounded = sym::AddNodes(sym::AddNodes(x, y), ConstNode(1), -1);
-      return sym::MakeFloorDiv(rounded, y);
-    }
-    return sym::ScaleNode(sym::MakeFloorDiv(sym::ScaleNode(x, -1), y), -1);
+    const auto rounded = [&] {
+      const Node* sum = sym::AddNodes(sym::AddNodes(x, y), ConstNode(1), -1);
+      return sym::MakeFloorDiv(sum, y);
+    };
+    return sym::UnlessOverflow(rounded, negated);
   });
 }
 

@@ -92,6 +92,7 @@ int Main(const std::vector<std::string>& patterns) {
 }  // namespace weft::conformance
 
 int main(int argc, char** argv) {
+  setenv("WEFT_FAULTS", "throw", 1);
   try {
     return weft::conformance::Main({argv + 1, argv + argc});
   } catch (const std::exception& e) {

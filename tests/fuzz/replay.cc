@@ -103,4 +103,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace weft::fuzz
 
-int main(int argc, char** argv) { return weft::fuzz::Main(argc, argv); }
+int main(int argc, char** argv) {
+  setenv("WEFT_FAULTS", "throw", 1);
+  return weft::fuzz::Main(argc, argv);
+}

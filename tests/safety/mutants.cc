@@ -172,4 +172,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace weft::safety
 
-int main(int argc, char** argv) { return weft::safety::Main(argc, argv); }
+int main(int argc, char** argv) {
+  setenv("WEFT_FAULTS", "throw", 1);
+  return weft::safety::Main(argc, argv);
+}

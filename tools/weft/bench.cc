@@ -162,6 +162,7 @@ int Run(const Args& a) {
   Session session(p.program, store);
   FillVariables(*p.program, a.inputs.seed, store.get());
   const Times times = Measure(a, &session, p.inputs);
+  ReportKernelFaults(session);
   const KernelCache::TextCounts tuning = KernelCache::Process().text_counts();
   Machine machine;
   std::vector<ProfileRow> profile;
@@ -194,6 +195,7 @@ int Run(const Args& a) {
                 {"library_calls", stats.library_calls},
                 {"reorders", stats.reorders},
                 {"interpreted", stats.interpreted},
+                {"kernels_failed", session.kernels_failed()},
                 {"arena_bytes", session.arena_bytes()},
                 {"bytes_moved", session.bytes_moved()},
                 {"peak_rss_bytes", PeakResidentBytes()},
@@ -229,6 +231,9 @@ int Run(const Args& a) {
       "steps    {} kernels ({} distinct), {} library calls, {} reorders, {} interpreted\n",
       stats.kernels, stats.distinct_kernels, stats.library_calls, stats.reorders,
       stats.interpreted);
+  if (session.kernels_failed() > 0)
+    text += fmt::format("failed   {} could not be generated: a bug in Weft\n",
+                        Plural(session.kernels_failed(), "kernel"));
   text += fmt::format("memory   arena {}, moved {} a run, process {} at most\n",
                       FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
                       FormatBytes(PeakResidentBytes()));

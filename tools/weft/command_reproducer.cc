@@ -37,6 +37,11 @@ std::vector<std::string> GivenInputs(const std::vector<std::string>& arguments) 
 
 }  // namespace
 
+std::vector<std::string>& CommandArguments() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
 bool& ReproducerWritten() {
   static bool written = false;
   return written;

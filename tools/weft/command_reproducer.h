@@ -11,6 +11,9 @@ namespace weft::tool {
 /// Written into the working folder.
 constexpr const char* kReproducerFile = "weft-reproducer.weft";
 
+/// The words behind `weft`, as main got them.
+std::vector<std::string>& CommandArguments();
+
 /// Set once a pass has left its reproducer, which says more than the command's.
 bool& ReproducerWritten();
 

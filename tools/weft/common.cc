@@ -84,6 +84,31 @@ auto WithReproducer(PassOptions* options, const Work& work) {
   }
 }
 
+/// Says on stderr that something was done without kernels that should be there. `again` does the work once more with a
+/// reproducer file.
+template <class Work>
+void ReportFaults(const std::vector<PassRecord>& passes, PassOptions* options, const Work& again) {
+  std::vector<std::string> faults;
+  for (const PassRecord& r : passes) faults.insert(faults.end(), r.faults.begin(), r.faults.end());
+  if (faults.empty()) return;
+  InternalError error(ErrorCode::kInternal,
+                      fmt::format("{} could not be generated: {}", Plural(faults.size(), "kernel"),
+                                  faults.front()));
+  if (options->reproducer.empty()) {
+    const ScratchFolder folder;
+    options->reproducer = folder / "reproducer.weft";
+    options->records = nullptr;
+    again();
+    if (FileExists(options->reproducer)) MoveReproducer(options->reproducer);
+  } else {
+    ReproducerWritten() = FileExists(options->reproducer);
+  }
+  if (ReproducerWritten())
+    error.SetHint(fmt::format("this is a bug in Weft; please report it with the file {}",
+                              kReproducerFile));
+  ReportError(error, false);
+}
+
 bool Has(const Pipeline& pipeline, const std::string& pass) {
   const auto& all = pipeline.passes();
   return std::any_of(all.begin(), all.end(), [&](const PassSpec& p) { return p.name == pass; });
@@ -190,7 +215,21 @@ std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine,
   options.passes.limits = limits;
   Progress progress;
   options.passes.on_pass = progress.Hook();
-  return WithReproducer(&options.passes, [&] { return Compile(graph, options); });
+  const auto compile = [&] { return Compile(graph, options); };
+  const std::shared_ptr<const Program> program = WithReproducer(&options.passes, compile);
+  ReportFaults(program->stats().passes, &options.passes, compile);
+  return program;
+}
+
+void ReportKernelFaults(const Session& session) {
+  const int failed = session.kernels_failed() - session.program().stats().kernels_failed;
+  if (failed == 0) return;  // those of the program are told when it is compiled
+  InternalError error(ErrorCode::kInternal,
+                      fmt::format("{} could not be generated for these extents; the operators run "
+                                  "in the interpreter",
+                                  Plural(failed, "kernel")));
+  WriteCommandReproducer(CommandArguments(), &error);
+  ReportError(error, false);
 }
 
 Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
@@ -222,10 +261,16 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
 Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options) {
   Progress progress;
   if (!options.on_pass) options.on_pass = progress.Hook();
-  return WithReproducer(&options, [&] {
+  std::vector<PassRecord> own;
+  if (!options.records) options.records = &own;
+  std::vector<PassRecord>& records = *options.records;
+  const auto apply = [&] {
     if (options.records) options.records->clear();
     return ApplyPasses(graph, pipeline, options);
-  });
+  };
+  Graph out = WithReproducer(&options, apply);
+  ReportFaults(records, &options, apply);
+  return out;
 }
 
 std::string FileStem(const std::string& name) {

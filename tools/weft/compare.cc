@@ -73,7 +73,9 @@ std::vector<TensorPtr> RunEngine(const Graph& graph, const std::string& text,
   const auto program = CompileProgram(graph, ParseEngine(text), 0, limits);
   Session session(program);
   try {
-    return session.Run(OrderInputs(*program, inputs));
+    std::vector<TensorPtr> outputs = session.Run(OrderInputs(*program, inputs));
+    ReportKernelFaults(session);
+    return outputs;
   } catch (Error& e) {
     e.AddPlace("engine " + text);
     throw;

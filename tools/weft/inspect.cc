@@ -10,11 +10,9 @@
 #include "support_report.h"
 #include "weft/codegen/attr_types.h"
 #include "weft/core/flops.h"
-#include "weft/core/offset_planner.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
-#include "weft/core/storage.h"
-#include "weft/runtime/backend.h"
+#include "weft/runtime/predict_arena.h"
 #include "weft/runtime/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -23,8 +21,6 @@
 
 namespace weft::tool {
 namespace {
-
-constexpr int64_t kAlignment = 64;  // of blocks in an arena, as the runtime places them
 
 struct Args {
   ModelArgs model;
@@ -111,21 +107,13 @@ void EvaluateFlops(Report* r) {
   }
 }
 
-/// Arena of a run at the bindings: what PlanMemory plans, placed as the runtime places it.
-void PredictPeak(const Graph& graph, Report* r) {
+/// Arena of a run at the bindings, on the backend that `weft run` takes.
+void PredictPeak(const Graph& graph, const Limits& limits, Report* r) {
   try {
-    const Graph g =
-        ApplyPasses(graph, Pipeline::Parse(std::string(kGraphPasses) + ",Schedule,PlanMemory"));
-    const StoragePlan& plan = g.GetAttr<StoragePlan>("storage");
-    std::vector<PlanItem> items;
-    for (const Storage& s : plan.storages) {
-      if (s.kind != StorageKind::kArena) continue;
-      WEFT_CHECK(s.bytes.known(), kUnsupported,
-                 "a buffer has a size that is not known before the run");
-      const int64_t bytes = CheckedRoundUp(Evaluate(s.bytes, r->bindings), kAlignment);
-      items.push_back({std::max(bytes, kAlignment), s.begin, s.end, kAlignment});
-    }
-    r->arena_bytes = PlanOffsets(items).arena_bytes;
+    CompileOptions options;
+    options.backend = "cpu";
+    options.passes.limits = limits;
+    r->arena_bytes = PredictArena(graph, options, r->bindings);
   } catch (const Error& e) {
     r->arena_error = e.message();
   }
@@ -147,7 +135,7 @@ Report Inspect(const Graph& imported, const Args& a) {
   r.bindings = CompleteBindings(imported, ParseBindings(a.inputs.binds));
   CountNodes(g, &r);
   EvaluateFlops(&r);
-  PredictPeak(imported, &r);
+  PredictPeak(imported, a.model.Check(), &r);
   return r;
 }
 

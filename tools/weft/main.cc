@@ -144,26 +144,27 @@ int Dispatch(int argc, char** argv) {
 }
 
 /// An error that is our fault leaves a reproducer.
-int ReportInternal(InternalError error, int argc, char** argv, bool json_errors) {
-  WriteCommandReproducer(std::vector<std::string>(argv + std::min(argc, 1), argv + argc), &error);
+int ReportInternal(InternalError error, bool json_errors) {
+  WriteCommandReproducer(CommandArguments(), &error);
   return ReportError(error, json_errors);
 }
 
 int Main(int argc, char** argv) {
   const bool json_errors = WantsJsonErrors(argc, argv);
+  CommandArguments().assign(argv + std::min(argc, 1), argv + argc);
   try {
     const int code = Dispatch(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       return ReportError(DeviceError(ErrorCode::kIo, "stdout cannot be written"), json_errors);
     return code;
   } catch (const InternalError& e) {
-    return ReportInternal(e, argc, argv, json_errors);
+    return ReportInternal(e, json_errors);
   } catch (const Error& e) {
     return ReportError(e, json_errors);
   } catch (const std::bad_alloc&) {
     return ReportError(DeviceError(ErrorCode::kOutOfMemory, "memory ran out"), json_errors);
   } catch (const std::exception& e) {
-    return ReportInternal(InternalError(ErrorCode::kInternal, e.what()), argc, argv, json_errors);
+    return ReportInternal(InternalError(ErrorCode::kInternal, e.what()), json_errors);
   }
 }
 

@@ -1,5 +1,7 @@
 /// repro.cc: `weft repro FILE`: does what a reproducer (weft/core/reproducer.h) recorded once more, and tells whether the
 /// failure is still there. A reproducer loads no plugin by itself: what code runs here is for the command line to say.
+#include <stdlib.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -79,6 +81,7 @@ int Run(const Args& a) {
     WEFT_CHECK(!arguments.empty() && arguments[0] != "repro", kSyntax,
                "'{}' says neither which pass nor which command failed", a.file);
     fmt::print(stderr, "recorded {} by: weft {}\n", r.error, Join(arguments, " "));
+    setenv("WEFT_FAULTS", "throw", 1);
     try {
       RunCommandLine(arguments);
     } catch (const Error& e) {
@@ -101,6 +104,7 @@ int Run(const Args& a) {
   try {
     Progress progress;
     r.options.on_pass = progress.Hook();
+    r.options.faults = Faults::kThrow;  // what was survived then is what is looked for
     ApplyPasses(graph, pipeline, r.options);
   } catch (const Error& e) {
     other = e;

@@ -97,6 +97,7 @@ int Run(const Args& a) {
   Timer timer;
   const std::vector<TensorPtr> outputs = session.Run(p.inputs);
   const double seconds = timer.seconds();
+  ReportKernelFaults(session);
   if (!files.empty()) WriteOutputs(a.outputs_dir, files, outputs);
   if (!files.empty() && !a.model.json) return 0;
 

@@ -35,7 +35,7 @@ enum class ExprKind : uint8_t {
   kDim,        ///< dim(): value of a symbolic integer, i64
   kIndex,      ///< index(): position along dimension k of the iteration space, i64
   kReduceVar,  ///< bound variable of an enclosing Reduce: level(), index(); i64
-  kVariable,   ///< a named scalar (2016 interface, tests): name()
+  kVariable,   ///< a named scalar (2016 interface, tests): name(); or a place that is filled later: slot()
   kLoad,  ///< buffer(), operands = indices [+ guard]; has_guard(): where false nothing is read and the value is 0
   kUnary,    ///< un_op()
   kBinary,   ///< bin_op()
@@ -148,6 +148,8 @@ class WEFT_API Expr {
   static Expr Dim(SymInt d);  ///< constants fold to Int
   static Expr Index(int k);
   static Expr Variable(std::string name, DType t = DType::kF32);
+  /// Place number k, for what takes expressions apart and puts something else there; no name is one.
+  static Expr Slot(int k, DType t);
   static Expr Load(int buffer, DType t, Indices at, Expr guard = {});
   static Expr Unary(UnOp op, Expr a);
   static Expr Binary(BinOp op, Expr a, Expr b);
@@ -188,7 +190,9 @@ class WEFT_API ExprNode {
   SymInt dim() const { return dim_; }                         // kDim
   int index() const { return int(payload_ & 0xffff); }        // kIndex, kReduceVar
   int level() const { return int(payload_ >> 16 & 0xffff); }  // kReduceVar, kReduce
-  const std::string& name() const { return name_; }           // kVariable
+  const std::string& name() const { return name_; }           // kVariable that has a name
+  /// Number of the place that it is; -1: it has a name, or is no kVariable.
+  int slot() const { return kind_ == ExprKind::kVariable ? int(payload_) - 1 : -1; }
   int buffer() const { return int(payload_); }                // kLoad
   bool has_guard() const { return guard_; }                   // kLoad: last operand
   int num_indices() const { return int(operands_.size()) - (guard_ ? 1 : 0); }

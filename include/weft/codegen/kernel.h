@@ -48,11 +48,11 @@ class WEFT_API Kernel {
   KernelTemplate tmpl = KernelTemplate::kElementwise;
   std::vector<KernelBuffer> buffers;  ///< inputs first, then outputs
   int num_inputs = 0;
-  std::vector<SymInt> dims;  ///< loop extents over canonical symbols d0, d1 ...
+  std::vector<SymInt> dims;  ///< loop extents over canonical symbols $0, $1 ...
   int num_outer = 0;
   int vector_loop = -1;  ///< -1: nothing to vectorise (no loops)
   std::vector<KernelStore> stores;
-  int num_symbols = 0;       ///< d0 .. d<n-1> are passed as int64 arguments at launch
+  int num_symbols = 0;       ///< $0 .. $<n-1> are passed as int64 arguments at launch
   bool small_index = false;  ///< every offset and extent provably fits in int32
 
   /// The last buffer is the range flag.
@@ -72,13 +72,16 @@ class WEFT_API Kernel {
 };
 using KernelPtr = std::shared_ptr<const Kernel>;
 
-/// Canonical symbol k.
+/// Extent number k of a kernel: `SymInt::Extent`, printed `$k`.
 WEFT_API SymInt KernelSymbol(int k);
+/// The number of an extent of a kernel that has `count` of them. What a kernel is made of mentions no other symbol: throws
+/// InternalError for one.
+WEFT_API int ExtentNumber(SymInt symbol, int count);
 /// Number of operations per point or row element, calls weighted (exp about 12): for grain sizes and the cost model.
 WEFT_API double OpsPerElement(const Kernel& kernel);
 
 /// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items: points (kElementwise) or rows (kRow), in an
-/// order of the kernel's own: any partition of [0, count) into calls computes everything once. `dims`: values of d0 .. .
+/// order of the kernel's own: any partition of [0, count) into calls computes everything once. `dims`: values of $0 .. .
 /// `scratch`: at least `CpuKernel::scratch_bytes` per call, 64-byte aligned, private to the calling thread.
 using CpuKernelFn = void (*)(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end,
                              void* scratch);
@@ -100,6 +103,9 @@ struct CpuKernel {
   std::vector<CpuPhase> phases;
   SymInt shared_bytes = 0;
   SymInt phase_gain = -1;      ///< phases are the better way where this is >= 0
+  /// Extents that the sizes above use besides those of the kernel: number Kernel::num_symbols + i is named[i], which
+  /// mentions only earlier ones.
+  std::vector<SymInt> named;
   std::shared_ptr<void> code;  ///< keeps the machine code alive
   int64_t source_bytes = 0, binary_bytes = 0;
 };
@@ -120,6 +126,9 @@ class WEFT_API KernelCompiler {
   /// Source or IR text for people: `--save-kernels`, tests. Extension as in ".ll", ".cu".
   virtual std::string Source(const Kernel& kernel) const = 0;
   virtual std::string source_extension() const = 0;
+  /// Why nothing can be compiled on this machine (a library is not installed); empty: it can. Kernels that are missing for
+  /// this reason are no fault.
+  virtual std::string WhyUnavailable() const { return {}; }
   /// Compiles all, in parallel, and returns one binary each (object file, cubin), in order. A kernel that fails gives an
   /// empty binary and a message in `errors[i]`; a message beside a binary is what should be known of it.
   virtual std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,

@@ -34,10 +34,10 @@ WEFT_API ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node);
 struct KernelPart {
   KernelPtr kernel;
   std::vector<int> operands;  ///< for each buffer of the kernel: which operand of the launch
-  int first_symbol = 0;       ///< of its d0, d1 ... in `LoweredKernel::symbols`
+  int first_symbol = 0;       ///< of its $0, $1 ... in `LoweredKernel::symbols`
 };
 
-/// What one launch site runs: a kernel and the graph-level expressions of its symbols d0, d1 ...; or, template MULTI, a
+/// What one launch site runs: a kernel and the graph-level expressions of its symbols $0, $1 ...; or, template MULTI, a
 /// table of parts that share the launch. Operands of a launch are its inputs, then its outputs.
 struct WEFT_API LoweredKernel {
   KernelPtr kernel;                    ///< of the first part where there are parts
@@ -66,6 +66,12 @@ WEFT_API LoweredKernel LowerKernel(const ComputeSpec& spec, const Facts& facts);
 WEFT_API LoweredKernel LowerParts(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                                   const std::vector<std::pair<int, int>>& written,
                                   const Facts& facts);
+
+/// The kernel of a body of any outputs: one kernel where they have a common space, else a part for the outputs of each
+/// space, which computes for itself what several need. Throws kUnsupported where a part would read what another one writes.
+WEFT_API LoweredKernel LowerSpaces(const ComputeSpec& spec,
+                                   const std::vector<std::pair<int, int>>& written,
+                                   const Facts& facts);
 
 /// Simplifies integer index arithmetic (sums of products, floordiv / mod by extents, selects) under the ranges of the
 /// loop indices: Index(k) in [0, dims[k]).

@@ -169,7 +169,15 @@ class WEFT_API PassContext {
   virtual void Count(std::string_view statistic, int64_t n = 1) = 0;
   /// A warning for people, shown once.
   virtual void Warn(std::string message) = 0;
+  /// A bug of ours that the program survives, as a kernel that cannot be generated: printed as an error, kept in
+  /// PassRecord::faults, a reason to write PassOptions::reproducer; thrown as InternalError where PassOptions::faults says
+  /// so.
+  virtual void Fault(std::string message) = 0;
 };
+
+/// What becomes of PassContext::Fault. kDefault: kThrow where the environment has WEFT_FAULTS=throw (all tests do), else
+/// kReport.
+enum class Faults : uint8_t { kDefault, kReport, kThrow };
 
 enum class Trigger { kAsked, kDependency };
 /// Record of one executed pass.
@@ -183,6 +191,7 @@ struct PassRecord {
   bool changed = false, skipped = false;
   std::map<std::string, int64_t> statistics;
   std::vector<std::string> warnings;
+  std::vector<std::string> faults;  ///< PassContext::Fault
 };
 
 /// Claims to check after each pass.
@@ -216,7 +225,8 @@ struct PassOptions {
   std::function<void(const std::string&)> print;  ///< where they go; default: stderr
   std::function<void(const PassRecord&)> on_pass;
   std::vector<PassRecord>* records = nullptr;
-  std::string reproducer;  ///< file written when a pass fails; empty: none
+  std::string reproducer;  ///< file written when a pass fails or reports a fault; empty: none
+  Faults faults = Faults::kDefault;
 };
 
 WEFT_API Graph ApplyPasses(Graph graph, const Pipeline& pipeline, const PassOptions& options = {});

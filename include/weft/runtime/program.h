@@ -55,6 +55,8 @@ struct ProgramStats {
   int library_calls = 0;
   int reorders = 0;     ///< copies of a tensor into another layout, which no library makes
   int interpreted = 0;  ///< steps that fall back to the interpreter
+  /// Kernels that could not be generated, by a fault of ours (PassRecord::faults): the interpreter does their work.
+  int kernels_failed = 0;
   int host_steps = 0;   ///< shape values written, copies
   std::vector<PassRecord> passes;
 };
@@ -85,6 +87,7 @@ class WEFT_API Program {
   struct State {
     virtual ~State() = default;
     int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
+    int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
     std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
     std::vector<DeviceCopy*>
         device_variables;  ///< the same on a device, for programs that run there
@@ -180,6 +183,8 @@ class WEFT_API Session {
   int64_t live_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
+  /// ProgramStats::kernels_failed and those of the stages and calls that the last run was made of.
+  int kernels_failed() const;
   const Program& program() const { return *program_; }
   const std::shared_ptr<VariableStore>& store() const { return store_; }
 

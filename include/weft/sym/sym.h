@@ -46,8 +46,13 @@ class WEFT_API SymInt {
   static SymInt Symbol(std::string_view name);
   /// Data-dependent size `u<k>`; not unique by itself, the caller (a graph) hands out k.
   static SymInt Unbacked(int64_t k);
+  /// Extent number k of a kernel, which its caller passes: a symbol of a kind of its own, printed `$k`, that no name makes.
+  /// What holds one is never replaced by a symbol that stands for it, whatever its size.
+  static SymInt Extent(int k);
   /// Parses what `ToString` prints: + - * // % min max bcast ( ) integers and symbols. Throws kSyntax.
   static SymInt Parse(std::string_view text);
+  /// The same over extents of a kernel instead of symbols.
+  static SymInt ParseExtents(std::string_view text);
 
   bool known() const { return node_ != nullptr; }
   explicit operator bool() const = delete;
@@ -59,6 +64,10 @@ class WEFT_API SymInt {
   bool is_symbol() const;
   /// Name of a symbol; throws InternalError unless is_symbol().
   const std::string& symbol_name() const;
+  /// k of Extent(k); nothing for all others.
+  std::optional<int> extent_number() const;
+  /// Nodes of the expression written out as a tree, saturating.
+  uint32_t size() const;
 
   /// Pointer equality of canonical forms; unknown equals nothing, not even unknown.
   friend bool operator==(SymInt a, SymInt b) { return a.node_ == b.node_ && a.node_ != nullptr; }
@@ -101,6 +110,9 @@ WEFT_API SymInt Max(SymInt a, SymInt b);
 WEFT_API SymInt Bcast(SymInt a, SymInt b);
 /// Product of all; 1 for none.
 WEFT_API SymInt Product(const std::vector<SymInt>& factors);
+/// Data that is followed as `e` does not wrap at the sizes of real tensors: with every size, and every product of sizes, up
+/// to 2^31, no part of e comes near 64 bits. Always true for constants.
+WEFT_API bool NeverWraps(SymInt e);
 
 enum class Proof { kNo, kUnknown, kYes };
 
@@ -173,9 +185,15 @@ class WEFT_API SymProgram {
   explicit SymProgram(std::vector<SymInt> symbols);
   /// Adds an expression over those symbols and returns its result slot. Throws kBadBinding for other symbols.
   int Add(SymInt e);
+  /// From now on `symbol`, which is none of symbols(), has the value of `value`. Throws as Add does.
+  void Define(SymInt symbol, SymInt value);
   int num_results() const;
-  /// args[i] is the value of symbols[i]; results[k] receives the value of the k-th Add.
+  /// args[i] is the value of symbols[i]; results[k] receives the value of the k-th Add. Throws kOverflow where one of them
+  /// leaves 64 bits; steps on the way may.
   void Run(const int64_t* args, int64_t* results) const;
+  /// The same without kOverflow: false where a result leaves 64 bits; `left` then marks each such result, which is given
+  /// modulo 2^64, as data would wrap.
+  bool RunModulo(const int64_t* args, int64_t* results, std::vector<char>* left) const;
   const std::vector<SymInt>& symbols() const;
 
  private:

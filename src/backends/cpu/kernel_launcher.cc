@@ -189,6 +189,8 @@ SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code) {
   std::vector<SymInt> symbols;
   for (int i = 0; i < kernel.num_symbols; ++i) symbols.push_back(KernelSymbol(i));
   SymProgram program(symbols);
+  for (size_t i = 0; i < code.named.size(); ++i)
+    program.Define(KernelSymbol(kernel.num_symbols + int(i)), code.named[i]);
   const bool row = kernel.tmpl == KernelTemplate::kRow;
   const auto split = row ? kernel.dims.begin() + kernel.num_outer : kernel.dims.end();
   SymInt bytes = 0;

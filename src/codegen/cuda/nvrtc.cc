@@ -136,6 +136,10 @@ std::string NvrtcCompiler::target() const {
                      kPrinterVersion, uint32_t(HashBytes(options.data(), options.size()).lo));
 }
 
+std::string NvrtcCompiler::WhyUnavailable() const {
+  return cuda::Nvrtc().ok() ? std::string() : cuda::Nvrtc().error;
+}
+
 std::string NvrtcCompiler::Source(const Kernel& kernel) const { return PrintCuda(kernel); }
 
 std::string NvrtcCompiler::Program(const std::vector<KernelPtr>& kernels) const {

@@ -41,6 +41,7 @@ class WEFT_API NvrtcCompiler : public KernelCompiler {
   std::string target() const override;
   std::string Source(const Kernel& kernel) const override;
   std::string source_extension() const override { return ".cu"; }
+  std::string WhyUnavailable() const override;
   std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
                                    std::vector<std::string>* errors) override;
   /// The most of all entries of the kernel. `spill_bytes` is the whole stack frame, which is 0 where nothing was spilled.

@@ -14,7 +14,7 @@ namespace weft::llvmgen {
 namespace {
 
 KernelPtr Scaled(double factor) {
-  return Flat({DType::kF32}, DType::kF32, SymInt::Symbol("d0"),
+  return Flat({DType::kF32}, DType::kF32, KernelSymbol(0),
               [&](const Exprs& x) { return x[0] * Expr::Const(DType::kF32, factor); });
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("a code generator that has been used leaves no trace in the next objec
   const KernelPtr polynomial = Flat({DType::kF32}, DType::kF32, 1000, [](const Exprs& x) {
     return Expr::Call(CallOp::kErf, {x[0]});
   });
-  const KernelPtr convert = Flat({DType::kF64}, DType::kI8, SymInt::Symbol("d0"),
+  const KernelPtr convert = Flat({DType::kF64}, DType::kI8, KernelSymbol(0),
                                  [](const Exprs& x) { return Expr::Cast(DType::kI8, x[0]); });
   LlvmOptions options;
   options.threads = 1;
@@ -125,7 +125,7 @@ TEST_CASE("where LLVM would end the process it throws, and goes on with the next
 }
 
 TEST_CASE("long chains neither recurse nor take long") {
-  const KernelPtr k = Flat({DType::kF32}, DType::kF32, SymInt::Symbol("d0"), [](const Exprs& x) {
+  const KernelPtr k = Flat({DType::kF32}, DType::kF32, KernelSymbol(0), [](const Exprs& x) {
     Expr e = x[0];
     for (int i = 0; i < 3000; ++i) e = (i % 2 ? e * x[0] : e + x[0]) * 0.5;
     return e;

@@ -6,7 +6,7 @@ namespace {
 constexpr DType kAllTypes[] = {DType::kBool, DType::kI8,  DType::kI16, DType::kI32, DType::kI64,
                                DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
                                DType::kBF16, DType::kF32, DType::kF64};
-const SymInt kN = SymInt::Symbol("d0");
+const SymInt kN = KernelSymbol(0);
 
 Expr I(int k) { return Expr::Index(k); }
 

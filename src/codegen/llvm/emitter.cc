@@ -7,10 +7,12 @@
 
 namespace weft::llvmgen {
 
-Emitter::Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& module)
+Emitter::Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& module,
+                 ExtentNames& names)
     : kernel_(kernel),
       target_(target),
       module_(module),
+      names_(names),
       context_(module.getContext()),
       ir_(context_) {
   WEFT_CHECK(int(kernel.dims.size()) < kRowBit, kLimit,

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "codegen/expr_pool.h"
+#include "codegen/llvm/extent_names.h"
 #include "codegen/llvm/target.h"
 #include "weft/codegen/kernel.h"
 
@@ -85,7 +86,7 @@ struct LoopSpec {
 
 class Emitter {
  public:
-  Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& module);
+  Emitter(const Kernel& kernel, const CpuTarget& target, llvm::Module& module, ExtentNames& names);
 
   // Function frame (emitter.cc). Begin leaves the builder in the entry scope, where begin < end
   // holds. `suffix`: of the function's name.
@@ -136,6 +137,8 @@ class Emitter {
   /// The value as `count` lanes (itself where count is 1).
   llvm::Value* GetLanes(const Expr& e, int count);
   llvm::Value* Dim(SymInt d);
+  /// Shared by all functions of the kernel.
+  ExtentNames& names() { return names_; }
   llvm::Value* Int(int64_t v) { return ir_.getInt64(uint64_t(v)); }
 
   // Types (emit_memory.cc).
@@ -232,6 +235,7 @@ class Emitter {
   const Kernel& kernel_;
   const CpuTarget& target_;
   llvm::Module& module_;
+  ExtentNames& names_;
   llvm::LLVMContext& context_;
   llvm::IRBuilder<> ir_;
   llvm::Function* function_ = nullptr;

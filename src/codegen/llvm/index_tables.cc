@@ -55,7 +55,7 @@ class TableMaker {
         const int width = t.narrow || v->dtype() == DType::kF16 || v->dtype() == DType::kBF16
                               ? 4
                               : Emitter::Bytes(v->dtype());
-        bytes = bytes + FloorDiv(dims_[size_t(loop)] * width + 63, 64) * 64;
+        bytes = e_.names().Name(bytes + FloorDiv(dims_[size_t(loop)] * width + 63, 64) * 64);
         made.emplace_back(v, t);
       }
       Fill(loop, values, made.data() + first);

@@ -42,7 +42,8 @@ class KernelOracle {
  public:
   KernelOracle(const Kernel& kernel, std::vector<Bytes> inputs, std::vector<int64_t> symbols)
       : k_(kernel), buffers_(std::move(inputs)) {
-    for (size_t i = 0; i < symbols.size(); ++i) bindings_["d" + std::to_string(i)] = symbols[i];
+    for (size_t i = 0; i < symbols.size(); ++i) 
+      bindings_[KernelSymbol(int(i)).symbol_name()] = symbols[i];
     for (size_t b = buffers_.size(); b < k_.buffers.size(); ++b)
       buffers_.emplace_back(size_t(Evaluate(k_.buffers[b].num_elements, bindings_)) *
                             size_t(ElementBytes(k_.buffers[b].dtype)));

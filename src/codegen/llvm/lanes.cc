@@ -237,7 +237,7 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
   for (const KernelStore& s : stores) {
     if (s.flag) continue;
     const int bytes = Emitter::Bytes(k.buffers[size_t(s.buffer)].dtype);
-    total = total + k.buffers[size_t(s.buffer)].num_elements * bytes;
+    total = e.names().Name(total + k.buffers[size_t(s.buffer)].num_elements * bytes);
     streaming = streaming && e.IsContiguous(s.offset, loop) && w.main * bytes >= 16;
   }
   if (total.is_const() && total.value() < e.target().streaming_bytes) streaming = false;

@@ -18,6 +18,7 @@
 #include "codegen/llvm/object.h"
 #include "codegen/llvm/target.h"
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft {
 namespace {
@@ -107,7 +108,10 @@ CpuKernel Load(const Kernel& kernel, const std::string& object, const std::share
   CpuKernel k;
   std::vector<SymInt> numbers;
   std::istringstream lines(scratch->toPtr<const char*>());
-  for (std::string line; std::getline(lines, line);) numbers.push_back(SymInt::Parse(line));
+  for (std::string line; std::getline(lines, line);) {
+    const bool named = StartsWith(line, "= ");
+    (named ? k.named : numbers).push_back(SymInt::ParseExtents(named ? line.substr(2) : line));
+  }
   k.scratch_bytes = numbers.at(0);
   if (numbers.size() > 3) {
     k.shared_bytes = numbers[1];

@@ -43,13 +43,14 @@ std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget&
   module->setDataLayout(machine.createDataLayout());
   const Kernel adjusted = ArrangeLoops(kernel);
   RowSplit split;
+  ExtentNames names(kernel.num_symbols);
   const bool row = kernel.tmpl == KernelTemplate::kRow;
-  if (row) split = EmitRowPhases(adjusted, target, *module);
+  if (row) split = EmitRowPhases(adjusted, target, *module, names);
   // Both ways only where extents decide between them at run time, or both are to be tested.
   const bool phases_only = !split.items.empty() && split.gain.is_const() && target.split_bytes > 0;
   SymInt scratch = 0;
   if (!phases_only) {
-    Emitter emitter(adjusted, target, *module);
+    Emitter emitter(adjusted, target, *module, names);
     scratch = row ? EmitRow(emitter) : EmitElementwise(emitter);
   }
   KeepInRegisters(*module);
@@ -57,6 +58,9 @@ std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget&
   if (!split.items.empty())
     numbers += "\n" + split.shared_bytes.ToString() + "\n" + split.gain.ToString();
   for (SymInt items : split.items) numbers += "\n" + items.ToString();
+  std::string named;
+  for (SymInt definition : names.definitions()) named += "= " + definition.ToString() + "\n";
+  numbers = named + numbers;
   auto* text = llvm::ConstantDataArray::getString(context, numbers);
   new llvm::GlobalVariable(*module, text->getType(), true, llvm::GlobalValue::ExternalLinkage, text,
                            ScratchSymbol(kernel));

@@ -180,9 +180,12 @@ llvm::Value* Emitter::Dim(SymInt d) {
     void Sym(SymInt symbol) override {
       llvm::Value*& v = e.dim_values_[symbol.node()];
       if (!v) {
-        const int k = std::stoi(symbol.symbol_name().substr(1));
-        v = e.ir_.CreateLoad(e.ir_.getInt64Ty(),
-                             e.ir_.CreateGEP(e.ir_.getInt64Ty(), e.dims_, e.Int(k)));
+        const int k = e.names_.Number(symbol);
+        if (k < e.kernel_.num_symbols)
+          v = e.ir_.CreateLoad(e.ir_.getInt64Ty(),
+                               e.ir_.CreateGEP(e.ir_.getInt64Ty(), e.dims_, e.Int(k)));
+        else
+          v = e.Dim(e.names_.Definition(k));
       }
       stack.push_back(v);
     }

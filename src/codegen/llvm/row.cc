@@ -131,7 +131,8 @@ class RowEmitter : RowForm {
 
   void PlanKept() {
     SymInt elements = rows_in_lanes_ ? kTileLanes : 1;
-    for (int i = first_; i < loops_; ++i) elements = elements * k_.dims[size_t(i)];
+    for (int i = first_; i < loops_; ++i)
+      elements = e_.names().Name(elements * e_.names().Name(k_.dims[size_t(i)]));
     const int64_t limit = rows_in_lanes_ ? kMaxKeptTileBytes : kMaxKeptBytes;
     if (rows_in_lanes_ && !elements.is_const()) return;
 
@@ -174,7 +175,7 @@ class RowEmitter : RowForm {
           const int id = int(kept_.size());
           kept.Set(x.get(), id);
           kept_.push_back({x, scratch_});
-          scratch_ = scratch_ + FloorDiv(size + 63, 64) * 64;
+          scratch_ = e_.names().Name(scratch_ + FloorDiv(size + 63, 64) * 64);
           passes_[size_t(*first_pass.Find(x.get()))].saves.push_back(id);
         }
         load(*kept.Find(x.get()));

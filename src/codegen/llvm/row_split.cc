@@ -30,14 +30,15 @@ RowSplit SplitEmitter::PlanPhases() const {
   const int64_t split_bytes = e_.target().split_bytes;
   // The outermost row loop where it is long enough, else the longest.
   int loop = first_;
-  const auto extent = [&](int i) { return k_.dims[size_t(i)]; };
+  const auto extent = [&](int i) { return Extent(i); };
   for (int i = first_ + 1; i < loops_; ++i) {
     if (!extent(loop).is_const() || extent(loop).value() >= kMaxItems) break;
     if (!extent(i).is_const() || extent(i).value() > extent(loop).value()) loop = i;
   }
   if (ProductOf(first_, loops_).is_const() && NeverFew(ProductOf(first_, loops_))) return s;
   SymInt bytes = 0;
-  for (const KernelBuffer& b : k_.buffers) bytes = bytes + b.num_elements * Emitter::Bytes(b.dtype);
+  for (const KernelBuffer& b : k_.buffers)
+    bytes = Named(bytes + Named(b.num_elements) * Emitter::Bytes(b.dtype));
   const SymInt rows = ProductOf(0, first_), row = ProductOf(first_, loops_);
   const bool inner = loop == last_loop() && !rows_in_lanes_;
   const bool tested = split_bytes == 0;  // chunks as small as can be
@@ -46,13 +47,13 @@ RowSplit SplitEmitter::PlanPhases() const {
   s.tile_length =
       LaneRows().is_const() && LaneRows().value() <= 2 * kTileLanes ? LaneRows() : kTileLanes;
   s.tile_length = Saturated(s.tile_length, 1);
-  s.tiles = CeilDiv(LaneRows(), s.tile_length);
+  s.tiles = Named(CeilDiv(LaneRows(), s.tile_length));
   SymInt chunks = FloorDiv(kMaxItems, Saturated(Units() * s.tiles, 1));
   if (!tested) chunks = Min(chunks, FloorDiv(bytes, split_bytes / 8));
-  chunks = Saturated(Min(chunks, FloorDiv(extent(loop), least)), 1);
-  s.length = Saturated(CeilDiv(extent(loop), chunks), 1);
-  if (inner && !tested) s.length = CeilDiv(s.length, 64) * 64;
-  s.chunks = CeilDiv(extent(loop), s.length);
+  chunks = Named(Saturated(Min(chunks, FloorDiv(extent(loop), least)), 1));
+  s.length = Named(Saturated(CeilDiv(extent(loop), chunks), 1));
+  if (inner && !tested) s.length = Named(CeilDiv(s.length, 64) * 64);
+  s.chunks = Named(CeilDiv(extent(loop), s.length));
 
   if (tested) {
     s.gain = 0;
@@ -70,12 +71,12 @@ RowSplit SplitEmitter::PlanPhases() const {
   }
   if (s.gain.is_const() && s.gain.value() < 0) return s;
   s.loop = loop;
-  const SymInt pieces = Units() * s.chunks * s.tiles;
+  const SymInt pieces = Named(Units() * s.chunks * s.tiles);
   SymInt shared = 0;
   for (int level = 0; level < levels(); ++level) {
     SymInt end;
     Components(level, s, &end);
-    shared = level == 0 ? end : Max(shared, end);
+    shared = level == 0 ? end : Named(Max(shared, end));
     s.items.push_back(pieces);
     s.items.push_back(rows);
   }
@@ -106,7 +107,7 @@ SymInt SplitEmitter::ResultStart(int level, size_t reduce) const {
   for (int l = 0; l <= level; ++l) {
     const Exprs& reduces = passes_[size_t(l)].reduces;
     for (size_t i = 0; i < (l == level ? reduce : reduces.size()); ++i)
-      at = at + CeilDiv(rows * SharedBytes(reduces[i]->dtype()), 64) * 64;
+      at = Named(at + CeilDiv(rows * SharedBytes(reduces[i]->dtype()), 64) * 64);
   }
   return at;
 }
@@ -114,12 +115,12 @@ SymInt SplitEmitter::ResultStart(int level, size_t reduce) const {
 std::vector<SplitEmitter::Component> SplitEmitter::Components(int level, const RowSplit& split,
                                                               SymInt* end) const {
   SymInt at = ResultStart(levels() - 1, passes_.back().reduces.size());
-  const SymInt elements = ProductOf(0, first_) * split.chunks;
+  const SymInt elements = Named(ProductOf(0, first_) * split.chunks);
   std::vector<Component> parts;
   const Exprs& reduces = passes_[size_t(level)].reduces;
   const auto add = [&](size_t reduce, DType t) {
     parts.push_back({reduce, t, at});
-    at = at + CeilDiv(elements * SharedBytes(t), 64) * 64;
+    at = Named(at + CeilDiv(elements * SharedBytes(t), 64) * 64);
   };
   for (size_t i = 0; i < reduces.size(); ++i) {
     const Accumulator acc = AccumulatorFor(reduces[i]);
@@ -130,11 +131,12 @@ std::vector<SplitEmitter::Component> SplitEmitter::Components(int level, const R
   return parts;
 }
 
-RowSplit EmitRowPhases(const Kernel& kernel, const CpuTarget& target, llvm::Module& module) {
-  Emitter planner(kernel, target, module);
+RowSplit EmitRowPhases(const Kernel& kernel, const CpuTarget& target, llvm::Module& module,
+                       ExtentNames& names) {
+  Emitter planner(kernel, target, module, names);
   const RowSplit split = SplitEmitter(planner).PlanPhases();
   for (size_t k = 0; k < split.items.size(); ++k) {
-    Emitter e(kernel, target, module);
+    Emitter e(kernel, target, module, names);
     SplitEmitter(e).EmitPhase(int(k), split);
   }
   return split;

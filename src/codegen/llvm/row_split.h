@@ -25,6 +25,7 @@ struct RowSplit {
 };
 
 /// Emits the phases of a row kernel where they can ever be of use: functions `<name>_0`, `<name>_1` ...
-RowSplit EmitRowPhases(const Kernel& kernel, const CpuTarget& target, llvm::Module& module);
+RowSplit EmitRowPhases(const Kernel& kernel, const CpuTarget& target, llvm::Module& module,
+                       ExtentNames& names);
 
 }  // namespace weft::llvmgen

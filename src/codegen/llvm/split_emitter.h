@@ -35,10 +35,12 @@ class SplitEmitter : RowForm {
   SymInt Units() const { return ProductOf(0, unit_loops()); }
   SymInt ProductOf(int from, int to) const {
     SymInt n = 1;
-    for (int i = from; i < to; ++i) n = n * k_.dims[size_t(i)];
+    for (int i = from; i < to; ++i) n = Named(n * Extent(i));
     return n;
   }
-  SymInt LaneRows() const { return rows_in_lanes_ ? k_.dims[size_t(first_) - 1] : SymInt(1); }
+  SymInt LaneRows() const { return rows_in_lanes_ ? Extent(first_ - 1) : SymInt(1); }
+  SymInt Named(SymInt size) const { return e_.names().Name(size); }
+  SymInt Extent(int loop) const { return Named(k_.dims[size_t(loop)]); }
   static int SharedBytes(DType t) {
     return t == DType::kF16 || t == DType::kBF16 ? 4 : Emitter::Bytes(t);
   }

@@ -66,10 +66,23 @@ inline Bytes RandomInput(DType t, int64_t count, std::mt19937& rng, double lo = 
   return b;
 }
 
+/// Values of all extents: those of the kernel, then those that its code names.
+inline SymBindings Extents(const std::vector<int64_t>& symbols, const CpuKernel& code = {}) {
+  SymBindings bindings;
+  const auto next = [&]() -> int64_t& {
+    return bindings[KernelSymbol(int(bindings.size())).symbol_name()];
+  };
+  for (int64_t v : symbols) next() = v;
+  for (SymInt definition : code.named) {
+    const int64_t v = Evaluate(definition, bindings);
+    next() = v;
+  }
+  return bindings;
+}
+
 inline std::vector<Bytes> RandomInputs(const Kernel& k, const std::vector<int64_t>& symbols,
                                        unsigned seed, double lo = -4, double hi = 4) {
-  SymBindings bindings;
-  for (size_t i = 0; i < symbols.size(); ++i) bindings["d" + std::to_string(i)] = symbols[i];
+  const SymBindings bindings = Extents(symbols);
   std::mt19937 rng(seed);
   std::vector<Bytes> inputs;
   for (int b = 0; b < k.num_inputs; ++b)
@@ -95,11 +108,12 @@ inline std::vector<int64_t> RandomCuts(int64_t n, int pieces, std::mt19937& rng)
 
 /// Runs everything: by `fn`, or phase after phase. Pieces go last to first: none may need another.
 inline void RunKernel(const CpuKernel& code, bool phased, int64_t total, int pieces,
-                      const SymBindings& bindings, void* const* buffers, const int64_t* symbols,
+                      void* const* buffers, const std::vector<int64_t>& symbols,
                       std::mt19937& rng) {
+  const SymBindings bindings = Extents(symbols, code);
   const auto run = [&](CpuKernelFn fn, int64_t items, void* scratch) {
     const std::vector<int64_t> cuts = RandomCuts(items, pieces, rng);
-    for (size_t i = cuts.size() - 1; i-- > 0;) fn(buffers, symbols, cuts[i], cuts[i + 1], scratch);
+    for (size_t i = cuts.size() - 1; i-- > 0;) fn(buffers, symbols.data(), cuts[i], cuts[i + 1], scratch);
   };
   const SymInt bytes = phased ? code.shared_bytes : code.scratch_bytes;
   Aligned scratch(size_t(Evaluate(bytes, bindings)));
@@ -112,8 +126,7 @@ inline void RunKernel(const CpuKernel& code, bool phased, int64_t total, int pie
 /// within `ulps` of the output type relative to max(1, |x|).
 inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
                         const std::vector<int64_t>& symbols = {}, double ulps = 0) {
-  SymBindings bindings;
-  for (size_t i = 0; i < symbols.size(); ++i) bindings["d" + std::to_string(i)] = symbols[i];
+  const SymBindings bindings = Extents(symbols);
   const std::vector<Bytes> expected = KernelOracle(*k, inputs, symbols).Run();
   const int64_t total = WorkItems(*k, bindings);
   std::mt19937 rng(7);
@@ -142,8 +155,7 @@ inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
         if (k->has_flag() && b + 1 == expected.size()) *p = 0;
         pointers.push_back(p);
       }
-      RunKernel(code, phased, total, std::abs(pieces), bindings, pointers.data(), symbols.data(),
-                rng);
+      RunKernel(code, phased, total, std::abs(pieces), pointers.data(), symbols, rng);
       for (size_t b = inputs.size(); b < expected.size(); ++b) {
         const DType t = k->buffers[b].dtype;
         const size_t size = size_t(ElementBytes(t));
@@ -179,8 +191,7 @@ inline bool RunFlag(const KernelPtr& k, const std::vector<Bytes>& inputs,
   REQUIRE(k->has_flag());
   const std::string object = CompileOne(Compiler(0), k);
   const CpuKernel code = LoadCpuKernel(*k, object);
-  SymBindings bindings;
-  for (size_t i = 0; i < symbols.size(); ++i) bindings["d" + std::to_string(i)] = symbols[i];
+  const SymBindings bindings = Extents(symbols, code);
   Aligned scratch(size_t(Evaluate(code.scratch_bytes, bindings)));
   std::vector<Bytes> memory = KernelOracle(*k, inputs, symbols).Run();
   std::vector<void*> pointers;
