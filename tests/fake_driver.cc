@@ -53,7 +53,7 @@ void Problem(const std::string& text) { D().problems.push_back(text); }
 
 ContextHandle device_context, callers_context;
 /// The last one is current.
-thread_local std::vector<ContextHandle*> contexts;
+thread_local std::vector<ContextHandle*> current_contexts;
 
 /// The result of a call, 0 unless it is to fail.
 int Called(const char* name) {
@@ -61,7 +61,7 @@ int Called(const char* name) {
   const std::string_view entry = name;
   const bool needs_none = entry == "Init" || entry.substr(0, 3) == "Ctx" ||
                           entry.substr(0, 6) == "Device" || entry.substr(0, 6) == "Driver";
-  if (!needs_none && (contexts.empty() || contexts.back() != &device_context)) {
+  if (!needs_none && (current_contexts.empty() || current_contexts.back() != &device_context)) {
     Problem(std::string(entry) + ": the device's context is not current on this thread");
     return 201;
   }
@@ -192,16 +192,16 @@ DriverApi Table() {
   a.CtxPushCurrent = [](ContextHandle* c) {
     if (!c) Problem("no context");
     CALLED("CtxPushCurrent");
-    contexts.push_back(c);
+    current_contexts.push_back(c);
     return 0;
   };
   a.CtxPopCurrent = [](ContextHandle** c) {
-    if (contexts.empty()) {
+    if (current_contexts.empty()) {
       Problem("no context to give back");
       return 201;
     }
-    *c = contexts.back();
-    contexts.pop_back();
+    *c = current_contexts.back();
+    current_contexts.pop_back();
     if (*c != &device_context) Problem("the caller's context is taken away");
     return Called("CtxPopCurrent");  // it may tell what went wrong before
   };
@@ -469,9 +469,9 @@ DriverApi Table() {
 
 void GiveWork(StreamHandle* stream, std::function<void()> work) { Give(stream, std::move(work)); }
 
-void FakeDriver::BecomeCaller() { contexts = {&callers_context}; }
+void FakeDriver::BecomeCaller() { current_contexts = {&callers_context}; }
 bool FakeDriver::CallerIsCurrent() {
-  return contexts == std::vector<ContextHandle*>{&callers_context};
+  return current_contexts == std::vector<ContextHandle*>{&callers_context};
 }
 
 FakeDriver& FakeDriver::Get() {
