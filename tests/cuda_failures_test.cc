@@ -6,12 +6,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "backends/cuda/cuda_backend.h"
 #include "codegen/cuda/nvrtc_api.h"
 #include "fake_driver.h"
 #include "faked_backend.h"
+#include "training_networks.h"
 #include "variables_util.h"
 #include "weft/runtime/variable_store.h"
 #include "weft/support/log.h"
@@ -389,6 +391,39 @@ TEST_CASE("cuda failures: kernels that the driver cannot read: both versions are
       Session again(Compiled(g));
       CHECK(ValuesOf(*again.Run({Vector({1, 2, 3, 4})})[0]) == Values{1, 4, 9, 16});
     }
+  CheckClean();
+}
+
+TEST_CASE("cuda failures: kernels of an NVRTC that has no entries with parameters of 32 KB") {
+  if (!Ready()) return;
+  {
+    const auto program =
+        Compiled(UpdatesOf(150, [](int64_t i) { return std::vector<int64_t>{i + 1}; }));
+    Build();
+    auto run = [&](Session& s) {
+      std::vector<TensorPtr> in;
+      for (const IoSpec& spec : program->inputs()) {
+        auto t = std::make_shared<Tensor>(spec.dtype, spec.shape.ints());
+        for (int64_t i = 0; i < t->num_elements(); ++i) t->set(i, double(i % 7 + 1));
+        in.push_back(t);
+      }
+      D().launched.clear();
+      for (int i = 0; i < 4; ++i) s.Run(in);
+      std::set<std::string> kinds;
+      for (const std::string& entry : D().launched) kinds.insert(entry.substr(entry.rfind('_')));
+      return kinds;
+    };
+    const auto large = std::make_shared<VariableStore>(), small = std::make_shared<VariableStore>();
+    Session s(program, large);
+    CHECK(run(s) == std::set<std::string>{"_m32k"});
+    // Loaded anew, from a cubin without them.
+    D().lacks = "_m32k";
+    Session t(Compiled(UpdatesOf(150, [](int64_t i) { return std::vector<int64_t>{i + 1}; })),
+              small);
+    CHECK(run(t) == std::set<std::string>{"_m4k"});
+    for (const IoSpec& v : program->variables())
+      CHECK(large->Get(v.name)->Equals(*small->Get(v.name)));
+  }
   CheckClean();
 }
 

@@ -21,7 +21,7 @@ FakeDriver& D() { return FakeDriver::Get(); }
 
 /// What is fed is fetched: copies and no kernel.
 const char* const kCopied =
-    "graph (%x: f32[n]) -> (%y) {\n  %y = weft::Identity(%x) : f32[n]\n}\n";
+    "graph (%x: f32[n]) -> (%y) {\n  %y = Identity(%x) : f32[n]\n}\n";
 
 /// What is fed is looked up at the largest of its first elements, which the host finds.
 const char* const kLookedUp =

@@ -58,7 +58,10 @@ class Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] Current Use() const;
   /// The same for who gives back or asks, also where the device has ended.
   [[nodiscard]] Current Enter() const noexcept {
-    return Current(api_->CtxPushCurrent(context_) == 0 ? api_.get() : nullptr);
+    // What the driver tells here may be of work given before, which it tells once.
+    const bool entered =
+        api_->CtxPushCurrent(context_) == 0 || api_->CtxPushCurrent(context_) == 0;
+    return Current(entered ? api_.get() : nullptr);
   }
   /// Throws kOutOfMemory or kDevice unless `r` is success. `what`: the call.
   void Check(DriverResult r, const char* what) const;
