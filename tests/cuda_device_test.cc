@@ -227,10 +227,11 @@ TEST_CASE("device: a library that is there is used") {
                                     t)),
                          "cuBLASLt"));
     if (HasLibrary("cuDNN") && std::string(t) != "f64")
-      CHECK(NamesLibrary(steps(With("graph (%x: $T[4, 16, 14, 14], %w: $T[32, 16, 3, 3]) -> (%y) {\n"
-                                    "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n}\n",
-                                    t)),
-                         "cudnn"));
+      CHECK(
+          NamesLibrary(steps(With("graph (%x: $T[4, 16, 14, 14], %w: $T[32, 16, 3, 3]) -> (%y) {\n"
+                                  "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n}\n",
+                                  t)),
+                       "cudnn"));
   }
 }
 

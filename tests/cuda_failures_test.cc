@@ -353,8 +353,9 @@ TEST_CASE("cuda failures: what cannot be recorded is given by itself, and the re
       const ProgramStats& stats = program->stats();
       const int64_t launches = stats.launches, replays = stats.replays;
       RunAgain(s);
-      CHECK(stats.launches - launches ==
-            (all ? stats.kernels + stats.library_calls : anew ? 0 : stats.library_calls));
+      CHECK(stats.launches - launches == (all    ? stats.kernels + stats.library_calls
+                                          : anew ? 0
+                                                 : stats.library_calls));
       CHECK((stats.replays - replays > 0) == !all);
       CHECK(stats.host_waits == 0);
     }

@@ -20,8 +20,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 FakeDriver& D() { return FakeDriver::Get(); }
 
 /// What is fed is fetched: copies and no kernel.
-const char* const kCopied =
-    "graph (%x: f32[n]) -> (%y) {\n  %y = Identity(%x) : f32[n]\n}\n";
+const char* const kCopied = "graph (%x: f32[n]) -> (%y) {\n  %y = Identity(%x) : f32[n]\n}\n";
 
 /// What is fed is looked up at the largest of its first elements, which the host finds.
 const char* const kLookedUp =

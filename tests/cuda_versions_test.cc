@@ -62,7 +62,8 @@ NvrtcApi Open(const char* file) {
 /// A kernel that has entries for many parts: y = -x.
 KernelPtr ManyParts() {
   auto k = std::make_shared<Kernel>();
-  k->buffers = {{DType::kF32, false, SymInt::Symbol("d0")}, {DType::kF32, true, SymInt::Symbol("d0")}};
+  k->buffers = {{DType::kF32, false, SymInt::Symbol("d0")},
+                {DType::kF32, true, SymInt::Symbol("d0")}};
   k->dims = {SymInt::Symbol("d0")};
   k->num_outer = k->num_inputs = k->num_symbols = 1;
   k->vector_loop = 0;
@@ -143,8 +144,7 @@ TEST_CASE("cuda versions: a library that cannot be created on the device makes r
     const auto device = Device::Open(0, FakeDriverTable());
     std::vector<std::string> told;
     SetLogLevel(LogLevel::kWarning);
-    SetLogSink(
-        [&](LogLevel, const char*, int, std::string_view text) { told.emplace_back(text); });
+    SetLogSink([&](LogLevel, const char*, int, std::string_view text) { told.emplace_back(text); });
     ProductSpec spec;
     spec.m = spec.n = spec.k = 16;
     CublasLt(device, nullptr, kLt).Plan(spec);
@@ -167,12 +167,10 @@ TEST_CASE("cuda versions: NVRTC is given the options that its version has") {
     bool minimal, seed, large;
   };
   const KernelPtr kernel = ManyParts();
-  for (const Case& c : {Case{STUB_NVRTC_12, "0", false, false, false},
-                        Case{STUB_NVRTC_12, "1", false, false, true},
-                        Case{STUB_NVRTC_12, "3", false, false, true},
-                        Case{STUB_NVRTC_12, "4", true, false, true},
-                        Case{STUB_NVRTC_12, "9", true, false, true},
-                        Case{STUB_NVRTC_13, "0", true, true, true}}) {
+  for (const Case& c :
+       {Case{STUB_NVRTC_12, "0", false, false, false}, Case{STUB_NVRTC_12, "1", false, false, true},
+        Case{STUB_NVRTC_12, "3", false, false, true}, Case{STUB_NVRTC_12, "4", true, false, true},
+        Case{STUB_NVRTC_12, "9", true, false, true}, Case{STUB_NVRTC_13, "0", true, true, true}}) {
     CAPTURE(std::string(c.minor));
     const Setting minor("STUB_NVRTC_MINOR", c.minor);
     const NvrtcApi api = Open(c.file);

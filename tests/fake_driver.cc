@@ -62,8 +62,7 @@ int Called(const char* name) {
   const bool needs_none = entry == "Init" || entry.substr(0, 3) == "Ctx" ||
                           entry.substr(0, 6) == "Device" || entry.substr(0, 6) == "Driver";
   // A device that has failed for ever makes none current either.
-  const bool is_current =
-      !current_contexts.empty() && current_contexts.back() == &device_context;
+  const bool is_current = !current_contexts.empty() && current_contexts.back() == &device_context;
   if (!needs_none && !is_current && d.failure.entry != "*") {
     Problem(std::string(entry) + ": the device's context is not current on this thread");
     return 201;

@@ -35,7 +35,7 @@ struct FakeDriver {
   std::vector<std::string> problems;     ///< misuse, and what the emulator found
   std::map<uint64_t, int64_t> memory;    ///< of the device: begin, bytes
   std::map<uint64_t, int64_t> pinned_memory;  ///< of the host: begin, bytes
-  int64_t pageable = 0;             ///< copies to other memory of the host: the driver waited for them
+  int64_t pageable = 0;  ///< copies to other memory of the host: the driver waited for them
   std::vector<int64_t> graph_copies;  ///< bytes of nodes that copy
   int64_t pinned = 0, streams = 0, pools = 0, libraries = 0, graphs = 0, contexts = 0, events = 0;
 

@@ -106,7 +106,5 @@ VISIBLE int nvrtcGetCUBIN(struct Program* p, char* binary) {
   memcpy(binary, p->made, strlen(p->made));
   return 0;
 }
-VISIBLE int nvrtcGetPTXSize(struct Program* p, size_t* size) {
-  return nvrtcGetCUBINSize(p, size);
-}
+VISIBLE int nvrtcGetPTXSize(struct Program* p, size_t* size) { return nvrtcGetCUBINSize(p, size); }
 VISIBLE int nvrtcGetPTX(struct Program* p, char* text) { return nvrtcGetCUBIN(p, text); }

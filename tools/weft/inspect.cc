@@ -323,10 +323,9 @@ int Run(const Args& a) {
     Print(text);
   }
   if (support.unsupported.empty()) return 0;
-  ThrowError(
-      ErrorCode::kUnsupported,
-      fmt::format("{} nodes cannot run on {}", CountNodes(support.unsupported), a.support),
-      a.model.path);
+  ThrowError(ErrorCode::kUnsupported,
+             fmt::format("{} nodes cannot run on {}", CountNodes(support.unsupported), a.support),
+             a.model.path);
 }
 
 }  // namespace

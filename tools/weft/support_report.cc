@@ -181,10 +181,9 @@ std::string GroupsText(const std::vector<NodeGroup>& groups) {
 
 std::string SupportText(const Support& support, const std::string& target) {
   const int64_t without = CountNodes(support.unsupported), on_host = CountNodes(support.on_host);
-  std::string out = without == 0
-                        ? fmt::format("every node can run on {}", target)
-                        : fmt::format("{} nodes cannot run on {}:\n", without, target) +
-                              GroupsText(support.unsupported);
+  std::string out = without == 0 ? fmt::format("every node can run on {}", target)
+                                 : fmt::format("{} nodes cannot run on {}:\n", without, target) +
+                                       GroupsText(support.unsupported);
   if (on_host == 0) return without == 0 ? out + "\n" : out;
   out += without == 0 ? fmt::format(", {} of them on the host:\n", on_host)
                       : fmt::format("{} nodes run on the host:\n", on_host);

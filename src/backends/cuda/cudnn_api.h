@@ -43,8 +43,7 @@ struct CudnnApi {
 using TryCudnn = std::function<std::string(const CudnnApi&)>;
 /// The first cuDNN of this machine with which `attempt` succeeds, for ever. `WEFT_CUDNN` names a file to use instead of the
 /// usual places.
-const CudnnApi& OpenCudnn(const TryCudnn& attempt = {},
-                          const std::string& library = "libcudnn.so");
+const CudnnApi& OpenCudnn(const TryCudnn& attempt = {}, const std::string& library = "libcudnn.so");
 /// Opened on first use and tried nowhere. Thread-safe.
 const CudnnApi& CudnnLibrary();
 

@@ -59,8 +59,7 @@ class Device : public std::enable_shared_from_this<Device> {
   /// The same for who gives back or asks, also where the device has ended.
   [[nodiscard]] Current Enter() const noexcept {
     // What the driver tells here may be of work given before, which it tells once.
-    const bool entered =
-        api_->CtxPushCurrent(context_) == 0 || api_->CtxPushCurrent(context_) == 0;
+    const bool entered = api_->CtxPushCurrent(context_) == 0 || api_->CtxPushCurrent(context_) == 0;
     return Current(entered ? api_.get() : nullptr);
   }
   /// Throws kOutOfMemory or kDevice unless `r` is success. `what`: the call.
@@ -128,7 +127,8 @@ class Stream final : public DeviceStream {
   /// Pinned memory.
   struct Piece {
     std::shared_ptr<void> memory;
-    bool has_results = false;  ///< else the stream is done with it when it comes to what is given next
+    bool has_results =
+        false;  ///< else the stream is done with it when it comes to what is given next
   };
   /// What was given between two points.
   struct Batch {

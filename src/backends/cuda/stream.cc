@@ -17,8 +17,9 @@ constexpr int kRelaxedCapture = 2;     // CUstreamCaptureMode: others may alloca
 constexpr int64_t kStaging = 4 << 20;  // larger copies go piece by piece
 constexpr int kMostStaging = 64;       // pieces of a stream, whose copies wait for one another then
 constexpr int64_t kStagingAlign = 64;
-constexpr size_t kRunsRemembered = 16;         // whose pinned memory is kept for the next
-constexpr int64_t kLargestNode = 1 << 30;  // a graph's copy has a pitch, which must be less than 2^31
+constexpr size_t kRunsRemembered = 16;  // whose pinned memory is kept for the next
+constexpr int64_t kLargestNode = 1
+                                 << 30;  // a graph's copy has a pitch, which must be less than 2^31
 constexpr unsigned kNoTiming = 2;  // CUevent_flags
 constexpr DriverResult kNotReady = 600;
 
@@ -246,10 +247,9 @@ void Stream::CopyOut(void* host, const void* device, int64_t bytes) {
     char* staged = Stage(part, /*result=*/true);
     // Where no memory can be pinned, the driver returns when the stream has come to it.
     if (!staged) part = bytes - at;
-    device_->Check(
-        device_->api().MemcpyDtoHAsync(staged ? staged : to, At(device) + DevicePointer(at),
-                                       size_t(part), stream_),
-        "cuMemcpyDtoHAsync");
+    device_->Check(device_->api().MemcpyDtoHAsync(
+                       staged ? staged : to, At(device) + DevicePointer(at), size_t(part), stream_),
+                   "cuMemcpyDtoHAsync");
     if (staged) now_.pending.push_back({to, staged, part});
     at += part;
   }
