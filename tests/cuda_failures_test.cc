@@ -416,12 +416,14 @@ TEST_CASE("cuda failures: kernels of an NVRTC that has no entries with parameter
     };
     const auto large = std::make_shared<VariableStore>(), small = std::make_shared<VariableStore>();
     Session s(program, large);
-    CHECK(run(s) == std::set<std::string>{"_m32k"});
+    CHECK(run(s).count("_m32k") == 1);
     // Loaded anew, from a cubin without them.
     D().lacks = "_m32k";
     Session t(Compiled(UpdatesOf(150, [](int64_t i) { return std::vector<int64_t>{i + 1}; })),
               small);
-    CHECK(run(t) == std::set<std::string>{"_m4k"});
+    const std::set<std::string> kinds = run(t);
+    CHECK(kinds.count("_m4k") == 1);
+    CHECK(kinds.count("_m32k") == 0);
     for (const IoSpec& v : program->variables())
       CHECK(large->Get(v.name)->Equals(*small->Get(v.name)));
   }

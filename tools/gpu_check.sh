@@ -107,7 +107,7 @@ pack() {
 
 # --- run -----------------------------------------------------------------------------------------------------------------
 
-# Versions that Weft takes, the newest first.
+# Versions that Weft takes; it chooses that for the driver.
 files_of() {
   case $1 in
     driver) echo libcuda.so.1 ;;
@@ -137,17 +137,18 @@ for root in roots:
 ' 2>/dev/null || true
 }
 
-# found_folder WHAT: the first of these folders that has it; nothing where the loader finds it, or nobody does.
-found_folder() {
+# found_folders WHAT: the first of these folders that has it, for each of its versions, one a line; nothing where the loader
+# finds it, or nobody does.
+found_folders() {
   local known file folder folders
   known=$(/sbin/ldconfig -p 2>/dev/null || true)
   folders=$(folders_for "$1")
   for file in $(files_of "$1"); do
-    case $known in *"$file (libc6,x86-64"*) return ;; esac
+    case $known in *"$file (libc6,x86-64"*) continue ;; esac
     while read -r folder; do
       if [ -n "$folder" ] && [ -e "$folder/$file" ]; then
-        printf '%s' "$folder"
-        return
+        printf '%s\n' "$folder"
+        break
       fi
     done <<<"$folders"
   done
@@ -349,12 +350,13 @@ run() {
   trap "rm -rf '$WORK'" EXIT
   : >"$WORK/parts.jsonl"
   export WEFT_CACHE_DIR=$WORK/cache
-  driver=$(found_folder driver)
+  driver=$(found_folders driver)
   if [ -n "$driver" ]; then export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$driver; fi
   LIBRARIES=
   for what in NVRTC cuBLASLt cuDNN; do
-    folder=$(found_folder "$what")
-    case ":$LIBRARIES:" in *":$folder:"*) ;; *) LIBRARIES=${LIBRARIES:+$LIBRARIES:}$folder ;; esac
+    while read -r folder; do
+      case ":$LIBRARIES:" in *":$folder:"*) ;; *) LIBRARIES=${LIBRARIES:+$LIBRARIES:}$folder ;; esac
+    done < <(found_folders "$what")
   done
 
   say "what this machine has"

@@ -69,10 +69,9 @@ struct ProgramStats {
   int interpreted = 0;  ///< steps that fall back to the interpreter
   int host_steps = 0;   ///< shape values written, copies
   // Of all runs so far on a device with memory of its own; elsewhere 0.
-  RunCount launches;  ///< kernels and library calls that were given to it one by one
-  RunCount replays;   ///< recordings of steps that it was given as a whole
-  RunCount
-      host_waits;  ///< times that a run has waited for it before its end: for a step on the host
+  RunCount launches;    ///< kernels and library calls that were given to it one by one
+  RunCount replays;     ///< recordings of steps that it was given as a whole
+  RunCount host_waits;  ///< times that a run waited for it in its middle, for a step on the host
   std::vector<PassRecord> passes;
 };
 

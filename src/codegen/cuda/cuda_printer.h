@@ -61,8 +61,7 @@ struct CudaTuning {
   /// Threads of a multiprocessor for which registers are to be left; 0: the compiler weighs. It may then keep values in
   /// memory for the sake of more threads.
   int min_threads = 0;
-  int64_t parameter_bytes =
-      kMostParameterBytes;  ///< that the compiler takes; NVRTC before 12.1: the least
+  int64_t parameter_bytes = kMostParameterBytes;  ///< of the compiler; NVRTC 12.0: the least
 };
 
 /// One launch of an entry.
