@@ -11,7 +11,9 @@ warm-up; operands and results stay on the device and are larger than its caches.
 driver's own copy (cuMemcpyDtoDAsync) that moves as many bytes, timed the same way before and after all else: the faster one
 counts. Where steps are "not waited for", several are started before the first is waited for. PyTorch and JAX have TF32
 switched off, as Weft has. --try-on-cpu tries the whole of it without a GPU: tiny extents, no copies, figures that mean
-nothing. Exit code 1: something of Weft failed; a peer that is missing is none.
+nothing. Exit code 1: something of Weft failed, ran on the host, lost its recordings, gave no loss or another than the CPU, or
+left a library unused that `weft doctor` has found. Exit code 4: all is right, but a figure is missed, or is not there though
+nobody left it out.
 """
 import argparse
 import json
@@ -25,12 +27,13 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-from gpu_figures import apart, figures, loss_bound, table
+from gpu_figures import apart, figures, loss_bound, not_on_device, table, unused_library
 from gpu_models import model
 from gpu_peers import MEASURE_S, OPS, TRY_S, Sizes
 
 HERE = pathlib.Path(__file__).resolve()
 PROGRAM_BATCH = 4
+FAILED, SHORT = 1, 4  # exit codes
 
 
 class Run:
@@ -53,10 +56,18 @@ class Run:
                 raise
         return process.returncode, out.decode("utf-8", "replace").strip(), err.decode("utf-8", "replace").strip()
 
+    def wanted(self, name):
+        words = self.args.only.split(",") if self.args.only else []
+        return not words or any(w in name for w in words)
+
+    def fail(self, name, error):
+        """Of Weft, in a part that has ended."""
+        self.log.append({"part": name, "own": True, "error": error})
+        print(f"gpu_bench: {name}: {error}", file=sys.stderr, flush=True)
+
     def part(self, name, command, limit, env=None, own=True):
         """The last line of stdout as JSON; None, and why in the log, where it fails or takes too long."""
-        words = self.args.only.split(",") if self.args.only else []
-        if words and not any(w in name for w in words):
+        if not self.wanted(name):
             return None
         limit = min(limit, self.end - time.monotonic())
         entry = {"part": name, "limit_s": round(limit, 1), "own": own}
@@ -101,14 +112,22 @@ class Run:
     def weft(self, name):
         file = self.work / f"{name}.weft"
         file.write_text(model(name, self.sizes), encoding="utf-8")
+        profile = ["--profile"] if name.startswith("product_") else []
         self.keep(name, self.own(f"weft-{name}", [self.args.bin / "weft", "bench", file, "--backend", self.device, "--json",
-                                                  "--duration", self.seconds], 60))
+                                                  "--duration", self.seconds, *profile], 60))
+        self.check_steps(f"weft-{name}", self.found[name])
+
+    def check_steps(self, name, result):
+        why = result and not_on_device(result, self.device)
+        if why:
+            self.fail(name, why)
 
     def tinyflow(self, key, program, limit, *options):
         """Compiled with an empty cache, and once more with what that one left in it, for the time and the bytes of steps."""
         command = [self.args.bin / "tinyflow", "bench", program, "--device", self.device, "--resident", "--json", *options]
         cache = str(self.work / f"cache-{key}")
         self.keep(key, self.own(f"tinyflow-{key}", command + ["--seconds", 2 * self.seconds], limit, WEFT_CACHE_DIR=cache))
+        self.check_steps(f"tinyflow-{key}", self.found[key])
         if "--no-fusion" not in options:
             self.keep(key + "_again", self.own(f"tinyflow-{key}-again", command + ["--seconds", 0, "--profile"], limit,
                                                WEFT_CACHE_DIR=cache))
@@ -120,6 +139,8 @@ class Run:
             names = [line.split()[0] for line in out.splitlines() if code == 0 and line[:1].isalpha()]
         except (OSError, subprocess.TimeoutExpired):
             names = []
+        if not names and self.wanted("program-"):
+            self.fail("programs", "tinyflow names no program")
         found = {}
         for name in names:
             options = ["--batch", PROGRAM_BATCH, "--seconds", 0, "--json"]
@@ -129,11 +150,18 @@ class Run:
             for kind in ("cpu", "fusion", "plain"):
                 command = [self.args.bin / "tinyflow", "bench", name, *options, *(["--no-fusion"] if kind == "plain" else []),
                            "--device", "cpu" if kind == "cpu" else self.device]
-                result = self.own(f"program-{name}-{kind}", command, 30)
-                found[name][kind] = result and result["losses"]
+                part = f"program-{name}-{kind}"
+                result = self.own(part, command, 30)
+                found[name][kind] = result and result.get("losses")
+                if result is None:  # told, or left out
+                    continue
+                if kind != "cpu":
+                    self.check_steps(part, result)
                 difference = apart(found[name][kind], found[name]["cpu"])
-                if difference is not None and difference > loss_bound(name):
-                    self.log[-1]["error"] = f"losses {found[name][kind]} are not the CPU's {found[name]['cpu']}"
+                if difference is None:
+                    self.fail(part, f"losses {found[name][kind]} beside the CPU's {found[name]['cpu']}: not all are numbers")
+                elif difference > loss_bound(name):
+                    self.fail(part, f"losses {found[name][kind]} are not the CPU's {found[name]['cpu']}")
         self.keep("programs", found)
 
     def measure(self):
@@ -156,9 +184,20 @@ class Run:
             self.weft(name)
         self.peer("jax_lenet", "jax-lenet", 40)
         self.programs()
+        for library, where in () if z.tiny else unused_library(self.found):
+            self.fail(where, f"{library} is installed, and was not used")
         self.peer("jax_ops", "jax-ops", 40)
         if not z.tiny:
             self.peer("copy_again", "copy", 40)
+
+    def verdict(self):
+        """The exit code."""
+        if any(e["own"] and "error" in e for e in self.log):
+            return FAILED
+        asked = [r for r in figures(self.found, self.sizes) if r["asked"] is not None]
+        missed = [r for r in asked if r["met"] is False or r["met"] is None and not self.args.only]
+        late = [e for e in self.log if "error" in e]  # of peers
+        return SHORT if not self.sizes.tiny and (missed or late) else 0
 
     def write(self):
         rows = figures(self.found, self.sizes)
@@ -187,7 +226,7 @@ def main():
     finally:
         shutil.rmtree(work, ignore_errors=True)
     print((args.out / "gpu.md").read_text(encoding="utf-8"))
-    return 1 if any(e["own"] and "error" in e for e in run.log) else 0
+    return run.verdict()
 
 
 if __name__ == "__main__":

@@ -126,10 +126,43 @@ def loss_bound(program):
 
 
 def apart(mine, want):
-    """The largest difference, as a part of the largest loss; None where one is missing or has no number in it."""
-    if not mine or not want or len(mine) != len(want) or None in mine + want:
+    """The largest difference, as a part of the largest loss; None where one is missing or is not a finite number."""
+    if not mine or not want or len(mine) != len(want):
         return None
-    return max(abs(a - b) for a, b in zip(mine, want)) / max(map(abs, want))
+    if not all(isinstance(v, (int, float)) and math.isfinite(v) for v in mine + want):
+        return None
+    largest = max(map(abs, want))
+    difference = max(abs(a - b) for a, b in zip(mine, want))
+    return difference / largest if largest else difference
+
+
+def not_on_device(result, device):
+    """Why what was timed is not what the device does, or not as fast as it could; None where it is."""
+    if result.get("interpreted") != 0:
+        return f"{result.get('interpreted')} steps ran in the host's interpreter"
+    if not result.get("kernels", 0) + result.get("library_calls", 0):
+        return "no kernel and no library call was run"
+    if device != "cpu" and not result.get("replays"):
+        return "steps were given one by one, and no recording was replayed"
+    return None
+
+
+# A library, the row of `weft doctor` that has it, its word in profiles, and what it has a part in.
+LIBRARIES = (("cuBLASLt", "cuda cuBLASLt", "cublaslt", ("product_f32", "product_bf16", "lenet_again", "resnet_again")),
+             ("cuDNN", "cuda cuDNN", "cudnn", ("lenet_again", "resnet_again")))
+
+
+def unused_library(found):
+    """(library, part) where the machine has it and no step of the part's profile names it."""
+    unused = []
+    for library, row, word, parts in LIBRARIES:
+        if not at(found, "doctor", row, "ok"):
+            continue
+        for part in parts:
+            profile = at(found, part, "profile")
+            if profile is not None and not any(word in str(step.get("runs", "")).lower() for step in profile):
+                unused.append((library, part))
+    return unused
 
 
 def number(value):

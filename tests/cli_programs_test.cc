@@ -23,8 +23,9 @@ TEST_CASE("cpu: run, bench, compile") {
     return;
   }
   const Json j = Parsed(r);
-  for (const char* key : {"median_ms", "min_ms", "p95_ms", "iterations", "compile_s", "kernels",
-                          "library_calls", "arena_bytes", "bytes_moved", "backend"})
+  for (const char* key :
+       {"median_ms", "min_ms", "p95_ms", "iterations", "compile_s", "kernels", "library_calls",
+        "launches", "replays", "host_waits", "arena_bytes", "bytes_moved", "backend"})
     CHECK(j.contains(key));
   CHECK(j.at("kernels").get<int>() >= 1);
   CHECK(j.at("backend") == "cpu");
@@ -112,6 +113,22 @@ graph (%x: str[3]) -> (%y) {
                                "--support", "cuda"});
     CHECK(words.code == 3);
     CHECK(words.out.find("tensors of str have no place on a device") != std::string::npos);
+    // What only the host computes runs all the same, and is told.
+    const std::string top = dir.Write("t.weft", R"(weft 1
+graph (%x: f32[3], %one: i64[1] param = [1]) -> (%y) {
+  %s = Tanh(%x)
+  %y, %at = TopK(%s, %one)
+}
+)");
+    const Result host = Weft({"inspect", top, "--support", "cuda"});
+    CHECK(host.code == 0);
+    CHECK(host.out.find("every node can run on cuda, 1 of them on the host:\n  1 x TopK(") !=
+          std::string::npos);
+    const Json listed = Parsed(Weft({"inspect", top, "--support", "cuda", "--json"}));
+    CHECK(listed.at("unsupported").empty());
+    REQUIRE(listed.at("on_host").size() == 1);
+    CHECK(listed.at("on_host")[0].at("op") == "TopK");
+    CHECK(Parsed(Weft({"inspect", top, "--support", "cpu", "--json"})).at("on_host").empty());
   }
 }
 

@@ -162,7 +162,7 @@ TEST_CASE("cuda backend: any call that fails is told once, and nothing leaks") {
   FakeDriver& d = FakeDriver::Get();
   int failures = 0;
   for (const char* entry :
-       {"CtxSetCurrent", "MemAllocFromPoolAsync", "MemHostAlloc", "MemcpyHtoDAsync",
+       {"CtxPushCurrent", "MemAllocFromPoolAsync", "MemHostAlloc", "MemcpyHtoDAsync",
         "MemcpyDtoHAsync", "StreamCreate", "StreamSynchronize", "LibraryLoadData",
         "LibraryGetKernel", "LaunchKernel", "GraphCreate", "GraphAddKernelNode", "GraphInstantiate",
         "GraphLaunch", "EventCreate", "EventRecord", "EventSynchronize"}) {

@@ -16,6 +16,7 @@
 #include "variables_util.h"
 #include "weft/core/effects.h"
 #include "weft/runtime/backend.h"
+#include "weft/runtime/backend_report.h"
 #include "weft/runtime/saved_program.h"
 #include "weft/runtime/variable_store.h"
 #include "weft/support/log.h"
@@ -47,8 +48,24 @@ std::string With(std::string text, const std::string& dtype) {
   return text;
 }
 
+/// Has it memory of its own? Only there steps are recorded.
+bool IsDevice() { return GetBackend(BackendName())->has_own_memory(); }
+
+/// Has the machine that library of the backend, as `weft doctor` tells?
+bool HasLibrary(const std::string& what) {
+  for (const ReportRow& row : ReportOfBackend(BackendName()))
+    if (row.what == what) return row.ok;
+  return false;
+}
+/// A step says that the library runs it.
+bool NamesLibrary(const std::vector<StepTime>& steps, const std::string& word) {
+  for (const StepTime& s : steps)
+    if (s.how.find(word) != std::string::npos) return true;
+  return false;
+}
+
 /// The graph on the device against the interpreter in double precision, with and without fusion, thrice each: the third run
-/// of equal extents is a recording.
+/// of equal extents is a recording. Then twice without waiting for the first.
 void CheckGraph(const std::string& text, const std::vector<SymBindings>& bindings,
                 bool all_on_device = true) {
   CAPTURE(text);
@@ -56,7 +73,11 @@ void CheckGraph(const std::string& text, const std::vector<SymBindings>& binding
   for (const bool fusion : {true, false}) {
     CAPTURE(fusion);
     const auto program = OnDevice(g, fusion);
-    if (all_on_device) CHECK(program->stats().interpreted == 0);
+    const ProgramStats& stats = program->stats();
+    if (all_on_device) {
+      CHECK(stats.interpreted == 0);
+      CHECK(stats.kernels + stats.library_calls > 0);
+    }
     Session session(program);
     uint64_t seed = 1;
     for (const SymBindings& bind : bindings) {
@@ -65,6 +86,13 @@ void CheckGraph(const std::string& text, const std::vector<SymBindings>& binding
         CAPTURE(run);
         CHECK(Difference(session.Run(want.inputs), want.outputs) <= 1);
       }
+      PendingRun first = session.Start(want.inputs), second = session.Start(want.inputs);
+      CHECK(Difference(second.Wait(), want.outputs) <= 1);
+      CHECK(Difference(first.Wait(), want.outputs) <= 1);
+    }
+    if (all_on_device && IsDevice()) {
+      CHECK(stats.replays >= 4 * int64_t(bindings.size()));
+      CHECK(stats.host_waits == 0);
     }
   }
 }
@@ -185,6 +213,28 @@ TEST_CASE("device: products and convolutions, by libraries where they are there"
   }
 }
 
+TEST_CASE("device: a library that is there is used") {
+  if (!Ready()) return;
+  const auto steps = [](const std::string& text) {
+    const Graph g = FromText(text);
+    return Session(OnDevice(g)).Profile(RunReference(g, 1, {}).inputs);
+  };
+  for (const char* t : kFloats) {
+    CAPTURE(std::string(t));
+    if (HasLibrary("cuBLASLt"))
+      CHECK(NamesLibrary(steps(With("graph (%x: $T[64, 256], %w: $T[256, 128]) -> (%y) {\n"
+                                    "  %y = MatMul(%x, %w)\n}\n",
+                                    t)),
+                         "cuBLASLt"));
+    if (HasLibrary("cuDNN") && std::string(t) != "f64")
+      CHECK(
+          NamesLibrary(steps(With("graph (%x: $T[4, 16, 14, 14], %w: $T[32, 16, 3, 3]) -> (%y) {\n"
+                                  "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n}\n",
+                                  t)),
+                       "cudnn"));
+  }
+}
+
 TEST_CASE("device: random graphs") {
   if (!Ready()) return;
   const LogLevel before = GetLogLevel();
@@ -204,7 +254,7 @@ TEST_CASE("device: random graphs") {
       exact.typed = false;
       const std::vector<TensorPtr> want = GetEvaluator()->Eval(random.graph, in, exact);
       for (int run = 0; run < 3; ++run) {
-        const std::vector<TensorPtr> got = session.Run(in);
+        const std::vector<TensorPtr> got = run == 1 ? session.Start(in).Wait() : session.Run(in);
         for (size_t i = 0; i < got.size(); ++i) {
           const NodeEntry e = random.graph.outputs[i];
           const double error = random.values.at({e.node->id(), e.index}).error;

@@ -300,6 +300,87 @@ TEST_CASE("device: where steps cannot be recorded they are given one by one") {
   SetLogLevel(before);
 }
 
+TEST_CASE("device: a call that cannot be recorded splits a recording, the rest is replayed") {
+  if (!Ready()) return;
+  FakeDevice& d = FakeDevice::Get();
+  d.refuses_calls = true;
+  const LogLevel before = GetLogLevel();
+  SetLogLevel(LogLevel::kError);
+  const Graph g = FromText(R"(graph (%x: f32[n, 4], %w: f32[4, 4]) -> (%y) {
+  %e = Sin(%x) : f32[n, 4]
+  %m = MatMul(%e, %w) : f32[n, 4]
+  %s = Sin(%m) : f32[n, 4]
+  %o = MatMul(%s, %w) : f32[n, 4]
+  %y = Sin(%o) : f32[n, 4]
+}
+)");
+  const auto program = OnDevice(g);
+  Session s(program), host(CompileFor(g, "cpu"));
+  const ProgramStats& stats = program->stats();
+  CHECK(stats.kernels == 3);
+  CHECK(stats.library_calls == 2);
+  const auto run = [&](int64_t n, int times) {
+    for (int i = 0; i < times; ++i) {
+      const TensorPtr x = Tensor::FromDoubles(DType::kF32, {n, 4}, Values(size_t(4 * n), 0.25 * i)),
+                      w = Tensor::FromDoubles(DType::kF32, {4, 4}, Values(16, 0.5));
+      CHECK(EqualBits(*s.Run({x, w})[0], *host.Run({x, w})[0]));
+    }
+  };
+  run(3, 2);
+  CHECK(stats.launches == 10);
+  CHECK(stats.replays == 0);
+  run(3, 4);
+  CHECK(stats.launches == 10 + 4 * 2);
+  CHECK(stats.replays == 4 * 3);
+  CHECK(stats.host_waits == 0);
+  const int64_t recordings = d.recordings;
+  run(3, 2);
+  CHECK(d.recordings == recordings);
+  // Other extents and places: no call is tried again, and recordings are brought up to date.
+  run(5000, 4);
+  run(3, 4);
+  CHECK(d.recordings == recordings + 3 + 3);
+  CHECK(d.updates == 3);
+  CHECK(d.strangers == 0);
+  SetLogLevel(before);
+}
+
+TEST_CASE("device: steps before and behind one on the host are replayed, with flags of their own") {
+  if (!Ready()) return;
+  FakeDevice& d = FakeDevice::Get();
+  const Graph g = FromText(
+      R"(graph (%x: f32[4], %i: i64[3], %j: i64[1], %two: i64[1] param = [2]) -> (%y, %z) {
+  %a = Gather(%x, %i) : f32[3]
+  %most, %at = TopK(%a, %two) : f32[2], i64[2]
+  %y = Gather(%most, %j) : f32[1]
+  %z = Sin(%most) : f32[2]
+}
+)");
+  const auto program = OnDevice(g);
+  Session s(program);
+  const ProgramStats& stats = program->stats();
+  REQUIRE(stats.interpreted == 1);
+  const TensorPtr x = Vector({4, 3, 2, 1});
+  const auto run = [&](std::initializer_list<int64_t> i, int64_t j) {
+    return ValuesOf(*s.Run({x, Tensor::Ints(i), Tensor::Ints({j})})[0]);
+  };
+  for (const bool before : {true, false}) {
+    const int64_t launches = stats.launches, replays = stats.replays, waits = stats.host_waits;
+    d.recordings = 0;
+    for (int i = 0; i < 5; ++i) CHECK(run({0, 3, 2}, 1) == Values{2});
+    CHECK(run({3, 2, 1}, 0) == Values{3});
+    // The flag of the one, or of the other.
+    const auto caught = Catch([&] { before ? run({0, 4, 2}, 1) : run({0, 3, 2}, 2); });
+    REQUIRE(caught);
+    CHECK(caught->code == ErrorCode::kIndexRange);
+    CHECK(d.recordings == 2);
+    CHECK(stats.launches == launches + 2 * stats.kernels);
+    CHECK(stats.replays == replays + 5 * 2);
+    CHECK(stats.host_waits == waits + 7);
+  }
+  CHECK(d.strangers == 0);
+}
+
 TEST_CASE("device: extents in turn, more than recordings are kept") {
   if (!Ready()) return;
   const Graph g = FromText(

@@ -85,6 +85,8 @@ class FakeStream final : public DeviceStream {
     work_->waiting.push_back(std::move(work));
   }
 
+  bool is_recording() const { return recorded_ != nullptr; }
+
   struct Work final : Recording {
     std::deque<std::function<void()>> queue;
   };
@@ -157,6 +159,8 @@ class FakeCall final : public LibraryCall {
   void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
                void* scratch) const override {
     ++FakeDevice::Get().calls;
+    WEFT_CHECK(!FakeDevice::Get().refuses_calls || !static_cast<FakeStream&>(stream).is_recording(),
+               kDevice, "this call is not recorded");
     std::vector<const void*> in(inputs, inputs + inputs_);
     std::vector<void*> out(outputs, outputs + outputs_);
     for (const void* p : in) Expect(p);
@@ -236,7 +240,7 @@ void FakeDevice::Reset() {
        {&copies_in, &copies_out, &launches, &calls, &recordings, &replays, &updates, &strangers})
     *count = 0;
   fail_at = -1;
-  greedy_calls = refuses_to_record = false;
+  greedy_calls = refuses_to_record = refuses_calls = false;
   on_prepare = nullptr;
 }
 

@@ -28,7 +28,7 @@ struct FakeDevice {
   Count fail_at = -1;   ///< the operation of that number fails, and all after it
   /// Calls ask for 64 bytes of scratch memory an element of their first result, and fill it.
   bool greedy_calls = false;
-  bool refuses_to_record = false;
+  bool refuses_to_record = false, refuses_calls = false;  ///< in a recording
   std::function<void()> on_prepare;  ///< is called when a call is to be made
 
   static FakeDevice& Get();

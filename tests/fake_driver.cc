@@ -51,17 +51,20 @@ using Work = std::function<void()>;
 FakeDriver& D() { return FakeDriver::Get(); }
 void Problem(const std::string& text) { D().problems.push_back(text); }
 
-/// Each thread has a current context of its own.
-thread_local bool has_context = false;
+ContextHandle device_context, callers_context;
+/// The last one is current.
+thread_local std::vector<ContextHandle*> current_contexts;
 
 /// The result of a call, 0 unless it is to fail.
 int Called(const char* name) {
   FakeDriver& d = D();
   const std::string_view entry = name;
-  const bool needs_none = entry == "Init" || entry == "CtxSetCurrent" ||
+  const bool needs_none = entry == "Init" || entry.substr(0, 3) == "Ctx" ||
                           entry.substr(0, 6) == "Device" || entry.substr(0, 6) == "Driver";
-  if (!needs_none && !has_context) {
-    Problem(std::string(entry) + ": no context is current on this thread");
+  // A device that has failed for ever makes none current either.
+  const bool is_current = !current_contexts.empty() && current_contexts.back() == &device_context;
+  if (!needs_none && !is_current && d.failure.entry != "*") {
+    Problem(std::string(entry) + ": the device's context is not current on this thread");
     return 201;
   }
   const int64_t number = d.calls[name]++;
@@ -100,6 +103,13 @@ void Drain(StreamHandle* s, int64_t number, bool failed) {
     if (!failed) work();
   }
   s->progress->done = std::max(s->progress->done, number);
+}
+
+bool IsPinned(const void* p, size_t bytes) {
+  const auto& memory = D().pinned_memory;
+  const auto at = reinterpret_cast<uint64_t>(p);
+  auto it = memory.upper_bound(at);
+  return it != memory.begin() && at + bytes <= (--it)->first + uint64_t(it->second);
 }
 
 Work LaunchWork(KernelHandle* kernel, EmuDim grid, EmuDim block, unsigned shared, void** params) {
@@ -173,8 +183,7 @@ DriverApi Table() {
   };
   a.DevicePrimaryCtxRetain = [](ContextHandle** c, int) {
     CALLED("DevicePrimaryCtxRetain");
-    static ContextHandle context;
-    *c = &context;
+    *c = &device_context;
     ++D().contexts;
     return 0;
   };
@@ -182,11 +191,21 @@ DriverApi Table() {
     --D().contexts;
     return Called("DevicePrimaryCtxRelease");
   };
-  a.CtxSetCurrent = [](ContextHandle* c) {
+  a.CtxPushCurrent = [](ContextHandle* c) {
     if (!c) Problem("no context");
-    CALLED("CtxSetCurrent");
-    has_context = c != nullptr;
+    CALLED("CtxPushCurrent");
+    current_contexts.push_back(c);
     return 0;
+  };
+  a.CtxPopCurrent = [](ContextHandle** c) {
+    if (current_contexts.empty()) {
+      Problem("no context to give back");
+      return 201;
+    }
+    *c = current_contexts.back();
+    current_contexts.pop_back();
+    if (*c != &device_context) Problem("the caller's context is taken away");
+    return Called("CtxPopCurrent");  // it may tell what went wrong before
   };
   a.MemGetInfo = [](size_t* free, size_t* total) {
     int64_t used = 0;
@@ -213,7 +232,8 @@ DriverApi Table() {
     for (const auto& [at, taken] : D().memory) used += taken;
     if (used > D().memory_bytes) return 2;
     void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    std::memset(memory, 0xAB, bytes);  // what nobody wrote shows
+    // What nobody wrote shows; of what is very large the pages that nobody wrote are not there.
+    std::memset(memory, 0xAB, std::min(bytes, size_t{1} << 28));
     *p = reinterpret_cast<DevicePointer>(memory);
     D().memory[*p] = int64_t(bytes);
     return 0;
@@ -227,9 +247,11 @@ DriverApi Table() {
     CALLED("MemHostAlloc");
     *p = std::malloc(bytes);
     ++D().pinned;
+    D().pinned_memory[reinterpret_cast<uint64_t>(*p)] = int64_t(bytes);
     return 0;
   };
   a.MemFreeHost = [](void* p) {
+    D().pinned_memory.erase(reinterpret_cast<uint64_t>(p));
     std::free(p);
     --D().pinned;
     return Called("MemFreeHost");
@@ -245,10 +267,14 @@ DriverApi Table() {
   a.MemcpyDtoHAsync = [](void* to, DevicePointer from, size_t bytes, StreamHandle* s) {
     CALLED("MemcpyDtoHAsync");
     CheckDevice(from, bytes, "MemcpyDtoHAsync");
-    return Give(s, [=] {
+    Give(s, [=] {
       CheckDevice(from, bytes, "a copy to the host, when it is done");
       std::memcpy(to, Host(from), bytes);
     });
+    if (IsPinned(to, bytes)) return 0;
+    ++D().pageable;
+    Drain(s, s->progress->given, false);
+    return 0;
   };
   a.MemcpyDtoDAsync = [](DevicePointer to, DevicePointer from, size_t bytes, StreamHandle* s) {
     CALLED("MemcpyDtoDAsync");
@@ -316,7 +342,11 @@ DriverApi Table() {
     CALLED("LibraryGetKernel");
     static std::map<std::string, KernelHandle> handles;
     const EmulatedEntry* entry = D().kernels ? D().kernels->Find(name) : nullptr;
-    if (!entry) return 500;
+    const std::string& lacks = D().lacks;
+    const std::string_view text = name;
+    if (!entry || (!lacks.empty() && text.size() >= lacks.size() &&
+                   text.substr(text.size() - lacks.size()) == lacks))
+      return 500;
     handles[name].entry = entry;
     *kernel = &handles[name];
     return 0;
@@ -359,6 +389,11 @@ DriverApi Table() {
     CALLED("GraphAddMemcpyNode");
     if (!c) Problem("GraphAddMemcpyNode: no context");
     const size_t bytes = m->width_bytes;
+    constexpr size_t kMostPitch = (size_t{1} << 31) - 1;
+    if (std::max(m->from_pitch, m->to_pitch) > kMostPitch ||
+        std::min(m->from_pitch, m->to_pitch) < bytes)
+      return 1;
+    D().graph_copies.push_back(int64_t(bytes));
     const void* from = m->from_type == kHostMemory ? m->from_host : Host(m->from_device);
     if (m->from_type == kDeviceMemory) CheckDevice(m->from_device, bytes, "GraphAddMemcpyNode");
     CheckDevice(m->to_device, bytes, "GraphAddMemcpyNode");
@@ -436,12 +471,20 @@ DriverApi Table() {
 
 void GiveWork(StreamHandle* stream, std::function<void()> work) { Give(stream, std::move(work)); }
 
+void FakeDriver::BecomeCaller() { current_contexts = {&callers_context}; }
+bool FakeDriver::CallerIsCurrent() {
+  return current_contexts == std::vector<ContextHandle*>{&callers_context};
+}
+
 FakeDriver& FakeDriver::Get() {
   static FakeDriver driver;
   return driver;
 }
 void FakeDriver::Reset() {
   failure = {};
+  lacks.clear();
+  pageable = 0;
+  graph_copies.clear();
   calls.clear();
   launched.clear();
   problems.clear();

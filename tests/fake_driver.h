@@ -1,6 +1,6 @@
 /// fake_driver.h: a table in the place of the CUDA driver (backends/cuda/driver_api.h): one device with the host's memory,
 /// whose kernels run on emulated threads. Work waits in its stream until somebody waits for the stream. Everything that is
-/// made and not given back, and every call that fails or is out of order, shows.
+/// made and not given back, and every call that fails or is out of order, shows. Threads have a stack of contexts each.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,15 @@ struct FakeDriver {
     bool for_ever = false;
   } failure;
 
+  std::string lacks;  ///< entries of kernels whose names end so are not there; empty: all are
+
   std::map<std::string, int64_t> calls;  ///< by name of the entry
   std::vector<std::string> launched;     ///< entries of kernels, in the order in which they ran
   std::vector<std::string> problems;     ///< misuse, and what the emulator found
   std::map<uint64_t, int64_t> memory;    ///< of the device: begin, bytes
+  std::map<uint64_t, int64_t> pinned_memory;  ///< of the host: begin, bytes
+  int64_t pageable = 0;  ///< copies to other memory of the host: the driver waited for them
+  std::vector<int64_t> graph_copies;  ///< bytes of nodes that copy
   int64_t pinned = 0, streams = 0, pools = 0, libraries = 0, graphs = 0, contexts = 0, events = 0;
 
   int64_t alive() const {
@@ -39,6 +44,10 @@ struct FakeDriver {
            events;
   }
   static FakeDriver& Get();
+  /// From now on this thread is one of a caller with a context of its own, which is current.
+  static void BecomeCaller();
+  /// Is that so again, or still?
+  static bool CallerIsCurrent();
   /// As new; nothing may be alive.
   void Reset();
 };

@@ -85,6 +85,7 @@ bool Ready() {
   TheBackend().reset();
   REQUIRE(FakeDriver::Get().alive() == 0);
   FakeDriver::Get().Reset();
+  FakeDriver::BecomeCaller();
   TheBackend() =
       cuda::MakeCudaBackend(cuda::Device::Open(0, FakeDriverTable()), TheLibraries(), kTarget);
   return true;
@@ -119,6 +120,7 @@ void CheckClean() {
   TheBackend().reset();
   const FakeDriver& d = FakeDriver::Get();
   CHECK(d.alive() == 0);
+  CHECK(FakeDriver::CallerIsCurrent());
   for (const std::string& p : d.problems) FAIL_CHECK(p);
 }
 

@@ -64,6 +64,28 @@ TEST_CASE("more values than a program remembers stages for") {
   CHECK(session.bytes_moved() > 0);
 }
 
+TEST_CASE("a program that runs by stages tells the steps of its last run") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph @m(%x: f32[2, 3], %k: i64[1]) -> (%y, %top) {\n"
+      "  %a = Relu(%x) : ?\n  %i = NonZero(%a) : ?\n  %t = Transpose(%i) : ?\n"
+      "  %v = GatherND(%a, %t) : ?\n  %y = Exp(%v) : ?\n  %top, %at = TopK(%v, %k) : ?, ?\n}\n");
+  const auto program = CompileFor(g, "cpu");
+  Session session(program);
+  CHECK(program->stats().kernels == 0);  // nothing is compiled yet
+  session.Run({Floats({2, 3}, {1, -1, 2, 0, 3, -4}), Ints({1}, {2})});
+  const ProgramStats& first = program->stats();
+  CHECK(first.kernels >= 2);
+  CHECK(first.interpreted >= 1);  // NonZero
+  const int kernels = first.kernels;
+  for (double k : {1, 2, 3}) {
+    session.Run({Floats({2, 3}, {1, -1, 2, 0, 3, -4}), Ints({1}, {k})});
+    CHECK(program->stats().kernels == kernels);  // of one run, not of all
+  }
+  CHECK(first.kernels == kernels);
+  CHECK(program->stats().launches == 0);  // there is no device
+}
+
 TEST_CASE("the call that compiles a staged program is over when stages are made") {
   if (!HasCpu()) return;
   const Graph g = FromText(

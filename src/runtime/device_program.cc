@@ -2,12 +2,15 @@
 ///
 /// A run gives everything to one stream and waits once, when its results are on the host, or later (Session::Start). Steps
 /// that no kernel and no call computes fetch their operands and run in the interpreter. The third run with the same extents
-/// and places, and those after it, are one recording replayed, where the device records and no step needs the host.
+/// and places, and those after it, replay recordings: one of all steps, or one of those between any two steps that need the
+/// host or that the device cannot record.
 #include <algorithm>
 #include <deque>
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "device_copy.h"
 #include "planned_program.h"
@@ -30,25 +33,34 @@ class DeviceProgram final : public PlannedProgram {
     for (const Value& v : plan_.values)
       WEFT_CHECK(DTypeBits(v.dtype) > 0, kUnsupported, "tensors of {} have no place on a device",
                  DTypeName(v.dtype));
-    for (const Step& step : plan_.steps) flags_ += step.has_flag;
+    for (const Step& step : plan_.steps) {
+      flag_of_.push_back(flags_);
+      flags_ += step.has_flag;
+    }
   }
 
  protected:
   struct DeviceState final : PlannedState {
     Arena io;                  ///< what is fed and fetched, then the flags
     uint8_t* flags = nullptr;  ///< of the steps that have one, in order
-    int next_flag = 0;
+    /// Steps that are replayed together.
+    struct Segment {
+      size_t begin = 0, end = 0;
+      std::unique_ptr<DeviceStream::Recording> recording;
+    };
     /// Runs with the same extents.
     struct Alike {
       std::shared_ptr<const Binding> extents;
       /// Of all storages, scratch memory and flags, in the last of them.
       std::vector<void*> places;
       int runs = 0;  ///< that had these places
-      std::unique_ptr<DeviceStream::Recording> recording;
+      std::vector<Segment> segments;
     };
     std::deque<Alike> alike;  ///< the last one first
     std::deque<Alike> lost;   ///< may be at work until the stream is gone
-    bool records = true;      ///< the device has not refused to
+    bool records = true;      ///< the device can
+    bool is_recording = false;
+    std::vector<bool> refused;  ///< by step: the device cannot record it
     /// Of copies under way, which a failure would let go of.
     std::vector<std::shared_ptr<void>> targets;
     std::unique_ptr<DeviceStream> stream;  ///< the last member: all above wait for its end
@@ -99,7 +111,6 @@ class DeviceProgram final : public PlannedProgram {
 
   void RunSteps(PlannedState& state) const override {
     DeviceState& s = Of(state);
-    s.next_flag = 0;
     auto& a = RunsLike(s);
     std::vector<void*> places = s.base;
     places.push_back(s.scratch);
@@ -109,18 +120,15 @@ class DeviceProgram final : public PlannedProgram {
       a.runs = 0;
     }
     ++a.runs;
-    if (s.profile || a.runs < 3 || !s.records || !NeedsNoHost(*s.binding))
-      return PlannedProgram::RunSteps(s);
-    const std::string refusal = a.runs == 3 ? Record(s, &a.recording) : std::string();
-    if (!a.recording) {
-      PlannedProgram::RunSteps(s);
-      if (!refusal.empty())
-        WEFT_LOG(kWarning, "steps are given one by one, since they cannot be recorded: {}",
-                 refusal);
-      return;
+    if (s.profile || a.runs < 3 || !s.records) return PlannedProgram::RunSteps(s);
+    if (a.runs == 3) return RecordSteps(s, &a.segments);
+    size_t k = 0;
+    for (const DeviceState::Segment& segment : a.segments) {
+      PlannedProgram::RunSteps(s, k, segment.begin);
+      Replay(s, segment);
+      k = segment.end;
     }
-    RequestScope::Poll();
-    s.stream->Replay(*a.recording);
+    PlannedProgram::RunSteps(s, k, plan_.steps.size());
   }
 
   void Compute(const Step& step, size_t k, PlannedState& state) const override {
@@ -128,10 +136,12 @@ class DeviceProgram final : public PlannedProgram {
     const Binding& b = *s.binding;
     if (step.kind == StepKind::kKernel) {
       FillBuffers(step, s);
-      if (step.has_flag) s.buffers.push_back(s.flags + s.next_flag++);
+      if (step.has_flag) s.buffers.push_back(s.flags + flag_of_[k]);
+      if (!s.is_recording) stats_.launches.Add();
       step.launcher->Enqueue(*s.stream, s.buffers.data(), b.kernel_dims[k].data());
     } else if (step.kind == StepKind::kLibrary && b.calls[k]) {
       const size_t n = FillBuffers(step, s);
+      if (!s.is_recording) stats_.launches.Add();
       b.calls[k]->Enqueue(*s.stream, s.buffers.data(), s.buffers.data() + n, s.scratch);
     } else if (step.kind == StepKind::kShapeValue) {
       const int v = step.outputs[0];
@@ -177,6 +187,7 @@ class DeviceProgram final : public PlannedProgram {
     };
     const std::shared_ptr<DeviceStream::Point> end = later ? s.stream->Mark() : nullptr;
     if (!later) s.stream->Wait();
+    s.stream->EndRun();
     for (DeviceCopy* v : s.device_variables) v->UsedUntil(end);
     s.targets.clear();  // `check` has them
     if (!end) {
@@ -191,22 +202,69 @@ class DeviceProgram final : public PlannedProgram {
   }
 
  private:
-  /// The steps, at the places of this run. Where they cannot be recorded, the reason, and null for ever.
-  std::string Record(DeviceState& s, std::unique_ptr<DeviceStream::Recording>* recording) const {
-    if (*recording) s.stream->Wait();  // it may be at work
-    std::string refusal;
+  bool CanRecord(const DeviceState& s, size_t k) const {
+    const Step& step = plan_.steps[k];
+    const bool on_host = step.kind == StepKind::kInterpreter ||
+                         (step.kind == StepKind::kLibrary && !s.binding->calls[k]);
+    return !on_host && (s.refused.empty() || !s.refused[k]);
+  }
+  void Replay(DeviceState& s, const DeviceState::Segment& segment) const {
+    RequestScope::Poll();
+    stats_.replays.Add();
+    s.stream->Replay(*segment.recording);
+  }
+  /// Runs all steps at the places of this run: what the device records is left in `segments`, which hold recordings of the
+  /// same steps at other places. What it refuses ends a segment, and is not tried again.
+  void RecordSteps(DeviceState& s, std::vector<DeviceState::Segment>* segments) const {
+    if (!segments->empty()) s.stream->Wait();  // they may be at work
+    std::vector<DeviceState::Segment> earlier = std::exchange(*segments, {});
+    const size_t count = plan_.steps.size();
+    for (size_t k = 0; k < count;) {
+      DeviceState::Segment segment{k, k, nullptr};
+      while (segment.end < count && CanRecord(s, segment.end)) ++segment.end;
+      if (segment.end == k) {
+        PlannedProgram::RunSteps(s, k, k + 1);
+        ++k;
+        continue;
+      }
+      for (DeviceState::Segment& e : earlier)
+        if (e.begin == k && e.end == segment.end) segment.recording = std::move(e.recording);
+      if (!Record(s, &segment)) continue;
+      if (!segment.recording) {
+        s.records = false;
+        return PlannedProgram::RunSteps(s, k, count);
+      }
+      k = segment.end;
+      segments->push_back(std::move(segment));
+      Replay(s, segments->back());
+    }
+  }
+  /// False, and the steps are noted, where the device refuses some of them; without a recording where it records nothing.
+  bool Record(DeviceState& s, DeviceState::Segment* segment) const {
+    struct Recording {
+      bool& is_on;
+      explicit Recording(bool& on) : is_on(on) { on = true; }
+      ~Recording() { is_on = false; }
+    } recording(s.is_recording);
+    size_t k = segment->begin;
     try {
-      *recording = s.stream->Record([&] { PlannedProgram::RunSteps(s); }, std::move(*recording));
-      s.records = bool(*recording);
+      segment->recording = s.stream->Record(
+          [&] {
+            for (; k < segment->end; ++k) PlannedProgram::RunSteps(s, k, k + 1);
+          },
+          std::move(segment->recording));
     } catch (const Error& e) {
       // A library may do what no graph can hold. A device that has failed will say so again.
       if (e.code() != ErrorCode::kDevice) throw;
-      refusal = e.message();
-      s.records = false;
-      recording->reset();
+      s.refused.resize(plan_.steps.size());
+      const bool all = k == segment->end;  // no step by itself
+      for (size_t r = all ? segment->begin : k; r < (all ? k : k + 1); ++r) s.refused[r] = true;
+      WEFT_LOG(kWarning, "{} cannot be recorded, and is given to the device in every run: {}",
+               all ? fmt::format("{} steps", k - segment->begin) : plan_.steps[k].name,
+               e.message());
+      return false;
     }
-    s.next_flag = 0;
-    return refusal;
+    return true;
   }
   DeviceState::Alike& RunsLike(DeviceState& s) const {
     const auto it = std::find_if(s.alike.begin(), s.alike.end(),
@@ -243,14 +301,6 @@ class DeviceProgram final : public PlannedProgram {
     }
     for (const auto& [storage, place] : *constants_) s.base[size_t(storage)] = place.get();
   }
-  bool NeedsNoHost(const Binding& b) const {
-    for (size_t k = 0; k < plan_.steps.size(); ++k) {
-      const Step& step = plan_.steps[k];
-      if (step.kind == StepKind::kInterpreter || (step.kind == StepKind::kLibrary && !b.calls[k]))
-        return false;
-    }
-    return true;
-  }
   void InterpretOnHost(const Step& step, DeviceState& s) const {
     const Binding& b = *s.binding;
     std::vector<std::shared_ptr<Tensor>> lying;
@@ -262,6 +312,7 @@ class DeviceProgram final : public PlannedProgram {
       if (v >= 0 && lying.back()->num_bytes() > 0)
         s.stream->CopyOut(lying.back()->mutable_data(), Pointer(s, v), lying.back()->num_bytes());
     }
+    stats_.host_waits.Add();
     s.stream->Wait();
     s.targets.clear();
     std::vector<TensorPtr> in;
@@ -285,6 +336,7 @@ class DeviceProgram final : public PlannedProgram {
   }
 
   int flags_ = 0;  ///< steps with a range flag
+  std::vector<int> flag_of_;  ///< by step: how many have one before it
   mutable std::mutex mutex_;
   mutable std::optional<std::map<int, std::shared_ptr<void>>> constants_;  ///< by storage
 };

@@ -99,8 +99,10 @@ Program::Rest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr
   }
 }
 
-void PlannedProgram::RunSteps(PlannedState& s) const {
-  for (size_t k = 0; k < plan_.steps.size(); ++k) {
+void PlannedProgram::RunSteps(PlannedState& s) const { RunSteps(s, 0, plan_.steps.size()); }
+
+void PlannedProgram::RunSteps(PlannedState& s, size_t begin, size_t end) const {
+  for (size_t k = begin; k < end; ++k) {
     const Step& step = plan_.steps[k];
     RequestScope::Poll();
     if (!s.profile) {
@@ -108,11 +110,11 @@ void PlannedProgram::RunSteps(PlannedState& s) const {
       continue;
     }
     Wait(s);
-    const auto begin = std::chrono::steady_clock::now();
+    const auto start = std::chrono::steady_clock::now();
     Execute(step, k, s);
     Wait(s);
     const double us =
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
     static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
     StepTime& t = s.profile->emplace_back();
     t.name = step.name;

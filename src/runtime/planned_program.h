@@ -59,6 +59,8 @@ class PlannedProgram : public Program {
                      const std::vector<std::shared_ptr<Tensor>>& outputs) const = 0;
   /// All steps, in order.
   virtual void RunSteps(PlannedState& s) const;
+  /// Those from `begin` to before `end`.
+  void RunSteps(PlannedState& s, size_t begin, size_t end) const;
   /// One of them.
   virtual void Compute(const Step& step, size_t k, PlannedState& s) const = 0;
   virtual void Copy(PlannedState& s, void* to, const void* from, int64_t bytes) const = 0;

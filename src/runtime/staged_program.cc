@@ -11,6 +11,7 @@
 ///   cost    a compilation for each new set; a graph that needs no stages never comes here
 ///   source  XLA's compile-time constant operands; graph breaks of tracing compilers
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -58,9 +59,10 @@ bool HasPlace(const Type& t) { return t.is_tensor() && DTypeBits(t.dtype) > 0; }
 /// Makes one stage from the tensors at hand.
 class StageMaker {
  public:
+  /// `stats`: of the whole, which counts the runs of its stages.
   StageMaker(const Graph& whole, const std::vector<NodePtr>& order, const CompileOptions& options,
-             const Progress& progress)
-      : whole_(whole), order_(order), options_(options), progress_(progress) {}
+             const Progress& progress, const ProgramStats& stats)
+      : whole_(whole), order_(order), options_(options), progress_(progress), stats_(stats) {}
 
   Stage Run() {
     BuildRest();
@@ -214,13 +216,19 @@ class StageMaker {
     Graph part;
     part.outputs = part.Import(outputs);
     for (const NodePtr& p : part.AllInputs()) stage->inputs.push_back(by_name_.at(p->attrs.name));
-    stage->program = CompileStatic(std::move(part), options_);
+    const std::shared_ptr<Program> program = CompileStatic(std::move(part), options_);
+    ProgramStats& counts = ProgramMaker::Stats(*program);
+    counts.launches = stats_.launches;
+    counts.replays = stats_.replays;
+    counts.host_waits = stats_.host_waits;
+    stage->program = program;
   }
 
   const Graph& whole_;
   const std::vector<NodePtr>& order_;
   const CompileOptions& options_;
   const Progress& progress_;
+  const ProgramStats& stats_;
   Graph rest_;
   std::unordered_map<EntryKey, NodeEntry> rest_of_;  // whole -> rest
   std::map<std::string, NodeEntry> by_name_;         // variable of rest -> entry of whole
@@ -243,6 +251,11 @@ class StagedProgram final : public Program {
     plain.limits = options.passes.limits;
     graph_ = ApplyPasses(std::move(graph), {"InferType", "InferShape"}, plain);
     order_ = graph_.TopoOrder();
+  }
+
+  const ProgramStats& stats() const override {
+    std::lock_guard lock(mutex_);
+    return last_run_ ? *last_run_ : stats_;
   }
 
  protected:
@@ -271,6 +284,7 @@ class StagedProgram final : public Program {
     for (size_t i = 0; i < variables.size(); ++i) Put(&at, NodeEntry(variables[i]), inputs[i]);
     state.arena_bytes = state.bytes_moved = 0;
     state.kernels_failed = 0;
+    StepCounts steps{};
     for (bool last = false; !last;) {
       const std::shared_ptr<const Stage> stage = StageFor(at);
       last = stage->last;
@@ -283,7 +297,12 @@ class StagedProgram final : public Program {
         state.arena_bytes = std::max(state.arena_bytes, session->arena_bytes());
         state.bytes_moved += session->bytes_moved();
         state.kernels_failed += session->kernels_failed();
+        const ProgramStats& of = stage->program->stats();
+        const StepCounts own{of.kernels,  of.distinct_kernels, of.library_calls,
+                             of.reorders, of.interpreted,      of.host_steps};
+        for (size_t i = 0; i < own.size(); ++i) steps[i] += own[i];
       }
+      steps[kInterpreted] += int(stage->host.size());
       for (const NodePtr& n : stage->compiled) at.done[n->id()] = 1;
       for (const NodePtr& n : stage->host) {
         RequestScope::Poll();
@@ -299,9 +318,25 @@ class StagedProgram final : public Program {
       const NodeEntry& e = graph_.outputs[i];
       (*outputs)[i] = OwnCopy(*TensorOf(at, e));
     }
+    Tell(steps);
   }
 
  private:
+  /// In the order of ProgramStats.
+  using StepCounts = std::array<int, 6>;
+  static constexpr size_t kInterpreted = 4;
+  /// Whoever asked for those of an earlier run keeps them.
+  void Tell(const StepCounts& steps) const {
+    std::lock_guard lock(mutex_);
+    const auto [it, fresh] = told_.try_emplace(steps, stats_);
+    ProgramStats& s = it->second;
+    if (fresh) {
+      int* const fields[] = {&s.kernels,  &s.distinct_kernels, &s.library_calls,
+                             &s.reorders, &s.interpreted,      &s.host_steps};
+      for (size_t i = 0; i < steps.size(); ++i) *fields[i] = steps[i];
+    }
+    last_run_ = &s;
+  }
   static TensorPtr TensorOf(const Progress& at, const NodeEntry& e) {
     if (TensorPtr t = Graph::ConstantOf(e)) return t;
     const auto it = at.tensors.find(KeyOf(e));
@@ -339,7 +374,7 @@ class StagedProgram final : public Program {
   std::shared_ptr<const Stage> StageFor(const Progress& at) const {
     std::lock_guard lock(mutex_);
     if (auto it = stages_.find(at.key); it != stages_.end()) return it->second;
-    auto stage = std::make_shared<Stage>(StageMaker(graph_, order_, options_, at).Run());
+    auto stage = std::make_shared<Stage>(StageMaker(graph_, order_, options_, at, stats_).Run());
     if (stages_.size() >= kMaxStages) {  // the oldest goes
       stages_.erase(made_.front());
       made_.pop_front();
@@ -353,6 +388,8 @@ class StagedProgram final : public Program {
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Stage>> stages_;
   mutable std::deque<Key> made_;  // keys in the order of making
+  mutable std::map<StepCounts, ProgramStats> told_;
+  mutable const ProgramStats* last_run_ = nullptr;
 };
 
 }  // namespace

@@ -71,6 +71,9 @@ int RunBench(const app::BenchOptions& options, bool json) {
                 {"losses", Json::array()},
                 {"distinct_kernels", r.program.distinct_kernels},
                 {"interpreted", r.program.interpreted},
+                {"launches", r.program.launches},
+                {"replays", r.program.replays},
+                {"host_waits", r.program.host_waits},
                 {"build_s", r.build_seconds}};
     for (const double loss : r.losses) out["losses"].push_back(Number(loss));
     if (options.profile) {

@@ -132,7 +132,8 @@ ProgramInfo Session::info(const std::vector<Tensor>& fetches, const Feeds& feeds
   const engine::Executable* e = impl_->Find(fetches, feeds, mode);
   const weft::ProgramStats& s = e->stats();
   return {s.kernels,     s.distinct_kernels, s.library_calls,  s.reorders,
-          s.interpreted, s.compile_seconds,  e->arena_bytes(), e->live_bytes()};
+          s.interpreted, s.compile_seconds,  e->arena_bytes(), e->live_bytes(),
+          s.launches,    s.replays,          s.host_waits};
 }
 
 Array Session::value(const Tensor& variable) const {

@@ -30,6 +30,8 @@ struct ProgramInfo {
   double compile_seconds = 0;
   int64_t arena_bytes = 0;  ///< of the last run
   int64_t live_bytes = 0;   ///< the most that it needed at once; no arena can be smaller
+  /// Of all runs so far on a GPU: steps given one by one, recordings of steps, waits for a step on the host.
+  int64_t launches = 0, replays = 0, host_waits = 0;
 };
 
 class Session {

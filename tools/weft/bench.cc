@@ -41,6 +41,7 @@ struct Times {
   std::vector<double> in_order;  // as they were taken
   double first_ms = 0;           // the run before them, which makes library calls and packs weights
   double cpu_us = 0;             // of all threads, a run
+  double launches = 0, replays = 0, host_waits = 0;  // of a device, a run
   double At(double quantile) const {
     return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
   }
@@ -97,6 +98,9 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   while (warmup.milliseconds() < a.warmup_ms) session->RunInto(inputs, &outputs);
   const Timer all;
   const double cpu = CpuSeconds();
+  const ProgramStats& stats = session->program().stats();
+  const RunCount counts[] = {stats.launches, stats.replays, stats.host_waits};
+  const int64_t before[] = {counts[0], counts[1], counts[2]};
   for (;;) {
     const Timer one;
     session->RunInto(inputs, &outputs);
@@ -107,6 +111,9 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
     if (times.ms.size() >= kMaxSamples) break;
   }
   times.cpu_us = 1e6 * (CpuSeconds() - cpu) / double(times.ms.size());
+  double* const of_a_run[] = {&times.launches, &times.replays, &times.host_waits};
+  for (size_t i = 0; i < 3; ++i)
+    *of_a_run[i] = double(counts[i] - before[i]) / double(times.ms.size());
   times.in_order = times.ms;
   std::sort(times.ms.begin(), times.ms.end());
   return times;
@@ -196,6 +203,9 @@ int Run(const Args& a) {
                 {"reorders", stats.reorders},
                 {"interpreted", stats.interpreted},
                 {"kernels_failed", session.kernels_failed()},
+                {"launches", times.launches},
+                {"replays", times.replays},
+                {"host_waits", times.host_waits},
                 {"arena_bytes", session.arena_bytes()},
                 {"bytes_moved", session.bytes_moved()},
                 {"peak_rss_bytes", PeakResidentBytes()},
@@ -234,6 +244,9 @@ int Run(const Args& a) {
   if (session.kernels_failed() > 0)
     text += fmt::format("failed   {} could not be generated: a bug in Weft\n",
                         Plural(session.kernels_failed(), "kernel"));
+  if (times.launches + times.replays > 0)
+    text += fmt::format("device   {:g} launches, {:g} recordings, {:g} waits for the host a run\n",
+                        times.launches, times.replays, times.host_waits);
   text += fmt::format("memory   arena {}, moved {} a run, process {} at most\n",
                       FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
                       FormatBytes(PeakResidentBytes()));

@@ -281,8 +281,8 @@ int Run(const Args& a) {
   import.findings = &findings;
   const Graph graph = LoadModel(a.model.path, import);
   const Report report = Inspect(graph, a);
-  std::vector<Unsupported> unsupported;
-  if (!a.support.empty()) unsupported = FindUnsupported(graph, findings, a.support);
+  Support support;
+  if (!a.support.empty()) support = FindSupport(graph, findings, a.support);
 
   if (a.model.json) {
     Json out = ToJson(report);
@@ -294,7 +294,10 @@ int Run(const Args& a) {
                          {"hint", f.hint},
                          {"count", f.count}});
     out["findings"] = std::move(remarks);
-    if (!a.support.empty()) out["unsupported"] = SupportJson(unsupported);
+    if (!a.support.empty()) {
+      out["unsupported"] = SupportJson(support.unsupported);
+      out["on_host"] = SupportJson(support.on_host);
+    }
     PrintJson(out);
   } else {
     std::string text = Text(report);
@@ -304,13 +307,12 @@ int Run(const Args& a) {
         text += fmt::format("  {} x {}: {}{}\n", f.count, f.op.empty() ? f.place : f.op, f.message,
                             f.hint.empty() ? "" : " (hint: " + f.hint + ")");
     }
-    if (!a.support.empty()) text += "\n" + SupportText(unsupported, a.support);
+    if (!a.support.empty()) text += "\n" + SupportText(support, a.support);
     Print(text);
   }
-  if (unsupported.empty()) return 0;
-  int64_t nodes = 0;
-  for (const Unsupported& u : unsupported) nodes += u.count;
-  ThrowError(ErrorCode::kUnsupported, fmt::format("{} nodes cannot run on {}", nodes, a.support),
+  if (support.unsupported.empty()) return 0;
+  ThrowError(ErrorCode::kUnsupported,
+             fmt::format("{} nodes cannot run on {}", CountNodes(support.unsupported), a.support),
              a.model.path);
 }
 

@@ -1,6 +1,7 @@
 /// support_report.cc: a node is supported when its shapes are known before the run and one of these
-/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter. The
-/// graph is looked at after simplification and folding, as a compilation would see it.
+/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter, which
+/// is on the host whatever the target. The graph is looked at after simplification and folding, as a
+/// compilation would see it.
 #include "support_report.h"
 
 #include <algorithm>
@@ -50,15 +51,14 @@ class Judge {
       for (const NodeEntry& e : Operands(n))
         if (types_[e].is_tensor() && DTypeBits(types_[e].dtype) == 0)
           return fmt::format("tensors of {} have no place on a device", DTypeName(types_[e].dtype));
-    if (view_.get(n->op(), false) || n->op()->has(compute_)) return "";
-    // What neither calls nor kernels run is interpreted; operands on a device are fetched for it.
-    if (not_evaluated.empty()) return "";
-    try {
-      ExpandSingle(g_, n);
-      return "";
-    } catch (const UserError& e) {
-      return e.message();
-    }
+    // What neither calls nor kernels run is interpreted.
+    return not_evaluated.empty() ? "" : WhyNoStep(n);
+  }
+  /// Empty: it runs on the target's device, if that has memory of its own; else why its operands are fetched for the host.
+  std::string WhyOnHost(NodePtr n) const {
+    if (family_ == "cpu" || family_ == "ref") return "";
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsFollowed(n)) return "";
+    return WhyNoStep(n);
   }
   std::string Types(NodePtr n) const {
     std::vector<std::string> out;
@@ -67,6 +67,16 @@ class Judge {
   }
 
  private:
+  /// Empty: a library call or a generated kernel runs it.
+  std::string WhyNoStep(NodePtr n) const {
+    if (view_.get(n->op(), false) || n->op()->has(compute_)) return "";
+    try {
+      ExpandSingle(g_, n);
+      return "";
+    } catch (const UserError& e) {
+      return e.message();
+    }
+  }
   /// A small integer tensor whose value is computed with the sizes, not by a step.
   bool IsFollowed(NodePtr n) const {
     if (!values_ || n->num_outputs() != 1) return false;
@@ -99,8 +109,8 @@ std::string Place(NodePtr n) {
 
 }  // namespace
 
-std::vector<Unsupported> FindUnsupported(const Graph& graph, const std::vector<Finding>& findings,
-                                         const std::string& target) {
+Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
+                    const std::string& target) {
   const std::string family = target.substr(0, target.find(':'));
   std::string why;
   if (family == "ref") {
@@ -110,10 +120,11 @@ std::vector<Unsupported> FindUnsupported(const Graph& graph, const std::vector<F
                fmt::format("nothing is known about target '{}': {}", target, why), "--support",
                "targets are cpu, ref, cuda:sm_90");
   }
-  std::map<std::tuple<std::string, std::string, std::string>, Unsupported> groups;
+  using Groups = std::map<std::tuple<std::string, std::string, std::string>, NodeGroup>;
+  Groups groups, on_host;
   for (const Finding& f : findings) {
     if (f.op.empty()) continue;
-    Unsupported& u = groups[{f.op, "", f.message}];
+    NodeGroup& u = groups[{f.op, "", f.message}];
     u.op = f.op;
     u.reason = f.message;
     u.hint = f.hint;
@@ -128,27 +139,35 @@ std::vector<Unsupported> FindUnsupported(const Graph& graph, const std::vector<F
       options);
   const Judge judge(g, target);
   for (NodePtr n : g.TopoOrder()) {
-    const std::string reason = judge.WhyNot(n);
+    std::string reason = judge.WhyNot(n);
+    Groups& into = reason.empty() ? on_host : groups;
+    if (reason.empty()) reason = judge.WhyOnHost(n);
     if (reason.empty()) continue;
     const std::string types = judge.Types(n);
-    Unsupported& u = groups[{n->op()->name, types, reason}];
+    NodeGroup& u = into[{n->op()->name, types, reason}];
     u.op = n->op()->name;
     u.dtypes = types;
     u.reason = reason;
     ++u.count;
     if (u.places.size() < kPlacesShown) u.places.push_back(Place(n));
   }
-  std::vector<Unsupported> out;
-  for (auto& [key, u] : groups) out.push_back(std::move(u));
+  Support out;
+  for (auto& [key, u] : groups) out.unsupported.push_back(std::move(u));
+  for (auto& [key, u] : on_host) out.on_host.push_back(std::move(u));
   return out;
 }
 
-std::string SupportText(const std::vector<Unsupported>& groups, const std::string& target) {
-  if (groups.empty()) return fmt::format("every node can run on {}\n", target);
+int64_t CountNodes(const std::vector<NodeGroup>& groups) {
   int64_t nodes = 0;
-  for (const Unsupported& u : groups) nodes += u.count;
-  std::string out = fmt::format("{} nodes cannot run on {}:\n", nodes, target);
-  for (const Unsupported& u : groups) {
+  for (const NodeGroup& u : groups) nodes += u.count;
+  return nodes;
+}
+
+namespace {
+
+std::string GroupsText(const std::vector<NodeGroup>& groups) {
+  std::string out;
+  for (const NodeGroup& u : groups) {
     out += fmt::format("  {} x {}{}: {}\n", u.count, u.op, u.dtypes, u.reason);
     if (!u.hint.empty()) out += fmt::format("      hint: {}\n", u.hint);
     if (!u.places.empty())
@@ -158,9 +177,22 @@ std::string SupportText(const std::vector<Unsupported>& groups, const std::strin
   return out;
 }
 
-Json SupportJson(const std::vector<Unsupported>& groups) {
+}  // namespace
+
+std::string SupportText(const Support& support, const std::string& target) {
+  const int64_t without = CountNodes(support.unsupported), on_host = CountNodes(support.on_host);
+  std::string out = without == 0 ? fmt::format("every node can run on {}", target)
+                                 : fmt::format("{} nodes cannot run on {}:\n", without, target) +
+                                       GroupsText(support.unsupported);
+  if (on_host == 0) return without == 0 ? out + "\n" : out;
+  out += without == 0 ? fmt::format(", {} of them on the host:\n", on_host)
+                      : fmt::format("{} nodes run on the host:\n", on_host);
+  return out + GroupsText(support.on_host);
+}
+
+Json SupportJson(const std::vector<NodeGroup>& groups) {
   Json out = Json::array();
-  for (const Unsupported& u : groups)
+  for (const NodeGroup& u : groups)
     out.push_back({{"op", u.op},
                    {"dtypes", u.dtypes},
                    {"reason", u.reason},

@@ -1,4 +1,4 @@
-/// support_report.h: what of a model a target cannot run, all at once, grouped, with reasons.
+/// support_report.h: what of a model a target cannot run, or runs on the host, all at once, grouped, with reasons.
 #pragma once
 
 #include <string>
@@ -8,16 +8,24 @@
 
 namespace weft::tool {
 
-struct Unsupported {
+/// Nodes of one operator and one reason.
+struct NodeGroup {
   std::string op, dtypes, reason, hint;
   std::vector<std::string> places;  ///< the first few nodes, by the names the user gave
   int64_t count = 0;
 };
 
-/// `findings` are those of the import; `graph` is the imported graph. Sorted by op, then reason.
-std::vector<Unsupported> FindUnsupported(const Graph& graph, const std::vector<Finding>& findings,
-                                         const std::string& target);
-std::string SupportText(const std::vector<Unsupported>& groups, const std::string& target);
-Json SupportJson(const std::vector<Unsupported>& groups);
+/// Sorted by op, then reason.
+struct Support {
+  std::vector<NodeGroup> unsupported;
+  std::vector<NodeGroup> on_host;  ///< where the target is a device with memory of its own
+};
+
+/// `findings` are those of the import; `graph` is the imported graph.
+Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
+                    const std::string& target);
+int64_t CountNodes(const std::vector<NodeGroup>& groups);
+std::string SupportText(const Support& support, const std::string& target);
+Json SupportJson(const std::vector<NodeGroup>& groups);
 
 }  // namespace weft::tool

@@ -52,6 +52,8 @@ class WEFT_API DeviceStream {
   virtual std::unique_ptr<Recording> Record(const std::function<void()>& give,
                                             std::unique_ptr<Recording> earlier);
   virtual void Replay(const Recording& recording);
+  /// A run ends with what was given so far: memory for copies that runs of late had no need of may go. Throws nothing.
+  virtual void EndRun() {}
 };
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 /// primitives) is a binding, made once per set of extents and cached. A `Session` owns the arena; one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,6 +49,17 @@ struct StepTime {
   std::string how;    ///< of a library call: what it says that it runs
 };
 
+/// A number that grows while sessions run, in any thread; copies show the same one.
+class RunCount {
+ public:
+  operator int64_t() const { return n_->load(std::memory_order_relaxed); }
+  void Add(int64_t n = 1) const { n_->fetch_add(n, std::memory_order_relaxed); }
+
+ private:
+  std::shared_ptr<std::atomic<int64_t>> n_ = std::make_shared<std::atomic<int64_t>>(0);
+};
+
+/// Of a program that runs by stages (extents that depend on values) the steps are those of its last run.
 struct ProgramStats {
   double compile_seconds = 0;
   int kernels = 0;  ///< generated kernels launched a run
@@ -58,6 +70,10 @@ struct ProgramStats {
   /// Kernels that could not be generated, by a fault of ours (PassRecord::faults): the interpreter does their work.
   int kernels_failed = 0;
   int host_steps = 0;   ///< shape values written, copies
+  // Of all runs so far on a device with memory of its own; elsewhere 0.
+  RunCount launches;    ///< kernels and library calls that were given to it one by one
+  RunCount replays;     ///< recordings of steps that it was given as a whole
+  RunCount host_waits;  ///< times that a run waited for it in its middle, for a step on the host
   std::vector<PassRecord> passes;
 };
 
@@ -75,7 +91,8 @@ class WEFT_API Program {
   const std::vector<IoSpec>& variables() const { return variables_; }
   /// A run writes some of them.
   bool writes_variables() const { return writes_variables_; }
-  const ProgramStats& stats() const { return stats_; }
+  /// Stays as it is, but for the counts of runs.
+  virtual const ProgramStats& stats() const { return stats_; }
   /// The graph after the pipeline.
   const Graph& graph() const { return graph_; }
   const std::string& backend() const { return backend_name_; }

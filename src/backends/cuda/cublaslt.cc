@@ -29,16 +29,13 @@ constexpr size_t kMostPlans = 1024;
 struct Library {
   Library(std::shared_ptr<Device> d, std::shared_ptr<const CublasLtApi> a)
       : device(std::move(d)), api(std::move(a)) {
-    device->Use();
+    const Device::Current current = device->Use();
     status = api->Create(&handle);
   }
   ~Library() {
     if (status != lt::kSuccess) return;
-    try {
-      device->Use();
-    } catch (const Error&) {
-      // A device that has ended is left as it is, but for what is ours.
-    }
+    // Also where the device has ended: what is ours is given back.
+    const Device::Current current = device->Enter();
     api->Destroy(handle);
   }
   Library(const Library&) = delete;
@@ -214,11 +211,12 @@ auto KeyOf(const ProductSpec& s) {
 }  // namespace
 
 struct CublasLt::Impl {
-  Impl(std::shared_ptr<Device> d, std::shared_ptr<const CublasLtApi> a)
-      : device(std::move(d)), api(std::move(a)) {}
+  Impl(std::shared_ptr<Device> d, std::shared_ptr<const CublasLtApi> a, std::string f)
+      : device(std::move(d)), api(std::move(a)), file(std::move(f)) {}
 
   const std::shared_ptr<Device> device;
   std::shared_ptr<const CublasLtApi> api;
+  const std::string file;
   std::mutex mutex;
   bool tried = false;                      ///< to open it
   std::shared_ptr<const Library> library;  ///< null where it cannot be used
@@ -227,14 +225,21 @@ struct CublasLt::Impl {
 
   void Open() {
     if (tried) return;
-    if (!api) api = CublasLtLibrary();
-    std::string why = api->error;
-    if (why.empty()) {
-      auto opened = std::make_shared<const Library>(device, api);
-      if (opened->status == lt::kSuccess)
-        library = std::move(opened);
-      else
-        why = fmt::format("cublasLtCreate: {}", api->StatusString(opened->status));
+    const TryCublasLt create = [&](const std::shared_ptr<const CublasLtApi>& candidate) {
+      auto opened = std::make_shared<const Library>(device, candidate);
+      if (opened->status != lt::kSuccess)
+        return fmt::format("cublasLtCreate: {}", candidate->StatusString(opened->status));
+      library = std::move(opened);
+      return std::string();
+    };
+    std::string why;
+    if (!api) {
+      int driver = 0;
+      device->Check(device->api().DriverGetVersion(&driver), "cuDriverGetVersion");
+      api = OpenCublasLt(driver, create, file);
+      why = api->error;
+    } else {
+      why = api->ok() ? create(api) : api->error;
     }
     tried = true;
     if (!library)
@@ -242,8 +247,9 @@ struct CublasLt::Impl {
   }
 };
 
-CublasLt::CublasLt(std::shared_ptr<Device> device, std::shared_ptr<const CublasLtApi> api)
-    : impl_(new Impl(std::move(device), std::move(api))) {}
+CublasLt::CublasLt(std::shared_ptr<Device> device, std::shared_ptr<const CublasLtApi> api,
+                   std::string library)
+    : impl_(new Impl(std::move(device), std::move(api), std::move(library))) {}
 CublasLt::~CublasLt() = default;
 
 std::shared_ptr<const LibraryPlan> CublasLt::Plan(const ProductSpec& spec) {
@@ -255,7 +261,7 @@ std::shared_ptr<const LibraryPlan> CublasLt::Plan(const ProductSpec& spec) {
   if (const auto it = impl_->plans.find(key); it != impl_->plans.end()) return it->second;
   if (impl_->plans.size() >= kMostPlans) impl_->plans.clear();
   try {
-    impl_->device->Use();
+    const Device::Current current = impl_->device->Use();
     return impl_->plans[key] = std::make_shared<const ProductPlan>(impl_->library, spec);
   } catch (const Failure& f) {
     if (f.status != lt::kNotSupported)

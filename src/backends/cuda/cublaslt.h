@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "backends/cuda/cublaslt_api.h"
 #include "backends/cuda/libraries.h"
@@ -14,9 +15,10 @@ namespace weft::cuda {
 /// Thread-safe. Equal specs share a plan, which its algorithm was looked up for once.
 class CublasLt {
  public:
-  /// `api` null: the library of this machine, opened when the first plan is asked for.
+  /// `api` null: the library of this machine that works on the device, opened when the first plan is asked for.
   explicit CublasLt(std::shared_ptr<Device> device,
-                    std::shared_ptr<const CublasLtApi> api = nullptr);
+                    std::shared_ptr<const CublasLtApi> api = nullptr,
+                    std::string library = "libcublasLt.so");
   ~CublasLt();
   /// As Libraries::Product.
   std::shared_ptr<const LibraryPlan> Plan(const ProductSpec& spec);

@@ -1,25 +1,17 @@
-/// cublaslt_api.cc: finds and opens cuBLASLt.
+/// cublaslt_api.cc: finds and opens the cuBLASLt that serves the driver.
 #include "backends/cuda/cublaslt_api.h"
 
 #include <fmt/format.h>
+
+#include <utility>
 
 #include "codegen/cuda/cuda_library.h"
 
 namespace weft::cuda {
 namespace {
 
-CublasLtApi Open() {
+CublasLtApi ReadCublasLt(const SharedLibrary& library) {
   CublasLtApi api;
-  std::string reason;
-  const SharedLibrary library = OpenCudaLibrary(
-      "WEFT_CUBLASLT", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, &reason);
-  if (!library.is_open()) {
-    api.error = fmt::format(
-        "cuBLASLt was not found ({}); install the CUDA Toolkit's cuBLAS 12 or 13, or name the "
-        "library in WEFT_CUBLASLT",
-        reason);
-    return api;
-  }
   EntryFinder get(library);
 #define WEFT_ENTRY(name, symbol, result, arguments) get(symbol, &api.name);
   WEFT_CUBLASLT_ENTRIES(WEFT_ENTRY)
@@ -34,8 +26,35 @@ CublasLtApi Open() {
 
 }  // namespace
 
+std::shared_ptr<const CublasLtApi> OpenCublasLt(int driver, const TryCublasLt& attempt,
+                                                const std::string& library) {
+  std::shared_ptr<const CublasLtApi> best;
+  std::string reason;
+  const auto judge = [&](const SharedLibrary& candidate, std::string* why) {
+    auto api = std::make_shared<const CublasLtApi>(ReadCublasLt(candidate));
+    *why = api->error;
+    const bool taken = api->ok() && IsForDriver(int(api->GetVersion() / 10000), driver);
+    if (!api->ok() || (best && !taken)) return 0;
+    if (attempt) *why = attempt(api);
+    if (!why->empty()) {
+      *why = candidate.path() + ": " + *why;
+      return 0;
+    }
+    best = std::move(api);
+    return taken ? kServesBest : 1;
+  };
+  OpenCudaLibrary("WEFT_CUBLASLT", NamesForDriver(library, driver), &reason, judge);
+  if (best) return best;
+  CublasLtApi none;
+  none.error = fmt::format(
+      "cuBLASLt was not found ({}); install the CUDA Toolkit's cuBLAS 12 or 13, or name the "
+      "library in WEFT_CUBLASLT",
+      reason);
+  return std::make_shared<const CublasLtApi>(std::move(none));
+}
+
 std::shared_ptr<const CublasLtApi> CublasLtLibrary() {
-  static const auto api = std::make_shared<const CublasLtApi>(Open());
+  static const auto api = OpenCublasLt(InstalledDriver());
   return api;
 }
 

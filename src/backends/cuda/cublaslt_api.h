@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -100,7 +101,13 @@ struct CublasLtApi {
   bool ok() const { return error.empty(); }
 };
 
-/// Opens cuBLASLt on first use; `WEFT_CUBLASLT` names a file to use instead of the usual places. Thread-safe.
+/// What is amiss with a library where it is to be used; empty: nothing.
+using TryCublasLt = std::function<std::string(const std::shared_ptr<const CublasLtApi>&)>;
+/// The cuBLASLt of this machine that a driver of that version (0: not known) takes rather than others, of those with which
+/// `attempt` succeeds. `WEFT_CUBLASLT` names a file to use instead of the usual places.
+std::shared_ptr<const CublasLtApi> OpenCublasLt(int driver, const TryCublasLt& attempt = {},
+                                                const std::string& library = "libcublasLt.so");
+/// That for this machine's driver, opened on first use and tried nowhere. Thread-safe.
 std::shared_ptr<const CublasLtApi> CublasLtLibrary();
 
 }  // namespace weft::cuda

@@ -70,16 +70,17 @@ class Cudnn::Handle {
   }
   ~Handle() {
     try {
-      device_->Use();
+      const Device::Current current = device_->Use();
+      api_.destroy(handle_);
     } catch (const Error&) {
-      return;  // the device has ended, and the handle with it
+      // The device has ended, and the handle with it.
     }
-    api_.destroy(handle_);
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
   const CudnnApi& api() const { return api_; }
+  const Device& device() const { return *device_; }
   CudnnHandle* raw() const { return handle_; }
   void Execute(StreamHandle* stream, const CudnnObject& plan, const CudnnObject& operands) {
     std::lock_guard lock(mutex_);
@@ -100,6 +101,10 @@ class Cudnn::ConvPlan final : public LibraryPlan {
       : handle_(std::move(handle)),
         engine_(std::move(engine)),
         description_(std::move(description)) {}
+  ~ConvPlan() override {
+    const Device::Current current = handle_->device().Enter();
+    const CudnnEngine gone = std::move(engine_);
+  }
   int64_t workspace_bytes() const override { return engine_.workspace_bytes; }
   std::string description() const override { return description_; }
   void Run(StreamHandle* stream, void* const* operands, void* workspace) const override {
@@ -120,11 +125,12 @@ class Cudnn::ConvPlan final : public LibraryPlan {
 
  private:
   const std::shared_ptr<Handle> handle_;  // outlives the engine
-  const CudnnEngine engine_;
+  CudnnEngine engine_;
   const std::string description_;
 };
 
-Cudnn::Cudnn(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+Cudnn::Cudnn(std::shared_ptr<Device> device, std::string library)
+    : device_(std::move(device)), library_(std::move(library)) {}
 Cudnn::Cudnn(std::shared_ptr<Device> device, const CudnnApi& api)
     : device_(std::move(device)), api_(&api) {}
 Cudnn::~Cudnn() = default;
@@ -135,12 +141,20 @@ std::shared_ptr<const LibraryPlan> Cudnn::Plan(const ConvSpec& spec) {
   const std::vector<int64_t> key = KeyOf(spec);
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
-  device_->Use();
+  const Device::Current current = device_->Use();
   if (!handle_) {
-    if (!api_) api_ = &CudnnLibrary();
+    const auto open = [&](const CudnnApi& candidate) -> std::string {
+      try {
+        handle_ = std::make_shared<Handle>(device_, candidate);
+        return {};
+      } catch (const Error& e) {
+        return e.message();
+      }
+    };
     try {
+      if (!api_) api_ = &OpenCudnn(open, library_);
       WEFT_CHECK(api_->ok(), kUnsupported, "{}", api_->error);
-      handle_ = std::make_shared<Handle>(device_, *api_);
+      if (!handle_) handle_ = std::make_shared<Handle>(device_, *api_);
     } catch (const Error& e) {
       failed_ = true;
       WEFT_LOG(kWarning, "convolutions run as generated kernels, which are slower: {}",

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "backends/cuda/cudnn_api.h"
@@ -14,7 +15,8 @@ namespace weft::cuda {
 /// Thread-safe. Equal specs share a plan, whose engine was looked up once.
 class Cudnn {
  public:
-  explicit Cudnn(std::shared_ptr<Device> device);
+  /// The library of this machine that works on the device, opened when the first plan is asked for.
+  explicit Cudnn(std::shared_ptr<Device> device, std::string library = "libcudnn.so");
   /// With a table of its own, which outlives every plan.
   Cudnn(std::shared_ptr<Device> device, const CudnnApi& api);
   ~Cudnn();
@@ -27,6 +29,7 @@ class Cudnn {
   std::shared_ptr<const LibraryPlan> MakePlan(const ConvSpec& spec);
 
   const std::shared_ptr<Device> device_;
+  const std::string library_;
   const CudnnApi* api_ = nullptr;  ///< null: not opened yet
   std::mutex mutex_;
   std::shared_ptr<Handle> handle_;

@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
 #include "backends/cuda/cublaslt_api.h"
 #include "codegen/cuda/cuda_library.h"
 #include "codegen/cuda/nvrtc_api.h"
@@ -10,16 +15,8 @@
 namespace weft::cuda {
 namespace {
 
-CudnnApi Open() {
+CudnnApi ReadCudnn(const SharedLibrary& library) {
   CudnnApi api;
-  std::string reason;
-  const SharedLibrary library =
-      OpenCudaLibrary("WEFT_CUDNN", {"libcudnn.so.9", "libcudnn.so"}, &reason);
-  if (!library.is_open()) {
-    api.error = fmt::format(
-        "cuDNN was not found ({}); install cuDNN 9, or name the library in WEFT_CUDNN", reason);
-    return api;
-  }
   EntryFinder get(library);
   get("cudnnGetVersion", &api.version);
   get("cudnnCreate", &api.create);
@@ -35,23 +32,53 @@ CudnnApi Open() {
   get("cudnnBackendExecute", &api.execute);
   constexpr size_t kFirst = 90000;  // 9.0.0
   if (!get.missing().empty())
-    api.error = fmt::format("cuDNN lacks {}: a version before 9?", get.missing());
+    api.error = fmt::format("{} lacks {}: a version before 9?", library.path(), get.missing());
   else if (api.version() < kFirst)
-    api.error = fmt::format("cuDNN is of version {}, Weft needs 9", api.version());
-  if (api.ok()) {
-    // Some of its engines open these by name. Where they lie in a folder that the loader does not search (a Python package,
-    // a Toolkit of one's own), they are met already open.
-    Nvrtc();
-    CublasLtLibrary();
-  }
+    api.error = fmt::format("{} is of version {}, Weft needs 9", library.path(), api.version());
   return api;
+}
+
+/// Never given back: threads and caches of the library outlive any scope of ours.
+const CudnnApi& Keep(std::unique_ptr<const CudnnApi> api) {
+  static std::mutex mutex;
+  static auto* const all = new std::vector<std::unique_ptr<const CudnnApi>>;
+  std::lock_guard lock(mutex);
+  all->push_back(std::move(api));
+  return *all->back();
 }
 
 }  // namespace
 
+const CudnnApi& OpenCudnn(const TryCudnn& attempt, const std::string& library) {
+  const CudnnApi* found = nullptr;
+  std::string reason;
+  const auto judge = [&](const SharedLibrary& candidate, std::string* why) {
+    auto api = std::make_unique<CudnnApi>(ReadCudnn(candidate));
+    *why = api->error;
+    if (!api->ok()) return 0;
+    // Some of its engines open these by name. Where they lie in a folder that the loader does not search (a Python package, a
+    // Toolkit of one's own), they are met already open.
+    Nvrtc();
+    CublasLtLibrary();
+    if (attempt) *why = attempt(*api);
+    if (!why->empty()) {
+      *why = candidate.path() + ": " + *why;
+      return 0;
+    }
+    found = &Keep(std::move(api));
+    return kServesBest;
+  };
+  OpenCudaLibrary("WEFT_CUDNN", {library + ".9", library}, &reason, judge);
+  if (found) return *found;
+  auto none = std::make_unique<CudnnApi>();
+  none->error = fmt::format(
+      "cuDNN was not found ({}); install cuDNN 9, or name the library in WEFT_CUDNN", reason);
+  return Keep(std::move(none));
+}
+
 const CudnnApi& CudnnLibrary() {
-  static const CudnnApi* const api = new CudnnApi(Open());
-  return *api;
+  static const CudnnApi& api = OpenCudnn();
+  return api;
 }
 
 }  // namespace weft::cuda

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "backends/cuda/driver_api.h"
@@ -38,7 +39,12 @@ struct CudnnApi {
   bool ok() const { return error.empty(); }
 };
 
-/// Opens cuDNN on first use. `WEFT_CUDNN` names a file to use instead of the usual places. Thread-safe.
+/// What is amiss with a library where it is to be used; empty: nothing.
+using TryCudnn = std::function<std::string(const CudnnApi&)>;
+/// The first cuDNN of this machine with which `attempt` succeeds, for ever. `WEFT_CUDNN` names a file to use instead of the
+/// usual places.
+const CudnnApi& OpenCudnn(const TryCudnn& attempt = {}, const std::string& library = "libcudnn.so");
+/// Opened on first use and tried nowhere. Thread-safe.
 const CudnnApi& CudnnLibrary();
 
 namespace cudnn {

@@ -37,6 +37,7 @@ bool EndsTheDevice(DriverResult r) {
     case 719:  // launch failed
     case 721:  // tensor memory leak
     case 810:  // client of MPS terminated
+    case 999:  // unknown, which stays
       return true;
     default:
       return false;
@@ -76,7 +77,7 @@ std::shared_ptr<Device> Device::Open(int ordinal, std::shared_ptr<const DriverAp
   d->Check(a.DeviceTotalMem(&bytes, d->handle_), "cuDeviceTotalMem");
   d->memory_bytes_ = int64_t(bytes);
   d->Check(a.DevicePrimaryCtxRetain(&d->context_, d->handle_), "cuDevicePrimaryCtxRetain");
-  d->Use();
+  const Current current = d->Use();
   PoolProps props;
   props.location_id = d->handle_;
   d->Check(a.MemPoolCreate(&d->pool_, &props), "cuMemPoolCreate");
@@ -88,9 +89,11 @@ std::shared_ptr<Device> Device::Open(int ordinal, std::shared_ptr<const DriverAp
 
 Device::~Device() {
   if (!context_) return;
-  Enter();
-  if (memory_stream_) api_->StreamDestroy(memory_stream_);
-  if (pool_) api_->MemPoolDestroy(pool_);
+  {
+    const Current current = Enter();
+    if (memory_stream_) api_->StreamDestroy(memory_stream_);
+    if (pool_) api_->MemPoolDestroy(pool_);
+  }
   api_->DevicePrimaryCtxRelease(handle_);
 }
 
@@ -101,14 +104,15 @@ std::string Device::Text(DriverResult r) const {
   return fmt::format("{} ({})", text ? text : "unknown error", name ? name : std::to_string(r));
 }
 
-void Device::Use() const {
+Device::Current Device::Use() const {
   if (has_ended_.load(std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
     WEFT_THROW(kDevice,
                "CUDA device {} does nothing any more since {}; only a new process can use it again",
                ordinal_, ended_);
   }
-  Check(api_->CtxSetCurrent(context_), "cuCtxSetCurrent");
+  Check(api_->CtxPushCurrent(context_), "cuCtxPushCurrent");
+  return Current(api_.get());
 }
 
 void Device::Check(DriverResult r, const char* what) const {
@@ -124,7 +128,7 @@ void Device::Check(DriverResult r, const char* what) const {
 }
 
 std::shared_ptr<void> Device::Allocate(int64_t bytes) {
-  Use();
+  const Current current = Use();
   DevicePointer p = 0;
   const DriverResult r =
       api_->MemAllocFromPoolAsync(&p, size_t(std::max<int64_t>(bytes, 1)), pool_, memory_stream_);
@@ -137,7 +141,7 @@ std::shared_ptr<void> Device::Allocate(int64_t bytes) {
   Check(r, "cuMemAllocFromPoolAsync");
   // Whoever owns it waits for its own streams before it lets go.
   std::shared_ptr<void> block(reinterpret_cast<void*>(p), [self = shared_from_this()](void* q) {
-    self->Enter();
+    const Current entered = self->Enter();
     self->api_->MemFreeAsync(reinterpret_cast<DevicePointer>(q), self->memory_stream_);
   });
   Check(api_->StreamSynchronize(memory_stream_), "cuStreamSynchronize");
@@ -145,11 +149,11 @@ std::shared_ptr<void> Device::Allocate(int64_t bytes) {
 }
 
 std::shared_ptr<void> Device::AllocatePinned(int64_t bytes) {
-  Use();
+  const Current current = Use();
   void* p = nullptr;
   Check(api_->MemHostAlloc(&p, size_t(std::max<int64_t>(bytes, 1)), 0), "cuMemHostAlloc");
   return {p, [self = shared_from_this()](void* q) {
-            self->Enter();
+            const Current entered = self->Enter();
             self->api_->MemFreeHost(q);
           }};
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/driver_api.h"
@@ -36,10 +37,31 @@ class Device : public std::enable_shared_from_this<Device> {
   int ordinal() const { return ordinal_; }
   ContextHandle* context() const { return context_; }
 
-  /// Makes the context current on this thread. Throws where the device has ended.
-  void Use() const;
-  /// The same for who gives back or asks, also where the device has ended. False where the driver refuses.
-  bool Enter() const noexcept { return api_->CtxSetCurrent(context_) == 0; }
+  /// The device's context is this thread's current one while it lives; then that of the caller is again, who may have one of
+  /// another device, or none.
+  class Current {
+   public:
+    explicit Current(const DriverApi* api) : api_(api) {}
+    Current(Current&& o) noexcept : api_(std::exchange(o.api_, nullptr)) {}
+    Current& operator=(Current&&) = delete;
+    ~Current() {
+      ContextHandle* ours = nullptr;
+      if (api_) api_->CtxPopCurrent(&ours);
+    }
+    /// False where the driver has refused it.
+    explicit operator bool() const { return api_ != nullptr; }
+
+   private:
+    const DriverApi* api_;
+  };
+  /// Throws where the device has ended.
+  [[nodiscard]] Current Use() const;
+  /// The same for who gives back or asks, also where the device has ended.
+  [[nodiscard]] Current Enter() const noexcept {
+    // What the driver tells here may be of work given before, which it tells once.
+    const bool entered = api_->CtxPushCurrent(context_) == 0 || api_->CtxPushCurrent(context_) == 0;
+    return Current(entered ? api_.get() : nullptr);
+  }
   /// Throws kOutOfMemory or kDevice unless `r` is success. `what`: the call.
   void Check(DriverResult r, const char* what) const;
   /// 256-byte aligned, given back when the last owner goes. Throws kOutOfMemory.
@@ -81,6 +103,7 @@ class Stream final : public DeviceStream {
   void Wait() override;
   std::shared_ptr<Point> Mark() override;
   void Wait(const Point& point) override;
+  void EndRun() override;
   std::unique_ptr<Recording> Record(const std::function<void()>& give,
                                     std::unique_ptr<Recording> earlier) override;
   void Replay(const Recording& recording) override;
@@ -101,16 +124,24 @@ class Stream final : public DeviceStream {
     const char* staged;
     int64_t bytes;
   };
+  /// Pinned memory.
+  struct Piece {
+    std::shared_ptr<void> memory;
+    bool has_results =
+        false;  ///< else the stream is done with it when it comes to what is given next
+  };
   /// What was given between two points.
   struct Batch {
-    std::vector<std::shared_ptr<void>> staging;   ///< pinned memory
+    std::vector<Piece> staging;
     int64_t staged = 0;                           ///< bytes of the last of it
     std::vector<Pending> pending;                 ///< for the host, when the stream has come so far
     std::vector<std::shared_ptr<void>> outgrown;  ///< workspaces that it may use
     std::shared_ptr<const Event> end;
   };
-  /// A place in pinned memory until what is given now is done; null where there is enough of that already.
-  char* Stage(int64_t bytes);
+  /// A place in pinned memory until what is given now is done; null where there is enough of that already. What a `result`
+  /// is copied to may have held operands before, and may lie beyond what is enough, for nobody can wait for it here.
+  char* Stage(int64_t bytes, bool result);
+  bool NextPiece(bool result);
   /// Brings the results to the host when `wait` returns; where it throws, whoever asks for them later is told, too.
   void Settle(std::deque<Batch> given, const std::function<void()>& wait);
 
@@ -122,6 +153,8 @@ class Stream final : public DeviceStream {
   std::deque<Batch> marked_;  ///< those before, the oldest first
   std::vector<std::shared_ptr<void>> idle_staging_;
   int num_staging_ = 0;                      ///< idle or not
+  int most_staging_ = 0;                     ///< not idle at once, in this run
+  std::deque<int> runs_staging_;             ///< the same of the runs before
   std::vector<std::shared_ptr<void>> lost_;  ///< that work may use of which nobody knows the end
   Graph* graph_ = nullptr;                   ///< that is being recorded
 };

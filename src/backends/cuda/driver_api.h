@@ -90,7 +90,8 @@ struct GraphExecUpdateResult {
   X(DeviceTotalMem, "cuDeviceTotalMem", (size_t * bytes, int device))                              \
   X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (ContextHandle * *context, int device))    \
   X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", (int device))                            \
-  X(CtxSetCurrent, "cuCtxSetCurrent", (ContextHandle * context))                                   \
+  X(CtxPushCurrent, "cuCtxPushCurrent", (ContextHandle * context))                                 \
+  X(CtxPopCurrent, "cuCtxPopCurrent", (ContextHandle * *context))                                  \
   X(MemGetInfo, "cuMemGetInfo", (size_t * free, size_t * total))                                   \
   X(MemPoolCreate, "cuMemPoolCreate", (PoolHandle * *pool, const PoolProps* props))                \
   X(MemPoolDestroy, "cuMemPoolDestroy", (PoolHandle * pool))                                       \

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -23,7 +24,7 @@ bool CannotRead(DriverResult r) {
 /// Adds what the versions of the driver and of the compiler tell about it.
 void ExplainVersions(const DriverApi& api, int architecture, Error* e) {
   int driver = 0;
-  const NvrtcApi& nvrtc = Nvrtc();
+  const NvrtcApi& nvrtc = Nvrtc(architecture);
   if (api.DriverGetVersion(&driver) != 0 || driver <= 0) return;
   const int major = driver / 1000, minor = driver % 1000 / 10;
   if (!nvrtc.ok())
@@ -48,7 +49,7 @@ void ExplainVersions(const DriverApi& api, int architecture, Error* e) {
 
 Module::Module(std::shared_ptr<Device> device, const std::string& cubin)
     : device_(std::move(device)) {
-  device_->Use();
+  const Device::Current current = device_->Use();
   const DriverResult r = device_->api().LibraryLoadData(&library_, cubin.data(), nullptr, nullptr,
                                                         0, nullptr, nullptr, 0);
   try {
@@ -59,12 +60,22 @@ Module::Module(std::shared_ptr<Device> device, const std::string& cubin)
   }
 }
 Module::~Module() {
-  device_->Enter();
+  const Device::Current current = device_->Enter();
   device_->api().LibraryUnload(library_);
 }
 
+bool Module::Has(const std::string& entry) const {
+  constexpr DriverResult kNotFound = 500;
+  const Device::Current current = device_->Use();
+  KernelHandle* kernel = nullptr;
+  const DriverResult r = device_->api().LibraryGetKernel(&kernel, library_, entry.c_str());
+  if (r == kNotFound) return false;
+  device_->Check(r, ("cuLibraryGetKernel of " + entry).c_str());
+  return true;
+}
+
 KernelHandle* Module::Get(const std::string& entry) const {
-  device_->Use();
+  const Device::Current current = device_->Use();
   KernelHandle* kernel = nullptr;
   device_->Check(device_->api().LibraryGetKernel(&kernel, library_, entry.c_str()),
                  ("cuLibraryGetKernel of " + entry).c_str());
@@ -82,7 +93,8 @@ class Entries {
       : num_buffers_(kernel.buffers.size()),
         num_symbols_(size_t(kernel.num_symbols)),
         schedule_(ScheduleCuda(kernel)),
-        module_(std::move(module)) {}
+        module_(std::move(module)),
+        parameter_bytes_(module_->device().parameter_bytes()) {}
 
   size_t num_symbols() const { return num_symbols_; }
   bool has_multi() const { return schedule_.has_multi(); }
@@ -118,14 +130,31 @@ class Entries {
     }
   }
   void RunMulti(Stream& stream, const std::vector<CudaPart>& parts) const {
-    for (CudaMultiLaunch& l : schedule_.PlanMulti(parts, module_->device().multiprocessors(),
-                                                  module_->device().parameter_bytes())) {
+    for (CudaMultiLaunch& l : PlanMulti(parts)) {
       void* param = l.table.data();
       stream.Run(Launch{Handle(l.entry), l.grid_x, 1, l.block, 0}, &param);
     }
   }
 
  private:
+  std::vector<CudaMultiLaunch> PlanMulti(const std::vector<CudaPart>& parts) const {
+    const auto plan = [&] {
+      return schedule_.PlanMulti(parts, module_->device().multiprocessors(), parameter_bytes_);
+    };
+    std::vector<CudaMultiLaunch> launches = plan();
+    if (parameter_bytes_ == kLeastParameterBytes) return launches;
+    for (const CudaMultiLaunch& l : launches) {
+      if (IsKnown(l.entry) || module_->Has(l.entry)) continue;
+      parameter_bytes_ = kLeastParameterBytes;
+      return plan();
+    }
+    return launches;
+  }
+  bool IsKnown(const std::string& entry) const {
+    std::lock_guard lock(mutex_);
+    const auto known = handles_.find(entry);
+    return known != handles_.end() && known->second;
+  }
   std::shared_ptr<const CudaPlan> PlanFor(std::vector<int64_t> dims) const {
     constexpr size_t kMost = 32;
     std::lock_guard lock(mutex_);
@@ -145,6 +174,7 @@ class Entries {
   size_t num_buffers_, num_symbols_;
   CudaSchedule schedule_;
   std::shared_ptr<Module> module_;
+  mutable std::atomic<int64_t> parameter_bytes_;  ///< that driver and entries take
   mutable std::mutex mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const CudaPlan>> plans_;
   mutable std::map<std::string, KernelHandle*> handles_;

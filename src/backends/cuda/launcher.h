@@ -20,6 +20,8 @@ class Module {
   Module& operator=(const Module&) = delete;
   /// Throws kDevice where it has no such entry.
   KernelHandle* Get(const std::string& entry) const;
+  /// Has it the entry? One made by NVRTC before 12.1 lacks those with parameters of 32 KB.
+  bool Has(const std::string& entry) const;
   Device& device() const { return *device_; }
 
  private:

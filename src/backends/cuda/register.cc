@@ -27,11 +27,11 @@ std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
     sm = int(*number);
   }
   std::string why;
-  WEFT_CHECK(NvrtcAvailable(&why), kUnsupported, "NVRTC is not to be had: {}", why);
+  WEFT_CHECK(NvrtcAvailable(&why), kUnsupported, "NVRTC is not available: {}", why);
   return MakeNvrtcCompiler(sm);
 }
 
-std::shared_ptr<Backend> MakeBackend() {
+int Ordinal() {
   int ordinal = 0;
   if (const char* text = std::getenv("WEFT_CUDA_DEVICE")) {
     const std::optional<int64_t> number = TryParseInt64(text);
@@ -39,13 +39,23 @@ std::shared_ptr<Backend> MakeBackend() {
                "WEFT_CUDA_DEVICE: expected the number of a device, got '{}'", text);
     ordinal = int(*number);
   }
-  const std::shared_ptr<cuda::Device> device = cuda::Device::Open(ordinal, cuda::Driver());
+  return ordinal;
+}
+
+std::shared_ptr<Backend> MakeBackend() {
+  const std::shared_ptr<cuda::Device> device = cuda::Device::Open(Ordinal(), cuda::Driver());
   return cuda::MakeCudaBackend(device, cuda::OpenLibraries(device));
 }
 
 std::vector<ReportRow> Report() {
+  int ordinal = 0;
+  try {
+    ordinal = Ordinal();
+  } catch (const Error&) {
+    // Told where the backend is asked for.
+  }
   std::vector<ReportRow> rows = cuda::ReportDevices(*cuda::Driver());
-  for (ReportRow& r : cuda::ReportLibraries()) rows.push_back(std::move(r));
+  for (ReportRow& r : cuda::ReportLibraries(*cuda::Driver(), ordinal)) rows.push_back(std::move(r));
   return rows;
 }
 

@@ -9,7 +9,9 @@
 
 #include "backends/cuda/cublaslt_api.h"
 #include "backends/cuda/cudnn_api.h"
+#include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/nvrtc_api.h"
+#include "weft/support/error.h"
 #include "weft/support/shared_library.h"
 #include "weft/support/strings.h"
 
@@ -48,9 +50,40 @@ ReportRow ReportDevice(const DriverApi& api, int ordinal) {
   return row;
 }
 
-ReportRow ReportNvrtc() {
-  const NvrtcApi& api = Nvrtc();
+/// Compute capability of the device that programs use; 0 where there is none.
+int Architecture(const DriverApi& api, int ordinal) {
+  int device = 0, major = 0, minor = 0;
+  if (!api.ok() || api.DeviceGet(&device, ordinal) != 0 ||
+      api.DeviceGetAttribute(&major, kMajor, device) != 0 ||
+      api.DeviceGetAttribute(&minor, kMinor, device) != 0)
+    return 0;
+  return major * 10 + minor;
+}
+
+/// One that compiles nothing here is none: its other half may be missing, or of another version.
+std::string WhyNvrtcFails(const NvrtcApi& api, int architecture) {
+  try {
+    std::string error;
+    NvrtcCompiler(architecture, 1, api)
+        .CompileSource("extern \"C\" __global__ void f(float* y) { y[threadIdx.x] = 1; }", &error);
+    return error;
+  } catch (const Error& e) {
+    return e.message();
+  }
+}
+
+ReportRow ReportNvrtc(int architecture) {
+  const NvrtcApi& api = Nvrtc(architecture);
   if (!api.ok()) return {"NVRTC", api.error, false};
+  const int newest = api.supported.empty()
+                         ? NvrtcCompiler::kLeastArchitecture
+                         : *std::max_element(api.supported.begin(), api.supported.end());
+  const std::string why = WhyNvrtcFails(api, architecture > 0 ? architecture : newest);
+  if (!why.empty())
+    return {"NVRTC",
+            fmt::format("{}.{}, {} compiles nothing: {}", api.major, api.minor,
+                        LibraryPathOf(reinterpret_cast<const void*>(api.version)), why),
+            false};
   std::string found = fmt::format("{}.{}", api.major, api.minor);
   if (!api.supported.empty())
     found += fmt::format(", sm_{} to sm_{}",
@@ -87,10 +120,11 @@ std::vector<ReportRow> ReportDevices(const DriverApi& api) {
   return rows;
 }
 
-std::vector<ReportRow> ReportLibraries() {
+std::vector<ReportRow> ReportLibraries(const DriverApi& driver, int ordinal) {
   const std::shared_ptr<const CublasLtApi> products = CublasLtLibrary();
   const CudnnApi& convolutions = CudnnLibrary();
-  return {ReportNvrtc(), ReportLibrary("cuBLASLt", products->error, products->GetVersion),
+  return {ReportNvrtc(Architecture(driver, ordinal)),
+          ReportLibrary("cuBLASLt", products->error, products->GetVersion),
           ReportLibrary("cuDNN", convolutions.error, convolutions.version)};
 }
 

@@ -17,6 +17,9 @@ constexpr int kRelaxedCapture = 2;     // CUstreamCaptureMode: others may alloca
 constexpr int64_t kStaging = 4 << 20;  // larger copies go piece by piece
 constexpr int kMostStaging = 64;       // pieces of a stream, whose copies wait for one another then
 constexpr int64_t kStagingAlign = 64;
+constexpr size_t kRunsRemembered = 16;  // whose pinned memory is kept for the next
+constexpr int64_t kLargestNode = 1
+                                 << 30;  // a graph's copy has a pitch, which must be less than 2^31
 constexpr unsigned kNoTiming = 2;  // CUevent_flags
 constexpr DriverResult kNotReady = 600;
 
@@ -28,11 +31,11 @@ DevicePointer At(const void* p) { return reinterpret_cast<DevicePointer>(p); }
 class Stream::Graph final : public Recording {
  public:
   explicit Graph(std::shared_ptr<Device> device) : device_(std::move(device)) {
-    device_->Use();
+    const Device::Current current = device_->Use();
     device_->Check(api().GraphCreate(&graph_, 0), "cuGraphCreate");
   }
   ~Graph() override {
-    device_->Enter();
+    const Device::Current current = device_->Enter();
     if (exec_) api().GraphExecDestroy(exec_);
     if (graph_) api().GraphDestroy(graph_);
   }
@@ -51,22 +54,23 @@ class Stream::Graph final : public Recording {
   void CopyIn(void* device, const void* host, int64_t bytes) {
     // The graph reads it at every launch.
     contents_.push_back(device_->AllocatePinned(bytes));
+    const char* content = static_cast<const char*>(contents_.back().get());
     std::memcpy(contents_.back().get(), host, size_t(bytes));
-    Memcpy3D m;
-    m.from_type = kHostMemory;
-    m.from_host = contents_.back().get();
-    m.from_pitch = m.to_pitch = m.width_bytes = size_t(bytes);
-    m.to_type = kDeviceMemory;
-    m.to_device = At(device);
-    Copy(m);
+    InPieces(bytes, [&](int64_t at, Memcpy3D m) {
+      m.from_type = kHostMemory;
+      m.from_host = content + at;
+      m.to_type = kDeviceMemory;
+      m.to_device = At(device) + DevicePointer(at);
+      Copy(m);
+    });
   }
   void Copy(void* to, const void* from, int64_t bytes) {
-    Memcpy3D m;
-    m.from_type = m.to_type = kDeviceMemory;
-    m.from_device = At(from);
-    m.to_device = At(to);
-    m.from_pitch = m.to_pitch = m.width_bytes = size_t(bytes);
-    Copy(m);
+    InPieces(bytes, [&](int64_t at, Memcpy3D m) {
+      m.from_type = m.to_type = kDeviceMemory;
+      m.from_device = At(from) + DevicePointer(at);
+      m.to_device = At(to) + DevicePointer(at);
+      Copy(m);
+    });
   }
   void Clear(void* device, int64_t bytes) {
     MemsetNodeParams m;
@@ -101,6 +105,14 @@ class Stream::Graph final : public Recording {
     device_->Check(add(&node, last_ ? &last_ : nullptr, size_t(last_ ? 1 : 0)), what);
     last_ = node;
   }
+  template <class F>
+  static void InPieces(int64_t bytes, F&& copy) {
+    for (int64_t at = 0; at < bytes; at += kLargestNode) {
+      Memcpy3D m;
+      m.from_pitch = m.to_pitch = m.width_bytes = size_t(std::min(bytes - at, kLargestNode));
+      copy(at, m);
+    }
+  }
   void Copy(const Memcpy3D& m) {
     Add("cuGraphAddMemcpyNode", [&](auto* node, auto* after, size_t count) {
       return api().GraphAddMemcpyNode(node, graph_, after, count, &m, device_->context());
@@ -119,7 +131,7 @@ class Stream::Event final : public Point {
  public:
   Event(std::shared_ptr<Device> device, StreamHandle* stream) : device_(std::move(device)) {
     const DriverApi& a = device_->api();
-    device_->Use();
+    const Device::Current current = device_->Use();
     device_->Check(a.EventCreate(&event_, kNoTiming), "cuEventCreate");
     try {
       device_->Check(a.EventRecord(event_, stream), "cuEventRecord");
@@ -129,15 +141,16 @@ class Stream::Event final : public Point {
     }
   }
   ~Event() override {
-    device_->Enter();
+    const Device::Current current = device_->Enter();
     device_->api().EventDestroy(event_);
   }
   /// Also where the device has failed, which Wait tells.
   bool Reached() const override {
-    return !device_->Enter() || device_->api().EventQuery(event_) != kNotReady;
+    const Device::Current current = device_->Enter();
+    return !current || device_->api().EventQuery(event_) != kNotReady;
   }
   void Wait() const override {
-    device_->Use();
+    const Device::Current current = device_->Use();
     device_->Check(device_->api().EventSynchronize(event_), "cuEventSynchronize");
   }
   /// Why what was given before it has no results; for the stream and who waits by it.
@@ -149,47 +162,69 @@ class Stream::Event final : public Point {
 };
 
 Stream::Stream(std::shared_ptr<Device> device) : device_(std::move(device)) {
-  device_->Use();
+  const Device::Current current = device_->Use();
   device_->Check(device_->api().StreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
 }
 
 Stream::~Stream() {
   // What is under way may still write to what its owners give back.
   const DriverApi& a = device_->api();
-  device_->Enter();
+  const Device::Current current = device_->Enter();
   a.StreamSynchronize(stream_);
   a.StreamDestroy(stream_);
 }
 
-char* Stream::Stage(int64_t bytes) {
-  if (bytes > kStaging) return nullptr;
+char* Stream::Stage(int64_t bytes, bool result) {
   if (now_.staging.empty() || bytes > kStaging - now_.staged) {
-    while (idle_staging_.empty() && num_staging_ >= kMostStaging && !marked_.empty()) {
-      const std::shared_ptr<const Event> oldest = marked_.front().end;
-      Wait(*oldest);
-    }
-    if (idle_staging_.empty() && num_staging_ >= kMostStaging) return nullptr;
-    if (idle_staging_.empty()) {
-      idle_staging_.push_back(device_->AllocatePinned(kStaging));
-      ++num_staging_;
-    }
-    now_.staging.push_back(std::move(idle_staging_.back()));
-    idle_staging_.pop_back();
+    if (!NextPiece(result)) return nullptr;
     now_.staged = 0;
   }
-  char* at = static_cast<char*>(now_.staging.back().get()) + now_.staged;
+  Piece& piece = now_.staging.back();
+  piece.has_results |= result;
+  char* at = static_cast<char*>(piece.memory.get()) + now_.staged;
   now_.staged = CheckedRoundUp(now_.staged + bytes, kStagingAlign);
   return at;
 }
 
+bool Stream::NextPiece(bool result) {
+  if (result) {
+    // The stream reads what is fed before it writes what is fetched.
+    const auto read = std::find_if(now_.staging.begin(), now_.staging.end(),
+                                   [](const Piece& p) { return !p.has_results; });
+    if (read != now_.staging.end()) {
+      std::rotate(read, read + 1, now_.staging.end());
+      return true;
+    }
+  }
+  while (idle_staging_.empty() && num_staging_ >= kMostStaging && !marked_.empty()) {
+    const std::shared_ptr<const Event> oldest = marked_.front().end;
+    Wait(*oldest);
+  }
+  if (idle_staging_.empty()) {
+    const bool enough = num_staging_ >= kMostStaging;
+    if (enough && !result) return false;
+    try {
+      idle_staging_.push_back(device_->AllocatePinned(kStaging));
+    } catch (const Error& e) {
+      if (!enough || e.code() != ErrorCode::kOutOfMemory) throw;
+      return false;
+    }
+    ++num_staging_;
+  }
+  now_.staging.push_back({std::move(idle_staging_.back())});
+  idle_staging_.pop_back();
+  most_staging_ = std::max(most_staging_, num_staging_ - int(idle_staging_.size()));
+  return true;
+}
+
 void Stream::CopyIn(void* device, const void* host, int64_t bytes) {
   if (graph_) return graph_->CopyIn(device, host, bytes);
-  device_->Use();
+  const Device::Current current = device_->Use();
   const DriverApi& a = device_->api();
   for (int64_t at = 0; at < bytes;) {
     const void* from = static_cast<const char*>(host) + at;
     int64_t part = std::min(bytes - at, kStaging);
-    char* staged = Stage(part);
+    char* staged = Stage(part, /*result=*/false);
     if (staged)
       std::memcpy(staged, from, size_t(part));
     else
@@ -205,24 +240,31 @@ void Stream::CopyIn(void* device, const void* host, int64_t bytes) {
 
 void Stream::CopyOut(void* host, const void* device, int64_t bytes) {
   WEFT_ICHECK(!graph_, "a copy to the host cannot be recorded");
-  device_->Use();
-  char* staged = Stage(bytes);
-  device_->Check(
-      device_->api().MemcpyDtoHAsync(staged ? staged : host, At(device), size_t(bytes), stream_),
-      "cuMemcpyDtoHAsync");
-  if (staged) now_.pending.push_back({host, staged, bytes});
+  const Device::Current current = device_->Use();
+  for (int64_t at = 0; at < bytes;) {
+    char* to = static_cast<char*>(host) + at;
+    int64_t part = std::min(bytes - at, kStaging);
+    char* staged = Stage(part, /*result=*/true);
+    // Where no memory can be pinned, the driver returns when the stream has come to it.
+    if (!staged) part = bytes - at;
+    device_->Check(device_->api().MemcpyDtoHAsync(
+                       staged ? staged : to, At(device) + DevicePointer(at), size_t(part), stream_),
+                   "cuMemcpyDtoHAsync");
+    if (staged) now_.pending.push_back({to, staged, part});
+    at += part;
+  }
 }
 
 void Stream::Copy(void* to, const void* from, int64_t bytes) {
   if (graph_) return graph_->Copy(to, from, bytes);
-  device_->Use();
+  const Device::Current current = device_->Use();
   device_->Check(device_->api().MemcpyDtoDAsync(At(to), At(from), size_t(bytes), stream_),
                  "cuMemcpyDtoDAsync");
 }
 
 void Stream::Clear(void* device, int64_t bytes) {
   if (graph_) return graph_->Clear(device, bytes);
-  device_->Use();
+  const Device::Current current = device_->Use();
   device_->Check(device_->api().MemsetD8Async(At(device), 0, size_t(bytes), stream_),
                  "cuMemsetD8Async");
 }
@@ -232,7 +274,7 @@ void Stream::Wait() {
   std::deque<Batch> all = std::exchange(marked_, {});
   all.push_back(std::exchange(now_, {}));
   Settle(std::move(all), [this] {
-    device_->Use();
+    const Device::Current current = device_->Use();
     device_->Check(device_->api().StreamSynchronize(stream_), "cuStreamSynchronize");
   });
 }
@@ -260,33 +302,31 @@ void Stream::Wait(const Point& point) {
 }
 
 void Stream::Settle(std::deque<Batch> given, const std::function<void()>& wait) {
-  const auto move = [](std::vector<std::shared_ptr<void>>* from,
-                       std::vector<std::shared_ptr<void>>* to) {
-    to->insert(to->end(), std::make_move_iterator(from->begin()),
-               std::make_move_iterator(from->end()));
-  };
   try {
     wait();
   } catch (...) {
     for (Batch& b : given) {
       if (b.end) b.end->failure = std::current_exception();
       num_staging_ -= int(b.staging.size());
-      move(&b.staging, &lost_);
-      move(&b.outgrown, &lost_);
+      for (Piece& p : b.staging) lost_.push_back(std::move(p.memory));
+      for (std::shared_ptr<void>& p : b.outgrown) lost_.push_back(std::move(p));
     }
     throw;
   }
-  size_t used = 0;
   for (Batch& b : given) {
     for (const Pending& p : b.pending) std::memcpy(p.host, p.staged, size_t(p.bytes));
-    used += b.staging.size();
-    move(&b.staging, &idle_staging_);
+    for (Piece& p : b.staging) idle_staging_.push_back(std::move(p.memory));
   }
-  // What the first run brought may be much, and those after it little.
-  if (const size_t most = 2 * used + 2; idle_staging_.size() > most) {
-    num_staging_ -= int(idle_staging_.size() - most);
-    idle_staging_.resize(most);
-  }
+}
+
+void Stream::EndRun() {
+  const int in_use = num_staging_ - int(idle_staging_.size());
+  runs_staging_.push_back(std::exchange(most_staging_, in_use));
+  if (runs_staging_.size() > kRunsRemembered) runs_staging_.pop_front();
+  const int most = std::max(*std::max_element(runs_staging_.begin(), runs_staging_.end()), in_use);
+  if (num_staging_ <= most) return;
+  idle_staging_.resize(size_t(most - in_use));
+  num_staging_ = most;
 }
 
 void* Stream::Workspace(int64_t bytes) {
@@ -302,14 +342,14 @@ void* Stream::Workspace(int64_t bytes) {
 
 void Stream::Run(const Launch& l, void** params) {
   if (graph_) return graph_->Kernel(l, params);
-  device_->Use();
+  const Device::Current current = device_->Use();
   device_->Check(device_->api().LaunchKernel(l.kernel, l.grid_x, l.grid_y, 1, l.block, 1, 1,
                                              l.shared_bytes, stream_, params, nullptr),
                  "cuLaunchKernel");
 }
 
 void Stream::Run(const std::function<void(StreamHandle*)>& library) {
-  device_->Use();
+  const Device::Current current = device_->Use();
   if (!graph_) return library(stream_);
   const DriverApi& a = device_->api();
   device_->Check(a.StreamBeginCapture(stream_, kRelaxedCapture), "cuStreamBeginCapture");
@@ -327,6 +367,7 @@ void Stream::Run(const std::function<void(StreamHandle*)>& library) {
 
 std::unique_ptr<DeviceStream::Recording> Stream::Record(const std::function<void()>& give,
                                                         std::unique_ptr<Recording> earlier) {
+  const Device::Current current = device_->Use();
   auto graph = std::make_unique<Graph>(device_);
   graph_ = graph.get();
   try {
@@ -341,7 +382,7 @@ std::unique_ptr<DeviceStream::Recording> Stream::Record(const std::function<void
 }
 
 void Stream::Replay(const Recording& recording) {
-  device_->Use();
+  const Device::Current current = device_->Use();
   device_->Check(device_->api().GraphLaunch(static_cast<const Graph&>(recording).exec(), stream_),
                  "cuGraphLaunch");
 }

@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "weft/support/file.h"
 
@@ -51,21 +52,53 @@ std::vector<std::string> FilesOf(const std::vector<std::string>& names) {
 
 }  // namespace
 
+int InstalledDriver() {
+  static const int version = [] {
+    const char* named = Set("WEFT_LIBCUDA");
+    SharedLibrary driver = SharedLibrary::TryOpen(named ? named : "libcuda.so.1");
+    driver.KeepOpen();
+    int found = 0;
+    const auto ask = driver.FindFunction<int(int*)>("cuDriverGetVersion");
+    return ask && ask(&found) == 0 ? found : 0;
+  }();
+  return version;
+}
+
+bool IsForDriver(int major, int driver) { return driver == 0 || major <= driver / 1000; }
+
+std::vector<std::string> NamesForDriver(const std::string& library, int driver) {
+  const std::string v13 = library + ".13", v12 = library + ".12";
+  // The name without a version leads to whatever a developer has installed last.
+  if (IsForDriver(13, driver)) return {v13, v12, library};
+  return {v12, library, v13};
+}
+
 SharedLibrary OpenCudaLibrary(const char* variable, const std::vector<std::string>& names,
-                              std::string* reason) {
+                              std::string* reason, const JudgeLibrary& judge) {
   const char* named = Set(variable);
-  SharedLibrary library;
+  SharedLibrary best;
+  int best_score = 0;
   bool damaged = false;  // the reason is that of a file that is there
   for (const std::string& file : named ? std::vector<std::string>{named} : FilesOf(names)) {
     std::string why;
-    library = SharedLibrary::TryOpen(file, &why);
-    if (library.is_open()) break;
-    const bool there = file.find('/') != std::string::npos && FileExists(file);
+    SharedLibrary library = SharedLibrary::TryOpen(file, &why);
+    int score = library.is_open() ? kServesBest : 0;
+    if (library.is_open()) {
+      library.KeepOpen();
+      if (judge) score = judge(library, &why);
+    }
+    if (score > best_score) {
+      best = std::move(library);
+      best_score = score;
+    }
+    if (best_score >= kServesBest) break;
+    if (score > 0) continue;
+    const bool there =
+        library.is_open() || (file.find('/') != std::string::npos && FileExists(file));
     if (reason->empty() || (there && !damaged)) *reason = why;
     damaged |= there;
   }
-  if (library.is_open()) library.KeepOpen();
-  return library;
+  return best;
 }
 
 }  // namespace weft::cuda

@@ -223,7 +223,8 @@ std::vector<EntryKind> KindsOf(const Kernel& kernel, const std::vector<KernelSto
     kinds.clear();
   for (int k = 0; k < steps; ++k) kinds.push_back({fmt::format("_s{}", k), true, k});
   if (HasMulti(kernel)) {
-    for (const MultiTable& t : kMultiTables) kinds.push_back({t.suffix, false, -1, t.bytes});
+    for (const MultiTable& t : kMultiTables)
+      if (t.bytes <= tuning.parameter_bytes) kinds.push_back({t.suffix, false, -1, t.bytes});
   }
   return kinds;
 }

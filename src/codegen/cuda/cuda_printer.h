@@ -34,9 +34,9 @@
 /// are any, and one for the values of rows.
 ///
 /// MULTI. The part table is the entry's only parameter, `CudaMultiLaunch::table` (`_m4k`: up to 4 KB, `_m32k`: up to
-/// 32 KB, which needs a driver for CUDA 12.1 and sm_70), passed by value: kernelParams[0] points to its bytes. Printed for
-/// kernels of one flat run-time loop, which is what LowerParts makes of parts of any shape; other parts are launched by
-/// themselves. Parts must not read what others write.
+/// 32 KB, which needs NVRTC 12.1, a driver for CUDA 12.1 and sm_70), passed by value: kernelParams[0] points to its bytes.
+/// Printed for kernels of one flat run-time loop, which is what LowerParts makes of parts of any shape; other parts are
+/// launched by themselves. Parts must not read what others write.
 ///
 /// Determinism: equal extents and equal inputs give equal bits, on any number of multiprocessors.
 #pragma once
@@ -48,6 +48,9 @@
 
 namespace weft {
 
+/// Bytes of parameters that a launch may have: with drivers for CUDA 12.1 and later, and with earlier ones.
+inline constexpr int64_t kMostParameterBytes = 32764, kLeastParameterBytes = 4096;
+
 /// Where one way ends and the next begins. The defaults are for H100 and H200; tests set small numbers.
 struct CudaTuning {
   int64_t narrow_limit = INT32_MAX;  ///< extents whose products exceed it need 64-bit indices
@@ -58,6 +61,7 @@ struct CudaTuning {
   /// Threads of a multiprocessor for which registers are to be left; 0: the compiler weighs. It may then keep values in
   /// memory for the sake of more threads.
   int min_threads = 0;
+  int64_t parameter_bytes = kMostParameterBytes;  ///< of the compiler; NVRTC 12.0: the least
 };
 
 /// One launch of an entry.
@@ -75,9 +79,6 @@ struct CudaPlan {
   int64_t total = 0;                 ///< the parameter
   int64_t workspace_bytes = 0;
 };
-
-/// Bytes of parameters that a launch may have: with drivers for CUDA 12.1 and later, and with earlier ones.
-inline constexpr int64_t kMostParameterBytes = 32764, kLeastParameterBytes = 4096;
 
 /// Operands of one part of a MULTI launch, on the device.
 struct CudaPart {

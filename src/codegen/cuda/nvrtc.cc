@@ -43,10 +43,15 @@ constexpr int kPrinterVersion = 6;
 /// Leaves 128 registers a thread on all architectures: 65536 by the threads of the largest block.
 constexpr int kSpillFreeThreads = 512;
 
+constexpr int kInvalidOption = 5;  // NVRTC_ERROR_INVALID_OPTION
+
 struct ProgramHolder {
+  const cuda::NvrtcApi& api;
   cuda::NvrtcProgram* program = nullptr;
-  ~ProgramHolder() {
-    if (program != nullptr) cuda::Nvrtc().destroy(&program);
+  ~ProgramHolder() { Drop(); }
+  void Drop() {
+    if (program != nullptr) api.destroy(&program);
+    program = nullptr;
   }
 };
 
@@ -99,51 +104,63 @@ bool NvrtcAvailable(std::string* why) {
 
 std::vector<int> NvrtcArchitectures() { return cuda::Nvrtc().supported; }
 
-NvrtcCompiler::NvrtcCompiler(int sm, int num_threads) : sm_(sm), num_threads_(num_threads) {
+NvrtcCompiler::NvrtcCompiler(int sm, int num_threads)
+    : NvrtcCompiler(sm, num_threads, cuda::Nvrtc(sm)) {}
+
+NvrtcCompiler::NvrtcCompiler(int sm, int num_threads, const cuda::NvrtcApi& api)
+    : sm_(sm), num_threads_(num_threads), api_(api) {
   if (num_threads_ <= 0) num_threads_ = std::clamp(int(std::thread::hardware_concurrency()), 1, 8);
   WEFT_CHECK(sm >= kLeastArchitecture, kUnsupported,
              "generated kernels need a GPU of sm_{} or newer, not sm_{}", kLeastArchitecture, sm);
-  const std::vector<int>& known = cuda::Nvrtc().supported;
+  const std::vector<int>& known = api_.supported;
   if (known.empty() || std::find(known.begin(), known.end(), sm) != known.end()) return;
   for (int k : known)
     if (k < sm) virtual_ = std::max(virtual_, k);
   if (virtual_ >= kLeastArchitecture) return;
   std::string list;
   for (int k : known) list += fmt::format(" {}", k);
-  WEFT_THROW(kUnsupported, "NVRTC {}.{} cannot compile for sm_{}; it knows{}", cuda::Nvrtc().major,
-             cuda::Nvrtc().minor, sm, list);
+  WEFT_THROW(kUnsupported, "NVRTC {}.{} cannot compile for sm_{}; it knows{}", api_.major,
+             api_.minor, sm, list);
 }
 
 std::vector<std::string> NvrtcCompiler::Options() const {
-  std::vector<std::string> options{
-      fmt::format("--gpu-architecture={}_{}", virtual_ ? "compute" : "sm",
-                  virtual_ ? virtual_ : sm_),
-      "--std=c++17",
-      // Every operation rounds once, as on all other targets.
-      "--fmad=false",
-      // Without this the compiler raises the stack limit of the whole process.
-      "--modify-stack-limit=false", "--minimal"};
-  // From 13.0 on; before that nothing random reaches a cubin.
-  if (cuda::Nvrtc().major >= 13) options.push_back("--frandom-seed=weft");
+  return {fmt::format("--gpu-architecture={}_{}", virtual_ ? "compute" : "sm",
+                      virtual_ ? virtual_ : sm_),
+          "--std=c++17",
+          // Every operation rounds once, as on all other targets.
+          "--fmad=false"};
+}
+
+std::vector<std::string> NvrtcCompiler::OptionalOptions() const {
+  // Without this the compiler raises the stack limit of the whole process.
+  std::vector<std::string> options{"--modify-stack-limit=false"};
+  if (api_.AtLeast(12, 4)) options.push_back("--minimal");
+  // Before 13.0 nothing random reaches a cubin.
+  if (api_.AtLeast(13, 0)) options.push_back("--frandom-seed=weft");
   return options;
 }
 
+CudaTuning NvrtcCompiler::Tuning() const {
+  CudaTuning tuning;
+  if (api_.ok() && !api_.AtLeast(12, 1)) tuning.parameter_bytes = kLeastParameterBytes;
+  return tuning;
+}
+
 std::string NvrtcCompiler::target() const {
-  const cuda::NvrtcApi& api = cuda::Nvrtc();
-  if (!api.ok()) return fmt::format("cuda:sm_{}", sm_);
-  const std::string options = Join(Options(), " ");
-  return fmt::format("cuda:sm_{}+nvrtc{}.{}+text{}+options{:08x}", sm_, api.major, api.minor,
+  if (!api_.ok()) return fmt::format("cuda:sm_{}", sm_);
+  const std::string options = Join(Options(), " ") + " " + Join(OptionalOptions(), " ");
+  return fmt::format("cuda:sm_{}+nvrtc{}.{}+text{}+options{:08x}", sm_, api_.major, api_.minor,
                      kPrinterVersion, uint32_t(HashBytes(options.data(), options.size()).lo));
 }
 
-std::string NvrtcCompiler::WhyUnavailable() const {
-  return cuda::Nvrtc().ok() ? std::string() : cuda::Nvrtc().error;
+std::string NvrtcCompiler::WhyUnavailable() const { return api_.error; }
+
+std::string NvrtcCompiler::Source(const Kernel& kernel) const {
+  return PrintCuda(kernel, Tuning());
 }
 
-std::string NvrtcCompiler::Source(const Kernel& kernel) const { return PrintCuda(kernel); }
-
 std::string NvrtcCompiler::Program(const std::vector<KernelPtr>& kernels) const {
-  return PrintCuda(kernels);
+  return PrintCuda(kernels, Tuning());
 }
 
 std::string NvrtcCompiler::CompileSource(const std::string& source, std::string* error) const {
@@ -153,25 +170,40 @@ std::string NvrtcCompiler::CompileSource(const std::string& source, std::string*
 }
 
 NvrtcCompiler::Outcome NvrtcCompiler::Run(const std::string& source) const {
-  const cuda::NvrtcApi& api = cuda::Nvrtc();
+  const cuda::NvrtcApi& api = api_;
   Outcome out;
   if (!api.ok()) {
     out.error = api.error;
     return out;
   }
-  ProgramHolder holder;
+  ProgramHolder holder{api};
   const auto failed = [&](const char* what, int result) {
     out.binary.clear();
     out.error = fmt::format("{}: {}", what, api.error_string(result));
     return out;
   };
-  // The file name is part of the output: it is the same for all.
-  int result = api.create(&holder.program, source.c_str(), "weft.cu", 0, nullptr, nullptr);
-  if (result != 0) return failed("NVRTC cannot create a program", result);
-  const std::vector<std::string> own = Options();
-  std::vector<const char*> options;
-  for (const std::string& o : own) options.push_back(o.c_str());
-  result = api.compile(holder.program, int(options.size()), options.data());
+  int result = 0;
+  const auto create = [&] {
+    holder.Drop();
+    // The file name is part of the output: it is the same for all.
+    result = api.create(&holder.program, source.c_str(), "weft.cu", 0, nullptr, nullptr);
+    return result == 0;
+  };
+  const auto compile = [&](bool all) {
+    std::vector<std::string> own = Options();
+    if (all)
+      for (std::string& o : OptionalOptions()) own.push_back(std::move(o));
+    std::vector<const char*> options;
+    for (const std::string& o : own) options.push_back(o.c_str());
+    result = api.compile(holder.program, int(options.size()), options.data());
+  };
+  if (!create()) return failed("NVRTC cannot create a program", result);
+  compile(!refuses_optional_);
+  if (result == kInvalidOption && !refuses_optional_) {
+    if (!create()) return failed("NVRTC cannot create a program", result);
+    compile(false);
+    refuses_optional_ = result != kInvalidOption;
+  }
   if (result != 0) {
     size_t size = 0;
     std::string& log = out.log;
@@ -266,7 +298,7 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
     const size_t i = spilled[s];
     int bytes = Stats(*kernels[i], binaries[i]).spill_bytes;
     try {
-      CudaTuning tuning;
+      CudaTuning tuning = Tuning();
       tuning.min_threads = kSpillFreeThreads;
       const Outcome again = Run(PrintCuda(*kernels[i], tuning));
       const int less = again.binary.empty() ? bytes : Stats(*kernels[i], again.binary).spill_bytes;
@@ -295,7 +327,7 @@ KernelStats NvrtcCompiler::Stats(const Kernel& kernel, const std::string& binary
   stats.name = kernel.Name();
   stats.source_bytes = int64_t(Source(kernel).size());
   stats.binary_bytes = int64_t(binary.size());
-  for (const std::string& entry : CudaEntries(kernel)) {
+  for (const std::string& entry : CudaEntries(kernel, Tuning())) {
     const cuda::CubinInfo info = cuda::ReadCubin(binary, entry);
     stats.registers = std::max(stats.registers, info.registers);
     stats.spill_bytes = std::max(stats.spill_bytes, info.local_bytes);

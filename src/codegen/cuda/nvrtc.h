@@ -1,11 +1,17 @@
 /// nvrtc.h: compiles kernels to cubins with NVRTC. Works on a machine without a GPU.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "weft/codegen/kernel.h"
 
 namespace weft {
+
+namespace cuda {
+struct NvrtcApi;
+}
+struct CudaTuning;
 
 /// Is NVRTC there? When not, `*why` says what to do.
 WEFT_API bool NvrtcAvailable(std::string* why = nullptr);
@@ -26,6 +32,9 @@ WEFT_API std::vector<int> NvrtcArchitectures();
 /// without the kernels that the compiler names, and those alone; where it names none, all are. A kernel for which the
 /// compiler traded registers for memory is compiled once more, alone, with registers for 512 threads a multiprocessor
 /// only; where that does not help, its message says so.
+///
+/// Options that this NVRTC has, by its version, are given; should it refuse them all the same, those that it can do without
+/// are left out. Before 12.1 it takes no parameters of 32 KB, and the entries that have them are not printed.
 class WEFT_API NvrtcCompiler : public KernelCompiler {
  public:
   /// The first that takes parameters by reference, `__grid_constant__`, and up to 32 KB of them.
@@ -35,6 +44,8 @@ class WEFT_API NvrtcCompiler : public KernelCompiler {
 
   /// `num_threads` 0: as many programs at once as there are cores, at most 8.
   explicit NvrtcCompiler(int sm, int num_threads = 0);
+  /// By that NVRTC, which outlives the compiler.
+  NvrtcCompiler(int sm, int num_threads, const cuda::NvrtcApi& api);
 
   /// "cuda:sm_90+nvrtc13.0+text3+options0123abcd": all that a binary depends on beside the kernel, which are the versions
   /// of compiler and printer and the compiler's options; no headers are read. Without NVRTC "cuda:sm_90".
@@ -59,13 +70,19 @@ class WEFT_API NvrtcCompiler : public KernelCompiler {
   struct Outcome {
     std::string binary, error, log;  ///< error: what to tell; log: all that the compiler said
   };
+  /// Those that code depends on, then those that only spare time.
   std::vector<std::string> Options() const;
+  std::vector<std::string> OptionalOptions() const;
+  /// What this NVRTC can compile.
+  CudaTuning Tuning() const;
   Outcome Run(const std::string& source) const;
   void CompileProgram(const std::vector<KernelPtr>& kernels, std::vector<std::string>* binaries,
                       std::vector<std::string>* messages) const;
 
   int sm_, num_threads_;
+  const cuda::NvrtcApi& api_;
   int virtual_ = 0;  ///< architecture of the PTX; 0: cubins
+  mutable std::atomic<bool> refuses_optional_{false};
 };
 
 /// The compiler behind its interface, for backends.

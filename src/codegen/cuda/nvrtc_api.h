@@ -34,10 +34,20 @@ struct NvrtcApi {
   std::string error;           ///< why there is no NVRTC; empty: all of the above may be called
 
   bool ok() const { return error.empty(); }
+  bool AtLeast(int a, int b) const { return major > a || (major == a && minor >= b); }
 };
 
-/// Opens NVRTC on first use. `WEFT_NVRTC` names a file to use instead of the usual places.
-/// Thread-safe.
-const NvrtcApi& Nvrtc();
+/// What for an NVRTC is looked for.
+struct NvrtcWish {
+  int driver = 0;  ///< that loads what it makes; 0: not known
+  int sm = 0;      ///< 90: sm_90; 0: any
+  std::string library = "libnvrtc.so";
+};
+/// The NVRTC of this machine that serves best: a driver takes what it makes rather than not, it knows the architecture, or
+/// one before that it can make PTX for. `WEFT_NVRTC` names a file to use instead of the usual places.
+NvrtcApi OpenNvrtc(const NvrtcWish& wish);
+
+/// That for this machine's driver, opened on first use. Thread-safe.
+const NvrtcApi& Nvrtc(int sm = 0);
 
 }  // namespace weft::cuda

@@ -3,12 +3,15 @@
 #include "codegen/cuda/nvrtc.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "codegen/cuda/cubin_info.h"
 #include "codegen/cuda/cuda_printer.h"
+#include "codegen/cuda/nvrtc_api.h"
 #include "codegen/kernel_cases.h"
 #include "weft/support/error.h"
+#include "weft/support/file.h"
 
 namespace weft {
 namespace {
@@ -188,13 +191,53 @@ TEST_CASE("architectures: too old ones are refused, newer ones than NVRTC knows 
     CHECK(stats.spill_bytes == -1);
   }
   // Between two that it knows: of the one before.
-  for (int sm = oldest + 1; sm < newest; ++sm) {
+  for (int sm = std::max(oldest, NvrtcCompiler::kLeastArchitecture) + 1; sm < newest; ++sm) {
     const auto after = std::upper_bound(known.begin(), known.end(), sm);
     if (*std::prev(after) == sm) continue;
     const std::string ptx = NvrtcCompiler(sm).Compile({kernels[0]}, nullptr)[0];
     CHECK(ptx.find(".target sm_" + std::to_string(*std::prev(after))) != std::string::npos);
     break;
   }
+}
+
+/// That of 12.1, which tools/setup brings besides.
+std::string OldNvrtc() {
+  const char* data = std::getenv("WEFT_DATA_DIR");
+  return std::string(data ? data : "build/data") + "/nvidia-cuda-nvrtc-cu12/libnvrtc.so.12";
+}
+
+TEST_CASE("an NVRTC of 12.1, which lacks options of later ones, compiles the same kernels") {
+  if (!FileExists(OldNvrtc())) {
+    MESSAGE("skipped: tools/setup could not bring NVRTC 12.1");
+    return;
+  }
+  const char* named = std::getenv("WEFT_NVRTC");
+  const std::string before = named ? named : "";
+  setenv("WEFT_NVRTC", OldNvrtc().c_str(), 1);
+  const cuda::NvrtcApi api = cuda::OpenNvrtc({});
+  named ? setenv("WEFT_NVRTC", before.c_str(), 1) : unsetenv("WEFT_NVRTC");
+  REQUIRE(api.ok());
+  CHECK(api.AtLeast(12, 1));
+  CHECK(!api.AtLeast(12, 4));
+  // One of each kind of entries.
+  std::vector<KernelPtr> kernels;
+  std::map<std::string, int> kinds;
+  for (const KernelPtr& k : Kernels()) {
+    std::string kind;
+    for (const std::string& entry : CudaEntries(*k)) kind += entry.substr(k->Name().size()) + " ";
+    if (++kinds[kind] == 1) kernels.push_back(k);
+  }
+  NvrtcCompiler compiler(80, 0, api);
+  std::vector<std::string> errors;
+  const std::vector<std::string> binaries = compiler.Compile(kernels, &errors);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    CAPTURE(kernels[i]->Name());
+    CHECK(errors[i] == "");
+    for (const std::string& entry : CudaEntries(*kernels[i]))
+      CHECK(cuda::ReadCubin(binaries[i], entry).found);
+    CHECK(compiler.Stats(*kernels[i], binaries[i]).spill_bytes == 0);
+  }
+  CHECK(compiler.target().find("cuda:sm_80+nvrtc12.1+") == 0);
 }
 
 TEST_CASE("the target names all that binaries depend on") {
