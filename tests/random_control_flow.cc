@@ -451,7 +451,8 @@ std::vector<TensorPtr> MakeInputs(const ControlFlowGraph& g, size_t binding, uin
   std::vector<TensorPtr> out;
   for (const NodePtr& p : g.graph.AllInputs()) {
     std::vector<int64_t> dims;
-    for (SymInt d : DeclaredShape(p)->dims()) dims.push_back(Evaluate(d, g.bindings[binding]));
+    const std::optional<Shape> shape = DeclaredShape(p);
+    for (SymInt d : shape->dims()) dims.push_back(Evaluate(d, g.bindings[binding]));
     const DType t = DeclaredType(p).dtype;
     auto value = std::make_shared<Tensor>(t, dims);
     for (int64_t i = 0; i < value->num_elements(); ++i) {
