@@ -1,8 +1,8 @@
 /// common.cc: see common.h.
 #include "common.h"
 
-#include "check_command.h"
 #include "command_reproducer.h"
+#include "shell_check.h"
 
 #include <unistd.h>
 

@@ -114,7 +114,7 @@ int Dispatch(int argc, char** argv) {
       ->type_name("X");
   const std::vector<Command> commands = {
       MakeRun(app),     MakeBench(app),   MakeOpt(app),    MakeCompile(app), MakeGrad(app),
-      MakeInspect(app), MakeCompare(app), MakeDoctor(app), MakePlugins(app), MakeBisect(app),
+      MakeInspect(app), MakeCompare(app), MakeCheck(app),  MakeDoctor(app), MakePlugins(app), MakeBisect(app),
       MakeReduce(app),  MakeRepro(app),   MakeCache(app)};
   for (const Command& c : commands) c.app->fallthrough();
   app.footer(
