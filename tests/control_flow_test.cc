@@ -97,10 +97,9 @@ TEST_CASE("equal control flow on equal operands draws by itself") {
   const std::string loop = R"({num_captures = 1,
         body = graph (%i: i64[], %c: bool[], %x: f32[4]) -> (%c, %u) { %u = RandomUniformLike(%x) }
       })";
-  CheckIndependent(
-      "graph (%m: i64[], %x: f32[4]) -> (%a, %b) {\n %a = Loop(%m, _, %x) " + loop +
-          "\n %b = Loop(%m, _, %x) " + loop + "\n}",
-      {Tensor::Scalar(DType::kI64, 3), Filled({4}, 1)});
+  CheckIndependent("graph (%m: i64[], %x: f32[4]) -> (%a, %b) {\n %a = Loop(%m, _, %x) " + loop +
+                       "\n %b = Loop(%m, _, %x) " + loop + "\n}",
+                   {Tensor::Scalar(DType::kI64, 3), Filled({4}, 1)});
 }
 
 TEST_CASE("a draw two bodies below is a draw") {
@@ -113,8 +112,8 @@ TEST_CASE("a draw two bodies below is a draw") {
           }
         }
       })";
-  const std::string text =
-      "graph (%x: f32[3, 8]) -> (%a, %b) {\n %a = Scan(%x) " + outer + "\n %b = Scan(%x) " + outer + "\n}";
+  const std::string text = "graph (%x: f32[3, 8]) -> (%a, %b) {\n %a = Scan(%x) " + outer +
+                           "\n %b = Scan(%x) " + outer + "\n}";
   CheckIndependent(text, {Filled({3, 8}, 1)});
   const Graph g = FromText(text);
   for (const NodeEntry& e : g.outputs) {
@@ -137,9 +136,8 @@ TEST_CASE("with a seed a draw in a body is the same in every run") {
         else_branch = graph () -> (%u) { %u = RandomNormal() {shape = [16]} }
       }
     })",
-           {kYes}, [](const auto& first, const auto& second) {
-             CHECK(first[0]->Equals(*second[0]));
-           });
+           {kYes},
+           [](const auto& first, const auto& second) { CHECK(first[0]->Equals(*second[0])); });
 }
 
 TEST_CASE("Dropout draws anew wherever it stands") {
@@ -202,22 +200,22 @@ TEST_CASE("pipelines without Simplify draw anew, too") {
 
 TEST_CASE("a gradient never draws again what its forward part has drawn") {
   const auto gradient = [](const std::string& body) {
-    Graph g = ApplyPasses(FromText("graph (%c: bool[], %x: f32[8]) -> (%y) {\n %y = If(%c, %x) "
-                                   "{num_captures = 1,\n then_branch = graph (%x: f32[8]) -> (%y) "
-                                   "{ " +
-                                   body +
-                                   " },\n else_branch = graph (%x: f32[8]) -> (%x) { }\n }\n}"),
-                          "InferType,InferShape");
+    Graph g =
+        ApplyPasses(FromText("graph (%c: bool[], %x: f32[8]) -> (%y) {\n %y = If(%c, %x) "
+                             "{num_captures = 1,\n then_branch = graph (%x: f32[8]) -> (%y) "
+                             "{ " +
+                             body + " },\n else_branch = graph (%x: f32[8]) -> (%x) { }\n }\n}"),
+                    "InferType,InferShape");
     const auto grads = Gradients(g, {g.outputs[0]}, {NodeEntry(g.inputs()[1])});
     std::vector<NodeEntry> outputs = g.outputs;
     outputs.push_back(grads[0]);
     g.outputs = outputs;
     return g;
   };
-  for (const char* body :
-       {"%r = Constant() {value = tensor f32[] [0.5]} %t = Constant() {value = tensor bool[] [true]}\n %y, %m = "
-        "Dropout(%x, %r, %t)",
-        "%u = RandomUniformLike(%x)\n %y = Mul(%x, %u)"}) {
+  for (const char* body : {"%r = Constant() {value = tensor f32[] [0.5]} %t = Constant() {value = "
+                           "tensor bool[] [true]}\n %y, %m = "
+                           "Dropout(%x, %r, %t)",
+                           "%u = RandomUniformLike(%x)\n %y = Mul(%x, %u)"}) {
     const auto caught = Catch([&] { gradient(body); });
     REQUIRE(caught.has_value());
     CHECK(caught->code == ErrorCode::kUnsupported);
@@ -291,8 +289,7 @@ void CompareEngines(uint64_t first, int64_t count, bool draws) {
         const auto program = CompileWith(g.graph, engine);
         Session session(program);
         for (size_t b = 0; b < g.bindings.size(); ++b)
-          runs.push_back(
-              session.Run(Ordered(*program, g.graph, fuzz::MakeInputs(g, b, 0))));
+          runs.push_back(session.Run(Ordered(*program, g.graph, fuzz::MakeInputs(g, b, 0))));
         // Once more, with the first.
         runs.push_back(session.Run(Ordered(*program, g.graph, fuzz::MakeInputs(g, 0, 0))));
       });

@@ -437,8 +437,7 @@ ControlFlowGraph MakeControlFlowGraph(uint64_t seed, bool draws) {
     out.outputs.push_back(item.drawn);
   }
   top.graph().outputs = outputs;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    top.graph().SetOutputName(i, "o" + std::to_string(i));
+  for (size_t i = 0; i < outputs.size(); ++i) top.graph().SetOutputName(i, "o" + std::to_string(i));
   out.graph = std::move(top.graph());
   out.graph.EraseDead();
   for (int64_t rows : {4, 1, top.Chance(0.2) && !draws ? 0 : 6})

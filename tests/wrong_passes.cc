@@ -69,12 +69,13 @@ WEFT_REGISTER_OP_IN(wrong, Twice)
     .set_attr<FInferShape>("FInferShape", [](InferShapeContext& ctx) { ctx.set_out(0, ctx.in(0)); })
     .set_attr<FCodeGen>("FCodeGen",
                         [](const NodePtr&, const Exprs& in) -> Exprs { return {in[0] + in[0]}; })
-    .set_attr<FSimplify>(
-        "FSimplify", [](RewriteContext&, const NodePtr& n) -> std::vector<NodeEntry> {
-          const NodeEntry x = n->inputs[0];
-          return {Apply("Where", {Apply("Equal", {x, x}), Apply("Add", {x, x}),
-                                  ConstantLike(x, Tensor::Scalar(DType::kF32, 0))})};
-        });
+    .set_attr<FSimplify>("FSimplify",
+                         [](RewriteContext&, const NodePtr& n) -> std::vector<NodeEntry> {
+                           const NodeEntry x = n->inputs[0];
+                           return {
+                               Apply("Where", {Apply("Equal", {x, x}), Apply("Add", {x, x}),
+                                               ConstantLike(x, Tensor::Scalar(DType::kF32, 0))})};
+                         });
 
 /// Fails outside of any pass.
 class Broken final : public Backend {

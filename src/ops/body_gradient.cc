@@ -47,10 +47,9 @@ NodePtr Culprit(NodePtr n) {
 /// Throws where `outputs` need an operator with effects, or one that draws other numbers when it runs again.
 void CheckRepeatable(const NodePtr& node, const std::vector<NodeEntry>& outputs) {
   DFSVisit(outputs, [&](const NodePtr& n) {
-    WEFT_CHECK(
-        IsRepeatable(n), kUnsupported,
-        "the gradient of {} would run {} of its body again, which gives another result then",
-        node->Describe(), Culprit(n)->Describe());
+    WEFT_CHECK(IsRepeatable(n), kUnsupported,
+               "the gradient of {} would run {} of its body again, which gives another result then",
+               node->Describe(), Culprit(n)->Describe());
   });
 }
 

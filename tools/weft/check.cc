@@ -4,6 +4,8 @@
 /// A round is a function of the model, --seed and its number, so that --round repeats it. The first result that differs
 /// ends the check; the first node behind it is looked for with every result exposed, then, where that hides the fault (it
 /// keeps kernels apart), from the output back, by programs that end at an operand.
+#include "weft/support/check.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -25,7 +27,6 @@
 #include "weft/core/request.h"
 #include "weft/core/variable.h"
 #include "weft/runtime/variable_store.h"
-#include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
 #include "weft/support/table.h"
@@ -90,8 +91,18 @@ struct Round {
 };
 
 struct Found {
-  std::string engine, output, node, detail;
+  std::string engine, output, detail;
+  std::string node;      ///< empty: not known
+  std::string why_none;  ///< then
   bool only_reused = false;
+};
+
+/// What comparing an engine with the reference gave.
+struct Reply {
+  std::optional<size_t> result;  ///< the first that differs
+  std::string
+      detail;  ///< how; without a result: why nothing was compared, empty where all are equal
+  bool differs() const { return result.has_value(); }
 };
 
 class Checker {
@@ -111,19 +122,17 @@ class Checker {
 
   int Run() {
     WEFT_CHECK(drawn_outputs_ < graph_.outputs.size(), kUnsupported,
-               "every output depends on what is drawn without a seed, by {}",
-               Join(drawing_, ", "));
+               "every output depends on what is drawn without a seed, by {}", Join(drawing_, ", "));
     for (const Engine& e : engines_)
-      sessions_.push_back(
-          std::make_unique<Session>(CompileProgram(graph_, e, 0, limits_)));
+      sessions_.push_back(std::make_unique<Session>(CompileProgram(graph_, e, 0, limits_)));
     const std::vector<CheckValues> kinds = maker_.Kinds();
     const int count = args_.rounds > 0 ? args_.rounds : int(kinds.size()) * 2;
     const int first = std::max(args_.only, 0), end = args_.only >= 0 ? args_.only + 1 : count;
     Progress progress;
     for (int r = first; r < end && !found_; ++r) {
       if (SecondsLeft() <= 0) {
-        not_compared_.push_back(fmt::format("rounds {} to {}: {} s are over (--seconds)", r,
-                                            end - 1, args_.seconds));
+        not_compared_.push_back(
+            fmt::format("rounds {} to {}: {} s are over (--seconds)", r, end - 1, args_.seconds));
         break;
       }
       Round round;
@@ -218,25 +227,35 @@ class Checker {
     Session session(CompileProgram(g, e, 0, limits_));
     return RunSession(&session, in, state);
   }
-  /// Inputs whose floats differ in their last bits.
+  /// The tensor with floats that differ in their last bits; what has none, and what may be the scales of a Resize, as it is.
+  static TensorPtr Nearby(const TensorPtr& t, int which) {
+    constexpr int64_t kMostScales = 16;
+    if (!IsFloat(t->dtype()) || !IsComputable(t->dtype()) ||
+        (t->rank() <= 1 && t->num_elements() <= kMostScales))
+      return t;
+    const double bits = t->dtype() == DType::kF16    ? 0x1p-10
+                        : t->dtype() == DType::kBF16 ? 0x1p-7
+                        : t->dtype() == DType::kF64  ? 0x1p-48
+                                                     : 0x1p-20;
+    auto moved = std::make_shared<Tensor>(t->dtype(), t->dims());
+    for (int64_t i = 0; i < t->num_elements(); ++i) {
+      const bool up = ((uint64_t(i) * 0x9e3779b97f4a7c15u >> 40) + uint64_t(which)) & 1;
+      moved->set(i, t->at(i) * (1 + (up ? bits : -bits)));
+      if (!std::isfinite(moved->at(i))) moved->set(i, t->at(i));  // the largest values stay finite
+    }
+    return moved;
+  }
   static NamedTensors Nearby(const NamedTensors& in, int which) {
     NamedTensors out;
-    for (const auto& [name, t] : in) {
-      out[name] = t;
-      if (!IsFloat(t->dtype()) || !IsComputable(t->dtype())) continue;
-      const double bits = t->dtype() == DType::kF16    ? 0x1p-10
-                          : t->dtype() == DType::kBF16 ? 0x1p-7
-                          : t->dtype() == DType::kF64  ? 0x1p-48
-                                                       : 0x1p-20;
-      auto moved = std::make_shared<Tensor>(t->dtype(), t->dims());
-      for (int64_t i = 0; i < t->num_elements(); ++i) {
-        const double to = t->at(i) * (1 + (((i + which) & 1) ? bits : -bits));
-        moved->set(i, to);
-        // Its largest values stay finite.
-        if (!std::isfinite(moved->at(i))) moved->set(i, t->at(i));
-      }
-      out[name] = moved;
-    }
+    for (const auto& [name, t] : in) out[name] = Nearby(t, which);
+    return out;
+  }
+  /// With its parameters moved, too: a difference of equal numbers is exact only where they are.
+  static Graph Nearby(const Graph& g, int which) {
+    Graph out = g;
+    for (const NodePtr& n : out.TopoOrder())
+      if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n)))
+        if (const TensorPtr moved = Nearby(t, which); moved != t) out.SetAttr(n, "value", moved);
     return out;
   }
 
@@ -251,7 +270,7 @@ class Checker {
         if (others_.empty()) {
           others_.push_back(c_.Evaluate(g_, in_, state_, false));
           for (int which : {0, 1})
-            others_.push_back(c_.Evaluate(g_, Nearby(in_, which), state_, true));
+            others_.push_back(c_.Evaluate(Nearby(g_, which), Nearby(in_, which), state_, true));
         }
         Tensors of_result;
         for (const Tensors& all : others_) of_result.push_back(all[i]);
@@ -280,8 +299,8 @@ class Checker {
     if (reference_ && IsExhausted(want)) {
       // One more time would not be shorter.
       reference_ = false;
-      not_compared_.push_back(fmt::format("ref, from round {} on: {}", round->number,
-                                          want.refusal));
+      not_compared_.push_back(
+          fmt::format("ref, from round {} on: {}", round->number, want.refusal));
     }
     std::vector<Outcome> got;
     for (auto& session : sessions_)
@@ -306,17 +325,17 @@ class Checker {
       }
       if (want.gave_none()) {
         // What no result needs is left out, and with it the reason to refuse.
-        round->result = (o.gave_none() ? "all refuse: " : "not compared, ref refuses: ") + want.refusal;
+        round->result =
+            (o.gave_none() ? "all refuse: " : "not compared, ref refuses: ") + want.refusal;
         continue;
       }
       if (o.gave_none())
         return Note(round, from, 0, "it refuses what ref computes: " + o.refusal, in, state);
-      for (size_t i = 0; i < want.results.size(); ++i) {
-        if (drawn_[graph_.outputs[i].node->id()]) continue;
-        const std::string why =
-            DescribeDifference(*o.results[i], *want.results[i],
-                               reference_ ? question.OthersFor(i) : OtherAnswers([] { return Tensors(); }));
-        if (!why.empty()) return Note(round, from, i, why, in, state);
+      const Reply reply = Compare(graph_, o.results, want.results, &question);
+      if (reply.differs()) return Note(round, from, *reply.result, reply.detail, in, state);
+      if (!reply.detail.empty()) {
+        round->result = "not compared: " + reply.detail;
+        return;
       }
     }
     if (want.gave_none()) return;
@@ -334,45 +353,55 @@ class Checker {
     f.detail = std::move(why);
     const Engine& e = engines_[engine];
     // With the whole model once more, in a session of its own.
-    f.only_reused = !Differs(graph_, e, in, state).has_value();
-    if (!f.only_reused) f.node = FirstNode(e, graph_.outputs[output], in, state, &f.detail);
+    const Reply fresh = CompareOnce(graph_, e, in, state);
+    f.only_reused = !fresh.differs() && fresh.detail.empty();
+    if (fresh.differs())
+      f.node = FirstNode(e, graph_.outputs[output], in, state, &f.detail);
+    else
+      f.why_none =
+          f.only_reused ? "it differs only in a session that has run before" : fresh.detail;
     found_ = std::move(f);
     provoking_ = in;
   }
 
-  /// The first result of `g` that differs, with how; also where one of the two gives none.
-  std::optional<std::pair<size_t, std::string>> Differs(const Graph& g, const Engine& e,
-                                                        const NamedTensors& in,
-                                                        const StateMap& state) const {
-    Question question(*this, g, in, state);
-    const Outcome want = Try([&] {
-      return reference_ ? question.Answer() : RunOnce(g, engines_.back(), in, state);
+  Reply Compare(const Graph& g, const Tensors& got, const Tensors& want, Question* question) const {
+    Reply reply;
+    const Outcome tried = Try([&] {
+      for (size_t i = 0; i < want.size() && !reply.differs(); ++i) {
+        if (drawn_[g.outputs[i].node->id()]) continue;
+        reply.detail = DescribeDifference(
+            *got[i], *want[i],
+            reference_ ? question->OthersFor(i) : OtherAnswers([] { return Tensors(); }));
+        if (!reply.detail.empty()) reply.result = i;
+      }
+      return Tensors();
     });
+    if (tried.gave_none()) reply.detail = tried.refusal;  // the reference could not be asked again
+    return reply;
+  }
+  /// Of `g` by a program of its own; where the engine alone gives nothing, its first result differs.
+  Reply CompareOnce(const Graph& g, const Engine& e, const NamedTensors& in,
+                    const StateMap& state) const {
+    Question question(*this, g, in, state);
     const Outcome got = Try([&] { return RunOnce(g, e, in, state); });
-    if (got.gave_none() && !want.gave_none() && !IsExhausted(got)) return {{0, got.refusal}};
-    if (got.code == ErrorCode::kInternal) return {{0, got.refusal}};
-    if (got.gave_none() || want.gave_none()) return std::nullopt;
-    for (size_t i = 0; i < want.results.size(); ++i) {
-      if (drawn_[g.outputs[i].node->id()]) continue;
-      std::string why =
-          DescribeDifference(*got.results[i], *want.results[i],
-                             reference_ ? question.OthersFor(i) : OtherAnswers([] { return Tensors(); }));
-      if (!why.empty()) return {{i, std::move(why)}};
-    }
-    return std::nullopt;
+    if (got.code == ErrorCode::kInternal) return {0, got.refusal};
+    const Outcome want = Try(
+        [&] { return reference_ ? question.Answer() : RunOnce(g, engines_.back(), in, state); });
+    if (want.gave_none()) return {std::nullopt, want.refusal};
+    if (got.gave_none()) return {IsExhausted(got) ? std::optional<size_t>() : 0, got.refusal};
+    return Compare(g, got.results, want.results, &question);
   }
 
   std::string FirstNode(const Engine& e, const NodeEntry& output, const NamedTensors& in,
                         const StateMap& state, std::string* detail) const {
     std::vector<std::string> names;
-    const Graph exposed = ExposeAll(graph_, &names, [&](const NodeEntry& x) {
-      return !drawn_[x.node->id()];
-    });
+    const Graph exposed =
+        ExposeAll(graph_, &names, [&](const NodeEntry& x) { return !drawn_[x.node->id()]; });
     if (!names.empty()) {
-      const auto d = Differs(exposed, e, in, state);
-      if (d && exposed.outputs.size() == names.size()) {
-        *detail = d->second;
-        return names[d->first];
+      const Reply reply = CompareOnce(exposed, e, in, state);
+      if (reply.differs()) {
+        *detail = reply.detail;
+        return names[*reply.result];
       }
     }
     constexpr int kMostPrograms = 64;  // each is compiled
@@ -386,9 +415,9 @@ class Checker {
           continue;
         Graph part = graph_;
         part.outputs = {part.at(x)};
-        const auto d = Differs(part, e, in, state);
-        if (!d) continue;
-        *detail = d->second;
+        const Reply reply = CompareOnce(part, e, in, state);
+        if (!reply.differs()) continue;
+        *detail = reply.detail;
         node = x.node;
         deeper = true;
         break;
@@ -412,7 +441,8 @@ class Checker {
   }
   void SaveInputs() const {
     MakeDirectories(args_.save);
-    for (const auto& [name, t] : provoking_) WriteNpy(JoinPath(args_.save, FileStem(name) + ".npy"), *t);
+    for (const auto& [name, t] : provoking_)
+      WriteNpy(JoinPath(args_.save, FileStem(name) + ".npy"), *t);
   }
 
   int Report() {
@@ -420,8 +450,8 @@ class Checker {
     std::vector<std::string> excluded;
     for (size_t i = 0; i < graph_.outputs.size(); ++i)
       if (drawn_[graph_.outputs[i].node->id()]) excluded.push_back(graph_.OutputName(i));
-    const auto compared = std::count_if(rounds_.begin(), rounds_.end(),
-                                        [](const Round& r) { return r.compared; });
+    const auto compared =
+        std::count_if(rounds_.begin(), rounds_.end(), [](const Round& r) { return r.compared; });
     std::vector<std::string> engines;
     for (const Engine& e : engines_) engines.push_back(e.text);
     if (args_.model.json) {
@@ -468,9 +498,9 @@ class Checker {
     if (found_) {
       if (!args_.model.json) {
         Print(fmt::format("output  {}, on {}\n", found_->output, found_->engine));
-        Print(found_->only_reused
-                  ? "node    not known: it differs only in a session that has run before\n"
-                  : fmt::format("node    {}: {}\n", found_->node, found_->detail));
+        Print(found_->node.empty() ? fmt::format("        {}\nnode    not known: {}\n",
+                                                 found_->detail, found_->why_none)
+                                   : fmt::format("node    {}: {}\n", found_->node, found_->detail));
         Print(fmt::format("again   {}\n", Again(rounds_.back())));
       }
       ThrowError(ErrorCode::kCheckFailed,
@@ -524,18 +554,22 @@ Command MakeCheck(CLI::App& parent) {
   auto a = std::make_shared<Args>();
   a->engines = {"cpu", "cpu:no-fusion"};
   CLI::App* app = parent.add_subcommand(
-      "check", "compare engines with the interpreter on adversarial inputs; names the first node "
-               "that differs");
+      "check",
+      "compare engines with the interpreter on adversarial inputs; names the first node "
+      "that differs");
   AddModel(app, &a->model);
   AddInputs(app, &a->inputs);
   app->add_option("--rounds", a->rounds, "rounds; default two of each kind of values")
       ->type_name("N")
       ->check(WholeNumber(1, 1000000));
-  app->add_option("--round", a->only, "only this one")->type_name("R")->check(WholeNumber(0, 1000000));
+  app->add_option("--round", a->only, "only this one")
+      ->type_name("R")
+      ->check(WholeNumber(0, 1000000));
   AddList(app, "--engine", &a->engines, "engine to check (repeatable); default cpu, cpu:no-fusion")
       ->type_name("E");
   app->add_option("--passes", a->passes, "passes instead of the engines' own")->type_name("P");
-  app->add_option("--seconds", a->seconds, "time for all rounds; the interpreter has a quarter for one")
+  app->add_option("--seconds", a->seconds,
+                  "time for all rounds; the interpreter has a quarter for one")
       ->type_name("S")
       ->check(NonNegative());
   app->add_option("--save", a->save, "folder for the inputs that make the difference")

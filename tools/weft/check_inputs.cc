@@ -29,8 +29,9 @@ struct Feeds {
   bool index = false, negative_index = true;
   int64_t extent = std::numeric_limits<int64_t>::max();  ///< least of the axes that it selects from
   bool shape = false;
-  NodeEntry shaped;    ///< what gets the shape
-  bool sizes = false;  ///< its values decide extents or iterations, or are computed with before they do
+  NodeEntry shaped;  ///< what gets the shape
+  bool sizes =
+      false;  ///< its values decide extents or iterations, or are computed with before they do
   bool free() const { return !index && !shape && !sizes; }
 };
 
@@ -53,7 +54,8 @@ Graph AtExtents(const Graph& graph, const SymBindings& bind) {
   try {
     return ApplyPasses(g, "InferType,InferShape");
   } catch (const UserError&) {
-    return ApplyPasses(graph, "InferType,InferShape");  // these extents do not fit; a run will say so
+    return ApplyPasses(graph,
+                       "InferType,InferShape");  // these extents do not fit; a run will say so
   }
 }
 
@@ -165,7 +167,9 @@ const T& Any(Random& rng, const std::vector<T>& of) {
 }
 
 void FillFloats(CheckValues values, Random& rng, Tensor* t) {
-  const double scale = values == CheckValues::kSmall ? 1e-3 : values == CheckValues::kLarge ? 1e4 : 2;
+  const double scale = values == CheckValues::kSmall   ? 1e-3
+                       : values == CheckValues::kLarge ? 1e4
+                                                       : 2;
   const int64_t n = t->num_elements();
   for (int64_t i = 0; i < n; ++i) t->set(i, Unit(rng) * scale);
   if (n == 0) return;
@@ -190,8 +194,13 @@ void FillFloats(CheckValues values, Random& rng, Tensor* t) {
       count = (n + 1) / 2;
       break;
     case CheckValues::kExtreme:
-      special = {lim.greatest, -lim.greatest, lim.greatest / 4, std::sqrt(lim.greatest),
-                 -std::sqrt(lim.greatest), lim.least_normal, std::sqrt(lim.least_normal)};
+      special = {lim.greatest,
+                 -lim.greatest,
+                 lim.greatest / 4,
+                 std::sqrt(lim.greatest),
+                 -std::sqrt(lim.greatest),
+                 lim.least_normal,
+                 std::sqrt(lim.least_normal)};
       break;
     default:
       return;
@@ -204,8 +213,7 @@ void FillFloats(CheckValues values, Random& rng, Tensor* t) {
 std::pair<int64_t, int64_t> RangeOf(DType t) {
   const int bits = DTypeBits(t);
   if (IsUnsigned(t)) return {0, bits >= 64 ? -1 : (int64_t{1} << bits) - 1};
-  if (bits >= 64)
-    return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+  if (bits >= 64) return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   return {-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
 }
 
@@ -247,8 +255,8 @@ void FillShape(const std::optional<Dims>& data, int guess, Random& rng, Tensor* 
   for (int64_t i = 0; i < n; ++i) {
     const int64_t k = int64_t(data->size()) - n + i;
     // Its own extents, aligned to the right; everything last; everything last, left to be computed.
-    t->set_int(i, guess == 0 ? (k >= 0 ? (*data)[size_t(k)] : 1)
-                  : i + 1 < n ? 1
+    t->set_int(i, guess == 0   ? (k >= 0 ? (*data)[size_t(k)] : 1)
+                  : i + 1 < n  ? 1
                   : guess == 1 ? count
                                : -1);
   }
@@ -257,9 +265,9 @@ void FillShape(const std::optional<Dims>& data, int guess, Random& rng, Tensor* 
 }  // namespace
 
 const char* NameOf(CheckValues values) {
-  static constexpr const char* kNames[] = {"unit",          "small",     "large",
-                                           "nan",           "infinity",  "negative-zero",
-                                           "subnormal",     "extreme",   "corner-integers"};
+  static constexpr const char* kNames[] = {"unit",      "small",    "large",
+                                           "nan",       "infinity", "negative-zero",
+                                           "subnormal", "extreme",  "corner-integers"};
   return kNames[int(values)];
 }
 

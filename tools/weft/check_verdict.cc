@@ -39,12 +39,13 @@ double Median(const Tensor& t) {
 bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 bool BothFinite(double a, double b) { return std::isfinite(a) && std::isfinite(b); }
 
+std::string ElementText(const Tensor& t, int64_t i) {
+  if (!IsFloat(t.dtype())) return std::to_string(t.at_int(i));
+  return std::isnan(t.at(i)) ? "nan" : fmt::format("{:.9g}", t.at(i));  // of either sign
+}
 std::string Element(int64_t i, const Tensor& got, const Tensor& want) {
-  const bool real = IsFloat(want.dtype());
-  return real ? fmt::format("element {} of {} is {:.9g}, expected {:.9g}", i, TypeText(want),
-                            got.at(i), want.at(i))
-              : fmt::format("element {} of {} is {}, expected {}", i, TypeText(want), got.at_int(i),
-                            want.at_int(i));
+  return fmt::format("element {} of {} is {}, expected {}", i, TypeText(want), ElementText(got, i),
+                     ElementText(want, i));
 }
 
 /// The first integer that differs where all answers are one.
