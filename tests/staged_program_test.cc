@@ -53,6 +53,40 @@ TEST_CASE("extents that only the run tells, with compiled parts around them") {
   CheckSame(g, &session, {Floats({2, 3}, {-1, -1, -2, 0, -3, -4}), Ints({1}, {0})});
 }
 
+TEST_CASE("a value that decides is remembered by its content, not by where it lay") {
+  if (!HasCpu()) return;
+  // Memory of the caller: reused, then gone.
+  const auto view = [](std::vector<int64_t>* memory, std::shared_ptr<void> owner = nullptr) {
+    return std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{int64_t(memory->size())},
+                                    memory->data(), std::move(owner));
+  };
+  const Graph nonzero = FromText(
+      "graph (%a: i64[4], %b: i64[4]) -> (%i, %s) {\n  %i = NonZero(%a) : ?\n"
+      "  %s = Add(%a, %b) : ?\n}\n");
+  const Graph top = FromText(
+      "graph (%k: i64[1], %x: i64[4]) -> (%v, %m) {\n  %v, %i = TopK(%x, %k) : ?, ?\n"
+      "  %m = Mul(%v, %k) : ?\n}\n");
+  const TensorPtr other = Ints({4}, {10, 20, 30, 40});
+  for (const Graph& g : {nonzero, top}) {
+    Session session(CompileFor(g, "cpu"));
+    const bool is_top = g.inputs()[0]->attrs.name == "k";
+    const std::vector<int64_t> first =
+        is_top ? std::vector<int64_t>{2} : std::vector<int64_t>{1, 0, 1, 1};
+    std::vector<int64_t> memory = first;
+    CheckSame(g, &session, {view(&memory), other});
+    for (int64_t& v : memory) v = is_top ? 3 : 7 - v;
+    CheckSame(g, &session, {view(&memory), other});
+    std::vector<int64_t> elsewhere = first;
+    CheckSame(g, &session, {view(&elsewhere), other});
+    // Nothing holds the caller's tensor when the run is over.
+    const auto owner = std::make_shared<int>(0);
+    session.Run({view(&elsewhere, owner), other});
+    for (int64_t& v : elsewhere) v = is_top ? 1 : 0;
+    session.Run({view(&elsewhere, owner), other});
+    CHECK(owner.use_count() == 1);
+  }
+}
+
 TEST_CASE("more values than a program remembers stages for") {
   if (!HasCpu()) return;
   const Graph g = FromText(

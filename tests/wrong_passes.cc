@@ -2,7 +2,10 @@
 /// commands.
 #include <stdexcept>
 
+#include "weft/codegen/op_codegen.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/core/op.h"
+#include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
 #include "weft/runtime/backend.h"
 
@@ -33,6 +36,16 @@ WEFT_REGISTER_PASS(WrongWhole)
       return g;
     });
 
+WEFT_REGISTER_PASS(WrongAlone)
+    .describe("makes Softplus of every Exp that has one reader and is no output")
+    .set_body([](Graph g) {
+      for (NodePtr n : g.TopoOrder())
+        if (IsOp(n, "Exp") && n->uses().size() == 1 && !g.is_output(n))
+          g.ReplaceNode(n, {NodeEntry(g.AddNode("Softplus", {n->inputs[0]}))});
+      g.EraseDead();
+      return g;
+    });
+
 WEFT_REGISTER_PASS(ThrowsOn)
     .describe("fails by our fault where the model has a certain operator")
     .set_body([](Graph g, PassContext& ctx) {
@@ -44,6 +57,25 @@ WEFT_REGISTER_PASS(ThrowsOn)
     .preserve_all()
     .depend_graph_attr("shape")
     .option("op", "Tanh", "the operator");
+
+/// Right but for its rewrite, which makes 0 of NaN.
+WEFT_REGISTER_OP_IN(wrong, Twice)
+    .describe("x + x. Errors: no float. Gradient: none. Source: nowhere.")
+    .input("x", "f32")
+    .output("y", "f32")
+    .set_num_inputs(1)
+    .set_num_outputs(1)
+    .set_attr<FInferType>("FInferType", [](InferTypeContext& ctx) { ctx.set_out(0, DType::kF32); })
+    .set_attr<FInferShape>("FInferShape", [](InferShapeContext& ctx) { ctx.set_out(0, ctx.in(0)); })
+    .set_attr<FCodeGen>("FCodeGen",
+                        [](const NodePtr&, const Exprs& in) -> Exprs { return {in[0] + in[0]}; })
+    .set_attr<FSimplify>("FSimplify",
+                         [](RewriteContext&, const NodePtr& n) -> std::vector<NodeEntry> {
+                           const NodeEntry x = n->inputs[0];
+                           return {
+                               Apply("Where", {Apply("Equal", {x, x}), Apply("Add", {x, x}),
+                                               ConstantLike(x, Tensor::Scalar(DType::kF32, 0))})};
+                         });
 
 /// Fails outside of any pass.
 class Broken final : public Backend {

@@ -17,6 +17,7 @@
 #include "weft/core/effects.h"
 #include "weft/core/epilogue.h"
 #include "weft/core/pass.h"
+#include "weft/core/repeatable.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -74,6 +75,7 @@ Graph CodeGen(Graph g, PassContext& ctx) {
   for (NodePtr n : g.TopoOrder()) {
     const GraphPtr* body = bodies.find(n);
     if (!body || AnchoredCallOf(n)) continue;  // or a library runs it
+    if (DrawsAnew(n)) continue;                // a kernel would hold the numbers of one draw
     ctx.cancel().Check();
     try {
       LoweredKernel lowered = Lower(n, **body, OperandLayouts(n, layouts, shapes), facts, flat);

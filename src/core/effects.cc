@@ -9,6 +9,7 @@
 #include "weft/core/builtin_ops.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
+#include "weft/core/repeatable.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -25,6 +26,41 @@ bool SaysState(const NodePtr& variable) {
     return text == "true" || text == "1";
   }
   return v->get<int64_t>() != 0;
+}
+
+/// What computing a node does beside giving its outputs; bits.
+enum : uint64_t { kEffect = 1, kDraw = 2 };
+
+uint64_t EffectsOf(const NodePtr& node);
+
+/// Of all nodes of a body. Bodies are immutable and asked for often, so the answer is kept in the graph.
+uint64_t EffectsOfBody(const Graph& body) {
+  std::atomic<uint64_t>& known = body.store()->body_effects;
+  const uint64_t revision = body.revision() << 2;
+  const uint64_t found = known.load(std::memory_order_relaxed);
+  if (found >> 2 == body.revision()) return found & (kEffect | kDraw);
+  uint64_t effects = 0;
+  for (NodeId id = 0; id < body.id_bound(); ++id) effects |= EffectsOf(body.node(id));
+  known.store(revision | effects, std::memory_order_relaxed);
+  return effects;
+}
+
+uint64_t EffectsOf(const NodePtr& node) {
+  static const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
+  static const auto& mutates = Op::GetAttr<FMutateInputs>("FMutateInputs");
+  static const auto& draws = Op::GetAttr<FDrawsAnew>("FDrawsAnew");
+  if (!node || node->is_variable()) return 0;
+  uint64_t effects = 0;
+  const FMutateInputs* f = mutates.find(node->op());
+  if (f && !(*f)(node).empty())
+    effects |= kEffect;
+  else if (stateful.get(node->op(), false))
+    effects |= kEffect | kDraw;
+  if (const FDrawsAnew* d = draws.find(node->op()); d && (*d)(node)) effects |= kDraw;
+  for (const auto& [name, value] : node->attrs.dict)
+    if (value.is<GraphPtr>() && value.get<GraphPtr>())
+      effects |= EffectsOfBody(*value.get<GraphPtr>());
+  return effects;
 }
 
 }  // namespace
@@ -61,14 +97,9 @@ std::vector<std::pair<int, int>> WrittenInputs(const NodePtr& node) {
   return written;
 }
 
-bool HasEffect(const NodePtr& node) {
-  static const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
-  static const auto& mutates = Op::GetAttr<FMutateInputs>("FMutateInputs");
-  if (!node || node->is_variable()) return false;
-  if (stateful.get(node->op(), false)) return true;
-  const FMutateInputs* f = mutates.find(node->op());
-  return f && !(*f)(node).empty();
-}
+bool HasEffect(const NodePtr& node) { return (EffectsOf(node) & kEffect) != 0; }
+bool DrawsAnew(const NodePtr& node) { return (EffectsOf(node) & kDraw) != 0; }
+bool IsRepeatable(const NodePtr& node) { return EffectsOf(node) == 0; }
 
 bool HasEffects(const Graph& graph) {
   for (NodeId id = 0; id < graph.id_bound(); ++id)

@@ -2,6 +2,7 @@
 /// list of nodes whose derived attribute rows went stale.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -122,6 +123,8 @@ class GraphStore {
   bool structure_changed = false;  ///< since stale attributes were last cleared
   /// Differs between all stores of the process and from before a renumbering: says what a recorded id means.
   uint64_t serial = NextSerial();
+  /// Of a body, which is immutable: effects.cc's answer, and the revision that it holds for.
+  std::atomic<uint64_t> body_effects{0};
   std::vector<NodeId> stale;
   std::set<std::string> partial;  ///< derived attributes that lost rows since they were last stored
   std::set<std::string>

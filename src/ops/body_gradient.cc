@@ -9,6 +9,7 @@
 #include <set>
 
 #include "weft/core/builtin_ops.h"
+#include "weft/core/repeatable.h"
 #include "weft/core/variable.h"
 
 namespace weft::ops {
@@ -27,23 +28,29 @@ Shape WithoutSymbols(const Shape& s) {
     if (!d.known() || !d.is_const()) d = SymInt();
   return Shape(std::move(dims));
 }
-/// Throws where `outputs` need an operator with effects or a state, in bodies of bodies as well.
-void CheckRepeatable(const NodePtr& node, const std::vector<NodeEntry>& outputs) {
-  static const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
-  std::vector<std::vector<NodeEntry>> todo{outputs};
-  while (!todo.empty()) {
-    const std::vector<NodeEntry> heads = std::move(todo.back());
-    todo.pop_back();
-    DFSVisit(heads, [&](const NodePtr& n) {
-      WEFT_CHECK(
-          n->is_variable() || !stateful.get(n->op(), false), kUnsupported,
-          "the gradient of {} would run {} of its body again, which gives another result then",
-          node->Describe(), n->Describe());
-      for (const auto& [name, value] : n->attrs.dict)
-        if (value.is<GraphPtr>() && value.get<GraphPtr>())
-          todo.push_back(value.get<GraphPtr>()->outputs);
-    });
+/// The innermost node, in bodies of bodies, because of which `n` gives other results when it runs again.
+NodePtr Culprit(NodePtr n) {
+  for (bool deeper = true; deeper;) {
+    deeper = false;
+    for (const auto& [name, value] : n->attrs.dict) {
+      if (!value.is<GraphPtr>() || !value.get<GraphPtr>()) continue;
+      const std::vector<NodePtr> order = value.get<GraphPtr>()->TopoOrder();
+      const auto it = std::find_if_not(order.begin(), order.end(), IsRepeatable);
+      if (it == order.end()) continue;
+      n = *it;
+      deeper = true;
+      break;
+    }
   }
+  return n;
+}
+/// Throws where `outputs` need an operator with effects, or one that draws other numbers when it runs again.
+void CheckRepeatable(const NodePtr& node, const std::vector<NodeEntry>& outputs) {
+  DFSVisit(outputs, [&](const NodePtr& n) {
+    WEFT_CHECK(IsRepeatable(n), kUnsupported,
+               "the gradient of {} would run {} of its body again, which gives another result then",
+               node->Describe(), Culprit(n)->Describe());
+  });
 }
 
 }  // namespace

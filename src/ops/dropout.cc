@@ -20,6 +20,7 @@
 /// Source: ONNX Dropout-22.
 #include "philox.h"
 #include "shape_util.h"
+#include "weft/core/repeatable.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -46,6 +47,7 @@ bool IsInference(const NodePtr& n) {
 }
 bool IsTraining(const NodePtr& n) { return IsConstant(n, 2, false); }
 bool HasSeed(const NodePtr& n) { return n->attrs.dict.find("seed") != nullptr; }
+bool Draws(const NodePtr& n) { return !IsInference(n) && !HasSeed(n); }
 
 void CheckComputable(const NodePtr& n, DType t) {
   WEFT_CHECK(kFloats.has(t), kUnsupported,
@@ -129,13 +131,16 @@ std::vector<NodeEntry> Parts(RewriteContext& ctx, const NodePtr& n) {
   if (!kFloats.has(type) || (Has(n, 1) && ctx.dtype(n->inputs[1]) == DType::kUnknown)) return {};
   Graph& g = ctx.graph();
   for (size_t i : {1, 2})
-    if (Has(n, i) && !(ctx.shape(n->inputs[i]).has_rank() && ctx.shape(n->inputs[i]).rank() == 0))
-      return {};
+    if (Has(n, i) && !ctx.shape(n->inputs[i]).has_rank()) return {};
+  const auto scalar = [&](size_t i) {
+    const NodeEntry e = n->inputs[i];
+    return ctx.shape(e).rank() == 0 ? e : Apply("Reshape", {e, IntsLike(x, {})});
+  };
   const auto cast = [](const NodeEntry& e, DType from, DType to) {
     return from == to ? e : Apply("Cast", {e}, {{"to", to}});
   };
   const auto ratio = [&](DType to) {
-    return Has(n, 1) ? cast(n->inputs[1], ctx.dtype(n->inputs[1]), to)
+    return Has(n, 1) ? cast(scalar(1), ctx.dtype(n->inputs[1]), to)
                      : ScalarLike(x, to, kDefaultRatio);
   };
   const NodeEntry state = HasSeed(n) ? IntsLike(x, {ParamOf<DropoutParam>(n).seed, 0})
@@ -145,8 +150,9 @@ std::vector<NodeEntry> Parts(RewriteContext& ctx, const NodePtr& n) {
   NodeEntry mask = Apply("GreaterOrEqual", {u, ratio(DType::kF32)});
   NodeEntry scale = Apply("Reciprocal", {one - ratio(t)});
   if (!IsTraining(n)) {
-    mask = Apply("Where", {n->inputs[2], mask, ScalarLike(x, DType::kBool, 1)});
-    scale = Apply("Where", {n->inputs[2], scale, one});
+    const NodeEntry training = scalar(2);
+    mask = Apply("Where", {training, mask, ScalarLike(x, DType::kBool, 1)});
+    scale = Apply("Where", {training, scale, one});
   }
   const NodeEntry y = Apply("Where", {mask, cast(x, type, t) * scale, ScalarLike(x, t, 0)});
   return {cast(y, t, type), mask};
@@ -189,6 +195,7 @@ WEFT_REGISTER_OP(Dropout)
     .set_attr<FCodeGen>("FCodeGen", DropoutCode)
     .set_attr<FGradient>("FGradient", DropoutGradient)
     .set_attr<FSimplify>("FSimplify", SimplifyDropout)
+    .set_attr<FDrawsAnew>("FDrawsAnew", Draws)
     .example({"f32[2, n, 3]"})
     .example({"f32[2, n, 3]", "f32[] = [0.25]", "bool[] = [true]"}, "seed = 7")
     .example({"f64[4]", "_", "bool[]"}, "seed = 7")

@@ -6,12 +6,12 @@
 ///   cost       the evaluation itself, bounded by Limits::folded_bytes_*
 #include <algorithm>
 
-#include "weft/core/effects.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/pass.h"
+#include "weft/core/repeatable.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -31,7 +31,8 @@ Graph FoldConstants(Graph g, PassContext& ctx) {
   const TypeMap types = g.GetAttr<TypeMap>("dtype");
   int64_t total = 0;
   for (NodePtr n : g.TopoOrder()) {
-    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || n->num_inputs() == 0 || HasEffect(n))
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || n->num_inputs() == 0 ||
+        !IsRepeatable(n))
       continue;
     std::vector<TensorPtr> inputs;
     int64_t input_bytes = 0, bytes = 0;

@@ -7,6 +7,7 @@
 #include "weft/codegen/kernel_compilers.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/core/effects.h"
+#include "weft/core/repeatable.h"
 
 namespace weft {
 namespace {
@@ -44,6 +45,7 @@ const FusionNodes::OpFacts& FusionNodes::FactsOf(const Op* op) {
   const FFuseKind* told = Op::GetAttr<FFuseKind>("FFuseKind").find(op);
   f.known = true;
   f.stateful = Op::GetAttr<TIsStateful>("TIsStateful").get(op, false);
+  f.may_draw = Op::GetAttr<FDrawsAnew>("FDrawsAnew").find(op) != nullptr;
   f.view = Op::GetAttr<TIsView>("TIsView").get(op, false);
   f.has_code = code != nullptr;
   f.opaque = told && (*told == FuseKind::kOpaque ||
@@ -71,7 +73,7 @@ NodeKind FusionNodes::KindOf(NodePtr n, EntryKeys inputs) {
   if (n->is_variable()) return NodeKind::kOpaque;
   const OpFacts& op = FactsOf(n->op());
   if (rows_[n->id()].op == assign_) return KindOfAssign(n, inputs);
-  if (op.stateful) return NodeKind::kOpaque;
+  if (op.stateful || (op.may_draw && DrawsAnew(n))) return NodeKind::kOpaque;
   // An output that nobody reads as a tensor because its value is known costs no kernel.
   if (IsFollowed(n)) return NodeKind::kShapeOnly;
   if (!op.has_code || op.opaque) return NodeKind::kOpaque;

@@ -102,7 +102,8 @@ class FusionNodes {
  private:
   /// Attributes of an operator, looked up once.
   struct OpFacts {
-    bool known = false, stateful = false, view = false, has_code = false, elementwise = false;
+    bool known = false, stateful = false, may_draw = false, view = false, has_code = false,
+         elementwise = false;
     bool opaque = false;  ///< told so, or a library of the target computes it better
   };
   const OpFacts& FactsOf(const Op* op);

@@ -13,7 +13,7 @@
 /// order of the program: nodes in the order in which they were made, as far as the edges that are there allow. Passes that
 /// rewrite make new nodes for old ones, so this pass comes first in a pipeline; rewrites keep the edges.
 ///
-/// Operators with effects that write no variable (draws from the state of a generator) share one state that each of them
+/// Operators with effects that write no variable (draws from the state of a generator, also in bodies) share one state that each of them
 /// writes. What a view (Reshape ..) gives of a variable is the value from when the view ran.
 #include <algorithm>
 
@@ -44,7 +44,7 @@ class Orderer {
     for (NodePtr n : order) {
       const std::vector<NodePtr> written = Written(n);
       for (NodePtr v : written) Write(n, &states_[v->id()]);
-      if (written.empty() && stateful_.get(n->op(), false)) Write(n, &hidden_);
+      if (written.empty() && HasEffect(n)) Write(n, &hidden_);
       for (size_t i = 0; i < n->num_inputs(); ++i) {
         const NodePtr v = n->inputs[i].node;
         if (!v || !states_[v->id()].written || Contains(written, v)) continue;
@@ -91,7 +91,6 @@ class Orderer {
   }
 
   const OpMap<FMutateInputs>& mutates_ = Op::GetAttr<FMutateInputs>("FMutateInputs");
-  const OpMap<TIsStateful>& stateful_ = Op::GetAttr<TIsStateful>("TIsStateful");
   PassContext& ctx_;
   std::vector<State> states_;  // by the variable's id
   State hidden_;

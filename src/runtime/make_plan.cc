@@ -11,6 +11,7 @@
 #include "weft/core/layout.h"
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
+#include "weft/core/repeatable.h"
 #include "weft/support/check.h"
 #include "weft/support/log.h"
 #include "weft/support/strings.h"
@@ -182,12 +183,14 @@ class PlanMaker {
   }
   bool ChooseInterpreter(NodePtr n, Step* step) {
     step->kind = StepKind::kInterpreter;
+    // An expression may hold the numbers of one draw: such a node is expanded anew in every run.
+    const Evaluator* evaluator = GetEvaluator();
+    if (DrawsAnew(n) && evaluator && evaluator->WhyNot(n).empty()) return true;
     try {
       step->spec = std::make_shared<ComputeSpec>(
           IsOp(n, builtin::kFused) ? ExpandBody(*FusedBody(n)) : ExpandSingle(g_, n));
       return true;
     } catch (const UserError& e) {
-      const Evaluator* evaluator = GetEvaluator();
       const std::string why = evaluator ? evaluator->WhyNot(n) : "no evaluator";
       if (why.empty()) return true;  // an op that the evaluator runs as a whole
       unsupported_.push_back(fmt::format("{}: {}", n->Describe(), e.message()));

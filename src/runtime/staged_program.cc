@@ -7,7 +7,8 @@
 /// constant of the next stage), or runs node by node in the Evaluator. Stages are remembered by all that
 /// they were made from: extents and the values taken as constants. Equal requests compile nothing.
 ///
-///   never   compiles anew for equal extents and equal deciding values (of the last kMaxStages)
+///   never   compiles anew for equal extents and equal deciding values (of the last kMaxStages); keeps a tensor of the
+///           caller beyond a run
 ///   cost    a compilation for each new set; a graph that needs no stages never comes here
 ///   source  XLA's compile-time constant operands; graph breaks of tracing compilers
 #include <algorithm>
@@ -350,10 +351,10 @@ class StagedProgram final : public Program {
     at->key.push_back(t->rank());
     at->key.insert(at->key.end(), t->dims().begin(), t->dims().end());
   }
-  /// Its bytes decide from here on.
+  /// Its bytes decide from here on. Stages outlive the run, and what is fed is the caller's: they compute from a copy.
   static void PutConstant(Progress* at, const NodeEntry& e) {
     if (!at->constants.insert(KeyOf(e)).second) return;
-    const TensorPtr t = TensorOf(*at, e);
+    const TensorPtr t = at->tensors[KeyOf(e)] = OwnCopy(*TensorOf(*at, e));
     at->key.push_back(-1 - int64_t(KeyOf(e)));
     const char* bytes = static_cast<const char*>(t->data());
     for (int64_t i = 0; i < t->num_bytes(); i += 8) {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "check_command.h"
 #include "command_line.h"
 #include "common.h"
+#include "shell_check.h"
 #include "weft/core/evaluator.h"
 #include "weft/core/pass_trace.h"
 #include "weft/core/text.h"

@@ -24,6 +24,7 @@ Command MakeCompile(CLI::App& parent);
 Command MakeGrad(CLI::App& parent);
 Command MakeInspect(CLI::App& parent);
 Command MakeCompare(CLI::App& parent);
+Command MakeCheck(CLI::App& parent);
 Command MakeDoctor(CLI::App& parent);
 Command MakePlugins(CLI::App& parent);
 Command MakeBisect(CLI::App& parent);

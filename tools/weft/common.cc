@@ -1,9 +1,6 @@
 /// common.cc: see common.h.
 #include "common.h"
 
-#include "check_command.h"
-#include "command_reproducer.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "weft/runtime/saved_program.h"
+#include "command_reproducer.h"
+#include "shell_check.h"
 #include "weft/runtime/backend.h"
+#include "weft/runtime/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"

@@ -9,6 +9,7 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
+#include "layers.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -88,28 +89,6 @@ std::vector<TensorPtr> ReadFolder(const Graph& graph, const std::string& folder,
   for (size_t i = 0; i < graph.outputs.size(); ++i)
     out.push_back(ReadTensor(JoinPath(folder, FileStem(graph.OutputName(i)) + ".npy"), limits));
   return out;
-}
-
-/// The graph with every result whose type and shape are known as an output, producers first.
-Graph ExposeAll(Graph g, std::vector<std::string>* names) {
-  g = ApplyPasses(std::move(g), "InferType,InferShape");
-  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
-  const TypeMap types = g.GetAttr<TypeMap>("dtype");
-  std::vector<NodeEntry> entries;
-  for (NodePtr n : g.TopoOrder()) {
-    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
-      const NodeEntry e(n, i);
-      if (!types[e].is_tensor() || !IsComputable(types[e].dtype) || !shapes[e].fully_known())
-        continue;
-      entries.push_back(e);
-      names->push_back(n->num_outputs() > 1 ? fmt::format("{} output {}", n->Describe(), i)
-                                            : n->Describe());
-    }
-  }
-  g.outputs = entries;
-  for (size_t i = 0; i < entries.size(); ++i) g.SetOutputName(i, fmt::format("layer_{}", i));
-  return g;
 }
 
 int Run(const Args& args) {

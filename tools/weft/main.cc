@@ -113,9 +113,9 @@ int Dispatch(int argc, char** argv) {
          "what a pass does, needs, provides; its options")
       ->type_name("X");
   const std::vector<Command> commands = {
-      MakeRun(app),     MakeBench(app),   MakeOpt(app),    MakeCompile(app), MakeGrad(app),
-      MakeInspect(app), MakeCompare(app), MakeDoctor(app), MakePlugins(app), MakeBisect(app),
-      MakeReduce(app),  MakeRepro(app),   MakeCache(app)};
+      MakeRun(app),     MakeBench(app),   MakeOpt(app),   MakeCompile(app), MakeGrad(app),
+      MakeInspect(app), MakeCompare(app), MakeCheck(app), MakeDoctor(app),  MakePlugins(app),
+      MakeBisect(app),  MakeReduce(app),  MakeRepro(app), MakeCache(app)};
   for (const Command& c : commands) c.app->fallthrough();
   app.footer(
       "Exit codes: 0 fine, 1 a comparison or check failed, 2 usage, 3 unsupported,\n"

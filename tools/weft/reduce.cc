@@ -1,10 +1,10 @@
 /// reduce.cc: `weft reduce MODEL --check CMD -o OUT`: the smallest model for which the check still fails.
 #include <optional>
 
-#include "check_command.h"
 #include "command_line.h"
 #include "common.h"
 #include "reduce_graph.h"
+#include "shell_check.h"
 #include "weft/support/check.h"
 #include "weft/support/timer.h"
 #include "write_model.h"

@@ -27,8 +27,8 @@ inline constexpr const char* kRead = "weft::Read";
 /// weft::Fused one pair for every output of its body that is an Assign to an input of the body. Ordered by output. Inputs
 /// that are not there are left out.
 WEFT_API std::vector<std::pair<int, int>> WrittenInputs(const NodePtr& node);
-/// Running the node does more than give its outputs: a stateful operator, or one that writes an input. Such a node
-/// stays though nobody reads it, runs once, and is not merged with an equal one.
+/// Running the node does more than give its outputs: a stateful operator, one that writes an input, or one with either in a
+/// body, however deep. Such a node stays though nobody reads it, runs once, and is not merged with an equal one.
 WEFT_API bool HasEffect(const NodePtr& node);
 /// Some node of the graph has one. Looks at every node once.
 WEFT_API bool HasEffects(const Graph& graph);

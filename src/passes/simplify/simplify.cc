@@ -14,6 +14,7 @@
 #include "weft/core/effects.h"
 #include "weft/core/op.h"
 #include "weft/core/pass.h"
+#include "weft/core/repeatable.h"
 #include "weft/core/rewrite_rule.h"
 #include "weft/support/check.h"
 #include "weft/support/hash.h"
@@ -85,7 +86,7 @@ int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
   std::unordered_map<uint64_t, std::vector<NodePtr>> seen;  // looked up only
   int64_t merged = 0;
   for (NodePtr n : g.TopoOrder()) {
-    if (n->is_variable() || HasEffect(n)) continue;
+    if (n->is_variable() || !IsRepeatable(n)) continue;
     Hasher h;
     h.Add(std::string_view(n->op()->name));
     for (const auto& [name, value] : n->attrs.dict) {
@@ -138,7 +139,8 @@ Graph Simplify(Graph g, PassContext& ctx) {
     {
       Context rows(g);
       for (NodePtr n : g.TopoOrder()) {
-        if (n->is_variable()) continue;
+        // A rewrite would leave the effect beside what replaces it.
+        if (n->is_variable() || HasEffect(n)) continue;
         auto attempt = [&](std::string_view name, const FSimplify& rule, std::string_view counted) {
           const NodeId bound = g.id_bound();
           std::vector<NodeEntry> to;

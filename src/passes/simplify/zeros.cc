@@ -17,6 +17,7 @@
 #include "weft/core/builtin_ops.h"
 #include "weft/core/gradient.h"
 #include "weft/core/op.h"
+#include "weft/core/repeatable.h"
 
 namespace weft::simplify {
 namespace {
@@ -140,9 +141,8 @@ std::vector<NodeEntry> UnitFactor(RewriteContext& ctx, const NodePtr& n) {
 
 std::vector<NodeEntry> ScalarBeforeExpand(RewriteContext& ctx, const NodePtr& n) {
   static const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
-  static const auto& stateful = Op::GetAttr<TIsStateful>("TIsStateful");
   const FCodeGen* code = codegen.find(n->op());
-  if (!code || !code->elementwise || n->num_outputs() != 1 || stateful.get(n->op(), false) ||
+  if (!code || !code->elementwise || n->num_outputs() != 1 || !IsRepeatable(n) ||
       !ctx.shape(NodeEntry(n)).fully_known())
     return {};
   std::vector<NodeEntry> inputs = n->inputs;

@@ -1,5 +1,5 @@
-/// check_command.cc: see check_command.h.
-#include "check_command.h"
+/// shell_check.cc: see shell_check.h.
+#include "shell_check.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/// check_command.h: a command of the user that says whether a model is good: `--check CMD` of bisect and reduce.
+/// shell_check.h: a command of the user that says whether a model is good: `--check CMD` of bisect and reduce.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,0 +1,160 @@
+/// session_reuse_test.cc: one session, many runs, as callers make them: other content at the same address, other extents,
+/// the content of before at another address, memory that is reused or gone after the run. Every result is that of a
+/// program made for it alone, bit by bit, and stays what it was.
+///
+///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=1000 weft_tests -tc='a session*'
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <set>
+
+#include "e2e_util.h"
+#include "error_bound.h"
+#include "random_control_flow.h"
+#include "random_graph.h"
+
+namespace weft::e2e {
+namespace {
+
+using Inputs = std::vector<TensorPtr>;
+
+/// Memory of a caller, who lends views of it for the length of a run.
+class Lender {
+ public:
+  /// Views of the contents: where they were the last time, as far as they fit.
+  Inputs Lend(const Inputs& contents) {
+    buffers_.resize(contents.size());
+    Inputs views;
+    for (size_t i = 0; i < contents.size(); ++i) {
+      const size_t bytes = size_t(contents[i]->num_bytes());
+      if (buffers_[i].size() < bytes) buffers_[i].assign(bytes, 0);
+      if (bytes > 0) std::memcpy(buffers_[i].data(), contents[i]->data(), bytes);
+      views.push_back(std::make_shared<Tensor>(contents[i]->dtype(), contents[i]->dims(),
+                                               buffers_[i].data(), nullptr));
+    }
+    return views;
+  }
+  /// What is there now is no input of anybody.
+  void Overwrite() {
+    for (auto& b : buffers_) std::memset(b.data(), 0xA5, b.size());
+  }
+  void MoveAway() {
+    Overwrite();
+    buffers_.clear();
+  }
+
+ private:
+  std::vector<std::vector<char>> buffers_;
+};
+
+struct Case {
+  Graph graph;
+  std::vector<Inputs> contents;  ///< of each run, in the order of graph.AllInputs()
+};
+
+Inputs Ordered(const Program& program, const Graph& g, const Inputs& inputs) {
+  Inputs out;
+  const std::vector<NodePtr> variables = g.AllInputs();
+  for (const IoSpec& spec : program.inputs())
+    for (size_t i = 0; i < variables.size(); ++i)
+      if (variables[i]->attrs.name == spec.name) out.push_back(inputs[i]);
+  return out;
+}
+bool AllEqual(const Inputs& a, const Inputs& b) {
+  bool same = a.size() == b.size();
+  for (size_t i = 0; same && i < a.size(); ++i) same = a[i]->Equals(*b[i]);
+  return same;
+}
+
+/// Contents by number: 0 and 2 are of the first extents. Says what went wrong.
+std::string CheckReuse(const Case& c, const std::string& backend) {
+  std::vector<Inputs> want;
+  for (const Inputs& in : c.contents) {
+    const auto program = CompileFor(c.graph, backend);
+    want.push_back(Session(program).Run(Ordered(*program, c.graph, in)));
+  }
+  const auto program = CompileFor(c.graph, backend);
+  Session session(program);
+  Lender lender;
+  std::vector<std::pair<size_t, Inputs>> kept;
+  const auto run = [&](size_t which, bool bind) -> std::string {
+    const Inputs in = lender.Lend(Ordered(*program, c.graph, c.contents[which]));
+    Inputs out;
+    if (bind) {
+      std::vector<std::shared_ptr<Tensor>> bound;
+      for (const TensorPtr& t : want[which])
+        bound.push_back(std::make_shared<Tensor>(t->dtype(), t->dims()));
+      const auto got = session.RunBound(in, bound);
+      out.assign(got.begin(), got.end());
+    } else {
+      out = session.Run(in);
+    }
+    lender.Overwrite();
+    if (!AllEqual(out, want[which])) return "contents " + std::to_string(which) + " differ";
+    kept.emplace_back(which, std::move(out));
+    return "";
+  };
+  // Of each: contents, whether memory is elsewhere from here on, whether outputs are the caller's.
+  struct Step {
+    size_t which;
+    bool moves, binds;
+  };
+  constexpr Step kSteps[] = {{0, false, false}, {1, false, false}, {2, false, false},
+                             {0, true, false},  {3, true, true},   {2, false, true},
+                             {1, false, false}, {0, false, false}};
+  for (const Step& s : kSteps) {
+    if (s.moves) lender.MoveAway();
+    if (std::string wrong = run(s.which, s.binds); !wrong.empty())
+      return "run " + std::to_string(&s - kSteps) + ": " + wrong;
+  }
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (!AllEqual(kept[i].second, want[kept[i].first]))
+      return "the results of run " + std::to_string(i) + " changed afterwards";
+  return "";
+}
+
+void CheckSeed(uint64_t seed, const Case& c) {
+  CAPTURE(seed);
+  std::string wrong;
+  const std::string backend = HasCpu() ? "cpu" : "ref";
+  const auto caught = Catch([&] { wrong = CheckReuse(c, backend); });
+  if (caught) wrong = caught->text;
+  if (wrong.empty()) return;
+  PrintOptions print;
+  print.inline_all = true;
+  FAIL_CHECK("seed " << seed << " on " << backend << ": " << wrong << "\n"
+                     << PrintGraph(c.graph, print));
+}
+
+}  // namespace
+
+TEST_CASE("a session of a random graph gives what a new program gives") {
+  const uint64_t first = uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 1));
+  const int64_t count = FromEnvironment("WEFT_FUZZ_COUNT", 60);
+  for (uint64_t seed = first; seed < first + uint64_t(count); ++seed) {
+    fuzz::RandomGraph g = fuzz::MakeRandomGraph(seed);
+    Case c;
+    const size_t bindings = g.bindings.size();
+    for (const auto& [binding, round] : {std::pair(0, 0), {1, 0}, {0, 1}, {2, 0}}) {
+      g.seed = seed + 1000003 * uint64_t(round);
+      c.contents.push_back(fuzz::MakeInputs(g, size_t(binding) % bindings));
+    }
+    c.graph = g.graph;
+    CheckSeed(seed, c);
+  }
+}
+
+TEST_CASE("a session of random control flow gives what a new program gives") {
+  const uint64_t first = uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 1));
+  const int64_t count = FromEnvironment("WEFT_FUZZ_COUNT", 25);
+  for (uint64_t seed = first; seed < first + uint64_t(count); ++seed) {
+    const fuzz::ControlFlowGraph g = fuzz::MakeControlFlowGraph(seed, false);
+    Case c;
+    for (const auto& [binding, round] : {std::pair(0, 0), {1, 0}, {0, 1}, {2, 0}})
+      c.contents.push_back(fuzz::MakeInputs(g, size_t(binding), uint64_t(round)));
+    c.graph = g.graph;
+    CheckSeed(seed, c);
+  }
+}
+
+}  // namespace weft::e2e
