@@ -11,9 +11,9 @@ std::string Text(Wide v) {
   return v < 0 ? std::to_string(int64_t(v)) : std::to_string(uint64_t(v));
 }
 std::string Name(const std::string& op, const AttrDict& attrs) {
-  std::string text = op;
-  for (const auto& [name, value] : attrs) text += " " + name + "=" + PrintAttr(value);
-  return text;
+  if (op == "Mod") return attrs.at("fmod").get<int64_t>() != 0 ? "Fmod" : "Mod";
+  if (op == "BitShift") return op + " " + attrs.at("direction").get<std::string>();
+  return op;
 }
 
 /// A graph under construction, with one run.
@@ -178,7 +178,8 @@ Case Chains(DType t) {
       const NodeEntry y = m.Add(r.op, {in, m.Scalar(t, c)}, r.attrs);
       const Column first = Map(x, [&](Wide v) { return Value(r, t, v, c); });
       for (const BinaryRow& s : rows) {
-        const std::string what = Name(s.op, s.attrs) + "(" + Name(r.op, r.attrs) + "(x, " + Text(c);
+        const std::string what =
+            Name(s.op, s.attrs) + "(" + Name(r.op, r.attrs) + "(x, " + Text(c);
         Column against;
         for (size_t i = 0; i < x.size(); ++i) against.push_back(Value(s, t, first[i], x[i]));
         m.Output(m.Add(s.op, {y, in}, s.attrs), what + "), x)",
@@ -343,8 +344,9 @@ struct Positions {
 };
 
 Case IndexCase(DType t, bool symbolic) {
-  const std::vector<int64_t> extents = symbolic ? std::vector<int64_t>{7, 1, 12}
-                                                : std::vector<int64_t>{9};
+  // Static: whole vectors, or some and a rest.
+  const std::vector<int64_t> extents =
+      symbolic ? std::vector<int64_t>{7, 1, 12} : std::vector<int64_t>{t == DType::kI64 ? 8 : 9};
   Maker m("positions " + std::string(DTypeName(t)) + (symbolic ? " of a symbol" : ""),
           extents.size());
   Graph& g = m.get().graph;
@@ -412,7 +414,8 @@ Case IndexCase(DType t, bool symbolic) {
   for (const BinaryRow& r : rows) {
     if (r.op.rfind("Bitwise", 0) == 0 || r.op == "Pow") continue;
     for (const Positions& a : leaves) {
-      for (Wide c : {Wide(-4), Wide(-1), Wide(0), Wide(1), Wide(2), Wide(3), Least(t), Most(t)}) {
+      for (Wide c : {Wide(-4), Wide(-1), Wide(0), Wide(3), Least(t), Most(t)}) {
+        if (symbolic && a.name == "Shape" && (c == Least(t) || c == Most(t))) continue;
         put(r, a, constant(c));
         put(r, constant(c), a);
       }
@@ -443,6 +446,23 @@ Case IndexCase(DType t, bool symbolic) {
         put(row(op), sum, combined(row("Mul"), leaves[0], constant(factor)));
       }
     }
+  // Reductions that read nothing.
+  const NodeEntry axes = m.Constant(DType::kI64, {1}, {0}), axis = m.Scalar(DType::kI64, 0);
+  for (const LineRow& r : LineRows(t)) {
+    for (const Positions& x : {leaves[0], leaves[2], combined(row("Mul"), leaves[1], leaves[3])}) {
+      AttrDict attrs = r.attrs;
+      std::vector<NodeEntry> operands = {x.entry};
+      if (r.op.rfind("Arg", 0) == 0)
+        attrs["axis"] = 0;
+      else
+        operands.push_back(r.running ? axis : axes);
+      if (!r.running) attrs["keepdims"] = 0;
+      Positions y{r.op + "(" + x.name + ")", m.Add(r.op, operands, attrs), {}, r.running};
+      for (const Column& line : x.values) y.values.push_back(r.f(line, t));
+      outputs.push_back(y);
+      types.push_back(r.result == DType::kUnknown ? t : r.result);
+    }
+  }
   for (size_t k = 0; k < outputs.size(); ++k)
     for (size_t r = 0; r < extents.size(); ++r) {
       const std::vector<int64_t> dims =
