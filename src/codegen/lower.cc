@@ -14,9 +14,38 @@
 
 namespace weft {
 
+namespace {
+
+/// Element counts of the tensors and of the loops that run together.
+std::vector<SymInt> SizesOf(const Nest& nest, const ComputeSpec& spec) {
+  std::vector<SymInt> sizes;
+  const auto add = [&](const std::vector<SymInt>& dims) {
+    try {
+      sizes.push_back(Product(dims));
+    } catch (const Error& error) {
+      // Extents beyond 64 bits beside one of 0: nothing is that large.
+      if (error.code() != ErrorCode::kOverflow) throw;
+    }
+  };
+  for (const TensorSpec& t : spec.inputs) add(t.dims);
+  for (const TensorSpec& t : spec.outputs) add(t.dims);
+  const std::vector<SymInt> points(nest.loops.begin(), nest.loops.begin() + nest.num_dims);
+  add(points);
+  for (const Nest::Reduction& r : nest.reductions) {
+    if (r.first < nest.num_dims) continue;
+    std::vector<SymInt> both = points;
+    both.insert(both.end(), nest.loops.begin() + r.first, nest.loops.begin() + r.first + r.count);
+    add(both);
+  }
+  return sizes;
+}
+
+}  // namespace
+
 void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts) {
   AddRangeFlags(nest, spec);
-  IndexSimplifier simplifier(nest->loops, facts), offsets(nest->loops, facts);
+  const std::vector<SymInt> sizes = SizesOf(*nest, spec);
+  IndexSimplifier simplifier(nest->loops, facts, sizes), offsets(nest->loops, facts, sizes);
   const auto at_load = [&](const Expr& load) {
     Indices at(load->operands().begin(), load->operands().begin() + load->num_indices());
     WEFT_ICHECK(load->buffer() < int(spec.inputs.size()), "load of input {} of {}", load->buffer(),

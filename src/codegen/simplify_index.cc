@@ -7,8 +7,9 @@
 ///   (g*a + r) / (g*m)  ->  a / m            where 0 <= r < g is proved
 ///   (x / a) / b  ->  x / (a*b)
 ///   c*d*(x / d) + c*(x % d)  ->  c*x
-/// and comparisons, Min, Max and Select are decided where the range of the difference of both sides
-/// tells. What cannot be proved stays.
+/// where the sum that is divided cannot wrap, and comparisons, Min, Max and Select are decided where
+/// the range of the difference of both sides tells, neither of which may wrap. Modulo 2^64, which is
+/// how data computes, only the sums themselves hold. What cannot be proved stays.
 #include <algorithm>
 #include <numeric>
 
@@ -47,84 +48,38 @@ std::optional<Facts> WithPoints(const std::vector<SymInt>& dims, const Facts& fa
   return own;
 }
 
-/// Work per simplification; index arithmetic is small, and what is not stays as it is.
-constexpr int kMaxDepth = 24;
+/// Of the product of all where none are given; what leaves 64 bits is no size.
+std::vector<SymInt> SizesOr(const std::vector<SymInt>& sizes, const std::vector<SymInt>& dims) {
+  if (!sizes.empty()) return sizes;
+  try {
+    return {Product(dims)};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOverflow) throw;
+    return {};
+  }
+}
 
-/// One level further down while it lives.
-struct Deeper {
-  explicit Deeper(int* depth) : depth_(depth) { ++*depth_; }
-  ~Deeper() { --*depth_; }
-  Deeper(const Deeper&) = delete;
-  Deeper& operator=(const Deeper&) = delete;
+bool IsPowerOfTwo(SymInt d) {
+  return d.is_const() && d.value() > 0 && (d.value() & (d.value() - 1)) == 0;
+}
 
- private:
-  int* depth_;
-};
+Expr FloorDivide(const IndexForm& x, SymInt d) {
+  return Expr::Binary(BinOp::kFloorDiv, x.ToExpr(), Expr::Dim(d));
+}
+Expr FloorModulo(const IndexForm& x, SymInt d) {
+  return Expr::Binary(BinOp::kFloorMod, x.ToExpr(), Expr::Dim(d));
+}
 
 }  // namespace
 
-IndexSimplifier::IndexSimplifier(const std::vector<SymInt>& dims, const Facts& facts)
-    : dims_(dims), own_(WithPoints(dims, facts)), facts_(own_ ? *own_ : facts) {}
-
-std::optional<IndexSimplifier::Bounds> IndexSimplifier::BoundsOfAtom(const Expr& atom) {
-  switch (atom->kind()) {
-    case ExprKind::kIndex:
-      if (atom->index() >= int(dims_.size())) return std::nullopt;
-      return Bounds{0, dims_[atom->index()] - 1};
-    case ExprKind::kBinary: {
-      const BinOp op = atom->bin_op();
-      if (op == BinOp::kFloorMod || op == BinOp::kFloorDiv) {
-        const IndexForm d = FormOf(atom->operand(1));
-        if (!d.terms.empty() || facts_.LessEqual(1, d.constant) != Proof::kYes) return std::nullopt;
-        if (op == BinOp::kFloorMod) return Bounds{0, d.constant - 1};
-        const auto x = BoundsOf(FormOf(atom->operand(0)));
-        if (!x) return std::nullopt;
-        return Bounds{FloorDiv(x->lo, d.constant), FloorDiv(x->hi, d.constant)};
-      }
-      if (op != BinOp::kMin && op != BinOp::kMax) return std::nullopt;
-      const auto a = BoundsOf(FormOf(atom->operand(0))), b = BoundsOf(FormOf(atom->operand(1)));
-      if (!a || !b) return std::nullopt;
-      return op == BinOp::kMin ? Bounds{Min(a->lo, b->lo), Min(a->hi, b->hi)}
-                               : Bounds{Max(a->lo, b->lo), Max(a->hi, b->hi)};
-    }
-    case ExprKind::kSelect: {
-      const auto a = BoundsOf(FormOf(atom->operand(1))), b = BoundsOf(FormOf(atom->operand(2)));
-      if (!a || !b) return std::nullopt;
-      return Bounds{Min(a->lo, b->lo), Max(a->hi, b->hi)};
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<IndexSimplifier::Bounds> IndexSimplifier::BoundsOf(const IndexForm& f) {
-  if (depth_ >= kMaxDepth) return std::nullopt;
-  const Deeper deeper(&depth_);
-  std::optional<Bounds> sum = Bounds{f.constant, f.constant};
-  try {
-    for (const auto& [atom, c] : f.terms) {
-      const auto b = BoundsOfAtom(atom);
-      const bool up = NonNegative(c), down = !up && facts_.LessEqual(c, 0) == Proof::kYes;
-      if (!b || (!up && !down)) {
-        sum.reset();
-        break;
-      }
-      sum->lo = sum->lo + c * (up ? b->lo : b->hi);
-      sum->hi = sum->hi + c * (up ? b->hi : b->lo);
-    }
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kOverflow) throw;
-    return std::nullopt;
-  }
-  return sum;
-}
-
-bool IndexSimplifier::Within(const IndexForm& f, SymInt d) {
-  const auto b = BoundsOf(f);
-  return b && NonNegative(b->lo) && facts_.Less(b->hi, d) == Proof::kYes;
+IndexSimplifier::IndexSimplifier(const std::vector<SymInt>& dims, const Facts& facts,
+                                 const std::vector<SymInt>& sizes)
+    : dims_(dims), own_(WithPoints(dims, facts)), facts_(own_ ? *own_ : facts) {
+  SetSizes(SizesOr(sizes, dims));
 }
 
 IndexForm IndexSimplifier::Divide(const IndexForm& x, SymInt d) {
+  if (!CannotWrap(x)) return FormOf(FloorDivide(x, d));
   IndexForm quotient, rest;
   for (const auto& [atom, c] : x.terms) {
     const SymInt q = ExactQuotient(c, d);
@@ -142,16 +97,17 @@ IndexForm IndexSimplifier::Divide(const IndexForm& x, SymInt d) {
     rest.constant = x.constant;
   }
   if (Within(rest, d)) return quotient;
+  // Less a multiple of d it may leave 64 bits where x does not.
+  if (!CannotWrap(rest)) return FormOf(FloorDivide(x, d));
   // One step along a symbolic or uneven remainder: a term may hide a multiple (n*(b+1) - n ...);
   // not searched for.
   if (rest.terms.size() == 1 && rest.constant.is(0) && rest.terms[0].second.is(1)) {
     const Expr& atom = rest.terms[0].first;
     if (atom->kind() == ExprKind::kBinary && atom->bin_op() == BinOp::kFloorDiv) {
-      const IndexForm inner = FormOf(atom->operand(1));
-      if (inner.terms.empty() && facts_.LessEqual(1, inner.constant) == Proof::kYes &&
-          depth_ < kMaxDepth) {
-        const Deeper deeper(&depth_);
-        quotient.AddForm(Divide(FormOf(atom->operand(0)), inner.constant * d), 1);
+      const SymInt inner = PositiveDivisor(atom->operand(1));
+      if (inner.known() && !IsDeep() && FitsInt64(inner * d)) {
+        const Deeper deeper(this);
+        quotient.AddForm(Divide(FormOf(atom->operand(0)), inner * d), 1);
         return quotient;
       }
     }
@@ -179,15 +135,17 @@ IndexForm IndexSimplifier::Divide(const IndexForm& x, SymInt d) {
     }
     if (!Within(low, g)) continue;
     if (Within(high, m)) return quotient;
-    quotient.Add(Expr::Binary(BinOp::kFloorDiv, high.ToExpr(), Expr::Dim(m)), 1);
+    quotient.Add(FloorDivide(high, m), 1);
     return quotient;
   }
-  const Expr atom = Expr::Binary(BinOp::kFloorDiv, rest.ToExpr(), Expr::Dim(d));
-  quotient.AddForm(FormOf(atom), 1);
+  quotient.AddForm(FormOf(FloorDivide(rest, d)), 1);
   return quotient;
 }
 
 IndexForm IndexSimplifier::Modulo(const IndexForm& x, SymInt d) {
+  // A power of two divides 2^64: what wraps has the same remainder.
+  const bool may_wrap = IsPowerOfTwo(d);
+  if (!may_wrap && !CannotWrap(x)) return FormOf(FloorModulo(x, d));
   IndexForm rest;
   for (const auto& [atom, c] : x.terms) {
     if (!ExactQuotient(c, d).known()) rest.Add(atom, c);
@@ -197,13 +155,14 @@ IndexForm IndexSimplifier::Modulo(const IndexForm& x, SymInt d) {
   else if (!ExactQuotient(x.constant, d).known())
     rest.constant = x.constant;
   if (Within(rest, d)) return rest;
+  if (!may_wrap && !CannotWrap(rest)) return FormOf(FloorModulo(x, d));
   // (x % (a*d)) % d  ->  x % d
   if (rest.terms.size() == 1 && rest.constant.is(0) && rest.terms[0].second.is(1)) {
     const Expr& atom = rest.terms[0].first;
     if (atom->kind() == ExprKind::kBinary && atom->bin_op() == BinOp::kFloorMod) {
-      const IndexForm inner = FormOf(atom->operand(1));
-      if (inner.terms.empty() && ExactQuotient(inner.constant, d).known() && depth_ < kMaxDepth) {
-        const Deeper deeper(&depth_);
+      const SymInt inner = PositiveDivisor(atom->operand(1));
+      if (inner.known() && ExactQuotient(inner, d).known() && !IsDeep()) {
+        const Deeper deeper(this);
         return Modulo(FormOf(atom->operand(0)), d);
       }
     }
@@ -230,10 +189,10 @@ IndexForm IndexSimplifier::Modulo(const IndexForm& x, SymInt d) {
     if (Within(high, m))
       result.AddForm(high, g);
     else
-      result.AddForm(FormOf(Expr::Binary(BinOp::kFloorMod, high.ToExpr(), Expr::Dim(m))), g);
+      result.AddForm(FormOf(FloorModulo(high, m)), g);
     return result;
   }
-  return FormOf(Expr::Binary(BinOp::kFloorMod, rest.ToExpr(), Expr::Dim(d)));
+  return FormOf(FloorModulo(rest, d));
 }
 
 /// Replaces x % d by x - d * (x / d) wherever that makes the sum shorter.
@@ -242,13 +201,13 @@ void IndexSimplifier::Recombine(IndexForm* f) {
     changed = false;
     for (const auto& [atom, c] : f->terms) {
       if (atom->kind() != ExprKind::kBinary || atom->bin_op() != BinOp::kFloorMod) continue;
-      const IndexForm d = FormOf(atom->operand(1));
-      if (!d.terms.empty() || facts_.LessEqual(1, d.constant) != Proof::kYes) continue;
+      const SymInt d = PositiveDivisor(atom->operand(1));
+      if (!d.known()) continue;
       const IndexForm x = FormOf(atom->operand(0));
       IndexForm other = *f;
       other.Add(atom, -c);
       other.AddForm(x, c);
-      other.AddForm(Divide(x, d.constant), -(c * d.constant));
+      other.AddForm(Divide(x, d), -(c * d));
       if (other.terms.size() >= f->terms.size()) continue;
       *f = std::move(other);
       changed = true;
@@ -268,11 +227,18 @@ IndexForm IndexSimplifier::Normal(const Expr& e) {
 }
 
 std::optional<bool> IndexSimplifier::Decide(BinOp op, const Expr& a, const Expr& b) {
-  IndexForm diff = FormOf(a);
-  diff.AddForm(FormOf(b), -1);
-  const auto r = BoundsOf(diff);
+  const IndexForm x = FormOf(a), y = FormOf(b);
+  IndexForm diff = x;
+  diff.AddForm(y, -1);
+  const auto r = TrueBounds(diff);
   if (!r) return std::nullopt;
   const auto yes = [](Proof p) { return p == Proof::kYes; };
+  // Equal sums are equal however they wrap.
+  if (r->lo == r->hi && facts_.ProvedEqual(r->lo, 0))
+    return op == BinOp::kLe || op == BinOp::kGe || op == BinOp::kEq;
+  const bool ordered = CannotWrap(x) && CannotWrap(y);
+  // Of two values that differ by less than 2^64 at least the difference tells.
+  if (!ordered && (op < BinOp::kEq || !CannotWrap(diff))) return std::nullopt;
   const bool negative = yes(facts_.Less(r->hi, 0)), positive = yes(facts_.Less(0, r->lo));
   const bool at_most = negative || yes(facts_.LessEqual(r->hi, 0)),
              at_least = positive || NonNegative(r->lo);
@@ -308,7 +274,44 @@ bool IndexSimplifier::IsUnsignedInside(const Expr& e) {
     return FormOf(u->operand(0));
   };
   const auto i = signed_form(e->operand(0)), d = signed_form(e->operand(1));
-  return i && d && d->terms.empty() && Within(*i, d->constant);
+  return i && d && d->terms.empty() && FitsInt64(d->constant) && Within(*i, d->constant);
+}
+
+/// An operation on i64 whose operands are simple already.
+Expr IndexSimplifier::SimplifyBinary(const Expr& e) {
+  const BinOp op = e->bin_op();
+  const Expr &a = e->operand(0), &b = e->operand(1);
+  if (op >= BinOp::kLt) {
+    const auto truth = Decide(op, a, b);
+    return truth ? Expr::Bool(*truth) : e;
+  }
+  switch (op) {
+    case BinOp::kMin:
+    case BinOp::kMax: {
+      const auto less = Decide(BinOp::kLe, a, b), more = Decide(BinOp::kGe, a, b);
+      if (less && *less) return op == BinOp::kMin ? a : b;
+      if (more && *more) return op == BinOp::kMin ? b : a;
+      return e;
+    }
+    case BinOp::kFloorDiv:
+    case BinOp::kFloorMod: {
+      const SymInt d = PositiveDivisor(b);
+      if (!d.known()) return e;
+      IndexForm f = op == BinOp::kFloorDiv ? Divide(Normal(a), d) : Modulo(Normal(a), d);
+      Recombine(&f);
+      return f.ToExpr();
+    }
+    // Division that truncates is floor division where nothing is negative; by 0 both give 0.
+    case BinOp::kDiv:
+    case BinOp::kMod: {
+      if (!NonNegative(BoundsOfValue(a).lo) || !NonNegative(BoundsOfValue(b).lo)) return e;
+      const Expr floor =
+          Expr::Binary(op == BinOp::kDiv ? BinOp::kFloorDiv : BinOp::kFloorMod, a, b);
+      return floor->kind() == ExprKind::kBinary && floor != e ? Simplify(floor) : floor;
+    }
+    default:
+      return Normal(e).ToExpr();
+  }
 }
 
 /// One node whose operands are simple already.
@@ -318,38 +321,7 @@ Expr IndexSimplifier::Simplify(const Expr& e) {
   if (IsUnsignedInside(e)) return Expr::Bool(true);
   if (e->operand(0)->dtype() != DType::kI64) return e;
   try {
-    if (e->kind() == ExprKind::kBinary) {
-      const BinOp op = e->bin_op();
-      const Expr &a = e->operand(0), &b = e->operand(1);
-      if (op >= BinOp::kLt) {
-        const auto truth = Decide(op, a, b);
-        return truth ? Expr::Bool(*truth) : e;
-      }
-      if (op == BinOp::kMin || op == BinOp::kMax) {
-        const auto less = Decide(BinOp::kLe, a, b), more = Decide(BinOp::kGe, a, b);
-        if (less && *less) return op == BinOp::kMin ? a : b;
-        if (more && *more) return op == BinOp::kMin ? b : a;
-        return e;
-      }
-      if (op == BinOp::kFloorDiv || op == BinOp::kFloorMod) {
-        const IndexForm d = FormOf(b);
-        if (!d.terms.empty() || facts_.LessEqual(1, d.constant) != Proof::kYes) return e;
-        const SymInt divisor = d.constant;
-        IndexForm f =
-            op == BinOp::kFloorDiv ? Divide(Normal(a), divisor) : Modulo(Normal(a), divisor);
-        Recombine(&f);
-        return f.ToExpr();
-      }
-      // Division that truncates is floor division where nothing is negative.
-      if (op == BinOp::kDiv || op == BinOp::kMod) {
-        const auto x = BoundsOf(FormOf(a));
-        if (!x || !NonNegative(x->lo)) return e;
-        const Expr floor =
-            Expr::Binary(op == BinOp::kDiv ? BinOp::kFloorDiv : BinOp::kFloorMod, a, b);
-        return floor->kind() == ExprKind::kBinary && floor != e ? Simplify(floor) : floor;
-      }
-    }
-    return Normal(e).ToExpr();
+    return e->kind() == ExprKind::kBinary ? SimplifyBinary(e) : Normal(e).ToExpr();
   } catch (const Error& error) {
     // Sizes beyond 64 bits: leave the arithmetic as it stands.
     if (error.code() != ErrorCode::kOverflow) throw;

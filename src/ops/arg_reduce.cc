@@ -76,14 +76,13 @@ void CumSumShape(InferShapeContext& ctx) {
   if (axis && ctx.in(0).has_rank()) AxisOf(axis->at(0), ctx.in(0).rank(), ctx.node());
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || v->dims.size() != 1 || p.reverse) return;
-  SymInt sum = 0;
-  std::vector<SymInt> sums;
-  for (SymInt e : v->elements) {
-    if (p.exclusive) sums.push_back(sum);
-    sum = sum + e;
-    if (!p.exclusive) sums.push_back(sum);
-  }
-  SetValue(ctx, 0, ctx.in(0), [&](int64_t i) { return sums.at(size_t(i)); });
+  SymInt before = 0, sum = 0;  // what SetValue asks for comes in order; one overflow leaves all behind it unknown
+  SetValue(ctx, 0, ctx.in(0), [&](int64_t i) {
+    before = sum;
+    sum = SymInt();
+    sum = before + v->elements.at(size_t(i));
+    return p.exclusive ? before : sum;
+  });
 }
 Exprs CumSumCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto& p = ParamOf<CumSumParam>(n);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "holds.h"
 #include "weft/core/demand.h"
 #include "weft/core/gradient.h"
 #include "weft/support/check.h"
@@ -108,7 +109,18 @@ int64_t ExactIntegers(DType t) {
   }
 }
 
-/// The dtype holds the integer `e` exactly.
+/// Position in a tensor of extents `dims` of output position `at` under broadcasting; dims are
+/// right-aligned.
+int64_t BroadcastOffset(const std::vector<int64_t>& dims, const std::vector<int64_t>& at) {
+  int64_t offset = 0;
+  const size_t skip = at.size() - dims.size();
+  for (size_t k = 0; k < dims.size(); ++k)
+    offset = offset * dims[k] + (dims[k] == 1 ? 0 : at[skip + k]);
+  return offset;
+}
+
+}  // namespace
+
 bool Holds(DType t, SymInt e, const Facts& facts) {
   int64_t lo = INT64_MIN, hi = INT64_MAX;
   bool trusts_sizes = false;
@@ -155,18 +167,6 @@ bool Holds(DType t, SymInt e, const Facts& facts) {
   const Range r = facts.RangeOf(e);
   return lo <= r.lo && (trusts_sizes || r.hi <= hi);
 }
-
-/// Position in a tensor of extents `dims` of output position `at` under broadcasting; dims are
-/// right-aligned.
-int64_t BroadcastOffset(const std::vector<int64_t>& dims, const std::vector<int64_t>& at) {
-  int64_t offset = 0;
-  const size_t skip = at.size() - dims.size();
-  for (size_t k = 0; k < dims.size(); ++k)
-    offset = offset * dims[k] + (dims[k] == 1 ? 0 : at[skip + k]);
-  return offset;
-}
-
-}  // namespace
 
 SymTensorPtr SymTensorOf(const Tensor& t) {
   const bool integers = IsInt(t.dtype()) || t.dtype() == DType::kBool;

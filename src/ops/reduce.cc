@@ -79,9 +79,11 @@ void ReduceShape(InferShapeContext& ctx, Fold fold) {
   if (!fold || x.rank() != 1 || !reduced[0]) return;
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || (v->elements.empty() && fold != AddRule && fold != MulRule)) return;
-  SymInt all = v->elements.empty() ? SymInt(fold == MulRule ? 1 : 0) : v->elements[0];
-  for (size_t i = 1; i < v->elements.size(); ++i) all = fold(all, v->elements[i]);
-  SetValue(ctx, 0, out, [&](int64_t) { return all; });
+  SetValue(ctx, 0, out, [&](int64_t) {
+    SymInt all = v->elements.empty() ? SymInt(fold == MulRule ? 1 : 0) : v->elements[0];
+    for (size_t i = 1; i < v->elements.size(); ++i) all = fold(all, v->elements[i]);
+    return all;
+  });
 }
 FInferShape ShapeRule(Fold fold) {
   return [fold](InferShapeContext& ctx) { ReduceShape(ctx, fold); };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "holds.h"
 #include "weft/core/gradient.h"
 #include "weft/support/check.h"
 
@@ -83,6 +84,7 @@ int SignOf(SymInt e, const Facts& facts) {
   return r.lo >= 0 ? 1 : r.hi < 0 ? -1 : 0;
 }
 
+/// What the dtype cannot hold, or `at` throws kOverflow for, is unknown: such data wraps.
 void SetValue(InferShapeContext& ctx, int k, const Shape& shape,
               const std::function<SymInt(int64_t)>& at) {
   if (!shape.is_static()) return;
@@ -94,10 +96,19 @@ void SetValue(InferShapeContext& ctx, int k, const Shape& shape,
     count *= d;
     if (count > kMaxSymTensor) return;
   }
+  const DType t = ctx.out_type(k).dtype;
   bool any = count == 0;
   for (int64_t i = 0; i < count; ++i) {
-    v.elements.push_back(at(i));
-    any = any || v.elements.back().known();
+    SymInt e;
+    try {
+      e = at(i);
+    } catch (const UserError& error) {
+      // Data wraps at 64 bits: unknown here.
+      if (error.code() != ErrorCode::kOverflow) throw;
+    }
+    if (e.known() && t != DType::kUnknown && !Holds(t, e, ctx.facts())) e = SymInt();
+    v.elements.push_back(e);
+    any = any || e.known();
   }
   if (any) ctx.set_out_value(k, std::move(v));
 }

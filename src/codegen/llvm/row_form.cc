@@ -178,10 +178,11 @@ Values RowForm::FoldBoth(const RowPass& p, const Widths& w, const Values& both) 
     const auto part = [&](size_t from) {
       return Values(both.begin() + long(from), both.begin() + long(from) + acc.size());
     };
-    // What was never touched is left out: -0 would not survive a sum with the neutral 0.
+    // What was never touched is left out: -0 would not survive a sum with the neutral 0. A constant
+    // alone does not tell: bodies that read nothing fold.
     const Values main = part(at), tail = part(half + at);
-    const bool has_main = !llvm::isa<llvm::Constant>(main[0]),
-               has_tail = !llvm::isa<llvm::Constant>(tail[0]);
+    const bool has_main = main[0] != e_.InitAccumulator(acc, w.main)[0],
+               has_tail = tail[0] != e_.InitAccumulator(acc, w.tail)[0];
     Values v;
     if (has_main && has_tail) {
       const int to = std::min(w.main, w.tail);

@@ -1,0 +1,90 @@
+/// integer_operators_test.cc: every integer operator exhaustively in 8 bits and at the corners of wider types, as vectors,
+/// scalars, constants and positions, and random graphs of them: the interpreter, kernels of the CPU fused and alone, and
+/// kernels as C, against the table of integer_table.h. CUDA: cuda_integer_test.cc.
+///
+///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=10000 weft_tests -tc='integers: random*'
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "e2e_util.h"
+#include "integer_cases.h"
+
+namespace {
+
+using namespace weft;
+using integers::Case;
+using integers::Run;
+
+std::vector<TensorPtr> InputsFor(const std::vector<std::string>& names, const Run& run) {
+  std::vector<TensorPtr> in;
+  for (const std::string& name : names) in.push_back(run.inputs.at(name));
+  return in;
+}
+
+std::string CheckInterpreter(const Case& c, bool typed) {
+  std::vector<std::string> names;
+  for (NodePtr p : c.graph.AllInputs()) names.push_back(p->attrs.name);
+  return integers::Check(c, [&](const Run& run) {
+    EvalOptions options;
+    options.typed = typed;
+    return GetEvaluator()->Eval(c.graph, InputsFor(names, run), options);
+  });
+}
+
+std::string CheckProgram(const Case& c, const std::shared_ptr<const Program>& program) {
+  std::vector<std::string> names;
+  for (const IoSpec& i : program->inputs()) names.push_back(i.name);
+  Session session(program);
+  return integers::Check(c, [&](const Run& run) { return session.Run(InputsFor(names, run)); });
+}
+
+/// Each operator as a kernel of its own, nothing simplified before.
+constexpr const char* kAlone =
+    "OrderMutation,ReadVariables,Fusion{max_ops=1},CodeGen,RTCGen,Schedule,PlanMemory";
+
+std::string CheckEngines(const Case& c) {
+  std::string text;
+  const auto engine = [&](const char* name, const std::function<std::string()>& check) {
+    std::string why;
+    try {
+      why = check();
+    } catch (const std::exception& e) {
+      why = c.name + ": " + e.what();
+    }
+    if (!why.empty()) text += std::string(name) + ": " + why + "\n";
+  };
+  engine("interpreter", [&] { return CheckInterpreter(c, true); });
+  if (!c.floats) engine("interpreter in double precision", [&] { return CheckInterpreter(c, false); });
+  if (!e2e::HasCpu()) return text;
+  engine("cpu", [&] { return CheckProgram(c, e2e::CompileFor(c.graph, "cpu")); });
+  engine("cpu without fusion",
+         [&] { return CheckProgram(c, e2e::CompileFor(c.graph, "cpu", kAlone)); });
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("integers: every operator on the interpreter and the CPU") {
+  for (const Case& c : integers::AllCases()) {
+    const std::string why = CheckEngines(c);
+    CHECK_MESSAGE(why.empty(), why);
+  }
+}
+
+TEST_CASE("integers: random graphs, fused and alone") {
+  const char* from = std::getenv("WEFT_FUZZ_SEED");
+  const char* count = std::getenv("WEFT_FUZZ_COUNT");
+  const uint64_t first = from ? std::strtoull(from, nullptr, 10) : 1,
+                 end = first + (count ? std::strtoull(count, nullptr, 10) : 300);
+  int failures = 0;
+  for (uint64_t seed = first; seed < end && failures < 5; ++seed) {
+    const Case c = integers::RandomIntegers(seed);
+    const std::string why = CheckEngines(c);
+    if (why.empty()) continue;
+    ++failures;
+    PrintOptions print;
+    print.inline_all = true;
+    FAIL_CHECK(why << PrintGraph(c.graph, print));
+  }
+}
