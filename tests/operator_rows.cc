@@ -66,6 +66,14 @@ std::vector<Operand> ParseOperands(const std::string& text) {
   return all;
 }
 
+AttrDict ParseAttrs(const std::string& text) {
+  ParseOptions options;
+  options.allow_unknown = true;
+  const Graph g =
+      ParseGraph("weft 1\ngraph @t() -> (%y) {\n  %y = Row() {" + text + "} : ?\n}\n", options);
+  return g.outputs[0].node->attrs.dict;
+}
+
 NodePtr AddCall(Graph& g, const std::string& op, const std::vector<Operand>& operands,
                 const std::string& attrs, const std::string& prefix, const NodeEntry& one,
                 std::vector<NodeEntry>* variables, std::map<std::string, TensorPtr>* inputs) {
@@ -81,11 +89,7 @@ NodePtr AddCall(Graph& g, const std::string& op, const std::vector<Operand>& ope
     inputs->emplace(name, o.value);
     entries.push_back(one && o.value->dtype() == DType::kF32 ? x * one : x);
   }
-  ParseOptions options;
-  options.allow_unknown = true;
-  const Graph row =
-      ParseGraph("weft 1\ngraph @t() -> (%y) {\n  %y = Row() {" + attrs + "} : ?\n}\n", options);
-  return g.AddNode(op, entries, row.outputs[0].node->attrs.dict);
+  return g.AddNode(op, entries, ParseAttrs(attrs));
 }
 
 std::vector<Result> ParseResults(const std::string& text) {

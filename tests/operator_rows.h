@@ -22,6 +22,8 @@ struct Operand {
 /// Values that f16 holds exactly; `drawn` of image_oracles/record.py makes the same.
 TensorPtr DrawnTensor(DType dtype, std::vector<int64_t> dims, int64_t seed);
 std::vector<Operand> ParseOperands(const std::string& text);
+/// Attributes as in text form, "axis = 0, mode = \"wrap\"".
+AttrDict ParseAttrs(const std::string& text);
 /// The call as a node of `g`. A variable is an input PREFIX<k>, multiplied by `one` where that is given, so
 /// that there is something to fuse with; `variables` gets their entries, `inputs` their values.
 NodePtr AddCall(Graph& g, const std::string& op, const std::vector<Operand>& operands,
