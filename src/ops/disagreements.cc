@@ -121,10 +121,10 @@ const std::vector<Disagreement>& Disagreements() {
         "[1, 1, 3, 3] 0 0 0 0 1 0 0 0 0",
         "evaluator", "ONNX Runtime: 0 0 0 1 0 0 0 0 0 (indices count in output_shape)",
         "The test of the standard: indices count in the image that MaxPool saw."},
-    {"Attention", "causal, with a past", "f32[1, 1, 1, 1] := [0.0]; f32[1, 1, 1, 1] := [2.0]; f32[1, 1, 1, 1] := [10.0]; _; f32[1, 1, 2, 1] := [1.0, 3.0]; f32[1, 1, 2, 1] := [20.0, 30.0]",
-        "is_causal = 1", "[1, 1, 1, 1] 20",
-        "evaluator, ONNX Runtime, PyTorch", "kernels for decoding that align the last query with the last key: 20",
-        "Query i sees keys up to i, the past counted: the corner is at the top left."},
+    {"Attention", "causal, with a past", "f32[1, 1, 1, 1] := [0.0]; f32[1, 1, 1, 1] := [2.0]; f32[1, 1, 1, 1] := [40.0]; _; f32[1, 1, 2, 1] := [1.0, 3.0]; f32[1, 1, 2, 1] := [20.0, 30.0]",
+        "is_causal = 1", "[1, 1, 1, 1] 30",
+        "ONNX Runtime, evaluator", "PyTorch on the joined keys: 20 (query 0 sees key 0)",
+        "Query i stands behind the past and sees all of it."},
 
     // ---- borders ----
     {"Pad", "wrap, cut on the other side", "f32[4] := [1.0, 2.0, 3.0, 4.0]; i64[2] = [1, -1]", "mode = \"wrap\"", "[4] 3 1 2 3",

@@ -337,6 +337,9 @@ def resize(full):
                 continue
             if geometry[3] and attrs["coordinate_transformation_mode"] == "tf_crop_and_resize" and attrs["mode"] != "linear":
                 continue
+            if geometry[3] and attrs["coordinate_transformation_mode"] == "pytorch_half_pixel" and attrs["mode"] == "linear" \
+                    and attrs["exclude_outside"] > attrs["antialias"]:
+                continue  # ONNX Runtime refuses, and ref has its own rule where one element is left
             resize_row(table, attrs, geometry, seed=k)
     half = {"mode": "linear", "coordinate_transformation_mode": "half_pixel", "antialias": 0, "exclude_outside": 0}
     wide = dict(half, antialias=1)
@@ -603,6 +606,8 @@ def gradients(_):
         geometry = (((3, 2), None, (2, 5), None), ((6, 2), None, (2, 2), "not_larger"))[k % 2]
         if attrs["coordinate_transformation_mode"] == "tf_crop_and_resize" or (attrs["mode"] != "nearest" and k % 3 == 0):
             continue
+        if attrs["coordinate_transformation_mode"] == "pytorch_half_pixel":
+            geometry = ((3, 2), None, (2, 5), None)  # two elements or more: ref has its own rule for one
         if geometry[3]:
             attrs = dict(attrs, keep_aspect_ratio_policy=geometry[3], axes=[2, 3])
         one = [] if geometry[3] else [1, 1]
