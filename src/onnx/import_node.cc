@@ -214,7 +214,8 @@ void Importer::ImportRecord(Scope* s, const Record& r, const Place& place) {
     return shape.has_rank() ? shape.rank() : -1;
   };
   Lift lift(
-      &lifted, [&](const std::string& value) { return DTypeOf(s, value); }, rank_of);
+      &lifted, [&](const std::string& value) { return DTypeOf(s, value); }, rank_of,
+      [&](const std::string& value) { return ConstantOf(s, value); });
   std::string reason;
   try {
     LiftToNewest(&lift);

@@ -108,6 +108,12 @@ Shape Importer::ShapeOf(Scope* s, const std::string& name) {
   return shape && shape->is<Shape>() ? shape->get<Shape>() : Shape();
 }
 
+TensorPtr Importer::ConstantOf(Scope* s, const std::string& name) {
+  const Value* v = Find(s, name);
+  if (v && v->state == Value::kInitializer) v = &Resolve(s, name);
+  return v && v->state == Value::kEntry ? Graph::ConstantOf(v->entry) : nullptr;
+}
+
 pb::TypeProto Importer::ProtoTypeOf(Scope* s, const std::string& name) {
   pb::TypeProto type;
   const DType dtype = DTypeOf(s, name);

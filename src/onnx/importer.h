@@ -123,6 +123,7 @@ class Importer {
   void Define(Scope* s, const std::string& name, Value v);
   DType DTypeOf(Scope* s, const std::string& name);
   Shape ShapeOf(Scope* s, const std::string& name);  ///< of variables and constants
+  TensorPtr ConstantOf(Scope* s, const std::string& name);  ///< of initializers too; or null
   /// Dtype and, where declared, shape of a value for ONNX's function builders; no value where the
   /// dtype is not known.
   pb::TypeProto ProtoTypeOf(Scope* s, const std::string& name);

@@ -29,11 +29,15 @@ struct Record {
 /// A record that is being lifted, and what the lift adds around it.
 class Lift {
  public:
-  /// `dtype_of` and `rank_of` tell the dtype and the rank of a value where they are known so far
-  /// (rank: else -1).
+  /// `dtype_of`, `rank_of` and `constant_of` tell the dtype, the rank and the content of a value where
+  /// they are known so far (rank: else -1; content: else null).
   Lift(Record* node, std::function<DType(const std::string&)> dtype_of,
-       std::function<int(const std::string&)> rank_of = {})
-      : node(*node), dtype_of_(std::move(dtype_of)), rank_of_(std::move(rank_of)) {}
+       std::function<int(const std::string&)> rank_of = {},
+       std::function<TensorPtr(const std::string&)> constant_of = {})
+      : node(*node),
+        dtype_of_(std::move(dtype_of)),
+        rank_of_(std::move(rank_of)),
+        constant_of_(std::move(constant_of)) {}
   Record& node;
   std::vector<Record> before, after;
 
@@ -48,6 +52,9 @@ class Lift {
   }
   DType dtype_of(const std::string& value) const { return dtype_of_(value); }
   int rank_of(const std::string& value) const { return rank_of_ ? rank_of_(value) : -1; }
+  TensorPtr constant_of(const std::string& value) const {
+    return constant_of_ ? constant_of_(value) : nullptr;
+  }
 
   /// A value name that no model uses for anything this node sees.
   std::string Fresh();
@@ -67,6 +74,7 @@ class Lift {
   Record Make(std::string op, std::vector<std::string> inputs, AttrDict attrs) const;
   std::function<DType(const std::string&)> dtype_of_;
   std::function<int(const std::string&)> rank_of_;
+  std::function<TensorPtr(const std::string&)> constant_of_;
   int fresh_ = 0;
 };
 

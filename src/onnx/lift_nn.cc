@@ -67,32 +67,53 @@ void GroupNormPerChannel(Lift* l) {
   }
 }
 
-/// Upsample is Resize with output = floor(input * scale) and no shift of the grid.
-void AsymmetricResize(Lift* l) {
-  l->node.op = "Resize";
-  l->node.attrs["coordinate_transformation_mode"] = "asymmetric";
-  l->node.attrs["nearest_mode"] = "floor";
-  if (l->node.attrs.find("mode") == nullptr) l->node.attrs["mode"] = "nearest";
+/// Resize with output = floor(input * scale) and no shift of the grid. Nearest reads the element below
+/// where an axis grows and the one above where it shrinks: 11 names the rule, the test of 10 for
+/// shrinking shows it ([1, 2, 3, 4] by 0.6 is [1, 3]), and ONNX Runtime follows it.
+///   Resize(x, s)   ->   Resize(Resize(x, max(s, 1)) {floor}, min(s, 1)) {ceil}
+void AsymmetricResize(Lift* l, const std::string scales, TensorPtr known) {
+  Record& n = l->node;
+  n.op = "Resize";
+  n.attrs["coordinate_transformation_mode"] = "asymmetric";
+  n.attrs["nearest_mode"] = "floor";
+  n.inputs = {l->input(0), "", scales};
+  const AttrValue* mode = n.attrs.find("mode");
+  if (mode && (!mode->is<std::string>() || mode->get<std::string>() != "nearest")) return;
+  n.attrs["mode"] = "nearest";
+  if (known && !IsFloat(known->dtype())) known = nullptr;
+  bool grows = !known, shrinks = !known;
+  for (int64_t i = 0; known && i < known->num_elements(); ++i) {
+    grows = grows || known->at(i) > 1;
+    shrinks = shrinks || known->at(i) < 1;
+  }
+  if (!shrinks) return;
+  if (grows) {
+    const auto part = [&](const char* op) -> std::string {
+      if (!known) return l->Before(op, {scales, l->Constant(Tensor::Scalar(DType::kF32, 1))});
+      std::vector<double> values;
+      for (int64_t i = 0; i < known->num_elements(); ++i)
+        values.push_back((known->at(i) < 1) == (op == std::string("Min")) ? known->at(i) : 1);
+      return l->Constant(Tensor::FromDoubles(DType::kF32, known->dims(), values));
+    };
+    n.inputs[0] = l->Before("Resize", {n.inputs[0], "", part("Max")}, n.attrs);
+    n.inputs[2] = part("Min");
+  }
+  n.attrs["nearest_mode"] = "ceil";
 }
+/// Scales below 1 are no valid Upsample; they shrink as in Resize.
 void UpsampleAttribute(Lift* l) {
   const AttrValue scales = l->Take("scales");
   if (scales.empty()) WEFT_THROW(kBadAttribute, "Upsample needs the attribute scales");
   const Floats& values = scales.get<Floats>();
-  const std::string s =
-      l->Constant(Tensor::FromDoubles(DType::kF32, {int64_t(values.size())}, values));
-  AsymmetricResize(l);
-  l->node.inputs = {l->input(0), "", s};
   l->node.version = 13;
+  const TensorPtr s = Tensor::FromDoubles(DType::kF32, {int64_t(values.size())}, values);
+  AsymmetricResize(l, l->Constant(s), s);
 }
 void UpsampleInput(Lift* l) {
-  AsymmetricResize(l);
-  l->node.inputs = {l->input(0), "", l->input(1)};
   l->node.version = 13;
+  AsymmetricResize(l, l->input(1), l->constant_of(l->input(1)));
 }
-void Resize10(Lift* l) {
-  AsymmetricResize(l);
-  l->node.inputs = {l->input(0), "", l->input(1)};
-}
+void Resize10(Lift* l) { AsymmetricResize(l, l->input(1), l->constant_of(l->input(1))); }
 /// 11 wanted `roi` and `scales` even where sizes decide, then as empty tensors.
 void Resize11(Lift* l) {
   const AttrValue* mode = l->node.attrs.find("coordinate_transformation_mode");

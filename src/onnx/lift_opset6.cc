@@ -46,6 +46,7 @@ void UpsampleSides(Lift* l) {
   const double height = l->Take<double>("height_scale", 1),
                width = l->Take<double>("width_scale", 1);
   l->node.attrs["scales"] = Floats{1, 1, height, width};
+  if (l->Take<std::string>("mode", "nearest") == "bilinear") l->node.attrs["mode"] = "linear";
 }
 
 }  // namespace

@@ -108,6 +108,38 @@ TEST_CASE("clip, dropout, batch normalisation, resampling") {
             .before.size() > 6);
 }
 
+TEST_CASE("Resize of 10 and Upsample read the element below where they grow, above where they shrink") {
+  // The numbers of ONNX Runtime; the first row is the standard's own test of Resize-10.
+  const auto resized = [](const std::string& op, const std::string& scales, Floats x, int opset) {
+    const std::string n = std::to_string(x.size());
+    const Graph g = ImportText("g (float[1, 1, 1, " + n + "] x) => (float[a, b, c, d] y) <float[4] s = " +
+                                   scales + "> { y = " + op + "(x, s) }",
+                               opset);
+    const std::vector<TensorPtr> y = GetEvaluator()->Eval(
+        g, {Tensor::FromDoubles(DType::kF32, {1, 1, 1, int64_t(x.size())}, x)}, {});
+    Floats out;
+    for (int64_t i = 0; i < y[0]->num_elements(); ++i) out.push_back(y[0]->at(i));
+    return out;
+  };
+  const std::string nearest = "Resize<mode = \"nearest\">", linear = "Resize<mode = \"linear\">";
+  CHECK(resized(nearest, "{1.0, 1.0, 1.0, 0.6}", {1, 2, 3, 4}, 10) == Floats{1, 3});
+  CHECK(resized(nearest, "{1.0, 1.0, 1.0, 0.3}", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 10) ==
+        Floats{0, 4, 7});
+  CHECK(resized(nearest, "{1.0, 1.0, 1.0, 1.5}", {1, 2, 3, 4}, 10) == Floats{1, 1, 2, 3, 3, 4});
+  CHECK(resized(nearest, "{1.0, 1.0, 2.0, 0.6}", {1, 2, 3, 4}, 10) == Floats{1, 3, 1, 3});
+  CHECK(resized(linear, "{1.0, 1.0, 1.0, 0.5}", {1, 2, 3, 4}, 10) == Floats{1, 3});
+  CHECK(resized("Upsample<mode = \"nearest\">", "{1.0, 1.0, 2.0, 2.5}", {1, 2}, 9) ==
+        Floats{1, 1, 1, 2, 2, 1, 1, 1, 2, 2});
+  // Scales that only a run knows.
+  const Graph fed = ImportText(
+      "g (float[1, 4] x, float[2] s) => (float[a, b] y) { y = Resize<mode = \"nearest\">(x, s) }", 10);
+  const std::vector<TensorPtr> y = GetEvaluator()->Eval(
+      fed, {Tensor::FromDoubles(DType::kF32, {1, 4}, {1, 2, 3, 4}),
+            Tensor::FromDoubles(DType::kF32, {2}, {2, 0.6})}, {});
+  CHECK(y[0]->dims() == std::vector<int64_t>{2, 2});
+  for (int64_t i = 0; i < 4; ++i) CHECK(y[0]->at(i) == (i % 2 ? 3 : 1));
+}
+
 TEST_CASE("broadcasting of before 7") {
   const auto lifted = [](AttrDict attrs, int rank_a, int rank_b) {
     Record r = RecordOf("Add", 6, {"a", "b"}, std::move(attrs));

@@ -7,10 +7,14 @@
 ///   formula coordinate = (g + 1) / 2 (d - 1) with align_corners, else ((g + 1) d - 1) / 2; one tap
 ///           (nearest, halves to even), two (linear) or four (cubic, A = -3/4) an axis
 ///   padding zeros: 0 outside; border: the nearest element; reflection: mirrored at the border, which
-///           is the outermost center (align_corners) or half a pixel further
+///           is the outermost center (align_corners) or half a pixel further. Linear and nearest move
+///           the coordinate, cubic each of the elements that it reads, as PyTorch and ONNX Runtime do
+///   NaN     as a coordinate reads the first element where linear or nearest move it, nothing for
+///           nearest with zeros, and gives NaN else; so do infinities that are not moved
 ///   grad    to X: weft::GridSampleGrad, every element gets dy where its taps read it; to the grid: the
 ///           sum over the channels of dy times weft::GridSampleSlope, the derivative by each coordinate
-///           (0 for nearest, beyond a border, and at a tap's position that of the interval above it)
+///           (0 for nearest; linear: 0 at and beyond the outermost elements where the coordinate is moved;
+///           at a tap's position that of the interval above it)
 #include "adjoint.h"
 #include "interpolation.h"
 #include "weft/support/check.h"
@@ -106,22 +110,26 @@ std::vector<Tap> TapsOf(const GridSampleParam& p, SymInt extent, const Expr& g) 
   const Expr low = p.align_corners ? Zero(t) : Expr::Const(t, -0.5);
   const Expr high = p.align_corners ? last : d - 0.5;
   Expr x = p.align_corners ? (g + 1.0) / 2.0 * last : ((g + 1.0) * d - 1.0) / 2.0;
-  if (p.mode == "nearest") x = Expr::Unary(UnOp::kRound, x);
-  const Expr outside = Or(Lt(x, low), Lt(high, x));
   Expr dx = (p.align_corners ? last : d) / 2.0;  // of x by g
-  if (p.padding_mode == "border") {
-    x = Expr::Select(outside, Max(Zero(t), Min(x, last)), x);
-    dx = Expr::Select(outside, Zero(t), dx);
-  } else if (p.padding_mode == "reflection") {
-    const Mirrored m = Reflect(x, low, high);
-    x = m.value;
-    dx = dx * m.slope;
+  if (p.mode == "nearest") x = Expr::Unary(UnOp::kRound, x);
+  // Cubic pads each element that it reads; the others move the coordinate, a NaN to the first element.
+  if (p.mode != "cubic" && p.padding_mode != "zeros") {
+    if (p.padding_mode == "reflection") {
+      const Mirrored m = Reflect(x, low, high);
+      x = m.value;
+      dx = dx * m.slope;
+    }
+    const Expr above = Lt(Zero(t), x);
+    dx = Expr::Select(And(above, Lt(x, last)), dx, Zero(t));
+    x = Expr::Select(above, Min(x, last), Zero(t));
+  } else if (p.mode == "nearest") {
+    x = Expr::Select(Le(low, x), x, Expr::Const(t, -1));  // NaN is outside
   }
 
   const auto tap = [&](const Expr& position, const Expr& weight, const Expr& slope) -> Tap {
     const Expr i = Expr::Cast(DType::kI64, position);
     if (p.padding_mode == "zeros") return {i, InRange(i, Expr::Dim(extent)), weight, slope * dx};
-    const Expr mirrored = p.padding_mode == "reflection"
+    const Expr mirrored = p.mode == "cubic" && p.padding_mode == "reflection"
                               ? Expr::Cast(DType::kI64, Reflect(position, low, high).value)
                               : i;
     return {Max(Expr::Int(0), Min(mirrored, Expr::Dim(extent - 1))), Expr(), weight, slope * dx};

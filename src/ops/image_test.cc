@@ -53,7 +53,7 @@ double Sampled(const std::vector<double>& row, double g, const std::string& mode
   const double d = double(row.size()), low = align ? 0 : -0.5, high = align ? d - 1 : d - 0.5;
   double x = align ? (g + 1) / 2 * (d - 1) : ((g + 1) * d - 1) / 2;
   if (mode == "nearest") x = std::nearbyint(x);
-  if (x < low || x > high) {
+  if (mode != "cubic" && (x < low || x > high)) {
     if (padding == "border") x = std::clamp(x, 0.0, d - 1);
     if (padding == "reflection") x = Mirrored(x, low, high);
   }

@@ -59,26 +59,37 @@ void PadShape(InferShapeContext& ctx) {
       d = ctx.unbacked(axes[k]);
       continue;
     }
-    const SymInt from = d;
+    const SymInt kept = d + MinOf(begin, 0, ctx.facts()) + MinOf(end, 0, ctx.facts());
     d = d + begin + end;
     DemandAtLeast(ctx, d, 0, "what the pads leave");
-    if (continued) DemandElement(ctx, from, d, "elements to continue beyond the border");
+    if (continued) DemandElement(ctx, kept, d, "elements to continue beyond the border");
   }
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
-/// Where padded position i reads an axis of extent d; for constant mode the position itself, maybe
-/// outside. The mirror image of one element is that element: period 1, m = 0, min(0, 1) = 0.
-Expr Source(const std::string& mode, const Expr& i, const Expr& d) {
+/// Where position i reads `count` elements that are continued on both sides; for constant mode the
+/// position itself, maybe outside. The mirror image of one element is that element: period 1, m = 0,
+/// min(0, 1) = 0.
+Expr Continued(const std::string& mode, const Expr& i, const Expr& count) {
   const Expr zero = Expr::Int(0), one = Expr::Int(1);
-  if (mode == "edge") return Max(zero, Min(i, d - one));
-  if (mode == "wrap") return FloorModExpr(i, Max(d, one));
+  if (mode == "edge") return Max(zero, Min(i, count - one));
+  if (mode == "wrap") return FloorModExpr(i, Max(count, one));
   if (mode == "reflect") {
-    const Expr last = d - one, period = Max(last * Expr::Int(2), one);
+    const Expr last = count - one, period = Max(last * Expr::Int(2), one);
     const Expr m = FloorModExpr(i, period);
     return Min(m, period - m);
   }
   return i;
+}
+
+/// Where position i of the result reads an axis of extent d. Negative pads cut first, what they leave
+/// is continued.
+Expr Source(const std::string& mode, const Expr& i, const Expr& begin, const Expr& end,
+            const Expr& d) {
+  if (mode == "constant") return i - begin;
+  const Expr zero = Expr::Int(0);
+  const Expr cut = Max(zero, zero - begin), count = d - cut - Max(zero, zero - end);
+  return cut + Continued(mode, i - Max(begin, zero), count);
 }
 
 std::vector<int> AxesArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i, int rank) {
@@ -97,7 +108,8 @@ Exprs PadCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt
         in[1].value && in[1].value->elements[k].is(0) && x.shape[axes[k]] == at.shape[0][axes[k]];
     if (untouched) continue;
     const Expr d = x.dim(axes[k]);
-    i = Source(mode, i - ElementI64(in[1], int64_t(k)), d);
+    i = Source(mode, i, ElementI64(in[1], int64_t(k)),
+               ElementI64(in[1], int64_t(k + axes.size())), d);
     if (mode == "constant") inside = And(inside, InRange(i, d));
   }
   if (mode != "constant") return {x(from)};
@@ -118,8 +130,9 @@ Exprs PadGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
     Expr hit = Expr::Bool(true);
     for (size_t k = 0; k < axes.size(); ++k) {
       from[size_t(axes[k])] = r[k];
-      const Expr source =
-          Source(mode, r[k] - ElementI64(in[2], int64_t(k)), Expr::Dim(at.shape[0][axes[k]]));
+      const Expr source = Source(mode, r[k], ElementI64(in[2], int64_t(k)),
+                                 ElementI64(in[2], int64_t(k + axes.size())),
+                                 Expr::Dim(at.shape[0][axes[k]]));
       hit = And(hit, Eq(source, at(0)[size_t(axes[k])]));
     }
     return Expr::Select(hit, dy(from), Zero(dy.dtype));
@@ -168,11 +181,12 @@ std::vector<NodeEntry> SimplifyPad(RewriteContext& ctx, const NodePtr& n) {
 WEFT_REGISTER_OP(Pad)
     .describe(
         "x with pads[k] elements before and pads[k + count] after it on axes[k]; negative pads "
-        "cut. Added elements are\n"
-        "constant_value, the border, the mirror image or the other end of x.\n"
+        "cut first. Added elements are\n"
+        "constant_value, the border, the mirror image or the other end of what is left.\n"
         "Gradient: constant: Pad of dy by -pads, and the sum outside x for constant_value; else "
         "weft::PadGrad.\n"
-        "Errors: 2 pads an axis, a negative extent (kShapeMismatch), unknown mode (kBadAttribute). "
+        "Errors: 2 pads an axis, a negative extent, nothing left to continue (kShapeMismatch), "
+        "unknown mode (kBadAttribute). "
         "Source: ONNX Pad-24.")
     .input("data", TypeDoc(kAllTypes))
     .input("pads", "i64", "1-D: all begins, then all ends")

@@ -8,7 +8,7 @@
 ///   grad    weft::ResizeGrad of dy with the same inputs
 ///
 /// Positions and weights are in resize_grid.h. The scale that coordinates use is the one given, or
-/// sizes / extents exactly.
+/// sizes / extents exactly, for axes that keep their ratio that of the axis that decides.
 #include <algorithm>
 #include <cmath>
 
@@ -214,22 +214,55 @@ Expr Element64(const TensorArg& arg, size_t k) {
   return Expr::Cast(DType::kF64, arg({Expr::Int(int64_t(k))}));
 }
 
+/// The one scale of all axes that keep their ratio: the least (not_larger) or greatest sizes / extents.
+struct KeptScale {
+  Expr up, down;     ///< f64, of the axis that decides
+  SymInt half_taps;  ///< reach / scale, rounded up; unknown where a size is
+};
+KeptScale KeptScaleOf(const NodePtr& n, const ResizeRule& rule, const Shape& x,
+                      const TensorArg& sizes, const std::vector<int>& axes) {
+  const bool least = ParamOf<ResizeParam>(n).keep_aspect_ratio_policy == "not_larger";
+  KeptScale kept;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const SymInt in = x[axes[k]];
+    const Expr up = Element64(sizes, k), down = Expr::Cast(DType::kF64, Expr::Dim(in));
+    const SymInt size = sizes.value && k < sizes.value->elements.size() ? sizes.value->elements[k]
+                                                                        : SymInt();
+    const SymInt half =
+        size.known() ? CeilDiv(in * FilterReach(rule), Max(size, 1)) : SymInt();
+    if (k == 0) {
+      kept = {up, down, half};
+      continue;
+    }
+    const Expr mine = up * kept.down, best = kept.up * down;
+    const Expr better = least ? Lt(mine, best) : Lt(best, mine);
+    kept.up = Expr::Select(better, up, kept.up);
+    kept.down = Expr::Select(better, down, kept.down);
+    if (!half.known() || !kept.half_taps.known())
+      kept.half_taps = SymInt();
+    else
+      kept.half_taps = least ? Max(kept.half_taps, half) : Min(kept.half_taps, half);
+  }
+  return kept;
+}
+
+/// Taps of a given scale: a number, or one that is read when the code runs. Then the extents tell, for
+/// out is in scale rounded down.
+SymInt HalfTapsOf(const ResizeAxis& a, int64_t reach) {
+  if (a.scale->kind() != ExprKind::kConst) return CeilDiv(a.in * reach, Max(a.out, 1));
+  return int64_t(std::min(std::ceil(double(reach) / a.scale->const_value()), 0x1p60));
+}
+
 /// The axes on which something happens. `in` are roi, scales, sizes.
-std::vector<ResizeAxis> AxesOf(const NodePtr& n, const Shape& x, const Shape& y,
-                               const std::vector<const TensorArg*>& in) {
+std::vector<ResizeAxis> AxesOf(const NodePtr& n, const ResizeRule& rule, const Shape& x,
+                               const Shape& y, const std::vector<const TensorArg*>& in) {
   const auto& p = ParamOf<ResizeParam>(n);
   const TensorArg &roi = *in[0], &scales = *in[1], &sizes = *in[2];
   const bool crop = p.coordinate_transformation_mode == "tf_crop_and_resize";
+  const bool keeps = sizes.present && p.keep_aspect_ratio_policy != "stretch";
+  const int64_t reach = FilterReach(rule);
   const std::vector<int> axes = ResizedAxes(n, x.rank());
-  Expr common;  // the one scale of all axes that keep their ratio
-  if (sizes.present && p.keep_aspect_ratio_policy != "stretch") {
-    for (size_t k = 0; k < axes.size(); ++k) {
-      const Expr s = Element64(sizes, k) / Expr::Cast(DType::kF64, Expr::Dim(x[axes[k]]));
-      common = !common                                      ? s
-               : p.keep_aspect_ratio_policy == "not_larger" ? Min(common, s)
-                                                            : Max(common, s);
-    }
-  }
+  const KeptScale common = keeps ? KeptScaleOf(n, rule, x, sizes, axes) : KeptScale();
   std::vector<ResizeAxis> out;
   for (size_t k = 0; k < axes.size(); ++k) {
     ResizeAxis a;
@@ -237,23 +270,32 @@ std::vector<ResizeAxis> AxesOf(const NodePtr& n, const Shape& x, const Shape& y,
     a.in = x[axes[k]];
     a.out = y[axes[k]];
     if (scales.present) a.scale = Element64(scales, k);
-    const bool kept = scales.present ? a.scale->is_const(1) : !common && a.in == a.out;
+    const bool kept = scales.present ? a.scale->is_const(1) : !keeps && a.in == a.out;
     if (kept && !crop) continue;
     if (scales.present) {
+      a.half_taps = HalfTapsOf(a, reach);
       if (const double s = a.scale->kind() == ExprKind::kConst ? a.scale->const_value() : 0;
           s >= 1 && s < 0x1p31 && s == std::floor(s))
         a.whole = int64_t(s);
-    } else if (common) {
-      a.scale = common;
+    } else if (keeps) {
+      a.up = common.up;
+      a.down = common.down;
+      // Out is in scale rounded to the nearest: 1 / scale <= in / (out - 1/2).
+      a.half_taps = common.half_taps.known()
+                        ? common.half_taps
+                        : CeilDiv(a.in * (2 * reach), Max(a.out * 2 - 1, 1));
     } else {
-      a.scale =
-          Expr::Cast(DType::kF64, Expr::Dim(a.out)) / Expr::Cast(DType::kF64, Expr::Dim(a.in));
+      a.up = Expr::Cast(DType::kF64, Expr::Dim(a.out));
+      a.down = Expr::Cast(DType::kF64, Expr::Dim(a.in));
+      a.half_taps = CeilDiv(a.in * reach, Max(a.out, 1));
       for (const int64_t s : {2, 3, 4, 8, 16, 32})
         if (a.out == a.in * s) a.whole = s;
       if (a.in.is_const() && a.out.is_const() && a.in.value() > 0 &&
           a.out.value() % a.in.value() == 0)
         a.whole = a.out.value() / a.in.value();
     }
+    a.half_taps = Max(a.half_taps, reach);
+    if (a.up) a.scale = a.up / a.down;
     if (crop) {
       a.begin = Element64(roi, k);
       a.end = Element64(roi, k + axes.size());
@@ -301,7 +343,7 @@ Expr Interpolate(const TensorArg& x, DType t, const std::vector<ResizeAxis>& axe
 Expr Antialiased(const ResizeRule& rule, const TensorArg& x, DType t,
                  const std::vector<ResizeAxis>& axes, const Indices& at) {
   std::vector<SymInt> extents;
-  for (const ResizeAxis& a : axes) extents.push_back(AntialiasTaps(rule, a));
+  for (const ResizeAxis& a : axes) extents.push_back(AntialiasTaps(a));
   Expr weights = Expr::Const(DType::kF64, 1);
   for (const ResizeAxis& a : axes) weights = weights * AntialiasSum(rule, a, at[size_t(a.axis)]);
   const Expr sum = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {
@@ -321,7 +363,7 @@ Expr Antialiased(const ResizeRule& rule, const TensorArg& x, DType t,
 Exprs ResizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const ResizeRule rule = RuleOf(n);
   const TensorArg& x = in[0];
-  const auto axes = AxesOf(n, x.shape, at.shape[0], {Given(in, 1), Given(in, 2), Given(in, 3)});
+  const auto axes = AxesOf(n, rule, x.shape, at.shape[0], {Given(in, 1), Given(in, 2), Given(in, 3)});
   Expr y;
   if (rule.mode == "nearest") {
     Indices from = at(0);
@@ -354,7 +396,7 @@ Exprs ResizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 Expr WeightOf(const ResizeRule& rule, const ResizeAxis& a, const Expr& o, const Expr& to) {
   const Expr zero = Zero(DType::kF64);
   if (rule.antialias) {
-    const Expr sum = Expr::Reduce(ReduceOp::kSum, {AntialiasTaps(rule, a)}, [&](const Indices& r) {
+    const Expr sum = Expr::Reduce(ReduceOp::kSum, {AntialiasTaps(a)}, [&](const Indices& r) {
       const ResizeTap tap = AntialiasTap(rule, a, o, r[0]);
       return Expr::Select(Eq(tap.position, to), tap.weight, zero);
     });
@@ -373,7 +415,7 @@ Exprs ResizeGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
   const ResizeRule rule = RuleOf(n);
   const TensorArg& dy = in[0];
   const DType t = AccumulatorOf(dy.dtype);
-  const auto axes = AxesOf(n, at.shape[0], dy.shape, {Given(in, 2), Given(in, 3), Given(in, 4)});
+  const auto axes = AxesOf(n, rule, at.shape[0], dy.shape, {Given(in, 2), Given(in, 3), Given(in, 4)});
   std::vector<SymInt> extents;
   for (const ResizeAxis& a : axes) extents.push_back(a.out);
   const Expr dx = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {

@@ -52,26 +52,48 @@ Expr Filter(const ResizeRule& rule, const Expr& distance) {
   return Max(Zero(DType::kF64), 1.0 - d);
 }
 
+/// The coordinate where it is a quotient by the scale, computed in t.
+Expr Scaled(const ResizeRule& rule, const ResizeAxis& a, DType t, const Expr& i) {
+  const auto in_t = [&](const Expr& e) { return Expr::Cast(t, e); };
+  const auto divided = [&](const Expr& e) {
+    return a.up ? e * in_t(a.down) / in_t(a.up) : e / in_t(a.scale);
+  };
+  const Expr x = in_t(i);
+  const std::string& mode = rule.coordinates;
+  if (mode == "asymmetric") return divided(x);
+  if (mode == "tf_half_pixel_for_nn") return divided(x + 0.5);
+  const Expr centered = divided(x + 0.5) - 0.5;
+  if (mode == "pytorch_half_pixel")
+    return Expr::Select(Eq(Expr::Dim(a.out), Expr::Int(1)), Zero(t), centered);
+  if (mode != "half_pixel_symmetric") return centered;
+  // in / 2 (1 - out / (in s)) + (i + 1/2) / s - 1/2: with one division, which rounds the least. With a
+  // given scale the first term and the whole round to f32.
+  const Expr in = in_t(Expr::Dim(a.in)), out = in_t(Expr::Dim(a.out));
+  if (t == DType::kF64) return divided(x + 0.5 - out / 2.0) + (in / 2.0 - 0.5);
+  const Expr offset = in / 2.0 * (1.0 - out / (in * in_t(a.scale)));
+  return in_t(F64(offset) + (F64(i) + 0.5) / a.scale - 0.5);
+}
+
 }  // namespace
 
+int64_t FilterReach(const ResizeRule& rule) { return rule.mode == "cubic" ? 2 : 1; }
+
 Expr ResizeCoordinate(const ResizeRule& rule, const ResizeAxis& a, const Expr& i) {
-  const Expr x = F64(i), in = F64(a.in), out = a.scale * in, one = Expr::Const(DType::kF64, 1);
-  const Expr centered = (x + 0.5) / a.scale - 0.5;
+  const Expr x = F64(i), in = F64(a.in), one = Expr::Const(DType::kF64, 1);
+  const Expr out = a.up ? a.up * in / a.down : a.scale * in;
   const std::string& mode = rule.coordinates;
-  if (mode == "asymmetric") return x / a.scale;
-  if (mode == "tf_half_pixel_for_nn") return (x + 0.5) / a.scale;
   if (mode == "align_corners")
     return Expr::Select(Eq(out, one), Zero(DType::kF64), x * (in - one) / (out - one));
-  if (mode == "pytorch_half_pixel")
-    return Expr::Select(Eq(out, one), Expr::Const(DType::kF64, -0.5), centered);
-  // in / 2 (1 - out / (in s)) + (i + 1/2) / s - 1/2 with one division, which rounds the least.
-  if (mode == "half_pixel_symmetric")
-    return (x + 0.5 - F64(a.out) / 2.0) / a.scale + (in / 2.0 - 0.5);
   if (mode == "tf_crop_and_resize") {
     const Expr span = (a.end - a.begin) * (in - one);
     return Expr::Select(Eq(out, one), span / 2.0, x * span / (out - one)) + a.begin * (in - one);
   }
-  return centered;
+  const Expr exact = Scaled(rule, a, DType::kF64, i);
+  if (rule.mode != "nearest" || a.up) return exact;
+  // Beyond this f32 has no halves.
+  const Expr most = Expr::Int(int64_t{1} << 22);
+  const Expr small = And(Lt(Expr::Dim(a.in), most), Lt(Expr::Dim(a.out), most));
+  return Expr::Select(small, F64(Scaled(rule, a, DType::kF32, i)), exact);
 }
 
 Expr ResizeOutside(const ResizeRule& rule, const ResizeAxis& a, const Expr& i) {
@@ -89,7 +111,7 @@ std::vector<ResizeTap> ResizeTaps(const ResizeRule& rule, const ResizeAxis& a, c
   const Expr x = ResizeCoordinate(rule, a, i), base = Floor(x), first = I64(base), t = x - base;
   std::vector<ResizeTap> taps;
   Expr sum;
-  const int reach = rule.mode == "cubic" ? 2 : 1;
+  const int reach = int(FilterReach(rule));
   for (int k = 1 - reach; k <= reach; ++k) {
     const Expr p = first + Expr::Int(k);
     Expr w = reach == 1 ? (k == 0 ? one - t : t) : Filter(rule, t - Expr::Const(DType::kF64, k));
@@ -104,26 +126,18 @@ std::vector<ResizeTap> ResizeTaps(const ResizeRule& rule, const ResizeAxis& a, c
 
 // ---- antialias: the filter is stretched by 1 / scale where that is more than 1 ----
 
-namespace {
-SymInt HalfTaps(const ResizeRule& rule, const ResizeAxis& a) {
-  const int reach = rule.mode == "cubic" ? 2 : 1;
-  // reach / scale <= reach in / out, for out is in scale rounded down.
-  return Max(CeilDiv(a.in * reach, Max(a.out, 1)), reach);
-}
-}  // namespace
-
-SymInt AntialiasTaps(const ResizeRule& rule, const ResizeAxis& a) { return HalfTaps(rule, a) * 2; }
+SymInt AntialiasTaps(const ResizeAxis& a) { return a.half_taps * 2; }
 
 ResizeTap AntialiasTap(const ResizeRule& rule, const ResizeAxis& a, const Expr& i, const Expr& r) {
   const Expr x = ResizeCoordinate(rule, a, i);
-  const Expr p = I64(Floor(x)) + r + Expr::Int(1) - Expr::Dim(HalfTaps(rule, a));
+  const Expr p = I64(Floor(x)) + r + Expr::Int(1) - Expr::Dim(a.half_taps);
   Expr w = Filter(rule, (x - F64(p)) * Min(a.scale, Expr::Const(DType::kF64, 1)));
   if (rule.exclude_outside) w = Expr::Select(InRange(p, Expr::Dim(a.in)), w, Zero(DType::kF64));
   return {Clamp(a, p), w};
 }
 
 Expr AntialiasSum(const ResizeRule& rule, const ResizeAxis& a, const Expr& i) {
-  return Expr::Reduce(ReduceOp::kSum, {AntialiasTaps(rule, a)},
+  return Expr::Reduce(ReduceOp::kSum, {AntialiasTaps(a)},
                       [&](const Indices& r) { return AntialiasTap(rule, a, i, r[0]).weight; });
 }
 

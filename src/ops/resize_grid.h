@@ -1,9 +1,11 @@
 /// resize_grid.h: where Resize reads: one axis's map from output positions to input coordinates, and
 /// the input positions and weights that a coordinate is interpolated from.
 ///
-/// Coordinates are computed in f64: they decide which element is read, so rounding must not. Where
-/// the scale is a whole number, known when the code is made, nearest positions are integer
-/// arithmetic.
+/// Coordinates are computed in f64: they decide which element is read, so rounding must not. A scale
+/// that comes from extents is kept as their quotient, so a coordinate that is an element is exactly
+/// that. A scale that is given is f32, and 3 / 0.6f lies below 5: nearest divides by it in f32, where
+/// the quotient rounds back to 5, as in ONNX Runtime. Where the scale is a whole number, known when
+/// the code is made, nearest positions are integer arithmetic.
 #pragma once
 
 #include <string>
@@ -27,7 +29,9 @@ struct ResizeAxis {
   int axis = 0;
   SymInt in, out;
   Expr scale;         ///< f64
+  Expr up, down;      ///< f64, scale = up / down where it comes from extents; null where it is given
   int64_t whole = 0;  ///< the scale where it is known to be a whole number, and out = in whole
+  SymInt half_taps;   ///< antialias: reach / scale, rounded up, no less than the filter's reach
   Expr begin, end;    ///< f64, region of interest; tf_crop_and_resize only
 };
 
@@ -36,6 +40,8 @@ struct ResizeTap {
   Expr position, weight;
 };
 
+/// How far a filter reaches, in elements, where the image does not shrink.
+int64_t FilterReach(const ResizeRule& rule);
 /// Input coordinate (f64) of output position `i`.
 Expr ResizeCoordinate(const ResizeRule& rule, const ResizeAxis& a, const Expr& i);
 /// The coordinate lies outside [0, in - 1]: the result is the extrapolation value.
@@ -45,7 +51,7 @@ Expr ResizeOutside(const ResizeRule& rule, const ResizeAxis& a, const Expr& i);
 std::vector<ResizeTap> ResizeTaps(const ResizeRule& rule, const ResizeAxis& a, const Expr& i);
 
 /// With antialias: the number of taps, tap r of them, and what their weights add up to.
-SymInt AntialiasTaps(const ResizeRule& rule, const ResizeAxis& a);
+SymInt AntialiasTaps(const ResizeAxis& a);
 ResizeTap AntialiasTap(const ResizeRule& rule, const ResizeAxis& a, const Expr& i, const Expr& r);
 Expr AntialiasSum(const ResizeRule& rule, const ResizeAxis& a, const Expr& i);
 

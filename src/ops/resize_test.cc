@@ -20,21 +20,31 @@ TensorPtr Ramp(Ns dims, double phase = 0.3) {
 
 struct Spec {
   std::string mode = "nearest", coordinates = "half_pixel", nearest = "round_prefer_floor";
-  bool antialias = false, exclude = false;
+  bool antialias = false, exclude = false, by_sizes = false;
   double cubic = -0.75, begin = 0, end = 1;
 };
 
+/// Where a coordinate is a quotient by the scale; T as ONNX Runtime has it where the scale is given.
+template <class T>
+double Quotient(const Spec& s, T i, T scale, T in, T out) {
+  const T half = T(0.5), centered = (i + half) / scale - half;
+  if (s.coordinates == "half_pixel") return double(centered);
+  if (s.coordinates == "half_pixel_symmetric")
+    return double(T(double(in / 2 * (1 - out / (scale * in))) + (double(i) + 0.5) / double(scale) - 0.5));
+  if (s.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : double(centered);
+  if (s.coordinates == "tf_half_pixel_for_nn") return double((i + half) / scale);
+  REQUIRE(s.coordinates == "asymmetric");
+  return double(i / scale);
+}
 double Coordinate(const Spec& s, double i, double scale, int64_t in, int64_t out) {
   const double length = scale * double(in), last = double(in) - 1;
-  if (s.coordinates == "half_pixel") return (i + 0.5) / scale - 0.5;
-  if (s.coordinates == "half_pixel_symmetric")
-    return double(in) / 2 * (1 - double(out) / length) + (i + 0.5) / scale - 0.5;
-  if (s.coordinates == "pytorch_half_pixel") return length == 1 ? -0.5 : (i + 0.5) / scale - 0.5;
   if (s.coordinates == "align_corners") return length == 1 ? 0 : i * last / (length - 1);
-  if (s.coordinates == "asymmetric") return i / scale;
-  if (s.coordinates == "tf_half_pixel_for_nn") return (i + 0.5) / scale;
-  return length == 1 ? (s.begin + s.end) * last / 2
-                     : s.begin * last + i * (s.end - s.begin) * last / (length - 1);
+  if (s.coordinates == "tf_crop_and_resize")
+    return length == 1 ? (s.begin + s.end) * last / 2
+                       : s.begin * last + i * (s.end - s.begin) * last / (length - 1);
+  if (s.mode == "nearest" && !s.by_sizes)
+    return Quotient<float>(s, float(i), float(scale), float(in), float(out));
+  return Quotient<double>(s, i, scale, double(in), double(out));
 }
 
 double Filter(const Spec& s, double d) {
@@ -177,6 +187,7 @@ TEST_CASE("Resize in every mode equals dense matrices") {
       CAPTURE(row.a);
       CAPTURE(row.b);
       Spec with = s;
+      with.by_sizes = row.sizes;
       with.begin = double(float(s.begin)), with.end = double(float(s.end));
       const TensorPtr x = Ramp(dims);
       const TensorPtr scales = row.sizes ? nullptr : F32({row.a, row.b});

@@ -12,6 +12,8 @@ std::string OpsPage();
 std::string PassesPage();
 /// The generated math functions and their error bounds; passes_page.cc.
 std::string MathPage();
+/// Where other engines disagree; disagreements_page.cc.
+std::string DisagreementsPage();
 
 /// Text of a table cell: one line, no bar that would end the cell.
 std::string Cell(const std::string& text);
