@@ -27,10 +27,9 @@ TEST_CASE("pooling that hangs over symbolic extents, alone and among other opera
   const std::string attrs = " {kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1} : ?";
   const Graph g = e2e::FromText(
       "graph (%x: f32[1, 2, h, w]) -> (%max, %mean, %norm, %both, %place) {\n"
-      "  %max, %place = MaxPool(%x)" + attrs + ", ?\n  %mean = AveragePool(%x)" + attrs +
-      "\n  %norm = LpPool(%x)" + attrs +
-      "\n  %e = Exp(%x) : ?\n  %m = weft::MaxPool(%e)" +
-      attrs + ", ?\n  %both = Log(%m) : ?\n}\n");
+      "  %max, %place = MaxPool(%x)" +
+      attrs + ", ?\n  %mean = AveragePool(%x)" + attrs + "\n  %norm = LpPool(%x)" + attrs +
+      "\n  %e = Exp(%x) : ?\n  %m = weft::MaxPool(%e)" + attrs + ", ?\n  %both = Log(%m) : ?\n}\n");
   std::vector<std::shared_ptr<const Program>> programs{e2e::CompileFor(g, "ref")};
   if (e2e::HasCpu()) {
     programs.push_back(e2e::CompileFor(g, "cpu"));
@@ -39,18 +38,19 @@ TEST_CASE("pooling that hangs over symbolic extents, alone and among other opera
   const Hanging windows;
   for (const auto& program : programs) {
     Session session(program);
-    for (const auto& [h, w] : std::vector<std::pair<int64_t, int64_t>>{
-             {2, 2}, {5, 2}, {2, 7}, {3, 3}, {4, 6}, {2, 2}}) {
+    for (const auto& [h, w] :
+         std::vector<std::pair<int64_t, int64_t>>{{2, 2}, {5, 2}, {2, 7}, {3, 3}, {4, 6}, {2, 2}}) {
       std::vector<double> v;
       for (int64_t i = 0; i < 2 * h * w; ++i) v.push_back(double((i * 7) % 11) / 4 - 1);
       const TensorPtr x = Tensor::FromDoubles(DType::kF32, {1, 2, h, w}, v);
       const auto got = session.Run({x});
-      REQUIRE(got[0]->dims() ==
-              std::vector<int64_t>{1, 2, windows.count(h), windows.count(w)});
+      REQUIRE(got[0]->dims() == std::vector<int64_t>{1, 2, windows.count(h), windows.count(w)});
       for (int64_t i = 0; i < got[0]->num_elements(); ++i) {
         const int64_t ow = i % windows.count(w), oh = i / windows.count(w) % windows.count(h),
                       plane = i / windows.count(w) / windows.count(h);
-        const auto over = [&](double start, auto f) { return windows.over(*x, plane, oh, ow, start, f); };
+        const auto over = [&](double start, auto f) {
+          return windows.over(*x, plane, oh, ow, start, f);
+        };
         const double max = over(-INFINITY, [](double a, double e) { return std::max(a, e); });
         const double sum = over(0, [](double a, double e) { return a + e; });
         const double count = over(0, [](double a, double) { return a + 1; });

@@ -76,8 +76,9 @@ TEST_CASE("options of a caller with an older header: no field lies where its pad
 }
 
 TEST_CASE("an initializer that is an input too is a constant, or fed where the caller says so") {
-  std::string model = weft::ExportOnnxBytes(weft::ParseGraph(
-      "weft 1\ngraph (%x: f32[2], %w: f32[2] param = [10, 20]) -> (%y) {\n  %y = Add(%x, %w) : ?\n}\n"));
+  std::string model =
+      weft::ExportOnnxBytes(weft::ParseGraph("weft 1\ngraph (%x: f32[2], %w: f32[2] param = [10, "
+                                             "20]) -> (%y) {\n  %y = Add(%x, %w) : ?\n}\n"));
   // A second GraphProto is merged into the first: { input { name: "w" type { tensor_type { elem_type: 1 } } } }.
   const auto field = [](int number, const std::string& bytes) {
     return std::string{char(number << 3 | 2), char(bytes.size())} + bytes;
@@ -90,9 +91,9 @@ TEST_CASE("an initializer that is an input too is a constant, or fed where the c
     options.backend = "ref";
     options.overridable = overridable;
     WeftProgram* program = nullptr;
-    REQUIRE_MESSAGE(weft_program_load_memory(model.data(), model.size(), "onnx", &options,
-                                             &program) == WEFT_OK,
-                    weft_error_text());
+    REQUIRE_MESSAGE(
+        weft_program_load_memory(model.data(), model.size(), "onnx", &options, &program) == WEFT_OK,
+        weft_error_text());
     CHECK(weft_program_num_inputs(program) == (overridable ? 2 : 1));
     WeftSession* session = nullptr;
     REQUIRE(weft_session_create(program, &session) == WEFT_OK);

@@ -59,10 +59,9 @@ OperandFault AbsentOperand(const std::string& node, const std::string& op, size_
                            const std::string& name, const std::vector<std::string>& optional) {
   OperandFault fault;
   fault.text = fmt::format("{}: operand {}{} is absent", node, i, Quoted(name));
-  fault.hint = optional.empty()
-                   ? fmt::format("no operand of {} may be absent", op)
-                   : fmt::format("of {} only these operands may be absent: '{}'", op,
-                                 Join(optional, "', '"));
+  fault.hint = optional.empty() ? fmt::format("no operand of {} may be absent", op)
+                                : fmt::format("of {} only these operands may be absent: '{}'", op,
+                                              Join(optional, "', '"));
   return fault;
 }
 

@@ -39,7 +39,9 @@ std::string TextOf(F&& f) {
   }
   return "nothing was thrown";
 }
-bool Has(const std::string& s, const std::string& part) { return s.find(part) != std::string::npos; }
+bool Has(const std::string& s, const std::string& part) {
+  return s.find(part) != std::string::npos;
+}
 
 TEST_CASE("an operand may be absent where the declaration says so") {
   const Op &clamp = *Op::Get("operandtest::Clamp"), &repeat = *Op::Get("operandtest::Repeat"),

@@ -4,8 +4,8 @@
 #include "importer.h"
 #include "onnx_test_util.h"
 #include "weft/core/op.h"
-#include "weft/onnx/export.h"
 #include "weft/core/operands.h"
+#include "weft/onnx/export.h"
 #include "weft/support/strings.h"
 
 namespace weft::onnx_import {
@@ -62,7 +62,8 @@ const char* const kScan = R"(g (float[2] s, float[3, 2] x) => (float[2] y) {
 const char* const kLoop = R"(g (int64 m, bool c, float[2] s) => (float[2] y) {
     y = Loop<body = b (int64 i, bool go, float[2] a) => (bool on, float[2] n) {
         on = Identity(go)  n = Add(a, a) }>(m, c, s) })";
-const char* const kMomentum = R"(<ir_version: 9, opset_import: ["" : 21, "ai.onnx.preview.training" : 1]>
+const char* const kMomentum =
+    R"(<ir_version: 9, opset_import: ["" : 21, "ai.onnx.preview.training" : 1]>
     g (float r, int64 t, float[2] x, float[2] d, float[2] v) => (float[2] y, float[2] w) {
       y, w = ai.onnx.preview.training.Momentum<alpha = 0.9, beta = 1.0, norm_coefficient = 0.0,
           mode = "standard">(r, t, x, d, v) })";
@@ -81,7 +82,8 @@ TEST_CASE("a missing operand of operators with bodies and of variadic ones is re
   refused(WithOperands(ModelOf(kMomentum), {"r", "t", "x", "", "v"}), "operand 3 ('inputs')");
   for (const char* op : {"Max", "Min", "Sum", "Mean", "Concat<axis = 0>"}) {
     CAPTURE(op);
-    const auto model = GraphOf(std::string("g (float[2] x) => (float[N] y) { y = ") + op + "(x, x) }");
+    const auto model =
+        GraphOf(std::string("g (float[2] x) => (float[N] y) { y = ") + op + "(x, x) }");
     refused(WithOperands(model, {"x", ""}), ": operand 1");
     refused(WithOperands(model, {"", "x"}), ": operand 0");
     refused(WithOperands(model, {}), "takes at least 1 inputs, 0 given: operand 0");
@@ -93,7 +95,8 @@ TEST_CASE("a missing operand of operators with bodies and of variadic ones is re
   refused(WithOperands(add, {"x", ""}), "operand 1 ('B') is absent");
 }
 
-TEST_CASE("in the body of a function, what the caller left out is missing or optional as elsewhere") {
+TEST_CASE(
+    "in the body of a function, what the caller left out is missing or optional as elsewhere") {
   const std::string functions = R"(
     <domain: "d", opset_import: ["" : 21]> Bound (a, low) => (b) { b = Clip(a, low) }
     <domain: "d", opset_import: ["" : 21]> Plus (a, c) => (b) { b = Add(a, c) })";
@@ -111,9 +114,11 @@ TEST_CASE("in the body of a function, what the caller left out is missing or opt
 TEST_CASE("bodies know of a captured argument that it was left out") {
   const auto model = [](const std::string& call, const std::string& uses) {
     return ModelOf(R"(<ir_version: 9, opset_import: ["" : 21, "d" : 1]>
-      g (bool c, float[2] x, float l) => (float[2] y) { y = d.Pick(c, x)" + call + R"() }
+      g (bool c, float[2] x, float l) => (float[2] y) { y = d.Pick(c, x)" +
+                   call + R"() }
       <domain: "d", opset_import: ["" : 21]> Pick (c, a, low) => (b) {
-        b = If<then_branch = t () => (p) { p = )" + uses + R"( },
+        b = If<then_branch = t () => (p) { p = )" +
+                   uses + R"( },
                else_branch = e () => (q) { q = If<
                    then_branch = t2 () => (r) { r = Clip(a, low) },
                    else_branch = e2 () => (s) { s = Neg(a) }>(c) }>(c) })");
@@ -207,13 +212,22 @@ TEST_CASE("results that nobody wants may be without a name") {
   const auto velocity = Run(ImportOnnxBytes(BytesOf(momentum)), {one, steps, x, x, x});
   CHECK(velocity[1] == doctest::Approx(3.8));
   for (int split = 0; split < 3; ++split) {
-    auto model = GraphOf("g (float[3] x) => (float[1] y) { y, b, c = Split<axis = 0, num_outputs = 3>(x) }");
+    auto model =
+        GraphOf("g (float[3] x) => (float[1] y) { y, b, c = Split<axis = 0, num_outputs = 3>(x) }");
     auto* n = model.mutable_graph()->mutable_node(0);
     for (int k = 0; k < 3; ++k) n->set_output(k, k == split ? "y" : "");
     CHECK(Run(ImportOnnxBytes(BytesOf(model)), {F32({3}, {5, 6, 7})}) ==
           std::vector<double>{5.0 + split});
   }
-  auto lstm = GraphOf(R"(g (float[2, 1, 3] x, float[1, 8, 3] w, float[1, 8, 2] r) => (float[1, 1, 2] y) {
+  for (const char* name : {"y", "i"}) {
+    auto topk = GraphOf(std::string("g (float[3] x) => (") + (*name == 'y' ? "float" : "int64") +
+                        "[1] " + name + ") <int64[1] k = {1}> { y, i = TopK(x, k) }");
+    topk.mutable_graph()->mutable_node(0)->set_output(*name == 'y' ? 1 : 0, "");
+    CHECK(Run(ImportOnnxBytes(BytesOf(topk)), {F32({3}, {5, 7, 6})}) ==
+          std::vector<double>{*name == 'y' ? 7.0 : 1.0});
+  }
+  auto lstm =
+      GraphOf(R"(g (float[2, 1, 3] x, float[1, 8, 3] w, float[1, 8, 2] r) => (float[1, 1, 2] y) {
       a, b, y = LSTM<hidden_size = 2>(x, w, r) })");
   lstm.mutable_graph()->mutable_node(0)->set_output(0, "");
   lstm.mutable_graph()->mutable_node(0)->set_output(1, "");

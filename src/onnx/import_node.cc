@@ -86,9 +86,8 @@ void CheckOperandsOf(const pb::OpSchema& schema, const Record& r) {
   for (int i = 0; i < in; ++i) {
     const size_t k = std::min(size_t(i), formals.size() - 1);
     if (!r.inputs[size_t(i)].empty() || formals[k].GetOption() == pb::OpSchema::Optional) continue;
-    const OperandFault fault =
-        AbsentOperand(fmt::format("{} of version {}", r.op, r.version), r.op, size_t(i), name(i),
-                      optional);
+    const OperandFault fault = AbsentOperand(fmt::format("{} of version {}", r.op, r.version), r.op,
+                                             size_t(i), name(i), optional);
     ThrowError(ErrorCode::kArity, fault.text, {}, fault.hint);
   }
   WEFT_CHECK(in >= least, kArity,
@@ -223,10 +222,12 @@ Record Importer::MakeRecord(Scope* s, pb::NodeProto* n) {
     r.inputs.push_back(v && v->state == Value::kAbsent ? std::string() : in);
   }
   r.outputs.assign(n->output().begin(), n->output().end());
-  // The number of variadic outputs says what the node computes, whether they have names or not.
+  // Optional results without a name at the end are as good as left out. The number of variadic ones says what the node
+  // computes, whether they have names or not.
   const pb::OpSchema* schema = FindSchema(r);
   if (schema && !IsVariadic(schema->outputs()))
-    while (!r.outputs.empty() && r.outputs.back().empty()) r.outputs.pop_back();
+    while (int(r.outputs.size()) > schema->min_output() && r.outputs.back().empty())
+      r.outputs.pop_back();
   for (auto& a : *n->mutable_attribute()) {
     if (a.ref_attr_name().empty()) {
       ConvertAttribute(*s, &a, &r.attrs, &r.graphs);
@@ -325,8 +326,8 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
   }
   for (const auto& [name, body] : r.graphs) {
     const auto* proto = static_cast<pb::GraphProto*>(body);
-    const GraphPtr graph = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types, absent,
-                                      fmt::format("{}.{}", place, name));
+    const GraphPtr graph = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types,
+                                      absent, fmt::format("{}.{}", place, name));
     // Outputs are missing where something in the body could not be built, which has been said.
     poisoned = poisoned || int(graph->outputs.size()) != proto->output_size();
     attrs[name] = graph;

@@ -132,15 +132,16 @@ TEST_CASE("the number of windows over an extent with a name") {
 }
 
 TEST_CASE("gradients of pooling where the kernel hangs over its extent") {
-  for (const Window1& w : {Window1{2, 2, 1, 0, 0, true}, Window1{3, 3, 1, 0, 1, true},
-                           Window1{3, 2, 2, 1, 1, true}, Window1{4, 4, 1, 0, 0, true},
-                           Window1{2, 1, 3, 1, 1, false}})
+  for (const Window1& w :
+       {Window1{2, 2, 1, 0, 0, true}, Window1{3, 3, 1, 0, 1, true}, Window1{3, 2, 2, 1, 1, true},
+        Window1{4, 4, 1, 0, 0, true}, Window1{2, 1, 3, 1, 1, false}})
     for (int64_t extent = 1; extent <= 3; ++extent) {
       if (CountOf(w, extent) < 0) continue;
       CAPTURE(extent);
       CAPTURE(w.kernel);
       std::vector<double> v;
-      for (int64_t i = 0; i < 2 * extent; ++i) v.push_back(1.5 + double((i * 3) % 5) - 0.1 * double(i));
+      for (int64_t i = 0; i < 2 * extent; ++i)
+        v.push_back(1.5 + double((i * 3) % 5) - 0.1 * double(i));
       for (const Kind kind : {kMax, kMean, kMeanWithPadding, kNorm}) {
         // The maximum of nothing is minus infinity: no difference of it means anything.
         const std::vector<double> half(v.begin(), v.begin() + extent);

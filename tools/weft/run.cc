@@ -64,8 +64,8 @@ std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<I
                  fmt::format("the output {} has no name that a file can have", Quote(o.name)),
                  "--outputs-dir");
     const auto [it, fresh] = owner.emplace(stem, o.name);
-    WEFT_CHECK(fresh || it->second == o.name, kUnsupported, "outputs '{}' and '{}' would both be written to {}.npy",
-               it->second, o.name, stem);
+    WEFT_CHECK(fresh || it->second == o.name, kUnsupported,
+               "outputs '{}' and '{}' would both be written to {}.npy", it->second, o.name, stem);
     files.push_back(JoinPath(dir, stem + ".npy"));
   }
   return files;
