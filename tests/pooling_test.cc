@@ -29,7 +29,7 @@ TEST_CASE("pooling that hangs over symbolic extents, alone and among other opera
       "graph (%x: f32[1, 2, h, w]) -> (%max, %mean, %norm, %both, %place) {\n"
       "  %max, %place = MaxPool(%x)" +
       attrs + ", ?\n  %mean = AveragePool(%x)" + attrs + "\n  %norm = LpPool(%x)" + attrs +
-      "\n  %e = Exp(%x) : ?\n  %m = weft::MaxPool(%e)" + attrs + ", ?\n  %both = Log(%m) : ?\n}\n");
+      "\n  %e = Exp(%x) : ?\n  %m, %m:1 = weft::MaxPool(%e)" + attrs + ", ?\n  %both = Log(%m) : ?\n}\n");
   std::vector<std::shared_ptr<const Program>> programs{e2e::CompileFor(g, "ref")};
   if (e2e::HasCpu()) {
     programs.push_back(e2e::CompileFor(g, "cpu"));

@@ -229,7 +229,7 @@ TEST_CASE("every operand and every result of every example left out, in ONNX") {
 TEST_CASE("operators that hold graphs are given all that their bodies take") {
   const std::string head =
       "weft 1\ngraph (%c: bool[], %m: i64[], %x: f32[2], %z: f32[3, 2]) -> (%y) {\n  %y = ";
-  const std::string one = " body (%a: f32[2]) -> (%b) {\n    %b = Relu(%a) : ?\n  } : ?\n}\n";
+  const std::string one = " body (%a: f32[2]) -> (%b) {\n    %b = Relu(%a) : f32[2]\n  } : ?\n}\n";
   const std::string scan =
       " {num_scan_inputs = 1} body (%s: f32[2], %e: f32[2]) -> (%n) {\n    %n = Add(%s, %e) : ?\n  "
       "} : ?\n}\n";
