@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "cli_util.h"
+#include "weft/core/text.h"
+#include "weft/onnx/export.h"
 #include "weft/support/file.h"
 
 namespace {
@@ -69,6 +71,35 @@ TEST_CASE("cpu: run, bench, compile") {
   Fails({"run", saved, "--random", "--passes", "Simplify"}, 2, "WEFT-E0101", "compiled already");
   Fails({"compile", model, "--target", "cpu", "-o", dir / "m.bin"}, 2, "WEFT-E0101", ".weftx");
   Fails({"compile", model, "--target", "tpu"}, 3, "WEFT-E0401", "tpu");
+}
+
+TEST_CASE("initializers that are inputs too are constants, or fed where the command says so") {
+  const Folder dir;
+  std::string bytes = weft::ExportOnnxBytes(
+      weft::ParseGraph("weft 1\ngraph (%x: f32[2], %w: f32[2] param = [10, 20]) -> (%y) {\n"
+                       "  %y = Add(%x, %w) : ?\n}\n"));
+  // Merged into the model by protobuf: graph { input { name: "w" type { tensor_type { elem_type: 1 } } } }.
+  bytes += std::string("\x3a\x0b\x5a\x09\x0a\x01w\x12\x04\x0a\x02\x08\x01", 13);
+  const std::string model = dir.Write("m.onnx", bytes),
+                    x = dir.WriteTensor("x.npy", DType::kF32, {2}),
+                    w = dir.WriteTensor("w.npy", DType::kF32, {2});
+  const auto first = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> all{"run"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    all.insert(all.end(), {"--input", "x=" + x, "--outputs-dir", dir / "out"});
+    const Result r = Weft(all);
+    CHECK_MESSAGE(r.code == 0, r.err);
+    return weft::ReadNpy(dir / "out" + "/y.npy")->at(0);
+  };
+  CHECK(first({model, "--backend", "ref"}) == 8);  // -2 and the stored 10
+  CHECK(first({model, "--backend", "ref", "--input", "w=" + w}) == -4);
+  Fails({"run", model, "--backend", "ref", "--input", "v=" + w}, 2, "WEFT-E0105", "no input");
+  const std::string fed = dir / "fed.weftx", folded = dir / "folded.weftx";
+  if (Weft({"compile", model, "--target", "cpu", "-o", folded}).code == 3) return;  // no cpu
+  REQUIRE(Weft({"compile", model, "--target", "cpu", "-o", fed, "--overridable", "w"}).code == 0);
+  CHECK(first({folded}) == 8);
+  CHECK(first({fed, "--input", "w=" + w}) == -4);
+  Fails({"compile", model, "--target", "cpu", "--overridable", "v"}, 2, "WEFT-E0105", "no input");
 }
 
 /// Sets an environment variable for the commands of one test case.

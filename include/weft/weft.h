@@ -82,6 +82,9 @@ typedef struct WeftOptions {
   /* Older headers end here, with padding of any content in this place, and the same size: not read. */
   int32_t unused;
   int32_t tf32; /* not 0: a GPU may round f32 operands of products and convolutions to 10 bits */
+  /* "w,b": initializers of an ONNX model that it lists as inputs too, and that will be bound; all others, and these where
+     it is null, are constants. */
+  const char* overridable;
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx. `options` may be null. */
 WEFT_API WeftStatus weft_program_load(const char* path, const WeftOptions* options,

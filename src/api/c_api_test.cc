@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/text.h"
+#include "weft/onnx/export.h"
 #include "weft/support/error.h"
 #include "weft/weft.h"
 
@@ -71,6 +73,49 @@ TEST_CASE("options of a caller with an older header: no field lies where its pad
                                  reinterpret_cast<const WeftOptions*>(&options),
                                  &program) == WEFT_OK);
   weft_program_release(program);
+}
+
+TEST_CASE("an initializer that is an input too is a constant, or fed where the caller says so") {
+  std::string model =
+      weft::ExportOnnxBytes(weft::ParseGraph("weft 1\ngraph (%x: f32[2], %w: f32[2] param = [10, "
+                                             "20]) -> (%y) {\n  %y = Add(%x, %w) : ?\n}\n"));
+  // A second GraphProto is merged into the first: { input { name: "w" type { tensor_type { elem_type: 1 } } } }.
+  const auto field = [](int number, const std::string& bytes) {
+    return std::string{char(number << 3 | 2), char(bytes.size())} + bytes;
+  };
+  const std::string type = field(2, field(1, std::string{1 << 3, 1}));
+  model += field(7, field(11, field(1, "w") + type));
+  const auto run = [&](const char* overridable, bool bind) {
+    WeftOptions options{};
+    options.struct_size = sizeof options;
+    options.backend = "ref";
+    options.overridable = overridable;
+    WeftProgram* program = nullptr;
+    REQUIRE_MESSAGE(
+        weft_program_load_memory(model.data(), model.size(), "onnx", &options, &program) == WEFT_OK,
+        weft_error_text());
+    CHECK(weft_program_num_inputs(program) == (overridable ? 2 : 1));
+    WeftSession* session = nullptr;
+    REQUIRE(weft_session_create(program, &session) == WEFT_OK);
+    WeftTensor *x = Floats({2}, {1, 2}), *w = Floats({2}, {100, 200}), *y = nullptr;
+    CHECK(weft_session_bind_input(session, "x", x) == WEFT_OK);
+    CHECK((weft_session_bind_input(session, "w", w) == WEFT_OK) == bind);
+    REQUIRE_MESSAGE(weft_session_run(session) == WEFT_OK, weft_error_text());
+    REQUIRE(weft_session_output(session, 0, &y) == WEFT_OK);
+    const std::vector<float> got(Data(y), Data(y) + 2);
+    for (WeftTensor* t : {x, w, y}) weft_tensor_release(t);
+    weft_session_release(session);
+    weft_program_release(program);
+    return got;
+  };
+  CHECK(run(nullptr, false) == std::vector<float>{11, 22});
+  CHECK(run("w", true) == std::vector<float>{101, 202});
+  WeftOptions options{};
+  options.struct_size = sizeof options;
+  options.overridable = "v";
+  WeftProgram* program = nullptr;
+  CHECK(weft_program_load_memory(model.data(), model.size(), "onnx", &options, &program) ==
+        WEFT_E_BAD_BINDING);
 }
 
 TEST_CASE("load, bind, run, read") {

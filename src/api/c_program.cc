@@ -49,6 +49,7 @@ struct Setup {
     compile.tf32 = o.tf32 != 0;
     if (o.limits) import.limits = Limits::Parse(o.limits);
     compile.passes.limits = import.limits;
+    if (o.overridable) import.overridable = Split(o.overridable, ',');
     if (o.cancel) compile.passes.cancel = o.cancel->token;
   }
   /// A compiled program runs on its own backend unless another one is asked for.

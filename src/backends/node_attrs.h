@@ -31,10 +31,11 @@ struct WindowShape {
   size_t rank() const { return in.size(); }
   /// Extent of the dilated kernel.
   int64_t reach(size_t k) const { return (kernel[k] - 1) * dilations[k] + 1; }
-  /// Some window may lie in the padding alone: an average over nothing.
+  /// Some window may lie in the padding alone, also with the input between two of its elements: an average over nothing.
   bool may_miss() const {
     for (size_t k = 0; k < rank(); ++k)
-      if (begin[k] >= reach(k) || end[k] >= reach(k)) return true;
+      if (begin[k] >= reach(k) || end[k] >= reach(k) || (begin[k] > 0 && in[k] < dilations[k]))
+        return true;
     return false;
   }
 };

@@ -12,6 +12,7 @@
 #include "weft/core/op.h"
 #include "weft/core/op_attr_types.h"
 #include "weft/core/op_param.h"
+#include "weft/core/operands.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -175,37 +176,21 @@ void ParseAttributes(Node& n) {
 
 namespace {
 
-/// Parses the attributes and checks the number of inputs of a finished node.
-void CheckNode(Node& n) {
-  const Op& op = *n.attrs.op;
-  ParseAttributes(n);
-  const int got = int(n.inputs.size());
-  int min = op.min_inputs, max = op.max_inputs;
-  if (op.get_num_inputs) min = max = int(op.get_num_inputs(n.attrs));
-  WEFT_CHECK(got >= min && (max < 0 || got <= max), kArity, "{} takes {} inputs, {} given",
-             n.Describe(),
-             min == max ? fmt::format("{}", min)
-             : max < 0  ? fmt::format("at least {}", min)
-                        : fmt::format("{} to {}", min, max),
-             got);
-  for (size_t i = 0; i < n.inputs.size() && i < op.inputs.size(); ++i) {
-    const ArgDoc& doc = op.inputs[i];
-    WEFT_CHECK(n.inputs[i].node || doc.optional || doc.variadic, kArity,
-               "{}: input {} ('{}') may not be absent", n.Describe(), i, doc.name);
-  }
-}
-
 /// A finished, checked node in `store`; nothing stays behind when the check throws.
 Node* AddChecked(GraphStore& store, const Op* op, const std::vector<NodeEntry>& inputs,
                  AttrDict dict, std::string name) {
   for (const NodeEntry& e : inputs) store.CheckOwns(e, "an input");
+  const bool whole = !inputs.empty() && inputs.back() && int64_t(inputs.size()) >= op->min_inputs;
+  std::vector<NodeEntry> trimmed;
+  if (!whole) TrimOperands(*op, &(trimmed = inputs));
   Node* n = store.NewNode();
   n->attrs.op = op;
   n->attrs.name = std::move(name);
   n->attrs.dict = std::move(dict);
-  for (const NodeEntry& e : inputs) store.PushInput(n, e);
+  for (const NodeEntry& e : whole ? inputs : trimmed) store.PushInput(n, e);
   try {
-    CheckNode(*n);
+    ParseAttributes(*n);
+    CheckOperands(*n);
   } catch (...) {
     store.Destroy(n);
     throw;

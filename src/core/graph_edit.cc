@@ -12,6 +12,7 @@
 #include "weft/core/graph.h"
 #include "weft/core/graph_attr.h"
 #include "weft/core/op.h"
+#include "weft/core/operands.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -20,6 +21,7 @@ void Graph::Touch(NodePtr node) { store_->MarkStale(node.get()); }
 
 void Graph::SetInput(NodePtr user, size_t slot, NodeEntry e) {
   store_->CheckOwns(user, "the user");
+  if (!e.node) CheckMayBeAbsent(*user, slot);
   store_->SetInput(user.get(), uint32_t(slot), e);
   store_->MarkStale(user.get());
 }

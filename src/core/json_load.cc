@@ -12,6 +12,7 @@
 #include "text_placeholder.h"
 #include "text_value.h"
 #include "weft/core/graph_attr.h"
+#include "weft/core/operands.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
@@ -46,14 +47,11 @@ void JsonOps::ThrowUnknown() const {
 
 void FinishJsonNode(const JsonDoc& doc, Node* n, Ref at) {
   AtPlace(doc, at, [&] {
+    std::vector<NodeEntry> inputs(n->inputs.begin(), n->inputs.end());
+    TrimOperands(*n->attrs.op, &inputs);
+    if (inputs.size() != n->num_inputs()) n->inputs = inputs;
     ParseAttributes(*n);
-    const Op& op = *n->attrs.op;
-    const auto got = int64_t(n->inputs.size());
-    int64_t min = op.min_inputs, max = op.max_inputs;
-    if (op.get_num_inputs) min = max = op.get_num_inputs(n->attrs);
-    WEFT_CHECK(got >= min && (max < 0 || got <= max), kArity, "{} takes {} inputs, {} given",
-               n->Describe(), min == max ? fmt::format("{}", min) : fmt::format("{} or more", min),
-               got);
+    CheckOperands(*n);
   });
 }
 

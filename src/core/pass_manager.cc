@@ -17,6 +17,7 @@
 #include "pass_checks.h"
 #include "pass_resolve.h"
 #include "weft/core/graph_attr.h"
+#include "weft/core/operands.h"
 #include "weft/core/pass.h"
 #include "weft/core/request.h"
 #include "weft/core/pass_trace.h"
@@ -116,6 +117,7 @@ class Manager {
     CheckRegistrations();
     for (const PassSpec& spec : pipeline.passes())
       ResolveOptions(*PassEntry::Get(spec.name), spec.options);  // all errors of the call first
+    CheckOperands(g);  // a graph made by hand is the caller's, what a pass makes is the pass's
     for (const PassSpec& spec : pipeline.passes()) {
       rest_.assign(&spec, pipeline.passes().data() + pipeline.passes().size());
       g = RunOne(std::move(g), spec, Trigger::kAsked, "");

@@ -328,9 +328,9 @@ Graph RandomGraph(std::mt19937& rng, int depth) {
       if (fused) dict["body"] = std::make_shared<const Graph>(RandomGraph(rng, depth + 1));
       for (int k = split ? 1 : pick(4); k > 0; --k)
         in.push_back(entries[size_t(pick(int(entries.size())))]);
-      node = g.AddNode(fused   ? "weft::Fused"
-                       : split ? "TextSplit"
-                               : "TextAny",
+      node = g.AddNode(fused                      ? "weft::Fused"
+                       : split && in.front().node ? "TextSplit"
+                                                  : "TextAny",
                        in, dict, random_name());
       const NodeEntry before = entries[size_t(pick(int(entries.size())))];
       if (pick(5) == 0 && before.node && before.node != node)

@@ -5,7 +5,7 @@
 #include "graph_store.h"
 #include "weft/core/graph.h"
 #include "weft/core/graph_attr.h"
-#include "weft/core/op.h"
+#include "weft/core/operands.h"
 #include "weft/core/pass.h"
 #include "weft/support/check.h"
 
@@ -58,12 +58,9 @@ void CheckUseLists(const GraphStore& s, Findings& out) {
         out.Add("the use list of {} holds a use by {} that is not there", n->Describe(),
                 u.user->Describe());
     }
-    if (const Op* op = n->op()) {
-      int min = op->min_inputs, max = op->max_inputs;
-      if (op->get_num_inputs) min = max = int(op->get_num_inputs(n->attrs));
-      const int got = int(n->num_inputs());
-      if (got < min || (max >= 0 && got > max))
-        out.Add("{} has {} inputs, its operator takes {} to {}", n->Describe(), got, min, max);
+    if (n->op()) {
+      const OperandFault fault = FindOperandFault(*n);
+      if (!fault.text.empty()) out.Add("{}", fault.text);
     } else if (n->num_inputs() != 0) {
       out.Add("the variable {} has inputs", n->Describe());
     }

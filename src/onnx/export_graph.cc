@@ -2,7 +2,10 @@
 /// initializers.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <queue>
+#include <tuple>
+#include <unordered_set>
 
 #include "exporter.h"
 #include "weft/support/check.h"
@@ -150,12 +153,18 @@ const std::string& GraphWriter::NameOf(const NodeEntry& e) {
 }
 
 /// Each output has the name of its own: of the value where that has none yet, of an Identity
-/// otherwise (variables, values that are two outputs).
+/// otherwise (variables, values that are two outputs). One that is given out again under its name keeps it.
 void GraphWriter::NameOutputs(const std::string& prefix) {
+  std::map<std::tuple<NodeId, uint32_t, std::string>, size_t> seen;
   for (size_t i = 0; i < g_.outputs.size(); ++i) {
     const NodeEntry& e = g_.outputs[i];
     const bool by_number = kind_ == Kind::kFunction;
     std::string name = by_number ? fmt::format("{}{}", prefix, i) : g_.OutputName(i);
+    const auto [first, fresh] = seen.try_emplace({e.node->id(), e.index, name}, i);
+    if (!fresh) {
+      output_names_.push_back(output_names_[first->second]);
+      continue;
+    }
     if (!by_number && e.node->is_variable() && NameOf(e) == name) {
       output_names_.push_back(name);  // an input that is an output: ONNX allows it
       continue;
@@ -168,10 +177,11 @@ void GraphWriter::NameOutputs(const std::string& prefix) {
 }
 
 void GraphWriter::WriteOutputs() {
+  std::unordered_set<std::string> written;
   for (size_t i = 0; i < g_.outputs.size(); ++i) {
     const NodeEntry& e = g_.outputs[i];
     const std::string value = NameOf(e);
-    if (value == output_names_[i]) continue;
+    if (value == output_names_[i] || !written.insert(output_names_[i]).second) continue;
     pb::NodeProto* n = Add("", "Identity");
     n->add_input(value);
     n->add_output(output_names_[i]);

@@ -2,10 +2,12 @@
 #include <onnx/defs/schema.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "importer.h"
 #include "weft/core/op.h"
 #include "weft/core/op_param.h"
+#include "weft/core/operands.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 
@@ -34,6 +36,12 @@ void FitToFields(const ParamSchema& schema, AttrDict* attrs) {
   *attrs = std::move(fitted);
 }
 
+std::string RangeText(int least, int most) {
+  return least == most     ? fmt::format("{}", least)
+         : most == INT_MAX ? fmt::format("at least {}", least)
+                           : fmt::format("{} to {}", least, most);
+}
+
 std::string NearOps(const std::string& key) {
   std::vector<std::string> names;
   for (const Op* op : Op::List()) names.push_back(op->name);
@@ -49,30 +57,52 @@ bool HasBody(const pb::OpSchema& schema) {
   return schema.HasFunction() || schema.HasContextDependentFunction();
 }
 
-void CheckSchema(const pb::OpSchema& schema, const Record& r) {
-  const int in = int(r.inputs.size()), out = int(r.outputs.size());
-  const auto range = [](int lo, int hi) {
-    return lo == hi        ? fmt::format("{}", lo)
-           : hi == INT_MAX ? fmt::format("at least {}", lo)
-                           : fmt::format("{} to {}", lo, hi);
+namespace {
+
+bool IsVariadic(const std::vector<pb::OpSchema::FormalParameter>& formals) {
+  return !formals.empty() && formals.back().GetOption() == pb::OpSchema::Variadic;
+}
+
+/// Operands against their formals. The schema's own least number counts optional ones in front of a variadic one, which
+/// may be left out as well where nothing follows.
+void CheckOperandsOf(const pb::OpSchema& schema, const Record& r) {
+  const auto& formals = schema.inputs();
+  const int in = int(r.inputs.size()), most = schema.max_input();
+  int least = 0;
+  std::vector<std::string> optional;
+  for (size_t i = 0; i < formals.size(); ++i) {
+    if (formals[i].GetOption() == pb::OpSchema::Optional)
+      optional.push_back(formals[i].GetName());
+    else if (formals[i].GetOption() == pb::OpSchema::Single)
+      least = int(i) + 1;
+    else if (formals[i].GetMinArity() > 0)
+      least = int(i) + formals[i].GetMinArity();
+  }
+  const auto name = [&](int i) {
+    return formals.empty() ? "" : formals[std::min(size_t(i), formals.size() - 1)].GetName();
   };
-  WEFT_CHECK(in >= schema.min_input() && in <= schema.max_input(), kArity,
-             "{} of version {} takes {} inputs, {} given", r.op, r.version,
-             range(schema.min_input(), schema.max_input()), in);
+  WEFT_CHECK(in <= most, kArity, "{} of version {} takes {} inputs, {} given", r.op, r.version,
+             RangeText(least, most), in);
+  for (int i = 0; i < in; ++i) {
+    const size_t k = std::min(size_t(i), formals.size() - 1);
+    if (!r.inputs[size_t(i)].empty() || formals[k].GetOption() == pb::OpSchema::Optional) continue;
+    const OperandFault fault = AbsentOperand(fmt::format("{} of version {}", r.op, r.version), r.op,
+                                             size_t(i), name(i), optional);
+    ThrowError(ErrorCode::kArity, fault.text, {}, fault.hint);
+  }
+  WEFT_CHECK(in >= least, kArity,
+             "{} of version {} takes {} inputs, {} given: operand {} ('{}') is missing", r.op,
+             r.version, RangeText(least, most), in, in, name(in));
+}
+
+}  // namespace
+
+void CheckSchema(const pb::OpSchema& schema, const Record& r) {
+  const int out = int(r.outputs.size());
+  CheckOperandsOf(schema, r);
   WEFT_CHECK(out >= schema.min_output() && out <= schema.max_output(), kArity,
              "{} of version {} has {} outputs, {} named", r.op, r.version,
-             range(schema.min_output(), schema.max_output()), out);
-  for (size_t i = 0; i < r.inputs.size() && i < schema.inputs().size(); ++i) {
-    const auto& formal = schema.inputs()[i];
-    WEFT_CHECK(!r.inputs[i].empty() || formal.GetOption() != pb::OpSchema::Single, kArity,
-               "input {} ('{}') of {} may not be absent", i, formal.GetName(), r.op);
-  }
-  // The last formal stands for all that follow; of equal types, none may be left out.
-  if (!schema.inputs().empty() && schema.inputs().back().GetOption() == pb::OpSchema::Variadic &&
-      schema.inputs().back().GetIsHomogeneous()) {
-    for (size_t i = schema.inputs().size() - 1; i < r.inputs.size(); ++i)
-      WEFT_CHECK(!r.inputs[i].empty(), kArity, "input {} of {} may not be absent", i, r.op);
-  }
+             RangeText(schema.min_output(), schema.max_output()), out);
   const auto matches = [](const AttrValue& v, pb::AttributeProto::AttributeType type) {
     switch (type) {
       case pb::AttributeProto::FLOAT:
@@ -186,9 +216,18 @@ Record Importer::MakeRecord(Scope* s, pb::NodeProto* n) {
   if (!s->prefix.empty()) r.name = s->prefix + r.name;
   const auto version = s->opsets->find(r.domain);
   r.version = version == s->opsets->end() ? 1 : version->second;
-  r.inputs.assign(n->input().begin(), n->input().end());
+  for (const std::string& in : n->input()) {
+    // What the caller of a function left out is left out of the nodes of its body.
+    const Value* v = in.empty() ? nullptr : Find(s, in);
+    r.inputs.push_back(v && v->state == Value::kAbsent ? std::string() : in);
+  }
   r.outputs.assign(n->output().begin(), n->output().end());
-  while (!r.outputs.empty() && r.outputs.back().empty() && r.op != "Split") r.outputs.pop_back();
+  // Optional results without a name at the end are as good as left out. The number of variadic ones says what the node
+  // computes, whether they have names or not.
+  const pb::OpSchema* schema = FindSchema(r);
+  if (schema && !IsVariadic(schema->outputs()))
+    while (int(r.outputs.size()) > schema->min_output() && r.outputs.back().empty())
+      r.outputs.pop_back();
   for (auto& a : *n->mutable_attribute()) {
     if (a.ref_attr_name().empty()) {
       ConvertAttribute(*s, &a, &r.attrs, &r.graphs);
@@ -271,13 +310,14 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
     entries.push_back(v.state == Value::kEntry ? v.entry : NodeEntry());
   };
   for (const std::string& in : r.inputs) operand(in);
+  TrimOperands(*op, &entries);
 
   AttrDict attrs = r.attrs;
-  std::vector<std::string> captures;
+  std::vector<std::string> captures, absent;
   for (const auto& [name, body] : r.graphs) {
     for (std::string& free : FreeNames(*static_cast<pb::GraphProto*>(body))) {
-      if (std::find(captures.begin(), captures.end(), free) == captures.end())
-        captures.push_back(std::move(free));
+      auto& list = Resolve(s, free).state == Value::kAbsent ? absent : captures;
+      if (std::find(list.begin(), list.end(), free) == list.end()) list.push_back(std::move(free));
     }
   }
   std::vector<Type> types;
@@ -288,7 +328,7 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
   for (const auto& [name, body] : r.graphs) {
     const auto* proto = static_cast<pb::GraphProto*>(body);
     const GraphPtr graph = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types,
-                                      fmt::format("{}.{}", place, name));
+                                      absent, fmt::format("{}.{}", place, name));
     // Outputs are missing where something in the body could not be built, which has been said.
     poisoned = poisoned || int(graph->outputs.size()) != proto->output_size();
     attrs[name] = graph;
@@ -299,9 +339,6 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
   // How many of the operands are captured ones, for operators that want to know.
   if (!r.graphs.empty() && (!op->param_schema || op->param_schema->find("num_captures")))
     attrs["num_captures"] = int64_t(captures.size());
-  if (captures.empty()) {
-    while (!entries.empty() && !entries.back()) entries.pop_back();
-  }
   if (poisoned) return Poison(s, r, false);
   if (op->param_schema) FitToFields(*op->param_schema, &attrs);
 

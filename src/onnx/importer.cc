@@ -219,7 +219,8 @@ void Importer::ImportNode(Scope* s, pb::NodeProto* n, const Place& place) {
 }
 
 GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
-                              const std::vector<Type>& types, const Place& place) {
+                              const std::vector<Type>& types,
+                              const std::vector<std::string>& absent, const Place& place) {
   Limits::Check("depth", s->depth + 1, options_.limits.depth);
   Build build;
   Scope inner;
@@ -239,6 +240,7 @@ GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std
     build.inputs.push_back(p);
     inner.values.emplace(captures[i], Value::Of(NodeEntry(p)));
   }
+  for (const std::string& name : absent) inner.values.emplace(name, Value::Of(Value::kAbsent));
   ImportNodes(&inner, g->mutable_node());
   ImportOutputs(&inner, *g);
   FinishGraph(&build);

@@ -117,7 +117,8 @@ class Importer {
   void ImportNodes(Scope* s, google::protobuf::RepeatedPtrField<pb::NodeProto>* nodes);
   void ImportNode(Scope* s, pb::NodeProto* n, const Place& place);
   GraphPtr ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
-                      const std::vector<Type>& types, const Place& place);
+                      const std::vector<Type>& types, const std::vector<std::string>& absent,
+                      const Place& place);
   Value* Find(Scope* s, const std::string& name);
   const Value& Resolve(Scope* s, const std::string& name);
   void Define(Scope* s, const std::string& name, Value v);

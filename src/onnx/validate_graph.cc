@@ -318,7 +318,7 @@ void ValidateGraph(const pb::GraphProto& g, const ValueScope* outer, const Opset
   if (ctx.diag->full()) return;
 
   ValidateNodes(g.node(), &scope, opsets, path, in_function, depth, ctx);
-  std::unordered_set<std::string_view> outputs;
+  // A value may be given out more than once: a name that repeats is one value.
   for (const auto& v : g.output()) {
     const std::string place = ValuePlace(path, "output", v.name());
     if (v.name().empty()) {
@@ -327,8 +327,6 @@ void ValidateGraph(const pb::GraphProto& g, const ValueScope* outer, const Opset
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "nothing computes this output",
                     NearValues(scope, v.name()));
     }
-    if (!outputs.insert(v.name()).second && depth == 0)
-      ctx.diag->Add(ErrorCode::kInvalidModel, place, "two outputs have this name");
     ValidateType(v, place, ctx);
   }
 }

@@ -35,6 +35,10 @@ void IfType(InferTypeContext& ctx) {
   WEFT_CHECK(yes.outputs.size() == no.outputs.size(), kArity,
              "{}: the branches have {} and {} outputs", ctx.node()->Describe(), yes.outputs.size(),
              no.outputs.size());
+  for (const Graph* branch : {&yes, &no})
+    WEFT_CHECK(branch->inputs().size() == types.size(), kArity,
+               "{}: {} operands behind the condition for a branch of {} inputs",
+               ctx.node()->Describe(), types.size(), branch->inputs().size());
   const InferredBody a = InferBody(yes, types, {}, false), b = InferBody(no, types, {}, false);
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     const Type t = a.type(size_t(i)), u = b.type(size_t(i));

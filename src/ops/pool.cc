@@ -78,8 +78,8 @@ WEFT_REGISTER_OP(MaxPool)
         "y[b, c, o] = max of x over the window at o; padding never wins. Indices: flat position of "
         "the first maximum in x.\n"
         "Gradient: weft::MaxPoolGrad (all of dy to the first maximum); keeps the winners.\n"
-        "Errors: ranks differ, a window larger than the padded input (kShapeMismatch), bad "
-        "attributes (kBadAttribute).\n"
+        "Errors: ranks differ, a window larger than the padded input, in ceil mode by the stride "
+        "or more (kShapeMismatch), bad attributes (kBadAttribute).\n"
         "Source: ONNX MaxPool-22.")
     .input("X", TypeDoc(kPoolTypes), "[n, c, spatial...]")
     .output("Y", "T")
@@ -102,7 +102,8 @@ WEFT_REGISTER_OP(MaxPool)
 
 WEFT_REGISTER_OP(AveragePool)
     .describe(
-        "y[b, c, o] = mean of x over the window at o; padding counts only with count_include_pad.\n"
+        "y[b, c, o] = mean of x over the window at o; padding counts only with count_include_pad, "
+        "and the mean over padding alone is 0 without.\n"
         "Gradient: weft::AveragePoolGrad; keeps the shape of x. Errors: as MaxPool. Source: ONNX "
         "AveragePool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")

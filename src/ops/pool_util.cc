@@ -65,6 +65,28 @@ Expr PooledWinner(const TensorArg& x, const Window& w, const Indices& y) {
                       Linearize(inside, w.kernel), first);
 }
 
+namespace {
+
+/// Some window may lie in padding alone, before the input, behind it, or with the input between two of its elements.
+bool MayMiss(const Window& w) {
+  for (int d = 0; d < w.rank(); ++d) {
+    const size_t s = size_t(d);
+    if (w.begin[s].is(0) && w.end[s].is(0)) continue;
+    const SymInt reach = (w.kernel[s] - 1) * w.dilations[s] + 1;
+    const auto is_less = [](SymInt a, SymInt b) {
+      const SymInt gap = b - a;
+      return gap.known() && gap.is_const() && gap.value() > 0;
+    };
+    // What auto_pad adds is less than the reach by its definition, whatever the extents.
+    const bool same = w.room.empty();
+    if (!same && !(is_less(w.begin[s], reach) && is_less(w.end[s], reach))) return true;
+    if (w.dilations[s] > 1 && !is_less(w.dilations[s] - 1, w.in[s])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 /// Elements that window o averages over.
 Expr WindowCount(const NodePtr& n, const Window& w, const Indices& o, DType t) {
   const bool padding = ParamOf<PoolParam>(n).count_include_pad != 0;
@@ -82,6 +104,8 @@ Expr WindowCount(const NodePtr& n, const Window& w, const Indices& o, DType t) {
         Min(Expr::Dim(w.kernel[s]), FloorDivExpr(hi - start + dilation - one, dilation));
     count = count * Max(last - first, Expr::Int(0));
   }
+  // The mean of nothing is 0, as in ONNX Runtime: one padded corner makes no NaN.
+  if (!padding && MayMiss(w)) count = Max(count, Expr::Int(1));
   return Expr::Cast(t, count);
 }
 

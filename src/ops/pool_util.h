@@ -40,7 +40,7 @@ Expr PooledMax(const TensorArg& x, const Window& w, const Indices& y);
 /// The offset in the window, row-major, of its first maximum. Padding is none, also where nothing in the window is more
 /// than the least value.
 Expr PooledWinner(const TensorArg& x, const Window& w, const Indices& y);
-/// Elements that window o averages over.
+/// Elements that window o averages over; 1 where all of it is padding that does not count, so that the mean is 0.
 Expr WindowCount(const NodePtr& n, const Window& w, const Indices& o, DType t);
 /// The type of input 0, a float, for output 0.
 void FirstFloat(InferTypeContext& ctx);

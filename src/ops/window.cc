@@ -62,13 +62,13 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
     w.begin.push_back(pads[k]);
     w.end.push_back(pads[k + rank]);
     const SymInt room = in[k] + pads[k] + pads[k + rank] - reach;
-    w.room.push_back(room);
     SymInt out = FloorDiv(room, stride) + 1;
     if (attrs.ceil_mode) {
       const SymInt up = CeilDiv(room, stride) + 1, limit = CeilDiv(in[k] + pads[k], stride);
       out = !up.known() ? SymInt() : facts ? MinOf(up, limit, *facts) : Min(up, limit);
     }
-    WEFT_CHECK(!room.known() || !room.is_const() || room.value() >= 0, kShapeMismatch,
+    w.room.push_back(attrs.ceil_mode ? room + stride - 1 : room);
+    WEFT_CHECK(!room.known() || !room.is_const() || w.room[k].value() >= 0, kShapeMismatch,
                "{}: a window of {} does not fit extent {} with pads {} and {}", n->Describe(),
                reach.ToString(), in[k].ToString(), pads[k], pads[k + rank]);
     w.out.push_back(out);

@@ -22,14 +22,16 @@ struct Window {
   std::vector<SymInt> in, kernel, out;  ///< spatial extents
   std::vector<int64_t> strides, dilations;
   std::vector<SymInt> begin, end;  ///< padding before and after
-  std::vector<SymInt> room;  ///< in + padding - reach, not negative; empty for auto_pad SAME_*
+  /// What must not be negative for a first window to exist: in + padding - reach, in ceil mode stride - 1 more, as the
+  /// last window may hang over the end; empty for auto_pad SAME_*, where one always does.
+  std::vector<SymInt> room;
   int rank() const { return int(kernel.size()); }
 };
 
 /// Checks the attributes (kBadAttribute) and computes padding and output extents:
 ///   floor or ceil((in + begin + end - ((kernel - 1) dilation + 1)) / stride) + 1; in ceil mode a
-///   window that would start in the end padding is dropped. auto_pad SAME_*: out = ceil(in /
-///   stride). Unknown extents give unknown ones.
+///   window that would start in the end padding is dropped, and the first one may be larger than the
+///   padded input. auto_pad SAME_*: out = ceil(in / stride). Unknown extents give unknown ones.
 Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
                   const std::vector<SymInt>& kernel, const Facts* facts);
 /// Demands of every binding that a window fits into each symbolic extent.

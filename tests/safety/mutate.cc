@@ -179,10 +179,13 @@ void MutateNode(NodeList* list, Choices* c) {
   switch (c->Below(12)) {
     case 0:
       if (n->input_size() > 0)
-        n->set_input(int(c->Below(size_t(n->input_size()))), SomeName(*list, c));
+        n->set_input(int(c->Below(size_t(n->input_size()))),
+                     c->OneIn(3) ? std::string() : SomeName(*list, c));
       break;
     case 1:
-      if (n->input_size() > 1) n->mutable_input()->SwapElements(0, n->input_size() - 1);
+      if (n->input_size() > 1)
+        n->mutable_input()->SwapElements(int(c->Below(size_t(n->input_size()))),
+                                         int(c->Below(size_t(n->input_size()))));
       break;
     case 2:
       n->add_input(SomeName(*list, c));

@@ -21,7 +21,7 @@ namespace {
 
 struct Args {
   ModelArgs model;
-  std::string target, out, save_kernels,
+  std::string target, out, save_kernels, overridable,
       passes = std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen";
 };
 
@@ -109,6 +109,7 @@ int Run(const Args& a) {
                "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
   ImportOptions import;
   import.limits = options.limits;
+  if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
   const Graph graph = LoadModel(a.model.path, import);
   std::vector<PassRecord> records;
   options.records = &records;
@@ -190,6 +191,9 @@ Command MakeCompile(CLI::App& parent) {
   AddModel(app, &a->model);
   app->add_option("--target", a->target, "cpu, cuda:sm_90")->type_name("T")->required();
   app->add_option("-o,--output", a->out, "compiled program to write (.weftx)")->type_name("F");
+  app->add_option("--overridable", a->overridable,
+                  "initializers that the model lists as inputs too and that will be fed: A,B")
+      ->type_name("N");
   app->add_option("--save-kernels", a->save_kernels, "write the source of every distinct kernel")
       ->type_name("D");
   app->add_option("--passes", a->passes, "passes instead of the usual ones")->type_name("P");

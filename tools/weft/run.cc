@@ -53,7 +53,7 @@ Summary Summarize(const Tensor& t) {
 
 std::string Short(double v) { return std::isnan(v) ? "-" : fmt::format("{:.6g}", v); }
 
-/// Names of the files, refusing two outputs that would share one.
+/// Names of the files, refusing two outputs that would share one; a value may be given out again under its name.
 std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<IoSpec>& outputs) {
   std::vector<std::string> files;
   std::map<std::string, std::string> owner;
@@ -64,8 +64,8 @@ std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<I
                  fmt::format("the output {} has no name that a file can have", Quote(o.name)),
                  "--outputs-dir");
     const auto [it, fresh] = owner.emplace(stem, o.name);
-    WEFT_CHECK(fresh, kUnsupported, "outputs '{}' and '{}' would both be written to {}.npy",
-               it->second, o.name, stem);
+    WEFT_CHECK(fresh || it->second == o.name, kUnsupported,
+               "outputs '{}' and '{}' would both be written to {}.npy", it->second, o.name, stem);
     files.push_back(JoinPath(dir, stem + ".npy"));
   }
   return files;
@@ -83,8 +83,14 @@ void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
       throw;
     }
   }
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const size_t other = first.emplace(files[i], i).first->second;
+    WEFT_CHECK(bytes[i] == bytes[other], kUnsupported,
+               "outputs {} and {} would both be written to {}, and differ", other, i, files[i]);
+  }
   MakeDirectories(dir);
-  for (size_t i = 0; i < outputs.size(); ++i) WriteFileAtomic(files[i], bytes[i]);
+  for (const auto& [file, i] : first) WriteFileAtomic(file, bytes[i]);
 }
 
 int Run(const Args& a) {

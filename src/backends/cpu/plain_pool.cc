@@ -102,7 +102,7 @@ void AveragePlain(const float* x, float* y, int64_t planes, const WindowShape& w
       for (int64_t h = s[1].first; h < s[1].last; h += b.dilation[1])
         for (int64_t v = s[2].first; v < s[2].last; v += b.dilation[2])
           sum += from[(d * b.in[1] + h) * b.in[2] + v];
-    y[p * b.windows() + i] = sum / float(count);
+    y[p * b.windows() + i] = count > 0 ? sum / float(count) : 0;
   });
 }
 

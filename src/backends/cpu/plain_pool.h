@@ -11,7 +11,7 @@ namespace weft::cpu {
 void MaxPoolIndices(const float* x, float* y, int64_t* index, int64_t planes, const WindowShape& w,
                     bool column_major, int threads);
 /// Averages. `padded[k]`: the extent on axis k up to which padding counts (from -begin on); empty
-/// where it does not count at all.
+/// where it does not count at all; the average of no element is 0.
 void AveragePlain(const float* x, float* y, int64_t planes, const WindowShape& w,
                   const std::vector<int64_t>& padded, int threads);
 

@@ -48,7 +48,9 @@ std::vector<double> Oracle(const Setup& s, const Tensor& x, Kind kind) {
       sum += v;
       ++inside;
     } while (Next(&r, s.kernel));
-    out.push_back(kind == kMax ? best : sum / (kind == kAverage ? inside : counted));
+    // The mean of nothing is 0.
+    const double count = std::max(kind == kAverage ? inside : counted, 1.0);
+    out.push_back(kind == kMax ? best : sum / count);
   } while (Next(&o, y));
   return out;
 }
@@ -77,6 +79,14 @@ TEST_CASE("pooling equals direct loops") {
       {{1, 3, 5, 6, 7}, {2, 2, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 0, 1}},
       {{4, 32, 1, 12}, {1, 12}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
       {{1, 2, 8, 6}, {3, 3}, {3, 2}, {2, 2}, {1, 0}, {1, 1}, true},
+      // Kernels that hang over extents smaller than they are.
+      {{2, 3, 1, 1}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, true},
+      {{1, 16, 2, 1}, {3, 2}, {2, 3}, {1, 1}, {0, 0}, {0, 1}, true},
+      {{3, 2, 2}, {4}, {3}, {1}, {0}, {0}, true},
+      {{1, 2, 1, 3, 2}, {2, 3, 3}, {2, 2, 2}, {1, 2, 1}, {0, 1, 0}, {0, 0, 0}, true},
+      // Windows with the input between their elements, and in the padding alone.
+      {{1, 2, 2, 3}, {2, 2}, {1, 1}, {3, 1}, {1, 0}, {1, 0}},
+      {{1, 2, 3}, {2}, {1}, {1}, {2}, {2}},
   };
   for (const Setup& s : setups)
     for (const Kind kind : {kMax, kAverage, kAverageWithPadding}) {
