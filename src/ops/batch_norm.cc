@@ -1,18 +1,18 @@
 /// batch_norm.cc: BatchNormalization, with given statistics (inference) or those of the batch
 /// (training).
 ///
-/// Statistics of a batch are taken over all axes but the channels, in f32 or wider, the variance as
-/// the mean of squared distances. The running variance takes the population variance, as ONNX says;
+/// Statistics of a batch are taken over all axes but the channels (row_moments.h). The running variance takes the population variance, as ONNX says;
 /// PyTorch's takes the unbiased one, n / (n - 1) of it.
 ///
 /// Training is rewritten as soon as the rank is known; the FCodeGen below is its meaning:
-///   m, v = weft::Moments(x, axes)     Y = weft::Normalize(x, m, v, scale, B)
+///   m, v, e = weft::Moments(x, axes)     Y = weft::Normalize(x, m, v, scale, B, e)
 ///   running_mean = input_mean momentum + m (1 - momentum), running_var likewise from v
 /// with row values [1, c, 1, ..], so that statistics, results and what follows element by element
-/// are one kernel. The gradient takes the same Moments of x: forward and backward part share m and v.
+/// are one kernel. The gradient takes the same Moments of x: forward and backward part share m, v and e.
 #include <algorithm>
 
 #include "channel_util.h"
+#include "row_moments.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -60,25 +60,15 @@ void BatchNormShape(InferShapeContext& ctx) {
   ctx.set_out(0, x);
 }
 
-/// Mean and variance of channel c of the batch.
-std::pair<Expr, Expr> BatchStats(const TensorArg& x, const Expr& c) {
+/// Of channel c of the batch.
+RowMoments BatchStats(const TensorArg& x, const Expr& c, DType t) {
   std::vector<SymInt> extents = x.shape.dims();
   if (extents.size() > 1) extents.erase(extents.begin() + 1);
-  const DType t = AccumulatorOf(x.dtype);
-  const auto read = [&](const Indices& r) {
+  return MomentsOver(extents, t, [&](const Indices& r) {
     Indices from = r;
     if (x.rank() > 1) from.insert(from.begin() + 1, c);
-    return Expr::Cast(t, x(from));
-  };
-  const Expr count = CountOf(extents, t);
-  const Expr mean = ReduceOver(ReduceOp::kSum, extents, read) / count;
-  const Expr variance = ReduceOver(ReduceOp::kSum, extents,
-                                   [&](const Indices& r) {
-                                     const Expr d = read(r) - mean;
-                                     return d * d;
-                                   }) /
-                        count;
-  return {mean, variance};
+    return x(from);
+  });
 }
 
 Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -87,19 +77,19 @@ Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const DType t = std::max(AccumulatorOf(x.dtype), AccumulatorOf(in[3].dtype));
   const auto vector = [&](size_t i, const Expr& c) { return Expr::Cast(t, in[i]({c})); };
   const Expr c = x.rank() < 2 ? Expr::Int(0) : at(0)[1];
-  Expr mean, variance;
-  if (Training(n))
-    std::tie(mean, variance) = BatchStats(x, c);
-  else
-    mean = vector(3, c), variance = vector(4, c);
-  mean = Expr::Cast(t, mean), variance = Expr::Cast(t, variance);
-  const Expr inverse = Call(CallOp::kRsqrt, variance + Expr::Const(t, p.epsilon));
-  const Expr h = (Expr::Cast(t, x(at(0))) - mean) * inverse;
+  Expr h;
+  if (Training(n)) {
+    const RowMoments batch = BatchStats(x, c, t);
+    h = batch.Normal(x(at(0)), p.epsilon);
+  } else {
+    const Expr inverse = Call(CallOp::kRsqrt, vector(4, c) + Expr::Const(t, p.epsilon));
+    h = (Expr::Cast(t, x(at(0))) - vector(3, c)) * inverse;
+  }
   Exprs out{Expr::Cast(x.dtype, h * vector(1, c) + vector(2, c))};
   for (size_t k = 1; k < at.index.size(); ++k) {
     const Expr channel = at(int(k))[0];
-    const auto stats = BatchStats(x, channel);
-    const Expr now = Expr::Cast(t, k == 1 ? stats.first : stats.second);
+    const RowMoments batch = BatchStats(x, channel, t);
+    const Expr now = Expr::Cast(t, k == 1 ? batch.mean + batch.rest : batch.variance);
     out.push_back(Expr::Cast(in[3].dtype, vector(k + 2, channel) * Expr::Const(t, p.momentum) +
                                               now * Expr::Const(t, 1 - p.momentum)));
   }
@@ -132,7 +122,8 @@ std::vector<NodeEntry> SimplifyTraining(RewriteContext& ctx, const NodePtr& n) {
     const NodeEntry flat = Apply("Reshape", {now, IntsLike(x, {-1})});
     return cast(cast(old, stats, wide) * a + cast(flat, own, wide) * b, wide, stats);
   };
-  return {Apply("weft::Normalize", {x, m, v, row(1), row(2)}, {{"epsilon", p.epsilon}}),
+  return {Apply("weft::Normalize", {x, m, v, row(1), row(2), NodeEntry(moments, 2)},
+                {{"epsilon", p.epsilon}}),
           running(mean, m), running(var, v)};
 }
 
@@ -178,7 +169,7 @@ std::vector<NodeEntry> TrainingGrad(const NodePtr& n, const std::vector<NodeEntr
   const NodeEntry count =
       Apply("ReduceProd", {Apply("Gather", {ShapeOf(x), axes})}, {{"keepdims", 0}});
   const auto share = [&](const NodeEntry& e) { return Apply("weft::DivideCount", {e, count}); };
-  const NodeEntry centered = CastTo(x, m) - m;
+  const NodeEntry centered = CastTo(x, m) - m - NodeEntry(moments, 2);
   NodeEntry dx;
   if (dys[0]) {
     const NodeEntry dy = CastTo(dys[0], m);

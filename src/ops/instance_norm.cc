@@ -1,8 +1,9 @@
 /// instance_norm.cc: InstanceNormalization (each image, each channel) and LpNormalization (along one
 /// axis).
 ///
-/// Statistics are taken in f32 or wider; variance is the mean of squared distances, two passes.
+/// Mean and variance: row_moments.h.
 #include "channel_util.h"
+#include "row_moments.h"
 #include "weft/support/check.h"
 #include "window.h"
 
@@ -43,19 +44,11 @@ Exprs InstanceNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const
   const TensorArg& x = in[0];
   const DType t = AccumulatorOf(x.dtype);
   const std::vector<SymInt> extents = Tail(x.shape, 2);
-  const Expr c = at(0)[1], count = CountOf(extents, t);
-  const auto read = [&](const Indices& r) { return Expr::Cast(t, x(At(at(0)[0], c, r))); };
-  const Expr mean = ReduceOver(ReduceOp::kSum, extents, read) / count;
-  const Expr variance = ReduceOver(ReduceOp::kSum, extents,
-                                   [&](const Indices& r) {
-                                     const Expr d = read(r) - mean;
-                                     return d * d;
-                                   }) /
-                        count;
-  const Expr inverse =
-      Call(CallOp::kRsqrt, variance + Expr::Const(t, ParamOf<InstanceNormParam>(n).epsilon));
-  const Expr h = (Expr::Cast(t, x(at(0))) - mean) * inverse;
-  return {Expr::Cast(x.dtype, h * Expr::Cast(t, in[1]({c})) + Expr::Cast(t, in[2]({c})))};
+  const Expr c = at(0)[1];
+  const RowMoments row =
+      MomentsOver(extents, t, [&](const Indices& r) { return x(At(at(0)[0], c, r)); });
+  const Expr h = row.Normal(x(at(0)), ParamOf<InstanceNormParam>(n).epsilon);
+  return {Expr::Cast(x.dtype, Expr::Fma(h, Expr::Cast(t, in[1]({c})), Expr::Cast(t, in[2]({c}))))};
 }
 
 /// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)).

@@ -1,10 +1,12 @@
 /// layer_norm.cc: LayerNormalization, RMSNormalization.
 ///
-/// Statistics are computed in the stash dtype, widened to f64 for f64 inputs; results are rounded
-/// once. Variance is the mean of squared distances, two passes over the row, never E[x^2] - E[x]^2.
+/// Computed in the stash dtype, at least f32, and in f64 for f64 inputs; results are rounded once, Mean and InvStdDev to the
+/// stash dtype. Mean and variance: row_moments.h.
 #include <algorithm>
 
 #include "demand.h"
+#include "row_moments.h"
+#include "weft/core/gradient.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -23,7 +25,8 @@ struct LayerNormParam : OpParam<LayerNormParam> {
 };
 WEFT_REGISTER_OP_PARAM(LayerNormParam);
 
-DType StashOf(const NodePtr& n, DType x) {
+/// The dtype of Mean and InvStdDev.
+DType StashOf(const NodePtr& n) {
   DType t = DType::kF32;
   switch (const int64_t code = ParamOf<LayerNormParam>(n).stash_type) {
     case 1:
@@ -40,7 +43,10 @@ DType StashOf(const NodePtr& n, DType x) {
     default:
       WEFT_THROW(kBadAttribute, "{}: stash_type {} is no float dtype", n->Describe(), code);
   }
-  return x == DType::kF64 ? DType::kF64 : t;
+  return t;
+}
+DType ComputeOf(const NodePtr& n, DType x) {
+  return x == DType::kF64 ? x : AccumulatorOf(StashOf(n));
 }
 
 std::vector<SymInt> RowExtents(const Shape& x, int axis) {
@@ -51,7 +57,7 @@ void LayerNormType(InferTypeContext& ctx) {
   const Type t = CommonInputType(ctx, kFloats);
   if (!t.known()) return;
   ctx.set_out(0, t);
-  for (int k = 1; k < ctx.num_outputs(); ++k) ctx.set_out(k, StashOf(ctx.node(), t.dtype));
+  for (int k = 1; k < ctx.num_outputs(); ++k) ctx.set_out(k, StashOf(ctx.node()));
 }
 void LayerNormShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
@@ -72,50 +78,46 @@ Expr ReadBroadcast(const TensorArg& arg, const Shape& out, const Indices& at) {
   return arg(from);
 }
 
-/// Mean and 1 / sqrt(variance + epsilon) of the row through `at` (mean 0 for RMS).
-struct RowStats {
-  Expr mean, inverse;
-};
-RowStats Stats(const NodePtr& n, const TensorArg& x, const Indices& at, int axis, DType t,
-               bool centered) {
-  const std::vector<SymInt> extents = RowExtents(x.shape, axis);
-  auto read = [&](const Indices& r) {
-    Indices from(at.begin(), at.begin() + axis);
-    from.insert(from.end(), r.begin(), r.end());
-    return Expr::Cast(t, x(from));
-  };
-  const Expr count = CountOf(extents, t);
-  RowStats s;
-  if (centered) s.mean = ReduceOver(ReduceOp::kSum, extents, read) / count;
-  const Expr variance = ReduceOver(ReduceOp::kSum, extents,
-                                   [&](const Indices& r) {
-                                     const Expr d = centered ? read(r) - s.mean : read(r);
-                                     return d * d;
-                                   }) /
-                        count;
-  s.inverse = Call(CallOp::kRsqrt, variance + Expr::Const(t, ParamOf<LayerNormParam>(n).epsilon));
-  return s;
+/// An element of the row through `at`.
+Expr ReadRow(const TensorArg& x, const Indices& at, int axis, const Indices& r) {
+  Indices from(at.begin(), at.begin() + axis);
+  from.insert(from.end(), r.begin(), r.end());
+  return x(from);
 }
 
 Exprs LayerNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
-  const DType stash = StashOf(n, x.dtype), t = AccumulatorOf(stash);
-  const int axis = AxisOf(ParamOf<LayerNormParam>(n).axis, x.rank(), n);
-  const RowStats row = Stats(n, x, at(0), axis, t, true);
-  Expr y = (Expr::Cast(t, x(at(0))) - row.mean) * row.inverse *
-           Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0)));
-  if (Has(in, 2)) y = y + Expr::Cast(t, ReadBroadcast(in[2], x.shape, at(0)));
+  const auto& p = ParamOf<LayerNormParam>(n);
+  const DType stash = StashOf(n), t = ComputeOf(n, x.dtype);
+  const int axis = AxisOf(p.axis, x.rank(), n);
+  const std::vector<SymInt> extents = RowExtents(x.shape, axis);
+  const auto moments = [&](int k) {
+    return MomentsOver(extents, t,
+                       [&](const Indices& r) { return ReadRow(x, at(k), axis, r); });
+  };
+  const RowMoments row = moments(0);
+  const Expr h = row.Normal(x(at(0)), p.epsilon),
+             scale = Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0)));
+  const Expr y =
+      Has(in, 2) ? Expr::Fma(h, scale, Expr::Cast(t, ReadBroadcast(in[2], x.shape, at(0))))
+                 : h * scale;
   Exprs out{Expr::Cast(x.dtype, y)};
-  if (at.index.size() > 1) out.push_back(Expr::Cast(stash, Stats(n, x, at(1), axis, t, true).mean));
+  if (at.index.size() > 1) out.push_back(Expr::Cast(stash, moments(1).mean + moments(1).rest));
   if (at.index.size() > 2)
-    out.push_back(Expr::Cast(stash, Stats(n, x, at(2), axis, t, true).inverse));
+    out.push_back(Expr::Cast(stash, moments(2).InverseDeviation(p.epsilon)));
   return out;
 }
 Exprs RmsNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
-  const DType t = AccumulatorOf(StashOf(n, x.dtype));
-  const int axis = AxisOf(ParamOf<LayerNormParam>(n).axis, x.rank(), n);
-  const Expr inverse = Stats(n, x, at(0), axis, t, false).inverse;
+  const DType t = ComputeOf(n, x.dtype);
+  const auto& p = ParamOf<LayerNormParam>(n);
+  const int axis = AxisOf(p.axis, x.rank(), n);
+  const std::vector<SymInt> extents = RowExtents(x.shape, axis);
+  const Expr sum = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {
+    const Expr e = Expr::Cast(t, ReadRow(x, at(0), axis, r));
+    return e * e;
+  });
+  const Expr inverse = Call(CallOp::kRsqrt, sum / CountOf(extents, t) + Expr::Const(t, p.epsilon));
   return {Expr::Cast(x.dtype, Expr::Cast(t, x(at(0))) * inverse *
                                   Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0))))};
 }
@@ -145,6 +147,19 @@ NodeEntry OverCount(const NodeEntry& x, const NodeEntry& mean) {
   return Apply("CastLike", {inverse, mean});
 }
 
+/// What the gradient reads of a row: Mean and InvStdDev where they have the digits that it computes with, else both again.
+struct RowStats {
+  NodeEntry mean, inverse, rest;  ///< rest: of the mean, may be null
+};
+RowStats GradStats(const NodePtr& n, const NodeEntry& x, const NodeEntry& axes) {
+  const DType t = KnownType(x).dtype;
+  if (t != DType::kUnknown && ComputeOf(n, t) == StashOf(n))
+    return {NodeEntry(n, 1), NodeEntry(n, 2), NodeEntry()};
+  const NodePtr m = Apply("weft::Moments", {x, axes}).node;
+  const NodeEntry v(m, 1), epsilon = ScalarOf(v, ParamOf<LayerNormParam>(n).epsilon);
+  return {NodeEntry(m, 0), Apply("Reciprocal", {Apply("Sqrt", {v + epsilon})}), NodeEntry(m, 2)};
+}
+
 /// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what
 /// reaches x through the statistics themselves: d mean = 1 / count, d inverse = -inverse^2 h /
 /// count.
@@ -152,9 +167,12 @@ std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEnt
   std::vector<NodeEntry> d(n->inputs.size());
   if (AllNull(dys)) return d;
   const NodeEntry x = n->inputs[0], scale = n->inputs[1];
-  const NodeEntry mean(n, 1), inverse(n, 2), axes = RowAxes(n, x);
+  const NodeEntry axes = RowAxes(n, x);
+  const auto [mean, inverse, rest] = GradStats(n, x, axes);
   auto like = [](const NodeEntry& e, const NodeEntry& t) { return Apply("CastLike", {e, t}); };
-  const NodeEntry h = (like(x, mean) - mean) * inverse;
+  NodeEntry centered = like(x, mean) - mean;
+  if (rest) centered = centered - rest;
+  const NodeEntry h = centered * inverse;
   NodeEntry dx;
   if (dys[0]) {
     const NodeEntry dy = like(dys[0], mean), e = dy * like(scale, mean);
@@ -163,8 +181,9 @@ std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEnt
     if (Has(n, 2)) d[2] = like(SumTo(dy, n->inputs[2]), n->inputs[2]);
   }
   auto add = [&dx](const NodeEntry& e) { dx = dx ? dx + e : e; };
-  if (dys.size() > 1 && dys[1]) add(dys[1] * OverCount(x, mean));
-  if (dys.size() > 2 && dys[2]) add(-(dys[2] * inverse * inverse * OverCount(x, mean)) * h);
+  if (dys.size() > 1 && dys[1]) add(like(dys[1], mean) * OverCount(x, mean));
+  if (dys.size() > 2 && dys[2])
+    add(-(like(dys[2], mean) * inverse * inverse * OverCount(x, mean)) * h);
   d[0] = ExpandLike(like(dx, x), x);
   return d;
 }
@@ -195,8 +214,8 @@ WEFT_REGISTER_OP(LayerNormalization)
     .describe(
         "y = (x - mean) / sqrt(variance + epsilon) scale + B over the axes from `axis` on; also "
         "the mean and 1 / sqrt(..).\n"
-        "Statistics have the dtype of stash_type (f64 for f64 inputs). Gradient: ordinary ops over "
-        "x, Mean and InvStdDev.\n"
+        "Computed in the dtype of stash_type, at least f32 (f64 for f64 inputs); Mean and InvStdDev "
+        "are of that dtype. Gradient: ordinary ops\nover x, Mean and InvStdDev (f64 inputs: statistics computed again).\n"
         "Errors: axis out of range, stash_type no float (kBadAttribute), scale or B do not "
         "broadcast (kShapeMismatch).\n"
         "Source: ONNX LayerNormalization-17.")

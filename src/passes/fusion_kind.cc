@@ -35,7 +35,7 @@ std::optional<std::vector<int>> RowAxes(const ExprNode& load) {
     } else if (c.what == Coordinate::kIndex) {
       if (c.number <= last_index) return std::nullopt;
       last_index = c.number;
-    } else if (c.what != Coordinate::kZero) {
+    } else if (load.operand(d)->kind() != ExprKind::kConst) {  // one place of the row: a row value
       return std::nullopt;
     }
   }
