@@ -134,6 +134,7 @@ TEST_CASE("specials through the epilogues of convolutions") {
       const auto run = [&](const std::vector<Step>& chain, const TensorPtr& bias,
                            const std::vector<double>& sums) {
         const Layout layout = ++turn % 2 ? Layout::kPlain : Layout::kChannelsLast;
+        if (algorithm != std::string("direct") && !Bounds(chain)) return;
         CAPTURE(algorithm);
         CAPTURE(chain.empty() ? std::string("none") : chain.back().op);
         Case c("Conv", {zeros, w, bias}, s.attrs(), s.out(), {false, true});
