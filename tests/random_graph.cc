@@ -325,4 +325,30 @@ std::vector<TensorPtr> MakeInputs(const RandomGraph& g, size_t binding) {
   return out;
 }
 
+std::vector<TensorPtr> MakeSpecialInputs(const RandomGraph& g, size_t binding) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(),
+               inf = std::numeric_limits<double>::infinity();
+  std::mt19937_64 rng(g.seed * 37 + binding);
+  const uint64_t kind = rng() % 5;
+  std::vector<TensorPtr> out;
+  for (const TensorPtr& plain : MakeInputs(g, binding)) {
+    out.push_back(plain);
+    if (!IsFloat(plain->dtype()) || plain->num_elements() == 0 || rng() % 5 == 0) continue;
+    const bool narrow = plain->dtype() == DType::kF16;
+    // Sums of them stay below the largest number, so that only products overflow, in any order.
+    const double huge = narrow ? 100 : 1e30, tiny = narrow ? 0x1p-20 : 1e-40;
+    const std::vector<std::vector<double>> kinds{
+        {nan}, {inf, -inf}, {-0.0, 0.0, tiny, -tiny}, {huge, -huge, 1 / huge}, {}};
+    std::vector<double> values = kinds[kind];
+    if (values.empty())
+      for (const auto& k : kinds) values.insert(values.end(), k.begin(), k.end());
+    auto t = std::make_shared<Tensor>(*plain);
+    const int64_t n = t->num_elements();
+    for (int64_t k = 1 + n / 64; k-- > 0;)
+      t->set(int64_t(rng() % uint64_t(n)), values[rng() % values.size()]);
+    out.back() = t;
+  }
+  return out;
+}
+
 }  // namespace weft::fuzz
