@@ -6,6 +6,8 @@
 /// order of its sums does not matter, nor where values were rounded, and a device must have it too, NaN for NaN. Where they
 /// disagree, something overflowed, cancelled or fell below the smallest number on the way; then an order of sums decides, and
 /// nothing is asked. (Sums of infinities need no exception: +inf and -inf in one sum give NaN in any order.)
+/// MakeSpecialInputs keeps them away from the two places where engines may or may not multiply by a zero that is not in the
+/// model: filters of convolutions, beside padding, and taps of an interpolation with the weight 0.
 #pragma once
 
 #include <cmath>
