@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "random_graph_vision.h"
 #include "weft/core/graph_attr.h"
+#include "weft/core/op.h"
 #include "weft/core/pass.h"
 
 namespace weft::fuzz {
@@ -321,6 +323,61 @@ std::vector<TensorPtr> MakeInputs(const RandomGraph& g, size_t binding) {
         t->set_int(i, int64_t(in.lo) + int64_t(u * (in.hi - in.lo + 1)));
     }
     out.push_back(t);
+  }
+  return out;
+}
+
+namespace {
+
+/// Inputs from which values come to places where a zero meets them or not, as each engine does its work: filters beside
+/// padding, and what an interpolation weighs with 0.
+std::set<NodeId> InputsForWeights(const Graph& g) {
+  std::vector<NodePtr> open;
+  for (NodePtr n : g.TopoOrder()) {
+    if (n->is_variable()) continue;
+    const std::string& op = n->op()->name;
+    const bool interpolates =
+        op == "Resize" && n->has_attr("mode") && n->attr<std::string>("mode") != "nearest";
+    if (op == "Conv" || op == "ConvTranspose") open.push_back(n->inputs[1].node);
+    if (interpolates) open.push_back(n->inputs[0].node);
+  }
+  std::set<NodeId> seen;
+  while (!open.empty()) {
+    const NodePtr n = open.back();
+    open.pop_back();
+    if (!n || !seen.insert(n->id()).second) continue;
+    for (const NodeEntry& e : n->inputs) open.push_back(e.node);
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::vector<TensorPtr> MakeSpecialInputs(const RandomGraph& g, size_t binding) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(),
+               inf = std::numeric_limits<double>::infinity();
+  std::mt19937_64 rng(g.seed * 37 + binding);
+  const uint64_t kind = rng() % 5;
+  const std::set<NodeId> barred = InputsForWeights(g.graph);
+  std::vector<TensorPtr> out;
+  for (const TensorPtr& plain : MakeInputs(g, binding)) {
+    const NodeId id = g.graph.inputs()[out.size()]->id();
+    out.push_back(plain);
+    if (!IsFloat(plain->dtype()) || plain->num_elements() == 0 || barred.count(id)) continue;
+    if (rng() % 5 == 0) continue;
+    const bool narrow = plain->dtype() == DType::kF16;
+    // Sums of them stay below the largest number, so that only products overflow, in any order.
+    const double huge = narrow ? 100 : 1e30, tiny = narrow ? 0x1p-20 : 1e-40;
+    const std::vector<std::vector<double>> kinds{
+        {nan}, {inf, -inf}, {-0.0, 0.0, tiny, -tiny}, {huge, -huge, 1 / huge}, {}};
+    std::vector<double> values = kinds[kind];
+    if (values.empty())
+      for (const auto& k : kinds) values.insert(values.end(), k.begin(), k.end());
+    auto t = std::make_shared<Tensor>(*plain);
+    const int64_t n = t->num_elements();
+    for (int64_t k = 1 + n / 64; k-- > 0;)
+      t->set(int64_t(rng() % uint64_t(n)), values[rng() % values.size()]);
+    out.back() = t;
   }
   return out;
 }

@@ -33,6 +33,7 @@ struct Form {
   dnnl::algorithm algorithm = kDirect;
   bool in_blocks = false;  ///< inside channels lie in blocks of 16; else as oneDNN chooses
   int64_t images = 0;      ///< of one repetition; 0: as ChunkOf says
+  bool joins = true;       ///< what follows may join it
 };
 
 std::unique_ptr<LibraryCall> MakeConv(const ComputeRequest& q, const ConvShape& c,
@@ -74,7 +75,7 @@ std::unique_ptr<LibraryCall> MakeConv(const ComputeRequest& q, const ConvShape& 
   if (chunk != c.images) pd = describe(chunk);
   if (!pd) return nullptr;
   bool joined = false;
-  if (!post.empty() && post.joinable()) {
+  if (form.joins && !post.empty() && post.joinable()) {
     const auto with = describe(chunk, post.attr());
     joined = IsFast(with, pd);
     if (joined) pd = with;
@@ -98,7 +99,14 @@ std::unique_ptr<LibraryCall> MakeConv(const ComputeRequest& q, const ConvShape& 
          {DNNL_ARG_BIAS, bias ? r.Input(2, Plain({c.filters})) : Buffer()},
          {DNNL_ARG_DST, made}},
         pd.scratchpad_desc());
-  if (!joined) post.AddSteps(&r, made, addend);
+  if (joined)
+    post.KeepNan(&r, q,
+                 [q = Detached(q), c, post,
+                  again = Form{form.algorithm, form.in_blocks, form.images, false}] {
+                   return Prepare(q, [&] { return MakeConv(q, c, post, again); });
+                 });
+  else
+    post.AddSteps(&r, made, addend);
   r.WriteBack(made, y);
   return r.Finish(std::string("conv ") + pd.impl_info_str() + post.description());
 }

@@ -21,7 +21,7 @@ bool IsProduct(const ComputeRequest& q, const ConvShape& c) {
 }  // namespace
 
 std::unique_ptr<LibraryCall> MakeConvProduct(const ComputeRequest& q, const ConvShape& c,
-                                             const PostOps& post) {
+                                             const PostOps& post, bool joins) {
   if (!IsProduct(q, c) || !(post.empty() || post.joinable())) return nullptr;
   const CallStep* residual = post.residual();
   if (residual && residual->operand_layout != Layout::kChannelsLast) return nullptr;
@@ -35,21 +35,31 @@ std::unique_ptr<LibraryCall> MakeConvProduct(const ComputeRequest& q, const Conv
                 : Describe<dnnl::matmul>(attr, x, wanted, y);
   };
   auto pd = describe({});
-  if (pd && !post.empty()) {
+  const bool joined = joins && !post.empty();
+  if (pd && joined) {
     const auto with = describe(post.attr());
     if (!IsFast(with, pd)) return nullptr;
     pd = with;
   }
   if (!pd) return nullptr;
   Recipe r(q.threads);
-  const Buffer made = r.Output(0, y);
-  if (residual) r.Copy(r.Input(residual->operand, y), made);
+  const Buffer addend = residual ? r.Input(residual->operand, y) : Buffer();
+  const Buffer made = addend && !joined ? r.Temporary(y) : r.Output(0, y);
+  if (addend && joined) r.Copy(addend, made);
   r.Add(dnnl::matmul(pd),
         {{DNNL_ARG_SRC, r.Input(0, x)},
          {DNNL_ARG_WEIGHTS, r.Reordered(r.Input(1, w), pd.weights_desc(), q.constants[1])},
          {DNNL_ARG_BIAS, bias ? r.Input(2, row) : Buffer()},
          {DNNL_ARG_DST, made}},
         pd.scratchpad_desc());
+  if (joined) {
+    post.KeepNan(&r, q, [q = Detached(q), c, post] {
+      return Prepare(q, [&] { return MakeConvProduct(q, c, post, /*joins=*/false); });
+    });
+  } else {
+    post.AddSteps(&r, made, addend);
+    r.WriteBack(made, r.Output(0, y));
+  }
   return r.Finish(std::string("conv as matmul ") + pd.impl_info_str() + post.description());
 }
 

@@ -13,7 +13,7 @@ namespace weft::cpu {
 
 /// Null where the convolution is none, where source or result do not lie so, or where oneDNN cannot join what follows.
 std::unique_ptr<LibraryCall> MakeConvProduct(const ComputeRequest& q, const ConvShape& c,
-                                             const PostOps& post);
+                                             const PostOps& post, bool joins = true);
 
 }  // namespace weft::cpu
 

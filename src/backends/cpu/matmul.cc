@@ -21,7 +21,13 @@ namespace {
 struct Form {
   int threads = 1;
   bool pack_a = false, pack_b = false;
+  bool joins = true;  ///< what follows may join it
 };
+
+Form Unjoined(Form form) {
+  form.joins = false;
+  return form;
+}
 
 /// A product with what follows it.
 struct Product {
@@ -89,9 +95,10 @@ std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
   return "by a vector" + post.description();
 }
 
-/// Adds the product and its epilogue to `r`. `before`: steps on the sums that oneDNN cannot do, so
-/// what follows them comes after; null: none.
+/// Adds the product and its epilogue to `r`; empty: oneDNN has no such product. `joined` is called behind a primitive that
+/// does all of it. `before`: steps on the sums that oneDNN cannot do, so what follows them comes after; null: none.
 std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
+                       const std::function<void()>& on_joined,
                        const std::function<void(const Buffer&)>& before = nullptr) {
   if (p.vector && !p.form.pack_a && !p.form.pack_b) return AddVectorProduct(r, p, post, before);
   Desc b_wanted = p.fixed || p.form.pack_b ? AnyLayout(DimsOf(p.b)) : p.b;
@@ -112,7 +119,7 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
     if (!pd) return {};
   }
   bool joined = false;
-  if (!post.empty() && post.joinable() && !before) {
+  if (p.form.joins && !post.empty() && post.joinable() && !before) {
     const auto with = describe(post.attr());
     joined = IsFast(with, pd);
     if (joined) pd = with;
@@ -127,6 +134,7 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
           {DNNL_ARG_BIAS, p.row},
           {DNNL_ARG_DST, made}},
          pd.scratchpad_desc());
+  if (joined) on_joined();
   if (before) before(made);
   if (!joined) post.AddSteps(r, made, addend);
   r->WriteBack(made, y);
@@ -162,6 +170,25 @@ Buffer RowOf(const Recipe& r, const PostOps& post, const Desc& desc) {
   return post.row() ? r.Input(post.row()->operand, desc) : Buffer();
 }
 
+std::unique_ptr<LibraryCall> MakeMatMul(const ComputeRequest& q, const ProductShape& p,
+                                        const PostOps& post, const Form& form) {
+  const ScopedThreads team(form.threads);
+  Recipe r(form.threads);
+  Dims row(p.y.size(), 1);
+  row.back() = p.y.back();
+  const auto keep_nan = [&] {
+    post.KeepNan(&r, q, [q = Detached(q), p, post, again = Unjoined(form)] {
+      return Prepare(q, [&] { return MakeMatMul(q, p, post, again); });
+    });
+  };
+  const std::string how =
+      AddProduct(&r,
+                 {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), Plain(row),
+                  RowOf(r, post, Plain(row)), q.constants[1], form, VectorOf(q, p)},
+                 post, keep_nan);
+  return how.empty() ? nullptr : r.Finish("matmul " + how);
+}
+
 std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   if (!AllF32(q) || q.input_dims.size() != 2) return nullptr;
   const int64_t elements = CheckedProduct(q.output_dims[0]);
@@ -174,18 +201,7 @@ std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   const auto p = CollapseProduct(operand(0, "a_perm"), operand(1, "b_perm"));
   const auto post = PostOps::Read(q, {/*row=*/q.input_dims[1].size() >= 2, /*factor=*/true});
   if (!p || !post) return nullptr;
-  const auto make = [&](const Form& form) -> std::unique_ptr<LibraryCall> {
-    const ScopedThreads team(form.threads);
-    Recipe r(form.threads);
-    Dims row(p->y.size(), 1);
-    row.back() = p->y.back();
-    const std::string how =
-        AddProduct(&r,
-                   {Strided(p->a, p->a_steps), Strided(p->b, p->b_steps), Plain(p->y), Plain(row),
-                    RowOf(r, *post, Plain(row)), q.constants[1], form, VectorOf(q, *p)},
-                   *post);
-    return how.empty() ? nullptr : r.Finish("matmul " + how);
-  };
+  const auto make = [&](const Form& form) { return MakeMatMul(q, *p, *post, form); };
   return Prepare(q, [&] { return Choose(q, WaysOf(q, *p, make)); });
 }
 
@@ -215,6 +231,48 @@ void Combine(float* y, const float* c, const Dims& c_dims, int64_t m, int64_t n,
   }
 }
 
+/// What a Gemm adds and multiplies with.
+struct GemmTerms {
+  float alpha = 1, beta = 1;
+  bool has_c = false;
+  Dims c;  ///< extents, as a matrix
+};
+
+std::unique_ptr<LibraryCall> MakeGemm(const ComputeRequest& q, const ProductShape& p,
+                                      const GemmTerms& terms, const PostOps& post,
+                                      const Form& form) {
+  const int64_t m = q.output_dims[0][0], n = q.output_dims[0][1];
+  const ScopedThreads team(form.threads);
+  Recipe r(form.threads);
+  const Desc row = Plain({1, n});
+  // A row that follows is added like C, with a factor of 1.
+  const Buffer c = terms.has_c ? r.Input(2, Plain(terms.c)) : RowOf(r, post, row);
+  const float alpha = terms.alpha, c_factor = terms.has_c ? terms.beta : 1;
+  const Dims dims = terms.has_c ? terms.c : Dims{1, n};
+  const bool as_bias = c && alpha == 1 && c_factor == 1 && dims == Dims{1, n};
+  std::function<void(const Buffer&)> combine;
+  if (!as_bias && (c || alpha != 1))
+    combine = [&](const Buffer& y) {
+      r.AddHost(
+          [=](void* const* at) {
+            Combine(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), dims, m, n, alpha,
+                    c_factor);
+          },
+          {y, c});
+    };
+  const auto keep_nan = [&] {
+    post.KeepNan(&r, q, [q = Detached(q), p, terms, post, again = Unjoined(form)] {
+      return Prepare(q, [&] { return MakeGemm(q, p, terms, post, again); });
+    });
+  };
+  const std::string how =
+      AddProduct(&r,
+                 {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), row,
+                  as_bias ? c : Buffer(), q.constants[1], form, VectorOf(q, p)},
+                 post, keep_nan, combine);
+  return how.empty() ? nullptr : r.Finish("gemm " + how);
+}
+
 /// y = alpha A B + beta C. A row C without factors is oneDNN's bias; anything else is one pass of
 /// ours over the product (oneDNN 2.6 gets chains of scale, scalar addend, scale wrong).
 std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
@@ -234,43 +292,18 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   }
   const auto post = PostOps::Read(q, {/*row=*/q.input_dims.size() < 3, /*factor=*/true});
   if (!post) return nullptr;
-  Dims c_dims;
+  GemmTerms terms{alpha, beta, has_c, {}};
   if (has_c) {
     const auto matrix = AsMatrix(q.input_dims[2], m, n);
     if (!matrix) return nullptr;
-    c_dims = *matrix;
+    terms.c = *matrix;
   }
   const auto operand = [&](size_t i, bool transposed) {
     return ProductOperand::Plain(q.input_dims[i]).Permuted(transposed ? Dims{1, 0} : Dims{});
   };
   const auto p = CollapseProduct(operand(0, trans_a), operand(1, trans_b));
   if (!p) return nullptr;
-  const auto make = [&](const Form& form) -> std::unique_ptr<LibraryCall> {
-    const ScopedThreads team(form.threads);
-    Recipe r(form.threads);
-    const Desc row = Plain({1, n});
-    // A row that follows is added like C, with a factor of 1.
-    const Buffer c = has_c ? r.Input(2, Plain(c_dims)) : RowOf(r, *post, row);
-    const float c_factor = has_c ? beta : 1;
-    const Dims dims = has_c ? c_dims : Dims{1, n};
-    const bool as_bias = c && alpha == 1 && c_factor == 1 && dims == Dims{1, n};
-    std::function<void(const Buffer&)> combine;
-    if (!as_bias && (c || alpha != 1))
-      combine = [&](const Buffer& y) {
-        r.AddHost(
-            [=](void* const* at) {
-              Combine(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), dims, m, n,
-                      alpha, c_factor);
-            },
-            {y, c});
-      };
-    const std::string how =
-        AddProduct(&r,
-                   {Strided(p->a, p->a_steps), Strided(p->b, p->b_steps), Plain(p->y), row,
-                    as_bias ? c : Buffer(), q.constants[1], form, VectorOf(q, *p)},
-                   *post, combine);
-    return how.empty() ? nullptr : r.Finish("gemm " + how);
-  };
+  const auto make = [&](const Form& form) { return MakeGemm(q, *p, terms, *post, form); };
   return Prepare(q, [&] { return Choose(q, WaysOf(q, *p, make)); });
 }
 

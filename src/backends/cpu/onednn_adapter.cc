@@ -210,6 +210,7 @@ class OneDnnCall final : public LibraryCall {
 
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
     const ScopedThreads threads(r_.threads_);
+    NanKeeper::Run nans(r_.keeper_.get(), inputs, outputs);
     std::unique_ptr<Bound> bound = Take();
     try {
       for (int64_t n = 0; n < r_.repeat_; ++n)
@@ -228,6 +229,7 @@ class OneDnnCall final : public LibraryCall {
             if (b.place != Buffer::kPacked) args.at(number).set_data_handle(at(b));
           if (step.scratchpad) args.at(DNNL_ARG_SCRATCHPAD).set_data_handle(at(step.scratchpad));
           step.primitive.execute(Stream(), args);
+          if (step.drops_nan) nans.Look();
         }
       Stream().wait();
     } catch (const dnnl::error& e) {
@@ -235,8 +237,11 @@ class OneDnnCall final : public LibraryCall {
         WEFT_THROW(kOutOfMemory, "{}: oneDNN has no memory", description_);
       WEFT_THROW(kInternal, "{}: oneDNN: {}", description_, e.what());
     }
-    std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(bound));
+    {
+      std::lock_guard lock(mutex_);
+      idle_.push_back(std::move(bound));
+    }
+    nans.Finish();
   }
 
   int64_t scratch_bytes() const override { return r_.temporary_bytes_ + r_.scratchpad_bytes_; }
@@ -369,6 +374,11 @@ void Recipe::Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args,
     scratchpad_bytes_ = std::max(scratchpad_bytes_, CheckedRoundUp(bytes, kAlign));
   }
   steps_.push_back(std::move(step));
+}
+
+void Recipe::KeepNan(NanKeeper::Call call) {
+  steps_.back().drops_nan = true;
+  keeper_ = std::make_unique<NanKeeper>(std::move(call));
 }
 
 std::unique_ptr<LibraryCall> Recipe::Finish(std::string description) {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/keep_nan.h"
 #include "backends/cpu/threads.h"
 #include "backends/node_attrs.h"
 #include "weft/runtime/compute.h"
@@ -118,6 +119,7 @@ struct Buffer {
 class Recipe {
  public:
   explicit Recipe(int threads) : threads_(threads) {}
+  int threads() const { return threads_; }
 
   Buffer Input(int i, const Desc& desc, bool moves = false) const {
     return Operand(Buffer::kInput, i, desc, moves);
@@ -144,6 +146,8 @@ class Recipe {
   /// Plain C++ on the addresses of `buffers`, with the call's team set.
   using HostStep = std::function<void(void* const* addresses)>;
   void AddHost(HostStep step, const std::vector<Buffer>& buffers);
+  /// The step added last may drop NaN; `call` keeps it.
+  void KeepNan(NanKeeper::Call call);
   /// Everything runs `n` times, operands that move go on by one step each time.
   void Repeat(int64_t n) { repeat_ = n; }
 
@@ -157,6 +161,7 @@ class Recipe {
     std::vector<std::pair<int, Buffer>> args;
     Buffer scratchpad;
     bool once = false;
+    bool drops_nan = false;
   };
   static Buffer Operand(Buffer::Place place, int i, const Desc& desc, bool moves);
 
@@ -164,6 +169,7 @@ class Recipe {
   int64_t repeat_ = 1;
   int64_t temporary_bytes_ = 0, scratchpad_bytes_ = 0;
   std::vector<Step> steps_;
+  std::unique_ptr<NanKeeper> keeper_;  ///< null: no step drops NaN
 };
 
 /// What `make` gives; null where oneDNN refuses.

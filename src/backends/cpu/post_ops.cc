@@ -127,6 +127,16 @@ bool Takes(const EpilogueRequest& q, Accepted accepted) {
   return next(reached, q.next) != kNone;
 }
 
+bool IsBound(const Function& f) {
+  return f.algorithm == Algorithm::eltwise_clip ||
+         (f.algorithm == Algorithm::eltwise_relu && f.alpha == 0);
+}
+
+/// oneDNN's own C++, where it has no other code, makes 0 of the Sigmoid of NaN.
+bool DropsNan(const Function& f) {
+  return IsBound(f) || f.algorithm == Algorithm::eltwise_logistic;
+}
+
 dnnl::primitive OneEltwise(const Function& f, const Desc& d, Desc* scratchpad) {
 #if DNNL_VERSION_MAJOR >= 3
   const auto pd = Describe<dnnl::eltwise_forward>({}, dnnl::prop_kind::forward_inference,
@@ -198,7 +208,28 @@ bool PostOps::joinable() const {
   const auto linear = std::count_if(activation_.begin(), activation_.end(), [](const Function& f) {
     return f.algorithm == Algorithm::eltwise_linear;
   });
-  return linear + factor_.has_value() + affine_.has_value() <= 1;
+  return linear + factor_.has_value() + affine_.has_value() <= 1 &&
+         (!drops_nan() || NanKeeper::Possible());
+}
+
+bool PostOps::drops_nan() const {
+  return std::any_of(activation_.begin(), activation_.end(), DropsNan);
+}
+
+void PostOps::KeepNan(Recipe* r, const ComputeRequest& q,
+                      std::function<std::unique_ptr<LibraryCall>()> make) const {
+  if (!drops_nan()) return;
+  NanKeeper::Call call;
+  call.make = std::move(make);
+  call.operands = int(q.input_dims.size());
+  for (const CallStep& s : q.epilogue) {
+    call.operands = std::max(call.operands, s.operand + 1);
+    if (s.operand >= 0 && CheckedProduct(s.operand_dims) == CheckedProduct(q.output_dims[0]))
+      call.added.push_back(s.operand);
+  }
+  call.floats = CheckedProduct(q.output_dims[0]);
+  call.threads = r->threads();
+  r->KeepNan(std::move(call));
 }
 
 dnnl::primitive_attr PostOps::attr() const {
@@ -220,14 +251,26 @@ dnnl::primitive_attr PostOps::attr() const {
 }
 
 void PostOps::AddSteps(Recipe* r, const Buffer& made, const Buffer& residual) const {
+  // As a row of all floats, padding of blocks included: for others oneDNN may have no fast code.
+  const int64_t floats = int64_t(made.desc.get_size() / sizeof(float));
+  Buffer flat = made;
+  flat.desc = Plain({floats});
   const auto add = [&](const Function& f) {
+    if (IsBound(f)) {
+      const bool clips = f.algorithm == Algorithm::eltwise_clip;
+      const float low = clips ? f.alpha : 0,
+                  high = clips ? f.beta : std::numeric_limits<float>::infinity();
+      r->AddHost(
+          [=](void* const* at) { BoundFloats(static_cast<float*>(at[0]), floats, low, high); },
+          {made});
+      return;
+    }
     Desc scratchpad;
-    const dnnl::primitive p = OneEltwise(f, made.desc, &scratchpad);
-    r->Add(p, {{DNNL_ARG_SRC, made}, {DNNL_ARG_DST, made}}, scratchpad);
+    const dnnl::primitive p = OneEltwise(f, flat.desc, &scratchpad);
+    r->Add(p, {{DNNL_ARG_SRC, flat}, {DNNL_ARG_DST, flat}}, scratchpad);
   };
   if (factor_) add({Algorithm::eltwise_linear, *factor_, 0});
   if (residual_) {
-    const int64_t floats = int64_t(made.desc.get_size() / sizeof(float));
     r->AddHost(
         [=](void* const* at) {
           AddFloats(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), floats);
@@ -236,6 +279,14 @@ void PostOps::AddSteps(Recipe* r, const Buffer& made, const Buffer& residual) co
   }
   for (const Function& f : activation_) add(f);
   if (affine_) add(*affine_);
+}
+
+ComputeRequest Detached(const ComputeRequest& q) {
+  ComputeRequest d = q;
+  d.node = {};
+  d.backend = nullptr;
+  for (CallStep& s : d.epilogue) s.node = {};
+  return d;
 }
 
 }  // namespace weft::cpu

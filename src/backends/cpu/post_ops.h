@@ -8,12 +8,17 @@
 ///
 /// Accuracy. Only activations within 1e-6, absolute or relative, of the exact values are taken
 /// (post_ops_test.cc measures them). oneDNN 2.6 leaves out Softplus (-1.9e-6 at -20: a logarithm of
-/// it would be NaN), Mish and Log (3e-6) and Exp (NaN becomes infinity). Relu and Clip are maxima of
-/// the processor, which make of NaN their bound.
+/// it would be NaN), Mish and Log (3e-6) and Exp (NaN becomes infinity).
+///
+/// NaN stays NaN. Relu, Clip and HardSigmoid in oneDNN drop it, here and there Sigmoid, so a call that they join has a NanKeeper (keep_nan.h), and
+/// where there is none for this machine they do not join; behind a call, bounds are loops of ours. All other activations
+/// hand it on (post_ops_nan_test.cc).
 #pragma once
 
 #ifdef WEFT_HAVE_ONEDNN
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +54,9 @@ class PostOps {
   const CallStep* residual() const { return residual_ ? &*residual_ : nullptr; }
   /// Can one primitive do all of it? oneDNN 2.6 mixes up the constants of two functions of one kind.
   bool joinable() const;
+  /// Behind the primitive that does all of it has been added to `r`. `make`: the same call with `AddSteps`; it outlives `q`.
+  void KeepNan(Recipe* r, const ComputeRequest& q,
+               std::function<std::unique_ptr<LibraryCall>()> make) const;
   dnnl::primitive_attr attr() const;
   /// In place on `made`, behind a primitive that was made without `attr`.
   void AddSteps(Recipe* r, const Buffer& made, const Buffer& residual) const;
@@ -59,8 +67,12 @@ class PostOps {
   std::optional<float> factor_;
   std::vector<Function> activation_;  ///< one after the other
   std::optional<Function> affine_;    ///< behind them
+  bool drops_nan() const;
   std::string description_;
 };
+
+/// What preparing a call again needs of a request, without the graph that it is from.
+ComputeRequest Detached(const ComputeRequest& q);
 
 }  // namespace weft::cpu
 

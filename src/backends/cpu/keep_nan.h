@@ -1,0 +1,76 @@
+/// keep_nan.h: NaN through library calls that end with a maximum or a minimum of the processor.
+///
+/// Those make of NaN their bound, and oneDNN's Relu and Clip are such ones, inside loops that nobody else gets into. But
+/// every minimum, maximum and ordered comparison of x86 that meets a NaN sets the flag Invalid of its thread (MXCSR), where
+/// it stays until somebody clears it. So a call runs as it is. No thread of the team has the flag: no NaN came, the
+/// result is right. Else the call is done again with steps that keep NaN, and what is NaN then becomes NaN in the result.
+/// All other elements stay what they are, so that no result depends on flags that somebody else left behind.
+///
+/// Cost: reading a register, and for a team of several threads one fork and join. An addend that lies where the result
+/// goes is looked through first: what was not finite in it has to be known later.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "weft/runtime/compute.h"
+
+namespace weft::cpu {
+
+/// min(max(v, low), high) of every element; NaN stays NaN.
+void BoundFloats(float* v, int64_t n, float low, float high);
+
+/// What a call that drops NaN needs to be done again. Thread-safe, as calls are.
+class NanKeeper {
+ public:
+  struct Call {
+    std::function<std::unique_ptr<LibraryCall>()> make;  ///< the same that keeps NaN
+    int operands = 0;                                    ///< of both
+    std::vector<int> added;  ///< those that are added, so one of them may lie where the result goes
+    int64_t floats = 0;      ///< of the result
+    int threads = 1;
+  };
+  explicit NanKeeper(Call call) : call_(std::move(call)) {}
+
+  /// Does this machine tell?
+  static bool Possible();
+
+  /// One run of the call.
+  class Run {
+   public:
+    /// Before anything is written. `keeper` null: nothing is done.
+    Run(const NanKeeper* keeper, const void* const* inputs, void* const* outputs);
+    ~Run();
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+    /// Behind what may drop NaN, before the team changes.
+    void Look();
+    /// When everything is written.
+    void Finish();
+
+   private:
+    const NanKeeper* keeper_;
+    const void* const* inputs_;
+    float* result_ = nullptr;
+    int overlaid_ = -1;        ///< the addend in the place of the result
+    std::vector<float> kept_;  ///< its content, where that is not finite
+    bool raised_before_ = false, invalid_ = false;
+  };
+
+ private:
+  const LibraryCall& Exact() const;
+  /// `operands` as they were before the call. Were there any?
+  bool PutNans(const std::vector<const void*>& operands, float* result) const;
+
+  const Call call_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<LibraryCall> exact_;
+  /// Other threads of the team come with the flag set by what runs before.
+  mutable std::atomic<bool> clears_{false};
+};
+
+}  // namespace weft::cpu

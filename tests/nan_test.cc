@@ -1,0 +1,193 @@
+/// nan_test.cc: one NaN through every pair of a producer and a follower (nan/cases.txt): library calls with what joins them,
+/// generated kernels, pooling, normalisation, reductions, soft-max, attention.
+///
+/// The backend cpu must make NaN of the same elements as the reference, with all passes and without fusion, and both of
+/// those that ONNX Runtime makes NaN (nan/table.txt, by nan/make_table.py), except in the rows of kExceptions.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "e2e_util.h"
+#include "weft/core/builtin_ops.h"
+
+namespace {
+
+using namespace weft;
+
+struct Part {
+  std::string name, nodes;
+};
+struct Family {
+  std::string name, extents;
+  std::vector<Part> producers, followers;
+};
+
+std::ifstream Open(const char* file) {
+  std::ifstream in(std::string("tests/nan/") + file);
+  REQUIRE(in.good());
+  return in;
+}
+
+std::vector<Family> ReadFamilies() {
+  std::vector<Family> families;
+  std::ifstream in = Open("cases.txt");
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const size_t space = line.find(' '), bar = line.find(" | ");
+    const std::string kind = line.substr(0, space);
+    if (kind == "family") {
+      const size_t last = line.rfind(' ');
+      families.push_back({line.substr(space + 1, last - space - 1), line.substr(last + 1), {}, {}});
+      continue;
+    }
+    Part part{line.substr(space + 1, bar - space - 1), line.substr(bar + 3)};
+    (kind == "produce" ? families.back().producers : families.back().followers).push_back(part);
+  }
+  return families;
+}
+
+/// How many elements are NaN, and the hash of where, as make_table.py has them.
+struct Mask {
+  int64_t count = 0;
+  uint64_t hash = 0xcbf29ce484222325;
+  bool operator==(const Mask& o) const { return count == o.count && hash == o.hash; }
+};
+Mask MaskOf(const Tensor& t) {
+  Mask m;
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    const bool nan = std::isnan(t.at(i));
+    m.count += nan;
+    m.hash = (m.hash ^ uint64_t(nan)) * 0x100000001b3;
+  }
+  return m;
+}
+
+using Table = std::map<std::string, Mask>;
+Table ReadTable() {
+  Table table;
+  std::ifstream in = Open("table.txt");
+  for (std::string family, producer, follower, count, hash;
+       in >> family >> producer >> follower >> count;) {
+    if (count == "refused") continue;
+    in >> hash;
+    table[family + " " + producer + " " + follower] = {std::stoll(count),
+                                                       std::stoull(hash, nullptr, 16)};
+  }
+  return table;
+}
+
+Graph MakeGraph(const Family& f, const Part& producer, const Part& follower) {
+  std::string header = "%x: f32[" + f.extents + "]", body;
+  std::string nodes = producer.nodes + "; ";
+  for (size_t i = 0; i < follower.nodes.size(); ++i) {
+    const std::string two = follower.nodes.substr(i, 2);
+    const bool last = i + 2 >= follower.nodes.size() || !std::isalnum(follower.nodes[i + 2]);
+    if (last && (two == "%a" || two == "%b")) {
+      nodes += two == "%a" ? "%d" : "%e";
+      ++i;
+    } else {
+      nodes += follower.nodes[i];
+    }
+  }
+  int number = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] == ';') {
+      body += "\n ";
+      continue;
+    }
+    if (nodes[i] != '@') {
+      body += nodes[i];
+      continue;
+    }
+    const char kind = nodes[i + 1];
+    const size_t end = nodes.find(kind == 'f' ? ']' : ')', i);
+    const std::string inside = nodes.substr(i + 3, end - i - 3),
+                      name = "%w" + std::to_string(++number);
+    body += name;
+    header += ", " + name + ": ";
+    const int64_t numbers = 1 + std::count(inside.begin(), inside.end(), ',');
+    if (kind == 'f') {
+      int64_t count = 1;
+      std::istringstream in(inside);
+      for (std::string extent; std::getline(in, extent, ',');) count *= std::stoll(extent);
+      header += "f32[" + inside + "] param = [";
+      for (int64_t k = 0; k < count; ++k)
+        header += (k ? ", " : "") + std::to_string(0.0625 * double(1 + k % 7));
+      header += "]";
+    } else if (kind == 's') {
+      header += "f32[] param = [" + inside + "]";
+    } else {
+      header += "i64[" + std::to_string(numbers) + "] param = [" + inside + "]";
+    }
+    i = end;
+  }
+  return e2e::FromText("graph (" + header + ") -> (%z) {\n  " + body + "\n}\n");
+}
+
+TensorPtr Source(const Graph& g) {
+  const Shape s = g.inputs()[0]->attrs.dict.at("shape").get<Shape>();
+  auto x = std::make_shared<Tensor>(DType::kF32, s.ints());
+  const int64_t n = x->num_elements();
+  for (int64_t i = 0; i < n; ++i) x->set(i, double(i * 7919 % 23 - 11) / 8);
+  x->set(n * 5 / 8, std::numeric_limits<double>::quiet_NaN());
+  return x;
+}
+
+/// Rows in which ONNX Runtime makes something else of a NaN; `producer` or `follower` empty: all. What Weft does, and with
+/// whom it agrees, is said beside.
+struct Exception {
+  const char *producer, *follower;
+};
+const std::vector<Exception> kExceptions{};
+
+bool IsException(const std::string& producer, const std::string& follower) {
+  return std::any_of(kExceptions.begin(), kExceptions.end(), [&](const Exception& e) {
+    return (!*e.producer || producer == e.producer) && (!*e.follower || follower == e.follower);
+  });
+}
+
+TEST_CASE("one NaN through every producer and every follower") {
+  const Table table = ReadTable();
+  const bool cpu = e2e::HasCpu();
+  int64_t pairs = 0, compared = 0;
+  for (const Family& f : ReadFamilies())
+    for (const Part& producer : f.producers)
+      for (const Part& follower : f.followers) {
+        const std::string row = f.name + " " + producer.name + " " + follower.name;
+        CAPTURE(row);
+        ++pairs;
+        const Graph g = MakeGraph(f, producer, follower);
+        const std::vector<TensorPtr> in{Source(g)};
+        const TensorPtr ref = Session(e2e::CompileFor(g, "ref")).Run(in)[0];
+        const Mask mask = MaskOf(*ref);
+        if (const auto known = table.find(row); known != table.end()) {
+          ++compared;
+          const bool same = mask == known->second;
+          if (IsException(producer.name, follower.name))
+            continue;
+          else if (!same)
+            FAIL_CHECK("ref has " << mask.count << " NaN, ONNX Runtime " << known->second.count);
+        }
+        if (!cpu) continue;
+        const TensorPtr got = Session(e2e::CompileFor(g, "cpu")).Run(in)[0];
+        if (!(MaskOf(*got) == mask))
+          FAIL_CHECK("cpu has " << MaskOf(*got).count << " NaN, ref " << mask.count);
+        for (int64_t i = 0; i < got->num_elements(); ++i) {
+          const double a = got->at(i), b = ref->at(i);
+          if (!(std::isnan(a) && std::isnan(b)) &&
+              !(std::abs(a - b) <= 1e-4 * std::max(1.0, std::abs(b)))) {
+            FAIL_CHECK("element " << i << " is " << a << " on cpu, " << b << " on ref");
+            break;
+          }
+        }
+      }
+  CHECK(pairs >= 800);
+  CHECK(compared >= 800);
+}
+
+}  // namespace
