@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "e2e_util.h"
+#include "training_networks.h"
 #include "weft/core/builtin_ops.h"
 
 namespace {
@@ -188,6 +189,44 @@ TEST_CASE("one NaN through every producer and every follower") {
       }
   CHECK(pairs >= 800);
   CHECK(compared >= 800);
+}
+
+TEST_CASE("a training whose weights are NaN shows a loss that is NaN") {
+  constexpr int64_t kBatch = 2;
+  e2e::Network n(kBatch, 1, 28);
+  const Graph step = n.Step(e2e::LeNet(&n));  // (x, labels, parameters) -> (loss, gradients)
+  Graph forward = step;
+  forward.outputs = {step.outputs[0]};
+  const std::vector<TensorPtr> inputs = n.Inputs(kBatch, 1, 28);
+  for (const char* backend : {"ref", "cpu"}) {
+    if (backend == std::string("cpu") && !e2e::HasCpu()) continue;
+    CAPTURE(backend);
+    Session train(e2e::CompileFor(step, backend)), infer(e2e::CompileFor(forward, backend));
+    // One weight of any layer.
+    for (size_t k = 2; k < inputs.size(); ++k) {
+      CAPTURE(k);
+      std::vector<TensorPtr> in = inputs;
+      auto p = std::make_shared<Tensor>(*in[k]);
+      p->set(p->num_elements() / 2, std::numeric_limits<double>::quiet_NaN());
+      in[k] = p;
+      CHECK(std::isnan(infer.Run(in)[0]->at(0)));
+      for (int i = 0; i < (k == 2 ? 3 : 1); ++i) CHECK(std::isnan(e2e::LearnStep(train, &in)));
+    }
+    // Weights that leave the range of floats by themselves.
+    std::vector<TensorPtr> in = inputs;
+    for (size_t k = 2; k < in.size(); ++k) {
+      auto p = std::make_shared<Tensor>(*in[k]);
+      for (int64_t i = 0; i < p->num_elements(); ++i) p->set(i, p->at(i) * 1e15);
+      in[k] = p;
+    }
+    for (int i = 0; i < 4; ++i) {
+      const double loss = e2e::LearnStep(train, &in);
+      if (i > 0) CHECK(std::isnan(loss));
+    }
+    // The same sessions as before it happened.
+    in = inputs;
+    CHECK(std::isfinite(e2e::LearnStep(train, &in)));
+  }
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #endif
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -38,6 +40,10 @@ void Raise() { _mm_setcsr(_mm_getcsr() | kInvalid); }
 bool TakeOwn() { return true; }
 void Raise() {}
 #endif
+
+thread_local NanWatch* watching = nullptr;
+/// Does the loader take our GOMP_parallel for oneDNN's? Known once a region has come by.
+std::atomic<bool> regions_come_by{false};
 
 /// Has any thread of the team the flag? Clears it. True as well where not all of the team can be asked.
 bool TakeInvalid(int threads) {
@@ -113,6 +119,45 @@ Memory Allocate(int64_t bytes) {
 
 }  // namespace
 
+}  // namespace weft::cpu
+
+#if defined(_OPENMP) && defined(__x86_64__)
+namespace {
+
+using Body = void (*)(void*);
+using Parallel = void (*)(Body, void*, unsigned, unsigned);
+
+struct Watched {
+  Body body;
+  void* data;
+  weft::cpu::NanWatch* watch;
+};
+void RunWatched(void* p) {
+  auto* w = static_cast<Watched*>(p);
+  weft::cpu::TakeOwn();  // of what ran before
+  w->body(w->data);
+  if (weft::cpu::TakeOwn()) w->watch->invalid.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void GOMP_parallel(Body body, void* data,
+                                                                     unsigned threads,
+                                                                     unsigned flags) {
+  static const auto next = reinterpret_cast<Parallel>(dlsym(RTLD_NEXT, "GOMP_parallel"));
+  weft::cpu::NanWatch* watch = weft::cpu::watching;
+  if (!watch) {
+    next(body, data, threads, flags);
+    return;
+  }
+  watch->entered = true;
+  Watched watched{body, data, watch};
+  next(RunWatched, &watched, threads, flags);
+}
+#endif
+
+namespace weft::cpu {
+
 void BoundFloats(float* v, int64_t n, float low, float high) {
   const int64_t pieces = (n + kPieceFloats - 1) / kPieceFloats;
   const auto bound = HasAvx512() ? BoundWide : BoundPlain;
@@ -139,16 +184,29 @@ NanKeeper::Run::Run(const NanKeeper* keeper, const void* const* inputs, void* co
   if (overlaid_ >= 0 && !AllFinite(result_, call.floats))
     kept_.assign(result_, result_ + call.floats);
   raised_before_ = TakeOwn();
-  if (keeper_->clears_.load(std::memory_order_relaxed)) TakeInvalid(call.threads);
+  if (!regions_come_by && keeper_->clears_.load(std::memory_order_relaxed))
+    TakeInvalid(call.threads);
 }
 
 NanKeeper::Run::~Run() {
+  if (!keeper_) return;
+  watching = nullptr;
   // Whoever called may want to know what happened before.
   if (raised_before_) Raise();
 }
 
+void NanKeeper::Run::Start() {
+  if (!keeper_) return;
+  TakeOwn();
+  watching = &watch_;
+}
+
 void NanKeeper::Run::Look() {
-  if (keeper_ && TakeInvalid(keeper_->call_.threads)) invalid_ = true;
+  if (!keeper_) return;
+  watching = nullptr;
+  if (watch_.entered) regions_come_by = true;
+  // Without a region this thread has done it all.
+  if (TakeInvalid(regions_come_by ? 1 : keeper_->call_.threads) || watch_.invalid) invalid_ = true;
 }
 
 void NanKeeper::Run::Finish() {
@@ -161,7 +219,8 @@ void NanKeeper::Run::Finish() {
     operands[size_t(overlaid_)] = kept_.data();
   }
   if (!keeper_->PutNans(operands, result_)) keeper_->clears_ = true;
-  TakeInvalid(call.threads);  // what the second time raised says nothing about who comes next
+  // What the second time raised says nothing about who comes next.
+  TakeInvalid(regions_come_by ? 1 : call.threads);
 }
 
 const LibraryCall& NanKeeper::Exact() const {

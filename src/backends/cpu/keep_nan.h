@@ -6,8 +6,13 @@
 /// result is right. Else the call is done again with steps that keep NaN, and what is NaN then becomes NaN in the result.
 /// All other elements stay what they are, so that no result depends on flags that somebody else left behind.
 ///
-/// Cost: reading a register, and for a team of several threads one fork and join. An addend that lies where the result
-/// goes is looked through first: what was not finite in it has to be known later.
+/// The flags of a team are read where its threads are at work: GOMP_parallel, by which oneDNN starts them, is defined here
+/// too, and the loader finds it before that of libgomp, to which it hands on. A fork and join of ours behind each call would
+/// cost a small network 2 % on a quiet machine and a third of its time on a busy one. It is what is done where the loader
+/// decided otherwise, as it does for a program that is linked with OpenMP itself.
+///
+/// Cost: reading and writing a register in each thread. An addend that lies where the result goes is looked through first:
+/// what was not finite in it has to be known later.
 #pragma once
 
 #include <atomic>
@@ -23,6 +28,12 @@ namespace weft::cpu {
 
 /// min(max(v, low), high) of every element; NaN stays NaN.
 void BoundFloats(float* v, int64_t n, float low, float high);
+
+/// What the parallel regions of one thread tell.
+struct NanWatch {
+  std::atomic<bool> invalid{false};  ///< a thread of the team came out with the flag
+  bool entered = false;              ///< there was a region
+};
 
 /// What a call that drops NaN needs to be done again. Thread-safe, as calls are.
 class NanKeeper {
@@ -47,7 +58,8 @@ class NanKeeper {
     ~Run();
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
-    /// Behind what may drop NaN, before the team changes.
+    /// Before oneDNN does what may drop NaN, and behind it. Regions in between are oneDNN's.
+    void Start();
     void Look();
     /// When everything is written.
     void Finish();
@@ -59,6 +71,7 @@ class NanKeeper {
     int overlaid_ = -1;        ///< the addend in the place of the result
     std::vector<float> kept_;  ///< its content, where that is not finite
     bool raised_before_ = false, invalid_ = false;
+    NanWatch watch_;
   };
 
  private:
@@ -69,7 +82,7 @@ class NanKeeper {
   const Call call_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<LibraryCall> exact_;
-  /// Other threads of the team come with the flag set by what runs before.
+  /// Where regions are not watched: other threads of the team come with the flag set by what runs before.
   mutable std::atomic<bool> clears_{false};
 };
 
