@@ -5,11 +5,11 @@
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=1000 weft_tests -tc='a session*'
 #include <doctest/doctest.h>
 
-#include <cstring>
 #include <set>
 
 #include "e2e_util.h"
 #include "error_bound.h"
+#include "lender.h"
 #include "random_control_flow.h"
 #include "random_graph.h"
 
@@ -17,35 +17,6 @@ namespace weft::e2e {
 namespace {
 
 using Inputs = std::vector<TensorPtr>;
-
-/// Memory of a caller, who lends views of it for the length of a run.
-class Lender {
- public:
-  /// Views of the contents: where they were the last time, as far as they fit.
-  Inputs Lend(const Inputs& contents) {
-    buffers_.resize(contents.size());
-    Inputs views;
-    for (size_t i = 0; i < contents.size(); ++i) {
-      const size_t bytes = size_t(contents[i]->num_bytes());
-      if (buffers_[i].size() < bytes) buffers_[i].assign(bytes, 0);
-      if (bytes > 0) std::memcpy(buffers_[i].data(), contents[i]->data(), bytes);
-      views.push_back(std::make_shared<Tensor>(contents[i]->dtype(), contents[i]->dims(),
-                                               buffers_[i].data(), nullptr));
-    }
-    return views;
-  }
-  /// What is there now is no input of anybody.
-  void Overwrite() {
-    for (auto& b : buffers_) std::memset(b.data(), 0xA5, b.size());
-  }
-  void MoveAway() {
-    Overwrite();
-    buffers_.clear();
-  }
-
- private:
-  std::vector<std::vector<char>> buffers_;
-};
 
 struct Case {
   Graph graph;
