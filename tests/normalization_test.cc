@@ -48,6 +48,7 @@ struct Form {
   const char* name;
   std::string body;  ///< from %x, %s and %b to %y
   int64_t (*key)(int64_t);
+  double epsilon = 1e-5;
 };
 
 const std::string kConstants =
@@ -57,14 +58,15 @@ const std::string kConstants =
     "  %over = Constant() {value = tensor f32[] [0.010416667]} : ?\n"
     "  %e = Constant() {value = tensor f32[] [0.00001]} : ?\n";
 const std::string kRest =
-    "  %ve = Add(%v, %e) : ?\n  %sd = Sqrt(%ve) : ?\n  %c = Sub(%x, %m) : ?\n  %y = Div(%c, %sd) : ?\n";
+    "  %ve = Add(%v, %e) : ?\n  %sd = Sqrt(%ve) : ?\n  %c = Sub(%x, %m) : ?\n  %y = Div(%c, %sd) : "
+    "?\n";
 const std::string kMean = "  %m = ReduceMean(%x, %ax) : ?\n";
 
 std::vector<Form> Operators() {
   return {
       {"GroupNormalization", "  %y = GroupNormalization(%x, %s, %b) {num_groups = 2} : ?\n", Group},
       {"MeanVarianceNormalization", "  %y = MeanVarianceNormalization(%x) {axes = [0, 2]} : ?\n",
-       Channel},
+       Channel, 0},
       {"InstanceNormalization", "  %y = InstanceNormalization(%x, %s, %b) : ?\n", Row},
       {"LayerNormalization",
        "  %w = Constant() {value = tensor f32[1] [1.0]} : ?\n"
@@ -119,7 +121,7 @@ Graph GraphOf(const Form& f, bool written, const std::string& images = "2") {
 }
 
 void CheckNormal(const Tensor& y, const Tensor& x, const Form& f, double tolerance) {
-  const std::vector<double> want = Normalized(x, f.key, 1e-5);
+  const std::vector<double> want = Normalized(x, f.key, f.epsilon);
   double worst = 0;
   for (int64_t i = 0; i < y.num_elements(); ++i) {
     const double off = std::fabs(y.at(i) - want[size_t(i)]);
@@ -191,12 +193,12 @@ TEST_CASE("one kernel: normalisations with what is before and behind them") {
     std::string body = f.body;
     body.replace(body.find("(%x"), 3, "(%u");
     body.replace(body.find("%y"), 2, "%z");
-    const Graph g =
-        FromText("graph (%x: f32[2, 4, 96]) -> (%y) {\n"
-                 "  %s = Constant() {value = tensor f32[4] [1.0, 1.0, 1.0, 1.0]} : ?\n"
-                 "  %b = Constant() {value = tensor f32[4] [0.0, 0.0, 0.0, 0.0]} : ?\n"
-                 "  %u = Exp(%x) : ?\n" +
-                 body + "  %y = Sigmoid(%z) : ?\n}");
+    const Graph g = FromText(
+        "graph (%x: f32[2, 4, 96]) -> (%y) {\n"
+        "  %s = Constant() {value = tensor f32[4] [1.0, 1.0, 1.0, 1.0]} : ?\n"
+        "  %b = Constant() {value = tensor f32[4] [0.0, 0.0, 0.0, 0.0]} : ?\n"
+        "  %u = Exp(%x) : ?\n" +
+        body + "  %y = Sigmoid(%z) : ?\n}");
     const auto program = CompileFor(g, "cpu");
     // A view lies between a group and what is before it.
     CHECK(program->stats().kernels <= (f.key == Group ? 2 : 1));

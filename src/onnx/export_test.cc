@@ -249,7 +249,8 @@ TEST_CASE("Weft's own operators become functions of ONNX's") {
       "  %m, %v, %e = weft::Moments(%x, %a)\n}",
       "graph (%x: f32[n, 3], %m: f32[n, 1], %v: f32[n, 1], %s: f32[3], %b: f32[1]) -> (%y) {\n"
       "  %y = weft::Normalize(%x, %m, %v, %s, %b) {epsilon = 0.125}\n}",
-      "graph (%x: f32[n, 3], %m: f32[n, 1], %v: f32[n, 1], %s: f32[3], %b: f32[1], %e: f32[n, 1]) -> (%y) {\n"
+      "graph (%x: f32[n, 3], %m: f32[n, 1], %v: f32[n, 1], %s: f32[3], %b: f32[1], %e: f32[n, 1]) "
+      "-> (%y) {\n"
       "  %y = weft::Normalize(%x, %m, %v, %s, %b, %e) {epsilon = 0.125}\n}",
       "graph (%x: f16[n, 3], %k: i64[] param = [7]) -> (%y) {\n  %y = weft::DivideCount(%x, %k)\n}",
       "graph (%t: i32[n, 2], %k: i64[] param = [4]) -> (%y) {\n"

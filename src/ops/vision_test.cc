@@ -316,12 +316,14 @@ TEST_CASE("GroupNormalization and MeanVarianceNormalization: dtypes, axes, error
     return y;
   };
   std::vector<double> want = normal([](int i) { return i / 6; }, 0.1, 0);
-  for (int i = 0; i < 24; ++i) want[size_t(i)] = want[size_t(i)] * scale->at(i / 3 % 4) + bias->at(i / 3 % 4);
+  for (int i = 0; i < 24; ++i)
+    want[size_t(i)] = want[size_t(i)] * scale->at(i / 3 % 4) + bias->at(i / 3 % 4);
   const AttrDict groups{{"num_groups", 2}, {"epsilon", 0.1}};
   CheckNear(*RunOp("GroupNormalization", {x, scale, bias}, groups)[0], want);
   CheckGradient("GroupNormalization", {x, scale, bias}, groups);
   CheckGradient("GroupNormalization", {Ramp({2, 4}), scale, bias}, groups);
-  CHECK(RunOp("GroupNormalization", {T(DType::kF32, {0, 4, 3}, {}), F32({1, 1, 1, 1}), F32({0, 0, 0, 0})}, groups)[0]
+  CHECK(RunOp("GroupNormalization",
+              {T(DType::kF32, {0, 4, 3}, {}), F32({1, 1, 1, 1}), F32({0, 0, 0, 0})}, groups)[0]
             ->dims() == std::vector<int64_t>{0, 4, 3});
   CHECK(CodeOf([&] {
           RunOp("GroupNormalization", {x, scale, bias}, {{"num_groups", 3}});
@@ -337,11 +339,14 @@ TEST_CASE("GroupNormalization and MeanVarianceNormalization: dtypes, axes, error
   for (const Ints& axes : {Ints{0, 2}, Ints{1}, Ints{}})
     CheckGradient("MeanVarianceNormalization", {x}, {{"axes", axes}});
   for (const DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
-    const TensorPtr y = RunOp("MeanVarianceNormalization", {T(t, {4}, {1, 2, 3, 4})}, {{"axes", Ints{0}}})[0];
+    const TensorPtr y =
+        RunOp("MeanVarianceNormalization", {T(t, {4}, {1, 2, 3, 4})}, {{"axes", Ints{0}}})[0];
     CHECK(y->dtype() == t);
     CHECK(y->at(3) == doctest::Approx(1.3416).epsilon(t == DType::kBF16 ? 1e-2 : 1e-3));
   }
-  for (double v : Values(*RunOp("MeanVarianceNormalization", {F32({5, 5})}, {{"axes", Ints{0}}})[0])) CHECK(v == 0);
+  for (double v :
+       Values(*RunOp("MeanVarianceNormalization", {F32({5, 5})}, {{"axes", Ints{0}}})[0]))
+    CHECK(v == 0);
   CHECK(CodeOf([&] {
           RunOp("MeanVarianceNormalization", {x}, {{"axes", Ints{3}}});
         }) == ErrorCode::kBadAttribute);

@@ -121,10 +121,9 @@ int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
 
 Graph Simplify(Graph g, PassContext& ctx) {
   std::vector<simplify::Rule> rules;
-  for (auto group :
-       {simplify::ZeroRules, simplify::ScaffoldRules, simplify::ChainRules, simplify::ViewRules,
-        simplify::PadRules, simplify::PoolRules, simplify::LookupRules, simplify::ActivationRules,
-        simplify::VarianceRules})
+  for (auto group : {simplify::ZeroRules, simplify::ScaffoldRules, simplify::ChainRules,
+                     simplify::ViewRules, simplify::PadRules, simplify::PoolRules,
+                     simplify::LookupRules, simplify::ActivationRules, simplify::VarianceRules})
     for (simplify::Rule& r : group()) rules.push_back(std::move(r));
   const std::vector<RewriteRule> registered = ListRewriteRules();
   const auto& own = Op::GetAttr<FSimplify>("FSimplify");

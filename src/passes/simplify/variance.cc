@@ -243,7 +243,7 @@ NodePtr MomentsBehind(RewriteContext& ctx, const NodeEntry& e, uint32_t index) {
   const NodeEntry inner = Inside(ctx, e, &around);
   const bool plain = around.factor == 1 && around.divisors.empty();
   return plain && inner.node && IsOp(inner.node, kMoments) && inner.index == index ? inner.node
-                                                                                  : NodePtr();
+                                                                                   : NodePtr();
 }
 
 std::vector<NodeEntry> CenteredTwice(RewriteContext& ctx, const NodePtr& n) {
