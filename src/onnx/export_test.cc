@@ -243,12 +243,15 @@ TEST_CASE("Weft's own operators become functions of ONNX's") {
       "  %y = weft::MatMulGrad(%d, %a, %s) {of = 1}\n}",
       "graph (%d: f32[2, 4, 3], %x: f32[2, 4, 7], %s: i64[3] param = [4, 2, 3]) -> (%y) {\n"
       "  %y = weft::ConvGradWeight(%d, %x, %s) {group = 2, strides = [2]}\n}",
-      "graph (%x: f32[n, 3, 4], %a: i64[2] param = [0, 2]) -> (%m, %v) {\n"
-      "  %m, %v = weft::Moments(%x, %a)\n}",
-      "graph (%x: f16[n, 6], %a: i64[1] param = [-1]) -> (%m, %v) {\n"
-      "  %m, %v = weft::Moments(%x, %a)\n}",
+      "graph (%x: f32[n, 3, 4], %a: i64[2] param = [0, 2]) -> (%m, %v, %e) {\n"
+      "  %m, %v, %e = weft::Moments(%x, %a)\n}",
+      "graph (%x: f16[n, 6], %a: i64[1] param = [-1]) -> (%m, %v, %e) {\n"
+      "  %m, %v, %e = weft::Moments(%x, %a)\n}",
       "graph (%x: f32[n, 3], %m: f32[n, 1], %v: f32[n, 1], %s: f32[3], %b: f32[1]) -> (%y) {\n"
       "  %y = weft::Normalize(%x, %m, %v, %s, %b) {epsilon = 0.125}\n}",
+      "graph (%x: f32[n, 3], %m: f32[n, 1], %v: f32[n, 1], %s: f32[3], %b: f32[1], %e: f32[n, 1]) "
+      "-> (%y) {\n"
+      "  %y = weft::Normalize(%x, %m, %v, %s, %b, %e) {epsilon = 0.125}\n}",
       "graph (%x: f16[n, 3], %k: i64[] param = [7]) -> (%y) {\n  %y = weft::DivideCount(%x, %k)\n}",
       "graph (%t: i32[n, 2], %k: i64[] param = [4]) -> (%y) {\n"
       "  %y = weft::ClassMask(%t, %k) {ignore_index = 2}\n}",

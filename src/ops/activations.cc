@@ -14,6 +14,7 @@
 /// Source: ONNX Relu-14, LeakyRelu-16, ThresholdedRelu-22, PRelu-16, Elu-22, Celu-12, Selu-22,
 /// Sigmoid-13, HardSigmoid-22, HardSwish-22, Softplus-22, Softsign-22, Shrink-9.
 #include "demand.h"
+#include "weft/core/demand.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -170,6 +171,7 @@ WEFT_REGISTER_OP(PRelu)
     .include("ElementwiseBinary")
     .set_attr<FInferType>("FInferType", SameType(kPReluTypes))
     .set_attr<FInferShape>("FInferShape", PReluShape)
+    .set_attr<TBroadcasts>("TBroadcasts", false)
     .set_attr<FInplace>("FInplace", InplaceOf({0}))
     .set_attr<FCodeGen>("FCodeGen", BinaryCodeGen([](const Expr& x, const Expr& slope) {
                           return Expr::Select(Lt(x, ConstOf(x, 0)), slope * x, x);

@@ -87,6 +87,17 @@ TEST_CASE("Moments: f32 over 65,536 elements is the double result to 1e-5") {
   }
 }
 
+TEST_CASE("Moments: mean and rest hold the mean to twice the digits") {
+  const TensorPtr x = Noise(DType::kF32, {2, 3, 500}, 1, 1e6);
+  const Tensors got = RunOp("weft::Moments", {x, Tensor::Ints({0, 2})});
+  const ChannelStats want = StatsOf(*x);
+  for (int64_t c = 0; c < 3; ++c) {
+    CHECK(std::fabs(got[0]->at(c) + got[2]->at(c) - want.mean[size_t(c)]) <= 1e-5);
+    CHECK(got[0]->at(c) == double(float(got[0]->at(c) + got[2]->at(c))));
+    CHECK(got[1]->at(c) == doctest::Approx(want.var[size_t(c)]).epsilon(1e-5));
+  }
+}
+
 TEST_CASE("Normalize: operands that broadcast, dtypes, errors") {
   const TensorPtr x = T(DType::kF64, {2, 2}, {1, 2, 3, 5}), mean = T(DType::kF64, {2, 1}, {1.5, 4}),
                   var = T(DType::kF64, {2, 1}, {0.25, 1}), scale = F64({2, 1}), bias = F64({0, 1});

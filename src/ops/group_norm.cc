@@ -87,21 +87,19 @@ std::vector<NodeEntry> AsMoments(RewriteContext& ctx, const NodePtr& n) {
   if (ComputeOf(n, t) != own) return {};
   const SymInt size = ExactDiv(shape[1], p.num_groups);
   const auto reshaped = [&](const NodeEntry& e, const std::vector<SymInt>& dims) {
-    const NodeEntry shape(
-        ctx.graph().AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
+    const NodeEntry shape(ctx.graph().AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
     return Apply("Reshape", {e, shape}, {{"allowzero", 1}});
   };
-  const NodeEntry v =
-      reshaped(x, {shape[0], p.num_groups, size, Product(Tail(shape, 2))});
+  const NodeEntry v = reshaped(x, {shape[0], p.num_groups, size, Product(Tail(shape, 2))});
   const NodePtr moments = Apply("weft::Moments", {v, IntsLike(x, {2, 3})}).node;
   const auto row = [&](size_t i) {
     const NodeEntry e = n->inputs[i];
     return reshaped(given == own ? e : Apply("Cast", {e}, {{"to", own}}), {p.num_groups, size, 1});
   };
-  const NodeEntry y = Apply("weft::Normalize",
-                            {v, NodeEntry(moments, 0), NodeEntry(moments, 1), row(1), row(2),
-                             NodeEntry(moments, 2)},
-                            {{"epsilon", p.epsilon}});
+  const NodeEntry y = Apply(
+      "weft::Normalize",
+      {v, NodeEntry(moments, 0), NodeEntry(moments, 1), row(1), row(2), NodeEntry(moments, 2)},
+      {{"epsilon", p.epsilon}});
   return {reshaped(y, shape.dims())};
 }
 
@@ -109,10 +107,10 @@ std::vector<NodeEntry> AsMoments(RewriteContext& ctx, const NodePtr& n) {
 NodeEntry Grouped(const NodeEntry& e, const NodeEntry& like, int64_t groups) {
   const NodeEntry sizes = Apply("ReduceProd", {Apply("Shape", {like}, {{"start", 1}})});
   const NodeEntry elements = Apply("Div", {sizes, IntsLike(like, {groups})});
-  const NodeEntry shape = Apply("Concat",
-                                {Apply("Shape", {like}, {{"start", 0}, {"end", 1}}),
-                                 IntsLike(like, {groups}), elements},
-                                {{"axis", 0}});
+  const NodeEntry shape = Apply(
+      "Concat",
+      {Apply("Shape", {like}, {{"start", 0}, {"end", 1}}), IntsLike(like, {groups}), elements},
+      {{"axis", 0}});
   return Apply("Reshape", {e, shape}, {{"allowzero", 1}});
 }
 
@@ -145,7 +143,8 @@ WEFT_REGISTER_OP(GroupNormalization)
         "channels of a group and the spatial axes of\n"
         "each image. f16 and bf16 compute in f32, rounded once. Gradient: ordinary ops, the "
         "statistics computed again from x.\n"
-        "Errors: rank below 2, a channel vector of another extent, channels that num_groups does not "
+        "Errors: rank below 2, a channel vector of another extent, channels that num_groups does "
+        "not "
         "divide (kShapeMismatch),\nstash_type no float (kBadAttribute). Source: ONNX "
         "GroupNormalization-21.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")

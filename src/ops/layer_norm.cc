@@ -92,19 +92,17 @@ Exprs LayerNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const int axis = AxisOf(p.axis, x.rank(), n);
   const std::vector<SymInt> extents = RowExtents(x.shape, axis);
   const auto moments = [&](int k) {
-    return MomentsOver(extents, t,
-                       [&](const Indices& r) { return ReadRow(x, at(k), axis, r); });
+    return MomentsOver(extents, t, [&](const Indices& r) { return ReadRow(x, at(k), axis, r); });
   };
   const RowMoments row = moments(0);
   const Expr h = row.Normal(x(at(0)), p.epsilon),
              scale = Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0)));
-  const Expr y =
-      Has(in, 2) ? Expr::Fma(h, scale, Expr::Cast(t, ReadBroadcast(in[2], x.shape, at(0))))
-                 : h * scale;
+  const Expr y = Has(in, 2)
+                     ? Expr::Fma(h, scale, Expr::Cast(t, ReadBroadcast(in[2], x.shape, at(0))))
+                     : h * scale;
   Exprs out{Expr::Cast(x.dtype, y)};
   if (at.index.size() > 1) out.push_back(Expr::Cast(stash, moments(1).mean + moments(1).rest));
-  if (at.index.size() > 2)
-    out.push_back(Expr::Cast(stash, moments(2).InverseDeviation(p.epsilon)));
+  if (at.index.size() > 2) out.push_back(Expr::Cast(stash, moments(2).InverseDeviation(p.epsilon)));
   return out;
 }
 Exprs RmsNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -214,8 +212,10 @@ WEFT_REGISTER_OP(LayerNormalization)
     .describe(
         "y = (x - mean) / sqrt(variance + epsilon) scale + B over the axes from `axis` on; also "
         "the mean and 1 / sqrt(..).\n"
-        "Computed in the dtype of stash_type, at least f32 (f64 for f64 inputs); Mean and InvStdDev "
-        "are of that dtype. Gradient: ordinary ops\nover x, Mean and InvStdDev (f64 inputs: statistics computed again).\n"
+        "Computed in the dtype of stash_type, at least f32 (f64 for f64 inputs); Mean and "
+        "InvStdDev "
+        "are of that dtype. Gradient: ordinary ops\nover x, Mean and InvStdDev (f64 inputs: "
+        "statistics computed again).\n"
         "Errors: axis out of range, stash_type no float (kBadAttribute), scale or B do not "
         "broadcast (kShapeMismatch).\n"
         "Source: ONNX LayerNormalization-17.")

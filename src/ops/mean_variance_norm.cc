@@ -39,8 +39,7 @@ void MeanVarianceNormShape(InferShapeContext& ctx) {
   UnaryShape(ctx);
 }
 
-Exprs MeanVarianceNormCode(const NodePtr& n, const std::vector<TensorArg>& in,
-                           const OutputAt& at) {
+Exprs MeanVarianceNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
   const DType t = AccumulatorOf(x.dtype);
   const std::vector<int> axes = AxesOf(n, x.rank());
@@ -72,22 +71,20 @@ std::vector<NodeEntry> AsMoments(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry x = n->inputs[0];
   if (!ctx.shape(x).has_rank() || ctx.dtype(x) == DType::kUnknown) return {};
   const std::vector<int> axes = AxesOf(n, ctx.shape(x).rank());
-  const Normal y =
-      NormalOf(x, IntsLike(x, std::vector<int64_t>(axes.begin(), axes.end())));
+  const Normal y = NormalOf(x, IntsLike(x, std::vector<int64_t>(axes.begin(), axes.end())));
   return {Apply("CastLike", {y.centered * y.inverse, x})};
 }
 
-std::vector<NodeEntry> MeanVarianceNormGrad(const NodePtr& n,
-                                            const std::vector<NodeEntry>& dys) {
+std::vector<NodeEntry> MeanVarianceNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys[0]) return {NodeEntry()};
   const NodeEntry x = n->inputs[0];
   const Ints& given = ParamOf<MeanVarianceNormParam>(n).axes;
   const auto scalar = [&](int64_t v) {
     return ConstantLike(x, Tensor::Scalar(DType::kI64, double(v)));
   };
-  const NodeEntry axes =
-      given.empty() ? Apply("Range", {scalar(0), Apply("Size", {ShapeOf(x)}), scalar(1)})
-                    : IntsLike(x, given);
+  const NodeEntry axes = given.empty()
+                             ? Apply("Range", {scalar(0), Apply("Size", {ShapeOf(x)}), scalar(1)})
+                             : IntsLike(x, given);
   const auto mean_of = [&](const NodeEntry& e) {
     return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}, {"noop_with_empty_axes", 1}});
   };
@@ -103,9 +100,11 @@ std::vector<NodeEntry> MeanVarianceNormGrad(const NodePtr& n,
 
 WEFT_REGISTER_OP(MeanVarianceNormalization)
     .describe(
-        "y = (x - mean) / (sqrt(variance) + 1e-9), mean and variance of the population over `axes`. "
+        "y = (x - mean) / (sqrt(variance) + 1e-9), mean and variance of the population over "
+        "`axes`. "
         "f16 and bf16 compute in f32, rounded once.\n"
-        "Gradient: ordinary ops, the statistics computed again from x. Errors: an axis out of range or "
+        "Gradient: ordinary ops, the statistics computed again from x. Errors: an axis out of "
+        "range or "
         "repeated (kBadAttribute).\n"
         "Source: ONNX MeanVarianceNormalization-13.")
     .input("X", TypeDoc(kFloats))

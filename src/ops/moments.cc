@@ -154,9 +154,11 @@ WEFT_REGISTER_OP_IN(weft, Moments)
     .describe(
         "Mean and population variance of x over `axes`, which stay with extent 1. In f32 for f16 "
         "and bf16, by sums in f64;\n"
-        "`rest` is what the mean loses by its dtype: mean + rest is right where mean / deviation is 1e6 as well. No axes: x, "
+        "`rest` is what the mean loses by its dtype: mean + rest is right where mean / deviation "
+        "is 1e6 as well. No axes: x, "
         "0, 0;\nover nothing: NaN.\n"
-        "Gradient: dx = (dmean + 2 (x - mean - rest) dvar) / count, ordinary ops. Errors: an axis out of "
+        "Gradient: dx = (dmean + 2 (x - mean - rest) dvar) / count, ordinary ops. Errors: an axis "
+        "out of "
         "range or repeated\n"
         "(kBadAttribute), axes not constant (kUnsupported when code is made). Source: Weft.")
     .input("x", TypeDoc(kFloats))

@@ -425,13 +425,16 @@ WEFT_REGISTER_OP_GROUP(ElementwiseUnaryBool)
     .set_attr<FFlops>("FFlops", OneFlopAnElement);
 WEFT_REGISTER_OP_GROUP(ElementwiseBinary)
     .set_attr<FInferShape>("FInferShape", BroadcastShape)
+    .set_attr<TBroadcasts>("TBroadcasts", true)
     .set_attr<FInplace>("FInplace", InplaceOf({0, 1}))
     .set_attr<FFlops>("FFlops", OneFlopAnElement);
 WEFT_REGISTER_OP_GROUP(ElementwiseBinaryBool)
     .set_attr<FInferShape>("FInferShape", BroadcastShape)
+    .set_attr<TBroadcasts>("TBroadcasts", true)
     .set_attr<FFlops>("FFlops", OneFlopAnElement);
 WEFT_REGISTER_OP_GROUP(ElementwiseVariadic)
     .set_attr<FInferShape>("FInferShape", BroadcastShape)
+    .set_attr<TBroadcasts>("TBroadcasts", true)
     .set_attr<FInplace>("FInplace", AnyInputInplace)
     .set_attr<FFlops>("FFlops", OneFlopAnElement);
 

@@ -40,7 +40,8 @@ enum class UnknownRows { kCorrected, kWide };
 inline RowMoments MomentsOver(const std::vector<SymInt>& extents, DType t,
                               const std::function<Expr(const Indices&)>& read,
                               UnknownRows unknown = UnknownRows::kCorrected) {
-  const bool known = std::all_of(extents.begin(), extents.end(), [](SymInt e) { return e.is_const(); });
+  const bool known =
+      std::all_of(extents.begin(), extents.end(), [](SymInt e) { return e.is_const(); });
   const bool shifts = known && t == DType::kF32;
   const DType sums = !shifts && unknown == UnknownRows::kWide ? DType::kF64 : t;
   const auto value = [&](const Indices& r) { return Expr::Cast(sums, read(r)); };

@@ -299,6 +299,69 @@ TEST_CASE("training BatchNormalization becomes moments and their use") {
   }
 }
 
+TEST_CASE("GroupNormalization and MeanVarianceNormalization: dtypes, axes, errors, gradients") {
+  const TensorPtr x = Ramp({2, 4, 3}), scale = Ramp({4}, 1), bias = Ramp({4}, 2);
+  const auto normal = [&](const std::function<int(int)>& key, double epsilon, double behind) {
+    std::vector<double> mean(24), var(24), count(24), y;
+    for (int i = 0; i < 24; ++i) mean[size_t(key(i))] += x->at(i), ++count[size_t(key(i))];
+    for (int i = 0; i < 24; ++i) mean[size_t(i)] /= std::max(count[size_t(i)], 1.0);
+    for (int i = 0; i < 24; ++i) {
+      const auto k = size_t(key(i));
+      var[k] += std::pow(x->at(i) - mean[k], 2) / count[k];
+    }
+    for (int i = 0; i < 24; ++i) {
+      const auto k = size_t(key(i));
+      y.push_back((x->at(i) - mean[k]) / (std::sqrt(var[k] + epsilon) + behind));
+    }
+    return y;
+  };
+  std::vector<double> want = normal([](int i) { return i / 6; }, 0.1, 0);
+  for (int i = 0; i < 24; ++i)
+    want[size_t(i)] = want[size_t(i)] * scale->at(i / 3 % 4) + bias->at(i / 3 % 4);
+  const AttrDict groups{{"num_groups", 2}, {"epsilon", 0.1}};
+  CheckNear(*RunOp("GroupNormalization", {x, scale, bias}, groups)[0], want);
+  CheckGradient("GroupNormalization", {x, scale, bias}, groups);
+  CheckGradient("GroupNormalization", {Ramp({2, 4}), scale, bias}, groups);
+  CHECK(RunOp("GroupNormalization",
+              {T(DType::kF32, {0, 4, 3}, {}), F32({1, 1, 1, 1}), F32({0, 0, 0, 0})}, groups)[0]
+            ->dims() == std::vector<int64_t>{0, 4, 3});
+  CHECK(CodeOf([&] {
+          RunOp("GroupNormalization", {x, scale, bias}, {{"num_groups", 3}});
+        }) == ErrorCode::kShapeMismatch);
+  CHECK(CodeOf([&] {
+          RunOp("GroupNormalization", {x, Ramp({2}), bias}, groups);
+        }) == ErrorCode::kShapeMismatch);
+
+  CheckNear(*RunOp("MeanVarianceNormalization", {x}, {{"axes", Ints{0, -1}}})[0],
+            normal([](int i) { return i / 3 % 4; }, 0, 1e-9));
+  CheckNear(*RunOp("MeanVarianceNormalization", {x}, {{"axes", Ints{}}})[0],
+            normal([](int) { return 0; }, 0, 1e-9));
+  for (const Ints& axes : {Ints{0, 2}, Ints{1}, Ints{}})
+    CheckGradient("MeanVarianceNormalization", {x}, {{"axes", axes}});
+  for (const DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    const TensorPtr y =
+        RunOp("MeanVarianceNormalization", {T(t, {4}, {1, 2, 3, 4})}, {{"axes", Ints{0}}})[0];
+    CHECK(y->dtype() == t);
+    CHECK(y->at(3) == doctest::Approx(1.3416).epsilon(t == DType::kBF16 ? 1e-2 : 1e-3));
+  }
+  for (double v :
+       Values(*RunOp("MeanVarianceNormalization", {F32({5, 5})}, {{"axes", Ints{0}}})[0]))
+    CHECK(v == 0);
+  CHECK(CodeOf([&] {
+          RunOp("MeanVarianceNormalization", {x}, {{"axes", Ints{3}}});
+        }) == ErrorCode::kBadAttribute);
+}
+
+TEST_CASE("LayerNormalization of f64: Mean and InvStdDev have the dtype of stash_type") {
+  const TensorPtr x = Ramp({2, 3}), scale = Ramp({3}, 1);
+  const Tensors y = RunOp("LayerNormalization", {x, scale});
+  CHECK(y[0]->dtype() == DType::kF64);
+  CHECK(y[1]->dtype() == DType::kF32);
+  CHECK(y[2]->dtype() == DType::kF32);
+  CHECK(RunOp("LayerNormalization", {x, scale}, {{"stash_type", 11}})[1]->dtype() == DType::kF64);
+  CheckGradient("LayerNormalization", {x, scale});
+}
+
 TEST_CASE("InstanceNormalization and LpNormalization") {
   const TensorPtr x = Ramp({2, 3, 2, 2}), scale = Ramp({3}, 1), bias = Ramp({3}, 2);
   std::vector<double> want;

@@ -4,7 +4,8 @@
 ///   provides   -
 ///   preserves  shape, dtype
 ///   never      touches a product with a second reader, weights that are no constants, statistics of a batch (training),
-///              or an affine map that is not finite; a product is never computed twice
+///              or an affine map that is not finite; a product is never computed twice; a weight never loses what the
+///              factor behind it would have kept (below)
 ///   changes    rounding: one product of the weights instead of one per element of the result
 ///   cost       linear in the nodes and in the weights that change
 ///   source     ONNX Runtime ConvBNFusion, ConvMulFusion, ConvAddFusion; onnxoptimizer fuse_bn_into_conv
@@ -17,9 +18,16 @@
 ///
 /// The weights are computed here, in double precision and rounded once: FoldConstants would do the same element by element
 /// through the interpreter.
+///
+/// What may be folded: f16 and bf16 only where nothing is rounded (factors that are powers of two, offsets of a product
+/// without bias), because a weight of 8 or 11 bits has none to spare, and a factor of 1e-7 behind a product of f16 is no reason
+/// to lose weights. f32 and f64 where the weights stay normal numbers, and do not become so large that a partial sum may
+/// overflow. A weight that is next to nothing before may become nothing: training leaves many of them, and oneDNN drops them.
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "weft/core/builtin_ops.h"
@@ -59,10 +67,38 @@ std::vector<double> Doubles(const Tensor& t) {
   return v;
 }
 
-/// to = from f; false where a result is not finite. In blocks, which compilers turn into vector code at -O2.
+/// Scaled weights stay below it, unless they were above: sums of products with numbers up to 1e18 do not overflow.
+constexpr double kLargestScaled = 0x1p64;
+/// Weights below some 2^26 of the least normal number may vanish under factors that are not extreme themselves.
+constexpr double kNextToNothing = 0x1p26, kMildFactor = 0x1p-20;
+
+bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
+double LeastNormal(DType t) { return t == DType::kF64 ? DBL_MIN : FLT_MIN; }
+/// Weights from here on must not become smaller than normal numbers.
+double LeastKept(DType t, double factor) {
+  if (factor == 0) return std::numeric_limits<double>::infinity();
+  return std::fabs(factor) < kMildFactor ? 0 : kNextToNothing * LeastNormal(t);
+}
+
+/// Is `now` as good a weight as `was` with the factor behind the product?
+bool Keeps(DType t, double was, double factor, double now) {
+  if (!std::isfinite(now)) return false;
+  if (was == 0 || factor == 0) return true;
+  const bool normal = std::fabs(now) >= LeastNormal(t);
+  if (IsHalf(t)) return normal && now == was * factor;
+  const double most = std::fabs(factor) > 1 ? std::max(kLargestScaled, std::fabs(was))
+                                            : std::numeric_limits<double>::infinity();
+  return std::fabs(now) <= most && (normal || std::fabs(was) < LeastKept(t, factor));
+}
+
+/// to = from f; false where a result is not Kept. In blocks, which compilers turn into vector code at -O2.
 bool ScaleFloats(const float* from, float* to, int64_t count, double f) {
   constexpr int64_t kBlock = 16;
   constexpr uint32_t kExponent = 0x7f800000;
+  const uint32_t large = std::fabs(f) > 1 ? uint32_t{127 + 64} << 23 : kExponent;
+  // 0 is kept by every factor.
+  const double least = LeastKept(DType::kF32, f);
+  const float kept = least == 0 ? FLT_TRUE_MIN : float(least);
   uint32_t worst[kBlock] = {};
   int64_t i = 0;
   for (; i + kBlock <= count; i += kBlock) {
@@ -71,15 +107,19 @@ bool ScaleFloats(const float* from, float* to, int64_t count, double f) {
     for (int64_t k = 0; k < kBlock; ++k) block[k] = float(double(from[i + k]) * f);
     std::memcpy(bits, block, sizeof(bits));
     std::memcpy(to + i, block, sizeof(block));
-    for (int64_t k = 0; k < kBlock; ++k) worst[k] |= (bits[k] & kExponent) == kExponent;
+    for (int64_t k = 0; k < kBlock; ++k) {
+      const uint32_t exponent = bits[k] & kExponent;
+      worst[k] |= uint32_t(exponent >= large) |
+                  (uint32_t(exponent == 0) & uint32_t(std::fabs(from[i + k]) >= kept));
+    }
   }
-  bool finite = true;
-  for (uint32_t w : worst) finite &= w == 0;
-  for (; i < count; ++i) {
-    to[i] = float(double(from[i]) * f);
-    finite &= std::isfinite(to[i]);
+  bool all = true;
+  for (uint32_t w : worst) all &= w == 0;
+  for (int64_t k = all ? i : 0; k < count; ++k) {  // what looked large may have been so before
+    to[k] = float(double(from[k]) * f);
+    if (!Keeps(DType::kF32, from[k], f, to[k])) return false;
   }
-  return finite;
+  return true;
 }
 
 class Folder {
@@ -112,6 +152,7 @@ class Folder {
         continue;
       }
       if (!AllFinite(map->scale) || !AllFinite(map->shift)) continue;
+      if (rectified && !Holds(types_[NodeEntry(n)].dtype, rectified->shift)) continue;
       const NodePtr product = map->x.node;
       const NodePtr named = rectified ? product : n;  // the result of the row is the user's
       NodeEntry folded = IsOp(product, "Gemm") ? IntoGemm(*map, named) : IntoConv(*map, named);
@@ -229,6 +270,17 @@ class Folder {
 
   // ---- across a rectifier ----
 
+  /// Offsets that stay behind a rectifier of f16 or bf16 are constants of that dtype.
+  static bool Holds(DType t, const std::vector<double>& values) {
+    if (!IsHalf(t)) return true;
+    Tensor one(t, {});
+    for (double v : values) {
+      one.set(0, v);
+      if (one.at(0) != v) return false;
+    }
+    return true;
+  }
+
   /// s relu(x) + d = relu(s x) + d where s > 0, for LeakyRelu as well.
   struct Rectified {
     NodePtr relu;
@@ -275,32 +327,32 @@ class Folder {
   }
   static bool HasBias(const NodePtr& n) { return n->num_inputs() > 2 && n->inputs[2].node; }
 
-  /// `t` as [outer, channels, inner], each channel times its factor; null where a product leaves the range of the dtype.
+  /// `t` as [outer, channels, inner], each channel times its factor; null where a product is not Kept.
   static TensorPtr Scaled(const TensorPtr& t, int64_t outer, int64_t channels, int64_t inner,
                           const std::vector<double>& factor) {
     if (AllOnes(factor)) return t;
     auto out = std::make_shared<Tensor>(t->dtype(), t->dims());
-    bool finite = true;
     int64_t i = 0;
     for (int64_t o = 0; o < outer; ++o) {
       for (int64_t c = 0; c < channels; ++c) {
         const double f = Of(factor, size_t(c));
         if (t->dtype() == DType::kF32) {
-          finite &=
-              ScaleFloats(t->data_as<float>() + i, out->mutable_data_as<float>() + i, inner, f);
+          if (!ScaleFloats(t->data_as<float>() + i, out->mutable_data_as<float>() + i, inner, f))
+            return nullptr;
           i += inner;
           continue;
         }
         for (const int64_t end = i + inner; i < end; ++i) {
           out->set(i, t->at(i) * f);
-          finite &= std::isfinite(out->at(i));
+          if (!Keeps(t->dtype(), t->at(i), f, out->at(i))) return nullptr;
         }
       }
     }
-    return finite ? out : nullptr;
+    return out;
   }
 
-  /// [before.., channels]: scale (times `old`, where there is one) plus shift.
+  /// [before.., channels]: scale (times `old`, where there is one) plus shift; null where one is not finite, or rounded in
+  /// f16 or bf16.
   static TensorPtr Bias(const Tensor* old, double old_factor, int64_t channels, DType dtype,
                         const Affine& map) {
     std::vector<int64_t> dims = old && old->rank() > 0 ? old->dims() : std::vector<int64_t>{1};
@@ -311,8 +363,10 @@ class Folder {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < channels; ++c) {
         const double was = old ? old_factor * old->at(r * step + (step == 1 ? 0 : c)) : 0;
-        out->set(r * channels + c, was * Of(map.scale, size_t(c)) + Of(map.shift, size_t(c)));
-        if (!std::isfinite(out->at(r * channels + c))) return nullptr;
+        const double now = was * Of(map.scale, size_t(c)) + Of(map.shift, size_t(c));
+        out->set(r * channels + c, now);
+        const double kept = out->at(r * channels + c);
+        if (!std::isfinite(kept) || (IsHalf(dtype) && kept != now)) return nullptr;
       }
     }
     return out;

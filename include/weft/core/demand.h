@@ -13,4 +13,9 @@ WEFT_API void DemandBroadcast(SymInt from, SymInt to, Facts* facts);
 /// has 5 elements, and m is 1 or 5. Without facts: BroadcastShapes.
 WEFT_API Shape BroadcastDemanded(const Shape& a, const Shape& b, Facts* facts);
 
+/// Operator attribute "TBroadcasts": the operands broadcast against each other and the result has the shape that comes of it,
+/// so that an operand may be replaced by one that broadcasts to it wherever the others give the extents. An element-wise
+/// operator without FInferShape does as well. False for operators whose operands broadcast one way (PRelu's slope to x).
+using TBroadcasts = bool;
+
 }  // namespace weft

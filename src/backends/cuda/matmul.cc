@@ -55,6 +55,8 @@ bool ProductTakes(const EpilogueRequest& q) {
   const DType type = q.types[result].dtype;
   if (!IsProductType(type) || !right.has_rank()) return false;
   AcceptedSteps a = Accepted(type, right.rank() < 2);
+  // The product of two factors of f32 may vanish where neither does.
+  a.factor = a.factor && FloatAttr(q.anchor, "alpha", 1) == 1;
   if (q.anchor->num_inputs() > 2) {  // C
     a.factor = a.row = false;
     const Shape& c = q.shapes[q.anchor->inputs[2]];
@@ -107,6 +109,7 @@ std::unique_ptr<LibraryCall> PrepareWhole(const ComputeRequest& q, const Product
 std::unique_ptr<LibraryCall> Prepare(const ComputeRequest& q, Product p) {
   AcceptedSteps accepted = Accepted(p.spec.type, q.input_dims[1].size() < 2);
   if (p.has_c()) accepted.factor = accepted.row = false;
+  accepted.factor = accepted.factor && p.spec.alpha == 1;
   accepted.addend = !p.has_c() || p.row || p.behind;
   const std::optional<EpilogueSteps> steps = ReadSteps(q, accepted);
   if (!steps) return nullptr;

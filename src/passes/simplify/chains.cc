@@ -4,13 +4,14 @@
 ///   Transpose(Transpose(x, p), q)       -> Transpose(x, p[q]), nothing when that is the identity
 ///   Transpose that moves only 1s        -> Reshape
 ///   Expand(x), x of that very shape     -> x
-///   Add(Expand(x), y), y spans it       -> Add(x, y); structural zeros (weft::Zeros) likewise become one zero
+///   Add(Expand(x), y), y spans it       -> Add(x, y), where operands broadcast both ways; structural zeros (weft::Zeros) likewise become one zero
 ///   Split(x) into unequal parts         -> a Slice each, which fuse with what reads them
 #include <algorithm>
 
 #include "rules.h"
 #include "weft/codegen/op_codegen.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/core/demand.h"
 #include "weft/core/gradient.h"
 #include "weft/core/op.h"
 
@@ -75,11 +76,18 @@ std::vector<NodeEntry> ExpandIdentity(RewriteContext& ctx, const NodePtr& n) {
   return {n->inputs[0]};
 }
 
+/// Do the operands of the operator broadcast against each other?
+bool Broadcasts(const Op* op) {
+  static const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
+  static const auto& infer = Op::GetAttr<FInferShape>("FInferShape");
+  static const auto& broadcasts = Op::GetAttr<TBroadcasts>("TBroadcasts");
+  const FCodeGen* code = codegen.find(op);
+  return code && code->elementwise && broadcasts.get(op, !infer.find(op));
+}
+
 /// An operand that is expanded to what broadcasting gives anyway.
 std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr& n) {
-  static const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
-  const FCodeGen* code = codegen.find(n->op());
-  if (!code || !code->elementwise || n->num_outputs() != 1) return {};
+  if (n->num_outputs() != 1 || !Broadcasts(n->op())) return {};
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known()) return {};
   std::vector<NodeEntry> inputs = n->inputs;

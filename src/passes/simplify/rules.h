@@ -46,4 +46,7 @@ std::vector<Rule> ActivationRules();
 /// lookup.cc: products with one-hot rows become look-ups.
 std::vector<Rule> LookupRules();
 
+/// variance.cc: variances that were written out as differences of moments.
+std::vector<Rule> VarianceRules();
+
 }  // namespace weft::simplify

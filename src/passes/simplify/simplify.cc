@@ -2,7 +2,7 @@
 ///   needs      shape, dtype, value
 ///   provides   -
 ///   preserves  shape, dtype, value (it infers them for what it adds)
-///   never      changes a result: what is not proved is left alone; floating point is not reordered
+///   never      changes a result: what is not proved is left alone; floating point is not reordered (but in variance.cc)
 ///   cost       at most `max_rounds` linear sweeps; two or three in practice
 ///   source     rule groups: see simplify/rules.h; one-op facts: the FSimplify of each operator; registered rules:
 ///              weft/core/rewrite_rule.h
@@ -122,9 +122,9 @@ int64_t MergeEqual(Graph& g, Context& rows, PassContext& ctx) {
 
 Graph Simplify(Graph g, PassContext& ctx) {
   std::vector<simplify::Rule> rules;
-  for (auto group :
-       {simplify::ZeroRules, simplify::ScaffoldRules, simplify::ChainRules, simplify::ViewRules,
-        simplify::PadRules, simplify::PoolRules, simplify::LookupRules, simplify::ActivationRules})
+  for (auto group : {simplify::ZeroRules, simplify::ScaffoldRules, simplify::ChainRules,
+                     simplify::ViewRules, simplify::PadRules, simplify::PoolRules,
+                     simplify::LookupRules, simplify::ActivationRules, simplify::VarianceRules})
     for (simplify::Rule& r : group()) rules.push_back(std::move(r));
   const std::vector<RewriteRule> registered = ListRewriteRules();
   const auto& own = Op::GetAttr<FSimplify>("FSimplify");
@@ -223,6 +223,9 @@ WEFT_REGISTER_PASS(Simplify)
     .statistic("unit-factor", "products with spread ones")
     .statistic("scalar-before-expand",
                "element-wise operators of spread scalars done on the scalar")
+    .statistic("written-variance", "differences of moments made weft::Moments")
+    .statistic("mean-of-moments", "means that weft::Moments gives as well")
+    .statistic("centered-twice", "differences to a mean that take both its parts")
     .statistic("neg-term", "sums with a negated term made differences, and back")
     .statistic("merge-equal", "nodes merged with an equal one")
     .statistic("dead", "nodes that nothing needs");
