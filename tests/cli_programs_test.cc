@@ -78,8 +78,10 @@ TEST_CASE("initializers that are inputs too are constants, or fed where the comm
   std::string bytes = weft::ExportOnnxBytes(
       weft::ParseGraph("weft 1\ngraph (%x: f32[2], %w: f32[2] param = [10, 20]) -> (%y) {\n"
                        "  %y = Add(%x, %w) : ?\n}\n"));
-  // Merged into the model by protobuf: graph { input { name: "w" type { tensor_type { elem_type: 1 } } } }.
-  bytes += std::string("\x3a\x0b\x5a\x09\x0a\x01w\x12\x04\x0a\x02\x08\x01", 13);
+  // Merged into the model by protobuf: graph { input { name: "w" type { tensor_type { elem_type: 1
+  // shape { dim { dim_value: 2 } } } } } }.
+  bytes += std::string(
+      "\x3a\x11\x5a\x0f\x0a\x01w\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02", 19);
   const std::string model = dir.Write("m.onnx", bytes),
                     x = dir.WriteTensor("x.npy", DType::kF32, {2}),
                     w = dir.WriteTensor("w.npy", DType::kF32, {2});
@@ -93,13 +95,13 @@ TEST_CASE("initializers that are inputs too are constants, or fed where the comm
   };
   CHECK(first({model, "--backend", "ref"}) == 8);  // -2 and the stored 10
   CHECK(first({model, "--backend", "ref", "--input", "w=" + w}) == -4);
-  Fails({"run", model, "--backend", "ref", "--input", "v=" + w}, 2, "WEFT-E0105", "no input");
+  Fails({"run", model, "--backend", "ref", "--input", "v=" + w}, 4, "WEFT-E0105", "no input");
   const std::string fed = dir / "fed.weftx", folded = dir / "folded.weftx";
   if (Weft({"compile", model, "--target", "cpu", "-o", folded}).code == 3) return;  // no cpu
   REQUIRE(Weft({"compile", model, "--target", "cpu", "-o", fed, "--overridable", "w"}).code == 0);
   CHECK(first({folded}) == 8);
   CHECK(first({fed, "--input", "w=" + w}) == -4);
-  Fails({"compile", model, "--target", "cpu", "--overridable", "v"}, 2, "WEFT-E0105", "no input");
+  Fails({"compile", model, "--target", "cpu", "--overridable", "v"}, 4, "WEFT-E0105", "no input");
 }
 
 /// Sets an environment variable for the commands of one test case.
