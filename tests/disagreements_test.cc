@@ -69,8 +69,7 @@ std::string DiffersFrom(const ops::Disagreement& row, const CompileOptions& opti
     std::map<std::string, TensorPtr> inputs;
     if (Op::Find(row.op)) {
       std::vector<NodeEntry> variables, outputs;
-      const NodePtr n = rows::AddCall(g, row.op, operands, row.attrs, "x", NodeEntry(), &variables,
-                                      &inputs);
+      const NodePtr n = rows::AddCall(g, row.op, operands, row.attrs, {}, &variables, &inputs);
       for (uint32_t k = 0; k < count; ++k) outputs.push_back({n, k});
       g.outputs = outputs;
     } else {

@@ -289,6 +289,38 @@ TEST_CASE("Resize that keeps the aspect ratio") {
   CheckGradient("Resize", {x, nullptr, nullptr, Tensor::Ints({7, 20})}, attrs);
 }
 
+TEST_CASE("Resize with antialias reaches as far as its scale says, not as its extents do") {
+  // 10 x 4 to at most 2 x 4: scale 1 / 5, so 0.8 columns are one, of five elements and not of four.
+  const TensorPtr x = Ramp({10, 4});
+  for (const std::string mode : {"linear", "cubic"}) {
+    Spec s;
+    s.mode = mode;
+    s.antialias = true;
+    AttrDict attrs = Attrs(s);
+    attrs["keep_aspect_ratio_policy"] = "not_larger";
+    const Tensors in{x, nullptr, nullptr, Tensor::Ints({2, 4})};
+    const TensorPtr y = RunResize(in, attrs)[0];
+    REQUIRE(y->dims() == Ns{2, 1});
+    const std::vector<double> want = Oracle(s, *x, {2, 1}, 0.2, 0.2, 0);
+    for (size_t i = 0; i < want.size(); ++i)
+      CHECK(y->at(int64_t(i)) == doctest::Approx(want[i]).epsilon(1e-9));
+    CheckGradient("Resize", in, attrs);
+  }
+}
+
+TEST_CASE("nearest Resize reads what a rounded scale means") {
+  std::vector<double> tens;
+  for (int i = 0; i < 10; ++i) tens.push_back(i);
+  const TensorPtr x = T(DType::kF32, {10}, tens);
+  const AttrDict floor{{"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", "floor"}};
+  // 3 / 0.6f is below 5 in f64, and 5 in f32.
+  CHECK(Values(*RunResize({x, nullptr, F32({0.6})}, floor)[0]) ==
+        std::vector<double>{0, 1, 3, 5, 6, 8});
+  // 21 / 49 rounds, 35 * 21 / 49 does not.
+  const TensorPtr y = RunResize({Ramp({21}), nullptr, nullptr, Tensor::Ints({49})}, floor)[0];
+  for (int64_t i = 0; i < 49; ++i) CHECK(y->at(i) == Ramp({21})->at(i * 21 / 49));
+}
+
 TEST_CASE("gradients of Resize") {
   for (const Spec& s : AllSpecs()) {
     if (s.mode == "nearest" && s.nearest != "floor") continue;
