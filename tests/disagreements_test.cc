@@ -1,11 +1,12 @@
 /// disagreements_test.cc: Weft gives what the page disagreements.md says, on every way to run.
+#include "ops/disagreements.h"
+
 #include <doctest/doctest.h>
 
 #include <set>
 
 #include "e2e_util.h"
 #include "operator_rows.h"
-#include "ops/disagreements.h"
 #include "safety/model_maker.h"
 #include "weft/core/op.h"
 #include "weft/onnx/import.h"

@@ -32,7 +32,8 @@ std::vector<Row> RowsOf(const std::string& file) {
     if (line.empty() || line[0] == '#') continue;
     const std::vector<std::string> part = rows::Split(line, '|');
     REQUIRE(part.size() == 5);
-    all.push_back({line, part[0], part[2], rows::ParseOperands(part[1]), rows::ParseResults(part[4])});
+    all.push_back(
+        {line, part[0], part[2], rows::ParseOperands(part[1]), rows::ParseResults(part[4])});
   }
   return all;
 }

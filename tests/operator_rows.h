@@ -27,9 +27,9 @@ AttrDict ParseAttrs(const std::string& text);
 /// How a call stands in its graph.
 struct CallForm {
   std::string prefix = "x";  ///< variable k is the input PREFIX<k>
-  NodeEntry one;             ///< multiplies variables of f32, so that there is something to fuse with
-  bool feeds = false;        ///< constants are variables, too
-  bool symbolic = false;     ///< the extents of variables are symbols
+  NodeEntry one;          ///< multiplies variables of f32, so that there is something to fuse with
+  bool feeds = false;     ///< constants are variables, too
+  bool symbolic = false;  ///< the extents of variables are symbols
 };
 /// The call as a node of `g`; `variables` gets the entries of the inputs that it makes, `inputs` their values.
 NodePtr AddCall(Graph& g, const std::string& op, const std::vector<Operand>& operands,

@@ -30,7 +30,8 @@ double Quotient(const Spec& s, T i, T scale, T in, T out) {
   const T half = T(0.5), centered = (i + half) / scale - half;
   if (s.coordinates == "half_pixel") return double(centered);
   if (s.coordinates == "half_pixel_symmetric")
-    return double(T(double(in / 2 * (1 - out / (scale * in))) + (double(i) + 0.5) / double(scale) - 0.5));
+    return double(
+        T(double(in / 2 * (1 - out / (scale * in))) + (double(i) + 0.5) / double(scale) - 0.5));
   if (s.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : double(centered);
   if (s.coordinates == "tf_half_pixel_for_nn") return double((i + half) / scale);
   REQUIRE(s.coordinates == "asymmetric");
@@ -316,6 +317,15 @@ TEST_CASE("nearest Resize reads what a rounded scale means") {
   // 3 / 0.6f is below 5 in f64, and 5 in f32.
   CHECK(Values(*RunResize({x, nullptr, F32({0.6})}, floor)[0]) ==
         std::vector<double>{0, 1, 3, 5, 6, 8});
+  // In double precision as well, for it is what backends are compared with.
+  Graph g;
+  const NodeEntry in(g.AddInput("x", DType::kF32, x->shape()));
+  const NodeEntry scales = g.AddConstant(F32({0.6}));
+  g.outputs =
+      std::vector<NodeEntry>{NodeEntry(g.AddNode("Resize", {in, NodeEntry(), scales}, floor, "y"))};
+  EvalOptions options;
+  options.typed = false;
+  CHECK(Values(*Reference().Eval(g, {x}, options)[0]) == std::vector<double>{0, 1, 3, 5, 6, 8});
   // 21 / 49 rounds, 35 * 21 / 49 does not.
   const TensorPtr y = RunResize({Ramp({21}), nullptr, nullptr, Tensor::Ints({49})}, floor)[0];
   for (int64_t i = 0; i < 49; ++i) CHECK(y->at(i) == Ramp({21})->at(i * 21 / 49));
