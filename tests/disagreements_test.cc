@@ -1,11 +1,12 @@
 /// disagreements_test.cc: Weft gives what the page disagreements.md says, on every way to run.
+#include "ops/disagreements.h"
+
 #include <doctest/doctest.h>
 
 #include <set>
 
 #include "e2e_util.h"
 #include "operator_rows.h"
-#include "ops/disagreements.h"
 #include "safety/model_maker.h"
 #include "weft/core/op.h"
 #include "weft/onnx/import.h"
@@ -69,8 +70,7 @@ std::string DiffersFrom(const ops::Disagreement& row, const CompileOptions& opti
     std::map<std::string, TensorPtr> inputs;
     if (Op::Find(row.op)) {
       std::vector<NodeEntry> variables, outputs;
-      const NodePtr n = rows::AddCall(g, row.op, operands, row.attrs, "x", NodeEntry(), &variables,
-                                      &inputs);
+      const NodePtr n = rows::AddCall(g, row.op, operands, row.attrs, {}, &variables, &inputs);
       for (uint32_t k = 0; k < count; ++k) outputs.push_back({n, k});
       g.outputs = outputs;
     } else {

@@ -75,19 +75,24 @@ AttrDict ParseAttrs(const std::string& text) {
 }
 
 NodePtr AddCall(Graph& g, const std::string& op, const std::vector<Operand>& operands,
-                const std::string& attrs, const std::string& prefix, const NodeEntry& one,
-                std::vector<NodeEntry>* variables, std::map<std::string, TensorPtr>* inputs) {
+                const std::string& attrs, const CallForm& form, std::vector<NodeEntry>* variables,
+                std::map<std::string, TensorPtr>* inputs) {
   std::vector<NodeEntry> entries;
   for (const Operand& o : operands) {
-    if (!o.value || o.constant) {
+    if (!o.value || (o.constant && !form.feeds)) {
       entries.push_back(o.value ? g.AddConstant(o.value) : NodeEntry());
       continue;
     }
-    const std::string name = prefix + std::to_string(entries.size());
-    const NodeEntry x(g.AddInput(name, o.value->dtype(), o.value->shape()));
+    const std::string name = form.prefix + std::to_string(entries.size());
+    std::string symbols;
+    for (int k = 0; k < o.value->rank(); ++k)
+      symbols += (k ? ", " : "") + name + "_" + std::to_string(k);
+    const bool symbolic = form.symbolic && !o.constant;
+    const NodeEntry x(g.AddInput(name, o.value->dtype(),
+                                 symbolic ? Shape::Parse("[" + symbols + "]") : o.value->shape()));
     variables->push_back(x);
     inputs->emplace(name, o.value);
-    entries.push_back(one && o.value->dtype() == DType::kF32 ? x * one : x);
+    entries.push_back(form.one && o.value->dtype() == DType::kF32 ? x * form.one : x);
   }
   return g.AddNode(op, entries, ParseAttrs(attrs));
 }

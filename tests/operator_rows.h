@@ -24,11 +24,17 @@ TensorPtr DrawnTensor(DType dtype, std::vector<int64_t> dims, int64_t seed);
 std::vector<Operand> ParseOperands(const std::string& text);
 /// Attributes as in text form, "axis = 0, mode = \"wrap\"".
 AttrDict ParseAttrs(const std::string& text);
-/// The call as a node of `g`. A variable is an input PREFIX<k>, multiplied by `one` where that is given, so
-/// that there is something to fuse with; `variables` gets their entries, `inputs` their values.
+/// How a call stands in its graph.
+struct CallForm {
+  std::string prefix = "x";  ///< variable k is the input PREFIX<k>
+  NodeEntry one;          ///< multiplies variables of f32, so that there is something to fuse with
+  bool feeds = false;     ///< constants are variables, too
+  bool symbolic = false;  ///< the extents of variables are symbols
+};
+/// The call as a node of `g`; `variables` gets the entries of the inputs that it makes, `inputs` their values.
 NodePtr AddCall(Graph& g, const std::string& op, const std::vector<Operand>& operands,
-                const std::string& attrs, const std::string& prefix, const NodeEntry& one,
-                std::vector<NodeEntry>* variables, std::map<std::string, TensorPtr>* inputs);
+                const std::string& attrs, const CallForm& form, std::vector<NodeEntry>* variables,
+                std::map<std::string, TensorPtr>* inputs);
 
 struct Result {
   std::vector<int64_t> dims;

@@ -108,12 +108,14 @@ TEST_CASE("clip, dropout, batch normalisation, resampling") {
             .before.size() > 6);
 }
 
-TEST_CASE("Resize of 10 and Upsample read the element below where they grow, above where they shrink") {
+TEST_CASE(
+    "Resize of 10 and Upsample read the element below where they grow, above where they shrink") {
   // The numbers of ONNX Runtime; the first row is the standard's own test of Resize-10.
   const auto resized = [](const std::string& op, const std::string& scales, Floats x, int opset) {
     const std::string n = std::to_string(x.size());
-    const Graph g = ImportText("g (float[1, 1, 1, " + n + "] x) => (float[a, b, c, d] y) <float[4] s = " +
-                                   scales + "> { y = " + op + "(x, s) }",
+    const Graph g = ImportText("g (float[1, 1, 1, " + n +
+                                   "] x) => (float[a, b, c, d] y) <float[4] s = " + scales +
+                                   "> { y = " + op + "(x, s) }",
                                opset);
     const std::vector<TensorPtr> y = GetEvaluator()->Eval(
         g, {Tensor::FromDoubles(DType::kF32, {1, 1, 1, int64_t(x.size())}, x)}, {});
@@ -132,10 +134,13 @@ TEST_CASE("Resize of 10 and Upsample read the element below where they grow, abo
         Floats{1, 1, 1, 2, 2, 1, 1, 1, 2, 2});
   // Scales that only a run knows.
   const Graph fed = ImportText(
-      "g (float[1, 4] x, float[2] s) => (float[a, b] y) { y = Resize<mode = \"nearest\">(x, s) }", 10);
-  const std::vector<TensorPtr> y = GetEvaluator()->Eval(
-      fed, {Tensor::FromDoubles(DType::kF32, {1, 4}, {1, 2, 3, 4}),
-            Tensor::FromDoubles(DType::kF32, {2}, {2, 0.6})}, {});
+      "g (float[1, 4] x, float[2] s) => (float[a, b] y) { y = Resize<mode = \"nearest\">(x, s) }",
+      10);
+  const std::vector<TensorPtr> y =
+      GetEvaluator()->Eval(fed,
+                           {Tensor::FromDoubles(DType::kF32, {1, 4}, {1, 2, 3, 4}),
+                            Tensor::FromDoubles(DType::kF32, {2}, {2, 0.6})},
+                           {});
   CHECK(y[0]->dims() == std::vector<int64_t>{2, 2});
   for (int64_t i = 0; i < 4; ++i) CHECK(y[0]->at(i) == (i % 2 ? 3 : 1));
 }

@@ -116,6 +116,37 @@ TEST_CASE("GridSample reads rows and columns as one axis each") {
   CHECK(CodeOf([&] { RunOp("GridSample", {ints, at}); }) == ErrorCode::kTypeMismatch);
 }
 
+TEST_CASE("cubic GridSample pads each element that it reads, in two and three axes") {
+  // The border is met between the outermost elements and beyond, by products of rows.
+  for (const std::string padding : {"border", "reflection", "zeros"}) {
+    const TensorPtr x = Ramp({1, 1, 2, 3, 4}), grid = Ramp({1, 2, 2, 2, 3}, 0.1, 1.4);
+    std::vector<double> want;
+    for (int64_t o = 0; o < 8; ++o) {
+      std::vector<double> layers;
+      for (int64_t i = 0; i < 2; ++i) {
+        std::vector<double> column;
+        for (int64_t j = 0; j < 3; ++j) {
+          std::vector<double> row;
+          for (int64_t k = 0; k < 4; ++k) row.push_back(x->at((i * 3 + j) * 4 + k));
+          column.push_back(Sampled(row, grid->at(o * 3), "cubic", padding, false));
+        }
+        layers.push_back(Sampled(column, grid->at(o * 3 + 1), "cubic", padding, false));
+      }
+      want.push_back(Sampled(layers, grid->at(o * 3 + 2), "cubic", padding, false));
+    }
+    CAPTURE(padding);
+    CheckNear(*RunOp("GridSample", {x, grid}, {{"mode", "cubic"}, {"padding_mode", padding}})[0],
+              want);
+    CheckGradient("GridSample", {x, grid}, {{"mode", "cubic"}, {"padding_mode", padding}});
+  }
+  // PyTorch and ONNX Runtime; with the coordinate moved first, it were 1 and 4.
+  CheckNear(*RunOp("GridSample",
+                   {T(DType::kF64, {1, 1, 1, 4}, {1, 2, 3, 4}),
+                    T(DType::kF64, {1, 1, 2, 2}, {-1, 0, 1, 0})},
+                   {{"mode", "cubic"}, {"padding_mode", "border"}})[0],
+            {0.90625, 4.09375});
+}
+
 TEST_CASE("AffineGrid maps the corners") {
   const TensorPtr theta = Ramp({2, 2, 3});
   for (const bool align : {false, true}) {

@@ -215,6 +215,27 @@ TEST_CASE("movement ops move the right elements") {
   }
 }
 
+TEST_CASE("Pad cuts before it continues") {
+  const TensorPtr x = F64({1, 2, 3, 4});
+  const auto pad = [&](const char* mode, int64_t begin, int64_t end) {
+    const Tensors in{x, I64({begin, end})};
+    CheckGradient("Pad", in, {{"mode", mode}});
+    return Values(*OneOp("Pad", in, {{"mode", mode}})[0]);
+  };
+  CHECK(pad("wrap", 1, -1) == std::vector<double>{3, 1, 2, 3});
+  CHECK(pad("wrap", -2, 3) == std::vector<double>{3, 4, 3, 4, 3});
+  CHECK(pad("reflect", -1, 5) == std::vector<double>{2, 3, 4, 3, 2, 3, 4, 3});
+  CHECK(pad("reflect", 3, -3) == std::vector<double>{1, 1, 1, 1});
+  CHECK(pad("edge", 2, -3) == std::vector<double>{1, 1, 1});
+  for (const char* mode : {"edge", "reflect", "wrap"}) {
+    CHECK(CodeOf([&] {
+            OneOp("Pad", {x, I64({-4, 2})}, {{"mode", mode}});
+          }) == ErrorCode::kShapeMismatch);
+    CHECK(OneOp("Pad", {x, I64({-2, -2})}, {{"mode", mode}})[0]->num_elements() == 0);
+  }
+  CHECK(Values(*OneOp("Pad", {x, I64({-5, 7}), Scalar64(9)})[0]) == std::vector<double>(6, 9));
+}
+
 TEST_CASE("gradients of the movement ops") {
   const TensorPtr x = Iota({2, 3, 4});
   CheckGradient("Transpose", {x}, {{"perm", Ints{2, 0, 1}}});

@@ -108,8 +108,8 @@ Exprs PadCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt
         in[1].value && in[1].value->elements[k].is(0) && x.shape[axes[k]] == at.shape[0][axes[k]];
     if (untouched) continue;
     const Expr d = x.dim(axes[k]);
-    i = Source(mode, i, ElementI64(in[1], int64_t(k)),
-               ElementI64(in[1], int64_t(k + axes.size())), d);
+    i = Source(mode, i, ElementI64(in[1], int64_t(k)), ElementI64(in[1], int64_t(k + axes.size())),
+               d);
     if (mode == "constant") inside = And(inside, InRange(i, d));
   }
   if (mode != "constant") return {x(from)};
@@ -130,9 +130,9 @@ Exprs PadGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
     Expr hit = Expr::Bool(true);
     for (size_t k = 0; k < axes.size(); ++k) {
       from[size_t(axes[k])] = r[k];
-      const Expr source = Source(mode, r[k], ElementI64(in[2], int64_t(k)),
-                                 ElementI64(in[2], int64_t(k + axes.size())),
-                                 Expr::Dim(at.shape[0][axes[k]]));
+      const Expr source =
+          Source(mode, r[k], ElementI64(in[2], int64_t(k)),
+                 ElementI64(in[2], int64_t(k + axes.size())), Expr::Dim(at.shape[0][axes[k]]));
       hit = And(hit, Eq(source, at(0)[size_t(axes[k])]));
     }
     return Expr::Select(hit, dy(from), Zero(dy.dtype));

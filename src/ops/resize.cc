@@ -226,10 +226,9 @@ KeptScale KeptScaleOf(const NodePtr& n, const ResizeRule& rule, const Shape& x,
   for (size_t k = 0; k < axes.size(); ++k) {
     const SymInt in = x[axes[k]];
     const Expr up = Element64(sizes, k), down = Expr::Cast(DType::kF64, Expr::Dim(in));
-    const SymInt size = sizes.value && k < sizes.value->elements.size() ? sizes.value->elements[k]
-                                                                        : SymInt();
-    const SymInt half =
-        size.known() ? CeilDiv(in * FilterReach(rule), Max(size, 1)) : SymInt();
+    const SymInt size =
+        sizes.value && k < sizes.value->elements.size() ? sizes.value->elements[k] : SymInt();
+    const SymInt half = size.known() ? CeilDiv(in * FilterReach(rule), Max(size, 1)) : SymInt();
     if (k == 0) {
       kept = {up, down, half};
       continue;
@@ -281,9 +280,8 @@ std::vector<ResizeAxis> AxesOf(const NodePtr& n, const ResizeRule& rule, const S
       a.up = common.up;
       a.down = common.down;
       // Out is in scale rounded to the nearest: 1 / scale <= in / (out - 1/2).
-      a.half_taps = common.half_taps.known()
-                        ? common.half_taps
-                        : CeilDiv(a.in * (2 * reach), Max(a.out * 2 - 1, 1));
+      a.half_taps = common.half_taps.known() ? common.half_taps
+                                             : CeilDiv(a.in * (2 * reach), Max(a.out * 2 - 1, 1));
     } else {
       a.up = Expr::Cast(DType::kF64, Expr::Dim(a.out));
       a.down = Expr::Cast(DType::kF64, Expr::Dim(a.in));
@@ -363,7 +361,8 @@ Expr Antialiased(const ResizeRule& rule, const TensorArg& x, DType t,
 Exprs ResizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const ResizeRule rule = RuleOf(n);
   const TensorArg& x = in[0];
-  const auto axes = AxesOf(n, rule, x.shape, at.shape[0], {Given(in, 1), Given(in, 2), Given(in, 3)});
+  const auto axes =
+      AxesOf(n, rule, x.shape, at.shape[0], {Given(in, 1), Given(in, 2), Given(in, 3)});
   Expr y;
   if (rule.mode == "nearest") {
     Indices from = at(0);
@@ -415,7 +414,8 @@ Exprs ResizeGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
   const ResizeRule rule = RuleOf(n);
   const TensorArg& dy = in[0];
   const DType t = AccumulatorOf(dy.dtype);
-  const auto axes = AxesOf(n, rule, at.shape[0], dy.shape, {Given(in, 2), Given(in, 3), Given(in, 4)});
+  const auto axes =
+      AxesOf(n, rule, at.shape[0], dy.shape, {Given(in, 2), Given(in, 3), Given(in, 4)});
   std::vector<SymInt> extents;
   for (const ResizeAxis& a : axes) extents.push_back(a.out);
   const Expr dx = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {

@@ -52,26 +52,33 @@ Expr Filter(const ResizeRule& rule, const Expr& distance) {
   return Max(Zero(DType::kF64), 1.0 - d);
 }
 
-/// The coordinate where it is a quotient by the scale, computed in t.
-Expr Scaled(const ResizeRule& rule, const ResizeAxis& a, DType t, const Expr& i) {
-  const auto in_t = [&](const Expr& e) { return Expr::Cast(t, e); };
+/// x rounded to the 24 bits of f32 by f64 arithmetic alone (Veltkamp's splitting): the interpreter in
+/// double precision does not round where it converts.
+Expr InF32(const Expr& x) {
+  const Expr high = x * double((1 << 29) + 1);
+  return high + (x - high);
+}
+
+/// The coordinate where it is a quotient by the scale. `single`: what f32 gives, where the scale is given.
+Expr Scaled(const ResizeRule& rule, const ResizeAxis& a, const Expr& i, bool single) {
   const auto divided = [&](const Expr& e) {
-    return a.up ? e * in_t(a.down) / in_t(a.up) : e / in_t(a.scale);
+    if (a.up) return e * a.down / a.up;
+    return single ? InF32(e / a.scale) : e / a.scale;
   };
-  const Expr x = in_t(i);
+  const Expr x = F64(i);
   const std::string& mode = rule.coordinates;
   if (mode == "asymmetric") return divided(x);
   if (mode == "tf_half_pixel_for_nn") return divided(x + 0.5);
   const Expr centered = divided(x + 0.5) - 0.5;
   if (mode == "pytorch_half_pixel")
-    return Expr::Select(Eq(Expr::Dim(a.out), Expr::Int(1)), Zero(t), centered);
+    return Expr::Select(Eq(Expr::Dim(a.out), Expr::Int(1)), Zero(DType::kF64), centered);
   if (mode != "half_pixel_symmetric") return centered;
   // in / 2 (1 - out / (in s)) + (i + 1/2) / s - 1/2: with one division, which rounds the least. With a
-  // given scale the first term and the whole round to f32.
-  const Expr in = in_t(Expr::Dim(a.in)), out = in_t(Expr::Dim(a.out));
-  if (t == DType::kF64) return divided(x + 0.5 - out / 2.0) + (in / 2.0 - 0.5);
-  const Expr offset = in / 2.0 * (1.0 - out / (in * in_t(a.scale)));
-  return in_t(F64(offset) + (F64(i) + 0.5) / a.scale - 0.5);
+  // given scale ONNX Runtime rounds the first term and the whole to f32.
+  const Expr in = F64(a.in), out = F64(a.out);
+  if (!single) return divided(x + 0.5 - out / 2.0) + (in / 2.0 - 0.5);
+  const Expr offset = InF32(in / 2.0 * InF32(1.0 - InF32(out / InF32(in * a.scale))));
+  return InF32(offset + (x + 0.5) / a.scale - 0.5);
 }
 
 }  // namespace
@@ -88,12 +95,12 @@ Expr ResizeCoordinate(const ResizeRule& rule, const ResizeAxis& a, const Expr& i
     const Expr span = (a.end - a.begin) * (in - one);
     return Expr::Select(Eq(out, one), span / 2.0, x * span / (out - one)) + a.begin * (in - one);
   }
-  const Expr exact = Scaled(rule, a, DType::kF64, i);
+  const Expr exact = Scaled(rule, a, i, false);
   if (rule.mode != "nearest" || a.up) return exact;
   // Beyond this f32 has no halves.
   const Expr most = Expr::Int(int64_t{1} << 22);
   const Expr small = And(Lt(Expr::Dim(a.in), most), Lt(Expr::Dim(a.out), most));
-  return Expr::Select(small, F64(Scaled(rule, a, DType::kF32, i)), exact);
+  return Expr::Select(small, Scaled(rule, a, i, true), exact);
 }
 
 Expr ResizeOutside(const ResizeRule& rule, const ResizeAxis& a, const Expr& i) {

@@ -29,7 +29,7 @@ struct ResizeAxis {
   int axis = 0;
   SymInt in, out;
   Expr scale;         ///< f64
-  Expr up, down;      ///< f64, scale = up / down where it comes from extents; null where it is given
+  Expr up, down;  ///< f64, scale = up / down where it comes from extents; null where it is given
   int64_t whole = 0;  ///< the scale where it is known to be a whole number, and out = in whole
   SymInt half_taps;   ///< antialias: reach / scale, rounded up, no less than the filter's reach
   Expr begin, end;    ///< f64, region of interest; tf_crop_and_resize only

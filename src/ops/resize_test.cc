@@ -30,7 +30,8 @@ double Quotient(const Spec& s, T i, T scale, T in, T out) {
   const T half = T(0.5), centered = (i + half) / scale - half;
   if (s.coordinates == "half_pixel") return double(centered);
   if (s.coordinates == "half_pixel_symmetric")
-    return double(T(double(in / 2 * (1 - out / (scale * in))) + (double(i) + 0.5) / double(scale) - 0.5));
+    return double(
+        T(double(in / 2 * (1 - out / (scale * in))) + (double(i) + 0.5) / double(scale) - 0.5));
   if (s.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : double(centered);
   if (s.coordinates == "tf_half_pixel_for_nn") return double((i + half) / scale);
   REQUIRE(s.coordinates == "asymmetric");
@@ -287,6 +288,47 @@ TEST_CASE("Resize that keeps the aspect ratio") {
   for (size_t i = 0; i < want.size(); ++i)
     CHECK(y->at(int64_t(i)) == doctest::Approx(want[i]).epsilon(1e-9));
   CheckGradient("Resize", {x, nullptr, nullptr, Tensor::Ints({7, 20})}, attrs);
+}
+
+TEST_CASE("Resize with antialias reaches as far as its scale says, not as its extents do") {
+  // 10 x 4 to at most 2 x 4: scale 1 / 5, so 0.8 columns are one, of five elements and not of four.
+  const TensorPtr x = Ramp({10, 4});
+  for (const std::string mode : {"linear", "cubic"}) {
+    Spec s;
+    s.mode = mode;
+    s.antialias = true;
+    AttrDict attrs = Attrs(s);
+    attrs["keep_aspect_ratio_policy"] = "not_larger";
+    const Tensors in{x, nullptr, nullptr, Tensor::Ints({2, 4})};
+    const TensorPtr y = RunResize(in, attrs)[0];
+    REQUIRE(y->dims() == Ns{2, 1});
+    const std::vector<double> want = Oracle(s, *x, {2, 1}, 0.2, 0.2, 0);
+    for (size_t i = 0; i < want.size(); ++i)
+      CHECK(y->at(int64_t(i)) == doctest::Approx(want[i]).epsilon(1e-9));
+    CheckGradient("Resize", in, attrs);
+  }
+}
+
+TEST_CASE("nearest Resize reads what a rounded scale means") {
+  std::vector<double> tens;
+  for (int i = 0; i < 10; ++i) tens.push_back(i);
+  const TensorPtr x = T(DType::kF32, {10}, tens);
+  const AttrDict floor{{"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", "floor"}};
+  // 3 / 0.6f is below 5 in f64, and 5 in f32.
+  CHECK(Values(*RunResize({x, nullptr, F32({0.6})}, floor)[0]) ==
+        std::vector<double>{0, 1, 3, 5, 6, 8});
+  // In double precision as well, for it is what backends are compared with.
+  Graph g;
+  const NodeEntry in(g.AddInput("x", DType::kF32, x->shape()));
+  const NodeEntry scales = g.AddConstant(F32({0.6}));
+  g.outputs =
+      std::vector<NodeEntry>{NodeEntry(g.AddNode("Resize", {in, NodeEntry(), scales}, floor, "y"))};
+  EvalOptions options;
+  options.typed = false;
+  CHECK(Values(*Reference().Eval(g, {x}, options)[0]) == std::vector<double>{0, 1, 3, 5, 6, 8});
+  // 21 / 49 rounds, 35 * 21 / 49 does not.
+  const TensorPtr y = RunResize({Ramp({21}), nullptr, nullptr, Tensor::Ints({49})}, floor)[0];
+  for (int64_t i = 0; i < 49; ++i) CHECK(y->at(i) == Ramp({21})->at(i * 21 / 49));
 }
 
 TEST_CASE("gradients of Resize") {

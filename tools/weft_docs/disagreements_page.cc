@@ -14,13 +14,16 @@ constexpr const char* kIntro =
     "\n"
     "Written by `weft_docs` from `src/ops/disagreements.cc`; do not edit. A test runs every row.\n"
     "\n"
-    "The standard leaves cases open, and its text, its tests, its reference evaluator and the engines "
+    "The standard leaves cases open, and its text, its tests, its reference evaluator and the "
+    "engines "
     "in use\n"
-    "answer some of them in different ways. This page says what Weft gives, on every backend, and with "
+    "answer some of them in different ways. This page says what Weft gives, on every backend, and "
+    "with "
     "whom it\n"
     "agrees. Asked were ONNX Runtime 1.31, the evaluator of ONNX 1.22 and PyTorch 2.15.\n"
     "\n"
-    "What decides: NaN stays NaN, nothing traps, and all targets give the same; then the text and the "
+    "What decides: NaN stays NaN, nothing traps, and all targets give the same; then the text and "
+    "the "
     "tests of\n"
     "the standard; then what most engines do.\n"
     "\n";
@@ -37,7 +40,8 @@ std::string DisagreementsPage() {
   std::vector<ops::Disagreement> rows = ops::Disagreements();
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.op < b.op; });
-  std::string table = "| operator | case | Weft agrees with | others |\n|---|---|---|---|\n", entries;
+  std::string table = "| operator | case | Weft agrees with | others |\n|---|---|---|---|\n",
+              entries;
   std::string op;
   for (const ops::Disagreement& d : rows) {
     const std::string agrees = d.agrees.empty() ? "nobody" : d.agrees;
