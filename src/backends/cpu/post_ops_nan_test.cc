@@ -258,6 +258,22 @@ TEST_CASE("a call whose team comes with flags set gives the same, and again") {
   std::feclearexcept(FE_ALL_EXCEPT);
 }
 
+TEST_CASE("weights below the normal range count where all are so small") {
+  const int64_t k = 10;
+  for (const float w : {1e-39f, -1e-39f, 1e-44f, 2e-38f})
+    for (const bool constant : {false, true}) {
+      CAPTURE(w);
+      const double sum = double(k) * double(w) * double(1e38f);
+      const Case product("MatMul", {Filled({4, k}, 1e38f), Filled({k, 8}, w)}, {}, {4, 8},
+                         {false, constant});
+      CHECK(Difference(*product.Run(), std::vector<double>(32, sum)) < 1e-5);
+      const ConvSetup s = MakeSetup({1, k, 5, 5}, {16, k, 1, 1});
+      const Case conv("Conv", {Filled(s.x, 1e38f), Filled(s.w, w)}, s.attrs(), s.out(),
+                      {false, constant});
+      CHECK(Difference(*conv.Run(), std::vector<double>(size_t(16 * 25), sum)) < 1e-5);
+    }
+}
+
 TEST_CASE("bounds keep NaN, at every length") {
   for (const int64_t n : {1, 3, 15, 16, 17, 100, 5000, 40000}) {
     std::vector<float> v(static_cast<size_t>(n));
