@@ -412,7 +412,9 @@ Case IndexCase(DType t, bool symbolic) {
     types.push_back(ResultOf(r, t));
   };
   for (const BinaryRow& r : rows) {
-    if (r.op.rfind("Bitwise", 0) == 0 || r.op == "Pow") continue;
+    if (r.op.rfind("Bitwise", 0) == 0 || r.op == "Pow" || r.op == "LessOrEqual" ||
+        r.op == "Greater")
+      continue;
     for (const Positions& a : leaves) {
       for (Wide c : {Wide(-4), Wide(-1), Wide(0), Wide(3), Least(t), Most(t)}) {
         if (symbolic && a.name == "Shape" && (c == Least(t) || c == Most(t))) continue;
@@ -477,8 +479,9 @@ Case IndexCase(DType t, bool symbolic) {
 
 std::vector<Case> IndexArithmetic() {
   std::vector<Case> all;
-  for (DType t : {DType::kI64, DType::kI32})
-    for (bool symbolic : {false, true}) all.push_back(IndexCase(t, symbolic));
+  all.push_back(IndexCase(DType::kI64, false));
+  all.push_back(IndexCase(DType::kI64, true));
+  all.push_back(IndexCase(DType::kI32, false));
   return all;
 }
 
@@ -487,13 +490,16 @@ std::vector<Case> AllCases() {
   for (DType t : kTypes) {
     all.push_back(Pairs(t));
     all.push_back(ConstantPairs(t));
-    all.push_back(Scalars(t));
-    all.push_back(Constants(t));
-    all.push_back(Chains(t));
     all.push_back(Lines(t));
     all.push_back(Casts(t));
-    all.push_back(CastChains(t));
   }
+  // Compilers take their time for what follows: types of either sign, and those of positions.
+  for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU16, DType::kU64}) {
+    all.push_back(Scalars(t));
+    all.push_back(Constants(t));
+  }
+  for (DType t : {DType::kI16, DType::kI64, DType::kU32}) all.push_back(Chains(t));
+  for (DType t : {DType::kI8, DType::kU64}) all.push_back(CastChains(t));
   for (DType t : kFloatTypes) all.push_back(FloatCasts(t));
   for (Case& c : IndexArithmetic()) all.push_back(std::move(c));
   return all;

@@ -43,7 +43,7 @@ std::string CheckProgram(const Case& c, const std::shared_ptr<const Program>& pr
 constexpr const char* kAlone =
     "OrderMutation,ReadVariables,Fusion{max_ops=1},CodeGen,RTCGen,Schedule,PlanMemory";
 
-std::string CheckEngines(const Case& c) {
+std::string CheckEngines(const Case& c, bool alone) {
   std::string text;
   const auto engine = [&](const char* name, const std::function<std::string()>& check) {
     std::string why;
@@ -58,6 +58,7 @@ std::string CheckEngines(const Case& c) {
   if (!c.floats) engine("interpreter in double precision", [&] { return CheckInterpreter(c, false); });
   if (!e2e::HasCpu()) return text;
   engine("cpu", [&] { return CheckProgram(c, e2e::CompileFor(c.graph, "cpu")); });
+  if (!alone) return text;
   engine("cpu without fusion",
          [&] { return CheckProgram(c, e2e::CompileFor(c.graph, "cpu", kAlone)); });
   return text;
@@ -67,7 +68,8 @@ std::string CheckEngines(const Case& c) {
 
 TEST_CASE("integers: every operator on the interpreter and the CPU") {
   for (const Case& c : integers::AllCases()) {
-    const std::string why = CheckEngines(c);
+    const bool alone = c.name == "positions i64" || c.name == "constants i64";
+    const std::string why = CheckEngines(c, alone);
     CHECK_MESSAGE(why.empty(), why);
   }
 }
@@ -76,11 +78,11 @@ TEST_CASE("integers: random graphs, fused and alone") {
   const char* from = std::getenv("WEFT_FUZZ_SEED");
   const char* count = std::getenv("WEFT_FUZZ_COUNT");
   const uint64_t first = from ? std::strtoull(from, nullptr, 10) : 1,
-                 end = first + (count ? std::strtoull(count, nullptr, 10) : 300);
+                 end = first + (count ? std::strtoull(count, nullptr, 10) : 150);
   int failures = 0;
   for (uint64_t seed = first; seed < end && failures < 5; ++seed) {
     const Case c = integers::RandomIntegers(seed);
-    const std::string why = CheckEngines(c);
+    const std::string why = CheckEngines(c, seed % 2 == 0);
     if (why.empty()) continue;
     ++failures;
     PrintOptions print;

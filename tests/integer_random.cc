@@ -26,7 +26,12 @@ class RandomMaker {
     rows_ = symbolic ? std::vector<int64_t>{2, 1, 6} : std::vector<int64_t>(3, Int(1, 4));
     length_ = symbolic ? SymInt::Symbol("m") * 4 : SymInt(rows_[0] * 4);
     c_.runs.resize(rows_.size());
-    // Gives the symbol its value.
+    if (symbolic) {
+      // Gives the symbol its value.
+      c_.graph.AddInput("rows", DType::kI8, Shape({SymInt::Symbol("m")}));
+      for (size_t r = 0; r < rows_.size(); ++r)
+        c_.runs[r].inputs["rows"] = MakeTensor(DType::kI8, {rows_[r]}, {});
+    }
     main_ = Pick<DType>({DType::kI64, DType::kI64, DType::kI64, DType::kI32, DType::kI8,
                          DType::kU8, DType::kU16, DType::kU32, DType::kU64});
     values_.push_back(Input(main_, true));
