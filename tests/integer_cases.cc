@@ -122,14 +122,14 @@ Case Scalars(DType t) {
       const DType to = ResultOf(r, t);
       const std::string what = Name(r.op, r.attrs);
       m.Output(y[3 * k], what + "(a, b)", ScalarOf(to, Value(r, t, p, q)), i);
-      m.Output(y[3 * k + 1], what + "(a, x)",
-               MakeTensor(to, {Count(values)},
-                          Map(values, [&](Wide v) { return Value(r, t, p, v); })),
-               i);
-      m.Output(y[3 * k + 2], what + "(x, b)",
-               MakeTensor(to, {Count(values)},
-                          Map(values, [&](Wide v) { return Value(r, t, v, q); })),
-               i);
+      m.Output(
+          y[3 * k + 1], what + "(a, x)",
+          MakeTensor(to, {Count(values)}, Map(values, [&](Wide v) { return Value(r, t, p, v); })),
+          i);
+      m.Output(
+          y[3 * k + 2], what + "(x, b)",
+          MakeTensor(to, {Count(values)}, Map(values, [&](Wide v) { return Value(r, t, v, q); })),
+          i);
     }
   }
   return m.Finish();
@@ -159,10 +159,10 @@ Case Chains(DType t) {
   const Column few = FewCorners(t);
   for (Wide lo : few)
     for (Wide hi : few) {
-      m.Output(m.Add("Clip", {in, m.Scalar(t, lo), m.Scalar(t, hi)}),
-               "Clip(x, " + Text(lo) + ", " + Text(hi) + ")",
-               MakeTensor(t, {Count(x)},
-                          Map(x, [&](Wide v) { return std::min(std::max(v, lo), hi); })));
+      m.Output(
+          m.Add("Clip", {in, m.Scalar(t, lo), m.Scalar(t, hi)}),
+          "Clip(x, " + Text(lo) + ", " + Text(hi) + ")",
+          MakeTensor(t, {Count(x)}, Map(x, [&](Wide v) { return std::min(std::max(v, lo), hi); })));
     }
   // (x op c) op d, and (x op c) against x: sums, products and quotients meet each other's rules.
   std::vector<BinaryRow> rows;
@@ -178,8 +178,7 @@ Case Chains(DType t) {
       const NodeEntry y = m.Add(r.op, {in, m.Scalar(t, c)}, r.attrs);
       const Column first = Map(x, [&](Wide v) { return Value(r, t, v, c); });
       for (const BinaryRow& s : rows) {
-        const std::string what =
-            Name(s.op, s.attrs) + "(" + Name(r.op, r.attrs) + "(x, " + Text(c);
+        const std::string what = Name(s.op, s.attrs) + "(" + Name(r.op, r.attrs) + "(x, " + Text(c);
         Column against;
         for (size_t i = 0; i < x.size(); ++i) against.push_back(Value(s, t, first[i], x[i]));
         m.Output(m.Add(s.op, {y, in}, s.attrs), what + "), x)",
@@ -310,8 +309,8 @@ Case CastChains(DType t) {
 Case FloatCasts(DType t) {
   Maker m("casts of " + std::string(DTypeName(t)));
   const double inf = std::numeric_limits<double>::infinity();
-  std::vector<double> values = {0.0, -0.0, 0.5, -0.5, 0.999, -0.999, 1.5, -1.5, 2.5, -128.5,
-                                inf, -inf, std::nan(""), 1e-40, -1e-40, 1e30, -1e30};
+  std::vector<double> values = {0.0,    -0.0, 0.5,  -0.5,         0.999, -0.999, 1.5,  -1.5, 2.5,
+                                -128.5, inf,  -inf, std::nan(""), 1e-40, -1e-40, 1e30, -1e30};
   for (DType i : kTypes)
     for (Wide end : {Least(i), Most(i)})
       for (double d : {-1.0, -0.5, 0.0, 0.5, 1.0}) {
@@ -394,8 +393,7 @@ Case IndexCase(DType t, bool symbolic) {
       const size_t count = y.vector ? size_t(extents[k]) : 1;
       y.values.emplace_back();
       for (size_t i = 0; i < count; ++i)
-        y.values[k].push_back(
-            Value(r, t, p[a.vector ? i : 0], q[b.vector ? i : 0]));
+        y.values[k].push_back(Value(r, t, p[a.vector ? i : 0], q[b.vector ? i : 0]));
     }
     return y;
   };
@@ -435,8 +433,8 @@ Case IndexCase(DType t, bool symbolic) {
   const Wide most = Most(t);
   for (Wide factor : {Wide(3), Wide(-3), most / 2, most})
     for (Wide offset : {Wide(1), Wide(-1), most}) {
-      const Positions sum = combined(
-          row("Add"), combined(row("Mul"), leaves[0], constant(factor)), constant(offset));
+      const Positions sum =
+          combined(row("Add"), combined(row("Mul"), leaves[0], constant(factor)), constant(offset));
       for (Wide d : {Wide(3), Wide(8), factor, Wide(-2), Wide(15)}) {
         put(row("Div"), sum, constant(d));
         put(row("Mod", 0), sum, constant(d));
