@@ -30,12 +30,10 @@ class PrintedLauncher final : public KernelLauncher {
   explicit PrintedLauncher(const Kernel& kernel) : kernel_(kernel) {}
   void Launch(void* const* buffers, const int64_t* dims) const override {
     if (run_ == nullptr)
-      run_ = reinterpret_cast<CpuKernelFn>(
-          dlsym(ThePrintedC().library, kernel_.Name().c_str()));
+      run_ = reinterpret_cast<CpuKernelFn>(dlsym(ThePrintedC().library, kernel_.Name().c_str()));
     WEFT_CHECK(run_ != nullptr, kCheckFailed, "no code for {}", kernel_.Name());
     SymBindings bindings;
-    for (int k = 0; k < kernel_.num_symbols; ++k)
-      bindings[KernelSymbol(k).symbol_name()] = dims[k];
+    for (int k = 0; k < kernel_.num_symbols; ++k) bindings[KernelSymbol(k).symbol_name()] = dims[k];
     int64_t total = 1;
     for (int d = 0; d < kernel_.num_outer; ++d)
       total *= Evaluate(kernel_.dims[size_t(d)], bindings);
@@ -90,8 +88,9 @@ inline bool BuildPrinted() {
   // A few files: each needs its own helpers, and the compiler's time grows with their number.
   std::vector<std::string> sources;
   for (const auto& [name, kernel] : c.kernels) sources.push_back(PrintC(*kernel));
-  c.library = kernel_cases::BuildAndOpen(sources, ".c", "gcc -std=c99 -O1 -fsanitize=undefined "
-                                                        "-fsanitize-undefined-trap-on-error");
+  c.library = kernel_cases::BuildAndOpen(sources, ".c",
+                                         "gcc -std=c99 -O1 -fsanitize=undefined "
+                                         "-fsanitize-undefined-trap-on-error");
   MESSAGE(c.kernels.size() << " kernels in C");
   if (c.library == nullptr) MESSAGE("skipped: no gcc on this machine");
   return c.library != nullptr;

@@ -122,14 +122,14 @@ Case Scalars(DType t) {
       const DType to = ResultOf(r, t);
       const std::string what = Name(r.op, r.attrs);
       m.Output(y[3 * k], what + "(a, b)", ScalarOf(to, Value(r, t, p, q)), i);
-      m.Output(y[3 * k + 1], what + "(a, x)",
-               MakeTensor(to, {Count(values)},
-                          Map(values, [&](Wide v) { return Value(r, t, p, v); })),
-               i);
-      m.Output(y[3 * k + 2], what + "(x, b)",
-               MakeTensor(to, {Count(values)},
-                          Map(values, [&](Wide v) { return Value(r, t, v, q); })),
-               i);
+      m.Output(
+          y[3 * k + 1], what + "(a, x)",
+          MakeTensor(to, {Count(values)}, Map(values, [&](Wide v) { return Value(r, t, p, v); })),
+          i);
+      m.Output(
+          y[3 * k + 2], what + "(x, b)",
+          MakeTensor(to, {Count(values)}, Map(values, [&](Wide v) { return Value(r, t, v, q); })),
+          i);
     }
   }
   return m.Finish();
@@ -159,10 +159,10 @@ Case Chains(DType t) {
   const Column few = FewCorners(t);
   for (Wide lo : few)
     for (Wide hi : few) {
-      m.Output(m.Add("Clip", {in, m.Scalar(t, lo), m.Scalar(t, hi)}),
-               "Clip(x, " + Text(lo) + ", " + Text(hi) + ")",
-               MakeTensor(t, {Count(x)},
-                          Map(x, [&](Wide v) { return std::min(std::max(v, lo), hi); })));
+      m.Output(
+          m.Add("Clip", {in, m.Scalar(t, lo), m.Scalar(t, hi)}),
+          "Clip(x, " + Text(lo) + ", " + Text(hi) + ")",
+          MakeTensor(t, {Count(x)}, Map(x, [&](Wide v) { return std::min(std::max(v, lo), hi); })));
     }
   // (x op c) op d, and (x op c) against x: sums, products and quotients meet each other's rules.
   std::vector<BinaryRow> rows;
@@ -178,8 +178,7 @@ Case Chains(DType t) {
       const NodeEntry y = m.Add(r.op, {in, m.Scalar(t, c)}, r.attrs);
       const Column first = Map(x, [&](Wide v) { return Value(r, t, v, c); });
       for (const BinaryRow& s : rows) {
-        const std::string what =
-            Name(s.op, s.attrs) + "(" + Name(r.op, r.attrs) + "(x, " + Text(c);
+        const std::string what = Name(s.op, s.attrs) + "(" + Name(r.op, r.attrs) + "(x, " + Text(c);
         Column against;
         for (size_t i = 0; i < x.size(); ++i) against.push_back(Value(s, t, first[i], x[i]));
         m.Output(m.Add(s.op, {y, in}, s.attrs), what + "), x)",
@@ -310,8 +309,8 @@ Case CastChains(DType t) {
 Case FloatCasts(DType t) {
   Maker m("casts of " + std::string(DTypeName(t)));
   const double inf = std::numeric_limits<double>::infinity();
-  std::vector<double> values = {0.0, -0.0, 0.5, -0.5, 0.999, -0.999, 1.5, -1.5, 2.5, -128.5,
-                                inf, -inf, std::nan(""), 1e-40, -1e-40, 1e30, -1e30};
+  std::vector<double> values = {0.0,    -0.0, 0.5,  -0.5,         0.999, -0.999, 1.5,  -1.5, 2.5,
+                                -128.5, inf,  -inf, std::nan(""), 1e-40, -1e-40, 1e30, -1e30};
   for (DType i : kTypes)
     for (Wide end : {Least(i), Most(i)})
       for (double d : {-1.0, -0.5, 0.0, 0.5, 1.0}) {
@@ -394,8 +393,7 @@ Case IndexCase(DType t, bool symbolic) {
       const size_t count = y.vector ? size_t(extents[k]) : 1;
       y.values.emplace_back();
       for (size_t i = 0; i < count; ++i)
-        y.values[k].push_back(
-            Value(r, t, p[a.vector ? i : 0], q[b.vector ? i : 0]));
+        y.values[k].push_back(Value(r, t, p[a.vector ? i : 0], q[b.vector ? i : 0]));
     }
     return y;
   };
@@ -412,7 +410,9 @@ Case IndexCase(DType t, bool symbolic) {
     types.push_back(ResultOf(r, t));
   };
   for (const BinaryRow& r : rows) {
-    if (r.op.rfind("Bitwise", 0) == 0 || r.op == "Pow") continue;
+    if (r.op.rfind("Bitwise", 0) == 0 || r.op == "Pow" || r.op == "LessOrEqual" ||
+        r.op == "Greater")
+      continue;
     for (const Positions& a : leaves) {
       for (Wide c : {Wide(-4), Wide(-1), Wide(0), Wide(3), Least(t), Most(t)}) {
         if (symbolic && a.name == "Shape" && (c == Least(t) || c == Most(t))) continue;
@@ -433,8 +433,8 @@ Case IndexCase(DType t, bool symbolic) {
   const Wide most = Most(t);
   for (Wide factor : {Wide(3), Wide(-3), most / 2, most})
     for (Wide offset : {Wide(1), Wide(-1), most}) {
-      const Positions sum = combined(
-          row("Add"), combined(row("Mul"), leaves[0], constant(factor)), constant(offset));
+      const Positions sum =
+          combined(row("Add"), combined(row("Mul"), leaves[0], constant(factor)), constant(offset));
       for (Wide d : {Wide(3), Wide(8), factor, Wide(-2), Wide(15)}) {
         put(row("Div"), sum, constant(d));
         put(row("Mod", 0), sum, constant(d));
@@ -477,8 +477,9 @@ Case IndexCase(DType t, bool symbolic) {
 
 std::vector<Case> IndexArithmetic() {
   std::vector<Case> all;
-  for (DType t : {DType::kI64, DType::kI32})
-    for (bool symbolic : {false, true}) all.push_back(IndexCase(t, symbolic));
+  all.push_back(IndexCase(DType::kI64, false));
+  all.push_back(IndexCase(DType::kI64, true));
+  all.push_back(IndexCase(DType::kI32, false));
   return all;
 }
 
@@ -487,13 +488,16 @@ std::vector<Case> AllCases() {
   for (DType t : kTypes) {
     all.push_back(Pairs(t));
     all.push_back(ConstantPairs(t));
-    all.push_back(Scalars(t));
-    all.push_back(Constants(t));
-    all.push_back(Chains(t));
     all.push_back(Lines(t));
     all.push_back(Casts(t));
-    all.push_back(CastChains(t));
   }
+  // Compilers take their time for what follows: types of either sign, and those of positions.
+  for (DType t : {DType::kI8, DType::kI32, DType::kI64, DType::kU16, DType::kU64}) {
+    all.push_back(Scalars(t));
+    all.push_back(Constants(t));
+  }
+  for (DType t : {DType::kI16, DType::kI64, DType::kU32}) all.push_back(Chains(t));
+  for (DType t : {DType::kI8, DType::kU64}) all.push_back(CastChains(t));
   for (DType t : kFloatTypes) all.push_back(FloatCasts(t));
   for (Case& c : IndexArithmetic()) all.push_back(std::move(c));
   return all;

@@ -26,9 +26,14 @@ class RandomMaker {
     rows_ = symbolic ? std::vector<int64_t>{2, 1, 6} : std::vector<int64_t>(3, Int(1, 4));
     length_ = symbolic ? SymInt::Symbol("m") * 4 : SymInt(rows_[0] * 4);
     c_.runs.resize(rows_.size());
-    // Gives the symbol its value.
-    main_ = Pick<DType>({DType::kI64, DType::kI64, DType::kI64, DType::kI32, DType::kI8,
-                         DType::kU8, DType::kU16, DType::kU32, DType::kU64});
+    if (symbolic) {
+      // Gives the symbol its value.
+      c_.graph.AddInput("rows", DType::kI8, Shape({SymInt::Symbol("m")}));
+      for (size_t r = 0; r < rows_.size(); ++r)
+        c_.runs[r].inputs["rows"] = MakeTensor(DType::kI8, {rows_[r]}, {});
+    }
+    main_ = Pick<DType>({DType::kI64, DType::kI64, DType::kI64, DType::kI32, DType::kI8, DType::kU8,
+                         DType::kU16, DType::kU32, DType::kU64});
     values_.push_back(Input(main_, true));
   }
 
@@ -81,8 +86,7 @@ class RandomMaker {
   Value Input(DType t, bool vector) {
     Value v{{}, t, vector, {}};
     const std::string name = "x" + std::to_string(next_input_++);
-    v.entry = NodeEntry(
-        c_.graph.AddInput(name, t, vector ? Shape({length_}) : Shape::Scalar()));
+    v.entry = NodeEntry(c_.graph.AddInput(name, t, vector ? Shape({length_}) : Shape::Scalar()));
     for (size_t r = 0; r < rows_.size(); ++r) {
       const int mode = Int(0, 3);
       v.runs.emplace_back();
@@ -105,11 +109,10 @@ class RandomMaker {
   /// start, start + step ..
   Value Positions(DType t) {
     const Wide start = Int(-5, 9), step = Chance(0.6) ? 1 : Pick<int>({-1, 2, 3, -4});
-    const NodeEntry size = t == DType::kI64 ? Size().entry
-                                            : Node("Cast", {Size().entry}, {{"to", t}});
+    const NodeEntry size =
+        t == DType::kI64 ? Size().entry : Node("Cast", {Size().entry}, {{"to", t}});
     const Value first = Constant(t, start), delta = Constant(t, step);
-    const NodeEntry limit =
-        Node("Add", {Node("Mul", {size, delta.entry}), first.entry});
+    const NodeEntry limit = Node("Add", {Node("Mul", {size, delta.entry}), first.entry});
     Value v{Node("Range", {first.entry, limit, delta.entry}), t, true, {}};
     for (size_t r = 0; r < rows_.size(); ++r) {
       v.runs.emplace_back();
@@ -211,8 +214,7 @@ class RandomMaker {
     const LineRow row = Pick(LineRows(t));
     if (row.op.rfind("Arg", 0) == 0) return false;
     AttrDict attrs = row.attrs;
-    const NodeEntry axis =
-        row.running ? c_.graph.AddConstant(ScalarOf(DType::kI64, 0)) : Ints({0});
+    const NodeEntry axis = row.running ? c_.graph.AddConstant(ScalarOf(DType::kI64, 0)) : Ints({0});
     if (!row.running) attrs["keepdims"] = 0;
     Value y{Node(row.op, {x.entry, axis}, attrs), t, row.running, {}};
     for (const Column& line : x.runs) y.runs.push_back(row.f(line, t));
@@ -243,8 +245,8 @@ class RandomMaker {
     const Value x = Operand(t), raw = Operand(at);
     if (!x.vector || raw.is_size) return false;
     const bool below = Chance(0.3);
-    const NodeEntry size = at == DType::kI64 ? Size().entry
-                                             : Node("Cast", {Size().entry}, {{"to", at}});
+    const NodeEntry size =
+        at == DType::kI64 ? Size().entry : Node("Cast", {Size().entry}, {{"to", at}});
     NodeEntry index = Node("Mod", {raw.entry, size}, {{"fmod", 0}});
     if (below) index = Node("Sub", {index, size});
     Value y{Node("Gather", {x.entry, index}), t, raw.vector, {}};

@@ -202,12 +202,11 @@ std::vector<LineRow> LineRows(DType t) {
        false,
        DType::kI64}};
   if (DTypeBits(t) >= 32)
-    rows.push_back({"CumProd",
-                    {{"exclusive", 0}, {"reverse", 1}},
-                    [](const Column& x, DType u) {
-                      return Running(x, u, 1, false, true, Multiply);
-                    },
-                    true});
+    rows.push_back(
+        {"CumProd",
+         {{"exclusive", 0}, {"reverse", 1}},
+         [](const Column& x, DType u) { return Running(x, u, 1, false, true, Multiply); },
+         true});
   return rows;
 }
 
@@ -248,8 +247,8 @@ std::string FirstDifference(const Tensor& got, const Tensor& want) {
              std::to_string(b);
     }
     if (got.at_int(i) != want.at_int(i))
-      return "element " + std::to_string(i) + ": " + std::to_string(got.at_int(i)) +
-             ", expected " + std::to_string(want.at_int(i));
+      return "element " + std::to_string(i) + ": " + std::to_string(got.at_int(i)) + ", expected " +
+             std::to_string(want.at_int(i));
   }
   return {};
 }

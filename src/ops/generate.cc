@@ -165,8 +165,13 @@ void TriluShape(InferShapeContext& ctx) {
 Exprs TriluCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Indices& i = at(0);
   const Expr k = Has(in, 1) ? ElementI64(in[1], 0) : Expr::Int(0);
-  const Expr diagonal = i[i.size() - 2] + k;
-  const Expr kept = ParamOf<TriluParam>(n).upper ? Le(diagonal, i.back()) : Le(i.back(), diagonal);
+  // The distance of two positions cannot wrap; a position plus any k may.
+  constexpr int64_t kFar = int64_t{1} << 40;
+  const bool near =
+      k->kind() == ExprKind::kConst && k->const_int() > -kFar && k->const_int() < kFar;
+  const Expr row = near ? i[i.size() - 2] + k : k,
+             column = near ? i.back() : i.back() - i[i.size() - 2];
+  const Expr kept = ParamOf<TriluParam>(n).upper ? Le(row, column) : Le(column, row);
   return {Expr::Select(kept, in[0](i), Zero(in[0].dtype))};
 }
 
