@@ -25,17 +25,16 @@ class Lender {
       views.push_back(std::make_shared<Tensor>(contents[i]->dtype(), contents[i]->dims(),
                                                buffers_[i].data(), nullptr));
     }
-    left_.clear();
     return views;
   }
   /// What is there now is no input of anybody.
   void Overwrite() {
     for (auto& b : buffers_) std::fill(b.begin(), b.end(), char(0xA5));
   }
-  /// The next views lie elsewhere, and this memory is gone then.
+  /// The next views lie elsewhere. This memory stays as it is, so that whoever still reads it is found.
   void MoveAway() {
     Overwrite();
-    left_ = std::move(buffers_);
+    for (auto& b : buffers_) left_.push_back(std::move(b));
     buffers_.clear();
   }
 

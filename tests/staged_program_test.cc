@@ -1,6 +1,8 @@
 /// staged_program_test.cc: programs whose extents depend on values, on the backend that compiles.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "e2e_util.h"
 
 namespace weft::e2e {
@@ -55,35 +57,41 @@ TEST_CASE("extents that only the run tells, with compiled parts around them") {
 
 TEST_CASE("a value that decides is remembered by its content, not by where it lay") {
   if (!HasCpu()) return;
-  // Memory of the caller: reused, then gone.
+  // Memory of the caller: reused, then gone. Few elements may become literals of a kernel, many are read where they lie.
+  const Graph nonzero = FromText(
+      "graph (%a: i64[n], %b: i64[n]) -> (%i, %s) {\n  %i = NonZero(%a) : ?\n"
+      "  %s = Add(%a, %b) : ?\n}\n");
+  const Graph top = FromText(
+      "graph (%a: i64[1], %b: i64[n]) -> (%v, %m) {\n  %v, %i = TopK(%b, %a) : ?, ?\n"
+      "  %m = Mul(%v, %a) : ?\n}\n");
   const auto view = [](std::vector<int64_t>* memory, std::shared_ptr<void> owner = nullptr) {
     return std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{int64_t(memory->size())},
                                     memory->data(), std::move(owner));
   };
-  const Graph nonzero = FromText(
-      "graph (%a: i64[4], %b: i64[4]) -> (%i, %s) {\n  %i = NonZero(%a) : ?\n"
-      "  %s = Add(%a, %b) : ?\n}\n");
-  const Graph top = FromText(
-      "graph (%k: i64[1], %x: i64[4]) -> (%v, %m) {\n  %v, %i = TopK(%x, %k) : ?, ?\n"
-      "  %m = Mul(%v, %k) : ?\n}\n");
-  const TensorPtr other = Ints({4}, {10, 20, 30, 40});
-  for (const Graph& g : {nonzero, top}) {
-    Session session(CompileFor(g, "cpu"));
-    const bool is_top = g.inputs()[0]->attrs.name == "k";
-    const std::vector<int64_t> first =
-        is_top ? std::vector<int64_t>{2} : std::vector<int64_t>{1, 0, 1, 1};
-    std::vector<int64_t> memory = first;
-    CheckSame(g, &session, {view(&memory), other});
-    for (int64_t& v : memory) v = is_top ? 3 : 7 - v;
-    CheckSame(g, &session, {view(&memory), other});
-    std::vector<int64_t> elsewhere = first;
-    CheckSame(g, &session, {view(&elsewhere), other});
-    // Nothing holds the caller's tensor when the run is over.
-    const auto owner = std::make_shared<int>(0);
-    session.Run({view(&elsewhere, owner), other});
-    for (int64_t& v : elsewhere) v = is_top ? 1 : 0;
-    session.Run({view(&elsewhere, owner), other});
-    CHECK(owner.use_count() == 1);
+  for (const size_t count : {4, 300}) {
+    CAPTURE(count);
+    std::vector<int64_t> other;
+    for (size_t i = 0; i < count; ++i) other.push_back(int64_t(10 * i));
+    for (const bool is_top : {false, true}) {
+      CAPTURE(is_top);
+      const Graph& g = is_top ? top : nonzero;
+      Session session(CompileFor(g, "cpu"));
+      std::vector<int64_t> first(is_top ? 1 : count, 2);
+      if (!is_top) first[1] = 0;
+      std::vector<int64_t> memory = first;
+      CheckSame(g, &session, {view(&memory), view(&other)});
+      for (int64_t& v : memory) v = is_top ? 3 : 7 - v;
+      CheckSame(g, &session, {view(&memory), view(&other)});
+      std::vector<int64_t> elsewhere = first;
+      CheckSame(g, &session, {view(&elsewhere), view(&other)});
+      // Nothing holds the caller's tensor when the run is over.
+      const auto owner = std::make_shared<int>(0);
+      for (const int64_t v : {1, 3}) {
+        std::fill(elsewhere.begin(), elsewhere.end(), v);
+        session.Run({view(&elsewhere, owner), view(&other)});
+        CHECK(owner.use_count() == 1);
+      }
+    }
   }
 }
 
