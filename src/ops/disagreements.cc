@@ -112,7 +112,7 @@ const std::vector<Disagreement>& Disagreements() {
         "A sum of 0 by a count of 0."},
     {"MaxPool", "SAME, strides above the kernel", "f32[1, 1, 6] := [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]",
         "kernel_shape = [1], strides = [3], auto_pad = \"SAME_UPPER\"", "[1, 1, 2] 1 4",
-        "TensorFlow; ONNX Runtime and evaluator for Conv", "evaluator: 2 5 (a negative padding cuts); ONNX Runtime refuses",
+        "ONNX Runtime and evaluator where it is a Conv", "evaluator: 2 5 (a negative padding cuts); ONNX Runtime refuses",
         "Padding is never negative."},
     {"LRN", "an even size", "f32[1, 2, 1] := [1.0, 2.0]", "size = 2, alpha = 2.0, beta = 1.0, bias = 0.0", "[1, 2, 1] 0.2 0.5",
         "the standard's formula", "ONNX Runtime refuses; PyTorch: 1 0.4 (the odd channel before, not after)",
