@@ -304,7 +304,8 @@ TEST_SUITE("weft debugging commands") {
     CHECK(run.says("1 kernel could not be generated"));
     CHECK(run.says("ReduceMax"));
     CHECK(run.says("weft-reproducer.weft"));
-    const Reproducer r = ParseReproducer(ReadFile(dir / "weft-reproducer.weft"));
+    const weft::Reproducer r =
+        weft::ParseReproducer(weft::ReadFile(dir / "weft-reproducer.weft"));
     CHECK(r.pass == "RTCGen");
     CHECK(r.error == "WEFT-E0901");
     const Folder::Result again = dir.Weft({"repro", "weft-reproducer.weft"}, reported);

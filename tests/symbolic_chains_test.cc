@@ -180,9 +180,8 @@ std::string RandomNet(std::mt19937_64& rng) {
         break;
       }
       case 1:
-        x = net.Add(fmt::format("{}(%{}) {{kernel_shape = [2, 2], strides = [{}, {}]}}",
-                                Pick(rng, 0, 1) ? "MaxPool" : "AveragePool", x, Pick(rng, 1, 2),
-                                Pick(rng, 1, 2)));
+        x = net.Add(fmt::format("AveragePool(%{}) {{kernel_shape = [2, 2], strides = [{}, {}]}}", x,
+                                Pick(rng, 1, 2), Pick(rng, 1, 2)));
         break;
       case 2:
         x = net.Add(fmt::format("Transpose(%{}) {{perm = [0, 1, 3, 2]}}", x));
