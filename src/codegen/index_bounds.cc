@@ -5,9 +5,11 @@
 /// does: the true value has to be one of 64 bits. A loop has a range and so have sums of loops; an
 /// element of a tensor may be anything, and x + 1 may wrap.
 ///
-/// Bounds with symbols. An extent is bounded by memory alone, and n * m by neither. What the sizes of
-/// the kernel bound is: tensors, and loops that run together, have at most `kMostElements` elements,
-/// so n * m does not wrap where some of them has n * m * k. Others are taken to wrap.
+/// Bounds with symbols. An extent is bounded by memory alone, and n * m by neither. What bounds it are
+/// the sizes of the kernel: tensors, and loops that run together, have at most `kMostElements`
+/// elements. Extents of one kernel are alike, so a product of as many of them as make up such a size,
+/// with a coefficient not far above its, is taken to be one; longer products and larger coefficients
+/// are taken to wrap.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -78,11 +80,6 @@ class MonomialReader final : public SymVisitor {
   std::vector<Entry> stack_;
 };
 
-bool Divides(const Monomial& m, const Monomial& of) {
-  return std::includes(of.factors.begin(), of.factors.end(), m.factors.begin(), m.factors.end(),
-                       [](SymInt a, SymInt b) { return SymInt::Compare(a, b) < 0; });
-}
-
 /// Values of an integer type narrower than i64; everything for others.
 Bounds BoundsOfType(DType t) {
   if (t == DType::kBool) return {0, 1};
@@ -132,7 +129,7 @@ bool IndexSimplifier::FitsInt64(SymInt e) {
                   : m.factors.size() == 1 ? c * kMostElements
                                           : std::numeric_limits<double>::infinity();
     for (const Monomial& size : sizes_) {
-      if (!m.factors.empty() && Divides(m, size))
+      if (!m.factors.empty() && m.factors.size() <= size.factors.size())
         most = std::min(most, std::max(1.0, c / size.coefficient) * kMostElements);
     }
     sum += most;
