@@ -335,7 +335,7 @@ class DeviceProgram final : public PlannedProgram {
     return other;
   }
 
-  int flags_ = 0;  ///< steps with a range flag
+  int flags_ = 0;             ///< steps with a range flag
   std::vector<int> flag_of_;  ///< by step: how many have one before it
   mutable std::mutex mutex_;
   mutable std::optional<std::map<int, std::shared_ptr<void>>> constants_;  ///< by storage

@@ -20,7 +20,7 @@ constexpr int64_t kStagingAlign = 64;
 constexpr size_t kRunsRemembered = 16;  // whose pinned memory is kept for the next
 constexpr int64_t kLargestNode = 1
                                  << 30;  // a graph's copy has a pitch, which must be less than 2^31
-constexpr unsigned kNoTiming = 2;  // CUevent_flags
+constexpr unsigned kNoTiming = 2;        // CUevent_flags
 constexpr DriverResult kNotReady = 600;
 
 DevicePointer At(const void* p) { return reinterpret_cast<DevicePointer>(p); }
