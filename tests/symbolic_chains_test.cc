@@ -187,7 +187,7 @@ std::string RandomNet(std::mt19937_64& rng) {
         x = net.Add(fmt::format("Transpose(%{}) {{perm = [0, 1, 3, 2]}}", x));
         break;
       default: {
-        static const char* const kUnary[] = {"Exp", "Tanh", "Neg", "Sigmoid"};
+        static const char* const kUnary[] = {"Sin", "Tanh", "Neg", "Sigmoid"};
         x = net.Add(fmt::format("{}(%{})", kUnary[Pick(rng, 0, 3)], x));
       }
     }
