@@ -48,7 +48,7 @@ def statistics_model(z):
     c = z.images[1]
     return f"""weft 1
 graph (%x: {text(z.images)} {{state = 1}}, %u: f32[1, {c}, 1, 1] {{state = 1}}, %v: f32[1, {c}, 1, 1] {{state = 1}}, %axes: i64[3] param = [0, 2, 3]) -> (%d) {{
-  %m, %q = weft::Moments(%x, %axes)
+  %m, %q, %e = weft::Moments(%x, %axes)
   %a = weft::Assign(%u, %m)
   %b = weft::Assign(%v, %q)
   %d = weft::Group(%a, %b)

@@ -118,7 +118,7 @@ const Form kForms[] = {
      R"(graph (%x: f32[$N, $H, $H, $C], %s: f32[$C]) -> (%y) {
         %ax = Constant() {value = tensor i64[3] [0, 1, 2]} : ?
         %eps = Constant() {value = tensor f32[] [0.00001]} : ?
-        %m, %v = weft::Moments(%x, %ax) : ?, ?
+        %m, %v, %e = weft::Moments(%x, %ax) : ?, ?, ?
         %d = Sub(%x, %m) : ?
         %ve = Add(%v, %eps) : ?
         %std = Sqrt(%ve) : ?
