@@ -9,6 +9,7 @@
 #include "weft/core/pass.h"
 #include "weft/core/reproducer.h"
 #include "weft/core/text.h"
+#include "weft/support/error.h"
 #include "weft/support/log.h"
 
 namespace weft {
