@@ -62,9 +62,9 @@ NvrtcApi Open(const char* file) {
 /// A kernel that has entries for many parts: y = -x.
 KernelPtr ManyParts() {
   auto k = std::make_shared<Kernel>();
-  k->buffers = {{DType::kF32, false, SymInt::Symbol("d0")},
-                {DType::kF32, true, SymInt::Symbol("d0")}};
-  k->dims = {SymInt::Symbol("d0")};
+  k->buffers = {{DType::kF32, false, KernelSymbol(0)},
+                {DType::kF32, true, KernelSymbol(0)}};
+  k->dims = {KernelSymbol(0)};
   k->num_outer = k->num_inputs = k->num_symbols = 1;
   k->vector_loop = 0;
   k->stores = {{1, Expr::Index(0), -Expr::Load(0, DType::kF32, {Expr::Index(0)}), false}};

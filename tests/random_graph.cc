@@ -365,11 +365,14 @@ std::vector<TensorPtr> MakeSpecialInputs(const RandomGraph& g, size_t binding) {
     out.push_back(plain);
     if (!IsFloat(plain->dtype()) || plain->num_elements() == 0 || barred.count(id)) continue;
     if (rng() % 5 == 0) continue;
-    const bool narrow = plain->dtype() == DType::kF16;
-    // Sums of them stay below the largest number, so that only products overflow, in any order.
-    const double huge = narrow ? 100 : 1e30, tiny = narrow ? 0x1p-20 : 1e-40;
+    const bool narrow = plain->dtype() == DType::kF16, wide = plain->dtype() == DType::kF64;
+    // Sums of them stay below the largest number, so that only products overflow, in any order. One sign a tensor: where
+    // huge numbers cancel in a sum, what is left is what came after them, which both oracles take in one order and a device
+    // in another. In f64 even a square of them has a sine (math.md: up to 2^50).
+    const double size = narrow ? 100 : wide ? 1e7 : 1e30, huge = rng() % 2 ? size : -size;
+    const double tiny = narrow ? 0x1p-20 : 1e-40;
     const std::vector<std::vector<double>> kinds{
-        {nan}, {inf, -inf}, {-0.0, 0.0, tiny, -tiny}, {huge, -huge, 1 / huge}, {}};
+        {nan}, {inf, -inf}, {-0.0, 0.0, tiny, -tiny}, {huge, 1 / huge}, {}};
     std::vector<double> values = kinds[kind];
     if (values.empty())
       for (const auto& k : kinds) values.insert(values.end(), k.begin(), k.end());
