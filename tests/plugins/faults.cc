@@ -124,7 +124,7 @@ void FilesThatAreNone() {
   Check(Registries() == before, "a bent file left something behind");
 }
 
-void Faults() {
+void EachFault() {
   FailsBothWays("no_entry", ErrorCode::kPlugin, "no entry 'weft_plugin_init_v1'");
   FailsBothWays("undefined_symbol", ErrorCode::kPlugin, "weft_test_missing");
   FailsBothWays("other_headers", ErrorCode::kPluginAbi, "0123456789abcdef");
@@ -262,7 +262,7 @@ int main(int argc, char** argv) try {
   folder = argv[1];
   GetBackend("cpu");  // what it registers is there before we look
   FilesThatAreNone();
-  Faults();
+  EachFault();
   OlderHost();
   Good();
   std::printf("faults: %d checks, %d failed\n", checks, failures);
