@@ -43,9 +43,10 @@ LoweredKernel Lower(const NodePtr& n, const Graph& body, std::vector<Layout> lay
   const AttrValue* parts = n->attrs.dict.find("parts");
   std::optional<LoweredKernel> pieces;
   if (!parts) pieces = LowerPieces(spec, flat);
-  LoweredKernel lowered = pieces  ? std::move(*pieces)
-                          : parts ? LowerParts(spec, parts->get<Ints>(), WrittenInputs(n), facts)
-                                  : LowerSpaces(spec, WrittenInputs(n), facts);
+  const std::vector<int64_t> all{int64_t(spec.outputs.size())};
+  LoweredKernel lowered =
+      pieces ? std::move(*pieces)
+             : LowerSpaces(spec, parts ? parts->get<Ints>() : all, WrittenInputs(n), facts);
   lowered.layouts = std::move(layouts);
   return lowered;
 }

@@ -226,6 +226,19 @@ bool PartsInterfere(const std::vector<Part>& parts, size_t inputs,
   return false;
 }
 
+/// `parts` with a new one wherever the outputs of one go on in another space.
+std::vector<int64_t> PartBySpace(const ComputeSpec& normal, const std::vector<int64_t>& parts) {
+  std::vector<int64_t> apart;
+  size_t k = 0;
+  for (const int64_t n : parts)
+    for (int64_t i = 0; i < n && k < normal.outputs.size(); ++i, ++k)
+      if (i > 0 && normal.outputs[k].dims == normal.outputs[k - 1].dims)
+        ++apart.back();
+      else
+        apart.push_back(1);
+  return apart;
+}
+
 }  // namespace
 
 std::vector<KernelPtr> LoweredKernel::Kernels() const {
@@ -237,22 +250,16 @@ std::vector<KernelPtr> LoweredKernel::Kernels() const {
   return distinct;
 }
 
-LoweredKernel LowerSpaces(const ComputeSpec& spec,
+LoweredKernel LowerSpaces(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                           const std::vector<std::pair<int, int>>& written, const Facts& facts) {
   try {
-    return LowerKernel(spec, facts);
+    return LowerParts(spec, parts, written, facts);
   } catch (const Error& e) {
-    if (e.code() != ErrorCode::kUnsupported || spec.outputs.size() < 2) throw;
+    if (e.code() != ErrorCode::kUnsupported) throw;
+    const std::vector<int64_t> apart = PartBySpace(NormalizeSpec(spec, facts), parts);
+    if (apart == parts) throw;
+    return LowerParts(spec, apart, written, facts);
   }
-  std::vector<int64_t> parts;
-  const ComputeSpec normal = NormalizeSpec(spec, facts);
-  for (size_t k = 0; k < normal.outputs.size(); ++k) {
-    if (k > 0 && normal.outputs[k].dims == normal.outputs[k - 1].dims)
-      ++parts.back();
-    else
-      parts.push_back(1);
-  }
-  return LowerParts(spec, parts, written, facts);
 }
 
 LoweredKernel LowerParts(const ComputeSpec& spec, const std::vector<int64_t>& parts,

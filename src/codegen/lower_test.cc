@@ -431,12 +431,12 @@ TEST_CASE("outputs without a common space are parts of one launch") {
                          {F({n, m}), F({m})},
                          {X(0, Is(2)), X(0, {Expr::Int(0), I(0)}) * X(0, {Expr::Int(0), I(0)})}};
   CHECK_THROWS_AS(LowerKernel(spec, Facts()), UserError);
-  const LoweredKernel apart = LowerSpaces(spec, {}, Facts());
+  const LoweredKernel apart = LowerSpaces(spec, {2}, {}, Facts());
   REQUIRE(apart.parts.size() == 2);
   CHECK(apart.parts[0].operands == std::vector<int>{0, 1});
   CHECK(apart.parts[1].operands == std::vector<int>{0, 2});
   // Where one is written over what the other reads, no order of parts is right.
-  CHECK_THROWS_AS(LowerSpaces(spec, {{0, 0}}, Facts()), UserError);
+  CHECK_THROWS_AS(LowerSpaces(spec, {2}, {{0, 0}}, Facts()), UserError);
 }
 
 TEST_CASE("symbolic extents") {

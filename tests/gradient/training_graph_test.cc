@@ -194,7 +194,9 @@ TEST_CASE("random training graphs: fused = unfused = interpreter") {
         Session session(e2e::CompileFor(t.graph, backend, pipeline));
         got = session.Run(t.inputs);
       } catch (const Error& e) {
-        FAIL_CHECK(std::string(e.what()));
+        PrintOptions print;
+        print.inline_all = true;
+        FAIL_CHECK(std::string(e.what()) << "\n" << PrintGraph(t.graph, print));
         continue;
       }
       REQUIRE(got.size() == want.size());

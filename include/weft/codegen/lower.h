@@ -67,9 +67,10 @@ WEFT_API LoweredKernel LowerParts(const ComputeSpec& spec, const std::vector<int
                                   const std::vector<std::pair<int, int>>& written,
                                   const Facts& facts);
 
-/// The kernel of a body of any outputs: one kernel where they have a common space, else a part for the outputs of each
-/// space, which computes for itself what several need. Throws kUnsupported where a part would read what another one writes.
-WEFT_API LoweredKernel LowerSpaces(const ComputeSpec& spec,
+/// LowerParts, where all outputs of a part need not have a common space: such a part becomes one for the outputs of each
+/// space, which computes for itself what several need. {number of outputs}: one kernel where they have one. Throws
+/// kUnsupported where a part would read what another one writes.
+WEFT_API LoweredKernel LowerSpaces(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                                    const std::vector<std::pair<int, int>>& written,
                                    const Facts& facts);
 
