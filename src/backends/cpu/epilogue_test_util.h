@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/conv_test_util.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/support/checked.h"
 
 namespace weft::cpu {
 
@@ -51,6 +54,21 @@ inline std::vector<double> Apply(std::vector<double> y, const std::vector<Step>&
   for (const Step& s : steps)
     for (size_t i = 0; i < y.size(); ++i)
       y[i] = s.meaning(y[i], s.operand ? s.operand->at(int64_t(i) % s.operand->num_elements()) : 0);
+  return y;
+}
+
+/// Runs with the result where the last operand, the addend, lies: as the planner places it.
+inline TensorPtr RunInPlace(const Case& c, const LibraryCall& call) {
+  std::vector<const void*> in;
+  for (const TensorPtr& t : c.operands) in.push_back(t ? t->data() : nullptr);
+  const Tensor& addend = *c.operands.back();
+  const auto y = std::make_shared<Tensor>(DType::kF32, addend.dims());
+  std::copy_n(addend.data_as<float>(), addend.num_elements(), y->mutable_data_as<float>());
+  void* out = y->mutable_data();
+  in.back() = out;
+  const size_t bytes = size_t(CheckedRoundUp(call.scratch_bytes() + 64, 64));
+  std::unique_ptr<void, void (*)(void*)> scratch(std::aligned_alloc(64, bytes), std::free);
+  call.Run(in.data(), &out, scratch.get());
   return y;
 }
 
