@@ -15,6 +15,7 @@
 #include "e2e_util.h"
 #include "training_networks.h"
 #include "weft/core/builtin_ops.h"
+#include "weft/runtime/variable_store.h"
 
 namespace {
 
@@ -202,6 +203,77 @@ TEST_CASE("one NaN through every producer and every follower") {
   CHECK(pairs >= 800);
   CHECK(compared >= 800);
   for (const Exception& e : kExceptions) CHECK_MESSAGE(differs[&e] > 0, e.why);
+}
+
+/// As at the end of a residual block; `counts`: the program writes a variable, too, so that no run of it may begin again.
+Graph ResidualBlock(bool counts) {
+  const std::string text =
+      "graph (%x: f32[1,16,12,12], %y: f32[1,16,12,12], %w: f32[16,16,3,3] param = [" +
+      [] {
+        std::string w;
+        for (int i = 0; i < 16 * 16 * 9; ++i)
+          w += (i ? ", " : "") + std::to_string(double(i * 7919 % 23 - 11) / 64);
+        return w;
+      }() +
+      "]" + (counts ? ", %n: f32[] {state = 1}, %one: f32[] param = [1]" : "") + ") -> (%z" +
+      (counts ? ", %m" : "") +
+      ") {\n"
+      "  %a = Conv(%x, %w) {pads=[1,1,1,1]}\n"
+      "  %c = Conv(%y, %w) {pads=[1,1,1,1]}\n"
+      "  %s = Add(%c, %a)\n"
+      "  %t = Relu(%s)\n"
+      "  %z = Conv(%t, %w) {pads=[1,1,1,1]}\n" +
+      (counts ? "  %p = Add(%n, %one)\n  %m = weft::Assign(%n, %p)\n" : "") + "}\n";
+  return e2e::FromText(text);
+}
+
+TEST_CASE("NaN in an addend that the result overwrites") {
+  if (!e2e::HasCpu()) return;
+  for (bool counts : {false, true}) {
+    CAPTURE(counts);
+    const Graph g = ResidualBlock(counts);
+    const auto program = e2e::CompileFor(g, "cpu");
+    Session cpu(program), ref(e2e::CompileFor(g, "ref"));
+    for (Session* s : {&cpu, &ref})
+      if (counts) s->store()->Set("n", Tensor::FromDoubles(DType::kF32, {}, {0}));
+    const auto make = [] {
+      auto t = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{1, 16, 12, 12});
+      for (int64_t i = 0; i < t->num_elements(); ++i) t->set(i, double(i * 31 % 17 - 8) / 8);
+      return t;
+    };
+    const auto y = make();
+    auto x = make();
+    int run = 0;
+    const auto check = [&] {
+      ++run;
+      CAPTURE(run);
+      std::vector<std::shared_ptr<Tensor>> got;
+      const std::vector<StepTime> steps = cpu.Profile({x, y}, &got);
+      // Begun again or not, each step is told once.
+      CHECK(std::count_if(steps.begin(), steps.end(), [](const StepTime& t) {
+              return t.how.find("Add + Relu") != std::string::npos;
+            }) == 1);
+      const std::vector<TensorPtr> want = ref.Run({x, y});
+      CHECK(MaskOf(*got[0]) == MaskOf(*want[0]));
+      for (size_t k = 0; k < want.size(); ++k)
+        for (int64_t i = 0; i < want[k]->num_elements(); ++i) {
+          const double a = got[k]->at(i), b = want[k]->at(i);
+          if (!(std::isnan(a) && std::isnan(b)) && a != doctest::Approx(b).epsilon(1e-4))
+            FAIL_CHECK("element " << i << " of " << k << " is " << a << ", on ref " << b);
+        }
+      return MaskOf(*got[0]).count;
+    };
+    CHECK(check() == 0);
+    for (double special :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      x->set(500, special);
+      check();  // sums with one infinity need not be NaN
+      x->set(501, -special);
+      CHECK(check() > 0);
+      x = make();
+      for (int i = 0; i < 70; ++i) CHECK(check() == 0);  // until runs are careless again
+    }
+  }
 }
 
 /// Of magnitudes.

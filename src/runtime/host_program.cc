@@ -1,19 +1,29 @@
 /// host_program.cc: runs a plan on host memory.
+#include <algorithm>
 #include <cstring>
 
 #include "planned_program.h"
 #include "weft/core/layout.h"
+#include "weft/runtime/run_again.h"
 
 namespace weft {
 namespace {
 
+/// After a run that began again: what made it do so is likely to come again soon.
+constexpr int kCarefulRuns = 64;
+
 class HostProgram final : public PlannedProgram {
  public:
   HostProgram(Graph graph, std::shared_ptr<Backend> backend)
-      : PlannedProgram(std::move(graph), std::move(backend)) {}
+      : PlannedProgram(std::move(graph), std::move(backend)),
+        keeps_inputs_(std::none_of(plan_.written.begin(), plan_.written.end(),
+                                   [](bool written) { return written; })) {}
 
  protected:
-  std::unique_ptr<State> NewState() const override { return std::make_unique<PlannedState>(); }
+  struct HostState : PlannedState {
+    int careful_runs = 0;  ///< to come, that will not have to begin again
+  };
+  std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
 
   void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,
              const std::vector<std::shared_ptr<Tensor>>& outputs) const override {
@@ -33,6 +43,21 @@ class HostProgram final : public PlannedProgram {
     }
     for (const Value& v : plan_.values)
       if (v.constant) s.base[size_t(v.storage)] = const_cast<void*>(v.constant->data());
+  }
+  void RunSteps(PlannedState& s) const override {
+    int& careful = static_cast<HostState&>(s).careful_runs;
+    if (careful == 0) {
+      try {
+        const RunAgain::Scope scope(keeps_inputs_);
+        return PlannedProgram::RunSteps(s);
+      } catch (const RunAgain::Asked&) {
+        careful = kCarefulRuns;
+        if (s.profile) s.profile->clear();
+      }
+    }
+    --careful;
+    const RunAgain::Scope scope(false);
+    PlannedProgram::RunSteps(s);
   }
   void Copy(PlannedState&, void* to, const void* from, int64_t bytes) const override {
     if (bytes > 0) std::memcpy(to, from, size_t(bytes));
@@ -102,6 +127,8 @@ class HostProgram final : public PlannedProgram {
         CopyLayout(out[i]->dtype(), out[i]->dims(), out[i]->data(), Pointer(s, step.outputs[i]),
                    Layout::kPlain, plan_.values[size_t(step.outputs[i])].layout);
   }
+
+  const bool keeps_inputs_;  ///< no variable is written
 };
 
 }  // namespace

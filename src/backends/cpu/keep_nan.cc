@@ -17,6 +17,7 @@
 #include <new>
 
 #include "backends/cpu/threads.h"
+#include "weft/runtime/run_again.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -181,7 +182,8 @@ NanKeeper::Run::Run(const NanKeeper* keeper, const void* const* inputs, void* co
   result_ = static_cast<float*>(outputs[0]);
   for (int i : call.added)
     if (inputs[i] == result_) overlaid_ = i;
-  if (overlaid_ >= 0 && !AllFinite(result_, call.floats))
+  asks_ = overlaid_ >= 0 && RunAgain::Possible();
+  if (overlaid_ >= 0 && !asks_ && !AllFinite(result_, call.floats))
     kept_.assign(result_, result_ + call.floats);
   raised_before_ = TakeOwn();
   if (!regions_come_by && keeper_->clears_.load(std::memory_order_relaxed))
@@ -211,6 +213,7 @@ void NanKeeper::Run::Look() {
 
 void NanKeeper::Run::Finish() {
   if (!invalid_) return;
+  if (asks_) RunAgain::Ask();
   const Call& call = keeper_->call_;
   std::vector<const void*> operands(inputs_, inputs_ + call.operands);
   if (overlaid_ >= 0) {

@@ -11,8 +11,11 @@
 /// cost a small network 2 % on a quiet machine and a third of its time on a busy one. It is what is done where the loader
 /// decided otherwise, as it does for a program that is linked with OpenMP itself.
 ///
-/// Cost: reading and writing a register in each thread. An addend that lies where the result goes is looked through first:
-/// what was not finite in it has to be known later.
+/// An addend that lies where the result goes is gone by then. A run that can begin again does so (run_again.h). Else the
+/// addend is looked through before the call: what was not finite in it has to be known later.
+///
+/// Cost: reading and writing a register in each thread; in a run that cannot begin again (a step of training, mostly) a
+/// reading pass over each such addend.
 #pragma once
 
 #include <atomic>
@@ -69,6 +72,7 @@ class NanKeeper {
     const void* const* inputs_;
     float* result_ = nullptr;
     int overlaid_ = -1;        ///< the addend in the place of the result
+    bool asks_ = false;        ///< for the run to begin again, if that has to be known
     std::vector<float> kept_;  ///< its content, where that is not finite
     bool raised_before_ = false, invalid_ = false;
     NanWatch watch_;
