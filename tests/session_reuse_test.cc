@@ -6,11 +6,13 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <tuple>
 
 #include "e2e_util.h"
 #include "error_bound.h"
 #include "lender.h"
 #include "random_control_flow.h"
+#include "random_extents.h"
 #include "random_graph.h"
 
 namespace weft::e2e {
@@ -21,6 +23,7 @@ using Inputs = std::vector<TensorPtr>;
 struct Case {
   Graph graph;
   std::vector<Inputs> contents;  ///< of each run, in the order of graph.AllInputs()
+  bool exact = false;            ///< the interpreter gives the same bits
 };
 
 Inputs Ordered(const Program& program, const Graph& g, const Inputs& inputs) {
@@ -43,6 +46,8 @@ std::string CheckReuse(const Case& c, const std::string& backend) {
   for (const Inputs& in : c.contents) {
     const auto program = CompileFor(c.graph, backend);
     want.push_back(Session(program).Run(Ordered(*program, c.graph, in)));
+    if (c.exact && !AllEqual(want.back(), GetEvaluator()->Eval(c.graph, in)))
+      return "contents " + std::to_string(want.size() - 1) + ": a new program is wrong";
   }
   const auto program = CompileFor(c.graph, backend);
   Session session(program);
@@ -124,6 +129,23 @@ TEST_CASE("a session of random control flow gives what a new program gives") {
     for (const auto& [binding, round] : {std::pair(0, 0), {1, 0}, {0, 1}, {2, 0}})
       c.contents.push_back(fuzz::MakeInputs(g, size_t(binding), uint64_t(round)));
     c.graph = g.graph;
+    CheckSeed(seed, c);
+  }
+}
+
+TEST_CASE("a session of random graphs whose inputs decide extents gives what new programs give") {
+  const uint64_t first = uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 1));
+  const int64_t count = FromEnvironment("WEFT_FUZZ_COUNT", 25);
+  for (uint64_t seed = first; seed < first + uint64_t(count); ++seed) {
+    const fuzz::ExtentGraph g = fuzz::MakeExtentGraph(seed);
+    Case c;
+    // Of each: extents, data, what decides. The third has the first's extents and other values, or its values and other data.
+    const uint64_t other = seed % 4 != 0;
+    for (const auto& [binding, data, values] :
+         {std::tuple(0, 0, uint64_t{0}), {1, 0, 0}, {0, 1, other}, {2, 0, 0}})
+      c.contents.push_back(fuzz::MakeInputs(g, size_t(binding), uint64_t(data), values));
+    c.graph = g.graph;
+    c.exact = true;
     CheckSeed(seed, c);
   }
 }
