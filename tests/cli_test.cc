@@ -271,29 +271,6 @@ TEST_SUITE("weft command") {
     CHECK(cpu.out.find("Relu") != std::string::npos);
   }
 
-  TEST_CASE("inspect predicts the arena that a run has") {
-    const Folder dir;
-    const std::string product = dir.Write("p.weft", R"(weft 1
-graph (%a: f32[512, n], %b: f32[n, 512]) -> (%y) {
-  %m = MatMul(%a, %b)
-  %s = Sin(%m)
-  %c = Cos(%m)
-  %t = Mul(%s, %c)
-  %y = MatMul(%t, %m)
-}
-)");
-    for (const std::string& model : {product, dir.Write("m.weft", kModel)})
-      for (const char* n : {"n=1", "n=300"}) {
-        const Json said = Parsed(Weft({"inspect", model, "--json", "--bind", n}));
-        const Json ran = Parsed(Weft({"bench", model, "--json", "--bind", n, "--iterations", "1",
-                                      "--warmup", "0"}));
-        CAPTURE(model);
-        CHECK(said.at("peak_error") == "");
-        CHECK(said.at("peak_bytes") == ran.at("arena_bytes"));
-        CHECK(ran.at("kernels_failed") == 0);
-      }
-  }
-
   TEST_CASE("inspect traces what is unknown to where it begins") {
     const Folder dir;
     const std::string model = dir.Write(
