@@ -147,10 +147,10 @@ TEST_SUITE("weft command") {
 
   TEST_CASE("inspect says why it predicts no arena: a value decides extents") {
     const Folder dir;
-    const std::string path = dir.Write(
-        "m.weft",
-        "weft 1\ngraph (%x: f32[n, 8]) -> (%y) {\n  %e = Sin(%x)\n  %r = Relu(%e)\n"
-        "  %i = NonZero(%r)\n  %f = Cast(%i) {to = f32}\n  %y = Exp(%f)\n}\n");
+    const std::string path =
+        dir.Write("m.weft",
+                  "weft 1\ngraph (%x: f32[n, 8]) -> (%y) {\n  %e = Sin(%x)\n  %r = Relu(%e)\n"
+                  "  %i = NonZero(%r)\n  %f = Cast(%i) {to = f32}\n  %y = Exp(%f)\n}\n");
     const Json said = Parsed(Weft({"inspect", path, "--json", "--bind", "n=37"}));
     CHECK(said.at("peak_bytes").is_null());
     CHECK(said.at("peak_error").get<std::string>().find("not known before the run") !=

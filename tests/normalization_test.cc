@@ -6,25 +6,13 @@
 #include <functional>
 
 #include "e2e_util.h"
+#include "large_mean.h"
 #include "weft/core/builtin_ops.h"
 
 namespace {
 
 using namespace weft;
 using namespace weft::e2e;
-
-constexpr int64_t kImages = 2, kChannels = 4, kPoints = 96;
-
-/// [2, 4, 96] of deviation about 0.6 around `mean`.
-TensorPtr Around(double mean, DType t = DType::kF32) {
-  auto x = std::make_shared<Tensor>(t, std::vector<int64_t>{kImages, kChannels, kPoints});
-  uint64_t s = 88172645463325252u;
-  for (int64_t i = 0; i < x->num_elements(); ++i) {
-    s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-    x->set(i, mean + 2 * double(s >> 11) * 0x1p-53 - 1);
-  }
-  return x;
-}
 
 /// In double: elements of one key are normalised together.
 std::vector<double> Normalized(const Tensor& x, const std::function<int64_t(int64_t)>& key,
@@ -40,9 +28,6 @@ std::vector<double> Normalized(const Tensor& x, const std::function<int64_t(int6
     y.push_back((x.at(i) - mean[size_t(key(i))]) / std::sqrt(square[size_t(key(i))] + epsilon));
   return y;
 }
-int64_t Row(int64_t i) { return i / kPoints; }
-int64_t Group(int64_t i) { return i / kPoints / 2; }
-int64_t Channel(int64_t i) { return i / kPoints % kChannels; }
 
 struct Form {
   const char* name;

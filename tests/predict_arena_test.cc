@@ -21,7 +21,6 @@ void CheckArena(const Graph& g, const std::vector<SymBindings>& bindings, MakeIn
   for (const bool fusion : {true, false}) {
     CAPTURE(fusion);
     CompileOptions options;
-    options.backend = "cpu";
     options.fusion = fusion;
     const auto program = Compile(g, options);
     Session session(program);

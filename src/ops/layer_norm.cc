@@ -147,7 +147,7 @@ NodeEntry OverCount(const NodeEntry& x, const NodeEntry& mean) {
 
 /// What the gradient reads of a row: Mean and InvStdDev where they have the digits that it computes with, else both again.
 struct RowStats {
-  NodeEntry mean, inverse, rest;  ///< rest: of the mean, may be null
+  NodeEntry mean, inverse, rest;  ///< rest: of the mean; null: the mean of the differences to it
 };
 RowStats GradStats(const NodePtr& n, const NodeEntry& x, const NodeEntry& axes) {
   const DType t = KnownType(x).dtype;
@@ -160,7 +160,7 @@ RowStats GradStats(const NodePtr& n, const NodeEntry& x, const NodeEntry& axes) 
 
 /// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what
 /// reaches x through the statistics themselves: d mean = 1 / count, d inverse = -inverse^2 h /
-/// count.
+/// count. Mean is rounded, which h would show where mean / deviation is large: the mean of what is left is taken off, too.
 std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (AllNull(dys)) return d;
@@ -168,9 +168,8 @@ std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEnt
   const NodeEntry axes = RowAxes(n, x);
   const auto [mean, inverse, rest] = GradStats(n, x, axes);
   auto like = [](const NodeEntry& e, const NodeEntry& t) { return Apply("CastLike", {e, t}); };
-  NodeEntry centered = like(x, mean) - mean;
-  if (rest) centered = centered - rest;
-  const NodeEntry h = centered * inverse;
+  const NodeEntry centered = like(x, mean) - mean;
+  const NodeEntry h = (centered - (rest ? rest : RowMean(centered, axes))) * inverse;
   NodeEntry dx;
   if (dys[0]) {
     const NodeEntry dy = like(dys[0], mean), e = dy * like(scale, mean);

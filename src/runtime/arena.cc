@@ -37,7 +37,8 @@ ArenaLayout LayArena(const std::vector<Storage>& storages, const std::vector<int
 }
 
 int64_t PredictArena(Graph graph, const CompileOptions& options, const SymBindings& bindings) {
-  const std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
+  const std::string name = options.backend.empty() ? kDefaultBackend : options.backend;
+  const std::shared_ptr<Backend> backend = BackendFor(name, options.threads);
   CheckEffects(graph);
   MarkState(graph);
   const Graph planned = PlanGraph(std::move(graph), options, *backend, false);

@@ -197,7 +197,7 @@ std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& option
   try {
     if (!options.backend.empty()) return CompileAny(std::move(graph), options);
     CompileOptions with_backend = options;
-    with_backend.backend = "cpu";
+    with_backend.backend = kDefaultBackend;
     return CompileAny(std::move(graph), with_backend);
   } catch (const std::bad_alloc&) {
     WEFT_THROW(kOutOfMemory, "no memory to compile the graph");
