@@ -1,8 +1,12 @@
 /// large_mean.h: data whose mean is large against its deviation, for tests of normalisations.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "weft/core/tensor.h"
@@ -24,9 +28,32 @@ inline TensorPtr Around(double mean, DType t = DType::kF32,
   return x;
 }
 
+/// A text about f32 in another dtype.
+inline std::string InType(DType t, std::string text) {
+  const std::string to(DTypeName(t));
+  for (size_t at = 0; (at = text.find("f32", at)) != std::string::npos; at += to.size())
+    text.replace(at, 3, to);
+  return text;
+}
+
 // What is normalised together, by number of an element.
 inline int64_t Row(int64_t i) { return i / kPoints; }
 inline int64_t Group(int64_t i) { return i / kPoints / 2; }
 inline int64_t Channel(int64_t i) { return i / kPoints % kChannels; }
+
+/// In double: elements of one key are normalised together.
+inline std::vector<double> Normalized(const Tensor& x, const std::function<int64_t(int64_t)>& key,
+                                      double epsilon) {
+  std::vector<double> mean(size_t(x.num_elements())), square = mean, count = mean;
+  for (int64_t i = 0; i < x.num_elements(); ++i)
+    mean[size_t(key(i))] += x.at(i), ++count[size_t(key(i))];
+  for (size_t k = 0; k < mean.size(); ++k) mean[k] /= std::max(count[k], 1.0);
+  for (int64_t i = 0; i < x.num_elements(); ++i)
+    square[size_t(key(i))] += std::pow(x.at(i) - mean[size_t(key(i))], 2) / count[size_t(key(i))];
+  std::vector<double> y;
+  for (int64_t i = 0; i < x.num_elements(); ++i)
+    y.push_back((x.at(i) - mean[size_t(key(i))]) / std::sqrt(square[size_t(key(i))] + epsilon));
+  return y;
+}
 
 }  // namespace weft::e2e

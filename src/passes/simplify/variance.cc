@@ -27,11 +27,12 @@ struct Sum {
   SymInt n;
   double factor = 1;
   int power = 0;
+  double slack = 0;  ///< how far the factor may be off, as its constants are rounded
 };
 
 /// What stands around a sum: numbers that it is multiplied with and divided by, the latter perhaps extents of a run.
 struct Around {
-  double factor = 1;
+  double factor = 1, slack = 0;
   std::vector<SymInt> divisors;
 };
 
@@ -40,10 +41,27 @@ bool IsFloatCast(RewriteContext& ctx, const NodePtr& n) {
          IsFloat(ctx.dtype(NodeEntry(n)));
 }
 
-std::optional<double> NumberIn(RewriteContext& ctx, const NodeEntry& e) {
+/// A number that stands in a graph, and how far it may be from what was meant: half a unit in the last place.
+struct Number {
+  double value, slack;
+};
+std::optional<Number> NumberIn(RewriteContext& ctx, const NodeEntry& e) {
   const TensorPtr t = e.node ? ctx.constant(e) : nullptr;
   if (!t || t->num_elements() != 1 || !IsFloat(t->dtype())) return std::nullopt;
-  return t->at(0);
+  const DType d = t->dtype();
+  return Number{t->at(0), d == DType::kF64    ? 0x1p-53
+                          : d == DType::kF32  ? 0x1p-24
+                          : d == DType::kF16  ? 0x1p-11
+                          : d == DType::kBF16 ? 0x1p-8
+                                              : 0};
+}
+
+/// A number of elements that only the run tells: an integer, or what it was cast to.
+std::optional<SymInt> CountIn(RewriteContext& ctx, NodeEntry e) {
+  if (IsOp(e.node, "Cast") && IsInt(ctx.dtype(e.node->inputs[0]))) e = e.node->inputs[0];
+  const SymTensorPtr v = ctx.value(e);
+  if (!v || v->elements.size() != 1 || !v->elements[0].known()) return std::nullopt;
+  return v->elements[0];
 }
 
 /// Takes factors, views and casts off; a few, so that long chains are not walked from each of their nodes.
@@ -57,17 +75,19 @@ NodeEntry Inside(RewriteContext& ctx, NodeEntry e, Around* around) {
     } else if (IsOp(n, "Mul")) {
       const auto a = NumberIn(ctx, n->inputs[0]), b = NumberIn(ctx, n->inputs[1]);
       if (!a && !b) return e;
-      around->factor *= a ? *a : *b;
+      around->factor *= (a ? a : b)->value;
+      around->slack += (a ? a : b)->slack;
       e = n->inputs[a ? 1 : 0];
       continue;
     } else if (IsOp(n, "Div")) {
-      const SymTensorPtr v = ctx.value(n->inputs[1]);
-      if (const auto b = NumberIn(ctx, n->inputs[1]))
-        around->factor /= *b;
-      else if (v && v->elements.size() == 1 && v->elements[0].known())
-        around->divisors.push_back(v->elements[0]);
-      else
+      if (const auto b = NumberIn(ctx, n->inputs[1])) {
+        around->factor /= b->value;
+        around->slack += b->slack;
+      } else if (const auto count = CountIn(ctx, n->inputs[1])) {
+        around->divisors.push_back(*count);
+      } else {
         return e;
+      }
     } else if (!is_view.get(n->op(), false) && !IsFloatCast(ctx, n)) {
       return e;
     }
@@ -80,8 +100,10 @@ NodeEntry Inside(RewriteContext& ctx, NodeEntry e, Around* around) {
 NodeEntry Root(RewriteContext& ctx, const NodeEntry& e) {
   if (IsOp(e.node, "Mul") && e.node->inputs[0] == e.node->inputs[1]) return e.node->inputs[0];
   if (!IsOp(e.node, "Pow")) return {};
+  // An exponent of more axes would move those of x.
   const TensorPtr t = ctx.constant(e.node->inputs[1]);
-  return t && t->num_elements() == 1 && t->at(0) == 2 ? e.node->inputs[0] : NodeEntry();
+  const bool square = t && t->num_elements() == 1 && t->at(0) == 2;
+  return square && ctx.same_shape(e, e.node->inputs[0]) ? e.node->inputs[0] : NodeEntry();
 }
 
 /// The axes that a reduction names; none where they are not known.
@@ -123,6 +145,7 @@ std::optional<Sum> SumIn(RewriteContext& ctx, const NodeEntry& e, bool squares) 
   for (int a : s.axes) extents.push_back(shape[a]);
   s.n = Product(extents);
   s.factor = around.factor;
+  s.slack = around.slack;
   s.power = mean ? -1 : 0;
   for (SymInt d : around.divisors) {
     if (ctx.facts().ProvedEqual(d, s.n))
@@ -147,6 +170,7 @@ std::optional<Sum> SquaredSumIn(RewriteContext& ctx, const NodeEntry& e) {
   const std::optional<Sum> t = a == b ? s : SumIn(ctx, b, false);
   if (!s || !t || s->x != t->x || s->axes != t->axes) return std::nullopt;
   s->factor *= around.factor * t->factor;
+  s->slack += around.slack + t->slack;
   s->power += t->power;
   for (SymInt d : around.divisors) {
     if (ctx.facts().ProvedEqual(d, s->n))
@@ -166,10 +190,8 @@ std::optional<double> ValueOf(double factor, SymInt n, int power) {
   return factor * std::pow(double(n.value()), power);
 }
 
-/// How far a constant of that dtype may be off.
-double Slack(DType t) {
-  return t == DType::kF64 ? 1e-15 : t == DType::kF32 ? 5e-7 : t == DType::kF16 ? 4e-3 : 3e-2;
-}
+/// `value` is one, but for the rounding of constants and of the arithmetic here.
+bool IsOne(double value, double slack) { return std::fabs(value - 1) <= slack + 1e-14; }
 
 NodeEntry Like(RewriteContext& ctx, NodeEntry e, DType from, const NodeEntry& like) {
   Graph& g = ctx.graph();
@@ -194,15 +216,15 @@ std::vector<NodeEntry> WrittenVariance(RewriteContext& ctx, const NodePtr& n) {
     const auto ratio = ValueOf(-s1 / s2, square->n, square->power - squares->power + 1);
     const auto scale = ValueOf(s2, squares->n, squares->power + 1);
     const DType t = ctx.dtype(squares->x);
-    const double slack = Slack(std::min({t, ctx.dtype(out), ctx.dtype(n->inputs[1 - k])}));
-    if (!ratio || !scale || !(std::fabs(*ratio - 1) <= slack) || !std::isfinite(*scale)) continue;
+    const double slack = squares->slack + square->slack;
+    if (!ratio || !scale || !IsOne(*ratio, slack) || !std::isfinite(*scale)) continue;
     Graph& g = ctx.graph();
     const std::vector<int64_t> axes(squares->axes.begin(), squares->axes.end());
     const NodeEntry v(
         g.AddNode(kMoments, {squares->x, g.AddConstant(Tensor::Ints(axes))}, {}, n->attrs.name), 1);
     const DType wide = AccumulatorOf(t);
     NodeEntry y = v;
-    if (std::fabs(*scale - 1) > slack)
+    if (!IsOne(*scale, wide == DType::kF64 ? 0 : 0x1p-23))
       y = NodeEntry(g.AddNode("Mul", {y, g.AddConstant(Tensor::Scalar(wide, *scale))}));
     y = Like(ctx, y, wide, out);
     return {ReshapeTo(g, y, ctx.shape(out).dims())};
@@ -232,7 +254,7 @@ std::vector<NodeEntry> MeanOfMoments(RewriteContext& ctx, const NodePtr& n) {
   if (!m) return {};
   const DType t = ctx.dtype(s->x);
   const auto is_mean = ValueOf(s->factor, s->n, s->power + 1);
-  if (!is_mean || !(std::fabs(*is_mean - 1) <= Slack(std::min(t, ctx.dtype(out))))) return {};
+  if (!is_mean || !IsOne(*is_mean, s->slack)) return {};
   const NodeEntry mean = Like(ctx, NodeEntry(m, 0), AccumulatorOf(t), out);
   return {ReshapeTo(ctx.graph(), mean, ctx.shape(out).dims())};
 }
