@@ -68,7 +68,8 @@ void GraphWriter::WriteNode(const NodePtr& n) {
   const size_t colons = key.rfind("::");
   const std::string domain = colons == std::string::npos ? "" : key.substr(0, colons);
   const std::string op = colons == std::string::npos ? key : key.substr(colons + 2);
-  if (n->op()->has("FOnnxBody")) return WriteCall(n, model_.OfOperator(n, types_, shapes_));
+  if (n->op()->has("FOnnxBody"))
+    if (const auto f = model_.OfOperator(n, types_, shapes_)) return WriteCall(n, *f);
   const auto* schema = pb::OpSchemaRegistry::Schema(op, onnx_import::NewestOpset(), domain);
   if (domain.empty() || schema != nullptr) {
     WEFT_CHECK(schema != nullptr && domain.empty(), kUnsupported, "ONNX has no operator {}", key);
@@ -172,10 +173,11 @@ void GraphWriter::WriteAttributes(const NodePtr& n, const pb::OpSchema* schema,
     WriteAttribute(name, value, type, out->add_attribute());
   }
   if (!schema || !fields || !param) return;
-  // What ONNX requires and Weft has a default for.
+  // What ONNX requires and Weft has a default for; or what ONNX has one for that its own function body does not see.
+  const bool all = schema->Name() == "MeanVarianceNormalization";
   std::vector<std::string> required;
   for (const auto& [name, info] : schema->attributes()) {
-    if (info.required && !n->attrs.dict.find(name)) required.push_back(name);
+    if ((info.required || all) && !n->attrs.dict.find(name)) required.push_back(name);
   }
   std::sort(required.begin(), required.end());
   for (const std::string& name : required) {

@@ -5,6 +5,7 @@
 #include <onnx/defs/schema.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lift.h"
 #include "weft/support/check.h"
@@ -58,6 +59,19 @@ bool Allows(const std::vector<pb::OpSchema::FormalParameter>& formals,
   return true;
 }
 
+/// Parameters of one type variable have one type; what it would be. `bound` spans operands and results.
+bool Binds(const std::vector<pb::OpSchema::FormalParameter>& formals,
+           const std::vector<std::string>& types, std::map<std::string, std::string>* bound) {
+  for (size_t i = 0; i < types.size() && !formals.empty(); ++i) {
+    const auto& formal = formals[std::min(i, formals.size() - 1)];
+    const bool each_its_own =
+        formal.GetOption() == pb::OpSchema::Variadic && !formal.GetIsHomogeneous();
+    if (types[i].empty() || each_its_own) continue;
+    if (bound->try_emplace(formal.GetTypeStr(), types[i]).first->second != types[i]) return false;
+  }
+  return true;
+}
+
 /// Why the operator of that version does not take the node; empty: it does.
 std::string Misfit(const pb::NodeProto& n, const std::vector<std::string>& in,
                    const std::vector<std::string>& out, int64_t version) {
@@ -77,6 +91,10 @@ std::string Misfit(const pb::NodeProto& n, const std::vector<std::string>& in,
     return fmt::format("ONNX's {} does not take {}", n.op_type(), fmt::join(in, ", "));
   if (!Allows(schema->outputs(), out))
     return fmt::format("ONNX's {} does not give {}", n.op_type(), fmt::join(out, ", "));
+  std::map<std::string, std::string> bound;
+  if (!Binds(schema->inputs(), in, &bound) || !Binds(schema->outputs(), out, &bound))
+    return fmt::format("ONNX's {} does not take ({}) and give ({})", n.op_type(),
+                       fmt::join(in, ", "), fmt::join(out, ", "));
   return {};
 }
 

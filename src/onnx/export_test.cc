@@ -281,6 +281,52 @@ TEST_CASE("Weft's own operators become functions of ONNX's") {
   }
 }
 
+TEST_CASE("normalisations of every dtype: ONNX infers their types, results stay equal") {
+  const char* bodies[] = {
+      "%x: T[n, 6, 5, 2], %s: T[6], %b: T[6]) -> (%y) {\n"
+      "  %y = GroupNormalization(%x, %s, %b) {num_groups = 3, epsilon = 0.25}",
+      "%x: T[n, 6, 5], %s: T[6], %b: T[6]) -> (%y) {\n"
+      "  %y = GroupNormalization(%x, %s, %b) {num_groups = 2, stash_type = 11}",
+      "%x: T[n, 6], %s: f32[6], %b: f32[6]) -> (%y) {\n"
+      "  %y = GroupNormalization(%x, %s, %b) {num_groups = 2}",
+      "%x: f32[n, 6, 5], %s: T[6], %b: T[6]) -> (%y) {\n"
+      "  %y = GroupNormalization(%x, %s, %b) {num_groups = 6}",
+      "%x: T[n, 6, 5, 2]) -> (%y) {\n  %y = MeanVarianceNormalization(%x)",
+      "%x: T[n, 6, 5]) -> (%y) {\n  %y = MeanVarianceNormalization(%x) {axes = [-1, 0]}",
+      "%x: T[n, 6]) -> (%y) {\n  %y = MeanVarianceNormalization(%x) {axes = []}",
+      "%x: T[n, 6, 5], %s: T[6], %b: T[6]) -> (%y) {\n"
+      "  %y = InstanceNormalization(%x, %s, %b)",
+      "%x: T[n, 6], %s: T[6]) -> (%y) {\n  %y, %m, %i = LayerNormalization(%x, %s)",
+      "%x: T[n, 6], %s: T[6]) -> (%y) {\n  %y = RMSNormalization(%x, %s)",
+  };
+  for (const char* body : bodies)
+    for (const char* type : {"f32", "f16", "bf16", "f64"}) {
+      std::string text = std::string("weft 1\ngraph (") + body + "\n}";
+      for (size_t at; (at = text.find("T[")) != std::string::npos;) text.replace(at, 1, type);
+      CAPTURE(text);
+      const Graph g = ParseGraph(text);
+      // As it is, as Weft's own operators, and inside of a kernel.
+      for (const char* passes : {"InferShape", "Simplify", "Fusion"}) {
+        CAPTURE(std::string(passes));
+        const pb::ModelProto model = Exported(ApplyPasses(g, passes));
+        CHECK_NOTHROW(pb::checker::check_model(model, true));
+        CheckEqual(g, ImportOnnxBytes(BytesOf(model)), {{"n", 3}});
+      }
+    }
+}
+
+TEST_CASE("operands of two types where ONNX has one are no model of ONNX's") {
+  for (const char* text : {"graph (%x: f32[n, 3], %s: i64[2], %e: i32[2]) -> (%y) {\n"
+                           "  %y = Slice(%x, %s, %e)\n}",
+                           "graph (%x: u8[n, 3], %s: f32[], %z: i8[]) -> (%y) {\n"
+                           "  %y = DequantizeLinear(%x, %s, %z)\n}"}) {
+    CAPTURE(text);
+    const Error e = ErrorOfExport(ParseGraph(std::string("weft 1\n") + text));
+    CHECK(e.code() == ErrorCode::kUnsupported);
+    CHECK(Says(e, "does not take"));
+  }
+}
+
 TEST_CASE("operator sets: the oldest that says the same") {
   const auto version = [](const char* text) {
     const pb::ModelProto model = Exported(ImportText(text));

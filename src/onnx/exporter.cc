@@ -132,8 +132,8 @@ FunctionRef ModelExporter::Fused(const GraphPtr& body) {
   return fused_.emplace(body.get(), Intern("Fused", std::move(f), SymbolsOf(*body))).first->second;
 }
 
-FunctionRef ModelExporter::OfOperator(const NodePtr& n, const TypeMap* types,
-                                      const ShapeMap* shapes) {
+std::optional<FunctionRef> ModelExporter::OfOperator(const NodePtr& n, const TypeMap* types,
+                                                     const ShapeMap* shapes) {
   static const auto& bodies = Op::GetAttr<FOnnxBody>("FOnnxBody");
   OnnxBodyRequest request;
   request.node = n;
@@ -148,6 +148,7 @@ FunctionRef ModelExporter::OfOperator(const NodePtr& n, const TypeMap* types,
     request.output_shapes.push_back(shapes ? (*shapes)[NodeEntry(n, k)] : Shape());
   }
   const std::string nodes = bodies[n->op()](request);
+  if (nodes.empty()) return std::nullopt;
   const std::string text = fmt::format("f ({}) => ({}) {{\n{}\n}}", in, out, nodes);
   pb::FunctionProto f;
   pb::OnnxParser parser(text.c_str());

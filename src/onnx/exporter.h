@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -59,7 +60,7 @@ class ModelExporter {
   void Problem(const NodePtr& node, const std::string& why);
   FunctionRef Fused(const GraphPtr& body);
   /// The function of an operator that states its ONNX form; throws kUnsupported where there is none.
-  FunctionRef OfOperator(const NodePtr& node, const TypeMap* types, const ShapeMap* shapes);
+  std::optional<FunctionRef> OfOperator(const NodePtr& node, const TypeMap* types, const ShapeMap* shapes);
   /// Symbols whose values are needed to write `g`, sorted.
   const std::vector<std::string>& SymbolsOf(const Graph& g);
   /// A place for a tensor among the initializers.

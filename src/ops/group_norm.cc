@@ -13,6 +13,7 @@
 #include "demand.h"
 #include "row_moments.h"
 #include "weft/core/gradient.h"
+#include "weft/core/onnx_body.h"
 #include "weft/support/check.h"
 #include "window.h"
 
@@ -135,6 +136,18 @@ std::vector<NodeEntry> GroupNormGrad(const NodePtr& n, const std::vector<NodeEnt
   return d;
 }
 
+/// ONNX has one dtype for x, scale and bias.
+std::string GroupNormBody(const OnnxBodyRequest& r) {
+  const auto& p = ParamOf<GroupNormParam>(r.node);
+  const DType x = r.input_types[0].dtype;
+  if (x == r.input_types[1].dtype && x == r.input_types[2].dtype) return {};
+  return fmt::format(
+      "x = Cast<to = {0}>(i0)\ns = Cast<to = {0}>(i1)\nb = Cast<to = {0}>(i2)\n"
+      "y = GroupNormalization<num_groups = {1}, epsilon = {2:.9g}, stash_type = {0}>(x, s, b)\n"
+      "o0 = CastLike(y, i0)",
+      ComputeOf(r.node, x) == DType::kF64 ? 11 : 1, p.num_groups, p.epsilon);
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(GroupNormalization)
@@ -162,6 +175,7 @@ WEFT_REGISTER_OP(GroupNormalization)
     .set_attr<FCodeGen>("FCodeGen", GroupNormCode)
     .set_attr<FGradient>("FGradient", GroupNormGrad)
     .set_attr<FSimplify>("FSimplify", AsMoments)
+    .set_attr<FOnnxBody>("FOnnxBody", GroupNormBody)
     .set_attr<FFlops>("FFlops",
                       [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
                         return in.at(0).num_elements() * 8;

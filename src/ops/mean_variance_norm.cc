@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "row_moments.h"
+#include "weft/core/onnx_body.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -96,6 +97,24 @@ std::vector<NodeEntry> MeanVarianceNormGrad(const NodePtr& n, const std::vector<
   return {Apply("CastLike", {(dy - mean_of(dy) - y.centered * pull) * y.inverse, x})};
 }
 
+/// The body that ONNX gives the operator is of f32 alone.
+std::string MeanVarianceNormBody(const OnnxBodyRequest& r) {
+  const DType t = r.input_types[0].dtype;
+  if (t == DType::kF32) return {};
+  const Ints& given = ParamOf<MeanVarianceNormParam>(r.node).axes;
+  const std::string axes =
+      given.empty() ? ""
+                    : fmt::format("a = Constant<value_ints = [{}]>()\n", fmt::join(given, ", "));
+  const char* over = given.empty() ? "" : ", a";
+  const char* x = t == DType::kF64 ? "Identity(i0)" : "Cast<to = 1>(i0)";
+  return fmt::format(
+      "{0}x = {2}\nm = ReduceMean<keepdims = 1>(x{1})\nd = Sub(x, m)\n"
+      "e = ReduceMean<keepdims = 1>(d{1})\nc = Sub(d, e)\nq = Mul(c, c)\n"
+      "v = ReduceMean<keepdims = 1>(q{1})\ns = Sqrt(v)\nf = Constant<value_float = {3:.9g}>()\n"
+      "g = CastLike(f, s)\nh = Add(s, g)\ny = Div(c, h)\no0 = CastLike(y, i0)",
+      axes, over, x, kEpsilon);
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(MeanVarianceNormalization)
@@ -120,6 +139,7 @@ WEFT_REGISTER_OP(MeanVarianceNormalization)
     .set_attr<FCodeGen>("FCodeGen", MeanVarianceNormCode)
     .set_attr<FGradient>("FGradient", MeanVarianceNormGrad)
     .set_attr<FSimplify>("FSimplify", AsMoments)
+    .set_attr<FOnnxBody>("FOnnxBody", MeanVarianceNormBody)
     .set_attr<FFlops>("FFlops",
                       [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
                         return in.at(0).num_elements() * 8;

@@ -1,5 +1,5 @@
-/// onnx_body.h: how an operator that ONNX lacks is said in ONNX's own operators. Export writes the
-/// text as a local function, so that any ONNX runtime can run the model.
+/// onnx_body.h: how an operator that ONNX lacks, or has for fewer types, is said in ONNX's own operators. Export writes
+/// the text as a local function, so that any ONNX runtime can run the model.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct OnnxBodyRequest {
 /// Operator attribute "FOnnxBody": the nodes in ONNX's textual syntax, one assignment a line,
 /// without braces. The operands are called i0, i1 ..., the results o0, o1 ...; an absent operand
 /// must not be read. Operators mean what ONNX's newest operator set says. Throws kUnsupported with
-/// the reason where there is no such form.
+/// the reason where there is no such form. Empty: the node is ONNX's operator of that name.
 using FOnnxBody = std::function<std::string(const OnnxBodyRequest&)>;
 
 }  // namespace weft
