@@ -4,6 +4,7 @@
 #include "backends/cpu/post_ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -38,6 +39,19 @@ Functions HardSigmoid(const NodePtr& n) {
   return {{Algorithm::eltwise_linear, slope, offset}, {Algorithm::eltwise_clip, 0, 1}};
 }
 
+/// oneDNN multiplies every element by alpha, so that zeros times an infinity would be NaN on the side
+/// that alpha is not for.
+Functions WithAlpha(Algorithm a, const NodePtr& n, double otherwise) {
+  const auto alpha = float(FloatAttr(n, "alpha", otherwise));
+  return std::isfinite(alpha) ? Functions{{a, alpha}} : Functions{};
+}
+
+/// A slope of 0 is another function to oneDNN: Relu, which is 0 at -inf where 0 * -inf is NaN.
+Functions LeakyRelu(const NodePtr& n) {
+  const Functions leaky = WithAlpha(Algorithm::eltwise_relu, n, 0.01f);
+  return leaky.empty() || leaky[0].alpha == 0 ? Functions{} : leaky;
+}
+
 Functions ActivationOf(const NodePtr& n) {
   struct Row {
     const char* op;
@@ -45,9 +59,7 @@ Functions ActivationOf(const NodePtr& n) {
   };
   const auto plain = [](Algorithm a) { return [a](const NodePtr&) { return Functions{{a}}; }; };
   const auto with_alpha = [](Algorithm a, double otherwise) {
-    return [=](const NodePtr& n) {
-      return Functions{{a, float(FloatAttr(n, "alpha", otherwise))}};
-    };
+    return [=](const NodePtr& n) { return WithAlpha(a, n, otherwise); };
   };
 #if DNNL_VERSION_MAJOR >= 3
   const Function hard_swish{Algorithm::eltwise_hardswish, 1.f / 6, 0.5f};
@@ -61,7 +73,7 @@ Functions ActivationOf(const NodePtr& n) {
       {"Gelu", Gate},
       {"HardSigmoid", HardSigmoid},
       {"HardSwish", [=](const NodePtr&) { return Functions{hard_swish}; }},
-      {"LeakyRelu", with_alpha(Algorithm::eltwise_relu, 0.01f)},
+      {"LeakyRelu", LeakyRelu},
       {"Relu", plain(Algorithm::eltwise_relu)},
       {"Sigmoid", plain(Algorithm::eltwise_logistic)},
       {"Sqrt", plain(Algorithm::eltwise_sqrt)},

@@ -247,6 +247,12 @@ TEST_CASE("which steps a convolution takes") {
   CHECK(!t.Takes("Clip", {t.last(), t.Given(Shape::Scalar())}, 0, 1));
   CHECK(!t.Takes("Clip", {t.last(), t.Value(2), t.Value(1)}, 0, -1));
   CHECK(!t.Takes("Clip", {t.Value(2), t.last()}, 1, -1));
+  // Where oneDNN's function is another one at zeros and infinities.
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  CHECK(!t.Takes("LeakyRelu", {t.last()}, 0, -1, {{"alpha", 0.0}}));
+  for (const char* op : {"LeakyRelu", "Elu"})
+    for (const double alpha : {kInf, -kInf, kInf - kInf})
+      CHECK(!t.Takes(op, {t.last()}, 0, -1, {{"alpha", alpha}}));
   CHECK(t.Takes("Add", {t.Given(y), t.last()}, 1, 0));
   CHECK(!t.Takes("Add", {t.last(), t.Given(y)}, 0, 1));
   CHECK(t.Takes("Clip", {t.last(), t.Value(0), t.Value(6)}, 0, -1));
