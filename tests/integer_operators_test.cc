@@ -94,10 +94,9 @@ TEST_CASE("integers: random graphs, fused and alone") {
 
 namespace {
 
-/// The outputs of a graph on the reference backend and the CPU are those that the text says: "1 2 3; 0".
-void CheckOutputs(const std::string& text, const std::vector<TensorPtr>& inputs,
+/// The outputs of a graph on the reference backend and the CPU are those wanted.
+void CheckOutputs(const Graph& g, const std::vector<TensorPtr>& inputs,
                   const std::vector<std::vector<int64_t>>& want) {
-  const Graph g = e2e::FromText(text);
   for (const char* backend : {"ref", "cpu"}) {
     if (std::string(backend) == "cpu" && !e2e::HasCpu()) continue;
     CAPTURE(backend);
@@ -110,6 +109,10 @@ void CheckOutputs(const std::string& text, const std::vector<TensorPtr>& inputs,
       CHECK(values == want[k]);
     }
   }
+}
+void CheckOutputs(const std::string& text, const std::vector<TensorPtr>& inputs,
+                  const std::vector<std::vector<int64_t>>& want) {
+  CheckOutputs(e2e::FromText(text), inputs, want);
 }
 
 }  // namespace
@@ -146,6 +149,34 @@ TEST_CASE("integers: what overflows is no followed value") {
     %product = ReduceProd(%x, %axes)
   })",
                {Tensor::Ints({INT64_MAX, INT64_MAX})}, {{INT64_MAX, -2}, {1}});
+}
+
+TEST_CASE("integers: a product of constants beyond 64 bits wraps") {
+  constexpr int64_t kHalf = int64_t{1} << 62;
+  const std::vector<std::pair<std::vector<int64_t>, int64_t>> rows{
+      {{kHalf, 2}, INT64_MIN}, {{kHalf, 3}, -kHalf}, {{-kHalf, -2, 7}, INT64_MIN}, {{kHalf, 4}, 0}};
+  for (const auto& [factors, want] : rows)
+    for (const char* keepdims : {"0", "1"}) {
+      Graph g;
+      g.outputs = {NodeEntry(g.AddNode(
+          "ReduceProd", {g.AddConstant(Tensor::Ints(factors)), g.AddConstant(Tensor::Ints({0}))},
+          {{"keepdims", std::string(keepdims)}}))};
+      CheckOutputs(g, {}, {{want}});
+    }
+}
+
+TEST_CASE("integers: constants of 64 bits without a sign keep the highest one") {
+  // As at_int reads them: 2^63 - 1, 2^63, 2^64 - 1, 7.
+  const std::vector<int64_t> bits{INT64_MAX, INT64_MIN, -1, 7};
+  Graph g;
+  const NodeEntry c = g.AddConstant(
+                      integers::MakeTensor(DType::kU64, {4}, {bits.begin(), bits.end()})),
+                  one = g.AddConstant(integers::ScalarOf(DType::kU64, 1)),
+                  axes = g.AddConstant(Tensor::Ints({0}));
+  for (const char* op : {"Max", "Min", "Clip"}) g.outputs.emplace_back(g.AddNode(op, {c, one}));
+  for (const char* op : {"ReduceMax", "ReduceMin"})
+    g.outputs.emplace_back(g.AddNode(op, {c, axes}));
+  CheckOutputs(g, {}, {bits, {1, 1, 1, 1}, bits, {-1}, {7}});
 }
 
 TEST_CASE("integers: a diagonal beyond all positions") {

@@ -84,6 +84,21 @@ int SignOf(SymInt e, const Facts& facts) {
   return r.lo >= 0 ? 1 : r.hi < 0 ? -1 : 0;
 }
 
+namespace {
+
+/// The element that `at` follows; unknown where it throws kOverflow, since data wraps at 64 bits. Returned, not assigned
+/// in the try block: GCC 12 takes such an assignment for done where it threw, and leaves the variable undefined.
+SymInt FollowedOrUnknown(const std::function<SymInt(int64_t)>& at, int64_t i) {
+  try {
+    return at(i);
+  } catch (const UserError& error) {
+    if (error.code() != ErrorCode::kOverflow) throw;
+    return SymInt();
+  }
+}
+
+}  // namespace
+
 /// What the dtype cannot hold, or `at` throws kOverflow for, is unknown: such data wraps.
 void SetValue(InferShapeContext& ctx, int k, const Shape& shape,
               const std::function<SymInt(int64_t)>& at) {
@@ -99,13 +114,7 @@ void SetValue(InferShapeContext& ctx, int k, const Shape& shape,
   const DType t = ctx.out_type(k).dtype;
   bool any = count == 0;
   for (int64_t i = 0; i < count; ++i) {
-    SymInt e;
-    try {
-      e = at(i);
-    } catch (const UserError& error) {
-      // Data wraps at 64 bits: unknown here.
-      if (error.code() != ErrorCode::kOverflow) throw;
-    }
+    SymInt e = FollowedOrUnknown(at, i);
     if (e.known() && t != DType::kUnknown && !Holds(t, e, ctx.facts())) e = SymInt();
     v.elements.push_back(e);
     any = any || e.known();

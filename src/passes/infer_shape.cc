@@ -25,7 +25,11 @@ SymTensorPtr ValueOf(const Tensor& t) {
   auto v = std::make_shared<SymTensor>();
   v->dims = t.dims();
   v->elements.reserve(size_t(t.num_elements()));
-  for (int64_t i = 0; i < t.num_elements(); ++i) v->elements.push_back(t.at_int(i));
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    const int64_t e = t.at_int(i);
+    const bool beyond = t.dtype() == DType::kU64 && e < 0;  // 63 bits do not hold it
+    v->elements.push_back(beyond ? SymInt() : SymInt(e));
+  }
   return v;
 }
 
@@ -180,8 +184,8 @@ void InferByRule(Context& c, NodePtr n, const FInferShape& rule) {
     if (e.code() != ErrorCode::kOverflow) throw;
     bool open = false, missing = false;
     for (const NodeEntry& in : n->inputs)
-      open = open || (in.node && (!c.shapes[in].is_static() || (c.values.find(in) &&
-                                                                 !(*c.values.find(in))->is_const())));
+      open = open || (in.node && (!c.shapes[in].is_static() ||
+                                  (c.values.find(in) && !(*c.values.find(in))->is_const())));
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       if (c.shapes.find(n->id(), i)) continue;
       missing = true;
