@@ -165,6 +165,19 @@ TEST_CASE("integers: a product of constants beyond 64 bits wraps") {
     }
 }
 
+TEST_CASE("integers: sizes times factors of 32 bits wrap in 32 bits") {
+  // 5 * -2147483647 is 5 - 5 * 2^31, which is 5 - 2^31 in 32 bits.
+  CheckOutputs(R"(graph (%x: f32[n]) -> (%y, %q) {
+    %shape = Shape(%x)
+    %size = Cast(%shape) {to = i32}
+    %factor = Constant() {value = tensor i32[1] [-2147483647]}
+    %product = Mul(%size, %factor)
+    %y = Cast(%product) {to = i64}
+    %q = Div(%product, %factor)
+  })",
+               {Tensor::FromDoubles(DType::kF32, {5}, {1, 2, 3, 4, 5})}, {{-2147483643}, {0}});
+}
+
 TEST_CASE("integers: constants of 64 bits without a sign keep the highest one") {
   // As at_int reads them: 2^63 - 1, 2^63, 2^64 - 1, 7.
   const std::vector<int64_t> bits{INT64_MAX, INT64_MIN, -1, 7};

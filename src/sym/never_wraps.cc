@@ -1,8 +1,10 @@
 /// never_wraps.cc: whether integer data may be followed as a symbolic expression.
 ///
-/// Data wraps at 64 bits, expressions do not: (n * k) // k is n for an expression, and not for data
+/// Data wraps at 32 or 64 bits, expressions do not: (n * k) // k is n for an expression, and not for data
 /// where n * k wraps. Every expression wraps for *some* sizes; what counts is those that tensors
 /// have. A product of sizes is the size of something, so it is bounded like one.
+#include "never_wraps.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -17,23 +19,30 @@ using sym::Term;
 
 namespace {
 
-constexpr double kLargestSize = 0x1p31;
+/// Sizes of real tensors, and the largest value of the data that they are in.
+struct Bounds {
+  double size, value;
+};
+/// Room is left for one more operation.
+constexpr Bounds kData64{0x1p31, 0x1p62};
+/// Who computes with sizes in 32 bits has none that leave them, but may have factors that do: these sizes
+/// leave room for all factors that are counts of channels or words.
+constexpr Bounds kData32{0x1p12, 0x1p31};
 /// A power of a size is none.
 constexpr int kMaxRank = 8;
-/// Leaves room for one more operation.
-constexpr double kLargestValue = 0x1p62;
 
-double BoundOf(const Node* n, const std::unordered_map<const Node*, double>& bounds) {
+double BoundOf(const Node* n, double largest_size,
+               const std::unordered_map<const Node*, double>& bounds) {
   switch (n->kind) {
     case Kind::kConst:
       return std::fabs(double(n->constant));
     case Kind::kSymbol:
-      return kLargestSize;
+      return largest_size;
     case Kind::kProduct: {
       if (n->degree > kMaxRank) return HUGE_VAL;
-      double product = kLargestSize;
+      double product = largest_size;
       for (const Factor& f : n->factors) {
-        const double excess = bounds.at(f.atom) / kLargestSize;
+        const double excess = bounds.at(f.atom) / largest_size;
         for (int i = 0; i < f.power && excess > 1; ++i) product *= excess;
       }
       return product;
@@ -55,21 +64,25 @@ double BoundOf(const Node* n, const std::unordered_map<const Node*, double>& bou
   }
 }
 
-}  // namespace
-
-bool NeverWraps(SymInt e) {
+bool NeverLeaves(const Bounds& data, SymInt e) {
   if (!e.known() || e.is_const() || e.is_symbol()) return true;
   std::unordered_map<const Node*, double> bounds;
   bool fits = true;
   sym::VisitPostorder(
       e.node(),
       [&](const Node* n) {
-        const double bound = BoundOf(n, bounds);
-        fits = fits && (n->is_const() || bound <= kLargestValue);
+        const double bound = BoundOf(n, data.size, bounds);
+        fits = fits && (n->is_const() || bound <= data.value);
         bounds.emplace(n, bound);
       },
       [](const Node*) { return false; });
   return fits;
 }
+
+}  // namespace
+
+bool NeverWraps(SymInt e) { return NeverLeaves(kData64, e); }
+
+bool sym::NeverWraps32(SymInt e) { return NeverLeaves(kData32, e); }
 
 }  // namespace weft
