@@ -153,6 +153,9 @@ void SplitShape(InferShapeContext& ctx) {
     const SymTensorPtr split = InputValue(ctx, 1);
     sizes = split ? SplitSizes(n, x[axis], split.get())
                   : std::vector<SymInt>(size_t(ctx.num_outputs()), SymInt());
+    // A single part is all of x, whatever sizes a run is given: how many there are is asked here.
+    if (CheckRank(ctx, 1, 1, "split"))
+      UnifyDims(ctx, ctx.in(1)[0], ctx.num_outputs(), "the number of sizes and of outputs");
     SymInt total = 0;
     for (size_t k = 0; k < sizes.size(); ++k) {
       if (!sizes[k].known()) sizes[k] = ctx.unbacked(int(k));

@@ -160,6 +160,8 @@ void TriluShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   WEFT_CHECK(!x.has_rank() || x.rank() >= 2, kShapeMismatch,
              "{}: x must have rank 2 or more, got {}", ctx.node()->Describe(), x.ToString());
+  WEFT_CHECK(!ctx.has_input(1) || !ctx.in(1).has_rank() || ctx.in(1).rank() <= 1, kShapeMismatch,
+             "{}: k must be one number, got {}", ctx.node()->Describe(), ctx.in(1).ToString());
   UnaryShape(ctx);
 }
 Exprs TriluCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {

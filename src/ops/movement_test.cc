@@ -277,6 +277,19 @@ TEST_CASE("movement ops refuse what does not fit") {
           OneOp("Concat", {x, Iota({2, 4})}, {{"axis", 0}});
         }) == ErrorCode::kShapeMismatch);
   CHECK(CodeOf([&] { OneOp("Split", {x}, {{"axis", 0}}); }) == ErrorCode::kBadAttribute);
+  // What only a run knows is held to its shape.
+  const auto code = [](const char* op, const std::vector<std::string>& inputs, const char* attrs) {
+    return CodeOf([&] { Inferred(GraphOfRow(*Op::Get(op), inputs, attrs)); });
+  };
+  CHECK(code("Split", {"f32[6]", "i64[2]"}, "num_outputs = 1") == ErrorCode::kShapeMismatch);
+  CHECK(code("Split", {"f32[6]", "i64[2, 1]"}, "num_outputs = 2") == ErrorCode::kShapeMismatch);
+  const Graph parts =
+      Inferred(GraphOfRow(*Op::Get("Split"), {"f32[6]", "i64[k]"}, "num_outputs = 2"));
+  CHECK_NOTHROW(parts.GetAttr<Facts>("facts").CheckHolds({{"k", 2}}));
+  CHECK(CodeOf([&] {
+          parts.GetAttr<Facts>("facts").CheckHolds({{"k", 3}});
+        }) == ErrorCode::kShapeMismatch);
+  CHECK(code("Trilu", {"f32[2, 2]", "i64[2, 2]"}, "") == ErrorCode::kShapeMismatch);
   CHECK(CodeOf([&] {
           OneOp("Slice", {x, I64({0}), I64({1}), I64({0}), I64({0})});
         }) == ErrorCode::kBadAttribute);
