@@ -6,7 +6,7 @@
 
 int main(int argc, char** argv) {
   // A kernel that cannot be generated fails the test, wherever it is; tests of such kernels ask for
-  // Faults::kReport.
+  // FaultPolicy::kReport.
   setenv("WEFT_FAULTS", "throw", 1);
   return doctest::Context(argc, argv).run();
 }

@@ -56,7 +56,7 @@ graph (%x: f32[4, 5], %y: f32[4, 5]) -> (%r, %s) {
   });
   PassOptions options;
   options.target = Choosy::Target();
-  options.faults = Faults::kReport;
+  options.faults = FaultPolicy::kReport;
   const Graph compiled =
       ApplyPasses(g, Pipeline::Parse("Fusion{max_ops=2},CodeGen,RTCGen"), options);
   CHECK(Choosy::calls() == 1);
@@ -99,7 +99,7 @@ graph (%x: f32[7], %y: f32[7]) -> (%r) {
   options.target = "choosy2:" + std::to_string(getpid());
   options.records = &records;
   options.reproducer = folder / "r.weft";
-  options.faults = Faults::kReport;
+  options.faults = FaultPolicy::kReport;
   const LogSink before = SetLogSink([](LogLevel, const char*, int, std::string_view) {});
   ApplyPasses(g, pipeline, options);
   SetLogSink(before);
@@ -109,7 +109,7 @@ graph (%x: f32[7], %y: f32[7]) -> (%r) {
   CHECK(r.pass == "RTCGen");
   CHECK(r.error == "WEFT-E0901");
   // As the tests have it, by the environment and by the option.
-  for (const Faults faults : {Faults::kDefault, Faults::kThrow}) {
+  for (const FaultPolicy faults : {FaultPolicy::kDefault, FaultPolicy::kThrow}) {
     options.faults = faults;
     CHECK_THROWS_AS(ApplyPasses(g, pipeline, options), InternalError);
   }
@@ -136,7 +136,7 @@ TEST_CASE("RTCGen: a compiler that is not installed is no fault") {
   PassOptions options;
   options.target = "missing";
   options.records = &records;
-  options.faults = Faults::kThrow;
+  options.faults = FaultPolicy::kThrow;
   const LogSink before = SetLogSink([](LogLevel, const char*, int, std::string_view) {});
   ApplyPasses(ParseGraph("weft 1\ngraph (%x: f32[7]) -> (%r) {\n  %r = Exp(%x) : f32[7]\n}\n"),
               Pipeline::Parse("Fusion,CodeGen,RTCGen"), options);

@@ -212,7 +212,7 @@ void CheckKernels(const std::string& text, const SymBindings& bind, bool run) {
   CAPTURE(text);
   const Graph g = FromText(text);
   PassOptions options;
-  options.faults = Faults::kThrow;
+  options.faults = FaultPolicy::kThrow;
   const auto error = Catch([&] { ApplyPasses(g, Pipeline::Parse(kToKernels), options); });
   CHECK_MESSAGE(!error, (error ? error->text : ""));
   if (error || !run || !HasCpu()) return;

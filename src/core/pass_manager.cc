@@ -87,7 +87,7 @@ class Context final : public PassContext {
 
  private:
   static bool ThrowsFaults(const PassOptions& options) {
-    if (options.faults != Faults::kDefault) return options.faults == Faults::kThrow;
+    if (options.faults != FaultPolicy::kDefault) return options.faults == FaultPolicy::kThrow;
     const char* said = std::getenv("WEFT_FAULTS");
     return said && std::string_view(said) == "throw";
   }

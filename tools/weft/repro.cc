@@ -104,7 +104,7 @@ int Run(const Args& a) {
   try {
     Progress progress;
     r.options.on_pass = progress.Hook();
-    r.options.faults = Faults::kThrow;  // what was survived then is what is looked for
+    r.options.faults = FaultPolicy::kThrow;  // what was survived then is what is looked for
     ApplyPasses(graph, pipeline, r.options);
   } catch (const Error& e) {
     other = e;

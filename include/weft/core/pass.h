@@ -177,7 +177,7 @@ class WEFT_API PassContext {
 
 /// What becomes of PassContext::Fault. kDefault: kThrow where the environment has WEFT_FAULTS=throw (all tests do), else
 /// kReport.
-enum class Faults : uint8_t { kDefault, kReport, kThrow };
+enum class FaultPolicy : uint8_t { kDefault, kReport, kThrow };
 
 enum class Trigger { kAsked, kDependency };
 /// Record of one executed pass.
@@ -226,7 +226,7 @@ struct PassOptions {
   std::function<void(const PassRecord&)> on_pass;
   std::vector<PassRecord>* records = nullptr;
   std::string reproducer;  ///< file written when a pass fails or reports a fault; empty: none
-  Faults faults = Faults::kDefault;
+  FaultPolicy faults = FaultPolicy::kDefault;
 };
 
 WEFT_API Graph ApplyPasses(Graph graph, const Pipeline& pipeline, const PassOptions& options = {});
