@@ -252,6 +252,9 @@ std::vector<KernelPtr> LoweredKernel::Kernels() const {
 
 LoweredKernel LowerSpaces(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                           const std::vector<std::pair<int, int>>& written, const Facts& facts) {
+  // Tried rather than told beforehand. Outputs of unequal extents have a common space where one is a row of the other, and
+  // whether a reduction over that row is left is known only when all is simplified, which is what lowering begins with.
+  // It refuses before it makes anything else, and seldom: for what simplifying took a reduction out of.
   try {
     return LowerParts(spec, parts, written, facts);
   } catch (const Error& e) {
