@@ -7,11 +7,10 @@
 #include <cstdlib>
 
 #include "c_backend.h"
-#include "codegen/cuda/nvrtc.h"
 #include "e2e_util.h"
 #include "emulated_backend.h"
 #include "integer_cases.h"
-#include "weft/codegen/attr_types.h"
+#include "nvrtc_checks.h"
 #include "weft/support/log.h"
 
 namespace {
@@ -106,23 +105,13 @@ TEST_CASE("integers: every operator as C") {
 }
 
 TEST_CASE("integers: NVRTC compiles their kernels") {
-  std::string why;
-  if (!NvrtcAvailable(&why)) {
-    MESSAGE("skipped: " << why);
-    return;
-  }
-  PassOptions passes;
-  passes.target = "cuda:sm_90";
-  NvrtcCompiler compiler(90, 2);
+  if (!HaveNvrtc()) return;
   std::vector<KernelPtr> kernels;
-  for (DType t : {DType::kI64, DType::kU64}) {
-    const Graph g = ApplyPasses(integers::Pairs(t).graph, KernelPasses(), passes);
-    const KernelMap& map = g.GetAttr<KernelMap>("kernel");
-    for (NodeId id = 0; id < map.id_bound(); ++id)
-      if (const LoweredKernel* lowered = map.find(id))
-        for (const KernelPtr& k : lowered->Kernels()) kernels.push_back(k);
-  }
+  for (DType t : {DType::kI64, DType::kU64})
+    for (const KernelPtr& k : KernelsIn(LowerForNvrtc(integers::Pairs(t).graph, KernelPasses())))
+      kernels.push_back(k);
   CHECK(!kernels.empty());
+  NvrtcCompiler compiler(90, 2);
   std::vector<std::string> errors;
   compiler.Compile(kernels, &errors);
   for (const std::string& e : errors) CHECK(e == "");

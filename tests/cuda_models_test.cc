@@ -27,35 +27,24 @@ using namespace weft::e2e;
 constexpr int kArchitectures[] = {80, 90, 100};
 
 bool Skip() {
-  std::string why;
   SetLogLevel(LogLevel::kError);
-  if (NvrtcAvailable(&why)) return false;
-  MESSAGE("skipped: " << why);
-  return true;
+  return !HaveNvrtc();
 }
 
 Graph Lowered(const Graph& g) {
-  PassOptions passes;
-  passes.target = "cuda:sm_90";
-  return ApplyPasses(g, Pipeline::Parse(std::string(kGraphPasses) + ",Layout,CodeGen"), passes);
+  return LowerForNvrtc(g, Pipeline::Parse(std::string(kGraphPasses) + ",Layout,CodeGen"));
 }
 
 /// Distinct kernels of all models that were added.
 class Kernels {
  public:
   void Add(const std::string& model, const Graph& g) {
-    const Graph lowered = Lowered(g);
-    const KernelMap& map = lowered.GetAttr<KernelMap>("kernel");
+    const std::vector<KernelPtr> kernels = KernelsIn(Lowered(g));
     const size_t before = all_.size();
-    bool any = false;
-    for (NodeId id = 0; id < map.id_bound(); ++id)
-      if (const LoweredKernel* k = map.find(id))
-        for (const KernelPtr& kernel : k->Kernels()) {
-          any = true;
-          if (names_.insert(kernel->Name()).second) all_.emplace_back(kernel, model);
-        }
+    for (const KernelPtr& kernel : kernels)
+      if (names_.insert(kernel->Name()).second) all_.emplace_back(kernel, model);
     MESSAGE(model << ": " << all_.size() - before << " more kernels");
-    CHECK(any);
+    CHECK(!kernels.empty());
   }
   /// Each compiles for each architecture; nothing is kept in memory that registers should hold.
   void Check() const {

@@ -5,13 +5,12 @@
 #include <chrono>
 
 #include "codegen/cuda/cuda_printer.h"
-#include "codegen/cuda/nvrtc.h"
 #include "e2e_util.h"
 #include "emulated_backend.h"
 #include "fake_driver.h"
 #include "faked_backend.h"
+#include "nvrtc_checks.h"
 #include "training_networks.h"
-#include "weft/codegen/attr_types.h"
 #include "weft/core/builtin_ops.h"
 #include "weft/support/log.h"
 
@@ -157,9 +156,7 @@ TEST_CASE(
   for (const int tensors : {64, 80}) {
     CAPTURE(tensors);
     const Graph g = make(tensors);
-    PassOptions passes;
-    passes.target = "cuda:sm_90";
-    const Graph lowered = ApplyPasses(g, KernelPasses(), passes);
+    const Graph lowered = LowerForNvrtc(g, KernelPasses());
     const KernelMap& map = lowered.GetAttr<KernelMap>("kernel");
     int64_t parts = 0;
     for (NodeId id = 0; id < map.id_bound(); ++id)
@@ -189,22 +186,11 @@ TEST_CASE("5000 tensors: the CPU") {
 }
 
 TEST_CASE("5000 tensors: NVRTC compiles what they need, short text, without spills") {
-  std::string why;
-  if (!NvrtcAvailable(&why)) {
-    MESSAGE("skipped: " << why);
-    return;
-  }
-  PassOptions passes;
-  passes.target = "cuda:sm_90";
+  if (!HaveNvrtc()) return;
   NvrtcCompiler compiler(90, 1);
   for (const auto& [what, t] : kCases) {
-    const Graph g =
-        ApplyPasses(Wide(what, t), Pipeline::Parse(std::string(kGraphPasses) + ",CodeGen"), passes);
-    std::vector<KernelPtr> kernels;
-    const KernelMap& map = g.GetAttr<KernelMap>("kernel");
-    for (NodeId id = 0; id < map.id_bound(); ++id)
-      if (const LoweredKernel* lowered = map.find(id))
-        for (const KernelPtr& k : lowered->Kernels()) kernels.push_back(k);
+    const std::vector<KernelPtr> kernels = KernelsIn(
+        LowerForNvrtc(Wide(what, t), Pipeline::Parse(std::string(kGraphPasses) + ",CodeGen")));
     CHECK(kernels.size() == 1);
     const auto begin = std::chrono::steady_clock::now();
     std::vector<std::string> errors;

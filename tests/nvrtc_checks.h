@@ -8,8 +8,35 @@
 #include <vector>
 
 #include "codegen/cuda/nvrtc.h"
+#include "weft/codegen/attr_types.h"
+#include "weft/core/pass.h"
 
 namespace weft::e2e {
+
+/// False where there is no NVRTC; then the test says why it is skipped.
+inline bool HaveNvrtc() {
+  std::string why;
+  if (NvrtcAvailable(&why)) return true;
+  MESSAGE("skipped: " << why);
+  return false;
+}
+
+/// The graph as `pipeline` makes it for sm_90, code generation included.
+inline Graph LowerForNvrtc(const Graph& g, const Pipeline& pipeline) {
+  PassOptions passes;
+  passes.target = "cuda:sm_90";
+  return ApplyPasses(g, pipeline, passes);
+}
+
+/// Its kernels, in the order of its nodes.
+inline std::vector<KernelPtr> KernelsIn(const Graph& lowered) {
+  std::vector<KernelPtr> kernels;
+  const KernelMap& map = lowered.GetAttr<KernelMap>("kernel");
+  for (NodeId id = 0; id < map.id_bound(); ++id)
+    if (const LoweredKernel* l = map.find(id))
+      for (const KernelPtr& k : l->Kernels()) kernels.push_back(k);
+  return kernels;
+}
 
 /// Each kernel compiles for sm_`sm`, and nothing is kept in memory that registers should hold. `names` say in failures what
 /// kernel i is of. Skipped where this NVRTC does not know the architecture.
