@@ -61,6 +61,24 @@ TEST_CASE("dims without a name get symbols of their own, and names never meet") 
   CHECK(g.inputs()[2]->attr<Shape>("shape").ToString() == "[c_d0, u0_]");
 }
 
+TEST_CASE("a dim is never called what the algebra calls a large expression") {
+  auto model = GraphOf("g (float[N] a, float[M] b) => (float[N] y) { y = Relu(a) }");
+  const auto name = [&](int input, const char* text) {
+    model.mutable_graph()
+        ->mutable_input(input)
+        ->mutable_type()
+        ->mutable_tensor_type()
+        ->mutable_shape()
+        ->mutable_dim(0)
+        ->set_dim_param(text);
+  };
+  name(0, "x$0123456789abcdef");
+  name(1, "xn0123456789abcdef");
+  const Graph g = ImportOnnxBytes(BytesOf(model));
+  CHECK(g.inputs()[0]->attr<Shape>("shape").ToString() == "[x_0123456789abcdef]");
+  CHECK(g.inputs()[1]->attr<Shape>("shape").ToString() == "[xn0123456789abcdef]");
+}
+
 TEST_CASE("an initializer that is also an input") {
   auto model =
       GraphOf("g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }");

@@ -20,9 +20,7 @@ namespace {
 bool IsFreshName(const Node* symbol) {
   const std::string& s = symbol->name;
   if (s.size() > 1 && s[0] == 'u') return s.find_first_not_of("0123456789", 1) == std::string::npos;
-  const size_t prefix = s.size() - std::min<size_t>(s.size(), 16);
-  const bool minted = (prefix == 1 && s[0] == 'x') || (prefix == 2 && s.compare(0, 2, "xn") == 0);
-  return minted && s.find_first_not_of("0123456789abcdef", prefix) == std::string::npos;
+  return sym::IsMintedName(s);
 }
 
 /// The symbol that 0 == d is solved for, with its term: coefficient 1 or -1, and nowhere else in d.

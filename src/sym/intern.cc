@@ -67,11 +67,6 @@ uint32_t AddSizes(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>(std::min<uint64_t>(a + b, UINT32_MAX));
 }
 
-bool IsSignedMintName(const std::string& s) {
-  return s.size() == 18 && s.compare(0, 2, "xn") == 0 &&
-         s.find_first_not_of("0123456789abcdef", 2) == std::string::npos;
-}
-
 /// Product of divisors; a factor that would overflow is left out, which keeps the result a divisor.
 int64_t MulDivisors(int64_t a, int64_t b) {
   int64_t r;
@@ -124,7 +119,7 @@ void Derive(Node* n) {
       n->degree = 1;
       n->has_extent = n->extent >= 0;
       n->symbol_mask = uint64_t{1} << (n->hash & 63);
-      n->range = IsSignedMintName(n->name) ? Range{} : Range{0, kPlusInf};
+      n->range = IsMintedName(n->name) && n->name[1] == 'n' ? Range{} : Range{0, kPlusInf};
       break;
     case Kind::kProduct:
       n->range = {1, 1};
@@ -232,10 +227,18 @@ const Node* ExtentNode(int k) {
   return Intern(std::move(n));
 }
 
+bool IsMintedName(std::string_view s) {
+  constexpr size_t kDigits = 16;
+  if (s.size() < kDigits) return false;
+  const size_t prefix = s.size() - kDigits;
+  if (s.substr(0, prefix) != "x$" && s.substr(0, prefix) != "xn$") return false;
+  return s.find_first_not_of("0123456789abcdef", prefix) == std::string_view::npos;
+}
+
 const Node* Mint(const Node* node) {
   WEFT_ICHECK(!node->has_extent, "a symbol would stand for an expression over extents of a kernel");
   char name[24];
-  const char* prefix = node->range.lo >= 0 ? "x" : "xn";
+  const char* prefix = node->range.lo >= 0 ? "x$" : "xn$";
   std::snprintf(name, sizeof(name), "%s%016llx", prefix,
                 static_cast<unsigned long long>(node->hash));
   const Node* symbol = SymbolNode(name);

@@ -89,6 +89,8 @@ const Node* ExtentNode(int k);
 const Node* Bounded(const Node* node);
 /// The symbol that stands for `node`, which holds no extent of a kernel.
 const Node* Mint(const Node* node);
+/// `x$<hash>`, or `xn$<hash>` where it may be negative: minted, and read back from text; no user's symbol is called so.
+bool IsMintedName(std::string_view name);
 
 /// Total order of nodes (constants, symbols by name, other atoms, products, sums).
 int CompareNodes(const Node* a, const Node* b);

@@ -250,6 +250,30 @@ TEST_CASE("sym: size stays bounded, and what was replaced still evaluates") {
   CHECK_FALSE(Max(negative, 0) == negative);
 }
 
+TEST_CASE("sym: no user's symbol has the name of a symbol that stands for an expression") {
+  SymInt large = 0, negative = -1;
+  for (int i = 0; i < kMaxTerms + 1; ++i) {
+    const SymInt s = S(("t" + std::to_string(i)).c_str());
+    large = large + s;
+    negative = negative - s;
+  }
+  for (const SymInt e : {large, negative}) {
+    const std::string name = e.Symbols().at(0).symbol_name();
+    CAPTURE(name);
+    REQUIRE(e == e.Symbols()[0]);
+    CHECK(name.find('$') != std::string::npos);
+    CHECK(CodeOf([&] { SymInt::Symbol(name); }) == ErrorCode::kSyntax);
+    CHECK(SymInt::Parse(e.ToString()) == e);  // what was printed is read back
+    // Without the mark it is a name like any other, an extent that stands for nothing.
+    std::string plain = name;
+    plain.erase(plain.find('$'), 1);
+    CHECK_FALSE(S(plain.c_str()) == e);
+    CHECK(Facts().RangeOf(S(plain.c_str())).lo == 0);
+    CHECK(Evaluate(S(plain.c_str()), {{plain, 7}}) == 7);
+  }
+  CHECK(S("x$1").ToString() == "x$1");
+}
+
 TEST_CASE("sym: programs share work, check their symbols and their arithmetic") {
   SymProgram p({h, w});
   CHECK(p.Add(h * w) == 0);

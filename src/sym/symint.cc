@@ -57,7 +57,11 @@ bool IsConst(const Node* n, int64_t v) { return n->kind == Kind::kConst && n->co
 
 SymInt::SymInt(int64_t value) : node_(ConstNode(value)) {}
 
-SymInt SymInt::Symbol(std::string_view name) { return SymInt(sym::SymbolNode(name)); }
+SymInt SymInt::Symbol(std::string_view name) {
+  WEFT_CHECK(!sym::IsMintedName(name), kSyntax,
+             "'{}' is a name that Weft gives to large expressions", name);
+  return SymInt(sym::SymbolNode(name));
+}
 
 SymInt SymInt::Extent(int k) { return SymInt(sym::ExtentNode(k)); }
 

@@ -42,7 +42,8 @@ class WEFT_API SymInt {
   SymInt(int64_t value);                         // NOLINT: implicit on purpose
   SymInt(int value) : SymInt(int64_t{value}) {}  // NOLINT
 
-  /// The symbol of that name: [A-Za-z_][A-Za-z0-9_.$]*, else kSyntax. Same name, same symbol.
+  /// The symbol of that name: [A-Za-z_][A-Za-z0-9_.$]*, else kSyntax. Same name, same symbol. `x$` or `xn$` and 16
+  /// hexadecimal digits are what large expressions are called: Parse reads them, here they are kSyntax.
   static SymInt Symbol(std::string_view name);
   /// Data-dependent size `u<k>`; not unique by itself, the caller (a graph) hands out k.
   static SymInt Unbacked(int64_t k);
