@@ -162,20 +162,21 @@ class Compiler {
     const std::vector<int64_t>& dims = (*input_.sources)[size_t(e->buffer())].dims;
     WEFT_ICHECK(int(dims.size()) == e->num_indices(), "{} indices for input {} of rank {}",
                 e->num_indices(), e->buffer(), dims.size());
-    int64_t stride = 1, step = 0;
+    // Of neighbouring lanes; modulo 2^64, for it is an estimate of cost.
+    uint64_t stride = 1, step = 0;
     bool gathers = false;
     for (int d = e->num_indices() - 1; d >= 0; --d) {
       Affine a;
       Exprs atoms;
       const bool affine = AffineAt(e->operand(d), &a, &atoms);
-      step += a.lane_step * stride;
-      stride *= dims[size_t(d)];
+      step += uint64_t(a.lane_step) * stride;
+      stride *= uint64_t(dims[size_t(d)]);
       gathers |= !affine;
       in->at.insert(in->at.begin(), std::move(a));
       in->index.insert(in->index.begin(), affine ? -1 : Register(e->operand(d)));
       in->index_uniform.insert(in->index_uniform.begin(), char(Uniform(e->operand(d))));
     }
-    plan_->strided_loads += gathers || step < 0 || step > 1;
+    plan_->strided_loads += gathers || step > 1;
     if (e->has_guard()) {
       in->guard = Register(e->operands().back());
       in->guard_uniform = Uniform(e->operands().back());

@@ -111,6 +111,17 @@ uint32_t Philox(uint64_t seed, uint64_t counter) {
 
 }  // namespace
 
+namespace {
+
+/// Positions base, base + step ... of n lanes: else the last ones wrap, and are no line.
+bool StaysIn64Bits(int64_t base, int64_t step, int n) {
+  int64_t last;
+  return !__builtin_mul_overflow(step, int64_t(n - 1), &last) &&
+         !__builtin_add_overflow(base, last, &last);
+}
+
+}  // namespace
+
 Machine::Machine(const Plan& plan, const std::vector<Source>& sources,
                  const std::vector<int64_t>& extents, InterpretMode mode)
     : sources_(sources),
@@ -119,10 +130,11 @@ Machine::Machine(const Plan& plan, const std::vector<Source>& sources,
       registers_(size_t(plan.num_registers) * kLanes) {}
 
 int64_t Machine::At(const Affine& a) {
-  int64_t v = a.constant;
-  for (const auto& [loop, c] : a.loops) v += c * positions_[size_t(loop)];
-  for (const auto& [reg, c] : a.registers) v += c * I(reg)[0];
-  return v;
+  // Modulo 2^64, which is what the expression behind it is.
+  auto v = uint64_t(a.constant);
+  for (const auto& [loop, c] : a.loops) v += uint64_t(c) * uint64_t(positions_[size_t(loop)]);
+  for (const auto& [reg, c] : a.registers) v += uint64_t(c) * uint64_t(I(reg)[0]);
+  return int64_t(v);
 }
 
 void Machine::Run(const std::vector<Instr>& code, int lanes) {
@@ -201,7 +213,6 @@ void Machine::Load(const Instr& in, int n) {
     std::fill_n(I(in.dst), n, 0);  // 0 and 0.0 have the same bits
     return;
   }
-  int64_t offset = 0, stride = 1, lane_step = 0;
   for (int d = rank - 1; d >= 0; --d) {
     step[d] = 0;
     if (in.index[d] >= 0 && !in.index_uniform[d]) {
@@ -211,9 +222,7 @@ void Machine::Load(const Instr& in, int n) {
     }
     base[d] = in.index[d] >= 0 ? I(in.index[d])[0] : At(in.at[d]);
     if (in.index[d] < 0) step[d] = in.at[d].lane_step;
-    offset += base[d] * stride;
-    lane_step += step[d] * stride;
-    stride *= s.dims[d];
+    affine = affine && StaysIn64Bits(base[d], step[d], n);
   }
   const int64_t* guard = in.guard >= 0 && !in.guard_uniform ? I(in.guard) : nullptr;
   // Lanes first .. end - 1 are read; a guard of padding leaves one run of them.
@@ -234,7 +243,12 @@ void Machine::Load(const Instr& in, int n) {
       if (low < 0 || low >= s.dims[d]) ThrowRange(low, d, s);
       if (high < 0 || high >= s.dims[d]) ThrowRange(high, d, s);
     }
-    offset += lane_step * first;
+    int64_t offset = 0, stride = 1, lane_step = 0;
+    for (int d = rank - 1; d >= 0; --d) {
+      offset += (base[d] + step[d] * first) * stride;
+      if (end - first > 1) lane_step += step[d] * stride;  // else it may be of any size
+      stride *= s.dims[d];
+    }
     if (to_float)
       ReadFloats(s, offset, lane_step, D(in.dst) + first, end - first);
     else
@@ -248,8 +262,9 @@ void Machine::Load(const Instr& in, int n) {
     }
     int64_t at = 0;
     for (int d = 0; d < rank; ++d) {
-      const int64_t x =
-          in.index[d] >= 0 && !in.index_uniform[d] ? I(in.index[d])[i] : base[d] + step[d] * i;
+      const int64_t x = in.index[d] >= 0 && !in.index_uniform[d]
+                            ? I(in.index[d])[i]
+                            : int64_t(uint64_t(base[d]) + uint64_t(step[d]) * uint64_t(i));
       if (x < 0 || x >= s.dims[d]) ThrowRange(x, d, s);
       at = at * s.dims[d] + x;
     }

@@ -57,6 +57,30 @@ TEST_CASE("element-wise with broadcasting and symbolic extents") {
   CHECK(none[0]->num_elements() == 0);
 }
 
+TEST_CASE("an index that leaves 64 bits between two lanes is computed as every other one") {
+  // i 2^62 is 0 again at i = 4: the ends of the line are inside, what lies between is not.
+  const Expr far = Expr::Index(0) * Expr::Int(int64_t{1} << 62);
+  const TensorPtr x = F32({2}, {5, 6});
+  const auto read = [&](int64_t n, const Expr& at, const Expr& guard) {
+    return Interpret(Spec({F({2})}, {F({n})}, {Expr::Load(0, DType::kF32, {at}, guard)}), {x}, {});
+  };
+  for (const int64_t n : {2, 5, 9}) CHECK_THROWS_AS(read(n, far, {}), UserError);
+  const Expr fourth =
+      Eq(Expr::Binary(BinOp::kFloorMod, Expr::Index(0), Expr::Int(4)), Expr::Int(0));
+  const auto out = read(9, far + Expr::Int(1), fourth);
+  for (int i = 0; i < 9; ++i) CHECK(out[0]->at(i) == (i % 4 == 0 ? 6 : 0));
+  // The same where the loop is not the one in lanes, and where a value that was read is multiplied.
+  const Expr row = Expr::Load(0, DType::kF32, {far + Expr::Index(1)}, fourth);
+  const auto rows = Interpret(Spec({F({2})}, {F({5, 2})}, {row}), {x}, {});
+  CHECK(rows[0]->at(0) == 5);
+  CHECK(rows[0]->at(9) == 6);
+  const TensorPtr four = Tensor::FromDoubles(DType::kI64, {1}, {4});
+  const Expr read_index = Expr::Load(1, DType::kI64, {Expr::Int(0)}) * Expr::Int(int64_t{1} << 62);
+  const auto spec = Spec({F({2}), {DType::kI64, {1}}}, {F({2})},
+                         {Expr::Load(0, DType::kF32, {read_index + Expr::Index(0)})});
+  CHECK(Interpret(spec, {x, four}, {})[0]->at(1) == 6);
+}
+
 TEST_CASE("soft-max along any axis sums to one") {
   for (int axis = 0; axis < 3; ++axis) {
     const std::vector<int64_t> dims{3, 5, 7};
