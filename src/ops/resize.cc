@@ -294,6 +294,11 @@ std::vector<ResizeAxis> AxesOf(const NodePtr& n, const ResizeRule& rule, const S
     }
     a.half_taps = Max(a.half_taps, reach);
     if (a.up) a.scale = a.up / a.down;
+    if (!crop && !keeps) {
+      const Expr unit = scales.present ? Eq(a.scale, Expr::Const(DType::kF64, 1))
+                                       : Eq(Expr::Dim(a.in), Expr::Dim(a.out));
+      if (unit->kind() != ExprKind::kConst) a.unit = unit;
+    }
     if (crop) {
       a.begin = Element64(roi, k);
       a.end = Element64(roi, k + axes.size());
@@ -325,14 +330,23 @@ Expr Outside(const ResizeRule& rule, const std::vector<ResizeAxis>& axes, const 
   return outside;
 }
 
+/// `e`, or 0 where the axis turns out not to be resized and this tap is beside the element itself: a weight of 0 would
+/// make NaN of what is not finite, and where the scale is known no tap is there.
+Expr UnlessUnit(const ResizeAxis& a, const Expr& beside, const Expr& e) {
+  return a.unit ? Expr::Select(And(a.unit, beside), Zero(e->dtype()), e) : e;
+}
+
 /// Interpolation along axes k, k + 1 ...: the sum over the taps of each.
 Expr Interpolate(const TensorArg& x, DType t, const std::vector<ResizeAxis>& axes,
                  const std::vector<std::vector<ResizeTap>>& taps, size_t k, Indices* from) {
   if (k == axes.size()) return Expr::Cast(t, x(*from));
   Expr sum;
-  for (const ResizeTap& tap : taps[k]) {
+  const size_t own = taps[k].size() / 2 - 1;
+  for (size_t i = 0; i < taps[k].size(); ++i) {
+    const ResizeTap& tap = taps[k][i];
     (*from)[size_t(axes[k].axis)] = tap.position;
-    const Expr e = Interpolate(x, t, axes, taps, k + 1, from) * Expr::Cast(t, tap.weight);
+    const Expr weighed = Interpolate(x, t, axes, taps, k + 1, from) * Expr::Cast(t, tap.weight);
+    const Expr e = UnlessUnit(axes[k], Expr::Bool(i != own), weighed);
     sum = sum ? sum + e : e;
   }
   return sum;
@@ -353,7 +367,10 @@ Expr Antialiased(const ResizeRule& rule, const TensorArg& x, DType t,
       i = tap.position;
       w = w * tap.weight;
     }
-    return Expr::Cast(t, x(from)) * Expr::Cast(t, w);
+    Expr e = Expr::Cast(t, x(from)) * Expr::Cast(t, w);
+    for (size_t k = 0; k < axes.size(); ++k)
+      e = UnlessUnit(axes[k], Ne(r[k], Expr::Dim(axes[k].half_taps - 1)), e);
+    return e;
   });
   return sum / Expr::Cast(t, weights);
 }
