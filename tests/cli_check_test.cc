@@ -38,12 +38,35 @@ TEST_CASE("check: a right model passes, in every round, with indices, shapes and
     ++extents[round["bind"].dump()];
   }
   CHECK(values.size() == 9);
-  CHECK(extents.size() == 3);
+  CHECK(extents.size() == 4);
+  CHECK(extents.count("{\"n\":1}") == 1);
+  CHECK(extents.count("{\"n\":17}") == 1);
   // In words, and one round alone.
   const Result words = Weft({"check", model, "--round", "1", "--bind", "n=4"});
   CHECK(words.code == 0);
   CHECK(words.out.find("agree in 1 round") != std::string::npos);
   CHECK(words.out.find("n=4") != std::string::npos);
+  CHECK(words.out.find("agree in 1 round\n") != std::string::npos);
+  const Result chosen = Weft({"check", model, "--rounds", "4"});
+  CHECK(chosen.out.find("agree in 4 rounds, at n=3; n=1; n=2; n=17\n") != std::string::npos);
+}
+
+TEST_CASE(
+    "check: a model that takes one extent only is checked with --bind, and the error says so") {
+  const Folder folder;
+  const std::string model =
+      WriteText(folder, "m.weft",
+                "graph @m(%x: f32[n, 2], %s: f32[m]) -> (%y, %z) {\n"
+                "  %c = Constant() {value = tensor i64[2] [7, 2]}\n  %r = Reshape(%x, %c)\n"
+                "  %y = Exp(%r)\n  %z = Neg(%s)\n}\n");
+  const Result none = Weft({"check", model});
+  CHECK(none.code == 3);
+  CHECK(none.says("error[WEFT-E0401]"));
+  CHECK(none.says("tried m=3, n=5; m=1, n=1; m=2, n=2; m=17, n=19; --bind SYM=N"));
+  const Result r = Weft({"check", model, "--bind", "n=7", "--rounds", "4"});
+  INFO(r.out, r.err);
+  CHECK(r.code == 0);
+  CHECK(r.out.find("at m=3, n=7; m=1, n=7; m=2, n=7; m=17, n=7") != std::string::npos);
 }
 
 TEST_CASE("check: a wrong rewrite is named, with the values that show it") {

@@ -2,6 +2,7 @@
 #include "check_report.h"
 
 #include <algorithm>
+#include <map>
 
 #include "common.h"
 #include "weft/support/check.h"
@@ -11,10 +12,31 @@
 namespace weft::tool {
 namespace {
 
+using Sorted = std::map<std::string, int64_t>;
+
 std::string Extents(const SymBindings& bind) {
   std::vector<std::string> parts;
-  for (const auto& [name, value] : bind) parts.push_back(fmt::format("{}={}", name, value));
+  for (const auto& [name, value] : Sorted(bind.begin(), bind.end()))
+    parts.push_back(fmt::format("{}={}", name, value));
   return parts.empty() ? "-" : Join(parts, ", ");
+}
+
+/// The sets of extents at which rounds were compared, or were not, each once.
+std::vector<std::string> ExtentsOf(const CheckReport& r, bool compared) {
+  std::vector<std::string> all;
+  for (const CheckRound& round : r.rounds) {
+    const std::string extents = Extents(round.bind);
+    if (round.compared == compared && std::find(all.begin(), all.end(), extents) == all.end())
+      all.push_back(extents);
+  }
+  return all;
+}
+
+/// What to do where the extents that were chosen may be the reason that nothing was compared.
+std::string BindHint(const CheckReport& r) {
+  if (r.unbound.empty() || r.rounds.empty()) return "";
+  return fmt::format("tried {}; --bind SYM=N gives an extent that the model takes, for {}",
+                     Join(ExtentsOf(r, false), "; "), Join(r.unbound, ", "));
 }
 
 int64_t CountCompared(const CheckReport& r) {
@@ -26,7 +48,8 @@ void PrintAsJson(const CheckReport& r) {
   Json rows = Json::array();
   for (const CheckRound& round : r.rounds) {
     Json bind = Json::object();
-    for (const auto& [name, value] : round.bind) bind[name] = value;
+    for (const auto& [name, value] : Sorted(round.bind.begin(), round.bind.end()))
+      bind[name] = value;
     rows.push_back({{"round", round.number},
                     {"values", NameOf(round.values)},
                     {"bind", std::move(bind)},
@@ -87,11 +110,16 @@ void CheckReport::Print(bool json) const {
                     difference->node.empty() ? "not known" : difference->node),
         model, saved ? "" : "--save D keeps the inputs of that round");
   const int64_t compared = CountCompared(*this);
-  WEFT_CHECK(compared > 0, kUnsupported, "no round could be compared: {}",
-             rounds.empty() ? "there was none" : rounds.back().result);
-  if (!json)
-    tool::Print(fmt::format("{} and {} agree in {}\n", Join(engines, ", "),
-                            reference == "ref" ? "ref" : "each other", Plural(compared, "round")));
+  if (compared == 0)
+    ThrowError(ErrorCode::kUnsupported,
+               fmt::format("no round could be compared: {}",
+                           rounds.empty() ? "there was none" : rounds.back().result),
+               model, BindHint(*this));
+  if (json) return;
+  const std::string at = unbound.empty() ? "" : ", at " + Join(ExtentsOf(*this, true), "; ");
+  tool::Print(fmt::format("{} and {} agree in {}{}\n", Join(engines, ", "),
+                          reference == "ref" ? "ref" : "each other", Plural(compared, "round"),
+                          at));
 }
 
 }  // namespace weft::tool

@@ -30,6 +30,7 @@ struct CheckReport {
   std::vector<std::string> engines;
   std::string reference;  ///< "ref", or the engine that stands for it
   std::vector<std::string> random, outputs_not_compared, not_compared;
+  std::vector<std::string> unbound;  ///< symbols whose extents were chosen, without --bind
   std::vector<CheckRound> rounds;
   std::optional<CheckDifference> difference;
   uint64_t seed = 0;
