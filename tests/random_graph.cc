@@ -368,7 +368,7 @@ std::vector<TensorPtr> MakeSpecialInputs(const RandomGraph& g, size_t binding) {
     const bool narrow = plain->dtype() == DType::kF16, wide = plain->dtype() == DType::kF64;
     // Sums of them stay below the largest number, so that only products overflow, in any order. One sign a tensor: where
     // huge numbers cancel in a sum, what is left is what came after them, which both oracles take in one order and a device
-    // in another. In f64 even a square of them has a sine (math.md: up to 2^50).
+    // in another. In f64 smaller ones: a last bit of a huge number decides over its sine.
     const double size = narrow ? 100 : wide ? 1e7 : 1e30, huge = rng() % 2 ? size : -size;
     const double tiny = narrow ? 0x1p-20 : 1e-40;
     const std::vector<std::vector<double>> kinds{

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/expr_pool.h"
 #include "weft/support/check.h"
 
 namespace weft::ctext {
@@ -121,6 +122,7 @@ size_t Emitter::Placement(const ExprNode& n) const {
   const NodeInfo& i = info(&n);
   for (size_t f = frames_.size(); f-- > 1;) {
     const Frame& frame = frames_[f];
+    if (frame.rare) return f;
     if ((frame.loops & i.loops).any() || (frame.variables & i.variables).any()) return f;
     if (frame.conditional && i.reads) return f;
   }
@@ -139,14 +141,19 @@ std::string Emitter::Value(const Expr& root, bool wide) {
     bool ready = true;
     if (n->kind() != ExprKind::kReduce) {
       for (size_t i = n->operands().size(); i-- > 0;) {
-        if (Find(n->operands()[i].get()) != nullptr) continue;
+        if ((i == 1 && IsRareChoice(*n)) || Find(n->operands()[i].get()) != nullptr) continue;
         work.push_back(n->operands()[i].get());
         ready = false;
       }
     }
     if (!ready) continue;
     work.pop_back();
-    n->kind() == ExprKind::kReduce ? EmitReduce(n) : EmitNode(n);
+    if (n->kind() == ExprKind::kReduce)
+      EmitReduce(n);
+    else if (IsRareChoice(*n))
+      EmitRareChoice(n);
+    else
+      EmitNode(n);
   }
   const std::string& name = *Find(root.get());
   return wide && info(root.get()).narrow ? "(i64)" + name : name;
@@ -172,6 +179,22 @@ void Emitter::EmitNode(const ExprNode* n) {
   const std::string text = Text(*n), name = Fresh("t");
   frames_[f].text += fmt::format("const {} {} = {};\n", TypeOf(*n), name, text);
   frames_[f].names[n] = name;
+}
+
+void Emitter::EmitRareChoice(const ExprNode* n) {
+  const size_t f = Placement(*n);
+  std::vector<Frame> inner(std::make_move_iterator(frames_.begin() + int64_t(f) + 1),
+                           std::make_move_iterator(frames_.end()));
+  frames_.resize(f + 1);
+  const std::string name = Fresh("t");
+  const bool wide = n->dtype() == DType::kI64 && !info(n).narrow;
+  Line(fmt::format("{} {} = {};", TypeOf(*n), name, Operand(*n, 2, wide)));
+  Push();
+  frames_.back().rare = true;
+  Line(fmt::format("{} = {};", name, Value(n->operand(1), wide)));
+  PopInto("if (" + Operand(*n, 0, false) + ")");
+  frames_.back().names[n] = name;
+  for (Frame& frame : inner) frames_.push_back(std::move(frame));
 }
 
 void Emitter::EmitReduce(const ExprNode* n) {

@@ -98,6 +98,7 @@ class WEFT_API Emitter {
   struct Frame {
     std::string text, nonempty;
     bool conditional = false;
+    bool rare = false;  ///< what is computed here stays here
     std::bitset<64> loops;
     std::bitset<256> variables;
     std::unordered_map<const ExprNode*, std::string> names;
@@ -116,6 +117,7 @@ class WEFT_API Emitter {
   const std::string* Find(const ExprNode* n) const;
   void EmitNode(const ExprNode* n);
   void EmitReduce(const ExprNode* n);
+  void EmitRareChoice(const ExprNode* n);
   std::string Text(const ExprNode& n);
   std::string BinaryText(const ExprNode& n);
   std::string UnaryText(const ExprNode& n);

@@ -120,6 +120,8 @@ std::string Emitter::UnaryText(const ExprNode& n) {
       if (!floating) return "0";
       return fmt::format("{} == {}", Math("fabs", t, a),
                          helpers_->Literal(InF32(t) ? DType::kF32 : t, Infinity(t, false)));
+    case UnOp::kUnlikely:
+      return a;
   }
   WEFT_THROW(kInternal, "unary operator {}", int(n.un_op()));
 }

@@ -151,6 +151,8 @@ Expr Expr::Unary(UnOp op, Expr a) {
   if (op == UnOp::kNot || op == UnOp::kBitNot)
     WEFT_CHECK(op == UnOp::kNot ? t == DType::kBool : IsInt(t), kTypeMismatch, "not of {}",
                DTypeName(t));
+  if (op == UnOp::kUnlikely)
+    WEFT_CHECK(t == DType::kBool, kTypeMismatch, "unlikely of {}", DTypeName(t));
   if (op == UnOp::kSqrt) WEFT_CHECK(IsFloat(t), kTypeMismatch, "sqrt of {}", DTypeName(t));
   if (Expr folded = FoldUnary(op, a)) return folded;
   if (!IsFloat(t)) {

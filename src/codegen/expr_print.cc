@@ -140,6 +140,8 @@ const char* UnaryName(UnOp op) {
       return "isnan";
     case UnOp::kIsInf:
       return "isinf";
+    case UnOp::kUnlikely:
+      return "unlikely";
   }
   return "?";
 }

@@ -266,6 +266,20 @@ Expr ReduceBody(const Expr& reduce, const Indices& at) {
       true);
 }
 
+int64_t CountUsual(const Exprs& roots) {
+  ExprMap<char> seen;
+  std::vector<const ExprNode*> stack;
+  for (const Expr& r : roots) stack.push_back(r.get());
+  while (!stack.empty()) {
+    const ExprNode* n = stack.back();
+    stack.pop_back();
+    if (!seen.Set(n, 1)) continue;
+    for (size_t i = 0; i < n->operands().size(); ++i)
+      if (i != 1 || !IsRareChoice(*n)) stack.push_back(n->operands()[i].get());
+  }
+  return int64_t(seen.size());
+}
+
 std::vector<const ExprNode*> PostOrder(const Exprs& roots) {
   std::vector<const ExprNode*> order;
   ExprMap<char> seen;

@@ -154,6 +154,23 @@ void Semantics(std::vector<Case>* all) {
     all->push_back(b.Finish());
   }
   {
+    // Some lanes take the way of huge numbers, some do not.
+    Builder b("sines of huge numbers", {9});
+    const Values x = {1e22, 0.5, kInf, -1e22, 0x1p1023, 0, kNan, -0.5, 0x1p50};
+    auto rx = b.Input(DType::kF64, x);
+    const auto of = [&](CallOp op) { return Expr::Call(op, {rx(I(0))}); };
+    const double sin = -0.8522008497671888, cos = 0.5232147853951389, half = 0.479425538604203,
+                 cos_half = 0.8775825618903728;
+    b.Output(DType::kF64, I(0), of(CallOp::kSin),
+             {sin, half, kNan, -sin, 0.563127779850884, 0, kNan, -half, 0.49639651520894085});
+    b.Output(DType::kF64, I(0), of(CallOp::kCos),
+             {cos, cos_half, kNan, cos, -0.826369834614148, 1, kNan, cos_half, 0.8680959046605506});
+    b.Output(DType::kF64, I(0), of(CallOp::kTan),
+             {sin / cos, half / cos_half, kNan, -sin / cos, -0.6814476476066215, 0, kNan,
+              -half / cos_half, 0.5718222059843094});
+    all->push_back(b.Finish({}, 1e-14));
+  }
+  {
     Builder b("floats", {6});
     const Values x = {kNan, 2.5, -0.0, -kInf, 3.5, 1}, y = {1, kNan, 1, 2, -1, 1};
     auto rx = b.Input(DType::kF32, x), ry = b.Input(DType::kF32, y);

@@ -146,6 +146,8 @@ class Program {
         return Map2(r, a, b, [](T x, T y) { return T(U(x) + U(y)); });
       case BinOp::kSub:
         return Map2(r, a, b, [](T x, T y) { return T(U(x) - U(y)); });
+      case BinOp::kMul:
+        return Map2(r, a, b, [](T x, T y) { return T(U(x) * U(y)); });
       case BinOp::kAnd:
         return Map2(r, a, b, [](T x, T y) { return T(x & y); });
       case BinOp::kOr:
@@ -211,12 +213,17 @@ class Program {
         if (from == DType::kI64)
           return IntBinary<int64_t, uint64_t>(slot, n.bin_op(), At<int64_t>(in[0]),
                                               At<int64_t>(in[1]));
+        if (from == DType::kU64)
+          return IntBinary<uint64_t, uint64_t>(slot, n.bin_op(), At<uint64_t>(in[0]),
+                                               At<uint64_t>(in[1]));
         if (from == DType::kBool)
           return BoolBinary(slot, n.bin_op(), At<uint8_t>(in[0]), At<uint8_t>(in[1]));
         break;
       case ExprKind::kUnary:
         if (from == DType::kF32) return FloatUnary(slot, n.un_op(), At<float>(in[0]));
         if (from == DType::kF64) return FloatUnary(slot, n.un_op(), At<double>(in[0]));
+        if (n.un_op() == UnOp::kUnlikely)
+          return Map1(At<uint8_t>(slot), At<uint8_t>(in[0]), [](uint8_t x) { return x; });
         if (from == DType::kBool && n.un_op() == UnOp::kNot)
           return Map1(At<uint8_t>(slot), At<uint8_t>(in[0]),
                       [](uint8_t x) { return uint8_t(x ^ 1); });
@@ -246,6 +253,8 @@ class Program {
           return Map1(At<float>(slot), At<int32_t>(in[0]), [](int32_t x) { return float(x); });
         if (from == DType::kI32 && n.dtype() == DType::kF64)
           return Map1(At<double>(slot), At<int32_t>(in[0]), [](int32_t x) { return double(x); });
+        if (from == DType::kI64 && n.dtype() == DType::kF64)
+          return Map1(At<double>(slot), At<int64_t>(in[0]), [](int64_t x) { return double(x); });
         if (from == DType::kI64 && n.dtype() == DType::kI32)
           return Map1(At<int32_t>(slot), At<int64_t>(in[0]), [](int64_t x) { return int32_t(x); });
         break;

@@ -1,7 +1,7 @@
 /// math_expand.h: the vocabulary in which the math functions are written; private to src/codegen.
 ///
 /// Numbers mix with expressions and take their type, so a polynomial reads as in a book. Everything
-/// is branch-free: both sides of a choice are computed and a select keeps one.
+/// is branch-free, both sides of a choice are computed and a select keeps one, but for `Rarely`.
 #pragma once
 
 #include <initializer_list>
@@ -29,6 +29,10 @@ inline Expr Greater(const Term& a, const Term& b) {
   return Expr::Binary(BinOp::kGt, a.expr, b.expr);
 }
 inline Expr Equal(const Term& a, const Term& b) { return Expr::Binary(BinOp::kEq, a.expr, b.expr); }
+/// `rare` where c holds; what that takes is skipped where no lane asks for it.
+inline Expr Rarely(const Expr& c, const Expr& rare, const Expr& usual) {
+  return Expr::Select(Expr::Unary(UnOp::kUnlikely, c), rare, usual);
+}
 inline Expr Abs(const Expr& x) { return Expr::Unary(UnOp::kAbs, x); }
 inline Expr Sqrt(const Expr& x) { return Expr::Unary(UnOp::kSqrt, x); }
 inline Expr BitAnd(const Expr& a, const Expr& b) { return Expr::Binary(BinOp::kAnd, a, b); }
@@ -76,6 +80,14 @@ struct Parts {
   Expr scale;  ///< 2^(1 - e), which exists for every e but the largest; 0 there
 };
 Parts Decompose(const Expr& u);
+
+/// |x| = k pi/2 + high + low, all f64, with |high| below about pi/4.
+struct Remainder {
+  Expr high, low;
+  Expr q;  ///< i64; its two lowest bits are those of k
+};
+/// For every finite |x| from 2^50 on, and NaN for infinity.
+Remainder ReduceHuge(const Expr& x);
 
 /// sin, cos and tan of an f32 start here: the remainder r (f64) of |x| by pi/2 and the quadrant,
 /// for every finite x.

@@ -147,14 +147,10 @@ Expr Atanh(const Expr& x) {
 
 // ---- circular functions
 
-/// |x| - k pi/2 = high + low for |x| <= 2^50: the first fma is exact, the rest is a sum of two
-/// numbers in any order.
-struct Remainder {
-  Expr high, low, q;  // q: i64, its two lowest bits are the quadrant
-};
+/// For |x| <= 2^50: the first fma is exact, the rest is a sum of two numbers in any order.
 Remainder ReduceByHalfPi64(const Expr& x) {
   constexpr double kTurns = 0x1.8p52;
-  const Expr a = Select(Less(0x1p50, Abs(x)), kNan, Abs(x));
+  const Expr a = Abs(x);
   const Expr t = Fma(a, 0x1.45f306dc9c883p-1, kTurns);
   const Expr k = t - kTurns;
   const Expr first = Fma(k, -kHalfPi, a);
@@ -188,16 +184,24 @@ Expr FlipSign(const Expr& value, const Expr& sign) {
   return Expr::Bitcast(DType::kF64, Xor(Expr::Bitcast(DType::kI64, value), sign));
 }
 Expr SignBit(const Expr& x) { return BitAnd(Expr::Bitcast(DType::kI64, x), I64(INT64_MIN)); }
+/// A function of |x| from its remainder.
+template <class F>
+Expr OfRemainder(const Expr& x, const F& f) {
+  return Rarely(Less(0x1p50, Abs(x)), f(ReduceHuge(x)), f(ReduceByHalfPi64(x)));
+}
 /// sin |x| for shift 0, cos x for shift 1.
 Expr SinShifted(const Expr& x, int shift) {
-  const Remainder m = ReduceByHalfPi64(x);
-  const Expr q = m.q + I64(shift);
-  return FlipSign(Select(IsOdd(q), CosOf(m), SinOf(m)), Shl(BitAnd(q, I64(2)), 62));
+  return OfRemainder(x, [&](const Remainder& m) {
+    const Expr q = m.q + I64(shift);
+    return FlipSign(Select(IsOdd(q), CosOf(m), SinOf(m)), Shl(BitAnd(q, I64(2)), 62));
+  });
 }
 Expr Tan(const Expr& x) {
-  const Remainder m = ReduceByHalfPi64(x);
-  const Expr odd = IsOdd(m.q), sin = SinOf(m), cos = CosOf(m);
-  return FlipSign(Select(odd, -cos, sin) / Select(odd, sin, cos), SignBit(x));
+  const Expr positive = OfRemainder(x, [](const Remainder& m) {
+    const Expr odd = IsOdd(m.q), sin = SinOf(m), cos = CosOf(m);
+    return Select(odd, -cos, sin) / Select(odd, sin, cos);
+  });
+  return FlipSign(positive, SignBit(x));
 }
 
 /// z = a up to tan(pi/8), (a - 1) / (a + 1) up to tan(3 pi/8), -1 / a above; atan a = atan z + 0,

@@ -59,7 +59,8 @@ enum class UnOp : uint8_t {
   kTrunc,
   kSqrt,
   kIsNan,
-  kIsInf
+  kIsInf,
+  kUnlikely  ///< bool, its operand; a select with this condition computes its first choice only where the condition holds
 };
 enum class BinOp : uint8_t {
   kAdd,

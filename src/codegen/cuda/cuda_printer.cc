@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/cuda_row.h"
 #include "codegen/cuda/cuda_text.h"
+#include "codegen/expr_pool.h"
 #include "weft/codegen/lower.h"
 #include "weft/support/check.h"
 
@@ -64,9 +65,7 @@ Exprs Roots(const std::vector<KernelStore>& stores) {
   return roots;
 }
 
-int64_t BodySize(const std::vector<KernelStore>& stores) {
-  return int64_t(PostOrder(Roots(stores)).size());
-}
+int64_t BodySize(const std::vector<KernelStore>& stores) { return CountUsual(Roots(stores)); }
 
 bool HasReduce(const std::vector<KernelStore>& stores) {
   for (const ExprNode* n : PostOrder(Roots(stores))) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "codegen/expr_pool.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -318,13 +319,14 @@ int RowPrinter::Together(size_t pass) {
   for (const Expr& root : passes_[pass]) consider(root);
   for (const ExprNode* n : nodes)
     std::for_each(n->operands().begin(), n->operands().end(), consider);
+  const int64_t count = CountUsual(passes_[pass]);
   int64_t bytes = 0;
   for (const ExprNode* load : loads) bytes += DTypeBytes(load->dtype(), 1);
   // Positions of several loops are divided each.
   const int most = k_.dims.size() == size_t(k_.num_outer) + 1 ? 16 : 8;
   int together = 1;
   while (together < most && together * bytes < kTogetherBytes && bytes > 0 &&
-         int64_t(nodes.size()) * together * 2 <= kMaxTogetherNodes)
+         count * together * 2 <= kMaxTogetherNodes)
     together *= 2;
   return together;
 }

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <cstring>
+
 #include "codegen/llvm/test_kernels.h"
 
 namespace weft::llvmgen {
@@ -133,6 +136,53 @@ TEST_CASE("math functions in both float types and through 16-bit storage") {
     });
     CheckKernel(k, RandomInputs(*k, {131}, 4), {131}, 1);
   }
+}
+
+/// `count` doubles, of which one in `every` is huge (0: none).
+Bytes SomeHuge(int64_t count, int every) {
+  std::mt19937_64 rng(11);
+  std::uniform_real_distribution<double> small(-9, 9), exponent(51, 1023);
+  Bytes b(size_t(count) * 8);
+  for (int64_t i = 0; i < count; ++i) {
+    const bool huge = every != 0 && rng() % uint64_t(every) == 0;
+    const double v = huge ? std::copysign(std::exp2(exponent(rng)), small(rng)) : small(rng);
+    std::memcpy(&b[size_t(i) * 8], &v, 8);
+  }
+  return b;
+}
+
+TEST_CASE("sines of huge numbers, in some lanes, in all, in none") {
+  const DType t = DType::kF64;
+  const auto call = [](CallOp op, const Expr& x) { return Expr::Call(op, {x}); };
+  for (CallOp op : {CallOp::kSin, CallOp::kCos, CallOp::kTan}) {
+    const KernelPtr k = Flat({t}, t, kN, [&](const Exprs& x) { return call(op, x[0]); });
+    for (int64_t n : {1, 7, 131})
+      for (int every : {0, 1, 40}) CheckKernel(k, {SomeHuge(n, every)}, {n}, 4);
+  }
+  // Two of one number, one of what another gave (a multiple that nothing rounds), one of the position.
+  const KernelPtr several = Flat({t}, t, kN, [&](const Exprs& x) {
+    const Expr sin = call(CallOp::kSin, x[0]), cos = call(CallOp::kCos, x[0]);
+    const Expr sign = Expr::Select(Lt(sin, cos), Expr::Const(t, 0x1p900), Expr::Const(t, 3));
+    const Expr position = Expr::Cast(t, I(0)) * 0x1p70;
+    return sin * cos + call(CallOp::kCos, sign) + call(CallOp::kSin, position);
+  });
+  for (int every : {0, 1, 40}) CheckKernel(several, {SomeHuge(131, every)}, {131}, 8);
+}
+
+TEST_CASE("sines of huge numbers in reductions, and of what a row gives") {
+  const DType t = DType::kF64;
+  const auto at = [&](const Expr& r) {
+    return Expr::Call(CallOp::kSin, {Expr::Load(0, t, {I(0), r})});
+  };
+  const Expr most = Expr::Reduce(ReduceOp::kMax, {77}, [&](const Indices& r) {
+    return Expr::Load(0, t, {I(0), r[0]});
+  });
+  const Expr sum = Expr::Reduce(ReduceOp::kSum, {77}, [&](const Indices& r) { return at(r[0]); });
+  const KernelPtr row =
+      Lower({{t, {9, 77}}}, {{t, {9, 77}}}, {at(I(1)) + sum + Expr::Call(CallOp::kCos, {most})});
+  const KernelPtr total = Lower({{t, {9, 77}}}, {{t, {9}}}, {sum});
+  for (int every : {0, 1, 40})
+    for (const KernelPtr& k : {row, total}) CheckKernel(k, {SomeHuge(9 * 77, every)}, {}, 200);
 }
 
 TEST_CASE("Philox, bit casts, selects and several outputs") {

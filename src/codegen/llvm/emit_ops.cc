@@ -70,6 +70,8 @@ llvm::Value* Emitter::EmitUnary(UnOp op, DType t, llvm::Value* a) {
       if (!f) return Splat(ir_.getFalse(), LanesOf(a));
       return ir_.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs),
                                llvm::ConstantFP::getInfinity(a->getType()));
+    case UnOp::kUnlikely:
+      return a;
   }
   WEFT_ICHECK(false, "unary operation {}", int(op));
 }

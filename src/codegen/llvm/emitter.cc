@@ -196,12 +196,11 @@ int Emitter::ScopeOf(const NodeInfo& info) const {
   int found = -1;
   for (int i = 0; i < int(scopes_.size()); ++i) {
     defined |= scopes_[size_t(i)]->defines;
-    if (found < 0 && (info.deps & ~defined) == 0) {
+    if (found < 0 && (info.deps & ~defined) == 0)
       found = i;
-      if (!info.has_load) break;
-    } else if (found >= 0 && scopes_[size_t(i)]->barrier) {
+    else if (found >= 0 &&
+             ((info.has_load && scopes_[size_t(i)]->barrier) || scopes_[size_t(i)]->rare))
       found = i;
-    }
   }
   WEFT_ICHECK(found >= 0, "an expression uses a loop variable outside of its loop");
   return found;
@@ -246,7 +245,7 @@ llvm::Value* Emitter::Get(const Expr& root) {
     const bool leaf = n->kind() == ExprKind::kReduce || tables_.Contains(n);
     const size_t parts = leaf ? 0 : IsLoadOrConstant(*n) ? 1 : n->operands().size();
     for (size_t i = parts; i-- > 0;) {
-      if (n->kind() == ExprKind::kLoad && i == 0) continue;
+      if ((n->kind() == ExprKind::kLoad && i == 0) || (i == 1 && IsRareChoice(*n))) continue;
       if (!Lookup(n->operands()[i].get())) stack.push_back(&n->operands()[i]);
     }
     if (stack.size() != before) continue;
@@ -367,6 +366,7 @@ llvm::Value* Emitter::EmitNode(const Expr& e) {
       if (IsLoadOrConstant(n))
         return EmitLoadOr(*n.operand(1), Get(n.operand(0)),
                           llvm::cast<llvm::Constant>(EmitConst(*n.operand(2))));
+      if (IsRareChoice(n)) return EmitRareChoice(n, lanes_of({0, 2}));
       const int w = lanes_of({0, 1, 2});
       return ir_.CreateSelect(GetLanes(n.operand(0), w), GetLanes(n.operand(1), w),
                               GetLanes(n.operand(2), w));

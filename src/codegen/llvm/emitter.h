@@ -56,6 +56,7 @@ struct Scope {
   std::vector<std::pair<int, llvm::Value*>> variables;  ///< bit of a loop variable, its value
   uint64_t defines = 0;
   bool barrier = false;  ///< loads stay below: the loop may have no iteration
+  bool rare = false;     ///< everything stays below: it is seldom run
   bool has_lanes = false;
   Lanes lanes;
   llvm::Instruction* ip = nullptr;  ///< where code goes while an inner scope is open
@@ -205,6 +206,9 @@ class Emitter {
   void MoveScopes(const llvm::Instruction* rest, llvm::Instruction* branch);
   llvm::Value* Lookup(const ExprNode* n);
   llvm::Value* EmitNode(const Expr& e);
+  /// Select(unlikely c, a, b) of `count` lanes: a lane at a time, where any asks for it (emit_rare.cc).
+  llvm::Value* EmitRareChoice(const ExprNode& n, int count);
+  llvm::Value* EmitRareLane(const Expr& e, llvm::Value* lane);
   llvm::Value* EmitIntDivision(const ExprNode& n, int lanes);
   llvm::Value* Variable(int bit) const;
   /// Runs f with the scopes above `scope` closed and the builder at its insertion point.

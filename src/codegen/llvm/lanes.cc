@@ -60,6 +60,7 @@ Profile ProfileOf(Emitter& e, const Exprs& roots, int loop) {
           p.gathers = true;
         continue;
       }
+      if (i == 1 && IsRareChoice(*x)) continue;
       push(x->operand(int(i)));
     }
   }

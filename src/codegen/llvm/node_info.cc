@@ -46,7 +46,7 @@ void Emitter::Learn(const ExprNode& n) {
     const NodeInfo& below = **info_.Find(o.get());
     info.deps |= below.deps;
     info.has_load |= below.has_load;
-    info.weight += below.weight;
+    if (!IsRareChoice(n) || o != n.operand(1)) info.weight += below.weight;
   }
   switch (n.kind()) {
     case ExprKind::kIndex:
