@@ -203,7 +203,7 @@ class WEFT_API SymProgram {
 };
 
 /// How a symbolic expression is built; lets other rooms (codegen) translate one without seeing src/sym.
-/// Calls `visit` bottom-up once per distinct sub-expression of `e` is not promised; recursion depth is bounded by kMaxDepth.
+/// A shared sub-expression may be visited more than once. The depth of recursion is bounded by kMaxDepth.
 struct SymVisitor {
   virtual ~SymVisitor() = default;
   virtual void Const(int64_t v) = 0;    ///< push v
