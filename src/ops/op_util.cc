@@ -11,7 +11,6 @@
 #include <cmath>
 
 #include "holds.h"
-#include "sym/never_wraps.h"
 #include "weft/core/demand.h"
 #include "weft/core/gradient.h"
 #include "weft/support/check.h"
@@ -164,7 +163,7 @@ bool Holds(DType t, SymInt e, const Facts& facts) {
       return false;
   }
   if (e.is_const()) return lo <= e.value() && e.value() <= hi;
-  if ((t == DType::kI32 || t == DType::kU32) && !sym::NeverWraps32(e)) return false;
+  if ((t == DType::kI32 || t == DType::kU32) && !NeverWraps32(e)) return false;
   if (trusts_sizes && lo < 0) return true;
   const Range r = facts.RangeOf(e);
   return lo <= r.lo && (trusts_sizes || r.hi <= hi);

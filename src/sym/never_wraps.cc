@@ -3,8 +3,6 @@
 /// Data wraps at 32 or 64 bits, expressions do not: (n * k) // k is n for an expression, and not for data
 /// where n * k wraps. Every expression wraps for *some* sizes; what counts is those that tensors
 /// have. A product of sizes is the size of something, so it is bounded like one.
-#include "never_wraps.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -83,6 +81,6 @@ bool NeverLeaves(const Bounds& data, SymInt e) {
 
 bool NeverWraps(SymInt e) { return NeverLeaves(kData64, e); }
 
-bool sym::NeverWraps32(SymInt e) { return NeverLeaves(kData32, e); }
+bool NeverWraps32(SymInt e) { return NeverLeaves(kData32, e); }
 
 }  // namespace weft

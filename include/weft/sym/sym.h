@@ -111,9 +111,11 @@ WEFT_API SymInt Max(SymInt a, SymInt b);
 WEFT_API SymInt Bcast(SymInt a, SymInt b);
 /// Product of all; 1 for none.
 WEFT_API SymInt Product(const std::vector<SymInt>& factors);
-/// Data that is followed as `e` does not wrap at the sizes of real tensors: with every size, and every product of sizes, up
-/// to 2^31, no part of e comes near 64 bits. Always true for constants.
+/// Data of 64 bits that is followed as `e` does not wrap at the sizes of real tensors: with every size, and every product of
+/// sizes, up to 2^31, no part of e comes near 64 bits. Always true for constants.
 WEFT_API bool NeverWraps(SymInt e);
+/// The same of data of 32 bits, with sizes and their products up to 2^12.
+WEFT_API bool NeverWraps32(SymInt e);
 
 enum class Proof { kNo, kUnknown, kYes };
 
