@@ -43,8 +43,8 @@ void Raise() {}
 #endif
 
 thread_local NanWatch* watching = nullptr;
-/// Does the loader take our GOMP_parallel for oneDNN's? Known once a region has come by.
-std::atomic<bool> regions_come_by{false};
+/// Does the loader take our GOMP_parallel for oneDNN's? NanKeeper::Learn finds out.
+bool regions_come_by = false;
 
 /// Has any thread of the team the flag? Clears it. True as well where not all of the team can be asked.
 bool TakeInvalid(int threads) {
@@ -175,6 +175,17 @@ bool NanKeeper::Possible() {
 #endif
 }
 
+void NanKeeper::Learn(const std::function<void()>& start_region) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    NanWatch watch;
+    watching = &watch;
+    start_region();
+    watching = nullptr;
+    regions_come_by = watch.entered;
+  });
+}
+
 NanKeeper::Run::Run(const NanKeeper* keeper, const void* const* inputs, void* const* outputs)
     : keeper_(keeper), inputs_(inputs) {
   if (!keeper_) return;
@@ -206,7 +217,6 @@ void NanKeeper::Run::Start() {
 void NanKeeper::Run::Look() {
   if (!keeper_) return;
   watching = nullptr;
-  if (watch_.entered) regions_come_by = true;
   // Without a region this thread has done it all.
   if (TakeInvalid(regions_come_by ? 1 : keeper_->call_.threads) || watch_.invalid) invalid_ = true;
 }

@@ -52,6 +52,9 @@ class NanKeeper {
 
   /// Does this machine tell?
   static bool Possible();
+  /// Before the first call of a team: `start_region` starts one of oneDNN's, and shows whether regions are watched here.
+  /// Runs it once a process.
+  static void Learn(const std::function<void()>& start_region);
 
   /// One run of the call.
   class Run {
