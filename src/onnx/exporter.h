@@ -59,8 +59,10 @@ class ModelExporter {
   OpsetChooser& opset() { return opset_; }
   void Problem(const NodePtr& node, const std::string& why);
   FunctionRef Fused(const GraphPtr& body);
-  /// The function of an operator that states its ONNX form; throws kUnsupported where there is none.
-  std::optional<FunctionRef> OfOperator(const NodePtr& node, const TypeMap* types, const ShapeMap* shapes);
+  /// The function of an operator that states its ONNX form; none where that is the operator of the same name. Throws
+  /// kUnsupported for a node that has neither.
+  std::optional<FunctionRef> OfOperator(const NodePtr& node, const TypeMap* types,
+                                        const ShapeMap* shapes);
   /// Symbols whose values are needed to write `g`, sorted.
   const std::vector<std::string>& SymbolsOf(const Graph& g);
   /// A place for a tensor among the initializers.

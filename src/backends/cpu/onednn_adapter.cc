@@ -381,29 +381,7 @@ void Recipe::Add(dnnl::primitive p, std::vector<std::pair<int, Buffer>> args,
   steps_.push_back(std::move(step));
 }
 
-namespace {
-
-/// Of two threads, for what is large enough to be worth it.
-void StartRegion() {
-  const ScopedThreads two(2);
-  std::vector<float> data(1 << 16);
-  const Desc flat = Plain({int64_t(data.size())});
-#if DNNL_VERSION_MAJOR >= 3
-  const auto pd = Describe<dnnl::eltwise_forward>({}, dnnl::prop_kind::forward_inference,
-                                                  dnnl::algorithm::eltwise_relu, flat, flat, 0.f);
-#else
-  const auto pd = Describe<dnnl::eltwise_forward>({}, dnnl::prop_kind::forward_inference,
-                                                  dnnl::algorithm::eltwise_relu, flat, 0.f);
-#endif
-  const dnnl::memory memory(flat, Engine(), data.data());
-  dnnl::eltwise_forward(pd).execute(Stream(), {{DNNL_ARG_SRC, memory}, {DNNL_ARG_DST, memory}});
-  Stream().wait();
-}
-
-}  // namespace
-
 void Recipe::KeepNan(NanKeeper::Call call) {
-  if (call.threads > 1) NanKeeper::Learn(StartRegion);
   steps_.back().drops_nan = true;
   keeper_ = std::make_unique<NanKeeper>(std::move(call));
 }
