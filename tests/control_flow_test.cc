@@ -18,23 +18,6 @@
 namespace weft::e2e {
 namespace {
 
-struct EngineName {
-  const char* backend;
-  bool fusion;
-  std::string text() const { return std::string(backend) + (fusion ? "" : ":no-fusion"); }
-};
-std::vector<EngineName> Engines() {
-  if (!HasCpu()) return {{"ref", true}};
-  return {{"ref", true}, {"cpu", true}, {"cpu", false}};
-}
-std::shared_ptr<const Program> CompileWith(const Graph& g, const EngineName& engine) {
-  CompileOptions options;
-  options.backend = engine.backend;
-  options.fusion = engine.fusion;
-  options.threads = 2;
-  return Compile(g, options);
-}
-
 /// What two runs of one session give, on every engine, for `check(first, second)`.
 template <class Check>
 void RunTwice(const std::string& text, const std::vector<TensorPtr>& inputs, Check check) {
@@ -234,16 +217,6 @@ struct Moments {
   double sum = 0, squares = 0, products = 0;
   int64_t count = 0, pairs = 0;
 };
-
-std::vector<TensorPtr> Ordered(const Program& program, const Graph& g,
-                               const std::vector<TensorPtr>& inputs) {
-  std::vector<TensorPtr> out;
-  const std::vector<NodePtr> variables = g.AllInputs();
-  for (const IoSpec& spec : program.inputs())
-    for (size_t i = 0; i < variables.size(); ++i)
-      if (variables[i]->attrs.name == spec.name) out.push_back(inputs[i]);
-  return out;
-}
 
 /// Each number is drawn once: of 2000 with 24 bits hardly two are equal, of a row that is there twice eight.
 void CheckDrawn(const fuzz::ControlFlowGraph& g, const std::vector<std::vector<TensorPtr>>& runs,

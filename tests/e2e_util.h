@@ -76,4 +76,34 @@ inline std::shared_ptr<const Program> CompileFor(const Graph& graph, const std::
   return Compile(graph, options);
 }
 
+/// One way to run a graph.
+struct EngineName {
+  const char* backend;
+  bool fusion;
+  std::string text() const { return std::string(backend) + (fusion ? "" : ":no-fusion"); }
+};
+/// The reference first.
+inline std::vector<EngineName> Engines() {
+  if (!HasCpu()) return {{"ref", true}};
+  return {{"ref", true}, {"cpu", true}, {"cpu", false}};
+}
+inline std::shared_ptr<const Program> CompileWith(const Graph& g, const EngineName& engine) {
+  CompileOptions options;
+  options.backend = engine.backend;
+  options.fusion = engine.fusion;
+  options.threads = 2;
+  return Compile(g, options);
+}
+
+/// `inputs`, in the order of g.AllInputs(), in that of the program, by name.
+inline std::vector<TensorPtr> Ordered(const Program& program, const Graph& g,
+                                      const std::vector<TensorPtr>& inputs) {
+  std::vector<TensorPtr> out;
+  const std::vector<NodePtr> variables = g.AllInputs();
+  for (const IoSpec& spec : program.inputs())
+    for (size_t i = 0; i < variables.size(); ++i)
+      if (variables[i]->attrs.name == spec.name) out.push_back(inputs[i]);
+  return out;
+}
+
 }  // namespace weft::e2e

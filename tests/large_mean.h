@@ -56,4 +56,15 @@ inline std::vector<double> Normalized(const Tensor& x, const std::function<int64
   return y;
 }
 
+/// The largest difference of an element from what it should be; NaN where one is.
+inline double FarthestFrom(const std::vector<double>& want, const Tensor& got) {
+  double worst = 0;
+  for (int64_t i = 0; i < got.num_elements(); ++i) {
+    const double off = std::fabs(got.at(i) - want[size_t(i)]);
+    if (std::isnan(off)) return off;
+    worst = std::max(worst, off);
+  }
+  return worst;
+}
+
 }  // namespace weft::e2e

@@ -81,14 +81,10 @@ Gradient InDouble(const Form& f, const Tensor& x, const Tensor& scale, const Ten
 
 /// Off by how much of the largest.
 double Off(const Tensor& got, const Doubles& want) {
-  double worst = 0, most = 0;
   REQUIRE(got.num_elements() == int64_t(want.size()));
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double off = std::fabs(got.at(int64_t(i)) - want[i]);
-    if (!(off <= worst)) worst = off;
-    most = std::max(most, std::fabs(want[i]));
-  }
-  return worst / most;
+  double most = 0;
+  for (const double w : want) most = std::max(most, std::fabs(w));
+  return FarthestFrom(want, got) / most;
 }
 
 /// The gradient of <dy, y> by x, and scale and bias where there are any.
@@ -126,13 +122,7 @@ TEST_CASE("gradients of normalisations at mean / deviation up to 1e6: cpu, cpu:n
       CAPTURE(std::string(kind.images));
       const Graph g = GradientOf(f, kind.images, kind.type);
       std::vector<std::shared_ptr<const Program>> programs;
-      if (HasCpu()) {
-        CompileOptions options;
-        programs.push_back(Compile(g, options));
-        options.fusion = false;
-        programs.push_back(Compile(g, options));
-      }
-      programs.push_back(CompileFor(g, "ref"));
+      for (const EngineName& engine : Engines()) programs.push_back(CompileWith(g, engine));
       const TensorPtr scale = Around(1, kind.type, {f.weights}, 77),
                       bias = Around(0, kind.type, {f.weights}, 78),
                       dy = Around(0.3, kind.type, {kImages, kChannels, kPoints}, 79);

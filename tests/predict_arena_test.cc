@@ -37,17 +37,6 @@ void CheckArena(const Graph& g, const std::vector<SymBindings>& bindings, MakeIn
   }
 }
 
-/// Of a program: in its order, which is by name.
-std::vector<TensorPtr> Ordered(const Program& program, const Graph& g,
-                               const std::vector<TensorPtr>& inputs) {
-  std::vector<TensorPtr> out;
-  const std::vector<NodePtr> variables = g.AllInputs();
-  for (const IoSpec& spec : program.inputs())
-    for (size_t i = 0; i < variables.size(); ++i)
-      if (variables[i]->attrs.name == spec.name) out.push_back(inputs[i]);
-  return out;
-}
-
 }  // namespace
 
 TEST_CASE("the arena of random graphs is what was predicted") {

@@ -26,14 +26,6 @@ struct Case {
   bool exact = false;            ///< the interpreter gives the same bits
 };
 
-Inputs Ordered(const Program& program, const Graph& g, const Inputs& inputs) {
-  Inputs out;
-  const std::vector<NodePtr> variables = g.AllInputs();
-  for (const IoSpec& spec : program.inputs())
-    for (size_t i = 0; i < variables.size(); ++i)
-      if (variables[i]->attrs.name == spec.name) out.push_back(inputs[i]);
-  return out;
-}
 bool AllEqual(const Inputs& a, const Inputs& b) {
   bool same = a.size() == b.size();
   for (size_t i = 0; same && i < a.size(); ++i) same = a[i]->Equals(*b[i]);
