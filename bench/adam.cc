@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "weft/core/builtin_ops.h"
-#include "weft/core/effects.h"
-#include "weft/runtime/program.h"
-#include "weft/runtime/variable_store.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/runtime/program/program.h"
+#include "weft/runtime/session/variable_store.h"
 
 namespace {
 

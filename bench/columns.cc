@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/text.h"
-#include "weft/runtime/program.h"
+#include "weft/core/text/text.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/timer.h"
 
 namespace {

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "codegen/llvm/llvm_compiler.h"
-#include "codegen/llvm/module.h"
-#include "codegen/llvm/object_writer.h"
-#include "weft/codegen/lower.h"
+#include "codegen/llvm/compiler/llvm_compiler.h"
+#include "codegen/llvm/compiler/module.h"
+#include "codegen/llvm/object/object_writer.h"
+#include "weft/codegen/lower/lower.h"
 
 namespace {
 

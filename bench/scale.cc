@@ -9,12 +9,12 @@
 #include <functional>
 #include <vector>
 
-#include "weft/core/gradient.h"
-#include "weft/core/graph.h"
-#include "weft/core/json.h"
-#include "weft/core/op.h"
-#include "weft/core/pass.h"
-#include "weft/core/text.h"
+#include "weft/core/gradient/gradient.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/json/json.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "weft/onnx/import.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/file_reader.h"
 #include "weft/support/timer.h"
 

@@ -5,7 +5,7 @@
 # Makes lib<name>.so, a module with everything hidden but its entry weft_plugin_init_v1. In C++ the
 # entry is generated, with name, version and doc (VERSION: the project's by default), together with the
 # identity of the headers that the plugin is compiled against; the module links Weft::weft, and fmt and
-# dmlc where they are installed, because weft/support/check.h and weft/core/op_param.h use them. With C
+# dmlc where they are installed, because weft/support/check.h and weft/core/op/op_param.h use them. With C
 # it uses weft/plugin.h alone, links nothing of Weft and defines its entry itself. Add further libraries
 # with target_link_libraries(name PRIVATE ...).
 set(_weft_plugin_dir ${CMAKE_CURRENT_LIST_DIR})

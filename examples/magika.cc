@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "weft/onnx/import.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/error.h"
 #include "weft/support/timer.h"
 

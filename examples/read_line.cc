@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "weft/api/model.h"
-#include "weft/core/metadata.h"
+#include "weft/core/graph/metadata.h"
 #include "weft/support/error.h"
 #include "weft/support/timer.h"
 

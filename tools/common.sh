@@ -54,7 +54,7 @@ ensure_venv() {
   cp "$ROOT/tools/pip/build.txt" "$stamp"
 }
 
-# Is NVRTC in one of the places where Weft looks for it (src/codegen/cuda/cuda_library.cc)?
+# Is NVRTC in one of the places where Weft looks for it (src/codegen/cuda/nvrtc/cuda_library.cc)?
 has_nvrtc() {
   local root
   if [ -n "${WEFT_NVRTC:-}" ]; then return 0; fi

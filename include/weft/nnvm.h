@@ -24,12 +24,12 @@
 #include <utility>
 #include <vector>
 
-#include "weft/codegen/expr.h"
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/graph.h"
-#include "weft/core/op.h"
-#include "weft/core/op_attr_types.h"
-#include "weft/core/pass.h"
+#include "weft/codegen/expr/expr.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/pass.h"
 #include "weft/support/error.h"
 
 #define NNVM_REGISTER_OP(Name) WEFT_REGISTER_OP(Name)

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdio>
 
-#include "weft/runtime/backend.h"
+#include "weft/runtime/backend/backend.h"
 
 namespace demo {
 namespace {

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstdio>
 
-#include "weft/core/evaluator.h"
-#include "weft/core/op.h"
-#include "weft/core/op_attr_types.h"
-#include "weft/core/plugin.h"
+#include "weft/core/module/plugin.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/evaluator.h"
 #include "weft/support/error.h"
 
 using namespace weft;

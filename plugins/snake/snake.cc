@@ -7,11 +7,11 @@
 ///   grad    dx = dy * (1 + sin(2 alpha x)); retains x
 ///   throws  kTypeMismatch for other dtypes
 ///   source  Ziyin, Hartwig, Ueda: Neural Networks Fail to Learn Periodic Functions, 2020
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/builtin_ops.h"
-#include "weft/core/op.h"
-#include "weft/core/op_attr_types.h"
-#include "weft/core/op_param.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/op/op_param.h"
 #include "weft/support/check.h"
 
 namespace demo {

@@ -9,9 +9,9 @@
 ///
 /// abs-of-neg, a rule of Simplify:   Abs(Neg(x))   ->   Abs(x)
 /// Exact for every value: Abs only clears a sign. For the smallest integer, Neg and Abs both wrap to it.
-#include "weft/core/builtin_ops.h"
-#include "weft/core/pass.h"
-#include "weft/core/rewrite_rule.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
+#include "weft/core/pass/pass.h"
 
 namespace demo {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/text.h"
+#include "weft/core/text/text.h"
 #include "weft/onnx/export.h"
 #include "weft/support/error.h"
 #include "weft/weft.h"

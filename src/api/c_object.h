@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/check.h"
 #include "weft/weft.h"
 

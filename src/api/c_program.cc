@@ -5,11 +5,11 @@
 
 #include "c_object.h"
 #include "weft/api/model.h"
-#include "weft/core/pass.h"
-#include "weft/core/plugin.h"
-#include "weft/core/request.h"
-#include "weft/runtime/saved_program.h"
+#include "weft/core/module/plugin.h"
+#include "weft/core/pass/pass.h"
+#include "weft/runtime/saved/saved_program.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 using namespace weft;

@@ -1,6 +1,6 @@
 /// c_tensor.cc: errors and tensors of weft.h.
 #include "c_object.h"
-#include "weft/core/dlpack.h"
+#include "weft/core/tensor/dlpack.h"
 
 namespace weft::capi {
 namespace {

@@ -5,9 +5,9 @@
 #include <climits>
 
 #include "reinfer.h"
-#include "weft/core/json.h"
-#include "weft/core/text.h"
-#include "weft/runtime/saved_program.h"
+#include "weft/core/json/json.h"
+#include "weft/core/text/text.h"
+#include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"

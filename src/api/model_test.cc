@@ -5,10 +5,10 @@
 
 #include <cstdio>
 
-#include "weft/core/json.h"
-#include "weft/core/text.h"
+#include "tests/support/code_of.h"
+#include "weft/core/json/json.h"
+#include "weft/core/text/text.h"
 #include "weft/support/file.h"
-#include "support/code_of.h"
 
 namespace weft {
 namespace {

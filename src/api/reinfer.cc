@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "weft/core/builtin_ops.h"
-#include "weft/core/graph_attr.h"
-#include "weft/core/pass.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/pass/pass.h"
 
 namespace weft {
 namespace {

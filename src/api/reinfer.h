@@ -1,7 +1,7 @@
 /// reinfer.h: types and shapes that a file states are claims, not facts. Private to the api room.
 #pragma once
 
-#include "weft/core/graph.h"
+#include "weft/core/graph/graph.h"
 
 namespace weft {
 

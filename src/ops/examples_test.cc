@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "weft/core/op.h"
+#include "weft/core/op/op.h"
 
 namespace weft::ops {
 namespace {

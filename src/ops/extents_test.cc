@@ -4,7 +4,7 @@
 #include <optional>
 #include <set>
 
-#include "op_test_util.h"
+#include "ops/util/op_test_util.h"
 #include "weft/support/strings.h"
 
 namespace weft::ops {

@@ -2,7 +2,7 @@
 /// out by hand, against each other, and against finite differences.
 #include <cmath>
 
-#include "op_test_util.h"
+#include "ops/util/op_test_util.h"
 
 namespace weft::ops {
 namespace {

@@ -1,7 +1,7 @@
 /// moves_elements.cc: which operators never look at the elements that they move, and so run on dtypes
 /// that kernels do not compute with: strings, complex numbers, 8-bit floats, 2- and 4-bit numbers
-/// (core/host_eval.h says how).
-#include "host_util.h"
+/// (core/op/host_eval.h says how).
+#include "ops/util/host_util.h"
 
 namespace weft::ops {
 

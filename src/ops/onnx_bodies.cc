@@ -9,8 +9,8 @@
 /// Without a form: weft::Assign (a variable that changes). More: gradient_bodies.cc.
 #include <algorithm>
 
-#include "weft/core/onnx_body.h"
-#include "weft/core/op.h"
+#include "weft/core/op/onnx_body.h"
+#include "weft/core/op/op.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {

@@ -2,7 +2,7 @@
 /// knows about their extents: refused or answered, never read past.
 #include <cmath>
 
-#include "op_test_util.h"
+#include "ops/util/op_test_util.h"
 
 namespace weft::ops {
 namespace {

@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/support/code_of.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/edit_distance.h"
@@ -24,7 +25,6 @@
 #include "weft/support/shared_library.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
-#include "support/code_of.h"
 
 namespace weft {
 namespace {

@@ -174,13 +174,17 @@ Facts& Facts::operator=(Facts&&) noexcept = default;
 void Facts::SetRange(SymInt e, Range r) {
   if (!e.known()) return;  // nothing can be said of a value that has no name
   sym::UnlessOverflow([&] { impl_->SetRange(e.node(), r); },
-                      [&] { impl_->demands.push_back({e.node(), nullptr, r, 1, true}); });
+                      [&] {
+                        impl_->demands.push_back({e.node(), nullptr, r, 1, true});
+                      });
 }
 
 void Facts::SetDivisor(SymInt e, int64_t d) {
   if (!e.known()) return;
   sym::UnlessOverflow([&] { impl_->SetDivisor(e.node(), d); },
-                      [&] { impl_->demands.push_back({e.node(), nullptr, {}, d, true}); });
+                      [&] {
+                        impl_->demands.push_back({e.node(), nullptr, {}, d, true});
+                      });
 }
 
 bool Facts::AddEqual(SymInt a, SymInt b, bool if_run_succeeds) {
@@ -275,8 +279,10 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
     // A difference that leaves 64 bits is not 0.
     sym::UnlessOverflow([&] { equal(zero, 0); },
                         [&] {
-                          WEFT_THROW(kShapeMismatch, "{} == 0 must hold, but it does not for these "
-                                     "extents", zero.ToString());
+                          WEFT_THROW(kShapeMismatch,
+                                     "{} == 0 must hold, but it does not for these "
+                                     "extents",
+                                     zero.ToString());
                         });
   }
   for (const auto& [key, r] : impl_->ranges) in_range(SymInt(key), r);

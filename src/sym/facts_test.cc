@@ -1,9 +1,9 @@
 /// facts_test.cc: ranges, divisors, equalities, proofs and their text.
 #include <doctest/doctest.h>
 
+#include "tests/support/code_of.h"
 #include "weft/support/error.h"
 #include "weft/sym/sym.h"
-#include "support/code_of.h"
 
 namespace weft {
 namespace {

@@ -44,20 +44,20 @@ struct Term {
 class Node {
  public:
   Kind kind = Kind::kConst;
-  bool has_div = false;           ///< a floordiv or mod occurs as a factor (sums: of some term)
-  bool has_extent = false;        ///< an extent of a kernel occurs: never replaced by a minted symbol
-  int32_t depth = 0;              ///< levels of nested atoms
-  int32_t degree = 0;             ///< of a monomial
-  uint32_t size = 1;              ///< nodes of the expression written out as a tree, saturating
-  uint64_t hash = 0;              ///< structural
-  uint64_t symbol_mask = 0;       ///< a bloom filter of the symbols inside
-  int64_t constant = 0;           ///< value of a constant; constant term of a sum
-  int64_t divisor = 1;            ///< divides every value; 0 for the constant 0
-  Range range;                    ///< contains every value, given that symbols are >= 0
-  int32_t extent = -1;            ///< symbol: number of the kernel's extent that it is
-  std::string name;               ///< symbol
-  std::vector<Term> terms;        ///< sum
-  std::vector<Factor> factors;    ///< product
+  bool has_div = false;         ///< a floordiv or mod occurs as a factor (sums: of some term)
+  bool has_extent = false;      ///< an extent of a kernel occurs: never replaced by a minted symbol
+  int32_t depth = 0;            ///< levels of nested atoms
+  int32_t degree = 0;           ///< of a monomial
+  uint32_t size = 1;            ///< nodes of the expression written out as a tree, saturating
+  uint64_t hash = 0;            ///< structural
+  uint64_t symbol_mask = 0;     ///< a bloom filter of the symbols inside
+  int64_t constant = 0;         ///< value of a constant; constant term of a sum
+  int64_t divisor = 1;          ///< divides every value; 0 for the constant 0
+  Range range;                  ///< contains every value, given that symbols are >= 0
+  int32_t extent = -1;          ///< symbol: number of the kernel's extent that it is
+  std::string name;             ///< symbol
+  std::vector<Term> terms;      ///< sum
+  std::vector<Factor> factors;  ///< product
   std::vector<const Node*> args;  ///< floordiv, mod, min, max, bcast
   /// The expression that a minted symbol stands for.
   mutable std::atomic<const Node*> definition{nullptr};

@@ -203,7 +203,7 @@ struct SymProgram::Impl {
   std::vector<SymInt> symbols;
   std::vector<std::pair<int32_t, int64_t>> constants;  ///< slot and value
   std::vector<Instruction> code;
-  std::vector<int32_t> results;  ///< slot of each Add
+  std::vector<int32_t> results;     ///< slot of each Add
   std::vector<SymInt> expressions;  ///< of each Add, for messages
   int32_t num_slots = 0;
   std::unordered_map<const Node*, int32_t> slot_of_node;

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "fuzz_util.h"
-#include "weft/sym/sym.h"
 #include "weft/sym/apply.h"
+#include "weft/sym/sym.h"
 
 namespace weft {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "support/code_of.h"
+#include "tests/support/code_of.h"
 #include "weft/support/error.h"
 
 namespace weft {

@@ -12,9 +12,9 @@
 #include <regex>
 #include <set>
 
-#include "weft/core/graph.h"
+#include "weft/core/graph/graph.h"
 #include "weft/onnx/import.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
 

@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "targets.h"
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/codegen/lower.h"
-#include "weft/core/pass.h"
-#include "weft/core/text.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/codegen/lower/lower.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
 #include "weft/support/file.h"
 #include "weft/support/hash.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "targets.h"
-#include "weft/core/pass.h"
+#include "weft/core/pass/pass.h"
 #include "weft/onnx/import.h"
 #include "weft/support/file.h"
 

@@ -1,9 +1,9 @@
 /// fuzz_json.cc: SaveJSON's form and NNVM's, and the law: what was read is written to what reads to the
 /// same.
 #include "targets.h"
-#include "weft/core/json.h"
-#include "weft/core/pass.h"
-#include "weft/core/text.h"
+#include "weft/core/json/json.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
 #include "weft/support/error.h"
 
 namespace weft::fuzz {

@@ -2,9 +2,9 @@
 /// a file of another backend is as trusted as a shared library. An input that begins with an odd byte
 /// gets a valid hash.
 #include "targets.h"
-#include "weft/core/pass.h"
-#include "weft/core/text.h"
-#include "weft/runtime/saved_program.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
+#include "weft/runtime/saved/saved_program.h"
 #include "weft/support/hash.h"
 
 namespace weft::fuzz {

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "targets.h"
-#include "weft/core/pass.h"
-#include "weft/core/text.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
 #include "weft/support/file.h"
 
 namespace weft::fuzz {

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "weft/core/request.h"
 #include "weft/support/error.h"
 #include "weft/support/log.h"
+#include "weft/support/request.h"
 
 namespace weft::fuzz {
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "cases.h"
-#include "e2e_util.h"
-#include "weft/core/builtin_ops.h"
-#include "weft/core/gradient.h"
+#include "tests/support/e2e_util.h"
+#include "weft/core/gradient/gradient.h"
+#include "weft/core/graph/builtin_ops.h"
 
 namespace weft::gradient {
 namespace {

@@ -7,11 +7,11 @@
 #include <random>
 #include <sstream>
 
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/evaluator.h"
-#include "weft/core/op_attr_types.h"
-#include "weft/core/pass.h"
-#include "weft/core/text.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
 #include "weft/support/check.h"
 #include "weft/support/error.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/graph.h"
-#include "weft/core/op.h"
-#include "weft/core/tensor.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/op/op.h"
+#include "weft/core/tensor/tensor.h"
 
 namespace weft::gradient {
 

@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "weft/core/builtin_ops.h"
-#include "weft/core/op_attr_types.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"
 
 namespace weft::gradient {

@@ -8,9 +8,9 @@
 #include <random>
 
 #include "check.h"
-#include "weft/core/evaluator.h"
-#include "weft/core/op_attr_types.h"
-#include "weft/core/pass.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/pass.h"
 #include "weft/support/error.h"
 
 namespace weft::gradient {

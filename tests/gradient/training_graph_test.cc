@@ -14,11 +14,11 @@
 #include <map>
 #include <random>
 
-#include "e2e_util.h"
-#include "random_graph.h"
-#include "weft/core/builtin_ops.h"
-#include "weft/core/gradient.h"
-#include "weft/core/variable.h"
+#include "tests/support/e2e_util.h"
+#include "tests/support/random/random_graph.h"
+#include "weft/core/gradient/gradient.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/variable.h"
 
 namespace weft::gradient {
 namespace {

@@ -2,7 +2,7 @@
 """record.py [FOLDER]: what other engines give for image operators in their options, as rows of text.
 
 Writes resize.txt, grid_sample.txt, pad.txt, blocks.txt and gradients.txt into FOLDER (default: its own);
-tests/image_operators_test.cc runs Weft on every row. Needs torch, torchvision, onnx, onnxruntime, numpy.
+tests/ops/image_operators_test.cc runs Weft on every row. Needs torch, torchvision, onnx, onnxruntime, numpy.
 With --full, Resize comes in every combination of options and geometries (for FOLDER elsewhere).
 
 A row:  operator | operands | attributes | engines | results

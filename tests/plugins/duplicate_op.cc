@@ -1,7 +1,7 @@
 /// duplicate_op.cc: registers an operator of its own, a pass, and then one that exists.
-#include "weft/core/op.h"
-#include "weft/core/op_attr_types.h"
-#include "weft/core/pass.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/pass.h"
 
 namespace {
 using namespace weft;

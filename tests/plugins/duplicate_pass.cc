@@ -1,6 +1,6 @@
 /// duplicate_pass.cc: registers an operator, and a pass that exists.
-#include "weft/core/op.h"
-#include "weft/core/pass.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/pass.h"
 
 namespace {
 using namespace weft;

@@ -9,15 +9,15 @@
 #include <string>
 #include <thread>
 
-#include "weft/core/evaluator.h"
-#include "weft/core/graph_attr.h"
-#include "weft/core/op.h"
-#include "weft/core/pass.h"
-#include "weft/core/plugin.h"
-#include "weft/core/rewrite_rule.h"
-#include "weft/core/text.h"
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/runtime/program.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/module/plugin.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/rewrite_rule.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/error.h"
 
 using namespace weft;

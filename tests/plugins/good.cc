@@ -1,8 +1,8 @@
 /// good.cc: a plugin as it should be: an operator with attributes, a group, a pass, a graph attribute, a rule, a backend.
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/pass.h"
-#include "weft/core/rewrite_rule.h"
-#include "weft/runtime/backend.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/op/rewrite_rule.h"
+#include "weft/core/pass/pass.h"
+#include "weft/runtime/backend/backend.h"
 
 namespace {
 using namespace weft;

@@ -1,9 +1,9 @@
 /// half.cc: registers one of everything, overrides what others registered, and fails with the last statement.
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/pass.h"
-#include "weft/core/rewrite_rule.h"
-#include "weft/runtime/backend.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/op/rewrite_rule.h"
+#include "weft/core/pass/pass.h"
+#include "weft/runtime/backend/backend.h"
 
 namespace {
 using namespace weft;

@@ -7,13 +7,13 @@
 #include <new>
 #include <string>
 
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/core/graph_attr.h"
-#include "weft/core/op.h"
-#include "weft/core/pass.h"
-#include "weft/core/rewrite_rule.h"
-#include "weft/core/staging.h"
-#include "weft/runtime/backend.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/rewrite_rule.h"
+#include "weft/core/op/staging.h"
+#include "weft/core/pass/pass.h"
+#include "weft/runtime/backend/backend.h"
 #include "weft/weft.h"
 
 namespace {

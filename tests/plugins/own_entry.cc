@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "weft/core/op.h"
+#include "weft/core/op/op.h"
 #include "weft/plugin.h"
 
 #if defined(NO_ABI_ID) || defined(WRONG_ABI_INFO)

@@ -1,6 +1,6 @@
 /// tie.cc: gives an operator an attribute that it has, with the priority that it has.
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/op.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/op/op.h"
 
 namespace {
 using namespace weft;

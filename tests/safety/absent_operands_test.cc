@@ -6,11 +6,11 @@
 #include <map>
 #include <optional>
 
-#include "e2e_util.h"
 #include "model_maker.h"
-#include "weft/core/attr_text.h"
-#include "weft/core/op.h"
-#include "weft/core/op_attr_types.h"
+#include "tests/support/e2e_util.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/text/attr_text.h"
 #include "weft/onnx/export.h"
 #include "weft/onnx/import.h"
 

@@ -8,9 +8,9 @@
 
 #include "hostile_models.h"
 #include "limited_child.h"
-#include "weft/core/evaluator.h"
+#include "weft/core/pass/evaluator.h"
 #include "weft/onnx/import.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 
 namespace weft::safety {
 namespace {

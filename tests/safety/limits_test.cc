@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
-#include "e2e_util.h"
-#include "weft/core/request.h"
+#include "tests/support/e2e_util.h"
+#include "weft/support/request.h"
 
 namespace weft {
 namespace {

@@ -18,12 +18,12 @@
 
 #include "mutate.h"
 #include "watchdog.h"
-#include "weft/core/evaluator.h"
-#include "weft/core/request.h"
+#include "weft/core/pass/evaluator.h"
 #include "weft/onnx/import.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/file.h"
 #include "weft/support/log.h"
+#include "weft/support/request.h"
 
 namespace weft::safety {
 namespace {

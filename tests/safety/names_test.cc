@@ -7,11 +7,11 @@
 #include <map>
 
 #include "model_maker.h"
-#include "weft/codegen/attr_types.h"
-#include "weft/codegen/c_printer.h"
-#include "weft/codegen/kernel_compilers.h"
+#include "weft/codegen/compiler/kernel_attr_types.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/codegen/ctext/c_printer.h"
 #include "weft/onnx/import.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 
 namespace weft::safety {
 namespace {

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <thread>
 
-#include "e2e_util.h"
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/core/op.h"
-#include "weft/core/plugin.h"
+#include "tests/support/e2e_util.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/plugin.h"
+#include "weft/core/op/op.h"
 
 namespace weft {
 namespace {

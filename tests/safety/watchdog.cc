@@ -2,12 +2,13 @@
 /// to call ours.
 #include "watchdog.h"
 
+#include <sys/time.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <sys/time.h>
-#include <unistd.h>
 
 // Defined by the sanitizers' run-time library, absent elsewhere.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());

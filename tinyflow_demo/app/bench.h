@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "programs/program.h"
-#include "weft/runtime/profile.h"
+#include "weft/runtime/program/profile.h"
 
 namespace app {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/trainer.h"
-#include "weft/runtime/profile.h"
+#include "weft/runtime/program/profile.h"
 
 namespace app {
 

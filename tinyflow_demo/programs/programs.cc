@@ -1,10 +1,9 @@
 /// programs.cc: the list of programs.
 #include <cmath>
 
+#include "programs/program.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
-
-#include "programs/program.h"
 
 namespace programs {
 

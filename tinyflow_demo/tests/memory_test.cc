@@ -6,10 +6,10 @@
 #include "programs/program.h"
 #include "tests/util.h"
 #include "tinyflow/engine.h"
-#include "weft/core/builtin_ops.h"
-#include "weft/core/effects.h"
-#include "weft/core/graph_attr.h"
-#include "weft/core/storage.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/plan/storage.h"
 #include "weft/sym/sym.h"
 
 namespace tf::test {

@@ -1,6 +1,6 @@
 /// ops_test.cc: functions on tensors against the same arithmetic in double precision, gradients against differences.
 #include "tests/util.h"
-#include "weft/codegen/op_codegen.h"
+#include "weft/codegen/expr/op_codegen.h"
 
 namespace tf::test {
 namespace {

@@ -12,7 +12,7 @@
 #include "app/bench.h"
 #include "app/trainer.h"
 #include "tests/util.h"
-#include "weft/runtime/backend.h"
+#include "weft/runtime/backend/backend.h"
 #include "weft/support/file.h"
 
 namespace tf::test {

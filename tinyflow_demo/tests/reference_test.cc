@@ -9,7 +9,7 @@
 #include "programs/program.h"
 #include "tests/util.h"
 #include "tinyflow/random.h"
-#include "weft/core/npy.h"
+#include "weft/core/tensor/npy.h"
 #include "weft/support/file.h"
 
 namespace tf::test {

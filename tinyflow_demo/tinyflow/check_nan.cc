@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "weft/core/builtin_ops.h"
-#include "weft/core/effects.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 

@@ -1,5 +1,5 @@
 /// checkpoint.h: the values of all variables in one file, with what a program wants to know when it goes on. The file is
-/// weft's (runtime/variable_store.h): it verifies itself, and is written under another name and renamed, so that one that
+/// weft's (runtime/session/variable_store.h): it verifies itself, and is written under another name and renamed, so that one that
 /// is being written never costs the one before.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tinyflow/session.h"
-#include "weft/runtime/variable_store.h"
+#include "weft/runtime/session/variable_store.h"
 
 namespace tf {
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
-#include "weft/core/builtin_ops.h"
-#include "weft/core/effects.h"
-#include "weft/core/gradient.h"
-#include "weft/core/graph_attr.h"
-#include "weft/core/variable.h"
-#include "weft/runtime/backend.h"
+#include "weft/core/gradient/gradient.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/variable.h"
+#include "weft/runtime/backend/backend.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 

@@ -3,7 +3,7 @@
 
 #include "tinyflow/engine.h"
 #include "tinyflow/ops.h"
-#include "weft/core/effects.h"
+#include "weft/core/graph/effects.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/graph.h"
+#include "weft/core/graph/graph.h"
 
 namespace tf {
 

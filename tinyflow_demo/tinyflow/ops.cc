@@ -2,8 +2,8 @@
 #include "tinyflow/ops.h"
 
 #include "tinyflow/engine.h"
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/builtin_ops.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/support/check.h"
 
 namespace tf {

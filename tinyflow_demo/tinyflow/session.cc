@@ -5,7 +5,7 @@
 #include <list>
 
 #include "tinyflow/engine.h"
-#include "weft/core/variable.h"
+#include "weft/core/graph/variable.h"
 #include "weft/onnx/export.h"
 #include "weft/support/check.h"
 

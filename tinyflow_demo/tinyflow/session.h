@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tinyflow/graph.h"
-#include "weft/runtime/program.h"
-#include "weft/runtime/variable_store.h"
+#include "weft/runtime/program/program.h"
+#include "weft/runtime/session/variable_store.h"
 
 namespace tf {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/runtime/compute.h"
+#include "weft/runtime/backend/compute.h"
 #include "weft/support/limits.h"
 
 namespace weft::tool {

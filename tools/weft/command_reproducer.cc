@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "weft/api/model.h"
-#include "weft/core/reproducer.h"
+#include "weft/core/pass/reproducer.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/log.h"

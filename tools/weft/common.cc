@@ -11,8 +11,8 @@
 
 #include "command_reproducer.h"
 #include "shell_check.h"
-#include "weft/runtime/backend.h"
-#include "weft/runtime/saved_program.h"
+#include "weft/runtime/backend/backend.h"
+#include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
@@ -103,8 +103,8 @@ void ReportFaults(const std::vector<PassRecord>& passes, PassOptions* options, c
     ReproducerWritten() = FileExists(options->reproducer);
   }
   if (ReproducerWritten())
-    error.SetHint(fmt::format("this is a bug in Weft; please report it with the file {}",
-                              kReproducerFile));
+    error.SetHint(
+        fmt::format("this is a bug in Weft; please report it with the file {}", kReproducerFile));
   ReportError(error, false);
 }
 

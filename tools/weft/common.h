@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "inputs.h"
-#include "weft/core/graph.h"
-#include "weft/core/pass.h"
 #include "weft/api/model.h"
-#include "weft/runtime/program.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/pass/pass.h"
+#include "weft/runtime/program/program.h"
 
 namespace weft::tool {
 

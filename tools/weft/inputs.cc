@@ -6,8 +6,8 @@
 #include <set>
 
 #include "common.h"
-#include "weft/core/npy.h"
-#include "weft/core/variable.h"
+#include "weft/core/graph/variable.h"
+#include "weft/core/tensor/npy.h"
 #include "weft/onnx/import.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"

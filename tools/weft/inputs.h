@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "command_line.h"
-#include "weft/core/evaluator.h"
-#include "weft/core/graph.h"
-#include "weft/runtime/program.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/runtime/program/program.h"
 
 namespace weft::tool {
 

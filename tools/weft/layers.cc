@@ -2,7 +2,7 @@
 #include "layers.h"
 
 #include "common.h"
-#include "weft/core/graph_attr.h"
+#include "weft/core/graph/graph_attr.h"
 #include "weft/support/check.h"
 
 namespace weft::tool {

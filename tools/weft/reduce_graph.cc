@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "weft/core/builtin_ops.h"
-#include "weft/core/graph_attr.h"
-#include "weft/core/pass.h"
-#include "weft/core/variable.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/variable.h"
+#include "weft/core/pass/pass.h"
 #include "weft/support/check.h"
 
 namespace weft::tool {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "weft/core/graph.h"
+#include "weft/core/graph/graph.h"
 
 namespace weft::tool {
 

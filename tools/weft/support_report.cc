@@ -8,13 +8,13 @@
 #include <map>
 #include <tuple>
 
-#include "weft/codegen/attr_types.h"
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/core/builtin_ops.h"
-#include "weft/core/evaluator.h"
-#include "weft/core/op.h"
-#include "weft/core/op_attr_types.h"
-#include "weft/runtime/backend.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/runtime/backend/backend.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 

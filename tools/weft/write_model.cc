@@ -1,8 +1,8 @@
 /// write_model.cc: see write_model.h.
 #include "write_model.h"
 
-#include "weft/core/json.h"
-#include "weft/core/text.h"
+#include "weft/core/json/json.h"
+#include "weft/core/text/text.h"
 #include "weft/onnx/export.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "weft/core/graph.h"
+#include "weft/core/graph/graph.h"
 #include "weft/support/limits.h"
 
 namespace weft::tool {

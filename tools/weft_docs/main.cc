@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "pages.h"
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/core/op.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/op/op.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
 

@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "pages.h"
-#include "weft/codegen/op_codegen.h"
-#include "weft/core/op.h"
-#include "weft/core/op_param.h"
-#include "weft/runtime/backend.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_param.h"
+#include "weft/runtime/backend/backend.h"
 
 namespace weft::docs {
 namespace {

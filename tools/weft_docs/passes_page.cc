@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "pages.h"
-#include "weft/codegen/math.h"
-#include "weft/core/graph_attr.h"
-#include "weft/core/pass.h"
+#include "weft/codegen/expr/math.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/pass/pass.h"
 
 namespace weft::docs {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "weft/onnx/import.h"
-#include "weft/runtime/program.h"
+#include "weft/runtime/program/program.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 /// schemas say, inputs, outputs, nodes and parameters under the names they have in the graph. What
 /// it lacks becomes local functions of the domain `weft`: a fused node calls a function that holds
 /// its body (`weft.Fused_1`, equal bodies share one), an operator of Weft's own one with its form in
-/// ONNX's operators (FOnnxBody of weft/core/onnx_body.h). So ONNX's checker and any runtime that
+/// ONNX's operators (FOnnxBody of weft/core/op/onnx_body.h). So ONNX's checker and any runtime that
 /// knows functions accept the model.
 ///
 /// The operator set is the oldest (from 17 on) in which every operator, as it is used, means what
@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/graph.h"
+#include "weft/core/graph/graph.h"
 #include "weft/support/limits.h"
 
 namespace weft {

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "weft/core/graph.h"
-#include "weft/core/tensor.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/tensor/tensor.h"
 #include "weft/support/error.h"
 #include "weft/support/limits.h"
 

@@ -1,10 +1,10 @@
 /// cpu_backend.cc: the backend "cpu": kernels through LLVM, library operators through oneDNN, one
 /// team of threads.
-#include "backends/cpu/kernel_launcher.h"
-#include "backends/cpu/multi_launcher.h"
-#include "codegen/llvm/llvm_compiler.h"
-#include "weft/codegen/kernel_compilers.h"
-#include "weft/runtime/backend.h"
+#include "backends/cpu/launch/kernel_launcher.h"
+#include "backends/cpu/launch/multi_launcher.h"
+#include "codegen/llvm/compiler/llvm_compiler.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/runtime/backend/backend.h"
 
 namespace weft {
 namespace {

@@ -1,10 +1,10 @@
 /// cpu_backend_test.cc: small graphs compiled for the cpu give what the reference gives.
 #include <doctest/doctest.h>
 
-#include "backends/cpu/call_test_util.h"
-#include "weft/core/builtin_ops.h"
-#include "weft/core/evaluator.h"
-#include "weft/runtime/program.h"
+#include "backends/cpu/util/call_test_util.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/runtime/program/program.h"
 
 namespace weft::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "backends/cuda/launcher.h"
+#include "backends/cuda/launch/launcher.h"
 #include "weft/support/hash.h"
 
 namespace weft::cuda {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "backends/cuda/device.h"
-#include "backends/cuda/libraries.h"
-#include "weft/runtime/backend.h"
+#include "backends/cuda/driver/device.h"
+#include "backends/cuda/libraries/libraries.h"
+#include "weft/runtime/backend/backend.h"
 
 namespace weft::cuda {
 

@@ -5,8 +5,8 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/report.h"
-#include "codegen/cuda/nvrtc.h"
-#include "weft/codegen/kernel_compilers.h"
+#include "codegen/cuda/nvrtc/nvrtc.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 

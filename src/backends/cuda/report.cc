@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "backends/cuda/cublaslt_api.h"
-#include "backends/cuda/cudnn_api.h"
-#include "codegen/cuda/nvrtc.h"
-#include "codegen/cuda/nvrtc_api.h"
+#include "backends/cuda/libraries/cublaslt_api.h"
+#include "backends/cuda/libraries/cudnn_api.h"
+#include "codegen/cuda/nvrtc/nvrtc.h"
+#include "codegen/cuda/nvrtc/nvrtc_api.h"
 #include "weft/support/error.h"
 #include "weft/support/shared_library.h"
 #include "weft/support/strings.h"

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "backends/cuda/driver_api.h"
-#include "weft/runtime/backend_report.h"
+#include "backends/cuda/driver/driver_api.h"
+#include "weft/runtime/backend/backend_report.h"
 
 namespace weft::cuda {
 

@@ -1,0 +1,64 @@
+/// kernel_compilers.h: the compilers for kernels by target, and the cache of what they made.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/codegen/compiler/kernel_attr_types.h"
+
+namespace weft {
+
+/// A compiler for "cpu", "cuda", "cuda:sm_90" ...: looked up by what stands before ':'. The backend module (libweft_cpu.so
+/// beside libweft.so) is loaded when it is first asked for. Null, with the reason in `why`, where there is none.
+WEFT_API std::shared_ptr<KernelCompiler> FindKernelCompiler(const std::string& target,
+                                                            std::string* why);
+/// Backend modules call it while they load.
+using KernelCompilerFactory =
+    std::function<std::shared_ptr<KernelCompiler>(const std::string& target)>;
+WEFT_API void RegisterKernelCompiler(const std::string& family, KernelCompilerFactory factory);
+/// Loads libweft_<family>.so from beside libweft.so, once; empty when it is there, else the reason.
+WEFT_API std::string LoadBackendModule(const std::string& family);
+
+/// Two levels: this process, and one self-verifying file an entry on disk.
+///
+/// The directory is $WEFT_CACHE_DIR, else $XDG_CACHE_HOME/weft, else $HOME/.cache/weft; WEFT_CACHE=off turns the disk off.
+/// A default directory is made 0700 and not used when it belongs to somebody else or others may write to it. A file holds
+/// magic, versions, the whole key, the payload and a hash of both; whatever does not match is recompiled and replaced.
+/// Kernels that were compiled together share one such file. The hash finds damage, not attackers. Nothing that goes wrong here fails a run.
+class WEFT_API KernelCache {
+ public:
+  static KernelCache& Process();
+  /// Raised when the code generated for an unchanged kernel changes; part of every key.
+  static uint32_t GeneratorVersion();
+  /// From memory, then from disk; null when absent.
+  CompiledKernelPtr Find(const Kernel& kernel, const std::string& target);
+  void Store(const Kernel& kernel, CompiledKernelPtr compiled);
+  /// The same for all; a binary that several of them have is stored once.
+  void Store(const std::vector<KernelPtr>& kernels, const CompiledKernels& compiled);
+  /// Short texts beside the kernels, under the same rules: the choices among library calls that timing made. The first
+  /// word of `key` tells whose it is, a line "target T" what `weft cache ls` shows.
+  std::optional<std::string> FindText(const std::string& key);
+  void StoreText(const std::string& key, const std::string& text);
+  /// Of this object, so far: texts that were asked for and there, and texts that were stored.
+  struct TextCounts {
+    int64_t found = 0, stored = 0;
+  };
+  TextCounts text_counts() const;
+  /// Forgets what is in memory (tests, cold-start measurements).
+  void ClearMemory();
+  /// Directory in use; empty when the disk level is off, and why.
+  std::string directory() const;
+  std::string why_off() const;
+
+  KernelCache();
+  ~KernelCache();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft

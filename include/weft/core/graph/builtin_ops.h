@@ -1,0 +1,45 @@
+/// builtin_ops.h: names, builders and accessors of the operators that passes build. The ops themselves are registered in
+/// src/ops; passes know them by this header only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "weft/core/graph/graph.h"
+
+namespace weft {
+
+namespace builtin {
+inline constexpr const char* kConstant = "Constant";  ///< attr value: tensor
+inline constexpr const char* kIdentity = "Identity";
+inline constexpr const char* kFused =
+    "weft::Fused";  ///< attr body: graph; inputs in the order of the body's inputs
+inline constexpr const char* kSumTo =
+    "weft::SumTo";  ///< (x, like): sums x down to the shape of `like`
+inline constexpr const char* kAssign = "weft::Assign";  ///< (variable, value)
+inline constexpr const char* kShapeTensor =
+    "weft::ShapeTensor";  ///< attr dims: shape; an i64 vector of symbolic extents, no input
+}  // namespace builtin
+
+// Builders; entries of one graph. Element-wise ones broadcast as ONNX does.
+WEFT_API NodeEntry operator+(const NodeEntry& a, const NodeEntry& b);
+WEFT_API NodeEntry operator-(const NodeEntry& a, const NodeEntry& b);
+WEFT_API NodeEntry operator*(const NodeEntry& a, const NodeEntry& b);
+WEFT_API NodeEntry operator/(const NodeEntry& a, const NodeEntry& b);
+WEFT_API NodeEntry operator-(const NodeEntry& a);
+/// x reduced to the shape of `like` (the reverse of broadcasting `like` to x's shape).
+WEFT_API NodeEntry SumTo(const NodeEntry& x, const NodeEntry& like);
+/// A constant in the graph of `near`: scalar of `dtype`, vector of int64, any tensor.
+WEFT_API NodeEntry ScalarLike(const NodeEntry& near, DType dtype, double value);
+WEFT_API NodeEntry IntsLike(const NodeEntry& near, const std::vector<int64_t>& values);
+WEFT_API NodeEntry ConstantLike(const NodeEntry& near, TensorPtr value);
+/// Scalar of the dtype of `x` at run time: CastLike(value, x). For gradients, which know no dtypes.
+WEFT_API NodeEntry ScalarOf(const NodeEntry& x, double value);
+/// Unary op by name in the graph of `x`.
+WEFT_API NodeEntry Apply(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {});
+
+/// Body of a weft::Fused node.
+WEFT_API GraphPtr FusedBody(const NodePtr& node);
+WEFT_API bool IsOp(const NodePtr& node, std::string_view op);
+
+}  // namespace weft

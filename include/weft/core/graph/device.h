@@ -1,0 +1,16 @@
+/// device.h: graph attributes that say where nodes run.
+///
+///   "device_hint"  DeviceMap   given     the device, or the name of a group, that the user wants a node on
+///   "device"       DeviceMap   derived   the device of every node                                        PlaceDevice
+#pragma once
+
+#include <string>
+
+#include "weft/core/graph/graph_attr.h"
+
+namespace weft {
+
+/// Names of devices ("cpu", "cuda:0") by node.
+using DeviceMap = NodeMap<std::string>;
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+/// storage.h: where every entry lives: the attribute "storage" that PlanMemory provides and the runtime reads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "weft/core/graph/graph_attr.h"
+
+namespace weft {
+
+enum class StorageKind : uint8_t {
+  kArena,     ///< a stretch of the session's arena; offset fixed per binding
+  kInput,     ///< the caller's tensor number `number`
+  kOutput,    ///< result number `number`, written in place
+  kConstant,  ///< a parameter or constant; `number` is its node id
+  kVariable,  ///< a state variable, written in place; `number` is its node id
+};
+
+/// A block of bytes that one or more entries share (views, in-place results).
+struct Storage {
+  StorageKind kind = StorageKind::kArena;
+  int64_t number = 0;
+  SymInt bytes;            ///< largest of its entries
+  int begin = 0, end = 0;  ///< half-open steps of the order in which its content matters
+};
+
+struct StoragePlan {
+  std::vector<Storage> storages;
+  EntryMap<int> of;  ///< storage of an entry; absent: nobody reads it as a tensor
+  std::vector<int>
+      copies;  ///< outputs (by number) whose entry lives elsewhere and is copied at the end
+  int aliased = 0, in_place = 0;  ///< entries that share their producer's block
+};
+
+/// Follows the plan step by step and throws kInternal when a step would read a block that another entry has overwritten,
+/// or when two blocks of one arena overlap while both live. Independent of how plans are made. A result that is written
+/// into a variable lies in its storage, or is copied there when its step ends (core/graph/effects.h).
+WEFT_API void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order,
+                            const StoragePlan& plan);
+
+}  // namespace weft

@@ -1,0 +1,83 @@
+/// tensor.h: a dense host tensor: dtype, extents, row-major contiguous bytes. Shared and immutable once built:
+/// parameters, constants, inputs and results of the reference evaluator.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/core/tensor/dtype.h"
+#include "weft/core/tensor/shape.h"
+
+namespace weft {
+
+class Tensor;
+using TensorPtr = std::shared_ptr<const Tensor>;
+
+class WEFT_API Tensor {
+ public:
+  /// Zero-filled (strings: empty). Throws kOverflow / kOutOfMemory / kInvalidModel (negative extent).
+  Tensor(DType dtype, std::vector<int64_t> dims);
+  /// Views memory kept alive by `owner` (a mapped file, another tensor, a DLPack capsule). 64-byte alignment is not promised.
+  Tensor(DType dtype, std::vector<int64_t> dims, void* data, std::shared_ptr<void> owner);
+
+  DType dtype() const { return dtype_; }
+  const std::vector<int64_t>& dims() const { return dims_; }
+  int rank() const { return int(dims_.size()); }
+  int64_t num_elements() const { return count_; }
+  int64_t num_bytes() const { return DTypeBytes(dtype_, count_); }
+  Shape shape() const { return Shape::OfInts(dims_); }
+
+  const void* data() const { return data_; }
+  /// Forgets the content's hash: ask again before writing through a pointer that was kept.
+  void* mutable_data() {
+    hash_ = 0;
+    return data_;
+  }
+  template <class T>
+  const T* data_as() const {
+    return static_cast<const T*>(data_);
+  }
+  template <class T>
+  T* mutable_data_as() {
+    return static_cast<T*>(mutable_data());
+  }
+  /// Elements of a string tensor.
+  const std::vector<std::string>& strings() const { return strings_; }
+  std::vector<std::string>& mutable_strings() {
+    hash_ = 0;
+    return strings_;
+  }
+
+  /// Element i as a double / int64 whatever the numeric dtype (f16, bf16, bool included; floats truncate to int64,
+  /// u64 above 2^63 keeps its bits). For tests, printing and small constants: not a fast path.
+  double at(int64_t i) const;
+  int64_t at_int(int64_t i) const;
+  void set(int64_t i, double v);
+  void set_int(int64_t i, int64_t v);
+
+  /// Same dtype, extents and bytes.
+  bool Equals(const Tensor& o) const;
+  /// 64-bit hash of dtype, extents and bytes; cached.
+  uint64_t ContentHash() const;
+
+  static TensorPtr Scalar(DType dtype, double v);
+  static TensorPtr Ints(const std::vector<int64_t>& values);  ///< i64 [n]
+  static TensorPtr FromDoubles(DType dtype, std::vector<int64_t> dims,
+                               const std::vector<double>& values);
+  /// Same bytes, other extents (equal element count, else kShapeMismatch).
+  static TensorPtr Reshaped(const TensorPtr& t, std::vector<int64_t> dims);
+
+ private:
+  DType dtype_;
+  std::vector<int64_t> dims_;
+  int64_t count_ = 0;
+  void* data_ = nullptr;
+  std::shared_ptr<void> owner_;
+  std::vector<std::string> strings_;
+  mutable uint64_t hash_ = 0;
+};
+
+}  // namespace weft

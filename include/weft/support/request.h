@@ -1,0 +1,72 @@
+/// request.h: what a request may still use, asked from deep inside it.
+///
+/// An import, a pipeline and a run each have limits, a deadline and perhaps a token to cancel them.
+/// The code that spends (a tensor that is allocated, a loop over a billion elements) lies far below
+/// and knows none of them. It asks the scopes that its thread has open:
+///
+///   RequestScope scope(limits, &cancel);       // ApplyPasses, Compile, Session::Run ...
+///   RequestScope::CheckTensor(bytes);          // before memory is had
+///   RequestScope::Poll();                      // between pieces of work of a millisecond or less
+///
+/// Scopes nest; all that are open hold. A thread that a request starts has none of its own; it takes
+/// those of the thread that started it, which waits for it: RequestScope::Borrow borrow(current).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "weft/support/api.h"
+#include "weft/support/limits.h"
+
+namespace weft {
+
+/// Cancellation, shared by whoever started the work.
+class WEFT_API CancelToken {
+ public:
+  CancelToken();
+  void Cancel();
+  bool cancelled() const;
+  void Check() const;  ///< throws kCancelled
+
+ private:
+  std::shared_ptr<void> state_;
+};
+
+class WEFT_API RequestScope {
+ public:
+  /// Both must outlive the scope; `cancel` may be null. The deadline begins now.
+  explicit RequestScope(const Limits& limits, const CancelToken* cancel = nullptr);
+  ~RequestScope();
+  RequestScope(const RequestScope&) = delete;
+  RequestScope& operator=(const RequestScope&) = delete;
+
+  /// Throws kCancelled or kLimit (deadline_s). Some nanoseconds where no scope is open.
+  static void Poll();
+  /// One tensor of `bytes`: throws kLimit above `tensor_bytes` of a scope.
+  static void CheckTensor(int64_t bytes);
+  /// Memory to be had in one piece: throws kOutOfMemory for more than the machine has, which
+  /// malloc may promise and the kernel takes back by killing somebody.
+  static void CheckMemory(int64_t bytes);
+
+  /// The innermost scope of this thread; null where none is open.
+  static const RequestScope* Current();
+  /// Makes the scopes of another thread hold in this one.
+  class WEFT_API Borrow {
+   public:
+    explicit Borrow(const RequestScope* current);
+    ~Borrow();
+    Borrow(const Borrow&) = delete;
+    Borrow& operator=(const Borrow&) = delete;
+
+   private:
+    const RequestScope* before_;
+  };
+
+ private:
+  const Limits& limits_;
+  const CancelToken* cancel_;
+  Deadline deadline_;
+  const RequestScope* outer_;
+};
+
+}  // namespace weft

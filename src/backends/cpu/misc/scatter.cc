@@ -1,0 +1,314 @@
+/// scatter.cc: ScatterElements, ScatterND and the adjoints of the gathers, one write an update.
+///
+/// Their definition asks every update for every result; here the result is copied (or zero), and
+/// each update goes to its place, in order: of updates to one place the last stays, and sums have a
+/// fixed order. Sums, products of 16-bit floats are made in f32 and rounded once, as the definition
+/// says. An index outside its axis is kIndexRange.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backends/cpu/util/compute_util.h"
+#include "backends/shared/node_attrs.h"
+#include "weft/core/op/op.h"
+#include "weft/support/check.h"
+#include "weft/support/request.h"
+
+namespace weft::cpu {
+namespace {
+
+enum class Combine { kNone, kAdd, kMul, kMax, kMin };
+
+std::optional<Combine> CombineOf(const NodePtr& n) {
+  const std::string name = n->has_attr("reduction") ? n->attr<std::string>("reduction") : "none";
+  static constexpr const char* kNames[] = {"none", "add", "mul", "max", "min"};
+  for (int i = 0; i < 5; ++i)
+    if (name == kNames[i]) return Combine(i);
+  return std::nullopt;
+}
+
+using Dims = std::vector<int64_t>;
+
+int64_t Product(const Dims& d, size_t begin, size_t end) {
+  return CheckedProduct(Dims(d.begin() + long(begin), d.begin() + long(end)));
+}
+
+/// Where updates go: runs of `length` consecutive elements.
+struct Places {
+  // Tuples of `depth` indices name leading axes behind the batch: ScatterND, the adjoints of Gather
+  // (depth 1; all batches share the indices) and GatherND.
+  int64_t batch = 1, positions = 0, length = 1;
+  bool shared = false;
+  Dims extents;  ///< of the indexed axes
+  // One index an element, of one axis: ScatterElements.
+  bool elements = false;
+  size_t axis = 0;
+  Dims data, indices;
+};
+
+class ScatterCall final : public LibraryCall {
+ public:
+  ScatterCall(const ComputeRequest& q, Places places, Combine combine, size_t index, size_t update,
+              bool from_data)
+      : places_(std::move(places)),
+        combine_(combine),
+        dtype_(q.output_types[0]),
+        wide_(q.input_types[index] == DType::kI64),
+        from_data_(from_data),
+        index_(index),
+        update_(update),
+        count_(CheckedProduct(q.output_dims[0])),
+        node_(q.node->Describe()) {}
+
+  int64_t scratch_bytes() const override { return Rounds() ? CheckedMul(count_, 4) : 0; }
+  std::string description() const override { return "scatter"; }
+
+  void Run(const void* const* in, void* const* out, void* scratch) const override {
+    if (count_ == 0) return;
+    const void *data = from_data_ ? in[0] : nullptr, *index = in[index_], *update = in[update_];
+    if (combine_ == Combine::kNone) {
+      const int64_t width = DTypeBytes(dtype_, 1);
+      Begin(data, out[0], width);
+      auto* y = static_cast<char*>(out[0]);
+      const auto* u = static_cast<const char*>(update);
+      return Each(index, [&](int64_t to, int64_t from, int64_t n) {
+        std::memcpy(y + to * width, u + from * width, size_t(n * width));
+      });
+    }
+    switch (dtype_) {
+      case DType::kF16:
+        return Rounded(data, index, update, out[0], scratch, HalfToFloat, FloatToHalf);
+      case DType::kBF16:
+        return Rounded(data, index, update, out[0], scratch, BFloat16ToFloat, FloatToBFloat16);
+      case DType::kF32:
+        return Exact<float>(data, index, update, out[0]);
+      case DType::kF64:
+        return Exact<double>(data, index, update, out[0]);
+      case DType::kBool:
+        return Exact<bool>(data, index, update, out[0]);
+      case DType::kI8:
+        return Exact<int8_t>(data, index, update, out[0]);
+      case DType::kI16:
+        return Exact<int16_t>(data, index, update, out[0]);
+      case DType::kI32:
+        return Exact<int32_t>(data, index, update, out[0]);
+      case DType::kI64:
+        return Exact<int64_t>(data, index, update, out[0]);
+      case DType::kU8:
+        return Exact<uint8_t>(data, index, update, out[0]);
+      case DType::kU16:
+        return Exact<uint16_t>(data, index, update, out[0]);
+      case DType::kU32:
+        return Exact<uint32_t>(data, index, update, out[0]);
+      default:
+        return Exact<uint64_t>(data, index, update, out[0]);
+    }
+  }
+
+ private:
+  bool Rounds() const {
+    return combine_ != Combine::kNone && (dtype_ == DType::kF16 || dtype_ == DType::kBF16);
+  }
+
+  void Begin(const void* data, void* out, int64_t width) const {
+    const size_t bytes = size_t(CheckedMul(count_, width));
+    if (!data)
+      std::memset(out, 0, bytes);
+    else if (data != out)
+      std::memmove(out, data, bytes);
+  }
+
+  int64_t Index(const void* index, int64_t i, int64_t extent) const {
+    const int64_t v =
+        wide_ ? static_cast<const int64_t*>(index)[i] : static_cast<const int32_t*>(index)[i];
+    WEFT_CHECK(v >= -extent && v < extent, kIndexRange,
+               "{}: index {} outside the axis of extent {}", node_, v, extent);
+    return v < 0 ? v + extent : v;
+  }
+
+  /// f(first element written, first update, how many) for every run of updates, in order.
+  template <class F>
+  void Each(const void* index, const F& f) const {
+    const Places& p = places_;
+    if (p.elements) return EachElement(index, f);
+    const int64_t depth = int64_t(p.extents.size());
+    const int64_t block = CheckedMul(CheckedProduct(p.extents), p.length);
+    for (int64_t b = 0; b < p.batch; ++b) {
+      for (int64_t i = 0; i < p.positions; ++i) {
+        int64_t to = 0;
+        const int64_t first = (p.shared ? i : b * p.positions + i) * depth;
+        for (int64_t k = 0; k < depth; ++k)
+          to = to * p.extents[size_t(k)] + Index(index, first + k, p.extents[size_t(k)]);
+        f(b * block + to * p.length, (b * p.positions + i) * p.length, p.length);
+        if ((i & 0xfff) == 0) RequestScope::Poll();
+      }
+    }
+  }
+  template <class F>
+  void EachElement(const void* index, const F& f) const {
+    const Places& p = places_;
+    const size_t rank = p.data.size(), last = rank - 1;
+    const int64_t row = p.indices[last], rows = Product(p.indices, 0, last);
+    Dims stride(rank, 1), at(rank, 0);
+    for (size_t k = last; k-- > 0;) stride[k] = stride[k + 1] * p.data[k + 1];
+    for (int64_t r = 0; r < rows; ++r) {
+      int64_t base = 0;
+      bool inside = true;  // off the axis, updates beyond data have no place
+      for (size_t k = 0; k < last; ++k) {
+        if (k == p.axis) continue;
+        base += at[k] * stride[k];
+        inside = inside && at[k] < p.data[k];
+      }
+      const int64_t end = p.axis == last ? row : std::min(row, p.data[last]);
+      for (int64_t j = 0; inside && j < end; ++j) {
+        const int64_t i = Index(index, r * row + j, p.data[p.axis]);
+        f(base + i * stride[p.axis] + (p.axis == last ? 0 : j), r * row + j, 1);
+      }
+      for (size_t k = last; k-- > 0;) {
+        if (++at[k] < p.indices[k]) break;
+        at[k] = 0;
+      }
+      RequestScope::Poll();
+    }
+  }
+
+  template <class T>
+  static T Join(Combine c, T a, T b) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (c == Combine::kAdd) return a + b;
+      if (c == Combine::kMul) return a * b;
+      if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return c == Combine::kAdd || c == Combine::kMax ? a || b : a && b;
+    } else {  // integers wrap
+      if (c == Combine::kAdd) return T(uint64_t(a) + uint64_t(b));
+      if (c == Combine::kMul) return T(uint64_t(a) * uint64_t(b));
+    }
+    return c == Combine::kMax ? std::max(a, b) : std::min(a, b);
+  }
+
+  /// In the type itself.
+  template <class T>
+  void Exact(const void* data, const void* index, const void* update, void* out) const {
+    static_assert(sizeof(bool) == 1);
+    Begin(data, out, int64_t(sizeof(T)));
+    T* y = static_cast<T*>(out);
+    const T* u = static_cast<const T*>(update);
+    const Combine c = combine_;
+    if (c == Combine::kAdd)
+      return Each(index, [&](int64_t to, int64_t from, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) y[to + i] = Join(Combine::kAdd, y[to + i], u[from + i]);
+      });
+    Each(index, [&](int64_t to, int64_t from, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) y[to + i] = Join(c, y[to + i], u[from + i]);
+    });
+  }
+
+  template <class Read, class Round>
+  void Rounded(const void* data, const void* index, const void* update, void* out, void* scratch,
+               Read read, Round round) const {
+    const auto* x = static_cast<const uint16_t*>(data);
+    const auto* u = static_cast<const uint16_t*>(update);
+    auto* sum = static_cast<float*>(scratch);
+    for (int64_t i = 0; i < count_; ++i) sum[i] = x ? read(x[i]) : 0.f;
+    Each(index, [&](int64_t to, int64_t from, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) sum[to + i] = Join(combine_, sum[to + i], read(u[from + i]));
+    });
+    auto* y = static_cast<uint16_t*>(out);
+    for (int64_t i = 0; i < count_; ++i) y[i] = round(sum[i]);
+  }
+
+  Places places_;
+  Combine combine_;
+  DType dtype_;
+  bool wide_, from_data_;
+  size_t index_, update_;
+  int64_t count_;
+  std::string node_;
+};
+
+/// Elements of whole bytes that can be combined as asked for.
+bool Serves(const ComputeRequest& q, Combine combine, size_t index) {
+  const DType i = q.input_types[index], t = q.output_types[0];
+  if (i != DType::kI64 && i != DType::kI32) return false;
+  return combine == Combine::kNone
+             ? t != DType::kString && DTypeBits(t) % 8 == 0 && DTypeBits(t) > 0
+             : IsComputable(t);
+}
+
+size_t AxisOf(const ComputeRequest& q, size_t rank) {
+  const int64_t axis = IntAttr(q.node, "axis", 0);
+  return size_t(axis < 0 ? axis + int64_t(rank) : axis);
+}
+
+std::unique_ptr<LibraryCall> PrepareElements(const ComputeRequest& q, Combine combine, size_t index,
+                                             size_t update, bool from_data) {
+  const Dims &x = q.output_dims[0], &i = q.input_dims[index];
+  if (!Serves(q, combine, index) || x.empty() || i.size() != x.size() || q.input_dims[update] != i)
+    return nullptr;
+  Places p;
+  p.elements = true;
+  p.axis = AxisOf(q, x.size());
+  if (p.axis >= x.size()) return nullptr;
+  p.data = x;
+  p.indices = i;
+  return std::make_unique<ScatterCall>(q, std::move(p), combine, index, update, from_data);
+}
+
+/// `batch` leading axes are shared by all three; the last axis of the indices holds tuples.
+std::unique_ptr<LibraryCall> PrepareTuples(const ComputeRequest& q, Combine combine, size_t batch,
+                                           size_t index, size_t update, bool from_data) {
+  const Dims &x = q.output_dims[0], &i = q.input_dims[index], &u = q.input_dims[update];
+  if (!Serves(q, combine, index) || i.size() <= batch) return nullptr;
+  const size_t depth = size_t(i.back());
+  if (batch + depth > x.size() || u.size() != i.size() - 1 + x.size() - batch - depth)
+    return nullptr;
+  Places p;
+  p.batch = Product(x, 0, batch);
+  p.positions = Product(i, batch, i.size() - 1);
+  p.length = Product(x, batch + depth, x.size());
+  p.extents.assign(x.begin() + long(batch), x.begin() + long(batch + depth));
+  if (CheckedProduct(u) != CheckedMul(CheckedMul(p.batch, p.positions), p.length)) return nullptr;
+  return std::make_unique<ScatterCall>(q, std::move(p), combine, index, update, from_data);
+}
+
+/// The adjoint of Gather: dy [before..., indices..., after...].
+std::unique_ptr<LibraryCall> PrepareGatherGrad(const ComputeRequest& q) {
+  const Dims &x = q.output_dims[0], &u = q.input_dims[0];
+  const size_t axis = AxisOf(q, x.size());
+  if (!Serves(q, Combine::kAdd, 2) || axis >= x.size()) return nullptr;
+  Places p;
+  p.batch = Product(x, 0, axis);
+  p.positions = CheckedProduct(q.input_dims[2]);
+  p.length = Product(x, axis + 1, x.size());
+  p.extents = {x[axis]};
+  p.shared = true;
+  if (CheckedProduct(u) != CheckedMul(CheckedMul(p.batch, p.positions), p.length)) return nullptr;
+  return std::make_unique<ScatterCall>(q, std::move(p), Combine::kAdd, 2, 0, false);
+}
+
+std::unique_ptr<LibraryCall> PrepareScatterElements(const ComputeRequest& q) {
+  const auto combine = CombineOf(q.node);
+  return combine ? PrepareElements(q, *combine, 1, 2, true) : nullptr;
+}
+std::unique_ptr<LibraryCall> PrepareScatterND(const ComputeRequest& q) {
+  const auto combine = CombineOf(q.node);
+  return combine ? PrepareTuples(q, *combine, 0, 1, 2, true) : nullptr;
+}
+std::unique_ptr<LibraryCall> PrepareGatherElementsGrad(const ComputeRequest& q) {
+  return PrepareElements(q, Combine::kAdd, 2, 0, false);
+}
+std::unique_ptr<LibraryCall> PrepareGatherNDGrad(const ComputeRequest& q) {
+  const int64_t batch = IntAttr(q.node, "batch_dims", 0);
+  return PrepareTuples(q, Combine::kAdd, size_t(batch), 2, 0, false);
+}
+
+WEFT_REGISTER_OP(ScatterElements).set_attr<FCompute>("FCompute.cpu", PrepareScatterElements);
+WEFT_REGISTER_OP(ScatterND).set_attr<FCompute>("FCompute.cpu", PrepareScatterND);
+WEFT_REGISTER_OP_IN(weft, GatherGrad).set_attr<FCompute>("FCompute.cpu", PrepareGatherGrad);
+WEFT_REGISTER_OP_IN(weft, GatherElementsGrad)
+    .set_attr<FCompute>("FCompute.cpu", PrepareGatherElementsGrad);
+WEFT_REGISTER_OP_IN(weft, GatherNDGrad).set_attr<FCompute>("FCompute.cpu", PrepareGatherNDGrad);
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,197 @@
+/// matmul.cc: MatMul (numpy broadcasting) and Gemm by cuBLASLt, with what follows them: a factor, a row, a tensor of the
+/// result's extents, Relu or Gelu. Where the library does not do all of that at once, a generated kernel follows the product.
+/// Batch axes that broadcast differently, and a factor of a C that is no matrix, are left to generated kernels altogether.
+///
+/// A row is added on the way out of the library, a tensor as its C, which may lie where the result goes. A row that is the
+/// whole result may lie there as well, so it is added as C.
+#include "backends/shared/call_operands.h"
+#include "backends/shared/node_attrs.h"
+#include "backends/shared/product_shape.h"
+#include "epilogue.h"
+#include "followed_call.h"
+#include "libraries.h"
+#include "weft/core/op/op.h"
+#include "weft/runtime/backend/device.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+
+namespace weft::cuda {
+namespace {
+
+using Dims = std::vector<int64_t>;
+
+bool IsProductType(DType t) { return t == DType::kF32 || t == DType::kF64 || IsHalf(t); }
+
+/// Sums of nothing.
+class Zeros final : public LibraryCall {
+ public:
+  explicit Zeros(int64_t bytes) : bytes_(bytes) {}
+  void Run(const void* const*, void* const*, void*) const override {
+    WEFT_THROW(kInternal, "a library call for a GPU was run on the host");
+  }
+  void Enqueue(DeviceStream& stream, const void* const*, void* const* outputs,
+               void*) const override {
+    if (bytes_ > 0) stream.Clear(outputs[0], bytes_);
+  }
+  std::string description() const override { return "zeros"; }
+
+ private:
+  const int64_t bytes_;
+};
+
+/// cuBLASLt has activations for float32 and below; how exact its tanh is, nobody says, so f32 does without.
+AcceptedSteps Accepted(DType type, bool right_is_vector) {
+  AcceptedSteps a;
+  a.factor = a.row = a.relu = type != DType::kF64;
+  a.row = a.row && !right_is_vector;
+  a.addend = true;
+  a.gelu_tanh = IsHalf(type);
+  return a;
+}
+
+bool ProductTakes(const EpilogueRequest& q) {
+  const NodeEntry result(q.anchor);
+  const Shape& right = q.shapes[q.anchor->inputs[1]];
+  const DType type = q.types[result].dtype;
+  if (!IsProductType(type) || !right.has_rank()) return false;
+  AcceptedSteps a = Accepted(type, right.rank() < 2);
+  // The product of two factors of f32 may vanish where neither does.
+  a.factor = a.factor && FloatAttr(q.anchor, "alpha", 1) == 1;
+  if (q.anchor->num_inputs() > 2) {  // C
+    a.factor = a.row = false;
+    const Shape& c = q.shapes[q.anchor->inputs[2]];
+    a.addend = c.has_rank() && (c.rank() < 2 || c[0].is(1));
+  }
+  return TakesNext(q, a);
+}
+
+/// The product that a node is, and what its C is to it: a matrix with a factor, a row, or something else, without a factor,
+/// that is added behind it.
+struct Product {
+  ProductSpec spec;
+  PlannedCall::Operand c = {};
+  bool row = false, behind = false;
+  bool has_c() const { return c.number >= 0; }
+};
+
+std::unique_ptr<LibraryCall> Planned(std::shared_ptr<const LibraryPlan> plan,
+                                     const PlannedCall::Operand& bias,
+                                     const PlannedCall::Operand& c) {
+  return std::make_unique<PlannedCall>(
+      std::move(plan), std::vector<PlannedCall::Operand>{{0}, {1}, {0, true}, bias, c});
+}
+
+/// All of it by the library. Null where it has no way to.
+std::unique_ptr<LibraryCall> PrepareWhole(const ComputeRequest& q, const Product& p,
+                                          const EpilogueSteps& steps) {
+  if (p.behind) return nullptr;
+  ProductSpec s = p.spec;
+  PlannedCall::Operand bias, c;
+  if (p.has_c()) (p.row ? bias : c) = p.c;
+  const CallStep* addend = steps.addend;
+  if (steps.row && steps.row->operand_dims == q.output_dims[0]) {
+    if (addend) return nullptr;
+    addend = steps.row;
+  } else if (steps.row) {
+    bias.number = steps.row->operand;
+  }
+  if (addend) {
+    c.number = addend->operand;
+    s.beta = 1;
+  }
+  s.bias = bias.number >= 0;
+  s.activation = steps.activation;
+  auto plan = LibrariesOf(q).Product(s);
+  return plan ? Planned(std::move(plan), bias, c) : nullptr;
+}
+
+/// With the epilogue of the request.
+std::unique_ptr<LibraryCall> Prepare(const ComputeRequest& q, Product p) {
+  AcceptedSteps accepted = Accepted(p.spec.type, q.input_dims[1].size() < 2);
+  if (p.has_c()) accepted.factor = accepted.row = false;
+  accepted.factor = accepted.factor && p.spec.alpha == 1;
+  accepted.addend = !p.has_c() || p.row || p.behind;
+  const std::optional<EpilogueSteps> steps = ReadSteps(q, accepted);
+  if (!steps) return nullptr;
+  if (steps->factor) p.spec.alpha *= *steps->factor;
+  p.spec.tf32 = q.options.tf32 && p.spec.type == DType::kF32;
+  if (auto whole = PrepareWhole(q, p, *steps)) return whole;
+  const bool added = p.row || p.behind;
+  if (!added && q.epilogue.size() == size_t(steps->factor.has_value())) return nullptr;
+  // The product alone, and kernels for the rest.
+  auto plan = LibrariesOf(q).Product(p.spec);
+  if (!plan) return nullptr;
+  StepsBehind behind(q);
+  if (added) behind.Add(p.c.number, q.input_dims[2]);
+  behind.AddEpilogue(steps->factor ? 1 : 0);
+  return behind.After(PlannedCall(std::move(plan),
+                                  {{0}, {1}, {0, true}, {}, added ? PlannedCall::Operand() : p.c}));
+}
+
+/// Where there is nothing to add up. `bytes`: of the result.
+std::unique_ptr<LibraryCall> PrepareZeros(const ComputeRequest& q, bool has_c) {
+  const int64_t elements = CheckedProduct(q.output_dims[0]);
+  if (elements > 0 && (has_c || !q.epilogue.empty())) return nullptr;
+  return std::make_unique<Zeros>(DTypeBytes(q.output_types[0], elements));
+}
+
+std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
+  if (!IsProductType(q.output_types[0])) return nullptr;
+  if (CheckedProduct(q.output_dims[0]) == 0 || q.input_dims[0].back() == 0)
+    return PrepareZeros(q, /*has_c=*/false);
+  const auto shape = CollapseProduct(q.input_dims[0], q.input_dims[1]);
+  if (!shape || shape->y.size() > 3) return nullptr;
+  Product p;
+  ProductSpec& s = p.spec;
+  s.type = q.output_types[0];
+  s.m = shape->y[shape->y.size() - 2];
+  s.n = shape->y.back();
+  s.k = shape->a.back();
+  if (shape->y.size() == 3) {
+    s.batch = shape->y[0];
+    s.step_a = shape->a[0] == 1 ? 0 : CheckedMul(s.m, s.k);
+    s.step_b = shape->b[0] == 1 ? 0 : CheckedMul(s.k, s.n);
+  }
+  return Prepare(q, std::move(p));
+}
+
+std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
+  if (!IsProductType(q.output_types[0]) || q.output_dims[0].size() != 2 ||
+      q.input_dims[0].size() != 2)
+    return nullptr;
+  Product p;
+  ProductSpec& s = p.spec;
+  s.type = q.output_types[0];
+  s.trans_a = IntAttr(q.node, "transA", 0) != 0;
+  s.trans_b = IntAttr(q.node, "transB", 0) != 0;
+  s.alpha = FloatAttr(q.node, "alpha", 1);
+  s.m = q.output_dims[0][0];
+  s.n = q.output_dims[0][1];
+  s.k = q.input_dims[0][s.trans_a ? 0 : 1];
+  const double beta = FloatAttr(q.node, "beta", 1);
+  const bool has_c = HasInput(q, 2) && beta != 0;
+  if (s.m == 0 || s.n == 0 || s.k == 0) return PrepareZeros(q, has_c);
+  if (has_c) {
+    const Dims& c = q.input_dims[2];
+    const Dims whole{s.m, s.n}, row{1, s.n}, short_row{s.n};
+    p.c.number = 2;
+    if (c == whole || (s.m == 1 && c == short_row)) {
+      s.beta = beta;
+    } else {
+      if (beta != 1) return nullptr;
+      p.row = c == row || c == short_row;
+      p.behind = !p.row;
+    }
+  }
+  return Prepare(q, std::move(p));
+}
+
+WEFT_REGISTER_OP(MatMul)
+    .set_attr<FCompute>("FCompute.cuda", PrepareMatMul)
+    .set_attr<FEpilogue>("FEpilogue.cuda", ProductTakes);
+WEFT_REGISTER_OP(Gemm)
+    .set_attr<FCompute>("FCompute.cuda", PrepareGemm)
+    .set_attr<FEpilogue>("FEpilogue.cuda", ProductTakes);
+
+}  // namespace
+}  // namespace weft::cuda

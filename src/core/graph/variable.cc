@@ -1,0 +1,34 @@
+/// variable.cc: see variable.h. Dictionaries of 2016 hold strings, so both attributes may be texts.
+#include "weft/core/graph/variable.h"
+
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+const Tensor* ValueOf(const NodePtr& variable) {
+  const AttrValue* v = variable->attrs.dict.find("value");
+  return v ? v->get<TensorPtr>().get() : nullptr;
+}
+
+}  // namespace
+
+Type DeclaredType(const NodePtr& variable) {
+  if (const Tensor* value = ValueOf(variable)) return value->dtype();
+  const AttrValue* v = variable->attrs.dict.find("dtype");
+  if (!v) return Type();
+  if (v->is<DType>()) return v->get<DType>();
+  const std::optional<DType> t = ParseDType(v->get<std::string>());
+  WEFT_CHECK(t.has_value(), kBadAttribute, "{}: '{}' is no dtype", variable->Describe(),
+             v->get<std::string>());
+  return *t;
+}
+
+std::optional<Shape> DeclaredShape(const NodePtr& variable) {
+  if (const Tensor* value = ValueOf(variable)) return value->shape();
+  const AttrValue* v = variable->attrs.dict.find("shape");
+  if (!v) return std::nullopt;
+  return v->is<Shape>() ? v->get<Shape>() : Shape::Parse(v->get<std::string>());
+}
+
+}  // namespace weft

@@ -1,0 +1,164 @@
+/// export.cc: the public functions: what is inferred before, what goes to a file beside the model,
+/// and how both are written.
+#include "weft/onnx/export.h"
+
+#include <climits>
+#include <new>
+#include <stdexcept>
+
+#include "exporter.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/pass/pass.h"
+#include "weft/support/atomic_file.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+
+namespace weft {
+namespace {
+
+using namespace onnx_export;  // the private half of this room
+
+constexpr const char* kPlace = "export to ONNX";
+/// Above this, tensors alone are taken to fill a message; the rest of a model is small.
+constexpr int64_t kInlineBytes = int64_t{3} << 29;  // 1.5 GiB
+/// Where each external tensor starts: pages can be mapped then.
+constexpr int64_t kAlignment = 4096;
+
+/// ONNX wants dtypes, and bodies of operators ranks; a graph that was not inferred is, in a copy.
+Graph Inferred(Graph graph, const ExportOptions& options) {
+  if (graph.IsComplete("dtype") && graph.IsComplete("shape")) return graph;
+  Pipeline passes;
+  for (const char* name : {"InferType", "InferShape"}) {
+    if (PassEntry::Find(name)) passes.push_back(name);
+  }
+  PassOptions pass_options;
+  pass_options.limits = options.limits;
+  return ApplyPasses(std::move(graph), passes, pass_options);
+}
+
+/// With the bodies of its nodes inferred by what their inputs declare; one that inference refuses stays as it is.
+Graph WithBodies(Graph graph, const ExportOptions& options, int depth = 0) {
+  Limits::Check("depth", depth, options.limits.depth);
+  struct Held {
+    NodePtr node;
+    std::string name;
+    GraphPtr body;
+  };
+  std::vector<Held> held;
+  for (const NodePtr n : graph.TopoOrder()) {
+    if (IsOp(n, builtin::kFused)) continue;
+    for (const auto& [name, value] : n->attrs.dict)
+      if (value.is<GraphPtr>() && value.get<GraphPtr>())
+        held.push_back({n, name, value.get<GraphPtr>()});
+  }
+  if (held.empty()) return graph;
+  // A body that says more takes nothing from what is known of its node.
+  const TypeMap types = graph.AttrOr<TypeMap>("dtype");
+  const ShapeMap shapes = graph.AttrOr<ShapeMap>("shape");
+  for (const Held& h : held) {
+    Graph body = *h.body;
+    try {
+      body = Inferred(body, options);
+    } catch (const UserError&) {
+    }
+    body = WithBodies(std::move(body), options, depth + 1);
+    graph.SetAttr(h.node, h.name, std::make_shared<const Graph>(std::move(body)));
+  }
+  if (graph.HasAttr("dtype")) graph.SetAttr("dtype", types);
+  if (graph.HasAttr("shape")) graph.SetAttr("shape", shapes);
+  return graph;
+}
+
+int64_t TensorBytes(const Graph& graph) {
+  int64_t total = 0;
+  for (const NodePtr n : graph.TopoOrder()) {
+    for (const auto& [name, value] : n->attrs.dict) {
+      if (!value.is<TensorPtr>() || !value.get<TensorPtr>()) continue;
+      const Tensor& t = *value.get<TensorPtr>();
+      if (t.dtype() == DType::kString) {
+        for (const std::string& s : t.strings()) total += int64_t(s.size());
+      } else {
+        total += t.num_bytes();
+      }
+    }
+  }
+  return total;
+}
+
+std::string Serialized(const pb::ModelProto& model) {
+  WEFT_CHECK(model.ByteSizeLong() <= size_t{INT_MAX}, kLimit,
+             "the model has {} bytes; a protobuf message has at most 2 GiB, larger models keep "
+             "their tensors in a file beside them",
+             model.ByteSizeLong());
+  std::string bytes;
+  WEFT_CHECK(model.SerializeToString(&bytes), kLimit, "the model cannot be serialized");
+  return bytes;
+}
+
+void SetEntry(pb::TensorProto* t, const char* key, std::string value) {
+  auto* entry = t->add_external_data();
+  entry->set_key(key);
+  entry->set_value(std::move(value));
+}
+
+/// The bytes of `large` in a file of their own; their protos say where. Readers see the new file
+/// with the new model only: the model is written last.
+void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::string& path) {
+  AtomicFile file(path);
+  int64_t at = 0;
+  static const std::string padding(size_t(kAlignment), '\0');
+  for (const auto& [tensor, proto] : large) {
+    const int64_t gap = (kAlignment - at % kAlignment) % kAlignment;
+    file.Write(std::string_view(padding).substr(0, size_t(gap)));
+    at += gap;
+    const int64_t bytes = tensor->num_bytes();
+    file.Write({static_cast<const char*>(tensor->data()), size_t(bytes)});
+    proto->set_data_location(pb::TensorProto::EXTERNAL);
+    SetEntry(proto, "location", BaseName(path));
+    SetEntry(proto, "offset", fmt::format("{}", at));
+    SetEntry(proto, "length", fmt::format("{}", bytes));
+    at += bytes;
+  }
+  file.Commit();
+}
+
+template <class F>
+auto Guarded(F f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (Error& e) {
+    if (e.place().rfind(kPlace, 0) != 0) e.AddPlace(kPlace);
+    throw;
+  } catch (const std::bad_alloc&) {
+    ThrowError(ErrorCode::kOutOfMemory, "no memory to export the model", kPlace);
+  } catch (const std::length_error&) {
+    ThrowError(ErrorCode::kOutOfMemory, "no memory to export the model", kPlace);
+  }
+}
+
+}  // namespace
+
+std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options) {
+  return Guarded([&] {
+    pb::ModelProto model;
+    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model, nullptr);
+    return Serialized(model);
+  });
+}
+
+void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions& options) {
+  Guarded([&] {
+    using External = ExportOptions::External;
+    const bool external =
+        options.external == External::kAlways ||
+        (options.external == External::kAuto && TensorBytes(graph) > kInlineBytes);
+    pb::ModelProto model;
+    std::vector<ModelExporter::Large> large;
+    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model,
+                               external ? &large : nullptr);
+    if (!large.empty()) WriteExternal(large, path + ".data");
+    WriteFileAtomic(path, Serialized(model));
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,166 @@
+/// exporter.h: writes one model. ModelExporter holds what the model shares (functions, operator set,
+/// problems); a GraphWriter writes one graph: the main one, the body of a function, or the body of
+/// an If, Loop or Scan.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "export_opset.h"
+#include "export_proto.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/op/op.h"
+#include "weft/onnx/export.h"
+
+namespace weft_onnx {
+class OpSchema;
+}
+
+namespace weft::onnx_export {
+
+using NodeList = google::protobuf::RepeatedPtrField<pb::NodeProto>;
+
+/// Value names in use. A graph shares its table with the graphs inside of it.
+class Names {
+ public:
+  bool Take(const std::string& name) { return taken_.insert(name).second; }
+  /// `base`, or `base.2`, `base.3` ... where it is taken.
+  std::string Unique(const std::string& base);
+
+ private:
+  std::unordered_set<std::string> taken_;
+  std::unordered_map<std::string, int> next_;
+};
+
+/// A local function, and the symbols whose values it takes behind its other inputs.
+struct FunctionRef {
+  std::string name;
+  std::vector<std::string> symbols;
+};
+
+class ModelExporter {
+ public:
+  explicit ModelExporter(const ExportOptions& options) : options_(options) {}
+  /// The whole model, without the bytes of tensors that `large` collects for another file.
+  struct Large {
+    TensorPtr tensor;
+    pb::TensorProto* proto;
+  };
+  void Run(const Graph& graph, pb::ModelProto* model, std::vector<Large>* large);
+
+  // For GraphWriter.
+  const ExportOptions& options() const { return options_; }
+  OpsetChooser& opset() { return opset_; }
+  void Problem(const NodePtr& node, const std::string& why);
+  FunctionRef Fused(const GraphPtr& body);
+  /// The function of an operator that states its ONNX form; none where that is the operator of the same name. Throws
+  /// kUnsupported for a node that has neither.
+  std::optional<FunctionRef> OfOperator(const NodePtr& node, const TypeMap* types,
+                                        const ShapeMap* shapes);
+  /// Symbols whose values are needed to write `g`, sorted.
+  const std::vector<std::string>& SymbolsOf(const Graph& g);
+  /// A place for a tensor among the initializers.
+  void WriteInitializer(const std::string& name, const TensorPtr& t);
+  /// Runtimes ask for names of nodes that differ, graphs need none.
+  std::string NodeName(const std::string& name) { return node_names_.Unique(name); }
+  void EnterNested();
+  void LeaveNested() { --depth_; }
+
+ private:
+  FunctionRef Intern(std::string base, pb::FunctionProto f, std::vector<std::string> symbols);
+  void ThrowProblems() const;
+
+  const ExportOptions& options_;
+  OpsetChooser opset_;
+  std::vector<std::string> problems_;
+  size_t total_problems_ = 0;
+  int64_t depth_ = 0;
+  Names node_names_;
+  pb::GraphProto* main_ = nullptr;
+  std::vector<Large>* large_ = nullptr;
+  std::vector<pb::FunctionProto> functions_;           ///< in the order of their first call
+  std::map<std::string, std::string> function_names_;  ///< by what the function holds
+  std::map<std::string, int> numbers_;                 ///< functions by first part of their name
+  std::unordered_map<const Graph*, std::vector<std::string>> symbols_;
+  std::unordered_map<const Graph*, FunctionRef> fused_;
+};
+
+/// What calls may pass a value to and what stands around it.
+class GraphWriter {
+ public:
+  GraphWriter(ModelExporter* model, const Graph& graph, Names* names, NodeList* nodes,
+              GraphWriter* outer = nullptr);
+  void WriteMain(pb::GraphProto* out);
+  /// Inputs are i0.., then a value for every symbol; outputs o0...
+  void WriteFunction(pb::FunctionProto* out);
+  /// The last inputs stand for values of the graph around, called `captures`.
+  void WriteNested(const std::vector<std::string>& captures, pb::GraphProto* out);
+  /// The name of an i64[1] value of that symbol, computed where first asked for.
+  const std::string& SymbolValue(const std::string& symbol);
+
+ private:
+  // export_graph.cc
+  Type TypeOf(const NodeEntry& e) const;
+  Shape ShapeOf(const NodeEntry& e) const;
+  std::vector<NodePtr> Order();
+  void NameOutputs(const std::string& prefix);
+  void WriteNodes();
+  void WriteOutputs();
+  const std::string& NameOf(const NodeEntry& e);
+  void SetName(const NodeEntry& e, std::string name) {
+    names_of_[e.node->id()][e.index] = std::move(name);
+  }
+  bool WriteValueInfo(const std::string& name, const NodeEntry& e, pb::ValueInfoProto* out);
+  pb::NodeProto* Add(std::string domain, std::string op);
+  // export_node.cc
+  void WriteNode(const NodePtr& n);
+  void WriteConstant(const NodePtr& n);
+  void WriteShapeTensor(const NodePtr& n);
+  void WriteStandard(const NodePtr& n, const std::string& domain, const std::string& op,
+                     const pb::OpSchema* schema);
+  void WriteAttributes(const NodePtr& n, const pb::OpSchema* schema, pb::NodeProto* out);
+  void WriteCall(const NodePtr& n, const FunctionRef& f);
+  void NameNode(const NodePtr& n, pb::NodeProto* out);
+  void WriteInputs(const NodePtr& n, size_t count, pb::NodeProto* out);
+  bool IsUsed(const NodeEntry& e) const;
+  static uint64_t KeyOf(const NodeEntry& e) { return uint64_t{e.node->id()} << 32 | e.index; }
+  // export_symbols.cc
+  struct Source {
+    NodeEntry entry;
+    int axis = 0;
+    int64_t times = 1;      ///< the extent is so many times the symbol
+    bool is_value = false;  ///< element `axis` of the value, no extent
+  };
+  void FindSources();
+  std::string Step(const std::string& base, const std::string& op,
+                   const std::vector<std::string>& inputs);
+  std::string Extent(const NodeEntry& e, int axis, const std::string& symbol);
+  std::string Element(const NodeEntry& e, int at);
+  std::string IntsValue(const std::vector<int64_t>& values);
+  std::string Expression(SymInt e);
+
+  ModelExporter& model_;
+  const Graph& g_;
+  Names* names_;
+  NodeList* nodes_;
+  GraphWriter* outer_;
+  enum class Kind { kMain, kFunction, kNested } kind_ = Kind::kMain;
+  const ShapeMap* shapes_ = nullptr;
+  const TypeMap* types_ = nullptr;
+  std::vector<NodePtr> order_;
+  std::unordered_map<NodeId, std::unordered_map<uint32_t, std::string>> names_of_;
+  std::vector<uint8_t> is_output_;
+  std::unordered_set<uint64_t> used_;  ///< entries that are read, or outputs
+  std::vector<std::string> output_names_;
+  std::map<std::string, Source> sources_;      ///< by symbol
+  std::map<std::string, std::string> values_;  ///< of symbols, by name
+  std::map<std::string, std::string> steps_;   ///< values of constants and of operations on others
+};
+
+}  // namespace weft::onnx_export

@@ -1,0 +1,175 @@
+/// import.cc: the public functions: bytes to proto with bounds, validation, building, and what the
+/// caller hears of it.
+#include "weft/onnx/import.h"
+
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <climits>
+#include <mutex>
+#include <new>
+
+#include "importer.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/file_reader.h"
+#include "weft/support/request.h"
+
+namespace weft {
+namespace {
+
+using namespace onnx_import;  // the private half of this room
+namespace io = google::protobuf::io;
+
+/// A message comes as bytes in memory or from a file. A file is parsed as it is read: weights, which are most of
+/// it, go from the page cache to where they stay, and memory is touched once.
+class Source {
+ public:
+  explicit Source(std::string_view bytes) : bytes_(bytes), size_(int64_t(bytes.size())) {}
+  explicit Source(FileReader* file) : file_(file), size_(file->size()) {}
+
+  int64_t size() const { return size_; }
+  /// False where the bytes are no such message. The parser's own bound on nesting (100) stays.
+  template <class Message>
+  bool Parse(Message* message) const {
+    if (!file_) return message->ParseFromArray(bytes_.data(), int(size_));
+    Chunks chunks(file_);
+    io::CopyingInputStreamAdaptor stream(&chunks, kChunkBytes);
+    return message->ParseFromBoundedZeroCopyStream(&stream, int(size_));
+  }
+
+ private:
+  static constexpr int kChunkBytes = 256 << 10;  // stays in the second level cache
+  struct Chunks final : io::CopyingInputStream {
+    explicit Chunks(FileReader* f) : file(f) {}
+    int Read(void* buffer, int bytes) override { return int(file->Read(buffer, size_t(bytes))); }
+    FileReader* file;
+  };
+
+  std::string_view bytes_;
+  FileReader* file_ = nullptr;
+  int64_t size_;
+};
+
+void CheckSize(const Source& source, const Limits& limits) {
+  Limits::Check("file_bytes", source.size(), limits.file_bytes);
+  WEFT_CHECK(source.size() <= INT_MAX, kLimit,
+             "{} bytes; a protobuf message has at most 2 GiB, larger models keep their tensors in "
+             "external files",
+             source.size());
+}
+
+void Report(const std::vector<UnsupportedGroup>& groups, const ImportOptions& options) {
+  if (groups.empty()) return;
+  const auto text_of = [](const UnsupportedGroup& g) {
+    std::string text = fmt::format("operator {} is not supported", Printable(g.op));
+    if (!g.reason.empty()) text += ": " + g.reason;
+    return text;
+  };
+  if (options.allow_unsupported) {
+    if (!options.findings) return;
+    for (const UnsupportedGroup& g : groups) {
+      options.findings->push_back({g.code, g.places.front(), text_of(g), g.hint, g.op, g.count});
+    }
+    return;
+  }
+  const UnsupportedGroup& first = groups.front();
+  const auto places = [](const UnsupportedGroup& g) {
+    std::string text =
+        fmt::format("{} node{}: {}", g.count, g.count == 1 ? "" : "s", fmt::join(g.places, ", "));
+    return g.count > int64_t(g.places.size()) ? text + ", ..." : text;
+  };
+  ErrorCode code = ErrorCode::kUnsupported;
+  for (const UnsupportedGroup& g : groups) {
+    if (g.code == ErrorCode::kUnknownOp) code = ErrorCode::kUnknownOp;
+  }
+  if (groups.size() == 1) {
+    ThrowError(code, fmt::format("{} ({})", text_of(first), places(first)), options.source_name,
+               first.hint);
+  }
+  std::string text = fmt::format("{} operators are not supported", groups.size());
+  for (const UnsupportedGroup& g : groups) {
+    text += fmt::format("\n  {} ({})", text_of(g), places(g));
+    if (!g.hint.empty()) text += fmt::format(" (hint: {})", g.hint);
+  }
+  ThrowError(code, std::move(text), options.source_name);
+}
+
+Graph Import(const Source& source, const ImportOptions& options) {
+  CheckSize(source, options.limits);
+  WEFT_CHECK(source.size() > 0, kInvalidModel, "the file is empty");
+  pb::ModelProto model;
+  WEFT_CHECK(source.Parse(&model), kInvalidModel,
+             "the file is damaged, or no ONNX model ({} bytes)", source.size());
+  Diagnostics diag;
+  FunctionTable functions;
+  ValidateModel(&model, options.limits, &functions, &diag);
+  diag.ThrowIfAny(options.source_name);
+  if (options.findings && !model.unknown_fields().empty()) {
+    options.findings->push_back(
+        {ErrorCode::kUnsupported, "",
+         fmt::format("{} bytes of unknown fields were left out", model.unknown_fields().size()), "",
+         "", 1});
+  }
+  ExternalFiles files(options.external_data_dir);
+  Importer importer(&model, options, functions, &files, &diag);
+  Graph graph = importer.Run();
+  diag.ThrowIfAny(options.source_name);
+  Report(importer.unsupported(), options);
+  return graph;
+}
+
+TensorPtr ReadTensor(const Source& source, const Limits& limits, const std::string& directory) {
+  CheckSize(source, limits);
+  pb::TensorProto t;
+  WEFT_CHECK(source.Parse(&t), kBadTensorFile, "the file is damaged, or no TensorProto ({} bytes)",
+             source.size());
+  ExternalFiles files(directory);
+  try {
+    return TensorReader(limits, &files).Read(&t);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kInvalidModel && e.code() != ErrorCode::kUnsupported) throw;
+    ThrowError(ErrorCode::kBadTensorFile, e.message(), e.place(), e.hint());
+  }
+}
+
+/// Memory that gives out is a status; so is whatever else a library throws.
+template <class F>
+auto Guarded(const std::string& source, F f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (Error& e) {
+    if (!source.empty() && e.place().rfind(source, 0) != 0) e.AddPlace(source);
+    throw;
+  } catch (const std::bad_alloc&) {
+    ThrowError(ErrorCode::kOutOfMemory, "no memory to import the model", source);
+  } catch (const std::length_error&) {
+    ThrowError(ErrorCode::kOutOfMemory, "no memory to import the model", source);
+  }
+}
+
+}  // namespace
+
+Graph ImportOnnxBytes(std::string_view bytes, const ImportOptions& options) {
+  RequestScope scope(options.limits);
+  return Guarded(options.source_name, [&] { return Import(Source(bytes), options); });
+}
+
+Graph ImportOnnx(const std::string& path, const ImportOptions& options) {
+  ImportOptions own = options;
+  if (own.source_name.empty()) own.source_name = path;
+  if (own.external_data_dir.empty()) own.external_data_dir = DirectoryOf(path);
+  FileReader file(path, own.limits.file_bytes);
+  RequestScope scope(own.limits);
+  return Guarded(own.source_name, [&] { return Import(Source(&file), own); });
+}
+
+TensorPtr ReadTensorProto(const std::string& path, const Limits& limits) {
+  FileReader file(path, limits.file_bytes);
+  return Guarded(path, [&] { return ReadTensor(Source(&file), limits, DirectoryOf(path)); });
+}
+
+TensorPtr ReadTensorProtoBytes(std::string_view bytes, const Limits& limits) {
+  return Guarded(std::string(), [&] { return ReadTensor(Source(bytes), limits, std::string()); });
+}
+
+}  // namespace weft

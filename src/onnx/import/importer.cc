@@ -1,0 +1,289 @@
+/// importer.cc: graphs and the names in them. Single nodes are in import_node.cc, functions in
+/// import_function.cc.
+#include "importer.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "weft/core/graph/metadata.h"
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+#include "weft/support/strings.h"
+
+namespace weft::onnx_import {
+namespace {
+
+/// Errors that end the import at once instead of being collected.
+bool EndsImport(const Error& e) {
+  return e.code() == ErrorCode::kLimit || e.code() == ErrorCode::kOutOfMemory ||
+         e.code() == ErrorCode::kCancelled || e.code() == ErrorCode::kInternal;
+}
+
+/// One level of FreeNames; recursion over nested graphs only, which the validator has bounded.
+void CollectFree(const pb::GraphProto& g, std::unordered_set<std::string> defined,
+                 std::vector<std::string>* out, std::unordered_set<std::string>* seen) {
+  const auto use = [&](const std::string& name) {
+    if (!name.empty() && !defined.count(name) && seen->insert(name).second) out->push_back(name);
+  };
+  for (const auto& v : g.input()) defined.insert(v.name());
+  for (const auto& t : g.initializer()) defined.insert(t.name());
+  for (const auto& t : g.sparse_initializer()) defined.insert(t.values().name());
+  for (const auto& n : g.node()) {
+    for (const std::string& in : n.input()) use(in);
+    const auto sub = [&](const pb::GraphProto& body) {
+      for (const std::string& name : FreeNames(body)) use(name);
+    };
+    for (const auto& a : n.attribute()) {
+      if (a.has_g()) sub(a.g());
+      for (const auto& body : a.graphs()) sub(body);
+    }
+    for (const std::string& o : n.output()) defined.insert(o);
+  }
+  for (const auto& v : g.output()) use(v.name());
+}
+
+}  // namespace
+
+std::vector<std::string> FreeNames(const pb::GraphProto& g) {
+  std::vector<std::string> out;
+  std::unordered_set<std::string> seen;
+  CollectFree(g, {}, &out, &seen);
+  return out;
+}
+
+// ---- names ----
+
+Value* Importer::Find(Scope* s, const std::string& name) {
+  if (s->group) {
+    const auto it = s->group->find(name);
+    if (it != s->group->end()) return &it->second;
+  }
+  const auto it = s->values.find(name);
+  return it == s->values.end() ? nullptr : &it->second;
+}
+
+const Value& Importer::Resolve(Scope* s, const std::string& name) {
+  Value* v = Find(s, name);
+  WEFT_CHECK(v != nullptr, kUnsupported,
+             "value {} is not computed by this build's form of its operator", Printable(name));
+  WEFT_CHECK(v->state != Value::kMissing, kUnsupported,
+             "value {} is an output that the operator does not have in this build",
+             Printable(name));
+  if (v->state == Value::kInitializer) {
+    const TensorPtr t = v->tensor ? tensors_.Read(v->tensor, !s->temporary)
+                                  : tensors_.ReadSparse(v->sparse, !s->temporary);
+    const NodePtr p = s->build->graph.AddParam(name, t);
+    s->build->types.Set(p, Type(t->dtype()));
+    *v = Value::Of(NodeEntry(p));
+  }
+  return *v;
+}
+
+void Importer::Define(Scope* s, const std::string& name, Value v) {
+  if (!name.empty()) (s->group ? *s->group : s->values)[name] = v;
+}
+
+DType Importer::DTypeOf(Scope* s, const std::string& name) {
+  const Value* v = Find(s, name);
+  if (!v) return DType::kUnknown;
+  if (v->state == Value::kInitializer) {
+    return DTypeOfCode(v->tensor ? v->tensor->data_type() : v->sparse->values().data_type())
+        .value_or(DType::kUnknown);
+  }
+  const Type t = v->state == Value::kEntry ? s->build->types.Of(v->entry) : Type();
+  return t.is_tensor() ? t.dtype : DType::kUnknown;
+}
+
+Shape Importer::ShapeOf(Scope* s, const std::string& name) {
+  const Value* v = Find(s, name);
+  if (!v) return Shape();
+  if (v->state == Value::kInitializer) {
+    const auto& dims = v->tensor ? v->tensor->dims() : v->sparse->dims();
+    return Shape::OfInts(std::vector<int64_t>(dims.begin(), dims.end()));
+  }
+  if (v->state != Value::kEntry) return Shape();
+  if (const TensorPtr t = Graph::ConstantOf(v->entry)) return t->shape();
+  const AttrValue* shape =
+      v->entry.node->is_variable() ? v->entry.node->attrs.dict.find("shape") : nullptr;
+  return shape && shape->is<Shape>() ? shape->get<Shape>() : Shape();
+}
+
+TensorPtr Importer::ConstantOf(Scope* s, const std::string& name) {
+  const Value* v = Find(s, name);
+  if (v && v->state == Value::kInitializer) v = &Resolve(s, name);
+  return v && v->state == Value::kEntry ? Graph::ConstantOf(v->entry) : nullptr;
+}
+
+pb::TypeProto Importer::ProtoTypeOf(Scope* s, const std::string& name) {
+  pb::TypeProto type;
+  const DType dtype = DTypeOf(s, name);
+  if (dtype == DType::kUnknown) return type;
+  type.mutable_tensor_type()->set_elem_type(CodeOfDType(dtype));
+  const Shape shape = ShapeOf(s, name);
+  if (!shape.has_rank()) return type;
+  auto* dims = type.mutable_tensor_type()->mutable_shape();
+  for (const SymInt d : shape.dims()) {
+    auto* dim = dims->add_dim();
+    if (const auto value = d.known() ? d.try_value() : std::nullopt) dim->set_dim_value(*value);
+  }
+  return type;
+}
+
+// ---- graphs ----
+
+void Importer::ImportInputs(Scope* s, pb::GraphProto* g) {
+  const auto is_overridable = [&](const std::string& name) {
+    return std::find(options_.overridable.begin(), options_.overridable.end(), name) !=
+           options_.overridable.end();
+  };
+  std::unordered_set<std::string_view> initialized;
+  const auto initializer = [&](const std::string& name, pb::TensorProto* t,
+                               pb::SparseTensorProto* sparse) {
+    initialized.insert(name);
+    Value v = Value::Of(Value::kInitializer);
+    v.tensor = t;
+    v.sparse = sparse;
+    s->values[name] = v;
+    if (!t || !IsExternal(*t)) return;
+    // Also those that nothing uses: a model that points outside of its folder is refused whole.
+    try {
+      tensors_.CheckExternal(*t);
+    } catch (const Error& e) {
+      diag_->Add(e, fmt::format("{}/initializer {}", s->path, Printable(name)));
+    }
+  };
+  for (auto& t : *g->mutable_initializer()) initializer(t.name(), &t, nullptr);
+  for (auto& t : *g->mutable_sparse_initializer()) initializer(t.values().name(), nullptr, &t);
+  for (const auto& input : g->input()) {
+    if (initialized.count(input.name()) && !is_overridable(input.name())) continue;
+    const Type type = TypeOfValue(input.type());
+    const NodePtr p = s->build->graph.AddInput(input.name(), type, ShapeOfInput(input, &symbols_));
+    s->build->types.Set(p, type);
+    s->build->inputs.push_back(p);
+    s->values[input.name()] = Value::Of(NodeEntry(p));
+  }
+}
+
+void Importer::ImportOutputs(Scope* s, const pb::GraphProto& g) {
+  Graph& graph = s->build->graph;
+  std::vector<NodeEntry> entries;
+  for (const auto& output : g.output()) {
+    const std::string place = fmt::format("{}/output {}", s->path, Printable(output.name()));
+    try {
+      const Value& v = Resolve(s, output.name());
+      WEFT_CHECK(v.state != Value::kAbsent, kInvalidModel,
+                 "the output is an argument that was left out");
+      if (v.state == Value::kEntry) entries.push_back(v.entry);
+    } catch (const Error& e) {
+      if (EndsImport(e)) throw;
+      diag_->Add(e, place);
+    }
+  }
+  if (int(entries.size()) != g.output_size())
+    return;  // something was poisoned; the import fails for that
+  graph.outputs = entries;
+  for (int i = 0; i < g.output_size(); ++i) graph.SetOutputName(size_t(i), g.output(i).name());
+}
+
+void Importer::FinishGraph(Build* build) {
+  if (build->has_cuts) build->graph.SetInputs(build->inputs);
+}
+
+void Importer::CountNode() {
+  Limits::Check("expanded_nodes", ++nodes_seen_, options_.limits.expanded_nodes);
+  if (nodes_seen_ % 1024 == 0) deadline_.Check("import");
+}
+
+void Importer::ImportNodes(Scope* s, google::protobuf::RepeatedPtrField<pb::NodeProto>* nodes) {
+  for (int i = 0; i < nodes->size() && !diag_->full(); ++i) {
+    pb::NodeProto* n = nodes->Mutable(i);
+    CountNode();
+    const Place place = NodePlace(s->path, i, n->name(), n->domain(), n->op_type());
+    try {
+      ImportNode(s, n, place);
+    } catch (Error& e) {
+      s->group = nullptr;
+      if (EndsImport(e)) {
+        if (e.place().find('/') == std::string::npos) e.AddPlace(place);
+        throw;
+      }
+      diag_->Add(e, place);
+      for (const std::string& o : n->output()) Define(s, o, Value::Of(Value::kPoisoned));
+    }
+  }
+}
+
+void Importer::ImportNode(Scope* s, pb::NodeProto* n, const Place& place) {
+  if (pb::FunctionProto* f = functions_.Find(*n)) return CallFunction(s, f, n, place);
+  ImportRecord(s, MakeRecord(s, n), place);
+}
+
+GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
+                              const std::vector<Type>& types,
+                              const std::vector<std::string>& absent, const Place& place) {
+  Limits::Check("depth", s->depth + 1, options_.limits.depth);
+  Build build;
+  Scope inner;
+  inner.build = &build;
+  inner.opsets = s->opsets;
+  inner.bindings = s->bindings;
+  inner.path = place;
+  inner.depth = s->depth + 1;
+  inner.temporary = s->temporary;
+  build.graph.set_name(g->name());
+  ImportInputs(&inner, g);
+  for (size_t i = 0; i < captures.size(); ++i) {
+    // A name of its own hides the captured one; the operand stays, so that all bodies of a node
+    // take the same ones.
+    const NodePtr p = build.graph.AddInput(captures[i], types[i]);
+    build.types.Set(p, types[i]);
+    build.inputs.push_back(p);
+    inner.values.emplace(captures[i], Value::Of(NodeEntry(p)));
+  }
+  for (const std::string& name : absent) inner.values.emplace(name, Value::Of(Value::kAbsent));
+  ImportNodes(&inner, g->mutable_node());
+  ImportOutputs(&inner, *g);
+  FinishGraph(&build);
+  return std::make_shared<const Graph>(std::move(build.graph));
+}
+
+Graph Importer::Run() {
+  pb::GraphProto* g = model_->mutable_graph();
+  opsets_ = ReadOpsets(model_->opset_import(), "opset_import", diag_);
+  for (const std::string& name : options_.overridable) {
+    const bool known = std::any_of(g->input().begin(), g->input().end(),
+                                   [&](const auto& v) { return v.name() == name; });
+    if (known) continue;
+    std::vector<std::string> names;
+    for (const auto& v : g->input()) names.push_back(v.name());
+    std::string hint = DidYouMean(name, names);
+    if (hint.empty() && !names.empty()) {
+      hint = "there are: " + Join(names, ", ").substr(0, 400);
+    }
+    ThrowError(ErrorCode::kBadBinding, fmt::format("the model has no input {}", Printable(name)),
+               "", std::move(hint));
+  }
+  symbols_.Reserve(*g);
+  Build build;
+  Scope main;
+  main.build = &build;
+  main.opsets = &opsets_;
+  main.path = "main";
+  build.graph.set_name(g->name());
+  ImportInputs(&main, g);
+  ImportNodes(&main, g->mutable_node());
+  ImportOutputs(&main, *g);
+  FinishGraph(&build);
+  ModelMetadata metadata;
+  for (const auto& entry : model_->metadata_props()) metadata[entry.key()] = entry.value();
+  SetMetadata(&build.graph, std::move(metadata));
+  return std::move(build.graph);
+}
+
+std::vector<UnsupportedGroup> Importer::unsupported() const {
+  std::vector<UnsupportedGroup> list;
+  for (const auto& [key, group] : unsupported_) list.push_back(group);
+  return list;
+}
+
+}  // namespace weft::onnx_import

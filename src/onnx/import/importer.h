@@ -1,0 +1,176 @@
+/// importer.h: builds a Graph from a validated model.
+///
+/// Nodes are taken in order; functions (of the model or of ONNX itself) are entered by recursion,
+/// bounded by limits.depth and by the expanded size that the validator has computed. A node that
+/// cannot be built poisons its outputs; the rest is still looked at, so that one run reports
+/// everything there is to say.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "onnx/lift/lift.h"
+#include "onnx/proto/diagnostics.h"
+#include "onnx/proto/symbols.h"
+#include "onnx/proto/tensor_data.h"
+#include "onnx/validate/validate.h"
+#include "type_tracker.h"
+#include "weft/onnx/import.h"
+
+namespace weft_onnx {
+class OpSchema;
+}
+
+namespace weft::onnx_import {
+
+/// What a name of the model stands for.
+struct Value {
+  enum State : uint8_t {
+    kEntry,        ///< `entry`
+    kAbsent,       ///< an optional argument that the caller of a function left out
+    kPoisoned,     ///< output of a node that could not be built
+    kMissing,      ///< an output the operator of this build does not have
+    kInitializer,  ///< `tensor` or `sparse`, made a parameter at first use
+  };
+  State state = kPoisoned;
+  NodeEntry entry;
+  pb::TensorProto* tensor = nullptr;
+  pb::SparseTensorProto* sparse = nullptr;
+
+  static Value Of(NodeEntry e) {
+    Value v;
+    v.state = kEntry;
+    v.entry = e;
+    return v;
+  }
+  static Value Of(State s) {
+    Value v;
+    v.state = s;
+    return v;
+  }
+};
+using Values = std::unordered_map<std::string, Value>;
+
+/// A graph under construction: the main one, or the body of an If, Loop or Scan.
+struct Build {
+  Graph graph;
+  TypeTracker types;
+  std::vector<NodePtr> inputs;  ///< declared ones
+  bool has_cuts = false;        ///< variables stand for outputs of unsupported nodes
+};
+
+/// Attributes given to the function whose body is being read.
+struct Bindings {
+  AttrDict attrs;
+  std::vector<std::pair<std::string, void*>> graphs;
+};
+
+/// One name space: the main graph, a sub-graph, one call of a function.
+struct Scope {
+  Build* build = nullptr;
+  const Opsets* opsets = nullptr;
+  const Bindings* bindings = nullptr;  ///< null outside of functions
+  std::string path;                    ///< "main", "main/node[3] 'f' (d::F)"
+  std::string prefix;                  ///< of node names
+  Origin origin;                       ///< the user's node that a function body stands for
+  int depth = 0;                       ///< of calls and sub-graphs
+  bool temporary =
+      false;  ///< protos of this scope die before the import ends: nothing may be cached by address
+  Values values;
+  Values* group = nullptr;  ///< names of one lifted node and what was put around it
+};
+
+/// Nodes of one kind that could not be imported.
+struct UnsupportedGroup {
+  ErrorCode code;
+  std::string op, reason, hint;
+  int64_t count = 0;
+  std::vector<std::string> places;  ///< the first few
+};
+
+class Importer {
+ public:
+  Importer(pb::ModelProto* model, const ImportOptions& options, const FunctionTable& functions,
+           ExternalFiles* files, Diagnostics* diag)
+      : model_(model),
+        options_(options),
+        functions_(functions),
+        diag_(diag),
+        tensors_(options.limits, files),
+        deadline_(options.limits.deadline_s > 0 ? Deadline(options.limits.deadline_s)
+                                                : Deadline()) {}
+  /// Faults go to the diagnostics; the graph is good only where there are none and nothing is
+  /// unsupported (or that is allowed).
+  Graph Run();
+  /// By operator key.
+  std::vector<UnsupportedGroup> unsupported() const;
+
+ private:
+  using Place = std::string;
+  // importer.cc: graphs and names
+  void ImportInputs(Scope* s, pb::GraphProto* g);
+  void ImportOutputs(Scope* s, const pb::GraphProto& g);
+  void ImportNodes(Scope* s, google::protobuf::RepeatedPtrField<pb::NodeProto>* nodes);
+  void ImportNode(Scope* s, pb::NodeProto* n, const Place& place);
+  GraphPtr ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
+                      const std::vector<Type>& types, const std::vector<std::string>& absent,
+                      const Place& place);
+  Value* Find(Scope* s, const std::string& name);
+  const Value& Resolve(Scope* s, const std::string& name);
+  void Define(Scope* s, const std::string& name, Value v);
+  DType DTypeOf(Scope* s, const std::string& name);
+  Shape ShapeOf(Scope* s, const std::string& name);         ///< of variables and constants
+  TensorPtr ConstantOf(Scope* s, const std::string& name);  ///< of initializers too; or null
+  /// Dtype and, where declared, shape of a value for ONNX's function builders; no value where the
+  /// dtype is not known.
+  pb::TypeProto ProtoTypeOf(Scope* s, const std::string& name);
+  void FinishGraph(Build* build);
+
+  // import_node.cc: one record
+  Record MakeRecord(Scope* s, pb::NodeProto* n);
+  void ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs,
+                        std::vector<std::pair<std::string, void*>>* graphs);
+  void ImportRecord(Scope* s, const Record& r, const Place& place);
+  void Emit(Scope* s, const Record& r, const Place& place);
+  void BuildNode(Scope* s, const Op* op, const Record& r, const Place& place);
+  void Unsupported(Scope* s, const Record& r, ErrorCode code, const std::string& reason,
+                   const Place& place);
+  void Poison(Scope* s, const Record& r, bool cut);
+
+  // import_function.cc: bodies of functions
+  void CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, const Place& place);
+  /// Replaces a node by the body ONNX gives for it; returns why not, or nothing.
+  std::string ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSchema& schema,
+                               const Place& place);
+  void RunBody(Scope* s, Scope* inner, pb::FunctionProto* f, const std::vector<std::string>& inputs,
+               const std::vector<std::string>& outputs);
+  void CountNode();
+
+  pb::ModelProto* model_;
+  const ImportOptions& options_;
+  const FunctionTable& functions_;
+  Diagnostics* diag_;
+  TensorReader tensors_;
+  SymbolNames symbols_;
+  Deadline deadline_;
+  Opsets opsets_;
+  std::map<const pb::FunctionProto*, Opsets> function_opsets_;
+  std::map<std::pair<const void*, int64_t>, std::unique_ptr<pb::FunctionProto>> schema_bodies_;
+  std::map<std::string, UnsupportedGroup> unsupported_;
+  int64_t nodes_seen_ = 0;
+};
+
+/// Schema of the operator in that version of its domain; null where ONNX knows none.
+const pb::OpSchema* FindSchema(const Record& r);
+bool HasBody(const pb::OpSchema& schema);
+/// Numbers of inputs and outputs, names and types of attributes, against the schema. Throws kArity,
+/// kBadAttribute.
+void CheckSchema(const pb::OpSchema& schema, const Record& r);
+/// Names that a graph uses and does not define, in order of first use.
+std::vector<std::string> FreeNames(const pb::GraphProto& g);
+
+}  // namespace weft::onnx_import

@@ -1,0 +1,94 @@
+/// lift.h: operators of older operator sets in the newest form.
+///
+/// A lift edits one node record in place and may put nodes before and after it. Records hold no
+/// protobuf: attributes are already typed, values are names. The table in lift.cc says which
+/// function applies to which versions of which operator; versions in between that only allow more
+/// dtypes or add attributes with neutral defaults need none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/core/graph/attr.h"
+
+namespace weft::onnx_import {
+
+/// One node of a model, on its way into the graph.
+struct Record {
+  std::string domain, op, name;
+  int64_t version = 0;                       ///< imported version of its domain
+  std::vector<std::string> inputs, outputs;  ///< "": absent
+  AttrDict attrs;
+  std::vector<std::pair<std::string, void*>> graphs;  ///< sub-graph attributes (pb::GraphProto*)
+};
+
+/// A record that is being lifted, and what the lift adds around it.
+class Lift {
+ public:
+  /// `dtype_of`, `rank_of` and `constant_of` tell the dtype, the rank and the content of a value where
+  /// they are known so far (rank: else -1; content: else null).
+  Lift(Record* node, std::function<DType(const std::string&)> dtype_of,
+       std::function<int(const std::string&)> rank_of = {},
+       std::function<TensorPtr(const std::string&)> constant_of = {})
+      : node(*node),
+        dtype_of_(std::move(dtype_of)),
+        rank_of_(std::move(rank_of)),
+        constant_of_(std::move(constant_of)) {}
+  Record& node;
+  std::vector<Record> before, after;
+
+  const std::string& input(size_t i) const;  ///< "" where there is none
+  void set_input(size_t i, std::string value);
+  /// Takes an attribute away; empty where it is absent.
+  AttrValue Take(std::string_view attr);
+  template <class T>
+  T Take(std::string_view attr, T otherwise) {
+    const AttrValue v = Take(attr);
+    return v.empty() ? otherwise : T(v.get<T>());
+  }
+  DType dtype_of(const std::string& value) const { return dtype_of_(value); }
+  int rank_of(const std::string& value) const { return rank_of_ ? rank_of_(value) : -1; }
+  TensorPtr constant_of(const std::string& value) const {
+    return constant_of_ ? constant_of_(value) : nullptr;
+  }
+
+  /// A value name that no model uses for anything this node sees.
+  std::string Fresh();
+  /// A node before this one; returns its first output.
+  std::string Before(std::string op, std::vector<std::string> inputs, AttrDict attrs = {});
+  std::string Constant(TensorPtr value) {
+    return Before("Constant", {}, {{"value", std::move(value)}});
+  }
+  std::string Ints(const std::vector<int64_t>& values) { return Constant(Tensor::Ints(values)); }
+  /// A scalar of the dtype of value `like`, through CastLike where that is not known.
+  std::string ScalarLike(double v, const std::string& like);
+  /// Renames output i; `op(fresh, more...)` after the node gives the old name.
+  void After(size_t i, std::string op, std::vector<std::string> more, AttrDict attrs = {});
+  [[noreturn]] void Unsupported(const std::string& what) const;
+
+ private:
+  Record Make(std::string op, std::vector<std::string> inputs, AttrDict attrs) const;
+  std::function<DType(const std::string&)> dtype_of_;
+  std::function<int(const std::string&)> rank_of_;
+  std::function<TensorPtr(const std::string&)> constant_of_;
+  int fresh_ = 0;
+};
+
+/// Applies every lift that the record's version asks for. Only domain "" has any.
+void LiftToNewest(Lift* lift);
+
+/// One row of the table: applies to versions in [first, last].
+struct LiftRule {
+  std::string_view op;
+  int64_t first, last;
+  void (*apply)(Lift*);
+};
+std::vector<LiftRule> ShapeOpLifts();
+std::vector<LiftRule> NnOpLifts();
+std::vector<LiftRule> OpsetSixLifts();
+
+}  // namespace weft::onnx_import

@@ -1,0 +1,334 @@
+/// validate_graph.cc: names, order, attributes, tensors and declared types of one graph and of the
+/// graphs inside its nodes.
+#include <algorithm>
+#include <unordered_set>
+
+#include "onnx/proto/tensor_data.h"
+#include "validate.h"
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+
+namespace weft::onnx_import {
+namespace {
+
+using Attribute = pb::AttributeProto;
+
+std::string ValuePlace(const std::string& path, const char* what, std::string_view name) {
+  return fmt::format("{}/{} {}", path, what, Printable(name));
+}
+
+template <class F>
+void Guard(const ValidateContext& ctx, const std::string& place, F check) {
+  try {
+    check();
+  } catch (const Error& e) {
+    ctx.diag->Add(e, place);
+  }
+}
+
+/// What the type says, and nothing else, may be filled. A reference to an attribute of the function
+/// holds nothing.
+void ValidateAttribute(const Attribute& a, const std::string& place, bool in_function,
+                       const ValidateContext& ctx) {
+  const auto type = TypeOf(a);
+  const auto fault = [&](std::string text) {
+    ctx.diag->Add(ErrorCode::kBadAttribute, place,
+                  fmt::format("attribute {} {}", Printable(a.name()), text));
+  };
+  const std::pair<Attribute::AttributeType, bool> filled[] = {
+      {Attribute::FLOAT, a.has_f()},
+      {Attribute::INT, a.has_i()},
+      {Attribute::STRING, a.has_s()},
+      {Attribute::TENSOR, a.has_t()},
+      {Attribute::GRAPH, a.has_g()},
+      {Attribute::SPARSE_TENSOR, a.has_sparse_tensor()},
+      {Attribute::TYPE_PROTO, a.has_tp()},
+      {Attribute::FLOATS, a.floats_size() > 0},
+      {Attribute::INTS, a.ints_size() > 0},
+      {Attribute::STRINGS, a.strings_size() > 0},
+      {Attribute::TENSORS, a.tensors_size() > 0},
+      {Attribute::GRAPHS, a.graphs_size() > 0},
+      {Attribute::SPARSE_TENSORS, a.sparse_tensors_size() > 0},
+      {Attribute::TYPE_PROTOS, a.type_protos_size() > 0},
+  };
+  if (a.name().empty()) fault("has no name");
+  if (type == Attribute::UNDEFINED && a.ref_attr_name().empty())
+    return fault("has no type and no value");
+  for (const auto& [field, is_filled] : filled) {
+    if (!is_filled) continue;
+    if (!a.ref_attr_name().empty())
+      return fault("refers to another attribute and holds a value too");
+    if (field != type)
+      return fault(fmt::format("has type {} and a value of type {}", AttributeTypeName(type),
+                               AttributeTypeName(field)));
+  }
+  if (!a.ref_attr_name().empty() && !in_function)
+    return fault("refers to an attribute of a function, outside of one");
+  // A message without its content (a float 0 may be left out by some writers, a tensor may not).
+  if (a.ref_attr_name().empty() &&
+      ((type == Attribute::TENSOR && !a.has_t()) || (type == Attribute::GRAPH && !a.has_g()) ||
+       (type == Attribute::SPARSE_TENSOR && !a.has_sparse_tensor()) ||
+       (type == Attribute::TYPE_PROTO && !a.has_tp()))) {
+    return fault("has no value");
+  }
+  const std::string inner = fmt::format("{}.{}", place, a.name().substr(0, 100));
+  if (a.has_t()) Guard(ctx, inner, [&] { CheckTensor(a.t(), ctx.limits); });
+  for (const auto& t : a.tensors()) Guard(ctx, inner, [&] { CheckTensor(t, ctx.limits); });
+  if (a.has_sparse_tensor()) Guard(ctx, inner, [&] { CheckSparse(a.sparse_tensor(), ctx.limits); });
+  for (const auto& t : a.sparse_tensors()) Guard(ctx, inner, [&] { CheckSparse(t, ctx.limits); });
+}
+
+void ValidateAttributes(const pb::NodeProto& n, const std::string& place, bool in_function,
+                        const ValidateContext& ctx) {
+  std::unordered_set<std::string_view> names;
+  for (const auto& a : n.attribute()) {
+    if (!names.insert(a.name()).second)
+      ctx.diag->Add(ErrorCode::kBadAttribute, place,
+                    fmt::format("attribute {} is given twice", Printable(a.name())));
+    ValidateAttribute(a, place, in_function, ctx);
+  }
+}
+
+void ValidateType(const pb::ValueInfoProto& v, const std::string& place,
+                  const ValidateContext& ctx) {
+  const pb::TypeProto* type = &v.type();
+  // Sequences of optionals of ...: the parser bounds the nesting.
+  while (type->has_sequence_type() || type->has_optional_type()) {
+    type = type->has_sequence_type() ? &type->sequence_type().elem_type()
+                                     : &type->optional_type().elem_type();
+  }
+  if (!type->has_tensor_type()) return;
+  const auto& tensor = type->tensor_type();
+  if (tensor.elem_type() != 0 && !DTypeOfCode(tensor.elem_type())) {
+    ctx.diag->Add(ErrorCode::kUnsupported, place,
+                  fmt::format("dtype code {} is not known", tensor.elem_type()));
+  }
+  if (tensor.shape().dim_size() > 64)
+    ctx.diag->Add(ErrorCode::kLimit, place, fmt::format("rank {}", tensor.shape().dim_size()));
+  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+    const auto& d = tensor.shape().dim(i);
+    if (d.has_dim_value() && d.dim_value() < 0) {
+      ctx.diag->Add(ErrorCode::kInvalidModel, place,
+                    fmt::format("extent {} of dim {} is negative", d.dim_value(), i),
+                    "a dim of any extent has a name, or neither name nor value");
+    }
+  }
+}
+
+/// Position of the node that defines `name` in this scope or one around it; nullopt where none does
+/// before its use.
+bool IsVisible(const ValueScope& scope, std::string_view name) {
+  for (const ValueScope* s = &scope; s; s = s->outer) {
+    const auto it = s->defined.find(name);
+    if (it != s->defined.end() && it->second < s->current) return true;
+  }
+  return false;
+}
+
+std::string NearValues(const ValueScope& scope, std::string_view name) {
+  constexpr size_t kMost = 5000;  // candidates; a hint must not cost more than the check
+  std::vector<std::string> names;
+  for (const ValueScope* s = &scope; s && names.size() < kMost; s = s->outer) {
+    std::vector<std::pair<int, std::string_view>> order;
+    for (const auto& [value, node] : s->defined) order.emplace_back(node, value);
+    const size_t keep = std::min(order.size(), kMost - names.size());
+    std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(keep), order.end());
+    for (size_t i = 0; i < keep; ++i) {
+      if (order[i].second.size() <= 200) names.emplace_back(order[i].second);
+    }
+  }
+  return name.size() > 200 ? std::string() : DidYouMean(name, names);
+}
+
+/// A cycle among the nodes of one graph as their indices; empty where the nodes are only out of
+/// order.
+std::vector<int> FindCycle(const NodeList& nodes, const ValueScope& scope) {
+  const int n = nodes.size();
+  std::vector<int> waits(size_t(n), 0);
+  std::vector<std::vector<int>> users(static_cast<size_t>(n));
+  const auto producers = [&](int i, auto f) {
+    for (const std::string& in : nodes.Get(i).input()) {
+      const auto it = in.empty() ? scope.defined.end() : scope.defined.find(in);
+      if (it != scope.defined.end() && it->second >= 0) f(it->second);
+    }
+  };
+  for (int i = 0; i < n; ++i) {
+    producers(i, [&](int p) {
+      users[size_t(p)].push_back(i);
+      ++waits[size_t(i)];
+    });
+  }
+  std::vector<int> ready;
+  for (int i = 0; i < n; ++i) {
+    if (waits[size_t(i)] == 0) ready.push_back(i);
+  }
+  for (size_t k = 0; k < ready.size(); ++k) {
+    for (const int u : users[size_t(ready[k])]) {
+      if (--waits[size_t(u)] == 0) ready.push_back(u);
+    }
+  }
+  int at = -1;
+  for (int i = 0; i < n && at < 0; ++i) {
+    if (waits[size_t(i)] > 0) at = i;
+  }
+  if (at < 0) return {};
+  // Going from a waiting node to a waiting producer must come back to where it has been.
+  std::unordered_map<int, size_t> seen;
+  std::vector<int> walk;
+  while (seen.emplace(at, walk.size()).second) {
+    walk.push_back(at);
+    int next = -1;
+    producers(at, [&](int p) {
+      if (next < 0 && waits[size_t(p)] > 0) next = p;
+    });
+    at = next;
+  }
+  walk.erase(walk.begin(), walk.begin() + std::ptrdiff_t(seen.at(at)));
+  std::reverse(walk.begin(), walk.end());
+  std::rotate(walk.begin(), std::min_element(walk.begin(), walk.end()), walk.end());
+  return walk;
+}
+
+void ReportOrder(const NodeList& nodes, const ValueScope& scope, const std::string& path, int late,
+                 const std::string& value, const ValidateContext& ctx) {
+  const auto place = [&](int i) {
+    return NodePlace(path, i, nodes.Get(i).name(), nodes.Get(i).domain(), nodes.Get(i).op_type());
+  };
+  const std::vector<int> cycle = FindCycle(nodes, scope);
+  if (cycle.empty()) {
+    ctx.diag->Add(ErrorCode::kInvalidModel, place(late),
+                  fmt::format("input {} is computed by a later node", Printable(value)),
+                  "the nodes of a graph must be in topological order");
+    return;
+  }
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(cycle.size(), kShown); ++i) text += place(cycle[i]) + " -> ";
+  text += cycle.size() > kShown ? fmt::format("... ({} nodes)", cycle.size()) : place(cycle[0]);
+  ctx.diag->Add(ErrorCode::kCycle, path, "the nodes form a cycle: " + text);
+}
+
+}  // namespace
+
+Attribute::AttributeType TypeOf(const Attribute& a) {
+  if (a.type() != Attribute::UNDEFINED) return a.type();
+  if (a.has_f()) return Attribute::FLOAT;
+  if (a.has_i()) return Attribute::INT;
+  if (a.has_s()) return Attribute::STRING;
+  if (a.has_t()) return Attribute::TENSOR;
+  if (a.has_g()) return Attribute::GRAPH;
+  if (a.floats_size() > 0) return Attribute::FLOATS;
+  if (a.ints_size() > 0) return Attribute::INTS;
+  if (a.strings_size() > 0) return Attribute::STRINGS;
+  return Attribute::UNDEFINED;
+}
+
+std::string_view AttributeTypeName(Attribute::AttributeType type) {
+  static constexpr std::string_view kNames[] = {
+      "none",    "float",   "int",    "string",        "tensor",         "graph", "floats", "ints",
+      "strings", "tensors", "graphs", "sparse tensor", "sparse tensors", "type",  "types"};
+  const auto i = size_t(type);
+  return i < std::size(kNames) ? kNames[i] : "unknown";
+}
+
+void ValidateNodes(const NodeList& nodes, ValueScope* scope, const Opsets& opsets,
+                   const std::string& path, bool in_function, int depth,
+                   const ValidateContext& ctx) {
+  const auto place = [&](int i) {
+    return NodePlace(path, i, nodes.Get(i).name(), nodes.Get(i).domain(), nodes.Get(i).op_type());
+  };
+  for (int i = 0; i < nodes.size() && !ctx.diag->full(); ++i) {
+    for (const std::string& out : nodes.Get(i).output()) {
+      if (out.empty()) continue;
+      const auto [it, fresh] = scope->defined.emplace(out, i);
+      if (fresh) continue;
+      ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
+                    fmt::format("output {} is defined already, by {}", Printable(out),
+                                it->second < 0 ? "an input or initializer" : place(it->second)));
+    }
+  }
+  bool order_reported = false;
+  for (int i = 0; i < nodes.size() && !ctx.diag->full(); ++i) {
+    const pb::NodeProto& n = nodes.Get(i);
+    scope->current = i;
+    if (n.op_type().empty())
+      ctx.diag->Add(ErrorCode::kInvalidModel, place(i), "the node has no operator");
+    if (!opsets.count(std::string(CanonicalDomain(n.domain()))) && !ctx.functions.Find(n)) {
+      ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
+                    fmt::format("the model does not import the operator set of domain {}",
+                                Printable(n.domain())));
+    }
+    for (const std::string& in : n.input()) {
+      if (in.empty() || IsVisible(*scope, in)) continue;
+      if (scope->defined.count(in)) {
+        // One report says it all: the others follow from it.
+        if (!order_reported) ReportOrder(nodes, *scope, path, i, in, ctx);
+        order_reported = true;
+      } else {
+        ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
+                      fmt::format("input {} is not defined", Printable(in)),
+                      NearValues(*scope, in));
+      }
+    }
+    if (n.attribute_size() == 0) continue;
+    ValidateAttributes(n, place(i), in_function, ctx);
+    for (const auto& a : n.attribute()) {
+      const auto sub = [&](const pb::GraphProto& g) {
+        ValidateGraph(g, scope, opsets, fmt::format("{}.{}", place(i), a.name().substr(0, 100)),
+                      in_function, depth + 1, ctx);
+      };
+      if (a.has_g()) sub(a.g());
+      for (const auto& g : a.graphs()) sub(g);
+    }
+  }
+  scope->current = nodes.size();
+}
+
+void ValidateGraph(const pb::GraphProto& g, const ValueScope* outer, const Opsets& opsets,
+                   const std::string& path, bool in_function, int depth,
+                   const ValidateContext& ctx) {
+  if (depth > ctx.limits.depth) {
+    return ctx.diag->Add(
+        ErrorCode::kLimit, path.substr(0, 400),
+        fmt::format("graphs nested {} deep, the limit `depth` is {}", depth, ctx.limits.depth));
+  }
+  ValueScope scope;
+  scope.outer = outer;
+  for (const auto& v : g.input()) {
+    const std::string place = ValuePlace(path, "input", v.name());
+    if (v.name().empty())
+      ctx.diag->Add(ErrorCode::kInvalidModel, place, "an input without a name");
+    else if (!scope.defined.emplace(v.name(), -1).second)
+      ctx.diag->Add(ErrorCode::kInvalidModel, place, "two inputs have this name");
+    ValidateType(v, place, ctx);
+  }
+  std::unordered_set<std::string_view> initialized;
+  const auto initializer = [&](const std::string& name, auto check) {
+    const std::string place = ValuePlace(path, "initializer", name);
+    if (name.empty())
+      ctx.diag->Add(ErrorCode::kInvalidModel, place, "an initializer without a name");
+    else if (!initialized.insert(name).second)
+      ctx.diag->Add(ErrorCode::kInvalidModel, place, "two initializers have this name");
+    scope.defined.emplace(name, -1);
+    Guard(ctx, place, check);
+  };
+  for (const auto& t : g.initializer()) initializer(t.name(), [&] { CheckTensor(t, ctx.limits); });
+  for (const auto& t : g.sparse_initializer())
+    initializer(t.values().name(), [&] { CheckSparse(t, ctx.limits); });
+  if (ctx.diag->full()) return;
+
+  ValidateNodes(g.node(), &scope, opsets, path, in_function, depth, ctx);
+  // A value may be given out more than once: a name that repeats is one value.
+  for (const auto& v : g.output()) {
+    const std::string place = ValuePlace(path, "output", v.name());
+    if (v.name().empty()) {
+      ctx.diag->Add(ErrorCode::kInvalidModel, place, "an output without a name");
+    } else if (!IsVisible(scope, v.name())) {
+      ctx.diag->Add(ErrorCode::kInvalidModel, place, "nothing computes this output",
+                    NearValues(scope, v.name()));
+    }
+    ValidateType(v, place, ctx);
+  }
+}
+
+}  // namespace weft::onnx_import

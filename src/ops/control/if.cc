@@ -1,0 +1,171 @@
+/// if.cc: If: one of two bodies.
+///
+/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
+/// `num_captures` says how many). Bodies run in the Evaluator.
+///   grad    an If on the same condition of the gradients of the branches, which compute again what they need of the
+///           captured values: it reads those and the gradients of the results. A captured value has a gradient where one
+///           branch gives one; the other branch gives zeros.
+///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
+/// Source: ONNX If-25.
+#include <algorithm>
+#include <climits>
+
+#include "ops/util/body_gradient.h"
+#include "weft/core/pass/evaluator.h"
+
+namespace weft::ops {
+namespace {
+
+struct IfParam : OpParam<IfParam> {
+  GraphAttr then_branch, else_branch;
+  int64_t num_captures;
+  WEFT_OP_PARAM(IfParam) {
+    WEFT_FIELD(then_branch).describe("runs where cond holds");
+    WEFT_FIELD(else_branch).describe("runs where it does not; as many outputs, of equal dtypes");
+    WEFT_FIELD(num_captures).set_default(0).describe("operands from outside of the bodies");
+  }
+};
+WEFT_REGISTER_OP_PARAM(IfParam);
+
+void IfType(InferTypeContext& ctx) {
+  CheckInputType(ctx, 0, kBoolOnly);
+  const auto& p = ParamOf<IfParam>(ctx.node());
+  const auto types = TypesFrom(ctx, 1);
+  const Graph &yes = BodyOf(ctx.node(), p.then_branch), &no = BodyOf(ctx.node(), p.else_branch);
+  WEFT_CHECK(yes.outputs.size() == no.outputs.size(), kArity,
+             "{}: the branches have {} and {} outputs", ctx.node()->Describe(), yes.outputs.size(),
+             no.outputs.size());
+  for (const Graph* branch : {&yes, &no})
+    WEFT_CHECK(branch->inputs().size() == types.size(), kArity,
+               "{}: {} operands behind the condition for a branch of {} inputs",
+               ctx.node()->Describe(), types.size(), branch->inputs().size());
+  const InferredBody a = InferBody(yes, types, {}, false), b = InferBody(no, types, {}, false);
+  for (int i = 0; i < ctx.num_outputs(); ++i) {
+    const Type t = a.type(size_t(i)), u = b.type(size_t(i));
+    WEFT_CHECK(!t.known() || !u.known() || t == u, kTypeMismatch,
+               "{}: output {} is {} in one branch and {} in the other", ctx.node()->Describe(), i,
+               t.ToString(), u.ToString());
+    if (t.known() || u.known()) ctx.set_out(i, t.known() ? t : u);
+  }
+}
+void IfShape(InferShapeContext& ctx) {
+  const auto& p = ParamOf<IfParam>(ctx.node());
+  const auto types = TypesFrom(ctx, 1);
+  const auto shapes = ShapesFrom(ctx, 1);
+  const auto outer = SymbolsOf(shapes);
+  const SymTensorPtr cond = InputValue(ctx, 0);
+  const bool decided = cond && cond->is_const();
+  WEFT_CHECK(!cond || cond->elements.size() == 1, kShapeMismatch, "{}: cond has {} elements",
+             ctx.node()->Describe(), cond ? cond->elements.size() : 0);
+  const bool yes = decided && cond->ints()[0] != 0;
+  const InferredBody a =
+      InferBody(*(decided && !yes ? p.else_branch : p.then_branch).graph, types, shapes, true);
+  const InferredBody b = decided ? a : InferBody(*p.else_branch.graph, types, shapes, true);
+  int unbacked = 0;
+  for (int k = 0; k < ctx.num_outputs(); ++k) {
+    const Shape s = a.shape(size_t(k)), t = b.shape(size_t(k));
+    if (!s.has_rank() || !t.has_rank() || s.rank() != t.rank()) {
+      Unknown(ctx, k, "the branches give shapes that differ or are not known");
+      continue;
+    }
+    std::vector<SymInt> dims;
+    for (int d = 0; d < s.rank(); ++d) {
+      const bool equal = IsOuter(s[d], outer) && t[d].known() && s[d] == t[d];
+      dims.push_back(equal ? s[d] : ctx.unbacked(unbacked));
+      ++unbacked;
+    }
+    SetOrExplain(ctx, k, Shape(std::move(dims)));
+  }
+}
+Tensors IfHost(const NodePtr& n, const Tensors& in) {
+  const auto& p = ParamOf<IfParam>(n);
+  WEFT_CHECK(in.at(0)->num_elements() == 1, kShapeMismatch, "{}: cond has {} elements",
+             n->Describe(), in[0]->num_elements());
+  const Graph& body = *(in[0]->at_int(0) ? p.then_branch : p.else_branch).graph;
+  return GetEvaluator()->Eval(body, Tensors(in.begin() + 1, in.end()));
+}
+
+std::vector<NodeEntry> IfGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  std::vector<NodeEntry> dx(n->num_inputs());
+  const std::vector<Type> types = KnownTypes(n, 1);
+  const std::vector<Shape> shapes = KnownShapes(n, 1);
+  std::vector<bool> seeded;
+  for (const NodeEntry& e : dy) seeded.push_back(bool(e));
+  if (AllNull(dy)) return dx;
+  const auto& p = ParamOf<IfParam>(n);
+  const auto differentiate = [&](const GraphAttr& branch) {
+    try {
+      return DifferentiateBody(BodyOf(n, branch), types, shapes, seeded);
+    } catch (const Error& e) {
+      // These may be the shapes of a run of the other branch.
+      if (e.code() != ErrorCode::kShapeMismatch) throw;
+      return DifferentiateBody(BodyOf(n, branch), types, {}, seeded);
+    }
+  };
+  struct Branch {
+    BodyGradient gradient;
+    std::vector<NodeEntry> inputs, outputs;
+  };
+  Branch branches[] = {{differentiate(p.then_branch), {}, {}},
+                       {differentiate(p.else_branch), {}, {}}};
+  std::vector<NodeEntry> operands{n->inputs[0]};
+  std::vector<size_t> slots;
+  for (size_t i = 0; i + 1 < n->num_inputs(); ++i) {
+    if (!branches[0].gradient.gradients[i] && !branches[1].gradient.gradients[i]) continue;
+    slots.push_back(i + 1);
+    for (Branch& b : branches) {
+      const NodeEntry g = b.gradient.gradients[i];
+      b.outputs.push_back(g ? g : ZerosLike(b.gradient.operands[i]));
+    }
+  }
+  if (slots.empty()) return dx;
+  const std::set<NodeId> read[] = {VariablesBehind(branches[0].outputs),
+                                   VariablesBehind(branches[1].outputs)};
+  for (size_t i = 0; i + 1 < n->num_inputs(); ++i) {
+    if (!read[0].count(branches[0].gradient.operands[i].node->id()) &&
+        !read[1].count(branches[1].gradient.operands[i].node->id()))
+      continue;
+    operands.push_back(n->inputs[i + 1]);
+    for (Branch& b : branches) b.inputs.push_back(b.gradient.operands[i]);
+  }
+  for (size_t k = 0; k < dy.size(); ++k) {
+    if (!dy[k]) continue;
+    operands.push_back(dy[k]);
+    for (Branch& b : branches) b.inputs.push_back(b.gradient.seeds[k]);
+  }
+  const NodeEntry run =
+      Apply("If", operands,
+            {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
+             {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
+             {"num_captures", int64_t(operands.size() - 1)}});
+  // What the branches give has not one shape where their results have not.
+  bool shaped = true;
+  for (uint32_t k = 0; k < dy.size(); ++k)
+    shaped = shaped && (!dy[k] || KnownShape(NodeEntry(n, k)).fully_known());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const NodeEntry g(run.node, uint32_t(i));
+    dx[slots[i]] = shaped ? g : SumTo(g, n->inputs[slots[i]]);
+  }
+  return dx;
+}
+
+}  // namespace
+
+WEFT_REGISTER_OP(If)
+    .describe(
+        "The outputs of `then_branch` where cond holds, else those of `else_branch`; only that "
+        "body runs.\n"
+        "Gradient: an If of the gradients of the branches; a captured value that the branch taken "
+        "does not read has zeros. Source: ONNX If-25.")
+    .input("cond", "bool", "one element")
+    .variadic_input("captures", "any", "values from outside that the bodies read")
+    .output("outputs", "any", "as many as a branch has")
+    .set_num_inputs(1, INT_MAX)
+    .set_num_outputs([](const NodeAttrs& a) { return BodyOutputs(a, "then_branch", 0); })
+    .param<IfParam>()
+    .set_attr<FInferType>("FInferType", IfType)
+    .set_attr<FInferShape>("FInferShape", IfShape)
+    .set_attr<FGradient>("FGradient", IfGradient)
+    .set_attr<FHostEval>("FHostEval", IfHost);
+
+}  // namespace weft::ops

@@ -1,0 +1,182 @@
+/// loop.cc: Loop: a body that runs a number of times, or while a condition holds.
+///
+/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
+/// `num_captures` says how many). Bodies run in the Evaluator.
+///   grad    a Scan of the gradient of the body, over what its states have been, from the last iteration to the first
+///           (body_gradient.h). A run of the loop in front of it stacks them, and so says how many iterations there are;
+///           the shapes of the states that are needed must not change.
+///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
+/// Extents that an iteration may change are not known before the run. Source: ONNX Loop-25.
+#include <algorithm>
+#include <climits>
+
+#include "ops/util/body_gradient.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/support/request.h"
+
+namespace weft::ops {
+namespace {
+
+struct LoopParam : OpParam<LoopParam> {
+  GraphAttr body;
+  int64_t num_captures;
+  WEFT_OP_PARAM(LoopParam) {
+    WEFT_FIELD(body).describe("(i, cond, state..., captures...) -> (cond, state..., scanned...)");
+    WEFT_FIELD(num_captures).set_default(0).describe("operands from outside of the body");
+  }
+};
+WEFT_REGISTER_OP_PARAM(LoopParam);
+
+/// Operands: M, cond, state..., captures...
+struct LoopSplit {
+  size_t states, scans, captures;
+};
+LoopSplit SplitLoop(const NodePtr& n, size_t num_inputs) {
+  const auto& p = ParamOf<LoopParam>(n);
+  const Graph& body = BodyOf(n, p.body);
+  LoopSplit s;
+  s.captures = size_t(std::max<int64_t>(p.num_captures, 0));
+  WEFT_CHECK(body.inputs().size() >= 2 + s.captures && body.outputs.size() >= 1, kArity,
+             "{}: the body has {} inputs and {} outputs", n->Describe(), body.inputs().size(),
+             body.outputs.size());
+  s.states = body.inputs().size() - 2 - s.captures;
+  WEFT_CHECK(num_inputs == 2 + s.states + s.captures && body.outputs.size() >= 1 + s.states, kArity,
+             "{}: {} operands for a body of {} inputs and {} outputs", n->Describe(), num_inputs,
+             body.inputs().size(), body.outputs.size());
+  s.scans = body.outputs.size() - 1 - s.states;
+  return s;
+}
+
+/// Types and, given `ctx_shapes`, shapes of the body's inputs.
+template <class Ctx>
+std::vector<Type> LoopBodyTypes(Ctx& ctx) {
+  std::vector<Type> types{DType::kI64, DType::kBool};
+  for (const Type& t : TypesFrom(ctx, 2)) types.push_back(t);
+  return types;
+}
+void LoopType(InferTypeContext& ctx) {
+  CheckInputType(ctx, 0, kI64Only);
+  CheckInputType(ctx, 1, kBoolOnly);
+  const LoopSplit s = SplitLoop(ctx.node(), size_t(ctx.num_inputs()));
+  const InferredBody b =
+      InferBody(*ParamOf<LoopParam>(ctx.node()).body.graph, LoopBodyTypes(ctx), {}, false);
+  for (size_t k = 0; k < s.states + s.scans; ++k) {
+    const Type given = k < s.states ? ctx.in(int(2 + k)) : Type();
+    const Type t = b.type(k + 1);
+    WEFT_CHECK(!t.known() || !given.known() || t == given, kTypeMismatch,
+               "{}: state {} is {} before the body and {} after it", ctx.node()->Describe(), k,
+               given.ToString(), t.ToString());
+    if (t.known() || given.known()) ctx.set_out(int(k), t.known() ? t : given);
+  }
+}
+
+void LoopShape(InferShapeContext& ctx) {
+  const LoopSplit s = SplitLoop(ctx.node(), size_t(ctx.num_inputs()));
+  std::vector<Shape> shapes{Shape::Scalar(), Shape::Scalar()};
+  for (const Shape& x : ShapesFrom(ctx, 2)) shapes.push_back(x);
+  const auto outer = SymbolsOf(shapes);
+  std::vector<Shape> states;
+  const InferredBody b = InferStates(*ParamOf<LoopParam>(ctx.node()).body.graph, LoopBodyTypes(ctx),
+                                     shapes, 2, s.states, 1, &states);
+  int unbacked = 0;
+  for (size_t k = 0; k < s.states; ++k) {
+    for (int d = 0; states[k].has_rank() && d < states[k].rank(); ++d, ++unbacked)
+      if (!states[k][d].known()) states[k].set(d, ctx.unbacked(unbacked));
+    SetOrExplain(ctx, int(k), states[k]);
+  }
+  for (size_t k = 0; k < s.scans; ++k) {
+    const Shape one = b.shape(1 + s.states + k);
+    if (!one.has_rank()) {
+      Unknown(ctx, int(s.states + k), "the body does not tell its rank");
+      continue;
+    }
+    std::vector<SymInt> dims{ctx.unbacked(unbacked++)};
+    for (SymInt d : one.dims()) {
+      dims.push_back(IsOuter(d, outer) ? d : ctx.unbacked(unbacked));
+      ++unbacked;
+    }
+    SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
+  }
+}
+Tensors LoopHost(const NodePtr& n, const Tensors& in) {
+  const LoopSplit s = SplitLoop(n, in.size());
+  const Graph& body = *ParamOf<LoopParam>(n).body.graph;
+  for (const TensorPtr& t : {in[0], in[1]})
+    WEFT_CHECK(!t || t->num_elements() == 1, kShapeMismatch, "{}: M or cond has {} elements",
+               n->Describe(), t->num_elements());
+  const int64_t trips = in[0] ? in[0]->at_int(0) : INT64_MAX;
+  TensorPtr go = in[1] ? in[1] : Tensor::Scalar(DType::kBool, 1);
+  Tensors states(in.begin() + 2, in.begin() + 2 + long(s.states));
+  const Tensors captures(in.begin() + 2 + long(s.states), in.end());
+  std::vector<Tensors> scanned(s.scans);
+  const auto operands = [&](int64_t i) {
+    auto number = NewTensor(DType::kI64, {});
+    number->set_int(0, i);
+    Tensors args{number, go};
+    args.insert(args.end(), states.begin(), states.end());
+    args.insert(args.end(), captures.begin(), captures.end());
+    return args;
+  };
+  for (int64_t i = 0; i < trips && go->at_int(0); ++i) {
+    RequestScope::Poll();
+    const Tensors out = GetEvaluator()->Eval(body, operands(i));
+    go = out[0];
+    WEFT_CHECK(go->num_elements() == 1, kShapeMismatch, "{}: the condition has {} elements",
+               n->Describe(), go->num_elements());
+    std::copy(out.begin() + 1, out.begin() + 1 + long(s.states), states.begin());
+    for (size_t k = 0; k < s.scans; ++k) scanned[k].push_back(out[1 + s.states + k]);
+  }
+  Tensors results = states;
+  if (s.scans > 0) {
+    const InferredBody like = InferFor(body, operands(0));
+    for (size_t k = 0; k < s.scans; ++k)
+      results.push_back(Stack(n, scanned[k], 0, false, like, 1 + s.states + k));
+  }
+  return results;
+}
+
+std::vector<NodeEntry> LoopGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  const LoopSplit s = SplitLoop(n, n->num_inputs());
+  // An iteration runs where the condition in front of it holds: it is no variable of the body.
+  Graph body = *ParamOf<LoopParam>(n).body.graph;
+  const NodeEntry cond(body.inputs()[1]);
+  body.ReplaceUses(cond, body.AddConstant(Tensor::Scalar(DType::kBool, 1)));
+  Recurrence r;
+  r.node = n;
+  r.body = &body;
+  r.first_input = 2;
+  r.first_output = 1;
+  r.states = s.states;
+  r.captures = s.captures;
+  r.results = s.scans;
+  r.types = KnownTypes(n, 2);
+  r.types.insert(r.types.begin(), {Type(DType::kI64), Type(DType::kBool)});
+  r.shapes = KnownShapes(n, 2);
+  r.shapes.insert(r.shapes.begin(), 2, Shape::Scalar());
+  std::vector<NodeEntry> dx = RunBackwards(r, dy);
+  dx.insert(dx.begin(), 2, NodeEntry());
+  return dx;
+}
+
+}  // namespace
+
+WEFT_REGISTER_OP(Loop)
+    .describe(
+        "Runs `body` at most M times and while its condition holds. The states go round; what else "
+        "the body gives is stacked on a new first axis.\n"
+        "Gradient: a Scan of the gradient of the body, from the last iteration to the first. It "
+        "needs the states of every iteration, which a run of the loop in front of it stacks: their "
+        "extents must not change (kShapeMismatch when it runs). Source: ONNX Loop-25.")
+    .optional_input("M", "i64", "absent: no bound")
+    .optional_input("cond", "bool", "absent: true")
+    .variadic_input("states", "any", "then the captured values")
+    .output("outputs", "any", "final states, then stacks")
+    .set_num_inputs(2, INT_MAX)
+    .set_num_outputs([](const NodeAttrs& a) { return BodyOutputs(a, "body", 1); })
+    .param<LoopParam>()
+    .set_attr<FInferType>("FInferType", LoopType)
+    .set_attr<FInferShape>("FInferShape", LoopShape)
+    .set_attr<FGradient>("FGradient", LoopGradient)
+    .set_attr<FHostEval>("FHostEval", LoopHost);
+
+}  // namespace weft::ops

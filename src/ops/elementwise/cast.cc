@@ -1,0 +1,225 @@
+/// cast.cc: Cast, CastLike, BitCast.
+///
+///   in      x : T1[...] (CastLike: like : T2[...], of which only the dtype is used)
+///   out     y : T2[...]
+///   grad    Cast back to the dtype of x; a cast to an integer has none
+///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported at code
+///           generation for strings and for dtypes that kernels do not compute with (cast_host.cc runs
+///           those)
+///
+/// Float to integer truncates towards zero; what does not fit saturates and NaN gives 0 (the
+/// standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN is
+/// true. Float to narrower float rounds to the even neighbour, overflow gives infinity. `saturate`
+/// and `round_mode` speak of 8-bit floats only.
+/// Source: ONNX Cast-24, CastLike-24, BitCast-26.
+#include "ops/util/cast_param.h"
+#include "ops/util/op_util.h"
+#include "weft/support/check.h"
+
+namespace weft::ops {
+
+WEFT_REGISTER_OP_PARAM(CastParam);
+WEFT_REGISTER_OP_PARAM(CastLikeParam);
+WEFT_REGISTER_OP_PARAM(BitCastParam);
+
+namespace {
+
+using Entry = const NodeEntry&;
+
+constexpr DTypeSet kCastable = kComputable | kNarrow | DTypeSet{DType::kString};
+
+/// Every value of `from` is a value of `to`.
+bool IsLossless(DType from, DType to) {
+  if (from == to) return true;
+  if (IsFloat(from))
+    return (to == DType::kF64 && from != DType::kF64) || (to == DType::kF32 && from != DType::kF64);
+  const int bits = from == DType::kBool ? 1
+                   : IsInt(from)        ? DTypeBits(from) - (IsSigned(from) ? 1 : 0)
+                                        : 99;
+  if (IsInt(to))
+    return bits <= DTypeBits(to) - (IsSigned(to) ? 1 : 0) && !(IsSigned(from) && IsUnsigned(to));
+  switch (to) {
+    case DType::kBF16:
+      return bits <= 8;
+    case DType::kF16:
+      return bits <= 11;
+    case DType::kF32:
+      return bits <= 24;
+    case DType::kF64:
+      return bits <= 53;
+    default:
+      return false;
+  }
+}
+
+SymInt CastValue(const std::vector<SymInt>& x, const ValueArgs& args) {
+  if (args.out_dtype != DType::kBool || args.in_dtype == DType::kBool) return x[0];
+  if (args.Positive(x[0])) return 1;
+  return x[0].known() && x[0].is_const() ? SymInt(x[0].is(0) ? 0 : 1) : SymInt();
+}
+
+Expr CastExpr(const NodePtr& n, DType to, DType from, const Expr& x) {
+  WEFT_CHECK(IsComputable(to) && IsComputable(from), kUnsupported, "{}: no kernel casts {} to {}",
+             n->Describe(), DTypeName(from), DTypeName(to));
+  return Expr::Cast(to, x);
+}
+
+void CheckRoundMode(const NodePtr& n, const std::string& mode) {
+  WEFT_CHECK(mode == "up" || mode == "down" || mode == "nearest", kBadAttribute,
+             "{}: round_mode is \"{}\", expected \"up\", \"down\" or \"nearest\"", n->Describe(),
+             mode);
+}
+
+// ---- Cast ----
+
+void CastType(InferTypeContext& ctx) {
+  const CastParam& p = ParamOf<CastParam>(ctx.node());
+  CheckRoundMode(ctx.node(), p.round_mode);
+  WEFT_CHECK(kCastable.has(p.to.dtype), kBadAttribute, "{}: cannot cast to {}",
+             ctx.node()->Describe(), DTypeName(p.to.dtype));
+  CheckInputType(ctx, 0, kCastable);
+  ctx.set_out(0, p.to.dtype);
+}
+Exprs CastCode(const NodePtr& n, const Exprs& x) {
+  return {CastExpr(n, ParamOf<CastParam>(n).to.dtype, x[0]->dtype(), x[0])};
+}
+NodeEntry CastGradient(const NodePtr& n, Entry x, Entry, Entry dy) {
+  return IsFloat(ParamOf<CastParam>(n).to.dtype) ? Apply("CastLike", {dy, x}) : NodeEntry();
+}
+/// Cast(x : t, t) = x;  Cast(Cast(x, wider), t) = Cast(x, t).
+std::vector<NodeEntry> SimplifyCast(RewriteContext& ctx, const NodePtr& n) {
+  const CastParam& p = ParamOf<CastParam>(n);
+  const NodeEntry x = n->inputs[0];
+  if (ctx.dtype(x) == p.to.dtype) return {x};
+  if (!IsOp(x.node, "Cast")) return {};
+  const NodeEntry inner = x.node->inputs[0];
+  const DType from = ctx.dtype(inner), wide = ctx.dtype(x);
+  // An integer taken through a float would saturate, taken directly it wraps: only where it fits
+  // both ways are equal.
+  const bool same_world = IsFloat(from) == IsFloat(wide) || IsFloat(p.to.dtype) ||
+                          p.to.dtype == DType::kBool || IsLossless(from, p.to.dtype);
+  if (from == DType::kUnknown || wide == DType::kUnknown || !IsComputable(p.to.dtype) ||
+      !IsLossless(from, wide) || !same_world)
+    return {};
+  if (from == p.to.dtype) return {inner};
+  return {NodeEntry(ctx.graph().AddNode(n->op(), {inner}, n->attrs.dict, n->attrs.name))};
+}
+
+// ---- CastLike ----
+
+void CastLikeType(InferTypeContext& ctx) {
+  CheckRoundMode(ctx.node(), ParamOf<CastLikeParam>(ctx.node()).round_mode);
+  CheckInputType(ctx, 0, kCastable);
+  CheckInputType(ctx, 1, kCastable);
+  if (ctx.in(1).known()) ctx.set_out(0, ctx.in(1));
+}
+/// The general form: `like` gives its dtype only, and its shape need not broadcast.
+Exprs CastLikeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  return {CastExpr(n, in.at(1).dtype, in.at(0).dtype, in.at(0)(at(0)))};
+}
+void CastLikeShape(InferShapeContext& ctx) {
+  UnaryShape(ctx);
+  ElementwiseValue(ctx, CastValue, 1);
+}
+std::vector<NodeEntry> CastLikeGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  return {dy.at(0) ? Apply("CastLike", {dy[0], n->inputs[0]}) : NodeEntry(), NodeEntry()};
+}
+/// CastLike(x, like : t) = Cast(x, t).
+std::vector<NodeEntry> SimplifyCastLike(RewriteContext& ctx, const NodePtr& n) {
+  const NodeEntry x = n->inputs[0];
+  const DType to = ctx.dtype(n->inputs[1]);
+  if (to == DType::kUnknown) return {};
+  if (ctx.dtype(x) == to) return {x};
+  AttrDict attrs = n->attrs.dict;
+  attrs["to"] = to;
+  return {NodeEntry(ctx.graph().AddNode("Cast", {x}, attrs, n->attrs.name))};
+}
+
+// ---- BitCast ----
+
+void BitCastType(InferTypeContext& ctx) {
+  const DType to = ParamOf<BitCastParam>(ctx.node()).to.dtype;
+  const Type x = ctx.in(0);
+  WEFT_CHECK(DTypeBits(to) > 0, kBadAttribute, "{}: cannot reinterpret as {}",
+             ctx.node()->Describe(), DTypeName(to));
+  WEFT_CHECK(!x.known() || (x.is_tensor() && DTypeBits(x.dtype) == DTypeBits(to)), kTypeMismatch,
+             "{}: {} and {} differ in width", ctx.node()->Describe(), x.ToString(), DTypeName(to));
+  ctx.set_out(0, to);
+}
+Exprs BitCastCode(const NodePtr& n, const Exprs& x) {
+  const DType to = ParamOf<BitCastParam>(n).to.dtype, from = x[0]->dtype();
+  // Integers of equal width, bool counted as one of 8 bits: wrapping keeps the bits.
+  const auto integer = [](DType t) { return IsInt(t) || t == DType::kBool; };
+  if (integer(to) && integer(from)) return {Expr::Cast(to, x[0])};
+  WEFT_CHECK(IsComputable(to) && IsComputable(from) && (to == from || DTypeBits(to) >= 32),
+             kUnsupported, "{}: no kernel reinterprets {} as {}", n->Describe(), DTypeName(from),
+             DTypeName(to));
+  return {Expr::Bitcast(to, x[0])};
+}
+/// BitCast(x : t, t) = x.
+std::vector<NodeEntry> SimplifyBitCast(RewriteContext& ctx, const NodePtr& n) {
+  if (ctx.dtype(n->inputs[0]) != ParamOf<BitCastParam>(n).to.dtype) return {};
+  return {n->inputs[0]};
+}
+
+}  // namespace
+
+WEFT_REGISTER_OP(Cast)
+    .describe(
+        "y = x as dtype `to`. Float to integer truncates and saturates, NaN gives 0; integer to "
+        "integer wraps; to bool is "
+        "x != 0. Gradient: dx = CastLike(dy, x) for float results; retains nothing. Source: ONNX "
+        "Cast-24.")
+    .set_num_inputs(1)
+    .set_num_outputs(1)
+    .input("x", TypeDoc(kCastable, "T1"))
+    .output("y", TypeDoc(kCastable, "T2"), "the shape of x")
+    .param<CastParam>()
+    .include("ElementwiseUnaryBool")
+    .set_attr<FInferType>("FInferType", CastType)
+    .set_attr<FInferShape>("FInferShape", UnaryShapeAndValue(CastValue))
+    .set_attr<FCodeGen>("FCodeGen", CastCode)
+    .set_attr<FGradient>("FGradient", UnaryNodeGradient(CastGradient))
+    .set_attr<FSimplify>("FSimplify", SimplifyCast)
+    .example({"f32[2, n, 3]"}, "to = f64")
+    .example({"f64[4]"}, "to = i32")
+    .example({"i64[]"}, "to = f16")
+    .example({"f32[n]"}, "to = bool");
+
+WEFT_REGISTER_OP(CastLike)
+    .describe(
+        "y = x as the dtype of `like`, by the rules of Cast. Gradient: dx = CastLike(dy, x). "
+        "Source: ONNX CastLike-24.")
+    .set_num_inputs(2)
+    .set_num_outputs(1)
+    .input("x", TypeDoc(kCastable, "T1"))
+    .input("like", TypeDoc(kCastable, "T2"), "any shape; only its dtype is used")
+    .output("y", "T2", "the shape of x")
+    .param<CastLikeParam>()
+    .include("ElementwiseUnaryBool")
+    .set_attr<FInferType>("FInferType", CastLikeType)
+    .set_attr<FInferShape>("FInferShape", CastLikeShape)
+    .set_attr<FCodeGen>("FCodeGen", CastLikeCode)
+    .set_attr<FGradient>("FGradient", CastLikeGradient)
+    .set_attr<FSimplify>("FSimplify", SimplifyCastLike)
+    .example({"f32[2, n, 3]", "f64[5]"})
+    .example({"i32[]", "f32[2]"});
+
+WEFT_REGISTER_OP(BitCast)
+    .describe(
+        "y = the bits of x read as dtype `to` of the same width. No gradient. Source: ONNX "
+        "BitCast-26.")
+    .set_num_inputs(1)
+    .set_num_outputs(1)
+    .input("x", "T1, any dtype but strings")
+    .output("y", "T2", "the shape of x")
+    .param<BitCastParam>()
+    .include("ElementwiseUnaryBool")
+    .set_attr<FInferType>("FInferType", BitCastType)
+    .set_attr<FCodeGen>("FCodeGen", BitCastCode)
+    .set_attr<FGradient>("FGradient", NoGradient)
+    .set_attr<FSimplify>("FSimplify", SimplifyBitCast)
+    .example({"f32[2, n]"}, "to = i32")
+    .example({"u8[]"}, "to = i8");
+
+}  // namespace weft::ops

@@ -1,0 +1,277 @@
+/// slice.cc: Slice and its adjoint weft::SliceGrad: a strided box of a tensor.
+///
+/// Extents follow the values of starts and ends as expressions and stay sound for every size:
+/// x[-3:] of [h] has min(h, 3) elements, x[:-1] has max(h - 1, 0), x[i:INT64_MAX] has max(h - i,
+/// 0). Where the sign of a symbolic bound is not known the extent is data-dependent (an unbacked
+/// symbol), never a guess.
+#include "ops/util/adjoint.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+
+namespace weft::ops {
+namespace {
+
+constexpr int64_t kFar =
+    INT64_MAX / 2;  // bounds beyond this mean "to the end": no extent reaches them
+
+/// Number of elements of [start : end : step] in an extent d; unknown where it cannot be said.
+SymInt SliceExtent(SymInt d, SymInt s, SymInt e, int64_t step, const Facts& facts) {
+  if (!d.known()) return s.is(0) && e.known() && e.is(0) ? SymInt(0) : SymInt();
+  const bool s_const = s.known() && s.is_const(), e_const = e.known() && e.is_const();
+  const int s_sign = SignOf(s, facts), e_sign = SignOf(e, facts);
+  if (s_sign == 0 || e_sign == 0) return SymInt();
+  if (step > 0) {
+    // end' in [0, d]
+    SymInt end;
+    if (e_const && e.value() >= kFar) {
+      end = d;
+    } else if (e_sign > 0) {
+      end = MinOf(e, d, facts);
+    } else {
+      end = e_const && e.value() <= -kFar ? SymInt(0) : MaxOf(d + e, 0, facts);
+    }
+    SymInt length;
+    if (s_const && s.value() >= kFar) {
+      length = 0;
+    } else if (s_sign > 0) {
+      length = MaxOf(end - s, 0, facts);  // start' = min(s, d) >= end where the clamp matters
+    } else if (s_const && s.value() <= -kFar) {
+      length = end;
+    } else if (end == d) {
+      length = MinOf(-s, d, facts);
+    } else {
+      length = MaxOf(MinOf(end - d - s, end, facts), 0, facts);  // end - max(d + s, 0)
+    }
+    return step == 1 ? length : CeilDiv(length, step);
+  }
+  // step < 0: start' in [0, d-1], end' in [-1, d-1]
+  const bool from_last = s_const && (s.value() == -1 || s.value() >= kFar);
+  SymInt start = d - 1;
+  if (!from_last)
+    start = s_sign > 0                      ? MinOf(s, d - 1, facts)
+            : s_const && s.value() <= -kFar ? SymInt(0)
+                                            : MaxOf(d + s, 0, facts);
+  SymInt end;
+  if (e_const && e.value() <= -kFar) {
+    end = -1;
+  } else if (e_const && e.value() >= kFar) {
+    end = d - 1;
+  } else {
+    end = e_sign > 0 ? MinOf(e, d - 1, facts) : MaxOf(d + e, -1, facts);
+  }
+  const SymInt steps = CeilDiv(start - end, CheckedNeg(step));
+  if (from_last && end.is(-1)) return steps;
+  // Nothing can be taken from an extent of 0, to which the clamped start does not bow.
+  return MinOf(MaxOf(steps, 0, facts), d, facts);
+}
+
+std::vector<int64_t> DefaultAxes(size_t n) {
+  std::vector<int64_t> axes;
+  for (size_t k = 0; k < n; ++k) axes.push_back(int64_t(k));
+  return axes;
+}
+void CheckSteps(const NodePtr& n, const std::vector<int64_t>& steps, size_t count) {
+  WEFT_CHECK(steps.size() == count, kShapeMismatch, "{}: {} steps for {} axes", n->Describe(),
+             steps.size(), count);
+  for (int64_t s : steps)
+    WEFT_CHECK(s != 0 && s > -kFar && s < kFar, kBadAttribute, "{}: step {}", n->Describe(), s);
+}
+
+void SliceShape(InferShapeContext& ctx) {
+  const Shape& x = ctx.in(0);
+  const NodePtr& n = ctx.node();
+  if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
+  CheckRank(ctx, 1, 1, "starts");
+  CheckRank(ctx, 2, 1, "ends");
+  const auto count = VectorLength(ctx, 1);
+  const auto ends_count = VectorLength(ctx, 2);
+  if (count && ends_count) {
+    WEFT_CHECK(*count == *ends_count, kShapeMismatch, "{}: {} starts and {} ends", n->Describe(),
+               *count, *ends_count);
+  }
+  auto given_axes = Has(ctx, 3) ? InputInts(ctx, 3)
+                    : count     ? std::optional(DefaultAxes(size_t(*count)))
+                                : std::nullopt;
+  if (!given_axes) {
+    ctx.set_out(0, Shape::OfRank(x.rank()));
+    return Unknown(ctx, 0, "the axes are not known at compile time");
+  }
+  const std::vector<int> axes = NormalizeAxes(*given_axes, x.rank(), n);
+  WEFT_CHECK(!count || size_t(*count) == axes.size(), kShapeMismatch, "{}: {} starts for {} axes",
+             n->Describe(), *count, axes.size());
+  auto steps =
+      Has(ctx, 4) ? InputInts(ctx, 4) : std::optional(std::vector<int64_t>(axes.size(), 1));
+  if (steps) CheckSteps(n, *steps, axes.size());
+  const SymTensorPtr starts = InputValue(ctx, 1), ends = InputValue(ctx, 2);
+  std::vector<SymInt> dims = x.dims();
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const SymInt s = starts ? starts->elements.at(k) : SymInt(),
+                 e = ends ? ends->elements.at(k) : SymInt();
+    SymInt& d = dims[size_t(axes[k])];
+    const SymInt extent = steps ? SliceExtent(d, s, e, (*steps)[k], ctx.facts()) : SymInt();
+    if (!extent.known() && !d.known()) {
+      d = SymInt();
+      Unknown(ctx, 0, fmt::format("extent {} of x is unknown", axes[k]));
+    } else {
+      d = extent.known() ? extent : ctx.unbacked(axes[k]);
+    }
+  }
+  const Shape out(std::move(dims));
+  ctx.set_out(0, out);
+  if (x.rank() != 1 || axes.size() != 1 || !starts || !ends || !steps || !x.is_static() ||
+      !out.is_static())
+    return;
+  const SymTensorPtr v = InputValue(ctx, 0);
+  if (!v || !starts->is_const()) return;
+  const int64_t d = x[0].value(), step = (*steps)[0];
+  int64_t start = starts->ints()[0];
+  start = start < -kFar ? 0 : start < 0 ? start + d : start;
+  start = std::min(std::max<int64_t>(start, 0), step > 0 ? d : d - 1);
+  SetValue(ctx, 0, out, [&](int64_t i) { return v->elements.at(size_t(start + i * step)); });
+}
+
+/// First element taken on an axis of extent d; meaningful only where something is taken.
+Expr StartOf(const Expr& s, const Expr& d, int64_t step) {
+  const Expr zero = Expr::Int(0);
+  const Expr start = Expr::Select(Lt(s, zero), Max(Max(s, Expr::Int(-kFar)) + d, zero), s);
+  return step > 0 ? start : Min(start, d - Expr::Int(1));
+}
+
+std::vector<int> AxesArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i, size_t count,
+                         int rank) {
+  return NormalizeAxes(Has(in, i) ? KnownInts(n, in[i], "axes") : DefaultAxes(count), rank, n);
+}
+std::vector<int64_t> StepsArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i,
+                              size_t count) {
+  std::vector<int64_t> steps =
+      Has(in, i) ? KnownInts(n, in[i], "steps") : std::vector<int64_t>(count, 1);
+  CheckSteps(n, steps, count);
+  return steps;
+}
+size_t CountArg(const NodePtr& n, const TensorArg& starts) {
+  WEFT_CHECK(starts.shape.is_static(), kUnsupported, "{}: the number of starts must be known",
+             n->Describe());
+  return size_t(starts.shape.ints().at(0));
+}
+
+Exprs SliceCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const size_t count = CountArg(n, in[1]);
+  const std::vector<int> axes = AxesArg(n, in, 3, count, in[0].rank());
+  const std::vector<int64_t> steps = StepsArg(n, in, 4, count);
+  Indices from = at(0);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    Expr& i = from[size_t(axes[k])];
+    i = StartOf(ElementI64(in[1], int64_t(k)), in[0].dim(axes[k]), steps[k]) +
+        i * Expr::Int(steps[k]);
+  }
+  return {in[0](from)};
+}
+
+Exprs SliceGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const size_t count = CountArg(n, in[2]);
+  const std::vector<int> axes = AxesArg(n, in, 4, count, in[0].rank());
+  const std::vector<int64_t> steps = StepsArg(n, in, 5, count);
+  Indices from = at(0);
+  Expr inside = Expr::Bool(true);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    Expr& i = from[size_t(axes[k])];
+    const Expr offset =
+        i - StartOf(ElementI64(in[2], int64_t(k)), Expr::Dim(at.shape[0][axes[k]]), steps[k]);
+    const Expr step = Expr::Int(steps[k]);
+    i = FloorDivExpr(offset, step);
+    if (steps[k] != 1) inside = And(inside, Eq(FloorModExpr(offset, step), Expr::Int(0)));
+    inside = And(inside, InRange(i, in[0].dim(axes[k])));
+  }
+  return {ReadWhere(inside, in[0](from), Zero(in[0].dtype))};
+}
+
+std::vector<NodeEntry> SliceGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  std::vector<NodeEntry> dx(n->inputs.size());
+  if (!dy[0]) return dx;
+  std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
+  args[0] = ShapeOf(n->inputs[0]);
+  args.insert(args.begin(), dy[0]);
+  dx[0] = Apply("weft::SliceGrad", args);
+  return dx;
+}
+std::vector<NodeEntry> SliceGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  std::vector<NodeEntry> d(n->inputs.size());
+  if (!g[0]) return d;
+  std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
+  args.erase(args.begin());
+  args[0] = g[0];
+  d[0] = Apply("Slice", args);
+  return d;
+}
+
+std::vector<NodeEntry> SimplifySlice(RewriteContext& ctx, const NodePtr& n) {
+  // Steps forward and as many elements as x has: x itself.
+  if (Has(n, 4)) {
+    const SymTensorPtr steps = ctx.value(n->inputs[4]);
+    if (!steps || !steps->is_const()) return {};
+    for (int64_t s : steps->ints()) {
+      if (s < 1) return {};
+    }
+  }
+  return ReplaceIfSame(ctx, n, n->inputs[0]);
+}
+
+void SliceType(InferTypeContext& ctx) {
+  CheckInputType(ctx, 0, kAllTypes);
+  for (int i = 1; i < ctx.num_inputs(); ++i) CheckInputType(ctx, i, kIndexTypes);
+  if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
+}
+
+}  // namespace
+
+WEFT_REGISTER_OP(Slice)
+    .describe(
+        "y = x[starts : ends : steps] on `axes`, bounds as in numpy: negative ones count from the "
+        "end, then clamp.\n"
+        "Gradient: weft::SliceGrad (dy in place, zeros elsewhere); keeps the shape of x only.\n"
+        "Errors: a step of 0, an axis out of range or repeated (kBadAttribute), lengths that "
+        "differ (kShapeMismatch),\n"
+        "axes or steps that are not constant (kUnsupported when code is made). Source: ONNX "
+        "Slice-13.")
+    .input("data", TypeDoc(kAllTypes))
+    .input("starts", TypeDoc(kIndexTypes, "Tind"))
+    .input("ends", "Tind", "exclusive")
+    .optional_input("axes", "Tind", "default [0, 1, ...]")
+    .optional_input("steps", "Tind", "default 1; negative goes backward")
+    .output("output", "T")
+    .set_num_inputs(3, 5)
+    .set_num_outputs(1)
+    .param<NoParam>()
+    .example({"f32[5, 4]", "i64[2] = [1, -3]", "i64[2] = [9223372036854775807, -1]"})
+    .example({"f32[n, 4]", "i64[1] = [-3]", "i64[1] = [9223372036854775807]", "i64[1] = [0]"})
+    .example({"f32[7]", "i64[1] = [-1]", "i64[1] = [-9223372036854775807]", "i64[1] = [0]",
+              "i64[1] = [-2]"})
+    .set_attr<FInferType>("FInferType", SliceType)
+    .set_attr<FInferShape>("FInferShape", SliceShape)
+    .set_attr<FCodeGen>("FCodeGen", SliceCode)
+    .set_attr<FGradient>("FGradient", SliceGradient)
+    .set_attr<FSimplify>("FSimplify", SimplifySlice);
+
+WEFT_REGISTER_OP_IN(weft, SliceGrad)
+    .describe(
+        "Adjoint of Slice: a tensor of the extents `shape` that holds dy where Slice would read, 0 "
+        "elsewhere.\n"
+        "Gradient: Slice. Errors: as Slice. Source: Weft.")
+    .input("dy", TypeDoc(kComputable))
+    .input("shape", "i64", "extents of the sliced tensor")
+    .input("starts", TypeDoc(kIndexTypes, "Tind"))
+    .input("ends", "Tind")
+    .optional_input("axes", "Tind")
+    .optional_input("steps", "Tind")
+    .output("dx", "T")
+    .set_num_inputs(4, 6)
+    .set_num_outputs(1)
+    .param<NoParam>()
+    .example({"f32[2]", "i64[1] = [5]", "i64[1] = [1]", "i64[1] = [5]", "i64[1] = [0]",
+              "i64[1] = [2]"})
+    .set_attr<FInferType>("FInferType", SliceType)
+    .set_attr<FInferShape>("FInferShape", AdjointShape(SliceShape, 1, {kSought, 2, 3, 4, 5}))
+    .set_attr<FCodeGen>("FCodeGen", SliceGradCode)
+    .set_attr<FGradient>("FGradient", SliceGradGradient);
+
+}  // namespace weft::ops

@@ -1,0 +1,299 @@
+/// conv.cc: Conv and its two adjoints, weft::ConvGradData and weft::ConvGradWeight, over any number
+/// of spatial axes.
+///
+/// All three are one trilinear form read three ways, so each is the gradient of the others and Conv
+/// can be differentiated any number of times. Definitions are direct sums with guarded reads: the
+/// meaning, not the fast way.
+#include "ops/util/adjoint.h"
+#include "ops/util/window.h"
+#include "weft/support/check.h"
+
+namespace weft::ops {
+namespace {
+
+struct ConvParam : OpParam<ConvParam> {
+  std::string auto_pad;
+  Ints dilations, kernel_shape, pads, strides;
+  int64_t group;
+  WEFT_OP_PARAM(ConvParam) {
+    WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");
+    WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
+    WEFT_FIELD(group)
+        .set_default(1)
+        .set_range(1, INT32_MAX)
+        .describe("channels and filters split into this many groups");
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
+    WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
+    WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
+  }
+};
+WEFT_REGISTER_OP_PARAM(ConvParam);
+
+WindowAttrs AttrsOfConv(const NodePtr& n) {
+  const auto& p = ParamOf<ConvParam>(n);
+  return {p.auto_pad, p.strides, p.dilations, p.pads, false};
+}
+Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts* facts) {
+  return MakeWindow(n, AttrsOfConv(n), Tail(x, 2), Tail(w, 2), facts);
+}
+
+void ConvShape(InferShapeContext& ctx) {
+  const NodePtr& n = ctx.node();
+  const auto& p = ParamOf<ConvParam>(n);
+  const Shape &x = ctx.in(0), &w = ctx.in(1);
+  int rank = x.has_rank()             ? x.rank()
+             : w.has_rank()           ? w.rank()
+             : p.kernel_shape.empty() ? -1
+                                      : int(p.kernel_shape.size()) + 2;
+  if (rank < 0) return Unknown(ctx, 0, "the ranks of x and W are unknown");
+  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: x must have rank 3 or more, got {}", n->Describe(),
+             rank);
+  if (x.has_rank() && w.has_rank()) CheckRank(ctx, 1, rank, "W");
+  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
+              ws = w.has_rank() ? w : Shape::OfRank(rank);
+  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
+             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
+  std::vector<SymInt> kernel = Tail(ws, 2);
+  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
+    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
+  DemandMultiple(ctx, ws[0], p.group, "filters by groups");
+  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
+    UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
+  std::vector<SymInt> dims{xs[0], ws[0]};
+  const Window window = MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts());
+  DemandFit(n, window, &ctx.facts());
+  for (SymInt d : window.out) dims.push_back(d);
+  ctx.set_out(0, Shape(std::move(dims)));
+}
+
+Expr Times(const Expr& a, const Expr& b) {
+  const DType acc = AccumulatorOf(a->dtype());
+  return Expr::Cast(acc, a) * Expr::Cast(acc, b);
+}
+Expr Guarded(const Expr& inside, const Expr& value) {
+  return ReadWhere(inside, value, Zero(value->dtype()));
+}
+
+Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const TensorArg &x = in[0], &w = in[1];
+  const Window win = ConvWindow(n, x.shape, w.shape, nullptr);
+  const int64_t group = ParamOf<ConvParam>(n).group;
+  const SymInt per_group = w.shape[1];
+  const Expr filter = at(0)[1];
+  const Expr first = group == 1 ? Expr::Int(0)
+                                : FloorDivExpr(filter, Expr::Dim(ExactDiv(w.shape[0], group))) *
+                                      Expr::Dim(per_group);
+  std::vector<SymInt> extents{per_group};
+  extents.insert(extents.end(), win.kernel.begin(), win.kernel.end());
+  Expr y = SumOver(extents, [&](const Indices& r) {
+    const Indices k = Tail(r, 1);
+    const auto [from, inside] = WindowRead(win, Tail(at(0), 2), k);
+    return Guarded(inside, Times(x(At(at(0)[0], first + r[0], from)), w(At(filter, r[0], k))));
+  });
+  if (Has(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({filter}));
+  return {Expr::Cast(x.dtype, y)};
+}
+
+/// dx[b, c, i] = sum over filters m of c's group and offsets k of dy[b, m, o(i, k)] w[m, c mod (C /
+/// g), k].
+Exprs ConvGradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const TensorArg &dy = in[0], &w = in[1];
+  Window win = ConvWindow(n, at.shape[0], w.shape, nullptr);
+  win.out = Tail(dy.shape, 2);
+  const SymInt filters = ExactDiv(w.shape[0], ParamOf<ConvParam>(n).group), per_group = w.shape[1];
+  const Expr c = at(0)[1];
+  const Expr g =
+      ParamOf<ConvParam>(n).group == 1 ? Expr::Int(0) : FloorDivExpr(c, Expr::Dim(per_group));
+  const Expr channel = c - g * Expr::Dim(per_group);
+  std::vector<SymInt> extents{filters};
+  extents.insert(extents.end(), win.kernel.begin(), win.kernel.end());
+  const Expr dx = SumOver(extents, [&](const Indices& r) {
+    const Indices k = Tail(r, 1);
+    const auto [o, hit] = WindowScatter(win, Tail(at(0), 2), k);
+    const Expr m = g * Expr::Dim(filters) + r[0];
+    return Guarded(hit, Times(dy(At(at(0)[0], m, o)), w(At(m, channel, k))));
+  });
+  return {Expr::Cast(dy.dtype, dx)};
+}
+
+/// dw[m, c, k] = sum over the batch and positions o of dy[b, m, o] x[b, group(m) C / g + c, i(o,
+/// k)].
+Exprs ConvGradWeightCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const TensorArg &dy = in[0], &x = in[1];
+  Window win = ConvWindow(n, x.shape, at.shape[0], nullptr);
+  const Expr m = at(0)[0];
+  const int64_t group = ParamOf<ConvParam>(n).group;
+  const Expr first = group == 1 ? Expr::Int(0)
+                                : FloorDivExpr(m, Expr::Dim(ExactDiv(at.shape[0][0], group))) *
+                                      Expr::Dim(at.shape[0][1]);
+  std::vector<SymInt> extents{dy.shape[0]};
+  for (SymInt d : Tail(dy.shape, 2)) extents.push_back(d);
+  const Expr dw = SumOver(extents, [&](const Indices& r) {
+    const Indices o = Tail(r, 1);
+    const auto [from, inside] = WindowRead(win, o, Tail(at(0), 2));
+    return Guarded(inside, Times(dy(At(r[0], m, o)), x(At(r[0], first + at(0)[1], from))));
+  });
+  return {Expr::Cast(dy.dtype, dw)};
+}
+
+std::vector<NodeEntry> ConvGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
+  std::vector<NodeEntry> d(n->inputs.size());
+  if (!dy[0]) return d;
+  const NodeEntry x = n->inputs[0], w = n->inputs[1];
+  d[0] = Apply("weft::ConvGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
+  d[1] = Apply("weft::ConvGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
+  if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
+  return d;
+}
+/// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of what it gives: g stands
+/// for what it gives (the data or the weights), and `op` is the adjoint that gives the other operand.
+std::vector<NodeEntry> AdjointGradient(const NodePtr& n, const NodeEntry& g, bool g_is_data,
+                                       const char* op) {
+  if (!g) return std::vector<NodeEntry>(3);
+  const NodeEntry dy = n->inputs[0], other = n->inputs[1];
+  const std::vector<NodeEntry> operands =
+      g_is_data ? std::vector<NodeEntry>{g, other} : std::vector<NodeEntry>{other, g};
+  return {Apply("Conv", operands, AttrsOf(n)), Apply(op, {dy, g, ShapeOf(other)}, AttrsOf(n)),
+          NodeEntry()};
+}
+std::vector<NodeEntry> ConvGradDataGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  return AdjointGradient(n, g[0], true, "weft::ConvGradWeight");
+}
+std::vector<NodeEntry> ConvGradWeightGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  return AdjointGradient(n, g[0], false, "weft::ConvGradData");
+}
+
+void TwoFloats(InferTypeContext& ctx) {
+  const Type t = CommonInputType(ctx, kFloats, 0, 2);
+  CheckInputType(ctx, 2, kI64Only);
+  if (t.known()) ctx.set_out(0, t);
+}
+/// Two operations per multiplication: dy counts the windows, W what each reads.
+SymInt GradFlops(const Shape& dy, const Shape& w) {
+  return w.has_rank() && w.rank() > 0 && w[0].known() ? dy.num_elements() * Product(Tail(w, 1)) * 2
+                                                      : SymInt();
+}
+
+// ---- weft::ChannelSum ----
+
+void ChannelSumShape(InferShapeContext& ctx) {
+  const Shape& x = ctx.in(0);
+  if (!x.has_rank()) return ctx.set_out(0, Shape::OfRank(1));
+  WEFT_CHECK(x.rank() >= 2, kShapeMismatch, "{}: x must have rank 2 or more, got {}",
+             ctx.node()->Describe(), x.ToString());
+  ctx.set_out(0, Shape({x[1]}));
+}
+Exprs ChannelSumCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
+  std::vector<SymInt> extents = Tail(in[0].shape, 2);
+  extents.insert(extents.begin(), in[0].shape[0]);
+  return {
+      SumOver(extents, [&](const Indices& r) { return in[0](At(r[0], at(0)[0], Tail(r, 1))); })};
+}
+std::vector<NodeEntry> SimplifyChannelSum(RewriteContext& ctx, const NodePtr& n) {
+  const Shape& x = ctx.shape(n->inputs[0]);
+  if (!x.has_rank()) return {};
+  std::vector<int64_t> axes{0};
+  for (int k = 2; k < x.rank(); ++k) axes.push_back(k);
+  return {Apply("ReduceSum", {n->inputs[0], IntsLike(n->inputs[0], axes)}, {{"keepdims", 0}})};
+}
+/// [c] spread over x: the channel vector as [c, 1, 1 ...], the rank taken from Shape(x).
+std::vector<NodeEntry> ChannelSumGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  if (!g[0]) return {NodeEntry()};
+  const NodeEntry x = n->inputs[0];
+  const NodeEntry spatial = Apply("Shape", {Apply("Shape", {x}, {{"start", 2}})});
+  const NodeEntry ones = Apply("ConstantOfShape", {spatial}, {{"value", Tensor::Ints({1})}});
+  const NodeEntry shape = Apply("Concat", {ShapeOf(g[0]), ones}, {{"axis", 0}});
+  return {ExpandLike(Apply("Reshape", {g[0], shape}, {{"allowzero", 1}}), x)};
+}
+
+}  // namespace
+
+WEFT_REGISTER_OP(Conv)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
+    .describe(
+        "Cross-correlation: y[b, m, o] = B[m] + sum_{c, k} x[b, group(m) C/g + c, o stride - begin "
+        "+ k dilation] W[m, c, k],\n"
+        "reads outside x are 0. f16 and bf16 accumulate in f32.\n"
+        "Gradient: weft::ConvGradData, weft::ConvGradWeight, weft::ChannelSum; keeps x and W.\n"
+        "Errors: channels do not fit group x W, ranks differ, a window larger than the padded "
+        "input (kShapeMismatch),\n"
+        "attributes of the wrong length or sign (kBadAttribute). Source: ONNX Conv-22.")
+    .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
+    .input("W", "T", "[M, C/group, kernel...]")
+    .optional_input("B", "T", "[M]")
+    .output("Y", "T", "[n, M, spatial...]")
+    .set_num_inputs(2, 3)
+    .set_num_outputs(1)
+    .param<ConvParam>()
+    .example({"f32[1, 2, 5, 5]", "f32[3, 2, 3, 3]", "f32[3]"}, "pads = [1, 1, 1, 1]")
+    .example({"f32[n, 4, 7]", "f32[4, 2, 3]"}, "group = 2, strides = [2], dilations = [2]")
+    .example({"f32[1, 1, 6, 5]", "f32[2, 1, 3, 2]"}, "auto_pad = \"SAME_LOWER\", strides = [2, 2]")
+    .set_attr<FInferType>("FInferType", SameType(kFloats))
+    .set_attr<FInferShape>("FInferShape", ConvShape)
+    .set_attr<FCodeGen>("FCodeGen", ConvCode)
+    .set_attr<FGradient>("FGradient", ConvGradient)
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr&, const std::vector<Shape>& in,
+                         const std::vector<Shape>& out) { return GradFlops(out.at(0), in.at(1)); });
+
+WEFT_REGISTER_OP_IN(weft, ConvGradData)
+    .describe(
+        "Gradient of Conv by x, from dy, W and the shape of x. Gradient: Conv, "
+        "weft::ConvGradWeight. Source: Weft.")
+    .input("dy", TypeDoc(kFloats))
+    .input("W", "T")
+    .input("shape", "i64", "extents of x")
+    .output("dx", "T")
+    .set_num_inputs(3)
+    .set_num_outputs(1)
+    .param<ConvParam>()
+    .example({"f32[1, 4, 3]", "f32[4, 2, 3]", "i64[3] = [1, 4, 7]"}, "group = 2, strides = [2]")
+    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {kSought, 1}))
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
+    .set_attr<FCodeGen>("FCodeGen", ConvGradDataCode)
+    .set_attr<FGradient>("FGradient", ConvGradDataGradient)
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
+                        return GradFlops(in.at(0), in.at(1));
+                      });
+
+WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
+    .describe(
+        "Gradient of Conv by W, from dy, x and the shape of W. Gradient: Conv, weft::ConvGradData. "
+        "Source: Weft.")
+    .input("dy", TypeDoc(kFloats))
+    .input("X", "T")
+    .input("shape", "i64", "extents of W")
+    .output("dw", "T")
+    .set_num_inputs(3)
+    .set_num_outputs(1)
+    .param<ConvParam>()
+    .example({"f32[1, 4, 3]", "f32[1, 4, 7]", "i64[3] = [4, 2, 3]"}, "group = 2, strides = [2]")
+    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {1, kSought}))
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
+    .set_attr<FCodeGen>("FCodeGen", ConvGradWeightCode)
+    .set_attr<FGradient>("FGradient", ConvGradWeightGradient)
+    .set_attr<FFlops>("FFlops",
+                      [](const NodePtr&, const std::vector<Shape>& in,
+                         const std::vector<Shape>& out) { return GradFlops(in.at(0), out.at(0)); });
+
+WEFT_REGISTER_OP_IN(weft, ChannelSum)
+    .describe(
+        "y[c] = sum of x[b, c, ...]: the gradient of a bias per channel, whatever the rank. "
+        "Gradient: dy spread. Source: Weft.")
+    .input("x", TypeDoc(kNumeric), "rank 2 or more")
+    .output("y", "T")
+    .set_num_inputs(1)
+    .set_num_outputs(1)
+    .param<NoParam>()
+    .example({"f32[2, 3, 4]"})
+    .set_attr<FInferType>("FInferType", SameType(kNumeric))
+    .set_attr<FInferShape>("FInferShape", ChannelSumShape)
+    .set_attr<FCodeGen>("FCodeGen", ChannelSumCode)
+    .set_attr<FGradient>("FGradient", ChannelSumGradient)
+    .set_attr<FSimplify>("FSimplify", SimplifyChannelSum);
+
+}  // namespace weft::ops

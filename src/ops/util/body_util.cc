@@ -1,0 +1,168 @@
+/// body_util.cc: bodies are inferred on a copy, whose inputs get the types and shapes of the operands.
+#include "body_util.h"
+
+#include <algorithm>
+
+#include "weft/core/pass/pass.h"
+
+namespace weft::ops {
+
+const Graph& BodyOf(const NodePtr& n, const GraphAttr& body) {
+  WEFT_CHECK(body.graph, kBadAttribute, "{}: a body is missing", n->Describe());
+  return *body.graph;
+}
+
+InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::vector<Shape>& shapes,
+                       bool with_shapes) {
+  const std::vector<NodePtr> inputs = body.inputs();
+  for (size_t i = 0; i < inputs.size() && i < types.size(); ++i) {
+    if (types[i].is_tensor() && types[i].known()) body.SetAttr(inputs[i], "dtype", types[i].dtype);
+    if (with_shapes && i < shapes.size()) body.SetAttr(inputs[i], "shape", shapes[i]);
+  }
+  PassOptions plain;
+  plain.verify = false;
+  InferredBody out;
+  out.graph = with_shapes ? ApplyPasses(std::move(body), {"InferType", "InferShape"}, plain)
+                          : ApplyPass(std::move(body), "InferType", plain);
+  return out;
+}
+
+bool IsOuter(SymInt d, const std::vector<SymInt>& outer) {
+  if (!d.known()) return false;
+  for (SymInt s : d.Symbols())
+    if (std::find(outer.begin(), outer.end(), s) == outer.end()) return false;
+  return true;
+}
+std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes) {
+  std::vector<SymInt> out;
+  for (const Shape& s : shapes) {
+    if (!s.has_rank()) continue;
+    for (SymInt d : s.dims())
+      if (d.known())
+        for (SymInt symbol : d.Symbols()) out.push_back(symbol);
+  }
+  return out;
+}
+
+void SetOrExplain(InferShapeContext& ctx, int k, const Shape& s) {
+  ctx.set_out(k, s);
+  if (!s.fully_known()) Unknown(ctx, k, "it depends on what a body computes");
+}
+
+std::vector<Type> TypesFrom(InferTypeContext& ctx, int first) {
+  std::vector<Type> types;
+  for (int i = first; i < ctx.num_inputs(); ++i)
+    types.push_back(ctx.has_input(i) ? ctx.in(i) : Type());
+  return types;
+}
+std::vector<Shape> ShapesFrom(InferShapeContext& ctx, int first) {
+  std::vector<Shape> shapes;
+  for (int i = first; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.in(i));
+  return shapes;
+}
+std::vector<Type> TypesFrom(InferShapeContext& ctx, int first) {
+  std::vector<Type> types;
+  for (int i = first; i < ctx.num_inputs(); ++i) types.push_back(ctx.in_type(i));
+  return types;
+}
+
+InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
+                         std::vector<Shape> shapes, size_t first, size_t count, size_t first_output,
+                         std::vector<Shape>* states) {
+  // Nested bodies infer theirs in every round: deep inside, states are unknown from the start.
+  constexpr int kRoundsBelow = 3;
+  static thread_local int depth = 0;
+  struct Nested {
+    Nested() { ++depth; }
+    ~Nested() { --depth; }
+  } nested;
+  if (depth > kRoundsBelow)
+    for (size_t k = 0; k < count; ++k) shapes[first + k] = Shape();
+  for (int round = 0;; ++round) {
+    InferredBody b = InferBody(body, types, shapes, true);
+    bool stable = true;
+    for (size_t k = 0; k < count; ++k) {
+      Shape& s = shapes[first + k];
+      const Shape after = b.shape(first_output + k);
+      if (!s.has_rank()) continue;
+      if (!after.has_rank() || after.rank() != s.rank()) {
+        s = Shape();
+        stable = false;
+        continue;
+      }
+      for (int d = 0; d < s.rank(); ++d) {
+        if (!s[d].known() || (after[d].known() && after[d] == s[d])) continue;
+        s.set(d, SymInt());
+        stable = false;
+      }
+    }
+    // Each round only forgets, at most once an extent; two do for nearly everything.
+    if (!stable && round > 8)
+      for (size_t k = 0; k < count; ++k) shapes[first + k] = Shape();
+    if (!stable) continue;
+    states->assign(shapes.begin() + long(first), shapes.begin() + long(first + count));
+    return b;
+  }
+}
+
+InferredBody InferFor(const Graph& body, const Tensors& operands) {
+  std::vector<Type> types;
+  std::vector<Shape> shapes;
+  for (const TensorPtr& t : operands) {
+    types.push_back(t ? Type(t->dtype()) : Type());
+    shapes.push_back(t ? t->shape() : Shape());
+  }
+  return InferBody(body, types, shapes, true);
+}
+TensorPtr SliceAt(const Tensor& x, int axis, int64_t i) {
+  Dims dims = x.dims();
+  const int64_t extent = dims[size_t(axis)];
+  dims.erase(dims.begin() + axis);
+  auto y = NewTensor(x.dtype(), dims);
+  const int64_t before = Span(x.dims(), 0, size_t(axis));
+  const int64_t inner = Span(x.dims(), size_t(axis) + 1, x.dims().size());
+  for (int64_t b = 0; b < before; ++b)
+    CopyElements(x, (b * extent + i) * inner, y.get(), b * inner, inner);
+  return y;
+}
+
+TensorPtr Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr, bool backward,
+                const InferredBody& like, size_t output) {
+  Dims one;
+  DType dtype;
+  if (slices.empty()) {
+    dtype = like.type(output).dtype;
+    const Shape s = like.shape(output);
+    WEFT_CHECK(s.has_rank() && like.type(output).is_tensor(), kUnsupported,
+               "{}: no iteration, and the body does not tell the shape of output {}", n->Describe(),
+               output);
+    for (SymInt d : s.dims()) one.push_back(d.known() ? d.try_value().value_or(0) : 0);
+  } else {
+    one = slices[0]->dims();
+    dtype = slices[0]->dtype();
+  }
+  const int axis = AxisOf(axis_attr, int(one.size()) + 1, n);
+  Dims dims = one;
+  dims.insert(dims.begin() + axis, int64_t(slices.size()));
+  auto y = NewTensor(dtype, dims);
+  const int64_t before = Span(one, 0, size_t(axis)), inner = Span(one, size_t(axis), one.size());
+  const int64_t count = int64_t(slices.size());
+  for (int64_t k = 0; k < count; ++k) {
+    const Tensor& s = *slices[size_t(backward ? count - 1 - k : k)];
+    WEFT_CHECK(s.dims() == one && s.dtype() == dtype, kShapeMismatch,
+               "{}: an iteration gave {} and another {}", n->Describe(), s.shape().ToString(),
+               Shape::OfInts(one).ToString());
+    for (int64_t b = 0; b < before; ++b)
+      CopyElements(s, b * inner, y.get(), (b * count + k) * inner, inner);
+  }
+  return y;
+}
+
+uint32_t BodyOutputs(const NodeAttrs& attrs, const char* body, uint32_t fewer) {
+  const AttrValue* v = attrs.dict.find(body);
+  if (!v || !v->is<GraphPtr>() || !v->get<GraphPtr>()) return 0;
+  const uint32_t count = uint32_t(v->get<GraphPtr>()->outputs.size());
+  return count > fewer ? count - fewer : 0;
+}
+
+}  // namespace weft::ops

@@ -1,0 +1,55 @@
+/// body_util.h: what operators with graphs for attributes (If, Loop, Scan) share: inference through a body,
+/// and stacks of what its runs give.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "host_util.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/op/op_param.h"
+
+namespace weft::ops {
+
+/// A body with types and shapes inferred from those of its operands.
+struct InferredBody {
+  Graph graph;
+  Type type(size_t i) const { return graph.GetAttr<TypeMap>("dtype")[graph.outputs[i]]; }
+  Shape shape(size_t i) const { return graph.GetAttr<ShapeMap>("shape")[graph.outputs[i]]; }
+};
+
+/// The graph of an attribute; throws kBadAttribute where there is none.
+const Graph& BodyOf(const NodePtr& n, const GraphAttr& body);
+/// The body with its inputs of these types and, where asked for, shapes.
+InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::vector<Shape>& shapes,
+                       bool with_shapes);
+/// An extent of a body that means the same outside: no symbol of the body's own.
+bool IsOuter(SymInt d, const std::vector<SymInt>& outer);
+/// Every symbol in `shapes`.
+std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes);
+/// Sets the shape of output k and, where some of it is unknown, says why.
+void SetOrExplain(InferShapeContext& ctx, int k, const Shape& s);
+/// Types and shapes of the operands from number `first` on.
+std::vector<Type> TypesFrom(InferTypeContext& ctx, int first);
+std::vector<Shape> ShapesFrom(InferShapeContext& ctx, int first);
+std::vector<Type> TypesFrom(InferShapeContext& ctx, int first);
+/// Shapes of the states where the body keeps them; unknown otherwise. `shapes` are those of the
+/// body's inputs, of which states are [first, first + count).
+InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
+                         std::vector<Shape> shapes, size_t first, size_t count, size_t first_output,
+                         std::vector<Shape>* states);
+/// The body with the operands of an actual run, for what no iteration tells.
+InferredBody InferFor(const Graph& body, const Tensors& operands);
+/// Element `i` of an attribute that may be left out or too short.
+inline int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
+  return i < list.size() ? list[i] : otherwise;
+}
+/// Element `i` along `axis`, that axis gone.
+TensorPtr SliceAt(const Tensor& x, int axis, int64_t i);
+/// Stacks results of equal dtype and extents on a new `axis`; `like` tells them where there are none.
+TensorPtr Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr, bool backward,
+                const InferredBody& like, size_t output);
+/// Outputs of a node whose attribute `body` is a graph: those of the graph but for `fewer`.
+uint32_t BodyOutputs(const NodeAttrs& attrs, const char* body, uint32_t fewer);
+
+}  // namespace weft::ops

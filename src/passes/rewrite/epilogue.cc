@@ -1,0 +1,187 @@
+/// epilogue.cc: Epilogue. Gives library calls the element-wise operators behind them that they can apply on the way out.
+///   needs      shape, dtype, value
+///   preserves  shape, dtype, value
+///   never      takes an operator whose operand somebody else reads as well; changes what a result is, but for rounding
+///   cost       linear in the calls and what they take
+///   source     post-ops of oneDNN, epilogues of cuBLASLt; the form is this project's (weft/core/plan/epilogue.h)
+///
+///   before  %a = Conv(%x, %w, %b)   %s = Add(%a, %r)   %y = Relu(%s)
+///   after   %y = weft::Fused(%x, %w, %b, %r) {anchor = 1} body (..)
+///
+/// Every result in the chain has one reader, the next operator. So nothing outside depends on the inside of a call, and no
+/// call can come to wait for itself.
+#include "weft/core/plan/epilogue.h"
+
+#include <algorithm>
+
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/pass.h"
+
+namespace weft {
+namespace {
+
+class CallMaker {
+ public:
+  CallMaker(Graph& g, PassContext& ctx)
+      : g_(g),
+        ctx_(ctx),
+        takes_(Op::GetAttr<FEpilogue>("FEpilogue." + Family(ctx.target()))),
+        shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
+        types_(g.MoveCopyAttr<TypeMap>("dtype")),
+        values_(g.MoveCopyAttr<ValueMap>("value")) {}
+
+  void Run() {
+    for (NodePtr n : g_.TopoOrder()) {
+      if (n->is_variable()) continue;
+      if (const FEpilogue* takes = takes_.find(n->op())) Grow(n, *takes);
+    }
+    g_.EraseDead();
+    g_.SetAttr("shape", std::move(shapes_));
+    g_.SetAttr("dtype", std::move(types_));
+    g_.SetAttr("value", std::move(values_));
+  }
+
+ private:
+  static std::string Family(const std::string& target) {
+    return target.substr(0, target.find(':'));
+  }
+
+  void Grow(const NodePtr& anchor, const FEpilogue& takes) {
+    const auto present = [](const NodeEntry& e) { return bool(e.node); };
+    if (anchor->num_outputs() != 1 || !anchor->control_deps.empty() ||
+        !std::all_of(anchor->inputs.begin(), anchor->inputs.end(), present))
+      return;
+    std::vector<EpilogueStep> steps;
+    NodePtr last = anchor;
+    while (true) {
+      const NodePtr reader = OnlyReader(last);
+      if (!reader) break;
+      const std::optional<EpilogueStep> step = StepOf(reader, NodeEntry(last));
+      if (!step || !takes({anchor, steps, *step, shapes_, types_})) break;
+      steps.push_back(*step);
+      last = reader;
+    }
+    if (!steps.empty()) MakeCall(anchor, steps);
+  }
+
+  NodePtr OnlyReader(const NodePtr& n) const {
+    if (n->uses().size() != 1 || g_.is_output(n)) return {};
+    const Use& u = n->uses()[0];
+    return u.control || !u.user->control_deps.empty() ? NodePtr() : NodePtr(u.user);
+  }
+
+  /// What `n` does to `result`, where that is element by element.
+  std::optional<EpilogueStep> StepOf(const NodePtr& n, const NodeEntry& result) const {
+    const FCodeGen* code = n->is_variable() ? nullptr : codegen_.find(n->op());
+    if (!code || !code->elementwise || n->num_outputs() != 1) return std::nullopt;
+    const NodeEntry out(n);
+    if (!shapes_[out].same(shapes_[result]) || !(types_[out] == types_[result]))
+      return std::nullopt;
+    EpilogueStep step{n, -1, -1};
+    for (size_t i = 0; i < n->num_inputs(); ++i) {
+      const NodeEntry e = n->inputs[i];
+      const TensorPtr constant = e.node ? Graph::ConstantOf(e) : nullptr;
+      if (!e.node || (constant && constant->num_elements() == 1)) continue;
+      if (e == result)
+        step.slot = int(i);
+      else if (step.operand < 0)
+        step.operand = int(i);
+      else
+        return std::nullopt;
+    }
+    return step.slot < 0 ? std::nullopt : std::optional(step);
+  }
+
+  void MakeCall(const NodePtr& anchor, const std::vector<EpilogueStep>& steps) {
+    const NodePtr last = steps.back().node;
+    auto body = std::make_shared<Graph>();
+    BodyMaker made{*this, *body};
+    std::vector<NodeEntry> outside, inside;
+    const auto input = [&](const NodeEntry& e) {
+      outside.push_back(e);
+      return made.Rows(NodeEntry(body->AddInput("", types_[e], shapes_[e])), e);
+    };
+    for (const NodeEntry& e : anchor->inputs) inside.push_back(input(e));
+    NodeEntry result = made.Rows(NodeEntry(body->AddCopy(anchor, inside)), NodeEntry(anchor));
+    for (const EpilogueStep& s : steps) {
+      inside.clear();
+      for (size_t i = 0; i < s.node->num_inputs(); ++i) {
+        const NodeEntry e = s.node->inputs[i];
+        if (int(i) == s.slot)
+          inside.push_back(result);
+        else if (int(i) == s.operand)
+          inside.push_back(input(e));
+        else
+          inside.push_back(e.node ? made.Rows(body->AddConstant(Graph::ConstantOf(e)), e)
+                                  : NodeEntry());
+      }
+      result = made.Rows(NodeEntry(body->AddCopy(s.node, inside)), NodeEntry(s.node));
+    }
+    body->outputs = {result};
+    made.Finish();
+
+    const NodePtr call =
+        g_.AddNode(builtin::kFused, outside,
+                   {{"body", GraphPtr(body)}, {builtin::kAnchor, int64_t{1}}}, last->attrs.name);
+    g_.MergeOrigin(call, anchor);
+    for (const EpilogueStep& s : steps) g_.MergeOrigin(call, s.node);
+    shapes_.set(NodeEntry(call), Shape(shapes_[NodeEntry(last)]));
+    types_.set(NodeEntry(call), types_[NodeEntry(last)]);
+    g_.ReplaceNode(last, {NodeEntry(call)});
+    ctx_.Count("calls", 1);
+    ctx_.Count("steps", int64_t(steps.size()));
+  }
+
+  /// Gives the entries of a body the rows of the entries that they stand for.
+  struct BodyMaker {
+    CallMaker& outer;
+    Graph& body;
+    ShapeMap shapes = {};
+    TypeMap types = {};
+    ValueMap values = {};
+    NodeEntry Rows(const NodeEntry& to, const NodeEntry& from) {
+      shapes.set(to, Shape(outer.shapes_[from]));
+      types.set(to, outer.types_[from]);
+      if (const SymTensorPtr* v = outer.values_.find(from)) values.set(to, SymTensorPtr(*v));
+      return to;
+    }
+    void Finish() {
+      body.SetAttr("shape", std::move(shapes));
+      body.SetAttr("dtype", std::move(types));
+      body.SetAttr("value", std::move(values));
+    }
+  };
+
+  Graph& g_;
+  PassContext& ctx_;
+  const OpMap<FEpilogue>& takes_;
+  const OpMap<FCodeGen>& codegen_ = Op::GetAttr<FCodeGen>("FCodeGen");
+  ShapeMap shapes_;
+  TypeMap types_;
+  ValueMap values_;
+};
+
+Graph Epilogue(Graph g, PassContext& ctx) {
+  LoadBackendModule(ctx.target().substr(0, ctx.target().find(':')));
+  CallMaker(g, ctx).Run();
+  return g;
+}
+
+WEFT_REGISTER_PASS(Epilogue)
+    .describe("gives library calls the element-wise operators behind them that they can apply")
+    .set_body(Epilogue)
+    .set_change_graph(true)
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .depend_graph_attr("value")
+    .preserve_graph_attr("shape")
+    .preserve_graph_attr("dtype")
+    .preserve_graph_attr("value")
+    .statistic("calls", "library calls with an epilogue made")
+    .statistic("steps", "operators that they took");
+
+}  // namespace
+}  // namespace weft

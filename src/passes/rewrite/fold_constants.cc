@@ -1,0 +1,79 @@
+/// fold_constants.cc: FoldConstants. Evaluates what depends on constants only.
+///   needs      shape, dtype
+///   provides   -
+///   preserves  rows of what stays; results get theirs by inference
+///   never      folds an effect, a random draw, or what would grow the model past the budget
+///   cost       the evaluation itself, bounded by Limits::folded_bytes_*
+#include <algorithm>
+
+#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/repeatable.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/pass.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+/// Small results always; larger ones only when they are not much more than what they were made from.
+bool WithinBudget(int64_t bytes, int64_t input_bytes, int64_t total, const Limits& limits) {
+  constexpr int64_t kAlways = int64_t{1} << 16, kGrowth = 2;
+  if (bytes > limits.folded_bytes_each || total + bytes > limits.folded_bytes_total) return false;
+  return bytes <= kAlways || bytes <= kGrowth * input_bytes;
+}
+
+Graph FoldConstants(Graph g, PassContext& ctx) {
+  const Evaluator* evaluator = GetEvaluator();
+  WEFT_CHECK(evaluator, kUnsupported, "FoldConstants needs an evaluator, and none is registered");
+  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
+  const TypeMap types = g.GetAttr<TypeMap>("dtype");
+  int64_t total = 0;
+  for (NodePtr n : g.TopoOrder()) {
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || n->num_inputs() == 0 ||
+        !IsRepeatable(n))
+      continue;
+    std::vector<TensorPtr> inputs;
+    int64_t input_bytes = 0, bytes = 0;
+    bool ready = true;
+    for (const NodeEntry& e : n->inputs) {
+      inputs.push_back(e.node ? Graph::ConstantOf(e) : nullptr);
+      if (e.node && !inputs.back()) ready = false;
+      if (inputs.back()) input_bytes += inputs.back()->num_bytes();
+    }
+    for (uint32_t i = 0; ready && i < n->num_outputs(); ++i) {
+      const Shape& s = shapes[NodeEntry(n, i)];
+      const Type t = types[NodeEntry(n, i)];
+      ready = s.is_static() && t.is_tensor() && DTypeBits(t.dtype) > 0;
+      if (ready) bytes += DTypeBytes(t.dtype, NumElements(s.ints()));
+    }
+    if (!ready || !WithinBudget(bytes, input_bytes, total, ctx.limits()) ||
+        !evaluator->WhyNot(n).empty())
+      continue;
+    if (!ctx.Fuel("fold", n)) break;
+    ctx.cancel().Check();
+    const std::vector<TensorPtr> results = evaluator->EvalNode(n, inputs, {});
+    total += bytes;
+    std::vector<NodeEntry> to;
+    for (const TensorPtr& t : results) to.push_back(g.AddConstant(t, n->attrs.name));
+    g.ReplaceNode(n, to);
+    ctx.Count("folded");
+  }
+  ctx.Count("bytes", total);
+  ctx.Count("dead", g.EraseDead());
+  return g;
+}
+
+WEFT_REGISTER_PASS(FoldConstants)
+    .describe("evaluates what depends on constants only, within a size budget")
+    .set_body(FoldConstants)
+    .set_change_graph(true)
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .statistic("folded", "nodes replaced by their value")
+    .statistic("bytes", "bytes of the constants made")
+    .statistic("dead", "nodes that nothing needs any more");
+
+}  // namespace
+}  // namespace weft

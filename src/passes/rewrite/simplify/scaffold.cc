@@ -1,0 +1,96 @@
+/// scaffold.cc: shape scaffold. Where inference has followed a value to the end, the nodes that compute it are no longer
+/// needed.
+///   %s = Shape(%x)  %t = Gather(%s, 0)  %u = Concat(%t, [64])      ->  %u = weft::ShapeTensor {dims = [batch, 64]}
+///   %s = Concat(..) of integers only                               ->  %s = Constant
+///   %y = Reshape(%x, %computed) : f32[batch, 64]                   ->  %y = Reshape(%x, weft::ShapeTensor {..})
+#include <algorithm>
+
+#include "rules.h"
+#include "weft/core/graph/builtin_ops.h"
+
+namespace weft::simplify {
+namespace {
+
+bool IsKnown(const SymTensor& v) {
+  return std::all_of(v.elements.begin(), v.elements.end(), [](SymInt e) { return e.known(); });
+}
+
+/// An extent that only the run tells ("u0"): nodes that compute it are needed.
+bool IsUnbacked(SymInt symbol) {
+  const std::string& name = symbol.symbol_name();
+  return name.size() > 1 && name[0] == 'u' &&
+         name.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+/// The extents name data-dependent ones that the shape `source` does not: a node that states them alone would cut the
+/// tie to what computes them.
+bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
+  for (SymInt d : dims) {
+    for (SymInt s : d.Symbols()) {
+      if (!IsUnbacked(s)) continue;
+      bool there = false;
+      for (int k = 0; source.has_rank() && k < source.rank(); ++k)
+        if (source[k].known())
+          for (SymInt t : source[k].Symbols()) there |= t == s;
+      if (!there) return true;
+    }
+  }
+  return false;
+}
+
+bool IsExtentVector(const NodeEntry& e, const std::vector<SymInt>& dims) {
+  if (TensorPtr t = Graph::ConstantOf(e)) {
+    if (t->dtype() != DType::kI64 || t->num_elements() != int64_t(dims.size())) return false;
+    for (size_t i = 0; i < dims.size(); ++i)
+      if (!dims[i].is(t->at_int(int64_t(i)))) return false;
+    return true;
+  }
+  return IsOp(e.node, builtin::kShapeTensor) && e.node->attr<Shape>("dims").same(Shape(dims));
+}
+
+std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
+  if (n->num_outputs() != 1 || IsOp(n, builtin::kConstant) || IsOp(n, builtin::kShapeTensor))
+    return {};
+  const SymTensorPtr v = ctx.value(NodeEntry(n));
+  if (!v || !IsKnown(*v)) return {};
+  const DType t = ctx.dtype(NodeEntry(n));
+  if (v->is_const()) {
+    auto tensor = std::make_shared<Tensor>(t, v->dims);
+    for (int64_t i = 0; i < tensor->num_elements(); ++i)
+      tensor->set_int(i, v->elements[size_t(i)].value());
+    return {ctx.graph().AddConstant(tensor)};
+  }
+  if (t != DType::kI64 || v->dims.size() != 1 || CutsTie(v->elements, Shape())) return {};
+  return {ExtentVector(ctx.graph(), v->elements)};
+}
+
+/// Every op that only arranges elements in row-major order, as Reshape to what it gives.
+std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
+  if (!IsOp(n, "Reshape") && !IsOp(n, "Squeeze") && !IsOp(n, "Unsqueeze") && !IsOp(n, "Flatten"))
+    return {};
+  const Shape& out = ctx.shape(NodeEntry(n));
+  if (!out.fully_known() || CutsTie(out.dims(), ctx.shape(n->inputs[0]))) return {};
+  if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) &&
+      n->attr<int64_t>("allowzero") == 1)
+    return {};
+  return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
+}
+
+std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
+  if (!IsOp(n, "Expand")) return {};
+  const Shape& out = ctx.shape(NodeEntry(n));
+  if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims()) ||
+      CutsTie(out.dims(), ctx.shape(n->inputs[0])))
+    return {};
+  return {NodeEntry(ctx.graph().AddNode(
+      "Expand", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {}, n->attrs.name))};
+}
+
+}  // namespace
+
+std::vector<Rule> ScaffoldRules() {
+  return {{"known-value", KnownValue},
+          {"view-as-reshape", ViewAsReshape},
+          {"expand-target", ExpandTarget}};
+}
+
+}  // namespace weft::simplify

@@ -1,0 +1,184 @@
+/// zeros.cc: structural zeros (weft::Zeros) and the terms of gradients.
+///   Add(x, 0), Sub(x, 0), Sum(.., 0, ..)  -> without the zeros
+///   Sub(0, x)                             -> Neg(x)
+///   Mul(0, x), Div(0, x), MatMul(0, x)    -> 0
+///   f(0), f linear: a movement, a sum, a cast; Where(c, 0, 0)   -> 0
+///   Add(Where(c, a, 0), Where(c, 0, b))   -> Where(c, a, b): masks that complement each other
+///   Mul(Expand(1), x), Div(x, Expand(1))  -> x, expanded where it was
+///   Neg(Expand(1)), of scalars only       -> Expand(Neg(1))
+///   Add(a, Neg(b))                        -> Sub(a, b);  Sub(a, Neg(b)) -> Add(a, b)
+///
+/// "0" is a structural zero, but for the masks, where any zero is: a sum with +0 in place of the -0 in a or b is the one
+/// difference.
+#include <algorithm>
+
+#include "rules.h"
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/gradient/gradient.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/repeatable.h"
+#include "weft/core/op/op.h"
+
+namespace weft::simplify {
+namespace {
+
+bool IsZeros(const NodeEntry& e) { return IsOp(e.node, builtin::kZeros); }
+
+/// Structural zeros in place of output 0 of n; null where its shape is not known.
+NodeEntry ZerosFor(RewriteContext& ctx, const NodePtr& n) {
+  const Shape& out = ctx.shape(NodeEntry(n));
+  const DType t = ctx.dtype(NodeEntry(n));
+  if (!out.fully_known() || !IsFloat(t)) return {};
+  return NodeEntry(ctx.graph().AddNode(builtin::kZeros, {ExtentVector(ctx.graph(), out.dims())},
+                                       {{"dtype", t}}, n->attrs.name));
+}
+std::vector<NodeEntry> Result(const NodeEntry& e) {
+  return e ? std::vector<NodeEntry>{e} : std::vector<NodeEntry>();
+}
+
+std::vector<NodeEntry> ZeroTerm(RewriteContext& ctx, const NodePtr& n) {
+  const bool minus = IsOp(n, "Sub");
+  if (!minus && !IsOp(n, "Add") && !IsOp(n, "Sum")) return {};
+  if (std::none_of(n->inputs.begin(), n->inputs.end(), IsZeros)) return {};
+  std::vector<NodeEntry> terms;
+  bool whole = false;  // some term has the shape of the sum
+  for (const NodeEntry& e : n->inputs) {
+    if (IsZeros(e)) continue;
+    terms.push_back(e);
+    whole = whole || ctx.same_shape(e, NodeEntry(n));
+  }
+  if (terms.empty()) return Result(ZerosFor(ctx, n));
+  if (!whole) return {};
+  if (minus) return {IsZeros(n->inputs[0]) ? Apply("Neg", {terms[0]}) : terms[0]};
+  if (terms.size() == 1) return {terms[0]};
+  return {NodeEntry(ctx.graph().AddNode(n->op(), terms, n->attrs.dict, n->attrs.name))};
+}
+
+std::vector<NodeEntry> ZeroFactor(RewriteContext& ctx, const NodePtr& n) {
+  const bool product = IsOp(n, "Mul") || IsOp(n, "MatMul");
+  if (!product && !IsOp(n, "Div")) return {};
+  if (!IsZeros(n->inputs[0]) && !(product && IsZeros(n->inputs[1]))) return {};
+  return Result(ZerosFor(ctx, n));
+}
+
+/// Operators that are linear in their first operand and do not add anything.
+bool IsLinear(const NodePtr& n) {
+  static const std::vector<std::string> kOps = {
+      "Cast",     "CastLike", "Expand",     "Gather",    "GatherElements", "GatherND",
+      "Identity", "Neg",      "ReduceMean", "ReduceSum", "Reshape",        "Slice",
+      "Squeeze",  "Tile",     "Transpose",  "Unsqueeze", "weft::SumTo"};
+  return std::binary_search(kOps.begin(), kOps.end(), n->op()->name);
+}
+std::vector<NodeEntry> ZeroThrough(RewriteContext& ctx, const NodePtr& n) {
+  if (n->num_outputs() != 1 || n->num_inputs() == 0) return {};
+  if (IsOp(n, "Where")) {
+    if (!IsZeros(n->inputs[1]) || !IsZeros(n->inputs[2])) return {};
+  } else if (!IsZeros(n->inputs[0]) || !IsLinear(n)) {
+    return {};
+  }
+  return Result(ZerosFor(ctx, n));
+}
+
+/// Any zero: the structural one, or a constant whose elements are all 0.
+bool IsAnyZero(RewriteContext& ctx, const NodeEntry& e) {
+  if (IsZeros(e)) return true;
+  const TensorPtr t = ctx.constant(e);
+  constexpr int64_t kMaxLooked = 64;  // a mask's other branch is a scalar
+  if (!t || !IsFloat(t->dtype()) || t->num_elements() == 0 || t->num_elements() > kMaxLooked)
+    return false;
+  for (int64_t i = 0; i < t->num_elements(); ++i)
+    if (t->at(i) != 0) return false;
+  return true;
+}
+
+std::vector<NodeEntry> MaskSum(RewriteContext& ctx, const NodePtr& n) {
+  if (!IsOp(n, "Add")) return {};
+  const NodePtr p = n->inputs[0].node, q = n->inputs[1].node;
+  if (!IsOp(p, "Where") || !IsOp(q, "Where") || p == q || p->inputs[0] != q->inputs[0]) return {};
+  // Neither sum may be spread by the zero that goes.
+  if (!ctx.same_shape(NodeEntry(p), NodeEntry(n)) || !ctx.same_shape(NodeEntry(q), NodeEntry(n)))
+    return {};
+  for (const auto& [a, b] : {std::pair(p, q), std::pair(q, p)}) {
+    if (!IsAnyZero(ctx, a->inputs[2]) || !IsAnyZero(ctx, b->inputs[1])) continue;
+    const NodePtr where =
+        ctx.graph().AddNode("Where", {a->inputs[0], a->inputs[1], b->inputs[2]}, {}, n->attrs.name);
+    Shape s = ctx.shape(a->inputs[0]);
+    for (const NodeEntry& e : {a->inputs[1], b->inputs[2]})
+      s = BroadcastShapes(s, ctx.shape(e), &ctx.facts());
+    const Shape& out = ctx.shape(NodeEntry(n));
+    bool same = s.has_rank() && s.rank() == out.rank();
+    for (int d = 0; same && d < out.rank(); ++d)
+      same = s[d].known() && ctx.facts().ProvedEqual(s[d], out[d]);
+    if (!same) continue;
+    return {NodeEntry(where)};
+  }
+  return {};
+}
+
+/// The scalar constant that e spreads, null where it is none.
+NodeEntry SpreadScalar(RewriteContext& ctx, const NodeEntry& e) {
+  if (!IsOp(e.node, "Expand")) return {};
+  const NodeEntry c = e.node->inputs[0];
+  const TensorPtr t = ctx.constant(c);
+  return t && t->rank() == 0 ? c : NodeEntry();
+}
+NodeEntry ExpandTo(RewriteContext& ctx, const NodeEntry& x, const NodePtr& n) {
+  return NodeEntry(ctx.graph().AddNode(
+      "Expand", {x, ExtentVector(ctx.graph(), ctx.shape(NodeEntry(n)).dims())}, {}, n->attrs.name));
+}
+
+std::vector<NodeEntry> UnitFactor(RewriteContext& ctx, const NodePtr& n) {
+  const bool product = IsOp(n, "Mul");
+  if ((!product && !IsOp(n, "Div")) || !ctx.shape(NodeEntry(n)).fully_known()) return {};
+  for (size_t i = product ? 0 : 1; i < 2; ++i) {
+    const NodeEntry c = SpreadScalar(ctx, n->inputs[i]);
+    if (!c || ctx.constant(c)->at(0) != 1) continue;
+    const NodeEntry x = n->inputs[1 - i];
+    return {ctx.same_shape(x, NodeEntry(n)) ? x : ExpandTo(ctx, x, n)};
+  }
+  return {};
+}
+
+std::vector<NodeEntry> ScalarBeforeExpand(RewriteContext& ctx, const NodePtr& n) {
+  static const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
+  const FCodeGen* code = codegen.find(n->op());
+  if (!code || !code->elementwise || n->num_outputs() != 1 || !IsRepeatable(n) ||
+      !ctx.shape(NodeEntry(n)).fully_known())
+    return {};
+  std::vector<NodeEntry> inputs = n->inputs;
+  bool spread = false;
+  for (NodeEntry& e : inputs) {
+    if (!e.node) continue;
+    if (const NodeEntry c = SpreadScalar(ctx, e)) {
+      e = c;
+      spread = true;
+    } else if (const TensorPtr t = ctx.constant(e); !t || t->rank() != 0) {
+      return {};
+    }
+  }
+  if (!spread) return {};
+  return {ExpandTo(ctx, NodeEntry(ctx.graph().AddNode(n->op(), inputs, n->attrs.dict)), n)};
+}
+
+std::vector<NodeEntry> NegTerm(RewriteContext& ctx, const NodePtr& n) {
+  const bool plus = IsOp(n, "Add");
+  if ((!plus && !IsOp(n, "Sub")) || !IsFloat(ctx.dtype(NodeEntry(n)))) return {};
+  const NodeEntry a = n->inputs[0], b = n->inputs[1];
+  const auto make = [&](const char* op, const NodeEntry& x, const NodeEntry& y) {
+    return std::vector<NodeEntry>{NodeEntry(ctx.graph().AddNode(op, {x, y}, {}, n->attrs.name))};
+  };
+  if (IsOp(b.node, "Neg")) return make(plus ? "Sub" : "Add", a, b.node->inputs[0]);
+  if (plus && IsOp(a.node, "Neg")) return make("Sub", b, a.node->inputs[0]);
+  return {};
+}
+
+}  // namespace
+
+std::vector<Rule> ZeroRules() {
+  return {{"zero-term", ZeroTerm},       {"zero-factor", ZeroFactor},
+          {"zero-through", ZeroThrough}, {"mask-sum", MaskSum},
+          {"unit-factor", UnitFactor},   {"scalar-before-expand", ScalarBeforeExpand},
+          {"neg-term", NegTerm}};
+}
+
+}  // namespace weft::simplify

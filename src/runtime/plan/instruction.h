@@ -1,0 +1,59 @@
+/// instruction.h: the flat form in which a host program runs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/codegen/lower/lower.h"
+#include "weft/core/plan/layout.h"
+#include "weft/core/plan/storage.h"
+#include "weft/runtime/backend/backend.h"
+
+namespace weft {
+
+/// A tensor that some step reads or writes.
+struct Value {
+  DType dtype = DType::kUnknown;
+  Shape shape;
+  int storage = -1;
+  TensorPtr constant;  ///< storage kind kConstant
+  Layout layout = Layout::kPlain;
+};
+
+/// kCopy: the first input to the output, byte by byte.
+enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy };
+
+struct Step {
+  StepKind kind = StepKind::kKernel;
+  NodePtr node;
+  std::string name;         ///< what profiles show: the user's nodes
+  std::vector<int> inputs;  ///< values; -1: absent
+  std::vector<int> outputs;
+  std::shared_ptr<KernelLauncher> launcher;      // kKernel
+  std::vector<SymInt> symbols;                   // kKernel: d0 ..
+  bool has_flag = false;                         // kKernel: a range flag is its last buffer
+  FCompute compute;                              // kLibrary
+  std::shared_ptr<const AnchoredCall> anchored;  // kLibrary, null for a call without an epilogue
+  std::shared_ptr<const ComputeSpec> spec;       // kInterpreter
+  std::vector<SymInt> elements;                  // kShapeValue
+  /// Copied when the step is done: from a result to the variable that it is the new content of.
+  std::vector<std::pair<int, int>> commits;
+};
+
+/// Everything about a compiled graph that does not depend on extents.
+struct ExecutionPlan {
+  std::vector<Value> values;
+  std::vector<Step> steps;
+  std::vector<Storage> storages;
+  std::vector<int> input_values, output_values;  ///< inputs: what is fed, then the variables
+  std::vector<std::string> variables;            ///< names
+  std::vector<bool> written;                     ///< variables
+  size_t num_fed() const { return input_values.size() - variables.size(); }
+  std::vector<int> copies;  ///< outputs copied at the end
+};
+
+/// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every node nothing can run.
+ExecutionPlan MakePlan(const Graph& graph, Backend& backend);
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+/// services.h: what the functions of the plugins' table share: exceptions become statuses, structs of either age
+/// are read, handles are cast. Private to the runtime.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "weft/core/graph/graph.h"
+#include "weft/core/module/plugin.h"
+#include "weft/core/tensor/tensor.h"
+#include "weft/support/check.h"
+
+namespace weft::plugin {
+
+/// Runs `f`; no exception leaves.
+template <class F>
+WeftStatus Guard(F f) noexcept {
+  try {
+    f();
+    return WEFT_OK;
+  } catch (const Error& e) {
+    try {
+      return SetPluginFailure(WeftStatus(e.code()), e.message());
+    } catch (...) {
+      return SetPluginFailure(WEFT_E_OUT_OF_MEMORY, {});
+    }
+  } catch (const std::bad_alloc&) {
+    return SetPluginFailure(WEFT_E_OUT_OF_MEMORY, {});  // not the message of an earlier failure
+  } catch (...) {
+    return SetPluginFailure(WEFT_E_INTERNAL, {});
+  }
+}
+
+/// Calls a function of a plugin: a status other than WEFT_OK, or anything thrown all the same, becomes an error of ours.
+template <class F>
+void CallPlugin(const std::string& who, F f) {
+  SetPluginFailure(WEFT_OK, {});
+  WeftStatus status = WEFT_OK;
+  try {
+    status = f();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    WEFT_THROW(kPlugin, "{} threw an exception: {}", who, e.what());
+  } catch (...) {
+    WEFT_THROW(kPlugin, "{} threw something that is no exception", who);
+  }
+  ThrowPluginStatus(status, who);
+}
+
+/// What both sides know of a struct that a plugin gives; the rest is null. `smallest`: bytes that every version has.
+template <class T>
+T ReadDef(const T* def, size_t smallest, const char* what) {
+  WEFT_CHECK(def != nullptr, kApiMisuse, "{} is null", what);
+  WEFT_CHECK(def->struct_size >= smallest, kApiMisuse,
+             "{} has a struct_size of {} bytes, the smallest that was ever released has {}", what,
+             def->struct_size, smallest);
+  T known{};
+  std::memcpy(&known, def, std::min(def->struct_size, sizeof known));
+  return known;
+}
+#define WEFT_SIZE_UP_TO(Type, member) (offsetof(Type, member) + sizeof(Type::member))
+
+inline std::string Text(const char* s) { return s ? s : ""; }
+/// Required, and not empty.
+inline std::string Required(const char* s, const char* what) {
+  WEFT_CHECK(s && *s, kApiMisuse, "{} is missing", what);
+  return s;
+}
+
+inline WeftNode* Handle(NodePtr n) { return reinterpret_cast<WeftNode*>(n.get()); }
+inline NodePtr NodeOf(const WeftNode* n) { return reinterpret_cast<const Node*>(n); }
+inline WeftDim Handle(SymInt d) { return reinterpret_cast<WeftDim>(d.node()); }
+inline SymInt DimOf(WeftDim d) { return SymInt(reinterpret_cast<const sym::Node*>(d)); }
+
+/// A view and the extents it points to.
+struct View {
+  WeftView view{};
+  std::vector<int64_t> dims;
+  View() = default;
+  View(DType dtype, std::vector<int64_t> extents, void* data);
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+};
+
+/// A plugin's function as FCompute and FHostEval.
+struct Computation {
+  WeftComputeFn run = nullptr;
+  void* user = nullptr;
+  std::string what;  ///< "operator 'demo::X'"
+};
+
+}  // namespace weft::plugin

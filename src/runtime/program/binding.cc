@@ -1,0 +1,254 @@
+/// binding.cc: one small host program computes every size and extent; then offsets are planned and primitives made.
+#include "binding.h"
+
+#include <algorithm>
+#include <set>
+
+#include "arena.h"
+#include "kernel_call.h"
+#include "step_cost.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/log.h"
+#include "weft/support/request.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+/// Sums and products of the symbols of the program: they mean the same modulo 2^64.
+bool IsPolynomial(SymInt e) {
+  struct Visitor : SymVisitor {
+    bool polynomial = true;
+    void Const(int64_t) override {}
+    void Sym(SymInt) override {}
+    void Op(char op) override { polynomial = polynomial && (op == '+' || op == '-' || op == '*'); }
+  } visitor;
+  VisitPostfix(e, visitor);
+  return visitor.polynomial;
+}
+
+}  // namespace
+
+Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std::move(facts)) {
+  for (int v : plan.input_values)
+    for (SymInt d : plan.values[size_t(v)].shape.dims())
+      if (d.known() && d.is_symbol() &&
+          std::find(symbols_.begin(), symbols_.end(), d) == symbols_.end())
+        symbols_.push_back(d);
+  program_ = std::make_unique<SymProgram>(symbols_);
+  std::set<std::string> free;
+  auto add = [&](SymInt e, const std::string& who) {
+    for (SymInt s : e.Symbols())
+      if (std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end())
+        free.insert(fmt::format("{} (in {})", s.ToString(), who));
+    if (!free.empty()) return -1;
+    const int slot = program_->Add(e);
+    results_.push_back(e);
+    may_wrap_.push_back(0);
+    return slot;
+  };
+  for (const Value& v : plan.values) {
+    std::vector<int> slots;
+    for (SymInt d : v.shape.dims()) slots.push_back(d.known() ? add(d, "a shape") : -1);
+    value_slots_.push_back(slots);
+  }
+  for (const Storage& s : plan.storages)
+    storage_slots_.push_back(
+        s.bytes.known() && s.kind == StorageKind::kArena ? add(s.bytes, "a size") : -1);
+  for (const Step& s : plan.steps) {
+    kernel_slots_.emplace_back();
+    for (SymInt e : s.symbols) kernel_slots_.back().push_back(add(e, s.name));
+    if (s.kind == StepKind::kShapeValue)
+      shape_steps_[s.outputs[0]] = size_t(&s - plan.steps.data());
+    shape_slots_.emplace_back();
+    for (SymInt e : s.elements) {
+      shape_slots_.back().push_back(add(e, s.name));
+      if (free.empty()) may_wrap_.back() = char(IsPolynomial(e));
+    }
+  }
+  WEFT_CHECK(free.empty(), kUnsupported, "sizes depend on symbols that no input determines: {}",
+             Join({free.begin(), free.end()}, ", "));
+}
+
+template <class Text>
+void Binder::Require(bool ok, size_t input, Text text) const {
+  if (ok) return;
+  ThrowError(input < plan_.num_fed() ? ErrorCode::kBadInput : ErrorCode::kBadBinding, text());
+}
+
+std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
+  std::vector<int64_t> values(symbols_.size(), -1);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Shape& want = plan_.values[size_t(plan_.input_values[i])].shape;
+    if (!want.has_rank()) continue;
+    for (int d = 0; d < want.rank(); ++d) {
+      auto it = std::find(symbols_.begin(), symbols_.end(), want[d]);
+      if (it == symbols_.end()) continue;
+      int64_t& v = values[size_t(it - symbols_.begin())];
+      const int64_t got = inputs[i]->dims()[size_t(d)];
+      Require(v < 0 || v == got, i, [&] {
+        return fmt::format("the extent '{}' is {} in one input and {} in {}", want[d].ToString(), v,
+                           got, NameOf(i));
+      });
+      v = got;
+    }
+  }
+  return values;
+}
+
+void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const size_t v = size_t(plan_.input_values[i]);
+    if (!plan_.values[v].shape.has_rank()) continue;
+    const auto &want = b.dims[v], &got = inputs[i]->dims();
+    Require(want.size() == got.size(), i, [&] {
+      return fmt::format("{} has rank {}, expected shape {}", NameOf(i), got.size(),
+                         plan_.values[v].shape.ToString());
+    });
+    for (size_t d = 0; d < want.size(); ++d)
+      Require(want[d] < 0 || want[d] == got[d], i, [&] {
+        return fmt::format("{} has extent {} on axis {}, expected {} = {}", NameOf(i), got[d], d,
+                           plan_.values[v].shape[int(d)].ToString(), want[d]);
+      });
+  }
+}
+
+std::string Binder::NameOf(size_t input) const {
+  const size_t fed = plan_.num_fed();
+  return input < fed ? fmt::format("input {}", input)
+                     : fmt::format("variable '{}'", plan_.variables[input - fed]);
+}
+
+const Step* Binder::FirstBelow(const Binding& b, int64_t least) const {
+  for (const Step& step : plan_.steps)
+    for (int v : step.outputs)
+      for (size_t d = 0; v >= 0 && d < b.dims[size_t(v)].size(); ++d)
+        if (value_slots_[size_t(v)][d] >= 0 && b.dims[size_t(v)][d] < least) return &step;
+  return nullptr;
+}
+
+TensorPtr Binder::ConstantOf(int v, const Binding& b) const {
+  if (v < 0) return nullptr;
+  const auto it = shape_steps_.find(v);
+  if (it == shape_steps_.end()) return plan_.values[size_t(v)].constant;
+  auto t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+  for (int64_t i = 0; i < t->num_elements(); ++i)
+    t->set_int(i, b.shape_values[it->second][size_t(i)]);
+  return t;
+}
+
+ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads) const {
+  ComputeRequest q;
+  q.node = step.anchored ? step.anchored->anchor : step.node;
+  q.threads = threads;
+  const auto dims = [&](int v) { return v < 0 ? std::vector<int64_t>() : b.dims[size_t(v)]; };
+  static const Value absent;
+  const auto value = [&](int v) -> const Value& {
+    return v < 0 ? absent : plan_.values[size_t(v)];
+  };
+  for (size_t i = 0; i < (step.anchored ? q.node->num_inputs() : step.inputs.size()); ++i) {
+    const int v = step.inputs[i];
+    q.input_dims.push_back(dims(v));
+    q.input_types.push_back(value(v).dtype);
+    q.constants.push_back(ConstantOf(v, b));
+    q.input_layouts.push_back(value(v).layout);
+  }
+  for (int v : step.outputs) {
+    q.output_dims.push_back(dims(v));
+    q.output_types.push_back(value(v).dtype);
+    q.output_layouts.push_back(value(v).layout);
+  }
+  if (!step.anchored) return q;
+  for (const EpilogueStep& s : step.anchored->steps) {
+    const int v = s.operand < 0 ? -1 : step.inputs[size_t(s.operand)];
+    q.epilogue.push_back(
+        {s.node, s.slot, s.operand, dims(v), value(v).dtype, value(v).layout, value(v).constant});
+  }
+  return q;
+}
+
+std::vector<int64_t> Binder::Sizes(const std::vector<int64_t>& symbols) const {
+  std::vector<int64_t> r(size_t(program_->num_results()));
+  std::vector<char> left;
+  if (program_->RunModulo(symbols.data(), r.data(), &left)) return r;
+  for (size_t k = 0; k < r.size(); ++k)
+    WEFT_CHECK(!left[k] || may_wrap_[k], kOverflow, "a size leaves 64 bits at these extents: {}",
+               results_[k].ToString());
+  return r;
+}
+
+std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
+                                            const std::vector<TensorPtr>& inputs, Backend& backend,
+                                            const CallOptions& options) const {
+  auto b = std::make_shared<Binding>();
+  for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
+  const std::vector<int64_t> r = Sizes(symbols);
+  for (const auto& slots : value_slots_) {
+    b->dims.emplace_back();
+    for (int s : slots) {
+      const int64_t d = s < 0 ? -1 : r[size_t(s)];
+      b->dims.back().push_back(d);
+    }
+  }
+  CheckInputs(*b, inputs);
+  try {
+    facts_.CheckHolds(b->symbols);
+  } catch (Error& e) {
+    // What does not fit leaves nothing, or less: the first such result tells whose demand it was.
+    if (const Step* step = FirstBelow(*b, 1)) e.AddPlace(step->node->Describe());
+    throw;
+  }
+  const Step* negative = FirstBelow(*b, 0);
+  for (size_t v = 0; v < b->dims.size(); ++v)
+    for (size_t d = 0; d < b->dims[v].size(); ++d)
+      if (value_slots_[v][d] >= 0 && b->dims[v][d] < 0)
+        ThrowError(ErrorCode::kShapeMismatch,
+                   fmt::format("a tensor of the shape {} would have the negative extent {}",
+                               plan_.values[v].shape.ToString(), b->dims[v][d]),
+                   negative ? negative->node->Describe() : "");
+  for (const Step& step : plan_.steps) {
+    for (int v : step.outputs) {
+      try {
+        RequestScope::CheckTensor(
+            DTypeBytes(plan_.values[size_t(v)].dtype, NumElements(b->dims[size_t(v)])));
+      } catch (Error& e) {
+        e.AddPlace(step.node->Describe());
+        throw;
+      }
+    }
+  }
+  std::vector<int64_t> bytes;
+  for (int slot : storage_slots_) bytes.push_back(slot < 0 ? 0 : r[size_t(slot)]);
+  ArenaLayout arena = LayArena(plan_.storages, bytes);
+  b->offsets = std::move(arena.offsets);
+  b->live_bytes = arena.live_bytes;
+  b->arena_bytes = arena.arena_bytes;
+  for (size_t k = 0; k < plan_.steps.size(); ++k) {
+    const Step& step = plan_.steps[k];
+    b->kernel_dims.emplace_back();
+    for (int s : kernel_slots_[k]) b->kernel_dims.back().push_back(r[size_t(s)]);
+    b->shape_values.emplace_back();
+    for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
+    std::shared_ptr<LibraryCall> call;
+    b->bytes_moved += BytesOf(step, plan_, *b);
+    if (step.kind == StepKind::kLibrary) {
+      ComputeRequest request = RequestOf(step, *b, backend.threads());
+      request.options = options;
+      request.backend = &backend;
+      call = backend.Prepare(step.compute, request);
+      if (!call) call = MakeKernelCall(request, backend, &b->kernels_failed);
+      if (call)
+        b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
+      else
+        WEFT_LOG(kWarning,
+                 "{} is not supported by the library for these extents and types, and no kernel is "
+                 "generated for it; it runs in the interpreter",
+                 step.node->Describe());
+    }
+    b->calls.push_back(call);
+  }
+  return b;
+}
+
+}  // namespace weft

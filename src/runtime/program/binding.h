@@ -1,0 +1,66 @@
+/// binding.h: a plan at given extents: sizes, offsets, kernel arguments, prepared library calls.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/plan/instruction.h"
+#include "weft/core/plan/offset_planner.h"
+
+namespace weft {
+
+struct Binding {
+  std::vector<std::vector<int64_t>> dims;  ///< per value
+  std::vector<int64_t> offsets;            ///< per storage; arena blocks only
+  int64_t live_bytes = 0;                  ///< the most that is needed of the arena at once
+  int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
+  int kernels_failed = 0;                           ///< of those in the place of library calls
+  std::vector<std::vector<int64_t>> kernel_dims;    ///< per step
+  std::vector<std::shared_ptr<LibraryCall>> calls;  ///< per step
+  std::vector<std::vector<int64_t>> shape_values;   ///< per step
+  SymBindings symbols;
+};
+
+/// What turns extents of inputs into bindings; made once per program.
+class Binder {
+ public:
+  /// Throws kUnsupported when the plan needs a symbol that no input determines.
+  Binder(const ExecutionPlan& plan, Facts facts);
+  /// Values of the symbols from the extents of the inputs, in a fixed order: the key of a binding. Throws kBadInput.
+  std::vector<int64_t> Solve(const std::vector<TensorPtr>& inputs) const;
+  /// Every extent of every input, also those that are no bare symbol; before each run, since a binding is found by its
+  /// symbols alone (kBadInput).
+  void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
+  /// Checks the inputs and every fact that the program was compiled with (kShapeMismatch), then prepares.
+  std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
+                                      const std::vector<TensorPtr>& inputs, Backend& backend,
+                                      const CallOptions& options) const;
+
+ private:
+  /// Results of the size program. What is data may have wrapped, as data does; nothing else may (kOverflow).
+  std::vector<int64_t> Sizes(const std::vector<int64_t>& symbols) const;
+  /// What is known of a value before the run, at these extents; null: nothing.
+  TensorPtr ConstantOf(int value, const Binding& b) const;
+  ComputeRequest RequestOf(const Step& step, const Binding& b, int threads) const;
+  /// The first step with a result of an extent below `least`; null where there is none.
+  const struct Step* FirstBelow(const Binding& b, int64_t least) const;
+  /// For messages: a fed input by number, a variable by name.
+  std::string NameOf(size_t input) const;
+  /// Throws kBadInput or, for a variable, kBadBinding.
+  template <class Text>
+  void Require(bool ok, size_t input, Text text) const;
+  const ExecutionPlan& plan_;
+  std::vector<SymInt> symbols_;
+  Facts facts_;  // what compilation took for granted
+  std::unique_ptr<SymProgram> program_;
+  std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
+  std::vector<int> storage_slots_;
+  std::vector<SymInt> results_;  ///< the expression of every slot
+  std::vector<char> may_wrap_;   ///< by slot: nothing but data that wraps as the expression does
+  std::map<int, size_t>
+      shape_steps_;  ///< by value: the step that writes it, of those that the host knows
+};
+
+}  // namespace weft

@@ -1,0 +1,209 @@
+/// compile.cc: what Compile does for every backend: the pipeline, then a program of what it left.
+#include <algorithm>
+#include <map>
+#include <new>
+#include <stdexcept>
+
+#include "program_impl.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/graph/graph_attr.h"
+#include "weft/support/check.h"
+#include "weft/support/request.h"
+#include "weft/support/timer.h"
+
+namespace weft {
+namespace {
+
+IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
+  IoSpec s;
+  s.name = std::move(name);
+  if (g.HasAttr("dtype")) s.dtype = g.GetAttr<TypeMap>("dtype")[e].dtype;
+  if (g.HasAttr("shape")) s.shape = g.GetAttr<ShapeMap>("shape")[e];
+  return s;
+}
+
+/// The pipeline with one operator a kernel.
+Pipeline WithoutFusion(const Pipeline& given) {
+  Pipeline out;
+  for (PassSpec spec : given.passes()) {
+    if (spec.name == "Attention" || spec.name == "FoldTranspose" || spec.name == "Epilogue")
+      continue;
+    if (spec.name == "Fusion") {
+      auto& o = spec.options;
+      o.erase(
+          std::remove_if(o.begin(), o.end(), [](const Option& x) { return x.name == "max_ops"; }),
+          o.end());
+      o.emplace_back("max_ops", 1);
+    }
+    out.push_back(std::move(spec));
+  }
+  return out;
+}
+
+/// The pipeline up to machine code.
+Pipeline WithoutCode(const Pipeline& given) {
+  Pipeline out;
+  for (const PassSpec& spec : given.passes())
+    if (spec.name != "RTCGen") out.push_back(spec);
+  return out;
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> BackendFor(const std::string& name, int threads) {
+  std::shared_ptr<Backend> shared = GetBackend(name);
+  if (threads <= 0) return shared;
+  if (std::shared_ptr<Backend> own = shared->WithThreads(threads)) return own;
+  shared->set_threads(threads);
+  return shared;
+}
+
+namespace {
+
+/// What a fused body assigns is a variable outside, and its new content a result.
+void CheckBody(const NodePtr& fused) {
+  const Graph& body = *FusedBody(fused);
+  for (NodePtr n : body.TopoOrder()) {
+    if (!IsOp(n, builtin::kAssign)) continue;
+    const bool is_input = std::count(body.inputs().begin(), body.inputs().end(), n->inputs[0].node);
+    WEFT_CHECK(is_input && body.is_output(n), kInvalidModel,
+               "{}: in its body {} writes what is no input of the body, or is no result of it",
+               fused->Describe(), n->Describe());
+  }
+}
+
+}  // namespace
+
+void CheckEffects(const Graph& graph) {
+  std::map<std::string, NodePtr> names;
+  for (NodePtr v : StateVariables(graph)) {
+    WEFT_CHECK(!v->attrs.name.empty(), kInvalidModel, "{}: a state variable needs a name",
+               v->Describe());
+    const auto [it, fresh] = names.emplace(v->attrs.name, v);
+    WEFT_CHECK(fresh, kInvalidModel, "two state variables are called '{}': {} and {}",
+               v->attrs.name, it->second->Describe(), v->Describe());
+  }
+  for (NodePtr n : graph.TopoOrder()) {
+    if (IsOp(n, builtin::kAssign))
+      for (const NodeEntry& e : n->inputs)
+        WEFT_CHECK(e.node, kArity, "{}: needs a variable and a value", n->Describe());
+    if (IsOp(n, builtin::kFused)) CheckBody(n);
+    for (auto [i, k] : WrittenInputs(n)) {
+      const NodePtr v = n->inputs[size_t(i)].node;
+      WEFT_CHECK(IsState(v), kInvalidModel,
+                 "{}: writes {}, which is no state variable; what it writes must outlive the run: "
+                 "set the attribute `state` of the variable",
+                 n->Describe(), v->Describe());
+      WEFT_CHECK(k >= 0, kUnsupported,
+                 "{}: no backend runs operators that write an input by themselves; give the new "
+                 "content as a result and weft::Assign it",
+                 n->Describe());
+    }
+  }
+}
+
+void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
+  program->backend_name_ = backend_name;
+  for (NodePtr p : program->graph_.AllInputs())
+    program->inputs_.push_back(SpecOf(program->graph_, NodeEntry(p), p->attrs.name));
+  for (size_t i = 0; i < program->graph_.outputs.size(); ++i)
+    program->outputs_.push_back(
+        SpecOf(program->graph_, program->graph_.outputs[i], program->graph_.OutputName(i)));
+  for (NodePtr v : StateVariables(program->graph_)) {
+    program->variables_.push_back(SpecOf(program->graph_, NodeEntry(v), v->attrs.name));
+    const AttrValue* value = v->attrs.dict.find("value");
+    program->initial_values_.push_back(value ? value->get<TensorPtr>() : nullptr);
+  }
+  for (NodePtr n : program->graph_.TopoOrder())
+    program->writes_variables_ = program->writes_variables_ || !WrittenInputs(n).empty();
+}
+
+std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& backend_name,
+                                            const std::shared_ptr<Backend>& backend) {
+  std::shared_ptr<Program> program =
+      backend->target().empty()   ? MakeReferenceProgram(std::move(compiled))
+      : backend->has_own_memory() ? MakeDeviceProgram(std::move(compiled), backend)
+                                  : MakeHostProgram(std::move(compiled), backend);
+  Finish(program.get(), backend_name);
+  return program;
+}
+
+Graph PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
+  PassOptions passes = options.passes;
+  passes.target = backend.target().empty() ? options.backend : backend.target();
+  Pipeline pipeline =
+      Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
+  if (!options.fusion) pipeline = WithoutFusion(pipeline);
+  if (!code) pipeline = WithoutCode(pipeline);
+  Graph planned = ApplyPasses(std::move(graph), pipeline, passes);
+  const std::string why = backend.target().empty() ? std::string() : WhyStages(planned);
+  WEFT_CHECK(why.empty(), kUnsupported, "{}", why);
+  return planned;
+}
+
+std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options) {
+  std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
+  std::vector<PassRecord> own;
+  CompileOptions recorded = options;
+  if (!options.passes.records) recorded.passes.records = &own;
+  std::vector<PassRecord>& records = *recorded.passes.records;
+  records.clear();
+  Graph compiled = PlanGraph(std::move(graph), recorded, *backend, true);
+  std::shared_ptr<Program> program =
+      ProgramMaker::Make(std::move(compiled), options.backend, backend);
+  ProgramMaker::SetPasses(program.get(), records);
+  ProgramMaker::SetLimits(program.get(), options.passes.limits);
+  ProgramMaker::SetCallOptions(program.get(), {options.tune, options.tf32});
+  return program;
+}
+
+namespace {
+
+std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& options) {
+  Timer timer;
+  RequestScope scope(options.passes.limits, &options.passes.cancel);
+  const std::shared_ptr<Backend> backend = GetBackend(options.backend);
+  CheckEffects(graph);
+  MarkState(graph);
+  std::shared_ptr<Program> program;
+  if (backend->target().empty()) {
+    program = CompileStatic(std::move(graph), options);
+  } else {
+    const Graph original = graph;
+    try {
+      program = CompileStatic(std::move(graph), options);
+    } catch (const UserError& e) {
+      // One plan cannot hold it; stages can, unless some operator runs nowhere.
+      if (e.code() != ErrorCode::kUnsupported) throw;
+      // What a stage does cannot be undone by a later one that fails, nor be ordered against its effects.
+      const bool state = !StateVariables(original).empty();
+      WEFT_CHECK(!state, kUnsupported,
+                 "a program with state variables needs shapes that do not depend on values: {}",
+                 e.message());
+      if (!WhyNoStages(original).empty()) throw;
+      program = MakeStagedProgram(original, options);
+      ProgramMaker::Finish(program.get(), options.backend);
+    }
+  }
+  ProgramMaker::SetLimits(program.get(), options.passes.limits);
+  ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
+  return program;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options) {
+  try {
+    if (!options.backend.empty()) return CompileAny(std::move(graph), options);
+    CompileOptions with_backend = options;
+    with_backend.backend = kDefaultBackend;
+    return CompileAny(std::move(graph), with_backend);
+  } catch (const std::bad_alloc&) {
+    WEFT_THROW(kOutOfMemory, "no memory to compile the graph");
+  } catch (const std::length_error&) {
+    WEFT_THROW(kOutOfMemory, "no memory to compile the graph");
+  }
+}
+
+}  // namespace weft

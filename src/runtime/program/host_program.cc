@@ -1,0 +1,140 @@
+/// host_program.cc: runs a plan on host memory.
+#include <algorithm>
+#include <cstring>
+
+#include "planned_program.h"
+#include "weft/core/plan/layout.h"
+#include "weft/runtime/backend/run_again.h"
+
+namespace weft {
+namespace {
+
+/// After a run that began again: what made it do so is likely to come again soon.
+constexpr int kCarefulRuns = 64;
+
+class HostProgram final : public PlannedProgram {
+ public:
+  HostProgram(Graph graph, std::shared_ptr<Backend> backend)
+      : PlannedProgram(std::move(graph), std::move(backend)),
+        keeps_inputs_(std::none_of(plan_.written.begin(), plan_.written.end(),
+                                   [](bool written) { return written; })) {}
+
+ protected:
+  struct HostState : PlannedState {
+    int careful_runs = 0;  ///< to come, that will not have to begin again
+  };
+  std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
+
+  void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,
+             const std::vector<std::shared_ptr<Tensor>>& outputs) const override {
+    for (size_t k = 0; k < plan_.storages.size(); ++k) {
+      const Storage& block = plan_.storages[k];
+      if (block.kind == StorageKind::kInput)
+        s.base[k] = const_cast<void*>(inputs[size_t(block.number)]->data());
+      else if (block.kind == StorageKind::kOutput)
+        s.base[k] = outputs[size_t(block.number)]->mutable_data();
+    }
+    for (size_t i = 0; i < plan_.variables.size(); ++i) {
+      // What is written forgets its hash.
+      Tensor& t = *s.variables[i];
+      const int v = plan_.input_values[plan_.num_fed() + i];
+      s.base[size_t(plan_.values[size_t(v)].storage)] =
+          plan_.written[i] ? t.mutable_data() : const_cast<void*>(t.data());
+    }
+    for (const Value& v : plan_.values)
+      if (v.constant) s.base[size_t(v.storage)] = const_cast<void*>(v.constant->data());
+  }
+  void RunSteps(PlannedState& s) const override {
+    int& careful = static_cast<HostState&>(s).careful_runs;
+    if (careful == 0) {
+      try {
+        const RunAgain::Scope scope(keeps_inputs_);
+        return PlannedProgram::RunSteps(s);
+      } catch (const RunAgain::Asked&) {
+        careful = kCarefulRuns;
+        if (s.profile) s.profile->clear();
+      }
+    }
+    --careful;
+    const RunAgain::Scope scope(false);
+    PlannedProgram::RunSteps(s);
+  }
+  void Copy(PlannedState&, void* to, const void* from, int64_t bytes) const override {
+    if (bytes > 0) std::memcpy(to, from, size_t(bytes));
+  }
+  void Compute(const Step& step, size_t k, PlannedState& s) const override {
+    const Binding& b = *s.binding;
+    switch (step.kind) {
+      case StepKind::kKernel: {
+        FillBuffers(step, s);
+        uint8_t outside = 0;
+        if (step.has_flag) s.buffers.push_back(&outside);
+        step.launcher->Launch(s.buffers.data(), b.kernel_dims[k].data());
+        if (outside) ThrowOutside(step);
+        return;
+      }
+      case StepKind::kLibrary: {
+        if (!b.calls[k])
+          return InterpretHere(step, s);  // refused for these extents or types; Binder said so
+        const size_t n = FillBuffers(step, s);
+        b.calls[k]->Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
+        return;
+      }
+      case StepKind::kShapeValue: {
+        const int v = step.outputs[0];
+        Tensor t(plan_.values[size_t(v)].dtype, b.dims[size_t(v)], Pointer(s, v), nullptr);
+        for (int64_t i = 0; i < t.num_elements(); ++i) t.set_int(i, b.shape_values[k][size_t(i)]);
+        return;
+      }
+      default:
+        return InterpretHere(step, s);
+    }
+  }
+  Rest End(PlannedState& s, const std::vector<std::shared_ptr<Tensor>>& outputs,
+           bool) const override {
+    for (int i : plan_.copies) {
+      const Value& v = plan_.values[size_t(plan_.output_values[size_t(i)])];
+      Tensor& t = *outputs[size_t(i)];
+      if (t.num_bytes() > 0)
+        std::memcpy(t.mutable_data(), s.base[size_t(v.storage)], size_t(t.num_bytes()));
+    }
+    return {};
+  }
+
+ private:
+  /// On views of the arena; on plain copies of what lies there otherwise.
+  void InterpretHere(const Step& step, const PlannedState& s) const {
+    const Binding& b = *s.binding;
+    std::vector<TensorPtr> in;
+    for (int v : step.inputs) {
+      if (v < 0) {
+        in.push_back(nullptr);
+        continue;
+      }
+      const Value& value = plan_.values[size_t(v)];
+      auto t = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr);
+      if (value.layout == Layout::kChannelsLast) {
+        auto plain = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)]);
+        CopyLayout(value.dtype, plain->dims(), t->data(), plain->mutable_data(), value.layout,
+                   Layout::kPlain);
+        t = std::move(plain);
+      }
+      in.push_back(std::move(t));
+    }
+    const std::vector<TensorPtr> out = Interpret(step, b, in);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (out[i]->num_bytes() > 0)
+        CopyLayout(out[i]->dtype(), out[i]->dims(), out[i]->data(), Pointer(s, step.outputs[i]),
+                   Layout::kPlain, plan_.values[size_t(step.outputs[i])].layout);
+  }
+
+  const bool keeps_inputs_;  ///< no variable is written
+};
+
+}  // namespace
+
+std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend) {
+  return std::make_shared<HostProgram>(std::move(graph), std::move(backend));
+}
+
+}  // namespace weft

@@ -1,0 +1,192 @@
+/// planned_program.cc: the loop over the steps of a plan, for every kind of memory.
+#include "planned_program.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "step_cost.h"
+#include "weft/codegen/interp/interpreter.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/core/plan/layout.h"
+#include "weft/support/check.h"
+#include "weft/support/request.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+bool IsReorder(const Step& s) {
+  return s.kind == StepKind::kLibrary && IsOp(s.node, builtin::kReorder);
+}
+
+}  // namespace
+
+PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
+    : backend_(std::move(backend)) {
+  graph_ = std::move(graph);
+  plan_ = MakePlan(graph_, *backend_);
+  binder_ = std::make_unique<Binder>(plan_, graph_.AttrOr<Facts>("facts"));
+  std::vector<const KernelLauncher*> distinct;
+  for (const Step& s : plan_.steps) {
+    stats_.kernels += s.kind == StepKind::kKernel;
+    stats_.reorders += IsReorder(s);
+    stats_.library_calls += s.kind == StepKind::kLibrary && !IsReorder(s);
+    stats_.interpreted += s.kind == StepKind::kInterpreter;
+    stats_.host_steps += s.kind == StepKind::kShapeValue || s.kind == StepKind::kCopy;
+    stats_.host_steps += int(s.commits.size());
+    if (s.launcher &&
+        std::find(distinct.begin(), distinct.end(), s.launcher.get()) == distinct.end())
+      distinct.push_back(s.launcher.get());
+  }
+  stats_.host_steps += int(plan_.copies.size());
+  stats_.distinct_kernels = int(distinct.size());
+}
+
+Program::Rest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
+                                       std::vector<std::shared_ptr<Tensor>>* outputs,
+                                       bool later) const {
+  PlannedState& s = static_cast<PlannedState&>(state);
+  std::vector<TensorPtr> with_variables;
+  if (!plan_.variables.empty()) {
+    with_variables = fed;
+    with_variables.insert(with_variables.end(), s.variables.begin(), s.variables.end());
+  }
+  const std::vector<TensorPtr>& inputs = plan_.variables.empty() ? fed : with_variables;
+  std::vector<int64_t> key = binder_->Solve(inputs);
+  if (!s.binding || s.key != key) {
+    s.binding = BindingFor(key, inputs);
+    s.key = std::move(key);
+  }
+  const Binding& b = *s.binding;
+  binder_->CheckInputs(b, inputs);
+  const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
+  const int64_t size = std::max<int64_t>(scratch_at + b.scratch_bytes, 64);
+  s.arena_bytes = b.arena_bytes;
+  s.live_bytes = b.live_bytes;
+  s.bytes_moved = b.bytes_moved;
+  s.kernels_failed = b.kernels_failed;
+  for (size_t i = 0; i < outputs->size(); ++i) {
+    const int v = plan_.output_values[i];
+    auto& t = (*outputs)[i];
+    if (!t || (t.use_count() > 1 && !s.keeps_outputs) ||
+        t->dtype() != plan_.values[size_t(v)].dtype || t->dims() != b.dims[size_t(v)])
+      t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+  }
+  s.base.resize(plan_.storages.size());
+  try {
+    if (!s.arena.Fits(size)) Wait(s);  // for runs that were started before
+    char* arena = s.arena.Reserve(*backend_, size);
+    s.scratch = arena + scratch_at;
+    for (size_t k = 0; k < plan_.storages.size(); ++k)
+      if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + b.offsets[k];
+    Begin(s, inputs, *outputs);
+    RunSteps(s);
+    if (s.profile) DescribeSteps(b, s.profile);
+    return End(s, *outputs, later);
+  } catch (Error& e) {
+    if (e.code() == ErrorCode::kOutOfMemory && e.hint().empty())
+      e.SetHint(fmt::format(
+          "at these extents the plan needs {} for tensors, {} of them at once, "
+          "and {} for library calls",
+          FormatBytes(b.arena_bytes), FormatBytes(b.live_bytes), FormatBytes(b.scratch_bytes)));
+    Abandon(s);
+    throw;
+  } catch (...) {
+    Abandon(s);
+    throw;
+  }
+}
+
+void PlannedProgram::RunSteps(PlannedState& s) const { RunSteps(s, 0, plan_.steps.size()); }
+
+void PlannedProgram::RunSteps(PlannedState& s, size_t begin, size_t end) const {
+  for (size_t k = begin; k < end; ++k) {
+    const Step& step = plan_.steps[k];
+    RequestScope::Poll();
+    if (!s.profile) {
+      Execute(step, k, s);
+      continue;
+    }
+    Wait(s);
+    const auto start = std::chrono::steady_clock::now();
+    Execute(step, k, s);
+    Wait(s);
+    const double us =
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
+    StepTime& t = s.profile->emplace_back();
+    t.name = step.name;
+    t.kind = IsReorder(step) ? "copy" : kKinds[int(step.kind)];
+    t.microseconds = us;
+  }
+}
+
+void PlannedProgram::Execute(const Step& step, size_t k, PlannedState& s) const {
+  const auto copy = [&](int from, int to) {
+    Copy(s, Pointer(s, to), Pointer(s, from), BytesOf(*s.binding, from));
+  };
+  if (step.kind == StepKind::kCopy)
+    copy(step.inputs[0], step.outputs[0]);
+  else
+    Compute(step, k, s);
+  for (auto [from, to] : step.commits) copy(from, to);
+}
+
+size_t PlannedProgram::FillBuffers(const Step& step, PlannedState& s) const {
+  s.buffers.clear();
+  for (int v : step.inputs) s.buffers.push_back(Pointer(s, v));
+  for (int v : step.outputs) s.buffers.push_back(Pointer(s, v));
+  return step.inputs.size();
+}
+
+std::vector<TensorPtr> PlannedProgram::Interpret(const Step& step, const Binding& b,
+                                                 const std::vector<TensorPtr>& inputs) const {
+  std::vector<TensorPtr> out;
+  if (step.spec) {
+    std::vector<TensorPtr> present;
+    for (const TensorPtr& t : inputs)
+      if (t) present.push_back(t);
+    out = weft::Interpret(*step.spec, present, b.symbols);
+  } else {
+    out = GetEvaluator()->EvalNode(step.node, inputs, {});
+  }
+  for (size_t i = 0; i < out.size(); ++i)
+    WEFT_ICHECK(out[i]->dims() == b.dims[size_t(step.outputs[i])],
+                "{} gave another shape than inferred", step.node->Describe());
+  return out;
+}
+
+void PlannedProgram::ThrowOutside(const Step& step) {
+  ThrowError(ErrorCode::kIndexRange, "an index is outside of the axis that it selects from",
+             step.node->Describe());
+}
+
+/// What the steps had to do, told when all are timed: it would cool their caches.
+void PlannedProgram::DescribeSteps(const Binding& b, std::vector<StepTime>* times) const {
+  const ShapeMap& shapes = graph_.GetAttr<ShapeMap>("shape");
+  for (size_t k = 0; k < plan_.steps.size(); ++k) {
+    const StepCost cost = CostOf(plan_.steps[k], plan_, b, shapes);
+    StepTime& t = (*times)[times->size() - plan_.steps.size() + k];
+    t.bytes = cost.bytes;
+    t.flops = cost.flops;
+    if (b.calls[k]) t.how = b.calls[k]->description();
+  }
+}
+
+std::shared_ptr<const Binding> PlannedProgram::BindingFor(
+    const std::vector<int64_t>& key, const std::vector<TensorPtr>& inputs) const {
+  constexpr size_t kMaxBindings = 32;
+  std::lock_guard lock(mutex_);
+  if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
+  auto b = binder_->Bind(key, inputs, *backend_, call_options_);
+  if (bindings_.size() >= kMaxBindings) {  // the oldest goes
+    bindings_.erase(made_.front());
+    made_.pop_front();
+  }
+  made_.push_back(key);
+  return bindings_[key] = b;
+}
+
+}  // namespace weft

@@ -1,0 +1,88 @@
+/// profile.cc: medians of profiled runs, and their table.
+#include "weft/runtime/program/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weft/support/table.h"
+#include "weft/support/timer.h"
+
+namespace weft {
+namespace {
+
+constexpr int kRuns = 25;
+constexpr double kSeconds = 1.0;
+
+std::string Percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+}
+
+}  // namespace
+
+std::vector<ProfileRow> ProfileSteps(const std::function<std::vector<StepTime>()>& profile,
+                                     const Machine& machine) {
+  std::vector<ProfileRow> rows;
+  std::vector<std::vector<double>> samples;
+  const Timer timer;
+  for (int i = 0; i < kRuns && (i == 0 || timer.seconds() < kSeconds); ++i) {
+    const std::vector<StepTime> steps = profile();
+    if (i == 0) {
+      samples.resize(steps.size());
+      for (const StepTime& s : steps)
+        rows.push_back({s, rows.size() + 1, machine.FloorUs(s.bytes, s.flops)});
+    }
+    for (size_t k = 0; k < std::min(steps.size(), samples.size()); ++k)
+      samples[k].push_back(steps[k].microseconds);
+  }
+  for (size_t k = 0; k < rows.size(); ++k) {
+    std::sort(samples[k].begin(), samples[k].end());
+    rows[k].microseconds = samples[k][samples[k].size() / 2];
+  }
+  return rows;
+}
+
+ProfileRow SumOf(const std::vector<ProfileRow>& rows) {
+  ProfileRow all;
+  for (const ProfileRow& r : rows) {
+    all.microseconds += r.microseconds;
+    all.floor_us += r.floor_us;
+    all.bytes += r.bytes;
+    all.flops += r.flops;
+  }
+  return all;
+}
+
+std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& machine, double run_us) {
+  if (rows.empty()) return "this backend does not tell the time of its steps\n";
+  ProfileRow all = SumOf(rows);
+  std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
+    return a.microseconds > b.microseconds;
+  });
+  Table table({">step", "name", "kind", ">us", ">share", ">MB", ">GB/s", ">GFLOP/s", ">floor us",
+               ">of floor", "runs"});
+  const auto add = [&](const std::string& step, const ProfileRow& r) {
+    const double ns = r.microseconds * 1e3;
+    table.AddRow({step, r.name, r.kind, fmt::format("{:.1f}", r.microseconds),
+                  Percent(r.microseconds, all.microseconds),
+                  fmt::format("{:.2f}", double(r.bytes) / 1e6),
+                  ns > 0 ? fmt::format("{:.1f}", double(r.bytes) / ns) : "-",
+                  ns > 0 ? fmt::format("{:.1f}", double(r.flops) / ns) : "-",
+                  fmt::format("{:.1f}", r.floor_us), Percent(r.floor_us, r.microseconds), r.how});
+  };
+  for (const ProfileRow& r : rows) add(fmt::format("{}", r.step), r);
+  all.name = "all steps";
+  add("", all);
+  if (run_us > 0) {
+    ProfileRow run = all;
+    run.name = "a run";
+    run.microseconds = run_us;
+    add("", run);
+  }
+  if (!machine.measured()) return table.ToString();
+  return table.ToString() +
+         "\nfloor: bytes / bandwidth + operations / peak, as measured here: " + machine.ToString() +
+         " (weft doctor --measure measures again)\n";
+}
+
+}  // namespace weft

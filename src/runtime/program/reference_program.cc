@@ -1,0 +1,81 @@
+/// reference_program.cc: the program of backends without generated kernels: the Evaluator, node by node.
+#include <cstring>
+
+#include "program_impl.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+class ReferenceProgram final : public Program {
+ public:
+  explicit ReferenceProgram(Graph graph) {
+    const Evaluator* e = GetEvaluator();
+    WEFT_CHECK(e, kUnsupported, "no evaluator is registered");
+    std::string bad;
+    for (NodePtr p : graph.AllInputs())
+      if (const AttrValue* type = p->attrs.dict.find("type"))
+        bad += fmt::format("\n  {}: values of type {} are not run yet", p->Describe(),
+                           type->get<std::string>());
+    for (NodePtr n : graph.TopoOrder()) {
+      if (n->is_variable()) continue;
+      ++stats_.interpreted;
+      if (const std::string why = e->WhyNot(n); !why.empty())
+        bad += fmt::format("\n  {}: {}", n->Describe(), why);
+    }
+    WEFT_CHECK(bad.empty(), kUnsupported, "the reference backend cannot run these nodes:{}", bad);
+    graph_ = std::move(graph);
+  }
+
+ protected:
+  std::unique_ptr<State> NewState() const override { return std::make_unique<State>(); }
+  void Run(State& state, const std::vector<TensorPtr>& inputs,
+           std::vector<std::shared_ptr<Tensor>>* outputs) const override {
+    StateMap contents;
+    for (size_t i = 0; i < variables_.size(); ++i)
+      contents[variables_[i].name] = state.variables[i];
+    EvalOptions options;
+    options.state = &contents;
+    std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs, options);
+    for (size_t i = 0; i < results.size(); ++i) {
+      // A result that is an input or a parameter is not the caller's to write: it gets a copy.
+      const bool own = results[i].use_count() == 1;
+      (*outputs)[i] = own ? std::const_pointer_cast<Tensor>(results[i]) : OwnCopy(*results[i]);
+    }
+    // The new contents are tensors of their own until here: one may have come from another variable.
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      const TensorPtr& now = contents[variables_[i].name];
+      if (now == state.variables[i]) continue;
+      WEFT_CHECK(
+          now->dtype() == state.variables[i]->dtype() && now->dims() == state.variables[i]->dims(),
+          kShapeMismatch, "variable '{}' of the shape {} is assigned a value of the shape {}",
+          variables_[i].name, state.variables[i]->shape().ToString(), now->shape().ToString());
+    }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      const TensorPtr& now = contents[variables_[i].name];
+      if (now != state.variables[i]) CopyContent(*now, state.variables[i].get());
+    }
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Tensor> OwnCopy(const Tensor& t) {
+  auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
+  CopyContent(t, copy.get());
+  return copy;
+}
+
+void CopyContent(const Tensor& from, Tensor* to) {
+  if (from.dtype() == DType::kString)
+    to->mutable_strings() = from.strings();
+  else if (from.num_bytes() > 0)
+    std::memcpy(to->mutable_data(), from.data(), size_t(from.num_bytes()));
+}
+
+std::shared_ptr<Program> MakeReferenceProgram(Graph graph) {
+  return std::make_shared<ReferenceProgram>(std::move(graph));
+}
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+/// step_cost.cc: bytes from the extents of the binding, operations from FFlops over the shapes of the graph.
+#include "step_cost.h"
+
+#include <algorithm>
+#include <map>
+
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/flops.h"
+#include "weft/support/error.h"
+
+namespace weft {
+namespace {
+
+/// Of one operator; 0 where it does not say, or only for extents that are not bound.
+int64_t BoundFlops(const NodePtr& n, const ShapeMap& shapes, const SymBindings& symbols) {
+  try {
+    const std::optional<SymInt> cost = FlopsOf(n, shapes);
+    return cost && cost->known() ? Evaluate(*cost, symbols) : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+}  // namespace
+
+int64_t BytesOf(const Step& step, const ExecutionPlan& plan, const Binding& b) {
+  int64_t bytes = 0;
+  for (const auto* list : {&step.inputs, &step.outputs}) {
+    // A variable that is read and then written anew is an operand twice, under two names, in one place.
+    std::map<int, int64_t> places;
+    for (int v : *list) {
+      if (v < 0) continue;
+      const Value& value = plan.values[size_t(v)];
+      int64_t& most = places[value.storage];
+      most = std::max(most, DTypeBytes(value.dtype, NumElements(b.dims[size_t(v)])));
+    }
+    for (const auto& [storage, size] : places) bytes += size;
+  }
+  return bytes;
+}
+
+StepCost CostOf(const Step& step, const ExecutionPlan& plan, const Binding& b,
+                const ShapeMap& shapes) {
+  StepCost cost;
+  cost.bytes = BytesOf(step, plan, b);
+  if (!step.node || step.kind == StepKind::kShapeValue || step.kind == StepKind::kCopy) return cost;
+  if (!IsOp(step.node, builtin::kFused)) {
+    cost.flops = BoundFlops(step.node, shapes, b.symbols);
+    return cost;
+  }
+  const GraphPtr body = FusedBody(step.node);
+  if (!body->HasAttr("shape")) return cost;
+  const ShapeMap& inside = body->GetAttr<ShapeMap>("shape");
+  for (NodePtr n : body->TopoOrder()) cost.flops += BoundFlops(n, inside, b.symbols);
+  return cost;
+}
+
+}  // namespace weft

@@ -1,0 +1,277 @@
+/// load_program.cc: reads `.weftx` files; the format stands in saved_program.h. Nothing in a file is believed: its hash
+/// finds damage, and every offset and size is judged again.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <map>
+#include <new>
+#include <stdexcept>
+
+#include "runtime/plan/usable_layouts.h"
+#include "runtime/program/program_impl.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/text/text.h"
+#include "weft/runtime/saved/saved_program.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/hash.h"
+#include "weft/support/log.h"
+#include "weft/support/request.h"
+#include "weft/support/strings.h"
+#include "weft/support/timer.h"
+#include "weftx.h"
+
+namespace weft {
+namespace {
+
+class Reader {
+ public:
+  Reader(std::string_view file, std::shared_ptr<void> owner, const LoadOptions& options)
+      : file_(file), owner_(std::move(owner)), options_(options) {}
+
+  std::shared_ptr<Program> Load() {
+    const Timer timer;
+    RequestScope scope(options_.limits);
+    ReadFrame();
+    ReadMeta();
+    Graph g = ReadGraph();
+    const std::string name = options_.backend.empty() ? backend_ : options_.backend;
+    const std::shared_ptr<Backend> backend = BackendFor(name, options_.threads);
+    CheckEffects(g);
+    PassOptions passes;
+    passes.limits = options_.limits;
+    std::vector<PassRecord> records;
+    passes.records = &records;
+    if (!backend->target().empty()) {
+      passes.target = backend->target();
+      // Another machine's libraries may take other layouts.
+      if (g.HasAttr("layout") && !UsableLayouts(g, backend->library()))
+        g = ApplyPasses(std::move(g), "Layout", passes);
+      g = WithCode(std::move(g), *backend, passes);
+      g = ApplyPasses(std::move(g), Pipeline::Parse("Schedule,PlanMemory"), passes);
+    }
+    std::shared_ptr<Program> program = ProgramMaker::Make(std::move(g), name, backend);
+    ProgramMaker::SetPasses(program.get(), std::move(records));
+    ProgramMaker::SetLimits(program.get(), options_.limits);
+    ProgramMaker::SetCallOptions(program.get(), {options_.tune, options_.tf32});
+    ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
+    return program;
+  }
+
+ private:
+  static constexpr const char* kDamaged = "the file is damaged: ";
+
+  void ReadFrame() {
+    using namespace weftx;
+    WEFT_CHECK(file_.size() >= kBodyAt + 8 && file_.substr(0, 7) == std::string_view(kMagic, 7),
+               kInvalidModel, "this is no compiled program: it does not begin with WEFTX");
+    WEFT_CHECK(file_[7] == kMagic[7], kInvalidModel,
+               "the program has format {}, this build reads format {}", int(uint8_t(file_[7])),
+               int(kMagic[7]));
+    const Hash128 h = HashBytes(file_.data() + kBodyAt, file_.size() - kBodyAt);
+    WEFT_CHECK(h.hi == Get(file_.data() + kHashAt) && h.lo == Get(file_.data() + kHashAt + 8),
+               kInvalidModel, "{}its hash does not match", kDamaged);
+    const uint64_t count = Get(file_.data() + kBodyAt);
+    WEFT_CHECK(count <= (file_.size() - kBodyAt - 8) / kEntryBytes, kInvalidModel, "{}{} sections",
+               kDamaged, count);
+    for (uint64_t i = 0; i < count; ++i) {
+      const char* entry = file_.data() + kBodyAt + 8 + i * kEntryBytes;
+      const std::string tag(entry, strnlen(entry, 8));
+      const uint64_t offset = Get(entry + 8), size = Get(entry + 16);
+      WEFT_CHECK(offset <= file_.size() && size <= file_.size() - offset, kInvalidModel,
+                 "{}section '{}' leaves it", kDamaged, tag);
+      sections_[tag] = file_.substr(offset, size);
+    }
+  }
+  std::string_view Section(const char* tag) const {
+    const auto it = sections_.find(tag);
+    WEFT_CHECK(it != sections_.end(), kInvalidModel, "{}it has no section '{}'", kDamaged, tag);
+    return it->second;
+  }
+  void ReadMeta() {
+    std::map<std::string, std::string> meta;
+    for (const std::string& line : Split(std::string(Section(weftx::kMeta)), '\n')) {
+      const size_t at = line.find('=');
+      if (at != std::string::npos) meta[line.substr(0, at)] = line.substr(at + 1);
+    }
+    backend_ = meta["backend"];
+    target_ = meta["target"];
+    is_current_ = meta["generator"] == std::to_string(KernelCache::GeneratorVersion());
+    WEFT_CHECK(!backend_.empty(), kInvalidModel, "{}it names no backend", kDamaged);
+  }
+
+  /// The next number of a section, which shrinks by it.
+  static uint64_t Take(std::string_view* in) {
+    WEFT_CHECK(in->size() >= 8, kInvalidModel, "{}a table ends early", kDamaged);
+    const uint64_t v = weftx::Get(in->data());
+    in->remove_prefix(8);
+    return v;
+  }
+  static std::string_view TakeBytes(std::string_view* in, uint64_t size) {
+    WEFT_CHECK(in->size() >= size, kInvalidModel, "{}a table ends early", kDamaged);
+    const std::string_view bytes = in->substr(0, size);
+    in->remove_prefix(size);
+    return bytes;
+  }
+
+  TensorPtr ReadTensor(std::string_view* table, std::string_view data) {
+    const uint64_t type = Take(table), rank = Take(table);
+    WEFT_CHECK(type < uint64_t(kNumDTypes) && rank <= 64, kInvalidModel,
+               "{}a tensor of dtype {} and rank {}", kDamaged, type, rank);
+    const auto dtype = DType(type);
+    std::vector<int64_t> dims;
+    for (uint64_t i = 0; i < rank; ++i) dims.push_back(int64_t(Take(table)));
+    const uint64_t offset = Take(table), size = Take(table);
+    WEFT_CHECK(offset <= data.size() && size <= data.size() - offset, kInvalidModel,
+               "{}a tensor leaves it", kDamaged);
+    std::string_view bytes = data.substr(offset, size);
+    if (dtype == DType::kString) {
+      uint64_t count = 1;
+      for (int64_t d : dims) {
+        WEFT_CHECK(
+            d >= 0 && !__builtin_mul_overflow(count, uint64_t(d), &count) && count <= size / 8,
+            kInvalidModel, "{}a tensor has too few strings", kDamaged);
+      }
+      auto t = std::make_shared<Tensor>(dtype, dims);
+      for (std::string& s : t->mutable_strings()) s = TakeBytes(&bytes, Take(&bytes));
+      return t;
+    }
+    // The constructor judges the extents; the view is never written through.
+    auto view =
+        std::make_shared<Tensor>(dtype, std::move(dims), const_cast<char*>(bytes.data()), owner_);
+    WEFT_CHECK(uint64_t(view->num_bytes()) == size, kInvalidModel, "{}a tensor of {} bytes has {}",
+               kDamaged, view->num_bytes(), size);
+    // Aligned in the file, so in a mapping; bytes that somebody gave may begin anywhere.
+    if (size == 0 || reinterpret_cast<uintptr_t>(bytes.data()) % alignof(std::max_align_t) == 0)
+      return view;
+    auto copy = std::make_shared<Tensor>(dtype, view->dims());
+    std::memcpy(copy->mutable_data(), bytes.data(), size);
+    return copy;
+  }
+
+  Graph ReadGraph() {
+    std::string_view table = Section(weftx::kTensors);
+    const std::string_view data = Section(weftx::kData);
+    SideData side;
+    while (!table.empty()) {
+      const uint64_t hash = Take(&table);
+      side[hash] = ReadTensor(&table, data);
+    }
+    ParseOptions parse;
+    parse.source_name = "graph";
+    parse.side_data = &side;
+    parse.max_depth = int(std::min<int64_t>(options_.limits.depth, INT_MAX));
+    Graph g = ParseGraph(Section(weftx::kGraph), parse);
+    Limits::Check("nodes", int64_t(g.num_nodes()), options_.limits.nodes);
+    SubgraphMap bodies;
+    for (NodePtr n : g.TopoOrder())
+      if (IsOp(n, builtin::kFused)) bodies.set(n, FusedBody(n));
+    g.SetAttr("subgraph", std::move(bodies));
+    return g;
+  }
+
+  /// The graph with "kernel" and "rtc": code from the file where this machine runs it, else what a compiler makes.
+  Graph WithCode(Graph g, const Backend& backend, const PassOptions& passes) {
+    std::map<Hash128, CompiledKernelPtr> saved;
+    if (is_current_ && backend.Runs(target_)) {
+      std::string_view in = Section(weftx::kKernels);
+      while (!in.empty()) {
+        const Hash128 key{Take(&in), Take(&in)};
+        auto compiled = std::make_shared<CompiledKernel>();
+        compiled->target = target_;
+        compiled->binary = TakeBytes(&in, Take(&in));
+        compiled->from_cache = true;
+        saved[key] = std::move(compiled);
+      }
+    } else {
+      WEFT_LOG(kInfo, "the program holds code for {}, which this machine or version does not run",
+               target_);
+    }
+    g = ApplyPasses(std::move(g), "CodeGen", passes);
+    const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
+    RtcMap rtc;
+    bool complete = true;
+    for (NodeId id = 0; id < kernels.id_bound(); ++id) {
+      const LoweredKernel* k = kernels.find(id);
+      if (!k) continue;
+      CompiledKernels own;
+      for (const KernelPtr& kernel : k->Kernels())
+        if (const auto it = saved.find(kernel->Key()); it != saved.end()) own.push_back(it->second);
+      if (own.size() == k->Kernels().size())
+        rtc.set(id, std::move(own));
+      else
+        complete = false;
+    }
+    if (complete) {
+      g.SetAttr("rtc", std::move(rtc));
+      return g;
+    }
+    g = ApplyPasses(std::move(g), "RTCGen", passes);
+    RtcMap all = g.TakeAttrOr<RtcMap>("rtc");
+    for (NodeId id = 0; id < rtc.id_bound(); ++id)
+      if (const CompiledKernels* c = rtc.find(id)) all.set(id, *c);
+    g.SetAttr("rtc", std::move(all));
+    return g;
+  }
+
+  std::string_view file_;
+  std::shared_ptr<void> owner_;
+  const LoadOptions& options_;
+  std::map<std::string, std::string_view> sections_;
+  std::string backend_, target_;
+  bool is_current_ = false;
+};
+
+/// A private mapping of a regular file: later changes of the file are not promised to be unseen, but it cannot shrink
+/// below what was judged without a signal, so writers replace files and do not cut them (WriteFileAtomic).
+std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  WEFT_CHECK(fd >= 0, kIo, "cannot open '{}': {}", path, std::strerror(errno));
+  struct Close {
+    int fd;
+    ~Close() { close(fd); }
+  } closer{fd};
+  struct stat status {};
+  WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is no regular file",
+             path);
+  WEFT_CHECK(int64_t(status.st_size) <= max_bytes, kLimit,
+             "'{}' has {} bytes, more than the limit of {}", path, int64_t(status.st_size),
+             max_bytes);
+  *size = size_t(status.st_size);
+  WEFT_CHECK(*size > 0, kInvalidModel, "'{}' is empty", path);
+  void* data = mmap(nullptr, *size, PROT_READ, MAP_PRIVATE, fd, 0);
+  WEFT_CHECK(data != MAP_FAILED, kIo, "cannot map '{}': {}", path, std::strerror(errno));
+  return std::shared_ptr<void>(data, [n = *size](void* p) { munmap(p, n); });
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> LoadProgramFromMemory(const void* data, size_t size,
+                                                     std::shared_ptr<void> owner,
+                                                     const std::string& name,
+                                                     const LoadOptions& options) {
+  try {
+    return Reader({static_cast<const char*>(data), size}, std::move(owner), options).Load();
+  } catch (Error& e) {
+    e.AddPlace(name);
+    throw;
+  } catch (const std::bad_alloc&) {
+    ThrowError(ErrorCode::kOutOfMemory, "no memory to load the program", name);
+  } catch (const std::length_error&) {
+    ThrowError(ErrorCode::kOutOfMemory, "no memory to load the program", name);
+  }
+}
+
+std::shared_ptr<const Program> LoadProgram(const std::string& path, const LoadOptions& options) {
+  size_t size = 0;
+  const std::shared_ptr<void> map = MapFile(path, options.limits.file_bytes, &size);
+  return LoadProgramFromMemory(map.get(), size, map, path, options);
+}
+
+}  // namespace weft

@@ -1,0 +1,134 @@
+/// save_program.cc: writes `.weftx` files; the format stands in saved_program.h.
+#include <map>
+
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/text/text.h"
+#include "weft/runtime/saved/saved_program.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/hash.h"
+#include "weftx.h"
+
+namespace weft {
+namespace {
+
+/// Attributes that loading makes again, or that have no text form, are left out.
+Graph Stripped(const Graph& compiled) {
+  Graph g = compiled;
+  std::vector<std::string> dropped;
+  for (const auto& [name, value] : g.attrs) {
+    const AttrType* type = FindAttrType(name);
+    const bool remade = name == "order" || name == "storage";
+    if (!type || !type->format || remade) dropped.push_back(name);
+  }
+  for (const std::string& name : dropped) g.DropAttr(name);
+  return g;
+}
+
+void AppendTensor(std::string* data, const Tensor& t) {
+  if (t.dtype() != DType::kString) {
+    data->append(static_cast<const char*>(t.data()), size_t(t.num_bytes()));
+    return;
+  }
+  for (const std::string& s : t.strings()) {
+    weftx::Put(data, s.size());
+    *data += s;
+  }
+}
+
+std::string KernelSection(const Graph& g) {
+  std::map<Hash128, CompiledKernelPtr> distinct;
+  if (g.HasAttr("kernel") && g.HasAttr("rtc")) {
+    const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
+    const RtcMap& rtc = g.GetAttr<RtcMap>("rtc");
+    for (NodeId id = 0; id < kernels.id_bound(); ++id) {
+      const LoweredKernel* k = kernels.find(id);
+      const CompiledKernels* made = rtc.find(id);
+      if (!k || !made) continue;
+      const std::vector<KernelPtr> own = k->Kernels();
+      for (size_t i = 0; i < own.size() && i < made->size(); ++i)
+        if (const CompiledKernelPtr& c = (*made)[i]; c && !c->binary.empty())
+          distinct.emplace(own[i]->Key(), c);
+    }
+  }
+  std::string out;
+  for (const auto& [key, compiled] : distinct) {
+    weftx::Put(&out, key.hi);
+    weftx::Put(&out, key.lo);
+    weftx::Put(&out, compiled->binary.size());
+    out += compiled->binary;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string PackProgram(const Graph& compiled, const std::string& backend,
+                        const std::string& target) {
+  SideData side;
+  PrintOptions print;
+  print.origins = true;
+  print.hidden_attributes = true;
+  print.side_data = &side;
+  const std::string text = PrintGraph(Stripped(compiled), print);
+
+  std::string table, data;
+  for (const auto& [hash, tensor] : side) {
+    data.resize((data.size() + weftx::kAlign - 1) / weftx::kAlign * weftx::kAlign);
+    const size_t begin = data.size();
+    AppendTensor(&data, *tensor);
+    for (uint64_t v : {hash, uint64_t(tensor->dtype()), uint64_t(tensor->rank())})
+      weftx::Put(&table, v);
+    for (int64_t d : tensor->dims()) weftx::Put(&table, uint64_t(d));
+    weftx::Put(&table, begin);
+    weftx::Put(&table, data.size() - begin);
+  }
+  const std::string meta = fmt::format("backend={}\ntarget={}\ngenerator={}\n", backend, target,
+                                       KernelCache::GeneratorVersion());
+  const std::pair<const char*, const std::string> sections[] = {
+      {weftx::kMeta, meta},
+      {weftx::kGraph, text},
+      {weftx::kTensors, std::move(table)},
+      {weftx::kKernels, KernelSection(compiled)},
+      {weftx::kData, std::move(data)}};
+
+  std::string out(weftx::kMagic, sizeof weftx::kMagic);
+  out.append(16, '\0');  // the hash
+  weftx::Put(&out, std::size(sections));
+  size_t at = out.size() + std::size(sections) * weftx::kEntryBytes;
+  for (const auto& [tag, content] : sections) {
+    out += tag;
+    out.append(8 - std::strlen(tag), '\0');
+    at = (at + weftx::kAlign - 1) / weftx::kAlign * weftx::kAlign;
+    weftx::Put(&out, at);
+    weftx::Put(&out, content.size());
+    at += content.size();
+  }
+  for (const auto& [tag, content] : sections) {
+    out.resize((out.size() + weftx::kAlign - 1) / weftx::kAlign * weftx::kAlign);
+    out += content;
+  }
+  const Hash128 hash = HashBytes(out.data() + weftx::kBodyAt, out.size() - weftx::kBodyAt);
+  std::string digest;
+  weftx::Put(&digest, hash.hi);
+  weftx::Put(&digest, hash.lo);
+  out.replace(weftx::kHashAt, digest.size(), digest);
+  return out;
+}
+
+void SaveProgram(const Program& program, const std::string& path) {
+  WEFT_CHECK(
+      program.graph().HasAttr("storage") || GetBackend(program.backend())->target().empty(),
+      kUnsupported,
+      "extents of this program depend on values, so it compiles while it runs; it has no form "
+      "that could be saved");
+  std::string target;
+  if (program.graph().HasAttr("rtc")) {
+    const RtcMap& rtc = program.graph().GetAttr<RtcMap>("rtc");
+    for (NodeId id = 0; id < rtc.id_bound() && target.empty(); ++id)
+      if (const CompiledKernels* c = rtc.find(id); c && !c->empty()) target = c->front()->target;
+  }
+  WriteFileAtomic(path, PackProgram(program.graph(), program.backend(), target));
+}
+
+}  // namespace weft

@@ -1,0 +1,256 @@
+/// session.cc: runs of a program, with every input judged before.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/program/program_impl.h"
+#include "variable_access.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
+#include "weft/support/request.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+bool Fits(const IoSpec& spec, const Tensor& t) {
+  if (!spec.shape.has_rank()) return true;
+  bool fits = spec.shape.rank() == t.rank();
+  for (int d = 0; fits && d < t.rank(); ++d)
+    if (auto v = spec.shape[d].known() ? spec.shape[d].try_value() : std::nullopt)
+      fits = *v == t.dims()[size_t(d)];
+  return fits;
+}
+
+/// The tensor must have the declared dtype, rank and constant extents; symbolic ones are checked by the binding.
+void CheckInput(const IoSpec& spec, const TensorPtr& t) {
+  WEFT_CHECK(t != nullptr, kBadInput, "input '{}' is missing", spec.name);
+  WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,
+             "input '{}': expected dtype {}, got {}", spec.name, DTypeName(spec.dtype),
+             DTypeName(t->dtype()));
+  WEFT_CHECK(Fits(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
+             spec.shape.ToString(), t->shape().ToString());
+}
+
+/// As CheckInput, of what the store has under the name of a variable; null: nothing.
+void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& access) {
+  if (!t)
+    ThrowError(ErrorCode::kBadBinding, fmt::format("variable '{}' has no value", spec.name), "",
+               DidYouMean(spec.name, access.Names()));
+  WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadBinding,
+             "variable '{}': expected dtype {}, the store has {}", spec.name, DTypeName(spec.dtype),
+             DTypeName(t->dtype()));
+  WEFT_CHECK(Fits(spec, *t), kBadBinding, "variable '{}': expected shape {}, the store has {}",
+             spec.name, spec.shape.ToString(), t->shape().ToString());
+}
+
+/// Do two tensors share memory? A tensor and a view of it do, as do two views of what a caller has.
+bool Overlap(const Tensor& a, const Tensor& b) {
+  if (&a == &b) return true;
+  if (a.dtype() == DType::kString || b.dtype() == DType::kString) return false;
+  const auto begin = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); };
+  return begin(a) < begin(b) + uintptr_t(b.num_bytes()) &&
+         begin(b) < begin(a) + uintptr_t(a.num_bytes());
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<const Program> program, std::shared_ptr<VariableStore> store)
+    : program_(std::move(program)),
+      store_(store ? std::move(store) : std::make_shared<VariableStore>()),
+      state_(program_->NewState()) {
+  Initialise();
+}
+Session::~Session() = default;
+
+void Session::Initialise() {
+  for (size_t i = 0; i < program_->variables_.size(); ++i)
+    if (program_->initial_values_[i])
+      store_->SetIfAbsent(program_->variables_[i].name, program_->initial_values_[i]);
+}
+
+int64_t Session::live_bytes() const { return state_->live_bytes; }
+int64_t Session::arena_bytes() const { return state_->arena_bytes; }
+int64_t Session::bytes_moved() const { return state_->bytes_moved; }
+int Session::kernels_failed() const {
+  return program_->stats().kernels_failed + state_->kernels_failed;
+}
+
+void Session::RunProgram(const std::vector<TensorPtr>& inputs,
+                         std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest) {
+  const auto run = [&] {
+    if (rest)
+      *rest = program_->Start(*state_, inputs, outputs);
+    else
+      program_->Run(*state_, inputs, outputs);
+  };
+  const std::vector<IoSpec>& specs = program_->variables_;
+  if (specs.empty()) return run();
+  const auto open = [&] {
+    return std::make_unique<VariableAccess>(*store_, program_->writes_variables_,
+                                            program_->on_device_);
+  };
+  auto access = open();
+  if (access->version() != store_version_) {
+    // Somebody may have erased a variable since the session was made.
+    if (std::any_of(specs.begin(), specs.end(),
+                    [&](const IoSpec& spec) { return !access->Find(spec.name); })) {
+      access.reset();
+      Initialise();
+      access = open();
+    }
+    state_->variables.clear();
+    state_->device_variables.clear();
+    store_version_ = 0;
+    for (const IoSpec& spec : specs) {
+      std::shared_ptr<Tensor> t = access->Find(spec.name);
+      CheckVariable(spec, t.get(), *access);
+      state_->variables.push_back(std::move(t));
+      if (program_->on_device_) state_->device_variables.push_back(access->OnDevice(spec.name));
+    }
+    store_version_ = access->version();
+  }
+  run();
+}
+
+void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
+                          std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest) {
+  const auto& specs = program_->inputs();
+  WEFT_CHECK(inputs.size() == specs.size(), kBadInput, "the program takes {} inputs, {} given",
+             specs.size(), inputs.size());
+  for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i]);
+  outputs->resize(program_->outputs().size());
+  try {
+    RequestScope scope(program_->limits_, &cancel_);
+    RequestScope::Poll();
+    RunProgram(inputs, outputs, rest);
+  } catch (const std::bad_alloc&) {
+    WEFT_THROW(kOutOfMemory, "no memory to run the program");
+  } catch (const std::length_error&) {
+    WEFT_THROW(kOutOfMemory, "no memory to run the program");
+  }
+}
+
+void Session::RunInto(const std::vector<TensorPtr>& inputs,
+                      std::vector<std::shared_ptr<Tensor>>* outputs) {
+  CheckAndRun(inputs, outputs, nullptr);
+}
+
+PendingRun Session::Start(const std::vector<TensorPtr>& inputs) {
+  PendingRun run;
+  run.program_ = program_;
+  run.state_ = state_;
+  CheckAndRun(inputs, &run.outputs_, &run.rest_);
+  return run;
+}
+
+std::vector<TensorPtr> PendingRun::Wait() {
+  if (rest_.finish) std::exchange(rest_, {}).finish();
+  return {outputs_.begin(), outputs_.end()};
+}
+
+PendingRun::~PendingRun() {
+  // The device writes the results.
+  try {
+    Wait();
+  } catch (const std::exception&) {
+    // Nobody wants to know.
+  }
+}
+
+std::vector<TensorPtr> Session::Run(const std::vector<TensorPtr>& inputs) {
+  std::vector<std::shared_ptr<Tensor>> outputs;
+  RunInto(inputs, &outputs);
+  return {outputs.begin(), outputs.end()};
+}
+
+std::vector<TensorPtr> Session::Run(const std::map<std::string, TensorPtr>& inputs) {
+  std::vector<TensorPtr> ordered;
+  std::vector<std::string> names;
+  for (const IoSpec& s : program_->inputs()) names.push_back(s.name);
+  for (const auto& [name, tensor] : inputs)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      ThrowError(ErrorCode::kBadBinding, fmt::format("the model has no input '{}'", name), "",
+                 DidYouMean(name, names));
+  for (const std::string& n : names) {
+    auto it = inputs.find(n);
+    WEFT_CHECK(it != inputs.end(), kBadBinding, "input '{}' is not given", n);
+    ordered.push_back(it->second);
+  }
+  return Run(ordered);
+}
+
+std::vector<std::shared_ptr<Tensor>> Session::RunBound(
+    const std::vector<TensorPtr>& inputs, const std::vector<std::shared_ptr<Tensor>>& bound) {
+  struct Reset {
+    Program::State& state;
+    ~Reset() { state.keeps_outputs = false; }
+  } reset{*state_};
+  state_->keeps_outputs = true;
+  std::vector<std::shared_ptr<Tensor>> outputs = bound;
+  for (size_t i = 0; i < bound.size(); ++i) {
+    if (!bound[i]) continue;
+    for (size_t k = 0; k < i; ++k)
+      WEFT_CHECK(!bound[k] || !Overlap(*bound[i], *bound[k]), kBadBinding,
+                 "the tensors bound to outputs {} and {} share memory", k, i);
+    // A result that replaces an input is written when nothing reads the input any more.
+    for (const TensorPtr& in : inputs)
+      if (in && Overlap(*bound[i], *in)) outputs[i] = nullptr;
+  }
+  RunInto(inputs, &outputs);
+  for (size_t i = 0; i < outputs.size() && i < bound.size(); ++i) {
+    if (!bound[i] || outputs[i] == bound[i]) continue;
+    const Tensor& from = *outputs[i];
+    Tensor& to = *bound[i];
+    WEFT_CHECK(to.dtype() == from.dtype() && to.dims() == from.dims(), kBadBinding,
+               "output '{}' is {}{}, the tensor bound to it {}{}", program_->outputs()[i].name,
+               DTypeName(from.dtype()), from.shape().ToString(), DTypeName(to.dtype()),
+               to.shape().ToString());
+    if (to.dtype() == DType::kString)
+      to.mutable_strings() = from.strings();
+    else if (to.num_bytes() > 0)
+      std::memcpy(to.mutable_data(), from.data(), size_t(to.num_bytes()));
+    outputs[i] = bound[i];
+  }
+  return outputs;
+}
+
+std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs,
+                                       std::vector<std::shared_ptr<Tensor>>* outputs) {
+  std::vector<StepTime> steps;
+  std::vector<std::shared_ptr<Tensor>> made;
+  struct Reset {
+    Program::State& state;
+    ~Reset() { state.profile = nullptr; }
+  } reset{*state_};
+  state_->profile = &steps;
+  RunInto(inputs, outputs ? outputs : &made);
+  return steps;
+}
+
+std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed,
+                                           const SymBindings& bind) {
+  std::set<std::string> known;
+  for (const IoSpec& s : program.inputs())
+    for (SymInt d : s.shape.dims())
+      if (d.known())
+        for (SymInt symbol : d.Symbols()) known.insert(symbol.symbol_name());
+  std::set<std::string> unknown;  // sorted: the same message every time
+  for (const auto& [name, value] : bind)
+    if (!known.count(name)) unknown.insert(name);
+  if (!unknown.empty()) {
+    const std::vector<std::string> names(known.begin(), known.end());
+    ThrowError(ErrorCode::kBadBinding,
+               fmt::format("the inputs of the program have no symbol '{}'", *unknown.begin()), "",
+               names.empty() ? "they have none" : "they have: " + Join(names, ", "));
+  }
+  SymBindings all = bind;
+  for (const std::string& name : known) all.emplace(name, 1);
+  return MakeRandomInputs(program.graph(), seed, all).tensors;
+}
+
+}  // namespace weft

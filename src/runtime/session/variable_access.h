@@ -1,0 +1,36 @@
+/// variable_access.h: how runs reach the tensors of a VariableStore. Private to the runtime.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "weft/runtime/session/variable_store.h"
+
+namespace weft {
+
+class DeviceCopy;
+
+/// While it lives, the store is locked: for this run alone where it writes, else for readers.
+class VariableAccess {
+ public:
+  /// `on_device`: the run takes OnDevice; else what devices have that the host has not is fetched, and what the run may
+  /// write is known to change.
+  VariableAccess(VariableStore& store, bool writes, bool on_device);
+  /// Changes whenever a tensor comes, goes or is replaced; not when one is written.
+  uint64_t version() const;
+  /// Null where there is none.
+  std::shared_ptr<Tensor> Find(const std::string& name) const;
+  /// Of a variable that there is.
+  DeviceCopy* OnDevice(const std::string& name) const;
+  std::vector<std::string> Names() const;
+
+ private:
+  VariableStore& store_;
+  std::shared_lock<std::shared_mutex> shared_;
+  std::unique_lock<std::shared_mutex> alone_;
+};
+
+}  // namespace weft

@@ -1,0 +1,294 @@
+/// variable_store.cc: see variable_store.h. Nothing in a file is believed: its hash finds damage, and every length is judged
+/// again; the whole file is read before the store changes.
+#include "weft/runtime/session/variable_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/program/device_copy.h"
+#include "runtime/program/program_impl.h"
+#include "runtime/saved/weftx.h"
+#include "variable_access.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/edit_distance.h"
+#include "weft/support/file.h"
+#include "weft/support/hash.h"
+
+namespace weft {
+namespace {
+
+using Tensors = std::map<std::string, std::shared_ptr<Tensor>>;
+using Texts = std::map<std::string, std::string>;
+
+constexpr char kMagic[8] = {'W', 'E', 'F', 'T',
+                            'V', 0,   0,   1};  // the last byte is the format version
+constexpr size_t kBodyAt = sizeof kMagic + 16;
+
+void PutText(std::string* out, const std::string& text) {
+  weftx::Put(out, text.size());
+  *out += text;
+}
+
+/// Takes a checkpoint apart.
+class Reader {
+ public:
+  explicit Reader(std::string_view file) : rest_(file) {
+    WEFT_CHECK(file.size() >= kBodyAt && file.substr(0, 7) == std::string_view(kMagic, 7),
+               kInvalidModel, "this is no checkpoint: it does not begin with WEFTV");
+    WEFT_CHECK(file[7] == kMagic[7], kInvalidModel,
+               "the checkpoint has format {}, this build reads format {}", int(uint8_t(file[7])),
+               int(kMagic[7]));
+    const Hash128 h = HashBytes(file.data() + kBodyAt, file.size() - kBodyAt);
+    const char* saved = file.data() + sizeof kMagic;
+    WEFT_CHECK(h.hi == weftx::Get(saved) && h.lo == weftx::Get(saved + 8), kInvalidModel,
+               "the checkpoint is damaged: its hash does not match");
+    rest_.remove_prefix(kBodyAt);
+  }
+  void Read(Texts* metadata, Tensors* tensors) {
+    for (uint64_t n = Number(); n > 0; --n) {
+      const std::string key(Bytes(Number()));
+      (*metadata)[key] = Bytes(Number());
+    }
+    for (uint64_t n = Number(); n > 0; --n) {
+      const std::string name(Bytes(Number()));
+      const uint64_t type = Number(), rank = Number();
+      Require(type < uint64_t(kNumDTypes) && rank <= 64 && !name.empty());
+      std::vector<int64_t> dims;
+      for (uint64_t d = 0; d < rank; ++d) dims.push_back(int64_t(Number()));
+      const std::string_view content = Bytes(Number());
+      const auto dtype = DType(type);
+      Require(DTypeBits(dtype) > 0 && FitsExactly(dtype, dims, content.size()));
+      auto t = std::make_shared<Tensor>(dtype, dims);
+      if (!content.empty()) std::memcpy(t->mutable_data(), content.data(), content.size());
+      Require(tensors->emplace(name, std::move(t)).second);
+    }
+    Require(rest_.empty());
+  }
+
+ private:
+  static void Require(bool ok) {
+    WEFT_CHECK(ok, kInvalidModel, "the checkpoint is damaged: a table does not fit its content");
+  }
+  static bool FitsExactly(DType t, const std::vector<int64_t>& dims, uint64_t bytes) {
+    for (int64_t d : dims)
+      if (d < 0) return false;
+    try {
+      return uint64_t(DTypeBytes(t, NumElements(dims))) == bytes;
+    } catch (const Error&) {
+      return false;  // more than any memory
+    }
+  }
+  uint64_t Number() { return weftx::Get(Bytes(8).data()); }
+  std::string_view Bytes(uint64_t n) {
+    Require(n <= rest_.size());
+    const std::string_view bytes = rest_.substr(0, n);
+    rest_.remove_prefix(n);
+    return bytes;
+  }
+  std::string_view rest_;
+};
+
+std::string TypeText(const Tensor& t) {
+  return fmt::format("{}{}", DTypeName(t.dtype()), t.shape().ToString());
+}
+
+}  // namespace
+
+struct VariableStore::Impl {
+  mutable std::shared_mutex mutex;
+  Tensors tensors;
+  Texts metadata;
+  uint64_t version = 1;
+  std::map<std::string, std::unique_ptr<DeviceCopy>> on_device;
+
+  void Put(const std::string& name, const Tensor& value) {
+    std::shared_ptr<Tensor>& slot = tensors[name];
+    if (const auto it = on_device.find(name); it != on_device.end()) it->second->Overwritten();
+    if (slot && slot->dtype() == value.dtype() && slot->dims() == value.dims()) {
+      CopyContent(value, slot.get());
+      return;
+    }
+    slot = OwnCopy(value);
+    ++version;
+  }
+  bool IsAhead() const {
+    return std::any_of(on_device.begin(), on_device.end(),
+                       [](const auto& copy) { return copy.second->ahead(); });
+  }
+  /// For readers on the host: what devices have that it has not is fetched first.
+  std::shared_lock<std::shared_mutex> LockToRead() {
+    for (;;) {
+      std::shared_lock lock(mutex);
+      if (!IsAhead()) return lock;
+      lock.unlock();
+      std::unique_lock alone(mutex);
+      for (const auto& [name, copy] : on_device) copy->ToHost();
+    }
+  }
+};
+
+VariableStore::VariableStore() : impl_(std::make_unique<Impl>()) {}
+VariableStore::~VariableStore() = default;
+
+void VariableStore::Set(const std::string& name, const TensorPtr& value) {
+  WEFT_CHECK(value && !name.empty(), kApiMisuse, "a variable needs a name and a value");
+  std::unique_lock lock(impl_->mutex);
+  impl_->Put(name, *value);
+}
+
+bool VariableStore::SetIfAbsent(const std::string& name, const TensorPtr& value) {
+  WEFT_CHECK(value && !name.empty(), kApiMisuse, "a variable needs a name and a value");
+  std::unique_lock lock(impl_->mutex);
+  if (impl_->tensors.count(name)) return false;
+  impl_->Put(name, *value);
+  return true;
+}
+
+std::shared_ptr<Tensor> VariableStore::Get(const std::string& name) const {
+  const std::shared_lock lock = impl_->LockToRead();
+  const auto it = impl_->tensors.find(name);
+  if (it == impl_->tensors.end()) {
+    std::vector<std::string> names;
+    for (const auto& [n, t] : impl_->tensors) names.push_back(n);
+    ThrowError(ErrorCode::kBadBinding, fmt::format("there is no variable '{}'", name), "",
+               DidYouMean(name, names));
+  }
+  return OwnCopy(*it->second);
+}
+
+bool VariableStore::Has(const std::string& name) const {
+  std::shared_lock lock(impl_->mutex);
+  return impl_->tensors.count(name) > 0;
+}
+
+bool VariableStore::Erase(const std::string& name) {
+  std::unique_lock lock(impl_->mutex);
+  if (impl_->tensors.erase(name) == 0) return false;
+  impl_->on_device.erase(name);
+  ++impl_->version;
+  return true;
+}
+
+std::vector<std::string> VariableStore::Names() const {
+  std::shared_lock lock(impl_->mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, t] : impl_->tensors) names.push_back(name);
+  return names;
+}
+
+int64_t VariableStore::num_bytes() const {
+  std::shared_lock lock(impl_->mutex);
+  int64_t bytes = 0;
+  for (const auto& [name, t] : impl_->tensors) bytes = CheckedAdd(bytes, t->num_bytes());
+  return bytes;
+}
+
+void VariableStore::SetMetadata(const std::string& key, std::string value) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->metadata[key] = std::move(value);
+}
+
+std::string VariableStore::Metadata(const std::string& key) const {
+  std::shared_lock lock(impl_->mutex);
+  const auto it = impl_->metadata.find(key);
+  return it == impl_->metadata.end() ? std::string() : it->second;
+}
+
+std::map<std::string, std::string> VariableStore::AllMetadata() const {
+  std::shared_lock lock(impl_->mutex);
+  return impl_->metadata;
+}
+
+void VariableStore::Save(const std::string& path) const {
+  std::string out(kMagic, sizeof kMagic);
+  out.append(16, '\0');  // the hash
+  {
+    const std::shared_lock lock = impl_->LockToRead();
+    weftx::Put(&out, impl_->metadata.size());
+    for (const auto& [key, value] : impl_->metadata) {
+      PutText(&out, key);
+      PutText(&out, value);
+    }
+    weftx::Put(&out, impl_->tensors.size());
+    for (const auto& [name, t] : impl_->tensors) {
+      WEFT_CHECK(DTypeBits(t->dtype()) > 0, kUnsupported,
+                 "variable '{}' is of type {}, which has no place in a checkpoint", name,
+                 DTypeName(t->dtype()));
+      PutText(&out, name);
+      weftx::Put(&out, uint64_t(t->dtype()));
+      weftx::Put(&out, uint64_t(t->rank()));
+      for (int64_t d : t->dims()) weftx::Put(&out, uint64_t(d));
+      weftx::Put(&out, uint64_t(t->num_bytes()));
+      out.append(static_cast<const char*>(t->data()), size_t(t->num_bytes()));
+    }
+  }
+  const Hash128 hash = HashBytes(out.data() + kBodyAt, out.size() - kBodyAt);
+  std::string digest;
+  weftx::Put(&digest, hash.hi);
+  weftx::Put(&digest, hash.lo);
+  out.replace(sizeof kMagic, digest.size(), digest);
+  WriteFileAtomic(path, out);
+}
+
+void VariableStore::Load(const std::string& path) {
+  Tensors tensors;
+  Texts metadata;
+  try {
+    const std::string bytes = ReadFile(path);
+    Reader(bytes).Read(&metadata, &tensors);
+  } catch (Error& e) {
+    e.AddPlace(path);
+    throw;
+  }
+  std::unique_lock lock(impl_->mutex);
+  for (const auto& [name, mine] : impl_->tensors) {
+    const auto it = tensors.find(name);
+    WEFT_CHECK(it != tensors.end(), kBadBinding, "'{}' has no variable '{}'", path, name);
+    WEFT_CHECK(it->second->dtype() == mine->dtype() && it->second->dims() == mine->dims(),
+               kBadBinding, "variable '{}' is {}, in '{}' it is {}", name, TypeText(*mine), path,
+               TypeText(*it->second));
+  }
+  for (auto& [name, t] : tensors) {
+    std::shared_ptr<Tensor>& slot = impl_->tensors[name];
+    if (const auto it = impl_->on_device.find(name); it != impl_->on_device.end())
+      it->second->Overwritten();
+    if (slot) {
+      CopyContent(*t, slot.get());
+    } else {
+      slot = std::move(t);
+      ++impl_->version;
+    }
+  }
+  impl_->metadata = std::move(metadata);
+}
+
+// ---- VariableAccess ----
+
+VariableAccess::VariableAccess(VariableStore& store, bool writes, bool on_device) : store_(store) {
+  VariableStore::Impl& impl = *store.impl_;
+  if (on_device || writes) {
+    alone_ = std::unique_lock(impl.mutex);
+    if (!on_device)
+      for (const auto& [name, copy] : impl.on_device) copy->FallBehind();
+  } else {
+    shared_ = impl.LockToRead();
+  }
+}
+DeviceCopy* VariableAccess::OnDevice(const std::string& name) const {
+  std::unique_ptr<DeviceCopy>& copy = store_.impl_->on_device[name];
+  if (!copy) copy = std::make_unique<DeviceCopy>();
+  return copy.get();
+}
+uint64_t VariableAccess::version() const { return store_.impl_->version; }
+std::shared_ptr<Tensor> VariableAccess::Find(const std::string& name) const {
+  const auto it = store_.impl_->tensors.find(name);
+  return it == store_.impl_->tensors.end() ? nullptr : it->second;
+}
+std::vector<std::string> VariableAccess::Names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, t] : store_.impl_->tensors) names.push_back(name);
+  return names;
+}
+
+}  // namespace weft

@@ -1,0 +1,113 @@
+/// kernel_call_test.cc: operators that a library runs, with types and extents that it does not take: kernels are generated.
+#include <doctest/doctest.h>
+
+#include "tests/support/e2e_util.h"
+#include "tests/support/fake_device.h"
+#include "weft/core/gradient/gradient.h"
+#include "weft/core/graph/builtin_ops.h"
+
+namespace {
+
+using namespace weft;
+using namespace weft::e2e;
+
+/// All steps are kernels or calls, and at least one call is made of generated kernels; on the host, and on a device of which
+/// recordings are made.
+void Check(const Graph& graph, const std::vector<SymBindings>& binds = {{}}) {
+  if (!HasCpu()) return;
+  RegisterFakeDevice();
+  FakeDevice::Get().Reset();
+  for (const char* backend : {"cpu", "fake"}) {
+    CAPTURE(std::string(backend));
+    Session session(CompileFor(graph, backend));
+    for (const SymBindings& bind : binds) {
+      const Reference r = RunReference(graph, 7, bind);
+      for (int run = 0; run < 4; ++run) CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
+      int generated = 0;
+      for (const StepTime& t : session.Profile(r.inputs)) {
+        CHECK(t.kind != "interpreter");
+        generated += t.how == "generated";
+      }
+      CHECK(generated > 0);
+    }
+  }
+  CHECK(FakeDevice::Get().strangers == 0);
+}
+
+}  // namespace
+
+TEST_CASE("kernel call: convolutions of types that the library has not") {
+  for (const char* type : {"f64", "f16", "bf16"}) {
+    CAPTURE(std::string(type));
+    const std::string t = type;
+    Check(FromText("graph (%x: " + t + "[2, 6, 9, 7], %w: " + t + "[8, 3, 3, 3], %b: " + t +
+                   "[8]) -> (%y) {\n  %y = Conv(%x, %w, %b) {group = 2, pads = [1, 0, 1, 2], "
+                   "strides = [2, 1]} : ?\n}"));
+  }
+}
+
+TEST_CASE("kernel call: products of types that the library has not, with what follows them") {
+  Check(
+      FromText("graph (%a: f64[3, 1, 5, 4], %b: f64[2, 4, 6], %r: f64[6]) -> (%y) {\n"
+               "  %p = MatMul(%a, %b) : ?\n  %s = Add(%p, %r) : ?\n  %y = Relu(%s) : ?\n}"));
+  Check(
+      FromText("graph (%a: f16[7, 5], %b: f16[6, 7], %c: f16[6]) -> (%y) {\n"
+               "  %y = Gemm(%a, %b, %c) {transA = 1, transB = 1, alpha = 0.5} : ?\n}"));
+}
+
+TEST_CASE("kernel call: gradients whose extents are known when the program runs") {
+  Graph g = FromText(
+      "graph (%x: f64[n, 2, 6, 6], %w: f64[4, 2, 3, 3]) -> (%y) {\n"
+      "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]} : ?\n}");
+  const std::vector<NodeEntry> xs{NodeEntry(g.inputs()[0]), NodeEntry(g.inputs()[1])};
+  const std::vector<NodeEntry> ys(g.outputs.begin(), g.outputs.end());
+  g.outputs = Gradients(g, ys, xs);
+  Check(g, {{{"n", 3}}, {{"n", 5}}, {{"n", 1}}});
+}
+
+TEST_CASE("kernel call: an addend that lies where the result goes") {
+  for (const char* type : {"f64", "f16", "bf16"}) {
+    CAPTURE(std::string(type));
+    const std::string t = type;
+    // The rest of the graph makes the addend, which nobody reads any more, and takes the result.
+    for (const char* behind :
+         {"  %s = Add(%p, %n) : ?\n", "  %s = Add(%n, %p) : ?\n", "  %s = Sub(%n, %p) : ?\n",
+          "  %s = Mul(%p, %n) : ?\n", "  %z = Relu(%p) : ?\n  %s = Add(%z, %n) : ?\n"}) {
+      CAPTURE(std::string(behind));
+      Check(FromText("graph (%a: " + t + "[m, 40], %b: " + t + "[40, 24], %r: " + t +
+                     "[m, 24]) -> (%y) {\n  %n = Tanh(%r) : ?\n  %p = MatMul(%a, %b) : ?\n" +
+                     behind + "  %y = Softmax(%s) {axis = -1} : ?\n}"),
+            {{{"m", 33}}, {{"m", 1}}, {{"m", 64}}});
+      Check(FromText("graph (%x: " + t + "[2, 6, 9, 7], %w: " + t + "[8, 6, 3, 3], %r: " + t +
+                     "[2, 8, 9, 7]) -> (%y) {\n  %n = Tanh(%r) : ?\n"
+                     "  %p = Conv(%x, %w) {pads = [1, 1, 1, 1]} : ?\n" +
+                     behind + "  %y = Tanh(%s) : ?\n}"));
+    }
+  }
+}
+
+TEST_CASE("kernel call: what there is nothing of") {
+  Check(FromText("graph (%a: f64[m, k], %b: f64[k, 6], %r: f64[m, 6]) -> (%y) {\n"
+                 "  %n = Tanh(%r) : ?\n  %p = MatMul(%a, %b) : ?\n  %s = Add(%p, %n) : ?\n"
+                 "  %y = Relu(%s) : ?\n}"),
+        {{{"m", 0}, {"k", 4}}, {{"m", 3}, {"k", 0}}, {{"m", 3}, {"k", 4}}});
+}
+
+TEST_CASE("kernel call: a run that is cancelled while kernels are made leaves none out") {
+  if (!HasCpu()) return;
+  RegisterFakeDevice();
+  FakeDevice::Get().Reset();
+  Session session(CompileFor(FromText("graph (%x: f64[2, 3, 8], %w: f64[4, 3, 3]) -> (%y) {\n"
+                                      "  %y = Conv(%x, %w) {pads = [1, 1]} : ?\n}"),
+                             "fake"));
+  const auto inputs = RandomProgramInputs(session.program(), 1, {});
+  CancelToken token;
+  session.set_cancel(token);
+  FakeDevice::Get().on_prepare = [&] { token.Cancel(); };
+  const auto caught = Catch([&] { session.Run(inputs); });
+  REQUIRE(caught);
+  CHECK(caught->code == ErrorCode::kCancelled);
+  FakeDevice::Get().on_prepare = nullptr;
+  session.set_cancel(CancelToken());
+  for (const StepTime& t : session.Profile(inputs)) CHECK(t.how == "generated");
+}

@@ -1,0 +1,162 @@
+/// staged_program_test.cc: programs whose extents depend on values, on the backend that compiles.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/support/e2e_util.h"
+
+namespace weft::e2e {
+namespace {
+
+TensorPtr Ints(std::vector<int64_t> dims, const std::vector<double>& v) {
+  return Tensor::FromDoubles(DType::kI64, std::move(dims), v);
+}
+TensorPtr Floats(std::vector<int64_t> dims, const std::vector<double>& v) {
+  return Tensor::FromDoubles(DType::kF32, std::move(dims), v);
+}
+
+/// Results on cpu against those of the interpreter.
+void CheckSame(const Graph& g, Session* session, const std::vector<TensorPtr>& inputs) {
+  const auto want = GetEvaluator()->Eval(g, inputs);
+  CHECK(Difference(session->Run(inputs), want) <= 1);
+}
+
+}  // namespace
+
+TEST_CASE("a shape that is an input: one program for many values") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph @m<n>(%x: f32[n, 4], %s: i64[2]) -> (%z) {\n"
+      "  %a = Add(%x, %x) : ?\n  %y = Reshape(%a, %s) : ?\n  %z = Softmax(%y) {axis = -1} : "
+      "?\n}\n");
+  const auto program = CompileFor(g, "cpu");
+  Session session(program);
+  const TensorPtr x = Floats({3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  for (const auto& s :
+       {Ints({2}, {2, 6}), Ints({2}, {-1, 3}), Ints({2}, {2, 6}), Ints({2}, {12, 1})})
+    CheckSame(g, &session, {x, s});
+  CheckSame(g, &session, {Floats({1, 4}, {4, 3, 2, 1}), Ints({2}, {2, 2})});
+  const auto wrong = Catch([&] { session.Run({x, Ints({2}, {5, 5})}); });
+  REQUIRE(wrong.has_value());
+  CHECK(wrong->code == ErrorCode::kShapeMismatch);
+  CheckSame(g, &session, {x, Ints({2}, {4, 3})});  // the session goes on
+}
+
+TEST_CASE("extents that only the run tells, with compiled parts around them") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph @m(%x: f32[2, 3], %k: i64[1]) -> (%sum, %top) {\n"
+      "  %a = Relu(%x) : ?\n  %i = NonZero(%a) : ?\n  %t = Transpose(%i) : ?\n"
+      "  %v = GatherND(%a, %t) : ?\n  %d = Mul(%v, %v) : ?\n"
+      "  %sum = ReduceSum(%d) {keepdims = 0} : ?\n  %top, %at = TopK(%v, %k) : ?, ?\n}\n");
+  Session session(CompileFor(g, "cpu"));
+  CheckSame(g, &session, {Floats({2, 3}, {1, -1, 2, 0, 3, -4}), Ints({1}, {2})});
+  CheckSame(g, &session, {Floats({2, 3}, {-1, -1, 2, 0, 3, 4}), Ints({1}, {3})});
+  CheckSame(g, &session, {Floats({2, 3}, {-1, -1, -2, 0, -3, -4}), Ints({1}, {0})});
+}
+
+TEST_CASE("a value that decides is remembered by its content, not by where it lay") {
+  if (!HasCpu()) return;
+  // Memory of the caller: reused, then gone. Few elements may become literals of a kernel, many are read where they lie.
+  const Graph nonzero = FromText(
+      "graph (%a: i64[n], %b: i64[n]) -> (%i, %s) {\n  %i = NonZero(%a) : ?\n"
+      "  %s = Add(%a, %b) : ?\n}\n");
+  const Graph top = FromText(
+      "graph (%a: i64[1], %b: i64[n]) -> (%v, %m) {\n  %v, %i = TopK(%b, %a) : ?, ?\n"
+      "  %m = Mul(%v, %a) : ?\n}\n");
+  const auto view = [](std::vector<int64_t>* memory, std::shared_ptr<void> owner = nullptr) {
+    return std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{int64_t(memory->size())},
+                                    memory->data(), std::move(owner));
+  };
+  for (const size_t count : {4, 300}) {
+    CAPTURE(count);
+    std::vector<int64_t> other;
+    for (size_t i = 0; i < count; ++i) other.push_back(int64_t(10 * i));
+    for (const bool is_top : {false, true}) {
+      CAPTURE(is_top);
+      const Graph& g = is_top ? top : nonzero;
+      Session session(CompileFor(g, "cpu"));
+      std::vector<int64_t> first(is_top ? 1 : count, 2);
+      if (!is_top) first[1] = 0;
+      std::vector<int64_t> memory = first;
+      CheckSame(g, &session, {view(&memory), view(&other)});
+      for (int64_t& v : memory) v = is_top ? 3 : 7 - v;
+      CheckSame(g, &session, {view(&memory), view(&other)});
+      std::vector<int64_t> elsewhere = first;
+      CheckSame(g, &session, {view(&elsewhere), view(&other)});
+      // Nothing holds the caller's tensor when the run is over.
+      const auto owner = std::make_shared<int>(0);
+      for (const int64_t v : {1, 3}) {
+        std::fill(elsewhere.begin(), elsewhere.end(), v);
+        session.Run({view(&elsewhere, owner), view(&other)});
+        CHECK(owner.use_count() == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("more values than a program remembers stages for") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph @m(%x: f32[1], %s: i64[1]) -> (%y) {\n"
+      "  %e = Expand(%x, %s) : ?\n  %y = Add(%e, %e) : ?\n}\n");
+  Session session(CompileFor(g, "cpu"));
+  const TensorPtr x = Floats({1}, {3});
+  for (int i = 0; i < 150; ++i) CheckSame(g, &session, {x, Ints({1}, {1.0 + i % 75})});
+  CHECK(session.bytes_moved() > 0);
+}
+
+TEST_CASE("a program that runs by stages tells the steps of its last run") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph @m(%x: f32[2, 3], %k: i64[1]) -> (%y, %top) {\n"
+      "  %a = Relu(%x) : ?\n  %i = NonZero(%a) : ?\n  %t = Transpose(%i) : ?\n"
+      "  %v = GatherND(%a, %t) : ?\n  %y = Exp(%v) : ?\n  %top, %at = TopK(%v, %k) : ?, ?\n}\n");
+  const auto program = CompileFor(g, "cpu");
+  Session session(program);
+  CHECK(program->stats().kernels == 0);  // nothing is compiled yet
+  session.Run({Floats({2, 3}, {1, -1, 2, 0, 3, -4}), Ints({1}, {2})});
+  const ProgramStats& first = program->stats();
+  CHECK(first.kernels >= 2);
+  CHECK(first.interpreted >= 1);  // NonZero
+  const int kernels = first.kernels;
+  for (double k : {1, 2, 3}) {
+    session.Run({Floats({2, 3}, {1, -1, 2, 0, 3, -4}), Ints({1}, {k})});
+    CHECK(program->stats().kernels == kernels);  // of one run, not of all
+  }
+  CHECK(first.kernels == kernels);
+  CHECK(program->stats().launches == 0);  // there is no device
+}
+
+TEST_CASE("the call that compiles a staged program is over when stages are made") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph @m(%x: f32[6], %s: i64[2]) -> (%z) {\n"
+      "  %y = Reshape(%x, %s) : ?\n  %z = Softmax(%y) {axis = -1} : ?\n}\n");
+  int heard = 0;
+  CompileOptions options;
+  options.passes.on_pass = [&](const PassRecord&) { ++heard; };
+  options.passes.print = [&](const std::string&) { ++heard; };
+  options.passes.print_after = ".";
+  const auto program = Compile(g, options);
+  CHECK(heard > 0);
+  heard = 0;
+  Session session(program);
+  CheckSame(g, &session, {Floats({6}, {1, 2, 3, 4, 5, 6}), Ints({2}, {2, 3})});
+  CHECK(heard == 0);
+}
+
+TEST_CASE("strings pass a program that computes") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph @m(%s: str[2], %x: f32[2]) -> (%t, %y) {\n"
+      "  %t = StringConcat(%s, %s) : ?\n  %y = Exp(%x) : ?\n}\n");
+  auto s = std::make_shared<Tensor>(DType::kString, std::vector<int64_t>{2});
+  s->mutable_strings() = {"a", "b"};
+  Session session(CompileFor(g, "cpu"));
+  const auto out = session.Run({s, Floats({2}, {0, 1})});
+  CHECK(out[0]->strings() == std::vector<std::string>{"aa", "bb"});
+  CHECK(out[1]->at(0) == doctest::Approx(1));
+}
+
+}  // namespace weft::e2e

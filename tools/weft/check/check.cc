@@ -1,0 +1,343 @@
+/// check.cc: `weft check MODEL`: does a model compute what it means? Compiled engines against the interpreter, on inputs
+/// that arithmetic is easily wrong about (check_inputs.h), at several extents, in sessions that go on from round to round.
+///
+/// A round is a function of the model, --seed and its number, so that --round repeats it. The first result that differs
+/// ends the check; then the first node behind it is looked for (check_search.h).
+#include "weft/support/check.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "check_engines.h"
+#include "check_inputs.h"
+#include "check_report.h"
+#include "check_search.h"
+#include "command_line.h"
+#include "common.h"
+#include "inputs.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/graph/repeatable.h"
+#include "weft/core/graph/variable.h"
+#include "weft/core/tensor/npy.h"
+#include "weft/support/file.h"
+#include "weft/support/strings.h"
+
+namespace weft::tool {
+namespace {
+
+struct Args {
+  ModelArgs model;
+  InputArgs inputs;
+  std::vector<std::string> engines;
+  std::string passes, save;
+  int rounds = 0, only = -1;
+  double seconds = 120;
+};
+
+/// Does the node draw numbers that nobody can repeat? One with a `seed` gives the same in every run.
+bool DrawsWithoutSeed(const NodePtr& n) {
+  if (!DrawsAnew(n)) return false;
+  bool has_body = false;
+  for (const auto& [name, value] : n->attrs.dict) {
+    if (!value.is<GraphPtr>() || !value.get<GraphPtr>()) continue;
+    has_body = true;
+    const std::vector<NodePtr> order = value.get<GraphPtr>()->TopoOrder();
+    if (std::any_of(order.begin(), order.end(), DrawsWithoutSeed)) return true;
+  }
+  return !has_body && !n->attrs.dict.find("seed");
+}
+
+std::vector<Engine> ParseEngines(const Args& args) {
+  std::vector<Engine> engines;
+  for (const std::string& text : args.engines) engines.push_back(ParseEngine(text, args.passes));
+  return engines;
+}
+
+/// Larger ones cost the interpreter too much: images have products of several.
+constexpr int64_t kLargeExtent = 17;
+
+class Checker {
+ public:
+  Checker(const Args& args, Graph graph)
+      : args_(args),
+        graph_(std::move(graph)),
+        maker_(graph_),
+        limits_(args.model.Check()),
+        engines_(ParseEngines(args), limits_, args.seconds),
+        search_(engines_, graph_, drawn_) {
+    FindDrawn();
+    guesses_shapes_ = maker_.GuessesShapes();
+    const SymBindings given = ParseBindings(args.inputs.binds);
+    CompleteBindings(graph_, given);  // names first
+    TakeFiles(given);
+    for (const NodePtr& v : StateVariables(graph_))
+      if (const AttrValue* value = v->attrs.dict.find("value"))
+        initial_[v->attrs.name] = value->get<TensorPtr>();
+  }
+
+  int Run() {
+    WEFT_CHECK(drawn_outputs_ < graph_.outputs.size(), kUnsupported,
+               "every output depends on what is drawn without a seed, by {}",
+               Join(report_.random, ", "));
+    engines_.Compile(graph_);
+    const std::vector<CheckValues> kinds = maker_.Kinds();
+    const int count = args_.rounds > 0 ? args_.rounds : int(kinds.size()) * 2;
+    const int first = std::max(args_.only, 0), end = args_.only >= 0 ? args_.only + 1 : count;
+    Progress progress;
+    for (int r = first; r < end && !report_.difference; ++r) {
+      if (engines_.SecondsLeft() <= 0) {
+        report_.not_compared.push_back(
+            fmt::format("rounds {} to {}: {} s are over (--seconds)", r, end - 1, args_.seconds));
+        break;
+      }
+      CheckRound round;
+      round.number = r;
+      round.values = kinds[size_t(r) % kinds.size()];
+      round.bind = bindings_[(size_t(r) + size_t(r) / kinds.size()) % bindings_.size()];
+      progress.Show(fmt::format("round {} of {}: {}", r, end, NameOf(round.values)));
+      RunRound(&round);
+      report_.rounds.push_back(std::move(round));
+    }
+    return Report();
+  }
+
+ private:
+  void FindDrawn() {
+    drawn_.assign(graph_.id_bound(), 0);
+    for (const NodePtr& n : graph_.TopoOrder()) {
+      if (DrawsWithoutSeed(n)) {
+        drawn_[n->id()] = 1;
+        report_.random.push_back(n->Describe());
+      }
+      for (const NodeEntry& e : n->inputs)
+        if (e.node && drawn_[e.node->id()]) drawn_[n->id()] = 1;
+    }
+    for (const NodeEntry& e : graph_.outputs) drawn_outputs_ += drawn_[e.node->id()];
+  }
+  /// Inputs that the user gives, and every set of extents to run at.
+  void TakeFiles(SymBindings given) {
+    InputArgs all = args_.inputs;
+    all.random = true;
+    if (!all.files.empty()) {
+      const NamedTensors made = MakeInputs(graph_, all, limits_);
+      for (const auto& [name, file] : SplitAssignments(all.files, "--input")) {
+        files_[name] = made.at(name);
+        for (const NodePtr& p : graph_.AllInputs()) {
+          const std::optional<Shape> declared = DeclaredShape(p);
+          if (p->attrs.name != name || !declared || !declared->has_rank()) continue;
+          for (int d = 0; d < declared->rank(); ++d)
+            if ((*declared)[d].known() && (*declared)[d].is_symbol())
+              given[(*declared)[d].symbol_name()] = made.at(name)->dims()[size_t(d)];
+        }
+      }
+    }
+    const std::vector<std::string> symbols = InputSymbols(graph_);
+    for (const std::string& s : symbols)
+      if (!given.count(s)) report_.unbound.push_back(s);
+    // The generic case: odd ones that differ; what broadcasts; an even one; more than a vector of f32 holds.
+    struct Extents {
+      int64_t first, step;
+    };
+    for (const Extents& e : {Extents{3, 2}, {1, 0}, {2, 0}, {kLargeExtent, 2}}) {
+      SymBindings bind = given;
+      int64_t next = e.first;
+      for (const std::string& s : report_.unbound) {
+        bind.emplace(s, next);
+        next += e.step;
+      }
+      if (std::find(bindings_.begin(), bindings_.end(), bind) == bindings_.end())
+        bindings_.push_back(bind);
+    }
+  }
+
+  uint64_t SeedOf(const CheckRound& r) const {
+    return args_.inputs.seed * 1000003 + uint64_t(r.number);
+  }
+  NamedTensors InputsOf(const CheckRound& r, int shape_guess) const {
+    NamedTensors in = maker_.Make(r.values, SeedOf(r), r.bind, shape_guess);
+    for (const auto& [name, t] : files_) in[name] = t;
+    return in;
+  }
+  StateMap StateFor(const CheckRound& r) const {
+    StateMap state = initial_;
+    if (state.empty() && StateVariables(graph_).empty()) return state;
+    for (const auto& [name, t] : MakeRandomInputs(graph_, SeedOf(r), r.bind).state) state[name] = t;
+    return state;
+  }
+
+  void RunRound(CheckRound* round) {
+    if (too_large_ && round->bind == bindings_.back()) {
+      round->result = "not compared: these extents are too large for the interpreter";
+      return;
+    }
+    NamedTensors in;
+    const StateMap state = StateFor(*round);
+    CheckOutcome want;
+    for (int guess = 0; guess < (guesses_shapes_ ? CheckInputMaker::kShapeGuesses : 1); ++guess) {
+      in = InputsOf(*round, guess);
+      if (!engines_.has_reference()) break;
+      want = TryCheck([&] { return engines_.Evaluate(graph_, in, state, true); });
+      if (!want.gave_none() || IsExhausted(want)) break;
+    }
+    if (engines_.has_reference() && IsExhausted(want) && bindings_.size() > 1 &&
+        round->bind == bindings_.back()) {
+      too_large_ = true;  // for the interpreter; smaller extents may not be
+      round->result = "not compared: " + want.refusal;
+      return;
+    }
+    if (engines_.has_reference() && IsExhausted(want)) {
+      // One more time would not be shorter.
+      engines_.DropReference();
+      report_.not_compared.push_back(
+          fmt::format("ref, from round {} on: {}", round->number, want.refusal));
+    }
+    std::vector<CheckOutcome> got;
+    for (size_t i = 0; i < engines_.list().size(); ++i)
+      got.push_back(TryCheck([&] { return engines_.RunSession(i, in, state); }));
+    if (!engines_.has_reference()) {
+      // The engines among themselves.
+      if (got.size() < 2) {
+        round->result = "not compared: no reference";
+        return;
+      }
+      want = got.back();
+      got.pop_back();
+    }
+    CompareRound(round, got, want, in, state);
+  }
+
+  void CompareRound(CheckRound* round, const std::vector<CheckOutcome>& got,
+                    const CheckOutcome& want, const NamedTensors& in, const StateMap& state) {
+    CheckQuestion question(engines_, graph_, in, state);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const CheckOutcome& o = got[i];
+      if (o.code == ErrorCode::kInternal) return Note(round, i, 0, o.refusal, in, state);
+      if (IsExhausted(o) || IsExhausted(want)) {
+        round->result = "not compared: " + (IsExhausted(o) ? o : want).refusal;
+        return;
+      }
+      if (want.gave_none()) {
+        // What no result needs is left out, and with it the reason to refuse.
+        round->result =
+            (o.gave_none() ? "all refuse: " : "not compared, ref refuses: ") + want.refusal;
+        continue;
+      }
+      if (o.gave_none())
+        return Note(round, i, 0, "it refuses what ref computes: " + o.refusal, in, state);
+      const CheckReply reply = search_.Compare(graph_, o.results, want.results, &question);
+      if (reply.differs()) return Note(round, i, *reply.result, reply.detail, in, state);
+      if (!reply.detail.empty()) {
+        round->result = "not compared: " + reply.detail;
+        return;
+      }
+    }
+    if (want.gave_none()) return;
+    round->compared = true;
+    round->result = "equal";
+  }
+
+  void Note(CheckRound* round, size_t engine, size_t output, std::string why,
+            const NamedTensors& in, const StateMap& state) {
+    round->compared = true;
+    round->result = "DIFFERENT";
+    const Engine& e = engines_.list()[engine];
+    CheckDifference d;
+    d.engine = e.text;
+    d.output = graph_.OutputName(output);
+    d.detail = std::move(why);
+    // With the whole model once more, in a session of its own.
+    const CheckReply fresh = search_.CompareOnce(graph_, e, in, state);
+    d.only_reused = !fresh.differs() && fresh.detail.empty();
+    if (fresh.differs())
+      d.node = search_.FirstNode(e, graph_.outputs[output], in, state, &d.detail);
+    else
+      d.why_none =
+          d.only_reused ? "it differs only in a session that has run before" : fresh.detail;
+    report_.difference = std::move(d);
+    provoking_ = in;
+  }
+
+  std::string Again(const CheckRound& r) const {
+    std::string line = fmt::format("weft check {} --seed {} --round {}", args_.model.path,
+                                   args_.inputs.seed, r.number);
+    for (const std::string& b : args_.inputs.binds) line += " --bind " + b;
+    for (const std::string& f : args_.inputs.files) line += " --input " + f;
+    if (!args_.passes.empty()) line += " --passes '" + args_.passes + "'";
+    return line;
+  }
+  void SaveInputs() const {
+    MakeDirectories(args_.save);
+    for (const auto& [name, t] : provoking_)
+      WriteNpy(JoinPath(args_.save, FileStem(name) + ".npy"), *t);
+  }
+
+  int Report() {
+    if (report_.difference && !args_.save.empty()) SaveInputs();
+    for (size_t i = 0; i < graph_.outputs.size(); ++i)
+      if (drawn_[graph_.outputs[i].node->id()])
+        report_.outputs_not_compared.push_back(graph_.OutputName(i));
+    report_.model = args_.model.path;
+    report_.engines = engines_.Names();
+    report_.reference = engines_.ReferenceName();
+    report_.seed = args_.inputs.seed;
+    report_.saved = !args_.save.empty();
+    if (!report_.rounds.empty()) report_.again = Again(report_.rounds.back());
+    report_.Print(args_.model.json);
+    return 0;
+  }
+
+  const Args& args_;
+  Graph graph_;
+  CheckInputMaker maker_;
+  Limits limits_;
+  CheckEngines engines_;
+  std::vector<uint8_t> drawn_;  ///< by node id
+  CheckSearch search_;
+  NamedTensors files_;
+  StateMap initial_;
+  std::vector<SymBindings> bindings_;
+  size_t drawn_outputs_ = 0;
+  bool guesses_shapes_ = false, too_large_ = false;
+  CheckReport report_;
+  NamedTensors provoking_;
+};
+
+int Run(const Args& args) {
+  ImportOptions import;
+  import.limits = args.model.Check();
+  for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input"))
+    import.overridable.push_back(name);
+  Checker checker(args, LoadModel(args.model.path, import));
+  return checker.Run();
+}
+
+}  // namespace
+
+Command MakeCheck(CLI::App& parent) {
+  auto a = std::make_shared<Args>();
+  a->engines = {"cpu", "cpu:no-fusion"};
+  CLI::App* app = parent.add_subcommand(
+      "check",
+      "compare engines with the interpreter on adversarial inputs; names the first node "
+      "that differs");
+  AddModel(app, &a->model);
+  AddInputs(app, &a->inputs);
+  app->add_option("--rounds", a->rounds, "rounds; default two of each kind of values")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1000000));
+  app->add_option("--round", a->only, "only this one")
+      ->type_name("R")
+      ->check(WholeNumber(0, 1000000));
+  AddList(app, "--engine", &a->engines, "engine to check (repeatable); default cpu, cpu:no-fusion")
+      ->type_name("E");
+  app->add_option("--passes", a->passes, "passes instead of the engines' own")->type_name("P");
+  app->add_option("--seconds", a->seconds,
+                  "time for all rounds; the interpreter has a quarter for one")
+      ->type_name("S")
+      ->check(NonNegative());
+  app->add_option("--save", a->save, "folder for the inputs that make the difference")
+      ->type_name("D");
+  return {app, [a] { return Run(*a); }};
+}
+
+}  // namespace weft::tool

@@ -1,0 +1,300 @@
+/// bench.cc: `weft bench`: the time of a run in a steady loop that allocates nothing: outputs are
+/// reused. The first run, which makes the binding for these extents, is not counted.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "command_line.h"
+#include "common.h"
+#include "inputs.h"
+#include "trace.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/runtime/program/profile.h"
+#include "weft/runtime/session/variable_store.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/strings.h"
+#include "weft/support/timer.h"
+
+namespace weft::tool {
+namespace {
+
+constexpr int kMinIterations = 3;  // a median of fewer says nothing
+constexpr size_t kMaxSamples = 10'000'000;
+constexpr double kNoisy = 0.05;  // spread from which a reader is told
+
+struct Args {
+  ModelArgs model;
+  InputArgs inputs;
+  EngineArgs engine;
+  double warmup_ms = 100, duration_s = 1.5;
+  int64_t iterations = 0;
+  bool profile = false;
+  std::string export_times, export_profile;
+};
+
+struct Times {
+  std::vector<double> ms;        // sorted
+  std::vector<double> in_order;  // as they were taken
+  double first_ms = 0;           // the run before them, which makes library calls and packs weights
+  double cpu_us = 0;             // of all threads, a run
+  double launches = 0, replays = 0, host_waits = 0;  // of a device, a run
+  double At(double quantile) const {
+    return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
+  }
+  double Median() const {
+    const size_t n = ms.size();
+    return n % 2 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2;
+  }
+  double Mean() const {
+    double sum = 0;
+    for (const double t : ms) sum += t;
+    return sum / double(ms.size());
+  }
+  /// Half the distance of the quartiles to the median: what outliers cannot blow up.
+  double Spread() const { return (At(0.75) - At(0.25)) / 2 / Median(); }
+};
+
+/// Time that the processors have spent on this process.
+double CpuSeconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+/// State variables that the model gives no value begin with random ones in [-1, 1), as inputs do.
+void FillVariables(const Program& program, uint64_t seed, VariableStore* store) {
+  for (const IoSpec& v : program.variables()) {
+    if (store->Has(v.name)) continue;
+    WEFT_CHECK(v.shape.is_static() && IsFloat(v.dtype), kBadBinding,
+               "variable '{}' has no value; random ones are made for floats of fixed extents",
+               v.name);
+    auto t = std::make_shared<Tensor>(v.dtype, v.shape.ints());
+    const int64_t n = t->num_elements();
+    float* f32 = v.dtype == DType::kF32 ? t->mutable_data_as<float>() : nullptr;
+    for (int64_t i = 0; i < n; ++i) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      const float value = float(seed >> 40) * 0x1p-23f - 1;
+      if (f32)
+        f32[i] = value;
+      else
+        t->set(i, value);
+    }
+    store->Set(v.name, t);
+  }
+}
+
+Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inputs) {
+  std::vector<std::shared_ptr<Tensor>> outputs;
+  Times times;
+  const Timer first;
+  session->RunInto(inputs, &outputs);
+  times.first_ms = first.milliseconds();
+  const Timer warmup;
+  while (warmup.milliseconds() < a.warmup_ms) session->RunInto(inputs, &outputs);
+  const Timer all;
+  const double cpu = CpuSeconds();
+  const ProgramStats& stats = session->program().stats();
+  const RunCount counts[] = {stats.launches, stats.replays, stats.host_waits};
+  const int64_t before[] = {counts[0], counts[1], counts[2]};
+  for (;;) {
+    const Timer one;
+    session->RunInto(inputs, &outputs);
+    times.ms.push_back(one.milliseconds());
+    if (a.iterations > 0 ? int64_t(times.ms.size()) >= a.iterations
+                         : times.ms.size() >= kMinIterations && all.seconds() >= a.duration_s)
+      break;
+    if (times.ms.size() >= kMaxSamples) break;
+  }
+  times.cpu_us = 1e6 * (CpuSeconds() - cpu) / double(times.ms.size());
+  double* const of_a_run[] = {&times.launches, &times.replays, &times.host_waits};
+  for (size_t i = 0; i < 3; ++i)
+    *of_a_run[i] = double(counts[i] - before[i]) / double(times.ms.size());
+  times.in_order = times.ms;
+  std::sort(times.ms.begin(), times.ms.end());
+  return times;
+}
+
+/// The most memory that this program has held at once; 0 where the system does not tell. (That of getrusage counts in whatever
+/// the process held before it became this program.)
+int64_t PeakResidentBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kilobytes = 0;
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
+}
+
+/// Passes and the steps of one run, each laid end to end; the arena is there while steps run.
+void ExportProfile(const std::string& path, const std::vector<PassRecord>& passes,
+                   const std::vector<ProfileRow>& steps, const Session& session) {
+  constexpr int kPasses = 1, kSteps = 2;
+  constexpr const char* kArena = "planned arena bytes";
+  ChromeTrace trace;
+  trace.NameTrack(kPasses, "compile passes");
+  trace.NameTrack(kSteps, "steps of one run");
+  trace.Counter(kArena, 0, 0);
+  double at_us = 0;
+  for (const PassRecord& r : passes) {
+    Json args = {{"number", r.number},
+                 {"reason", r.trigger == Trigger::kAsked ? "asked" : r.reason},
+                 {"nodes_before", r.nodes_before},
+                 {"nodes_after", r.nodes_after}};
+    for (const auto& [name, value] : r.statistics) args[name] = value;
+    trace.Span(kPasses, r.name, "pass", at_us, r.seconds * 1e6, std::move(args));
+    at_us += r.seconds * 1e6;
+  }
+  trace.Counter(kArena, at_us, session.arena_bytes());
+  for (const ProfileRow& r : steps) {
+    trace.Span(kSteps, r.name, r.kind, at_us, r.microseconds,
+               {{"step", r.step},
+                {"runs", r.how},
+                {"bytes", r.bytes},
+                {"flops", r.flops},
+                {"floor_us", r.floor_us}});
+    at_us += r.microseconds;
+  }
+  trace.Counter(kArena, at_us, 0);
+  trace.Write(path);
+}
+
+int Run(const Args& a) {
+  const Prepared p = Prepare(a.model, a.inputs, a.engine);
+  const auto store = std::make_shared<VariableStore>();
+  Session session(p.program, store);
+  FillVariables(*p.program, a.inputs.seed, store.get());
+  const Times times = Measure(a, &session, p.inputs);
+  ReportKernelFaults(session);
+  const KernelCache::TextCounts tuning = KernelCache::Process().text_counts();
+  Machine machine;
+  std::vector<ProfileRow> profile;
+  if (a.profile || !a.export_profile.empty()) {
+    machine = MachineOf(p.program->backend(), a.engine.threads);
+    std::vector<std::shared_ptr<Tensor>> outputs;
+    session.RunInto(p.inputs, &outputs);
+    profile = ProfileSteps([&] { return session.Profile(p.inputs, &outputs); }, machine);
+  }
+  const ProgramStats& stats = p.program->stats();
+  if (!a.export_profile.empty()) ExportProfile(a.export_profile, stats.passes, profile, session);
+  if (!a.export_times.empty())
+    WriteFileAtomic(a.export_times,
+                    Json{{"backend", p.engine.text}, {"times_ms", times.in_order}}.dump(1) + "\n");
+
+  if (a.model.json) {
+    Json shapes = Json::object();
+    for (const auto& [name, t] : p.named) shapes[name] = TypeText(*t);
+    Json out = {{"median_ms", times.Median()},
+                {"min_ms", times.ms.front()},
+                {"p95_ms", times.At(0.95)},
+                {"mean_ms", times.Mean()},
+                {"cpu_us", times.cpu_us},
+                {"iterations", times.ms.size()},
+                {"read_s", p.read_seconds},
+                {"compile_s", stats.compile_seconds},
+                {"first_run_ms", times.first_ms},
+                {"kernels", stats.kernels},
+                {"distinct_kernels", stats.distinct_kernels},
+                {"library_calls", stats.library_calls},
+                {"reorders", stats.reorders},
+                {"interpreted", stats.interpreted},
+                {"kernels_failed", session.kernels_failed()},
+                {"launches", times.launches},
+                {"replays", times.replays},
+                {"host_waits", times.host_waits},
+                {"arena_bytes", session.arena_bytes()},
+                {"bytes_moved", session.bytes_moved()},
+                {"peak_rss_bytes", PeakResidentBytes()},
+                {"backend", p.engine.text},
+                {"inputs", std::move(shapes)}};
+    if (a.engine.calls.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
+    if (a.profile) {
+      Json rows = Json::array();
+      for (const ProfileRow& r : profile)
+        rows.push_back({{"step", r.step},
+                        {"name", r.name},
+                        {"kind", r.kind},
+                        {"runs", r.how},
+                        {"us", r.microseconds},
+                        {"bytes", r.bytes},
+                        {"flops", r.flops},
+                        {"floor_us", r.floor_us}});
+      out["profile"] = std::move(rows);
+      out["floor_us"] = SumOf(profile).floor_us;
+    }
+    PrintJson(out);
+    return 0;
+  }
+  std::string text;
+  for (const auto& [name, t] : p.named)
+    text += fmt::format("input    {}: {}\n", name, TypeText(*t));
+  text +=
+      fmt::format("time     median {:.3f} ms, min {:.3f}, p95 {:.3f}, mean {:.3f} over {} runs\n",
+                  times.Median(), times.ms.front(), times.At(0.95), times.Mean(), times.ms.size());
+  text += fmt::format("start    file {:.3f} s, compile {:.3f} s on {}, first run {:.3f} ms\n",
+                      p.read_seconds, stats.compile_seconds, p.engine.text, times.first_ms);
+  text += fmt::format(
+      "steps    {} kernels ({} distinct), {} library calls, {} reorders, {} interpreted\n",
+      stats.kernels, stats.distinct_kernels, stats.library_calls, stats.reorders,
+      stats.interpreted);
+  if (session.kernels_failed() > 0)
+    text += fmt::format("failed   {} could not be generated: a bug in Weft\n",
+                        Plural(session.kernels_failed(), "kernel"));
+  if (times.launches + times.replays > 0)
+    text += fmt::format("device   {:g} launches, {:g} recordings, {:g} waits for the host a run\n",
+                        times.launches, times.replays, times.host_waits);
+  text += fmt::format("memory   arena {}, moved {} a run, process {} at most\n",
+                      FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
+                      FormatBytes(PeakResidentBytes()));
+  if (a.engine.calls.tune)
+    text += fmt::format("tuning   {} library calls timed, {} chosen by earlier ones\n",
+                        tuning.stored, tuning.found);
+  if (a.profile) text += "\n" + ProfileTable(profile, machine, times.Median() * 1e3);
+  Print(text);
+  if (times.Spread() > kNoisy)
+    fmt::print(
+        stderr,
+        "note: half of the runs lie more than {:.0f} % from the median; the machine may be busy\n",
+        100 * times.Spread());
+  return 0;
+}
+
+}  // namespace
+
+Command MakeBench(CLI::App& parent) {
+  auto a = std::make_shared<Args>();
+  a->inputs.random = true;
+  CLI::App* app = parent.add_subcommand(
+      "bench",
+      "time a model; inputs and variables that are not given are random, unbound symbols 1");
+  AddModel(app, &a->model);
+  AddInputs(app, &a->inputs);
+  bool* random = &a->inputs.random;
+  app->add_flag_callback(
+      "--random", [random] { *random = true; }, "accepted as for run; always on here");
+  AddEngine(app, &a->engine);
+  app->add_option("--warmup", a->warmup_ms, "runs before the timed ones")
+      ->type_name("MS")
+      ->check(NonNegative());
+  app->add_option("--duration", a->duration_s, "time to measure")
+      ->type_name("S")
+      ->check(NonNegative());
+  app->add_option("--iterations", a->iterations, "timed runs, instead of --duration")
+      ->type_name("N")
+      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()));
+  app->add_flag(
+      "--profile", a->profile,
+      "every step with its time, bytes and operations, and what this machine could at best");
+  app->add_option("--export-profile", a->export_profile,
+                  "passes, steps and memory as Chrome trace-event JSON (Perfetto opens it)")
+      ->type_name("F");
+  app->add_option("--export-times", a->export_times, "the time of every run, in order, as JSON")
+      ->type_name("F");
+  return {app, [a] { return Run(*a); }};
+}
+
+}  // namespace weft::tool

@@ -1,0 +1,203 @@
+/// compile.cc: `weft compile`: makes the kernels of a model for a target without running anything;
+/// works for a GPU on a machine that has none.
+#include <map>
+
+#include "command_line.h"
+#include "common.h"
+#include "inputs.h"
+#include "weft/codegen/compiler/kernel_attr_types.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/runtime/backend/backend.h"
+#include "weft/runtime/saved/saved_program.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/strings.h"
+#include "weft/support/table.h"
+#include "weft/support/timer.h"
+
+namespace weft::tool {
+namespace {
+
+struct Args {
+  ModelArgs model;
+  std::string target, out, save_kernels, overridable,
+      passes = std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen";
+};
+
+/// One distinct kernel and what was made of it.
+struct Row {
+  KernelPtr kernel;
+  CompiledKernelPtr compiled;  ///< null where nothing was made
+  KernelStats stats;
+  bool multi = false;            ///< it computes parts of a launch
+  std::vector<std::string> ops;  ///< of the first body, or part of one, that it serves, in order
+  int launches = 0;
+};
+
+/// Operators of the body of a fused node as far as part `part` (-1: all) needs them.
+std::vector<std::string> OpsOf(const NodePtr& fused, int part) {
+  const GraphPtr body = FusedBody(fused);
+  std::vector<NodeEntry> results(body->outputs.begin(), body->outputs.end());
+  // Without them all parts compute one result.
+  if (part >= 0 && fused->attrs.dict.find("parts")) {
+    const Ints& parts = fused->attr<Ints>("parts");
+    int64_t first = 0;
+    for (int p = 0; p < part; ++p) first += parts[size_t(p)];
+    results.assign(results.begin() + first, results.begin() + first + parts[size_t(part)]);
+  }
+  std::vector<std::string> ops;
+  DFSVisit(results, [&](const NodePtr& m) {
+    if (!m->is_variable() && !IsOp(m, builtin::kConstant)) ops.push_back(m->op()->name);
+  });
+  return ops;
+}
+
+/// Rows of distinct kernels; `sites`: how many launches there are.
+std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler, int* sites) {
+  std::vector<Row> rows;
+  *sites = 0;
+  std::map<Hash128, size_t> row_of;
+  if (!g.HasAttr("kernel")) return rows;
+  const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
+  const RtcMap* rtc = g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr;
+  for (NodePtr n : g.TopoOrder()) {
+    const LoweredKernel* k = kernels.find(n);
+    if (!k) continue;
+    ++*sites;
+    const CompiledKernels* made = rtc ? rtc->find(n) : nullptr;
+    const std::vector<KernelPtr> own = k->Kernels();
+    for (size_t i = 0; i < own.size(); ++i) {
+      const auto [it, fresh] = row_of.emplace(own[i]->Key(), rows.size());
+      if (fresh) {
+        Row r;
+        r.kernel = own[i];
+        r.multi = k->is_multi();
+        if (made && i < made->size()) r.compiled = (*made)[i];
+        int part = -1;
+        for (size_t p = k->parts.size(); p-- > 0;)
+          if (k->parts[p].kernel == own[i]) part = int(p);
+        if (IsOp(n, builtin::kFused)) r.ops = OpsOf(n, part);
+        r.stats = compiler.Stats(*r.kernel, r.compiled ? r.compiled->binary : std::string());
+        if (r.stats.source_bytes == 0)
+          r.stats.source_bytes = int64_t(compiler.Source(*r.kernel).size());
+        rows.push_back(std::move(r));
+      }
+      ++rows[it->second].launches;
+    }
+  }
+  return rows;
+}
+
+const char* TemplateName(const Row& r) {
+  return r.multi ? "multi" : r.kernel->tmpl == KernelTemplate::kRow ? "row" : "elementwise";
+}
+Json OrNull(int v) { return v < 0 ? Json(nullptr) : Json(v); }
+std::string OrDash(int v) { return v < 0 ? "-" : fmt::format("{}", v); }
+
+int Run(const Args& a) {
+  PassOptions options;
+  options.limits = a.model.Check();
+  WEFT_CHECK(a.out.empty() || EndsWith(ToLower(a.out), ".weftx"), kUsage,
+             "cannot write '{}': compiled programs are written as .weftx", a.out);
+  options.target = a.target == "cuda" ? "cuda:sm_90" : a.target;
+  std::string why;
+  const std::shared_ptr<KernelCompiler> compiler = FindKernelCompiler(options.target, &why);
+  if (!compiler)
+    ThrowError(ErrorCode::kUnsupported,
+               fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
+               "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
+  ImportOptions import;
+  import.limits = options.limits;
+  if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
+  const Graph graph = LoadModel(a.model.path, import);
+  std::vector<PassRecord> records;
+  options.records = &records;
+  const Timer timer;
+  const Graph compiled = RunPasses(graph, Pipeline::Parse(a.passes), options);
+  const double seconds = timer.seconds();
+  int launches = 0;
+  const std::vector<Row> rows = CollectKernels(compiled, *compiler, &launches);
+
+  if (!a.save_kernels.empty()) {
+    MakeDirectories(a.save_kernels);
+    for (const Row& r : rows)
+      WriteFileAtomic(JoinPath(a.save_kernels, r.kernel->Name() + compiler->source_extension()),
+                      compiler->Source(*r.kernel));
+  }
+  if (!a.out.empty()) {
+    const std::string backend = compiler->target().substr(0, compiler->target().find(':'));
+    WriteFileAtomic(a.out, PackProgram(compiled, backend, compiler->target()));
+  }
+  int failed = 0;
+  std::string first_error;
+  Json list = Json::array();
+  Table table(
+      {"kernel", "template", ">ops", ">launches", ">source", ">binary", ">registers", ">spilled"});
+  for (const Row& r : rows) {
+    if (!r.compiled || r.compiled->binary.empty()) {
+      if (failed++ == 0)
+        first_error =
+            r.kernel->Name() + ": " + (r.compiled ? r.compiled->error : "RTCGen did not run");
+    }
+    Json row = {{"name", r.kernel->Name()},
+                {"template", TemplateName(r)},
+                {"ops", r.ops.size()},
+                {"op_names", r.ops},
+                {"launches", r.launches},
+                {"source_bytes", r.stats.source_bytes},
+                {"binary_bytes", r.compiled ? int64_t(r.compiled->binary.size()) : 0},
+                {"registers", OrNull(r.stats.registers)},
+                {"spill_bytes", OrNull(r.stats.spill_bytes)}};
+    if (r.compiled && !r.compiled->error.empty()) row["error"] = r.compiled->error;
+    list.push_back(std::move(row));
+    table.AddRow({r.kernel->Name(), TemplateName(r), fmt::format("{}", r.ops.size()),
+                  fmt::format("{}", r.launches), FormatBytes(r.stats.source_bytes),
+                  r.compiled ? FormatBytes(int64_t(r.compiled->binary.size())) : "-",
+                  OrDash(r.stats.registers), OrDash(r.stats.spill_bytes)});
+  }
+  int64_t from_cache = 0;
+  for (const PassRecord& r : records)
+    if (r.name == "RTCGen") {
+      auto count = [&](const char* s) { return r.statistics.count(s) ? r.statistics.at(s) : 0; };
+      from_cache = count("distinct") - count("compiled");
+    }
+  if (a.model.json) {
+    PrintJson({{"compile_s", seconds},
+               {"target", compiler->target()},
+               {"launches", launches},
+               {"from_cache", from_cache},
+               {"kernels", std::move(list)}});
+  } else {
+    Print(table.ToString());
+    Print(
+        fmt::format("{} distinct kernels ({} from the cache), {} launches a run, {:.3f} s for {}\n",
+                    rows.size(), from_cache, launches, seconds, compiler->target()));
+  }
+  if (failed > 0)
+    ThrowError(ErrorCode::kCheckFailed,
+               fmt::format("{} of {} kernels do not compile for {}; {}", failed, rows.size(),
+                           compiler->target(), first_error),
+               a.model.path);
+  return 0;
+}
+
+}  // namespace
+
+Command MakeCompile(CLI::App& parent) {
+  auto a = std::make_shared<Args>();
+  CLI::App* app = parent.add_subcommand(
+      "compile", "make the kernels of a model for a target, without running it");
+  AddModel(app, &a->model);
+  app->add_option("--target", a->target, "cpu, cuda:sm_90")->type_name("T")->required();
+  app->add_option("-o,--output", a->out, "compiled program to write (.weftx)")->type_name("F");
+  app->add_option("--overridable", a->overridable,
+                  "initializers that the model lists as inputs too and that will be fed: A,B")
+      ->type_name("N");
+  app->add_option("--save-kernels", a->save_kernels, "write the source of every distinct kernel")
+      ->type_name("D");
+  app->add_option("--passes", a->passes, "passes instead of the usual ones")->type_name("P");
+  return {app, [a] { return Run(*a); }};
+}
+
+}  // namespace weft::tool

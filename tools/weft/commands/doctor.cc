@@ -1,0 +1,116 @@
+/// doctor.cc: `weft doctor`: what this machine and this build offer, in the words a bug report
+/// needs.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "command_line.h"
+#include "common.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/runtime/backend/backend.h"
+#include "weft/runtime/backend/backend_report.h"
+#include "weft/runtime/program/profile.h"
+#include "weft/support/check.h"
+#include "weft/support/shared_library.h"
+#include "weft/support/strings.h"
+#include "weft/support/table.h"
+
+namespace weft::tool {
+namespace {
+
+struct Row {
+  std::string what, found;
+  bool ok = true;
+};
+
+std::string EnvOr(const char* name, const char* otherwise) {
+  const char* v = std::getenv(name);
+  return v && *v ? v : otherwise;
+}
+
+Row BackendRow(const std::string& name) {
+  try {
+    const auto backend = GetBackend(name);
+    return {"backend " + name, backend->target().empty()
+                                   ? "ready, interprets"
+                                   : fmt::format("ready, {} threads", backend->threads())};
+  } catch (const Error& e) {
+    return {"backend " + name, e.message(), false};
+  }
+}
+
+Row CompilerRow(const std::string& target, const std::string& what) {
+  std::string why;
+  const auto compiler = FindKernelCompiler(target, &why);
+  if (!compiler) return {what, why, false};
+  return {what, compiler->target()};
+}
+
+/// What the module finds; a machine without a GPU has none, which is no fault.
+void AddReport(const std::string& backend, std::vector<Row>* rows) {
+  for (const ReportRow& r : ReportOfBackend(backend))
+    rows->push_back({backend + " " + r.what, r.found, r.ok});
+}
+
+Row MeasuredRow() { return {"measured", MeasureMachine(GetBackend("cpu")->threads()).ToString()}; }
+
+std::vector<Row> Examine() {
+  std::vector<Row> rows;
+  rows.push_back({"weft", fmt::format("{}, built with {} {}", WEFT_VERSION,
+#ifdef __clang__
+                                      "clang", __clang_version__
+#else
+                                      "g++", __VERSION__
+#endif
+                                      )});
+  rows.push_back({"library", CurrentLibraryPath()});
+  rows.push_back({"registered", fmt::format("{} operators, {} passes", Op::List().size(),
+                                            PassEntry::List().size())});
+  rows.push_back(
+      {"cpu", fmt::format("{}, {} threads", CpuModel(), std::thread::hardware_concurrency())});
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  rows.push_back(
+      {"memory", pages > 0 && page > 0 ? FormatBytes(int64_t{pages} * page) : "unknown"});
+  rows.push_back(
+      {"threads", fmt::format("OMP_NUM_THREADS {}", EnvOr("OMP_NUM_THREADS", "is not set"))});
+  rows.push_back({"evaluator", GetEvaluator() ? "interpreter" : "none", GetEvaluator() != nullptr});
+  for (const char* name : {"ref", "cpu", "cuda"}) rows.push_back(BackendRow(name));
+  rows.push_back(CompilerRow("cpu", "kernels cpu"));
+  rows.push_back(CompilerRow("cuda:sm_90", "kernels cuda"));
+  AddReport("cuda", &rows);
+  KernelCache& cache = KernelCache::Process();
+  const std::string dir = cache.directory();
+  rows.push_back({"kernel cache", dir.empty() ? "off: " + cache.why_off() : dir});
+  rows.push_back({"limits", Limits().ToString()});
+  return rows;
+}
+
+}  // namespace
+
+Command MakeDoctor(CLI::App& parent) {
+  auto json = std::make_shared<bool>(false), measure = std::make_shared<bool>(false);
+  CLI::App* app = parent.add_subcommand("doctor", "what this machine and this build offer");
+  app->add_flag("--json", *json, "one JSON object on stdout");
+  app->add_flag("--measure", *measure,
+                "measure bandwidth and peak of this machine, for the floors of bench --profile");
+  return {app, [json, measure] {
+            std::vector<Row> rows = Examine();
+            if (*measure) rows.push_back(MeasuredRow());
+            if (*json) {
+              Json out = Json::object();
+              for (const Row& r : rows) out[r.what] = {{"found", r.found}, {"ok", r.ok}};
+              PrintJson(out);
+              return 0;
+            }
+            std::string text;
+            for (const Row& r : rows)
+              text += fmt::format("{:13} {} {}\n", r.what, r.ok ? " " : "-", r.found);
+            Print(text);
+            return 0;
+          }};
+}
+
+}  // namespace weft::tool

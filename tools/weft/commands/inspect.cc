@@ -1,0 +1,332 @@
+/// inspect.cc: `weft inspect`: what a model holds, what it costs, and what a target cannot run of
+/// it.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "command_line.h"
+#include "common.h"
+#include "inputs.h"
+#include "support_report.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/op/flops.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/runtime/program/predict_arena.h"
+#include "weft/runtime/saved/saved_program.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/strings.h"
+#include "weft/support/table.h"
+
+namespace weft::tool {
+namespace {
+
+struct Args {
+  ModelArgs model;
+  InputArgs inputs;
+  std::string support;
+};
+
+struct Io {
+  std::string name, type, shape;
+};
+struct UnknownShape {
+  std::string place, shape, why;
+};
+/// An extent that only the run tells, and the node that makes it.
+struct RuntimeExtent {
+  std::string name, place;
+};
+
+/// Everything that is found out, before it is printed in one form or the other.
+struct Report {
+  std::string name;
+  std::vector<Io> inputs, outputs;
+  std::map<std::string, int64_t> ops, dtypes;
+  std::vector<std::string> symbols;
+  SymBindings bindings;
+  int64_t nodes = 0, parameters = 0, parameter_elements = 0, parameter_bytes = 0;
+  SymInt flops = 0;
+  std::string flops_error;  ///< why they have no value
+  int64_t flops_value = -1, flops_unknown = 0;
+  int64_t arena_bytes = -1;
+  std::string arena_error;
+  std::vector<UnknownShape> unknown;
+  std::vector<RuntimeExtent> runtime_extents;
+};
+
+std::string Describe(NodePtr n) {
+  const bool named = n->origin() && !n->origin()->empty();
+  return named
+             ? fmt::format("'{}' ({})", Join(*n->origin(), "+"), n->op() ? n->op()->name : "input")
+             : n->Describe();
+}
+
+void CountParameter(const Tensor& t, Report* r) {
+  ++r->parameters;
+  r->parameter_elements = CheckedAdd(r->parameter_elements, t.num_elements());
+  r->parameter_bytes = CheckedAdd(r->parameter_bytes, t.num_bytes());
+}
+
+void CountNodes(const Graph& g, Report* r) {
+  const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  const UnknownMap* unknown = g.HasAttr("unknown") ? &g.GetAttr<UnknownMap>("unknown") : nullptr;
+  const NodeMap<Ints>* unbacked =
+      g.HasAttr("unbacked") ? &g.GetAttr<NodeMap<Ints>>("unbacked") : nullptr;
+  for (NodePtr n : g.TopoOrder()) {
+    const TensorPtr constant = Graph::ConstantOf(NodeEntry(n));
+    if (constant) CountParameter(*constant, r);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+      const NodeEntry e(n, i);
+      ++r->dtypes[types[e].ToString()];
+      // Sequences and other types that are no tensor have no shape to know, and no reason.
+      if (const std::string* why = unknown ? unknown->find(e) : nullptr)
+        r->unknown.push_back({Describe(n), shapes[e].ToString(), *why});
+    }
+    if (const Ints* ks = unbacked ? unbacked->find(n) : nullptr)
+      for (int64_t k : *ks) r->runtime_extents.push_back({fmt::format("u{}", k), Describe(n)});
+    if (n->is_variable() || constant) continue;
+    ++r->nodes;
+    ++r->ops[n->op()->name];
+    const std::optional<SymInt> cost = FlopsOf(n, shapes);
+    if (!cost) continue;
+    if (cost->known())
+      r->flops = r->flops + *cost;
+    else
+      ++r->flops_unknown;
+  }
+}
+
+void EvaluateFlops(Report* r) {
+  try {
+    r->flops_value = Evaluate(r->flops, r->bindings);
+  } catch (const Error& e) {
+    r->flops_error = e.message();
+  }
+}
+
+/// Arena of a run at the bindings, on the backend that `weft run` takes.
+void PredictPeak(const Graph& graph, const Limits& limits, Report* r) {
+  try {
+    CompileOptions options;
+    options.backend = "cpu";
+    options.passes.limits = limits;
+    r->arena_bytes = PredictArena(graph, options, r->bindings);
+  } catch (const Error& e) {
+    r->arena_error = e.message();
+  }
+}
+
+Report Inspect(const Graph& imported, const Args& a) {
+  Report r;
+  r.name = imported.name();
+  const Graph g = ApplyPasses(imported, "InferType,InferShape");
+  const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  auto io = [&](const NodeEntry& e, const std::string& name) {
+    return Io{name, types[e].ToString(), shapes[e].ToString()};
+  };
+  for (NodePtr p : g.AllInputs()) r.inputs.push_back(io(NodeEntry(p), p->attrs.name));
+  for (size_t i = 0; i < g.outputs.size(); ++i)
+    r.outputs.push_back(io(g.outputs[i], g.OutputName(i)));
+  r.symbols = InputSymbols(imported);
+  r.bindings = CompleteBindings(imported, ParseBindings(a.inputs.binds));
+  CountNodes(g, &r);
+  EvaluateFlops(&r);
+  PredictPeak(imported, a.model.Check(), &r);
+  return r;
+}
+
+std::string BoundAt(const Report& r) {
+  std::string out;
+  for (const std::string& s : r.symbols)
+    out += fmt::format("{}{}={}", out.empty() ? "" : ", ", s, r.bindings.at(s));
+  return out.empty() ? "" : " at " + out;
+}
+
+std::string HeadText(const Report& r) {
+  std::string out = fmt::format("graph    {}\n", r.name.empty() ? "(unnamed)" : r.name);
+  for (const Io& i : r.inputs) out += fmt::format("input    {}: {}{}\n", i.name, i.type, i.shape);
+  for (const Io& o : r.outputs) out += fmt::format("output   {}: {}{}\n", o.name, o.type, o.shape);
+  out += fmt::format("symbols  {}\n", r.symbols.empty() ? "none" : Join(r.symbols, ", "));
+  out += fmt::format("params   {} tensors, {} elements, {}\n", r.parameters, r.parameter_elements,
+                     FormatBytes(r.parameter_bytes));
+  return out;
+}
+
+std::string Text(const Report& r) {
+  std::string out = HeadText(r);
+  std::string formula = r.flops.ToString();
+  if (formula.size() > 120) formula.clear();
+  out += r.flops_error.empty() ? fmt::format("flops    {}{}", r.flops_value, BoundAt(r))
+                               : fmt::format("flops    unknown: {}", r.flops_error);
+  if (!formula.empty() && !r.flops.is_const()) out += fmt::format(" = {}", formula);
+  if (r.flops_unknown > 0)
+    out += fmt::format(" (without {} nodes of unknown cost)", r.flops_unknown);
+  out += "\n";
+  out += r.arena_error.empty() ? fmt::format("peak     {} of intermediate results{}\n",
+                                             FormatBytes(r.arena_bytes), BoundAt(r))
+                               : fmt::format("peak     unknown: {}\n", r.arena_error);
+  std::string dtypes;
+  for (const auto& [name, count] : r.dtypes)
+    dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", count, name);
+  out += fmt::format("dtypes   {}\n", dtypes);
+  std::vector<std::pair<std::string, int64_t>> ops(r.ops.begin(), r.ops.end());
+  std::stable_sort(ops.begin(), ops.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  Table table({"op", ">nodes"});
+  for (const auto& [name, count] : ops) table.AddRow({name, fmt::format("{}", count)});
+  table.AddRow({"total", fmt::format("{}", r.nodes)});
+  out += "\n" + table.ToString();
+  if (!r.unknown.empty()) {
+    out += fmt::format("\n{} results whose shape is not known:\n", r.unknown.size());
+    for (const UnknownShape& u : r.unknown)
+      out += fmt::format("  {}: {}: {}\n", u.place, u.shape, u.why);
+  }
+  if (!r.runtime_extents.empty()) {
+    out += fmt::format("\n{} extents that only a run tells:\n", r.runtime_extents.size());
+    for (const RuntimeExtent& x : r.runtime_extents)
+      out += fmt::format("  {}: {}: data-dependent\n", x.name, x.place);
+  }
+  return out;
+}
+
+Json IosJson(const std::vector<Io>& list) {
+  Json out = Json::array();
+  for (const Io& i : list) out.push_back({{"name", i.name}, {"type", i.type}, {"shape", i.shape}});
+  return out;
+}
+
+Json ToJson(const Report& r) {
+  Json bindings = Json::object();
+  for (const std::string& s : r.symbols) bindings[s] = r.bindings.at(s);
+  Json unknown = Json::array();
+  for (const UnknownShape& u : r.unknown)
+    unknown.push_back({{"place", u.place}, {"shape", u.shape}, {"why", u.why}});
+  Json extents = Json::array();
+  for (const RuntimeExtent& x : r.runtime_extents)
+    extents.push_back({{"name", x.name}, {"place", x.place}});
+  auto or_null = [](int64_t v) { return v < 0 ? Json(nullptr) : Json(v); };
+  return {{"name", r.name},
+          {"inputs", IosJson(r.inputs)},
+          {"outputs", IosJson(r.outputs)},
+          {"nodes", r.nodes},
+          {"ops", r.ops},
+          {"dtypes", r.dtypes},
+          {"symbols", r.symbols},
+          {"bindings", std::move(bindings)},
+          {"parameters", r.parameters},
+          {"parameter_elements", r.parameter_elements},
+          {"parameter_bytes", r.parameter_bytes},
+          {"flops", or_null(r.flops_value)},
+          {"flops_formula", r.flops.ToString()},
+          {"flops_unknown_nodes", r.flops_unknown},
+          {"peak_bytes", or_null(r.arena_bytes)},
+          {"peak_error", r.arena_error},
+          {"unknown_shapes", std::move(unknown)},
+          {"runtime_extents", std::move(extents)}};
+}
+
+/// What of a model a compiled program still tells: what it takes, gives, and is made of.
+int InspectProgram(const Args& a) {
+  for (const auto& [option, given] :
+       {std::pair{"--support", !a.support.empty()}, std::pair{"--bind", !a.inputs.binds.empty()}})
+    if (given)
+      ThrowError(ErrorCode::kUsage,
+                 fmt::format("{}: '{}' is compiled already", option, a.model.path), "",
+                 "give the model's .onnx, .weft or .json file");
+  const auto program = LoadProgram(a.model.path, {"", 0, a.model.Check(), false});
+  const ProgramStats& stats = program->stats();
+  Report r;
+  r.name = program->graph().name();
+  const auto io = [](const IoSpec& s) {
+    return Io{s.name, std::string(DTypeName(s.dtype)), s.shape.ToString()};
+  };
+  for (const IoSpec& s : program->inputs()) r.inputs.push_back(io(s));
+  for (const IoSpec& s : program->outputs()) r.outputs.push_back(io(s));
+  r.symbols = InputSymbols(program->graph());
+  for (NodePtr n : program->graph().TopoOrder())
+    if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n))) CountParameter(*t, &r);
+  if (a.model.json) {
+    PrintJson({{"name", r.name},
+               {"backend", program->backend()},
+               {"inputs", IosJson(r.inputs)},
+               {"outputs", IosJson(r.outputs)},
+               {"symbols", r.symbols},
+               {"parameters", r.parameters},
+               {"parameter_elements", r.parameter_elements},
+               {"parameter_bytes", r.parameter_bytes},
+               {"kernels", stats.kernels},
+               {"distinct_kernels", stats.distinct_kernels},
+               {"library_calls", stats.library_calls},
+               {"reorders", stats.reorders},
+               {"interpreted", stats.interpreted}});
+    return 0;
+  }
+  Print(HeadText(r) + fmt::format("program  compiled for {}: {} kernels ({} distinct), {} library "
+                                  "calls, {} reorders, {} interpreted\n",
+                                  program->backend(), stats.kernels, stats.distinct_kernels,
+                                  stats.library_calls, stats.reorders, stats.interpreted));
+  return 0;
+}
+
+int Run(const Args& a) {
+  if (FormatOfPath(a.model.path) == ModelFormat::kProgram) return InspectProgram(a);
+  ImportOptions import;
+  import.limits = a.model.Check();
+  import.allow_unsupported = true;
+  std::vector<Finding> findings;
+  import.findings = &findings;
+  const Graph graph = LoadModel(a.model.path, import);
+  const Report report = Inspect(graph, a);
+  Support support;
+  if (!a.support.empty()) support = FindSupport(graph, findings, a.support);
+
+  if (a.model.json) {
+    Json out = ToJson(report);
+    Json remarks = Json::array();
+    for (const Finding& f : findings)
+      remarks.push_back({{"op", f.op},
+                         {"place", f.place},
+                         {"message", f.message},
+                         {"hint", f.hint},
+                         {"count", f.count}});
+    out["findings"] = std::move(remarks);
+    if (!a.support.empty()) {
+      out["unsupported"] = SupportJson(support.unsupported);
+      out["on_host"] = SupportJson(support.on_host);
+    }
+    PrintJson(out);
+  } else {
+    std::string text = Text(report);
+    if (!findings.empty() && a.support.empty()) {
+      text += "\nnot imported:\n";
+      for (const Finding& f : findings)
+        text += fmt::format("  {} x {}: {}{}\n", f.count, f.op.empty() ? f.place : f.op, f.message,
+                            f.hint.empty() ? "" : " (hint: " + f.hint + ")");
+    }
+    if (!a.support.empty()) text += "\n" + SupportText(support, a.support);
+    Print(text);
+  }
+  if (support.unsupported.empty()) return 0;
+  ThrowError(ErrorCode::kUnsupported,
+             fmt::format("{} nodes cannot run on {}", CountNodes(support.unsupported), a.support),
+             a.model.path);
+}
+
+}  // namespace
+
+Command MakeInspect(CLI::App& parent) {
+  auto a = std::make_shared<Args>();
+  CLI::App* app = parent.add_subcommand("inspect", "what a model holds, costs and needs");
+  AddModel(app, &a->model);
+  AddBind(app, &a->inputs);
+  app->add_option("--support", a->support,
+                  "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run")
+      ->type_name("TARGET");
+  return {app, [a] { return Run(*a); }};
+}
+
+}  // namespace weft::tool

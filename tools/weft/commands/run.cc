@@ -1,0 +1,151 @@
+/// run.cc: `weft run`: one run of a model. Outputs are written only after the run has succeeded,
+/// all of them or none.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "command_line.h"
+#include "common.h"
+#include "inputs.h"
+#include "weft/core/tensor/npy.h"
+#include "weft/support/check.h"
+#include "weft/support/file.h"
+#include "weft/support/strings.h"
+#include "weft/support/table.h"
+#include "weft/support/timer.h"
+
+namespace weft::tool {
+namespace {
+
+struct Args {
+  ModelArgs model;
+  InputArgs inputs;
+  EngineArgs engine;
+  std::string outputs_dir;
+};
+
+struct Summary {
+  double min = std::numeric_limits<double>::quiet_NaN(), max = min, mean = min;
+  int64_t nans = 0;
+};
+
+Summary Summarize(const Tensor& t) {
+  Summary s;
+  if (!IsComputable(t.dtype()) || t.num_elements() == 0) return s;
+  double lo = std::numeric_limits<double>::infinity(), hi = -lo, sum = 0;
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    const double v = t.at(i);
+    if (std::isnan(v)) {
+      ++s.nans;
+      continue;
+    }
+    lo = std::min(lo, v);
+    hi = std::max(hi, v);
+    sum += v;
+  }
+  if (s.nans == t.num_elements()) return s;
+  s.min = lo;
+  s.max = hi;
+  s.mean = sum / double(t.num_elements() - s.nans);
+  return s;
+}
+
+std::string Short(double v) { return std::isnan(v) ? "-" : fmt::format("{:.6g}", v); }
+
+/// Names of the files, refusing two outputs that would share one; a value may be given out again under its name.
+std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<IoSpec>& outputs) {
+  std::vector<std::string> files;
+  std::map<std::string, std::string> owner;
+  for (const IoSpec& o : outputs) {
+    const std::string stem = FileStem(o.name);
+    if (stem.empty() || stem == "." || stem == ".." || stem.find('\0') != std::string::npos)
+      ThrowError(ErrorCode::kUnsupported,
+                 fmt::format("the output {} has no name that a file can have", Quote(o.name)),
+                 "--outputs-dir");
+    const auto [it, fresh] = owner.emplace(stem, o.name);
+    WEFT_CHECK(fresh || it->second == o.name, kUnsupported,
+               "outputs '{}' and '{}' would both be written to {}.npy", it->second, o.name, stem);
+    files.push_back(JoinPath(dir, stem + ".npy"));
+  }
+  return files;
+}
+
+void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
+                  const std::vector<TensorPtr>& outputs) {
+  std::vector<std::string>
+      bytes;  // every dtype is known to be writable before the first file is made
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    try {
+      bytes.push_back(FormatNpy(*outputs[i]));
+    } catch (Error& e) {
+      e.AddPlace(files[i]);
+      throw;
+    }
+  }
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const size_t other = first.emplace(files[i], i).first->second;
+    WEFT_CHECK(bytes[i] == bytes[other], kUnsupported,
+               "outputs {} and {} would both be written to {}, and differ", other, i, files[i]);
+  }
+  MakeDirectories(dir);
+  for (const auto& [file, i] : first) WriteFileAtomic(file, bytes[i]);
+}
+
+int Run(const Args& a) {
+  const Prepared p = Prepare(a.model, a.inputs, a.engine);
+  const std::shared_ptr<const Program>& program = p.program;
+  const std::vector<std::string> files = a.outputs_dir.empty()
+                                             ? std::vector<std::string>()
+                                             : OutputFiles(a.outputs_dir, program->outputs());
+  Session session(program);
+  Timer timer;
+  const std::vector<TensorPtr> outputs = session.Run(p.inputs);
+  const double seconds = timer.seconds();
+  ReportKernelFaults(session);
+  if (!files.empty()) WriteOutputs(a.outputs_dir, files, outputs);
+  if (!files.empty() && !a.model.json) return 0;
+
+  Json rows = Json::array();
+  Table table({"output", "dtype", "shape", ">min", ">max", ">mean"});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& t = *outputs[i];
+    const std::string& name = program->outputs()[i].name;
+    const Summary s = Summarize(t);
+    table.AddRow({name, std::string(DTypeName(t.dtype())), t.shape().ToString(), Short(s.min),
+                  Short(s.max), Short(s.mean)});
+    Json row = {{"name", name},         {"dtype", DTypeName(t.dtype())}, {"shape", t.dims()},
+                {"min", Number(s.min)}, {"max", Number(s.max)},          {"mean", Number(s.mean)},
+                {"nans", s.nans}};
+    if (!files.empty()) row["file"] = files[i];
+    rows.push_back(std::move(row));
+  }
+  if (a.model.json) {
+    PrintJson({{"outputs", std::move(rows)},
+               {"backend", p.engine.text},
+               {"compile_s", program->stats().compile_seconds},
+               {"run_s", seconds}});
+  } else {
+    Print(table.ToString());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command MakeRun(CLI::App& parent) {
+  auto a = std::make_shared<Args>();
+  CLI::App* app = parent.add_subcommand("run", "run a model once");
+  AddModel(app, &a->model);
+  AddInputs(app, &a->inputs);
+  app->add_flag("--random", a->inputs.random,
+                "random values for inputs that are not given; unbound symbols are 1");
+  app->add_option("--outputs-dir", a->outputs_dir,
+                  "write every output to D/NAME.npy ('/' and ':' become '_')")
+      ->type_name("D");
+  AddEngine(app, &a->engine);
+  return {app, [a] { return Run(*a); }};
+}
+
+}  // namespace weft::tool
