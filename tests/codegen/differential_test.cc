@@ -15,7 +15,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
-#include <sstream>
 
 #include "tests/support/e2e_util.h"
 #include "tests/support/error_bound.h"
@@ -55,16 +54,10 @@ struct Variant {
   Via via = Via::kNothing;
 };
 
-/// `pipeline` without the pass `name`, options included.
+/// `pipeline` with `instead`, by default nothing, in the place of the pass `name`.
 std::string Without(const std::string& pipeline, const std::string& name,
                     const std::string& instead = "") {
-  std::string out;
-  std::istringstream in(pipeline);
-  for (std::string pass; std::getline(in, pass, ',');) {
-    if (pass == name) pass = instead;
-    if (!pass.empty()) out += (out.empty() ? "" : ",") + pass;
-  }
-  return out;
+  return e2e::WithPass(Pipeline::Parse(pipeline), name, Pipeline::Parse(instead)).ToString();
 }
 
 std::vector<Variant> MakeVariants(bool cpu) {
@@ -79,7 +72,7 @@ std::vector<Variant> MakeVariants(bool cpu) {
       {"ref, from ONNX with functions", "ref", "", false, Via::kFusedOnnx},
   };
   if (!cpu) return out;
-  const std::string own = GetBackend("cpu")->default_pipeline(), alone = "Fusion{max_ops=1}";
+  const std::string own = StandardPipeline().ToString(), alone = "Fusion{max_ops=1}";
   const std::string bare = Without(
       Without(Without(Without(own, "Simplify"), "FoldConstants"), "FoldBatchNorm"), "Layout");
   const std::vector<Variant> more = {

@@ -32,7 +32,7 @@ bool Skip() {
 }
 
 Graph Lowered(const Graph& g) {
-  return LowerForNvrtc(g, Pipeline::Parse(std::string(kGraphPasses) + ",Layout,CodeGen"));
+  return LowerForNvrtc(g, StandardPipeline({PipelineEnd::kKernels}));
 }
 
 /// Distinct kernels of all models that were added.

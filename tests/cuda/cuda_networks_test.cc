@@ -139,8 +139,7 @@ TEST_CASE("a training step of ResNet-50 has few kernels, and NVRTC spills nothin
     passes.target = "cuda:sm_" + std::to_string(sm);
     Network n(64, 3, 224);
     const Graph step = n.Step(ResNet50(&n));
-    const Graph g =
-        ApplyPasses(step, Pipeline::Parse(std::string(kGraphPasses) + ",Layout,CodeGen"), passes);
+    const Graph g = ApplyPasses(step, StandardPipeline({PipelineEnd::kKernels}), passes);
     std::vector<KernelPtr> kernels = KernelsOf(g);
     MESSAGE(kernels.size() << " distinct kernels");
     CHECK(kernels.size() <= 60);
@@ -182,7 +181,7 @@ TEST_CASE("NVRTC compiles the kernels of training steps, and nothing spills") {
       // Further ones for one architecture: run-time batches, and the groups that are left where libraries take
       // convolutions and products.
       add(ResNetStep(SymInt::Symbol("n"), 32, 1), KernelPasses());
-      add(ResNetStep(64, 32, 3), Pipeline::Parse(std::string(kGraphPasses) + ",CodeGen"));
+      add(ResNetStep(64, 32, 3), WithPass(StandardPipeline({PipelineEnd::kKernels}), "Layout", {}));
     }
     std::vector<std::string> labels;
     for (const KernelPtr& k : kernels) labels.push_back(k->Name());

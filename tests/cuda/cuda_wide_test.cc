@@ -189,8 +189,8 @@ TEST_CASE("5000 tensors: NVRTC compiles what they need, short text, without spil
   if (!HaveNvrtc()) return;
   NvrtcCompiler compiler(90, 1);
   for (const auto& [what, t] : kCases) {
-    const std::vector<KernelPtr> kernels = KernelsIn(
-        LowerForNvrtc(Wide(what, t), Pipeline::Parse(std::string(kGraphPasses) + ",CodeGen")));
+    const std::vector<KernelPtr> kernels =
+        KernelsIn(LowerForNvrtc(Wide(what, t), StandardPipeline({PipelineEnd::kKernels})));
     CHECK(kernels.size() == 1);
     const auto begin = std::chrono::steady_clock::now();
     std::vector<std::string> errors;

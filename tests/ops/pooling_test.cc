@@ -35,10 +35,9 @@ TEST_CASE("pooling that hangs over symbolic extents, alone and among other opera
   std::vector<std::shared_ptr<const Program>> programs{e2e::CompileFor(g, "ref")};
   if (e2e::HasCpu()) {
     programs.push_back(e2e::CompileFor(g, "cpu"));
-    std::string alone = GetBackend("cpu")->default_pipeline();
-    const size_t fusion = alone.find("Fusion,");
-    REQUIRE(fusion != std::string::npos);
-    programs.push_back(e2e::CompileFor(g, "cpu", alone.insert(fusion + 6, "{max_ops=1}")));
+    programs.push_back(e2e::CompileFor(
+        g, "cpu",
+        e2e::WithPass(StandardPipeline(), "Fusion", {{"Fusion", {{"max_ops", 1}}}}).ToString()));
   }
   const Hanging windows;
   for (const auto& program : programs) {

@@ -19,11 +19,7 @@ using namespace weft;
 using namespace weft::e2e;
 
 std::string Forced(const std::string& layout) {
-  std::string pipeline = GetBackend("cpu")->default_pipeline();
-  const std::string name = ",Layout,";
-  const size_t at = pipeline.find(name);
-  REQUIRE(at != std::string::npos);
-  return pipeline.replace(at, name.size(), layout.empty() ? "," : "," + layout + ",");
+  return WithPass(StandardPipeline(), "Layout", Pipeline::Parse(layout)).ToString();
 }
 const char* const kForms[] = {"Layout", "Layout{force=last}", "Layout{force=odd}"};
 

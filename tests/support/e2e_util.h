@@ -10,7 +10,9 @@
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/program.h"
+#include "weft/support/check.h"
 #include "weft/support/error.h"
 
 namespace weft::e2e {
@@ -34,6 +36,22 @@ std::optional<Caught> Catch(F&& f) {
 }
 
 inline Graph FromText(const std::string& text) { return ParseGraph("weft 1\n" + text); }
+
+/// `given` with `instead` wherever `pass` stands, which must be somewhere.
+inline Pipeline WithPass(const Pipeline& given, const std::string& pass, const Pipeline& instead) {
+  Pipeline out;
+  bool found = false;
+  for (const PassSpec& spec : given.passes()) {
+    if (spec.name != pass) {
+      out.push_back(spec);
+      continue;
+    }
+    found = true;
+    for (const PassSpec& other : instead.passes()) out.push_back(other);
+  }
+  WEFT_ICHECK(found, "the pipeline {} has no pass {}", given.ToString(), pass);
+  return out;
+}
 
 /// Random inputs of the graph, and the results of the interpreter in double precision.
 struct Reference {

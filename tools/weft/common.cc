@@ -12,6 +12,7 @@
 #include "command_reproducer.h"
 #include "shell_check.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
@@ -108,22 +109,6 @@ void ReportFaults(const std::vector<PassRecord>& passes, PassOptions* options, c
   ReportError(error, false);
 }
 
-bool Has(const Pipeline& pipeline, const std::string& pass) {
-  const auto& all = pipeline.passes();
-  return std::any_of(all.begin(), all.end(), [&](const PassSpec& p) { return p.name == pass; });
-}
-
-/// A user's pipeline that ends before memory is planned could not run: the rest is added.
-std::string Runnable(const std::string& passes) {
-  Pipeline p = Pipeline::Parse(passes);
-  if (Has(p, "PlanMemory")) return passes;
-  if (Has(p, "Fusion") && !Has(p, "CodeGen")) p.push_back("CodeGen");
-  if (Has(p, "CodeGen") && !Has(p, "RTCGen")) p.push_back("RTCGen");
-  if (!Has(p, "Schedule")) p.push_back("Schedule");
-  p.push_back("PlanMemory");
-  return p.ToString();
-}
-
 }  // namespace
 
 void PrintJson(const Json& json) {
@@ -198,7 +183,8 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
                  fmt::format("the variants are: {}:no-fusion", e.backend));
     e.fusion = false;
   }
-  if (!passes.empty()) e.pipeline = backend->target().empty() ? passes : Runnable(passes);
+  if (!passes.empty())
+    e.pipeline = backend->target().empty() ? passes : ToPlan(Pipeline::Parse(passes)).ToString();
   return e;
 }
 

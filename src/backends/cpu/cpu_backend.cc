@@ -15,9 +15,6 @@ class CpuBackend final : public Backend {
 
   std::string name() const override { return "cpu"; }
   std::string target() const override { return "cpu"; }
-  std::string default_pipeline() const override {
-    return std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen,Schedule,PlanMemory";
-  }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
     return cpu::MakeCpuLauncher(kernel, LoadCpuKernel(kernel, compiled.binary), team_);

@@ -22,9 +22,6 @@ class OnDevice final : public CudaBackend {
 
   std::string name() const override { return "cuda"; }
   std::string target() const override { return target_; }
-  std::string default_pipeline() const override {
-    return std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen,Schedule,PlanMemory";
-  }
   bool has_own_memory() const override { return true; }
   std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<Stream>(device_); }
   std::shared_ptr<void> Allocate(int64_t bytes) override { return device_->Allocate(bytes); }

@@ -119,6 +119,11 @@ PassBuilder& PassBuilder::result(PassResult r) {
   entry_.result = r;
   return *this;
 }
+PassBuilder& PassBuilder::fuses(std::vector<Option> unfused) {
+  entry_.fuses = true;
+  entry_.unfused = std::move(unfused);
+  return *this;
+}
 PassBuilder& PassBuilder::override_pass() {
   entry_.override_declared = true;
   return *this;

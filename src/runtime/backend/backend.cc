@@ -9,6 +9,7 @@
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/staging.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/edit_distance.h"
@@ -48,6 +49,8 @@ std::unique_ptr<DeviceStream::Recording> DeviceStream::Record(const std::functio
 void DeviceStream::Replay(const Recording&) {
   WEFT_THROW(kInternal, "this stream records nothing");
 }
+
+std::string Backend::default_pipeline() const { return StandardPipeline().ToString(); }
 
 bool Backend::Runs(const std::string& code_target) const {
   std::string why;

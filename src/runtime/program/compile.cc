@@ -8,6 +8,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 #include "weft/support/timer.h"
@@ -21,32 +22,6 @@ IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
   if (g.HasAttr("dtype")) s.dtype = g.GetAttr<TypeMap>("dtype")[e].dtype;
   if (g.HasAttr("shape")) s.shape = g.GetAttr<ShapeMap>("shape")[e];
   return s;
-}
-
-/// The pipeline with one operator a kernel.
-Pipeline WithoutFusion(const Pipeline& given) {
-  Pipeline out;
-  for (PassSpec spec : given.passes()) {
-    if (spec.name == "Attention" || spec.name == "FoldTranspose" || spec.name == "Epilogue")
-      continue;
-    if (spec.name == "Fusion") {
-      auto& o = spec.options;
-      o.erase(
-          std::remove_if(o.begin(), o.end(), [](const Option& x) { return x.name == "max_ops"; }),
-          o.end());
-      o.emplace_back("max_ops", 1);
-    }
-    out.push_back(std::move(spec));
-  }
-  return out;
-}
-
-/// The pipeline up to machine code.
-Pipeline WithoutCode(const Pipeline& given) {
-  Pipeline out;
-  for (const PassSpec& spec : given.passes())
-    if (spec.name != "RTCGen") out.push_back(spec);
-  return out;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/log.h"
@@ -232,10 +233,7 @@ std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& ba
   options.records = &records;
   try {
     std::map<std::string, size_t> slot_of;
-    Graph g = ApplyPasses(
-        CallGraph(q).Make(&slot_of),
-        Pipeline::Parse("Simplify,Fusion{libraries=0},CodeGen,RTCGen,Schedule,PlanMemory"),
-        options);
+    Graph g = ApplyPasses(CallGraph(q).Make(&slot_of), SmallGraphPipeline(), options);
     if (failed)
       for (const PassRecord& r : records) *failed += int(r.faults.size());
     for (size_t i = 0; i < g.outputs.size(); ++i)

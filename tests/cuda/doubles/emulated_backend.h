@@ -16,6 +16,7 @@
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/pass/pass.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/program.h"
 #include "weft/support/check.h"
 
@@ -180,11 +181,7 @@ inline bool BuildKernels(size_t units) {
 
 /// The passes of every backend, but that nothing is left to a library: kernels are generated for all that can be.
 inline Pipeline KernelPasses() {
-  std::string passes = kGraphPasses;
-  for (const auto& [name, other] :
-       {std::pair<std::string, std::string>{",Epilogue", ""}, {",Fusion", ",Fusion{libraries=0}"}})
-    passes.replace(passes.find(name), name.size(), other);
-  return Pipeline::Parse(passes + ",CodeGen");
+  return StandardPipeline({PipelineEnd::kKernels, /*fusion=*/true, /*libraries=*/false});
 }
 
 inline std::shared_ptr<const Program> CompileEmulated(const Graph& graph) {

@@ -10,6 +10,7 @@
 #include "backends/cuda/cuda_backend.h"
 #include "codegen/cuda/print/printer.h"
 #include "fake_driver.h"
+#include "tests/support/e2e_util.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/pass/pass.h"
 #include "weft/runtime/program/program.h"
@@ -96,8 +97,9 @@ std::shared_ptr<const Program> Compiled(const Graph& graph, const std::string& l
   passes.target = "cuda:sm_90";
   CompileOptions options;
   options.backend = "faked";
-  const std::string pipeline = std::string(kGraphPasses) + "," + layout + ",CodeGen";
-  return Compile(ApplyPasses(graph, Pipeline::Parse(pipeline), passes), options);
+  const Pipeline pipeline =
+      WithPass(StandardPipeline({PipelineEnd::kKernels}), "Layout", Pipeline::Parse(layout));
+  return Compile(ApplyPasses(graph, pipeline, passes), options);
 }
 void Build(size_t units) {
   static cuda::EmulatedLibrary library;

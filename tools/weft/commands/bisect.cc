@@ -13,6 +13,7 @@
 #include "weft/core/pass/pass_trace.h"
 #include "weft/core/text/text.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -183,8 +184,7 @@ class Bisection {
 
   /// All applications, those that the manager adds among them; up to and with one that throws.
   void List() {
-    const std::string passes =
-        args_.passes.empty() ? GetBackend("cpu")->default_pipeline() : args_.passes;
+    const std::string passes = args_.passes.empty() ? StandardPipeline().ToString() : args_.passes;
     PassOptions options = options_;
     options.skip = args_.skip;
     Log log;

@@ -9,6 +9,7 @@
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -22,7 +23,7 @@ namespace {
 struct Args {
   ModelArgs model;
   std::string target, out, save_kernels, overridable,
-      passes = std::string(kGraphPasses) + ",Layout,CodeGen,RTCGen";
+      passes = StandardPipeline({PipelineEnd::kCode}).ToString();
 };
 
 /// One distinct kernel and what was made of it.

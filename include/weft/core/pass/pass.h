@@ -88,6 +88,9 @@ struct WEFT_API PassEntry {
   std::vector<std::pair<std::string, std::string>> statistics;
   int plevel = 10;  ///< chosen provider: the highest
   PassResult result = PassResult::kSame;
+  bool fuses = false;
+  std::vector<Option>
+      unfused;  ///< of a pass that fuses: its options in a pipeline without fusion; none: it is left out
   Owner owner;
   bool override_declared = false;
   static const PassEntry* Get(std::string_view name);  ///< throws kUnknownPass with near names
@@ -124,6 +127,9 @@ class WEFT_API PassBuilder {
   PassBuilder& statistic(std::string name, std::string doc);
   PassBuilder& plevel(int level);
   PassBuilder& result(PassResult r);
+  /// The pass makes one kernel or call of several operators. A pipeline without fusion leaves it out, or where it is needed
+  /// to make kernels at all, gives it these options.
+  PassBuilder& fuses(std::vector<Option> unfused = {});
   /// Replaces a pass of the same name; without it a second registration is refused.
   PassBuilder& override_pass();
   void Commit();

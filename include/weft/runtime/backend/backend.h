@@ -12,11 +12,6 @@
 
 namespace weft {
 
-/// What every backend with generated kernels begins with: the passes that make fused nodes and library calls of a model.
-inline constexpr const char* kGraphPasses =
-    "OrderMutation,ReadVariables,Simplify,FoldConstants,FoldBatchNorm,Simplify,Attention,"
-    "FoldTranspose,Epilogue,Fusion";
-
 /// A kernel ready to launch.
 class WEFT_API KernelLauncher {
  public:
@@ -35,8 +30,8 @@ class WEFT_API Backend {
   virtual std::string target() const = 0;
   /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its own only.
   virtual bool Runs(const std::string& code_target) const;
-  /// Passes from an imported graph to one that Program can run.
-  virtual std::string default_pipeline() const = 0;
+  /// Passes from an imported graph to one that Program can run. By default the standard ones (weft/runtime/pipelines.h).
+  virtual std::string default_pipeline() const;
   /// Loads the machine code of one kernel.
   virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                                const CompiledKernel& compiled) = 0;

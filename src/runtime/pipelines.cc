@@ -1,0 +1,104 @@
+/// pipelines.cc: which passes a compilation runs, and why in this order.
+#include "weft/runtime/pipelines.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+bool Has(const Pipeline& pipeline, const std::string& pass) {
+  const auto& all = pipeline.passes();
+  return std::any_of(all.begin(), all.end(), [&](const PassSpec& p) { return p.name == pass; });
+}
+
+/// Options of `spec` give way to those that the pass declares.
+PassSpec Unfused(PassSpec spec, const PassEntry& pass) {
+  for (const Option& o : pass.unfused) {
+    auto& all = spec.options;
+    all.erase(
+        std::remove_if(all.begin(), all.end(), [&](const Option& x) { return x.name == o.name; }),
+        all.end());
+    all.push_back(o);
+  }
+  return spec;
+}
+
+bool MakesCode(const std::string& pass) {
+  const PassEntry* entry = PassEntry::Find(pass);
+  return entry && std::count(entry->provides.begin(), entry->provides.end(), "rtc");
+}
+
+}  // namespace
+
+Pipeline StandardPipeline(const PipelineOptions& o) {
+  Pipeline p;
+  // First, while the graph is as its author wrote it: reads and writes of variables become edges and nodes, so that no pass
+  // behind has to know of an order that cannot be seen.
+  p.push_back("OrderMutation");
+  p.push_back("ReadVariables");
+  // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become constants by rules.
+  p.push_back("Simplify");
+  p.push_back("FoldConstants");
+  // Behind the constants, since exporters compute weights and statistics by nodes.
+  p.push_back("FoldBatchNorm");
+  // Again: folded constants are operands that rules wait for, and what is left of a normalisation is often nothing.
+  p.push_back("Simplify");
+  if (o.libraries) {
+    // The largest pattern first: the transpositions and factors inside an attention are its own.
+    p.push_back("Attention");
+    p.push_back("FoldTranspose");
+    // Behind all that change which calls there are; before Fusion, which would take the followers for kernels.
+    p.push_back("Epilogue");
+    p.push_back("Fusion");
+  } else {
+    p.push_back({"Fusion", {{"libraries", 0}}});
+  }
+  if (o.until >= PipelineEnd::kLayouts && o.libraries) {
+    // Behind Fusion: which tensors there are between kernels and calls, and which must lie alike, is known only now.
+    p.push_back("Layout");
+  }
+  if (o.until >= PipelineEnd::kKernels) p.push_back("CodeGen");
+  if (o.until >= PipelineEnd::kCode) p.push_back("RTCGen");
+  if (o.until >= PipelineEnd::kPlan) {
+    // Last: kernels say which operands may lie where the result is written, and an order decides what lives at once.
+    p.push_back("Schedule");
+    p.push_back("PlanMemory");
+  }
+  return o.fusion ? p : WithoutFusion(p);
+}
+
+Pipeline SmallGraphPipeline() {
+  return {"Simplify",  {"Fusion", {{"libraries", 0}}}, "CodeGen", "RTCGen", "Schedule",
+          "PlanMemory"};
+}
+
+Pipeline WithoutFusion(const Pipeline& given) {
+  Pipeline out;
+  for (const PassSpec& spec : given.passes()) {
+    const PassEntry* pass = PassEntry::Find(spec.name);
+    if (!pass || !pass->fuses)
+      out.push_back(spec);
+    else if (!pass->unfused.empty())
+      out.push_back(Unfused(spec, *pass));
+  }
+  return out;
+}
+
+Pipeline WithoutCode(const Pipeline& given) {
+  Pipeline out;
+  for (const PassSpec& spec : given.passes())
+    if (!MakesCode(spec.name)) out.push_back(spec);
+  return out;
+}
+
+Pipeline ToPlan(const Pipeline& given) {
+  Pipeline p = given;
+  if (Has(p, "PlanMemory")) return p;
+  if (Has(p, "Fusion") && !Has(p, "CodeGen")) p.push_back("CodeGen");
+  if (Has(p, "CodeGen") && !Has(p, "RTCGen")) p.push_back("RTCGen");
+  if (!Has(p, "Schedule")) p.push_back("Schedule");
+  p.push_back("PlanMemory");
+  return p;
+}
+
+}  // namespace weft
