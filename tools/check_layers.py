@@ -23,8 +23,8 @@ BELOW = {
 # The sub-rooms of a room. "": what stands in the room's own folder, on top of them unless it says otherwise.
 SUB_ROOMS = {
     "core": {
-        "tensor": [], "graph": ["tensor"], "op": ["graph"], "text": ["op"], "module": ["op"], "gradient": ["op"],
-        "plan": ["op"], "pass": ["module", "text"], "json": ["text"],
+        "tensor": [], "graph": ["tensor"], "op": ["graph"], "text": ["op"], "gradient": ["op"], "plan": ["op"],
+        "": ["plan"], "module": [""], "pass": ["module", "text"], "json": ["text"],
     },
     "codegen": {
         "expr": [], "kernel": ["expr"], "lower": ["kernel"], "layouts": ["lower"], "interp": ["lower"],
@@ -42,7 +42,7 @@ SUB_ROOMS = {
         "gradient": [], "io": [],
     },
     "runtime": {
-        "backend": [], "plan": ["backend"], "program": ["plan"], "saved": ["program"], "session": ["saved"],
+        "": [], "backend": [""], "plan": ["backend"], "program": ["plan"], "saved": ["program"], "session": ["saved"],
         "plugin": ["backend"],
     },
     "backends/cpu": {
@@ -55,9 +55,9 @@ SUB_ROOMS = {
         "export": ["lift"],
     },
 }
-# Where a source, never a header, knows more than its floor: a node names its operator and prints its values, and an
-# operator's parameters are read from text.
-SOURCES_ALSO = {("core", "graph"): ["op", "text"], ("core", "op"): ["text"]}
+# Where a source, never a header, knows more than its floor: a node names its operator and prints its values, an operator's
+# parameters are read from text, and a target asks its module.
+SOURCES_ALSO = {("core", "graph"): ["op", "text"], ("core", "op"): ["text"], ("core", ""): ["module"]}
 # Private headers that others use on purpose: who may include what below this path of src/.
 OPEN = {
     "codegen/expr/expr_pool.h": ["src/codegen/cuda", "src/codegen/llvm"],  # the printers of a target read expressions

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 
+#include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 
 namespace demo {
@@ -48,10 +49,9 @@ class CountingCall final : public LibraryCall {
 class CountingBackend final : public Backend {
  public:
   std::string name() const override { return "counting"; }
-  std::string target() const override { return cpu_->target(); }
+  Target target() const override { return cpu_->target(); }
   bool Runs(const std::string& code_target) const override { return cpu_->Runs(code_target); }
   std::string default_pipeline() const override { return cpu_->default_pipeline(); }
-  std::string library() const override { return cpu_->library(); }
   int threads() const override { return cpu_->threads(); }
   void set_threads(int n) override { cpu_->set_threads(n); }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
@@ -70,7 +70,9 @@ class CountingBackend final : public Backend {
 
 // The backend is made when it is first asked for, not while the plugin loads.
 [[maybe_unused]] const bool registered =
-    (RegisterBackend("counting", [] { return std::make_shared<CountingBackend>(); }), true);
+    RegisterBackendModule(BackendModule("counting").set_backend([](const std::string&) {
+      return std::make_shared<CountingBackend>();
+    }));
 
 }  // namespace
 }  // namespace demo

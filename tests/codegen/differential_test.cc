@@ -156,7 +156,7 @@ Graph Sent(const Graph& g, Via via) {
 }
 std::shared_ptr<const Program> Reloaded(const std::shared_ptr<const Program>& program) {
   auto bytes = std::make_shared<std::string>(
-      PackProgram(program->graph(), program->backend(), GetBackend("cpu")->target()));
+      PackProgram(program->graph(), program->backend(), GetBackend("cpu")->target().name()));
   return LoadProgramFromMemory(bytes->data(), bytes->size(), bytes, "the saved program");
 }
 

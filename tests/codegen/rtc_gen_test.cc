@@ -5,6 +5,7 @@
 #include "tests/support/temp_folder.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/pass/reproducer.h"
 #include "weft/core/text/text.h"
@@ -18,8 +19,8 @@ namespace {
 class Choosy final : public KernelCompiler {
  public:
   /// Of this process alone: its kernels may not be found in the user's cache, which other tests may have opened.
-  std::string target() const override { return Target(); }
-  static std::string Target() { return "choosy:" + std::to_string(getpid()); }
+  std::string target() const override { return TargetName(); }
+  static std::string TargetName() { return "choosy:" + std::to_string(getpid()); }
   std::string Source(const Kernel& kernel) const override { return kernel.CanonicalText(); }
   std::string source_extension() const override { return ".txt"; }
   std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
@@ -41,7 +42,8 @@ class Choosy final : public KernelCompiler {
 };
 
 TEST_CASE("RTCGen: what does not compile is told by the names of its operators") {
-  RegisterKernelCompiler("choosy", [](const std::string&) { return std::make_shared<Choosy>(); });
+  RegisterBackendModule(BackendModule("choosy").set_compiler(
+      [](const Target&) { return std::make_shared<Choosy>(); }));
   const Graph g = ParseGraph(R"(weft 1
 graph (%x: f32[4, 5], %y: f32[4, 5]) -> (%r, %s) {
   %total = Add(%x, %y) : f32[4, 5]
@@ -54,7 +56,7 @@ graph (%x: f32[4, 5], %y: f32[4, 5]) -> (%r, %s) {
     if (level >= LogLevel::kWarning) warnings.emplace_back(text);
   });
   PassOptions options;
-  options.target = Choosy::Target();
+  options.target = Choosy::TargetName();
   options.faults = FaultPolicy::kReport;
   const Graph compiled =
       ApplyPasses(g, Pipeline::Parse("Fusion{max_ops=2},CodeGen,RTCGen"), options);
@@ -80,12 +82,13 @@ graph (%y: f32[4, 5]) -> (%s) {
   for (const std::string& part :
        {std::string("(Add, Relu of 'total', 'r') does not compile for choosy:"),
         std::string("its operators run in the interpreter: line 7: I do not like it"),
-        "(ReduceSum of 's') for " + Choosy::Target() + ": 12 bytes in memory"})
+        "(ReduceSum of 's') for " + Choosy::TargetName() + ": 12 bytes in memory"})
     CHECK(all.find(part) != std::string::npos);
 }
 
 TEST_CASE("RTCGen: a kernel that does not compile is a fault: counted, recorded, or thrown") {
-  RegisterKernelCompiler("choosy2", [](const std::string&) { return std::make_shared<Choosy>(); });
+  RegisterBackendModule(BackendModule("choosy2").set_compiler(
+      [](const Target&) { return std::make_shared<Choosy>(); }));
   const Graph g = ParseGraph(R"(weft 1
 graph (%x: f32[7], %y: f32[7]) -> (%r) {
   %r = Sub(%x, %y) : f32[7]
@@ -130,7 +133,8 @@ class Missing final : public KernelCompiler {
 };
 
 TEST_CASE("RTCGen: a compiler that is not installed is no fault") {
-  RegisterKernelCompiler("missing", [](const std::string&) { return std::make_shared<Missing>(); });
+  RegisterBackendModule(BackendModule("missing").set_compiler(
+      [](const Target&) { return std::make_shared<Missing>(); }));
   std::vector<PassRecord> records;
   PassOptions options;
   options.target = "missing";

@@ -15,6 +15,7 @@
 #include "tests/support/training_networks.h"
 #include "weft/codegen/compiler/kernel_cache.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/onnx/import.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/support/log.h"
@@ -189,8 +190,9 @@ TEST_CASE("a training step of ResNet-50 is compiled once, and found by every lat
   setenv("WEFT_CACHE_DIR", folder.path().c_str(), 1);
   KernelCache& cache = KernelCache::Process();
   REQUIRE(cache.directory().find(folder.path()) == 0);
-  RegisterKernelCompiler("counting",
-                         [](const std::string&) { return std::make_shared<Counting>(); });
+  RegisterBackendModule(BackendModule("counting").set_compiler([](const Target&) {
+    return std::make_shared<Counting>();
+  }));
   Network n(64, 3, 224);
   const Graph lowered = Lowered(n.Step(ResNet50(&n)));
   PassOptions passes;

@@ -16,6 +16,7 @@
 #include "tests/support/temp_folder.h"
 #include "tinyflow/tinyflow.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 
 namespace {
@@ -27,15 +28,16 @@ bool HasEmulatedGpu() {
   static const bool has = [] {
     if (!HasCpu() || !Ready()) return false;
     TheBackend().reset();
-    weft::RegisterBackend("cuda", [] {
-      return weft::cuda::MakeCudaBackend(weft::cuda::Device::Open(0, FakeDriverTable()),
-                                         TheLibraries(), "cuda:sm_90");
-    });
-    weft::RegisterKernelCompiler("cuda", [](const std::string&) {
-      std::string why;
-      return weft::FindKernelCompiler("faked", &why);
-    });
-    return true;
+    return weft::RegisterBackendModule(weft::BackendModule("cuda")
+                                           .set_backend([](const std::string&) {
+                                             return weft::cuda::MakeCudaBackend(
+                                                 weft::cuda::Device::Open(0, FakeDriverTable()),
+                                                 TheLibraries(), {"cuda:sm_90"});
+                                           })
+                                           .set_compiler([](const weft::Target&) {
+                                             std::string why;
+                                             return weft::FindKernelCompiler("faked", &why);
+                                           }));
   }();
   tf::reset_default_graph();
   tf::set_random_seed(11);

@@ -133,7 +133,7 @@ TEST_CASE("layouts are saved; what a file says of them is not believed") {
     for (const bool honest : {true, false}) {
       if (!honest) made.SetAttr("layout", lies);
       auto bytes =
-          std::make_shared<std::string>(PackProgram(made, "cpu", GetBackend("cpu")->target()));
+          std::make_shared<std::string>(PackProgram(made, "cpu", GetBackend("cpu")->target().name()));
       Session session(LoadProgramFromMemory(bytes->data(), bytes->size(), bytes, "saved"));
       CHECK(Difference(session.Run(want.inputs), want.outputs) <= 1);
     }

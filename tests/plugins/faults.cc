@@ -11,6 +11,7 @@
 
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/module/plugin.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/rewrite_rule.h"
@@ -52,7 +53,7 @@ std::string Registries() {
     s += p->name + "|" + p->description + "|" + p->owner.ToString() + "\n";
   for (const AttrType* t : ListAttrTypes()) s += t->name + "|" + t->owner + "\n";
   for (const RewriteRule& r : ListRewriteRules()) s += r.name + "|" + r.owner.ToString() + "\n";
-  for (const std::string& b : ListBackends()) s += b + "\n";
+  for (const std::string& b : ListBackendModules()) s += b + "\n";
   for (const PluginInfo& p : LoadedPlugins()) s += p.name + "\n";
   return s;
 }

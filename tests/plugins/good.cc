@@ -1,5 +1,6 @@
 /// good.cc: a plugin as it should be: an operator with attributes, a group, a pass, a graph attribute, a rule, a backend.
 #include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/rewrite_rule.h"
 #include "weft/core/pass/pass.h"
 #include "weft/runtime/backend/backend.h"
@@ -27,6 +28,6 @@ WEFT_REGISTER_REWRITE_RULE("test-rule", "never applies", [](RewriteContext&, con
   return std::vector<NodeEntry>();
 });
 
-[[maybe_unused]] const bool registered =
-    (RegisterBackend("test", [] { return GetBackend("ref"); }), true);
+[[maybe_unused]] const bool registered = RegisterBackendModule(
+    BackendModule("test").set_backend([](const std::string&) { return GetBackend("ref"); }));
 }  // namespace

@@ -1,6 +1,7 @@
 /// half.cc: registers one of everything, overrides what others registered, and fails with the last statement.
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/rewrite_rule.h"
 #include "weft/core/pass/pass.h"
 #include "weft/runtime/backend/backend.h"
@@ -28,7 +29,8 @@ WEFT_REGISTER_REWRITE_RULE("half-rule", "", [](RewriteContext&, const NodePtr&) 
   return std::vector<NodeEntry>();
 });
 [[maybe_unused]] const bool registered =
-    (RegisterBackend("half", [] { return GetBackend("ref"); }),
-     RegisterKernelCompiler("half", [](const std::string&) { return nullptr; }), true);
+    RegisterBackendModule(BackendModule("half")
+                              .set_backend([](const std::string&) { return GetBackend("ref"); })
+                              .set_compiler([](const Target&) { return nullptr; }));
 WEFT_REGISTER_GRAPH_ATTR(shape, kDerived, double);  // refused: another type
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/rewrite_rule.h"
 #include "weft/core/op/staging.h"
@@ -59,9 +60,9 @@ void Stage() {
                        "",
                        [](RewriteContext&, const NodePtr&) { return std::vector<NodeEntry>(); },
                        {"oom", "oom.cc", 6}});
-  RegisterBackend("a backend with a name that is not short", [] { return GetBackend("ref"); });
-  RegisterKernelCompiler("a compiler with a name that is not short",
-                         [](const std::string&) { return nullptr; });
+  RegisterBackendModule(BackendModule("a backend with a name that is not short")
+                            .set_backend([](const std::string&) { return GetBackend("ref"); })
+                            .set_compiler([](const Target&) { return nullptr; }));
 }
 
 std::string State() {
@@ -77,7 +78,7 @@ std::string State() {
     s += p->name + p->description + p->owner.ToString() + "\n";
   for (const AttrType* t : ListAttrTypes()) s += t->name + "\n";
   for (const RewriteRule& r : ListRewriteRules()) s += r.name + "\n";
-  for (const std::string& b : ListBackends()) s += b + "\n";
+  for (const std::string& b : ListBackendModules()) s += b + "\n";
   return s;
 }
 

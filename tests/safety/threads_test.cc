@@ -11,6 +11,7 @@
 
 #include "tests/support/e2e_util.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/module/plugin.h"
 #include "weft/core/op/op.h"
 
@@ -103,7 +104,7 @@ TEST_CASE("threads read the tables while others work") {
     for (int round = 0; round < 20; ++round) {
       switch ((t + round) % 5) {
         case 0:
-          ListBackends();
+          ListBackendModules();
           PassEntry::List();
           break;
         case 1:

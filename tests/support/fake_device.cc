@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "weft/core/module/backend_module.h"
 #include "weft/support/check.h"
 
 namespace weft::e2e {
@@ -186,10 +187,9 @@ class FakeCall final : public LibraryCall {
 class FakeBackend final : public Backend {
  public:
   std::string name() const override { return "fake"; }
-  std::string target() const override { return cpu_->target(); }
+  Target target() const override { return cpu_->target(); }
   bool Runs(const std::string& code_target) const override { return cpu_->Runs(code_target); }
   std::string default_pipeline() const override { return cpu_->default_pipeline(); }
-  std::string library() const override { return cpu_->library(); }
   int threads() const override { return cpu_->threads(); }
   void set_threads(int n) override { cpu_->set_threads(n); }
   bool has_own_memory() const override { return true; }
@@ -245,8 +245,8 @@ void FakeDevice::Reset() {
 }
 
 void RegisterFakeDevice() {
-  static const bool registered =
-      (RegisterBackend("fake", [] { return std::make_shared<FakeBackend>(); }), true);
+  static const bool registered = RegisterBackendModule(BackendModule("fake").set_backend(
+      [](const std::string&) { return std::make_shared<FakeBackend>(); }));
   (void)registered;
 }
 

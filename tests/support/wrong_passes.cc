@@ -4,6 +4,7 @@
 
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/pass.h"
@@ -81,13 +82,13 @@ WEFT_REGISTER_OP_IN(wrong, Twice)
 class Broken final : public Backend {
  public:
   std::string name() const override { return "broken"; }
-  std::string target() const override { return ""; }
+  Target target() const override { return "ref"; }
   std::string default_pipeline() const override { throw std::logic_error("no pipeline"); }
   std::shared_ptr<KernelLauncher> Load(const Kernel&, const CompiledKernel&) override {
     return nullptr;
   }
 };
-[[maybe_unused]] const bool registered =
-    (RegisterBackend("broken", [] { return std::make_shared<Broken>(); }), true);
+[[maybe_unused]] const bool registered = RegisterBackendModule(BackendModule("broken").set_backend(
+    [](const std::string&) { return std::make_shared<Broken>(); }));
 
 }  // namespace

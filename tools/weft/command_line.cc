@@ -69,7 +69,8 @@ void AddInputs(CLI::App* app, InputArgs* args) {
 
 void AddEngine(CLI::App* app, EngineArgs* args) {
   app->add_option("--backend", args->backend,
-                  "cpu (the default), ref, cuda, or a variant as cpu:no-fusion")
+                  "cpu (the default) or another of `weft doctor`, with parameters as in "
+                  "cpu:no-fusion, cuda:1")
       ->type_name("B");
   app->add_option("--passes", args->passes, "passes instead of the backend's own")->type_name("P");
   app->add_option("--threads", args->threads, "threads; 0: all")

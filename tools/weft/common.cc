@@ -11,6 +11,7 @@
 
 #include "command_reproducer.h"
 #include "shell_check.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
@@ -169,22 +170,18 @@ static std::shared_ptr<Backend> BackendOf(const std::string& name) {
   }
 }
 
+bool IsEngine(const std::string& text) {
+  const std::vector<std::string> names = AvailableBackendModules();
+  return std::find(names.begin(), names.end(), SplitTarget(text).first) != names.end();
+}
+
 Engine ParseEngine(const std::string& text, const std::string& passes) {
   Engine e;
-  e.text = text;
-  const size_t colon = text.find(':');
-  e.backend = text.substr(0, colon);
-  const std::shared_ptr<Backend> backend = BackendOf(e.backend);
-  if (colon != std::string::npos) {
-    const std::string variant = text.substr(colon + 1);
-    if (variant != "no-fusion")
-      ThrowError(ErrorCode::kUsage,
-                 fmt::format("engine '{}' has no variant '{}'", e.backend, variant), "",
-                 fmt::format("the variants are: {}:no-fusion", e.backend));
-    e.fusion = false;
-  }
+  e.backend = text;
+  const std::shared_ptr<Backend> backend = BackendOf(text);
   if (!passes.empty())
-    e.pipeline = backend->target().empty() ? passes : ToPlan(Pipeline::Parse(passes)).ToString();
+    e.pipeline =
+        backend->target().traits().kernels ? ToPlan(Pipeline::Parse(passes)).ToString() : passes;
   return e;
 }
 
@@ -193,7 +190,6 @@ std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine,
   CompileOptions options;
   options.backend = engine.backend;
   options.pipeline = engine.pipeline;
-  options.fusion = engine.fusion;
   options.threads = threads;
   options.tune = calls.tune;
   options.tf32 = calls.tf32;
@@ -224,7 +220,7 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
     p.program = LoadProgram(
         model.path, {engine.backend, engine.threads, limits, engine.calls.tune, engine.calls.tf32});
-    p.engine.text = p.engine.backend = p.program->backend();
+    p.engine.backend = p.program->backend();
     p.named = MakeInputs(p.program->graph(), inputs, limits);
     p.inputs = OrderInputs(*p.program, p.named);
     return p;

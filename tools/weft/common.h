@@ -53,11 +53,13 @@ class Progress {
 
 /// What a program runs on: "cpu", "ref", or a variant as in "cpu:no-fusion".
 struct Engine {
-  std::string text, backend, pipeline;  ///< pipeline empty: the backend's own
-  bool fusion = true;
+  std::string backend;   ///< as GetBackend takes it: "cpu", "cpu:no-fusion", "cuda:1"
+  std::string pipeline;  ///< empty: the backend's own
 };
-/// Throws kUsage for an unknown variant, kUnsupported for an unknown backend. `passes` (may be
-/// empty) replaces the engine's pipeline; what a run cannot do without is added at its end.
+/// Is there a backend module of that name, whatever its parameters?
+bool IsEngine(const std::string& text);
+/// Throws kUsage for parameters that the backend does not know, kUnsupported for an unknown backend. `passes` (may be empty)
+/// replaces the engine's pipeline; what a run cannot do without is added at its end.
 Engine ParseEngine(const std::string& text, const std::string& passes = {});
 
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.

@@ -25,10 +25,9 @@ constexpr size_t kPlacesShown = 5;
 
 class Judge {
  public:
-  Judge(const Graph& g, const std::string& target)
+  Judge(const Graph& g, const Target& target)
       : g_(g),
-        family_(target.substr(0, target.find(':'))),
-        compute_("FCompute." + family_),
+        target_(target),
         shapes_(g.GetAttr<ShapeMap>("shape")),
         types_(g.GetAttr<TypeMap>("dtype")),
         values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
@@ -39,7 +38,7 @@ class Judge {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsFollowed(n)) return "";
     const Evaluator* evaluator = GetEvaluator();
     const std::string not_evaluated = evaluator ? evaluator->WhyNot(n) : "there is no evaluator";
-    if (family_ == "ref") return not_evaluated;
+    if (!target_.traits().kernels) return not_evaluated;
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       const NodeEntry e(n, i);
       if (shapes_[e].fully_known()) continue;
@@ -47,7 +46,7 @@ class Judge {
       return fmt::format("the shape of output {} is not known before the run{}", i,
                          why ? ": " + *why : "");
     }
-    if (family_ != "cpu")
+    if (target_.traits().device_memory)
       for (const NodeEntry& e : Operands(n))
         if (types_[e].is_tensor() && DTypeBits(types_[e].dtype) == 0)
           return fmt::format("tensors of {} have no place on a device", DTypeName(types_[e].dtype));
@@ -56,7 +55,7 @@ class Judge {
   }
   /// Empty: it runs on the target's device, if that has memory of its own; else why its operands are fetched for the host.
   std::string WhyOnHost(NodePtr n) const {
-    if (family_ == "cpu" || family_ == "ref") return "";
+    if (!target_.traits().device_memory) return "";
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsFollowed(n)) return "";
     return WhyNoStep(n);
   }
@@ -69,7 +68,7 @@ class Judge {
  private:
   /// Empty: a library call or a generated kernel runs it.
   std::string WhyNoStep(NodePtr n) const {
-    if (view_.get(n->op(), false) || n->op()->has(compute_)) return "";
+    if (view_.get(n->op(), false) || target_.compute(n->op())) return "";
     try {
       ExpandSingle(g_, n);
       return "";
@@ -93,7 +92,7 @@ class Judge {
     return all;
   }
   const Graph& g_;
-  std::string family_, compute_;
+  const Target target_;
   const ShapeMap& shapes_;
   const TypeMap& types_;
   const ValueMap* values_;
@@ -110,15 +109,12 @@ std::string Place(NodePtr n) {
 }  // namespace
 
 Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
-                    const std::string& target) {
-  const std::string family = target.substr(0, target.find(':'));
+                    const Target& target) {
   std::string why;
-  if (family == "ref") {
-    GetBackend(family);
-  } else if (!FindKernelCompiler(target, &why)) {
+  if (target.traits().kernels && !FindKernelCompiler(target, &why)) {
     ThrowError(ErrorCode::kUnsupported,
-               fmt::format("nothing is known about target '{}': {}", target, why), "--support",
-               "targets are cpu, ref, cuda:sm_90");
+               fmt::format("nothing is known about target '{}': {}", target.name(), why),
+               "--support", "targets are cpu, ref, cuda:sm_90");
   }
   using Groups = std::map<std::tuple<std::string, std::string, std::string>, NodeGroup>;
   Groups groups, on_host;
@@ -133,10 +129,10 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
   }
   PassOptions options;
   options.target = target;
-  const Graph g = ApplyPasses(
-      graph,
-      family == "ref" ? "InferType,InferShape" : "Simplify,FoldConstants,Simplify,InferShape",
-      options);
+  const Graph g = ApplyPasses(graph,
+                              target.traits().kernels ? "Simplify,FoldConstants,Simplify,InferShape"
+                                                      : "InferType,InferShape",
+                              options);
   const Judge judge(g, target);
   for (NodePtr n : g.TopoOrder()) {
     std::string reason = judge.WhyNot(n);

@@ -22,10 +22,9 @@ struct Support {
 };
 
 /// `findings` are those of the import; `graph` is the imported graph.
-Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
-                    const std::string& target);
+Support FindSupport(const Graph& graph, const std::vector<Finding>& findings, const Target& target);
 int64_t CountNodes(const std::vector<NodeGroup>& groups);
-std::string SupportText(const Support& support, const std::string& target);
+std::string SupportText(const Support& support, const Target& target);
 Json SupportJson(const std::vector<NodeGroup>& groups);
 
 }  // namespace weft::tool

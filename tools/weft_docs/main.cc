@@ -10,6 +10,7 @@
 
 #include "pages.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/op.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
@@ -25,7 +26,7 @@ void Write(const std::string& path, const std::string& text) {
 int Main(const std::string& dir) {
   CheckRegistrations();
   // Library implementations register while the backend's module loads.
-  if (const std::string why = LoadBackendModule("cpu"); !why.empty())
+  if (std::string why; !FindBackendModule("cpu", &why))
     fmt::print(stderr, "weft_docs: without the backend 'cpu': {}\n", why);
   std::filesystem::create_directories(dir);
   Write(dir + "/ops.md", OpsPage());

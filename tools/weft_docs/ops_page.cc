@@ -6,6 +6,7 @@
 
 #include "pages.h"
 #include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_param.h"
 #include "weft/runtime/backend/backend.h"
@@ -146,7 +147,7 @@ std::string OpsPage() {
                         FuseKindName(op), Mark(has_library));
     entries += Entry(op);
   }
-  const std::vector<std::string> backends = ListBackends();
+  const std::vector<std::string> backends = ListBackendModules();
   const bool cpu = std::find(backends.begin(), backends.end(), "cpu") != backends.end();
   std::string out = kIntro;
   out += fmt::format("{} operators: {} infer types and shapes, {} have code, {} a gradient, ",

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "weft/core/pass.h"
+#include "weft/core/pass/pass.h"
 
 namespace weft {
 

@@ -3,18 +3,24 @@
 #include "backends/cpu/launch/kernel_launcher.h"
 #include "backends/cpu/launch/multi_launcher.h"
 #include "codegen/llvm/compiler/llvm_compiler.h"
-#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/backend/parameters.h"
+#include "weft/runtime/pipelines.h"
 
 namespace weft {
 namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : team_(std::make_shared<cpu::Team>(threads)) {}
+  CpuBackend(int threads, bool fusion)
+      : team_(std::make_shared<cpu::Team>(threads)), fusion_(fusion) {}
 
   std::string name() const override { return "cpu"; }
-  std::string target() const override { return "cpu"; }
+  Target target() const override { return "cpu"; }
+  std::string default_pipeline() const override {
+    return StandardPipeline({PipelineEnd::kPlan, fusion_}).ToString();
+  }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
     return cpu::MakeCpuLauncher(kernel, LoadCpuKernel(kernel, compiled.binary), team_);
@@ -29,24 +35,32 @@ class CpuBackend final : public Backend {
   }
   int threads() const override { return team_->threads(); }
   void set_threads(int n) override { team_->set_threads(n); }
-  std::shared_ptr<Backend> WithThreads(int n) override { return std::make_shared<CpuBackend>(n); }
+  std::shared_ptr<Backend> WithThreads(int n) override {
+    return std::make_shared<CpuBackend>(n, fusion_);
+  }
 
  private:
   std::shared_ptr<cpu::Team> team_;
+  const bool fusion_;
 };
 
 /// "cpu" is this machine; "cpu:x86-64-v3" another one that the objects may be carried to.
-std::shared_ptr<KernelCompiler> MakeCompiler(const std::string& target) {
+std::shared_ptr<KernelCompiler> MakeCompiler(const Target& target) {
   LlvmOptions options;
-  const size_t colon = target.find(':');
-  if (colon != std::string::npos) options.cpu = target.substr(colon + 1);
+  options.cpu = target.arch();
   options.threads = cpu::DefaultThreads();
   return MakeLlvmCompiler(options);
 }
 
+std::shared_ptr<Backend> MakeBackend(const std::string& parameters) {
+  BackendParameters p(parameters);
+  const bool fusion = !p.Take("no-fusion");
+  p.CheckAllTaken("cpu", "no-fusion");
+  return std::make_shared<CpuBackend>(cpu::DefaultThreads(), fusion);
+}
+
 [[maybe_unused]] const bool registered =
-    (RegisterBackend("cpu", [] { return std::make_shared<CpuBackend>(cpu::DefaultThreads()); }),
-     RegisterKernelCompiler("cpu", MakeCompiler), true);
+    RegisterBackendModule(BackendModule("cpu").set_backend(MakeBackend).set_compiler(MakeCompiler));
 
 }  // namespace
 }  // namespace weft

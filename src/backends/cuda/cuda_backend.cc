@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "backends/cuda/launch/launcher.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/hash.h"
 
 namespace weft::cuda {
@@ -14,23 +15,22 @@ namespace {
 
 class OnDevice final : public CudaBackend {
  public:
-  OnDevice(std::shared_ptr<Device> device, std::shared_ptr<Libraries> libraries, std::string target)
+  OnDevice(std::shared_ptr<Device> device, std::shared_ptr<Libraries> libraries,
+           const CudaBackendOptions& options)
       : device_(std::move(device)),
         libraries_(std::move(libraries)),
-        target_(target.empty() ? fmt::format("cuda:sm_{}", device_->architecture())
-                               : std::move(target)) {}
+        target_(options.target.none() ? Target(fmt::format("cuda:sm_{}", device_->architecture()))
+                                      : options.target),
+        fusion_(options.fusion) {}
 
   std::string name() const override { return "cuda"; }
-  std::string target() const override { return target_; }
+  Target target() const override { return target_; }
+  std::string default_pipeline() const override {
+    return StandardPipeline({PipelineEnd::kPlan, fusion_}).ToString();
+  }
   bool has_own_memory() const override { return true; }
   std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<Stream>(device_); }
   std::shared_ptr<void> Allocate(int64_t bytes) override { return device_->Allocate(bytes); }
-  std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
-                                       const ComputeRequest& request) override {
-    ComputeRequest mine = request;
-    mine.backend = this;
-    return compute(mine);
-  }
   Libraries& libraries() const override { return *libraries_; }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
@@ -59,7 +59,8 @@ class OnDevice final : public CudaBackend {
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<Libraries> libraries_;
-  const std::string target_;
+  const Target target_;
+  const bool fusion_;
   std::mutex mutex_;
   std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<Module>> modules_;
 };
@@ -71,8 +72,9 @@ Libraries& LibrariesOf(const ComputeRequest& q) {
 }
 
 std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
-                                         std::shared_ptr<Libraries> libraries, std::string target) {
-  return std::make_shared<OnDevice>(std::move(device), std::move(libraries), std::move(target));
+                                         std::shared_ptr<Libraries> libraries,
+                                         const CudaBackendOptions& options) {
+  return std::make_shared<OnDevice>(std::move(device), std::move(libraries), options);
 }
 
 }  // namespace weft::cuda

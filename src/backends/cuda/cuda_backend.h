@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "backends/cuda/driver/device.h"
 #include "backends/cuda/libraries/libraries.h"
@@ -17,9 +16,12 @@ class CudaBackend : public Backend {
   virtual Libraries& libraries() const = 0;
 };
 
-/// `target`: whose kernel compiler makes its kernels; empty: "cuda:sm_XY" of the device.
+struct CudaBackendOptions {
+  Target target;  ///< whose kernel compiler makes its kernels; none: "cuda:sm_XY" of the device
+  bool fusion = true;
+};
 std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
                                          std::shared_ptr<Libraries> libraries,
-                                         std::string target = {});
+                                         const CudaBackendOptions& options = {});
 
 }  // namespace weft::cuda

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/driver/driver_api.h"
-#include "weft/runtime/backend/backend_report.h"
+#include "weft/core/module/backend_module.h"
 
 namespace weft::cuda {
 

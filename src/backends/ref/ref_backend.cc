@@ -1,5 +1,7 @@
 /// ref_backend.cc: the reference backend: every operator by the interpreter, nothing fused, nothing simplified.
+#include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/backend/parameters.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -8,15 +10,24 @@ namespace {
 class RefBackend final : public Backend {
  public:
   std::string name() const override { return "ref"; }
-  std::string target() const override { return ""; }
+  Target target() const override { return "ref"; }
   std::string default_pipeline() const override { return "OrderMutation,ReadVariables,InferShape"; }
   std::shared_ptr<KernelLauncher> Load(const Kernel&, const CompiledKernel&) override {
     WEFT_THROW(kUnsupported, "the reference backend runs no generated kernels");
   }
 };
 
-[[maybe_unused]] const bool registered =
-    (RegisterBackend("ref", [] { return std::make_shared<RefBackend>(); }), true);
+TargetTraits Interpreted() {
+  TargetTraits t;
+  t.kernels = false;
+  return t;
+}
+
+[[maybe_unused]] const bool registered = RegisterBackendModule(
+    BackendModule("ref").set_traits(Interpreted()).set_backend([](const std::string& parameters) {
+      BackendParameters(parameters).CheckAllTaken("ref", "");
+      return std::make_shared<RefBackend>();
+    }));
 
 }  // namespace
 }  // namespace weft

@@ -71,7 +71,7 @@ Graph CodeGen(Graph g, PassContext& ctx) {
   const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   KernelMap kernels;
   std::map<std::string, KernelPtr> distinct;
-  const bool flat = StartsWith(ctx.target(), "cuda");
+  const bool flat = ctx.target().traits().one_loop_copies;
   int64_t sites = 0;
   for (NodePtr n : g.TopoOrder()) {
     const GraphPtr* body = bodies.find(n);

@@ -90,7 +90,7 @@ Graph RTCGen(Graph g, PassContext& ctx) {
   std::shared_ptr<KernelCompiler> compiler = FindKernelCompiler(ctx.target(), &why);
   if (!compiler) {
     ctx.Warn(fmt::format("no kernels for target '{}': {}; fused operators run in the interpreter",
-                         ctx.target(), why));
+                         ctx.target().name(), why));
     g.SetAttr("rtc", std::move(rtc));
     return g;
   }
@@ -139,7 +139,7 @@ Graph RTCGen(Graph g, PassContext& ctx) {
   if (!unavailable.empty() && !missing.empty())
     ctx.Warn(
         fmt::format("no new kernels for target '{}': {}; what misses one runs in the interpreter",
-                    ctx.target(), unavailable));
+                    ctx.target().name(), unavailable));
   for (std::string& fault : faults) ctx.Fault(std::move(fault));
   for (NodeId id = 0; id < kernels.id_bound(); ++id)
     if (const LoweredKernel* k = kernels.find(id)) {

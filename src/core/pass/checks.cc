@@ -36,7 +36,7 @@ std::string FirstDifference(const std::string& a, const std::string& b) {
 uint64_t GraphFingerprint(const Graph& graph) {
   Hasher h;
   auto entry = [&](const NodeEntry& e) {
-    h.Add(e.node ? uint64_t{e.node->id()} << 32 | e.index : ~uint64_t{0});
+    h.Add(e.key().packed());
   };
   for (NodeId id = 0; id < graph.id_bound(); ++id) {
     NodePtr n = graph.node(id);

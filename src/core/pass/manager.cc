@@ -50,7 +50,7 @@ class Context final : public PassContext {
                 name);
     return it->second;
   }
-  const std::string& target() const override { return options_.target; }
+  const Target& target() const override { return options_.target; }
   const Limits& limits() const override { return options_.limits; }
   const CancelToken& cancel() const override { return options_.cancel; }
   bool Fuel(std::string_view rewrite, const NodePtr& node) override {

@@ -158,7 +158,7 @@ std::string FormatReproducer(Reproducer r, const Graph* graph) {
   line("place", r.place);
   if (!r.rest.empty()) line("rest", r.rest);
   line("weft", r.version);
-  line("target", r.options.target);
+  line("target", r.options.target.name());
   out += fmt::format("// strict {}\n// fuel {}\n", r.options.strict, r.options.fuel);
   line("limits", r.options.limits.ToString());
   for (const std::string& s : r.options.skip) line("skip", s);

@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "weft/core/graph/builtin_ops.h"
-#include "weft/core/op/op.h"
-#include "weft/core/plan/epilogue.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -32,25 +29,6 @@ bool LiesAlikeInAll(const Shape& shape) {
   for (int d = 2; d < shape.rank(); ++d)
     if (!shape[d].is(1)) return false;
   return true;
-}
-
-LayoutWish LayoutWishOf(const NodePtr& node, const std::string& library, const ShapeMap& shapes,
-                        const TypeMap& types) {
-  const std::optional<AnchoredCall> call = AnchoredCallOf(node);
-  const NodePtr& anchor = call ? call->anchor : node;
-  const FLayout* f = anchor->is_variable()
-                         ? nullptr
-                         : Op::GetAttr<FLayout>("FLayout." + library).find(anchor->op());
-  LayoutWish wish = f ? (*f)(anchor, types[NodeEntry(node)].dtype) : LayoutWish();
-  if (!call || wish.outputs.empty()) return wish;
-  for (const EpilogueStep& step : call->steps) {
-    if (step.operand < 0) continue;
-    const size_t i = size_t(step.operand);
-    if (!shapes[node->inputs[i]].same(shapes[NodeEntry(node)])) continue;
-    wish.inputs.resize(std::max(wish.inputs.size(), i + 1));
-    wish.inputs[i] = wish.outputs[0];
-  }
-  return wish;
 }
 
 TensorPtr ReorderedConstant(const NodePtr& node) {

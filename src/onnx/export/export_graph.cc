@@ -48,11 +48,11 @@ GraphWriter::GraphWriter(ModelExporter* model, const Graph& graph, Names* names,
   for (const NodeEntry& e : graph.outputs) {
     WEFT_CHECK(e.node, kInvalidModel, "an output of the graph is not set");
     is_output_[e.node->id()] = 1;
-    used_.insert(KeyOf(e));
+    used_.insert(e.key());
   }
   for (const NodePtr& n : graph.TopoOrder()) {
     for (const NodeEntry& e : n->inputs)
-      if (e) used_.insert(KeyOf(e));
+      if (e) used_.insert(e.key());
   }
 }
 

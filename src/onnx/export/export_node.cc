@@ -39,7 +39,7 @@ bool IsOptionalOutput(const pb::OpSchema* schema, uint32_t k) {
 
 }  // namespace
 
-bool GraphWriter::IsUsed(const NodeEntry& e) const { return used_.count(KeyOf(e)) != 0; }
+bool GraphWriter::IsUsed(const NodeEntry& e) const { return used_.count(e.key()) != 0; }
 
 void GraphWriter::NameNode(const NodePtr& n, pb::NodeProto* out) {
   if (kind_ == Kind::kFunction) return;

@@ -129,7 +129,6 @@ class GraphWriter {
   void NameNode(const NodePtr& n, pb::NodeProto* out);
   void WriteInputs(const NodePtr& n, size_t count, pb::NodeProto* out);
   bool IsUsed(const NodeEntry& e) const;
-  static uint64_t KeyOf(const NodeEntry& e) { return uint64_t{e.node->id()} << 32 | e.index; }
   // export_symbols.cc
   struct Source {
     NodeEntry entry;
@@ -156,7 +155,7 @@ class GraphWriter {
   std::vector<NodePtr> order_;
   std::unordered_map<NodeId, std::unordered_map<uint32_t, std::string>> names_of_;
   std::vector<uint8_t> is_output_;
-  std::unordered_set<uint64_t> used_;  ///< entries that are read, or outputs
+  std::unordered_set<EntryKey> used_;  ///< entries that are read, or outputs
   std::vector<std::string> output_names_;
   std::map<std::string, Source> sources_;      ///< by symbol
   std::map<std::string, std::string> values_;  ///< of symbols, by name

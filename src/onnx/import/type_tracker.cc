@@ -7,11 +7,11 @@ namespace weft::onnx_import {
 
 Type TypeTracker::Of(const NodeEntry& e) const {
   if (!e) return Type();
-  const auto it = types_.find(Key(e));
+  const auto it = types_.find(e.key());
   return it == types_.end() ? Type() : it->second;
 }
 void TypeTracker::Set(const NodeEntry& e, Type t) {
-  if (t.known()) types_[Key(e)] = t;
+  if (t.known()) types_[e.key()] = t;
 }
 void TypeTracker::set_in(int i, Type t) {
   if (has_input(i) && !in(i).known()) Set(node_->inputs[size_t(i)], t);

@@ -26,9 +26,8 @@ class TypeTracker final : public InferTypeContext {
   void set_in(int i, Type t) override;
 
  private:
-  static uint64_t Key(const NodeEntry& e) { return uint64_t{e.node->id()} << 32 | e.index; }
   NodePtr node_;
-  std::unordered_map<uint64_t, Type> types_;
+  std::unordered_map<EntryKey, Type> types_;
 };
 
 }  // namespace weft::onnx_import

@@ -19,7 +19,7 @@ namespace {
 bool IsSmallConstant(const NodeEntry& e, const ValueMap& values,
                      const std::vector<uint64_t>& parameters) {
   if (TensorPtr t = Graph::ConstantOf(e)) {
-    const uint64_t key = EntryKey{e.node->id(), e.index}.packed();
+    const uint64_t key = e.key().packed();
     return IsComputable(t->dtype()) &&
            (t->num_elements() == 1 ||
             std::binary_search(parameters.begin(), parameters.end(), key));
@@ -256,7 +256,7 @@ class FusedBuilder::Body {
  private:
   /// What stands in the body for an entry of the graph around it.
   NodeEntry StandIn(const NodeEntry& e) {
-    auto [it, fresh] = outside_.try_emplace(EntryKey{e.node->id(), e.index}.packed());
+    auto [it, fresh] = outside_.try_emplace(e.key().packed());
     if (!fresh) return it->second;
     NodeEntry in;
     if (!IsSmallConstant(e, b_.values_, b_.plan_.parameters)) {

@@ -30,7 +30,7 @@ class FusionGroups {
         kNoConsumer;  ///< a bound from below on the levels of the groups that read this one
     int parent = -1;
     int size = 0;                    ///< operators
-    std::vector<uint64_t> operands;  ///< distinct entries read from outside, as id << 32 | index
+    std::vector<uint64_t> operands;  ///< distinct entries read from outside, packed
     int reductions = 0;
     int64_t open_uses = 0;  ///< uses of members' outputs outside the group, graph outputs included
     bool fusible = false;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/repeatable.h"
@@ -19,21 +18,18 @@ uint16_t NumberOf(const char* op) {
 
 }  // namespace
 
-FusionNodes::FusionNodes(const Graph& g, const std::string& target, bool libraries)
+FusionNodes::FusionNodes(const Graph& g, const Target& target, bool libraries)
     : g_(g),
       facts_{g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
              g.GetAttr<ValueMap>("value")},
+      target_(libraries ? target : Target()),
       known_(g.AttrOr<Facts>("facts")),
       spaces_(known_),
       rows_(g.id_bound()),
       assign_(NumberOf(builtin::kAssign)),
       read_(NumberOf(builtin::kRead)),
       group_(NumberOf(builtin::kGroup)) {
-  // Which ops a library computes better is known once the backend's module is there.
-  const std::string family = target.substr(0, target.find(':'));
-  LoadBackendModule(family);
-  if (libraries) library_ = "FCompute." + family;
-  for (const NodeEntry& e : g.outputs) outputs_.push_back(EntryKey{e.node->id(), e.index}.packed());
+  for (const NodeEntry& e : g.outputs) outputs_.push_back(e.key().packed());
   std::sort(outputs_.begin(), outputs_.end());
 }
 
@@ -48,8 +44,8 @@ const FusionNodes::OpFacts& FusionNodes::FactsOf(const Op* op) {
   f.may_draw = Op::GetAttr<FDrawsAnew>("FDrawsAnew").find(op) != nullptr;
   f.view = Op::GetAttr<TIsView>("TIsView").get(op, false);
   f.has_code = code != nullptr;
-  f.opaque = told && (*told == FuseKind::kOpaque ||
-                      (*told == FuseKind::kAnchor && !library_.empty() && op->has(library_)));
+  f.opaque =
+      told && (*told == FuseKind::kOpaque || (*told == FuseKind::kAnchor && target_.compute(op)));
   f.elementwise = (code && code->elementwise) || (told && *told == FuseKind::kElementwise);
   return f;
 }

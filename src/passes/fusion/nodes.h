@@ -20,14 +20,6 @@ inline void PrefetchLine(const void* p) {
 #endif
 }
 
-/// An entry by ids: a table is asked instead of a node, which may have left the caches.
-struct EntryKey {
-  NodeId id;
-  uint32_t index;
-  static constexpr NodeId kAbsent = ~0u;
-  bool present() const { return id != kAbsent; }
-  uint64_t packed() const { return uint64_t{id} << 32 | index; }
-};
 /// Inputs of one node.
 struct EntryKeys {
   const EntryKey* first;
@@ -51,7 +43,7 @@ struct FusionNode {
 class FusionNodes {
  public:
   /// `libraries`: operators that a library of the target runs are left to it.
-  FusionNodes(const Graph& g, const std::string& target, bool libraries);
+  FusionNodes(const Graph& g, const Target& target, bool libraries);
   FusionNode& operator[](NodeId id) { return rows_[id]; }
   /// Fills the row of a node whose producers have theirs.
   void Look(NodePtr n, EntryKeys inputs);
@@ -118,7 +110,7 @@ class FusionNodes {
   FusionFacts facts_;
   Facts known_;
   Spaces spaces_;
-  std::string library_;  // operator attribute of the target's library calls
+  const Target target_;  // none: what its library runs become kernels as well
   std::vector<FusionNode> rows_;
   std::vector<NodeClass> classes_;
   std::vector<OpFacts> ops_;        // by op index

@@ -49,7 +49,6 @@ class Contents {
   }
 
  private:
-  static uint64_t Key(const NodeEntry& e) { return uint64_t{e.node->id()} << 32 | e.index; }
 
   void CollectWrites() {
     step_of_.assign(g_.id_bound(), -1);
@@ -81,7 +80,7 @@ class Contents {
   }
   void SetRoot(const NodeEntry& e, const NodeEntry& root) {
     root_.set(e, root);
-    views_[Key(root)].push_back(e);
+    views_[root.key()].push_back(e);
   }
   void FindReaders() {
     for (size_t step = 0; step < order_.nodes.size(); ++step) {
@@ -93,16 +92,16 @@ class Contents {
         const NodeEntry& e = n->inputs[i];
         if (!e.node) continue;
         if (!IsWritten(e.node)) {
-          last_read_[Key(Root(e))] = int(step);
+          last_read_[Root(e).key()] = int(step);
           continue;
         }
         if (!target[i] || Loads(n, int(i))) reads_[e.node->id()].push_back(int(step));
       }
     }
-    for (const NodeEntry& e : g_.outputs) last_read_[Key(Root(e))] = int(order_.nodes.size());
+    for (const NodeEntry& e : g_.outputs) last_read_[Root(e).key()] = int(order_.nodes.size());
   }
   int LastRead(const NodeEntry& e) const {
-    const auto it = last_read_.find(Key(Root(e)));
+    const auto it = last_read_.find(Root(e).key());
     return it == last_read_.end() ? -1 : it->second;
   }
   const LoweredKernel* KernelOf(NodePtr n) const { return kernels_ ? kernels_->find(n) : nullptr; }
@@ -112,7 +111,7 @@ class Contents {
   struct Access {
     std::vector<bool> loads;
     std::set<std::pair<int, int>> in_place;
-    std::vector<std::pair<uint64_t, int>> operands;  ///< entry and input, ascending
+    std::vector<std::pair<EntryKey, int>> operands;  ///< entry and input, ascending
   };
   const Access& AccessOf(NodePtr n) {
     const auto [it, fresh] = access_.try_emplace(n->id());
@@ -131,7 +130,7 @@ class Contents {
     }
     a.in_place.insert(pairs.begin(), pairs.end());
     for (int i = 0; i < inputs; ++i)
-      if (const NodeEntry& e = n->inputs[size_t(i)]; e.node) a.operands.emplace_back(Key(e), i);
+      if (const NodeEntry& e = n->inputs[size_t(i)]; e.node) a.operands.emplace_back(e.key(), i);
     std::sort(a.operands.begin(), a.operands.end());
     return a;
   }
@@ -140,15 +139,15 @@ class Contents {
     const Access& access = AccessOf(n);
     const auto in_place = [&](const NodeEntry& e) {
       auto o = std::lower_bound(access.operands.begin(), access.operands.end(),
-                                std::pair(Key(e), INT_MIN));
-      for (; o != access.operands.end() && o->first == Key(e); ++o)
+                                std::pair(e.key(), INT_MIN));
+      for (; o != access.operands.end() && o->first == e.key(); ++o)
         if (access.loads[size_t(o->second)] && !access.in_place.count({o->second, k})) return false;
       return true;
     };
     if (!in_place(NodeEntry(v))) return false;
     for (const NodeEntry& e : shown) {
       if (!root_.find(e) && !in_place(e)) return false;
-      if (const auto it = views_.find(Key(e)); it != views_.end())
+      if (const auto it = views_.find(e.key()); it != views_.end())
         if (!std::all_of(it->second.begin(), it->second.end(), in_place)) return false;
     }
     return true;
@@ -179,7 +178,7 @@ class Contents {
       if (const NodeEntry value = Direct(v, write, before, after, stays)) {
         plan_.direct.set(value, v);
         SetRoot(result, value);
-        int& last = last_read_[Key(value)];
+        int& last = last_read_[value.key()];
         last = std::max(last, LastReadOwn(result));
         shown = {value, result};
         continue;
@@ -191,7 +190,7 @@ class Contents {
     }
   }
   int LastReadOwn(const NodeEntry& e) const {
-    const auto it = last_read_.find(Key(e));
+    const auto it = last_read_.find(e.key());
     return it == last_read_.end() ? -1 : it->second;
   }
   static bool IsResultOfWrite(const NodeEntry& e, const std::vector<Write>& writes) {
@@ -242,9 +241,9 @@ class Contents {
   std::map<NodeId, std::vector<NodePtr>> shows_;
   std::map<NodeId, std::vector<int>> reads_;  // steps that read the variable itself
   EntryMap<NodeEntry> root_;
-  std::map<uint64_t, std::vector<NodeEntry>> views_;  // those of which an entry is the root
+  std::map<EntryKey, std::vector<NodeEntry>> views_;  // those of which an entry is the root
   std::map<NodeId, Access> access_;
-  std::map<uint64_t, int> last_read_;  // by entry at the beginning of views
+  std::map<EntryKey, int> last_read_;  // by entry at the beginning of views
 };
 
 }  // namespace

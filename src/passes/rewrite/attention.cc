@@ -20,7 +20,6 @@
 #include <cmath>
 #include <optional>
 
-#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -330,10 +329,8 @@ class Former {
 };
 
 Graph Attention(Graph g, PassContext& ctx) {
-  const std::string library = ctx.target().substr(0, ctx.target().find(':'));
-  LoadBackendModule(library);
   const Op* op = Op::Find(kAttention);
-  if (op && op->has("FCompute." + library)) Former(g, ctx).Run();
+  if (op && ctx.target().compute(op)) Former(g, ctx).Run();
   return g;
 }
 

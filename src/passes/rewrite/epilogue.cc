@@ -14,9 +14,9 @@
 
 #include <algorithm>
 
-#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 
@@ -28,7 +28,6 @@ class CallMaker {
   CallMaker(Graph& g, PassContext& ctx)
       : g_(g),
         ctx_(ctx),
-        takes_(Op::GetAttr<FEpilogue>("FEpilogue." + Family(ctx.target()))),
         shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
         types_(g.MoveCopyAttr<TypeMap>("dtype")),
         values_(g.MoveCopyAttr<ValueMap>("value")) {}
@@ -36,7 +35,7 @@ class CallMaker {
   void Run() {
     for (NodePtr n : g_.TopoOrder()) {
       if (n->is_variable()) continue;
-      if (const FEpilogue* takes = takes_.find(n->op())) Grow(n, *takes);
+      if (const FEpilogue* takes = ctx_.target().epilogue(n->op())) Grow(n, *takes);
     }
     g_.EraseDead();
     g_.SetAttr("shape", std::move(shapes_));
@@ -45,10 +44,6 @@ class CallMaker {
   }
 
  private:
-  static std::string Family(const std::string& target) {
-    return target.substr(0, target.find(':'));
-  }
-
   void Grow(const NodePtr& anchor, const FEpilogue& takes) {
     const auto present = [](const NodeEntry& e) { return bool(e.node); };
     if (anchor->num_outputs() != 1 || !anchor->control_deps.empty() ||
@@ -157,7 +152,6 @@ class CallMaker {
 
   Graph& g_;
   PassContext& ctx_;
-  const OpMap<FEpilogue>& takes_;
   const OpMap<FCodeGen>& codegen_ = Op::GetAttr<FCodeGen>("FCodeGen");
   ShapeMap shapes_;
   TypeMap types_;
@@ -165,7 +159,6 @@ class CallMaker {
 };
 
 Graph Epilogue(Graph g, PassContext& ctx) {
-  LoadBackendModule(ctx.target().substr(0, ctx.target().find(':')));
   CallMaker(g, ctx).Run();
   return g;
 }

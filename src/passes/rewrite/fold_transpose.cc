@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
@@ -32,11 +31,11 @@ constexpr const char* kTransposedMatMul = "weft::TransposedMatMul";
 
 class Folder {
  public:
-  Folder(Graph& g, PassContext& ctx, const std::string& compute)
+  Folder(Graph& g, PassContext& ctx)
       : g_(g),
         ctx_(ctx),
-        has_gemm_(Has("Gemm", compute)),
-        has_transposed_(Has(kTransposedMatMul, compute)),
+        has_gemm_(Has("Gemm")),
+        has_transposed_(Has(kTransposedMatMul)),
         shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
         types_(g.MoveCopyAttr<TypeMap>("dtype")) {}
 
@@ -49,9 +48,9 @@ class Folder {
   }
 
  private:
-  static bool Has(const char* name, const std::string& compute) {
+  bool Has(const char* name) const {
     const Op* op = Op::Find(name);
-    return op && op->has(compute);
+    return op && ctx_.target().compute(op);
   }
   static bool IsProduct(const NodePtr& n) { return IsOp(n, "MatMul") || IsOp(n, "Gemm"); }
 
@@ -137,9 +136,7 @@ class Folder {
 };
 
 Graph FoldTranspose(Graph g, PassContext& ctx) {
-  const std::string library = ctx.target().substr(0, ctx.target().find(':'));
-  LoadBackendModule(library);
-  Folder(g, ctx, "FCompute." + library).Run();
+  Folder(g, ctx).Run();
   return g;
 }
 

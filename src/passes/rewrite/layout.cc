@@ -21,7 +21,6 @@
 
 #include "two_way_choice.h"
 #include "weft/codegen/compiler/kernel_attr_types.h"
-#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/codegen/layouts/layouts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
@@ -44,10 +43,7 @@ enum class Force { kNone, kLast, kOdd };
 
 class LayoutChooser {
  public:
-  LayoutChooser(Graph& g, PassContext& ctx, Force force)
-      : g_(g), ctx_(ctx), force_(force), library_(ctx.target().substr(0, ctx.target().find(':'))) {
-    LoadBackendModule(library_);
-  }
+  LayoutChooser(Graph& g, PassContext& ctx, Force force) : g_(g), ctx_(ctx), force_(force) {}
 
   void Run() {
     if (force_ != Force::kNone || AnyWish() || AnyKernelWith(Layout::kChannelsLast)) {
@@ -97,11 +93,11 @@ class LayoutChooser {
 
   bool AnyWish() const {
     const ShapeMap& shapes = g_.GetAttr<ShapeMap>("shape");
-    const auto& wishes = Op::GetAttr<FLayout>("FLayout." + library_);
     for (NodePtr n : g_.TopoOrder()) {
-      if (n->is_variable() || (!wishes.find(n->op()) && !n->attrs.dict.find(builtin::kAnchor)))
+      if (n->is_variable() ||
+          (!ctx_.target().layout(n->op()) && !n->attrs.dict.find(builtin::kAnchor)))
         continue;
-      const LayoutWish wish = LayoutWishOf(n, library_, shapes, g_.GetAttr<TypeMap>("dtype"));
+      const LayoutWish wish = LayoutWishOf(n, ctx_.target(), shapes, g_.GetAttr<TypeMap>("dtype"));
       if (!wish.inputs.empty() || !wish.outputs.empty()) return true;
     }
     return false;
@@ -209,7 +205,7 @@ class LayoutChooser {
         if (k->layout(i) == Layout::kChannelsLast) ends[i] = AddEnd(/*fixed=*/true);
       return ends;
     }
-    const LayoutWish wish = LayoutWishOf(n, library_, shapes_, types_);
+    const LayoutWish wish = LayoutWishOf(n, ctx_.target(), shapes_, types_);
     const auto ask = [&](const std::vector<Layout>& wished, size_t first, size_t count,
                          const auto& entry) {
       for (size_t i = 0; i < wished.size() && i < count; ++i) {
@@ -326,7 +322,6 @@ class LayoutChooser {
   TypeMap types_;
   SubgraphMap bodies_;
   KernelMap kernels_;
-  const std::string library_;
   TwoWayChoice choice_;
   std::vector<std::optional<bool>> fixed_;  ///< of each end
   std::vector<bool> chosen_;

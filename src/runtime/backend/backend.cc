@@ -1,4 +1,4 @@
-/// backend.cc: the table of backends.
+/// backend.cc: the backends that have been made, and what a backend does unless it says otherwise.
 #include "weft/runtime/backend/backend.h"
 
 #include <algorithm>
@@ -7,8 +7,7 @@
 #include <mutex>
 
 #include "weft/codegen/compiler/kernel_compilers.h"
-#include "weft/core/op/op.h"
-#include "weft/core/op/staging.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -17,19 +16,6 @@
 #include "weft/support/strings.h"
 
 namespace weft {
-namespace {
-
-struct Backends {
-  std::map<std::string, std::function<std::shared_ptr<Backend>()>> factories;  // a registry
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<Backend>> made;
-};
-Backends& Table() {
-  static Backends* b = new Backends;
-  return *b;
-}
-
-}  // namespace
 
 void KernelLauncher::Enqueue(DeviceStream&, void* const*, const int64_t*) const {
   WEFT_THROW(kInternal, "a kernel of the host was given to a stream");
@@ -55,7 +41,7 @@ std::string Backend::default_pipeline() const { return StandardPipeline().ToStri
 bool Backend::Runs(const std::string& code_target) const {
   std::string why;
   const std::shared_ptr<KernelCompiler> compiler =
-      target().empty() ? nullptr : FindKernelCompiler(target(), &why);
+      target().traits().kernels ? FindKernelCompiler(target(), &why) : nullptr;
   return compiler && compiler->target() == code_target;
 }
 
@@ -109,57 +95,34 @@ std::shared_ptr<void> Backend::Allocate(int64_t bytes) {
   return {data, [](void* p) { std::free(p); }};
 }
 
-void RegisterBackend(const std::string& name, std::function<std::shared_ptr<Backend>()> factory) {
-  // Called by static initialisers: a conflict is kept for the next look-up, not thrown.
-  CommitRegistration([name, factory = std::move(factory)] {
-    WEFT_CHECK(!Table().factories.count(name), kDuplicate, "backend '{}' is registered twice",
-               name);
-    OnRollback([name] { Table().factories.erase(name); });
-    Table().factories[name] = factory;
-    NoteRegistration("backend", name);
-  });
+namespace {
+
+[[noreturn]] void ThrowNoBackend(const std::string& name, const std::string& why) {
+  const std::vector<std::string> names = AvailableBackendModules();
+  const std::string near = DidYouMean(name, names);
+  ThrowError(ErrorCode::kUnsupported, fmt::format("there is no backend '{}': {}", name, why), "",
+             near.empty() ? "the backends are: " + Join(names, ", ") : near);
 }
 
-std::vector<std::string> ListBackends() {
-  RegistryRead lock;
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : Table().factories) names.push_back(name);
-  return names;
-}
+}  // namespace
 
 std::shared_ptr<Backend> GetBackend(const std::string& name) {
-  CheckRegistrations();
-  Backends& t = Table();
-  auto find = [&]() -> std::shared_ptr<Backend> {
-    {
-      std::lock_guard lock(t.mutex);
-      if (auto it = t.made.find(name); it != t.made.end()) return it->second;
-    }
-    std::function<std::shared_ptr<Backend>()> factory;
-    {
-      RegistryRead lock;
-      auto it = t.factories.find(name);
-      if (it == t.factories.end()) return nullptr;
-      factory = it->second;
-    }
-    // Without a lock: a backend may be made of another. Two threads may make one each; the first stays.
-    std::shared_ptr<Backend> backend = factory();
-    WEFT_CHECK(backend != nullptr, kUnsupported, "backend '{}' could not be made", name);
-    std::lock_guard lock(t.mutex);
-    return t.made.emplace(name, std::move(backend)).first->second;
-  };
-  if (auto b = find()) return b;
-  const std::string why = LoadBackendModule(name);
-  if (auto b = find()) return b;
-  // Modules that nobody asked for are not open, and so not in the list.
-  std::vector<std::string> names = ListBackends();
-  if (std::find(names.begin(), names.end(), "cpu") == names.end())
-    names.insert(names.begin(), "cpu");
-  const std::string near = DidYouMean(name, names);
-  ThrowError(ErrorCode::kUnsupported,
-             fmt::format("there is no backend '{}': {}", name,
-                         why.empty() ? "its module registers none" : why),
-             "", near.empty() ? "the backends are: " + Join(names, ", ") : near);
+  static std::mutex mutex;
+  static auto* made = new std::map<std::string, std::shared_ptr<Backend>>;
+  {
+    std::lock_guard lock(mutex);
+    if (auto it = made->find(name); it != made->end()) return it->second;
+  }
+  const auto [family, parameters] = SplitTarget(name);
+  std::string why;
+  const std::shared_ptr<const BackendModule> module = FindBackendModule(family, &why);
+  if (!module) ThrowNoBackend(family, why);
+  if (!module->backend) ThrowNoBackend(family, "its module compiles kernels, but runs none");
+  // Without a lock: a backend may be made of another. Two threads may make one each; the first stays.
+  std::shared_ptr<Backend> backend = module->backend(parameters);
+  WEFT_CHECK(backend != nullptr, kUnsupported, "backend '{}' could not be made", name);
+  std::lock_guard lock(mutex);
+  return made->emplace(name, std::move(backend)).first->second;
 }
 
 }  // namespace weft

@@ -30,14 +30,14 @@ class PlanMaker {
   PlanMaker(const Graph& g, Backend& backend)
       : g_(g),
         backend_(backend),
+        target_(backend.target()),
         storage_(g.GetAttr<StoragePlan>("storage")),
         shapes_(g.GetAttr<ShapeMap>("shape")),
         types_(g.GetAttr<TypeMap>("dtype")),
         values_(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr),
         kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr),
-        layouts_(UsableLayouts(g, backend.library()) ? &g.GetAttr<LayoutMap>("layout") : nullptr),
-        rtc_(g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr),
-        compute_(Op::GetAttr<FCompute>("FCompute." + backend.library())) {}
+        layouts_(UsableLayouts(g, target_) ? &g.GetAttr<LayoutMap>("layout") : nullptr),
+        rtc_(g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr) {}
 
   ExecutionPlan Run() {
     plan_.storages = storage_.storages;
@@ -173,7 +173,7 @@ class PlanMaker {
   bool ChooseLibrary(NodePtr n, Step* step) {
     std::optional<AnchoredCall> anchored = AnchoredCallOf(n);
     const Op* op = anchored ? anchored->anchor->op() : n->op();
-    const FCompute* f = compute_.find(op);
+    const FCompute* f = target_.compute(op);
     if (!f) f = any_compute_.find(op);
     if (!f) return false;
     step->kind = StepKind::kLibrary;
@@ -207,7 +207,7 @@ class PlanMaker {
     plan_.steps.push_back(std::move(step));
   }
   int ValueOf(const NodeEntry& e) {
-    const uint64_t key = uint64_t{e.node->id()} << 32 | e.index;
+    const EntryKey key = e.key();
     if (auto it = value_of_.find(key); it != value_of_.end()) return it->second;
     Value v;
     v.dtype = types_[e].dtype;
@@ -228,6 +228,7 @@ class PlanMaker {
 
   const Graph& g_;
   Backend& backend_;
+  const Target target_;
   const StoragePlan& storage_;
   const ShapeMap& shapes_;
   const TypeMap& types_;
@@ -235,11 +236,10 @@ class PlanMaker {
   const KernelMap* kernels_;
   const LayoutMap* layouts_;
   const RtcMap* rtc_;
-  const OpMap<FCompute>& compute_;
   const OpMap<FCompute>& any_compute_ = Op::GetAttr<FCompute>("FCompute");
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
   ExecutionPlan plan_;
-  std::unordered_map<uint64_t, int> value_of_;
+  std::unordered_map<EntryKey, int> value_of_;
   std::unordered_map<const Kernel*, std::shared_ptr<KernelLauncher>> launchers_;
   std::vector<std::string> unsupported_;
 };

@@ -15,9 +15,9 @@ namespace {
 
 class Checker {
  public:
-  Checker(const Graph& g, const std::string& library)
+  Checker(const Graph& g, const Target& target)
       : g_(g),
-        library_(library),
+        target_(target),
         shapes_(g.GetAttr<ShapeMap>("shape")),
         types_(g.GetAttr<TypeMap>("dtype")),
         layouts_(g.GetAttr<LayoutMap>("layout")),
@@ -61,7 +61,7 @@ class Checker {
         IsOp(n, builtin::kRead) || IsOp(n, builtin::kAssign))
       return false;
     if (!IsLibraryCall(n)) return true;  // the interpreter takes everything
-    const LayoutWish wish = LayoutWishOf(n, library_, shapes_, types_);
+    const LayoutWish wish = LayoutWishOf(n, target_, shapes_, types_);
     for (size_t i = 0; i < all; ++i) {
       const auto& wished = i < inputs ? wish.inputs : wish.outputs;
       const size_t at = i < inputs ? i : i - inputs;
@@ -76,12 +76,11 @@ class Checker {
   bool IsLibraryCall(const NodePtr& n) const {
     const std::optional<AnchoredCall> call = AnchoredCallOf(n);
     const Op* op = call ? call->anchor->op() : n->op();
-    return Op::GetAttr<FCompute>("FCompute." + library_).find(op) ||
-           Op::GetAttr<FCompute>("FCompute").find(op);
+    return target_.compute(op) || Op::GetAttr<FCompute>("FCompute").find(op);
   }
 
   const Graph& g_;
-  const std::string& library_;
+  const Target& target_;
   const ShapeMap& shapes_;
   const TypeMap& types_;
   const LayoutMap& layouts_;
@@ -91,8 +90,8 @@ class Checker {
 
 }  // namespace
 
-bool UsableLayouts(const Graph& graph, const std::string& library) {
-  return graph.HasAttr("layout") && Checker(graph, library).Run();
+bool UsableLayouts(const Graph& graph, const Target& target) {
+  return graph.HasAttr("layout") && Checker(graph, target).Run();
 }
 
 }  // namespace weft

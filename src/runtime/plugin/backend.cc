@@ -8,6 +8,7 @@
 
 #include "services.h"
 #include "weft/codegen/ctext/c_printer.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/staging.h"
 #include "weft/support/checked.h"
 #include "weft/support/request.h"
@@ -78,20 +79,20 @@ class PluginLauncher final : public KernelLauncher {
 
 class PluginBackend final : public Backend {
  public:
-  PluginBackend(const WeftBackendDef& def, std::string name, std::string library)
-      : def_(def), name_(std::move(name)), library_(std::move(library)), cpu_(GetBackend("cpu")) {
+  /// On top of `cpu`, whose kernels it wraps.
+  PluginBackend(const WeftBackendDef& def, std::string name, std::string library,
+                std::shared_ptr<Backend> cpu)
+      : def_(def), name_(std::move(name)), library_(std::move(library)), cpu_(std::move(cpu)) {
     def_.name = name_.c_str();
   }
   std::string name() const override { return name_; }
-  std::string target() const override { return cpu_->target(); }
+  Target target() const override { return cpu_->target().WithLibrary(library_); }
   std::string default_pipeline() const override { return cpu_->default_pipeline(); }
-  std::string library() const override { return library_; }
   int threads() const override { return cpu_->threads(); }
   void set_threads(int n) override { cpu_->set_threads(n); }
   std::shared_ptr<Backend> WithThreads(int n) override {
-    auto own = std::make_shared<PluginBackend>(def_, name_, library_);
-    if (std::shared_ptr<Backend> cpu = cpu_->WithThreads(n)) own->cpu_ = std::move(cpu);
-    return own;
+    std::shared_ptr<Backend> cpu = cpu_->WithThreads(n);
+    return std::make_shared<PluginBackend>(def_, name_, library_, cpu ? cpu : cpu_);
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
@@ -129,8 +130,12 @@ WeftStatus RegisterBackendDef(const WeftBackendDef* given) {
     WEFT_CHECK(!def.allocate == !def.release, kApiMisuse,
                "backend '{}' has one of `allocate` and `release`, not both", name);
     const std::string library = def.library ? def.library : name;
-    RegisterBackend(
-        name, [def, name, library] { return std::make_shared<PluginBackend>(def, name, library); });
+    RegisterBackendModule(BackendModule(name).set_library(library).set_backend(
+        [def, name, library](const std::string& parameters) {
+          // The parameters are the host's, as "no-fusion".
+          return std::make_shared<PluginBackend>(
+              def, name, library, GetBackend(parameters.empty() ? "cpu" : "cpu:" + parameters));
+        }));
   });
 }
 

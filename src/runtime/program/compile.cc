@@ -97,22 +97,22 @@ void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
 std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& backend_name,
                                             const std::shared_ptr<Backend>& backend) {
   std::shared_ptr<Program> program =
-      backend->target().empty()   ? MakeReferenceProgram(std::move(compiled))
-      : backend->has_own_memory() ? MakeDeviceProgram(std::move(compiled), backend)
-                                  : MakeHostProgram(std::move(compiled), backend);
+      !backend->target().traits().kernels ? MakeReferenceProgram(std::move(compiled))
+      : backend->has_own_memory()         ? MakeDeviceProgram(std::move(compiled), backend)
+                                          : MakeHostProgram(std::move(compiled), backend);
   Finish(program.get(), backend_name);
   return program;
 }
 
 Graph PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
   PassOptions passes = options.passes;
-  passes.target = backend.target().empty() ? options.backend : backend.target();
+  passes.target = backend.target();
   Pipeline pipeline =
       Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
   if (!options.fusion) pipeline = WithoutFusion(pipeline);
   if (!code) pipeline = WithoutCode(pipeline);
   Graph planned = ApplyPasses(std::move(graph), pipeline, passes);
-  const std::string why = backend.target().empty() ? std::string() : WhyStages(planned);
+  const std::string why = passes.target.traits().kernels ? WhyStages(planned) : std::string();
   WEFT_CHECK(why.empty(), kUnsupported, "{}", why);
   return planned;
 }
@@ -142,7 +142,7 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   CheckEffects(graph);
   MarkState(graph);
   std::shared_ptr<Program> program;
-  if (backend->target().empty()) {
+  if (!backend->target().traits().kernels) {
     program = CompileStatic(std::move(graph), options);
   } else {
     const Graph original = graph;

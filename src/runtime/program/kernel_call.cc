@@ -226,7 +226,7 @@ class KernelCall final : public LibraryCall {
 
 std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& backend,
                                             int* failed) {
-  if (backend.target().empty()) return nullptr;
+  if (!backend.target().traits().kernels) return nullptr;
   PassOptions options;
   options.target = backend.target();
   std::vector<PassRecord> records;

@@ -179,8 +179,10 @@ Machine MeasureMachine(int threads) {
 }
 
 Machine MachineOf(const std::string& backend, int threads) {
-  if (backend != "cpu") return {};
-  Machine m = Unmeasured(threads > 0 ? threads : GetBackend(backend)->threads());
+  const std::shared_ptr<Backend> b = GetBackend(backend);
+  const Target target = b->target();
+  if (!target.traits().kernels || target.traits().device_memory) return {};
+  Machine m = Unmeasured(threads > 0 ? threads : b->threads());
   return Recall(&m) ? m : MeasureMachine(m.threads);
 }
 

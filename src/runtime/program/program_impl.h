@@ -32,7 +32,6 @@ void CopyContent(const Tensor& from, Tensor* to);
 /// The backend of that name, for one program with `threads` (0: as many as the process may use). Throws as GetBackend.
 std::shared_ptr<Backend> BackendFor(const std::string& name, int threads);
 /// Where CompileOptions name none.
-inline constexpr const char* kDefaultBackend = "cpu";
 /// Every write must be one to a state variable, by an operator whose result is the new content, and the names of state
 /// variables must tell them apart (kInvalidModel, kUnsupported).
 void CheckEffects(const Graph& graph);

@@ -35,8 +35,6 @@ namespace weft {
 namespace {
 
 using Key = std::vector<int64_t>;
-using EntryKey = uint64_t;
-EntryKey KeyOf(const NodeEntry& e) { return uint64_t{e.node->id()} << 32 | e.index; }
 
 /// One stage: what runs, then what is read out as a value, then what the Evaluator runs.
 struct Stage {
@@ -83,7 +81,7 @@ class StageMaker {
       if (deciding.size() > 1 && deciding[0] == n->inputs[0]) deciding.erase(deciding.begin());
       for (const NodeEntry& e : deciding) {
         stage.constants.push_back(e);
-        at_hand = at_hand && progress_.tensors.count(KeyOf(e));
+        at_hand = at_hand && progress_.tensors.count(e.key());
       }
       if (deciding.empty()) {
         stage.host.push_back(n);
@@ -99,16 +97,16 @@ class StageMaker {
   void BuildRest() {
     const auto map = [&](const NodeEntry& e) -> NodeEntry {
       if (!e.node) return {};
-      if (auto it = rest_of_.find(KeyOf(e)); it != rest_of_.end()) return it->second;
-      const auto found = progress_.tensors.find(KeyOf(e));
+      if (auto it = rest_of_.find(e.key()); it != rest_of_.end()) return it->second;
+      const auto found = progress_.tensors.find(e.key());
       WEFT_ICHECK(found != progress_.tensors.end(), "{} is not there", e.node->Describe());
       const TensorPtr& t = found->second;
       const std::string name = fmt::format("{}:{}", e.node->id(), e.index);
       by_name_[name] = e;
-      NodePtr v = progress_.constants.count(KeyOf(e))
+      NodePtr v = progress_.constants.count(e.key())
                       ? rest_.AddParam(name, t)
                       : rest_.AddInput(name, Type(t->dtype()), t->shape());
-      return rest_of_[KeyOf(e)] = NodeEntry(v);
+      return rest_of_[e.key()] = NodeEntry(v);
     };
     for (const NodePtr& n : order_) {
       if (progress_.done[n->id()] || (n->is_variable() && !Graph::ConstantOf(NodeEntry(n))))
@@ -122,11 +120,11 @@ class StageMaker {
         copy = rest_.AddCopy(n, inputs);
       }
       for (uint32_t i = 0; i < copy->num_outputs(); ++i)
-        rest_of_[KeyOf(NodeEntry(n, i))] = NodeEntry(copy, i);
+        rest_of_[NodeEntry(n, i).key()] = NodeEntry(copy, i);
     }
     std::vector<NodeEntry> outputs;
     for (const NodeEntry& e : whole_.outputs)
-      if (rest_of_.count(KeyOf(e))) outputs.push_back(rest_of_.at(KeyOf(e)));
+      if (rest_of_.count(e.key())) outputs.push_back(rest_of_.at(e.key()));
     rest_.outputs = outputs;
     PassOptions plain;
     plain.verify = false;
@@ -134,7 +132,7 @@ class StageMaker {
     rest_ = ApplyPasses(std::move(rest_), {"InferType", "InferShape"}, plain);
   }
 
-  NodeEntry InRest(const NodeEntry& e) const { return rest_.at(rest_of_.at(KeyOf(e))); }
+  NodeEntry InRest(const NodeEntry& e) const { return rest_.at(rest_of_.at(e.key())); }
   bool IsStatic(const NodeEntry& in_rest) const {
     const Shape* s = rest_.GetAttr<ShapeMap>("shape").find(in_rest);
     const Type* t = rest_.GetAttr<TypeMap>("dtype").find(in_rest);
@@ -162,7 +160,7 @@ class StageMaker {
       if (progress_.done[n->id()] || n->is_variable()) continue;
       bool ready = true, fits = true;
       for (const NodeEntry& e : n->inputs) {
-        if (!e.node || progress_.tensors.count(KeyOf(e))) {
+        if (!e.node || progress_.tensors.count(e.key())) {
           fits = fits && (!e.node || IsStatic(InRest(e)));
           continue;
         }
@@ -201,14 +199,14 @@ class StageMaker {
     for (const NodePtr& n : order_) {
       if (progress_.done[n->id()] || in_program_[n->id()]) continue;
       for (const NodeEntry& e : n->inputs)
-        if (e.node) wanted.insert(KeyOf(e));
+        if (e.node) wanted.insert(e.key());
     }
-    for (const NodeEntry& e : whole_.outputs) wanted.insert(KeyOf(e));
+    for (const NodeEntry& e : whole_.outputs) wanted.insert(e.key());
     std::vector<NodeEntry> outputs;
     for (const NodePtr& n : compiled_) {
       for (uint32_t i = 0; i < n->num_outputs(); ++i) {
         const NodeEntry e(n, i);
-        if (!wanted.count(KeyOf(e))) continue;
+        if (!wanted.count(e.key())) continue;
         stage->outputs.push_back(e);
         outputs.push_back(InRest(e));
       }
@@ -292,7 +290,7 @@ class StagedProgram final : public Program {
       if (stage->program) {
         Session* session = sessions.Of(stage->program);
         std::vector<TensorPtr> in;
-        for (const NodeEntry& e : stage->inputs) in.push_back(at.tensors.at(KeyOf(e)));
+        for (const NodeEntry& e : stage->inputs) in.push_back(at.tensors.at(e.key()));
         const std::vector<TensorPtr> out = RunSession(session, in, state.profile);
         for (size_t i = 0; i < out.size(); ++i) Put(&at, stage->outputs[i], out[i]);
         state.arena_bytes = std::max(state.arena_bytes, session->arena_bytes());
@@ -340,22 +338,22 @@ class StagedProgram final : public Program {
   }
   static TensorPtr TensorOf(const Progress& at, const NodeEntry& e) {
     if (TensorPtr t = Graph::ConstantOf(e)) return t;
-    const auto it = at.tensors.find(KeyOf(e));
+    const auto it = at.tensors.find(e.key());
     WEFT_ICHECK(it != at.tensors.end(), "{} was not computed", e.node->Describe());
     return it->second;
   }
   static void Put(Progress* at, const NodeEntry& e, const TensorPtr& t) {
-    at->tensors[KeyOf(e)] = t;
-    at->key.push_back(int64_t(KeyOf(e)));
+    at->tensors[e.key()] = t;
+    at->key.push_back(int64_t(e.key().packed()));
     at->key.push_back(int64_t(t->dtype()));
     at->key.push_back(t->rank());
     at->key.insert(at->key.end(), t->dims().begin(), t->dims().end());
   }
   /// Its bytes decide from here on. Stages outlive the run, and what is fed is the caller's: they compute from a copy.
   static void PutConstant(Progress* at, const NodeEntry& e) {
-    if (!at->constants.insert(KeyOf(e)).second) return;
-    const TensorPtr t = at->tensors[KeyOf(e)] = OwnCopy(*TensorOf(*at, e));
-    at->key.push_back(-1 - int64_t(KeyOf(e)));
+    if (!at->constants.insert(e.key()).second) return;
+    const TensorPtr t = at->tensors[e.key()] = OwnCopy(*TensorOf(*at, e));
+    at->key.push_back(-1 - int64_t(e.key().packed()));
     const char* bytes = static_cast<const char*>(t->data());
     for (int64_t i = 0; i < t->num_bytes(); i += 8) {
       int64_t word = 0;

@@ -48,10 +48,10 @@ class Reader {
     passes.limits = options_.limits;
     std::vector<PassRecord> records;
     passes.records = &records;
-    if (!backend->target().empty()) {
+    if (backend->target().traits().kernels) {
       passes.target = backend->target();
       // Another machine's libraries may take other layouts.
-      if (g.HasAttr("layout") && !UsableLayouts(g, backend->library()))
+      if (g.HasAttr("layout") && !UsableLayouts(g, backend->target()))
         g = ApplyPasses(std::move(g), "Layout", passes);
       g = WithCode(std::move(g), *backend, passes);
       g = ApplyPasses(std::move(g), Pipeline::Parse("Schedule,PlanMemory"), passes);

@@ -118,7 +118,8 @@ std::string PackProgram(const Graph& compiled, const std::string& backend,
 
 void SaveProgram(const Program& program, const std::string& path) {
   WEFT_CHECK(
-      program.graph().HasAttr("storage") || GetBackend(program.backend())->target().empty(),
+      program.graph().HasAttr("storage") ||
+          !GetBackend(program.backend())->target().traits().kernels,
       kUnsupported,
       "extents of this program depend on values, so it compiles while it runs; it has no form "
       "that could be saved");

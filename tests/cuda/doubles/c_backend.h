@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/kernel_cases.h"
 #include "emulated_backend.h"
+#include "tests/support/kernel_cases.h"
 #include "weft/codegen/ctext/c_printer.h"
+#include "weft/core/module/backend_module.h"
 
 namespace weft::e2e {
 
@@ -48,7 +49,7 @@ class PrintedLauncher final : public KernelLauncher {
 class PrintedBackend final : public Backend {
  public:
   std::string name() const override { return "printed"; }
-  std::string target() const override { return "printed"; }
+  Target target() const override { return "printed"; }
   std::string default_pipeline() const override { return "RTCGen,Schedule,PlanMemory"; }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel, const CompiledKernel&) override {
     return std::make_shared<PrintedLauncher>(kernel);
@@ -71,10 +72,10 @@ class PrintedCompiler final : public KernelCompiler {
 inline std::shared_ptr<const Program> CompilePrinted(const Graph& graph) {
   [[maybe_unused]] static const bool once = [] {
     setenv("WEFT_CACHE", "off", 1);  // what "compiled" gives is of no use to others
-    RegisterBackend("printed", [] { return std::make_shared<PrintedBackend>(); });
-    RegisterKernelCompiler("printed",
-                           [](const std::string&) { return std::make_shared<PrintedCompiler>(); });
-    return true;
+    return RegisterBackendModule(
+        BackendModule("printed")
+            .set_backend([](const std::string&) { return std::make_shared<PrintedBackend>(); })
+            .set_compiler([](const Target&) { return std::make_shared<PrintedCompiler>(); }));
   }();
   CompileOptions options;
   options.backend = "printed";

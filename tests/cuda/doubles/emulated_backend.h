@@ -14,6 +14,7 @@
 
 #include "codegen/cuda/emulator/emulated_kernel.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/pass/pass.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/pipelines.h"
@@ -116,7 +117,7 @@ class EmulatedMultiLauncher final : public KernelLauncher {
 class EmulatedBackend final : public Backend {
  public:
   std::string name() const override { return "emulated"; }
-  std::string target() const override { return "emulated"; }
+  Target target() const override { return "emulated"; }
   std::string default_pipeline() const override { return "RTCGen,Schedule,PlanMemory"; }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel, const CompiledKernel&) override {
     return std::make_shared<EmulatedLauncher>(kernel);
@@ -144,10 +145,10 @@ class EmulatedCompiler final : public KernelCompiler {
 inline void RegisterEmulation() {
   [[maybe_unused]] static const bool once = [] {
     setenv("WEFT_CACHE", "off", 1);  // what "compiled" gives is of no use to others
-    RegisterBackend("emulated", [] { return std::make_shared<EmulatedBackend>(); });
-    RegisterKernelCompiler("emulated",
-                           [](const std::string&) { return std::make_shared<EmulatedCompiler>(); });
-    return true;
+    return RegisterBackendModule(
+        BackendModule("emulated")
+            .set_backend([](const std::string&) { return std::make_shared<EmulatedBackend>(); })
+            .set_compiler([](const Target&) { return std::make_shared<EmulatedCompiler>(); }));
   }();
 }
 

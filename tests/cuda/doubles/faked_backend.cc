@@ -12,6 +12,7 @@
 #include "fake_driver.h"
 #include "tests/support/e2e_util.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/pass/pass.h"
 #include "weft/runtime/program/program.h"
 
@@ -41,15 +42,16 @@ class Collector final : public KernelCompiler {
 class Forwarding final : public Backend {
  public:
   std::string name() const override { return "faked"; }
-  std::string target() const override { return kTarget; }
-  std::string library() const override { return "cuda"; }
+  Target target() const override { return kTarget; }
   std::string default_pipeline() const override { return "RTCGen,Schedule,PlanMemory"; }
   bool has_own_memory() const override { return true; }
   std::unique_ptr<DeviceStream> NewStream() override { return TheBackend()->NewStream(); }
   std::shared_ptr<void> Allocate(int64_t bytes) override { return TheBackend()->Allocate(bytes); }
   std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
                                        const ComputeRequest& request) override {
-    return TheBackend()->Prepare(compute, request);
+    ComputeRequest theirs = request;
+    theirs.backend = TheBackend().get();
+    return TheBackend()->Prepare(compute, theirs);
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& k, const CompiledKernel& c) override {
     return TheBackend()->Load(k, c);
@@ -78,17 +80,18 @@ bool Ready() {
   }
   [[maybe_unused]] static const bool once = [] {
     setenv("WEFT_CACHE", "off", 1);
-    RegisterBackend("faked", [] { return std::make_shared<Forwarding>(); });
-    RegisterKernelCompiler(kTarget,
-                           [](const std::string&) { return std::make_shared<Collector>(); });
-    return true;
+    return RegisterBackendModule(
+        BackendModule(kTarget)
+            .set_library("cuda")
+            .set_backend([](const std::string&) { return std::make_shared<Forwarding>(); })
+            .set_compiler([](const Target&) { return std::make_shared<Collector>(); }));
   }();
   TheBackend().reset();
   REQUIRE(FakeDriver::Get().alive() == 0);
   FakeDriver::Get().Reset();
   FakeDriver::BecomeCaller();
   TheBackend() =
-      cuda::MakeCudaBackend(cuda::Device::Open(0, FakeDriverTable()), TheLibraries(), kTarget);
+      cuda::MakeCudaBackend(cuda::Device::Open(0, FakeDriverTable()), TheLibraries(), {kTarget});
   return true;
 }
 

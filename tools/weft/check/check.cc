@@ -242,7 +242,7 @@ class Checker {
     round->result = "DIFFERENT";
     const Engine& e = engines_.list()[engine];
     CheckDifference d;
-    d.engine = e.text;
+    d.engine = e.backend;
     d.output = graph_.OutputName(output);
     d.detail = std::move(why);
     // With the whole model once more, in a session of its own.

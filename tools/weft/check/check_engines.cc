@@ -54,7 +54,7 @@ bool IsExhausted(const CheckOutcome& o) {
 
 std::vector<std::string> CheckEngines::Names() const {
   std::vector<std::string> names;
-  for (const Engine& e : engines_) names.push_back(e.text);
+  for (const Engine& e : engines_) names.push_back(e.backend);
   return names;
 }
 

@@ -60,7 +60,7 @@ class CheckEngines {
   /// The interpreter is fast enough; else the last engine, without fusion the plainest, stands for it.
   bool has_reference() const { return has_reference_; }
   void DropReference() { has_reference_ = false; }
-  std::string ReferenceName() const { return has_reference_ ? "ref" : engines_.back().text; }
+  std::string ReferenceName() const { return has_reference_ ? "ref" : engines_.back().backend; }
   /// The interpreter's answer for `g`, which is the model or a part of it; `typed` false: in double precision.
   Tensors Evaluate(const Graph& g, const NamedTensors& in, StateMap state, bool typed) const;
 

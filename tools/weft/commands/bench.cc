@@ -182,8 +182,9 @@ int Run(const Args& a) {
   const ProgramStats& stats = p.program->stats();
   if (!a.export_profile.empty()) ExportProfile(a.export_profile, stats.passes, profile, session);
   if (!a.export_times.empty())
-    WriteFileAtomic(a.export_times,
-                    Json{{"backend", p.engine.text}, {"times_ms", times.in_order}}.dump(1) + "\n");
+    WriteFileAtomic(
+        a.export_times,
+        Json{{"backend", p.engine.backend}, {"times_ms", times.in_order}}.dump(1) + "\n");
 
   if (a.model.json) {
     Json shapes = Json::object();
@@ -209,7 +210,7 @@ int Run(const Args& a) {
                 {"arena_bytes", session.arena_bytes()},
                 {"bytes_moved", session.bytes_moved()},
                 {"peak_rss_bytes", PeakResidentBytes()},
-                {"backend", p.engine.text},
+                {"backend", p.engine.backend},
                 {"inputs", std::move(shapes)}};
     if (a.engine.calls.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
     if (a.profile) {
@@ -236,7 +237,7 @@ int Run(const Args& a) {
       fmt::format("time     median {:.3f} ms, min {:.3f}, p95 {:.3f}, mean {:.3f} over {} runs\n",
                   times.Median(), times.ms.front(), times.At(0.95), times.Mean(), times.ms.size());
   text += fmt::format("start    file {:.3f} s, compile {:.3f} s on {}, first run {:.3f} ms\n",
-                      p.read_seconds, stats.compile_seconds, p.engine.text, times.first_ms);
+                      p.read_seconds, stats.compile_seconds, p.engine.backend, times.first_ms);
   text += fmt::format(
       "steps    {} kernels ({} distinct), {} library calls, {} reorders, {} interpreted\n",
       stats.kernels, stats.distinct_kernels, stats.library_calls, stats.reorders,

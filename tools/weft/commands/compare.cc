@@ -10,6 +10,7 @@
 #include "common.h"
 #include "inputs.h"
 #include "layers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -95,12 +96,12 @@ int Run(const Args& args) {
   const Limits limits = args.model.Check();
   // "./cpu" is a folder, "cpu" an engine: names of engines come first.
   auto is_folder = [](const std::string& s) {
-    return IsFolder(s) &&
-           (s.find('/') != std::string::npos || (s != "cpu" && s != "ref" && s != "cuda"));
+    return IsFolder(s) && (s.find('/') != std::string::npos || !IsEngine(s));
   };
   if (is_folder(args.a) && is_folder(args.b))
-    ThrowError(ErrorCode::kUsage, "one of the two must be an engine", "compare",
-               "engines: cpu, ref, cpu:no-fusion, cuda");
+    ThrowError(
+        ErrorCode::kUsage, "one of the two must be an engine", "compare",
+        "engines: " + Join(AvailableBackendModules(), ", ") + ", and variants as cpu:no-fusion");
   if (args.layerwise && (is_folder(args.a) || is_folder(args.b)))
     ThrowError(ErrorCode::kUsage,
                "--layerwise compares two engines; a folder holds only the outputs", "compare");

@@ -101,7 +101,7 @@ int Run(const Args& a) {
   options.limits = a.model.Check();
   WEFT_CHECK(a.out.empty() || EndsWith(ToLower(a.out), ".weftx"), kUsage,
              "cannot write '{}': compiled programs are written as .weftx", a.out);
-  options.target = a.target == "cuda" ? "cuda:sm_90" : a.target;
+  options.target = a.target;
   std::string why;
   const std::shared_ptr<KernelCompiler> compiler = FindKernelCompiler(options.target, &why);
   if (!compiler)
@@ -127,8 +127,7 @@ int Run(const Args& a) {
                       compiler->Source(*r.kernel));
   }
   if (!a.out.empty()) {
-    const std::string backend = compiler->target().substr(0, compiler->target().find(':'));
-    WriteFileAtomic(a.out, PackProgram(compiled, backend, compiler->target()));
+    WriteFileAtomic(a.out, PackProgram(compiled, options.target.family(), compiler->target()));
   }
   int failed = 0;
   std::string first_error;

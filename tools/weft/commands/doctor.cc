@@ -8,10 +8,10 @@
 #include "command_line.h"
 #include "common.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/runtime/backend/backend.h"
-#include "weft/runtime/backend/backend_report.h"
 #include "weft/runtime/program/profile.h"
 #include "weft/support/check.h"
 #include "weft/support/shared_library.h"
@@ -34,9 +34,9 @@ std::string EnvOr(const char* name, const char* otherwise) {
 Row BackendRow(const std::string& name) {
   try {
     const auto backend = GetBackend(name);
-    return {"backend " + name, backend->target().empty()
-                                   ? "ready, interprets"
-                                   : fmt::format("ready, {} threads", backend->threads())};
+    return {"backend " + name, backend->target().traits().kernels
+                                   ? fmt::format("ready, {} threads", backend->threads())
+                                   : "ready, interprets"};
   } catch (const Error& e) {
     return {"backend " + name, e.message(), false};
   }
@@ -55,7 +55,9 @@ void AddReport(const std::string& backend, std::vector<Row>* rows) {
     rows->push_back({backend + " " + r.what, r.found, r.ok});
 }
 
-Row MeasuredRow() { return {"measured", MeasureMachine(GetBackend("cpu")->threads()).ToString()}; }
+Row MeasuredRow() {
+  return {"measured", MeasureMachine(GetBackend(kDefaultBackend)->threads()).ToString()};
+}
 
 std::vector<Row> Examine() {
   std::vector<Row> rows;
@@ -77,10 +79,12 @@ std::vector<Row> Examine() {
   rows.push_back(
       {"threads", fmt::format("OMP_NUM_THREADS {}", EnvOr("OMP_NUM_THREADS", "is not set"))});
   rows.push_back({"evaluator", GetEvaluator() ? "interpreter" : "none", GetEvaluator() != nullptr});
-  for (const char* name : {"ref", "cpu", "cuda"}) rows.push_back(BackendRow(name));
-  rows.push_back(CompilerRow("cpu", "kernels cpu"));
-  rows.push_back(CompilerRow("cuda:sm_90", "kernels cuda"));
-  AddReport("cuda", &rows);
+  const std::vector<std::string> modules = AvailableBackendModules();
+  for (const std::string& name : modules) rows.push_back(BackendRow(name));
+  for (const std::string& name : modules)
+    if (const auto module = FindBackendModule(name); module && module->compiler)
+      rows.push_back(CompilerRow(name, "kernels " + name));
+  for (const std::string& name : modules) AddReport(name, &rows);
   KernelCache& cache = KernelCache::Process();
   const std::string dir = cache.directory();
   rows.push_back({"kernel cache", dir.empty() ? "off: " + cache.why_off() : dir});

@@ -12,6 +12,7 @@
 #include "weft/core/op/flops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
+#include "weft/runtime/backend/backend.h"
 #include "weft/runtime/program/predict_arena.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
@@ -111,7 +112,7 @@ void EvaluateFlops(Report* r) {
 void PredictPeak(const Graph& graph, const Limits& limits, Report* r) {
   try {
     CompileOptions options;
-    options.backend = "cpu";
+    options.backend = kDefaultBackend;
     options.passes.limits = limits;
     r->arena_bytes = PredictArena(graph, options, r->bindings);
   } catch (const Error& e) {

@@ -123,7 +123,7 @@ int Run(const Args& a) {
   }
   if (a.model.json) {
     PrintJson({{"outputs", std::move(rows)},
-               {"backend", p.engine.text},
+               {"backend", p.engine.backend},
                {"compile_s", program->stats().compile_seconds},
                {"run_s", seconds}});
   } else {

@@ -1,26 +1,19 @@
 /// kernel_compilers.h: the compilers for kernels by target, and the cache of what they made.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/codegen/compiler/kernel_attr_types.h"
+#include "weft/core/target.h"
 
 namespace weft {
 
-/// A compiler for "cpu", "cuda", "cuda:sm_90" ...: looked up by what stands before ':'. The backend module (libweft_cpu.so
-/// beside libweft.so) is loaded when it is first asked for. Null, with the reason in `why`, where there is none.
-WEFT_API std::shared_ptr<KernelCompiler> FindKernelCompiler(const std::string& target,
-                                                            std::string* why);
-/// Backend modules call it while they load.
-using KernelCompilerFactory =
-    std::function<std::shared_ptr<KernelCompiler>(const std::string& target)>;
-WEFT_API void RegisterKernelCompiler(const std::string& family, KernelCompilerFactory factory);
-/// Loads libweft_<family>.so from beside libweft.so, once; empty when it is there, else the reason.
-WEFT_API std::string LoadBackendModule(const std::string& family);
+/// The compiler that the target's backend module offers, made once a target. Null, with the reason in `why`, where there is
+/// none.
+WEFT_API std::shared_ptr<KernelCompiler> FindKernelCompiler(const Target& target, std::string* why);
 
 /// Two levels: this process, and one self-verifying file an entry on disk.
 ///

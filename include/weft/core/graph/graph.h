@@ -51,6 +51,19 @@ class NodePtr {
   Node* node_ = nullptr;
 };
 
+/// An entry by its node's id: for tables, and where the node need not be looked at. Ordered as nodes and their outputs are.
+struct EntryKey {
+  NodeId id = kAbsent;
+  uint32_t index = 0;
+  static constexpr NodeId kAbsent = ~0u;
+  bool present() const { return id != kAbsent; }
+  /// Of an absent one: greater than any other.
+  uint64_t packed() const { return uint64_t{id} << 32 | index; }
+  friend bool operator==(EntryKey a, EntryKey b) { return a.packed() == b.packed(); }
+  friend bool operator!=(EntryKey a, EntryKey b) { return a.packed() != b.packed(); }
+  friend bool operator<(EntryKey a, EntryKey b) { return a.packed() < b.packed(); }
+};
+
 /// Output `index` of `node`; a null node is an absent optional input. `version` may be given and read (2016), is always
 /// 0 and takes no room.
 struct NodeEntry {
@@ -61,6 +74,7 @@ struct NodeEntry {
   NodeEntry() = default;
   NodeEntry(NodePtr n, uint32_t i = 0, uint32_t /*version*/ = 0) : node(n), index(i) {}  // NOLINT
   explicit operator bool() const { return bool(node); }
+  EntryKey key() const;
   friend bool operator==(const NodeEntry& a, const NodeEntry& b) {
     return a.node == b.node && a.index == b.index;
   }
@@ -433,9 +447,26 @@ class WEFT_API IndexedGraph {
   std::vector<IndexedEntry> outputs_;
 };
 
+inline EntryKey NodeEntry::key() const {
+  return node ? EntryKey{node->id(), index} : EntryKey{};
+}
+
 }  // namespace weft
 
 template <>
 struct std::hash<weft::NodePtr> {
   size_t operator()(weft::NodePtr n) const { return std::hash<weft::Node*>()(n.get()); }
+};
+
+template <>
+struct std::hash<weft::EntryKey> {
+  size_t operator()(weft::EntryKey e) const noexcept {
+    return size_t(e.packed() * 0x9e3779b97f4a7c15u >> 16);  // ids and indices are small: spread them
+  }
+};
+template <>
+struct std::hash<weft::NodeEntry> {
+  size_t operator()(const weft::NodeEntry& e) const noexcept {
+    return std::hash<weft::EntryKey>()(e.key());
+  }
 };

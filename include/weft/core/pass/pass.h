@@ -24,6 +24,7 @@
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/op/op.h"
+#include "weft/core/target.h"
 #include "weft/support/limits.h"
 #include "weft/support/request.h"
 
@@ -156,7 +157,7 @@ class WEFT_API PassContext {
     return std::get<T>(Value(name));
   }
   virtual const OptionValue& Value(std::string_view name) const = 0;
-  virtual const std::string& target() const = 0;  ///< "cpu", "cuda:sm_90"
+  virtual const Target& target() const = 0;
   virtual const Limits& limits() const = 0;
   virtual const CancelToken& cancel() const = 0;
   /// One rewrite asks before it happens; false: the budget of rewrites is used up (bisecting inside a pass).
@@ -207,7 +208,7 @@ struct Checks {
 
 /// How ApplyPasses works; every field has the default that users want.
 struct PassOptions {
-  std::string target = "cpu";
+  Target target = "cpu";
   bool strict = false;  ///< a missing dependency is an error, as in NNVM
   bool verify = true;
   Checks checks;

@@ -29,10 +29,6 @@ struct LayoutWish {
 };
 /// Operator attribute "FLayout.<library>", beside "FCompute.<library>". `dtype`: of the first result.
 using FLayout = std::function<LayoutWish(const NodePtr&, DType dtype)>;
-/// What a library wishes for a node that it runs: its FLayout, or that of the anchor of a call with an epilogue, where
-/// operands of the result's shape wish for what the result wishes for. Empty where nobody says anything.
-WEFT_API LayoutWish LayoutWishOf(const NodePtr& node, const std::string& library,
-                                 const ShapeMap& shapes, const TypeMap& types);
 
 namespace builtin {
 /// (x): x, in the layout that its result is to have.

@@ -26,8 +26,9 @@ class WEFT_API Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  /// Target of RTCGen; empty when the backend runs no generated kernels.
-  virtual std::string target() const = 0;
+  /// What its programs are compiled for, whose library calls they make included. One whose module declares no kernels
+  /// (TargetTraits) interprets.
+  virtual Target target() const = 0;
   /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its own only.
   virtual bool Runs(const std::string& code_target) const;
   /// Passes from an imported graph to one that Program can run. By default the standard ones (weft/runtime/pipelines.h).
@@ -39,8 +40,6 @@ class WEFT_API Backend {
   /// of the launch, `dims` the values of all its symbols. By default the parts are launched one after another.
   virtual std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
                                                     const CompiledKernels& compiled);
-  /// Whose library calls it takes: operators' attribute "FCompute.<library>".
-  virtual std::string library() const { return name(); }
   /// Makes the library call of one step; a backend may look at it, wrap it or refuse it (null).
   virtual std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
                                                const ComputeRequest& request) {
@@ -58,11 +57,10 @@ class WEFT_API Backend {
   virtual std::shared_ptr<Backend> WithThreads(int) { return nullptr; }
 };
 
-/// "cpu", "ref", ...: loads libweft_<name>.so when needed. Throws kUnsupported with the reason and the known names.
+/// Where a program runs that names no backend.
+inline constexpr const char* kDefaultBackend = "cpu";
+/// "cpu", "ref", "cuda:1" ...: that of the backend module before the colon, made with the parameters behind it, once a name.
+/// Loads libweft_<module>.so when needed. Throws kUnsupported with the reason and the known names.
 WEFT_API std::shared_ptr<Backend> GetBackend(const std::string& name);
-WEFT_API void RegisterBackend(const std::string& name,
-                              std::function<std::shared_ptr<Backend>()> factory);
-/// Names of registered backends, sorted; loads nothing.
-WEFT_API std::vector<std::string> ListBackends();
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-/// compute.h: `FCompute`, how a backend runs an operator that no kernel is generated for: a library call or plain C++.
+/// compute.h: `FCompute` (weft/core/target.h), how a backend runs an operator that no kernel is generated for: a library call or plain C++.
 ///
 /// Registered per backend under the key "FCompute.<backend>", e.g. by libweft_cpu.so:
 ///   WEFT_REGISTER_OP(Conv).set_attr<FCompute>("FCompute.cpu", PrepareConv);
@@ -13,6 +13,7 @@
 
 #include "weft/core/plan/epilogue.h"
 #include "weft/core/plan/layout.h"
+#include "weft/core/target.h"
 
 namespace weft {
 
@@ -66,7 +67,4 @@ struct ComputeRequest {
   CallOptions options;
   class Backend* backend = nullptr;  ///< whose Prepare this is for
 };
-/// Null: this request is not supported; the runtime generates kernels for it, or falls back to the interpreter and says so.
-using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;
-
 }  // namespace weft

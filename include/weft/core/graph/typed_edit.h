@@ -1,0 +1,92 @@
+/// typed_edit.h: edits of a graph that keep what is known of its entries.
+///
+/// An edit clears the rows of derived attributes at what it touches and behind it (graph_attr.h). A rewrite puts equal in
+/// the place of equal, so that nothing behind it changes: it edits through this, and says only what is known of what is new.
+///
+///   TypedEdit edit(g);
+///   const NodeEntry y = edit.Add("Relu", {x}, {}, /*like=*/NodeEntry(old));   // shape, dtype and value of `old`
+///   edit.Replace(old, {y});
+///   // the rows are back in the graph when `edit` is gone, or after Finish()
+///
+///   holds   every derived attribute with rows ("shape", "dtype", "value", "layout", "kernel" ...) as it was, and rows of
+///           shape, dtype and value for what is added
+///   never   infers; checks what it is told (the manager does, after the pass)
+///   cost    that of the rows written; taking the attributes out and putting them back moves a few pointers
+#pragma once
+
+#include <any>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/core/graph/graph_attr_types.h"
+
+namespace weft {
+
+/// What is known of an entry. A null value: that is not followed.
+struct KnownRow {
+  Shape shape;
+  Type type;
+  SymTensorPtr value;
+};
+
+class WEFT_API TypedEdit {
+ public:
+  /// Of a graph without attributes as well, as of a body that is being made.
+  explicit TypedEdit(Graph& g);
+  ~TypedEdit();
+  TypedEdit(const TypedEdit&) = delete;
+  TypedEdit& operator=(const TypedEdit&) = delete;
+  /// Puts the rows back into the graph. No use of the edit after it.
+  void Finish();
+
+  Graph& graph() const { return g_; }
+  const Shape& shape(const NodeEntry& e) const { return shapes_[e]; }
+  const Type& type(const NodeEntry& e) const { return types_[e]; }
+  DType dtype(const NodeEntry& e) const { return types_[e].dtype; }
+  /// Null where it is not followed.
+  SymTensorPtr value(const NodeEntry& e) const {
+    const SymTensorPtr* v = values_.find(e);
+    return v ? *v : nullptr;
+  }
+  const ShapeMap& shapes() const { return shapes_; }
+  const TypeMap& types() const { return types_; }
+  const ValueMap& values() const { return values_; }
+
+  /// A node with one output, which is as `like`, or of which this is known.
+  NodeEntry Add(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
+                const NodeEntry& like, std::string name = {});
+  NodeEntry Add(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
+                KnownRow known, std::string name = {});
+  /// An operator Constant.
+  NodeEntry AddConstant(TensorPtr t);
+  /// A parameter: unlike a Constant it is not looked through for equal ones.
+  NodeEntry AddParam(const std::string& name, TensorPtr t);
+  /// A vector of extents: a constant where all are integers, else weft::ShapeTensor.
+  NodeEntry AddExtents(const Shape& extents);
+  /// x with these extents; x itself where it has them.
+  NodeEntry AddReshape(const NodeEntry& x, const Shape& extents, std::string name = {});
+
+  /// Says what is known of an entry made otherwise. Returns it.
+  NodeEntry Know(const NodeEntry& e, KnownRow known);
+  NodeEntry KnowAs(const NodeEntry& e, const NodeEntry& like) { return KnowAs(e, *this, like); }
+  /// As `like` in another graph: a body and what is around it.
+  NodeEntry KnowAs(const NodeEntry& e, const TypedEdit& other, const NodeEntry& like);
+
+  /// Graph::ReplaceNode. What has no rows yet has those of the output that it replaces.
+  void Replace(NodePtr n, const std::vector<NodeEntry>& to);
+  /// The rows of a node that has moved to the graph of `other`, where it has another id.
+  void MoveRows(NodeId from, TypedEdit& other, NodeId to);
+  void Reserve(NodeId bound);
+
+ private:
+  Graph& g_;
+  ShapeMap shapes_;
+  TypeMap types_;
+  ValueMap values_;
+  std::vector<std::pair<std::string, std::shared_ptr<std::any>>> others_;
+  bool open_ = true;
+};
+
+}  // namespace weft
