@@ -2,11 +2,13 @@
 /// (private to src/sym).
 ///
 /// Grammar of canonical forms:
-///   node    ::= constant | monomial | sum
-///   monomial::= atom | product              product: two or more factors, atoms with powers, in
-///   Compare order atom    ::= symbol | floordiv(p, q) | mod(p, q) | min(..) | max(..) | bcast(..)
-///   sum     ::= coef * monomial + .. + constant, terms in graded lexicographic order, more than a
-///   bare monomial
+///   node     ::= constant | monomial | sum
+///   monomial ::= atom | product
+///   product  ::= two or more factors: atoms with powers, in the order of CompareNodes
+///   atom     ::= symbol | floordiv(p, q) | mod(p, q) | min(..) | max(..) | bcast(..)
+///   sum      ::= coef * monomial + .. + constant, terms in graded lexicographic order; more than
+///                a bare monomial
+///
 /// The `Make*` functions apply their rules to a fixed point, so that rebuilding a canonical node
 /// from its parts gives the same node; Parse relies on it.
 #pragma once

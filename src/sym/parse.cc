@@ -2,8 +2,8 @@
 ///
 ///   sum     := product (('+' | '-') product)*
 ///   product := unary (('*' | '//' | '%') unary)*        left to right, equal precedence
-///   unary   := '-' unary | number | name | '$' number | ('min' | 'max' | 'bcast') '(' sum (',' sum)* ')' | '('
-///   sum ')'
+///   unary   := '-' unary | number | name | '$' number | call | '(' sum ')'
+///   call    := ('min' | 'max' | 'bcast') '(' sum (',' sum)* ')'
 ///
 /// A whole sum and a whole argument list are built at once, so that canonical text gives back the
 /// canonical node whatever the rules would have made of a part of it.

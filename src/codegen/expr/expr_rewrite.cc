@@ -2,13 +2,11 @@
 /// without capture.
 ///
 /// One engine (`Transform`) walks the DAG with an explicit stack and a memo. It has three modes:
-///   kRewrite  a Reduce is opened (its variables become temporaries), its body rewritten, and
-///   closed again, so that
-///             levels are recomputed and a replacement that brings reductions or variables along is
-///             never captured
-///   kRename   one bound variable is replaced by another; nothing can fold or change level, so a
-///   Reduce stays closed.
-///             Opening and closing are made of this.
+///   kRewrite       a Reduce is opened (its variables become temporaries), its body rewritten, and
+///                  closed again, so that levels are recomputed and a replacement that brings
+///                  reductions or variables along is never captured
+///   kRename        one bound variable is replaced by another; nothing can fold or change level,
+///                  so a Reduce stays closed. Opening and closing are made of this.
 ///   kReduceAsLeaf  the outermost Reduce nodes are handed to the callback and not looked into
 #include <memory>
 

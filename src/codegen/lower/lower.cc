@@ -1,7 +1,7 @@
 /// lower.cc: from a ComputeSpec to a finished Kernel.
 ///
-///   NormalizeSpec -> RowNest / ElementwiseNest -> FlattenNest -> CollapseLoops -> symbols,
-///   reductions, Kernel::Finish
+///   NormalizeSpec -> RowNest / ElementwiseNest -> FlattenNest -> CollapseLoops
+///                 -> symbols, reductions, Kernel::Finish
 #include "weft/codegen/lower/lower.h"
 
 #include <algorithm>

@@ -1,11 +1,12 @@
 /// offset_planner.cc: dynamic storage allocation by a portfolio of greedy plans.
 ///
-///   sweep     in the order of time, best fit into a free list, as an allocator at run time would:
-///   n log n skyline   in a given order, each item on top of all that share a step with it: n log n
-///   by a tree of heights first fit in a given order, each item into the lowest gap among those
-///   that share a step with it: fewest bytes on
-///             nets, but its cost is the number of overlapping pairs; it is given up when that
-///             exceeds a budget
+///   sweep      in the order of time, best fit into a free list, as an allocator at run time
+///              would: n log n
+///   first fit  in a given order, each item into the lowest gap among those that share a step with
+///              it: fewest bytes on nets, but its cost is the number of overlapping pairs; it is
+///              given up when that exceeds a budget
+///   skyline    where first fit is given up: in a given order, each item on top of all that share a
+///              step with it: n log n by a tree of heights
 ///
 /// Orders: large items first, large size x lifetime first, long-lived first. What wins differs from
 /// graph to graph (chains, skip connections, training), so all are tried and the smallest arena is
