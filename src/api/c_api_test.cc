@@ -79,7 +79,8 @@ TEST_CASE("an initializer that is an input too is a constant, or fed where the c
   std::string model =
       weft::ExportOnnxBytes(weft::ParseGraph("weft 1\ngraph (%x: f32[2], %w: f32[2] param = [10, "
                                              "20]) -> (%y) {\n  %y = Add(%x, %w) : ?\n}\n"));
-  // A second GraphProto is merged into the first: { input { name: "w" type { tensor_type { elem_type: 1 } } } }.
+  // A second GraphProto is merged into the first: { input { name: "w" type { tensor_type {
+  // elem_type: 1 } } } }.
   const auto field = [](int number, const std::string& bytes) {
     return std::string{char(number << 3 | 2), char(bytes.size())} + bytes;
   };

@@ -1,4 +1,5 @@
-/// c_object.h: what stands behind the handles of weft.h, and how exceptions become statuses. Private to the C API.
+/// c_object.h: what stands behind the handles of weft.h, and how exceptions become statuses.
+/// Private to the C API.
 #pragma once
 
 #include <memory>

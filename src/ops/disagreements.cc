@@ -1,5 +1,5 @@
-/// disagreements.cc: see disagreements.h. Asked were ONNX Runtime 1.31, the evaluator of ONNX 1.22 and
-/// PyTorch 2.15.
+/// disagreements.cc: see disagreements.h. Asked were ONNX Runtime 1.31, the evaluator of ONNX
+/// 1.22 and PyTorch 2.15.
 #include "disagreements.h"
 
 namespace weft::ops {

@@ -1,6 +1,7 @@
-/// disagreements.h: where ONNX Runtime, ONNX's reference evaluator and PyTorch do not give the same result, or
-/// not what one expects, and what Weft gives. The page disagreements.md is made of the rows
-/// (tools/weft_docs), and tests/ops/disagreements_test.cc runs each of them. No part of the library.
+/// disagreements.h: where ONNX Runtime, ONNX's reference evaluator and PyTorch do not give the
+/// same result, or not what one expects, and what Weft gives. The page disagreements.md is made
+/// of the rows (tools/weft_docs), and tests/ops/disagreements_test.cc runs each of them. No
+/// part of the library.
 #pragma once
 
 #include <string>

@@ -24,9 +24,9 @@ std::string IntsConstant(const std::string& name, const std::vector<int64_t>& v)
                      fmt::join(v, ", "));
 }
 
-/// x, of shape `from`, summed to the extents in the i64 vector `shape`, which are `to`: over the axes
-/// that `to` lacks in front, and over those where it has 1. Where that is not decided, over every
-/// axis of extent 1 there; summing an axis of extent 1 does no harm.
+/// x, of shape `from`, summed to the extents in the i64 vector `shape`, which are `to`: over the
+/// axes that `to` lacks in front, and over those where it has 1. Where that is not decided, over
+/// every axis of extent 1 there; summing an axis of extent 1 does no harm.
 std::string SumToText(const std::string& x, const Shape& from, const std::string& shape,
                       const Shape& to) {
   bool decided = from.has_rank() && to.has_rank() && from.rank() >= to.rank();
@@ -74,7 +74,8 @@ std::string ChannelSumBody(Request) {
 
 // ---- adjoints of data movement ----
 
-/// The numbers of the elements of a tensor of extents `shape`, as `numbers`; their count is `count`.
+/// The numbers of the elements of a tensor of extents `shape`, as `numbers`;
+/// their count is `count`.
 std::string Numbers(const std::string& shape) {
   return fmt::format(R"(zero = Constant<value_int = 0>()
 one = Constant<value_int = 1>()
@@ -305,7 +306,8 @@ o0 = Transpose<perm = {}>(dw))",
   return text;
 }
 
-/// Where the windows begin: o stride - begin for each spatial axis k, as `first<k>`, in axes that broadcast.
+/// Where the windows begin: o stride - begin for each spatial axis k, as `first<k>`,
+/// in axes that broadcast.
 std::string WindowStarts(const Axes& a) {
   std::string text;
   for (size_t k = 0; k < a.rank(); ++k) {

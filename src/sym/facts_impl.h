@@ -29,8 +29,9 @@ struct Facts::Impl {
     const Node* zero;
     bool assumed;
   };
-  /// What must hold, said of expressions for which it could not be stored otherwise: 64 bits do not hold what proofs and
-  /// rewrites would make of them. Nothing is concluded from it; CheckHolds tests it.
+  /// What must hold, said of expressions for which it could not be stored otherwise: 64
+  /// bits do not hold what proofs and rewrites would make of them. Nothing is concluded
+  /// from it; CheckHolds tests it.
   struct Demand {
     const Node *a, *b;  ///< equal; b null: a lies in `range` and is a multiple of `divisor`
     Range range;

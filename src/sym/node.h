@@ -91,7 +91,8 @@ const Node* ExtentNode(int k);
 const Node* Bounded(const Node* node);
 /// The symbol that stands for `node`, which holds no extent of a kernel.
 const Node* Mint(const Node* node);
-/// `x$<hash>`, or `xn$<hash>` where it may be negative: minted, and read back from text; no user's symbol is called so.
+/// `x$<hash>`, or `xn$<hash>` where it may be negative: minted, and read back from text; no user's
+/// symbol is called so.
 bool IsMintedName(std::string_view name);
 
 /// Total order of nodes (constants, symbols by name, other atoms, products, sums).
@@ -164,7 +165,8 @@ inline bool NeverOne(Range r, int64_t divisor) {
 }
 int64_t Gcd(int64_t a, int64_t b);
 
-/// Runs `ask`; `otherwise` where what it makes on the way leaves 64 bits, which says nothing about the question.
+/// Runs `ask`; `otherwise` where what it makes on the way leaves 64 bits, which says
+/// nothing about the question.
 template <class Ask, class Otherwise>
 auto UnlessOverflow(Ask ask, Otherwise otherwise) {
   try {

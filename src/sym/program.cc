@@ -290,8 +290,8 @@ const std::vector<SymInt>& SymProgram::symbols() const { return impl_->symbols; 
 
 namespace {
 
-/// Runs the code over slots of T; marks in `left` (may be null) the slots that left T, or whose operands did. True where
-/// none did.
+/// Runs the code over slots of T; marks in `left` (may be null) the slots that left T, or whose
+/// operands did. True where none did.
 template <class T, class Impl>
 bool RunCode(const Impl& m, const int64_t* args, T* slots, char* left) {
   for (size_t k = 0; k < m.symbols.size(); ++k) slots[k] = args[k];

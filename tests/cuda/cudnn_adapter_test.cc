@@ -1,5 +1,5 @@
-/// cudnn_adapter_test.cc: what cuDNN is told and asked (src/backends/cuda/cudnn*.cc). A table of ours notes every descriptor;
-/// any call may fail, and nothing may be left.
+/// cudnn_adapter_test.cc: what cuDNN is told and asked (src/backends/cuda/cudnn*.cc). A table of
+/// ours notes every descriptor; any call may fail, and nothing may be left.
 #include <doctest/doctest.h>
 
 #include <cstring>

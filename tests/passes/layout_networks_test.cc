@@ -1,5 +1,6 @@
-/// layout_networks_test.cc: networks and their gradients with tensors in every layout: as the pass Layout chooses, all
-/// with their channels last, every second one so. The oracle is the plain program or the interpreter.
+/// layout_networks_test.cc: networks and their gradients with tensors in every layout: as the pass
+/// Layout chooses, all with their channels last, every second one so. The oracle is the plain
+/// program or the interpreter.
 #include <doctest/doctest.h>
 
 #include <cmath>

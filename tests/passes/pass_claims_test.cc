@@ -215,7 +215,8 @@ TEST_CASE("claims: computes the same") {
 }
 
 TEST_CASE("claims: computes the same, to the precision of what it is computed from") {
-  // The folded offset is added before the product rounds to bf16, and the result is compared in f32.
+  // The folded offset is added before the product rounds to bf16, and the result
+  // is compared in f32.
   const Graph g = ApplyPasses(e2e::FromText(R"(
 graph (%x: bf16[2, 2, 9], %z: f32[5]) -> (%s, %y) {
   %w = Constant() {value = tensor bf16[3, 2, 1] [0.3, -0.7, 0.9, 0.2, -0.4, 0.6]}

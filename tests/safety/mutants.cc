@@ -1,5 +1,6 @@
-/// mutants.cc: damaged models of ONNX's own node tests, through import, the default pipeline and a run
-/// on small random inputs. Each may end well or in a weft::Error that is not our fault; nothing else.
+/// mutants.cc: damaged models of ONNX's own node tests, through import, the default
+/// pipeline and a run on small random inputs. Each may end well or in a weft::Error that is
+/// not our fault; nothing else.
 ///
 ///   mutants [--only N [--save F]]
 ///

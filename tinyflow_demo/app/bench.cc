@@ -21,8 +21,8 @@ constexpr int kStarted = 8, kWarmRounds = 3;
 constexpr double kRate = 1e-3;
 constexpr double kTwoPi = 6.283185307179586;
 
-/// Time that the processors have spent on this process. A round of starts takes tens of microseconds, which getrusage cannot
-/// tell well.
+/// Time that the processors have spent on this process. A round of starts takes tens of
+/// microseconds, which getrusage cannot tell well.
 double CpuSeconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -37,8 +37,9 @@ tf::Tensor Resident(const tf::Tensor& placeholder, const tf::Array& value) {
   return v;
 }
 
-/// Milliseconds of a step, and microseconds of processor time that starting it takes, of steps that nobody waits for one by
-/// one. What the first rounds alone do (memory for what is under way) is not counted.
+/// Milliseconds of a step, and microseconds of processor time that starting it takes, of steps
+/// that nobody waits for one by one. What the first rounds alone do (memory for what is under
+/// way) is not counted.
 std::pair<double, double> Unwaited(const std::function<weft::PendingRun()>& start, double seconds) {
   double cpu = 0;
   const auto round = [&] {

@@ -29,8 +29,8 @@ struct BenchOptions {
 struct BenchResult {
   double step_ms = 0, min_ms = 0;  ///< median, and the fastest step
   int64_t steps = 0;
-  /// The mean of steps of which several are started before the first is waited for, and the processor time that starting
-  /// one takes; 0 where no time is given to measure.
+  /// The mean of steps of which several are started before the first is waited for, and the
+  /// processor time that starting one takes; 0 where no time is given to measure.
   double unwaited_ms = 0, cpu_us = 0;
   double build_seconds = 0;  ///< of the graph, gradients included
   double loss = 0;

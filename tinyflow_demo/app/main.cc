@@ -1,5 +1,6 @@
-/// main.cc: the `tinyflow` command: trains a program, or times a step of it. Exit codes as of the weft command: 0 fine, 1 a
-/// check failed, 2 usage, 3 unsupported, 4 invalid input, 5 a limit or out of memory, 70 internal error.
+/// main.cc: the `tinyflow` command: trains a program, or times a step of it. Exit codes as of the
+/// weft command: 0 fine, 1 a check failed, 2 usage, 3 unsupported, 4 invalid input, 5 a limit or
+/// out of memory, 70 internal error.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -209,8 +210,9 @@ int Dispatch(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // As the weft command: idle threads of the OpenMP team spin for about 36 us, not for milliseconds, so that a machine with
-  // other work does not wait for them. Read when the backend is loaded.
+  // As the weft command: idle threads of the OpenMP team spin for about 36 us, not for
+  // milliseconds, so that a machine with other work does not wait for them. Read when
+  // the backend is loaded.
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0);
   try {
     return Dispatch(argc, argv);

@@ -1,5 +1,6 @@
-/// trainer.cc: see trainer.h. What a run does follows from the options alone: the order of pictures, crops and first values
-/// depend on seed, epoch and place, never on time or on how often a run was stopped.
+/// trainer.cc: see trainer.h. What a run does follows from the options alone: the order of
+/// pictures, crops and first values depend on seed, epoch and place, never on time or on how often
+/// a run was stopped.
 #include "app/trainer.h"
 
 #include <fmt/format.h>
@@ -133,8 +134,8 @@ class Trainer {
     return Loader::Batches(at.images, at.batch_size);
   }
 
-  /// Where a run begins that goes on from `notes`: what the options leave open is as it was, and an epoch that has begun
-  /// ends with the pictures and batches that it began with.
+  /// Where a run begins that goes on from `notes`: what the options leave open is as it was, and an
+  /// epoch that has begun ends with the pictures and batches that it began with.
   Position Continued(const tf::CheckpointNotes& notes) const {
     const auto of = notes.find("program");
     WEFT_CHECK(of != notes.end() && of->second == program_.name, kInvalidModel,

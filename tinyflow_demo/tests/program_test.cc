@@ -1,5 +1,5 @@
-/// program_test.cc: the programs on real pictures: they learn, they do the same twice, they go on where they stopped; and the
-/// command.
+/// program_test.cc: the programs on real pictures: they learn, they do the same twice, they go on
+/// where they stopped; and the command.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,7 +132,8 @@ TEST_CASE("the same twice, and when it was stopped in between") {
 }
 
 TEST_CASE("a run that goes on with the options of the checkpoint is the uninterrupted one") {
-  // The rate of the first is a constant of its graph, that of the second a variable that has decayed since.
+  // The rate of the first is a constant of its graph, that of the second a variable
+  // that has decayed since.
   for (const std::string program : {"mnist_softmax_minimum", "lenet"}) {
     CAPTURE(program);
     const Folder dir;

@@ -1,5 +1,6 @@
-/// dataset.cc: reads IDX files: a magic number that tells type and rank, big-endian extents, bytes. zlib reads plain files
-/// as well. Memory is taken as content arrives, never because a header says so.
+/// dataset.cc: reads IDX files: a magic number that tells type and rank, big-endian extents,
+/// bytes. zlib reads plain files as well. Memory is taken as content arrives, never because
+/// a header says so.
 #include "tinyflow/dataset.h"
 
 #include <zlib.h>
@@ -63,7 +64,8 @@ class Reader {
   }
 
  private:
-  /// How many of `size` bytes there were. An archive that is cut off reads like its end, but for zlib's note of it.
+  /// How many of `size` bytes there were. An archive that is cut off reads like its end, but for
+  /// zlib's note of it.
   int64_t Some(uint8_t* to, int64_t size) {
     const int n = gzread(file_, to, unsigned(size));
     int code = Z_OK;

@@ -1,4 +1,5 @@
-/// loader.cc: see loader.h. dmlc's ThreadedIter is the queue between the thread that makes batches and the one that trains.
+/// loader.cc: see loader.h. dmlc's ThreadedIter is the queue between the thread that makes batches
+/// and the one that trains.
 #include "tinyflow/loader.h"
 
 #include <dmlc/threadediter.h>

@@ -12,7 +12,8 @@
 namespace tf {
 namespace {
 
-/// What a program was compiled for: entries and, for placeholders that declare no shape, the extents that it took.
+/// What a program was compiled for: entries and, for placeholders that declare no shape, the
+/// extents that it took.
 using Key = std::vector<int64_t>;
 
 engine::Entries EntriesOf(const std::vector<Tensor>& tensors) {
@@ -21,8 +22,8 @@ engine::Entries EntriesOf(const std::vector<Tensor>& tensors) {
   return entries;
 }
 
-/// Shapes for placeholders without one: the first extent is the batch wherever all agree on it, so that another batch needs
-/// no other program.
+/// Shapes for placeholders without one: the first extent is the batch wherever all agree on it, so
+/// that another batch needs no other program.
 std::vector<weft::Shape> ShapesOf(const Feeds& feeds, Key* key) {
   std::vector<weft::Shape> shapes(feeds.size());
   int64_t batch = -1;

@@ -83,8 +83,8 @@ auto WithReproducer(PassOptions* options, const Work& work) {
   }
 }
 
-/// Says on stderr that something was done without kernels that should be there. `again` does the work once more with a
-/// reproducer file.
+/// Says on stderr that something was done without kernels that should be there. `again` does the
+/// work once more with a reproducer file.
 template <class Work>
 void ReportFaults(const std::vector<PassRecord>& passes, PassOptions* options, const Work& again) {
   std::vector<std::string> faults;

@@ -1,4 +1,5 @@
-/// disagreements_page.cc: disagreements.md: where other engines disagree, from src/ops/disagreements.cc.
+/// disagreements_page.cc: disagreements.md: where other
+/// engines disagree, from src/ops/disagreements.cc.
 #include <fmt/format.h>
 
 #include <algorithm>

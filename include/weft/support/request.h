@@ -8,8 +8,9 @@
 ///   RequestScope::CheckTensor(bytes);          // before memory is had
 ///   RequestScope::Poll();                      // between pieces of work of a millisecond or less
 ///
-/// Scopes nest; all that are open hold. A thread that a request starts has none of its own; it takes
-/// those of the thread that started it, which waits for it: RequestScope::Borrow borrow(current).
+/// Scopes nest; all that are open hold. A thread that a request starts has none of its own; it
+/// takes those of the thread that started it, which waits for it: RequestScope::Borrow
+/// borrow(current).
 #pragma once
 
 #include <cstdint>

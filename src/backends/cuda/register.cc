@@ -1,5 +1,6 @@
-/// register.cc: what the module libweft_cuda.so offers: the backend "cuda", and kernels compiled by NVRTC to a cubin for
-/// "cuda:sm_XY", which needs no GPU. The device is number 0, or that of WEFT_CUDA_DEVICE.
+/// register.cc: what the module libweft_cuda.so offers: the backend "cuda", and kernels
+/// compiled by NVRTC to a cubin for "cuda:sm_XY", which needs no GPU. The device is number 0,
+/// or that of WEFT_CUDA_DEVICE.
 #include <cstdlib>
 #include <optional>
 

@@ -1,4 +1,5 @@
-/// kernel_compilers.cc: which compiler serves a target; backend modules are loaded when first asked for.
+/// kernel_compilers.cc: which compiler serves a target; backend modules are loaded
+/// when first asked for.
 #include "weft/codegen/compiler/kernel_compilers.h"
 
 #include <map>
@@ -43,8 +44,8 @@ std::string LoadBackendModule(const std::string& family) {
     std::lock_guard lock(t.mutex);
     if (auto it = t.load_results.find(family); it != t.load_results.end()) return it->second;
   }
-  // Only from beside the library, as built, or from weft/ below it, as installed: a name that is searched would let the
-  // environment choose the code.
+  // Only from beside the library, as built, or from weft/ below it, as installed: a name that is
+  // searched would let the environment choose the code.
   const std::string folder = DirectoryOf(CurrentLibraryPath()), file = "libweft_" + family + ".so";
   std::string path = JoinPath(folder, file), result;
   if (!FileExists(path)) path = JoinPath(JoinPath(folder, "weft"), file);

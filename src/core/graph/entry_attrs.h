@@ -1,4 +1,5 @@
-/// entry_attrs.h: how attributes that name entries (gradient.h) live through edits. Private to the graph.
+/// entry_attrs.h: how attributes that name entries (gradient.h) live through edits.
+/// Private to the graph.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-/// plugin_file.cc: looks at a plugin's file before it is opened: is it there, is it a shared library for this machine,
-/// which headers was it compiled against. Every offset in it is checked: a damaged file is refused, not trusted.
+/// plugin_file.cc: looks at a plugin's file before it is opened: is it there, is it a shared
+/// library for this machine, which headers was it compiled against. Every offset in it is checked:
+/// a damaged file is refused, not trusted.
 #include "plugin_file.h"
 
 #include <elf.h>

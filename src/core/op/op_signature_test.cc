@@ -1,5 +1,6 @@
-/// op_signature_test.cc: formulas of types and shapes: what they infer, what they refuse. The contexts are small ones of
-/// their own; that inference calls the functions rightly is tested where passes are.
+/// op_signature_test.cc: formulas of types and shapes: what they infer, what they refuse.
+/// The contexts are small ones of their own; that inference calls the functions rightly is
+/// tested where passes are.
 #include "weft/core/op/op_signature.h"
 
 #include <doctest/doctest.h>

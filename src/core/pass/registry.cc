@@ -20,8 +20,8 @@ DMLC_REGISTRY_ENABLE(::weft::PassEntry);
 namespace weft {
 namespace {
 
-/// Passes that replaced others. Entries are handed out by pointer and may be running: what was there before stays as it is,
-/// and the name points at another from then on.
+/// Passes that replaced others. Entries are handed out by pointer and may be running: what was
+/// there before stays as it is, and the name points at another from then on.
 struct Replacements {
   std::deque<PassEntry> entries;
   std::map<std::string, const PassEntry*> current;

@@ -29,8 +29,8 @@ int64_t TensorBytes(const Graph& g) {
   return bytes;
 }
 
-/// A copy that holds the attributes that its text can hold: those with a text form, and of the derived ones only those
-/// that are complete, since reading a part back would make it look whole.
+/// A copy that holds the attributes that its text can hold: those with a text form, and of the
+/// derived ones only those that are complete, since reading a part back would make it look whole.
 Graph Printable(const Graph& graph, std::vector<std::string>* without) {
   Graph g = graph;
   std::vector<std::string> drop;

@@ -73,7 +73,8 @@ OptionValues ResolveOptions(const PassEntry& pass, const std::vector<Option>& gi
 }
 
 Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const PassOptions& options) {
-  // Walks the declarations only: a pass that changes the graph leaves what it preserves and provides.
+  // Walks the declarations only: a pass that changes the graph leaves what
+  // it preserves and provides.
   std::vector<std::string> have;
   for (const auto& [name, value] : graph.attrs)
     if (value && graph.IsComplete(name)) have.push_back(name);

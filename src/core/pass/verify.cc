@@ -1,4 +1,5 @@
-/// verify.cc: the structural check that the pass manager runs after every pass. Linear; collects up to 20 findings.
+/// verify.cc: the structural check that the pass manager runs after every pass. Linear; collects
+/// up to 20 findings.
 #include <string>
 #include <vector>
 

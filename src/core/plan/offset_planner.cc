@@ -29,7 +29,8 @@ namespace {
 
 /// Overlapping pairs that one first-fit plan may look at: about 0.2 s.
 constexpr int64_t kPairBudget = 4'000'000;
-/// Rounds of the local search, pairs that it may look at, and rounds without progress after which it goes back.
+/// Rounds of the local search, pairs that it may look at, and rounds without progress after
+/// which it goes back.
 constexpr int kImproveRounds = 400;
 constexpr int64_t kImproveBudget = 1'000'000;
 constexpr int kPatience = 48;
@@ -266,9 +267,9 @@ std::optional<Plan> FirstFit(const Instance& in, const std::vector<uint32_t>& or
   return plan;
 }
 
-/// Local search over the order of first fit: an item that ends highest is placed earlier, at the front or at a place drawn
-/// at random. An order that is no worse is kept, so that the search crosses plateaus; one that stays stuck goes back to
-/// the best.
+/// Local search over the order of first fit: an item that ends highest is placed earlier, at the
+/// front or at a place drawn at random. An order that is no worse is kept, so that the search
+/// crosses plateaus; one that stays stuck goes back to the best.
 void Improve(const Instance& in, std::vector<uint32_t> order, int64_t enough, Plan* best) {
   int64_t budget = kImproveBudget;
   auto start = FirstFit(in, order, &budget, INT64_MAX);

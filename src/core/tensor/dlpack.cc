@@ -33,7 +33,8 @@ struct Given {
   std::vector<int64_t> dims;
 };
 
-/// Are the strides those of a compact row-major tensor? Dims of extent 1 may say anything, empty tensors too.
+/// Are the strides those of a compact row-major tensor? Dims of extent 1 may say
+/// anything, empty tensors too.
 bool IsCompact(const DLTensor& t) {
   if (!t.strides) return true;
   int64_t expected = 1;

@@ -1,5 +1,5 @@
-/// error_test.cc: what the parser of the text form refuses, and how it says so. The operators and attributes in these
-/// texts are registered in text_test.cc.
+/// error_test.cc: what the parser of the text form refuses, and how it says so. The operators and
+/// attributes in these texts are registered in text_test.cc.
 #include "weft/support/error.h"
 
 #include <doctest/doctest.h>

@@ -152,8 +152,9 @@ const std::string& GraphWriter::NameOf(const NodeEntry& e) {
   return name = names_->Unique(e.index ? fmt::format("{}:{}", base, e.index) : base);
 }
 
-/// Each output has the name of its own: of the value where that has none yet, of an Identity
-/// otherwise (variables, values that are two outputs). One that is given out again under its name keeps it.
+/// Each output has the name of its own: of the value where that has none yet, of an
+/// Identity otherwise (variables, values that are two outputs). One that is given out again
+/// under its name keeps it.
 void GraphWriter::NameOutputs(const std::string& prefix) {
   std::map<std::tuple<NodeId, uint32_t, std::string>, size_t> seen;
   for (size_t i = 0; i < g_.outputs.size(); ++i) {

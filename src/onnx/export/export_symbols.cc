@@ -1,6 +1,7 @@
-/// export_symbols.cc: symbolic extents as values. ONNX has no tensor of extents (weft::ShapeTensor):
-/// a symbol is read off the shape of a value that has it as an extent, and expressions over symbols
-/// become integer arithmetic, each step written once. Values here are i64 vectors.
+/// export_symbols.cc: symbolic extents as values. ONNX has no tensor of extents
+/// (weft::ShapeTensor): a symbol is read off the shape of a value that has it as an extent,
+/// and expressions over symbols become integer arithmetic, each step written once. Values
+/// here are i64 vectors.
 #include "exporter.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"

@@ -67,9 +67,9 @@ void GroupNormPerChannel(Lift* l) {
   }
 }
 
-/// Resize with output = floor(input * scale) and no shift of the grid. Nearest reads the element below
-/// where an axis grows and the one above where it shrinks: 11 names the rule, the test of 10 for
-/// shrinking shows it ([1, 2, 3, 4] by 0.6 is [1, 3]), and ONNX Runtime follows it.
+/// Resize with output = floor(input * scale) and no shift of the grid. Nearest reads the element
+/// below where an axis grows and the one above where it shrinks: 11 names the rule, the test of 10
+/// for shrinking shows it ([1, 2, 3, 4] by 0.6 is [1, 3]), and ONNX Runtime follows it.
 ///   Resize(x, s)   ->   Resize(Resize(x, max(s, 1)) {floor}, min(s, 1)) {ceil}
 void AsymmetricResize(Lift* l, std::string scales, TensorPtr known) {
   Record& n = l->node;

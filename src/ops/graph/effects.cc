@@ -1,4 +1,5 @@
-/// effects.cc: weft::Read, weft::Group: what orders effects without computing anything (core/graph/effects.h).
+/// effects.cc: weft::Read, weft::Group: what orders effects
+/// without computing anything (core/graph/effects.h).
 #include "weft/core/graph/effects.h"
 
 #include "ops/util/shape_util.h"

@@ -1,4 +1,5 @@
-/// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops that passes build (core/graph/builtin_ops.h).
+/// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops
+/// that passes build (core/graph/builtin_ops.h).
 #include "ops/util/demand.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"

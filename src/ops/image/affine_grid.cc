@@ -1,5 +1,5 @@
-/// affine_grid.cc: AffineGrid: the grid of coordinates that GridSample reads, from affine maps of two
-/// or three dimensions.
+/// affine_grid.cc: AffineGrid: the grid of coordinates that GridSample reads, from affine maps of
+/// two or three dimensions.
 ///
 ///   in      theta : T[n, r, r + 1], size : i64[r + 2] = n, c, extents; r is 2 or 3
 ///   out     grid : T[n, extents..., r], the last axis first

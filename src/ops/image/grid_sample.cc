@@ -1,5 +1,5 @@
-/// grid_sample.cc: GridSample: an image read where a grid of normalized coordinates points, over any
-/// number of spatial axes.
+/// grid_sample.cc: GridSample: an image read where a grid of normalized coordinates points, over
+/// any number of spatial axes.
 ///
 ///   in      X : T1[n, c, d1 .. dr], grid : T2[n, o1 .. or, r], the last axis of X first
 ///   out     Y : T1[n, c, o1 .. or]
@@ -11,10 +11,10 @@
 ///           the coordinate, cubic each of the elements that it reads, as PyTorch and ONNX Runtime do
 ///   NaN     as a coordinate reads the first element where linear or nearest move it, nothing for
 ///           nearest with zeros, and gives NaN else; so do infinities that are not moved
-///   grad    to X: weft::GridSampleGrad, every element gets dy where its taps read it; to the grid: the
-///           sum over the channels of dy times weft::GridSampleSlope, the derivative by each coordinate
-///           (0 for nearest; linear: 0 at and beyond the outermost elements where the coordinate is moved;
-///           at a tap's position that of the interval above it)
+///   grad    to X: weft::GridSampleGrad, every element gets dy where its taps read it; to the grid:
+///           the sum over the channels of dy times weft::GridSampleSlope, the derivative by each
+///           coordinate (0 for nearest; linear: 0 at and beyond the outermost elements where the
+///           coordinate is moved; at a tap's position that of the interval above it)
 #include "ops/util/adjoint.h"
 #include "ops/util/interpolation.h"
 #include "ops/util/window.h"
@@ -112,7 +112,8 @@ std::vector<Tap> TapsOf(const GridSampleParam& p, SymInt extent, const Expr& g) 
   Expr x = p.align_corners ? (g + 1.0) / 2.0 * last : ((g + 1.0) * d - 1.0) / 2.0;
   Expr dx = (p.align_corners ? last : d) / 2.0;  // of x by g
   if (p.mode == "nearest") x = Expr::Unary(UnOp::kRound, x);
-  // Cubic pads each element that it reads; the others move the coordinate, a NaN to the first element.
+  // Cubic pads each element that it reads; the others move the coordinate, a NaN
+  // to the first element.
   if (p.mode != "cubic" && p.padding_mode != "zeros") {
     if (p.padding_mode == "reflection") {
       const Mirrored m = Reflect(x, low, high);

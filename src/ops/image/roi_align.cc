@@ -9,8 +9,8 @@
 ///           definition, not the largest interpolated value)
 ///   grad    avg: to X, by weft::RoiAlignGrad; the regions are positions and have none. max: none
 ///
-/// How many samples ceil(e) gives depends on the data, but samples are at least half an element apart
-/// where there are two, so at most 2 extent + 5 of them lie inside: the sum runs over those.
+/// How many samples ceil(e) gives depends on the data, but samples are at least half an element
+/// apart where there are two, so at most 2 extent + 5 of them lie inside: the sum runs over those.
 #include <limits>
 
 #include "ops/util/adjoint.h"

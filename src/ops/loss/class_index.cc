@@ -4,9 +4,9 @@
 ///   w   = weft::ClassWeight(labels, weights)  weights[label]; a label outside them is an error
 ///
 /// Both take `ignore_index`: such a label has no true element and weight 0, whatever its value.
-/// Unlike indices of Gather and OneHot, labels do not count from the end. A mask is a comparison, so
-/// that picking the label's score is a masked sum over the classes: it fuses with soft-max and with
-/// its gradient, where a look-up would need the scores in memory.
+/// Unlike indices of Gather and OneHot, labels do not count from the end. A mask is a comparison,
+/// so that picking the label's score is a masked sum over the classes: it fuses with soft-max and
+/// with its gradient, where a look-up would need the scores in memory.
 #include "ops/util/shape_util.h"
 #include "weft/core/op/onnx_body.h"
 #include "weft/support/check.h"

@@ -68,8 +68,8 @@ void PadShape(InferShapeContext& ctx) {
 }
 
 /// Where position i reads `count` elements that are continued on both sides; for constant mode the
-/// position itself, maybe outside. The mirror image of one element is that element: period 1, m = 0,
-/// min(0, 1) = 0.
+/// position itself, maybe outside. The mirror image of one element is that element: period 1, m =
+/// 0, min(0, 1) = 0.
 Expr Continued(const std::string& mode, const Expr& i, const Expr& count) {
   const Expr zero = Expr::Int(0), one = Expr::Int(1);
   if (mode == "edge") return Max(zero, Min(i, count - one));
@@ -82,8 +82,8 @@ Expr Continued(const std::string& mode, const Expr& i, const Expr& count) {
   return i;
 }
 
-/// Where position i of the result reads an axis of extent d. Negative pads cut first, what they leave
-/// is continued.
+/// Where position i of the result reads an axis of extent d. Negative pads cut first, what
+/// they leave is continued.
 Expr Source(const std::string& mode, const Expr& i, const Expr& begin, const Expr& end,
             const Expr& d) {
   if (mode == "constant") return i - begin;

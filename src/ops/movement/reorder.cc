@@ -1,5 +1,6 @@
-/// reorder.cc: weft::Reorder, y = x in another order in memory (core/plan/layout.h). The pass Layout puts it between operators
-/// that want their tensors in different layouts; the meaning of the graph does not change.
+/// reorder.cc: weft::Reorder, y = x in another order in memory (core/plan/layout.h). The pass
+/// Layout puts it between operators that want their tensors in different layouts; the meaning of
+/// the graph does not change.
 ///   x   any dtype, any shape
 ///   y   the same
 ///   dx = dy; retains nothing

@@ -1,7 +1,7 @@
-/// select.cc: TopK, NonZero, Compress, Unique: results whose extents or order depend on values. They run on
-/// the host.
-///   grad    TopK, Compress, Unique: dy goes back to the places that the results were taken from (of
-///           equal elements, the first); NonZero none
+/// select.cc: TopK, NonZero, Compress, Unique: results whose extents or order depend on values.
+/// They run on the host.
+///   grad    TopK, Compress, Unique: dy goes back to the places that the results were taken from
+///           (of equal elements, the first); NonZero none
 ///   throws  kShapeMismatch, kBadAttribute
 /// Source: ONNX TopK-24, NonZero-13, Compress-11, Unique-11.
 #include <algorithm>

@@ -1,5 +1,6 @@
-/// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nobody else sees. The pass Attention makes
-/// it of the operators of a model; operands and result stay in the axis order that they have around it.
+/// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nobody else sees.
+/// The pass Attention makes it of the operators of a model; operands and result stay in the axis
+/// order that they have around it.
 #include "ops/util/axis_order.h"
 #include "ops/util/demand.h"
 #include "weft/core/op/onnx_body.h"

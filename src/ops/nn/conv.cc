@@ -146,8 +146,9 @@ std::vector<NodeEntry> ConvGradient(const NodePtr& n, const std::vector<NodeEntr
   if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
   return d;
 }
-/// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of what it gives: g stands
-/// for what it gives (the data or the weights), and `op` is the adjoint that gives the other operand.
+/// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of
+/// what it gives: g stands for what it gives (the data or the weights), and `op` is the adjoint
+/// that gives the other operand.
 std::vector<NodeEntry> AdjointGradient(const NodePtr& n, const NodeEntry& g, bool g_is_data,
                                        const char* op) {
   if (!g) return std::vector<NodeEntry>(3);

@@ -5,12 +5,13 @@
 ///   d columns reaches X by the adjoint of reading, and offset by the slope of reading.
 ///
 ///   weft::DeformColumns       (X, offset, kernel) -> T[n, C, K, o...]
-///   weft::DeformColumnsGrad   (d columns, offset, kernel, shape) -> dX: by looking, every element asks
-///                             every position
+///   weft::DeformColumnsGrad   (d columns, offset, kernel, shape) -> dX: by looking, every
+///                             element asks every position
 ///   weft::DeformColumnsSlope  (X, offset, kernel) -> T[n, C, K, o..., r]: columns derived by each
 ///                             coordinate of their position
 ///
-/// Kernel holds the extents k... of W. At an element itself the slope is that of the interval above it.
+/// Kernel holds the extents k... of W. At an element itself the slope is that of
+/// the interval above it.
 ///   throws  as DeformConv; kUnsupported where kernel is not known when code is made
 /// Source: Weft.
 #include "deform_conv.h"

@@ -1,10 +1,11 @@
 /// einsum.cc: Einsum: sums of products of operands, said by letters: "bij,bjk->bik".
 ///
-/// A letter is an axis; letters that the output lacks are summed over; a letter twice in one operand reads
-/// the diagonal. "..." stands for the axes that no letter names, broadcast as usual; where the equation
-/// has no "->" the output is those axes and then, in order, the letters that occur once.
-///   grad    Einsum of dy with the other operands (ones for axes that only this operand has); operands
-///           with a repeated letter have none (kUnsupported)
+/// A letter is an axis; letters that the output lacks are summed over; a letter twice in one
+/// operand reads the diagonal. "..." stands for the axes that no letter names, broadcast as
+/// usual; where the equation has no "->" the output is those axes and then, in order, the
+/// letters that occur once.
+///   grad    Einsum of dy with the other operands (ones for axes that only this operand has);
+///           operands with a repeated letter have none (kUnsupported)
 ///   throws  kBadAttribute for an equation that does not parse, kShapeMismatch
 /// Source: ONNX Einsum-12.
 #include <algorithm>

@@ -1,12 +1,15 @@
-/// group_norm.cc: GroupNormalization: the channels of an image in groups, each normalised by its own mean and variance.
+/// group_norm.cc: GroupNormalization: the channels of an image in groups, each normalised by its
+/// own mean and variance.
 ///
 /// Rewritten as soon as the shape is known; the FCodeGen below is its meaning:
 ///   x: [n, c, spatial..]   v = Reshape(x, [n, groups, c / groups, points])
-///   m, s, e = weft::Moments(v, [2, 3])     y = Reshape(weft::Normalize(v, m, s, scale, bias, e), Shape(x))
-/// with scale and bias as [groups, c / groups, 1]. Views cost nothing, so that it is one kernel, which fuses like any other.
+///   m, s, e = weft::Moments(v, [2, 3])     y = Reshape(weft::Normalize(v, m, s,
+///                                          scale, bias, e), Shape(x))
+/// with scale and bias as [groups, c / groups, 1]. Views cost nothing, so that it is one kernel,
+/// which fuses like any other.
 ///
-///   grad  with h = (x - mean) inverse and g = dy scale: dx = inverse (g - mean(g) - h mean(g h)) over each group,
-///         dscale = ChannelSum(dy h), dbias = ChannelSum(dy)
+///   grad  with h = (x - mean) inverse and g = dy scale: dx = inverse (g - mean(g) - h mean(g h))
+///         over each group, dscale = ChannelSum(dy h), dbias = ChannelSum(dy)
 #include <algorithm>
 
 #include "ops/util/channel_util.h"

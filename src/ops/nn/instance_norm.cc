@@ -1,5 +1,5 @@
-/// instance_norm.cc: InstanceNormalization (each image, each channel) and LpNormalization (along one
-/// axis).
+/// instance_norm.cc: InstanceNormalization (each image, each channel) and
+/// LpNormalization (along one axis).
 ///
 /// Mean and variance: row_moments.h.
 #include "ops/util/channel_util.h"

@@ -1,7 +1,7 @@
 /// layer_norm.cc: LayerNormalization, RMSNormalization.
 ///
-/// Computed in the stash dtype, at least f32, and in f64 for f64 inputs; results are rounded once, Mean and InvStdDev to the
-/// stash dtype. Mean and variance: row_moments.h.
+/// Computed in the stash dtype, at least f32, and in f64 for f64 inputs; results are rounded once,
+/// Mean and InvStdDev to the stash dtype. Mean and variance: row_moments.h.
 #include <algorithm>
 
 #include "ops/util/demand.h"
@@ -145,7 +145,8 @@ NodeEntry OverCount(const NodeEntry& x, const NodeEntry& mean) {
   return Apply("CastLike", {inverse, mean});
 }
 
-/// What the gradient reads of a row: Mean and InvStdDev where they have the digits that it computes with, else both again.
+/// What the gradient reads of a row: Mean and InvStdDev where they have the digits that it computes
+/// with, else both again.
 struct RowStats {
   NodeEntry mean, inverse, rest;  ///< rest: of the mean; null: the mean of the differences to it
 };
@@ -160,7 +161,8 @@ RowStats GradStats(const NodePtr& n, const NodeEntry& x, const NodeEntry& axes) 
 
 /// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what
 /// reaches x through the statistics themselves: d mean = 1 / count, d inverse = -inverse^2 h /
-/// count. Mean is rounded, which h would show where mean / deviation is large: the mean of what is left is taken off, too.
+/// count. Mean is rounded, which h would show where mean / deviation is large: the mean of what is
+/// left is taken off, too.
 std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (AllNull(dys)) return d;

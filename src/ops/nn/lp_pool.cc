@@ -1,5 +1,5 @@
-/// lp_pool.cc: LpPool, GlobalLpPool, and weft::SumPool with its adjoint, which the gradient of LpPool
-/// is made of; over any number of spatial axes.
+/// lp_pool.cc: LpPool, GlobalLpPool, and weft::SumPool with its adjoint, which the gradient of
+/// LpPool is made of; over any number of spatial axes.
 #include "ops/util/adjoint.h"
 #include "ops/util/channel_util.h"
 #include "ops/util/window.h"

@@ -1,9 +1,10 @@
 /// pool_grad.cc: gradients of MaxPool and AveragePool.
 ///
-/// What max-pooling keeps for its gradient is the winner of each window, the offset of its first maximum, as a rule one
-/// byte. With the winners fixed, pooling is linear: `weft::PoolPick` takes the elements out, `weft::MaxPoolGrad` puts
-/// gradients back, and each is the gradient of the other. Where windows share no element, which position belongs to which
-/// window is known, and neither needs a search.
+/// What max-pooling keeps for its gradient is the winner of each window, the offset of its first
+/// maximum, as a rule one byte. With the winners fixed, pooling is linear: `weft::PoolPick` takes
+/// the elements out, `weft::MaxPoolGrad` puts gradients back, and each is the gradient of the
+/// other. Where windows share no element, which position belongs to which window is known, and
+/// neither needs a search.
 #include "ops/util/adjoint.h"
 #include "pool_util.h"
 #include "weft/support/check.h"

@@ -33,14 +33,16 @@ WindowAttrs WindowOf(const PoolParam& p);
 void PoolShape(InferShapeContext& ctx);
 /// One operation for each element of each window.
 SymInt WindowFlops(const NodePtr& n, const std::vector<Shape>& in, const std::vector<Shape>& out);
-/// The element of x that offset `k` of the window at `y` = [n, c, spatial...] reads; the least value where it reads padding.
+/// The element of x that offset `k` of the window at `y` = [n, c, spatial...] reads; the least
+/// value where it reads padding.
 Expr PooledElement(const TensorArg& x, const Window& w, const Indices& y, const Indices& k);
 /// The largest of them.
 Expr PooledMax(const TensorArg& x, const Window& w, const Indices& y);
-/// The offset in the window, row-major, of its first maximum. Padding is none, also where nothing in the window is more
-/// than the least value.
+/// The offset in the window, row-major, of its first maximum. Padding is none, also where nothing
+/// in the window is more than the least value.
 Expr PooledWinner(const TensorArg& x, const Window& w, const Indices& y);
-/// Elements that window o averages over; 1 where all of it is padding that does not count, so that the mean is 0.
+/// Elements that window o averages over; 1 where all of it is padding that does not count, so that
+/// the mean is 0.
 Expr WindowCount(const NodePtr& n, const Window& w, const Indices& o, DType t);
 /// The type of input 0, a float, for output 0.
 void FirstFloat(InferTypeContext& ctx);

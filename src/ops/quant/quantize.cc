@@ -1,10 +1,12 @@
 /// quantize.cc: QuantizeLinear, DequantizeLinear, MatMulInteger, QLinearMatMul.
 ///
-///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even; 8-bit floats: cast(x / scale)
+///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even; 8-bit
+///                     floats: cast(x / scale)
 ///   DequantizeLinear  y = (x - zero) * scale
 /// scale and zero are one for all, one for each index of `axis` (1-D), or one for each block of
 /// `block_size` indices of it (rank of x).
-///   T       results of 8 and 16 bits by generated code; those of fewer bits and 8-bit floats on the host
+///   T       results of 8 and 16 bits by generated code; those of fewer bits and 8-bit
+///           floats on the host
 ///   grad    none: quantized values are constants to a gradient
 ///   throws  kShapeMismatch where scale does not fit, kBadAttribute
 /// Source: ONNX QuantizeLinear-25, DequantizeLinear-25, QLinearMatMul-21, MatMulInteger-10.

@@ -15,8 +15,8 @@
 ///
 /// A rewrite gives the parts, which fuse with their neighbours and need no memory for the draw:
 ///   u = weft::RandomUniform(x, state)   mask = u >= ratio   y = Where(mask, x scale, 0)
-/// where the state is (seed, 0), or weft::RandomState. Where training_mode is known in the run only,
-/// it chooses between this mask and true, and between this scale and 1.
+/// where the state is (seed, 0), or weft::RandomState. Where training_mode is known in the run
+/// only, it chooses between this mask and true, and between this scale and 1.
 /// Source: ONNX Dropout-22.
 #include "ops/util/shape_util.h"
 #include "philox.h"

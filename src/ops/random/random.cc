@@ -1,7 +1,8 @@
 /// random.cc: RandomUniform, RandomUniformLike, RandomNormal, RandomNormalLike, Multinomial.
 ///
-/// With the attribute `seed` every evaluation of the node draws the same numbers; without it each draws new
-/// ones. Stateful: never merged, folded or duplicated. Bernoulli is ONNX's function body over these.
+/// With the attribute `seed` every evaluation of the node draws the same numbers; without it
+/// each draws new ones. Stateful: never merged, folded or duplicated. Bernoulli is ONNX's
+/// function body over these.
 /// Source: ONNX RandomUniform-22, RandomNormal-22 and their Like forms, Multinomial-22.
 #include <atomic>
 #include <cmath>

@@ -4,8 +4,8 @@
 ///   GRU   z, r = f(..);  g = g(x Wh^T + (r h) Rh^T + b), or with linear_before_reset r (h Rh^T + Rb);
 ///         h' = (1 - z) g + z h
 ///   LSTM  i, o, f = f(.. + p c);  c' = f c + i g(..);  h' = o h(c')
-/// One step after the other on the host, sums in double precision. Sequences shorter than the longest keep
-/// their state and give zeros.
+/// One step after the other on the host, sums in double precision. Sequences shorter than the
+/// longest keep their state and give zeros.
 ///   grad    by the Scan of ordinary operators that computes the same (recurrent_gradient.cc)
 ///   throws  kShapeMismatch; kBadAttribute for an activation that ONNX does not know
 /// Source: ONNX RNN-22, GRU-22, LSTM-22.

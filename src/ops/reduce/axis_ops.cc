@@ -1,6 +1,7 @@
 /// axis_ops.cc: CumProd, Hardmax, ReverseSequence: operators along one axis.
 ///
-///   CumProd          y[i] = product of x[j] over j <= i (j < i with `exclusive`; from the end with `reverse`)
+///   CumProd          y[i] = product of x[j] over j <= i (j < i with `exclusive`; from
+///                    the end with `reverse`)
 ///   Hardmax          1 at the first maximum of the axis, else 0
 ///   ReverseSequence  the first sequence_lens[b] slices of the time axis in reverse
 /// Source: ONNX CumProd-26, Hardmax-13, ReverseSequence-10.
@@ -62,8 +63,8 @@ Exprs CumProdCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
                                            Expr::Cast(c, x(from)), Expr::ConstInt(c, 1));
                      }))};
 }
-/// dx = (sum of dy * y over what x takes part in) / x where x is not 0. At the first 0 of a line the
-/// same sum with the products taken as if it were 1; at the others 0, since the first stays.
+/// dx = (sum of dy * y over what x takes part in) / x where x is not 0. At the first 0 of a line
+/// the same sum with the products taken as if it were 1; at the others 0, since the first stays.
 std::vector<NodeEntry> CumProdGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys[0]) return {NodeEntry(), NodeEntry()};
   const auto& p = ParamOf<CumProdParam>(n);

@@ -1,18 +1,21 @@
 /// moments.cc: weft::Moments and weft::Normalize: what normalisations in training are made of.
 ///
-///   m, v, e = weft::Moments(x, axes)               mean and population variance, the axes kept as 1
+///   m, v, e = weft::Moments(x, axes)               mean and population variance, the
+///                                                  axes kept as 1
 ///   y = weft::Normalize(x, m, v, scale, bias, e)   (x - m - e) / sqrt(v + epsilon) scale + bias
 ///
-/// e is what the dtype of m cannot hold of the mean. Whoever takes differences to the mean takes it off as well: where mean /
-/// deviation is 1e4, m alone is wrong by 6e-4 deviations.
+/// e is what the dtype of m cannot hold of the mean. Whoever takes differences to the mean takes it
+/// off as well: where mean / deviation is 1e4, m alone is wrong by 6e-4 deviations.
 ///
-/// One reduction with three results and one element-wise operator, rather than the means, differences
-/// and squares that they stand for: forward and backward part of a model then share the row values
-/// m, v and e only, and nothing of the size of x is kept but x itself. How they are computed: row_moments.h.
+/// One reduction with three results and one element-wise operator, rather than the means,
+/// differences and squares that they stand for: forward and backward part of a model then
+/// share the row values m, v and e only, and nothing of the size of x is kept but x itself.
+/// How they are computed: row_moments.h.
 ///
-///   grad    Moments: dx = (dm + 2 (x - m - e) dv) / n; e is a rounding error, whose gradient goes nowhere
-///           Normalize, h = (x - m - e) r, r = 1 / sqrt(v + epsilon): dx = dy scale r, dm = de = -SumTo(dx),
-///           dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale = SumTo(dy h), dbias = SumTo(dy)
+///   grad    Moments: dx = (dm + 2 (x - m - e) dv) / n; e is a rounding error, whose gradient
+///           goes nowhere Normalize, h = (x - m - e) r, r = 1 / sqrt(v + epsilon): dx = dy
+///           scale r, dm = de = -SumTo(dx), dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale =
+///           SumTo(dy h), dbias = SumTo(dy)
 #include <algorithm>
 
 #include "ops/util/demand.h"

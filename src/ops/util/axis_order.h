@@ -1,4 +1,5 @@
-/// axis_order.h: attributes that give the axes of an operand or of a result an order, as perm of Transpose does.
+/// axis_order.h: attributes that give the axes of an operand or of a result an order, as
+/// perm of Transpose does.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-/// body_util.cc: bodies are inferred on a copy, whose inputs get the types and shapes of the operands.
+/// body_util.cc: bodies are inferred on a copy, whose inputs get the types and
+/// shapes of the operands.
 #include "body_util.h"
 
 #include <algorithm>

@@ -86,8 +86,9 @@ int SignOf(SymInt e, const Facts& facts) {
 
 namespace {
 
-/// The element that `at` follows; unknown where it throws kOverflow, since data wraps at 64 bits. Returned, not assigned
-/// in the try block: GCC 12 takes such an assignment for done where it threw, and leaves the variable undefined.
+/// The element that `at` follows; unknown where it throws kOverflow, since data wraps at 64 bits.
+/// Returned, not assigned in the try block: GCC 12 takes such an assignment for done where it
+/// threw, and leaves the variable undefined.
 SymInt FollowedOrUnknown(const std::function<SymInt(int64_t)>& at, int64_t i) {
   try {
     return at(i);

@@ -29,8 +29,8 @@ struct NodeClass {
   bool keeps_space = false;  ///< kReduction: output 0 spans the whole space (softmax), not the rows
   std::vector<int>
       perm;  ///< kInjective: output dim k reads input dim perm[k]; empty: no permutation
-  /// Inputs of a few elements that are read at fixed places only (the scales of Resize): where one is a constant, its
-  /// elements had better be numbers in the code.
+  /// Inputs of a few elements that are read at fixed places only (the scales of Resize): where one
+  /// is a constant, its elements had better be numbers in the code.
   std::vector<int> parameters = {};
 };
 
@@ -41,7 +41,8 @@ struct FusionFacts {
   const ValueMap& values;
 };
 
-/// Class of a node whose op has FCodeGen in the general form: its expression is built once and looked at.
+/// Class of a node whose op has FCodeGen in the general form: its expression is built
+/// once and looked at.
 NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts);
 
 }  // namespace weft

@@ -1,8 +1,9 @@
 /// late.h: values that are computed where they are read, long after their operands are there.
 ///
-/// The gradient of a normalisation reads h = (x - mean) / deviation. Its operands are there as soon as the statistics are, and
-/// it would fit into the kernel that has them, which would write as many elements as it reads. But x stays in memory anyway:
-/// whoever reads h can as well read x. So it is with a Cast to a wider type on the way.
+/// The gradient of a normalisation reads h = (x - mean) / deviation. Its operands are there as soon
+/// as the statistics are, and it would fit into the kernel that has them, which would write as many
+/// elements as it reads. But x stays in memory anyway: whoever reads h can as well read x. So it is
+/// with a Cast to a wider type on the way.
 ///   before  {%m = Mean(%x)  %y = f(%x, %m)  %h = Sub(%x, %m)}   %g = Conv..   {%s = ReduceSum(Mul(%g, %h))}
 ///   after   {%m = Mean(%x)  %y = f(%x, %m)}   %g = Conv..   {%h = Sub(%x, %m)  %s = ReduceSum(Mul(%g, %h))}
 #pragma once

@@ -1,5 +1,5 @@
-/// nodes.cc: the kind and the shape of each node. Operator attributes are looked up once an operator, shapes are
-/// numbered once an entry: the sweep then reads the table alone.
+/// nodes.cc: the kind and the shape of each node. Operator attributes are looked up once an
+/// operator, shapes are numbered once an entry: the sweep then reads the table alone.
 #include "nodes.h"
 
 #include <algorithm>
@@ -105,8 +105,8 @@ NodeKind FusionNodes::KindOfGeneral(NodePtr n, EntryKeys inputs) {
   if (c.kind == NodeKind::kReduction && mask == 0)
     c.kind = NodeKind::kLocal;  // reduces extents of 1 only
   NodeKind kind = c.kind;
-  // A kernel has one space. Where results that somebody reads have several, the op stays; those of a reduction may be
-  // over the whole space or over its rows.
+  // A kernel has one space. Where results that somebody reads have several, the op stays; those of
+  // a reduction may be over the whole space or over its rows.
   std::vector<int> allowed;
   if (kind == NodeKind::kReduction) {
     const int space = spaces_.SpaceOf(in);

@@ -1,8 +1,8 @@
 /// fold_transpose.cc: FoldTranspose. Lets matrix products read transposed operands where they lie.
 ///   needs      shape, dtype
 ///   preserves  shape, dtype
-///   never      takes a Transpose that somebody else reads as well, because the copy is there then; makes a call that the
-///              target's library has not
+///   never      takes a Transpose that somebody else reads as well, because the copy is there then;
+///              makes a call that the target's library has not
 ///   cost       linear in the nodes
 ///   source     ONNX Runtime GemmTransposeFusion and MatMulTransposeFusion
 ///
@@ -11,10 +11,11 @@
 ///   before  %t = Transpose(%b) {perm = [0, 2, 3, 1]}   %y = MatMul(%a, %t)
 ///   after   %y = weft::TransposedMatMul(%a, %b) {b_perm = [0, 2, 3, 1]}               everything else
 ///
-/// One axis of the matrices has to be dense, the last one in memory: libraries have no code for others and would copy.
-/// Measured on 2 cores of an Intel Xeon against a copy and a product: a vector times 12 transposed matrices of 64 x 512 takes
-/// 0.12 of the time, 256 x 512 x 512 with the right side transposed 0.83, 8 products of 256 x 64 x 256 with both 0.85, with
-/// the right one 0.92; heads of a transformer in both operands 1.05.
+/// One axis of the matrices has to be dense, the last one in memory: libraries have no code for
+/// others and would copy. Measured on 2 cores of an Intel Xeon against a copy and a product: a
+/// vector times 12 transposed matrices of 64 x 512 takes 0.12 of the time, 256 x 512 x 512 with the
+/// right side transposed 0.83, 8 products of 256 x 64 x 256 with both 0.85, with the right one
+/// 0.92; heads of a transformer in both operands 1.05.
 #include <algorithm>
 #include <vector>
 
@@ -88,12 +89,14 @@ class Folder {
     return true;
   }
 
-  /// Is it a Transpose that keeps the dense axis in the matrices, and that products alone read, so that nobody needs it?
+  /// Is it a Transpose that keeps the dense axis in the matrices, and that products alone read, so
+  /// that nobody needs it?
   bool MayFold(const NodePtr& t) const {
     if (!IsOp(t, "Transpose") || !t->control_deps.empty() || g_.is_output(t)) return false;
     const Shape& s = shapes_[NodeEntry(t)];
     if (!s.has_rank() || s.rank() < 2) return false;
-    // Of several products one could come after a write that waits for the Transpose and for another product.
+    // Of several products one could come after a write that waits for the Transpose
+    // and for another product.
     if (t->uses().size() > 1 && IsWritten(t->inputs[0].node)) return false;
     const Ints perm = PermOf(t);
     const int64_t dense = s.rank() - 1;

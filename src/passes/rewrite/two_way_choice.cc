@@ -1,4 +1,5 @@
-/// two_way_choice.cc: see two_way_choice.h. What is reached from the true side when no path is left to push along is true.
+/// two_way_choice.cc: see two_way_choice.h. What is reached from the true side when no path is left
+/// to push along is true.
 #include "two_way_choice.h"
 
 #include <algorithm>

@@ -139,7 +139,8 @@ std::shared_ptr<Backend> GetBackend(const std::string& name) {
       if (it == t.factories.end()) return nullptr;
       factory = it->second;
     }
-    // Without a lock: a backend may be made of another. Two threads may make one each; the first stays.
+    // Without a lock: a backend may be made of another. Two threads may make one
+    // each; the first stays.
     std::shared_ptr<Backend> backend = factory();
     WEFT_CHECK(backend != nullptr, kUnsupported, "backend '{}' could not be made", name);
     std::lock_guard lock(t.mutex);

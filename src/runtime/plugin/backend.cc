@@ -1,7 +1,8 @@
-/// backend.cc: backends of plugins of the C tier: host memory, kernels as C text, launches by the plugin.
+/// backend.cc: backends of plugins of the C tier: host memory, kernels as C text,
+/// launches by the plugin.
 ///
-/// Such a backend goes through the pipeline of "cpu"; the machine code made there is what host->kernel_* runs, and the C
-/// text of each kernel is what the plugin may compile instead.
+/// Such a backend goes through the pipeline of "cpu"; the machine code made there is what
+/// host->kernel_* runs, and the C text of each kernel is what the plugin may compile instead.
 #include "weft/runtime/backend/backend.h"
 
 #include <memory>

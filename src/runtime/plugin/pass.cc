@@ -1,6 +1,8 @@
-/// pass.cc: passes of plugins of the C tier, and the functions by which they look at and change a graph.
+/// pass.cc: passes of plugins of the C tier, and the functions by which they look at
+/// and change a graph.
 ///
-/// Handles are checked against the graph they are used with: a node of another graph, or one that is gone, is status 106.
+/// Handles are checked against the graph they are used with: a node of another graph, or one that
+/// is gone, is status 106.
 #include "weft/core/pass/pass.h"
 
 #include <memory>

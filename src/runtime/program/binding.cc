@@ -1,4 +1,5 @@
-/// binding.cc: one small host program computes every size and extent; then offsets are planned and primitives made.
+/// binding.cc: one small host program computes every size and extent; then offsets are
+/// planned and primitives made.
 #include "binding.h"
 
 #include <algorithm>

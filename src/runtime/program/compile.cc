@@ -176,7 +176,8 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
     } catch (const UserError& e) {
       // One plan cannot hold it; stages can, unless some operator runs nowhere.
       if (e.code() != ErrorCode::kUnsupported) throw;
-      // What a stage does cannot be undone by a later one that fails, nor be ordered against its effects.
+      // What a stage does cannot be undone by a later one that fails, nor be
+      // ordered against its effects.
       const bool state = !StateVariables(original).empty();
       WEFT_CHECK(!state, kUnsupported,
                  "a program with state variables needs shapes that do not depend on values: {}",

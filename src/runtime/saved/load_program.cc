@@ -1,5 +1,5 @@
-/// load_program.cc: reads `.weftx` files; the format stands in saved_program.h. Nothing in a file is believed: its hash
-/// finds damage, and every offset and size is judged again.
+/// load_program.cc: reads `.weftx` files; the format stands in saved_program.h. Nothing in a file
+/// is believed: its hash finds damage, and every offset and size is judged again.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -176,7 +176,8 @@ class Reader {
     return g;
   }
 
-  /// The graph with "kernel" and "rtc": code from the file where this machine runs it, else what a compiler makes.
+  /// The graph with "kernel" and "rtc": code from the file where this machine runs it, else
+  /// what a compiler makes.
   Graph WithCode(Graph g, const Backend& backend, const PassOptions& passes) {
     std::map<Hash128, CompiledKernelPtr> saved;
     if (is_current_ && backend.Runs(target_)) {
@@ -228,8 +229,9 @@ class Reader {
   bool is_current_ = false;
 };
 
-/// A private mapping of a regular file: later changes of the file are not promised to be unseen, but it cannot shrink
-/// below what was judged without a signal, so writers replace files and do not cut them (WriteFileAtomic).
+/// A private mapping of a regular file: later changes of the file are not promised to be unseen,
+/// but it cannot shrink below what was judged without a signal, so writers replace files and do
+/// not cut them (WriteFileAtomic).
 std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   WEFT_CHECK(fd >= 0, kIo, "cannot open '{}': {}", path, std::strerror(errno));

@@ -26,7 +26,8 @@ bool Fits(const IoSpec& spec, const Tensor& t) {
   return fits;
 }
 
-/// The tensor must have the declared dtype, rank and constant extents; symbolic ones are checked by the binding.
+/// The tensor must have the declared dtype, rank and constant extents; symbolic ones are
+/// checked by the binding.
 void CheckInput(const IoSpec& spec, const TensorPtr& t) {
   WEFT_CHECK(t != nullptr, kBadInput, "input '{}' is missing", spec.name);
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,

@@ -1,5 +1,5 @@
-/// variable_store.cc: see variable_store.h. Nothing in a file is believed: its hash finds damage, and every length is judged
-/// again; the whole file is read before the store changes.
+/// variable_store.cc: see variable_store.h. Nothing in a file is believed: its hash finds damage,
+/// and every length is judged again; the whole file is read before the store changes.
 #include "weft/runtime/session/variable_store.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-/// emulated_libraries.h: products and convolutions of the backend "cuda" (backends/cuda/libraries/libraries.h) by loops on the host, as
-/// work of a stream of the fake driver.
+/// emulated_libraries.h: products and convolutions of the backend "cuda"
+/// (backends/cuda/libraries/libraries.h) by loops on the host, as work of a stream of the fake
+/// driver.
 #pragma once
 
 #include <functional>

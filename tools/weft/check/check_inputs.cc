@@ -1,5 +1,5 @@
-/// check_inputs.cc: see check_inputs.h. What an input feeds is found by following it through operators that only move
-/// elements; where it is computed with, or decides a size, it stays small.
+/// check_inputs.cc: see check_inputs.h. What an input feeds is found by following it through
+/// operators that only move elements; where it is computed with, or decides a size, it stays small.
 #include "check_inputs.h"
 
 #include <algorithm>

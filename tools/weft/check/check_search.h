@@ -1,4 +1,5 @@
-/// check_search.h: where an engine first differs from the reference: which result, and which node behind it.
+/// check_search.h: where an engine first differs from the reference: which result, and
+/// which node behind it.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,13 @@ class CheckSearch {
 
   CheckReply Compare(const Graph& g, const Tensors& got, const Tensors& want,
                      CheckQuestion* question) const;
-  /// Of `g` by a program of its own; where the engine alone gives nothing, its first result differs.
+  /// Of `g` by a program of its own; where the engine alone gives nothing,
+  /// its first result differs.
   CheckReply CompareOnce(const Graph& g, const Engine& e, const NamedTensors& in,
                          const StateMap& state) const;
-  /// The first node behind `output` that differs; *detail: how. It is looked for with every result exposed, then, where that
-  /// hides the fault (it keeps kernels apart), from the output back, by programs that end at an operand.
+  /// The first node behind `output` that differs; *detail: how. It is looked for with every result
+  /// exposed, then, where that hides the fault (it keeps kernels apart), from the output back, by
+  /// programs that end at an operand.
   std::string FirstNode(const Engine& e, const NodeEntry& output, const NamedTensors& in,
                         const StateMap& state, std::string* detail) const;
 

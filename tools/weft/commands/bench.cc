@@ -119,8 +119,8 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   return times;
 }
 
-/// The most memory that this program has held at once; 0 where the system does not tell. (That of getrusage counts in whatever
-/// the process held before it became this program.)
+/// The most memory that this program has held at once; 0 where the system does not tell. (That of
+/// getrusage counts in whatever the process held before it became this program.)
 int64_t PeakResidentBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

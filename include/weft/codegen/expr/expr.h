@@ -1,18 +1,19 @@
 /// expr.h: the small typed expression language that gives operators their meaning.
 ///
-/// An `Expr` is a handle to an interned, immutable, typed DAG node: structurally equal expressions are the same
-/// pointer (bound reduction variables included: they are numbered canonically), so sharing costs nothing and
-/// equality is a compare. An operator's `FCodeGen` (codegen/expr/op_codegen.h) says what one output element is, as an
-/// Expr over `Index(k)` (the position in the output) and `Load`s of its inputs. The same Expr is read by the
-/// interpreter, the LLVM printer and the CUDA printer.
+/// An `Expr` is a handle to an interned, immutable, typed DAG node: structurally equal expressions
+/// are the same pointer (bound reduction variables included: they are numbered canonically), so
+/// sharing costs nothing and equality is a compare. An operator's `FCodeGen`
+/// (codegen/expr/op_codegen.h) says what one output element is, as an Expr over `Index(k)` (the
+/// position in the output) and `Load`s of its inputs. The same Expr is read by the interpreter, the
+/// LLVM printer and the CUDA printer.
 ///
-/// Types: bool, i8..i64, u8..u64, f16, bf16, f32, f64. f16 and bf16 are *storage* types: arithmetic on them is
-/// done in f32 and rounded where a Cast says so; makers insert nothing behind the author's back except that
-/// literals take the dtype of the other operand.
-/// Semantics, equal on every target: integers wrap (two's complement); integer division truncates as in C and
-/// x / 0 = 0, x % 0 = 0 (the op that can meet it says so), INT_MIN / -1 = INT_MIN; shifts by >= width give 0;
-/// float to integer conversion truncates and saturates, NaN gives 0; Min / Max propagate NaN; comparisons with
-/// NaN are false but != ; Round is half to even.
+/// Types: bool, i8..i64, u8..u64, f16, bf16, f32, f64. f16 and bf16 are *storage* types: arithmetic
+/// on them is done in f32 and rounded where a Cast says so; makers insert nothing behind the
+/// author's back except that literals take the dtype of the other operand.
+/// Semantics, equal on every target: integers wrap (two's complement); integer division truncates
+/// as in C and x / 0 = 0, x % 0 = 0 (the op that can meet it says so), INT_MIN / -1 = INT_MIN;
+/// shifts by >= width give 0; float to integer conversion truncates and saturates, NaN gives 0; Min
+/// / Max propagate NaN; comparisons with NaN are false but != ; Round is half to even.
 #pragma once
 
 #include <atomic>
@@ -84,7 +85,8 @@ enum class BinOp : uint8_t {
   kEq,
   kNe,  // result bool
 };
-/// One generated math function each; arguments and result are f32 or f64 (f16 / bf16 go through Cast).
+/// One generated math function each; arguments and result are f32 or f64 (f16 /
+/// bf16 go through Cast).
 enum class CallOp : uint8_t {
   kExp,
   kLog,
@@ -113,7 +115,8 @@ class Expr;
 using Exprs = std::vector<Expr>;
 using Indices = std::vector<Expr>;
 
-/// Base of the 2016 makers: `ASTPtr(new FloatAST(1e-8f))`. Holds the finished expression, nothing else.
+/// Base of the 2016 makers: `ASTPtr(new FloatAST(1e-8f))`. Holds the
+/// finished expression, nothing else.
 struct WEFT_API ExprMaker;
 
 /// Handle to an interned node; null by default. Copying costs one atomic increment.
@@ -137,19 +140,22 @@ class WEFT_API Expr {
   friend bool operator==(const Expr& a, const Expr& b) { return a.node_ == b.node_; }
   friend bool operator!=(const Expr& a, const Expr& b) { return a.node_ != b.node_; }
 
-  // Makers. All fold constants and apply identities that hold for every value (x*1, x+0 for integers only,
-  // select(true, ..), double casts that lose nothing); they never reorder floating point.
+  // Makers. All fold constants and apply identities that hold for every value (x*1, x+0 for
+  // integers only, select(true, ..), double casts that lose nothing); they never reorder floating
+  // point.
   static Expr Const(DType t, double v);
   static Expr ConstInt(DType t, int64_t v);
   static Expr ConstBits(DType t, uint64_t bits);  ///< bits of the value in its own width
   static Expr Int(int64_t v) { return ConstInt(DType::kI64, v); }
   static Expr Bool(bool v) { return ConstInt(DType::kBool, v); }
-  /// An untyped literal: takes the dtype of the other operand of a binary op or select. f32 if left alone.
+  /// An untyped literal: takes the dtype of the other operand of a binary op or select.
+  /// f32 if left alone.
   static Expr Literal(double v);
   static Expr Dim(SymInt d);  ///< constants fold to Int
   static Expr Index(int k);
   static Expr Variable(std::string name, DType t = DType::kF32);
-  /// Place number k, for what takes expressions apart and puts something else there; no name is one.
+  /// Place number k, for what takes expressions apart and puts something else there;
+  /// no name is one.
   static Expr Slot(int k, DType t);
   static Expr Load(int buffer, DType t, Indices at, Expr guard = {});
   static Expr Unary(UnOp op, Expr a);
@@ -159,9 +165,11 @@ class WEFT_API Expr {
   static Expr Bitcast(DType t, Expr a);
   static Expr Fma(Expr a, Expr b, Expr c);
   static Expr Call(CallOp op, Exprs args);
-  /// body is called once with the bound variables, one an extent. Result dtype is the body's; ArgMin / ArgMax give i64:
-  /// the row-major position of the first extremum (NaN counts as extreme, as in numpy).
-  /// An empty range gives the neutral element (Min / Max: +inf / -inf or the type's largest / smallest).
+  /// body is called once with the bound variables, one an extent. Result dtype is the body's;
+  /// ArgMin / ArgMax give i64: the row-major position of the first extremum (NaN counts as
+  /// extreme, as in numpy).
+  /// An empty range gives the neutral element (Min / Max: +inf / -inf or the
+  /// type's largest / smallest).
   static Expr Reduce(ReduceOp op, const std::vector<SymInt>& extents,
                      const std::function<Expr(const Indices&)>& body);
   static Expr Philox(Expr seed, Expr counter);
@@ -204,10 +212,12 @@ class WEFT_API ExprNode {
   const std::vector<SymInt>& extents() const { return extents_; }  // kReduce
   /// 1 + the largest level of a Reduce inside; 0 when there is none.
   int reduce_depth() const { return reduce_depth_; }
-  /// True when some kIndex / kReduceVar of an enclosing loop occurs (bound ones inside do not count).
+  /// True when some kIndex / kReduceVar of an enclosing loop occurs (bound ones
+  /// inside do not count).
   bool is_invariant() const { return !uses_index_; }
 
-  /// C text of the expression, each operation once per occurrence (2016 interface; for people and tests).
+  /// C text of the expression, each operation once per occurrence (2016 interface;
+  /// for people and tests).
   std::string CodeGen() const;
 
  private:
@@ -251,9 +261,9 @@ WEFT_API Expr And(const Expr& a, const Expr& b);
 WEFT_API Expr Or(const Expr& a, const Expr& b);
 WEFT_API Expr Not(const Expr& a);
 
-/// Rebuilds `e` bottom-up; `leaf` is asked for every kIndex, kLoad, kDim and kVariable node (after its operands were
-/// rewritten, for loads) and returns a replacement or a null Expr to keep it. Bound variables are never captured.
-/// Memoised: linear in distinct nodes. Iterative.
+/// Rebuilds `e` bottom-up; `leaf` is asked for every kIndex, kLoad, kDim and kVariable node (after
+/// its operands were rewritten, for loads) and returns a replacement or a null Expr to keep it.
+/// Bound variables are never captured. Memoised: linear in distinct nodes. Iterative.
 WEFT_API Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& leaf);
 /// Index(k) := at[k].
 WEFT_API Expr SubstituteIndices(const Expr& e, const Indices& at);

@@ -1,5 +1,5 @@
-/// builtin_ops.h: names, builders and accessors of the operators that passes build. The ops themselves are registered in
-/// src/ops; passes know them by this header only.
+/// builtin_ops.h: names, builders and accessors of the operators that passes build. The ops
+/// themselves are registered in src/ops; passes know them by this header only.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-/// json.h: graphs as JSON, for other programs; the passes SaveJSON and LoadJSON put it into the graph
-/// attribute `json` and take it from there.
+/// json.h: graphs as JSON, for other programs; the passes SaveJSON and LoadJSON put it into the
+/// graph attribute `json` and take it from there.
 ///
 ///   {"format": "weft", "version": [1, 0],
 ///    "graph": {

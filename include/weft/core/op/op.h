@@ -4,10 +4,11 @@
 ///   WEFT_REGISTER_OP_IN(weft, SumTo)...            // key "weft::SumTo"
 ///   WEFT_REGISTER_OP_GROUP(Elementwise).set_attr<FInferType>("FInferType", SameType);
 ///
-/// One op may be opened in many files and modules; each (op, attribute) has one value, the one of highest priority
-/// (`plevel`); two values of equal priority are refused, naming both owners. References into an `OpMap` stay valid
-/// for ever. Registration and look-up are thread-safe. An error during static initialisation is kept and thrown by
-/// the first look-up that follows (`CheckRegistrations`).
+/// One op may be opened in many files and modules; each (op, attribute) has one value, the
+/// one of highest priority (`plevel`); two values of equal priority are refused, naming both
+/// owners. References into an `OpMap` stay valid for ever. Registration and look-up are
+/// thread-safe. An error during static initialisation is kept and thrown by the first
+/// look-up that follows (`CheckRegistrations`).
 #pragma once
 
 #include <any>
@@ -198,7 +199,8 @@ struct WEFT_API Registered {
 WEFT_API void CheckRegistrations();
 /// Keeps `error` for CheckRegistrations (used by registration macros, which must not throw).
 WEFT_API void KeepRegistrationError(std::exception_ptr error);
-/// Commits a registration: runs it, keeping what it throws; or stages it while a StagingScope is open on this thread.
+/// Commits a registration: runs it, keeping what it throws; or stages it while a StagingScope is
+/// open on this thread.
 WEFT_API void CommitRegistration(std::function<void()> commit);
 
 #define WEFT_OWNER_ \

@@ -6,10 +6,11 @@
 ///   g = ApplyPasses(g, {"Simplify", {"Fusion", {{"max_ops", 64}}}, "CodeGen"});
 ///   g = ApplyPasses(g, "Simplify,Fusion{max_ops=64},CodeGen");
 ///
-/// For every pass the manager: runs the provider of a missing attribute first (and says why); checks `depend_op_attr`,
-/// naming every offending node; runs the body; drops derived attributes that were not preserved; verifies the graph;
-/// checks that what was promised is there; records time, node counts and statistics. With `Checks` it also recomputes
-/// preserved attributes, tests "changed" against a hash, runs twice and compares, and compares results on random
+/// For every pass the manager: runs the provider of a missing attribute first (and says why);
+/// checks `depend_op_attr`, naming every offending node; runs the body; drops derived attributes
+/// that were not preserved; verifies the graph; checks that what was promised is there; records
+/// time, node counts and statistics. With `Checks` it also recomputes preserved attributes,
+/// tests "changed" against a hash, runs twice and compares, and compares results on random
 /// inputs before and after.
 #pragma once
 
@@ -144,7 +145,8 @@ class WEFT_API PassContext {
  public:
   virtual ~PassContext() = default;
   virtual const PassEntry& pass() const = 0;
-  /// Option of this call or its declared default; throws InternalError for an undeclared name or another type.
+  /// Option of this call or its declared default; throws InternalError for an undeclared
+  /// name or another type.
   template <class T>
   T option(std::string_view name) const {
     return std::get<T>(Value(name));
@@ -153,19 +155,20 @@ class WEFT_API PassContext {
   virtual const std::string& target() const = 0;  ///< "cpu", "cuda:sm_90"
   virtual const Limits& limits() const = 0;
   virtual const CancelToken& cancel() const = 0;
-  /// One rewrite asks before it happens; false: the budget of rewrites is used up (bisecting inside a pass).
+  /// One rewrite asks before it happens; false: the budget of rewrites is used up
+  /// (bisecting inside a pass).
   virtual bool Fuel(std::string_view rewrite, const NodePtr& node) = 0;
   virtual void Count(std::string_view statistic, int64_t n = 1) = 0;
   /// A warning for people, shown once.
   virtual void Warn(std::string message) = 0;
-  /// A bug of ours that the program survives, as a kernel that cannot be generated: printed as an error, kept in
-  /// PassRecord::faults, a reason to write PassOptions::reproducer; thrown as InternalError where PassOptions::faults says
-  /// so.
+  /// A bug of ours that the program survives, as a kernel that cannot be generated: printed as an
+  /// error, kept in PassRecord::faults, a reason to write PassOptions::reproducer; thrown as
+  /// InternalError where PassOptions::faults says so.
   virtual void Fault(std::string message) = 0;
 };
 
-/// What becomes of PassContext::Fault. kDefault: kThrow where the environment has WEFT_FAULTS=throw (all tests do), else
-/// kReport.
+/// What becomes of PassContext::Fault. kDefault: kThrow where the environment has WEFT_FAULTS=throw
+/// (all tests do), else kReport.
 enum class FaultPolicy : uint8_t { kDefault, kReport, kThrow };
 
 enum class Trigger { kAsked, kDependency };
@@ -225,9 +228,10 @@ WEFT_API Graph ApplyPass(Graph graph, const std::string& pass, const PassOptions
 WEFT_API Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline,
                                   const PassOptions& options = {});
 
-/// Structural check of a graph, linear: all nodes (also those no output reaches) acyclic; entries, control edges, outputs
-/// and declared inputs living and in range; arity; use lists both ways; no more output names than outputs. Throws
-/// InternalError (kCycle as UserError) with all findings, at most 20. Attribute rows are not looked at.
+/// Structural check of a graph, linear: all nodes (also those no output reaches) acyclic; entries,
+/// control edges, outputs and declared inputs living and in range; arity; use lists both ways; no
+/// more output names than outputs. Throws InternalError (kCycle as UserError) with all findings, at
+/// most 20. Attribute rows are not looked at.
 WEFT_API void VerifyGraph(const Graph& graph);
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-/// storage.h: where every entry lives: the attribute "storage" that PlanMemory provides and the runtime reads.
+/// storage.h: where every entry lives: the attribute "storage" that PlanMemory provides
+/// and the runtime reads.
 #pragma once
 
 #include <string>
@@ -32,9 +33,10 @@ struct StoragePlan {
   int aliased = 0, in_place = 0;  ///< entries that share their producer's block
 };
 
-/// Follows the plan step by step and throws kInternal when a step would read a block that another entry has overwritten,
-/// or when two blocks of one arena overlap while both live. Independent of how plans are made. A result that is written
-/// into a variable lies in its storage, or is copied there when its step ends (core/graph/effects.h).
+/// Follows the plan step by step and throws kInternal when a step would read a block that another
+/// entry has overwritten, or when two blocks of one arena overlap while both live. Independent of
+/// how plans are made. A result that is written into a variable lies in its storage, or is copied
+/// there when its step ends (core/graph/effects.h).
 WEFT_API void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order,
                             const StoragePlan& plan);
 

@@ -1,4 +1,5 @@
-/// shape.h: the shape of a tensor: rank known or not, each extent an integer, a symbolic expression or unknown.
+/// shape.h: the shape of a tensor: rank known or not, each extent an integer, a
+/// symbolic expression or unknown.
 ///
 /// Rank-unknown, dim-unknown, symbolic, scalar (rank 0) and zero-size are five different things.
 #pragma once
@@ -49,7 +50,8 @@ class WEFT_API Shape {
 
   /// Identical: same rank state, same dim handles (unknown dims are the same as each other).
   bool same(const Shape& o) const;
-  /// "[batch, 2*h, 3]", "[]" for a scalar, "[?, 4]", "?" where the rank is unknown. Parse is the inverse (kSyntax).
+  /// "[batch, 2*h, 3]", "[]" for a scalar, "[?, 4]", "?" where the rank is unknown. Parse
+  /// is the inverse (kSyntax).
   std::string ToString() const;
   static Shape Parse(std::string_view text);
 

@@ -1,5 +1,5 @@
-/// backend_report.h: what a loadable backend finds on this machine: drivers, devices, libraries. For diagnostics (`weft
-/// doctor`): asking makes no backend and touches no device's memory.
+/// backend_report.h: what a loadable backend finds on this machine: drivers, devices, libraries.
+/// For diagnostics (`weft doctor`): asking makes no backend and touches no device's memory.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ using BackendReport = std::function<std::vector<ReportRow>()>;
 
 /// As RegisterBackend: by static initialisers of the module.
 WEFT_API void RegisterBackendReport(const std::string& backend, BackendReport report);
-/// Loads libweft_<name>.so when needed. Throws nothing: where there is no module, one row says why; empty for a backend that
-/// has nothing to tell.
+/// Loads libweft_<name>.so when needed. Throws nothing: where there is no module, one row says why;
+/// empty for a backend that has nothing to tell.
 WEFT_API std::vector<ReportRow> ReportOfBackend(const std::string& backend);
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-/// stream.cc: a stream of a GPU, and what it has recorded: a graph made node by node, each after the one before.
+/// stream.cc: a stream of a GPU, and what it has recorded: a graph made node by node, each
+/// after the one before.
 #include <algorithm>
 #include <cstring>
 #include <exception>

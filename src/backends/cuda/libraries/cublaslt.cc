@@ -1,5 +1,5 @@
-/// cublaslt.cc: see cublaslt.h. The algorithm is the first that the library's heuristic names. Timing several of them where
-/// CallOptions::tune asks for it is left for a machine with a GPU.
+/// cublaslt.cc: see cublaslt.h. The algorithm is the first that the library's heuristic names.
+/// Timing several of them where CallOptions::tune asks for it is left for a machine with a GPU.
 #include "cublaslt.h"
 
 #include <fmt/format.h>
@@ -19,8 +19,8 @@ namespace {
 
 /// What a plan may ask for. NVIDIA's advice for Hopper; smaller devices use less.
 constexpr uint64_t kMostWorkspace = 32 << 20;
-/// The matrices of a batch are the third axis of the grid in some algorithms. The heuristic names them for longer batches all
-/// the same, and the launch fails.
+/// The matrices of a batch are the third axis of the grid in some algorithms. The heuristic names
+/// them for longer batches all the same, and the launch fails.
 constexpr int64_t kMostBatch = 65535;
 /// Plans that are kept for who asks again. Extents of symbolic programs come and go.
 constexpr size_t kMostPlans = 1024;

@@ -1,6 +1,7 @@
 /// cudnn_graph.cc: see cudnn_graph.h.
 ///
-///   forward      x, w -> convolution -> (+ addend) -> (+ bias) -> (activation) -> y, what is in between never stored
+///   forward      x, w -> convolution -> (+ addend) -> (+ bias) -> (activation) -> y, what is
+///                in between never stored
 ///   grad data    y's gradient, w -> x's gradient
 ///   grad weight  x, y's gradient -> w's gradient
 ///

@@ -83,8 +83,8 @@ NvrtcApi OpenNvrtc(const NvrtcWish& wish) {
         reason);
     return best;
   }
-  // NVRTC opens its other half by name alone. Where both lie in a folder that the loader does not search (a Python package, a
-  // bundle), it is met already open.
+  // NVRTC opens its other half by name alone. Where both lie in a folder that the loader does not
+  // search (a Python package, a bundle), it is met already open.
   const std::string beside =
       DirectoryOf(LibraryPathOf(reinterpret_cast<const void*>(best.version)));
   dlopen(fmt::format("{}/libnvrtc-builtins.so.{}.{}", beside, best.major, best.minor).c_str(),

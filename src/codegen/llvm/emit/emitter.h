@@ -105,7 +105,8 @@ class Emitter {
   Values Loop(const LoopSpec& spec, const Values& init, const Body& body);
   /// One iteration written out: the loop variable has a known value.
   Values Unrolled(int bit, llvm::Value* value, const std::function<Values()>& body);
-  /// `barrier`: what is loaded inside stays inside, because addresses may be wrong where the condition is not.
+  /// `barrier`: what is loaded inside stays inside, because addresses may be wrong where
+  /// the condition is not.
   void If(llvm::Value* cond, const std::function<void()>& then,
           const std::function<void()>& otherwise, bool barrier = false);
   /// Makes the innermost scope a vector scope.
@@ -113,8 +114,8 @@ class Emitter {
   /// Innermost vector scope; null in scalar code.
   const Lanes* lanes() const;
   void Define(int bit, llvm::Value* value);
-  /// From now on `e`, which depends on Index(loop) alone, is read out of the scratch: element i of the array that begins
-  /// `start` bytes into it. `narrow`: of an i64 that fits, 32 bits lie there.
+  /// From now on `e`, which depends on Index(loop) alone, is read out of the scratch: element i of
+  /// the array that begins `start` bytes into it. `narrow`: of an i64 that fits, 32 bits lie there.
   struct Table {
     int loop = 0;
     SymInt start;
@@ -156,7 +157,8 @@ class Emitter {
   static int Bytes(DType t);
   llvm::Value* Buffer(int buffer);
   llvm::Value* EmitLoad(const Expr& e);
-  /// From now on contiguous loads also fetch what the next iteration of `loop` reads there into the caches; -1: no more.
+  /// From now on contiguous loads also fetch what the next iteration of `loop` reads there into the
+  /// caches; -1: no more.
   void FetchAhead(int loop) { ahead_ = loop; }
   /// Value of a store, before any store of the same iteration is written (outputs may lie on
   /// inputs).
@@ -202,11 +204,13 @@ class Emitter {
   void Learn(const ExprNode& n);
   NodeInfo LearnRange(const ExprNode& n, NodeInfo info);
   int ScopeOf(const NodeInfo& info) const;
-  /// A block is split before `rest`, and ends in `branch` now: scopes that went on at `rest` go on before the branch.
+  /// A block is split before `rest`, and ends in `branch` now: scopes that went on at `rest` go
+  /// on before the branch.
   void MoveScopes(const llvm::Instruction* rest, llvm::Instruction* branch);
   llvm::Value* Lookup(const ExprNode* n);
   llvm::Value* EmitNode(const Expr& e);
-  /// Select(unlikely c, a, b) of `count` lanes: a lane at a time, where any asks for it (emit_rare.cc).
+  /// Select(unlikely c, a, b) of `count` lanes: a lane at a time, where any
+  /// asks for it (emit_rare.cc).
   llvm::Value* EmitRareChoice(const ExprNode& n, int count);
   llvm::Value* EmitRareLane(const Expr& e, llvm::Value* lane);
   llvm::Value* EmitIntDivision(const ExprNode& n, int lanes);
@@ -217,8 +221,8 @@ class Emitter {
   llvm::Value* FmaOperand(const Expr& e, int count);
   llvm::Value* ZeroAddress();
   llvm::Value* ReadTable(const ExprNode& n, const Table& table);
-  /// Select(c, Load(.. guard c), constant) where all lanes agree on c: the load alone, from a block of that constant where
-  /// c is false.
+  /// Select(c, Load(.. guard c), constant) where all lanes agree on c: the load alone, from a block
+  /// of that constant where c is false.
   bool IsLoadOrConstant(const ExprNode& n);
   llvm::Value* EmitLoadOr(const ExprNode& load, llvm::Value* guard, llvm::Constant* otherwise);
   /// Memory with `lanes` times the same value.

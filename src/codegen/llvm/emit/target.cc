@@ -24,8 +24,9 @@ namespace {
 /// Part of every binary's identity: raise it whenever the generated code may change.
 constexpr int kGeneratorVersion = 12;
 
-/// By default LLVM ends the process where memory runs out or something is beyond it. Exceptions pass
-/// through its frames without their destructors: whoever calls it drops what it was working on.
+/// By default LLVM ends the process where memory runs out or something is beyond it.
+/// Exceptions pass through its frames without their destructors: whoever calls it drops what
+/// it was working on.
 void OutOfMemory(void*, const char*, bool) { throw std::bad_alloc(); }
 void FatalError(void*, const char* reason, bool) {
   WEFT_THROW(kDevice, "the code generator gave up: {}", reason ? reason : "no reason given");

@@ -5,7 +5,8 @@
 ///   Transpose(Reshape(Transpose(x, p)), q), where the Reshape adds and drops extents of 1 only
 ///                                         -> Reshape(Transpose(x, pq)), or Reshape(x) where pq keeps the order
 ///   Gather(Transpose(x, p), c) of one position c, or with such a Reshape between, where nobody reads more of the
-///   Transpose                             -> Transpose(Gather(x, c), ..): queries, keys and values of one projection
+///   Transpose                             -> Transpose(Gather(x, c), ..): queries, keys and
+///                                         values of one projection
 #include <algorithm>
 
 #include "rules.h"
@@ -35,7 +36,8 @@ std::vector<NodeEntry> InverseViews(RewriteContext& ctx, const NodePtr& n) {
   const bool drops = IsOp(n, "Squeeze") && IsOp(inner, "Unsqueeze");
   const bool adds = IsOp(n, "Unsqueeze") && IsOp(inner, "Squeeze");
   if (!drops && !adds) return {};
-  // Both count axes in the tensor that has them, so equal numbers are equal axes, negative ones too.
+  // Both count axes in the tensor that has them, so equal numbers are equal
+  // axes, negative ones too.
   const std::vector<int64_t> axes = AxesOf(ctx, n);
   if (axes.empty() || axes != AxesOf(ctx, inner)) return {};
   return {inner->inputs[0]};
