@@ -11,11 +11,11 @@ namespace weft::ops {
 
 struct Disagreement {
   std::string op, what;  ///< the operator, and the case in a few words
-  std::string
-      operands;  ///< separated by ";": "type := values" fed, "type = values" a constant, "_" absent
+  /// separated by ";": "type := values" fed, "type = values" a constant, "_" absent
+  std::string operands;
   std::string attrs;  ///< "axis = 0, mode = \"wrap\""
-  std::string
-      result;  ///< separated by ";": extents, then values, "[2] 1 nan"; or "error WEFT-E0305"
+  /// separated by ";": extents, then values, "[2] 1 nan"; or "error WEFT-E0305"
+  std::string result;
   std::string agrees;  ///< engines that give the same
   std::string others;  ///< what the rest gives
   std::string why;

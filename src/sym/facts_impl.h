@@ -41,8 +41,8 @@ struct Facts::Impl {
   using Memo = std::unordered_map<const Node*, const Node*>;
 
   std::unordered_map<const Node*, Equality> substitutions;
-  std::unordered_map<const Node*, std::vector<const Node*>>
-      users;  ///< symbol -> substituted symbols it occurs under
+  /// symbol -> substituted symbols it occurs under
+  std::unordered_map<const Node*, std::vector<const Node*>> users;
   std::vector<Relation> relations;
   std::vector<Demand> demands;
   std::map<const Node*, Range, Less> ranges;

@@ -31,8 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kCpuSeconds =
-    40;  // of one mutant; deadlines of 2 s each for compiling and running
+// of one mutant; deadlines of 2 s each for compiling and running
+constexpr unsigned kCpuSeconds = 40;
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);

@@ -21,8 +21,8 @@ struct BenchOptions {
   std::string dtype = "float32";  ///< as Settings, for programs with choices
   int64_t size = 0;
   int blocks = 0;
-  bool resident =
-      false;  ///< operands are variables, there from the beginning, instead of being fed
+  /// operands are variables, there from the beginning, instead of being fed
+  bool resident = false;
   double seconds = 3;
   uint64_t seed = 1;
 };

@@ -73,7 +73,8 @@ class GradientDescentOptimizer : public Optimizer {
               std::vector<Tensor>* updates) override;
 };
 
-/// v = momentum v + g;  x = x - rate v, with `nesterov` x - rate (g + momentum v). `decay`: g + decay x for g.
+/// v = momentum v + g;  x = x - rate v, with `nesterov` x - rate (g + momentum v).
+/// `decay`: g + decay x for g.
 class MomentumOptimizer : public Optimizer {
  public:
   explicit MomentumOptimizer(Rate rate, double momentum = 0.9, bool nesterov = false,

@@ -223,9 +223,8 @@ struct SymVisitor {
   virtual ~SymVisitor() = default;
   virtual void Const(int64_t v) = 0;    ///< push v
   virtual void Sym(SymInt symbol) = 0;  ///< push the value of a symbol
-  virtual void
-  Op(char
-         op) = 0;  ///< pop b, pop a, push: '+' '-' '*' '/' (floor) '%' 'm' (min) 'M' (max) 'b' (bcast)
+  /// pop b, pop a, push: '+' '-' '*' '/' (floor) '%' 'm' (min) 'M' (max) 'b' (bcast)
+  virtual void Op(char op) = 0;
 };
 /// Emits `e` in postfix order to `v`.
 WEFT_API void VisitPostfix(SymInt e, SymVisitor& v);

@@ -118,8 +118,8 @@ class Reader {
 struct EntryHash {
   size_t operator()(const NodeEntry& e) const { return CombineHash(e.node->id(), e.index); }
 };
-using Readers =
-    std::unordered_map<NodeEntry, std::shared_ptr<Reader>, EntryHash>;  // looked up only
+// looked up only
+using Readers = std::unordered_map<NodeEntry, std::shared_ptr<Reader>, EntryHash>;
 
 TensorArg MakeArg(const NodeEntry& e, const Types& types, const std::shared_ptr<Reader>& reader,
                   std::deque<SymTensorPtr>* alive) {

@@ -18,8 +18,8 @@ namespace weft {
 
 struct IndexForm {
   SymInt constant = 0;
-  std::vector<std::pair<Expr, SymInt>>
-      terms;  ///< distinct atoms, no coefficient is 0; in order of first use
+  /// distinct atoms, no coefficient is 0; in order of first use
+  std::vector<std::pair<Expr, SymInt>> terms;
 
   void Add(const Expr& atom, SymInt coefficient);
   void AddForm(const IndexForm& o, SymInt factor);

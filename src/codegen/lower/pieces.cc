@@ -1,7 +1,7 @@
 /// pieces.cc: a tensor that is put together from very many others (Concat) as template MULTI: one
 /// copy a piece, all in one launch.
-///   before  out[i] = i < 3 ? b0[i] : i < 6 ? b1[i - 3] : i < 9 ? b2[i - 6] ..
-///   after   part 0: out[0 + k] = b0[k];  part 1: out[3 + k] = b1[k];  part 2: out[6 + k] = b2[k] ..
+///   before  out[i] = i < 3 ? b0[i] : i < 6 ? b1[i - 3] : ..
+///   after   part 0: out[0 + k] = b0[k];  part 1: out[3 + k] = b1[k];  ..
 /// As one kernel its text and the comparisons of every element grow with the number of pieces: 1000
 /// of them take NVRTC 8 s.
 #include "pieces.h"

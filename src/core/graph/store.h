@@ -132,8 +132,8 @@ class GraphStore {
   std::atomic<uint64_t> body_effects{0};
   std::vector<NodeId> stale;
   std::set<std::string> partial;  ///< derived attributes that lost rows since they were last stored
-  std::set<std::string>
-      preserved;  ///< names that edits leave alone while a pass that vouches for them runs
+  /// names that edits leave alone while a pass that vouches for them runs
+  std::set<std::string> preserved;
   /// Where nodes imported from another store went: old id -> new id, ~0u for none. Keyed
   /// by the source store.
   std::map<const GraphStore*, std::vector<NodeId>> imported;
@@ -157,8 +157,8 @@ class GraphStore {
   void UnnoteOutput(size_t i);
   std::vector<Chunk*> chunks_;  ///< made here
   uint32_t used_in_last_ = 0;
-  std::vector<Chunk*>
-      left_;  ///< made elsewhere, of nodes that were here: their handles may be asked for an id
+  /// made elsewhere, of nodes that were here: their handles may be asked for an id
+  std::vector<Chunk*> left_;
 };
 
 }  // namespace weft

@@ -25,8 +25,8 @@ constexpr uint16_t kMachine = EM_AARCH64;
 #else
 constexpr uint16_t kMachine = EM_NONE;  // not checked
 #endif
-constexpr uint64_t kMaxNotes =
-    1 << 16;  // ours has some 80 bytes; a real file's notes stay below 1 KiB
+// ours has some 80 bytes; a real file's notes stay below 1 KiB
+constexpr uint64_t kMaxNotes = 1 << 16;
 
 class FileReader {
  public:

@@ -24,8 +24,8 @@ namespace {
 constexpr const char* kEntry = "weft_plugin_init_v1";
 // The table and the struct may grow: one that is shorter was made before the members it lacks.
 constexpr size_t kSmallestInfo = offsetof(WeftPluginInfo, abi_id);
-constexpr size_t kRoom =
-    1024;  // behind the info, for plugins that write more than they were asked to
+// behind the info, for plugins that write more than they were asked to
+constexpr size_t kRoom = 1024;
 
 struct Loaded {
   PluginFile file;

@@ -221,8 +221,9 @@ class Manager {
     const uint64_t fingerprint = c.changed ? GraphFingerprint(g) : 0;
     const GraphStore* store = g.store();
     const uint64_t revision = g.revision();
-    GraphAttrMap
-        attrs;  // what may have to be carried over; derived ones are not shared, so that passes edit them in place
+    // what may have to be carried over; derived ones are not shared, so that passes
+    // edit them in place
+    GraphAttrMap attrs;
     for (const auto& [name, value] : g.attrs) {
       const AttrType* t = FindAttrType(name);
       if (!t || t->kind == AttrKind::kGiven) attrs.emplace(name, value);

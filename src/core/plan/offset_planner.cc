@@ -52,8 +52,8 @@ void CheckItems(const std::vector<PlanItem>& items) {
 class FreeList {
  public:
   int64_t Allocate(int64_t size, int64_t alignment) {
-    constexpr int kTries =
-        8;  // a larger range fails only by alignment, which the next ones soon satisfy
+    // a larger range fails only by alignment, which the next ones soon satisfy
+    constexpr int kTries = 8;
     auto it = by_size_.lower_bound({size, 0});
     for (int i = 0; i < kTries && it != by_size_.end(); ++i, ++it) {
       const auto [bytes, from] = *it;
@@ -233,8 +233,8 @@ class OverlapIndex {
 
  private:
   const Instance& in_;
-  std::vector<uint32_t> by_begin_, rank_,
-      first_;  // first_[s]: rank of the first item that begins at s
+  std::vector<uint32_t> by_begin_, rank_;
+  std::vector<uint32_t> first_;  // first_[s]: rank of the first item that begins at s
   std::vector<uint64_t> placed_;
   size_t leaves_ = 1;
   std::vector<std::vector<uint32_t>> covers_;
@@ -344,9 +344,8 @@ Plan PlanOffsets(const std::vector<PlanItem>& items) {
       best_order = &order;
       continue;
     }
-    if (budget >= 0)
-      continue;  // first fit was worse than what there is; the skyline is never lower than first
-                 // fit
+    // First fit was worse than the best; the skyline is never lower than first fit.
+    if (budget >= 0) continue;
     Plan plan = Skyline(in, order);
     if (plan.arena_bytes < best.arena_bytes) best = std::move(plan);
   }

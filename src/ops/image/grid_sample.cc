@@ -6,9 +6,10 @@
 ///   T1      floats; with mode nearest any number or bool
 ///   formula coordinate = (g + 1) / 2 (d - 1) with align_corners, else ((g + 1) d - 1) / 2; one tap
 ///           (nearest, halves to even), two (linear) or four (cubic, A = -3/4) an axis
-///   padding zeros: 0 outside; border: the nearest element; reflection: mirrored at the border, which
-///           is the outermost center (align_corners) or half a pixel further. Linear and nearest move
-///           the coordinate, cubic each of the elements that it reads, as PyTorch and ONNX Runtime do
+///   padding zeros: 0 outside; border: the nearest element; reflection: mirrored at the border,
+///           which is the outermost center (align_corners) or half a pixel further. Linear and
+///           nearest move the coordinate, cubic each of the elements that it reads, as PyTorch and
+///           ONNX Runtime do
 ///   NaN     as a coordinate reads the first element where linear or nearest move it, nothing for
 ///           nearest with zeros, and gives NaN else; so do infinities that are not moved
 ///   grad    to X: weft::GridSampleGrad, every element gets dy where its taps read it; to the grid:

@@ -3,10 +3,10 @@
 ///
 ///   in      X : T[n, c, h, w], rois : T[m, 4] as x1, y1, x2, y2, batch_indices : i64[m]
 ///   out     Y : T[m, c, output_height, output_width]
-///   formula a bin of extent e (in elements of X) has s = sampling_ratio, or ceil(e), samples an axis,
-///           at start + (i + 1/2) e / s; one further than an element outside counts as 0. avg: their
-///           mean; max: the largest of the four weighted neighbours over all samples (ONNX's
-///           definition, not the largest interpolated value)
+///   formula a bin of extent e (in elements of X) has s = sampling_ratio, or ceil(e), samples an
+///           axis, at start + (i + 1/2) e / s; one further than an element outside counts as 0.
+///           avg: their mean; max: the largest of the four weighted neighbours over all samples
+///           (ONNX's definition, not the largest interpolated value)
 ///   grad    avg: to X, by weft::RoiAlignGrad; the regions are positions and have none. max: none
 ///
 /// How many samples ceil(e) gives depends on the data, but samples are at least half an element

@@ -11,8 +11,8 @@
 namespace weft::ops {
 namespace {
 
-constexpr int64_t kFar =
-    INT64_MAX / 2;  // bounds beyond this mean "to the end": no extent reaches them
+// bounds beyond this mean "to the end": no extent reaches them
+constexpr int64_t kFar = INT64_MAX / 2;
 
 /// Number of elements of [start : end : step] in an extent d; unknown where it cannot be said.
 SymInt SliceExtent(SymInt d, SymInt s, SymInt e, int64_t step, const Facts& facts) {

@@ -1,7 +1,7 @@
 /// deform_conv_grad.cc: the gradient of DeformConv: products over the columns that it reads.
 ///
 ///   columns[b, c, k, o] = X[b, c, .] read at position k of the window at o, displaced by offset
-///   y = B + W (mask columns): a product per group, so that dW, d mask and d columns are products too;
+///   y = B + W (mask columns): a product per group, so dW, d mask and d columns are products too;
 ///   d columns reaches X by the adjoint of reading, and offset by the slope of reading.
 ///
 ///   weft::DeformColumns       (X, offset, kernel) -> T[n, C, K, o...]

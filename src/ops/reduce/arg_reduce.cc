@@ -76,9 +76,8 @@ void CumSumShape(InferShapeContext& ctx) {
   if (axis && ctx.in(0).has_rank()) AxisOf(axis->at(0), ctx.in(0).rank(), ctx.node());
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || v->dims.size() != 1 || p.reverse) return;
-  SymInt before = 0,
-         sum =
-             0;  // what SetValue asks for comes in order; one overflow leaves all behind it unknown
+  // SetValue asks for elements in order; one overflow leaves all that follow unknown.
+  SymInt before = 0, sum = 0;
   SetValue(ctx, 0, ctx.in(0), [&](int64_t i) {
     before = sum;
     sum = SymInt();

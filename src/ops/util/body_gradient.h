@@ -41,8 +41,8 @@ std::vector<NodeEntry> Inlined(const Graph& g, const std::vector<NodeEntry>& ent
 /// states and results, of which the last two are those of the node.
 struct Recurrence {
   NodePtr node;
-  const Graph* body =
-      nullptr;  ///< what is differentiated: that of the node, where all iterations are alike
+  /// what is differentiated: that of the node, where all iterations are alike
+  const Graph* body = nullptr;
   size_t first_input = 0, first_output = 0;  ///< of the states in the body
   size_t states = 0, slices = 0, captures = 0, results = 0;
   Ints slice_axes, slice_directions, result_axes, result_directions;

@@ -30,9 +30,10 @@ struct Window {
 };
 
 /// Checks the attributes (kBadAttribute) and computes padding and output extents:
-///   floor or ceil((in + begin + end - ((kernel - 1) dilation + 1)) / stride) + 1; in ceil mode a
-///   window that would start in the end padding is dropped, and the first one may be larger than the
-///   padded input. auto_pad SAME_*: out = ceil(in / stride). Unknown extents give unknown ones.
+///   out = floor or ceil((in + begin + end - ((kernel - 1) dilation + 1)) / stride) + 1
+///   out = ceil(in / stride) for auto_pad SAME_*
+/// In ceil mode a window that would start in the end padding is dropped, and the first one may be
+/// larger than the padded input. Unknown extents give unknown ones.
 Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
                   const std::vector<SymInt>& kernel, const Facts* facts);
 /// Demands of every binding that a window fits into each symbolic extent.

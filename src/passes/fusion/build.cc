@@ -303,8 +303,8 @@ class FusedBuilder::Body {
   ShapeMap shapes_;
   TypeMap types_;
   ValueMap values_;
-  std::unordered_map<uint64_t, NodeEntry>
-      outside_;  // entries of the graph and what stands for them
+  // entries of the graph and what stands for them
+  std::unordered_map<uint64_t, NodeEntry> outside_;
 };
 
 void FusedBuilder::FillBody(int kernel) {

@@ -14,7 +14,9 @@
 /// groups one kernel may compute (fusion_rules.h), the groups and their levels
 /// (fusion_sweep.h, fusion_groups.h), groups side by side in one launch (fusion_multi.h),
 /// the fused nodes (fusion_build.h).
-///   before  %m = ReduceMax(%x)   %s = Sub(%x, %m)   %e = Exp(%s)   %t = ReduceSum(%e)   %y = Div(%e, %t)
+///
+///   before  %m = ReduceMax(%x)  %s = Sub(%x, %m)  %e = Exp(%s)
+///           %t = ReduceSum(%e)  %y = Div(%e, %t)
 ///   after   %y = weft::Fused(%x) body (..)
 #include "build.h"
 #include "sweep.h"

@@ -27,8 +27,8 @@ class FusionGroups {
   static constexpr int kNoConsumer = std::numeric_limits<int>::max();
   struct Group {
     int level = 0;
-    int min_consumer =
-        kNoConsumer;  ///< a bound from below on the levels of the groups that read this one
+    /// a bound from below on the levels of the groups that read this one
+    int min_consumer = kNoConsumer;
     int parent = -1;
     int size = 0;                    ///< operators
     std::vector<uint64_t> operands;  ///< distinct entries read from outside, as id << 32 | index
@@ -38,8 +38,8 @@ class FusionGroups {
     bool plain = true;    ///< every member is element-wise
     bool simple = true;   ///< no member is a loop inside a point
     bool writes = false;  ///< some member is a weft::Assign
-    uint32_t future =
-        0;  ///< sets of axes that its space is reduced over behind it (FusionFuture); 0: free
+    /// sets of axes that its space is reduced over behind it (FusionFuture); 0: free
+    uint32_t future = 0;
     uint32_t stamp = 0;  ///< for the caller: when the group was last looked at
     Space space;
   };

@@ -4,8 +4,11 @@
 /// as the statistics are, and it would fit into the kernel that has them, which would write as many
 /// elements as it reads. But x stays in memory anyway: whoever reads h can as well read x. So it is
 /// with a Cast to a wider type on the way.
-///   before  {%m = Mean(%x)  %y = f(%x, %m)  %h = Sub(%x, %m)}   %g = Conv..   {%s = ReduceSum(Mul(%g, %h))}
-///   after   {%m = Mean(%x)  %y = f(%x, %m)}   %g = Conv..   {%h = Sub(%x, %m)  %s = ReduceSum(Mul(%g, %h))}
+///
+///   before  {%m = Mean(%x)  %y = f(%x, %m)  %h = Sub(%x, %m)}   %g = Conv..
+///           {%s = ReduceSum(Mul(%g, %h))}
+///   after   {%m = Mean(%x)  %y = f(%x, %m)}   %g = Conv..
+///           {%h = Sub(%x, %m)  %s = ReduceSum(Mul(%g, %h))}
 #pragma once
 
 #include <vector>
@@ -39,8 +42,8 @@ class FusionLate {
   bool ReadAtOnce(NodePtr n, const EntryKey& full);
 
   FusionNodes& nodes_;
-  std::vector<int>
-      depth_;  ///< calls that kernels have to wait for; of a late node those of its readers
+  /// calls that kernels have to wait for; of a late node those of its readers
+  std::vector<int> depth_;
   std::vector<uint8_t> late_;  ///< by id
 };
 

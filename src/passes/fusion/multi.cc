@@ -370,8 +370,8 @@ class LaunchPlanner {
     std::sort(small.begin(), small.end(), [](const Candidate& a, const Candidate& b) {
       return a.low != b.low ? a.low > b.low : a.group < b.group;
     });
-    size_t walked =
-        0;  // nodes, by looking at all readers again; without that bounds are only stricter
+    // nodes, by looking at all readers again; without that bounds are only stricter
+    size_t walked = 0;
     constexpr size_t kMostWalked = 200000;
     for (Candidate& c : small) {
       c.high = High(c.group);
@@ -394,8 +394,8 @@ class LaunchPlanner {
     *all = std::move(left);
   }
   void TakeSmall(const std::vector<Candidate>& all, size_t first, FirstAtLeast* left) {
-    constexpr int kMostPassed =
-        64;  // that do not fit; others would have to be looked at by every launch
+    // that do not fit; others would have to be looked at by every launch
+    constexpr int kMostPassed = 64;
     Launch launch;
     int level = 0, passed = 0;
     int64_t tensors = 0;

@@ -9,7 +9,8 @@
 ///   source     Dao et al. 2022, FlashAttention; fusions of ONNX Runtime and OpenVINO
 ///              for the same pattern
 ///
-///   before  %s = MatMul(%q, %kt)  %t = Mul(%s, c)  %u = Add(%t, %mask)  %p = Softmax(%u)  %y = MatMul(%p, %v)
+///   before  %s = MatMul(%q, %kt)  %t = Mul(%s, c)  %u = Add(%t, %mask)
+///           %p = Softmax(%u)  %y = MatMul(%p, %v)
 ///   after   %y = weft::Attention(%q, %k, %v, %mask) {scale = c, k_perm = [.., 1, 0]}
 ///
 /// The factor may stand on q, on k, on the product, or on several of them. A Transpose of an

@@ -12,11 +12,14 @@
 ///   source     ONNX Runtime ConvBNFusion, ConvMulFusion, ConvAddFusion; onnxoptimizer
 ///              fuse_bn_into_conv
 ///
-///   %c = Conv(%x, %w, %b)  %y = BatchNormalization(%c, %s, %t, %m, %v)   ->   %y = Conv(%x, %w a, %b a + d)
-///     with a = s / sqrt(v + epsilon), d = t - m a
-///   %c = Conv(%x, %w)  %y = Mul(%c, %k)   ->   %y = Conv(%x, %w k)          %k: f32[C, 1, 1]; Div the same with 1 / k
-///   %c = Conv(%x, %w)  %r = Relu(%c)  %y = Mul(%r, %k)  ->  %d = Conv(%x, %w k)  %y = Relu(%d)    where every k > 0
-///   %c = Gemm(%x, %w)  %y = Add(%c, %k)   ->   %y = Gemm(%x, %w, %k)        %k: f32[C]; Sub the same with -k
+///   %c = Conv(%x, %w, %b)  %y = BatchNormalization(%c, %s, %t, %m, %v)
+///     ->  %y = Conv(%x, %w a, %b a + d)             a = s / sqrt(v + epsilon), d = t - m a
+///   %c = Conv(%x, %w)  %y = Mul(%c, %k)
+///     ->  %y = Conv(%x, %w k)                       %k: f32[C, 1, 1]; Div the same with 1 / k
+///   %c = Conv(%x, %w)  %r = Relu(%c)  %y = Mul(%r, %k)
+///     ->  %d = Conv(%x, %w k)  %y = Relu(%d)        where every k > 0
+///   %c = Gemm(%x, %w)  %y = Add(%c, %k)
+///     ->  %y = Gemm(%x, %w, %k)                     %k: f32[C]; Sub the same with -k
 ///
 /// The weights are computed here, in double precision and rounded once: FoldConstants would do the
 /// same element by element through the interpreter.

@@ -6,10 +6,11 @@
 ///   cost       linear in the nodes
 ///   source     ONNX Runtime GemmTransposeFusion and MatMulTransposeFusion
 ///
+/// Matrices become a Gemm (of a Gemm the flag changes), everything else a TransposedMatMul:
 ///   before  %t = Transpose(%b) {perm = [1, 0]}   %y = MatMul(%a, %t)
-///   after   %y = Gemm(%a, %b) {transB = 1}                                            matrices; of a Gemm the flag changes
+///   after   %y = Gemm(%a, %b) {transB = 1}
 ///   before  %t = Transpose(%b) {perm = [0, 2, 3, 1]}   %y = MatMul(%a, %t)
-///   after   %y = weft::TransposedMatMul(%a, %b) {b_perm = [0, 2, 3, 1]}               everything else
+///   after   %y = weft::TransposedMatMul(%a, %b) {b_perm = [0, 2, 3, 1]}
 ///
 /// One axis of the matrices has to be dense, the last one in memory: libraries have no code for
 /// others and would copy. Measured on 2 cores of an Intel Xeon against a copy and a product: a

@@ -1,6 +1,5 @@
-/// layout.cc: Layout. Chooses, once for the whole graph, which tensors lie in memory with
-/// their channels innermost, so that library calls that want them so pass them on without
-/// transposing them in between.
+/// layout.cc: Layout. Chooses, once for the whole graph, which tensors have their channels
+/// innermost in memory, so that library calls that want them so pass them on without transposing.
 ///   needs      shape, dtype, subgraph
 ///   provides   layout
 ///   preserves  shape, dtype, value, subgraph, kernel, rtc
@@ -15,7 +14,8 @@
 /// layout. Everything else wants plain tensors. A tensor whose maker and readers do not agree is
 /// reordered once, which costs its bytes; the cheapest choice of all is taken:
 ///   before  %a = Conv(%x)         %b = Fused(%a)        %c = Conv(%b)        %d = Dft(%b)
-///   after   %a = Conv(%x)  #last  %b = Fused(%a) #last  %c = Conv(%b) #last  %r = weft::Reorder(%b)  %d = Dft(%r)
+///   after   %a = Conv(%x)  #last  %b = Fused(%a) #last  %c = Conv(%b) #last
+///           %r = weft::Reorder(%b)                                           %d = Dft(%r)
 /// Kernels that there are already keep the layouts that they were made for.
 #include "weft/core/plan/layout.h"
 

@@ -62,8 +62,8 @@ class Binder {
   std::vector<int> storage_slots_;
   std::vector<SymInt> results_;  ///< the expression of every slot
   std::vector<char> may_wrap_;   ///< by slot: nothing but data that wraps as the expression does
-  std::map<int, size_t>
-      shape_steps_;  ///< by value: the step that writes it, of those that the host knows
+  /// by value: the step that writes it, of those that the host knows
+  std::map<int, size_t> shape_steps_;
 };
 
 }  // namespace weft

@@ -55,7 +55,7 @@ class DeviceProgram final : public PlannedProgram {
       std::shared_ptr<const Binding> extents;
       /// Of all storages, scratch memory and flags, in the last of them.
       std::vector<void*> places;
-      int runs = 0;  ///< that had these places
+      int runs = 0;  ///< with these places
       std::vector<Segment> segments;
     };
     std::deque<Alike> alike;  ///< the last one first

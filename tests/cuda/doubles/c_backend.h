@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/kernel_cases.h"
 #include "emulated_backend.h"
+#include "tests/support/kernel_cases.h"
 #include "weft/codegen/ctext/c_printer.h"
 
 namespace weft::e2e {

@@ -14,8 +14,8 @@ namespace weft::tool {
 /// What comparing an engine with the reference gave.
 struct CheckReply {
   std::optional<size_t> result;  ///< the first that differs
-  std::string
-      detail;  ///< how; without a result: why nothing was compared, empty where all are equal
+  /// how; without a result: why nothing was compared, empty where all are equal
+  std::string detail;
   bool differs() const { return result.has_value(); }
 };
 

@@ -74,8 +74,8 @@ std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<I
 
 void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
                   const std::vector<TensorPtr>& outputs) {
-  std::vector<std::string>
-      bytes;  // every dtype is known to be writable before the first file is made
+  // every dtype is known to be writable before the first file is made
+  std::vector<std::string> bytes;
   for (size_t i = 0; i < outputs.size(); ++i) {
     try {
       bytes.push_back(FormatNpy(*outputs[i]));

@@ -36,8 +36,8 @@ enum class KernelTemplate : uint8_t { kElementwise, kRow };
 struct KernelBuffer {
   DType dtype = DType::kUnknown;
   bool is_output = false;
-  SymInt
-      num_elements;  ///< for bounds reasoning: constant, or an expression over the canonical symbols
+  /// for bounds reasoning: constant, or an expression over the canonical symbols
+  SymInt num_elements;
 };
 
 struct KernelStore {

@@ -137,8 +137,8 @@ class WEFT_API GradientScope {
 /// `backward` needs is an input of it.
 struct GradientSplit {
   Graph forward;  ///< the outputs before the gradients, then what is retained ("retained_NAME")
-  Graph
-      backward;  ///< inputs: those of the whole that it needs, in order, then what it gets from forward
+  /// inputs: those of the whole that it needs, in order, then what it gets from forward
+  Graph backward;
   /// For each of the last inputs of `backward` the output of `forward` that it takes, in order.
   std::vector<size_t> retained;
 };

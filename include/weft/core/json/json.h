@@ -5,7 +5,8 @@
 ///    "graph": {
 ///      "name": "mlp",
 ///      "nodes": [
-///        {"id": 0, "name": "x", "attrs": {"dtype": {"dtype": "f32"}, "shape": {"shape": "[n, 4]"}}},
+///        {"id": 0, "name": "x",
+///         "attrs": {"dtype": {"dtype": "f32"}, "shape": {"shape": "[n, 4]"}}},
 ///        {"id": 1, "name": "w", "attrs": {"value": {"tensor": 0}}},
 ///        {"id": 2, "op": "MatMul", "name": "h", "inputs": [[0, 0], [1, 0]], "origin": ["fc1"]},
 ///        {"id": 5, "op": "Split", "inputs": [[2, 0], null], "attrs": {"axis": 1}, "outputs": 2,

@@ -1,6 +1,7 @@
 /// op.h: the operator registry.
 ///
-///   WEFT_REGISTER_OP(Relu).describe("y = max(x, 0)").set_num_inputs(1).set_attr<FCodeGen>("FCodeGen", ...);
+///   WEFT_REGISTER_OP(Relu).describe("y = max(x, 0)").set_num_inputs(1)
+///       .set_attr<FCodeGen>("FCodeGen", ...);
 ///   WEFT_REGISTER_OP_IN(weft, SumTo)...            // key "weft::SumTo"
 ///   WEFT_REGISTER_OP_GROUP(Elementwise).set_attr<FInferType>("FInferType", SameType);
 ///
@@ -89,8 +90,8 @@ class WEFT_API Op {
   int min_inputs = 1, max_inputs = 1;
   std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
   std::function<void(NodeAttrs*)> attr_parser;  ///< 2016: free parser of the dictionary
-  const ParamSchema* param_schema =
-      nullptr;  ///< fields of its WEFT_OP_PARAM; null: takes any attribute
+  /// fields of its WEFT_OP_PARAM; null: takes any attribute
+  const ParamSchema* param_schema = nullptr;
   uint32_t OutputCount(const NodeAttrs& attrs) const {
     return get_num_outputs ? get_num_outputs(attrs) : uint32_t(num_outputs);
   }

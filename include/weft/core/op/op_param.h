@@ -63,8 +63,8 @@ struct ParamField {
   std::string name, type, doc, default_text;  ///< default_text empty: required
   bool required = false;
   dmlc::parameter::FieldAccessEntry* dmlc_entry = nullptr;
-  std::function<void(void* head, const AttrValue& v)>
-      assign;  ///< throws kBadAttribute on a wrong type
+  /// throws kBadAttribute on a wrong type
+  std::function<void(void* head, const AttrValue& v)> assign;
   std::function<AttrValue(const void* head)> read;
 };
 

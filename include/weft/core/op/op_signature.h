@@ -1,7 +1,8 @@
 /// op_signature.h: types and shapes of an operator as a formula.
 ///
 ///   const OpSignature s("T[..., n, k], T[..., k, m] -> T[..., n, m]");
-///   WEFT_REGISTER_OP_IN(demo, Mix).set_attr<FInferType>("FInferType", s.types()).set_attr<FInferShape>("FInferShape", s.shapes())
+///   WEFT_REGISTER_OP_IN(demo, Mix).set_attr<FInferType>("FInferType", s.types())
+///       .set_attr<FInferShape>("FInferShape", s.shapes())
 ///
 /// One term an input, `->`, one term an output. A term is a dtype (`f32`) or a capital letter
 /// (equal letters, equal dtypes) and extents in brackets: numbers; names, where equal names are

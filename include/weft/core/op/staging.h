@@ -17,8 +17,9 @@ namespace weft {
 
 /// One thing that a module registered.
 struct RegisteredItem {
-  std::string
-      kind;  ///< "op", "op attributes", "op group", "pass", "graph attribute", "rule", "backend", "kernel compiler"
+  /// "op", "op attributes", "op group", "pass", "graph attribute",
+  /// "rule", "backend", "kernel compiler"
+  std::string kind;
   std::string name;
   friend bool operator==(const RegisteredItem& a, const RegisteredItem& b) {
     return a.kind == b.kind && a.name == b.name;

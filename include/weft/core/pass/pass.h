@@ -192,8 +192,8 @@ struct Checks {
   bool changed = false;        ///< `set_change_graph(false)` against a hash
   bool deterministic = false;  ///< run twice, compare texts
   bool equivalent = false;     ///< outputs on random inputs, through the Evaluator
-  std::vector<std::string>
-      equivalence_unavailable;  ///< ops for which a missing evaluation is accepted
+  /// ops for which a missing evaluation is accepted
+  std::vector<std::string> equivalence_unavailable;
   uint64_t seed = 1;
   static Checks All() {
     Checks c;

@@ -28,8 +28,8 @@ inline constexpr const char* kAnchor = "anchor";
 struct EpilogueStep {
   NodePtr node;
   int slot = 0;  ///< which of its inputs is what has been computed so far
-  int operand =
-      -1;  ///< its other tensor; -1: none. All further inputs are constants of one element, or absent.
+  /// its other tensor; -1: none. All further inputs are constants of one element, or absent.
+  int operand = -1;
 };
 
 struct AnchoredCall {

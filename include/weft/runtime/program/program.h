@@ -111,17 +111,17 @@ class WEFT_API Program {
     int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
     int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
     std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
-    std::vector<DeviceCopy*>
-        device_variables;  ///< the same on a device, for programs that run there
+    /// the same on a device, for programs that run there
+    std::vector<DeviceCopy*> device_variables;
     std::vector<StepTime>* profile = nullptr;
-    bool keeps_outputs =
-        false;  ///< given tensors of the right type are written though others hold them
+    /// given tensors of the right type are written though others hold them
+    bool keeps_outputs = false;
   };
   /// What is left of a run that has begun; both empty: nothing.
   struct Rest {
     std::function<bool()> ended;
-    std::function<void()>
-        finish;  ///< the results are there when it returns; throws what the run throws
+    /// the results are there when it returns; throws what the run throws
+    std::function<void()> finish;
   };
   friend class PendingRun;
   /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.

@@ -10,12 +10,14 @@
 /// of the generator made, is compiled anew where a compiler is there, and interpreted with a
 /// warning where none is.
 ///
-///   "WEFTX\0\0\1" | hash of the rest, 16 bytes | number of sections, u64 | {tag, 8 bytes; offset, size, u64} ... | data
-///   sections  "meta" key=value lines: backend, target, generator
-///             "graph" text form, tensors by hash
-///             "tensors" {content hash, dtype, rank, extents, offset, bytes} as u64 each
-///             "data" the tensors' bytes at multiples of 64 of the file
-///             "kernels" {key hi, lo, bytes} as u64, then the code; repeated
+///   "WEFTX\0\0\1" | hash of the rest, 16 bytes | number of sections, u64
+///                 | {tag, 8 bytes; offset, size, u64} ... | data
+///
+///   sections  "meta"     key=value lines: backend, target, generator
+///             "graph"    text form, tensors by hash
+///             "tensors"  {content hash, dtype, rank, extents, offset, bytes} as u64 each
+///             "data"     the tensors' bytes at multiples of 64 of the file
+///             "kernels"  {key hi, lo, bytes} as u64, then the code; repeated
 ///
 /// Numbers are little-endian. A newer format version is refused, a damaged file too
 /// (kInvalidModel). A file holds machine code and is as trusted as a shared library: load only

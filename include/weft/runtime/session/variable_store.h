@@ -15,8 +15,9 @@
 ///
 /// A checkpoint file is one self-verifying block, written to a temporary file, flushed and renamed:
 ///
-///   "WEFTV\0\0\1" | hash of the rest, 16 bytes | entries of metadata, u64 | {key, value} ... | tensors, u64 |
-///   {name; dtype, rank, extents, bytes as u64; content} ...
+///   "WEFTV\0\0\1" | hash of the rest, 16 bytes
+///                 | entries of metadata, u64 | {key, value} ...
+///                 | tensors, u64 | {name; dtype, rank, extents, bytes as u64; content} ...
 ///
 /// Texts are a length (u64) and bytes; numbers are little-endian. A damaged, cut or foreign file is
 /// kInvalidModel, a newer format too.

@@ -13,8 +13,8 @@ namespace weft::cpu {
 /// Work below which a task does not pay for the fork and join (0.5 us on a quiet machine, 20 us and
 /// more on a busy one): bytes read and written, or operations.
 inline constexpr int64_t kBytesPerTask = 32 << 10;
-inline constexpr double kOpsPerMicrosecond =
-    16e3;  ///< one core, vector code with some memory behind it
+/// one core, vector code with some memory behind it
+inline constexpr double kOpsPerMicrosecond = 16e3;
 inline constexpr double kMicrosecondsPerTask = 8;
 inline constexpr double kBytesPerMicrosecond = 8e3;  ///< one core, out of memory
 /// Boundaries between tasks are multiples of this: 64 elements of any type end on a cache line and

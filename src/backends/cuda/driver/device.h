@@ -129,8 +129,8 @@ class Stream final : public DeviceStream {
   /// Pinned memory.
   struct Piece {
     std::shared_ptr<void> memory;
-    bool has_results =
-        false;  ///< else the stream is done with it when it comes to what is given next
+    /// else the stream is done with it when it comes to what is given next
+    bool has_results = false;
   };
   /// What was given between two points.
   struct Batch {

@@ -19,7 +19,7 @@
 ///   the kernel's buffers       device pointers; one element's alignment is enough; fast if all lie
 ///                              alike to 16 bytes
 ///   d0, d1 ..                  int64: values of the kernel's symbols
-///     or, in the place of both, where there are more of them than 4 KB of parameters hold, `CudaSchedule::has_table`:
+///     or, in place of both, where they exceed 4 KB of parameters (`CudaSchedule::has_table`):
 ///   table                      device pointer: the words CudaSchedule::Table, in
 ///                              memory of the device
 ///   total                      int64: points (kElementwise) or rows (kRow); > 0, a plan has no
@@ -111,8 +111,8 @@ class WEFT_API CudaSchedule {
  public:
   int block = 256;                ///< threads per block of <name>
   int64_t items_per_block = 256;  ///< work items that one block takes at a time
-  int64_t long_row =
-      -1;  ///< kRow with run-time R: from this R + 1 on a block takes one row; -1: no such rule
+  /// kRow with run-time R: from this R + 1 on a block takes one row; -1: no such rule
+  int64_t long_row = -1;
 
   /// Blocks of <name> to launch. `row` is the number of elements of a row
   /// (kRow), any value otherwise.

@@ -5,10 +5,12 @@
 ///   R known, R <= 512    a group of 1 to 32 lanes of one warp; shuffles
 ///   R known, R > 512     a block of 128 to 512; shuffles, then one exchange through shared memory
 ///   R known at run time  both in one kernel; R <= 1024 takes a warp, longer rows the block
-///   memory contiguous along P (`vector_loop` in P): 32 neighbouring rows a block, one a lane, so that a warp reads
-///                        consecutive addresses; the 16 warps share R and meet in shared memory
-///   few and long rows    in steps (cuda_printer.h): as the last three, with slices of
-///                        a row in blockIdx.y
+///   vector_loop in P     memory is contiguous along P: 32 neighbouring rows a block, one a lane,
+///                        so that a warp reads consecutive addresses; the 16 warps share R and
+///                        meet in shared memory
+///   few and long rows    in steps (printer.h): as the last three, with slices of a row in
+///                        blockIdx.y
+///
 /// Lanes take V consecutive elements (16 bytes where the row allows it) where the extent of the
 /// innermost loop is known, but for the warps of rows of run-time length. Where all vectors of a
 /// row begin at multiples of their length, the pointers are tested once, for code that tests no

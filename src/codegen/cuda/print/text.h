@@ -64,8 +64,9 @@ bool HasSteps(const Kernel& kernel, int stages, bool columns, const CudaTuning& 
 std::vector<SymInt> Divisors(const Kernel& kernel);
 
 /// The part table of a MULTI entry, for a kernel of so many buffers and symbols:
-///   u32 parts; u32 first[capacity], the first block of each; then, on 8 bytes, a record a part of 8-byte words: buffers,
-///   d0 .., total
+///   u32 parts
+///   u32 first[capacity]   the first block of each
+///   one record a part, aligned to 8 bytes, of 8-byte words: buffers, d0 .., total
 struct MultiTable {
   const char* suffix;
   int64_t bytes;  ///< of a kernel's parameters

@@ -48,8 +48,8 @@ struct Lanes {
   int count = 1;  ///< 1: all values are scalars
   llvm::Value* base = nullptr;
   llvm::Value* mask = nullptr;  ///< lanes that exist; null: all
-  llvm::Value* left =
-      nullptr;  ///< with a mask: how many exist, if not all (i32; more than `count` means all)
+  /// with a mask: how many exist, if not all (i32; more than `count` means all)
+  llvm::Value* left = nullptr;
 };
 
 struct Scope {

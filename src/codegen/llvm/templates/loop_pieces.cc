@@ -3,7 +3,8 @@
 /// instead of asking every input for every element.
 ///
 ///   before  for j < 96: y[j] = j < 64 ? (j < 32 ? a[j] : b[j - 32]) : c[j - 64]
-///   after   for j < 32: y[j] = a[j]   for 32 <= j < 64: y[j] = b[j - 32]   for 64 <= j < 96: y[j] = c[j - 64]
+///   after   for j < 32: y[j] = a[j]   for 32 <= j < 64: y[j] = b[j - 32]
+///           for 64 <= j < 96: y[j] = c[j - 64]
 #include <algorithm>
 
 #include "templates.h"

@@ -1,7 +1,9 @@
 /// pads.cc: Pad by a window's neutral value becomes the window's own padding.
-///   Conv(Pad(x, p), W)           -> Conv(x, W) {pads += p}          zeros; finite constant W, as 0 times infinity is no 0
-///   MaxPool(Pad(x, p, lowest))   -> MaxPool(x) {pads += p}          positions (output 1) count in the padded x: unused
-///   AveragePool(Pad(x, p))       -> AveragePool(x) {pads += p, count_include_pad = 1}
+///   Conv(Pad(x, p), W)          -> Conv(x, W) {pads += p}
+///                                  Pad by zeros; W constant and finite, since 0 times inf is not 0
+///   MaxPool(Pad(x, p, lowest))  -> MaxPool(x) {pads += p}
+///                                  output 1 (positions in the padded x) is not used
+///   AveragePool(Pad(x, p))      -> AveragePool(x) {pads += p, count_include_pad = 1}
 /// Where only spatial axes are padded, by constants that are not negative. AveragePool divides by
 /// whole windows before and after: its own padding is absent or counts as well. Rounding up
 /// (ceil_mode) drops windows that start in the own padding, so there a Pad is no padding; SAME_*

@@ -1,8 +1,11 @@
 /// scaffold.cc: shape scaffold. Where inference has followed a value to the end, the nodes that
 /// compute it are no longer needed.
-///   %s = Shape(%x)  %t = Gather(%s, 0)  %u = Concat(%t, [64])      ->  %u = weft::ShapeTensor {dims = [batch, 64]}
-///   %s = Concat(..) of integers only                               ->  %s = Constant
-///   %y = Reshape(%x, %computed) : f32[batch, 64]                   ->  %y = Reshape(%x, weft::ShapeTensor {..})
+///   %s = Shape(%x)  %t = Gather(%s, 0)  %u = Concat(%t, [64])
+///     ->  %u = weft::ShapeTensor {dims = [batch, 64]}
+///   %s = Concat(..) of integers only
+///     ->  %s = Constant
+///   %y = Reshape(%x, %computed) : f32[batch, 64]
+///     ->  %y = Reshape(%x, weft::ShapeTensor {..})
 #include <algorithm>
 
 #include "rules.h"

@@ -1,11 +1,11 @@
 /// variance.cc: variances that were written out as E[x^2] - E[x]^2, as the function
 /// bodies of ONNX's GroupNormalization, LayerNormalization and
 /// MeanVarianceNormalization do, become weft::Moments.
-///   Sub(ReduceMean(Mul(x, x)), Mul(m, m)), m = ReduceMean(x)    -> variance of weft::Moments(x),
-///                                                               in any spelling of mean and
-///                                                                  square: sums divided by the count, Pow, ReduceSumSquare ..
-///   ReduceMean(x) beside weft::Moments(x)                       -> mean of weft::Moments(x)
-///   Sub(x, mean of weft::Moments(x))                            -> Sub(Sub(x, mean), rest)
+///   Sub(ReduceMean(Mul(x, x)), Mul(m, m)), m = ReduceMean(x)  -> variance of weft::Moments(x)
+///   ReduceMean(x) beside weft::Moments(x)                     -> mean of weft::Moments(x)
+///   Sub(x, mean of weft::Moments(x))                          -> Sub(Sub(x, mean), rest)
+///
+/// Mean and square in any spelling: sums divided by the count, Pow, ReduceSumSquare ..
 ///
 /// The one exception to "floating point is not reordered": the left side is the difference of two
 /// nearly equal numbers, and has no right digit where mean / deviation is 3000 (f32). The right
