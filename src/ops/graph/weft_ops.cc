@@ -179,8 +179,8 @@ void AssignShape(InferShapeContext& ctx) {
 WEFT_REGISTER_OP_IN(weft, SumTo)
     .describe(
         "x summed down to the shape of `like`: the reverse of broadcasting `like` to the shape of "
-        "x. Elements of `like` are\n"
-        "not read. f16 and bf16 accumulate in f32. Gradient: dy expanded to x.\n"
+        "x. Elements of `like` are not read. f16 and bf16 accumulate in f32. Gradient: dy expanded "
+        "to x.\n"
         "Errors: `like` does not broadcast to x (kShapeMismatch). Source: Weft.")
     .input("x", TypeDoc(kNumeric))
     .input("like", "any")
@@ -206,11 +206,8 @@ WEFT_REGISTER_OP_IN(weft, SumTo)
 WEFT_REGISTER_OP_IN(weft, Fused)
     .describe(
         "The body applied to the inputs, as one kernel or library call. Made by the passes Fusion "
-        "and "
-        "Epilogue. An output of the "
-        "body that is a weft::Assign to\n"
-        "an input of the body writes that input. Errors: no body (kBadAttribute), inputs of other "
-        "dtypes or in another number\n"
+        "and Epilogue. An output of the body that is a weft::Assign to an input of the body writes "
+        "that input. Errors: no body (kBadAttribute), inputs of other dtypes or in another number "
         "(kTypeMismatch, kArity). Gradient: differentiate before fusing. Source: Weft.")
     .variadic_input("inputs", "any")
     .output("outputs", "any")

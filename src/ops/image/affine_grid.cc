@@ -95,8 +95,7 @@ WEFT_REGISTER_OP(AffineGrid)
         "grid[n, o] = theta[n] (x, y(, z), 1) with the coordinates of position o in [-1, 1], for "
         "GridSample.\n"
         "f16 and bf16 compute in f32. Gradient: by theta, ordinary ops. Errors: neither 2 nor 3 "
-        "spatial axes, theta of other extents\n"
-        "(kShapeMismatch). Source: ONNX AffineGrid-20.")
+        "spatial axes, theta of other extents (kShapeMismatch). Source: ONNX AffineGrid-20.")
     .input("theta", TypeDoc(kFloats), "[n, r, r + 1]")
     .input("size", "i64", "n, c and r extents")
     .output("grid", "T", "[n, extents..., r]")

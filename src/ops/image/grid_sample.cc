@@ -276,8 +276,7 @@ WEFT_REGISTER_OP(GridSample)
         "Y[n, c, o] = X[n, c] interpolated at the coordinates that grid[n, o] normalizes to [-1, "
         "1], the last spatial axis first.\n"
         "Gradient: weft::GridSampleGrad for X, weft::GridSampleSlope for the grid. Errors: ranks, "
-        "batch or the grid's last extent do not fit "
-        "(kShapeMismatch), an unknown mode\n"
+        "batch or the grid's last extent do not fit (kShapeMismatch), an unknown mode "
         "(kBadAttribute). Source: ONNX GridSample-22.")
     .input("X", TypeDoc(kComputable, "T1"), "[n, c, spatial...]; floats but for mode nearest")
     .input("grid", TypeDoc(kFloats, "T2"), "[n, out spatial..., number of spatial axes]")
@@ -297,7 +296,7 @@ WEFT_REGISTER_OP(GridSample)
 WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
     .describe(
         "Adjoint of GridSample in X: dX[n, c, i] = sum over the points that read i of their weight "
-        "times dy. By looking: every\nelement asks every point. Gradient: GridSample for dy, "
+        "times dy. By looking: every element asks every point. Gradient: GridSample for dy, "
         "weft::GridSampleSlope for the grid. Source: Weft.")
     .input("dy", TypeDoc(kFloats, "T1"), "[n, c, out spatial...]")
     .input("grid", TypeDoc(kFloats, "T2"))
@@ -321,8 +320,7 @@ WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
 WEFT_REGISTER_OP_IN(weft, GridSampleSlope)
     .describe(
         "The derivatives of GridSample by each coordinate of the grid, on a last axis in the "
-        "grid's "
-        "order. Gradient: none\nregistered. Source: Weft.")
+        "grid's order. Gradient: none registered. Source: Weft.")
     .input("X", TypeDoc(kFloats, "T1"))
     .input("grid", TypeDoc(kFloats, "T2"))
     .output("slope", "T1", "[n, c, out spatial..., axes]")

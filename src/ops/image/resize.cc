@@ -491,15 +491,12 @@ void ResizeType(InferTypeContext& ctx) {
 WEFT_REGISTER_OP(Resize)
     .describe(
         "y[.., o, ..] = sum of weight(o) x[.., position(o), ..] over the positions that the mode "
-        "reads, axis by axis; scales or sizes\n"
-        "give the extents floor(in scale) or size. Coordinates are computed in f64, nearest ones "
-        "by "
-        "a given scale as f32 rounds them.\n"
+        "reads, axis by axis; scales or sizes give the extents floor(in scale) or size. "
+        "Coordinates are computed in f64, nearest ones by a given scale as f32 rounds them.\n"
         "Integers round to even.\n"
         "Gradient: weft::ResizeGrad; keeps roi, scales, sizes. Errors: both or none of scales and "
-        "sizes (kArity), an unknown mode\n"
-        "(kBadAttribute), as many scales as axes, a scale that is not positive (kShapeMismatch). "
-        "Source: ONNX Resize-19.")
+        "sizes (kArity), an unknown mode (kBadAttribute), as many scales as axes, a scale that is "
+        "not positive (kShapeMismatch). Source: ONNX Resize-19.")
     .input("X", TypeDoc(kComputable), "bool with mode nearest only")
     .optional_input("roi", TypeDoc(kFloats, "T2"), "begins, then ends, for tf_crop_and_resize")
     .optional_input("scales", TypeDoc(kFloats, "T3"), "one an axis")

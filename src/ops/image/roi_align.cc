@@ -221,10 +221,8 @@ WEFT_REGISTER_OP(RoiAlign)
         "Y[r, c, i, j] = mean (or maximum) over the samples of bin (i, j) of region r of image "
         "batch_indices[r], read linearly.\n"
         "f16 and bf16 compute in f32. Gradient: weft::RoiAlignGrad for X under avg. Errors: ranks "
-        "or extents that do "
-        "not fit (kShapeMismatch), an\n"
-        "unknown mode (kBadAttribute), an index outside the batch (kIndexRange). Source: ONNX "
-        "RoiAlign-22.")
+        "or extents that do not fit (kShapeMismatch), an unknown mode (kBadAttribute), an index "
+        "outside the batch (kIndexRange). Source: ONNX RoiAlign-22.")
     .input("X", TypeDoc(kFloats), "[n, c, h, w]")
     .input("rois", "T", "[m, 4], x1, y1, x2, y2")
     .input("batch_indices", "i64", "[m]")

@@ -126,10 +126,8 @@ std::string WeightBody(const OnnxBodyRequest& r) {
 WEFT_REGISTER_OP_IN(weft, ClassMask)
     .describe(
         "labels with a new axis of extent `depth`: true where the position along it is the label. "
-        "A label outside [0, depth), and\n"
-        "ignore_index, has none. Gradient: none. Errors: axis out of range (kBadAttribute). "
-        "Source: "
-        "Weft.")
+        "A label outside [0, depth), and ignore_index, has none. Gradient: none. Errors: axis out "
+        "of range (kBadAttribute). Source: Weft.")
     .input("labels", TypeDoc(kIndexTypes))
     .input("depth", "i64", "one element: the number of classes")
     .output("mask", "bool")
@@ -147,8 +145,8 @@ WEFT_REGISTER_OP_IN(weft, ClassMask)
 WEFT_REGISTER_OP_IN(weft, ClassWeight)
     .describe(
         "weights[label] for every label; 0 for ignore_index. Gradient: dweights[c] = sum of dy "
-        "over the labels c. Errors: a label\n"
-        "outside [0, extent of weights) that is not ignore_index (kIndexRange). Source: Weft.")
+        "over the labels c. Errors: a label outside [0, extent of weights) that is not "
+        "ignore_index (kIndexRange). Source: Weft.")
     .input("labels", TypeDoc(kIndexTypes, "Tind"), "in [0, extent of weights), or ignore_index")
     .input("weights", TypeDoc(kFloats), "[classes]")
     .output("weight", "T", "the shape of labels")

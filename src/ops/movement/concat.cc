@@ -212,8 +212,7 @@ WEFT_REGISTER_OP(Concat)
         "The inputs one after the other along `axis`; extents off the axis must agree ([m] and [n] "
         "give [m + n]).\n"
         "Gradient: Split of dy by the extents of the inputs. Errors: ranks or extents differ "
-        "(kShapeMismatch), axis out of\n"
-        "range (kBadAttribute). Source: ONNX Concat-13.")
+        "(kShapeMismatch), axis out of range (kBadAttribute). Source: ONNX Concat-13.")
     .variadic_input("inputs", TypeDoc(kAllTypes))
     .output("concat_result", "T")
     .set_num_inputs(1, INT32_MAX)
@@ -230,8 +229,8 @@ WEFT_REGISTER_OP(Concat)
 WEFT_REGISTER_OP(Split)
     .describe(
         "Consecutive pieces of x along `axis`: of the sizes `split`, or num_outputs of size ceil(d "
-        "/ num_outputs), the last\n"
-        "one smaller. Gradient: Concat of the output gradients, zeros for missing ones.\n"
+        "/ num_outputs), the last one smaller. Gradient: Concat of the output gradients, zeros for "
+        "missing ones.\n"
         "Errors: sizes do not sum to the extent (kShapeMismatch), num_outputs missing "
         "(kBadAttribute).\n"
         "Source: ONNX Split-18 (num_outputs is always set here: import writes it when `split` is "

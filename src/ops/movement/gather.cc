@@ -294,8 +294,8 @@ WEFT_REGISTER_OP(GatherND)
         "y[b.., p.., j..] = data[b.., indices[b.., p.., 0], .., indices[b.., p.., k-1], j..].\n"
         "Gradient: weft::GatherNDGrad; keeps the indices and the shape of data.\n"
         "Errors: index tuples longer than data has axes (kShapeMismatch), an index outside its "
-        "axis (kIndexRange), a last\n"
-        "extent of indices that is not constant (kUnsupported). Source: ONNX GatherND-13.")
+        "axis (kIndexRange), a last extent of indices that is not constant (kUnsupported). Source: "
+        "ONNX GatherND-13.")
     .WEFT_GATHER_SIGNATURE(GatherNDParam)
     .example({"f32[2, 3, 2]", "i64[2, 2] = [0, 1, 1, -1]"})
     .example({"f32[2, 3]", "i64[2, 1] = [0, 2]"}, "batch_dims = 1")

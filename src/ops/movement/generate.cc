@@ -217,8 +217,8 @@ WEFT_REGISTER_OP(EyeLike)
 WEFT_REGISTER_OP(OneHot)
     .describe(
         "A new axis of extent depth, values[1] where the position equals the index (negative ones "
-        "count from the end),\n"
-        "values[0] elsewhere; an index outside is off everywhere. Gradient: by values.\n"
+        "count from the end), values[0] elsewhere; an index outside is off everywhere. Gradient: "
+        "by values.\n"
         "Errors: axis out of range (kBadAttribute), values of another extent than 2 "
         "(kShapeMismatch). Source: ONNX OneHot-11.")
     .input("indices", TypeDoc(kNumeric, "T1"))

@@ -180,14 +180,13 @@ std::vector<NodeEntry> SimplifyPad(RewriteContext& ctx, const NodePtr& n) {
 
 WEFT_REGISTER_OP(Pad)
     .describe(
-        "x with pads[k] elements before and pads[k + count] after it on axes[k]; negative pads "
-        "cut first. Added elements are\n"
-        "constant_value, the border, the mirror image or the other end of what is left.\n"
+        "x with pads[k] elements before and pads[k + count] after it on axes[k]; negative pads cut "
+        "first. Added elements are constant_value, the border, the mirror image or the other end "
+        "of what is left.\n"
         "Gradient: constant: Pad of dy by -pads, and the sum outside x for constant_value; else "
         "weft::PadGrad.\n"
         "Errors: 2 pads an axis, a negative extent, nothing left to continue (kShapeMismatch), "
-        "unknown mode (kBadAttribute). "
-        "Source: ONNX Pad-24.")
+        "unknown mode (kBadAttribute). Source: ONNX Pad-24.")
     .input("data", TypeDoc(kAllTypes))
     .input("pads", "i64", "1-D: all begins, then all ends")
     .optional_input("constant_value", "T", "one element; default 0")

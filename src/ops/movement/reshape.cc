@@ -296,8 +296,7 @@ WEFT_REGISTER_OP(Squeeze)
     .describe(
         "Drops axes of extent 1: those in `axes`, or all of them.\n"
         "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis is not 1 (kShapeMismatch), out of "
-        "range or repeated\n"
-        "(kBadAttribute). Source: ONNX Squeeze-24.")
+        "range or repeated (kBadAttribute). Source: ONNX Squeeze-24.")
     .input("data", TypeDoc(kAllTypes))
     .optional_input("axes", "i64", "in [-rank, rank)")
     .output("squeezed", "T")

@@ -230,9 +230,8 @@ WEFT_REGISTER_OP(Slice)
         "end, then clamp.\n"
         "Gradient: weft::SliceGrad (dy in place, zeros elsewhere); keeps the shape of x only.\n"
         "Errors: a step of 0, an axis out of range or repeated (kBadAttribute), lengths that "
-        "differ (kShapeMismatch),\n"
-        "axes or steps that are not constant (kUnsupported when code is made). Source: ONNX "
-        "Slice-13.")
+        "differ (kShapeMismatch), axes or steps that are not constant (kUnsupported when code is "
+        "made). Source: ONNX Slice-13.")
     .input("data", TypeDoc(kAllTypes))
     .input("starts", TypeDoc(kIndexTypes, "Tind"))
     .input("ends", "Tind", "exclusive")

@@ -163,8 +163,7 @@ WEFT_REGISTER_OP(Transpose)
     .describe(
         "y[i_perm[0], i_perm[1], ...] = x[i_0, i_1, ...]: axes permuted.\n"
         "Gradient: dx = Transpose(dy, inverse of perm). Errors: perm is no permutation "
-        "(kBadAttribute) or of another rank\n"
-        "(kShapeMismatch). Source: ONNX Transpose-24.")
+        "(kBadAttribute) or of another rank (kShapeMismatch). Source: ONNX Transpose-24.")
     .input("data", TypeDoc(kAllTypes))
     .output("transposed", "T")
     .set_num_inputs(1)

@@ -62,9 +62,8 @@ WEFT_REGISTER_OP_IN(weft, Zeros)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)
     .describe(
         "Zeros of the extents in `shape` that stand for an absent term: Simplify drops them from "
-        "sums and lets them decide\n"
-        "products. Gradient: none. Errors: a negative extent (kShapeMismatch), a dtype that is no "
-        "float (kBadAttribute). Source: Weft.")
+        "sums and lets them decide products. Gradient: none. Errors: a negative extent "
+        "(kShapeMismatch), a dtype that is no float (kBadAttribute). Source: Weft.")
     .input("shape", "i64", "1-D")
     .output("y", "dtype")
     .set_num_inputs(1)

@@ -204,10 +204,9 @@ std::vector<NodeEntry> TrainingGrad(const NodePtr& n, const std::vector<NodeEntr
 WEFT_REGISTER_OP(BatchNormalization)
     .describe(
         "y = (x - mean[c]) / sqrt(var[c] + epsilon) scale[c] + B[c]. In inference the statistics "
-        "are inputs; in training they are\n"
-        "the mean and the population variance of the batch over all axes but 1 (PyTorch's running "
-        "variance is the unbiased one), and\n"
-        "running statistics come out: input momentum + batch (1 - momentum).\n"
+        "are inputs; in training they are the mean and the population variance of the batch over "
+        "all axes but 1 (PyTorch's running variance is the unbiased one), and running statistics "
+        "come out: input momentum + batch (1 - momentum).\n"
         "Gradient: by all five inputs, ordinary ops. Errors: a channel vector of another extent "
         "(kShapeMismatch).\n"
         "Source: ONNX BatchNormalization-15.")

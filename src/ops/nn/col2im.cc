@@ -122,9 +122,8 @@ WEFT_REGISTER_OP(Col2Im)
         "y[n, c, i] = sum of x[n, c K + k, o] over block positions k and blocks o that lie on i: "
         "overlapping blocks add up.\n"
         "Gradient: weft::Im2Col. Errors: extents that do not fit (kShapeMismatch), attributes of "
-        "the wrong length or sign\n"
-        "(kBadAttribute), block_shape not constant (kUnsupported when code is made). Source: ONNX "
-        "Col2Im-18.")
+        "the wrong length or sign (kBadAttribute), block_shape not constant (kUnsupported when "
+        "code is made). Source: ONNX Col2Im-18.")
     .input("input", TypeDoc(kNumeric), "[n, c K, L]")
     .input("image_shape", "i64", "spatial extents of the image")
     .input("block_shape", "i64", "extents of a block")
@@ -142,7 +141,8 @@ WEFT_REGISTER_OP(Col2Im)
 WEFT_REGISTER_OP_IN(weft, Im2Col)
     .describe(
         "y[n, c K + k, o] = x[n, c, o stride + k dilation - begin], 0 outside: the blocks of an "
-        "image as columns. Gradient: Col2Im.\nSource: Weft.")
+        "image as columns. Gradient: Col2Im.\n"
+        "Source: Weft.")
     .input("x", TypeDoc(kNumeric), "[n, c, spatial...]")
     .input("block_shape", "i64", "extents of a block")
     .output("y", "T", "[n, c K, L]")

@@ -214,12 +214,11 @@ WEFT_REGISTER_OP(Conv)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Cross-correlation: y[b, m, o] = B[m] + sum_{c, k} x[b, group(m) C/g + c, o stride - begin "
-        "+ k dilation] W[m, c, k],\n"
-        "reads outside x are 0. f16 and bf16 accumulate in f32.\n"
+        "+ k dilation] W[m, c, k], reads outside x are 0. f16 and bf16 accumulate in f32.\n"
         "Gradient: weft::ConvGradData, weft::ConvGradWeight, weft::ChannelSum; keeps x and W.\n"
         "Errors: channels do not fit group x W, ranks differ, a window larger than the padded "
-        "input (kShapeMismatch),\n"
-        "attributes of the wrong length or sign (kBadAttribute). Source: ONNX Conv-22.")
+        "input (kShapeMismatch), attributes of the wrong length or sign (kBadAttribute). Source: "
+        "ONNX Conv-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("W", "T", "[M, C/group, kernel...]")
     .optional_input("B", "T", "[M]")

@@ -256,14 +256,14 @@ WEFT_REGISTER_OP(ConvTranspose)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Transpose of Conv: y[b, m, i] = B[m] + sum of x[b, c, o] W[c, m mod M/g, k] over channels "
-        "c of m's group and offsets k\n"
-        "with o stride + k dilation - begin = i. f16 and bf16 accumulate in f32.\n"
+        "c of m's group and offsets k with o stride + k dilation - begin = i. f16 and bf16 "
+        "accumulate in f32.\n"
         "Gradient: Conv and weft::ConvGradWeight where the padding is given, else "
-        "weft::ConvTransposeGradData and\n"
-        "weft::ConvTransposeGradWeight; weft::ChannelSum; keeps x and W.\n"
+        "weft::ConvTransposeGradData and weft::ConvTransposeGradWeight; weft::ChannelSum; keeps x "
+        "and W.\n"
         "Errors: channels do not fit W, ranks differ, padding larger than the output "
-        "(kShapeMismatch), attributes of the wrong\n"
-        "length or sign (kBadAttribute). Source: ONNX ConvTranspose-22.")
+        "(kShapeMismatch), attributes of the wrong length or sign (kBadAttribute). Source: ONNX "
+        "ConvTranspose-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("W", "T", "[C, M/group, kernel...]")
     .optional_input("B", "T", "[M]")
@@ -288,7 +288,8 @@ WEFT_REGISTER_OP(ConvTranspose)
 WEFT_REGISTER_OP_IN(weft, ConvTransposeGradData)
     .describe(
         "Gradient of ConvTranspose by x, from dy, W and the shape of x. Gradient: ConvTranspose, "
-        "weft::ConvTransposeGradWeight.\nSource: Weft.")
+        "weft::ConvTransposeGradWeight.\n"
+        "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("W", "T")
     .input("shape", "i64", "extents of x")
@@ -309,7 +310,8 @@ WEFT_REGISTER_OP_IN(weft, ConvTransposeGradData)
 WEFT_REGISTER_OP_IN(weft, ConvTransposeGradWeight)
     .describe(
         "Gradient of ConvTranspose by W, from dy, x and the shape of W. Gradient: ConvTranspose, "
-        "weft::ConvTransposeGradData.\nSource: Weft.")
+        "weft::ConvTransposeGradData.\n"
+        "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("X", "T")
     .input("shape", "i64", "extents of W")

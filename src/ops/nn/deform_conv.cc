@@ -82,10 +82,9 @@ WEFT_REGISTER_OP(DeformConv)
     .describe(
         "Conv whose reads are displaced by `offset` and weighed by `mask`: between elements "
         "linearly, 0 outside.\n"
-        "f16 and bf16 compute in f32. Gradient: products over\nweft::DeformColumns. Errors: "
-        "extents that do not fit "
-        "(kShapeMismatch), attributes of\n"
-        "the wrong length or sign (kBadAttribute). Source: ONNX DeformConv-22.")
+        "f16 and bf16 compute in f32. Gradient: products over weft::DeformColumns. Errors: extents "
+        "that do not fit (kShapeMismatch), attributes of the wrong length or sign (kBadAttribute). "
+        "Source: ONNX DeformConv-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("W", "T", "[M, C/group, kernel...]")
     .input("offset", "T", "[n, offset_group K axes, out spatial...]")

@@ -156,12 +156,10 @@ std::string GroupNormBody(const OnnxBodyRequest& r) {
 WEFT_REGISTER_OP(GroupNormalization)
     .describe(
         "y = (x - mean) / sqrt(variance + epsilon) scale[c] + bias[c], the statistics over the "
-        "channels of a group and the spatial axes of\n"
-        "each image. f16 and bf16 compute in f32, rounded once. Gradient: ordinary ops, the "
-        "statistics computed again from x.\n"
+        "channels of a group and the spatial axes of each image. f16 and bf16 compute in f32, "
+        "rounded once. Gradient: ordinary ops, the statistics computed again from x.\n"
         "Errors: rank below 2, a channel vector of another extent, channels that num_groups does "
-        "not "
-        "divide (kShapeMismatch),\nstash_type no float (kBadAttribute). Source: ONNX "
+        "not divide (kShapeMismatch), stash_type no float (kBadAttribute). Source: ONNX "
         "GroupNormalization-21.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .input("scale", TypeDoc(kFloats, "U"), "[c]")

@@ -214,9 +214,8 @@ WEFT_REGISTER_OP(LayerNormalization)
         "y = (x - mean) / sqrt(variance + epsilon) scale + B over the axes from `axis` on; also "
         "the mean and 1 / sqrt(..).\n"
         "Computed in the dtype of stash_type, at least f32 (f64 for f64 inputs); Mean and "
-        "InvStdDev "
-        "are of that dtype. Gradient: ordinary ops\nover x, Mean and InvStdDev (f64 inputs: "
-        "statistics computed again).\n"
+        "InvStdDev are of that dtype. Gradient: ordinary ops over x, Mean and InvStdDev (f64 "
+        "inputs: statistics computed again).\n"
         "Errors: axis out of range, stash_type no float (kBadAttribute), scale or B do not "
         "broadcast (kShapeMismatch).\n"
         "Source: ONNX LayerNormalization-17.")

@@ -194,7 +194,7 @@ WEFT_REGISTER_OP_IN(weft, SumPoolGrad)
 WEFT_REGISTER_OP(GlobalLpPool)
     .describe(
         "y[b, c, 1...] = (sum of |x[b, c, ...]|^p)^(1/p). Gradient: ordinary ops; keeps x and y. "
-        "Errors: rank below 2\n(kShapeMismatch). Source: ONNX GlobalLpPool-22.")
+        "Errors: rank below 2 (kShapeMismatch). Source: ONNX GlobalLpPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
     .set_num_inputs(1)

@@ -385,8 +385,8 @@ WEFT_REGISTER_OP(MatMul)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Matrix product as in numpy: y[.., i, j] = sum_k a[.., i, k] b[.., k, j]; leading axes "
-        "broadcast; a 1-D operand is a\n"
-        "row (a) or a column (b) whose axis the result lacks. f16 and bf16 accumulate in f32.\n"
+        "broadcast; a 1-D operand is a row (a) or a column (b) whose axis the result lacks. f16 "
+        "and bf16 accumulate in f32.\n"
         "Gradient: weft::MatMulGrad for each operand; keeps both operands.\n"
         "Errors: inner extents differ, a scalar operand (kShapeMismatch), dtypes differ "
         "(kTypeMismatch).\n"

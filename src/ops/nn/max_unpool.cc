@@ -107,8 +107,7 @@ WEFT_REGISTER_OP(MaxUnpool)
         "output_shape gives other extents: the result then lies at their origin. Indices outside "
         "are ignored.\n"
         "Gradient: a Gather at I, which must be distinct; keeps I. Errors: ranks or extents differ "
-        "(kShapeMismatch), bad\n"
-        "attributes (kBadAttribute). Source: ONNX MaxUnpool-22.")
+        "(kShapeMismatch), bad attributes (kBadAttribute). Source: ONNX MaxUnpool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .input("I", "i64", "of MaxPool, extents of X")
     .optional_input("output_shape", "i64", "extents of the output")

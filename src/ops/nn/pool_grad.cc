@@ -110,10 +110,8 @@ Exprs AveragePoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, co
 WEFT_REGISTER_OP_IN(weft, MaxPool)
     .describe(
         "MaxPool, and the winner of each window: the offset of its first maximum, row-major in the "
-        "window: u8 where the window\n"
-        "has up to 256 elements, else i32. Gradient: weft::MaxPoolGrad. Errors: as MaxPool. "
-        "Source: "
-        "Weft.")
+        "window: u8 where the window has up to 256 elements, else i32. Gradient: "
+        "weft::MaxPoolGrad. Errors: as MaxPool. Source: Weft.")
     .input("x", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("y", "T")
     .output("winner", "u8, i32")
@@ -158,8 +156,7 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
         "Gradient of MaxPool from dy, the winners and the shape of x: dx[i] = sum of dy over the "
         "windows that took i.\n"
         "0 elsewhere by structure: Simplify takes a factor that is a function of x at the winners "
-        "only, so that an\n"
-        "infinite or NaN factor elsewhere does not make it NaN.\n"
+        "only, so that an infinite or NaN factor elsewhere does not make it NaN.\n"
         "Gradient: weft::PoolPick. Errors: as weft::PoolPick. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("winner", "u8, i32", "of weft::MaxPool")

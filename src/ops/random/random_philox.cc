@@ -189,7 +189,7 @@ Tensors StateHost(const NodePtr&, const Tensors&) {
       .describe(Doc                                                                           \
                 " A pure function of the state (seed, step), the stream and the position: "   \
                 "Philox4x32-10.\nOf the shape of `like`, whose elements are not read, or of " \
-                "`shape`. Gradient: none. Errors: a state that is not i64[2]\n"               \
+                "`shape`. Gradient: none. Errors: a state that is not i64[2] "                \
                 "(kTypeMismatch, kShapeMismatch), a dtype that is no float (kTypeMismatch). " \
                 "Source: Weft.")                                                              \
       .optional_input("like", "any", "only its shape counts")                                 \

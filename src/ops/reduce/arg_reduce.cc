@@ -132,9 +132,8 @@ WEFT_REGISTER_ARG(ArgMin, "minimum", ReduceOp::kArgMin);
 WEFT_REGISTER_OP(CumSum)
     .describe(
         "y[i] = sum of x[j] over j <= i along the axis (j < i with `exclusive`; from the end with "
-        "`reverse`). The definition\n"
-        "is quadratic in the extent; on cpu a library call walks once. Gradient: CumSum of dy in "
-        "the other direction.\n"
+        "`reverse`). The definition is quadratic in the extent; on cpu a library call walks once. "
+        "Gradient: CumSum of dy in the other direction.\n"
         "Errors: axis out of range (kBadAttribute), not constant (kUnsupported when code is made). "
         "Source: ONNX CumSum-14.")
     .input("x", TypeDoc(kNumeric))

@@ -134,9 +134,10 @@ std::vector<NodeEntry> ReverseSequenceGrad(const NodePtr& n, const std::vector<N
 WEFT_REGISTER_OP(CumProd)
     .describe(
         "y[i] = product of x[j] over j <= i along the axis (j < i with `exclusive`; from the end "
-        "with `reverse`).\nGradient: CumSum of dy * y in the other direction, over x; at "
-        "the first 0 of a line\nthe products of the others, at the other zeros 0.\nErrors: axis "
-        "out of range (kBadAttribute). Source: ONNX CumProd-26.")
+        "with `reverse`).\n"
+        "Gradient: CumSum of dy * y in the other direction, over x; at the first 0 of a line the "
+        "products of the others, at the other zeros 0.\n"
+        "Errors: axis out of range (kBadAttribute). Source: ONNX CumProd-26.")
     .input("x", TypeDoc(kCumulative))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T", "the shape of x")

@@ -158,12 +158,11 @@ WEFT_REGISTER_OP_IN(weft, Moments)
         "Mean and population variance of x over `axes`, which stay with extent 1. In f32 for f16 "
         "and bf16, by sums in f64;\n"
         "`rest` is what the mean loses by its dtype: mean + rest is right where mean / deviation "
-        "is 1e6 as well. No axes: x, "
-        "0, 0;\nover nothing: NaN.\n"
+        "is 1e6 as well. No axes: x, 0, 0;\n"
+        "over nothing: NaN.\n"
         "Gradient: dx = (dmean + 2 (x - mean - rest) dvar) / count, ordinary ops. Errors: an axis "
-        "out of "
-        "range or repeated\n"
-        "(kBadAttribute), axes not constant (kUnsupported when code is made). Source: Weft.")
+        "out of range or repeated (kBadAttribute), axes not constant (kUnsupported when code is "
+        "made). Source: Weft.")
     .input("x", TypeDoc(kFloats))
     .input("axes", "i64", "in [-rank, rank)")
     .output("mean", "f32, or f64 for f64")
@@ -189,8 +188,7 @@ WEFT_REGISTER_OP_IN(weft, Normalize)
         "y = (x - mean - rest) / sqrt(variance + epsilon) scale + bias. All broadcast to x; "
         "computed in the widest dtype, at least f32.\n"
         "Gradient: by all of them, ordinary ops; keeps x, mean, variance and scale. Errors: an "
-        "operand that does not broadcast to x\n"
-        "(kShapeMismatch). Source: Weft.")
+        "operand that does not broadcast to x (kShapeMismatch). Source: Weft.")
     .input("x", TypeDoc(kFloats))
     .input("mean", TypeDoc(kFloats, "U"), "broadcasts to x")
     .input("variance", "U")
