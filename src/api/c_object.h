@@ -46,7 +46,7 @@ WeftStatus Guard(F&& f) noexcept {
   } catch (const Error& e) {
     return Remember(e);
   } catch (const std::bad_alloc&) {
-    return Remember(ErrorCode::kOutOfMemory, "memory ran out");
+    return Remember(ErrorCode::kOutOfMemory, "out of memory");
   } catch (const std::exception& e) {
     return Remember(ErrorCode::kInternal, e.what());
   } catch (...) {

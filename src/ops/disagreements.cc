@@ -209,7 +209,7 @@ const std::vector<Disagreement>& Disagreements() {
         "mode = \"linear\", coordinate_transformation_mode = \"asymmetric\"", "[1, 1, 2, 6] 1 1.5 2 2.5 3 3 nan nan nan nan 5 5",
         "", "ONNX Runtime: nan nan nan nan 3 3 in the first row (an axis of scale 1 reads its neighbour); evaluator: 4 nan nan nan nan 5 in the second",
         "A tap of weight 0 hands NaN on along an axis that is resized, as in ONNX Runtime. An axis of scale 1 has one tap."},
-    {"Resize", "NaN beside an element, linear, a scale of 1 that a run tells", "f32[1, 1, 2, 3] := [1.0, 2.0, 3.0, 4.0, nan, 5.0]; _; f32[4] := [1.0, 1.0, 1.0, 2.0]",
+    {"Resize", "NaN beside an element, linear, a scale of 1 that is known only at run time", "f32[1, 1, 2, 3] := [1.0, 2.0, 3.0, 4.0, nan, 5.0]; _; f32[4] := [1.0, 1.0, 1.0, 2.0]",
         "mode = \"linear\", coordinate_transformation_mode = \"asymmetric\"", "[1, 1, 2, 6] 1 1.5 2 2.5 3 3 nan nan nan nan 5 5",
         "", "ONNX Runtime, evaluator: as for a constant",
         "As for a constant."},

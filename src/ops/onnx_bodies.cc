@@ -200,7 +200,7 @@ std::vector<int64_t> Spatial(const Shape& s, const char* what) {
   WEFT_CHECK(s.has_rank() && s.rank() >= 2, kUnsupported, "the shape of {} is unknown", what);
   for (int k = 2; k < s.rank(); ++k) {
     WEFT_CHECK(s[k].known() && s[k].is_const(), kUnsupported,
-               "its form in ONNX's operators needs constant spatial extents, {} is {}", what,
+               "its form in ONNX's operators needs constant spatial dimensions, {} is {}", what,
                s.ToString());
     out.push_back(s[k].value());
   }

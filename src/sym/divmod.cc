@@ -162,7 +162,7 @@ const Node* ModByConst(const Node* p, int64_t c) {
 }
 
 void CheckDivisor(const Node* q) {
-  WEFT_CHECK(!q->is_const() || q->constant != 0, kInvalidModel, "division of an extent by zero");
+  WEFT_CHECK(!q->is_const() || q->constant != 0, kInvalidModel, "division of a dimension by zero");
 }
 
 }  // namespace

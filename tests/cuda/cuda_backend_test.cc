@@ -249,7 +249,7 @@ TEST_CASE("cuda backend: no driver, no device, no room") {
     FakeDriver::Get().memory_bytes = int64_t{1} << 30;
     REQUIRE(told);
     CHECK(told->code == ErrorCode::kOutOfMemory);
-    CHECK(told->says("at these extents the plan needs"));
+    CHECK(told->says("at these dimensions the plan needs"));
   }
   CheckClean();
 }

@@ -99,7 +99,7 @@ void WriteText(const std::string& path, const std::string& text) { std::ofstream
 void FilesThatAreNone() {
   Fails("libgood.so", ErrorCode::kPlugin, "bare name", true);
   Fails(folder + "/libnone.so", ErrorCode::kIo, "No such file", true);
-  Fails(folder, ErrorCode::kPlugin, "no regular file", true);
+  Fails(folder, ErrorCode::kPlugin, "not a regular file", true);
   WriteText(folder + "/text.so", "this is no library\n");
   Fails(folder + "/text.so", ErrorCode::kPlugin, "does not begin as an ELF file", true);
   WriteText(folder + "/empty.so", "");
@@ -143,7 +143,7 @@ void EachFault() {
   FailsBothWays("bad_signature", ErrorCode::kPlugin, "'m' behind the arrow only");
   FailsBothWays("null_op", ErrorCode::kPlugin, "WeftOpDef is null");
   FailsBothWays("throws", ErrorCode::kPlugin, "threw from its entry: the entry throws");
-  FailsBothWays("throws_int", ErrorCode::kPlugin, "no exception");
+  FailsBothWays("throws_int", ErrorCode::kPlugin, "not an exception");
   FailsBothWays("c_duplicate", ErrorCode::kDuplicate,
                 "operator 'Relu' is registered twice: by weft");
   FailsBothWays("unknown_op", ErrorCode::kUnknownOp, "wrong::Nobody");

@@ -85,7 +85,7 @@ tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint6
 
 BenchResult Bench(const BenchOptions& options) {
   const programs::Program& program = programs::Find(options.program);
-  WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} pictures", options.batch);
+  WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} images", options.batch);
   WEFT_CHECK(options.seconds >= 0 && std::isfinite(options.seconds), kUsage,
              "{} seconds to measure", options.seconds);
   WEFT_CHECK(

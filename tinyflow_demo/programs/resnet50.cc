@@ -55,7 +55,7 @@ tf::data::Layout Pictures() {
 }  // namespace
 
 Program Resnet50() {
-  Program p{"resnet50", "",        "ResNet-50 on random pictures, for benchmarks", Build, 1, 128,
+  Program p{"resnet50", "",        "ResNet-50 on random images, for benchmarks", Build, 1, 128,
             1e-3,       Pictures()};
   p.classes = kClasses;
   p.synthetic = p.choices = true;

@@ -248,9 +248,9 @@ TEST_CASE("options that make no sense") {
   refused([](auto& o) { o.rate = 1e-60; }, "f32");
   refused([](auto& o) { o.steps = -1; }, "-1 steps");
   refused([](auto& o) { o.epochs = -1; }, "-1 epochs");
-  refused([](auto& o) { o.batch = -1; }, "-1 pictures a step");
-  refused([](auto& o) { o.batch = 201; }, "a batch of 201 pictures, but 200 to train on");
-  refused([](auto& o) { o.images = 70'000; }, "70000 pictures");
+  refused([](auto& o) { o.batch = -1; }, "-1 images per step");
+  refused([](auto& o) { o.batch = 201; }, "a batch of 201 images, but 200 to train on");
+  refused([](auto& o) { o.images = 70'000; }, "70000 images");
   refused([](auto& o) { o.seed = UINT64_MAX; }, "seed");
   TrainOptions o = Options("softmax", 200, 1, 20);
   o.save = "/nowhere/file";

@@ -89,7 +89,7 @@ Config ParseConfig(const std::string& text) {
   } catch (const weft::Error& e) {
     if (e.code() != weft::ErrorCode::kUnsupported) throw;
     weft::ThrowError(e.code(), "there is no GPU to run on: " + e.message(),
-                     "session \"" + text + "\"", "use \"cpu fusion\"; weft doctor tells more");
+                     "session \"" + text + "\"", "use \"cpu fusion\"; weft doctor shows more");
   }
   return config;
 }

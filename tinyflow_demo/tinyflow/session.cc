@@ -76,7 +76,7 @@ struct Session::Impl {
       WEFT_CHECK(value, kBadInput, "'{}' is fed nothing", tensor.name());
       const weft::NodePtr n = tensor.entry().node;
       WEFT_CHECK(n->is_variable() && !n->has_attr("state"), kBadBinding,
-                 "'{}' is fed, but it is no placeholder", tensor.name());
+                 "'{}' is fed, but it is not a placeholder", tensor.name());
       WEFT_CHECK(std::find(key.begin() + 2, key.end(), -2 - int64_t(n->id())) == key.end(),
                  kBadBinding, "'{}' is fed twice", tensor.name());
       WEFT_CHECK(value->dtype() == tensor.dtype(), kBadInput, "'{}' has dtype {}, fed {}",

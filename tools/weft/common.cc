@@ -179,7 +179,7 @@ static std::shared_ptr<Backend> BackendOf(const std::string& name) {
   try {
     return GetBackend(name);
   } catch (Error& e) {
-    if (e.hint().empty()) e.SetHint("weft doctor tells what this machine has");
+    if (e.hint().empty()) e.SetHint("weft doctor shows what this machine has");
     throw;
   }
 }
@@ -224,8 +224,8 @@ void ReportKernelFaults(const Session& session) {
   const int failed = session.kernels_failed() - session.program().stats().kernels_failed;
   if (failed == 0) return;  // those of the program are told when it is compiled
   InternalError error(ErrorCode::kInternal,
-                      fmt::format("{} could not be generated for these extents; the operators run "
-                                  "in the interpreter",
+                      fmt::format("{} could not be generated for these dimensions; the operators "
+                                  "run in the interpreter",
                                   Plural(failed, "kernel")));
   WriteCommandReproducer(CommandArguments(), &error);
   ReportError(error, false);

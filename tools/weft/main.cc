@@ -162,7 +162,7 @@ int Main(int argc, char** argv) {
   } catch (const Error& e) {
     return ReportError(e, json_errors);
   } catch (const std::bad_alloc&) {
-    return ReportError(DeviceError(ErrorCode::kOutOfMemory, "memory ran out"), json_errors);
+    return ReportError(DeviceError(ErrorCode::kOutOfMemory, "out of memory"), json_errors);
   } catch (const std::exception& e) {
     return ReportInternal(InternalError(ErrorCode::kInternal, e.what()), json_errors);
   }

@@ -95,7 +95,7 @@ Expr Expr::Literal(double v) {
 }
 
 Expr Expr::Dim(SymInt d) {
-  WEFT_ICHECK(d.known(), "an unknown extent has no value");
+  WEFT_ICHECK(d.known(), "an unknown dimension has no value");
   if (d.is_const()) return Int(d.value());
   Spec s;
   s.kind = ExprKind::kDim;

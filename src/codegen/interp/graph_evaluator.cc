@@ -197,7 +197,7 @@ class InterpreterEvaluator final : public Evaluator {
       for (auto [i, k] : WrittenInputs(n)) {
         const NodePtr v = n->inputs[size_t(i)].node;
         WEFT_CHECK(v->id() < state.size() && state[v->id()], kInvalidModel,
-                   "{} writes {}, which is no state variable", n->Describe(), v->Describe());
+                   "{} writes {}, which is not a state variable", n->Describe(), v->Describe());
         WEFT_CHECK(k >= 0, kUnsupported, "{}: the evaluator does not know what it writes",
                    n->Describe());
         state[v->id()] = values[n->id()].at(size_t(k));

@@ -138,9 +138,9 @@ Graph RTCGen(Graph g, PassContext& ctx) {
   }
   KernelCache::Process().Store(missing, made);
   if (!unavailable.empty() && !missing.empty())
-    ctx.Warn(
-        fmt::format("no new kernels for target '{}': {}; what misses one runs in the interpreter",
-                    ctx.target(), unavailable));
+    ctx.Warn(fmt::format(
+        "no new kernels for target '{}': {}; operators without one run in the interpreter",
+        ctx.target(), unavailable));
   for (std::string& fault : faults) ctx.Fault(std::move(fault));
   for (NodeId id = 0; id < kernels.id_bound(); ++id)
     if (const LoweredKernel* k = kernels.find(id)) {

@@ -261,7 +261,7 @@ const std::vector<NodePtr>& Graph::inputs() const { return store_->inputs; }
 void Graph::SetInputs(const std::vector<NodePtr>& variables) {
   for (NodePtr p : variables) {
     store_->CheckOwns(p, "an input of the graph");
-    WEFT_CHECK(p->is_variable(), kApiMisuse, "{} is no variable", p->Describe());
+    WEFT_CHECK(p->is_variable(), kApiMisuse, "{} is not a variable", p->Describe());
   }
   store_->inputs = variables;
   store_->Changed();

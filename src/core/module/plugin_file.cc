@@ -78,7 +78,7 @@ std::optional<std::string> FindNote(const std::vector<char>& notes) {
 std::optional<std::string> ReadAbiId(const FileReader& file) {
   Elf64_Ehdr head;
   if (!file.Read(0, &head, sizeof head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
-    file.Refuse("is no shared library: it does not begin as an ELF file");
+    file.Refuse("is not a shared library: it does not begin as an ELF file");
   if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB ||
       (kMachine != EM_NONE && head.e_machine != kMachine))
     file.Refuse(fmt::format("is for another machine (ELF machine {}, class {})", head.e_machine,
@@ -111,7 +111,7 @@ PluginFile InspectPlugin(const std::string& path) {
   struct stat status {};
   WEFT_CHECK(fstat(file.fd(), &status) == 0, kIo, "plugin '{}' cannot be read: {}", path,
              std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) file.Refuse("is no regular file");
+  if (!S_ISREG(status.st_mode)) file.Refuse("is not a regular file");
   PluginFile out;
   char* real = realpath(path.c_str(), nullptr);
   out.path = real ? real : path;

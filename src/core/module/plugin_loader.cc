@@ -80,7 +80,7 @@ void* Open(const PluginFile& file) {
            "code that may fail belongs into the entry, not into a global variable");
   } catch (...) {
     Refuse(ErrorCode::kPlugin, file,
-           "threw from a static initialiser: something that is no exception");
+           "threw from a static initialiser: something that is not an exception");
   }
   if (!handle) {
     const char* why = dlerror();
@@ -110,7 +110,7 @@ WeftPluginInfo CallEntry(const PluginFile& file, void* handle, size_t* through_t
   } catch (const std::exception& e) {
     Refuse(ErrorCode::kPlugin, file, fmt::format("threw from its entry: {}", e.what()));
   } catch (...) {
-    Refuse(ErrorCode::kPlugin, file, "threw from its entry: something that is no exception");
+    Refuse(ErrorCode::kPlugin, file, "threw from its entry: something that is not an exception");
   }
   if (status != WEFT_OK)
     Refuse(ErrorCode::kPlugin, file,
@@ -262,7 +262,7 @@ PluginInfo LoadPlugin(const std::string& path, const PluginOptions& options) {
   // Its initialisers do not run twice, whatever ended the first attempt: noted beforehand, since
   // memory may be what ran out.
   t.refused.push_back({file, ErrorCode::kOutOfMemory,
-                       fmt::format("memory ran out while plugin '{}' was loaded", file.path)});
+                       fmt::format("out of memory while plugin '{}' was loaded", file.path)});
   bool opened = false;
   try {
     Loaded entry{file, LoadNow(file, &opened)};

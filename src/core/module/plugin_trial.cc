@@ -113,7 +113,7 @@ class Reader {
     out.Add(e.message()).Add(e.place()).Add(e.hint());
   } catch (...) {
     out = Writer();
-    out.Add("error").Add(std::to_string(int(ErrorCode::kOutOfMemory))).Add("memory ran out");
+    out.Add("error").Add(std::to_string(int(ErrorCode::kOutOfMemory))).Add("out of memory");
     out.Add("").Add("");
   }
   report.Append(out.text());

@@ -224,8 +224,9 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
                                       std::max(tolerances[i], RelativeTolerance(want[i]->dtype())));
       if (!(d <= 1))
         Lie(pass, "to compute the same",
-            fmt::format("output '{}' differs by {:.3g} tolerances on random inputs (seed {})",
-                        before.OutputName(i), d, checks.seed + round));
+            fmt::format(
+                "output '{}' differs on random inputs: error is {:.3g}x the tolerance (seed {})",
+                before.OutputName(i), d, checks.seed + round));
     }
   }
 }

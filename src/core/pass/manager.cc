@@ -177,7 +177,7 @@ class Manager {
           if (Contains(p->provides, missing))
             hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
         ThrowError(ErrorCode::kDependency,
-                   fmt::format("pass '{}' needs the graph attribute '{}', which is missing or "
+                   fmt::format("pass '{}' requires the graph attribute '{}', which is missing or "
                                "incomplete (strict mode)",
                                pass.name, missing),
                    "", hint);
@@ -187,7 +187,7 @@ class Manager {
       if (!has_provider && g.HasAttr(missing)) return g;
       const PassEntry& provider = ProviderOf(missing, pass.name);
       WEFT_CHECK(!Contains(options_.skip, provider.name), kDependency,
-                 "pass '{}' needs the graph attribute '{}', whose provider '{}' is skipped",
+                 "pass '{}' requires the graph attribute '{}', whose provider '{}' is skipped",
                  pass.name, missing, provider.name);
       // Twice: once for what was missing, once for what another provider undid. More means that
       // they undo each other.

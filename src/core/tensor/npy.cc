@@ -112,7 +112,7 @@ class HeaderReader {
       const size_t begin = at_;
       while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
       const auto extent = TryParseInt64(text_.substr(begin, at_ - begin));
-      if (!extent) Fail("expected extents in the shape");
+      if (!extent) Fail("expected dimensions in the shape");
       dims.push_back(*extent);
       if (dims.size() > kMaxRank) Fail(fmt::format("the rank is above {}", kMaxRank));
       if (!Accept(',') && Peek() != ')') Fail("expected ',' or ')' in the shape");

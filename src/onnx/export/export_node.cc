@@ -103,7 +103,7 @@ void GraphWriter::WriteShapeTensor(const NodePtr& n) {
       constants.clear();
     };
     for (const SymInt d : dims.dims()) {
-      WEFT_CHECK(d.known(), kUnsupported, "an extent of {} is unknown", dims.ToString());
+      WEFT_CHECK(d.known(), kUnsupported, "a dimension of {} is unknown", dims.ToString());
       if (d.is_const()) {
         constants.push_back(d.value());
         continue;

@@ -112,7 +112,8 @@ const std::string& GraphWriter::SymbolValue(const std::string& symbol) {
   const auto it = sources_.find(symbol);
   if (it == sources_.end()) {
     WEFT_CHECK(outer_ != nullptr, kUnsupported,
-               "the value of the symbol '{}' is needed and no extent of an input tells it", symbol);
+               "the value of the symbol '{}' is needed and no dimension of an input determines it",
+               symbol);
     return outer_->SymbolValue(symbol);
   }
   const Source& s = it->second;

@@ -167,7 +167,7 @@ WEFT_REGISTER_OP(Loop)
         "the body gives is stacked on a new first axis.\n"
         "Gradient: a Scan of the gradient of the body, from the last iteration to the first. It "
         "needs the states of every iteration, which a run of the loop in front of it stacks: their "
-        "extents must not change (kShapeMismatch when it runs). Source: ONNX Loop-25.")
+        "dimensions must not change (kShapeMismatch when it runs). Source: ONNX Loop-25.")
     .optional_input("M", "i64", "absent: no bound")
     .optional_input("cond", "bool", "absent: true")
     .variadic_input("states", "any", "then the captured values")

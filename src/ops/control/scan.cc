@@ -83,7 +83,7 @@ void ScanShape(InferShapeContext& ctx) {
     WEFT_CHECK(x.rank() > 0, kShapeMismatch, "{}: a scalar cannot be sliced",
                ctx.node()->Describe());
     const int axis = AxisOf(EntryOr(p.scan_input_axes, k, 0), x.rank(), ctx.node());
-    length = length.known() ? UnifyDims(ctx, length, x[axis], "the sliced extents") : x[axis];
+    length = length.known() ? UnifyDims(ctx, length, x[axis], "the sliced dimensions") : x[axis];
     x = WithoutAxis(x, axis);
   }
   std::vector<Shape> states;
@@ -124,7 +124,7 @@ Tensors ScanHost(const NodePtr& n, const Tensors& in) {
     const Tensor& x = *in[s.states + k];
     axes.push_back(AxisOf(EntryOr(p.scan_input_axes, k, 0), x.rank(), n));
     const int64_t extent = x.dims()[size_t(axes.back())];
-    WEFT_CHECK(length < 0 || length == extent, kShapeMismatch, "{}: sliced extents {} and {}",
+    WEFT_CHECK(length < 0 || length == extent, kShapeMismatch, "{}: sliced dimensions {} and {}",
                n->Describe(), length, extent);
     length = extent;
   }
@@ -192,10 +192,8 @@ WEFT_REGISTER_OP(Scan)
         "Runs `body` once for each slice of the last `num_scan_inputs` operands. The states go "
         "round; what else the body gives is stacked.\n"
         "Gradient: a Scan from the last slice to the first, of the gradient of the body. It needs "
-        "the "
-        "states of every iteration, which a run in front of it stacks: their extents must not "
-        "change "
-        "(kShapeMismatch when it runs). Source: ONNX Scan-25.")
+        "the states of every iteration, which a run in front of it stacks: their dimensions must "
+        "not change (kShapeMismatch when it runs). Source: ONNX Scan-25.")
     .variadic_input("operands", "any", "states, sliced operands, then the captured values")
     .output("outputs", "any", "final states, then stacks")
     .set_num_inputs(1, INT_MAX)

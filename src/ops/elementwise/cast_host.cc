@@ -99,7 +99,7 @@ std::string TextOf(const Tensor& x, int64_t i) {
 double NumberOf(const std::string& text) {
   char* end = nullptr;
   const double v = std::strtod(text.c_str(), &end);
-  WEFT_CHECK(end != text.c_str() && *end == '\0', kBadInput, "\"{}\" is no number",
+  WEFT_CHECK(end != text.c_str() && *end == '\0', kBadInput, "\"{}\" is not a number",
              text.substr(0, 40));
   return v;
 }

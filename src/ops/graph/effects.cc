@@ -39,7 +39,7 @@ WEFT_REGISTER_OP_IN(weft, Read)
 WEFT_REGISTER_OP_IN(weft, Group)
     .describe(
         "An empty tensor that exists when all inputs have been computed: as an output of a graph "
-        "it stands for updates whose values nobody wants. Takes no step and no memory. Gradient: "
+        "it stands for updates whose values are not used. Takes no step and no memory. Gradient: "
         "none. Errors: none. Source: tf.group for the idea.")
     .variadic_input("inputs", "any")
     .output("done", "bool")

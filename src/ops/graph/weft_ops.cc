@@ -170,7 +170,7 @@ void AssignShape(InferShapeContext& ctx) {
              ctx.node()->Describe(), value.ToString(), variable.ToString());
   Shape out = variable;
   for (int k = 0; k < out.rank(); ++k)
-    out.set(k, UnifyDims(ctx, variable[k], value[k], "extents of variable and value"));
+    out.set(k, UnifyDims(ctx, variable[k], value[k], "dimensions of variable and value"));
   ctx.set_out(0, out);
 }
 

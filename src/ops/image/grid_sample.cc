@@ -69,7 +69,8 @@ Shape SampledShape(InferShapeContext& ctx) {
   CheckRank(ctx, 1, rank, "grid");
   const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
               gs = grid.has_rank() ? grid : Shape::OfRank(rank);
-  UnifyDims(ctx, gs[rank - 1], rank - 2, "the last extent of grid and the number of spatial axes");
+  UnifyDims(ctx, gs[rank - 1], rank - 2,
+            "the last dimension of grid and the number of spatial axes");
   std::vector<SymInt> dims{UnifyDims(ctx, xs[0], gs[0], "the batch"), xs[1]};
   for (int k = 1; k + 1 < rank; ++k) dims.push_back(gs[k]);
   for (int k = 2; k < rank && p.padding_mode != "zeros"; ++k)
@@ -276,7 +277,7 @@ WEFT_REGISTER_OP(GridSample)
         "Y[n, c, o] = X[n, c] interpolated at the coordinates that grid[n, o] normalizes to [-1, "
         "1], the last spatial axis first.\n"
         "Gradient: weft::GridSampleGrad for X, weft::GridSampleSlope for the grid. Errors: ranks, "
-        "batch or the grid's last extent do not fit (kShapeMismatch), an unknown mode "
+        "batch or the grid's last dimension do not fit (kShapeMismatch), an unknown mode "
         "(kBadAttribute). Source: ONNX GridSample-22.")
     .input("X", TypeDoc(kComputable, "T1"), "[n, c, spatial...]; floats but for mode nearest")
     .input("grid", TypeDoc(kFloats, "T2"), "[n, out spatial..., number of spatial axes]")
@@ -300,7 +301,7 @@ WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
         "weft::GridSampleSlope for the grid. Source: Weft.")
     .input("dy", TypeDoc(kFloats, "T1"), "[n, c, out spatial...]")
     .input("grid", TypeDoc(kFloats, "T2"))
-    .input("shape", "i64", "extents of X")
+    .input("shape", "i64", "dimensions of X")
     .output("dX", "T1")
     .set_num_inputs(3)
     .set_num_outputs(1)

@@ -130,7 +130,7 @@ SymInt Scaled(SymInt extent, float scale) {
   if (!extent.known() || !extent.is_const()) return SymInt();
   const double scaled = std::floor(double(float(extent.value()) * scale));
   WEFT_CHECK(scaled >= 0 && scaled < 0x1p62, kOverflow,
-             "an extent of {} by a scale of {} overflows", extent.value(), scale);
+             "a dimension of {} by a scale of {} overflows", extent.value(), scale);
   return int64_t(scaled);
 }
 
@@ -491,7 +491,7 @@ void ResizeType(InferTypeContext& ctx) {
 WEFT_REGISTER_OP(Resize)
     .describe(
         "y[.., o, ..] = sum of weight(o) x[.., position(o), ..] over the positions that the mode "
-        "reads, axis by axis; scales or sizes give the extents floor(in scale) or size. "
+        "reads, axis by axis; scales or sizes give the dimensions floor(in scale) or size. "
         "Coordinates are computed in f64, nearest ones by a given scale as f32 rounds them.\n"
         "Integers round to even.\n"
         "Gradient: weft::ResizeGrad; keeps roi, scales, sizes. Errors: both or none of scales and "
@@ -524,7 +524,7 @@ WEFT_REGISTER_OP_IN(weft, ResizeGrad)
         "Gradient of Resize from dy, the shape of x and the inputs of Resize. Gradient: Resize. "
         "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .optional_input("roi", TypeDoc(kFloats, "T2"))
     .optional_input("scales", TypeDoc(kFloats, "T3"))
     .optional_input("sizes", "i64")

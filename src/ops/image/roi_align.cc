@@ -57,7 +57,7 @@ void RoiAlignShape(InferShapeContext& ctx) {
   if (CheckRank(ctx, 0, 4, "X")) channels = ctx.in(0)[1];
   if (CheckRank(ctx, 1, 2, "rois")) {
     regions = ctx.in(1)[0];
-    UnifyDims(ctx, ctx.in(1)[1], 4, "the extents of a region");
+    UnifyDims(ctx, ctx.in(1)[1], 4, "the dimensions of a region");
   }
   if (CheckRank(ctx, 2, 1, "batch_indices"))
     regions = UnifyDims(ctx, regions, ctx.in(2)[0], "rois and batch_indices");
@@ -221,7 +221,7 @@ WEFT_REGISTER_OP(RoiAlign)
         "Y[r, c, i, j] = mean (or maximum) over the samples of bin (i, j) of region r of image "
         "batch_indices[r], read linearly.\n"
         "f16 and bf16 compute in f32. Gradient: weft::RoiAlignGrad for X under avg. Errors: ranks "
-        "or extents that do not fit (kShapeMismatch), an unknown mode (kBadAttribute), an index "
+        "or dimensions that do not fit (kShapeMismatch), an unknown mode (kBadAttribute), an index "
         "outside the batch (kIndexRange). Source: ONNX RoiAlign-22.")
     .input("X", TypeDoc(kFloats), "[n, c, h, w]")
     .input("rois", "T", "[m, 4], x1, y1, x2, y2")
@@ -246,7 +246,7 @@ WEFT_REGISTER_OP_IN(weft, RoiAlignGrad)
     .input("dy", TypeDoc(kFloats), "[m, c, output_height, output_width]")
     .input("rois", "T", "[m, 4]")
     .input("batch_indices", "i64", "[m]")
-    .input("shape", "i64", "extents of X")
+    .input("shape", "i64", "dimensions of X")
     .output("dX", "T")
     .set_num_inputs(4)
     .set_num_outputs(1)

@@ -125,9 +125,9 @@ std::string WeightBody(const OnnxBodyRequest& r) {
 
 WEFT_REGISTER_OP_IN(weft, ClassMask)
     .describe(
-        "labels with a new axis of extent `depth`: true where the position along it is the label. "
-        "A label outside [0, depth), and ignore_index, has none. Gradient: none. Errors: axis out "
-        "of range (kBadAttribute). Source: Weft.")
+        "labels with a new axis of size `depth`: true where the position along it is the label. A "
+        "label outside [0, depth), and ignore_index, has none. Gradient: none. Errors: axis out of "
+        "range (kBadAttribute). Source: Weft.")
     .input("labels", TypeDoc(kIndexTypes))
     .input("depth", "i64", "one element: the number of classes")
     .output("mask", "bool")
@@ -145,9 +145,9 @@ WEFT_REGISTER_OP_IN(weft, ClassMask)
 WEFT_REGISTER_OP_IN(weft, ClassWeight)
     .describe(
         "weights[label] for every label; 0 for ignore_index. Gradient: dweights[c] = sum of dy "
-        "over the labels c. Errors: a label outside [0, extent of weights) that is not "
-        "ignore_index (kIndexRange). Source: Weft.")
-    .input("labels", TypeDoc(kIndexTypes, "Tind"), "in [0, extent of weights), or ignore_index")
+        "over the labels c. Errors: a label outside [0, size of weights) that is not ignore_index "
+        "(kIndexRange). Source: Weft.")
+    .input("labels", TypeDoc(kIndexTypes, "Tind"), "in [0, size of weights), or ignore_index")
     .input("weights", TypeDoc(kFloats), "[classes]")
     .output("weight", "T", "the shape of labels")
     .set_num_inputs(2)

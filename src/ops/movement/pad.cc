@@ -33,7 +33,8 @@ void PadShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   const bool continued = Mode(n) != "constant";
   if (Has(ctx, 2) && ctx.in(2).has_rank())
-    for (SymInt d : ctx.in(2).dims()) UnifyDims(ctx, d, 1, "the extents of constant_value and 1");
+    for (SymInt d : ctx.in(2).dims())
+      UnifyDims(ctx, d, 1, "the dimensions of constant_value and 1");
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   std::vector<int> axes = AllAxes(x.rank());
   if (Has(ctx, 3)) {
@@ -185,7 +186,7 @@ WEFT_REGISTER_OP(Pad)
         "of what is left.\n"
         "Gradient: constant: Pad of dy by -pads, and the sum outside x for constant_value; else "
         "weft::PadGrad.\n"
-        "Errors: 2 pads an axis, a negative extent, nothing left to continue (kShapeMismatch), "
+        "Errors: 2 pads an axis, a negative dimension, nothing left to continue (kShapeMismatch), "
         "unknown mode (kBadAttribute). Source: ONNX Pad-24.")
     .input("data", TypeDoc(kAllTypes))
     .input("pads", "i64", "1-D: all begins, then all ends")
@@ -222,7 +223,7 @@ WEFT_REGISTER_OP_IN(weft, PadGrad)
         "Adjoint of Pad: dx[i] = sum of dy over the positions that Pad fills from i. Gradient: "
         "Pad. Source: Weft.")
     .input("dy", TypeDoc(kNumeric))
-    .input("shape", "i64", "extents of the padded tensor before padding")
+    .input("shape", "i64", "dimensions of the padded tensor before padding")
     .input("pads", "i64")
     .optional_input("axes", TypeDoc(kIndexTypes, "Tind"))
     .output("dx", "T")

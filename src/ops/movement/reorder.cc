@@ -21,7 +21,7 @@ Exprs ReorderCode(const NodePtr&, const Exprs& x) { return {x[0]}; }
 
 WEFT_REGISTER_OP_IN(weft, Reorder)
     .describe(
-        "y = x, which may lie in memory in another order. Gradient: dx = dy; retains nothing. "
+        "y = x, which may have another order in memory. Gradient: dx = dy; retains nothing. "
         "Source: this project, pass Layout.")
     .set_num_inputs(1)
     .set_num_outputs(1)

@@ -244,7 +244,7 @@ Exprs ScatterNDCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const TensorArg &x = in[0], &idx = in[1], &u = in[2];
   const SymInt depth = idx.shape[idx.rank() - 1];
   WEFT_CHECK(depth.known() && depth.is_const(), kUnsupported,
-             "{}: the last extent of indices {} must be known", n->Describe(),
+             "{}: the last dimension of indices {} must be known", n->Describe(),
              idx.shape.ToString());
   const int k = int(depth.value());
   std::vector<SymInt> positions(idx.shape.dims().begin(), idx.shape.dims().end() - 1);
@@ -356,7 +356,7 @@ WEFT_REGISTER_OP(ScatterElements)
         "of the axis.\nOf equal indices the last stays. Gradient: the table at the top of "
         "scatter.cc. Source: ONNX ScatterElements-18.")
     .input("data", TypeDoc(kAllTypes))
-    .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-extent, extent)")
+    .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-size, size) of the axis")
     .input("updates", "T", "the shape of indices")
     .output("output", "T", "the shape of data")
     .set_num_inputs(3)
@@ -388,7 +388,7 @@ WEFT_REGISTER_OP(ScatterND)
         "ONNX ScatterND-18.")
     .input("data", TypeDoc(kAllTypes))
     .input("indices", "i64", "[positions..., k]")
-    .input("updates", "T", "[positions..., the extents of data from k on]")
+    .input("updates", "T", "[positions..., the dimensions of data from k on]")
     .output("output", "T", "the shape of data")
     .set_num_inputs(3)
     .set_num_outputs(1)

@@ -111,7 +111,7 @@ void SliceShape(InferShapeContext& ctx) {
     const SymInt extent = steps ? SliceExtent(d, s, e, (*steps)[k], ctx.facts()) : SymInt();
     if (!extent.known() && !d.known()) {
       d = SymInt();
-      Unknown(ctx, 0, fmt::format("extent {} of x is unknown", axes[k]));
+      Unknown(ctx, 0, fmt::format("dimension {} of x is unknown", axes[k]));
     } else {
       d = extent.known() ? extent : ctx.unbacked(axes[k]);
     }
@@ -253,11 +253,11 @@ WEFT_REGISTER_OP(Slice)
 
 WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .describe(
-        "Adjoint of Slice: a tensor of the extents `shape` that holds dy where Slice would read, 0 "
+        "Adjoint of Slice: a tensor of shape `shape` that holds dy where Slice would read, 0 "
         "elsewhere.\n"
         "Gradient: Slice. Errors: as Slice. Source: Weft.")
     .input("dy", TypeDoc(kComputable))
-    .input("shape", "i64", "extents of the sliced tensor")
+    .input("shape", "i64", "dimensions of the sliced tensor")
     .input("starts", TypeDoc(kIndexTypes, "Tind"))
     .input("ends", "Tind")
     .optional_input("axes", "Tind")

@@ -181,8 +181,8 @@ WEFT_REGISTER_OP_IN(weft, Attention)
         "y_perm. Batch axes broadcast. A row of scores that are all -inf gives NaN, with safe = 1 "
         "zeros; no keys at all give 0; f16 and bf16 compute in f32. The scores are never stored "
         "whole. No gradient: the pass Attention makes it where nothing else reads them.\n"
-        "Errors: ranks differ or are below 2, extents differ, the mask does not broadcast "
-        "(kShapeMismatch), a perm is no permutation (kBadAttribute), dtypes differ "
+        "Errors: ranks differ or are below 2, dimensions differ, the mask does not broadcast "
+        "(kShapeMismatch), a perm is not a permutation (kBadAttribute), dtypes differ "
         "(kTypeMismatch). Source: Vaswani et al. 2017, Attention is all you need.")
     .input("q", TypeDoc(kFloats))
     .input("k", "T")

@@ -207,7 +207,7 @@ WEFT_REGISTER_OP(BatchNormalization)
         "are inputs; in training they are the mean and the population variance of the batch over "
         "all axes but 1 (PyTorch's running variance is the unbiased one), and running statistics "
         "come out: input momentum + batch (1 - momentum).\n"
-        "Gradient: by all five inputs, ordinary ops. Errors: a channel vector of another extent "
+        "Gradient: by all five inputs, ordinary ops. Errors: a channel vector of another size "
         "(kShapeMismatch).\n"
         "Source: ONNX BatchNormalization-15.")
     .input("X", TypeDoc(kFloats), "[n, c, ...]")

@@ -22,7 +22,7 @@ struct ConvParam : OpParam<ConvParam> {
         .set_default(1)
         .set_range(1, INT32_MAX)
         .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
     WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
   }
@@ -243,7 +243,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
         "weft::ConvGradWeight. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("W", "T")
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -265,7 +265,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
         "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("X", "T")
-    .input("shape", "i64", "extents of W")
+    .input("shape", "i64", "dimensions of W")
     .output("dw", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)

@@ -18,7 +18,7 @@ struct DeformConvParam : OpParam<DeformConvParam> {
         .set_default(1)
         .set_range(1, INT32_MAX)
         .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given");
     WEFT_FIELD(offset_group)
         .set_default(1)
         .set_range(1, INT32_MAX)

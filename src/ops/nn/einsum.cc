@@ -42,7 +42,7 @@ std::string ParseTerm(const std::string& text, const NodePtr& n) {
       continue;
     }
     WEFT_CHECK(std::isalpha(static_cast<unsigned char>(text[i])), kBadAttribute,
-               "{}: '{}' in the equation is no letter", n->Describe(), text[i]);
+               "{}: '{}' in the equation is not a letter", n->Describe(), text[i]);
     term += text[i];
   }
   return term;
@@ -126,7 +126,7 @@ void EinsumShape(InferShapeContext& ctx) {
     shapes.push_back(ctx.in(i));
   }
   const Extents x = Measure(e, shapes, ctx.node(), &ctx.facts(), [&](SymInt a, SymInt b) {
-    return UnifyDims(ctx, a, b, "the extents of one letter");
+    return UnifyDims(ctx, a, b, "the dimensions of one letter");
   });
   std::vector<SymInt> dims;
   for (const char c : e.output) {
@@ -256,12 +256,10 @@ SymInt EinsumFlops(const NodePtr& n, const std::vector<Shape>& in, const std::ve
 WEFT_REGISTER_OP(Einsum)
     .describe(
         "Sums of products by letters: output[axes] = sum over the letters it lacks of the product "
-        "of "
-        "the operands.\nGradient: Einsum of dy with the other operands, on the diagonal for a "
-        "repeated "
-        "letter. Errors: an equation that "
-        "does not parse (kBadAttribute), extents of one letter that differ (kShapeMismatch). "
-        "Source: ONNX Einsum-12.")
+        "of the operands.\n"
+        "Gradient: Einsum of dy with the other operands, on the diagonal for a repeated letter. "
+        "Errors: an equation that does not parse (kBadAttribute), dimensions of one letter that "
+        "differ (kShapeMismatch). Source: ONNX Einsum-12.")
     .variadic_input("Inputs", TypeDoc(kNumeric))
     .output("Output", "T")
     .set_num_inputs(1, 64)

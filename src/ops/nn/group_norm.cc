@@ -39,7 +39,7 @@ WEFT_REGISTER_OP_PARAM(GroupNormParam);
 DType ComputeOf(const NodePtr& n, DType x) {
   const int64_t code = ParamOf<GroupNormParam>(n).stash_type;
   WEFT_CHECK(code == 1 || code == 10 || code == 11 || code == 16, kBadAttribute,
-             "{}: stash_type {} is no float dtype", n->Describe(), code);
+             "{}: stash_type {} is not a float dtype", n->Describe(), code);
   return code == 11 ? DType::kF64 : AccumulatorOf(x);
 }
 
@@ -158,9 +158,9 @@ WEFT_REGISTER_OP(GroupNormalization)
         "y = (x - mean) / sqrt(variance + epsilon) scale[c] + bias[c], the statistics over the "
         "channels of a group and the spatial axes of each image. f16 and bf16 compute in f32, "
         "rounded once. Gradient: ordinary ops, the statistics computed again from x.\n"
-        "Errors: rank below 2, a channel vector of another extent, channels that num_groups does "
-        "not divide (kShapeMismatch), stash_type no float (kBadAttribute). Source: ONNX "
-        "GroupNormalization-21.")
+        "Errors: rank below 2, a channel vector of another size, channels that num_groups "
+        "does not divide (kShapeMismatch), a stash_type that is not a float dtype (kBadAttribute). "
+        "Source: ONNX GroupNormalization-21.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .input("scale", TypeDoc(kFloats, "U"), "[c]")
     .input("bias", "U", "[c]")

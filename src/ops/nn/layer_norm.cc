@@ -41,7 +41,7 @@ DType StashOf(const NodePtr& n) {
       t = DType::kBF16;
       break;
     default:
-      WEFT_THROW(kBadAttribute, "{}: stash_type {} is no float dtype", n->Describe(), code);
+      WEFT_THROW(kBadAttribute, "{}: stash_type {} is not a float dtype", n->Describe(), code);
   }
   return t;
 }
@@ -216,14 +216,14 @@ WEFT_REGISTER_OP(LayerNormalization)
         "Computed in the dtype of stash_type, at least f32 (f64 for f64 inputs); Mean and "
         "InvStdDev are of that dtype. Gradient: ordinary ops over x, Mean and InvStdDev (f64 "
         "inputs: statistics computed again).\n"
-        "Errors: axis out of range, stash_type no float (kBadAttribute), scale or B do not "
-        "broadcast (kShapeMismatch).\n"
+        "Errors: axis out of range, a stash_type that is not a float dtype (kBadAttribute), scale "
+        "or B do not broadcast (kShapeMismatch).\n"
         "Source: ONNX LayerNormalization-17.")
     .input("X", TypeDoc(kFloats))
     .input("Scale", "T", "broadcasts to x")
     .optional_input("B", "T", "broadcasts to x")
     .output("Y", "T")
-    .optional_output("Mean", "U", "extents of x with 1 for the normalized axes")
+    .optional_output("Mean", "U", "dimensions of x with 1 for the normalized axes")
     .optional_output("InvStdDev", "U")
     .set_num_inputs(2, 3)
     .set_num_outputs(3)

@@ -11,13 +11,13 @@ struct PoolParam : OpParam<PoolParam> {
   int64_t ceil_mode, count_include_pad, storage_order;
   WEFT_OP_PARAM(PoolParam) {
     WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");
-    WEFT_FIELD(ceil_mode).set_default(0).set_range(0, 1).describe("1: output extents round up");
+    WEFT_FIELD(ceil_mode).set_default(0).set_range(0, 1).describe("1: output dimensions round up");
     WEFT_FIELD(count_include_pad)
         .set_default(0)
         .set_range(0, 1)
         .describe("AveragePool: padding counts as zeros");
     WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
-    WEFT_FIELD(kernel_shape).describe("positive extents of the window");
+    WEFT_FIELD(kernel_shape).describe("positive dimensions of the window");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
     WEFT_FIELD(storage_order)
         .set_default(0)

@@ -176,7 +176,7 @@ WEFT_REGISTER_OP(Dropout)
         "Where(mask, x / (1 - ratio), 0), the mask true with probability 1 - ratio: with the "
         "attribute `seed` a function of seed and position (Philox4x32-10), without it drawn anew "
         "in every run. Gradient: dx = Where(mask, dy / (1 - ratio), 0); retains the mask. Errors: "
-        "ratio or training_mode no scalar (kShapeMismatch), training of 8-bit floats "
+        "ratio or training_mode not a scalar (kShapeMismatch), training of 8-bit floats "
         "(kUnsupported). Source: ONNX Dropout-22.")
     .set_num_inputs(1, 3)
     .set_num_outputs(2)

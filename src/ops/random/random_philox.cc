@@ -114,7 +114,7 @@ struct RandomUniformParam : OpParam<RandomUniformParam> {
     WEFT_FIELD(low).set_default(0).describe("smallest value");
     WEFT_FIELD(high).set_default(1).describe("bound, not drawn");
     WEFT_FIELD(dtype).set_default({}).describe("of the result; default f32");
-    WEFT_FIELD(shape).set_default({}).describe("extents, where `like` is absent");
+    WEFT_FIELD(shape).set_default({}).describe("dimensions, where `like` is absent");
     WEFT_FIELD(stream).set_default(0).describe("which of the streams of the state");
   }
 };
@@ -127,7 +127,7 @@ struct RandomNormalParam : OpParam<RandomNormalParam> {
     WEFT_FIELD(mean).set_default(0).describe("mean");
     WEFT_FIELD(scale).set_default(1).describe("standard deviation");
     WEFT_FIELD(dtype).set_default({}).describe("of the result; default f32");
-    WEFT_FIELD(shape).set_default({}).describe("extents, where `like` is absent");
+    WEFT_FIELD(shape).set_default({}).describe("dimensions, where `like` is absent");
     WEFT_FIELD(stream).set_default(0).describe("which of the streams of the state");
   }
 };
@@ -184,26 +184,26 @@ Tensors StateHost(const NodePtr&, const Tensors&) {
 
 }  // namespace
 
-#define WEFT_REGISTER_DRAW(Name, Doc, Standard, Finish)                                       \
-  WEFT_REGISTER_OP_IN(weft, Name)                                                             \
-      .describe(Doc                                                                           \
-                " A pure function of the state (seed, step), the stream and the position: "   \
-                "Philox4x32-10.\nOf the shape of `like`, whose elements are not read, or of " \
-                "`shape`. Gradient: none. Errors: a state that is not i64[2] "                \
-                "(kTypeMismatch, kShapeMismatch), a dtype that is no float (kTypeMismatch). " \
-                "Source: Weft.")                                                              \
-      .optional_input("like", "any", "only its shape counts")                                 \
-      .input("state", "i64", "[2]: seed, step")                                               \
-      .output("output", TypeDoc(kFloats))                                                     \
-      .set_num_inputs(2)                                                                      \
-      .set_num_outputs(1)                                                                     \
-      .param<Name##Param>()                                                                   \
-      .example({"f32[2, n, 3]", "i64[2]"})                                                    \
-      .example({"_", "i64[2] = [7, 1]"}, "shape = [3, 5], dtype = f64, stream = 2")           \
-      .set_attr<FInferType>("FInferType", DrawType<Name##Param>)                              \
-      .set_attr<FInferShape>("FInferShape", DrawShape<Name##Param>)                           \
-      .set_attr<FCodeGen>("FCodeGen", DrawCode<Name##Param>(Standard, Finish))                \
-      .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)                               \
+#define WEFT_REGISTER_DRAW(Name, Doc, Standard, Finish)                                          \
+  WEFT_REGISTER_OP_IN(weft, Name)                                                                \
+      .describe(Doc                                                                              \
+                " A pure function of the state (seed, step), the stream and the position: "      \
+                "Philox4x32-10.\nOf the shape of `like`, whose elements are not read, or of "    \
+                "`shape`. Gradient: none. Errors: a state that is not i64[2] "                   \
+                "(kTypeMismatch, kShapeMismatch), a dtype that is not a float (kTypeMismatch). " \
+                "Source: Weft.")                                                                 \
+      .optional_input("like", "any", "only its shape counts")                                    \
+      .input("state", "i64", "[2]: seed, step")                                                  \
+      .output("output", TypeDoc(kFloats))                                                        \
+      .set_num_inputs(2)                                                                         \
+      .set_num_outputs(1)                                                                        \
+      .param<Name##Param>()                                                                      \
+      .example({"f32[2, n, 3]", "i64[2]"})                                                       \
+      .example({"_", "i64[2] = [7, 1]"}, "shape = [3, 5], dtype = f64, stream = 2")              \
+      .set_attr<FInferType>("FInferType", DrawType<Name##Param>)                                 \
+      .set_attr<FInferShape>("FInferShape", DrawShape<Name##Param>)                              \
+      .set_attr<FCodeGen>("FCodeGen", DrawCode<Name##Param>(Standard, Finish))                   \
+      .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)                                  \
       .set_attr<FGradient>("FGradient", NoGradient)
 
 WEFT_REGISTER_DRAW(RandomUniform, "Values in [low, high).", PhiloxUniform, FinishUniform);

@@ -174,7 +174,7 @@ WEFT_REGISTER_OP(ReverseSequence)
         "The first sequence_lens[b] slices of the time axis in reverse, the others unchanged.\n"
         "Gradient: the same reversal of dy. Source: ONNX ReverseSequence-10.")
     .input("input", TypeDoc(kAllTypes))
-    .input("sequence_lens", "i64", "[batch], in [1, extent of the time axis]")
+    .input("sequence_lens", "i64", "[batch], in [1, size of the time axis]")
     .output("Y", "T", "the shape of input")
     .set_num_inputs(2)
     .set_num_outputs(1)

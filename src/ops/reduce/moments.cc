@@ -155,8 +155,8 @@ std::string NormalizeBody(const OnnxBodyRequest& r) {
 
 WEFT_REGISTER_OP_IN(weft, Moments)
     .describe(
-        "Mean and population variance of x over `axes`, which stay with extent 1. In f32 for f16 "
-        "and bf16, by sums in f64;\n"
+        "Mean and population variance of x over `axes`, which stay with size 1. In f32 for f16 and "
+        "bf16, by sums in f64;\n"
         "`rest` is what the mean loses by its dtype: mean + rest is right where mean / deviation "
         "is 1e6 as well. No axes: x, 0, 0;\n"
         "over nothing: NaN.\n"

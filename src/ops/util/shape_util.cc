@@ -144,7 +144,7 @@ Shape ShapeFromInput(InferShapeContext& ctx, int i) {
   for (size_t k = 0; k < dims.size(); ++k) {
     if (!dims[k].known()) dims[k] = ctx.unbacked(int(k));
     WEFT_CHECK(!dims[k].is_const() || dims[k].value() >= 0, kShapeMismatch,
-               "{}: extent {} in the shape given by input {}", ctx.node()->Describe(),
+               "{}: dimension {} in the shape given by input {}", ctx.node()->Describe(),
                dims[k].value(), i);
   }
   return Shape(std::move(dims));

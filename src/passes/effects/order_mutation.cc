@@ -69,7 +69,7 @@ class Orderer {
     if (!f) return variables;
     for (int i : (*f)(n)) {
       WEFT_CHECK(i >= 0 && size_t(i) < n->num_inputs() && n->inputs[size_t(i)].node, kArity,
-                 "{}: says that it writes input {}, which it has not", n->Describe(), i);
+                 "{}: says that it writes input {}, which it does not have", n->Describe(), i);
       const NodePtr v = n->inputs[size_t(i)].node;
       WEFT_CHECK(v->is_variable(), kInvalidModel,
                  "{}: writes input {}, the result of {}; only variables can be written",

@@ -118,7 +118,7 @@ class Builder {
     look(request_.xs, "x:");
     if (!bad.empty())
       ThrowError(ErrorCode::kUnsupported,
-                 "a gradient is asked for where there is none by its type:" + bad, "",
+                 "a gradient is requested for values whose type has none:" + bad, "",
                  "only floating point values are differentiated");
     for (size_t i = 0; i < request_.out_grads.size(); ++i) {
       const NodeEntry& e = request_.out_grads[i];

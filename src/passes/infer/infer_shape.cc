@@ -194,7 +194,7 @@ void InferByRule(Context& c, NodePtr n, const FInferShape& rule) {
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       if (c.shapes.find(n->id(), i)) continue;
       missing = true;
-      c.explain(int(i), "its extents leave 64 bits before those of the run are known");
+      c.explain(int(i), "its dimensions overflow 64 bits before those of the run are known");
     }
     if (missing && !open) throw;
   }

@@ -158,7 +158,7 @@ class Planner {
       if (const NodePtr v = places[k].variable) {
         const int* s = plan_.of.find(NodeEntry(v));
         WEFT_CHECK(s && plan_.storages[size_t(*s)].kind == StorageKind::kVariable, kInvalidModel,
-                   "{} writes {}, which is no state variable", n->Describe(), v->Describe());
+                   "{} writes {}, which is not a state variable", n->Describe(), v->Describe());
         Give(out, *s);
         ++plan_.in_place;
         continue;

@@ -480,7 +480,7 @@ WEFT_REGISTER_PASS(FoldBatchNorm)
     .preserve_graph_attr("dtype")
     .statistic("batch-norm", "BatchNormalization that became weights")
     .statistic("affine", "Add, Sub, Mul, Div that became weights")
-    .statistic("dead", "nodes that nothing needs any more");
+    .statistic("dead", "nodes that nothing uses any more");
 
 }  // namespace
 }  // namespace weft

@@ -74,7 +74,7 @@ WEFT_REGISTER_PASS(FoldConstants)
     .depend_graph_attr("dtype")
     .statistic("folded", "nodes replaced by their value")
     .statistic("bytes", "bytes of the constants made")
-    .statistic("dead", "nodes that nothing needs any more");
+    .statistic("dead", "nodes that nothing uses any more");
 
 }  // namespace
 }  // namespace weft

@@ -148,14 +148,14 @@ Graph FoldTranspose(Graph g, PassContext& ctx) {
 }
 
 WEFT_REGISTER_PASS(FoldTranspose)
-    .describe("lets matrix products read transposed operands where they lie")
+    .describe("lets matmuls read transposed operands without a copy")
     .set_body(FoldTranspose)
     .set_change_graph(true)
     .depend_graph_attr("shape")
     .depend_graph_attr("dtype")
     .preserve_graph_attr("shape")
     .preserve_graph_attr("dtype")
-    .statistic("transpositions", "operands that are read where they lie");
+    .statistic("transpositions", "operands that are read without a copy");
 
 }  // namespace
 }  // namespace weft

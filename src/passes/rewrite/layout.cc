@@ -354,7 +354,7 @@ Graph LayoutPass(Graph g, PassContext& ctx) {
 }
 
 WEFT_REGISTER_GRAPH_ATTR(layout, kDerived, LayoutMap)
-    .describe("in which order the elements of an entry lie in memory")
+    .describe("order of the elements of an entry in memory")
     .hidden()
     .text([](const Layout& l) { return l == Layout::kChannelsLast ? "last" : "plain"; },
           [](const std::string& s) {
@@ -363,8 +363,7 @@ WEFT_REGISTER_GRAPH_ATTR(layout, kDerived, LayoutMap)
           });
 
 WEFT_REGISTER_PASS(Layout)
-    .describe(
-        "chooses which tensors lie in memory with their channels innermost, for library calls")
+    .describe("chooses which tensors have their channels innermost in memory, for library calls")
     .set_body(LayoutPass)
     .set_change_graph(true)
     .depend_graph_attr("shape")
@@ -379,7 +378,7 @@ WEFT_REGISTER_PASS(Layout)
     .preserve_graph_attr("rtc")
     .option("force", std::string(),
             "for tests: \"last\" puts every tensor that may so, \"odd\" every second one")
-    .statistic("channels-last", "tensors that lie so")
+    .statistic("channels-last", "tensors with their channels innermost")
     .statistic("reorders", "copies between two layouts");
 
 }  // namespace

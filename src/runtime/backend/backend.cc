@@ -102,7 +102,7 @@ std::shared_ptr<void> Backend::Allocate(int64_t bytes) {
   const int64_t rounded = CheckedRoundUp(std::max<int64_t>(bytes, 1), 64);
   RequestScope::CheckMemory(rounded);
   void* data = std::aligned_alloc(64, size_t(rounded));
-  WEFT_CHECK(data, kOutOfMemory, "an arena of {} bytes cannot be had", bytes);
+  WEFT_CHECK(data, kOutOfMemory, "cannot allocate an arena of {} bytes", bytes);
   return {data, [](void* p) { std::free(p); }};
 }
 

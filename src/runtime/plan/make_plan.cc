@@ -152,7 +152,7 @@ class PlanMaker {
     if (!k || !c || c->size() != k->Kernels().size()) return false;
     if (!layouts_ && !k->layouts.empty()) {
       WEFT_LOG(kWarning,
-               "{} has a kernel for tensors that lie otherwise than they do since the graph was "
+               "{} has a kernel for other layouts than its tensors have since the graph was "
                "edited; it runs in the interpreter",
                n->Describe());
       return false;

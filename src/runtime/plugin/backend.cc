@@ -107,7 +107,7 @@ class PluginBackend final : public Backend {
     std::shared_ptr<void> owned(data, [def = def_](void* p) {
       if (p) def.release(def.user, p);
     });
-    WEFT_CHECK(data, kOutOfMemory, "backend '{}' gave no memory for {} bytes", name_, bytes);
+    WEFT_CHECK(data, kOutOfMemory, "backend '{}' could not allocate {} bytes", name_, bytes);
     WEFT_CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0, kPlugin,
                "backend '{}' gave memory that is not aligned to 64 bytes", name_);
     return owned;

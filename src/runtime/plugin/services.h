@@ -45,7 +45,7 @@ void CallPlugin(const std::string& who, F f) {
   } catch (const std::exception& e) {
     WEFT_THROW(kPlugin, "{} threw an exception: {}", who, e.what());
   } catch (...) {
-    WEFT_THROW(kPlugin, "{} threw something that is no exception", who);
+    WEFT_THROW(kPlugin, "{} threw something that is not an exception", who);
   }
   ThrowPluginStatus(status, who);
 }

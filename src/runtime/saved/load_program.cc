@@ -70,7 +70,7 @@ class Reader {
   void ReadFrame() {
     using namespace weftx;
     WEFT_CHECK(file_.size() >= kBodyAt + 8 && file_.substr(0, 7) == std::string_view(kMagic, 7),
-               kInvalidModel, "this is no compiled program: it does not begin with WEFTX");
+               kInvalidModel, "this is not a compiled program: it does not begin with WEFTX");
     WEFT_CHECK(file_[7] == kMagic[7], kInvalidModel,
                "the program has format {}, this build reads format {}", int(uint8_t(file_[7])),
                int(kMagic[7]));
@@ -129,7 +129,7 @@ class Reader {
     for (uint64_t i = 0; i < rank; ++i) dims.push_back(int64_t(Take(table)));
     const uint64_t offset = Take(table), size = Take(table);
     WEFT_CHECK(offset <= data.size() && size <= data.size() - offset, kInvalidModel,
-               "{}a tensor leaves it", kDamaged);
+               "{}a tensor extends beyond it", kDamaged);
     std::string_view bytes = data.substr(offset, size);
     if (dtype == DType::kString) {
       uint64_t count = 1;
@@ -240,7 +240,7 @@ std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t
     ~Close() { close(fd); }
   } closer{fd};
   struct stat status {};
-  WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is no regular file",
+  WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is not a regular file",
              path);
   WEFT_CHECK(int64_t(status.st_size) <= max_bytes, kLimit,
              "'{}' has {} bytes, more than the limit of {}", path, int64_t(status.st_size),

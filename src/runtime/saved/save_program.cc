@@ -120,7 +120,7 @@ void SaveProgram(const Program& program, const std::string& path) {
   WEFT_CHECK(
       program.graph().HasAttr("storage") || GetBackend(program.backend())->target().empty(),
       kUnsupported,
-      "extents of this program depend on values, so it compiles while it runs; it has no form "
+      "dimensions of this program depend on values, so it compiles while it runs; it has no form "
       "that could be saved");
   std::string target;
   if (program.graph().HasAttr("rtc")) {

@@ -247,7 +247,7 @@ std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed
     const std::vector<std::string> names(known.begin(), known.end());
     ThrowError(ErrorCode::kBadBinding,
                fmt::format("the inputs of the program have no symbol '{}'", *unknown.begin()), "",
-               names.empty() ? "they have none" : "they have: " + Join(names, ", "));
+               names.empty() ? "they have no symbols" : "they have: " + Join(names, ", "));
   }
   SymBindings all = bind;
   for (const std::string& name : known) all.emplace(name, 1);

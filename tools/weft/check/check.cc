@@ -171,7 +171,7 @@ class Checker {
 
   void RunRound(CheckRound* round) {
     if (too_large_ && round->bind == bindings_.back()) {
-      round->result = "not compared: these extents are too large for the interpreter";
+      round->result = "not compared: these dimensions are too large for the interpreter";
       return;
     }
     NamedTensors in;
@@ -243,7 +243,7 @@ class Checker {
   void Note(CheckRound* round, size_t engine, size_t output, std::string why,
             const NamedTensors& in, const StateMap& state) {
     round->compared = true;
-    round->result = "DIFFERENT";
+    round->result = "differs";
     const Engine& e = engines_.list()[engine];
     CheckDifference d;
     d.engine = e.text;

@@ -91,8 +91,8 @@ class ReferenceCheck {
                                  TypeText(b)));
         const double d = CompareTensors(a, b, args_.rtol, args_.atol);
         if (!(d <= 1))
-          return Bad(
-              fmt::format("output '{}' differs by {:.3g} tolerances", graph_.OutputName(i), d));
+          return Bad(fmt::format("output '{}' differs: error is {:.3g}x the tolerance",
+                                 graph_.OutputName(i), d));
       }
     }
     return false;

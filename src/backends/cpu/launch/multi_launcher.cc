@@ -84,7 +84,7 @@ class CpuMultiLauncher final : public KernelLauncher {
 #endif
     void* const memory = ThreadScratch(scratch);
     WEFT_CHECK(memory || scratch <= 0, kOutOfMemory,
-               "{} bytes of scratch for a kernel cannot be had", scratch);
+               "cannot allocate {} bytes of scratch memory for a kernel", scratch);
     Runner run(memory, nullptr);
     for (const Work& w : line) run(w, 0, w.items);
   }
@@ -184,8 +184,8 @@ class CpuMultiLauncher final : public KernelLauncher {
         }
       }
     }
-    WEFT_CHECK(!failed, kOutOfMemory, "{} bytes of scratch a thread for a kernel cannot be had",
-               scratch_bytes);
+    WEFT_CHECK(!failed, kOutOfMemory,
+               "cannot allocate {} bytes of scratch memory per thread for a kernel", scratch_bytes);
     error.Rethrow();
   }
 #endif

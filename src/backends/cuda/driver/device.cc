@@ -107,8 +107,7 @@ std::string Device::Text(DriverResult r) const {
 Device::Current Device::Use() const {
   if (has_ended_.load(std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
-    WEFT_THROW(kDevice,
-               "CUDA device {} does nothing any more since {}; only a new process can use it again",
+    WEFT_THROW(kDevice, "CUDA device {} is unusable since {}; only a new process can use it again",
                ordinal_, ended_);
   }
   Check(api_->CtxPushCurrent(context_), "cuCtxPushCurrent");

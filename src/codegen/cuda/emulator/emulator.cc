@@ -278,7 +278,8 @@ class Scheduler {
     const unsigned lane = current_ % 32, warp = current_ / 32;
     if (!(mask >> lane & 1)) Fail("a lane is not in its own mask", site);
     const unsigned present = std::min(threads_ - warp * 32, 32u);
-    if (present < 32 && mask >> present) Fail("a mask has lanes that the block has not", site);
+    if (present < 32 && mask >> present)
+      Fail("a mask has lanes that the block does not have", site);
     auto& barriers = warps_[warp];
     size_t at = 0;
     while (at < barriers.size() && barriers[at].mask != mask) ++at;

@@ -36,7 +36,7 @@ NvrtcApi ReadNvrtc(const SharedLibrary& library) {
   if (!get.missing().empty()) {
     api.error = fmt::format("{} lacks {}: a version before 12?", library.path(), get.missing());
   } else if (api.version(&api.major, &api.minor) != 0 || api.num_archs(&count) != 0) {
-    api.error = fmt::format("{} does not tell its version", library.path());
+    api.error = fmt::format("{} does not report its version", library.path());
   } else if (api.major < 12) {
     api.error =
         fmt::format("{} is NVRTC {}.{}, Weft needs 12 or 13", library.path(), api.major, api.minor);

@@ -220,7 +220,7 @@ WEFT_REGISTER_PASS(Simplify)
     .statistic("pool-search", "MaxPool whose windows are searched for their winners as well")
     .statistic("pool-gradient",
                "derivatives taken on the pooled tensor, before max-pooling's gradient")
-    .statistic("one-hot-product", "products with one-hot rows made look-ups")
+    .statistic("one-hot-product", "matmuls with one-hot rows made look-ups")
     .statistic("zero-term", "structural zeros dropped from sums")
     .statistic("zero-factor", "products that a structural zero decides")
     .statistic("zero-through", "linear operators of structural zeros")
