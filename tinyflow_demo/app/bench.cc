@@ -38,7 +38,7 @@ tf::Tensor Resident(const tf::Tensor& placeholder, const tf::Array& value) {
 }
 
 /// Milliseconds of a step, and microseconds of processor time that starting it takes, of steps
-/// that nobody waits for one by one. What the first rounds alone do (memory for what is under
+/// that are not waited for one by one. What the first rounds alone do (memory for what is under
 /// way) is not counted.
 std::pair<double, double> Unwaited(const std::function<weft::PendingRun()>& start, double seconds) {
   double cpu = 0;

@@ -174,7 +174,7 @@ std::function<void(const PassRecord&)> Progress::Hook() {
   };
 }
 
-/// Where there is none, the reader is told who knows more.
+/// Where there is none, the message says where to learn more.
 static std::shared_ptr<Backend> BackendOf(const std::string& name) {
   try {
     return GetBackend(name);

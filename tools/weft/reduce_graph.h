@@ -1,4 +1,4 @@
-/// reduce_graph.h: makes a graph smaller as long as somebody still finds it interesting.
+/// reduce_graph.h: makes a graph smaller as long as it is still interesting.
 #pragma once
 
 #include <functional>

@@ -19,8 +19,8 @@ enum class ModelFormat { kOnnx, kText, kJson, kProgram };
 /// By the path's extension, in any case. Throws kUsage, naming the known ones.
 WEFT_API ModelFormat FormatOfPath(const std::string& path);
 
-/// Types and shapes of results are inferred, never taken from the file: they would be claims of
-/// somebody unknown. Throws kIo, kLimit, kUnsupported for a compiled program, and what the format's
+/// Types and shapes of results are inferred, never taken from the file: they would be claims of an
+/// unknown author. Throws kIo, kLimit, kUnsupported for a compiled program, and what the format's
 /// reader throws. `options` beyond the limits concerns ONNX models.
 WEFT_API Graph LoadModel(const std::string& path, const ImportOptions& options = {});
 /// From bytes; external data is refused unless `options.external_data_dir` names its folder.

@@ -28,7 +28,7 @@ enum class ErrorCode : int {
   kUnknownPass = 102,    ///< no pass of that name
   kUnknownOption = 103,  ///< a pass has no such option, or it has another type
   kDependency = 104,     ///< nothing, or more than one thing, provides what a pass needs
-  kBadBinding = 105,     ///< an input, symbol or output that the program has not
+  kBadBinding = 105,     ///< an input, symbol or output that the program lacks
   kApiMisuse = 106,      ///< graphs mixed, stale handle, wrong type asked of an attribute
   // 02xx files and text
   kIo = 201,             ///< a file cannot be read or written
@@ -50,7 +50,7 @@ enum class ErrorCode : int {
   // 05xx limits
   kLimit = 501,        ///< a `Limits` bound was reached
   kOverflow = 502,     ///< size arithmetic left 64 bits
-  kOutOfMemory = 503,  ///< memory could not be had
+  kOutOfMemory = 503,  ///< memory could not be allocated
   kCancelled = 504,    ///< the caller cancelled
   // 06xx registries
   kDuplicate = 601,     ///< a name registered twice; names both owners

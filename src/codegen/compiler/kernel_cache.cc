@@ -36,7 +36,7 @@ std::string BinaryKey(const std::string& hash, const std::string& target) {
 }
 
 /// May this user's process put code there and run what it finds? The folder itself, and a
-/// link to it, must be theirs, and nobody else may write to it. Folders that do not exist yet
+/// link to it, must be theirs, and no other user may write to it. Folders that do not exist yet
 /// are made that way.
 bool IsPrivate(const std::string& folder) {
   struct stat s {};

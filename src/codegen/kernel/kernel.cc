@@ -171,7 +171,7 @@ double OperationCost(const ExprNode& n) {
   }
 }
 
-/// Extent of a reduction whose symbols nobody knows.
+/// Extent of a reduction whose symbols are unknown.
 constexpr double kAssumedExtent = 64;
 
 }  // namespace

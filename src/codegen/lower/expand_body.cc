@@ -70,7 +70,7 @@ class Types {
                "{}: no code for values of type {}", e.node->Describe(), type.ToString());
     return {type.dtype, shape.dims()};
   }
-  /// Shape and dtype of anything, for arguments whose elements nobody reads.
+  /// Shape and dtype of anything, for arguments whose elements nothing reads.
   Shape shape(const NodeEntry& e) const { return shapes_[e]; }
   DType dtype(const NodeEntry& e) const { return types_[e].dtype; }
   SymTensorPtr Value(const NodeEntry& e) const {

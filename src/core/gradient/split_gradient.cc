@@ -296,7 +296,7 @@ class Splitter {
     for (const NodeEntry& e : outputs) read[e.node->id()] = 1;
     return read;
   }
-  /// Somebody reads `p`, and nobody outside `part` does.
+  /// Something reads `p`, and nothing outside `part` does.
   bool OnlyRead(NodePtr p, Part part) const {
     bool read = false;
     for (const Use& u : p->uses()) {

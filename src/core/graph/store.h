@@ -140,8 +140,7 @@ class GraphStore {
   std::map<const GraphStore*, uint64_t>
       imported_serial;                 ///< `serial` of the source; an address may come again
   std::shared_ptr<IndexedGraph> view;  ///< dense view of the last revision asked for
-  /// Emptied views of earlier revisions: a reference to one that somebody kept
-  /// throws instead of dangling.
+  /// Emptied views of earlier revisions: a reference that a caller kept throws instead of dangling.
   std::vector<std::shared_ptr<IndexedGraph>> old_views;
 
   static uint64_t NextSerial();

@@ -185,7 +185,7 @@ std::vector<NodeId> Graph::Compact() {
 const IndexedGraph& Graph::indexed_graph() const {
   if (store_->view && store_->view->revision_ == store_->revision) return *store_->view;
   if (store_->view) {
-    // Somebody may hold a reference to the last view: it stays, without content, and throws.
+    // A caller may hold a reference to the last view: it stays, without content, and throws.
     *store_->view = IndexedGraph();
     store_->old_views.push_back(std::move(store_->view));
   }

@@ -206,7 +206,7 @@ const Loaded* FindLoaded(const PluginFile& file) {
   return nullptr;
 }
 
-/// Long for what registers a few things, short for somebody who waits.
+/// Long for a few registrations, short for a user who waits.
 constexpr double kTrialSeconds = 10;
 
 double DefaultTrialSeconds() {

@@ -92,10 +92,10 @@ class Reader {
 
 [[noreturn]] void RunChild(const MemoryFile& report, const MemoryFile& log,
                            const std::function<PluginInfo()>& load) {
-  // Nobody else holds the registries: the parent had them locked. The lock itself names a
+  // No other thread holds the registries: the parent had them locked. The lock itself names a
   // thread of the parent.
   new (&RegistryMutex()) std::shared_mutex;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody waits for it any more
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing waits for it any more
   const struct rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   dup2(log.fd(), 1);

@@ -126,7 +126,7 @@ PassBuilder& PassBuilder::override_pass() {
 
 namespace {
 
-/// Nobody has seen a pass of a transaction that fails: its place may be written again.
+/// Nothing has seen a pass of a transaction that fails: its place may be written again.
 void Add(const PassEntry& entry) {
   PassEntry* slot = &dmlc::Registry<PassEntry>::Get()->__REGISTER_OR_GET__(entry.name);
   PassEntry empty;

@@ -39,7 +39,7 @@ void DropoutToInputs(Lift* l) {
 }
 
 /// Five outputs, four of them for training. Those that training mode still has keep their place;
-/// where nobody asked for training (no running statistics named) the node is one of inference.
+/// where training was not asked for (no running statistics named) the node is one of inference.
 void BatchNormOld(Lift* l) {
   if (l->Take<int64_t>("spatial", 1) != 1)
     l->Unsupported("spatial = 0 (a mean for each position) is not supported");

@@ -139,7 +139,7 @@ std::vector<NodeEntry> IfGradient(const NodePtr& n, const std::vector<NodeEntry>
             {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
              {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
              {"num_captures", int64_t(operands.size() - 1)}});
-  // What the branches give has not one shape where their results have not.
+  // Where the shape of a result is unknown, the gradients of the branches may differ in shape.
   bool shaped = true;
   for (uint32_t k = 0; k < dy.size(); ++k)
     shaped = shaped && (!dy[k] || KnownShape(NodeEntry(n, k)).fully_known());

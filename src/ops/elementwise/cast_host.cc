@@ -2,7 +2,7 @@
 /// with: 8-bit floats, 2- and 4-bit numbers, strings.
 ///
 /// What is beyond the largest 8-bit float becomes that (`saturate`), or else infinity where
-/// the dtype has one and NaN where it has not. Integers, and floats to numbers of fewer
+/// the dtype has one and NaN where it does not. Integers, and floats to numbers of fewer
 /// than 8 bits, keep their low bits; other floats saturate. To f8e8m0, which holds powers
 /// of two: the power above, below or nearest. Numbers to strings: the shortest text that
 /// reads back, "NaN", "INF", "-INF".

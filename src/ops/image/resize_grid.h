@@ -32,7 +32,7 @@ struct ResizeAxis {
   Expr up, down;  ///< f64, scale = up / down where it comes from extents; null where it is given
   int64_t whole = 0;  ///< the scale where it is known to be a whole number, and out = in whole
   SymInt half_taps;   ///< antialias: reach / scale, rounded up, no less than the filter's reach
-  /// the scale is 1, where only a run tells; else null: an axis of scale 1 is none that is resized
+  /// the scale is 1, where only a run tells; else null: an axis of scale 1 is not resized
   Expr unit;
   Expr begin, end;  ///< f64, region of interest; tf_crop_and_resize only
 };

@@ -39,7 +39,7 @@ WEFT_REGISTER_OP_PARAM(ShapeTensorParam);
 
 /// The vector `dims` at run-time position i.
 Expr VectorAt(const std::vector<SymInt>& dims, const Expr& i) {
-  if (dims.empty()) return Expr::Int(0);  // nobody asks
+  if (dims.empty()) return Expr::Int(0);  // not asked for
   Expr e = Expr::Dim(dims.back());
   for (size_t k = dims.size() - 1; k-- > 0;)
     e = Expr::Select(Eq(i, Expr::Int(int64_t(k))), Expr::Dim(dims[k]), e);

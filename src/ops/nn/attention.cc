@@ -1,4 +1,4 @@
-/// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nobody else sees.
+/// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nothing else sees.
 /// The pass Attention makes it of the operators of a model; operands and result stay in the axis
 /// order that they have around it.
 #include "ops/util/axis_order.h"

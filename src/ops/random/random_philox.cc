@@ -5,8 +5,8 @@
 ///
 /// The draw is a function of the state, the stream and the position: a model's state is a variable,
 /// each run adds 1 to its step, and forward and backward part read the same numbers from the same
-/// state. Two nodes of one graph differ by their stream. weft::RandomState is the state for who has
-/// none: new in every run.
+/// state. Two nodes of one graph differ by their stream. weft::RandomState is the state where none
+/// is given: new in every run.
 ///
 /// Accuracy of normal values: f32 within 1e-6 of the exact transform of the bits (|y| <= 5.77, for
 /// the smallest u is 2^-24), f64 within 1e-14 (|y| <= 8.6).

@@ -2,7 +2,7 @@
 ///
 /// An adjoint takes dy, which lies over the results of an operator, and as a value the extents of
 /// the operand whose gradient it gives. It reads dy where the operator would have written. That the
-/// two belong together is nobody's promise: so the operator's own inference is asked what it gives
+/// two belong together is not guaranteed: so the operator's own inference is asked what it gives
 /// for these operands, with all that it demands of them, and dy must be that.
 #pragma once
 

@@ -5,7 +5,7 @@
 /// What makes those positions valid is said here: where inference sees that it cannot hold,
 /// kShapeMismatch; where only a run can tell, a fact of the graph, which every binding is held
 /// against (core/tensor/demand.h). `what` names the demand in the message. Unknown extents demand
-/// nothing: who compiles them infers anew when they are known.
+/// nothing: a later compilation infers anew when they are known.
 #pragma once
 
 #include "shape_util.h"

@@ -1,5 +1,5 @@
 /// build.cc: from a plan to fused nodes. Every fused node is made and takes over the uses
-/// of its members first; then nobody outside uses a member, and the members move into the
+/// of its members first; then nothing outside uses a member, and the members move into the
 /// body as they are.
 ///   before  %a = Exp(%x)   %b = Neg(%a)   %c = Library(%b)
 ///   then    %a = Exp(%x)   %b = Neg(%a)   %f = weft::Fused()     %c = Library(%f)
@@ -153,7 +153,7 @@ void FusedBuilder::FindCrossings() {
     }
   for (const NodeEntry& e : g_.outputs)
     if (KernelOf(e.node->id()) >= 0) Read({e.node->id(), e.index});
-  // What is written is a result, whether or not somebody reads it.
+  // What is written is a result, whether or not anything reads it.
   static const Op* const assign = Op::Find(builtin::kAssign);
   if (plan_.writes)
     for (size_t i = 0; i < plan_.ids.size(); ++i)

@@ -3,7 +3,7 @@
 /// Two groups of one level cannot reach each other, and a group may rise to any level below its
 /// readers: so each group has an interval of levels, and groups whose intervals meet may stand side
 /// by side. Raising a group leaves the intervals of the others valid. Two rules say where it pays:
-///   sinks   element-wise groups of equal work, extents ignored, whose results nobody computes
+///   sinks   element-wise groups of equal work, extents ignored, whose results nothing computes
 ///           with: the updates of all parameters. All in one launch, as long as what they hold back
 ///           until then (gradients, mostly) is at most `multi_bytes`.
 ///   small   groups of any work over few elements, where a launch costs more than what it computes:

@@ -83,7 +83,7 @@ bool FusionRules::ReductionJoins(NodePtr n, EntryKeys inputs, const Space& a, co
 
 bool FusionRules::InjectiveJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,
                                  Space* merged) {
-  // The producers' space disappears behind the new one: nobody else may want it.
+  // The producers' space disappears behind the new one: nothing else may want it.
   int64_t edges = 0;
   EachEdge(inputs, p, [&](uint32_t, const EntryKey&) { return ++edges, true; });
   if (groups_[p].open_uses != edges) return false;

@@ -231,7 +231,7 @@ void CheckBytes(NodePtr n, uint32_t i, const Shape& s, const Type& type, const L
 
 Graph InferShape(Graph g, PassContext& ctx) {
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
-  // Where somebody dropped rows, what was done does not count.
+  // Where rows were dropped, what was done does not count.
   NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("value")
                               ? g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred")
                               : NodeMap<uint8_t>();

@@ -119,7 +119,7 @@ void Visit(Context& context, TypeMap& rows, NodePtr n) {
 }
 
 Graph InferType(Graph g, PassContext& ctx) {
-  // Where somebody dropped the rows, what was done does not count.
+  // Where the rows were dropped, what was done does not count.
   NodeMap<uint8_t> done =
       g.HasAttr("dtype") ? g.TakeAttrOr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
   TypeMap rows = g.TakeAttrOr<TypeMap>("dtype");

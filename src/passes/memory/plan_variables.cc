@@ -6,7 +6,7 @@
 /// plan goes through the writes of each variable in order:
 ///
 ///   %y = Conv(..)            the result of step p is what Assign at step w would copy: where
-///                            nobody asks for the old
+///                            nothing asks for the old
 ///   %w = Assign(%v, %y)      content after p, %y is written into the variable at once
 ///                            and Assign does nothing
 ///   %r = Read(%v)            asked for after the next write: it copies
@@ -222,7 +222,7 @@ class Contents {
     if (at <= before) return {};
     // Both are asked for under the variable's storage from here on.
     if (std::max(LastRead(value), LastReadOwn(NodeEntry(write.node))) > after) return {};
-    // Nobody else asks for the old content after it is gone.
+    // Nothing else asks for the old content after it is gone.
     for (const NodeEntry& e : stays)
       if (LastRead(e) > at || step_of_[e.node->id()] > at) return {};
     for (int step : ReadsOf(v))

@@ -2,7 +2,7 @@
 /// scores is never in memory.
 ///   needs      shape, dtype, value
 ///   preserves  shape, dtype, value
-///   never      takes scores or weights that somebody else reads as well, so a graph with gradients
+///   never      takes scores or weights that another node reads as well, so a graph with gradients
 ///              keeps them; does anything where the target's library has no call for it
 ///   changes    rounding: the scale goes to the queries, rows are divided by their sum at the end
 ///   cost       linear in the nodes

@@ -2,7 +2,7 @@
 /// apply on the way out.
 ///   needs      shape, dtype, value
 ///   preserves  shape, dtype, value
-///   never      takes an operator whose operand somebody else reads as well; changes what a result
+///   never      takes an operator whose operand another node reads as well; changes what a result
 ///              is, but for rounding
 ///   cost       linear in the calls and what they take
 ///   source     post-ops of oneDNN, epilogues of cuBLASLt; the form

@@ -1,8 +1,8 @@
 /// fold_transpose.cc: FoldTranspose. Lets matrix products read transposed operands where they lie.
 ///   needs      shape, dtype
 ///   preserves  shape, dtype
-///   never      takes a Transpose that somebody else reads as well, because the copy is there then;
-///              makes a call that the target's library has not
+///   never      takes a Transpose that another node reads as well, because the copy is there then;
+///              makes a call that the target's library does not have
 ///   cost       linear in the nodes
 ///   source     ONNX Runtime GemmTransposeFusion and MatMulTransposeFusion
 ///
@@ -91,7 +91,7 @@ class Folder {
   }
 
   /// Is it a Transpose that keeps the dense axis in the matrices, and that products alone read, so
-  /// that nobody needs it?
+  /// that nothing needs it?
   bool MayFold(const NodePtr& t) const {
     if (!IsOp(t, "Transpose") || !t->control_deps.empty() || g_.is_output(t)) return false;
     const Shape& s = shapes_[NodeEntry(t)];

@@ -94,7 +94,7 @@ bool TwoWayChoice::Augment() {
     }
     if (moved) continue;
     if (path.empty()) return true;
-    // A dead end: nobody goes there again.
+    // A dead end: not visited again.
     const int back = edges_[size_t(path.back() ^ 1)].to;
     path.pop_back();
     ++next_[size_t(back)];

@@ -149,7 +149,7 @@ std::shared_ptr<Backend> GetBackend(const std::string& name) {
   if (auto b = find()) return b;
   const std::string why = LoadBackendModule(name);
   if (auto b = find()) return b;
-  // Modules that nobody asked for are not open, and so not in the list.
+  // Modules that were not asked for are not open, and so not in the list.
   std::vector<std::string> names = ListBackends();
   if (std::find(names.begin(), names.end(), "cpu") == names.end())
     names.insert(names.begin(), "cpu");

@@ -80,7 +80,7 @@ class PlanMaker {
     const int* s = storage_.of.find(NodeEntry(n));
     return s && storage_.storages[size_t(*s)].kind == StorageKind::kConstant;
   }
-  /// Somebody reads the entry as a tensor: an output, or an operand that is more than the
+  /// The entry is read as a tensor: an output, or an operand that is more than the
   /// shape of a view.
   bool IsRead(NodePtr n) const {
     for (const Use& u : n->uses())

@@ -57,7 +57,7 @@ class DeviceCopy {
     }
     ahead_ = false;
   }
-  /// The device has what the host's tensor has not.
+  /// The device has content that the host's tensor lacks.
   bool ahead() const { return ahead_; }
   /// The host's tensor is about to be written, in part or as a whole.
   void FallBehind() {

@@ -166,7 +166,7 @@ class DeviceProgram final : public PlannedProgram {
       s.stream->Wait();
       s.targets.clear();
     } catch (const std::exception&) {
-      // The failure is told already. Nobody knows what is still at work.
+      // Wait has reported the failure. The stream may still be working: keep what it uses.
       std::move(s.alike.begin(), s.alike.end(), std::back_inserter(s.lost));
     }
     s.alike.clear();

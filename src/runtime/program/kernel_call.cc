@@ -80,7 +80,7 @@ class CallGraph {
   NodeEntry Transposed(const NodeEntry& x, Ints perm) {
     return NodeEntry(g_.AddNode("Transpose", {x}, {{"perm", std::move(perm)}}));
   }
-  /// Input number `i` of the call; those before it that nobody names are there, too.
+  /// Input number `i` of the call; those before it are there even if unnamed.
   NodeEntry Operand(size_t i, Dims dims, DType type, bool last) {
     while (entries_.size() <= i) {
       entries_.emplace_back();
@@ -185,7 +185,7 @@ class KernelCall final : public LibraryCall {
     stream->Wait();
   }
   /// Where result 0 is made when an operand lies in its place, which kernels take for memory that
-  /// nobody writes; else null.
+  /// nothing writes; else null.
   void* Staged(const void* const* inputs, void* const* outputs, void* scratch) const {
     const bool there = std::any_of(replaced_.begin(), replaced_.end(),
                                    [&](size_t i) { return inputs[i] == outputs[0]; });

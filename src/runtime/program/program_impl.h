@@ -25,7 +25,7 @@ struct ProgramMaker {
   }
 };
 
-/// A tensor of the same content that nobody else holds: what a caller may write to.
+/// A tensor of the same content that nothing else holds: what a caller may write to.
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
 /// Between tensors of equal dtype and extents.
 void CopyContent(const Tensor& from, Tensor* to);

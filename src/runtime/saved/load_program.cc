@@ -147,7 +147,7 @@ class Reader {
         std::make_shared<Tensor>(dtype, std::move(dims), const_cast<char*>(bytes.data()), owner_);
     WEFT_CHECK(uint64_t(view->num_bytes()) == size, kInvalidModel, "{}a tensor of {} bytes has {}",
                kDamaged, view->num_bytes(), size);
-    // Aligned in the file, so in a mapping; bytes that somebody gave may begin anywhere.
+    // Aligned in the file, so in a mapping; bytes given by a caller may begin anywhere.
     if (size == 0 || reinterpret_cast<uintptr_t>(bytes.data()) % alignof(std::max_align_t) == 0)
       return view;
     auto copy = std::make_shared<Tensor>(dtype, view->dims());

@@ -97,7 +97,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   };
   auto access = open();
   if (access->version() != store_version_) {
-    // Somebody may have erased a variable since the session was made.
+    // The caller may have erased a variable since the session was made.
     if (std::any_of(specs.begin(), specs.end(),
                     [&](const IoSpec& spec) { return !access->Find(spec.name); })) {
       access.reset();
@@ -159,7 +159,7 @@ PendingRun::~PendingRun() {
   try {
     Wait();
   } catch (const std::exception&) {
-    // Nobody wants to know.
+    // A destructor cannot report it; Wait() would have.
   }
 }
 

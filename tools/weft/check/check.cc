@@ -36,7 +36,7 @@ struct Args {
   double seconds = 120;
 };
 
-/// Does the node draw numbers that nobody can repeat? One with a `seed` gives the
+/// Does the node draw numbers that cannot be repeated? One with a `seed` gives the
 /// same in every run.
 bool DrawsWithoutSeed(const NodePtr& n) {
   if (!DrawsAnew(n)) return false;

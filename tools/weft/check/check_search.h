@@ -21,7 +21,7 @@ struct CheckReply {
 
 class CheckSearch {
  public:
-  /// `drawn`, by node id of `graph`: depends on what nobody can repeat, and is not compared.
+  /// `drawn`, by node id of `graph`: depends on what cannot be repeated, and is not compared.
   CheckSearch(const CheckEngines& engines, const Graph& graph, const std::vector<uint8_t>& drawn)
       : engines_(engines), graph_(graph), drawn_(drawn) {}
 

@@ -27,7 +27,7 @@ WEFT_API std::string LoadBackendModule(const std::string& family);
 ///
 /// The directory is $WEFT_CACHE_DIR, else $XDG_CACHE_HOME/weft, else $HOME/.cache/weft;
 /// WEFT_CACHE=off turns the disk off. A default directory is made 0700 and not used when it belongs
-/// to somebody else or others may write to it. A file holds magic, versions, the whole key, the
+/// to another user or others may write to it. A file holds magic, versions, the whole key, the
 /// payload and a hash of both; whatever does not match is recompiled and replaced. Kernels that
 /// were compiled together share one such file. The hash finds damage, not attackers. Nothing that
 /// goes wrong here fails a run.

@@ -17,7 +17,7 @@
 /// contiguous along P, not R).
 /// All loads and stores address one flat element offset (i64 expression); buffers are dense and
 /// row-major. A kernel that reads at indices which come out of tensors cuts them to their axes.
-/// Where nobody proved that this changes nothing it has a *range flag*: its last buffer is one
+/// Where it is not proved that this changes nothing it has a *range flag*: its last buffer is one
 /// bool, not of the operator, and its last stores are `flag` stores: they write 1 there at every
 /// point at which an index was outside, and nothing elsewhere. Whoever launches it sets the byte to
 /// 0 before, and raises kIndexRange where it is 1 after.

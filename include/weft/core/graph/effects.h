@@ -31,8 +31,8 @@ inline constexpr const char* kRead = "weft::Read";
 /// to an input of the body. Ordered by output. Inputs that are not there are left out.
 WEFT_API std::vector<std::pair<int, int>> WrittenInputs(const NodePtr& node);
 /// Running the node does more than give its outputs: a stateful operator, one that writes an input,
-/// or one with either in a body, however deep. Such a node stays though nobody reads it, runs once,
-/// and is not merged with an equal one.
+/// or one with either in a body, however deep. Such a node stays though nothing reads it, runs
+/// once, and is not merged with an equal one.
 WEFT_API bool HasEffect(const NodePtr& node);
 /// Some node of the graph has one. Looks at every node once.
 WEFT_API bool HasEffects(const Graph& graph);

@@ -283,7 +283,7 @@ class WEFT_API Graph {
   /// the origin of `from.node`.
   void ReplaceUses(NodeEntry from, NodeEntry to);
   /// All outputs of `from` by `to[i]` (a null entry keeps the use), moving control edges too: what
-  /// ran before `from` runs before its replacement where that is a node nobody used yet, else
+  /// ran before `from` runs before its replacement where that is a node nothing used yet, else
   /// before those that used `from`.
   void ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to);
   /// Removes a node without uses; throws kApiMisuse otherwise.

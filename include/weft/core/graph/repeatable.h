@@ -9,7 +9,7 @@
 namespace weft {
 
 /// For ops that draw random numbers with some attributes and operands only (Dropout): does this
-/// node draw new ones each time that it is computed? It goes where nobody reads it; an op that
+/// node draw new ones each time that it is computed? It goes where nothing reads it; an op that
 /// always draws says TIsStateful.
 using FDrawsAnew = std::function<bool(const NodePtr&)>;
 

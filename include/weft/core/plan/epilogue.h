@@ -5,8 +5,8 @@
 ///   %y = weft::Fused(%x, %w, %b, %r) {anchor = 1} body (%0, %1, %2, %3) -> (%6) {
 ///     %4 = Conv(%0, %1, %2)   %5 = Add(%4, %3)   %6 = Relu(%5) }
 ///
-/// The pass Epilogue makes them, the runtime prepares them by the anchor's FCompute. Everybody else
-/// sees a fused node.
+/// The pass Epilogue makes them, the runtime prepares them by the anchor's FCompute. Everything
+/// else sees a fused node.
 #pragma once
 
 #include <functional>

@@ -34,7 +34,7 @@ struct LayoutWish {
 using FLayout = std::function<LayoutWish(const NodePtr&, DType dtype)>;
 /// What a library wishes for a node that it runs: its FLayout, or that of the anchor of a call with
 /// an epilogue, where operands of the result's shape wish for what the result wishes for. Empty
-/// where nobody says anything.
+/// where nothing is said.
 WEFT_API LayoutWish LayoutWishOf(const NodePtr& node, const std::string& library,
                                  const ShapeMap& shapes, const TypeMap& types);
 

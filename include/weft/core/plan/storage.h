@@ -27,7 +27,7 @@ struct Storage {
 
 struct StoragePlan {
   std::vector<Storage> storages;
-  EntryMap<int> of;  ///< storage of an entry; absent: nobody reads it as a tensor
+  EntryMap<int> of;  ///< storage of an entry; absent: nothing reads it as a tensor
   /// outputs (by number) whose entry lives elsewhere and is copied at the end
   std::vector<int> copies;
   int aliased = 0, in_place = 0;  ///< entries that share their producer's block

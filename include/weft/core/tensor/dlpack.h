@@ -16,7 +16,7 @@ WEFT_API std::shared_ptr<Tensor> FromDLPack(DLManagedTensor* managed);
 
 /// A view that keeps `tensor` alive until its deleter is called. Consumers may not write to
 /// what they get of a tensor that Weft shares. Throws kUnsupported for strings and dtypes
-/// that DLPack has not.
+/// that DLPack lacks.
 WEFT_API DLManagedTensor* ToDLPack(const TensorPtr& tensor);
 
 }  // namespace weft

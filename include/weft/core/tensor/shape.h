@@ -28,7 +28,7 @@ class WEFT_API Shape {
   /// Throws InternalError when the rank is unknown.
   int rank() const;
   const std::vector<SymInt>& dims() const { return dims_; }
-  /// Throws kShapeMismatch for an axis that the shape has not: a rule that forgot to check a rank
+  /// Throws kShapeMismatch for an axis outside the shape: a rule that forgot to check a rank
   /// says so about the model, and reads nothing beyond.
   SymInt operator[](int i) const {
     if (size_t(i) >= dims_.size()) ThrowAxis(i);

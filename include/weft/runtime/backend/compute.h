@@ -50,7 +50,7 @@ struct CallStep {
 
 /// How the library calls of a program are prepared.
 struct CallOptions {
-  /// Where there are several ways to do it that nobody has timed yet, time them.
+  /// Times the ways to do it, where there are several that have not been timed yet.
   bool tune = false;
   /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa.
   bool tf32 = false;
@@ -66,9 +66,9 @@ struct ComputeRequest {
   /// other tensors. Else null.
   std::vector<TensorPtr> constants;
   int threads = 1;
-  /// Empty: all plain. Only who has an FLayout gets others.
+  /// Empty: all plain. Other layouts are passed only to operators with an FLayout.
   std::vector<Layout> input_layouts, output_layouts;
-  /// What to apply to output 0, in order; empty for who has no FEpilogue.
+  /// What to apply to output 0, in order; empty for operators without an FEpilogue.
   std::vector<CallStep> epilogue;
   CallOptions options;
   class Backend* backend = nullptr;  ///< whose Prepare this is for

@@ -3,7 +3,7 @@
 ///
 /// A library call may be handed an operand in the place of its result (CallStep::operand). What it
 /// overwrites it could save before, every time, for the rare time that it needs it afterwards. It
-/// need not where a run may begin again: what is fed and what is constant nobody overwrites, so the
+/// need not where a run may begin again: nothing overwrites what is fed or constant, so the
 /// same steps meet the same values.
 ///
 ///   if (!RunAgain::Possible()) Save(operand);

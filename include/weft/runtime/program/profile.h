@@ -56,7 +56,7 @@ WEFT_API std::vector<ProfileRow> ProfileSteps(const std::function<std::vector<St
                                               const Machine& machine);
 /// Sums of all rows.
 WEFT_API ProfileRow SumOf(const std::vector<ProfileRow>& rows);
-/// The slowest step first, then all of them; with `run_us` also a run as a whole, which nobody
+/// The slowest step first, then all of them; with `run_us` also a run as a whole, which is not
 /// timed step by step.
 WEFT_API std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& machine,
                                   double run_us = 0);

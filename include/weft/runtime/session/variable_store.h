@@ -64,7 +64,7 @@ class WEFT_API VariableStore {
   /// kUnsupported for tensors of strings.
   void Save(const std::string& path) const;
   /// Takes variables and metadata from a file. The store is unchanged where anything is wrong: kIo,
-  /// kInvalidModel; or kBadBinding, naming the first of the store's variables that the file has not
+  /// kInvalidModel; or kBadBinding, naming the first of the store's variables that the file lacks
   /// or has with another dtype or other extents (a checkpoint of another model). A store without
   /// variables takes any file.
   void Load(const std::string& path);

@@ -26,7 +26,7 @@ namespace {
 class Scratch {
  public:
   ~Scratch() { std::free(data_); }
-  /// Null when memory cannot be had.
+  /// Null when memory cannot be allocated.
   void* Reserve(int64_t bytes) {
     if (bytes <= size_) return data_;
     std::free(data_);

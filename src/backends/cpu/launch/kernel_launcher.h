@@ -30,7 +30,7 @@ double TotalOps(double ops_per_element, const int64_t* sizes);
 /// Estimate of what work takes on one core.
 double Microseconds(int64_t bytes, double ops);
 /// 64-byte aligned memory of the calling thread: kept, never cleared, valid until the next
-/// call. Null for 0 bytes, and where memory cannot be had: what runs inside a parallel
+/// call. Null for 0 bytes, and where memory cannot be allocated: what runs inside a parallel
 /// region must not throw.
 void* ThreadScratch(int64_t bytes);
 

@@ -205,7 +205,7 @@ NanKeeper::Run::Run(const NanKeeper* keeper, const void* const* inputs, void* co
 NanKeeper::Run::~Run() {
   if (!keeper_) return;
   watching = nullptr;
-  // Whoever called may want to know what happened before.
+  // The caller may read the flags that were set before.
   if (raised_before_) Raise();
 }
 

@@ -1,12 +1,11 @@
 /// keep_nan.h: NaN through library calls that end with a maximum or a minimum of the processor.
 ///
 /// Those make of NaN their bound, and oneDNN's Relu and Clip are such ones, inside loops that
-/// nobody else gets into. But every minimum, maximum and ordered comparison of x86 that meets a
-/// NaN sets the flag Invalid of its thread (MXCSR), where it stays until somebody clears it. So a
-/// call runs as it is. No thread of the team has the flag: no NaN came, the result is right. Else
-/// the call is done again with steps that keep NaN, and what is NaN then becomes NaN in the
-/// result. All other elements stay what they are, so that no result depends on flags that
-/// somebody else left behind.
+/// cannot be changed. But every minimum, maximum and ordered comparison of x86 that meets a NaN
+/// sets the flag Invalid of its thread (MXCSR), where it stays until it is cleared. So a call runs
+/// as it is. No thread of the team has the flag: no NaN came, the result is right. Else the call is
+/// done again with steps that keep NaN, and what is NaN then becomes NaN in the result. All other
+/// elements stay what they are, so that no result depends on flags left behind by other code.
 ///
 /// The flags of a team are read where its threads are at work: GOMP_parallel, by which oneDNN
 /// starts them, is defined here too, and the loader finds it before that of libgomp, to which it

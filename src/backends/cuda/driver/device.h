@@ -142,7 +142,7 @@ class Stream final : public DeviceStream {
   };
   /// A place in pinned memory until what is given now is done; null where there is enough of that
   /// already. What a `result` is copied to may have held operands before, and may lie beyond what
-  /// is enough, for nobody can wait for it here.
+  /// is enough, since it cannot be waited for here.
   char* Stage(int64_t bytes, bool result);
   bool NextPiece(bool result);
   /// Brings the results to the host when `wait` returns; where it throws, whoever asks for them
@@ -159,7 +159,7 @@ class Stream final : public DeviceStream {
   int num_staging_ = 0;                      ///< idle or not
   int most_staging_ = 0;                     ///< not idle at once, in this run
   std::deque<int> runs_staging_;             ///< the same of the runs before
-  std::vector<std::shared_ptr<void>> lost_;  ///< that work may use of which nobody knows the end
+  std::vector<std::shared_ptr<void>> lost_;  ///< that unfinished work may still use
   Graph* graph_ = nullptr;                   ///< that is being recorded
 };
 

@@ -22,7 +22,7 @@ constexpr uint64_t kMostWorkspace = 32 << 20;
 /// The matrices of a batch are the third axis of the grid in some algorithms. The heuristic names
 /// them for longer batches all the same, and the launch fails.
 constexpr int64_t kMostBatch = 65535;
-/// Plans that are kept for who asks again. Extents of symbolic programs come and go.
+/// Plans kept for later requests. Extents of symbolic programs come and go.
 constexpr size_t kMostPlans = 1024;
 
 /// Of cuBLASLt on one device; plans outlive who made them.

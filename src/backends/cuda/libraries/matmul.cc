@@ -40,7 +40,7 @@ class Zeros final : public LibraryCall {
   const int64_t bytes_;
 };
 
-/// cuBLASLt has activations for float32 and below; how exact its tanh is, nobody says,
+/// cuBLASLt has activations for float32 and below; the accuracy of its tanh is not documented,
 /// so f32 does without.
 AcceptedSteps Accepted(DType type, bool right_is_vector) {
   AcceptedSteps a;

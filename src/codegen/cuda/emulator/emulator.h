@@ -29,7 +29,7 @@ struct EmuDim {
 struct EmulatedLaunch {
   EmuDim grid, block;
   unsigned shared_bytes = 0;  ///< dynamic shared memory
-  /// Order of threads and blocks. 0: ascending, everybody step by step. 1: descending, one
+  /// Order of threads and blocks. 0: ascending, every thread one step at a time. 1: descending, one
   /// warp as far as it can go before the next. Others: random; even ones step by step, odd
   /// ones warp after warp.
   uint64_t seed = 2;

@@ -1,7 +1,7 @@
 /// guarded_memory.h: buffers whose neighbours cannot be touched unseen; for tests only.
 ///
-/// Each lies in pages of its own between two that nobody may access, as close to one of them as its
-/// alignment allows; the bytes around it hold a pattern that is checked afterwards.
+/// Each lies in pages of its own between two that no access may touch, as close to one of them as
+/// its alignment allows; the bytes around it hold a pattern that is checked afterwards.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ void ForEach(size_t count, int threads, const F& body) {
     try {
       team.emplace_back(work);
     } catch (const std::exception&) {
-      break;  // no more threads to be had: fewer do the same work
+      break;  // no more threads are available: fewer do the same work
     }
   }
   work();

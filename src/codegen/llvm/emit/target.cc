@@ -90,7 +90,7 @@ CpuTarget MakeCpuTarget(const LlvmOptions& options) {
   t.vector_bits = options.vector_bits == 0 ? widest : std::min(options.vector_bits, widest);
   t.masks = avx512;
   // Every x86 CPU since 2013. Without them f16 and kFma would be calls into a library that
-  // generated code has not.
+  // generated code does not have.
   WEFT_CHECK(has("f16c") && has("fma"), kUnsupported, "CPU '{}' has no F16C and FMA instructions",
              t.cpu);
   t.streaming_bytes = options.streaming_bytes;

@@ -75,7 +75,7 @@ class TableMaker {
       if (info.deps == uint64_t{1} << Emitter::IndexBit(k)) return k;
     return -1;
   }
-  /// `user`: the loop of who reads it.
+  /// `user`: the loop of its reader.
   void Consider(const Expr& e, int user) {
     const int loop = LoopOf(e);
     if (loop < 0 || loop == user || e->dtype() == DType::kBool ||
