@@ -131,7 +131,7 @@ class Parser {
           name[0] == '$' ? TryParseInt64(name.substr(1)) : std::nullopt;
       if (k && *k >= 0 && *k <= INT32_MAX) return ExtentNode(int(*k));
       at_ = begin;
-      Fail("an extent of a kernel, as in '$0',");
+      Fail("a dimension of a kernel, as in '$0',");
     }
     std::vector<const Node*> args = {Sum()};
     while (Accept(",")) args.push_back(Sum());

@@ -189,7 +189,7 @@ std::string PrintOperand(const Node* node) {
 namespace weft {
 
 void VisitPostfix(SymInt e, SymVisitor& v) {
-  WEFT_CHECK(e.known(), kApiMisuse, "an unknown extent has no postfix form");
+  WEFT_CHECK(e.known(), kApiMisuse, "an unknown dimension has no postfix form");
   sym::Postfix(e.node(), v);
 }
 

@@ -170,7 +170,7 @@ Expr ExprPool::CloseReduce(ReduceOp op, const std::vector<SymInt>& extents, Expr
   else if (op == ReduceOp::kSum || op == ReduceOp::kProd)
     WEFT_CHECK(body->dtype() != DType::kBool, kTypeMismatch, "sum or product of bool");
   for (SymInt e : extents) {
-    WEFT_ICHECK(e.known(), "unknown extent of a reduction");
+    WEFT_ICHECK(e.known(), "unknown dimension of a reduction");
     if (e.is(0)) return ReduceNeutral(op, positional ? DType::kI64 : body->dtype());
   }
   // Variables of extent 1 are 0. What is left keeps its order, so the position of an extremum stays

@@ -170,7 +170,7 @@ TensorPtr ParseNpy(std::string_view bytes, const std::string& place) {
   const auto fail = [&place](std::string what) {
     ThrowError(ErrorCode::kBadTensorFile, std::move(what), place);
   };
-  if (bytes.size() < 10 || !StartsWith(bytes, kMagic)) fail("this is no .npy file");
+  if (bytes.size() < 10 || !StartsWith(bytes, kMagic)) fail("this is not a .npy file");
   const int major = static_cast<unsigned char>(bytes[6]),
             minor = static_cast<unsigned char>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0)

@@ -127,7 +127,7 @@ TEST_CASE("what cannot be read says why") {
   CHECK(Has(Problem(File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0,)} x", "")),
             "after the header"));
   CHECK(Has(Problem(File(4, "{}", "")), "version 4.0"));
-  CHECK(Has(Problem("not numpy at all"), "no .npy file"));
+  CHECK(Has(Problem("not numpy at all"), "not a .npy file"));
   std::string huge = good;
   huge[6] = 2;
   huge[10] = huge[11] = char(0xff);

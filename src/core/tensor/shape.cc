@@ -20,7 +20,7 @@ int Shape::rank() const {
 }
 
 void Shape::ThrowAxis(int axis) const {
-  WEFT_THROW(kShapeMismatch, "axis {} is wanted of the shape {}", axis, ToString());
+  WEFT_THROW(kShapeMismatch, "axis {} is out of range for the shape {}", axis, ToString());
 }
 
 bool Shape::fully_known() const {

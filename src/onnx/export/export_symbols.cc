@@ -157,7 +157,7 @@ std::string GraphWriter::Expression(SymInt e) {
         case 'b':
           return w->Step("extent.value", "Where", {make("Equal", a, w->IntsValue({1})), b, a});
         default:
-          WEFT_THROW(kInternal, "operation '{}' of an extent", op);
+          WEFT_THROW(kInternal, "operation '{}' on a dimension", op);
       }
     }
   } lower;

@@ -88,7 +88,7 @@ void LoopShape(InferShapeContext& ctx) {
   for (size_t k = 0; k < s.scans; ++k) {
     const Shape one = b.shape(1 + s.states + k);
     if (!one.has_rank()) {
-      Unknown(ctx, int(s.states + k), "the body does not tell its rank");
+      Unknown(ctx, int(s.states + k), "the body does not determine its rank");
       continue;
     }
     std::vector<SymInt> dims{ctx.unbacked(unbacked++)};

@@ -98,7 +98,7 @@ void ScanShape(InferShapeContext& ctx) {
   for (size_t k = 0; k < s.results; ++k) {
     const Shape one = b.shape(s.states + k);
     if (!one.has_rank()) {
-      Unknown(ctx, int(s.states + k), "the body does not tell its rank");
+      Unknown(ctx, int(s.states + k), "the body does not determine its rank");
       continue;
     }
     const int axis = AxisOf(EntryOr(p.scan_output_axes, k, 0), one.rank() + 1, ctx.node());

@@ -447,7 +447,7 @@ WEFT_REGISTER_OP(DequantizeLinear)
 
 WEFT_REGISTER_OP(MatMulInteger)
     .describe(
-        "The matrix product of a - a_zero and b - b_zero in i32; shapes as of MatMul. Gradient: "
+        "The matmul of a - a_zero and b - b_zero in i32; shapes as of MatMul. Gradient: "
         "none. Source: ONNX MatMulInteger-10.")
     .input("A", TypeDoc(kByte, "T1"))
     .input("B", TypeDoc(kByte, "T2"))

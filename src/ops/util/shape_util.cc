@@ -177,7 +177,7 @@ Expr ElementI64(const TensorArg& arg, int64_t i) {
   if (arg.value && i < int64_t(arg.value->elements.size()) &&
       arg.value->elements[size_t(i)].known())
     return Expr::Dim(arg.value->elements[size_t(i)]);
-  WEFT_CHECK(arg.rank() <= 1, kShapeMismatch, "a scalar or a vector is wanted, not {}",
+  WEFT_CHECK(arg.rank() <= 1, kShapeMismatch, "expected a scalar or a vector, got {}",
              arg.shape.ToString());
   const Expr e = arg.rank() == 0 ? arg({}) : arg({Expr::Int(i)});
   return Expr::Cast(DType::kI64, e);

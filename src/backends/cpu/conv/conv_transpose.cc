@@ -59,7 +59,7 @@ class SpreadCall final : public LibraryCall {
   int64_t scratch_bytes() const override {
     return CheckedMul(CheckedMul(e_.rows(), lines_ * e_.in[2]), int64_t{sizeof(float)});
   }
-  std::string description() const override { return "deconv by matrix product"; }
+  std::string description() const override { return "deconv as matmul"; }
 
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
     const ScopedThreads threads(threads_);
