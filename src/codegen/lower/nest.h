@@ -42,7 +42,7 @@ struct Nest {
   Exprs Parts() const;
 };
 
-/// Extents and unit dims of a spec brought to one form by the facts; see lower_nest.cc.
+/// Extents and unit dims of a spec brought to one form by the facts; see nest.cc.
 ComputeSpec NormalizeSpec(const ComputeSpec& spec, const Facts& facts);
 /// One store per point; reductions are loops inside a point.
 Nest ElementwiseNest(const ComputeSpec& spec, const Facts& facts);

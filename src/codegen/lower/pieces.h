@@ -1,4 +1,4 @@
-/// pieces.h: see lower_pieces.cc; private to src/codegen.
+/// pieces.h: see pieces.cc; private to src/codegen.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-/// Tests of lower_pieces.h: what is taken for consecutive pieces, and what is not. What the copies
+/// Tests of pieces.h: what is taken for consecutive pieces, and what is not. What the copies
 /// do is tested end to end (tests/cuda/cuda_wide_test.cc).
 #include "pieces.h"
 

@@ -1,5 +1,5 @@
 /// edit.cc: changing a graph that is there: other inputs and attributes, replacing, erasing, moving
-/// and importing nodes. Use lists and marks of what became stale are the store's (graph_store.cc).
+/// and importing nodes. Use lists and marks of what became stale are the store's (store.cc).
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>

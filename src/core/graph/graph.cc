@@ -1,6 +1,5 @@
 /// graph.cc: the lists of a graph, its life, building it, and what a Node says about itself.
-/// Editing is in graph_edit.cc, attributes are in graph_attr.cc, views and traversal in
-/// graph_view.cc.
+/// Editing is in edit.cc, attributes are in graph_attr.cc, views and traversal in view.cc.
 #include "weft/core/graph/graph.h"
 
 #include <cstddef>

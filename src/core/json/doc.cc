@@ -1,4 +1,4 @@
-/// doc.cc: see json_doc.h.
+/// doc.cc: see doc.h.
 #include "doc.h"
 
 #include <algorithm>

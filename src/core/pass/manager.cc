@@ -1,5 +1,5 @@
 /// manager.cc: ApplyPasses. The manager holds the discipline, so that authors of passes cannot
-/// forget it: it runs what provides a missing attribute (pass_resolve.h), minds the life of
+/// forget it: it runs what provides a missing attribute (resolve.h), minds the life of
 /// attributes, verifies, checks claims, dumps, counts and times.
 #include <algorithm>
 #include <atomic>

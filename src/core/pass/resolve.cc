@@ -1,4 +1,4 @@
-/// resolve.cc: see pass_resolve.h.
+/// resolve.cc: see resolve.h.
 #include "resolve.h"
 
 #include <algorithm>

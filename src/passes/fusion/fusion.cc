@@ -10,10 +10,9 @@
 ///   source     levels: this project; templates: AStitch (ASPLOS'22); the name and
 ///              the interface: NNVM-Fusion (2016)
 ///
-/// Here are the parts in order: the kind of each node (fusion_nodes.h, fusion_kind.h), which
-/// groups one kernel may compute (fusion_rules.h), the groups and their levels
-/// (fusion_sweep.h, fusion_groups.h), groups side by side in one launch (fusion_multi.h),
-/// the fused nodes (fusion_build.h).
+/// Here are the parts in order: the kind of each node (nodes.h, kind.h), which groups one kernel
+/// may compute (rules.h), the groups and their levels (sweep.h, groups.h), groups side by side in
+/// one launch (multi.h), the fused nodes (build.h).
 ///
 ///   before  %m = ReduceMax(%x)  %s = Sub(%x, %m)  %e = Exp(%s)
 ///           %t = ReduceSum(%e)  %y = Div(%e, %t)

@@ -1,6 +1,6 @@
 /// sweep.cc: the levels algorithm. Each node, in topological order, joins the groups of its
-/// producers and of those who read what it reads, as far as the rules (fusion_rules.h), the options
-/// and the levels (fusion_groups.h) allow.
+/// producers and of those who read what it reads, as far as the rules (rules.h), the options
+/// and the levels (groups.h) allow.
 ///
 /// The graph is read once: a node of a large graph costs several cache misses, so what is needed
 /// again is kept in arrays by id.

@@ -1,4 +1,4 @@
-/// emulated_kernel.h: a kernel's launches on the emulator, as the contract in cuda_printer.h has
+/// emulated_kernel.h: a kernel's launches on the emulator, as the contract in print/printer.h has
 /// them; for tests only.
 #pragma once
 

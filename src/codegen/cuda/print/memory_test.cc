@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// Bytes that an H200 wants under way on each multiprocessor (cuda_elementwise.cc).
+/// Bytes that an H200 wants under way on each multiprocessor (elementwise.cc).
 constexpr int kWanted = 48 << 10;
 
 // ---- machine code ----

@@ -1,4 +1,4 @@
-/// row.cc: rows with reductions: soft-max, norms, losses, column sums (see cuda_row.h).
+/// row.cc: rows with reductions: soft-max, norms, losses, column sums (see row.h).
 #include "row.h"
 
 #include <algorithm>

@@ -106,7 +106,7 @@ class RowPrinter {
   void PrintElementStores();
   void PrintRowStores();
 
-  // cuda_row_reduce.cc
+  // row_reduce.cc
   Accumulators Declare(size_t first, size_t end);
   void Accumulate(const Accumulators& accs, size_t first, size_t end);
   void WritePartials(const Accumulators& accs);

@@ -16,7 +16,7 @@ using ctext::Emitter;
 /// divisor is n * multiplier >> shift for n in [0, 2^31).
 uint64_t Multiplier(int64_t divisor);
 
-/// One operation over many operands, which all are read at the same offset (cuda_operands.cc).
+/// One operation over many operands, which all are read at the same offset (operands.cc).
 struct OperandChain {
   Expr end, begin;  ///< end = begin op table[first] op table[first + 1] ..
   Expr fold;        ///< a Reduce by the operation
@@ -45,7 +45,7 @@ int64_t ElementwiseItems(const Kernel& kernel, const std::vector<KernelStore>& s
 inline constexpr int kElementwiseBlock = 256;
 
 /// Inputs that are read across: contiguous along `loop`, where the outputs are along
-/// the last one (cuda_transpose.cc).
+/// the last one (transpose.cc).
 struct TransposePlan {
   int loop = -1;
   std::vector<Expr> loads;  ///< empty: there are none
@@ -55,7 +55,7 @@ void PrintTransposed(Emitter* e, const Kernel& k, const std::vector<KernelStore>
                      const TransposePlan& plan);
 int64_t TransposeItems();
 
-/// The entries of a kernel beside the plain one (cuda_printer.h).
+/// The entries of a kernel beside the plain one (printer.h).
 bool HasNarrowTwin(const Kernel& kernel);
 bool HasMulti(const Kernel& kernel);
 /// May it be launched in steps? `columns`: a block takes 32 rows.

@@ -143,7 +143,7 @@ class Emitter {
   ExtentNames& names() { return names_; }
   llvm::Value* Int(int64_t v) { return ir_.getInt64(uint64_t(v)); }
 
-  // Types (emit_memory.cc).
+  // Types (memory.cc).
   llvm::Type* RegisterType(DType t, int lanes = 1);
   llvm::Type* MemoryType(DType t, int lanes = 1);
   llvm::Value* FromMemory(DType t, llvm::Value* v);
@@ -152,7 +152,7 @@ class Emitter {
   llvm::Value* Iota(int lanes, DType t = DType::kI64);
   static int LanesOf(llvm::Value* v);
 
-  // Memory (emit_memory.cc, emit_uniform.cc).
+  // Memory (memory.cc, uniform.cc).
   /// Bytes of one element in memory.
   static int Bytes(DType t);
   llvm::Value* Buffer(int buffer);
@@ -177,7 +177,7 @@ class Emitter {
   /// Puts the stores past the caches in order before the kernel returns.
   void EmitFence();
 
-  // Reductions (emit_reduce.cc).
+  // Reductions (reduce.cc).
   Values InitAccumulator(const Accumulator& acc, int lanes);
   /// acc op= x; `position` (scalar or lanes, of acc.position()) for ArgMin / ArgMax only; where
   /// `mask` is false nothing changes.
@@ -189,7 +189,7 @@ class Emitter {
   Values Fold(const Accumulator& acc, Values v, int to);
   llvm::Value* EmitReduce(const Expr& e);
 
-  // Operations on registers (emit_ops.cc). Operands have equal numbers of lanes.
+  // Operations on registers (ops.cc). Operands have equal numbers of lanes.
   llvm::Value* EmitUnary(UnOp op, DType t, llvm::Value* a);
   llvm::Value* EmitBinary(BinOp op, DType t, llvm::Value* a, llvm::Value* b);
   llvm::Value* EmitCast(DType from, DType to, llvm::Value* a);
@@ -210,7 +210,7 @@ class Emitter {
   llvm::Value* Lookup(const ExprNode* n);
   llvm::Value* EmitNode(const Expr& e);
   /// Select(unlikely c, a, b) of `count` lanes: a lane at a time, where any
-  /// asks for it (emit_rare.cc).
+  /// asks for it (rare.cc).
   llvm::Value* EmitRareChoice(const ExprNode& n, int count);
   llvm::Value* EmitRareLane(const Expr& e, llvm::Value* lane);
   llvm::Value* EmitIntDivision(const ExprNode& n, int lanes);
@@ -234,7 +234,7 @@ class Emitter {
   llvm::Value* EmitGather(const ExprNode& n, llvm::Value* mask);
   /// Lanes `step` elements apart, all of them or as many as the range mask says.
   llvm::Value* EmitShuffledLoad(const ExprNode& n, int64_t step, bool masked);
-  /// Null where neighbouring lanes do not share elements (emit_repeated.cc).
+  /// Null where neighbouring lanes do not share elements (repeated.cc).
   llvm::Value* EmitRepeatedLoad(const ExprNode& n, bool masked);
   Values ReduceLoops(const ExprNode& n, size_t k, const Accumulator& acc, int lanes,
                      llvm::Value* position, const Values& v);
