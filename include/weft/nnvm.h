@@ -4,9 +4,9 @@
 ///
 /// Extent (this list is complete): NNVM_REGISTER_OP, NNVM_REGISTER_OP_GROUP, NNVM_REGISTER_PASS
 /// with their setters; one op registered from several files; FGradient; FCodeGen over ASTPtr; own
-/// attribute types through set_attr<T> and Op::GetAttr<T>; FloatAST, VariableAST, BinaryAST and + -
-/// * / on ASTPtr, ->CodeGen(); Graph with attrs, GetAttr<T> and outputs; DFSVisit, IndexedGraph;
-/// Node::Create, MakeNode; Symbol; ApplyPass, ApplyPasses.
+/// attribute types through set_attr<T> and Op::GetAttr<T>; FloatAST, VariableAST, BinaryAST
+/// and + - * / on ASTPtr, ->CodeGen(); Graph with attrs, GetAttr<T> and outputs; DFSVisit,
+/// IndexedGraph; Node::Create, MakeNode; Symbol; ApplyPass, ApplyPasses.
 ///
 /// Differs on purpose: a missing dependency runs its provider instead of failing
 /// (PassOptions::strict: as in 2016); a stale IndexedGraph throws; equal priorities of one

@@ -49,8 +49,8 @@ std::vector<Form> Forms() {
 struct Gradient {
   Doubles x, scale, bias;
 };
-/// With h = (x - mean) q and e = dy scale: dx = q (e - mean(e) - h mean(e h) q' / q), where q'
-/// = 1 / deviation.
+/// With h = (x - mean) q and e = dy scale: dx = q (e - mean(e) - h mean(e h) q' / q), where
+/// q' = 1 / deviation.
 Gradient InDouble(const Form& f, const Tensor& x, const Tensor& scale, const Tensor& dy) {
   const int64_t count = x.num_elements();
   const size_t rows = size_t(count);

@@ -1,6 +1,6 @@
 /// symbolic_chains_test.cc: models of random extents compile. Chains of Reshape give equations
-/// between products and quotients of extents; random convolutional networks give extents such as (h
-/// + 1)//2 - 1 in every order.
+/// between products and quotients of extents; random convolutional networks give extents such as
+/// (h + 1)//2 - 1 in every order.
 ///
 /// The oracle of a chain is arithmetic on integers: what a binding in a small box satisfies must
 /// compile, and run there.

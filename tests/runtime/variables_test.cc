@@ -18,8 +18,8 @@ namespace {
 using namespace weft;
 using namespace weft::e2e;
 
-/// A graph over f32[2] variables %v = [1, 2] and %u = [3, 4] and an input %x; what one run with %x
-/// = [10, 20] must give.
+/// A graph over f32[2] variables %v = [1, 2] and %u = [3, 4] and an input %x; what one run with
+/// %x = [10, 20] must give.
 struct Case {
   const char* outputs;
   const char* body;

@@ -1,6 +1,6 @@
 /// ops.h: functions on tensors. Element-wise ones broadcast as numpy does. A number stands on
-/// either side of an operator and takes the dtype of the tensor: 1 / (1 + exp(-x)), pow(x, 2), 0.5
-/// * x > 1.
+/// either side of an operator and takes the dtype of the tensor: 1 / (1 + exp(-x)), pow(x, 2),
+/// 0.5 * x > 1.
 #pragma once
 
 #include <string>

@@ -123,8 +123,8 @@ enum Symbol { kPoints, kBegin, kOutElements, kRun, kOthers };
 /// in has runs of kRun elements, which lie kOthers elements apart in out.
 ///   contiguous  out[kBegin + k] = in[k] for k in [0, kPoints)
 ///   flat        out[kBegin + k + k / kRun * kOthers] = in[k]
-///   else        out[kBegin + j * (kRun + kOthers) + k] = in[j * kRun + k] for j in [0, kPoints),
-///               k in [0, kRun)
+///   else        out[kBegin + j * (kRun + kOthers) + k] = in[j * kRun + k]
+///               for j in [0, kPoints), k in [0, kRun)
 KernelPtr CopyKernel(DType t, bool contiguous, bool flat) {
   const auto symbol = [](Symbol s) { return KernelSymbol(s); };
   const auto dim = [&](Symbol s) { return Expr::Dim(symbol(s)); };

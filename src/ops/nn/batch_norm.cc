@@ -2,8 +2,8 @@
 /// (training).
 ///
 /// Statistics of a batch are taken over all axes but the channels (row_moments.h). The running
-/// variance takes the population variance, as ONNX says; PyTorch's takes the unbiased one, n / (n
-/// - 1) of it.
+/// variance takes the population variance, as ONNX says; PyTorch's takes the unbiased one, n /
+/// (n - 1) of it.
 ///
 /// Training is rewritten as soon as the rank is known; the FCodeGen below is its meaning:
 ///   m, v, e = weft::Moments(x, axes)     Y = weft::Normalize(x, m, v, scale, B, e)

@@ -1,9 +1,10 @@
 /// conv_transpose.cc: ConvTranspose and its two adjoints, weft::ConvTransposeGradData and
 /// weft::ConvTransposeGradWeight, over any number of spatial axes.
 ///
-/// The transpose of Conv as a linear map: y gets x[c, o] W[c, m, k] at o stride + k dilation -
-/// begin. Extents along one axis, with reach = (kernel - 1) dilation + 1 and full = (in - 1) stride
-/// + output_padding + reach:
+/// The transpose of Conv as a linear map:
+///   y gets x[c, o] W[c, m, k] at o stride + k dilation - begin
+/// Sizes along one axis, with reach = (kernel - 1) dilation + 1 and full = (in - 1)
+/// stride + output_padding + reach:
 ///   pads given              out = full - begin - end
 ///   auto_pad SAME_*         out = in stride
 ///   output_shape given      out = that
@@ -181,8 +182,8 @@ Exprs GradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const Out
   return {Expr::Cast(dy.dtype, dx)};
 }
 
-/// dW[c, m, k] = sum over the batch and positions o of x[b, c, o] dy[b, group(c) M / g
-/// + m, i(o, k)].
+/// dW[c, m, k] = sum over the batch and positions o of
+///   x[b, c, o] dy[b, group(c) M / g + m, i(o, k)].
 Exprs GradWeightCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &dy = in[0], &x = in[1];
   Window win = TransposedWindow(n, Tail(x.shape, 2), Tail(at.shape[0], 2), nullptr);

@@ -1,8 +1,8 @@
 /// deform_conv.cc: DeformConv: a convolution whose reads are displaced by an input, over any number
 /// of spatial axes.
 ///
-///   in      X : T[n, C, d...], W : T[M, C/group, k...], offset : T[n, G K r, o...], B : T[M], mask
-///           : T[n, G K, o...]; K the positions of the kernel, r the spatial axes, G offset groups
+///   in      X : T[n, C, d...], W : T[M, C/group, k...], offset : T[n, G K r, o...], B : T[M],
+///           mask : T[n, G K, o...]; K positions of the kernel, r spatial axes, G offset groups
 ///   out     Y : T[n, M, o...]
 ///   formula y[b, m, o] = B[m] + sum over c, k of W[m, c, k] mask[b, g K + k, o]
 ///           X[b, c, o stride + k dilation - begin + offset[b, (g K + k) r + ., o]], read linearly

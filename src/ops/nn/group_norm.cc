@@ -3,8 +3,8 @@
 ///
 /// Rewritten as soon as the shape is known; the FCodeGen below is its meaning:
 ///   x: [n, c, spatial..]   v = Reshape(x, [n, groups, c / groups, points])
-///   m, s, e = weft::Moments(v, [2, 3])     y = Reshape(weft::Normalize(v, m, s,
-///                                          scale, bias, e), Shape(x))
+///   m, s, e = weft::Moments(v, [2, 3])
+///   y = Reshape(weft::Normalize(v, m, s, scale, bias, e), Shape(x))
 /// with scale and bias as [groups, c / groups, 1]. Views cost nothing, so that it is one kernel,
 /// which fuses like any other.
 ///

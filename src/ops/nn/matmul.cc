@@ -276,8 +276,8 @@ NodeEntry SwapLast(const NodeEntry& x, int rank) {
 NodeEntry TransposedProduct(const NodeEntry& x, const NodeEntry& y, bool trans_x, bool trans_y) {
   return Apply("Gemm", {x, y}, {{"transA", int64_t(trans_x)}, {"transB", int64_t(trans_y)}});
 }
-/// Two matrices: Gemm, which takes its operands transposed. With batch axes: da = SumTo(dy b^T), db
-/// = SumTo(a^T dy); a weight [k, n] under a batch of a is one product over all rows.
+/// Two matrices: Gemm, which takes its operands transposed. With batch axes: da = SumTo(dy b^T),
+/// db = SumTo(a^T dy); a weight [k, n] under a batch of a is one product over all rows.
 std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry dy = n->inputs[0], other = n->inputs[1], like = n->inputs[2];
   const Shape &own = ctx.shape(NodeEntry(n, 0)), &o = ctx.shape(other), &y = ctx.shape(dy);

@@ -1,7 +1,7 @@
 /// quantize.cc: QuantizeLinear, DequantizeLinear, MatMulInteger, QLinearMatMul.
 ///
-///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even; 8-bit
-///                     floats: cast(x / scale)
+///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even;
+///                     8-bit floats: cast(x / scale)
 ///   DequantizeLinear  y = (x - zero) * scale
 /// scale and zero are one for all, one for each index of `axis` (1-D), or one for each block of
 /// `block_size` indices of it (rank of x).

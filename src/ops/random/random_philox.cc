@@ -47,8 +47,8 @@ Expr Uniform53(const Expr& key, const Expr& counter) {
 /// cos(2 pi v) for a multiple v of 2^-24 on [0, 1): of turns the nearest quarter is taken off
 /// exactly, in f32, where the cosine of any angle reduces in f64; a draw takes half the time.
 Expr CosOfTurns(const Expr& v) {
-  // sin(2 pi f) = f P(f^2): 3.0e-8, cos(2 pi f) = 1 + f^2 P(f^2): 6.7e-9, both |f|
-  // <= 1/8 (least maximum).
+  // sin(2 pi f) = f P(f^2): 3.0e-8, cos(2 pi f) = 1 + f^2 P(f^2): 6.7e-9, both
+  // |f| <= 1/8 (least maximum).
   constexpr double kSin[] = {6.28318501, -41.341629, 81.5881271, -75.2400665},
                    kCos[] = {-19.7392082, 64.9393234, -85.4437408, 59.2459641};
   const auto f32 = [](double x) { return Expr::Const(DType::kF32, x); };

@@ -1,7 +1,6 @@
 /// moments.cc: weft::Moments and weft::Normalize: what normalisations in training are made of.
 ///
-///   m, v, e = weft::Moments(x, axes)               mean and population variance, the
-///                                                  axes kept as 1
+///   m, v, e = weft::Moments(x, axes)               mean, population variance; axes kept as 1
 ///   y = weft::Normalize(x, m, v, scale, bias, e)   (x - m - e) / sqrt(v + epsilon) scale + bias
 ///
 /// e is what the dtype of m cannot hold of the mean. Whoever takes differences to the mean takes it

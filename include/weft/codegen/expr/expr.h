@@ -12,8 +12,8 @@
 /// author's back except that literals take the dtype of the other operand.
 /// Semantics, equal on every target: integers wrap (two's complement); integer division truncates
 /// as in C and x / 0 = 0, x % 0 = 0 (the op that can meet it says so), INT_MIN / -1 = INT_MIN;
-/// shifts by >= width give 0; float to integer conversion truncates and saturates, NaN gives 0; Min
-/// / Max propagate NaN; comparisons with NaN are false but != ; Round is half to even.
+/// shifts by >= width give 0; float to integer conversion truncates and saturates, NaN gives 0;
+/// Min / Max propagate NaN; comparisons with NaN are false but != ; Round is half to even.
 #pragma once
 
 #include <atomic>

@@ -2,9 +2,8 @@
 ///
 ///   std::vector<NodeEntry> dw = Gradients(g, {loss}, {w, b});       // as a framework calls it
 ///
-///   SetGradient(g, {loss}, {w, b});                                  // the same as a pass
-///   g = ApplyPass(std::move(g), "Gradient");                         // outputs: ..., grad_w,
-///                                                                    grad_b
+///   SetGradient(g, {loss}, {w, b});                                 // the same as a pass
+///   g = ApplyPass(std::move(g), "Gradient");                        // .., grad_w, grad_b
 ///
 /// A gradient is d(sum over i of <out_grads[i], ys[i]>) / dx: an entry of the shape and dtype of x.
 /// Output gradients that are not given are ones. An x that no y depends on has zeros. Integers,

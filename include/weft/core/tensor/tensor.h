@@ -18,8 +18,8 @@ using TensorPtr = std::shared_ptr<const Tensor>;
 
 class WEFT_API Tensor {
  public:
-  /// Zero-filled (strings: empty). Throws kOverflow / kOutOfMemory
-  /// / kInvalidModel (negative extent).
+  /// Zero-filled (strings: empty). Throws kOverflow /
+  /// kOutOfMemory / kInvalidModel (negative extent).
   Tensor(DType dtype, std::vector<int64_t> dims);
   /// Views memory kept alive by `owner` (a mapped file, another tensor, a DLPack capsule). 64-byte
   /// alignment is not promised.

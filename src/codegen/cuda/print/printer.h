@@ -20,8 +20,7 @@
 ///                              alike to 16 bytes
 ///   d0, d1 ..                  int64: values of the kernel's symbols
 ///     or, in place of both, where they exceed 4 KB of parameters (`CudaSchedule::has_table`):
-///   table                      device pointer: the words CudaSchedule::Table, in
-///                              memory of the device
+///   table                      device pointer: the words CudaSchedule::Table
 ///   total                      int64: points (kElementwise) or rows (kRow); > 0, a plan has no
 ///                              launch where it is 0
 ///   CudaLaunch::tail           uint64 each (`_n`, `_s<k>`): multipliers of divisions
@@ -29,8 +28,9 @@
 ///   workspace                  device pointer on 16 bytes (`_s<k>` only),
 ///                              CudaPlan::workspace_bytes long; its content need not be set before
 ///                              and must stay between the launches of one plan
-/// Grid (x, y, 1), block (x, 1, 1), no dynamic shared memory, no cluster,
-/// no cooperation between blocks.
+///
+/// Grid (x, y, 1), block (x, 1, 1), no dynamic shared memory, no cluster, no cooperation between
+/// blocks.
 ///
 /// Range flag (Kernel::has_flag): its byte is set to 0 before the first launch of the plan.
 ///
