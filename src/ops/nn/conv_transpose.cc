@@ -3,8 +3,8 @@
 ///
 /// The transpose of Conv as a linear map:
 ///   y gets x[c, o] W[c, m, k] at o stride + k dilation - begin
-/// Sizes along one axis, with reach = (kernel - 1) dilation + 1 and full = (in - 1)
-/// stride + output_padding + reach:
+/// Sizes along one axis, with reach = (kernel - 1) dilation + 1:
+///   full                    (in - 1) stride + output_padding + reach
 ///   pads given              out = full - begin - end
 ///   auto_pad SAME_*         out = in stride
 ///   output_shape given      out = that

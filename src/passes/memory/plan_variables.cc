@@ -6,8 +6,8 @@
 /// plan goes through the writes of each variable in order:
 ///
 ///   %y = Conv(..)         the result of step p is what Assign at step w would copy: where nothing
-///   %w = Assign(%v, %y)   asks for the old content after p, %y is written into the variable at once
-///                         and Assign does nothing
+///   %w = Assign(%v, %y)   asks for the old content after p, %y is written into the variable at
+///                         once and Assign does nothing
 ///   %r = Read(%v)         asked for after the next write: it copies
 ///   %f = Fused(.., %v)    writes the variable itself; or a block that is copied, where the kernel
 ///                         reads old elements that it may have written, or the result is asked for
