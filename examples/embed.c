@@ -1,7 +1,7 @@
 /* embed.c: Weft from C. Loads a model, runs it on ones, writes the compiled program beside it,
  * loads that and compares.
  *
- *   embed MODEL [SIZE]     MODEL is .onnx, .weft, .json or .weftx; SIZE (1) stands for every
+ *   embed MODEL [EXTENT]   MODEL is .onnx, .weft, .json or .weftx; EXTENT (1) stands for every
  *                          dynamic dimension
  */
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/// read_line.cc: reads a line of text from a picture, with the recogniser that
-/// the PaddleOCR project trained.
+/// read_line.cc: reads a line of text from an image, with the recogniser that the PaddleOCR project
+/// trained.
 ///
 ///   read_line --model M.onnx [--backend B] PICTURES...
 ///
@@ -50,10 +50,10 @@ int64_t ReadNumber(std::ifstream& in) {
 
 Picture ReadPicture(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) ThrowError(ErrorCode::kIo, "cannot read the picture", path);
+  if (!in) ThrowError(ErrorCode::kIo, "cannot read the image", path);
   char magic[2] = {};
   in.read(magic, 2);
-  if (magic[0] != 'P' || (magic[1] != '5' && magic[1] != '6')) Refuse(path, "no picture");
+  if (magic[0] != 'P' || (magic[1] != '5' && magic[1] != '6')) Refuse(path, "not an image");
   const int64_t width = ReadNumber(in), height = ReadNumber(in), top = ReadNumber(in);
   in.get();
   if (width < 1 || height < 1 || top < 1 || top > 255 || width > kMaxPixels / height)
