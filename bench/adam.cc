@@ -1,9 +1,11 @@
-/// adam.cc: one optimizer step over many parameters, written as a graph, against the copy bandwidth of the machine.
+/// adam.cc: one optimizer step over many parameters, written as a graph, against the copy
+/// bandwidth of the machine.
 ///
 ///   build/bin/bench_adam [TENSORS] [MILLIONS OF PARAMETERS]      default 60 and 25
 ///
-/// A copy of n bytes moves 2 n. A fused step reads the parameter, both moments and the gradient and writes three of them:
-/// 28 bytes a parameter, whatever the rule computes. Times are the least of several, taken in turn; all threads.
+/// A copy of n bytes moves 2 n. A fused step reads the parameter, both moments and the gradient and
+/// writes three of them: 28 bytes a parameter, whatever the rule computes. Times are the least of
+/// several, taken in turn; all threads.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

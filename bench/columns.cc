@@ -1,7 +1,7 @@
 /// columns.cc: generated kernels that reduce columns, channels or everything: statistics and
-/// gradients of normalisations, gradients of biases, sums. Times are minima of ROUNDS; "GB/s" counts
-/// every input and output once, which is the least that must move. Beside it, in the same run: a
-/// copy that moves as many bytes in all, and loops that only read as many.
+/// gradients of normalisations, gradients of biases, sums. Times are minima of ROUNDS; "GB/s"
+/// counts every input and output once, which is the least that must move. Beside it, in the same
+/// run: a copy that moves as many bytes in all, and loops that only read as many.
 ///
 ///   build/bin/bench_columns [ROUNDS [WORD]]      default 30; only cases with WORD in their name
 #include <algorithm>

@@ -1,8 +1,8 @@
-/// kernel_compile.cc: what a generated CPU kernel costs before it runs, by phase, and how fast it runs
-/// then. Times are CPU time of the compiling thread, medians of RUNS; run time is wall time of one
-/// thread, the minimum.
+/// kernel_compile.cc: what a generated CPU kernel costs before it runs, by phase, and how fast it
+/// runs then. Times are CPU time of the compiling thread, medians of RUNS; run time is wall time of
+/// one thread, the minimum.
 ///
-///   build/bin/bench_kernel_compile [RUNS [WORD]]      default 5; only kernels with WORD in their name
+///   build/bin/bench_kernel_compile [RUNS [WORD]]   default 5; only kernels with WORD in their name
 #include <llvm/Object/ObjectFile.h>
 #include <time.h>
 

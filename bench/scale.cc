@@ -1,5 +1,6 @@
-/// scale.cc: how the core scales: build, index, copy, inference, text, JSON, fusion. Each time is printed beside a calibration
-/// loop run just before it (a dependent chain of 10^7 integer multiply-adds), since machines differ and are shared.
+/// scale.cc: how the core scales: build, index, copy, inference, text, JSON, fusion. Each time is
+/// printed beside a calibration loop run just before it (a dependent chain of 10^7 integer
+/// multiply-adds), since machines differ and are shared.
 ///
 ///   build/bin/bench_scale [NODES]      default 100000
 #include <algorithm>

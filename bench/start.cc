@@ -1,6 +1,7 @@
-/// start.cc: what lies between a model file and its first results, by phase: reading the file alone, import, compilation
-/// (kernels from the cache after the first round), the first run (primitives, packed weights) and the second. Minima and
-/// medians of ROUNDS; wall time. A process adds its own start to the sum.
+/// start.cc: what lies between a model file and its first results, by phase: reading the file
+/// alone, import, compilation (kernels from the cache after the first round), the first run
+/// (primitives, packed weights) and the second. Minima and medians of ROUNDS; wall time. A process
+/// adds its own start to the sum.
 ///
 ///   build/bin/bench_start MODEL.onnx [ROUNDS]      default 7; symbolic extents are 1
 #include <algorithm>

@@ -1,6 +1,8 @@
-/* embed.c: Weft from C. Loads a model, runs it on ones, writes the compiled program beside it, loads that and compares.
+/* embed.c: Weft from C. Loads a model, runs it on ones, writes the compiled program beside it,
+ * loads that and compares.
  *
- *   embed MODEL [EXTENT]     MODEL is .onnx, .weft, .json or .weftx; EXTENT (1) stands for every dynamic extent
+ *   embed MODEL [EXTENT]   MODEL is .onnx, .weft, .json or .weftx; EXTENT (1) stands for every
+ *                          dynamic dimension
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
-/// read_line.cc: reads a line of text from a picture, with the recogniser that the PaddleOCR project trained.
+/// read_line.cc: reads a line of text from an image, with the recogniser that the PaddleOCR project
+/// trained.
 ///
 ///   read_line --model M.onnx [--backend B] PICTURES...
 ///
-/// A picture is a PGM or PPM file (P5, P6). It is scaled to the model's height of 48, its width follows; the model gives a
-/// score per character for every few columns; equal neighbours are one character and class 0 is none (CTC). The characters
-/// stand in the model's metadata. Every picture is read twice, with fusion off and on, by two programs that serve
-/// every width.
+/// A picture is a PGM or PPM file (P5, P6). It is scaled to the model's height of 48, its width
+/// follows; the model gives a score per character for every few columns; equal neighbours are one
+/// character and class 0 is none (CTC). The characters stand in the model's metadata. Every picture
+/// is read twice, with fusion off and on, by two programs that serve every width.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -49,10 +50,10 @@ int64_t ReadNumber(std::ifstream& in) {
 
 Picture ReadPicture(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) ThrowError(ErrorCode::kIo, "cannot read the picture", path);
+  if (!in) ThrowError(ErrorCode::kIo, "cannot read the image", path);
   char magic[2] = {};
   in.read(magic, 2);
-  if (magic[0] != 'P' || (magic[1] != '5' && magic[1] != '6')) Refuse(path, "no picture");
+  if (magic[0] != 'P' || (magic[1] != '5' && magic[1] != '6')) Refuse(path, "not an image");
   const int64_t width = ReadNumber(in), height = ReadNumber(in), top = ReadNumber(in);
   in.get();
   if (width < 1 || height < 1 || top < 1 || top > 255 || width > kMaxPixels / height)
@@ -68,7 +69,8 @@ Picture ReadPicture(const std::string& path) {
   return p;
 }
 
-/// [1, 3, 48, width] in [-1, 1], sampled between the nearest four pixels; a grey picture fills all channels.
+/// [1, 3, 48, width] in [-1, 1], sampled between the nearest four pixels; a grey
+/// picture fills all channels.
 TensorPtr ToInput(const Picture& p) {
   const double step = double(p.height) / kHeight;
   const int width = std::max(1, int(std::ceil(p.width / step)));

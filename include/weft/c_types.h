@@ -1,5 +1,5 @@
-/* c_types.h: numbers that the C interfaces share: statuses and element types. Plain C99. Stable: numbers are never
- * reused. */
+/* c_types.h: numbers that the C interfaces share: statuses and element types. Plain C99. Stable:
+ * numbers are never reused. */
 #ifndef WEFT_C_TYPES_H_
 #define WEFT_C_TYPES_H_
 
@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* 0, or the code of an error as all tools print it: 301 is WEFT-E0301. Its hundred says whose fault it is: 1 the call,
- * 2 a file, 3 the model or its data, 4 not supported, 5 a limit or memory, 6 a registry, 7 a check, 8 the machine,
- * 9 a bug in Weft. */
+/* 0, or the code of an error as all tools print it: 301 is WEFT-E0301. Its hundred says whose fault
+ * it is: 1 the call, 2 a file, 3 the model or its data, 4 not supported, 5 a limit or memory, 6 a
+ * registry, 7 a check, 8 the machine, 9 a bug in Weft. */
 typedef int32_t WeftStatus;
 enum {
   WEFT_OK = 0,

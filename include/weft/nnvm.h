@@ -1,16 +1,20 @@
-/// nnvm.h: the interface of NNVM and NNVM-Fusion as of 2016, for code of that time: a real `namespace nnvm` and its macros,
-/// over the types of Weft. What is registered here fuses and runs like everything else.
+/// nnvm.h: the interface of NNVM and NNVM-Fusion as of 2016, for code of that time: a real
+/// `namespace nnvm` and its macros, over the types of Weft. What is registered here fuses and
+/// runs like everything else.
 ///
-/// Extent (this list is complete): NNVM_REGISTER_OP, NNVM_REGISTER_OP_GROUP, NNVM_REGISTER_PASS with their setters; one op
-/// registered from several files; FGradient; FCodeGen over ASTPtr; own attribute types through set_attr<T> and
-/// Op::GetAttr<T>; FloatAST, VariableAST, BinaryAST and + - * / on ASTPtr, ->CodeGen(); Graph with attrs, GetAttr<T> and
-/// outputs; DFSVisit, IndexedGraph; Node::Create, MakeNode; Symbol; ApplyPass, ApplyPasses.
+/// Extent (this list is complete): NNVM_REGISTER_OP, NNVM_REGISTER_OP_GROUP, NNVM_REGISTER_PASS
+/// with their setters; one op registered from several files; FGradient; FCodeGen over ASTPtr; own
+/// attribute types through set_attr<T> and Op::GetAttr<T>; FloatAST, VariableAST, BinaryAST
+/// and + - * / on ASTPtr, ->CodeGen(); Graph with attrs, GetAttr<T> and outputs; DFSVisit,
+/// IndexedGraph; Node::Create, MakeNode; Symbol; ApplyPass, ApplyPasses.
 ///
-/// Differs on purpose: a missing dependency runs its provider instead of failing (PassOptions::strict: as in 2016); a stale
-/// IndexedGraph throws; equal priorities of one attribute are an error that names both owners; `any` is std::any.
-/// Nodes made without inputs live in the ambient graph of the thread (inside a pass: the graph of the pass); assigning
-/// them to the outputs of another Graph copies what they reach. NodeEntry::version reads as 0 and cannot be assigned (it
-/// takes no room); elements of Graph::outputs are assigned by outputs.set(i, e); AttrDict::find gives a pointer.
+/// Differs on purpose: a missing dependency runs its provider instead of failing
+/// (PassOptions::strict: as in 2016); a stale IndexedGraph throws; equal priorities of one
+/// attribute are an error that names both owners; `any` is std::any. Nodes made without inputs live
+/// in the ambient graph of the thread (inside a pass: the graph of the pass); assigning them to the
+/// outputs of another Graph copies what they reach. NodeEntry::version reads as 0 and cannot be
+/// assigned (it takes no room); elements of Graph::outputs are assigned by outputs.set(i, e);
+/// AttrDict::find gives a pointer.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +89,8 @@ inline NodeEntry MakeNode(const char* op, std::string name, std::vector<NodeEntr
 /// Handle to an expression; `ASTPtr(new FloatAST(1))` takes the expression out of its maker.
 using ASTPtr = weft::Expr;
 
-/// A literal. It takes the type of the other operand; the decimal that was written is kept (1e-8f is 1e-8, in double too).
+/// A literal. It takes the type of the other operand; the decimal that was written is kept (1e-8f
+/// is 1e-8, in double too).
 struct FloatAST : weft::ExprMaker {
   explicit FloatAST(float value) : ExprMaker(ASTPtr::Literal(Decimal(value))) {}
 
@@ -133,8 +138,8 @@ struct BinaryAST : weft::ExprMaker {
 
 // ---- symbols ----
 
-/// Entries under composition. Symbols are made in the ambient graph of their thread, which lives as long as one of them;
-/// those derived from others hold the graphs of these.
+/// Entries under composition. Symbols are made in the ambient graph of their thread, which lives as
+/// long as one of them; those derived from others hold the graphs of these.
 class Symbol {
  public:
   enum ListInputOption { kAll = 0, kReadOnlyArgs = 1, kAuxiliaryStates = 2 };
@@ -169,7 +174,8 @@ class Symbol {
     return s;
   }
 
-  /// Gives a functor its inputs, by position and by name; names left open become variables `<name>_<input>`.
+  /// Gives a functor its inputs, by position and by name; names left
+  /// open become variables `<name>_<input>`.
   void Compose(const std::vector<const Symbol*>& args,
                const std::unordered_map<std::string, const Symbol*>& kwargs,
                const std::string& name) {

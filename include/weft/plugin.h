@@ -3,20 +3,23 @@
  * A plugin is a shared library with one entry, found by its name:
  *
  *   WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* host, WeftPluginInfo* info) {
- *     static const WeftOpDef op = {.struct_size = sizeof op, .name = "demo::Clip01", .min_inputs = 1, .max_inputs = 1,
- *                                  .num_outputs = 1, .signature = "T[...] -> T[...]", .compute = Clip01};
+ *     static const WeftOpDef op = {
+ *         .struct_size = sizeof op, .name = "demo::Clip01", .min_inputs = 1, .max_inputs = 1,
+ *         .num_outputs = 1, .signature = "T[...] -> T[...]", .compute = Clip01};
  *     weft_plugin_describe(info, "demo", "1.0", "an operator");
  *     return host->register_op(&op);
  *   }
  *
- * Rules of this interface, for both sides. Every struct but WeftEntry begins with its size as its maker knows it and only
- * grows at its end; a reader takes what both know (WEFT_HAS) and treats a null pointer as absent. No C++ type and no
- * exception crosses it. A function that can fail returns a status: 0, or the number of an error code; `host->fail` says
- * more. Strings and arrays that are given are copied unless the text says otherwise; those received live until the
- * callback returns. What a plugin registers takes effect when its entry has returned WEFT_OK, all of it or nothing.
+ * Rules of this interface, for both sides. Every struct but WeftEntry begins with its size as its
+ * maker knows it and only grows at its end; a reader takes what both know (WEFT_HAS) and treats a
+ * null pointer as absent. No C++ type and no exception crosses it. A function that can fail returns
+ * a status: 0, or the number of an error code; `host->fail` says more. Strings and arrays that are
+ * given are copied unless the text says otherwise; those received live until the callback returns.
+ * What a plugin registers takes effect when its entry has returned WEFT_OK, all of it or nothing.
  * Callbacks are called by many threads at once. The library is never unloaded.
  *
- * A plugin in C++ may instead include the headers of Weft and use their registration macros: see docs/write_a_plugin.md. */
+ * A plugin in C++ may instead include the headers of Weft and use their
+ * registration macros: see docs/write_a_plugin.md. */
 #ifndef WEFT_PLUGIN_H_
 #define WEFT_PLUGIN_H_
 
@@ -26,12 +29,14 @@
 extern "C" {
 #endif
 
-/* Version of this header. A host speaks a range of versions, a plugin accepts one; they must meet. */
+/* Version of this header. A host speaks a range of versions, a plugin accepts
+ * one; they must meet. */
 #define WEFT_PLUGIN_API 1u
 
 #define WEFT_PLUGIN_EXPORT __attribute__((visibility("default")))
 
-/* Does *object (a struct that begins with struct_size) have `member`, and is it set? For members that are pointers. */
+/* Does *object (a struct that begins with struct_size) have `member`, and is it set? For
+ * members that are pointers. */
 #define WEFT_HAS(object, Type, member)                                           \
   ((object)->struct_size >= offsetof(Type, member) + sizeof((object)->member) && \
    (object)->member != NULL)
@@ -71,8 +76,8 @@ typedef struct WeftCall {
   const WeftView* const* outputs; /* to be written */
 } WeftCall;
 typedef WeftStatus (*WeftComputeFn)(void* user, const WeftCall* call);
-/* Says types and shapes of the outputs as far as those of the inputs are known, through host->infer_*. Called again
- * whenever more is known. */
+/* Says types and shapes of the outputs as far as those of the inputs are known, through
+ * host->infer_*. Called again whenever more is known. */
 typedef WeftStatus (*WeftInferFn)(void* user, WeftInference* inference);
 
 typedef struct WeftOpDef {
@@ -82,15 +87,16 @@ typedef struct WeftOpDef {
   int32_t min_inputs, max_inputs; /* max_inputs -1: any number */
   int32_t num_outputs;
   /* Types and shapes as a formula, one term an input and one an output:
-   *     "T[..., n, k], T[..., k, m] -> T[..., n, m]"        "f32[n, 2*m + 1] ..." only behind the arrow
-   * A term is a dtype or a capital letter (equal letters, equal dtypes) and extents: numbers, names (equal names, equal
-   * extents), behind the arrow also + - * // % min() max() of them; a leading ... stands for any extents, the same
-   * everywhere. Null: `infer` says it. */
+   *     "T[..., n, k], T[..., k, m] -> T[..., n, m]"
+   *     "f32[n, 2*m + 1] ..."                         only behind the arrow
+   * A term is a dtype or a capital letter (equal letters, equal dtypes) and extents: numbers, names
+   * (equal names, equal extents), behind the arrow also + - * // % min() max() of them; a leading
+   * ... stands for any extents, the same everywhere. Null: `infer` says it. */
   const char* signature;
   WeftInferFn infer; /* where a formula cannot say it */
-  WeftComputeFn
-      compute; /* runs it on any backend with host memory, and in the reference evaluator */
-  void* user;  /* handed to both */
+  /* Runs it on any backend with host memory, and in the reference evaluator. */
+  WeftComputeFn compute;
+  void* user; /* handed to both */
 } WeftOpDef;
 
 /* Another way to run an operator that exists, on one backend. */
@@ -121,10 +127,11 @@ typedef struct WeftPassDef {
 typedef struct WeftKernel {
   size_t struct_size;
   const char* name;
-  const char*
-      c_source; /* a complete file of C99 with one function: void name(void* const* buffers, const int64_t* dims,
-                         * int64_t begin, int64_t end, void* scratch), for work items [begin, end). Build it with
-                         * -ffp-contract=off. */
+  /* A complete file of C99 with one function, for work items [begin, end):
+   *     void name(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end,
+   *               void* scratch)
+   * Build it with -ffp-contract=off. */
+  const char* c_source;
   int32_t num_inputs, num_outputs, num_dims;
   const void* host_code; /* for host->kernel_open */
 } WeftKernel;
@@ -144,8 +151,8 @@ typedef struct WeftBackendDef {
   WeftStatus (*allocate)(void* user, size_t bytes, void** data);
   void (*release)(void* user, void* data);
   void* user;
-  const char*
-      library; /* whose library calls it takes, as in "cpu"; null: only those registered for its own name */
+  /* Whose library calls it takes, as in "cpu"; null: only those registered for its own name. */
+  const char* library;
 } WeftBackendDef;
 
 /* ---- the host ---- */
@@ -156,7 +163,8 @@ typedef struct WeftHost {
   const char* version;       /* of Weft: "0.1.0" */
   const char* abi_id;        /* of its C++ headers */
 
-  /* Keeps a message for the status that the callback is about to return, and returns that status. */
+  /* Keeps a message for the status that the callback is about to return,
+   * and returns that status. */
   WeftStatus (*fail)(WeftStatus status, const char* message);
   /* Of the last call of this table that failed on this thread; never null. */
   const char* (*last_error)(void);
@@ -168,8 +176,9 @@ typedef struct WeftHost {
   WeftStatus (*register_pass)(const WeftPassDef* def);
   WeftStatus (*register_backend)(const WeftBackendDef* def);
 
-  /* Nodes; a null one has no operator, name, inputs or outputs. Texts live until the next call on this thread. An
-   * attribute that is not set gives the default of the operator, or WEFT_E_BAD_ATTRIBUTE. */
+  /* Nodes; a null one has no operator, name, inputs or outputs. Texts live until the next call on
+   * this thread. An attribute that is not set gives the default of the operator, or
+   * WEFT_E_BAD_ATTRIBUTE. */
   const char* (*node_op)(const WeftNode* node); /* "" for a variable */
   const char* (*node_name)(const WeftNode* node);
   int32_t (*node_num_inputs)(const WeftNode* node);
@@ -200,9 +209,10 @@ typedef struct WeftHost {
   /* The graph of a pass. */
   /* Nodes in topological order; writes up to `capacity` of them and returns how many there are. */
   size_t (*graph_nodes)(const WeftGraph* graph, WeftNode** nodes, size_t capacity);
-  size_t (*graph_num_uses)(const WeftGraph* graph,
-                           const WeftNode* node); /* by nodes and as output */
-  /* Needs the graph attributes dtype and shape. Writes up to `capacity` extents; rank -1: unknown. */
+  /* By nodes and as output. */
+  size_t (*graph_num_uses)(const WeftGraph* graph, const WeftNode* node);
+  /* Needs the graph attributes dtype and shape. Writes up to `capacity`
+   * extents; rank -1: unknown. */
   WeftStatus (*graph_type)(const WeftGraph* graph, WeftEntry entry, WeftDType* dtype, int32_t* rank,
                            WeftDim* dims, size_t capacity);
   /* The constant behind an entry, null where it is none; until the next call on this thread. */
@@ -211,7 +221,8 @@ typedef struct WeftHost {
   WeftStatus (*graph_add_node)(WeftGraph* graph, const char* op, const WeftEntry* inputs,
                                size_t count, const char* attrs, const char* name, WeftNode** node);
   WeftStatus (*graph_add_constant)(WeftGraph* graph, const WeftView* value, WeftEntry* entry);
-  /* Every use of output i of `node` becomes entries[i]. Nodes that nothing needs any more go when the pass ends. */
+  /* Every use of output i of `node` becomes entries[i]. Nodes that nothing needs any more go
+   * when the pass ends. */
   WeftStatus (*graph_replace)(WeftGraph* graph, WeftNode* node, const WeftEntry* entries,
                               size_t count);
   /* Asked before each rewrite: 0, and it must not happen (somebody bisects). */
@@ -227,7 +238,8 @@ typedef struct WeftHost {
 
 /* ---- the plugin ---- */
 
-/* Filled by weft_plugin_init_v1. The host has set struct_size to what it knows; the plugin sets it to what it filled. */
+/* Filled by weft_plugin_init_v1. The host has set struct_size to what it knows; the plugin sets it
+ * to what it filled. */
 typedef struct WeftPluginInfo {
   size_t struct_size;
   const char* name; /* [A-Za-z0-9_.-]+; strings are static */

@@ -8,14 +8,16 @@
  *   weft_session_run(session);
  *   weft_session_output(session, 0, &y);
  *
- * Every call that can fail returns a status; weft_error_*() tell of the last failure on the calling thread. No exception
- * and no C++ type crosses this header. A call that fails leaves its results as they were.
+ * Every call that can fail returns a status; weft_error_*() tell of the last failure on the
+ * calling thread. No exception and no C++ type crosses this header. A call that fails leaves its
+ * results as they were.
  *
- * Objects are counted: a `_create`, `_load` or `_output` gives one reference, `_release` returns it (null is fine). A
- * program is immutable and shared by threads; a session and a tensor are for one thread at a time. Structs begin with
- * `struct_size`, which the caller sets to sizeof: the library reads and writes no more than that, so programs built for
- * an older or newer header work. Strings given are copied; strings returned live as long as their object, those of
- * weft_error_*() until the thread's next failing call. */
+ * Objects are counted: a `_create`, `_load` or `_output` gives one reference, `_release` returns it
+ * (null is fine). A program is immutable and shared by threads; a session and a tensor are for one
+ * thread at a time. Structs begin with `struct_size`, which the caller sets to sizeof: the library
+ * reads and writes no more than that, so programs built for an older or newer header work. Strings
+ * given are copied; strings returned live as long as their object, those of weft_error_*() until
+ * the thread's next failing call. */
 #ifndef WEFT_WEFT_H_
 #define WEFT_WEFT_H_
 
@@ -42,12 +44,13 @@ typedef struct WeftTensor WeftTensor;
 /* Zero-filled. */
 WEFT_API WeftStatus weft_tensor_create(WeftDType dtype, int32_t rank, const int64_t* dims,
                                        WeftTensor** tensor);
-/* A view of memory of the caller. `release(context)` is called once, when the last user is gone; it may be null. */
+/* A view of memory of the caller. `release(context)` is called once, when the last user is gone;
+ * it may be null. */
 WEFT_API WeftStatus weft_tensor_wrap(WeftDType dtype, int32_t rank, const int64_t* dims, void* data,
                                      void (*release)(void* context), void* context,
                                      WeftTensor** tensor);
-/* `managed` (struct DLManagedTensor of dlpack.h) is taken over: its deleter runs when the last user is gone; on failure
- * it stays the caller's. Compact row-major tensors in host memory only. */
+/* `managed` (struct DLManagedTensor of dlpack.h) is taken over: its deleter runs when the last user
+ * is gone; on failure it stays the caller's. Compact row-major tensors in host memory only. */
 struct DLManagedTensor;
 WEFT_API WeftStatus weft_tensor_from_dlpack(struct DLManagedTensor* managed, WeftTensor** tensor);
 /* A new view that keeps the tensor's memory alive until its deleter is called. */
@@ -63,8 +66,9 @@ WEFT_API void weft_tensor_release(WeftTensor* tensor);
 /* ---- cancellation ---- */
 typedef struct WeftCancel WeftCancel;
 WEFT_API WeftStatus weft_cancel_create(WeftCancel** cancel);
-/* From any thread, any number of times. What uses the handle ends soon with WEFT_E_CANCELLED, what begins later at once;
- * a new start needs a new handle. Not interrupted are single library calls and calls of a compiler. */
+/* From any thread, any number of times. What uses the handle ends soon with WEFT_E_CANCELLED, what
+ * begins later at once; a new start needs a new handle. Not interrupted are single library calls
+ * and calls of a compiler. */
 WEFT_API void weft_cancel_request(WeftCancel* cancel);
 /* Whoever was given the handle keeps what it needs of it. */
 WEFT_API void weft_cancel_release(WeftCancel* cancel);
@@ -79,17 +83,20 @@ typedef struct WeftOptions {
   const char* limits;  /* "nodes=1000,deadline_s=30"; null: the defaults */
   WeftCancel* cancel;  /* ends the import and the compilation; null: nothing does */
   int32_t tune; /* not 0: library calls are chosen by timing, once for each machine and its cache */
-  /* Older headers end here, with padding of any content in this place, and the same size: not read. */
+  /* Older headers end here, with padding of any content in this place, and the
+   * same size: not read. */
   int32_t unused;
   int32_t tf32; /* not 0: a GPU may round f32 operands of products and convolutions to 10 bits */
-  /* "w,b": initializers of an ONNX model that it lists as inputs too, and that will be bound; all others, and these where
-     it is null, are constants. */
+  /* "w,b": initializers of an ONNX model that it lists as inputs too, and that will be bound; all
+   * others, and these where it is null, are constants. */
   const char* overridable;
 } WeftOptions;
-/* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx. `options` may be null. */
+/* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx.
+ * `options` may be null. */
 WEFT_API WeftStatus weft_program_load(const char* path, const WeftOptions* options,
                                       WeftProgram** program);
-/* As weft_program_load from memory; `format` is "onnx", "weft", "json" or "weftx". The bytes are copied. */
+/* As weft_program_load from memory; `format` is "onnx", "weft", "json" or "weftx".
+ * The bytes are copied. */
 WEFT_API WeftStatus weft_program_load_memory(const void* data, size_t size, const char* format,
                                              const WeftOptions* options, WeftProgram** program);
 /* Writes a .weftx file that weft_program_load reads without compiling. */
@@ -114,11 +121,13 @@ WEFT_API WeftStatus weft_session_create(const WeftProgram* program, WeftSession*
 /* Inputs stay bound until bound again; null unbinds. */
 WEFT_API WeftStatus weft_session_bind_input(WeftSession* session, const char* name,
                                             WeftTensor* tensor);
-/* Results are written into `tensor`, which must have the dtype and extents of the result; null: into a new one. */
+/* Results are written into `tensor`, which must have the dtype and extents of the result; null:
+ * into a new one. */
 WEFT_API WeftStatus weft_session_bind_output(WeftSession* session, const char* name,
                                              WeftTensor* tensor);
 WEFT_API WeftStatus weft_session_run(WeftSession* session);
-/* What cancels the runs of this session; null: nothing. The session stays good after a run that was cancelled. */
+/* What cancels the runs of this session; null: nothing. The session stays good after a
+ * run that was cancelled. */
 WEFT_API WeftStatus weft_session_set_cancel(WeftSession* session, const WeftCancel* cancel);
 /* Result number `index` of the last run. */
 WEFT_API WeftStatus weft_session_output(const WeftSession* session, size_t index,
@@ -126,7 +135,8 @@ WEFT_API WeftStatus weft_session_output(const WeftSession* session, size_t index
 WEFT_API void weft_session_release(WeftSession* session);
 
 /* ---- plugins ---- */
-/* Loads a plugin from an explicit path, once; what it registers is there for programs loaded later. */
+/* Loads a plugin from an explicit path, once; what it registers is there
+ * for programs loaded later. */
 WEFT_API WeftStatus weft_plugin_load(const char* path);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
-/* c_tier.c: a plugin in plain C: two operators, a pass and a backend, through the table of weft/plugin.h. It links nothing
- * of Weft and outlives its releases: what it needs of the host it asks for by WEFT_HAS. */
+/* c_tier.c: a plugin in plain C: two operators, a pass and a backend, through the table of
+ * weft/plugin.h. It links nothing of Weft and outlives its releases: what it needs of the host it
+ * asks for by WEFT_HAS. */
 #define _POSIX_C_SOURCE 200112L /* posix_memalign */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static WeftStatus Clip01(void* user, const WeftCall* call) {
   }
 }
 
-/* ---- demo::PairSum: f32[2 n, ...] -> f32[n, ...], sums of neighbours; shapes by a function ---- */
+/* ---- demo::PairSum: f32[2 n, ...] -> f32[n, ...], sums of neighbours ---- */
 
 enum { kMaxRank = 8 };
 

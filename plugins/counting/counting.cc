@@ -1,5 +1,6 @@
-/// counting.cc: the backend "counting": runs what "cpu" runs, in the same memory and with the same results, and counts
-/// launches of kernels and library calls. When the process ends it says how many there were.
+/// counting.cc: the backend "counting": runs what "cpu" runs, in the same memory and with the
+/// same results, and counts launches of kernels and library calls. When the process ends it says
+/// how many there were.
 #include <atomic>
 #include <cstdio>
 

@@ -8,7 +8,8 @@
 ///   cost       linear
 ///
 /// abs-of-neg, a rule of Simplify:   Abs(Neg(x))   ->   Abs(x)
-/// Exact for every value: Abs only clears a sign. For the smallest integer, Neg and Abs both wrap to it.
+/// Exact for every value: Abs only clears a sign. For the smallest integer, Neg and Abs
+/// both wrap to it.
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/rewrite_rule.h"
 #include "weft/core/pass/pass.h"

@@ -79,7 +79,8 @@ TEST_CASE("an initializer that is an input too is a constant, or fed where the c
   std::string model =
       weft::ExportOnnxBytes(weft::ParseGraph("weft 1\ngraph (%x: f32[2], %w: f32[2] param = [10, "
                                              "20]) -> (%y) {\n  %y = Add(%x, %w) : ?\n}\n"));
-  // A second GraphProto is merged into the first: { input { name: "w" type { tensor_type { elem_type: 1 } } } }.
+  // A second GraphProto is merged into the first: { input { name: "w" type { tensor_type {
+  // elem_type: 1 } } } }.
   const auto field = [](int number, const std::string& bytes) {
     return std::string{char(number << 3 | 2), char(bytes.size())} + bytes;
   };
@@ -205,7 +206,7 @@ TEST_CASE("every wrong call is a status with a message") {
   CHECK(weft_program_load_memory("x", 1, "onnx", nullptr, &program) == WEFT_E_INVALID_MODEL);
   CHECK(weft_program_load_memory("x", 1, "weft", nullptr, &program) == WEFT_E_SYNTAX);
   CHECK(weft_program_load_memory("x", 1, "zip", nullptr, &program) == WEFT_E_USAGE);
-  CHECK(std::string(weft_error_message()) == "'zip' is no model format");
+  CHECK(std::string(weft_error_message()) == "'zip' is not a model format");
   CHECK(std::string(weft_error_hint()) == "the formats are onnx, weft, json and weftx");
   CHECK(program == nullptr);
   WeftOptions options{};

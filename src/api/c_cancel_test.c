@@ -1,4 +1,5 @@
-/* c_cancel_test.c: cancellation through weft.h, from C. Called by c_api_test.cc; null when all is well, else what is not. */
+/* c_cancel_test.c: cancellation through weft.h, from C. Called by c_api_test.cc; null when all is
+ * well, else what is not. */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/// c_object.h: what stands behind the handles of weft.h, and how exceptions become statuses. Private to the C API.
+/// c_object.h: what stands behind the handles of weft.h, and how exceptions become statuses.
+/// Private to the C API.
 #pragma once
 
 #include <memory>
@@ -45,7 +46,7 @@ WeftStatus Guard(F&& f) noexcept {
   } catch (const Error& e) {
     return Remember(e);
   } catch (const std::bad_alloc&) {
-    return Remember(ErrorCode::kOutOfMemory, "memory ran out");
+    return Remember(ErrorCode::kOutOfMemory, "out of memory");
   } catch (const std::exception& e) {
     return Remember(ErrorCode::kInternal, e.what());
   } catch (...) {

@@ -128,7 +128,7 @@ ModelFormat FormatOf(const char* name) {
   const std::string given = ToLower(name);
   for (const char* known : kNames)
     if (given == known) return FormatOfPath(std::string("model.") + known);
-  ThrowError(ErrorCode::kUsage, fmt::format("'{}' is no model format", name), "",
+  ThrowError(ErrorCode::kUsage, fmt::format("'{}' is not a model format", name), "",
              "the formats are onnx, weft, json and weftx");
 }
 

@@ -1,4 +1,5 @@
-/// reinfer.cc: see reinfer.h. Bodies before the nodes that hold them; nesting is bounded by the readers' depth limit.
+/// reinfer.cc: see reinfer.h. Bodies before the nodes that hold them; nesting is bounded by
+/// the readers' depth limit.
 #include "reinfer.h"
 
 #include <vector>
@@ -22,7 +23,8 @@ void DropDerived(Graph* g) {
   for (const std::string& name : derived) g->DropAttr(name);
 }
 
-/// The body with what inference finds; its symbols are those of the graph around it, and so are the facts about them.
+/// The body with what inference finds; its symbols are those of the graph around it, and so are
+/// the facts about them.
 GraphPtr CleanedBody(const GraphPtr& body, bool infer, const std::shared_ptr<std::any>& facts) {
   Graph clean = *body;
   DropDerived(&clean);

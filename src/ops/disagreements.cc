@@ -1,5 +1,5 @@
-/// disagreements.cc: see disagreements.h. Asked were ONNX Runtime 1.31, the evaluator of ONNX 1.22 and
-/// PyTorch 2.15.
+/// disagreements.cc: see disagreements.h. Asked were ONNX Runtime 1.31, the evaluator of ONNX
+/// 1.22 and PyTorch 2.15.
 #include "disagreements.h"
 
 namespace weft::ops {
@@ -146,7 +146,7 @@ const std::vector<Disagreement>& Disagreements() {
     {"Pad", "reflect, cut on the other side", "f32[4] := [1.0, 2.0, 3.0, 4.0]; i64[2] = [2, -2]", "mode = \"reflect\"", "[4] 1 2 1 2",
         "", "PyTorch: 3 2 1 2 (pads first); ONNX Runtime, evaluator refuse",
         "As wrap."},
-    {"Pad", "reflect, longer than the extent", "f32[3] := [1.0, 2.0, 3.0]; i64[2] = [4, 0]", "mode = \"reflect\"", "[7] 1 2 3 2 1 2 3",
+    {"Pad", "reflect, longer than the axis", "f32[3] := [1.0, 2.0, 3.0]; i64[2] = [4, 0]", "mode = \"reflect\"", "[7] 1 2 3 2 1 2 3",
         "evaluator, numpy", "ONNX Runtime, PyTorch refuse",
         "Mirrored again and again."},
     {"Pad", "edge, nothing left", "f32[2] := [1.0, 2.0]; i64[2] = [-2, 1]", "mode = \"edge\"", "error WEFT-E0305",
@@ -171,7 +171,7 @@ const std::vector<Disagreement>& Disagreements() {
         "[1, 1, 1, 1] 0",
         "evaluator, PyTorch", "ONNX Runtime: 1",
         "No element is there."},
-    {"AffineGrid", "an extent of 1, align_corners", "f32[1, 2, 3] := [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]; i64[4] = [1, 1, 1, 2]", "align_corners = 1",
+    {"AffineGrid", "a size of 1, align_corners", "f32[1, 2, 3] := [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]; i64[4] = [1, 1, 1, 2]", "align_corners = 1",
         "[1, 1, 2, 2] -1 0 1 0",
         "PyTorch", "ONNX Runtime: y is 1; evaluator: y is -1",
         "The only element is the middle."},
@@ -181,18 +181,18 @@ const std::vector<Disagreement>& Disagreements() {
         "coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"floor\"", "[6] 0 1 3 5 6 8",
         "ONNX Runtime, PyTorch", "evaluator: 0 1 3 4 6 8",
         "3 / 0.6f is below 5 in f64 and 5 in f32, which is what 0.6 means."},
-    {"Resize", "a scale that f32 rounds, extents", "f32[10] := [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]; _; f32[1] = [0.9]",
+    {"Resize", "a scale that f32 rounds, sizes", "f32[10] := [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]; _; f32[1] = [0.9]",
         "coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"floor\"", "[9] 0 1 2 3 4 5 6 7 8",
         "ONNX Runtime, PyTorch", "evaluator: 8 elements",
         "10 * 0.9f is below 9 in f64 and 9 in f32."},
-    {"Resize", "a scale that leaves the extents as they are", "f32[4] := [1.0, 2.0, 3.0, 4.0]; _; f32[1] = [1.2]",
+    {"Resize", "a scale that leaves the shape as it is", "f32[4] := [1.0, 2.0, 3.0, 4.0]; _; f32[1] = [1.2]",
         "coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"floor\"", "[4] 1 1 2 3",
-        "evaluator", "ONNX Runtime, PyTorch: 1 2 3 4 (a copy where no extent changes)",
+        "evaluator", "ONNX Runtime, PyTorch: 1 2 3 4 (a copy where no dimension changes)",
         "The formula has no such exception."},
     {"Resize", "sizes whose quotient rounds", "f32[49] := [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 27.0, 28.0, 29.0, 30.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 38.0, 39.0, 40.0, 41.0, 42.0, 43.0, 44.0, 45.0, 46.0, 47.0, 48.0]; _; _; i64[1] = [7]",
         "coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"floor\"", "[7] 0 7 14 21 28 35 42",
         "evaluator, PyTorch", "ONNX Runtime: 0 6 13 21 27 35 42",
-        "A scale that is a quotient of extents is exact."},
+        "A scale that is a quotient of sizes is exact."},
     {"Resize", "align_corners by a scale", "f32[1, 1, 1, 4] := [1.0, 2.0, 3.0, 4.0]; _; f32[4] = [1.0, 1.0, 1.0, 0.6]",
         "mode = \"linear\", coordinate_transformation_mode = \"align_corners\"", "[1, 1, 1, 2] 1 3.142857",
         "evaluator", "ONNX Runtime, PyTorch: 1 4",
@@ -209,7 +209,7 @@ const std::vector<Disagreement>& Disagreements() {
         "mode = \"linear\", coordinate_transformation_mode = \"asymmetric\"", "[1, 1, 2, 6] 1 1.5 2 2.5 3 3 nan nan nan nan 5 5",
         "", "ONNX Runtime: nan nan nan nan 3 3 in the first row (an axis of scale 1 reads its neighbour); evaluator: 4 nan nan nan nan 5 in the second",
         "A tap of weight 0 hands NaN on along an axis that is resized, as in ONNX Runtime. An axis of scale 1 has one tap."},
-    {"Resize", "NaN beside an element, linear, a scale of 1 that a run tells", "f32[1, 1, 2, 3] := [1.0, 2.0, 3.0, 4.0, nan, 5.0]; _; f32[4] := [1.0, 1.0, 1.0, 2.0]",
+    {"Resize", "NaN beside an element, linear, a scale of 1 that is known only at run time", "f32[1, 1, 2, 3] := [1.0, 2.0, 3.0, 4.0, nan, 5.0]; _; f32[4] := [1.0, 1.0, 1.0, 2.0]",
         "mode = \"linear\", coordinate_transformation_mode = \"asymmetric\"", "[1, 1, 2, 6] 1 1.5 2 2.5 3 3 nan nan nan nan 5 5",
         "", "ONNX Runtime, evaluator: as for a constant",
         "As for a constant."},

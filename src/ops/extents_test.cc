@@ -1,6 +1,6 @@
-/// extents_test.cc: operands whose extents do not belong together are refused: by inference where it sees them, and where
-/// they are symbols by the facts that every binding is held against. Kernels check no bounds: what the facts let pass must
-/// be what the operator can read.
+/// extents_test.cc: operands whose extents do not belong together are refused: by inference where
+/// it sees them, and where they are symbols by the facts that every binding is held against.
+/// Kernels check no bounds: what the facts let pass must be what the operator can read.
 #include <optional>
 #include <set>
 
@@ -10,8 +10,9 @@
 namespace weft::ops {
 namespace {
 
-/// The operands of an example with a symbol of its own for each extent: "f32[2, n]" as "f32[e0, e1]", where e0 is 2 and e1
-/// is 3. Operands with values stay as they are. Nothing where an operand is no tensor of known rank.
+/// The operands of an example with a symbol of its own for each extent: "f32[2, n]" as "f32[e0,
+/// e1]", where e0 is 2 and e1 is 3. Operands with values stay as they are. Nothing where an operand
+/// is no tensor of known rank.
 struct OpenRow {
   std::vector<std::string> inputs;
   SymBindings extents;
@@ -138,7 +139,8 @@ TEST_CASE("what binds to symbolic extents fits, and what fits is read inside of 
             closed = Inferred(std::move(closed));
           } catch (const UserError& e) {
             ++refused;
-            // Indices are looked at when they are read; a symbol cancels before anybody knows that it is 0.
+            // Indices are looked at when they are read; a symbol cancels before anybody knows
+            // that it is 0.
             if (e.code() == ErrorCode::kIndexRange || (op->name == "Reshape" && other == 0))
               continue;
             CHECK_MESSAGE(!Binds(g, moved), std::string(e.what()));

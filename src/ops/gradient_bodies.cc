@@ -1,7 +1,9 @@
-/// gradient_bodies.cc: operators of gradients in ONNX's operators (FOnnxBody), beside onnx_bodies.cc.
+/// gradient_bodies.cc: operators of gradients in ONNX's
+/// operators (FOnnxBody), beside onnx_bodies.cc.
 ///
-/// weft::ReduceProdGrad has no division, which ONNX's operators cannot say: the product of the others is the product of
-/// what is not 0 over x where nothing is 0; where one element is 0, that product belongs to it and the rest have 0.
+/// weft::ReduceProdGrad has no division, which ONNX's operators cannot say: the product of the
+/// others is the product of what is not 0 over x where nothing is 0; where one element is 0, that
+/// product belongs to it and the rest have 0.
 #include "weft/core/op/onnx_body.h"
 #include "weft/core/op/op.h"
 #include "weft/support/check.h"

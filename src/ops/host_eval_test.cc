@@ -1,5 +1,5 @@
-/// host_eval_test.cc: operators that run on the host, against values of the standard's definitions worked
-/// out by hand, against each other, and against finite differences.
+/// host_eval_test.cc: operators that run on the host, against values of the standard's definitions
+/// worked out by hand, against each other, and against finite differences.
 #include <cmath>
 
 #include "ops/util/op_test_util.h"

@@ -1,6 +1,6 @@
-/// moves_elements.cc: which operators never look at the elements that they move, and so run on dtypes
-/// that kernels do not compute with: strings, complex numbers, 8-bit floats, 2- and 4-bit numbers
-/// (core/op/host_eval.h says how).
+/// moves_elements.cc: which operators never look at the elements that they move, and so run on
+/// dtypes that kernels do not compute with: strings, complex numbers, 8-bit floats, 2- and 4-bit
+/// numbers (core/op/host_eval.h says how).
 #include "ops/util/host_util.h"
 
 namespace weft::ops {

@@ -24,9 +24,9 @@ std::string IntsConstant(const std::string& name, const std::vector<int64_t>& v)
                      fmt::join(v, ", "));
 }
 
-/// x, of shape `from`, summed to the extents in the i64 vector `shape`, which are `to`: over the axes
-/// that `to` lacks in front, and over those where it has 1. Where that is not decided, over every
-/// axis of extent 1 there; summing an axis of extent 1 does no harm.
+/// x, of shape `from`, summed to the extents in the i64 vector `shape`, which are `to`: over the
+/// axes that `to` lacks in front, and over those where it has 1. Where that is not decided, over
+/// every axis of extent 1 there; summing an axis of extent 1 does no harm.
 std::string SumToText(const std::string& x, const Shape& from, const std::string& shape,
                       const Shape& to) {
   bool decided = from.has_rank() && to.has_rank() && from.rank() >= to.rank();
@@ -74,7 +74,8 @@ std::string ChannelSumBody(Request) {
 
 // ---- adjoints of data movement ----
 
-/// The numbers of the elements of a tensor of extents `shape`, as `numbers`; their count is `count`.
+/// The numbers of the elements of a tensor of extents `shape`, as `numbers`;
+/// their count is `count`.
 std::string Numbers(const std::string& shape) {
   return fmt::format(R"(zero = Constant<value_int = 0>()
 one = Constant<value_int = 1>()
@@ -199,7 +200,7 @@ std::vector<int64_t> Spatial(const Shape& s, const char* what) {
   WEFT_CHECK(s.has_rank() && s.rank() >= 2, kUnsupported, "the shape of {} is unknown", what);
   for (int k = 2; k < s.rank(); ++k) {
     WEFT_CHECK(s[k].known() && s[k].is_const(), kUnsupported,
-               "its form in ONNX's operators needs constant spatial extents, {} is {}", what,
+               "its form in ONNX's operators needs constant spatial dimensions, {} is {}", what,
                s.ToString());
     out.push_back(s[k].value());
   }
@@ -305,7 +306,8 @@ o0 = Transpose<perm = {}>(dw))",
   return text;
 }
 
-/// Where the windows begin: o stride - begin for each spatial axis k, as `first<k>`, in axes that broadcast.
+/// Where the windows begin: o stride - begin for each spatial axis k, as `first<k>`,
+/// in axes that broadcast.
 std::string WindowStarts(const Axes& a) {
   std::string text;
   for (size_t k = 0; k < a.rank(); ++k) {

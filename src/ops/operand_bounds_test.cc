@@ -1,5 +1,5 @@
-/// operand_bounds_test.cc: operands that do not fit one another or reach far outside, and what only the run
-/// knows about their extents: refused or answered, never read past.
+/// operand_bounds_test.cc: operands that do not fit one another or reach far outside, and what only
+/// the run knows about their extents: refused or answered, never read past.
 #include <cmath>
 
 #include "ops/util/op_test_util.h"
@@ -103,7 +103,8 @@ TEST_CASE("MelWeightMatrix walks the rows that exist, wherever its edges are") {
 }
 
 TEST_CASE("half_pixel_symmetric hits whole positions exactly") {
-  // Positions 1, 3 and 5: an adjustment that is rounded twice gives a little more, which `ceil` sees.
+  // Positions 1, 3 and 5: an adjustment that is rounded twice gives a little
+  // more, which `ceil` sees.
   Graph g = ParseGraph(
       "weft 1\ngraph (%x: f32[7]) -> (%y) {\n"
       "  %s = Constant() {value = tensor f32[1] [0.5]} : ?\n"

@@ -32,35 +32,40 @@ bool MakesCode(const std::string& pass) {
 
 Pipeline StandardPipeline(const PipelineOptions& o) {
   Pipeline p;
-  // First, while the graph is as its author wrote it: reads and writes of variables become edges and nodes, so that no pass
-  // behind has to know of an order that cannot be seen.
+  // First, while the graph is as its author wrote it: reads and writes of variables become edges
+  // and nodes, so that no pass behind has to know of an order that cannot be seen.
   p.push_back("OrderMutation");
   p.push_back("ReadVariables");
-  // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become constants by rules.
+  // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
+  // constants by rules.
   p.push_back("Simplify");
   p.push_back("FoldConstants");
   // Behind the constants, since exporters compute weights and statistics by nodes.
   p.push_back("FoldBatchNorm");
-  // Again: folded constants are operands that rules wait for, and what is left of a normalisation is often nothing.
+  // Again: folded constants are operands that rules wait for, and what is left of a normalisation
+  // is often nothing.
   p.push_back("Simplify");
   if (o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.
     p.push_back("Attention");
     p.push_back("FoldTranspose");
-    // Behind all that change which calls there are; before Fusion, which would take the followers for kernels.
+    // Behind all that change which calls there are; before Fusion, which would take the followers
+    // for kernels.
     p.push_back("Epilogue");
     p.push_back("Fusion");
   } else {
     p.push_back({"Fusion", {{"libraries", 0}}});
   }
   if (o.until >= PipelineEnd::kLayouts && o.libraries) {
-    // Behind Fusion: which tensors there are between kernels and calls, and which must lie alike, is known only now.
+    // Behind Fusion: which tensors there are between kernels and calls, and which must lie alike,
+    // is known only now.
     p.push_back("Layout");
   }
   if (o.until >= PipelineEnd::kKernels) p.push_back("CodeGen");
   if (o.until >= PipelineEnd::kCode) p.push_back("RTCGen");
   if (o.until >= PipelineEnd::kPlan) {
-    // Last: kernels say which operands may lie where the result is written, and an order decides what lives at once.
+    // Last: kernels say which operands may lie where the result is written, and an order decides
+    // what lives at once.
     p.push_back("Schedule");
     p.push_back("PlanMemory");
   }

@@ -8,7 +8,7 @@
 namespace weft {
 
 void ThrowOverflow(int64_t a, const char* op, int64_t b) {
-  WEFT_THROW(kOverflow, "size arithmetic leaves 64 bits: {} {} {}", a, op, b);
+  WEFT_THROW(kOverflow, "size arithmetic overflows 64 bits: {} {} {}", a, op, b);
 }
 
 }  // namespace weft

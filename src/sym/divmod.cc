@@ -2,17 +2,30 @@
 ///
 /// Division rounds toward minus infinity and mod has the sign of the divisor, so p = q*(p//q) + p%q
 /// for all q != 0. A divisor of 0 leaves an expression without a value; rules may therefore assume
-/// q != 0, and with q >= 0 that q >= 1. Rules (c, d constants > 0, everything else any expression):
-///   (c*a + b)//c       = a + b//c                b//c, coefficients of b smaller than c
+/// q != 0, and with q >= 0 that q >= 1. Rules; c, d, g are constants > 0, everything else is any
+/// expression:
+///
+///   p//q               = (-p)//(-q)              where q leads with a negative coefficient
+///   (k*q)//q           = k
+///   (c*a + b)//c       = a + b//c                coefficients of b smaller than c
 ///   (-b)//c            = -((b + c - 1)//c)       where b leads with a positive coefficient
 ///   (g*a + r)//(g*c)   = (a + r//g)//c           r constant
-///   (a//b + e)//c      = (a + b*e)//(b*c)
-///   (k*q + r)//q       = k + r//q                where that leaves fewer terms
-///   (m*a)//(m*q)       = a//q                    m a common monomial (0 only where nothing has a
-///   value) (a//b)//q          = a//(b*q)                q >= 0 (a%q)//q           = 0 q >= 0 (c*a
-///   + b)%c        = b%c                     (b%(c*d))%c = b%c (g*a + r)%(g*c)    = g*((a +
-///   r//g)%c) + r%g (k*q + r)%q        = r%q                     (m*a)%(m*q) = m*(a%q)
-/// and both fold to a constant, mod to its operand, where ranges decide.
+///   (a//d + e)//c      = (a + d*e)//(d*c)        no other floordiv or mod in e
+///   (k*q + r)//q       = k + r//q                where r has fewer terms
+///   (m*a)//(m*q)       = a//q                    m common; where it is 0 there is no value
+///   (a//b)//q          = a//(b*q)                q >= 0
+///   (a%q)//q           = 0                       q >= 0
+///
+///   p%q                = -((-p)%(-q))            where q leads with a negative coefficient
+///   (k*q)%q            = 0
+///   (c*a + b)%c        = b%c                     also where c divides every value of a term
+///   (k*(a%d) + b)%c    = (k*a + b)%c             where c divides k*d
+///   (g*a + r)%(g*c)    = g*((a + r//g)%c) + r%g  r constant
+///   (k*q + r)%q        = r%q                     where r has fewer terms
+///   (m*a)%(m*q)        = m*(a%q)                 m common
+///   (a%q)%q            = a%q
+///
+/// Where ranges decide, a floordiv is a constant and a mod is its operand.
 #include "interval.h"
 #include "node.h"
 #include "weft/support/check.h"
@@ -149,7 +162,7 @@ const Node* ModByConst(const Node* p, int64_t c) {
 }
 
 void CheckDivisor(const Node* q) {
-  WEFT_CHECK(!q->is_const() || q->constant != 0, kInvalidModel, "division of an extent by zero");
+  WEFT_CHECK(!q->is_const() || q->constant != 0, kInvalidModel, "division of a dimension by zero");
 }
 
 }  // namespace

@@ -256,7 +256,7 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
   const auto in_range = [&](SymInt e, Range r) {
     if (!bound(e)) return;
     const int64_t v = Evaluate(e, bindings);
-    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must lie in {}, it is {}", e.ToString(),
+    WEFT_CHECK(r.lo <= v && v <= r.hi, kShapeMismatch, "{} must be in {}, it is {}", e.ToString(),
                Interval(r), v);
   };
   const auto divisible = [&](SymInt e, int64_t d) {
@@ -268,7 +268,7 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
   const auto equal = [&](SymInt a, SymInt b) {
     if (!bound(a) || !bound(b)) return;
     const int64_t x = Evaluate(a, bindings), y = Evaluate(b, bindings);
-    WEFT_CHECK(x == y, kShapeMismatch, "{} == {} must hold, but {} != {} for these extents",
+    WEFT_CHECK(x == y, kShapeMismatch, "{} == {} must hold, but {} != {} for these dimensions",
                a.ToString(), b.ToString(), x, y);
   };
   std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(),
@@ -280,8 +280,7 @@ void Facts::CheckHolds(const SymBindings& bindings) const {
     sym::UnlessOverflow([&] { equal(zero, 0); },
                         [&] {
                           WEFT_THROW(kShapeMismatch,
-                                     "{} == 0 must hold, but it does not for these "
-                                     "extents",
+                                     "{} == 0 must hold, but it does not for these dimensions",
                                      zero.ToString());
                         });
   }

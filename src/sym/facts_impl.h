@@ -29,8 +29,9 @@ struct Facts::Impl {
     const Node* zero;
     bool assumed;
   };
-  /// What must hold, said of expressions for which it could not be stored otherwise: 64 bits do not hold what proofs and
-  /// rewrites would make of them. Nothing is concluded from it; CheckHolds tests it.
+  /// What must hold, said of expressions for which it could not be stored otherwise: 64
+  /// bits do not hold what proofs and rewrites would make of them. Nothing is concluded
+  /// from it; CheckHolds tests it.
   struct Demand {
     const Node *a, *b;  ///< equal; b null: a lies in `range` and is a multiple of `divisor`
     Range range;
@@ -40,8 +41,8 @@ struct Facts::Impl {
   using Memo = std::unordered_map<const Node*, const Node*>;
 
   std::unordered_map<const Node*, Equality> substitutions;
-  std::unordered_map<const Node*, std::vector<const Node*>>
-      users;  ///< symbol -> substituted symbols it occurs under
+  /// symbol -> substituted symbols it occurs under
+  std::unordered_map<const Node*, std::vector<const Node*>> users;
   std::vector<Relation> relations;
   std::vector<Demand> demands;
   std::map<const Node*, Range, Less> ranges;

@@ -220,7 +220,7 @@ const Node* SymbolNode(std::string_view name) {
 }
 
 const Node* ExtentNode(int k) {
-  WEFT_ICHECK(k >= 0, "extent number {} of a kernel", k);
+  WEFT_ICHECK(k >= 0, "dimension number {} of a kernel", k);
   Node n(Kind::kSymbol);
   n.extent = k;
   n.name = fmt::format("${}", k);
@@ -236,7 +236,8 @@ bool IsMintedName(std::string_view s) {
 }
 
 const Node* Mint(const Node* node) {
-  WEFT_ICHECK(!node->has_extent, "a symbol would stand for an expression over extents of a kernel");
+  WEFT_ICHECK(!node->has_extent,
+              "a symbol would stand for an expression over dimensions of a kernel");
   char name[24];
   const char* prefix = node->range.lo >= 0 ? "x$" : "xn$";
   std::snprintf(name, sizeof(name), "%s%016llx", prefix,

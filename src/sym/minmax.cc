@@ -96,8 +96,8 @@ const Node* MakeBcast(std::vector<const Node*> raw) {
   args.erase(std::remove(args.begin(), args.end(), one), args.end());
   if (args.empty()) return one;
   WEFT_CHECK(args.size() < 2 || !args[1]->is_const(), kShapeMismatch,
-             "extents {} and {} do not broadcast: expected equal extents, or 1", args[0]->constant,
-             args[1]->constant);
+             "dimensions {} and {} do not broadcast: expected equal dimensions, or 1",
+             args[0]->constant, args[1]->constant);
   for (const Node* a : args) {
     if (NeverOne(a->range, a->divisor)) return a;
   }

@@ -1,8 +1,8 @@
 /// never_wraps.cc: whether integer data may be followed as a symbolic expression.
 ///
-/// Data wraps at 32 or 64 bits, expressions do not: (n * k) // k is n for an expression, and not for data
-/// where n * k wraps. Every expression wraps for *some* sizes; what counts is those that tensors
-/// have. A product of sizes is the size of something, so it is bounded like one.
+/// Data wraps at 32 or 64 bits, expressions do not: (n * k) // k is n for an expression, and not
+/// for data where n * k wraps. Every expression wraps for *some* sizes; what counts is those that
+/// tensors have. A product of sizes is the size of something, so it is bounded like one.
 #include <algorithm>
 #include <cmath>
 
@@ -23,8 +23,8 @@ struct Bounds {
 };
 /// Room is left for one more operation.
 constexpr Bounds kData64{0x1p31, 0x1p62};
-/// Who computes with sizes in 32 bits has none that leave them, but may have factors that do: these sizes
-/// leave room for all factors that are counts of channels or words.
+/// Who computes with sizes in 32 bits has none that leave them, but may have factors that do: these
+/// sizes leave room for all factors that are counts of channels or words.
 constexpr Bounds kData32{0x1p12, 0x1p31};
 /// A power of a size is none.
 constexpr int kMaxRank = 8;

@@ -2,11 +2,13 @@
 /// (private to src/sym).
 ///
 /// Grammar of canonical forms:
-///   node    ::= constant | monomial | sum
-///   monomial::= atom | product              product: two or more factors, atoms with powers, in
-///   Compare order atom    ::= symbol | floordiv(p, q) | mod(p, q) | min(..) | max(..) | bcast(..)
-///   sum     ::= coef * monomial + .. + constant, terms in graded lexicographic order, more than a
-///   bare monomial
+///   node     ::= constant | monomial | sum
+///   monomial ::= atom | product
+///   product  ::= two or more factors: atoms with powers, in the order of CompareNodes
+///   atom     ::= symbol | floordiv(p, q) | mod(p, q) | min(..) | max(..) | bcast(..)
+///   sum      ::= coef * monomial + .. + constant, terms in graded lexicographic order; more than
+///                a bare monomial
+///
 /// The `Make*` functions apply their rules to a fixed point, so that rebuilding a canonical node
 /// from its parts gives the same node; Parse relies on it.
 #pragma once
@@ -89,7 +91,8 @@ const Node* ExtentNode(int k);
 const Node* Bounded(const Node* node);
 /// The symbol that stands for `node`, which holds no extent of a kernel.
 const Node* Mint(const Node* node);
-/// `x$<hash>`, or `xn$<hash>` where it may be negative: minted, and read back from text; no user's symbol is called so.
+/// `x$<hash>`, or `xn$<hash>` where it may be negative: minted, and read back from text; no user's
+/// symbol is called so.
 bool IsMintedName(std::string_view name);
 
 /// Total order of nodes (constants, symbols by name, other atoms, products, sums).
@@ -162,7 +165,8 @@ inline bool NeverOne(Range r, int64_t divisor) {
 }
 int64_t Gcd(int64_t a, int64_t b);
 
-/// Runs `ask`; `otherwise` where what it makes on the way leaves 64 bits, which says nothing about the question.
+/// Runs `ask`; `otherwise` where what it makes on the way leaves 64 bits, which says
+/// nothing about the question.
 template <class Ask, class Otherwise>
 auto UnlessOverflow(Ask ask, Otherwise otherwise) {
   try {

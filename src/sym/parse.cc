@@ -2,8 +2,8 @@
 ///
 ///   sum     := product (('+' | '-') product)*
 ///   product := unary (('*' | '//' | '%') unary)*        left to right, equal precedence
-///   unary   := '-' unary | number | name | '$' number | ('min' | 'max' | 'bcast') '(' sum (',' sum)* ')' | '('
-///   sum ')'
+///   unary   := '-' unary | number | name | '$' number | call | '(' sum ')'
+///   call    := ('min' | 'max' | 'bcast') '(' sum (',' sum)* ')'
 ///
 /// A whole sum and a whole argument list are built at once, so that canonical text gives back the
 /// canonical node whatever the rules would have made of a part of it.
@@ -131,7 +131,7 @@ class Parser {
           name[0] == '$' ? TryParseInt64(name.substr(1)) : std::nullopt;
       if (k && *k >= 0 && *k <= INT32_MAX) return ExtentNode(int(*k));
       at_ = begin;
-      Fail("an extent of a kernel, as in '$0',");
+      Fail("a dimension of a kernel, as in '$0',");
     }
     std::vector<const Node*> args = {Sum()};
     while (Accept(",")) args.push_back(Sum());

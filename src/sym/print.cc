@@ -1,8 +1,10 @@
 /// print.cc: the canonical text of expressions, and their postfix form.
 ///
-///   sum      2*h*w - 3*h + 1            terms in canonical order, the constant last
-///   atoms    w//2   h%4   min(a, b)     // and % stand bare only alone with coefficient 1, else in
-///   parentheses powers   h*h
+///   sum      2*h*w - 3*h + 1          terms in canonical order, the constant last
+///   atoms    w//2   h%4   min(a, b)   // and % are bare only as a whole term with coefficient 1,
+///                                     else in parentheses
+///   powers   h*h
+///
 /// Parse reads all of this back to the same node.
 #include "node.h"
 #include "weft/support/check.h"
@@ -187,7 +189,7 @@ std::string PrintOperand(const Node* node) {
 namespace weft {
 
 void VisitPostfix(SymInt e, SymVisitor& v) {
-  WEFT_CHECK(e.known(), kApiMisuse, "an unknown extent has no postfix form");
+  WEFT_CHECK(e.known(), kApiMisuse, "an unknown dimension has no postfix form");
   sym::Postfix(e.node(), v);
 }
 

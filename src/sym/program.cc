@@ -44,12 +44,12 @@ T Apply(Op op, T a, T b, bool* left) {
       *left |= __builtin_mul_overflow(a, b, &r);
       return r;
     case Op::kFloorDiv:
-      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} // 0", int64_t(a));
+      WEFT_CHECK(b != 0, kInvalidModel, "division of a dimension by zero: {} // 0", int64_t(a));
       if (b != -1) return FloorQuotient(a, b);
       *left |= __builtin_sub_overflow(T{0}, a, &r);
       return r;
     case Op::kMod:
-      WEFT_CHECK(b != 0, kInvalidModel, "division of an extent by zero: {} % 0", int64_t(a));
+      WEFT_CHECK(b != 0, kInvalidModel, "division of a dimension by zero: {} % 0", int64_t(a));
       return b == -1 ? T{0} : T(a - FloorQuotient(a, b) * b);
     case Op::kMin:
       return a < b ? a : b;
@@ -59,8 +59,8 @@ T Apply(Op op, T a, T b, bool* left) {
       if (a == b || b == 1) return a;
       // What wrapped is no extent: the caller hears of that.
       WEFT_CHECK(a == 1 || *left, kShapeMismatch,
-                 "extents {} and {} do not broadcast: expected equal extents, or 1", int64_t(a),
-                 int64_t(b));
+                 "dimensions {} and {} do not broadcast: expected equal dimensions, or 1",
+                 int64_t(a), int64_t(b));
       return b;
   }
   return 0;
@@ -72,7 +72,7 @@ bool FitsInt64(Wide v) { return v >= INT64_MIN && v <= INT64_MAX; }
   std::string text = e.ToString();
   constexpr size_t kMost = 120;
   if (text.size() > kMost) text = text.substr(0, kMost) + " ..";
-  WEFT_THROW(kOverflow, "size arithmetic leaves 64 bits: {}", text);
+  WEFT_THROW(kOverflow, "size arithmetic overflows 64 bits: {}", text);
 }
 
 Op OpOf(Kind kind) {
@@ -179,7 +179,7 @@ T EvaluateIn(SymInt e, const SymBindings& bindings, bool* left) {
 }  // namespace
 
 int64_t Evaluate(SymInt e, const SymBindings& bindings) {
-  WEFT_CHECK(e.known(), kBadBinding, "an unknown extent has no value");
+  WEFT_CHECK(e.known(), kBadBinding, "an unknown dimension has no value");
   if (e.is_const()) return e.value();
   if (e.is_symbol()) {
     const auto it = bindings.find(e.symbol_name());
@@ -245,7 +245,7 @@ namespace {
 /// The slot of e after the operations that it takes have been added.
 template <class Impl>
 int32_t SlotOf(Impl& m, SymInt e) {
-  WEFT_CHECK(e.known(), kBadBinding, "an unknown extent cannot be computed");
+  WEFT_CHECK(e.known(), kBadBinding, "an unknown dimension cannot be computed");
   // Refuse before the program changes.
   sym::VisitPostorder(
       e.node(),
@@ -290,8 +290,8 @@ const std::vector<SymInt>& SymProgram::symbols() const { return impl_->symbols; 
 
 namespace {
 
-/// Runs the code over slots of T; marks in `left` (may be null) the slots that left T, or whose operands did. True where
-/// none did.
+/// Runs the code over slots of T; marks in `left` (may be null) the slots that left T, or whose
+/// operands did. True where none did.
 template <class T, class Impl>
 bool RunCode(const Impl& m, const int64_t* args, T* slots, char* left) {
   for (size_t k = 0; k < m.symbols.size(); ++k) slots[k] = args[k];

@@ -120,7 +120,7 @@ void Poly::Collect() {
     for (; i < terms.size() && terms[i].mono == t.mono; ++i) coef += terms[i].coef;
     if (coef == 0) continue;
     WEFT_CHECK(coef >= INT64_MIN && coef <= INT64_MAX, kOverflow,
-               "a coefficient of a symbolic sum leaves 64 bits");
+               "a coefficient of a symbolic sum overflows 64 bits");
     t.coef = static_cast<int64_t>(coef);
     terms[out++] = t;
   }

@@ -80,7 +80,7 @@ SymInt SymInt::Unbacked(int64_t k) {
 bool SymInt::is_const() const { return node_ != nullptr && node_->kind == Kind::kConst; }
 
 int64_t SymInt::value() const {
-  WEFT_ICHECK(is_const(), "value of a symbolic extent {}", ToString());
+  WEFT_ICHECK(is_const(), "value of a symbolic dimension {}", ToString());
   return node_->constant;
 }
 
@@ -149,7 +149,7 @@ SymInt operator*(SymInt a, SymInt b) {
 }
 
 SymInt FloorDiv(SymInt a, SymInt b) {
-  WEFT_CHECK(!b.is(0), kInvalidModel, "division of an extent by zero");
+  WEFT_CHECK(!b.is(0), kInvalidModel, "division of a dimension by zero");
   if (!a.known() || !b.known()) return {};
   const Node *x = a.node(), *y = b.node();
   if (IsConst(y, 1)) return a;
@@ -157,14 +157,14 @@ SymInt FloorDiv(SymInt a, SymInt b) {
 }
 
 SymInt Mod(SymInt a, SymInt b) {
-  WEFT_CHECK(!b.is(0), kInvalidModel, "division of an extent by zero");
+  WEFT_CHECK(!b.is(0), kInvalidModel, "division of a dimension by zero");
   if (!a.known() || !b.known()) return {};
   const Node *x = a.node(), *y = b.node();
   return Memo(MemoOp::kMod, x, y, [&] { return sym::MakeMod(x, y); });
 }
 
 SymInt CeilDiv(SymInt a, SymInt b) {
-  WEFT_CHECK(!b.is(0), kInvalidModel, "division of an extent by zero");
+  WEFT_CHECK(!b.is(0), kInvalidModel, "division of a dimension by zero");
   if (!a.known() || !b.known()) return {};
   const Node *x = a.node(), *y = b.node();
   if (IsConst(y, 1)) return a;
@@ -183,7 +183,7 @@ SymInt CeilDiv(SymInt a, SymInt b) {
 }
 
 SymInt ExactDiv(SymInt a, SymInt b) {
-  WEFT_CHECK(!b.is(0), kInvalidModel, "division of an extent by zero");
+  WEFT_CHECK(!b.is(0), kInvalidModel, "division of a dimension by zero");
   if (!a.known() || !b.known()) return {};
   const Node *x = a.node(), *y = b.node();
   if (IsConst(y, 1)) return a;

@@ -1,5 +1,5 @@
-/// cli_check_test.cc: `weft check` from outside: right models pass, what is wrong on purpose (wrong_passes.cc) is named with
-/// the values that show it, and what cannot be compared is said.
+/// cli_check_test.cc: `weft check` from outside: right models pass, what is wrong on purpose
+/// (wrong_passes.cc) is named with the values that show it, and what cannot be compared is said.
 #include "tests/support/cli_util.h"
 #include "weft/support/file.h"
 

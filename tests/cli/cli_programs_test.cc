@@ -1,4 +1,5 @@
-/// cli_programs_test.cc: the `weft` command from outside, where it compiles: run, bench, compile, grad.
+/// cli_programs_test.cc: the `weft` command from outside, where it compiles:
+/// run, bench, compile, grad.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -186,7 +186,8 @@ Outcome RunVariant(const Case& c, const Expected& expected, const Variant& varia
       totals->interpreted += program->stats().interpreted;
     }
     Session session(program);
-    // All bindings, then the first once more, elsewhere: a session must not remember, nor read or give what it was lent.
+    // All bindings, then the first once more, elsewhere: a session must not remember, nor read or
+    // give what it was lent.
     e2e::Lender lender;
     for (size_t k = 0; k <= c.runs.size(); ++k) {
       if (k == c.runs.size()) lender.MoveAway();
@@ -372,7 +373,8 @@ std::vector<const Variant*> Chosen(uint64_t seed, const std::vector<Variant>& al
   return out;
 }
 
-/// Compares `count` graphs, from seed `first` on, that `wanted` takes; runs those variants that `chosen` names for a seed.
+/// Compares `count` graphs, from seed `first` on, that `wanted` takes; runs those variants that
+/// `chosen` names for a seed.
 Totals CompareGraphs(uint64_t first, int64_t count,
                      const std::function<bool(const RandomGraph&)>& wanted,
                      const std::function<std::vector<const Variant*>(uint64_t seed)>& chosen) {

@@ -1,5 +1,6 @@
-/// multi_kernels_test.cc: updates of many variables as one kernel, written in place; what may share a launch and what
-/// may not. Oracles: the update rules in double precision, written out here, and the interpreter.
+/// multi_kernels_test.cc: updates of many variables as one kernel, written in place; what may
+/// share a launch and what may not. Oracles: the update rules in double precision, written out
+/// here, and the interpreter.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -224,7 +225,8 @@ TEST_CASE("a launch of parts goes through text, JSON and .weftx") {
 }
 
 TEST_CASE("thousands of small kernels share launches, as many as fit") {
-  // Sums over columns of two lengths, so that neighbours are no equal sinks; every tenth of them beside a large one.
+  // Sums over columns of two lengths, so that neighbours are no equal sinks; every tenth of them
+  // beside a large one.
   Graph g;
   std::vector<NodeEntry> sums;
   const int count = 5000;
@@ -247,7 +249,8 @@ TEST_CASE("thousands of small kernels share launches, as many as fit") {
 
 TEST_CASE("small kernels of one level share a launch, or join a larger one") {
   if (!HasCpu()) return;
-  // A mean of losses and a column sum that do not know of each other, and soft-max over more rows than are small.
+  // A mean of losses and a column sum that do not know of each other, and soft-max over more
+  // rows than are small.
   const Graph g =
       FromText(R"(graph (%l: f32[64], %d: f32[64, 10], %x: f32[512, 100]) -> (%m, %b, %y) {
     %axis = Constant() {value = tensor i64[1] [0]}
@@ -320,8 +323,9 @@ TEST_CASE(
 
 namespace {
 
-/// A training step in small: parameters of any rank, gradients from layers that feed each other, rules of any kind,
-/// scalars that count steps, control edges between what has nothing else in common.
+/// A training step in small: parameters of any rank, gradients from layers that feed each
+/// other, rules of any kind, scalars that count steps, control edges between what has
+/// nothing else in common.
 Graph RandomOptimizer(uint32_t seed) {
   std::mt19937 random(seed);
   const auto pick = [&](int n) { return int(random() % uint32_t(n)); };

@@ -1,4 +1,5 @@
-/// rtc_gen_test.cc: RTCGen with compilers that fail: the fault names the operators and what happens then.
+/// rtc_gen_test.cc: RTCGen with compilers that fail: the fault names the operators
+/// and what happens then.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -18,7 +19,8 @@ namespace {
 /// Refuses kernels with three buffers; of those with two it says something.
 class Choosy final : public KernelCompiler {
  public:
-  /// Of this process alone: its kernels may not be found in the user's cache, which other tests may have opened.
+  /// Of this process alone: its kernels may not be found in the user's cache, which other tests may
+  /// have opened.
   std::string target() const override { return TargetName(); }
   static std::string TargetName() { return "choosy:" + std::to_string(getpid()); }
   std::string Source(const Kernel& kernel) const override { return kernel.CanonicalText(); }

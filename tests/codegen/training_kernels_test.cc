@@ -173,8 +173,8 @@ TEST_CASE("batch normalisation in training: one kernel forward, and at most one 
 
 TEST_CASE("batch normalisation between products: one kernel forward, one backward") {
   if (!HasCpu()) return;
-  // Two products, and the gradients of both operands of each. The gradient of %z needs %z, so that the
-  // backward part has to wait for the forward one.
+  // Two products, and the gradients of both operands of each. The gradient of %z needs %z, so that
+  // the backward part has to wait for the forward one.
   const Graph g = WithGradients(
       R"(graph (%x: f32[20, 7], %f: f32[7, 12], %h: f32[12, 5], %s: f32[12], %b: f32[12], %m: f32[12], %v: f32[12], %dy: f32[20, 5]) -> (%l, %p, %q) {
   %c = MatMul(%x, %f) : ?

@@ -27,8 +27,9 @@ struct Tolerance {
   double rtol = 1e-3, atol = 1e-7;
 };
 
-/// Results that are drawn at random have a dtype and a shape to compare, and no values: ONNX says how they
-/// are distributed, and stores what numpy's generator drew. ONNX's runner leaves these cases out.
+/// Results that are drawn at random have a dtype and a shape to compare, and no values: ONNX
+/// says how they are distributed, and stores what numpy's generator drew. ONNX's runner
+/// leaves these cases out.
 const std::set<std::string> kRandomResults = {
     "node/test_bernoulli",
     "node/test_bernoulli_double",
@@ -42,8 +43,8 @@ const std::set<std::string> kRandomResults = {
     "node/test_training_dropout_mask",
 };
 
-/// Inverse transforms of a real ramp: half of the imaginary parts are 0, and the stored outputs, computed
-/// in single precision, hold up to 2e-7 instead.
+/// Inverse transforms of a real ramp: half of the imaginary parts are 0, and the stored outputs,
+/// computed in single precision, hold up to 2e-7 instead.
 const std::set<std::string> kNoisyZeros = {
     "node/test_dft_inverse",
     "node/test_dft_inverse_opset19",

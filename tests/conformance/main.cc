@@ -1,9 +1,10 @@
 /// main.cc: conformance [PATTERN...]: the cases of ONNX's own backend tests on every backend.
 ///
-/// Without patterns: all cases. Fails on a wrong result, on an error that is not "unsupported", on a
-/// crash, and when the unsupported cases are not exactly those of tests/conformance/unsupported.txt
-/// (WEFT_BLESS=1 rewrites that list). Writes the page conformance.md beside the other reference pages.
-/// With patterns: runs the cases whose name contains one and prints each result.
+/// Without patterns: all cases. Fails on a wrong result, on an error that is not "unsupported", on
+/// a crash, and when the unsupported cases are not exactly those of
+/// tests/conformance/unsupported.txt (WEFT_BLESS=1 rewrites that list). Writes the page
+/// conformance.md beside the other reference pages. With patterns: runs the cases whose name
+/// contains one and prints each result.
 #include <fmt/format.h>
 
 #include <cstdlib>

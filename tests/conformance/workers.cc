@@ -1,5 +1,5 @@
-/// workers.cc: a queue in shared memory, one pipe a worker. The parent loads no backend and starts no
-/// thread, so it may fork at any time.
+/// workers.cc: a queue in shared memory, one pipe a worker. The parent loads no backend and starts
+/// no thread, so it may fork at any time.
 #include "workers.h"
 
 #include <fmt/format.h>
@@ -144,8 +144,8 @@ class Pool {
                                 ? fmt::format("the process died: {}", strsignal(WTERMSIG(state)))
                                 : fmt::format("the process ended with {}", WEXITSTATUS(state));
     if (w.at >= 0) results_[size_t(w.at)][size_t(w.backend)] = {Status::kError, how};
-    // What the dead worker would have done with this case on the other backends is lost; the rest is
-    // still in the queue.
+    // What the dead worker would have done with this case on the other backends is lost; the rest
+    // is still in the queue.
     if (*next_ < int(cases_.size())) Start();
   }
 

@@ -1,5 +1,5 @@
-/// workers.h: runs the cases in processes of their own, so that a crash or an endless loop costs the
-/// one case that caused it and is reported under its name.
+/// workers.h: runs the cases in processes of their own, so that a crash or an endless loop costs
+/// the one case that caused it and is reported under its name.
 #pragma once
 
 #include <array>

@@ -1,6 +1,8 @@
-/// cublaslt_adapter_test.cc: what cuBLASLt is told and asked (src/backends/cuda/libraries/cublaslt.cc). A table of ours notes every
-/// attribute; any call may fail, and nothing may be left. Where cuBLASLt itself is to be had, its own descriptors are filled:
-/// they check numbers and sizes of attributes, and need no GPU. Numbers below are those of CUDA's headers.
+/// cublaslt_adapter_test.cc: what cuBLASLt is told and asked
+/// (src/backends/cuda/libraries/cublaslt.cc). A table of ours notes every attribute; any call
+/// may fail, and nothing may be left. Where cuBLASLt itself is available, its own descriptors
+/// are filled: they check numbers and sizes of attributes, and need no GPU. Numbers below are
+/// those of CUDA's headers.
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -1,5 +1,6 @@
-/// cuda_backend_test.cc: the backend "cuda" on a driver that is a table of ours (fake_driver.h): everything that it asks of
-/// a driver, and in which order; what it gives back; what it does when a call fails. Kernels run on emulated threads.
+/// cuda_backend_test.cc: the backend "cuda" on a driver that is a table of ours (fake_driver.h):
+/// everything that it asks of a driver, and in which order; what it gives back; what it does when a
+/// call fails. Kernels run on emulated threads.
 #include "backends/cuda/cuda_backend.h"
 
 #include <doctest/doctest.h>
@@ -93,7 +94,8 @@ TEST_CASE("cuda backend: LeNet learns as on the CPU, 20 steps") {
     const std::vector<TensorPtr> inputs = n.Inputs(kBatch, 1, 28);
     const Losses losses = CheckLearnsAlike(device, cpu, inputs);
     CHECK(losses.last < 0.5 * losses.first);
-    // Two convolutions and their gradients but the first one's for the data; three layers of weights.
+    // Two convolutions and their gradients but the first one's for the data;
+    // three layers of weights.
     CHECK(TheLibraries()->convs - convs == 5);
     CHECK(TheLibraries()->products - products > 0);
     for (const StepTime& s : device.Profile(inputs)) CHECK(s.how != "generated");
@@ -247,7 +249,7 @@ TEST_CASE("cuda backend: no driver, no device, no room") {
     FakeDriver::Get().memory_bytes = int64_t{1} << 30;
     REQUIRE(told);
     CHECK(told->code == ErrorCode::kOutOfMemory);
-    CHECK(told->says("at these extents the plan needs"));
+    CHECK(told->says("at these dimensions the plan needs"));
   }
   CheckClean();
 }

@@ -1,5 +1,6 @@
-/// cuda_context_test.cc: a caller may have a context of its own, for another device or another library. Whatever it calls and
-/// gives back of the backend "cuda" leaves that one current, also where something fails.
+/// cuda_context_test.cc: a caller may have a context of its own, for another device or another
+/// library. Whatever it calls and gives back of the backend "cuda" leaves that one current,
+/// also where something fails.
 #include <doctest/doctest.h>
 
 #include <thread>

@@ -1,6 +1,7 @@
-/// cuda_conv_test.cc: convolutions and their gradients on the backend "cuda": which of them go to the library, as what, and
-/// what is generated where it has no way to do them. Library calls are emulated (emulated_conv.cc), kernels run on emulated
-/// threads; the oracle is the interpreter in double precision.
+/// cuda_conv_test.cc: convolutions and their gradients on the backend "cuda": which of them go
+/// to the library, as what, and what is generated where it has no way to do them. Library calls
+/// are emulated (emulated_conv.cc), kernels run on emulated threads; the oracle is the
+/// interpreter in double precision.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -194,7 +195,8 @@ TEST_CASE("cuda conv: epilogues") {
           const Graph g = FromText(
               Text(f, type, bias, b.text, ", %r: " + type + "[2, 6, 9, 7], %q: " + type + "[7]"));
           const std::string what = std::string(b.what) + (bias ? " bias " : " ") + type + layout;
-          // Kernels add what lies otherwise than the result, and all that the library has no way to do.
+          // Kernels add what lies otherwise than the result, and all that the library has
+          // no way to do.
           const bool odd = std::string(layout) == "Layout{force=odd}";
           cases.push_back({what, g, odd ? kEither : kLibrary, layout});
           if (!odd) {

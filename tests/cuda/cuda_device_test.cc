@@ -1,8 +1,9 @@
-/// cuda_device_test.cc: the backend "cuda" on a GPU: every kind of generated kernel in every dtype, random graphs, training
-/// steps, variables, saved programs and errors, against the interpreter and the CPU. Says so and passes where there is none.
+/// cuda_device_test.cc: the backend "cuda" on a GPU: every kind of generated kernel in every dtype,
+/// random graphs, training steps, variables, saved programs and errors, against the interpreter and
+/// the CPU. Says so and passes where there is none.
 ///
-/// WEFT_DEVICE_TEST_BACKEND names another backend, so that the test itself can be tried anywhere; WEFT_DEVICE_TEST_SECONDS
-/// says how long random graphs are run (default 20).
+/// WEFT_DEVICE_TEST_BACKEND names another backend, so that the test itself can be tried anywhere;
+/// WEFT_DEVICE_TEST_SECONDS says how long random graphs are run (default 20).
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -65,8 +66,9 @@ bool NamesLibrary(const std::vector<StepTime>& steps, const std::string& word) {
   return false;
 }
 
-/// The graph on the device against the interpreter in double precision, with and without fusion, thrice each: the third run
-/// of equal extents is a recording. Then twice without waiting for the first.
+/// The graph on the device against the interpreter in double precision, with and without
+/// fusion, thrice each: the third run of equal extents is a recording. Then twice without
+/// waiting for the first.
 void CheckGraph(const std::string& text, const std::vector<SymBindings>& bindings,
                 bool all_on_device = true) {
   CAPTURE(text);

@@ -1,6 +1,7 @@
-/// cuda_emulation_test.cc: random graphs as the CUDA printer computes them. Every generated kernel of a graph runs on
-/// emulated threads (codegen/cuda/emulator/emulator.h), everything else in the interpreter; the oracle is the interpreter in double
-/// precision, with the error bounds of differential_test.cc. No GPU is needed.
+/// cuda_emulation_test.cc: random graphs as the CUDA printer computes them. Every generated kernel
+/// of a graph runs on emulated threads (codegen/cuda/emulator/emulator.h), everything else in the
+/// interpreter; the oracle is the interpreter in double precision, with the error bounds of
+/// differential_test.cc. No GPU is needed.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=10000 cuda_emulation_test
 #include <doctest/doctest.h>

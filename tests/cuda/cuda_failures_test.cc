@@ -1,5 +1,5 @@
-/// cuda_failures_test.cc: what the backend "cuda" does when something goes wrong, while runs are under way and at any call of
-/// the driver (fake_driver.h), and what it says.
+/// cuda_failures_test.cc: what the backend "cuda" does when something goes wrong, while runs are
+/// under way and at any call of the driver (fake_driver.h), and what it says.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -67,7 +67,8 @@ struct Setting {
   const char* name;
 };
 
-/// Runs a program in every way: recorded, recordings brought up to date, several under way. Gives the last results.
+/// Runs a program in every way: recorded, recordings brought up to date, several under way.
+/// Gives the last results.
 std::vector<TensorPtr> RunInAllWays(Session& s) {
   const auto inputs = [](int64_t n) -> std::vector<TensorPtr> {
     return {Tensor::FromDoubles(DType::kF32, {n, 2}, Values(size_t(2 * n), double(n))),

@@ -1,5 +1,6 @@
-/// cuda_integer_test.cc: the integer operators of integer_cases.h as the CUDA printer computes them, on emulated threads, and
-/// as the C printer does, built by the system's compiler; what NVRTC takes of their kernels.
+/// cuda_integer_test.cc: the integer operators of integer_cases.h as the CUDA printer computes
+/// them, on emulated threads, and as the C printer does, built by the system's compiler; what NVRTC
+/// takes of their kernels.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=1000 cuda_emulation_test -tc='integers*'
 #include <doctest/doctest.h>
@@ -20,7 +21,8 @@ using namespace weft::e2e;
 using integers::Case;
 using integers::Run;
 
-/// What printed kernels are compared on: pairs of every type, of some types the rest, and random graphs. C compilers are slow.
+/// What printed kernels are compared on: pairs of every type, of some types the rest, and random
+/// graphs. C compilers are slow.
 std::vector<Case> PrintedCases(size_t random) {
   using namespace integers;
   std::vector<Case> all;

@@ -1,6 +1,7 @@
-/// cuda_libraries_test.cc: products of matrices on the backend "cuda": which of them go to the library, as what, and what
-/// programs with them compute, against the interpreter in double precision. The library is emulated (emulated_product.cc),
-/// the driver is that of fake_driver.h; what the library declines is computed by generated kernels.
+/// cuda_libraries_test.cc: products of matrices on the backend "cuda": which of them go to the
+/// library, as what, and what programs with them compute, against the interpreter in double
+/// precision. The library is emulated (emulated_product.cc), the driver is that of fake_driver.h;
+/// what the library declines is computed by generated kernels.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -17,7 +18,8 @@ using namespace weft::e2e;
 using cuda::Activation;
 using cuda::ProductSpec;
 
-/// A graph, the extents of its symbols one after the other, and what the library is asked for at the first of them.
+/// A graph, the extents of its symbols one after the other, and what the library is asked for at
+/// the first of them.
 struct Case {
   std::string name, text;
   std::vector<SymBindings> extents = {{}};
@@ -163,7 +165,8 @@ std::vector<Case> Cases() {
   };
 }
 
-/// Of float32 and below: f64 has no activations in the library, and its factors are more exact than what an epilogue holds.
+/// Of float32 and below: f64 has no activations in the library, and its factors are more exact than
+/// what an epilogue holds.
 std::vector<Case> FloatCases() {
   return {
       {"a factor, a row, Relu",
@@ -295,8 +298,8 @@ class Bench {
     for (const char* type : {"f16", "bf16"})
       for (const Case& c : HalfCases()) Add(c, type);
   }
-  /// kApart, kNone: the library does only a part of a call, or nothing of it; so kernels are asked for when extents are bound,
-  /// and are built then.
+  /// kApart, kNone: the library does only a part of a call, or nothing of it; so kernels are asked
+  /// for when extents are bound, and are built then.
   enum class Part { kWhole, kApart, kNone };
   void Run(Part part) {
     const bool late = part != Part::kWhole;

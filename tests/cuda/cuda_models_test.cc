@@ -1,5 +1,5 @@
-/// cuda_models_test.cc: what NVRTC makes of whole models for several architectures: kernels without spills, and none at all
-/// for the second process that asks. Nothing runs; no GPU is needed.
+/// cuda_models_test.cc: what NVRTC makes of whole models for several architectures: kernels without
+/// spills, and none at all for the second process that asks. Nothing runs; no GPU is needed.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -97,7 +97,8 @@ NodeEntry MobileNetV2(Network* n) {
   return n->Dense(y, 1280, 1000);
 }
 
-/// Layers of an encoder on x[batch, length, width]; with gradients of its parameters where `training`.
+/// Layers of an encoder on x[batch, length, width]; with gradients of
+/// its parameters where `training`.
 Graph Encoder(DType t, SymInt batch, SymInt length, int layers, bool training) {
   constexpr int64_t kWidth = 768, kHeads = 12, kInner = 3072;
   Graph g;

@@ -1,5 +1,6 @@
-/// cuda_networks_test.cc: training steps of networks and updates of many variables as the CUDA printer computes them: on
-/// emulated threads against the interpreter in double precision, and compiled by NVRTC for several architectures.
+/// cuda_networks_test.cc: training steps of networks and updates of many variables as the CUDA
+/// printer computes them: on emulated threads against the interpreter in double precision, and
+/// compiled by NVRTC for several architectures.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -178,8 +179,8 @@ TEST_CASE("NVRTC compiles the kernels of training steps, and nothing spills") {
     add(step, KernelPasses());
   for (const int sm : {80, 100, 90}) {
     if (sm == 90) {
-      // Further ones for one architecture: run-time batches, and the groups that are left where libraries take
-      // convolutions and products.
+      // Further ones for one architecture: run-time batches, and the groups that are left where
+      // libraries take convolutions and products.
       add(ResNetStep(SymInt::Symbol("n"), 32, 1), KernelPasses());
       add(ResNetStep(64, 32, 3), WithPass(StandardPipeline({PipelineEnd::kKernels}), "Layout", {}));
     }

@@ -1,5 +1,6 @@
-/// cuda_tinyflow_test.cc: the framework on "gpu" and "gpu fusion", on a driver of ours whose kernels run on emulated threads
-/// (fake_driver.h): it trains as on the CPU, draws the same numbers, and keeps variables and checkpoints as ever.
+/// cuda_tinyflow_test.cc: the framework on "gpu" and "gpu fusion", on a driver of ours whose
+/// kernels run on emulated threads (fake_driver.h): it trains as on the CPU, draws the same
+/// numbers, and keeps variables and checkpoints as ever.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -70,7 +71,8 @@ double WorstDifference(const tf::Array& a, const tf::Array& b) {
   return worst / largest;
 }
 
-/// Trains `net` in both sessions and compares losses, every variable, and what is fetched in inference.
+/// Trains `net` in both sessions and compares losses, every variable, and what
+/// is fetched in inference.
 void TrainBoth(const Net& net, const std::string& config, const tf::data::Layout& layout,
                int64_t batch, int steps) {
   CAPTURE(config);
@@ -181,7 +183,8 @@ TEST_CASE("tinyflow on an emulated GPU: every program takes the steps that it ta
     }
     const programs::Model model = p.build(settings);
     tf::Session cpu("cpu fusion", 2), gpu("gpu fusion");
-    // Where little is left of a picture, normalization over two of them would magnify every rounding.
+    // Where little is left of a picture, normalization over two of them
+    // would magnify every rounding.
     const tf::data::Batch batch = app::RandomBatch(layout, p.choices ? 4 : 2, 1, p.classes);
     const tf::Feeds feeds{{model.x, batch.x}, {model.y, batch.y}};
     const std::vector<tf::Tensor> fetches{model.train_step, model.loss};

@@ -1,5 +1,6 @@
-/// cuda_transfers_test.cc: copies between host and device in the backend "cuda", on the table of fake_driver.h: which of them
-/// wait, what memory of the host is pinned for them and for how long, and how long a copy in a graph may be.
+/// cuda_transfers_test.cc: copies between host and device in the backend "cuda", on the table of
+/// fake_driver.h: which of them wait, what memory of the host is pinned for them and for how long,
+/// and how long a copy in a graph may be.
 #include <doctest/doctest.h>
 
 #include <cstring>

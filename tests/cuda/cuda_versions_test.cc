@@ -1,5 +1,6 @@
-/// cuda_versions_test.cc: which libraries of the CUDA Toolkit are taken for a driver and a device, and what NVRTC is told by its
-/// version. The libraries are stubs (stub_nvrtc.c, stub_cublaslt.c) that tell versions and refuse what those refuse.
+/// cuda_versions_test.cc: which libraries of the CUDA Toolkit are taken for a driver and a device,
+/// and what NVRTC is told by its version. The libraries are stubs (stub_nvrtc.c, stub_cublaslt.c)
+/// that tell versions and refuse what those refuse.
 #include <doctest/doctest.h>
 
 #include <cstdlib>

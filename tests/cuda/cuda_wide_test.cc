@@ -1,5 +1,6 @@
-/// cuda_wide_test.cc: operators over thousands of tensors, Concat and Sum: on emulated CUDA threads, on the driver that is a
-/// table of ours in streams and as graphs, and on the CPU; and what NVRTC takes for their kernels.
+/// cuda_wide_test.cc: operators over thousands of tensors, Concat and Sum: on emulated CUDA
+/// threads, on the driver that is a table of ours in streams and as graphs, and on the CPU; and
+/// what NVRTC takes for their kernels.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-/// cudnn_adapter_test.cc: what cuDNN is told and asked (src/backends/cuda/cudnn*.cc). A table of ours notes every descriptor;
-/// any call may fail, and nothing may be left.
+/// cudnn_adapter_test.cc: what cuDNN is told and asked (src/backends/cuda/cudnn*.cc). A table of
+/// ours notes every descriptor; any call may fail, and nothing may be left.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -420,7 +420,8 @@ TEST_CASE("cudnn: any call that fails leaves nothing, and the next request is se
       Cudnn library(device, FakeTable());
       F().failing = n;
       const auto plan = library.Plan(s);
-      // Engines that cannot be made are passed by, others are told and may be had the next time.
+      // Engines that cannot be made are passed by, others are reported and may
+      // succeed the next time.
       failed = F().calls > n;
       if (n > 0 && failed) CHECK(bool(library.Plan(Grouped())));
       if (!failed) CHECK(bool(plan));

@@ -1,5 +1,6 @@
-/// cudnn_library_test.cc: cuDNN itself, where it is to be had (src/backends/cuda/libraries/cudnn_graph.h). It names its engines, and makes
-/// plans, for a GPU that is only described to it: whether it takes the graphs that it is told is seen without one.
+/// cudnn_library_test.cc: cuDNN itself, where it is available
+/// (src/backends/cuda/libraries/cudnn_graph.h). It names its engines, and makes plans, for a GPU
+/// that is only described to it: whether it takes the graphs that it is told is seen without one.
 #include <doctest/doctest.h>
 
 #include <memory>

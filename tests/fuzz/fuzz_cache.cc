@@ -1,6 +1,6 @@
-/// fuzz_cache.cc: the reader of kernel cache files. A file of any content gives nothing, or the payload
-/// that was stored under this key, byte for byte. An input that begins with an odd byte gets a valid
-/// hash, so that what comes after the hash is tried as well.
+/// fuzz_cache.cc: the reader of kernel cache files. A file of any content gives nothing, or the
+/// payload that was stored under this key, byte for byte. An input that begins with an odd byte
+/// gets a valid hash, so that what comes after the hash is tried as well.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-/// fuzz_json.cc: SaveJSON's form and NNVM's, and the law: what was read is written to what reads to the
-/// same.
+/// fuzz_json.cc: SaveJSON's form and NNVM's, and the law: what was read is written to what
+/// reads to the same.
 #include "targets.h"
 #include "weft/core/json/json.h"
 #include "weft/core/pass/pass.h"

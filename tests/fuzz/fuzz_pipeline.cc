@@ -1,5 +1,5 @@
-/// fuzz_pipeline.cc: pipelines as text, and the law: what was read prints to what reads to the same;
-/// bounds as text (`nodes=1000`) likewise.
+/// fuzz_pipeline.cc: pipelines as text, and the law: what was read prints to what reads to the
+/// same; bounds as text (`nodes=1000`) likewise.
 #include "targets.h"
 #include "weft/core/pass/pass.h"
 #include "weft/support/error.h"

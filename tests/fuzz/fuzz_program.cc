@@ -1,6 +1,6 @@
-/// fuzz_program.cc: the loader of compiled programs (`.weftx`), for the backend without machine code:
-/// a file of another backend is as trusted as a shared library. An input that begins with an odd byte
-/// gets a valid hash.
+/// fuzz_program.cc: the loader of compiled programs (`.weftx`), for the backend without machine
+/// code: a file of another backend is as trusted as a shared library. An input that begins with an
+/// odd byte gets a valid hash.
 #include "targets.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/text/text.h"

@@ -1,8 +1,9 @@
-/// targets.h: what is fuzzed: every reader of bytes from outside. Each target answers every input with
-/// success or a weft::Error that is not our fault; anything else ends the process.
+/// targets.h: what is fuzzed: every reader of bytes from outside. Each target answers every input
+/// with success or a weft::Error that is not our fault; anything else ends the process.
 ///
-/// Two programs use the table: `fuzz_replay` (replay.cc), in every build, mutates the seeds by a fixed
-/// number of fixed edits; `fuzz_<name>` (libfuzzer.cc), in the preset fuzz, is guided by coverage.
+/// Two programs use the table: `fuzz_replay` (replay.cc), in every build, mutates the
+/// seeds by a fixed number of fixed edits; `fuzz_<name>` (libfuzzer.cc), in the preset
+/// fuzz, is guided by coverage.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-/// ancestors_test.cc: gradients that chainer-compiler, MXNet, NNVM and TinyFlow get wrong (or do not
-/// have), one named test each. All through the pass `Gradient`.
+/// ancestors_test.cc: gradients that chainer-compiler, MXNet, NNVM and TinyFlow get wrong (or do
+/// not have), one named test each. All through the pass `Gradient`.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -126,7 +126,8 @@ TEST_CASE("chainer-compiler: an LSTM with other than five inputs has silently no
       "  %y, %h, %c = LSTM(%x, %w, %r) {hidden_size = 1} : ?, ?, ?\n}\n");
   const Tensors g =
       d.Run({F64({1, 1, 1}, {1}), F64({1, 4, 1}, {0, 0, 0, 0.5}), F64({1, 4, 1}, {1, 1, 1, 1})});
-  // One step from nothing: y = o tanh(i tanh(g)) with o = i = 1/2, so only the gate g has a slope in x.
+  // One step from nothing: y = o tanh(i tanh(g)) with o = i = 1/2, so only the gate g has
+  // a slope in x.
   const double cell = std::tanh(0.5) / 2, slope = 0.5 * (1 - std::tanh(cell) * std::tanh(cell)),
                gate = 1 - std::tanh(0.5) * std::tanh(0.5);
   CHECK(Numbers(*g[0])[0] == doctest::Approx(slope * 0.5 * gate * 0.5).epsilon(1e-12));

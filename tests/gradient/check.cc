@@ -129,8 +129,8 @@ Difference CentralDifference(const std::function<Tensors(const Tensors&)>& f, co
     for (size_t k = 0; k < x.size(); ++k) moved.push_back(Moved(*x[k], h, *direction[k]));
     return f(moved);
   };
-  // The error of the difference is h^2 / 6 times the third derivative, and 1e-16 f / h. At a jump or
-  // a kink of f the difference of half the step is another one, unless the kink is symmetric.
+  // The error of the difference is h^2 / 6 times the third derivative, and 1e-16 f / h. At a jump
+  // or a kink of f the difference of half the step is another one, unless the kink is symmetric.
   constexpr double kStep = 2e-5;
   Difference d;
   const auto difference = [&](double h) {

@@ -1,5 +1,5 @@
-/// check.h: gradient graphs by the operators' FGradient alone, without the pass `Gradient` (which is
-/// tested against them), and their comparison with central differences.
+/// check.h: gradient graphs by the operators' FGradient alone, without the pass `Gradient` (which
+/// is tested against them), and their comparison with central differences.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,8 @@ struct Vjp {
   std::vector<NodeEntry> seeds;     ///< one each
   std::vector<NodeEntry> gradient;  ///< one an entry of xs, as FGradient gave it; may be null
 };
-/// `ys`: the results of the case, for their extents. Only those in `seeded` get a seed (empty: all).
+/// `ys`: the results of the case, for their extents. Only those in `seeded` get
+/// a seed (empty: all).
 Vjp MakeVjp(const Case& c, const Tensors& ys, const std::vector<uint32_t>& seeded = {});
 
 /// Random tensors in [-1, 1] of the extents of `like`.

@@ -20,7 +20,8 @@ constexpr size_t kCasesAnOp = 10;
 /// Coordinates of one operand that are looked at one by one; the others enter by the direction.
 constexpr int64_t kCoordinates = 8;
 
-/// Results of the case, or none where the operands drawn for it are refused (an index out of range).
+/// Results of the case, or none where the operands drawn for it are refused (an
+/// index out of range).
 std::optional<Tensors> Forward(const Case& c) {
   try {
     return Eval(c.MakeGraph(), c.Variables());

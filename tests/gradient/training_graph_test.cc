@@ -1,9 +1,10 @@
-/// training_graph_test.cc: random graphs of all operators, a loss over their results, gradients by the
-/// pass: fused kernels = every operator alone = the interpreter in double precision.
+/// training_graph_test.cc: random graphs of all operators, a loss over their results, gradients by
+/// the pass: fused kernels = every operator alone = the interpreter in double precision.
 ///
-/// A gradient has no error bound of its own as a result has. What rounding may do to it is measured:
-/// the interpreter runs again on operands moved by about a rounding error, and once rounding as a
-/// device. Where that alone changes the gradient (a kink, a tie, a cancellation) the bound grows with it.
+/// A gradient has no error bound of its own as a result has. What rounding may do to it is
+/// measured: the interpreter runs again on operands moved by about a rounding error, and once
+/// rounding as a device. Where that alone changes the gradient (a kink, a tie, a cancellation) the
+/// bound grows with it.
 ///
 ///   WEFT_TRAINING_SEED=7000 WEFT_TRAINING_COUNT=10000 training_graph_test
 #include <doctest/doctest.h>

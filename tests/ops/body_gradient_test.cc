@@ -1,5 +1,5 @@
-/// body_gradient_test.cc: gradients through If, Scan, Loop and the recurrent operators, with symbolic extents: shapes,
-/// both backends, Simplify, and what text and ONNX make of such a graph.
+/// body_gradient_test.cc: gradients through If, Scan, Loop and the recurrent operators, with
+/// symbolic extents: shapes, both backends, Simplify, and what text and ONNX make of such a graph.
 #include <doctest/doctest.h>
 
 #include <cmath>

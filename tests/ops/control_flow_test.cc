@@ -1,5 +1,5 @@
-/// control_flow_test.cc: If, Loop and Scan with and without draws in their bodies. A body with a random operator is random:
-/// nothing merges or folds it, and each run draws anew.
+/// control_flow_test.cc: If, Loop and Scan with and without draws in their bodies. A body with a
+/// random operator is random: nothing merges or folds it, and each run draws anew.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=1000 weft_tests -tc='random control flow*'
 #include <doctest/doctest.h>
@@ -212,13 +212,15 @@ TEST_CASE("a gradient never draws again what its forward part has drawn") {
 
 namespace {
 
-/// Numbers drawn so far, of all graphs, and the product of those that stand side by side in two outputs.
+/// Numbers drawn so far, of all graphs, and the product of those that stand side by
+/// side in two outputs.
 struct Moments {
   double sum = 0, squares = 0, products = 0;
   int64_t count = 0, pairs = 0;
 };
 
-/// Each number is drawn once: of 2000 with 24 bits hardly two are equal, of a row that is there twice eight.
+/// Each number is drawn once: of 2000 with 24 bits hardly two are equal, of a row that
+/// is there twice eight.
 void CheckDrawn(const fuzz::ControlFlowGraph& g, const std::vector<std::vector<TensorPtr>>& runs,
                 Moments* moments) {
   std::multiset<double> seen;

@@ -1,5 +1,5 @@
-/// image_operators_test.cc: image and border operators in their options against what PyTorch, ONNX Runtime
-/// and ONNX's reference evaluator give, recorded in tests/image_oracles by record.py there.
+/// image_operators_test.cc: image and border operators in their options against what PyTorch, ONNX
+/// Runtime and ONNX's reference evaluator give, recorded in tests/image_oracles by record.py there.
 ///
 ///   WEFT_IMAGE_ORACLES=FOLDER weft_tests -tc='image operators*'     rows of another folder
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
-/// integer_operators_test.cc: every integer operator exhaustively in 8 bits and at the corners of wider types, as vectors,
-/// scalars, constants and positions, and random graphs of them: the interpreter, kernels of the CPU fused and alone, and
-/// kernels as C, against the table of integer_table.h. CUDA: cuda_integer_test.cc.
+/// integer_operators_test.cc: every integer operator exhaustively in 8 bits and at the
+/// corners of wider types, as vectors, scalars, constants and positions, and random graphs of
+/// them: the interpreter, kernels of the CPU fused and alone, and kernels as C, against the
+/// table of integer_table.h. CUDA: cuda_integer_test.cc.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=10000 weft_tests -tc='integers: random*'
 #include <doctest/doctest.h>

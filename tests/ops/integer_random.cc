@@ -1,5 +1,6 @@
-/// integer_random.cc: random graphs of integers. Their values are computed beside them, by the table: what a graph should
-/// give needs no interpreter. Every tensor is a scalar or a vector of one length, which may be run-time.
+/// integer_random.cc: random graphs of integers. Their values are computed beside them, by the
+/// table: what a graph should give needs no interpreter. Every tensor is a scalar or a vector of
+/// one length, which may be run-time.
 #include <algorithm>
 #include <random>
 
@@ -239,7 +240,8 @@ class RandomMaker {
     Remember(y);
     return true;
   }
-  /// Elements at positions that are computed: any integers modulo the length, negative ones now and then.
+  /// Elements at positions that are computed: any integers modulo the length, negative
+  /// ones now and then.
   bool AddGather(DType t) {
     const DType at = Chance(0.7) ? DType::kI64 : DType::kI32;
     const Value x = Operand(t), raw = Operand(at);

@@ -1,8 +1,10 @@
-/// nan_test.cc: one NaN through every pair of a producer and a follower (nan/cases.txt): library calls with what joins them,
-/// generated kernels, pooling, normalisation, reductions, soft-max, attention.
+/// nan_test.cc: one NaN through every pair of a producer and a follower
+/// (nan/cases.txt): library calls with what joins them, generated kernels, pooling,
+/// normalisation, reductions, soft-max, attention.
 ///
-/// The backend cpu must make NaN of the same elements as the reference, with all passes and without fusion, and both of
-/// those that ONNX Runtime makes NaN (nan/table.txt, by nan/make_table.py), except in the rows of kExceptions.
+/// The backend cpu must make NaN of the same elements as the reference, with all passes and without
+/// fusion, and both of those that ONNX Runtime makes NaN (nan/table.txt, by nan/make_table.py),
+/// except in the rows of kExceptions.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -140,7 +142,8 @@ TensorPtr Source(const Graph& g) {
   return x;
 }
 
-/// Rows in which ONNX Runtime 1.31 makes something else of a NaN; `producer` or `follower` empty: all of them.
+/// Rows in which ONNX Runtime 1.31 makes something else of a NaN; `producer` or `follower`
+/// empty: all of them.
 struct Exception {
   const char *family, *producer, *follower;
   const char* why;  ///< what Weft does, and with whom it agrees
@@ -205,7 +208,8 @@ TEST_CASE("one NaN through every producer and every follower") {
   for (const Exception& e : kExceptions) CHECK_MESSAGE(differs[&e] > 0, e.why);
 }
 
-/// As at the end of a residual block; `counts`: the program writes a variable, too, so that no run of it may begin again.
+/// As at the end of a residual block; `counts`: the program writes a variable, too, so that no run
+/// of it may begin again.
 Graph ResidualBlock(bool counts) {
   const std::string text =
       "graph (%x: f32[1,16,12,12], %y: f32[1,16,12,12], %w: f32[16,16,3,3] param = [" +

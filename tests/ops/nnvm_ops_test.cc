@@ -1,4 +1,5 @@
-/// nnvm_ops_test.cc: second half of the operators of nnvm_test.cc: an op may be opened in several files.
+/// nnvm_ops_test.cc: second half of the operators of nnvm_test.cc: an op may be
+/// opened in several files.
 #include "weft/nnvm.h"
 
 namespace {

@@ -1,5 +1,5 @@
-/// normalization_gradient_test.cc: gradients of normalisations of data whose mean is large against its deviation, against
-/// closed forms in float64 of the same inputs.
+/// normalization_gradient_test.cc: gradients of normalisations of data whose mean is large against
+/// its deviation, against closed forms in float64 of the same inputs.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -49,7 +49,8 @@ std::vector<Form> Forms() {
 struct Gradient {
   Doubles x, scale, bias;
 };
-/// With h = (x - mean) q and e = dy scale: dx = q (e - mean(e) - h mean(e h) q' / q), where q' = 1 / deviation.
+/// With h = (x - mean) q and e = dy scale: dx = q (e - mean(e) - h mean(e h) q' / q), where
+/// q' = 1 / deviation.
 Gradient InDouble(const Form& f, const Tensor& x, const Tensor& scale, const Tensor& dy) {
   const int64_t count = x.num_elements();
   const size_t rows = size_t(count);

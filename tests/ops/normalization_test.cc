@@ -1,5 +1,6 @@
-/// normalization_test.cc: normalisations of data whose mean is large against its deviation, against float64 computed from
-/// the same inputs. As the function bodies of ONNX write them out: written_variance_test.cc.
+/// normalization_test.cc: normalisations of data whose mean is large against its
+/// deviation, against float64 computed from the same inputs. As the function bodies of
+/// ONNX write them out: written_variance_test.cc.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -73,7 +74,8 @@ TEST_CASE("normalisations at mean / deviation up to 1e6: cpu, cpu:no-fusion, ref
       for (const double ratio : kind.ratios) {
         CAPTURE(ratio);
         const TensorPtr x = Around(0.6 * ratio, kind.type);
-        // Sums in f64 over rows of unknown length lose 2^-53 of the ratio squared; else nothing depends on it.
+        // Sums in f64 over rows of unknown length lose 2^-53 of the ratio squared; else
+        // nothing depends on it.
         const bool wide = kind.images[0] == 'n' && ratio > 1e5;
         for (size_t p = 0; p < programs.size(); ++p) {
           CAPTURE(p);

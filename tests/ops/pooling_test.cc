@@ -1,5 +1,5 @@
-/// pooling_test.cc: pooling in ceil mode compiled once for extents with names and run where the kernel is larger than they
-/// are, alone and fused with what stands around it, against loops.
+/// pooling_test.cc: pooling in ceil mode compiled once for extents with names and run where the
+/// kernel is larger than they are, alone and fused with what stands around it, against loops.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
-/// foreign_extents_test.cc: operands whose extents do not belong together, end to end. Kernels check no bounds, so a graph
-/// that says integers is refused when it is compiled, and one that says symbols when they are bound; the same graph with
-/// extents that fit gives what the reference gives.
+/// foreign_extents_test.cc: operands whose extents do not belong together, end to end.
+/// Kernels check no bounds, so a graph that says integers is refused when it is compiled,
+/// and one that says symbols when they are bound; the same graph with extents that fit gives
+/// what the reference gives.
 #include <doctest/doctest.h>
 
 #include <cctype>

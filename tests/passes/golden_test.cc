@@ -1,14 +1,14 @@
 /// golden_test.cc: runs the golden tests: every .weft file under tests/ says what is to be done
 /// with it and what comes out.
 ///
-///   // test passes Simplify,Fusion{max_ops=8}    runs the pipeline and compares the text of the
-///   result
-///   // test equiv [Op,Op]                        also compares results on random inputs; names ops
-///   that may be left out
-///   // test cat                                  parses and prints
-///   // test verify                               parses and verifies; expects an error
-///   // test target cuda:sm_90                    the target of the passes
-///   // test print origins,hidden,inline          what the printed text shows besides
+///   // test passes Simplify,Fusion{max_ops=8}   runs the pipeline and compares the text of the
+///                                               result
+///   // test equiv [Op,Op]                       also compares results on random inputs; names
+///                                               operators that may be left out
+///   // test cat                                 parses and prints
+///   // test verify                              parses and verifies; expects an error
+///   // test target cuda:sm_90                   the target of the passes
+///   // test print origins,hidden,inline         what the printed text shows besides
 ///   weft 1
 ///   graph ...
 ///   // -----

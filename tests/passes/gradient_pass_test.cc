@@ -1,5 +1,6 @@
-/// gradient_pass_test.cc: the pass Gradient, its call for frameworks, the split into two graphs, and what becomes of
-/// gradients in Simplify and Fusion. Values come from the interpreter in double precision and from finite differences.
+/// gradient_pass_test.cc: the pass Gradient, its call for frameworks, the split into two graphs,
+/// and what becomes of gradients in Simplify and Fusion. Values come from the interpreter in double
+/// precision and from finite differences.
 #include <doctest/doctest.h>
 
 #include <cmath>

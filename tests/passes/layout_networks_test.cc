@@ -1,5 +1,6 @@
-/// layout_networks_test.cc: networks and their gradients with tensors in every layout: as the pass Layout chooses, all
-/// with their channels last, every second one so. The oracle is the plain program or the interpreter.
+/// layout_networks_test.cc: networks and their gradients with tensors in every layout: as the pass
+/// Layout chooses, all with their channels last, every second one so. The oracle is the plain
+/// program or the interpreter.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -132,8 +133,8 @@ TEST_CASE("layouts are saved; what a file says of them is not believed") {
     for (const NodePtr& n : made.TopoOrder()) lies.set(NodeEntry(n), Layout::kChannelsLast);
     for (const bool honest : {true, false}) {
       if (!honest) made.SetAttr("layout", lies);
-      auto bytes =
-          std::make_shared<std::string>(PackProgram(made, "cpu", GetBackend("cpu")->target().name()));
+      auto bytes = std::make_shared<std::string>(
+          PackProgram(made, "cpu", GetBackend("cpu")->target().name()));
       Session session(LoadProgramFromMemory(bytes->data(), bytes->size(), bytes, "saved"));
       CHECK(Difference(session.Run(want.inputs), want.outputs) <= 1);
     }

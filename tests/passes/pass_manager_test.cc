@@ -183,7 +183,7 @@ TEST_CASE("manager: strict mode runs no providers") {
   const auto caught = Catch([&] { ApplyPass(Sample(), "Fusion", options); });
   REQUIRE(caught);
   CHECK(caught->code == ErrorCode::kDependency);
-  CHECK(caught->says("'Fusion' needs the graph attribute 'shape'"));
+  CHECK(caught->says("'Fusion' requires the graph attribute 'shape'"));
   CHECK(caught->says("InferShape"));
   CHECK_NOTHROW(ApplyPasses(Sample(), {"InferType", "InferShape", "Fusion"}, options));
 }

@@ -1,5 +1,5 @@
-/// split_gradient_test.cc: a graph with gradients and writes of variables, cut into its forward and its backward part. The
-/// oracle is the whole, run in one.
+/// split_gradient_test.cc: a graph with gradients and writes of variables, cut into its forward and
+/// its backward part. The oracle is the whole, run in one.
 #include <doctest/doctest.h>
 
 #include "tests/support/e2e_util.h"
@@ -15,7 +15,8 @@ using namespace weft::e2e;
 
 TEST_CASE(
     "gradient: the backward part gets a variable as it was before the forward part wrote it") {
-  // v is read for the gradient by nobody but the backward part: in the seed, or in what a rule has made of it.
+  // v is read for the gradient by nobody but the backward part: in the seed, or in what a rule
+  // has made of it.
   const auto make = [](const char* order) {
     Graph g;
     const NodeEntry x(g.AddInput("x", DType::kF32, Shape::OfInts({3})));

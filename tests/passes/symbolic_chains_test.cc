@@ -1,7 +1,9 @@
-/// symbolic_chains_test.cc: models of random extents compile. Chains of Reshape give equations between products and
-/// quotients of extents; random convolutional networks give extents such as (h + 1)//2 - 1 in every order.
+/// symbolic_chains_test.cc: models of random extents compile. Chains of Reshape give equations
+/// between products and quotients of extents; random convolutional networks give extents such as
+/// (h + 1)//2 - 1 in every order.
 ///
-/// The oracle of a chain is arithmetic on integers: what a binding in a small box satisfies must compile, and run there.
+/// The oracle of a chain is arithmetic on integers: what a binding in a small box satisfies must
+/// compile, and run there.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -162,8 +164,8 @@ struct Net {
   }
 };
 
-/// A few layers over an image f32[n, 2, h, w]: convolutions and pools of every stride, transpositions of height and width,
-/// element-wise operators, reductions; several results.
+/// A few layers over an image f32[n, 2, h, w]: convolutions and pools of every stride,
+/// transpositions of height and width, element-wise operators, reductions; several results.
 std::string RandomNet(std::mt19937_64& rng) {
   Net net;
   std::string x = "x", weights;

@@ -1,6 +1,6 @@
-/// written_variance_test.cc: variances that are written out as E[x^2] - E[x]^2, as the function bodies of ONNX do, are found
-/// and right where the mean is large, against float64 computed from the same inputs; and what only looks like one is left
-/// as it is.
+/// written_variance_test.cc: variances that are written out as E[x^2] - E[x]^2, as the function
+/// bodies of ONNX do, are found and right where the mean is large, against float64 computed from
+/// the same inputs; and what only looks like one is left as it is.
 #include <doctest/doctest.h>
 
 #include "tests/support/e2e_util.h"

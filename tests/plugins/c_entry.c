@@ -1,4 +1,5 @@
-/* c_entry.c: entries of the C tier, one a macro: built for other versions of the interface, or wrong. */
+/* c_entry.c: entries of the C tier, one a macro: built for other versions of
+ * the interface, or wrong. */
 #include <string.h>
 
 #include "weft/plugin.h"
@@ -47,7 +48,8 @@ WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* host, WeftPlug
   memcpy(info, &old, sizeof old);
   return host->register_op((const WeftOpDef*)&op);
 #elif defined(NEWER)
-  /* Made after members that this host does not know: it fills what the host has room for, and gives longer structs. */
+  /* Made after members that this host does not know: it fills what the host has room for,
+   * and gives longer structs. */
   struct NewOp {
     WeftOpDef known;
     void* more[16];

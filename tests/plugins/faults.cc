@@ -1,5 +1,6 @@
-/// faults.cc: loads plugins that go wrong, all into one process, and looks at every registry after each: nothing of them
-/// may be there. Then loads good ones, which must work as if nothing had happened.
+/// faults.cc: loads plugins that go wrong, all into one process, and looks at every
+/// registry after each: nothing of them may be there. Then loads good ones, which must work
+/// as if nothing had happened.
 ///
 ///   faults FOLDER_OF_THE_BUILT_PLUGINS
 #include <dlfcn.h>
@@ -60,7 +61,8 @@ std::string Registries() {
 
 std::string Path(const std::string& name) { return folder + "/lib" + name + ".so"; }
 
-/// Loading must fail with this code and say this; nothing may have changed. `trial`: with a child process, or without.
+/// Loading must fail with this code and say this; nothing may have changed. `trial`: with a
+/// child process, or without.
 void Fails(const std::string& path, ErrorCode code, const std::string& says, bool trial) {
   const std::string before = Registries(), where = path + (trial ? " (tried first)" : " (at once)");
   PluginOptions options;
@@ -98,7 +100,7 @@ void WriteText(const std::string& path, const std::string& text) { std::ofstream
 void FilesThatAreNone() {
   Fails("libgood.so", ErrorCode::kPlugin, "bare name", true);
   Fails(folder + "/libnone.so", ErrorCode::kIo, "No such file", true);
-  Fails(folder, ErrorCode::kPlugin, "no regular file", true);
+  Fails(folder, ErrorCode::kPlugin, "not a regular file", true);
   WriteText(folder + "/text.so", "this is no library\n");
   Fails(folder + "/text.so", ErrorCode::kPlugin, "does not begin as an ELF file", true);
   WriteText(folder + "/empty.so", "");
@@ -111,7 +113,8 @@ void FilesThatAreNone() {
   Fails(folder + "/machine.so", ErrorCode::kPlugin, "another machine", true);
   WriteText(folder + "/cut.so", whole.substr(0, 100));
   Fails(folder + "/cut.so", ErrorCode::kPlugin, "cut off", true);
-  // Headers with any byte of theirs turned over: refused, or loaded by a linker that does not mind; never a crash of ours.
+  // Headers with any byte of theirs turned over: refused, or loaded by a linker that does not mind;
+  // never a crash of ours.
   const std::string before = Registries();
   for (size_t at = 0; at < 64; at += 3) {
     std::string bent = whole;
@@ -141,7 +144,7 @@ void EachFault() {
   FailsBothWays("bad_signature", ErrorCode::kPlugin, "'m' behind the arrow only");
   FailsBothWays("null_op", ErrorCode::kPlugin, "WeftOpDef is null");
   FailsBothWays("throws", ErrorCode::kPlugin, "threw from its entry: the entry throws");
-  FailsBothWays("throws_int", ErrorCode::kPlugin, "no exception");
+  FailsBothWays("throws_int", ErrorCode::kPlugin, "not an exception");
   FailsBothWays("c_duplicate", ErrorCode::kDuplicate,
                 "operator 'Relu' is registered twice: by weft");
   FailsBothWays("unknown_op", ErrorCode::kUnknownOp, "wrong::Nobody");
@@ -162,7 +165,8 @@ void EachFault() {
   Fails(Path("hangs"), ErrorCode::kPlugin, "did not start within 5 s", true);
 }
 
-/// A plugin on a host that lacks members of the table, or has none of them set: it refuses, and does not call them.
+/// A plugin on a host that lacks members of the table, or has none of them set: it refuses, and
+/// does not call them.
 void OlderHost() {
   void* handle = dlopen(Path("needs_host").c_str(), RTLD_NOW | RTLD_LOCAL);
   auto entry =

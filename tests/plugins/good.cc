@@ -1,4 +1,5 @@
-/// good.cc: a plugin as it should be: an operator with attributes, a group, a pass, a graph attribute, a rule, a backend.
+/// good.cc: a plugin as it should be: an operator with attributes, a group, a pass, a graph
+/// attribute, a rule, a backend.
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/core/op/rewrite_rule.h"

@@ -1,4 +1,5 @@
-/// half.cc: registers one of everything, overrides what others registered, and fails with the last statement.
+/// half.cc: registers one of everything, overrides what others registered, and fails
+/// with the last statement.
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/module/backend_module.h"

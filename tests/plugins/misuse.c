@@ -1,5 +1,6 @@
-/* misuse.c: passes that use the functions of the table as they are meant, and as they are not: every wrong call must give
- * its status, change nothing and crash nothing. Each pass fails with the number of the first line that is not as expected. */
+/* misuse.c: passes that use the functions of the table as they are meant, and as they are not:
+ * every wrong call must give its status, change nothing and crash nothing. Each pass fails with the
+ * number of the first line that is not as expected. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,10 @@ static WeftStatus Dims(void) {
   return WEFT_OK;
 }
 
-/* The graph: %r = Reshape(%x, [3, 4]), %c = Concat(%r, %r) {axis = 1}, %s, %t = Split(%c) {axis = 1, num_outputs = 2}. */
+/* The graph:
+ *   %r = Reshape(%x, [3, 4])
+ *   %c = Concat(%r, %r) {axis = 1}
+ *   %s, %t = Split(%c) {axis = 1, num_outputs = 2} */
 static WeftStatus Misuse(void* user, WeftPassRun* run, WeftGraph* graph) {
   WeftNode *nodes[16], *made = NULL;
   WeftEntry entries[2], constant = {NULL, 0}, none = {NULL, 0};

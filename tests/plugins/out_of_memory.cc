@@ -1,6 +1,7 @@
-/// out_of_memory.cc: memory runs out at every single allocation, for good, of committing a batch of registrations and of
-/// loading and running a model through the C API. Taking back must need none: after each failure every registry must be as
-/// before, and at last the batch goes through. No exception may leave the C API, and nothing may end the process.
+/// out_of_memory.cc: memory runs out at every single allocation, for good, of committing a batch of
+/// registrations and of loading and running a model through the C API. Taking back must need none:
+/// after each failure every registry must be as before, and at last the batch goes through. No
+/// exception may leave the C API, and nothing may end the process.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

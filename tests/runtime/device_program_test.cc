@@ -1,5 +1,5 @@
-/// device_program_test.cc: programs on a device with memory of its own, against the same programs on the host: equal bits.
-/// The device is the one of fake_device.h.
+/// device_program_test.cc: programs on a device with memory of its own, against the same programs
+/// on the host: equal bits. The device is the one of fake_device.h.
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -1,4 +1,5 @@
-/// kernel_call_test.cc: operators that a library runs, with types and extents that it does not take: kernels are generated.
+/// kernel_call_test.cc: operators that a library runs, with types and extents that it does not
+/// take: kernels are generated.
 #include <doctest/doctest.h>
 
 #include "tests/support/e2e_util.h"
@@ -11,8 +12,8 @@ namespace {
 using namespace weft;
 using namespace weft::e2e;
 
-/// All steps are kernels or calls, and at least one call is made of generated kernels; on the host, and on a device of which
-/// recordings are made.
+/// All steps are kernels or calls, and at least one call is made of generated kernels; on the host,
+/// and on a device of which recordings are made.
 void Check(const Graph& graph, const std::vector<SymBindings>& binds = {{}}) {
   if (!HasCpu()) return;
   RegisterFakeDevice();

@@ -1,4 +1,5 @@
-/// nnvm_test.cc: code in the manner of 2016 against weft/nnvm.h: operators and ten passes, fused and run like native ones.
+/// nnvm_test.cc: code in the manner of 2016 against weft/nnvm.h: operators and ten passes, fused
+/// and run like native ones.
 #include "weft/nnvm.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
-/// predict_arena_test.cc: what `weft inspect` says that a run takes is what it takes, for random graphs of every kind. No
-/// kernel is compiled for the one, so that what only code knows must not decide the plan.
+/// predict_arena_test.cc: what `weft inspect` says that a run takes is what it takes, for random
+/// graphs of every kind. No kernel is compiled for the one, so that what only code knows must
+/// not decide the plan.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=1000 weft_tests -tc='*arena*random*'
 #include "weft/runtime/program/predict_arena.h"

@@ -1,4 +1,5 @@
-/// runtime_test.cc: bindings, unknown shapes, profiles, aliases: what a program must refuse, and what it must not spoil.
+/// runtime_test.cc: bindings, unknown shapes, profiles, aliases: what a program must refuse, and
+/// what it must not spoil.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -54,8 +55,8 @@ TEST_CASE("facts that compilation relied on are checked for every binding") {
 }
 
 TEST_CASE("a program accepts the bindings that its model accepts, whatever was simplified away") {
-  // Only the extents of the product are asked for, and no kernel computes it; still a and b must agree, as they must where
-  // every node runs.
+  // Only the extents of the product are asked for, and no kernel computes it; still a and b must
+  // agree, as they must where every node runs.
   const char* asked =
       "weft 1\ngraph (%x: f32[2, a], %y: f32[b, 3]) -> (%s) {\n"
       "  %p = MatMul(%x, %y) : ?\n  %s = Shape(%p) : ?\n}";
@@ -168,7 +169,7 @@ TEST_CASE("profiles: the median of every step, sums, and a table that begins wit
   CHECK(table.find("slow") < table.find("quick"));
   CHECK(table.find("33.3 %") != std::string::npos);  // of floor, all steps
   CHECK(table.find("25.0 %") != std::string::npos);  // of floor, a run
-  CHECK(ProfileTable({}, m).find("does not tell") != std::string::npos);
+  CHECK(ProfileTable({}, m).find("does not report") != std::string::npos);
   CHECK(ProfileSteps([] { return std::vector<StepTime>(); }, m).empty());
 }
 
@@ -226,7 +227,8 @@ TEST_CASE("a fused graph that is edited gets its bodies back without being fused
   CHECK(kernels == 1);
 }
 
-// An operator of another module that writes its input and does not give the new content as a result.
+// An operator of another module that writes its input and does not give the new
+// content as a result.
 WEFT_REGISTER_OP_IN(runtime_test, Scribble)
     .set_num_inputs(1)
     .set_num_outputs(1)

@@ -1,4 +1,5 @@
-/// saved_program_test.cc: `.weftx` files: equal results after loading, no compiler needed, and every damage detected.
+/// saved_program_test.cc: `.weftx` files: equal results after loading, no compiler needed,
+/// and every damage detected.
 #include "weft/runtime/saved/saved_program.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
-/// session_reuse_test.cc: one session, many runs, as callers make them: other content at the same address, other extents,
-/// the content of before at another address, memory that is reused or gone after the run. Every result is that of a
-/// program made for it alone, bit by bit, and stays what it was.
+/// session_reuse_test.cc: one session, many runs, as callers make them: other content at the
+/// same address, other extents, the content of before at another address, memory that is reused
+/// or gone after the run. Every result is that of a program made for it alone, bit by bit, and
+/// stays what it was.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=1000 weft_tests -tc='a session*'
 #include <doctest/doctest.h>
@@ -131,7 +132,8 @@ TEST_CASE("a session of random graphs whose inputs decide extents gives what new
   for (uint64_t seed = first; seed < first + uint64_t(count); ++seed) {
     const fuzz::ExtentGraph g = fuzz::MakeExtentGraph(seed);
     Case c;
-    // Of each: extents, data, what decides. The third has the first's extents and other values, or its values and other data.
+    // Of each: extents, data, what decides. The third has the first's extents and other values, or
+    // its values and other data.
     const uint64_t other = seed % 4 != 0;
     for (const auto& [binding, data, values] :
          {std::tuple(0, 0, uint64_t{0}), {1, 0, 0}, {0, 1, other}, {2, 0, 0}})

@@ -57,7 +57,8 @@ TEST_CASE("extents that only the run tells, with compiled parts around them") {
 
 TEST_CASE("a value that decides is remembered by its content, not by where it lay") {
   if (!HasCpu()) return;
-  // Memory of the caller: reused, then gone. Few elements may become literals of a kernel, many are read where they lie.
+  // Memory of the caller: reused, then gone. Few elements may become literals of a kernel, many are
+  // read where they lie.
   const Graph nonzero = FromText(
       "graph (%a: i64[n], %b: i64[n]) -> (%i, %s) {\n  %i = NonZero(%a) : ?\n"
       "  %s = Add(%a, %b) : ?\n}\n");

@@ -1,5 +1,5 @@
-/// variable_store_test.cc: contents of state variables outlive runs, are shared by sessions and threads, and survive in
-/// files.
+/// variable_store_test.cc: contents of state variables outlive runs, are shared by sessions and
+/// threads, and survive in files.
 #include "weft/runtime/session/variable_store.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-/// variables_test.cc: state variables: what a run reads and writes is what the order of the program says, whatever the
-/// backend, fused or not; and the storage plans by which it does.
+/// variables_test.cc: state variables: what a run reads and writes is what the order of the program
+/// says, whatever the backend, fused or not; and the storage plans by which it does.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -18,7 +18,8 @@ namespace {
 using namespace weft;
 using namespace weft::e2e;
 
-/// A graph over f32[2] variables %v = [1, 2] and %u = [3, 4] and an input %x; what one run with %x = [10, 20] must give.
+/// A graph over f32[2] variables %v = [1, 2] and %u = [3, 4] and an input %x; what one run with
+/// %x = [10, 20] must give.
 struct Case {
   const char* outputs;
   const char* body;
@@ -215,8 +216,8 @@ TEST_CASE("variables: plans are right without the passes that order reads") {
 
 namespace {
 
-/// Random reads and writes of three 4x4 variables, with the results that the order of the program gives. All values are
-/// small integers, so that f32 is exact.
+/// Random reads and writes of three 4x4 variables, with the results that the order of the program
+/// gives. All values are small integers, so that f32 is exact.
 struct RandomProgram {
   Graph g;
   std::vector<Values> outputs, variables;

@@ -1,6 +1,6 @@
-/// absent_operands_test.cc: every operand of every operator's examples left out in turn, in text and in ONNX, and every
-/// result without a name. Each model runs, alike on all backends, or is refused by an error that says which operand is
-/// missing; none is an internal error or a crash.
+/// absent_operands_test.cc: every operand of every operator's examples left out in turn, in text
+/// and in ONNX, and every result without a name. Each model runs, alike on all backends, or is
+/// refused by an error that says which operand is missing; none is an internal error or a crash.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -19,7 +19,8 @@ namespace {
 
 using Values = std::map<std::string, TensorPtr>;
 
-/// A graph of one node in text: "f32[2, n]" makes an input, "i64[2] = [1, 0]" a constant, "_" an absent operand.
+/// A graph of one node in text: "f32[2, n]" makes an input, "i64[2] = [1, 0]" a constant,
+/// "_" an absent operand.
 std::string TextOf(const Op& op, const std::vector<std::string>& operands,
                    const std::string& attrs) {
   std::string header, body, args, results, types;

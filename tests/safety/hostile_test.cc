@@ -1,6 +1,6 @@
-/// hostile_test.cc: every hostile model is answered: within two seconds of processor time and one
-/// gibibyte of address space, with a code, and with the name of what is at fault. None of them costs
-/// the process.
+/// hostile_test.cc: every hostile model is answered: within two seconds of processor time and
+/// one gibibyte of address space, with a code, and with the name of what is at fault. None of
+/// them costs the process.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// The build for fuzzing has no kernels: 200,000 operators go through the interpreter, and through sanitizers.
+// The build for fuzzing has no kernels: 200,000 operators go through the
+// interpreter, and through sanitizers.
 constexpr double kSeconds = kSanitized ? 120 : 2;
 constexpr int64_t kBytes = kSanitized ? 0 : int64_t{1} << 30;  // a sanitizer's shadow is larger
 

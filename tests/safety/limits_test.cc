@@ -1,5 +1,5 @@
-/// limits_test.cc: bounds hold where sizes are known only at run time, deadlines pass inside passes and
-/// runs, and memory that is not there is a status. Nothing here takes long or much.
+/// limits_test.cc: bounds hold where sizes are known only at run time, deadlines pass inside passes
+/// and runs, and memory that is not there is a status. Nothing here takes long or much.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -178,7 +178,8 @@ TEST_CASE("a window that does not fit is an error that names the node, at the ru
 
 TEST_CASE("a long kernel is cancelled, on cpu") {
   if (!e2e::HasCpu()) return;
-  // Some 1e11 operations: every element asks all of the axis, or all of them go into one sum that is cut into chunks.
+  // Some 1e11 operations: every element asks all of the axis, or all of them go into one sum that
+  // is cut into chunks.
   const std::string products =
       "graph (%x: f32[n], %e: f32[n]) -> (%z) {\n"
       "  %i = Constant() {value = tensor i64[1] [0]}\n  %j = Constant() {value = tensor i64[1] "

@@ -1,5 +1,6 @@
-/// mutants.cc: damaged models of ONNX's own node tests, through import, the default pipeline and a run
-/// on small random inputs. Each may end well or in a weft::Error that is not our fault; nothing else.
+/// mutants.cc: damaged models of ONNX's own node tests, through import, the default
+/// pipeline and a run on small random inputs. Each may end well or in a weft::Error that is
+/// not our fault; nothing else.
 ///
 ///   mutants [--only N [--save F]]
 ///
@@ -30,8 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kCpuSeconds =
-    40;  // of one mutant; deadlines of 2 s each for compiling and running
+// of one mutant; deadlines of 2 s each for compiling and running
+constexpr unsigned kCpuSeconds = 40;
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);

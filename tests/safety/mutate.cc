@@ -1,5 +1,5 @@
-/// mutate.cc: see mutate.h. Messages have no reflection in the lite runtime, so every edit is written
-/// out.
+/// mutate.cc: see mutate.h. Messages have no reflection in the lite runtime, so every
+/// edit is written out.
 #include "mutate.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-/// mutate.h: damages a model in ways that a parser lets pass: names swapped and aliased, extents and
-/// attributes extreme, parts dropped, doubled and truncated, types and versions changed; and, seldom,
-/// its bytes.
+/// mutate.h: damages a model in ways that a parser lets pass: names swapped and aliased, extents
+/// and attributes extreme, parts dropped, doubled and truncated, types and versions changed;
+/// and, seldom, its bytes.
 #pragma once
 
 #include <cstdint>

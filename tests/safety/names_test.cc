@@ -1,6 +1,6 @@
-/// names_test.cc: generated source holds no string of the model. The same model is compiled with plain
-/// names and with names that would end a comment, a string or a line; what is generated for every
-/// target must be the same, byte for byte.
+/// names_test.cc: generated source holds no string of the model. The same model is compiled with
+/// plain names and with names that would end a comment, a string or a line; what is generated for
+/// every target must be the same, byte for byte.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -18,8 +18,8 @@ namespace {
 
 using Rename = std::function<std::string(const std::string&)>;
 
-/// Names of nodes, values, parameters and extents, and free strings: all through `r`. A broadcast, a
-/// reduction and a soft-max, so that several templates are generated.
+/// Names of nodes, values, parameters and extents, and free strings: all through `r`. A broadcast,
+/// a reduction and a soft-max, so that several templates are generated.
 std::string Model(const Rename& r) {
   ModelMaker m;
   const auto input = [&](const std::string& name, const std::string& symbol) {

@@ -1,8 +1,9 @@
-/// threads_test.cc: many threads import, compile and run at once: one program shared by all, programs
-/// of their own, the tables of backends and operators, the plugin list and the kernel cache. Made for
-/// ThreadSanitizer (preset tsan); a mismatch fails it everywhere.
+/// threads_test.cc: many threads import, compile and run at once: one program shared by all,
+/// programs of their own, the tables of backends and operators, the plugin list and the kernel
+/// cache. Made for ThreadSanitizer (preset tsan); a mismatch fails it everywhere.
 ///
-/// Under ThreadSanitizer programs run with one OpenMP thread: libgomp's barriers are invisible to it.
+/// Under ThreadSanitizer programs run with one OpenMP thread: libgomp's barriers
+/// are invisible to it.
 #include <doctest/doctest.h>
 
 #include <atomic>

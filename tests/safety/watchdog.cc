@@ -1,5 +1,5 @@
-/// watchdog.cc: signal handlers that write one line. Sanitizers keep their own handlers and are asked
-/// to call ours.
+/// watchdog.cc: signal handlers that write one line. Sanitizers keep their own handlers and are
+/// asked to call ours.
 #include "watchdog.h"
 
 #include <sys/time.h>

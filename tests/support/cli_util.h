@@ -1,4 +1,5 @@
-/// cli_util.h: what the tests of the `weft` command share: a folder, a run of the command, what must fail.
+/// cli_util.h: what the tests of the `weft` command share: a folder, a run of the
+/// command, what must fail.
 #pragma once
 
 #include <doctest/doctest.h>

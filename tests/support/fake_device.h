@@ -1,5 +1,6 @@
-/// fake_device.h: the backend "fake": a device for tests. Its memory is the host's, kept apart: nothing but its own streams
-/// may touch it. Work waits in a stream until somebody waits for it, and is computed by the backend "cpu" then.
+/// fake_device.h: the backend "fake": a device for tests. Its memory is the host's, kept apart:
+/// nothing but its own streams may touch it. Work waits in a stream until somebody waits for it,
+/// and is computed by the backend "cpu" then.
 #pragma once
 
 #include <atomic>

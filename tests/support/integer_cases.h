@@ -1,4 +1,5 @@
-/// integer_cases.h: graphs of integer operators with inputs and the results that integer_table.h gives them.
+/// integer_cases.h: graphs of integer operators with inputs and the results
+/// that integer_table.h gives them.
 #pragma once
 
 #include <functional>
@@ -43,13 +44,15 @@ Case FloatCasts(DType t);
 /// Operands that are positions: Range, Shape, constants; with divisors of every sign.
 std::vector<Case> IndexArithmetic();
 
-/// Random graphs of integers: fused element-wise operators, positions, Gather and Transpose between them.
+/// Random graphs of integers: fused element-wise operators, positions, Gather
+/// and Transpose between them.
 Case RandomIntegers(uint64_t seed);
 
 /// Everything above but the random ones, in a fixed order.
 std::vector<Case> AllCases();
 
-/// What differs first between a session of `program` and the expected results; empty when nothing does.
+/// What differs first between a session of `program` and the expected results;
+/// empty when nothing does.
 using RunGraph = std::function<std::vector<TensorPtr>(const Run& run)>;
 std::string Check(const Case& c, const RunGraph& run);
 

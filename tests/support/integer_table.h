@@ -1,8 +1,10 @@
-/// integer_table.h: what every integer operator means, as plain functions on 128-bit integers, and tensors of their
-/// results; the oracle of the tests of integers. Nothing here comes from the code under test.
+/// integer_table.h: what every integer operator means, as plain functions on 128-bit integers,
+/// and tensors of their results; the oracle of the tests of integers. Nothing here comes from
+/// the code under test.
 ///
-/// Weft's conventions: results wrap to their dtype, division truncates, x / 0 = 0, x mod 0 = 0, shifts by the width or more
-/// give 0; float to integer truncates and saturates, NaN gives 0; integers become f16 and bf16 by way of f32.
+/// Weft's conventions: results wrap to their dtype, division truncates, x / 0 = 0, x mod 0 = 0,
+/// shifts by the width or more give 0; float to integer truncates and saturates, NaN gives 0;
+/// integers become f16 and bf16 by way of f32.
 #pragma once
 
 #include <string>

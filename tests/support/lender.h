@@ -1,4 +1,5 @@
-/// lender.h: inputs as callers feed them: memory that is theirs, and only lent for the length of a run.
+/// lender.h: inputs as callers feed them: memory that is theirs, and only lent for the
+/// length of a run.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,8 @@ class Lender {
   void Overwrite() {
     for (auto& b : buffers_) std::fill(b.begin(), b.end(), char(0xA5));
   }
-  /// The next views lie elsewhere. This memory stays as it is, so that whoever still reads it is found.
+  /// The next views lie elsewhere. This memory stays as it is, so that whoever still
+  /// reads it is found.
   void MoveAway() {
     Overwrite();
     for (auto& b : buffers_) left_.push_back(std::move(b));

@@ -1,7 +1,7 @@
 /// operator_rows.h: one call of an operator as a row of text: operands, attributes, results.
 ///
-///   operands  separated by ";": "type ~ N" is drawn (DrawnTensor), "type := values" a variable, "type =
-///             values" a constant of the graph, "_" absent
+///   operands  separated by ";": "type ~ N" is drawn (DrawnTensor), "type := values" a variable,
+///             "type = values" a constant of the graph, "_" absent
 ///   results   separated by ";": extents, then as many values, "[2] 1.5 nan"
 #pragma once
 
@@ -31,7 +31,8 @@ struct CallForm {
   bool feeds = false;     ///< constants are variables, too
   bool symbolic = false;  ///< the extents of variables are symbols
 };
-/// The call as a node of `g`; `variables` gets the entries of the inputs that it makes, `inputs` their values.
+/// The call as a node of `g`; `variables` gets the entries of the inputs that it
+/// makes, `inputs` their values.
 NodePtr AddCall(Graph& g, const std::string& op, const std::vector<Operand>& operands,
                 const std::string& attrs, const CallForm& form, std::vector<NodeEntry>* variables,
                 std::map<std::string, TensorPtr>* inputs);

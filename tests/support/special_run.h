@@ -1,13 +1,16 @@
-/// special_run.h: runs of random graphs on NaN, infinities, zeros of both signs, subnormal and huge numbers.
+/// special_run.h: runs of random graphs on NaN, infinities, zeros of both signs,
+/// subnormal and huge numbers.
 ///
-/// The error bounds of the graph's entries hold for its intervals, which such numbers leave. What a device may do with them
-/// is read off two oracles instead: the interpreter that rounds every value to its dtype, as a device does, and the one in
-/// double precision. Where both have NaN, or the same infinity, or nearly the same number, the result is well defined: the
-/// order of its sums does not matter, nor where values were rounded, and a device must have it too, NaN for NaN. Where they
-/// disagree, something overflowed, cancelled or fell below the smallest number on the way; then an order of sums decides, and
-/// nothing is asked. (Sums of infinities need no exception: +inf and -inf in one sum give NaN in any order.)
-/// MakeSpecialInputs keeps them away from the two places where engines may or may not multiply by a zero that is not in the
-/// model: filters of convolutions, beside padding, and taps of an interpolation with the weight 0.
+/// The error bounds of the graph's entries hold for its intervals, which such numbers leave. What a
+/// device may do with them is read off two oracles instead: the interpreter that rounds every value
+/// to its dtype, as a device does, and the one in double precision. Where both have NaN, or the
+/// same infinity, or nearly the same number, the result is well defined: the order of its sums does
+/// not matter, nor where values were rounded, and a device must have it too, NaN for NaN. Where
+/// they disagree, something overflowed, cancelled or fell below the smallest number on the way;
+/// then an order of sums decides, and nothing is asked. (Sums of infinities need no exception: +inf
+/// and -inf in one sum give NaN in any order.) MakeSpecialInputs keeps them away from the two
+/// places where engines may or may not multiply by a zero that is not in the model: filters of
+/// convolutions, beside padding, and taps of an interpolation with the weight 0.
 #pragma once
 
 #include <cmath>

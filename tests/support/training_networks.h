@@ -115,7 +115,8 @@ inline NodeEntry ResNet(Network* n, int blocks) {
   y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
   return n->Dense(y, width, 10);
 }
-/// ResNet-50 for images of 224 x 224 (any size that 32 divides): bottlenecks of 1x1, 3x3, 1x1 convolutions.
+/// ResNet-50 for images of 224 x 224 (any size that 32 divides): bottlenecks of
+/// 1x1, 3x3, 1x1 convolutions.
 inline NodeEntry ResNet50(Network* n) {
   NodeEntry y = Relu(n->Norm(n->Conv(n->x(), 3, 64, 7, 2, false), 64));
   y = Apply("MaxPool", {y},
@@ -170,8 +171,8 @@ inline void CheckClose(const std::vector<TensorPtr>& got, const std::vector<Tens
   }
 }
 
-/// A step of training (x, labels, parameters) -> (loss, gradients): the loss. The parameters then go a little down their
-/// gradients.
+/// A step of training (x, labels, parameters) -> (loss, gradients): the loss. The parameters then
+/// go a little down their gradients.
 inline double LearnStep(Session& session, std::vector<TensorPtr>* in) {
   const std::vector<TensorPtr> out = session.Run(*in);
   for (size_t k = 1; k < out.size(); ++k) {

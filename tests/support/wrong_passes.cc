@@ -1,5 +1,5 @@
-/// wrong_passes.cc: a plugin whose passes are wrong on purpose, each in its own way, for the tests of the debugging
-/// commands.
+/// wrong_passes.cc: a plugin whose passes are wrong on purpose, each in its own way, for the tests
+/// of the debugging commands.
 #include <stdexcept>
 
 #include "weft/codegen/expr/op_codegen.h"

@@ -21,8 +21,8 @@ constexpr int kStarted = 8, kWarmRounds = 3;
 constexpr double kRate = 1e-3;
 constexpr double kTwoPi = 6.283185307179586;
 
-/// Time that the processors have spent on this process. A round of starts takes tens of microseconds, which getrusage cannot
-/// tell well.
+/// Time that the processors have spent on this process. A round of starts takes tens of
+/// microseconds, which getrusage cannot tell well.
 double CpuSeconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -37,8 +37,9 @@ tf::Tensor Resident(const tf::Tensor& placeholder, const tf::Array& value) {
   return v;
 }
 
-/// Milliseconds of a step, and microseconds of processor time that starting it takes, of steps that nobody waits for one by
-/// one. What the first rounds alone do (memory for what is under way) is not counted.
+/// Milliseconds of a step, and microseconds of processor time that starting it takes, of steps
+/// that are not waited for one by one. What the first rounds alone do (memory for what is under
+/// way) is not counted.
 std::pair<double, double> Unwaited(const std::function<weft::PendingRun()>& start, double seconds) {
   double cpu = 0;
   const auto round = [&] {
@@ -84,7 +85,7 @@ tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint6
 
 BenchResult Bench(const BenchOptions& options) {
   const programs::Program& program = programs::Find(options.program);
-  WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} pictures", options.batch);
+  WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} images", options.batch);
   WEFT_CHECK(options.seconds >= 0 && std::isfinite(options.seconds), kUsage,
              "{} seconds to measure", options.seconds);
   WEFT_CHECK(

@@ -21,16 +21,16 @@ struct BenchOptions {
   std::string dtype = "float32";  ///< as Settings, for programs with choices
   int64_t size = 0;
   int blocks = 0;
-  bool resident =
-      false;  ///< operands are variables, there from the beginning, instead of being fed
+  /// operands are variables, there from the beginning, instead of being fed
+  bool resident = false;
   double seconds = 3;
   uint64_t seed = 1;
 };
 struct BenchResult {
   double step_ms = 0, min_ms = 0;  ///< median, and the fastest step
   int64_t steps = 0;
-  /// The mean of steps of which several are started before the first is waited for, and the processor time that starting
-  /// one takes; 0 where no time is given to measure.
+  /// The mean of steps of which several are started before the first is waited for, and the
+  /// processor time that starting one takes; 0 where no time is given to measure.
   double unwaited_ms = 0, cpu_us = 0;
   double build_seconds = 0;  ///< of the graph, gradients included
   double loss = 0;

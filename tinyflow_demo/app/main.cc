@@ -1,5 +1,6 @@
-/// main.cc: the `tinyflow` command: trains a program, or times a step of it. Exit codes as of the weft command: 0 fine, 1 a
-/// check failed, 2 usage, 3 unsupported, 4 invalid input, 5 a limit or out of memory, 70 internal error.
+/// main.cc: the `tinyflow` command: trains a program, or times a step of it. Exit codes as of the
+/// weft command: 0 fine, 1 a check failed, 2 usage, 3 unsupported, 4 invalid input, 5 a limit or
+/// out of memory, 70 internal error.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -46,8 +47,8 @@ int RunTrain(const app::TrainOptions& options, bool json) {
     return 0;
   }
   fmt::print(
-      "accuracy {:.2f} % on test pictures, {:.2f} % on training pictures; {:.3f} ms a step, "
-      "{} kernels and {} library calls\n",
+      "accuracy {:.2f} % on test images, {:.2f} % on training images; {:.3f} ms per step, {} "
+      "kernels and {} library calls\n",
       100 * r.test_accuracy, 100 * r.train_accuracy, r.step_ms, r.program.kernels,
       r.program.library_calls);
   return 0;
@@ -102,7 +103,7 @@ int RunBench(const app::BenchOptions& options, bool json) {
       weft::FormatBytes(r.program.live_bytes), r.loss);
   if (options.device == "gpu" && r.unwaited_ms > 0)
     fmt::print(
-        "started  {:.3f} ms a step that is not waited for, {:.1f} us of processor time to start "
+        "started  {:.3f} ms per step that is not waited for, {:.1f} us of processor time to start "
         "one\n",
         r.unwaited_ms, r.cpu_us);
   if (options.profile)
@@ -117,7 +118,7 @@ int Dispatch(int argc, char** argv) {
   const CLI::Validator seed(
       [](const std::string& text) {
         const auto n = weft::TryParseInt64(text);
-        return n && *n >= 0 ? std::string() : "'" + text + "' is no integer from 0 to 2^63 - 1";
+        return n && *n >= 0 ? std::string() : "'" + text + "' is not an integer from 0 to 2^63 - 1";
       },
       "");
   // A session's word for it; "gpu" is taken as well.
@@ -133,7 +134,7 @@ int Dispatch(int argc, char** argv) {
   train_app->add_option("PROGRAM", train.program, "see --list")->required();
   train_app->add_option("--epochs", train.epochs, "in all, those of a checkpoint included")
       ->check(positive);
-  train_app->add_option("--batch", train.batch, "pictures a step")->check(positive);
+  train_app->add_option("--batch", train.batch, "images per step")->check(positive);
   train_app->add_option("--lr", train.rate, "learning rate");
   train_app->add_flag("--no-fusion", train_plain, "one operator a kernel, to compare with");
   train_app->add_option("--seed", train.seed, "of first values, order, crops and dropout")
@@ -142,7 +143,7 @@ int Dispatch(int argc, char** argv) {
   train_app->add_option("--load", train.load, "checkpoint to go on from");
   train_app->add_option("--report", train.report, "an HTML file with curves and times");
   train_app->add_option("--export", train.export_onnx, "the trained model as ONNX");
-  train_app->add_option("--images", train.images, "train on the first so many pictures")
+  train_app->add_option("--images", train.images, "train on the first so many images")
       ->check(positive);
   train_app->add_option("--steps", train.steps, "stop after so many steps")->check(positive);
   train_app->add_option("--threads", train.threads, "default: what the process may use")
@@ -152,14 +153,14 @@ int Dispatch(int argc, char** argv) {
   train_app->add_option("--device", train.device, "cpu or cuda")->transform(device);
   train_app->add_option("--data", train.data, "folder of the data set");
   train_app->add_flag("--check-nan", train.check_nan,
-                      "stop at the first number that is none, and name what made it");
+                      "stop at the first NaN or infinity, and name the operator that made it");
   train_app->add_flag("--json", train_json, "the last line is one JSON object");
 
   app::BenchOptions bench;
   bool bench_json = false, bench_plain = false;
   CLI::App* bench_app = cli.add_subcommand("bench", "time a training step on random operands");
   bench_app->add_option("PROGRAM", bench.program, "see --list")->required();
-  bench_app->add_option("--batch", bench.batch, "pictures a step")->check(positive);
+  bench_app->add_option("--batch", bench.batch, "images per step")->check(positive);
   bench_app->add_option("--lr", bench.rate, "learning rate");
   bench_app->add_flag("--no-fusion", bench_plain, "one operator a kernel, to compare with");
   bench_app->add_option("--seconds", bench.seconds, "to measure");
@@ -175,7 +176,7 @@ int Dispatch(int argc, char** argv) {
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   bench_app
       ->add_option("--size", bench.size,
-                   "height and width of pictures, where the program has a choice")
+                   "height and width of images, where the program has a choice")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
   bench_app->add_option("--blocks", bench.blocks, "a stage, where the program has a choice")
       ->check(CLI::Range(1, 64));
@@ -183,7 +184,7 @@ int Dispatch(int argc, char** argv) {
                       "operands are on the device from the beginning, not fed every step");
   bench_app->add_flag(
       "--profile", bench.profile,
-      "every step with its time, bytes and operations, and what this machine could at best");
+      "every step with its time, bytes and operations, and the best that this machine could do");
   bench_app->add_flag("--json", bench_json, "one JSON object");
   cli.require_subcommand(0, 1);
   try {
@@ -209,8 +210,9 @@ int Dispatch(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // As the weft command: idle threads of the OpenMP team spin for about 36 us, not for milliseconds, so that a machine with
-  // other work does not wait for them. Read when the backend is loaded.
+  // As the weft command: idle threads of the OpenMP team spin for about 36 us, not for
+  // milliseconds, so that a machine with other work does not wait for them. Read when
+  // the backend is loaded.
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0);
   try {
     return Dispatch(argc, argv);

@@ -121,12 +121,12 @@ std::string Figures(const ReportData& d) {
       {"steps", std::to_string(r.steps)},
       {"batch", std::to_string(d.options->batch > 0 ? d.options->batch : d.program->batch)},
       {"loss of the last epoch", fmt::format("{:.4f}", r.loss)},
-      {"accuracy, training pictures", fmt::format("{:.2f} %", 100 * r.train_accuracy)},
-      {"accuracy, test pictures", fmt::format("{:.2f} %", 100 * r.test_accuracy)},
+      {"accuracy, training images", fmt::format("{:.2f} %", 100 * r.train_accuracy)},
+      {"accuracy, test images", fmt::format("{:.2f} %", 100 * r.test_accuracy)},
       {"median step", fmt::format("{:.3f} ms", r.step_ms)},
-      {"generated kernels a step",
+      {"generated kernels per step",
        fmt::format("{} ({} distinct)", r.program.kernels, r.program.distinct_kernels)},
-      {"library calls a step", std::to_string(r.program.library_calls)},
+      {"library calls per step", std::to_string(r.program.library_calls)},
       {"compiled in", fmt::format("{:.3f} s", r.program.compile_seconds)},
       {"arena", weft::FormatBytes(r.program.arena_bytes)},
   };
@@ -149,7 +149,7 @@ std::string Steps(std::vector<weft::ProfileRow> rows) {
     ++count;
     sum = weft::SumOf({sum, r});
   }
-  if (all.microseconds <= 0) return "<p>This backend does not tell the time of its steps.</p>";
+  if (all.microseconds <= 0) return "<p>This backend does not report the time of its steps.</p>";
   // Time, its share, and the share that the machine would need at best.
   const auto times = [&](const weft::ProfileRow& r) {
     const std::string floor =
@@ -202,7 +202,7 @@ void WriteReport(const std::string& path, const ReportData& d) {
                   "<h2>Where the time of a step goes</h2>\n{5}</html>\n",
                   Escape(title), kStyle, Figures(d),
                   Plot("loss: every step, and the mean of every epoch", "step", {loss, mean}),
-                  Plot("accuracy on the test pictures, %", "epoch", {test}), Steps(d.profile)));
+                  Plot("accuracy on the test images, %", "epoch", {test}), Steps(d.profile)));
 }
 
 }  // namespace app

@@ -1,5 +1,6 @@
-/// trainer.cc: see trainer.h. What a run does follows from the options alone: the order of pictures, crops and first values
-/// depend on seed, epoch and place, never on time or on how often a run was stopped.
+/// trainer.cc: see trainer.h. What a run does follows from the options alone: the order of
+/// pictures, crops and first values depend on seed, epoch and place, never on time or on how often
+/// a run was stopped.
 #include "app/trainer.h"
 
 #include <fmt/format.h>
@@ -95,8 +96,8 @@ Position PositionOf(const tf::CheckpointNotes& notes, const std::string& path) {
 /// Of whatever a run is to do; sizes of the data set are judged when it is there.
 void CheckOptions(const TrainOptions& o) {
   const std::pair<const char*, int64_t> counts[] = {{"epochs", o.epochs},
-                                                    {"pictures a step", o.batch},
-                                                    {"pictures", o.images},
+                                                    {"images per step", o.batch},
+                                                    {"images", o.images},
                                                     {"steps", o.steps},
                                                     {"threads", o.threads}};
   for (const auto& [what, n] : counts) WEFT_CHECK(n >= 0, kUsage, "{} {}", n, what);
@@ -133,8 +134,8 @@ class Trainer {
     return Loader::Batches(at.images, at.batch_size);
   }
 
-  /// Where a run begins that goes on from `notes`: what the options leave open is as it was, and an epoch that has begun
-  /// ends with the pictures and batches that it began with.
+  /// Where a run begins that goes on from `notes`: what the options leave open is as it was, and an
+  /// epoch that has begun ends with the pictures and batches that it began with.
   Position Continued(const tf::CheckpointNotes& notes) const {
     const auto of = notes.find("program");
     WEFT_CHECK(of != notes.end() && of->second == program_.name, kInvalidModel,
@@ -173,11 +174,11 @@ class Trainer {
     at.rate = options_.rate.value_or(at.rate);
     tf::data::DataSet set = tf::data::ReadFashionMnist(options_.data);
     if (at.images == 0) at.images = set.train.count;
-    WEFT_CHECK(at.images <= set.train.count, kUsage, "{} pictures to train on, '{}' has {}",
+    WEFT_CHECK(at.images <= set.train.count, kUsage, "{} images to train on, '{}' has {}",
                at.images, options_.data, set.train.count);
     WEFT_CHECK(at.batch_size <= at.images, kUsage,
-               "a batch of {} pictures, but {} to train on; see --batch and --images",
-               at.batch_size, at.images);
+               "a batch of {} images, but {} to train on; see --batch and --images", at.batch_size,
+               at.images);
     set.train.Truncate(at.images);
     train_ = std::make_shared<tf::data::Pictures>(std::move(set.train));
     test_ = std::make_shared<tf::data::Pictures>(std::move(set.test));
@@ -237,7 +238,7 @@ class Trainer {
       ++result_.steps;
       if (options_.show_progress && timer.seconds() - shown > kProgressSeconds) {
         shown = timer.seconds();
-        fmt::print(stderr, "\repoch {}/{}  step {}/{}  loss {:.4f}  {:.2f} ms a step ",
+        fmt::print(stderr, "\repoch {}/{}  step {}/{}  loss {:.4f}  {:.2f} ms per step ",
                    at->epoch + 1, epochs, at->batch, BatchesPerEpoch(*at), loss, ms_.back());
       }
       if (options_.steps > 0 && result_.steps >= options_.steps) break;

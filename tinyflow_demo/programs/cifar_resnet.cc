@@ -1,6 +1,7 @@
-/// cifar_resnet.cc: ResNet-20 (He, Zhang, Ren, Sun 2015, section 4.2, n = 3): 3x3 convolutions of 16, 32 and 64 channels,
-/// three blocks of two each, a stride of 2 and a projection on the shortcut where the size changes, the mean of every channel,
-/// one dense layer. Pictures are padded to 32x32, their grey channel is repeated.
+/// cifar_resnet.cc: ResNet-20 (He, Zhang, Ren, Sun 2015, section 4.2, n = 3): 3x3 convolutions of
+/// 16, 32 and 64 channels, three blocks of two each, a stride of 2 and a projection on the shortcut
+/// where the size changes, the mean of every channel, one dense layer. Pictures are padded to
+/// 32x32, their grey channel is repeated.
 #include "programs/conv_norm.h"
 #include "programs/program.h"
 

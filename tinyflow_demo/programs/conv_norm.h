@@ -7,7 +7,8 @@
 
 namespace programs {
 
-/// A convolution of size x size that keeps the extents at stride 1, without a bias, which the normalization behind it has.
+/// A convolution of size x size that keeps the extents at stride 1, without a bias, which the
+/// normalization behind it has.
 inline tf::Tensor ConvNorm(const tf::Tensor& x, int64_t filters, int64_t size, int64_t stride,
                            const std::string& name) {
   tf::nn::Conv2d conv{filters, {size, size}, tf::nn::Window().stride(stride).pad(size / 2)};

@@ -1,5 +1,5 @@
-/// mnist_mlp_auto_shape_inference.cc: a perceptron whose placeholders and weights declare no shapes: the sizes of the
-/// layers and of the pictures decide them.
+/// mnist_mlp_auto_shape_inference.cc: a perceptron whose placeholders and weights declare no
+/// shapes: the sizes of the layers and of the pictures decide them.
 #include "programs/program.h"
 
 namespace programs {

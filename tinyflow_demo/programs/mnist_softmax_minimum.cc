@@ -1,4 +1,5 @@
-/// mnist_softmax_minimum.cc: softmax regression without an optimizer: gradients and the update written by hand.
+/// mnist_softmax_minimum.cc: softmax regression without an optimizer: gradients and the
+/// update written by hand.
 #include "programs/program.h"
 
 namespace programs {

@@ -1,5 +1,5 @@
-/// my_optimizer.cc: an optimizer that the framework does not have, written by its user: Lion (Chen et al. 2023), which
-/// moves every parameter by the sign of a mean of gradients.
+/// my_optimizer.cc: an optimizer that the framework does not have, written by its user: Lion (Chen
+/// et al. 2023), which moves every parameter by the sign of a mean of gradients.
 #include "programs/program.h"
 
 namespace programs {

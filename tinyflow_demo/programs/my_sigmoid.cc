@@ -1,5 +1,5 @@
-/// my_sigmoid.cc: an activation that the framework does not have, written by its user: the article's example. Its gradient
-/// and its fused kernel follow from the formula.
+/// my_sigmoid.cc: an activation that the framework does not have, written by its user: the
+/// article's example. Its gradient and its fused kernel follow from the formula.
 #include "programs/program.h"
 
 namespace programs {

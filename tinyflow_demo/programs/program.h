@@ -1,4 +1,5 @@
-/// program.h: what a training program says to the command that runs it: its graph, and how it wants to be run.
+/// program.h: what a training program says to the command that runs it: its graph, and how it
+/// wants to be run.
 #pragma once
 
 #include <functional>

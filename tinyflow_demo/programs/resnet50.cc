@@ -1,8 +1,10 @@
-/// resnet50.cc: ResNet-50 (He, Zhang, Ren, Sun 2015) with the stride in the 3x3 convolution: a 7x7 convolution and a pooling,
-/// then 3, 4, 6 and 3 blocks of 1x1, 3x3 and 1x1, the mean of every channel, one dense layer of 1000 classes; momentum.
+/// resnet50.cc: ResNet-50 (He, Zhang, Ren, Sun 2015) with the stride in the 3x3 convolution: a 7x7
+/// convolution and a pooling, then 3, 4, 6 and 3 blocks of 1x1, 3x3 and 1x1, the mean of every
+/// channel, one dense layer of 1000 classes; momentum.
 ///
-/// In bfloat16, activations and the operands of convolutions and products are rounded; sums, statistics, parameters, their
-/// gradients and the state of the optimizer stay f32, and so does everything behind the last convolution.
+/// In bfloat16, activations and the operands of convolutions and products are rounded; sums,
+/// statistics, parameters, their gradients and the state of the optimizer stay f32, and so does
+/// everything behind the last convolution.
 #include "programs/conv_norm.h"
 #include "programs/program.h"
 
@@ -53,7 +55,7 @@ tf::data::Layout Pictures() {
 }  // namespace
 
 Program Resnet50() {
-  Program p{"resnet50", "",        "ResNet-50 on random pictures, for benchmarks", Build, 1, 128,
+  Program p{"resnet50", "",        "ResNet-50 on random images, for benchmarks", Build, 1, 128,
             1e-3,       Pictures()};
   p.classes = kClasses;
   p.synthetic = p.choices = true;

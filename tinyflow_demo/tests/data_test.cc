@@ -71,7 +71,7 @@ TEST_CASE("IDX files") {
   CHECK(p.labels[1] == 4);
   SUBCASE("wrong magic") {
     WriteGz(x, Labels("\3\4"));
-    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "no IDX file");
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "not an IDX file");
   }
   SUBCASE("too short, too long") {
     WriteGz(x, Images(2, 2, "\1\2\3"));
@@ -89,7 +89,7 @@ TEST_CASE("IDX files") {
     WriteGz(x, Images(0, 2, ""));
     CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "x.gz");
     WriteGz(x, Images(2, 0, ""));
-    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "extent 1 is 0");
+    CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "dimension 1 is 0");
     WriteGz(x, "");
     CheckThrows([&] { data::ReadIdx(x, y); }, ErrorCode::kInvalidModel, "too early");
   }

@@ -1,5 +1,6 @@
-/// memory_test.cc: the arena of a training step is hardly larger than what is needed of it at once. What is needed is found
-/// here from the graph: who writes and who reads every block, step by step; never from the planner's own intervals.
+/// memory_test.cc: the arena of a training step is hardly larger than what is needed of it at once.
+/// What is needed is found here from the graph: who writes and who reads every block, step by step;
+/// never from the planner's own intervals.
 #include <algorithm>
 #include <climits>
 
@@ -18,7 +19,8 @@ namespace {
 constexpr int64_t kBatch = 64;
 constexpr double kMost = 1.01;
 
-/// The most bytes of blocks of the arena that hold something that is still read, over the steps of a program.
+/// The most bytes of blocks of the arena that hold something that is still read, over the
+/// steps of a program.
 int64_t MostAtOnce(const weft::Graph& g, int64_t batch) {
   const auto& plan = g.GetAttr<weft::StoragePlan>("storage");
   const auto& order = g.GetAttr<weft::Order>("order").nodes;

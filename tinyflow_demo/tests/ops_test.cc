@@ -1,4 +1,5 @@
-/// ops_test.cc: functions on tensors against the same arithmetic in double precision, gradients against differences.
+/// ops_test.cc: functions on tensors against the same arithmetic in double
+/// precision, gradients against differences.
 #include "tests/util.h"
 #include "weft/codegen/expr/op_codegen.h"
 

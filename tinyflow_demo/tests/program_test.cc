@@ -1,5 +1,5 @@
-/// program_test.cc: the programs on real pictures: they learn, they do the same twice, they go on where they stopped; and the
-/// command.
+/// program_test.cc: the programs on real pictures: they learn, they do the same twice, they go on
+/// where they stopped; and the command.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,7 +132,8 @@ TEST_CASE("the same twice, and when it was stopped in between") {
 }
 
 TEST_CASE("a run that goes on with the options of the checkpoint is the uninterrupted one") {
-  // The rate of the first is a constant of its graph, that of the second a variable that has decayed since.
+  // The rate of the first is a constant of its graph, that of the second a variable
+  // that has decayed since.
   for (const std::string program : {"mnist_softmax_minimum", "lenet"}) {
     CAPTURE(program);
     const Folder dir;
@@ -247,9 +248,9 @@ TEST_CASE("options that make no sense") {
   refused([](auto& o) { o.rate = 1e-60; }, "f32");
   refused([](auto& o) { o.steps = -1; }, "-1 steps");
   refused([](auto& o) { o.epochs = -1; }, "-1 epochs");
-  refused([](auto& o) { o.batch = -1; }, "-1 pictures a step");
-  refused([](auto& o) { o.batch = 201; }, "a batch of 201 pictures, but 200 to train on");
-  refused([](auto& o) { o.images = 70'000; }, "70000 pictures");
+  refused([](auto& o) { o.batch = -1; }, "-1 images per step");
+  refused([](auto& o) { o.batch = 201; }, "a batch of 201 images, but 200 to train on");
+  refused([](auto& o) { o.images = 70'000; }, "70000 images");
   refused([](auto& o) { o.seed = UINT64_MAX; }, "seed");
   TrainOptions o = Options("softmax", 200, 1, 20);
   o.save = "/nowhere/file";

@@ -1,6 +1,7 @@
-/// reference_test.cc: the same numbers as PyTorch's, from the same parameters and pictures: losses and gradients at five
-/// states along a run of each network, and the first steps of free runs. PyTorch's side was written by
-/// reference/make_reference.py; parameters are functions of few numbers (reference/common.py).
+/// reference_test.cc: the same numbers as PyTorch's, from the same parameters and pictures:
+/// losses and gradients at five states along a run of each network, and the first steps of
+/// free runs. PyTorch's side was written by reference/make_reference.py; parameters are
+/// functions of few numbers (reference/common.py).
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -129,7 +130,8 @@ class Network {
     p->scale = p->bound;
   }
 
-  /// Parameters of state `s`; of z = 0 for -1. The offsets of normalizations are stored, one after the other.
+  /// Parameters of state `s`; of z = 0 for -1. The offsets of normalizations are stored,
+  /// one after the other.
   void SetState(int s) {
     int64_t offset = offsets_ && s >= 0 ? s * offsets_->dims()[1] : 0;
     for (size_t t = 0; t < parameters_.size(); ++t) {

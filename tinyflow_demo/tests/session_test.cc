@@ -138,7 +138,7 @@ TEST_CASE("what must be refused") {
   }
   SUBCASE("variables of another type") {
     CheckThrows([&] { sess.set(net.w, Floats({3}, {1, 2, 3})); }, ErrorCode::kBadInput, "'w'");
-    CheckThrows([&] { assign(net.x, net.x); }, ErrorCode::kApiMisuse, "no variable");
+    CheckThrows([&] { assign(net.x, net.x); }, ErrorCode::kApiMisuse, "not a variable");
   }
   // None of it has hurt the session.
   sess.run({net.step, net.loss}, good);

@@ -1,5 +1,6 @@
-/// dataset.cc: reads IDX files: a magic number that tells type and rank, big-endian extents, bytes. zlib reads plain files
-/// as well. Memory is taken as content arrives, never because a header says so.
+/// dataset.cc: reads IDX files: a magic number that tells type and rank, big-endian extents,
+/// bytes. zlib reads plain files as well. Memory is taken as content arrives, never because
+/// a header says so.
 #include "tinyflow/dataset.h"
 
 #include <zlib.h>
@@ -63,7 +64,8 @@ class Reader {
   }
 
  private:
-  /// How many of `size` bytes there were. An archive that is cut off reads like its end, but for zlib's note of it.
+  /// How many of `size` bytes there were. An archive that is cut off reads like its end, but for
+  /// zlib's note of it.
   int64_t Some(uint8_t* to, int64_t size) {
     const int n = gzread(file_, to, unsigned(size));
     int code = Z_OK;
@@ -79,12 +81,12 @@ Idx ReadFile(const std::string& path, uint32_t rank) {
   Reader reader(path);
   const uint32_t magic = reader.Word();
   WEFT_CHECK(magic == (uint32_t(kUnsignedBytes) << 8 | rank), kInvalidModel,
-             "'{}' is no IDX file of bytes of rank {}", path, rank);
+             "'{}' is not an IDX file of bytes of rank {}", path, rank);
   Idx idx;
   int64_t size = 1;
   for (uint32_t i = 0; i < rank; ++i) {
     const int64_t extent = reader.Word();
-    WEFT_CHECK(extent > 0, kInvalidModel, "'{}' says that its extent {} is 0", path, i);
+    WEFT_CHECK(extent > 0, kInvalidModel, "'{}' says that its dimension {} is 0", path, i);
     WEFT_CHECK(extent <= kMostBytes / size, kLimit,
                "'{}' says that it holds more than {} bytes, which is more than is read", path,
                kMostBytes);
@@ -107,7 +109,7 @@ void Pictures::Truncate(int64_t n) {
 
 Pictures ReadIdx(const std::string& images, const std::string& labels) {
   Idx x = ReadFile(images, 3), y = ReadFile(labels, 1);
-  WEFT_CHECK(x.extents[0] == y.extents[0], kInvalidModel, "'{}' holds {} pictures, '{}' {} labels",
+  WEFT_CHECK(x.extents[0] == y.extents[0], kInvalidModel, "'{}' holds {} images, '{}' {} labels",
              images, x.extents[0], labels, y.extents[0]);
   return {x.extents[0], x.extents[1], x.extents[2], std::move(x.bytes), std::move(y.bytes)};
 }
@@ -123,7 +125,7 @@ DataSet ReadFashionMnist(const std::string& folder) {
             fmt::format("install the Debian package {}, or name a folder with --data", kPackage));
     Pictures p = ReadIdx(images, labels);
     const uint8_t last = *std::max_element(p.labels.begin(), p.labels.end());
-    WEFT_CHECK(last < DataSet().classes, kInvalidModel, "'{}' has a picture of class {}", labels,
+    WEFT_CHECK(last < DataSet().classes, kInvalidModel, "'{}' has an image of class {}", labels,
                last);
     return p;
   };

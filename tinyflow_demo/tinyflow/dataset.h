@@ -22,8 +22,9 @@ struct DataSet {
   int classes = 10;
 };
 
-/// Reads the four IDX files from `folder`. Throws kIo naming the package where there are none; kInvalidModel for a damaged
-/// one, kLimit for one of more than a gigabyte, naming file and package.
+/// Reads the four IDX files from `folder`. Throws kIo naming the package where there
+/// are none; kInvalidModel for a damaged one, kLimit for one of more than a gigabyte,
+/// naming file and package.
 DataSet ReadFashionMnist(const std::string& folder = kFashionMnist);
 /// One pair of gzip-compressed (or plain) IDX files.
 Pictures ReadIdx(const std::string& images, const std::string& labels);

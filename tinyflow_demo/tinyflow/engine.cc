@@ -1,6 +1,6 @@
-/// engine.cc: how the framework uses Weft. This is the whole of it: shapes and gradients come from passes over the graph
-/// that the user wrote, a program from Compile, a run from weft::Session. Nothing here knows an operator, but for
-/// WhenTraining, which is this framework's own.
+/// engine.cc: how the framework uses Weft. This is the whole of it: shapes and gradients come from
+/// passes over the graph that the user wrote, a program from Compile, a run from weft::Session.
+/// Nothing here knows an operator, but for WhenTraining, which is this framework's own.
 #include "tinyflow/engine.h"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ void Prune(weft::Graph* g) {
   for (auto n = order.rbegin(); n != order.rend(); ++n) g->Erase(*n);
 }
 
-/// The part of `graph` that computes `outputs` in one mode. A copy keeps ids, and with them the order in which nodes were
-/// made, which is the order of reads and writes of variables.
+/// The part of `graph` that computes `outputs` in one mode. A copy keeps ids, and with them the
+/// order in which nodes were made, which is the order of reads and writes of variables.
 weft::Graph Slice(const weft::Graph& graph, const Entries& outputs, Mode mode) {
   weft::Graph g = graph;
   Entries heads;
@@ -89,7 +89,7 @@ Config ParseConfig(const std::string& text) {
   } catch (const weft::Error& e) {
     if (e.code() != weft::ErrorCode::kUnsupported) throw;
     weft::ThrowError(e.code(), "there is no GPU to run on: " + e.message(),
-                     "session \"" + text + "\"", "use \"cpu fusion\"; weft doctor tells more");
+                     "session \"" + text + "\"", "use \"cpu fusion\"; weft doctor shows more");
   }
   return config;
 }

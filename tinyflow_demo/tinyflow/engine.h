@@ -1,5 +1,5 @@
-/// engine.h: what the framework asks of Weft, all of it. The rest of the library builds graphs; engine.cc alone knows that
-/// there are passes and programs.
+/// engine.h: what the framework asks of Weft, all of it. The rest of the library builds graphs;
+/// engine.cc alone knows that there are passes and programs.
 #pragma once
 
 #include <map>
@@ -59,7 +59,8 @@ class Executable {
   std::vector<std::shared_ptr<weft::Tensor>> outputs_;
 };
 
-/// The graph of `outputs` over `inputs` for inference, with the variables as parameters of these values.
+/// The graph of `outputs` over `inputs` for inference, with the variables as
+/// parameters of these values.
 weft::Graph Freeze(const weft::Graph& graph, const Entries& outputs, const Entries& inputs,
                    const weft::VariableStore& store);
 

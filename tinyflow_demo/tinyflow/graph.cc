@@ -29,7 +29,7 @@ weft::Shape Declared(const Ints& extents, const std::string& name) {
   for (const char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   std::vector<weft::SymInt> dims;
   for (size_t i = 0; i < extents.size(); ++i) {
-    WEFT_CHECK(extents[i] >= None, kShapeMismatch, "placeholder '{}': extent {} of axis {}", name,
+    WEFT_CHECK(extents[i] >= None, kShapeMismatch, "placeholder '{}': size {} of axis {}", name,
                extents[i], i);
     if (extents[i] != None)
       dims.emplace_back(extents[i]);

@@ -1,8 +1,10 @@
-/// graph.h: what a program is written with: tensors of a graph under construction, variables, name scopes.
+/// graph.h: what a program is written with: tensors of a graph under
+/// construction, variables, name scopes.
 ///
-/// A `Tensor` is one result of one node of a graph that is not run yet; operators on tensors add nodes. Nodes go to the
-/// default graph of the thread. A tensor shares the ownership of its graph, so it stays valid whatever happens to the
-/// default. What a graph computes, and when, is decided by Session::run alone.
+/// A `Tensor` is one result of one node of a graph that is not run yet; operators on tensors add
+/// nodes. Nodes go to the default graph of the thread. A tensor shares the ownership of its
+/// graph, so it stays valid whatever happens to the default. What a graph computes, and when, is
+/// decided by Session::run alone.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +26,12 @@ using Ints = std::vector<int64_t>;
 /// A value: what is fed and what is fetched.
 using Array = weft::TensorPtr;
 
-/// An extent that is known when values are fed. As the first extent of a placeholder it is the batch, one number for all
-/// placeholders; elsewhere every None is a number of its own.
+/// An extent that is known when values are fed. As the first extent of a placeholder it is the
+/// batch, one number for all placeholders; elsewhere every None is a number of its own.
 inline constexpr int64_t None = -1;
 
-/// Which of two branches a run takes where a layer differs (batch_normalization, dropout, when_training).
+/// Which of two branches a run takes where a layer differs (batch_normalization, dropout,
+/// when_training).
 enum class Mode { kTraining, kInference };
 
 struct GraphState;
@@ -54,7 +57,8 @@ class Tensor {
   DType dtype_ = DType::kUnknown;
 };
 
-/// Asks for the shapes of tensors and says what the shape of a variable has to be; unknown where it cannot be told.
+/// Asks for the shapes of tensors and says what the shape of a variable has to be; unknown where
+/// it cannot be told.
 using ShapeOf = std::function<weft::Shape(const Tensor&)>;
 using ShapeRule = std::function<weft::Shape(const ShapeOf&)>;
 
@@ -63,7 +67,8 @@ struct VariableInfo {
   Tensor initial;  ///< null where the user assigns the first value, or the shape is not known yet
   std::function<Tensor(const Ints&)> make_initial;
   bool trainable = true;
-  /// For a variable that was declared without a shape: what its shape has to be, given the shapes of other tensors.
+  /// For a variable that was declared without a shape: what its shape has to be, given the
+  /// shapes of other tensors.
   ShapeRule rule;
 };
 
@@ -108,7 +113,8 @@ class NameScope {
   std::string previous_;
 };
 
-/// Seed of everything that is drawn at random in the default graph. Call it before the graph is built.
+/// Seed of everything that is drawn at random in the default graph. Call it before
+/// the graph is built.
 void set_random_seed(uint64_t seed);
 
 /// An input that Session::run is fed. No shape: any.
@@ -121,16 +127,18 @@ inline Tensor placeholder(DType dtype, std::initializer_list<int64_t> shape,
 
 /// State that lives in a session. `initial` is computed by initialize_all_variables().
 Tensor Variable(const Tensor& initial, const std::string& name = "variable", bool trainable = true);
-/// A variable of a shape that follows from other tensors by `rule`. `initial`, where given, makes the first value once the
-/// shape is known; else the user assigns it (see infer_variable_shapes).
+/// A variable of a shape that follows from other tensors by `rule`. `initial`, where given, makes
+/// the first value once the shape is known; else the user assigns it (see infer_variable_shapes).
 Tensor Variable(DType dtype, const ShapeRule& rule,
                 const std::function<Tensor(const Ints& shape)>& initial, const std::string& name,
                 bool trainable = true);
 
-/// All variables of the default graph, and those that training changes, in the order in which they were made.
+/// All variables of the default graph, and those that training changes, in the order in
+/// which they were made.
 std::vector<Tensor> all_variables();
 std::vector<Tensor> trainable_variables();
-/// One fetch that gives every variable with an initial value that value. Any number of sessions may run it.
+/// One fetch that gives every variable with an initial value that value. Any number of
+/// sessions may run it.
 Tensor initialize_all_variables();
 
 /// A variable without a declared shape, and what its shape has to be.
@@ -139,13 +147,14 @@ struct InferredVariable {
   std::string name;
   Ints shape;
 };
-/// Given the shapes of placeholders, decides the shapes of the variables that were declared without one and on which
-/// `of` depends, in the order in which they were made. Throws kShapeMismatch naming those that stay unknown.
+/// Given the shapes of placeholders, decides the shapes of the variables that were declared without
+/// one and on which `of` depends, in the order in which they were made. Throws kShapeMismatch
+/// naming those that stay unknown.
 std::vector<InferredVariable> infer_variable_shapes(
     const Tensor& of, const std::vector<std::pair<Tensor, Ints>>& known);
 
-/// A node of any registered operator: how the functions of ops.h and nn.h are made, and how users add their own. The
-/// result has dtype `dtype`, by default that of the first operand.
+/// A node of any registered operator: how the functions of ops.h and nn.h are made, and how users
+/// add their own. The result has dtype `dtype`, by default that of the first operand.
 Tensor make_node(const std::string& op, const std::vector<Tensor>& inputs,
                  weft::AttrDict attrs = {}, DType dtype = DType::kUnknown,
                  const std::string& name = {});

@@ -1,4 +1,5 @@
-/// loader.cc: see loader.h. dmlc's ThreadedIter is the queue between the thread that makes batches and the one that trains.
+/// loader.cc: see loader.h. dmlc's ThreadedIter is the queue between the thread that makes batches
+/// and the one that trains.
 #include "tinyflow/loader.h"
 
 #include <dmlc/threadediter.h>
@@ -92,9 +93,9 @@ struct Loader::Impl {
 Loader::Loader(std::shared_ptr<const Pictures> pictures, const Layout& layout,
                const Options& options)
     : impl_(std::make_unique<Impl>()) {
-  WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} pictures", options.batch);
+  WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} images", options.batch);
   WEFT_CHECK(pictures->height <= layout.size && pictures->width <= layout.size, kUsage,
-             "pictures of {} x {} do not fit into {} x {}", pictures->height, pictures->width,
+             "images of {} x {} do not fit into {} x {}", pictures->height, pictures->width,
              layout.size, layout.size);
   impl_->pictures = std::move(pictures);
   impl_->layout = layout;

@@ -1,4 +1,5 @@
-/// loader.h: batches of a data set, made by a thread of their own while the one before is trained on.
+/// loader.h: batches of a data set, made by a thread of their own while the one
+/// before is trained on.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ struct Layout {
   int64_t size = 28;         ///< height and width; black around smaller pictures
   bool flat = false;         ///< [channels size size] instead of [channels, size, size]
   double mean = 0, std = 1;  ///< (pixel / 255 - mean) / std
-  /// Training only: a crop at random of the picture with so much black around, and a mirror image half of the time.
+  /// Training only: a crop at random of the picture with so much black around, and a mirror image
+  /// half of the time.
   int64_t crop = 0;
   bool flip = false;
 };

@@ -1,8 +1,10 @@
-/// nn.h: layers. Images are [batch, channels, height, width]. A layer that is asked for by its size makes its own
-/// variables; what they have to be shaped like is inferred from its input, at once or by infer_variable_shapes().
+/// nn.h: layers. Images are [batch, channels, height, width]. A layer that is asked for by its
+/// size makes its own variables; what they have to be shaped like is inferred from its input, at
+/// once or by infer_variable_shapes().
 ///
-/// Mixed precision: where the input is of 16 bits, parameters and statistics are f32 all the same, and parameters are cast
-/// where a convolution or product takes them. So an optimizer sees f32 alone.
+/// Mixed precision: where the input is of 16 bits, parameters and statistics are f32 all
+/// the same, and parameters are cast where a convolution or product takes them. So an
+/// optimizer sees f32 alone.
 #pragma once
 
 #include <string>
@@ -25,7 +27,8 @@ struct Window {
   Window& pad(int64_t n) { return pads = {n, n, n, n}, *this; }
 };
 
-/// How a layer's variables begin: the default is uniform in +-1 / sqrt(fan in), weights and biases alike.
+/// How a layer's variables begin: the default is uniform in +-1 / sqrt(fan in),
+/// weights and biases alike.
 enum class Init { kUniform, kHeNormal };
 
 /// `filter` is [out channels, in channels, height, width].
@@ -61,8 +64,9 @@ Tensor linear(const Tensor& x, int64_t outputs, const std::string& name = "linea
               bool bias = true);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-/// Statistics of the batch when training; running ones, which training updates, in inference. Variables NAME/scale,
-/// NAME/offset, NAME/mean and NAME/variance. `momentum` is the weight of the old running statistics.
+/// Statistics of the batch when training; running ones, which training updates, in inference.
+/// Variables NAME/scale, NAME/offset, NAME/mean and NAME/variance. `momentum` is the weight of
+/// the old running statistics.
 Tensor batch_normalization(const Tensor& x, const std::string& name = "batch_norm",
                            double epsilon = 1e-5, double momentum = 0.9);
 /// When training, zeroes elements with probability `rate` and scales the others by 1 / (1 - rate).

@@ -139,7 +139,7 @@ Tensor argmax(const Tensor& x, int64_t axis) {
 Tensor assign(const Tensor& variable, const Tensor& value) {
   WEFT_CHECK(
       variable && variable.entry().node->is_variable() && variable.entry().node->has_attr("state"),
-      kApiMisuse, "assign: the first operand is no variable");
+      kApiMisuse, "assign: the first operand is not a variable");
   WEFT_CHECK(value && value.dtype() == variable.dtype(), kTypeMismatch,
              "assign to '{}': the value has another dtype", variable.name());
   return make_node(weft::builtin::kAssign, {variable, value});

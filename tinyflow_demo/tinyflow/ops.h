@@ -1,5 +1,6 @@
-/// ops.h: functions on tensors. Element-wise ones broadcast as numpy does. A number stands on either side of an operator
-/// and takes the dtype of the tensor: 1 / (1 + exp(-x)), pow(x, 2), 0.5 * x > 1.
+/// ops.h: functions on tensors. Element-wise ones broadcast as numpy does. A number stands on
+/// either side of an operator and takes the dtype of the tensor: 1 / (1 + exp(-x)), pow(x, 2),
+/// 0.5 * x > 1.
 #pragma once
 
 #include <string>
@@ -51,8 +52,9 @@ Tensor ones(const Ints& shape, DType dtype = float32);
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 
-/// Drawn at random when the node runs; the same in every run, so that they are meant for first values. By a counter-based
-/// generator: what is drawn depends on the graph's seed and on how many such nodes were built before.
+/// Drawn at random when the node runs; the same in every run, so that they are meant for first
+/// values. By a counter-based generator: what is drawn depends on the graph's seed and on how many
+/// such nodes were built before.
 Tensor uniform(const Ints& shape, double low = 0, double high = 1);
 Tensor normal(const Ints& shape, double stddev = 1, double mean = 0);
 /// As uniform(0, 1), of the shape of `x`, but drawn anew in every run that trains.
@@ -69,21 +71,24 @@ Tensor reduce_mean(const Tensor& x, const Ints& axes = {}, bool keep_dims = fals
 Tensor reduce_max(const Tensor& x, const Ints& axes = {}, bool keep_dims = false);
 Tensor argmax(const Tensor& x, int64_t axis);  ///< i64, the first of equal ones
 
-/// Gives `variable` another value when it is run; the result is that value. Reads that were built before see the old one.
+/// Gives `variable` another value when it is run; the result is that value. Reads that were built
+/// before see the old one.
 Tensor assign(const Tensor& variable, const Tensor& value);
 /// Runs all of them; the result holds nothing.
 Tensor group(const std::vector<Tensor>& tensors);
 
-/// Gradients of the sum of y by each of `xs`; zeros where y does not depend on it. They are ordinary tensors, so gradients
-/// of gradients are as well. Throws naming every operator on the way that has none.
+/// Gradients of the sum of y by each of `xs`; zeros where y does not depend on it. They are
+/// ordinary tensors, so gradients of gradients are as well. Throws naming every operator on the
+/// way that has none.
 std::vector<Tensor> gradients(const Tensor& y, const std::vector<Tensor>& xs);
 
-/// `training` in a run that trains, `inference` in one that does not. Has no cost: a compiled program holds one of them.
+/// `training` in a run that trains, `inference` in one that does not. Has no cost: a compiled
+/// program holds one of them.
 Tensor when_training(const Tensor& training, const Tensor& inference);
 /// Registers what has to run with every training step (running statistics).
 void add_update(const Tensor& update);
-/// All that was registered, and the step of what is drawn at random. Optimizers put it into their step; who writes an
-/// update by hand groups it with the own one. Call it when the graph is built.
+/// All that was registered, and the step of what is drawn at random. Optimizers put it into their
+/// step; who writes an update by hand groups it with the own one. Call it when the graph is built.
 std::vector<Tensor> update_ops();
 
 }  // namespace tf

@@ -1,6 +1,6 @@
-/// random.cc: what is drawn at random, by weft's counter-based generator: a draw is a function of the seed, the step, the
-/// number of the node that draws, and the position. So nothing is kept but the step, and a step that is repeated draws the
-/// same numbers.
+/// random.cc: what is drawn at random, by weft's counter-based generator: a draw is a function of
+/// the seed, the step, the number of the node that draws, and the position. So nothing is kept but
+/// the step, and a step that is repeated draws the same numbers.
 #include "tinyflow/random.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
-/// random.h: numbers that depend on what they are for alone: seed, epoch, place. So a run that goes on from a checkpoint
-/// sees what the uninterrupted one sees, and other programs can draw the same.
+/// random.h: numbers that depend on what they are for alone: seed, epoch, place. So a run that goes
+/// on from a checkpoint sees what the uninterrupted one sees, and other programs can draw the same.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@
 namespace tf {
 namespace {
 
-/// What a program was compiled for: entries and, for placeholders that declare no shape, the extents that it took.
+/// What a program was compiled for: entries and, for placeholders that declare no shape, the
+/// extents that it took.
 using Key = std::vector<int64_t>;
 
 engine::Entries EntriesOf(const std::vector<Tensor>& tensors) {
@@ -21,8 +22,8 @@ engine::Entries EntriesOf(const std::vector<Tensor>& tensors) {
   return entries;
 }
 
-/// Shapes for placeholders without one: the first extent is the batch wherever all agree on it, so that another batch needs
-/// no other program.
+/// Shapes for placeholders without one: the first extent is the batch wherever all agree on it, so
+/// that another batch needs no other program.
 std::vector<weft::Shape> ShapesOf(const Feeds& feeds, Key* key) {
   std::vector<weft::Shape> shapes(feeds.size());
   int64_t batch = -1;
@@ -75,7 +76,7 @@ struct Session::Impl {
       WEFT_CHECK(value, kBadInput, "'{}' is fed nothing", tensor.name());
       const weft::NodePtr n = tensor.entry().node;
       WEFT_CHECK(n->is_variable() && !n->has_attr("state"), kBadBinding,
-                 "'{}' is fed, but it is no placeholder", tensor.name());
+                 "'{}' is fed, but it is not a placeholder", tensor.name());
       WEFT_CHECK(std::find(key.begin() + 2, key.end(), -2 - int64_t(n->id())) == key.end(),
                  kBadBinding, "'{}' is fed twice", tensor.name());
       WEFT_CHECK(value->dtype() == tensor.dtype(), kBadInput, "'{}' has dtype {}, fed {}",

@@ -1,5 +1,6 @@
-/// session.h: where graphs run. A session owns the values of variables and keeps every program it has compiled, by what is
-/// fetched and fed, so training and evaluation take turns without compiling again. Extents may change from run to run.
+/// session.h: where graphs run. A session owns the values of variables and keeps every program it
+/// has compiled, by what is fetched and fed, so training and evaluation take turns without
+/// compiling again. Extents may change from run to run.
 ///
 ///   tf::Session sess("cpu fusion");
 ///   sess.run(tf::initialize_all_variables());
@@ -30,23 +31,25 @@ struct ProgramInfo {
   double compile_seconds = 0;
   int64_t arena_bytes = 0;  ///< of the last run
   int64_t live_bytes = 0;   ///< the most that it needed at once; no arena can be smaller
-  /// Of all runs so far on a GPU: steps given one by one, recordings of steps, waits for a step on the host.
+  /// Of all runs so far on a GPU: steps given one by one, recordings of steps, waits for a
+  /// step on the host.
   int64_t launches = 0, replays = 0, host_waits = 0;
 };
 
 class Session {
  public:
-  /// "cpu", "cpu fusion", "gpu" or "gpu fusion"; for the default graph. `threads`: 0 takes all there are.
-  /// `tune`: library calls are chosen by timing, where no earlier run has.
+  /// "cpu", "cpu fusion", "gpu" or "gpu fusion"; for the default graph. `threads`: 0 takes all
+  /// there are. `tune`: library calls are chosen by timing, where no earlier run has.
   explicit Session(const std::string& config = "cpu fusion", int threads = 0, bool tune = false);
   ~Session();
 
-  /// Values of the fetches. Throws kBadBinding for a placeholder that is missing or a variable without a value, kBadInput
-  /// for a fed value of another dtype or shape.
+  /// Values of the fetches. Throws kBadBinding for a placeholder that is missing or a variable
+  /// without a value, kBadInput for a fed value of another dtype or shape.
   std::vector<Array> run(const std::vector<Tensor>& fetches, const Feeds& feeds = {},
                          Mode mode = Mode::kTraining);
   Array run(const Tensor& fetch, const Feeds& feeds = {}, Mode mode = Mode::kTraining);
-  /// Begins a run and returns; on a GPU further ones can be started before its values are asked for:
+  /// Begins a run and returns; on a GPU further ones can be started before its
+  /// values are asked for:
   ///   auto pending = sess.start({train_step, loss}, feeds);  ...  pending.Wait()[1]
   /// Runs happen in the order in which they were started, and see the variables so.
   weft::PendingRun start(const std::vector<Tensor>& fetches, const Feeds& feeds = {},
@@ -65,11 +68,13 @@ class Session {
   void set(const Tensor& variable, const Array& value);
   const std::shared_ptr<weft::VariableStore>& store() const;
 
-  /// Writes the graph of `outputs` over `inputs` in inference, with the values that variables have now.
+  /// Writes the graph of `outputs` over `inputs` in inference, with the values
+  /// that variables have now.
   void export_onnx(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                    const std::string& path) const;
 
-  /// How many programs were compiled since the session began. At most kKept are kept, the latest used.
+  /// How many programs were compiled since the session began. At most kKept are
+  /// kept, the latest used.
   int compiled() const;
   static constexpr size_t kKept = 32;
   const GraphPtr& graph() const;

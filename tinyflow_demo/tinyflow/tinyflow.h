@@ -1,4 +1,5 @@
-/// tinyflow.h: a small framework in the manner of TinyFlow (2016), on Weft. Programs need no other header.
+/// tinyflow.h: a small framework in the manner of TinyFlow (2016), on Weft. Programs
+/// need no other header.
 #pragma once
 
 #include "tinyflow/check_nan.h"

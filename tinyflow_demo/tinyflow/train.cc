@@ -13,8 +13,8 @@ namespace {
 constexpr const char* kGlobalStep = "global_step";
 constexpr double kPi = 3.14159265358979323846;
 
-/// The accumulated 1 - beta^t after step t, kept as state: c = beta c + (1 - beta). In f32 the power itself would cancel to
-/// 4 digits at t = 1 and beta = 0.999.
+/// The accumulated 1 - beta^t after step t, kept as state: c = beta c + (1 - beta). In f32 the
+/// power itself would cancel to 4 digits at t = 1 and beta = 0.999.
 Tensor BiasCorrection(double beta, const std::string& name, std::vector<Tensor>* updates) {
   const Tensor state = Variable(zeros({}), name, false);
   const Tensor now = state * beta + (1 - beta);

@@ -1,5 +1,6 @@
-/// train.h: optimizers and learning-rate schedules, each a graph of ordinary operators: an update rule is written as in the
-/// paper that proposed it, and fusion makes one kernel of it. Users write their own in the same way (my_optimizer.cc).
+/// train.h: optimizers and learning-rate schedules, each a graph of ordinary operators: an update
+/// rule is written as in the paper that proposed it, and fusion makes one kernel of it. Users write
+/// their own in the same way (my_optimizer.cc).
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@ namespace tf::train {
 /// Counts the steps of all optimizers of the default graph; f32, 0 before the first.
 Tensor global_step();
 
-/// A learning rate: a number, a number that is multiplied by `factor` in every `steps` steps, or any tensor.
+/// A learning rate: a number, a number that is multiplied by `factor` in every `steps`
+/// steps, or any tensor.
 class Rate {
  public:
   Rate(double fixed) : start_(fixed) {}                      // NOLINT
@@ -30,7 +32,8 @@ class Rate {
 
 /// rate decay^(step / steps)
 Tensor exponential_decay(double rate, double steps, double decay);
-/// From `rate` down to `floor` along half a cosine in `steps` steps; `warmup` steps before that rise linearly.
+/// From `rate` down to `floor` along half a cosine in `steps` steps; `warmup` steps
+/// before that rise linearly.
 Tensor cosine_decay(double rate, double steps, double warmup = 0, double floor = 0);
 /// values[i] before boundaries[i], the last value after all of them.
 Tensor piecewise_constant(const std::vector<double>& boundaries, const std::vector<double>& values);
@@ -39,8 +42,8 @@ class Optimizer {
  public:
   explicit Optimizer(Rate rate) : rate_(std::move(rate)) {}
   virtual ~Optimizer() = default;
-  /// One step that lowers `loss`: gradients, updates of `variables` (none: all trainable ones), and what layers
-  /// registered with add_update. Fetch it to take the step.
+  /// One step that lowers `loss`: gradients, updates of `variables` (none: all trainable ones), and
+  /// what layers registered with add_update. Fetch it to take the step.
   Tensor minimize(const Tensor& loss, std::vector<Tensor> variables = {});
   /// The same from gradients that the caller has.
   Tensor apply_gradients(const std::vector<Tensor>& variables,
@@ -70,7 +73,8 @@ class GradientDescentOptimizer : public Optimizer {
               std::vector<Tensor>* updates) override;
 };
 
-/// v = momentum v + g;  x = x - rate v, with `nesterov` x - rate (g + momentum v). `decay`: g + decay x for g.
+/// v = momentum v + g;  x = x - rate v, with `nesterov` x - rate (g + momentum v).
+/// `decay`: g + decay x for g.
 class MomentumOptimizer : public Optimizer {
  public:
   explicit MomentumOptimizer(Rate rate, double momentum = 0.9, bool nesterov = false,

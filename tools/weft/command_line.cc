@@ -54,7 +54,7 @@ void AddModel(CLI::App* app, ModelArgs* args) {
 Limits ModelArgs::Check() const { return Limits::Parse(limits); }
 
 void AddBind(CLI::App* app, InputArgs* args) {
-  AddList(app, "--bind", &args->binds, "value of a symbolic extent (repeatable)")
+  AddList(app, "--bind", &args->binds, "value of a symbolic dimension (repeatable)")
       ->type_name("SYM=N");
 }
 
@@ -81,7 +81,7 @@ void AddEngine(CLI::App* app, EngineArgs* args) {
       "choose library calls by timing them, where no earlier run has; the choices stay in "
       "the cache and hold for later runs, with this option or without");
   app->add_flag("--tf32", args->calls.tf32,
-                "let a GPU round f32 operands of products and convolutions to 10 bits of mantissa");
+                "let a GPU round f32 operands of matmuls and convolutions to 10 bits of mantissa");
 }
 
 }  // namespace weft::tool

@@ -1,4 +1,5 @@
-/// command_reproducer.cc: see command_reproducer.h. Nothing in here may fail: it runs while an error is on its way.
+/// command_reproducer.cc: see command_reproducer.h. Nothing in here may fail: it runs while an
+/// error is on its way.
 #include "command_reproducer.h"
 
 #include <algorithm>
@@ -64,7 +65,8 @@ void WriteCommandReproducer(const std::vector<std::string>& arguments, Error* er
         graph = LoadModel(*model, import);
         *model = kReproducerModel;
       } catch (const std::exception&) {
-        // Then reading it is what failed: the file that the arguments name is needed to see it again.
+        // Then reading it is what failed: the file that the arguments name is needed
+        // to see it again.
       }
     }
     WriteFileAtomic(kReproducerFile, FormatReproducer(std::move(r), graph ? &*graph : nullptr));

@@ -85,8 +85,8 @@ auto WithReproducer(PassOptions* options, const Work& work) {
   }
 }
 
-/// Says on stderr that something was done without kernels that should be there. `again` does the work once more with a
-/// reproducer file.
+/// Says on stderr that something was done without kernels that should be there. `again` does the
+/// work once more with a reproducer file.
 template <class Work>
 void ReportFaults(const std::vector<PassRecord>& passes, PassOptions* options, const Work& again) {
   std::vector<std::string> faults;
@@ -160,12 +160,12 @@ std::function<void(const PassRecord&)> Progress::Hook() {
   };
 }
 
-/// Where there is none, the reader is told who knows more.
+/// Where there is none, the message says where to learn more.
 static std::shared_ptr<Backend> BackendOf(const std::string& name) {
   try {
     return GetBackend(name);
   } catch (Error& e) {
-    if (e.hint().empty()) e.SetHint("weft doctor tells what this machine has");
+    if (e.hint().empty()) e.SetHint("weft doctor shows what this machine has");
     throw;
   }
 }
@@ -206,8 +206,8 @@ void ReportKernelFaults(const Session& session) {
   const int failed = session.kernels_failed() - session.program().stats().kernels_failed;
   if (failed == 0) return;  // those of the program are told when it is compiled
   InternalError error(ErrorCode::kInternal,
-                      fmt::format("{} could not be generated for these extents; the operators run "
-                                  "in the interpreter",
+                      fmt::format("{} could not be generated for these dimensions; the operators "
+                                  "run in the interpreter",
                                   Plural(failed, "kernel")));
   WriteCommandReproducer(CommandArguments(), &error);
   ReportError(error, false);

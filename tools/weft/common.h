@@ -58,8 +58,9 @@ struct Engine {
 };
 /// Is there a backend module of that name, whatever its parameters?
 bool IsEngine(const std::string& text);
-/// Throws kUsage for parameters that the backend does not know, kUnsupported for an unknown backend. `passes` (may be empty)
-/// replaces the engine's pipeline; what a run cannot do without is added at its end.
+/// Throws kUsage for parameters that the backend does not know, kUnsupported for an unknown
+/// backend. `passes` (may be empty) replaces the engine's pipeline; what a run cannot do without is
+/// added at its end.
 Engine ParseEngine(const std::string& text, const std::string& passes = {});
 
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
@@ -73,10 +74,11 @@ struct Prepared {
   std::vector<TensorPtr> inputs;  ///< `named` in the order of the program's inputs
   double read_seconds = 0;        ///< of the model's file
 };
-/// Reads the model, makes its inputs and compiles it; in this order, so that wrong inputs cost no compilation.
+/// Reads the model, makes its inputs and compiles it; in this order, so that wrong
+/// inputs cost no compilation.
 Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine);
-/// Kernels that could not be generated while the session ran (stages, calls that no library takes): an error on stderr, and a
-/// reproducer of the command.
+/// Kernels that could not be generated while the session ran (stages, calls that no library takes):
+/// an error on stderr, and a reproducer of the command.
 void ReportKernelFaults(const Session& session);
 /// Runs a pipeline under the same care.
 Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options);

@@ -49,7 +49,7 @@ TensorPtr ReadTensor(const std::string& path, const Limits& limits) {
   WEFT_CHECK(FileExists(path), kIo, "there is no file '{}'", path);
   if (EndsWith(path, ".npy")) return ReadNpy(path, limits.file_bytes);
   if (EndsWith(path, ".pb")) return ReadTensorProto(path, limits);
-  WEFT_THROW(kUsage, "'{}' is no tensor file: expected .npy or .pb", path);
+  WEFT_THROW(kUsage, "'{}' is not a tensor file: expected .npy or .pb", path);
 }
 
 std::vector<std::pair<std::string, std::string>> SplitAssignments(
@@ -130,8 +130,8 @@ NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits&
       const auto [it, fresh] = bound.emplace(shape[d].symbol_name(), t->dims()[size_t(d)]);
       if (!fresh && it->second != t->dims()[size_t(d)])
         ThrowError(ErrorCode::kBadInput,
-                   fmt::format("axis {} has extent {}, but '{}' is {} by another input or --bind",
-                               d, t->dims()[size_t(d)], it->first, it->second),
+                   fmt::format("axis {} has size {}, but '{}' is {} by another input or --bind", d,
+                               t->dims()[size_t(d)], it->first, it->second),
                    fmt::format("input '{}' from {}", name, file));
     }
   }

@@ -162,7 +162,7 @@ int Main(int argc, char** argv) {
   } catch (const Error& e) {
     return ReportError(e, json_errors);
   } catch (const std::bad_alloc&) {
-    return ReportError(DeviceError(ErrorCode::kOutOfMemory, "memory ran out"), json_errors);
+    return ReportError(DeviceError(ErrorCode::kOutOfMemory, "out of memory"), json_errors);
   } catch (const std::exception& e) {
     return ReportInternal(InternalError(ErrorCode::kInternal, e.what()), json_errors);
   }
@@ -182,10 +182,11 @@ int RunCommandLine(const std::vector<std::string>& arguments) {
 }  // namespace weft::tool
 
 int main(int argc, char** argv) {
-  // GNU's OpenMP lets idle threads spin for about 10 ms (300,000 rounds) and reads this when the
-  // backend is loaded. On a machine with other work every fork and join then waits for a time slice:
-  // ResNet-50 took 840 ms beside compilers on both cores, 44 ms with 1,000 rounds (about 36 us, longer
-  // than what lies between two kernels: alone on the machine PP-OCR takes 3.6 ms with either).
+  // GNU's OpenMP lets idle threads spin for about 10 ms (300,000 rounds) and reads this when
+  // the backend is loaded. On a machine with other work every fork and join then waits for a
+  // time slice: ResNet-50 took 840 ms beside compilers on both cores, 44 ms with 1,000 rounds
+  // (about 36 us, longer than what lies between two kernels: alone on the machine PP-OCR takes
+  // 3.6 ms with either).
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0);
   return weft::tool::Main(argc, argv);
 }

@@ -1,5 +1,6 @@
-/// reduce_graph.cc: see reduce_graph.h. What keeps it from going on for ever: a step is taken only when it leaves fewer
-/// operators, or as many with fewer outputs, or as many of both with fewer inputs.
+/// reduce_graph.cc: see reduce_graph.h. What keeps it from going on for ever: a step is
+/// taken only when it leaves fewer operators, or as many with fewer outputs, or as many of
+/// both with fewer inputs.
 #include "reduce_graph.h"
 
 #include <algorithm>
@@ -27,8 +28,8 @@ std::vector<NodeId> Operators(const Graph& g) {
   return out;
 }
 
-/// Types of the entries of the graph that one starts from. Ids are kept by all later copies, and what replaces an entry
-/// has its type, so they hold to the end.
+/// Types of the entries of the graph that one starts from. Ids are kept by all later copies, and
+/// what replaces an entry has its type, so they hold to the end.
 class Types {
  public:
   explicit Types(const Graph& graph) {
@@ -164,7 +165,8 @@ class Reducer {
     try {
       if (!interesting_(*candidate)) return false;
     } catch (const UserError& e) {
-      // One that cannot be written in the format is none. A check that cannot be run is the caller's error.
+      // One that cannot be written in the format is none. A check that cannot be run
+      // is the caller's error.
       if (e.code() == ErrorCode::kUsage || e.code() == ErrorCode::kCancelled) throw;
       return false;
     }
@@ -172,8 +174,8 @@ class Reducer {
     return true;
   }
 
-  /// Tries to do without parts of `count()` things: halves, quarters ... single ones; from the end, where removing one
-  /// frees others. `drop(begin, end)` tells whether it went.
+  /// Tries to do without parts of `count()` things: halves, quarters ... single ones; from the end,
+  /// where removing one frees others. `drop(begin, end)` tells whether it went.
   template <class Count, class Drop>
   bool Shrink(const Count& count, const Drop& drop) {
     bool changed = false;

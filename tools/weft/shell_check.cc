@@ -35,7 +35,8 @@ std::string WithFile(const std::string& command, const std::string& file) {
   return at == 0 ? command + " " + ShellWord(file) : out + command.substr(at);
 }
 
-/// Exit code, or 128 + signal. The command's output goes to our stderr or nowhere: stdout is for results.
+/// Exit code, or 128 + signal. The command's output goes to our stderr or nowhere:
+/// stdout is for results.
 int Shell(const std::string& line, bool show_output) {
   const pid_t child = fork();
   WEFT_CHECK(child >= 0, kIo, "cannot start a process: {}", std::strerror(errno));

@@ -1,4 +1,5 @@
-/// shell_check.h: a command of the user that says whether a model is good: `--check CMD` of bisect and reduce.
+/// shell_check.h: a command of the user that says whether a model is good: `--check CMD`
+/// of bisect and reduce.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -30,9 +31,10 @@ struct CheckArgs {
 };
 void AddCheck(CLI::App* app, CheckArgs* args);
 
-/// Writes models and runs the command on them. The command is a line for /bin/sh; every {} in it is the model's file,
-/// which is appended where there is none. Exit code 0 is good, others (or those of --fail-code) are bad; a signal counts
-/// as 128 + its number. Code 126 or 127, the shell's for a command that cannot be run, throws kUsage.
+/// Writes models and runs the command on them. The command is a line for /bin/sh; every {} in it is
+/// the model's file, which is appended where there is none. Exit code 0 is good, others (or those
+/// of --fail-code) are bad; a signal counts as 128 + its number. Code 126 or 127, the shell's for a
+/// command that cannot be run, throws kUsage.
 class CheckCommand {
  public:
   /// `extension`: of the files, with its dot.

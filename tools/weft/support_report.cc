@@ -1,7 +1,7 @@
 /// support_report.cc: a node is supported when its shapes are known before the run and one of these
-/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter, which
-/// is on the host whatever the target. The graph is looked at after simplification and folding, as a
-/// compilation would see it.
+/// runs it: a library call of the target, a kernel generated from its FCodeGen, the interpreter,
+/// which is on the host whatever the target. The graph is looked at after simplification and
+/// folding, as a compilation would see it.
 #include "support_report.h"
 
 #include <algorithm>
@@ -53,7 +53,8 @@ class Judge {
     // What neither calls nor kernels run is interpreted.
     return not_evaluated.empty() ? "" : WhyNoStep(n);
   }
-  /// Empty: it runs on the target's device, if that has memory of its own; else why its operands are fetched for the host.
+  /// Empty: it runs on the target's device, if that has memory of its own; else why its operands
+  /// are fetched for the host.
   std::string WhyOnHost(NodePtr n) const {
     if (!target_.traits().device_memory) return "";
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsFollowed(n)) return "";

@@ -1,4 +1,5 @@
-/// support_report.h: what of a model a target cannot run, or runs on the host, all at once, grouped, with reasons.
+/// support_report.h: what of a model a target cannot run, or runs on the host, all at
+/// once, grouped, with reasons.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-/// disagreements_page.cc: disagreements.md: where other engines disagree, from src/ops/disagreements.cc.
+/// disagreements_page.cc: disagreements.md: where other
+/// engines disagree, from src/ops/disagreements.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ std::string DisagreementsPage() {
               entries;
   std::string op;
   for (const ops::Disagreement& d : rows) {
-    const std::string agrees = d.agrees.empty() ? "nobody" : d.agrees;
+    const std::string agrees = d.agrees.empty() ? "no engine asked" : d.agrees;
     table += fmt::format("| {} | {} | {} | {} |\n", Code(d.op), Cell(d.what), Cell(agrees),
                          Cell(d.others.empty() ? "-" : d.others));
     if (d.op != op) entries += fmt::format("\n## {}\n", d.op);

@@ -1,9 +1,9 @@
 /// main.cc: weft_docs DIR: writes the reference pages ops.md, passes.md, math.md and
 /// disagreements.md into DIR.
 ///
-/// The registries, and a table that a test runs, are the only sources, so the pages cannot disagree with
-/// the library. The build runs it once after libweft.so and the loadable backends are linked. A page is
-/// replaced only when its text has changed.
+/// The registries, and a table that a test runs, are the only sources, so the pages cannot disagree
+/// with the library. The build runs it once after libweft.so and the loadable backends are linked.
+/// A page is replaced only when its text has changed.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -15,18 +15,14 @@ namespace weft::docs {
 namespace {
 
 constexpr const char* kIntro =
-    "# Operators\n"
-    "\n"
-    "Written by `weft_docs` from the operator registry; do not edit.\n"
-    "\n"
+    "# Operators\n\n"
+    "Written by `weft_docs` from the operator registry; do not edit.\n\n"
     "An operator without a domain is ONNX's, in the newest form of its standard; domain `weft` "
     "holds\n"
-    "what passes and gradients need besides. Types are `dtype[extents]`: `n` is a symbolic "
-    "extent,\n"
-    "`[]` a scalar.\n"
-    "\n"
-    "## Support\n"
-    "\n"
+    "what passes and gradients need besides. Types are `dtype[dimensions]`: `n` is a symbolic "
+    "dimension,\n"
+    "`[]` a scalar.\n\n"
+    "## Support\n\n"
     "| column | means |\n"
     "|---|---|\n"
     "| types, shapes | `FInferType`, `FInferShape` |\n"
@@ -35,9 +31,7 @@ constexpr const char* kIntro =
     "| simplify | `FSimplify`: rewrites of its own |\n"
     "| fusion | told by `FFuseKind` where it does not follow from the code |\n"
     "| cpu library | `FCompute.cpu`: the backend `cpu` has a library call; where it refuses a "
-    "request "
-    "the interpreter runs |\n"
-    "\n";
+    "request the interpreter runs |\n\n";
 
 std::string Mark(bool yes) { return yes ? "yes" : "-"; }
 

@@ -1,13 +1,15 @@
 /// target.h: what a graph is compiled for: "cpu", "cpu:x86-64-v3", "cuda:sm_90", or a plugin's.
 ///
-/// A target is a family (the backend module that answers for it), perhaps an architecture, and the library whose calls its
-/// programs may make. Passes ask it what that library can do and what its family is like; nobody compares names:
+/// A target is a family (the backend module that answers for it), perhaps an architecture, and the
+/// library whose calls its programs may make. Passes ask it what that library can do and what its
+/// family is like; nobody compares names:
 ///
 ///   const Target& t = ctx.target();
-///   if (const FLayout* wish = t.layout(node->op())) ...      // "FLayout.<library>" of the operator
-///   if (t.traits().one_loop_copies) ...                      // what the module declared (module/backend_module.h)
+///   if (const FLayout* wish = t.layout(node->op())) ...  // "FLayout.<library>" of the operator
+///   if (t.traits().one_loop_copies) ...                  // what the module declared
 ///
-/// The module is loaded at the first such question, and the answers are kept with the value and its copies.
+/// The module is loaded at the first such question, and the answers are kept with the value and its
+/// copies.
 #pragma once
 
 #include <functional>
@@ -24,15 +26,16 @@ namespace weft {
 
 class LibraryCall;      // weft/runtime/backend/compute.h
 struct ComputeRequest;  // there too
-/// Null: this request is not supported; the runtime generates kernels for it, or falls back to the interpreter and says so.
+/// Null: this request is not supported; the runtime generates kernels for it, or falls back to the
+/// interpreter and says so.
 using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;
 
 /// What passes, tools and the runtime may know about a family of targets.
 struct TargetTraits {
   /// Kernels are generated for it. False: the reference interpreter runs everything.
   bool kernels = true;
-  /// A copy of many pieces (a concatenation, say) is one loop over the result, not one loop a piece: a launch costs more
-  /// than the division that finds the piece.
+  /// A copy of many pieces (a concatenation, say) is one loop over the result, not one loop a
+  /// piece: a launch costs more than the division that finds the piece.
   bool one_loop_copies = false;
   /// Tensors live in memory of its own, which holds numbers only: no strings, no sequences.
   bool device_memory = false;
@@ -40,7 +43,8 @@ struct TargetTraits {
   std::string default_arch;
 };
 
-/// "cuda:sm_90" -> {"cuda", "sm_90"}; no colon: the second is empty. The one way to take such a name apart.
+/// "cuda:sm_90" -> {"cuda", "sm_90"}; no colon: the second is empty. The one way to take such a
+/// name apart.
 WEFT_API std::pair<std::string, std::string> SplitTarget(std::string_view name);
 
 class WEFT_API Target {
@@ -77,8 +81,9 @@ class WEFT_API Target {
   std::shared_ptr<State> state_;
 };
 
-/// What a library wishes for a node that it runs: its FLayout, or that of the anchor of a call with an epilogue, where
-/// operands of the result's shape wish for what the result wishes for. Empty where nobody says anything.
+/// What a library wishes for a node that it runs: its FLayout, or that of the anchor of a call with
+/// an epilogue, where operands of the result's shape wish for what the result wishes for. Empty
+/// where nobody says anything.
 WEFT_API LayoutWish LayoutWishOf(const NodePtr& node, const Target& target, const ShapeMap& shapes,
                                  const TypeMap& types);
 

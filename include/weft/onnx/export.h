@@ -3,14 +3,14 @@
 /// What ONNX has is written as it is: operators under their names, attributes typed as ONNX's
 /// schemas say, inputs, outputs, nodes and parameters under the names they have in the graph. What
 /// it lacks becomes local functions of the domain `weft`: a fused node calls a function that holds
-/// its body (`weft.Fused_1`, equal bodies share one), an operator of Weft's own one with its form in
-/// ONNX's operators (FOnnxBody of weft/core/op/onnx_body.h). So ONNX's checker and any runtime that
-/// knows functions accept the model.
+/// its body (`weft.Fused_1`, equal bodies share one), an operator of Weft's own one with its form
+/// in ONNX's operators (FOnnxBody of weft/core/op/onnx_body.h). So ONNX's checker and any runtime
+/// that knows functions accept the model.
 ///
 /// The operator set is the oldest (from 17 on) in which every operator, as it is used, means what
 /// it means in the graph. Symbolic extents are written as named dims, expressions as their text.
-/// Metadata is kept. Derived attributes other than shape and dtype (order, storage, kernels) have no
-/// ONNX form and are left out, and so are control edges: what depends on them (weft::Assign) is
+/// Metadata is kept. Derived attributes other than shape and dtype (order, storage, kernels) have
+/// no ONNX form and are left out, and so are control edges: what depends on them (weft::Assign) is
 /// refused. An output of unknown rank is written without a shape, which runtimes accept and ONNX's
 /// checker does not. Equal graphs give equal bytes.
 #pragma once
@@ -24,8 +24,8 @@
 namespace weft {
 
 struct ExportOptions {
-  /// Tensors of `external_bytes` and more go to `<file>.data` beside the model: when the model would
-  /// not fit into a protobuf message (2 GiB) otherwise, always, or never.
+  /// Tensors of `external_bytes` and more go to `<file>.data` beside the model: when the model
+  /// would not fit into a protobuf message (2 GiB) otherwise, always, or never.
   enum class External { kAuto, kAlways, kNever };
   External external = External::kAuto;
   int64_t external_bytes = 4096;
@@ -38,8 +38,8 @@ struct ExportOptions {
   Limits limits;
 };
 
-/// A serialized ModelProto, everything inside. Throws kUnsupported naming all nodes that have no ONNX
-/// form, kLimit above 2 GiB.
+/// A serialized ModelProto, everything inside. Throws kUnsupported naming all nodes that have no
+/// ONNX form, kLimit above 2 GiB.
 WEFT_API std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options = {});
 /// Writes the file (and its `.data`) so that a reader sees the old or the new one. Throws kIo too.
 WEFT_API void ExportOnnx(const Graph& graph, const std::string& path,

@@ -41,8 +41,8 @@ struct ImportOptions {
   std::vector<Finding>* findings = nullptr;
   /// Initializers that the model also lists as graph inputs and that the caller will feed: they
   /// become declared inputs and their stored value is not used. All others become parameters, whose
-  /// values are folded: below IR version 4 every initializer is listed as an input, and nobody means
-  /// to feed them. Other names are refused (kBadBinding).
+  /// values are folded: below IR version 4 every initializer is listed as an input, and few are
+  /// meant to be fed. Other names are refused (kBadBinding).
   std::vector<std::string> overridable;
   /// Folder that external tensor data is read from. ImportOnnx sets it to the folder of the model
   /// where it is empty; ImportOnnxBytes refuses external data where it is empty.

@@ -1,7 +1,8 @@
 /// pipelines.h: the standard pipeline, from an imported graph to one that a program is made of.
 ///
-/// Every backend, tool and test that wants "what a compilation does" asks here; what each pass is there for and why it stands
-/// where it stands is told line by line in pipelines.cc. A backend of a plugin may have passes of its own around it.
+/// Every backend, tool and test that wants "what a compilation does" asks here; what each pass is
+/// there for and why it stands where it stands is told line by line in pipelines.cc. A backend of a
+/// plugin may have passes of its own around it.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +28,17 @@ struct PipelineOptions {
 };
 
 WEFT_API Pipeline StandardPipeline(const PipelineOptions& options = {});
-/// Only so much of it as makes kernels of a graph that is small and simple already, as one library call is.
+/// Only so much of it as makes kernels of a graph that is small and simple already, as one library
+/// call is.
 WEFT_API Pipeline SmallGraphPipeline();
 
-/// One operator a kernel: `given` without the passes that declare to fuse (PassBuilder::fuses), or with what they declare in
-/// their place.
+/// One operator a kernel: `given` without the passes that declare to fuse (PassBuilder::fuses), or
+/// with what they declare in their place.
 WEFT_API Pipeline WithoutFusion(const Pipeline& given);
 /// `given` without the passes that make machine code: enough to plan memory.
 WEFT_API Pipeline WithoutCode(const Pipeline& given);
-/// `given` with the passes behind it that a program needs and `given` has not: code for what it lowers, a plan of memory.
+/// `given` with the passes behind it that a program needs and `given` has not: code for what it
+/// lowers, a plan of memory.
 WEFT_API Pipeline ToPlan(const Pipeline& given);
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-/// check.h: checks that throw, with fmt messages checked at compile time. For .cc files: it includes fmt.
+/// check.h: checks that throw, with fmt messages checked at compile time. For .cc
+/// files: it includes fmt.
 #pragma once
 
 #include <fmt/format.h>

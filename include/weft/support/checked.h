@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Throws kOverflow: "a <op> b leaves 64 bits".
+/// Throws kOverflow: "size arithmetic overflows 64 bits: a <op> b".
 [[noreturn]] WEFT_API void ThrowOverflow(int64_t a, const char* op, int64_t b);
 
 inline int64_t CheckedAdd(int64_t a, int64_t b) {

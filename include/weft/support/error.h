@@ -1,11 +1,13 @@
-/// error.h: the errors of Weft. An error says what was expected, what was seen, where, and what to do.
+/// error.h: the errors of Weft. An error says what was expected, what was seen, where,
+/// and what to do.
 ///
 /// `UserError`     the model, the file or the call is at fault
 /// `InternalError` Weft is at fault; the command line tool writes a reproducer
 /// `DeviceError`   the machine is at fault: a device, a driver, memory, the file system
 ///
-/// Every error carries a stable code (`WEFT-E0301`), printed by all tools, that fixes the exit code of
-/// the command line tool. Nothing in Weft aborts. Throw through WEFT_CHECK / WEFT_THROW / WEFT_ICHECK.
+/// Every error carries a stable code (`WEFT-E0301`), printed by all tools, that fixes
+/// the exit code of the command line tool. Nothing in Weft aborts. Throw through
+/// WEFT_CHECK / WEFT_THROW / WEFT_ICHECK.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ enum class ErrorCode : int {
   kUnknownPass = 102,    ///< no pass of that name
   kUnknownOption = 103,  ///< a pass has no such option, or it has another type
   kDependency = 104,     ///< nothing, or more than one thing, provides what a pass needs
-  kBadBinding = 105,     ///< an input, symbol or output that the program has not
+  kBadBinding = 105,     ///< an input, symbol or output that the program lacks
   kApiMisuse = 106,      ///< graphs mixed, stale handle, wrong type asked of an attribute
   // 02xx files and text
   kIo = 201,             ///< a file cannot be read or written
@@ -48,7 +50,7 @@ enum class ErrorCode : int {
   // 05xx limits
   kLimit = 501,        ///< a `Limits` bound was reached
   kOverflow = 502,     ///< size arithmetic left 64 bits
-  kOutOfMemory = 503,  ///< memory could not be had
+  kOutOfMemory = 503,  ///< memory could not be allocated
   kCancelled = 504,    ///< the caller cancelled
   // 06xx registries
   kDuplicate = 601,     ///< a name registered twice; names both owners
@@ -68,7 +70,8 @@ WEFT_API std::string ErrorCodeName(ErrorCode code);
 /// Exit code of the command line tool for an error of this code (design section 11).
 WEFT_API int ExitCode(ErrorCode code);
 
-/// Base of all errors. `what()` is the whole one-line text: `error[WEFT-E0301] place: message (hint: ...)`.
+/// Base of all errors. `what()` is the whole one-line text: `error[WEFT-E0301]
+/// place: message (hint: ...)`.
 class WEFT_API Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message);
@@ -101,7 +104,8 @@ class WEFT_API DeviceError : public Error {
   using Error::Error;
 };
 
-/// Throws the class that belongs to `code`: 8xx and kOutOfMemory DeviceError, 9xx InternalError, else UserError.
+/// Throws the class that belongs to `code`: 8xx and kOutOfMemory DeviceError,
+/// 9xx InternalError, else UserError.
 [[noreturn]] WEFT_API void ThrowError(ErrorCode code, std::string message, std::string place = {},
                                       std::string hint = {});
 

@@ -1,4 +1,5 @@
-/// file_reader.h: a regular file, read once from front to back, for readers that need no copy of the whole of it.
+/// file_reader.h: a regular file, read once from front to back, for readers that need no copy of
+/// the whole of it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@ namespace weft {
 
 class WEFT_API FileReader {
  public:
-  /// Throws kIo where it cannot be opened or is no regular file, kLimit where it has more than `max_bytes`.
+  /// Throws kIo where it cannot be opened or is no regular file, kLimit where it
+  /// has more than `max_bytes`.
   explicit FileReader(const std::string& path, int64_t max_bytes = int64_t{1} << 40);
   ~FileReader();
   FileReader(const FileReader&) = delete;

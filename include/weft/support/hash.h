@@ -2,9 +2,8 @@
 ///
 /// Words are mixed one at a time into two 64-bit lanes by multiplication with odd constants and
 /// rotation; bytes are read as little-endian words. Every `AddBytes` and string starts with its
-/// length, so that
-/// ("ab", "c") and ("a", "bc") differ. The digest is part of cache keys and file formats: changing
-/// the function means raising kHashVersion.
+/// length, so that ("ab", "c") and ("a", "bc") differ. The digest is part of cache keys and file
+/// formats: changing the function means raising kHashVersion.
 ///
 /// It finds accidents (damaged files, unequal graphs). It is NOT a defence against an attacker, who
 /// can construct collisions; what must resist one has to be protected by file permissions.

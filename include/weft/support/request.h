@@ -5,11 +5,12 @@
 /// and knows none of them. It asks the scopes that its thread has open:
 ///
 ///   RequestScope scope(limits, &cancel);       // ApplyPasses, Compile, Session::Run ...
-///   RequestScope::CheckTensor(bytes);          // before memory is had
+///   RequestScope::CheckTensor(bytes);          // before memory is allocated
 ///   RequestScope::Poll();                      // between pieces of work of a millisecond or less
 ///
-/// Scopes nest; all that are open hold. A thread that a request starts has none of its own; it takes
-/// those of the thread that started it, which waits for it: RequestScope::Borrow borrow(current).
+/// Scopes nest; all that are open hold. A thread that a request starts has none of its own; it
+/// takes those of the thread that started it, which waits for it: RequestScope::Borrow
+/// borrow(current).
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,8 @@ class WEFT_API RequestScope {
   static void Poll();
   /// One tensor of `bytes`: throws kLimit above `tensor_bytes` of a scope.
   static void CheckTensor(int64_t bytes);
-  /// Memory to be had in one piece: throws kOutOfMemory for more than the machine has, which
-  /// malloc may promise and the kernel takes back by killing somebody.
+  /// Memory to be allocated at once: throws kOutOfMemory for more than the machine has, which
+  /// malloc may promise and the kernel takes back by killing a process.
   static void CheckMemory(int64_t bytes);
 
   /// The innermost scope of this thread; null where none is open.

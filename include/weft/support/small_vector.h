@@ -1,4 +1,5 @@
-/// small_vector.h: a vector of trivially copyable elements with room for N of them inside the object.
+/// small_vector.h: a vector of trivially copyable elements with room for N of
+/// them inside the object.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,15 @@
 /// sym.h: symbolic integers, the arithmetic of shapes.
 ///
-/// A `SymInt` is a handle to an interned, canonical expression over 64-bit integers: a sum of products
-/// over *atoms* (symbol, floordiv, mod, min, max, bcast). Equal expressions are the same pointer, so
-/// `a == b` is one compare and is true only when the canonical forms agree; it is a *sufficient* test of
-/// equality. `Prove` answers yes / no / unknown with ranges, divisibility and the equalities of a `Facts`;
-/// unknown is never treated as yes.
+/// A `SymInt` is a handle to an interned, canonical expression over 64-bit integers: a sum of
+/// products over *atoms* (symbol, floordiv, mod, min, max, bcast). Equal expressions are the same
+/// pointer, so `a == b` is one compare and is true only when the canonical forms agree; it is a
+/// *sufficient* test of equality. `Prove` answers yes / no / unknown with ranges, divisibility and
+/// the equalities of a `Facts`; unknown is never treated as yes.
 ///
-/// Every symbol is an extent or a size and therefore >= 0 unless `Facts` say more. All arithmetic is
-/// overflow-checked (throws kOverflow). Expressions above `kMaxTerms` terms are replaced by a fresh
-/// symbol that is a pure function of the expression (named after its hash), so that size stays bounded.
-/// Interned nodes live as long as the process. All functions are thread-safe.
+/// Every symbol is an extent or a size and therefore >= 0 unless `Facts` say more. All arithmetic
+/// is overflow-checked (throws kOverflow). Expressions above `kMaxTerms` terms are replaced by a
+/// fresh symbol that is a pure function of the expression (named after its hash), so that size
+/// stays bounded. Interned nodes live as long as the process. All functions are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -42,15 +42,18 @@ class WEFT_API SymInt {
   SymInt(int64_t value);                         // NOLINT: implicit on purpose
   SymInt(int value) : SymInt(int64_t{value}) {}  // NOLINT
 
-  /// The symbol of that name: [A-Za-z_][A-Za-z0-9_.$]*, else kSyntax. Same name, same symbol. `x$` or `xn$` and 16
-  /// hexadecimal digits are what large expressions are called: Parse reads them, here they are kSyntax.
+  /// The symbol of that name: [A-Za-z_][A-Za-z0-9_.$]*, else kSyntax. Same name, same symbol. `x$`
+  /// or `xn$` and 16 hexadecimal digits are what large expressions are called: Parse reads them,
+  /// here they are kSyntax.
   static SymInt Symbol(std::string_view name);
   /// Data-dependent size `u<k>`; not unique by itself, the caller (a graph) hands out k.
   static SymInt Unbacked(int64_t k);
-  /// Extent number k of a kernel, which its caller passes: a symbol of a kind of its own, printed `$k`, that no name makes.
-  /// What holds one is never replaced by a symbol that stands for it, whatever its size.
+  /// Extent number k of a kernel, which its caller passes: a symbol of a kind of its own,
+  /// printed `$k`, that no name makes. What holds one is never replaced by a symbol that stands
+  /// for it, whatever its size.
   static SymInt Extent(int k);
-  /// Parses what `ToString` prints: + - * // % min max bcast ( ) integers and symbols. Throws kSyntax.
+  /// Parses what `ToString` prints: + - * // % min max bcast ( ) integers
+  /// and symbols. Throws kSyntax.
   static SymInt Parse(std::string_view text);
   /// The same over extents of a kernel instead of symbols.
   static SymInt ParseExtents(std::string_view text);
@@ -97,7 +100,8 @@ WEFT_API SymInt operator+(SymInt a, SymInt b);
 WEFT_API SymInt operator-(SymInt a, SymInt b);
 WEFT_API SymInt operator*(SymInt a, SymInt b);
 WEFT_API SymInt operator-(SymInt a);
-/// Floor division and the modulo that belongs to it (sign of the divisor). A constant 0 divisor throws kInvalidModel.
+/// Floor division and the modulo that belongs to it (sign of the divisor). A constant
+/// 0 divisor throws kInvalidModel.
 WEFT_API SymInt FloorDiv(SymInt a, SymInt b);
 WEFT_API SymInt Mod(SymInt a, SymInt b);
 /// Ceil(a / b) as -(-a // b).
@@ -106,13 +110,15 @@ WEFT_API SymInt CeilDiv(SymInt a, SymInt b);
 WEFT_API SymInt ExactDiv(SymInt a, SymInt b);
 WEFT_API SymInt Min(SymInt a, SymInt b);
 WEFT_API SymInt Max(SymInt a, SymInt b);
-/// The extent of two broadcast extents. bcast(a, a) = a, bcast(1, a) = a, bcast(2, a) = 2, bcast(0, a) = 0; two
-/// different constants, neither 1, throw kShapeMismatch; symbolic otherwise: never a, never b.
+/// The extent of two broadcast extents. bcast(a, a) = a, bcast(1, a) = a, bcast(2, a) = 2,
+/// bcast(0, a) = 0; two different constants, neither 1, throw kShapeMismatch; symbolic otherwise:
+/// never a, never b.
 WEFT_API SymInt Bcast(SymInt a, SymInt b);
 /// Product of all; 1 for none.
 WEFT_API SymInt Product(const std::vector<SymInt>& factors);
-/// Data of 64 bits that is followed as `e` does not wrap at the sizes of real tensors: with every size, and every product of
-/// sizes, up to 2^31, no part of e comes near 64 bits. Always true for constants.
+/// Data of 64 bits that is followed as `e` does not wrap at the sizes of real tensors: with
+/// every size, and every product of sizes, up to 2^31, no part of e comes near 64 bits.
+/// Always true for constants.
 WEFT_API bool NeverWraps(SymInt e);
 /// The same of data of 32 bits, with sizes and their products up to 2^12.
 WEFT_API bool NeverWraps32(SymInt e);
@@ -127,8 +133,9 @@ struct Range {
 /// Values of symbols for one run.
 using SymBindings = std::unordered_map<std::string, int64_t>;
 
-/// What is known about symbols in one graph: ranges, divisors, equalities, products of equal element counts.
-/// Value type. A fact tagged `if_run_succeeds` holds only where the run does not fail; `assumptions` counts them.
+/// What is known about symbols in one graph: ranges, divisors, equalities, products of equal
+/// element counts. Value type. A fact tagged `if_run_succeeds` holds only where the run does not
+/// fail; `assumptions` counts them.
 class WEFT_API Facts {
  public:
   Facts();
@@ -160,10 +167,12 @@ class WEFT_API Facts {
   bool ProvedNot1(SymInt a) const { return Equal(a, 1) == Proof::kNo; }
 
   int assumptions() const;
-  /// Tests every equality, range and divisor whose symbols are all bound; throws kShapeMismatch naming the first that fails.
-  /// What was compiled with these facts is right only for bindings that pass.
+  /// Tests every equality, range and divisor whose symbols are all bound; throws
+  /// kShapeMismatch naming the first that fails. What was compiled with these facts is right
+  /// only for bindings that pass.
   void CheckHolds(const SymBindings& bindings) const;
-  /// One fact a line in canonical order: "a == b", "n in [1, 8]", "n % 4 == 0". Round-trips through Parse.
+  /// One fact a line in canonical order: "a == b", "n in [1, 8]", "n % 4 ==
+  /// 0". Round-trips through Parse.
   std::vector<std::string> ToStrings() const;
   void Parse(std::string_view fact);
 
@@ -172,11 +181,12 @@ class WEFT_API Facts {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Evaluates one expression. Throws kBadBinding for a missing symbol, kOverflow on overflow, kShapeMismatch
-/// for a bcast of unequal extents.
+/// Evaluates one expression. Throws kBadBinding for a missing symbol, kOverflow on overflow,
+/// kShapeMismatch for a bcast of unequal extents.
 WEFT_API int64_t Evaluate(SymInt e, const SymBindings& bindings);
 
-/// Many expressions compiled once to a flat program over slots, with shared sub-expressions evaluated once.
+/// Many expressions compiled once to a flat program over slots, with
+/// shared sub-expressions evaluated once.
 class WEFT_API SymProgram {
  public:
   SymProgram();
@@ -186,16 +196,18 @@ class WEFT_API SymProgram {
 
   /// `symbols` fixes the order of the arguments of Run.
   explicit SymProgram(std::vector<SymInt> symbols);
-  /// Adds an expression over those symbols and returns its result slot. Throws kBadBinding for other symbols.
+  /// Adds an expression over those symbols and returns its result slot. Throws
+  /// kBadBinding for other symbols.
   int Add(SymInt e);
-  /// From now on `symbol`, which is none of symbols(), has the value of `value`. Throws as Add does.
+  /// From now on `symbol`, which is none of symbols(), has the value of `value`.
+  /// Throws as Add does.
   void Define(SymInt symbol, SymInt value);
   int num_results() const;
-  /// args[i] is the value of symbols[i]; results[k] receives the value of the k-th Add. Throws kOverflow where one of them
-  /// leaves 64 bits; steps on the way may.
+  /// args[i] is the value of symbols[i]; results[k] receives the value of the k-th Add. Throws
+  /// kOverflow where one of them leaves 64 bits; steps on the way may.
   void Run(const int64_t* args, int64_t* results) const;
-  /// The same without kOverflow: false where a result leaves 64 bits; `left` then marks each such result, which is given
-  /// modulo 2^64, as data would wrap.
+  /// The same without kOverflow: false where a result leaves 64 bits; `left` then marks each such
+  /// result, which is given modulo 2^64, as data would wrap.
   bool RunModulo(const int64_t* args, int64_t* results, std::vector<char>* left) const;
   const std::vector<SymInt>& symbols() const;
 
@@ -204,15 +216,15 @@ class WEFT_API SymProgram {
   std::unique_ptr<Impl> impl_;
 };
 
-/// How a symbolic expression is built; lets other rooms (codegen) translate one without seeing src/sym.
-/// A shared sub-expression may be visited more than once. The depth of recursion is bounded by kMaxDepth.
+/// How a symbolic expression is built; lets other rooms (codegen) translate one without
+/// seeing src/sym. A shared sub-expression may be visited more than once. The depth of
+/// recursion is bounded by kMaxDepth.
 struct SymVisitor {
   virtual ~SymVisitor() = default;
   virtual void Const(int64_t v) = 0;    ///< push v
   virtual void Sym(SymInt symbol) = 0;  ///< push the value of a symbol
-  virtual void
-  Op(char
-         op) = 0;  ///< pop b, pop a, push: '+' '-' '*' '/' (floor) '%' 'm' (min) 'M' (max) 'b' (bcast)
+  /// pop b, pop a, push: '+' '-' '*' '/' (floor) '%' 'm' (min) 'M' (max) 'b' (bcast)
+  virtual void Op(char op) = 0;
 };
 /// Emits `e` in postfix order to `v`.
 WEFT_API void VisitPostfix(SymInt e, SymVisitor& v);

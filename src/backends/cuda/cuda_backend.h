@@ -9,8 +9,9 @@
 
 namespace weft::cuda {
 
-/// What calls know of the backend that they are prepared for. It has a name outside of its file because tests have a backend
-/// of their own beside that of the module, which the calls belong to: classes of one name count as one.
+/// What calls know of the backend that they are prepared for. It has a name outside of its file
+/// because tests have a backend of their own beside that of the module, which the calls belong to:
+/// classes of one name count as one.
 class CudaBackend : public Backend {
  public:
   virtual Libraries& libraries() const = 0;

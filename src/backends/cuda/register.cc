@@ -1,6 +1,6 @@
-/// register.cc: what the module libweft_cuda.so offers: the backend "cuda", and kernels compiled by NVRTC to a cubin for
-/// "cuda:sm_XY", which needs no GPU. The device is that of the backend's name ("cuda:1"), else that of WEFT_CUDA_DEVICE, else
-/// number 0.
+/// register.cc: what the module libweft_cuda.so offers: the backend "cuda", and kernels compiled by
+/// NVRTC to a cubin for "cuda:sm_XY", which needs no GPU. The device is that of the backend's name
+/// ("cuda:1"), else that of WEFT_CUDA_DEVICE, else number 0.
 #include <cstdlib>
 #include <optional>
 

@@ -10,8 +10,8 @@ namespace weft::cuda {
 
 /// The driver and its devices, one row each; a failing call is told in the row that it spoils.
 std::vector<ReportRow> ReportDevices(const DriverApi& api);
-/// NVRTC, cuBLASLt and cuDNN: version and where found, or why not. NVRTC is that for the device of that number, where there is
-/// one, and compiles a line for it.
+/// NVRTC, cuBLASLt and cuDNN: version and where found, or why not. NVRTC is that for the device of
+/// that number, where there is one, and compiles a line for it.
 std::vector<ReportRow> ReportLibraries(const DriverApi& driver, int ordinal);
 
 }  // namespace weft::cuda

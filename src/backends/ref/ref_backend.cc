@@ -1,4 +1,5 @@
-/// ref_backend.cc: the reference backend: every operator by the interpreter, nothing fused, nothing simplified.
+/// ref_backend.cc: the reference backend: every operator by the interpreter, nothing fused, nothing
+/// simplified.
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/backend/parameters.h"

@@ -37,8 +37,8 @@ struct ConvShape {
   }
 };
 
-/// Takes away axes on which nothing happens (extent 1, kernel 1, no padding), all but one: libraries block over the last
-/// axis, and one of extent 1 costs oneDNN a factor of four.
+/// Takes away axes on which nothing happens (extent 1, kernel 1, no padding), all but one:
+/// libraries block over the last axis, and one of extent 1 costs oneDNN a factor of four.
 inline void DropIdleAxes(WindowShape* w) {
   for (size_t k = w->rank(); k-- > 0 && w->rank() > 1;) {
     if (w->in[k] != 1 || w->kernel[k] != 1 || w->out[k] != 1 || w->begin[k] != 0 || w->end[k] != 0)
@@ -48,8 +48,8 @@ inline void DropIdleAxes(WindowShape* w) {
   }
 }
 
-/// Extents of x, W and y with the attributes of `n`, without idle axes. Nothing where a library cannot express it: more than
-/// three axes, negative pads.
+/// Extents of x, W and y with the attributes of `n`, without idle axes. Nothing where a library
+/// cannot express it: more than three axes, negative pads.
 inline std::optional<ConvShape> ReadConv(const NodePtr& n, const std::vector<int64_t>& x,
                                          const std::vector<int64_t>& w,
                                          const std::vector<int64_t>& y) {

@@ -1,4 +1,5 @@
-/// node_attrs.h: attributes of library operators, with the defaults of the ONNX standard; for every backend.
+/// node_attrs.h: attributes of library operators, with the defaults of the ONNX
+/// standard; for every backend.
 ///
 /// The structs that declare them live with the operators; here only names are known.
 #pragma once
@@ -31,7 +32,8 @@ struct WindowShape {
   size_t rank() const { return in.size(); }
   /// Extent of the dilated kernel.
   int64_t reach(size_t k) const { return (kernel[k] - 1) * dilations[k] + 1; }
-  /// Some window may lie in the padding alone, also with the input between two of its elements: an average over nothing.
+  /// Some window may lie in the padding alone, also with the input between two of its elements:
+  /// an average over nothing.
   bool may_miss() const {
     for (size_t k = 0; k < rank(); ++k)
       if (begin[k] >= reach(k) || end[k] >= reach(k) || (begin[k] > 0 && in[k] < dilations[k]))
@@ -85,8 +87,8 @@ inline std::optional<WindowShape> MakeWindow(const NodePtr& n, std::vector<int64
   return w;
 }
 
-/// Window of the Conv that a ConvTranspose is the transpose of: `in` are the extents of its result, `out` those of `x`, its
-/// source; `end` is less than 0 where the result is padded.
+/// Window of the Conv that a ConvTranspose is the transpose of: `in` are the extents of its result,
+/// `out` those of `x`, its source; `end` is less than 0 where the result is padded.
 inline std::optional<WindowShape> MakeTransposedWindow(const NodePtr& n,
                                                        const std::vector<int64_t>& x,
                                                        const std::vector<int64_t>& kernel,

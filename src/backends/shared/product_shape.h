@@ -1,4 +1,5 @@
-/// product_shape.h: the extents of a matrix product with numpy's broadcasting, as libraries want them; for every backend.
+/// product_shape.h: the extents of a matrix product with numpy's broadcasting, as libraries want
+/// them; for every backend.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 
 namespace weft {
 
-/// An operand in the order of the product's axes: extents, and how many elements lie from one index to the next.
+/// An operand in the order of the product's axes: extents, and how many elements lie from one
+/// index to the next.
 struct ProductOperand {
   std::vector<int64_t> dims, steps;
 
@@ -31,7 +33,8 @@ struct ProductOperand {
   }
 };
 
-/// Batch extents (1 broadcasts), then the matrix. Along an axis of extent 1 the steps are those of dense memory.
+/// Batch extents (1 broadcasts), then the matrix. Along an axis of extent 1 the steps are
+/// those of dense memory.
 struct ProductShape {
   std::vector<int64_t> a, b, y;
   std::vector<int64_t> a_steps, b_steps;  ///< y is dense
@@ -39,7 +42,8 @@ struct ProductShape {
 
 namespace product_shape {
 
-/// Does the axis (dims, steps)[k] go on where the axes from `inner` on end, so that the two are one?
+/// Does the axis (dims, steps)[k] go on where the axes from `inner` on end, so that
+/// the two are one?
 inline bool Continues(int64_t step, const ProductOperand& inner) {
   return inner.dims[0] == 1 || step == CheckedMul(inner.steps[0], inner.dims[0]);
 }
@@ -65,8 +69,9 @@ inline std::optional<ProductOperand> AsRows(const ProductOperand& a) {
 
 }  // namespace product_shape
 
-/// Of operands that lie so. Adjacent batch axes that broadcast alike, and lie alike, become one; a shared right side takes
-/// the batch into the rows. Nothing where they do not fit, or four batch axes do not do.
+/// Of operands that lie so. Adjacent batch axes that broadcast alike, and lie alike, become one; a
+/// shared right side takes the batch into the rows. Nothing where they do not fit, or four batch
+/// axes do not do.
 inline std::optional<ProductShape> CollapseProduct(ProductOperand a, ProductOperand b) {
   using product_shape::AsRows;
   using product_shape::SetIdleSteps;

@@ -35,8 +35,9 @@ std::string BinaryKey(const std::string& hash, const std::string& target) {
   return fmt::format("generator {}\ntarget {}\nbinary {}\n", kGeneratorVersion, target, hash);
 }
 
-/// May this user's process put code there and run what it finds? The folder itself, and a link to it, must be theirs,
-/// and nobody else may write to it. Folders that do not exist yet are made that way.
+/// May this user's process put code there and run what it finds? The folder itself, and a
+/// link to it, must be theirs, and no other user may write to it. Folders that do not exist yet
+/// are made that way.
 bool IsPrivate(const std::string& folder) {
   struct stat s {};
   if (lstat(folder.c_str(), &s) != 0) return true;
@@ -80,8 +81,8 @@ struct KernelCache::Impl {
   std::string PathOf(const std::string& key) const {
     return JoinPath(directory, CacheEntryName(key));
   }
-  /// Is it the turn of this store to look at the folder's size? Sampled by the entry's own hash, so that many short
-  /// processes look as often as one long one.
+  /// Is it the turn of this store to look at the folder's size? Sampled by the entry's own hash, so
+  /// that many short processes look as often as one long one.
   bool TurnToPrune(const std::string& key, int64_t bytes) {
     std::lock_guard lock(mutex);
     stored += bytes;

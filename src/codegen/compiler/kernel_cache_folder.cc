@@ -1,5 +1,6 @@
-/// kernel_cache_folder.cc: what lies in the cache's folder: listed, examined, pruned, cleared. Other processes use the
-/// folder at the same time: a file that is gone when it is looked at counts as removed by them.
+/// kernel_cache_folder.cc: what lies in the cache's folder: listed, examined, pruned, cleared.
+/// Other processes use the folder at the same time: a file that is gone when it is looked at counts
+/// as removed by them.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
-/// kernel_cache_test.cc: the kernel cache when things go wrong: damage, processes that are killed while they write, folders
-/// that cannot be used, too little room. What it holds is never wrong, and nothing fails because of it.
+/// kernel_cache_test.cc: the kernel cache when things go wrong: damage, processes that are killed
+/// while they write, folders that cannot be used, too little room. What it holds is never wrong,
+/// and nothing fails because of it.
 #include "weft/codegen/compiler/kernel_cache.h"
 
 #include <doctest/doctest.h>
@@ -222,7 +223,8 @@ TEST_CASE("kernel cache: kernels that were compiled together share one file") {
     KernelCache again;
     check(again, true);
   }
-  // Who uses a kernel uses what it shares; unused for long, that goes, without a word, and comes again.
+  // Who uses a kernel uses what it shares; unused for long, that goes, without a
+  // word, and comes again.
   const timespec old[2] = {{time(nullptr) - 86400, 0}, {time(nullptr) - 86400, 0}};
   const auto age = [&] { REQUIRE(utimensat(AT_FDCWD, shared.c_str(), old, 0) == 0); };
   scene.warnings = 0;
@@ -238,7 +240,8 @@ TEST_CASE("kernel cache: kernels that were compiled together share one file") {
     KernelCache again;
     check(again, true);
   }
-  // Entries with a binary each, as they were before kernels shared them: they are read, and make room for references.
+  // Entries with a binary each, as they were before kernels shared them: they are read, and
+  // make room for references.
   for (int i = 0; i < kKernels; ++i) KernelCache().Store(*kernels[size_t(i)], made[size_t(i)]);
   fs::remove(shared);
   {
@@ -252,7 +255,8 @@ TEST_CASE("kernel cache: kernels that were compiled together share one file") {
   for (const CacheEntry& e : ListKernelCache(scene.folder(), true)) now += e.bytes;
   CHECK(now == bytes);
   CHECK(scene.warnings == 0);
-  // A file that names another binary than it is asked for: a binary of the right form with other content.
+  // A file that names another binary than it is asked for: a binary of the right
+  // form with other content.
   const std::string wrong = JoinPath(scene.folder(), std::string(32, 'a') + ".wk");
   fs::rename(shared, wrong);
   CHECK(!KernelCache().Find(*kernels[0], kTarget));
@@ -315,7 +319,8 @@ TEST_CASE("kernel cache: processes that are killed at any instant leave no damag
     CHECK(WIFSIGNALED(status));  // an exit would mean that it was given a wrong kernel
     for (const CacheEntry& e : ListKernelCache(scene.folder(), true)) {
       ++entries;
-      // An entry that another process replaced or removed while it was read is not there to be damaged.
+      // An entry that another process replaced or removed while it was read is not
+      // there to be damaged.
       if (!e.damage.empty() && FileExists(JoinPath(scene.folder(), e.file))) {
         const std::string now = ReadFile(JoinPath(scene.folder(), e.file));
         CHECK(KernelEntryDamage(now, e.file) == "");
@@ -431,7 +436,8 @@ TEST_CASE("kernel cache: folders that cannot be used, or only so") {
     CHECK(fs::is_directory(file));
   }
   SUBCASE("read-only, and full") {
-    // In a child: rights do not stop root, so it becomes nobody; a bound on file sizes is the full disk.
+    // In a child: rights do not stop root, so it becomes nobody; a bound on file sizes
+    // is the full disk.
     for (const bool full : {false, true}) {
       fs::permissions(scene / "", fs::perms::all);
       fs::create_directories(scene.folder());

@@ -2,8 +2,8 @@
 /// same.
 #include "weft/codegen/ctext/c_printer.h"
 
-#include "tests/support/kernel_cases.h"
 #include "emit.h"
+#include "tests/support/kernel_cases.h"
 
 namespace weft {
 namespace {

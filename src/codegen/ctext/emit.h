@@ -68,8 +68,9 @@ class WEFT_API Emitter {
   std::string BindFlatBase(const std::string& flat, int first, int last, int base);
   /// An additional loop index beyond the kernel's own, with values in [0, extent of loop `like`).
   void AddLoop(int k, int like) { loop_hi_[k] = loop_hi_[like]; }
-  /// Flat positions below 2^31 are divided by the k-th of these extents as `x * (u32)m<k> >> (m<k> >> 32)`, where m<k>
-  /// is a variable of type u64. The kernel has small_index.
+  /// Flat positions below 2^31 are divided by the k-th of these extents as
+  /// `x * (u32)m<k> >> (m<k> >> 32)`, where m<k> is a variable of type u64. The kernel has
+  /// small_index.
   void SetMultipliers(std::vector<SymInt> extents) { multipliers_ = std::move(extents); }
   std::string FlatType() const { return kernel_.small_index ? "u32" : "u64"; }
   std::string IndexType(int k) const { return loop_hi_.at(k) <= INT32_MAX ? "i32" : "i64"; }

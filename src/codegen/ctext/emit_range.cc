@@ -227,7 +227,7 @@ void Emitter::Analyze(const Expr& root) {
       int64_t& known = variable_hi_[{n->level(), int(i)}];
       const bool seen = variables_.count({n->level(), int(i)}) != 0;
       WEFT_ICHECK(!seen || hi <= known || (hi <= INT32_MAX) == (known <= INT32_MAX),
-                  "reduction variable {}.{} was used with a smaller extent", n->level(), i);
+                  "reduction variable {}.{} was used with a smaller size", n->level(), i);
       known = std::max(known, hi);
     }
   }

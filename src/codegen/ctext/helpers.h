@@ -1,5 +1,4 @@
-/// helpers.h: the small functions that generated C and CUDA text calls; private to code
-/// generation.
+/// helpers.h: the small functions that generated C and CUDA text calls; private to code generation.
 ///
 /// An operator of the expression language whose meaning differs from C's (division by zero,
 /// saturating conversions, NaN-propagating minimum, 16-bit floats) becomes a call of one of these

@@ -11,8 +11,8 @@ namespace weft::ctext {
 struct RowReduce {
   Expr node;  ///< the kReduce
   Expr body;  ///< its body over the kernel's own row loops instead of its bound variables
-  int stage =
-      0;  ///< 0: reads no other row reduction; those of one stage can share a pass over the row
+  /// 0: reads no other row reduction; those of one stage can share a pass over the row
+  int stage = 0;
 };
 
 /// In the order in which they must be computed (by stage, then by first use).

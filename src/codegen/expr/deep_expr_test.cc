@@ -1,5 +1,5 @@
-/// deep_expr_test.cc: expressions as deep as a plugin's FCodeGen may make them: nothing recurses over them, and the time
-/// grows with their size.
+/// deep_expr_test.cc: expressions as deep as a plugin's FCodeGen may make them: nothing recurses
+/// over them, and the time grows with their size.
 #include <doctest/doctest.h>
 
 #include "weft/codegen/lower/lower.h"

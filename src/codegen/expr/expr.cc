@@ -1,9 +1,9 @@
 /// expr.cc: the makers of expressions: typing, literals, identities, order of commutative operands.
 ///
 /// Identities are those that hold for every value, NaN and signed zeros included. Operands of
-/// commutative operations are ordered (constants last, variables by number and name, others by structural
-/// hash), which is exact in floating point and lets a + b and b + a be one node; nothing is ever
-/// re-associated but integer constants.
+/// commutative operations are ordered (constants last, variables by number and name, others by
+/// structural hash), which is exact in floating point and lets a + b and b + a be one node; nothing
+/// is ever re-associated but integer constants.
 #include "weft/codegen/expr/expr.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ Expr Expr::Literal(double v) {
 }
 
 Expr Expr::Dim(SymInt d) {
-  WEFT_ICHECK(d.known(), "an unknown extent has no value");
+  WEFT_ICHECK(d.known(), "an unknown dimension has no value");
   if (d.is_const()) return Int(d.value());
   Spec s;
   s.kind = ExprKind::kDim;
@@ -307,7 +307,8 @@ Expr Expr::Philox(Expr seed, Expr counter) {
 
 Expr Expr::Reduce(ReduceOp op, const std::vector<SymInt>& extents,
                   const std::function<Expr(const Indices&)>& body) {
-  // One element, or none to run over: the element itself. Templates count on what is left being a loop.
+  // One element, or none to run over: the element itself. Templates count on what is
+  // left being a loop.
   const bool single = std::all_of(extents.begin(), extents.end(), [](SymInt e) { return e.is(1); });
   if (single && op != ReduceOp::kArgMin && op != ReduceOp::kArgMax) {
     Expr element = body(Indices(extents.size(), Int(0)));

@@ -75,8 +75,8 @@ Expr::Expr(ExprMaker* maker) {
 }
 
 /// Frees a node whose count fell to zero, and the operands that die with it, without recursion and
-/// without memory, since destructors call it: who dies is linked through its payload, which nobody
-/// reads once the node is out of the table.
+/// without memory, since destructors call it: a dying node is linked through its payload, which
+/// nothing reads once the node is out of the table.
 void ExprPool::Release(const ExprNode* node) {
   ExprNode* dying = nullptr;
   const auto bury = [&](const ExprNode* dead) {

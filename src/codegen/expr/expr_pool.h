@@ -18,12 +18,14 @@
 
 namespace weft {
 
-/// Select(unlikely c, a, b): `a` is computed in a branch of its own. Whatever it reads, `b` reads, too.
+/// Select(unlikely c, a, b): `a` is computed in a branch of its own. Whatever it
+/// reads, `b` reads, too.
 inline bool IsRareChoice(const ExprNode& n) {
   return n.kind() == ExprKind::kSelect && n.operand(0)->kind() == ExprKind::kUnary &&
          n.operand(0)->un_op() == UnOp::kUnlikely;
 }
-/// Nodes of the expressions without those that rare choices alone compute: what work is estimated by.
+/// Nodes of the expressions without those that rare choices alone compute: what
+/// work is estimated by.
 WEFT_API int64_t CountUsual(const Exprs& roots);
 
 /// Level of the bound variables of reductions that are being built.

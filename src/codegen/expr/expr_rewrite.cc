@@ -2,13 +2,11 @@
 /// without capture.
 ///
 /// One engine (`Transform`) walks the DAG with an explicit stack and a memo. It has three modes:
-///   kRewrite  a Reduce is opened (its variables become temporaries), its body rewritten, and
-///   closed again, so that
-///             levels are recomputed and a replacement that brings reductions or variables along is
-///             never captured
-///   kRename   one bound variable is replaced by another; nothing can fold or change level, so a
-///   Reduce stays closed.
-///             Opening and closing are made of this.
+///   kRewrite       a Reduce is opened (its variables become temporaries), its body rewritten, and
+///                  closed again, so that levels are recomputed and a replacement that brings
+///                  reductions or variables along is never captured
+///   kRename        one bound variable is replaced by another; nothing can fold or change level,
+///                  so a Reduce stays closed. Opening and closing are made of this.
 ///   kReduceAsLeaf  the outermost Reduce nodes are handed to the callback and not looked into
 #include <memory>
 
@@ -172,7 +170,7 @@ Expr ExprPool::CloseReduce(ReduceOp op, const std::vector<SymInt>& extents, Expr
   else if (op == ReduceOp::kSum || op == ReduceOp::kProd)
     WEFT_CHECK(body->dtype() != DType::kBool, kTypeMismatch, "sum or product of bool");
   for (SymInt e : extents) {
-    WEFT_ICHECK(e.known(), "unknown extent of a reduction");
+    WEFT_ICHECK(e.known(), "unknown dimension of a reduction");
     if (e.is(0)) return ReduceNeutral(op, positional ? DType::kI64 : body->dtype());
   }
   // Variables of extent 1 are 0. What is left keeps its order, so the position of an extremum stays

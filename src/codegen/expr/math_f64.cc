@@ -76,8 +76,8 @@ Expr Cosh(const Expr& x) {
 
 // ---- logarithms
 
-/// e ln 2 + log(1 + f). With s = f / (2 + f), log(1 + f) = 2 s + s R = f - (h - s (h + R)), h = f^2
-/// / 2.
+/// e ln 2 + log(1 + f). With s = f / (2 + f), log(1 + f) = 2 s + s R = f - (h - s (h + R)),
+/// h = f^2 / 2.
 Expr LogOf(const Expr& e, const Expr& f) {
   // R = s^2 P(s^2), [0, 0.1716]: 2^-59 relative to log.
   static const std::vector<double> kP = {

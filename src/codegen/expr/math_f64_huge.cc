@@ -1,9 +1,10 @@
 /// math_f64_huge.cc: the remainder by pi/2 of doubles from 2^50 on.
 ///
-/// x = m 2^e with an integer m of 53 bits, and x 2/pi = m sum_i b_i 2^(e - i) for the bits b_i of 2/pi. Bits of weight 4
-/// and more change nothing but whole turns, and of the others 192 are enough: no double is nearer to a multiple of pi/2
-/// than 2^-62, and what is cut off is below 2^-135. So the product is an integer one, of m and a window of bits that e
-/// chooses. Source: M. Payne and R. Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18, 1983.
+/// x = m 2^e with an integer m of 53 bits, and x 2/pi = m sum_i b_i 2^(e - i) for the bits b_i of
+/// 2/pi. Bits of weight 4 and more change nothing but whole turns, and of the others 192 are
+/// enough: no double is nearer to a multiple of pi/2 than 2^-62, and what is cut off is below
+/// 2^-135. So the product is an integer one, of m and a window of bits that e chooses. Source: M.
+/// Payne and R. Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18, 1983.
 #include <limits>
 #include <vector>
 
@@ -89,7 +90,8 @@ Remainder ReduceHuge(const Expr& x) {
   const Exprs limbs = LimbsOf(WindowOf(Shr(bits, 52) - U64(1073)));
   const Exprs d = Multiply(Low(m, kLimbBits), Shr(m, kLimbBits), limbs);
 
-  // The highest limb: two bits of the quadrant, then 26 of the fraction, which is rounded to [-1/2, 1/2].
+  // The highest limb: two bits of the quadrant, then 26 of the fraction, which is
+  // rounded to [-1/2, 1/2].
   const Expr top = Expr::Bitcast(DType::kI64, d[6]);
   const Expr q = Shr(top + I64(1 << 25), 26);
   const Expr fraction = top - Shl(q, 26);

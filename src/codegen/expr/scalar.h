@@ -3,8 +3,8 @@
 ///
 /// Integers of all widths are held in an int64_t, *normalised*: sign- or zero-extended from their
 /// own width (u64 by bits). Floats are held in a double; `RoundTo` rounds to the dtype. A double
-/// result rounded once to f32 is the correctly rounded f32 result for + - * / and sqrt, because 53
-/// >= 2 * 24 + 2.
+/// result rounded once to f32 is the correctly rounded f32 result for + - * / and sqrt, because
+/// 53 >= 2 * 24 + 2.
 #pragma once
 
 #include <cmath>

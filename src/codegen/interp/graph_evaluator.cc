@@ -1,6 +1,7 @@
-/// graph_evaluator.cc: the Evaluator of the core, by the interpreter: every operator runs by its own FCodeGen, at the sizes of
-/// the tensors that come. Shapes are inferred for those sizes by the ordinary passes, on a graph of one node. What no
-/// expression says runs by FHostEval (core/op/host_eval.h).
+/// graph_evaluator.cc: the Evaluator of the core, by the interpreter: every operator runs
+/// by its own FCodeGen, at the sizes of the tensors that come. Shapes are inferred for
+/// those sizes by the ordinary passes, on a graph of one node. What no expression says
+/// runs by FHostEval (core/op/host_eval.h).
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -84,7 +85,8 @@ class InterpreterEvaluator final : public Evaluator {
   }
 
  private:
-  /// `bindings`: values of the graph's symbols, for nodes that name them (weft::ShapeTensor, fused bodies).
+  /// `bindings`: values of the graph's symbols, for nodes that name
+  /// them (weft::ShapeTensor, fused bodies).
   std::vector<TensorPtr> EvalBound(const NodePtr& node, const std::vector<TensorPtr>& inputs,
                                    const SymBindings& bindings, const EvalOptions& options) const {
     if (TensorPtr t = Graph::ConstantOf(NodeEntry(node))) return {t};
@@ -195,7 +197,7 @@ class InterpreterEvaluator final : public Evaluator {
       for (auto [i, k] : WrittenInputs(n)) {
         const NodePtr v = n->inputs[size_t(i)].node;
         WEFT_CHECK(v->id() < state.size() && state[v->id()], kInvalidModel,
-                   "{} writes {}, which is no state variable", n->Describe(), v->Describe());
+                   "{} writes {}, which is not a state variable", n->Describe(), v->Describe());
         WEFT_CHECK(k >= 0, kUnsupported, "{}: the evaluator does not know what it writes",
                    n->Describe());
         state[v->id()] = values[n->id()].at(size_t(k));
@@ -228,7 +230,8 @@ class InterpreterEvaluator final : public Evaluator {
     }
     return state;
   }
-  /// A fused body by its own operators. Extents in it that are expressions take their values from the operands.
+  /// A fused body by its own operators. Extents in it that are expressions take their
+  /// values from the operands.
   std::vector<TensorPtr> EvalBody(const NodePtr& node, const std::vector<TensorPtr>& inputs,
                                   SymBindings bindings, const EvalOptions& options) const {
     const GraphPtr body = FusedBody(node);

@@ -63,8 +63,7 @@ struct Plan {
   int strided_loads = 0;  ///< cost of the choice of lane loop
 };
 
-/// `tables[k]`: loops of the table behind slot k, `first_table` its number among the
-/// sources.
+/// `tables[k]`: loops of the table behind slot k, `first_table` its number among the sources.
 struct CompileInput {
   int num_loops = 0;
   LoopSet inner_loops;

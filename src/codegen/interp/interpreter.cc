@@ -22,7 +22,7 @@ std::vector<int64_t> EvaluateDims(const std::vector<SymInt>& dims, const SymBind
   std::vector<int64_t> out;
   for (SymInt d : dims) {
     out.push_back(Evaluate(d, bindings));
-    WEFT_CHECK(out.back() >= 0, kBadBinding, "extent {} is {}", d.ToString(), out.back());
+    WEFT_CHECK(out.back() >= 0, kBadBinding, "dimension {} is {}", d.ToString(), out.back());
   }
   return out;
 }

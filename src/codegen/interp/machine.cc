@@ -89,7 +89,7 @@ void ReadInts(const Source& s, int64_t base, int64_t step, int64_t* d, int n) {
 }
 
 [[noreturn]] void ThrowRange(int64_t index, int dim, const Source& s) {
-  WEFT_THROW(kIndexRange, "index {} is out of range for extent {} of dimension {}", index,
+  WEFT_THROW(kIndexRange, "index {} is out of range for size {} of dimension {}", index,
              s.dims[size_t(dim)], dim);
 }
 

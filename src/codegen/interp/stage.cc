@@ -226,7 +226,7 @@ class Runner {
           RequestScope::Borrow borrow(current);
           share(t);
         });
-      } catch (const std::system_error&) {  // no more threads to be had
+      } catch (const std::system_error&) {  // no more threads are available
         share(t);
       }
     }

@@ -171,7 +171,7 @@ double OperationCost(const ExprNode& n) {
   }
 }
 
-/// Extent of a reduction whose symbols nobody knows.
+/// Extent of a reduction whose symbols are unknown.
 constexpr double kAssumedExtent = 64;
 
 }  // namespace
@@ -200,7 +200,7 @@ void Kernel::Finish() {
     VerifySymbols(b.num_elements, symbols);
   }
   for (SymInt d : dims) {
-    WEFT_ICHECK(d.known(), "loop of unknown extent");
+    WEFT_ICHECK(d.known(), "loop of unknown size");
     VerifySymbols(d, symbols);
   }
   WEFT_ICHECK(tmpl == KernelTemplate::kElementwise ? num_outer == loops
@@ -239,7 +239,7 @@ SymInt KernelSymbol(int k) { return SymInt::Extent(k); }
 
 int ExtentNumber(SymInt symbol, int count) {
   const std::optional<int> k = symbol.extent_number();
-  WEFT_ICHECK(k && *k < count, "a kernel of {} extents uses the symbol {}", count,
+  WEFT_ICHECK(k && *k < count, "a kernel of {} dimensions uses the symbol {}", count,
               symbol.ToString());
   return *k;
 }

@@ -1,4 +1,5 @@
-/// kernel_cases_reduce_test.cc: kernels of kernel_cases.h that reduce: inside of a point, and over rows and columns.
+/// kernel_cases_reduce_test.cc: kernels of kernel_cases.h that reduce: inside of a point, and
+/// over rows and columns.
 #include "tests/support/kernel_case_builder.h"
 
 namespace weft::kernel_cases {

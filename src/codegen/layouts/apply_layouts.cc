@@ -3,7 +3,8 @@
 ///   plain   y[i0, i1, i2, i3] = x[i0, i1, i2, i3] + b[i1]      x f32[n, c, h, w], y the same
 ///   last    y[i0, i1, i2, i3] = x[i0, i1, i2, i3] + b[i3]      x f32[n, h, w, c], y the same
 ///
-/// Nothing behind this needs to know of layouts: loops are those of the outputs' memory, and offsets are linear in it.
+/// Nothing behind this needs to know of layouts: loops are those of the outputs' memory, and
+/// offsets are linear in it.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -23,8 +24,8 @@ void PutChannelsLast(std::vector<T>* of_dims) {
 
 bool IsPositional(ReduceOp op) { return op == ReduceOp::kArgMin || op == ReduceOp::kArgMax; }
 
-/// The variables of a Reduce, whose body reads them as `at`, in the order in which the load that uses most of them has
-/// them, as it lies in memory: variables that it does not use come first.
+/// The variables of a Reduce, whose body reads them as `at`, in the order in which the load that
+/// uses most of them has them, as it lies in memory: variables that it does not use come first.
 template <class IsLast>
 std::vector<int> MemoryOrder(const Expr& body, const Indices& at, const IsLast& is_last) {
   const int n = int(at.size());
@@ -51,8 +52,8 @@ std::vector<int> MemoryOrder(const Expr& body, const Indices& at, const IsLast& 
   return order;
 }
 
-/// Reductions go through their variables in the order of memory; loads are still plain. Reductions nest as deep as one
-/// operator's code has them inside each other, in one body after another.
+/// Reductions go through their variables in the order of memory; loads are still plain. Reductions
+/// nest as deep as one operator's code has them inside each other, in one body after another.
 template <class IsLast>
 Expr InMemoryOrder(const Expr& e, const IsLast& is_last) {
   return ReplaceReduces(e, [&](const Expr& reduce) -> Expr {

@@ -1,8 +1,9 @@
 /// layout_groups.cc: which operands of a computation had better lie alike, read off its index maps.
 ///
-/// Loops are known by number: those of output k, and the variables of every reduction below it, each time it is met. An
-/// operand has channel loops (its index along axis 1 depends on them) and spatial loops (along axes 2 and up). Two operands
-/// agree when they share a loop and no channel loop of one is a spatial loop of the other:
+/// Loops are known by number: those of output k, and the variables of every reduction below it,
+/// each time it is met. An operand has channel loops (its index along axis 1 depends on them) and
+/// spatial loops (along axes 2 and up). Two operands agree when they share a loop and no channel
+/// loop of one is a spatial loop of the other:
 ///   Add        y[a, b, c, d] = x[a, b, c, d] + ..                   agree
 ///   MaxPool    y[a, b, c, d] = max over k, l of x[a, b, 2c+k, 2d+l]     agree
 ///   SumTo      y[b] = sum over i, j, k of x[i, b, j, k] * z[i, b, j, k]   x and z agree

@@ -34,7 +34,8 @@ std::vector<int64_t> Rotated(std::vector<int64_t> dims) {
   return dims;
 }
 
-/// Runs the computation on tensors that lie as `layouts` says, and compares with the one on plain tensors.
+/// Runs the computation on tensors that lie as `layouts` says, and compares with the
+/// one on plain tensors.
 void CheckSame(const ComputeSpec& spec, const std::vector<Layout>& layouts) {
   const ComputeSpec other = ApplyLayouts(spec, layouts);
   std::vector<TensorPtr> plain, lying;
@@ -200,7 +201,8 @@ TEST_CASE("strides in the innermost loop are told") {
   CHECK(one(Bias(), 0).strided_plain.empty());
   CHECK(one(Bias(), 0).strided_last.empty());
   CHECK(one(Statistics(), 0).strided_last.empty());
-  // [n, c, h, w] to [n, h, w, c] is a copy of what lies with its channels last, and of nothing else.
+  // [n, c, h, w] to [n, h, w, c] is a copy of what lies with its channels last,
+  // and of nothing else.
   CHECK(one(Transposed(), 0).strided_plain == std::vector<int>{0});
   CHECK(one(Transposed(), 0).strided_last.empty());
   ComputeSpec flat;  // [n, c, h, w] to [n, c h w]

@@ -70,7 +70,7 @@ class Types {
                "{}: no code for values of type {}", e.node->Describe(), type.ToString());
     return {type.dtype, shape.dims()};
   }
-  /// Shape and dtype of anything, for arguments whose elements nobody reads.
+  /// Shape and dtype of anything, for arguments whose elements nothing reads.
   Shape shape(const NodeEntry& e) const { return shapes_[e]; }
   DType dtype(const NodeEntry& e) const { return types_[e].dtype; }
   SymTensorPtr Value(const NodeEntry& e) const {
@@ -118,8 +118,8 @@ class Reader {
 struct EntryHash {
   size_t operator()(const NodeEntry& e) const { return CombineHash(e.node->id(), e.index); }
 };
-using Readers =
-    std::unordered_map<NodeEntry, std::shared_ptr<Reader>, EntryHash>;  // looked up only
+// looked up only
+using Readers = std::unordered_map<NodeEntry, std::shared_ptr<Reader>, EntryHash>;
 
 TensorArg MakeArg(const NodeEntry& e, const Types& types, const std::shared_ptr<Reader>& reader,
                   std::deque<SymTensorPtr>* alive) {

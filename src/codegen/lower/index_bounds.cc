@@ -1,15 +1,15 @@
 /// index_bounds.cc: how far integers in a kernel reach, and which sums of them cannot wrap.
 ///
-/// i64 is the type of loops and offsets, and of data. A sum equals what it was read from modulo 2^64
-/// whatever its atoms hold, so adding and cancelling needs no proof. Dividing a sum or ordering it
-/// does: the true value has to be one of 64 bits. A loop has a range and so have sums of loops; an
-/// element of a tensor may be anything, and x + 1 may wrap.
+/// i64 is the type of loops and offsets, and of data. A sum equals what it was read from modulo
+/// 2^64 whatever its atoms hold, so adding and cancelling needs no proof. Dividing a sum or
+/// ordering it does: the true value has to be one of 64 bits. A loop has a range and so have sums
+/// of loops; an element of a tensor may be anything, and x + 1 may wrap.
 ///
-/// Bounds with symbols. An extent is bounded by memory alone, and n * m by neither. What bounds it are
-/// the sizes of the kernel: tensors, and loops that run together, have at most `kMostElements`
-/// elements. Extents of one kernel are alike, so a product of as many of them as make up such a size,
-/// with a coefficient not far above its, is taken to be one; longer products and larger coefficients
-/// are taken to wrap.
+/// Bounds with symbols. An extent is bounded by memory alone, and n * m by neither. What bounds it
+/// are the sizes of the kernel: tensors, and loops that run together, have at most `kMostElements`
+/// elements. Extents of one kernel are alike, so a product of as many of them as make up such a
+/// size, with a coefficient not far above its, is taken to be one; longer products and larger
+/// coefficients are taken to wrap.
 #include <algorithm>
 #include <cmath>
 #include <limits>

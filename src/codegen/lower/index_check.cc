@@ -1,10 +1,10 @@
 /// index_check.cc: what a kernel does about indices that come out of tensors.
 ///
-/// The interpreter throws at the first index outside its axis. A kernel cannot: it cuts the index or
-/// leaves the load out, so that it reads inside its buffers whatever the tensor holds, and reports through its range flag
-/// (weft/codegen/kernel/kernel.h) that it had to. What is reported is what the interpreter throws for: a
-/// load that is evaluated, its guard true, an index outside. Where the simplifier proves that cutting
-/// changes nothing, both are gone.
+/// The interpreter throws at the first index outside its axis. A kernel cannot: it cuts the index
+/// or leaves the load out, so that it reads inside its buffers whatever the tensor holds, and
+/// reports through its range flag (weft/codegen/kernel/kernel.h) that it had to. What is reported
+/// is what the interpreter throws for: a load that is evaluated, its guard true, an index outside.
+/// Where the simplifier proves that cutting changes nothing, both are gone.
 ///
 /// A load inside of a reduction is reported by a reduction of its own, "any of them was outside",
 /// over the same loops: printers compute both in one walk over a row.
@@ -45,9 +45,9 @@ bool DependsOn(const Expr& e, int first, int end) {
   return false;
 }
 
-/// Where neighbouring points have indices of their own, each is a lane of a gather, which has a mask
-/// anyway: it leaves out what is outside. Elsewhere an index is cut, once for a run of points, and
-/// what is read stays a plain load.
+/// Where neighbouring points have indices of their own, each is a lane of a gather, which has a
+/// mask anyway: it leaves out what is outside. Elsewhere an index is cut, once for a run of points,
+/// and what is read stays a plain load.
 bool IsLeftOut(const Expr& index, int lane_loop) {
   return lane_loop >= 0 && DependsOn(index, lane_loop, lane_loop + 1);
 }
@@ -102,8 +102,8 @@ class FlagMaker {
   }
 
  private:
-  /// Some load of `e` is outside; null when none can be. `uses`: also those of the reductions that e
-  /// uses.
+  /// Some load of `e` is outside; null when none can be. `uses`: also those of the
+  /// reductions that e uses.
   Expr Outside(const Expr& e, bool uses) {
     AnyOf any;
     for (const ExprNode* n : PostOrder({e})) {

@@ -3,8 +3,8 @@
 /// An i64 expression is read as `constant + sum of coefficient * atom`: coefficients are symbolic
 /// integers free of loops, atoms are loop indices or operations that are not linear (floordiv, mod,
 /// loads, selects). The sum equals the expression modulo 2^64; as a true integer only where it
-/// cannot wrap (index_bounds.cc). Every proof the simplifier makes is about such sums and the ranges
-/// of their atoms.
+/// cannot wrap (index_bounds.cc). Every proof the simplifier makes is about such sums and the
+/// ranges of their atoms.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ namespace weft {
 
 struct IndexForm {
   SymInt constant = 0;
-  std::vector<std::pair<Expr, SymInt>>
-      terms;  ///< distinct atoms, no coefficient is 0; in order of first use
+  /// distinct atoms, no coefficient is 0; in order of first use
+  std::vector<std::pair<Expr, SymInt>> terms;
 
   void Add(const Expr& atom, SymInt coefficient);
   void AddForm(const IndexForm& o, SymInt factor);
@@ -37,8 +37,8 @@ void VisitForms(const Exprs& roots, const std::function<void(const Expr&, const 
 class IndexSimplifier {
  public:
   /// Where there is a point to compute, every extent is at least 1: that is added to the facts.
-  /// `sizes`: element counts of what the kernel reads, writes and loops over; sums below them do not
-  /// wrap. None given: the product of `dims`.
+  /// `sizes`: element counts of what the kernel reads, writes and loops over; sums below them do
+  /// not wrap. None given: the product of `dims`.
   IndexSimplifier(const std::vector<SymInt>& dims, const Facts& facts,
                   const std::vector<SymInt>& sizes = {});
   /// Simplifies all integer arithmetic of `e`, a Reduce is left as it is. `at_load` (may be null)

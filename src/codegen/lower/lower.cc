@@ -1,7 +1,7 @@
 /// lower.cc: from a ComputeSpec to a finished Kernel.
 ///
-///   NormalizeSpec -> RowNest / ElementwiseNest -> FlattenNest -> CollapseLoops -> symbols,
-///   reductions, Kernel::Finish
+///   NormalizeSpec -> RowNest / ElementwiseNest -> FlattenNest -> CollapseLoops
+///                 -> symbols, reductions, Kernel::Finish
 #include "weft/codegen/lower/lower.h"
 
 #include <algorithm>
@@ -124,13 +124,14 @@ void CollapseLoops(Nest* nest, const Facts& facts) {
 
 namespace {
 
-/// An expression of more nodes than this is one number to a kernel: what printers make of it stays small.
+/// An expression of more nodes than this is one number to a kernel: what printers make
+/// of it stays small.
 constexpr uint32_t kMaxExtentSize = 32;
 /// Terms of the product of all loops, which printers multiply out.
 constexpr uint32_t kMaxProductTerms = 64;
 
-/// What a kernel is told of the graph's extents: symbols, and whole expressions where they are large, as $0, $1 ... in the
-/// order in which `Use` meets them.
+/// What a kernel is told of the graph's extents: symbols, and whole expressions where they are
+/// large, as $0, $1 ... in the order in which `Use` meets them.
 class SymbolTable {
  public:
   explicit SymbolTable(const Facts& facts) : facts_(facts) {}
@@ -142,7 +143,8 @@ class SymbolTable {
     VisitPostfix(e, renamer);
     return renamer.stack.back();
   }
-  /// The loops of a kernel: those with the most terms are one number each until the product of all is small.
+  /// The loops of a kernel: those with the most terms are one number each until the product
+  /// of all is small.
   void NameLoops(const std::vector<SymInt>& loops) {
     const auto terms = [this](SymInt e) {
       return IsLarge(e) || e.is_symbol() ? 1 : (e.size() + 1) / 2;

@@ -42,7 +42,7 @@ struct Nest {
   Exprs Parts() const;
 };
 
-/// Extents and unit dims of a spec brought to one form by the facts; see lower_nest.cc.
+/// Extents and unit dims of a spec brought to one form by the facts; see nest.cc.
 ComputeSpec NormalizeSpec(const ComputeSpec& spec, const Facts& facts);
 /// One store per point; reductions are loops inside a point.
 Nest ElementwiseNest(const ComputeSpec& spec, const Facts& facts);
@@ -53,9 +53,9 @@ std::optional<Nest> RowNest(const ComputeSpec& spec, const Facts& facts);
 /// point.
 bool RowsReadOnce(const Nest& nest, const Facts& facts);
 
-/// A kernel reads inside its buffers whatever an index tensor holds: an index that no loop bounds is
-/// cut to the axis or, where it changes along `lane_loop`, guards the load; nothing is read of an
-/// axis of extent 0. (index_check.cc)
+/// A kernel reads inside its buffers whatever an index tensor holds: an index that no loop bounds
+/// is cut to the axis or, where it changes along `lane_loop`, guards the load; nothing is read of
+/// an axis of extent 0. (index_check.cc)
 void KeepInside(Indices* at, const std::vector<SymInt>& dims, int lane_loop, Expr* guard);
 /// Makes `flags` of all loads whose indices KeepInside cuts; loads still have an index a dimension.
 void AddRangeFlags(Nest* nest, const ComputeSpec& spec);

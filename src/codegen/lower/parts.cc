@@ -1,11 +1,13 @@
 /// parts.cc: template MULTI: several computations side by side that share one launch.
 ///
-/// A part is lowered by itself; equal parts share a kernel. Element-wise parts whose operands are all dense over the
-/// part's points, or one element, forget their shapes: they become one kernel over d0 points. So the update of four
-/// hundred parameters of different ranks and extents is one kernel and a table of four hundred rows.
+/// A part is lowered by itself; equal parts share a kernel. Element-wise parts whose operands are
+/// all dense over the part's points, or one element, forget their shapes: they become one kernel
+/// over d0 points. So the update of four hundred parameters of different ranks and extents is one
+/// kernel and a table of four hundred rows.
 ///
-/// A part of one element does not tell which of its operands are one element for every part (a learning rate) and which
-/// are as large as the part. It takes the kernel of a larger part that computes the same.
+/// A part of one element does not tell which of its operands are one element for every part (a
+/// learning rate) and which are as large as the part. It takes the kernel of a larger part
+/// that computes the same.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -108,8 +110,8 @@ std::optional<FlatForm> Flatten(const ComputeSpec& original, const Facts& facts)
   return flat ? std::optional(std::move(form)) : std::nullopt;
 }
 
-/// Numbers the inputs by what is done with them: expressions order the operands of a sum by hash, so the order of first
-/// use depends on the numbers that the inputs had.
+/// Numbers the inputs by what is done with them: expressions order the operands of a sum by hash,
+/// so the order of first use depends on the numbers that the inputs had.
 void OrderInputs(FlatForm* form, std::vector<int>* operands) {
   const size_t n = form->inputs.size();
   const auto with_names = [&](const std::function<std::string(size_t)>& name) {
@@ -252,9 +254,10 @@ std::vector<KernelPtr> LoweredKernel::Kernels() const {
 
 LoweredKernel LowerSpaces(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                           const std::vector<std::pair<int, int>>& written, const Facts& facts) {
-  // Tried rather than told beforehand. Outputs of unequal extents have a common space where one is a row of the other, and
-  // whether a reduction over that row is left is known only when all is simplified, which is what lowering begins with.
-  // It refuses before it makes anything else, and seldom: for what simplifying took a reduction out of.
+  // Tried rather than told beforehand. Outputs of unequal extents have a common space where one is
+  // a row of the other, and whether a reduction over that row is left is known only when all is
+  // simplified, which is what lowering begins with. It refuses before it makes anything else, and
+  // seldom: for what simplifying took a reduction out of.
   try {
     return LowerParts(spec, parts, written, facts);
   } catch (const Error& e) {

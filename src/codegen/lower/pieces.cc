@@ -1,8 +1,9 @@
-/// pieces.cc: a tensor that is put together from very many others (Concat) as template MULTI: one copy a piece, all
-/// in one launch.
-///   before  out[i] = i < 3 ? b0[i] : i < 6 ? b1[i - 3] : i < 9 ? b2[i - 6] ..
-///   after   part 0: out[0 + k] = b0[k];  part 1: out[3 + k] = b1[k];  part 2: out[6 + k] = b2[k] ..
-/// As one kernel its text and the comparisons of every element grow with the number of pieces: 1000 of them take NVRTC 8 s.
+/// pieces.cc: a tensor that is put together from very many others (Concat) as template MULTI: one
+/// copy a piece, all in one launch.
+///   before  out[i] = i < 3 ? b0[i] : i < 6 ? b1[i - 3] : ..
+///   after   part 0: out[0 + k] = b0[k];  part 1: out[3 + k] = b1[k];  ..
+/// As one kernel its text and the comparisons of every element grow with the number of pieces: 1000
+/// of them take NVRTC 8 s.
 #include "pieces.h"
 
 #include <algorithm>
@@ -122,7 +123,8 @@ enum Symbol { kPoints, kBegin, kOutElements, kRun, kOthers };
 /// in has runs of kRun elements, which lie kOthers elements apart in out.
 ///   contiguous  out[kBegin + k] = in[k] for k in [0, kPoints)
 ///   flat        out[kBegin + k + k / kRun * kOthers] = in[k]
-///   else        out[kBegin + j * (kRun + kOthers) + k] = in[j * kRun + k] for j in [0, kPoints), k in [0, kRun)
+///   else        out[kBegin + j * (kRun + kOthers) + k] = in[j * kRun + k]
+///               for j in [0, kPoints), k in [0, kRun)
 KernelPtr CopyKernel(DType t, bool contiguous, bool flat) {
   const auto symbol = [](Symbol s) { return KernelSymbol(s); };
   const auto dim = [&](Symbol s) { return Expr::Dim(symbol(s)); };

@@ -1,5 +1,5 @@
-/// Tests of lower_pieces.h: what is taken for consecutive pieces, and what is not. What the copies do is tested end to end
-/// (tests/cuda/cuda_wide_test.cc).
+/// Tests of pieces.h: what is taken for consecutive pieces, and what is not. What the copies
+/// do is tested end to end (tests/cuda/cuda_wide_test.cc).
 #include "pieces.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,8 @@
 namespace weft {
 namespace {
 
-/// [2, 3 inputs, 4] out of [2, 3, 4] each, by a balanced tree; `leaf` may change what piece k reads.
+/// [2, 3 inputs, 4] out of [2, 3, 4] each, by a balanced tree; `leaf` may change
+/// what piece k reads.
 ComputeSpec Pieces(int inputs, const std::function<Expr(int, const Expr&)>& leaf) {
   ComputeSpec spec;
   for (int i = 0; i < inputs; ++i) spec.inputs.push_back({DType::kF32, {2, 3, 4}});

@@ -7,9 +7,9 @@
 ///   (g*a + r) / (g*m)  ->  a / m            where 0 <= r < g is proved
 ///   (x / a) / b  ->  x / (a*b)
 ///   c*d*(x / d) + c*(x % d)  ->  c*x
-/// where the sum that is divided cannot wrap, and comparisons, Min, Max and Select are decided where
-/// the range of the difference of both sides tells, neither of which may wrap. Modulo 2^64, which is
-/// how data computes, only the sums themselves hold. What cannot be proved stays.
+/// where the sum that is divided cannot wrap, and comparisons, Min, Max and Select are decided
+/// where the range of the difference of both sides tells, neither of which may wrap. Modulo 2^64,
+/// which is how data computes, only the sums themselves hold. What cannot be proved stays.
 #include <algorithm>
 #include <numeric>
 

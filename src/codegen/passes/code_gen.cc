@@ -1,8 +1,10 @@
-/// code_gen.cc: CodeGen. Makes the kernel of every weft::Fused node from the FCodeGen of the operators in its body.
+/// code_gen.cc: CodeGen. Makes the kernel of every weft::Fused node from the FCodeGen of the
+/// operators in its body.
 ///   needs      subgraph, shape, dtype; takes operands as they lie where there is a "layout"
 ///   provides   kernel
 ///   preserves  everything: it only adds an attribute
-///   never      hides a body that it cannot lower: that is a fault (PassContext::Fault), the node has no kernel
+///   never      hides a body that it cannot lower: that is a fault (PassContext::Fault), the
+///              node has no kernel
 ///   cost       linear in the bodies; equal bodies give one Kernel object
 ///   source     NNVM-Fusion CodeGen (2016)
 #include <algorithm>
@@ -51,8 +53,8 @@ LoweredKernel Lower(const NodePtr& n, const Graph& body, std::vector<Layout> lay
   return lowered;
 }
 
-/// Whoever made the body promised a kernel: these say that lowering cannot keep it. Others are about the model or the
-/// request.
+/// Whoever made the body promised a kernel: these say that lowering cannot keep it. Others are
+/// about the model or the request.
 bool IsOurs(ErrorCode code) {
   return code == ErrorCode::kUnsupported || code == ErrorCode::kOverflow ||
          code == ErrorCode::kInternal;

@@ -1,9 +1,10 @@
-/// rtc_gen.cc: RTCGen. Compiles every distinct kernel for the target, in parallel, through the cache.
+/// rtc_gen.cc: RTCGen. Compiles every distinct kernel for the target, in
+/// parallel, through the cache.
 ///   needs      kernel
 ///   provides   rtc
 ///   preserves  everything: it only adds an attribute, whatever happens
-///   never      edits the graph, nor hides a kernel that does not compile: that is a fault (PassContext::Fault) that names its
-///              operators, which then run one by one
+///   never      edits the graph, nor hides a kernel that does not compile: that is a fault
+///              (PassContext::Fault) that names its operators, which then run one by one
 ///   source     NNVM-Fusion RTCGen (2016)
 #include <algorithm>
 #include <map>
@@ -19,8 +20,8 @@
 namespace weft {
 namespace {
 
-/// Bound on the memory of a compilation for each byte of kernels' texts. Measured with LLVM: 8 MiB, and
-/// 28 to 111 bytes a byte for 10 to 30 kernels of 130 to 550 KB together.
+/// Bound on the memory of a compilation for each byte of kernels' texts. Measured with LLVM: 8 MiB,
+/// and 28 to 111 bytes a byte for 10 to 30 kernels of 130 to 550 KB together.
 constexpr int64_t kCompilerBytesPerSourceByte = 200;
 
 void CheckCompileBytes(const std::vector<KernelPtr>& kernels, const Limits& limits) {
@@ -137,9 +138,9 @@ Graph RTCGen(Graph g, PassContext& ctx) {
   }
   KernelCache::Process().Store(missing, made);
   if (!unavailable.empty() && !missing.empty())
-    ctx.Warn(
-        fmt::format("no new kernels for target '{}': {}; what misses one runs in the interpreter",
-                    ctx.target().name(), unavailable));
+    ctx.Warn(fmt::format(
+        "no new kernels for target '{}': {}; operators without one run in the interpreter",
+        ctx.target().name(), unavailable));
   for (std::string& fault : faults) ctx.Fault(std::move(fault));
   for (NodeId id = 0; id < kernels.id_bound(); ++id)
     if (const LoweredKernel* k = kernels.find(id)) {

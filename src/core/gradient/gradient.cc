@@ -1,4 +1,5 @@
-/// gradient.cc: the attributes of gradient.h: their text, and how they follow the entries that they name.
+/// gradient.cc: the attributes of gradient.h: their text, and how they follow the
+/// entries that they name.
 #include "weft/core/gradient/gradient.h"
 
 #include <algorithm>

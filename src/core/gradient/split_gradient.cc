@@ -1,19 +1,22 @@
-/// split_gradient.cc: SplitGradient. Cuts a graph with gradients into a forward and a backward graph.
+/// split_gradient.cc: SplitGradient. Cuts a graph with gradients into a forward
+/// and a backward graph.
 ///
-/// What a forward output needs is the forward part, effects included unless they need a gradient. The rest of what the
-/// gradients need is the backward part. An edge from one to the other is a retained value: an output of the one, an input
-/// of the other. Of a forward value that is constant (a parameter, a Constant) both have their own.
+/// What a forward output needs is the forward part, effects included unless they need a gradient.
+/// The rest of what the gradients need is the backward part. An edge from one to the other is a
+/// retained value: an output of the one, an input of the other. Of a forward value that is constant
+/// (a parameter, a Constant) both have their own.
 ///
-/// The forward part runs first, whole. What the backward part reads of a variable before the forward part writes it is
-/// therefore a retained value too: a weft::Read in front of the write, in the forward part. The order of reads and writes
-/// is that of the program (ProgramOrder). A write of the backward part that the forward part would have to see is an error.
+/// The forward part runs first, whole. What the backward part reads of a variable before the
+/// forward part writes it is therefore a retained value too: a weft::Read in front of the write, in
+/// the forward part. The order of reads and writes is that of the program (ProgramOrder). A write
+/// of the backward part that the forward part would have to see is an error.
 ///
 ///   %b = Mul(%gy, %v)   %w = weft::Assign(%v, %x)
 ///     ->  forward   %r = weft::Read(%v)   %w = weft::Assign(%v, %x) after(%r)   outputs .., %r
 ///         backward  %b = Mul(%gy, %r)
 ///
-/// An extent vector (Shape) that only the backward part reads is computed there from what it reads anyway; the forward
-/// part is never asked for values that the backward part can see for itself.
+/// An extent vector (Shape) that only the backward part reads is computed there from what it reads
+/// anyway; the forward part is never asked for values that the backward part can see for itself.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -98,7 +101,8 @@ class Splitter {
     DFSVisit({cut, outputs.end()}, [&](const NodePtr& n) {
       if (part_[n->id()] == kNeither) part_[n->id()] = kBackward;
     });
-    // What neither reaches is there for its effect: it goes with what it waits for, its own operands forward if they can.
+    // What neither reaches is there for its effect: it goes with what it waits for, its own
+    // operands forward if they can.
     order_ = ProgramOrder(g_);
     for (NodePtr n : order_) {
       if (part_[n->id()] != kNeither) continue;
@@ -115,7 +119,8 @@ class Splitter {
     size_t slot;
     bool writes;
   };
-  /// What the backward part reads of a variable before the forward part writes it is read in the forward part.
+  /// What the backward part reads of a variable before the forward part writes it is read
+  /// in the forward part.
   void HoldContents() {
     std::map<NodeId, std::vector<Access>> accesses;
     std::vector<NodeId> written;
@@ -291,7 +296,7 @@ class Splitter {
     for (const NodeEntry& e : outputs) read[e.node->id()] = 1;
     return read;
   }
-  /// Somebody reads `p`, and nobody outside `part` does.
+  /// Something reads `p`, and nothing outside `part` does.
   bool OnlyRead(NodePtr p, Part part) const {
     bool read = false;
     for (const Use& u : p->uses()) {

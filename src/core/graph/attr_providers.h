@@ -1,5 +1,5 @@
-/// attr_providers.h: who could have put a missing graph attribute there. Graphs know no passes: the registry of passes
-/// (core/pass/registry.cc) answers.
+/// attr_providers.h: who could have put a missing graph attribute there. Graphs know no passes: the
+/// registry of passes (core/pass/registry.cc) answers.
 #pragma once
 
 #include <string>

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-/// The registered type of the value; null where there is none, also for a value of another C++ type under a registered
-/// name: programs for NNVM set such, and they are opaque.
+/// The registered type of the value; null where there is none, also for a value of another C++ type
+/// under a registered name: programs for NNVM set such, and they are opaque.
 inline const AttrType* AttrTypeOf(const std::string& name, const std::shared_ptr<std::any>& value) {
   const AttrType* t = FindAttrType(name);
   return t && value && t->type == value->type() ? t : nullptr;

@@ -67,7 +67,8 @@ NodeEntry ScalarOf(const NodeEntry& x, double value) {
 }
 
 GraphPtr FusedBody(const NodePtr& node) {
-  WEFT_ICHECK(IsOp(node, builtin::kFused), "{} is no fused node", node ? node->Describe() : "null");
+  WEFT_ICHECK(IsOp(node, builtin::kFused), "{} is not a fused node",
+              node ? node->Describe() : "null");
   return node->attr<GraphPtr>("body");
 }
 bool IsOp(const NodePtr& node, std::string_view op) {

@@ -1,5 +1,5 @@
-/// edit.cc: changing a graph that is there: other inputs and attributes, replacing, erasing, moving and importing
-/// nodes. Use lists and marks of what became stale are the store's (graph_store.cc).
+/// edit.cc: changing a graph that is there: other inputs and attributes, replacing, erasing, moving
+/// and importing nodes. Use lists and marks of what became stale are the store's (store.cc).
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -75,8 +75,9 @@ void Graph::ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to) {
     if (!heir && e.node && e.node != from) heir = e.node;
   if (!heir) return;
   store_->CheckOwns(heir, "the replacement");
-  // An heir that nobody uses yet comes before nothing, so it may come after what `from` came after. One that is used may
-  // come before that already (Identity replaced by its own input): its new users are the ones to wait then.
+  // An heir that nothing uses yet comes before nothing, so it may come after what `from` came
+  // after. One that is used may come before that already (Identity replaced by its own input): its
+  // new users are the ones to wait then.
   const bool fresh_heir = heir->uses().empty() && !heir->is_variable() && !ConstantOf(heir);
   std::vector<Node*> users;
   if (!from->control_deps.empty() && !fresh_heir) {
@@ -145,8 +146,8 @@ int Graph::EraseDead() {
     for (Node* d : n->control_deps)
       if (d->is_variable() || HasEffect(d)) mark(d);
   }
-  // Nobody sees whether a node without effects runs: what only has to come before others goes, and they come after what
-  // it came after.
+  // It cannot be observed whether a node without effects runs: what only has to come before others
+  // goes, and they come after what it came after.
   for (Node* n : store_->nodes)
     if (n && live[n->id()]) store_->SkipControls(n, live);
   // Edges among the dead need no care: only the use lists of the living are mended.
@@ -198,7 +199,8 @@ std::vector<NodeEntry> Graph::ImportInto(const std::vector<NodeEntry>& entries,
   for (const NodeEntry& e : entries)
     if (e.node) e.node->store()->CheckOwns(e, "an imported entry");
   std::unordered_map<Node*, Node*> twin;
-  // What an earlier import has made of `n`, if neither has changed since: their operators, names and edges tell.
+  // What an earlier import has made of `n`, if neither has changed since: their operators,
+  // names and edges tell.
   auto earlier = [&](Node* n) -> Node* {
     const std::vector<NodeId>& went = store_->imported[n->store()];
     Node* c = n->id() < went.size() && went[n->id()] < store_->nodes.size()

@@ -33,7 +33,8 @@ enum : uint64_t { kEffect = 1, kDraw = 2 };
 
 uint64_t EffectsOf(const NodePtr& node);
 
-/// Of all nodes of a body. Bodies are immutable and asked for often, so the answer is kept in the graph.
+/// Of all nodes of a body. Bodies are immutable and asked for often, so the answer is
+/// kept in the graph.
 uint64_t EffectsOfBody(const Graph& body) {
   std::atomic<uint64_t>& known = body.store()->body_effects;
   const uint64_t revision = body.revision() << 2;

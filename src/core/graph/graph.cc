@@ -1,5 +1,5 @@
-/// graph.cc: the lists of a graph, its life, building it, and what a Node says about itself. Editing is in graph_edit.cc,
-/// attributes are in graph_attr.cc, views and traversal in graph_view.cc.
+/// graph.cc: the lists of a graph, its life, building it, and what a Node says about itself.
+/// Editing is in edit.cc, attributes are in graph_attr.cc, views and traversal in view.cc.
 #include "weft/core/graph/graph.h"
 
 #include <cstddef>
@@ -19,8 +19,9 @@ namespace weft {
 
 // ---- input and control lists ----
 
-// A list finds its node by its place in it: two pointers a node would cost every walk over a large graph. Where members
-// of a class with private parts lie is known to every compiler that is supported.
+// A list finds its node by its place in it: two pointers a node would cost every walk over
+// a large graph. Where members of a class with private parts lie is known to every
+// compiler that is supported.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 Node* InputList::owner() const {
@@ -109,8 +110,8 @@ Graph::~Graph() = default;
 Graph::Graph(const Graph& o) : outputs(this), store_(o.store_->Clone()) { CopyAttrs(o); }
 namespace {
 
-/// What a graph that was moved from holds: it may be filled again. Where memory has run out it has nothing, and may be
-/// assigned to or destroyed, which is all that unwinding does.
+/// What a graph that was moved from holds: it may be filled again. Where memory has run out it has
+/// nothing, and may be assigned to or destroyed, which is all that unwinding does.
 std::shared_ptr<GraphStore> EmptyStore() noexcept try {
   return std::make_shared<GraphStore>();
 } catch (const std::bad_alloc&) {
@@ -141,7 +142,8 @@ Graph& Graph::operator=(Graph&& o) noexcept {
 
 void Graph::CopyAttrs(const Graph& from) {
   attrs = from.attrs;
-  // Lists of handles (`grad_ys` of 2016) mean the twins here. Handles of third graphs and of erased nodes stay as they are.
+  // Lists of handles (`grad_ys` of 2016) mean the twins here. Handles of third graphs and of erased
+  // nodes stay as they are.
   auto twin = [&](NodePtr n) {
     return n && from.store_->Lives(n.get()) ? NodePtr(store_->nodes[n->id()]) : n;
   };
@@ -258,7 +260,7 @@ const std::vector<NodePtr>& Graph::inputs() const { return store_->inputs; }
 void Graph::SetInputs(const std::vector<NodePtr>& variables) {
   for (NodePtr p : variables) {
     store_->CheckOwns(p, "an input of the graph");
-    WEFT_CHECK(p->is_variable(), kApiMisuse, "{} is no variable", p->Describe());
+    WEFT_CHECK(p->is_variable(), kApiMisuse, "{} is not a variable", p->Describe());
   }
   store_->inputs = variables;
   store_->Changed();

@@ -1,7 +1,9 @@
-/// graph_attr.cc: the table of attribute types, and how a graph keeps attribute values true while it is edited.
+/// graph_attr.cc: the table of attribute types, and how a graph keeps attribute values true
+/// while it is edited.
 ///
-/// Staleness is cleared lazily: edits only note the touched nodes; the next read of a registered attribute sweeps
-/// forward from them once, clearing the derived rows of everything that depends on them.
+/// Staleness is cleared lazily: edits only note the touched nodes; the next read of a
+/// registered attribute sweeps forward from them once, clearing the derived rows of everything
+/// that depends on them.
 #include "weft/core/graph/graph_attr.h"
 
 #include <algorithm>
@@ -110,7 +112,8 @@ void Graph::FlushStale() const {
     const AttrType* t = FindAttrType(name);
     if (!t || !value || t->kind != AttrKind::kDerived || store_->preserved.count(name)) continue;
     if (t->scope == AttrScope::kGraph) {
-      // Any edit counts, also one that leaves every row true: an edge that only orders, another output.
+      // Any edit counts, also one that leaves every row true: an edge that
+      // only orders, another output.
       store_->partial.insert(name);
       dropped.push_back(name);
       continue;

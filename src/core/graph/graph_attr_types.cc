@@ -32,11 +32,11 @@ SymTensorPtr ParseValue(const std::string& text) {
   for (SymInt d : extents.dims()) {
     WEFT_CHECK(d.known() && d.is_const() && d.value() >= 0 &&
                    !__builtin_mul_overflow(count, d.value(), &count),
-               kSyntax, "the extents of a value are numbers, got '{}'", text);
+               kSyntax, "the dimensions of a value are numbers, got '{}'", text);
     v->dims.push_back(d.value());
   }
-  WEFT_CHECK(count == int64_t(v->elements.size()), kSyntax, "{} elements for the extents of '{}'",
-             v->elements.size(), text);
+  WEFT_CHECK(count == int64_t(v->elements.size()), kSyntax,
+             "{} elements for the dimensions of '{}'", v->elements.size(), text);
   return v;
 }
 

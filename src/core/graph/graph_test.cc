@@ -1,4 +1,5 @@
-/// graph_test.cc: the graph store: handles, edits, use lists, staleness of derived rows, views, imports.
+/// graph_test.cc: the graph store: handles, edits, use lists, staleness of
+/// derived rows, views, imports.
 #include "weft/core/graph/graph.h"
 
 #include <doctest/doctest.h>

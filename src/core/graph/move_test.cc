@@ -1,5 +1,5 @@
-/// move_test.cc: nodes that move between graphs, single control edges, graphs with many outputs, variables with
-/// many readers.
+/// move_test.cc: nodes that move between graphs, single control edges, graphs with many outputs,
+/// variables with many readers.
 #include <doctest/doctest.h>
 
 #include "tests/support/code_of.h"

@@ -1,4 +1,5 @@
-// Operands that are left out: which a declaration allows, the one form that nodes hold, and what says that one is missing.
+// Operands that are left out: which a declaration allows, the one form that nodes hold, and what
+// says that one is missing.
 #include "weft/core/graph/operands.h"
 
 #include <doctest/doctest.h>

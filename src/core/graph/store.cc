@@ -1,7 +1,7 @@
 /// store.cc: allocation of nodes and the upkeep of use lists.
 ///
-/// Every input slot remembers where it stands in its producer's use list, so removing a use is O(1): the last use
-/// takes its place and its slot is told the new position.
+/// Every input slot remembers where it stands in its producer's use list, so removing a use is
+/// O(1): the last use takes its place and its slot is told the new position.
 #include "store.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ uint64_t GraphStore::NextSerial() {
 
 // ---- memory of nodes ----
 
-/// A chunk lives as long as the store that made it, because a handle of an erased node may still be asked for its id, and
-/// as long as any of its nodes lives in another store.
+/// A chunk lives as long as the store that made it, because a handle of an erased node may still be
+/// asked for its id, and as long as any of its nodes lives in another store.
 struct GraphStore::Chunk {
   std::atomic<uint32_t> users;  // the maker, and one for each node elsewhere
   uint32_t capacity;
@@ -121,7 +121,8 @@ void GraphStore::Adopt(GraphStore& from, const NodePtr* adopted, size_t count,
   WEFT_CHECK(nodes.size() + count < 0xffffffffu, kLimit, "a graph holds at most 2^32 - 1 nodes");
   nodes.reserve(nodes.size() + count);
   stale.reserve(stale.size() + count);
-  // Nodes of one chunk mostly follow each other: they take hold of it together, also when the rest is refused.
+  // Nodes of one chunk mostly follow each other: they take hold of it together, also when
+  // the rest is refused.
   struct Holds {
     Chunk* chunk = nullptr;
     uint32_t nodes = 0;

@@ -1,5 +1,5 @@
-/// store.h: the heap object behind a Graph: nodes in chunks at stable addresses, use lists, revision, and the
-/// list of nodes whose derived attribute rows went stale.
+/// store.h: the heap object behind a Graph: nodes in chunks at stable addresses, use lists,
+/// revision, and the list of nodes whose derived attribute rows went stale.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,8 @@
 
 namespace weft {
 
-/// Asks for the cache lines of a node that is read soon: id and inputs, with `all` also control edges, uses, operator.
+/// Asks for the cache lines of a node that is read soon: id and inputs, with `all` also
+/// control edges, uses, operator.
 inline void PrefetchNode(const Node* n, bool all) {
 #if defined(__GNUC__)
   const char* p = reinterpret_cast<const char*>(n);
@@ -39,7 +40,8 @@ class GraphStore {
   /// Deep copy with equal ids.
   std::shared_ptr<GraphStore> Clone() const;
   void Destroy(Node* node);
-  /// Removes the uses by `node` from the producers for which `keep` holds; for bulk removal, followed by Drop.
+  /// Removes the uses by `node` from the producers for which `keep` holds; for bulk
+  /// removal, followed by Drop.
   template <class F>
   void ForgetUses(Node* node, F&& keep) {
     for (uint32_t i = 0; i < node->inputs.entries_.size(); ++i) {
@@ -59,7 +61,8 @@ class GraphStore {
   void PushControl(Node* user, Node* before);
   void RemoveControl(Node* user, Node* before);
   void ClearControl(Node* user);
-  /// Control edges of `user` to nodes that do not live become edges to the living ones that stand before those.
+  /// Control edges of `user` to nodes that do not live become edges to the living ones
+  /// that stand before those.
   void SkipControls(Node* user, const std::vector<uint8_t>& live);
 
   // Every change of the outputs comes through these.
@@ -91,7 +94,8 @@ class GraphStore {
   }
   /// The attributes of `node` have changed: so may have what it writes.
   void ForgetMutations(Node* node);
-  /// Edges, nodes, outputs or declared inputs changed: what was derived from the structure as a whole no longer holds.
+  /// Edges, nodes, outputs or declared inputs changed: what was derived from the structure as a
+  /// whole no longer holds.
   void Changed() {
     ++revision;
     structure_changed = true;
@@ -121,20 +125,22 @@ class GraphStore {
   std::string name;
   uint64_t revision = 1;
   bool structure_changed = false;  ///< since stale attributes were last cleared
-  /// Differs between all stores of the process and from before a renumbering: says what a recorded id means.
+  /// Differs between all stores of the process and from before a renumbering: says what
+  /// a recorded id means.
   uint64_t serial = NextSerial();
   /// Of a body, which is immutable: effects.cc's answer, and the revision that it holds for.
   std::atomic<uint64_t> body_effects{0};
   std::vector<NodeId> stale;
   std::set<std::string> partial;  ///< derived attributes that lost rows since they were last stored
-  std::set<std::string>
-      preserved;  ///< names that edits leave alone while a pass that vouches for them runs
-  /// Where nodes imported from another store went: old id -> new id, ~0u for none. Keyed by the source store.
+  /// names that edits leave alone while a pass that vouches for them runs
+  std::set<std::string> preserved;
+  /// Where nodes imported from another store went: old id -> new id, ~0u for none. Keyed
+  /// by the source store.
   std::map<const GraphStore*, std::vector<NodeId>> imported;
   std::map<const GraphStore*, uint64_t>
       imported_serial;                 ///< `serial` of the source; an address may come again
   std::shared_ptr<IndexedGraph> view;  ///< dense view of the last revision asked for
-  /// Emptied views of earlier revisions: a reference to one that somebody kept throws instead of dangling.
+  /// Emptied views of earlier revisions: a reference that a caller kept throws instead of dangling.
   std::vector<std::shared_ptr<IndexedGraph>> old_views;
 
   static uint64_t NextSerial();
@@ -150,8 +156,8 @@ class GraphStore {
   void UnnoteOutput(size_t i);
   std::vector<Chunk*> chunks_;  ///< made here
   uint32_t used_in_last_ = 0;
-  std::vector<Chunk*>
-      left_;  ///< made elsewhere, of nodes that were here: their handles may be asked for an id
+  /// made elsewhere, of nodes that were here: their handles may be asked for an id
+  std::vector<Chunk*> left_;
 };
 
 }  // namespace weft

@@ -19,7 +19,7 @@ Type DeclaredType(const NodePtr& variable) {
   if (!v) return Type();
   if (v->is<DType>()) return v->get<DType>();
   const std::optional<DType> t = ParseDType(v->get<std::string>());
-  WEFT_CHECK(t.has_value(), kBadAttribute, "{}: '{}' is no dtype", variable->Describe(),
+  WEFT_CHECK(t.has_value(), kBadAttribute, "{}: '{}' is not a dtype", variable->Describe(),
              v->get<std::string>());
   return *t;
 }

@@ -14,8 +14,8 @@
 namespace weft {
 namespace {
 
-/// Post-order over inputs and control edges, one store: ids index the marks. A node on the stack that is met again closes a
-/// cycle.
+/// Post-order over inputs and control edges, one store: ids index the marks. A node on the stack
+/// that is met again closes a cycle.
 class PostOrder {
  public:
   explicit PostOrder(const GraphStore& store) : store_(store), mark_(store.nodes.size(), kNew) {}
@@ -54,14 +54,16 @@ class PostOrder {
     WEFT_CHECK(mark_[id] == kNew, kCycle, "the graph has a cycle through {}", n->Describe());
     mark_[id] = kOpen;
     stack_.push_back({n, id, 0, uint32_t(n->num_inputs() + n->control_deps.size())});
-    // Graphs are mostly built producers first: a walk goes down the ids to the first producers and up again.
+    // Graphs are mostly built producers first: a walk goes down the ids to the first
+    // producers and up again.
     if (id >= kNear && id + kNear < store_.nodes.size()) {
       if (const Node* near = store_.nodes[id - kNear]) PrefetchNode(near, false);
       if (const Node* near = store_.nodes[id + kNear]) PrefetchNode(near, false);
     }
     return true;
   }
-  /// How many nodes ahead are read: enough to hide the way to memory, measured on a graph of 10^6 nodes.
+  /// How many nodes ahead are read: enough to hide the way to memory, measured on a
+  /// graph of 10^6 nodes.
   static constexpr size_t kAhead = 8, kNear = 64;
   const GraphStore& store_;
   std::vector<uint8_t> mark_;
@@ -71,7 +73,8 @@ class PostOrder {
 }  // namespace
 
 void DFSVisit(const std::vector<NodeEntry>& heads, const std::function<void(const NodePtr&)>& f) {
-  // Heads may lie in several graphs (Import); each part is visited by itself, in order of first appearance.
+  // Heads may lie in several graphs (Import); each part is visited by itself, in
+  // order of first appearance.
   std::vector<GraphStore*> stores;
   for (const NodeEntry& e : heads)
     if (e.node && std::find(stores.begin(), stores.end(), e.node->store()) == stores.end())
@@ -91,7 +94,8 @@ std::vector<NodePtr> Graph::TopoOrder() const {
   PostOrder visit(*store_);
   auto add = [&](Node* n) { order.push_back(n); };
   for (const NodeEntry& e : store_->outputs) visit.Visit(e.node.get(), add);
-  // An effect happens whether or not an output sees it. Nodes that an output has reached are not looked at again.
+  // An effect happens whether or not an output sees it. Nodes that an output has reached are
+  // not looked at again.
   if (order.size() < num_nodes())
     for (NodeId id = 0; id < store_->nodes.size(); ++id) {
       Node* n = store_->nodes[id];
@@ -181,7 +185,7 @@ std::vector<NodeId> Graph::Compact() {
 const IndexedGraph& Graph::indexed_graph() const {
   if (store_->view && store_->view->revision_ == store_->revision) return *store_->view;
   if (store_->view) {
-    // Somebody may hold a reference to the last view: it stays, without content, and throws.
+    // A caller may hold a reference to the last view: it stays, without content, and throws.
     *store_->view = IndexedGraph();
     store_->old_views.push_back(std::move(store_->view));
   }

@@ -1,4 +1,4 @@
-/// doc.cc: see json_doc.h.
+/// doc.cc: see doc.h.
 #include "doc.h"
 
 #include <algorithm>
@@ -294,7 +294,7 @@ class JsonParser {
         continue;
       }
       const size_t length = c < 0x80 ? 1 : Utf8Length(text_.data() + at_, end);
-      if (length == 0) Fail("the text is no UTF-8 here");
+      if (length == 0) Fail("invalid UTF-8 here");
       at_ += length;
     }
     if (at_ >= text_.size()) {
@@ -395,8 +395,9 @@ int64_t JsonDoc::Int(Ref r, const char* what) const {
   const auto v = TryParseInt64(Text(tokens_[r]));
   if (v) return *v;
   Fail(ErrorCode::kSyntax,
-       fmt::format("expected {}, got {}", what,
-                   tokens_[r].flag ? "a number that is no integer" : "an integer beyond 64 bits"),
+       fmt::format(
+           "expected {}, got {}", what,
+           tokens_[r].flag ? "a number that is not an integer" : "an integer beyond 64 bits"),
        r);
 }
 

@@ -21,7 +21,8 @@ class JsonDoc {
   enum class Kind : uint8_t { kNull, kFalse, kTrue, kNumber, kString, kArray, kObject };
   using Ref = uint32_t;  ///< a token; 0 is the whole document
 
-  /// Throws kSyntax with line and column, kLimit for deeper nesting. `text` must outlive the object.
+  /// Throws kSyntax with line and column, kLimit for deeper nesting. `text`
+  /// must outlive the object.
   JsonDoc(std::string_view text, const std::string& source, int64_t max_depth);
 
   Kind kind(Ref r) const { return tokens_[r].kind; }

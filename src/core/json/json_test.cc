@@ -1,5 +1,5 @@
-/// json_test.cc: load(save(g)) prints as g; the exact form of a small graph; NNVM's dialect; and what
-/// hostile JSON meets.
+/// json_test.cc: load(save(g)) prints as g; the exact form of a small graph; NNVM's dialect; and
+/// what hostile JSON meets.
 #include "weft/core/json/json.h"
 
 #include <doctest/doctest.h>

@@ -228,7 +228,7 @@ class GraphLoader {
     if (!doc_.is(r, Kind::kString)) return doc_.Double(r, "a number");
     const std::string text = doc_.String(r, "a number");
     const auto v = TryParseDouble(text);
-    if (!v) s_.Fail(fmt::format("{} is no number", Quote(text)), r, ErrorCode::kSyntax);
+    if (!v) s_.Fail(fmt::format("{} is not a number", Quote(text)), r, ErrorCode::kSyntax);
     return *v;
   }
   Floats FloatList(Ref at) {
@@ -269,7 +269,7 @@ class GraphLoader {
     EachJson(doc_, at, "the inputs of the graph", [&](Ref r) {
       Node* n = NodeOf(r, true);
       if (!n->is_variable() || unknown_.count(n) || seen[n->id()])
-        s_.Fail(fmt::format("node {} is no variable, or is named twice", n->id()), r);
+        s_.Fail(fmt::format("node {} is not a variable, or is named twice", n->id()), r);
       seen[n->id()] = 1;
       inputs.push_back(n);
     });
@@ -339,7 +339,7 @@ class GraphLoader {
     const std::string text = doc_.String(r, "a type");
     const Type type = TypeOfText(text);
     if (type.ToString() == text) return type;
-    s_.Fail(fmt::format("{} is no type", Quote(text)), r, ErrorCode::kSyntax);
+    s_.Fail(fmt::format("{} is not a type", Quote(text)), r, ErrorCode::kSyntax);
   }
 
   void Parse(const AttrType& type, std::any* value, NodeId id, uint32_t index, Ref r) {
@@ -378,7 +378,7 @@ Graph LoadWeftJson(const JsonDoc& doc, const JsonOptions& options) {
   }
   s.newer = doc.Int(minor, "a version") > kMinor;
   const JsonMembers m(s, 0, {"format", "version", "graph", "tensors"}, "the document");
-  if (!doc.Equals(m[0], "weft")) s.Fail("the format is no \"weft\"", m[0], ErrorCode::kSyntax);
+  if (!doc.Equals(m[0], "weft")) s.Fail("the format is not \"weft\"", m[0], ErrorCode::kSyntax);
   if (m[3]) EachJson(doc, m[3], "tensors", [&](Ref r) { s.tensor_at.push_back(r); });
   s.tensor_made.resize(s.tensor_at.size());
   Graph g = GraphLoader(&s, 1).Load(m.Need(2, "'graph'"));

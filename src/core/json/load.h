@@ -35,7 +35,8 @@ class JsonOps {
 /// Parses the attributes of a node whose operator, attributes and inputs are set, and checks their
 /// number. `at` is where the node stands.
 void FinishJsonNode(const JsonDoc& doc, Node* n, Ref at);
-/// Calls `f` and gives what it throws the place of `at`; what another's code throws becomes kSyntax.
+/// Calls `f` and gives what it throws the place of `at`; what another's
+/// code throws becomes kSyntax.
 template <class F>
 auto AtPlace(const JsonDoc& doc, Ref at, F f) -> decltype(f()) {
   try {

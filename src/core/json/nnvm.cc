@@ -118,7 +118,7 @@ class NnvmLoader {
       if (!variables_[n->id()] ||
           std::find(inputs.begin(), inputs.end(), NodePtr(n)) != inputs.end())
         doc_.Fail(ErrorCode::kInvalidModel,
-                  fmt::format("node {} is no variable, or is named twice", n->id()), r);
+                  fmt::format("node {} is not a variable, or is named twice", n->id()), r);
       inputs.push_back(n);
     }
     g_.SetInputs(inputs);
@@ -180,8 +180,8 @@ class NnvmLoader {
       doc_.Expect(r, Kind::kArray, "a shape");
       std::vector<SymInt> dims;
       for (Ref d = doc_.First(r); d != doc_.End(r); d = doc_.Next(d)) {
-        const int64_t v = doc_.Int(d, "an extent");
-        if (v < 0) doc_.Fail(ErrorCode::kInvalidModel, "an extent is negative", d);
+        const int64_t v = doc_.Int(d, "a dimension");
+        if (v < 0) doc_.Fail(ErrorCode::kInvalidModel, "a dimension is negative", d);
         dims.push_back(v == 0 ? SymInt() : SymInt(v));
         complete = complete && v != 0;
       }

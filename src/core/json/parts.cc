@@ -52,9 +52,9 @@ TensorPtr ReadJsonTensor(const JsonLoadState& s, Ref at) {
   const DType dtype = ReadJsonDType(doc, m.Need(0, "the dtype of a tensor"));
   if (dtype == DType::kUnknown) s.Fail("a tensor needs a dtype", m[0]);
   std::vector<int64_t> dims;
-  EachJson(doc, m.Need(1, "'dims' of a tensor"), "the extents of a tensor", [&](Ref r) {
-    dims.push_back(doc.Int(r, "an extent"));
-    if (dims.back() < 0) s.Fail("an extent is negative", r);
+  EachJson(doc, m.Need(1, "'dims' of a tensor"), "the dimensions of a tensor", [&](Ref r) {
+    dims.push_back(doc.Int(r, "a dimension"));
+    if (dims.back() < 0) s.Fail("a dimension is negative", r);
     if (dims.size() > 64) s.Fail("a tensor of more than 64 axes", r, ErrorCode::kLimit);
   });
   // The data must be there before memory is.

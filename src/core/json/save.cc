@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kMaxNesting = 200;
 
-/// Ids stay as they are while a reader can keep a table by id that is not much larger than the graph.
+/// Ids stay as they are while a reader can keep a table by id that is not much
+/// larger than the graph.
 bool KeepsIds(const Graph& g) { return g.id_bound() <= 8 * g.num_nodes() + 65536; }
 
 class JsonWriter {

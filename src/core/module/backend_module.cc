@@ -1,4 +1,5 @@
-/// backend_module.cc: the table of backend modules, and the one place where such a module is loaded.
+/// backend_module.cc: the table of backend modules, and the one place where such a module is
+/// loaded.
 #include "weft/core/module/backend_module.h"
 
 #include <algorithm>
@@ -30,8 +31,8 @@ std::shared_ptr<const BackendModule> LookUp(const std::string& name) {
   return it == Table().end() ? nullptr : it->second;
 }
 
-/// Only from beside the library, as built, or from weft/ below it, as installed: a name that is searched would let the
-/// environment choose the code.
+/// Only from beside the library, as built, or from weft/ below it, as installed: a name that is
+/// searched would let the environment choose the code.
 std::vector<std::string> Folders() {
   const std::string beside = DirectoryOf(CurrentLibraryPath());
   return {beside, JoinPath(beside, "weft")};

@@ -1,5 +1,6 @@
-/// plugin_file.cc: looks at a plugin's file before it is opened: is it there, is it a shared library for this machine,
-/// which headers was it compiled against. Every offset in it is checked: a damaged file is refused, not trusted.
+/// plugin_file.cc: looks at a plugin's file before it is opened: is it there, is it a shared
+/// library for this machine, which headers was it compiled against. Every offset in it is checked:
+/// a damaged file is refused, not trusted.
 #include "plugin_file.h"
 
 #include <elf.h>
@@ -24,8 +25,8 @@ constexpr uint16_t kMachine = EM_AARCH64;
 #else
 constexpr uint16_t kMachine = EM_NONE;  // not checked
 #endif
-constexpr uint64_t kMaxNotes =
-    1 << 16;  // ours has some 80 bytes; a real file's notes stay below 1 KiB
+// ours has some 80 bytes; a real file's notes stay below 1 KiB
+constexpr uint64_t kMaxNotes = 1 << 16;
 
 class FileReader {
  public:
@@ -77,7 +78,7 @@ std::optional<std::string> FindNote(const std::vector<char>& notes) {
 std::optional<std::string> ReadAbiId(const FileReader& file) {
   Elf64_Ehdr head;
   if (!file.Read(0, &head, sizeof head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
-    file.Refuse("is no shared library: it does not begin as an ELF file");
+    file.Refuse("is not a shared library: it does not begin as an ELF file");
   if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB ||
       (kMachine != EM_NONE && head.e_machine != kMachine))
     file.Refuse(fmt::format("is for another machine (ELF machine {}, class {})", head.e_machine,
@@ -110,7 +111,7 @@ PluginFile InspectPlugin(const std::string& path) {
   struct stat status {};
   WEFT_CHECK(fstat(file.fd(), &status) == 0, kIo, "plugin '{}' cannot be read: {}", path,
              std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) file.Refuse("is no regular file");
+  if (!S_ISREG(status.st_mode)) file.Refuse("is not a regular file");
   PluginFile out;
   char* real = realpath(path.c_str(), nullptr);
   out.path = real ? real : path;

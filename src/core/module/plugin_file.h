@@ -13,8 +13,8 @@ struct PluginFile {
   std::optional<std::string> abi_id;  ///< of the note that the C++ tier carries
 };
 
-/// Throws kPlugin for a path without '/', kIo where there is no such file, kPlugin where it is no shared library for this
-/// machine.
+/// Throws kPlugin for a path without '/', kIo where there is no such file, kPlugin where it is no
+/// shared library for this machine.
 PluginFile InspectPlugin(const std::string& path);
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-/// plugin_host.cc: the table that plugins get, as far as the core fills it, and messages at the C border.
+/// plugin_host.cc: the table that plugins get, as far as the core fills it, and messages
+/// at the C border.
 #include "plugin_host.h"
 
 #include "weft/abi_id.h"

@@ -1,7 +1,9 @@
-/// plugin_loader.cc: from a file to registered operators, passes and backends, or to an error and nothing.
+/// plugin_loader.cc: from a file to registered operators, passes and backends, or to
+/// an error and nothing.
 ///
-/// The order of checks: the file (plugin_file.cc), whether starting it survives (plugin_trial.cc), dlopen with what its
-/// static initialisers register held back, the entry, versions and identity of headers, then one commit of everything.
+/// The order of checks: the file (plugin_file.cc), whether starting it survives (plugin_trial.cc),
+/// dlopen with what its static initialisers register held back, the entry, versions and identity of
+/// headers, then one commit of everything.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -22,8 +24,8 @@ namespace {
 constexpr const char* kEntry = "weft_plugin_init_v1";
 // The table and the struct may grow: one that is shorter was made before the members it lacks.
 constexpr size_t kSmallestInfo = offsetof(WeftPluginInfo, abi_id);
-constexpr size_t kRoom =
-    1024;  // behind the info, for plugins that write more than they were asked to
+// behind the info, for plugins that write more than they were asked to
+constexpr size_t kRoom = 1024;
 
 struct Loaded {
   PluginFile file;
@@ -65,8 +67,8 @@ void CheckAbi(const PluginFile& file, const std::string& theirs) {
            ", or write it for the C interface (weft/plugin.h)");
 }
 
-/// dlopen is declared to throw nothing, but static initialisers of what it opens may; through this pointer that is an
-/// exception as any other, in the child process that tries the plugin.
+/// dlopen is declared to throw nothing, but static initialisers of what it opens may; through this
+/// pointer that is an exception as any other, in the child process that tries the plugin.
 void* Open(const PluginFile& file) {
   using Opener = void* (*)(const char*, int);
   static Opener volatile open = reinterpret_cast<Opener>(&dlopen);
@@ -78,7 +80,7 @@ void* Open(const PluginFile& file) {
            "code that may fail belongs into the entry, not into a global variable");
   } catch (...) {
     Refuse(ErrorCode::kPlugin, file,
-           "threw from a static initialiser: something that is no exception");
+           "threw from a static initialiser: something that is not an exception");
   }
   if (!handle) {
     const char* why = dlerror();
@@ -108,7 +110,7 @@ WeftPluginInfo CallEntry(const PluginFile& file, void* handle, size_t* through_t
   } catch (const std::exception& e) {
     Refuse(ErrorCode::kPlugin, file, fmt::format("threw from its entry: {}", e.what()));
   } catch (...) {
-    Refuse(ErrorCode::kPlugin, file, "threw from its entry: something that is no exception");
+    Refuse(ErrorCode::kPlugin, file, "threw from its entry: something that is not an exception");
   }
   if (status != WEFT_OK)
     Refuse(ErrorCode::kPlugin, file,
@@ -170,7 +172,8 @@ PluginInfo LoadNow(const PluginFile& file, bool* opened) {
   p.path = file.path;
   p.tier = cpp || info.abi_id ? "C++" : "C";
   p.api = info.api_built;
-  // Without the lock of the list, which another thread may have held when a child was forked; only who loads writes it.
+  // Without the lock of the list, which another thread may have held when a child was forked; only
+  // who loads writes it.
   for (const Loaded& other : Table().loaded)
     if (other.info.name == p.name)
       Refuse(ErrorCode::kDuplicate, file,
@@ -203,7 +206,7 @@ const Loaded* FindLoaded(const PluginFile& file) {
   return nullptr;
 }
 
-/// Long for what registers a few things, short for somebody who waits.
+/// Long for a few registrations, short for a user who waits.
 constexpr double kTrialSeconds = 10;
 
 double DefaultTrialSeconds() {
@@ -256,9 +259,10 @@ PluginInfo LoadPlugin(const std::string& path, const PluginOptions& options) {
     std::lock_guard lock(t.mutex);
     t.loaded.reserve(t.loaded.size() + 1);  // what is committed must get into the list
   }
-  // Its initialisers do not run twice, whatever ended the first attempt: noted beforehand, since memory may be what ran out.
+  // Its initialisers do not run twice, whatever ended the first attempt: noted beforehand, since
+  // memory may be what ran out.
   t.refused.push_back({file, ErrorCode::kOutOfMemory,
-                       fmt::format("memory ran out while plugin '{}' was loaded", file.path)});
+                       fmt::format("out of memory while plugin '{}' was loaded", file.path)});
   bool opened = false;
   try {
     Loaded entry{file, LoadNow(file, &opened)};

@@ -1,7 +1,8 @@
-/// plugin_trial.cc: a fork that loads a plugin, so that one that aborts, crashes, throws from a static initialiser or
-/// hangs takes a child with it. (An exception that leaves a static initialiser in dlopen cannot be recovered from in the
-/// process itself: the dynamic loader keeps its lock.) The child reports through a file in memory and leaves by _exit:
-/// no destructor, no flush of what the parent had buffered.
+/// plugin_trial.cc: a fork that loads a plugin, so that one that aborts, crashes, throws from a
+/// static initialiser or hangs takes a child with it. (An exception that leaves a static
+/// initialiser in dlopen cannot be recovered from in the process itself: the dynamic loader keeps
+/// its lock.) The child reports through a file in memory and leaves by _exit: no destructor, no
+/// flush of what the parent had buffered.
 #include "plugin_trial.h"
 
 #include <sys/mman.h>
@@ -91,9 +92,10 @@ class Reader {
 
 [[noreturn]] void RunChild(const MemoryFile& report, const MemoryFile& log,
                            const std::function<PluginInfo()>& load) {
-  // Nobody else holds the registries: the parent had them locked. The lock itself names a thread of the parent.
+  // No other thread holds the registries: the parent had them locked. The lock itself names a
+  // thread of the parent.
   new (&RegistryMutex()) std::shared_mutex;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody waits for it any more
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing waits for it any more
   const struct rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   dup2(log.fd(), 1);
@@ -111,7 +113,7 @@ class Reader {
     out.Add(e.message()).Add(e.place()).Add(e.hint());
   } catch (...) {
     out = Writer();
-    out.Add("error").Add(std::to_string(int(ErrorCode::kOutOfMemory))).Add("memory ran out");
+    out.Add("error").Add(std::to_string(int(ErrorCode::kOutOfMemory))).Add("out of memory");
     out.Add("").Add("");
   }
   report.Append(out.text());

@@ -1,4 +1,5 @@
-/// op.cc: the operator registry: dmlc::Registry as storage, columns of attributes, provenance and staging.
+/// op.cc: the operator registry: dmlc::Registry as storage, columns of
+/// attributes, provenance and staging.
 #include "weft/core/op/op.h"
 
 #include <dmlc/registry.h>
@@ -32,8 +33,8 @@ std::string Owner::ToString() const {
 
 namespace detail {
 
-/// One attribute of all ops. Slots live in chunks that never move; a value is published by its pointer, never changes and
-/// lives for ever, so references stay valid while others register.
+/// One attribute of all ops. Slots live in chunks that never move; a value is published by its
+/// pointer, never changes and lives for ever, so references stay valid while others register.
 class OpAttrColumn {
  public:
   static constexpr uint32_t kChunk = 256, kChunks = 256;  // 65,536 ops
@@ -114,7 +115,8 @@ OpAttrColumn& Column(const std::string& name, std::type_index type) {
   return *slot;
 }
 
-/// Does `s` win over what the slot holds? Group values lose against explicit ones; equal priority is refused.
+/// Does `s` win over what the slot holds? Group values lose against explicit ones;
+/// equal priority is refused.
 bool Wins(const OpAttrColumn::Slot& slot, const Op& op, const AttrSetting& s, bool from_group) {
   if (!slot.value.load()) return true;
   if (slot.from_group != from_group) return slot.from_group;

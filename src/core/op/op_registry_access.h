@@ -1,4 +1,5 @@
-/// op_registry_access.h: what only the registry, and placeholders that stay outside of it, may write of an op.
+/// op_registry_access.h: what only the registry, and placeholders that stay outside of it, may
+/// write of an op.
 #pragma once
 
 #include "weft/core/op/op.h"

@@ -91,26 +91,26 @@ class FormulaReader {
     for (std::string_view piece : Pieces(text)) {
       if (piece == "...") {
         if (t->any_lead || !t->dims.empty())
-          Fail("has a '...' that is not the first of its extents");
+          Fail("has a '...' that is not the first of its dimensions");
         if (output && !lead_) Fail("has '...' behind the arrow only");
         t->any_lead = lead_ = true;
         continue;
       }
       if (!output && !IsName(piece) && !TryParseInt64(piece))
-        Fail(fmt::format("has '{}' in front of the arrow, where an extent is a number or a name",
+        Fail(fmt::format("has '{}' in front of the arrow, where a dimension is a number or a name",
                          piece));
       SymInt dim;
       try {
         dim = SymInt::Parse(piece);
       } catch (const Error& e) {
-        Fail(fmt::format("has an extent '{}' that does not parse: {}", piece, e.message()));
+        Fail(fmt::format("has a dimension '{}' that does not parse: {}", piece, e.message()));
       }
       for (SymInt s : dim.Symbols()) {
         if (!output) names_.push_back(s);
         if (std::find(names_.begin(), names_.end(), s) == names_.end())
-          Fail(fmt::format("has the extent '{}' behind the arrow only", s.symbol_name()));
+          Fail(fmt::format("has the dimension '{}' behind the arrow only", s.symbol_name()));
       }
-      if (auto v = dim.try_value(); v && *v < 0) Fail("has a negative extent");
+      if (auto v = dim.try_value(); v && *v < 0) Fail("has a negative dimension");
       t->dims.push_back(dim);
     }
   }
@@ -189,7 +189,7 @@ struct OpSignature::Impl {
       if (want == got) return;
     }
     WEFT_CHECK(ctx.facts().Equal(want, got) != Proof::kNo, kShapeMismatch,
-               "{}: extent {} of input {} is {}, expected {} by \"{}\"", ctx.node()->Describe(),
+               "{}: dimension {} of input {} is {}, expected {} by \"{}\"", ctx.node()->Describe(),
                axis, i, got.ToString(), want.ToString(), text);
     // A known number is the better name of the two from here on.
     if (name.is_symbol() && got.is_const()) (*names)[name.symbol_name()] = got;
@@ -218,14 +218,14 @@ struct OpSignature::Impl {
         continue;
       }
       WEFT_CHECK(lead.rank() == more, kShapeMismatch,
-                 "{}: the leading extents of input {} are {} in number, those of another are {}",
+                 "{}: the leading dimensions of input {} are {} in number, those of another are {}",
                  ctx.node()->Describe(), i, more, lead.rank());
       for (int d = 0; d < more; ++d) {
         if (!lead[d].known()) lead.set(d, dims[size_t(d)]);
         if (!dims[size_t(d)].known() || lead[d] == dims[size_t(d)]) continue;
         WEFT_CHECK(ctx.facts().Equal(lead[d], dims[size_t(d)]) != Proof::kNo, kShapeMismatch,
-                   "{}: extent {} of input {} is {}, that of another is {}", ctx.node()->Describe(),
-                   d, i, dims[size_t(d)].ToString(), lead[d].ToString());
+                   "{}: dimension {} of input {} is {}, that of another is {}",
+                   ctx.node()->Describe(), d, i, dims[size_t(d)].ToString(), lead[d].ToString());
         ctx.facts().AddEqual(lead[d], dims[size_t(d)]);
         if (dims[size_t(d)].is_const()) lead.set(d, dims[size_t(d)]);
       }

@@ -1,5 +1,6 @@
-/// op_signature_test.cc: formulas of types and shapes: what they infer, what they refuse. The contexts are small ones of
-/// their own; that inference calls the functions rightly is tested where passes are.
+/// op_signature_test.cc: formulas of types and shapes: what they infer, what they refuse.
+/// The contexts are small ones of their own; that inference calls the functions rightly is
+/// tested where passes are.
 #include "weft/core/op/op_signature.h"
 
 #include <doctest/doctest.h>
@@ -80,7 +81,7 @@ TEST_CASE("shapes by a formula") {
 
 TEST_CASE("what a formula demands of extents is checked, or remembered where it cannot be") {
   CHECK_THROWS_WITH_AS(Infer("T[n, k], T[k, m] -> T[n, m]", {"[2, 3]", "[4, 5]"}),
-                       doctest::Contains("extent 0 of input 1 is 4, expected 3"), UserError);
+                       doctest::Contains("dimension 0 of input 1 is 4, expected 3"), UserError);
   CHECK_THROWS_AS(Infer("T[4] -> T[4]", {"[5]"}), UserError);
   CHECK_THROWS_AS(Infer("T[n] -> T[n]", {"[2, 3]"}), UserError);
   CHECK_THROWS_AS(Infer("T[..., n, m] -> T[m]", {"[3]"}), UserError);
@@ -124,7 +125,7 @@ TEST_CASE("formulas that say nothing sensible are refused, with the reason") {
   Refuses("T[n]", "has no '->'");
   Refuses("T[n] ->", "has no output");
   Refuses("T[n] -> U[n]", "the type 'U' behind the arrow only");
-  Refuses("T[n] -> T[m]", "the extent 'm' behind the arrow only");
+  Refuses("T[n] -> T[m]", "the dimension 'm' behind the arrow only");
   Refuses("T[n] -> T[..., n]", "'...' behind the arrow only");
   Refuses("T[n, ...] -> T[n]", "not the first");
   Refuses("T[..., ...] -> T[...]", "not the first");

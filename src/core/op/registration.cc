@@ -1,6 +1,7 @@
-/// registration.cc: how registration statements take effect: the lock of all registries, transactions with a journal of
-/// how to take back what was done, and staging. Statements run during static initialisation, where a throw would end the
-/// process, so errors are kept and thrown by the first look-up; while a plugin loads they are staged.
+/// registration.cc: how registration statements take effect: the lock of all registries,
+/// transactions with a journal of how to take back what was done, and staging. Statements run
+/// during static initialisation, where a throw would end the process, so errors are kept and thrown
+/// by the first look-up; while a plugin loads they are staged.
 #include <atomic>
 #include <exception>
 #include <mutex>

@@ -1,4 +1,5 @@
-/// registration_test.cc: transactions and staging: whole or not at all, in every registry of the core.
+/// registration_test.cc: transactions and staging: whole or not at all, in every
+/// registry of the core.
 #include <doctest/doctest.h>
 
 #include <stdexcept>

@@ -1,4 +1,5 @@
-/// registry_lock.h: the one lock of all registries. Readers share it; a transaction (staging.h) holds it alone.
+/// registry_lock.h: the one lock of all registries. Readers share it; a transaction
+/// (staging.h) holds it alone.
 #pragma once
 
 #include <shared_mutex>

@@ -1,4 +1,5 @@
-/// checks.cc: what a pass claims, tested. A failed claim is kCheckFailed and names the pass and the claim.
+/// checks.cc: what a pass claims, tested. A failed claim is kCheckFailed and names the
+/// pass and the claim.
 #include "checks.h"
 
 #include <algorithm>
@@ -35,9 +36,7 @@ std::string FirstDifference(const std::string& a, const std::string& b) {
 
 uint64_t GraphFingerprint(const Graph& graph) {
   Hasher h;
-  auto entry = [&](const NodeEntry& e) {
-    h.Add(e.key().packed());
-  };
+  auto entry = [&](const NodeEntry& e) { h.Add(e.key().packed()); };
   for (NodeId id = 0; id < graph.id_bound(); ++id) {
     NodePtr n = graph.node(id);
     if (!n) continue;
@@ -126,9 +125,9 @@ void CheckDeterministic(const PassEntry& pass, const Graph& first, const Graph& 
     Lie(pass, "to be deterministic", "two runs on equal graphs differ, " + FirstDifference(a, b));
 }
 
-/// Relative tolerance per output: that of the coarsest float among the variables, constants and casts that it is computed
-/// from. A pass that may round elsewhere (weights of a folded affine map) does so in that dtype, whatever the dtype of the
-/// output itself.
+/// Relative tolerance per output: that of the coarsest float among the variables, constants and
+/// casts that it is computed from. A pass that may round elsewhere (weights of a folded affine map)
+/// does so in that dtype, whatever the dtype of the output itself.
 std::vector<double> Tolerances(const Graph& g) {
   std::unordered_map<NodeId, double> of;
   for (NodePtr n : g.TopoOrder()) {
@@ -171,7 +170,8 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
     Lie(pass, "to keep the outputs", fmt::format("{} outputs became {}", n_before, n_after));
   const std::vector<double> tolerances = Tolerances(before);
   for (uint64_t round = 0; round < 2; ++round) {
-    // Extents drawn at random may be ones that the model itself refuses (an index beyond an axis of 1): others are drawn.
+    // Extents drawn at random may be ones that the model itself refuses (an index beyond an axis of
+    // 1): others are drawn.
     constexpr uint64_t kDraws = 32;
     RandomInputs in;
     std::vector<TensorPtr> want;
@@ -222,8 +222,9 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
                                       std::max(tolerances[i], RelativeTolerance(want[i]->dtype())));
       if (!(d <= 1))
         Lie(pass, "to compute the same",
-            fmt::format("output '{}' differs by {:.3g} tolerances on random inputs (seed {})",
-                        before.OutputName(i), d, checks.seed + round));
+            fmt::format(
+                "output '{}' differs on random inputs: error is {:.3g}x the tolerance (seed {})",
+                before.OutputName(i), d, checks.seed + round));
     }
   }
 }

@@ -14,7 +14,8 @@ uint64_t GraphFingerprint(const Graph& graph);
 void CheckUnchanged(const PassEntry& pass, uint64_t before, const Graph& after);
 /// Promised attributes are there.
 void CheckProvides(const PassEntry& pass, const Graph& after);
-/// Attributes that survived the pass equal recomputed ones: those it claims to preserve, and `shape` and `dtype`.
+/// Attributes that survived the pass equal recomputed ones: those it claims to preserve,
+/// and `shape` and `dtype`.
 void CheckPreserved(const PassEntry& pass, const Graph& after, const PassOptions& options);
 /// Second run gives the same text.
 void CheckDeterministic(const PassEntry& pass, const Graph& first, const Graph& second);

@@ -1,4 +1,5 @@
-/// evaluator.cc: the registered evaluator, random inputs for a graph, and the comparison of results.
+/// evaluator.cc: the registered evaluator, random inputs for a graph, and
+/// the comparison of results.
 #include "weft/core/pass/evaluator.h"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ std::unique_ptr<Evaluator>& Slot() {
   return *slot;
 }
 
-/// The domain of a graph input: the narrowest one that any reader asks for. Only the input itself counts; what an op
-/// makes of it is the op's business.
+/// The domain of a graph input: the narrowest one that any reader asks for. Only the input itself
+/// counts; what an op makes of it is the op's business.
 InputDomain DomainOf(NodePtr input) {
   InputDomain d;
   const auto& domains = Op::GetAttr<FInputDomains>("FInputDomains");

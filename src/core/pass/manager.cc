@@ -1,6 +1,6 @@
-/// manager.cc: ApplyPasses. The manager holds the discipline, so that authors of passes cannot forget it: it runs what
-/// provides a missing attribute (pass_resolve.h), minds the life of attributes, verifies, checks claims, dumps, counts and
-/// times.
+/// manager.cc: ApplyPasses. The manager holds the discipline, so that authors of passes cannot
+/// forget it: it runs what provides a missing attribute (resolve.h), minds the life of
+/// attributes, verifies, checks claims, dumps, counts and times.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -159,7 +159,8 @@ class Manager {
     return out;
   }
 
-  /// Runs providers until everything that `pass` needs is there and complete. A provider may undo what an earlier one gave.
+  /// Runs providers until everything that `pass` needs is there and complete. A provider may undo
+  /// what an earlier one gave.
   Graph Provide(Graph g, const PassEntry& pass) {
     std::map<std::string, int> runs;  // of each provider
     while (true) {
@@ -176,7 +177,7 @@ class Manager {
           if (Contains(p->provides, missing))
             hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
         ThrowError(ErrorCode::kDependency,
-                   fmt::format("pass '{}' needs the graph attribute '{}', which is missing or "
+                   fmt::format("pass '{}' requires the graph attribute '{}', which is missing or "
                                "incomplete (strict mode)",
                                pass.name, missing),
                    "", hint);
@@ -186,9 +187,10 @@ class Manager {
       if (!has_provider && g.HasAttr(missing)) return g;
       const PassEntry& provider = ProviderOf(missing, pass.name);
       WEFT_CHECK(!Contains(options_.skip, provider.name), kDependency,
-                 "pass '{}' needs the graph attribute '{}', whose provider '{}' is skipped",
+                 "pass '{}' requires the graph attribute '{}', whose provider '{}' is skipped",
                  pass.name, missing, provider.name);
-      // Twice: once for what was missing, once for what another provider undid. More means that they undo each other.
+      // Twice: once for what was missing, once for what another provider undid. More means that
+      // they undo each other.
       WEFT_CHECK(
           ++runs[provider.name] <= 2, kDependency,
           "the passes that provide what '{}' needs undo each other's attributes ('{}' by '{}')",
@@ -219,8 +221,9 @@ class Manager {
     const uint64_t fingerprint = c.changed ? GraphFingerprint(g) : 0;
     const GraphStore* store = g.store();
     const uint64_t revision = g.revision();
-    GraphAttrMap
-        attrs;  // what may have to be carried over; derived ones are not shared, so that passes edit them in place
+    // what may have to be carried over; derived ones are not shared, so that passes
+    // edit them in place
+    GraphAttrMap attrs;
     for (const auto& [name, value] : g.attrs) {
       const AttrType* t = FindAttrType(name);
       if (!t || t->kind == AttrKind::kGiven) attrs.emplace(name, value);
@@ -289,8 +292,9 @@ class Manager {
     return out;
   }
 
-  /// The life of attributes across one pass: given ones follow imported nodes into a fresh graph; opaque ones die with a
-  /// change unless the pass provides or preserves them. Derived rows have been cleared by the edits themselves.
+  /// The life of attributes across one pass: given ones follow imported nodes into a fresh graph;
+  /// opaque ones die with a change unless the pass provides or preserves them. Derived rows have
+  /// been cleared by the edits themselves.
   void MindAttributes(const PassEntry& pass, const GraphAttrMap& before,
                       const GraphStore* old_store, bool changed, Graph* out) {
     if (!changed) return;
@@ -301,8 +305,9 @@ class Manager {
       const bool kept =
           pass.preserves_all || Contains(pass.preserves, name) || Contains(pass.provides, name);
       if (!t) {
-        // Opaque values cannot be compared; what counts is whether the pass has stored one. A stored value is another object,
-        // `before` keeps the old one alive, so an equal address means that nothing was stored.
+        // Opaque values cannot be compared; what counts is whether the pass has stored one. A
+        // stored value is another object, `before` keeps the old one alive, so an equal address
+        // means that nothing was stored.
         if (!kept && out->attrs.count(name) && out->attrs[name] == value) out->attrs.erase(name);
         if (kept && fresh && !out->attrs.count(name) && !Contains(pass.provides, name))
           out->attrs[name] = value;
@@ -329,7 +334,8 @@ class Manager {
     out->store()->imported.clear();
   }
 
-  /// The options as they were when the pass began: what was left of the fuel, and occurrences counted from here.
+  /// The options as they were when the pass began: what was left of the fuel, and
+  /// occurrences counted from here.
   void WriteReproducer(const Graph& before, const PassSpec& spec, Trigger trigger, int64_t fuel,
                        const Error& error) {
     Reproducer r;

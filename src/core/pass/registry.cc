@@ -20,8 +20,8 @@ DMLC_REGISTRY_ENABLE(::weft::PassEntry);
 namespace weft {
 namespace {
 
-/// Passes that replaced others. Entries are handed out by pointer and may be running: what was there before stays as it is,
-/// and the name points at another from then on.
+/// Passes that replaced others. Entries are handed out by pointer and may be running: what was
+/// there before stays as it is, and the name points at another from then on.
 struct Replacements {
   std::deque<PassEntry> entries;
   std::map<std::string, const PassEntry*> current;
@@ -131,7 +131,7 @@ PassBuilder& PassBuilder::override_pass() {
 
 namespace {
 
-/// Nobody has seen a pass of a transaction that fails: its place may be written again.
+/// Nothing has seen a pass of a transaction that fails: its place may be written again.
 void Add(const PassEntry& entry) {
   PassEntry* slot = &dmlc::Registry<PassEntry>::Get()->__REGISTER_OR_GET__(entry.name);
   PassEntry empty;

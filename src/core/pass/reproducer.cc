@@ -29,8 +29,8 @@ int64_t TensorBytes(const Graph& g) {
   return bytes;
 }
 
-/// A copy that holds the attributes that its text can hold: those with a text form, and of the derived ones only those
-/// that are complete, since reading a part back would make it look whole.
+/// A copy that holds the attributes that its text can hold: those with a text form, and of the
+/// derived ones only those that are complete, since reading a part back would make it look whole.
 Graph Printable(const Graph& graph, std::vector<std::string>* without) {
   Graph g = graph;
   std::vector<std::string> drop;
@@ -190,7 +190,7 @@ Reproducer ParseReproducer(std::string_view text, const std::string& source_name
     const bool comment = StartsWith(line, "//");
     if (number == 1)
       WEFT_CHECK(comment && StartsWith(Trim(line.substr(2)), "repro "), kSyntax,
-                 "'{}' is no reproducer: its first line does not say '// repro'", source_name);
+                 "'{}' is not a reproducer: its first line does not say '// repro'", source_name);
     if (line.empty()) continue;
     if (!comment) {
       r.has_graph = true;
@@ -209,7 +209,7 @@ Reproducer ParseReproducer(std::string_view text, const std::string& source_name
       ReadLine(key, value, fmt::format("{}:{}", source_name, number), &r);
     }
   }
-  WEFT_CHECK(number > 0, kSyntax, "'{}' is no reproducer: it is empty", source_name);
+  WEFT_CHECK(number > 0, kSyntax, "'{}' is not a reproducer: it is empty", source_name);
   return r;
 }
 

@@ -1,4 +1,4 @@
-/// resolve.cc: see pass_resolve.h.
+/// resolve.cc: see resolve.h.
 #include "resolve.h"
 
 #include <algorithm>
@@ -27,16 +27,15 @@ const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_b
     if (!best.empty() && p->plevel > best[0]->plevel) best.clear();
     if (best.empty() || p->plevel == best[0]->plevel) best.push_back(p);
   }
-  WEFT_CHECK(
-      !best.empty(), kDependency,
-      "pass '{}' needs the graph attribute '{}', which the graph has not and no pass provides",
-      needed_by, attr);
+  WEFT_CHECK(!best.empty(), kDependency,
+             "pass '{}' requires the graph attribute '{}', which no pass provides", needed_by,
+             attr);
   if (best.size() > 1) {
     std::string names;
     for (const PassEntry* p : best)
       names += (names.empty() ? "" : ", ") + p->name + " of " + p->owner.ToString();
     ThrowError(ErrorCode::kDependency,
-               fmt::format("pass '{}' needs the graph attribute '{}', which several passes of "
+               fmt::format("pass '{}' requires the graph attribute '{}', which several passes of "
                            "equal priority provide: {}",
                            needed_by, attr, names),
                "", "run the one you want first, or give it a higher plevel");
@@ -73,7 +72,8 @@ OptionValues ResolveOptions(const PassEntry& pass, const std::vector<Option>& gi
 }
 
 Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const PassOptions& options) {
-  // Walks the declarations only: a pass that changes the graph leaves what it preserves and provides.
+  // Walks the declarations only: a pass that changes the graph leaves what
+  // it preserves and provides.
   std::vector<std::string> have;
   for (const auto& [name, value] : graph.attrs)
     if (value && graph.IsComplete(name)) have.push_back(name);
@@ -84,7 +84,7 @@ Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const Pas
     for (const std::string& attr : pass.depends) {
       if (Contains(have, attr)) continue;
       WEFT_CHECK(!options.strict, kDependency,
-                 "pass '{}' needs the graph attribute '{}' (strict mode)", pass.name, attr);
+                 "pass '{}' requires the graph attribute '{}' (strict mode)", pass.name, attr);
       add(PassSpec(ProviderOf(attr, pass.name).name), depth + 1);
     }
     out.push_back(spec);

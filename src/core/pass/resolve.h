@@ -1,5 +1,5 @@
-/// resolve.h: what declarations of passes say before anything runs: who provides an attribute, with which options a
-/// pass is called. ResolvePipeline (weft/core/pass/pass.h) is the whole of it.
+/// resolve.h: what declarations of passes say before anything runs: who provides an attribute, with
+/// which options a pass is called. ResolvePipeline (weft/core/pass/pass.h) is the whole of it.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-/// verify.cc: the structural check that the pass manager runs after every pass. Linear; collects up to 20 findings.
+/// verify.cc: the structural check that the pass manager runs after every pass. Linear; collects
+/// up to 20 findings.
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ void CheckUseLists(const GraphStore& s, Findings& out) {
       const NodeEntry& e = n->inputs[i];
       if (!e.node) continue;
       if (!s.Lives(e.node.get())) {
-        out.Add("input {} of {} is no living node of this graph", i, n->Describe());
+        out.Add("input {} of {} is not a live node of this graph", i, n->Describe());
         continue;
       }
       if (!s.UseIsRecorded(n, i, false))
@@ -45,7 +46,7 @@ void CheckUseLists(const GraphStore& s, Findings& out) {
     for (uint32_t i = 0; i < n->control_deps.size(); ++i) {
       const Node* d = n->control_deps[i].get();
       if (!s.Lives(d))
-        out.Add("control edge {} of {} is no living node of this graph", i, n->Describe());
+        out.Add("control edge {} of {} is not a live node of this graph", i, n->Describe());
       else if (!s.UseIsRecorded(n, i, true))
         out.Add("the use list of {} lacks control edge {} of {}", d->Describe(), i, n->Describe());
     }
@@ -78,7 +79,7 @@ void VerifyGraph(const Graph& graph) {
     if (!e.node)
       out.Add("output {} is null", i);
     else if (!s.Lives(e.node.get()))
-      out.Add("output {} is no living node of this graph", i);
+      out.Add("output {} is not a live node of this graph", i);
     else if (e.index >= e.node->num_outputs())
       out.Add("output {} is output {} of {}, which has {}", i, e.index, e.node->Describe(),
               e.node->num_outputs());
@@ -88,7 +89,7 @@ void VerifyGraph(const Graph& graph) {
             s.outputs.size());
   for (NodePtr p : graph.inputs())
     if (!p || !s.Lives(p.get()) || !p->is_variable())
-      out.Add("a declared input is no variable of this graph");
+      out.Add("a declared input is not a variable of this graph");
   if (out.list.empty()) {
     // All nodes, also those that no output reaches: a later edit may make one of them an output.
     std::vector<NodeEntry> heads;

@@ -1,4 +1,5 @@
-/// offset_instance.h: the planning problem as the heuristics of PlanOffsets see it. Private to the core.
+/// offset_instance.h: the planning problem as the heuristics of PlanOffsets see it.
+/// Private to the core.
 #pragma once
 
 #include <algorithm>
@@ -62,8 +63,8 @@ class Draws {
   uint64_t state_ = 1;
 };
 
-/// Plans by filling the lowest valley first (offset_valleys.cc), until one is at most `enough` bytes; the smallest, or
-/// `best` where none is smaller.
+/// Plans by filling the lowest valley first (offset_valleys.cc), until one is at most `enough`
+/// bytes; the smallest, or `best` where none is smaller.
 void FillValleys(const Instance& in, int64_t enough, Plan* best);
 
 }  // namespace weft

@@ -1,11 +1,12 @@
 /// offset_planner.cc: dynamic storage allocation by a portfolio of greedy plans.
 ///
-///   sweep     in the order of time, best fit into a free list, as an allocator at run time would:
-///   n log n skyline   in a given order, each item on top of all that share a step with it: n log n
-///   by a tree of heights first fit in a given order, each item into the lowest gap among those
-///   that share a step with it: fewest bytes on
-///             nets, but its cost is the number of overlapping pairs; it is given up when that
-///             exceeds a budget
+///   sweep      in the order of time, best fit into a free list, as an allocator at run time
+///              would: n log n
+///   first fit  in a given order, each item into the lowest gap among those that share a step with
+///              it: fewest bytes on nets, but its cost is the number of overlapping pairs; it is
+///              given up when that exceeds a budget
+///   skyline    where first fit is given up: in a given order, each item on top of all that share a
+///              step with it: n log n by a tree of heights
 ///
 /// Orders: large items first, large size x lifetime first, long-lived first. What wins differs from
 /// graph to graph (chains, skip connections, training), so all are tried and the smallest arena is
@@ -28,7 +29,8 @@ namespace {
 
 /// Overlapping pairs that one first-fit plan may look at: about 0.2 s.
 constexpr int64_t kPairBudget = 4'000'000;
-/// Rounds of the local search, pairs that it may look at, and rounds without progress after which it goes back.
+/// Rounds of the local search, pairs that it may look at, and rounds without progress after
+/// which it goes back.
 constexpr int kImproveRounds = 400;
 constexpr int64_t kImproveBudget = 1'000'000;
 constexpr int kPatience = 48;
@@ -50,8 +52,8 @@ void CheckItems(const std::vector<PlanItem>& items) {
 class FreeList {
  public:
   int64_t Allocate(int64_t size, int64_t alignment) {
-    constexpr int kTries =
-        8;  // a larger range fails only by alignment, which the next ones soon satisfy
+    // a larger range fails only by alignment, which the next ones soon satisfy
+    constexpr int kTries = 8;
     auto it = by_size_.lower_bound({size, 0});
     for (int i = 0; i < kTries && it != by_size_.end(); ++i, ++it) {
       const auto [bytes, from] = *it;
@@ -231,8 +233,8 @@ class OverlapIndex {
 
  private:
   const Instance& in_;
-  std::vector<uint32_t> by_begin_, rank_,
-      first_;  // first_[s]: rank of the first item that begins at s
+  std::vector<uint32_t> by_begin_, rank_;
+  std::vector<uint32_t> first_;  // first_[s]: rank of the first item that begins at s
   std::vector<uint64_t> placed_;
   size_t leaves_ = 1;
   std::vector<std::vector<uint32_t>> covers_;
@@ -265,9 +267,9 @@ std::optional<Plan> FirstFit(const Instance& in, const std::vector<uint32_t>& or
   return plan;
 }
 
-/// Local search over the order of first fit: an item that ends highest is placed earlier, at the front or at a place drawn
-/// at random. An order that is no worse is kept, so that the search crosses plateaus; one that stays stuck goes back to
-/// the best.
+/// Local search over the order of first fit: an item that ends highest is placed earlier, at the
+/// front or at a place drawn at random. An order that is no worse is kept, so that the search
+/// crosses plateaus; one that stays stuck goes back to the best.
 void Improve(const Instance& in, std::vector<uint32_t> order, int64_t enough, Plan* best) {
   int64_t budget = kImproveBudget;
   auto start = FirstFit(in, order, &budget, INT64_MAX);
@@ -342,9 +344,8 @@ Plan PlanOffsets(const std::vector<PlanItem>& items) {
       best_order = &order;
       continue;
     }
-    if (budget >= 0)
-      continue;  // first fit was worse than what there is; the skyline is never lower than first
-                 // fit
+    // First fit was worse than the best; the skyline is never lower than first fit.
+    if (budget >= 0) continue;
     Plan plan = Skyline(in, order);
     if (plan.arena_bytes < best.arena_bytes) best = std::move(plan);
   }

@@ -157,8 +157,8 @@ double Time(const std::vector<PlanItem>& items, const std::string& what) {
 }
 
 TEST_CASE("the nested lifetimes of training leave almost no gaps") {
-  // Results of a forward pass that the backward pass reads in reverse, with temporaries, masks, gradients of weights that
-  // wait for the optimizer, and skips.
+  // Results of a forward pass that the backward pass reads in reverse, with temporaries, masks,
+  // gradients of weights that wait for the optimizer, and skips.
   std::mt19937 rng(5);
   const int rounds = 40;
   double sum = 0;

@@ -1,10 +1,12 @@
 /// offset_valleys.cc: storage allocation by filling the lowest valley first.
 ///
-/// Over the steps of a program the arena has a height. The lowest stretch of steps takes the best item that lives within
-/// it; where none does, the stretch is filled up to its lower neighbour. What lives long goes below what lives briefly, so
-/// the nested lifetimes of training (forward results that the backward pass reads in reverse) stack without gaps.
+/// Over the steps of a program the arena has a height. The lowest stretch of steps takes the best
+/// item that lives within it; where none does, the stretch is filled up to its lower neighbour.
+/// What lives long goes below what lives briefly, so the nested lifetimes of training (forward
+/// results that the backward pass reads in reverse) stack without gaps.
 ///
-///   rules   longest first; size x lifetime; size; lifetime x root of size; then the same with some noise
+///   rules   longest first; size x lifetime; size; lifetime x root of size; then the
+///           same with some noise
 ///   cost    items x (items + steps) a plan, so only for some thousand items
 ///   source  best-fit skyline packing (Burke, Kendall, Whitwell 2004), with fixed horizontal places
 #include <cmath>

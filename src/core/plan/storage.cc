@@ -1,4 +1,5 @@
-/// storage.cc: the independent check of a storage plan: replays the order and watches who wrote each block last.
+/// storage.cc: the independent check of a storage plan: replays the order and watches who
+/// wrote each block last.
 #include "weft/core/plan/storage.h"
 
 #include <map>

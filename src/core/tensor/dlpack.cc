@@ -33,7 +33,8 @@ struct Given {
   std::vector<int64_t> dims;
 };
 
-/// Are the strides those of a compact row-major tensor? Dims of extent 1 may say anything, empty tensors too.
+/// Are the strides those of a compact row-major tensor? Dims of extent 1 may say
+/// anything, empty tensors too.
 bool IsCompact(const DLTensor& t) {
   if (!t.strides) return true;
   int64_t expected = 1;
@@ -53,9 +54,9 @@ std::shared_ptr<Tensor> FromDLPack(DLManagedTensor* managed) {
   const DLTensor& t = managed->dl_tensor;
   const int device = int(t.device.device_type);
   WEFT_CHECK(device == kDLCPU || device == kDLCUDAHost, kUnsupported,
-             "the DLPack tensor lies on device type {}, which the host cannot read", device);
+             "the DLPack tensor is on device type {}, which the host cannot read", device);
   WEFT_CHECK(t.ndim >= 0 && (t.ndim == 0 || t.shape), kBadInput,
-             "the DLPack tensor has {} dimensions and no extents", t.ndim);
+             "the DLPack tensor has {} dimensions and no shape", t.ndim);
   std::optional<DType> dtype;
   for (const Pair& p : kPairs)
     if (p.code == t.dtype.code && p.bits == t.dtype.bits) dtype = p.dtype;
@@ -63,7 +64,7 @@ std::shared_ptr<Tensor> FromDLPack(DLManagedTensor* managed) {
              "no dtype for DLPack's code {}, {} bits, {} lanes", int(t.dtype.code),
              int(t.dtype.bits), int(t.dtype.lanes));
   for (int d = 0; d < t.ndim; ++d)
-    WEFT_CHECK(t.shape[d] >= 0, kBadInput, "the DLPack tensor has the extent {}", t.shape[d]);
+    WEFT_CHECK(t.shape[d] >= 0, kBadInput, "the DLPack tensor has the dimension {}", t.shape[d]);
   WEFT_CHECK(IsCompact(t), kUnsupported,
              "the DLPack tensor is not compact in row-major order; copy it first");
   std::vector<int64_t> dims(t.shape, t.shape + t.ndim);

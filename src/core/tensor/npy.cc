@@ -112,7 +112,7 @@ class HeaderReader {
       const size_t begin = at_;
       while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
       const auto extent = TryParseInt64(text_.substr(begin, at_ - begin));
-      if (!extent) Fail("expected extents in the shape");
+      if (!extent) Fail("expected dimensions in the shape");
       dims.push_back(*extent);
       if (dims.size() > kMaxRank) Fail(fmt::format("the rank is above {}", kMaxRank));
       if (!Accept(',') && Peek() != ')') Fail("expected ',' or ')' in the shape");
@@ -170,7 +170,7 @@ TensorPtr ParseNpy(std::string_view bytes, const std::string& place) {
   const auto fail = [&place](std::string what) {
     ThrowError(ErrorCode::kBadTensorFile, std::move(what), place);
   };
-  if (bytes.size() < 10 || !StartsWith(bytes, kMagic)) fail("this is no .npy file");
+  if (bytes.size() < 10 || !StartsWith(bytes, kMagic)) fail("this is not a .npy file");
   const int major = static_cast<unsigned char>(bytes[6]),
             minor = static_cast<unsigned char>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0)

@@ -119,7 +119,7 @@ TEST_CASE("what cannot be read says why") {
   CHECK(Has(Problem(header("'|O'", "(0,)")), "Python objects"));
   CHECK(Has(Problem(header("[('a', '<f4')]", "(0,)")), "record"));
   CHECK(Has(Problem(header("''", "(0,)")), "cannot be read"));
-  CHECK(Has(Problem(header("'<f4'", "(-1,)")), "expected extents"));
+  CHECK(Has(Problem(header("'<f4'", "(-1,)")), "expected dimensions"));
   CHECK(Has(Problem(header("'<f4'", "(9999999999, 9999999999)")), "64 bits"));
   CHECK(Has(Problem(header("'<f4'", "(999999999999,)")), "expected 3999999999996 bytes"));
   CHECK(Has(Problem(header("'<f4', 'descr': '<f4'", "(0,)")), "repeated key"));
@@ -127,7 +127,7 @@ TEST_CASE("what cannot be read says why") {
   CHECK(Has(Problem(File(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0,)} x", "")),
             "after the header"));
   CHECK(Has(Problem(File(4, "{}", "")), "version 4.0"));
-  CHECK(Has(Problem("not numpy at all"), "no .npy file"));
+  CHECK(Has(Problem("not numpy at all"), "not a .npy file"));
   std::string huge = good;
   huge[6] = 2;
   huge[10] = huge[11] = char(0xff);

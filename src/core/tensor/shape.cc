@@ -20,7 +20,7 @@ int Shape::rank() const {
 }
 
 void Shape::ThrowAxis(int axis) const {
-  WEFT_THROW(kShapeMismatch, "axis {} is wanted of the shape {}", axis, ToString());
+  WEFT_THROW(kShapeMismatch, "axis {} is out of range for the shape {}", axis, ToString());
 }
 
 bool Shape::fully_known() const {
@@ -40,7 +40,7 @@ bool Shape::is_static() const {
 }
 
 std::vector<int64_t> Shape::ints() const {
-  WEFT_ICHECK(is_static(), "the extents of {} are not all integers", ToString());
+  WEFT_ICHECK(is_static(), "the dimensions of {} are not all integers", ToString());
   std::vector<int64_t> out;
   out.reserve(dims_.size());
   for (const SymInt d : dims_) out.push_back(d.value());
@@ -160,7 +160,7 @@ void DemandBroadcast(SymInt from, SymInt to, Facts* facts) {
   const bool fits = facts->ProvedNot1(from) || to.is(1)
                         ? facts->AddEqual(from, to)
                         : facts->AddEqual(Min(distance(from, 1), distance(from, to)), 0);
-  WEFT_CHECK(fits, kShapeMismatch, "extent {} does not broadcast to {}", from.ToString(),
+  WEFT_CHECK(fits, kShapeMismatch, "dimension {} does not broadcast to {}", from.ToString(),
              to.ToString());
 }
 
@@ -177,7 +177,7 @@ Shape BroadcastDemanded(const Shape& a, const Shape& b, Facts* facts) {
 }
 
 int64_t NumElements(const std::vector<int64_t>& dims) {
-  for (const int64_t d : dims) WEFT_CHECK(d >= 0, kInvalidModel, "negative extent {}", d);
+  for (const int64_t d : dims) WEFT_CHECK(d >= 0, kInvalidModel, "negative dimension {}", d);
   return CheckedProduct(dims);
 }
 

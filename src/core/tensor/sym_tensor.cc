@@ -18,7 +18,7 @@ std::vector<int64_t> SymTensor::ints() const {
   std::vector<int64_t> out;
   out.reserve(elements.size());
   for (SymInt e : elements) {
-    WEFT_ICHECK(e.known() && e.is_const(), "{} is no integer", e.ToString());
+    WEFT_ICHECK(e.known() && e.is_const(), "{} is not an integer", e.ToString());
     out.push_back(e.value());
   }
   return out;

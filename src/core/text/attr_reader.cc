@@ -97,7 +97,7 @@ void GraphAttrReader::ReadValue(const AttrType& type, size_t at, NodeId id, uint
   } catch (const std::exception& e) {
     // A parser that is another's code may throw what it likes, std::stoi for one.
     in_.Fail(ErrorCode::kSyntax,
-             fmt::format("'{}' is no value of '{}': {}", text, type.name, e.what()), at);
+             fmt::format("'{}' is not a value of '{}': {}", text, type.name, e.what()), at);
   }
 }
 

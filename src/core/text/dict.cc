@@ -57,7 +57,7 @@ class DictReader {
     if (word == "graph")
       return in_.AcceptWord("none") ? AttrValue(GraphPtr()) : AttrValue(nested_());
     if (const auto dtype = ParseDType(word)) return *dtype;
-    in_.Fail(ErrorCode::kSyntax, fmt::format("'{}' is no value", word), at,
+    in_.Fail(ErrorCode::kSyntax, fmt::format("'{}' is not a value", word), at,
              "values are numbers, \"strings\", lists, true, false, none, dtypes, shape[..], tensor "
              ".. and graph ..");
   }
@@ -69,7 +69,7 @@ class DictReader {
     if (const auto i = TryParseInt64(text)) return *i;
     const bool is_float = text.find_first_of(".einfEINF") != std::string_view::npos;
     if (const auto d = TryParseDouble(text); d && is_float) return *d;
-    in_.Fail(ErrorCode::kSyntax, fmt::format("'{}' is no number of 64 bits", text), at);
+    in_.Fail(ErrorCode::kSyntax, fmt::format("'{}' is not a 64-bit number", text), at);
   }
 
   AttrValue ReadList() {

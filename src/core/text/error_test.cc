@@ -1,5 +1,5 @@
-/// error_test.cc: what the parser of the text form refuses, and how it says so. The operators and attributes in these
-/// texts are registered in text_test.cc.
+/// error_test.cc: what the parser of the text form refuses, and how it says so. The operators and
+/// attributes in these texts are registered in text_test.cc.
 #include "weft/support/error.h"
 
 #include <doctest/doctest.h>
@@ -50,22 +50,22 @@ TEST_CASE("errors say where, what was expected, and what may have been meant") {
   CHECK(
       Has(Problem(body("%a = TextAny(%x) {a = [1, \"b\"]} : ?"), ErrorCode::kSyntax), "not both"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = 99999999999999999999} : ?"), ErrorCode::kSyntax),
-            "no number"));
+            "not a 64-bit number"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = yes} : ?"), ErrorCode::kSyntax),
-            "'yes' is no value"));
+            "'yes' is not a value"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[3] [1.0]} : ?"), ErrorCode::kSyntax),
             "expected 3 elements, got 1"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor i8[1] [300]} : ?"), ErrorCode::kSyntax),
             "out of the range of i8"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[n] [1.0]} : ?"), ErrorCode::kSyntax),
-            "integer extents"));
+            "integer dimensions"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = tensor f32[1000000, 1000000] #hex=00} : ?"),
                     ErrorCode::kSyntax),
             "bytes"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = \"b} : ?"), ErrorCode::kSyntax), "not closed"));
   CHECK(Has(Problem(body("%a = TextAny(%x) {a = \"\\q\"} : ?"), ErrorCode::kSyntax), "escape"));
   CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_level = high"), ErrorCode::kSyntax),
-            "'high' is no value of 'text_level'"));
+            "'high' is not a value of 'text_level'"));
   CHECK(Has(Problem(body("%a = TextAny(%x) : ? #text_lebel = 1"), ErrorCode::kSyntax),
             "did you mean 'text_level'"));
   CHECK(

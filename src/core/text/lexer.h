@@ -74,8 +74,8 @@ class TextCursor {
   std::string_view text_;
   std::string source_;
   size_t at_ = 0;
-  std::vector<std::unique_ptr<std::string>>
-      unescaped_;  // quoted names, kept so that views of them stay valid
+  // quoted names, kept so that views of them stay valid
+  std::vector<std::unique_ptr<std::string>> unescaped_;
 };
 
 }  // namespace weft

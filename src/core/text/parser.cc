@@ -20,7 +20,8 @@
 namespace weft {
 namespace {
 
-/// Whatever the caller allows: the reader recurses over nested bodies, and what is deeper could not be printed.
+/// Whatever the caller allows: the reader recurses over nested bodies, and what is deeper
+/// could not be printed.
 constexpr int kMaxNesting = 200;
 
 /// What all graphs of one text share.

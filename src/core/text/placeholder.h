@@ -1,4 +1,4 @@
-/// placeholder.h: operators that stand for names nobody registered, so that a text can still
+/// placeholder.h: operators that stand for names that are not registered, so that a text can still
 /// be looked at.
 #pragma once
 

@@ -14,13 +14,13 @@ struct TextLayout {
   explicit TextLayout(const Graph& g);
 
   std::vector<const Node*> variables;  ///< declared inputs, those with a value, the others
-  std::vector<const Node*>
-      nodes;  ///< the rest, producers first, the smallest id first among what is ready
+  /// the rest, producers first, the smallest id first among what is ready
+  std::vector<const Node*> nodes;
   std::vector<std::string> names;  ///< as printed ("%a", "%\"a b\"", "%0"), by id
   /// Names of nodes whose own name was taken, by id.
   std::unordered_map<NodeId, std::string> renamed;
-  std::vector<NodeId>
-      ordinals;  ///< the id that a node has after parsing, by id; ~0u for erased ones
+  /// the id that a node has after parsing, by id; ~0u for erased ones
+  std::vector<NodeId> ordinals;
 
  private:
   void OrderVariables(const Graph& g);

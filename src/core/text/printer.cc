@@ -1,6 +1,6 @@
 /// printer.cc: writes a graph as text (the form is described in text.h).
 ///
-/// Order and names come from text_layout.h. Attributes that name nodes are printed with the ids
+/// Order and names come from pretty.h. Attributes that name nodes are printed with the ids
 /// that the nodes will have after parsing.
 #include <algorithm>
 #include <deque>

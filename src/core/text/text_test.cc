@@ -1,5 +1,5 @@
-/// text_test.cc: the law print(parse(print(g))) == print(g) and the exact text of small graphs. What the parser refuses
-/// is in text_error_test.cc.
+/// text_test.cc: the law print(parse(print(g))) == print(g) and the exact text of small graphs.
+/// What the parser refuses is in error_test.cc.
 #include "weft/core/text/text.h"
 
 #include <doctest/doctest.h>

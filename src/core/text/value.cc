@@ -232,7 +232,7 @@ TensorPtr ReadInline(TextCursor& in, DType dtype, const std::vector<int64_t>& di
 TensorPtr ReadTensorData(TextCursor& in, const TypeAndShape& type, const ParseOptions& options) {
   const size_t at = in.pos();
   if (!type.type.is_tensor() || !type.type.known() || !type.shape.is_static()) {
-    in.Fail(ErrorCode::kSyntax, "a tensor needs a dtype and integer extents", at);
+    in.Fail(ErrorCode::kSyntax, "a tensor needs a dtype and integer dimensions", at);
   }
   const std::vector<int64_t> dims = type.shape.ints();
   const DType dtype = type.type.dtype;
@@ -263,8 +263,8 @@ TensorPtr ReadTensorData(TextCursor& in, const TypeAndShape& type, const ParseOp
       return it->second;
   }
   if (options.allow_missing_data) return std::make_shared<Tensor>(dtype, dims);
-  in.Fail(ErrorCode::kInvalidModel, fmt::format("the data of tensor {} is not at hand", digits), at,
-          "give the side file that was written with this text, or print with the data inline");
+  in.Fail(ErrorCode::kInvalidModel, fmt::format("the data of tensor {} is not available", digits),
+          at, "give the side file that was written with this text, or print with the data inline");
 }
 
 std::string ReadAttrText(TextCursor& in, bool* opaque) {

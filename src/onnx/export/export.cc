@@ -36,7 +36,8 @@ Graph Inferred(Graph graph, const ExportOptions& options) {
   return ApplyPasses(std::move(graph), passes, pass_options);
 }
 
-/// With the bodies of its nodes inferred by what their inputs declare; one that inference refuses stays as it is.
+/// With the bodies of its nodes inferred by what their inputs declare; one that inference refuses
+/// stays as it is.
 Graph WithBodies(Graph graph, const ExportOptions& options, int depth = 0) {
   Limits::Check("depth", depth, options.limits.depth);
   struct Held {

@@ -137,7 +137,7 @@ std::vector<NodePtr> GraphWriter::Order() {
       if (!source.entry.node->is_variable()) symbols.push_back(symbol);
     }
     WEFT_THROW(kUnsupported,
-               "extents are needed before the nodes that tell them, and no input does: {}",
+               "dimensions are needed before the nodes that determine them, and no input does: {}",
                fmt::join(symbols, ", "));
   }
   return out;
@@ -152,8 +152,9 @@ const std::string& GraphWriter::NameOf(const NodeEntry& e) {
   return name = names_->Unique(e.index ? fmt::format("{}:{}", base, e.index) : base);
 }
 
-/// Each output has the name of its own: of the value where that has none yet, of an Identity
-/// otherwise (variables, values that are two outputs). One that is given out again under its name keeps it.
+/// Each output has the name of its own: of the value where that has none yet, of an
+/// Identity otherwise (variables, values that are two outputs). One that is given out again
+/// under its name keeps it.
 void GraphWriter::NameOutputs(const std::string& prefix) {
   std::map<std::tuple<NodeId, uint32_t, std::string>, size_t> seen;
   for (size_t i = 0; i < g_.outputs.size(); ++i) {
@@ -277,7 +278,7 @@ void GraphWriter::WriteFunction(pb::FunctionProto* out) {
   for (const NodePtr n : order_) {
     if (!n->is_variable() || declared[n->id()]) continue;
     const TensorPtr value = ValueOf(n);
-    WEFT_CHECK(value != nullptr, kUnsupported, "the body reads {}, which is no input of it",
+    WEFT_CHECK(value != nullptr, kUnsupported, "the body reads {}, which is not an input of it",
                n->Describe());
     // A function has no initializers.
     pb::NodeProto* constant = Add("", "Constant");
@@ -315,7 +316,7 @@ void GraphWriter::WriteNested(const std::vector<std::string>& captures, pb::Grap
   for (const NodePtr n : order_) {
     if (!n->is_variable() || declared[n->id()]) continue;
     const TensorPtr value = ValueOf(n);
-    WEFT_CHECK(value != nullptr, kUnsupported, "the body reads {}, which is no input of it",
+    WEFT_CHECK(value != nullptr, kUnsupported, "the body reads {}, which is not an input of it",
                n->Describe());
     pb::TensorProto* t = out->add_initializer();
     t->set_name(NameOf(n));

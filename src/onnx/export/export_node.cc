@@ -30,8 +30,8 @@ size_t NumCaptures(const NodePtr& n) {
   return size_t(count);
 }
 
-/// BatchNormalization's running statistics are optional in the schema only: in training, where there are any, shape inference
-/// of ONNX wants all of them.
+/// BatchNormalization's running statistics are optional in the schema only: in training, where
+/// there are any, shape inference of ONNX wants all of them.
 bool IsOptionalOutput(const pb::OpSchema* schema, uint32_t k) {
   return schema && schema->Name() != "BatchNormalization" && k < schema->outputs().size() &&
          schema->outputs()[k].GetOption() == pb::OpSchema::Optional;
@@ -103,7 +103,7 @@ void GraphWriter::WriteShapeTensor(const NodePtr& n) {
       constants.clear();
     };
     for (const SymInt d : dims.dims()) {
-      WEFT_CHECK(d.known(), kUnsupported, "an extent of {} is unknown", dims.ToString());
+      WEFT_CHECK(d.known(), kUnsupported, "a dimension of {} is unknown", dims.ToString());
       if (d.is_const()) {
         constants.push_back(d.value());
         continue;
@@ -171,7 +171,8 @@ void GraphWriter::WriteAttributes(const NodePtr& n, const pb::OpSchema* schema,
     WriteAttribute(name, value, type, out->add_attribute());
   }
   if (!schema || !fields || !param) return;
-  // What ONNX requires and Weft has a default for; or what ONNX has one for that its own function body does not see.
+  // What ONNX requires and Weft has a default for; or what ONNX has one for that its own function
+  // body does not see.
   const bool all = schema->Name() == "MeanVarianceNormalization";
   std::vector<std::string> required;
   for (const auto& [name, info] : schema->attributes()) {

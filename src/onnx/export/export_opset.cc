@@ -59,7 +59,8 @@ bool Allows(const std::vector<pb::OpSchema::FormalParameter>& formals,
   return true;
 }
 
-/// Parameters of one type variable have one type; what it would be. `bound` spans operands and results.
+/// Parameters of one type variable have one type; what it would be. `bound`
+/// spans operands and results.
 bool Binds(const std::vector<pb::OpSchema::FormalParameter>& formals,
            const std::vector<std::string>& types, std::map<std::string, std::string>* bound) {
   for (size_t i = 0; i < types.size() && !formals.empty(); ++i) {

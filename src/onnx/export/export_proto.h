@@ -20,7 +20,7 @@ void WriteTensorHead(const Tensor& t, pb::TensorProto* out);
 /// False where ONNX cannot say it: unknown or opaque. Unknown ranks and extents are left open.
 bool WriteType(Type type, const Shape& shape, pb::TypeProto* out);
 /// `type` is what the schema asks for; UNDEFINED: what the value is. Throws kUnsupported where the
-/// value cannot be had as that type. Graphs are not written here.
+/// value cannot be written as that type. Graphs are not written here.
 void WriteAttribute(const std::string& name, const AttrValue& value,
                     pb::AttributeProto::AttributeType type, pb::AttributeProto* out);
 

@@ -1,6 +1,7 @@
-/// export_symbols.cc: symbolic extents as values. ONNX has no tensor of extents (weft::ShapeTensor):
-/// a symbol is read off the shape of a value that has it as an extent, and expressions over symbols
-/// become integer arithmetic, each step written once. Values here are i64 vectors.
+/// export_symbols.cc: symbolic extents as values. ONNX has no tensor of extents
+/// (weft::ShapeTensor): a symbol is read off the shape of a value that has it as an extent,
+/// and expressions over symbols become integer arithmetic, each step written once. Values
+/// here are i64 vectors.
 #include "exporter.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"
@@ -111,7 +112,8 @@ const std::string& GraphWriter::SymbolValue(const std::string& symbol) {
   const auto it = sources_.find(symbol);
   if (it == sources_.end()) {
     WEFT_CHECK(outer_ != nullptr, kUnsupported,
-               "the value of the symbol '{}' is needed and no extent of an input tells it", symbol);
+               "the value of the symbol '{}' is needed and no dimension of an input determines it",
+               symbol);
     return outer_->SymbolValue(symbol);
   }
   const Source& s = it->second;
@@ -155,7 +157,7 @@ std::string GraphWriter::Expression(SymInt e) {
         case 'b':
           return w->Step("extent.value", "Where", {make("Equal", a, w->IntsValue({1})), b, a});
         default:
-          WEFT_THROW(kInternal, "operation '{}' of an extent", op);
+          WEFT_THROW(kInternal, "operation '{}' on a dimension", op);
       }
     }
   } lower;

@@ -215,7 +215,7 @@ graph (%k: i32[2]) -> (%s) {
   const auto k = std::make_shared<Tensor>(DType::kI32, std::vector<int64_t>{2});
   k->set_int(0, 4), k->set_int(1, 2);
   CHECK(GetEvaluator()->Eval(told, {k})[0]->Equals(*Tensor::Ints({3, 4})));
-  // What only the reader of an extent tells cannot be had before.
+  // What only the reader of an extent determines is not known before.
   const Graph late = ParseGraph(R"(weft 1
 graph (%x: f32[6]) -> (%y) {
   %s = weft::ShapeTensor() {dims = shape[u0]} : i64[1]

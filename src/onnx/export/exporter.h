@@ -1,6 +1,6 @@
-/// exporter.h: writes one model. ModelExporter holds what the model shares (functions, operator set,
-/// problems); a GraphWriter writes one graph: the main one, the body of a function, or the body of
-/// an If, Loop or Scan.
+/// exporter.h: writes one model. ModelExporter holds what the model shares (functions, operator
+/// set, problems); a GraphWriter writes one graph: the main one, the body of a function, or the
+/// body of an If, Loop or Scan.
 #pragma once
 
 #include <map>
@@ -59,8 +59,8 @@ class ModelExporter {
   OpsetChooser& opset() { return opset_; }
   void Problem(const NodePtr& node, const std::string& why);
   FunctionRef Fused(const GraphPtr& body);
-  /// The function of an operator that states its ONNX form; none where that is the operator of the same name. Throws
-  /// kUnsupported for a node that has neither.
+  /// The function of an operator that states its ONNX form; none where that is the operator of the
+  /// same name. Throws kUnsupported for a node that has neither.
   std::optional<FunctionRef> OfOperator(const NodePtr& node, const TypeMap* types,
                                         const ShapeMap* shapes);
   /// Symbols whose values are needed to write `g`, sorted.

@@ -20,8 +20,8 @@ namespace {
 using namespace onnx_import;  // the private half of this room
 namespace io = google::protobuf::io;
 
-/// A message comes as bytes in memory or from a file. A file is parsed as it is read: weights, which are most of
-/// it, go from the page cache to where they stay, and memory is touched once.
+/// A message comes as bytes in memory or from a file. A file is parsed as it is read: weights,
+/// which are most of it, go from the page cache to where they stay, and memory is touched once.
 class Source {
  public:
   explicit Source(std::string_view bytes) : bytes_(bytes), size_(int64_t(bytes.size())) {}

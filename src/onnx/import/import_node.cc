@@ -63,8 +63,8 @@ bool IsVariadic(const std::vector<pb::OpSchema::FormalParameter>& formals) {
   return !formals.empty() && formals.back().GetOption() == pb::OpSchema::Variadic;
 }
 
-/// Operands against their formals. The schema's own least number counts optional ones in front of a variadic one, which
-/// may be left out as well where nothing follows.
+/// Operands against their formals. The schema's own least number counts optional ones in front of a
+/// variadic one, which may be left out as well where nothing follows.
 void CheckOperandsOf(const pb::OpSchema& schema, const Record& r) {
   const auto& formals = schema.inputs();
   const int in = int(r.inputs.size()), most = schema.max_input();
@@ -222,8 +222,8 @@ Record Importer::MakeRecord(Scope* s, pb::NodeProto* n) {
     r.inputs.push_back(v && v->state == Value::kAbsent ? std::string() : in);
   }
   r.outputs.assign(n->output().begin(), n->output().end());
-  // Optional results without a name at the end are as good as left out. The number of variadic ones says what the node
-  // computes, whether they have names or not.
+  // Optional results without a name at the end are as good as left out. The number of variadic ones
+  // says what the node computes, whether they have names or not.
   const pb::OpSchema* schema = FindSchema(r);
   if (schema && !IsVariadic(schema->outputs()))
     while (int(r.outputs.size()) > schema->min_output() && r.outputs.back().empty())

@@ -78,8 +78,8 @@ struct Scope {
   std::string prefix;                  ///< of node names
   Origin origin;                       ///< the user's node that a function body stands for
   int depth = 0;                       ///< of calls and sub-graphs
-  bool temporary =
-      false;  ///< protos of this scope die before the import ends: nothing may be cached by address
+  /// protos of this scope die before the import ends: nothing may be cached by address
+  bool temporary = false;
   Values values;
   Values* group = nullptr;  ///< names of one lifted node and what was put around it
 };

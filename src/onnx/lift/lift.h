@@ -29,8 +29,8 @@ struct Record {
 /// A record that is being lifted, and what the lift adds around it.
 class Lift {
  public:
-  /// `dtype_of`, `rank_of` and `constant_of` tell the dtype, the rank and the content of a value where
-  /// they are known so far (rank: else -1; content: else null).
+  /// `dtype_of`, `rank_of` and `constant_of` tell the dtype, the rank and the content of a value
+  /// where they are known so far (rank: else -1; content: else null).
   Lift(Record* node, std::function<DType(const std::string&)> dtype_of,
        std::function<int(const std::string&)> rank_of = {},
        std::function<TensorPtr(const std::string&)> constant_of = {})

@@ -39,7 +39,7 @@ void DropoutToInputs(Lift* l) {
 }
 
 /// Five outputs, four of them for training. Those that training mode still has keep their place;
-/// where nobody asked for training (no running statistics named) the node is one of inference.
+/// where training was not asked for (no running statistics named) the node is one of inference.
 void BatchNormOld(Lift* l) {
   if (l->Take<int64_t>("spatial", 1) != 1)
     l->Unsupported("spatial = 0 (a mean for each position) is not supported");
@@ -67,9 +67,9 @@ void GroupNormPerChannel(Lift* l) {
   }
 }
 
-/// Resize with output = floor(input * scale) and no shift of the grid. Nearest reads the element below
-/// where an axis grows and the one above where it shrinks: 11 names the rule, the test of 10 for
-/// shrinking shows it ([1, 2, 3, 4] by 0.6 is [1, 3]), and ONNX Runtime follows it.
+/// Resize with output = floor(input * scale) and no shift of the grid. Nearest reads the element
+/// below where an axis grows and the one above where it shrinks: 11 names the rule, the test of 10
+/// for shrinking shows it ([1, 2, 3, 4] by 0.6 is [1, 3]), and ONNX Runtime follows it.
 ///   Resize(x, s)   ->   Resize(Resize(x, max(s, 1)) {floor}, min(s, 1)) {ceil}
 void AsymmetricResize(Lift* l, std::string scales, TensorPtr known) {
   Record& n = l->node;

@@ -18,8 +18,8 @@
 namespace weft::onnx_import {
 namespace {
 
-constexpr int kOpenFlags =
-    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;  // O_NONBLOCK: opening a FIFO must not hang
+// O_NONBLOCK: opening a FIFO must not hang
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 /// Pieces of a relative path; throws on what no honest exporter writes.
 std::vector<std::string> CheckedPieces(const std::string& location) {

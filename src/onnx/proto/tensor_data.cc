@@ -110,12 +110,12 @@ TensorFacts ExtentFacts(int code, const google::protobuf::RepeatedField<int64_t>
   f.dtype = *dtype;
   WEFT_CHECK(dims.size() <= 64, kLimit, "a tensor of rank {}", dims.size());
   f.dims.assign(dims.begin(), dims.end());
-  for (const int64_t d : f.dims) WEFT_CHECK(d >= 0, kInvalidModel, "extent {} is negative", d);
+  for (const int64_t d : f.dims) WEFT_CHECK(d >= 0, kInvalidModel, "dimension {} is negative", d);
   try {
     f.count = NumElements(f.dims);
     f.bytes = f.dtype == DType::kString ? 0 : DTypeBytes(f.dtype, f.count);
   } catch (const Error&) {
-    WEFT_THROW(kLimit, "the element count of [{}] leaves 64 bits", fmt::join(f.dims, ", "));
+    WEFT_THROW(kLimit, "the element count of [{}] overflows 64 bits", fmt::join(f.dims, ", "));
   }
   Limits::Check("tensor_bytes", f.dtype == DType::kString ? f.count : f.bytes, limits.tensor_bytes);
   return f;

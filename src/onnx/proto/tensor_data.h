@@ -41,7 +41,7 @@ class TensorReader {
   /// `keep` false: the proto dies before this reader, nothing is remembered under its address.
   TensorPtr Read(pb::TensorProto* t, bool keep = true);
   TensorPtr ReadSparse(pb::SparseTensorProto* t, bool keep = true);
-  /// Throws where the external bytes of `t` cannot be had.
+  /// Throws where the external bytes of `t` cannot be read.
   void CheckExternal(const pb::TensorProto& t);
 
  private:

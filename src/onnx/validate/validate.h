@@ -64,8 +64,8 @@ void ValidateModel(pb::ModelProto* model, const Limits& limits, FunctionTable* f
 struct ValueScope {
   const ValueScope* outer = nullptr;
   int current = 0;  ///< node being looked at
-  std::unordered_map<std::string_view, int>
-      defined;  ///< value -> defining node; -1 for inputs and initializers
+  /// value -> defining node; -1 for inputs and initializers
+  std::unordered_map<std::string_view, int> defined;
 };
 
 /// Shared state of the checks below.

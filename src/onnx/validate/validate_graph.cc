@@ -109,8 +109,8 @@ void ValidateType(const pb::ValueInfoProto& v, const std::string& place,
     const auto& d = tensor.shape().dim(i);
     if (d.has_dim_value() && d.dim_value() < 0) {
       ctx.diag->Add(ErrorCode::kInvalidModel, place,
-                    fmt::format("extent {} of dim {} is negative", d.dim_value(), i),
-                    "a dim of any extent has a name, or neither name nor value");
+                    fmt::format("size {} of dimension {} is negative", d.dim_value(), i),
+                    "a dimension of any size has a name, or neither name nor value");
     }
   }
 }

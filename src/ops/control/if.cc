@@ -1,10 +1,11 @@
 /// if.cc: If: one of two bodies.
 ///
-/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
-/// `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    an If on the same condition of the gradients of the branches, which compute again what they need of the
-///           captured values: it reads those and the gradients of the results. A captured value has a gradient where one
-///           branch gives one; the other branch gives zeros.
+/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
+/// operands, `num_captures` says how many). Bodies run in the Evaluator.
+///   grad    an If on the same condition of the gradients of the branches, which compute
+///           again what they need of the captured values: it reads those and the gradients of
+///           the results. A captured value has a gradient where one branch gives one; the
+///           other branch gives zeros.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 /// Source: ONNX If-25.
 #include <algorithm>
@@ -138,7 +139,7 @@ std::vector<NodeEntry> IfGradient(const NodePtr& n, const std::vector<NodeEntry>
             {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
              {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
              {"num_captures", int64_t(operands.size() - 1)}});
-  // What the branches give has not one shape where their results have not.
+  // Where the shape of a result is unknown, the gradients of the branches may differ in shape.
   bool shaped = true;
   for (uint32_t k = 0; k < dy.size(); ++k)
     shaped = shaped && (!dy[k] || KnownShape(NodeEntry(n, k)).fully_known());

@@ -1,10 +1,11 @@
 /// loop.cc: Loop: a body that runs a number of times, or while a condition holds.
 ///
-/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
-/// `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    a Scan of the gradient of the body, over what its states have been, from the last iteration to the first
-///           (body_gradient.h). A run of the loop in front of it stacks them, and so says how many iterations there are;
-///           the shapes of the states that are needed must not change.
+/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
+/// operands, `num_captures` says how many). Bodies run in the Evaluator.
+///   grad    a Scan of the gradient of the body, over what its states have been, from the last
+///           iteration to the first (body_gradient.h). A run of the loop in front of it stacks
+///           them, and so says how many iterations there are; the shapes of the states that are
+///           needed must not change.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 /// Extents that an iteration may change are not known before the run. Source: ONNX Loop-25.
 #include <algorithm>
@@ -87,7 +88,7 @@ void LoopShape(InferShapeContext& ctx) {
   for (size_t k = 0; k < s.scans; ++k) {
     const Shape one = b.shape(1 + s.states + k);
     if (!one.has_rank()) {
-      Unknown(ctx, int(s.states + k), "the body does not tell its rank");
+      Unknown(ctx, int(s.states + k), "the body does not determine its rank");
       continue;
     }
     std::vector<SymInt> dims{ctx.unbacked(unbacked++)};
@@ -166,7 +167,7 @@ WEFT_REGISTER_OP(Loop)
         "the body gives is stacked on a new first axis.\n"
         "Gradient: a Scan of the gradient of the body, from the last iteration to the first. It "
         "needs the states of every iteration, which a run of the loop in front of it stacks: their "
-        "extents must not change (kShapeMismatch when it runs). Source: ONNX Loop-25.")
+        "dimensions must not change (kShapeMismatch when it runs). Source: ONNX Loop-25.")
     .optional_input("M", "i64", "absent: no bound")
     .optional_input("cond", "bool", "absent: true")
     .variadic_input("states", "any", "then the captured values")

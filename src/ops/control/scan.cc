@@ -1,10 +1,11 @@
 /// scan.cc: Scan: a body that runs once for each slice of its operands.
 ///
-/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them operands,
-/// `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    a Scan of the gradient of the body, from the last slice to the first (body_gradient.h): adjoints of the
-///           states are its states, gradients of captured values are summed up in states, those of slices are stacked.
-///           States that it needs are stacked by a run of the body in front of it; their shapes must not change.
+/// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
+/// operands, `num_captures` says how many). Bodies run in the Evaluator.
+///   grad    a Scan of the gradient of the body, from the last slice to the first
+///           (body_gradient.h): adjoints of the states are its states, gradients of captured values
+///           are summed up in states, those of slices are stacked. States that it needs are stacked
+///           by a run of the body in front of it; their shapes must not change.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 /// Source: ONNX Scan-25.
 #include <algorithm>
@@ -82,7 +83,7 @@ void ScanShape(InferShapeContext& ctx) {
     WEFT_CHECK(x.rank() > 0, kShapeMismatch, "{}: a scalar cannot be sliced",
                ctx.node()->Describe());
     const int axis = AxisOf(EntryOr(p.scan_input_axes, k, 0), x.rank(), ctx.node());
-    length = length.known() ? UnifyDims(ctx, length, x[axis], "the sliced extents") : x[axis];
+    length = length.known() ? UnifyDims(ctx, length, x[axis], "the sliced dimensions") : x[axis];
     x = WithoutAxis(x, axis);
   }
   std::vector<Shape> states;
@@ -97,7 +98,7 @@ void ScanShape(InferShapeContext& ctx) {
   for (size_t k = 0; k < s.results; ++k) {
     const Shape one = b.shape(s.states + k);
     if (!one.has_rank()) {
-      Unknown(ctx, int(s.states + k), "the body does not tell its rank");
+      Unknown(ctx, int(s.states + k), "the body does not determine its rank");
       continue;
     }
     const int axis = AxisOf(EntryOr(p.scan_output_axes, k, 0), one.rank() + 1, ctx.node());
@@ -123,7 +124,7 @@ Tensors ScanHost(const NodePtr& n, const Tensors& in) {
     const Tensor& x = *in[s.states + k];
     axes.push_back(AxisOf(EntryOr(p.scan_input_axes, k, 0), x.rank(), n));
     const int64_t extent = x.dims()[size_t(axes.back())];
-    WEFT_CHECK(length < 0 || length == extent, kShapeMismatch, "{}: sliced extents {} and {}",
+    WEFT_CHECK(length < 0 || length == extent, kShapeMismatch, "{}: sliced dimensions {} and {}",
                n->Describe(), length, extent);
     length = extent;
   }
@@ -191,10 +192,8 @@ WEFT_REGISTER_OP(Scan)
         "Runs `body` once for each slice of the last `num_scan_inputs` operands. The states go "
         "round; what else the body gives is stacked.\n"
         "Gradient: a Scan from the last slice to the first, of the gradient of the body. It needs "
-        "the "
-        "states of every iteration, which a run in front of it stacks: their extents must not "
-        "change "
-        "(kShapeMismatch when it runs). Source: ONNX Scan-25.")
+        "the states of every iteration, which a run in front of it stacks: their dimensions must "
+        "not change (kShapeMismatch when it runs). Source: ONNX Scan-25.")
     .variadic_input("operands", "any", "states, sliced operands, then the captured values")
     .output("outputs", "any", "final states, then stacks")
     .set_num_inputs(1, INT_MAX)

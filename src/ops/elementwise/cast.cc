@@ -3,9 +3,9 @@
 ///   in      x : T1[...] (CastLike: like : T2[...], of which only the dtype is used)
 ///   out     y : T2[...]
 ///   grad    Cast back to the dtype of x; a cast to an integer has none
-///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported at code
-///           generation for strings and for dtypes that kernels do not compute with (cast_host.cc runs
-///           those)
+///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported
+///           at code generation for strings and for dtypes that kernels do not compute
+///           with (cast_host.cc runs those)
 ///
 /// Float to integer truncates towards zero; what does not fit saturates and NaN gives 0 (the
 /// standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN is

@@ -1,10 +1,11 @@
-/// cast_host.cc: Cast, CastLike and BitCast where a dtype takes part that kernels do not compute with:
-/// 8-bit floats, 2- and 4-bit numbers, strings.
+/// cast_host.cc: Cast, CastLike and BitCast where a dtype takes part that kernels do not compute
+/// with: 8-bit floats, 2- and 4-bit numbers, strings.
 ///
-/// What is beyond the largest 8-bit float becomes that (`saturate`), or else infinity where the dtype has
-/// one and NaN where it has not. Integers, and floats to numbers of fewer than 8 bits, keep their low bits; other floats saturate. To
-/// f8e8m0, which holds powers of two: the power above, below or nearest. Numbers to strings: the shortest
-/// text that reads back, "NaN", "INF", "-INF".
+/// What is beyond the largest 8-bit float becomes that (`saturate`), or else infinity where
+/// the dtype has one and NaN where it does not. Integers, and floats to numbers of fewer
+/// than 8 bits, keep their low bits; other floats saturate. To f8e8m0, which holds powers
+/// of two: the power above, below or nearest. Numbers to strings: the shortest text that
+/// reads back, "NaN", "INF", "-INF".
 /// Source: ONNX Cast-25.
 #include <fmt/format.h>
 
@@ -98,7 +99,7 @@ std::string TextOf(const Tensor& x, int64_t i) {
 double NumberOf(const std::string& text) {
   char* end = nullptr;
   const double v = std::strtod(text.c_str(), &end);
-  WEFT_CHECK(end != text.c_str() && *end == '\0', kBadInput, "\"{}\" is no number",
+  WEFT_CHECK(end != text.c_str() && *end == '\0', kBadInput, "\"{}\" is not a number",
              text.substr(0, 40));
   return v;
 }

@@ -10,8 +10,7 @@
 ///
 /// Float results are computed in the wider float of both operands; with an exponent of 32 or 64 bit
 /// integers in f64, which alone keeps its parity. Integer by integer is exact and wraps; a negative
-/// exponent gives the truncated quotient (0 unless x is 1 or -1). Integer by float: in f64,
-/// truncated.
+/// exponent gives the truncated quotient (0 unless x is 1 or -1). Integer by float: in f64, cut.
 /// Source: ONNX Pow-15.
 #include "ops/util/op_util.h"
 

@@ -1,4 +1,5 @@
-/// effects.cc: weft::Read, weft::Group: what orders effects without computing anything (core/graph/effects.h).
+/// effects.cc: weft::Read, weft::Group: what orders effects
+/// without computing anything (core/graph/effects.h).
 #include "weft/core/graph/effects.h"
 
 #include "ops/util/shape_util.h"
@@ -17,9 +18,8 @@ void GroupType(InferTypeContext& ctx) { ctx.set_out(0, Type(DType::kBool)); }
 WEFT_REGISTER_OP_IN(weft, Read)
     .describe(
         "The content of a variable at the time when the node runs: later writes do not change the "
-        "result. Put before the\n"
-        "readers of a variable by OrderMutation; costs a copy only where the content is needed "
-        "after it was overwritten.\n"
+        "result. Put before the readers of a variable by OrderMutation; costs a copy only where "
+        "the content is needed after it was overwritten.\n"
         "Gradient: that of the result. Errors: none. Source: Weft.")
     .input("variable", "any", "a variable")
     .output("content", "T")
@@ -39,9 +39,8 @@ WEFT_REGISTER_OP_IN(weft, Read)
 WEFT_REGISTER_OP_IN(weft, Group)
     .describe(
         "An empty tensor that exists when all inputs have been computed: as an output of a graph "
-        "it stands for updates whose\n"
-        "values nobody wants. Takes no step and no memory. Gradient: none. Errors: none. Source: "
-        "tf.group for the idea.")
+        "it stands for updates whose values are not used. Takes no step and no memory. Gradient: "
+        "none. Errors: none. Source: tf.group for the idea.")
     .variadic_input("inputs", "any")
     .output("done", "bool")
     .set_num_inputs(1, INT32_MAX)

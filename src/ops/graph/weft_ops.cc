@@ -1,4 +1,5 @@
-/// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops that passes build (core/graph/builtin_ops.h).
+/// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops
+/// that passes build (core/graph/builtin_ops.h).
 #include "ops/util/demand.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -169,7 +170,7 @@ void AssignShape(InferShapeContext& ctx) {
              ctx.node()->Describe(), value.ToString(), variable.ToString());
   Shape out = variable;
   for (int k = 0; k < out.rank(); ++k)
-    out.set(k, UnifyDims(ctx, variable[k], value[k], "extents of variable and value"));
+    out.set(k, UnifyDims(ctx, variable[k], value[k], "dimensions of variable and value"));
   ctx.set_out(0, out);
 }
 
@@ -178,8 +179,8 @@ void AssignShape(InferShapeContext& ctx) {
 WEFT_REGISTER_OP_IN(weft, SumTo)
     .describe(
         "x summed down to the shape of `like`: the reverse of broadcasting `like` to the shape of "
-        "x. Elements of `like` are\n"
-        "not read. f16 and bf16 accumulate in f32. Gradient: dy expanded to x.\n"
+        "x. Elements of `like` are not read. f16 and bf16 accumulate in f32. Gradient: dy expanded "
+        "to x.\n"
         "Errors: `like` does not broadcast to x (kShapeMismatch). Source: Weft.")
     .input("x", TypeDoc(kNumeric))
     .input("like", "any")
@@ -205,11 +206,8 @@ WEFT_REGISTER_OP_IN(weft, SumTo)
 WEFT_REGISTER_OP_IN(weft, Fused)
     .describe(
         "The body applied to the inputs, as one kernel or library call. Made by the passes Fusion "
-        "and "
-        "Epilogue. An output of the "
-        "body that is a weft::Assign to\n"
-        "an input of the body writes that input. Errors: no body (kBadAttribute), inputs of other "
-        "dtypes or in another number\n"
+        "and Epilogue. An output of the body that is a weft::Assign to an input of the body writes "
+        "that input. Errors: no body (kBadAttribute), inputs of other dtypes or in another number "
         "(kTypeMismatch, kArity). Gradient: differentiate before fusing. Source: Weft.")
     .variadic_input("inputs", "any")
     .output("outputs", "any")

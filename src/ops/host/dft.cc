@@ -1,11 +1,12 @@
 /// dft.cc: DFT and STFT by their definition, a sum for each result.
 ///
 ///   X[k] = sum over n of x[n] e^(-2 pi i k n / N); inverse: with + and divided by N
-/// The angle is taken from (k n) mod N, so that it stays exact for long signals. Complex numbers are pairs
-/// on the last axis. All in double precision, since results near zero are differences of large sums.
-/// Quadratic in N: right for every length, slow for large ones.
+/// The angle is taken from (k n) mod N, so that it stays exact for long signals. Complex numbers
+/// are pairs on the last axis. All in double precision, since results near zero are differences of
+/// large sums. Quadratic in N: right for every length, slow for large ones.
 ///   grad    the transform the other way, by the same operators
-///   throws  kShapeMismatch; kUnsupported where the length or the axis is not known when code is made
+///   throws  kShapeMismatch; kUnsupported where the length or the axis is not known
+///           when code is made
 /// Source: ONNX DFT-20 (with the inverse of one-sided spectra), STFT-17.
 #include "ops/util/demand.h"
 #include "ops/util/host_util.h"
@@ -134,7 +135,8 @@ Exprs DftCode(const NodePtr& node, const std::vector<TensorArg>& in, const Outpu
 NodeEntry Number(const NodeEntry& near, int64_t v) {
   return ScalarLike(near, DType::kI64, double(v));
 }
-/// e cut or filled with zeros at the end of an axis; `axis` and `extent` are vectors of one element.
+/// e cut or filled with zeros at the end of an axis; `axis` and `extent` are
+/// vectors of one element.
 NodeEntry Fit(const NodeEntry& e, const NodeEntry& axis, const NodeEntry& extent) {
   const NodeEntry now = Apply("Gather", {ShapeOf(e), axis}, {{"axis", 0}});
   const NodeEntry pads = Apply("Concat", {IntsLike(e, {0}), extent - now}, {{"axis", 0}});
@@ -284,7 +286,7 @@ WEFT_REGISTER_OP(DFT)
         "axis as `axis` (kShapeMismatch). "
         "Source: ONNX DFT-20.")
     .input("input", TypeDoc(kFloats), "[..., 1] real or [..., 2] complex")
-    .optional_input("dft_length", TypeDoc(kIndexTypes, "T2"), "default: the extent of the axis")
+    .optional_input("dft_length", TypeDoc(kIndexTypes, "T2"), "default: the size of the axis")
     .optional_input("axis", "i64", "default -2")
     .output("output", "T", "[..., 2]; the inverse of one-sided frequencies: [..., 1]")
     .set_num_inputs(1, 3)
@@ -305,7 +307,7 @@ WEFT_REGISTER_OP(STFT)
     .input("signal", TypeDoc(kFloats), "[batch, length, 1 or 2]")
     .input("frame_step", TypeDoc(kIndexTypes, "T2"))
     .optional_input("window", "T1", "[frame_length]; default: ones")
-    .optional_input("frame_length", "T2", "default: the extent of the window")
+    .optional_input("frame_length", "T2", "default: the size of the window")
     .output("output", "T", "[batch, frames, frequencies, 2]")
     .set_num_inputs(2, 4)
     .set_num_outputs(1)

@@ -185,7 +185,7 @@ WEFT_REGISTER_OP_IN(ai.onnx.ml, ArrayFeatureExtractor)
         "The elements Y of the last axis of X. Gradient: weft::GatherGrad. Source: ONNX ai.onnx.ml "
         "ArrayFeatureExtractor-1.")
     .input("X", TypeDoc(kMlNumeric | DTypeSet{DType::kString}))
-    .input("Y", "i64", "in [-extent, extent)")
+    .input("Y", "i64", "in [-size, size) of the axis")
     .output("Z", "T", "[..., elements of Y]")
     .set_num_inputs(2)
     .set_num_outputs(1)

@@ -1,7 +1,7 @@
 /// strings.cc: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer, and Equal of strings.
 ///
-/// Strings live on the host. Case changes touch the letters of ASCII and leave other bytes as they are;
-/// the attribute `locale` is not used.
+/// Strings live on the host. Case changes touch the letters of ASCII and leave other bytes as they
+/// are; the attribute `locale` is not used.
 /// Source: ONNX StringConcat-20, StringSplit-20, StringNormalizer-10, TfIdfVectorizer-9, Equal-19.
 #include <algorithm>
 #include <map>
@@ -60,7 +60,8 @@ struct TfIdfParam : OpParam<TfIdfParam> {
 };
 WEFT_REGISTER_OP_PARAM(TfIdfParam);
 
-/// Offset in a tensor of `dims` of the element that broadcasting reads at linear position i of `out`.
+/// Offset in a tensor of `dims` of the element that broadcasting reads at linear
+/// position i of `out`.
 int64_t BroadcastOffset(int64_t i, const Dims& out, const Dims& dims) {
   int64_t offset = 0, stride = 1;
   for (size_t k = 0; k < out.size(); ++k) {

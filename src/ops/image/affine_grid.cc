@@ -1,5 +1,5 @@
-/// affine_grid.cc: AffineGrid: the grid of coordinates that GridSample reads, from affine maps of two
-/// or three dimensions.
+/// affine_grid.cc: AffineGrid: the grid of coordinates that GridSample reads, from affine maps of
+/// two or three dimensions.
 ///
 ///   in      theta : T[n, r, r + 1], size : i64[r + 2] = n, c, extents; r is 2 or 3
 ///   out     grid : T[n, extents..., r], the last axis first
@@ -95,11 +95,10 @@ WEFT_REGISTER_OP(AffineGrid)
         "grid[n, o] = theta[n] (x, y(, z), 1) with the coordinates of position o in [-1, 1], for "
         "GridSample.\n"
         "f16 and bf16 compute in f32. Gradient: by theta, ordinary ops. Errors: neither 2 nor 3 "
-        "spatial axes, theta of other extents\n"
-        "(kShapeMismatch). Source: ONNX AffineGrid-20.")
+        "spatial axes, theta of other dimensions (kShapeMismatch). Source: ONNX AffineGrid-20.")
     .input("theta", TypeDoc(kFloats), "[n, r, r + 1]")
-    .input("size", "i64", "n, c and r extents")
-    .output("grid", "T", "[n, extents..., r]")
+    .input("size", "i64", "n, c and r dimensions")
+    .output("grid", "T", "[n, dimensions..., r]")
     .set_num_inputs(2)
     .set_num_outputs(1)
     .param<AffineGridParam>()

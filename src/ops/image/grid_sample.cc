@@ -1,20 +1,21 @@
-/// grid_sample.cc: GridSample: an image read where a grid of normalized coordinates points, over any
-/// number of spatial axes.
+/// grid_sample.cc: GridSample: an image read where a grid of normalized coordinates points, over
+/// any number of spatial axes.
 ///
 ///   in      X : T1[n, c, d1 .. dr], grid : T2[n, o1 .. or, r], the last axis of X first
 ///   out     Y : T1[n, c, o1 .. or]
 ///   T1      floats; with mode nearest any number or bool
 ///   formula coordinate = (g + 1) / 2 (d - 1) with align_corners, else ((g + 1) d - 1) / 2; one tap
 ///           (nearest, halves to even), two (linear) or four (cubic, A = -3/4) an axis
-///   padding zeros: 0 outside; border: the nearest element; reflection: mirrored at the border, which
-///           is the outermost center (align_corners) or half a pixel further. Linear and nearest move
-///           the coordinate, cubic each of the elements that it reads, as PyTorch and ONNX Runtime do
+///   padding zeros: 0 outside; border: the nearest element; reflection: mirrored at the border,
+///           which is the outermost center (align_corners) or half a pixel further. Linear and
+///           nearest move the coordinate, cubic each of the elements that it reads, as PyTorch and
+///           ONNX Runtime do
 ///   NaN     as a coordinate reads the first element where linear or nearest move it, nothing for
 ///           nearest with zeros, and gives NaN else; so do infinities that are not moved
-///   grad    to X: weft::GridSampleGrad, every element gets dy where its taps read it; to the grid: the
-///           sum over the channels of dy times weft::GridSampleSlope, the derivative by each coordinate
-///           (0 for nearest; linear: 0 at and beyond the outermost elements where the coordinate is moved;
-///           at a tap's position that of the interval above it)
+///   grad    to X: weft::GridSampleGrad, every element gets dy where its taps read it; to the grid:
+///           the sum over the channels of dy times weft::GridSampleSlope, the derivative by each
+///           coordinate (0 for nearest; linear: 0 at and beyond the outermost elements where the
+///           coordinate is moved; at a tap's position that of the interval above it)
 #include "ops/util/adjoint.h"
 #include "ops/util/interpolation.h"
 #include "ops/util/window.h"
@@ -68,7 +69,8 @@ Shape SampledShape(InferShapeContext& ctx) {
   CheckRank(ctx, 1, rank, "grid");
   const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
               gs = grid.has_rank() ? grid : Shape::OfRank(rank);
-  UnifyDims(ctx, gs[rank - 1], rank - 2, "the last extent of grid and the number of spatial axes");
+  UnifyDims(ctx, gs[rank - 1], rank - 2,
+            "the last dimension of grid and the number of spatial axes");
   std::vector<SymInt> dims{UnifyDims(ctx, xs[0], gs[0], "the batch"), xs[1]};
   for (int k = 1; k + 1 < rank; ++k) dims.push_back(gs[k]);
   for (int k = 2; k < rank && p.padding_mode != "zeros"; ++k)
@@ -112,7 +114,8 @@ std::vector<Tap> TapsOf(const GridSampleParam& p, SymInt extent, const Expr& g) 
   Expr x = p.align_corners ? (g + 1.0) / 2.0 * last : ((g + 1.0) * d - 1.0) / 2.0;
   Expr dx = (p.align_corners ? last : d) / 2.0;  // of x by g
   if (p.mode == "nearest") x = Expr::Unary(UnOp::kRound, x);
-  // Cubic pads each element that it reads; the others move the coordinate, a NaN to the first element.
+  // Cubic pads each element that it reads; the others move the coordinate, a NaN
+  // to the first element.
   if (p.mode != "cubic" && p.padding_mode != "zeros") {
     if (p.padding_mode == "reflection") {
       const Mirrored m = Reflect(x, low, high);
@@ -274,8 +277,7 @@ WEFT_REGISTER_OP(GridSample)
         "Y[n, c, o] = X[n, c] interpolated at the coordinates that grid[n, o] normalizes to [-1, "
         "1], the last spatial axis first.\n"
         "Gradient: weft::GridSampleGrad for X, weft::GridSampleSlope for the grid. Errors: ranks, "
-        "batch or the grid's last extent do not fit "
-        "(kShapeMismatch), an unknown mode\n"
+        "batch or the grid's last dimension do not fit (kShapeMismatch), an unknown mode "
         "(kBadAttribute). Source: ONNX GridSample-22.")
     .input("X", TypeDoc(kComputable, "T1"), "[n, c, spatial...]; floats but for mode nearest")
     .input("grid", TypeDoc(kFloats, "T2"), "[n, out spatial..., number of spatial axes]")
@@ -295,11 +297,11 @@ WEFT_REGISTER_OP(GridSample)
 WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
     .describe(
         "Adjoint of GridSample in X: dX[n, c, i] = sum over the points that read i of their weight "
-        "times dy. By looking: every\nelement asks every point. Gradient: GridSample for dy, "
+        "times dy. By looking: every element asks every point. Gradient: GridSample for dy, "
         "weft::GridSampleSlope for the grid. Source: Weft.")
     .input("dy", TypeDoc(kFloats, "T1"), "[n, c, out spatial...]")
     .input("grid", TypeDoc(kFloats, "T2"))
-    .input("shape", "i64", "extents of X")
+    .input("shape", "i64", "dimensions of X")
     .output("dX", "T1")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -319,8 +321,7 @@ WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
 WEFT_REGISTER_OP_IN(weft, GridSampleSlope)
     .describe(
         "The derivatives of GridSample by each coordinate of the grid, on a last axis in the "
-        "grid's "
-        "order. Gradient: none\nregistered. Source: Weft.")
+        "grid's order. Gradient: none registered. Source: Weft.")
     .input("X", TypeDoc(kFloats, "T1"))
     .input("grid", TypeDoc(kFloats, "T2"))
     .output("slope", "T1", "[n, c, out spatial..., axes]")

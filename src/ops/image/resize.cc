@@ -1,6 +1,7 @@
 /// resize.cc: Resize in all modes of ONNX, and weft::ResizeGrad, its adjoint.
 ///
-///   in      X : T[...], roi : F[2 axes], scales : f32[axes], sizes : i64[axes]; one of scales, sizes
+///   in      X : T[...], roi : F[2 axes], scales : f32[axes], sizes : i64[axes];
+///           one of scales, sizes
 ///   out     Y[.., o, ..] = sum over taps of weight(o) X[.., position(o), ..], axis by axis
 ///   shape   floor(in scale), or sizes, which keep_aspect_ratio_policy may shrink or grow
 ///   T       numbers and bool; other modes than nearest compute in f32 or f64 and round integers to
@@ -129,7 +130,7 @@ SymInt Scaled(SymInt extent, float scale) {
   if (!extent.known() || !extent.is_const()) return SymInt();
   const double scaled = std::floor(double(float(extent.value()) * scale));
   WEFT_CHECK(scaled >= 0 && scaled < 0x1p62, kOverflow,
-             "an extent of {} by a scale of {} overflows", extent.value(), scale);
+             "a dimension of {} by a scale of {} overflows", extent.value(), scale);
   return int64_t(scaled);
 }
 
@@ -214,7 +215,8 @@ Expr Element64(const TensorArg& arg, size_t k) {
   return Expr::Cast(DType::kF64, arg({Expr::Int(int64_t(k))}));
 }
 
-/// The one scale of all axes that keep their ratio: the least (not_larger) or greatest sizes / extents.
+/// The one scale of all axes that keep their ratio: the least (not_larger) or
+/// greatest sizes / extents.
 struct KeptScale {
   Expr up, down;     ///< f64, of the axis that decides
   SymInt half_taps;  ///< reach / scale, rounded up; unknown where a size is
@@ -245,8 +247,8 @@ KeptScale KeptScaleOf(const NodePtr& n, const ResizeRule& rule, const Shape& x,
   return kept;
 }
 
-/// Taps of a given scale: a number, or one that is read when the code runs. Then the extents tell, for
-/// out is in scale rounded down.
+/// Taps of a given scale: a number, or one that is read when the code runs. Then the extents tell,
+/// for out is in scale rounded down.
 SymInt HalfTapsOf(const ResizeAxis& a, int64_t reach) {
   if (a.scale->kind() != ExprKind::kConst) return CeilDiv(a.in * reach, Max(a.out, 1));
   return int64_t(std::min(std::ceil(double(reach) / a.scale->const_value()), 0x1p60));
@@ -330,8 +332,9 @@ Expr Outside(const ResizeRule& rule, const std::vector<ResizeAxis>& axes, const 
   return outside;
 }
 
-/// `e`, or 0 where the axis turns out not to be resized and this tap is beside the element itself: a weight of 0 would
-/// make NaN of what is not finite, and where the scale is known no tap is there.
+/// `e`, or 0 where the axis turns out not to be resized and this tap is beside the element
+/// itself: a weight of 0 would make NaN of what is not finite, and where the scale is known
+/// no tap is there.
 Expr UnlessUnit(const ResizeAxis& a, const Expr& beside, const Expr& e) {
   return a.unit ? Expr::Select(And(a.unit, beside), Zero(e->dtype()), e) : e;
 }
@@ -488,15 +491,12 @@ void ResizeType(InferTypeContext& ctx) {
 WEFT_REGISTER_OP(Resize)
     .describe(
         "y[.., o, ..] = sum of weight(o) x[.., position(o), ..] over the positions that the mode "
-        "reads, axis by axis; scales or sizes\n"
-        "give the extents floor(in scale) or size. Coordinates are computed in f64, nearest ones "
-        "by "
-        "a given scale as f32 rounds them.\n"
+        "reads, axis by axis; scales or sizes give the dimensions floor(in scale) or size. "
+        "Coordinates are computed in f64, nearest ones by a given scale as f32 rounds them.\n"
         "Integers round to even.\n"
         "Gradient: weft::ResizeGrad; keeps roi, scales, sizes. Errors: both or none of scales and "
-        "sizes (kArity), an unknown mode\n"
-        "(kBadAttribute), as many scales as axes, a scale that is not positive (kShapeMismatch). "
-        "Source: ONNX Resize-19.")
+        "sizes (kArity), an unknown mode (kBadAttribute), as many scales as axes, a scale that is "
+        "not positive (kShapeMismatch). Source: ONNX Resize-19.")
     .input("X", TypeDoc(kComputable), "bool with mode nearest only")
     .optional_input("roi", TypeDoc(kFloats, "T2"), "begins, then ends, for tf_crop_and_resize")
     .optional_input("scales", TypeDoc(kFloats, "T3"), "one an axis")
@@ -524,7 +524,7 @@ WEFT_REGISTER_OP_IN(weft, ResizeGrad)
         "Gradient of Resize from dy, the shape of x and the inputs of Resize. Gradient: Resize. "
         "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .optional_input("roi", TypeDoc(kFloats, "T2"))
     .optional_input("scales", TypeDoc(kFloats, "T3"))
     .optional_input("sizes", "i64")

@@ -52,14 +52,15 @@ Expr Filter(const ResizeRule& rule, const Expr& distance) {
   return Max(Zero(DType::kF64), 1.0 - d);
 }
 
-/// x rounded to the 24 bits of f32 by f64 arithmetic alone (Veltkamp's splitting): the interpreter in
-/// double precision does not round where it converts.
+/// x rounded to the 24 bits of f32 by f64 arithmetic alone (Veltkamp's splitting): the interpreter
+/// in double precision does not round where it converts.
 Expr InF32(const Expr& x) {
   const Expr high = x * double((1 << 29) + 1);
   return high + (x - high);
 }
 
-/// The coordinate where it is a quotient by the scale. `single`: what f32 gives, where the scale is given.
+/// The coordinate where it is a quotient by the scale. `single`: what f32 gives, where
+/// the scale is given.
 Expr Scaled(const ResizeRule& rule, const ResizeAxis& a, const Expr& i, bool single) {
   const auto divided = [&](const Expr& e) {
     if (a.up) return e * a.down / a.up;
@@ -73,8 +74,8 @@ Expr Scaled(const ResizeRule& rule, const ResizeAxis& a, const Expr& i, bool sin
   if (mode == "pytorch_half_pixel")
     return Expr::Select(Eq(Expr::Dim(a.out), Expr::Int(1)), Zero(DType::kF64), centered);
   if (mode != "half_pixel_symmetric") return centered;
-  // in / 2 (1 - out / (in s)) + (i + 1/2) / s - 1/2: with one division, which rounds the least. With a
-  // given scale ONNX Runtime rounds the first term and the whole to f32.
+  // in / 2 (1 - out / (in s)) + (i + 1/2) / s - 1/2: with one division, which rounds the least.
+  // With a given scale ONNX Runtime rounds the first term and the whole to f32.
   const Expr in = F64(a.in), out = F64(a.out);
   if (!single) return divided(x + 0.5 - out / 2.0) + (in / 2.0 - 0.5);
   const Expr offset = InF32(in / 2.0 * InF32(1.0 - InF32(out / InF32(in * a.scale))));

@@ -1,11 +1,11 @@
-/// resize_grid.h: where Resize reads: one axis's map from output positions to input coordinates, and
-/// the input positions and weights that a coordinate is interpolated from.
+/// resize_grid.h: where Resize reads: one axis's map from output positions to input coordinates,
+/// and the input positions and weights that a coordinate is interpolated from.
 ///
-/// Coordinates are computed in f64: they decide which element is read, so rounding must not. A scale
-/// that comes from extents is kept as their quotient, so a coordinate that is an element is exactly
-/// that. A scale that is given is f32, and 3 / 0.6f lies below 5: nearest divides by it in f32, where
-/// the quotient rounds back to 5, as in ONNX Runtime. Where the scale is a whole number, known when
-/// the code is made, nearest positions are integer arithmetic.
+/// Coordinates are computed in f64: they decide which element is read, so rounding must not. A
+/// scale that comes from extents is kept as their quotient, so a coordinate that is an element is
+/// exactly that. A scale that is given is f32, and 3 / 0.6f lies below 5: nearest divides by it in
+/// f32, where the quotient rounds back to 5, as in ONNX Runtime. Where the scale is a whole number,
+/// known when the code is made, nearest positions are integer arithmetic.
 #pragma once
 
 #include <string>
@@ -32,8 +32,8 @@ struct ResizeAxis {
   Expr up, down;  ///< f64, scale = up / down where it comes from extents; null where it is given
   int64_t whole = 0;  ///< the scale where it is known to be a whole number, and out = in whole
   SymInt half_taps;   ///< antialias: reach / scale, rounded up, no less than the filter's reach
-  Expr
-      unit;  ///< the scale is 1, where only a run tells; else null: an axis of scale 1 is none that is resized
+  /// the scale is 1, where only a run tells; else null: an axis of scale 1 is not resized
+  Expr unit;
   Expr begin, end;  ///< f64, region of interest; tf_crop_and_resize only
 };
 

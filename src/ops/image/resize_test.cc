@@ -24,7 +24,8 @@ struct Spec {
   double cubic = -0.75, begin = 0, end = 1;
 };
 
-/// Where a coordinate is a quotient by the scale; T as ONNX Runtime has it where the scale is given.
+/// Where a coordinate is a quotient by the scale; T as ONNX Runtime has it where
+/// the scale is given.
 template <class T>
 double Quotient(const Spec& s, T i, T scale, T in, T out) {
   const T half = T(0.5), centered = (i + half) / scale - half;

@@ -3,14 +3,14 @@
 ///
 ///   in      X : T[n, c, h, w], rois : T[m, 4] as x1, y1, x2, y2, batch_indices : i64[m]
 ///   out     Y : T[m, c, output_height, output_width]
-///   formula a bin of extent e (in elements of X) has s = sampling_ratio, or ceil(e), samples an axis,
-///           at start + (i + 1/2) e / s; one further than an element outside counts as 0. avg: their
-///           mean; max: the largest of the four weighted neighbours over all samples (ONNX's
-///           definition, not the largest interpolated value)
+///   formula a bin of extent e (in elements of X) has s = sampling_ratio, or ceil(e), samples an
+///           axis, at start + (i + 1/2) e / s; one further than an element outside counts as 0.
+///           avg: their mean; max: the largest of the four weighted neighbours over all samples
+///           (ONNX's definition, not the largest interpolated value)
 ///   grad    avg: to X, by weft::RoiAlignGrad; the regions are positions and have none. max: none
 ///
-/// How many samples ceil(e) gives depends on the data, but samples are at least half an element apart
-/// where there are two, so at most 2 extent + 5 of them lie inside: the sum runs over those.
+/// How many samples ceil(e) gives depends on the data, but samples are at least half an element
+/// apart where there are two, so at most 2 extent + 5 of them lie inside: the sum runs over those.
 #include <limits>
 
 #include "ops/util/adjoint.h"
@@ -57,7 +57,7 @@ void RoiAlignShape(InferShapeContext& ctx) {
   if (CheckRank(ctx, 0, 4, "X")) channels = ctx.in(0)[1];
   if (CheckRank(ctx, 1, 2, "rois")) {
     regions = ctx.in(1)[0];
-    UnifyDims(ctx, ctx.in(1)[1], 4, "the extents of a region");
+    UnifyDims(ctx, ctx.in(1)[1], 4, "the dimensions of a region");
   }
   if (CheckRank(ctx, 2, 1, "batch_indices"))
     regions = UnifyDims(ctx, regions, ctx.in(2)[0], "rois and batch_indices");
@@ -221,10 +221,8 @@ WEFT_REGISTER_OP(RoiAlign)
         "Y[r, c, i, j] = mean (or maximum) over the samples of bin (i, j) of region r of image "
         "batch_indices[r], read linearly.\n"
         "f16 and bf16 compute in f32. Gradient: weft::RoiAlignGrad for X under avg. Errors: ranks "
-        "or extents that do "
-        "not fit (kShapeMismatch), an\n"
-        "unknown mode (kBadAttribute), an index outside the batch (kIndexRange). Source: ONNX "
-        "RoiAlign-22.")
+        "or dimensions that do not fit (kShapeMismatch), an unknown mode (kBadAttribute), an index "
+        "outside the batch (kIndexRange). Source: ONNX RoiAlign-22.")
     .input("X", TypeDoc(kFloats), "[n, c, h, w]")
     .input("rois", "T", "[m, 4], x1, y1, x2, y2")
     .input("batch_indices", "i64", "[m]")
@@ -248,7 +246,7 @@ WEFT_REGISTER_OP_IN(weft, RoiAlignGrad)
     .input("dy", TypeDoc(kFloats), "[m, c, output_height, output_width]")
     .input("rois", "T", "[m, 4]")
     .input("batch_indices", "i64", "[m]")
-    .input("shape", "i64", "extents of X")
+    .input("shape", "i64", "dimensions of X")
     .output("dX", "T")
     .set_num_inputs(4)
     .set_num_outputs(1)

@@ -4,9 +4,9 @@
 ///   w   = weft::ClassWeight(labels, weights)  weights[label]; a label outside them is an error
 ///
 /// Both take `ignore_index`: such a label has no true element and weight 0, whatever its value.
-/// Unlike indices of Gather and OneHot, labels do not count from the end. A mask is a comparison, so
-/// that picking the label's score is a masked sum over the classes: it fuses with soft-max and with
-/// its gradient, where a look-up would need the scores in memory.
+/// Unlike indices of Gather and OneHot, labels do not count from the end. A mask is a comparison,
+/// so that picking the label's score is a masked sum over the classes: it fuses with soft-max and
+/// with its gradient, where a look-up would need the scores in memory.
 #include "ops/util/shape_util.h"
 #include "weft/core/op/onnx_body.h"
 #include "weft/support/check.h"
@@ -125,11 +125,9 @@ std::string WeightBody(const OnnxBodyRequest& r) {
 
 WEFT_REGISTER_OP_IN(weft, ClassMask)
     .describe(
-        "labels with a new axis of extent `depth`: true where the position along it is the label. "
-        "A label outside [0, depth), and\n"
-        "ignore_index, has none. Gradient: none. Errors: axis out of range (kBadAttribute). "
-        "Source: "
-        "Weft.")
+        "labels with a new axis of size `depth`: true where the position along it is the label. A "
+        "label outside [0, depth), and ignore_index, has none. Gradient: none. Errors: axis out of "
+        "range (kBadAttribute). Source: Weft.")
     .input("labels", TypeDoc(kIndexTypes))
     .input("depth", "i64", "one element: the number of classes")
     .output("mask", "bool")
@@ -147,9 +145,9 @@ WEFT_REGISTER_OP_IN(weft, ClassMask)
 WEFT_REGISTER_OP_IN(weft, ClassWeight)
     .describe(
         "weights[label] for every label; 0 for ignore_index. Gradient: dweights[c] = sum of dy "
-        "over the labels c. Errors: a label\n"
-        "outside [0, extent of weights) that is not ignore_index (kIndexRange). Source: Weft.")
-    .input("labels", TypeDoc(kIndexTypes, "Tind"), "in [0, extent of weights), or ignore_index")
+        "over the labels c. Errors: a label outside [0, size of weights) that is not ignore_index "
+        "(kIndexRange). Source: Weft.")
+    .input("labels", TypeDoc(kIndexTypes, "Tind"), "in [0, size of weights), or ignore_index")
     .input("weights", TypeDoc(kFloats), "[classes]")
     .output("weight", "T", "the shape of labels")
     .set_num_inputs(2)

@@ -95,7 +95,7 @@ void LossShape(InferShapeContext& ctx) {
     rows = x.dims();
     rows.erase(rows.begin() + 1);
     for (size_t k = 0; labels.has_rank() && k < rows.size(); ++k)
-      rows[k] = UnifyDims(ctx, labels[int(k)], rows[k], "extents of labels and scores");
+      rows[k] = UnifyDims(ctx, labels[int(k)], rows[k], "dimensions of labels and scores");
   } else if (labels.has_rank()) {
     rows = labels.dims();
   } else {
@@ -302,11 +302,11 @@ FInputDomains LossDomains() {
   WEFT_REGISTER_OP(Name)                                                                          \
       .describe(Doc                                                                               \
                 " w = weights[label], 1 without weights, 0 where the label is ignore_index; "     \
-                "reduction \"mean\" divides by the\nsum of w, and is NaN where that is 0. f16 "   \
+                "reduction \"mean\" divides by the sum of w, and is NaN where that is 0. f16 "    \
                 "and bf16 compute in f32. Gradient: " GradDoc                                     \
-                "; labels and weights have\nnone. Errors: a label outside [0, c) "                \
-                "(kIndexRange), extents or ranks that do not fit (kShapeMismatch), another "      \
-                "reduction\n(kBadAttribute). Source: ONNX " #Name "-" Version ".")                \
+                "; labels and weights have none. Errors: a label outside [0, c) "                 \
+                "(kIndexRange), dimensions or ranks that do not fit (kShapeMismatch), another "   \
+                "reduction (kBadAttribute). Source: ONNX " #Name "-" Version ".")                 \
       .input(Scores, TypeDoc(kFloats), "[n, c, d..]")                                             \
       .input(Labels, TypeDoc(kIndexTypes, "Tind"), "[n, d..], in [0, c), or ignore_index")        \
       .optional_input("weights", "T", "[c]")                                                      \

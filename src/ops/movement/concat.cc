@@ -45,10 +45,10 @@ void ConcatShape(InferShapeContext& ctx) {
     const Shape s = ctx.in(i).has_rank() ? ctx.in(i) : Shape::OfRank(rank);
     for (int k = 0; k < rank; ++k) {
       SymInt& d = dims[size_t(k)];
-      d = k == axis ? d + s[k] : UnifyDims(ctx, d, s[k], "extents off the axis");
+      d = k == axis ? d + s[k] : UnifyDims(ctx, d, s[k], "dimensions off the axis");
     }
     if (!s[axis].known())
-      Unknown(ctx, 0, fmt::format("the extent of input {} on the axis is unknown", i));
+      Unknown(ctx, 0, fmt::format("the size of input {} on the axis is unknown", i));
   }
   const Shape out(std::move(dims));
   ctx.set_out(0, out);
@@ -162,7 +162,7 @@ void SplitShape(InferShapeContext& ctx) {
       DemandAtLeast(ctx, sizes[k], 0, "the size of a part");
       total = total + sizes[k];
     }
-    UnifyDims(ctx, x[axis], total, "the sum of the sizes and the extent of the axis");
+    UnifyDims(ctx, x[axis], total, "the sum of the sizes and the size of the axis");
   } else {
     sizes = SplitSizes(n, x[axis], nullptr);
     DemandAtLeast(ctx, sizes.back(), 0, "what the other parts leave");
@@ -173,7 +173,7 @@ void SplitShape(InferShapeContext& ctx) {
     Shape out = x;
     out.set(axis, sizes[size_t(k)]);
     ctx.set_out(k, out);
-    if (!sizes[size_t(k)].known()) Unknown(ctx, k, "the extent of x on the axis is unknown");
+    if (!sizes[size_t(k)].known()) Unknown(ctx, k, "the size of x on the axis is unknown");
     if (v && begin.known() && begin.is_const() && out.is_static()) {
       const int64_t b = begin.value();
       SetValue(ctx, k, out, [&](int64_t i) { return v->elements.at(size_t(b + i)); });
@@ -209,11 +209,10 @@ void SplitType(InferTypeContext& ctx) {
 
 WEFT_REGISTER_OP(Concat)
     .describe(
-        "The inputs one after the other along `axis`; extents off the axis must agree ([m] and [n] "
-        "give [m + n]).\n"
-        "Gradient: Split of dy by the extents of the inputs. Errors: ranks or extents differ "
-        "(kShapeMismatch), axis out of\n"
-        "range (kBadAttribute). Source: ONNX Concat-13.")
+        "The inputs one after the other along `axis`; dimensions off the axis must agree ([m] and "
+        "[n] give [m + n]).\n"
+        "Gradient: Split of dy by the dimensions of the inputs. Errors: ranks or dimensions differ "
+        "(kShapeMismatch), axis out of range (kBadAttribute). Source: ONNX Concat-13.")
     .variadic_input("inputs", TypeDoc(kAllTypes))
     .output("concat_result", "T")
     .set_num_inputs(1, INT32_MAX)
@@ -230,9 +229,9 @@ WEFT_REGISTER_OP(Concat)
 WEFT_REGISTER_OP(Split)
     .describe(
         "Consecutive pieces of x along `axis`: of the sizes `split`, or num_outputs of size ceil(d "
-        "/ num_outputs), the last\n"
-        "one smaller. Gradient: Concat of the output gradients, zeros for missing ones.\n"
-        "Errors: sizes do not sum to the extent (kShapeMismatch), num_outputs missing "
+        "/ num_outputs), the last one smaller. Gradient: Concat of the output gradients, zeros for "
+        "missing ones.\n"
+        "Errors: sizes do not sum to the size of the axis (kShapeMismatch), num_outputs missing "
         "(kBadAttribute).\n"
         "Source: ONNX Split-18 (num_outputs is always set here: import writes it when `split` is "
         "given).")

@@ -7,7 +7,7 @@ namespace {
 struct CopyToParam : OpParam<CopyToParam> {
   std::string device;
   WEFT_OP_PARAM(CopyToParam) {
-    WEFT_FIELD(device).describe("where the copy lies, as in the graph attribute `device`");
+    WEFT_FIELD(device).describe("device of the copy, as in the graph attribute `device`");
   }
 };
 WEFT_REGISTER_OP_PARAM(CopyToParam);

@@ -92,8 +92,8 @@ std::vector<NodeEntry> SimplifySameShape(RewriteContext& ctx, const NodePtr& n) 
 WEFT_REGISTER_OP(Expand)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)
     .describe(
-        "x broadcast (numpy rules, both ways) with the extents `shape`.\n"
-        "Gradient: dx = SumTo(dy, x). Errors: extents that do not broadcast, negative ones "
+        "x broadcast (numpy rules, both ways) with shape `shape`.\n"
+        "Gradient: dx = SumTo(dy, x). Errors: dimensions that do not broadcast, negative ones "
         "(kShapeMismatch).\n"
         "Source: ONNX Expand-13.")
     .input("input", TypeDoc(kAllTypes))
@@ -117,7 +117,7 @@ WEFT_REGISTER_OP(Expand)
 
 WEFT_REGISTER_OP(Tile)
     .describe(
-        "y[i] = x[i mod extents]: x repeated `repeats[k]` times along axis k.\n"
+        "y[i] = x[i mod shape]: x repeated `repeats[k]` times along axis k.\n"
         "Gradient: weft::TileGrad. Errors: one repeat an axis, none negative (kShapeMismatch). "
         "Source: ONNX Tile-13.")
     .input("input", TypeDoc(kAllTypes))
@@ -146,7 +146,7 @@ WEFT_REGISTER_OP_IN(weft, TileGrad)
     .describe(
         "Adjoint of Tile: dx[i] = sum of dy over the repeats of i. Gradient: Tile. Source: Weft.")
     .input("dy", TypeDoc(kNumeric))
-    .input("shape", "i64", "extents of the tiled tensor")
+    .input("shape", "i64", "dimensions of the tiled tensor")
     .input("repeats", "i64")
     .output("dx", "T")
     .set_num_inputs(3)

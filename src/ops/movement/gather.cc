@@ -43,7 +43,7 @@ void GatherShape(InferShapeContext& ctx) {
   if (index && index->is_const() && x[axis].known() && x[axis].is_const()) {
     for (int64_t i : index->ints()) {
       WEFT_CHECK(i >= -x[axis].value() && i < x[axis].value(), kIndexRange,
-                 "{}: index {} outside the axis of extent {}", ctx.node()->Describe(), i,
+                 "{}: index {} outside the axis of size {}", ctx.node()->Describe(), i,
                  x[axis].value());
     }
   }
@@ -148,7 +148,7 @@ NDSplit SplitND(const NodePtr& n, const Shape& x, const Shape& idx) {
              x.ToString(), idx.ToString());
   const SymInt k = idx[idx.rank() - 1];
   WEFT_CHECK(k.known() && k.is_const(), kUnsupported,
-             "{}: the last extent of indices {} must be known", n->Describe(), idx.ToString());
+             "{}: the last dimension of indices {} must be known", n->Describe(), idx.ToString());
   WEFT_CHECK(k.value() >= 1 && batch + k.value() <= x.rank(), kShapeMismatch,
              "{}: indices of length {} into data {}", n->Describe(), k.value(), x.ToString());
   return {batch, idx.rank() - 1 - batch, int(k.value())};
@@ -158,10 +158,11 @@ void GatherNDShape(InferShapeContext& ctx) {
   if (!x.has_rank() || !idx.has_rank())
     return Unknown(ctx, 0, "the rank of data or indices is unknown");
   if (idx.rank() > 0 && (!idx[idx.rank() - 1].known() || !idx[idx.rank() - 1].is_const()))
-    return Unknown(ctx, 0, "the last extent of indices is unknown");
+    return Unknown(ctx, 0, "the last dimension of indices is unknown");
   const NDSplit s = SplitND(ctx.node(), x, idx);
   std::vector<SymInt> dims;
-  for (int k = 0; k < s.batch; ++k) dims.push_back(UnifyDims(ctx, x[k], idx[k], "batch extents"));
+  for (int k = 0; k < s.batch; ++k)
+    dims.push_back(UnifyDims(ctx, x[k], idx[k], "batch dimensions"));
   for (int k = 0; k < s.positions; ++k) dims.push_back(idx[s.batch + k]);
   for (int k = s.batch + s.depth; k < x.rank(); ++k) dims.push_back(x[k]);
   ctx.set_out(0, Shape(std::move(dims)));
@@ -222,17 +223,17 @@ FInputDomains IndexOf0() {
 
 }  // namespace
 
-#define WEFT_GATHER_SIGNATURE(Param)                                          \
-  input("data", TypeDoc(kAllTypes))                                           \
-      .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-extent, extent)") \
-      .output("output", "T")                                                  \
-      .set_num_inputs(2)                                                      \
-      .set_num_outputs(1)                                                     \
-      .param<Param>()                                                         \
+#define WEFT_GATHER_SIGNATURE(Param)                                                  \
+  input("data", TypeDoc(kAllTypes))                                                   \
+      .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-size, size) of the axis") \
+      .output("output", "T")                                                          \
+      .set_num_inputs(2)                                                              \
+      .set_num_outputs(1)                                                             \
+      .param<Param>()                                                                 \
       .set_attr<FInferType>("FInferType", TypeOfDataInput(kAllTypes, {1}))
 #define WEFT_GATHER_GRAD_SIGNATURE(Param, Forward)                           \
   input("dy", TypeDoc(kNumeric))                                             \
-      .input("shape", "i64", "extents of data")                              \
+      .input("shape", "i64", "dimensions of data")                           \
       .input("indices", TypeDoc(kIndexTypes, "Tind"))                        \
       .output("dx", "T")                                                     \
       .set_num_inputs(3)                                                     \
@@ -294,8 +295,8 @@ WEFT_REGISTER_OP(GatherND)
         "y[b.., p.., j..] = data[b.., indices[b.., p.., 0], .., indices[b.., p.., k-1], j..].\n"
         "Gradient: weft::GatherNDGrad; keeps the indices and the shape of data.\n"
         "Errors: index tuples longer than data has axes (kShapeMismatch), an index outside its "
-        "axis (kIndexRange), a last\n"
-        "extent of indices that is not constant (kUnsupported). Source: ONNX GatherND-13.")
+        "axis (kIndexRange), a last dimension of indices that is not constant (kUnsupported). "
+        "Source: ONNX GatherND-13.")
     .WEFT_GATHER_SIGNATURE(GatherNDParam)
     .example({"f32[2, 3, 2]", "i64[2, 2] = [0, 1, 1, -1]"})
     .example({"f32[2, 3]", "i64[2, 1] = [0, 2]"}, "batch_dims = 1")

@@ -200,8 +200,8 @@ WEFT_REGISTER_OP(Range)
 
 WEFT_REGISTER_OP(EyeLike)
     .describe(
-        "1 on the diagonal k, 0 elsewhere, in the extents of the input, whose elements are not "
-        "read. Gradient: none.\n"
+        "1 on the diagonal k, 0 elsewhere, in the shape of the input, whose elements are not read. "
+        "Gradient: none.\n"
         "Errors: rank other than 2 (kShapeMismatch). Source: ONNX EyeLike-22.")
     .input("input", TypeDoc(kComputable), "rank 2")
     .output("output", TypeDoc(kComputable, "T2"))
@@ -216,10 +216,10 @@ WEFT_REGISTER_OP(EyeLike)
 
 WEFT_REGISTER_OP(OneHot)
     .describe(
-        "A new axis of extent depth, values[1] where the position equals the index (negative ones "
-        "count from the end),\n"
-        "values[0] elsewhere; an index outside is off everywhere. Gradient: by values.\n"
-        "Errors: axis out of range (kBadAttribute), values of another extent than 2 "
+        "A new axis of size depth, values[1] where the position equals the index (negative ones "
+        "count from the end), values[0] elsewhere; an index outside is off everywhere. Gradient: "
+        "by values.\n"
+        "Errors: axis out of range (kBadAttribute), values of another size than 2 "
         "(kShapeMismatch). Source: ONNX OneHot-11.")
     .input("indices", TypeDoc(kNumeric, "T1"))
     .input("depth", TypeDoc(kNumeric, "T2"), "one element")

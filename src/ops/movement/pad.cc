@@ -33,7 +33,8 @@ void PadShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   const bool continued = Mode(n) != "constant";
   if (Has(ctx, 2) && ctx.in(2).has_rank())
-    for (SymInt d : ctx.in(2).dims()) UnifyDims(ctx, d, 1, "the extents of constant_value and 1");
+    for (SymInt d : ctx.in(2).dims())
+      UnifyDims(ctx, d, 1, "the dimensions of constant_value and 1");
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   std::vector<int> axes = AllAxes(x.rank());
   if (Has(ctx, 3)) {
@@ -68,8 +69,8 @@ void PadShape(InferShapeContext& ctx) {
 }
 
 /// Where position i reads `count` elements that are continued on both sides; for constant mode the
-/// position itself, maybe outside. The mirror image of one element is that element: period 1, m = 0,
-/// min(0, 1) = 0.
+/// position itself, maybe outside. The mirror image of one element is that element: period 1, m =
+/// 0, min(0, 1) = 0.
 Expr Continued(const std::string& mode, const Expr& i, const Expr& count) {
   const Expr zero = Expr::Int(0), one = Expr::Int(1);
   if (mode == "edge") return Max(zero, Min(i, count - one));
@@ -82,8 +83,8 @@ Expr Continued(const std::string& mode, const Expr& i, const Expr& count) {
   return i;
 }
 
-/// Where position i of the result reads an axis of extent d. Negative pads cut first, what they leave
-/// is continued.
+/// Where position i of the result reads an axis of extent d. Negative pads cut first, what
+/// they leave is continued.
 Expr Source(const std::string& mode, const Expr& i, const Expr& begin, const Expr& end,
             const Expr& d) {
   if (mode == "constant") return i - begin;
@@ -180,14 +181,13 @@ std::vector<NodeEntry> SimplifyPad(RewriteContext& ctx, const NodePtr& n) {
 
 WEFT_REGISTER_OP(Pad)
     .describe(
-        "x with pads[k] elements before and pads[k + count] after it on axes[k]; negative pads "
-        "cut first. Added elements are\n"
-        "constant_value, the border, the mirror image or the other end of what is left.\n"
+        "x with pads[k] elements before and pads[k + count] after it on axes[k]; negative pads cut "
+        "first. Added elements are constant_value, the border, the mirror image or the other end "
+        "of what is left.\n"
         "Gradient: constant: Pad of dy by -pads, and the sum outside x for constant_value; else "
         "weft::PadGrad.\n"
-        "Errors: 2 pads an axis, a negative extent, nothing left to continue (kShapeMismatch), "
-        "unknown mode (kBadAttribute). "
-        "Source: ONNX Pad-24.")
+        "Errors: 2 pads an axis, a negative dimension, nothing left to continue (kShapeMismatch), "
+        "unknown mode (kBadAttribute). Source: ONNX Pad-24.")
     .input("data", TypeDoc(kAllTypes))
     .input("pads", "i64", "1-D: all begins, then all ends")
     .optional_input("constant_value", "T", "one element; default 0")
@@ -223,7 +223,7 @@ WEFT_REGISTER_OP_IN(weft, PadGrad)
         "Adjoint of Pad: dx[i] = sum of dy over the positions that Pad fills from i. Gradient: "
         "Pad. Source: Weft.")
     .input("dy", TypeDoc(kNumeric))
-    .input("shape", "i64", "extents of the padded tensor before padding")
+    .input("shape", "i64", "dimensions of the padded tensor before padding")
     .input("pads", "i64")
     .optional_input("axes", TypeDoc(kIndexTypes, "Tind"))
     .output("dx", "T")

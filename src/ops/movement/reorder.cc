@@ -1,5 +1,6 @@
-/// reorder.cc: weft::Reorder, y = x in another order in memory (core/plan/layout.h). The pass Layout puts it between operators
-/// that want their tensors in different layouts; the meaning of the graph does not change.
+/// reorder.cc: weft::Reorder, y = x in another order in memory (core/plan/layout.h). The pass
+/// Layout puts it between operators that want their tensors in different layouts; the meaning of
+/// the graph does not change.
 ///   x   any dtype, any shape
 ///   y   the same
 ///   dx = dy; retains nothing
@@ -20,7 +21,7 @@ Exprs ReorderCode(const NodePtr&, const Exprs& x) { return {x[0]}; }
 
 WEFT_REGISTER_OP_IN(weft, Reorder)
     .describe(
-        "y = x, which may lie in memory in another order. Gradient: dx = dy; retains nothing. "
+        "y = x, which may have another order in memory. Gradient: dx = dy; retains nothing. "
         "Source: this project, pass Layout.")
     .set_num_inputs(1)
     .set_num_outputs(1)

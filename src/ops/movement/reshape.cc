@@ -15,7 +15,7 @@ struct ReshapeParam : OpParam<ReshapeParam> {
   int64_t allowzero;
   WEFT_OP_PARAM(ReshapeParam) {
     WEFT_FIELD(allowzero).set_default(0).set_range(0, 1).describe(
-        "0: a 0 in `shape` copies that extent; 1: it is an extent");
+        "0: a 0 in `shape` copies that dimension; 1: it is a dimension");
   }
 };
 WEFT_REGISTER_OP_PARAM(ReshapeParam);
@@ -24,7 +24,7 @@ struct FlattenParam : OpParam<FlattenParam> {
   int64_t axis;
   WEFT_OP_PARAM(FlattenParam) {
     WEFT_FIELD(axis).set_default(1).describe(
-        "in [-rank, rank]: extents before it make the first output extent");
+        "in [-rank, rank]: dimensions before it make the first output dimension");
   }
 };
 WEFT_REGISTER_OP_PARAM(FlattenParam);
@@ -110,8 +110,8 @@ void ReshapeShape(InferShapeContext& ctx) {
         continue;
       }
       WEFT_CHECK(k < x.rank(), kShapeMismatch,
-                 "{}: shape[{}] = 0 copies an extent that x {} has not", ctx.node()->Describe(), k,
-                 x.ToString());
+                 "{}: shape[{}] = 0 copies a dimension that x {} does not have",
+                 ctx.node()->Describe(), k, x.ToString());
       dims[k] = x[k];
       complete = complete && dims[k].known();
     } else if (dims[k].is(-1)) {
@@ -146,19 +146,19 @@ void ReshapeShape(InferShapeContext& ctx) {
       if (!dims[size_t(infer)].known())
         Unknown(ctx, 0, "the number of elements behind the -1 is unknown");
     } else {
-      WEFT_CHECK(!rest.is(0), kShapeMismatch, "{}: -1 beside an extent of 0 has no value",
+      WEFT_CHECK(!rest.is(0), kShapeMismatch, "{}: -1 beside a dimension of 0 has no value",
                  ctx.node()->Describe());
       if (rest.is_const())
-        DemandMultiple(ctx, total, rest.value(), "elements by the other extents");
+        DemandMultiple(ctx, total, rest.value(), "elements by the other dimensions");
       else
-        UnifyDims(ctx, Mod(total, rest), 0, "what the other extents leave and 0");
+        UnifyDims(ctx, Mod(total, rest), 0, "what the other dimensions leave and 0");
       dims[size_t(infer)] = ExactDiv(total, rest);
     }
   } else if (complete && total.known()) {
     const SymInt mine = Product(dims);
     if (mine.known() && mine != total) {
       WEFT_CHECK(!(mine.is_const() && total.is_const()) && ctx.facts().AddEqual(total, mine),
-                 kShapeMismatch, "{}: x {} has {} elements, the shape asks for {}",
+                 kShapeMismatch, "{}: x {} has {} elements, the shape has {}",
                  ctx.node()->Describe(), x.ToString(), total.ToString(), mine.ToString());
     }
   }
@@ -202,7 +202,7 @@ void SqueezeShape(InferShapeContext& ctx) {
   } else {
     for (int a = 0; a < x.rank(); ++a) {
       if (!x[a].known() || (!x[a].is_const() && !ctx.facts().ProvedNot1(x[a])))
-        return Unknown(ctx, 0, "no axes are given and an extent may or may not be 1");
+        return Unknown(ctx, 0, "no axes are given and a dimension may or may not be 1");
       drop[size_t(a)] = x[a].is(1);
     }
   }
@@ -247,8 +247,8 @@ void DataAndI64(InferTypeContext& ctx) {
 WEFT_REGISTER_OP(Reshape)
     .set_attr<TIsView>("TIsView", true)
     .describe(
-        "y holds the elements of x in row-major order under the extents `shape`; one may be -1 "
-        "(what is left).\n"
+        "y holds the elements of x in row-major order in shape `shape`; one may be -1 (what is "
+        "left).\n"
         "Gradient: dx = Reshape(dy, Shape(x)).\n"
         "Errors: element counts differ, two -1, a 0 beyond the rank of x (kShapeMismatch).\n"
         "Source: ONNX Reshape-24.")
@@ -272,7 +272,7 @@ WEFT_REGISTER_OP(Reshape)
 WEFT_REGISTER_OP(Flatten)
     .set_attr<TIsView>("TIsView", true)
     .describe(
-        "y [p, q]: p the product of the extents of x before `axis`, q of the others.\n"
+        "y [p, q]: p the product of the dimensions of x before `axis`, q of the others.\n"
         "Gradient: dx = Reshape(dy, Shape(x)). Errors: axis outside [-rank, rank] "
         "(kBadAttribute).\n"
         "Source: ONNX Flatten-24.")
@@ -294,10 +294,9 @@ WEFT_REGISTER_OP(Flatten)
 WEFT_REGISTER_OP(Squeeze)
     .set_attr<TIsView>("TIsView", true)
     .describe(
-        "Drops axes of extent 1: those in `axes`, or all of them.\n"
+        "Drops axes of size 1: those in `axes`, or all of them.\n"
         "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis is not 1 (kShapeMismatch), out of "
-        "range or repeated\n"
-        "(kBadAttribute). Source: ONNX Squeeze-24.")
+        "range or repeated (kBadAttribute). Source: ONNX Squeeze-24.")
     .input("data", TypeDoc(kAllTypes))
     .optional_input("axes", "i64", "in [-rank, rank)")
     .output("squeezed", "T")
@@ -317,7 +316,7 @@ WEFT_REGISTER_OP(Squeeze)
 WEFT_REGISTER_OP(Unsqueeze)
     .set_attr<TIsView>("TIsView", true)
     .describe(
-        "Inserts axes of extent 1 so that they stand at `axes` of the result.\n"
+        "Inserts axes of size 1 so that they stand at `axes` of the result.\n"
         "Gradient: dx = Reshape(dy, Shape(x)). Errors: an axis out of range or repeated "
         "(kBadAttribute).\n"
         "Source: ONNX Unsqueeze-24.")

@@ -1,15 +1,16 @@
-/// scatter.cc: ScatterElements, ScatterND, TensorScatter: a copy of `data` with some elements replaced by
-/// or combined with `updates`.
+/// scatter.cc: ScatterElements, ScatterND, TensorScatter: a copy of `data` with some elements
+/// replaced by or combined with `updates`.
 ///
-/// By looking, as the adjoints of gather.cc: each result asks every update whether it is meant. Exact and
-/// deterministic; of updates with equal indices the last one stays.
+/// By looking, as the adjoints of gather.cc: each result asks every update whether it is meant.
+/// Exact and deterministic; of updates with equal indices the last one stays.
 ///   grad    none  to data where nothing was written, to the update that stayed
 ///           add   to data and to every update
 ///           max, min  shared equally by data and the updates that equal the result
 ///           mul   times the product of the other factors, zeros included
 ///           The second derivative is right but at zeros under `mul`.
 ///   throws  kShapeMismatch, kBadAttribute; indices outside the axis write nothing by this
-///           definition; the host's library call, which is used where there is one, throws kIndexRange
+///           definition; the host's library call, which is used where there is one, throws
+///           kIndexRange
 /// Source: ONNX ScatterElements-18, ScatterND-18, TensorScatter-24.
 #include "ops/util/host_util.h"
 
@@ -67,8 +68,8 @@ void ScatterType(InferTypeContext& ctx, Combine combine) {
   if (x.known() || u.known()) ctx.set_out(0, x.known() ? x : u);
 }
 
-/// data combined with the updates that `hit` names; `read(r)` is the update of position r, `linear` its
-/// number. `read_linear` reads by number.
+/// data combined with the updates that `hit` names; `read(r)` is the update of position r, `linear`
+/// its number. `read_linear` reads by number.
 Expr Combined(Combine combine, const Expr& data, const std::vector<SymInt>& positions,
               const std::function<Expr(const Indices&)>& hit,
               const std::function<Expr(const Indices&)>& read,
@@ -222,7 +223,8 @@ std::vector<NodeEntry> ScatterElementsGrad(const NodePtr& n, const std::vector<N
 
 // ---- ScatterND ----
 
-/// Indices [positions..., k] name places in the first k axes of data; updates [positions..., rest...].
+/// Indices [positions..., k] name places in the first k axes of
+/// data; updates [positions..., rest...].
 void ScatterNDShape(InferShapeContext& ctx) {
   const Shape &x = ctx.in(0), &idx = ctx.in(1), &u = ctx.in(2);
   ctx.set_out(0, x);
@@ -242,7 +244,7 @@ Exprs ScatterNDCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const TensorArg &x = in[0], &idx = in[1], &u = in[2];
   const SymInt depth = idx.shape[idx.rank() - 1];
   WEFT_CHECK(depth.known() && depth.is_const(), kUnsupported,
-             "{}: the last extent of indices {} must be known", n->Describe(),
+             "{}: the last dimension of indices {} must be known", n->Describe(),
              idx.shape.ToString());
   const int k = int(depth.value());
   std::vector<SymInt> positions(idx.shape.dims().begin(), idx.shape.dims().end() - 1);
@@ -354,7 +356,7 @@ WEFT_REGISTER_OP(ScatterElements)
         "of the axis.\nOf equal indices the last stays. Gradient: the table at the top of "
         "scatter.cc. Source: ONNX ScatterElements-18.")
     .input("data", TypeDoc(kAllTypes))
-    .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-extent, extent)")
+    .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-size, size) of the axis")
     .input("updates", "T", "the shape of indices")
     .output("output", "T", "the shape of data")
     .set_num_inputs(3)
@@ -386,7 +388,7 @@ WEFT_REGISTER_OP(ScatterND)
         "ONNX ScatterND-18.")
     .input("data", TypeDoc(kAllTypes))
     .input("indices", "i64", "[positions..., k]")
-    .input("updates", "T", "[positions..., the extents of data from k on]")
+    .input("updates", "T", "[positions..., the dimensions of data from k on]")
     .output("output", "T", "the shape of data")
     .set_num_inputs(3)
     .set_num_outputs(1)

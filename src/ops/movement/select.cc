@@ -1,7 +1,7 @@
-/// select.cc: TopK, NonZero, Compress, Unique: results whose extents or order depend on values. They run on
-/// the host.
-///   grad    TopK, Compress, Unique: dy goes back to the places that the results were taken from (of
-///           equal elements, the first); NonZero none
+/// select.cc: TopK, NonZero, Compress, Unique: results whose extents or order depend on values.
+/// They run on the host.
+///   grad    TopK, Compress, Unique: dy goes back to the places that the results were taken from
+///           (of equal elements, the first); NonZero none
 ///   throws  kShapeMismatch, kBadAttribute
 /// Source: ONNX TopK-24, NonZero-13, Compress-11, Unique-11.
 #include <algorithm>
@@ -85,7 +85,7 @@ void TopKShape(InferShapeContext& ctx) {
   if (!count.known()) count = ctx.unbacked(0);
   WEFT_CHECK(!count.is_const() || count.value() >= 0, kShapeMismatch, "{}: k is {}",
              ctx.node()->Describe(), count.ToString());
-  DemandAtMost(ctx, count, x[axis], "k and the extent of the axis");
+  DemandAtMost(ctx, count, x[axis], "k and the size of the axis");
   std::vector<SymInt> dims = x.dims();
   dims[size_t(axis)] = count;
   ctx.set_out(0, Shape(dims));
@@ -192,7 +192,7 @@ Tensors CompressHost(const NodePtr& n, const Tensors& in) {
   const Lines l = axis < 0 ? Lines{1, x.num_elements(), 1} : LinesOf(x.dims(), axis);
   Dims kept;
   WEFT_CHECK(condition.num_elements() <= l.extent, kShapeMismatch,
-             "{}: {} conditions for an extent of {}", n->Describe(), condition.num_elements(),
+             "{}: {} conditions for an axis of size {}", n->Describe(), condition.num_elements(),
              l.extent);
   for (int64_t i = 0; i < condition.num_elements(); ++i)
     if (condition.at_int(i)) kept.push_back(i);
@@ -314,7 +314,7 @@ WEFT_REGISTER_OP(TopK)
     .describe(
         "The k largest (smallest) elements along `axis` in descending (ascending) order, and their "
         "indices; of equal ones the lower index first. NaN is the largest.\n"
-        "Gradient: dy scattered to the places taken. Errors: k outside [0, extent] "
+        "Gradient: dy scattered to the places taken. Errors: k outside [0, size] "
         "(kShapeMismatch). Source: ONNX TopK-24.")
     .input("X", TypeDoc(kNumeric))
     .input("K", "i64", "one element")

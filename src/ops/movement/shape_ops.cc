@@ -32,14 +32,14 @@ WEFT_REGISTER_OP_PARAM(ConstantOfShapeParam);
 struct ShapeTensorParam : OpParam<ShapeTensorParam> {
   Shape dims;
   WEFT_OP_PARAM(ShapeTensorParam) {
-    WEFT_FIELD(dims).describe("extents, integers or expressions over the graph's symbols");
+    WEFT_FIELD(dims).describe("dimensions, integers or expressions over the graph's symbols");
   }
 };
 WEFT_REGISTER_OP_PARAM(ShapeTensorParam);
 
 /// The vector `dims` at run-time position i.
 Expr VectorAt(const std::vector<SymInt>& dims, const Expr& i) {
-  if (dims.empty()) return Expr::Int(0);  // nobody asks
+  if (dims.empty()) return Expr::Int(0);  // not asked for
   Expr e = Expr::Dim(dims.back());
   for (size_t k = dims.size() - 1; k-- > 0;)
     e = Expr::Select(Eq(i, Expr::Int(int64_t(k))), Expr::Dim(dims[k]), e);
@@ -111,8 +111,8 @@ void ShapeTensorShape(InferShapeContext& ctx) {
 
 WEFT_REGISTER_OP(Shape)
     .describe(
-        "The extents of x on the axes [start, end) as an i64 vector. Never reads the elements of "
-        "x.\n"
+        "The dimensions of x on the axes [start, end) as an i64 vector. Never reads the elements "
+        "of x.\n"
         "Gradient: none. Source: ONNX Shape-24.")
     .input("data", TypeDoc(kAllTypes))
     .output("shape", "i64")
@@ -146,11 +146,11 @@ WEFT_REGISTER_OP(Size)
 
 WEFT_REGISTER_OP(ConstantOfShape)
     .describe(
-        "A tensor of the extents `input`, every element `value`.\n"
-        "Errors: a negative extent (kShapeMismatch), `value` of more than one element "
+        "A tensor of shape `input`, every element `value`.\n"
+        "Errors: a negative dimension (kShapeMismatch), `value` of more than one element "
         "(kBadAttribute).\n"
         "Gradient: none. Source: ONNX ConstantOfShape-24.")
-    .input("input", "i64", "1-D: the extents; empty gives a scalar")
+    .input("input", "i64", "1-D: the dimensions; empty gives a scalar")
     .output("output", TypeDoc(kAllTypes))
     .set_num_inputs(1)
     .set_num_outputs(1)
@@ -164,10 +164,10 @@ WEFT_REGISTER_OP(ConstantOfShape)
 
 WEFT_REGISTER_OP_IN(weft, ShapeTensor)
     .describe(
-        "An i64 vector of the extents `dims`, expressions over the symbols of the graph; no "
+        "An i64 vector of the dimensions `dims`, expressions over the symbols of the graph; no "
         "input.\n"
-        "Gradient: none. Errors: an unknown extent (kBadAttribute). Source: Weft (what Shape of a "
-        "known shape becomes).")
+        "Gradient: none. Errors: an unknown dimension (kBadAttribute). Source: Weft (what Shape of "
+        "a known shape becomes).")
     .output("shape", "i64")
     .set_num_inputs(0)
     .set_num_outputs(1)

@@ -11,8 +11,8 @@
 namespace weft::ops {
 namespace {
 
-constexpr int64_t kFar =
-    INT64_MAX / 2;  // bounds beyond this mean "to the end": no extent reaches them
+// bounds beyond this mean "to the end": no extent reaches them
+constexpr int64_t kFar = INT64_MAX / 2;
 
 /// Number of elements of [start : end : step] in an extent d; unknown where it cannot be said.
 SymInt SliceExtent(SymInt d, SymInt s, SymInt e, int64_t step, const Facts& facts) {
@@ -111,7 +111,7 @@ void SliceShape(InferShapeContext& ctx) {
     const SymInt extent = steps ? SliceExtent(d, s, e, (*steps)[k], ctx.facts()) : SymInt();
     if (!extent.known() && !d.known()) {
       d = SymInt();
-      Unknown(ctx, 0, fmt::format("extent {} of x is unknown", axes[k]));
+      Unknown(ctx, 0, fmt::format("dimension {} of x is unknown", axes[k]));
     } else {
       d = extent.known() ? extent : ctx.unbacked(axes[k]);
     }
@@ -230,9 +230,8 @@ WEFT_REGISTER_OP(Slice)
         "end, then clamp.\n"
         "Gradient: weft::SliceGrad (dy in place, zeros elsewhere); keeps the shape of x only.\n"
         "Errors: a step of 0, an axis out of range or repeated (kBadAttribute), lengths that "
-        "differ (kShapeMismatch),\n"
-        "axes or steps that are not constant (kUnsupported when code is made). Source: ONNX "
-        "Slice-13.")
+        "differ (kShapeMismatch), axes or steps that are not constant (kUnsupported when code is "
+        "made). Source: ONNX Slice-13.")
     .input("data", TypeDoc(kAllTypes))
     .input("starts", TypeDoc(kIndexTypes, "Tind"))
     .input("ends", "Tind", "exclusive")
@@ -254,11 +253,11 @@ WEFT_REGISTER_OP(Slice)
 
 WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .describe(
-        "Adjoint of Slice: a tensor of the extents `shape` that holds dy where Slice would read, 0 "
+        "Adjoint of Slice: a tensor of shape `shape` that holds dy where Slice would read, 0 "
         "elsewhere.\n"
         "Gradient: Slice. Errors: as Slice. Source: Weft.")
     .input("dy", TypeDoc(kComputable))
-    .input("shape", "i64", "extents of the sliced tensor")
+    .input("shape", "i64", "dimensions of the sliced tensor")
     .input("starts", TypeDoc(kIndexTypes, "Tind"))
     .input("ends", "Tind")
     .optional_input("axes", "Tind")

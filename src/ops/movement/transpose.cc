@@ -50,7 +50,7 @@ std::vector<int> PermOf(const NodePtr& n, int rank) {
   std::vector<bool> seen(size_t(rank), false);
   for (int64_t p : perm) {
     WEFT_CHECK(p >= 0 && p < rank && !seen[size_t(p)], kBadAttribute,
-               "{}: perm {} is no permutation", n->Describe(), fmt::join(perm, ", "));
+               "{}: perm {} is not a permutation", n->Describe(), fmt::join(perm, ", "));
     seen[size_t(p)] = true;
     out.push_back(int(p));
   }
@@ -145,7 +145,7 @@ void SpaceToDepthShape(InferShapeContext& ctx) {
   if (!CheckRank(ctx, 0, 4, "x")) return ctx.set_out(0, Shape::OfRank(4));
   const int64_t b = ParamOf<SpaceToDepthParam>(ctx.node()).blocksize;
   const Shape& x = ctx.in(0);
-  for (int k = 2; k < 4; ++k) DemandMultiple(ctx, x[k], b, "extents by blocksize");
+  for (int k = 2; k < 4; ++k) DemandMultiple(ctx, x[k], b, "dimensions by blocksize");
   ctx.set_out(0, Shape({x[0], x[1] * (b * b), ExactDiv(x[2], b), ExactDiv(x[3], b)}));
 }
 Exprs SpaceToDepthCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -162,9 +162,8 @@ Exprs SpaceToDepthCode(const NodePtr& n, const std::vector<TensorArg>& in, const
 WEFT_REGISTER_OP(Transpose)
     .describe(
         "y[i_perm[0], i_perm[1], ...] = x[i_0, i_1, ...]: axes permuted.\n"
-        "Gradient: dx = Transpose(dy, inverse of perm). Errors: perm is no permutation "
-        "(kBadAttribute) or of another rank\n"
-        "(kShapeMismatch). Source: ONNX Transpose-24.")
+        "Gradient: dx = Transpose(dy, inverse of perm). Errors: perm is not a permutation "
+        "(kBadAttribute) or of another rank (kShapeMismatch). Source: ONNX Transpose-24.")
     .input("data", TypeDoc(kAllTypes))
     .output("transposed", "T")
     .set_num_inputs(1)
@@ -201,8 +200,8 @@ WEFT_REGISTER_OP(SpaceToDepth)
     .describe(
         "[n, c, h*b, w*b] -> [n, b*b*c, h, w]: squares of b x b positions become channels (row, "
         "column, channel).\n"
-        "Gradient: DepthToSpace (DCR). Errors: an extent does not divide (kShapeMismatch). Source: "
-        "ONNX SpaceToDepth-13.")
+        "Gradient: DepthToSpace (DCR). Errors: a dimension does not divide (kShapeMismatch). "
+        "Source: ONNX SpaceToDepth-13.")
     .input("input", TypeDoc(kAllTypes), "rank 4")
     .output("output", "T")
     .set_num_inputs(1)

@@ -5,9 +5,9 @@
 ///   grad    none: it depends on no value
 ///   throws  kShapeMismatch for a negative extent, kBadAttribute for a dtype that is no float
 ///
-/// The zeros are structural: they say that there is no term, not that a term has come out as zero. So a rewrite may drop
-/// them from a sum (x + 0 = x for -0 too) and let them decide a product (0 x = 0 for an infinite x too), which it may not
-/// do with a number 0 in a model.
+/// The zeros are structural: they say that there is no term, not that a term has come out as zero.
+/// So a rewrite may drop them from a sum (x + 0 = x for -0 too) and let them decide a product
+/// (0 x = 0 for an infinite x too), which it may not do with a number 0 in a model.
 #include "ops/util/cast_param.h"
 #include "ops/util/shape_util.h"
 #include "weft/core/op/onnx_body.h"
@@ -35,7 +35,7 @@ void ZerosShape(InferShapeContext& ctx) {
   if (!s.has_rank()) return;
   for (int k = 0; k < s.rank(); ++k)
     WEFT_CHECK(!s[k].known() || !s[k].is_const() || s[k].value() >= 0, kShapeMismatch,
-               "{}: extent {} is {}", ctx.node()->Describe(), k, s[k].ToString());
+               "{}: dimension {} is {}", ctx.node()->Describe(), k, s[k].ToString());
   ctx.set_out(0, s);
 }
 std::string ZerosBody(const OnnxBodyRequest& r) {
@@ -61,10 +61,9 @@ std::string ZerosBody(const OnnxBodyRequest& r) {
 WEFT_REGISTER_OP_IN(weft, Zeros)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)
     .describe(
-        "Zeros of the extents in `shape` that stand for an absent term: Simplify drops them from "
-        "sums and lets them decide\n"
-        "products. Gradient: none. Errors: a negative extent (kShapeMismatch), a dtype that is no "
-        "float (kBadAttribute). Source: Weft.")
+        "Zeros of shape `shape` that stand for an absent term: Simplify drops them from sums and "
+        "lets them decide products. Gradient: none. Errors: a negative dimension (kShapeMismatch), "
+        "a dtype that is not a float (kBadAttribute). Source: Weft.")
     .input("shape", "i64", "1-D")
     .output("y", "dtype")
     .set_num_inputs(1)

@@ -1,5 +1,6 @@
-/// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nobody else sees. The pass Attention makes
-/// it of the operators of a model; operands and result stay in the axis order that they have around it.
+/// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nothing else sees.
+/// The pass Attention makes it of the operators of a model; operands and result stay in the axis
+/// order that they have around it.
 #include "ops/util/axis_order.h"
 #include "ops/util/demand.h"
 #include "weft/core/op/onnx_body.h"
@@ -175,22 +176,14 @@ WEFT_REGISTER_OP_IN(weft, Attention)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "y = softmax(scale Q K' + mask) V with Q = Transpose(q, q_perm) [batch.., t, d], K = "
-        "Transpose(k, k_perm) "
-        "[batch.., s, d],\n"
-        "V = Transpose(v, v_perm) [batch.., s, e]; the soft-max runs along s, and y is the result "
-        "[batch.., t, e] with its "
-        "axes\n"
-        "in the order y_perm. Batch axes broadcast. A row of scores that are all -inf gives NaN, "
-        "with safe = 1 zeros; no keys at all give 0; f16 "
-        "and\n"
-        "bf16 compute in f32. The scores are never stored whole. No gradient: the pass Attention "
-        "makes it where nothing "
-        "else\n"
-        "reads them.\n"
-        "Errors: ranks differ or are below 2, extents differ, the mask does not broadcast "
-        "(kShapeMismatch), a perm is no\n"
-        "permutation (kBadAttribute), dtypes differ (kTypeMismatch). Source: Vaswani et al. 2017, "
-        "Attention is all you need.")
+        "Transpose(k, k_perm) [batch.., s, d], V = Transpose(v, v_perm) [batch.., s, e]; the "
+        "soft-max runs along s, and y is the result [batch.., t, e] with its axes in the order "
+        "y_perm. Batch axes broadcast. A row of scores that are all -inf gives NaN, with safe = 1 "
+        "zeros; no keys at all give 0; f16 and bf16 compute in f32. The scores are never stored "
+        "whole. No gradient: the pass Attention makes it where nothing else reads them.\n"
+        "Errors: ranks differ or are below 2, dimensions differ, the mask does not broadcast "
+        "(kShapeMismatch), a perm is not a permutation (kBadAttribute), dtypes differ "
+        "(kTypeMismatch). Source: Vaswani et al. 2017, Attention is all you need.")
     .input("q", TypeDoc(kFloats))
     .input("k", "T")
     .input("v", "T")

@@ -1,4 +1,5 @@
-/// attention_test.cc: weft::Attention: inference, and the interpreter against values computed by numpy in double precision.
+/// attention_test.cc: weft::Attention: inference, and the interpreter against values computed by
+/// numpy in double precision.
 #include <limits>
 
 #include "ops/util/op_test_util.h"

@@ -1,14 +1,16 @@
 /// batch_norm.cc: BatchNormalization, with given statistics (inference) or those of the batch
 /// (training).
 ///
-/// Statistics of a batch are taken over all axes but the channels (row_moments.h). The running variance takes the population variance, as ONNX says;
-/// PyTorch's takes the unbiased one, n / (n - 1) of it.
+/// Statistics of a batch are taken over all axes but the channels (row_moments.h). The running
+/// variance takes the population variance, as ONNX says; PyTorch's takes the unbiased one, n /
+/// (n - 1) of it.
 ///
 /// Training is rewritten as soon as the rank is known; the FCodeGen below is its meaning:
 ///   m, v, e = weft::Moments(x, axes)     Y = weft::Normalize(x, m, v, scale, B, e)
 ///   running_mean = input_mean momentum + m (1 - momentum), running_var likewise from v
-/// with row values [1, c, 1, ..], so that statistics, results and what follows element by element
-/// are one kernel. The gradient takes the same Moments of x: forward and backward part share m, v and e.
+/// with row values [1, c, 1, ..], so that statistics, results and what follows element by
+/// element are one kernel. The gradient takes the same Moments of x: forward and backward part
+/// share m, v and e.
 #include <algorithm>
 
 #include "ops/util/channel_util.h"
@@ -202,11 +204,10 @@ std::vector<NodeEntry> TrainingGrad(const NodePtr& n, const std::vector<NodeEntr
 WEFT_REGISTER_OP(BatchNormalization)
     .describe(
         "y = (x - mean[c]) / sqrt(var[c] + epsilon) scale[c] + B[c]. In inference the statistics "
-        "are inputs; in training they are\n"
-        "the mean and the population variance of the batch over all axes but 1 (PyTorch's running "
-        "variance is the unbiased one), and\n"
-        "running statistics come out: input momentum + batch (1 - momentum).\n"
-        "Gradient: by all five inputs, ordinary ops. Errors: a channel vector of another extent "
+        "are inputs; in training they are the mean and the population variance of the batch over "
+        "all axes but 1 (PyTorch's running variance is the unbiased one), and running statistics "
+        "come out: input momentum + batch (1 - momentum).\n"
+        "Gradient: by all five inputs, ordinary ops. Errors: a channel vector of another size "
         "(kShapeMismatch).\n"
         "Source: ONNX BatchNormalization-15.")
     .input("X", TypeDoc(kFloats), "[n, c, ...]")

@@ -32,8 +32,8 @@ Window BlockWindow(const NodePtr& n, const std::vector<SymInt>& image,
 /// With the demands that blocks make: positive extents, and room in the image.
 Window DemandBlocks(InferShapeContext& ctx, const std::vector<SymInt>& image,
                     const std::vector<SymInt>& block) {
-  for (SymInt d : image) DemandAtLeast(ctx, d, 0, "the extents of an image");
-  for (SymInt d : block) DemandAtLeast(ctx, d, 1, "the extents of a block");
+  for (SymInt d : image) DemandAtLeast(ctx, d, 0, "the dimensions of an image");
+  for (SymInt d : block) DemandAtLeast(ctx, d, 1, "the dimensions of a block");
   const Window w = BlockWindow(ctx.node(), image, block);
   DemandFit(ctx.node(), w, &ctx.facts());
   return w;
@@ -119,15 +119,14 @@ std::vector<NodeEntry> Im2ColGrad(const NodePtr& n, const std::vector<NodeEntry>
 
 WEFT_REGISTER_OP(Col2Im)
     .describe(
-        "y[n, c, i] = sum of x[n, c K + k, o] over block positions k and blocks o that lie on i: "
+        "y[n, c, i] = sum of x[n, c K + k, o] over block positions k and blocks o that cover i: "
         "overlapping blocks add up.\n"
-        "Gradient: weft::Im2Col. Errors: extents that do not fit (kShapeMismatch), attributes of "
-        "the wrong length or sign\n"
-        "(kBadAttribute), block_shape not constant (kUnsupported when code is made). Source: ONNX "
-        "Col2Im-18.")
+        "Gradient: weft::Im2Col. Errors: dimensions that do not fit (kShapeMismatch), attributes "
+        "of the wrong length or sign (kBadAttribute), block_shape not constant (kUnsupported when "
+        "code is made). Source: ONNX Col2Im-18.")
     .input("input", TypeDoc(kNumeric), "[n, c K, L]")
-    .input("image_shape", "i64", "spatial extents of the image")
-    .input("block_shape", "i64", "extents of a block")
+    .input("image_shape", "i64", "spatial dimensions of the image")
+    .input("block_shape", "i64", "dimensions of a block")
     .output("output", "T", "[n, c, image_shape...]")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -142,9 +141,10 @@ WEFT_REGISTER_OP(Col2Im)
 WEFT_REGISTER_OP_IN(weft, Im2Col)
     .describe(
         "y[n, c K + k, o] = x[n, c, o stride + k dilation - begin], 0 outside: the blocks of an "
-        "image as columns. Gradient: Col2Im.\nSource: Weft.")
+        "image as columns. Gradient: Col2Im.\n"
+        "Source: Weft.")
     .input("x", TypeDoc(kNumeric), "[n, c, spatial...]")
-    .input("block_shape", "i64", "extents of a block")
+    .input("block_shape", "i64", "dimensions of a block")
     .output("y", "T", "[n, c K, L]")
     .set_num_inputs(2)
     .set_num_outputs(1)

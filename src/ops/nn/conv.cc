@@ -22,7 +22,7 @@ struct ConvParam : OpParam<ConvParam> {
         .set_default(1)
         .set_range(1, INT32_MAX)
         .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
     WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
   }
@@ -146,8 +146,9 @@ std::vector<NodeEntry> ConvGradient(const NodePtr& n, const std::vector<NodeEntr
   if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
   return d;
 }
-/// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of what it gives: g stands
-/// for what it gives (the data or the weights), and `op` is the adjoint that gives the other operand.
+/// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of
+/// what it gives: g stands for what it gives (the data or the weights), and `op` is the adjoint
+/// that gives the other operand.
 std::vector<NodeEntry> AdjointGradient(const NodePtr& n, const NodeEntry& g, bool g_is_data,
                                        const char* op) {
   if (!g) return std::vector<NodeEntry>(3);
@@ -213,12 +214,11 @@ WEFT_REGISTER_OP(Conv)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Cross-correlation: y[b, m, o] = B[m] + sum_{c, k} x[b, group(m) C/g + c, o stride - begin "
-        "+ k dilation] W[m, c, k],\n"
-        "reads outside x are 0. f16 and bf16 accumulate in f32.\n"
+        "+ k dilation] W[m, c, k], reads outside x are 0. f16 and bf16 accumulate in f32.\n"
         "Gradient: weft::ConvGradData, weft::ConvGradWeight, weft::ChannelSum; keeps x and W.\n"
         "Errors: channels do not fit group x W, ranks differ, a window larger than the padded "
-        "input (kShapeMismatch),\n"
-        "attributes of the wrong length or sign (kBadAttribute). Source: ONNX Conv-22.")
+        "input (kShapeMismatch), attributes of the wrong length or sign (kBadAttribute). Source: "
+        "ONNX Conv-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("W", "T", "[M, C/group, kernel...]")
     .optional_input("B", "T", "[M]")
@@ -243,7 +243,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
         "weft::ConvGradWeight. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("W", "T")
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -265,7 +265,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
         "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("X", "T")
-    .input("shape", "i64", "extents of W")
+    .input("shape", "i64", "dimensions of W")
     .output("dw", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)

@@ -1,9 +1,10 @@
 /// conv_transpose.cc: ConvTranspose and its two adjoints, weft::ConvTransposeGradData and
 /// weft::ConvTransposeGradWeight, over any number of spatial axes.
 ///
-/// The transpose of Conv as a linear map: y gets x[c, o] W[c, m, k] at o stride + k dilation - begin.
-/// Extents along one axis, with reach = (kernel - 1) dilation + 1 and
-/// full = (in - 1) stride + output_padding + reach:
+/// The transpose of Conv as a linear map:
+///   y gets x[c, o] W[c, m, k] at o stride + k dilation - begin
+/// Sizes along one axis, with reach = (kernel - 1) dilation + 1:
+///   full                    (in - 1) stride + output_padding + reach
 ///   pads given              out = full - begin - end
 ///   auto_pad SAME_*         out = in stride
 ///   output_shape given      out = that
@@ -28,13 +29,13 @@ struct ConvTransposeParam : OpParam<ConvTransposeParam> {
         .set_default(1)
         .set_range(1, INT32_MAX)
         .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given");
     WEFT_FIELD(output_padding)
         .set_default({})
         .describe("added to the end of the output, less than stride or dilation; default 0");
     WEFT_FIELD(output_shape)
         .set_default({})
-        .describe("spatial extents of the output; padding then follows from them");
+        .describe("spatial dimensions of the output; padding then follows from them");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
     WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
   }
@@ -181,7 +182,8 @@ Exprs GradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const Out
   return {Expr::Cast(dy.dtype, dx)};
 }
 
-/// dW[c, m, k] = sum over the batch and positions o of x[b, c, o] dy[b, group(c) M / g + m, i(o, k)].
+/// dW[c, m, k] = sum over the batch and positions o of
+///   x[b, c, o] dy[b, group(c) M / g + m, i(o, k)].
 Exprs GradWeightCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &dy = in[0], &x = in[1];
   Window win = TransposedWindow(n, Tail(x.shape, 2), Tail(at.shape[0], 2), nullptr);
@@ -255,14 +257,14 @@ WEFT_REGISTER_OP(ConvTranspose)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Transpose of Conv: y[b, m, i] = B[m] + sum of x[b, c, o] W[c, m mod M/g, k] over channels "
-        "c of m's group and offsets k\n"
-        "with o stride + k dilation - begin = i. f16 and bf16 accumulate in f32.\n"
+        "c of m's group and offsets k with o stride + k dilation - begin = i. f16 and bf16 "
+        "accumulate in f32.\n"
         "Gradient: Conv and weft::ConvGradWeight where the padding is given, else "
-        "weft::ConvTransposeGradData and\n"
-        "weft::ConvTransposeGradWeight; weft::ChannelSum; keeps x and W.\n"
+        "weft::ConvTransposeGradData and weft::ConvTransposeGradWeight; weft::ChannelSum; keeps x "
+        "and W.\n"
         "Errors: channels do not fit W, ranks differ, padding larger than the output "
-        "(kShapeMismatch), attributes of the wrong\n"
-        "length or sign (kBadAttribute). Source: ONNX ConvTranspose-22.")
+        "(kShapeMismatch), attributes of the wrong length or sign (kBadAttribute). Source: ONNX "
+        "ConvTranspose-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("W", "T", "[C, M/group, kernel...]")
     .optional_input("B", "T", "[M]")
@@ -287,10 +289,11 @@ WEFT_REGISTER_OP(ConvTranspose)
 WEFT_REGISTER_OP_IN(weft, ConvTransposeGradData)
     .describe(
         "Gradient of ConvTranspose by x, from dy, W and the shape of x. Gradient: ConvTranspose, "
-        "weft::ConvTransposeGradWeight.\nSource: Weft.")
+        "weft::ConvTransposeGradWeight.\n"
+        "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("W", "T")
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -308,10 +311,11 @@ WEFT_REGISTER_OP_IN(weft, ConvTransposeGradData)
 WEFT_REGISTER_OP_IN(weft, ConvTransposeGradWeight)
     .describe(
         "Gradient of ConvTranspose by W, from dy, x and the shape of W. Gradient: ConvTranspose, "
-        "weft::ConvTransposeGradData.\nSource: Weft.")
+        "weft::ConvTransposeGradData.\n"
+        "Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("X", "T")
-    .input("shape", "i64", "extents of W")
+    .input("shape", "i64", "dimensions of W")
     .output("dw", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)

@@ -2,7 +2,7 @@
 /// of spatial axes.
 ///
 ///   in      X : T[n, C, d...], W : T[M, C/group, k...], offset : T[n, G K r, o...], B : T[M],
-///           mask : T[n, G K, o...]; K the positions of the kernel, r the spatial axes, G offset groups
+///           mask : T[n, G K, o...]; K positions of the kernel, r spatial axes, G offset groups
 ///   out     Y : T[n, M, o...]
 ///   formula y[b, m, o] = B[m] + sum over c, k of W[m, c, k] mask[b, g K + k, o]
 ///           X[b, c, o stride + k dilation - begin + offset[b, (g K + k) r + ., o]], read linearly
@@ -44,7 +44,7 @@ void DeformConvShape(InferShapeContext& ctx) {
   if (Has(ctx, 4)) DemandRows(ctx, 4, xs, Product(kernel) * p.offset_group, win);
   // The offsets may know more.
   for (int k = 2; k < rank && ctx.in(2).has_rank(); ++k)
-    dims[size_t(k)] = UnifyDims(ctx, ctx.in(2)[k], dims[size_t(k)], "output extents");
+    dims[size_t(k)] = UnifyDims(ctx, ctx.in(2)[k], dims[size_t(k)], "output dimensions");
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
@@ -82,10 +82,9 @@ WEFT_REGISTER_OP(DeformConv)
     .describe(
         "Conv whose reads are displaced by `offset` and weighed by `mask`: between elements "
         "linearly, 0 outside.\n"
-        "f16 and bf16 compute in f32. Gradient: products over\nweft::DeformColumns. Errors: "
-        "extents that do not fit "
-        "(kShapeMismatch), attributes of\n"
-        "the wrong length or sign (kBadAttribute). Source: ONNX DeformConv-22.")
+        "f16 and bf16 compute in f32. Gradient: products over weft::DeformColumns. Errors: "
+        "dimensions that do not fit (kShapeMismatch), attributes of the wrong length or sign "
+        "(kBadAttribute). Source: ONNX DeformConv-22.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("W", "T", "[M, C/group, kernel...]")
     .input("offset", "T", "[n, offset_group K axes, out spatial...]")

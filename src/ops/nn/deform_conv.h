@@ -1,5 +1,5 @@
-/// deform_conv.h: what DeformConv and its gradients share: attributes, windows, where a position of the
-/// kernel reads.
+/// deform_conv.h: what DeformConv and its gradients share: attributes, windows, where a position
+/// of the kernel reads.
 #pragma once
 
 #include "ops/util/demand.h"
@@ -18,7 +18,7 @@ struct DeformConvParam : OpParam<DeformConvParam> {
         .set_default(1)
         .set_range(1, INT32_MAX)
         .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the extents of W where given");
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given");
     WEFT_FIELD(offset_group)
         .set_default(1)
         .set_range(1, INT32_MAX)
@@ -35,14 +35,16 @@ inline Window DeformWindow(const NodePtr& n, const std::vector<SymInt>& x,
   return MakeWindow(n, {"NOTSET", p.strides, p.dilations, p.pads, false}, x, kernel, facts);
 }
 
-/// Demands that input i, the offsets or the mask, lies over the windows of an image x with `rows` rows a position.
+/// Demands that input i, the offsets or the mask, lies over the windows of an image x with
+/// `rows` rows a position.
 inline void DemandRows(InferShapeContext& ctx, int i, const Shape& x, SymInt rows,
                        const Window& w) {
   std::vector<SymInt> dims{x[0], rows};
   dims.insert(dims.end(), w.out.begin(), w.out.end());
   DemandShape(ctx, i, Shape(std::move(dims)));
 }
-/// Demands of an image that it fits the attributes, and of offsets (input `offset`) that they fit the image.
+/// Demands of an image that it fits the attributes, and of offsets (input `offset`) that
+/// they fit the image.
 inline Window DemandDeformed(InferShapeContext& ctx, const Shape& x,
                              const std::vector<SymInt>& kernel, int offset) {
   const NodePtr& n = ctx.node();

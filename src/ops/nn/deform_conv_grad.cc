@@ -1,16 +1,17 @@
 /// deform_conv_grad.cc: the gradient of DeformConv: products over the columns that it reads.
 ///
 ///   columns[b, c, k, o] = X[b, c, .] read at position k of the window at o, displaced by offset
-///   y = B + W (mask columns): a product per group, so that dW, d mask and d columns are products too;
+///   y = B + W (mask columns): a product per group, so dW, d mask and d columns are products too;
 ///   d columns reaches X by the adjoint of reading, and offset by the slope of reading.
 ///
 ///   weft::DeformColumns       (X, offset, kernel) -> T[n, C, K, o...]
-///   weft::DeformColumnsGrad   (d columns, offset, kernel, shape) -> dX: by looking, every element asks
-///                             every position
+///   weft::DeformColumnsGrad   (d columns, offset, kernel, shape) -> dX: by looking, every
+///                             element asks every position
 ///   weft::DeformColumnsSlope  (X, offset, kernel) -> T[n, C, K, o..., r]: columns derived by each
 ///                             coordinate of their position
 ///
-/// Kernel holds the extents k... of W. At an element itself the slope is that of the interval above it.
+/// Kernel holds the extents k... of W. At an element itself the slope is that of
+/// the interval above it.
 ///   throws  as DeformConv; kUnsupported where kernel is not known when code is made
 /// Source: Weft.
 #include "deform_conv.h"
@@ -20,7 +21,7 @@ namespace weft::ops {
 namespace {
 
 std::vector<SymInt> KernelOf(const NodePtr& n, const SymTensor* value) {
-  WEFT_CHECK(value, kUnsupported, "{}: the kernel's extents must be known", n->Describe());
+  WEFT_CHECK(value, kUnsupported, "{}: the kernel's dimensions must be known", n->Describe());
   return value->elements;
 }
 
@@ -31,14 +32,14 @@ void ColumnsShape(InferShapeContext& ctx) {
   const SymTensorPtr kernel = InputValue(ctx, 2);
   if (!x.has_rank() || !kernel) return Unknown(ctx, 0, "the rank of X or the kernel is unknown");
   WEFT_CHECK(x.rank() >= 3 && int(kernel->elements.size()) == x.rank() - 2, kShapeMismatch,
-             "{}: X {} and a kernel of {} extents", n->Describe(), x.ToString(),
+             "{}: X {} and a kernel of {} dimensions", n->Describe(), x.ToString(),
              kernel->elements.size());
   CheckTaps(n, 2, size_t(x.rank()) - 2);
   const Window w = DemandDeformed(ctx, x, kernel->elements, 1);
   std::vector<SymInt> dims{x[0], x[1], Product(kernel->elements)};
   for (int k = 0; k < w.rank(); ++k)
     dims.push_back(offset.has_rank()
-                       ? UnifyDims(ctx, w.out[size_t(k)], offset[k + 2], "output extents")
+                       ? UnifyDims(ctx, w.out[size_t(k)], offset[k + 2], "output dimensions")
                        : w.out[size_t(k)]);
   if (IsOp(n, "weft::DeformColumnsSlope")) dims.push_back(int64_t(w.rank()));
   ctx.set_out(0, Shape(std::move(dims)));
@@ -203,7 +204,7 @@ WEFT_REGISTER_OP_IN(weft, DeformColumns)
         "weft::DeformColumnsSlope for offset.\nSource: Weft.")
     .input("X", TypeDoc(kFloats), "[n, C, spatial...]")
     .input("offset", "T", "[n, offset_group K axes, out spatial...]")
-    .input("kernel", "i64", "extents of the kernel")
+    .input("kernel", "i64", "dimensions of the kernel")
     .output("columns", "T", "[n, C, K, out spatial...]")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -237,7 +238,7 @@ WEFT_REGISTER_OP_IN(weft, DeformColumnsGrad)
     .input("dcolumns", TypeDoc(kFloats), "[n, C, K, out spatial...]")
     .input("offset", "T")
     .input("kernel", "i64")
-    .input("shape", "i64", "extents of X")
+    .input("shape", "i64", "dimensions of X")
     .output("dX", "T")
     .set_num_inputs(4)
     .set_num_outputs(1)

@@ -1,10 +1,11 @@
 /// einsum.cc: Einsum: sums of products of operands, said by letters: "bij,bjk->bik".
 ///
-/// A letter is an axis; letters that the output lacks are summed over; a letter twice in one operand reads
-/// the diagonal. "..." stands for the axes that no letter names, broadcast as usual; where the equation
-/// has no "->" the output is those axes and then, in order, the letters that occur once.
-///   grad    Einsum of dy with the other operands (ones for axes that only this operand has); operands
-///           with a repeated letter have none (kUnsupported)
+/// A letter is an axis; letters that the output lacks are summed over; a letter twice in one
+/// operand reads the diagonal. "..." stands for the axes that no letter names, broadcast as
+/// usual; where the equation has no "->" the output is those axes and then, in order, the
+/// letters that occur once.
+///   grad    Einsum of dy with the other operands (ones for axes that only this operand has);
+///           operands with a repeated letter have none (kUnsupported)
 ///   throws  kBadAttribute for an equation that does not parse, kShapeMismatch
 /// Source: ONNX Einsum-12.
 #include <algorithm>
@@ -41,7 +42,7 @@ std::string ParseTerm(const std::string& text, const NodePtr& n) {
       continue;
     }
     WEFT_CHECK(std::isalpha(static_cast<unsigned char>(text[i])), kBadAttribute,
-               "{}: '{}' in the equation is no letter", n->Describe(), text[i]);
+               "{}: '{}' in the equation is not a letter", n->Describe(), text[i]);
     term += text[i];
   }
   return term;
@@ -125,7 +126,7 @@ void EinsumShape(InferShapeContext& ctx) {
     shapes.push_back(ctx.in(i));
   }
   const Extents x = Measure(e, shapes, ctx.node(), &ctx.facts(), [&](SymInt a, SymInt b) {
-    return UnifyDims(ctx, a, b, "the extents of one letter");
+    return UnifyDims(ctx, a, b, "the dimensions of one letter");
   });
   std::vector<SymInt> dims;
   for (const char c : e.output) {
@@ -255,12 +256,10 @@ SymInt EinsumFlops(const NodePtr& n, const std::vector<Shape>& in, const std::ve
 WEFT_REGISTER_OP(Einsum)
     .describe(
         "Sums of products by letters: output[axes] = sum over the letters it lacks of the product "
-        "of "
-        "the operands.\nGradient: Einsum of dy with the other operands, on the diagonal for a "
-        "repeated "
-        "letter. Errors: an equation that "
-        "does not parse (kBadAttribute), extents of one letter that differ (kShapeMismatch). "
-        "Source: ONNX Einsum-12.")
+        "of the operands.\n"
+        "Gradient: Einsum of dy with the other operands, on the diagonal for a repeated letter. "
+        "Errors: an equation that does not parse (kBadAttribute), dimensions of one letter that "
+        "differ (kShapeMismatch). Source: ONNX Einsum-12.")
     .variadic_input("Inputs", TypeDoc(kNumeric))
     .output("Output", "T")
     .set_num_inputs(1, 64)

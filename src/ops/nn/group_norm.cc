@@ -1,12 +1,15 @@
-/// group_norm.cc: GroupNormalization: the channels of an image in groups, each normalised by its own mean and variance.
+/// group_norm.cc: GroupNormalization: the channels of an image in groups, each normalised by its
+/// own mean and variance.
 ///
 /// Rewritten as soon as the shape is known; the FCodeGen below is its meaning:
 ///   x: [n, c, spatial..]   v = Reshape(x, [n, groups, c / groups, points])
-///   m, s, e = weft::Moments(v, [2, 3])     y = Reshape(weft::Normalize(v, m, s, scale, bias, e), Shape(x))
-/// with scale and bias as [groups, c / groups, 1]. Views cost nothing, so that it is one kernel, which fuses like any other.
+///   m, s, e = weft::Moments(v, [2, 3])
+///   y = Reshape(weft::Normalize(v, m, s, scale, bias, e), Shape(x))
+/// with scale and bias as [groups, c / groups, 1]. Views cost nothing, so that it is one kernel,
+/// which fuses like any other.
 ///
-///   grad  with h = (x - mean) inverse and g = dy scale: dx = inverse (g - mean(g) - h mean(g h)) over each group,
-///         dscale = ChannelSum(dy h), dbias = ChannelSum(dy)
+///   grad  with h = (x - mean) inverse and g = dy scale: dx = inverse (g - mean(g) - h mean(g h))
+///         over each group, dscale = ChannelSum(dy h), dbias = ChannelSum(dy)
 #include <algorithm>
 
 #include "ops/util/channel_util.h"
@@ -36,7 +39,7 @@ WEFT_REGISTER_OP_PARAM(GroupNormParam);
 DType ComputeOf(const NodePtr& n, DType x) {
   const int64_t code = ParamOf<GroupNormParam>(n).stash_type;
   WEFT_CHECK(code == 1 || code == 10 || code == 11 || code == 16, kBadAttribute,
-             "{}: stash_type {} is no float dtype", n->Describe(), code);
+             "{}: stash_type {} is not a float dtype", n->Describe(), code);
   return code == 11 ? DType::kF64 : AccumulatorOf(x);
 }
 
@@ -153,13 +156,11 @@ std::string GroupNormBody(const OnnxBodyRequest& r) {
 WEFT_REGISTER_OP(GroupNormalization)
     .describe(
         "y = (x - mean) / sqrt(variance + epsilon) scale[c] + bias[c], the statistics over the "
-        "channels of a group and the spatial axes of\n"
-        "each image. f16 and bf16 compute in f32, rounded once. Gradient: ordinary ops, the "
-        "statistics computed again from x.\n"
-        "Errors: rank below 2, a channel vector of another extent, channels that num_groups does "
-        "not "
-        "divide (kShapeMismatch),\nstash_type no float (kBadAttribute). Source: ONNX "
-        "GroupNormalization-21.")
+        "channels of a group and the spatial axes of each image. f16 and bf16 compute in f32, "
+        "rounded once. Gradient: ordinary ops, the statistics computed again from x.\n"
+        "Errors: rank below 2, a channel vector of another size, channels that num_groups "
+        "does not divide (kShapeMismatch), a stash_type that is not a float dtype (kBadAttribute). "
+        "Source: ONNX GroupNormalization-21.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .input("scale", TypeDoc(kFloats, "U"), "[c]")
     .input("bias", "U", "[c]")

@@ -1,5 +1,5 @@
-/// instance_norm.cc: InstanceNormalization (each image, each channel) and LpNormalization (along one
-/// axis).
+/// instance_norm.cc: InstanceNormalization (each image, each channel) and
+/// LpNormalization (along one axis).
 ///
 /// Mean and variance: row_moments.h.
 #include "ops/util/channel_util.h"
@@ -121,9 +121,10 @@ WEFT_REGISTER_OP(InstanceNormalization)
     .describe(
         "y = (x - mean) / sqrt(variance + epsilon) scale[c] + B[c], the statistics over the "
         "spatial axes of each image and channel.\n"
-        "f16 and bf16 compute in f32. Gradient: ordinary ops, the statistics computed again from x."
-        "\nErrors: rank below 3, a channel vector of another extent (kShapeMismatch). Source: ONNX "
-        "InstanceNormalization-22.")
+        "f16 and bf16 compute in f32. Gradient: ordinary ops, the statistics computed again from "
+        "x.\n"
+        "Errors: rank below 3, a channel vector of another size (kShapeMismatch). Source: "
+        "ONNX InstanceNormalization-22.")
     .input("input", TypeDoc(kFloats), "[n, c, spatial...]")
     .input("scale", "T", "[c]")
     .input("B", "T", "[c]")

@@ -1,7 +1,7 @@
 /// layer_norm.cc: LayerNormalization, RMSNormalization.
 ///
-/// Computed in the stash dtype, at least f32, and in f64 for f64 inputs; results are rounded once, Mean and InvStdDev to the
-/// stash dtype. Mean and variance: row_moments.h.
+/// Computed in the stash dtype, at least f32, and in f64 for f64 inputs; results are rounded once,
+/// Mean and InvStdDev to the stash dtype. Mean and variance: row_moments.h.
 #include <algorithm>
 
 #include "ops/util/demand.h"
@@ -41,7 +41,7 @@ DType StashOf(const NodePtr& n) {
       t = DType::kBF16;
       break;
     default:
-      WEFT_THROW(kBadAttribute, "{}: stash_type {} is no float dtype", n->Describe(), code);
+      WEFT_THROW(kBadAttribute, "{}: stash_type {} is not a float dtype", n->Describe(), code);
   }
   return t;
 }
@@ -145,7 +145,8 @@ NodeEntry OverCount(const NodeEntry& x, const NodeEntry& mean) {
   return Apply("CastLike", {inverse, mean});
 }
 
-/// What the gradient reads of a row: Mean and InvStdDev where they have the digits that it computes with, else both again.
+/// What the gradient reads of a row: Mean and InvStdDev where they have the digits that it computes
+/// with, else both again.
 struct RowStats {
   NodeEntry mean, inverse, rest;  ///< rest: of the mean; null: the mean of the differences to it
 };
@@ -160,7 +161,8 @@ RowStats GradStats(const NodePtr& n, const NodeEntry& x, const NodeEntry& axes) 
 
 /// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what
 /// reaches x through the statistics themselves: d mean = 1 / count, d inverse = -inverse^2 h /
-/// count. Mean is rounded, which h would show where mean / deviation is large: the mean of what is left is taken off, too.
+/// count. Mean is rounded, which h would show where mean / deviation is large: the mean of what is
+/// left is taken off, too.
 std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (AllNull(dys)) return d;
@@ -212,17 +214,16 @@ WEFT_REGISTER_OP(LayerNormalization)
         "y = (x - mean) / sqrt(variance + epsilon) scale + B over the axes from `axis` on; also "
         "the mean and 1 / sqrt(..).\n"
         "Computed in the dtype of stash_type, at least f32 (f64 for f64 inputs); Mean and "
-        "InvStdDev "
-        "are of that dtype. Gradient: ordinary ops\nover x, Mean and InvStdDev (f64 inputs: "
-        "statistics computed again).\n"
-        "Errors: axis out of range, stash_type no float (kBadAttribute), scale or B do not "
-        "broadcast (kShapeMismatch).\n"
+        "InvStdDev are of that dtype. Gradient: ordinary ops over x, Mean and InvStdDev (f64 "
+        "inputs: statistics computed again).\n"
+        "Errors: axis out of range, a stash_type that is not a float dtype (kBadAttribute), scale "
+        "or B do not broadcast (kShapeMismatch).\n"
         "Source: ONNX LayerNormalization-17.")
     .input("X", TypeDoc(kFloats))
     .input("Scale", "T", "broadcasts to x")
     .optional_input("B", "T", "broadcasts to x")
     .output("Y", "T")
-    .optional_output("Mean", "U", "extents of x with 1 for the normalized axes")
+    .optional_output("Mean", "U", "dimensions of x with 1 for the normalized axes")
     .optional_output("InvStdDev", "U")
     .set_num_inputs(2, 3)
     .set_num_outputs(3)

@@ -1,5 +1,5 @@
-/// lp_pool.cc: LpPool, GlobalLpPool, and weft::SumPool with its adjoint, which the gradient of LpPool
-/// is made of; over any number of spatial axes.
+/// lp_pool.cc: LpPool, GlobalLpPool, and weft::SumPool with its adjoint, which the gradient of
+/// LpPool is made of; over any number of spatial axes.
 #include "ops/util/adjoint.h"
 #include "ops/util/channel_util.h"
 #include "ops/util/window.h"
@@ -15,9 +15,9 @@ struct LpPoolParam : OpParam<LpPoolParam> {
   int64_t ceil_mode, p;
   WEFT_OP_PARAM(LpPoolParam) {
     WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");
-    WEFT_FIELD(ceil_mode).set_default(0).set_range(0, 1).describe("1: output extents round up");
+    WEFT_FIELD(ceil_mode).set_default(0).set_range(0, 1).describe("1: output dimensions round up");
     WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
-    WEFT_FIELD(kernel_shape).describe("positive extents of the window");
+    WEFT_FIELD(kernel_shape).describe("positive dimensions of the window");
     WEFT_FIELD(p).set_default(2).set_range(1, INT32_MAX).describe("the exponent; LpPool only");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
     WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
@@ -174,7 +174,7 @@ WEFT_REGISTER_OP_IN(weft, SumPoolGrad)
         "dx[i] = sum of dy over the windows that hold i, from dy and the shape of x. Gradient: "
         "weft::SumPool. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
     .set_num_inputs(2)
     .set_num_outputs(1)
@@ -194,7 +194,7 @@ WEFT_REGISTER_OP_IN(weft, SumPoolGrad)
 WEFT_REGISTER_OP(GlobalLpPool)
     .describe(
         "y[b, c, 1...] = (sum of |x[b, c, ...]|^p)^(1/p). Gradient: ordinary ops; keeps x and y. "
-        "Errors: rank below 2\n(kShapeMismatch). Source: ONNX GlobalLpPool-22.")
+        "Errors: rank below 2 (kShapeMismatch). Source: ONNX GlobalLpPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
     .set_num_inputs(1)

@@ -121,8 +121,8 @@ WEFT_REGISTER_OP(LRN)
 WEFT_REGISTER_OP_IN(weft, ChannelWindowSum)
     .describe(
         "y[b, c, ...] = sum of x[b, j, ...] over channels j in [c - before, c + after] that exist. "
-        "Gradient: the same with the\n"
-        "window mirrored. Errors: rank below 2 (kShapeMismatch). Source: Weft.")
+        "Gradient: the same with the window mirrored. Errors: rank below 2 (kShapeMismatch). "
+        "Source: Weft.")
     .input("x", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("y", "T")
     .set_num_inputs(1)

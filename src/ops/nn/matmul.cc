@@ -69,7 +69,7 @@ void ProductShapeOf(InferShapeContext& ctx, const Shape& a, const Shape& b) {
              "{}: operands must have rank 1 or more, got {} and {}", ctx.node()->Describe(),
              a.ToString(), b.ToString());
   const Product2 p = Analyze(a, b, &ctx.facts());
-  UnifyDims(ctx, p.k, p.b_vector ? b[0] : b[b.rank() - 2], "the inner extents");
+  UnifyDims(ctx, p.k, p.b_vector ? b[0] : b[b.rank() - 2], "the inner dimensions");
   std::vector<SymInt> dims = p.batch;
   if (!p.a_vector) dims.push_back(p.m);
   if (!p.b_vector) dims.push_back(p.n);
@@ -276,8 +276,8 @@ NodeEntry SwapLast(const NodeEntry& x, int rank) {
 NodeEntry TransposedProduct(const NodeEntry& x, const NodeEntry& y, bool trans_x, bool trans_y) {
   return Apply("Gemm", {x, y}, {{"transA", int64_t(trans_x)}, {"transB", int64_t(trans_y)}});
 }
-/// Two matrices: Gemm, which takes its operands transposed. With batch axes: da = SumTo(dy b^T), db = SumTo(a^T dy); a
-/// weight [k, n] under a batch of a is one product over all rows.
+/// Two matrices: Gemm, which takes its operands transposed. With batch axes: da = SumTo(dy b^T),
+/// db = SumTo(a^T dy); a weight [k, n] under a batch of a is one product over all rows.
 std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry dy = n->inputs[0], other = n->inputs[1], like = n->inputs[2];
   const Shape &own = ctx.shape(NodeEntry(n, 0)), &o = ctx.shape(other), &y = ctx.shape(dy);
@@ -336,7 +336,7 @@ void GemmShape(InferShapeContext& ctx) {
   const auto& p = ParamOf<GemmParam>(ctx.node());
   const Shape a = CheckRank(ctx, 0, 2, "A") ? ctx.in(0) : Shape::OfRank(2);
   const Shape b = CheckRank(ctx, 1, 2, "B") ? ctx.in(1) : Shape::OfRank(2);
-  UnifyDims(ctx, a[p.transA ? 0 : 1], b[p.transB ? 1 : 0], "the inner extents");
+  UnifyDims(ctx, a[p.transA ? 0 : 1], b[p.transB ? 1 : 0], "the inner dimensions");
   const Shape out({a[p.transA ? 1 : 0], b[p.transB ? 0 : 1]});
   DemandBroadcastTo(ctx, 2, out);
   ctx.set_out(0, out);
@@ -385,10 +385,10 @@ WEFT_REGISTER_OP(MatMul)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
         "Matrix product as in numpy: y[.., i, j] = sum_k a[.., i, k] b[.., k, j]; leading axes "
-        "broadcast; a 1-D operand is a\n"
-        "row (a) or a column (b) whose axis the result lacks. f16 and bf16 accumulate in f32.\n"
+        "broadcast; a 1-D operand is a row (a) or a column (b) whose axis the result lacks. f16 "
+        "and bf16 accumulate in f32.\n"
         "Gradient: weft::MatMulGrad for each operand; keeps both operands.\n"
-        "Errors: inner extents differ, a scalar operand (kShapeMismatch), dtypes differ "
+        "Errors: inner dimensions differ, a scalar operand (kShapeMismatch), dtypes differ "
         "(kTypeMismatch).\n"
         "Source: ONNX MatMul-13.")
     .input("A", TypeDoc(kMatMulTypes))
@@ -411,10 +411,10 @@ WEFT_REGISTER_OP(MatMul)
 WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .describe(
-        "y = MatMul(Transpose(A, a_perm), Transpose(B, b_perm)), for libraries that read operands "
-        "where they lie.\n"
+        "y = MatMul(Transpose(A, a_perm), Transpose(B, b_perm)), for libraries that read "
+        "transposed operands without a copy.\n"
         "Gradient: that of MatMul, transposed back; keeps both operands.\n"
-        "Errors: those of MatMul; a perm of another rank (kShapeMismatch), or one that is no "
+        "Errors: those of MatMul; a perm of another rank (kShapeMismatch), or one that is not a "
         "permutation (kBadAttribute).\n"
         "Source: Weft; the pass FoldTranspose makes it.")
     .input("A", TypeDoc(kMatMulTypes))
@@ -440,7 +440,7 @@ WEFT_REGISTER_OP_IN(weft, MatMulGrad)
         "Gradient: MatMul and weft::MatMulGrad. Source: Weft.")
     .input("dy", TypeDoc(kMatMulTypes))
     .input("other", "T", "b for of = 0, a for of = 1")
-    .input("shape", "i64", "extents of operand `of`")
+    .input("shape", "i64", "dimensions of operand `of`")
     .output("d", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -460,8 +460,8 @@ WEFT_REGISTER_OP(Gemm)
         "broadcasts one way.\n"
         "Gradient: dA, dB are Gemm of dy and the other factor, dC = SumTo(beta dy, C); keeps A and "
         "B.\n"
-        "Errors: ranks other than 2, inner extents differ, C does not broadcast (kShapeMismatch). "
-        "Source: ONNX Gemm-13.")
+        "Errors: ranks other than 2, inner dimensions differ, C does not broadcast "
+        "(kShapeMismatch). Source: ONNX Gemm-13.")
     .input("A", TypeDoc(kMatMulTypes), "[m, k], or [k, m] with transA")
     .input("B", "T", "[k, n], or [n, k] with transB")
     .optional_input("C", "T", "broadcasts to [m, n]")

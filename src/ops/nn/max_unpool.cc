@@ -9,7 +9,7 @@ namespace {
 struct MaxUnpoolParam : OpParam<MaxUnpoolParam> {
   Ints kernel_shape, pads, strides;
   WEFT_OP_PARAM(MaxUnpoolParam) {
-    WEFT_FIELD(kernel_shape).describe("positive extents of the window");
+    WEFT_FIELD(kernel_shape).describe("positive dimensions of the window");
     WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
     WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
   }
@@ -32,7 +32,7 @@ std::vector<SymInt> Unpooled(const NodePtr& n, const Shape& x) {
     const SymInt padding = p.pads.empty() ? SymInt(0) : SymInt(p.pads[k]) + p.pads[k + rank];
     const SymInt d = (x[int(k) + 2] - 1) * stride - padding + p.kernel_shape[k];
     WEFT_CHECK(!d.known() || !d.is_const() || d.value() >= 0, kShapeMismatch,
-               "{}: the padding leaves extent {}", n->Describe(), d.ToString());
+               "{}: the padding leaves a size of {}", n->Describe(), d.ToString());
     dims.push_back(d);
   }
   return dims;
@@ -102,16 +102,15 @@ std::vector<NodeEntry> MaxUnpoolGrad(const NodePtr& n, const std::vector<NodeEnt
 
 WEFT_REGISTER_OP(MaxUnpool)
     .describe(
-        "y = 0 but for y[I[k]] = x[k], I counted row-major in the extents (in - 1) stride - pads + "
-        "kernel; of several the last stays.\n"
-        "output_shape gives other extents: the result then lies at their origin. Indices outside "
+        "y = 0 but for y[I[k]] = x[k], I counted row-major in the dimensions (in - 1) stride - "
+        "pads + kernel; of several the last stays.\n"
+        "output_shape gives other dimensions: the result is then at their origin. Indices outside "
         "are ignored.\n"
-        "Gradient: a Gather at I, which must be distinct; keeps I. Errors: ranks or extents differ "
-        "(kShapeMismatch), bad\n"
-        "attributes (kBadAttribute). Source: ONNX MaxUnpool-22.")
+        "Gradient: a Gather at I, which must be distinct; keeps I. Errors: ranks or dimensions "
+        "differ (kShapeMismatch), bad attributes (kBadAttribute). Source: ONNX MaxUnpool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
-    .input("I", "i64", "of MaxPool, extents of X")
-    .optional_input("output_shape", "i64", "extents of the output")
+    .input("I", "i64", "of MaxPool, dimensions of X")
+    .optional_input("output_shape", "i64", "dimensions of the output")
     .output("output", "T")
     .set_num_inputs(2, 3)
     .set_num_outputs(1)

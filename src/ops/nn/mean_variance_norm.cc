@@ -1,10 +1,12 @@
-/// mean_variance_norm.cc: MeanVarianceNormalization: y = (x - mean) / (deviation + 1e-9) over given axes.
+/// mean_variance_norm.cc: MeanVarianceNormalization over given axes:
+///   y = (x - mean) / (deviation + 1e-9)
 ///
-/// Rewritten as soon as the rank is known, so that it fuses like any other; the FCodeGen below is its meaning:
+/// Rewritten as soon as the rank is known, so that it fuses like any other; the FCodeGen
+/// below is its meaning:
 ///   m, v, e = weft::Moments(x, axes)     y = (x - m - e) * (1 / (sqrt(v) + 1e-9))
 ///
-///   grad  with c = x - mean, s = sqrt(v), q = 1 / (s + 1e-9): dx = q (dy - mean(dy) - c mean(dy c) q / s), and the last
-///         term is 0 where s is
+///   grad  dx = q (dy - mean(dy) - c mean(dy c) q / s) with c = x - mean, s = sqrt(v),
+///         q = 1 / (s + 1e-9); the last term is 0 where s is
 #include <algorithm>
 
 #include "ops/util/row_moments.h"

@@ -1,5 +1,5 @@
-/// pool.cc: MaxPool, AveragePool, GlobalMaxPool and GlobalAveragePool, over any number of spatial axes. Gradients of the
-/// first two: pool_grad.cc.
+/// pool.cc: MaxPool, AveragePool, GlobalMaxPool and GlobalAveragePool, over any number of spatial
+/// axes. Gradients of the first two: pool_grad.cc.
 #include <algorithm>
 
 #include "ops/util/channel_util.h"

@@ -1,9 +1,10 @@
 /// pool_grad.cc: gradients of MaxPool and AveragePool.
 ///
-/// What max-pooling keeps for its gradient is the winner of each window, the offset of its first maximum, as a rule one
-/// byte. With the winners fixed, pooling is linear: `weft::PoolPick` takes the elements out, `weft::MaxPoolGrad` puts
-/// gradients back, and each is the gradient of the other. Where windows share no element, which position belongs to which
-/// window is known, and neither needs a search.
+/// What max-pooling keeps for its gradient is the winner of each window, the offset of its first
+/// maximum, as a rule one byte. With the winners fixed, pooling is linear: `weft::PoolPick` takes
+/// the elements out, `weft::MaxPoolGrad` puts gradients back, and each is the gradient of the
+/// other. Where windows share no element, which position belongs to which window is known, and
+/// neither needs a search.
 #include "ops/util/adjoint.h"
 #include "pool_util.h"
 #include "weft/support/check.h"
@@ -109,10 +110,8 @@ Exprs AveragePoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, co
 WEFT_REGISTER_OP_IN(weft, MaxPool)
     .describe(
         "MaxPool, and the winner of each window: the offset of its first maximum, row-major in the "
-        "window: u8 where the window\n"
-        "has up to 256 elements, else i32. Gradient: weft::MaxPoolGrad. Errors: as MaxPool. "
-        "Source: "
-        "Weft.")
+        "window: u8 where the window has up to 256 elements, else i32. Gradient: "
+        "weft::MaxPoolGrad. Errors: as MaxPool. Source: Weft.")
     .input("x", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("y", "T")
     .output("winner", "u8, i32")
@@ -157,12 +156,11 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
         "Gradient of MaxPool from dy, the winners and the shape of x: dx[i] = sum of dy over the "
         "windows that took i.\n"
         "0 elsewhere by structure: Simplify takes a factor that is a function of x at the winners "
-        "only, so that an\n"
-        "infinite or NaN factor elsewhere does not make it NaN.\n"
+        "only, so that an infinite or NaN factor elsewhere does not make it NaN.\n"
         "Gradient: weft::PoolPick. Errors: as weft::PoolPick. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
     .input("winner", "u8, i32", "of weft::MaxPool")
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
     .set_num_inputs(3)
     .set_num_outputs(1)
@@ -183,7 +181,7 @@ WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
     .describe(
         "Gradient of AveragePool from dy and the shape of x. Gradient: AveragePool. Source: Weft.")
     .input("dy", TypeDoc(kFloats))
-    .input("shape", "i64", "extents of x")
+    .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
     .set_num_inputs(2)
     .set_num_outputs(1)

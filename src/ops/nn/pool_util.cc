@@ -67,7 +67,8 @@ Expr PooledWinner(const TensorArg& x, const Window& w, const Indices& y) {
 
 namespace {
 
-/// Some window may lie in padding alone, before the input, behind it, or with the input between two of its elements.
+/// Some window may lie in padding alone, before the input, behind it, or with the input between
+/// two of its elements.
 bool MayMiss(const Window& w) {
   for (int d = 0; d < w.rank(); ++d) {
     const size_t s = size_t(d);

@@ -1,5 +1,6 @@
-// Windows of pooling against loops that follow the standard's text: every small extent, kernel, stride, dilation, padding and
-// way of rounding, also where the kernel is larger than what it is over.
+// Windows of pooling against loops that follow the standard's text: every small extent,
+// kernel, stride, dilation, padding and way of rounding, also where the kernel is larger than
+// what it is over.
 #include <cmath>
 #include <random>
 

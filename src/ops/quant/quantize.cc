@@ -1,10 +1,12 @@
 /// quantize.cc: QuantizeLinear, DequantizeLinear, MatMulInteger, QLinearMatMul.
 ///
-///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even; 8-bit floats: cast(x / scale)
+///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even;
+///                     8-bit floats: cast(x / scale)
 ///   DequantizeLinear  y = (x - zero) * scale
 /// scale and zero are one for all, one for each index of `axis` (1-D), or one for each block of
 /// `block_size` indices of it (rank of x).
-///   T       results of 8 and 16 bits by generated code; those of fewer bits and 8-bit floats on the host
+///   T       results of 8 and 16 bits by generated code; those of fewer bits and 8-bit
+///           floats on the host
 ///   grad    none: quantized values are constants to a gradient
 ///   throws  kShapeMismatch where scale does not fit, kBadAttribute
 /// Source: ONNX QuantizeLinear-25, DequantizeLinear-25, QLinearMatMul-21, MatMulInteger-10.
@@ -73,7 +75,7 @@ int64_t BlockOf(const NodePtr& n, int64_t block_size, const Dims& x, const Dims&
   if (block_size > 0) return block_size;
   const int64_t blocks = scale[size_t(axis)], extent = x[size_t(axis)];
   WEFT_CHECK(blocks > 0 && extent % blocks == 0, kShapeMismatch,
-             "{}: {} blocks do not divide the extent {}", n->Describe(), blocks, extent);
+             "{}: {} blocks do not divide the size {}", n->Describe(), blocks, extent);
   return extent / blocks;
 }
 
@@ -84,9 +86,9 @@ void CheckScaleExtents(InferShapeContext& ctx, const Shape& x, const Shape& scal
   for (int d = 0; d < scale.rank(); ++d) {
     const int of_x = scale.rank() == 1 ? axis : d;
     if (!blocked || of_x != axis)
-      UnifyDims(ctx, x[of_x], scale[d], "the extents of scale and x");
+      UnifyDims(ctx, x[of_x], scale[d], "the dimensions of scale and x");
     else if (block > 0 && x[of_x].known())
-      UnifyDims(ctx, CeilDiv(x[of_x], block), scale[d], "the blocks of x and the extent of scale");
+      UnifyDims(ctx, CeilDiv(x[of_x], block), scale[d], "the blocks of x and the size of scale");
   }
 }
 
@@ -109,7 +111,7 @@ void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block) {
                "{}: scale {} and zero {}", ctx.node()->Describe(), scale.ToString(),
                zero.ToString());
     for (int d = 0; !both_single && d < zero.rank(); ++d)
-      UnifyDims(ctx, scale[d], zero[d], "the extents of scale and zero");
+      UnifyDims(ctx, scale[d], zero[d], "the dimensions of scale and zero");
   }
 }
 
@@ -124,10 +126,10 @@ Scaling ScalingAt(const NodePtr& n, const std::vector<TensorArg>& in, const Indi
   int64_t block = block_size;
   if (scale.rank() > 1 && block == 0) {
     WEFT_CHECK(x.shape[axis].is_const() && scale.shape[axis].is_const(), kUnsupported,
-               "{}: blocks of an axis whose extent is not known", n->Describe());
+               "{}: blocks of an axis whose size is not known", n->Describe());
     const int64_t blocks = scale.shape[axis].value(), extent = x.shape[axis].value();
     WEFT_CHECK(blocks > 0 && extent % blocks == 0, kShapeMismatch,
-               "{}: {} blocks do not divide the extent {}", n->Describe(), blocks, extent);
+               "{}: {} blocks do not divide the size {}", n->Describe(), blocks, extent);
     block = extent / blocks;
   }
   const auto from = ScaleAt<Expr>(
@@ -284,7 +286,7 @@ Shape ProductShape(InferShapeContext& ctx, const Shape& a, const Shape& b) {
   };
   WEFT_CHECK(a.rank() > 0 && b.rank() > 0, kShapeMismatch, "{}: a scalar operand",
              ctx.node()->Describe());
-  UnifyDims(ctx, a[a.rank() - 1], b.rank() == 1 ? b[0] : b[b.rank() - 2], "the inner extents");
+  UnifyDims(ctx, a[a.rank() - 1], b.rank() == 1 ? b[0] : b[b.rank() - 2], "the inner dimensions");
   std::vector<SymInt> dims = BroadcastDemanded(batch(a), batch(b), &ctx.facts()).dims();
   if (a.rank() > 1) dims.push_back(a[a.rank() - 2]);
   if (b.rank() > 1) dims.push_back(b[b.rank() - 1]);
@@ -445,7 +447,7 @@ WEFT_REGISTER_OP(DequantizeLinear)
 
 WEFT_REGISTER_OP(MatMulInteger)
     .describe(
-        "The matrix product of a - a_zero and b - b_zero in i32; shapes as of MatMul. Gradient: "
+        "The matmul of a - a_zero and b - b_zero in i32; shapes as of MatMul. Gradient: "
         "none. Source: ONNX MatMulInteger-10.")
     .input("A", TypeDoc(kByte, "T1"))
     .input("B", TypeDoc(kByte, "T2"))

@@ -15,8 +15,8 @@
 ///
 /// A rewrite gives the parts, which fuse with their neighbours and need no memory for the draw:
 ///   u = weft::RandomUniform(x, state)   mask = u >= ratio   y = Where(mask, x scale, 0)
-/// where the state is (seed, 0), or weft::RandomState. Where training_mode is known in the run only,
-/// it chooses between this mask and true, and between this scale and 1.
+/// where the state is (seed, 0), or weft::RandomState. Where training_mode is known in the run
+/// only, it chooses between this mask and true, and between this scale and 1.
 /// Source: ONNX Dropout-22.
 #include "ops/util/shape_util.h"
 #include "philox.h"
@@ -173,13 +173,11 @@ std::vector<NodeEntry> SimplifyDropout(RewriteContext& ctx, const NodePtr& n) {
 WEFT_REGISTER_OP(Dropout)
     .describe(
         "Inference (training_mode absent or false): y = x, mask = true everywhere. Training: y = "
-        "Where(mask, x / (1 - ratio), 0), the\n"
-        "mask true with probability 1 - ratio: with the attribute `seed` a function of seed and "
-        "position (Philox4x32-10), without it\n"
-        "drawn anew in every run. Gradient: dx = Where(mask, dy / (1 - ratio), 0); retains the "
-        "mask. Errors: ratio or training_mode\n"
-        "no scalar (kShapeMismatch), training of 8-bit floats (kUnsupported). Source: ONNX "
-        "Dropout-22.")
+        "Where(mask, x / (1 - ratio), 0), the mask true with probability 1 - ratio: with the "
+        "attribute `seed` a function of seed and position (Philox4x32-10), without it drawn anew "
+        "in every run. Gradient: dx = Where(mask, dy / (1 - ratio), 0); retains the mask. Errors: "
+        "ratio or training_mode not a scalar (kShapeMismatch), training of 8-bit floats "
+        "(kUnsupported). Source: ONNX Dropout-22.")
     .set_num_inputs(1, 3)
     .set_num_outputs(2)
     .input("x", TypeDoc(kFloats | kFloat8))

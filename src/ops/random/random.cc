@@ -1,7 +1,8 @@
 /// random.cc: RandomUniform, RandomUniformLike, RandomNormal, RandomNormalLike, Multinomial.
 ///
-/// With the attribute `seed` every evaluation of the node draws the same numbers; without it each draws new
-/// ones. Stateful: never merged, folded or duplicated. Bernoulli is ONNX's function body over these.
+/// With the attribute `seed` every evaluation of the node draws the same numbers; without it
+/// each draws new ones. Stateful: never merged, folded or duplicated. Bernoulli is ONNX's
+/// function body over these.
 /// Source: ONNX RandomUniform-22, RandomNormal-22 and their Like forms, Multinomial-22.
 #include <atomic>
 #include <cmath>
@@ -24,7 +25,7 @@ struct RandomParam : OpParam<RandomParam> {
     WEFT_FIELD(mean).set_default(0).describe("normal");
     WEFT_FIELD(scale).set_default(1).describe("normal: standard deviation");
     WEFT_FIELD(seed).set_default(0).describe("where given, every run draws the same");
-    WEFT_FIELD(shape).set_default({}).describe("extents, where no input gives them");
+    WEFT_FIELD(shape).set_default({}).describe("dimensions, where no input gives them");
     WEFT_FIELD(sample_size).set_default(1).set_lower_bound(0).describe("Multinomial: draws a row");
   }
 };
@@ -114,11 +115,11 @@ Tensors MultinomialHost(const NodePtr& n, const Tensors& in) {
       .set_attr<TIsStateful>("TIsStateful", true)                                                \
       .set_attr<FGradient>("FGradient", NoGradient)
 
-WEFT_REGISTER_RANDOM(RandomUniform, "Values in [low, high), of the extents `shape`.", UniformHost)
+WEFT_REGISTER_RANDOM(RandomUniform, "Values in [low, high), of shape `shape`.", UniformHost)
     .set_num_inputs(0)
     .set_attr<FInferType>("FInferType", RandomType(false, DType::kF32, kFloats))
     .set_attr<FInferShape>("FInferShape", ShapeGiven);
-WEFT_REGISTER_RANDOM(RandomNormal, "Normal values of `mean` and `scale`, of the extents `shape`.",
+WEFT_REGISTER_RANDOM(RandomNormal, "Normal values of `mean` and `scale`, of shape `shape`.",
                      NormalHost)
     .set_num_inputs(0)
     .set_attr<FInferType>("FInferType", RandomType(false, DType::kF32, kFloats))

@@ -5,8 +5,8 @@
 ///
 /// The draw is a function of the state, the stream and the position: a model's state is a variable,
 /// each run adds 1 to its step, and forward and backward part read the same numbers from the same
-/// state. Two nodes of one graph differ by their stream. weft::RandomState is the state for who has
-/// none: new in every run.
+/// state. Two nodes of one graph differ by their stream. weft::RandomState is the state where none
+/// is given: new in every run.
 ///
 /// Accuracy of normal values: f32 within 1e-6 of the exact transform of the bits (|y| <= 5.77, for
 /// the smallest u is 2^-24), f64 within 1e-14 (|y| <= 8.6).
@@ -44,10 +44,11 @@ Expr Uniform53(const Expr& key, const Expr& counter) {
   return (high * Expr::Const(DType::kF64, 0x1p26) + low) * Expr::Const(DType::kF64, 0x1p-53);
 }
 
-/// cos(2 pi v) for a multiple v of 2^-24 on [0, 1): of turns the nearest quarter is taken off exactly, in f32, where the
-/// cosine of any angle reduces in f64; a draw takes half the time.
+/// cos(2 pi v) for a multiple v of 2^-24 on [0, 1): of turns the nearest quarter is taken off
+/// exactly, in f32, where the cosine of any angle reduces in f64; a draw takes half the time.
 Expr CosOfTurns(const Expr& v) {
-  // sin(2 pi f) = f P(f^2): 3.0e-8, cos(2 pi f) = 1 + f^2 P(f^2): 6.7e-9, both |f| <= 1/8 (least maximum).
+  // sin(2 pi f) = f P(f^2): 3.0e-8, cos(2 pi f) = 1 + f^2 P(f^2): 6.7e-9, both
+  // |f| <= 1/8 (least maximum).
   constexpr double kSin[] = {6.28318501, -41.341629, 81.5881271, -75.2400665},
                    kCos[] = {-19.7392082, 64.9393234, -85.4437408, 59.2459641};
   const auto f32 = [](double x) { return Expr::Const(DType::kF32, x); };
@@ -113,7 +114,7 @@ struct RandomUniformParam : OpParam<RandomUniformParam> {
     WEFT_FIELD(low).set_default(0).describe("smallest value");
     WEFT_FIELD(high).set_default(1).describe("bound, not drawn");
     WEFT_FIELD(dtype).set_default({}).describe("of the result; default f32");
-    WEFT_FIELD(shape).set_default({}).describe("extents, where `like` is absent");
+    WEFT_FIELD(shape).set_default({}).describe("dimensions, where `like` is absent");
     WEFT_FIELD(stream).set_default(0).describe("which of the streams of the state");
   }
 };
@@ -126,7 +127,7 @@ struct RandomNormalParam : OpParam<RandomNormalParam> {
     WEFT_FIELD(mean).set_default(0).describe("mean");
     WEFT_FIELD(scale).set_default(1).describe("standard deviation");
     WEFT_FIELD(dtype).set_default({}).describe("of the result; default f32");
-    WEFT_FIELD(shape).set_default({}).describe("extents, where `like` is absent");
+    WEFT_FIELD(shape).set_default({}).describe("dimensions, where `like` is absent");
     WEFT_FIELD(stream).set_default(0).describe("which of the streams of the state");
   }
 };
@@ -183,26 +184,26 @@ Tensors StateHost(const NodePtr&, const Tensors&) {
 
 }  // namespace
 
-#define WEFT_REGISTER_DRAW(Name, Doc, Standard, Finish)                                       \
-  WEFT_REGISTER_OP_IN(weft, Name)                                                             \
-      .describe(Doc                                                                           \
-                " A pure function of the state (seed, step), the stream and the position: "   \
-                "Philox4x32-10.\nOf the shape of `like`, whose elements are not read, or of " \
-                "`shape`. Gradient: none. Errors: a state that is not i64[2]\n"               \
-                "(kTypeMismatch, kShapeMismatch), a dtype that is no float (kTypeMismatch). " \
-                "Source: Weft.")                                                              \
-      .optional_input("like", "any", "only its shape counts")                                 \
-      .input("state", "i64", "[2]: seed, step")                                               \
-      .output("output", TypeDoc(kFloats))                                                     \
-      .set_num_inputs(2)                                                                      \
-      .set_num_outputs(1)                                                                     \
-      .param<Name##Param>()                                                                   \
-      .example({"f32[2, n, 3]", "i64[2]"})                                                    \
-      .example({"_", "i64[2] = [7, 1]"}, "shape = [3, 5], dtype = f64, stream = 2")           \
-      .set_attr<FInferType>("FInferType", DrawType<Name##Param>)                              \
-      .set_attr<FInferShape>("FInferShape", DrawShape<Name##Param>)                           \
-      .set_attr<FCodeGen>("FCodeGen", DrawCode<Name##Param>(Standard, Finish))                \
-      .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)                               \
+#define WEFT_REGISTER_DRAW(Name, Doc, Standard, Finish)                                          \
+  WEFT_REGISTER_OP_IN(weft, Name)                                                                \
+      .describe(Doc                                                                              \
+                " A pure function of the state (seed, step), the stream and the position: "      \
+                "Philox4x32-10.\nOf the shape of `like`, whose elements are not read, or of "    \
+                "`shape`. Gradient: none. Errors: a state that is not i64[2] "                   \
+                "(kTypeMismatch, kShapeMismatch), a dtype that is not a float (kTypeMismatch). " \
+                "Source: Weft.")                                                                 \
+      .optional_input("like", "any", "only its shape counts")                                    \
+      .input("state", "i64", "[2]: seed, step")                                                  \
+      .output("output", TypeDoc(kFloats))                                                        \
+      .set_num_inputs(2)                                                                         \
+      .set_num_outputs(1)                                                                        \
+      .param<Name##Param>()                                                                      \
+      .example({"f32[2, n, 3]", "i64[2]"})                                                       \
+      .example({"_", "i64[2] = [7, 1]"}, "shape = [3, 5], dtype = f64, stream = 2")              \
+      .set_attr<FInferType>("FInferType", DrawType<Name##Param>)                                 \
+      .set_attr<FInferShape>("FInferShape", DrawShape<Name##Param>)                              \
+      .set_attr<FCodeGen>("FCodeGen", DrawCode<Name##Param>(Standard, Finish))                   \
+      .set_attr<FFuseKind>("FFuseKind", FuseKind::kElementwise)                                  \
       .set_attr<FGradient>("FGradient", NoGradient)
 
 WEFT_REGISTER_DRAW(RandomUniform, "Values in [low, high).", PhiloxUniform, FinishUniform);

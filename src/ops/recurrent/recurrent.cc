@@ -1,11 +1,11 @@
 /// recurrent.cc: RNN, GRU, LSTM.
 ///
 ///   RNN   h' = f(x W^T + h R^T + b)
-///   GRU   z, r = f(..);  g = g(x Wh^T + (r h) Rh^T + b), or with linear_before_reset r (h Rh^T + Rb);
-///         h' = (1 - z) g + z h
+///   GRU   z, r = f(..);  g = g(x Wh^T + (r h) Rh^T + b),
+///         or with linear_before_reset r (h Rh^T + Rb);  h' = (1 - z) g + z h
 ///   LSTM  i, o, f = f(.. + p c);  c' = f c + i g(..);  h' = o h(c')
-/// One step after the other on the host, sums in double precision. Sequences shorter than the longest keep
-/// their state and give zeros.
+/// One step after the other on the host, sums in double precision. Sequences shorter than the
+/// longest keep their state and give zeros.
 ///   grad    by the Scan of ordinary operators that computes the same (recurrent_gradient.cc)
 ///   throws  kShapeMismatch; kBadAttribute for an activation that ONNX does not know
 /// Source: ONNX RNN-22, GRU-22, LSTM-22.

@@ -1,4 +1,5 @@
-/// recurrent.h: what the runs of RNN, GRU and LSTM (recurrent.cc) and their gradients (recurrent_gradient.cc) share.
+/// recurrent.h: what the runs of RNN, GRU and LSTM (recurrent.cc) and
+/// their gradients (recurrent_gradient.cc) share.
 #pragma once
 
 #include <string>
@@ -42,7 +43,8 @@ struct ActivationSpec {
   std::string name;
   double alpha = 0, beta = 0;  ///< where it has them
 };
-/// Those of the cell in one direction. Throws kBadAttribute where there are too few or ONNX knows none of that name.
+/// Those of the cell in one direction. Throws kBadAttribute where there are too few or ONNX knows
+/// none of that name.
 std::vector<ActivationSpec> ActivationsOf(const NodePtr& n, Cell cell, int64_t direction);
 
 FGradient RecurrentGradient(Cell cell);

@@ -1,4 +1,5 @@
-/// recurrent_gradient.cc: gradients of RNN, GRU and LSTM: those of the Scan of ordinary operators that computes the same.
+/// recurrent_gradient.cc: gradients of RNN, GRU and LSTM: those of the Scan of ordinary operators
+/// that computes the same.
 ///
 ///   (X, W, R, B, lens, h0, c0, P) -> LSTM -> (Y, Y_h, Y_c)
 ///     for each direction d
@@ -6,10 +7,11 @@
 ///       h, c, Y_d = Scan(h0[d], c0[d], xw, R[d]^T, P[d], lens)
 ///     Y = the Y_d side by side, Y_h = the h, Y_c = the c
 ///
-/// That graph is built beside, differentiated as any other, and only the gradients come over; its steps run again
-/// (scan.cc), because the operators keep none. Gradients of gradients follow from those of Scan. A direction that runs
-/// from the end slices from the end. A step t of a sequence shorter than t + 1 hands the states on and gives zeros, which
-/// is also what makes the reverse direction begin at the end of each sequence.
+/// That graph is built beside, differentiated as any other, and only the gradients come over; its
+/// steps run again (scan.cc), because the operators keep none. Gradients of gradients follow from
+/// those of Scan. A direction that runs from the end slices from the end. A step t of a sequence
+/// shorter than t + 1 hands the states on and gives zeros, which is also what makes the reverse
+/// direction begin at the end of each sequence.
 #include <algorithm>
 
 #include "ops/util/body_gradient.h"

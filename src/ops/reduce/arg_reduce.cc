@@ -9,7 +9,7 @@ struct ArgReduceParam : OpParam<ArgReduceParam> {
   int64_t axis, keepdims, select_last_index;
   WEFT_OP_PARAM(ArgReduceParam) {
     WEFT_FIELD(axis).set_default(0).describe("in [-rank, rank)");
-    WEFT_FIELD(keepdims).set_default(1).set_range(0, 1).describe("1: the axis stays with extent 1");
+    WEFT_FIELD(keepdims).set_default(1).set_range(0, 1).describe("1: the axis stays with size 1");
     WEFT_FIELD(select_last_index)
         .set_default(0)
         .set_range(0, 1)
@@ -37,7 +37,7 @@ void ArgShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   const int axis = AxisOf(p.axis, x.rank(), ctx.node());
-  DemandAtLeast(ctx, x[axis], 1, "the extent of the axis");
+  DemandAtLeast(ctx, x[axis], 1, "the size of the axis");
   std::vector<SymInt> dims = x.dims();
   if (p.keepdims)
     dims[size_t(axis)] = 1;
@@ -76,9 +76,8 @@ void CumSumShape(InferShapeContext& ctx) {
   if (axis && ctx.in(0).has_rank()) AxisOf(axis->at(0), ctx.in(0).rank(), ctx.node());
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || v->dims.size() != 1 || p.reverse) return;
-  SymInt before = 0,
-         sum =
-             0;  // what SetValue asks for comes in order; one overflow leaves all behind it unknown
+  // SetValue asks for elements in order; one overflow leaves all that follow unknown.
+  SymInt before = 0, sum = 0;
   SetValue(ctx, 0, ctx.in(0), [&](int64_t i) {
     before = sum;
     sum = SymInt();
@@ -113,7 +112,7 @@ std::vector<NodeEntry> CumSumGrad(const NodePtr& n, const std::vector<NodeEntry>
   WEFT_REGISTER_OP(Name)                                                            \
       .describe("Position of the " What                                             \
                 " along `axis`, i64; NaN counts as the extremum. Gradient: none.\n" \
-                "Errors: axis out of range (kBadAttribute), an axis of extent 0 "   \
+                "Errors: axis out of range (kBadAttribute), an axis of size 0 "     \
                 "(kShapeMismatch). Source: ONNX " #Name "-13.")                     \
       .input("data", TypeDoc(kNumeric))                                             \
       .output("reduced", "i64")                                                     \
@@ -133,9 +132,8 @@ WEFT_REGISTER_ARG(ArgMin, "minimum", ReduceOp::kArgMin);
 WEFT_REGISTER_OP(CumSum)
     .describe(
         "y[i] = sum of x[j] over j <= i along the axis (j < i with `exclusive`; from the end with "
-        "`reverse`). The definition\n"
-        "is quadratic in the extent; on cpu a library call walks once. Gradient: CumSum of dy in "
-        "the other direction.\n"
+        "`reverse`). The definition is quadratic in the size; on cpu a library call walks "
+        "once. Gradient: CumSum of dy in the other direction.\n"
         "Errors: axis out of range (kBadAttribute), not constant (kUnsupported when code is made). "
         "Source: ONNX CumSum-14.")
     .input("x", TypeDoc(kNumeric))

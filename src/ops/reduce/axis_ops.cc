@@ -1,6 +1,7 @@
 /// axis_ops.cc: CumProd, Hardmax, ReverseSequence: operators along one axis.
 ///
-///   CumProd          y[i] = product of x[j] over j <= i (j < i with `exclusive`; from the end with `reverse`)
+///   CumProd          y[i] = product of x[j] over j <= i (j < i with `exclusive`; from
+///                    the end with `reverse`)
 ///   Hardmax          1 at the first maximum of the axis, else 0
 ///   ReverseSequence  the first sequence_lens[b] slices of the time axis in reverse
 /// Source: ONNX CumProd-26, Hardmax-13, ReverseSequence-10.
@@ -62,8 +63,8 @@ Exprs CumProdCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
                                            Expr::Cast(c, x(from)), Expr::ConstInt(c, 1));
                      }))};
 }
-/// dx = (sum of dy * y over what x takes part in) / x where x is not 0. At the first 0 of a line the
-/// same sum with the products taken as if it were 1; at the others 0, since the first stays.
+/// dx = (sum of dy * y over what x takes part in) / x where x is not 0. At the first 0 of a line
+/// the same sum with the products taken as if it were 1; at the others 0, since the first stays.
 std::vector<NodeEntry> CumProdGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys[0]) return {NodeEntry(), NodeEntry()};
   const auto& p = ParamOf<CumProdParam>(n);
@@ -133,9 +134,10 @@ std::vector<NodeEntry> ReverseSequenceGrad(const NodePtr& n, const std::vector<N
 WEFT_REGISTER_OP(CumProd)
     .describe(
         "y[i] = product of x[j] over j <= i along the axis (j < i with `exclusive`; from the end "
-        "with `reverse`).\nGradient: CumSum of dy * y in the other direction, over x; at "
-        "the first 0 of a line\nthe products of the others, at the other zeros 0.\nErrors: axis "
-        "out of range (kBadAttribute). Source: ONNX CumProd-26.")
+        "with `reverse`).\n"
+        "Gradient: CumSum of dy * y in the other direction, over x; at the first 0 of a line the "
+        "products of the others, at the other zeros 0.\n"
+        "Errors: axis out of range (kBadAttribute). Source: ONNX CumProd-26.")
     .input("x", TypeDoc(kCumulative))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T", "the shape of x")
@@ -172,7 +174,7 @@ WEFT_REGISTER_OP(ReverseSequence)
         "The first sequence_lens[b] slices of the time axis in reverse, the others unchanged.\n"
         "Gradient: the same reversal of dy. Source: ONNX ReverseSequence-10.")
     .input("input", TypeDoc(kAllTypes))
-    .input("sequence_lens", "i64", "[batch], in [1, extent of the time axis]")
+    .input("sequence_lens", "i64", "[batch], in [1, size of the time axis]")
     .output("Y", "T", "the shape of input")
     .set_num_inputs(2)
     .set_num_outputs(1)

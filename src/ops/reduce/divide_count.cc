@@ -5,9 +5,9 @@
 ///   T       floats; f16 and bf16 compute in f32, which holds counts that they cannot
 ///   grad    dx = SumTo(DivideCount(dy, count), x)
 ///
-/// What means and their gradients divide by: a number of elements. As an operand it stays an integer
-/// that shape inference follows, so it is part of the kernel that divides; as a float computed from
-/// it, a symbolic count would be a kernel of its own.
+/// What means and their gradients divide by: a number of elements. As an operand it stays an
+/// integer that shape inference follows, so it is part of the kernel that divides; as a float
+/// computed from it, a symbolic count would be a kernel of its own.
 #include "ops/util/shape_util.h"
 #include "weft/core/op/onnx_body.h"
 

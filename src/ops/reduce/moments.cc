@@ -1,18 +1,20 @@
 /// moments.cc: weft::Moments and weft::Normalize: what normalisations in training are made of.
 ///
-///   m, v, e = weft::Moments(x, axes)               mean and population variance, the axes kept as 1
+///   m, v, e = weft::Moments(x, axes)               mean, population variance; axes kept as 1
 ///   y = weft::Normalize(x, m, v, scale, bias, e)   (x - m - e) / sqrt(v + epsilon) scale + bias
 ///
-/// e is what the dtype of m cannot hold of the mean. Whoever takes differences to the mean takes it off as well: where mean /
-/// deviation is 1e4, m alone is wrong by 6e-4 deviations.
+/// e is what the dtype of m cannot hold of the mean. Whoever takes differences to the mean takes it
+/// off as well: where mean / deviation is 1e4, m alone is wrong by 6e-4 deviations.
 ///
-/// One reduction with three results and one element-wise operator, rather than the means, differences
-/// and squares that they stand for: forward and backward part of a model then share the row values
-/// m, v and e only, and nothing of the size of x is kept but x itself. How they are computed: row_moments.h.
+/// One reduction with three results and one element-wise operator, rather than the means,
+/// differences and squares that they stand for: forward and backward part of a model then
+/// share the row values m, v and e only, and nothing of the size of x is kept but x itself.
+/// How they are computed: row_moments.h.
 ///
-///   grad    Moments: dx = (dm + 2 (x - m - e) dv) / n; e is a rounding error, whose gradient goes nowhere
-///           Normalize, h = (x - m - e) r, r = 1 / sqrt(v + epsilon): dx = dy scale r, dm = de = -SumTo(dx),
-///           dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale = SumTo(dy h), dbias = SumTo(dy)
+///   grad    Moments: dx = (dm + 2 (x - m - e) dv) / n; e is a rounding error, whose gradient
+///           goes nowhere Normalize, h = (x - m - e) r, r = 1 / sqrt(v + epsilon): dx = dy
+///           scale r, dm = de = -SumTo(dx), dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale =
+///           SumTo(dy h), dbias = SumTo(dy)
 #include <algorithm>
 
 #include "ops/util/demand.h"
@@ -152,15 +154,14 @@ std::string NormalizeBody(const OnnxBodyRequest& r) {
 
 WEFT_REGISTER_OP_IN(weft, Moments)
     .describe(
-        "Mean and population variance of x over `axes`, which stay with extent 1. In f32 for f16 "
-        "and bf16, by sums in f64;\n"
+        "Mean and population variance of x over `axes`, which stay with size 1. In f32 for f16 and "
+        "bf16, by sums in f64;\n"
         "`rest` is what the mean loses by its dtype: mean + rest is right where mean / deviation "
-        "is 1e6 as well. No axes: x, "
-        "0, 0;\nover nothing: NaN.\n"
+        "is 1e6 as well. No axes: x, 0, 0;\n"
+        "over nothing: NaN.\n"
         "Gradient: dx = (dmean + 2 (x - mean - rest) dvar) / count, ordinary ops. Errors: an axis "
-        "out of "
-        "range or repeated\n"
-        "(kBadAttribute), axes not constant (kUnsupported when code is made). Source: Weft.")
+        "out of range or repeated (kBadAttribute), axes not constant (kUnsupported when code is "
+        "made). Source: Weft.")
     .input("x", TypeDoc(kFloats))
     .input("axes", "i64", "in [-rank, rank)")
     .output("mean", "f32, or f64 for f64")
@@ -186,8 +187,7 @@ WEFT_REGISTER_OP_IN(weft, Normalize)
         "y = (x - mean - rest) / sqrt(variance + epsilon) scale + bias. All broadcast to x; "
         "computed in the widest dtype, at least f32.\n"
         "Gradient: by all of them, ordinary ops; keeps x, mean, variance and scale. Errors: an "
-        "operand that does not broadcast to x\n"
-        "(kShapeMismatch). Source: Weft.")
+        "operand that does not broadcast to x (kShapeMismatch). Source: Weft.")
     .input("x", TypeDoc(kFloats))
     .input("mean", TypeDoc(kFloats, "U"), "broadcasts to x")
     .input("variance", "U")

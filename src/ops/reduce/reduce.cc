@@ -16,7 +16,7 @@ struct ReduceParam : OpParam<ReduceParam> {
   int64_t keepdims, noop_with_empty_axes;
   WEFT_OP_PARAM(ReduceParam) {
     WEFT_FIELD(keepdims).set_default(1).set_range(0, 1).describe(
-        "1: reduced axes stay with extent 1");
+        "1: reduced axes stay with size 1");
     WEFT_FIELD(noop_with_empty_axes)
         .set_default(0)
         .set_range(0, 1)
@@ -323,11 +323,10 @@ SymInt OneFlopARead(const NodePtr&, const std::vector<Shape>& in, const std::vec
 
 std::string Docs(const char* formula, const char* gradient, const char* version) {
   return std::string(formula) +
-         " over `axes` (where there are none: all, or as noop_with_empty_axes says).\n" +
+         " over `axes` (without axes: all, or as noop_with_empty_axes says).\n" +
          "f16 and bf16 accumulate in f32. Gradient: " + gradient + ".\n" +
          "Errors: an axis out of range or repeated (kBadAttribute), axes that are not constant "
-         "(kUnsupported when code is\n"
-         "made). Source: ONNX " +
+         "(kUnsupported when code is made). Source: ONNX " +
          version + ".";
 }
 
@@ -409,9 +408,8 @@ WEFT_REGISTER_REDUCTION(ReduceLogSumExp, "y = log(sum(exp(x))), shifted by the m
 
 WEFT_REGISTER_PRODUCTS(ReduceProdGrad,
                        "Gradient of ReduceProd: dx[i] = dy prod_{j != i} x[j], quadratic in the "
-                       "reduced extent. dy has "
-                       "the reduced axes (of\nextent 1) or is a scalar. Gradient: itself for dy, "
-                       "weft::ReduceProdGradPairs for x. Source: Weft.",
+                       "reduced size. dy has the reduced axes (of size 1) or is a scalar. "
+                       "Gradient: itself for dy, weft::ReduceProdGradPairs for x. Source: Weft.",
                        2)
     .input("dy", TypeDoc(kNumeric))
     .input("x", "T")
@@ -424,9 +422,9 @@ WEFT_REGISTER_PRODUCTS(ReduceProdGrad,
 WEFT_REGISTER_PRODUCTS(
     ReduceProdGradPairs,
     "Second derivative of ReduceProd along g: out[k] = dy sum_{i != k} g[i] prod_{j != i, k} x[j], "
-    "cubic in the reduced\nextent. Gradient: none registered. Source: Weft.",
+    "cubic in the reduced size. Gradient: none registered. Source: Weft.",
     3)
-    .input("dy", TypeDoc(kNumeric), "has the reduced axes (of extent 1), or a scalar")
+    .input("dy", TypeDoc(kNumeric), "has the reduced axes (of size 1), or a scalar")
     .input("x", "T")
     .input("g", "T", "the shape of x")
     .optional_input("axes", "i64")

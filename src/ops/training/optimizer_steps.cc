@@ -1,9 +1,10 @@
-/// optimizer_steps.cc: Adagrad, Adam, Momentum of ai.onnx.preview.training: one step of an optimizer for
-/// any number of parameters.
+/// optimizer_steps.cc: Adagrad, Adam, Momentum of ai.onnx.preview.training: one step of an
+/// optimizer for any number of parameters.
 ///
-/// Operands: R (rate), T (steps done), then all parameters X, all gradients G and the state: Adagrad H,
-/// Momentum V, Adam V and H. Results: the new X, then the new state.
-///   Adagrad   r = R / (1 + T decay); g = norm X + G; H' = H + g^2; X' = X - r g / (sqrt(H') + epsilon)
+/// Operands: R (rate), T (steps done), then all parameters X, all gradients G and the state:
+/// Adagrad H, Momentum V, Adam V and H. Results: the new X, then the new state.
+///   Adagrad   r = R / (1 + T decay); g = norm X + G; H' = H + g^2;
+///             X' = X - r g / (sqrt(H') + epsilon)
 ///   Momentum  g = norm X + G; V' = alpha V + (T > 0 ? beta : 1) g;
 ///             X' = X - R V', nesterov: X - R (g + alpha V')
 ///   Adam      g = norm X + G; V' = alpha V + (1 - alpha) g; H' = beta H + (1 - beta) g^2;

@@ -1,9 +1,9 @@
 /// adjoint.h: shape inference of adjoints, by that of the operators they belong to.
 ///
-/// An adjoint takes dy, which lies over the results of an operator, and as a value the extents of the operand whose
-/// gradient it gives. It reads dy where the operator would have written. That the two belong together is nobody's promise:
-/// so the operator's own inference is asked what it gives for these operands, with all that it demands of them, and dy must
-/// be that.
+/// An adjoint takes dy, which lies over the results of an operator, and as a value the extents of
+/// the operand whose gradient it gives. It reads dy where the operator would have written. That the
+/// two belong together is not guaranteed: so the operator's own inference is asked what it gives
+/// for these operands, with all that it demands of them, and dy must be that.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,9 @@ namespace weft::ops {
 constexpr int kSought = -1;  ///< the one whose extents are given as a value
 constexpr int kAbsent = -2;
 
-/// Output 0 has the extents in input `shape`. operands[k] says which input of the adjoint is operand k of the operator that
-/// `forward` infers; both have the same attributes. Inputs 0 .. results - 1 have the shape of its result.
+/// Output 0 has the extents in input `shape`. operands[k] says which input of the adjoint is
+/// operand k of the operator that `forward` infers; both have the same attributes. Inputs 0 ..
+/// results - 1 have the shape of its result.
 FInferShape AdjointShape(FInferShape forward, int shape, std::vector<int> operands,
                          int results = 1);
 

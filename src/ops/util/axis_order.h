@@ -1,4 +1,5 @@
-/// axis_order.h: attributes that give the axes of an operand or of a result an order, as perm of Transpose does.
+/// axis_order.h: attributes that give the axes of an operand or of a result an order, as
+/// perm of Transpose does.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +21,8 @@ inline std::vector<int> AxisOrder(const NodePtr& n, const Ints& perm, int rank, 
   std::vector<int64_t> sorted(perm.begin(), perm.end());
   std::sort(sorted.begin(), sorted.end());
   for (int k = 0; k < rank; ++k) {
-    WEFT_CHECK(sorted[size_t(k)] == k, kBadAttribute, "{}: {} {} is no permutation", n->Describe(),
-               what, fmt::join(perm, ", "));
+    WEFT_CHECK(sorted[size_t(k)] == k, kBadAttribute, "{}: {} {} is not a permutation",
+               n->Describe(), what, fmt::join(perm, ", "));
     out[size_t(k)] = int(perm[size_t(k)]);
   }
   return out;

@@ -1,7 +1,7 @@
 /// body_gradient.cc: bodies are differentiated by the pass Gradient on a copy of them.
 ///
-/// What a body computes is computed again where its gradient reads it, from the values that its inputs have had. So one
-/// value each state and iteration is kept, and no other.
+/// What a body computes is computed again where its gradient reads it, from the values that its
+/// inputs have had. So one value each state and iteration is kept, and no other.
 #include "body_gradient.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ bool Carries(const Type& t) {
   return t.is_tensor() && (t.dtype == DType::kUnknown || IsFloat(t.dtype) ||
                            t.dtype == DType::kC64 || t.dtype == DType::kC128);
 }
-/// The part of a shape that needs no symbols: what an input of a body may declare wherever it stands.
+/// The part of a shape that needs no symbols: what an input of a body may
+/// declare wherever it stands.
 Shape WithoutSymbols(const Shape& s) {
   if (!s.has_rank()) return s;
   std::vector<SymInt> dims = s.dims();
@@ -28,7 +29,8 @@ Shape WithoutSymbols(const Shape& s) {
     if (!d.known() || !d.is_const()) d = SymInt();
   return Shape(std::move(dims));
 }
-/// The innermost node, in bodies of bodies, because of which `n` gives other results when it runs again.
+/// The innermost node, in bodies of bodies, because of which `n` gives other results
+/// when it runs again.
 NodePtr Culprit(NodePtr n) {
   for (bool deeper = true; deeper;) {
     deeper = false;
@@ -44,7 +46,8 @@ NodePtr Culprit(NodePtr n) {
   }
   return n;
 }
-/// Throws where `outputs` need an operator with effects, or one that draws other numbers when it runs again.
+/// Throws where `outputs` need an operator with effects, or one that draws other numbers
+/// when it runs again.
 void CheckRepeatable(const NodePtr& node, const std::vector<NodeEntry>& outputs) {
   DFSVisit(outputs, [&](const NodePtr& n) {
     WEFT_CHECK(IsRepeatable(n), kUnsupported,
@@ -165,8 +168,8 @@ struct BackwardBody {
   }
 };
 
-/// Which outputs of the body have gradients: those that are asked for, and those of the states that they come from, over
-/// iterations as well.
+/// Which outputs of the body have gradients: those that are asked for, and those of the states that
+/// they come from, over iterations as well.
 std::vector<bool> SeededOutputs(const Recurrence& r, const InferredBody& body,
                                 const std::vector<NodeEntry>& dy) {
   const TypeMap& types = body.graph.GetAttr<TypeMap>("dtype");
@@ -193,8 +196,8 @@ std::vector<bool> SeededOutputs(const Recurrence& r, const InferredBody& body,
   return seeded;
 }
 
-/// The values that these inputs of the body have had, stacked in the order of the iterations: as the node itself gives
-/// them, else by a node that runs the body again.
+/// The values that these inputs of the body have had, stacked in the order of the iterations: as
+/// the node itself gives them, else by a node that runs the body again.
 std::vector<NodeEntry> StackedInputs(const Recurrence& r, const std::vector<size_t>& inputs) {
   const Graph& body = *r.node->attr<GraphPtr>("body");
   const std::vector<NodeEntry>& outputs = body.outputs;

@@ -1,5 +1,5 @@
-/// body_gradient.h: gradients of operators with graphs for attributes (If, Loop, Scan): the gradient of a body as a
-/// graph, and the run backwards over the iterations of a body.
+/// body_gradient.h: gradients of operators with graphs for attributes (If, Loop, Scan): the
+/// gradient of a body as a graph, and the run backwards over the iterations of a body.
 #pragma once
 
 #include <set>
@@ -21,8 +21,9 @@ struct BodyGradient {
 /// Differentiates `body`, whose inputs have these types and shapes as far as they are known.
 BodyGradient DifferentiateBody(const Graph& body, const std::vector<Type>& types,
                                const std::vector<Shape>& shapes, const std::vector<bool>& seeded);
-/// What `outputs` need of their graph, as a body of these inputs. Throws kUnsupported, naming `node`, where that holds an
-/// operator with effects or a state: it would give another result when it runs again.
+/// What `outputs` need of their graph, as a body of these inputs. Throws kUnsupported, naming
+/// `node`, where that holds an operator with effects or a state: it would give another result
+/// when it runs again.
 GraphPtr ExtractBody(const NodePtr& node, const std::vector<NodeEntry>& inputs,
                      const std::vector<NodeEntry>& outputs);
 /// Ids of the variables that `outputs` reach.
@@ -30,17 +31,18 @@ std::set<NodeId> VariablesBehind(const std::vector<NodeEntry>& outputs);
 /// The types and shapes of the operands of `n` from number `first` on, as gradients know them.
 std::vector<Type> KnownTypes(const NodePtr& n, size_t first);
 std::vector<Shape> KnownShapes(const NodePtr& n, size_t first);
-/// What `entries` of a finished graph reach, added to the graph of `operands`, which take the places of its inputs.
+/// What `entries` of a finished graph reach, added to the graph of `operands`, which take the
+/// places of its inputs.
 std::vector<NodeEntry> Inlined(const Graph& g, const std::vector<NodeEntry>& entries,
                                const std::vector<NodeEntry>& operands);
 
-/// An operator that runs a body over and over. Inputs of the body are other ones, states, slices and captures, behind
-/// which stand the operands of the same numbers; its outputs are other ones, states and results, of which the last two
-/// are those of the node.
+/// An operator that runs a body over and over. Inputs of the body are other ones, states, slices
+/// and captures, behind which stand the operands of the same numbers; its outputs are other ones,
+/// states and results, of which the last two are those of the node.
 struct Recurrence {
   NodePtr node;
-  const Graph* body =
-      nullptr;  ///< what is differentiated: that of the node, where all iterations are alike
+  /// what is differentiated: that of the node, where all iterations are alike
+  const Graph* body = nullptr;
   size_t first_input = 0, first_output = 0;  ///< of the states in the body
   size_t states = 0, slices = 0, captures = 0, results = 0;
   Ints slice_axes, slice_directions, result_axes, result_directions;
@@ -51,14 +53,16 @@ struct Recurrence {
   size_t first_slice() const { return first_input + states; }
   size_t first_capture() const { return first_slice() + slices; }
 };
-/// Gradients of the operands of `r.node` that are states, slices and captures, from those of its results:
+/// Gradients of the operands of `r.node` that are states, slices and captures, from
+/// those of its results:
 ///
 ///   (s0, x, c) -> Scan(body) -> (sT, y)    with (s, x_t, c) -> (s', y_t)
 ///   (ds, dc = 0; S, x, dy; c) -> Scan backwards(gradient of body) -> (ds0, dc; dx)
 ///       with (ds', dc; s, x_t, dy_t; c) -> (ds, dc + dc_t; dx_t)
 ///
-/// S are the states in front of each iteration. States through which no gradient comes have no adjoint, captures that have
-/// none no sum; what the gradient of the body does not read is not stacked.
+/// S are the states in front of each iteration. States through which no gradient comes
+/// have no adjoint, captures that have none no sum; what the gradient of the body does not
+/// read is not stacked.
 std::vector<NodeEntry> RunBackwards(const Recurrence& r, const std::vector<NodeEntry>& dy);
 
 }  // namespace weft::ops

@@ -1,4 +1,5 @@
-/// body_util.cc: bodies are inferred on a copy, whose inputs get the types and shapes of the operands.
+/// body_util.cc: bodies are inferred on a copy, whose inputs get the types and
+/// shapes of the operands.
 #include "body_util.h"
 
 #include <algorithm>
@@ -134,8 +135,8 @@ TensorPtr Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr, bool
     dtype = like.type(output).dtype;
     const Shape s = like.shape(output);
     WEFT_CHECK(s.has_rank() && like.type(output).is_tensor(), kUnsupported,
-               "{}: no iteration, and the body does not tell the shape of output {}", n->Describe(),
-               output);
+               "{}: no iteration, and the body does not determine the shape of output {}",
+               n->Describe(), output);
     for (SymInt d : s.dims()) one.push_back(d.known() ? d.try_value().value_or(0) : 0);
   } else {
     one = slices[0]->dims();

@@ -1,5 +1,5 @@
-/// body_util.h: what operators with graphs for attributes (If, Loop, Scan) share: inference through a body,
-/// and stacks of what its runs give.
+/// body_util.h: what operators with graphs for attributes (If, Loop, Scan) share: inference through
+/// a body, and stacks of what its runs give.
 #pragma once
 
 #include <string>
@@ -46,7 +46,8 @@ inline int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
 }
 /// Element `i` along `axis`, that axis gone.
 TensorPtr SliceAt(const Tensor& x, int axis, int64_t i);
-/// Stacks results of equal dtype and extents on a new `axis`; `like` tells them where there are none.
+/// Stacks results of equal dtype and extents on a new `axis`; `like` tells them
+/// where there are none.
 TensorPtr Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr, bool backward,
                 const InferredBody& like, size_t output);
 /// Outputs of a node whose attribute `body` is a graph: those of the graph but for `fewer`.

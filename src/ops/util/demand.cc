@@ -9,9 +9,9 @@ namespace weft::ops {
 void DemandRange(InferShapeContext& ctx, SymInt e, Range r, const char* what) {
   if (!e.known()) return;
   const Range known = ctx.facts().RangeOf(e);
-  WEFT_CHECK(known.lo <= r.hi && r.lo <= known.hi, kShapeMismatch,
-             "{}: {}: {} does not lie in [{}, {}]", ctx.node()->Describe(), what, e.ToString(),
-             r.lo, r.hi == INT64_MAX ? "inf" : std::to_string(r.hi));
+  WEFT_CHECK(known.lo <= r.hi && r.lo <= known.hi, kShapeMismatch, "{}: {}: {} is not in [{}, {}]",
+             ctx.node()->Describe(), what, e.ToString(), r.lo,
+             r.hi == INT64_MAX ? "inf" : std::to_string(r.hi));
   ctx.facts().SetRange(e, r);
 }
 
@@ -26,7 +26,7 @@ void DemandAtMost(InferShapeContext& ctx, SymInt a, SymInt b, const char* what) 
 void DemandMultiple(InferShapeContext& ctx, SymInt e, int64_t d, const char* what) {
   if (!e.known()) return;
   WEFT_CHECK(ctx.facts().Divides(d, e) != Proof::kNo, kShapeMismatch,
-             "{}: {}: {} is no multiple of {}", ctx.node()->Describe(), what, e.ToString(), d);
+             "{}: {}: {} is not a multiple of {}", ctx.node()->Describe(), what, e.ToString(), d);
   ctx.facts().SetDivisor(e, d);
 }
 
@@ -42,7 +42,7 @@ void DemandShape(InferShapeContext& ctx, int i, const Shape& s) {
   WEFT_CHECK(given.rank() == s.rank(), kShapeMismatch, "{}: input {} has shape {}, expected {}",
              ctx.node()->Describe(), i, given.ToString(), s.ToString());
   for (int k = 0; k < s.rank(); ++k)
-    UnifyDims(ctx, given[k], s[k], "extents of an operand and of the results it lies over");
+    UnifyDims(ctx, given[k], s[k], "dimensions of an operand and of the results that it covers");
 }
 
 void DemandBroadcastTo(InferShapeContext& ctx, int i, const Shape& to) {

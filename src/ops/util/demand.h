@@ -1,9 +1,11 @@
-/// demand.h: what an operator demands of the extents of its operands, beside that two are equal (UnifyDims).
+/// demand.h: what an operator demands of the extents of its operands, beside that
+/// two are equal (UnifyDims).
 ///
-/// A kernel reads its operands at positions that follow from extents, and has no bounds to check. What makes those positions
-/// valid is said here: where inference sees that it cannot hold, kShapeMismatch; where only a run can tell, a fact of the
-/// graph, which every binding is held against (core/tensor/demand.h). `what` names the demand in the message. Unknown extents
-/// demand nothing: who compiles them infers anew when they are known.
+/// A kernel reads its operands at positions that follow from extents, and has no bounds to check.
+/// What makes those positions valid is said here: where inference sees that it cannot hold,
+/// kShapeMismatch; where only a run can tell, a fact of the graph, which every binding is held
+/// against (core/tensor/demand.h). `what` names the demand in the message. Unknown extents demand
+/// nothing: a later compilation infers anew when they are known.
 #pragma once
 
 #include "shape_util.h"
@@ -19,8 +21,8 @@ inline void DemandAtLeast(InferShapeContext& ctx, SymInt e, int64_t least, const
 void DemandAtMost(InferShapeContext& ctx, SymInt a, SymInt b, const char* what);
 /// e is a multiple of d > 0.
 void DemandMultiple(InferShapeContext& ctx, SymInt e, int64_t d, const char* what);
-/// An axis of extent `to` is read from one of extent `from` at positions that are cut at its ends: where the one has an
-/// element, so has the other.
+/// An axis of extent `to` is read from one of extent `from` at positions that are cut at its ends:
+/// where the one has an element, so has the other.
 void DemandElement(InferShapeContext& ctx, SymInt from, SymInt to, const char* what);
 /// Input i has the shape `s`.
 void DemandShape(InferShapeContext& ctx, int i, const Shape& s);

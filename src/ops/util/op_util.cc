@@ -343,8 +343,8 @@ NodeEntry MaskedGrad(const NodeEntry& condition, const NodeEntry& dy) {
 // ---- FSimplify ----
 
 bool IsUniform(const RewriteContext& ctx, const NodeEntry& e, double v) {
-  constexpr int64_t kMaxLooked =
-      1 << 16;  // scalars and small vectors are what occurs; bounds the time of a rule
+  // scalars and small vectors are what occurs; bounds the time of a rule
+  constexpr int64_t kMaxLooked = 1 << 16;
   if (!e) return false;
   if (const TensorPtr t = ctx.constant(e)) {
     if (!IsComputable(t->dtype()) || t->num_elements() == 0 || t->num_elements() > kMaxLooked)

@@ -1,14 +1,19 @@
-/// row_moments.h: mean and variance of what a kernel reduces, right also where the mean is large against the deviation.
+/// row_moments.h: mean and variance of what a kernel reduces, right also where the mean is
+/// large against the deviation.
 ///
-/// E[x^2] - E[x]^2 is wrong where mean / deviation is some hundreds, and a mean of one float is where it is 1e4. Three ways
-/// are right whatever the mean is:
-///   shifted     n known, up to f32: with d = x - s for an element s of the row, mean = s + E[d], variance = E[d^2] - E[d]^2,
-///               in one pass. The variance is off by some 2^-24 ((s - mean) / deviation)^2 of itself; an element k deviations
-///               away is one of at most n / k^2, and s is the middle one of three, so that no single outlier is taken.
-///   corrected   otherwise: d = x - m where m is E[x] as rounded; E[d] corrects both results, whatever m has lost
-///   wide        E[x^2] - E[x]^2 in f64 for x up to f32, whose squares are exact: off by 2^-53 (mean / deviation)^2. As slow
-///               as the second, but one pass, which is what matters where the row lies in pieces (BatchNormalization)
-/// The mean comes in two parts; differences to it take both, which costs nothing with a fused multiply-add.
+/// E[x^2] - E[x]^2 is wrong where mean / deviation is some hundreds, and a mean of one float is
+/// where it is 1e4. Three ways are right whatever the mean is:
+///   shifted     n known, up to f32: with d = x - s for an element s of the row, mean = s + E[d],
+///               variance = E[d^2] - E[d]^2, in one pass. The variance is off by some 2^-24 ((s -
+///               mean) / deviation)^2 of itself; an element k deviations away is one of at most n /
+///               k^2, and s is the middle one of three, so that no single outlier is taken.
+///   corrected   otherwise: d = x - m where m is E[x] as rounded; E[d] corrects both results,
+///               whatever m has lost
+///   wide        E[x^2] - E[x]^2 in f64 for x up to f32, whose squares are exact: off by 2^-53
+///               (mean / deviation)^2. As slow as the second, but one pass, which is what matters
+///               where the row lies in pieces (BatchNormalization)
+/// The mean comes in two parts; differences to it take both, which costs nothing
+/// with a fused multiply-add.
 ///   source  Chan, Golub, LeVeque 1983: Algorithms for computing the sample variance
 #pragma once
 
@@ -36,7 +41,8 @@ struct RowMoments {
 /// What to do with rows whose length only the run knows.
 enum class UnknownRows { kCorrected, kWide };
 
-/// Over `extents`, in `t`, f32 or f64; `read` gives the elements, in any dtype up to t. Over nothing: NaN.
+/// Over `extents`, in `t`, f32 or f64; `read` gives the elements, in any dtype up to
+/// t. Over nothing: NaN.
 inline RowMoments MomentsOver(const std::vector<SymInt>& extents, DType t,
                               const std::function<Expr(const Indices&)>& read,
                               UnknownRows unknown = UnknownRows::kCorrected) {

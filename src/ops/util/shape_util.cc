@@ -86,8 +86,9 @@ int SignOf(SymInt e, const Facts& facts) {
 
 namespace {
 
-/// The element that `at` follows; unknown where it throws kOverflow, since data wraps at 64 bits. Returned, not assigned
-/// in the try block: GCC 12 takes such an assignment for done where it threw, and leaves the variable undefined.
+/// The element that `at` follows; unknown where it throws kOverflow, since data wraps at 64 bits.
+/// Returned, not assigned in the try block: GCC 12 takes such an assignment for done where it
+/// threw, and leaves the variable undefined.
 SymInt FollowedOrUnknown(const std::function<SymInt(int64_t)>& at, int64_t i) {
   try {
     return at(i);
@@ -143,7 +144,7 @@ Shape ShapeFromInput(InferShapeContext& ctx, int i) {
   for (size_t k = 0; k < dims.size(); ++k) {
     if (!dims[k].known()) dims[k] = ctx.unbacked(int(k));
     WEFT_CHECK(!dims[k].is_const() || dims[k].value() >= 0, kShapeMismatch,
-               "{}: extent {} in the shape given by input {}", ctx.node()->Describe(),
+               "{}: dimension {} in the shape given by input {}", ctx.node()->Describe(),
                dims[k].value(), i);
   }
   return Shape(std::move(dims));
@@ -176,7 +177,7 @@ Expr ElementI64(const TensorArg& arg, int64_t i) {
   if (arg.value && i < int64_t(arg.value->elements.size()) &&
       arg.value->elements[size_t(i)].known())
     return Expr::Dim(arg.value->elements[size_t(i)]);
-  WEFT_CHECK(arg.rank() <= 1, kShapeMismatch, "a scalar or a vector is wanted, not {}",
+  WEFT_CHECK(arg.rank() <= 1, kShapeMismatch, "expected a scalar or a vector, got {}",
              arg.shape.ToString());
   const Expr e = arg.rank() == 0 ? arg({}) : arg({Expr::Int(i)});
   return Expr::Cast(DType::kI64, e);

@@ -69,7 +69,7 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
     }
     w.room.push_back(attrs.ceil_mode ? room + stride - 1 : room);
     WEFT_CHECK(!room.known() || !room.is_const() || w.room[k].value() >= 0, kShapeMismatch,
-               "{}: a window of {} does not fit extent {} with pads {} and {}", n->Describe(),
+               "{}: a window of {} does not fit dimension {} with pads {} and {}", n->Describe(),
                reach.ToString(), in[k].ToString(), pads[k], pads[k + rank]);
     w.out.push_back(out);
   }

@@ -1,20 +1,24 @@
-/// order_mutation.cc: OrderMutation. Orders the reads and writes of every variable by control edges.
+/// order_mutation.cc: OrderMutation. Orders the reads and writes of every
+/// variable by control edges.
 ///   needs      -
 ///   provides   -
 ///   preserves  shape, dtype, value, unknown
 ///   never      moves, adds or removes a node, or closes a cycle; a second run adds nothing
-///   cost       n log n in nodes, and one edge per read or write; one look at every node where nothing has effects
+///   cost       n log n in nodes, and one edge per read or write; one look at every node
+///              where nothing has effects
 ///   source     NNVM OrderMutation, whose versions of a variable are the writes here
 ///
 ///   %a = Neg(%v)  %w = weft::Assign(%v, %x)  %b = Neg(%v)
 ///     ->  %w = weft::Assign(%v, %x) after(%a)   %b = Neg(%v) after(%w)
 ///
-/// A read comes after the write before it and before the write after it; writes come one after the other. "Before" is the
-/// order of the program: nodes in the order in which they were made, as far as the edges that are there allow. Passes that
-/// rewrite make new nodes for old ones, so this pass comes first in a pipeline; rewrites keep the edges.
+/// A read comes after the write before it and before the write after it; writes come one after the
+/// other. "Before" is the order of the program: nodes in the order in which they were made, as far
+/// as the edges that are there allow. Passes that rewrite make new nodes for old ones, so this pass
+/// comes first in a pipeline; rewrites keep the edges.
 ///
-/// Operators with effects that write no variable (draws from the state of a generator, also in bodies) share one state that each of them
-/// writes. What a view (Reshape ..) gives of a variable is the value from when the view ran.
+/// Operators with effects that write no variable (draws from the state of a generator, also in
+/// bodies) share one state that each of them writes. What a view (Reshape ..) gives of a variable
+/// is the value from when the view ran.
 #include <algorithm>
 
 #include "weft/core/graph/effects.h"
@@ -65,7 +69,7 @@ class Orderer {
     if (!f) return variables;
     for (int i : (*f)(n)) {
       WEFT_CHECK(i >= 0 && size_t(i) < n->num_inputs() && n->inputs[size_t(i)].node, kArity,
-                 "{}: says that it writes input {}, which it has not", n->Describe(), i);
+                 "{}: says that it writes input {}, which it does not have", n->Describe(), i);
       const NodePtr v = n->inputs[size_t(i)].node;
       WEFT_CHECK(v->is_variable(), kInvalidModel,
                  "{}: writes input {}, the result of {}; only variables can be written",

@@ -1,4 +1,5 @@
-/// order_mutation_test.cc: what the text form cannot say: edges against the order of making, effects without a variable.
+/// order_mutation_test.cc: what the text form cannot say: edges against the order of making,
+/// effects without a variable.
 #include <doctest/doctest.h>
 
 #include "weft/core/graph/builtin_ops.h"

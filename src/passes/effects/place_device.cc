@@ -1,23 +1,25 @@
-/// place_device.cc: PlaceDevice. Gives every node a device and inserts copies where an edge crosses between two.
+/// place_device.cc: PlaceDevice. Gives every node a device and inserts copies where an
+/// edge crosses between two.
 ///   needs      -
 ///   provides   device
 ///   preserves  rows of what no copy feeds; inference gives the others theirs
 ///   never      copies a tensor twice to one device, or the target of a write
 ///   cost       linear
-///   source     NNVM PlaceDevice: device_group_attr_key, device_assign_map, device_copy_op are the options key, groups,
-///              copy_op
+///   source     NNVM PlaceDevice: device_group_attr_key, device_assign_map, device_copy_op are the
+///              options key, groups, copy_op
 ///
 ///   %a = Neg(%x) #device_hint = "gpu"   %b = Abs(%a)   %c = Exp(%b) #device_hint = "cpu"
 ///     ->  %a, %b on gpu   %0 = weft::CopyTo(%b) {device = "cpu"}   %c = Exp(%0) on cpu
 ///
-/// A node with a hint goes where the hint says. An operator without one follows the variable that it writes, else the first
-/// of its inputs that has a place; then, backwards, what still has none goes where its readers are; the rest goes to the
-/// default device. Hints are rows of `device_hint`, or the node attribute `key` (a variable's, or in dictionaries of 2016).
-/// They name devices, or groups that the option `groups` maps to devices.
+/// A node with a hint goes where the hint says. An operator without one follows the variable that
+/// it writes, else the first of its inputs that has a place; then, backwards, what still has none
+/// goes where its readers are; the rest goes to the default device. Hints are rows of
+/// `device_hint`, or the node attribute `key` (a variable's, or in dictionaries of 2016). They name
+/// devices, or groups that the option `groups` maps to devices.
 ///
-/// A variable that some operator writes goes where its first writer is and stays whole: all writers must be there, and each
-/// reader elsewhere has its own copy, made when that reader might have read (after the writes that it waits for). So
-/// OrderMutation comes first.
+/// A variable that some operator writes goes where its first writer is and stays whole: all writers
+/// must be there, and each reader elsewhere has its own copy, made when that reader might have read
+/// (after the writes that it waits for). So OrderMutation comes first.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -132,7 +134,8 @@ class Placer {
   void Follow(NodePtr n, NodePtr other) {
     if (const std::string* p = device_.find(other)) device_.set(n, std::string(*p));
   }
-  /// A variable lies where it is written, and what writes it and has no hint goes there; readers come for it.
+  /// A variable lies where it is written, and what writes it and has no hint goes there;
+  /// readers come for it.
   void GatherWrites(const std::vector<NodePtr>& order, const DeviceMap& hinted) {
     std::vector<std::pair<NodePtr, NodePtr>> writes;  // (node, variable)
     for (NodePtr n : order)

@@ -1,4 +1,5 @@
-/// read_variables.cc: ReadVariables. Puts a weft::Read between a variable that the graph writes and what reads it.
+/// read_variables.cc: ReadVariables. Puts a weft::Read between a variable that the graph writes
+/// and what reads it.
 ///   needs      -
 ///   provides   -
 ///   preserves  shape, dtype, value, unknown
@@ -10,11 +11,12 @@
 ///     ->  %r = weft::Read(%v)  %a = Neg(%r)  %w = weft::Assign(%v, %x) after(%a, %r)
 ///         %s = weft::Read(%v) after(%w)  %b = Abs(%s)
 ///
-/// All readers between two writes share one Read. Behind it the content is a value: a rewrite that lets another node take
-/// a reader's operand does not move a read across a write. The control edges of OrderMutation from readers to writes
-/// stay: they are no longer needed for what is computed, but with them the content lies in the variable's own storage.
-/// A variable with a value that is written gets the attribute `state`. Runs after OrderMutation; an output that names a
-/// variable itself goes on giving its content after the run.
+/// All readers between two writes share one Read. Behind it the content is a value: a rewrite that
+/// lets another node take a reader's operand does not move a read across a write. The control edges
+/// of OrderMutation from readers to writes stay: they are no longer needed for what is computed,
+/// but with them the content lies in the variable's own storage. A variable with a value that is
+/// written gets the attribute `state`. Runs after OrderMutation; an output that names a variable
+/// itself goes on giving its content after the run.
 #include <map>
 #include <vector>
 

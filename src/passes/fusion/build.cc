@@ -1,5 +1,6 @@
-/// build.cc: from a plan to fused nodes. Every fused node is made and takes over the uses of its members first;
-/// then nobody outside uses a member, and the members move into the body as they are.
+/// build.cc: from a plan to fused nodes. Every fused node is made and takes over the uses
+/// of its members first; then nothing outside uses a member, and the members move into the
+/// body as they are.
 ///   before  %a = Exp(%x)   %b = Neg(%a)   %c = Library(%b)
 ///   then    %a = Exp(%x)   %b = Neg(%a)   %f = weft::Fused()     %c = Library(%f)
 ///   after                                 %f = weft::Fused(%x)   %c = Library(%f)
@@ -15,7 +16,8 @@
 namespace weft {
 namespace {
 
-/// A value that a body may hold itself: one element, some that are read at fixed places, or followed symbolically.
+/// A value that a body may hold itself: one element, some that are read at fixed
+/// places, or followed symbolically.
 bool IsSmallConstant(const NodeEntry& e, const ValueMap& values,
                      const std::vector<uint64_t>& parameters) {
   if (TensorPtr t = Graph::ConstantOf(e)) {
@@ -151,7 +153,7 @@ void FusedBuilder::FindCrossings() {
     }
   for (const NodeEntry& e : g_.outputs)
     if (KernelOf(e.node->id()) >= 0) Read({e.node->id(), e.index});
-  // What is written is a result, whether or not somebody reads it.
+  // What is written is a result, whether or not anything reads it.
   static const Op* const assign = Op::Find(builtin::kAssign);
   if (plan_.writes)
     for (size_t i = 0; i < plan_.ids.size(); ++i)
@@ -276,7 +278,8 @@ class FusedBuilder::Body {
     shapes_.set(e, s);
     return e;
   }
-  /// A followed value, rebuilt from its elements: a vector of extents, brought to the entry's shape and dtype.
+  /// A followed value, rebuilt from its elements: a vector of extents, brought to the
+  /// entry's shape and dtype.
   NodeEntry FollowedValue(const NodeEntry& e) {
     const SymTensor& v = **b_.values_.find(e);
     const Shape flat{SymInt(int64_t(v.elements.size()))};
@@ -300,8 +303,8 @@ class FusedBuilder::Body {
   ShapeMap shapes_;
   TypeMap types_;
   ValueMap values_;
-  std::unordered_map<uint64_t, NodeEntry>
-      outside_;  // entries of the graph and what stands for them
+  // entries of the graph and what stands for them
+  std::unordered_map<uint64_t, NodeEntry> outside_;
 };
 
 void FusedBuilder::FillBody(int kernel) {

@@ -14,9 +14,10 @@ namespace weft {
 class FusedBuilder {
  public:
   FusedBuilder(Graph& g, const FusionPlan& plan);
-  /// What others read of a kernel's members becomes an output of its fused node. Scalars and tensors whose value is
-  /// followed are copied into the body; every other outside value becomes an operand, once. The members move into the
-  /// body; then what is dead is erased, and the rows and `subgraph` are stored.
+  /// What others read of a kernel's members becomes an output of its fused node. Scalars and
+  /// tensors whose value is followed are copied into the body; every other outside value becomes
+  /// an operand, once. The members move into the body; then what is dead is erased, and the rows
+  /// and `subgraph` are stored.
   void Run();
 
  private:
@@ -54,7 +55,8 @@ class FusedBuilder {
 
   Graph& g_;
   const FusionPlan& plan_;
-  // The maps leave the graph while it is edited: a fused entry has the rows of the one that it replaces.
+  // The maps leave the graph while it is edited: a fused entry has the rows of the
+  // one that it replaces.
   ShapeMap shapes_;
   TypeMap types_;
   ValueMap values_;

@@ -1,4 +1,5 @@
-/// deep_test.cc: what Fusion reads off an expression takes no more stack where the expression is deep.
+/// deep_test.cc: what Fusion reads off an expression takes no more stack where
+/// the expression is deep.
 #include <doctest/doctest.h>
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
-/// first_at_least.h: numbers at places that change, and the first of them from a place on that is at least so much:
-/// logarithmic in their number.
+/// first_at_least.h: numbers at places that change, and the first of them from a place on that is
+/// at least so much: logarithmic in their number.
 #pragma once
 
 #include <algorithm>

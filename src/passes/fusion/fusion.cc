@@ -1,16 +1,21 @@
-/// fusion.cc: Fusion. Puts everything that generated kernels compute into weft::Fused nodes, as few as are legal.
+/// fusion.cc: Fusion. Puts everything that generated kernels compute into weft::Fused nodes, as
+/// few as are legal.
 ///   needs      shape, dtype, value
 ///   provides   subgraph (the body of every weft::Fused node)
 ///   preserves  nothing by itself; rows of unaffected nodes survive, new nodes get theirs
-///   never      fuses across an unknown shape or an unproved equality, a library call, an effect other than a write of a
-///              variable that the kernel reads where it writes, element by element; duplicates no reduction
+///   never      fuses across an unknown shape or an unproved equality, a library call, an effect
+///              other than a write of a variable that the kernel reads where it writes, element by
+///              element; duplicates no reduction
 ///   cost       one sweep, amortised O(1) an edge; measured in bench/
-///   source     levels: this project; templates: AStitch (ASPLOS'22); the name and the interface: NNVM-Fusion (2016)
+///   source     levels: this project; templates: AStitch (ASPLOS'22); the name and
+///              the interface: NNVM-Fusion (2016)
 ///
-/// Here are the parts in order: the kind of each node (fusion_nodes.h, fusion_kind.h), which groups one kernel may compute
-/// (fusion_rules.h), the groups and their levels (fusion_sweep.h, fusion_groups.h), groups side by side in one launch
-/// (fusion_multi.h), the fused nodes (fusion_build.h).
-///   before  %m = ReduceMax(%x)   %s = Sub(%x, %m)   %e = Exp(%s)   %t = ReduceSum(%e)   %y = Div(%e, %t)
+/// Here are the parts in order: the kind of each node (nodes.h, kind.h), which groups one kernel
+/// may compute (rules.h), the groups and their levels (sweep.h, groups.h), groups side by side in
+/// one launch (multi.h), the fused nodes (build.h).
+///
+///   before  %m = ReduceMax(%x)  %s = Sub(%x, %m)  %e = Exp(%s)
+///           %t = ReduceSum(%e)  %y = Div(%e, %t)
 ///   after   %y = weft::Fused(%x) body (..)
 #include "build.h"
 #include "sweep.h"

@@ -1,8 +1,9 @@
 /// groups.h: the groups that Fusion forms, and the levels that keep them acyclic.
 ///
-/// Every group has an integer level, and every edge between two groups goes to a strictly higher level. So the
-/// partition is acyclic by construction, and two groups of one level cannot reach each other: merging them is always
-/// legal. No search, no ancestor sets; amortised O(alpha) an edge.
+/// Every group has an integer level, and every edge between two groups goes to a strictly
+/// higher level. So the partition is acyclic by construction, and two groups of one level
+/// cannot reach each other: merging them is always legal. No search, no ancestor sets;
+/// amortised O(alpha) an edge.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace weft {
 
-/// Space of a group. `key`: id of its extents without the 1s. A row group reduces the extents of `mask` (bits over those
-/// positions); `row_key` is what remains.
+/// Space of a group. `key`: id of its extents without the 1s. A row group reduces the extents of
+/// `mask` (bits over those positions); `row_key` is what remains.
 struct Space {
   int key = -1;
   int row_key = -1;  ///< -1: not a row group
@@ -26,8 +27,8 @@ class FusionGroups {
   static constexpr int kNoConsumer = std::numeric_limits<int>::max();
   struct Group {
     int level = 0;
-    int min_consumer =
-        kNoConsumer;  ///< a bound from below on the levels of the groups that read this one
+    /// a bound from below on the levels of the groups that read this one
+    int min_consumer = kNoConsumer;
     int parent = -1;
     int size = 0;                    ///< operators
     std::vector<uint64_t> operands;  ///< distinct entries read from outside, packed
@@ -37,8 +38,8 @@ class FusionGroups {
     bool plain = true;    ///< every member is element-wise
     bool simple = true;   ///< no member is a loop inside a point
     bool writes = false;  ///< some member is a weft::Assign
-    uint32_t future =
-        0;  ///< sets of axes that its space is reduced over behind it (FusionFuture); 0: free
+    /// sets of axes that its space is reduced over behind it (FusionFuture); 0: free
+    uint32_t future = 0;
     uint32_t stamp = 0;  ///< for the caller: when the group was last looked at
     Space space;
   };
@@ -54,8 +55,8 @@ class FusionGroups {
     g.fusible = fusible;
     return int(size_++);
   }
-  /// The newest group is forgotten: it was merged before anything else knew of it. Most nodes join a group at once, so
-  /// there are few groups to remember.
+  /// The newest group is forgotten: it was merged before anything else knew of it. Most nodes join
+  /// a group at once, so there are few groups to remember.
   void DropNewest() { --size_; }
   int Find(int g) {
     while (groups_[g].parent >= 0) {
@@ -79,7 +80,8 @@ class FusionGroups {
       n += !Reads(a, groups_[b].operands[i]);
     return n;
   }
-  /// b into a; both at one level now. Uses by one of the other stay counted as open: the caller corrects them.
+  /// b into a; both at one level now. Uses by one of the other stay counted as open:
+  /// the caller corrects them.
   void Merge(int a, int b) {
     Group &x = groups_[a], &y = groups_[b];
     x.level = std::max(x.level, y.level);

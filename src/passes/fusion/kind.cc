@@ -1,5 +1,5 @@
-/// kind.cc: the kind of an operator follows from its expression: no name lists, so operators from outside the tree
-/// fuse as well as ours.
+/// kind.cc: the kind of an operator follows from its expression: no name lists, so operators from
+/// outside the tree fuse as well as ours.
 #include "kind.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ Coordinate Look(const Expr& e) {
   return {};
 }
 
-/// Axes of the load that bound variables run over, when the others are output positions in increasing order.
+/// Axes of the load that bound variables run over, when the others are output
+/// positions in increasing order.
 std::optional<std::vector<int>> RowAxes(const ExprNode& load) {
   if (load.has_guard()) return std::nullopt;
   std::vector<int> axes;
@@ -94,8 +95,8 @@ std::optional<std::vector<LinearTerm>> LinearTerms(const Expr& e) {
   return terms;
 }
 
-/// Is no element read twice, over all points of `rank` axes and all steps of the reduction? Each axis steps over what
-/// the bound variable beside it covers.
+/// Is no element read twice, over all points of `rank` axes and all steps of the reduction? Each
+/// axis steps over what the bound variable beside it covers.
 bool ReadsOnce(const ExprNode& load, const ExprNode& reduce, int rank) {
   std::vector<uint8_t> seen(size_t(rank), 0), bound(reduce.extents().size(), 0);
   for (int d = 0; d < load.num_indices(); ++d) {
@@ -136,8 +137,8 @@ NodeClass ClassifyLocal(const std::vector<const ExprNode*>& nodes, int rank) {
   return out;
 }
 
-/// A reduction inside of `value` reads a position on the reduced `axes` of the output: then it is another one at every
-/// point of a row (the product of all other elements).
+/// A reduction inside of `value` reads a position on the reduced `axes` of the output: then it is
+/// another one at every point of a row (the product of all other elements).
 bool KnowsPlaceInRow(const Expr& value, const std::vector<int>& axes) {
   for (const ExprNode* e : PostOrder({value})) {
     if (e->kind() != ExprKind::kReduce || e->is_invariant()) continue;

@@ -1,5 +1,5 @@
-/// late.cc: proposed from the last node to the first, because a value is late where its readers are; decided from the
-/// first to the last.
+/// late.cc: proposed from the last node to the first, because a value is late where its readers
+/// are; decided from the first to the last.
 #include "late.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ void FusionLate::NoteDepth(NodeId id, EntryKeys inputs) {
   depth_[id] = depth;
 }
 
-/// The operand with as many elements as the node, where there is one only and the others are made by kernels: rows that
-/// spread over it. Or there are no others, and the node makes it wider.
+/// The operand with as many elements as the node, where there is one only and the others are made
+/// by kernels: rows that spread over it. Or there are no others, and the node makes it wider.
 const EntryKey* FusionLate::OnlyFull(NodePtr n, EntryKeys inputs) {
   const NodeId id = n->id();
   if (nodes_[id].kind != NodeKind::kElementwise || nodes_.Assigns(id) || !nodes_[id].computable)
@@ -75,7 +75,8 @@ void FusionLate::Decide(NodePtr n, EntryKeys inputs) {
   late_[id] = ReadAtOnce(n, full);
 }
 
-/// Is `full` in memory, and does a kernel that comes before the readers of `n` read it anyway, element by element?
+/// Is `full` in memory, and does a kernel that comes before the readers of `n` read it
+/// anyway, element by element?
 bool FusionLate::ReadAtOnce(NodePtr n, const EntryKey& full) {
   if (nodes_[full.id].kind != NodeKind::kOpaque) return false;
   const auto entry = std::find_if(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {

@@ -1,10 +1,14 @@
 /// late.h: values that are computed where they are read, long after their operands are there.
 ///
-/// The gradient of a normalisation reads h = (x - mean) / deviation. Its operands are there as soon as the statistics are, and
-/// it would fit into the kernel that has them, which would write as many elements as it reads. But x stays in memory anyway:
-/// whoever reads h can as well read x. So it is with a Cast to a wider type on the way.
-///   before  {%m = Mean(%x)  %y = f(%x, %m)  %h = Sub(%x, %m)}   %g = Conv..   {%s = ReduceSum(Mul(%g, %h))}
-///   after   {%m = Mean(%x)  %y = f(%x, %m)}   %g = Conv..   {%h = Sub(%x, %m)  %s = ReduceSum(Mul(%g, %h))}
+/// The gradient of a normalisation reads h = (x - mean) / deviation. Its operands are there as soon
+/// as the statistics are, and it would fit into the kernel that has them, which would write as many
+/// elements as it reads. But x stays in memory anyway: whoever reads h can as well read x. So it is
+/// with a Cast to a wider type on the way.
+///
+///   before  {%m = Mean(%x)  %y = f(%x, %m)  %h = Sub(%x, %m)}   %g = Conv..
+///           {%s = ReduceSum(Mul(%g, %h))}
+///   after   {%m = Mean(%x)  %y = f(%x, %m)}   %g = Conv..
+///           {%h = Sub(%x, %m)  %s = ReduceSum(Mul(%g, %h))}
 #pragma once
 
 #include <vector>
@@ -38,8 +42,8 @@ class FusionLate {
   bool ReadAtOnce(NodePtr n, const EntryKey& full);
 
   FusionNodes& nodes_;
-  std::vector<int>
-      depth_;  ///< calls that kernels have to wait for; of a late node those of its readers
+  /// calls that kernels have to wait for; of a late node those of its readers
+  std::vector<int> depth_;
   std::vector<uint8_t> late_;  ///< by id
 };
 

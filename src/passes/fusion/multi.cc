@@ -1,15 +1,15 @@
 /// multi.cc: which groups share a launch.
 ///
-/// Two groups of one level cannot reach each other, and a group may rise to any level below its readers: so each group has
-/// an interval of levels, and groups whose intervals meet may stand side by side. Raising a group leaves the intervals of
-/// the others valid. Two rules say where it pays:
-///   sinks   element-wise groups of equal work, extents ignored, whose results nobody computes with: the updates of all
-///           parameters. All in one launch, as long as what they hold back until then (gradients, mostly) is at most
-///           `multi_bytes`.
-///   small   groups of any work over few elements, where a launch costs more than what it computes: they stand beside
-///           each other, or beside a larger one.
-/// A wrong guess about equal work costs one more kernel inside the launch and no wrong result: code generation compares
-/// what the parts compute.
+/// Two groups of one level cannot reach each other, and a group may rise to any level below its
+/// readers: so each group has an interval of levels, and groups whose intervals meet may stand side
+/// by side. Raising a group leaves the intervals of the others valid. Two rules say where it pays:
+///   sinks   element-wise groups of equal work, extents ignored, whose results nothing computes
+///           with: the updates of all parameters. All in one launch, as long as what they hold back
+///           until then (gradients, mostly) is at most `multi_bytes`.
+///   small   groups of any work over few elements, where a launch costs more than what it computes:
+///           they stand beside each other, or beside a larger one.
+/// A wrong guess about equal work costs one more kernel inside the launch and no wrong result: code
+/// generation compares what the parts compute.
 ///   before  %a = weft::Fused(%g, %p)   %b = weft::Fused(%h, %q)
 ///   after   %ab:0, %ab:1 = weft::Fused(%g, %p, %h, %q) {parts = [1, 1]}
 #include "multi.h"
@@ -68,8 +68,9 @@ class LaunchPlanner {
 
   int GroupOf(NodeId id) { return groups_.Find(nodes_[id].group); }
 
-  /// Exact bounds; those of the sweep are what the readers' levels were when they were met. Readers first: what is no
-  /// work (a write of a finished value, a view, a weft::Group) has no level of its own, it may wait until its readers.
+  /// Exact bounds; those of the sweep are what the readers' levels were when they were met. Readers
+  /// first: what is no work (a write of a finished value, a view, a weft::Group) has no level of
+  /// its own, it may wait until its readers.
   void FindReaders() {
     readers_.assign(size_t(groups_.size()), {});
     for (size_t k = plan_.ids.size(); k-- > 0;) {
@@ -100,14 +101,16 @@ class LaunchPlanner {
     return bound == FusionGroups::kNoConsumer ? bound : bound - 1;
   }
   bool IsRoot(int g) { return groups_.Find(g) == g; }
-  /// A group of more tensors than one kernel should read stands alone; only some of its operands are known.
+  /// A group of more tensors than one kernel should read stands alone; only some of
+  /// its operands are known.
   bool MayShare(int g) {
     return IsRoot(g) && works_[size_t(g)] && groups_[g].fusible &&
            int64_t(groups_[g].operands.size()) <= max_tensors_;
   }
 
-  /// Elements of a space, at most INT64_MAX. An extent that the run decides (a batch) counts as what it often is: a wrong
-  /// guess costs nothing, since a large part of a launch is shared by all threads as a large kernel is.
+  /// Elements of a space, at most INT64_MAX. An extent that the run decides (a batch) counts as
+  /// what it often is: a wrong guess costs nothing, since a large part of a launch is shared by all
+  /// threads as a large kernel is.
   int64_t Elements(const Space& space) {
     constexpr int64_t kAssumedExtent = 64;
     int64_t n = 1;
@@ -133,8 +136,8 @@ class LaunchPlanner {
             plan_.input_begin[k + 1] - plan_.input_begin[k]};
   }
 
-  /// Equal for groups that do the same work over whatever extents: operators, attributes, literals, edges inside. Which
-  /// tensors from outside are the same does not count.
+  /// Equal for groups that do the same work over whatever extents: operators, attributes, literals,
+  /// edges inside. Which tensors from outside are the same does not count.
   uint64_t WorkOf(int group) {
     std::unordered_map<NodeId, uint64_t> hash;  // looked up only
     uint64_t sum = 0;
@@ -165,8 +168,8 @@ class LaunchPlanner {
     return sum;
   }
 
-  /// Does the group read whole variables, or only low ranks? Of tensors that library calls wish to have in another layout
-  /// it is better not to make a launch that has none.
+  /// Does the group read whole variables, or only low ranks? Of tensors that library calls wish to
+  /// have in another layout it is better not to make a launch that has none.
   bool IsPlainInMemory(int group) {
     if (groups_[group].space.is_row() || groups_[group].writes) return true;
     bool low = true;
@@ -180,7 +183,8 @@ class LaunchPlanner {
     return low;
   }
 
-  /// Every operand goes along with the points or is one element: code generation forgets the extents then.
+  /// Every operand goes along with the points or is one element: code generation
+  /// forgets the extents then.
   bool IsFlat(int group) {
     for (uint32_t k : members_.at(group))
       for (const EntryKey& e : InputsOf(k)) {
@@ -204,7 +208,8 @@ class LaunchPlanner {
     for (uint64_t e : groups_[group].operands)
       if (const NodeId v = nodes_.ContentOf(NodeId(e >> 32)); v != EntryKey::kAbsent) f(v);
   }
-  /// The group joins, unless it reads a variable that another one writes, or writes what another one reads.
+  /// The group joins, unless it reads a variable that another one writes, or writes
+  /// what another one reads.
   bool Add(int group, Launch* launch) {
     bool apart = true;
     EachContent(group, [&](NodeId v) { apart = apart && !launch->written.count(v); });
@@ -315,7 +320,8 @@ class LaunchPlanner {
         hosts.push_back(c);
     }
     if (small.empty() || small.size() + hosts.size() < 2) return;
-    // Only what could meet a small one is looked at: of those that begin before a host ends the one that ends last.
+    // Only what could meet a small one is looked at: of those that begin before a host ends the
+    // one that ends last.
     std::sort(small.begin(), small.end(), [](const Candidate& a, const Candidate& b) {
       return std::make_pair(a.low, a.group) < std::make_pair(b.low, b.group);
     });
@@ -337,7 +343,8 @@ class LaunchPlanner {
                              [&](const Candidate& c) { return !IsPlainInMemory(c.group); }),
               all.end());
     JoinHosts(&all);
-    // The interval that ends first has to be met first; each launch takes all small ones that it can.
+    // The interval that ends first has to be met first; each launch takes all small
+    // ones that it can.
     std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
       return std::make_tuple(a.high, a.low, a.group) < std::make_tuple(b.high, b.low, b.group);
     });
@@ -349,8 +356,8 @@ class LaunchPlanner {
   }
   int64_t TensorsOf(int group) { return int64_t(groups_[group].operands.size()) + 1; }
 
-  /// Small groups stand beside the last large one that they may wait for, readers first: so those that they read may
-  /// wait as well. What found a place, and the large ones, leave `all`.
+  /// Small groups stand beside the last large one that they may wait for, readers first: so those
+  /// that they read may wait as well. What found a place, and the large ones, leave `all`.
   void JoinHosts(std::vector<Candidate>* all) {
     std::vector<Candidate> small, hosts, left;
     for (const Candidate& c : *all) (c.host ? hosts : small).push_back(c);
@@ -363,8 +370,8 @@ class LaunchPlanner {
     std::sort(small.begin(), small.end(), [](const Candidate& a, const Candidate& b) {
       return a.low != b.low ? a.low > b.low : a.group < b.group;
     });
-    size_t walked =
-        0;  // nodes, by looking at all readers again; without that bounds are only stricter
+    // nodes, by looking at all readers again; without that bounds are only stricter
+    size_t walked = 0;
     constexpr size_t kMostWalked = 200000;
     for (Candidate& c : small) {
       c.high = High(c.group);
@@ -387,8 +394,8 @@ class LaunchPlanner {
     *all = std::move(left);
   }
   void TakeSmall(const std::vector<Candidate>& all, size_t first, FirstAtLeast* left) {
-    constexpr int kMostPassed =
-        64;  // that do not fit; others would have to be looked at by every launch
+    // that do not fit; others would have to be looked at by every launch
+    constexpr int kMostPassed = 64;
     Launch launch;
     int level = 0, passed = 0;
     int64_t tensors = 0;

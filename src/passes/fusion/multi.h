@@ -1,4 +1,5 @@
-/// multi.h: groups that have nothing to do with each other, side by side in one launch (template MULTI).
+/// multi.h: groups that have nothing to do with each other, side by side in
+/// one launch (template MULTI).
 #pragma once
 
 #include <unordered_map>
@@ -11,9 +12,9 @@
 
 namespace weft {
 
-/// For each group that shares a launch with others the first of them, itself included; kAlone for all others. Levels of
-/// the groups are raised to those of the launches. `written`: the variables that groups write. `works`: the group is more
-/// than views.
+/// For each group that shares a launch with others the first of them, itself included; kAlone for
+/// all others. Levels of the groups are raised to those of the launches. `written`: the variables
+/// that groups write. `works`: the group is more than views.
 struct LaunchPlan {
   static constexpr int kAlone = -1;
   std::vector<int> first;  ///< by group; empty: all are alone

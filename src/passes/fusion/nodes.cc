@@ -1,5 +1,5 @@
-/// nodes.cc: the kind and the shape of each node. Operator attributes are looked up once an operator, shapes are
-/// numbered once an entry: the sweep then reads the table alone.
+/// nodes.cc: the kind and the shape of each node. Operator attributes are looked up once an
+/// operator, shapes are numbered once an entry: the sweep then reads the table alone.
 #include "nodes.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ NodeKind FusionNodes::KindOf(NodePtr n, EntryKeys inputs) {
   const OpFacts& op = FactsOf(n->op());
   if (rows_[n->id()].op == assign_) return KindOfAssign(n, inputs);
   if (op.stateful || (op.may_draw && DrawsAnew(n))) return NodeKind::kOpaque;
-  // An output that nobody reads as a tensor because its value is known costs no kernel.
+  // An output that nothing reads as a tensor because its value is known costs no kernel.
   if (IsFollowed(n)) return NodeKind::kShapeOnly;
   if (!op.has_code || op.opaque) return NodeKind::kOpaque;
   const uint32_t outputs = n->num_outputs();
@@ -101,8 +101,8 @@ NodeKind FusionNodes::KindOfGeneral(NodePtr n, EntryKeys inputs) {
   if (c.kind == NodeKind::kReduction && mask == 0)
     c.kind = NodeKind::kLocal;  // reduces extents of 1 only
   NodeKind kind = c.kind;
-  // A kernel has one space. Where results that somebody reads have several, the op stays; those of a reduction may be
-  // over the whole space or over its rows.
+  // A kernel has one space. Where results that are read have several, the op stays; those of
+  // a reduction may be over the whole space or over its rows.
   std::vector<int> allowed;
   if (kind == NodeKind::kReduction) {
     const int space = spaces_.SpaceOf(in);

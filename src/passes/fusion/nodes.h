@@ -62,7 +62,8 @@ class FusionNodes {
   bool Assigns(NodeId id) const {
     return rows_[id].op == assign_ && rows_[id].kind == NodeKind::kElementwise;
   }
-  /// The variable whose content the node gives without work: itself, or what a weft::Read reads; kAbsent: none.
+  /// The variable whose content the node gives without work: itself, or what a
+  /// weft::Read reads; kAbsent: none.
   NodeId ContentOf(NodeId id) const {
     const FusionNode& n = rows_[id];
     if (n.op == FusionNode::kVariable) return id;

@@ -1,8 +1,8 @@
 /// rules.cc: legality by symbolic spaces. "Unknown" means no.
 ///
-/// A group is element-wise (all members and results over one space D) or row-wise (P x R: reductions over R, their
-/// results over P, and members over either). Extents are compared without their 1s; an operand that broadcasts inside a
-/// group must be a row value spread over exactly R.
+/// A group is element-wise (all members and results over one space D) or row-wise (P x R:
+/// reductions over R, their results over P, and members over either). Extents are compared without
+/// their 1s; an operand that broadcasts inside a group must be a row value spread over exactly R.
 #include "rules.h"
 
 namespace weft {
@@ -83,14 +83,15 @@ bool FusionRules::ReductionJoins(NodePtr n, EntryKeys inputs, const Space& a, co
 
 bool FusionRules::InjectiveJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,
                                  Space* merged) {
-  // The producers' space disappears behind the new one: nobody else may want it.
+  // The producers' space disappears behind the new one: nothing else may want it.
   int64_t edges = 0;
   EachEdge(inputs, p, [&](uint32_t, const EntryKey&) { return ++edges, true; });
   if (groups_[p].open_uses != edges) return false;
   const NodeClass* c = nodes_.ClassOf(n->id());
   const bool permutes = c && !c->perm.empty();
   if (!a.is_row()) {
-    // A reduction inside a point would be done again for every position that reads it, unless each is read once.
+    // A reduction inside a point would be done again for every position that reads it, unless
+    // each is read once.
     if (groups_[p].reductions > 0 && !permutes && !nodes_.IsView(n->op())) return false;
     *merged = b;
     return !b.is_row();

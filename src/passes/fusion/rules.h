@@ -11,8 +11,8 @@ class FusionRules {
   FusionRules(FusionNodes& nodes, FusionGroups& groups) : nodes_(nodes), groups_(groups) {}
   /// Space and reductions of the fresh group of a fusible node.
   void Describe(NodeId id, EntryKeys inputs, FusionGroups::Group* group);
-  /// One space for the groups `mine`, of the node, and `p`, which it reads, as far as the edges between them tell; false
-  /// where there is none.
+  /// One space for the groups `mine`, of the node, and `p`, which it reads, as far as the edges
+  /// between them tell; false where there is none.
   bool Compatible(NodePtr n, EntryKeys inputs, int mine, int p, Space* merged);
   /// The union of two spaces: equal, or one of them a row space of the other.
   static bool Unite(const Space& a, const Space& b, Space* out);

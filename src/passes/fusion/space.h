@@ -28,8 +28,9 @@ class ExtentLists {
   std::unordered_multimap<uint64_t, int> ids_;  // looked up only
 };
 
-/// Shapes and spaces. A *shape* is a number for a list of extents as written; a *space* is one for the extents without
-/// their 1s, equal extents by the facts taken as one, so that [b], [b, 1] and [1, b] are one space.
+/// Shapes and spaces. A *shape* is a number for a list of extents as written; a *space* is one for
+/// the extents without their 1s, equal extents by the facts taken as one, so that [b], [b, 1] and
+/// [1, b] are one space.
 class Spaces {
  public:
   explicit Spaces(const Facts& facts) : facts_(facts), has_facts_(facts.assumptions() > 0) {}
@@ -42,7 +43,8 @@ class Spaces {
   int Without(int space, uint64_t mask);
   /// Bits of `axes` over the positions of the extents of `shape` that are not 1.
   uint64_t AxesMask(int shape, const std::vector<int>& axes) const;
-  /// Positions (of `to` without 1s) over which `from` is spread when it broadcasts to `to`; nullopt where not proved.
+  /// Positions (of `to` without 1s) over which `from` is spread when it broadcasts to `to`;
+  /// nullopt where not proved.
   std::optional<uint64_t> BroadcastMask(int from, int to) const;
 
  private:

@@ -1,8 +1,9 @@
-/// sweep.cc: the levels algorithm. Each node, in topological order, joins the groups of its producers and of those
-/// who read what it reads, as far as the rules (fusion_rules.h), the options and the levels (fusion_groups.h) allow.
+/// sweep.cc: the levels algorithm. Each node, in topological order, joins the groups of its
+/// producers and of those who read what it reads, as far as the rules (rules.h), the options
+/// and the levels (groups.h) allow.
 ///
-/// The graph is read once: a node of a large graph costs several cache misses, so what is needed again is kept in
-/// arrays by id.
+/// The graph is read once: a node of a large graph costs several cache misses, so what is needed
+/// again is kept in arrays by id.
 #include "sweep.h"
 
 #include <algorithm>
@@ -55,7 +56,8 @@ class Sweep {
   }
 
  private:
-  /// How many nodes ahead are asked for: enough to hide the way to memory, measured on a graph of 10^6 nodes.
+  /// How many nodes ahead are asked for: enough to hide the way to memory, measured on a
+  /// graph of 10^6 nodes.
   static constexpr size_t kAhead = 8;
   /// Members of a group of row values that is looked through.
   static constexpr int kMaxRowChain = 16;
@@ -148,8 +150,8 @@ class Sweep {
            groups_.CountOperands(b, a, max_tensors_) <= max_tensors_;
   }
 
-  /// Variables are written where they are read, element by element: groups that write are element-wise through and
-  /// through, and write each variable once.
+  /// Variables are written where they are read, element by element: groups that write are
+  /// element-wise through and through, and write each variable once.
   bool MayWrite(int a, int b, const Space& merged) {
     if (!groups_[a].writes && !groups_[b].writes) return true;
     if (!groups_[a].plain || !groups_[b].plain || merged.is_row()) return false;
@@ -158,8 +160,9 @@ class Sweep {
     return std::none_of(x.begin(), x.end(),
                         [&](NodeId v) { return std::find(y.begin(), y.end(), v) != y.end(); });
   }
-  /// Does `n` stay behind what its control edges name when its group `mine` and `p` become one? Raises `level` above those
-  /// outside. Inside there may only be what a write overwrites: a kernel reads before it writes.
+  /// Does `n` stay behind what its control edges name when its group `mine` and `p` become one?
+  /// Raises `level` above those outside. Inside there may only be what a write overwrites: a kernel
+  /// reads before it writes.
   bool Follows(NodePtr n, int mine, int p, int* level) {
     for (Node* d : n->control_deps) {
       const int h = GroupOf(d->id());
@@ -197,7 +200,8 @@ class Sweep {
     if (x.space.key != y.space.key) return x.space.key == merged.key ? x.future : y.future;
     return x.future == 0 || y.future == 0 ? x.future | y.future : x.future & y.future;
   }
-  /// Is there, among what is read of group `p`, a result of its reductions, or something made from one?
+  /// Is there, among what is read of group `p`, a result of its reductions, or
+  /// something made from one?
   bool ReadsAfter(EntryKeys inputs, int p) {
     return std::any_of(inputs.begin(), inputs.end(), [&](const EntryKey& e) {
       return e.present() && GroupOf(e.id) == p && nodes_[e.id].after;
@@ -211,7 +215,8 @@ class Sweep {
     });
   }
 
-  /// A wider copy of what a loop inside a point makes is not written, but made where it is reduced: no kernel does both.
+  /// A wider copy of what a loop inside a point makes is not written, but made where it is reduced:
+  /// no kernel does both.
   ///   before  {%g = MaxPoolGrad(..)  %w = Cast(%g)}   {%s = ReduceSum(%w)}
   ///   after   {%g = MaxPoolGrad(..)}   {%w = Cast(%g)  %s = ReduceSum(%w)}
   bool WidensForReduction(NodePtr n, EntryKeys inputs, int p) {
@@ -238,8 +243,8 @@ class Sweep {
     }
     return int(members->size()) == groups_[p].size;
   }
-  /// Row values that were placed before their reader had rows (1 / sqrt(var + eps) in the gradient of a normalisation,
-  /// where var comes from outside): a group of a few such joins group `g`.
+  /// Row values that were placed before their reader had rows (1 / sqrt(var + eps) in the gradient
+  /// of a normalisation, where var comes from outside): a group of a few such joins group `g`.
   ///   before  {%i = Rsqrt(%v)}   {%h = Mul(%d, %i)   %s = ReduceSum(%h)}
   ///   after   {%i = Rsqrt(%v)     %h = Mul(%d, %i)   %s = ReduceSum(%h)}
   void AbsorbRowValues(int g, NodePtr n) {
@@ -272,7 +277,8 @@ class Sweep {
         if (GroupOf(NodeId(o >> 32)) == g) Internalise(g, {NodeId(o >> 32), uint32_t(o)});
     }
   }
-  /// Counts the uses of `members` of `p` in `g`; bounds the levels of their other readers from below.
+  /// Counts the uses of `members` of `p` in `g`; bounds the levels of their
+  /// other readers from below.
   bool RowValuesFit(const std::vector<NodePtr>& members, int g, int p, int64_t* edges,
                     int* min_consumer) {
     const Space& space = groups_[g].space;
@@ -358,8 +364,8 @@ class Sweep {
     }
   }
 
-  /// Groups that read one large tensor over one space read it once together. Neither may reach the other: they are
-  /// brought to one level, or left apart.
+  /// Groups that read one large tensor over one space read it once together. Neither may reach the
+  /// other: they are brought to one level, or left apart.
   void JoinSiblings(NodePtr n, EntryKeys inputs) {
     const NodeKind kind = nodes_[n->id()].kind;
     if ((kind != NodeKind::kElementwise && kind != NodeKind::kReduction) || late_.Is(n->id()))
@@ -369,7 +375,8 @@ class Sweep {
       const int mine = GroupOf(n->id());
       const int space = nodes_.SpaceOf(e);
       if (GroupOf(e.id) == mine || space != groups_[mine].space.key) continue;
-      // Reading one element twice costs nothing, and would tie the updates of scalars to their rate.
+      // Reading one element twice costs nothing, and would tie the updates of
+      // scalars to their rate.
       if (nodes_.spaces().space_extents(space).empty()) continue;
       int& reader =
           e.index == 0 ? reader_[e.id] : more_readers_.emplace(e.packed(), -1).first->second;
@@ -442,7 +449,8 @@ class Sweep {
   };
   std::vector<Producer> producers_;  // of the node that is placed
   uint32_t stamp_ = 0;
-  /// Entry -> last group that reads it over its own space: of outputs 0 by id, of others beside them.
+  /// Entry -> last group that reads it over its own space: of outputs 0 by id,
+  /// of others beside them.
   std::vector<int> reader_;
   std::unordered_map<uint64_t, int> more_readers_;        // looked up only
   std::unordered_map<int, std::vector<NodeId>> written_;  // by group; looked up only

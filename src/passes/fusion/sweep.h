@@ -21,8 +21,8 @@ struct FusionPlan {
   std::vector<int> part_of;
   bool has_control = false;  ///< some node has control edges
   bool writes = false;       ///< some member is a weft::Assign
-  std::vector<uint64_t>
-      parameters;  ///< packed, sorted: constants that members read at fixed places
+  /// packed, sorted: constants that members read at fixed places
+  std::vector<uint64_t> parameters;
   int64_t fused_ops = 0;
   int64_t level_refusals = 0;  ///< merges that only the levels were against
   int64_t parts = 0;           ///< groups that share a launch with others

@@ -1,4 +1,5 @@
-/// gradient.cc: Gradient. Appends the gradients that `grad_ys`, `grad_xs` and `grad_out` ask for (core/gradient/gradient.h).
+/// gradient.cc: Gradient. Appends the gradients that `grad_ys`, `grad_xs` and
+/// `grad_out` ask for (core/gradient/gradient.h).
 ///   needs      grad_ys, grad_xs, dtype
 ///   provides   gradient_of
 ///   preserves  rows of what was there; inference gives the new nodes theirs
@@ -9,17 +10,20 @@
 ///   %y = Mul(%a, %b), y and a asked for
 ///     ->  + %g = Expand(1, Shape(%y))   %0 = Mul(%g, %b)   %grad_a = weft::SumTo(%0, %a)
 ///
-/// Nodes are visited backwards. When one is reached, all its readers have been, so the gradient of each of its outputs is
-/// complete; the rule gets null for an output without one. Partial gradients of one entry are added up one by one as they
-/// come: Add(Add(p0, p1), p2), where every sum may take the place of its first term, so that no more than one is kept.
+/// Nodes are visited backwards. When one is reached, all its readers have been, so the gradient of
+/// each of its outputs is complete; the rule gets null for an output without one. Partial gradients
+/// of one entry are added up one by one as they come: Add(Add(p0, p1), p2), where every sum may
+/// take the place of its first term, so that no more than one is kept.
 ///
-/// Only what depends on an x is differentiated, and only entries of floating point types have gradients: an integer
-/// carries none whatever a rule says. A rule may make more than is used; what no gradient needs is erased again.
+/// Only what depends on an x is differentiated, and only entries of floating point types have
+/// gradients: an integer carries none whatever a rule says. A rule may make more than is used; what
+/// no gradient needs is erased again.
 ///
-/// A variable that is written behind the forward part is read once for both parts, in front of the write (HoldContents).
+/// A variable that is written behind the forward part is read once for both parts, in front
+/// of the write (HoldContents).
 ///
-/// Every operator on the way that has no rule is named in one error. To find those behind the first, its inputs get a
-/// stand-in for their gradient; nothing of that is kept.
+/// Every operator on the way that has no rule is named in one error. To find those behind the
+/// first, its inputs get a stand-in for their gradient; nothing of that is kept.
 #include "weft/core/gradient/gradient.h"
 
 #include <algorithm>
@@ -114,7 +118,7 @@ class Builder {
     look(request_.xs, "x:");
     if (!bad.empty())
       ThrowError(ErrorCode::kUnsupported,
-                 "a gradient is asked for where there is none by its type:" + bad, "",
+                 "a gradient is requested for values whose type has none:" + bad, "",
                  "only floating point values are differentiated");
     for (size_t i = 0; i < request_.out_grads.size(); ++i) {
       const NodeEntry& e = request_.out_grads[i];
@@ -296,7 +300,8 @@ class Builder {
   size_t visited_ = 0;
 };
 
-/// Types of all that `entries` reach: those of the graph where they are there, else inferred beside it.
+/// Types of all that `entries` reach: those of the graph where they are there,
+/// else inferred beside it.
 TypeMap TypesFor(const Graph& g, const std::vector<NodeEntry>& entries) {
   if (g.HasAttr("dtype")) {
     const TypeMap& rows = g.GetAttr<TypeMap>("dtype");
@@ -312,8 +317,9 @@ TypeMap TypesFor(const Graph& g, const std::vector<NodeEntry>& entries) {
   return twin.MoveCopyAttr<TypeMap>("dtype");
 }
 
-/// What the forward part reads of a variable that a node behind it writes stays what it was: rules made now would be
-/// behind that write as well, and read what it wrote. A weft::Read in front of the write holds the content for both parts.
+/// What the forward part reads of a variable that a node behind it writes stays what it was: rules
+/// made now would be behind that write as well, and read what it wrote. A weft::Read in front of
+/// the write holds the content for both parts.
 void HoldContents(Graph& g, const std::vector<NodeEntry>& ys) {
   struct Reader {
     NodePtr node;

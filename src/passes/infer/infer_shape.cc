@@ -1,9 +1,11 @@
-/// infer_shape.cc: InferShape. Gives every entry its symbolic shape, and small integer tensors their values.
+/// infer_shape.cc: InferShape. Gives every entry its symbolic shape, and small
+/// integer tensors their values.
 ///   needs      dtype
 ///   provides   shape, value
 ///   preserves  everything: it only adds rows
-///   never      guesses: what it cannot prove stays unknown, with the reason in `unknown`: the root of it, be it an input
-///              ("input 'y': no rank") or an operator whose operands are known ("op Squeeze 's': the axes ..")
+///   never      guesses: what it cannot prove stays unknown, with the reason in `unknown`: the root
+///              of it, be it an input ("input 'y': no rank") or an operator whose operands are
+///              known ("op Squeeze 's': the axes ..")
 ///   cost       one call of FInferShape per node without a row; linear, about 1 us a node
 ///   source     PFVM's symbolic shapes; ONNX shape inference and data propagation
 #include <algorithm>
@@ -96,7 +98,8 @@ class Context final : public InferShapeContext {
       if (const NodeEntry e(n, i); IsOpen(e) && !unknown.find(e)) return false;
     return true;
   }
-  /// Replaces what the rule of `n` has said about its own results by where the lack of knowledge begins.
+  /// Replaces what the rule of `n` has said about its own results by where the
+  /// lack of knowledge begins.
   void TraceUnknowns(NodePtr n) {
     std::vector<std::pair<uint32_t, std::string>> rows;
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
@@ -145,7 +148,8 @@ class Context final : public InferShapeContext {
     }
     return NameOf(n) + ": " + *own;
   }
-  /// A shape that was given and one that inference found: they must agree; each fills the other's unknowns.
+  /// A shape that was given and one that inference found: they must agree; each
+  /// fills the other's unknowns.
   Shape Merge(const Shape& given, Shape found, int i) {
     if (!given.has_rank()) return found;
     if (!found.has_rank()) return given;
@@ -168,15 +172,16 @@ class Context final : public InferShapeContext {
   int64_t next_unbacked_ = 0;
 };
 
-/// An op that says only FCodeGen in its element-wise form broadcasts its inputs, as the article's ops do.
+/// An op that says only FCodeGen in its element-wise form broadcasts its inputs, as
+/// the article's ops do.
 void BroadcastInputs(Context& c) {
   Shape s = c.in(0);
   for (int i = 1; i < c.num_inputs(); ++i) s = BroadcastDemanded(s, c.in(i), &c.known);
   for (int i = 0; i < c.num_outputs(); ++i) c.set_out(i, s);
 }
 
-/// Calls the rule of n. What it cannot represent is unknown: extents and values that the run will tell; it is an error
-/// where the run could not tell others.
+/// Calls the rule of n. What it cannot represent is unknown: extents and values that the run will
+/// tell; it is an error where the run could not tell others.
 void InferByRule(Context& c, NodePtr n, const FInferShape& rule) {
   try {
     rule(c);
@@ -189,7 +194,7 @@ void InferByRule(Context& c, NodePtr n, const FInferShape& rule) {
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       if (c.shapes.find(n->id(), i)) continue;
       missing = true;
-      c.explain(int(i), "its extents leave 64 bits before those of the run are known");
+      c.explain(int(i), "its dimensions overflow 64 bits before those of the run are known");
     }
     if (missing && !open) throw;
   }
@@ -207,7 +212,8 @@ void InferVariable(Context& c, NodePtr n) {
   }
 }
 
-/// What is known to be too large is said here, with the node, and not when a run asks for the memory.
+/// What is known to be too large is said here, with the node, and not when a run
+/// asks for the memory.
 void CheckBytes(NodePtr n, uint32_t i, const Shape& s, const Type& type, const Limits& limits) {
   if (!s.is_static() || !type.is_tensor() || DTypeBits(type.dtype) == 0) return;
   try {
@@ -225,7 +231,7 @@ void CheckBytes(NodePtr n, uint32_t i, const Shape& s, const Type& type, const L
 
 Graph InferShape(Graph g, PassContext& ctx) {
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
-  // Where somebody dropped rows, what was done does not count.
+  // Where rows were dropped, what was done does not count.
   NodeMap<uint8_t> done = g.HasAttr("shape") && g.HasAttr("value")
                               ? g.TakeAttrOr<NodeMap<uint8_t>>("shape_inferred")
                               : NodeMap<uint8_t>();

@@ -2,13 +2,14 @@
 ///   needs      -
 ///   provides   dtype
 ///   preserves  everything: it only adds rows
-///   cost       one call of FInferType per node without a row, and one more per operand whose type became known later;
-///              linear
+///   cost       one call of FInferType per node without a row, and one more per operand whose type
+///              became known later; linear
 ///   source     NNVM InferType; ONNX type constraints
 ///
-/// A rule may set the type of an input (`set_in`), so knowledge also flows backwards and, through the other readers of that
-/// input, forwards again. A worklist carries it to a fixed point: whoever reads an entry whose type became known is visited
-/// again. A row goes from unknown to known once, so the work is bounded by the number of operands.
+/// A rule may set the type of an input (`set_in`), so knowledge also flows backwards and, through
+/// the other readers of that input, forwards again. A worklist carries it to a fixed point: whoever
+/// reads an entry whose type became known is visited again. A row goes from unknown to known once,
+/// so the work is bounded by the number of operands.
 #include <set>
 
 #include "weft/codegen/expr/op_codegen.h"
@@ -85,7 +86,8 @@ class Context final : public InferTypeContext {
   TypeMap& rows_;
   std::vector<NodePtr> order_;
   std::vector<uint32_t> position_;  // by id
-  // One sweep over the order; what it has passed and has to be visited again comes before it goes on.
+  // One sweep over the order; what it has passed and has to be visited again comes
+  // before it goes on.
   std::vector<uint8_t> ahead_;
   std::set<uint32_t> again_;
   size_t swept_ = 0;
@@ -117,7 +119,7 @@ void Visit(Context& context, TypeMap& rows, NodePtr n) {
 }
 
 Graph InferType(Graph g, PassContext& ctx) {
-  // Where somebody dropped the rows, what was done does not count.
+  // Where the rows were dropped, what was done does not count.
   NodeMap<uint8_t> done =
       g.HasAttr("dtype") ? g.TakeAttrOr<NodeMap<uint8_t>>("dtype_inferred") : NodeMap<uint8_t>();
   TypeMap rows = g.TakeAttrOr<TypeMap>("dtype");

@@ -3,7 +3,8 @@
 ///   needs      json
 ///   provides   what the JSON holds
 ///   never      keeps anything of the graph it is given
-/// Cost: linear. Source: NNVM.
+///   cost       linear
+///   source     NNVM
 #include "weft/core/json/json.h"
 #include "weft/core/pass/pass.h"
 

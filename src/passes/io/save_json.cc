@@ -3,7 +3,8 @@
 ///   needs      -
 ///   provides   json
 ///   preserves  everything
-/// Cost: linear. Source: NNVM.
+///   cost       linear
+///   source     NNVM
 #include "weft/core/json/json.h"
 #include "weft/core/pass/pass.h"
 

@@ -1,8 +1,10 @@
-/// plan_inplace.cc: see plan_inplace.h. The answer is read off the kernels: an operand may be overwritten by a store when
-/// every load of it, anywhere in the kernel, has the very offset of the store.
+/// plan_inplace.cc: see plan_inplace.h. The answer is read off the kernels: an operand may
+/// be overwritten by a store when every load of it, anywhere in the kernel, has the very
+/// offset of the store.
 ///
-/// A result of rows (kRow, one value a row) is stronger bound: the row's elements may be computed by several threads, so
-/// an operand of one value a row that elements read too could be read after it was overwritten.
+/// A result of rows (kRow, one value a row) is stronger bound: the row's elements may be computed
+/// by several threads, so an operand of one value a row that elements read too could be read
+/// after it was overwritten.
 #include "plan_inplace.h"
 
 #include <map>

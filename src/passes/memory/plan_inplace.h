@@ -8,9 +8,10 @@
 
 namespace weft {
 
-/// Pairs (operand, output): the output may be written where the operand lies, because every element of the operand is
-/// read by the point that writes that element, and no later. What printers promise: all values of a point are
-/// computed before any is stored, and a row is stored when all its reductions are done.
+/// Pairs (operand, output): the output may be written where the operand lies, because every element
+/// of the operand is read by the point that writes that element, and no later. What printers
+/// promise: all values of a point are computed before any is stored, and a row is stored when all
+/// its reductions are done.
 std::vector<std::pair<int, int>> InplacePairs(const LoweredKernel& launch, int num_inputs);
 
 /// Operands that the launch loads from.

@@ -1,14 +1,17 @@
-/// plan_memory.cc: PlanMemory. Decides which entries share a block of memory, and how long each block lives.
+/// plan_memory.cc: PlanMemory. Decides which entries share a block of memory, and how
+/// long each block lives.
 ///   needs      order, shape, dtype
 ///   provides   storage
 ///   preserves  everything
-///   never      gives an offset: sizes may be symbolic, so offsets are found per binding (core/plan/offset_planner.h)
+///   never      gives an offset: sizes may be symbolic, so offsets are
+///              found per binding (core/plan/offset_planner.h)
 ///   cost       linear in entries and edges
 ///   source     NNVM PlanMemory for the idea of in-place pairs; true dtype sizes and views are ours
 ///
-/// Views (Reshape, Squeeze ...) alias their input. A result takes over the block of an operand when the op says that
-/// it may (FInplace, or a kernel that reads the operand only where it writes), the operand dies there, no view of it
-/// lives on, and the sizes are provably equal. State variables lie in storage of their own (plan_variables.h).
+/// Views (Reshape, Squeeze ...) alias their input. A result takes over the block of an operand when
+/// the op says that it may (FInplace, or a kernel that reads the operand only where it writes), the
+/// operand dies there, no view of it lives on, and the sizes are provably equal. State variables
+/// lie in storage of their own (plan_variables.h).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -119,8 +122,8 @@ class Planner {
     const bool shows = view_.get(n->op(), false) || IsOp(n, builtin::kRead);
     return shows && !variables_.copied.find(n) && plan_.of.find(n->inputs[0]);
   }
-  /// What one output of a node may be written into: the variable that it is the new content of, else the block of one of
-  /// these inputs, in this order.
+  /// What one output of a node may be written into: the variable that it is the new content of,
+  /// else the block of one of these inputs, in this order.
   struct Places {
     NodePtr variable;
     std::vector<int> inputs;
@@ -155,7 +158,7 @@ class Planner {
       if (const NodePtr v = places[k].variable) {
         const int* s = plan_.of.find(NodeEntry(v));
         WEFT_CHECK(s && plan_.storages[size_t(*s)].kind == StorageKind::kVariable, kInvalidModel,
-                   "{} writes {}, which is no state variable", n->Describe(), v->Describe());
+                   "{} writes {}, which is not a state variable", n->Describe(), v->Describe());
         Give(out, *s);
         ++plan_.in_place;
         continue;
@@ -163,8 +166,8 @@ class Planner {
       for (int i : places[k].inputs) {
         const int* in = plan_.of.find(n->inputs[size_t(i)]);
         if (!in || plan_.storages[size_t(*in)].kind != StorageKind::kArena) continue;
-        // Nothing may read the block after this step: neither the operand nor any view of it. Nor may another operand
-        // lie there.
+        // Nothing may read the block after this step: neither the operand nor any view of it. Nor
+        // may another operand lie there.
         if (live_until_[size_t(*in)] > step + 1 || operands.at(*in) > 1 || taken.count(*in) ||
             plan_.storages[size_t(*in)].bytes != Bytes(out) ||
             layouts_[n->inputs[size_t(i)]] != layouts_[out])
@@ -178,7 +181,8 @@ class Planner {
       Give(out, storage);
     }
   }
-  /// Results live in the caller's blocks where their arena block serves one output only; the others are copied.
+  /// Results live in the caller's blocks where their arena block serves one output only;
+  /// the others are copied.
   void AssignOutputs(int steps) {
     std::vector<int> owner(plan_.storages.size(), -1);
     for (size_t i = 0; i < g_.outputs.size(); ++i) {

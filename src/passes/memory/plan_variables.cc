@@ -1,14 +1,17 @@
 /// plan_variables.cc: the contents of a variable over the steps of a program.
 ///
-/// Every write begins a new content. What shows a content (a weft::Read, a view, the result of the write) may lie in the
-/// variable's storage as long as it is not asked for after the next write; a step that writes may ask for the old content
-/// where it reads every element only to write it. The plan goes through the writes of each variable in order:
+/// Every write begins a new content. What shows a content (a weft::Read, a view, the result of the
+/// write) may lie in the variable's storage as long as it is not asked for after the next write; a
+/// step that writes may ask for the old content where it reads every element only to write it. The
+/// plan goes through the writes of each variable in order:
 ///
-///   %y = Conv(..)            the result of step p is what Assign at step w would copy: where nobody asks for the old
-///   %w = Assign(%v, %y)      content after p, %y is written into the variable at once and Assign does nothing
-///   %r = Read(%v)            asked for after the next write: it copies
-///   %f = Fused(.., %v)       writes the variable itself; or a block that is copied, where the kernel reads old
-///                            elements that it may have written, or the result is asked for after the next write
+///   %y = Conv(..)         the result of step p is what Assign at step w would copy: where nothing
+///   %w = Assign(%v, %y)   asks for the old content after p, %y is written into the variable at
+///                         once and Assign does nothing
+///   %r = Read(%v)         asked for after the next write: it copies
+///   %f = Fused(.., %v)    writes the variable itself; or a block that is copied, where the kernel
+///                         reads old elements that it may have written, or the result is asked for
+///                         after the next write
 #include "plan_variables.h"
 
 #include <algorithm>
@@ -49,7 +52,6 @@ class Contents {
   }
 
  private:
-
   void CollectWrites() {
     step_of_.assign(g_.id_bound(), -1);
     for (size_t step = 0; step < order_.nodes.size(); ++step) {
@@ -134,7 +136,8 @@ class Contents {
     std::sort(a.operands.begin(), a.operands.end());
     return a;
   }
-  /// Every operand of `n` that lies in the storage of `v`, which holds `shown`, is read only where output k is written.
+  /// Every operand of `n` that lies in the storage of `v`, which holds `shown`, is read only where
+  /// output k is written.
   bool ReadsInPlace(NodePtr n, int k, NodePtr v, const std::vector<NodeEntry>& shown) {
     const Access& access = AccessOf(n);
     const auto in_place = [&](const NodeEntry& e) {
@@ -199,7 +202,8 @@ class Contents {
     });
   }
 
-  /// The result that may be computed in the variable's storage instead of being copied there by `write`; null: none.
+  /// The result that may be computed in the variable's storage instead of being copied there
+  /// by `write`; null: none.
   NodeEntry Direct(NodePtr v, const Write& write, int before, int after,
                    const std::vector<NodeEntry>& stays) {
     if (!IsOp(write.node, builtin::kAssign)) return {};
@@ -215,7 +219,7 @@ class Contents {
     if (at <= before) return {};
     // Both are asked for under the variable's storage from here on.
     if (std::max(LastRead(value), LastReadOwn(NodeEntry(write.node))) > after) return {};
-    // Nobody else asks for the old content after it is gone.
+    // Nothing else asks for the old content after it is gone.
     for (const NodeEntry& e : stays)
       if (LastRead(e) > at || step_of_[e.node->id()] > at) return {};
     for (int step : ReadsOf(v))

@@ -11,13 +11,15 @@ namespace weft {
 
 /// What may lie in a variable's own storage, and what has to lie beside it.
 struct VariablePlan {
-  /// Results of other steps that are written where the variable lies, because an Assign that follows would only copy them
-  /// there: the variable.
+  /// Results of other steps that are written where the variable lies, because an Assign that
+  /// follows would only copy them there: the variable.
   EntryMap<NodePtr> direct;
-  /// Reads and views of a variable whose content is needed after the variable was overwritten: they copy.
+  /// Reads and views of a variable whose content is needed after the variable
+  /// was overwritten: they copy.
   NodeMap<char> copied;
-  /// Results that write a variable, but are needed longer than it, or computed by a kernel that still reads the old
-  /// content elsewhere: they have a block of their own, which is copied into the variable at once.
+  /// Results that write a variable, but are needed longer than it, or computed by a kernel that
+  /// still reads the old content elsewhere: they have a block of their own, which is copied into
+  /// the variable at once.
   EntryMap<char> apart;
 };
 

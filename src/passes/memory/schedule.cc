@@ -1,4 +1,5 @@
-/// schedule.cc: Schedule. Fixes the execution order: topological, ties by the traversal from the outputs.
+/// schedule.cc: Schedule. Fixes the execution order: topological, ties by the
+/// traversal from the outputs.
 ///   needs      shape, dtype
 ///   provides   order
 ///   preserves  everything

@@ -1,22 +1,26 @@
-/// attention.cc: Attention. Makes one library call of soft-max attention, so that its square of scores is never in memory.
+/// attention.cc: Attention. Makes one library call of soft-max attention, so that its square of
+/// scores is never in memory.
 ///   needs      shape, dtype, value
 ///   preserves  shape, dtype, value
-///   never      takes scores or weights that somebody else reads as well, so a graph with gradients keeps them; does
-///              anything where the target's library has no call for it
+///   never      takes scores or weights that another node reads as well, so a graph with gradients
+///              keeps them; does anything where the target's library has no call for it
 ///   changes    rounding: the scale goes to the queries, rows are divided by their sum at the end
 ///   cost       linear in the nodes
-///   source     Dao et al. 2022, FlashAttention; fusions of ONNX Runtime and OpenVINO for the same pattern
+///   source     Dao et al. 2022, FlashAttention; fusions of ONNX Runtime and OpenVINO
+///              for the same pattern
 ///
-///   before  %s = MatMul(%q, %kt)  %t = Mul(%s, c)  %u = Add(%t, %mask)  %p = Softmax(%u)  %y = MatMul(%p, %v)
+///   before  %s = MatMul(%q, %kt)  %t = Mul(%s, c)  %u = Add(%t, %mask)
+///           %p = Softmax(%u)  %y = MatMul(%p, %v)
 ///   after   %y = weft::Attention(%q, %k, %v, %mask) {scale = c, k_perm = [.., 1, 0]}
 ///
-/// The factor may stand on q, on k, on the product, or on several of them. A Transpose of an operand or of the result whose
-/// only reader this is becomes an axis order of the call; views that only add or drop axes of extent 1 are seen through.
-/// PyTorch's safe soft-max, Where(IsNaN(%p), 0, %p), gives rows that a mask hides zeros; then so does the call, {safe = 1}.
+/// The factor may stand on q, on k, on the product, or on several of them. A Transpose of an
+/// operand or of the result whose only reader this is becomes an axis order of the call; views that
+/// only add or drop axes of extent 1 are seen through. PyTorch's safe soft-max, Where(IsNaN(%p), 0,
+/// %p), gives rows that a mask hides zeros; then so does the call, {safe = 1}.
 ///
-/// Every extent will do. On 2 cores of an Intel Xeon with AVX-512 the call is faster than what it replaces from one row of
-/// queries on (512 keys, 8 heads of 64 features); with 2048 rows of as many keys a layer takes 0.77 of the time and a
-/// twentieth of the arena, with 4096 rows 0.43.
+/// Every extent will do. On 2 cores of an Intel Xeon with AVX-512 the call is faster than what it
+/// replaces from one row of queries on (512 keys, 8 heads of 64 features); with 2048 rows of as
+/// many keys a layer takes 0.77 of the time and a twentieth of the arena, with 4096 rows 0.43.
 #include <cmath>
 #include <optional>
 
@@ -32,7 +36,8 @@ namespace {
 
 constexpr const char* kAttention = "weft::Attention";
 
-/// A tensor read in another axis order: axis k is axis `axes[k]` of `source`, or of extent 1 where that is kNone.
+/// A tensor read in another axis order: axis k is axis `axes[k]` of `source`, or of extent 1
+/// where that is kNone.
 struct View {
   static constexpr int kNone = -1;
   NodeEntry source;
@@ -248,7 +253,8 @@ class Former {
     }
   }
 
-  /// The axis of `from` that each axis of its view `to` is, kNone for those of extent 1; empty where they differ in more.
+  /// The axis of `from` that each axis of its view `to` is, kNone for those of extent 1; empty
+  /// where they differ in more.
   static std::vector<int> AxesThroughView(const Shape& from, const Shape& to) {
     if (!from.has_rank() || !to.has_rank()) return {};
     std::vector<int> map;
@@ -277,7 +283,8 @@ class Former {
   }
   static Ints IntsOf(const std::vector<int>& v) { return Ints(v.begin(), v.end()); }
 
-  /// The source, with as many axes as the view has; `perm` gives them their order, empty where it is the view's.
+  /// The source, with as many axes as the view has; `perm` gives them their order, empty where
+  /// it is the view's.
   NodeEntry Arranged(const View& view, Ints* perm) {
     const Shape& s = shapes_[view.source];
     const int rank = int(view.axes.size());

@@ -1,4 +1,5 @@
-/// attention_test.cc: the pass Attention, for a library that says to have the call: what is formed, and what stays.
+/// attention_test.cc: the pass Attention, for a library that says to have the call: what is
+/// formed, and what stays.
 #include <doctest/doctest.h>
 
 #include "weft/core/gradient/gradient.h"

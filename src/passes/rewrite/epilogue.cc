@@ -1,15 +1,18 @@
-/// epilogue.cc: Epilogue. Gives library calls the element-wise operators behind them that they can apply on the way out.
+/// epilogue.cc: Epilogue. Gives library calls the element-wise operators behind them that they can
+/// apply on the way out.
 ///   needs      shape, dtype, value
 ///   preserves  shape, dtype, value
-///   never      takes an operator whose operand somebody else reads as well; changes what a result is, but for rounding
+///   never      takes an operator whose operand another node reads as well; changes what a result
+///              is, but for rounding
 ///   cost       linear in the calls and what they take
-///   source     post-ops of oneDNN, epilogues of cuBLASLt; the form is this project's (weft/core/plan/epilogue.h)
+///   source     post-ops of oneDNN, epilogues of cuBLASLt; the form
+///              is this project's (weft/core/plan/epilogue.h)
 ///
 ///   before  %a = Conv(%x, %w, %b)   %s = Add(%a, %r)   %y = Relu(%s)
 ///   after   %y = weft::Fused(%x, %w, %b, %r) {anchor = 1} body (..)
 ///
-/// Every result in the chain has one reader, the next operator. So nothing outside depends on the inside of a call, and no
-/// call can come to wait for itself.
+/// Every result in the chain has one reader, the next operator. So nothing outside depends on the
+/// inside of a call, and no call can come to wait for itself.
 #include "weft/core/plan/epilogue.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-/// epilogue_test.cc: the pass Epilogue, with a library that takes a whole tensor to add first, then one activation.
+/// epilogue_test.cc: the pass Epilogue, with a library that takes a whole tensor to add
+/// first, then one activation.
 #include "weft/core/plan/epilogue.h"
 
 #include <doctest/doctest.h>
@@ -119,7 +120,8 @@ TEST_CASE("epilogue: a body of another form is no call") {
     return AnchoredCallOf(g.outputs[0].node).has_value();
   };
   CHECK(is_call("    %p = MatMul(%0, %1) : f32[4, 4]\n    %r = Relu(%p) : f32[4, 4]\n"));
-  // Operands in another order; no step; a step that reads the operand twice; a step of two tensors; a second result.
+  // Operands in another order; no step; a step that reads the operand twice; a step of two
+  // tensors; a second result.
   CHECK(!is_call("    %p = MatMul(%1, %0) : f32[4, 4]\n    %r = Relu(%p) : f32[4, 4]\n"));
   CHECK(!is_call("    %r = MatMul(%0, %1) : f32[4, 4]\n"));
   CHECK(!is_call("    %p = MatMul(%0, %1) : f32[4, 4]\n    %r = Mul(%p, %p) : f32[4, 4]\n"));

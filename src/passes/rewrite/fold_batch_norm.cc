@@ -1,28 +1,35 @@
-/// fold_batch_norm.cc: FoldBatchNorm. Takes what is affine per channel into the weights of the Conv, ConvTranspose or Gemm
-/// before it.
+/// fold_batch_norm.cc: FoldBatchNorm. Takes what is affine per channel into the weights of the
+/// Conv, ConvTranspose or Gemm before it.
 ///   needs      shape, dtype
 ///   provides   -
 ///   preserves  shape, dtype
-///   never      touches a product with a second reader, weights that are no constants, statistics of a batch (training),
-///              or an affine map that is not finite; a product is never computed twice; a weight never loses what the
-///              factor behind it would have kept (below)
+///   never      touches a product with a second reader, weights that are no constants,
+///              statistics of a batch (training), or an affine map that is not finite; a
+///              product is never computed twice; a weight never loses what the factor behind it
+///              would have kept (below)
 ///   changes    rounding: one product of the weights instead of one per element of the result
 ///   cost       linear in the nodes and in the weights that change
-///   source     ONNX Runtime ConvBNFusion, ConvMulFusion, ConvAddFusion; onnxoptimizer fuse_bn_into_conv
+///   source     ONNX Runtime ConvBNFusion, ConvMulFusion, ConvAddFusion; onnxoptimizer
+///              fuse_bn_into_conv
 ///
-///   %c = Conv(%x, %w, %b)  %y = BatchNormalization(%c, %s, %t, %m, %v)   ->   %y = Conv(%x, %w a, %b a + d)
-///     with a = s / sqrt(v + epsilon), d = t - m a
-///   %c = Conv(%x, %w)  %y = Mul(%c, %k)   ->   %y = Conv(%x, %w k)          %k: f32[C, 1, 1]; Div the same with 1 / k
-///   %c = Conv(%x, %w)  %r = Relu(%c)  %y = Mul(%r, %k)  ->  %d = Conv(%x, %w k)  %y = Relu(%d)    where every k > 0
-///   %c = Gemm(%x, %w)  %y = Add(%c, %k)   ->   %y = Gemm(%x, %w, %k)        %k: f32[C]; Sub the same with -k
+///   %c = Conv(%x, %w, %b)  %y = BatchNormalization(%c, %s, %t, %m, %v)
+///     ->  %y = Conv(%x, %w a, %b a + d)             a = s / sqrt(v + epsilon), d = t - m a
+///   %c = Conv(%x, %w)  %y = Mul(%c, %k)
+///     ->  %y = Conv(%x, %w k)                       %k: f32[C, 1, 1]; Div the same with 1 / k
+///   %c = Conv(%x, %w)  %r = Relu(%c)  %y = Mul(%r, %k)
+///     ->  %d = Conv(%x, %w k)  %y = Relu(%d)        where every k > 0
+///   %c = Gemm(%x, %w)  %y = Add(%c, %k)
+///     ->  %y = Gemm(%x, %w, %k)                     %k: f32[C]; Sub the same with -k
 ///
-/// The weights are computed here, in double precision and rounded once: FoldConstants would do the same element by element
-/// through the interpreter.
+/// The weights are computed here, in double precision and rounded once: FoldConstants would do the
+/// same element by element through the interpreter.
 ///
-/// What may be folded: f16 and bf16 only where nothing is rounded (factors that are powers of two, offsets of a product
-/// without bias), because a weight of 8 or 11 bits has none to spare, and a factor of 1e-7 behind a product of f16 is no reason
-/// to lose weights. f32 and f64 where the weights stay normal numbers, and do not become so large that a partial sum may
-/// overflow. A weight that is next to nothing before may become nothing: training leaves many of them, and oneDNN drops them.
+/// What may be folded: f16 and bf16 only where nothing is rounded (factors that are powers of
+/// two, offsets of a product without bias), because a weight of 8 or 11 bits has none to spare,
+/// and a factor of 1e-7 behind a product of f16 is no reason to lose weights. f32 and f64 where
+/// the weights stay normal numbers, and do not become so large that a partial sum may overflow.
+/// A weight that is next to nothing before may become nothing: training leaves many of them,
+/// and oneDNN drops them.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -38,7 +45,8 @@
 namespace weft {
 namespace {
 
-/// y[.., c, ..] = scale[c] x[.., c, ..] + shift[c]; c is axis 1. One element each: for every channel.
+/// y[.., c, ..] = scale[c] x[.., c, ..] + shift[c]; c is axis 1. One element
+/// each: for every channel.
 struct Affine {
   NodeEntry x;
   std::vector<double> scale, shift;
@@ -67,9 +75,11 @@ std::vector<double> Doubles(const Tensor& t) {
   return v;
 }
 
-/// Scaled weights stay below it, unless they were above: sums of products with numbers up to 1e18 do not overflow.
+/// Scaled weights stay below it, unless they were above: sums of products with numbers up to
+/// 1e18 do not overflow.
 constexpr double kLargestScaled = 0x1p64;
-/// Weights below some 2^26 of the least normal number may vanish under factors that are not extreme themselves.
+/// Weights below some 2^26 of the least normal number may vanish under factors that
+/// are not extreme themselves.
 constexpr double kNextToNothing = 0x1p26, kMildFactor = 0x1p-20;
 
 bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
@@ -91,7 +101,8 @@ bool Keeps(DType t, double was, double factor, double now) {
   return std::fabs(now) <= most && (normal || std::fabs(was) < LeastKept(t, factor));
 }
 
-/// to = from f; false where a result is not Kept. In blocks, which compilers turn into vector code at -O2.
+/// to = from f; false where a result is not Kept. In blocks, which compilers turn into
+/// vector code at -O2.
 bool ScaleFloats(const float* from, float* to, int64_t count, double f) {
   constexpr int64_t kBlock = 16;
   constexpr uint32_t kExponent = 0x7f800000;
@@ -222,7 +233,8 @@ class Folder {
     return map;
   }
 
-  /// One operand is constant and differs only from channel to channel; the other one has the shape of the result.
+  /// One operand is constant and differs only from channel to channel; the other one has the
+  /// shape of the result.
   std::optional<Affine> OfArithmetic(const NodePtr& n) const {
     const bool add = IsOp(n, "Add"), sub = IsOp(n, "Sub"), mul = IsOp(n, "Mul"),
                div = IsOp(n, "Div");
@@ -327,7 +339,8 @@ class Folder {
   }
   static bool HasBias(const NodePtr& n) { return n->num_inputs() > 2 && n->inputs[2].node; }
 
-  /// `t` as [outer, channels, inner], each channel times its factor; null where a product is not Kept.
+  /// `t` as [outer, channels, inner], each channel times its factor; null where a
+  /// product is not Kept.
   static TensorPtr Scaled(const TensorPtr& t, int64_t outer, int64_t channels, int64_t inner,
                           const std::vector<double>& factor) {
     if (AllOnes(factor)) return t;
@@ -351,8 +364,8 @@ class Folder {
     return out;
   }
 
-  /// [before.., channels]: scale (times `old`, where there is one) plus shift; null where one is not finite, or rounded in
-  /// f16 or bf16.
+  /// [before.., channels]: scale (times `old`, where there is one) plus shift; null where one is
+  /// not finite, or rounded in f16 or bf16.
   static TensorPtr Bias(const Tensor* old, double old_factor, int64_t channels, DType dtype,
                         const Affine& map) {
     std::vector<int64_t> dims = old && old->rank() > 0 ? old->dims() : std::vector<int64_t>{1};
@@ -380,7 +393,8 @@ class Folder {
     const std::vector<int64_t>& d = w->dims();
     int64_t inner = 1;
     for (size_t k = 2; k < d.size(); ++k) inner *= d[k];
-    // W of Conv is [M, C / group, ..]; of ConvTranspose [C, M / group, ..], a group's channels one after the other.
+    // W of Conv is [M, C / group, ..]; of ConvTranspose [C, M / group, ..], a group's channels
+    // one after the other.
     const int64_t group = conv->attr<int64_t>("group");
     const int64_t channels = transposed ? d[1] * group : d[0];
     if (!Fits(map, channels)) return {};
@@ -466,7 +480,7 @@ WEFT_REGISTER_PASS(FoldBatchNorm)
     .preserve_graph_attr("dtype")
     .statistic("batch-norm", "BatchNormalization that became weights")
     .statistic("affine", "Add, Sub, Mul, Div that became weights")
-    .statistic("dead", "nodes that nothing needs any more");
+    .statistic("dead", "nodes that nothing uses any more");
 
 }  // namespace
 }  // namespace weft

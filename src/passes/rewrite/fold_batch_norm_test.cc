@@ -1,5 +1,5 @@
-/// fold_batch_norm_test.cc: random products with random affine maps behind them, folded, against the double precision
-/// results of the graph as it was.
+/// fold_batch_norm_test.cc: random products with random affine maps behind them, folded, against
+/// the double precision results of the graph as it was.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -154,8 +154,8 @@ Graph ProductAnd(DType t, DType values, int kind, const char* op, const std::vec
   return g;
 }
 
-/// The number of nodes after folding, and the errors of the graph and of what it is folded to against float64, in units of
-/// the largest element.
+/// The number of nodes after folding, and the errors of the graph and of what it is folded to
+/// against float64, in units of the largest element.
 struct Folded {
   int nodes;
   double before, after;

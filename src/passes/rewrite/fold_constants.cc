@@ -17,7 +17,8 @@
 namespace weft {
 namespace {
 
-/// Small results always; larger ones only when they are not much more than what they were made from.
+/// Small results always; larger ones only when they are not much more than what
+/// they were made from.
 bool WithinBudget(int64_t bytes, int64_t input_bytes, int64_t total, const Limits& limits) {
   constexpr int64_t kAlways = int64_t{1} << 16, kGrowth = 2;
   if (bytes > limits.folded_bytes_each || total + bytes > limits.folded_bytes_total) return false;
@@ -73,7 +74,7 @@ WEFT_REGISTER_PASS(FoldConstants)
     .depend_graph_attr("dtype")
     .statistic("folded", "nodes replaced by their value")
     .statistic("bytes", "bytes of the constants made")
-    .statistic("dead", "nodes that nothing needs any more");
+    .statistic("dead", "nodes that nothing uses any more");
 
 }  // namespace
 }  // namespace weft

@@ -1,5 +1,5 @@
-/// fold_transpose_test.cc: random products of transposed operands before and after the pass FoldTranspose, in all types of
-/// floats, with vectors, broadcasts and gradients.
+/// fold_transpose_test.cc: random products of transposed operands before and after the pass
+/// FoldTranspose, in all types of floats, with vectors, broadcasts and gradients.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ int Count(const Graph& g, const char* op) {
   return count;
 }
 
-/// An operand of a product with the extents `dims`, as a Transpose of an input by a random order of axes.
+/// An operand of a product with the extents `dims`, as a Transpose of an input by a
+/// random order of axes.
 NodeEntry Operand(Graph* g, const char* name, DType t, const std::vector<SymInt>& dims,
                   std::mt19937* random, bool* keeps_dense) {
   Ints perm(dims.size());

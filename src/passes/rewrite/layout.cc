@@ -1,18 +1,21 @@
-/// layout.cc: Layout. Chooses, once for the whole graph, which tensors lie in memory with their channels innermost, so that
-/// library calls that want them so pass them on without transposing them in between.
+/// layout.cc: Layout. Chooses, once for the whole graph, which tensors have their channels
+/// innermost in memory, so that library calls that want them so pass them on without transposing.
 ///   needs      shape, dtype, subgraph
 ///   provides   layout
 ///   preserves  shape, dtype, value, subgraph, kernel, rtc
-///   never      changes a shape or the meaning of a node; gives an input, an output or a variable another layout
+///   never      changes a shape or the meaning of a node; gives an input, an output or
+///              a variable another layout
 ///   cost       linear in nodes and edges, and a least cut in a network of that size
 ///   source     layout assignment of XLA; as a least cut, this project
 ///
-/// Library calls say what they wish for (FLayout) and take plain tensors all the same: that costs them a transposition.
-/// A generated kernel takes any layout of each operand, but walks in the order of memory only where its operands lie alike
-/// (LayoutGroups): each group of them has one layout. Everything else wants plain tensors. A tensor whose maker and
-/// readers do not agree is reordered once, which costs its bytes; the cheapest choice of all is taken:
+/// Library calls say what they wish for (FLayout) and take plain tensors all the same: that costs
+/// them a transposition. A generated kernel takes any layout of each operand, but walks in the
+/// order of memory only where its operands lie alike (LayoutGroups): each group of them has one
+/// layout. Everything else wants plain tensors. A tensor whose maker and readers do not agree is
+/// reordered once, which costs its bytes; the cheapest choice of all is taken:
 ///   before  %a = Conv(%x)         %b = Fused(%a)        %c = Conv(%b)        %d = Dft(%b)
-///   after   %a = Conv(%x)  #last  %b = Fused(%a) #last  %c = Conv(%b) #last  %r = weft::Reorder(%b)  %d = Dft(%r)
+///   after   %a = Conv(%x)  #last  %b = Fused(%a) #last  %c = Conv(%b) #last
+///           %r = weft::Reorder(%b)                                           %d = Dft(%r)
 /// Kernels that there are already keep the layouts that they were made for.
 #include "weft/core/plan/layout.h"
 
@@ -34,9 +37,9 @@ namespace {
 
 /// Extents that are not known yet, all alike: tensors of one graph are weighed against each other.
 constexpr int64_t kGuessedExtent = 32;
-/// A reorder costs the bytes of the tensor and as much as these for being one more step. So does a transposition inside a
-/// library call, and a kernel that reads with strides, but for the step (measured for f32[8, 64, 56, 56] on one core and on
-/// two: 0.22 to 0.33 ms more each).
+/// A reorder costs the bytes of the tensor and as much as these for being one more step. So does a
+/// transposition inside a library call, and a kernel that reads with strides, but for the step
+/// (measured for f32[8, 64, 56, 56] on one core and on two: 0.22 to 0.33 ms more each).
 constexpr int64_t kStepBytes = 4096;
 
 enum class Force { kNone, kLast, kOdd };
@@ -261,8 +264,9 @@ class LayoutChooser {
       if (std::any_of(group.operands.begin(), group.operands.end(),
                       [&](int operand) { return written[size_t(operand)]; }))
         continue;  // a variable lies there
-      // Rows that are made of something else are best walked through as that lies (measured: an embedding and its
-      // normalisation, given with another axis first, take 2.3 times as long when the lanes are channels).
+      // Rows that are made of something else are best walked through as that lies (measured: an
+      // embedding and its normalisation, given with another axis first, take 2.3 times as long when
+      // the lanes are channels).
       if (force_ == Force::kNone && reduces && size_t(group.operands[0]) >= inputs) continue;
       const End end = AddEnd();
       choice_.Pay(end, bytes(group.strided_plain), bytes(group.strided_last));
@@ -345,7 +349,7 @@ Graph LayoutPass(Graph g, PassContext& ctx) {
 }
 
 WEFT_REGISTER_GRAPH_ATTR(layout, kDerived, LayoutMap)
-    .describe("in which order the elements of an entry lie in memory")
+    .describe("order of the elements of an entry in memory")
     .hidden()
     .text([](const Layout& l) { return l == Layout::kChannelsLast ? "last" : "plain"; },
           [](const std::string& s) {
@@ -354,8 +358,7 @@ WEFT_REGISTER_GRAPH_ATTR(layout, kDerived, LayoutMap)
           });
 
 WEFT_REGISTER_PASS(Layout)
-    .describe(
-        "chooses which tensors lie in memory with their channels innermost, for library calls")
+    .describe("chooses which tensors have their channels innermost in memory, for library calls")
     .set_body(LayoutPass)
     .set_change_graph(true)
     .depend_graph_attr("shape")
@@ -370,7 +373,7 @@ WEFT_REGISTER_PASS(Layout)
     .preserve_graph_attr("rtc")
     .option("force", std::string(),
             "for tests: \"last\" puts every tensor that may so, \"odd\" every second one")
-    .statistic("channels-last", "tensors that lie so")
+    .statistic("channels-last", "tensors with their channels innermost")
     .statistic("reorders", "copies between two layouts");
 
 }  // namespace

@@ -1,4 +1,5 @@
-/// two_way_choice.cc: see two_way_choice.h. What is reached from the true side when no path is left to push along is true.
+/// two_way_choice.cc: see two_way_choice.h. What is reached from the true side when no path is left
+/// to push along is true.
 #include "two_way_choice.h"
 
 #include <algorithm>
@@ -93,7 +94,7 @@ bool TwoWayChoice::Augment() {
     }
     if (moved) continue;
     if (path.empty()) return true;
-    // A dead end: nobody goes there again.
+    // A dead end: not visited again.
     const int back = edges_[size_t(path.back() ^ 1)].to;
     path.pop_back();
     ++next_[size_t(back)];

@@ -7,8 +7,9 @@
 
 namespace weft {
 
-/// A sum of costs, each of one variable or of a set that should agree, is least where a network has its least cut
-/// (Picard and Ratliff 1975; sets as in Lawler 1973). Found by augmenting along shortest paths (Dinic 1970).
+/// A sum of costs, each of one variable or of a set that should agree, is least where a network has
+/// its least cut (Picard and Ratliff 1975; sets as in Lawler 1973). Found by augmenting along
+/// shortest paths (Dinic 1970).
 class TwoWayChoice {
  public:
   static constexpr int64_t kForbidden = int64_t{1} << 60;
@@ -19,8 +20,9 @@ class TwoWayChoice {
   /// Costs that not all of these variables have one value.
   void PayUnlessAlike(const std::vector<int>& variables, int64_t cost);
 
-  /// The values of the variables: of the cheapest choices the one with fewest that are true. Gives up after `most_steps`
-  /// visits of edges: all are false then, but for those to which that is forbidden.
+  /// The values of the variables: of the cheapest choices the one with fewest that are
+  /// true. Gives up after `most_steps` visits of edges: all are false then, but for those
+  /// to which that is forbidden.
   std::vector<bool> Solve(int64_t most_steps = 200'000'000);
 
  private:

@@ -91,7 +91,7 @@ std::shared_ptr<void> Backend::Allocate(int64_t bytes) {
   const int64_t rounded = CheckedRoundUp(std::max<int64_t>(bytes, 1), 64);
   RequestScope::CheckMemory(rounded);
   void* data = std::aligned_alloc(64, size_t(rounded));
-  WEFT_CHECK(data, kOutOfMemory, "an arena of {} bytes cannot be had", bytes);
+  WEFT_CHECK(data, kOutOfMemory, "cannot allocate an arena of {} bytes", bytes);
   return {data, [](void* p) { std::free(p); }};
 }
 
@@ -118,7 +118,8 @@ std::shared_ptr<Backend> GetBackend(const std::string& name) {
   const std::shared_ptr<const BackendModule> module = FindBackendModule(family, &why);
   if (!module) ThrowNoBackend(family, why);
   if (!module->backend) ThrowNoBackend(family, "its module compiles kernels, but runs none");
-  // Without a lock: a backend may be made of another. Two threads may make one each; the first stays.
+  // Without a lock: a backend may be made of another. Two threads may make one each; the first
+  // stays.
   std::shared_ptr<Backend> backend = module->backend(parameters);
   WEFT_CHECK(backend != nullptr, kUnsupported, "backend '{}' could not be made", name);
   std::lock_guard lock(mutex);

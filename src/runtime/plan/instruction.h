@@ -53,7 +53,8 @@ struct ExecutionPlan {
   std::vector<int> copies;  ///< outputs copied at the end
 };
 
-/// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every node nothing can run.
+/// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every
+/// node nothing can run.
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend);
 
 }  // namespace weft

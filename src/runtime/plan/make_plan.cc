@@ -1,4 +1,5 @@
-/// make_plan.cc: from a planned graph to steps: kernels for fused nodes, library calls, the interpreter where neither is.
+/// make_plan.cc: from a planned graph to steps: kernels for fused nodes, library calls, the
+/// interpreter where neither is.
 #include <algorithm>
 #include <unordered_map>
 
@@ -79,7 +80,8 @@ class PlanMaker {
     const int* s = storage_.of.find(NodeEntry(n));
     return s && storage_.storages[size_t(*s)].kind == StorageKind::kConstant;
   }
-  /// Somebody reads the entry as a tensor: an output, or an operand that is more than the shape of a view.
+  /// The entry is read as a tensor: an output, or an operand that is more than the
+  /// shape of a view.
   bool IsRead(NodePtr n) const {
     for (const Use& u : n->uses())
       if (!u.control && !(IsView(u.user) && u.slot > 0)) return true;
@@ -150,7 +152,7 @@ class PlanMaker {
     if (!k || !c || c->size() != k->Kernels().size()) return false;
     if (!layouts_ && !k->layouts.empty()) {
       WEFT_LOG(kWarning,
-               "{} has a kernel for tensors that lie otherwise than they do since the graph was "
+               "{} has a kernel for other layouts than its tensors have since the graph was "
                "edited; it runs in the interpreter",
                n->Describe());
       return false;

@@ -1,7 +1,8 @@
-/// backend.cc: backends of plugins of the C tier: host memory, kernels as C text, launches by the plugin.
+/// backend.cc: backends of plugins of the C tier: host memory, kernels as C text,
+/// launches by the plugin.
 ///
-/// Such a backend goes through the pipeline of "cpu"; the machine code made there is what host->kernel_* runs, and the C
-/// text of each kernel is what the plugin may compile instead.
+/// Such a backend goes through the pipeline of "cpu"; the machine code made there is what
+/// host->kernel_* runs, and the C text of each kernel is what the plugin may compile instead.
 #include "weft/runtime/backend/backend.h"
 
 #include <memory>
@@ -107,7 +108,7 @@ class PluginBackend final : public Backend {
     std::shared_ptr<void> owned(data, [def = def_](void* p) {
       if (p) def.release(def.user, p);
     });
-    WEFT_CHECK(data, kOutOfMemory, "backend '{}' gave no memory for {} bytes", name_, bytes);
+    WEFT_CHECK(data, kOutOfMemory, "backend '{}' could not allocate {} bytes", name_, bytes);
     WEFT_CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0, kPlugin,
                "backend '{}' gave memory that is not aligned to 64 bytes", name_);
     return owned;

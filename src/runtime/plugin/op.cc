@@ -133,8 +133,8 @@ WeftStatus SetOutput(WeftInference* inference, int32_t output, WeftDType dtype, 
       return;
     }
     if (rank < 0) return;
-    WEFT_CHECK(rank <= 64 && (rank == 0 || dims), kApiMisuse, "a shape of rank {} without extents",
-               rank);
+    WEFT_CHECK(rank <= 64 && (rank == 0 || dims), kApiMisuse,
+               "a shape of rank {} without dimensions", rank);
     std::vector<SymInt> extents;
     for (int32_t d = 0; d < rank; ++d) extents.push_back(DimOf(dims[d]));
     inference->shapes->set_out(output, Shape(std::move(extents)));
@@ -188,7 +188,7 @@ WeftDim DimOp(char op, WeftDim a, WeftDim b) {
         r = Max(x, y);
         break;
       default:
-        WEFT_THROW(kApiMisuse, "there is no operation '{}' of extents", op);
+        WEFT_THROW(kApiMisuse, "there is no operation '{}' on dimensions", op);
     }
   });
   return status == WEFT_OK ? Handle(r) : nullptr;

@@ -1,6 +1,8 @@
-/// pass.cc: passes of plugins of the C tier, and the functions by which they look at and change a graph.
+/// pass.cc: passes of plugins of the C tier, and the functions by which they look at
+/// and change a graph.
 ///
-/// Handles are checked against the graph they are used with: a node of another graph, or one that is gone, is status 106.
+/// Handles are checked against the graph they are used with: a node of another graph, or one that
+/// is gone, is status 106.
 #include "weft/core/pass/pass.h"
 
 #include <memory>
@@ -131,7 +133,7 @@ WeftStatus AddConstant(WeftGraph* g, const WeftView* value, WeftEntry* entry) {
     WEFT_CHECK(v.dtype > 0 && v.dtype < kNumDTypes && DTypeBits(DType(v.dtype)) > 0, kApiMisuse,
                "a constant of dtype {}", v.dtype);
     WEFT_CHECK(v.rank >= 0 && v.rank <= 64 && (v.rank == 0 || v.dims), kApiMisuse,
-               "a constant without extents");
+               "a constant without dimensions");
     std::vector<int64_t> dims;
     for (int32_t d = 0; d < v.rank; ++d) dims.push_back(v.dims[d]);
     auto t = std::make_shared<Tensor>(DType(v.dtype), std::move(dims));
@@ -166,7 +168,7 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
     builder.describe(Text(def.doc)).set_change_graph(true);
     for (const std::string& attr : Split(Text(def.needs), ','))
       if (!Trim(attr).empty()) builder.depend_graph_attr(std::string(Trim(attr)));
-    builder.statistic("dead", "nodes that nothing needs any more");
+    builder.statistic("dead", "nodes that nothing uses any more");
     builder.set_body([def, name](Graph g, PassContext& ctx) {
       WeftGraph graph;
       graph.graph = std::move(g);

@@ -1,5 +1,5 @@
-/// services.h: what the functions of the plugins' table share: exceptions become statuses, structs of either age
-/// are read, handles are cast. Private to the runtime.
+/// services.h: what the functions of the plugins' table share: exceptions become statuses, structs
+/// of either age are read, handles are cast. Private to the runtime.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,8 @@ WeftStatus Guard(F f) noexcept {
   }
 }
 
-/// Calls a function of a plugin: a status other than WEFT_OK, or anything thrown all the same, becomes an error of ours.
+/// Calls a function of a plugin: a status other than WEFT_OK, or anything thrown all the same,
+/// becomes an error of ours.
 template <class F>
 void CallPlugin(const std::string& who, F f) {
   SetPluginFailure(WEFT_OK, {});
@@ -44,12 +45,13 @@ void CallPlugin(const std::string& who, F f) {
   } catch (const std::exception& e) {
     WEFT_THROW(kPlugin, "{} threw an exception: {}", who, e.what());
   } catch (...) {
-    WEFT_THROW(kPlugin, "{} threw something that is no exception", who);
+    WEFT_THROW(kPlugin, "{} threw something that is not an exception", who);
   }
   ThrowPluginStatus(status, who);
 }
 
-/// What both sides know of a struct that a plugin gives; the rest is null. `smallest`: bytes that every version has.
+/// What both sides know of a struct that a plugin gives; the rest is null. `smallest`: bytes
+/// that every version has.
 template <class T>
 T ReadDef(const T* def, size_t smallest, const char* what) {
   WEFT_CHECK(def != nullptr, kApiMisuse, "{} is null", what);

@@ -1,4 +1,5 @@
-/// arena.h: where the blocks of a plan lie, for who runs it and for who asks what it takes. Private to the runtime.
+/// arena.h: where the blocks of a plan lie, for programs that run it and for queries of what it
+/// takes. Private to the runtime.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-/// binding.cc: one small host program computes every size and extent; then offsets are planned and primitives made.
+/// binding.cc: one small host program computes every size and extent; then offsets are
+/// planned and primitives made.
 #include "binding.h"
 
 #include <algorithm>
@@ -88,8 +89,8 @@ std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
       int64_t& v = values[size_t(it - symbols_.begin())];
       const int64_t got = inputs[i]->dims()[size_t(d)];
       Require(v < 0 || v == got, i, [&] {
-        return fmt::format("the extent '{}' is {} in one input and {} in {}", want[d].ToString(), v,
-                           got, NameOf(i));
+        return fmt::format("the dimension '{}' is {} in one input and {} in {}", want[d].ToString(),
+                           v, got, NameOf(i));
       });
       v = got;
     }
@@ -108,7 +109,7 @@ void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs)
     });
     for (size_t d = 0; d < want.size(); ++d)
       Require(want[d] < 0 || want[d] == got[d], i, [&] {
-        return fmt::format("{} has extent {} on axis {}, expected {} = {}", NameOf(i), got[d], d,
+        return fmt::format("{} has size {} on axis {}, expected {} = {}", NameOf(i), got[d], d,
                            plan_.values[v].shape[int(d)].ToString(), want[d]);
       });
   }
@@ -173,8 +174,8 @@ std::vector<int64_t> Binder::Sizes(const std::vector<int64_t>& symbols) const {
   std::vector<char> left;
   if (program_->RunModulo(symbols.data(), r.data(), &left)) return r;
   for (size_t k = 0; k < r.size(); ++k)
-    WEFT_CHECK(!left[k] || may_wrap_[k], kOverflow, "a size leaves 64 bits at these extents: {}",
-               results_[k].ToString());
+    WEFT_CHECK(!left[k] || may_wrap_[k], kOverflow,
+               "a size overflows 64 bits at these dimensions: {}", results_[k].ToString());
   return r;
 }
 
@@ -204,7 +205,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     for (size_t d = 0; d < b->dims[v].size(); ++d)
       if (value_slots_[v][d] >= 0 && b->dims[v][d] < 0)
         ThrowError(ErrorCode::kShapeMismatch,
-                   fmt::format("a tensor of the shape {} would have the negative extent {}",
+                   fmt::format("a tensor of the shape {} would have the negative dimension {}",
                                plan_.values[v].shape.ToString(), b->dims[v][d]),
                    negative ? negative->node->Describe() : "");
   for (const Step& step : plan_.steps) {
@@ -242,8 +243,8 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
       else
         WEFT_LOG(kWarning,
-                 "{} is not supported by the library for these extents and types, and no kernel is "
-                 "generated for it; it runs in the interpreter",
+                 "{} is not supported by the library for these dimensions and types, and no kernel "
+                 "is generated for it; it runs in the interpreter",
                  step.node->Describe());
     }
     b->calls.push_back(call);

@@ -28,18 +28,21 @@ class Binder {
  public:
   /// Throws kUnsupported when the plan needs a symbol that no input determines.
   Binder(const ExecutionPlan& plan, Facts facts);
-  /// Values of the symbols from the extents of the inputs, in a fixed order: the key of a binding. Throws kBadInput.
+  /// Values of the symbols from the extents of the inputs, in a fixed order: the key of
+  /// a binding. Throws kBadInput.
   std::vector<int64_t> Solve(const std::vector<TensorPtr>& inputs) const;
-  /// Every extent of every input, also those that are no bare symbol; before each run, since a binding is found by its
-  /// symbols alone (kBadInput).
+  /// Every extent of every input, also those that are no bare symbol; before each run, since a
+  /// binding is found by its symbols alone (kBadInput).
   void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
-  /// Checks the inputs and every fact that the program was compiled with (kShapeMismatch), then prepares.
+  /// Checks the inputs and every fact that the program was compiled
+  /// with (kShapeMismatch), then prepares.
   std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
                                       const std::vector<TensorPtr>& inputs, Backend& backend,
                                       const CallOptions& options) const;
 
  private:
-  /// Results of the size program. What is data may have wrapped, as data does; nothing else may (kOverflow).
+  /// Results of the size program. What is data may have wrapped, as data does;
+  /// nothing else may (kOverflow).
   std::vector<int64_t> Sizes(const std::vector<int64_t>& symbols) const;
   /// What is known of a value before the run, at these extents; null: nothing.
   TensorPtr ConstantOf(int value, const Binding& b) const;
@@ -59,8 +62,8 @@ class Binder {
   std::vector<int> storage_slots_;
   std::vector<SymInt> results_;  ///< the expression of every slot
   std::vector<char> may_wrap_;   ///< by slot: nothing but data that wraps as the expression does
-  std::map<int, size_t>
-      shape_steps_;  ///< by value: the step that writes it, of those that the host knows
+  /// by value: the step that writes it, of those that the host knows
+  std::map<int, size_t> shape_steps_;
 };
 
 }  // namespace weft

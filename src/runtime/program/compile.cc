@@ -42,9 +42,10 @@ void CheckBody(const NodePtr& fused) {
   for (NodePtr n : body.TopoOrder()) {
     if (!IsOp(n, builtin::kAssign)) continue;
     const bool is_input = std::count(body.inputs().begin(), body.inputs().end(), n->inputs[0].node);
-    WEFT_CHECK(is_input && body.is_output(n), kInvalidModel,
-               "{}: in its body {} writes what is no input of the body, or is no result of it",
-               fused->Describe(), n->Describe());
+    WEFT_CHECK(
+        is_input && body.is_output(n), kInvalidModel,
+        "{}: in its body {} writes what is not an input of the body, or is not a result of it",
+        fused->Describe(), n->Describe());
   }
 }
 
@@ -67,8 +68,8 @@ void CheckEffects(const Graph& graph) {
     for (auto [i, k] : WrittenInputs(n)) {
       const NodePtr v = n->inputs[size_t(i)].node;
       WEFT_CHECK(IsState(v), kInvalidModel,
-                 "{}: writes {}, which is no state variable; what it writes must outlive the run: "
-                 "set the attribute `state` of the variable",
+                 "{}: writes {}, which is not a state variable; what it writes must outlive the "
+                 "run: set the attribute `state` of the variable",
                  n->Describe(), v->Describe());
       WEFT_CHECK(k >= 0, kUnsupported,
                  "{}: no backend runs operators that write an input by themselves; give the new "
@@ -151,7 +152,8 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
     } catch (const UserError& e) {
       // One plan cannot hold it; stages can, unless some operator runs nowhere.
       if (e.code() != ErrorCode::kUnsupported) throw;
-      // What a stage does cannot be undone by a later one that fails, nor be ordered against its effects.
+      // What a stage does cannot be undone by a later one that fails, nor be
+      // ordered against its effects.
       const bool state = !StateVariables(original).empty();
       WEFT_CHECK(!state, kUnsupported,
                  "a program with state variables needs shapes that do not depend on values: {}",

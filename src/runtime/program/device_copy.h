@@ -1,4 +1,5 @@
-/// device_copy.h: a state variable's place on a device. Private to the runtime; guarded by the lock of its store.
+/// device_copy.h: a state variable's place on a device. Private to the runtime; guarded by the
+/// lock of its store.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,8 @@ class DeviceCopy {
       // The device has failed, and with it whoever used this.
     }
   }
-  /// The content on that device, brought there where the host's is newer. `writes`: it will be changed there.
+  /// The content on that device, brought there where the host's is newer. `writes`: it
+  /// will be changed there.
   void* On(const std::shared_ptr<Backend>& backend, DeviceStream& stream,
            const std::shared_ptr<Tensor>& host, bool writes) {
     if (backend != backend_ || host != host_) {
@@ -55,7 +57,7 @@ class DeviceCopy {
     }
     ahead_ = false;
   }
-  /// The device has what the host's tensor has not.
+  /// The device has content that the host's tensor lacks.
   bool ahead() const { return ahead_; }
   /// The host's tensor is about to be written, in part or as a whole.
   void FallBehind() {

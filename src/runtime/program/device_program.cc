@@ -1,9 +1,11 @@
-/// device_program.cc: runs a plan on a device with memory of its own (weft/runtime/backend/device.h).
+/// device_program.cc: runs a plan on a device with memory
+/// of its own (weft/runtime/backend/device.h).
 ///
-/// A run gives everything to one stream and waits once, when its results are on the host, or later (Session::Start). Steps
-/// that no kernel and no call computes fetch their operands and run in the interpreter. The third run with the same extents
-/// and places, and those after it, replay recordings: one of all steps, or one of those between any two steps that need the
-/// host or that the device cannot record.
+/// A run gives everything to one stream and waits once, when its results are on the host, or later
+/// (Session::Start). Steps that no kernel and no call computes fetch their operands and run in the
+/// interpreter. The third run with the same extents and places, and those after it, replay
+/// recordings: one of all steps, or one of those between any two steps that need the host or that
+/// the device cannot record.
 #include <algorithm>
 #include <deque>
 #include <iterator>
@@ -53,7 +55,7 @@ class DeviceProgram final : public PlannedProgram {
       std::shared_ptr<const Binding> extents;
       /// Of all storages, scratch memory and flags, in the last of them.
       std::vector<void*> places;
-      int runs = 0;  ///< that had these places
+      int runs = 0;  ///< with these places
       std::vector<Segment> segments;
     };
     std::deque<Alike> alike;  ///< the last one first
@@ -164,7 +166,7 @@ class DeviceProgram final : public PlannedProgram {
       s.stream->Wait();
       s.targets.clear();
     } catch (const std::exception&) {
-      // The failure is told already. Nobody knows what is still at work.
+      // Wait has reported the failure. The stream may still be working: keep what it uses.
       std::move(s.alike.begin(), s.alike.end(), std::back_inserter(s.lost));
     }
     s.alike.clear();
@@ -213,8 +215,9 @@ class DeviceProgram final : public PlannedProgram {
     stats_.replays.Add();
     s.stream->Replay(*segment.recording);
   }
-  /// Runs all steps at the places of this run: what the device records is left in `segments`, which hold recordings of the
-  /// same steps at other places. What it refuses ends a segment, and is not tried again.
+  /// Runs all steps at the places of this run: what the device records is left in `segments`,
+  /// which hold recordings of the same steps at other places. What it refuses ends a segment, and
+  /// is not tried again.
   void RecordSteps(DeviceState& s, std::vector<DeviceState::Segment>* segments) const {
     if (!segments->empty()) s.stream->Wait();  // they may be at work
     std::vector<DeviceState::Segment> earlier = std::exchange(*segments, {});
@@ -239,7 +242,8 @@ class DeviceProgram final : public PlannedProgram {
       Replay(s, segments->back());
     }
   }
-  /// False, and the steps are noted, where the device refuses some of them; without a recording where it records nothing.
+  /// False, and the steps are noted, where the device refuses some of them; without a recording
+  /// where it records nothing.
   bool Record(DeviceState& s, DeviceState::Segment* segment) const {
     struct Recording {
       bool& is_on;

@@ -1,5 +1,6 @@
-/// kernel_call.cc: see kernel_call.h. The call becomes a graph of its own with constant extents, whose operands are as they
-/// lie in memory and transposed before and after; the passes make kernels of it, which share the scratch memory.
+/// kernel_call.cc: see kernel_call.h. The call becomes a graph of its own with constant extents,
+/// whose operands are as they lie in memory and transposed before and after; the passes make
+/// kernels of it, which share the scratch memory.
 #include "kernel_call.h"
 
 #include <algorithm>
@@ -80,7 +81,7 @@ class CallGraph {
   NodeEntry Transposed(const NodeEntry& x, Ints perm) {
     return NodeEntry(g_.AddNode("Transpose", {x}, {{"perm", std::move(perm)}}));
   }
-  /// Input number `i` of the call; those before it that nobody names are there, too.
+  /// Input number `i` of the call; those before it are there even if unnamed.
   NodeEntry Operand(size_t i, Dims dims, DType type, bool last) {
     while (entries_.size() <= i) {
       entries_.emplace_back();
@@ -127,8 +128,8 @@ bool HasOnlyKernels(const ExecutionPlan& plan) {
 
 class KernelCall final : public LibraryCall {
  public:
-  /// `slots`: of each input of the graph, in their order, its number among those of the call. `replaced`: those inputs of the
-  /// call that may lie where result 0 goes.
+  /// `slots`: of each input of the graph, in their order, its number among those of the call.
+  /// `replaced`: those inputs of the call that may lie where result 0 goes.
   KernelCall(Graph graph, ExecutionPlan plan, std::vector<size_t> slots,
              std::vector<size_t> replaced, Backend& backend)
       : graph_(std::move(graph)),
@@ -184,7 +185,8 @@ class KernelCall final : public LibraryCall {
     if (bytes > 0) stream->CopyIn(place.get(), v.constant->data(), bytes);
     stream->Wait();
   }
-  /// Where result 0 is made when an operand lies in its place, which kernels take for memory that nobody writes; else null.
+  /// Where result 0 is made when an operand lies in its place, which kernels take for memory that
+  /// nothing writes; else null.
   void* Staged(const void* const* inputs, void* const* outputs, void* scratch) const {
     const bool there = std::any_of(replaced_.begin(), replaced_.end(),
                                    [&](size_t i) { return inputs[i] == outputs[0]; });

@@ -1,5 +1,5 @@
-/// machine.cc: what this processor can do at best: copies by plain threads, a matrix product by the backend `cpu`. Minima,
-/// because whatever else runs here only adds time.
+/// machine.cc: what this processor can do at best: copies by plain threads, a matrix product by the
+/// backend `cpu`. Minima, because whatever else runs here only adds time.
 #include <unistd.h>
 
 #include <algorithm>

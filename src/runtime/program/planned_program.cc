@@ -88,8 +88,8 @@ Program::Rest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr
   } catch (Error& e) {
     if (e.code() == ErrorCode::kOutOfMemory && e.hint().empty())
       e.SetHint(fmt::format(
-          "at these extents the plan needs {} for tensors, {} of them at once, "
-          "and {} for library calls",
+          "at these dimensions the plan needs {} for tensors, {} of them at once, and {} for "
+          "library calls",
           FormatBytes(b.arena_bytes), FormatBytes(b.live_bytes), FormatBytes(b.scratch_bytes)));
     Abandon(s);
     throw;

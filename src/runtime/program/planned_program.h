@@ -1,4 +1,5 @@
-/// planned_program.h: what programs that run an ExecutionPlan share, wherever its memory is. Private to the runtime.
+/// planned_program.h: what programs that run an ExecutionPlan share, wherever its memory is.
+/// Private to the runtime.
 #pragma once
 
 #include <deque>
@@ -53,8 +54,8 @@ class PlannedProgram : public Program {
     return RunUntil(state, fed, outputs, /*later=*/true);
   }
 
-  /// Says where the storages lie that are not in the arena, and brings there what is fed. `inputs`: what is fed, then the
-  /// variables.
+  /// Says where the storages lie that are not in the arena, and brings there what is fed. `inputs`:
+  /// what is fed, then the variables.
   virtual void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,
                      const std::vector<std::shared_ptr<Tensor>>& outputs) const = 0;
   /// All steps, in order.
@@ -66,7 +67,8 @@ class PlannedProgram : public Program {
   virtual void Copy(PlannedState& s, void* to, const void* from, int64_t bytes) const = 0;
   /// Waits until the steps given so far are done.
   virtual void Wait(PlannedState&) const {}
-  /// Brings results that lie elsewhere into `outputs`, and ends the run; `later`: what takes time may be left as the rest.
+  /// Brings results that lie elsewhere into `outputs`, and ends the run; `later`: what takes time
+  /// may be left as the rest.
   virtual Rest End(PlannedState& s, const std::vector<std::shared_ptr<Tensor>>& outputs,
                    bool later) const = 0;
 

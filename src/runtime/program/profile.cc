@@ -54,7 +54,7 @@ ProfileRow SumOf(const std::vector<ProfileRow>& rows) {
 }
 
 std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& machine, double run_us) {
-  if (rows.empty()) return "this backend does not tell the time of its steps\n";
+  if (rows.empty()) return "this backend does not report the time of its steps\n";
   ProfileRow all = SumOf(rows);
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return a.microseconds > b.microseconds;
@@ -75,7 +75,7 @@ std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& machine, d
   add("", all);
   if (run_us > 0) {
     ProfileRow run = all;
-    run.name = "a run";
+    run.name = "run";
     run.microseconds = run_us;
     add("", run);
   }

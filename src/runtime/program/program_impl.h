@@ -25,15 +25,16 @@ struct ProgramMaker {
   }
 };
 
-/// A tensor of the same content that nobody else holds: what a caller may write to.
+/// A tensor of the same content that nothing else holds: what a caller may write to.
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
 /// Between tensors of equal dtype and extents.
 void CopyContent(const Tensor& from, Tensor* to);
-/// The backend of that name, for one program with `threads` (0: as many as the process may use). Throws as GetBackend.
+/// The backend of that name, for one program with `threads` (0: as many as the process may
+/// use). Throws as GetBackend.
 std::shared_ptr<Backend> BackendFor(const std::string& name, int threads);
-/// Where CompileOptions name none.
-/// Every write must be one to a state variable, by an operator whose result is the new content, and the names of state
-/// variables must tell them apart (kInvalidModel, kUnsupported).
+/// Where CompileOptions name none. Every write must be one to a state variable, by an operator
+/// whose result is the new content, and the names of state variables must tell them apart
+/// (kInvalidModel, kUnsupported).
 void CheckEffects(const Graph& graph);
 
 /// Runs every node in the Evaluator on tensors of the sizes that come: the reference.
@@ -43,14 +44,17 @@ std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> b
 /// Runs it on a backend with memory of its own.
 std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend);
 
-/// What a program of this backend is planned from: `graph` after the pipeline. `code`: with the machine code of kernels,
-/// which no plan asks for. Throws kUnsupported where one plan cannot hold it. options.passes.records is filled where given.
+/// What a program of this backend is planned from: `graph` after the pipeline. `code`: with the
+/// machine code of kernels, which no plan asks for. Throws kUnsupported where one plan cannot hold
+/// it. options.passes.records is filled where given.
 Graph PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code);
-/// The whole pipeline and one program, without stages; options.passes.records is filled where given.
+/// The whole pipeline and one program, without stages; options.passes.records
+/// is filled where given.
 std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options);
 
 // staged_program.cc: for extents that depend on values and tensors without a place in an arena.
-/// The first entry of `g` (with shape and dtype) that one plan cannot place, with the reason; empty where there is none.
+/// The first entry of `g` (with shape and dtype) that one plan cannot place, with the reason; empty
+/// where there is none.
 std::string WhyStages(const Graph& g);
 /// Empty where stages can run every node of `g`; else the first that they cannot, with the reason.
 std::string WhyNoStages(const Graph& g);

@@ -1,4 +1,5 @@
-/// reference_program.cc: the program of backends without generated kernels: the Evaluator, node by node.
+/// reference_program.cc: the program of backends without generated kernels: the
+/// Evaluator, node by node.
 #include <cstring>
 
 #include "program_impl.h"
@@ -43,7 +44,8 @@ class ReferenceProgram final : public Program {
       const bool own = results[i].use_count() == 1;
       (*outputs)[i] = own ? std::const_pointer_cast<Tensor>(results[i]) : OwnCopy(*results[i]);
     }
-    // The new contents are tensors of their own until here: one may have come from another variable.
+    // The new contents are tensors of their own until here: one may have
+    // come from another variable.
     for (size_t i = 0; i < variables_.size(); ++i) {
       const TensorPtr& now = contents[variables_[i].name];
       if (now == state.variables[i]) continue;

@@ -1,14 +1,16 @@
-/// staged_program.cc: programs whose extents depend on values: Reshape by a shape that is an input,
-/// NonZero, TopK with a computed k; and programs with tensors that have no place in an arena (strings).
+/// staged_program.cc: programs whose extents depend on values: Reshape by a shape that is
+/// an input, NonZero, TopK with a computed k; and programs with tensors that have no place
+/// in an arena (strings).
 ///
-/// A run goes by stages. A stage takes the tensors that are there, infers shapes for their extents, and
-/// compiles the longest part of the graph whose shapes then are integers, as one ordinary program. What
-/// stands behind it either waits for a small operand whose *value* decides (then that value becomes a
-/// constant of the next stage), or runs node by node in the Evaluator. Stages are remembered by all that
-/// they were made from: extents and the values taken as constants. Equal requests compile nothing.
+/// A run goes by stages. A stage takes the tensors that are there, infers shapes for their
+/// extents, and compiles the longest part of the graph whose shapes then are integers, as one
+/// ordinary program. What stands behind it either waits for a small operand whose *value* decides
+/// (then that value becomes a constant of the next stage), or runs node by node in the Evaluator.
+/// Stages are remembered by all that they were made from: extents and the values taken as
+/// constants. Equal requests compile nothing.
 ///
-///   never   compiles anew for equal extents and equal deciding values (of the last kMaxStages); keeps a tensor of the
-///           caller beyond a run
+///   never   compiles anew for equal extents and equal deciding values (of the last kMaxStages);
+///           keeps a tensor of the caller beyond a run
 ///   cost    a compilation for each new set; a graph that needs no stages never comes here
 ///   source  XLA's compile-time constant operands; graph breaks of tracing compilers
 #include <algorithm>
@@ -77,7 +79,8 @@ class StageMaker {
       std::vector<NodeEntry> deciding;
       for (const NodeEntry& e : n->inputs)
         if (Decides(e)) deciding.push_back(e);
-      // The first operand is data with most operators, other in every run: taken where the others have not been enough.
+      // The first operand is data with most operators, other in every run: taken where the others
+      // have not been enough.
       if (deciding.size() > 1 && deciding[0] == n->inputs[0]) deciding.erase(deciding.begin());
       for (const NodeEntry& e : deciding) {
         stage.constants.push_back(e);
@@ -349,7 +352,8 @@ class StagedProgram final : public Program {
     at->key.push_back(t->rank());
     at->key.insert(at->key.end(), t->dims().begin(), t->dims().end());
   }
-  /// Its bytes decide from here on. Stages outlive the run, and what is fed is the caller's: they compute from a copy.
+  /// Its bytes decide from here on. Stages outlive the run, and what is fed is the caller's: they
+  /// compute from a copy.
   static void PutConstant(Progress* at, const NodeEntry& e) {
     if (!at->constants.insert(e.key()).second) return;
     const TensorPtr t = at->tensors[e.key()] = OwnCopy(*TensorOf(*at, e));

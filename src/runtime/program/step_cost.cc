@@ -1,4 +1,5 @@
-/// step_cost.cc: bytes from the extents of the binding, operations from FFlops over the shapes of the graph.
+/// step_cost.cc: bytes from the extents of the binding, operations from FFlops over the
+/// shapes of the graph.
 #include "step_cost.h"
 
 #include <algorithm>
@@ -26,7 +27,8 @@ int64_t BoundFlops(const NodePtr& n, const ShapeMap& shapes, const SymBindings& 
 int64_t BytesOf(const Step& step, const ExecutionPlan& plan, const Binding& b) {
   int64_t bytes = 0;
   for (const auto* list : {&step.inputs, &step.outputs}) {
-    // A variable that is read and then written anew is an operand twice, under two names, in one place.
+    // A variable that is read and then written anew is an operand twice, under two
+    // names, in one place.
     std::map<int, int64_t> places;
     for (int v : *list) {
       if (v < 0) continue;

@@ -1,4 +1,5 @@
-/// step_cost.h: what a step has to do at given extents, for profiles: how far it is from what the machine can.
+/// step_cost.h: what a step has to do at given extents, for profiles: how far it is from
+/// what the machine can.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// load_program.cc: reads `.weftx` files; the format stands in saved_program.h. Nothing in a file is believed: its hash
-/// finds damage, and every offset and size is judged again.
+/// load_program.cc: reads `.weftx` files; the format stands in saved_program.h. Nothing in a file
+/// is believed: its hash finds damage, and every offset and size is judged again.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -70,7 +70,7 @@ class Reader {
   void ReadFrame() {
     using namespace weftx;
     WEFT_CHECK(file_.size() >= kBodyAt + 8 && file_.substr(0, 7) == std::string_view(kMagic, 7),
-               kInvalidModel, "this is no compiled program: it does not begin with WEFTX");
+               kInvalidModel, "this is not a compiled program: it does not begin with WEFTX");
     WEFT_CHECK(file_[7] == kMagic[7], kInvalidModel,
                "the program has format {}, this build reads format {}", int(uint8_t(file_[7])),
                int(kMagic[7]));
@@ -129,7 +129,7 @@ class Reader {
     for (uint64_t i = 0; i < rank; ++i) dims.push_back(int64_t(Take(table)));
     const uint64_t offset = Take(table), size = Take(table);
     WEFT_CHECK(offset <= data.size() && size <= data.size() - offset, kInvalidModel,
-               "{}a tensor leaves it", kDamaged);
+               "{}a tensor extends beyond it", kDamaged);
     std::string_view bytes = data.substr(offset, size);
     if (dtype == DType::kString) {
       uint64_t count = 1;
@@ -147,7 +147,7 @@ class Reader {
         std::make_shared<Tensor>(dtype, std::move(dims), const_cast<char*>(bytes.data()), owner_);
     WEFT_CHECK(uint64_t(view->num_bytes()) == size, kInvalidModel, "{}a tensor of {} bytes has {}",
                kDamaged, view->num_bytes(), size);
-    // Aligned in the file, so in a mapping; bytes that somebody gave may begin anywhere.
+    // Aligned in the file, so in a mapping; bytes given by a caller may begin anywhere.
     if (size == 0 || reinterpret_cast<uintptr_t>(bytes.data()) % alignof(std::max_align_t) == 0)
       return view;
     auto copy = std::make_shared<Tensor>(dtype, view->dims());
@@ -176,7 +176,8 @@ class Reader {
     return g;
   }
 
-  /// The graph with "kernel" and "rtc": code from the file where this machine runs it, else what a compiler makes.
+  /// The graph with "kernel" and "rtc": code from the file where this machine runs it, else
+  /// what a compiler makes.
   Graph WithCode(Graph g, const Backend& backend, const PassOptions& passes) {
     std::map<Hash128, CompiledKernelPtr> saved;
     if (is_current_ && backend.Runs(target_)) {
@@ -228,8 +229,9 @@ class Reader {
   bool is_current_ = false;
 };
 
-/// A private mapping of a regular file: later changes of the file are not promised to be unseen, but it cannot shrink
-/// below what was judged without a signal, so writers replace files and do not cut them (WriteFileAtomic).
+/// A private mapping of a regular file: later changes of the file are not promised to be unseen,
+/// but it cannot shrink below what was judged without a signal, so writers replace files and do
+/// not cut them (WriteFileAtomic).
 std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   WEFT_CHECK(fd >= 0, kIo, "cannot open '{}': {}", path, std::strerror(errno));
@@ -238,7 +240,7 @@ std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t
     ~Close() { close(fd); }
   } closer{fd};
   struct stat status {};
-  WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is no regular file",
+  WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is not a regular file",
              path);
   WEFT_CHECK(int64_t(status.st_size) <= max_bytes, kLimit,
              "'{}' has {} bytes, more than the limit of {}", path, int64_t(status.st_size),

@@ -121,7 +121,7 @@ void SaveProgram(const Program& program, const std::string& path) {
       program.graph().HasAttr("storage") ||
           !GetBackend(program.backend())->target().traits().kernels,
       kUnsupported,
-      "extents of this program depend on values, so it compiles while it runs; it has no form "
+      "dimensions of this program depend on values, so it compiles while it runs; it has no form "
       "that could be saved");
   std::string target;
   if (program.graph().HasAttr("rtc")) {

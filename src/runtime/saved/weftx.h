@@ -1,4 +1,5 @@
-/// weftx.h: the frame of a `.weftx` file (saved_program.h): tags, and numbers of 8 bytes. Private to the runtime.
+/// weftx.h: the frame of a `.weftx` file (saved_program.h): tags, and numbers of 8 bytes.
+/// Private to the runtime.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,8 @@ bool Fits(const IoSpec& spec, const Tensor& t) {
   return fits;
 }
 
-/// The tensor must have the declared dtype, rank and constant extents; symbolic ones are checked by the binding.
+/// The tensor must have the declared dtype, rank and constant extents; symbolic ones are
+/// checked by the binding.
 void CheckInput(const IoSpec& spec, const TensorPtr& t) {
   WEFT_CHECK(t != nullptr, kBadInput, "input '{}' is missing", spec.name);
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,
@@ -96,7 +97,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   };
   auto access = open();
   if (access->version() != store_version_) {
-    // Somebody may have erased a variable since the session was made.
+    // The caller may have erased a variable since the session was made.
     if (std::any_of(specs.begin(), specs.end(),
                     [&](const IoSpec& spec) { return !access->Find(spec.name); })) {
       access.reset();
@@ -158,7 +159,7 @@ PendingRun::~PendingRun() {
   try {
     Wait();
   } catch (const std::exception&) {
-    // Nobody wants to know.
+    // A destructor cannot report it; Wait() would have.
   }
 }
 
@@ -246,7 +247,7 @@ std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed
     const std::vector<std::string> names(known.begin(), known.end());
     ThrowError(ErrorCode::kBadBinding,
                fmt::format("the inputs of the program have no symbol '{}'", *unknown.begin()), "",
-               names.empty() ? "they have none" : "they have: " + Join(names, ", "));
+               names.empty() ? "they have no symbols" : "they have: " + Join(names, ", "));
   }
   SymBindings all = bind;
   for (const std::string& name : known) all.emplace(name, 1);

@@ -16,8 +16,8 @@ class DeviceCopy;
 /// While it lives, the store is locked: for this run alone where it writes, else for readers.
 class VariableAccess {
  public:
-  /// `on_device`: the run takes OnDevice; else what devices have that the host has not is fetched, and what the run may
-  /// write is known to change.
+  /// `on_device`: the run takes OnDevice; else what devices have that the host has not is fetched,
+  /// and what the run may write is known to change.
   VariableAccess(VariableStore& store, bool writes, bool on_device);
   /// Changes whenever a tensor comes, goes or is replaced; not when one is written.
   uint64_t version() const;

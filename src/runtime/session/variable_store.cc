@@ -1,5 +1,5 @@
-/// variable_store.cc: see variable_store.h. Nothing in a file is believed: its hash finds damage, and every length is judged
-/// again; the whole file is read before the store changes.
+/// variable_store.cc: see variable_store.h. Nothing in a file is believed: its hash finds damage,
+/// and every length is judged again; the whole file is read before the store changes.
 #include "weft/runtime/session/variable_store.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Reader {
  public:
   explicit Reader(std::string_view file) : rest_(file) {
     WEFT_CHECK(file.size() >= kBodyAt && file.substr(0, 7) == std::string_view(kMagic, 7),
-               kInvalidModel, "this is no checkpoint: it does not begin with WEFTV");
+               kInvalidModel, "this is not a checkpoint: it does not begin with WEFTV");
     WEFT_CHECK(file[7] == kMagic[7], kInvalidModel,
                "the checkpoint has format {}, this build reads format {}", int(uint8_t(file[7])),
                int(kMagic[7]));

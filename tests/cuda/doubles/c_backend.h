@@ -1,5 +1,5 @@
-/// c_backend.h: a backend whose kernels are those of the C printer, built by the system's compiler. Everything else runs in
-/// the interpreter.
+/// c_backend.h: a backend whose kernels are those of the C printer, built by the system's compiler.
+/// Everything else runs in the interpreter.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -82,8 +82,8 @@ inline std::shared_ptr<const Program> CompilePrinted(const Graph& graph) {
   return Compile(ApplyPasses(graph, KernelPasses()), options);
 }
 
-/// Builds all kernels that were asked for; what overflows or divides by 0 in C ends the process. False where there is no
-/// compiler.
+/// Builds all kernels that were asked for; what overflows or divides by 0 in C ends the process.
+/// False where there is no compiler.
 inline bool BuildPrinted() {
   PrintedC& c = ThePrintedC();
   // A few files: each needs its own helpers, and the compiler's time grows with their number.

@@ -1,5 +1,6 @@
-/// emulated_backend.h: a backend whose kernels are those of the CUDA printer, run on emulated threads
-/// (codegen/cuda/emulator/emulator.h). Everything else runs in the interpreter. No GPU is needed.
+/// emulated_backend.h: a backend whose kernels are those of the CUDA printer, run on
+/// emulated threads (codegen/cuda/emulator/emulator.h). Everything else runs in the
+/// interpreter. No GPU is needed.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -36,7 +37,8 @@ inline Emulation& TheEmulation() {
   return *e;
 }
 
-/// For every other kernel rows are cut that no GPU would cut, so that graphs with small extents are launched in steps too.
+/// For every other kernel rows are cut that no GPU would cut, so that graphs with small extents are
+/// launched in steps too.
 inline CudaTuning TuningOf(const Kernel& kernel) {
   CudaTuning t;
   if (kernel.Key().lo % 2 == 0) return t;
@@ -152,7 +154,8 @@ inline void RegisterEmulation() {
   }();
 }
 
-/// Builds what was asked for, in at most `units` translation units. False where there is no compiler.
+/// Builds what was asked for, in at most `units` translation units. False where
+/// there is no compiler.
 inline bool BuildKernels(size_t units) {
   Emulation& e = TheEmulation();
   // One tuning a unit.
@@ -180,7 +183,8 @@ inline bool BuildKernels(size_t units) {
   return true;
 }
 
-/// The passes of every backend, but that nothing is left to a library: kernels are generated for all that can be.
+/// The passes of every backend, but that nothing is left to a library: kernels are generated for
+/// all that can be.
 inline Pipeline KernelPasses() {
   return StandardPipeline({PipelineEnd::kKernels, /*fusion=*/true, /*libraries=*/false});
 }

@@ -1,5 +1,6 @@
-/// emulated_conv.cc: convolutions of emulated_libraries.h: plain loops that add up in double precision. They take what
-/// cuDNN takes (see src/backends/cuda/libraries/conv.cc), and check what it would be told.
+/// emulated_conv.cc: convolutions of emulated_libraries.h: plain loops that add up in double
+/// precision. They take what cuDNN takes (see src/backends/cuda/libraries/conv.cc), and check what
+/// it would be told.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -1,5 +1,6 @@
-/// emulated_libraries.h: products and convolutions of the backend "cuda" (backends/cuda/libraries/libraries.h) by loops on the host, as
-/// work of a stream of the fake driver.
+/// emulated_libraries.h: products and convolutions of the backend "cuda"
+/// (backends/cuda/libraries/libraries.h) by loops on the host, as work of a stream of the fake
+/// driver.
 #pragma once
 
 #include <functional>
@@ -47,8 +48,8 @@ class EmulatedLibraries final : public cuda::Libraries {
   bool refuse_epilogues = false;
   int products = 0, convs = 0;                   ///< plans made
   std::vector<cuda::ProductSpec> product_specs;  ///< of these
-  int convs_followed = 0,
-      convs_channels_last = 0;  ///< of them, with an epilogue; with all tensors so
+  int convs_followed = 0;                        ///< of them, with an epilogue
+  int convs_channels_last = 0;                   ///< of them, with all tensors so
 };
 
 }  // namespace weft::e2e

@@ -1,5 +1,6 @@
-/// emulated_product.cc: products of emulated_libraries.h: plain loops, sums in double precision. Elements are stored as they
-/// come, and a workspace is overwritten before and after: what may not lie there shows.
+/// emulated_product.cc: products of emulated_libraries.h: plain loops, sums in double precision.
+/// Elements are stored as they come, and a workspace is overwritten before and after: what may
+/// not lie there shows.
 #include <cmath>
 #include <cstring>
 #include <iterator>

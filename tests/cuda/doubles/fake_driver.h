@@ -1,6 +1,7 @@
-/// fake_driver.h: a table in the place of the CUDA driver (backends/cuda/driver/driver_api.h): one device with the host's memory,
-/// whose kernels run on emulated threads. Work waits in its stream until somebody waits for the stream. Everything that is
-/// made and not given back, and every call that fails or is out of order, shows. Threads have a stack of contexts each.
+/// fake_driver.h: a table in the place of the CUDA driver (backends/cuda/driver/driver_api.h): one
+/// device with the host's memory, whose kernels run on emulated threads. Work waits in its stream
+/// until somebody waits for the stream. Everything that is made and not given back, and every call
+/// that fails or is out of order, shows. Threads have a stack of contexts each.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct FakeDriver {
   int devices = 1, architecture = 90, multiprocessors = 2, version = 12040;
   int64_t memory_bytes = int64_t{1} << 30;
 
-  /// The call of that number to the entry of that name gives `result`; where `for_ever`, so does every later call to any.
+  /// The call of that number to the entry of that name gives `result`; where `for_ever`, so does
+  /// every later call to any.
   struct Failure {
     std::string entry;
     int64_t call = 0;

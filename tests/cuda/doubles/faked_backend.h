@@ -1,5 +1,6 @@
-/// faked_backend.h: the backend "cuda" on the table of fake_driver.h and the libraries of emulated_libraries.h, registered as
-/// "faked": programs run on it as on a GPU, their kernels on emulated threads.
+/// faked_backend.h: the backend "cuda" on the table of fake_driver.h and the libraries of
+/// emulated_libraries.h, registered as "faked": programs run on it as on a GPU, their
+/// kernels on emulated threads.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +19,11 @@ std::shared_ptr<EmulatedLibraries> TheLibraries();
 /// The backend under test, which Ready makes anew.
 std::shared_ptr<Backend>& TheBackend();
 
-/// A driver without a past, and the backend on its device. False, and says so, where there is no compiler.
+/// A driver without a past, and the backend on its device. False, and says so, where
+/// there is no compiler.
 bool Ready();
-/// A program for the backend, with the passes of a GPU. `layout`: the pass Layout, with its options.
+/// A program for the backend, with the passes of a GPU. `layout`: the pass
+/// Layout, with its options.
 std::shared_ptr<const Program> Compiled(const Graph& graph, const std::string& layout = "Layout");
 /// Builds the kernels that have been asked for so far, in `units` translation units.
 void Build(size_t units = 4);

@@ -38,8 +38,9 @@ inline std::vector<KernelPtr> KernelsIn(const Graph& lowered) {
   return kernels;
 }
 
-/// Each kernel compiles for sm_`sm`, and nothing is kept in memory that registers should hold. `names` say in failures what
-/// kernel i is of. Skipped where this NVRTC does not know the architecture.
+/// Each kernel compiles for sm_`sm`, and nothing is kept in memory that registers
+/// should hold. `names` say in failures what kernel i is of. Skipped where this NVRTC
+/// does not know the architecture.
 inline void CheckRegisters(int sm, const std::vector<KernelPtr>& kernels,
                            const std::vector<std::string>& names) {
   const std::vector<int> known = NvrtcArchitectures();

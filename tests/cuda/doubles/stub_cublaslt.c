@@ -1,5 +1,6 @@
-/* stub_cublaslt.c: libraries in the place of libcublasLt.so, to open and no more (cuda_versions_test.cc): of version STUB_MAJOR
- * (a definition). Where the environment has STUB_LT_DRIVER they take a driver of that major version or a later one. */
+/* stub_cublaslt.c: libraries in the place of libcublasLt.so, to open and no more
+ * (cuda_versions_test.cc): of version STUB_MAJOR (a definition). Where the environment has
+ * STUB_LT_DRIVER they take a driver of that major version or a later one. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

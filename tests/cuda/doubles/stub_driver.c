@@ -1,6 +1,6 @@
-/* stub_driver.c: libraries in the place of libcuda.so.1, to open and no more (cuda_backend_test.cc): the version that
- * STUB_VERSION says; with STUB_OLD, of before cuGetProcAddress. STUB_LACKS names an entry that is not there, STUB_INIT what
- * cuInit gives. */
+/* stub_driver.c: libraries in the place of libcuda.so.1, to open and no more
+ * (cuda_backend_test.cc): the version that STUB_VERSION says; with STUB_OLD, of before
+ * cuGetProcAddress. STUB_LACKS names an entry that is not there, STUB_INIT what cuInit gives. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

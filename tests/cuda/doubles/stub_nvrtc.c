@@ -1,7 +1,7 @@
-/* stub_nvrtc.c: libraries in the place of libnvrtc.so (cuda_versions_test.cc, gpu_check/run): of version STUB_MAJOR (a
- * definition) and minor STUB_NVRTC_MINOR (of the environment), with the architectures and options of that version. What they
- * "compile" is the options and the source. STUB_NVRTC_BROKEN: nothing compiles; STUB_NVRTC_REFUSES names one option more
- * that is refused. */
+/* stub_nvrtc.c: libraries in the place of libnvrtc.so (cuda_versions_test.cc, gpu_check/run): of
+ * version STUB_MAJOR (a definition) and minor STUB_NVRTC_MINOR (of the environment), with the
+ * architectures and options of that version. What they "compile" is the options and the source.
+ * STUB_NVRTC_BROKEN: nothing compiles; STUB_NVRTC_REFUSES names another option that is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

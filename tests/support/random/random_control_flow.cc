@@ -1,4 +1,5 @@
-/// random_control_flow.cc: see random_control_flow.h. A scope is a graph or a body; control flow is made of scopes.
+/// random_control_flow.cc: see random_control_flow.h. A scope is a graph or a body; control flow
+/// is made of scopes.
 #include "random_control_flow.h"
 
 #include <algorithm>
@@ -81,7 +82,8 @@ class Scope {
   }
   Item AnyFloat() { return *FindIf(IsFloatForm); }
 
-  /// An item of that form, made where there is none. Every scope has a matrix, for how many rows it has is not known inside.
+  /// An item of that form, made where there is none. Every scope has a matrix, for how many rows it
+  /// has is not known inside.
   Item Make(Form form) {
     if (auto i = Find(form)) return *i;
     switch (form) {

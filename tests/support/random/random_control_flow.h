@@ -1,8 +1,10 @@
-/// random_control_flow.h: seeded random graphs with If, Loop and Scan, nested, for tests that run them on every backend.
+/// random_control_flow.h: seeded random graphs with If, Loop and Scan, nested, for tests that run
+/// them on every backend.
 ///
-/// Arithmetic is what every device rounds alike (no reduction but of integers and extremes), so that what no draw reaches
-/// must agree bit by bit. Where draws are asked for they stand at any depth, and some control flow is there twice, node for
-/// node: what it computes is equal then, what it draws is not.
+/// Arithmetic is what every device rounds alike (no reduction but of integers and extremes), so
+/// that what no draw reaches must agree bit by bit. Where draws are asked for they stand at any
+/// depth, and some control flow is there twice, node for node: what it computes is equal then, what
+/// it draws is not.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// random_extents.cc: see random_extents.h. Every rule holds for matrices of any extents, so that no choice of values is
-/// an error.
+/// random_extents.cc: see random_extents.h. Every rule holds for matrices of any extents, so that
+/// no choice of values is an error.
 #include "random_extents.h"
 
 #include <random>
@@ -26,7 +26,8 @@ class Grower {
     Graph& g = out_.graph;
     g.outputs = results_;
     for (size_t i = 0; i < results_.size(); ++i) g.SetOutputName(i, "o" + std::to_string(i));
-    // What is many decides by its content, and is read where it lies; what is few may become a literal.
+    // What is many decides by its content, and is read where it lies; what is few
+    // may become a literal.
     const int64_t many = Chance(0.5) ? 300 : 24;
     out_.bindings = {{{"n", 4}, {"m", many}}, {{"n", 1}, {"m", 3}}, {{"n", 6}, {"m", many + 1}}};
   }

@@ -1,7 +1,9 @@
-/// random_extents.h: seeded random graphs whose inputs decide extents (k of TopK, the shape of a Reshape, what NonZero looks
-/// at), which run by stages. What decides is data as well: arithmetic reads it, before, beside and behind what it decides.
+/// random_extents.h: seeded random graphs whose inputs decide extents (k of TopK, the shape of a
+/// Reshape, what NonZero looks at), which run by stages. What decides is data as well: arithmetic
+/// reads it, before, beside and behind what it decides.
 ///
-/// Arithmetic is what every device rounds alike (few bits, no reduction but extremes), so that results agree bit by bit.
+/// Arithmetic is what every device rounds alike (few bits, no reduction but extremes), so that
+/// results agree bit by bit.
 #pragma once
 
 #include <cstdint>

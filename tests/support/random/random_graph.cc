@@ -329,8 +329,8 @@ std::vector<TensorPtr> MakeInputs(const RandomGraph& g, size_t binding) {
 
 namespace {
 
-/// Inputs from which values come to places where a zero meets them or not, as each engine does its work: filters beside
-/// padding, and what an interpolation weighs with 0.
+/// Inputs from which values come to places where a zero meets them or not, as each engine does its
+/// work: filters beside padding, and what an interpolation weighs with 0.
 std::set<NodeId> InputsForWeights(const Graph& g) {
   std::vector<NodePtr> open;
   for (NodePtr n : g.TopoOrder()) {
@@ -366,9 +366,10 @@ std::vector<TensorPtr> MakeSpecialInputs(const RandomGraph& g, size_t binding) {
     if (!IsFloat(plain->dtype()) || plain->num_elements() == 0 || barred.count(id)) continue;
     if (rng() % 5 == 0) continue;
     const bool narrow = plain->dtype() == DType::kF16, wide = plain->dtype() == DType::kF64;
-    // Sums of them stay below the largest number, so that only products overflow, in any order. One sign a tensor: where
-    // huge numbers cancel in a sum, what is left is what came after them, which both oracles take in one order and a device
-    // in another. In f64 smaller ones: a last bit of a huge number decides over its sine.
+    // Sums of them stay below the largest number, so that only products overflow, in any order. One
+    // sign a tensor: where huge numbers cancel in a sum, what is left is what came after them,
+    // which both oracles take in one order and a device in another. In f64 smaller ones: a last bit
+    // of a huge number decides over its sine.
     const double size = narrow ? 100 : wide ? 1e7 : 1e30, huge = rng() % 2 ? size : -size;
     const double tiny = narrow ? 0x1p-20 : 1e-40;
     const std::vector<std::vector<double>> kinds{

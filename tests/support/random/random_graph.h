@@ -46,8 +46,9 @@ RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes = 30);
 
 /// Random inputs for binding number `binding`.
 std::vector<TensorPtr> MakeInputs(const RandomGraph& g, size_t binding);
-/// The same, with a few numbers among the floats that no interval holds: NaN, infinities, zeros of both signs, subnormal and
-/// huge numbers; of one kind or of all, as the seed says. special_run.h compares what comes of them.
+/// The same, with a few numbers among the floats that no interval holds: NaN, infinities, zeros of
+/// both signs, subnormal and huge numbers; of one kind or of all, as the seed says. special_run.h
+/// compares what comes of them.
 std::vector<TensorPtr> MakeSpecialInputs(const RandomGraph& g, size_t binding);
 
 }  // namespace weft::fuzz

@@ -1,8 +1,10 @@
-/// check.cc: `weft check MODEL`: does a model compute what it means? Compiled engines against the interpreter, on inputs
-/// that arithmetic is easily wrong about (check_inputs.h), at several extents, in sessions that go on from round to round.
+/// check.cc: `weft check MODEL`: does a model compute what it means? Compiled engines against the
+/// interpreter, on inputs that arithmetic is easily wrong about (check_inputs.h), at several
+/// extents, in sessions that go on from round to round.
 ///
-/// A round is a function of the model, --seed and its number, so that --round repeats it. The first result that differs
-/// ends the check; then the first node behind it is looked for (check_search.h).
+/// A round is a function of the model, --seed and its number, so that --round repeats it. The first
+/// result that differs ends the check; then the first node behind it is looked for
+/// (check_search.h).
 #include "weft/support/check.h"
 
 #include <algorithm>
@@ -34,7 +36,8 @@ struct Args {
   double seconds = 120;
 };
 
-/// Does the node draw numbers that nobody can repeat? One with a `seed` gives the same in every run.
+/// Does the node draw numbers that cannot be repeated? One with a `seed` gives the
+/// same in every run.
 bool DrawsWithoutSeed(const NodePtr& n) {
   if (!DrawsAnew(n)) return false;
   bool has_body = false;
@@ -134,7 +137,8 @@ class Checker {
     const std::vector<std::string> symbols = InputSymbols(graph_);
     for (const std::string& s : symbols)
       if (!given.count(s)) report_.unbound.push_back(s);
-    // The generic case: odd ones that differ; what broadcasts; an even one; more than a vector of f32 holds.
+    // The generic case: odd ones that differ; what broadcasts; an even one; more than a
+    // vector of f32 holds.
     struct Extents {
       int64_t first, step;
     };
@@ -167,7 +171,7 @@ class Checker {
 
   void RunRound(CheckRound* round) {
     if (too_large_ && round->bind == bindings_.back()) {
-      round->result = "not compared: these extents are too large for the interpreter";
+      round->result = "not compared: these dimensions are too large for the interpreter";
       return;
     }
     NamedTensors in;
@@ -239,7 +243,7 @@ class Checker {
   void Note(CheckRound* round, size_t engine, size_t output, std::string why,
             const NamedTensors& in, const StateMap& state) {
     round->compared = true;
-    round->result = "DIFFERENT";
+    round->result = "differs";
     const Engine& e = engines_.list()[engine];
     CheckDifference d;
     d.engine = e.backend;

@@ -9,7 +9,8 @@
 namespace weft::tool {
 namespace {
 
-/// The tensor with floats that differ in their last bits; what has none, and what may be the scales of a Resize, as it is.
+/// The tensor with floats that differ in their last bits; what has none, and what may be the scales
+/// of a Resize, as it is.
 TensorPtr Nearby(const TensorPtr& t, int which) {
   constexpr int64_t kMostScales = 16;
   if (!IsFloat(t->dtype()) || !IsComputable(t->dtype()) ||

@@ -1,5 +1,5 @@
-/// check_engines.h: the engines of `weft check` and its reference, the interpreter: what each makes of a model, or of a part
-/// of it, within the time that is left.
+/// check_engines.h: the engines of `weft check` and its reference, the interpreter: what each makes
+/// of a model, or of a part of it, within the time that is left.
 #pragma once
 
 #include <chrono>
@@ -57,11 +57,13 @@ class CheckEngines {
   Tensors RunOnce(const Graph& g, const Engine& e, const NamedTensors& in,
                   const StateMap& state) const;
 
-  /// The interpreter is fast enough; else the last engine, without fusion the plainest, stands for it.
+  /// The interpreter is fast enough; else the last engine, without fusion the
+  /// plainest, stands for it.
   bool has_reference() const { return has_reference_; }
   void DropReference() { has_reference_ = false; }
   std::string ReferenceName() const { return has_reference_ ? "ref" : engines_.back().backend; }
-  /// The interpreter's answer for `g`, which is the model or a part of it; `typed` false: in double precision.
+  /// The interpreter's answer for `g`, which is the model or a part of it; `typed` false: in double
+  /// precision.
   Tensors Evaluate(const Graph& g, const NamedTensors& in, StateMap state, bool typed) const;
 
  private:

@@ -1,5 +1,5 @@
-/// check_inputs.cc: see check_inputs.h. What an input feeds is found by following it through operators that only move
-/// elements; where it is computed with, or decides a size, it stays small.
+/// check_inputs.cc: see check_inputs.h. What an input feeds is found by following it through
+/// operators that only move elements; where it is computed with, or decides a size, it stays small.
 #include "check_inputs.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Feeds {
   int64_t extent = std::numeric_limits<int64_t>::max();  ///< least of the axes that it selects from
   bool shape = false;
   NodeEntry shaped;  ///< what gets the shape
-  bool sizes =
-      false;  ///< its values decide extents or iterations, or are computed with before they do
+  /// its values decide extents or iterations, or are computed with before they do
+  bool sizes = false;
   bool free() const { return !index && !shape && !sizes; }
 };
 

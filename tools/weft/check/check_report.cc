@@ -35,7 +35,7 @@ std::vector<std::string> ExtentsOf(const CheckReport& r, bool compared) {
 /// What to do where the extents that were chosen may be the reason that nothing was compared.
 std::string BindHint(const CheckReport& r) {
   if (r.unbound.empty() || r.rounds.empty()) return "";
-  return fmt::format("tried {}; --bind SYM=N gives an extent that the model takes, for {}",
+  return fmt::format("tried {}; --bind SYM=N gives a size that the model takes, for {}",
                      Join(ExtentsOf(r, false), "; "), Join(r.unbound, ", "));
 }
 
@@ -80,7 +80,7 @@ void PrintAsJson(const CheckReport& r) {
 }
 
 void PrintAsText(const CheckReport& r) {
-  Table table({">round", "values", "extents", "result"});
+  Table table({">round", "values", "dimensions", "result"});
   for (const CheckRound& round : r.rounds)
     table.AddRow(
         {std::to_string(round.number), NameOf(round.values), Extents(round.bind), round.result});

@@ -11,7 +11,8 @@
 namespace weft::tool {
 namespace {
 
-/// Relative to a value and to the median of its tensor: sums of some thousand terms in another order.
+/// Relative to a value and to the median of its tensor: sums of some thousand
+/// terms in another order.
 double ToleranceOf(DType t) {
   switch (t) {
     case DType::kF64:

@@ -71,7 +71,7 @@ void FillVariables(const Program& program, uint64_t seed, VariableStore* store) 
   for (const IoSpec& v : program.variables()) {
     if (store->Has(v.name)) continue;
     WEFT_CHECK(v.shape.is_static() && IsFloat(v.dtype), kBadBinding,
-               "variable '{}' has no value; random ones are made for floats of fixed extents",
+               "variable '{}' has no value; random ones are made for floats of fixed dimensions",
                v.name);
     auto t = std::make_shared<Tensor>(v.dtype, v.shape.ints());
     const int64_t n = t->num_elements();
@@ -119,8 +119,8 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   return times;
 }
 
-/// The most memory that this program has held at once; 0 where the system does not tell. (That of getrusage counts in whatever
-/// the process held before it became this program.)
+/// The most memory that this program has held at once; 0 where the system does not tell. (That of
+/// getrusage counts in whatever the process held before it became this program.)
 int64_t PeakResidentBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -246,9 +246,10 @@ int Run(const Args& a) {
     text += fmt::format("failed   {} could not be generated: a bug in Weft\n",
                         Plural(session.kernels_failed(), "kernel"));
   if (times.launches + times.replays > 0)
-    text += fmt::format("device   {:g} launches, {:g} recordings, {:g} waits for the host a run\n",
-                        times.launches, times.replays, times.host_waits);
-  text += fmt::format("memory   arena {}, moved {} a run, process {} at most\n",
+    text +=
+        fmt::format("device   {:g} launches, {:g} recordings, {:g} waits for the host per run\n",
+                    times.launches, times.replays, times.host_waits);
+  text += fmt::format("memory   arena {}, memory traffic {} per run, process peak {}\n",
                       FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
                       FormatBytes(PeakResidentBytes()));
   if (a.engine.calls.tune)
@@ -259,7 +260,7 @@ int Run(const Args& a) {
   if (times.Spread() > kNoisy)
     fmt::print(
         stderr,
-        "note: half of the runs lie more than {:.0f} % from the median; the machine may be busy\n",
+        "note: half of the runs are more than {:.0f} % from the median; the machine may be busy\n",
         100 * times.Spread());
   return 0;
 }
@@ -289,7 +290,7 @@ Command MakeBench(CLI::App& parent) {
       ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()));
   app->add_flag(
       "--profile", a->profile,
-      "every step with its time, bytes and operations, and what this machine could at best");
+      "every step with its time, bytes and operations, and the best that this machine could do");
   app->add_option("--export-profile", a->export_profile,
                   "passes, steps and memory as Chrome trace-event JSON (Perfetto opens it)")
       ->type_name("F");

@@ -1,7 +1,8 @@
-/// bisect.cc: `weft bisect MODEL`: the first application of a pass that makes a check fail, and the single rewrite in it.
-/// The applications of the pipeline are listed by running it once; a binary search over how many of them run finds the
-/// first bad one, a second one over the fuel of that application the first bad rewrite. Both suppose that a result which
-/// has gone bad stays bad. Every step runs the pipeline again from the model: passes are deterministic, and no graph but
+/// bisect.cc: `weft bisect MODEL`: the first application of a pass that makes a check fail, and the
+/// single rewrite in it. The applications of the pipeline are listed by running it once; a binary
+/// search over how many of them run finds the first bad one, a second one over the fuel of that
+/// application the first bad rewrite. Both suppose that a result which has gone bad stays bad.
+/// Every step runs the pipeline again from the model: passes are deterministic, and no graph but
 /// the ones compared is held.
 #include <algorithm>
 #include <optional>
@@ -91,8 +92,8 @@ class ReferenceCheck {
                                  TypeText(b)));
         const double d = CompareTensors(a, b, args_.rtol, args_.atol);
         if (!(d <= 1))
-          return Bad(
-              fmt::format("output '{}' differs by {:.3g} tolerances", graph_.OutputName(i), d));
+          return Bad(fmt::format("output '{}' differs: error is {:.3g}x the tolerance",
+                                 graph_.OutputName(i), d));
       }
     }
     return false;
@@ -208,7 +209,8 @@ class Bisection {
                    "bisect", "give --check CMD, or --passes without it");
   }
 
-  /// The graph after the first n applications. Each is asked for by its name: its needs have run just before it.
+  /// The graph after the first n applications. Each is asked for by its name: its needs have
+  /// run just before it.
   Graph After(size_t n, int64_t fuel, Log* log) {
     Pipeline pipeline;
     for (size_t i = 0; i < n; ++i) pipeline.push_back(applications_[i].spec);

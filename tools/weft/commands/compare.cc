@@ -157,9 +157,9 @@ int Run(const Args& args) {
         continue;  // long models: only what differs
       table.AddRow({d.name, d.type, fmt::format("{:.3g}", d.max_abs),
                     fmt::format("{:.3g}", d.max_rel),
-                    !d.note.empty() ? "DIFFERENT: " + d.note
+                    !d.note.empty() ? "differs: " + d.note
                     : d.equal()     ? "equal"
-                                    : fmt::format("DIFFERENT: {:.3g} tolerances", d.units)});
+                                : fmt::format("differs: error is {:.3g}x the tolerance", d.units)});
     }
     if (table.size() > 1) Print(table.ToString());
     if (different == 0)

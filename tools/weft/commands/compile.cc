@@ -170,9 +170,9 @@ int Run(const Args& a) {
                {"kernels", std::move(list)}});
   } else {
     Print(table.ToString());
-    Print(
-        fmt::format("{} distinct kernels ({} from the cache), {} launches a run, {:.3f} s for {}\n",
-                    rows.size(), from_cache, launches, seconds, compiler->target()));
+    Print(fmt::format(
+        "{} distinct kernels ({} from the cache), {} launches per run, {:.3f} s for {}\n",
+        rows.size(), from_cache, launches, seconds, compiler->target()));
   }
   if (failed > 0)
     ThrowError(ErrorCode::kCheckFailed,

@@ -122,8 +122,8 @@ int Run(const Args& a) {
     pipeline += "," + a.passes;
   const size_t before = g.num_nodes();
   g = RunPasses(g, Pipeline::Parse(pipeline), options);
-  // Under the name of what was asked for, which an output may have and its node not. Gradients of a model that has
-  // gradients already get a number.
+  // Under the name of what was asked for, which an output may have and its node not. Gradients of a
+  // model that has gradients already get a number.
   std::set<std::string> taken;
   for (size_t i = 0; i < forward; ++i) taken.insert(g.OutputName(i));
   for (size_t i = 0; i < xs.size(); ++i) {

@@ -187,7 +187,8 @@ std::string Text(const Report& r) {
       out += fmt::format("  {}: {}: {}\n", u.place, u.shape, u.why);
   }
   if (!r.runtime_extents.empty()) {
-    out += fmt::format("\n{} extents that only a run tells:\n", r.runtime_extents.size());
+    out +=
+        fmt::format("\n{} dimensions that are known only at run time:\n", r.runtime_extents.size());
     for (const RuntimeExtent& x : r.runtime_extents)
       out += fmt::format("  {}: {}: data-dependent\n", x.name, x.place);
   }

@@ -1,5 +1,5 @@
-/// plugins.cc: `weft plugins`: the plugins that `--plugin` loaded and what each registered; with --check, whether one
-/// would load, found out in a child process.
+/// plugins.cc: `weft plugins`: the plugins that `--plugin` loaded and what each registered; with
+/// --check, whether one would load, found out in a child process.
 #include <map>
 
 #include "command_line.h"

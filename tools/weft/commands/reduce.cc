@@ -1,4 +1,5 @@
-/// reduce.cc: `weft reduce MODEL --check CMD -o OUT`: the smallest model for which the check still fails.
+/// reduce.cc: `weft reduce MODEL --check CMD -o OUT`: the smallest model for which
+/// the check still fails.
 #include <optional>
 
 #include "command_line.h"

@@ -1,5 +1,6 @@
-/// repro.cc: `weft repro FILE`: does what a reproducer (weft/core/pass/reproducer.h) recorded once more, and tells whether the
-/// failure is still there. A reproducer loads no plugin by itself: what code runs here is for the command line to say.
+/// repro.cc: `weft repro FILE`: does what a reproducer (weft/core/pass/reproducer.h) recorded once
+/// more, and tells whether the failure is still there. A reproducer loads no plugin by itself: what
+/// code runs here is for the command line to say.
 #include <stdlib.h>
 
 #include <algorithm>

@@ -53,7 +53,8 @@ Summary Summarize(const Tensor& t) {
 
 std::string Short(double v) { return std::isnan(v) ? "-" : fmt::format("{:.6g}", v); }
 
-/// Names of the files, refusing two outputs that would share one; a value may be given out again under its name.
+/// Names of the files, refusing two outputs that would share one; a value may be given out
+/// again under its name.
 std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<IoSpec>& outputs) {
   std::vector<std::string> files;
   std::map<std::string, std::string> owner;
@@ -73,8 +74,8 @@ std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<I
 
 void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
                   const std::vector<TensorPtr>& outputs) {
-  std::vector<std::string>
-      bytes;  // every dtype is known to be writable before the first file is made
+  // every dtype is known to be writable before the first file is made
+  std::vector<std::string> bytes;
   for (size_t i = 0; i < outputs.size(); ++i) {
     try {
       bytes.push_back(FormatNpy(*outputs[i]));

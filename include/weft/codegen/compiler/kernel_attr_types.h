@@ -1,7 +1,7 @@
 /// kernel_attr_types.h: the graph attributes that code generation and the runtime meet in.
 ///
-///   "kernel"    NodeMap<LoweredKernel>   derived  kernel of every weft::Fused node              CodeGen
-///   "rtc"       NodeMap<CompiledKernels> derived  its machine code for the target               RTCGen
+///   "kernel"  NodeMap<LoweredKernel>    derived  kernel of every weft::Fused node  CodeGen
+///   "rtc"     NodeMap<CompiledKernels>  derived  its machine code for the target   RTCGen
 #pragma once
 
 #include <memory>

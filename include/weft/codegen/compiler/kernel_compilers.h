@@ -11,16 +11,18 @@
 
 namespace weft {
 
-/// The compiler that the target's backend module offers, made once a target. Null, with the reason in `why`, where there is
-/// none.
+/// The compiler that the target's backend module offers, made once a target. Null, with the reason
+/// in `why`, where there is none.
 WEFT_API std::shared_ptr<KernelCompiler> FindKernelCompiler(const Target& target, std::string* why);
 
 /// Two levels: this process, and one self-verifying file an entry on disk.
 ///
-/// The directory is $WEFT_CACHE_DIR, else $XDG_CACHE_HOME/weft, else $HOME/.cache/weft; WEFT_CACHE=off turns the disk off.
-/// A default directory is made 0700 and not used when it belongs to somebody else or others may write to it. A file holds
-/// magic, versions, the whole key, the payload and a hash of both; whatever does not match is recompiled and replaced.
-/// Kernels that were compiled together share one such file. The hash finds damage, not attackers. Nothing that goes wrong here fails a run.
+/// The directory is $WEFT_CACHE_DIR, else $XDG_CACHE_HOME/weft, else $HOME/.cache/weft;
+/// WEFT_CACHE=off turns the disk off. A default directory is made 0700 and not used when it belongs
+/// to another user or others may write to it. A file holds magic, versions, the whole key, the
+/// payload and a hash of both; whatever does not match is recompiled and replaced. Kernels that
+/// were compiled together share one such file. The hash finds damage, not attackers. Nothing that
+/// goes wrong here fails a run.
 class WEFT_API KernelCache {
  public:
   static KernelCache& Process();
@@ -31,8 +33,9 @@ class WEFT_API KernelCache {
   void Store(const Kernel& kernel, CompiledKernelPtr compiled);
   /// The same for all; a binary that several of them have is stored once.
   void Store(const std::vector<KernelPtr>& kernels, const CompiledKernels& compiled);
-  /// Short texts beside the kernels, under the same rules: the choices among library calls that timing made. The first
-  /// word of `key` tells whose it is, a line "target T" what `weft cache ls` shows.
+  /// Short texts beside the kernels, under the same rules: the choices among library calls that
+  /// timing made. The first word of `key` tells whose it is, a line "target T" what
+  /// `weft cache ls` shows.
   std::optional<std::string> FindText(const std::string& key);
   void StoreText(const std::string& key, const std::string& text);
   /// Of this object, so far: texts that were asked for and there, and texts that were stored.

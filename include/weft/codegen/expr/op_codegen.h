@@ -1,10 +1,12 @@
 /// op_codegen.h: `FCodeGen`, the operator attribute that says what an operator means, once.
 ///
 /// Two forms, one attribute:
-///   element-wise  FCodeGen(node, inputs) -> one Expr per output; `inputs` are the scalars at the output's position
-///                 (broadcasting is done by the caller), e.g. {inputs[0] + inputs[1]}
-///   general       FCodeGen(node, inputs, at) -> one Expr per output: the value of output k at index at(k), written over
-///                 inputs read at indices, e.g. for Transpose {inputs[0](permuted at(0))}
+///   element-wise  FCodeGen(node, inputs) -> one Expr per output; `inputs` are the
+///                 scalars at the output's position (broadcasting is done by the caller),
+///                 e.g. {inputs[0] + inputs[1]}
+///   general       FCodeGen(node, inputs, at) -> one Expr per output: the value of
+///                 output k at index at(k), written over inputs read at indices, e.g.
+///                 for Transpose {inputs[0](permuted at(0))}
 /// From it come the interpreter, constant folding, the CPU kernel, the CUDA kernel and fusion.
 #pragma once
 
@@ -18,7 +20,8 @@
 
 namespace weft {
 
-/// An input tensor as a general FCodeGen sees it. Shapes are fully known (integers or expressions) when it is called.
+/// An input tensor as a general FCodeGen sees it. Shapes are fully known (integers or expressions)
+/// when it is called.
 struct TensorArg {
   Shape shape;
   DType dtype = DType::kUnknown;
@@ -62,12 +65,14 @@ class FCodeGen {
   General general;
 };
 
-/// Expressions of all outputs of `node` at `at`. For an element-wise op the inputs are read with numpy broadcasting
-/// (right-aligned; an extent that is 1, or may be 1, is read at 0) and cast to nothing. Throws kMissingOpAttr.
+/// Expressions of all outputs of `node` at `at`. For an element-wise op the inputs are read with
+/// numpy broadcasting (right-aligned; an extent that is 1, or may be 1, is read at 0) and cast
+/// to nothing. Throws kMissingOpAttr.
 WEFT_API Exprs ExpandNode(const NodePtr& node, const std::vector<TensorArg>& inputs,
                           const OutputAt& at);
 
-/// Index expression that reads an operand of extent `from` where the output has extent `to`: `i`, 0, or a select at run time.
+/// Index expression that reads an operand of extent `from` where the output has extent `to`: `i`,
+/// 0, or a select at run time.
 WEFT_API Expr BroadcastIndex(SymInt from, SymInt to, const Expr& i);
 /// Row-major linear offset of `at` in a tensor of extents `dims`, and its inverse.
 WEFT_API Expr Linearize(const Indices& at, const std::vector<SymInt>& dims);

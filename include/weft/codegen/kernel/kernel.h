@@ -1,21 +1,26 @@
 /// kernel.h: what a generated kernel computes (`Kernel`), in the form that every printer reads.
 ///
-/// A Kernel is target-independent and canonical: no node names, buffers and symbolic extents numbered by first
-/// use, so that equal computations give equal bytes of `CanonicalText()` and share one compiled binary.
+/// A Kernel is target-independent and canonical: no node names, buffers and symbolic extents
+/// numbered by first use, so that equal computations give equal bytes of `CanonicalText()` and
+/// share one compiled binary.
 ///
-/// Loops. `dims` are the extents of the loop nest, outermost first; loop k is `Expr::Index(k)` in all expressions.
-/// The first `num_outer` loops are the *parallel* loops P (rows); the others are the *row* loops R.
-///   kElementwise  num_outer == dims.size(): every store once per point. `Reduce` nodes that are left in an
-///                 expression (a window, a contraction) are loops inside the point.
-///   kRow          P x R: `Reduce` nodes whose extents are exactly R are computed once per row; stores run over P x R,
-///                 or over P when `per_row`. A Reduce may use others (softmax: max, then the sum of exp(x - max)).
-/// `vector_loop` says which loop a CPU printer puts in vector lanes: the last R loop (horizontal reductions), or
-/// the last P loop (each lane its own row: used where memory is contiguous along P, not R).
-/// All loads and stores address one flat element offset (i64 expression); buffers are dense and row-major.
-/// A kernel that reads at indices which come out of tensors cuts them to their axes. Where nobody proved that this
-/// changes nothing it has a *range flag*: its last buffer is one bool, not of the operator, and its last stores are
-/// `flag` stores: they write 1 there at every point at which an index was outside, and nothing elsewhere. Whoever
-/// launches it sets the byte to 0 before, and raises kIndexRange where it is 1 after.
+/// Loops. `dims` are the extents of the loop nest, outermost first; loop k is `Expr::Index(k)` in
+/// all expressions. The first `num_outer` loops are the *parallel* loops P (rows); the others are
+/// the *row* loops R.
+///   kElementwise  num_outer == dims.size(): every store once per point. `Reduce` nodes that are
+///                 left in an expression (a window, a contraction) are loops inside the point.
+///   kRow          P x R: `Reduce` nodes whose extents are exactly R are computed once per row;
+///                 stores run over P x R, or over P when `per_row`. A Reduce may use others
+///                 (softmax: max, then the sum of exp(x - max)).
+/// `vector_loop` says which loop a CPU printer puts in vector lanes: the last R loop
+/// (horizontal reductions), or the last P loop (each lane its own row: used where memory is
+/// contiguous along P, not R).
+/// All loads and stores address one flat element offset (i64 expression); buffers are dense and
+/// row-major. A kernel that reads at indices which come out of tensors cuts them to their axes.
+/// Where it is not proved that this changes nothing it has a *range flag*: its last buffer is one
+/// bool, not of the operator, and its last stores are `flag` stores: they write 1 there at every
+/// point at which an index was outside, and nothing elsewhere. Whoever launches it sets the byte to
+/// 0 before, and raises kIndexRange where it is 1 after.
 #pragma once
 
 #include <memory>
@@ -31,8 +36,8 @@ enum class KernelTemplate : uint8_t { kElementwise, kRow };
 struct KernelBuffer {
   DType dtype = DType::kUnknown;
   bool is_output = false;
-  SymInt
-      num_elements;  ///< for bounds reasoning: constant, or an expression over the canonical symbols
+  /// for bounds reasoning: constant, or an expression over the canonical symbols
+  SymInt num_elements;
 };
 
 struct KernelStore {
@@ -74,15 +79,17 @@ using KernelPtr = std::shared_ptr<const Kernel>;
 
 /// Extent number k of a kernel: `SymInt::Extent`, printed `$k`.
 WEFT_API SymInt KernelSymbol(int k);
-/// The number of an extent of a kernel that has `count` of them. What a kernel is made of mentions no other symbol: throws
-/// InternalError for one.
+/// The number of an extent of a kernel that has `count` of them. What a kernel is made of mentions
+/// no other symbol: throws InternalError for one.
 WEFT_API int ExtentNumber(SymInt symbol, int count);
-/// Number of operations per point or row element, calls weighted (exp about 12): for grain sizes and the cost model.
+/// Number of operations per point or row element, calls weighted (exp about 12): for grain sizes
+/// and the cost model.
 WEFT_API double OpsPerElement(const Kernel& kernel);
 
-/// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items: points (kElementwise) or rows (kRow), in an
-/// order of the kernel's own: any partition of [0, count) into calls computes everything once. `dims`: values of $0 .. .
-/// `scratch`: at least `CpuKernel::scratch_bytes` per call, 64-byte aligned, private to the calling thread.
+/// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items: points
+/// (kElementwise) or rows (kRow), in an order of the kernel's own: any partition of [0, count) into
+/// calls computes everything once. `dims`: values of $0 .. . `scratch`: at least
+/// `CpuKernel::scratch_bytes` per call, 64-byte aligned, private to the calling thread.
 using CpuKernelFn = void (*)(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end,
                              void* scratch);
 
@@ -92,10 +99,10 @@ struct CpuPhase {
   SymInt items = 0;
 };
 
-/// `fn` computes everything. Where rows are few and long, or the lanes are rows (column reductions), `phases` compute
-/// the same for all threads together: partial results of a number of chunks that extents alone decide, then their
-/// combination, then what uses it. A phase begins when the one before has ended; `scratch` is one block of
-/// `shared_bytes` for all calls of a launch.
+/// `fn` computes everything. Where rows are few and long, or the lanes are rows (column
+/// reductions), `phases` compute the same for all threads together: partial results of a number of
+/// chunks that extents alone decide, then their combination, then what uses it. A phase begins when
+/// the one before has ended; `scratch` is one block of `shared_bytes` for all calls of a launch.
 struct CpuKernel {
   static constexpr int kMaxPhases = 32;
   CpuKernelFn fn = nullptr;  ///< null where the extents are known and phases are the better way
@@ -103,8 +110,8 @@ struct CpuKernel {
   std::vector<CpuPhase> phases;
   SymInt shared_bytes = 0;
   SymInt phase_gain = -1;  ///< phases are the better way where this is >= 0
-  /// Extents that the sizes above use besides those of the kernel: number Kernel::num_symbols + i is named[i], which
-  /// mentions only earlier ones.
+  /// Extents that the sizes above use besides those of the kernel: number Kernel::num_symbols + i
+  /// is named[i], which mentions only earlier ones.
   std::vector<SymInt> named;
   std::shared_ptr<void> code;  ///< keeps the machine code alive
   int64_t source_bytes = 0, binary_bytes = 0;
@@ -117,20 +124,23 @@ struct KernelStats {
   int registers = -1, spill_bytes = -1;
 };
 
-/// Turns kernels into something a backend can launch. Implemented by backend modules (LLVM, NVRTC); thread-safe.
+/// Turns kernels into something a backend can launch. Implemented by backend
+/// modules (LLVM, NVRTC); thread-safe.
 class WEFT_API KernelCompiler {
  public:
   virtual ~KernelCompiler() = default;
-  /// Distinguishes binaries: "cpu:znver5+avx512f...", "cuda:sm_90"; part of every cache key with the generator version.
+  /// Distinguishes binaries: "cpu:znver5+avx512f...", "cuda:sm_90"; part of every cache key
+  /// with the generator version.
   virtual std::string target() const = 0;
   /// Source or IR text for people: `--save-kernels`, tests. Extension as in ".ll", ".cu".
   virtual std::string Source(const Kernel& kernel) const = 0;
   virtual std::string source_extension() const = 0;
-  /// Why nothing can be compiled on this machine (a library is not installed); empty: it can. Kernels that are missing for
-  /// this reason are no fault.
+  /// Why nothing can be compiled on this machine (a library is not installed); empty: it can.
+  /// Kernels that are missing for this reason are no fault.
   virtual std::string WhyUnavailable() const { return {}; }
-  /// Compiles all, in parallel, and returns one binary each (object file, cubin), in order. A kernel that fails gives an
-  /// empty binary and a message in `errors[i]`; a message beside a binary is what should be known of it.
+  /// Compiles all, in parallel, and returns one binary each (object file, cubin), in order. A
+  /// kernel that fails gives an empty binary and a message in `errors[i]`; a message beside a
+  /// binary is what should be known of it.
   virtual std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
                                            std::vector<std::string>* errors) = 0;
   /// What the target tells about a binary.

@@ -1,4 +1,5 @@
-/// lower.h: from operators to kernels: what a fused body computes (`ComputeSpec`), and its loop form (`Kernel`).
+/// lower.h: from operators to kernels: what a fused body computes (`ComputeSpec`), and
+/// its loop form (`Kernel`).
 #pragma once
 
 #include <string>
@@ -16,16 +17,18 @@ struct TensorSpec {
   std::vector<SymInt> dims;  ///< known: integers or expressions
 };
 
-/// Output k at position Index(0..rank-1) is values[k], written over `Load(input, indices)` with one index per dimension.
+/// Output k at position Index(0..rank-1) is values[k], written over `Load(input, indices)` with
+/// one index per dimension.
 struct ComputeSpec {
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
   Exprs values;
 };
 
-/// Composes the FCodeGen of every node of `body` (its declared inputs in order, its outputs in order): producers are
-/// inlined into consumers at the index they are asked for; scalar constants become literals. Needs `shape` and `dtype`
-/// on `body`. Throws kMissingOpAttr naming every op without FCodeGen.
+/// Composes the FCodeGen of every node of `body` (its declared inputs in order, its outputs in
+/// order): producers are inlined into consumers at the index they are asked for; scalar
+/// constants become literals. Needs `shape` and `dtype` on `body`. Throws kMissingOpAttr naming
+/// every op without FCodeGen.
 WEFT_API ComputeSpec ExpandBody(const Graph& body);
 /// The same for one node of a graph that has `shape` and `dtype`; absent inputs get no slot.
 WEFT_API ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node);
@@ -37,8 +40,9 @@ struct KernelPart {
   int first_symbol = 0;       ///< of its $0, $1 ... in `LoweredKernel::symbols`
 };
 
-/// What one launch site runs: a kernel and the graph-level expressions of its symbols $0, $1 ...; or, template MULTI, a
-/// table of parts that share the launch. Operands of a launch are its inputs, then its outputs.
+/// What one launch site runs: a kernel and the graph-level expressions of its symbols $0, $1 ...;
+/// or, template MULTI, a table of parts that share the launch. Operands of a launch are its
+/// inputs, then its outputs.
 struct WEFT_API LoweredKernel {
   KernelPtr kernel;                    ///< of the first part where there are parts
   std::vector<SymInt> symbols;         ///< of all parts, one after another
@@ -52,33 +56,38 @@ struct WEFT_API LoweredKernel {
   std::vector<KernelPtr> Kernels() const;
 };
 
-/// Chooses the template, flattens every access to one offset, collapses loops that are contiguous in every access,
-/// simplifies index arithmetic with `facts`, renumbers symbols and buffers, picks `vector_loop`, finishes the kernel.
-/// Templates: kRow where all Reduce nodes outside other Reduce bodies' private parts share one row space and every output is
-/// over P x R or P; otherwise kElementwise, where remaining Reduce nodes are loops inside a point. Throws kUnsupported where
-/// the outputs have no common space (a reduction that folding removed leaves its result without one).
+/// Chooses the template, flattens every access to one offset, collapses loops that are contiguous
+/// in every access, simplifies index arithmetic with `facts`, renumbers symbols and buffers,
+/// picks `vector_loop`, finishes the kernel. Templates: kRow where all Reduce nodes outside other
+/// Reduce bodies' private parts share one row space and every output is over P x R or P;
+/// otherwise kElementwise, where remaining Reduce nodes are loops inside a point. Throws
+/// kUnsupported where the outputs have no common space (a reduction that folding removed leaves
+/// its result without one).
 WEFT_API LoweredKernel LowerKernel(const ComputeSpec& spec, const Facts& facts);
 
-/// The kernels of a body that is several computations side by side, `parts[i]` outputs each, in order (Fusion makes them,
-/// see weft::Fused). Element-wise parts over dense tensors become one kernel over d0 points, whatever their shapes. Where a
-/// part reads what another one writes (`written`: pairs of an input and the output that is stored in its memory), or
-/// `parts` does not fit the outputs, the whole is one kernel.
+/// The kernels of a body that is several computations side by side, `parts[i]` outputs each, in
+/// order (Fusion makes them, see weft::Fused). Element-wise parts over dense tensors become one
+/// kernel over d0 points, whatever their shapes. Where a part reads what another one writes
+/// (`written`: pairs of an input and the output that is stored in its memory), or `parts` does not
+/// fit the outputs, the whole is one kernel.
 WEFT_API LoweredKernel LowerParts(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                                   const std::vector<std::pair<int, int>>& written,
                                   const Facts& facts);
 
-/// LowerParts, where all outputs of a part need not have a common space: such a part becomes one for the outputs of each
-/// space, which computes for itself what several need. {number of outputs}: one kernel where they have one. Throws
-/// kUnsupported where a part would read what another one writes.
+/// LowerParts, where all outputs of a part need not have a common space: such a part becomes
+/// one for the outputs of each space, which computes for itself what several need. {number
+/// of outputs}: one kernel where they have one. Throws kUnsupported where a part would read
+/// what another one writes.
 WEFT_API LoweredKernel LowerSpaces(const ComputeSpec& spec, const std::vector<int64_t>& parts,
                                    const std::vector<std::pair<int, int>>& written,
                                    const Facts& facts);
 
-/// Simplifies integer index arithmetic (sums of products, floordiv / mod by extents, selects) under the ranges of the
-/// loop indices: Index(k) in [0, dims[k]).
+/// Simplifies integer index arithmetic (sums of products, floordiv / mod by extents, selects) under
+/// the ranges of the loop indices: Index(k) in [0, dims[k]).
 WEFT_API Expr SimplifyIndex(const Expr& e, const std::vector<SymInt>& dims, const Facts& facts);
 
-/// Coefficient of Index(loop) in `e` when e is affine in it with a coefficient free of all loop indices; null otherwise.
+/// Coefficient of Index(loop) in `e` when e is affine in it with a coefficient free of all
+/// loop indices; null otherwise.
 WEFT_API Expr AffineCoefficient(const Expr& e, int loop);
 
 }  // namespace weft

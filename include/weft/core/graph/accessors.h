@@ -1,4 +1,5 @@
-/// accessors.h: what rules ask again and again of nodes and entries: the one spelling of each question.
+/// accessors.h: what rules ask again and again of nodes and entries: the one spelling of each
+/// question.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +9,16 @@
 
 namespace weft {
 
-/// The only node that reads an output of `n`, by one input; null where there are several, where `n` is an output of the
-/// graph, or where a control edge of either asks for an order.
+/// The only node that reads an output of `n`, by one input; null where there are several, where `n`
+/// is an output of the graph, or where a control edge of either asks for an order.
 WEFT_API NodePtr OnlyReader(const Graph& g, const NodePtr& n);
 /// Is `e` output 0 of an operator whose only reader is that?
 WEFT_API bool IsOnlyReadBy(const Graph& g, const NodeEntry& e, const NodePtr& reader);
 /// Does a node read `e`, or is it an output of the graph?
 WEFT_API bool IsRead(const Graph& g, const NodeEntry& e);
 
-/// The constant of one element behind an entry, whatever its rank and dtype; nullopt for any other entry.
+/// The constant of one element behind an entry, whatever its rank and dtype; nullopt for any other
+/// entry.
 WEFT_API std::optional<double> ScalarConstant(const NodeEntry& e);
 
 /// Attribute `perm` of a Transpose of `rank` axes; what it does not say is the reverse order.

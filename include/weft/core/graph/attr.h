@@ -22,7 +22,8 @@ class Graph;
 class Op;
 using GraphPtr = std::shared_ptr<const Graph>;
 
-/// Lists of integers, floating point numbers and strings. Own types, so that dmlc::Parameter can read and print them.
+/// Lists of integers, floating point numbers and strings. Own types, so that dmlc::Parameter can
+/// read and print them.
 struct Ints : std::vector<int64_t> {
   using std::vector<int64_t>::vector;
   Ints(std::vector<int64_t> v) : std::vector<int64_t>(std::move(v)) {}  // NOLINT
@@ -36,11 +37,12 @@ struct Strings : std::vector<std::string> {
   Strings(std::vector<std::string> v) : std::vector<std::string>(std::move(v)) {}  // NOLINT
 };
 
-/// One attribute value. Booleans are integers. Assignable from what it can hold; equality is by value (tensors by
-/// content, graphs by text).
+/// One attribute value. Booleans are integers. Assignable from what it can hold; equality is by
+/// value (tensors by content, graphs by text).
 class WEFT_API AttrValue {
  public:
-  /// Numbers and lists of floats are given by value, because an integer may have to become one; the rest by reference.
+  /// Numbers and lists of floats are given by value, because an integer may have to become one;
+  /// the rest by reference.
   template <class T>
   using Result =
       std::conditional_t<std::is_arithmetic_v<T> || std::is_same_v<T, Floats>, T, const T&>;
@@ -69,11 +71,12 @@ class WEFT_API AttrValue {
   bool is() const {
     return std::holds_alternative<T>(v_);
   }
-  /// The value as T; an integer where a double is asked for converts (lists too), and narrower integers and bool are
-  /// range-checked; throws kBadAttribute naming both types.
+  /// The value as T; an integer where a double is asked for converts (lists too), and narrower
+  /// integers and bool are range-checked; throws kBadAttribute naming both types.
   template <class T>
   Result<T> get() const;
-  /// "int", "float", "string", "dtype", "shape", "ints", "floats", "strings", "tensor", "graph", "none".
+  /// "int", "float", "string", "dtype", "shape", "ints", "floats",
+  /// "strings", "tensor", "graph", "none".
   std::string_view type_name() const;
   /// Canonical text of scalars and lists; a string gives itself (2016 dictionaries are strings).
   operator std::string() const;  // NOLINT

@@ -1,5 +1,5 @@
-/// builtin_ops.h: names, builders and accessors of the operators that passes build. The ops themselves are registered in
-/// src/ops; passes know them by this header only.
+/// builtin_ops.h: names, builders and accessors of the operators that passes build. The ops
+/// themselves are registered in src/ops; passes know them by this header only.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace weft {
 namespace builtin {
 inline constexpr const char* kConstant = "Constant";  ///< attr value: tensor
 inline constexpr const char* kIdentity = "Identity";
-inline constexpr const char* kFused =
-    "weft::Fused";  ///< attr body: graph; inputs in the order of the body's inputs
-inline constexpr const char* kSumTo =
-    "weft::SumTo";  ///< (x, like): sums x down to the shape of `like`
+/// attr body: graph; inputs in the order of the body's inputs
+inline constexpr const char* kFused = "weft::Fused";
+/// (x, like): sums x down to the shape of `like`
+inline constexpr const char* kSumTo = "weft::SumTo";
 inline constexpr const char* kAssign = "weft::Assign";  ///< (variable, value)
-inline constexpr const char* kShapeTensor =
-    "weft::ShapeTensor";  ///< attr dims: shape; an i64 vector of symbolic extents, no input
+/// attr dims: shape; an i64 vector of symbolic extents, no input
+inline constexpr const char* kShapeTensor = "weft::ShapeTensor";
 }  // namespace builtin
 
 // Builders; entries of one graph. Element-wise ones broadcast as ONNX does.

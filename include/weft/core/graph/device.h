@@ -1,7 +1,7 @@
 /// device.h: graph attributes that say where nodes run.
 ///
-///   "device_hint"  DeviceMap   given     the device, or the name of a group, that the user wants a node on
-///   "device"       DeviceMap   derived   the device of every node                                        PlaceDevice
+///   "device_hint"  DeviceMap  given    the device, or group, that the user wants a node on
+///   "device"       DeviceMap  derived  the device of every node, by the pass PlaceDevice
 #pragma once
 
 #include <string>

@@ -1,13 +1,15 @@
 /// graph.h: nodes, entries and graphs.
 ///
-/// A `Graph` owns a store of nodes at stable addresses, each with a stable id that is never reused. `NodePtr` is a
-/// thin pointer into it, valid for the graph's life; `NodeEntry` is output `index` of `node`. Moving a graph keeps every
-/// handle valid; copying keeps ids, old handles go on meaning the source, and `copy.at(handle)` gives the twin.
-/// Building a node from entries puts it in their graph. Assigning foreign entries to `outputs` imports what they reach;
-/// any other mixing of graphs throws kApiMisuse. Nothing here recurses over nodes.
+/// A `Graph` owns a store of nodes at stable addresses, each with a stable id that is never reused.
+/// `NodePtr` is a thin pointer into it, valid for the graph's life; `NodeEntry` is output `index`
+/// of `node`. Moving a graph keeps every handle valid; copying keeps ids, old handles go on meaning
+/// the source, and `copy.at(handle)` gives the twin. Building a node from entries puts it in their
+/// graph. Assigning foreign entries to `outputs` imports what they reach; any other mixing of
+/// graphs throws kApiMisuse. Nothing here recurses over nodes.
 ///
-/// Edits go through `Graph` methods and the input lists of nodes, which keep use lists, bump the revision and clear
-/// the *derived* attribute rows (shape, dtype ...) of touched nodes and of what depends on them.
+/// Edits go through `Graph` methods and the input lists of nodes, which keep use lists, bump the
+/// revision and clear the *derived* attribute rows (shape, dtype ...) of touched nodes and of
+/// what depends on them.
 #pragma once
 
 #include <any>
@@ -51,7 +53,8 @@ class NodePtr {
   Node* node_ = nullptr;
 };
 
-/// An entry by its node's id: for tables, and where the node need not be looked at. Ordered as nodes and their outputs are.
+/// An entry by its node's id: for tables, and where the node need not be looked at. Ordered as
+/// nodes and their outputs are.
 struct EntryKey {
   NodeId id = kAbsent;
   uint32_t index = 0;
@@ -64,8 +67,8 @@ struct EntryKey {
   friend bool operator<(EntryKey a, EntryKey b) { return a.packed() < b.packed(); }
 };
 
-/// Output `index` of `node`; a null node is an absent optional input. `version` may be given and read (2016), is always
-/// 0 and takes no room.
+/// Output `index` of `node`; a null node is an absent optional input. `version` may be given and
+/// read (2016), is always 0 and takes no room.
 struct NodeEntry {
   NodePtr node;
   uint32_t index = 0;
@@ -149,8 +152,9 @@ using Origin = std::shared_ptr<const std::vector<std::string>>;
 
 class WEFT_API Node {
  private:
-  // Ids, edges, uses and the operator stand together, before what few readers look at: a walk over a graph that has left
-  // the caches is bound by the lines that it reads. A node fills four lines of 64 bytes; the first three are walked.
+  // Ids, edges, uses and the operator stand together, before what few readers look at: a walk over
+  // a graph that has left the caches is bound by the lines that it reads. A node fills four lines
+  // of 64 bytes; the first three are walked.
   GraphStore* store_;
   NodeId id_;
   uint16_t place_in_chunk_ = 0;
@@ -165,7 +169,8 @@ class WEFT_API Node {
   SmallVector<Use, 2> uses_;
 
  public:
-  /// Op, name and attributes. May be written on a node that no pass has seen yet; later use Graph::SetAttr.
+  /// Op, name and attributes. May be written on a node that no pass has seen
+  /// yet; later use Graph::SetAttr.
   NodeAttrs attrs;
 
   NodeId id() const { return id_; }
@@ -176,7 +181,8 @@ class WEFT_API Node {
   uint32_t num_inputs() const { return uint32_t(inputs.size()); }
   /// Uses by other nodes, in no promised order; graph outputs are not in it (see Graph::is_output).
   const SmallVector<Use, 2>& uses() const { return uses_; }
-  /// Attribute as set, else the declared default of the op; throws kBadAttribute when neither exists.
+  /// Attribute as set, else the declared default of the op; throws
+  /// kBadAttribute when neither exists.
   template <class T>
   T attr(std::string_view name) const {
     return Attr(name).get<T>();
@@ -206,10 +212,10 @@ class WEFT_API Node {
   Origin origin_;
 };
 
-/// Outputs of a graph. Assigning entries of another graph imports (copies) everything they reach; what an earlier
-/// assignment or push_back has copied from there is shared, as long as both are unchanged. As many entries of the own
-/// graph keep the given names of outputs; the outputs of another graph bring their names and the graph's along where
-/// there are none yet.
+/// Outputs of a graph. Assigning entries of another graph imports (copies) everything they reach;
+/// what an earlier assignment or push_back has copied from there is shared, as long as both are
+/// unchanged. As many entries of the own graph keep the given names of outputs; the outputs of
+/// another graph bring their names and the graph's along where there are none yet.
 class WEFT_API OutputList {
  public:
   size_t size() const { return entries().size(); }
@@ -229,7 +235,8 @@ class WEFT_API OutputList {
   }
   void set(size_t i, const NodeEntry& e);
   void clear() { *this = std::vector<NodeEntry>(); }
-  /// Drops outputs from the end or adds null ones, which have to be set before the graph passes VerifyGraph.
+  /// Drops outputs from the end or adds null ones, which have to be set before
+  /// the graph passes VerifyGraph.
   void resize(size_t n);
   OutputList(const OutputList&) = delete;
 
@@ -240,8 +247,9 @@ class WEFT_API OutputList {
   Graph* graph_;
 };
 
-/// Attribute values of a graph by name, as in NNVM: `g.attrs["x"] = std::make_shared<std::any>(v)`. Types registered in
-/// graph_attr.h live here too. Reading a registered attribute through `GetAttr` first clears what edits made stale.
+/// Attribute values of a graph by name, as in NNVM: `g.attrs["x"] = std::make_shared<std::any>(v)`.
+/// Types registered in graph_attr.h live here too. Reading a registered attribute through `GetAttr`
+/// first clears what edits made stale.
 using GraphAttrMap = std::map<std::string, std::shared_ptr<std::any>>;
 
 class WEFT_API Graph {
@@ -257,12 +265,14 @@ class WEFT_API Graph {
   GraphAttrMap attrs;
 
   // Building. An empty name is allowed; text forms print the id then.
-  /// Parses the attributes (kBadAttribute), checks the number of inputs (kArity). Entries must be of this graph or null.
+  /// Parses the attributes (kBadAttribute), checks the number of inputs (kArity). Entries must be
+  /// of this graph or null.
   NodePtr AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {},
                   std::string name = {});
   NodePtr AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {},
                   std::string name = {});
-  /// A node of this graph with the operator, attributes, name and origin of `source`, a checked node of any graph.
+  /// A node of this graph with the operator, attributes, name and origin of `source`, a checked
+  /// node of any graph.
   NodePtr AddCopy(NodePtr source, const std::vector<NodeEntry>& inputs);
   /// A declared input; `type` and `shape` are what the user promises about it.
   NodePtr AddInput(std::string name, Type type = {}, Shape shape = {});
@@ -272,7 +282,8 @@ class WEFT_API Graph {
   NodeEntry AddConstant(TensorPtr value, std::string name = {});
   /// Declared inputs in order.
   const std::vector<NodePtr>& inputs() const;
-  /// Declared inputs, then undeclared variables without a value reachable from the outputs, in DFS order.
+  /// Declared inputs, then undeclared variables without a value reachable from the
+  /// outputs, in DFS order.
   std::vector<NodePtr> AllInputs() const;
   void SetInputs(const std::vector<NodePtr>& variables);
   /// Name of output i; by default the name of the entry's node.
@@ -282,11 +293,13 @@ class WEFT_API Graph {
   // Editing.
   void SetInput(NodePtr user, size_t slot, NodeEntry e);
   void SetAttr(NodePtr node, std::string_view name, AttrValue value);
-  /// Every use of `from` (graph outputs included) becomes `to`. Uses by `to`'s own node stay. Where every derived row of
-  /// both is equal nothing downstream becomes stale. `to.node` inherits the origin of `from.node`.
+  /// Every use of `from` (graph outputs included) becomes `to`. Uses by `to`'s own node stay.
+  /// Where every derived row of both is equal nothing downstream becomes stale. `to.node` inherits
+  /// the origin of `from.node`.
   void ReplaceUses(NodeEntry from, NodeEntry to);
-  /// All outputs of `from` by `to[i]` (a null entry keeps the use), moving control edges too: what ran before `from` runs
-  /// before its replacement where that is a node nobody used yet, else before those that used `from`.
+  /// All outputs of `from` by `to[i]` (a null entry keeps the use), moving control edges too: what
+  /// ran before `from` runs before its replacement where that is a node nothing used yet, else
+  /// before those that used `from`.
   void ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to);
   /// Removes a node without uses; throws kApiMisuse otherwise.
   void Erase(NodePtr node);
@@ -295,12 +308,14 @@ class WEFT_API Graph {
   void SetOrigin(NodePtr node, Origin origin);
   /// Adds what `from` stands for to what `to` stands for.
   void MergeOrigin(NodePtr to, NodePtr from);
-  /// Copies what `entries` of another graph reach into this one; nodes already copied in this call are shared.
+  /// Copies what `entries` of another graph reach into this one; nodes already copied in
+  /// this call are shared.
   std::vector<NodeEntry> Import(const std::vector<NodeEntry>& entries);
-  /// Moves operators of `from`, producers first, into this graph: no copies, handles stay valid and mean the nodes here.
-  /// They get the next ids, keep attributes, origins and the edges among themselves, and lose control edges to others.
-  /// `outside(e)`, asked once for every other input, says what stands for `e` here; it may add nodes. Outputs of `from`
-  /// and nodes that stay must not use them (kApiMisuse). After an exception neither graph may be used any more.
+  /// Moves operators of `from`, producers first, into this graph: no copies, handles stay valid and
+  /// mean the nodes here. They get the next ids, keep attributes, origins and the edges among
+  /// themselves, and lose control edges to others. `outside(e)`, asked once for every other input,
+  /// says what stands for `e` here; it may add nodes. Outputs of `from` and nodes that stay must
+  /// not use them (kApiMisuse). After an exception neither graph may be used any more.
   void MoveNodes(Graph& from, const NodePtr* nodes, size_t count,
                  const std::function<NodeEntry(const NodeEntry&)>& outside);
   /// Renumbers densely in topological order and returns old id -> new id (attributes are remapped).
@@ -317,8 +332,8 @@ class WEFT_API Graph {
   bool owns(NodePtr handle) const;
   bool is_output(NodePtr node) const;
   uint64_t revision() const;
-  /// What the outputs and then the stateful nodes (by id) reach, producers first; deterministic (DFS post-order, control
-  /// edges included).
+  /// What the outputs and then the stateful nodes (by id) reach, producers first; deterministic
+  /// (DFS post-order, control edges included).
   std::vector<NodePtr> TopoOrder() const;
   /// Dense numbering of TopoOrder(); any use of a stale one throws kApiMisuse.
   const IndexedGraph& indexed_graph() const;
@@ -384,7 +399,8 @@ class WEFT_API Graph {
   std::shared_ptr<GraphStore> store_;
 };
 
-/// While it lives, nodes made without entries on this thread (Node::Create, MakeNode) go to `graph`.
+/// While it lives, nodes made without entries on this thread (Node::Create,
+/// MakeNode) go to `graph`.
 class WEFT_API AmbientScope {
  public:
   explicit AmbientScope(Graph& graph);
@@ -398,9 +414,11 @@ class WEFT_API AmbientScope {
 /// Store in which a node without entries is made on this thread.
 WEFT_API const std::shared_ptr<GraphStore>& AmbientStore();
 
-/// Runs the op's attribute parser and schema on `node.attrs` (Graph::AddNode does it by itself). Throws kBadAttribute.
+/// Runs the op's attribute parser and schema on `node.attrs` (Graph::AddNode does it
+/// by itself). Throws kBadAttribute.
 WEFT_API void ParseAttributes(Node& node);
-/// Starts a fresh ambient graph on this thread; the old one lives as long as something holds its store.
+/// Starts a fresh ambient graph on this thread; the old one lives as long as
+/// something holds its store.
 WEFT_API void ResetAmbientGraph();
 
 /// A node of `op` in the graph of `inputs` (the ambient one where there is none), as in NNVM.
@@ -447,9 +465,7 @@ class WEFT_API IndexedGraph {
   std::vector<IndexedEntry> outputs_;
 };
 
-inline EntryKey NodeEntry::key() const {
-  return node ? EntryKey{node->id(), index} : EntryKey{};
-}
+inline EntryKey NodeEntry::key() const { return node ? EntryKey{node->id(), index} : EntryKey{}; }
 
 }  // namespace weft
 
@@ -461,7 +477,8 @@ struct std::hash<weft::NodePtr> {
 template <>
 struct std::hash<weft::EntryKey> {
   size_t operator()(weft::EntryKey e) const noexcept {
-    return size_t(e.packed() * 0x9e3779b97f4a7c15u >> 16);  // ids and indices are small: spread them
+    return size_t(e.packed() * 0x9e3779b97f4a7c15u >>
+                  16);  // ids and indices are small: spread them
   }
 };
 template <>

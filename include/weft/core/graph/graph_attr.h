@@ -1,13 +1,14 @@
-/// graph_attr.h: typed attributes of a graph: per entry (`EntryMap`), per node (`NodeMap`) or of the whole graph, and
-/// the table in which their types are registered.
+/// graph_attr.h: typed attributes of a graph: per entry (`EntryMap`), per node (`NodeMap`) or of
+/// the whole graph, and the table in which their types are registered.
 ///
 /// A registered attribute has one C++ type, a scope, a text form and a kind:
 ///   given    hints, origins, requests: carried through every rewrite, never dropped
-///   derived  computed from the graph (`shape`, `dtype`, `order`): an edit clears the rows of touched nodes and of what
-///            depends on them (entry and node scope) or the whole value (graph scope); a pass that changes the graph
-///            drops those it neither preserves nor provides
-/// Values store node ids, never handles. An attribute that is not registered is opaque, graph-scoped and dropped by a
-/// pass that changes the graph.
+///   derived  computed from the graph (`shape`, `dtype`, `order`): an edit clears the rows
+///            of touched nodes and of what depends on them (entry and node scope) or the
+///            whole value (graph scope); a pass that changes the graph drops those it
+///            neither preserves nor provides
+/// Values store node ids, never handles. An attribute that is not registered is opaque,
+/// graph-scoped and dropped by a pass that changes the graph.
 #pragma once
 
 #include <any>
@@ -146,14 +147,17 @@ struct AttrType {
   std::function<void(const std::any& src, NodeId from, std::any& dst, NodeId to)> copy_rows;
   /// Renumbers (Compact): map[old] = new, or ~0u.
   std::function<void(std::any&, const std::vector<NodeId>&)> remap;
-  /// Do two values of one row say the same though their texts differ (an equal symbolic extent written otherwise)? Null: no.
+  /// Do two values of one row say the same though their texts differ (an equal symbolic extent
+  /// written otherwise)? Null: no.
   std::function<bool(const std::any&, const std::any&, NodeId, uint32_t, const Graph&)> consistent;
-  /// Text of one row (entry / node scope) or of the whole value; nullopt: none. Null function: not printable.
+  /// Text of one row (entry / node scope) or of the whole value; nullopt: none.
+  /// Null function: not printable.
   std::function<std::optional<std::string>(const std::any&, NodeId, uint32_t)> format;
   std::function<void(std::any&, NodeId, uint32_t, const std::string&)> parse;
 };
 
-/// Table of registered attribute types. Registration of another C++ type under a taken name throws kTypeConflict.
+/// Table of registered attribute types. Registration of another C++ type under a
+/// taken name throws kTypeConflict.
 WEFT_API void RegisterAttrType(AttrType type);
 WEFT_API const AttrType* FindAttrType(const std::string& name);
 WEFT_API std::vector<const AttrType*> ListAttrTypes();

@@ -1,13 +1,14 @@
-/// graph_attr_types.h: the graph attributes that inference, rewriting, fusion, planning and the runtime meet in.
+/// graph_attr_types.h: the graph attributes that inference, rewriting, fusion, planning and
+/// the runtime meet in.
 ///
-///   "value"     EntryMap<SymTensorPtr>  derived  followed values of small integer tensors  InferShape
-///   "unknown"   EntryMap<std::string>   derived  why a shape stays unknown                 InferShape
-///   "facts"     Facts                   given    what is known about the symbols           InferShape adds to it
-///   "subgraph"  NodeMap<GraphPtr>       derived  fused body of every weft::Fused node      Fusion
-///   "order"     Order                   derived  execution order                           Schedule
+///   "value"     EntryMap<SymTensorPtr>  derived  followed values of small tensors  InferShape
+///   "unknown"   EntryMap<std::string>   derived  why a shape stays unknown         InferShape
+///   "facts"     Facts                   given    what is known about the symbols   InferShape adds
+///   "subgraph"  NodeMap<GraphPtr>       derived  body of every weft::Fused node    Fusion
+///   "order"     Order                   derived  execution order                   Schedule
 ///
-/// "dtype", "shape" and what else the core itself knows: graph_attr.h. Kernels and their machine code:
-/// codegen/compiler/kernel_attr_types.h.
+/// "dtype", "shape" and what else the core itself knows: graph_attr.h. Kernels and
+/// their machine code: codegen/compiler/kernel_attr_types.h.
 #pragma once
 
 #include <string>

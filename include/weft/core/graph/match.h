@@ -1,14 +1,16 @@
 /// match.h: patterns over graphs.
 ///
-/// A pattern says what an entry is computed by, from the entry down to its operands, and notes what it meets:
+/// A pattern says what an entry is computed by, from the entry down to its operands, and notes what
+/// it meets:
 ///
 ///   NodeEntry x;
-///   if (m::Match(e, m::Either("Mul", m::Any(&x), m::Op("Sigmoid", m::Same(&x))))) ...        // x sigmoid(x)
+///   if (m::Match(e, m::Either("Mul", m::Any(&x), m::Op("Sigmoid", m::Same(&x))))) ...
 ///   double c;
-///   if (m::Match(e, m::Op("Div", m::Any(&x), m::Number(&c)).ReadOnlyBy(g, reader))) ...      // x / c
+///   if (m::Match(e, m::Op("Div", m::Any(&x), m::Number(&c)).ReadOnlyBy(g, reader))) ...
 ///
-/// Operands are matched from left to right, so that `Same` and `Number` may speak of what stood left of them. What is noted
-/// by a pattern that does not match in the end is of no meaning. A pattern is a value on the stack and allocates nothing.
+/// Operands are matched from left to right, so that `Same` and `Number` may speak of what stood
+/// left of them. What is noted by a pattern that does not match in the end is of no meaning. A
+/// pattern is a value on the stack and allocates nothing.
 ///
 ///   source  XLA's m:: (xla/service/pattern_matcher.h), Binaryen's src/ir/match.h
 #pragma once
@@ -57,8 +59,8 @@ struct ConstantPattern {
 };
 inline ConstantPattern Constant(TensorPtr* to = nullptr) { return {to}; }
 
-/// A constant of one element, noted in `to`, or about `value`: within `tolerance` of it, relatively. Exporters write numbers
-/// such as sqrt(2) in the precision of the model.
+/// A constant of one element, noted in `to`, or about `value`: within `tolerance` of it,
+/// relatively. Exporters write numbers such as sqrt(2) in the precision of the model.
 struct NumberPattern {
   double* to;
   double value, tolerance;
@@ -70,7 +72,9 @@ struct NumberPattern {
   }
 };
 inline NumberPattern Number(double* to) { return {to, 0, 0}; }
-inline NumberPattern Number(double value, double tolerance = 0) { return {nullptr, value, tolerance}; }
+inline NumberPattern Number(double value, double tolerance = 0) {
+  return {nullptr, value, tolerance};
+}
 
 /// Output 0 of an operator, by its operands; further ones must be absent.
 template <class... Operands>

@@ -1,5 +1,5 @@
-/// operands.h: which operands a node must have, as the registry declares them: how many, and which of them may be absent
-/// (a null entry, `_` in text, the empty name in ONNX).
+/// operands.h: which operands a node must have, as the registry declares them: how many, and which
+/// of them may be absent (a null entry, `_` in text, the empty name in ONNX).
 ///
 ///   .input("X", ..)            is there
 ///   .optional_input("B", ..)   may be absent; leaving a trailing one out is the same
@@ -28,8 +28,9 @@ WEFT_API bool MayBeAbsent(const Op& op, size_t i);
 /// Throws kArity where operand `i` of the node may not be absent.
 WEFT_API void CheckMayBeAbsent(const Node& node, size_t i);
 
-/// The one form of absent operands that nodes hold: none at the end that the declaration allows to leave out, and a null
-/// entry for each that the least number counts. Captured values stay where they are.
+/// The one form of absent operands that nodes hold: none at the end that the declaration
+/// allows to leave out, and a null entry for each that the least number counts. Captured
+/// values stay where they are.
 WEFT_API void TrimOperands(const Op& op, std::vector<NodeEntry>* inputs);
 
 /// What is wrong with the operands of a node: `text` is empty where nothing is.
@@ -42,7 +43,8 @@ WEFT_API void CheckOperands(const Node& node);
 /// Every node of the graph; also throws kArity for an output that is absent.
 WEFT_API void CheckOperands(const Graph& graph);
 
-/// The parts of that message, for formats with a declaration of their own: operand `i` of what `node` describes.
+/// The parts of that message, for formats with a declaration of their own: operand `i`
+/// of what `node` describes.
 WEFT_API OperandFault AbsentOperand(const std::string& node, const std::string& op, size_t i,
                                     const std::string& name,
                                     const std::vector<std::string>& optional);

@@ -1,17 +1,18 @@
 /// typed_edit.h: edits of a graph that keep what is known of its entries.
 ///
-/// An edit clears the rows of derived attributes at what it touches and behind it (graph_attr.h). A rewrite puts equal in
-/// the place of equal, so that nothing behind it changes: it edits through this, and says only what is known of what is new.
+/// An edit clears the rows of derived attributes at what it touches and behind it (graph_attr.h). A
+/// rewrite puts equal in the place of equal, so that nothing behind it changes: it edits through
+/// this, and says only what is known of what is new.
 ///
 ///   TypedEdit edit(g);
-///   const NodeEntry y = edit.Add("Relu", {x}, {}, /*like=*/NodeEntry(old));   // shape, dtype and value of `old`
+///   const NodeEntry y = edit.Add("Relu", {x}, {}, /*like=*/NodeEntry(old));
 ///   edit.Replace(old, {y});
 ///   // the rows are back in the graph when `edit` is gone, or after Finish()
 ///
-///   holds   every derived attribute with rows ("shape", "dtype", "value", "layout", "kernel" ...) as it was, and rows of
-///           shape, dtype and value for what is added
+///   holds   every derived attribute with rows ("shape", "layout", "kernel" ...) as it was, and
+///           rows of shape, dtype and value for what is added
 ///   never   infers; checks what it is told (the manager does, after the pass)
-///   cost    that of the rows written; taking the attributes out and putting them back moves a few pointers
+///   cost    that of the rows written; taking attributes out and putting them back moves pointers
 #pragma once
 
 #include <any>

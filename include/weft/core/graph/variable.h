@@ -1,4 +1,5 @@
-/// variable.h: what a variable says about itself: the type and the shape that its attributes declare.
+/// variable.h: what a variable says about itself: the type and the shape
+/// that its attributes declare.
 #pragma once
 
 #include <optional>
@@ -7,11 +8,12 @@
 
 namespace weft {
 
-/// The dtype of the variable's value, else its `dtype` attribute (a dtype or the name of one); unknown where there is
-/// neither. Throws kBadAttribute for a name that is no dtype.
+/// The dtype of the variable's value, else its `dtype` attribute (a dtype or the name of one);
+/// unknown where there is neither. Throws kBadAttribute for a name that is no dtype.
 WEFT_API Type DeclaredType(const NodePtr& variable);
-/// The shape of the variable's value, else its `shape` attribute (a shape or the text of one); none where there is
-/// neither. A declared shape may be of unknown rank. Throws kSyntax for a text that is no shape.
+/// The shape of the variable's value, else its `shape` attribute (a shape or the text of one);
+/// none where there is neither. A declared shape may be of unknown rank. Throws kSyntax for a text
+/// that is no shape.
 WEFT_API std::optional<Shape> DeclaredShape(const NodePtr& variable);
 
 }  // namespace weft

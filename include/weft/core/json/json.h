@@ -1,11 +1,12 @@
-/// json.h: graphs as JSON, for other programs; the passes SaveJSON and LoadJSON put it into the graph
-/// attribute `json` and take it from there.
+/// json.h: graphs as JSON, for other programs; the passes SaveJSON and LoadJSON put it into the
+/// graph attribute `json` and take it from there.
 ///
 ///   {"format": "weft", "version": [1, 0],
 ///    "graph": {
 ///      "name": "mlp",
 ///      "nodes": [
-///        {"id": 0, "name": "x", "attrs": {"dtype": {"dtype": "f32"}, "shape": {"shape": "[n, 4]"}}},
+///        {"id": 0, "name": "x",
+///         "attrs": {"dtype": {"dtype": "f32"}, "shape": {"shape": "[n, 4]"}}},
 ///        {"id": 1, "name": "w", "attrs": {"value": {"tensor": 0}}},
 ///        {"id": 2, "op": "MatMul", "name": "h", "inputs": [[0, 0], [1, 0]], "origin": ["fc1"]},
 ///        {"id": 5, "op": "Split", "inputs": [[2, 0], null], "attrs": {"axis": 1}, "outputs": 2,

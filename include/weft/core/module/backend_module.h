@@ -1,13 +1,15 @@
-/// backend_module.h: what a backend brings, under one name: how it runs programs, how its kernels are compiled, what it finds
-/// on a machine. Registered once, by a static initialiser of libweft_<name>.so or of a plugin:
+/// backend_module.h: what a backend brings, under one name: how it runs programs, how its kernels
+/// are compiled, what it finds on a machine. Registered once, by a static initialiser of
+/// libweft_<name>.so or of a plugin:
 ///
 ///   const bool registered = RegisterBackendModule(
 ///       BackendModule("npu")
-///           .set_backend([](const std::string& parameters) { return std::make_shared<Npu>(parameters); })
+///           .set_backend([](const std::string& p) { return std::make_shared<Npu>(p); })
 ///           .set_compiler([](const Target& t) { return MakeNpuCompiler(t.arch()); }));
 ///
-/// All parts but the name may be missing. What stands behind a colon goes to the part that is asked: "npu:1" to the backend's
-/// factory (GetBackend("npu:1"), any tool's --backend), "npu:v2" to the compiler's (a target).
+/// All parts but the name may be missing. What stands behind a colon goes to the part that is
+/// asked: "npu:1" to the backend's factory (GetBackend("npu:1"), any tool's --backend), "npu:v2" to
+/// the compiler's (a target).
 #pragma once
 
 #include <functional>
@@ -36,7 +38,8 @@ struct WEFT_API BackendModule {
 
   explicit BackendModule(std::string module_name) : name(std::move(module_name)) {}
   BackendModule& set_traits(TargetTraits t);
-  /// Whose calls its programs make: operators' attribute "FCompute.<library>". By default its own name.
+  /// Whose calls its programs make: operators' attribute "FCompute.<library>". By default its own
+  /// name.
   BackendModule& set_library(std::string l);
   BackendModule& set_backend(BackendFactory f);
   BackendModule& set_compiler(CompilerFactory f);
@@ -50,10 +53,12 @@ struct WEFT_API BackendModule {
   Report report;
 };
 
-/// Always true, for static initialisers. A second module of the same name is kDuplicate, thrown at the next look-up.
+/// Always true, for static initialisers. A second module of the same name is kDuplicate, thrown at
+/// the next look-up.
 WEFT_API bool RegisterBackendModule(BackendModule module);
-/// Loads libweft_<name>.so from beside libweft.so, or from weft/ below it, where no such module is registered. Null, with the
-/// reason in `why` (which may be null), where there is none. Stays valid.
+/// Loads libweft_<name>.so from beside libweft.so, or from weft/ below it, where no such module is
+/// registered. Null, with the reason in `why` (which may be null), where there is none. Stays
+/// valid.
 WEFT_API std::shared_ptr<const BackendModule> FindBackendModule(const std::string& name,
                                                                 std::string* why = nullptr);
 /// Names of those that are registered, sorted; loads nothing.
@@ -61,8 +66,8 @@ WEFT_API std::vector<std::string> ListBackendModules();
 /// And of those beside the library that nobody has asked for yet.
 WEFT_API std::vector<std::string> AvailableBackendModules();
 
-/// What the module finds on this machine. Throws nothing: where there is no module, one row says why; empty for one that
-/// has nothing to report.
+/// What the module finds on this machine. Throws nothing: where there is no module, one row says
+/// why; empty for one that has nothing to report.
 WEFT_API std::vector<ReportRow> ReportOfBackend(const std::string& name);
 
 }  // namespace weft

@@ -1,6 +1,6 @@
-/// host_eval.h: operators as plain C++ over host tensors, for what no expression says: results whose
-/// extents depend on values (NonZero, Unique), sorting (TopK), bodies (If, Loop, Scan), strings, and
-/// dtypes that kernels do not compute with.
+/// host_eval.h: operators as plain C++ over host tensors, for what no expression says: results
+/// whose extents depend on values (NonZero, Unique), sorting (TopK), bodies (If, Loop, Scan),
+/// strings, and dtypes that kernels do not compute with.
 ///
 /// The Evaluator prefers an operator's FCodeGen where every operand and result is of a computable
 /// dtype; otherwise it calls FHostEval; otherwise, for an operator that only moves elements
@@ -20,8 +20,8 @@ namespace weft {
 using FHostEval =
     std::function<std::vector<TensorPtr>(const NodePtr&, const std::vector<TensorPtr>& inputs)>;
 
-/// True for operators each of whose result elements is an element of an operand of the same dtype, or
-/// zero: what decides which one never looks at the element.
+/// True for operators each of whose result elements is an element of an operand of the same dtype,
+/// or zero: what decides which one never looks at the element.
 using TMovesElements = bool;
 
 }  // namespace weft

@@ -1,5 +1,6 @@
-/// onnx_body.h: how an operator that ONNX lacks, or has for fewer types, is said in ONNX's own operators. Export writes
-/// the text as a local function, so that any ONNX runtime can run the model.
+/// onnx_body.h: how an operator that ONNX lacks, or has for fewer types, is said in
+/// ONNX's own operators. Export writes the text as a local function, so that any ONNX
+/// runtime can run the model.
 #pragma once
 
 #include <functional>

@@ -1,13 +1,15 @@
 /// op.h: the operator registry.
 ///
-///   WEFT_REGISTER_OP(Relu).describe("y = max(x, 0)").set_num_inputs(1).set_attr<FCodeGen>("FCodeGen", ...);
+///   WEFT_REGISTER_OP(Relu).describe("y = max(x, 0)").set_num_inputs(1)
+///       .set_attr<FCodeGen>("FCodeGen", ...);
 ///   WEFT_REGISTER_OP_IN(weft, SumTo)...            // key "weft::SumTo"
 ///   WEFT_REGISTER_OP_GROUP(Elementwise).set_attr<FInferType>("FInferType", SameType);
 ///
-/// One op may be opened in many files and modules; each (op, attribute) has one value, the one of highest priority
-/// (`plevel`); two values of equal priority are refused, naming both owners. References into an `OpMap` stay valid
-/// for ever. Registration and look-up are thread-safe. An error during static initialisation is kept and thrown by
-/// the first look-up that follows (`CheckRegistrations`).
+/// One op may be opened in many files and modules; each (op, attribute) has one value, the
+/// one of highest priority (`plevel`); two values of equal priority are refused, naming both
+/// owners. References into an `OpMap` stay valid for ever. Registration and look-up are
+/// thread-safe. An error during static initialisation is kept and thrown by the first
+/// look-up that follows (`CheckRegistrations`).
 #pragma once
 
 #include <any>
@@ -88,8 +90,8 @@ class WEFT_API Op {
   int min_inputs = 1, max_inputs = 1;
   std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
   std::function<void(NodeAttrs*)> attr_parser;  ///< 2016: free parser of the dictionary
-  const ParamSchema* param_schema =
-      nullptr;  ///< fields of its WEFT_OP_PARAM; null: takes any attribute
+  /// fields of its WEFT_OP_PARAM; null: takes any attribute
+  const ParamSchema* param_schema = nullptr;
   uint32_t OutputCount(const NodeAttrs& attrs) const {
     return get_num_outputs ? get_num_outputs(attrs) : uint32_t(num_outputs);
   }
@@ -198,7 +200,8 @@ struct WEFT_API Registered {
 WEFT_API void CheckRegistrations();
 /// Keeps `error` for CheckRegistrations (used by registration macros, which must not throw).
 WEFT_API void KeepRegistrationError(std::exception_ptr error);
-/// Commits a registration: runs it, keeping what it throws; or stages it while a StagingScope is open on this thread.
+/// Commits a registration: runs it, keeping what it throws; or stages it while a StagingScope is
+/// open on this thread.
 WEFT_API void CommitRegistration(std::function<void()> commit);
 
 #define WEFT_OWNER_ \

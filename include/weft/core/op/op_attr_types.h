@@ -1,6 +1,8 @@
-/// op_attr_types.h: the types of the operator attributes that ops and passes meet in. Names equal the attribute keys.
+/// op_attr_types.h: the types of the operator attributes that ops and passes meet in. Names
+/// equal the attribute keys.
 ///
-/// `FCodeGen` is in codegen/expr/op_codegen.h (it needs Expr); `FCompute` of a backend in runtime/backend/compute.h.
+/// `FCodeGen` is in codegen/expr/op_codegen.h (it needs Expr); `FCompute` of
+/// a backend in runtime/backend/compute.h.
 #pragma once
 
 #include <functional>
@@ -55,18 +57,19 @@ class InferShapeContext {
 };
 using FInferShape = std::function<void(InferShapeContext&)>;
 
-/// Gradient: given the node and one entry per output (null entry: zero), one entry per input (null entry: no gradient,
-/// or structurally none). Built from ordinary ops in the graph of the entries.
+/// Gradient: given the node and one entry per output (null entry: zero), one entry per input (null
+/// entry: no gradient, or structurally none). Built from ordinary ops in the graph of the entries.
 using FGradient =
     std::function<std::vector<NodeEntry>(const NodePtr&, const std::vector<NodeEntry>&)>;
 
-/// How an op behaves in fusion where that does not follow from its FCodeGen: kAnchor for what a library computes better,
-/// kElementwise for a general form that reads its inputs as broadcasting does (Expand), kOpaque to stay out.
+/// How an op behaves in fusion where that does not follow from its FCodeGen: kAnchor for what a
+/// library computes better, kElementwise for a general form that reads its inputs as broadcasting
+/// does (Expand), kOpaque to stay out.
 enum class FuseKind : uint8_t { kOpaque = 0, kElementwise, kInjective, kReduction, kAnchor };
 using FFuseKind = FuseKind;
 
-/// True for ops whose output 0 holds the elements of input 0 in the same row-major order (Reshape, Squeeze, Identity ...):
-/// the runtime aliases it, fusion sees through it.
+/// True for ops whose output 0 holds the elements of input 0 in the same row-major order (Reshape,
+/// Squeeze, Identity ...): the runtime aliases it, fusion sees through it.
 using TIsView = bool;
 
 /// Inputs whose buffer output k may take over, element for element: pairs (input, output).
@@ -76,11 +79,13 @@ using FMutateInputs = std::function<std::vector<int>(const NodePtr&)>;
 /// Floating point operations of one execution, as an expression over the symbolic dims.
 using FFlops = std::function<SymInt(const NodePtr&, const std::vector<Shape>& in,
                                     const std::vector<Shape>& out)>;
-/// True for ops with effects or state (random without seed, Assign): never removed, merged, duplicated or reordered.
+/// True for ops with effects or state (random without seed, Assign): never removed,
+/// merged, duplicated or reordered.
 using TIsStateful = bool;
 
-/// One rewrite over a single op, tried by Simplify. Returns the replacement of each output (empty: no change). Must
-/// return entries of equal shape, dtype and value for every input. `graph` is the node's graph.
+/// One rewrite over a single op, tried by Simplify. Returns the replacement of each output
+/// (empty: no change). Must return entries of equal shape, dtype and value for every input.
+/// `graph` is the node's graph.
 class RewriteContext;
 using FSimplify = std::function<std::vector<NodeEntry>(RewriteContext&, const NodePtr&)>;
 

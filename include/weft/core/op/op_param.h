@@ -8,9 +8,10 @@
 ///   };
 ///   // in one .cc:  WEFT_REGISTER_OP_PARAM(SoftmaxParam);
 ///
-/// Fields: int64_t, int (enums with add_enum take their names), bool, double, float, std::string, DTypeField, Shape, Ints,
-/// Floats, Strings, TensorAttr, GraphAttr. Values are assigned by type, then dmlc's range checks run; only a string given
-/// to a field of another type goes through text (2016 dictionaries). A field without set_default is required; one that
+/// Fields: int64_t, int (enums with add_enum take their names), bool, double, float,
+/// std::string, DTypeField, Shape, Ints, Floats, Strings, TensorAttr, GraphAttr. Values are
+/// assigned by type, then dmlc's range checks run; only a string given to a field of another
+/// type goes through text (2016 dictionaries). A field without set_default is required; one that
 /// may be absent says `.set_default({})`.
 #pragma once
 
@@ -40,7 +41,8 @@ struct DTypeField {
   DType dtype = DType::kUnknown;
 };
 
-// dmlc reads and prints fields through streams; used for defaults in docs and for 2016 string dictionaries.
+// dmlc reads and prints fields through streams; used for defaults in docs and
+// for 2016 string dictionaries.
 WEFT_API std::ostream& operator<<(std::ostream& os, const Ints& v);
 WEFT_API std::istream& operator>>(std::istream& is, Ints& v);
 WEFT_API std::ostream& operator<<(std::ostream& os, const Floats& v);
@@ -61,8 +63,8 @@ struct ParamField {
   std::string name, type, doc, default_text;  ///< default_text empty: required
   bool required = false;
   dmlc::parameter::FieldAccessEntry* dmlc_entry = nullptr;
-  std::function<void(void* head, const AttrValue& v)>
-      assign;  ///< throws kBadAttribute on a wrong type
+  /// throws kBadAttribute on a wrong type
+  std::function<void(void* head, const AttrValue& v)> assign;
   std::function<AttrValue(const void* head)> read;
 };
 
@@ -72,8 +74,8 @@ struct WEFT_API ParamSchema {
   std::vector<ParamField> fields;  ///< in declaration order
   std::function<std::shared_ptr<void>()> make;
   const ParamField* find(std::string_view field) const;
-  /// Struct from attributes: by type, defaults filled, ranges checked. Throws kBadAttribute naming the field; unknown
-  /// attribute names throw too, with near names.
+  /// Struct from attributes: by type, defaults filled, ranges checked. Throws kBadAttribute naming
+  /// the field; unknown attribute names throw too, with near names.
   std::shared_ptr<const void> Parse(const AttrDict& attrs) const;
 };
 

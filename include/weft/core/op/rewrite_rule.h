@@ -1,10 +1,12 @@
-/// rewrite_rule.h: rewrite rules that Simplify applies beside its own and beside each operator's FSimplify.
+/// rewrite_rule.h: rewrite rules that Simplify applies beside its own and
+/// beside each operator's FSimplify.
 ///
 ///   std::vector<NodeEntry> DropDoubleNeg(RewriteContext& ctx, const NodePtr& n) { ... }
 ///   WEFT_REGISTER_REWRITE_RULE("double-neg", "-(-x) -> x", DropDoubleNeg);
 ///
-/// A rule looks at one node and the facts about it and returns a replacement of equal shape, dtype and value for each of
-/// its outputs, or nothing. It must be right for every input and never make the graph worse; rules run until none applies.
+/// A rule looks at one node and the facts about it and returns a replacement of equal shape, dtype
+/// and value for each of its outputs, or nothing. It must be right for every input and never make
+/// the graph worse; rules run until none applies.
 #pragma once
 
 #include <string>

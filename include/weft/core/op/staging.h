@@ -1,9 +1,10 @@
 /// staging.h: registrations take effect whole or not at all.
 ///
-/// Every registry (operators, passes, graph attributes, rewrite rules, backends, kernel compilers) is guarded by one lock
-/// and written inside a `RegistryTransaction`: what a registration changes it can take back (`OnRollback`), and says
-/// (`NoteRegistration`). A plugin's static initialisers run inside dlopen, before any check can: a `StagingScope` holds
-/// back what they register, and commits all of it in one transaction or drops it.
+/// Every registry (operators, passes, graph attributes, rewrite rules, backends, kernel compilers)
+/// is guarded by one lock and written inside a `RegistryTransaction`: what a registration changes
+/// it can take back (`OnRollback`), and says (`NoteRegistration`). A plugin's static initialisers
+/// run inside dlopen, before any check can: a `StagingScope` holds back what they register, and
+/// commits all of it in one transaction or drops it.
 #pragma once
 
 #include <functional>
@@ -16,15 +17,17 @@ namespace weft {
 
 /// One thing that a module registered.
 struct RegisteredItem {
-  std::string
-      kind;  ///< "op", "op attributes", "op group", "pass", "graph attribute", "rule", "backend", "kernel compiler"
+  /// "op", "op attributes", "op group", "pass", "graph attribute",
+  /// "rule", "backend", "kernel compiler"
+  std::string kind;
   std::string name;
   friend bool operator==(const RegisteredItem& a, const RegisteredItem& b) {
     return a.kind == b.kind && a.name == b.name;
   }
 };
 
-/// Shared access to all registries; no registration happens meanwhile. Free inside a transaction of the same thread.
+/// Shared access to all registries; no registration happens meanwhile. Free inside a transaction
+/// of the same thread.
 class WEFT_API RegistryRead {
  public:
   RegistryRead();
@@ -36,8 +39,9 @@ class WEFT_API RegistryRead {
   bool locked_;
 };
 
-/// Runs `body` with all registries locked. Where it throws, everything it registered is taken back, last first. Inside
-/// another transaction of the same thread it is a part of that one. Throws kApiMisuse while a StagingScope is open.
+/// Runs `body` with all registries locked. Where it throws, everything it registered is taken back,
+/// last first. Inside another transaction of the same thread it is a part of that one. Throws
+/// kApiMisuse while a StagingScope is open.
 WEFT_API void RegistryTransaction(const std::function<void()>& body);
 /// Inside a transaction: how to take back the change that comes next. `undo` must not throw.
 WEFT_API void OnRollback(std::function<void()> undo);
@@ -46,8 +50,8 @@ WEFT_API void NoteRegistration(std::string kind, std::string name);
 /// Inside the commit of a StagingScope: the name of its module; else `otherwise`.
 WEFT_API std::string RegisteringModule(const std::string& otherwise);
 
-/// Commits a registration statement: in a transaction, keeping what it throws for the first look-up that follows; or
-/// stages it while a StagingScope is open on this thread.
+/// Commits a registration statement: in a transaction, keeping what it throws for the first look-up
+/// that follows; or stages it while a StagingScope is open on this thread.
 WEFT_API void CommitRegistration(std::function<void()> commit);
 
 class WEFT_API StagingScope {
@@ -56,8 +60,9 @@ class WEFT_API StagingScope {
   ~StagingScope();
   /// From now on registrations of this thread are not staged here.
   void Close();
-  /// Commits what was staged, in order, all or nothing; throws the first error. `module` (where it is not empty) replaces
-  /// the module that the statements name. Returns what was registered, in order.
+  /// Commits what was staged, in order, all or nothing; throws the first error. `module`
+  /// (where it is not empty) replaces the module that the statements name. Returns what
+  /// was registered, in order.
   std::vector<RegisteredItem> CommitAll(const std::string& module = {});
   size_t size() const { return staged_.size(); }
   StagingScope(const StagingScope&) = delete;

@@ -1,5 +1,5 @@
-/// evaluator.h: runs a graph on host tensors. The core defines the interface; codegen registers the interpreter behind
-/// it. The manager's equivalence check and FoldConstants call it.
+/// evaluator.h: runs a graph on host tensors. The core defines the interface; codegen registers the
+/// interpreter behind it. The manager's equivalence check and FoldConstants call it.
 #pragma once
 
 #include <map>
@@ -16,8 +16,9 @@ using StateMap = std::map<std::string, TensorPtr>;
 
 struct EvalOptions {
   bool typed = true;  ///< round like a device; false: double precision throughout
-  /// State variables take their contents from here, and what is written is put here (tensors are replaced, never written
-  /// to). Without it, or where a name is missing, they begin with their own value.
+  /// State variables take their contents from here, and what is written is put here (tensors
+  /// are replaced, never written to). Without it, or where a name is missing, they begin
+  /// with their own value.
   StateMap* state = nullptr;
 };
 
@@ -29,7 +30,8 @@ class WEFT_API Evaluator {
   /// Outputs of one node; `inputs` has null for an absent one. Shapes come from the tensors.
   virtual std::vector<TensorPtr> EvalNode(const NodePtr& node, const std::vector<TensorPtr>& inputs,
                                           const EvalOptions& options) const = 0;
-  /// Outputs of the graph; `inputs` in the order of graph.AllInputs(). Throws kUnsupported naming the ops it cannot run.
+  /// Outputs of the graph; `inputs` in the order of graph.AllInputs(). Throws kUnsupported naming
+  /// the ops it cannot run.
   virtual std::vector<TensorPtr> Eval(const Graph& graph, const std::vector<TensorPtr>& inputs,
                                       const EvalOptions& options = {}) const = 0;
 };
@@ -38,8 +40,9 @@ class WEFT_API Evaluator {
 WEFT_API const Evaluator* GetEvaluator();
 WEFT_API void SetEvaluator(std::unique_ptr<Evaluator> evaluator);
 
-/// Random inputs for a graph from the declared types and shapes of its inputs and the InputDomains of the ops that read
-/// them; symbols without a binding get small extents (including 1 and, where `allow_zero`, 0). Deterministic in `seed`.
+/// Random inputs for a graph from the declared types and shapes of its inputs and the InputDomains
+/// of the ops that read them; symbols without a binding get small extents (including 1 and, where
+/// `allow_zero`, 0). Deterministic in `seed`.
 struct RandomInputs {
   std::vector<TensorPtr> tensors;  ///< in the order of graph.AllInputs()
   StateMap state;                  ///< of state variables without a value

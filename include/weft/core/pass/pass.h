@@ -6,10 +6,11 @@
 ///   g = ApplyPasses(g, {"Simplify", {"Fusion", {{"max_ops", 64}}}, "CodeGen"});
 ///   g = ApplyPasses(g, "Simplify,Fusion{max_ops=64},CodeGen");
 ///
-/// For every pass the manager: runs the provider of a missing attribute first (and says why); checks `depend_op_attr`,
-/// naming every offending node; runs the body; drops derived attributes that were not preserved; verifies the graph;
-/// checks that what was promised is there; records time, node counts and statistics. With `Checks` it also recomputes
-/// preserved attributes, tests "changed" against a hash, runs twice and compares, and compares results on random
+/// For every pass the manager: runs the provider of a missing attribute first (and says why);
+/// checks `depend_op_attr`, naming every offending node; runs the body; drops derived attributes
+/// that were not preserved; verifies the graph; checks that what was promised is there; records
+/// time, node counts and statistics. With `Checks` it also recomputes preserved attributes,
+/// tests "changed" against a hash, runs twice and compares, and compares results on random
 /// inputs before and after.
 #pragma once
 
@@ -90,8 +91,8 @@ struct WEFT_API PassEntry {
   int plevel = 10;  ///< chosen provider: the highest
   PassResult result = PassResult::kSame;
   bool fuses = false;
-  std::vector<Option>
-      unfused;  ///< of a pass that fuses: its options in a pipeline without fusion; none: it is left out
+  /// Of a pass that fuses: its options in a pipeline without fusion; none: it is left out there.
+  std::vector<Option> unfused;
   Owner owner;
   bool override_declared = false;
   static const PassEntry* Get(std::string_view name);  ///< throws kUnknownPass with near names
@@ -128,8 +129,8 @@ class WEFT_API PassBuilder {
   PassBuilder& statistic(std::string name, std::string doc);
   PassBuilder& plevel(int level);
   PassBuilder& result(PassResult r);
-  /// The pass makes one kernel or call of several operators. A pipeline without fusion leaves it out, or where it is needed
-  /// to make kernels at all, gives it these options.
+  /// The pass makes one kernel or call of several operators. A pipeline without fusion leaves it
+  /// out, or where it is needed to make kernels at all, gives it these options.
   PassBuilder& fuses(std::vector<Option> unfused = {});
   /// Replaces a pass of the same name; without it a second registration is refused.
   PassBuilder& override_pass();
@@ -151,7 +152,8 @@ class WEFT_API PassContext {
  public:
   virtual ~PassContext() = default;
   virtual const PassEntry& pass() const = 0;
-  /// Option of this call or its declared default; throws InternalError for an undeclared name or another type.
+  /// Option of this call or its declared default; throws InternalError for an undeclared
+  /// name or another type.
   template <class T>
   T option(std::string_view name) const {
     return std::get<T>(Value(name));
@@ -160,19 +162,20 @@ class WEFT_API PassContext {
   virtual const Target& target() const = 0;
   virtual const Limits& limits() const = 0;
   virtual const CancelToken& cancel() const = 0;
-  /// One rewrite asks before it happens; false: the budget of rewrites is used up (bisecting inside a pass).
+  /// One rewrite asks before it happens; false: the budget of rewrites is used up
+  /// (bisecting inside a pass).
   virtual bool Fuel(std::string_view rewrite, const NodePtr& node) = 0;
   virtual void Count(std::string_view statistic, int64_t n = 1) = 0;
   /// A warning for people, shown once.
   virtual void Warn(std::string message) = 0;
-  /// A bug of ours that the program survives, as a kernel that cannot be generated: printed as an error, kept in
-  /// PassRecord::faults, a reason to write PassOptions::reproducer; thrown as InternalError where PassOptions::faults says
-  /// so.
+  /// A bug of ours that the program survives, as a kernel that cannot be generated: printed as an
+  /// error, kept in PassRecord::faults, a reason to write PassOptions::reproducer; thrown as
+  /// InternalError where PassOptions::faults says so.
   virtual void Fault(std::string message) = 0;
 };
 
-/// What becomes of PassContext::Fault. kDefault: kThrow where the environment has WEFT_FAULTS=throw (all tests do), else
-/// kReport.
+/// What becomes of PassContext::Fault. kDefault: kThrow where the environment has WEFT_FAULTS=throw
+/// (all tests do), else kReport.
 enum class FaultPolicy : uint8_t { kDefault, kReport, kThrow };
 
 enum class Trigger { kAsked, kDependency };
@@ -196,8 +199,8 @@ struct Checks {
   bool changed = false;        ///< `set_change_graph(false)` against a hash
   bool deterministic = false;  ///< run twice, compare texts
   bool equivalent = false;     ///< outputs on random inputs, through the Evaluator
-  std::vector<std::string>
-      equivalence_unavailable;  ///< ops for which a missing evaluation is accepted
+  /// ops for which a missing evaluation is accepted
+  std::vector<std::string> equivalence_unavailable;
   uint64_t seed = 1;
   static Checks All() {
     Checks c;
@@ -232,9 +235,10 @@ WEFT_API Graph ApplyPass(Graph graph, const std::string& pass, const PassOptions
 WEFT_API Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline,
                                   const PassOptions& options = {});
 
-/// Structural check of a graph, linear: all nodes (also those no output reaches) acyclic; entries, control edges, outputs
-/// and declared inputs living and in range; arity; use lists both ways; no more output names than outputs. Throws
-/// InternalError (kCycle as UserError) with all findings, at most 20. Attribute rows are not looked at.
+/// Structural check of a graph, linear: all nodes (also those no output reaches) acyclic; entries,
+/// control edges, outputs and declared inputs living and in range; arity; use lists both ways; no
+/// more output names than outputs. Throws InternalError (kCycle as UserError) with all findings, at
+/// most 20. Attribute rows are not looked at.
 WEFT_API void VerifyGraph(const Graph& graph);
 
 }  // namespace weft

@@ -1,5 +1,6 @@
-/// pass_trace.h: what happens inside ApplyPasses, told while it happens: every application of a pass and every single
-/// rewrite that asks for fuel. For tools that look for the one that goes wrong.
+/// pass_trace.h: what happens inside ApplyPasses, told while it happens: every
+/// application of a pass and every single rewrite that asks for fuel. For tools that look
+/// for the one that goes wrong.
 ///
 ///   struct Last : PassTrace { void Rewrite(...) override { .. } } last;
 ///   PassTraceScope scope(&last);     // for the ApplyPasses calls of this thread
@@ -29,7 +30,8 @@ class WEFT_API PassTrace {
   virtual void Rewrite(const PassEntry&, std::string_view /*rewrite*/, const NodePtr& /*node*/) {}
 };
 
-/// Sets the trace of the calling thread and returns the former one. Pipelines that passes run themselves are not traced.
+/// Sets the trace of the calling thread and returns the former one. Pipelines that passes run
+/// themselves are not traced.
 WEFT_API PassTrace* ExchangePassTrace(PassTrace* trace);
 
 class PassTraceScope {

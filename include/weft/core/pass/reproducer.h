@@ -1,11 +1,14 @@
-/// reproducer.h: the one file that is written when a pass, or a command, fails: everything that it takes to see the
-/// failure again.
+/// reproducer.h: the one file that is written when a pass, or a command, fails: everything that it
+/// takes to see the failure again.
 ///
-/// The file is a graph in text form (`.weft`), readable as any other, under a header of comment lines:
+/// The file is a graph in text form (`.weft`), readable as any other, under a
+/// header of comment lines:
 ///
-///   // repro Fusion{max_ops=64}           the pass that failed (quoted where it holds line ends), or "(command)"
+///   // repro Fusion{max_ops=64}           the pass that failed (quoted where it holds
+///                                         line ends), or "(command)"
 ///   // error WEFT-E0901
-///   // message "..."                      values in quotes are those of Quote(): one line, whatever a name holds
+///   // message "..."                      values in quotes are those of Quote(): one line,
+///                                         whatever a name holds
 ///   // place "pass Fusion"
 ///   // rest "CodeGen,RTCGen"              the passes after it
 ///   // weft "0.1.0"
@@ -17,9 +20,12 @@
 ///   // check equivalent                   one line each
 ///   // seed 1
 ///   // plugin "demo" "1.0" "/path/libdemo.so"
-///   // argument "run"                     one line each: the command line; "{model}" is the graph below
-///   // without "subgraph"                 attributes without a text form; the manager makes them again
-///   // tensors hash                       large tensors are named by hash only; a replay reads zeros for them
+///   // argument "run"                     one line each: the command line; "{model}"
+///                                         is the graph below
+///   // without "subgraph"                 attributes without a text form; the
+///                                         manager makes them again
+///   // tensors hash                       large tensors are named by hash only; a replay
+///                                         reads zeros for them
 ///   weft 1
 ///   graph ..
 #pragma once
@@ -52,9 +58,11 @@ constexpr const char* kReproducerModel = "{model}";
 /// Tensors of a graph are inline up to this sum of bytes.
 constexpr int64_t kReproducerInlineBytes = int64_t{16} << 20;
 
-/// The file's text. `graph` may be null. Version, plugins, `without` and `tensors_by_hash` are filled in here.
+/// The file's text. `graph` may be null. Version, plugins, `without` and `tensors_by_hash`
+/// are filled in here.
 WEFT_API std::string FormatReproducer(Reproducer r, const Graph* graph);
-/// Reads the header; `text` itself is what ParseGraph reads. Throws kSyntax where it is no reproducer.
+/// Reads the header; `text` itself is what ParseGraph reads. Throws kSyntax where
+/// it is no reproducer.
 WEFT_API Reproducer ParseReproducer(std::string_view text,
                                     const std::string& source_name = "<text>");
 

@@ -1,4 +1,5 @@
-/// storage.h: where every entry lives: the attribute "storage" that PlanMemory provides and the runtime reads.
+/// storage.h: where every entry lives: the attribute "storage" that PlanMemory provides
+/// and the runtime reads.
 #pragma once
 
 #include <string>
@@ -26,15 +27,16 @@ struct Storage {
 
 struct StoragePlan {
   std::vector<Storage> storages;
-  EntryMap<int> of;  ///< storage of an entry; absent: nobody reads it as a tensor
-  std::vector<int>
-      copies;  ///< outputs (by number) whose entry lives elsewhere and is copied at the end
+  EntryMap<int> of;  ///< storage of an entry; absent: nothing reads it as a tensor
+  /// outputs (by number) whose entry lives elsewhere and is copied at the end
+  std::vector<int> copies;
   int aliased = 0, in_place = 0;  ///< entries that share their producer's block
 };
 
-/// Follows the plan step by step and throws kInternal when a step would read a block that another entry has overwritten,
-/// or when two blocks of one arena overlap while both live. Independent of how plans are made. A result that is written
-/// into a variable lies in its storage, or is copied there when its step ends (core/graph/effects.h).
+/// Follows the plan step by step and throws kInternal when a step would read a block that another
+/// entry has overwritten, or when two blocks of one arena overlap while both live. Independent of
+/// how plans are made. A result that is written into a variable lies in its storage, or is copied
+/// there when its step ends (core/graph/effects.h).
 WEFT_API void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order,
                             const StoragePlan& plan);
 

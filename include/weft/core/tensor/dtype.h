@@ -30,7 +30,8 @@ enum class DType : uint8_t {
   kString,
   kC64,
   kC128,
-  // Reserved from the start: sub-byte and float8 types are carried and printed; few ops take them yet.
+  // Reserved from the start: sub-byte and float8 types are carried and printed; few
+  // ops take them yet.
   kI4,
   kU4,
   kI2,

@@ -1,4 +1,5 @@
-/// shape.h: the shape of a tensor: rank known or not, each extent an integer, a symbolic expression or unknown.
+/// shape.h: the shape of a tensor: rank known or not, each extent an integer, a
+/// symbolic expression or unknown.
 ///
 /// Rank-unknown, dim-unknown, symbolic, scalar (rank 0) and zero-size are five different things.
 #pragma once
@@ -27,7 +28,7 @@ class WEFT_API Shape {
   /// Throws InternalError when the rank is unknown.
   int rank() const;
   const std::vector<SymInt>& dims() const { return dims_; }
-  /// Throws kShapeMismatch for an axis that the shape has not: a rule that forgot to check a rank
+  /// Throws kShapeMismatch for an axis outside the shape: a rule that forgot to check a rank
   /// says so about the model, and reads nothing beyond.
   SymInt operator[](int i) const {
     if (size_t(i) >= dims_.size()) ThrowAxis(i);
@@ -49,7 +50,8 @@ class WEFT_API Shape {
 
   /// Identical: same rank state, same dim handles (unknown dims are the same as each other).
   bool same(const Shape& o) const;
-  /// "[batch, 2*h, 3]", "[]" for a scalar, "[?, 4]", "?" where the rank is unknown. Parse is the inverse (kSyntax).
+  /// "[batch, 2*h, 3]", "[]" for a scalar, "[?, 4]", "?" where the rank is unknown. Parse
+  /// is the inverse (kSyntax).
   std::string ToString() const;
   static Shape Parse(std::string_view text);
 

@@ -10,8 +10,9 @@
 
 namespace weft {
 
-/// Value of a small integer (or bool) tensor known at compile time, each element an integer, an expression or unknown.
-/// Carried along `Shape`, `Gather`, `Concat`, arithmetic ... so that shape arithmetic is followed through.
+/// Value of a small integer (or bool) tensor known at compile time, each element an integer, an
+/// expression or unknown. Carried along `Shape`, `Gather`, `Concat`, arithmetic ... so that shape
+/// arithmetic is followed through.
 struct WEFT_API SymTensor {
   std::vector<int64_t> dims;     ///< rank 0 or 1 in practice; any rank allowed
   std::vector<SymInt> elements;  ///< row-major

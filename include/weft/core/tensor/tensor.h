@@ -1,5 +1,5 @@
-/// tensor.h: a dense host tensor: dtype, extents, row-major contiguous bytes. Shared and immutable once built:
-/// parameters, constants, inputs and results of the reference evaluator.
+/// tensor.h: a dense host tensor: dtype, extents, row-major contiguous bytes. Shared and immutable
+/// once built: parameters, constants, inputs and results of the reference evaluator.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,11 @@ using TensorPtr = std::shared_ptr<const Tensor>;
 
 class WEFT_API Tensor {
  public:
-  /// Zero-filled (strings: empty). Throws kOverflow / kOutOfMemory / kInvalidModel (negative extent).
+  /// Zero-filled (strings: empty). Throws kOverflow /
+  /// kOutOfMemory / kInvalidModel (negative extent).
   Tensor(DType dtype, std::vector<int64_t> dims);
-  /// Views memory kept alive by `owner` (a mapped file, another tensor, a DLPack capsule). 64-byte alignment is not promised.
+  /// Views memory kept alive by `owner` (a mapped file, another tensor, a DLPack capsule). 64-byte
+  /// alignment is not promised.
   Tensor(DType dtype, std::vector<int64_t> dims, void* data, std::shared_ptr<void> owner);
 
   DType dtype() const { return dtype_; }
@@ -51,8 +53,9 @@ class WEFT_API Tensor {
     return strings_;
   }
 
-  /// Element i as a double / int64 whatever the numeric dtype (f16, bf16, bool included; floats truncate to int64,
-  /// u64 above 2^63 keeps its bits). For tests, printing and small constants: not a fast path.
+  /// Element i as a double / int64 whatever the numeric dtype (f16, bf16, bool included; floats
+  /// truncate to int64, u64 above 2^63 keeps its bits). For tests, printing and small constants:
+  /// not a fast path.
   double at(int64_t i) const;
   int64_t at_int(int64_t i) const;
   void set(int64_t i, double v);

@@ -7,7 +7,8 @@
 
 namespace weft {
 
-/// "axis = -1, perm = [1, 0], mode = \"linear\"", with or without braces. Throws kSyntax with the place.
+/// "axis = -1, perm = [1, 0], mode = \"linear\"", with or without braces. Throws
+/// kSyntax with the place.
 WEFT_API AttrDict ParseAttrDict(std::string_view text);
 
 }  // namespace weft

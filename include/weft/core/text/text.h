@@ -35,13 +35,12 @@
 /// `side_data`), or with `inline_all` the bytes as `#hex=...` (strings: a list). A parameter reads
 /// `param = <the same without dtype and shape>`.
 ///
-/// Attributes. `#name = text` in the text form of the registered type (graph_attr.h); a row that
-/// has none prints
-/// `#name = <opaque>`, which the parser refuses. Rows of output k > 0 are `#name:k = text`. Texts
-/// other than plain numbers, words and lists are quoted. Texts that name nodes use the numbers that
-/// the nodes have after reading: variables in order from 0, then nodes in order. `after(%n)` are
-/// control edges, `#origin = ["a"]` what a node stands for. Comments go from `//` to the end of the
-/// line.
+/// Attributes. `#name = text` in the text form of the registered type (graph_attr.h); a row without
+/// a text form prints `#name = <opaque>`, which the parser refuses. Rows of output k > 0 are
+/// `#name:k = text`. Texts other than plain numbers, words and lists are quoted. Texts that name
+/// nodes use the numbers that the nodes have after reading: variables in order from 0, then nodes
+/// in order. `after(%n)` are control edges, `#origin = ["a"]` what a node stands for. Comments go
+/// from `//` to the end of the line.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,8 @@ class WEFT_API KernelLauncher {
   virtual ~KernelLauncher() = default;
   /// On host memory. `buffers` in the order of kernel.buffers; `dims`: values of d0, d1 ...
   virtual void Launch(void* const* buffers, const int64_t* dims) const = 0;
-  /// Gives the launch to a stream of a backend with memory of its own; both arrays are read before it returns.
+  /// Gives the launch to a stream of a backend with memory of its own; both arrays are
+  /// read before it returns.
   virtual void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const;
 };
 
@@ -26,18 +27,21 @@ class WEFT_API Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  /// What its programs are compiled for, whose library calls they make included. One whose module declares no kernels
-  /// (TargetTraits) interprets.
+  /// What its programs are compiled for, whose library calls they make included. One whose module
+  /// declares no kernels (TargetTraits) interprets.
   virtual Target target() const = 0;
-  /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its own only.
+  /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its
+  /// own only.
   virtual bool Runs(const std::string& code_target) const;
-  /// Passes from an imported graph to one that Program can run. By default the standard ones (weft/runtime/pipelines.h).
+  /// Passes from an imported graph to one that Program can run. By default the standard ones
+  /// (weft/runtime/pipelines.h).
   virtual std::string default_pipeline() const;
   /// Loads the machine code of one kernel.
   virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                                const CompiledKernel& compiled) = 0;
-  /// Loads a launch of several parts; `compiled`: one for each of lowered.Kernels(). `buffers` of its Launch are the operands
-  /// of the launch, `dims` the values of all its symbols. By default the parts are launched one after another.
+  /// Loads a launch of several parts; `compiled`: one for each of lowered.Kernels(). `buffers` of
+  /// its Launch are the operands of the launch, `dims` the values of all its symbols. By default
+  /// the parts are launched one after another.
   virtual std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
                                                     const CompiledKernels& compiled);
   /// Makes the library call of one step; a backend may look at it, wrap it or refuse it (null).
@@ -45,22 +49,26 @@ class WEFT_API Backend {
                                                const ComputeRequest& request) {
     return compute(request);
   }
-  /// Memory of a session's arena, 64-byte aligned, given back when the last owner goes. Throws kOutOfMemory.
+  /// Memory of a session's arena, 64-byte aligned, given back when the last
+  /// owner goes. Throws kOutOfMemory.
   virtual std::shared_ptr<void> Allocate(int64_t bytes);
-  /// That memory is a device's: programs give their steps to streams (weft/runtime/backend/device.h).
+  /// That memory is a device's: programs give their steps to streams
+  /// (weft/runtime/backend/device.h).
   virtual bool has_own_memory() const { return false; }
   /// Never null where has_own_memory().
   virtual std::unique_ptr<DeviceStream> NewStream() { return nullptr; }
   virtual int threads() const { return 1; }
   virtual void set_threads(int) {}
-  /// The same backend for one program with `n` threads of its own; null where there is no such thing.
+  /// The same backend for one program with `n` threads of its own; null where there
+  /// is no such thing.
   virtual std::shared_ptr<Backend> WithThreads(int) { return nullptr; }
 };
 
 /// Where a program runs that names no backend.
 inline constexpr const char* kDefaultBackend = "cpu";
-/// "cpu", "ref", "cuda:1" ...: that of the backend module before the colon, made with the parameters behind it, once a name.
-/// Loads libweft_<module>.so when needed. Throws kUnsupported with the reason and the known names.
+/// "cpu", "ref", "cuda:1" ...: that of the backend module before the colon, made with the
+/// parameters behind it, once a name. Loads libweft_<module>.so when needed. Throws kUnsupported
+/// with the reason and the known names.
 WEFT_API std::shared_ptr<Backend> GetBackend(const std::string& name);
 
 }  // namespace weft

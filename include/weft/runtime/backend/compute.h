@@ -1,8 +1,10 @@
-/// compute.h: `FCompute` (weft/core/target.h), how a backend runs an operator that no kernel is generated for: a library call or plain C++.
+/// compute.h: `FCompute` (weft/core/target.h), how a backend runs an operator that no kernel is
+/// generated for: a library call or plain C++.
 ///
 /// Registered per backend under the key "FCompute.<backend>", e.g. by libweft_cpu.so:
 ///   WEFT_REGISTER_OP(Conv).set_attr<FCompute>("FCompute.cpu", PrepareConv);
-/// or under "FCompute" for every backend with host memory that has none of its own for the operator.
+/// or under "FCompute" for every backend with host memory that has none of its
+/// own for the operator.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +19,29 @@
 
 namespace weft {
 
-/// A prepared call for fixed extents: primitives made, weights packed. Thread-safe; Run may be called by many threads.
+/// A prepared call for fixed extents: primitives made, weights packed. Thread-safe; Run may be
+/// called by many threads.
 class WEFT_API LibraryCall {
  public:
   virtual ~LibraryCall() = default;
-  /// `inputs[i]` null for an absent one. `scratch`: scratch_bytes(), 64-byte aligned, private to this call.
+  /// `inputs[i]` null for an absent one. `scratch`: scratch_bytes(), 64-byte aligned,
+  /// private to this call.
   virtual void Run(const void* const* inputs, void* const* outputs, void* scratch) const = 0;
-  /// On a backend with memory of its own (weft/runtime/backend/device.h): gives the same to a stream. Both arrays are read before it
-  /// returns.
+  /// On a backend with memory of its own (weft/runtime/backend/device.h): gives the same to a
+  /// stream. Both arrays are read before it returns.
   virtual void Enqueue(class DeviceStream& stream, const void* const* inputs, void* const* outputs,
                        void* scratch) const;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual std::string description() const { return {}; }
 };
 
-/// A step of an epilogue (weft/core/plan/epilogue.h) at fixed extents; the call applies it to its result before it stores it.
+/// A step of an epilogue (weft/core/plan/epilogue.h) at fixed extents; the call applies it to its
+/// result before it stores it.
 struct CallStep {
   NodePtr node;  ///< the element-wise operator
   int slot = 0;  ///< which of its inputs is what has been computed so far
-  /// Its other tensor: which of the `inputs` of Run; -1: none. One of the result's very shape may lie where the result is
-  /// written.
+  /// Its other tensor: which of the `inputs` of Run; -1: none. One of the result's very shape may
+  /// lie where the result is written.
   int operand = -1;
   std::vector<int64_t> operand_dims;  ///< and its extents, type and layout
   DType operand_type = DType::kUnknown;
@@ -46,23 +51,25 @@ struct CallStep {
 
 /// How the library calls of a program are prepared.
 struct CallOptions {
-  /// Where there are several ways to do it that nobody has timed yet, time them.
+  /// Times the ways to do it, where there are several that have not been timed yet.
   bool tune = false;
   /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa.
   bool tf32 = false;
 };
 
-/// What a call is prepared for. Inputs are those of `node`; a step of the epilogue names its own operand.
+/// What a call is prepared for. Inputs are those of `node`; a step of the epilogue
+/// names its own operand.
 struct ComputeRequest {
   NodePtr node;
   std::vector<std::vector<int64_t>> input_dims, output_dims;
   std::vector<DType> input_types, output_types;
-  /// Per input: what is in it, where that is known before the run: a constant, or extents of other tensors. Else null.
+  /// Per input: what is in it, where that is known before the run: a constant, or extents of
+  /// other tensors. Else null.
   std::vector<TensorPtr> constants;
   int threads = 1;
-  /// Empty: all plain. Only who has an FLayout gets others.
+  /// Empty: all plain. Other layouts are passed only to operators with an FLayout.
   std::vector<Layout> input_layouts, output_layouts;
-  /// What to apply to output 0, in order; empty for who has no FEpilogue.
+  /// What to apply to output 0, in order; empty for operators without an FEpilogue.
   std::vector<CallStep> epilogue;
   CallOptions options;
   class Backend* backend = nullptr;  ///< whose Prepare this is for

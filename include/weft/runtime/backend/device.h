@@ -1,9 +1,10 @@
 /// device.h: a device with memory of its own, as programs see it.
 ///
-/// A backend whose `NewStream` gives something runs its programs there: operands of kernels and library calls lie in memory
-/// of Backend::Allocate, and both are given to a stream (KernelLauncher::Enqueue, LibraryCall::Enqueue). The program copies
-/// what is fed and fetched; state variables stay on the device from run to run, and the store fetches them when the host
-/// asks.
+/// A backend whose `NewStream` gives something runs its programs there: operands of kernels
+/// and library calls lie in memory of Backend::Allocate, and both are given to a stream
+/// (KernelLauncher::Enqueue, LibraryCall::Enqueue). The program copies what is fed and
+/// fetched; state variables stay on the device from run to run, and the store fetches them
+/// when the host asks.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@
 
 namespace weft {
 
-/// Work for a device, done in the order in which it is given, later than the calls that give it. One thread at a time.
-/// Every member throws what went wrong in work given before, or could not be given: kOutOfMemory, kDevice.
+/// Work for a device, done in the order in which it is given, later than the calls that give it.
+/// One thread at a time. Every member throws what went wrong in work given before, or could not
+/// be given: kOutOfMemory, kDevice.
 class WEFT_API DeviceStream {
  public:
   virtual ~DeviceStream() = default;
@@ -37,22 +39,26 @@ class WEFT_API DeviceStream {
     virtual bool Reached() const = 0;
     virtual void Wait() const = 0;
   };
-  /// Behind all that was given so far; null where that is done, as it is on a stream that waits for it here (the default).
+  /// Behind all that was given so far; null where that is done, as it is on a stream that waits for
+  /// it here (the default).
   virtual std::shared_ptr<Point> Mark();
   /// As Wait, for what was given before the point.
   virtual void Wait(const Point& point);
 
-  /// What was given once, to be done again at the same addresses and with the same contents of CopyIn.
+  /// What was given once, to be done again at the same addresses and with the
+  /// same contents of CopyIn.
   class Recording {
    public:
     virtual ~Recording() = default;
   };
-  /// Records what `give` gives to this stream, and does none of it. Null, with `give` not called, where the device cannot.
-  /// `earlier`: one of the same work at other addresses, which may become the new one; null: there is none.
+  /// Records what `give` gives to this stream, and does none of it. Null, with `give` not called,
+  /// where the device cannot. `earlier`: one of the same work at other addresses, which may become
+  /// the new one; null: there is none.
   virtual std::unique_ptr<Recording> Record(const std::function<void()>& give,
                                             std::unique_ptr<Recording> earlier);
   virtual void Replay(const Recording& recording);
-  /// A run ends with what was given so far: memory for copies that runs of late had no need of may go. Throws nothing.
+  /// A run ends with what was given so far: memory for copies that runs of late had no need of
+  /// may go. Throws nothing.
   virtual void EndRun() {}
 };
 

@@ -1,4 +1,5 @@
-/// parameters.h: what stands behind the colon of a backend's name, as its factory reads it: words apart by commas.
+/// parameters.h: what stands behind the colon of a backend's name, as its factory reads it: words
+/// apart by commas.
 ///
 ///   BackendParameters p(parameters);                 // "no-fusion,1"
 ///   const bool fusion = !p.Take("no-fusion");

@@ -4,8 +4,9 @@
 ///   Session session(program);
 ///   std::vector<TensorPtr> y = session.Run({x});
 ///
-/// A `Program` is immutable and shared by threads. What depends on the extents of the inputs (sizes, offsets, library
-/// primitives) is a binding, made once per set of extents and cached. A `Session` owns the arena; one thread at a time.
+/// A `Program` is immutable and shared by threads. What depends on the extents of the inputs
+/// (sizes, offsets, library primitives) is a binding, made once per set of extents and cached. A
+/// `Session` owns the arena; one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,8 @@ struct CompileOptions {
   bool fusion = true;    ///< false: one operator a kernel, to compare with
   PassOptions passes;
   int threads = 0;  ///< of this program; 0: what the process may use
-  /// Library calls are chosen by timing when they are first prepared, and the choices kept on disk (docs/embed.md).
+  /// Library calls are chosen by timing when they are first prepared, and the choices
+  /// kept on disk (docs/embed.md).
   bool tune = false;
   /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa (TF32).
   bool tf32 = false;
@@ -59,7 +61,8 @@ class RunCount {
   std::shared_ptr<std::atomic<int64_t>> n_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
-/// Of a program that runs by stages (extents that depend on values) the steps are those of its last run.
+/// Of a program that runs by stages (extents that depend on values) the steps are those
+/// of its last run.
 struct ProgramStats {
   double compile_seconds = 0;
   int kernels = 0;  ///< generated kernels launched a run
@@ -67,7 +70,8 @@ struct ProgramStats {
   int library_calls = 0;
   int reorders = 0;     ///< copies of a tensor into another layout, which no library makes
   int interpreted = 0;  ///< steps that fall back to the interpreter
-  /// Kernels that could not be generated, by a fault of ours (PassRecord::faults): the interpreter does their work.
+  /// Kernels that could not be generated, by a fault of ours (PassRecord::faults): the
+  /// interpreter does their work.
   int kernels_failed = 0;
   int host_steps = 0;  ///< shape values written, copies
   // Of all runs so far on a device with memory of its own; elsewhere 0.
@@ -87,7 +91,8 @@ class WEFT_API Program {
   virtual ~Program() = default;
   const std::vector<IoSpec>& inputs() const { return inputs_; }
   const std::vector<IoSpec>& outputs() const { return outputs_; }
-  /// State variables (core/graph/effects.h), which are not fed: their contents are in the session's store.
+  /// State variables (core/graph/effects.h), which are not fed: their contents are
+  /// in the session's store.
   const std::vector<IoSpec>& variables() const { return variables_; }
   /// A run writes some of them.
   bool writes_variables() const { return writes_variables_; }
@@ -106,24 +111,25 @@ class WEFT_API Program {
     int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
     int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
     std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
-    std::vector<DeviceCopy*>
-        device_variables;  ///< the same on a device, for programs that run there
+    /// the same on a device, for programs that run there
+    std::vector<DeviceCopy*> device_variables;
     std::vector<StepTime>* profile = nullptr;
-    bool keeps_outputs =
-        false;  ///< given tensors of the right type are written though others hold them
+    /// given tensors of the right type are written though others hold them
+    bool keeps_outputs = false;
   };
   /// What is left of a run that has begun; both empty: nothing.
   struct Rest {
     std::function<bool()> ended;
-    std::function<void()>
-        finish;  ///< the results are there when it returns; throws what the run throws
+    /// the results are there when it returns; throws what the run throws
+    std::function<void()> finish;
   };
   friend class PendingRun;
   /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.
   Limits limits_;
   CallOptions call_options_;  ///< of CompileOptions, LoadOptions
   virtual std::unique_ptr<State> NewState() const = 0;
-  /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype and extents is reused.
+  /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype
+  /// and extents is reused.
   virtual void Run(State& state, const std::vector<TensorPtr>& inputs,
                    std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
   /// As Run, but the results may come later. By default they do not.
@@ -141,10 +147,12 @@ class WEFT_API Program {
   ProgramStats stats_;
 };
 
-/// Runs the pipeline and prepares the program. Throws what passes throw; kUnsupported names every node the backend cannot run.
+/// Runs the pipeline and prepares the program. Throws what passes throw; kUnsupported names every
+/// node the backend cannot run.
 WEFT_API std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options = {});
 
-/// A run that Session::Start has begun. To be used by one thread at a time, together with its session, which it outlives.
+/// A run that Session::Start has begun. To be used by one thread at a time, together with its
+/// session, which it outlives.
 class WEFT_API PendingRun {
  public:
   PendingRun(PendingRun&&) noexcept = default;
@@ -152,7 +160,8 @@ class WEFT_API PendingRun {
   ~PendingRun();
   /// The results are there.
   bool ready() const { return !rest_.ended || rest_.ended(); }
-  /// Waits for the results and gives them, in the order of program->outputs(). Throws what the run throws. To be called once.
+  /// Waits for the results and gives them, in the order of program->outputs(). Throws what the run
+  /// throws. To be called once.
   std::vector<TensorPtr> Wait();
 
  private:
@@ -166,37 +175,42 @@ class WEFT_API PendingRun {
 
 class WEFT_API Session {
  public:
-  /// State variables live in `store`, which other sessions may share (runtime/session/variable_store.h); null: in one of the
-  /// session's own. Those that the store has not begin with the values that the graph gives them.
+  /// State variables live in `store`, which other sessions may share
+  /// (runtime/session/variable_store.h); null: in one of the session's own. Those that the store
+  /// has not begin with the values that the graph gives them.
   explicit Session(std::shared_ptr<const Program> program,
                    std::shared_ptr<VariableStore> store = nullptr);
   ~Session();
-  /// Results in the order of program->outputs(). Throws kBadInput on a wrong count, dtype or extent, kBadBinding where the
-  /// store has no variable of that name, dtype and extents.
+  /// Results in the order of program->outputs(). Throws kBadInput on a wrong count, dtype or
+  /// extent, kBadBinding where the store has no variable of that name, dtype and extents.
   std::vector<TensorPtr> Run(const std::vector<TensorPtr>& inputs);
   std::vector<TensorPtr> Run(std::initializer_list<TensorPtr> inputs) {
     return Run(std::vector<TensorPtr>(inputs));
   }
-  /// Begins a run and returns, where the program runs on a device; elsewhere the run is done. Inputs may change, and further
-  /// runs be started, at once: runs of one session happen in their order, and see the variables so.
+  /// Begins a run and returns, where the program runs on a device; elsewhere the run is done.
+  /// Inputs may change, and further runs be started, at once: runs of one session happen in their
+  /// order, and see the variables so.
   PendingRun Start(const std::vector<TensorPtr>& inputs);
   /// By name; a missing or unknown name throws kBadBinding with near names.
   std::vector<TensorPtr> Run(const std::map<std::string, TensorPtr>& inputs);
   /// Reuses the tensors in `outputs` where dtype and extents fit (no allocation in a steady loop).
   void RunInto(const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs);
-  /// Writes result i into `bound[i]`, which others may hold too and which must have the dtype and extents of the result
-  /// (kBadBinding); null: into a new tensor. Returns all results. After a failure the content of `bound` is anything.
+  /// Writes result i into `bound[i]`, which others may hold too and which must have the dtype and
+  /// extents of the result (kBadBinding); null: into a new tensor. Returns all results. After a
+  /// failure the content of `bound` is anything.
   std::vector<std::shared_ptr<Tensor>> RunBound(const std::vector<TensorPtr>& inputs,
                                                 const std::vector<std::shared_ptr<Tensor>>& bound);
-  /// As RunInto, timing every step. Without `outputs` the results are new tensors, whose memory the steps that write them
-  /// touch first.
+  /// As RunInto, timing every step. Without `outputs` the results are new tensors, whose memory the
+  /// steps that write them touch first.
   std::vector<StepTime> Profile(const std::vector<TensorPtr>& inputs,
                                 std::vector<std::shared_ptr<Tensor>>* outputs = nullptr);
-  /// What cancels the runs of this session, from any thread: between steps, and inside long ones of the interpreter.
-  /// A run that is cancelled throws kCancelled, one that goes on past Limits::deadline_s kLimit; the session stays good.
+  /// What cancels the runs of this session, from any thread: between steps, and inside long ones of
+  /// the interpreter. A run that is cancelled throws kCancelled, one that goes on past
+  /// Limits::deadline_s kLimit; the session stays good.
   void set_cancel(CancelToken token) { cancel_ = std::move(token); }
   int64_t arena_bytes() const;
-  /// The most bytes of the arena that are needed at once, for the last extents: no arena can be smaller.
+  /// The most bytes of the arena that are needed at once, for the last extents: no
+  /// arena can be smaller.
   int64_t live_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
@@ -220,8 +234,9 @@ class WEFT_API Session {
   CancelToken cancel_;
 };
 
-/// Random inputs for the program's specs under bindings of its symbols (unbound ones: 1); see MakeRandomInputs. A name
-/// that is no symbol of an input throws kBadBinding and lists those that are.
+/// Random inputs for the program's specs under bindings of its symbols (unbound ones: 1);
+/// see MakeRandomInputs. A name that is no symbol of an input throws kBadBinding and
+/// lists those that are.
 WEFT_API std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed,
                                                     const SymBindings& bind);
 

@@ -1,23 +1,27 @@
-/// saved_program.h: compiled programs in files (`.weftx`): saved where a model is compiled, run where there is no ONNX
-/// and no compiler.
+/// saved_program.h: compiled programs in files (`.weftx`): saved where a model is compiled, run
+/// where there is no ONNX and no compiler.
 ///
 ///   SaveProgram(*Compile(graph, {"cpu"}), "net.weftx");
 ///   auto program = LoadProgram("net.weftx");
 ///
-/// A file holds the graph as the passes left it (text form), its constants, and the machine code of every distinct
-/// kernel. Loading lowers the fused bodies again, which needs no compiler, and takes the code of each from the file. Code
-/// that the machine cannot run, or that another version of the generator made, is compiled anew where a compiler is
-/// there, and interpreted with a warning where none is.
+/// A file holds the graph as the passes left it (text form), its constants, and the machine code
+/// of every distinct kernel. Loading lowers the fused bodies again, which needs no compiler, and
+/// takes the code of each from the file. Code that the machine cannot run, or that another version
+/// of the generator made, is compiled anew where a compiler is there, and interpreted with a
+/// warning where none is.
 ///
-///   "WEFTX\0\0\1" | hash of the rest, 16 bytes | number of sections, u64 | {tag, 8 bytes; offset, size, u64} ... | data
-///   sections  "meta" key=value lines: backend, target, generator
-///             "graph" text form, tensors by hash
-///             "tensors" {content hash, dtype, rank, extents, offset, bytes} as u64 each
-///             "data" the tensors' bytes at multiples of 64 of the file
-///             "kernels" {key hi, lo, bytes} as u64, then the code; repeated
+///   "WEFTX\0\0\1" | hash of the rest, 16 bytes | number of sections, u64
+///                 | {tag, 8 bytes; offset, size, u64} ... | data
 ///
-/// Numbers are little-endian. A newer format version is refused, a damaged file too (kInvalidModel). A file holds machine
-/// code and is as trusted as a shared library: load only what you would run.
+///   sections  "meta"     key=value lines: backend, target, generator
+///             "graph"    text form, tensors by hash
+///             "tensors"  {content hash, dtype, rank, extents, offset, bytes} as u64 each
+///             "data"     the tensors' bytes at multiples of 64 of the file
+///             "kernels"  {key hi, lo, bytes} as u64, then the code; repeated
+///
+/// Numbers are little-endian. A newer format version is refused, a damaged file too
+/// (kInvalidModel). A file holds machine code and is as trusted as a shared library: load only
+/// what you would run.
 #pragma once
 
 #include <memory>
@@ -27,8 +31,9 @@
 
 namespace weft {
 
-/// The bytes of a `.weftx` file of a graph that went through RTCGen for `target` (KernelCompiler::target()) and will run on
-/// `backend`. For a program that this machine cannot run (`weft compile --target cuda:sm_90`).
+/// The bytes of a `.weftx` file of a graph that went through RTCGen for `target`
+/// (KernelCompiler::target()) and will run on `backend`. For a program that this machine cannot run
+/// (`weft compile --target cuda:sm_90`).
 WEFT_API std::string PackProgram(const Graph& compiled, const std::string& backend,
                                  const std::string& target);
 /// Writes `program`; the old or the new file is there at any moment. Throws kIo.
@@ -40,7 +45,8 @@ struct LoadOptions {
   Limits limits;
   bool tune = false, tf32 = false;  ///< as in CompileOptions
 };
-/// Constants are views of the mapped file. Throws kIo, kLimit, kInvalidModel, and kUnknownOp where a plugin is missing.
+/// Constants are views of the mapped file. Throws kIo, kLimit, kInvalidModel, and kUnknownOp where
+/// a plugin is missing.
 WEFT_API std::shared_ptr<const Program> LoadProgram(const std::string& path,
                                                     const LoadOptions& options = {});
 /// As LoadProgram, from bytes that stay alive as long as `owner`. `name` stands in messages.

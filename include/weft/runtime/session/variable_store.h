@@ -1,4 +1,5 @@
-/// variable_store.h: the state variables of one model: tensors by name that outlive runs and are shared by sessions.
+/// variable_store.h: the state variables of one model: tensors by name that outlive runs and
+/// are shared by sessions.
 ///
 ///   auto store = std::make_shared<VariableStore>();
 ///   Session train(training_program, store), test(evaluation_program, store);
@@ -6,18 +7,20 @@
 ///   test.Run({x});              // reads what training has left
 ///   store->Save("model.ckpt");
 ///
-/// A run works on the store's own tensors. The store is locked while it does: by a run that writes variables for itself
-/// alone, by runs that only read together with other readers. So Get and Save, which copy, see the state before or after
-/// a run and never the middle of one; they wait for a writing run to end, and it for them. A run that fails half-way
-/// leaves what it had written until then.
+/// A run works on the store's own tensors. The store is locked while it does: by a run that
+/// writes variables for itself alone, by runs that only read together with other readers. So
+/// Get and Save, which copy, see the state before or after a run and never the middle of one;
+/// they wait for a writing run to end, and it for them. A run that fails half-way leaves what
+/// it had written until then.
 ///
 /// A checkpoint file is one self-verifying block, written to a temporary file, flushed and renamed:
 ///
-///   "WEFTV\0\0\1" | hash of the rest, 16 bytes | entries of metadata, u64 | {key, value} ... | tensors, u64 |
-///   {name; dtype, rank, extents, bytes as u64; content} ...
+///   "WEFTV\0\0\1" | hash of the rest, 16 bytes
+///                 | entries of metadata, u64 | {key, value} ...
+///                 | tensors, u64 | {name; dtype, rank, extents, bytes as u64; content} ...
 ///
-/// Texts are a length (u64) and bytes; numbers are little-endian. A damaged, cut or foreign file is kInvalidModel, a newer
-/// format too.
+/// Texts are a length (u64) and bytes; numbers are little-endian. A damaged, cut or foreign file is
+/// kInvalidModel, a newer format too.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +40,8 @@ class WEFT_API VariableStore {
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
 
-  /// Copies `value` in; a variable of another dtype or other extents is replaced. Throws kApiMisuse on an empty name or a
-  /// null tensor.
+  /// Copies `value` in; a variable of another dtype or other extents is replaced. Throws kApiMisuse
+  /// on an empty name or a null tensor.
   void Set(const std::string& name, const TensorPtr& value);
   /// As Set, where there is none of that name. Says whether it was set.
   bool SetIfAbsent(const std::string& name, const TensorPtr& value);
@@ -57,12 +60,13 @@ class WEFT_API VariableStore {
   std::string Metadata(const std::string& key) const;
   std::map<std::string, std::string> AllMetadata() const;
 
-  /// Writes all variables and metadata; at any moment the old or the new file is there. Throws kIo, kUnsupported for
-  /// tensors of strings.
+  /// Writes all variables and metadata; at any moment the old or the new file is there. Throws kIo,
+  /// kUnsupported for tensors of strings.
   void Save(const std::string& path) const;
-  /// Takes variables and metadata from a file. The store is unchanged where anything is wrong: kIo, kInvalidModel; or
-  /// kBadBinding, naming the first of the store's variables that the file has not or has with another dtype or other
-  /// extents (a checkpoint of another model). A store without variables takes any file.
+  /// Takes variables and metadata from a file. The store is unchanged where anything is wrong: kIo,
+  /// kInvalidModel; or kBadBinding, naming the first of the store's variables that the file lacks
+  /// or has with another dtype or other extents (a checkpoint of another model). A store without
+  /// variables takes any file.
   void Load(const std::string& path);
 
  private:

@@ -1,4 +1,5 @@
-/// attention.cc: weft::Attention in f32 (attention_run.h). What it computes is said in src/ops/nn/attention.cc.
+/// attention.cc: weft::Attention in f32 (attention_run.h). What it computes
+/// is said in src/ops/nn/attention.cc.
 #include "attention_run.h"
 #include "backends/cpu/util/compute_util.h"
 #include "backends/shared/node_attrs.h"
@@ -49,7 +50,8 @@ Axes Permuted(const Axes& from, const Extents& perm, bool back = false) {
   }
   return a;
 }
-/// The steps along axes of extents `to`, where those of extent 1 repeat; missing axes in front, too.
+/// The steps along axes of extents `to`, where those of extent 1 repeat; missing
+/// axes in front, too.
 AttentionOperand Along(const Axes& a, const Extents& to) {
   const size_t lead = to.size() - a.extents.size();
   Extents steps(to.size(), 0);

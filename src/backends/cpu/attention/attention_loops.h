@@ -1,6 +1,7 @@
-/// attention_loops.h: the inner loops of attention for one instruction set, included once for each (attention_kernel.cc).
-/// No guard: WEFT_ISA_NAME names the set, WEFT_ISA is the attribute of its functions, WEFT_LANES the floats of a vector and
-/// WEFT_COLUMNS how many vectors of columns a tile of six rows keeps in registers.
+/// attention_loops.h: the inner loops of attention for one instruction set, included once for each
+/// (attention_kernel.cc). No guard: WEFT_ISA_NAME names the set, WEFT_ISA is the attribute of its
+/// functions, WEFT_LANES the floats of a vector and WEFT_COLUMNS how many vectors of columns a tile
+/// of six rows keeps in registers.
 
 namespace WEFT_ISA_NAME {
 

@@ -1,9 +1,10 @@
 /// attention_run.cc: blocks of rows of attention.
 ///
-/// A block of scores, some rows by some keys, stays in the cache: the product makes it, the soft-max turns it into weights,
-/// the second product takes it up. Rows longer than the block go on with the next keys, with a running maximum and a running
-/// sum; what they had summed up shrinks when the maximum grows (Milakov and Gimelshein 2018; Dao et al. 2022). Each thread
-/// takes neighbouring blocks and packs keys and values of a head once for all of them.
+/// A block of scores, some rows by some keys, stays in the cache: the product makes it, the
+/// soft-max turns it into weights, the second product takes it up. Rows longer than the block go on
+/// with the next keys, with a running maximum and a running sum; what they had summed up shrinks
+/// when the maximum grows (Milakov and Gimelshein 2018; Dao et al. 2022). Each thread takes
+/// neighbouring blocks and packs keys and values of a head once for all of them.
 #include "attention_run.h"
 
 #include <algorithm>
@@ -15,8 +16,9 @@
 namespace weft::cpu {
 namespace {
 
-/// A block of scores, 96 KiB: with keys and values of as many rows it fits in a core's own cache everywhere. From 48 to 192
-/// rows and 128 to 512 keys times differ by less than what they vary from run to run (Intel Xeon, AVX-512).
+/// A block of scores, 96 KiB: with keys and values of as many rows it fits in a core's own cache
+/// everywhere. From 48 to 192 rows and 128 to 512 keys times differ by less than what they vary
+/// from run to run (Intel Xeon, AVX-512).
 constexpr int64_t kMostRows = 96, kMostKeys = 256;
 /// Packed keys and values that a thread keeps from one block of rows to the next.
 constexpr int64_t kPackedBytes = int64_t{4} << 20;
@@ -146,7 +148,8 @@ AttentionPlan::AttentionPlan(const AttentionShape& s, const AttentionKernel& f, 
   const int64_t fit = kPackedBytes / (4 * (s.depth + padded));
   keys_packed =
       std::min(CheckedRoundUp(s.keys, f.lanes), std::max(fit / kMostKeys, int64_t{1}) * kMostKeys);
-  // Rows of panels that lie far apart share few sets of the first cache: for many rows it pays to move them together.
+  // Rows of panels that lie far apart share few sets of the first cache: for many rows it pays
+  // to move them together.
   const auto lies_so = [&](int64_t across, int64_t down, int64_t extent) {
     return across == 1 && extent % f.lanes == 0 && (down <= kNearFloats || s.rows <= kFewRows);
   };

@@ -1,4 +1,5 @@
-/// attention_run.h: y = softmax(scale q k' + mask) v over dense f32 tensors of any axis order, in blocks of rows.
+/// attention_run.h: y = softmax(scale q k' + mask) v over dense f32 tensors of any axis order,
+/// in blocks of rows.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ struct AttentionShape {
   float scale = 1;
 };
 
-/// The parts in which it is computed. They follow from the extents and the number of threads; results do not depend on
-/// the latter.
+/// The parts in which it is computed. They follow from the extents and the number of threads;
+/// results do not depend on the latter.
 struct AttentionPlan {
   AttentionPlan(const AttentionShape& shape, const AttentionKernel& kernel, int threads);
   const AttentionKernel* kernel;

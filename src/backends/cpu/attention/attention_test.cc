@@ -1,5 +1,5 @@
-/// attention_test.cc: weft::Attention against loops in double precision and against the interpreter; its inner loops in
-/// every instruction set that this machine runs.
+/// attention_test.cc: weft::Attention against loops in double precision and against the
+/// interpreter; its inner loops in every instruction set that this machine runs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -219,7 +219,8 @@ TEST_CASE("attention: what a mask hides has no part, and a row that is all hidde
     float* mask = p.mask->mutable_data_as<float>();
     for (int64_t i = 0; i < 7; ++i)
       for (int64_t j = 0; j < keys; ++j)
-        // Row 2 sees nothing, 3 the first key, 4 the last, 5 every third; the others all up to some key.
+        // Row 2 sees nothing, 3 the first key, 4 the last, 5 every third; the others all
+        // up to some key.
         if (i == 2 || (i == 3 && j > 0) || (i == 4 && j + 1 < keys) || (i == 5 && j % 3 != 0) ||
             (i != 3 && i != 4 && i != 5 && j > 17 * i))
           mask[i * keys + j] = -kInf;

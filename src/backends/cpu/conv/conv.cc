@@ -1,17 +1,16 @@
 /// conv.cc: Conv in f32 over one to three spatial axes, by oneDNN; conv_grad.cc has its gradients.
 ///
 /// Layout. oneDNN chooses the layouts inside (`format_tag::any`), constant weights are packed once.
-/// Outside, tensors are plain (n, c, spatial) or, where the pass Layout could arrange it, lie as direct
-/// convolutions want them: channels last, on every machine with AVX-512. Others are copied on the way in
-/// and out, a few images at a time so that the copies stay in cache. Measured on a 2-core Zen 5 with
-/// oneDNN 2.6.3, [32, 256, 512, 1] with 512 filters of 5 x 1 (21.3 GFLOP): plain layouts 58 to 80 ms
-/// (im2col and GEMM); chosen ones (channels last) 43.3 ms for the convolution itself, 51 ms with
-/// oneDNN's reorders of the whole batch. This file, copies included: 47.7 ms (447 GFLOP/s; 235 on one
-/// thread, 90 % of its peak), with 3 MB of scratch instead of 50.
+/// Outside, tensors are plain (n, c, spatial) or, where the pass Layout could arrange it, lie as
+/// direct convolutions want them: channels last, on every machine with AVX-512. Others are copied
+/// on the way in and out, a few images at a time so that the copies stay in cache. Measured on a
+/// 2-core Zen 5 with oneDNN 2.6.3, [32, 256, 512, 1] with 512 filters of 5 x 1 (21.3 GFLOP): plain
+/// layouts 58 to 80 ms (im2col and GEMM); chosen ones (channels last) 43.3 ms for the convolution
+/// itself, 51 ms with oneDNN's reorders of the whole batch. This file, copies included: 47.7 ms
+/// (447 GFLOP/s; 235 on one thread, 90 % of its peak), with 3 MB of scratch instead of 50.
 ///
-/// The algorithm is direct or Winograd's (conv_cost.h), sums on planes (plane_conv.h), or what timing
-/// prefers (tuning.h); what
-/// follows the convolution joins it (post_ops.h).
+/// The algorithm is direct or Winograd's (conv_cost.h), sums on planes (plane_conv.h), or what
+/// timing prefers (tuning.h); what follows the convolution joins it (post_ops.h).
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/onednn/onednn_adapter.h"
@@ -111,10 +110,11 @@ std::unique_ptr<LibraryCall> MakeConv(const ComputeRequest& q, const ConvShape& 
   return r.Finish(std::string("conv ") + pd.impl_info_str() + post.description());
 }
 
-/// The ways to do it. Measured on two cores of a Xeon with AVX-512 (family 6, model 207), whole calls: other chunks for
-/// Winograd 0.86 to 1.25 times the static ones' time; blocks inside 0.65 to 0.95 for 1 x 1 in plain layout, 0.85 for 7 x 7
-/// pixels of many channels whose weights are no constant; a product 0.91 to 1.25 for 1 x 1. Never faster: the layout that
-/// the tensors have outside, one thread, other chunks for direct sums.
+/// The ways to do it. Measured on two cores of a Xeon with AVX-512 (family 6, model 207), whole
+/// calls: other chunks for Winograd 0.86 to 1.25 times the static ones' time; blocks inside 0.65 to
+/// 0.95 for 1 x 1 in plain layout, 0.85 for 7 x 7 pixels of many channels whose weights are no
+/// constant; a product 0.91 to 1.25 for 1 x 1. Never faster: the layout that the tensors have
+/// outside, one thread, other chunks for direct sums.
 std::vector<Way> WaysOf(const ComputeRequest& q, const ConvShape& c, const PostOps& post) {
   const bool packed = q.constants[1] != nullptr;
   const dnnl::algorithm modelled = ChooseAlgorithm(

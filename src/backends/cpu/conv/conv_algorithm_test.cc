@@ -1,4 +1,5 @@
-/// conv_algorithm_test.cc: convolutions by direct sums and by Winograd's algorithm, in every layout, against double precision.
+/// conv_algorithm_test.cc: convolutions by direct sums and by Winograd's algorithm, in every
+/// layout, against double precision.
 #include <doctest/doctest.h>
 
 #include "conv_test_util.h"

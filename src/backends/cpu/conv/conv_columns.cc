@@ -68,7 +68,8 @@ bool HasAvx512() {
   static const bool has = __builtin_cpu_supports("avx512f");
   return has;
 }
-/// Adds the pieces of the columns of rows [row, row + rows) to the image; what lies in the padding is dropped.
+/// Adds the pieces of the columns of rows [row, row + rows) to the image; what lies in
+/// the padding is dropped.
 __attribute__((target("avx512f"))) void AddPieces(const Columns& m, int64_t row,
                                                   const float* columns, float* image) {
   for (int64_t y = row; y < row + m.rows; ++y)
@@ -148,7 +149,8 @@ class GradDataByColumns final : public LibraryCall {
   }
 
  private:
-  /// Memory objects of every thread: oneDNN binds addresses through them. One set a concurrent run, used again.
+  /// Memory objects of every thread: oneDNN binds addresses through them. One set a
+  /// concurrent run, used again.
   struct Operands {
     dnnl::memory dy, weights, columns, scratchpad;
   };
@@ -227,9 +229,10 @@ bool FitsColumns(const ConvShape& c, int threads) {
          c.images >= threads;
 }
 
-/// Direct sums take as long as for all channels of their blocks; a product takes longer the fewer filters it sums over for
-/// each element of a column that it writes. Of 21 convolutions of 16 images, 12 to 32 pixels a side and kernels of 1 to 7 on
-/// a core of an Intel Xeon, those that are taken need 0.72 to 0.86 of the time of direct sums, the others 0.92 to 1.6.
+/// Direct sums take as long as for all channels of their blocks; a product takes longer the fewer
+/// filters it sums over for each element of a column that it writes. Of 21 convolutions of 16
+/// images, 12 to 32 pixels a side and kernels of 1 to 7 on a core of an Intel Xeon, those that are
+/// taken need 0.72 to 0.86 of the time of direct sums, the others 0.92 to 1.6.
 bool ColumnsPay(const ConvShape& c) {
   return Filled(c.channels) * (1.1 + 14 / double(c.filters)) < 0.9;
 }

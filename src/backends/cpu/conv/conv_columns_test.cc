@@ -1,5 +1,5 @@
-/// conv_columns_test.cc: the data gradient by columns: strides, padding, dilation, several products an image, and where it is
-/// taken.
+/// conv_columns_test.cc: the data gradient by columns: strides, padding, dilation, several products
+/// an image, and where it is taken.
 #include <doctest/doctest.h>
 
 #include "conv_test_util.h"

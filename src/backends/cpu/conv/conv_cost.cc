@@ -1,11 +1,13 @@
-/// conv_cost.cc: linear models of both algorithms. Fitted to 160 convolutions: 1 to 64 images of 7 to 80 pixels a side, 16 to
-/// 512 channels, on two cores of a Zen 5 (32 MB of third-level cache) with oneDNN 2.6.3. Of 535 choices, for the three
-/// passes, 39 are wrong with a margin of 1.05; what is taken needs 1.011 times the better one's time in the geometric mean,
-/// and never more than 1.10 times that of direct sums.
+/// conv_cost.cc: linear models of both algorithms. Fitted to 160 convolutions: 1 to 64 images of 7
+/// to 80 pixels a side, 16 to 512 channels, on two cores of a Zen 5 (32 MB of third-level cache)
+/// with oneDNN 2.6.3. Of 535 choices, for the three passes, 39 are wrong with a margin of 1.05;
+/// what is taken needs 1.011 times the better one's time in the geometric mean, and never more than
+/// 1.10 times that of direct sums.
 ///
-/// Copies and margin serve another machine as well: two cores of a Xeon (family 6, model 207), with the same oneDNN. There,
-/// of 176 choices for whole calls with channels last, 21 are wrong; what is taken needs 1.014 times the better one's time,
-/// and at most 1.28 times that of direct sums (1.026 and 1.45 with the copies and the margin of the Zen 5 alone).
+/// Copies and margin serve another machine as well: two cores of a Xeon (family 6, model 207), with
+/// the same oneDNN. There, of 176 choices for whole calls with channels last, 21 are wrong; what is
+/// taken needs 1.014 times the better one's time, and at most 1.28 times that of direct sums (1.026
+/// and 1.45 with the copies and the margin of the Zen 5 alone).
 #include "conv_cost.h"
 
 #include <algorithm>
@@ -15,16 +17,16 @@
 namespace weft::cpu {
 namespace {
 
-/// Microseconds of a call, of a million products, and what a million costs more for each channel that
-/// the sums run over too few of.
+/// Microseconds of a call, of a million products, and what a million costs more for each channel
+/// that the sums run over too few of.
 struct DirectFit {
   double call, products, short_sums;
 };
 constexpr DirectFit kDirect[] = {{0.2, 3.5, 10}, {0.2, 3.98, 1.7}, {0.7, 4.18, 0}};
 
-/// Microseconds of a call, of a million products in the tiles, and of a kilobyte: of transformed source and
-/// result, of transformed weights (written by the call, but for packed ones), of those that the cache
-/// cannot hold.
+/// Microseconds of a call, of a million products in the tiles, and of a kilobyte: of transformed
+/// source and result, of transformed weights (written by the call, but for packed ones), of those
+/// that the cache cannot hold.
 struct WinogradFit {
   double call, products, source, result, weights, far;
 };
@@ -35,11 +37,11 @@ constexpr WinogradFit kTransforming[] = {{5.1, 7.64, 0.0108, 0, 0.0474, 0.0336},
                                          {11, 5.83, 0.0464, 0, 0.0228, 0.0872}};
 constexpr double kCacheKilobytes = 16e3;
 
-/// Copies between layouts: 45 GB/s on the Zen 5, but 20 GB/s on the Xeon, and what they cost is what the model cannot know
-/// of a machine.
+/// Copies between layouts: 45 GB/s on the Zen 5, but 20 GB/s on the Xeon, and what they cost is
+/// what the model cannot know of a machine.
 constexpr double kCopyMicrosecondsPerByte = 1 / 20e3;
-/// The sum over 16 channels is too short for the products to be worth saving: gains are small, and at 32 x 32
-/// pixels rows fall on the same cache sets (0.7 times the speed of direct sums).
+/// The sum over 16 channels is too short for the products to be worth saving: gains are small, and
+/// at 32 x 32 pixels rows fall on the same cache sets (0.7 times the speed of direct sums).
 constexpr int64_t kLeastChannels = 32;
 /// What the model must promise, so that its errors seldom cost anything.
 constexpr double kMargin = 1.08;

@@ -1,4 +1,5 @@
-/// conv_cost_test.cc: the model's choices against times measured on the machine that it is fitted to, and on another.
+/// conv_cost_test.cc: the model's choices against times measured on the machine that it is fitted
+/// to, and on another.
 #include "conv_cost.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +10,8 @@
 namespace weft::cpu {
 namespace {
 
-/// 3 x 3, padding 1; microseconds of oneDNN 2.6.3's primitives on two cores of a Zen 5, the least of two sweeps.
+/// 3 x 3, padding 1; microseconds of oneDNN 2.6.3's primitives on two cores of a Zen 5, the
+/// least of two sweeps.
 struct Measured {
   ConvPass pass;
   bool packed;
@@ -78,8 +80,8 @@ const std::vector<Measured> kMeasured{
     {ConvPass::kGradWeight, false, 4, 8, 32, 64, 28, 476, 231},
 };
 
-/// The same, but the least of six sweeps over whole calls on two cores of a Xeon (family 6, model 207): channels last
-/// outside, so that Winograd copies source and result.
+/// The same, but the least of six sweeps over whole calls on two cores of a Xeon (family 6, model
+/// 207): channels last outside, so that Winograd copies source and result.
 const std::vector<Measured> kOnXeon{
     {ConvPass::kForward, true, 2, 1, 32, 32, 28, 43, 40},
     {ConvPass::kForward, true, 2, 1, 32, 32, 56, 169, 155},

@@ -1,4 +1,5 @@
-/// conv_grad.cc: weft::ConvGradData and weft::ConvGradWeight in f32, by oneDNN; layouts and algorithms as in conv.cc.
+/// conv_grad.cc: weft::ConvGradData and weft::ConvGradWeight in f32, by oneDNN; layouts and
+/// algorithms as in conv.cc.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/onednn/onednn_adapter.h"
@@ -111,7 +112,8 @@ std::unique_ptr<LibraryCall> PrepareGrad(const ComputeRequest& q, ConvPass pass,
     if (ForcedChoice() == ConvChoice::kModel) {
       const dnnl::algorithm other = modelled == kDirect ? kWinograd : kDirect;
       if (FitsWinograd(*c)) add(NameOf(other), {other});
-      // Measured as in conv.cc: 0.9 to 1.6 times the time of the layout outside; other chunks never won.
+      // Measured as in conv.cc: 0.9 to 1.6 times the time of the layout outside;
+      // other chunks never won.
       if (last) add("chosen", {kDirect, /*given=*/false});
       if (columns && !best) add_columns();
     }

@@ -35,7 +35,8 @@ Traits TraitsOf(ConvPass pass, const ConvShape& c, algorithm a, bool packed, boo
   return {};
 }
 
-/// A gradient in the layout that its tensors have outside, where that is as fast; else in one that oneDNN chooses.
+/// A gradient in the layout that its tensors have outside, where that is as fast; else in
+/// one that oneDNN chooses.
 template <class F>
 auto InGivenLayout(const ConvShape& c, int64_t n, algorithm a, bool last, F&& describe) {
   auto chosen = describe(AnyLayout(c.source(n)), AnyLayout(c.result(n)));

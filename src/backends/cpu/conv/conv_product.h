@@ -1,5 +1,5 @@
-/// conv_product.h: a convolution whose window is one position as a product of matrices: every position with its channels
-/// innermost is a row.
+/// conv_product.h: a convolution whose window is one position as a product of matrices: every
+/// position with its channels innermost is a row.
 #pragma once
 
 #ifdef WEFT_HAVE_ONEDNN
@@ -11,7 +11,8 @@
 
 namespace weft::cpu {
 
-/// Null where the convolution is none, where source or result do not lie so, or where oneDNN cannot join what follows.
+/// Null where the convolution is none, where source or result do not lie so, or where oneDNN
+/// cannot join what follows.
 std::unique_ptr<LibraryCall> MakeConvProduct(const ComputeRequest& q, const ConvShape& c,
                                              const PostOps& post, bool joins = true);
 

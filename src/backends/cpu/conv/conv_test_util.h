@@ -1,4 +1,5 @@
-/// conv_test_util.h: convolutions at random extents, and direct sums in double precision to hold them against.
+/// conv_test_util.h: convolutions at random extents, and direct sums in double precision
+/// to hold them against.
 #pragma once
 
 #include <cstdlib>

@@ -1,11 +1,11 @@
 /// conv_transpose.cc: ConvTranspose in f32 over one to three spatial axes.
 ///
 /// Where windows do not overlap (stride = kernel, no padding, the usual way to enlarge), it is one
-/// matrix product, W^T X, whose rows are then interleaved: no layout changes, a slice of positions at
-/// a time so that the product is still in cache. Measured on a 2-core Zen 5, [1, 64, 80, 80] to 32
-/// channels, 2 x 2: 0.26 ms, by oneDNN's deconvolution with its reorders 1.2 ms. Where few channels or
-/// a stride make that slow, results are summed on planes (plane_deconv.h); all others go through it,
-/// layouts as in conv.cc.
+/// matrix product, W^T X, whose rows are then interleaved: no layout changes, a slice of positions
+/// at a time so that the product is still in cache. Measured on a 2-core Zen 5, [1, 64, 80, 80] to
+/// 32 channels, 2 x 2: 0.26 ms, by oneDNN's deconvolution with its reorders 1.2 ms. Where few
+/// channels or a stride make that slow, results are summed on planes (plane_deconv.h); all others
+/// go through it, layouts as in conv.cc.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "backends/cpu/onednn/onednn_adapter.h"
@@ -59,7 +59,7 @@ class SpreadCall final : public LibraryCall {
   int64_t scratch_bytes() const override {
     return CheckedMul(CheckedMul(e_.rows(), lines_ * e_.in[2]), int64_t{sizeof(float)});
   }
-  std::string description() const override { return "deconv by matrix product"; }
+  std::string description() const override { return "deconv as matmul"; }
 
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
     const ScopedThreads threads(threads_);
@@ -90,7 +90,8 @@ class SpreadCall final : public LibraryCall {
  private:
   static constexpr int64_t kSliceBytes = 1 << 20;
 
-  /// Lines [line, line + lines) of the product `z`, each map's rows of which are the block's offsets.
+  /// Lines [line, line + lines) of the product `z`, each map's rows of which
+  /// are the block's offsets.
   void Interleave(const float* z, int64_t count, int64_t line, int64_t lines, const float* bias,
                   float* y) const {
     const int64_t width = e_.in[2], step = e_.kernel[2], out_width = width * step;

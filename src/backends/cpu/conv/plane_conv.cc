@@ -158,7 +158,8 @@ bool PlaneConv::Pays(const ConvShape& c, Layout x_layout, Layout y_layout) {
   const int64_t channels = c.channels / c.groups, maps = c.filters / c.groups;
   // Between other convolutions, where oneDNN would have to multiply matrices.
   if (!(x_plain && y_plain) && (channels != 1 || c.groups == 1)) return false;
-  // Nanoseconds of one thread, from what the convolutions of bench/ops_peers.py take on a Xeon with AVX-512 at 3 GHz.
+  // Nanoseconds of one thread, from what the convolutions of bench/ops_peers.py take on a Xeon with
+  // AVX-512 at 3 GHz.
   constexpr double kCopied = 0.3,
                    kSpread = 0.5;  // a float that is copied; one of a row that falls into two
   double x = double(c.images) * double(c.channels), y = double(c.images) * double(c.filters);

@@ -1,4 +1,5 @@
-/// plane_conv.h: convolutions of few channels or filters a group, on planes as they lie in plain layout.
+/// plane_conv.h: convolutions of few channels or filters a group, on planes as they
+/// lie in plain layout.
 #pragma once
 
 #ifdef WEFT_HAVE_ONEDNN
@@ -12,9 +13,9 @@
 
 namespace weft::cpu {
 
-/// Copies the planes of a group between zeros (a row of a strided window as one run for each of its remainders), so
-/// that every tap of the window is a run of the copy at a fixed distance; sums taps for several filters and rows at
-/// once, in registers.
+/// Copies the planes of a group between zeros (a row of a strided window as one run for each of its
+/// remainders), so that every tap of the window is a run of the copy at a fixed distance; sums taps
+/// for several filters and rows at once, in registers.
 class PlaneConv {
  public:
   PlaneConv(const ConvShape& c, int threads);

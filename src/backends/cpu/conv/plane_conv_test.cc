@@ -1,4 +1,5 @@
-/// plane_conv_test.cc: convolutions and transposed ones on planes against direct sums in double precision.
+/// plane_conv_test.cc: convolutions and transposed ones on planes against direct
+/// sums in double precision.
 #include "plane_conv.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +13,8 @@ namespace {
 
 std::vector<ConvSetup> Setups() {
   return {
-      // Every number of filters and of vectors in a block, with rests; rows for one block and one more.
+      // Every number of filters and of vectors in a block, with rests; rows for one
+      // block and one more.
       MakeSetup({1, 2, 7, 70}, {11, 2, 3, 3}, {}, {}, {1, 1}, {1, 1}),
       MakeSetup({1, 3, 9, 33}, {2, 3, 5, 3}, {}, {}, {2, 1}, {2, 1}),
       MakeSetup({2, 1, 6, 16}, {3, 1, 2, 2}),

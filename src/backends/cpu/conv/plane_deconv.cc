@@ -216,7 +216,8 @@ bool PlaneDeconv::Pays(const std::vector<int64_t>& x, const std::vector<int64_t>
                        const WindowShape& window) {
   if (!HasPlaneSums() || window.rank() > 3) return false;
   const int64_t channels = x[1] / groups, maps = w[1];
-  // Nanoseconds of one thread, from what the cases of bench/ops_peers.py take on a Xeon with AVX-512 at 3 GHz.
+  // Nanoseconds of one thread, from what the cases of bench/ops_peers.py take on a Xeon with
+  // AVX-512 at 3 GHz.
   constexpr double kCopied = 0.3;
   double moved = double(x[0] * x[1]), made = double(x[0] * maps * groups), taps = 1;
   bool strided = false;

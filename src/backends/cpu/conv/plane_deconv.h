@@ -14,12 +14,13 @@
 
 namespace weft::cpu {
 
-/// With a stride s, results whose places leave the same remainder by s are a convolution with every s-th tap of the
-/// window. Each of these is summed like PlaneConv's; the last axis is put together in registers' reach.
+/// With a stride s, results whose places leave the same remainder by s are a convolution with
+/// every s-th tap of the window. Each of these is summed like PlaneConv's; the last axis is put
+/// together in registers' reach.
 class PlaneDeconv final : public LibraryCall {
  public:
-  /// `window`: of the convolution that this is the transpose of, its `in` the extents of the result. `fixed`: the weights
-  /// [C, M / g, ..] where they are constant, else null.
+  /// `window`: of the convolution that this is the transpose of, its `in` the extents of the
+  /// result. `fixed`: the weights [C, M / g, ..] where they are constant, else null.
   PlaneDeconv(const std::vector<int64_t>& x, const std::vector<int64_t>& w, int64_t groups,
               const WindowShape& window, bool bias, const TensorPtr& fixed, int threads);
 

@@ -1,5 +1,5 @@
-/// plane_sums.cc: blocks of filters, rows and vectors whose sums stay in the 32 registers of AVX-512: each run that is
-/// loaded serves all filters of the block.
+/// plane_sums.cc: blocks of filters, rows and vectors whose sums stay in the 32 registers of
+/// AVX-512: each run that is loaded serves all filters of the block.
 #include "plane_sums.h"
 
 #ifdef _OPENMP

@@ -1,4 +1,5 @@
-/// plane_sums.h: the innermost loops of convolutions on planes: sums of runs at fixed distances, in registers.
+/// plane_sums.h: the innermost loops of convolutions on planes: sums of runs at
+/// fixed distances, in registers.
 #pragma once
 
 #include <algorithm>

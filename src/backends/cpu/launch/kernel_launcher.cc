@@ -26,7 +26,7 @@ namespace {
 class Scratch {
  public:
   ~Scratch() { std::free(data_); }
-  /// Null when memory cannot be had.
+  /// Null when memory cannot be allocated.
   void* Reserve(int64_t bytes) {
     if (bytes <= size_) return data_;
     std::free(data_);
@@ -88,7 +88,7 @@ class CpuLauncher final : public KernelLauncher {
 #endif
     void* memory = ThreadScratch(sizes[kScratch]);
     WEFT_CHECK(memory || sizes[kScratch] <= 0, kOutOfMemory,
-               "{} bytes of scratch for a kernel cannot be had", sizes[kScratch]);
+               "cannot allocate {} bytes of scratch memory for a kernel", sizes[kScratch]);
     RunPolled({code_.fn, buffers, dims, memory, uncertain_}, 0, items,
               Microseconds(sizes[kBytes], ops), nullptr);
   }
@@ -99,7 +99,7 @@ class CpuLauncher final : public KernelLauncher {
                  double ops) const {
     void* memory = ThreadScratch(sizes[kShared]);
     WEFT_CHECK(memory || sizes[kShared] <= 0, kOutOfMemory,
-               "{} bytes of scratch for a kernel cannot be had", sizes[kShared]);
+               "cannot allocate {} bytes of scratch memory for a kernel", sizes[kShared]);
     const size_t phases = code_.phases.size();
     const double us = Microseconds(sizes[kBytes], ops);
     const auto run = [&](size_t k, int first, int step, int tasks, const FirstError* others) {
@@ -168,8 +168,8 @@ class CpuLauncher final : public KernelLauncher {
         }
       }
     }
-    WEFT_CHECK(!failed, kOutOfMemory, "{} bytes of scratch a thread for a kernel cannot be had",
-               scratch_bytes);
+    WEFT_CHECK(!failed, kOutOfMemory,
+               "cannot allocate {} bytes of scratch memory per thread for a kernel", scratch_bytes);
     error.Rethrow();
   }
 #endif

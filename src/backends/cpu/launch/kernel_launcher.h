@@ -13,8 +13,8 @@ namespace weft::cpu {
 /// Work below which a task does not pay for the fork and join (0.5 us on a quiet machine, 20 us and
 /// more on a busy one): bytes read and written, or operations.
 inline constexpr int64_t kBytesPerTask = 32 << 10;
-inline constexpr double kOpsPerMicrosecond =
-    16e3;  ///< one core, vector code with some memory behind it
+/// one core, vector code with some memory behind it
+inline constexpr double kOpsPerMicrosecond = 16e3;
 inline constexpr double kMicrosecondsPerTask = 8;
 inline constexpr double kBytesPerMicrosecond = 8e3;  ///< one core, out of memory
 /// Boundaries between tasks are multiples of this: 64 elements of any type end on a cache line and
@@ -29,8 +29,9 @@ SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code);
 double TotalOps(double ops_per_element, const int64_t* sizes);
 /// Estimate of what work takes on one core.
 double Microseconds(int64_t bytes, double ops);
-/// 64-byte aligned memory of the calling thread: kept, never cleared, valid until the next call. Null for 0 bytes, and
-/// where memory cannot be had: what runs inside a parallel region must not throw.
+/// 64-byte aligned memory of the calling thread: kept, never cleared, valid until the next
+/// call. Null for 0 bytes, and where memory cannot be allocated: what runs inside a parallel
+/// region must not throw.
 void* ThreadScratch(int64_t bytes);
 
 /// How many tasks the work is worth; below 1: not worth a fork.

@@ -1,11 +1,12 @@
 /// multi_launcher.cc: one fork and join for all parts of a launch.
 ///
-/// The work items of all parts stand in one line, part after part, each as long as the bytes that it moves or, where that
-/// is more, its operations. The line is cut into one piece a thread: a thread walks through whole tensors and shares at
-/// most its first and its last with others, so memory is read in order, and what it wrote is in its own cache the next
-/// time.
+/// The work items of all parts stand in one line, part after part, each as long as the bytes that
+/// it moves or, where that is more, its operations. The line is cut into one piece a thread: a
+/// thread walks through whole tensors and shares at most its first and its last with others, so
+/// memory is read in order, and what it wrote is in its own cache the next time.
 ///
-/// Parts whose kernel works in phases (column reductions) synchronise inside; they are launched by themselves, first.
+/// Parts whose kernel works in phases (column reductions) synchronise inside; they are
+/// launched by themselves, first.
 #include "multi_launcher.h"
 
 #ifdef _OPENMP
@@ -83,7 +84,7 @@ class CpuMultiLauncher final : public KernelLauncher {
 #endif
     void* const memory = ThreadScratch(scratch);
     WEFT_CHECK(memory || scratch <= 0, kOutOfMemory,
-               "{} bytes of scratch for a kernel cannot be had", scratch);
+               "cannot allocate {} bytes of scratch memory for a kernel", scratch);
     Runner run(memory, nullptr);
     for (const Work& w : line) run(w, 0, w.items);
   }
@@ -109,8 +110,8 @@ class CpuMultiLauncher final : public KernelLauncher {
     }
   };
 
-  /// Runs pieces of the line one after another, polled like the range of one kernel: many short parts are together as
-  /// long as a long one.
+  /// Runs pieces of the line one after another, polled like the range of one kernel: many short
+  /// parts are together as long as a long one.
   class Runner {
    public:
     Runner(void* memory, const FirstError* others) : memory_(memory), others_(others) {}
@@ -183,8 +184,8 @@ class CpuMultiLauncher final : public KernelLauncher {
         }
       }
     }
-    WEFT_CHECK(!failed, kOutOfMemory, "{} bytes of scratch a thread for a kernel cannot be had",
-               scratch_bytes);
+    WEFT_CHECK(!failed, kOutOfMemory,
+               "cannot allocate {} bytes of scratch memory per thread for a kernel", scratch_bytes);
     error.Rethrow();
   }
 #endif

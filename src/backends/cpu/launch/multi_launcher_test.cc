@@ -130,7 +130,8 @@ TEST_CASE("a launch over parts: small ones stay on the caller, large ones are cu
   };
   CHECK(run({1000, 1000}) == 2);
 #ifdef _OPENMP
-  // The first part moves twice as many bytes as the second: half of the line ends at three quarters of it.
+  // The first part moves twice as many bytes as the second: half of the line ends at
+  // three quarters of it.
   REQUIRE(run({1 << 20, 1 << 18}) == 3);
   CHECK(calls[0].end == (1 << 20) * 3 / 4);
   CHECK(calls[2].begin == 0);

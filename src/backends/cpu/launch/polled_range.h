@@ -1,5 +1,5 @@
-/// polled_range.h: a kernel over a long range runs in pieces, so that a run can be cancelled and its deadline passes
-/// between them.
+/// polled_range.h: a kernel over a long range runs in pieces, so that a run can be cancelled and
+/// its deadline passes between them.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,9 @@
 
 namespace weft::cpu {
 
-/// A range that is estimated to take longer than this runs in pieces of about kPieceMicroseconds, between which the
-/// request is polled. Where the estimate is a guess, already much shorter ones begin with a small piece.
+/// A range that is estimated to take longer than this runs in pieces of about kPieceMicroseconds,
+/// between which the request is polled. Where the estimate is a guess, already much shorter ones
+/// begin with a small piece.
 inline constexpr double kLongMicroseconds = 50e3, kPieceMicroseconds = 10e3,
                         kUncertainMicroseconds = 50;
 
@@ -43,8 +44,8 @@ struct KernelCall {
   bool uncertain = false;  ///< WorkIsUncertain
 };
 
-/// `call` over [begin, end), estimated to take `us`. Throws kCancelled, kLimit (deadline_s); leaves the rest out when
-/// `others` (may be null) is set.
+/// `call` over [begin, end), estimated to take `us`. Throws kCancelled, kLimit (deadline_s); leaves
+/// the rest out when `others` (may be null) is set.
 void RunPolled(const KernelCall& call, int64_t begin, int64_t end, double us,
                const FirstError* others);
 

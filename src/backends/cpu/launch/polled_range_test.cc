@@ -1,5 +1,5 @@
-/// polled_range_test.cc: long launches of every kind end soon after they are cancelled, and are complete where they are
-/// not.
+/// polled_range_test.cc: long launches of every kind end soon after they are cancelled, and are
+/// complete where they are not.
 #include "polled_range.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
-/// layout_test.cc: networks whose tensors lie with their channels last in between give what the reference gives.
+/// layout_test.cc: networks whose tensors lie with their channels last in between give
+/// what the reference gives.
 #include "weft/core/plan/layout.h"
 
 #include <doctest/doctest.h>

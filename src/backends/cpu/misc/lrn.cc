@@ -2,8 +2,8 @@
 /// row of positions at a time, so each is read twice and none is recomputed.
 ///
 /// The window's sum is taken afresh for every channel from the squares in it (at most `size` adds),
-/// not by subtracting what leaves: no error builds up. The power is 1 / sqrt(b sqrt(b)) for the usual
-/// exponent of 3 / 4.
+/// not by subtracting what leaves: no error builds up. The power is 1 / sqrt(b sqrt(b)) for the
+/// usual exponent of 3 / 4.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,6 @@
-/// resize_test.cc: Resize as kernels of the cpu backend gives what the interpreter gives: modes, coordinates, odd, single
-/// and absent elements, one to three axes, channels last, several threads; its constants are numbers in the code.
+/// resize_test.cc: Resize as kernels of the cpu backend gives what the interpreter gives: modes,
+/// coordinates, odd, single and absent elements, one to three axes, channels last, several threads;
+/// its constants are numbers in the code.
 #include <doctest/doctest.h>
 
 #include "backends/cpu/util/call_test_util.h"

@@ -1,5 +1,5 @@
-/// roi_align.cc: RoiAlign in f32: positions and weights of a bin's samples are made once and used for
-/// all channels. What it computes is said in src/ops/image/roi_align.cc.
+/// roi_align.cc: RoiAlign in f32: positions and weights of a bin's samples are made once and used
+/// for all channels. What it computes is said in src/ops/image/roi_align.cc.
 #include <algorithm>
 #include <cmath>
 

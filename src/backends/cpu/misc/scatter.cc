@@ -121,8 +121,8 @@ class ScatterCall final : public LibraryCall {
   int64_t Index(const void* index, int64_t i, int64_t extent) const {
     const int64_t v =
         wide_ ? static_cast<const int64_t*>(index)[i] : static_cast<const int32_t*>(index)[i];
-    WEFT_CHECK(v >= -extent && v < extent, kIndexRange,
-               "{}: index {} outside the axis of extent {}", node_, v, extent);
+    WEFT_CHECK(v >= -extent && v < extent, kIndexRange, "{}: index {} outside the axis of size {}",
+               node_, v, extent);
     return v < 0 ? v + extent : v;
   }
 

@@ -46,7 +46,8 @@ thread_local NanWatch* watching = nullptr;
 /// Does the loader take our GOMP_parallel for oneDNN's? NanKeeper::Learn finds out.
 bool regions_come_by = false;
 
-/// Has any thread of the team the flag? Clears it. True as well where not all of the team can be asked.
+/// Has any thread of the team the flag? Clears it. True as well where not all of the
+/// team can be asked.
 bool TakeInvalid(int threads) {
 #ifdef _OPENMP
   if (threads == 1 || omp_in_parallel()) return TakeOwn();
@@ -204,7 +205,7 @@ NanKeeper::Run::Run(const NanKeeper* keeper, const void* const* inputs, void* co
 NanKeeper::Run::~Run() {
   if (!keeper_) return;
   watching = nullptr;
-  // Whoever called may want to know what happened before.
+  // The caller may read the flags that were set before.
   if (raised_before_) Raise();
 }
 
@@ -227,7 +228,8 @@ void NanKeeper::Run::Finish() {
   const Call& call = keeper_->call_;
   std::vector<const void*> operands(inputs_, inputs_ + call.operands);
   if (overlaid_ >= 0) {
-    // What finite numbers are added does not matter: sums of others are NaN, or not, with any of them.
+    // What finite numbers are added does not matter: sums of others are NaN, or not,
+    // with any of them.
     if (kept_.empty()) kept_.assign(size_t(call.floats), 0.f);
     operands[size_t(overlaid_)] = kept_.data();
   }

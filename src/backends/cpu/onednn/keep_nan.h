@@ -1,21 +1,24 @@
 /// keep_nan.h: NaN through library calls that end with a maximum or a minimum of the processor.
 ///
-/// Those make of NaN their bound, and oneDNN's Relu and Clip are such ones, inside loops that nobody else gets into. But
-/// every minimum, maximum and ordered comparison of x86 that meets a NaN sets the flag Invalid of its thread (MXCSR), where
-/// it stays until somebody clears it. So a call runs as it is. No thread of the team has the flag: no NaN came, the
-/// result is right. Else the call is done again with steps that keep NaN, and what is NaN then becomes NaN in the result.
-/// All other elements stay what they are, so that no result depends on flags that somebody else left behind.
+/// Those make of NaN their bound, and oneDNN's Relu and Clip are such ones, inside loops that
+/// cannot be changed. But every minimum, maximum and ordered comparison of x86 that meets a NaN
+/// sets the flag Invalid of its thread (MXCSR), where it stays until it is cleared. So a call runs
+/// as it is. No thread of the team has the flag: no NaN came, the result is right. Else the call is
+/// done again with steps that keep NaN, and what is NaN then becomes NaN in the result. All other
+/// elements stay what they are, so that no result depends on flags left behind by other code.
 ///
-/// The flags of a team are read where its threads are at work: GOMP_parallel, by which oneDNN starts them, is defined here
-/// too, and the loader finds it before that of libgomp, to which it hands on. A fork and join of ours behind each call would
-/// cost a small network 2 % on a quiet machine and a third of its time on a busy one. It is what is done where the loader
-/// decided otherwise, as it does for a program that is linked with OpenMP itself.
+/// The flags of a team are read where its threads are at work: GOMP_parallel, by which oneDNN
+/// starts them, is defined here too, and the loader finds it before that of libgomp, to which it
+/// hands on. A fork and join of ours behind each call would cost a small network 2 % on a quiet
+/// machine and a third of its time on a busy one. It is what is done where the loader decided
+/// otherwise, as it does for a program that is linked with OpenMP itself.
 ///
-/// An addend that lies where the result goes is gone by then. A run that can begin again does so (run_again.h). Else the
-/// addend is looked through before the call: what was not finite in it has to be known later.
+/// An addend that lies where the result goes is gone by then. A run that can begin again does so
+/// (run_again.h). Else the addend is looked through before the call: what was not finite in it has
+/// to be known later.
 ///
-/// Cost: reading and writing a register in each thread; in a run that cannot begin again (a step of training, mostly) a
-/// reading pass over each such addend.
+/// Cost: reading and writing a register in each thread; in a run that cannot begin again (a step of
+/// training, mostly) a reading pass over each such addend.
 #pragma once
 
 #include <atomic>
@@ -52,8 +55,8 @@ class NanKeeper {
 
   /// Does this machine tell?
   static bool Possible();
-  /// Before the first call of a team: `start_region` starts one of oneDNN's, and shows whether regions are watched here.
-  /// Runs it once a process.
+  /// Before the first call of a team: `start_region` starts one of oneDNN's, and shows whether
+  /// regions are watched here. Runs it once a process.
   static void Learn(const std::function<void()>& start_region);
 
   /// One run of the call.
@@ -89,7 +92,8 @@ class NanKeeper {
   const Call call_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<LibraryCall> exact_;
-  /// Where regions are not watched: other threads of the team come with the flag set by what runs before.
+  /// Where regions are not watched: other threads of the team come with the flag set
+  /// by what runs before.
   mutable std::atomic<bool> clears_{false};
 };
 

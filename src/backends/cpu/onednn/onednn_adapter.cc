@@ -46,9 +46,10 @@ void CopyFloats(const float* from, float* to, int64_t n) {
     std::copy_n(from + i * kPiece, std::min(kPiece, n - i * kPiece), to + i * kPiece);
 }
 
-/// Numbers below the normal range become zero. Weights that training has shrunk are full of them (a fifth of some layers of
-/// a text recogniser), and Intel's processors take some hundred cycles for each product: such a layer 45 times as long. Only
-/// beside a weight of 2^-100 or more: 1.2e-38 is less than half a unit of rounding of it.
+/// Numbers below the normal range become zero. Weights that training has shrunk are full of them (a
+/// fifth of some layers of a text recogniser), and Intel's processors take some hundred cycles for
+/// each product: such a layer 45 times as long. Only beside a weight of 2^-100 or more: 1.2e-38 is
+/// less than half a unit of rounding of it.
 void DropSubnormals(float* v, int64_t n) {
   float most = 0;
 #pragma omp parallel for simd schedule(static) reduction(max : most) if (n > 65536)

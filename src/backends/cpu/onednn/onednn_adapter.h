@@ -92,7 +92,8 @@ bool IsSlow(const Pd& pd) {
   const std::string impl = pd.impl_info_str();
   return impl.find("ref") != std::string::npos || impl.find("gemm") != std::string::npos;
 }
-/// Of a primitive described with a wish and without: does the wish not cost the fast implementation?
+/// Of a primitive described with a wish and without: does the wish not
+/// cost the fast implementation?
 template <class Pd>
 bool IsFast(const Pd& wished, const Pd& plain) {
   if (!wished || !plain) return bool(wished);

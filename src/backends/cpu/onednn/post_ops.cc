@@ -39,8 +39,8 @@ Functions HardSigmoid(const NodePtr& n) {
   return {{Algorithm::eltwise_linear, slope, offset}, {Algorithm::eltwise_clip, 0, 1}};
 }
 
-/// oneDNN multiplies every element by alpha, so that zeros times an infinity would be NaN on the side
-/// that alpha is not for.
+/// oneDNN multiplies every element by alpha, so that zeros times an infinity would be NaN on the
+/// side that alpha is not for.
 Functions WithAlpha(Algorithm a, const NodePtr& n, double otherwise) {
   const auto alpha = float(FloatAttr(n, "alpha", otherwise));
   return std::isfinite(alpha) ? Functions{{a, alpha}} : Functions{};
@@ -85,7 +85,8 @@ Functions ActivationOf(const NodePtr& n) {
   return {};
 }
 
-/// Stages in the order of application. The last two follow an activation only: a factor and an offset for all elements.
+/// Stages in the order of application. The last two follow an activation only: a factor and an
+/// offset for all elements.
 enum Stage { kNone, kRow, kFactor, kResidual, kActivation, kScale, kOffset };
 
 /// A tensor beside the result: may it be added to every row of it, or to the whole?

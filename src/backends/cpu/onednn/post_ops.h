@@ -1,17 +1,19 @@
-/// post_ops.h: the epilogues that convolutions and products take: which steps, and how they are done.
+/// post_ops.h: the epilogues that convolutions and products take: which steps, and
+/// how they are done.
 ///
-/// In this order, each at most once: a row added (products only), a factor (products only), a tensor
-/// of the result's extents added, an activation, and behind one a factor and an offset for all
-/// elements. oneDNN applies them to the sums still in registers: its bias, `eltwise_linear`, `sum`
-/// (the result's memory holds the addend first), `eltwise` and `eltwise_linear` again.
+/// In this order, each at most once: a row added (products only), a factor (products only), a
+/// tensor of the result's extents added, an activation, and behind one a factor and an offset for
+/// all elements. oneDNN applies them to the sums still in registers: its bias, `eltwise_linear`,
+/// `sum` (the result's memory holds the addend first), `eltwise` and `eltwise_linear` again.
 /// Where an implementation takes no post-ops, the same steps follow it, as calls of their own.
 ///
 /// Accuracy. Only activations within 1e-6, absolute or relative, of the exact values are taken
 /// (post_ops_test.cc measures them). oneDNN 2.6 leaves out Softplus (-1.9e-6 at -20: a logarithm of
 /// it would be NaN), Mish and Log (3e-6) and Exp (NaN becomes infinity).
 ///
-/// NaN stays NaN. Relu, Clip and HardSigmoid in oneDNN drop it, here and there Sigmoid, so a call that they join has a NanKeeper (keep_nan.h), and
-/// where there is none for this machine they do not join; behind a call, bounds are loops of ours. All other activations
+/// NaN stays NaN. Relu, Clip and HardSigmoid in oneDNN drop it, here and there Sigmoid, so a
+/// call that they join has a NanKeeper (keep_nan.h), and where there is none for this
+/// machine they do not join; behind a call, bounds are loops of ours. All other activations
 /// hand it on (post_ops_nan_test.cc).
 #pragma once
 
@@ -33,8 +35,8 @@ namespace weft::cpu {
 struct Accepted {
   bool row = false, factor = false;
 };
-/// FEpilogue of convolutions, and of products: a row where the result has the columns of the right side (which is no
-/// vector) and nothing else is added as one (C of a Gemm).
+/// FEpilogue of convolutions, and of products: a row where the result has the columns of the right
+/// side (which is no vector) and nothing else is added as one (C of a Gemm).
 bool ConvTakes(const EpilogueRequest& q);
 bool ProductTakes(const EpilogueRequest& q);
 
@@ -48,13 +50,16 @@ class PostOps {
   /// Nothing where there is a step that the above do not accept.
   static std::optional<PostOps> Read(const ComputeRequest& q, Accepted accepted);
 
-  /// The row to add to the sums themselves, as a bias; null: none. Nothing of what follows counts it.
+  /// The row to add to the sums themselves, as a bias; null: none. Nothing of
+  /// what follows counts it.
   const CallStep* row() const { return row_ ? &*row_ : nullptr; }
   bool empty() const { return !factor_ && !residual_ && activation_.empty(); }
   const CallStep* residual() const { return residual_ ? &*residual_ : nullptr; }
-  /// Can one primitive do all of it? oneDNN 2.6 mixes up the constants of two functions of one kind.
+  /// Can one primitive do all of it? oneDNN 2.6 mixes up the constants of two
+  /// functions of one kind.
   bool joinable() const;
-  /// Behind the primitive that does all of it has been added to `r`. `make`: the same call with `AddSteps`; it outlives `q`.
+  /// Behind the primitive that does all of it has been added to `r`. `make`: the same call with
+  /// `AddSteps`; it outlives `q`.
   void KeepNan(Recipe* r, const ComputeRequest& q,
                std::function<std::unique_ptr<LibraryCall>()> make) const;
   dnnl::primitive_attr attr() const;

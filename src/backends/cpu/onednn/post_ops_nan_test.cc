@@ -1,8 +1,9 @@
-/// post_ops_nan_test.cc: NaN, infinities, zeros of both signs, subnormal and extreme numbers through every epilogue, and
-/// flags that others left behind.
+/// post_ops_nan_test.cc: NaN, infinities, zeros of both signs, subnormal and extreme numbers
+/// through every epilogue, and flags that others left behind.
 ///
-/// Every result has at most one special operand, with weights of 1 and 0 elsewhere, so that it is a function of that one
-/// number, whatever the order of the sums: nothing is left to reassociation, and the comparison is strict.
+/// Every result has at most one special operand, with weights of 1 and 0 elsewhere, so that it is a
+/// function of that one number, whatever the order of the sums: nothing is left to reassociation,
+/// and the comparison is strict.
 #include <doctest/doctest.h>
 
 #include <cfenv>
@@ -32,7 +33,8 @@ std::shared_ptr<Tensor> Cycle(const Ns& dims, const std::vector<float>& values) 
   return t;
 }
 
-/// The worst difference relative to max(1, |want|). NaN is as good as NaN and nothing else, an infinity as its like.
+/// The worst difference relative to max(1, |want|). NaN is as good as NaN and nothing else, an
+/// infinity as its like.
 double Worst(const Tensor& got, const std::vector<double>& want) {
   REQUIRE(got.num_elements() == int64_t(want.size()));
   double worst = 0;
@@ -46,8 +48,8 @@ double Worst(const Tensor& got, const std::vector<double>& want) {
   return worst;
 }
 
-/// Runs a call with the last operand aside and, where it may be, in the place of the result; first when
-/// everything was quiet, then with the flag set already.
+/// Runs a call with the last operand aside and, where it may be, in the place of the result; first
+/// when everything was quiet, then with the flag set already.
 void Check(const Case& c, const std::vector<double>& want, Layout layout, bool in_place) {
   const auto call = c.Make();
   REQUIRE(call != nullptr);
@@ -67,8 +69,8 @@ Step Addend(const Ns& dims, const std::vector<float>& values) {
       "Add", {}, {}, Cycle(dims, values), [](double x, double r) { return double(float(x + r)); }};
 }
 
-/// Each activation alone and with a factor and an offset behind it; with an addend of zeros, and one that is special where
-/// the sums are zeros.
+/// Each activation alone and with a factor and an offset behind it; with an addend of zeros, and
+/// one that is special where the sums are zeros.
 struct Chains {
   std::vector<std::vector<Step>> of_sums, of_addend;
 };
@@ -99,7 +101,8 @@ bool Bounds(const std::vector<Step>& chain) {
 bool HasAddend(const std::vector<Step>& chain) { return !chain.empty() && chain[0].operand; }
 
 TEST_CASE("specials through the epilogues of convolutions") {
-  // Filters that read one channel, the middle of the window; 1 x 1, windows, depthwise, odd channels, one axis.
+  // Filters that read one channel, the middle of the window; 1 x 1, windows, depthwise,
+  // odd channels, one axis.
   const std::vector<ConvSetup> setups{
       MakeSetup({2, 32, 7, 9}, {32, 32, 3, 3}, {}, {}, {1, 1}, {1, 1}),
       MakeSetup({1, 16, 8, 8}, {32, 16, 1, 1}),
@@ -236,7 +239,8 @@ TEST_CASE("a call whose team comes with flags set gives the same, and again") {
   REQUIRE(call != nullptr);
   std::feclearexcept(FE_ALL_EXCEPT);
   const auto want = c.Run(*call);
-  // Infinities of either sign in one sum raise the flag, in every thread that makes such sums; nobody looks.
+  // Infinities of either sign in one sum raise the flag, in every thread that makes
+  // such sums; nobody looks.
   const Case raiser("MatMul", {Cycle({256, 64}, {kInf, -kInf}), Filled({64, 256}, 1)}, {},
                     {256, 256}, {false, true});
   const auto raises = raiser.Make();

@@ -1,4 +1,5 @@
-/// post_ops_test.cc: convolutions and products with epilogues against double precision, and which epilogues are taken.
+/// post_ops_test.cc: convolutions and products with epilogues against double precision, and
+/// which epilogues are taken.
 #include <doctest/doctest.h>
 
 #include "epilogue_test_util.h"
@@ -236,7 +237,8 @@ const SymInt kN = SymInt::Symbol("n"), kM = SymInt::Symbol("m");
 TEST_CASE("which steps a convolution takes") {
   const Shape x{kN, 3, 8, 8}, w{4, 3, 1, 1}, y{kN, 4, 8, 8};
   Taker t("Conv", {x, w}, y);
-  // Not: a factor, a row, another batch, what is not an addition, inexact functions, bounds that are no constants.
+  // Not: a factor, a row, another batch, what is not an addition, inexact functions, bounds
+  // that are no constants.
   CHECK(!t.Takes("Mul", {t.last(), t.Value(2)}, 0, -1));
   CHECK(!t.Takes("Add", {t.last(), t.Given({8})}, 0, 1));
   CHECK(!t.Takes("Add", {t.last(), t.Given({kM, 4, 8, 8})}, 0, 1));

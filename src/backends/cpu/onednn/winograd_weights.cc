@@ -1,8 +1,8 @@
 /// winograd_weights.cc: G w G' of every filter w, 16 filters at a time.
 ///
-/// Row k of G are the powers 1, p, p^2 of an interpolation point p over the product of its differences to the others (Lavin and
-/// Gray, 2015); oneDNN's kernels have the points 0, 1, -1 for tiles of 2 x 2, and 0, 5/8, -5/8, 3/2, -3/2 for those of 4 x 4,
-/// and infinity.
+/// Row k of G are the powers 1, p, p^2 of an interpolation point p over the product of its
+/// differences to the others (Lavin and Gray, 2015); oneDNN's kernels have the points 0, 1, -1 for
+/// tiles of 2 x 2, and 0, 5/8, -5/8, 3/2, -3/2 for those of 4 x 4, and infinity.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "winograd_weights.h"
@@ -41,7 +41,8 @@ Transform MakeTransform(const std::vector<double>& finite) {
   return t;
 }
 
-/// Where the values of channel c for the filters of block o go, for point pair 0, and how far the next pair is.
+/// Where the values of channel c for the filters of block o go, for point pair 0, and how far
+/// the next pair is.
 struct Place {
   int64_t offset, step;
 };

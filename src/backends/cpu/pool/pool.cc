@@ -1,6 +1,7 @@
-/// pool.cc: MaxPool and AveragePool in f32 over one to three spatial axes. Averages by oneDNN on plain
-/// layouts, but for those it divides differently: padding that counts where ceil mode adds windows
-/// beyond it, and windows in the padding alone. MaxPool with its second output goes window by window.
+/// pool.cc: MaxPool and AveragePool in f32 over one to three spatial axes. Averages by oneDNN
+/// on plain layouts, but for those it divides differently: padding that counts where ceil mode
+/// adds windows beyond it, and windows in the padding alone. MaxPool with its second output
+/// goes window by window.
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/threads.h"

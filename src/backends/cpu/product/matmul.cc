@@ -1,6 +1,6 @@
-/// matmul.cc: MatMul (numpy broadcasting), weft::TransposedMatMul and Gemm in f32, by oneDNN. A constant second operand is
-/// packed once; what follows the product joins it (post_ops.h). Operands are read where they lie, in any axis order that
-/// oneDNN has fast code for; else they are packed.
+/// matmul.cc: MatMul (numpy broadcasting), weft::TransposedMatMul and Gemm in f32, by oneDNN. A
+/// constant second operand is packed once; what follows the product joins it (post_ops.h). Operands
+/// are read where they lie, in any axis order that oneDNN has fast code for; else they are packed.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include <functional>
@@ -39,7 +39,8 @@ struct Product {
   std::optional<VectorProduct> vector = {};
 };
 
-/// Of a matrix that is not packed, with dense rows or columns, and a dense vector; with at most one batch axis.
+/// Of a matrix that is not packed, with dense rows or columns, and a dense vector; with at
+/// most one batch axis.
 std::optional<VectorProduct> VectorOf(const ComputeRequest& q, const ProductShape& p) {
   const size_t rank = p.y.size(), rows = rank - 2, columns = rank - 1;
   const bool right = p.y[columns] == 1;  // the vector is
@@ -64,8 +65,8 @@ std::optional<VectorProduct> VectorOf(const ComputeRequest& q, const ProductShap
   return v;
 }
 
-/// Where the sums are made. Not where the result goes, when an operand that is still needed may lie there: the addend of
-/// steps that follow, or a row as long as the whole result.
+/// Where the sums are made. Not where the result goes, when an operand that is still needed may lie
+/// there: the addend of steps that follow, or a row as long as the whole result.
 Buffer PlaceOfSums(Recipe* r, const Product& p, const Buffer& y, const Buffer& later) {
   const Dims dims = DimsOf(p.y);
   return later || (p.row && CheckedProduct(dims) == dims.back()) ? r->Temporary(p.y) : y;
@@ -95,8 +96,9 @@ std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
   return "by a vector" + post.description();
 }
 
-/// Adds the product and its epilogue to `r`; empty: oneDNN has no such product. `joined` is called behind a primitive that
-/// does all of it. `before`: steps on the sums that oneDNN cannot do, so what follows them comes after; null: none.
+/// Adds the product and its epilogue to `r`; empty: oneDNN has no such product. `joined` is called
+/// behind a primitive that does all of it. `before`: steps on the sums that oneDNN cannot do, so
+/// what follows them comes after; null: none.
 std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
                        const std::function<void()>& on_joined,
                        const std::function<void(const Buffer&)>& before = nullptr) {
@@ -141,11 +143,13 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
   return pd.impl_info_str() + post.description();
 }
 
-/// So few products are done before a second thread has begun. Measured on two cores of a Xeon: 32 x 32 x 32 takes 1.1 us
-/// instead of 3.5, 64 x 10 x 64 2.1 instead of 2.9; 16 x 64 x 64 the same on one as on two.
+/// So few products are done before a second thread has begun. Measured on two cores of a Xeon: 32 x
+/// 32 x 32 takes 1.1 us instead of 3.5, 64 x 10 x 64 2.1 instead of 2.9; 16 x 64 x 64 the same on
+/// one as on two.
 constexpr double kAloneProducts = 1 << 16;
-/// Packing takes longer than it saves below this. Measured there: 0.8 to 1.3 times the time of the given layout for a
-/// transposed left side, 0.6 to 7 times for a right side, which pays where its rows fall on the same cache sets.
+/// Packing takes longer than it saves below this. Measured there: 0.8 to 1.3 times the time of the
+/// given layout for a transposed left side, 0.6 to 7 times for a right side, which pays where its
+/// rows fall on the same cache sets.
 constexpr double kPackProducts = 1 << 20;
 
 /// `make` makes the call of a Form.

@@ -1,4 +1,5 @@
-/// vector_product.cc: as many sums as hide the latency of an addition, whole rows at a time as memory has them.
+/// vector_product.cc: as many sums as hide the latency of an addition, whole rows at a time
+/// as memory has them.
 #include "vector_product.h"
 
 #if defined(__x86_64__)

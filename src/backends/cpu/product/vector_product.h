@@ -1,4 +1,5 @@
-/// vector_product.h: a vector times a matrix that is read once, as it lies; oneDNN would pack the matrix first.
+/// vector_product.h: a vector times a matrix that is read once, as it lies; oneDNN would
+/// pack the matrix first.
 #pragma once
 
 #include <cstdint>

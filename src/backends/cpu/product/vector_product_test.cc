@@ -1,4 +1,5 @@
-/// vector_product_test.cc: vectors times matrices, as MatMul and Gemm ask for them, against sums in double precision.
+/// vector_product_test.cc: vectors times matrices, as MatMul and Gemm ask for them, against
+/// sums in double precision.
 #include "vector_product.h"
 
 #include <doctest/doctest.h>
@@ -43,7 +44,8 @@ TEST_CASE("MatMul of a vector and a matrix equals sums") {
       const auto call = c.Make();
       REQUIRE(call);
       CHECK(Difference(*c.Run(*call), want) < 1e-5);
-      // A constant right side is packed instead, unless it is the vector; so is one that all rows of a batch share.
+      // A constant right side is packed instead, unless it is the vector; so is one that all rows
+      // of a batch share.
       if (VectorProduct::Possible() && !constant && s.batch_a <= s.batch_b)
         CHECK(call->description().find("vector") != std::string::npos);
       if (constant && s.n > 1) CHECK(call->description().find("vector") == std::string::npos);

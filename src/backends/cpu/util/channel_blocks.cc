@@ -8,8 +8,8 @@ namespace weft::cpu {
 
 void CopyChannelBlocks(const float* src, float* dst, int64_t batch, int64_t positions,
                        int64_t channels, bool back) {
-  constexpr int64_t kPositions =
-      64;  // their lines stay in the first-level cache until all blocks are copied
+  // their lines stay in the first-level cache until all blocks are copied
+  constexpr int64_t kPositions = 64;
   const int64_t blocks = channels / kChannelBlock,
                 pieces = (positions + kPositions - 1) / kPositions;
 #pragma omp parallel for schedule(static) if (batch * positions * channels > 16384)

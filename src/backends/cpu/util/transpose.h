@@ -9,7 +9,8 @@ namespace weft::cpu {
 /// dst[b, j, i] = src[b, i, j] for i < rows, j < columns, by the OpenMP team of the caller.
 /// oneDNN's own reorder of this kind moves 9 GB/s where this one moves over 30.
 void TransposeMatrices(const float* src, float* dst, int64_t batch, int64_t rows, int64_t columns);
-/// dst[j, i] = src[i, j] for i < rows, j < columns, by this thread; rows begin every `src_step` and `dst_step` elements.
+/// dst[j, i] = src[i, j] for i < rows, j < columns, by this thread; rows begin every
+/// `src_step` and `dst_step` elements.
 void TransposeMatrix(const float* src, int64_t src_step, float* dst, int64_t dst_step, int64_t rows,
                      int64_t columns);
 

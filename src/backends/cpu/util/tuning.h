@@ -1,22 +1,26 @@
-/// tuning.h: which of several ways a library call is made: the cost model's, or the one that proved fastest here.
+/// tuning.h: which of several ways a library call is made: the cost model's, or the one
+/// that proved fastest here.
 ///
 /// An operator lists its ways under names, the cost model's first, and `Choose` makes one of them:
 /// (a) the one whose name is stored for this request, whether or not the program is tuned;
-/// (b) in a program that is tuned (CompileOptions::tune) and where nothing is stored, the fastest, which is then stored;
+/// (b) in a program that is tuned (CompileOptions::tune) and where nothing is stored, the fastest,
+/// which is then stored;
 /// (c) else the first.
 ///
-/// Names are stored in the kernel cache, on disk and in memory (KernelCache::StoreText), by a key of all that times depend
-/// on: operator, attributes, extents, types, layouts, which operands are constant, epilogue, threads, processor, version of
-/// oneDNN, and kTuningVersion. A stored name that no way has is as good as nothing stored. Processes that tune at once each
-/// store what they found; the last stays.
+/// Names are stored in the kernel cache, on disk and in memory (KernelCache::StoreText), by a key
+/// of all that times depend on: operator, attributes, extents, types, layouts, which operands are
+/// constant, epilogue, threads, processor, version of oneDNN, and kTuningVersion. A stored name
+/// that no way has is as good as nothing stored. Processes that tune at once each store what they
+/// found; the last stays.
 ///
-/// Timing. All ways run in turn on operands with ordinary values, and of each the least time counts: load of the machine
-/// only ever adds. A way that is more than half slower than another leaves early. It ends when 50 ms are spent or the
-/// times have settled; ways that take longer than that run two or three times. Another way must win by 3 % to be preferred
-/// to the model's. One request is timed at a time in a process.
+/// Timing. All ways run in turn on operands with ordinary values, and of each the least time
+/// counts: load of the machine only ever adds. A way that is more than half slower than another
+/// leaves early. It ends when 50 ms are spent or the times have settled; ways that take longer than
+/// that run two or three times. Another way must win by 3 % to be preferred to the model's. One
+/// request is timed at a time in a process.
 ///
-/// Ways may round differently, so results are a function of the model and of what is stored. To repeat them to the last
-/// bit, keep the cache, or do without one (WEFT_CACHE=off).
+/// Ways may round differently, so results are a function of the model and of what is stored. To
+/// repeat them to the last bit, keep the cache, or do without one (WEFT_CACHE=off).
 #pragma once
 
 #include <functional>
@@ -35,7 +39,8 @@ struct Way {
   std::function<std::unique_ptr<LibraryCall>()> make;  ///< gives null where this way cannot do it
 };
 
-/// Raised when a name comes to mean something else or ways are added that should be tried where others are stored.
+/// Raised when a name comes to mean something else or ways are added that should be tried
+/// where others are stored.
 constexpr int kTuningVersion = 1;
 
 /// What a choice is stored by.
@@ -44,8 +49,8 @@ std::string TuningKey(const ComputeRequest& q);
 /// Null only where no way can do it.
 std::unique_ptr<LibraryCall> Choose(const ComputeRequest& q, const std::vector<Way>& ways);
 
-/// What Choose looks at besides its arguments: for this thread, while it lives (tests). Else it is the process's kernel
-/// cache and the steady clock.
+/// What Choose looks at besides its arguments: for this thread, while it lives (tests). Else it is
+/// the process's kernel cache and the steady clock.
 class ScopedTuner {
  public:
   /// `cache`: null: nothing is stored or found. `seconds`: empty: the steady clock.

@@ -1,5 +1,5 @@
-/// tuning_test.cc: how one of several ways is chosen: by a clock of the test's own, from folders of the test's own; and that
-/// convolutions and products that were tuned compute what they did before.
+/// tuning_test.cc: how one of several ways is chosen: by a clock of the test's own, from folders of
+/// the test's own; and that convolutions and products that were tuned compute what they did before.
 #include "tuning.h"
 
 #include <doctest/doctest.h>

@@ -107,8 +107,7 @@ std::string Device::Text(DriverResult r) const {
 Device::Current Device::Use() const {
   if (has_ended_.load(std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
-    WEFT_THROW(kDevice,
-               "CUDA device {} does nothing any more since {}; only a new process can use it again",
+    WEFT_THROW(kDevice, "CUDA device {} is unusable since {}; only a new process can use it again",
                ordinal_, ended_);
   }
   Check(api_->CtxPushCurrent(context_), "cuCtxPushCurrent");
@@ -139,7 +138,7 @@ std::shared_ptr<void> Device::Allocate(int64_t bytes) {
                FormatBytes(bytes), FormatBytes(int64_t(free)), FormatBytes(int64_t(total)));
   }
   Check(r, "cuMemAllocFromPoolAsync");
-  // Whoever owns it waits for its own streams before it lets go.
+  // The owner waits for its own streams before it releases it.
   std::shared_ptr<void> block(reinterpret_cast<void*>(p), [self = shared_from_this()](void* q) {
     const Current entered = self->Enter();
     self->api_->MemFreeAsync(reinterpret_cast<DevicePointer>(q), self->memory_stream_);

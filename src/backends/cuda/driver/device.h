@@ -1,8 +1,9 @@
 /// device.h: one GPU: its context, its memory, its streams. Private to src/backends/cuda.
 ///
-/// The primary context is used, as every other user of the device in the process does. Memory comes from a pool of ours that
-/// keeps what is given back. An error that the driver reports for ever after (an illegal address, a failed launch) ends the
-/// device: every later call throws kDevice and says what it was.
+/// The primary context is used, as every other user of the device in the process does. Memory comes
+/// from a pool of ours that keeps what is given back. An error that the driver reports for ever
+/// after (an illegal address, a failed launch) ends the device: every later call throws kDevice and
+/// says what it was.
 #pragma once
 
 #include <atomic>
@@ -37,8 +38,8 @@ class Device : public std::enable_shared_from_this<Device> {
   int ordinal() const { return ordinal_; }
   ContextHandle* context() const { return context_; }
 
-  /// The device's context is this thread's current one while it lives; then that of the caller is again, who may have one of
-  /// another device, or none.
+  /// The device's context is this thread's current one while it lives; then that of the caller is
+  /// again, who may have one of another device, or none.
   class Current {
    public:
     explicit Current(const DriverApi* api) : api_(api) {}
@@ -112,7 +113,8 @@ class Stream final : public DeviceStream {
   void Run(const Launch& launch, void** params);
   /// Work of a library that takes a stream.
   void Run(const std::function<void(StreamHandle*)>& library);
-  /// Memory for what is given next, 256-byte aligned; its content is anything. What is given later may use it again.
+  /// Memory for what is given next, 256-byte aligned; its content is anything. What is given later
+  /// may use it again.
   void* Workspace(int64_t bytes);
   Device& device() const { return *device_; }
 
@@ -127,8 +129,8 @@ class Stream final : public DeviceStream {
   /// Pinned memory.
   struct Piece {
     std::shared_ptr<void> memory;
-    bool has_results =
-        false;  ///< else the stream is done with it when it comes to what is given next
+    /// else the stream is done with it when it comes to what is given next
+    bool has_results = false;
   };
   /// What was given between two points.
   struct Batch {
@@ -138,11 +140,13 @@ class Stream final : public DeviceStream {
     std::vector<std::shared_ptr<void>> outgrown;  ///< workspaces that it may use
     std::shared_ptr<const Event> end;
   };
-  /// A place in pinned memory until what is given now is done; null where there is enough of that already. What a `result`
-  /// is copied to may have held operands before, and may lie beyond what is enough, for nobody can wait for it here.
+  /// A place in pinned memory until what is given now is done; null where there is enough of that
+  /// already. What a `result` is copied to may have held operands before, and may lie beyond what
+  /// is enough, since it cannot be waited for here.
   char* Stage(int64_t bytes, bool result);
   bool NextPiece(bool result);
-  /// Brings the results to the host when `wait` returns; where it throws, whoever asks for them later is told, too.
+  /// Brings the results to the host when `wait` returns; where it throws, whoever asks for them
+  /// later is told, too.
   void Settle(std::deque<Batch> given, const std::function<void()>& wait);
 
   std::shared_ptr<Device> device_;
@@ -155,7 +159,7 @@ class Stream final : public DeviceStream {
   int num_staging_ = 0;                      ///< idle or not
   int most_staging_ = 0;                     ///< not idle at once, in this run
   std::deque<int> runs_staging_;             ///< the same of the runs before
-  std::vector<std::shared_ptr<void>> lost_;  ///< that work may use of which nobody knows the end
+  std::vector<std::shared_ptr<void>> lost_;  ///< that unfinished work may still use
   Graph* graph_ = nullptr;                   ///< that is being recorded
 };
 

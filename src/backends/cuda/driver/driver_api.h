@@ -1,7 +1,9 @@
-/// driver_api.h: the entry points of the CUDA driver, as a table of function pointers; private to src/backends/cuda.
+/// driver_api.h: the entry points of the CUDA driver, as a table of function
+/// pointers; private to src/backends/cuda.
 ///
-/// Nothing is linked and no header of CUDA is read: the driver (libcuda) is opened when the backend is first asked for, and
-/// the prototypes are declared here, as of CUDA 12.0. Tests have tables of their own.
+/// Nothing is linked and no header of CUDA is read: the driver (libcuda) is opened when the
+/// backend is first asked for, and the prototypes are declared here, as of CUDA 12.0. Tests have
+/// tables of their own.
 #pragma once
 
 #include <cstddef>
@@ -163,7 +165,8 @@ struct DriverApi {
 
 /// Opens that file, for ever.
 DriverApi OpenDriver(const std::string& file);
-/// The driver of this process (libcuda.so.1, or what WEFT_LIBCUDA names), opened on first use. Thread-safe.
+/// The driver of this process (libcuda.so.1, or what WEFT_LIBCUDA names), opened
+/// on first use. Thread-safe.
 std::shared_ptr<const DriverApi> Driver();
 
 }  // namespace weft::cuda

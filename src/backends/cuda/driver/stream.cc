@@ -1,4 +1,5 @@
-/// stream.cc: a stream of a GPU, and what it has recorded: a graph made node by node, each after the one before.
+/// stream.cc: a stream of a GPU, and what it has recorded: a graph made node by node, each
+/// after the one before.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -270,7 +271,7 @@ void Stream::Clear(void* device, int64_t bytes) {
 }
 
 void Stream::Wait() {
-  WEFT_ICHECK(!graph_, "nobody waits while a stream is recorded");
+  WEFT_ICHECK(!graph_, "a stream cannot be waited for while it is recorded");
   std::deque<Batch> all = std::exchange(marked_, {});
   all.push_back(std::exchange(now_, {}));
   Settle(std::move(all), [this] {
@@ -280,7 +281,7 @@ void Stream::Wait() {
 }
 
 std::shared_ptr<DeviceStream::Point> Stream::Mark() {
-  WEFT_ICHECK(!graph_, "nobody marks a stream that is recorded");
+  WEFT_ICHECK(!graph_, "a stream cannot be marked while it is recorded");
   auto end = std::make_shared<Event>(device_, stream_);
   now_.end = end;
   marked_.push_back(std::exchange(now_, {}));

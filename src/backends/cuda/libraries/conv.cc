@@ -1,15 +1,17 @@
-/// conv.cc: Conv, its two gradients and ConvTranspose (which is the gradient of a Conv for its data) by cuDNN; weft::Reorder
-/// by generated kernels.
+/// conv.cc: Conv, its two gradients and ConvTranspose (which is the gradient of a Conv for its
+/// data) by cuDNN; weft::Reorder by generated kernels.
 ///
-/// Layout. Tensor cores read 16-bit types with the channels innermost, so these are wished for; with float32 operands cuDNN
-/// has its exact engines for plain tensors.
+/// Layout. Tensor cores read 16-bit types with the channels innermost, so these are wished for;
+/// with float32 operands cuDNN has its exact engines for plain tensors.
 ///
-/// Epilogue. cuDNN has engines of all types for a convolution with a bias, behind it the sum with another tensor and Relu;
-/// without a bias only its runtime compiler has, for some types and layouts. So a Conv takes these steps where it has a bias.
-/// Where there is no engine for the whole all the same, the convolution alone is cuDNN's, and a generated kernel does the
-/// rest in one pass over its result.
+/// Epilogue. cuDNN has engines of all types for a convolution with a bias, behind it the sum with
+/// another tensor and Relu; without a bias only its runtime compiler has, for some types and
+/// layouts. So a Conv takes these steps where it has a bias. Where there is no engine for the
+/// whole all the same, the convolution alone is cuDNN's, and a generated kernel does the rest in
+/// one pass over its result.
 ///
-/// What cuDNN has no way to do is declined: the runtime generates kernels for it. Pooling always is (ARCHITECTURE.md).
+/// What cuDNN has no way to do is declined: the runtime generates kernels for it.
+/// Pooling always is (ARCHITECTURE.md).
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -30,8 +32,8 @@ using Operand = PlannedCall::Operand;
 
 bool IsCudnnType(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
 
-/// Of the paddings behind that give the window its result, the one like that in front, for which there are more engines;
-/// else the least. False where none does.
+/// Of the paddings behind that give the window its result, the one like that in front, for which
+/// there are more engines; else the least. False where none does.
 bool ChooseEnd(WindowShape* w) {
   for (size_t k = 0; k < w->rank(); ++k) {
     const int64_t covered = (w->out[k] - 1) * w->strides[k] + w->reach(k);
@@ -46,8 +48,9 @@ bool ChooseEnd(WindowShape* w) {
   return true;
 }
 
-/// An addend may lie where the result goes. No document says that cuDNN's engines read it before they write there, and some
-/// keep partial sums in the result: it is copied then, which costs what it saved to add it here.
+/// An addend may lie where the result goes. No document says that cuDNN's engines read it before
+/// they write there, and some keep partial sums in the result: it is copied then, which costs what
+/// it saved to add it here.
 class AddedCall final : public LibraryCall {
  public:
   /// `addend`: input of the call, of `bytes`, the last that is read.
@@ -191,7 +194,8 @@ std::unique_ptr<LibraryCall> PrepareGradWeight(const ComputeRequest& q) {
   return MakeCall(q, CallOf(q, ConvSpec::Pass::kGradWeight, *shape, 1, kResult, 0), {});
 }
 
-/// The Conv that takes y to x has the same weights: [C, M / g, kernel] are its filters and channels.
+/// The Conv that takes y to x has the same weights: [C, M / g, kernel] are
+/// its filters and channels.
 std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
   if (!AreTaken(q, 3)) return nullptr;
   const Dims &x = q.input_dims[0], &w = q.input_dims[1], &y = q.output_dims[0];

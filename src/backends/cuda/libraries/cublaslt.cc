@@ -1,5 +1,5 @@
-/// cublaslt.cc: see cublaslt.h. The algorithm is the first that the library's heuristic names. Timing several of them where
-/// CallOptions::tune asks for it is left for a machine with a GPU.
+/// cublaslt.cc: see cublaslt.h. The algorithm is the first that the library's heuristic names.
+/// Timing several of them where CallOptions::tune asks for it is left for a machine with a GPU.
 #include "cublaslt.h"
 
 #include <fmt/format.h>
@@ -19,10 +19,10 @@ namespace {
 
 /// What a plan may ask for. NVIDIA's advice for Hopper; smaller devices use less.
 constexpr uint64_t kMostWorkspace = 32 << 20;
-/// The matrices of a batch are the third axis of the grid in some algorithms. The heuristic names them for longer batches all
-/// the same, and the launch fails.
+/// The matrices of a batch are the third axis of the grid in some algorithms. The heuristic names
+/// them for longer batches all the same, and the launch fails.
 constexpr int64_t kMostBatch = 65535;
-/// Plans that are kept for who asks again. Extents of symbolic programs come and go.
+/// Plans kept for later requests. Extents of symbolic programs come and go.
 constexpr size_t kMostPlans = 1024;
 
 /// Of cuBLASLt on one device; plans outlive who made them.
@@ -114,7 +114,7 @@ class ProductPlan final : public LibraryPlan {
     const void* const row = spec_.bias ? operands[3] : y;
     for (const void* p : {a, b, c, row, static_cast<const void*>(y)})
       WEFT_ICHECK(p && reinterpret_cast<uintptr_t>(p) % kOperandAlignment == 0,
-                  "an operand of a product lies at {}", p);
+                  "an operand of a matmul is at {}", p);
     const bool wide = spec_.type == DType::kF64;
     const CublasLtApi& api = *library_->api;
     // The row's address is part of the description.
@@ -242,8 +242,7 @@ struct CublasLt::Impl {
       why = api->ok() ? create(api) : api->error;
     }
     tried = true;
-    if (!library)
-      WEFT_LOG(kWarning, "matrix products are generated kernels, without cuBLASLt: {}", why);
+    if (!library) WEFT_LOG(kWarning, "matmuls run as generated kernels, without cuBLASLt: {}", why);
   }
 };
 
@@ -265,7 +264,7 @@ std::shared_ptr<const LibraryPlan> CublasLt::Plan(const ProductSpec& spec) {
     return impl_->plans[key] = std::make_shared<const ProductPlan>(impl_->library, spec);
   } catch (const Failure& f) {
     if (f.status != lt::kNotSupported)
-      WEFT_LOG(kWarning, "{}: {}; this product is a generated kernel", f.call,
+      WEFT_LOG(kWarning, "{}: {}; this matmul runs as a generated kernel", f.call,
                impl_->api->StatusString(f.status));
     // Other failures may pass: a lack of memory.
     if (f.status == lt::kNotSupported || f.status == lt::kInvalidValue) impl_->plans[key] = nullptr;

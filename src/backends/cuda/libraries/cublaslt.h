@@ -1,7 +1,7 @@
 /// cublaslt.h: products of matrices by cuBLASLt. Private to src/backends/cuda.
 ///
-/// cuBLASLt counts along columns first. A row-major y = a b is its y^T = b^T a^T, operands swapped and nothing moved: its m
-/// is our n, along which it adds a bias.
+/// cuBLASLt counts along columns first. A row-major y = a b is its y^T = b^T a^T, operands swapped
+/// and nothing moved: its m is our n, along which it adds a bias.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ namespace weft::cuda {
 /// Thread-safe. Equal specs share a plan, which its algorithm was looked up for once.
 class CublasLt {
  public:
-  /// `api` null: the library of this machine that works on the device, opened when the first plan is asked for.
+  /// `api` null: the library of this machine that works on the device, opened when the first
+  /// plan is asked for.
   explicit CublasLt(std::shared_ptr<Device> device,
                     std::shared_ptr<const CublasLtApi> api = nullptr,
                     std::string library = "libcublasLt.so");

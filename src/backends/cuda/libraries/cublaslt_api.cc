@@ -19,7 +19,7 @@ CublasLtApi ReadCublasLt(const SharedLibrary& library) {
   if (!get.missing().empty())
     api.error = fmt::format("{} lacks {}: a version before 12?", library.path(), get.missing());
   else if (api.GetVersion() < 120000)
-    api.error = fmt::format("{} is of version {}: 12 or 13 is wanted", library.path(),
+    api.error = fmt::format("{} is of version {}: 12 or 13 is required", library.path(),
                             api.GetVersion() / 10000);
   return api;
 }

@@ -1,7 +1,9 @@
-/// cublaslt_api.h: the entry points of cuBLASLt that we use, as a table of function pointers; private to src/backends/cuda.
+/// cublaslt_api.h: the entry points of cuBLASLt that we use, as a table of function
+/// pointers; private to src/backends/cuda.
 ///
-/// Nothing is linked and no header of CUDA is read: the library is opened when the first product is asked for. The prototypes
-/// and constants below are those of CUDA 12 and 13, which agree in them. Tests have tables of their own.
+/// Nothing is linked and no header of CUDA is read: the library is opened when the first product is
+/// asked for. The prototypes and constants below are those of CUDA 12 and 13, which agree in them.
+/// Tests have tables of their own.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +41,8 @@ constexpr int kBatchCount = 5, kBatchStep = 6;
 // cublasLtMatmulPreferenceAttributes_t: uint64, uint32, and four of uint32
 constexpr int kWorkspaceBytes = 1, kReductions = 3, kAlignmentA = 5, kAlignmentB = 6,
               kAlignmentC = 7, kAlignmentD = 8;
-// cublasLtReductionScheme_t: parts of a sum are added in the type of the sums, in an order that is always the same
+// cublasLtReductionScheme_t: parts of a sum are added in the type of the sums, in an order that
+// is always the same
 constexpr uint32_t kReduceInComputeType = 2;
 
 /// cublasLtMatmulAlgo_t
@@ -103,8 +106,9 @@ struct CublasLtApi {
 
 /// What is amiss with a library where it is to be used; empty: nothing.
 using TryCublasLt = std::function<std::string(const std::shared_ptr<const CublasLtApi>&)>;
-/// The cuBLASLt of this machine that a driver of that version (0: not known) takes rather than others, of those with which
-/// `attempt` succeeds. `WEFT_CUBLASLT` names a file to use instead of the usual places.
+/// The cuBLASLt of this machine that a driver of that version (0: not known) takes rather than
+/// others, of those with which `attempt` succeeds. `WEFT_CUBLASLT` names a file to use instead
+/// of the usual places.
 std::shared_ptr<const CublasLtApi> OpenCublasLt(int driver, const TryCublasLt& attempt = {},
                                                 const std::string& library = "libcublasLt.so");
 /// That for this machine's driver, opened on first use and tried nowhere. Thread-safe.

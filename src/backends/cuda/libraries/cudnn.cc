@@ -1,5 +1,6 @@
-/// cudnn.cc: see cudnn.h. A handle of cuDNN works for one stream at a time: who runs a plan sets it, under a lock. Engines are
-/// taken in the order of the heuristics; timing several where CallOptions::tune asks for it is left for a machine with a GPU.
+/// cudnn.cc: see cudnn.h. A handle of cuDNN works for one stream at a time: who runs a plan sets
+/// it, under a lock. Engines are taken in the order of the heuristics; timing several where
+/// CallOptions::tune asks for it is left for a machine with a GPU.
 #include "cudnn.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,8 @@
 namespace weft::cuda {
 namespace {
 
-/// A workspace is memory of the program. Where cuDNN wants more there is a smaller engine, mostly as fast.
+/// A workspace is memory of the program. Where cuDNN wants more there is a smaller
+/// engine, mostly as fast.
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;
 /// Extents that change from run to run make ever new specs.
 constexpr size_t kMostPlans = 4096;

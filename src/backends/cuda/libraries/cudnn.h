@@ -1,4 +1,5 @@
-/// cudnn.h: convolutions by cuDNN 9, through its graphs of operations. Private to src/backends/cuda.
+/// cudnn.h: convolutions by cuDNN 9, through its graphs of
+/// operations. Private to src/backends/cuda.
 #pragma once
 
 #include <map>

@@ -56,8 +56,8 @@ const CudnnApi& OpenCudnn(const TryCudnn& attempt, const std::string& library) {
     auto api = std::make_unique<CudnnApi>(ReadCudnn(candidate));
     *why = api->error;
     if (!api->ok()) return 0;
-    // Some of its engines open these by name. Where they lie in a folder that the loader does not search (a Python package, a
-    // Toolkit of one's own), they are met already open.
+    // Some of its engines open these by name. Where they lie in a folder that the loader does not
+    // search (a Python package, a Toolkit of one's own), they are met already open.
     Nvrtc();
     CublasLtLibrary();
     if (attempt) *why = attempt(*api);

@@ -1,5 +1,5 @@
-/// cudnn_api.h: the entry points of cuDNN 9 that Weft calls, opened at run time, and the numbers that its graphs of
-/// operations are described by; private to src/backends/cuda.
+/// cudnn_api.h: the entry points of cuDNN 9 that Weft calls, opened at run time, and the numbers
+/// that its graphs of operations are described by; private to src/backends/cuda.
 ///
 /// Nothing is linked and no header of cuDNN is read. Tests have tables of their own.
 #pragma once
@@ -41,8 +41,8 @@ struct CudnnApi {
 
 /// What is amiss with a library where it is to be used; empty: nothing.
 using TryCudnn = std::function<std::string(const CudnnApi&)>;
-/// The first cuDNN of this machine with which `attempt` succeeds, for ever. `WEFT_CUDNN` names a file to use instead of the
-/// usual places.
+/// The first cuDNN of this machine with which `attempt` succeeds, for ever. `WEFT_CUDNN` names a
+/// file to use instead of the usual places.
 const CudnnApi& OpenCudnn(const TryCudnn& attempt = {}, const std::string& library = "libcudnn.so");
 /// Opened on first use and tried nowhere. Thread-safe.
 const CudnnApi& CudnnLibrary();

@@ -1,10 +1,11 @@
 /// cudnn_graph.cc: see cudnn_graph.h.
 ///
-///   forward      x, w -> convolution -> (+ addend) -> (+ bias) -> (activation) -> y, what is in between never stored
+///   forward      x, w -> convolution -> (+ addend) -> (+ bias) -> (activation) -> y
 ///   grad data    y's gradient, w -> x's gradient
 ///   grad weight  x, y's gradient -> w's gradient
 ///
-/// Groups are not told: cuDNN reads them off the channels of x and w.
+/// Intermediate results are never stored. Groups are not passed: cuDNN reads them off the channels
+/// of x and w.
 #include "cudnn_graph.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-/// cudnn_graph.h: one convolution as cuDNN's graph of operations, and the engine that runs it. Private to
-/// src/backends/cuda.
+/// cudnn_graph.h: one convolution as cuDNN's graph of operations, and the engine that runs
+/// it. Private to src/backends/cuda.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,8 @@ class CudnnObject {
   CudnnDescriptor raw_ = nullptr;
 };
 
-/// Whose engines are asked for: a device by its handle, or, where there is none, by a description (kDeviceProperties).
+/// Whose engines are asked for: a device by its handle, or, where there is none,
+/// by a description (kDeviceProperties).
 struct CudnnPlace {
   CudnnHandle* handle = nullptr;
   const CudnnObject* described = nullptr;
@@ -72,9 +73,10 @@ struct CudnnEngine {
   CudnnEngine& operator=(CudnnEngine&&) = default;
 };
 
-/// The first engine, in the order of cuDNN's heuristics, that computes what the spec says as exactly as it says, in a
-/// workspace of `most_workspace` bytes; one that gives the same result each time, where there is one. Nothing, and why, where
-/// there is none. Throws kDevice where cuDNN fails.
+/// The first engine, in the order of cuDNN's heuristics, that computes what the spec says as
+/// exactly as it says, in a workspace of `most_workspace` bytes; one that gives the same
+/// result each time, where there is one. Nothing, and why, where there is none. Throws
+/// kDevice where cuDNN fails.
 std::optional<CudnnEngine> FindEngine(const CudnnApi& api, const CudnnPlace& place,
                                       const ConvSpec& spec, int64_t most_workspace,
                                       std::string* why);

@@ -30,8 +30,8 @@ bool IsRow(const std::vector<Dim>& operand, const std::vector<Dim>& result) {
   return true;
 }
 
-/// The stage that a chain which came to `reached` comes to by one step more; kNone: by this step it cannot. `operand`: the
-/// extents of the step's other tensor, null where it has none.
+/// The stage that a chain which came to `reached` comes to by one step more; kNone: by this step it
+/// cannot. `operand`: the extents of the step's other tensor, null where it has none.
 template <class Dim>
 Stage Next(Stage reached, const NodePtr& n, int slot, const std::vector<Dim>* operand,
            const std::vector<Dim>& result, const AcceptedSteps& accepted) {

@@ -1,7 +1,8 @@
-/// epilogue.h: the epilogues that NVIDIA's libraries take, read off graphs and off requests. Private to src/backends/cuda.
+/// epilogue.h: the epilogues that NVIDIA's libraries take, read off graphs and off
+/// requests. Private to src/backends/cuda.
 ///
-/// In this order, each at most once: a constant factor, a row added to every row of the result, a tensor of the result's
-/// extents added, an activation.
+/// In this order, each at most once: a constant factor, a row added to every row of the result, a
+/// tensor of the result's extents added, an activation.
 #pragma once
 
 #include <optional>

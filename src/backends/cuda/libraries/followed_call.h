@@ -1,5 +1,5 @@
-/// followed_call.h: calls that a library does a part of: it leaves what it computes in scratch memory, and generated kernels
-/// make the result of that in one pass. Private to src/backends/cuda.
+/// followed_call.h: calls that a library does a part of: it leaves what it computes in scratch
+/// memory, and generated kernels make the result of that in one pass. Private to src/backends/cuda.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ class StepsBehind {
   void Add(int input, std::vector<int64_t> dims);
   /// The epilogue of the call, without the first `skipped` steps.
   void AddEpilogue(size_t skipped = 0);
-  /// `part` writes something of the extents, type and layout of result 0, and reads inputs of the call. Null where no kernels
-  /// are generated for the steps.
+  /// `part` writes something of the extents, type and layout of result 0, and reads inputs of the
+  /// call. Null where no kernels are generated for the steps.
   std::unique_ptr<LibraryCall> After(PlannedCall part);
 
  private:

@@ -1,5 +1,6 @@
-/// libraries.h: what the backend asks of NVIDIA's libraries, in words of its own: products of matrices (cuBLASLt) and
-/// convolutions (cuDNN). Private to src/backends/cuda. Tests put an implementation on the host in its place.
+/// libraries.h: what the backend asks of NVIDIA's libraries, in words of its own: products of
+/// matrices (cuBLASLt) and convolutions (cuDNN). Private to src/backends/cuda. Tests put an
+/// implementation on the host in its place.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +31,16 @@ class LibraryPlan {
   /// Memory of the device that a run needs for itself, aligned to kWorkspaceAlignment.
   virtual int64_t workspace_bytes() const { return 0; }
   virtual std::string description() const = 0;
-  /// Gives the work to the stream, which may be captured. `operands`: addresses on the device in the order that the spec
-  /// names them, null for absent ones. Throws kDevice.
+  /// Gives the work to the stream, which may be captured. `operands`: addresses on the device in
+  /// the order that the spec names them, null for absent ones. Throws kDevice.
   virtual void Run(StreamHandle* stream, void* const* operands, void* workspace) const = 0;
 };
 
 /// What is applied to each sum before it is stored.
 enum class Activation : uint8_t { kNone, kRelu, kGeluTanh };
 
-/// A call of the program by one plan of a library: which of its inputs and outputs are the plan's operands.
+/// A call of the program by one plan of a library: which of its inputs and outputs
+/// are the plan's operands.
 class PlannedCall final : public LibraryCall {
  public:
   /// One operand of the plan: input `number` of the call, or its output; -1: absent.
@@ -72,8 +74,8 @@ struct ProductSpec {
   bool tf32 = false;  ///< float32 operands may be rounded to 10 bits of mantissa
 };
 
-/// A convolution or one of its gradients. Operands: x, w, y of the convolution, whichever of them is the result, then bias
-/// and addend.
+/// A convolution or one of its gradients. Operands: x, w, y of the convolution, whichever of them
+/// is the result, then bias and addend.
 struct ConvSpec {
   enum class Pass : uint8_t { kForward, kGradData, kGradWeight } pass = Pass::kForward;
   ConvShape shape;
@@ -88,7 +90,8 @@ struct ConvSpec {
 class Libraries {
  public:
   virtual ~Libraries() = default;
-  /// Null where the library has no way to do it, or is not there, which is told once: kernels are generated then.
+  /// Null where the library has no way to do it, or is not there, which is told once:
+  /// kernels are generated then.
   virtual std::shared_ptr<const LibraryPlan> Product(const ProductSpec& spec) = 0;
   virtual std::shared_ptr<const LibraryPlan> Conv(const ConvSpec& spec) = 0;
 };

@@ -1,9 +1,10 @@
-/// matmul.cc: MatMul (numpy broadcasting) and Gemm by cuBLASLt, with what follows them: a factor, a row, a tensor of the
-/// result's extents, Relu or Gelu. Where the library does not do all of that at once, a generated kernel follows the product.
-/// Batch axes that broadcast differently, and a factor of a C that is no matrix, are left to generated kernels altogether.
+/// matmul.cc: MatMul (numpy broadcasting) and Gemm by cuBLASLt, with what follows them: a factor, a
+/// row, a tensor of the result's extents, Relu or Gelu. Where the library does not do all of that
+/// at once, a generated kernel follows the product. Batch axes that broadcast differently, and a
+/// factor of a C that is no matrix, are left to generated kernels altogether.
 ///
-/// A row is added on the way out of the library, a tensor as its C, which may lie where the result goes. A row that is the
-/// whole result may lie there as well, so it is added as C.
+/// A row is added on the way out of the library, a tensor as its C, which may lie where the result
+/// goes. A row that is the whole result may lie there as well, so it is added as C.
 #include "backends/shared/call_operands.h"
 #include "backends/shared/node_attrs.h"
 #include "backends/shared/product_shape.h"
@@ -39,7 +40,8 @@ class Zeros final : public LibraryCall {
   const int64_t bytes_;
 };
 
-/// cuBLASLt has activations for float32 and below; how exact its tanh is, nobody says, so f32 does without.
+/// cuBLASLt has activations for float32 and below; the accuracy of its tanh is not documented,
+/// so f32 does without.
 AcceptedSteps Accepted(DType type, bool right_is_vector) {
   AcceptedSteps a;
   a.factor = a.row = a.relu = type != DType::kF64;
@@ -65,8 +67,8 @@ bool ProductTakes(const EpilogueRequest& q) {
   return TakesNext(q, a);
 }
 
-/// The product that a node is, and what its C is to it: a matrix with a factor, a row, or something else, without a factor,
-/// that is added behind it.
+/// The product that a node is, and what its C is to it: a matrix with a factor, a row, or something
+/// else, without a factor, that is added behind it.
 struct Product {
   ProductSpec spec;
   PlannedCall::Operand c = {};

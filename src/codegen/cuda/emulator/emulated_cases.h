@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/kernel_cases.h"
 #include "emulated_kernel.h"
+#include "tests/support/kernel_cases.h"
 
 namespace weft::cuda {
 

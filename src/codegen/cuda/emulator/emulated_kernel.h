@@ -1,4 +1,5 @@
-/// emulated_kernel.h: a kernel's launches on the emulator, as the contract in cuda_printer.h has them; for tests only.
+/// emulated_kernel.h: a kernel's launches on the emulator, as the contract in print/printer.h has
+/// them; for tests only.
 #pragma once
 
 #include <algorithm>
@@ -85,8 +86,8 @@ inline GuardedMemory& KernelMemory() {
   return *memory;
 }
 
-/// Runs all launches of the kernel's plan. Empty, or what went wrong. `entries`: counts launches by what follows the
-/// kernel's name in that of the entry.
+/// Runs all launches of the kernel's plan. Empty, or what went wrong. `entries`: counts launches by
+/// what follows the kernel's name in that of the entry.
 inline std::string RunEmulated(const EmulatedLibrary& library, const Kernel& kernel,
                                const CudaSchedule& schedule, const std::vector<void*>& buffers,
                                const std::vector<int64_t>& dims, const EmulatedRun& run,

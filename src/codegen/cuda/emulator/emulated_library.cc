@@ -24,8 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kCompiler = "c++";
-// What a GPU does not do, or does in another way than x86, ends in an invalid instruction. Optimised code would run
-// twice as fast and take three times as long to compile, which is most of the time of a test.
+// What a GPU does not do, or does in another way than x86, ends in an invalid instruction.
+// Optimised code would run twice as fast and take three times as long to compile, which is most of
+// the time of a test.
 constexpr const char* kFlags =
     "-std=c++17 -O0 -w -shared -fPIC -ffp-contract=off -fno-strict-aliasing -fno-exceptions "
     "-fno-rtti -fsanitize=alignment,bounds,signed-integer-overflow,integer-divide-by-zero "

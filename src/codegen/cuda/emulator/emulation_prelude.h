@@ -1,8 +1,9 @@
-/// emulation_prelude.h: text that stands before a CUDA source so that a host C++ compiler takes it (emulator.h).
+/// emulation_prelude.h: text that stands before a CUDA source so that a host C++
+/// compiler takes it (emulator.h).
 ///
-/// What CUDA gives a kernel without a header (threadIdx, barriers, shuffles, votes, atomics, vector types) is here a
-/// variable of the machine or a call into it. `__shared__` variables are static, in a section of their own that the
-/// machine fills with garbage before every launch.
+/// What CUDA gives a kernel without a header (threadIdx, barriers, shuffles, votes, atomics, vector
+/// types) is here a variable of the machine or a call into it. `__shared__` variables are static,
+/// in a section of their own that the machine fills with garbage before every launch.
 #pragma once
 
 namespace weft::cuda {

@@ -36,7 +36,7 @@ struct Barrier {
   unsigned mask = 0, arrived = 0, generation = 0;
   int site = 0;
   std::vector<unsigned> waiting;
-  uint64_t slots[2][32];  ///< of even and odd meetings: nobody is two ahead of another
+  uint64_t slots[2][32];  ///< of even and odd meetings: no lane is two ahead of another
 };
 
 /// xorshift64*
@@ -169,7 +169,7 @@ class Scheduler {
     s.entry_->run(s.arguments_);
     s.ended_ = true;
     SwitchFiber(&s.fibers_[s.current_], &s.main_);
-    std::abort();  // nobody comes back
+    std::abort();  // does not return
   }
 
   /// A fault comes back here. By itself, for locals do not survive that.
@@ -208,7 +208,7 @@ class Scheduler {
         if (!failure_.empty()) return;
         continue;
       }
-      // A round, in which everybody goes one step.
+      // A round, in which every thread goes one step.
       if (order_ > 1) Shuffle();
       round_.swap(ready_);
       for (unsigned t : round_) {
@@ -278,7 +278,8 @@ class Scheduler {
     const unsigned lane = current_ % 32, warp = current_ / 32;
     if (!(mask >> lane & 1)) Fail("a lane is not in its own mask", site);
     const unsigned present = std::min(threads_ - warp * 32, 32u);
-    if (present < 32 && mask >> present) Fail("a mask has lanes that the block has not", site);
+    if (present < 32 && mask >> present)
+      Fail("a mask has lanes that the block does not have", site);
     auto& barriers = warps_[warp];
     size_t at = 0;
     while (at < barriers.size() && barriers[at].mask != mask) ++at;

@@ -1,7 +1,7 @@
 /// fiber.h: switching between stacks inside of a thread; for tests only.
 ///
-/// On x86-64 a few instructions; elsewhere, and under AddressSanitizer, which has to know of each stack, ucontext (a
-/// system call each time).
+/// On x86-64 a few instructions; elsewhere, and under AddressSanitizer, which has to know of each
+/// stack, ucontext (a system call each time).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace weft::cuda {
 
 #ifdef WEFT_FIBER_ASM
 
-// Callee-saved registers on the old stack, then those of the new one. Rounding modes are never changed here.
+// Callee-saved registers on the old stack, then those of the new one. Rounding modes
+// are never changed here.
 asm(R"(
 .text
 .p2align 4

@@ -1,7 +1,7 @@
 /// guarded_memory.h: buffers whose neighbours cannot be touched unseen; for tests only.
 ///
-/// Each lies in pages of its own between two that nobody may access, as close to one of them as its alignment allows; the
-/// bytes around it hold a pattern that is checked afterwards.
+/// Each lies in pages of its own between two that no access may touch, as close to one of them as
+/// its alignment allows; the bytes around it hold a pattern that is checked afterwards.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,14 @@ class GuardedMemory {
 
   /// A new buffer, filled with the pattern. `element`: bytes of one, at most 16.
   void* Get(size_t bytes, size_t element, Place place);
-  /// Which bytes around the buffers were written; empty when none. Numbers buffers in the order of Get.
+  /// Which bytes around the buffers were written; empty when none. Numbers buffers in
+  /// the order of Get.
   std::string Damage() const;
   /// Takes all buffers back; pages are used again.
   void Release();
 
-  /// "4 bytes behind buffer 2": the buffer of any GuardedMemory that is nearest to `address`, for reports of faults.
+  /// "4 bytes behind buffer 2": the buffer of any GuardedMemory that is nearest to `address`,
+  /// for reports of faults.
   static std::string Describe(const void* address);
 
  private:

@@ -1,4 +1,5 @@
-/// cuda_library_test.cc: where libraries of the CUDA Toolkit are found, and what is said where they are not.
+/// cuda_library_test.cc: where libraries of the CUDA Toolkit are found, and what is said
+/// where they are not.
 #include "cuda_library.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "WEFT_TEST_LIBRARY";
 
-/// A folder with files that lead to some library, that of C++; variables of the environment for the time of a test.
+/// A folder with files that lead to some library, that of C++; variables of the environment for the
+/// time of a test.
 class Machine {
  public:
   Machine() {

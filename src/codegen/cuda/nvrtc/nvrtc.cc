@@ -30,14 +30,15 @@ void ForEach(size_t count, int threads, const F& body) {
     try {
       team.emplace_back(work);
     } catch (const std::exception&) {
-      break;  // no more threads to be had: fewer do the same work
+      break;  // no more threads are available: fewer do the same work
     }
   }
   work();
   for (std::thread& t : team) t.join();
 }
 
-/// Raised when the text or the entries of an unchanged kernel change: binaries of before have others.
+/// Raised when the text or the entries of an unchanged kernel change: binaries
+/// of before have others.
 constexpr int kPrinterVersion = 6;
 
 /// Leaves 128 registers a thread on all architectures: 65536 by the threads of the largest block.
@@ -248,7 +249,8 @@ void NvrtcCompiler::CompileProgram(const std::vector<KernelPtr>& kernels,
       rest.clear();
       break;
     }
-    // Once more without those that the compiler names. One mistake may make it complain about others: those are tried alone.
+    // Once more without those that the compiler names. One mistake may make it complain about
+    // others: those are tried alone.
     const auto innocent = std::stable_partition(rest.begin(), rest.end(), [&](size_t i) {
       return !IsAccused(kernels[i]->Name(), made.log);
     });
@@ -288,7 +290,8 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
       messages[programs[p][k]] = std::move(said[k]);
     }
   });
-  // For the sake of more threads the compiler may keep a value in memory; then once more, without that.
+  // For the sake of more threads the compiler may keep a value in memory; then
+  // once more, without that.
   std::vector<size_t> spilled;
   for (size_t i : distinct) {
     if (!binaries[i].empty() && Stats(*kernels[i], binaries[i]).spill_bytes > 0)

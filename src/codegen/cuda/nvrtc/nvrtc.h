@@ -21,20 +21,22 @@ WEFT_API std::vector<int> NvrtcArchitectures();
 /// Compiler for compute capability `sm` (90 for 9.0). Throws kUnsupported when NVRTC is there and
 /// cannot target it, and for what is older than kLeastArchitecture.
 ///
-/// A binary is a cubin. For an architecture that is newer than some that this NVRTC knows, and that it does not know
-/// itself, it is PTX of the newest known one before it, which the driver compiles where it is loaded; of registers and
-/// spills nothing is known then.
+/// A binary is a cubin. For an architecture that is newer than some that this NVRTC knows, and that
+/// it does not know itself, it is PTX of the newest known one before it, which the driver compiles
+/// where it is loaded; of registers and spills nothing is known then.
 ///
-/// Few kernels are compiled one a program, so that each has a cubin of its own (about 35 ms). From kBatchFrom missing
-/// kernels on, up to kBatchSize share a program: a third of the time each, since most of a program's cost is its start;
-/// of kernels of rows, which take two to eight times as long, kRowBatchSize. Then the binary of each of them is the
-/// shared cubin: loading it and asking for `kernel.Name()` works the same. A program that is refused is compiled again
-/// without the kernels that the compiler names, and those alone; where it names none, all are. A kernel for which the
-/// compiler traded registers for memory is compiled once more, alone, with registers for 512 threads a multiprocessor
-/// only; where that does not help, its message says so.
+/// Few kernels are compiled one a program, so that each has a cubin of its own (about 35 ms). From
+/// kBatchFrom missing kernels on, up to kBatchSize share a program: a third of the time each, since
+/// most of a program's cost is its start; of kernels of rows, which take two to eight times as
+/// long, kRowBatchSize. Then the binary of each of them is the shared cubin: loading it and asking
+/// for `kernel.Name()` works the same. A program that is refused is compiled again without the
+/// kernels that the compiler names, and those alone; where it names none, all are. A kernel for
+/// which the compiler traded registers for memory is compiled once more, alone, with registers for
+/// 512 threads a multiprocessor only; where that does not help, its message says so.
 ///
-/// Options that this NVRTC has, by its version, are given; should it refuse them all the same, those that it can do without
-/// are left out. Before 12.1 it takes no parameters of 32 KB, and the entries that have them are not printed.
+/// Options that this NVRTC has, by its version, are given; should it refuse them all the same,
+/// those that it can do without are left out. Before 12.1 it takes no parameters of 32 KB, and the
+/// entries that have them are not printed.
 class WEFT_API NvrtcCompiler : public KernelCompiler {
  public:
   /// The first that takes parameters by reference, `__grid_constant__`, and up to 32 KB of them.
@@ -47,15 +49,17 @@ class WEFT_API NvrtcCompiler : public KernelCompiler {
   /// By that NVRTC, which outlives the compiler.
   NvrtcCompiler(int sm, int num_threads, const cuda::NvrtcApi& api);
 
-  /// "cuda:sm_90+nvrtc13.0+text3+options0123abcd": all that a binary depends on beside the kernel, which are the versions
-  /// of compiler and printer and the compiler's options; no headers are read. Without NVRTC "cuda:sm_90".
+  /// "cuda:sm_90+nvrtc13.0+text3+options0123abcd": all that a binary depends on beside the kernel,
+  /// which are the versions of compiler and printer and the compiler's options; no headers are
+  /// read. Without NVRTC "cuda:sm_90".
   std::string target() const override;
   std::string Source(const Kernel& kernel) const override;
   std::string source_extension() const override { return ".cu"; }
   std::string WhyUnavailable() const override;
   std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
                                    std::vector<std::string>* errors) override;
-  /// The most of all entries of the kernel. `spill_bytes` is the whole stack frame, which is 0 where nothing was spilled.
+  /// The most of all entries of the kernel. `spill_bytes` is the whole stack frame, which is 0
+  /// where nothing was spilled.
   KernelStats Stats(const Kernel& kernel, const std::string& binary) const override;
 
   /// Compiles one source that is not ours to print (tests). Empty and a message in `*error` where

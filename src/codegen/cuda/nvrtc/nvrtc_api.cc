@@ -36,7 +36,7 @@ NvrtcApi ReadNvrtc(const SharedLibrary& library) {
   if (!get.missing().empty()) {
     api.error = fmt::format("{} lacks {}: a version before 12?", library.path(), get.missing());
   } else if (api.version(&api.major, &api.minor) != 0 || api.num_archs(&count) != 0) {
-    api.error = fmt::format("{} does not tell its version", library.path());
+    api.error = fmt::format("{} does not report its version", library.path());
   } else if (api.major < 12) {
     api.error =
         fmt::format("{} is NVRTC {}.{}, Weft needs 12 or 13", library.path(), api.major, api.minor);
@@ -83,8 +83,8 @@ NvrtcApi OpenNvrtc(const NvrtcWish& wish) {
         reason);
     return best;
   }
-  // NVRTC opens its other half by name alone. Where both lie in a folder that the loader does not search (a Python package, a
-  // bundle), it is met already open.
+  // NVRTC opens its other half by name alone. Where both lie in a folder that the loader does not
+  // search (a Python package, a bundle), it is met already open.
   const std::string beside =
       DirectoryOf(LibraryPathOf(reinterpret_cast<const void*>(best.version)));
   dlopen(fmt::format("{}/libnvrtc-builtins.so.{}.{}", beside, best.major, best.minor).c_str(),

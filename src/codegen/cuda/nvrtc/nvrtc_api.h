@@ -43,8 +43,9 @@ struct NvrtcWish {
   int sm = 0;      ///< 90: sm_90; 0: any
   std::string library = "libnvrtc.so";
 };
-/// The NVRTC of this machine that serves best: a driver takes what it makes rather than not, it knows the architecture, or
-/// one before that it can make PTX for. `WEFT_NVRTC` names a file to use instead of the usual places.
+/// The NVRTC of this machine that serves best: a driver takes what it makes rather than not, it
+/// knows the architecture, or one before that it can make PTX for. `WEFT_NVRTC` names a file to use
+/// instead of the usual places.
 NvrtcApi OpenNvrtc(const NvrtcWish& wish);
 
 /// That for this machine's driver, opened on first use. Thread-safe.

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "codegen/cuda/print/printer.h"
-#include "tests/support/kernel_cases.h"
 #include "cubin_info.h"
 #include "nvrtc_api.h"
+#include "tests/support/kernel_cases.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
 
@@ -135,7 +135,8 @@ TEST_CASE("a program that is refused is compiled without the kernels that the lo
   REQUIRE(kernels.size() >= NvrtcCompiler::kBatchFrom);
   kernels.resize(NvrtcCompiler::kBatchFrom);  // two programs of twelve
   Mistaken compiler;
-  // Of the C++ compiler; then, once that is gone, of the assembler; and one that makes others look wrong.
+  // Of the C++ compiler; then, once that is gone, of the assembler; and one that
+  // makes others look wrong.
   const std::string undefined = kernels[3]->Name(), too_large = kernels[7]->Name(),
                     open_brace = kernels[14]->Name();
   compiler.mistakes = {{undefined, "int x = nothing_of_that_name;\n"},
@@ -153,7 +154,8 @@ TEST_CASE("a program that is refused is compiled without the kernels that the lo
   CHECK(errors[3].find(undefined + "(") != std::string::npos);
   CHECK(errors[3].find("nothing_of_that_name") != std::string::npos);
   CHECK(errors[7].find("shared data") != std::string::npos);
-  // The twelve, ten times fewer than one by one: without the first, without the second, and those two.
+  // The twelve, ten times fewer than one by one: without the first, without the
+  // second, and those two.
   REQUIRE(compiler.programs.size() >= 5);
   CHECK(std::vector<size_t>(compiler.programs.begin(), compiler.programs.begin() + 5) ==
         std::vector<size_t>{12, 11, 10, 1, 1});

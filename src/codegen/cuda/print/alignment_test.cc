@@ -1,6 +1,6 @@
-/// Tests of generated kernels on pointers at all offsets: vectors between a head and a tail where pointers lie alike, single
-/// elements where they do not, and sums of rows that do not depend on where rows lie. On emulated threads; memory around
-/// the operands is guarded.
+/// Tests of generated kernels on pointers at all offsets: vectors between a head and a tail where
+/// pointers lie alike, single elements where they do not, and sums of rows that do not depend on
+/// where rows lie. On emulated threads; memory around the operands is guarded.
 #include <map>
 
 #include "codegen/cuda/emulator/emulated_cases.h"
@@ -125,7 +125,8 @@ double Want(const Flat& f, int64_t i) {
 }
 
 using Check = std::function<void(const Flat&, const std::vector<Operand>&, int64_t n)>;
-/// All offsets of 0 to 15 elements and sizes of 0 to 70 and around tiles: alike for all operands, and one of them another.
+/// All offsets of 0 to 15 elements and sizes of 0 to 70 and around tiles: alike for all operands,
+/// and one of them another.
 void RunFlat(const std::vector<Flat>& kernels, const cuda::EmulatedLibrary& library,
              const Check& check) {
   GuardedMemory memory;

@@ -7,11 +7,12 @@
 /// multiprocessor; 2048 threads with one load each are 32). Points that do not fill a tile go one
 /// by one.
 ///
-/// Alignment is tested at run time. In a single loop, pointers that lie equally many elements before
-/// the start of a vector (slices of buffers, batches) share a head of so many points; tiles begin
-/// behind it, and one loop takes head and tail. Reads and writes at a distance, such as x[i + 3],
-/// have no say: they test each address. Where pointers disagree all points go one by one, because a
-/// test at every vector would cost those that agree, and a second body text and compile time.
+/// Alignment is tested at run time. In a single loop, pointers that lie equally many elements
+/// before the start of a vector (slices of buffers, batches) share a head of so many points;
+/// tiles begin behind it, and one loop takes head and tail. Reads and writes at a distance,
+/// such as x[i + 3], have no say: they test each address. Where pointers disagree all points go
+/// one by one, because a test at every vector would cost those that agree, and a second body
+/// text and compile time.
 ///
 /// In a nest of several loops a vector lies inside the last loop; positions are divided once per
 /// vector. There all pointers must be aligned.

@@ -1,8 +1,8 @@
-/// Tests of 16-bit floats in CUDA kernels: eight of them an access of 16 bytes, values in f32, and right results at odd sizes
-/// and for pointers that are aligned to one element only.
+/// Tests of 16-bit floats in CUDA kernels: eight of them an access of 16 bytes, values in f32, and
+/// right results at odd sizes and for pointers that are aligned to one element only.
 #include "codegen/cuda/emulator/emulated_cases.h"
-#include "tests/support/kernel_case_builder.h"
 #include "printer.h"
+#include "tests/support/kernel_case_builder.h"
 
 namespace weft {
 namespace {

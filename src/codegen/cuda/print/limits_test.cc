@@ -1,4 +1,5 @@
-/// Tests of what CUDA bounds: parameters of a launch, shared memory of a block, extents of a grid, 32-bit indices.
+/// Tests of what CUDA bounds: parameters of a launch, shared memory of a block, extents of
+/// a grid, 32-bit indices.
 #include <limits>
 
 #include "codegen/cuda/emulator/emulated_cases.h"
@@ -60,8 +61,8 @@ Case ManyOperands(BinOp op, DType t, int operands, int64_t n, bool dynamic) {
   return b.Finish(dynamic ? std::vector<int64_t>{n} : std::vector<int64_t>{});
 }
 
-/// Nothing to be put into a loop: outputs of their own, a shared factor that is also a summand, and a long sum that begins
-/// with another one, of a single element.
+/// Nothing to be put into a loop: outputs of their own, a shared factor that is also a summand, and
+/// a long sum that begins with another one, of a single element.
 Case Mixed(int operands, int64_t n) {
   Builder b("mixed_operands", {n});
   const Values one = {3}, factor = Map(n, [](int64_t i) { return double(i % 5 - 2); });

@@ -1,5 +1,6 @@
-/// Tests of how generated kernels use the memory of a GPU: 16 bytes an access, reads before what is computed from them, and
-/// enough bytes under way. Read from the machine code that NVRTC makes for sm_90.
+/// Tests of how generated kernels use the memory of a GPU: 16 bytes an access, reads before
+/// what is computed from them, and enough bytes under way. Read from the machine code that
+/// NVRTC makes for sm_90.
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// Bytes that an H200 wants under way on each multiprocessor (cuda_elementwise.cc).
+/// Bytes that an H200 wants under way on each multiprocessor (elementwise.cc).
 constexpr int kWanted = 48 << 10;
 
 // ---- machine code ----
@@ -39,8 +40,9 @@ std::string CodeOf(const std::string& cubin, const std::string& entry) {
   return {};
 }
 
-/// What this test knows of instructions, which take 16 bytes each from sm_70 on: the operation is in the lowest 9 bits, what
-/// form its operands have in the next 3; loads and stores have the size in bits 73 to 75.
+/// What this test knows of instructions, which take 16 bytes each from sm_70 on: the operation is
+/// in the lowest 9 bits, what form its operands have in the next 3; loads and stores have the size
+/// in bits 73 to 75.
 enum class What { kOther, kLoad, kStore, kCompute };
 struct Instruction {
   What what = What::kOther;
@@ -94,8 +96,8 @@ Use UseOf(const KernelPtr& kernel, const std::string& entry, int vector_bytes = 
   return use;
 }
 
-/// Bytes that a multiprocessor of sm_90 has under way when each of its threads has `bytes`: 65536 registers, which warps get
-/// by 8 a thread; 2048 threads; 32 blocks.
+/// Bytes that a multiprocessor of sm_90 has under way when each of its threads has `bytes`: 65536
+/// registers, which warps get by 8 a thread; 2048 threads; 32 blocks.
 int UnderWay(int bytes, int registers, int block) {
   const int by_registers = 65536 / ((registers + 7) / 8 * 8 * block);
   return std::min({by_registers, 2048 / block, 32}) * block * bytes;
@@ -199,7 +201,8 @@ void CheckRows(const std::string& what, const KernelPtr& k, int vector_bytes,
   const int block = ScheduleCuda(*k).block;
   for (const std::string& entry : CudaEntries(*k)) {
     const std::string suffix = entry.substr(k->Name().size());
-    // Steps behind the first read little; entries for the largest extents and for many parts are for rare uses.
+    // Steps behind the first read little; entries for the largest extents and for many parts
+    // are for rare uses.
     if (suffix != "" && suffix != "_n" && suffix != "_s0") continue;
     if (suffix == "" && k->num_symbols > 0) continue;
     const Use use = UseOf(k, entry, vector_bytes);

@@ -1,8 +1,9 @@
 /// operands.cc: kernels with more operands than parameters of a launch hold.
 ///
-/// Their operands come through a table of addresses in device memory. An element-wise operator over very many of them, as
-/// Sum has it, is one long chain of the same operation; as straight code it takes the compiler time that grows with the
-/// square of its length, and registers in the end. Such a chain becomes a loop over the table, in the order of the chain:
+/// Their operands come through a table of addresses in device memory. An element-wise operator over
+/// very many of them, as Sum has it, is one long chain of the same operation; as straight code it
+/// takes the compiler time that grows with the square of its length, and registers in the end. Such
+/// a chain becomes a loop over the table, in the order of the chain:
 ///   before  t2 = b0[i] + b1[i], t3 = t2 + b2[i], t4 = t3 + b3[i] ..
 ///   after   r = b0[i]; for (k = 1; k < n; ++k) r = r + table[first + k][i]
 #include <fmt/format.h>
@@ -18,8 +19,8 @@
 namespace weft::cuda {
 namespace {
 
-/// Bytes of parameters that straight code is made for: what every driver takes. A sum of the 512 operands that they hold
-/// compiles in 0.5 s, of 1000 in 1.6 s, of 4000 in 46 s.
+/// Bytes of parameters that straight code is made for: what every driver takes. A sum of the 512
+/// operands that they hold compiles in 0.5 s, of 1000 in 1.6 s, of 4000 in 46 s.
 constexpr int64_t kMaxParameterBytes = kLeastParameterBytes;
 constexpr size_t kLeastChain = 64;
 

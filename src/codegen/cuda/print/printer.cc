@@ -93,7 +93,7 @@ void PrintStores(Emitter* e, const std::vector<KernelStore>& stores,
 
 namespace {
 
-/// Can an output lie on this input (see cuda_printer.h)?
+/// Can an output lie on this input (see printer.h)?
 bool MayAlias(const Kernel& k, const KernelBuffer& input) {
   const auto outputs_end = k.buffers.end() - int(k.has_flag());
   return std::any_of(k.buffers.begin(), outputs_end, [&](const KernelBuffer& b) {

@@ -1,42 +1,54 @@
-/// printer.h: kernels as CUDA C++ text that needs no header, and how they are launched: the contract between the
-/// printer and whoever launches.
+/// printer.h: kernels as CUDA C++ text that needs no header, and how they are launched: the
+/// contract between the printer and whoever launches.
 ///
 /// Entries. One kernel gives up to five kinds of `extern "C" __global__` functions in one source:
 ///
-///   <name>           everything in one launch; 64-bit indices unless `small_index`. Not there where the extents are known
-///                    and ask for steps; plain code where <name>_n does the work of all but the largest extents
-///   <name>_n         the same with 32-bit indices: kernels with run-time extents that are not `small_index`
+///   <name>           everything in one launch; 64-bit indices unless `small_index`. Not there
+///                    where the extents are known and ask for steps; plain code where <name>_n does
+///                    the work of all but the largest extents
+///   <name>_n         the same with 32-bit indices: kernels with run-time extents
+///                    that are not `small_index`
 ///   <name>_s0, _s1.. kRow with few and long rows: step k of a launch in steps, see below
 ///   <name>_m4k, _m32k  many parts in one launch (template MULTI), see below
 ///
-/// Which of them a source has depends on the kernel and the tuning alone; `CudaSchedule::Plan` says for given extents which are to be
-/// launched and how. Launches of a plan follow each other on one stream.
+/// Which of them a source has depends on the kernel and the tuning alone; `CudaSchedule::Plan`
+/// says for given extents which are to be launched and how. Launches of a plan follow each
+/// other on one stream.
 ///
 /// Parameters, each 8 bytes, in this order (all entries but MULTI):
-///   the kernel's buffers       device pointers; one element's alignment is enough; fast if all lie alike to 16 bytes
+///   the kernel's buffers       device pointers; one element's alignment is enough; fast if all lie
+///                              alike to 16 bytes
 ///   d0, d1 ..                  int64: values of the kernel's symbols
-///     or, in the place of both, where there are more of them than 4 KB of parameters hold, `CudaSchedule::has_table`:
-///   table                      device pointer: the words CudaSchedule::Table, in memory of the device
-///   total                      int64: points (kElementwise) or rows (kRow); > 0, a plan has no launch where it is 0
-///   CudaLaunch::tail           uint64 each (`_n`, `_s<k>`): multipliers of divisions by run-time extents; slices
-///   workspace                  device pointer on 16 bytes (`_s<k>` only), CudaPlan::workspace_bytes long; its content
-///                              need not be set before and must stay between the launches of one plan
-/// Grid (x, y, 1), block (x, 1, 1), no dynamic shared memory, no cluster, no cooperation between blocks.
+///     or, in place of both, where they exceed 4 KB of parameters (`CudaSchedule::has_table`):
+///   table                      device pointer: the words CudaSchedule::Table
+///   total                      int64: points (kElementwise) or rows (kRow); > 0, a plan has no
+///                              launch where it is 0
+///   CudaLaunch::tail           uint64 each (`_n`, `_s<k>`): multipliers of divisions
+///                              by run-time extents; slices
+///   workspace                  device pointer on 16 bytes (`_s<k>` only),
+///                              CudaPlan::workspace_bytes long; its content need not be set before
+///                              and must stay between the launches of one plan
+///
+/// Grid (x, y, 1), block (x, 1, 1), no dynamic shared memory, no cluster, no cooperation between
+/// blocks.
 ///
 /// Range flag (Kernel::has_flag): its byte is set to 0 before the first launch of the plan.
 ///
-/// Aliasing: an output may share the memory of an input only if both have the same dtype and number of elements and every
-/// read of the input is at the offset that is written. Inputs for which no output qualifies are `__restrict__`.
+/// Aliasing: an output may share the memory of an input only if both have the same dtype and number
+/// of elements and every read of the input is at the offset that is written. Inputs for which no
+/// output qualifies are `__restrict__`.
 ///
-/// Steps. Where rows are too few to fill a GPU and long, they are cut: block (x, y) takes slice y of its rows. Launch k
-/// leaves the partial results of the reductions of stage k in the workspace; each later one brings those of all slices
-/// together again, in an order that extents alone decide. Then follow a launch for the elements of outputs, where there
-/// are any, and one for the values of rows.
+/// Steps. Where rows are too few to fill a GPU and long, they are cut: block (x, y) takes slice y
+/// of its rows. Launch k leaves the partial results of the reductions of stage k in the
+/// workspace; each later one brings those of all slices together again, in an order that extents
+/// alone decide. Then follow a launch for the elements of outputs, where there are any, and one
+/// for the values of rows.
 ///
-/// MULTI. The part table is the entry's only parameter, `CudaMultiLaunch::table` (`_m4k`: up to 4 KB, `_m32k`: up to
-/// 32 KB, which needs NVRTC 12.1, a driver for CUDA 12.1 and sm_70), passed by value: kernelParams[0] points to its bytes.
-/// Printed for kernels of one flat run-time loop, which is what LowerParts makes of parts of any shape; other parts are
-/// launched by themselves. Parts must not read what others write.
+/// MULTI. The part table is the entry's only parameter, `CudaMultiLaunch::table` (`_m4k`: up to 4
+/// KB, `_m32k`: up to 32 KB, which needs NVRTC 12.1, a driver for CUDA 12.1 and sm_70), passed by
+/// value: kernelParams[0] points to its bytes. Printed for kernels of one flat run-time loop, which
+/// is what LowerParts makes of parts of any shape; other parts are launched by themselves. Parts
+/// must not read what others write.
 ///
 /// Determinism: equal extents and equal inputs give equal bits, on any number of multiprocessors.
 #pragma once
@@ -48,18 +60,20 @@
 
 namespace weft {
 
-/// Bytes of parameters that a launch may have: with drivers for CUDA 12.1 and later, and with earlier ones.
+/// Bytes of parameters that a launch may have: with drivers for CUDA 12.1 and later,
+/// and with earlier ones.
 inline constexpr int64_t kMostParameterBytes = 32764, kLeastParameterBytes = 4096;
 
-/// Where one way ends and the next begins. The defaults are for H100 and H200; tests set small numbers.
+/// Where one way ends and the next begins. The defaults are for H100 and H200;
+/// tests set small numbers.
 struct CudaTuning {
   int64_t narrow_limit = INT32_MAX;  ///< extents whose products exceed it need 64-bit indices
   // Launches in steps: for rows that a block takes each, and for columns, of which it takes 32.
   int64_t split_rows = 128, split_columns = 256;        ///< more blocks than this fill the GPU
   int64_t slice_elements = 8 << 10, slice_depth = 128;  ///< least part of a row, of a column
   int64_t blocks = 512;                                 ///< wanted
-  /// Threads of a multiprocessor for which registers are to be left; 0: the compiler weighs. It may then keep values in
-  /// memory for the sake of more threads.
+  /// Threads of a multiprocessor for which registers are to be left; 0: the compiler weighs. It may
+  /// then keep values in memory for the sake of more threads.
   int min_threads = 0;
   int64_t parameter_bytes = kMostParameterBytes;  ///< of the compiler; NVRTC 12.0: the least
 };
@@ -97,10 +111,11 @@ class WEFT_API CudaSchedule {
  public:
   int block = 256;                ///< threads per block of <name>
   int64_t items_per_block = 256;  ///< work items that one block takes at a time
-  int64_t long_row =
-      -1;  ///< kRow with run-time R: from this R + 1 on a block takes one row; -1: no such rule
+  /// kRow with run-time R: from this R + 1 on a block takes one row; -1: no such rule
+  int64_t long_row = -1;
 
-  /// Blocks of <name> to launch. `row` is the number of elements of a row (kRow), any value otherwise.
+  /// Blocks of <name> to launch. `row` is the number of elements of a row
+  /// (kRow), any value otherwise.
   int64_t Blocks(int64_t total, int64_t row, int num_multiprocessors) const;
 
   /// The launches for given values of d0 ... Throws kOverflow where a size cannot be expressed.
@@ -112,8 +127,8 @@ class WEFT_API CudaSchedule {
   /// Its content for these addresses and values of d0 ...
   std::vector<uint64_t> Table(const std::vector<uint64_t>& buffers,
                               const std::vector<int64_t>& dims) const;
-  /// As few launches as hold all parts; parts with nothing to compute are left out. `parameter_bytes`: of parameters that
-  /// the driver takes.
+  /// As few launches as hold all parts; parts with nothing to compute are left out.
+  /// `parameter_bytes`: of parameters that the driver takes.
   std::vector<CudaMultiLaunch> PlanMulti(const std::vector<CudaPart>& parts,
                                          int num_multiprocessors,
                                          int64_t parameter_bytes = kMostParameterBytes) const;
@@ -140,8 +155,8 @@ WEFT_API std::vector<std::string> CudaEntries(const Kernel& kernel, const CudaTu
 
 /// Deterministic; holds no name of the model.
 WEFT_API std::string PrintCuda(const Kernel& kernel, const CudaTuning& tuning = {});
-/// One source with all kernels and the functions they share. Kernels must be distinct. Lines of a kernel are those of a
-/// file called Kernel::Name().
+/// One source with all kernels and the functions they share. Kernels must be distinct. Lines of a
+/// kernel are those of a file called Kernel::Name().
 WEFT_API std::string PrintCuda(const std::vector<KernelPtr>& kernels,
                                const CudaTuning& tuning = {});
 

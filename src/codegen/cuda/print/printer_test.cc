@@ -1,4 +1,4 @@
-/// Tests of cuda_printer.h without a GPU: what the printed kernels compute, on emulated threads;
+/// Tests of printer.h without a GPU: what the printed kernels compute, on emulated threads;
 /// and the text itself.
 #include "printer.h"
 

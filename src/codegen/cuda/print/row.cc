@@ -1,4 +1,4 @@
-/// row.cc: rows with reductions: soft-max, norms, losses, column sums (see cuda_row.h).
+/// row.cc: rows with reductions: soft-max, norms, losses, column sums (see row.h).
 #include "row.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ constexpr int kColumnLanes = 16;
 /// threads.
 constexpr int64_t kMaxKeptBytes = 192;
 constexpr int64_t kMaxUnrolledNodes = 2000;
-/// The same where single elements of a row are unrolled, whose positions are computed each; and the bytes
-/// of them that a thread then has under way: 2048 threads have 64 KiB a multiprocessor.
+/// The same where single elements of a row are unrolled, whose positions are computed each; and the
+/// bytes of them that a thread then has under way: 2048 threads have 64 KiB a multiprocessor.
 constexpr int64_t kMaxTogetherNodes = 256, kTogetherBytes = 32;
 
 int64_t KnownRow(const Kernel& k) {
@@ -149,7 +149,8 @@ void RowPrinter::Print(bool lean) {
   plan_ = plan;
 }
 
-/// With vectors where pointers are aligned for them, else the same elements in the same order one by one.
+/// With vectors where pointers are aligned for them, else the same elements in the same
+/// order one by one.
 void RowPrinter::PrintVectors(const RowPlan& plan, int step) {
   const RowPlan before = plan_;
   plan_ = plan;
@@ -172,7 +173,8 @@ void RowPrinter::PrintVectors(const RowPlan& plan, int step) {
   plan_ = before;
 }
 
-/// The condition under which no vector needs a test of its own; empty where pointers alone do not tell.
+/// The condition under which no vector needs a test of its own; empty where pointers
+/// alone do not tell.
 std::string RowPrinter::AlignedBases() {
   std::vector<std::pair<int, Expr>> accesses;
   for (const Exprs& roots : passes_)
@@ -307,7 +309,8 @@ void RowPrinter::PrintStage(size_t first, size_t end, Stage what) {
 
 // ---- one pass over a row ----
 
-/// Single elements of a pass that a thread reads before it computes. Longer rows than 2^31 are rare, and slow to divide.
+/// Single elements of a pass that a thread reads before it computes. Longer rows than 2^31 are
+/// rare, and slow to divide.
 int RowPrinter::Together(size_t pass) {
   if (plan_.width > 1 || plan_.unrolled || !HasRowLoops(k_) || flat_ != "u32") return 1;
   const std::vector<const ExprNode*> nodes = PostOrder(passes_[pass]);
@@ -331,7 +334,8 @@ int RowPrinter::Together(size_t pass) {
   return together;
 }
 
-/// Opens the frames of a chunk: `r` is the position of its first element. Loop positions are bound at its base.
+/// Opens the frames of a chunk: `r` is the position of its first element. Loop positions are
+/// bound at its base.
 void RowPrinter::OpenChunk(size_t pass) {
   const int first = k_.num_outer, last = int(k_.dims.size());
   std::vector<SymInt> extents(k_.dims.begin() + first, k_.dims.end());
@@ -346,7 +350,8 @@ void RowPrinter::OpenChunk(size_t pass) {
   const bool counted = (plan_.aligned || together_ > 1) && !plan_.unrolled;
   const std::string rounds = counted ? e_.Fresh("rounds") : "";
   if (counted) {
-    // A number of rounds that is known before: only so the compiler reads for two of them before it computes.
+    // A number of rounds that is known before: only so the compiler reads for two of
+    // them before it computes.
     e_.Line(fmt::format("const {0} {1} = {2} > {3} ? ({2} - ({3}) + {4}u) / {5}u : 0u;", flat_,
                         rounds, end, begin, step - 1, step));
     loop_ = fmt::format("for ({0} c = 0; c < {1}; ++c)", flat_, rounds);
@@ -382,7 +387,8 @@ void RowPrinter::CloseChunk() {
   e_.PopInto(unroll + loop_);
 }
 
-/// Opens the frame of one element in an open chunk, with the loads of `pass` bound to what was read as vectors.
+/// Opens the frame of one element in an open chunk, with the loads of `pass` bound to what
+/// was read as vectors.
 void RowPrinter::OpenElement(size_t pass) {
   if (!Chunked() && plan_.width == 1) return;
   std::vector<std::pair<Expr, std::string>> vectors;

@@ -1,21 +1,27 @@
-/// row.h: how rows are shared among threads, and the printer of kRow kernels; private to src/codegen/cuda.
+/// row.h: how rows are shared among threads, and the printer of kRow
+/// kernels; private to src/codegen/cuda.
 ///
 /// Who works on a row of R elements:
 ///   R known, R <= 512    a group of 1 to 32 lanes of one warp; shuffles
 ///   R known, R > 512     a block of 128 to 512; shuffles, then one exchange through shared memory
 ///   R known at run time  both in one kernel; R <= 1024 takes a warp, longer rows the block
-///   memory contiguous along P (`vector_loop` in P): 32 neighbouring rows a block, one a lane, so that a warp reads
-///                        consecutive addresses; the 16 warps share R and meet in shared memory
-///   few and long rows    in steps (cuda_printer.h): as the last three, with slices of a row in blockIdx.y
-/// Lanes take V consecutive elements (16 bytes where the row allows it) where the extent of the innermost loop is known, but
-/// for the warps of rows of run-time length. Where all vectors of a row begin at multiples of their length, the pointers are
-/// tested once, for code that tests no address; rows of other pointers take the same elements in the same order one by one.
-/// A thread has two vectors under way at a time, or all that it takes of an unrolled row: with one, 2048 threads would keep
-/// 32 KiB a multiprocessor under way, where an H200 wants 48. Where single elements are taken, it reads 32 bytes of them
-/// before it computes (fewer where bodies are long), always in the same order: sums do not depend on where a row lies.
-/// Reductions that do not read each other share one pass over the row. With R known and at most 16 steps of a thread, what
-/// several passes read stays in registers after one read; otherwise later passes find the row in the caches. An element is
-/// always read and written by the same thread.
+///   vector_loop in P     memory is contiguous along P: 32 neighbouring rows a block, one a lane,
+///                        so that a warp reads consecutive addresses; the 16 warps share R and
+///                        meet in shared memory
+///   few and long rows    in steps (printer.h): as the last three, with slices of a row in
+///                        blockIdx.y
+///
+/// Lanes take V consecutive elements (16 bytes where the row allows it) where the extent of the
+/// innermost loop is known, but for the warps of rows of run-time length. Where all vectors of a
+/// row begin at multiples of their length, the pointers are tested once, for code that tests no
+/// address; rows of other pointers take the same elements in the same order one by one. A thread
+/// has two vectors under way at a time, or all that it takes of an unrolled row: with one, 2048
+/// threads would keep 32 KiB a multiprocessor under way, where an H200 wants 48. Where single
+/// elements are taken, it reads 32 bytes of them before it computes (fewer where bodies are long),
+/// always in the same order: sums do not depend on where a row lies. Reductions that do not read
+/// each other share one pass over the row. With R known and at most 16 steps of a thread, what
+/// several passes read stays in registers after one read; otherwise later passes find the row in
+/// the caches. An element is always read and written by the same thread.
 #pragma once
 
 #include <string>
@@ -58,7 +64,8 @@ class RowPrinter {
 
   /// The whole row in one launch. `lean`: rows of run-time length by blocks only.
   void Print(bool lean);
-  /// Step `step` of a launch in steps: the partial results of a stage, then the stores of elements, then those of rows.
+  /// Step `step` of a launch in steps: the partial results of a stage, then the stores of elements,
+  /// then those of rows.
   void PrintStep(int step);
   /// Declaration of the shared memory that the printed text uses; empty for none.
   std::string SharedMemory() const;
@@ -99,7 +106,7 @@ class RowPrinter {
   void PrintElementStores();
   void PrintRowStores();
 
-  // cuda_row_reduce.cc
+  // row_reduce.cc
   Accumulators Declare(size_t first, size_t end);
   void Accumulate(const Accumulators& accs, size_t first, size_t end);
   void WritePartials(const Accumulators& accs);

@@ -1,8 +1,8 @@
 /// row_reduce.cc: how the threads that share a row bring their accumulators together.
 ///
-/// Lanes of a warp exchange by shuffles, warps of a block and columns through shared memory, slices of a row through the
-/// workspace, always in an order that extents alone decide. All meetings of a kernel use one piece of shared memory: each
-/// ends with a barrier.
+/// Lanes of a warp exchange by shuffles, warps of a block and columns through shared memory, slices
+/// of a row through the workspace, always in an order that extents alone decide. All meetings of a
+/// kernel use one piece of shared memory: each ends with a barrier.
 #include <algorithm>
 
 #include "row.h"

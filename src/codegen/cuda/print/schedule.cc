@@ -1,4 +1,4 @@
-/// schedule.cc: from extents to launches (the contract of cuda_printer.h).
+/// schedule.cc: from extents to launches (the contract of printer.h).
 #include <algorithm>
 #include <cstring>
 

@@ -1,5 +1,6 @@
-/// Tests of the CUDA templates that the shared cases do not reach: transposed reads, many parts in one launch, columns and
-/// rows in slices, barriers. On emulated threads; results are computed here in double precision.
+/// Tests of the CUDA templates that the shared cases do not reach: transposed reads, many parts in
+/// one launch, columns and rows in slices, barriers. On emulated threads; results are computed
+/// here in double precision.
 #include <functional>
 
 #include "codegen/cuda/emulator/emulated_cases.h"
@@ -207,8 +208,8 @@ TEST_CASE("multipliers divide as division does") {
   CHECK(wrong == 0);
 }
 
-/// Sums and places of the largest of every channel of x[batch, channels, picture], and x less a part of the sum: rows of two
-/// loops, the last of known extent.
+/// Sums and places of the largest of every channel of x[batch, channels, picture], and x less a
+/// part of the sum: rows of two loops, the last of known extent.
 Case Channels(int64_t batch, int64_t channels, int64_t picture, bool dynamic) {
   const SymInt n = dynamic ? KernelSymbol(0) : SymInt(batch);
   Builder b(fmt::format("channels_{}x{}x{}{}", batch, channels, picture, dynamic ? "_dynamic" : ""),

@@ -12,11 +12,11 @@ namespace weft::cuda {
 
 using ctext::Emitter;
 
-/// Of a divisor in [1, 2^31): the multiplier in the lower half, the shift in the upper one. n / divisor is
-/// n * multiplier >> shift for n in [0, 2^31).
+/// Of a divisor in [1, 2^31): the multiplier in the lower half, the shift in the upper one. n /
+/// divisor is n * multiplier >> shift for n in [0, 2^31).
 uint64_t Multiplier(int64_t divisor);
 
-/// One operation over many operands, which all are read at the same offset (cuda_operands.cc).
+/// One operation over many operands, which all are read at the same offset (operands.cc).
 struct OperandChain {
   Expr end, begin;  ///< end = begin op table[first] op table[first + 1] ..
   Expr fold;        ///< a Reduce by the operation
@@ -24,8 +24,8 @@ struct OperandChain {
   DType stored = DType::kUnknown;
   int first = 0, count = 0;  ///< words of the table
 };
-/// Of a kernel with more operands than fit into parameters: the table has its buffers, its symbols, then the operands of
-/// chains.
+/// Of a kernel with more operands than fit into parameters: the table has its buffers, its symbols,
+/// then the operands of chains.
 struct OperandTable {
   bool used = false;
   std::vector<int> chained;          ///< buffers, from the word behind the symbols on
@@ -36,15 +36,16 @@ OperandTable FindOperandTable(const Kernel& kernel, const std::vector<KernelStor
 /// Computes the chains at the innermost frame.
 void PrintChains(Emitter* e, const OperandTable& table);
 
-/// Body of a kElementwise kernel, without the entry's head. `block` and `blocks` are its place in the grid and the
-/// grid's extent. `lean`: as little text as does it.
+/// Body of a kElementwise kernel, without the entry's head. `block` and `blocks` are its place in
+/// the grid and the grid's extent. `lean`: as little text as does it.
 void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores,
                       const OperandTable& table, bool lean);
 /// Work items that a block takes at a time.
 int64_t ElementwiseItems(const Kernel& kernel, const std::vector<KernelStore>& stores);
 inline constexpr int kElementwiseBlock = 256;
 
-/// Inputs that are read across: contiguous along `loop`, where the outputs are along the last one (cuda_transpose.cc).
+/// Inputs that are read across: contiguous along `loop`, where the outputs are along
+/// the last one (transpose.cc).
 struct TransposePlan {
   int loop = -1;
   std::vector<Expr> loads;  ///< empty: there are none
@@ -54,7 +55,7 @@ void PrintTransposed(Emitter* e, const Kernel& k, const std::vector<KernelStore>
                      const TransposePlan& plan);
 int64_t TransposeItems();
 
-/// The entries of a kernel beside the plain one (cuda_printer.h).
+/// The entries of a kernel beside the plain one (printer.h).
 bool HasNarrowTwin(const Kernel& kernel);
 bool HasMulti(const Kernel& kernel);
 /// May it be launched in steps? `columns`: a block takes 32 rows.
@@ -63,8 +64,9 @@ bool HasSteps(const Kernel& kernel, int stages, bool columns, const CudaTuning& 
 std::vector<SymInt> Divisors(const Kernel& kernel);
 
 /// The part table of a MULTI entry, for a kernel of so many buffers and symbols:
-///   u32 parts; u32 first[capacity], the first block of each; then, on 8 bytes, a record a part of 8-byte words: buffers,
-///   d0 .., total
+///   u32 parts
+///   u32 first[capacity]   the first block of each
+///   one record a part, aligned to 8 bytes, of 8-byte words: buffers, d0 .., total
 struct MultiTable {
   const char* suffix;
   int64_t bytes;  ///< of a kernel's parameters

@@ -1,10 +1,10 @@
-/// transpose.cc: one value per point where memory is read along another loop than it is written along (template
-/// XPOSE).
+/// transpose.cc: one value per point where memory is read along another loop than it is
+/// written along (template XPOSE).
 ///
-/// A block takes tiles of 32 x 32 points of the last loop L and the loop M along which some inputs are contiguous. It reads
-/// those with a warp along M, 32 consecutive elements, into shared memory; then a warp stands along L, takes them from
-/// there and reads and writes everything else. Rows of the tile are 33 elements apart, so that a warp finds a column of it
-/// in 32 different banks.
+/// A block takes tiles of 32 x 32 points of the last loop L and the loop M along which some inputs
+/// are contiguous. It reads those with a warp along M, 32 consecutive elements, into shared memory;
+/// then a warp stands along L, takes them from there and reads and writes everything else. Rows of
+/// the tile are 33 elements apart, so that a warp finds a column of it in 32 different banks.
 #include <algorithm>
 
 #include "text.h"

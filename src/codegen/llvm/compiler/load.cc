@@ -145,7 +145,7 @@ CpuKernel LoadCpuKernel(const Kernel& kernel, const std::string& object) {
     return Load(kernel, object, code);
   } catch (const std::bad_alloc&) {
     code->session->broken = true;
-    WEFT_THROW(kOutOfMemory, "memory ran out while kernel {} was linked", kernel.Name());
+    WEFT_THROW(kOutOfMemory, "out of memory while kernel {} was linked", kernel.Name());
   }
 }
 

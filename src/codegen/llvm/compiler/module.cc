@@ -18,7 +18,8 @@
 namespace weft::llvmgen {
 namespace {
 
-/// Words of the stack become values that the loops carry: through memory each would wait for the one before.
+/// Words of the stack become values that the loops carry: through memory each would wait
+/// for the one before.
 void KeepInRegisters(llvm::Module& module) {
   for (llvm::Function& f : module) {
     if (f.isDeclaration()) continue;

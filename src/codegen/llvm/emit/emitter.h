@@ -48,8 +48,8 @@ struct Lanes {
   int count = 1;  ///< 1: all values are scalars
   llvm::Value* base = nullptr;
   llvm::Value* mask = nullptr;  ///< lanes that exist; null: all
-  llvm::Value* left =
-      nullptr;  ///< with a mask: how many exist, if not all (i32; more than `count` means all)
+  /// with a mask: how many exist, if not all (i32; more than `count` means all)
+  llvm::Value* left = nullptr;
 };
 
 struct Scope {
@@ -105,7 +105,8 @@ class Emitter {
   Values Loop(const LoopSpec& spec, const Values& init, const Body& body);
   /// One iteration written out: the loop variable has a known value.
   Values Unrolled(int bit, llvm::Value* value, const std::function<Values()>& body);
-  /// `barrier`: what is loaded inside stays inside, because addresses may be wrong where the condition is not.
+  /// `barrier`: what is loaded inside stays inside, because addresses may be wrong where
+  /// the condition is not.
   void If(llvm::Value* cond, const std::function<void()>& then,
           const std::function<void()>& otherwise, bool barrier = false);
   /// Makes the innermost scope a vector scope.
@@ -113,8 +114,8 @@ class Emitter {
   /// Innermost vector scope; null in scalar code.
   const Lanes* lanes() const;
   void Define(int bit, llvm::Value* value);
-  /// From now on `e`, which depends on Index(loop) alone, is read out of the scratch: element i of the array that begins
-  /// `start` bytes into it. `narrow`: of an i64 that fits, 32 bits lie there.
+  /// From now on `e`, which depends on Index(loop) alone, is read out of the scratch: element i of
+  /// the array that begins `start` bytes into it. `narrow`: of an i64 that fits, 32 bits lie there.
   struct Table {
     int loop = 0;
     SymInt start;
@@ -142,7 +143,7 @@ class Emitter {
   ExtentNames& names() { return names_; }
   llvm::Value* Int(int64_t v) { return ir_.getInt64(uint64_t(v)); }
 
-  // Types (emit_memory.cc).
+  // Types (memory.cc).
   llvm::Type* RegisterType(DType t, int lanes = 1);
   llvm::Type* MemoryType(DType t, int lanes = 1);
   llvm::Value* FromMemory(DType t, llvm::Value* v);
@@ -151,12 +152,13 @@ class Emitter {
   llvm::Value* Iota(int lanes, DType t = DType::kI64);
   static int LanesOf(llvm::Value* v);
 
-  // Memory (emit_memory.cc, emit_uniform.cc).
+  // Memory (memory.cc, uniform.cc).
   /// Bytes of one element in memory.
   static int Bytes(DType t);
   llvm::Value* Buffer(int buffer);
   llvm::Value* EmitLoad(const Expr& e);
-  /// From now on contiguous loads also fetch what the next iteration of `loop` reads there into the caches; -1: no more.
+  /// From now on contiguous loads also fetch what the next iteration of `loop` reads there into the
+  /// caches; -1: no more.
   void FetchAhead(int loop) { ahead_ = loop; }
   /// Value of a store, before any store of the same iteration is written (outputs may lie on
   /// inputs).
@@ -175,7 +177,7 @@ class Emitter {
   /// Puts the stores past the caches in order before the kernel returns.
   void EmitFence();
 
-  // Reductions (emit_reduce.cc).
+  // Reductions (reduce.cc).
   Values InitAccumulator(const Accumulator& acc, int lanes);
   /// acc op= x; `position` (scalar or lanes, of acc.position()) for ArgMin / ArgMax only; where
   /// `mask` is false nothing changes.
@@ -187,7 +189,7 @@ class Emitter {
   Values Fold(const Accumulator& acc, Values v, int to);
   llvm::Value* EmitReduce(const Expr& e);
 
-  // Operations on registers (emit_ops.cc). Operands have equal numbers of lanes.
+  // Operations on registers (ops.cc). Operands have equal numbers of lanes.
   llvm::Value* EmitUnary(UnOp op, DType t, llvm::Value* a);
   llvm::Value* EmitBinary(BinOp op, DType t, llvm::Value* a, llvm::Value* b);
   llvm::Value* EmitCast(DType from, DType to, llvm::Value* a);
@@ -202,11 +204,13 @@ class Emitter {
   void Learn(const ExprNode& n);
   NodeInfo LearnRange(const ExprNode& n, NodeInfo info);
   int ScopeOf(const NodeInfo& info) const;
-  /// A block is split before `rest`, and ends in `branch` now: scopes that went on at `rest` go on before the branch.
+  /// A block is split before `rest`, and ends in `branch` now: scopes that went on at `rest` go
+  /// on before the branch.
   void MoveScopes(const llvm::Instruction* rest, llvm::Instruction* branch);
   llvm::Value* Lookup(const ExprNode* n);
   llvm::Value* EmitNode(const Expr& e);
-  /// Select(unlikely c, a, b) of `count` lanes: a lane at a time, where any asks for it (emit_rare.cc).
+  /// Select(unlikely c, a, b) of `count` lanes: a lane at a time, where any
+  /// asks for it (rare.cc).
   llvm::Value* EmitRareChoice(const ExprNode& n, int count);
   llvm::Value* EmitRareLane(const Expr& e, llvm::Value* lane);
   llvm::Value* EmitIntDivision(const ExprNode& n, int lanes);
@@ -217,8 +221,8 @@ class Emitter {
   llvm::Value* FmaOperand(const Expr& e, int count);
   llvm::Value* ZeroAddress();
   llvm::Value* ReadTable(const ExprNode& n, const Table& table);
-  /// Select(c, Load(.. guard c), constant) where all lanes agree on c: the load alone, from a block of that constant where
-  /// c is false.
+  /// Select(c, Load(.. guard c), constant) where all lanes agree on c: the load alone, from a block
+  /// of that constant where c is false.
   bool IsLoadOrConstant(const ExprNode& n);
   llvm::Value* EmitLoadOr(const ExprNode& load, llvm::Value* guard, llvm::Constant* otherwise);
   /// Memory with `lanes` times the same value.
@@ -230,7 +234,7 @@ class Emitter {
   llvm::Value* EmitGather(const ExprNode& n, llvm::Value* mask);
   /// Lanes `step` elements apart, all of them or as many as the range mask says.
   llvm::Value* EmitShuffledLoad(const ExprNode& n, int64_t step, bool masked);
-  /// Null where neighbouring lanes do not share elements (emit_repeated.cc).
+  /// Null where neighbouring lanes do not share elements (repeated.cc).
   llvm::Value* EmitRepeatedLoad(const ExprNode& n, bool masked);
   Values ReduceLoops(const ExprNode& n, size_t k, const Accumulator& acc, int lanes,
                      llvm::Value* position, const Values& v);

@@ -1,8 +1,10 @@
-/// extent_names.h: sizes that a kernel computes from its extents, as extents with numbers of their own.
+/// extent_names.h: sizes that a kernel computes from its extents, as extents with
+/// numbers of their own.
 ///
-/// Sizes are made of sizes: bytes of tensors, chunks, items of a phase. Written out each would hold the ones below it
-/// wherever it mentions them. A size that is not small is extent number `num_symbols + i` instead, and defined once: code
-/// computes it once a call, the launcher once a launch (CpuKernel::named).
+/// Sizes are made of sizes: bytes of tensors, chunks, items of a phase. Written out each would
+/// hold the ones below it wherever it mentions them. A size that is not small is extent number
+/// `num_symbols + i` instead, and defined once: code computes it once a call, the launcher
+/// once a launch (CpuKernel::named).
 #pragma once
 
 #include <vector>
@@ -24,7 +26,8 @@ class ExtentNames {
     if (i == definitions_.size()) definitions_.push_back(e);
     return KernelSymbol(first_ + int(i));
   }
-  /// Number of an extent of the kernel or of a definition; throws InternalError for any other symbol.
+  /// Number of an extent of the kernel or of a definition; throws InternalError
+  /// for any other symbol.
   int Number(SymInt symbol) const {
     return ExtentNumber(symbol, first_ + int(definitions_.size()));
   }

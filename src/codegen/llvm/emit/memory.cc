@@ -425,8 +425,8 @@ void Emitter::EmitFlag(const KernelStore& store) {
 llvm::Value* Emitter::FlagSum(int buffer) {
   if (flag_sum_ && flag_function_ == function_) return flag_sum_;
   // A branch a vector would hold up the gathers behind it (measured: up to 1.3 times the time where
-  // they miss the caches). So the loops collect in a word, and the end of the kernel looks at it. It
-  // is one of the stack while the code is written (module.cc makes it a register).
+  // they miss the caches). So the loops collect in a word, and the end of the kernel looks at it.
+  // It is one of the stack while the code is written (module.cc makes it a register).
   flag_function_ = function_;
   const llvm::IRBuilder<>::InsertPointGuard guard(ir_);
   llvm::BasicBlock& entry = function_->getEntryBlock();

@@ -1,7 +1,8 @@
 /// rare.cc: what is computed only where a lane asks for it, such as the sine of a huge number.
 ///
-/// In a branch that is laid out apart, and there one lane after the other: the code is short, and lanes that did not ask
-/// cost nothing. Before the branch stand the condition, the usual choice, and all that both choices share.
+/// In a branch that is laid out apart, and there one lane after the other: the code is short, and
+/// lanes that did not ask cost nothing. Before the branch stand the condition, the usual choice,
+/// and all that both choices share.
 #include <llvm/IR/MDBuilder.h>
 
 #include "emitter.h"

@@ -1,5 +1,6 @@
-/// repeated.cc: loads where neighbouring lanes read one element (floordiv(lane, 2): nearest resizing, gradients of
-/// pooling): the elements are contiguous, so they are read as one short vector and spread over the lanes.
+/// repeated.cc: loads where neighbouring lanes read one element (floordiv(lane, 2): nearest
+/// resizing, gradients of pooling): the elements are contiguous, so they are read as one short
+/// vector and spread over the lanes.
 #include "emitter.h"
 
 namespace weft::llvmgen {

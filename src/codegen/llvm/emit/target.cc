@@ -24,8 +24,9 @@ namespace {
 /// Part of every binary's identity: raise it whenever the generated code may change.
 constexpr int kGeneratorVersion = 12;
 
-/// By default LLVM ends the process where memory runs out or something is beyond it. Exceptions pass
-/// through its frames without their destructors: whoever calls it drops what it was working on.
+/// By default LLVM ends the process where memory runs out or something is beyond it.
+/// Exceptions pass through its frames without their destructors: whoever calls it drops what
+/// it was working on.
 void OutOfMemory(void*, const char*, bool) { throw std::bad_alloc(); }
 void FatalError(void*, const char* reason, bool) {
   WEFT_THROW(kDevice, "the code generator gave up: {}", reason ? reason : "no reason given");
@@ -89,7 +90,7 @@ CpuTarget MakeCpuTarget(const LlvmOptions& options) {
   t.vector_bits = options.vector_bits == 0 ? widest : std::min(options.vector_bits, widest);
   t.masks = avx512;
   // Every x86 CPU since 2013. Without them f16 and kFma would be calls into a library that
-  // generated code has not.
+  // generated code does not have.
   WEFT_CHECK(has("f16c") && has("fma"), kUnsupported, "CPU '{}' has no F16C and FMA instructions",
              t.cpu);
   t.streaming_bytes = options.streaming_bytes;

@@ -1,7 +1,9 @@
-/// uniform.cc: loads that happen for all lanes or for none (the padding around an image whose channels are the lanes).
+/// uniform.cc: loads that happen for all lanes or for none (the padding around an image whose
+/// channels are the lanes).
 ///
-/// Where they do not, the same load reads a block of memory that holds what stands for the element: a choice between two
-/// addresses, once a vector of any length, instead of a mask and a select of whole vectors.
+/// Where they do not, the same load reads a block of memory that holds what stands for the
+/// element: a choice between two addresses, once a vector of any length, instead of a mask and a
+/// select of whole vectors.
 #include "emitter.h"
 
 namespace weft::llvmgen {

@@ -7,9 +7,9 @@
 
 namespace weft::llvmgen {
 
-/// Names a string, a line a number, each an expression over extents: CpuKernel::named, a "= " before
-/// each; the bytes of scratch per call; where there are phases, then shared_bytes, phase_gain, and
-/// the items of each.
+/// Names a string, a line a number, each an expression over extents: CpuKernel::named, a "= "
+/// before each; the bytes of scratch per call; where there are phases, then shared_bytes,
+/// phase_gain, and the items of each.
 inline std::string ScratchSymbol(const Kernel& kernel) { return kernel.Name() + "_scratch"; }
 /// The entry of a phase.
 inline std::string PhaseSymbol(const Kernel& kernel, size_t phase) {

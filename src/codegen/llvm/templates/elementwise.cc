@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kBlockRows = 16;
 /// Shorter rows and columns are not worth it.
 constexpr int64_t kMinBlockedExtent = 32;
-/// Rows of up to this many elements have code for exactly as many, beside code for parts of a row; not where
-/// that is long: code generation takes time in proportion.
+/// Rows of up to this many elements have code for exactly as many, beside code for parts of a row;
+/// not where that is long: code generation takes time in proportion.
 constexpr int64_t kMaxShortRow = 64;
 constexpr double kMaxShortWeight = 64;
 /// Operations of an index that is computed once for the check and once for the use of it.
@@ -107,7 +107,8 @@ void PartOfRow(Emitter& e, const std::vector<KernelStore>& stores, const Widths&
   });
 }
 
-/// Points [begin, end): `whole` for whole rows [first, last), and what is left of a row at both ends, piece by piece.
+/// Points [begin, end): `whole` for whole rows [first, last), and what is left of a row at both
+/// ends, piece by piece.
 void WholeRows(
     Emitter& e, const std::vector<KernelStore>& stores, const std::vector<LoopPiece>& pieces,
     llvm::Value* begin, llvm::Value* end,
@@ -283,8 +284,8 @@ bool Rows(Emitter& e, const std::vector<KernelStore>& all, llvm::Value* begin, l
     points(begin, end);
     return fence;
   }
-  // A check beside each row is too much where rows are short: some rows are checked at once, then read while their indices
-  // are in the first-level cache.
+  // A check beside each row is too much where rows are short: some rows are checked at once, then
+  // read while their indices are in the first-level cache.
   llvm::Value* extent = e.Dim(inner);
   LoopSpec block;
   block.lo = ir.CreateUDiv(begin, extent);

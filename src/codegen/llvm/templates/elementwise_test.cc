@@ -159,7 +159,8 @@ TEST_CASE("sines of huge numbers, in some lanes, in all, in none") {
     for (int64_t n : {1, 7, 131})
       for (int every : {0, 1, 40}) CheckKernel(k, {SomeHuge(n, every)}, {n}, 4);
   }
-  // Two of one number, one of what another gave (a multiple that nothing rounds), one of the position.
+  // Two of one number, one of what another gave (a multiple that nothing rounds),
+  // one of the position.
   const KernelPtr several = Flat({t}, t, kN, [&](const Exprs& x) {
     const Expr sin = call(CallOp::kSin, x[0]), cos = call(CallOp::kCos, x[0]);
     const Expr sign = Expr::Select(Lt(sin, cos), Expr::Const(t, 0x1p900), Expr::Const(t, 3));

@@ -1,5 +1,6 @@
-/// index_tables.cc: what is long to compute and depends on one loop alone (the position and the weights of an interpolation,
-/// an angle) is computed once for every index of that loop, before the loops, and read out of the scratch inside of them.
+/// index_tables.cc: what is long to compute and depends on one loop alone (the position and the
+/// weights of an interpolation, an angle) is computed once for every index of that loop, before the
+/// loops, and read out of the scratch inside of them.
 ///
 ///   before  for i: for j: y[i, j] = f(g(i), h(j), ..)
 ///   after   for i: G[i] = g(i)   for j: H[j] = h(j)   for i: for j: y[i, j] = f(G[i], H[j], ..)
@@ -10,12 +11,13 @@
 namespace weft::llvmgen {
 namespace {
 
-/// Operations from which reading is cheaper: a load, of twice the width where it is a position, and what it does to the
-/// caches.
+/// Operations from which reading is cheaper: a load, of twice the width where it is a position, and
+/// what it does to the caches.
 constexpr double kMinTableWeight = 8;
 /// Points for every element of a table: what a table costs is to be nothing beside them.
 constexpr int64_t kMinPointsPerElement = 16;
-/// What the tables of a kernel may take of the second-level cache, and of extents that come with the run how many tables.
+/// What the tables of a kernel may take of the second-level cache, and of extents that come with
+/// the run how many tables.
 constexpr int64_t kMaxTableElements = int64_t{1} << 16;
 constexpr size_t kMaxTables = 32;
 
@@ -73,7 +75,7 @@ class TableMaker {
       if (info.deps == uint64_t{1} << Emitter::IndexBit(k)) return k;
     return -1;
   }
-  /// `user`: the loop of who reads it.
+  /// `user`: the loop of its reader.
   void Consider(const Expr& e, int user) {
     const int loop = LoopOf(e);
     if (loop < 0 || loop == user || e->dtype() == DType::kBool ||

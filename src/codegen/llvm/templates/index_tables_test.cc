@@ -14,7 +14,8 @@ Expr Clamp(const Expr& i, SymInt extent) {
   return Max(Expr::Int(0), Min(i, Expr::Dim(extent - 1)));
 }
 
-/// Linear interpolation along loops `rows` and `columns` of a tensor [.., h, .., w, ..] of `dims` extents.
+/// Linear interpolation along loops `rows` and `columns` of a tensor [.., h, .., w,
+/// ..] of `dims` extents.
 KernelPtr Resized(DType t, std::vector<SymInt> dims, int rows, int columns, double scale) {
   std::vector<SymInt> out = dims;
   out[size_t(rows)] = dims[size_t(rows)] * 2;

@@ -1,8 +1,10 @@
-/// loop_pieces.cc: where the index of a loop is compared with numbers, the loop falls into pieces in each of which every
-/// such comparison is known. A concatenation reads one input in each, instead of asking every input for every element.
+/// loop_pieces.cc: where the index of a loop is compared with numbers, the loop falls into pieces
+/// in each of which every such comparison is known. A concatenation reads one input in each,
+/// instead of asking every input for every element.
 ///
 ///   before  for j < 96: y[j] = j < 64 ? (j < 32 ? a[j] : b[j - 32]) : c[j - 64]
-///   after   for j < 32: y[j] = a[j]   for 32 <= j < 64: y[j] = b[j - 32]   for 64 <= j < 96: y[j] = c[j - 64]
+///   after   for j < 32: y[j] = a[j]   for 32 <= j < 64: y[j] = b[j - 32]
+///           for 64 <= j < 96: y[j] = c[j - 64]
 #include <algorithm>
 
 #include "templates.h"

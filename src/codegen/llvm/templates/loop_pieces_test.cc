@@ -1,4 +1,5 @@
-/// loop_pieces_test.cc: kernels whose loops fall into pieces, against the oracle; and which loops do.
+/// loop_pieces_test.cc: kernels whose loops fall into pieces, against the oracle;
+/// and which loops do.
 #include "codegen/llvm/compiler/test_kernels.h"
 
 namespace weft::llvmgen {

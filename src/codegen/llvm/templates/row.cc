@@ -24,18 +24,20 @@ namespace {
 /// Operations from which a value is kept in scratch rather than computed again: a store and a load
 /// cost about four.
 constexpr double kMinKeptWeight = 10;
-/// Scratch that one value may take: it must stay in the second-level cache beside the row itself. To keep a value in the
-/// output instead would take longer (measured by hand-written soft-max on a Xeon: rows of 4096 f32 1.45 times, of 65536 1.2
-/// times): a line is read before it is written, while the last pass writes past the caches.
+/// Scratch that one value may take: it must stay in the second-level cache beside the row itself.
+/// To keep a value in the output instead would take longer (measured by hand-written soft-max on a
+/// Xeon: rows of 4096 f32 1.45 times, of 65536 1.2 times): a line is read before it is written,
+/// while the last pass writes past the caches.
 constexpr int64_t kMaxKeptBytes = int64_t{1} << 20, kMaxKeptTileBytes = int64_t{256} << 10;
 /// The second-level cache: bytes and number of its ways, as most CPUs with AVX-512 have them or
 /// twice as many; the rows that are copied for its sake; and the first-level cache, which needs no
 /// help.
 constexpr int64_t kCacheWay = int64_t{64} << 10, kCacheWays = 16;
 constexpr int64_t kMaxScatteredBytes = int64_t{768} << 10, kFirstLevelBytes = int64_t{32} << 10;
-/// Elements of a row that the pass over the row before fetches: not less than prefetchers miss, and not more than stays in
-/// the second-level cache beside that row and its exponentials (2 MiB on the Xeon where soft-max over rows of 16384 to 131072
-/// f32 takes 0.83 to 0.87 of the time, layer normalisation 0.96; where it is smaller the next one catches what falls out).
+/// Elements of a row that the pass over the row before fetches: not less than prefetchers miss, and
+/// not more than stays in the second-level cache beside that row and its exponentials (2 MiB on the
+/// Xeon where soft-max over rows of 16384 to 131072 f32 takes 0.83 to 0.87 of the time, layer
+/// normalisation 0.96; where it is smaller the next one catches what falls out).
 constexpr int64_t kMinFetchedRow = 256, kMaxFetchedRow = 131072;
 /// Lanes that a scratch tile is made for; the most that ChooseWidths gives.
 constexpr int kTileLanes = 64;
@@ -213,9 +215,10 @@ class RowEmitter : RowForm {
     return out;
   }
 
-  /// The second pass reads its row out of the cache, and memory has nothing to do: it fetches the next row for the first
-  /// pass. Prefetchers of CPUs stop at the page that a row of some length ends on (measured: soft-max over rows of 1024 f32
-  /// takes 0.87 of the time, layer normalisation 0.92).
+  /// The second pass reads its row out of the cache, and memory has nothing to do: it
+  /// fetches the next row for the first pass. Prefetchers of CPUs stop at the page that a
+  /// row of some length ends on (measured: soft-max over rows of 1024 f32 takes 0.87 of the
+  /// time, layer normalisation 0.92).
   bool FetchesNextRow() const {
     return !rows_in_lanes_ && first_ > 0 && loops_ - first_ == 1 &&
            InnerExtent() >= kMinFetchedRow && InnerExtent() <= kMaxFetchedRow;

@@ -12,8 +12,9 @@
 namespace weft::llvmgen {
 namespace {
 
-/// Most lines that one visit of an accumulator adds to it; fewer where so many fall on few sets of the first-level cache
-/// (a way of it, and the lines of a set that it keeps while other lines are read).
+/// Most lines that one visit of an accumulator adds to it; fewer where so many fall on few
+/// sets of the first-level cache (a way of it, and the lines of a set that it keeps while
+/// other lines are read).
 constexpr int64_t kTileLines = 16, kCacheWay = 4096, kLinesOfSet = 4;
 /// Independent accumulators where the rows fill one register only: what hides the latency of an
 /// addition.
@@ -139,8 +140,8 @@ void SplitEmitter::ForItems(const std::function<void()>& body) {
   });
 }
 
-/// Columns of a power of two lie on one set each: sixteen lines push each other out (measured: 4096 x 1024 f32 take 1.5
-/// times as long as with four).
+/// Columns of a power of two lie on one set each: sixteen lines push each other out (measured: 4096
+/// x 1024 f32 take 1.5 times as long as with four).
 int64_t SplitEmitter::TileLines() const {
   if (!LaneRows().is_const()) return kTileLines;
   int bytes = 1;
@@ -341,8 +342,8 @@ void SplitEmitter::Stores() {
         });
       });
     };
-    // A line of few vectors is in the cache when the next of them asks for its part: tiles would only load the results of
-    // the rows, and compute what follows from them, again and again.
+    // A line of few vectors is in the cache when the next of them asks for its part: tiles would
+    // only load the results of the rows, and compute what follows from them, again and again.
     const bool few = LaneExtent() >= 0 && LaneExtent() <= 2 * std::max(w.main, w.tail);
     ForItems([&] { few ? lines() : ForTiles(lines); });
     return;

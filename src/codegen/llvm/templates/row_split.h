@@ -24,7 +24,8 @@ struct RowSplit {
   std::vector<SymInt> items;  ///< of each phase
 };
 
-/// Emits the phases of a row kernel where they can ever be of use: functions `<name>_0`, `<name>_1` ...
+/// Emits the phases of a row kernel where they can ever be of use:
+/// functions `<name>_0`, `<name>_1` ...
 RowSplit EmitRowPhases(const Kernel& kernel, const CpuTarget& target, llvm::Module& module,
                        ExtentNames& names);
 

@@ -80,8 +80,8 @@ TEST_CASE("rows whose bodies read nothing: constants are no sums that nothing wa
 }
 
 TEST_CASE("soft-max, rows that leave the registers and the first-level cache") {
-  // Whole rows fetch the next one, which the last row has not; on some targets they are cut into chunks instead. Times the
-  // length, because errors are counted in units of 1.
+  // Whole rows fetch the next one, which the last row has not; on some targets they are cut into
+  // chunks instead. Times the length, because errors are counted in units of 1.
   for (const auto& [rows, n] :
        std::vector<std::pair<int64_t, int64_t>>{{3, 8193}, {2, 20000}, {9, 16384}}) {
     const KernelPtr k =
@@ -254,7 +254,8 @@ TEST_CASE("rows of gathered elements raise the flag of what they read") {
   }
 }
 
-/// The largest of `window` x `window` elements of [planes, rows, columns] cells, as rows of a kernel.
+/// The largest of `window` x `window` elements of [planes, rows, columns] cells, as
+/// rows of a kernel.
 KernelPtr Windows(SymInt planes, SymInt rows, int64_t columns, int64_t window) {
   const SymInt w = window;
   const Expr largest = Expr::Reduce(ReduceOp::kMax, {w, w}, [&](const Indices& r) {
@@ -295,7 +296,8 @@ TEST_CASE("few windows side by side change places with the loop around them") {
     CHECK(outer(arranged) == expected);
     CHECK(arranged.Name() == k->Name());
     if (r.swapped) CHECK(arranged.vector_loop == k->num_outer - 1);
-    // Every point is written once, where it was: the arranged kernel gives the same as the other, and so does its code.
+    // Every point is written once, where it was: the arranged kernel gives the same as the other,
+    // and so does its code.
     const std::vector<Bytes> in = RandomInputs(*k, {}, 41);
     CHECK(KernelOracle(arranged, in, {}).Run() == KernelOracle(*k, in, {}).Run());
     CheckKernel(k, in);

@@ -58,8 +58,8 @@ void ForFewLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, const W
 void ForPoints(Emitter& e, int num_loops, llvm::Value* begin, llvm::Value* end,
                const std::function<void(llvm::Value* lo, llvm::Value* hi)>& body);
 
-/// Fills tables of what depends on one loop alone and is long to compute, in the entry scope; the emitter reads them from
-/// then on. Returns the bytes of scratch that they take.
+/// Fills tables of what depends on one loop alone and is long to compute, in the entry scope; the
+/// emitter reads them from then on. Returns the bytes of scratch that they take.
 SymInt EmitTables(Emitter& e, const std::vector<KernelStore>& stores);
 
 /// [begin, end) of a loop, and the stores of the kernel there.
@@ -67,8 +67,8 @@ struct LoopPiece {
   int64_t begin = 0, end = 0;
   std::vector<KernelStore> stores;
 };
-/// Pieces of `loop` in each of which every comparison of its index with a number is decided (Concat: one piece an input);
-/// none where that does not save loads.
+/// Pieces of `loop` in each of which every comparison of its index with a number is decided
+/// (Concat: one piece an input); none where that does not save loads.
 std::vector<LoopPiece> CutLoop(Emitter& e, const std::vector<KernelStore>& stores, int loop);
 
 /// Each emits the whole function and returns the scratch it needs, in bytes.

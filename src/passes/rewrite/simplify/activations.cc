@@ -3,8 +3,9 @@
 ///   x * HardSigmoid(x, 1/6, 1/2), x * Clip(x + 3, 0, 6) / 6   -> HardSwish(x)
 ///   x * (Erf(x / sqrt(2)) + 1) / 2                            -> Gelu(x)
 ///   x * (Tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) + 1) / 2     -> Gelu(x), approximate = "tanh"
-/// in f32 and f64, factors in any order, quotients by constants as products. Half types keep every rounding that the user
-/// asked for. Equal up to rounding; constants are compared as far as f32 holds them.
+/// in f32 and f64, factors in any order, quotients by constants as products. Half types keep
+/// every rounding that the user asked for. Equal up to rounding; constants are compared as far
+/// as f32 holds them.
 #include <cmath>
 #include <optional>
 

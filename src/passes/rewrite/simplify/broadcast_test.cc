@@ -1,5 +1,5 @@
-/// broadcast_test.cc: an Expand in front of any operand of any operator changes nothing: Simplify takes it away only where
-/// broadcasting does the same.
+/// broadcast_test.cc: an Expand in front of any operand of any operator changes nothing: Simplify
+/// takes it away only where broadcasting does the same.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -15,8 +15,8 @@
 namespace weft {
 namespace {
 
-/// An example row as a graph; extents that are symbols are 3. Operand `expanded` comes through an Expand along `axis` of one
-/// that has 1 there; empty text where it has no such axis.
+/// An example row as a graph; extents that are symbols are 3. Operand `expanded` comes through an
+/// Expand along `axis` of one that has 1 there; empty text where it has no such axis.
 std::string TextOf(const Op& op, const OpExample& row, size_t expanded, int axis,
                    uint32_t outputs) {
   std::string header, body, args, results, types;
@@ -81,7 +81,8 @@ TEST_CASE("simplify: an Expand in front of any operand of any operator") {
           exact.typed = false;
           try {
             if (TextOf(*op, row, i, axis, 1).empty()) continue;
-            // The number of results follows from the attributes: the parser says it where it is another one.
+            // The number of results follows from the attributes: the parser says it where
+            // it is another one.
             for (uint32_t outputs = 1; outputs <= 4 && want.empty(); ++outputs) {
               try {
                 before = ParseGraph(TextOf(*op, row, i, axis, outputs));

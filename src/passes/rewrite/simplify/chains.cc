@@ -1,10 +1,12 @@
 /// chains.cc: Reshape, Transpose, Expand.
-///   Reshape(Reshape(x))                 -> Reshape(x); the same for Squeeze, Unsqueeze, Flatten and any other view inside
+///   Reshape(Reshape(x))                 -> Reshape(x); the same for Squeeze, Unsqueeze, Flatten
+///                                       and any other view inside
 ///   Reshape(x), x of that very shape    -> x
 ///   Transpose(Transpose(x, p), q)       -> Transpose(x, p[q]), nothing when that is the identity
 ///   Transpose that moves only 1s        -> Reshape
 ///   Expand(x), x of that very shape     -> x
-///   Add(Expand(x), y), y spans it       -> Add(x, y), where operands broadcast both ways; structural zeros (weft::Zeros) likewise become one zero
+///   Add(Expand(x), y), y spans it       -> Add(x, y), where operands broadcast both ways;
+///                                       structural zeros (weft::Zeros) likewise become one zero
 ///   Split(x) into unequal parts         -> a Slice each, which fuse with what reads them
 #include <algorithm>
 
@@ -18,8 +20,8 @@
 namespace weft::simplify {
 namespace {
 
-/// Does the target of a Reshape say the same whatever the shape of its operand? A -1 asks for the number of elements, which
-/// views do not change; a 0 copies an extent of the operand.
+/// Does the target of a Reshape say the same whatever the shape of its operand? A -1 asks for the
+/// number of elements, which views do not change; a 0 copies an extent of the operand.
 bool TargetIsAbsolute(RewriteContext& ctx, const NodePtr& n) {
   if (n->attr<int64_t>("allowzero") == 1) return ctx.shape(NodeEntry(n)).fully_known();
   const SymTensorPtr target = ctx.value(n->inputs[1]);

@@ -1,10 +1,12 @@
-/// lookup.cc: a product with one-hot rows is a look-up, and the gradient of a look-up at one place is a Pad.
+/// lookup.cc: a product with one-hot rows is a look-up, and the gradient of a look-up at one
+/// place is a Pad.
 ///   MatMul(Cast(Equal(i, [0, 1 .. n-1])), W)   ->   Where(0 <= i < n, Gather(W, i), 0)
-/// where i has a last extent of 1 against the n columns. Exact for finite W: every other product is 0 * w = 0, and sums
-/// of zeros are 0. An i outside [0, n) gives a row of zeros on both sides.
+/// where i has a last extent of 1 against the n columns. Exact for finite W: every other product is
+/// 0 * w = 0, and sums of zeros are 0. An i outside [0, n) gives a row of zeros on both sides.
 ///   weft::GatherGrad(dy, shape, c)             ->   Pad(dy, [c, n - 1 - c])
-/// along the axis, for one constant index c: queries, keys and values of one projection, each of which adds to a third of its
-/// gradient. A Pad fuses with the sum behind it, where a scatter fills, adds and writes all of it.
+/// along the axis, for one constant index c: queries, keys and values of one projection, each of
+/// which adds to a third of its gradient. A Pad fuses with the sum behind it, where a scatter
+/// fills, adds and writes all of it.
 #include <algorithm>
 #include <cmath>
 
@@ -56,7 +58,8 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   Graph& g = ctx.graph();
   const DType t = ctx.dtype(index);
   if (t != DType::kI32 && t != DType::kI64) return {};
-  // Rows of the table by the indices without their last extent of 1, clamped so that every read is inside.
+  // Rows of the table by the indices without their last extent of 1, clamped so that
+  // every read is inside.
   std::vector<SymInt> lead(rows.dims().begin(), rows.dims().end() - 1);
   auto scalar = [&](DType dtype, double v) { return g.AddConstant(Tensor::Scalar(dtype, v)); };
   const NodeEntry clamped(g.AddNode(

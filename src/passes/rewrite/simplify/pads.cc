@@ -1,11 +1,13 @@
 /// pads.cc: Pad by a window's neutral value becomes the window's own padding.
-///   Conv(Pad(x, p), W)           -> Conv(x, W) {pads += p}          zeros; finite constant W, as 0 times infinity is no 0
-///   MaxPool(Pad(x, p, lowest))   -> MaxPool(x) {pads += p}          positions (output 1) count in the padded x: unused
-///   AveragePool(Pad(x, p))       -> AveragePool(x) {pads += p, count_include_pad = 1}
-/// Where only spatial axes are padded, by constants that are not negative. AveragePool divides by whole windows before and
-/// after: its own padding is absent or counts as well. Rounding up (ceil_mode) drops windows that start in the own
-/// padding, so there a Pad is no padding; SAME_* derives its padding from the extents; no window of a pool may lie in
-/// padding alone.
+///   Conv(Pad(x, p), W)          -> Conv(x, W) {pads += p}
+///                                  Pad by zeros; W constant and finite, since 0 times inf is not 0
+///   MaxPool(Pad(x, p, lowest))  -> MaxPool(x) {pads += p}
+///                                  output 1 (positions in the padded x) is not used
+///   AveragePool(Pad(x, p))      -> AveragePool(x) {pads += p, count_include_pad = 1}
+/// Where only spatial axes are padded, by constants that are not negative. AveragePool divides by
+/// whole windows before and after: its own padding is absent or counts as well. Rounding up
+/// (ceil_mode) drops windows that start in the own padding, so there a Pad is no padding; SAME_*
+/// derives its padding from the extents; no window of a pool may lie in padding alone.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -17,8 +19,8 @@
 namespace weft::simplify {
 namespace {
 
-/// Elements that `pad` adds before and after each spatial axis, in the order of the attribute `pads`: all begins, then all
-/// ends. None where it does something else, or not by numbers.
+/// Elements that `pad` adds before and after each spatial axis, in the order of the attribute
+/// `pads`: all begins, then all ends. None where it does something else, or not by numbers.
 std::optional<std::vector<int64_t>> SpatialPads(RewriteContext& ctx, const NodePtr& pad, int rank) {
   if (pad->attr<std::string>("mode") != "constant") return {};
   const SymTensorPtr amounts = ctx.value(pad->inputs[1]);

@@ -1,11 +1,12 @@
 /// pools.cc: max-pooling and its gradient.
 ///   MaxPool(x), where weft::MaxPool(x) exists  -> its first result: the window is searched once
-///   f(MaxPoolGrad(dy, w), h(x))                -> MaxPoolGrad(f(dy, h(y)), w)        y: what the windows of x gave
+///   f(MaxPoolGrad(dy, w), h(x))                -> MaxPoolGrad(f(dy, h(y)), w)
 ///   MaxPoolGrad(a, w) +- MaxPoolGrad(b, w)     -> MaxPoolGrad(a +- b, w)
-/// for f a product, quotient or selection with 0, and h any element-wise function of x: where the gradient is not 0, x is
-/// the winner of its window, so that h(x) is h(y) there. So the derivative of an activation before a pool is taken on the
-/// pooled tensor, and x need not be kept. A gradient that is 0 because its element did not win stays 0, also beside
-/// an infinite h(x).
+/// with y = MaxPool(x), f a product, quotient or selection with 0, and h any element-wise function
+/// of x: where the gradient is not 0, x is the winner of its window, so that h(x) is h(y) there. So
+/// the derivative of an activation before a pool is taken on the pooled tensor, and x need not be
+/// kept. A gradient that is 0 because its element did not win stays 0, also beside an infinite
+/// h(x).
 #include <algorithm>
 #include <optional>
 
@@ -32,7 +33,8 @@ std::vector<NodeEntry> SearchOnce(RewriteContext& ctx, const NodePtr& n) {
   return {};
 }
 
-/// What one scatter of gradients is made of; none where `e` is no such result, or has other readers.
+/// What one scatter of gradients is made of; none where `e` is no such result,
+/// or has other readers.
 struct Put {
   NodeEntry dy, winner, shape;
   NodePtr node;

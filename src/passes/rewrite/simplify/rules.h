@@ -1,6 +1,6 @@
-/// rules.h: the rule groups of Simplify. A rule looks at one node and the facts about it and returns a replacement for
-/// each of its outputs, or nothing. It must be right for every input; what it cannot prove it leaves alone. The right
-/// side is never worse than the left.
+/// rules.h: the rule groups of Simplify. A rule looks at one node and the facts about it and
+/// returns a replacement for each of its outputs, or nothing. It must be right for every input;
+/// what it cannot prove it leaves alone. The right side is never worse than the left.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-/// rules_test.cc: rules on random graphs of the kind they are for, against the double precision results of the graph as it
-/// was; and that they leave nothing behind that they promise to take away.
+/// rules_test.cc: rules on random graphs of the kind they are for, against the double
+/// precision results of the graph as it was; and that they leave nothing behind that they
+/// promise to take away.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,8 +1,11 @@
-/// scaffold.cc: shape scaffold. Where inference has followed a value to the end, the nodes that compute it are no longer
-/// needed.
-///   %s = Shape(%x)  %t = Gather(%s, 0)  %u = Concat(%t, [64])      ->  %u = weft::ShapeTensor {dims = [batch, 64]}
-///   %s = Concat(..) of integers only                               ->  %s = Constant
-///   %y = Reshape(%x, %computed) : f32[batch, 64]                   ->  %y = Reshape(%x, weft::ShapeTensor {..})
+/// scaffold.cc: shape scaffold. Where inference has followed a value to the end, the nodes that
+/// compute it are no longer needed.
+///   %s = Shape(%x)  %t = Gather(%s, 0)  %u = Concat(%t, [64])
+///     ->  %u = weft::ShapeTensor {dims = [batch, 64]}
+///   %s = Concat(..) of integers only
+///     ->  %s = Constant
+///   %y = Reshape(%x, %computed) : f32[batch, 64]
+///     ->  %y = Reshape(%x, weft::ShapeTensor {..})
 #include <algorithm>
 
 #include "rules.h"
@@ -21,8 +24,8 @@ bool IsUnbacked(SymInt symbol) {
   return name.size() > 1 && name[0] == 'u' &&
          name.find_first_not_of("0123456789", 1) == std::string::npos;
 }
-/// The extents name data-dependent ones that the shape `source` does not: a node that states them alone would cut the
-/// tie to what computes them.
+/// The extents name data-dependent ones that the shape `source` does not: a node that states them
+/// alone would cut the tie to what computes them.
 bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
   for (SymInt d : dims) {
     for (SymInt s : d.Symbols()) {

@@ -1,11 +1,13 @@
-/// simplify.cc: Simplify. Rewrites single nodes by rules, merges equal nodes, drops dead ones, until nothing changes.
+/// simplify.cc: Simplify. Rewrites single nodes by rules, merges equal nodes, drops dead
+/// ones, until nothing changes.
 ///   needs      shape, dtype, value
 ///   provides   -
 ///   preserves  shape, dtype, value (it infers them for what it adds)
-///   never      changes a result: what is not proved is left alone; floating point is not reordered (but in variance.cc)
+///   never      changes a result: what is not proved is left alone; floating point is not
+///              reordered (but in variance.cc)
 ///   cost       at most `max_rounds` linear sweeps; two or three in practice
-///   source     rule groups: see simplify/rules.h; one-op facts: the FSimplify of each operator; registered rules:
-///              weft/core/op/rewrite_rule.h
+///   source     rule groups: see simplify/rules.h; one-op facts: the FSimplify of each
+///              operator; registered rules: weft/core/op/rewrite_rule.h
 #include <algorithm>
 #include <unordered_map>
 
@@ -22,8 +24,8 @@
 namespace weft {
 namespace {
 
-/// The rows of one sweep, held beside the graph: edits do not make them stale, because a replacement has the shape, dtype
-/// and value of what it replaces.
+/// The rows of one sweep, held beside the graph: edits do not make them stale, because a
+/// replacement has the shape, dtype and value of what it replaces.
 class Context final : public RewriteContext {
  public:
   explicit Context(Graph& g)
@@ -57,7 +59,8 @@ class Context final : public RewriteContext {
       const bool fresh = !shapes_.find(to[i]);
       if (fresh) shapes_.set(to[i], shapes_[from]);
       if (!types_.find(to[i])) types_.set(to[i], types_[from]);
-      // What inference has seen keeps the row it gave; a constant of floats tells its value itself, and has none.
+      // What inference has seen keeps the row it gave; a constant of floats tells its value
+      // itself, and has none.
       const bool own_value = IsFloat(types_[from].dtype) && Graph::ConstantOf(to[i]);
       if (const SymTensorPtr* v = values_.find(from); v && fresh && !own_value)
         values_.set(to[i], *v);
@@ -147,14 +150,16 @@ Graph Simplify(Graph g, PassContext& ctx) {
           try {
             to = rule(rows, n);
           } catch (const Error& e) {
-            // Extents that leave 64 bits on the way to a rewrite are no reason for it, nor against the model.
+            // Extents that leave 64 bits on the way to a rewrite are no reason for it,
+            // nor against the model.
             if (e.code() != ErrorCode::kOverflow) throw;
           }
           if (to.empty()) return false;
           WEFT_CHECK(to.size() <= n->num_outputs(), kApiMisuse,
                      "rewrite rule '{}' gave {} replacements for the {} outputs of {}", name,
                      to.size(), n->num_outputs(), n->Describe());
-          // "After" cannot be handed to a node that was there before: it might come before what it waits for.
+          // "After" cannot be handed to a node that was there before: it might come before
+          // what it waits for.
           if (!n->control_deps.empty() &&
               std::any_of(to.begin(), to.end(),
                           [&](const NodeEntry& e) { return e.node && e.node->id() < bound; }))
@@ -215,7 +220,7 @@ WEFT_REGISTER_PASS(Simplify)
     .statistic("pool-search", "MaxPool whose windows are searched for their winners as well")
     .statistic("pool-gradient",
                "derivatives taken on the pooled tensor, before max-pooling's gradient")
-    .statistic("one-hot-product", "products with one-hot rows made look-ups")
+    .statistic("one-hot-product", "matmuls with one-hot rows made look-ups")
     .statistic("zero-term", "structural zeros dropped from sums")
     .statistic("zero-factor", "products that a structural zero decides")
     .statistic("zero-through", "linear operators of structural zeros")

@@ -1,12 +1,15 @@
-/// variance.cc: variances that were written out as E[x^2] - E[x]^2, as the function bodies of ONNX's GroupNormalization,
-/// LayerNormalization and MeanVarianceNormalization do, become weft::Moments.
-///   Sub(ReduceMean(Mul(x, x)), Mul(m, m)), m = ReduceMean(x)    -> variance of weft::Moments(x), in any spelling of mean and
-///                                                                  square: sums divided by the count, Pow, ReduceSumSquare ..
-///   ReduceMean(x) beside weft::Moments(x)                       -> mean of weft::Moments(x)
-///   Sub(x, mean of weft::Moments(x))                            -> Sub(Sub(x, mean), rest)
+/// variance.cc: variances that were written out as E[x^2] - E[x]^2, as the function
+/// bodies of ONNX's GroupNormalization, LayerNormalization and
+/// MeanVarianceNormalization do, become weft::Moments.
+///   Sub(ReduceMean(Mul(x, x)), Mul(m, m)), m = ReduceMean(x)  -> variance of weft::Moments(x)
+///   ReduceMean(x) beside weft::Moments(x)                     -> mean of weft::Moments(x)
+///   Sub(x, mean of weft::Moments(x))                          -> Sub(Sub(x, mean), rest)
 ///
-/// The one exception to "floating point is not reordered": the left side is the difference of two nearly equal numbers, and
-/// has no right digit where mean / deviation is 3000 (f32). The right side is never worse.
+/// Mean and square in any spelling: sums divided by the count, Pow, ReduceSumSquare ..
+///
+/// The one exception to "floating point is not reordered": the left side is the difference of two
+/// nearly equal numbers, and has no right digit where mean / deviation is 3000 (f32). The right
+/// side is never worse.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -20,7 +23,8 @@ namespace {
 
 constexpr const char* kMoments = "weft::Moments";
 
-/// factor n^power times the sum over `axes` of x, or of x^2, where n is the number of elements summed.
+/// factor n^power times the sum over `axes` of x, or of x^2, where n is the
+/// number of elements summed.
 struct Sum {
   NodeEntry x;
   std::vector<int> axes;
@@ -30,7 +34,8 @@ struct Sum {
   double slack = 0;  ///< how far the factor may be off, as its constants are rounded
 };
 
-/// What stands around a sum: numbers that it is multiplied with and divided by, the latter perhaps extents of a run.
+/// What stands around a sum: numbers that it is multiplied with and divided by, the latter perhaps
+/// extents of a run.
 struct Around {
   double factor = 1, slack = 0;
   std::vector<SymInt> divisors;
@@ -41,7 +46,8 @@ bool IsFloatCast(RewriteContext& ctx, const NodePtr& n) {
          IsFloat(ctx.dtype(NodeEntry(n)));
 }
 
-/// A number that stands in a graph, and how far it may be from what was meant: half a unit in the last place.
+/// A number that stands in a graph, and how far it may be from what was meant: half a unit
+/// in the last place.
 struct Number {
   double value, slack;
 };
@@ -64,7 +70,8 @@ std::optional<SymInt> CountIn(RewriteContext& ctx, NodeEntry e) {
   return v->elements[0];
 }
 
-/// Takes factors, views and casts off; a few, so that long chains are not walked from each of their nodes.
+/// Takes factors, views and casts off; a few, so that long chains are not walked from
+/// each of their nodes.
 NodeEntry Inside(RewriteContext& ctx, NodeEntry e, Around* around) {
   static const auto& is_view = Op::GetAttr<TIsView>("TIsView");
   constexpr int kMaxAround = 6;

@@ -1,11 +1,12 @@
 /// views.cc: what views and Transposes undo across each other.
-///   Squeeze(Unsqueeze(x, a), a)           -> x           also where no extent of x is known
-///   Unsqueeze(Squeeze(x, a), a)           -> x           the Squeeze holds only where those extents are 1
-///   Flatten(x), x of rank 2, axis 1       -> x           also where no extent of x is known
+///   Squeeze(Unsqueeze(x, a), a)      -> x   also where no extent of x is known
+///   Unsqueeze(Squeeze(x, a), a)      -> x   the Squeeze holds only where those extents are 1
+///   Flatten(x), x of rank 2, axis 1  -> x   also where no extent of x is known
 ///   Transpose(Reshape(Transpose(x, p)), q), where the Reshape adds and drops extents of 1 only
-///                                         -> Reshape(Transpose(x, pq)), or Reshape(x) where pq keeps the order
-///   Gather(Transpose(x, p), c) of one position c, or with such a Reshape between, where nobody reads more of the
-///   Transpose                             -> Transpose(Gather(x, c), ..): queries, keys and values of one projection
+///     -> Reshape(Transpose(x, pq)), or Reshape(x) where pq keeps the order
+///   Gather(Transpose(x, p), c) of one position c, or with such a Reshape between, where all that
+///   read it take one position each (queries, keys and values of one projection)
+///     -> Transpose(Gather(x, c), ..)
 #include <algorithm>
 
 #include "rules.h"
@@ -35,7 +36,8 @@ std::vector<NodeEntry> InverseViews(RewriteContext& ctx, const NodePtr& n) {
   const bool drops = IsOp(n, "Squeeze") && IsOp(inner, "Unsqueeze");
   const bool adds = IsOp(n, "Unsqueeze") && IsOp(inner, "Squeeze");
   if (!drops && !adds) return {};
-  // Both count axes in the tensor that has them, so equal numbers are equal axes, negative ones too.
+  // Both count axes in the tensor that has them, so equal numbers are equal
+  // axes, negative ones too.
   const std::vector<int64_t> axes = AxesOf(ctx, n);
   if (axes.empty() || axes != AxesOf(ctx, inner)) return {};
   return {inner->inputs[0]};

@@ -8,8 +8,8 @@
 ///   Neg(Expand(1)), of scalars only       -> Expand(Neg(1))
 ///   Add(a, Neg(b))                        -> Sub(a, b);  Sub(a, Neg(b)) -> Add(a, b)
 ///
-/// "0" is a structural zero, but for the masks, where any zero is: a sum with +0 in place of the -0 in a or b is the one
-/// difference.
+/// "0" is a structural zero, but for the masks, where any zero is: a sum with +0 in place of the -0
+/// in a or b is the one difference.
 #include <algorithm>
 
 #include "rules.h"
