@@ -26,7 +26,8 @@
 
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr.h"
-#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/graph/match.h"
+#include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/pass.h"
@@ -46,20 +47,12 @@ struct View {
 
 class Former {
  public:
-  Former(Graph& g, PassContext& ctx)
-      : g_(g),
-        ctx_(ctx),
-        shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
-        types_(g.MoveCopyAttr<TypeMap>("dtype")),
-        values_(g.MoveCopyAttr<ValueMap>("value")) {}
+  Former(Graph& g, PassContext& ctx) : g_(g), ctx_(ctx), edit_(g) {}
 
   void Run() {
     for (NodePtr n : g_.TopoOrder())
       if (IsOp(n, "Softmax") && !Form(n)) break;
     g_.EraseDead();
-    g_.SetAttr("shape", std::move(shapes_));
-    g_.SetAttr("dtype", std::move(types_));
-    g_.SetAttr("value", std::move(values_));
   }
 
  private:
@@ -74,7 +67,7 @@ class Former {
   bool Form(const NodePtr& softmax) {
     std::optional<Match> m = Find(softmax);
     if (!m) return true;
-    const int rank = shapes_[NodeEntry(softmax)].rank();
+    const int rank = edit_.shape(NodeEntry(softmax)).rank();
     View q = Whole(m->scores->inputs[0], rank), k = Whole(m->scores->inputs[1], rank),
          v = Whole(m->result->inputs[1], rank);
     std::swap(k.axes[size_t(rank - 2)], k.axes[size_t(rank - 1)]);
@@ -87,8 +80,8 @@ class Former {
     NodePtr last = m->result;
     AttrDict attrs{{"scale", m->scale}};
     if (m->safe) attrs["safe"] = int64_t{1};
-    if (const NodePtr t = OnlyReader(last); t && IsOp(t, "Transpose")) {
-      attrs["y_perm"] = IntsOf(PermOf(t, rank));
+    if (const NodePtr t = OnlyReader(g_, last); t && IsOp(t, "Transpose")) {
+      attrs["y_perm"] = TransposePerm(t, rank);
       last = t;
     }
     std::vector<NodeEntry> in;
@@ -101,19 +94,18 @@ class Former {
     operand(k, "k_perm");
     operand(v, "v_perm");
     if (m->mask) in.push_back(m->mask);
-    const NodePtr call = g_.AddNode(kAttention, in, attrs, last->attrs.name);
-    for (const NodePtr& n : {m->scores, softmax, m->result, last}) g_.MergeOrigin(call, n);
-    if (m->safe) g_.MergeOrigin(call, m->safe);
-    Know(NodeEntry(call), Shape(shapes_[NodeEntry(last)]));
-    g_.ReplaceNode(last, {NodeEntry(call)});
+    const NodeEntry y = edit_.Add(kAttention, in, attrs, NodeEntry(last), last->attrs.name);
+    for (const NodePtr& n : {m->scores, softmax, m->result, last}) g_.MergeOrigin(y.node, n);
+    if (m->safe) g_.MergeOrigin(y.node, m->safe);
+    edit_.Replace(last, {y});
     ctx_.Count("calls", 1);
     return true;
   }
 
   std::optional<Match> Find(const NodePtr& softmax) const {
     const NodeEntry out(softmax);
-    const Shape& square = shapes_[out];
-    if (types_[out].dtype != DType::kF32 || !square.fully_known() || square.rank() < 2 ||
+    const Shape& square = edit_.shape(out);
+    if (edit_.dtype(out) != DType::kF32 || !square.fully_known() || square.rank() < 2 ||
         !softmax->control_deps.empty())
       return std::nullopt;
     const int rank = square.rank();
@@ -124,15 +116,16 @@ class Former {
     m.softmax = softmax;
     m.safe = ZerosForNaN(softmax);
     const NodeEntry weights(m.safe ? m.safe : softmax);
-    m.result = OnlyReader(weights.node);
-    if (!m.result || !IsOp(m.result, "MatMul") || m.result->inputs[0] != weights ||
-        m.result->inputs[1] == weights)
+    m.result = OnlyReader(g_, weights.node);
+    NodeEntry values;
+    if (!m.result || !m::Match(m.result, m::Op("MatMul", m::Same(&weights), m::Any(&values))) ||
+        values == weights)
       return std::nullopt;
-    const Shape &v = shapes_[m.result->inputs[1]], &y = shapes_[NodeEntry(m.result)];
+    const Shape &v = edit_.shape(values), &y = edit_.shape(NodeEntry(m.result));
     if (!IsMatrices(v, rank) || !SameButLast(square, y)) return std::nullopt;
 
     NodeEntry at = softmax->inputs[0];
-    if (IsOnlyReadBy(at, softmax) && IsOp(at.node, "Add")) {
+    if (m::Match(at, m::Op("Add", m::Any(), m::Any()).ReadOnlyBy(g_, softmax))) {
       const NodePtr add = at.node;
       const int side = LeadsToProduct(add->inputs[0], add)   ? 0
                        : LeadsToProduct(add->inputs[1], add) ? 1
@@ -146,12 +139,12 @@ class Former {
       reader = at.node;
       at = *inner;
     }
-    if (!IsOnlyReadBy(at, reader) || !IsOp(at.node, "MatMul") || !shapes_[at].same(square))
+    NodeEntry q, k;
+    if (!m::Match(at, m::Op("MatMul", m::Any(&q), m::Any(&k)).ReadOnlyBy(g_, reader)) ||
+        !edit_.shape(at).same(square) || !IsMatrices(edit_.shape(q), rank) ||
+        !IsMatrices(edit_.shape(k), rank))
       return std::nullopt;
     m.scores = at.node;
-    if (!IsMatrices(shapes_[m.scores->inputs[0]], rank) ||
-        !IsMatrices(shapes_[m.scores->inputs[1]], rank))
-      return std::nullopt;
     return m;
   }
 
@@ -162,12 +155,9 @@ class Former {
     for (const Use& u : softmax->uses()) {
       const NodePtr where(u.user);
       if (u.control || !IsOp(where, "Where") || !where->control_deps.empty()) continue;
-      const NodeEntry is_nan = where->inputs[0];
-      const TensorPtr zero = Graph::ConstantOf(where->inputs[1]);
-      if (where->inputs[2] == weights && IsOnlyReadBy(is_nan, where) &&
-          IsOp(is_nan.node, "IsNaN") && is_nan.node->inputs[0] == weights && zero &&
-          zero->num_elements() == 1 && zero->at(0) == 0 &&
-          shapes_[NodeEntry(where)].same(shapes_[weights]))
+      const auto is_nan = m::Op("IsNaN", m::Same(&weights)).ReadOnlyBy(g_, where);
+      if (m::Match(where, m::Op("Where", is_nan, m::Number(0.0), m::Same(&weights))) &&
+          edit_.shape(NodeEntry(where)).same(edit_.shape(weights)))
         return where;
     }
     return {};
@@ -181,8 +171,8 @@ class Former {
       reader = e.node;
       e = *inner;
     }
-    return IsOnlyReadBy(e, reader) && IsOp(e.node, "MatMul") &&
-           shapes_[e].same(shapes_[NodeEntry(add)]);
+    return m::Match(e, m::Op("MatMul", m::Any(), m::Any()).ReadOnlyBy(g_, reader)) &&
+           edit_.shape(e).same(edit_.shape(NodeEntry(add)));
   }
 
   static bool IsMatrices(const Shape& s, int most) {
@@ -195,35 +185,21 @@ class Former {
     return true;
   }
 
-  bool IsOnlyReadBy(const NodeEntry& e, const NodePtr& reader) const {
-    return e.node && e.index == 0 && !e.node->is_variable() && OnlyReader(e.node) == reader;
-  }
-  /// Null where there are several, or where an order is asked for.
-  NodePtr OnlyReader(const NodePtr& n) const {
-    if (n->uses().size() != 1 || g_.is_output(n) || !n->control_deps.empty()) return {};
-    const Use& u = n->uses()[0];
-    return u.control || !u.user->control_deps.empty() ? NodePtr() : NodePtr(u.user);
-  }
-
   /// x of e = x c or x / c with a constant number c, which goes to `scale`.
   std::optional<NodeEntry> Unscaled(const NodeEntry& e, const NodePtr& reader,
                                     double* scale) const {
-    if (!IsOnlyReadBy(e, reader)) return std::nullopt;
-    const bool divides = IsOp(e.node, "Div");
-    if (!divides && !IsOp(e.node, "Mul")) return std::nullopt;
-    for (size_t i = 0; i < (divides ? 1 : 2); ++i) {
-      const NodeEntry x = e.node->inputs[i];
-      const TensorPtr c = Graph::ConstantOf(e.node->inputs[1 - i]);
-      if (!c || c->num_elements() != 1 || !shapes_[x].same(shapes_[e])) continue;
-      *scale = divides ? *scale / c->at(0) : *scale * c->at(0);
-      return x;
-    }
-    return std::nullopt;
+    NodeEntry x;
+    double c = 1;
+    const bool divides = m::Match(e, m::Op("Div", m::Any(&x), m::Number(&c)));
+    if (!divides && !m::Match(e, m::Either("Mul", m::Any(&x), m::Number(&c)))) return std::nullopt;
+    if (!IsOnlyReadBy(g_, e, reader) || !edit_.shape(x).same(edit_.shape(e))) return std::nullopt;
+    *scale = divides ? *scale / c : *scale * c;
+    return x;
   }
 
   View Whole(const NodeEntry& e, int rank) const {
     View view{e, {}};
-    const int missing = rank - shapes_[e].rank();
+    const int missing = rank - edit_.shape(e).rank();
     for (int k = 0; k < rank; ++k) view.axes.push_back(k < missing ? View::kNone : k - missing);
     return view;
   }
@@ -232,7 +208,7 @@ class Former {
   void LookThrough(View* view, NodePtr reader, double* scale) const {
     while (true) {
       const NodeEntry e = view->source;
-      if (!IsOnlyReadBy(e, reader)) return;
+      if (!IsOnlyReadBy(g_, e, reader)) return;
       if (scale) {
         if (const std::optional<NodeEntry> inner = Unscaled(e, reader, scale)) {
           view->source = *inner;
@@ -240,14 +216,14 @@ class Former {
           continue;
         }
       }
-      std::vector<int> map;
+      std::vector<int64_t> map;
       if (IsOp(e.node, "Transpose"))
-        map = PermOf(e.node, shapes_[e].rank());
+        map = TransposePerm(e.node, edit_.shape(e).rank());
       else if (const bool* is_view = views_.find(e.node->op()); is_view && *is_view)
-        map = AxesThroughView(shapes_[e.node->inputs[0]], shapes_[e]);
+        map = AxesThroughView(edit_.shape(e.node->inputs[0]), edit_.shape(e));
       if (map.empty()) return;
       for (int& axis : view->axes)
-        if (axis != View::kNone) axis = map[size_t(axis)];
+        if (axis != View::kNone) axis = int(map[size_t(axis)]);
       view->source = e.node->inputs[0];
       reader = e.node;
     }
@@ -255,9 +231,9 @@ class Former {
 
   /// The axis of `from` that each axis of its view `to` is, kNone for those of extent 1; empty
   /// where they differ in more.
-  static std::vector<int> AxesThroughView(const Shape& from, const Shape& to) {
+  static std::vector<int64_t> AxesThroughView(const Shape& from, const Shape& to) {
     if (!from.has_rank() || !to.has_rank()) return {};
-    std::vector<int> map;
+    std::vector<int64_t> map;
     int next = 0;
     const auto skip = [&] {
       while (next < from.rank() && from[next].is(1)) ++next;
@@ -272,21 +248,13 @@ class Former {
       }
     }
     skip();
-    return next == from.rank() ? map : std::vector<int>();
+    return next == from.rank() ? map : std::vector<int64_t>();
   }
-
-  static std::vector<int> PermOf(const NodePtr& n, int rank) {
-    const Ints perm = n->has_attr("perm") ? n->attr<Ints>("perm") : Ints();
-    std::vector<int> out(perm.begin(), perm.end());
-    for (int k = int(out.size()); k < rank; ++k) out.push_back(rank - 1 - k);
-    return out;
-  }
-  static Ints IntsOf(const std::vector<int>& v) { return Ints(v.begin(), v.end()); }
 
   /// The source, with as many axes as the view has; `perm` gives them their order, empty where
   /// it is the view's.
   NodeEntry Arranged(const View& view, Ints* perm) {
-    const Shape& s = shapes_[view.source];
+    const Shape& s = edit_.shape(view.source);
     const int rank = int(view.axes.size());
     // Axes that the view adds come first, those that it drops go.
     std::vector<SymInt> dims;
@@ -309,30 +277,13 @@ class Former {
     }
     if (in_order) perm->clear();
     const Shape arranged(std::move(dims));
-    if (arranged.same(s)) return view.source;
-    const NodeEntry extents =
-        arranged.is_static()
-            ? g_.AddConstant(Tensor::Ints(arranged.ints()))
-            : NodeEntry(g_.AddNode(builtin::kShapeTensor, {}, {{"dims", arranged}}));
-    Know(extents, Shape{SymInt(rank)}, DType::kI64);
-    values_.set(extents, std::make_shared<SymTensor>(SymTensor{{rank}, arranged.dims()}));
-    const NodeEntry made(
-        g_.AddNode("Reshape", {view.source, extents}, {{"allowzero", int64_t{1}}}));
-    Know(made, arranged);
-    return made;
-  }
-
-  void Know(const NodeEntry& e, Shape shape, DType type = DType::kF32) {
-    shapes_.set(e, std::move(shape));
-    types_.set(e, Type(type));
+    return edit_.AddReshape(view.source, arranged);
   }
 
   Graph& g_;
   PassContext& ctx_;
   const OpMap<TIsView>& views_ = Op::GetAttr<TIsView>("TIsView");
-  ShapeMap shapes_;
-  TypeMap types_;
-  ValueMap values_;
+  TypedEdit edit_;
 };
 
 Graph Attention(Graph g, PassContext& ctx) {

@@ -19,7 +19,7 @@
 
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
-#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 
@@ -28,12 +28,7 @@ namespace {
 
 class CallMaker {
  public:
-  CallMaker(Graph& g, PassContext& ctx)
-      : g_(g),
-        ctx_(ctx),
-        shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
-        types_(g.MoveCopyAttr<TypeMap>("dtype")),
-        values_(g.MoveCopyAttr<ValueMap>("value")) {}
+  CallMaker(Graph& g, PassContext& ctx) : g_(g), ctx_(ctx), edit_(g) {}
 
   void Run() {
     for (NodePtr n : g_.TopoOrder()) {
@@ -41,9 +36,6 @@ class CallMaker {
       if (const FEpilogue* takes = ctx_.target().epilogue(n->op())) Grow(n, *takes);
     }
     g_.EraseDead();
-    g_.SetAttr("shape", std::move(shapes_));
-    g_.SetAttr("dtype", std::move(types_));
-    g_.SetAttr("value", std::move(values_));
   }
 
  private:
@@ -76,7 +68,7 @@ class CallMaker {
     const FCodeGen* code = n->is_variable() ? nullptr : codegen_.find(n->op());
     if (!code || !code->elementwise || n->num_outputs() != 1) return std::nullopt;
     const NodeEntry out(n);
-    if (!shapes_[out].same(shapes_[result]) || !(types_[out] == types_[result]))
+    if (!edit_.shape(out).same(edit_.shape(result)) || !(edit_.type(out) == edit_.type(result)))
       return std::nullopt;
     EpilogueStep step{n, -1, -1};
     for (size_t i = 0; i < n->num_inputs(); ++i) {
@@ -96,14 +88,15 @@ class CallMaker {
   void MakeCall(const NodePtr& anchor, const std::vector<EpilogueStep>& steps) {
     const NodePtr last = steps.back().node;
     auto body = std::make_shared<Graph>();
-    BodyMaker made{*this, *body};
+    TypedEdit inner(*body);
     std::vector<NodeEntry> outside, inside;
     const auto input = [&](const NodeEntry& e) {
       outside.push_back(e);
-      return made.Rows(NodeEntry(body->AddInput("", types_[e], shapes_[e])), e);
+      return inner.KnowAs(NodeEntry(body->AddInput("", edit_.type(e), edit_.shape(e))), edit_, e);
     };
     for (const NodeEntry& e : anchor->inputs) inside.push_back(input(e));
-    NodeEntry result = made.Rows(NodeEntry(body->AddCopy(anchor, inside)), NodeEntry(anchor));
+    NodeEntry result =
+        inner.KnowAs(NodeEntry(body->AddCopy(anchor, inside)), edit_, NodeEntry(anchor));
     for (const EpilogueStep& s : steps) {
       inside.clear();
       for (size_t i = 0; i < s.node->num_inputs(); ++i) {
@@ -113,52 +106,28 @@ class CallMaker {
         else if (int(i) == s.operand)
           inside.push_back(input(e));
         else
-          inside.push_back(e.node ? made.Rows(body->AddConstant(Graph::ConstantOf(e)), e)
+          inside.push_back(e.node ? inner.KnowAs(body->AddConstant(Graph::ConstantOf(e)), edit_, e)
                                   : NodeEntry());
       }
-      result = made.Rows(NodeEntry(body->AddCopy(s.node, inside)), NodeEntry(s.node));
+      result = inner.KnowAs(NodeEntry(body->AddCopy(s.node, inside)), edit_, NodeEntry(s.node));
     }
     body->outputs = {result};
-    made.Finish();
+    inner.Finish();
 
     const NodePtr call =
         g_.AddNode(builtin::kFused, outside,
                    {{"body", GraphPtr(body)}, {builtin::kAnchor, int64_t{1}}}, last->attrs.name);
     g_.MergeOrigin(call, anchor);
     for (const EpilogueStep& s : steps) g_.MergeOrigin(call, s.node);
-    shapes_.set(NodeEntry(call), Shape(shapes_[NodeEntry(last)]));
-    types_.set(NodeEntry(call), types_[NodeEntry(last)]);
-    g_.ReplaceNode(last, {NodeEntry(call)});
+    edit_.Replace(last, {NodeEntry(call)});
     ctx_.Count("calls", 1);
     ctx_.Count("steps", int64_t(steps.size()));
   }
 
-  /// Gives the entries of a body the rows of the entries that they stand for.
-  struct BodyMaker {
-    CallMaker& outer;
-    Graph& body;
-    ShapeMap shapes = {};
-    TypeMap types = {};
-    ValueMap values = {};
-    NodeEntry Rows(const NodeEntry& to, const NodeEntry& from) {
-      shapes.set(to, Shape(outer.shapes_[from]));
-      types.set(to, outer.types_[from]);
-      if (const SymTensorPtr* v = outer.values_.find(from)) values.set(to, SymTensorPtr(*v));
-      return to;
-    }
-    void Finish() {
-      body.SetAttr("shape", std::move(shapes));
-      body.SetAttr("dtype", std::move(types));
-      body.SetAttr("value", std::move(values));
-    }
-  };
-
   Graph& g_;
   PassContext& ctx_;
   const OpMap<FCodeGen>& codegen_ = Op::GetAttr<FCodeGen>("FCodeGen");
-  ShapeMap shapes_;
-  TypeMap types_;
-  ValueMap values_;
+  TypedEdit edit_;
 };
 
 Graph Epilogue(Graph g, PassContext& ctx) {

@@ -135,11 +135,7 @@ bool ScaleFloats(const float* from, float* to, int64_t count, double f) {
 
 class Folder {
  public:
-  Folder(Graph& g, PassContext& ctx)
-      : g_(g),
-        ctx_(ctx),
-        shapes_(g.GetAttr<ShapeMap>("shape")),
-        types_(g.GetAttr<TypeMap>("dtype")) {}
+  Folder(Graph& g, PassContext& ctx) : g_(g), ctx_(ctx), edit_(g) {}
 
   void Run() {
     std::vector<NodePtr> order = g_.TopoOrder();
@@ -163,12 +159,12 @@ class Folder {
         continue;
       }
       if (!AllFinite(map->scale) || !AllFinite(map->shift)) continue;
-      if (rectified && !Holds(types_[NodeEntry(n)].dtype, rectified->shift)) continue;
+      if (rectified && !Holds(edit_.dtype(NodeEntry(n)), rectified->shift)) continue;
       const NodePtr product = map->x.node;
       const NodePtr named = rectified ? product : n;  // the result of the row is the user's
       NodeEntry folded = IsOp(product, "Gemm") ? IntoGemm(*map, named) : IntoConv(*map, named);
       if (!folded.node) continue;
-      Know(folded, shapes_[NodeEntry(n)], types_[NodeEntry(n)]);
+      edit_.KnowAs(folded, NodeEntry(n));
       g_.MergeOrigin(folded.node, product);
       if (rectified) folded = Rectify(folded, *rectified, n);
       for (auto link = chain.rbegin(); link != chain.rend(); ++link) {
@@ -176,26 +172,11 @@ class Folder {
         taken[(*link)->id()] = 1;
         if (MapOf(*link)) ctx_.Count(IsOp(*link, "BatchNormalization") ? "batch-norm" : "affine");
       }
-      g_.ReplaceNode(n, {folded});
+      edit_.Replace(n, {folded});
     }
-    g_.SetAttr("shape", std::move(shapes_));
-    g_.SetAttr("dtype", std::move(types_));
   }
 
  private:
-  void Know(const NodeEntry& e, Shape shape, Type type) {
-    shapes_.set(e, std::move(shape));
-    types_.set(e, type);
-  }
-  /// A parameter: unlike the value of an op Constant it is not looked through for equal ones.
-  NodeEntry Param(TensorPtr t, const std::string& name) {
-    const Shape shape = t->shape();
-    const DType dtype = t->dtype();
-    const NodeEntry e(g_.AddParam(name, std::move(t)));
-    Know(e, shape, dtype);
-    return e;
-  }
-
   // ---- what is affine ----
 
   std::optional<Affine> MapOf(const NodePtr& n) const {
@@ -215,7 +196,7 @@ class Folder {
   }
 
   std::optional<Affine> OfBatchNorm(const NodePtr& n) const {
-    const Shape& x = shapes_[n->inputs[0]];
+    const Shape& x = edit_.shape(n->inputs[0]);
     if (n->attr<int64_t>("training_mode") != 0 || !x.has_rank() || x.rank() < 2) return {};
     std::vector<double> v[4];
     for (size_t i = 0; i < 4; ++i) {
@@ -239,12 +220,12 @@ class Folder {
     const bool add = IsOp(n, "Add"), sub = IsOp(n, "Sub"), mul = IsOp(n, "Mul"),
                div = IsOp(n, "Div");
     if (!add && !sub && !mul && !div) return {};
-    const Shape& out = shapes_[NodeEntry(n)];
+    const Shape& out = edit_.shape(NodeEntry(n));
     if (!out.fully_known() || out.rank() < 2) return {};
     for (size_t side : {1, 0}) {
       const TensorPtr t = Graph::ConstantOf(n->inputs[side]);
       const NodeEntry x = n->inputs[1 - side];
-      if (!t || !IsFloat(t->dtype()) || (div && side == 0) || !shapes_[x].same(out) ||
+      if (!t || !IsFloat(t->dtype()) || (div && side == 0) || !edit_.shape(x).same(out) ||
           !PerChannel(*t, out.rank()))
         continue;
       const std::vector<double> k = Doubles(*t);
@@ -309,19 +290,18 @@ class Folder {
   }
   NodeEntry Rectify(const NodeEntry& product, const Rectified& r, const NodePtr& n) {
     const auto like_n = [&](const NodePtr& made) {
-      const NodeEntry e(made);
-      Know(e, shapes_[NodeEntry(n)], types_[NodeEntry(n)]);
       g_.MergeOrigin(made, n);
-      return e;
+      return edit_.KnowAs(NodeEntry(made), NodeEntry(n));
     };
     const NodeEntry y =
         like_n(g_.AddNode(r.relu->op(), {product}, r.relu->attrs.dict, r.relu->attrs.name));
     if (std::all_of(r.shift.begin(), r.shift.end(), [](double d) { return d == 0; })) return y;
-    std::vector<int64_t> dims(size_t(shapes_[NodeEntry(n)].rank() - 1), 1);
+    std::vector<int64_t> dims(size_t(edit_.shape(NodeEntry(n)).rank() - 1), 1);
     dims[0] = int64_t(r.shift.size());
-    auto d = std::make_shared<Tensor>(types_[NodeEntry(n)].dtype, dims);
+    auto d = std::make_shared<Tensor>(edit_.dtype(NodeEntry(n)), dims);
     for (size_t c = 0; c < r.shift.size(); ++c) d->set(int64_t(c), r.shift[c]);
-    return like_n(g_.AddNode("Add", {y, Param(d, n->attrs.name + ".shift")}, {}, n->attrs.name));
+    return like_n(
+        g_.AddNode("Add", {y, edit_.AddParam(n->attrs.name + ".shift", d)}, {}, n->attrs.name));
   }
 
   // ---- where it goes ----
@@ -457,8 +437,7 @@ class Folder {
 
   Graph& g_;
   PassContext& ctx_;
-  ShapeMap shapes_;
-  TypeMap types_;
+  TypedEdit edit_;
   bool out_of_fuel_ = false;
 };
 

@@ -20,9 +20,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
-#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 
@@ -38,15 +39,12 @@ class Folder {
         ctx_(ctx),
         has_gemm_(Has("Gemm")),
         has_transposed_(Has(kTransposedMatMul)),
-        shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
-        types_(g.MoveCopyAttr<TypeMap>("dtype")) {}
+        edit_(g) {}
 
   void Run() {
     for (NodePtr n : g_.TopoOrder())
       if (IsProduct(n) && !Fold(n)) break;
     g_.EraseDead();
-    g_.SetAttr("shape", std::move(shapes_));
-    g_.SetAttr("dtype", std::move(types_));
   }
 
  private:
@@ -66,7 +64,7 @@ class Folder {
     for (size_t i : {0, 1}) {
       const NodePtr t = in[i].node;
       if (!MayFold(t)) continue;
-      const Ints perm = PermOf(t);
+      const Ints perm = TransposePerm(t, edit_.shape(NodeEntry(t)).rank());
       if (gemm) {
         const char* name = i == 0 ? "transA" : "transB";
         attrs[name] = int64_t{n->has_attr(name) && n->attr<int64_t>(name) != 0 ? 0 : 1};
@@ -78,13 +76,11 @@ class Folder {
     }
     if (folded.empty()) return true;
     if (!ctx_.Fuel("fold-transpose", n)) return false;
-    const NodePtr call =
-        g_.AddNode(gemm ? "Gemm" : kTransposedMatMul, in, std::move(attrs), n->attrs.name);
-    g_.MergeOrigin(call, n);
-    for (const NodePtr& t : folded) g_.MergeOrigin(call, t);
-    shapes_.set(NodeEntry(call), Shape(shapes_[NodeEntry(n)]));
-    types_.set(NodeEntry(call), types_[NodeEntry(n)]);
-    g_.ReplaceNode(n, {NodeEntry(call)});
+    const NodeEntry y = edit_.Add(gemm ? "Gemm" : kTransposedMatMul, in, std::move(attrs),
+                                  NodeEntry(n), n->attrs.name);
+    g_.MergeOrigin(y.node, n);
+    for (const NodePtr& t : folded) g_.MergeOrigin(y.node, t);
+    edit_.Replace(n, {y});
     ctx_.Count("transpositions", int64_t(folded.size()));
     return true;
   }
@@ -93,12 +89,12 @@ class Folder {
   /// that nothing needs it?
   bool MayFold(const NodePtr& t) const {
     if (!IsOp(t, "Transpose") || !t->control_deps.empty() || g_.is_output(t)) return false;
-    const Shape& s = shapes_[NodeEntry(t)];
+    const Shape& s = edit_.shape(NodeEntry(t));
     if (!s.has_rank() || s.rank() < 2) return false;
     // Of several products one could come after a write that waits for the Transpose
     // and for another product.
     if (t->uses().size() > 1 && IsWritten(t->inputs[0].node)) return false;
-    const Ints perm = PermOf(t);
+    const Ints perm = TransposePerm(t, edit_.shape(NodeEntry(t)).rank());
     const int64_t dense = s.rank() - 1;
     if (perm.size() != size_t(s.rank()) || std::is_sorted(perm.begin(), perm.end()) ||
         (perm.back() != dense && perm[perm.size() - 2] != dense))
@@ -114,29 +110,21 @@ class Folder {
   }
   /// A product whose form with transposed operands the library has.
   bool IsTaker(const NodePtr& n) const {
-    return IsProduct(n) && n->control_deps.empty() && IsFloat(types_[NodeEntry(n)].dtype) &&
+    return IsProduct(n) && n->control_deps.empty() && IsFloat(edit_.dtype(NodeEntry(n))) &&
            (IsGemm(n) ? has_gemm_ : has_transposed_);
   }
   bool IsGemm(const NodePtr& n) const {
     const auto is_matrix = [&](size_t i) {
-      const Shape& s = shapes_[n->inputs[i]];
+      const Shape& s = edit_.shape(n->inputs[i]);
       return s.has_rank() && s.rank() == 2;
     };
     return IsOp(n, "Gemm") || (is_matrix(0) && is_matrix(1));
   }
 
-  Ints PermOf(const NodePtr& t) const {
-    Ints perm = t->has_attr("perm") ? t->attr<Ints>("perm") : Ints();
-    const int rank = shapes_[NodeEntry(t)].rank();
-    for (int k = int(perm.size()); k < rank; ++k) perm.push_back(rank - 1 - k);
-    return perm;
-  }
-
   Graph& g_;
   PassContext& ctx_;
   const bool has_gemm_, has_transposed_;
-  ShapeMap shapes_;
-  TypeMap types_;
+  TypedEdit edit_;
 };
 
 Graph FoldTranspose(Graph g, PassContext& ctx) {
