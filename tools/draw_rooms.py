@@ -108,7 +108,7 @@ STYLE = """<style>
 </style>"""
 MARKER = ('<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
           '<path class="head" d="M0 0 8 4 0 8z"/></marker></defs>')
-CHIP, GAP, PAD, HEAD, AISLE, SPACE = 20, 6, 8, 24, 44, 26
+CHIP, GAP, PAD, HEAD, SPACE = 20, 6, 8, 24, 26
 
 
 def width_of(text, size=12):
@@ -161,32 +161,45 @@ def shaft(x, boxes, width):
 
 
 def rooms_svg(words):
-    plan, place, y = list(reversed(floors(BELOW))), {}, 12
-    wide = [sum(size_of(r)[0] for r in floor) + SPACE * (len(floor) - 1) for floor in plan]
-    width = max(wide) + 100
-    for floor, total in zip(plan, wide):
-        x, high = (width - total) // 2, max(size_of(r)[1] for r in floor)
+    plan, spot = list(reversed(floors(BELOW))), {}  # spot: left, width, height
+    totals = [sum(size_of(r)[0] for r in floor) + SPACE * (len(floor) - 1) for floor in plan]
+    width = max(totals) + 100
+    for floor, total in zip(plan, totals):
+        x = (width - total) // 2
         for room in floor:
-            place[room] = (x, y, size_of(room)[0], high)
+            spot[room] = (x, *size_of(room))
             x += size_of(room)[0] + SPACE
-        y += high + AISLE
     level = {room: k for k, floor in enumerate(plan) for room in floor}
-    comes = {room: sorted((u for u, below in BELOW.items() if room in below), key=lambda u: place[u][0]) for room in BELOW}
-    parts = []
-    for room, below in BELOW.items():
-        x, top, w, h = place[room]
-        for i, b in enumerate(sorted(below, key=lambda r: place[r][0])):
-            start = x + w * (i + 1) // (len(below) + 1)
-            bx, by, bw, _ = place[b]
-            end = bx + bw * (comes[b].index(room) + 1) // (len(comes[b]) + 1)
-            between = [(place[r][0], place[r][0] + place[r][2]) for k in range(level[room] + 1, level[b]) for r in plan[k]]
-            turn, last = top + h + 10 + 6 * (sorted(BELOW).index(room) % 4), by - 12 - 5 * (comes[b].index(room) % 3)
+    comes = {room: sorted((u for u, below in BELOW.items() if room in below), key=lambda u: spot[u][0]) for room in BELOW}
+    # Each arrow goes down, across in the aisle below its room, down a shaft past the floors between, across in the aisle
+    # above its aim. What goes across in an aisle has a track of its own.
+    arrows, tracks = [], [0] * len(plan)
+    for room in sorted(BELOW, key=lambda r: (level[r], spot[r][0])):
+        below = sorted(BELOW[room], key=lambda r: spot[r][0])
+        for i, aim in enumerate(below):
+            start = spot[room][0] + spot[room][1] * (i + 1) // (len(below) + 1)
+            end = spot[aim][0] + spot[aim][1] * (comes[aim].index(room) + 1) // (len(comes[aim]) + 1)
+            between = [(spot[r][0], spot[r][0] + spot[r][1]) for k in range(level[room] + 1, level[aim]) for r in plan[k]]
             down = shaft(start, between, width) if between else end
-            middle = f"V{turn} H{down} V{last} H{end}" if between else f"V{turn} H{end}"
-            parts.append(f'<path class="line" marker-end="url(#arrow)" d="M{start} {top + h} {middle} V{by - 1}"/>')
+            stops = [(level[room], start, down)] + ([(level[aim] - 1, down, end)] if between else [])
+            stops = [(aisle, to) for aisle, come, to in stops if abs(come - to) > 2]
+            arrows.append((room, aim, start, [(aisle, tracks[aisle], to) for aisle, to in stops]))
+            for aisle, _ in stops:
+                tracks[aisle] += 1
+    top, y = [], 12
+    for k, floor in enumerate(plan):
+        top.append(y)
+        y += max(spot[r][2] for r in floor) + 2 * CHIP + 6 * tracks[k]
+    parts = []
+    for room, aim, start, across in arrows:
+        path = f"M{start} {top[level[room]] + spot[room][2]}"
+        for aisle, track, to in across:
+            path += f" V{top[aisle + 1] - CHIP - 6 * track} H{to}"
+        parts.append(f'<path class="line" marker-end="url(#arrow)" d="{path} V{top[level[aim]] - 1}"/>')
     for room in BELOW:
-        parts += draw_room(room, *place[room], words)
-    return svg(width, y - AISLE + 12, "The rooms of Weft, higher ones on what they may include", parts)
+        x, w, h = spot[room]
+        parts += draw_room(room, x, top[level[room]], w, h, words)
+    return svg(width, y - 2 * CHIP + 12, "The rooms of Weft, higher ones on what they may include", parts)
 
 
 def lane_of(file):
