@@ -9,7 +9,7 @@
 /// Where there is no engine for the whole all the same, the convolution alone is cuDNN's, and a generated kernel does the
 /// rest in one pass over its result.
 ///
-/// What cuDNN has no way to do is declined: the runtime generates kernels for it. Pooling always is (ARCHITECTURE.md).
+/// What cuDNN has no way to do is declined: the runtime generates kernels for it. Pooling always is (docs/architecture/decisions_gpu.md).
 #include <algorithm>
 #include <optional>
 #include <string>
