@@ -10,7 +10,7 @@ find_path(DMLC_INCLUDE_DIR dmlc/registry.h REQUIRED)
 # weft_base: what every room is compiled with. Public headers reach no further than this.
 add_library(weft_base INTERFACE)
 target_include_directories(weft_base INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-target_compile_definitions(weft_base INTERFACE WEFT_VERSION="${PROJECT_VERSION}" WEFT_MODULE_NAME="weft")
+target_compile_definitions(weft_base INTERFACE WEFT_MODULE_NAME="weft")
 target_link_libraries(weft_base INTERFACE weft_warnings fmt::fmt ${DMLC_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
 
 # weft_user: what our own programs on top of libweft.so may use besides it.

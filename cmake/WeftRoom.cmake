@@ -22,6 +22,12 @@ function(_weft_require_files)
   endforeach()
 endfunction()
 
+# weft_says_version(a.cc ...): these sources have WEFT_VERSION. They alone, so that another version compiles nothing else.
+function(weft_says_version)
+  _weft_require_files(${ARGN})
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_DEFINITIONS WEFT_VERSION="${PROJECT_VERSION}")
+endfunction()
+
 # The NVRTC that tools/setup has brought for tests, which it does where a machine has none; empty: there is none.
 set(WEFT_TEST_NVRTC ${WEFT_DATA_DIR}/nvidia-cuda-nvrtc/libnvrtc.so.13)
 execute_process(COMMAND bash -c "source tools/common.sh && has_nvrtc" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}

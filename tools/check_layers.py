@@ -177,7 +177,8 @@ def main():
     files = [f for top in ("include/weft", "src") for f in sorted((root / top).rglob("*"))
              if f.suffix in (".h", ".cc", ".inc")]
     users = [f for top in ("src", "tests", "tools", "bench", "examples", "plugins", "tinyflow_demo")
-             for f in sorted((root / top).rglob("*")) if f.suffix in (".h", ".c", ".cc", ".inc")]
+             for f in sorted((root / top).rglob("*")) if f.suffix in (".h", ".c", ".cc", ".inc")
+             and root / "tests/contributing" not in f.parents]  # files of rooms, until they are there
     problems = [f"{f.relative_to(root)}: {p}" for f in files for p in problems_of(tree, f)]
     problems += [f"{f.relative_to(root)}: {p}" for f in users for p in break_ins(tree, f)] + list(crowded(root))
     print("\n".join(problems) or f"layers: {len(files)} files, every include in order")

@@ -160,7 +160,7 @@ typedef struct WeftBackendDef {
 typedef struct WeftHost {
   size_t struct_size;
   uint32_t api_min, api_max; /* versions of this interface that the host speaks */
-  const char* version;       /* of Weft: "0.1.0" */
+  const char* version;       /* of Weft: "0.2.0" */
   const char* abi_id;        /* of its C++ headers */
 
   /* Keeps a message for the status that the callback is about to return,

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* "0.1.0". */
+/* "0.2.0". */
 WEFT_API const char* weft_version(void);
 
 /* ---- errors: of the last failed call on this thread; never null ---- */

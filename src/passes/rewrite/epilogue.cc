@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
@@ -47,20 +48,14 @@ class CallMaker {
     std::vector<EpilogueStep> steps;
     NodePtr last = anchor;
     while (true) {
-      const NodePtr reader = OnlyReader(last);
+      const NodePtr reader = OnlyReader(g_, last);
       if (!reader) break;
       const std::optional<EpilogueStep> step = StepOf(reader, NodeEntry(last));
-      if (!step || !takes({anchor, steps, *step, shapes_, types_})) break;
+      if (!step || !takes({anchor, steps, *step, edit_.shapes(), edit_.types()})) break;
       steps.push_back(*step);
       last = reader;
     }
     if (!steps.empty()) MakeCall(anchor, steps);
-  }
-
-  NodePtr OnlyReader(const NodePtr& n) const {
-    if (n->uses().size() != 1 || g_.is_output(n)) return {};
-    const Use& u = n->uses()[0];
-    return u.control || !u.user->control_deps.empty() ? NodePtr() : NodePtr(u.user);
   }
 
   /// What `n` does to `result`, where that is element by element.

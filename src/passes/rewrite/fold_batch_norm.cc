@@ -38,7 +38,7 @@
 #include <optional>
 
 #include "weft/core/graph/builtin_ops.h"
-#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 
@@ -426,12 +426,12 @@ class Folder {
     if (out_of_fuel_) return {};
     const NodeEntry w = product->inputs[1];
     const NodeEntry fresh =
-        weights == Graph::ConstantOf(w) ? w : Param(weights, w.node->attrs.name);
+        weights == Graph::ConstantOf(w) ? w : edit_.AddParam(w.node->attrs.name, weights);
     const std::string name = HasBias(product)        ? product->inputs[2].node->attrs.name
                              : n->attrs.name.empty() ? std::string()
                                                      : n->attrs.name + ".bias";
     std::vector<NodeEntry> inputs{product->inputs[0], fresh};
-    if (adds) inputs.push_back(Param(bias, name));
+    if (adds) inputs.push_back(edit_.AddParam(name, bias));
     return NodeEntry(g_.AddNode(product->op(), inputs, std::move(attrs), n->attrs.name));
   }
 

@@ -11,7 +11,7 @@
 ///                                         whatever a name holds
 ///   // place "pass Fusion"
 ///   // rest "CodeGen,RTCGen"              the passes after it
-///   // weft "0.1.0"
+///   // weft "0.2.0"
 ///   // target "cpu"
 ///   // strict false
 ///   // fuel -1                            rewrites that were left when the pass began

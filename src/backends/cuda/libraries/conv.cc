@@ -11,7 +11,7 @@
 /// one pass over its result.
 ///
 /// What cuDNN has no way to do is declined: the runtime generates kernels for it.
-/// Pooling always is (ARCHITECTURE.md).
+/// Pooling always is (docs/architecture/decisions_gpu.md).
 #include <algorithm>
 #include <optional>
 #include <string>
