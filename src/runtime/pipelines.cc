@@ -45,6 +45,7 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
   // Again: folded constants are operands that rules wait for, and what is left of a normalisation
   // is often nothing.
   p.push_back("Simplify");
+  if (o.until < PipelineEnd::kGraph) return p;
   if (o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.
     p.push_back("Attention");

@@ -18,9 +18,7 @@ namespace {
 /// Symbols that the user did not name give way first: u<k> and the ones that stand for large
 /// expressions. By name, so that the choice does not depend on what the process did before.
 bool IsFreshName(const Node* symbol) {
-  const std::string& s = symbol->name;
-  if (s.size() > 1 && s[0] == 'u') return s.find_first_not_of("0123456789", 1) == std::string::npos;
-  return sym::IsMintedName(s);
+  return SymInt::IsUnbackedName(symbol->name) || sym::IsMintedName(symbol->name);
 }
 
 /// The symbol that 0 == d is solved for, with its term: coefficient 1 or -1, and nowhere else in d.

@@ -77,6 +77,12 @@ SymInt SymInt::Unbacked(int64_t k) {
   return Symbol(fmt::format("u{}", k));
 }
 
+bool SymInt::IsUnbackedName(std::string_view name) {
+  return name.size() > 1 && name[0] == 'u' &&
+         name.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
+bool SymInt::is_unbacked() const { return is_symbol() && IsUnbackedName(symbol_name()); }
+
 bool SymInt::is_const() const { return node_ != nullptr && node_->kind == Kind::kConst; }
 
 int64_t SymInt::value() const {

@@ -19,13 +19,14 @@ struct NodeGroup {
 /// Sorted by op, then reason.
 struct Support {
   std::vector<NodeGroup> unsupported;
-  std::vector<NodeGroup> on_host;  ///< where the target is a device with memory of its own
+  std::vector<NodeGroup> in_stages;  ///< sizes or types that only the run knows
+  std::vector<NodeGroup> on_host;    ///< where the target is a device with memory of its own
 };
 
 /// `findings` are those of the import; `graph` is the imported graph.
 Support FindSupport(const Graph& graph, const std::vector<Finding>& findings, const Target& target);
 int64_t CountNodes(const std::vector<NodeGroup>& groups);
-std::string SupportText(const Support& support, const Target& target);
+std::string SupportText(const Support& support, const std::string& target);
 Json SupportJson(const std::vector<NodeGroup>& groups);
 
 }  // namespace weft::tool

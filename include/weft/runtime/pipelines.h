@@ -13,11 +13,12 @@ namespace weft {
 
 /// Where a pipeline ends.
 enum class PipelineEnd : uint8_t {
-  kGraph,    ///< nodes that are a kernel, a library call or a view each
-  kLayouts,  ///< and the layouts of what is between them
-  kKernels,  ///< with lowered kernels, which source text can be printed from
-  kCode,     ///< with their machine code
-  kPlan,     ///< with the order of steps and the plan of memory
+  kSimplified,  ///< the graph that is placed: nothing fused, no calls chosen
+  kGraph,       ///< nodes that are a kernel, a library call or a view each
+  kLayouts,     ///< and the layouts of what is between them
+  kKernels,     ///< with lowered kernels, which source text can be printed from
+  kCode,        ///< with their machine code
+  kPlan,        ///< with the order of steps and the plan of memory
 };
 
 struct PipelineOptions {

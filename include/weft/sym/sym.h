@@ -48,6 +48,10 @@ class WEFT_API SymInt {
   static SymInt Symbol(std::string_view name);
   /// Data-dependent size `u<k>`; not unique by itself, the caller (a graph) hands out k.
   static SymInt Unbacked(int64_t k);
+  /// Is that the name of one? No model's symbol may have it.
+  static bool IsUnbackedName(std::string_view name);
+  /// Is it one?
+  bool is_unbacked() const;
   /// Extent number k of a kernel, which its caller passes: a symbol of a kind of its own,
   /// printed `$k`, that no name makes. What holds one is never replaced by a symbol that stands
   /// for it, whatever its size.

@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "weft/codegen/lower/lower.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/core/op/op.h"
 #include "weft/support/check.h"
 
@@ -242,6 +244,15 @@ ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node) {
   for (size_t k = 0; k < spec.values.size(); ++k)
     spec.outputs.push_back({at.dtype[k], at.shape[k].dims()});
   return spec;
+}
+
+std::optional<ComputeSpec> TryExpand(const Graph& graph, const NodePtr& node, std::string* why) {
+  try {
+    return IsOp(node, builtin::kFused) ? ExpandBody(*FusedBody(node)) : ExpandSingle(graph, node);
+  } catch (const UserError& e) {
+    if (why) *why = e.message();
+    return std::nullopt;
+  }
 }
 
 }  // namespace weft

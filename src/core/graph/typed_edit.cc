@@ -1,24 +1,30 @@
 /// typed_edit.cc: see typed_edit.h.
 #include "weft/core/graph/typed_edit.h"
 
+#include "store.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 
 namespace weft {
 
+namespace {
+
+/// What is incomplete stays in the graph, where edits go on clearing it.
+template <class Map>
+Map Taken(Graph& g, const char* name) {
+  return g.IsComplete(name) ? g.MoveCopyAttr<Map>(name) : Map();
+}
+
+}  // namespace
+
 TypedEdit::TypedEdit(Graph& g)
     : g_(g),
-      shapes_(g.TakeAttrOr<ShapeMap>("shape")),
-      types_(g.TakeAttrOr<TypeMap>("dtype")),
-      values_(g.TakeAttrOr<ValueMap>("value")) {
-  // What is incomplete stays where edits go on clearing it.
-  for (const auto& [name, slot] : g.attrs) {
-    const AttrType* t = FindAttrType(name);
-    if (t && t->kind == AttrKind::kDerived && t->scope != AttrScope::kGraph && g.IsComplete(name))
-      others_.emplace_back(name, slot);
-  }
-  for (const auto& [name, slot] : others_) g.DropAttr(name);
-}
+      has_shapes_(g.num_nodes() == 0 || g.IsComplete("shape")),
+      has_types_(g.num_nodes() == 0 || g.IsComplete("dtype")),
+      has_values_(g.num_nodes() == 0 || g.IsComplete("value")),
+      shapes_(Taken<ShapeMap>(g, "shape")),
+      types_(Taken<TypeMap>(g, "dtype")),
+      values_(Taken<ValueMap>(g, "value")) {}
 
 TypedEdit::~TypedEdit() {
   if (open_) Finish();
@@ -26,10 +32,9 @@ TypedEdit::~TypedEdit() {
 
 void TypedEdit::Finish() {
   open_ = false;
-  g_.SetAttr("shape", std::move(shapes_));
-  g_.SetAttr("dtype", std::move(types_));
-  g_.SetAttr("value", std::move(values_));
-  for (auto& [name, slot] : others_) g_.attrs[name] = std::move(slot);
+  if (has_shapes_) g_.SetAttr("shape", std::move(shapes_));
+  if (has_types_) g_.SetAttr("dtype", std::move(types_));
+  if (has_values_) g_.SetAttr("value", std::move(values_));
 }
 
 NodeEntry TypedEdit::Add(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
@@ -84,9 +89,22 @@ NodeEntry TypedEdit::KnowAs(const NodeEntry& e, const TypedEdit& other, const No
 }
 
 void TypedEdit::Replace(NodePtr n, const std::vector<NodeEntry>& to) {
-  for (uint32_t i = 0; i < to.size(); ++i)
-    if (to[i].node && to[i].node != n && !shapes_.find(to[i])) KnowAs(to[i], NodeEntry(n, i));
+  for (uint32_t i = 0; i < to.size(); ++i) {
+    if (!to[i].node || to[i].node == n || shapes_.find(to[i])) continue;
+    KnowAs(to[i], NodeEntry(n, i));
+    if (to.size() == 1 && to[i].index == 0) CopyClaimed(n->id(), to[i].node->id());
+  }
   g_.ReplaceNode(n, to);
+}
+
+void TypedEdit::CopyClaimed(NodeId from, NodeId to) {
+  for (const std::string& name : g_.store()->preserved) {
+    const AttrType* t = FindAttrType(name);
+    const auto it = g_.attrs.find(name);
+    if (!t || t->scope != AttrScope::kEntry || it == g_.attrs.end() || !it->second) continue;
+    if (it->second.use_count() > 1) it->second = std::make_shared<std::any>(*it->second);
+    t->copy_rows(*it->second, from, *it->second, to);
+  }
 }
 
 void TypedEdit::MoveRows(NodeId from, TypedEdit& other, NodeId to) {

@@ -109,6 +109,7 @@ class Manager {
     for (const PassSpec& spec : pipeline.passes()) {
       rest_.assign(&spec, pipeline.passes().data() + pipeline.passes().size());
       g = RunOne(std::move(g), spec, Trigger::kAsked, "");
+      if (stopped_) break;
     }
     return g;
   }
@@ -124,6 +125,10 @@ class Manager {
     running_.push_back(pass.name);
     g = Provide(std::move(g), pass);
     running_.pop_back();
+    if (trigger == Trigger::kAsked && options_.go_on && !options_.go_on(pass, g)) {
+      stopped_ = true;
+      return g;
+    }
     options_.cancel.Check();
     WEFT_CHECK(g.num_nodes() <= size_t(options_.limits.nodes), kLimit,
                "the graph has {} nodes, the limit is {}", g.num_nodes(), options_.limits.nodes);
@@ -398,6 +403,7 @@ class Manager {
   PassTrace* trace_;
   std::vector<PassSpec> rest_;  // from the asked pass that runs, or whose needs run, on
   int number_ = 0;
+  bool stopped_ = false;  // by PassOptions::go_on
   std::map<std::string, int> occurrences_;
   std::vector<std::string> running_;
 };

@@ -11,15 +11,10 @@ constexpr size_t kMaxLength = 64;
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-/// `u3` is what the IR calls a data-dependent size, and these words are functions of dim
-/// expressions.
+/// Data-dependent sizes, and functions of dim expressions.
 bool IsReserved(std::string_view s) {
-  if (s == "min" || s == "max" || s == "bcast" || s == "mod" || s == "_") return true;
-  if (s.size() < 2 || s[0] != 'u') return false;
-  for (const char c : s.substr(1)) {
-    if (!IsDigit(c)) return false;
-  }
-  return true;
+  return s == "min" || s == "max" || s == "bcast" || s == "mod" || s == "_" ||
+         SymInt::IsUnbackedName(s);
 }
 
 bool IsSymbol(std::string_view s) {

@@ -27,9 +27,7 @@ bool IsSmallConstant(const NodeEntry& e, const ValueMap& values,
             std::binary_search(parameters.begin(), parameters.end(), key));
   }
   const SymTensorPtr* v = values.find(e);
-  return v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) {
-           return s.known();
-         });
+  return v && *v && (*v)->fully_known();
 }
 
 /// The user's nodes that the members stand for, a few of them: names are for messages.
@@ -66,20 +64,13 @@ std::vector<Node*> ControlUsers(NodePtr n) {
 }  // namespace
 
 FusedBuilder::FusedBuilder(Graph& g, const FusionPlan& plan)
-    : g_(g),
-      plan_(plan),
-      shapes_(g.MoveCopyAttr<ShapeMap>("shape")),
-      types_(g.MoveCopyAttr<TypeMap>("dtype")),
-      values_(g.MoveCopyAttr<ValueMap>("value")),
-      bodies_(g.TakeAttrOr<SubgraphMap>("subgraph")) {}
+    : g_(g), plan_(plan), bodies_(g.TakeAttrOr<SubgraphMap>("subgraph")), edit_(g) {}
 
 void FusedBuilder::Run() {
   CollectMembers();
   FindCrossings();
   kernels_.resize(size_t(plan_.kernels));
-  const NodeId bound = g_.id_bound() + NodeId(plan_.kernels);
-  shapes_.reserve(bound);
-  types_.reserve(bound);
+  edit_.Reserve(g_.id_bound() + NodeId(plan_.kernels));
   for (int k = 0; k < plan_.kernels; ++k) AddFused(k);
   Redirect();
   if (plan_.has_control)
@@ -128,7 +119,7 @@ void FusedBuilder::Read(const EntryKey& e) {
   if (e.index == 0)
     result_[e.id] = kRead;
   else
-    more_results_.emplace(e.packed(), kRead);
+    more_results_.emplace(e, kRead);
 }
 void FusedBuilder::Cross(Node* user, uint32_t slot, const EntryKey& e, int kernel) {
   if (!e.present() || KernelOf(e.id) < 0 || KernelOf(e.id) == kernel) return;
@@ -171,7 +162,7 @@ Ints FusedBuilder::ResultsOfParts(int kernel) const {
     results[part] += result_[id] == kRead;
     if (more_results_.empty()) continue;
     for (uint32_t i = 1; i < members_[m]->num_outputs(); ++i)
-      results[part] += int64_t(more_results_.count(EntryKey{id, i}.packed()));
+      results[part] += int64_t(more_results_.count(EntryKey{id, i}));
   }
   return results;
 }
@@ -189,9 +180,7 @@ void FusedBuilder::AddFused(int kernel) {
     *result = int(k.results.size());
     const NodeEntry from(n, index), to(k.node, uint32_t(*result));
     k.results.push_back(from);
-    shapes_.set(to, Shape(shapes_[from]));
-    types_.set(to, types_[from]);
-    if (const SymTensorPtr* v = values_.find(from)) values_.set(to, SymTensorPtr(*v));
+    edit_.KnowAs(to, from);
     g_.MergeOrigin(k.node, n);
   };
   for (uint32_t m = begin_[size_t(kernel)]; m < begin_[size_t(kernel) + 1]; ++m) {
@@ -199,14 +188,14 @@ void FusedBuilder::AddFused(int kernel) {
     if (result_[id] == kRead) add(members_[m], 0, &result_[id]);
     if (more_results_.empty()) continue;
     for (uint32_t i = 1; i < members_[m]->num_outputs(); ++i)
-      if (auto it = more_results_.find(EntryKey{id, i}.packed()); it != more_results_.end())
+      if (auto it = more_results_.find(EntryKey{id, i}); it != more_results_.end())
         add(members_[m], i, &it->second);
   }
   bodies_.set(k.node, k.body);
 }
 
 NodeEntry FusedBuilder::FusedEntry(const EntryKey& e) const {
-  const int result = e.index == 0 ? result_[e.id] : more_results_.at(e.packed());
+  const int result = e.index == 0 ? result_[e.id] : more_results_.at(e);
   return {kernels_[size_t(KernelOf(e.id))].node, uint32_t(result)};
 }
 
@@ -235,76 +224,57 @@ void FusedBuilder::RedirectControl(int kernel) {
 class FusedBuilder::Body {
  public:
   Body(FusedBuilder& b, Kernel& kernel, size_t members)
-      : b_(b), kernel_(kernel), body_(*kernel.body) {
-    shapes_.reserve(NodeId(members + members / 8 + 4));
-    types_.reserve(NodeId(members + members / 8 + 4));
+      : b_(b), kernel_(kernel), body_(*kernel.body), inner_(body_) {
+    inner_.Reserve(NodeId(members + members / 8 + 4));
   }
 
   /// `ids`: of the members in the graph around.
   void Fill(const NodePtr* members, const NodeId* ids, size_t count) {
     body_.MoveNodes(b_.g_, members, count, [this](const NodeEntry& e) { return StandIn(e); });
-    for (size_t i = 0; i < count; ++i) {
-      const NodeId from = ids[i], to = members[i]->id();
-      b_.shapes_.move_rows(from, shapes_, to);
-      b_.types_.move_rows(from, types_, to);
-      b_.values_.move_rows(from, values_, to);
-    }
+    for (size_t i = 0; i < count; ++i) b_.edit_.MoveRows(ids[i], inner_, members[i]->id());
     body_.outputs = kernel_.results;
-    body_.SetAttr("dtype", std::move(types_));
-    body_.SetAttr("shape", std::move(shapes_));
-    body_.SetAttr("value", std::move(values_));
+    inner_.Finish();
   }
 
  private:
   /// What stands in the body for an entry of the graph around it.
   NodeEntry StandIn(const NodeEntry& e) {
-    auto [it, fresh] = outside_.try_emplace(e.key().packed());
+    auto [it, fresh] = outside_.try_emplace(e.key());
     if (!fresh) return it->second;
     NodeEntry in;
-    if (!IsSmallConstant(e, b_.values_, b_.plan_.parameters)) {
-      in = NodeEntry(body_.AddInput("", b_.types_[e], b_.shapes_[e]));
+    if (!IsSmallConstant(e, b_.edit_.values(), b_.plan_.parameters)) {
+      in = NodeEntry(body_.AddInput("", b_.edit_.type(e), b_.edit_.shape(e)));
       kernel_.node->inputs.push_back(e);
     } else if (TensorPtr t = Graph::ConstantOf(e)) {
       in = body_.AddConstant(t);
     } else {
       in = FollowedValue(e);
     }
-    SetRows(in, b_.types_[e], b_.shapes_[e]);
-    if (const SymTensorPtr* v = b_.values_.find(e)) values_.set(in, *v);
-    return it->second = in;
+    return it->second = inner_.KnowAs(in, b_.edit_, e);
   }
-  NodeEntry SetRows(const NodeEntry& e, Type t, const Shape& s) {
-    types_.set(e, t);
-    shapes_.set(e, s);
-    return e;
-  }
-  /// A followed value, rebuilt from its elements: a vector of extents, brought to the
-  /// entry's shape and dtype.
+  /// A followed value, rebuilt from its elements: a vector of extents, brought to the entry's shape
+  /// and dtype.
   NodeEntry FollowedValue(const NodeEntry& e) {
-    const SymTensor& v = **b_.values_.find(e);
-    const Shape flat{SymInt(int64_t(v.elements.size()))};
-    NodeEntry x = SetRows(body_.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(v.elements)}}),
-                          DType::kI64, flat);
-    values_.set(x,
-                std::make_shared<SymTensor>(SymTensor{{int64_t(v.elements.size())}, v.elements}));
+    const SymTensor& v = *b_.edit_.value(e);
+    const int64_t count = int64_t(v.elements.size());
+    NodeEntry x = inner_.Add(builtin::kShapeTensor, {}, {{"dims", Shape(v.elements)}},
+                             {Shape{SymInt(count)}, Type(DType::kI64),
+                              std::make_shared<SymTensor>(SymTensor{{count}, v.elements})});
+    const Type i64(DType::kI64), t = b_.edit_.type(e);
     if (v.dims.size() != 1) {
-      const NodeEntry dims = body_.AddConstant(Tensor::Ints(v.dims));
-      SetRows(dims, DType::kI64, Shape{SymInt(int64_t(v.dims.size()))});
-      x = SetRows(body_.AddNode("Reshape", {x, dims}), DType::kI64, b_.shapes_[e]);
+      const NodeEntry dims = inner_.AddConstant(Tensor::Ints(v.dims));
+      x = inner_.Add("Reshape", {x, dims}, {}, {b_.edit_.shape(e), i64, nullptr});
     }
-    const DType t = b_.types_[e].dtype;
-    if (t != DType::kI64) x = SetRows(body_.AddNode("Cast", {x}, {{"to", t}}), t, b_.shapes_[e]);
+    if (t.dtype != DType::kI64)
+      x = inner_.Add("Cast", {x}, {{"to", t.dtype}}, {b_.edit_.shape(e), t, nullptr});
     return x;
   }
 
   FusedBuilder& b_;
   Kernel& kernel_;
   Graph& body_;
-  ShapeMap shapes_;
-  TypeMap types_;
-  ValueMap values_;
-  // entries of the graph and what stands for them
-  std::unordered_map<uint64_t, NodeEntry> outside_;
+  TypedEdit inner_;
+  std::unordered_map<EntryKey, NodeEntry> outside_;  // of the graph, and what stands for them
 };
 
 void FusedBuilder::FillBody(int kernel) {
@@ -315,9 +285,7 @@ void FusedBuilder::FillBody(int kernel) {
 
 void FusedBuilder::Finish() {
   g_.EraseDead();
-  g_.SetAttr("shape", std::move(shapes_));
-  g_.SetAttr("dtype", std::move(types_));
-  g_.SetAttr("value", std::move(values_));
+  edit_.Finish();
   // Fused nodes of an earlier run, whose rows an edit has cleared since.
   for (NodePtr n : g_.TopoOrder())
     if (IsOp(n, builtin::kFused) && !bodies_.find(n)) bodies_.set(n, FusedBody(n));

@@ -7,7 +7,7 @@
 
 #include "sweep.h"
 #include "weft/codegen/compiler/kernel_attr_types.h"
-#include "weft/core/graph/graph.h"
+#include "weft/core/graph/typed_edit.h"
 
 namespace weft {
 
@@ -55,12 +55,8 @@ class FusedBuilder {
 
   Graph& g_;
   const FusionPlan& plan_;
-  // The maps leave the graph while it is edited: a fused entry has the rows of the
-  // one that it replaces.
-  ShapeMap shapes_;
-  TypeMap types_;
-  ValueMap values_;
   SubgraphMap bodies_;
+  TypedEdit edit_;                // a fused entry is as the one that it replaces
   std::vector<NodePtr> members_;  // by kernel, topological
   std::vector<NodeId> member_ids_;
   std::vector<uint32_t> begin_;  // of each kernel in members_
@@ -69,7 +65,7 @@ class FusedBuilder {
   /// Number of the result that an entry is: of outputs 0 by node id, of others beside them.
   static constexpr int kNotRead = -1, kRead = -2;
   std::vector<int> result_;
-  std::unordered_map<uint64_t, int> more_results_;  // looked up only
+  std::unordered_map<EntryKey, int> more_results_;  // looked up only
 };
 
 }  // namespace weft

@@ -22,9 +22,9 @@ FusionNodes::FusionNodes(const Graph& g, const Target& target, bool libraries)
     : g_(g),
       facts_{g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
              g.GetAttr<ValueMap>("value")},
-      target_(libraries ? target : Target()),
       known_(g.AttrOr<Facts>("facts")),
       spaces_(known_),
+      target_(libraries ? target : Target()),
       rows_(g.id_bound()),
       assign_(NumberOf(builtin::kAssign)),
       read_(NumberOf(builtin::kRead)),
@@ -122,8 +122,7 @@ NodeKind FusionNodes::KindOfGeneral(NodePtr n, EntryKeys inputs) {
 bool FusionNodes::IsFollowed(NodePtr n) const {
   const SymTensorPtr* v = facts_.values.find(n->id(), 0);
   if (!v || !*v || n->num_outputs() != 1) return false;
-  return std::all_of((*v)->elements.begin(), (*v)->elements.end(),
-                     [](SymInt s) { return s.known(); });
+  return (*v)->fully_known();
 }
 
 bool FusionNodes::IsRead(NodePtr n, uint32_t output) const {

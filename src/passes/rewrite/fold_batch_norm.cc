@@ -37,6 +37,7 @@
 #include <limits>
 #include <optional>
 
+#include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
@@ -251,7 +252,7 @@ class Folder {
 
   /// Maps below the last of `chain` join `map`.
   void ExtendDown(Affine* map, std::vector<NodePtr>* chain) const {
-    while (HasOneReader(map->x.node)) {
+    while (OnlyReader(g_, map->x.node)) {
       const std::optional<Affine> inner = MapOf(map->x.node);
       if (!inner) return;
       Affine both = Compose(*map, *inner);
@@ -282,7 +283,7 @@ class Folder {
   };
   std::optional<Rectified> AcrossRelu(const Affine& map) const {
     const NodePtr relu = map.x.node;
-    if ((!IsOp(relu, "Relu") && !IsOp(relu, "LeakyRelu")) || !HasOneReader(relu)) return {};
+    if ((!IsOp(relu, "Relu") && !IsOp(relu, "LeakyRelu")) || !OnlyReader(g_, relu)) return {};
     for (double s : map.scale)
       if (!(s > 0)) return {};
     if (AllOnes(map.scale)) return {};
@@ -306,13 +307,10 @@ class Folder {
 
   // ---- where it goes ----
 
-  bool HasOneReader(const NodePtr& n) const {
-    return n->uses().size() == 1 && n->control_deps.empty() && !g_.is_output(n);
-  }
   bool CanAbsorb(const NodeEntry& e) const {
     const NodePtr n = e.node;
     if (!IsOp(n, "Conv") && !IsOp(n, "ConvTranspose") && !IsOp(n, "Gemm")) return false;
-    if (!HasOneReader(n)) return false;
+    if (!OnlyReader(g_, n)) return false;
     const TensorPtr w = Graph::ConstantOf(n->inputs[1]);
     if (!w || w->num_bytes() > ctx_.limits().folded_bytes_each) return false;
     return !HasBias(n) || Graph::ConstantOf(n->inputs[2]);

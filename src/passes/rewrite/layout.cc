@@ -27,6 +27,7 @@
 #include "weft/codegen/layouts/layouts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
+#include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/plan/epilogue.h"
@@ -50,22 +51,11 @@ class LayoutChooser {
 
   void Run() {
     if (force_ != Force::kNone || AnyWish() || AnyKernelWith(Layout::kChannelsLast)) {
-      // What an edit would clear leaves the graph meanwhile: a reorder changes none of it.
-      shapes_ = g_.MoveCopyAttr<ShapeMap>("shape");
-      types_ = g_.MoveCopyAttr<TypeMap>("dtype");
-      bodies_ = g_.MoveCopyAttr<SubgraphMap>("subgraph");
-      auto values = TakeComplete<ValueMap>("value");
-      auto code = TakeComplete<RtcMap>("rtc");
-      auto kernels = TakeComplete<KernelMap>("kernel");
-      const bool whole = kernels.has_value();
-      kernels_ = whole ? *std::move(kernels) : g_.AttrOr<KernelMap>("kernel");
+      bodies_ = g_.AttrOr<SubgraphMap>("subgraph");
+      kernels_ = g_.AttrOr<KernelMap>("kernel");
+      TypedEdit edit(g_);  // a reorder changes no row of what is there
+      edit_ = &edit;
       Choose();
-      g_.SetAttr("shape", std::move(shapes_));
-      g_.SetAttr("dtype", std::move(types_));
-      g_.SetAttr("subgraph", std::move(bodies_));
-      if (values) g_.SetAttr("value", *std::move(values));
-      if (code) g_.SetAttr("rtc", *std::move(code));
-      if (whole) g_.SetAttr("kernel", std::move(kernels_));
     }
     g_.SetAttr("layout", std::move(layouts_));
   }
@@ -86,13 +76,6 @@ class LayoutChooser {
     std::vector<Reader> readers = {};
     std::vector<End> ends = {};  ///< of the readers, distinct
   };
-
-  /// What is incomplete goes on being so.
-  template <class Map>
-  std::optional<Map> TakeComplete(const char* name) {
-    if (!g_.IsComplete(name)) return std::nullopt;
-    return g_.MoveCopyAttr<Map>(name);
-  }
 
   bool AnyWish() const {
     const ShapeMap& shapes = g_.GetAttr<ShapeMap>("shape");
@@ -147,18 +130,18 @@ class LayoutChooser {
   }
   int64_t BytesOf(const NodeEntry& e) const {
     try {
-      const SymInt n = shapes_[e].num_elements();
+      const SymInt n = edit_->shape(e).num_elements();
       SymBindings guess;
       for (SymInt s : n.Symbols()) guess[s.symbol_name()] = kGuessedExtent;
-      const int64_t bytes = DTypeBytes(types_[e].dtype, Evaluate(n, guess));
+      const int64_t bytes = DTypeBytes(edit_->dtype(e), Evaluate(n, guess));
       return std::clamp<int64_t>(bytes, 1, int64_t{1} << 40);
     } catch (const Error&) {  // larger than a number, or smaller than nothing
       return kStepBytes;
     }
   }
   bool MayLieLast(const NodeEntry& e) const {
-    const Shape* s = shapes_.find(e);
-    const Type* t = types_.find(e);
+    const Shape* s = edit_->shapes().find(e);
+    const Type* t = edit_->types().find(e);
     if (!s || !t || !s->fully_known() || s->rank() < 3 || s->rank() > 5 || !t->is_tensor())
       return false;
     const int bits = DTypeBits(t->dtype);
@@ -180,7 +163,7 @@ class LayoutChooser {
     }
     for (uint32_t k = 0; k < n->num_outputs(); ++k) {
       const NodeEntry e(n, k);
-      if (!MayLieLast(e) || LiesAlikeInAll(shapes_[e])) continue;
+      if (!MayLieLast(e) || LiesAlikeInAll(edit_->shape(e))) continue;
       numbers_.set(e, int(candidates_.size()));
       candidates_.push_back({e, BytesOf(e), ends[k]});
     }
@@ -208,13 +191,13 @@ class LayoutChooser {
         if (k->layout(i) == Layout::kChannelsLast) ends[i] = AddEnd(/*fixed=*/true);
       return ends;
     }
-    const LayoutWish wish = LayoutWishOf(n, ctx_.target(), shapes_, types_);
+    const LayoutWish wish = LayoutWishOf(n, ctx_.target(), edit_->shapes(), edit_->types());
     const auto ask = [&](const std::vector<Layout>& wished, size_t first, size_t count,
                          const auto& entry) {
       for (size_t i = 0; i < wished.size() && i < count; ++i) {
         const NodeEntry e = entry(i);
         if (wished[i] != Layout::kChannelsLast || !e.node || !MayLieLast(e)) continue;
-        if (LiesAlikeInAll(shapes_[e])) {
+        if (LiesAlikeInAll(edit_->shape(e))) {
           SayLast(e);
           continue;
         }
@@ -226,7 +209,7 @@ class LayoutChooser {
     ask(wish.outputs, inputs, n->num_outputs(),
         [&](size_t i) { return NodeEntry(n, uint32_t(i)); });
     const GraphPtr* body = bodies_.find(n);
-    if (body && !AnchoredCallOf(n)) AskKernel(n, **body, &ends);
+    if (body && !AnchoredCallOf(n)) AskKernel(n, &ends);
     return ends;
   }
   /// Of the two names of one memory, the one that saves a library call from asking what it is.
@@ -234,22 +217,17 @@ class LayoutChooser {
     if (e.node->is_variable() || IsConstant(e) || g_.is_output(e.node)) return;
     layouts_.set(e, Layout::kChannelsLast);
   }
-  void AskKernel(const NodePtr& n, const Graph& body, std::vector<End>* ends) {
+  void AskKernel(const NodePtr& n, std::vector<End>* ends) {
     const size_t inputs = n->num_inputs();
     const auto entry = [&](int operand) {
       return size_t(operand) < inputs ? n->inputs[uint32_t(operand)]
                                       : NodeEntry(n, uint32_t(size_t(operand) - inputs));
     };
-    std::vector<LayoutGroup> groups;
+    const std::optional<ComputeSpec> spec = TryExpand(g_, n, nullptr);
+    if (!spec) return;  // no kernel either
+    const auto groups = LayoutGroups(*spec, n->attrs.dict.find("parts") != nullptr);
     bool reduces = false;
-    try {
-      const ComputeSpec spec = ExpandBody(body);
-      groups = LayoutGroups(spec, n->attrs.dict.find("parts") != nullptr);
-      for (const ExprNode* e : PostOrder(spec.values)) reduces |= e->kind() == ExprKind::kReduce;
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::kUnsupported && e.code() != ErrorCode::kMissingOpAttr) throw;
-      return;  // no kernel either
-    }
+    for (const ExprNode* e : PostOrder(spec->values)) reduces |= e->kind() == ExprKind::kReduce;
     std::vector<bool> written(ends->size());
     for (auto [i, k] : WrittenInputs(n)) {
       written[size_t(i)] = true;
@@ -310,20 +288,17 @@ class LayoutChooser {
     ctx_.Count("channels-last", 1);
   }
   NodePtr AddReorder(const NodeEntry& e, bool last) {
-    const NodePtr r = g_.AddNode(builtin::kReorder, {e}, {}, e.node->attrs.name);
-    g_.MergeOrigin(r, e.node);
-    shapes_.set(NodeEntry(r), Shape(shapes_[e]));
-    types_.set(NodeEntry(r), types_[e]);
-    if (last) Tell(NodeEntry(r));
+    const NodeEntry r = edit_->Add(builtin::kReorder, {e}, {}, e, e.node->attrs.name);
+    g_.MergeOrigin(r.node, e.node);
+    if (last) Tell(r);
     ctx_.Count("reorders", 1);
-    return r;
+    return r.node;
   }
 
   Graph& g_;
   PassContext& ctx_;
   const Force force_;
-  ShapeMap shapes_;
-  TypeMap types_;
+  TypedEdit* edit_ = nullptr;  // while the layouts are chosen
   SubgraphMap bodies_;
   KernelMap kernels_;
   TwoWayChoice choice_;

@@ -93,9 +93,7 @@ class PlanMaker {
       return;
     if (n->num_outputs() == 1 && values_) {
       const SymTensorPtr* v = values_->find(NodeEntry(n));
-      if (v && *v && std::all_of((*v)->elements.begin(), (*v)->elements.end(), [](SymInt s) {
-            return s.known();
-          })) {
+      if (v && *v && (*v)->fully_known()) {
         if (IsRead(n)) AddShapeValue(n, **v);
         return;
       }
@@ -188,16 +186,14 @@ class PlanMaker {
     // An expression may hold the numbers of one draw: such a node is expanded anew in every run.
     const Evaluator* evaluator = GetEvaluator();
     if (DrawsAnew(n) && evaluator && evaluator->WhyNot(n).empty()) return true;
-    try {
-      step->spec = std::make_shared<ComputeSpec>(
-          IsOp(n, builtin::kFused) ? ExpandBody(*FusedBody(n)) : ExpandSingle(g_, n));
+    std::string why;
+    if (std::optional<ComputeSpec> spec = TryExpand(g_, n, &why)) {
+      step->spec = std::make_shared<ComputeSpec>(*std::move(spec));
       return true;
-    } catch (const UserError& e) {
-      const std::string why = evaluator ? evaluator->WhyNot(n) : "no evaluator";
-      if (why.empty()) return true;  // an op that the evaluator runs as a whole
-      unsupported_.push_back(fmt::format("{}: {}", n->Describe(), e.message()));
-      return false;
     }
+    if (evaluator && evaluator->WhyNot(n).empty()) return true;  // as a whole
+    unsupported_.push_back(fmt::format("{}: {}", n->Describe(), why));
+    return false;
   }
   void AddShapeValue(NodePtr n, const SymTensor& v) {
     Step step;

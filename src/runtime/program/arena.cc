@@ -41,8 +41,9 @@ int64_t PredictArena(Graph graph, const CompileOptions& options, const SymBindin
   const std::shared_ptr<Backend> backend = BackendFor(name, options.threads);
   CheckEffects(graph);
   MarkState(graph);
-  const Graph planned = PlanGraph(std::move(graph), options, *backend, false);
-  const StoragePlan& plan = planned.GetAttr<StoragePlan>("storage");
+  const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
+  WEFT_CHECK(planned.why_stages.empty(), kUnsupported, "{}", planned.why_stages);
+  const StoragePlan& plan = planned.graph.GetAttr<StoragePlan>("storage");
   std::vector<int64_t> bytes;
   for (const Storage& s : plan.storages) {
     const bool placed = s.kind == StorageKind::kArena;

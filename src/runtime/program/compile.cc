@@ -9,6 +9,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/runtime/pipelines.h"
+#include "weft/runtime/placement.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 #include "weft/support/timer.h"
@@ -105,32 +106,58 @@ std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& b
   return program;
 }
 
-Graph PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
+Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
   PassOptions passes = options.passes;
   passes.target = backend.target();
   Pipeline pipeline =
       Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
   if (!options.fusion) pipeline = WithoutFusion(pipeline);
   if (!code) pipeline = WithoutCode(pipeline);
-  Graph planned = ApplyPasses(std::move(graph), pipeline, passes);
-  const std::string why = passes.target.traits().kernels ? WhyStages(planned) : std::string();
-  WEFT_CHECK(why.empty(), kUnsupported, "{}", why);
+  Planned planned;
+  // Asked once: before the first pass that makes kernels and calls, or at the end where none does.
+  bool asked = !passes.target.traits().kernels;
+  const auto ask = [&](const Graph& g) {
+    asked = true;
+    planned.why_stages = Placement(g, passes.target).WhyStages();
+    return planned.why_stages.empty();
+  };
+  passes.go_on = [&](const PassEntry& next, const Graph& g) {
+    if (options.passes.go_on && !options.passes.go_on(next, g)) return false;
+    return asked || !next.fuses || ask(g);
+  };
+  planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
+  if (!asked) ask(planned.graph);
   return planned;
 }
 
-std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options) {
+namespace {
+
+/// One program; null, with the reason, where its graph has to run by stages.
+std::shared_ptr<Program> TryCompile(Graph graph, const CompileOptions& options,
+                                    std::string* why_stages) {
   std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
   std::vector<PassRecord> own;
   CompileOptions recorded = options;
   if (!options.passes.records) recorded.passes.records = &own;
   std::vector<PassRecord>& records = *recorded.passes.records;
   records.clear();
-  Graph compiled = PlanGraph(std::move(graph), recorded, *backend, true);
+  Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
+  *why_stages = planned.why_stages;
+  if (!why_stages->empty()) return nullptr;
   std::shared_ptr<Program> program =
-      ProgramMaker::Make(std::move(compiled), options.backend, backend);
+      ProgramMaker::Make(std::move(planned.graph), options.backend, backend);
   ProgramMaker::SetPasses(program.get(), records);
   ProgramMaker::SetLimits(program.get(), options.passes.limits);
   ProgramMaker::SetCallOptions(program.get(), {options.tune, options.tf32});
+  return program;
+}
+
+}  // namespace
+
+std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options) {
+  std::string why_stages;
+  std::shared_ptr<Program> program = TryCompile(std::move(graph), options, &why_stages);
+  WEFT_CHECK(program, kUnsupported, "{}", why_stages);
   return program;
 }
 
@@ -139,29 +166,20 @@ namespace {
 std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& options) {
   Timer timer;
   RequestScope scope(options.passes.limits, &options.passes.cancel);
-  const std::shared_ptr<Backend> backend = GetBackend(options.backend);
   CheckEffects(graph);
   MarkState(graph);
-  std::shared_ptr<Program> program;
-  if (!backend->target().traits().kernels) {
-    program = CompileStatic(std::move(graph), options);
-  } else {
-    const Graph original = graph;
-    try {
-      program = CompileStatic(std::move(graph), options);
-    } catch (const UserError& e) {
-      // One plan cannot hold it; stages can, unless some operator runs nowhere.
-      if (e.code() != ErrorCode::kUnsupported) throw;
-      // What a stage does cannot be undone by a later one that fails, nor be
-      // ordered against its effects.
-      const bool state = !StateVariables(original).empty();
-      WEFT_CHECK(!state, kUnsupported,
-                 "a program with state variables needs shapes that do not depend on values: {}",
-                 e.message());
-      if (!WhyNoStages(original).empty()) throw;
-      program = MakeStagedProgram(original, options);
-      ProgramMaker::Finish(program.get(), options.backend);
-    }
+  const Graph original = graph;
+  std::string why;
+  std::shared_ptr<Program> program = TryCompile(std::move(graph), options, &why);
+  if (!program) {
+    // What a stage does cannot be undone by a later one that fails, nor be ordered against its
+    // effects.
+    WEFT_CHECK(StateVariables(original).empty(), kUnsupported,
+               "a program with state variables needs shapes that do not depend on values: {}", why);
+    const std::string why_not = WhyNoStages(original);
+    WEFT_CHECK(why_not.empty(), kUnsupported, "{}; nor can it run by stages: {}", why, why_not);
+    program = MakeStagedProgram(original, options);
+    ProgramMaker::Finish(program.get(), options.backend);
   }
   ProgramMaker::SetLimits(program.get(), options.passes.limits);
   ProgramMaker::Stats(*program).compile_seconds = timer.seconds();

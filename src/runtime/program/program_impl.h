@@ -44,20 +44,20 @@ std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> b
 /// Runs it on a backend with memory of its own.
 std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend);
 
-/// What a program of this backend is planned from: `graph` after the pipeline. `code`: with the
-/// machine code of kernels, which no plan asks for. Throws kUnsupported where one plan cannot hold
-/// it. options.passes.records is filled where given.
-Graph PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code);
-/// The whole pipeline and one program, without stages; options.passes.records
-/// is filled where given.
+/// What a program of this backend is planned from: the graph after the pipeline, or, where one plan
+/// cannot hold it, after so much of the pipeline as it takes to know that, and the reason.
+struct Planned {
+  Graph graph;
+  std::string why_stages;
+};
+/// `code`: with the machine code of kernels, which no plan asks for. options.passes.records is
+/// filled where given.
+Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code);
+/// The whole pipeline and one program, without stages (kUnsupported); options.passes.records is
+/// filled where given.
 std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options);
 
 // staged_program.cc: for extents that depend on values and tensors without a place in an arena.
-/// The first entry of `g` (with shape and dtype) that one plan cannot place, with the reason; empty
-/// where there is none.
-std::string WhyStages(const Graph& g);
-/// Empty where stages can run every node of `g`; else the first that they cannot, with the reason.
-std::string WhyNoStages(const Graph& g);
 /// `graph` is as the user gave it; options.backend compiles its parts.
 std::shared_ptr<Program> MakeStagedProgram(Graph graph, const CompileOptions& options);
 

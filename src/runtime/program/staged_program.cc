@@ -30,6 +30,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/runtime/placement.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 
@@ -54,8 +55,6 @@ struct Progress {
   std::vector<uint8_t> done;  ///< by node id
   Key key;                    ///< extents and constant values so far, in order
 };
-
-bool HasPlace(const Type& t) { return t.is_tensor() && DTypeBits(t.dtype) > 0; }
 
 /// Makes one stage from the tensors at hand.
 class StageMaker {
@@ -139,7 +138,7 @@ class StageMaker {
   bool IsStatic(const NodeEntry& in_rest) const {
     const Shape* s = rest_.GetAttr<ShapeMap>("shape").find(in_rest);
     const Type* t = rest_.GetAttr<TypeMap>("dtype").find(in_rest);
-    return s && t && s->is_static() && HasPlace(*t);
+    return s && t && s->is_static() && HasArenaPlace(*t);
   }
   /// A program can run it at these extents.
   bool IsRunnable(const NodePtr& n) const {
@@ -149,13 +148,7 @@ class StageMaker {
     const NodePtr copy = InRest(NodeEntry(n)).node;
     if (Graph::ConstantOf(NodeEntry(copy))) return true;
     if (host.find(n->op()) || moves.get(n->op(), false)) return true;
-    if (!code.find(n->op())) return false;
-    try {
-      ExpandSingle(rest_, copy);
-      return true;
-    } catch (const UserError&) {
-      return false;  // a value is missing
-    }
+    return code.find(n->op()) && TryExpand(rest_, copy, nullptr);  // or a value is missing
   }
   void Partition() {
     in_program_.assign(whole_.id_bound(), 0);
@@ -396,55 +389,6 @@ class StagedProgram final : public Program {
 };
 
 }  // namespace
-
-std::string WhyStages(const Graph& g) {
-  const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
-  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
-  std::set<std::string> bound;
-  for (const NodePtr& p : g.AllInputs())
-    for (SymInt d : shapes[NodeEntry(p)].dims())
-      if (d.known() && d.is_symbol()) bound.insert(d.symbol_name());
-  const auto why = [&](const NodeEntry& e) -> std::string {
-    const Shape* s = shapes.find(e);
-    const Type* t = types.find(e);
-    if (const AttrValue* type = e.node->is_variable() ? e.node->attrs.dict.find("type") : nullptr)
-      return fmt::format("{}: values of type {} are not run yet", e.node->Describe(),
-                         type->get<std::string>());
-    if (!t || !HasPlace(*t))
-      return fmt::format("{}: output {} is of type {}", e.node->Describe(), e.index,
-                         t ? t->ToString() : "?");
-    bool known = s && s->fully_known();
-    if (known)
-      for (SymInt d : s->dims())
-        for (SymInt symbol : d.Symbols()) known = known && bound.count(symbol.symbol_name());
-    if (known) return {};
-    return fmt::format("{}: output {} has the shape {}, which is not known before the run",
-                       e.node->Describe(), e.index, s ? s->ToString() : "?");
-  };
-  for (const NodePtr& n : g.TopoOrder()) {
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
-      std::string text = why(NodeEntry(n, i));
-      if (!text.empty()) return text;
-    }
-  }
-  return {};
-}
-
-std::string WhyNoStages(const Graph& g) {
-  const Evaluator* evaluator = GetEvaluator();
-  if (!evaluator) return "no evaluator is registered";
-  for (const NodePtr& p : g.AllInputs())
-    if (const AttrValue* type = p->attrs.dict.find("type"))
-      return fmt::format("{}: values of type {} are not run yet", p->Describe(),
-                         type->get<std::string>());
-  for (const NodePtr& n : g.TopoOrder()) {
-    if (n->is_variable()) continue;
-    if (!WrittenInputs(n).empty()) return n->Describe() + ": stages write no variables";
-    if (const std::string why = evaluator->WhyNot(n); !why.empty())
-      return n->Describe() + ": " + why;
-  }
-  return {};
-}
 
 std::shared_ptr<Program> MakeStagedProgram(Graph graph, const CompileOptions& options) {
   return std::make_shared<StagedProgram>(std::move(graph), options);

@@ -298,6 +298,7 @@ int Run(const Args& a) {
     out["findings"] = std::move(remarks);
     if (!a.support.empty()) {
       out["unsupported"] = SupportJson(support.unsupported);
+      out["in_stages"] = SupportJson(support.in_stages);
       out["on_host"] = SupportJson(support.on_host);
     }
     PrintJson(out);

@@ -2,6 +2,7 @@
 /// its loop form (`Kernel`).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,11 @@ struct ComputeSpec {
 WEFT_API ComputeSpec ExpandBody(const Graph& body);
 /// The same for one node of a graph that has `shape` and `dtype`; absent inputs get no slot.
 WEFT_API ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node);
+/// The same for those that may have no expression, fused nodes by their bodies: an operator without
+/// FCodeGen, or one whose FCodeGen refuses these operands, which it says by a UserError. Here, and
+/// nowhere else, that becomes an answer: nullopt, with the reason in `why`.
+WEFT_API std::optional<ComputeSpec> TryExpand(const Graph& graph, const NodePtr& node,
+                                              std::string* why);
 
 /// One of several independent computations of one launch.
 struct KernelPart {

@@ -9,16 +9,14 @@
 ///   edit.Replace(old, {y});
 ///   // the rows are back in the graph when `edit` is gone, or after Finish()
 ///
-///   holds   every derived attribute with rows ("shape", "layout", "kernel" ...) as it was, and
-///           rows of shape, dtype and value for what is added
+///   holds   the rows of "shape", "dtype" and "value"; other derived attributes that the pass
+///           declares preserved ("layout", "kernel" ...) keep theirs; replacements take them over
 ///   never   infers; checks what it is told (the manager does, after the pass)
 ///   cost    that of the rows written; taking attributes out and putting them back moves pointers
 #pragma once
 
-#include <any>
-#include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "weft/core/graph/graph_attr_types.h"
@@ -82,11 +80,13 @@ class WEFT_API TypedEdit {
   void Reserve(NodeId bound);
 
  private:
+  void CopyClaimed(NodeId from, NodeId to);
+
   Graph& g_;
+  const bool has_shapes_, has_types_, has_values_;  ///< go back into the graph
   ShapeMap shapes_;
   TypeMap types_;
   ValueMap values_;
-  std::vector<std::pair<std::string, std::shared_ptr<std::any>>> others_;
   bool open_ = true;
 };
 

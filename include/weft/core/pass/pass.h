@@ -223,6 +223,9 @@ struct PassOptions {
   std::string print_before, print_after;          ///< pass name patterns (regular expressions)
   std::function<void(const std::string&)> print;  ///< where they go; default: stderr
   std::function<void(const PassRecord&)> on_pass;
+  /// Asked before each pass of the pipeline, when what it requires is there. False: the pipeline
+  /// ends before it.
+  std::function<bool(const PassEntry& next, const Graph& graph)> go_on;
   std::vector<PassRecord>* records = nullptr;
   std::string reproducer;  ///< file written when a pass fails or reports a fault; empty: none
   FaultPolicy faults = FaultPolicy::kDefault;

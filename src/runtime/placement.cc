@@ -1,0 +1,121 @@
+/// placement.cc: see placement.h.
+#include "weft/runtime/placement.h"
+
+#include "weft/codegen/lower/lower.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+/// Empty: the interpreter runs it.
+std::string WhyNotInterpreted(const NodePtr& n) {
+  const Evaluator* evaluator = GetEvaluator();
+  return evaluator ? evaluator->WhyNot(n) : "no evaluator is registered";
+}
+
+/// Inputs may be declared as more than tensors. Empty: it can be fed.
+std::string WhyNotFed(const NodePtr& n) {
+  const AttrValue* type = n->is_variable() ? n->attrs.dict.find("type") : nullptr;
+  return type ? fmt::format("values of type {} are not run yet", type->get<std::string>()) : "";
+}
+
+/// What it reads and gives.
+std::vector<NodeEntry> Operands(const NodePtr& n) {
+  std::vector<NodeEntry> all;
+  for (const NodeEntry& e : n->inputs)
+    if (e.node) all.push_back(e);
+  for (uint32_t i = 0; i < n->num_outputs(); ++i) all.emplace_back(n, i);
+  return all;
+}
+
+}  // namespace
+
+bool HasArenaPlace(const Type& type) { return type.is_tensor() && DTypeBits(type.dtype) > 0; }
+
+Placement::Placement(const Graph& graph, const Target& target)
+    : g_(graph),
+      target_(target),
+      shapes_(graph.GetAttr<ShapeMap>("shape")),
+      types_(graph.GetAttr<TypeMap>("dtype")),
+      values_(graph.HasAttr("value") ? &graph.GetAttr<ValueMap>("value") : nullptr),
+      unknown_(graph.HasAttr("unknown") ? &graph.GetAttr<UnknownMap>("unknown") : nullptr) {
+  for (const NodePtr& p : graph.AllInputs())
+    for (SymInt d : shapes_[NodeEntry(p)].dims())
+      if (d.known() && d.is_symbol()) bound_.insert(d.symbol_name());
+}
+
+/// Empty: it has a place in a plan.
+std::string Placement::WhyLate(const NodeEntry& e) const {
+  if (std::string why = WhyNotFed(e.node); !why.empty()) return why;
+  const Type* t = types_.find(e);
+  if (!t || !HasArenaPlace(*t))
+    return fmt::format("output {} is of type {}", e.index, t ? t->ToString() : "?");
+  const Shape* s = shapes_.find(e);
+  bool known = s && s->fully_known();
+  if (known)
+    for (SymInt d : s->dims())
+      for (SymInt symbol : d.Symbols()) known = known && bound_.count(symbol.symbol_name());
+  if (known) return {};
+  const std::string* why = unknown_ ? unknown_->find(e) : nullptr;
+  return fmt::format("output {} has the shape {}, which is not known before the run{}", e.index,
+                     s ? s->ToString() : "?", why ? ": " + *why : "");
+}
+
+Verdict Placement::Of(const NodePtr& n) const {
+  static const auto& views = Op::GetAttr<TIsView>("TIsView");
+  static const auto& any_compute = Op::GetAttr<FCompute>("FCompute");
+  if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) return {};
+  const SymTensorPtr* followed =
+      values_ && n->num_outputs() == 1 ? values_->find(NodeEntry(n)) : nullptr;
+  if (followed && *followed && (*followed)->fully_known()) return {};
+  const std::string not_interpreted = WhyNotInterpreted(n);
+  const auto interpreted = [&](Runner runner, std::string why) -> Verdict {
+    if (!not_interpreted.empty()) return {Runner::kNobody, not_interpreted};
+    return {runner, std::move(why)};
+  };
+  if (!target_.traits().kernels) return interpreted(Runner::kInterpreter, {});
+  if (target_.traits().device_memory)
+    for (const NodeEntry& e : Operands(n))
+      if (const Type& t = types_[e]; t.is_tensor() && t.known() && DTypeBits(t.dtype) == 0)
+        return {Runner::kNobody,
+                fmt::format("tensors of {} have no place on a device", DTypeName(t.dtype))};
+  for (uint32_t i = 0; i < n->num_outputs(); ++i)
+    if (std::string late = WhyLate(NodeEntry(n, i)); !late.empty())
+      return interpreted(Runner::kStages, std::move(late));
+  for (const NodeEntry& e : n->inputs)
+    if (std::string late = e.node ? WhyLate(e) : ""; !late.empty())
+      return interpreted(Runner::kStages, "it reads what is known late: " + late);
+  if (views.get(n->op(), false)) return {};
+  const std::optional<AnchoredCall> call = AnchoredCallOf(n);
+  const Op* op = call ? call->anchor->op() : n->op();
+  if (target_.compute(op) || any_compute.find(op)) return {Runner::kLibrary, {}};
+  std::string why;
+  if (TryExpand(g_, n, &why)) return {Runner::kKernel, {}};
+  return interpreted(Runner::kInterpreter, std::move(why));
+}
+
+std::string Placement::WhyStages() const {
+  for (const NodePtr& n : g_.TopoOrder())
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      if (const std::string late = WhyLate(NodeEntry(n, i)); !late.empty())
+        return n->Describe() + ": " + late;
+  return {};
+}
+
+std::string WhyNoStages(const Graph& graph) {
+  for (const NodePtr& n : graph.TopoOrder()) {
+    if (n->is_variable()) {
+      if (std::string why = WhyNotFed(n); !why.empty()) return n->Describe() + ": " + why;
+      continue;
+    }
+    if (!WrittenInputs(n).empty()) return n->Describe() + ": stages write no variables";
+    if (const std::string why = WhyNotInterpreted(n); !why.empty())
+      return n->Describe() + ": " + why;
+  }
+  return {};
+}
+
+}  // namespace weft
