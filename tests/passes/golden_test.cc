@@ -9,6 +9,10 @@
 ///   // test verify                               parses and verifies; expects an error
 ///   // test target cuda:sm_90                    the target of the passes
 ///   // test print origins,hidden,inline          what the printed text shows besides
+///   // test print kernel,order                    and any attribute by its name, as comments behind the
+///   graph (tests/support/attr_text.h)
+///   // test needs kernels cpu                     skips the case where nothing compiles kernels for it
+///   // test needs library cpu                     the same where it has no library for matrix products
 ///   weft 1
 ///   graph ...
 ///   // -----
@@ -18,6 +22,9 @@
 /// instead of a result; behind something on a line it is expected on that line. `// =====` ends a
 /// case; a file may hold several. Every result must also survive printing, parsing and printing.
 /// With WEFT_BLESS=1 what came out is written into the file: read it before you commit it.
+///
+/// The target `golden` compiles kernels everywhere: not to code, and none of those that have N buffers where it is called
+/// golden:N; golden:0 lacks a library.
 ///
 /// golden_test [--list] [--plugin F]... [part of a path]...
 #include <fmt/format.h>
@@ -32,8 +39,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/attr_text.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/json/json.h"
 #include "weft/core/module/plugin.h"
+#include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/text/text.h"
 #include "weft/support/error.h"
@@ -96,10 +106,40 @@ std::vector<Case> ReadCases(const std::string& content) {
   return cases;
 }
 
+/// Stands in for a compiler where the machine must not matter.
+class GoldenCompiler final : public KernelCompiler {
+ public:
+  explicit GoldenCompiler(const std::string& target) : target_(target) {
+    const size_t colon = target.find(':');
+    if (colon != std::string::npos) refused_ = std::atoi(target.c_str() + colon + 1);
+  }
+  std::string target() const override { return target_; }
+  std::string Source(const Kernel& kernel) const override { return kernel.CanonicalText(); }
+  std::string source_extension() const override { return ".txt"; }
+  std::string WhyUnavailable() const override { return refused_ == 0 ? "no library" : ""; }
+  std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
+                                   std::vector<std::string>* errors) override {
+    std::vector<std::string> binaries;
+    for (const KernelPtr& k : kernels) {
+      const bool made = refused_ != 0 && int(k->buffers.size()) != refused_;
+      binaries.emplace_back(made ? "code" : "");
+      errors->emplace_back(made ? "" : refused_ == 0 ? "no library" : "too many buffers");
+    }
+    return binaries;
+  }
+  KernelStats Stats(const Kernel&, const std::string&) const override { return {}; }
+
+ private:
+  std::string target_;
+  int refused_ = -1;
+};
+
 /// What a case asks for.
 struct Plan {
   bool verify = false, cat = false;
   std::optional<std::string> passes;
+  std::vector<std::string> attributes;     ///< printed behind the graph
+  std::string needs_kernels, needs_library;  ///< targets
   PassOptions options;
   PrintOptions print;
 };
@@ -128,6 +168,11 @@ Plan ReadDirectives(const Case& c) {
       plan.cat = true;
     } else if (word == "target") {
       plan.options.target = rest;
+    } else if (word == "needs") {
+      const bool library = StartsWith(rest, "library ");
+      if (!library && !StartsWith(rest, "kernels "))
+        throw fmt::format("'// test needs' is followed by 'kernels' or 'library', not '{}'", rest);
+      (library ? plan.needs_library : plan.needs_kernels) = rest.substr(rest.find(' ') + 1);
     } else if (word == "print") {
       for (const std::string& item : items) {
         if (item == "origins")
@@ -137,7 +182,7 @@ Plan ReadDirectives(const Case& c) {
         else if (item == "inline")
           plan.print.inline_all = true;
         else
-          throw fmt::format("unknown item '{}' in '// test print'", item);
+          plan.attributes.emplace_back(Trim(item));
       }
     } else {
       throw fmt::format("unknown directive '// test {}'", word);
@@ -217,12 +262,23 @@ std::string Run(const Case& c, const Plan& plan, const std::string& file) {
   const std::string text = PrintGraph(g, print);
   CheckLaw(text, side, print);
   CheckJson(g, text, print);
-  return text;
+  std::string attributes;
+  for (const std::string& name : plan.attributes) attributes += e2e::AttrText(g, name);
+  return text + attributes;
+}
+
+/// What the case needs of the build.
+bool IsThere(const Plan& plan) {
+  std::string why;
+  if (!plan.needs_kernels.empty() && !FindKernelCompiler(plan.needs_kernels, &why)) return false;
+  const std::string& library = plan.needs_library;
+  return library.empty() || (LoadBackendModule(library).empty() &&
+                             Op::Find("MatMul")->has("FCompute." + library));
 }
 
 struct Runner {
   bool bless = false;
-  int files = 0, cases = 0, failed = 0, blessed = 0;
+  int files = 0, cases = 0, failed = 0, blessed = 0, skipped = 0;
 
   void Fail(const std::string& file, const Case& c, const std::string& why) {
     ++failed;
@@ -247,6 +303,10 @@ struct Runner {
     ++cases;
     try {
       const Plan plan = ReadDirectives(*c);
+      if (!IsThere(plan)) {
+        ++skipped;
+        return;
+      }
       const std::string got = Run(*c, plan, file);
       if (c->error)
         return Fail(file, *c,
@@ -340,7 +400,8 @@ int Main(const std::vector<std::string>& args) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   fmt::print("golden: {} files, {} cases, {} passed, {} failed", runner.files, runner.cases,
-             runner.cases - runner.failed, runner.failed);
+             runner.cases - runner.failed - runner.skipped, runner.failed);
+  if (runner.skipped) fmt::print(", {} skipped", runner.skipped);
   if (runner.blessed) fmt::print(", {} written", runner.blessed);
   fmt::print(" ({:.2f} s)\n", seconds);
   return runner.failed ? 1 : 0;
@@ -351,7 +412,11 @@ int Main(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   setenv("WEFT_FAULTS", "throw", 1);
+  setenv("WEFT_CACHE", "off", 1);
   try {
+    weft::RegisterKernelCompiler("golden", [](const std::string& target) {
+      return std::make_shared<weft::GoldenCompiler>(target);
+    });
     return weft::Main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {
     fmt::print(stderr, "golden_test: {}\n", e.what());
