@@ -48,6 +48,7 @@
 #include "weft/core/text/text.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
+#include "weft/support/log.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -413,6 +414,7 @@ int Main(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   setenv("WEFT_FAULTS", "throw", 1);
   setenv("WEFT_CACHE", "off", 1);
+  weft::SetLogSink([](weft::LogLevel, const char*, int, std::string_view) {});
   try {
     weft::RegisterKernelCompiler("golden", [](const std::string& target) {
       return std::make_shared<weft::GoldenCompiler>(target);

@@ -89,10 +89,76 @@ std::string BuffersText(const Kernel& k) {
   return Join(in, ", ") + (in.empty() ? "" : " ") + "-> " + Join(out, ", ");
 }
 
-std::string StoreText(const KernelStore& s) {
-  if (s.flag) return "flag: " + s.value->CodeGen();
+/// Text of expressions in which reductions, and what occurs several times, have names: s0, s1 ..
+class ExprText {
+ public:
+  explicit ExprText(const Kernel& k) : k_(k) {
+    Exprs roots;
+    for (const KernelStore& s : k.stores) roots.push_back(s.offset), roots.push_back(s.value);
+    std::map<const ExprNode*, int> readers;
+    for (const Expr& e : roots) ++readers[e.get()];
+    const std::vector<const ExprNode*> nodes = PostOrder(roots);
+    for (const ExprNode* n : nodes)
+      for (const Expr& o : n->operands()) ++readers[o.get()];
+    for (const ExprNode* n : nodes)
+      if (DeservesName(*n, readers[n])) Name(*n);
+  }
+  /// "s0 = ..", each with its place.
+  const std::vector<std::string>& lines() const { return lines_; }
+  std::string Of(const ExprNode& n) const {
+    std::string text = n.CodeGen();
+    for (size_t i = 0; i < named_.size(); ++i)
+      text = ReplaceAll(std::move(text), named_[i], fmt::format("s{}", i));
+    return text;
+  }
+
+ private:
+  static std::string ReplaceAll(std::string text, const std::string& from, const std::string& to) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+    return text;
+  }
+  /// Variables of reductions around the expression stand for nothing outside of them.
+  static bool HasFreeVariable(const std::string& text) {
+    for (int level = 0; level < 8; ++level)
+      if (text.find(fmt::format("r{}_", level)) != std::string::npos &&
+          text.find(fmt::format("r{}_0 < ", level)) == std::string::npos)
+        return true;
+    return false;
+  }
+  bool DeservesName(const ExprNode& n, int readers) const {
+    constexpr size_t kShort = 12, kShortIndex = 40;
+    if (n.kind() == ExprKind::kLoad || n.operands().empty()) return false;
+    const std::string text = Of(n);
+    if (HasFreeVariable(text)) return false;
+    if (n.kind() == ExprKind::kReduce) return true;
+    return readers > 1 && text.size() > (n.dtype() == DType::kI64 ? kShortIndex : kShort);
+  }
+  bool IsOfRow(const ExprNode& n) const {
+    if (k_.tmpl != KernelTemplate::kRow) return false;
+    std::vector<const ExprNode*> work{&n};
+    while (!work.empty()) {
+      const ExprNode* m = work.back();
+      work.pop_back();
+      if (m->kind() == ExprKind::kIndex && m->index() >= k_.num_outer) return false;
+      for (const Expr& o : m->operands()) work.push_back(o.get());
+    }
+    return true;
+  }
+  void Name(const ExprNode& n) {
+    std::string text = Of(n);
+    lines_.push_back(fmt::format("{}s{} = {}", IsOfRow(n) ? "each row: " : "", named_.size(), text));
+    named_.push_back(std::move(text));
+  }
+
+  const Kernel& k_;
+  std::vector<std::string> named_, lines_;
+};
+
+std::string StoreText(const KernelStore& s, const ExprText& text) {
+  if (s.flag) return "flag: " + text.Of(*s.value);
   return fmt::format("{}x{}[{}] = {}", s.per_row ? "each row: " : "", s.buffer,
-                     s.offset->CodeGen(), s.value->CodeGen());
+                     text.Of(*s.offset), text.Of(*s.value));
 }
 
 std::string KernelText(const Graph& g) {
@@ -107,7 +173,9 @@ std::string KernelText(const Graph& g) {
     const Kernel& k = *numbers.kernels()[i];
     Line(&out, fmt::format("K{}: {}", i, LoopsText(k)));
     Line(&out, "  " + BuffersText(k));
-    for (const KernelStore& s : k.stores) Line(&out, "  " + StoreText(s));
+    const ExprText text(k);
+    for (const std::string& line : text.lines()) Line(&out, "  " + line);
+    for (const KernelStore& s : k.stores) Line(&out, "  " + StoreText(s, text));
   }
   return out;
 }

@@ -13,7 +13,8 @@
 ///   // K1: row i0 < $0 of i1 < 4; lanes i1         parallel loops `of` the loops of one row
 ///   //   x0 f32[4*$0], x1 f32[4] -> x2 f32[4*$0]   buffers: inputs -> outputs, with their elements
 ///   //   x2[((i0 * 4) + i1)] = (x0[((i0 * 4) + i1)] + x1[i1])
-///   //   each row: x3[i0] = ..                     a store of row loops that is done once a row
+///   //   each row: s0 = sum(r0_0 < 4, ..)          reductions, and what is used several times, have names
+///   //   each row: x3[i0] = (-s0)                  `each row`: done once a row, not at each of its points
 ///   //   flag: ..                                  an index is outside where this holds: the launch fails
 /// `rtc`: a line a kernel of a launch.
 ///   // %y: K0 is code for cpu
