@@ -8,6 +8,7 @@
 ///   // test cat                                  parses and prints
 ///   // test verify                               parses and verifies; expects an error
 ///   // test target cuda:sm_90                    the target of the passes
+///   // test fuel 1                               rewrites that are allowed
 ///   // test print origins,hidden,inline          what the printed text shows besides
 ///   // test print kernel,order                    and any attribute by its name, as comments behind the
 ///   graph (tests/support/attr_text.h)
@@ -23,8 +24,9 @@
 /// case; a file may hold several. Every result must also survive printing, parsing and printing.
 /// With WEFT_BLESS=1 what came out is written into the file: read it before you commit it.
 ///
-/// The target `golden` compiles kernels everywhere: not to code, and none of those that have N buffers where it is called
-/// golden:N; golden:0 lacks a library.
+/// The target `golden` is there on every machine. It compiles kernels, not to code, and none of those that have N buffers
+/// where it is called golden:N; golden:0 lacks what it compiles with. Its library has the calls that passes make:
+/// weft::Attention, weft::TransposedMatMul, Gemm.
 ///
 /// golden_test [--list] [--plugin F]... [part of a path]...
 #include <fmt/format.h>
@@ -135,6 +137,11 @@ class GoldenCompiler final : public KernelCompiler {
   int refused_ = -1;
 };
 
+constexpr const char* kGoldenLibrary = "FCompute.golden";
+WEFT_REGISTER_OP_IN(weft, Attention).set_attr<bool>(kGoldenLibrary, true);
+WEFT_REGISTER_OP_IN(weft, TransposedMatMul).set_attr<bool>(kGoldenLibrary, true);
+WEFT_REGISTER_OP(Gemm).set_attr<bool>(kGoldenLibrary, true);
+
 /// What a case asks for.
 struct Plan {
   bool verify = false, cat = false;
@@ -169,6 +176,8 @@ Plan ReadDirectives(const Case& c) {
       plan.cat = true;
     } else if (word == "target") {
       plan.options.target = rest;
+    } else if (word == "fuel") {
+      plan.options.fuel = std::atoi(rest.c_str());
     } else if (word == "needs") {
       const bool library = StartsWith(rest, "library ");
       if (!library && !StartsWith(rest, "kernels "))
