@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "weft/codegen/compiler/kernel_attr_types.h"
@@ -29,13 +30,29 @@ class Numbers {
   std::vector<KernelPtr> kernels_;
 };
 
-std::string NameOf(NodePtr n) {
-  if (!n->attrs.name.empty()) return "%" + n->attrs.name;
-  return n->is_variable() ? "<variable>" : fmt::format("<{}>", n->op()->name);
-}
-std::string NameOf(NodePtr n, uint32_t output) {
-  return NameOf(n) + (output ? fmt::format(":{}", output) : "");
-}
+/// Names of nodes as the text of the graph has them.
+class Names {
+ public:
+  explicit Names(const Graph& g) {
+    for (NodePtr n : g.AllInputs()) Give(n);
+    for (NodePtr n : g.TopoOrder()) Give(n);
+  }
+  std::string Of(NodePtr n, uint32_t output = 0) const {
+    return names_.at(n->id()) + (output ? fmt::format(":{}", output) : "");
+  }
+
+ private:
+  void Give(NodePtr n) {
+    if (names_.count(n->id())) return;
+    const std::string own = n->attrs.name.empty() ? std::to_string(unnamed_++) : n->attrs.name;
+    std::string name = own;
+    for (int k = 2; !taken_.insert(name).second; ++k) name = fmt::format("{}.{}", own, k);
+    names_[n->id()] = "%" + name;
+  }
+  std::map<NodeId, std::string> names_;
+  std::set<std::string> taken_;
+  int unnamed_ = 0;
+};
 void Line(std::string* to, const std::string& text) { *to += "// " + text + "\n"; }
 
 /// " {$0 = n, $1 = m}": symbols of one kernel, its own numbers.
@@ -162,12 +179,13 @@ std::string StoreText(const KernelStore& s, const ExprText& text) {
 }
 
 std::string KernelText(const Graph& g) {
+  const Names names(g);
   const KernelMap kernels = g.AttrOr<KernelMap>("kernel");
   Numbers numbers;
   std::string out;
   for (NodePtr n : g.TopoOrder())
     if (const LoweredKernel* k = kernels.find(n))
-      Line(&out, NameOf(n) + " = " + LaunchText(*k, &numbers));
+      Line(&out, names.Of(n) + " = " + LaunchText(*k, &numbers));
   if (out.empty()) Line(&out, "no kernels");
   for (size_t i = 0; i < numbers.kernels().size(); ++i) {
     const Kernel& k = *numbers.kernels()[i];
@@ -181,6 +199,7 @@ std::string KernelText(const Graph& g) {
 }
 
 std::string RtcText(const Graph& g) {
+  const Names names(g);
   const KernelMap kernels = g.AttrOr<KernelMap>("kernel");
   const RtcMap rtc = g.AttrOr<RtcMap>("rtc");
   Numbers numbers;
@@ -192,7 +211,7 @@ std::string RtcText(const Graph& g) {
     const std::vector<KernelPtr> own = k->Kernels();
     for (size_t i = 0; i < own.size() && i < compiled->size(); ++i) {
       const CompiledKernel& c = *(*compiled)[i];
-      Line(&out, fmt::format("{}: {} {}", NameOf(n), numbers.Of(own[i]),
+      Line(&out, fmt::format("{}: {} {}", names.Of(n), numbers.Of(own[i]),
                              c.binary.empty() ? "has no code: " + c.error
                                               : "is code for " + c.target.substr(0, c.target.find(':'))));
     }
@@ -202,8 +221,9 @@ std::string RtcText(const Graph& g) {
 }
 
 std::string OrderText(const Graph& g) {
+  const Names names(g);
   std::string text = "order:";
-  for (NodeId id : g.GetAttr<Order>("order").nodes) text += " " + NameOf(g.node(id));
+  for (NodeId id : g.GetAttr<Order>("order").nodes) text += " " + names.Of(g.node(id));
   std::string out;
   Line(&out, text);
   return out;
@@ -226,11 +246,12 @@ std::string PlaceText(const Storage& s) {
 }
 
 std::string StorageText(const Graph& g) {
+  const Names names(g);
   const auto& plan = g.GetAttr<StoragePlan>("storage");
   std::vector<std::string> inside(plan.storages.size());
   for (NodePtr n : g.TopoOrder())
     for (uint32_t k = 0; k < n->num_outputs(); ++k)
-      if (const int* s = plan.of.find(NodeEntry(n, k))) inside[size_t(*s)] += " " + NameOf(n, k);
+      if (const int* s = plan.of.find(NodeEntry(n, k))) inside[size_t(*s)] += " " + names.Of(n, k);
   std::string out;
   for (size_t b = 0; b < plan.storages.size(); ++b) {
     const Storage& s = plan.storages[b];
@@ -245,6 +266,7 @@ std::string StorageText(const Graph& g) {
 
 /// Rows of an attribute that is registered with a text form.
 std::string RowsText(const Graph& g, const AttrType& type, const std::any& value) {
+  const Names names(g);
   std::string out;
   const auto row = [&](const std::string& name, NodeId id, uint32_t output) {
     if (const std::optional<std::string> text = type.format(value, id, output))
@@ -252,9 +274,9 @@ std::string RowsText(const Graph& g, const AttrType& type, const std::any& value
   };
   if (type.scope == AttrScope::kGraph) row("", 0, 0);
   for (NodePtr n : g.TopoOrder()) {
-    if (type.scope == AttrScope::kNode) row(NameOf(n) + " ", n->id(), 0);
+    if (type.scope == AttrScope::kNode) row(names.Of(n) + " ", n->id(), 0);
     for (uint32_t k = 0; type.scope == AttrScope::kEntry && k < n->num_outputs(); ++k)
-      row(NameOf(n, k) + " ", n->id(), k);
+      row(names.Of(n, k) + " ", n->id(), k);
   }
   if (out.empty()) Line(&out, "no " + type.name);
   return out;
