@@ -53,7 +53,9 @@ class Names {
   std::set<std::string> taken_;
   int unnamed_ = 0;
 };
-void Line(std::string* to, const std::string& text) { *to += "// " + text + "\n"; }
+void Line(std::string* to, const std::string& text) {
+  for (const std::string& line : Split(text, '\n')) *to += "// " + line + "\n";
+}
 
 /// " {$0 = n, $1 = m}": symbols of one kernel, its own numbers.
 std::string SymbolsText(const LoweredKernel& k, size_t first, int count) {
