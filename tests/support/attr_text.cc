@@ -79,7 +79,7 @@ std::string LaunchText(const LoweredKernel& k, Numbers* numbers) {
   if (k.parts.empty())
     text = numbers->Of(k.kernel) + SymbolsText(k, 0, k.kernel->num_symbols);
   for (size_t p = 0; p < k.parts.size(); ++p)
-    text += (p ? " | " : "") + PartText(k, k.parts[p], numbers);
+    text += (!p ? "" : k.parts.size() > 2 ? "\n  | " : " | ") + PartText(k, k.parts[p], numbers);
   std::vector<std::string> moved;
   for (size_t i = 0; i < k.layouts.size(); ++i)
     if (k.layouts[i] == Layout::kChannelsLast) moved.push_back(fmt::format("{}", i));
