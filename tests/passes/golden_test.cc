@@ -1,19 +1,18 @@
 /// golden_test.cc: runs the golden tests: every .weft file under tests/ says what is to be done
 /// with it and what comes out.
 ///
-///   // test passes Simplify,Fusion{max_ops=8}    runs the pipeline and compares the text of the
-///   result
-///   // test equiv [Op,Op]                        also compares results on random inputs; names ops
-///   that may be left out
-///   // test cat                                  parses and prints
-///   // test verify                               parses and verifies; expects an error
-///   // test target cuda:sm_90                    the target of the passes
-///   // test fuel 1                               rewrites that are allowed
-///   // test print origins,hidden,inline          what the printed text shows besides
-///   // test print kernel,order                    and any attribute by its name, as comments behind the
-///   graph (tests/support/attr_text.h)
-///   // test needs kernels cpu                     skips the case where nothing compiles kernels for it
-///   // test needs library cpu                     the same where it has no library for matrix products
+///   // test passes Simplify,Fusion{max_ops=8}  runs the pipeline and compares the text of the result
+///   // test equiv [Op,Op]                      also compares results on random inputs; names
+///                                              operators that may be left out
+///   // test cat                                parses and prints
+///   // test verify                             parses and verifies; expects an error
+///   // test target cuda:sm_90                  the target of the passes; "golden" is one, see below
+///   // test fuel 1                             the number of rewrites that are allowed
+///   // test print origins,hidden,inline        what else the printed text shows
+///   // test print kernel,order                 attributes by name, as comments behind the graph
+///                                              (tests/support/attr_text.h)
+///   // test needs kernels cpu                  skips the case where nothing compiles for cpu
+///   // test needs library cpu                  skips it where cpu has no library
 ///   weft 1
 ///   graph ...
 ///   // -----
@@ -24,9 +23,9 @@
 /// case; a file may hold several. Every result must also survive printing, parsing and printing.
 /// With WEFT_BLESS=1 what came out is written into the file: read it before you commit it.
 ///
-/// The target `golden` is there on every machine. It compiles kernels, not to code, and none of those that have N buffers
-/// where it is called golden:N; golden:0 lacks what it compiles with. Its library has the calls that passes make:
-/// weft::Attention, weft::TransposedMatMul, Gemm.
+/// The target `golden` exists on every machine. Its kernels compile to a stub; golden:N refuses
+/// those of N buffers, golden:0 misses what it compiles with. Its library has the calls that passes
+/// make: weft::Attention, weft::TransposedMatMul, Gemm.
 ///
 /// golden_test [--list] [--plugin F]... [part of a path]...
 #include <fmt/format.h>
@@ -146,7 +145,7 @@ WEFT_REGISTER_OP(Gemm).set_attr<bool>(kGoldenLibrary, true);
 struct Plan {
   bool verify = false, cat = false;
   std::optional<std::string> passes;
-  std::vector<std::string> attributes;     ///< printed behind the graph
+  std::vector<std::string> attributes;       ///< printed behind the graph
   std::string needs_kernels, needs_library;  ///< targets
   PassOptions options;
   PrintOptions print;
@@ -282,8 +281,8 @@ bool IsThere(const Plan& plan) {
   std::string why;
   if (!plan.needs_kernels.empty() && !FindKernelCompiler(plan.needs_kernels, &why)) return false;
   const std::string& library = plan.needs_library;
-  return library.empty() || (LoadBackendModule(library).empty() &&
-                             Op::Find("MatMul")->has("FCompute." + library));
+  return library.empty() ||
+         (LoadBackendModule(library).empty() && Op::Find("MatMul")->has("FCompute." + library));
 }
 
 struct Runner {

@@ -76,8 +76,7 @@ std::string PartText(const LoweredKernel& k, const KernelPart& part, Numbers* nu
 
 std::string LaunchText(const LoweredKernel& k, Numbers* numbers) {
   std::string text;
-  if (k.parts.empty())
-    text = numbers->Of(k.kernel) + SymbolsText(k, 0, k.kernel->num_symbols);
+  if (k.parts.empty()) text = numbers->Of(k.kernel) + SymbolsText(k, 0, k.kernel->num_symbols);
   for (size_t p = 0; p < k.parts.size(); ++p)
     text += (!p ? "" : k.parts.size() > 2 ? "\n  | " : " | ") + PartText(k, k.parts[p], numbers);
   std::vector<std::string> moved;
@@ -166,7 +165,8 @@ class ExprText {
   }
   void Name(const ExprNode& n) {
     std::string text = Of(n);
-    lines_.push_back(fmt::format("{}s{} = {}", IsOfRow(n) ? "each row: " : "", named_.size(), text));
+    lines_.push_back(
+        fmt::format("{}s{} = {}", IsOfRow(n) ? "each row: " : "", named_.size(), text));
     named_.push_back(std::move(text));
   }
 
@@ -176,8 +176,8 @@ class ExprText {
 
 std::string StoreText(const KernelStore& s, const ExprText& text) {
   if (s.flag) return "flag: " + text.Of(*s.value);
-  return fmt::format("{}x{}[{}] = {}", s.per_row ? "each row: " : "", s.buffer,
-                     text.Of(*s.offset), text.Of(*s.value));
+  return fmt::format("{}x{}[{}] = {}", s.per_row ? "each row: " : "", s.buffer, text.Of(*s.offset),
+                     text.Of(*s.value));
 }
 
 std::string KernelText(const Graph& g) {
@@ -213,9 +213,10 @@ std::string RtcText(const Graph& g) {
     const std::vector<KernelPtr> own = k->Kernels();
     for (size_t i = 0; i < own.size() && i < compiled->size(); ++i) {
       const CompiledKernel& c = *(*compiled)[i];
-      Line(&out, fmt::format("{}: {} {}", names.Of(n), numbers.Of(own[i]),
-                             c.binary.empty() ? "has no code: " + c.error
-                                              : "is code for " + c.target.substr(0, c.target.find(':'))));
+      Line(&out,
+           fmt::format("{}: {} {}", names.Of(n), numbers.Of(own[i]),
+                       c.binary.empty() ? "has no code: " + c.error
+                                        : "is code for " + c.target.substr(0, c.target.find(':'))));
     }
   }
   if (out.empty()) Line(&out, "no machine code");
@@ -257,8 +258,8 @@ std::string StorageText(const Graph& g) {
   std::string out;
   for (size_t b = 0; b < plan.storages.size(); ++b) {
     const Storage& s = plan.storages[b];
-    Line(&out, fmt::format("B{} {}, {} bytes, steps [{}, {}):{}", b, PlaceText(s), s.bytes.ToString(),
-                           s.begin, s.end, inside[b]));
+    Line(&out, fmt::format("B{} {}, {} bytes, steps [{}, {}):{}", b, PlaceText(s),
+                           s.bytes.ToString(), s.begin, s.end, inside[b]));
   }
   std::vector<std::string> copies;
   for (int i : plan.copies) copies.push_back(std::to_string(i));
