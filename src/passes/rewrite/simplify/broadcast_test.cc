@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/evaluator.h"
