@@ -30,6 +30,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/provide.h"
 #include "weft/runtime/placement.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
@@ -131,7 +132,7 @@ class StageMaker {
     PassOptions plain;
     plain.verify = false;
     plain.limits = options_.passes.limits;
-    rest_ = ApplyPasses(std::move(rest_), {"InferType", "InferShape"}, plain);
+    rest_ = ProvideTypes(std::move(rest_), plain);
   }
 
   NodeEntry InRest(const NodeEntry& e) const { return rest_.at(rest_of_.at(e.key())); }
@@ -244,7 +245,7 @@ class StagedProgram final : public Program::Impl {
     options_.passes.print_after.clear();
     PassOptions plain;
     plain.limits = options.passes.limits;
-    graph_ = ApplyPasses(std::move(graph), {"InferType", "InferShape"}, plain);
+    graph_ = ProvideTypes(std::move(graph), plain);
     order_ = graph_.TopoOrder();
   }
 

@@ -17,6 +17,7 @@
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -52,9 +53,11 @@ class Reader {
       passes.target = backend->target();
       // Another machine's libraries may take other layouts.
       if (g.HasAttr("layout") && !UsableLayouts(g, backend->target()))
-        g = ApplyPasses(std::move(g), "Layout", passes);
+        g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kGraph, PipelineEnd::kLayouts),
+                        passes);
       g = WithCode(std::move(g), *backend, passes);
-      g = ApplyPasses(std::move(g), Pipeline::Parse("Schedule,PlanMemory"), passes);
+      g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kCode, PipelineEnd::kPlan),
+                      passes);
     }
     std::shared_ptr<Program> program = MakeProgram(std::move(g), name, backend, std::move(records),
                                                    options_.limits, {options_.tune, options_.tf32});
@@ -192,7 +195,8 @@ class Reader {
       WEFT_LOG(kInfo, "the program holds code for {}, which this machine or version does not run",
                target_);
     }
-    g = ApplyPasses(std::move(g), "CodeGen", passes);
+    g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kLayouts, PipelineEnd::kKernels),
+                    passes);
     const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
     RtcMap rtc;
     bool complete = true;
@@ -211,7 +215,8 @@ class Reader {
       g.SetAttr("rtc", std::move(rtc));
       return g;
     }
-    g = ApplyPasses(std::move(g), "RTCGen", passes);
+    g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kKernels, PipelineEnd::kCode),
+                    passes);
     RtcMap all = g.TakeAttrOr<RtcMap>("rtc");
     for (NodeId id = 0; id < rtc.id_bound(); ++id)
       if (const CompiledKernels* c = rtc.find(id)) all.set(id, *c);
