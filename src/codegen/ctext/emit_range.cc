@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emit.h"
+#include "weft/codegen/expr/math.h"
 #include "weft/codegen/lower/lower.h"
 #include "weft/support/check.h"
 

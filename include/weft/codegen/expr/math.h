@@ -29,4 +29,7 @@ struct MathFunction {
 /// Every CallOp, in the order of the enumeration.
 WEFT_API const std::vector<MathFunction>& MathFunctions();
 
+/// Replaces every kCall by basic operations; what LLVM and CUDA print.
+WEFT_API Expr ExpandMath(const Expr& e);
+
 }  // namespace weft

@@ -81,7 +81,4 @@ WEFT_API Expr SimplifyIndex(const Expr& e, const std::vector<SymInt>& dims, cons
 /// Coefficient of Index(loop) in `e` when e is affine in it with a coefficient free of all loop indices; null otherwise.
 WEFT_API Expr AffineCoefficient(const Expr& e, int loop);
 
-/// Replaces every kCall by basic operations (codegen/expr/math.h); what LLVM and CUDA print.
-WEFT_API Expr ExpandMath(const Expr& e);
-
 }  // namespace weft

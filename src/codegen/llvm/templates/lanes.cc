@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "templates.h"
+#include "weft/codegen/expr/math.h"
 #include "weft/codegen/lower/lower.h"
 #include "weft/support/check.h"
 
