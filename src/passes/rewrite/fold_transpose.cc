@@ -151,7 +151,8 @@ WEFT_REGISTER_PASS(FoldTranspose)
     .depend_graph_attr("dtype")
     .preserve_graph_attr("shape")
     .preserve_graph_attr("dtype")
-    .statistic("transpositions", "operands that are read where they lie");
+    .statistic("transpositions", "operands that are read where they lie")
+    .rewrite("fold-transpose", "a product that reads its operands where they lie");
 
 }  // namespace
 }  // namespace weft

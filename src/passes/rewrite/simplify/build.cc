@@ -1,7 +1,8 @@
 /// build.cc: what the rules of several groups build and read.
+#include "build.h"
+
 #include <algorithm>
 
-#include "rules.h"
 #include "weft/core/graph/builtin_ops.h"
 
 namespace weft::simplify {

@@ -10,8 +10,9 @@
 #include <limits>
 #include <optional>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 #include "weft/support/checked.h"
 
 namespace weft::simplify {
@@ -80,8 +81,7 @@ double Lowest(DType t) {
 }
 
 std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
-  const bool conv = IsOp(n, "Conv"), max = IsOp(n, "MaxPool"), average = IsOp(n, "AveragePool");
-  if (!conv && !max && !average) return {};
+  const bool conv = IsOp(n, "Conv"), max = IsOp(n, "MaxPool");
   const NodePtr pad = n->inputs[0].node;
   if (!IsOp(pad, "Pad")) return {};
   const Shape& x = ctx.shape(pad->inputs[0]);
@@ -117,9 +117,11 @@ std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
   inputs[0] = pad->inputs[0];
   return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, std::move(attrs), n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("pad-into-window")
+    .group("pads")
+    .root("Conv", "MaxPool", "AveragePool")
+    .describe("Pad that convolution and pooling do by themselves")
+    .apply(PadIntoWindow);
 
 }  // namespace
-
-std::vector<Rule> PadRules() { return {{"pad-into-window", PadIntoWindow}}; }
-
 }  // namespace weft::simplify

@@ -5,8 +5,9 @@
 ///   %y = Reshape(%x, %computed) : f32[batch, 64]                   ->  %y = Reshape(%x, weft::ShapeTensor {..})
 #include <algorithm>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -62,11 +63,14 @@ std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
   if (t != DType::kI64 || v->dims.size() != 1 || CutsTie(v->elements, Shape())) return {};
   return {ExtentVector(ctx.graph(), v->elements)};
 }
+WEFT_REGISTER_REWRITE_RULE("known-value")
+    .group("shape-arithmetic")
+    .any_root()
+    .describe("shape arithmetic replaced by its value")
+    .apply(KnownValue);
 
 /// Every op that only arranges elements in row-major order, as Reshape to what it gives.
 std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Reshape") && !IsOp(n, "Squeeze") && !IsOp(n, "Unsqueeze") && !IsOp(n, "Flatten"))
-    return {};
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known() || CutsTie(out.dims(), ctx.shape(n->inputs[0]))) return {};
   if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) &&
@@ -74,9 +78,13 @@ std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
     return {};
   return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
 }
+WEFT_REGISTER_REWRITE_RULE("view-as-reshape")
+    .group("shape-arithmetic")
+    .root("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+    .describe("Squeeze, Unsqueeze, Flatten and computed Reshape targets made explicit")
+    .apply(ViewAsReshape);
 
 std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Expand")) return {};
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims()) ||
       CutsTie(out.dims(), ctx.shape(n->inputs[0])))
@@ -84,13 +92,11 @@ std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
   return {NodeEntry(ctx.graph().AddNode(
       "Expand", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {}, n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("expand-target")
+    .group("shape-arithmetic")
+    .root("Expand")
+    .describe("computed Expand targets made explicit")
+    .apply(ExpandTarget);
 
 }  // namespace
-
-std::vector<Rule> ScaffoldRules() {
-  return {{"known-value", KnownValue},
-          {"view-as-reshape", ViewAsReshape},
-          {"expand-target", ExpandTarget}};
-}
-
 }  // namespace weft::simplify

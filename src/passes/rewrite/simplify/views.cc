@@ -8,8 +8,9 @@
 ///   Transpose                             -> Transpose(Gather(x, c), ..): queries, keys and values of one projection
 #include <algorithm>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -40,6 +41,11 @@ std::vector<NodeEntry> InverseViews(RewriteContext& ctx, const NodePtr& n) {
   if (axes.empty() || axes != AxesOf(ctx, inner)) return {};
   return {inner->inputs[0]};
 }
+WEFT_REGISTER_REWRITE_RULE("inverse-views")
+    .group("views")
+    .root("Squeeze", "Unsqueeze", "Flatten")
+    .describe("Squeeze and Unsqueeze that undo each other, Flatten of rank 2")
+    .apply(InverseViews);
 
 /// Axes whose extent is not 1 for certain.
 std::vector<int> Wide(const Shape& s) {
@@ -59,7 +65,7 @@ bool DifferInUnits(RewriteContext& ctx, const Shape& a, const Shape& b) {
 }
 
 std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Transpose") || !IsOp(n->inputs[0].node, "Reshape")) return {};
+  if (!IsOp(n->inputs[0].node, "Reshape")) return {};
   const NodePtr reshape = n->inputs[0].node, first = reshape->inputs[0].node;
   if (!IsOp(first, "Transpose")) return {};
   const NodeEntry x = first->inputs[0];
@@ -86,6 +92,11 @@ std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& 
   const NodeEntry moved(g.AddNode("Transpose", {x}, {{"perm", order}}));
   return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
 }
+WEFT_REGISTER_REWRITE_RULE("transpose-across-units")
+    .group("views")
+    .root("Transpose")
+    .describe("Transposes on both sides of a Reshape that moves only 1s")
+    .apply(TransposeAcrossUnits);
 
 /// Gather of one position that is known.
 bool Selects(RewriteContext& ctx, const NodePtr& n) {
@@ -140,13 +151,11 @@ std::vector<NodeEntry> SelectAcrossTranspose(RewriteContext& ctx, const NodePtr&
   const NodeEntry moved(g.AddNode("Transpose", {part}, {{"perm", order}}));
   return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
 }
+WEFT_REGISTER_REWRITE_RULE("select-across-transpose")
+    .group("views")
+    .root("Gather")
+    .describe("Gather of one position taken before a Transpose")
+    .apply(SelectAcrossTranspose);
 
 }  // namespace
-
-std::vector<Rule> ViewRules() {
-  return {{"inverse-views", InverseViews},
-          {"transpose-across-units", TransposeAcrossUnits},
-          {"select-across-transpose", SelectAcrossTranspose}};
-}
-
 }  // namespace weft::simplify
