@@ -1,20 +1,21 @@
-/// simplify.cc: Simplify. Rewrites single nodes by rules, merges equal nodes, drops dead ones, until
-/// nothing changes.
+/// simplify.cc: Simplify. Rewrites single nodes by rules, merges equal nodes, drops dead ones,
+/// until nothing changes.
 ///   needs      shape, dtype, value
 ///   provides   -
 ///   preserves  shape, dtype, value (it infers them for what it adds)
 ///   never      changes a result: what is not proved is left alone; floating point is not reordered
 ///              (but in variance.cc)
-///   cost       every node is visited twice, and again where something around it has changed; at
-///              most `max_rounds` rounds, two or three in practice, each linear
-///   source     the FSimplify of each operator; registered rules (weft/core/op/rewrite_rule.h), those
-///              of the house in the files of this folder
+///   cost       every node is visited twice, once where nothing changes, and again where something
+///              around it has changed; at most `max_rounds` rounds, two or three in practice, each
+///              linear
+///   source     the FSimplify of each operator; registered rules (weft/core/op/rewrite_rule.h),
+///              those of the house in the files of this folder
 ///
-/// A round visits the nodes of a worklist, producers first, then merges, drops and infers. The first
-/// round's list is the whole graph. A change puts on the list: what it made, the readers of what it
-/// replaced, and the readers of every operand that won or lost a reader, as rules ask who else reads
-/// a tensor; each with its own readers up to kReach levels. A round that changes nothing visits the
-/// rest as well, so that what a rule sees from further away is found, if later.
+/// A round visits the nodes of a worklist, producers first, then merges, drops and infers. The
+/// first round's list is the whole graph. A change puts on the list: what it made, the readers of
+/// what it replaced, and the readers of every operand that won or lost a reader, as rules ask who
+/// else reads a tensor; each with its own readers up to kReach levels. A round that changes nothing
+/// visits the rest as well, so that what a rule sees from further away is found, if later.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -35,8 +36,8 @@
 namespace weft {
 namespace {
 
-/// The rows of one round, held beside the graph: edits do not make them stale, because a replacement
-/// has the shape, dtype and value of what it replaces.
+/// The rows of one round, held beside the graph: edits do not make them stale, because a
+/// replacement has the shape, dtype and value of what it replaces.
 class Context final : public RewriteContext {
  public:
   explicit Context(Graph& g)
@@ -70,7 +71,8 @@ class Context final : public RewriteContext {
       const bool fresh = !shapes_.find(to[i]);
       if (fresh) shapes_.set(to[i], shapes_[from]);
       if (!types_.find(to[i])) types_.set(to[i], types_[from]);
-      // What inference has seen keeps the row it gave; a constant of floats tells its value itself, and has none.
+      // What inference has seen keeps the row it gave; a constant of floats tells its value
+      // itself, and has none.
       const bool own_value = IsFloat(types_[from].dtype) && Graph::ConstantOf(to[i]);
       if (const SymTensorPtr* v = values_.find(from); v && fresh && !own_value)
         values_.set(to[i], *v);
@@ -94,8 +96,8 @@ class Context final : public RewriteContext {
   NodeMap<uint8_t> shape_done_, type_done_;
 };
 
-/// How many readers further a change is followed: ProductOf of activations.cc looks this deep, other
-/// rules less.
+/// How many readers further a change is followed: ProductOf of activations.cc looks this deep,
+/// other rules less.
 constexpr uint8_t kReach = 8;
 
 /// Which nodes have something new to see, by distance: kReach is the change itself, 0 too far away.
@@ -206,14 +208,16 @@ class Simplifier {
     try {
       to = rule(*rows_, n);
     } catch (const Error& e) {
-      // Extents that leave 64 bits on the way to a rewrite are no reason for it, nor against the model.
+      // Extents that leave 64 bits on the way to a rewrite are no reason for it, nor against the
+      // model.
       if (e.code() != ErrorCode::kOverflow) throw;
     }
     if (to.empty()) return false;
     WEFT_CHECK(to.size() <= n->num_outputs(), kApiMisuse,
                "rewrite rule '{}' gave {} replacements for the {} outputs of {}", name, to.size(),
                n->num_outputs(), n->Describe());
-    // "After" cannot be handed to a node that was there before: it might come before what it waits for.
+    // "After" cannot be handed to a node that was there before: it might come before what it waits
+    // for.
     if (!n->control_deps.empty() && std::any_of(to.begin(), to.end(), [&](const NodeEntry& e) {
           return e.node && e.node->id() < bound;
         }))
