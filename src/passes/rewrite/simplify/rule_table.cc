@@ -2,9 +2,11 @@
 #include "rule_table.h"
 
 #include <algorithm>
+#include <mutex>
 #include <string_view>
 #include <tuple>
 
+#include "weft/core/op/staging.h"
 #include "weft/support/error.h"
 
 namespace weft::simplify {
@@ -48,21 +50,47 @@ RuleTable::RuleTable() : rules_(ListRewriteRules()) {
   };
   std::sort(rules_.begin(), rules_.end(),
             [&](const RewriteRule& a, const RewriteRule& b) { return key(a) < key(b); });
+  std::vector<std::vector<const Op*>> roots;
   for (const RewriteRule& rule : rules_) {
-    roots_.emplace_back();
-    for (const std::string& name : rule.roots) roots_.back().push_back(RootOf(rule, name));
+    roots.emplace_back();
+    for (const std::string& name : rule.roots) roots.back().push_back(RootOf(rule, name));
+    if (rule.any_root) any_.push_back(&rule);
+  }
+  for (const std::vector<const Op*>& named : roots) {
+    for (const Op* op : named) {
+      if (with_root_.size() <= op->index()) with_root_.resize(op->index() + 1);
+      std::vector<const RewriteRule*>& row = with_root_[op->index()];
+      if (!row.empty()) continue;
+      for (size_t i = 0; i < rules_.size(); ++i)
+        if (rules_[i].any_root || std::find(roots[i].begin(), roots[i].end(), op) != roots[i].end())
+          row.push_back(&rules_[i]);
+    }
   }
 }
 
-const std::vector<const RewriteRule*>& RuleTable::For(const Op* op) {
-  if (rows_.size() <= op->index()) rows_.resize(op->index() + 1);
-  Row& row = rows_[op->index()];
-  if (row.made) return row.rules;
-  row.made = true;
-  for (size_t i = 0; i < rules_.size(); ++i)
-    if (rules_[i].any_root || std::find(roots_[i].begin(), roots_[i].end(), op) != roots_[i].end())
-      row.rules.push_back(&rules_[i]);
-  return row.rules;
+std::shared_ptr<const RuleTable> RuleTable::Current() {
+  static std::mutex mutex;
+  static std::shared_ptr<const RuleTable> made;
+  static uint64_t made_at = 1;  // odd: never
+  CheckRegistrations();
+  const uint64_t revision = RegistryRevision();
+  {
+    std::lock_guard lock(mutex);
+    if (made_at == revision) return made;
+  }
+  auto table = std::make_shared<const RuleTable>();
+  std::lock_guard lock(mutex);
+  // Inside a transaction what is registered may be taken back.
+  if (revision % 2 == 0 && revision == RegistryRevision()) {
+    made = table;
+    made_at = revision;
+  }
+  return table;
+}
+
+const std::vector<const RewriteRule*>& RuleTable::For(const Op* op) const {
+  const uint32_t at = op->index();
+  return at < with_root_.size() && !with_root_[at].empty() ? with_root_[at] : any_;
 }
 
 }  // namespace weft::simplify

@@ -1,6 +1,7 @@
 /// rule_table.h: the registered rewrite rules by the operator of the node that they are tried on.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "weft/core/op/rewrite_rule.h"
@@ -9,21 +10,19 @@ namespace weft::simplify {
 
 class RuleTable {
  public:
-  /// All registered rules; throws kUnknownOp for a root that is not an operator.
+  /// Of all rules that are registered now; made once until a registry changes. Throws kUnknownOp
+  /// for a root that is not an operator.
+  static std::shared_ptr<const RuleTable> Current();
   RuleTable();
   RuleTable(const RuleTable&) = delete;
   RuleTable& operator=(const RuleTable&) = delete;
   /// The rules for nodes of this operator, in the order in which they are tried.
-  const std::vector<const RewriteRule*>& For(const Op* op);
+  const std::vector<const RewriteRule*>& For(const Op* op) const;
 
  private:
-  struct Row {
-    bool made = false;
-    std::vector<const RewriteRule*> rules;
-  };
-  std::vector<RewriteRule> rules_;             // as they are tried
-  std::vector<std::vector<const Op*>> roots_;  // of each of them
-  std::vector<Row> rows_;                      // by index of the operator
+  std::vector<RewriteRule> rules_;                          // as they are tried
+  std::vector<const RewriteRule*> any_;                     // those without roots
+  std::vector<std::vector<const RewriteRule*>> with_root_;  // by operator index; empty: any_
 };
 
 }  // namespace weft::simplify

@@ -18,6 +18,7 @@
 /// visits the rest as well, so that what a rule sees from further away is found, if later.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -195,7 +196,7 @@ class Simplifier {
     if (n->is_variable() || HasEffect(n)) return;
     static const auto& own = Op::GetAttr<FSimplify>("FSimplify");
     if (const FSimplify* f = own.find(n->op()); f && Attempt("op-rule", *f, n)) return;
-    for (const RewriteRule* rule : rules_.For(n->op())) {
+    for (const RewriteRule* rule : rules_->For(n->op())) {
       if (!Attempt(rule->name, rule->apply, n)) continue;
       if (rule->owner.module != WEFT_MODULE_NAME) ctx_.Count("registered-rule");
       return;
@@ -313,7 +314,7 @@ class Simplifier {
 
   Graph g_;
   PassContext& ctx_;
-  simplify::RuleTable rules_;
+  const std::shared_ptr<const simplify::RuleTable> rules_ = simplify::RuleTable::Current();
   Worklist work_;
   std::optional<Context> rows_;             // of this round
   std::map<std::string, int64_t> applied_;  // in this round
