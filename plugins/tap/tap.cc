@@ -38,14 +38,19 @@ WEFT_REGISTER_PASS(Tap)
     .preserve_graph_attr("dtype")
     .result(PassResult::kAppends)
     .option("op", "Relu", "the operator")
-    .statistic("taps", "outputs added");
+    .statistic("taps", "outputs added")
+    .rewrite("tap", "one output added");
 
 std::vector<NodeEntry> AbsOfNeg(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Abs") || !IsOp(n->inputs[0].node, "Neg")) return {};
+  if (!IsOp(n->inputs[0].node, "Neg")) return {};
   return {NodeEntry(ctx.graph().AddNode("Abs", {n->inputs[0].node->inputs[0]}, {}, n->attrs.name))};
 }
 
-WEFT_REGISTER_REWRITE_RULE("abs-of-neg", "Abs(Neg(x)) -> Abs(x)", AbsOfNeg);
+WEFT_REGISTER_REWRITE_RULE("abs-of-neg")
+    .group("signs")
+    .root("Abs")
+    .describe("Abs(Neg(x)) made Abs(x)")
+    .apply(AbsOfNeg);
 
 }  // namespace
 }  // namespace demo

@@ -103,7 +103,34 @@ WEFT_REGISTER_PASS(NegatesByFuel)
     .option("times", int64_t{1}, "unused")
     .option("rate", 0.5, "unused")
     .statistic("negated", "how many")
+    .rewrite("negate", "one of them")
     .result(PassResult::kDiffers);
+
+/// Counts and asks fuel for what its options say; declares "known" for both and "asked" for fuel.
+WEFT_REGISTER_PASS(NamesAnything)
+    .describe("uses the names that its options say")
+    .set_body([](Graph g, PassContext& ctx) {
+      ctx.Count(ctx.option<std::string>("count"));
+      ctx.Fuel(ctx.option<std::string>("fuel"), g.outputs[0].node);
+      return g;
+    })
+    .set_change_graph(false)
+    .preserve_all()
+    .option("count", "known", "given to Count")
+    .option("fuel", "known", "given to Fuel")
+    .statistic("known", "calls")
+    .rewrite("asked", "nothing");
+/// The same, without a declaration, as the C interface has none.
+WEFT_REGISTER_PASS(NamesFreely)
+    .describe("uses undeclared names")
+    .set_body([](Graph g, PassContext& ctx) {
+      ctx.Count("free");
+      ctx.Fuel("free", g.outputs[0].node);
+      return g;
+    })
+    .set_change_graph(false)
+    .preserve_all()
+    .any_name();
 
 struct Opaque {
   int value = 0;
@@ -369,4 +396,31 @@ TEST_CASE("manager: an opaque attribute survives a change only where the pass ha
   CHECK_FALSE(ApplyPass(g, "MindsOpaque").HasAttr("opaque"));
   CHECK(other.HasAttr("opaque"));
   CHECK(g.HasAttr("opaque"));
+}
+
+TEST_CASE("names of statistics and rewrites are declared") {
+  const Graph g = Sample();
+  PassOptions options;
+  options.faults = FaultPolicy::kThrow;
+  const auto message = [&](const char* pipeline) {
+    try {
+      ApplyPasses(g, pipeline, options);
+    } catch (const InternalError& e) {
+      return e.message();
+    }
+    return std::string();
+  };
+  CHECK(message("NamesAnything") == "");
+  CHECK(message("NamesAnything{fuel=\"asked\"}") == "");
+  CHECK(message("NamesFreely") == "");
+  CHECK(message("NamesAnything{count=\"knwon\"}") ==
+        "pass 'NamesAnything' counts 'knwon', which it does not declare");
+  CHECK(message("NamesAnything{count=\"asked\"}") ==
+        "pass 'NamesAnything' counts 'asked', which it does not declare");
+  CHECK(message("NamesAnything{fuel=\"ask\"}") ==
+        "pass 'NamesAnything' asks fuel for 'ask', which it does not declare");
+#ifdef NDEBUG
+  options.faults = FaultPolicy::kReport;  // what users run
+  CHECK(message("NamesAnything{count=\"knwon\",fuel=\"ask\"}") == "");
+#endif
 }

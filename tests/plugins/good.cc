@@ -25,9 +25,10 @@ WEFT_REGISTER_OP_GROUP(TestGroup).set_attr<int>("TTestGrade", 7);
 WEFT_REGISTER_OP(Relu).set_attr<int>("TTestGrade", 3);
 WEFT_REGISTER_PASS(TestPass).describe("does nothing").set_body([](Graph g) { return g; });
 WEFT_REGISTER_GRAPH_ATTR(test_mark, kGiven, int);
-WEFT_REGISTER_REWRITE_RULE("test-rule", "never applies", [](RewriteContext&, const NodePtr&) {
-  return std::vector<NodeEntry>();
-});
+WEFT_REGISTER_REWRITE_RULE("test-rule")
+    .root("test::Twice")
+    .describe("never applies")
+    .apply([](RewriteContext&, const NodePtr&) { return std::vector<NodeEntry>(); });
 
 [[maybe_unused]] const bool registered = RegisterBackendModule(
     BackendModule("test").set_backend([](const std::string&) { return GetBackend("ref"); }));

@@ -26,7 +26,7 @@ WEFT_REGISTER_PASS(Simplify)
     .set_body([](Graph g) { return g; })
     .override_pass();
 WEFT_REGISTER_GRAPH_ATTR(half_mark, kGiven, int);
-WEFT_REGISTER_REWRITE_RULE("half-rule", "", [](RewriteContext&, const NodePtr&) {
+WEFT_REGISTER_REWRITE_RULE("half-rule").root("half::Op").apply([](RewriteContext&, const NodePtr&) {
   return std::vector<NodeEntry>();
 });
 [[maybe_unused]] const bool registered =

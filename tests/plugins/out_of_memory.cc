@@ -58,6 +58,9 @@ void Stage() {
   RegisterAttrType(
       detail::MakeAttrType<NodeMap<int>>("an_attribute_of_graphs_for_oom", AttrKind::kGiven));
   RegisterRewriteRule({"a-rule-with-a-name-that-is-not-short",
+                       "a group with a name that is not short",
+                       {"an-operator-with-a-name-that-is-not-short"},
+                       false,
                        "",
                        [](RewriteContext&, const NodePtr&) { return std::vector<NodeEntry>(); },
                        {"oom", "oom.cc", 6}});

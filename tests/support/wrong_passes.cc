@@ -28,7 +28,8 @@ Graph WrongAbs(Graph g, PassContext& ctx) {
 }
 WEFT_REGISTER_PASS(WrongAbs)
     .describe("puts a Relu behind every Abs, and something wrong in the place of one")
-    .set_body(WrongAbs);
+    .set_body(WrongAbs)
+    .rewrite("abs-to-relu", "one Abs");
 
 WEFT_REGISTER_PASS(WrongWhole)
     .describe("negates the first output, without asking for fuel")

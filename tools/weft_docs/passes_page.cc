@@ -1,9 +1,13 @@
-/// passes_page.cc: passes.md: every pass and graph attribute; math.md: the generated functions.
+/// passes_page.cc: passes.md: every pass, graph attribute and rewrite rule; math.md: the generated
+/// functions.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "pages.h"
 #include "weft/codegen/expr/math.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/op/rewrite_rule.h"
 #include "weft/core/pass/pass.h"
 
 namespace weft::docs {
@@ -52,6 +56,27 @@ std::string Entry(const PassEntry& p) {
   if (!p.statistics.empty()) out += "\n| statistic | counts |\n|---|---|\n";
   for (const auto& [name, doc] : p.statistics)
     out += fmt::format("| {} | {} |\n", Code(name), Cell(doc));
+  if (!p.rewrites.empty()) out += "\n| rewrite, as fuel names it | |\n|---|---|\n";
+  for (const auto& [name, doc] : p.rewrites)
+    out += fmt::format("| {} | {} |\n", Code(name), Cell(doc));
+  return out;
+}
+
+std::string Rules() {
+  std::vector<RewriteRule> rules = ListRewriteRules();
+  std::stable_sort(rules.begin(), rules.end(),
+                   [](const RewriteRule& a, const RewriteRule& b) { return a.group < b.group; });
+  std::string out =
+      "\n## Rewrite rules\n"
+      "\n"
+      "`Simplify` tries a rule on the nodes of its operators, and counts and asks fuel for its "
+      "rewrites\n"
+      "by its name. Operators have rewrites of their own besides (`op-rule`); ops.md marks them.\n"
+      "\n"
+      "| group | rule | tried on | |\n|---|---|---|---|\n";
+  for (const RewriteRule& r : rules)
+    out += fmt::format("| {} | {} | {} | {} |\n", r.group, Code(r.name),
+                       r.any_root ? "any node" : List(r.roots), Cell(r.doc));
   return out;
 }
 
@@ -59,7 +84,7 @@ std::string Entry(const PassEntry& p) {
 
 std::string PassesPage() {
   std::string out =
-      "# Passes and graph attributes\n"
+      "# Passes, graph attributes and rewrite rules\n"
       "\n"
       "Written by `weft_docs` from the registries; do not edit.\n"
       "\n"
@@ -84,7 +109,7 @@ std::string PassesPage() {
                        Cell(t->doc));
   out += "\n## Passes\n";
   for (const PassEntry* p : PassEntry::List()) out += Entry(*p);
-  return out;
+  return out + Rules();
 }
 
 std::string MathPage() {

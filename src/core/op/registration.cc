@@ -60,8 +60,14 @@ struct Journal {
 thread_local StagingScope* t_staging = nullptr;
 thread_local Journal* t_journal = nullptr;
 
+std::atomic<uint64_t> g_revision{0};
+
 void RunTransaction(Journal* journal, const std::function<void()>& body) {
   std::unique_lock lock(RegistryMutex());
+  struct Revise {
+    Revise() { ++g_revision; }
+    ~Revise() { ++g_revision; }
+  } revise;
   t_journal = journal;
   try {
     body();
@@ -79,6 +85,7 @@ std::shared_mutex& RegistryMutex() {
   static std::shared_mutex* m = new std::shared_mutex;
   return *m;
 }
+uint64_t RegistryRevision() { return g_revision; }
 bool InRegistryTransaction() { return t_journal != nullptr; }
 
 RegistryRead::RegistryRead() : locked_(t_journal == nullptr) {

@@ -38,7 +38,7 @@ void StageAll(const std::string& p) {
                                        .set_body(Same)
                                        .override_pass()));
   RegisterAttrType(detail::MakeAttrType<NodeMap<int>>("ta_" + p, AttrKind::kGiven));
-  RegisterRewriteRule({"ta-" + p, "", Never, {"plugin", "t.cc", 7}});
+  RegisterRewriteRule({"ta-" + p, "ta", {}, true, "", Never, {"plugin", "t.cc", 7}});
 }
 
 std::string State(const std::string& p) {
@@ -214,18 +214,51 @@ TEST_CASE("what commits at once is refused while registrations are staged") {
   Build("TgOp", "one", 1).Commit();
 }
 
-TEST_CASE("rewrite rules: sorted, refused twice, refused without a function") {
-  RegisterRewriteRule({"tf-b", "second", Never, {"one", "t.cc", 1}});
-  RegisterRewriteRule({"tf-a", "first", Never, {"one", "t.cc", 2}});
-  std::vector<std::string> names;
+RewriteRuleBuilder Rule(const std::string& name, const char* module, int line) {
+  return RewriteRuleBuilder(name, {module, "t.cc", line}).apply(Never);
+}
+/// Registers the rule, and says why it is refused; empty where it is not.
+std::string Refused(RewriteRuleBuilder rule) {
+  RegisteredRewriteRule{rule};
+  try {
+    CheckRegistrations();
+  } catch (const UserError& e) {
+    return e.message();
+  }
+  return "";
+}
+std::string RulesNamed(const std::string& prefix) {
+  std::string list;
   for (const RewriteRule& r : ListRewriteRules())
-    if (r.name.find("tf-") == 0) names.push_back(r.name);
-  CHECK(names == std::vector<std::string>{"tf-a", "tf-b"});
-  RegisterRewriteRule({"tf-a", "again", Never, {"two", "u.cc", 3}});
-  CHECK_THROWS_WITH_AS(CheckRegistrations(),
-                       doctest::Contains("by one (t.cc:2) and by two (u.cc:3)"), UserError);
-  RegisterRewriteRule({"tf-c", "", nullptr, {"two", "u.cc", 4}});
-  CHECK_THROWS_AS(CheckRegistrations(), UserError);
+    if (r.name.find(prefix) == 0) list += r.name + ":" + r.group + ":" + r.doc + ";";
+  return list;
+}
+
+TEST_CASE("rewrite rules: sorted by name; two of a name, no function and no root are refused") {
+  CHECK(Refused(Rule("tf-b", "one", 1).group("g").root("Neg", "Abs").describe("second")) == "");
+  CHECK(Refused(Rule("tf-a", "one", 2).any_root().describe("first")) == "");
+  CHECK(RulesNamed("tf-") == "tf-a:other:first;tf-b:g:second;");
+  CHECK(Refused(Rule("tf-a", "two", 3).root("Neg").describe("again")) ==
+        "rewrite rule 'tf-a' is registered twice: by one (t.cc:2) and by two (t.cc:3)");
+  CHECK(Refused(Rule("tf-c", "two", 4).root("Neg").apply(nullptr)) ==
+        "rewrite rule 'tf-c' of two (t.cc:4) has no function");
+  CHECK(Refused(Rule("tf-d", "two", 5)) ==
+        "rewrite rule 'tf-d' of two (t.cc:5) names no root operator; say root(\"Op\", ..) or "
+        "any_root()");
+  CHECK(Refused(Rule("tf-e", "two", 6).root("Neg").any_root()) ==
+        "rewrite rule 'tf-e' of two (t.cc:6) names roots and any_root(); say root(\"Op\", ..) or "
+        "any_root()");
+  CHECK(RulesNamed("tf-") == "tf-a:other:first;tf-b:g:second;");
+}
+
+TEST_CASE("rewrite rules of a plugin that fails are taken back") {
+  StagingScope scope;
+  RegisteredRewriteRule{Rule("th-a", "one", 1).root("Neg")};
+  RegisteredRewriteRule{Rule("th-b", "one", 2).root("Neg").apply(nullptr)};
+  scope.Close();
+  CHECK(RulesNamed("th-") == "");
+  CHECK_THROWS_AS(scope.CommitAll(), UserError);
+  CHECK(RulesNamed("th-") == "");
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ class Context final : public PassContext {
         options_(options),
         fuel_(fuel),
         record_(record),
-        trace_(trace) {}
+        trace_(trace),
+        checks_names_(!pass.any_name && (kDebug || ThrowsFaults(options))) {}
   const PassEntry& pass() const override { return pass_; }
   const OptionValue& Value(std::string_view name) const override {
     auto it = values_.find(name);
@@ -56,12 +57,15 @@ class Context final : public PassContext {
   const CancelToken& cancel() const override { return options_.cancel; }
   bool Fuel(std::string_view rewrite, const NodePtr& node) override {
     RequestScope::Poll();
+    if (checks_names_ && !IsDeclared(rewrite) && !Has(pass_.rewrites, rewrite))
+      ThrowUndeclared("asks fuel for", rewrite, ".statistic or .rewrite");
     if (*fuel_ == 0) return false;
     if (*fuel_ > 0) --*fuel_;
     if (trace_) trace_->Rewrite(pass_, rewrite, node);
     return true;
   }
   void Count(std::string_view statistic, int64_t n) override {
+    if (checks_names_ && !IsDeclared(statistic)) ThrowUndeclared("counts", statistic, ".statistic");
     record_->statistics[std::string(statistic)] += n;
   }
   void Warn(std::string message) override {
@@ -75,6 +79,28 @@ class Context final : public PassContext {
   }
 
  private:
+#ifdef NDEBUG
+  static constexpr bool kDebug = false;
+#else
+  static constexpr bool kDebug = true;
+#endif
+  static bool Has(const NamedDocs& names, std::string_view name) {
+    return std::any_of(names.begin(), names.end(), [&](const auto& n) { return n.first == name; });
+  }
+  bool IsDeclared(std::string_view statistic) {
+    if (declared_.empty()) declared_ = pass_.AllStatistics();
+    return Has(declared_, statistic);
+  }
+  [[noreturn]] void ThrowUndeclared(const char* does, std::string_view name, const char* how) {
+    NamedDocs known = declared_;
+    known.insert(known.end(), pass_.rewrites.begin(), pass_.rewrites.end());
+    std::string list;
+    for (const auto& [n, doc] : known) list += (list.empty() ? "" : ", ") + n;
+    ThrowError(
+        ErrorCode::kInternal,
+        fmt::format("pass '{}' {} '{}', which it does not declare", pass_.name, does, name), "",
+        fmt::format("register it with {}; declared: {}", how, list.empty() ? "nothing" : list));
+  }
   static bool ThrowsFaults(const PassOptions& options) {
     if (options.faults != FaultPolicy::kDefault) return options.faults == FaultPolicy::kThrow;
     const char* said = std::getenv("WEFT_FAULTS");
@@ -87,6 +113,8 @@ class Context final : public PassContext {
   int64_t* fuel_;
   PassRecord* record_;
   PassTrace* trace_;
+  const bool checks_names_;
+  NamedDocs declared_;  // once asked for
 };
 
 class Manager {

@@ -65,6 +65,13 @@ const PassEntry* PassEntry::Get(std::string_view name) {
   ThrowError(ErrorCode::kUnknownPass, fmt::format("no pass '{}' is registered", name), "", near);
 }
 
+NamedDocs PassEntry::AllStatistics() const {
+  NamedDocs all = statistics;
+  if (listed_counts)
+    for (auto& [statistic, doc] : listed_counts()) all.emplace_back(statistic, doc);
+  return all;
+}
+
 // ---- registration statements ----
 
 PassBuilder::PassBuilder(std::string name, Owner owner) {
@@ -109,6 +116,18 @@ PassBuilder& PassBuilder::add_option(Option def, std::string doc) {
 }
 PassBuilder& PassBuilder::statistic(std::string n, std::string doc) {
   entry_.statistics.emplace_back(std::move(n), std::move(doc));
+  return *this;
+}
+PassBuilder& PassBuilder::statistics(std::function<NamedDocs()> list) {
+  entry_.listed_counts = std::move(list);
+  return *this;
+}
+PassBuilder& PassBuilder::rewrite(std::string n, std::string doc) {
+  entry_.rewrites.emplace_back(std::move(n), std::move(doc));
+  return *this;
+}
+PassBuilder& PassBuilder::any_name() {
+  entry_.any_name = true;
   return *this;
 }
 PassBuilder& PassBuilder::plevel(int level) {

@@ -32,6 +32,7 @@ WEFT_REGISTER_PASS(ReproNeed)
     })
     .set_change_graph(false)
     .preserve_all()
+    .rewrite("touch", "nothing happens to the node")
     .provide_graph_attr("repro_need");
 
 WEFT_REGISTER_PASS(ReproFail)

@@ -89,7 +89,8 @@ WEFT_REGISTER_PASS(ReadVariables)
     .preserve_graph_attr("dtype")
     .preserve_graph_attr("value")
     .preserve_graph_attr("unknown")
-    .statistic("reads", "weft::Read nodes added");
+    .statistic("reads", "weft::Read nodes added")
+    .rewrite("read", "one reader given a weft::Read");
 
 }  // namespace
 }  // namespace weft

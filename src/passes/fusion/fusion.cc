@@ -58,6 +58,10 @@ WEFT_REGISTER_PASS(Fusion)
     .statistic("kernels", "weft::Fused nodes made")
     .statistic("fused_ops", "operators inside them")
     .statistic("parts", "groups of operators that share a launch with others")
+    .rewrite("fuse", "two groups made one kernel")
+    .rewrite("fuse-siblings", "kernels that read the same made one")
+    .rewrite("fuse-row-values", "values of rows computed in the kernel that reads them")
+    .rewrite("fuse-alongside", "a group given a place in another's launch")
     .statistic("level_refusals",
                "merges that the rules allowed and the levels, which keep kernels acyclic, did not");
 

@@ -303,7 +303,8 @@ WEFT_REGISTER_PASS(Attention)
     .preserve_graph_attr("shape")
     .preserve_graph_attr("dtype")
     .preserve_graph_attr("value")
-    .statistic("calls", "calls made");
+    .statistic("calls", "calls made")
+    .rewrite("attention", "a softmax and its products made one call");
 
 }  // namespace
 }  // namespace weft

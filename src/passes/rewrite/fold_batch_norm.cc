@@ -457,6 +457,7 @@ WEFT_REGISTER_PASS(FoldBatchNorm)
     .preserve_graph_attr("dtype")
     .statistic("batch-norm", "BatchNormalization that became weights")
     .statistic("affine", "Add, Sub, Mul, Div that became weights")
+    .rewrite("fold-affine", "a chain of both taken into one product")
     .statistic("dead", "nodes that nothing uses any more");
 
 }  // namespace

@@ -73,6 +73,7 @@ WEFT_REGISTER_PASS(FoldConstants)
     .depend_graph_attr("shape")
     .depend_graph_attr("dtype")
     .statistic("folded", "nodes replaced by their value")
+    .rewrite("fold", "a node replaced by its value")
     .statistic("bytes", "bytes of the constants made")
     .statistic("dead", "nodes that nothing uses any more");
 

@@ -141,7 +141,8 @@ WEFT_REGISTER_PASS(FoldTranspose)
     .depend_graph_attr("dtype")
     .preserve_graph_attr("shape")
     .preserve_graph_attr("dtype")
-    .statistic("transpositions", "operands that are read without a copy");
+    .statistic("transpositions", "operands that are read without a copy")
+    .rewrite("fold-transpose", "a matmul that reads its operands without a copy");
 
 }  // namespace
 }  // namespace weft

@@ -168,7 +168,7 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
     builder.describe(Text(def.doc)).set_change_graph(true);
     for (const std::string& attr : Split(Text(def.needs), ','))
       if (!Trim(attr).empty()) builder.depend_graph_attr(std::string(Trim(attr)));
-    builder.statistic("dead", "nodes that nothing uses any more");
+    builder.statistic("dead", "nodes that nothing uses any more").any_name();
     builder.set_body([def, name](Graph g, PassContext& ctx) {
       WeftGraph graph;
       graph.graph = std::move(g);

@@ -257,7 +257,7 @@ void PrintPassHelp(const std::string& name) {
                      p.changes_graph ? "" : "; does not change the graph");
   for (const auto& [option, doc] : p.options)
     out += fmt::format("  option     {} = {}: {}\n", option.name, OptionText(option.value), doc);
-  for (const auto& [statistic, doc] : p.statistics)
+  for (const auto& [statistic, doc] : p.AllStatistics())
     out += fmt::format("  counts     {}: {}\n", statistic, doc);
   out += fmt::format("  from       {}\n", p.owner.module);
   Print(out);

@@ -7,6 +7,7 @@
 /// commits all of it in one transaction or drops it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ class WEFT_API RegistryRead {
 /// last first. Inside another transaction of the same thread it is a part of that one. Throws
 /// kApiMisuse while a StagingScope is open.
 WEFT_API void RegistryTransaction(const std::function<void()>& body);
+/// Counts the begins and ends of transactions: odd while one runs. What was derived from the
+/// registries at an even revision holds as long as the revision is the same.
+WEFT_API uint64_t RegistryRevision();
 /// Inside a transaction: how to take back the change that comes next. `undo` must not throw.
 WEFT_API void OnRollback(std::function<void()> undo);
 /// Inside a transaction: what it registered, for the list of a plugin.

@@ -79,6 +79,8 @@ enum class PassResult : uint8_t { kSame, kAppends, kDiffers };
 
 using PassBody = std::function<Graph(Graph, PassContext&)>;
 
+using NamedDocs = std::vector<std::pair<std::string, std::string>>;  ///< name, doc
+
 /// A registered pass.
 struct WEFT_API PassEntry {
   std::string name, description;
@@ -87,14 +89,19 @@ struct WEFT_API PassEntry {
   std::vector<std::string> depends, provides, preserves, depends_op;
   bool preserves_all = false;
   std::vector<std::pair<Option, std::string>> options;  ///< default and doc
-  std::vector<std::pair<std::string, std::string>> statistics;
-  int plevel = 10;  ///< chosen provider: the highest
+  NamedDocs statistics;
+  NamedDocs rewrites;                        ///< given to Fuel and not counted under that name
+  std::function<NamedDocs()> listed_counts;  ///< further statistics, of a registry that grows
+  bool any_name = false;                     ///< Count and Fuel take undeclared names
+  int plevel = 10;                           ///< chosen provider: the highest
   PassResult result = PassResult::kSame;
   bool fuses = false;
   /// Of a pass that fuses: its options in a pipeline without fusion; none: it is left out there.
   std::vector<Option> unfused;
   Owner owner;
   bool override_declared = false;
+  /// `statistics`, then `listed_counts`.
+  NamedDocs AllStatistics() const;
   static const PassEntry* Get(std::string_view name);  ///< throws kUnknownPass with near names
   static const PassEntry* Find(std::string_view name);
   static std::vector<const PassEntry*> List();  ///< by name
@@ -126,7 +133,14 @@ class WEFT_API PassBuilder {
     return add_option(Option(std::move(name), def), std::move(doc));
   }
   PassBuilder& add_option(Option def, std::string doc);
+  /// A name that the body gives to Count, and perhaps to Fuel.
   PassBuilder& statistic(std::string name, std::string doc);
+  /// Statistics that stand in a registry, as Simplify's rules do.
+  PassBuilder& statistics(std::function<NamedDocs()> list);
+  /// A name that the body gives to Fuel only.
+  PassBuilder& rewrite(std::string name, std::string doc);
+  /// Names need no declaration: for interfaces that cannot declare them.
+  PassBuilder& any_name();
   PassBuilder& plevel(int level);
   PassBuilder& result(PassResult r);
   /// The pass makes one kernel or call of several operators. A pipeline without fusion leaves it
@@ -162,8 +176,9 @@ class WEFT_API PassContext {
   virtual const Target& target() const = 0;
   virtual const Limits& limits() const = 0;
   virtual const CancelToken& cancel() const = 0;
-  /// One rewrite asks before it happens; false: the budget of rewrites is used up
-  /// (bisecting inside a pass).
+  /// One rewrite asks before it happens; false: the budget of rewrites is used up (bisecting inside
+  /// a pass). An undeclared name is an InternalError here and in Count, in debug builds and where
+  /// faults are thrown (WEFT_FAULTS=throw, as in all tests).
   virtual bool Fuel(std::string_view rewrite, const NodePtr& node) = 0;
   virtual void Count(std::string_view statistic, int64_t n = 1) = 0;
   /// A warning for people, shown once.

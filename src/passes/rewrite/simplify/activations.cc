@@ -9,8 +9,9 @@
 #include <cmath>
 #include <optional>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -28,7 +29,6 @@ class Matcher {
   explicit Matcher(RewriteContext& ctx) : ctx_(ctx) {}
 
   std::vector<NodeEntry> Run(const NodePtr& n) {
-    if (!IsOp(n, "Mul") && !IsOp(n, "Div")) return {};
     const DType t = ctx_.dtype(NodeEntry(n));
     if (t != DType::kF32 && t != DType::kF64) return {};
     const std::optional<Product> p = ProductOf(NodeEntry(n));
@@ -135,9 +135,11 @@ class Matcher {
 std::vector<NodeEntry> WrittenOut(RewriteContext& ctx, const NodePtr& n) {
   return Matcher(ctx).Run(n);
 }
+WEFT_REGISTER_REWRITE_RULE("written-out-activation")
+    .group("activations")
+    .root("Mul", "Div")
+    .describe("activations written out made Swish, HardSwish or Gelu")
+    .apply(WrittenOut);
 
 }  // namespace
-
-std::vector<Rule> ActivationRules() { return {{"written-out-activation", WrittenOut}}; }
-
 }  // namespace weft::simplify

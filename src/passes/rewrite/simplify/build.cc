@@ -1,7 +1,6 @@
 /// build.cc: what the rules of several groups build and read.
-#include <algorithm>
+#include "build.h"
 
-#include "rules.h"
 #include "weft/core/graph/builtin_ops.h"
 
 namespace weft::simplify {
@@ -20,27 +19,6 @@ NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dim
 
 Ints GivenPerm(const NodePtr& transpose) {
   return transpose->has_attr("perm") ? transpose->attr<Ints>("perm") : Ints();
-}
-
-Ints PermOf(const NodePtr& transpose, int rank) {
-  Ints perm = GivenPerm(transpose);
-  if (perm.empty())
-    for (int d = rank; d-- > 0;) perm.push_back(d);
-  return perm;
-}
-
-bool IsIdentity(const Ints& perm) {
-  for (size_t i = 0; i < perm.size(); ++i)
-    if (perm[i] != int64_t(i)) return false;
-  return true;
-}
-
-bool IsRead(RewriteContext& ctx, const NodeEntry& e) {
-  const auto reads = [&](const Use& u) { return !u.control && u.user->inputs[u.slot] == e; };
-  const auto& uses = e.node->uses();
-  const auto& outputs = ctx.graph().outputs;
-  return std::any_of(uses.begin(), uses.end(), reads) ||
-         std::find(outputs.begin(), outputs.end(), e) != outputs.end();
 }
 
 }  // namespace weft::simplify

@@ -10,11 +10,12 @@
 ///   Split(x) into unequal parts         -> a Slice each, which fuse with what reads them
 #include <algorithm>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/rewrite_rule.h"
 #include "weft/core/tensor/demand.h"
 
 namespace weft::simplify {
@@ -31,7 +32,6 @@ bool TargetIsAbsolute(RewriteContext& ctx, const NodePtr& n) {
 }
 
 std::vector<NodeEntry> ReshapeChain(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Reshape")) return {};
   if (ctx.same_shape(n->inputs[0], NodeEntry(n))) return {n->inputs[0]};
   static const auto& is_view = Op::GetAttr<TIsView>("TIsView");
   const NodeEntry inner = n->inputs[0];
@@ -40,9 +40,13 @@ std::vector<NodeEntry> ReshapeChain(RewriteContext& ctx, const NodePtr& n) {
   return {NodeEntry(ctx.graph().AddNode("Reshape", {inner.node->inputs[0], n->inputs[1]},
                                         n->attrs.dict, n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("reshape-chain")
+    .group("chains")
+    .root("Reshape")
+    .describe("Reshape of a view, Reshape to the same shape")
+    .apply(ReshapeChain);
 
 std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Transpose")) return {};
   const Shape& in = ctx.shape(n->inputs[0]);
   const NodePtr inner = n->inputs[0].node;
   const bool twice = IsOp(inner, "Transpose");
@@ -50,13 +54,13 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
   if (rank == 0 && twice) rank = int(GivenPerm(inner).size());
   if (rank == 0 && !in.has_rank())  // both reverse, however many axes there are
     return twice ? std::vector<NodeEntry>{inner->inputs[0]} : std::vector<NodeEntry>();
-  const Ints q = PermOf(n, rank);
-  if (IsIdentity(q)) return {n->inputs[0]};
+  const Ints q = TransposePerm(n, rank);
+  if (IsIdentityPerm(q)) return {n->inputs[0]};
   if (twice) {
-    const Ints p = PermOf(inner, rank);
+    const Ints p = TransposePerm(inner, rank);
     Ints both;
     for (int64_t k : q) both.push_back(p[size_t(k)]);
-    if (IsIdentity(both)) return {inner->inputs[0]};
+    if (IsIdentityPerm(both)) return {inner->inputs[0]};
     return {NodeEntry(
         ctx.graph().AddNode("Transpose", {inner->inputs[0]}, {{"perm", both}}, n->attrs.name))};
   }
@@ -72,11 +76,21 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
   if (!out.fully_known()) return {};
   return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
 }
+WEFT_REGISTER_REWRITE_RULE("transpose-chain")
+    .group("chains")
+    .root("Transpose")
+    .describe("Transpose of Transpose, Transpose that moves nothing")
+    .apply(TransposeChain);
 
 std::vector<NodeEntry> ExpandIdentity(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Expand") || !ctx.same_shape(n->inputs[0], NodeEntry(n))) return {};
+  if (!ctx.same_shape(n->inputs[0], NodeEntry(n))) return {};
   return {n->inputs[0]};
 }
+WEFT_REGISTER_REWRITE_RULE("expand-identity")
+    .group("chains")
+    .root("Expand")
+    .describe("Expand to the same shape")
+    .apply(ExpandIdentity);
 
 /// Do the operands of the operator broadcast against each other?
 bool Broadcasts(const Op* op) {
@@ -119,9 +133,14 @@ std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr&
   if (!changed) return {};
   return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, n->attrs.dict, n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("expand-before-broadcast")
+    .group("chains")
+    .any_root()
+    .describe("Expand that broadcasting does by itself")
+    .apply(ExpandBeforeBroadcast);
 
 std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Split") || n->num_outputs() < 2) return {};
+  if (n->num_outputs() < 2) return {};
   const Shape& in = ctx.shape(n->inputs[0]);
   if (!in.has_rank()) return {};
   const int axis = NormalizeAxis(n->attr<int64_t>("axis"), in.rank());
@@ -145,15 +164,11 @@ std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
   }
   return parts;
 }
+WEFT_REGISTER_REWRITE_RULE("unequal-split")
+    .group("chains")
+    .root("Split")
+    .describe("Split into unequal parts made Slices")
+    .apply(UnequalSplit);
 
 }  // namespace
-
-std::vector<Rule> ChainRules() {
-  return {{"reshape-chain", ReshapeChain},
-          {"transpose-chain", TransposeChain},
-          {"expand-identity", ExpandIdentity},
-          {"expand-before-broadcast", ExpandBeforeBroadcast},
-          {"unequal-split", UnequalSplit}};
-}
-
 }  // namespace weft::simplify

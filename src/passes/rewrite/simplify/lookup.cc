@@ -10,8 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -31,7 +32,7 @@ bool AllFinite(const Tensor& t) {
 }
 
 std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "MatMul") || !IsOp(n->inputs[0].node, "Cast")) return {};
+  if (!IsOp(n->inputs[0].node, "Cast")) return {};
   const NodeEntry w = n->inputs[1], hot = n->inputs[0].node->inputs[0];
   const TensorPtr table = ctx.constant(w);
   if (!table || table->rank() != 2 || !IsFloat(table->dtype()) || !IsOp(hot.node, "Equal") ||
@@ -70,9 +71,13 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   return {
       NodeEntry(g.AddNode("Where", {inside, found, scalar(table->dtype(), 0)}, {}, n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("one-hot-product")
+    .group("lookup")
+    .root("MatMul")
+    .describe("products with one-hot rows made look-ups")
+    .apply(OneHotProduct);
 
 std::vector<NodeEntry> ScatterOfOne(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "weft::GatherGrad")) return {};
   const TensorPtr index = ctx.constant(n->inputs[2]);
   const Shape& whole = ctx.shape(NodeEntry(n));
   if (!index || index->num_elements() != 1 || index->rank() > 1 || !whole.fully_known()) return {};
@@ -92,11 +97,11 @@ std::vector<NodeEntry> ScatterOfOne(RewriteContext& ctx, const NodePtr& n) {
   return {
       NodeEntry(g.AddNode("Pad", {piece, g.AddConstant(Tensor::Ints(pads))}, {}, n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("scatter-of-one")
+    .group("lookup")
+    .root("weft::GatherGrad")
+    .describe("gradients of a look-up at one constant index made Pads")
+    .apply(ScatterOfOne);
 
 }  // namespace
-
-std::vector<Rule> LookupRules() {
-  return {{"one-hot-product", OneHotProduct}, {"scatter-of-one", ScatterOfOne}};
-}
-
 }  // namespace weft::simplify

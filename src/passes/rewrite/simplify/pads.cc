@@ -12,8 +12,9 @@
 #include <limits>
 #include <optional>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 #include "weft/support/checked.h"
 
 namespace weft::simplify {
@@ -82,8 +83,7 @@ double Lowest(DType t) {
 }
 
 std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
-  const bool conv = IsOp(n, "Conv"), max = IsOp(n, "MaxPool"), average = IsOp(n, "AveragePool");
-  if (!conv && !max && !average) return {};
+  const bool conv = IsOp(n, "Conv"), max = IsOp(n, "MaxPool");
   const NodePtr pad = n->inputs[0].node;
   if (!IsOp(pad, "Pad")) return {};
   const Shape& x = ctx.shape(pad->inputs[0]);
@@ -99,7 +99,7 @@ std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
   } else if (n->attr<int64_t>("ceil_mode") != 0) {
     return {};
   } else if (max) {
-    if (*fill != Lowest(ctx.dtype(n->inputs[0])) || IsRead(ctx, NodeEntry(n, 1))) return {};
+    if (*fill != Lowest(ctx.dtype(n->inputs[0])) || IsRead(ctx.graph(), NodeEntry(n, 1))) return {};
   } else {
     const bool pads_itself = *own != std::vector<int64_t>(own->size(), 0);
     if (*fill != 0 || (pads_itself && n->attr<int64_t>("count_include_pad") == 0)) return {};
@@ -119,9 +119,11 @@ std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
   inputs[0] = pad->inputs[0];
   return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, std::move(attrs), n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("pad-into-window")
+    .group("pads")
+    .root("Conv", "MaxPool", "AveragePool")
+    .describe("Pad that convolution and pooling do by themselves")
+    .apply(PadIntoWindow);
 
 }  // namespace
-
-std::vector<Rule> PadRules() { return {{"pad-into-window", PadIntoWindow}}; }
-
 }  // namespace weft::simplify

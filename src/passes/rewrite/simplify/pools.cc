@@ -10,10 +10,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -23,7 +24,7 @@ constexpr size_t kMaxChain = 32;
 
 /// One search for the maximum and for its place.
 std::vector<NodeEntry> SearchOnce(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "MaxPool") || IsRead(ctx, NodeEntry(n, 1))) return {};
+  if (IsRead(ctx.graph(), NodeEntry(n, 1))) return {};
   for (const Use& u : n->inputs[0].node->uses()) {
     const NodePtr other = u.user;
     if (!u.control && IsOp(other, "weft::MaxPool") && other->inputs[0] == n->inputs[0] &&
@@ -32,6 +33,11 @@ std::vector<NodeEntry> SearchOnce(RewriteContext& ctx, const NodePtr& n) {
   }
   return {};
 }
+WEFT_REGISTER_REWRITE_RULE("pool-search")
+    .group("pools")
+    .root("MaxPool")
+    .describe("MaxPool whose windows are searched for their winners as well")
+    .apply(SearchOnce);
 
 /// What one scatter of gradients is made of; none where `e` is no such result,
 /// or has other readers.
@@ -134,9 +140,7 @@ bool IsZero(RewriteContext& ctx, const NodeEntry& e) {
 
 /// An element-wise node that is 0 where its operand `from` is.
 std::vector<NodeEntry> TakePooled(RewriteContext& ctx, const NodePtr& n) {
-  const bool mul = IsOp(n, "Mul"), div = IsOp(n, "Div"), where = IsOp(n, "Where"),
-             neg = IsOp(n, "Neg");
-  if (!mul && !div && !where && !neg) return {};
+  const bool div = IsOp(n, "Div"), where = IsOp(n, "Where");
   for (size_t i = 0; i < n->num_inputs(); ++i) {
     if ((div && i != 0) || (where && i == 0)) continue;
     if (!n->inputs[i].node) continue;
@@ -161,20 +165,24 @@ std::vector<NodeEntry> TakePooled(RewriteContext& ctx, const NodePtr& n) {
   }
   return {};
 }
+WEFT_REGISTER_REWRITE_RULE("pool-gradient")
+    .group("pools")
+    .root("Mul", "Div", "Where", "Neg")
+    .describe("derivatives taken on the pooled tensor, before max-pooling's gradient")
+    .apply(TakePooled);
 
 std::vector<NodeEntry> PutOnce(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Add") && !IsOp(n, "Sub")) return {};
   const auto a = PutOf(ctx, n->inputs[0]), b = PutOf(ctx, n->inputs[1]);
   if (!a || !b || a->winner != b->winner || !(a->node->attrs.dict == b->node->attrs.dict) ||
       !ctx.same_shape(n->inputs[0], n->inputs[1]))
     return {};
   return {PutAgain(ctx.graph(), *a, NodeEntry(ctx.graph().AddNode(n->op(), {a->dy, b->dy})))};
 }
+WEFT_REGISTER_REWRITE_RULE("pool-gradient-sum")
+    .group("pools")
+    .root("Add", "Sub")
+    .describe("sums of two max-pooling gradients made the gradient of the sum")
+    .apply(PutOnce);
 
 }  // namespace
-
-std::vector<Rule> PoolRules() {
-  return {{"pool-search", SearchOnce}, {"pool-gradient", TakePooled}, {"pool-gradient", PutOnce}};
-}
-
 }  // namespace weft::simplify

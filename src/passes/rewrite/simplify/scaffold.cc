@@ -8,28 +8,19 @@
 ///     ->  %y = Reshape(%x, weft::ShapeTensor {..})
 #include <algorithm>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
 
-bool IsKnown(const SymTensor& v) {
-  return std::all_of(v.elements.begin(), v.elements.end(), [](SymInt e) { return e.known(); });
-}
-
-/// An extent that only the run tells ("u0"): nodes that compute it are needed.
-bool IsUnbacked(SymInt symbol) {
-  const std::string& name = symbol.symbol_name();
-  return name.size() > 1 && name[0] == 'u' &&
-         name.find_first_not_of("0123456789", 1) == std::string::npos;
-}
 /// The extents name data-dependent ones that the shape `source` does not: a node that states them
 /// alone would cut the tie to what computes them.
 bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
   for (SymInt d : dims) {
     for (SymInt s : d.Symbols()) {
-      if (!IsUnbacked(s)) continue;
+      if (!s.is_unbacked()) continue;
       bool there = false;
       for (int k = 0; source.has_rank() && k < source.rank(); ++k)
         if (source[k].known())
@@ -54,7 +45,7 @@ std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
   if (n->num_outputs() != 1 || IsOp(n, builtin::kConstant) || IsOp(n, builtin::kShapeTensor))
     return {};
   const SymTensorPtr v = ctx.value(NodeEntry(n));
-  if (!v || !IsKnown(*v)) return {};
+  if (!v || !v->fully_known()) return {};
   const DType t = ctx.dtype(NodeEntry(n));
   if (v->is_const()) {
     auto tensor = std::make_shared<Tensor>(t, v->dims);
@@ -65,11 +56,14 @@ std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
   if (t != DType::kI64 || v->dims.size() != 1 || CutsTie(v->elements, Shape())) return {};
   return {ExtentVector(ctx.graph(), v->elements)};
 }
+WEFT_REGISTER_REWRITE_RULE("known-value")
+    .group("shape-arithmetic")
+    .any_root()
+    .describe("shape arithmetic replaced by its value")
+    .apply(KnownValue);
 
 /// Every op that only arranges elements in row-major order, as Reshape to what it gives.
 std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Reshape") && !IsOp(n, "Squeeze") && !IsOp(n, "Unsqueeze") && !IsOp(n, "Flatten"))
-    return {};
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known() || CutsTie(out.dims(), ctx.shape(n->inputs[0]))) return {};
   if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) &&
@@ -77,9 +71,13 @@ std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
     return {};
   return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
 }
+WEFT_REGISTER_REWRITE_RULE("view-as-reshape")
+    .group("shape-arithmetic")
+    .root("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+    .describe("Squeeze, Unsqueeze, Flatten and computed Reshape targets made explicit")
+    .apply(ViewAsReshape);
 
 std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Expand")) return {};
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims()) ||
       CutsTie(out.dims(), ctx.shape(n->inputs[0])))
@@ -87,13 +85,11 @@ std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
   return {NodeEntry(ctx.graph().AddNode(
       "Expand", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {}, n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("expand-target")
+    .group("shape-arithmetic")
+    .root("Expand")
+    .describe("computed Expand targets made explicit")
+    .apply(ExpandTarget);
 
 }  // namespace
-
-std::vector<Rule> ScaffoldRules() {
-  return {{"known-value", KnownValue},
-          {"view-as-reshape", ViewAsReshape},
-          {"expand-target", ExpandTarget}};
-}
-
 }  // namespace weft::simplify

@@ -14,9 +14,10 @@
 #include <cmath>
 #include <optional>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -209,7 +210,7 @@ NodeEntry Like(RewriteContext& ctx, NodeEntry e, DType from, const NodeEntry& li
 
 std::vector<NodeEntry> WrittenVariance(RewriteContext& ctx, const NodePtr& n) {
   const bool minus = IsOp(n, "Sub");
-  if ((!minus && !IsOp(n, "Add")) || !IsFloat(ctx.dtype(NodeEntry(n)))) return {};
+  if (!IsFloat(ctx.dtype(NodeEntry(n)))) return {};
   const NodeEntry out(n);
   if (!ctx.same_shape(n->inputs[0], out) || !ctx.same_shape(n->inputs[1], out)) return {};
   for (const size_t k : {size_t{0}, size_t{1}}) {
@@ -238,6 +239,11 @@ std::vector<NodeEntry> WrittenVariance(RewriteContext& ctx, const NodePtr& n) {
   }
   return {};
 }
+WEFT_REGISTER_REWRITE_RULE("written-variance")
+    .group("variance")
+    .root("Add", "Sub")
+    .describe("differences of moments made weft::Moments")
+    .apply(WrittenVariance);
 
 /// weft::Moments of x over those axes, where there is one.
 NodePtr MomentsOf(RewriteContext& ctx, const NodeEntry& x, const std::vector<int>& axes) {
@@ -252,10 +258,7 @@ NodePtr MomentsOf(RewriteContext& ctx, const NodeEntry& x, const std::vector<int
 
 std::vector<NodeEntry> MeanOfMoments(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry out(n);
-  if ((!IsOp(n, "ReduceMean") && !IsOp(n, "GlobalAveragePool") && !IsOp(n, "Div") &&
-       !IsOp(n, "Mul")) ||
-      !IsFloat(ctx.dtype(out)) || !ctx.shape(out).fully_known())
-    return {};
+  if (!IsFloat(ctx.dtype(out)) || !ctx.shape(out).fully_known()) return {};
   const std::optional<Sum> s = SumIn(ctx, out, false);
   const NodePtr m = s ? MomentsOf(ctx, s->x, s->axes) : NodePtr();
   if (!m) return {};
@@ -265,6 +268,11 @@ std::vector<NodeEntry> MeanOfMoments(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry mean = Like(ctx, NodeEntry(m, 0), AccumulatorOf(t), out);
   return {ReshapeTo(ctx.graph(), mean, ctx.shape(out).dims())};
 }
+WEFT_REGISTER_REWRITE_RULE("mean-of-moments")
+    .group("variance")
+    .root("ReduceMean", "GlobalAveragePool", "Div", "Mul")
+    .describe("means that weft::Moments gives as well")
+    .apply(MeanOfMoments);
 
 /// The weft::Moments whose output `index` `e` is, through views and casts.
 NodePtr MomentsBehind(RewriteContext& ctx, const NodeEntry& e, uint32_t index) {
@@ -276,7 +284,6 @@ NodePtr MomentsBehind(RewriteContext& ctx, const NodeEntry& e, uint32_t index) {
 }
 
 std::vector<NodeEntry> CenteredTwice(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Sub")) return {};
   const NodeEntry x = n->inputs[0], mean = n->inputs[1], out(n);
   const NodePtr m = MomentsBehind(ctx, mean, 0);
   if (!m || m->inputs[0] != x || !ctx.shape(mean).fully_known()) return {};
@@ -294,13 +301,11 @@ std::vector<NodeEntry> CenteredTwice(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry y(g.AddNode("Sub", {centered, part(2)}, {}, n->attrs.name));
   return {Like(ctx, y, wide, out)};
 }
+WEFT_REGISTER_REWRITE_RULE("centered-twice")
+    .group("variance")
+    .root("Sub")
+    .describe("differences to a mean that take both its parts")
+    .apply(CenteredTwice);
 
 }  // namespace
-
-std::vector<Rule> VarianceRules() {
-  return {{"written-variance", WrittenVariance},
-          {"mean-of-moments", MeanOfMoments},
-          {"centered-twice", CenteredTwice}};
-}
-
 }  // namespace weft::simplify

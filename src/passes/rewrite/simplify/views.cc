@@ -9,8 +9,9 @@
 ///     -> Transpose(Gather(x, c), ..)
 #include <algorithm>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -42,6 +43,11 @@ std::vector<NodeEntry> InverseViews(RewriteContext& ctx, const NodePtr& n) {
   if (axes.empty() || axes != AxesOf(ctx, inner)) return {};
   return {inner->inputs[0]};
 }
+WEFT_REGISTER_REWRITE_RULE("inverse-views")
+    .group("views")
+    .root("Squeeze", "Unsqueeze", "Flatten")
+    .describe("Squeeze and Unsqueeze that undo each other, Flatten of rank 2")
+    .apply(InverseViews);
 
 /// Axes whose extent is not 1 for certain.
 std::vector<int> Wide(const Shape& s) {
@@ -61,7 +67,7 @@ bool DifferInUnits(RewriteContext& ctx, const Shape& a, const Shape& b) {
 }
 
 std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Transpose") || !IsOp(n->inputs[0].node, "Reshape")) return {};
+  if (!IsOp(n->inputs[0].node, "Reshape")) return {};
   const NodePtr reshape = n->inputs[0].node, first = reshape->inputs[0].node;
   if (!IsOp(first, "Transpose")) return {};
   const NodeEntry x = first->inputs[0];
@@ -73,7 +79,7 @@ std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& 
   if (!DifferInUnits(ctx, before, after)) return {};
 
   // Where the wide axes of x stand in the result.
-  const Ints p = PermOf(first, from.rank()), q = PermOf(n, after.rank());
+  const Ints p = TransposePerm(first, from.rank()), q = TransposePerm(n, after.rank());
   Ints order;
   for (int64_t j : q) {
     const auto at = std::find(wide_after.begin(), wide_after.end(), int(j));
@@ -88,6 +94,11 @@ std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& 
   const NodeEntry moved(g.AddNode("Transpose", {x}, {{"perm", order}}));
   return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
 }
+WEFT_REGISTER_REWRITE_RULE("transpose-across-units")
+    .group("views")
+    .root("Transpose")
+    .describe("Transposes on both sides of a Reshape that moves only 1s")
+    .apply(TransposeAcrossUnits);
 
 /// Gather of one position that is known.
 bool Selects(RewriteContext& ctx, const NodePtr& n) {
@@ -121,7 +132,7 @@ std::vector<NodeEntry> SelectAcrossTranspose(RewriteContext& ctx, const NodePtr&
   if (!DifferInUnits(ctx, before, after)) return {};
 
   // The axis of x that is selected from, and where its other wide axes stand in the result.
-  const Ints p = PermOf(t, from.rank());
+  const Ints p = TransposePerm(t, from.rank());
   int64_t selected = -1;
   Ints order;
   for (size_t k = 0; k < wide_after.size(); ++k) {
@@ -142,13 +153,11 @@ std::vector<NodeEntry> SelectAcrossTranspose(RewriteContext& ctx, const NodePtr&
   const NodeEntry moved(g.AddNode("Transpose", {part}, {{"perm", order}}));
   return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
 }
+WEFT_REGISTER_REWRITE_RULE("select-across-transpose")
+    .group("views")
+    .root("Gather")
+    .describe("Gather of one position taken before a Transpose")
+    .apply(SelectAcrossTranspose);
 
 }  // namespace
-
-std::vector<Rule> ViewRules() {
-  return {{"inverse-views", InverseViews},
-          {"transpose-across-units", TransposeAcrossUnits},
-          {"select-across-transpose", SelectAcrossTranspose}};
-}
-
 }  // namespace weft::simplify

@@ -12,12 +12,13 @@
 /// in a or b is the one difference.
 #include <algorithm>
 
-#include "rules.h"
+#include "build.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/rewrite_rule.h"
 
 namespace weft::simplify {
 namespace {
@@ -38,7 +39,6 @@ std::vector<NodeEntry> Result(const NodeEntry& e) {
 
 std::vector<NodeEntry> ZeroTerm(RewriteContext& ctx, const NodePtr& n) {
   const bool minus = IsOp(n, "Sub");
-  if (!minus && !IsOp(n, "Add") && !IsOp(n, "Sum")) return {};
   if (std::none_of(n->inputs.begin(), n->inputs.end(), IsZeros)) return {};
   std::vector<NodeEntry> terms;
   bool whole = false;  // some term has the shape of the sum
@@ -53,31 +53,39 @@ std::vector<NodeEntry> ZeroTerm(RewriteContext& ctx, const NodePtr& n) {
   if (terms.size() == 1) return {terms[0]};
   return {NodeEntry(ctx.graph().AddNode(n->op(), terms, n->attrs.dict, n->attrs.name))};
 }
+WEFT_REGISTER_REWRITE_RULE("zero-term")
+    .group("zeros")
+    .root("Add", "Sub", "Sum")
+    .describe("structural zeros dropped from sums")
+    .apply(ZeroTerm);
 
 std::vector<NodeEntry> ZeroFactor(RewriteContext& ctx, const NodePtr& n) {
-  const bool product = IsOp(n, "Mul") || IsOp(n, "MatMul");
-  if (!product && !IsOp(n, "Div")) return {};
-  if (!IsZeros(n->inputs[0]) && !(product && IsZeros(n->inputs[1]))) return {};
+  if (!IsZeros(n->inputs[0]) && (IsOp(n, "Div") || !IsZeros(n->inputs[1]))) return {};
   return Result(ZerosFor(ctx, n));
 }
+WEFT_REGISTER_REWRITE_RULE("zero-factor")
+    .group("zeros")
+    .root("Mul", "Div", "MatMul")
+    .describe("products that a structural zero decides")
+    .apply(ZeroFactor);
 
-/// Operators that are linear in their first operand and do not add anything.
-bool IsLinear(const NodePtr& n) {
-  static const std::vector<std::string> kOps = {
-      "Cast",     "CastLike", "Expand",     "Gather",    "GatherElements", "GatherND",
-      "Identity", "Neg",      "ReduceMean", "ReduceSum", "Reshape",        "Slice",
-      "Squeeze",  "Tile",     "Transpose",  "Unsqueeze", "weft::SumTo"};
-  return std::binary_search(kOps.begin(), kOps.end(), n->op()->name);
-}
 std::vector<NodeEntry> ZeroThrough(RewriteContext& ctx, const NodePtr& n) {
   if (n->num_outputs() != 1 || n->num_inputs() == 0) return {};
   if (IsOp(n, "Where")) {
     if (!IsZeros(n->inputs[1]) || !IsZeros(n->inputs[2])) return {};
-  } else if (!IsZeros(n->inputs[0]) || !IsLinear(n)) {
+  } else if (!IsZeros(n->inputs[0])) {
     return {};
   }
   return Result(ZerosFor(ctx, n));
 }
+// Where, and operators that are linear in their first operand and do not add anything.
+WEFT_REGISTER_REWRITE_RULE("zero-through")
+    .group("zeros")
+    .root("Where", "Cast", "CastLike", "Expand", "Gather", "GatherElements", "GatherND", "Identity",
+          "Neg", "ReduceMean", "ReduceSum", "Reshape", "Slice", "Squeeze", "Tile", "Transpose",
+          "Unsqueeze", "weft::SumTo")
+    .describe("linear operators of structural zeros")
+    .apply(ZeroThrough);
 
 /// Any zero: the structural one, or a constant whose elements are all 0.
 bool IsAnyZero(RewriteContext& ctx, const NodeEntry& e) {
@@ -92,7 +100,6 @@ bool IsAnyZero(RewriteContext& ctx, const NodeEntry& e) {
 }
 
 std::vector<NodeEntry> MaskSum(RewriteContext& ctx, const NodePtr& n) {
-  if (!IsOp(n, "Add")) return {};
   const NodePtr p = n->inputs[0].node, q = n->inputs[1].node;
   if (!IsOp(p, "Where") || !IsOp(q, "Where") || p == q || p->inputs[0] != q->inputs[0]) return {};
   // Neither sum may be spread by the zero that goes.
@@ -114,6 +121,11 @@ std::vector<NodeEntry> MaskSum(RewriteContext& ctx, const NodePtr& n) {
   }
   return {};
 }
+WEFT_REGISTER_REWRITE_RULE("mask-sum")
+    .group("zeros")
+    .root("Add")
+    .describe("sums of two complementary masks made one choice")
+    .apply(MaskSum);
 
 /// The scalar constant that e spreads, null where it is none.
 NodeEntry SpreadScalar(RewriteContext& ctx, const NodeEntry& e) {
@@ -128,9 +140,8 @@ NodeEntry ExpandTo(RewriteContext& ctx, const NodeEntry& x, const NodePtr& n) {
 }
 
 std::vector<NodeEntry> UnitFactor(RewriteContext& ctx, const NodePtr& n) {
-  const bool product = IsOp(n, "Mul");
-  if ((!product && !IsOp(n, "Div")) || !ctx.shape(NodeEntry(n)).fully_known()) return {};
-  for (size_t i = product ? 0 : 1; i < 2; ++i) {
+  if (!ctx.shape(NodeEntry(n)).fully_known()) return {};
+  for (size_t i = IsOp(n, "Mul") ? 0 : 1; i < 2; ++i) {
     const NodeEntry c = SpreadScalar(ctx, n->inputs[i]);
     if (!c || ctx.constant(c)->at(0) != 1) continue;
     const NodeEntry x = n->inputs[1 - i];
@@ -138,6 +149,11 @@ std::vector<NodeEntry> UnitFactor(RewriteContext& ctx, const NodePtr& n) {
   }
   return {};
 }
+WEFT_REGISTER_REWRITE_RULE("unit-factor")
+    .group("zeros")
+    .root("Mul", "Div")
+    .describe("products with spread ones")
+    .apply(UnitFactor);
 
 std::vector<NodeEntry> ScalarBeforeExpand(RewriteContext& ctx, const NodePtr& n) {
   static const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
@@ -159,10 +175,15 @@ std::vector<NodeEntry> ScalarBeforeExpand(RewriteContext& ctx, const NodePtr& n)
   if (!spread) return {};
   return {ExpandTo(ctx, NodeEntry(ctx.graph().AddNode(n->op(), inputs, n->attrs.dict)), n)};
 }
+WEFT_REGISTER_REWRITE_RULE("scalar-before-expand")
+    .group("zeros")
+    .any_root()
+    .describe("element-wise operators of spread scalars done on the scalar")
+    .apply(ScalarBeforeExpand);
 
 std::vector<NodeEntry> NegTerm(RewriteContext& ctx, const NodePtr& n) {
   const bool plus = IsOp(n, "Add");
-  if ((!plus && !IsOp(n, "Sub")) || !IsFloat(ctx.dtype(NodeEntry(n)))) return {};
+  if (!IsFloat(ctx.dtype(NodeEntry(n)))) return {};
   const NodeEntry a = n->inputs[0], b = n->inputs[1];
   const auto make = [&](const char* op, const NodeEntry& x, const NodeEntry& y) {
     return std::vector<NodeEntry>{NodeEntry(ctx.graph().AddNode(op, {x, y}, {}, n->attrs.name))};
@@ -171,14 +192,11 @@ std::vector<NodeEntry> NegTerm(RewriteContext& ctx, const NodePtr& n) {
   if (plus && IsOp(a.node, "Neg")) return make("Sub", b, a.node->inputs[0]);
   return {};
 }
+WEFT_REGISTER_REWRITE_RULE("neg-term")
+    .group("zeros")
+    .root("Add", "Sub")
+    .describe("sums with a negated term made differences, and back")
+    .apply(NegTerm);
 
 }  // namespace
-
-std::vector<Rule> ZeroRules() {
-  return {{"zero-term", ZeroTerm},       {"zero-factor", ZeroFactor},
-          {"zero-through", ZeroThrough}, {"mask-sum", MaskSum},
-          {"unit-factor", UnitFactor},   {"scalar-before-expand", ScalarBeforeExpand},
-          {"neg-term", NegTerm}};
-}
-
 }  // namespace weft::simplify

@@ -1,0 +1,21 @@
+/// build.h: what rules of Simplify in several files build and read. The rules themselves register
+/// where they stand (weft/core/op/rewrite_rule.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "weft/core/graph/accessors.h"
+#include "weft/core/op/op_attr_types.h"
+
+namespace weft::simplify {
+
+/// A vector of extents as a node: constant where it can be.
+NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims);
+/// x with these extents, by an explicit target.
+NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims,
+                    std::string name = {});
+/// The attribute perm of a Transpose; empty where it is not given.
+Ints GivenPerm(const NodePtr& transpose);
+
+}  // namespace weft::simplify
