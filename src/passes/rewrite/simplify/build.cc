@@ -21,4 +21,18 @@ Ints GivenPerm(const NodePtr& transpose) {
   return transpose->has_attr("perm") ? transpose->attr<Ints>("perm") : Ints();
 }
 
+bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
+  for (SymInt d : dims) {
+    for (SymInt s : d.Symbols()) {
+      if (!s.is_unbacked()) continue;
+      bool there = false;
+      for (int k = 0; source.has_rank() && k < source.rank(); ++k)
+        if (source[k].known())
+          for (SymInt t : source[k].Symbols()) there |= t == s;
+      if (!there) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace weft::simplify

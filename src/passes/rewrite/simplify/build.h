@@ -18,4 +18,8 @@ NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dim
 /// The attribute perm of a Transpose; empty where it is not given.
 Ints GivenPerm(const NodePtr& transpose);
 
+/// The extents name data-dependent ones that the shape `source` does not: a node that states them
+/// alone would cut the tie to what computes them.
+bool CutsTie(const std::vector<SymInt>& dims, const Shape& source);
+
 }  // namespace weft::simplify

@@ -147,7 +147,7 @@ std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
   bool equal = true;
   for (uint32_t k = 0; k < n->num_outputs(); ++k) {
     const Shape& out = ctx.shape(NodeEntry(n, k));
-    if (!out.fully_known()) return {};
+    if (!out.fully_known() || CutsTie(out.dims(), in)) return {};
     equal = equal && out[axis] == ctx.shape(NodeEntry(n))[axis];
   }
   if (equal) return {};

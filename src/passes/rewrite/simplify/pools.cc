@@ -13,6 +13,7 @@
 #include "build.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/match.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/rewrite_rule.h"
 
@@ -46,12 +47,13 @@ struct Put {
   NodePtr node;
 };
 std::optional<Put> PutOf(RewriteContext& ctx, const NodeEntry& e) {
-  if (!IsOp(e.node, "weft::MaxPoolGrad") || e.node->uses().size() != 1 ||
-      !e.node->control_deps.empty() || ctx.graph().is_output(e.node))
-    return {};
-  const NodePtr search = e.node->inputs[1].node;
+  Put put;
+  const auto scatter =
+      m::Op("weft::MaxPoolGrad", m::Any(&put.dy), m::Any(&put.winner), m::Any(&put.shape));
+  if (!m::Match(e, scatter.To(&put.node)) || !OnlyReader(ctx.graph(), e.node)) return {};
+  const NodePtr search = put.winner.node;
   if (!IsOp(search, "weft::MaxPool") || !(search->attrs.dict == e.node->attrs.dict)) return {};
-  return Put{e.node->inputs[0], e.node->inputs[1], e.node->inputs[2], e.node};
+  return put;
 }
 NodeEntry PutAgain(Graph& g, const Put& put, const NodeEntry& dy) {
   return NodeEntry(g.AddNode(put.node->op(), {dy, put.winner, put.shape}, put.node->attrs.dict));
@@ -133,11 +135,6 @@ class OnPooled {
   std::vector<std::pair<NodePtr, NodeEntry>> twins_;
 };
 
-bool IsZero(RewriteContext& ctx, const NodeEntry& e) {
-  const TensorPtr t = ctx.constant(e);
-  return t && t->num_elements() == 1 && t->at(0) == 0;
-}
-
 /// An element-wise node that is 0 where its operand `from` is.
 std::vector<NodeEntry> TakePooled(RewriteContext& ctx, const NodePtr& n) {
   const bool div = IsOp(n, "Div"), where = IsOp(n, "Where");
@@ -146,7 +143,7 @@ std::vector<NodeEntry> TakePooled(RewriteContext& ctx, const NodePtr& n) {
     if (!n->inputs[i].node) continue;
     const auto put = PutOf(ctx, n->inputs[i]);
     if (!put || !ctx.same_shape(NodeEntry(n), n->inputs[i])) continue;
-    if (where && !IsZero(ctx, n->inputs[3 - i])) continue;
+    if (where && !m::Match(n->inputs[3 - i], m::Number(0.0))) continue;
     OnPooled pooled(ctx, put->winner.node);
     std::vector<NodeEntry> inputs(n->inputs.begin(), n->inputs.end());
     bool all = true;

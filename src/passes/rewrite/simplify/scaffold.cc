@@ -15,22 +15,6 @@
 namespace weft::simplify {
 namespace {
 
-/// The extents name data-dependent ones that the shape `source` does not: a node that states them
-/// alone would cut the tie to what computes them.
-bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
-  for (SymInt d : dims) {
-    for (SymInt s : d.Symbols()) {
-      if (!s.is_unbacked()) continue;
-      bool there = false;
-      for (int k = 0; source.has_rank() && k < source.rank(); ++k)
-        if (source[k].known())
-          for (SymInt t : source[k].Symbols()) there |= t == s;
-      if (!there) return true;
-    }
-  }
-  return false;
-}
-
 bool IsExtentVector(const NodeEntry& e, const std::vector<SymInt>& dims) {
   if (TensorPtr t = Graph::ConstantOf(e)) {
     if (t->dtype() != DType::kI64 || t->num_elements() != int64_t(dims.size())) return false;

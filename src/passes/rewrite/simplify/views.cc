@@ -41,6 +41,10 @@ std::vector<NodeEntry> InverseViews(RewriteContext& ctx, const NodePtr& n) {
   // axes, negative ones too.
   const std::vector<int64_t> axes = AxesOf(ctx, n);
   if (axes.empty() || axes != AxesOf(ctx, inner)) return {};
+  // What Squeeze says of an axis of unknown extent, that it is 1, would be lost.
+  const Shape& x = ctx.shape(inner->inputs[0]);
+  for (int64_t axis : axes)
+    if (adds && (!x.has_rank() || !x[NormalizeAxis(axis, x.rank())].is(1))) return {};
   return {inner->inputs[0]};
 }
 WEFT_REGISTER_REWRITE_RULE("inverse-views")
