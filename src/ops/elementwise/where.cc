@@ -73,6 +73,7 @@ WEFT_REGISTER_OP(Where)
     .example({"bool[2, n, 3]", "f32[2, n, 3]", "f32[2, n, 3]"})
     .example({"bool[3]", "f32[m, 1, 1]", "f32[4, 1]"})
     .example({"bool[]", "f64[]", "f64[2]"})
-    .example({"bool[4]", "i64[4]", "i64[]"});
+    .example({"bool[4]", "i64[4]", "i64[]"})
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 }  // namespace weft::ops

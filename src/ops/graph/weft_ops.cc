@@ -1,6 +1,7 @@
 /// weft_ops.cc: weft::SumTo, weft::Fused, weft::Assign: ops
 /// that passes build (core/graph/builtin_ops.h).
 #include "ops/util/demand.h"
+#include "ops/util/onnx_body_util.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/plan/epilogue.h"
@@ -89,6 +90,9 @@ std::vector<NodeEntry> SimplifySumTo(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry sum =
       Apply("ReduceSum", {x, IntsLike(x, axes)}, {{"keepdims", int64_t(!only_leading)}});
   return {only_leading || leading.empty() ? sum : Apply("Squeeze", {sum, IntsLike(x, leading)})};
+}
+std::string SumToBody(const OnnxBodyRequest& r) {
+  return "like = Shape(i1)\n" + SumToText("i0", r.input_shapes[0], "like", r.input_shapes[1]);
 }
 
 // ---- Fused ----
@@ -201,7 +205,8 @@ WEFT_REGISTER_OP_IN(weft, SumTo)
                          })
     .set_attr<FSimplify>("FSimplify", SimplifySumTo)
     .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in,
-                                   const std::vector<Shape>&) { return in.at(0).num_elements(); });
+                                   const std::vector<Shape>&) { return in.at(0).num_elements(); })
+    .set_attr<FOnnxBody>("FOnnxBody", SumToBody);
 
 WEFT_REGISTER_OP_IN(weft, Fused)
     .describe(
