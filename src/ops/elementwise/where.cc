@@ -3,8 +3,8 @@
 ///   in      condition : bool[...], x, y : T[...], numpy broadcasting of all three
 ///   out     out : T[broadcast]
 ///   T       any dtype (kernels: what they compute with)
-///   grad    dx = SumTo(Where(c, dout, 0), x), dy = SumTo(Where(c, 0, dout), y); the condition has
-///           none and is retained. A NaN that the branch not taken makes is not masked here.
+///   grad    dout to the operand that was taken; the condition has none and is retained. A NaN that
+///           the branch not taken makes is not masked here.
 ///   throws  kTypeMismatch, kShapeMismatch
 ///
 /// Source: ONNX Where-16.

@@ -1,4 +1,4 @@
-/// det.cc: Det, the determinant of each matrix in the last two axes. It runs on the host.
+/// det.cc: Det, determinants by elimination, on the host.
 /// Source: ONNX Det-22.
 #include <algorithm>
 #include <cmath>

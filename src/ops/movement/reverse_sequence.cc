@@ -1,5 +1,4 @@
-/// reverse_sequence.cc: ReverseSequence: the first sequence_lens[b] slices of the time axis in
-/// reverse.
+/// reverse_sequence.cc: ReverseSequence: a batch of sequences of different lengths, each reversed.
 /// Source: ONNX ReverseSequence-10.
 #include "ops/util/shape_util.h"
 #include "weft/support/check.h"

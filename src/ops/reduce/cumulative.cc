@@ -1,9 +1,5 @@
 /// cumulative.cc: CumSum and CumProd: running sums and products along one axis.
-///
-///   y[i] = sum or product of x[j] over j <= i (j < i with `exclusive`; from the end with
-///   `reverse`)
-///
-/// The definitions are quadratic in the size of the axis; a library walks it once.
+/// Their definitions are quadratic in its size, so a library call that walks it once is sought.
 /// Source: ONNX CumSum-14, CumProd-26.
 #include "ops/util/shape_util.h"
 #include "weft/support/check.h"
