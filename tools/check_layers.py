@@ -34,8 +34,8 @@ SUB_ROOMS = {
     "codegen/cuda": {"print": [], "nvrtc": ["print"], "emulator": ["print"]},
     "ops": {
         "util": [], **{family: ["util"] for family in (
-            "control", "elementwise", "graph", "host", "image", "loss", "movement", "nn", "quant", "random", "recurrent",
-            "reduce", "training")},
+            "control", "elementwise", "graph", "image", "linalg", "loss", "ml", "movement", "nn", "quant", "random",
+            "recurrent", "reduce", "signal", "text", "training")},
     },
     "passes": {
         "infer": [], "rewrite": [], "rewrite/simplify": ["rewrite"], "fusion": [], "memory": [], "effects": [],

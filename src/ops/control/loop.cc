@@ -2,10 +2,8 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
 /// operands, `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    a Scan of the gradient of the body, over what its states have been, from the last
-///           iteration to the first (body_gradient.h). A run of the loop in front of it stacks
-///           them, and so says how many iterations there are; the shapes of the states that are
-///           needed must not change.
+///   grad    a Scan over what the states have been (body_gradient.h). A run of the loop in front of
+///           it stacks them, and so says how many iterations there are.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 /// Extents that an iteration may change are not known before the run. Source: ONNX Loop-25.
 #include <algorithm>

@@ -5,24 +5,49 @@
 ///   grad    Cast back to the dtype of x; a cast to an integer has none
 ///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported
 ///           at code generation for strings and for dtypes that kernels do not compute
-///           with (cast_host.cc runs those)
+///           with (FHostEval runs those)
 ///
 /// Float to integer truncates towards zero; what does not fit saturates and NaN gives 0 (the
 /// standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN is
 /// true. Float to narrower float rounds to the even neighbour, overflow gives infinity. `saturate`
 /// and `round_mode` speak of 8-bit floats only.
 /// Source: ONNX Cast-24, CastLike-24, BitCast-26.
-#include "ops/util/cast_param.h"
-#include "ops/util/op_util.h"
-#include "weft/support/check.h"
+#include "ops/util/host_util.h"
 
 namespace weft::ops {
 
-WEFT_REGISTER_OP_PARAM(CastParam);
-WEFT_REGISTER_OP_PARAM(CastLikeParam);
-WEFT_REGISTER_OP_PARAM(BitCastParam);
-
 namespace {
+
+struct CastParam : OpParam<CastParam> {
+  DTypeField to;
+  int64_t saturate;
+  std::string round_mode;
+  WEFT_OP_PARAM(CastParam) {
+    WEFT_FIELD(to).describe("dtype of the result");
+    WEFT_FIELD(saturate).set_default(1).set_range(0, 1).describe(
+        "8-bit float results: 1 clamps to the largest value, 0 gives NaN or inf");
+    WEFT_FIELD(round_mode)
+        .set_default("up")
+        .describe("f8e8m0 results: \"up\", \"down\" or \"nearest\"");
+  }
+};
+WEFT_REGISTER_OP_PARAM(CastParam);
+
+struct CastLikeParam : OpParam<CastLikeParam> {
+  int64_t saturate;
+  std::string round_mode;
+  WEFT_OP_PARAM(CastLikeParam) {
+    WEFT_FIELD(saturate).set_default(1).set_range(0, 1).describe("as of Cast");
+    WEFT_FIELD(round_mode).set_default("up").describe("as of Cast");
+  }
+};
+WEFT_REGISTER_OP_PARAM(CastLikeParam);
+
+struct BitCastParam : OpParam<BitCastParam> {
+  DTypeField to;
+  WEFT_OP_PARAM(BitCastParam) { WEFT_FIELD(to).describe("dtype of the result, of the width of x"); }
+};
+WEFT_REGISTER_OP_PARAM(BitCastParam);
 
 using Entry = const NodeEntry&;
 
@@ -162,6 +187,20 @@ std::vector<NodeEntry> SimplifyBitCast(RewriteContext& ctx, const NodePtr& n) {
   return {n->inputs[0]};
 }
 
+Tensors HostCast(const NodePtr& n, const Tensors& in) {
+  const CastParam& p = ParamOf<CastParam>(n);
+  return {CastTensor(*in.at(0), p.to.dtype, p.saturate != 0, p.round_mode)};
+}
+Tensors HostCastLike(const NodePtr& n, const Tensors& in) {
+  const CastLikeParam& p = ParamOf<CastLikeParam>(n);
+  return {CastTensor(*in.at(0), in.at(1)->dtype(), p.saturate != 0, p.round_mode)};
+}
+Tensors HostBitCast(const NodePtr& n, const Tensors& in) {
+  auto y = NewTensor(ParamOf<BitCastParam>(n).to.dtype, in.at(0)->dims());
+  if (y->num_bytes() > 0) std::memcpy(y->mutable_data(), in[0]->data(), size_t(y->num_bytes()));
+  return {y};
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(Cast)
@@ -179,6 +218,7 @@ WEFT_REGISTER_OP(Cast)
     .set_attr<FInferType>("FInferType", CastType)
     .set_attr<FInferShape>("FInferShape", UnaryShapeAndValue(CastValue))
     .set_attr<FCodeGen>("FCodeGen", CastCode)
+    .set_attr<FHostEval>("FHostEval", HostCast)
     .set_attr<FGradient>("FGradient", UnaryNodeGradient(CastGradient))
     .set_attr<FSimplify>("FSimplify", SimplifyCast)
     .example({"f32[2, n, 3]"}, "to = f64")
@@ -200,6 +240,7 @@ WEFT_REGISTER_OP(CastLike)
     .set_attr<FInferType>("FInferType", CastLikeType)
     .set_attr<FInferShape>("FInferShape", CastLikeShape)
     .set_attr<FCodeGen>("FCodeGen", CastLikeCode)
+    .set_attr<FHostEval>("FHostEval", HostCastLike)
     .set_attr<FGradient>("FGradient", CastLikeGradient)
     .set_attr<FSimplify>("FSimplify", SimplifyCastLike)
     .example({"f32[2, n, 3]", "f64[5]"})
@@ -217,6 +258,7 @@ WEFT_REGISTER_OP(BitCast)
     .include("ElementwiseUnaryBool")
     .set_attr<FInferType>("FInferType", BitCastType)
     .set_attr<FCodeGen>("FCodeGen", BitCastCode)
+    .set_attr<FHostEval>("FHostEval", HostBitCast)
     .set_attr<FGradient>("FGradient", NoGradient)
     .set_attr<FSimplify>("FSimplify", SimplifyBitCast)
     .example({"f32[2, n]"}, "to = i32")

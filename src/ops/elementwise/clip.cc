@@ -3,12 +3,10 @@
 ///   in      x : T[...]; min, max : T[], optional scalars
 ///   out     y : T[...]
 ///   T       integers and floats
-///   grad    dx = dy where min <= x <= max (both bounds inclusive), else 0
-///           dmin = sum of dy where x < min < max
-///           dmax = sum of dy where x > max or max < min; retains x and the bounds
+///   grad    dy to x between the bounds, which are inclusive, else to the bound that is the result
 ///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch for a bound of several elements
 ///
-/// Where min > max the result is max everywhere. NaN in x or a bound stays NaN.
+/// NaN in x or a bound stays NaN.
 /// Source: ONNX Clip-13.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"

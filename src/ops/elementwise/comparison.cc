@@ -8,7 +8,7 @@
 ///
 /// Comparisons with NaN are false. Followed values compare where Facts prove the answer.
 /// Source: ONNX Equal-19, Less-13, LessOrEqual-16, Greater-13, GreaterOrEqual-16.
-#include "ops/util/op_util.h"
+#include "ops/util/host_util.h"
 
 namespace weft::ops {
 namespace {
@@ -34,6 +34,17 @@ SymInt GreaterOrEqualValue(const std::vector<SymInt>& x, const ValueArgs& args) 
   return LessOrEqualValue({x[1], x[0]}, args);
 }
 
+/// Equal of strings, for which no kernel exists.
+Tensors EqualHost(const NodePtr& n, const Tensors& in) {
+  WEFT_CHECK(in[0]->dtype() == DType::kString, kUnsupported, "{}: {} are not compared",
+             n->Describe(), DTypeName(in[0]->dtype()));
+  auto y = NewTensor(DType::kBool, BroadcastDims(*in[0], *in[1]));
+  for (int64_t i = 0; i < y->num_elements(); ++i)
+    y->set_int(i, in[0]->strings()[size_t(BroadcastOffset(i, y->dims(), in[0]->dims()))] ==
+                      in[1]->strings()[size_t(BroadcastOffset(i, y->dims(), in[1]->dims()))]);
+  return {y};
+}
+
 constexpr DTypeSet kComparable = kComputable | DTypeSet{DType::kString};
 
 }  // namespace
@@ -57,7 +68,9 @@ constexpr DTypeSet kComparable = kComputable | DTypeSet{DType::kString};
       .example({"f32[m, 1, 3]", "f32[4, 1]"})                                                     \
       .example({"i64[]", "i64[5]"})
 
-WEFT_REGISTER_COMPARISON_OP(Equal, 19, "==", kComparable, kEq).example({"bool[3]", "bool[2, 3]"});
+WEFT_REGISTER_COMPARISON_OP(Equal, 19, "==", kComparable, kEq)
+    .example({"bool[3]", "bool[2, 3]"})
+    .set_attr<FHostEval>("FHostEval", EqualHost);
 WEFT_REGISTER_COMPARISON_OP(Less, 13, "<", kNumeric, kLt);
 WEFT_REGISTER_COMPARISON_OP(LessOrEqual, 16, "<=", kNumeric, kLe);
 WEFT_REGISTER_COMPARISON_OP(Greater, 13, ">", kNumeric, kGt);

@@ -3,8 +3,8 @@
 ///   in      condition : bool[...], x, y : T[...], numpy broadcasting of all three
 ///   out     out : T[broadcast]
 ///   T       any dtype (kernels: what they compute with)
-///   grad    dx = SumTo(Where(c, dout, 0), x), dy = SumTo(Where(c, 0, dout), y); the condition has
-///           none and is retained. A NaN that the branch not taken makes is not masked here.
+///   grad    dout to the operand that was taken; the condition has none and is retained. A NaN that
+///           the branch not taken makes is not masked here.
 ///   throws  kTypeMismatch, kShapeMismatch
 ///
 /// Source: ONNX Where-16.
@@ -73,6 +73,7 @@ WEFT_REGISTER_OP(Where)
     .example({"bool[2, n, 3]", "f32[2, n, 3]", "f32[2, n, 3]"})
     .example({"bool[3]", "f32[m, 1, 1]", "f32[4, 1]"})
     .example({"bool[]", "f64[]", "f64[2]"})
-    .example({"bool[4]", "i64[4]", "i64[]"});
+    .example({"bool[4]", "i64[4]", "i64[]"})
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 }  // namespace weft::ops

@@ -1,9 +1,9 @@
-/// effects.cc: weft::Read, weft::Group: what orders effects
-/// without computing anything (core/graph/effects.h).
+/// effects.cc: weft::Assign, which writes a variable, and what orders effects without computing
+/// anything: weft::Read, weft::Group (core/graph/effects.h).
 #include "weft/core/graph/effects.h"
 
 #include "ops/util/shape_util.h"
-#include "weft/core/op/host_eval.h"
+#include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
@@ -13,7 +13,39 @@ void ReadType(InferTypeContext& ctx) {
 }
 void GroupType(InferTypeContext& ctx) { ctx.set_out(0, Type(DType::kBool)); }
 
+void AssignShape(InferShapeContext& ctx) {
+  const Shape &variable = ctx.in(0), &value = ctx.in(1);
+  if (!variable.has_rank()) return ctx.set_out(0, value);
+  if (!value.has_rank()) return ctx.set_out(0, variable);
+  WEFT_CHECK(variable.rank() == value.rank(), kShapeMismatch, "{}: a value {} for a variable {}",
+             ctx.node()->Describe(), value.ToString(), variable.ToString());
+  Shape out = variable;
+  for (int k = 0; k < out.rank(); ++k)
+    out.set(k, UnifyDims(ctx, variable[k], value[k], "dimensions of variable and value"));
+  ctx.set_out(0, out);
+}
+
 }  // namespace
+
+WEFT_REGISTER_OP_IN(weft, Assign)
+    .describe(
+        "Writes `value` into the variable and gives it back. Ordered against the variable's "
+        "readers by OrderMutation.\n"
+        "Gradient: none. Errors: dtypes or shapes differ (kTypeMismatch, kShapeMismatch). Source: "
+        "Weft.")
+    .input("variable", TypeDoc(kComputable), "a variable")
+    .input("value", "T")
+    .output("new_value", "T")
+    .set_num_inputs(2)
+    .set_num_outputs(1)
+    .param<NoParam>()
+    .set_attr<FInferType>("FInferType", SameType(kComputable))
+    .set_attr<FInferShape>("FInferShape", AssignShape)
+    .set_attr<FCodeGen>("FCodeGen",
+                        [](const NodePtr&, const std::vector<TensorArg>& in,
+                           const OutputAt& at) -> Exprs { return {in[1](at(0))}; })
+    .set_attr<FMutateInputs>("FMutateInputs", [](const NodePtr&) { return std::vector<int>{0}; })
+    .set_attr<TIsStateful>("TIsStateful", true);
 
 WEFT_REGISTER_OP_IN(weft, Read)
     .describe(

@@ -7,8 +7,8 @@
 /// Unlike indices of Gather and OneHot, labels do not count from the end. A mask is a comparison,
 /// so that picking the label's score is a masked sum over the classes: it fuses with soft-max and
 /// with its gradient, where a look-up would need the scores in memory.
+#include "ops/util/onnx_body_util.h"
 #include "ops/util/shape_util.h"
-#include "weft/core/op/onnx_body.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -61,25 +61,19 @@ Exprs MaskCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   return {And(Eq(label, at(0)[size_t(axis)]), Not(IsIgnored<ClassMaskParam>(n, label)))};
 }
 
-std::string Constant(const char* name, int64_t value) {
-  return fmt::format("{} = Constant<value_int = {}>()\n", name, value);
-}
 std::string MaskBody(const OnnxBodyRequest& r) {
   const Shape& out = r.output_shapes[0];
   WEFT_CHECK(out.has_rank(), kUnsupported, "its form in ONNX's operators needs a known rank");
   const int axis = NormalizeAxis(r.node->attr<int64_t>("axis"), out.rank());
   std::vector<int64_t> column(size_t(out.rank()), 1);
   column[size_t(axis)] = -1;
-  std::string text = Constant("zero", 0) + Constant("one", 1) +
-                     fmt::format(
-                         "axis = Constant<value = int64[1] {{{}}}>()\n"
-                         "column = Constant<value = int64[{}] {{{}}}>()\n"
-                         "labels = Cast<to = 7>(i0)\nspread = Unsqueeze(labels, axis)\n"
-                         "depth = Squeeze(i1)\ncount = Range(zero, depth, one)\n"
-                         "classes = Reshape(count, column)\n",
-                         axis, column.size(), fmt::join(column, ", "));
+  std::string text = IntConstant("zero", 0) + IntConstant("one", 1) + IntsConstant("axis", {axis}) +
+                     IntsConstant("column", column) +
+                     "labels = Cast<to = 7>(i0)\nspread = Unsqueeze(labels, axis)\n"
+                     "depth = Squeeze(i1)\ncount = Range(zero, depth, one)\n"
+                     "classes = Reshape(count, column)\n";
   if (!Ignores(r.node)) return text + "o0 = Equal(spread, classes)";
-  return text + Constant("none", r.node->attr<int64_t>("ignore_index")) +
+  return text + IntConstant("none", r.node->attr<int64_t>("ignore_index")) +
          "hit = Equal(spread, classes)\nignored = Equal(spread, none)\ncounts = Not(ignored)\n"
          "o0 = And(hit, counts)";
 }
@@ -115,8 +109,8 @@ std::vector<NodeEntry> WeightGrad(const NodePtr& n, const std::vector<NodeEntry>
 }
 std::string WeightBody(const OnnxBodyRequest& r) {
   if (!Ignores(r.node)) return "o0 = Gather(i1, i0)";
-  return Constant("none", r.node->attr<int64_t>("ignore_index")) +
-         "labels = Cast<to = 7>(i0)\nignored = Equal(labels, none)\n" + Constant("zero", 0) +
+  return IntConstant("none", r.node->attr<int64_t>("ignore_index")) +
+         "labels = Cast<to = 7>(i0)\nignored = Equal(labels, none)\n" + IntConstant("zero", 0) +
          "inside = Where(ignored, zero, labels)\nw = Gather(i1, inside)\n"
          "nothing = CastLike(zero, i1)\no0 = Where(ignored, nothing, w)";
 }

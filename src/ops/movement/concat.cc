@@ -224,7 +224,8 @@ WEFT_REGISTER_OP(Concat)
     .set_attr<FInferShape>("FInferShape", ConcatShape)
     .set_attr<FCodeGen>("FCodeGen", ConcatCode)
     .set_attr<FGradient>("FGradient", ConcatGrad)
-    .set_attr<FSimplify>("FSimplify", SimplifyConcat);
+    .set_attr<FSimplify>("FSimplify", SimplifyConcat)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Split)
     .describe(
@@ -252,6 +253,7 @@ WEFT_REGISTER_OP(Split)
                          [](RewriteContext& ctx, const NodePtr& n) -> std::vector<NodeEntry> {
                            if (n->num_outputs() != 1) return {};
                            return ReplaceIfSame(ctx, n, n->inputs[0]);
-                         });
+                         })
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 }  // namespace weft::ops

@@ -72,6 +72,7 @@ WEFT_REGISTER_OP(Identity)
     .set_attr<FGradient>("FGradient", UnaryGradient([](Entry, Entry, Entry dy) { return dy; }))
     .set_attr<FSimplify>("FSimplify", SimplifyIdentity)
     .example({"f32[2, n, 3]"})
-    .example({"i64[]"});
+    .example({"i64[]"})
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 }  // namespace weft::ops

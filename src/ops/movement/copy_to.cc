@@ -1,5 +1,6 @@
 /// copy_to.cc: weft::CopyTo, which moves a tensor from one device to another.
 #include "ops/util/op_util.h"
+#include "weft/core/op/onnx_body.h"
 
 namespace weft::ops {
 namespace {
@@ -33,6 +34,9 @@ WEFT_REGISTER_OP_IN(weft, CopyTo)
     .set_attr<FCodeGen>("FCodeGen", [](const NodePtr&, const Exprs& x) -> Exprs { return {x[0]}; })
     .set_attr<FGradient>("FGradient",
                          [](const NodePtr&, const std::vector<NodeEntry>& dy)
-                             -> std::vector<NodeEntry> { return {dy[0]}; });
+                             -> std::vector<NodeEntry> { return {dy[0]}; })
+    .set_attr<FOnnxBody>("FOnnxBody", [](const OnnxBodyRequest&) {  // ONNX has no devices
+      return std::string("o0 = Identity(i0)");
+    });
 
 }  // namespace weft::ops

@@ -3,6 +3,7 @@
 /// Expand broadcasts x against the extents in `shape` both ways, as a binary op does: an extent
 /// that is a symbol on one side and a symbol on the other is bcast(a, b), never a guess.
 #include "ops/util/adjoint.h"
+#include "ops/util/onnx_body_util.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
 
@@ -87,6 +88,10 @@ std::vector<NodeEntry> SimplifySameShape(RewriteContext& ctx, const NodePtr& n) 
   return ReplaceIfSame(ctx, n, n->inputs[0]);
 }
 
+std::string TileGradBody(const OnnxBodyRequest&) {
+  return MovementAdjoint("i1", "Tile(numbers, i2)");
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(Expand)
@@ -113,7 +118,8 @@ WEFT_REGISTER_OP(Expand)
                            return {ReduceLike(dy[0], n->inputs[0]), NodeEntry()};
                          })
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
-    .set_attr<FInputDomains>("FInputDomains", Domains({Any(), {InputDomain::kShapeValue}}));
+    .set_attr<FInputDomains>("FInputDomains", Domains({Any(), {InputDomain::kShapeValue}}))
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Tile)
     .describe(
@@ -140,7 +146,8 @@ WEFT_REGISTER_OP(Tile)
                                    NodeEntry()};
                          })
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
-    .set_attr<FInputDomains>("FInputDomains", Domains({Any(), {InputDomain::kShapeValue}}));
+    .set_attr<FInputDomains>("FInputDomains", Domains({Any(), {InputDomain::kShapeValue}}))
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP_IN(weft, TileGrad)
     .describe(
@@ -161,6 +168,7 @@ WEFT_REGISTER_OP_IN(weft, TileGrad)
                             const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
                            if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
                            return {Apply("Tile", {g[0], n->inputs[2]}), NodeEntry(), NodeEntry()};
-                         });
+                         })
+    .set_attr<FOnnxBody>("FOnnxBody", TileGradBody);
 
 }  // namespace weft::ops

@@ -5,6 +5,7 @@
 /// index is i. Exact and deterministic, repeated indices included, at the cost of a pass over the
 /// indices for each element.
 #include "ops/util/adjoint.h"
+#include "ops/util/onnx_body_util.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -221,6 +222,21 @@ FInputDomains IndexOf0() {
   };
 }
 
+// ---- in ONNX's operators ----
+
+std::string GatherGradBody(const OnnxBodyRequest& r) {
+  return MovementAdjoint(
+      "i1", fmt::format("Gather<axis = {}>(numbers, i2)", r.node->attr<int64_t>("axis")));
+}
+std::string GatherElementsGradBody(const OnnxBodyRequest& r) {
+  return MovementAdjoint(
+      "i1", fmt::format("GatherElements<axis = {}>(numbers, i2)", r.node->attr<int64_t>("axis")));
+}
+std::string GatherNDGradBody(const OnnxBodyRequest& r) {
+  return MovementAdjoint("i1", fmt::format("GatherND<batch_dims = {}>(numbers, i2)",
+                                           r.node->attr<int64_t>("batch_dims")));
+}
+
 }  // namespace
 
 #define WEFT_GATHER_SIGNATURE(Param)                                                  \
@@ -255,7 +271,8 @@ WEFT_REGISTER_OP(Gather)
     .set_attr<FInferShape>("FInferShape", GatherShape)
     .set_attr<FCodeGen>("FCodeGen", GatherCode)
     .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherGrad"))
-    .set_attr<FInputDomains>("FInputDomains", IndexOf0());
+    .set_attr<FInputDomains>("FInputDomains", IndexOf0())
+    .set_attr<TMovesElements>("TMovesElements", true);
 WEFT_REGISTER_OP_IN(weft, GatherGrad)
     .describe(
         "Adjoint of Gather: dx[.., i, ..] = sum of dy over the positions with index i. Gradient: "
@@ -264,7 +281,8 @@ WEFT_REGISTER_OP_IN(weft, GatherGrad)
     .example({"f32[3, 2]", "i64[2] = [4, 2]", "i64[3] = [1, -1, 1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherGradCode)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
-    .set_attr<FGradient>("FGradient", GatherBy("Gather"));
+    .set_attr<FGradient>("FGradient", GatherBy("Gather"))
+    .set_attr<FOnnxBody>("FOnnxBody", GatherGradBody);
 
 WEFT_REGISTER_OP(GatherElements)
     .describe(
@@ -279,7 +297,8 @@ WEFT_REGISTER_OP(GatherElements)
     .set_attr<FInferShape>("FInferShape", GatherElementsShape)
     .set_attr<FCodeGen>("FCodeGen", GatherElementsCode)
     .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherElementsGrad"))
-    .set_attr<FInputDomains>("FInputDomains", IndexOf0());
+    .set_attr<FInputDomains>("FInputDomains", IndexOf0())
+    .set_attr<TMovesElements>("TMovesElements", true);
 WEFT_REGISTER_OP_IN(weft, GatherElementsGrad)
     .describe(
         "Adjoint of GatherElements: sums dy where its index points. Gradient: GatherElements. "
@@ -288,7 +307,8 @@ WEFT_REGISTER_OP_IN(weft, GatherElementsGrad)
     .example({"f32[2, 2]", "i64[2] = [3, 2]", "i64[2, 2] = [0, 2, -1, 0]"})
     .set_attr<FCodeGen>("FCodeGen", GatherElementsGradCode)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
-    .set_attr<FGradient>("FGradient", GatherBy("GatherElements"));
+    .set_attr<FGradient>("FGradient", GatherBy("GatherElements"))
+    .set_attr<FOnnxBody>("FOnnxBody", GatherElementsGradBody);
 
 WEFT_REGISTER_OP(GatherND)
     .describe(
@@ -302,7 +322,8 @@ WEFT_REGISTER_OP(GatherND)
     .example({"f32[2, 3]", "i64[2, 1] = [0, 2]"}, "batch_dims = 1")
     .set_attr<FInferShape>("FInferShape", GatherNDShape)
     .set_attr<FCodeGen>("FCodeGen", GatherNDCode)
-    .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherNDGrad"));
+    .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherNDGrad"))
+    .set_attr<TMovesElements>("TMovesElements", true);
 WEFT_REGISTER_OP_IN(weft, GatherNDGrad)
     .describe(
         "Adjoint of GatherND: sums dy where its index tuple points. Gradient: GatherND. Source: "
@@ -311,6 +332,7 @@ WEFT_REGISTER_OP_IN(weft, GatherNDGrad)
     .example({"f32[2, 2]", "i64[3] = [2, 3, 2]", "i64[2, 2] = [0, 1, 1, -1]"})
     .set_attr<FCodeGen>("FCodeGen", GatherNDGradCode)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
-    .set_attr<FGradient>("FGradient", GatherBy("GatherND"));
+    .set_attr<FGradient>("FGradient", GatherBy("GatherND"))
+    .set_attr<FOnnxBody>("FOnnxBody", GatherNDGradBody);
 
 }  // namespace weft::ops

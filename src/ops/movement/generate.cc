@@ -233,7 +233,8 @@ WEFT_REGISTER_OP(OneHot)
     .set_attr<FInferType>("FInferType", OneHotType)
     .set_attr<FInferShape>("FInferShape", OneHotShape)
     .set_attr<FCodeGen>("FCodeGen", OneHotCode)
-    .set_attr<FGradient>("FGradient", OneHotGrad);
+    .set_attr<FGradient>("FGradient", OneHotGrad)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Trilu)
     .describe(
@@ -251,12 +252,14 @@ WEFT_REGISTER_OP(Trilu)
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kComputable, {1}))
     .set_attr<FInferShape>("FInferShape", TriluShape)
     .set_attr<FCodeGen>("FCodeGen", TriluCode)
-    .set_attr<FGradient>("FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& dy) {
-      std::vector<NodeEntry> d(n->inputs.size());
-      std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
-      args[0] = dy[0];
-      if (dy[0]) d[0] = Apply("Trilu", args, AttrsOf(n));
-      return d;
-    });
+    .set_attr<FGradient>("FGradient",
+                         [](const NodePtr& n, const std::vector<NodeEntry>& dy) {
+                           std::vector<NodeEntry> d(n->inputs.size());
+                           std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
+                           args[0] = dy[0];
+                           if (dy[0]) d[0] = Apply("Trilu", args, AttrsOf(n));
+                           return d;
+                         })
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 }  // namespace weft::ops

@@ -1,5 +1,6 @@
 /// pad.cc: Pad (constant, edge, reflect, wrap) and weft::PadGrad.
 #include "ops/util/adjoint.h"
+#include "ops/util/onnx_body_util.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -177,6 +178,14 @@ std::vector<NodeEntry> SimplifyPad(RewriteContext& ctx, const NodePtr& n) {
   return ReplaceIfSame(ctx, n, n->inputs[0]);
 }
 
+std::string PadGradBody(const OnnxBodyRequest& r) {
+  const std::string mode = r.node->attr<std::string>("mode");
+  std::string inputs = mode == "constant" ? "numbers, i2, count" : "numbers, i2";
+  if (r.node->inputs.size() > 3 && r.node->inputs[3])
+    inputs += mode == "constant" ? ", i3" : ", , i3";
+  return MovementAdjoint("i1", fmt::format("Pad<mode = \"{}\">({})", mode, inputs));
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(Pad)
@@ -216,7 +225,8 @@ WEFT_REGISTER_OP(Pad)
     .set_attr<FInferShape>("FInferShape", PadShape)
     .set_attr<FCodeGen>("FCodeGen", PadCode)
     .set_attr<FGradient>("FGradient", PadGradient)
-    .set_attr<FSimplify>("FSimplify", SimplifyPad);
+    .set_attr<FSimplify>("FSimplify", SimplifyPad)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP_IN(weft, PadGrad)
     .describe(
@@ -234,6 +244,7 @@ WEFT_REGISTER_OP_IN(weft, PadGrad)
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1, 2, 3}))
     .set_attr<FInferShape>("FInferShape", AdjointShape(PadShape, 1, {kSought, 2, kAbsent, 3}))
     .set_attr<FCodeGen>("FCodeGen", PadGradCode)
-    .set_attr<FGradient>("FGradient", PadGradGradient);
+    .set_attr<FGradient>("FGradient", PadGradGradient)
+    .set_attr<FOnnxBody>("FOnnxBody", PadGradBody);
 
 }  // namespace weft::ops

@@ -267,7 +267,8 @@ WEFT_REGISTER_OP(Reshape)
     .set_attr<FGradient>("FGradient", ReshapeGrad)
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
     .set_attr<FInputDomains>("FInputDomains", Domains({Any(), {InputDomain::kShapeValue}}))
-    .set_attr<FInplace>("FInplace", InplaceOf({0}));
+    .set_attr<FInplace>("FInplace", InplaceOf({0}))
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Flatten)
     .set_attr<TIsView>("TIsView", true)
@@ -289,7 +290,8 @@ WEFT_REGISTER_OP(Flatten)
     .set_attr<FCodeGen>("FCodeGen", ReshapeCode)
     .set_attr<FGradient>("FGradient", ReshapeGrad)
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
-    .set_attr<FInplace>("FInplace", InplaceOf({0}));
+    .set_attr<FInplace>("FInplace", InplaceOf({0}))
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Squeeze)
     .set_attr<TIsView>("TIsView", true)
@@ -311,7 +313,8 @@ WEFT_REGISTER_OP(Squeeze)
     .set_attr<FCodeGen>("FCodeGen", ReshapeCode)
     .set_attr<FGradient>("FGradient", ReshapeGrad)
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
-    .set_attr<FInplace>("FInplace", InplaceOf({0}));
+    .set_attr<FInplace>("FInplace", InplaceOf({0}))
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Unsqueeze)
     .set_attr<TIsView>("TIsView", true)
@@ -333,6 +336,7 @@ WEFT_REGISTER_OP(Unsqueeze)
     .set_attr<FCodeGen>("FCodeGen", ReshapeCode)
     .set_attr<FGradient>("FGradient", ReshapeGrad)
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
-    .set_attr<FInplace>("FInplace", InplaceOf({0}));
+    .set_attr<FInplace>("FInplace", InplaceOf({0}))
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 }  // namespace weft::ops

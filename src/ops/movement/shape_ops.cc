@@ -127,7 +127,8 @@ WEFT_REGISTER_OP(Shape)
     .set_attr<FCodeGen>("FCodeGen",
                         [](const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at)
                             -> Exprs { return {VectorAt(ShapeRange(n, in[0].shape), at(0)[0])}; })
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", NoGradient)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Size)
     .describe("The number of elements of x, an i64 scalar. Gradient: none. Source: ONNX Size-24.")
@@ -142,7 +143,8 @@ WEFT_REGISTER_OP(Size)
     .set_attr<FCodeGen>("FCodeGen",
                         [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt&)
                             -> Exprs { return {Expr::Dim(in[0].shape.num_elements())}; })
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", NoGradient)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(ConstantOfShape)
     .describe(

@@ -5,6 +5,7 @@
 /// 0). Where the sign of a symbolic bound is not known the extent is data-dependent (an unbacked
 /// symbol), never a guess.
 #include "ops/util/adjoint.h"
+#include "ops/util/onnx_body_util.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -222,6 +223,14 @@ void SliceType(InferTypeContext& ctx) {
   if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
 }
 
+std::string SliceGradBody(const OnnxBodyRequest& r) {
+  std::string inputs = "numbers, i2, i3";
+  const size_t given = r.node->inputs.size();
+  for (size_t i = 4; i < given; ++i)
+    inputs += r.node->inputs[i] ? fmt::format(", i{}", i) : std::string(", ");
+  return MovementAdjoint("i1", "Slice(" + inputs + ")");
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(Slice)
@@ -249,7 +258,8 @@ WEFT_REGISTER_OP(Slice)
     .set_attr<FInferShape>("FInferShape", SliceShape)
     .set_attr<FCodeGen>("FCodeGen", SliceCode)
     .set_attr<FGradient>("FGradient", SliceGradient)
-    .set_attr<FSimplify>("FSimplify", SimplifySlice);
+    .set_attr<FSimplify>("FSimplify", SimplifySlice)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .describe(
@@ -271,6 +281,7 @@ WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .set_attr<FInferType>("FInferType", SliceType)
     .set_attr<FInferShape>("FInferShape", AdjointShape(SliceShape, 1, {kSought, 2, 3, 4, 5}))
     .set_attr<FCodeGen>("FCodeGen", SliceGradCode)
-    .set_attr<FGradient>("FGradient", SliceGradGradient);
+    .set_attr<FGradient>("FGradient", SliceGradGradient)
+    .set_attr<FOnnxBody>("FOnnxBody", SliceGradBody);
 
 }  // namespace weft::ops

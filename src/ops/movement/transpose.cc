@@ -175,7 +175,8 @@ WEFT_REGISTER_OP(Transpose)
     .set_attr<FInferShape>("FInferShape", TransposeShape)
     .set_attr<FCodeGen>("FCodeGen", TransposeCode)
     .set_attr<FGradient>("FGradient", TransposeGrad)
-    .set_attr<FSimplify>("FSimplify", SimplifyTranspose);
+    .set_attr<FSimplify>("FSimplify", SimplifyTranspose)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(DepthToSpace)
     .describe(
@@ -194,7 +195,8 @@ WEFT_REGISTER_OP(DepthToSpace)
     .set_attr<FInferType>("FInferType", TypeOfFirst(kAllTypes))
     .set_attr<FInferShape>("FInferShape", DepthToSpaceShape)
     .set_attr<FCodeGen>("FCodeGen", DepthToSpaceCode)
-    .set_attr<FGradient>("FGradient", DepthToSpaceGrad);
+    .set_attr<FGradient>("FGradient", DepthToSpaceGrad)
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(SpaceToDepth)
     .describe(
@@ -217,6 +219,7 @@ WEFT_REGISTER_OP(SpaceToDepth)
                            if (!dy[0]) return {NodeEntry()};
                            return {Apply("DepthToSpace", {dy[0]},
                                          {{"blocksize", ParamOf<SpaceToDepthParam>(n).blocksize}})};
-                         });
+                         })
+    .set_attr<TMovesElements>("TMovesElements", true);
 
 }  // namespace weft::ops

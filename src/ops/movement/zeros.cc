@@ -8,7 +8,6 @@
 /// The zeros are structural: they say that there is no term, not that a term has come out as zero.
 /// So a rewrite may drop them from a sum (x + 0 = x for -0 too) and let them decide a product
 /// (0 x = 0 for an infinite x too), which it may not do with a number 0 in a model.
-#include "ops/util/cast_param.h"
 #include "ops/util/shape_util.h"
 #include "weft/core/op/onnx_body.h"
 #include "weft/support/check.h"

@@ -3,7 +3,7 @@
 /// order that they have around it.
 #include "ops/util/axis_order.h"
 #include "ops/util/demand.h"
-#include "weft/core/op/onnx_body.h"
+#include "ops/util/onnx_body_util.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
 

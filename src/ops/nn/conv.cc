@@ -7,6 +7,7 @@
 #include "ops/util/adjoint.h"
 #include "ops/util/window.h"
 #include "weft/support/check.h"
+#include "window_body.h"
 
 namespace weft::ops {
 namespace {
@@ -208,6 +209,67 @@ std::vector<NodeEntry> ChannelSumGradient(const NodePtr& n, const std::vector<No
   return {ExpandLike(Apply("Reshape", {g[0], shape}, {{"allowzero", 1}}), x)};
 }
 
+// ---- in ONNX's operators ----
+
+/// Any rank: [b, c, ...] seen as [b, c, rest].
+std::string ChannelSumBody(const OnnxBodyRequest&) {
+  return IntsConstant("view", {0, 0, -1}) + IntsConstant("axes", {0, 2}) +
+         "flat = Reshape(i0, view)\no0 = ReduceSum<keepdims = 0>(flat, axes)";
+}
+
+/// The window of a gradient: x has the extents of the operand, y those of dy.
+ConstantWindow BodyWindow(const NodePtr& n, const Shape& x, const Shape& w, const Shape& y) {
+  return MakeConstantWindow(n, AttrsOfConv(n), x, ConstantSpatial(w, "W"), y);
+}
+std::string ConvGradDataBody(const OnnxBodyRequest& r) {
+  const ConstantWindow w =
+      BodyWindow(r.node, r.output_shapes[0], r.input_shapes[1], r.input_shapes[0]);
+  return TransposedConvText(w, ParamOf<ConvParam>(r.node).group, "o0", "i0, i1");
+}
+
+/// dW[m, c, k] is a convolution of x with dy where batch and channels change places, as do strides
+/// and dilations; groups keep apart as groups of the batch.
+std::string ConvGradWeightBody(const OnnxBodyRequest& r) {
+  const ConstantWindow w =
+      BodyWindow(r.node, r.input_shapes[1], r.output_shapes[0], r.input_shapes[0]);
+  const int64_t group = ParamOf<ConvParam>(r.node).group;
+  const auto channels = [&](size_t i) {
+    const SymInt c = r.input_shapes[i][1];
+    WEFT_CHECK(c.known() && c.is_const() && c.value() % group == 0, kUnsupported,
+               "its form in ONNX's operators needs a constant number of channels");
+    return c.value() / group;
+  };
+  const int64_t in = channels(1), out = channels(0);
+  const auto shape = [](std::vector<int64_t> head, const std::vector<int64_t>& tail) {
+    head.insert(head.end(), tail.begin(), tail.end());
+    return head;
+  };
+  const auto perm = [&](std::vector<int64_t> head) {
+    for (size_t k = 0; k < w.rank(); ++k) head.push_back(int64_t(head.size()));
+    return ListText(head);
+  };
+  std::vector<int64_t> starts(w.rank(), 0), axes;
+  for (size_t k = 0; k < w.rank(); ++k) axes.push_back(int64_t(k) + 2);
+  std::string text = IntsConstant("x_groups", shape({0, group, in}, w.in)) +
+                     IntsConstant("x_rows", shape({in, -1}, w.in)) +
+                     IntsConstant("dy_groups", shape({0, group, out}, w.out)) +
+                     IntsConstant("dy_rows", shape({group * out, -1}, w.out)) +
+                     IntsConstant("starts", starts) + IntsConstant("ends", w.kernel) +
+                     IntsConstant("axes", axes);
+  text += fmt::format(R"(x1 = Reshape(i1, x_groups)
+x2 = Transpose<perm = {}>(x1)
+x3 = Reshape(x2, x_rows)
+dy1 = Reshape(i0, dy_groups)
+dy2 = Transpose<perm = {}>(dy1)
+dy3 = Reshape(dy2, dy_rows)
+wide = Conv<group = {}, strides = {}, dilations = {}, pads = {}>(x3, dy3)
+dw = Slice(wide, starts, ends, axes)
+o0 = Transpose<perm = {}>(dw))",
+                      perm({2, 1, 0}), perm({1, 2, 0}), group, ListText(w.dilations),
+                      ListText(w.strides), ListText(w.pads()), perm({1, 0}));
+  return text;
+}
+
 }  // namespace
 
 WEFT_REGISTER_OP(Conv)
@@ -257,7 +319,8 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .set_attr<FFlops>("FFlops",
                       [](const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
                         return GradFlops(in.at(0), in.at(1));
-                      });
+                      })
+    .set_attr<FOnnxBody>("FOnnxBody", ConvGradDataBody);
 
 WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .describe(
@@ -278,7 +341,8 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .set_attr<FGradient>("FGradient", ConvGradWeightGradient)
     .set_attr<FFlops>("FFlops",
                       [](const NodePtr&, const std::vector<Shape>& in,
-                         const std::vector<Shape>& out) { return GradFlops(in.at(0), out.at(0)); });
+                         const std::vector<Shape>& out) { return GradFlops(in.at(0), out.at(0)); })
+    .set_attr<FOnnxBody>("FOnnxBody", ConvGradWeightBody);
 
 WEFT_REGISTER_OP_IN(weft, ChannelSum)
     .describe(
@@ -294,6 +358,7 @@ WEFT_REGISTER_OP_IN(weft, ChannelSum)
     .set_attr<FInferShape>("FInferShape", ChannelSumShape)
     .set_attr<FCodeGen>("FCodeGen", ChannelSumCode)
     .set_attr<FGradient>("FGradient", ChannelSumGradient)
-    .set_attr<FSimplify>("FSimplify", SimplifyChannelSum);
+    .set_attr<FSimplify>("FSimplify", SimplifyChannelSum)
+    .set_attr<FOnnxBody>("FOnnxBody", ChannelSumBody);
 
 }  // namespace weft::ops

@@ -8,9 +8,8 @@
 ///   pads given              out = full - begin - end
 ///   auto_pad SAME_*         out = in stride
 ///   output_shape given      out = that
-/// In the last two the padding follows: total = max(0, full - out), of which SAME_UPPER puts the
-/// larger half at the end, everything else at the begin. The three ops are one trilinear form, so
-/// each is the gradient of the others.
+/// In the last two the padding follows: total = max(0, full - out), split as SplitPadding does. The
+/// three ops are one trilinear form, so each is the gradient of the others.
 #include "ops/util/adjoint.h"
 #include "ops/util/window.h"
 #include "weft/support/check.h"
@@ -62,17 +61,14 @@ Window TransposedWindow(const NodePtr& n, const std::vector<SymInt>& x,
   const size_t rank = kernel.size();
   WEFT_CHECK(x.size() == rank, kShapeMismatch, "{}: a kernel of rank {} on {} spatial axes",
              n->Describe(), rank, x.size());
-  const std::string& mode = p.auto_pad;
-  const bool upper = mode == "SAME_UPPER", same = upper || mode == "SAME_LOWER";
-  WEFT_CHECK(same || mode.empty() || mode == "NOTSET" || mode == "VALID", kBadAttribute,
-             "{}: auto_pad '{}'", n->Describe(), mode);
+  const bool same = HasSamePadding(n, p.auto_pad);
   Window w;
   w.out = x;
   w.kernel = kernel;
   w.strides = PerAxis(n, p.strides, rank, 1, 1, "strides");
   w.dilations = PerAxis(n, p.dilations, rank, 1, 1, "dilations");
   const auto extra = PerAxis(n, p.output_padding, rank, 0, 0, "output_padding");
-  const auto pads = PerAxis(n, mode == "VALID" ? Ints() : p.pads, 2 * rank, 0, 0, "pads");
+  const auto pads = PerAxis(n, p.auto_pad == "VALID" ? Ints() : p.pads, 2 * rank, 0, 0, "pads");
   // Some exporters write the batch and the channels too.
   const size_t skip = p.output_shape.size() == rank + 2 ? 2 : 0;
   WEFT_CHECK(p.output_shape.empty() || p.output_shape.size() == rank + skip, kBadAttribute,
@@ -94,9 +90,9 @@ Window TransposedWindow(const NodePtr& n, const std::vector<SymInt>& x,
         p.output_shape.empty() ? x[k] * w.strides[k] : SymInt(p.output_shape[k + skip]);
     SymInt total = full - out;
     if (total.known()) total = facts ? MaxOf(total, 0, *facts) : Max(total, 0);
-    const SymInt small = FloorDiv(total, 2);
-    w.begin.push_back(upper ? small : total - small);
-    w.end.push_back(upper ? total - small : small);
+    const auto [begin, end] = SplitPadding(total, p.auto_pad);
+    w.begin.push_back(begin);
+    w.end.push_back(end);
     w.in.push_back(out);
   }
   return w;

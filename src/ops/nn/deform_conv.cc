@@ -99,6 +99,7 @@ WEFT_REGISTER_OP(DeformConv)
     .set_attr<FInferType>("FInferType", SameType(kFloats))
     .set_attr<FInferShape>("FInferShape", DeformConvShape)
     .set_attr<FCodeGen>("FCodeGen", DeformConvCode)
+    .set_attr<FGradient>("FGradient", DeformConvGradient)
     .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in,
                                    const std::vector<Shape>& out) {
       const Shape& w = in.at(1);

@@ -28,6 +28,9 @@ struct DeformConvParam : OpParam<DeformConvParam> {
   }
 };
 
+/// The gradient of DeformConv; deform_conv_grad.cc.
+std::vector<NodeEntry> DeformConvGradient(const NodePtr& n, const std::vector<NodeEntry>& dys);
+
 /// The windows over an image of extents x.
 inline Window DeformWindow(const NodePtr& n, const std::vector<SymInt>& x,
                            const std::vector<SymInt>& kernel, const Facts* facts) {

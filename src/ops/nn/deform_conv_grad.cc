@@ -138,6 +138,30 @@ std::pair<NodeEntry, NodeEntry> BehindColumns(const NodePtr& n, const NodeEntry&
   return {dx, ReshapeLike(Turned(Sum(grouped, 2), {0, 1, 2, 4, 3}), offset)};
 }
 
+std::vector<NodeEntry> ColumnsGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
+  const NodeEntry x = n->inputs[0];
+  const auto [dx, doffset] = BehindColumns(n, x, n->inputs[1], n->inputs[2], g[0], ShapeOf(x));
+  return {dx, doffset, NodeEntry()};
+}
+/// Linear in d columns; in the offsets as DeformColumns of g.
+std::vector<NodeEntry> ColumnsGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
+  std::vector<NodeEntry> d(4);
+  if (!g[0]) return d;
+  const NodeEntry offset = n->inputs[1], kernel = n->inputs[2];
+  d[0] = Apply("weft::DeformColumns", {g[0], offset, kernel}, ReadingAttrs(n));
+  d[1] = BehindColumns(n, g[0], offset, kernel, n->inputs[0], n->inputs[3]).second;
+  return d;
+}
+
+void ReadingType(InferTypeContext& ctx) {
+  const Type t = CommonInputType(ctx, kFloats, 0, 2);
+  for (int i = 2; i < ctx.num_inputs(); ++i) CheckInputType(ctx, i, kI64Only);
+  if (t.known()) ctx.set_out(0, t);
+}
+
+}  // namespace
+
 std::vector<NodeEntry> DeformConvGradient(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (!dys[0]) return d;
@@ -172,31 +196,6 @@ std::vector<NodeEntry> DeformConvGradient(const NodePtr& n, const std::vector<No
       BehindColumns(n, x, offset, kernel, ReshapeLike(back, columns), ShapeOf(x));
   return d;
 }
-std::vector<NodeEntry> ColumnsGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
-  if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-  const NodeEntry x = n->inputs[0];
-  const auto [dx, doffset] = BehindColumns(n, x, n->inputs[1], n->inputs[2], g[0], ShapeOf(x));
-  return {dx, doffset, NodeEntry()};
-}
-/// Linear in d columns; in the offsets as DeformColumns of g.
-std::vector<NodeEntry> ColumnsGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
-  std::vector<NodeEntry> d(4);
-  if (!g[0]) return d;
-  const NodeEntry offset = n->inputs[1], kernel = n->inputs[2];
-  d[0] = Apply("weft::DeformColumns", {g[0], offset, kernel}, ReadingAttrs(n));
-  d[1] = BehindColumns(n, g[0], offset, kernel, n->inputs[0], n->inputs[3]).second;
-  return d;
-}
-
-void ReadingType(InferTypeContext& ctx) {
-  const Type t = CommonInputType(ctx, kFloats, 0, 2);
-  for (int i = 2; i < ctx.num_inputs(); ++i) CheckInputType(ctx, i, kI64Only);
-  if (t.known()) ctx.set_out(0, t);
-}
-
-}  // namespace
-
-WEFT_REGISTER_OP(DeformConv).set_attr<FGradient>("FGradient", DeformConvGradient);
 
 WEFT_REGISTER_OP_IN(weft, DeformColumns)
     .describe(

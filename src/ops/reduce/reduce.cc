@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ops/util/demand.h"
+#include "weft/core/op/onnx_body.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -309,6 +310,33 @@ void ProductsShape(InferShapeContext& ctx) {
   ctx.set_out(0, x);
 }
 
+/// ONNX's operators divide: the product of the others is the product of what is not 0 over x where
+/// nothing is 0; where one element is 0, that product belongs to it and the rest have 0.
+std::string ReduceProdGradBody(const OnnxBodyRequest& r) {
+  const bool axes = r.node->num_inputs() > 2 && r.node->inputs[2];
+  const auto reduce = [&](const char* op, const char* x) {
+    return fmt::format("{}<keepdims = 1, noop_with_empty_axes = {}>({}{})", op,
+                       r.node->attr<int64_t>("noop_with_empty_axes"), x, axes ? ", i2" : "");
+  };
+  return fmt::format(R"(zero32 = Constant<value_float = 0.0>()
+one32 = Constant<value_float = 1.0>()
+zero = CastLike(zero32, i1)
+one = CastLike(one32, i1)
+is_zero = Equal(i1, zero)
+safe = Where(is_zero, one, i1)
+marks = Where(is_zero, one, zero)
+count = {}
+product = {}
+others = Div(product, safe)
+none = Equal(count, zero)
+single = Equal(count, one)
+alone = And(single, is_zero)
+there = Where(alone, product, zero)
+d = Where(none, others, there)
+o0 = Mul(i0, d))",
+                     reduce("ReduceSum", "marks"), reduce("ReduceProd", "safe"));
+}
+
 void ReduceType(InferTypeContext& ctx, DTypeSet set) {
   CheckInputType(ctx, 0, set);
   CheckInputType(ctx, 1, kI64Only);
@@ -417,7 +445,8 @@ WEFT_REGISTER_PRODUCTS(ReduceProdGrad,
     .output("dx", "T")
     .example({"f32[2, 1]", "f32[2, 3]", "i64[1] = [1]"})
     .set_attr<FCodeGen>("FCodeGen", ProdGradCode)
-    .set_attr<FGradient>("FGradient", ProdGradGradient);
+    .set_attr<FGradient>("FGradient", ProdGradGradient)
+    .set_attr<FOnnxBody>("FOnnxBody", ReduceProdGradBody);
 
 WEFT_REGISTER_PRODUCTS(
     ReduceProdGradPairs,

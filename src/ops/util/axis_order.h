@@ -34,10 +34,4 @@ inline Shape Permuted(const Shape& s, const std::vector<int>& perm) {
   return Shape(std::move(dims));
 }
 
-/// A line of a function body in ONNX's text.
-inline std::string TransposeLine(const char* to, const char* from, const Ints& perm) {
-  if (perm.empty()) return fmt::format("{} = Identity({})\n", to, from);
-  return fmt::format("{} = Transpose<perm = [{}]>({})\n", to, fmt::join(perm, ", "), from);
-}
-
 }  // namespace weft::ops

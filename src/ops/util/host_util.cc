@@ -21,4 +21,21 @@ void CopyElements(const Tensor& from, int64_t from_at, Tensor* to, int64_t to_at
   }
 }
 
+int64_t BroadcastOffset(int64_t i, const Dims& out, const Dims& dims) {
+  int64_t offset = 0, stride = 1;
+  for (size_t k = 0; k < out.size(); ++k) {
+    const size_t d = out.size() - 1 - k;
+    const int64_t at = i % out[d];
+    i /= out[d];
+    if (k >= dims.size()) continue;
+    const int64_t extent = dims[dims.size() - 1 - k];
+    if (extent != 1) offset += at * stride;
+    stride *= extent;
+  }
+  return offset;
+}
+Dims BroadcastDims(const Tensor& a, const Tensor& b) {
+  return BroadcastShapes(a.shape(), b.shape(), nullptr).ints();
+}
+
 }  // namespace weft::ops

@@ -31,7 +31,13 @@ inline TensorPtr InputAt(const Tensors& in, size_t i) { return i < in.size() ? i
 /// Copies `count` elements; both tensors have one dtype of whole bytes, or strings.
 void CopyElements(const Tensor& from, int64_t from_at, Tensor* to, int64_t to_at, int64_t count);
 
-/// `x` as dtype `to`, for every pair that ONNX allows; cast_host.cc.
+/// Extents of a and b broadcast against each other.
+Dims BroadcastDims(const Tensor& a, const Tensor& b);
+/// Offset in a tensor of `dims` of the element that broadcasting reads at linear
+/// position i of `out`.
+int64_t BroadcastOffset(int64_t i, const Dims& out, const Dims& dims);
+
+/// `x` as dtype `to`, for every pair that ONNX allows; cast_tensor.cc.
 TensorPtr CastTensor(const Tensor& x, DType to, bool saturate = true,
                      const std::string& round_mode = "up");
 

@@ -23,6 +23,7 @@
 
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/op/op_param.h"

@@ -26,6 +26,18 @@ void CheckPositive(const NodePtr& n, std::vector<int64_t>* values, size_t rank, 
 
 }  // namespace
 
+bool HasSamePadding(const NodePtr& n, const std::string& auto_pad) {
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  WEFT_CHECK(same || auto_pad.empty() || auto_pad == "NOTSET" || auto_pad == "VALID", kBadAttribute,
+             "{}: auto_pad '{}'", n->Describe(), auto_pad);
+  return same;
+}
+
+std::pair<SymInt, SymInt> SplitPadding(SymInt total, const std::string& auto_pad) {
+  const SymInt small = FloorDiv(total, 2), large = total - small;
+  return auto_pad == "SAME_UPPER" ? std::pair(small, large) : std::pair(large, small);
+}
+
 Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
                   const std::vector<SymInt>& kernel, const Facts* facts) {
   Window w;
@@ -38,12 +50,9 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
              n->Describe(), rank, in.size());
   CheckPositive(n, &w.strides, rank, "strides");
   CheckPositive(n, &w.dilations, rank, "dilations");
-  const std::string& mode = attrs.auto_pad;
-  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
-  WEFT_CHECK(same || mode.empty() || mode == "NOTSET" || mode == "VALID", kBadAttribute,
-             "{}: auto_pad '{}'", n->Describe(), mode);
+  const bool same = HasSamePadding(n, attrs.auto_pad);
   std::vector<int64_t> pads = attrs.pads;
-  if (mode == "VALID" || pads.empty()) pads.assign(2 * rank, 0);
+  if (attrs.auto_pad == "VALID" || pads.empty()) pads.assign(2 * rank, 0);
   WEFT_CHECK(pads.size() == 2 * rank, kBadAttribute, "{}: {} pads for {} spatial axes",
              n->Describe(), pads.size(), rank);
   for (size_t k = 0; k < rank; ++k) {
@@ -51,9 +60,9 @@ Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<
     if (same) {
       const SymInt out = CeilDiv(in[k], stride);
       const SymInt total = AtLeast0((out - 1) * stride + reach - in[k], facts);
-      const SymInt small = FloorDiv(total, 2);
-      w.begin.push_back(mode == "SAME_UPPER" ? small : total - small);
-      w.end.push_back(mode == "SAME_UPPER" ? total - small : small);
+      const auto [begin, end] = SplitPadding(total, attrs.auto_pad);
+      w.begin.push_back(begin);
+      w.end.push_back(end);
       w.out.push_back(out);
       continue;
     }

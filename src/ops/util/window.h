@@ -36,6 +36,11 @@ struct Window {
 /// larger than the padded input. Unknown extents give unknown ones.
 Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
                   const std::vector<SymInt>& kernel, const Facts* facts);
+/// Does auto_pad derive the padding (SAME_*)? kBadAttribute for a word that it does not know.
+bool HasSamePadding(const NodePtr& n, const std::string& auto_pad);
+/// `total` elements of padding as {begin, end}: SAME_UPPER puts the larger half at the end,
+/// everything else at the begin.
+std::pair<SymInt, SymInt> SplitPadding(SymInt total, const std::string& auto_pad);
 /// Demands of every binding that a window fits into each symbolic extent.
 void DemandFit(const NodePtr& n, const Window& w, Facts* facts);
 /// The windows of pooling, whose extents `kernel_shape` are attributes: positive (kBadAttribute),

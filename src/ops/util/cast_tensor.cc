@@ -1,5 +1,5 @@
-/// cast_host.cc: Cast, CastLike and BitCast where a dtype takes part that kernels do not compute
-/// with: 8-bit floats, 2- and 4-bit numbers, strings.
+/// cast_tensor.cc: a tensor as another dtype, also one that kernels do not compute with: 8-bit
+/// floats, 2- and 4-bit numbers, strings.
 ///
 /// What is beyond the largest 8-bit float becomes that (`saturate`), or else infinity where
 /// the dtype has one and NaN where it does not. Integers, and floats to numbers of fewer
@@ -13,8 +13,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/util/cast_param.h"
-#include "ops/util/host_util.h"
+#include "host_util.h"
 
 namespace weft::ops {
 namespace {
@@ -104,20 +103,6 @@ double NumberOf(const std::string& text) {
   return v;
 }
 
-Tensors HostCast(const NodePtr& n, const Tensors& in) {
-  const CastParam& p = ParamOf<CastParam>(n);
-  return {CastTensor(*in.at(0), p.to.dtype, p.saturate != 0, p.round_mode)};
-}
-Tensors HostCastLike(const NodePtr& n, const Tensors& in) {
-  const CastLikeParam& p = ParamOf<CastLikeParam>(n);
-  return {CastTensor(*in.at(0), in.at(1)->dtype(), p.saturate != 0, p.round_mode)};
-}
-Tensors HostBitCast(const NodePtr& n, const Tensors& in) {
-  auto y = NewTensor(ParamOf<BitCastParam>(n).to.dtype, in.at(0)->dims());
-  if (y->num_bytes() > 0) std::memcpy(y->mutable_data(), in[0]->data(), size_t(y->num_bytes()));
-  return {y};
-}
-
 }  // namespace
 
 TensorPtr CastTensor(const Tensor& x, DType to, bool saturate, const std::string& round_mode) {
@@ -147,9 +132,5 @@ TensorPtr CastTensor(const Tensor& x, DType to, bool saturate, const std::string
   }
   return y;
 }
-
-WEFT_REGISTER_OP(Cast).set_attr<FHostEval>("FHostEval", HostCast);
-WEFT_REGISTER_OP(CastLike).set_attr<FHostEval>("FHostEval", HostCastLike);
-WEFT_REGISTER_OP(BitCast).set_attr<FHostEval>("FHostEval", HostBitCast);
 
 }  // namespace weft::ops

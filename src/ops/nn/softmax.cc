@@ -1,5 +1,5 @@
 /// softmax.cc: Softmax and LogSoftmax along one axis, shifted by the row's maximum so that nothing
-/// overflows.
+/// overflows; Hardmax, 1 at the first maximum of the axis.
 #include "ops/util/shape_util.h"
 #include "weft/support/check.h"
 
@@ -8,9 +8,7 @@ namespace {
 
 struct SoftmaxParam : OpParam<SoftmaxParam> {
   int64_t axis;
-  WEFT_OP_PARAM(SoftmaxParam) {
-    WEFT_FIELD(axis).set_default(-1).describe("axis of the sum, in [-rank, rank)");
-  }
+  WEFT_OP_PARAM(SoftmaxParam) { WEFT_FIELD(axis).set_default(-1).describe("in [-rank, rank)"); }
 };
 WEFT_REGISTER_OP_PARAM(SoftmaxParam);
 
@@ -44,6 +42,16 @@ Exprs SoftmaxCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
 Exprs LogSoftmaxCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto [x, sum] = Row(n, in[0], at(0));
   return {Expr::Cast(in[0].dtype, x - Call(CallOp::kLog, sum))};
+}
+Exprs HardmaxCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const TensorArg& x = in[0];
+  const size_t axis = size_t(AxisOf(ParamOf<SoftmaxParam>(n).axis, x.rank(), n));
+  const Expr first = Expr::Reduce(ReduceOp::kArgMax, {x.shape[int(axis)]}, [&](const Indices& r) {
+    Indices from = at(0);
+    from[axis] = r[0];
+    return Expr::Cast(AccumulatorOf(x.dtype), x(from));
+  });
+  return {Expr::Select(Eq(first, at(0)[axis]), Expr::ConstInt(x.dtype, 1), Zero(x.dtype))};
 }
 NodeEntry SumOnAxis(const NodePtr& n, const NodeEntry& e) {
   return Apply("ReduceSum", {e, IntsLike(e, {ParamOf<SoftmaxParam>(n).axis})}, {{"keepdims", 1}});
@@ -100,5 +108,21 @@ WEFT_REGISTER_OP(LogSoftmax)
                          }))
     .set_attr<FInplace>("FInplace", InplaceOf({0}))
     .set_attr<FFlops>("FFlops", Flops);
+
+WEFT_REGISTER_OP(Hardmax)
+    .describe(
+        "1 at the first maximum along `axis`, 0 elsewhere. Gradient: none. Source: ONNX "
+        "Hardmax-13.")
+    .input("input", TypeDoc(kFloats))
+    .output("output", "T", "the shape of input")
+    .set_num_inputs(1)
+    .set_num_outputs(1)
+    .param<SoftmaxParam>()
+    .example({"f32[2, 5]"})
+    .example({"f32[n, 3]"}, "axis = 0")
+    .set_attr<FInferType>("FInferType", SameType(kFloats))
+    .set_attr<FInferShape>("FInferShape", AxisShape)
+    .set_attr<FCodeGen>("FCodeGen", HardmaxCode)
+    .set_attr<FGradient>("FGradient", NoGradient);
 
 }  // namespace weft::ops

@@ -5,7 +5,7 @@
 /// shapes are known; its own code is exact for every rank.
 #include "ops/util/adjoint.h"
 #include "ops/util/axis_order.h"
-#include "weft/core/op/onnx_body.h"
+#include "ops/util/onnx_body_util.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
 
@@ -330,6 +330,57 @@ void MatMulGradType(InferTypeContext& ctx) {
   if (t.known()) ctx.set_out(0, t);
 }
 
+int RankOf(const OnnxBodyRequest& r, size_t i) {
+  WEFT_CHECK(r.input_shapes[i].has_rank(), kUnsupported, "the rank of input {} is unknown", i);
+  return r.input_shapes[i].rank();
+}
+
+/// The last two axes of x, of a rank from 2 on, swapped.
+std::string Swapped(const std::string& name, const std::string& x, int rank) {
+  std::vector<int64_t> perm;
+  for (int k = 0; k < rank; ++k) perm.push_back(k);
+  std::swap(perm[size_t(rank) - 1], perm[size_t(rank) - 2]);
+  return TransposeLine(name, x, perm);
+}
+
+/// y = a b; the operand asked for has as many axes as there are extents in `shape`. A vector takes
+/// part as a row (a) or a column (b), whose axis dy lacks.
+std::string MatMulGradBody(const OnnxBodyRequest& r) {
+  const bool first = r.node->attr<int64_t>("of") == 0;
+  const int other = RankOf(r, 1);
+  const Shape& extents = r.input_shapes[2];
+  WEFT_CHECK(
+      extents.has_rank() && extents.rank() == 1 && extents[0].known() && extents[0].is_const(),
+      kUnsupported, "the rank of the operand is unknown");
+  const int64_t own = extents[0].value();
+  std::string text = IntsConstant("last", {-1}) + IntsConstant("before", {-2});
+  if (own == 1 && other == 1) {
+    text += "d = Mul(i0, i1)\n";
+  } else if (first && other == 1) {  // a [.., m, k], b [k]: dy [.., m]
+    text += "dy = Unsqueeze(i0, last)\nd = Mul(dy, i1)\n";
+  } else if (first) {
+    text += Swapped("b", "i1", other);
+    text += own == 1 ? "dy = Unsqueeze(i0, before)\nd = MatMul(dy, b)\n" : "d = MatMul(i0, b)\n";
+  } else if (other == 1) {  // a [k], b [.., k, n]: dy [.., n]
+    text += "a = Unsqueeze(i1, last)\ndy = Unsqueeze(i0, before)\nd = Mul(a, dy)\n";
+  } else {
+    text += Swapped("a", "i1", other);
+    text += own == 1 ? "dy = Unsqueeze(i0, last)\nwide = MatMul(a, dy)\nd = Squeeze(wide, last)\n"
+                     : "d = MatMul(a, i0)\n";
+  }
+  // d has the leading axes of dy, then what the operand has.
+  const Shape &dy = r.input_shapes[0], &to = r.output_shapes[0];
+  Shape from;
+  const int lead = dy.has_rank() ? dy.rank() - (own > 1) - (other > 1) : -1;
+  if (lead >= 0 && to.has_rank() && to.rank() == own) {
+    std::vector<SymInt> dims(dy.dims().begin(), dy.dims().begin() + lead);
+    if (first && own == 1 && other > 1) dims.emplace_back(1);
+    for (int k = std::max(0, to.rank() - 2); k < to.rank(); ++k) dims.push_back(to[k]);
+    from = Shape(std::move(dims));
+  }
+  return text + SumToText("d", from, "i2", to);
+}
+
 // ---- Gemm ----
 
 void GemmShape(InferShapeContext& ctx) {
@@ -451,7 +502,8 @@ WEFT_REGISTER_OP_IN(weft, MatMulGrad)
     .set_attr<FInferShape>("FInferShape", MatMulGradShape)
     .set_attr<FCodeGen>("FCodeGen", MatMulGradCode)
     .set_attr<FGradient>("FGradient", MatMulGradGradient)
-    .set_attr<FSimplify>("FSimplify", SimplifyMatMulGrad);
+    .set_attr<FSimplify>("FSimplify", SimplifyMatMulGrad)
+    .set_attr<FOnnxBody>("FOnnxBody", MatMulGradBody);
 
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)

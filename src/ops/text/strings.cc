@@ -1,8 +1,8 @@
-/// strings.cc: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer, and Equal of strings.
+/// strings.cc: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer.
 ///
 /// Strings live on the host. Case changes touch the letters of ASCII and leave other bytes as they
 /// are; the attribute `locale` is not used.
-/// Source: ONNX StringConcat-20, StringSplit-20, StringNormalizer-10, TfIdfVectorizer-9, Equal-19.
+/// Source: ONNX StringConcat-20, StringSplit-20, StringNormalizer-10, TfIdfVectorizer-9.
 #include <algorithm>
 #include <map>
 
@@ -60,34 +60,6 @@ struct TfIdfParam : OpParam<TfIdfParam> {
 };
 WEFT_REGISTER_OP_PARAM(TfIdfParam);
 
-/// Offset in a tensor of `dims` of the element that broadcasting reads at linear
-/// position i of `out`.
-int64_t BroadcastOffset(int64_t i, const Dims& out, const Dims& dims) {
-  int64_t offset = 0, stride = 1;
-  for (size_t k = 0; k < out.size(); ++k) {
-    const size_t d = out.size() - 1 - k;
-    const int64_t at = i % out[d];
-    i /= out[d];
-    if (k >= dims.size()) continue;
-    const int64_t extent = dims[dims.size() - 1 - k];
-    if (extent != 1) offset += at * stride;
-    stride *= extent;
-  }
-  return offset;
-}
-Dims BroadcastDims(const Tensor& a, const Tensor& b) {
-  return BroadcastShapes(a.shape(), b.shape(), nullptr).ints();
-}
-
-Tensors EqualHost(const NodePtr& n, const Tensors& in) {
-  WEFT_CHECK(in[0]->dtype() == DType::kString, kUnsupported, "{}: {} are not compared",
-             n->Describe(), DTypeName(in[0]->dtype()));
-  auto y = NewTensor(DType::kBool, BroadcastDims(*in[0], *in[1]));
-  for (int64_t i = 0; i < y->num_elements(); ++i)
-    y->set_int(i, in[0]->strings()[size_t(BroadcastOffset(i, y->dims(), in[0]->dims()))] ==
-                      in[1]->strings()[size_t(BroadcastOffset(i, y->dims(), in[1]->dims()))]);
-  return {y};
-}
 Tensors StringConcatHost(const NodePtr&, const Tensors& in) {
   auto y = NewTensor(DType::kString, BroadcastDims(*in[0], *in[1]));
   for (int64_t i = 0; i < y->num_elements(); ++i)
@@ -296,8 +268,6 @@ Tensors TfIdfHost(const NodePtr& n, const Tensors& in) {
 }
 
 }  // namespace
-
-WEFT_REGISTER_OP(Equal).set_attr<FHostEval>("FHostEval", EqualHost);
 
 WEFT_REGISTER_OP(StringConcat)
     .describe("Each string of X followed by that of Y, broadcast. Source: ONNX StringConcat-20.")

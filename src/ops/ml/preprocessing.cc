@@ -1,4 +1,4 @@
-/// ml.cc: LabelEncoder, Binarizer, ArrayFeatureExtractor of ai.onnx.ml.
+/// preprocessing.cc: LabelEncoder, Binarizer, ArrayFeatureExtractor of ai.onnx.ml.
 /// Source: ONNX ai.onnx.ml LabelEncoder-4, Binarizer-1, ArrayFeatureExtractor-1.
 #include <cmath>
 #include <map>
