@@ -1,4 +1,4 @@
-# WeftLibrary.cmake: libweft.so from the rooms, and the two loadable backends beside it.
+# WeftLibrary.cmake: libweft.so from the rooms. The loadable backends beside it are made in their rooms.
 
 set(WEFT_LIBRARY_ROOMS support sym core codegen ops passes runtime onnx ref api)
 list(TRANSFORM WEFT_LIBRARY_ROOMS REPLACE "(.+)" "weft_\\1_obj" OUTPUT_VARIABLE weft_library_objects)
@@ -23,10 +23,3 @@ set_target_properties(weft PROPERTIES
 file(GLOB_RECURSE weft_public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/weft/*.h)
 target_sources(weft PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${weft_public_headers})
 target_compile_features(weft INTERFACE cxx_std_17)
-
-if(TARGET weft_cpu_obj)
-  weft_module(weft_cpu ROOMS cpu codegen_llvm)
-endif()
-if(TARGET weft_cuda_obj)
-  weft_module(weft_cuda ROOMS cuda codegen_cuda)
-endif()

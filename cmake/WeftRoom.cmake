@@ -129,8 +129,10 @@ function(weft_pass name file)
   endif()
 endfunction()
 
-# weft_module(name ROOMS room ...): a loadable backend lib<name>.so beside libweft.so.
+# weft_module(name ROOMS room ...): a loadable backend lib<name>.so beside libweft.so. What opens backends at run time
+# depends on all of them (weft_uses_backends).
 function(weft_module name)
+  set_property(GLOBAL APPEND PROPERTY WEFT_MODULES ${name})
   cmake_parse_arguments(PARSE_ARGV 1 module "" "" "ROOMS;LIBS")
   list(TRANSFORM module_ROOMS REPLACE "(.+)" "weft_\\1_obj")
   add_library(${name} MODULE)
@@ -168,9 +170,8 @@ endfunction()
 
 # Building a program that opens backends at run time builds those backends first.
 function(weft_uses_backends name)
-  foreach(backend IN ITEMS weft_cpu weft_cuda)
-    if(TARGET ${backend})
-      add_dependencies(${name} ${backend})
-    endif()
-  endforeach()
+  get_property(modules GLOBAL PROPERTY WEFT_MODULES)
+  if(modules)
+    add_dependencies(${name} ${modules})
+  endif()
 endfunction()
