@@ -1,4 +1,5 @@
-/// support_test.cc: errors, hashes, checked arithmetic, text, limits, log, files and libraries.
+/// support_test.cc: errors, hashes, checked arithmetic, text, limits, log, files, libraries
+/// and caches.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "tests/support/code_of.h"
+#include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/edit_distance.h"
@@ -297,6 +299,66 @@ TEST_CASE("shared library: open, look up, reasons") {
   CHECK(CodeOf([] { SharedLibrary::Open("libno_such_thing.so.9"); }) == ErrorCode::kDevice);
   CHECK(SharedLibrary().Find("cos") == nullptr);
   CHECK_FALSE(CurrentLibraryPath().empty());
+}
+
+TEST_CASE("bounded cache: who goes when there is no room") {
+  const auto left = [](Evict evict) {
+    BoundedCache<int, std::string> cache(3, evict);
+    for (const int k : {1, 2, 3}) cache.Put(k, std::to_string(k));
+    CHECK(cache.full());
+    CHECK(*cache.Find(1) == "1");
+    CHECK(cache.Put(2, "two") == "two");  // no new entry: nothing goes
+    CHECK(cache.size() == 3);
+    cache.Put(4, "4");
+    std::string keys;
+    for (const int k : {1, 2, 3, 4})
+      if (cache.Find(k)) keys += std::to_string(k);
+    return keys;
+  };
+  CHECK(left(Evict::kOldest) == "234");
+  CHECK(left(Evict::kLeastRecent) == "124");
+  CHECK(left(Evict::kAll) == "4");
+  BoundedCache<int, int> one(1);
+  for (int k = 0; k < 5; ++k) CHECK(one.Put(k, 10 * k) == 10 * k);
+  CHECK(one.size() == 1);
+  CHECK(!one.Find(3));
+  CHECK(*one.Find(4) == 40);
+}
+
+TEST_CASE("bounded cache: values are made once, stay where they are, and go with their entry") {
+  BoundedCache<std::string, std::shared_ptr<int>> cache(2);
+  int made = 0;
+  const auto make = [&] { return std::make_shared<int>(++made); };
+  const std::shared_ptr<int>& first = cache.GetOrMake("a", make);
+  const std::weak_ptr<int> watched = first;
+  CHECK(*cache.GetOrMake("a", make) == 1);
+  cache.GetOrMake("b", make);
+  CHECK(*first == 1);
+  // What cannot be made leaves all as it was.
+  const auto fail = []() -> std::shared_ptr<int> { WEFT_THROW(kUsage, "no"); };
+  CHECK_THROWS_AS(cache.GetOrMake("c", fail), UserError);
+  CHECK(cache.Find("a"));
+  CHECK(!cache.Find("c"));
+  CHECK(*cache.GetOrMake("c", make) == 3);
+  CHECK(watched.expired());
+  CHECK(!cache.Find("a"));
+}
+
+TEST_CASE("bounded cache: moved, it keeps its order; what it was moved from begins anew") {
+  BoundedCache<int, std::unique_ptr<int>> cache(2, Evict::kLeastRecent);
+  cache.Put(1, std::make_unique<int>(1));
+  const int* const two = cache.Put(2, std::make_unique<int>(2)).get();
+  cache.Find(1);
+  BoundedCache<int, std::unique_ptr<int>> other = std::move(cache);
+  cache.clear();
+  CHECK(!cache.full());
+  cache.Put(7, std::make_unique<int>(7));
+  CHECK(cache.size() == 1);
+  CHECK(other.Find(2)->get() == two);
+  other.Put(3, std::make_unique<int>(3));
+  CHECK(!other.Find(1));
+  CHECK(other.Find(2));
+  CHECK(other.Find(3));
 }
 
 TEST_CASE("timer: goes forward") {
