@@ -142,9 +142,9 @@ std::shared_ptr<const LibraryPlan> Cudnn::Plan(const ConvSpec& spec) {
   if (const auto* known = plans_.Find(key)) return *known;
   const Device::Current current = device_->Use();
   if (!handle_) {
-    const auto open = [&](const CudnnApi& candidate) -> std::string {
+    const TryCudnn open = [&](const std::shared_ptr<const CudnnApi>& candidate) -> std::string {
       try {
-        handle_ = std::make_shared<Handle>(device_, candidate);
+        handle_ = std::make_shared<Handle>(device_, *candidate);
         return {};
       } catch (const Error& e) {
         return e.message();
