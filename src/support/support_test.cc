@@ -1,18 +1,24 @@
-/// support_test.cc: errors, hashes, checked arithmetic, text, limits, log, files, libraries
-/// and caches.
+/// support_test.cc: errors, hashes, checked arithmetic, text, limits, log, files, libraries,
+/// caches and loops.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/support/code_of.h"
 #include "weft/support/bounded_cache.h"
@@ -24,6 +30,8 @@
 #include "weft/support/hash.h"
 #include "weft/support/limits.h"
 #include "weft/support/log.h"
+#include "weft/support/parallel_for.h"
+#include "weft/support/request.h"
 #include "weft/support/shared_library.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
@@ -359,6 +367,58 @@ TEST_CASE("bounded cache: moved, it keeps its order; what it was moved from begi
   CHECK(!other.Find(1));
   CHECK(other.Find(2));
   CHECK(other.Find(3));
+}
+
+TEST_CASE("parallel for: every piece once, on as many threads as there are pieces for") {
+  for (const int threads : {-1, 0, 1, 2, 7}) {
+    for (const size_t count : {0, 1, 2, 5, 100}) {
+      std::vector<std::atomic<int>> runs(count);
+      std::mutex mutex;
+      std::set<std::thread::id> team;
+      ParallelFor(count, threads, [&](size_t i) {
+        ++runs[i];
+        std::lock_guard lock(mutex);
+        team.insert(std::this_thread::get_id());
+      });
+      for (const auto& n : runs) CHECK(n == 1);
+      CHECK(team.size() <= std::min(count, size_t(std::max(threads, 1))));
+    }
+  }
+}
+
+TEST_CASE("parallel for: what the first piece throws, when the others have run") {
+  for (const int threads : {1, 4}) {
+    std::atomic<int> runs{0};
+    const auto body = [&](size_t i) {
+      ++runs;
+      WEFT_CHECK(i % 3 != 2, kUsage, "piece {}", i);
+    };
+    std::string what;
+    try {
+      ParallelFor(20, threads, body);
+    } catch (const UserError& e) {
+      what = e.message();
+    }
+    CHECK(what == "piece 2");
+    CHECK(runs == 20);
+  }
+}
+
+TEST_CASE("parallel for: the scopes of a request hold on all threads") {
+  Limits limits;
+  CancelToken cancel;
+  const RequestScope scope(limits, &cancel);
+  std::atomic<int> ended{0};
+  cancel.Cancel();
+  const auto body = [&](size_t) {
+    try {
+      RequestScope::Poll();
+    } catch (const Error&) {
+      ++ended;
+    }
+  };
+  ParallelFor(12, 4, body);
+  CHECK(ended == 12);
 }
 
 TEST_CASE("timer: goes forward") {
