@@ -103,7 +103,7 @@ Session::Session(const std::string& config, int threads, bool tune)
   impl_->graph = default_graph();
   impl_->config = engine::ParseConfig(config);
   impl_->config.threads = threads;
-  impl_->config.tune = tune;
+  impl_->config.calls.tune = tune;
 }
 Session::~Session() = default;
 

@@ -148,7 +148,7 @@ std::shared_ptr<Program> TryCompile(Graph graph, const CompileOptions& options,
       ProgramMaker::Make(std::move(planned.graph), options.backend, backend);
   ProgramMaker::SetPasses(program.get(), records);
   ProgramMaker::SetLimits(program.get(), options.passes.limits);
-  ProgramMaker::SetCallOptions(program.get(), {options.tune, options.tf32});
+  ProgramMaker::SetCallOptions(program.get(), options.calls);
   return program;
 }
 

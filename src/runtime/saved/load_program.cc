@@ -59,7 +59,7 @@ class Reader {
     std::shared_ptr<Program> program = ProgramMaker::Make(std::move(g), name, backend);
     ProgramMaker::SetPasses(program.get(), std::move(records));
     ProgramMaker::SetLimits(program.get(), options_.limits);
-    ProgramMaker::SetCallOptions(program.get(), {options_.tune, options_.tf32});
+    ProgramMaker::SetCallOptions(program.get(), options_.calls);
     ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
     return program;
   }
