@@ -100,7 +100,7 @@ std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& b
                                             const std::shared_ptr<Backend>& backend) {
   std::shared_ptr<Program> program =
       !backend->target().traits().kernels ? MakeReferenceProgram(std::move(compiled))
-      : backend->has_own_memory()         ? MakeDeviceProgram(std::move(compiled), backend)
+      : backend->device()                 ? MakeDeviceProgram(std::move(compiled), backend)
                                           : MakeHostProgram(std::move(compiled), backend);
   Finish(program.get(), backend_name);
   return program;

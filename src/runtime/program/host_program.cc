@@ -77,7 +77,8 @@ class HostProgram final : public PlannedProgram {
         if (!b.calls[k])
           return InterpretHere(step, s);  // refused for these extents or types; Binder said so
         const size_t n = FillBuffers(step, s);
-        b.calls[k]->Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
+        static_cast<const LibraryCall&>(*b.calls[k])
+            .Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
         return;
       }
       case StepKind::kShapeValue: {
