@@ -45,8 +45,7 @@ struct Setup {
     if (o.backend) compile.backend = o.backend;
     if (o.passes) compile.pipeline = o.passes;
     compile.threads = o.threads;
-    compile.tune = o.tune != 0;
-    compile.tf32 = o.tf32 != 0;
+    compile.calls = {o.tune != 0, o.tf32 != 0};
     if (o.limits) import.limits = Limits::Parse(o.limits);
     compile.passes.limits = import.limits;
     if (o.overridable) import.overridable = Split(o.overridable, ',');
@@ -54,8 +53,7 @@ struct Setup {
   }
   /// A compiled program runs on its own backend unless another one is asked for.
   LoadOptions Load() const {
-    return {has_backend ? compile.backend : "", compile.threads, import.limits, compile.tune,
-            compile.tf32};
+    return {has_backend ? compile.backend : "", compile.threads, import.limits, compile.calls};
   }
   CompileOptions compile;
   ImportOptions import;

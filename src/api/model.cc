@@ -62,13 +62,7 @@ Graph LoadModel(const std::string& path, const ImportOptions& options) {
 std::shared_ptr<const Program> OpenProgram(const std::string& path, const CompileOptions& options,
                                            const ImportOptions& import) {
   if (FormatOfPath(path) != ModelFormat::kProgram) return Compile(LoadModel(path, import), options);
-  LoadOptions load;
-  load.backend = options.backend;
-  load.threads = options.threads;
-  load.tune = options.tune;
-  load.tf32 = options.tf32;
-  load.limits = import.limits;
-  return LoadProgram(path, load);
+  return LoadProgram(path, {options.backend, options.threads, import.limits, options.calls});
 }
 
 }  // namespace weft

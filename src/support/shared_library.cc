@@ -86,6 +86,4 @@ std::string CurrentLibraryPath() {
   return LibraryPathOf(reinterpret_cast<const void*>(&CurrentLibraryPath));
 }
 
-std::string CurrentLibraryDirectory() { return DirectoryOf(CurrentLibraryPath()); }
-
 }  // namespace weft

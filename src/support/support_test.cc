@@ -1,19 +1,27 @@
-/// support_test.cc: errors, hashes, checked arithmetic, text, limits, log, files and libraries.
+/// support_test.cc: errors, hashes, checked arithmetic, text, limits, log, files, libraries,
+/// caches and loops.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/support/code_of.h"
+#include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/edit_distance.h"
@@ -22,6 +30,8 @@
 #include "weft/support/hash.h"
 #include "weft/support/limits.h"
 #include "weft/support/log.h"
+#include "weft/support/parallel_for.h"
+#include "weft/support/request.h"
 #include "weft/support/shared_library.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
@@ -297,6 +307,118 @@ TEST_CASE("shared library: open, look up, reasons") {
   CHECK(CodeOf([] { SharedLibrary::Open("libno_such_thing.so.9"); }) == ErrorCode::kDevice);
   CHECK(SharedLibrary().Find("cos") == nullptr);
   CHECK_FALSE(CurrentLibraryPath().empty());
+}
+
+TEST_CASE("bounded cache: who goes when there is no room") {
+  const auto left = [](Evict evict) {
+    BoundedCache<int, std::string> cache(3, evict);
+    for (const int k : {1, 2, 3}) cache.Put(k, std::to_string(k));
+    CHECK(cache.full());
+    CHECK(*cache.Find(1) == "1");
+    CHECK(cache.Put(2, "two") == "two");  // no new entry: nothing goes
+    CHECK(cache.size() == 3);
+    cache.Put(4, "4");
+    std::string keys;
+    for (const int k : {1, 2, 3, 4})
+      if (cache.Find(k)) keys += std::to_string(k);
+    return keys;
+  };
+  CHECK(left(Evict::kOldest) == "234");
+  CHECK(left(Evict::kLeastRecent) == "124");
+  CHECK(left(Evict::kAll) == "4");
+  BoundedCache<int, int> one(1);
+  for (int k = 0; k < 5; ++k) CHECK(one.Put(k, 10 * k) == 10 * k);
+  CHECK(one.size() == 1);
+  CHECK(!one.Find(3));
+  CHECK(*one.Find(4) == 40);
+}
+
+TEST_CASE("bounded cache: values are made once, stay where they are, and go with their entry") {
+  BoundedCache<std::string, std::shared_ptr<int>> cache(2);
+  int made = 0;
+  const auto make = [&] { return std::make_shared<int>(++made); };
+  const std::shared_ptr<int>& first = cache.GetOrMake("a", make);
+  const std::weak_ptr<int> watched = first;
+  CHECK(*cache.GetOrMake("a", make) == 1);
+  cache.GetOrMake("b", make);
+  CHECK(*first == 1);
+  // What cannot be made leaves all as it was.
+  const auto fail = []() -> std::shared_ptr<int> { WEFT_THROW(kUsage, "no"); };
+  CHECK_THROWS_AS(cache.GetOrMake("c", fail), UserError);
+  CHECK(cache.Find("a"));
+  CHECK(!cache.Find("c"));
+  CHECK(*cache.GetOrMake("c", make) == 3);
+  CHECK(watched.expired());
+  CHECK(!cache.Find("a"));
+}
+
+TEST_CASE("bounded cache: moved, it keeps its order; what it was moved from begins anew") {
+  BoundedCache<int, std::unique_ptr<int>> cache(2, Evict::kLeastRecent);
+  cache.Put(1, std::make_unique<int>(1));
+  const int* const two = cache.Put(2, std::make_unique<int>(2)).get();
+  cache.Find(1);
+  BoundedCache<int, std::unique_ptr<int>> other = std::move(cache);
+  cache.clear();
+  CHECK(!cache.full());
+  cache.Put(7, std::make_unique<int>(7));
+  CHECK(cache.size() == 1);
+  CHECK(other.Find(2)->get() == two);
+  other.Put(3, std::make_unique<int>(3));
+  CHECK(!other.Find(1));
+  CHECK(other.Find(2));
+  CHECK(other.Find(3));
+}
+
+TEST_CASE("parallel for: every piece once, on as many threads as there are pieces for") {
+  for (const int threads : {-1, 0, 1, 2, 7}) {
+    for (const size_t count : {0, 1, 2, 5, 100}) {
+      std::vector<std::atomic<int>> runs(count);
+      std::mutex mutex;
+      std::set<std::thread::id> team;
+      ParallelFor(count, threads, [&](size_t i) {
+        ++runs[i];
+        std::lock_guard lock(mutex);
+        team.insert(std::this_thread::get_id());
+      });
+      for (const auto& n : runs) CHECK(n == 1);
+      CHECK(team.size() <= std::min(count, size_t(std::max(threads, 1))));
+    }
+  }
+}
+
+TEST_CASE("parallel for: what the first piece throws, when the others have run") {
+  for (const int threads : {1, 4}) {
+    std::atomic<int> runs{0};
+    const auto body = [&](size_t i) {
+      ++runs;
+      WEFT_CHECK(i % 3 != 2, kUsage, "piece {}", i);
+    };
+    std::string what;
+    try {
+      ParallelFor(20, threads, body);
+    } catch (const UserError& e) {
+      what = e.message();
+    }
+    CHECK(what == "piece 2");
+    CHECK(runs == 20);
+  }
+}
+
+TEST_CASE("parallel for: the scopes of a request hold on all threads") {
+  Limits limits;
+  CancelToken cancel;
+  const RequestScope scope(limits, &cancel);
+  std::atomic<int> ended{0};
+  cancel.Cancel();
+  const auto body = [&](size_t) {
+    try {
+      RequestScope::Poll();
+    } catch (const Error&) {
+      ++ended;
+    }
+  };
+  ParallelFor(12, 4, body);
+  CHECK(ended == 12);
 }
 
 TEST_CASE("timer: goes forward") {

@@ -448,7 +448,7 @@ TEST_CASE("cuda products: 10 bits of mantissa only where they are allowed") {
           "graph (%a: T[4, 4], %b: T[4, 4]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n", type)));
       CompileOptions options;
       options.backend = "faked";
-      options.tf32 = allowed;
+      options.calls.tf32 = allowed;
       const auto program = Compile(plain->graph(), options);
       TheLibraries()->product_specs.clear();
       Session session(program);

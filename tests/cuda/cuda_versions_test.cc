@@ -8,6 +8,7 @@
 
 #include "backends/cuda/driver/device.h"
 #include "backends/cuda/libraries/cublaslt.h"
+#include "backends/cuda/libraries/cudnn_api.h"
 #include "codegen/cuda/nvrtc/cuda_library.h"
 #include "codegen/cuda/nvrtc/nvrtc.h"
 #include "codegen/cuda/nvrtc/nvrtc_api.h"
@@ -159,6 +160,21 @@ TEST_CASE("cuda versions: a library that cannot be created on the device makes r
   FakeDriver::Get().version = 12040;
   CHECK(FakeDriver::Get().alive() == 0);
   SetLogLevel(before);
+}
+
+TEST_CASE("cuda versions: a library of another kind or of an older version is told with its flaw") {
+  {
+    const Setting nvrtc("WEFT_NVRTC", STUB_DRIVER), lt("WEFT_CUBLASLT", STUB_DRIVER),
+        cudnn("WEFT_CUDNN", STUB_DRIVER);
+    const std::string file = STUB_DRIVER;
+    CHECK(OpenNvrtc({}).error == "NVRTC was not found (" + file +
+                                     ": lacks nvrtcVersion); install the CUDA Toolkit's "
+                                     "NVRTC 12 or 13, or name the library in WEFT_NVRTC");
+    CHECK(Holds(OpenCublasLt(0)->error, file + ": lacks cublasLtGetVersion); install the CUDA"));
+    CHECK(Holds(OpenCudnn().error, file + ": lacks cudnnGetVersion); install cuDNN 9, or name"));
+  }
+  const Setting nvrtc("WEFT_NVRTC", STUB_NVRTC_12), major("STUB_NVRTC_MAJOR", "11");
+  CHECK(Holds(OpenNvrtc({}).error, std::string(STUB_NVRTC_12) + ": is of version 11.0"));
 }
 
 TEST_CASE("cuda versions: NVRTC is given the options that its version has") {

@@ -126,7 +126,7 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
   options.backend = config.backend;
   options.fusion = config.fusion;
   options.threads = config.threads;
-  options.tune = config.tune;
+  options.calls = config.calls;
   program_ = weft::Compile(std::move(g), options);
   session_ = std::make_unique<weft::Session>(program_, store_);
 }

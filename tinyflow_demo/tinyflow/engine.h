@@ -27,7 +27,7 @@ struct Config {
   std::string backend;
   bool fusion = false;
   int threads = 0;  ///< 0: all there are
-  bool tune = false;
+  weft::CallOptions calls;
 };
 /// Throws kUsage for a text that is none of the four, kUnsupported where there is no such device.
 Config ParseConfig(const std::string& text);

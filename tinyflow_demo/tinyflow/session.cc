@@ -2,11 +2,11 @@
 #include "tinyflow/session.h"
 
 #include <algorithm>
-#include <list>
 
 #include "tinyflow/engine.h"
 #include "weft/core/graph/variable.h"
 #include "weft/onnx/export.h"
+#include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 
 namespace tf {
@@ -56,11 +56,6 @@ std::vector<Array> ValuesOf(const Feeds& feeds) {
 }  // namespace
 
 struct Session::Impl {
-  struct Kept {
-    Key key;
-    std::unique_ptr<engine::Executable> program;
-  };
-
   engine::Executable* Find(const std::vector<Tensor>& fetches, const Feeds& feeds, Mode mode) {
     WEFT_CHECK(!fetches.empty(), kApiMisuse, "nothing is fetched");
     Key key{int64_t(mode), int64_t(fetches.size())};
@@ -84,26 +79,22 @@ struct Session::Impl {
       key.push_back(-2 - int64_t(n->id()));
     }
     const std::vector<weft::Shape> shapes = ShapesOf(feeds, &key);
-    const auto found =
-        std::find_if(programs.begin(), programs.end(), [&](const Kept& k) { return k.key == key; });
-    if (found != programs.end()) {
-      programs.splice(programs.begin(), programs, found);
-      return programs.front().program.get();
-    }
-    engine::Entries inputs;
-    for (const auto& f : feeds) inputs.push_back(f.first.entry());
-    auto program = std::make_unique<engine::Executable>(graph->graph, EntriesOf(fetches), inputs,
-                                                        shapes, mode, config, store);
-    ++compiled;
-    programs.push_front({key, std::move(program)});
-    if (programs.size() > kKept) programs.pop_back();
-    return programs.front().program.get();
+    const auto compile = [&] {
+      engine::Entries inputs;
+      for (const auto& f : feeds) inputs.push_back(f.first.entry());
+      auto program = std::make_unique<engine::Executable>(graph->graph, EntriesOf(fetches), inputs,
+                                                          shapes, mode, config, store);
+      ++compiled;
+      return program;
+    };
+    return programs.GetOrMake(key, compile).get();
   }
 
   GraphPtr graph;
   engine::Config config;
   std::shared_ptr<weft::VariableStore> store = std::make_shared<weft::VariableStore>();
-  std::list<Kept> programs;  // latest used first
+  weft::BoundedCache<Key, std::unique_ptr<engine::Executable>> programs{kKept,
+                                                                        weft::Evict::kLeastRecent};
   int compiled = 0;
 };
 
@@ -112,7 +103,7 @@ Session::Session(const std::string& config, int threads, bool tune)
   impl_->graph = default_graph();
   impl_->config = engine::ParseConfig(config);
   impl_->config.threads = threads;
-  impl_->config.tune = tune;
+  impl_->config.calls.tune = tune;
 }
 Session::~Session() = default;
 

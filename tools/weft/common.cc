@@ -191,8 +191,7 @@ std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine,
   options.backend = engine.backend;
   options.pipeline = engine.pipeline;
   options.threads = threads;
-  options.tune = calls.tune;
-  options.tf32 = calls.tf32;
+  options.calls = calls;
   options.passes.limits = limits;
   Progress progress;
   options.passes.on_pass = progress.Hook();
@@ -218,8 +217,7 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
   Prepared p;
   if (FormatOfPath(model.path) == ModelFormat::kProgram) {
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
-    p.program = LoadProgram(
-        model.path, {engine.backend, engine.threads, limits, engine.calls.tune, engine.calls.tf32});
+    p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits, engine.calls});
     p.engine.backend = p.program->backend();
     p.named = MakeInputs(p.program->graph(), inputs, limits);
     p.inputs = OrderInputs(*p.program, p.named);

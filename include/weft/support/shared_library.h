@@ -59,7 +59,5 @@ class WEFT_API SharedLibrary {
 WEFT_API std::string LibraryPathOf(const void* address);
 /// Path of the library (or program) that holds this function, that is, of Weft itself.
 WEFT_API std::string CurrentLibraryPath();
-/// Its folder, without a slash at the end.
-WEFT_API std::string CurrentLibraryDirectory();
 
 }  // namespace weft

@@ -6,13 +6,12 @@
 #include "stage.h"
 
 #include <algorithm>
-#include <exception>
-#include <system_error>
 #include <thread>
 
 #include "codegen/expr/scalar.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
+#include "weft/support/parallel_for.h"
 #include "weft/support/request.h"
 
 namespace weft::interp {
@@ -210,31 +209,10 @@ class Runner {
     const auto threads =
         int(std::min<int64_t>(work < kSerialWork ? 1 : std::min(cores, 16u), items_));
     if (threads == 1) return RunItems(0, items_);
-    std::vector<std::thread> team;
-    std::vector<std::exception_ptr> errors(static_cast<size_t>(threads));
-    const auto share = [this, threads, &errors](int t) {
-      try {
-        RunItems(items_ * t / threads, items_ * (t + 1) / threads);
-      } catch (...) {
-        errors[size_t(t)] = std::current_exception();
-      }
-    };
-    team.reserve(size_t(threads));
-    for (int t = 1; t < threads; ++t) {
-      try {
-        team.emplace_back([share, t, current = RequestScope::Current()] {
-          RequestScope::Borrow borrow(current);
-          share(t);
-        });
-      } catch (const std::system_error&) {  // no more threads are available
-        share(t);
-      }
-    }
-    share(0);
-    for (std::thread& t : team) t.join();
-    for (const std::exception_ptr& e : errors) {
-      if (e) std::rethrow_exception(e);
-    }
+    ParallelFor(size_t(threads), threads, [&](size_t t) {
+      const auto share = int64_t(t);
+      RunItems(items_ * share / threads, items_ * (share + 1) / threads);
+    });
   }
 
  private:

@@ -161,7 +161,7 @@ std::shared_ptr<Program> TryCompile(Graph graph, const CompileOptions& options,
   *why_stages = planned.why_stages;
   if (!why_stages->empty()) return nullptr;
   return MakeProgram(std::move(planned.graph), options.backend, backend, records,
-                     options.passes.limits, {options.tune, options.tf32});
+                     options.passes.limits, options.calls);
 }
 
 }  // namespace

@@ -7,8 +7,7 @@
 /// recordings: one of all steps, or one of those between any two steps that need the host or that
 /// the device cannot record.
 #include <algorithm>
-#include <deque>
-#include <iterator>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "device_copy.h"
 #include "planned_program.h"
 #include "weft/core/plan/layout.h"
+#include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/log.h"
@@ -52,22 +52,22 @@ class DeviceProgram final : public PlannedProgram {
     };
     /// Runs with the same extents.
     struct Alike {
-      std::shared_ptr<const Binding> extents;
       /// Of all storages, scratch memory and flags, in the last of them.
       std::vector<void*> places;
       int runs = 0;  ///< with these places
       std::vector<Segment> segments;
     };
-    std::deque<Alike> alike;  ///< the last one first
-    std::deque<Alike> lost;   ///< may be at work until the stream is gone
-    bool records = true;      ///< the device can
+    static constexpr size_t kMostRecordings = 16;
+    using Recordings = BoundedCache<std::shared_ptr<const Binding>, Alike>;
+    Recordings alike{kMostRecordings, Evict::kLeastRecent};
+    std::vector<Recordings> lost;  ///< may be at work until the stream is gone
+    bool records = true;           ///< the device can
     bool is_recording = false;
     std::vector<bool> refused;  ///< by step: the device cannot record it
     /// Of copies under way, which a failure would let go of.
     std::vector<std::shared_ptr<void>> targets;
     std::unique_ptr<DeviceStream> stream;  ///< the last member: all above wait for its end
   };
-  static constexpr size_t kMostRecordings = 16;
   std::unique_ptr<State> NewState() const override {
     auto s = std::make_unique<DeviceState>();
     s->stream = backend_->device()->NewStream();
@@ -168,7 +168,7 @@ class DeviceProgram final : public PlannedProgram {
       s.targets.clear();
     } catch (const std::exception&) {
       // Wait has reported the failure. The stream may still be working: keep what it uses.
-      std::move(s.alike.begin(), s.alike.end(), std::back_inserter(s.lost));
+      s.lost.push_back(std::move(s.alike));
     }
     s.alike.clear();
   }
@@ -272,20 +272,9 @@ class DeviceProgram final : public PlannedProgram {
     return true;
   }
   DeviceState::Alike& RunsLike(DeviceState& s) const {
-    const auto it = std::find_if(s.alike.begin(), s.alike.end(),
-                                 [&](const auto& a) { return a.extents == s.binding; });
-    if (it == s.alike.end()) {
-      if (s.alike.size() == kMostRecordings) {
-        s.stream->Wait();
-        s.alike.pop_back();
-      }
-      s.alike.emplace_front().extents = s.binding;
-    } else if (it != s.alike.begin()) {
-      auto found = std::move(*it);
-      s.alike.erase(it);
-      s.alike.push_front(std::move(found));
-    }
-    return s.alike.front();
+    if (DeviceState::Alike* known = s.alike.Find(s.binding)) return *known;
+    if (s.alike.full()) s.stream->Wait();  // what goes may be at work
+    return s.alike.Put(s.binding, {});
   }
   /// Constants are brought to the device once a program.
   void PlaceConstants(DeviceState& s) const {

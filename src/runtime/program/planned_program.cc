@@ -178,16 +178,9 @@ void PlannedProgram::DescribeSteps(const Binding& b, std::vector<StepTime>* time
 
 std::shared_ptr<const Binding> PlannedProgram::BindingFor(
     const std::vector<int64_t>& key, const std::vector<TensorPtr>& inputs) const {
-  constexpr size_t kMaxBindings = 32;
   std::lock_guard lock(mutex_);
-  if (auto it = bindings_.find(key); it != bindings_.end()) return it->second;
-  auto b = binder_->Bind(key, inputs, *backend_, call_options_);
-  if (bindings_.size() >= kMaxBindings) {  // the oldest goes
-    bindings_.erase(made_.front());
-    made_.pop_front();
-  }
-  made_.push_back(key);
-  return bindings_[key] = b;
+  return bindings_.GetOrMake(key,
+                             [&] { return binder_->Bind(key, inputs, *backend_, call_options_); });
 }
 
 }  // namespace weft

@@ -2,8 +2,6 @@
 /// Private to the runtime.
 #pragma once
 
-#include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "binding.h"
 #include "program_impl.h"
+#include "weft/support/bounded_cache.h"
 
 namespace weft {
 
@@ -101,8 +100,9 @@ class PlannedProgram : public Program::Impl {
 
   std::unique_ptr<Binder> binder_;
   mutable std::mutex mutex_;
-  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Binding>> bindings_;
-  mutable std::deque<std::vector<int64_t>> made_;  // keys in the order of making
+  static constexpr size_t kMaxBindings = 32;
+  mutable BoundedCache<std::vector<int64_t>, std::shared_ptr<const Binding>> bindings_{
+      kMaxBindings};
 };
 
 }  // namespace weft

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -32,6 +31,7 @@
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/placement.h"
+#include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 
@@ -255,17 +255,11 @@ class StagedProgram final : public Program::Impl {
   }
 
   struct StagedState final : State {
-    std::map<const Program*, std::unique_ptr<Session>> sessions;  // each keeps its program alive
-    std::deque<const Program*> made;                              // in the order of making
+    /// Each keeps its program alive; the oldest goes, as its stage does or has done.
+    BoundedCache<const Program*, std::unique_ptr<Session>> sessions{kMaxStages};
     Session* Of(const std::shared_ptr<const Program>& program) {
-      if (auto it = sessions.find(program.get()); it != sessions.end()) return it->second.get();
-      auto session = std::make_unique<Session>(program);
-      if (made.size() >= kMaxStages) {  // the oldest goes, as its stage does or has done
-        sessions.erase(made.front());
-        made.pop_front();
-      }
-      made.push_back(program.get());
-      return (sessions[program.get()] = std::move(session)).get();
+      return sessions.GetOrMake(program.get(), [&] { return std::make_unique<Session>(program); })
+          .get();
     }
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<StagedState>(); }
@@ -369,21 +363,15 @@ class StagedProgram final : public Program::Impl {
 
   std::shared_ptr<const Stage> StageFor(const Progress& at) const {
     std::lock_guard lock(mutex_);
-    if (auto it = stages_.find(at.key); it != stages_.end()) return it->second;
-    auto stage = std::make_shared<Stage>(StageMaker(graph_, order_, options_, at, stats_).Run());
-    if (stages_.size() >= kMaxStages) {  // the oldest goes
-      stages_.erase(made_.front());
-      made_.pop_front();
-    }
-    made_.push_back(at.key);
-    return stages_[at.key] = std::move(stage);
+    return stages_.GetOrMake(at.key, [&] {
+      return std::make_shared<Stage>(StageMaker(graph_, order_, options_, at, stats_).Run());
+    });
   }
 
   CompileOptions options_;
   std::vector<NodePtr> order_;
   mutable std::mutex mutex_;
-  mutable std::map<Key, std::shared_ptr<const Stage>> stages_;
-  mutable std::deque<Key> made_;  // keys in the order of making
+  mutable BoundedCache<Key, std::shared_ptr<const Stage>> stages_{kMaxStages};
   mutable std::map<StepCounts, ProgramStats> told_;
   mutable const ProgramStats* last_run_ = nullptr;
 };

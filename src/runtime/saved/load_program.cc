@@ -60,7 +60,7 @@ class Reader {
                       passes);
     }
     std::shared_ptr<Program> program = MakeProgram(std::move(g), name, backend, std::move(records),
-                                                   options_.limits, {options_.tune, options_.tf32});
+                                                   options_.limits, options_.calls);
     program->impl().stats_.compile_seconds = timer.seconds();
     return program;
   }

@@ -1,7 +1,8 @@
 /* stub_nvrtc.c: libraries in the place of libnvrtc.so (cuda_versions_test.cc, gpu_check/run): of
  * version STUB_MAJOR (a definition) and minor STUB_NVRTC_MINOR (of the environment), with the
  * architectures and options of that version. What they "compile" is the options and the source.
- * STUB_NVRTC_BROKEN: nothing compiles; STUB_NVRTC_REFUSES names another option that is refused. */
+ * STUB_NVRTC_BROKEN: nothing compiles; STUB_NVRTC_REFUSES names another option that is refused;
+ * STUB_NVRTC_MAJOR is the version that it claims instead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static const int kArchitectures[] = {60, 70, 75, 80, 86, 89, 90};
 #endif
 
 VISIBLE int nvrtcVersion(int* major, int* minor) {
-  *major = STUB_MAJOR;
+  const char* claimed = getenv("STUB_NVRTC_MAJOR");
+  *major = claimed ? atoi(claimed) : STUB_MAJOR;
   *minor = Minor();
   return 0;
 }

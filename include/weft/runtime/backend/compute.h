@@ -64,9 +64,10 @@ struct CallStep {
 
 /// How the library calls of a program are prepared.
 struct CallOptions {
-  /// Times the ways to do it, where there are several that have not been timed yet.
+  /// Where there are several ways to do it, they are timed when a call is first prepared, and the
+  /// choice is kept on disk (docs/embed.md).
   bool tune = false;
-  /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa.
+  /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa (TF32).
   bool tf32 = false;
 };
 

@@ -27,12 +27,8 @@ struct CompileOptions {
   std::string pipeline;  ///< empty: the backend's own
   bool fusion = true;    ///< false: one operator a kernel, to compare with
   PassOptions passes;
-  int threads = 0;  ///< of this program; 0: what the process may use
-  /// Library calls are chosen by timing when they are first prepared, and the choices
-  /// kept on disk (docs/embed.md).
-  bool tune = false;
-  /// A GPU may round f32 operands of products and convolutions to 10 bits of mantissa (TF32).
-  bool tf32 = false;
+  int threads = 0;    ///< of this program; 0: what the process may use
+  CallOptions calls;  ///< `tune`, `tf32`
 };
 
 /// Name, type and symbolic shape of an input or output.

@@ -43,7 +43,7 @@ struct LoadOptions {
   std::string backend;  ///< empty: the one that the file names
   int threads = 0;      ///< 0: what the process may use
   Limits limits;
-  bool tune = false, tf32 = false;  ///< as in CompileOptions
+  CallOptions calls;  ///< as in CompileOptions
 };
 /// Constants are views of the mapped file. Throws kIo, kLimit, kInvalidModel, and kUnknownOp where
 /// a plugin is missing.

@@ -3,7 +3,7 @@
 ///
 /// An operator lists its ways under names, the cost model's first, and `Choose` makes one of them:
 /// (a) the one whose name is stored for this request, whether or not the program is tuned;
-/// (b) in a program that is tuned (CompileOptions::tune) and where nothing is stored, the fastest,
+/// (b) in a program that is tuned (CallOptions::tune) and where nothing is stored, the fastest,
 /// which is then stored;
 /// (c) else the first.
 ///

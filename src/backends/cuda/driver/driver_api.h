@@ -1,15 +1,16 @@
 /// driver_api.h: the entry points of the CUDA driver, as a table of function
 /// pointers; private to src/backends/cuda.
 ///
-/// Nothing is linked and no header of CUDA is read: the driver (libcuda) is opened when the
-/// backend is first asked for, and the prototypes are declared here, as of CUDA 12.0. Tests have
-/// tables of their own.
+/// The driver (libcuda) is opened when the backend is first asked for. The prototypes are those of
+/// CUDA 12.0.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+
+#include "codegen/cuda/nvrtc/library_table.h"
 
 namespace weft::cuda {
 
@@ -79,88 +80,87 @@ struct GraphExecUpdateResult {
   GraphNodeHandle *node = nullptr, *from = nullptr;
 };
 
-/// name, symbol, arguments
-#define WEFT_CUDA_DRIVER_ENTRIES(X)                                                                \
-  X(Init, "cuInit", (unsigned flags))                                                              \
-  X(DriverGetVersion, "cuDriverGetVersion", (int* version))                                        \
-  X(GetErrorName, "cuGetErrorName", (DriverResult result, const char** text))                      \
-  X(GetErrorString, "cuGetErrorString", (DriverResult result, const char** text))                  \
-  X(DeviceGetCount, "cuDeviceGetCount", (int* count))                                              \
-  X(DeviceGet, "cuDeviceGet", (int* device, int ordinal))                                          \
-  X(DeviceGetName, "cuDeviceGetName", (char* name, int bytes, int device))                         \
-  X(DeviceGetAttribute, "cuDeviceGetAttribute", (int* value, int attribute, int device))           \
-  X(DeviceTotalMem, "cuDeviceTotalMem", (size_t * bytes, int device))                              \
-  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (ContextHandle * *context, int device))    \
-  X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", (int device))                            \
-  X(CtxPushCurrent, "cuCtxPushCurrent", (ContextHandle * context))                                 \
-  X(CtxPopCurrent, "cuCtxPopCurrent", (ContextHandle * *context))                                  \
-  X(MemGetInfo, "cuMemGetInfo", (size_t * free, size_t * total))                                   \
-  X(MemPoolCreate, "cuMemPoolCreate", (PoolHandle * *pool, const PoolProps* props))                \
-  X(MemPoolDestroy, "cuMemPoolDestroy", (PoolHandle * pool))                                       \
-  X(MemPoolSetAttribute, "cuMemPoolSetAttribute", (PoolHandle * pool, int attribute, void* value)) \
-  X(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                              \
-    (DevicePointer * pointer, size_t bytes, PoolHandle * pool, StreamHandle * stream))             \
-  X(MemFreeAsync, "cuMemFreeAsync", (DevicePointer pointer, StreamHandle * stream))                \
-  X(MemHostAlloc, "cuMemHostAlloc", (void** pointer, size_t bytes, unsigned flags))                \
-  X(MemFreeHost, "cuMemFreeHost", (void* pointer))                                                 \
-  X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync",                                                          \
-    (DevicePointer to, const void* from, size_t bytes, StreamHandle* stream))                      \
-  X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync",                                                          \
-    (void* to, DevicePointer from, size_t bytes, StreamHandle* stream))                            \
-  X(MemcpyDtoDAsync, "cuMemcpyDtoDAsync",                                                          \
-    (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle * stream))                   \
-  X(MemsetD8Async, "cuMemsetD8Async",                                                              \
-    (DevicePointer to, unsigned char value, size_t bytes, StreamHandle* stream))                   \
-  X(StreamCreate, "cuStreamCreate", (StreamHandle * *stream, unsigned flags))                      \
-  X(StreamDestroy, "cuStreamDestroy", (StreamHandle * stream))                                     \
-  X(StreamSynchronize, "cuStreamSynchronize", (StreamHandle * stream))                             \
-  X(StreamBeginCapture, "cuStreamBeginCapture", (StreamHandle * stream, int mode))                 \
-  X(StreamEndCapture, "cuStreamEndCapture", (StreamHandle * stream, GraphHandle * *graph))         \
-  X(EventCreate, "cuEventCreate", (EventHandle * *event, unsigned flags))                          \
-  X(EventDestroy, "cuEventDestroy", (EventHandle * event))                                         \
-  X(EventRecord, "cuEventRecord", (EventHandle * event, StreamHandle * stream))                    \
-  X(EventSynchronize, "cuEventSynchronize", (EventHandle * event))                                 \
-  X(EventQuery, "cuEventQuery", (EventHandle * event))                                             \
-  X(LibraryLoadData, "cuLibraryLoadData",                                                          \
-    (LibraryHandle * *library, const void* image, int* jit_options, void** jit_values,             \
-     unsigned num_jit, int* options, void** values, unsigned num_options))                         \
-  X(LibraryUnload, "cuLibraryUnload", (LibraryHandle * library))                                   \
-  X(LibraryGetKernel, "cuLibraryGetKernel",                                                        \
-    (KernelHandle * *kernel, LibraryHandle * library, const char* name))                           \
-  X(KernelSetAttribute, "cuKernelSetAttribute",                                                    \
-    (int attribute, int value, KernelHandle* kernel, int device))                                  \
-  X(LaunchKernel, "cuLaunchKernel",                                                                \
-    (KernelHandle * kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle* stream,              \
-     void** params, void** extra))                                                                 \
-  X(GraphCreate, "cuGraphCreate", (GraphHandle * *graph, unsigned flags))                          \
-  X(GraphDestroy, "cuGraphDestroy", (GraphHandle * graph))                                         \
-  X(GraphAddKernelNode, "cuGraphAddKernelNode",                                                    \
-    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                  \
-     size_t num_after, const KernelNodeParams* params))                                            \
-  X(GraphAddMemcpyNode, "cuGraphAddMemcpyNode",                                                    \
-    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                  \
-     size_t num_after, const Memcpy3D* params, ContextHandle* context))                            \
-  X(GraphAddMemsetNode, "cuGraphAddMemsetNode",                                                    \
-    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                  \
-     size_t num_after, const MemsetNodeParams* params, ContextHandle* context))                    \
-  X(GraphAddChildGraphNode, "cuGraphAddChildGraphNode",                                            \
-    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                  \
-     size_t num_after, GraphHandle* child))                                                        \
-  X(GraphInstantiate, "cuGraphInstantiateWithFlags",                                               \
-    (GraphExecHandle * *exec, GraphHandle * graph, unsigned long long flags))                      \
-  X(GraphLaunch, "cuGraphLaunch", (GraphExecHandle * exec, StreamHandle * stream))                 \
-  X(GraphExecDestroy, "cuGraphExecDestroy", (GraphExecHandle * exec))                              \
-  X(GraphExecUpdate, "cuGraphExecUpdate",                                                          \
+/// name, symbol, result, arguments
+#define WEFT_CUDA_DRIVER_ENTRIES(X)                                                               \
+  X(Init, "cuInit", DriverResult, (unsigned flags))                                               \
+  X(DriverGetVersion, "cuDriverGetVersion", DriverResult, (int* version))                         \
+  X(GetErrorName, "cuGetErrorName", DriverResult, (DriverResult result, const char** text))       \
+  X(GetErrorString, "cuGetErrorString", DriverResult, (DriverResult result, const char** text))   \
+  X(DeviceGetCount, "cuDeviceGetCount", DriverResult, (int* count))                               \
+  X(DeviceGet, "cuDeviceGet", DriverResult, (int* device, int ordinal))                           \
+  X(DeviceGetName, "cuDeviceGetName", DriverResult, (char* name, int bytes, int device))          \
+  X(DeviceGetAttribute, "cuDeviceGetAttribute", DriverResult,                                     \
+    (int* value, int attribute, int device))                                                      \
+  X(DeviceTotalMem, "cuDeviceTotalMem", DriverResult, (size_t * bytes, int device))               \
+  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", DriverResult,                             \
+    (ContextHandle * *context, int device))                                                       \
+  X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", DriverResult, (int device))             \
+  X(CtxPushCurrent, "cuCtxPushCurrent", DriverResult, (ContextHandle * context))                  \
+  X(CtxPopCurrent, "cuCtxPopCurrent", DriverResult, (ContextHandle * *context))                   \
+  X(MemGetInfo, "cuMemGetInfo", DriverResult, (size_t * free, size_t * total))                    \
+  X(MemPoolCreate, "cuMemPoolCreate", DriverResult, (PoolHandle * *pool, const PoolProps* props)) \
+  X(MemPoolDestroy, "cuMemPoolDestroy", DriverResult, (PoolHandle * pool))                        \
+  X(MemPoolSetAttribute, "cuMemPoolSetAttribute", DriverResult,                                   \
+    (PoolHandle * pool, int attribute, void* value))                                              \
+  X(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", DriverResult,                               \
+    (DevicePointer * pointer, size_t bytes, PoolHandle * pool, StreamHandle * stream))            \
+  X(MemFreeAsync, "cuMemFreeAsync", DriverResult, (DevicePointer pointer, StreamHandle * stream)) \
+  X(MemHostAlloc, "cuMemHostAlloc", DriverResult, (void** pointer, size_t bytes, unsigned flags)) \
+  X(MemFreeHost, "cuMemFreeHost", DriverResult, (void* pointer))                                  \
+  X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync", DriverResult,                                           \
+    (DevicePointer to, const void* from, size_t bytes, StreamHandle* stream))                     \
+  X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync", DriverResult,                                           \
+    (void* to, DevicePointer from, size_t bytes, StreamHandle* stream))                           \
+  X(MemcpyDtoDAsync, "cuMemcpyDtoDAsync", DriverResult,                                           \
+    (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle * stream))                  \
+  X(MemsetD8Async, "cuMemsetD8Async", DriverResult,                                               \
+    (DevicePointer to, unsigned char value, size_t bytes, StreamHandle* stream))                  \
+  X(StreamCreate, "cuStreamCreate", DriverResult, (StreamHandle * *stream, unsigned flags))       \
+  X(StreamDestroy, "cuStreamDestroy", DriverResult, (StreamHandle * stream))                      \
+  X(StreamSynchronize, "cuStreamSynchronize", DriverResult, (StreamHandle * stream))              \
+  X(StreamBeginCapture, "cuStreamBeginCapture", DriverResult, (StreamHandle * stream, int mode))  \
+  X(StreamEndCapture, "cuStreamEndCapture", DriverResult,                                         \
+    (StreamHandle * stream, GraphHandle * *graph))                                                \
+  X(EventCreate, "cuEventCreate", DriverResult, (EventHandle * *event, unsigned flags))           \
+  X(EventDestroy, "cuEventDestroy", DriverResult, (EventHandle * event))                          \
+  X(EventRecord, "cuEventRecord", DriverResult, (EventHandle * event, StreamHandle * stream))     \
+  X(EventSynchronize, "cuEventSynchronize", DriverResult, (EventHandle * event))                  \
+  X(EventQuery, "cuEventQuery", DriverResult, (EventHandle * event))                              \
+  X(LibraryLoadData, "cuLibraryLoadData", DriverResult,                                           \
+    (LibraryHandle * *library, const void* image, int* jit_options, void** jit_values,            \
+     unsigned num_jit, int* options, void** values, unsigned num_options))                        \
+  X(LibraryUnload, "cuLibraryUnload", DriverResult, (LibraryHandle * library))                    \
+  X(LibraryGetKernel, "cuLibraryGetKernel", DriverResult,                                         \
+    (KernelHandle * *kernel, LibraryHandle * library, const char* name))                          \
+  X(KernelSetAttribute, "cuKernelSetAttribute", DriverResult,                                     \
+    (int attribute, int value, KernelHandle* kernel, int device))                                 \
+  X(LaunchKernel, "cuLaunchKernel", DriverResult,                                                 \
+    (KernelHandle * kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle* stream,             \
+     void** params, void** extra))                                                                \
+  X(GraphCreate, "cuGraphCreate", DriverResult, (GraphHandle * *graph, unsigned flags))           \
+  X(GraphDestroy, "cuGraphDestroy", DriverResult, (GraphHandle * graph))                          \
+  X(GraphAddKernelNode, "cuGraphAddKernelNode", DriverResult,                                     \
+    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                 \
+     size_t num_after, const KernelNodeParams* params))                                           \
+  X(GraphAddMemcpyNode, "cuGraphAddMemcpyNode", DriverResult,                                     \
+    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                 \
+     size_t num_after, const Memcpy3D* params, ContextHandle* context))                           \
+  X(GraphAddMemsetNode, "cuGraphAddMemsetNode", DriverResult,                                     \
+    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                 \
+     size_t num_after, const MemsetNodeParams* params, ContextHandle* context))                   \
+  X(GraphAddChildGraphNode, "cuGraphAddChildGraphNode", DriverResult,                             \
+    (GraphNodeHandle * *node, GraphHandle * graph, GraphNodeHandle* const* after,                 \
+     size_t num_after, GraphHandle* child))                                                       \
+  X(GraphInstantiate, "cuGraphInstantiateWithFlags", DriverResult,                                \
+    (GraphExecHandle * *exec, GraphHandle * graph, unsigned long long flags))                     \
+  X(GraphLaunch, "cuGraphLaunch", DriverResult, (GraphExecHandle * exec, StreamHandle * stream))  \
+  X(GraphExecDestroy, "cuGraphExecDestroy", DriverResult, (GraphExecHandle * exec))               \
+  X(GraphExecUpdate, "cuGraphExecUpdate", DriverResult,                                           \
     (GraphExecHandle * exec, GraphHandle * graph, GraphExecUpdateResult * result))
 
-struct DriverApi {
-#define WEFT_ENTRY(name, symbol, arguments) DriverResult(*name) arguments = nullptr;
-  WEFT_CUDA_DRIVER_ENTRIES(WEFT_ENTRY)
-#undef WEFT_ENTRY
-  std::string error;  ///< why there is no driver; empty: all of the above may be called
-
-  bool ok() const { return error.empty(); }
+struct DriverApi : LibraryTable {
+  WEFT_LIBRARY_ENTRIES(WEFT_CUDA_DRIVER_ENTRIES)
 };
 
 /// Opens that file, for ever.

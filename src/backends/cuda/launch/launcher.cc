@@ -9,6 +9,7 @@
 
 #include "codegen/cuda/nvrtc/nvrtc_api.h"
 #include "codegen/cuda/print/printer.h"
+#include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -155,14 +156,11 @@ class Entries {
     const auto known = handles_.find(entry);
     return known != handles_.end() && known->second;
   }
-  std::shared_ptr<const CudaPlan> PlanFor(std::vector<int64_t> dims) const {
-    constexpr size_t kMost = 32;
+  std::shared_ptr<const CudaPlan> PlanFor(const std::vector<int64_t>& dims) const {
     std::lock_guard lock(mutex_);
-    if (plans_.size() >= kMost && !plans_.count(dims)) plans_.clear();
-    std::shared_ptr<const CudaPlan>& plan = plans_[dims];
-    if (!plan)
-      plan = std::make_shared<CudaPlan>(schedule_.Plan(dims, module_->device().multiprocessors()));
-    return plan;
+    return plans_.GetOrMake(dims, [&] {
+      return std::make_shared<CudaPlan>(schedule_.Plan(dims, module_->device().multiprocessors()));
+    });
   }
   KernelHandle* Handle(const std::string& entry) const {
     std::lock_guard lock(mutex_);
@@ -176,7 +174,8 @@ class Entries {
   std::shared_ptr<Module> module_;
   mutable std::atomic<int64_t> parameter_bytes_;  ///< that driver and entries take
   mutable std::mutex mutex_;
-  mutable std::map<std::vector<int64_t>, std::shared_ptr<const CudaPlan>> plans_;
+  mutable BoundedCache<std::vector<int64_t>, std::shared_ptr<const CudaPlan>> plans_{32,
+                                                                                     Evict::kAll};
   mutable std::map<std::string, KernelHandle*> handles_;
 };
 

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <mutex>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "backends/cuda/driver/device.h"
+#include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/log.h"
 
@@ -221,7 +221,8 @@ struct CublasLt::Impl {
   bool tried = false;                      ///< to open it
   std::shared_ptr<const Library> library;  ///< null where it cannot be used
   /// Null: the library has no algorithm.
-  std::map<decltype(KeyOf({})), std::shared_ptr<const LibraryPlan>> plans;
+  BoundedCache<decltype(KeyOf({})), std::shared_ptr<const LibraryPlan>> plans{kMostPlans,
+                                                                              Evict::kAll};
 
   void Open() {
     if (tried) return;
@@ -257,17 +258,18 @@ std::shared_ptr<const LibraryPlan> CublasLt::Plan(const ProductSpec& spec) {
   impl_->Open();
   if (!impl_->library) return nullptr;
   const auto key = KeyOf(spec);
-  if (const auto it = impl_->plans.find(key); it != impl_->plans.end()) return it->second;
-  if (impl_->plans.size() >= kMostPlans) impl_->plans.clear();
   try {
-    const Device::Current current = impl_->device->Use();
-    return impl_->plans[key] = std::make_shared<const ProductPlan>(impl_->library, spec);
+    return impl_->plans.GetOrMake(key, [&] {
+      const Device::Current current = impl_->device->Use();
+      return std::make_shared<const ProductPlan>(impl_->library, spec);
+    });
   } catch (const Failure& f) {
     if (f.status != lt::kNotSupported)
       WEFT_LOG(kWarning, "{}: {}; this matmul runs as a generated kernel", f.call,
                impl_->api->StatusString(f.status));
     // Other failures may pass: a lack of memory.
-    if (f.status == lt::kNotSupported || f.status == lt::kInvalidValue) impl_->plans[key] = nullptr;
+    if (f.status == lt::kNotSupported || f.status == lt::kInvalidValue)
+      impl_->plans.Put(key, nullptr);
     return nullptr;
   }
 }

@@ -1,18 +1,17 @@
 /// cublaslt_api.h: the entry points of cuBLASLt that we use, as a table of function
 /// pointers; private to src/backends/cuda.
 ///
-/// Nothing is linked and no header of CUDA is read: the library is opened when the first product is
-/// asked for. The prototypes and constants below are those of CUDA 12 and 13, which agree in them.
-/// Tests have tables of their own.
+/// The library is opened when the first product is asked for. The prototypes and constants below
+/// are those of CUDA 12 and 13, which agree in them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "backends/cuda/driver/driver_api.h"
+#include "codegen/cuda/nvrtc/library_table.h"
 
 namespace weft::cuda {
 
@@ -95,17 +94,13 @@ static_assert(sizeof(Algo) == 64 && sizeof(Found) == 96);
      void* d, lt::Layout* d_layout, const lt::Algo* algo, void* workspace, size_t workspace_bytes, \
      StreamHandle* stream))
 
-struct CublasLtApi {
-#define WEFT_ENTRY(name, symbol, result, arguments) result(*name) arguments = nullptr;
-  WEFT_CUBLASLT_ENTRIES(WEFT_ENTRY)
-#undef WEFT_ENTRY
-  std::string error;  ///< why there is no cuBLASLt; empty: all of the above may be called
-
-  bool ok() const { return error.empty(); }
+struct CublasLtApi : LibraryTable {
+  WEFT_LIBRARY_ENTRIES(WEFT_CUBLASLT_ENTRIES)
+  int Major() const { return int(GetVersion() / 10000); }
+  std::string Flaw() const;
 };
 
-/// What is amiss with a library where it is to be used; empty: nothing.
-using TryCublasLt = std::function<std::string(const std::shared_ptr<const CublasLtApi>&)>;
+using TryCublasLt = TryLibrary<CublasLtApi>;
 /// The cuBLASLt of this machine that a driver of that version (0: not known) takes rather than
 /// others, of those with which `attempt` succeeds. `WEFT_CUBLASLT` names a file to use instead
 /// of the usual places.

@@ -16,8 +16,6 @@ namespace {
 /// A workspace is memory of the program. Where cuDNN wants more there is a smaller
 /// engine, mostly as fast.
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;
-/// Extents that change from run to run make ever new specs.
-constexpr size_t kMostPlans = 4096;
 
 std::vector<int64_t> KeyOf(const ConvSpec& s) {
   const ConvShape& c = s.shape;
@@ -141,13 +139,12 @@ std::shared_ptr<const LibraryPlan> Cudnn::Plan(const ConvSpec& spec) {
   std::lock_guard lock(mutex_);
   if (failed_) return nullptr;
   const std::vector<int64_t> key = KeyOf(spec);
-  const auto known = plans_.find(key);
-  if (known != plans_.end()) return known->second;
+  if (const auto* known = plans_.Find(key)) return *known;
   const Device::Current current = device_->Use();
   if (!handle_) {
-    const auto open = [&](const CudnnApi& candidate) -> std::string {
+    const TryCudnn open = [&](const std::shared_ptr<const CudnnApi>& candidate) -> std::string {
       try {
-        handle_ = std::make_shared<Handle>(device_, candidate);
+        handle_ = std::make_shared<Handle>(device_, *candidate);
         return {};
       } catch (const Error& e) {
         return e.message();
@@ -165,9 +162,7 @@ std::shared_ptr<const LibraryPlan> Cudnn::Plan(const ConvSpec& spec) {
     }
   }
   try {
-    auto plan = MakePlan(spec);
-    if (plans_.size() >= kMostPlans) plans_.clear();
-    return plans_[key] = std::move(plan);
+    return plans_.Put(key, MakePlan(spec));
   } catch (const Error& e) {  // which may be otherwise next time
     WEFT_LOG(kWarning, "no {}: {}", Describe(spec), e.message());
     return nullptr;

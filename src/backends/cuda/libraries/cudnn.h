@@ -2,7 +2,6 @@
 /// operations. Private to src/backends/cuda.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "cudnn_api.h"
 #include "libraries.h"
+#include "weft/support/bounded_cache.h"
 
 namespace weft::cuda {
 
@@ -35,7 +35,10 @@ class Cudnn {
   std::mutex mutex_;
   std::shared_ptr<Handle> handle_;
   bool failed_ = false;  ///< there is none, which has been told
-  std::map<std::vector<int64_t>, std::shared_ptr<const LibraryPlan>> plans_;
+  /// Extents that change from run to run make ever new specs.
+  static constexpr size_t kMostPlans = 4096;
+  BoundedCache<std::vector<int64_t>, std::shared_ptr<const LibraryPlan>> plans_{kMostPlans,
+                                                                                Evict::kAll};
 };
 
 }  // namespace weft::cuda

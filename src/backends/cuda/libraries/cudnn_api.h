@@ -1,15 +1,13 @@
 /// cudnn_api.h: the entry points of cuDNN 9 that Weft calls, opened at run time, and the numbers
 /// that its graphs of operations are described by; private to src/backends/cuda.
-///
-/// Nothing is linked and no header of cuDNN is read. Tests have tables of their own.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "backends/cuda/driver/driver_api.h"
+#include "codegen/cuda/nvrtc/library_table.h"
 
 namespace weft::cuda {
 
@@ -17,30 +15,31 @@ struct CudnnHandle;             // cudnnContext: opaque
 using CudnnDescriptor = void*;  // cudnnBackendDescriptor_t
 using CudnnResult = int;        // cudnnStatus_t; 0: success
 
-struct CudnnApi {
-  size_t (*version)() = nullptr;
-  CudnnResult (*create)(CudnnHandle** handle) = nullptr;
-  CudnnResult (*destroy)(CudnnHandle* handle) = nullptr;
-  CudnnResult (*set_stream)(CudnnHandle* handle, StreamHandle* stream) = nullptr;
-  const char* (*error_string)(CudnnResult result) = nullptr;
-  void (*last_error_string)(char* text, size_t bytes) = nullptr;
-  CudnnResult (*make)(int type, CudnnDescriptor* descriptor) = nullptr;
-  CudnnResult (*drop)(CudnnDescriptor descriptor) = nullptr;
-  CudnnResult (*set)(CudnnDescriptor descriptor, int attribute, int type, int64_t count,
-                     const void* elements) = nullptr;
-  CudnnResult (*get)(CudnnDescriptor descriptor, int attribute, int type, int64_t room,
-                     int64_t* count, void* elements) = nullptr;
-  CudnnResult (*finalize)(CudnnDescriptor descriptor) = nullptr;
-  CudnnResult (*execute)(CudnnHandle* handle, CudnnDescriptor plan,
-                         CudnnDescriptor operands) = nullptr;
+/// name, symbol, result, arguments
+#define WEFT_CUDNN_ENTRIES(X)                                                                   \
+  X(version, "cudnnGetVersion", size_t, ())                                                     \
+  X(create, "cudnnCreate", CudnnResult, (CudnnHandle * *handle))                                \
+  X(destroy, "cudnnDestroy", CudnnResult, (CudnnHandle * handle))                               \
+  X(set_stream, "cudnnSetStream", CudnnResult, (CudnnHandle * handle, StreamHandle * stream))   \
+  X(error_string, "cudnnGetErrorString", const char*, (CudnnResult result))                     \
+  X(last_error_string, "cudnnGetLastErrorString", void, (char* text, size_t bytes))             \
+  X(make, "cudnnBackendCreateDescriptor", CudnnResult, (int type, CudnnDescriptor* descriptor)) \
+  X(drop, "cudnnBackendDestroyDescriptor", CudnnResult, (CudnnDescriptor descriptor))           \
+  X(set, "cudnnBackendSetAttribute", CudnnResult,                                               \
+    (CudnnDescriptor descriptor, int attribute, int type, int64_t count, const void* elements)) \
+  X(get, "cudnnBackendGetAttribute", CudnnResult,                                               \
+    (CudnnDescriptor descriptor, int attribute, int type, int64_t room, int64_t* count,         \
+     void* elements))                                                                           \
+  X(finalize, "cudnnBackendFinalize", CudnnResult, (CudnnDescriptor descriptor))                \
+  X(execute, "cudnnBackendExecute", CudnnResult,                                                \
+    (CudnnHandle * handle, CudnnDescriptor plan, CudnnDescriptor operands))
 
-  std::string error;  ///< why there is no cuDNN; empty: all of the above may be called
-
-  bool ok() const { return error.empty(); }
+struct CudnnApi : LibraryTable {
+  WEFT_LIBRARY_ENTRIES(WEFT_CUDNN_ENTRIES)
+  std::string Flaw() const;
 };
 
-/// What is amiss with a library where it is to be used; empty: nothing.
-using TryCudnn = std::function<std::string(const CudnnApi&)>;
+using TryCudnn = TryLibrary<CudnnApi>;
 /// The first cuDNN of this machine with which `attempt` succeeds, for ever. `WEFT_CUDNN` names a
 /// file to use instead of the usual places.
 const CudnnApi& OpenCudnn(const TryCudnn& attempt = {}, const std::string& library = "libcudnn.so");

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include "emulator.h"
 #include "weft/support/check.h"
 #include "weft/support/hash.h"
+#include "weft/support/parallel_for.h"
 
 namespace weft::cuda {
 
@@ -182,16 +182,10 @@ std::unique_ptr<EmulatedLibrary> EmulatedLibrary::Build(const std::vector<std::s
     else
       missing.push_back(i);
   }
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t k = next++; k < missing.size(); k = next++)
-      problems[missing[k]] = Compile(libraries[missing[k]], texts[missing[k]]);
-  };
-  std::vector<std::thread> team;
-  const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 8);
-  for (size_t t = 1; t < std::min(threads, missing.size()); ++t) team.emplace_back(work);
-  work();
-  for (std::thread& t : team) t.join();
+  const unsigned cores = std::thread::hardware_concurrency();
+  ParallelFor(missing.size(), int(std::clamp(cores, 1u, 8u)), [&](size_t k) {
+    problems[missing[k]] = Compile(libraries[missing[k]], texts[missing[k]]);
+  });
   out->compiled_ = int(missing.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     if (!problems[i].empty()) {

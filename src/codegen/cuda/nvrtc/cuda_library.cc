@@ -52,10 +52,14 @@ std::vector<std::string> FilesOf(const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::string DriverFile() {
+  const char* named = Set("WEFT_LIBCUDA");
+  return named ? named : "libcuda.so.1";
+}
+
 int InstalledDriver() {
   static const int version = [] {
-    const char* named = Set("WEFT_LIBCUDA");
-    SharedLibrary driver = SharedLibrary::TryOpen(named ? named : "libcuda.so.1");
+    SharedLibrary driver = SharedLibrary::TryOpen(DriverFile());
     driver.KeepOpen();
     int found = 0;
     const auto ask = driver.FindFunction<int(int*)>("cuDriverGetVersion");

@@ -3,7 +3,6 @@
 /// is first asked for.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,8 +11,10 @@
 
 namespace weft::cuda {
 
-/// Version of this machine's driver, 12040 for CUDA 12.4; 0 where there is none. WEFT_LIBCUDA names
-/// its file, as for the backend. No context is made.
+/// The driver's file: what WEFT_LIBCUDA names, else libcuda.so.1.
+std::string DriverFile();
+/// Version of this machine's driver, 12040 for CUDA 12.4; 0 where there is none. No context is
+/// made.
 int InstalledDriver();
 
 /// Is a library of that major version one for the driver? What a later Toolkit compiles, an earlier
@@ -36,22 +37,5 @@ using JudgeLibrary = std::function<int(const SharedLibrary& library, std::string
 /// cannot be used, where there is one.
 SharedLibrary OpenCudaLibrary(const char* variable, const std::vector<std::string>& names,
                               std::string* reason, const JudgeLibrary& judge = {});
-
-/// Fills the entries of a table one by one.
-class EntryFinder {
- public:
-  explicit EntryFinder(const SharedLibrary& library) : library_(library) {}
-  template <class F>
-  void operator()(const char* name, F* function) {
-    *function = reinterpret_cast<F>(library_.Find(name));
-    if (*function == nullptr && missing_.empty()) missing_ = name;
-  }
-  /// The first that the library lacks; empty: none.
-  const std::string& missing() const { return missing_; }
-
- private:
-  const SharedLibrary& library_;
-  std::string missing_;
-};
 
 }  // namespace weft::cuda

@@ -2,7 +2,6 @@
 #include "nvrtc.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <map>
 #include <numeric>
@@ -13,29 +12,11 @@
 #include "nvrtc_api.h"
 #include "weft/support/check.h"
 #include "weft/support/hash.h"
+#include "weft/support/parallel_for.h"
 #include "weft/support/strings.h"
 
 namespace weft {
 namespace {
-
-/// Runs body(0) .. body(count - 1) on up to `threads` threads. `body` must not throw.
-template <class F>
-void ForEach(size_t count, int threads, const F& body) {
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < count; i = next++) body(i);
-  };
-  std::vector<std::thread> team;
-  for (size_t t = 1; t < std::min(count, size_t(threads)); ++t) {
-    try {
-      team.emplace_back(work);
-    } catch (const std::exception&) {
-      break;  // no more threads are available: fewer do the same work
-    }
-  }
-  work();
-  for (std::thread& t : team) t.join();
-}
 
 /// Raised when the text or the entries of an unchanged kernel change: binaries
 /// of before have others.
@@ -280,7 +261,7 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
   }
   // Those that take long first, so that the threads end together.
   const std::vector<std::vector<size_t>> programs = Programs(kernels, distinct);
-  ForEach(programs.size(), num_threads_, [&](size_t p) {
+  ParallelFor(programs.size(), num_threads_, [&](size_t p) {
     std::vector<KernelPtr> group;
     for (size_t i : programs[p]) group.push_back(kernels[i]);
     std::vector<std::string> made(group.size()), said(group.size());
@@ -297,7 +278,7 @@ std::vector<std::string> NvrtcCompiler::Compile(const std::vector<KernelPtr>& ke
     if (!binaries[i].empty() && Stats(*kernels[i], binaries[i]).spill_bytes > 0)
       spilled.push_back(i);
   }
-  ForEach(spilled.size(), num_threads_, [&](size_t s) {
+  ParallelFor(spilled.size(), num_threads_, [&](size_t s) {
     const size_t i = spilled[s];
     int bytes = Stats(*kernels[i], binaries[i]).spill_bytes;
     try {

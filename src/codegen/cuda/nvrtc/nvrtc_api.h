@@ -1,39 +1,45 @@
 /// nvrtc_api.h: the entry points of NVRTC, opened at run time; private to src/codegen/cuda.
 ///
-/// NVRTC turns CUDA C++ into machine code and needs no GPU and no driver. Weft links nothing of it:
-/// the library is looked for when the first kernel is compiled, and the few prototypes are declared
-/// here.
+/// NVRTC turns CUDA C++ into machine code and needs no GPU and no driver. It is looked for when the
+/// first kernel is compiled.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "library_table.h"
+
 namespace weft::cuda {
 
 struct NvrtcProgram;  ///< opaque
 
-struct NvrtcApi {
-  int (*version)(int* major, int* minor) = nullptr;
-  int (*num_archs)(int* count) = nullptr;
-  int (*archs)(int* list) = nullptr;
-  const char* (*error_string)(int result) = nullptr;
-  int (*create)(NvrtcProgram** program, const char* source, const char* name, int num_headers,
-                const char* const* headers, const char* const* include_names) = nullptr;
-  int (*destroy)(NvrtcProgram** program) = nullptr;
-  int (*compile)(NvrtcProgram* program, int num_options, const char* const* options) = nullptr;
-  int (*log_size)(NvrtcProgram* program, size_t* size) = nullptr;
-  int (*log)(NvrtcProgram* program, char* text) = nullptr;
-  int (*cubin_size)(NvrtcProgram* program, size_t* size) = nullptr;
-  int (*cubin)(NvrtcProgram* program, char* binary) = nullptr;
-  int (*ptx_size)(NvrtcProgram* program, size_t* size) = nullptr;
-  int (*ptx)(NvrtcProgram* program, char* text) = nullptr;
+/// name, symbol, result, arguments
+#define WEFT_NVRTC_ENTRIES(X)                                                         \
+  X(version, "nvrtcVersion", int, (int* major, int* minor))                           \
+  X(num_archs, "nvrtcGetNumSupportedArchs", int, (int* count))                        \
+  X(archs, "nvrtcGetSupportedArchs", int, (int* list))                                \
+  X(error_string, "nvrtcGetErrorString", const char*, (int result))                   \
+  X(create, "nvrtcCreateProgram", int,                                                \
+    (NvrtcProgram * *program, const char* source, const char* name, int num_headers,  \
+     const char* const* headers, const char* const* include_names))                   \
+  X(destroy, "nvrtcDestroyProgram", int, (NvrtcProgram * *program))                   \
+  X(compile, "nvrtcCompileProgram", int,                                              \
+    (NvrtcProgram * program, int num_options, const char* const* options))            \
+  X(log_size, "nvrtcGetProgramLogSize", int, (NvrtcProgram * program, size_t * size)) \
+  X(log, "nvrtcGetProgramLog", int, (NvrtcProgram * program, char* text))             \
+  X(cubin_size, "nvrtcGetCUBINSize", int, (NvrtcProgram * program, size_t * size))    \
+  X(cubin, "nvrtcGetCUBIN", int, (NvrtcProgram * program, char* binary))              \
+  X(ptx_size, "nvrtcGetPTXSize", int, (NvrtcProgram * program, size_t * size))        \
+  X(ptx, "nvrtcGetPTX", int, (NvrtcProgram * program, char* text))
 
+struct NvrtcApi : LibraryTable {
+  WEFT_LIBRARY_ENTRIES(WEFT_NVRTC_ENTRIES)
   int major = 0, minor = 0;
   std::vector<int> supported;  ///< 75, 80, 90 ...
-  std::string error;           ///< why there is no NVRTC; empty: all of the above may be called
 
-  bool ok() const { return error.empty(); }
+  /// Asks the library for all that stands above.
+  std::string Flaw();
   bool AtLeast(int a, int b) const { return major > a || (major == a && minor >= b); }
 };
 

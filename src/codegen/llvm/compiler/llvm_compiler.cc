@@ -8,14 +8,12 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
-#include <system_error>
-#include <thread>
+#include <utility>
 
 #include "codegen/llvm/object/object_writer.h"
 #include "module.h"
-#include "weft/support/check.h"
+#include "weft/support/parallel_for.h"
 
 namespace weft {
 namespace llvmgen {
@@ -42,34 +40,18 @@ class LlvmCompiler : public KernelCompiler {
   std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
                                    std::vector<std::string>* errors) override {
     std::vector<std::string> objects(kernels.size()), messages(kernels.size());
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
+    ParallelFor(kernels.size(), threads_, [&](size_t i) {
       std::unique_ptr<ObjectWriter> writer;
-      for (size_t i; (i = next.fetch_add(1)) < kernels.size();) {
-        try {
-          if (!writer) writer = TakeWriter();
-          objects[i] = CompileOne(*kernels[i], &writer);
-        } catch (const std::exception& e) {
-          objects[i].clear();
-          messages[i] = e.what();
-          if (messages[i].empty()) messages[i] = "unknown error";
-        }
-      }
-      if (!writer) return;
-      std::lock_guard<std::mutex> lock(mutex_);
-      writers_.push_back(std::move(writer));
-    };
-    std::vector<std::thread> threads;
-    const size_t wanted = std::min(size_t(threads_), kernels.size());
-    for (size_t t = 1; t < wanted; ++t) {
       try {
-        threads.emplace_back(work);
-      } catch (const std::system_error&) {
-        break;  // The machine has no more threads: those that run do all the work.
+        writer = TakeWriter();
+        objects[i] = CompileOne(*kernels[i], &writer);
+      } catch (const std::exception& e) {
+        objects[i].clear();
+        messages[i] = e.what();
+        if (messages[i].empty()) messages[i] = "unknown error";
       }
-    }
-    work();
-    for (std::thread& t : threads) t.join();
+      GiveBack(std::move(writer));
+    });
     if (errors) *errors = std::move(messages);
     return objects;
   }
@@ -93,6 +75,12 @@ class LlvmCompiler : public KernelCompiler {
       }
     }
     return std::make_unique<ObjectWriter>(target_);
+  }
+  /// Null: it was lost on the way.
+  void GiveBack(std::unique_ptr<ObjectWriter> writer) {
+    if (!writer) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    writers_.push_back(std::move(writer));
   }
 
   std::string CompileOne(const Kernel& kernel, std::unique_ptr<ObjectWriter>* writer) const {
