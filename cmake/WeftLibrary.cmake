@@ -25,8 +25,8 @@ target_sources(weft PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/incl
 target_compile_features(weft INTERFACE cxx_std_17)
 
 if(TARGET weft_cpu_obj)
-  weft_module(weft_cpu ROOMS cpu codegen_llvm)
+  weft_module(weft_cpu ROOMS cpu backends_shared codegen_llvm)
 endif()
 if(TARGET weft_cuda_obj)
-  weft_module(weft_cuda ROOMS cuda codegen_cuda)
+  weft_module(weft_cuda ROOMS cuda backends_shared codegen_cuda)
 endif()
