@@ -47,7 +47,7 @@ class CountingCall final : public LibraryCall {
   std::unique_ptr<LibraryCall> cpu_;
 };
 
-class CountingBackend final : public Backend {
+class CountingBackend final : public HostBackend {
  public:
   std::string name() const override { return "counting"; }
   Target target() const override { return cpu_->target(); }
@@ -57,11 +57,11 @@ class CountingBackend final : public Backend {
   void set_threads(int n) override { cpu_->set_threads(n); }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
-    return std::make_shared<CountingLauncher>(cpu_->Load(kernel, compiled));
+    return std::make_shared<CountingLauncher>(cpu_->host()->Load(kernel, compiled));
   }
-  std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
-                                       const ComputeRequest& request) override {
-    std::unique_ptr<LibraryCall> call = cpu_->Prepare(compute, request);
+  std::unique_ptr<PreparedCall> Prepare(const FCompute& compute,
+                                        const ComputeRequest& request) override {
+    std::unique_ptr<LibraryCall> call = AsLibraryCall(cpu_->Prepare(compute, request));
     return call ? std::make_unique<CountingCall>(std::move(call)) : nullptr;
   }
 

@@ -51,7 +51,7 @@ std::string With(std::string text, const std::string& dtype) {
 }
 
 /// Has it memory of its own? Only there steps are recorded.
-bool IsDevice() { return GetBackend(BackendName())->has_own_memory(); }
+bool IsDevice() { return GetBackend(BackendName())->device() != nullptr; }
 
 /// Has the machine that library of the backend, as `weft doctor` tells?
 bool HasLibrary(const std::string& what) {

@@ -438,7 +438,7 @@ TEST_CASE("cuda failures: one of several devices") {
   {
     const auto second = cuda::Device::Open(1, FakeDriverTable());
     CHECK(second->ordinal() == 1);
-    const auto backend = cuda::MakeCudaBackend(second, TheLibraries(), "faked");
+    const auto backend = cuda::MakeCudaBackend(second, TheLibraries(), {"faked"});
     const auto place = backend->Allocate(100);
     CHECK(Catch([&] { backend->Allocate(int64_t{1} << 40); })->says("CUDA device 1"));
     const auto third = Catch([] { cuda::Device::Open(2, FakeDriverTable()); });

@@ -1,14 +1,18 @@
 /// golden_test.cc: runs the golden tests: every .weft file under tests/ says what is to be done
 /// with it and what comes out.
 ///
-///   // test passes Simplify,Fusion{max_ops=8}   runs the pipeline and compares the text of the
-///                                               result
-///   // test equiv [Op,Op]                       also compares results on random inputs; names
-///                                               operators that may be left out
-///   // test cat                                 parses and prints
-///   // test verify                              parses and verifies; expects an error
-///   // test target cuda:sm_90                   the target of the passes
-///   // test print origins,hidden,inline         what the printed text shows besides
+///   // test passes Simplify,Fusion{max_ops=8}  runs the pipeline and compares the resulting text
+///   // test equiv [Op,Op]                      also compares results on random inputs; names
+///                                              operators that may be left out
+///   // test cat                                parses and prints
+///   // test verify                             parses and verifies; expects an error
+///   // test target cuda:sm_90                  the target of the passes; "golden": see below
+///   // test fuel 1                             the number of rewrites that are allowed
+///   // test print origins,hidden,inline        what else the printed text shows
+///   // test print kernel,order                 attributes by name, as comments behind the graph
+///                                              (tests/support/attr_text.h)
+///   // test needs kernels cpu                  skips the case where nothing compiles for cpu
+///   // test needs library cpu                  skips it where cpu has no library
 ///   weft 1
 ///   graph ...
 ///   // -----
@@ -18,6 +22,10 @@
 /// instead of a result; behind something on a line it is expected on that line. `// =====` ends a
 /// case; a file may hold several. Every result must also survive printing, parsing and printing.
 /// With WEFT_BLESS=1 what came out is written into the file: read it before you commit it.
+///
+/// The target `golden` exists on every machine. Its kernels compile to a stub; golden:N refuses
+/// those of N buffers, golden:0 misses what it compiles with. Its library has the calls that passes
+/// make: weft::Attention, weft::TransposedMatMul, Gemm.
 ///
 /// golden_test [--list] [--plugin F]... [part of a path]...
 #include <fmt/format.h>
@@ -32,12 +40,18 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/attr_text.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/json/json.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/module/plugin.h"
+#include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/backend/compute.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
+#include "weft/support/log.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -96,10 +110,49 @@ std::vector<Case> ReadCases(const std::string& content) {
   return cases;
 }
 
+/// Stands in for a compiler where the machine must not matter.
+class GoldenCompiler final : public KernelCompiler {
+ public:
+  explicit GoldenCompiler(const std::string& target) : target_(target) {
+    const size_t colon = target.find(':');
+    if (colon != std::string::npos) refused_ = std::atoi(target.c_str() + colon + 1);
+  }
+  std::string target() const override { return target_; }
+  std::string Source(const Kernel& kernel) const override { return kernel.CanonicalText(); }
+  std::string source_extension() const override { return ".txt"; }
+  std::string WhyUnavailable() const override { return refused_ == 0 ? "no library" : ""; }
+  std::vector<std::string> Compile(const std::vector<KernelPtr>& kernels,
+                                   std::vector<std::string>* errors) override {
+    std::vector<std::string> binaries;
+    for (const KernelPtr& k : kernels) {
+      const bool made = refused_ != 0 && int(k->buffers.size()) != refused_;
+      binaries.emplace_back(made ? "code" : "");
+      errors->emplace_back(made ? "" : refused_ == 0 ? "no library" : "too many buffers");
+    }
+    return binaries;
+  }
+  KernelStats Stats(const Kernel&, const std::string&) const override { return {}; }
+
+ private:
+  std::string target_;
+  int refused_ = -1;
+};
+
+constexpr const char* kGoldenLibrary = "FCompute.golden";
+// That there are calls is all that passes ask.
+const FCompute kGoldenCall = [](const ComputeRequest&) -> std::unique_ptr<PreparedCall> {
+  return nullptr;
+};
+WEFT_REGISTER_OP_IN(weft, Attention).set_attr<FCompute>(kGoldenLibrary, kGoldenCall);
+WEFT_REGISTER_OP_IN(weft, TransposedMatMul).set_attr<FCompute>(kGoldenLibrary, kGoldenCall);
+WEFT_REGISTER_OP(Gemm).set_attr<FCompute>(kGoldenLibrary, kGoldenCall);
+
 /// What a case asks for.
 struct Plan {
   bool verify = false, cat = false;
   std::optional<std::string> passes;
+  std::vector<std::string> attributes;       ///< printed behind the graph
+  std::string needs_kernels, needs_library;  ///< targets
   PassOptions options;
   PrintOptions print;
 };
@@ -128,6 +181,13 @@ Plan ReadDirectives(const Case& c) {
       plan.cat = true;
     } else if (word == "target") {
       plan.options.target = rest;
+    } else if (word == "fuel") {
+      plan.options.fuel = std::atoi(rest.c_str());
+    } else if (word == "needs") {
+      const bool library = StartsWith(rest, "library ");
+      if (!library && !StartsWith(rest, "kernels "))
+        throw fmt::format("'// test needs' is followed by 'kernels' or 'library', not '{}'", rest);
+      (library ? plan.needs_library : plan.needs_kernels) = rest.substr(rest.find(' ') + 1);
     } else if (word == "print") {
       for (const std::string& item : items) {
         if (item == "origins")
@@ -137,7 +197,7 @@ Plan ReadDirectives(const Case& c) {
         else if (item == "inline")
           plan.print.inline_all = true;
         else
-          throw fmt::format("unknown item '{}' in '// test print'", item);
+          plan.attributes.emplace_back(Trim(item));
       }
     } else {
       throw fmt::format("unknown directive '// test {}'", word);
@@ -217,12 +277,22 @@ std::string Run(const Case& c, const Plan& plan, const std::string& file) {
   const std::string text = PrintGraph(g, print);
   CheckLaw(text, side, print);
   CheckJson(g, text, print);
-  return text;
+  std::string attributes;
+  for (const std::string& name : plan.attributes) attributes += e2e::AttrText(g, name);
+  return text + attributes;
+}
+
+/// What the case needs of the build.
+bool IsThere(const Plan& plan) {
+  std::string why;
+  if (!plan.needs_kernels.empty() && !FindKernelCompiler(plan.needs_kernels, &why)) return false;
+  const std::string& library = plan.needs_library;
+  return library.empty() || Target(library).compute(Op::Find("MatMul"));
 }
 
 struct Runner {
   bool bless = false;
-  int files = 0, cases = 0, failed = 0, blessed = 0;
+  int files = 0, cases = 0, failed = 0, blessed = 0, skipped = 0;
 
   void Fail(const std::string& file, const Case& c, const std::string& why) {
     ++failed;
@@ -247,6 +317,10 @@ struct Runner {
     ++cases;
     try {
       const Plan plan = ReadDirectives(*c);
+      if (!IsThere(plan)) {
+        ++skipped;
+        return;
+      }
       const std::string got = Run(*c, plan, file);
       if (c->error)
         return Fail(file, *c,
@@ -340,7 +414,8 @@ int Main(const std::vector<std::string>& args) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   fmt::print("golden: {} files, {} cases, {} passed, {} failed", runner.files, runner.cases,
-             runner.cases - runner.failed, runner.failed);
+             runner.cases - runner.failed - runner.skipped, runner.failed);
+  if (runner.skipped) fmt::print(", {} skipped", runner.skipped);
   if (runner.blessed) fmt::print(", {} written", runner.blessed);
   fmt::print(" ({:.2f} s)\n", seconds);
   return runner.failed ? 1 : 0;
@@ -351,7 +426,13 @@ int Main(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   setenv("WEFT_FAULTS", "throw", 1);
+  setenv("WEFT_CACHE", "off", 1);
+  weft::SetLogSink([](weft::LogLevel, const char*, int, std::string_view) {});
   try {
+    weft::RegisterBackendModule(
+        weft::BackendModule("golden").set_compiler([](const weft::Target& target) {
+          return std::make_shared<weft::GoldenCompiler>(target.name());
+        }));
     return weft::Main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {
     fmt::print(stderr, "golden_test: {}\n", e.what());

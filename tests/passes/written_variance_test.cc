@@ -1,6 +1,6 @@
 /// written_variance_test.cc: variances that are written out as E[x^2] - E[x]^2, as the function
 /// bodies of ONNX do, are found and right where the mean is large, against float64 computed from
-/// the same inputs; and what only looks like one is left as it is.
+/// the same inputs. What only looks like one: tests/passes/simplify/variance_near.weft.
 #include <doctest/doctest.h>
 
 #include "tests/support/e2e_util.h"
@@ -158,94 +158,6 @@ TEST_CASE("a variance written out over n - 1 is one that is scaled") {
         CHECK(std::fabs(v->at(row) - want) <= 1e-5 * want);
       }
     }
-  }
-}
-
-TEST_CASE("what only looks like a written variance is left as it is") {
-  struct NearMiss {
-    const char* name;
-    const char* body;  ///< from %x and %z, [8, 8, 8], to %v
-    DType type = DType::kF32;
-  };
-  const NearMiss kMisses[] = {
-      {"other axes",
-       "  %m = ReduceMean(%x, %a1) {keepdims = 0} : ?\n  %q = Mul(%x, %x) : ?\n"
-       "  %mq = ReduceMean(%q, %a2) {keepdims = 0} : ?\n  %mm = Mul(%m, %m) : ?\n"
-       "  %v = Sub(%mq, %mm) : ?\n"},
-      {"more axes, and a view",
-       "  %m = ReduceMean(%x, %a12) : ?\n  %q = Mul(%x, %x) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"another x",
-       "  %m = ReduceMean(%z, %a2) : ?\n  %q = Mul(%x, %x) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"a product of two",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = Mul(%x, %z) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"a covariance",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %o = ReduceMean(%z, %a2) : ?\n  %q = Mul(%x, %x) : ?\n"
-       "  %mq = ReduceMean(%q, %a2) : ?\n  %mm = Mul(%m, %o) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"a factor",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = Mul(%x, %x) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %k = Mul(%mq, %f) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%k, %mm) : ?\n"},
-      {"keepdims of one only",
-       "  %m = ReduceMean(%x, %a2) {keepdims = 0} : ?\n  %q = Mul(%x, %x) : ?\n"
-       "  %mq = ReduceMean(%q, %a2) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"one mean over n - 1",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = ReduceSumSquare(%x, %a2) : ?\n"
-       "  %mq = Div(%q, %less) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"one mean over n - 1, bf16",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = ReduceSumSquare(%x, %a2) : ?\n"
-       "  %mq = Div(%q, %less) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n",
-       DType::kBF16},
-      {"a factor of one unit in the last place, f16",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = Mul(%x, %x) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %k = Mul(%mq, %near) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%k, %mm) : ?\n",
-       DType::kF16},
-      {"a factor of 1.01, bf16",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = Mul(%x, %x) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %k = Mul(%mq, %near2) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%k, %mm) : ?\n",
-       DType::kBF16},
-      {"a sum",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = Mul(%x, %x) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %mm = Mul(%m, %m) : ?\n  %v = Add(%mq, %mm) : ?\n"},
-      {"a mean that is not squared",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = Mul(%x, %x) : ?\n  %mq = ReduceMean(%q, %a2) : ?\n"
-       "  %v = Sub(%mq, %m) : ?\n"},
-      {"cubes",
-       "  %m = ReduceMean(%x, %a2) : ?\n  %q = Pow(%x, %three) : ?\n"
-       "  %mq = ReduceMean(%q, %a2) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"the mean of |x|",
-       "  %x1 = Abs(%x) : ?\n  %m = ReduceMean(%x1, %a2) : ?\n  %q = Mul(%x, %x) : ?\n"
-       "  %mq = ReduceMean(%q, %a2) : ?\n  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-      {"an exponent that moves the axes",
-       "  %m = ReduceMean(%x, %a2) {keepdims = 0} : ?\n  %q = Pow(%x, %two4) : ?\n"
-       "  %mq4 = ReduceMean(%q, %a2) {keepdims = 0} : ?\n  %mq = Reshape(%mq4, %s88) : ?\n"
-       "  %mm = Mul(%m, %m) : ?\n  %v = Sub(%mq, %mm) : ?\n"},
-  };
-  for (const NearMiss& miss : kMisses) {
-    CAPTURE(std::string(miss.name));
-    const Graph g = FromText(InType(
-        miss.type, std::string("graph (%x: f32[8, 8, 8], %z: f32[8, 8, 8]) -> (%v) {\n"
-                               "  %a1 = Constant() {value = tensor i64[1] [1]} : ?\n"
-                               "  %a2 = Constant() {value = tensor i64[1] [2]} : ?\n"
-                               "  %a12 = Constant() {value = tensor i64[2] [1, 2]} : ?\n"
-                               "  %s88 = Constant() {value = tensor i64[2] [8, 8]} : ?\n"
-                               "  %three = Constant() {value = tensor f32[] [3.0]} : ?\n"
-                               "  %two4 = Constant() {value = tensor f32[1, 1, 1, 1] [2.0]} : ?\n"
-                               "  %less = Constant() {value = tensor f32[] [7.0]} : ?\n"
-                               "  %f = Constant() {value = tensor f32[] [1.000001]} : ?\n"
-                               "  %near = Constant() {value = tensor f32[] [1.0009765625]} : ?\n"
-                               "  %near2 = Constant() {value = tensor f32[] [1.0078125]} : ?\n") +
-                       miss.body + "}"));
-    CHECK(FoundIn(g) == 0);
-    if (!HasCpu()) continue;
-    const std::vector<TensorPtr> in{Around(0.5, miss.type, {8, 8, 8}),
-                                    Around(0, miss.type, {8, 8, 8}, 5)};
-    EvalOptions exact;
-    exact.typed = false;
-    const double tolerance = miss.type == DType::kF32 ? 1e-5 : 3e-2;
-    CHECK(Difference(Session(CompileFor(g, "cpu")).Run(in), GetEvaluator()->Eval(g, in, exact),
-                     tolerance, tolerance) <= 1);
   }
 }
 

@@ -127,13 +127,10 @@ class FakeStream final : public DeviceStream {
   std::deque<std::function<void()>>* recorded_ = nullptr;
 };
 
-class FakeLauncher final : public KernelLauncher {
+class FakeLauncher final : public DeviceLauncher {
  public:
   FakeLauncher(std::shared_ptr<KernelLauncher> cpu, size_t buffers, size_t dims)
       : cpu_(std::move(cpu)), buffers_(buffers), dims_(dims) {}
-  void Launch(void* const*, const int64_t*) const override {
-    WEFT_THROW(kInternal, "a kernel of a device was launched on the host");
-  }
   void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
     ++FakeDevice::Get().launches;
     for (size_t i = 0; i < buffers_; ++i) Expect(buffers[i]);
@@ -150,13 +147,10 @@ class FakeLauncher final : public KernelLauncher {
   size_t buffers_, dims_;
 };
 
-class FakeCall final : public LibraryCall {
+class FakeCall final : public DeviceCall {
  public:
   FakeCall(std::unique_ptr<LibraryCall> cpu, size_t inputs, size_t outputs, int64_t greed)
       : cpu_(std::move(cpu)), inputs_(inputs), outputs_(outputs), greed_(greed) {}
-  void Run(const void* const*, void* const*, void*) const override {
-    WEFT_THROW(kInternal, "a call of a device was run on the host");
-  }
   void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
                void* scratch) const override {
     ++FakeDevice::Get().calls;
@@ -184,7 +178,7 @@ class FakeCall final : public LibraryCall {
   int64_t greed_;
 };
 
-class FakeBackend final : public Backend {
+class FakeBackend final : public DeviceBackend {
  public:
   std::string name() const override { return "fake"; }
   Target target() const override { return cpu_->target(); }
@@ -192,7 +186,6 @@ class FakeBackend final : public Backend {
   std::string default_pipeline() const override { return cpu_->default_pipeline(); }
   int threads() const override { return cpu_->threads(); }
   void set_threads(int n) override { cpu_->set_threads(n); }
-  bool has_own_memory() const override { return true; }
   std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<FakeStream>(); }
   std::shared_ptr<void> Allocate(int64_t bytes) override {
     FakeDevice& d = FakeDevice::Get();
@@ -206,15 +199,15 @@ class FakeBackend final : public Backend {
               std::free(block);
             }};
   }
-  std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
+  std::shared_ptr<DeviceLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
-    return std::make_shared<FakeLauncher>(cpu_->Load(kernel, compiled), kernel.buffers.size(),
-                                          size_t(kernel.num_symbols));
+    return std::make_shared<FakeLauncher>(cpu_->host()->Load(kernel, compiled),
+                                          kernel.buffers.size(), size_t(kernel.num_symbols));
   }
-  std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
-                                       const ComputeRequest& request) override {
+  std::unique_ptr<PreparedCall> Prepare(const FCompute& compute,
+                                        const ComputeRequest& request) override {
     if (FakeDevice::Get().on_prepare) FakeDevice::Get().on_prepare();
-    std::unique_ptr<LibraryCall> call = cpu_->Prepare(compute, request);
+    std::unique_ptr<LibraryCall> call = AsLibraryCall(cpu_->Prepare(compute, request));
     if (!call) return nullptr;
     size_t inputs = request.input_dims.size();
     for (const CallStep& s : request.epilogue)

@@ -84,9 +84,6 @@ class Broken final : public Backend {
   std::string name() const override { return "broken"; }
   Target target() const override { return "ref"; }
   std::string default_pipeline() const override { throw std::logic_error("no pipeline"); }
-  std::shared_ptr<KernelLauncher> Load(const Kernel&, const CompiledKernel&) override {
-    return nullptr;
-  }
 };
 [[maybe_unused]] const bool registered = RegisterBackendModule(BackendModule("broken").set_backend(
     [](const std::string&) { return std::make_shared<Broken>(); }));

@@ -24,11 +24,11 @@
 
 namespace weft {
 
-class LibraryCall;      // weft/runtime/backend/compute.h
+class PreparedCall;     // weft/runtime/backend/compute.h
 struct ComputeRequest;  // there too
 /// Null: this request is not supported; the runtime generates kernels for it, or falls back to the
 /// interpreter and says so.
-using FCompute = std::function<std::unique_ptr<LibraryCall>(const ComputeRequest&)>;
+using FCompute = std::function<std::unique_ptr<PreparedCall>(const ComputeRequest&)>;
 
 /// What passes, tools and the runtime may know about a family of targets.
 struct TargetTraits {

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public HostBackend {
  public:
   CpuBackend(int threads, bool fusion)
       : team_(std::make_shared<cpu::Team>(threads)), fusion_(fusion) {}

@@ -13,10 +13,10 @@
 namespace weft::cuda {
 namespace {
 
-class OnDevice final : public CudaBackend {
+class GpuBackend final : public CudaBackend {
  public:
-  OnDevice(std::shared_ptr<Device> device, std::shared_ptr<Libraries> libraries,
-           const CudaBackendOptions& options)
+  GpuBackend(std::shared_ptr<Device> device, std::shared_ptr<Libraries> libraries,
+             const CudaBackendOptions& options)
       : device_(std::move(device)),
         libraries_(std::move(libraries)),
         target_(options.target.none() ? Target(fmt::format("cuda:sm_{}", device_->architecture()))
@@ -28,15 +28,14 @@ class OnDevice final : public CudaBackend {
   std::string default_pipeline() const override {
     return StandardPipeline({PipelineEnd::kPlan, fusion_}).ToString();
   }
-  bool has_own_memory() const override { return true; }
   std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<Stream>(device_); }
   std::shared_ptr<void> Allocate(int64_t bytes) override { return device_->Allocate(bytes); }
   Libraries& libraries() const override { return *libraries_; }
-  std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
+  std::shared_ptr<DeviceLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
     return MakeLauncher(kernel, ModuleOf(compiled));
   }
-  std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
+  std::shared_ptr<DeviceLauncher> LoadMulti(const LoweredKernel& lowered,
                                             const CompiledKernels& compiled) override {
     std::vector<std::shared_ptr<Module>> modules;
     for (const CompiledKernelPtr& c : compiled) modules.push_back(ModuleOf(*c));
@@ -71,10 +70,10 @@ Libraries& LibrariesOf(const ComputeRequest& q) {
   return static_cast<const CudaBackend&>(*q.backend).libraries();
 }
 
-std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
-                                         std::shared_ptr<Libraries> libraries,
-                                         const CudaBackendOptions& options) {
-  return std::make_shared<OnDevice>(std::move(device), std::move(libraries), options);
+std::shared_ptr<DeviceBackend> MakeCudaBackend(std::shared_ptr<Device> device,
+                                               std::shared_ptr<Libraries> libraries,
+                                               const CudaBackendOptions& options) {
+  return std::make_shared<GpuBackend>(std::move(device), std::move(libraries), options);
 }
 
 }  // namespace weft::cuda

@@ -12,7 +12,7 @@ namespace weft::cuda {
 /// What calls know of the backend that they are prepared for. It has a name outside of its file
 /// because tests have a backend of their own beside that of the module, which the calls belong to:
 /// classes of one name count as one.
-class CudaBackend : public Backend {
+class CudaBackend : public DeviceBackend {
  public:
   virtual Libraries& libraries() const = 0;
 };
@@ -21,8 +21,8 @@ struct CudaBackendOptions {
   Target target;  ///< whose kernel compiler makes its kernels; none: "cuda:sm_XY" of the device
   bool fusion = true;
 };
-std::shared_ptr<Backend> MakeCudaBackend(std::shared_ptr<Device> device,
-                                         std::shared_ptr<Libraries> libraries,
-                                         const CudaBackendOptions& options = {});
+std::shared_ptr<DeviceBackend> MakeCudaBackend(std::shared_ptr<Device> device,
+                                               std::shared_ptr<Libraries> libraries,
+                                               const CudaBackendOptions& options = {});
 
 }  // namespace weft::cuda

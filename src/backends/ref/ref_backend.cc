@@ -3,7 +3,6 @@
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/backend/parameters.h"
-#include "weft/support/check.h"
 
 namespace weft {
 namespace {
@@ -13,9 +12,6 @@ class RefBackend final : public Backend {
   std::string name() const override { return "ref"; }
   Target target() const override { return "ref"; }
   std::string default_pipeline() const override { return "OrderMutation,ReadVariables,InferShape"; }
-  std::shared_ptr<KernelLauncher> Load(const Kernel&, const CompiledKernel&) override {
-    WEFT_THROW(kUnsupported, "the reference backend runs no generated kernels");
-  }
 };
 
 TargetTraits Interpreted() {

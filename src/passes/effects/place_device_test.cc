@@ -59,25 +59,6 @@ TEST_CASE("place device: groups in the attributes of nodes, under a name of one'
   CHECK(with("first=cpu;first=gpu;second=gpu").find("given twice") != std::string::npos);
 }
 
-TEST_CASE("place device: a write stays on the device of its variable") {
-  Graph g;
-  const NodePtr v = g.AddParam("v", Tensor::Ints({1}));
-  const NodePtr x = g.AddInput("x", DType::kI64, Shape{1});
-  const NodePtr one = g.AddNode(builtin::kAssign, {NodeEntry(v), NodeEntry(x)}),
-                two = g.AddNode(builtin::kAssign, {NodeEntry(v), NodeEntry(x)});
-  g.outputs = {NodeEntry(two)};
-  DeviceMap hints;
-  hints.set(one, "a");
-  g.SetAttr("device_hint", hints);
-  CHECK(DeviceOf(ApplyPass(g, "PlaceDevice"), v) == "a");
-  CHECK(DeviceOf(ApplyPass(g, "PlaceDevice"), two) == "a");
-  hints.set(two, "b");
-  g.SetAttr("device_hint", hints);
-  const std::string message = MessageOf([&] { ApplyPass(g, "PlaceDevice"); });
-  CHECK(message.find("writes") != std::string::npos);
-  CHECK(message.find("'b'") != std::string::npos);
-}
-
 TEST_CASE("place device: one copy for many readers, one for each reader of a state") {
   constexpr int kReaders = 5000;
   for (const bool state : {false, true}) {

@@ -69,48 +69,6 @@ TEST_CASE("epilogue: an addition and an activation join the product, what follow
   CHECK(Look(ParseGraph(text)).calls.size() == 1);
 }
 
-TEST_CASE("epilogue: constants of one element stay with their operator") {
-  const Made made =
-      Look(Run("(%a: f32[n, 3], %b: f32[3, 4]) -> (%y) {\n  %p = MatMul(%a, %b) : ?\n"
-               "  %lo = Constant() {value = tensor f32[] [0.0]} : ?\n  %hi = Constant() {value = "
-               "tensor f32[] [6.0]} : ?\n"
-               "  %y = Clip(%p, %lo, %hi) : ?\n}\n"));
-  REQUIRE(made.calls.size() == 1);
-  CHECK(made.calls[0].steps.size() == 1);
-  CHECK(made.calls[0].anchor->num_inputs() == 2);
-}
-
-TEST_CASE("epilogue: the product's own operand may be what is added") {
-  const Made made =
-      Look(Run("(%a: f32[4, 4], %b: f32[4, 4]) -> (%y) {\n"
-               "  %p = MatMul(%a, %b) : ?\n  %y = Add(%p, %a) : ?\n}\n"));
-  REQUIRE(made.calls.size() == 1);
-  CHECK(made.calls[0].steps[0].operand == 2);
-}
-
-TEST_CASE("epilogue: what may not join") {
-  const auto none = [](const std::string& text) { return Look(Run(text)).calls.empty(); };
-  // Another reader; the graph's output; a bigger result; an addend that is a row; the library's no.
-  CHECK(
-      none("(%a: f32[2, 3], %b: f32[3, 4]) -> (%y, %z) {\n"
-           "  %p = MatMul(%a, %b) : ?\n  %y = Relu(%p) : ?\n  %z = Neg(%p) : ?\n}\n"));
-  CHECK(
-      none("(%a: f32[2, 3], %b: f32[3, 4]) -> (%p, %y) {\n"
-           "  %p = MatMul(%a, %b) : ?\n  %y = Relu(%p) : ?\n}\n"));
-  CHECK(
-      none("(%a: f32[2, 3], %b: f32[3, 4], %r: f32[5, 2, 4]) -> (%y) {\n"
-           "  %p = MatMul(%a, %b) : ?\n  %y = Add(%p, %r) : ?\n}\n"));
-  CHECK(
-      none("(%a: f32[2, 3], %b: f32[3, 4], %r: f32[4]) -> (%y) {\n"
-           "  %p = MatMul(%a, %b) : ?\n  %y = Add(%p, %r) : ?\n}\n"));
-  CHECK(
-      none("(%a: f32[2, 3], %b: f32[3, 4]) -> (%y) {\n"
-           "  %p = MatMul(%a, %b) : ?\n  %y = Mul(%p, %p) : ?\n}\n"));
-  CHECK(
-      none("(%a: f32[2, 3], %b: f32[3, 4]) -> (%y) {\n"
-           "  %p = MatMul(%a, %b) : ?\n  %y = Softmax(%p) : ?\n}\n"));
-}
-
 TEST_CASE("epilogue: a body of another form is no call") {
   const auto is_call = [](const std::string& body) {
     const Graph g = ParseGraph(

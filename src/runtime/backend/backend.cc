@@ -17,12 +17,25 @@
 
 namespace weft {
 
-void KernelLauncher::Enqueue(DeviceStream&, void* const*, const int64_t*) const {
-  WEFT_THROW(kInternal, "a kernel of the host was given to a stream");
+namespace {
+
+template <class Kind>
+std::unique_ptr<Kind> CallAs(std::unique_ptr<PreparedCall> call, const char* kind) {
+  Kind* as = dynamic_cast<Kind*>(call.get());
+  WEFT_ICHECK(as || !call, "a prepared call ({}) is not one for {}", call->description(), kind);
+  call.release();
+  return std::unique_ptr<Kind>(as);
 }
-void LibraryCall::Enqueue(DeviceStream&, const void* const*, void* const*, void*) const {
-  WEFT_THROW(kInternal, "a library call of the host was given to a stream");
+
+}  // namespace
+
+std::unique_ptr<LibraryCall> AsLibraryCall(std::unique_ptr<PreparedCall> call) {
+  return CallAs<LibraryCall>(std::move(call), "host memory");
 }
+std::unique_ptr<DeviceCall> AsDeviceCall(std::unique_ptr<PreparedCall> call) {
+  return CallAs<DeviceCall>(std::move(call), "a device");
+}
+
 std::shared_ptr<DeviceStream::Point> DeviceStream::Mark() {
   Wait();
   return nullptr;
@@ -48,43 +61,72 @@ bool Backend::Runs(const std::string& code_target) const {
 namespace {
 
 /// The parts of a launch, one after another.
-class PartsInTurn final : public KernelLauncher {
+template <class Launcher>
+class PartsInTurn {
  public:
-  PartsInTurn(std::vector<KernelPart> parts, std::vector<std::shared_ptr<KernelLauncher>> launchers)
-      : parts_(std::move(parts)), launchers_(std::move(launchers)) {}
-  void Launch(void* const* buffers, const int64_t* dims) const override {
-    std::vector<void*> own;
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      own.clear();
-      for (int operand : parts_[i].operands) own.push_back(buffers[operand]);
-      launchers_[i]->Launch(own.data(), dims + parts_[i].first_symbol);
-    }
+  /// `load(kernel, compiled)`
+  template <class F>
+  PartsInTurn(const LoweredKernel& lowered, const CompiledKernels& compiled, F&& load)
+      : parts_(lowered.parts) {
+    const std::vector<KernelPtr> kernels = lowered.Kernels();
+    std::vector<std::shared_ptr<Launcher>> loaded;
+    for (size_t i = 0; i < kernels.size(); ++i) loaded.push_back(load(*kernels[i], *compiled[i]));
+    for (const KernelPart& p : parts_)
+      launchers_.push_back(
+          loaded[size_t(std::find(kernels.begin(), kernels.end(), p.kernel) - kernels.begin())]);
   }
-  void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
+  template <class F>
+  void ForEach(void* const* buffers, const int64_t* dims, F&& launch) const {
     std::vector<void*> own;
     for (size_t i = 0; i < parts_.size(); ++i) {
       own.clear();
       for (int operand : parts_[i].operands) own.push_back(buffers[operand]);
-      launchers_[i]->Enqueue(stream, own.data(), dims + parts_[i].first_symbol);
+      launch(*launchers_[i], own.data(), dims + parts_[i].first_symbol);
     }
   }
 
  private:
   std::vector<KernelPart> parts_;
-  std::vector<std::shared_ptr<KernelLauncher>> launchers_;  // one a part
+  std::vector<std::shared_ptr<Launcher>> launchers_;  // one a part
+};
+
+class HostParts final : public KernelLauncher {
+ public:
+  explicit HostParts(PartsInTurn<KernelLauncher> parts) : parts_(std::move(parts)) {}
+  void Launch(void* const* buffers, const int64_t* dims) const override {
+    parts_.ForEach(buffers, dims, [](const KernelLauncher& l, void* const* b, const int64_t* d) {
+      l.Launch(b, d);
+    });
+  }
+
+ private:
+  const PartsInTurn<KernelLauncher> parts_;
+};
+
+class DeviceParts final : public DeviceLauncher {
+ public:
+  explicit DeviceParts(PartsInTurn<DeviceLauncher> parts) : parts_(std::move(parts)) {}
+  void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
+    parts_.ForEach(buffers, dims, [&](const DeviceLauncher& l, void* const* b, const int64_t* d) {
+      l.Enqueue(stream, b, d);
+    });
+  }
+
+ private:
+  const PartsInTurn<DeviceLauncher> parts_;
 };
 
 }  // namespace
 
-std::shared_ptr<KernelLauncher> Backend::LoadMulti(const LoweredKernel& lowered,
-                                                   const CompiledKernels& compiled) {
-  const std::vector<KernelPtr> kernels = lowered.Kernels();
-  std::vector<std::shared_ptr<KernelLauncher>> loaded, of_part;
-  for (size_t i = 0; i < kernels.size(); ++i) loaded.push_back(Load(*kernels[i], *compiled[i]));
-  for (const KernelPart& p : lowered.parts)
-    of_part.push_back(
-        loaded[size_t(std::find(kernels.begin(), kernels.end(), p.kernel) - kernels.begin())]);
-  return std::make_shared<PartsInTurn>(lowered.parts, std::move(of_part));
+std::shared_ptr<KernelLauncher> HostBackend::LoadMulti(const LoweredKernel& lowered,
+                                                       const CompiledKernels& compiled) {
+  return std::make_shared<HostParts>(PartsInTurn<KernelLauncher>(
+      lowered, compiled, [this](const Kernel& k, const CompiledKernel& c) { return Load(k, c); }));
+}
+std::shared_ptr<DeviceLauncher> DeviceBackend::LoadMulti(const LoweredKernel& lowered,
+                                                         const CompiledKernels& compiled) {
+  return std::make_shared<DeviceParts>(PartsInTurn<DeviceLauncher>(
+      lowered, compiled, [this](const Kernel& k, const CompiledKernel& c) { return Load(k, c); }));
 }
 
 std::shared_ptr<void> Backend::Allocate(int64_t bytes) {

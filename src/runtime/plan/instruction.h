@@ -30,7 +30,9 @@ struct Step {
   std::string name;         ///< what profiles show: the user's nodes
   std::vector<int> inputs;  ///< values; -1: absent
   std::vector<int> outputs;
-  std::shared_ptr<KernelLauncher> launcher;      // kKernel
+  // kKernel, by the kind of the backend; the other one is null.
+  std::shared_ptr<KernelLauncher> launcher;
+  std::shared_ptr<DeviceLauncher> device_launcher;
   std::vector<SymInt> symbols;                   // kKernel: d0 ..
   bool has_flag = false;                         // kKernel: a range flag is its last buffer
   FCompute compute;                              // kLibrary

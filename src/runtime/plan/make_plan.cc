@@ -144,10 +144,19 @@ class PlanMaker {
     return plan_.values[size_t(ValueOf(n->inputs[0]))].layout ==
            plan_.values[size_t(ValueOf(NodeEntry(n)))].layout;
   }
+  /// Steps share kernels.
+  template <class Kind, class Launchers>
+  static auto Loaded(Kind& backend, const Kernel& kernel, const CompiledKernel& compiled,
+                     Launchers* launchers) {
+    auto& launcher = (*launchers)[&kernel];
+    if (!launcher) launcher = backend.Load(kernel, compiled);
+    return launcher;
+  }
   bool ChooseKernel(NodePtr n, Step* step) {
     const LoweredKernel* k = kernels_ ? kernels_->find(n) : nullptr;
     const CompiledKernels* c = rtc_ ? rtc_->find(n) : nullptr;
     if (!k || !c || c->size() != k->Kernels().size()) return false;
+    if (!backend_.host() && !backend_.device()) return false;  // it runs no kernels
     if (!layouts_ && !k->layouts.empty()) {
       WEFT_LOG(kWarning,
                "{} has a kernel for other layouts than its tensors have since the graph was "
@@ -160,13 +169,18 @@ class PlanMaker {
     step->kind = StepKind::kKernel;
     step->symbols = k->symbols;
     if (k->is_multi()) {
-      step->launcher = backend_.LoadMulti(*k, *c);
+      if (HostBackend* host = backend_.host())
+        step->launcher = host->LoadMulti(*k, *c);
+      else
+        step->device_launcher = backend_.device()->LoadMulti(*k, *c);
       for (const KernelPart& p : k->parts) step->has_flag |= p.kernel->has_flag();
       return true;
     }
-    auto& launcher = launchers_[k->kernel.get()];
-    if (!launcher) launcher = backend_.Load(*k->kernel, *c->front());
-    step->launcher = launcher;
+    if (HostBackend* host = backend_.host())
+      step->launcher = Loaded(*host, *k->kernel, *c->front(), &launchers_);
+    else
+      step->device_launcher =
+          Loaded(*backend_.device(), *k->kernel, *c->front(), &device_launchers_);
     step->has_flag = k->kernel->has_flag();
     return true;
   }
@@ -239,6 +253,7 @@ class PlanMaker {
   ExecutionPlan plan_;
   std::unordered_map<EntryKey, int> value_of_;
   std::unordered_map<const Kernel*, std::shared_ptr<KernelLauncher>> launchers_;
+  std::unordered_map<const Kernel*, std::shared_ptr<DeviceLauncher>> device_launchers_;
   std::vector<std::string> unsupported_;
 };
 

@@ -78,7 +78,7 @@ class PluginLauncher final : public KernelLauncher {
   void* compiled_ = nullptr;
 };
 
-class PluginBackend final : public Backend {
+class PluginBackend final : public HostBackend {
  public:
   /// On top of `cpu`, whose kernels it wraps.
   PluginBackend(const WeftBackendDef& def, std::string name, std::string library,
@@ -148,7 +148,7 @@ WeftStatus RegisterBackendDef(const WeftBackendDef* given) {
       const WeftKernel k = ReadDef(kernel, WEFT_SIZE_UP_TO(WeftKernel, host_code), "WeftKernel");
       WEFT_CHECK(k.host_code && code, kApiMisuse, "kernel_open was given a null pointer");
       const auto& host = *static_cast<const HostCode*>(k.host_code);
-      *code = new WeftHostKernel{host.cpu->Load(*host.kernel, *host.compiled)};
+      *code = new WeftHostKernel{host.cpu->host()->Load(*host.kernel, *host.compiled)};
     });
   };
   h.kernel_launch = [](const WeftHostKernel* code, void* const* buffers, const int64_t* dims) {

@@ -231,14 +231,18 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     for (int s : kernel_slots_[k]) b->kernel_dims.back().push_back(r[size_t(s)]);
     b->shape_values.emplace_back();
     for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
-    std::shared_ptr<LibraryCall> call;
+    std::shared_ptr<PreparedCall> call;
     b->bytes_moved += BytesOf(step, plan_, *b);
     if (step.kind == StepKind::kLibrary) {
       ComputeRequest request = RequestOf(step, *b, backend.threads());
       request.options = options;
       request.backend = &backend;
-      call = backend.Prepare(step.compute, request);
-      if (!call) call = MakeKernelCall(request, backend, &b->kernels_failed);
+      std::unique_ptr<PreparedCall> made = backend.Prepare(step.compute, request);
+      if (!made) made = MakeKernelCall(request, backend, &b->kernels_failed);
+      if (backend.device())
+        call = AsDeviceCall(std::move(made));
+      else
+        call = AsLibraryCall(std::move(made));
       if (call)
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
       else

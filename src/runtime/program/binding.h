@@ -16,10 +16,10 @@ struct Binding {
   std::vector<int64_t> offsets;            ///< per storage; arena blocks only
   int64_t live_bytes = 0;                  ///< the most that is needed of the arena at once
   int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
-  int kernels_failed = 0;                           ///< of those in the place of library calls
-  std::vector<std::vector<int64_t>> kernel_dims;    ///< per step
-  std::vector<std::shared_ptr<LibraryCall>> calls;  ///< per step
-  std::vector<std::vector<int64_t>> shape_values;   ///< per step
+  int kernels_failed = 0;                            ///< of those in the place of library calls
+  std::vector<std::vector<int64_t>> kernel_dims;     ///< per step
+  std::vector<std::shared_ptr<PreparedCall>> calls;  ///< per step: of the kind of the backend
+  std::vector<std::vector<int64_t>> shape_values;    ///< per step
   SymBindings symbols;
 };
 

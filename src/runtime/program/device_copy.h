@@ -51,7 +51,7 @@ class DeviceCopy {
     if (!ahead_) return;
     WaitForUser();
     if (host_->num_bytes() > 0) {
-      const std::unique_ptr<DeviceStream> stream = backend_->NewStream();
+      const std::unique_ptr<DeviceStream> stream = backend_->device()->NewStream();
       stream->CopyOut(host_->mutable_data(), memory_.get(), host_->num_bytes());
       stream->Wait();
     }

@@ -70,7 +70,7 @@ class DeviceProgram final : public PlannedProgram {
   static constexpr size_t kMostRecordings = 16;
   std::unique_ptr<State> NewState() const override {
     auto s = std::make_unique<DeviceState>();
-    s->stream = backend_->NewStream();
+    s->stream = backend_->device()->NewStream();
     return s;
   }
   static DeviceState& Of(PlannedState& s) { return static_cast<DeviceState&>(s); }
@@ -140,11 +140,12 @@ class DeviceProgram final : public PlannedProgram {
       FillBuffers(step, s);
       if (step.has_flag) s.buffers.push_back(s.flags + flag_of_[k]);
       if (!s.is_recording) stats_.launches.Add();
-      step.launcher->Enqueue(*s.stream, s.buffers.data(), b.kernel_dims[k].data());
+      step.device_launcher->Enqueue(*s.stream, s.buffers.data(), b.kernel_dims[k].data());
     } else if (step.kind == StepKind::kLibrary && b.calls[k]) {
       const size_t n = FillBuffers(step, s);
       if (!s.is_recording) stats_.launches.Add();
-      b.calls[k]->Enqueue(*s.stream, s.buffers.data(), s.buffers.data() + n, s.scratch);
+      static_cast<const DeviceCall&>(*b.calls[k])
+          .Enqueue(*s.stream, s.buffers.data(), s.buffers.data() + n, s.scratch);
     } else if (step.kind == StepKind::kShapeValue) {
       const int v = step.outputs[0];
       Tensor t(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
@@ -347,8 +348,8 @@ class DeviceProgram final : public PlannedProgram {
 
 }  // namespace
 
-std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend) {
-  return std::make_shared<DeviceProgram>(std::move(graph), std::move(backend));
+std::unique_ptr<Program::Impl> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend) {
+  return std::make_unique<DeviceProgram>(std::move(graph), std::move(backend));
 }
 
 }  // namespace weft

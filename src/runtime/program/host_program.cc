@@ -77,7 +77,8 @@ class HostProgram final : public PlannedProgram {
         if (!b.calls[k])
           return InterpretHere(step, s);  // refused for these extents or types; Binder said so
         const size_t n = FillBuffers(step, s);
-        b.calls[k]->Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
+        static_cast<const LibraryCall&>(*b.calls[k])
+            .Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
         return;
       }
       case StepKind::kShapeValue: {
@@ -133,8 +134,8 @@ class HostProgram final : public PlannedProgram {
 
 }  // namespace
 
-std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend) {
-  return std::make_shared<HostProgram>(std::move(graph), std::move(backend));
+std::unique_ptr<Program::Impl> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend) {
+  return std::make_unique<HostProgram>(std::move(graph), std::move(backend));
 }
 
 }  // namespace weft

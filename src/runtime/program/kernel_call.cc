@@ -126,12 +126,13 @@ bool HasOnlyKernels(const ExecutionPlan& plan) {
          });
 }
 
-class KernelCall final : public LibraryCall {
+/// The kernels, and where their operands are.
+class KernelSteps {
  public:
   /// `slots`: of each input of the graph, in their order, its number among those of the call.
   /// `replaced`: those inputs of the call that may lie where result 0 goes.
-  KernelCall(Graph graph, ExecutionPlan plan, std::vector<size_t> slots,
-             std::vector<size_t> replaced, Backend& backend)
+  KernelSteps(Graph graph, ExecutionPlan plan, std::vector<size_t> slots,
+              std::vector<size_t> replaced, Backend& backend)
       : graph_(std::move(graph)),
         plan_(std::move(plan)),
         slots_(std::move(slots)),
@@ -147,27 +148,16 @@ class KernelCall final : public LibraryCall {
       if (v.constant) Place(v, backend);
   }
 
-  int64_t scratch_bytes() const override {
+  int64_t scratch_bytes() const {
     return std::max(binding_->arena_bytes, CheckedAdd(staged_at_, staged_bytes_));
   }
-  std::string description() const override { return "generated"; }
-
-  void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
+  /// launch(step, buffers, dims) for each; copy(to, from, bytes) of what was made beside its place.
+  template <class Launch, class Copy>
+  void Run(const void* const* inputs, void* const* outputs, void* scratch, Launch&& launch,
+           Copy&& copy) const {
     void* const staged = Staged(inputs, outputs, scratch);
-    ForEach(inputs, outputs, scratch, staged,
-            [](const Step& s, void* const* buffers, const int64_t* dims) {
-              s.launcher->Launch(buffers, dims);
-            });
-    if (staged) std::memcpy(outputs[0], staged, size_t(staged_bytes_));
-  }
-  void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
-               void* scratch) const override {
-    void* const staged = Staged(inputs, outputs, scratch);
-    ForEach(inputs, outputs, scratch, staged,
-            [&](const Step& s, void* const* buffers, const int64_t* dims) {
-              s.launcher->Enqueue(stream, buffers, dims);
-            });
-    if (staged) stream.Copy(outputs[0], staged, staged_bytes_);
+    ForEach(inputs, outputs, scratch, staged, launch);
+    if (staged) copy(outputs[0], staged, staged_bytes_);
   }
 
  private:
@@ -176,12 +166,12 @@ class KernelCall final : public LibraryCall {
     std::shared_ptr<void>& place = constants_[v.storage];
     if (place) return;
     const int64_t bytes = v.constant->num_bytes();
-    if (!backend.has_own_memory()) {
+    if (!backend.device()) {
       place = std::shared_ptr<void>(v.constant, const_cast<void*>(v.constant->data()));
       return;
     }
     place = backend.Allocate(std::max<int64_t>(bytes, 1));
-    const std::unique_ptr<DeviceStream> stream = backend.NewStream();
+    const std::unique_ptr<DeviceStream> stream = backend.device()->NewStream();
     if (bytes > 0) stream->CopyIn(place.get(), v.constant->data(), bytes);
     stream->Wait();
   }
@@ -224,10 +214,47 @@ class KernelCall final : public LibraryCall {
   std::map<int, std::shared_ptr<void>> constants_;  ///< by storage
 };
 
+class HostKernelCall final : public LibraryCall {
+ public:
+  explicit HostKernelCall(std::unique_ptr<KernelSteps> steps) : steps_(std::move(steps)) {}
+  int64_t scratch_bytes() const override { return steps_->scratch_bytes(); }
+  std::string description() const override { return "generated"; }
+  void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
+    steps_->Run(
+        inputs, outputs, scratch,
+        [](const Step& s, void* const* buffers, const int64_t* dims) {
+          s.launcher->Launch(buffers, dims);
+        },
+        [](void* to, const void* from, int64_t bytes) { std::memcpy(to, from, size_t(bytes)); });
+  }
+
+ private:
+  const std::unique_ptr<KernelSteps> steps_;
+};
+
+class DeviceKernelCall final : public DeviceCall {
+ public:
+  explicit DeviceKernelCall(std::unique_ptr<KernelSteps> steps) : steps_(std::move(steps)) {}
+  int64_t scratch_bytes() const override { return steps_->scratch_bytes(); }
+  std::string description() const override { return "generated"; }
+  void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
+               void* scratch) const override {
+    steps_->Run(
+        inputs, outputs, scratch,
+        [&](const Step& s, void* const* buffers, const int64_t* dims) {
+          s.device_launcher->Enqueue(stream, buffers, dims);
+        },
+        [&](void* to, const void* from, int64_t bytes) { stream.Copy(to, from, bytes); });
+  }
+
+ private:
+  const std::unique_ptr<KernelSteps> steps_;
+};
+
 }  // namespace
 
-std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& backend,
-                                            int* failed) {
+std::unique_ptr<PreparedCall> MakeKernelCall(const ComputeRequest& q, Backend& backend,
+                                             int* failed) {
   if (!backend.target().traits().kernels) return nullptr;
   PassOptions options;
   options.target = backend.target();
@@ -248,8 +275,10 @@ std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& ba
     for (const CallStep& s : q.epilogue)
       if (s.operand >= 0 && s.operand_dims == q.output_dims[0])
         replaced.push_back(size_t(s.operand));
-    return std::make_unique<KernelCall>(std::move(g), std::move(plan), std::move(slots),
-                                        std::move(replaced), backend);
+    auto steps = std::make_unique<KernelSteps>(std::move(g), std::move(plan), std::move(slots),
+                                               std::move(replaced), backend);
+    if (backend.device()) return std::make_unique<DeviceKernelCall>(std::move(steps));
+    return std::make_unique<HostKernelCall>(std::move(steps));
   } catch (const UserError& e) {
     RequestScope::Poll();  // a run that is to end leaves no binding behind
     WEFT_LOG(kInfo, "no kernels for {}: {}", q.node->Describe(), e.message());

@@ -11,7 +11,7 @@ namespace weft {
 /// Computes what `q` asks for, its epilogue included, in any layout. Null where no kernels are
 /// generated for it, or they need the host in between. `failed` (may be null) grows by the kernels
 /// that could not be generated (PassContext::Fault).
-WEFT_API std::unique_ptr<LibraryCall> MakeKernelCall(const ComputeRequest& q, Backend& backend,
-                                                     int* failed = nullptr);
+WEFT_API std::unique_ptr<PreparedCall> MakeKernelCall(const ComputeRequest& q, Backend& backend,
+                                                      int* failed = nullptr);
 
 }  // namespace weft

@@ -28,7 +28,7 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
   graph_ = std::move(graph);
   plan_ = MakePlan(graph_, *backend_);
   binder_ = std::make_unique<Binder>(plan_, graph_.AttrOr<Facts>("facts"));
-  std::vector<const KernelLauncher*> distinct;
+  std::vector<const void*> distinct;
   for (const Step& s : plan_.steps) {
     stats_.kernels += s.kind == StepKind::kKernel;
     stats_.reorders += IsReorder(s);
@@ -36,15 +36,16 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
     stats_.interpreted += s.kind == StepKind::kInterpreter;
     stats_.host_steps += s.kind == StepKind::kShapeValue || s.kind == StepKind::kCopy;
     stats_.host_steps += int(s.commits.size());
-    if (s.launcher &&
-        std::find(distinct.begin(), distinct.end(), s.launcher.get()) == distinct.end())
-      distinct.push_back(s.launcher.get());
+    const void* launcher = s.launcher.get();
+    if (!launcher) launcher = s.device_launcher.get();
+    if (launcher && std::find(distinct.begin(), distinct.end(), launcher) == distinct.end())
+      distinct.push_back(launcher);
   }
   stats_.host_steps += int(plan_.copies.size());
   stats_.distinct_kernels = int(distinct.size());
 }
 
-Program::Rest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
+RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
                                        std::vector<std::shared_ptr<Tensor>>* outputs,
                                        bool later) const {
   PlannedState& s = static_cast<PlannedState&>(state);

@@ -212,7 +212,7 @@ class StageMaker {
     part.outputs = part.Import(outputs);
     for (const NodePtr& p : part.AllInputs()) stage->inputs.push_back(by_name_.at(p->attrs.name));
     const std::shared_ptr<Program> program = CompileStatic(std::move(part), options_);
-    ProgramStats& counts = ProgramMaker::Stats(*program);
+    ProgramStats& counts = program->impl().stats_;
     counts.launches = stats_.launches;
     counts.replays = stats_.replays;
     counts.host_waits = stats_.host_waits;
@@ -233,7 +233,7 @@ class StageMaker {
 
 constexpr size_t kMaxStages = 64;  // that a program remembers
 
-class StagedProgram final : public Program {
+class StagedProgram final : public Program::Impl {
  public:
   StagedProgram(Graph graph, const CompileOptions& options) : options_(options) {
     // What belongs to the call that compiles, which is over when stages are made.
@@ -253,7 +253,6 @@ class StagedProgram final : public Program {
     return last_run_ ? *last_run_ : stats_;
   }
 
- protected:
   struct StagedState final : State {
     std::map<const Program*, std::unique_ptr<Session>> sessions;  // each keeps its program alive
     std::deque<const Program*> made;                              // in the order of making
@@ -391,7 +390,9 @@ class StagedProgram final : public Program {
 }  // namespace
 
 std::shared_ptr<Program> MakeStagedProgram(Graph graph, const CompileOptions& options) {
-  return std::make_shared<StagedProgram>(std::move(graph), options);
+  auto impl = std::make_unique<StagedProgram>(std::move(graph), options);
+  DescribeProgram(impl.get(), options.backend);
+  return std::make_shared<Program>(std::move(impl));
 }
 
 }  // namespace weft

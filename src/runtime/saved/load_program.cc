@@ -56,11 +56,9 @@ class Reader {
       g = WithCode(std::move(g), *backend, passes);
       g = ApplyPasses(std::move(g), Pipeline::Parse("Schedule,PlanMemory"), passes);
     }
-    std::shared_ptr<Program> program = ProgramMaker::Make(std::move(g), name, backend);
-    ProgramMaker::SetPasses(program.get(), std::move(records));
-    ProgramMaker::SetLimits(program.get(), options_.limits);
-    ProgramMaker::SetCallOptions(program.get(), {options_.tune, options_.tf32});
-    ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
+    std::shared_ptr<Program> program = MakeProgram(std::move(g), name, backend, std::move(records),
+                                                   options_.limits, {options_.tune, options_.tf32});
+    program->impl().stats_.compile_seconds = timer.seconds();
     return program;
   }
 

@@ -46,7 +46,7 @@ class PrintedLauncher final : public KernelLauncher {
   mutable CpuKernelFn run_ = nullptr;
 };
 
-class PrintedBackend final : public Backend {
+class PrintedBackend final : public HostBackend {
  public:
   std::string name() const override { return "printed"; }
   Target target() const override { return "printed"; }

@@ -116,7 +116,7 @@ class EmulatedMultiLauncher final : public KernelLauncher {
   std::vector<std::pair<KernelPtr, Schedules>> kernels_;
 };
 
-class EmulatedBackend final : public Backend {
+class EmulatedBackend final : public HostBackend {
  public:
   std::string name() const override { return "emulated"; }
   Target target() const override { return "emulated"; }

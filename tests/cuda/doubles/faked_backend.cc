@@ -39,24 +39,23 @@ class Collector final : public KernelCompiler {
   KernelStats Stats(const Kernel&, const std::string&) const override { return {}; }
 };
 
-class Forwarding final : public Backend {
+class Forwarding final : public DeviceBackend {
  public:
   std::string name() const override { return "faked"; }
   Target target() const override { return kTarget; }
   std::string default_pipeline() const override { return "RTCGen,Schedule,PlanMemory"; }
-  bool has_own_memory() const override { return true; }
   std::unique_ptr<DeviceStream> NewStream() override { return TheBackend()->NewStream(); }
   std::shared_ptr<void> Allocate(int64_t bytes) override { return TheBackend()->Allocate(bytes); }
-  std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
-                                       const ComputeRequest& request) override {
+  std::unique_ptr<PreparedCall> Prepare(const FCompute& compute,
+                                        const ComputeRequest& request) override {
     ComputeRequest theirs = request;
     theirs.backend = TheBackend().get();
     return TheBackend()->Prepare(compute, theirs);
   }
-  std::shared_ptr<KernelLauncher> Load(const Kernel& k, const CompiledKernel& c) override {
+  std::shared_ptr<DeviceLauncher> Load(const Kernel& k, const CompiledKernel& c) override {
     return TheBackend()->Load(k, c);
   }
-  std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& l,
+  std::shared_ptr<DeviceLauncher> LoadMulti(const LoweredKernel& l,
                                             const CompiledKernels& c) override {
     return TheBackend()->LoadMulti(l, c);
   }
@@ -68,8 +67,8 @@ std::shared_ptr<EmulatedLibraries> TheLibraries() {
   static const auto libraries = std::make_shared<EmulatedLibraries>();
   return libraries;
 }
-std::shared_ptr<Backend>& TheBackend() {
-  static std::shared_ptr<Backend> backend;
+std::shared_ptr<DeviceBackend>& TheBackend() {
+  static std::shared_ptr<DeviceBackend> backend;
   return backend;
 }
 

@@ -17,7 +17,7 @@ namespace weft::e2e {
 /// The same for all tests.
 std::shared_ptr<EmulatedLibraries> TheLibraries();
 /// The backend under test, which Ready makes anew.
-std::shared_ptr<Backend>& TheBackend();
+std::shared_ptr<DeviceBackend>& TheBackend();
 
 /// A driver without a past, and the backend on its device. False, and says so, where
 /// there is no compiler.

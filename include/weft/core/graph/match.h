@@ -84,7 +84,7 @@ struct OpPattern {
   bool either = false;  ///< two operands, in either order
   NodePtr* to = nullptr;
   const Graph* graph = nullptr;
-  NodePtr reader;
+  NodePtr reader = {};
 
   /// Notes the node.
   OpPattern To(NodePtr* node) const {

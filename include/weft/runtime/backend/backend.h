@@ -12,17 +12,23 @@
 
 namespace weft {
 
-/// A kernel ready to launch.
+/// A kernel on host memory, ready to launch.
 class WEFT_API KernelLauncher {
  public:
   virtual ~KernelLauncher() = default;
-  /// On host memory. `buffers` in the order of kernel.buffers; `dims`: values of d0, d1 ...
+  /// `buffers` in the order of kernel.buffers; `dims`: values of d0, d1 ...
   virtual void Launch(void* const* buffers, const int64_t* dims) const = 0;
-  /// Gives the launch to a stream of a backend with memory of its own; both arrays are
-  /// read before it returns.
-  virtual void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const;
+};
+/// A kernel on a device.
+class WEFT_API DeviceLauncher {
+ public:
+  virtual ~DeviceLauncher() = default;
+  /// As Launch, given to a stream; both arrays are read before it returns.
+  virtual void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const = 0;
 };
 
+/// What all backends are. One that runs generated kernels is a HostBackend or a DeviceBackend;
+/// any other has its programs interpreted.
 class WEFT_API Backend {
  public:
   virtual ~Backend() = default;
@@ -36,6 +42,28 @@ class WEFT_API Backend {
   /// Passes from an imported graph to one that Program can run. By default the standard ones
   /// (weft/runtime/pipelines.h).
   virtual std::string default_pipeline() const;
+  /// Makes the call of one step; a backend may look at it, wrap it or refuse it (null).
+  virtual std::unique_ptr<PreparedCall> Prepare(const FCompute& compute,
+                                                const ComputeRequest& request) {
+    return compute(request);
+  }
+  /// Memory of a session's arena, 64-byte aligned, given back when the last owner goes. By default
+  /// the host's. Throws kOutOfMemory.
+  virtual std::shared_ptr<void> Allocate(int64_t bytes);
+  virtual int threads() const { return 1; }
+  virtual void set_threads(int) {}
+  /// The same backend for one program with `n` threads of its own; null where there
+  /// is no such thing.
+  virtual std::shared_ptr<Backend> WithThreads(int) { return nullptr; }
+
+  /// This as what it is; null: it is not.
+  virtual class HostBackend* host() { return nullptr; }
+  virtual class DeviceBackend* device() { return nullptr; }
+};
+
+/// Kernels and calls on the memory of the host, one step after another.
+class WEFT_API HostBackend : public Backend {
+ public:
   /// Loads the machine code of one kernel.
   virtual std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                                const CompiledKernel& compiled) = 0;
@@ -44,24 +72,21 @@ class WEFT_API Backend {
   /// the parts are launched one after another.
   virtual std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
                                                     const CompiledKernels& compiled);
-  /// Makes the library call of one step; a backend may look at it, wrap it or refuse it (null).
-  virtual std::unique_ptr<LibraryCall> Prepare(const FCompute& compute,
-                                               const ComputeRequest& request) {
-    return compute(request);
-  }
-  /// Memory of a session's arena, 64-byte aligned, given back when the last
-  /// owner goes. Throws kOutOfMemory.
-  virtual std::shared_ptr<void> Allocate(int64_t bytes);
-  /// That memory is a device's: programs give their steps to streams
-  /// (weft/runtime/backend/device.h).
-  virtual bool has_own_memory() const { return false; }
-  /// Never null where has_own_memory().
-  virtual std::unique_ptr<DeviceStream> NewStream() { return nullptr; }
-  virtual int threads() const { return 1; }
-  virtual void set_threads(int) {}
-  /// The same backend for one program with `n` threads of its own; null where there
-  /// is no such thing.
-  virtual std::shared_ptr<Backend> WithThreads(int) { return nullptr; }
+  HostBackend* host() final { return this; }
+};
+
+/// Kernels and calls on memory of its own (Allocate), given to streams (device.h).
+class WEFT_API DeviceBackend : public Backend {
+ public:
+  virtual std::shared_ptr<DeviceLauncher> Load(const Kernel& kernel,
+                                               const CompiledKernel& compiled) = 0;
+  /// As that of HostBackend.
+  virtual std::shared_ptr<DeviceLauncher> LoadMulti(const LoweredKernel& lowered,
+                                                    const CompiledKernels& compiled);
+  std::shared_ptr<void> Allocate(int64_t bytes) override = 0;
+  /// Never null.
+  virtual std::unique_ptr<DeviceStream> NewStream() = 0;
+  DeviceBackend* device() final { return this; }
 };
 
 /// Where a program runs that names no backend.

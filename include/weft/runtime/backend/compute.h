@@ -19,21 +19,34 @@
 
 namespace weft {
 
-/// A prepared call for fixed extents: primitives made, weights packed. Thread-safe; Run may be
-/// called by many threads.
-class WEFT_API LibraryCall {
+/// An operator made ready for fixed extents: primitives made, weights packed. Thread-safe; many
+/// threads may make the call at once.
+class WEFT_API PreparedCall {
  public:
-  virtual ~LibraryCall() = default;
-  /// `inputs[i]` null for an absent one. `scratch`: scratch_bytes(), 64-byte aligned,
-  /// private to this call.
-  virtual void Run(const void* const* inputs, void* const* outputs, void* scratch) const = 0;
-  /// On a backend with memory of its own (weft/runtime/backend/device.h): gives the same to a
-  /// stream. Both arrays are read before it returns.
-  virtual void Enqueue(class DeviceStream& stream, const void* const* inputs, void* const* outputs,
-                       void* scratch) const;
+  virtual ~PreparedCall() = default;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual std::string description() const { return {}; }
 };
+
+/// On host memory: what an FCompute makes for a HostBackend.
+class WEFT_API LibraryCall : public PreparedCall {
+ public:
+  /// `inputs[i]` null for an absent one. `scratch`: scratch_bytes(), 64-byte aligned, private to
+  /// this call.
+  virtual void Run(const void* const* inputs, void* const* outputs, void* scratch) const = 0;
+};
+
+/// On a device's memory: what an FCompute makes for a DeviceBackend.
+class WEFT_API DeviceCall : public PreparedCall {
+ public:
+  /// Gives the call to a stream. Both arrays are read before it returns.
+  virtual void Enqueue(class DeviceStream& stream, const void* const* inputs, void* const* outputs,
+                       void* scratch) const = 0;
+};
+
+/// The same as what it is; InternalError where it is the other kind. Null stays null.
+WEFT_API std::unique_ptr<LibraryCall> AsLibraryCall(std::unique_ptr<PreparedCall> call);
+WEFT_API std::unique_ptr<DeviceCall> AsDeviceCall(std::unique_ptr<PreparedCall> call);
 
 /// A step of an epilogue (weft/core/plan/epilogue.h) at fixed extents; the call applies it to its
 /// result before it stores it.

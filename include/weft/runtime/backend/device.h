@@ -1,10 +1,9 @@
 /// device.h: a device with memory of its own, as programs see it.
 ///
-/// A backend whose `NewStream` gives something runs its programs there: operands of kernels
-/// and library calls lie in memory of Backend::Allocate, and both are given to a stream
-/// (KernelLauncher::Enqueue, LibraryCall::Enqueue). The program copies what is fed and
-/// fetched; state variables stay on the device from run to run, and the store fetches them
-/// when the host asks.
+/// A DeviceBackend runs its programs there: operands of kernels and calls are in memory of its
+/// Allocate, and both are given to a stream (DeviceLauncher::Enqueue, DeviceCall::Enqueue). The
+/// program copies what is fed and fetched; state variables stay on the device from run to run, and
+/// the store fetches them when the host asks.
 #pragma once
 
 #include <cstdint>

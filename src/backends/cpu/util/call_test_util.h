@@ -53,7 +53,7 @@ struct Case {
 
   std::unique_ptr<LibraryCall> Make() const {
     const FCompute* f = Op::GetAttr<FCompute>("FCompute.cpu").find(request.node->op());
-    return f ? (*f)(request) : nullptr;
+    return f ? AsLibraryCall((*f)(request)) : nullptr;
   }
   /// Null where the request is not supported.
   std::shared_ptr<Tensor> Run() const {

@@ -180,14 +180,7 @@ class Entries {
   mutable std::map<std::string, KernelHandle*> handles_;
 };
 
-class OnDevice : public KernelLauncher {
- public:
-  void Launch(void* const*, const int64_t*) const override {
-    WEFT_THROW(kInternal, "a kernel for a GPU was launched on the host");
-  }
-};
-
-class Launcher final : public OnDevice {
+class Launcher final : public DeviceLauncher {
  public:
   Launcher(const Kernel& kernel, std::shared_ptr<Module> module)
       : entries_(kernel, std::move(module)) {}
@@ -200,7 +193,7 @@ class Launcher final : public OnDevice {
 };
 
 /// Parts of one kernel share launches where it has an entry for many.
-class MultiLauncher final : public OnDevice {
+class MultiLauncher final : public DeviceLauncher {
  public:
   MultiLauncher(const LoweredKernel& lowered, std::vector<std::shared_ptr<Module>> modules)
       : parts_(lowered.parts), kernels_(lowered.Kernels()) {
@@ -238,10 +231,10 @@ class MultiLauncher final : public OnDevice {
 
 }  // namespace
 
-std::shared_ptr<KernelLauncher> MakeLauncher(const Kernel& kernel, std::shared_ptr<Module> module) {
+std::shared_ptr<DeviceLauncher> MakeLauncher(const Kernel& kernel, std::shared_ptr<Module> module) {
   return std::make_shared<Launcher>(kernel, std::move(module));
 }
-std::shared_ptr<KernelLauncher> MakeMultiLauncher(const LoweredKernel& lowered,
+std::shared_ptr<DeviceLauncher> MakeMultiLauncher(const LoweredKernel& lowered,
                                                   std::vector<std::shared_ptr<Module>> modules) {
   return std::make_shared<MultiLauncher>(lowered, std::move(modules));
 }

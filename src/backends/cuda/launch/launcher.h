@@ -29,9 +29,9 @@ class Module {
   LibraryHandle* library_ = nullptr;
 };
 
-std::shared_ptr<KernelLauncher> MakeLauncher(const Kernel& kernel, std::shared_ptr<Module> module);
+std::shared_ptr<DeviceLauncher> MakeLauncher(const Kernel& kernel, std::shared_ptr<Module> module);
 /// `modules`: one for each of lowered.Kernels().
-std::shared_ptr<KernelLauncher> MakeMultiLauncher(const LoweredKernel& lowered,
+std::shared_ptr<DeviceLauncher> MakeMultiLauncher(const LoweredKernel& lowered,
                                                   std::vector<std::shared_ptr<Module>> modules);
 
 }  // namespace weft::cuda

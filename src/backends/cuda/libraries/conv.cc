@@ -50,7 +50,7 @@ bool ChooseEnd(WindowShape* w) {
 /// An addend may lie where the result goes. No document says that cuDNN's engines read it before
 /// they write there, and some keep partial sums in the result: it is copied then, which costs what
 /// it saved to add it here.
-class AddedCall final : public LibraryCall {
+class AddedCall final : public DeviceCall {
  public:
   /// `addend`: input of the call, of `bytes`, the last that is read.
   AddedCall(PlannedCall call, int addend, int64_t bytes)
@@ -58,9 +58,6 @@ class AddedCall final : public LibraryCall {
         addend_(size_t(addend)),
         bytes_(bytes),
         copied_bytes_(CheckedRoundUp(bytes, kWorkspaceAlignment)) {}
-  void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
-    call_.Run(inputs, outputs, scratch);
-  }
   void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
                void* scratch) const override {
     if (inputs[addend_] != outputs[0]) return call_.Enqueue(stream, inputs, outputs, scratch);
@@ -108,8 +105,8 @@ ConvCall CallOf(const ComputeRequest& q, ConvSpec::Pass pass, ConvShape shape, i
   return c;
 }
 
-std::unique_ptr<LibraryCall> MakeCall(const ComputeRequest& q, ConvCall c,
-                                      const EpilogueSteps& steps) {
+std::unique_ptr<DeviceCall> MakeCall(const ComputeRequest& q, ConvCall c,
+                                     const EpilogueSteps& steps) {
   ConvSpec& s = c.spec;
   if (!ChooseEnd(&s.shape.window)) return nullptr;
   s.type = q.output_types[0];
@@ -163,7 +160,7 @@ EpilogueTable ConvEpilogue(const EpilogueCall& call) {
           [](const ActivationStep& a) { return a.function == Activation::kRelu; }};
 }
 
-std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
+std::unique_ptr<DeviceCall> PrepareConv(const ComputeRequest& q) {
   if (!AreTaken(q, 3)) return nullptr;
   const auto shape = ReadConv(q.node, q.input_dims[0], q.input_dims[1], q.output_dims[0]);
   const auto steps = ReadEpilogueSteps(q, ConvEpilogue);
@@ -174,7 +171,7 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
 }
 
 /// dx from (dy, W, shape of x).
-std::unique_ptr<LibraryCall> PrepareGradData(const ComputeRequest& q) {
+std::unique_ptr<DeviceCall> PrepareGradData(const ComputeRequest& q) {
   if (!AreTaken(q, 2)) return nullptr;
   const auto shape = ReadConv(q.node, q.output_dims[0], q.input_dims[1], q.input_dims[0]);
   if (!shape) return nullptr;
@@ -182,7 +179,7 @@ std::unique_ptr<LibraryCall> PrepareGradData(const ComputeRequest& q) {
 }
 
 /// dW from (dy, x, shape of W).
-std::unique_ptr<LibraryCall> PrepareGradWeight(const ComputeRequest& q) {
+std::unique_ptr<DeviceCall> PrepareGradWeight(const ComputeRequest& q) {
   if (!AreTaken(q, 2)) return nullptr;
   const auto shape = ReadConv(q.node, q.input_dims[1], q.output_dims[0], q.input_dims[0]);
   if (!shape) return nullptr;
@@ -191,7 +188,7 @@ std::unique_ptr<LibraryCall> PrepareGradWeight(const ComputeRequest& q) {
 
 /// The Conv that takes y to x has the same weights: [C, M / g, kernel] are
 /// its filters and channels.
-std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
+std::unique_ptr<DeviceCall> PrepareConvTranspose(const ComputeRequest& q) {
   if (!AreTaken(q, 3)) return nullptr;
   const Dims &x = q.input_dims[0], &w = q.input_dims[1], &y = q.output_dims[0];
   if (x.size() < 3 || x.size() > 5 || w.size() != x.size() || y.size() != x.size()) return nullptr;
@@ -220,7 +217,7 @@ LayoutWish ConvLayout(const NodePtr&, DType dtype) {
 }
 
 /// A generated transposition does it at the speed of memory.
-std::unique_ptr<LibraryCall> PrepareReorder(const ComputeRequest&) { return nullptr; }
+std::unique_ptr<DeviceCall> PrepareReorder(const ComputeRequest&) { return nullptr; }
 
 WEFT_REGISTER_OP(Conv)
     .set_attr<FCompute>("FCompute.cuda", PrepareConv)

@@ -11,18 +11,15 @@
 namespace weft::cuda {
 namespace {
 
-class FollowedCall final : public LibraryCall {
+class FollowedCall final : public DeviceCall {
  public:
   /// `others`: which inputs of the call the kernels read, behind what the library made.
-  FollowedCall(PlannedCall part, int64_t made_bytes, std::unique_ptr<LibraryCall> kernels,
+  FollowedCall(PlannedCall part, int64_t made_bytes, std::unique_ptr<DeviceCall> kernels,
                std::vector<int> others)
       : part_(std::move(part)),
         made_bytes_(CheckedRoundUp(made_bytes, kWorkspaceAlignment)),
         kernels_(std::move(kernels)),
         others_(std::move(others)) {}
-  void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
-    part_.Run(inputs, outputs, scratch);
-  }
   void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
                void* scratch) const override {
     char* rest = static_cast<char*>(scratch) + made_bytes_;
@@ -39,7 +36,7 @@ class FollowedCall final : public LibraryCall {
  private:
   const PlannedCall part_;
   const int64_t made_bytes_;
-  const std::unique_ptr<LibraryCall> kernels_;
+  const std::unique_ptr<DeviceCall> kernels_;
   const std::vector<int> others_;
 };
 
@@ -72,7 +69,7 @@ void StepsBehind::AddEpilogue(size_t skipped) {
   }
 }
 
-std::unique_ptr<LibraryCall> StepsBehind::After(PlannedCall part) {
+std::unique_ptr<DeviceCall> StepsBehind::After(PlannedCall part) {
   ComputeRequest k;
   k.node = nodes_.AddNode(builtin::kIdentity, {made_});
   k.input_dims = k.output_dims = {q_.output_dims[0]};
@@ -84,7 +81,7 @@ std::unique_ptr<LibraryCall> StepsBehind::After(PlannedCall part) {
   k.options = q_.options;
   k.backend = q_.backend;
   k.epilogue = steps_;
-  auto kernels = MakeKernelCall(k, *q_.backend);
+  auto kernels = AsDeviceCall(MakeKernelCall(k, *q_.backend));
   if (!kernels) return nullptr;
   const int64_t bytes = DTypeBytes(q_.output_types[0], CheckedProduct(q_.output_dims[0]));
   return std::make_unique<FollowedCall>(std::move(part), bytes, std::move(kernels), others_);

@@ -20,7 +20,7 @@ class StepsBehind {
   void AddEpilogue(size_t skipped = 0);
   /// `part` writes something of the extents, type and layout of result 0, and reads inputs of the
   /// call. Null where no kernels are generated for the steps.
-  std::unique_ptr<LibraryCall> After(PlannedCall part);
+  std::unique_ptr<DeviceCall> After(PlannedCall part);
 
  private:
   int Number(int input);

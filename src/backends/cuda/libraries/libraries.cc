@@ -9,9 +9,6 @@
 
 namespace weft::cuda {
 
-void PlannedCall::Run(const void* const*, void* const*, void*) const {
-  WEFT_THROW(kInternal, "a library call for a GPU was run on the host");
-}
 
 int64_t PlannedCall::scratch_bytes() const {
   const int64_t bytes = plan_->workspace_bytes();

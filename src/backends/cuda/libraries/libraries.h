@@ -39,7 +39,7 @@ class LibraryPlan {
 
 /// A call of the program by one plan of a library: which of its inputs and outputs
 /// are the plan's operands.
-class PlannedCall final : public LibraryCall {
+class PlannedCall final : public DeviceCall {
  public:
   /// One operand of the plan: input `number` of the call, or its output; -1: absent.
   struct Operand {
@@ -48,7 +48,6 @@ class PlannedCall final : public LibraryCall {
   };
   PlannedCall(std::shared_ptr<const LibraryPlan> plan, std::vector<Operand> operands)
       : plan_(std::move(plan)), operands_(std::move(operands)) {}
-  void Run(const void* const*, void* const*, void*) const override;
   void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
                void* scratch) const override;
   int64_t scratch_bytes() const override;

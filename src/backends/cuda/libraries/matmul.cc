@@ -23,12 +23,9 @@ using Dims = std::vector<int64_t>;
 bool IsProductType(DType t) { return t == DType::kF32 || t == DType::kF64 || IsHalf(t); }
 
 /// Sums of nothing.
-class Zeros final : public LibraryCall {
+class Zeros final : public DeviceCall {
  public:
   explicit Zeros(int64_t bytes) : bytes_(bytes) {}
-  void Run(const void* const*, void* const*, void*) const override {
-    WEFT_THROW(kInternal, "a library call for a GPU was run on the host");
-  }
   void Enqueue(DeviceStream& stream, const void* const*, void* const* outputs,
                void*) const override {
     if (bytes_ > 0) stream.Clear(outputs[0], bytes_);
@@ -70,16 +67,16 @@ struct Product {
   bool has_c() const { return c.number >= 0; }
 };
 
-std::unique_ptr<LibraryCall> Planned(std::shared_ptr<const LibraryPlan> plan,
-                                     const PlannedCall::Operand& bias,
-                                     const PlannedCall::Operand& c) {
+std::unique_ptr<DeviceCall> Planned(std::shared_ptr<const LibraryPlan> plan,
+                                    const PlannedCall::Operand& bias,
+                                    const PlannedCall::Operand& c) {
   return std::make_unique<PlannedCall>(
       std::move(plan), std::vector<PlannedCall::Operand>{{0}, {1}, {0, true}, bias, c});
 }
 
 /// All of it by the library. Null where it has no way to.
-std::unique_ptr<LibraryCall> PrepareWhole(const ComputeRequest& q, const Product& p,
-                                          const EpilogueSteps& steps) {
+std::unique_ptr<DeviceCall> PrepareWhole(const ComputeRequest& q, const Product& p,
+                                         const EpilogueSteps& steps) {
   if (p.behind) return nullptr;
   ProductSpec s = p.spec;
   PlannedCall::Operand bias, c;
@@ -103,7 +100,7 @@ std::unique_ptr<LibraryCall> PrepareWhole(const ComputeRequest& q, const Product
 }
 
 /// With the epilogue of the request.
-std::unique_ptr<LibraryCall> Prepare(const ComputeRequest& q, Product p) {
+std::unique_ptr<DeviceCall> Prepare(const ComputeRequest& q, Product p) {
   const std::optional<EpilogueSteps> steps = ReadEpilogueSteps(q, ProductEpilogue);
   if (!steps) return nullptr;
   // The library adds one matrix: of one row, C may be that one.
@@ -125,13 +122,13 @@ std::unique_ptr<LibraryCall> Prepare(const ComputeRequest& q, Product p) {
 }
 
 /// Where there is nothing to add up. `bytes`: of the result.
-std::unique_ptr<LibraryCall> PrepareZeros(const ComputeRequest& q, bool has_c) {
+std::unique_ptr<DeviceCall> PrepareZeros(const ComputeRequest& q, bool has_c) {
   const int64_t elements = CheckedProduct(q.output_dims[0]);
   if (elements > 0 && (has_c || !q.epilogue.empty())) return nullptr;
   return std::make_unique<Zeros>(DTypeBytes(q.output_types[0], elements));
 }
 
-std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
+std::unique_ptr<DeviceCall> PrepareMatMul(const ComputeRequest& q) {
   if (!IsProductType(q.output_types[0])) return nullptr;
   if (CheckedProduct(q.output_dims[0]) == 0 || q.input_dims[0].back() == 0)
     return PrepareZeros(q, /*has_c=*/false);
@@ -151,7 +148,7 @@ std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   return Prepare(q, std::move(p));
 }
 
-std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
+std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
   if (!IsProductType(q.output_types[0]) || q.output_dims[0].size() != 2 ||
       q.input_dims[0].size() != 2)
     return nullptr;

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/evaluator.h"
@@ -115,26 +114,6 @@ TEST_CASE("simplify: an Expand in front of any operand of any operator") {
     }
   }
   CHECK(compared > 200);
-}
-
-TEST_CASE("simplify: operands that broadcast one way are not taken through an Expand") {
-  const char* one_way[] = {
-      "weft 1\ngraph (%x: f32[1, 3], %s: f32[2, 3]) -> (%y) {\n"
-      "  %t = Constant() {value = tensor i64[2] [2, 3]} : ?\n"
-      "  %e = Expand(%x, %t) : ?\n  %y = PRelu(%e, %s) : ?\n}",
-      "weft 1\ngraph (%x: f32[4, 1, 5], %m: f32[1, 3, 1]) -> (%y) {\n"
-      "  %t = Constant() {value = tensor i64[3] [4, 3, 5]} : ?\n"
-      "  %e = Expand(%x, %t) : ?\n  %y = weft::Normalize(%e, %m, %m, %m, %m) : ?\n}"};
-  for (const char* text : one_way) {
-    const Graph g = ApplyPasses(ParseGraph(text), "InferType,InferShape,Simplify");
-    CHECK(IsOp(g.outputs[0].node->inputs[0].node, "Expand"));
-  }
-  const Graph both =
-      ApplyPasses(ParseGraph("weft 1\ngraph (%x: f32[1, 3], %s: f32[2, 3]) -> (%y) {\n"
-                             "  %t = Constant() {value = tensor i64[2] [2, 3]} : ?\n"
-                             "  %e = Expand(%x, %t) : ?\n  %y = Mul(%e, %s) : ?\n}"),
-                  "InferType,InferShape,Simplify");
-  CHECK(!IsOp(both.outputs[0].node->inputs[0].node, "Expand"));
 }
 
 }  // namespace
