@@ -64,7 +64,7 @@ void Check(const Case& c, const std::vector<double>& want, Layout layout, bool i
   }
 }
 
-Step Addend(const Ns& dims, const std::vector<float>& values) {
+Step SpecialAddend(const Ns& dims, const std::vector<float>& values) {
   return {
       "Add", {}, {}, Cycle(dims, values), [](double x, double r) { return double(float(x + r)); }};
 }
@@ -76,7 +76,7 @@ struct Chains {
 };
 Chains MakeChains(const Ns& y) {
   Chains all;
-  const Step zeros = Addend(y, {0}), special = Addend(y, kSpecials);
+  const Step zeros = SpecialAddend(y, {0}), special = SpecialAddend(y, kSpecials);
   all.of_sums = {{}, {zeros}};
   all.of_addend = {{special}};
   for (const Step& a : Activations()) {
