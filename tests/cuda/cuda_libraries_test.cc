@@ -15,7 +15,6 @@ namespace {
 
 using namespace weft;
 using namespace weft::e2e;
-using cuda::Activation;
 using cuda::ProductSpec;
 
 /// A graph, the extents of its symbols one after the other, and what the library is asked for at

@@ -13,7 +13,6 @@
 namespace weft::e2e {
 namespace {
 
-using cuda::Activation;
 using cuda::ConvSpec;
 using Dims = std::vector<int64_t>;
 

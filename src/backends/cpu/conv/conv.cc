@@ -87,7 +87,7 @@ std::unique_ptr<LibraryCall> MakeConv(const ComputeRequest& q, const ConvShape& 
                                /*once=*/true);
   const Buffer y = r.Output(0, y_desc(chunk), true);
   Buffer addend;
-  if (const CallStep* s = post.residual())
+  if (const CallStep* s = post.addend())
     addend = r.Input(s->operand, Lying(c.result(chunk), s->operand_layout), true);
   // Steps behind the convolution still need the addend, which may be in the place of the result.
   const Buffer made = addend && !joined ? r.Temporary(pd.dst_desc()) : r.Staged(y, pd.dst_desc());
@@ -156,7 +156,7 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
     return std::make_unique<ZeroCall>(CheckedProduct(q.output_dims[0]));
   }
   const auto c = ReadConv(q.node, q.input_dims[0], q.input_dims[1], q.output_dims[0]);
-  const auto post = PostOps::Read(q, {});
+  const auto post = PostOps::Read(q, ConvEpilogue);
   if (!c || !post) return nullptr;
   return Prepare(q, [&] { return Choose(q, WaysOf(q, *c, *post)); });
 }
@@ -168,7 +168,7 @@ LayoutWish ConvLayout(const NodePtr&, DType) {
 
 WEFT_REGISTER_OP(Conv)
     .set_attr<FCompute>("FCompute.cpu", PrepareConv)
-    .set_attr<FEpilogue>("FEpilogue.cpu", ConvTakes)
+    .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ConvEpilogue))
     .set_attr<FLayout>("FLayout.cpu", ConvLayout);
 
 }  // namespace

@@ -23,8 +23,8 @@ bool IsProduct(const ComputeRequest& q, const ConvShape& c) {
 std::unique_ptr<LibraryCall> MakeConvProduct(const ComputeRequest& q, const ConvShape& c,
                                              const PostOps& post, bool joins) {
   if (!IsProduct(q, c) || !(post.empty() || post.joinable())) return nullptr;
-  const CallStep* residual = post.residual();
-  if (residual && residual->operand_layout != Layout::kChannelsLast) return nullptr;
+  const CallStep* added = post.addend();
+  if (added && added->operand_layout != Layout::kChannelsLast) return nullptr;
   const int64_t rows = CheckedMul(c.images, CheckedProduct(c.window.in));
   const Desc x = Plain({rows, c.channels}), y = Plain({rows, c.filters}),
              row = Plain({1, c.filters}), w = Strided({c.channels, c.filters}, {1, c.channels}),
@@ -43,7 +43,7 @@ std::unique_ptr<LibraryCall> MakeConvProduct(const ComputeRequest& q, const Conv
   }
   if (!pd) return nullptr;
   Recipe r(q.threads);
-  const Buffer addend = residual ? r.Input(residual->operand, y) : Buffer();
+  const Buffer addend = added ? r.Input(added->operand, y) : Buffer();
   const Buffer made = addend && !joined ? r.Temporary(y) : r.Output(0, y);
   if (addend && joined) r.Copy(addend, made);
   r.Add(dnnl::matmul(pd),

@@ -196,7 +196,7 @@ std::unique_ptr<LibraryCall> MakePlaneConv(const ComputeRequest& q, const ConvSh
       r.Reordered(r.Input(0, Lying(x_dims, LayoutOf(q.input_layouts, 0))), Plain(x_dims));
   const Buffer y = r.Output(0, Lying(y_dims, LayoutOf(q.output_layouts, 0)));
   Buffer addend;
-  if (const CallStep* s = post.residual())
+  if (const CallStep* s = post.addend())
     addend = r.Input(s->operand, Lying(y_dims, s->operand_layout));
   // What follows still needs the addend, which may be in the place of the result.
   const Buffer made = addend ? r.Temporary(Plain(y_dims)) : r.Staged(y, Plain(y_dims));

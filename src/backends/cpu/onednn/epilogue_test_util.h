@@ -123,7 +123,7 @@ inline std::vector<std::vector<Step>> Affine() {
       sub{"Sub", {}, {0.25}, nullptr, [](double x, double) { return x - 0.25; }};
   return {{mul}, {add}, {div, add}, {mul, sub}};
 }
-inline Step Residual(const Ns& dims, int slot = 0) {
+inline Step Addend(const Ns& dims, int slot = 0) {
   return {"Add", {}, {}, RandomTensor(dims, 9), [](double x, double r) { return x + r; }, slot};
 }
 

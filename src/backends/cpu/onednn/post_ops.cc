@@ -1,4 +1,4 @@
-/// post_ops.cc: one table of activations; epilogues read by it, both from graphs and from requests.
+/// post_ops.cc: what an epilogue (backends/shared/epilogue.h) is to oneDNN, and how it is done.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include "post_ops.h"
@@ -8,8 +8,6 @@
 #include <functional>
 #include <limits>
 
-#include "backends/shared/scale_step.h"
-#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/support/checked.h"
 
@@ -19,125 +17,63 @@ namespace {
 using Algorithm = dnnl::algorithm;
 using Function = PostOps::Function;
 
-/// One after the other; none: not for this operator.
+/// One after the other; none: this activation is not taken.
 using Functions = std::vector<Function>;
-
-Functions Bounded(const NodePtr& n) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const auto low = ScalarAt(n, 1, -kInfinity), high = ScalarAt(n, 2, kInfinity);
-  if (!low || !high || !(*low <= *high)) return {};
-  return {{Algorithm::eltwise_clip, *low, *high}};
-}
-
-Functions Gate(const NodePtr& n) {
-  const bool tanh = n->has_attr("approximate") && n->attr<std::string>("approximate") == "tanh";
-  return {{tanh ? Algorithm::eltwise_gelu_tanh : Algorithm::eltwise_gelu_erf}};
-}
-
-Functions HardSigmoid(const NodePtr& n) {
-  const auto slope = float(FloatAttr(n, "alpha", 0.2f)), offset = float(FloatAttr(n, "beta", 0.5));
-  return {{Algorithm::eltwise_linear, slope, offset}, {Algorithm::eltwise_clip, 0, 1}};
-}
 
 /// oneDNN multiplies every element by alpha, so that zeros times an infinity would be NaN on the
 /// side that alpha is not for.
-Functions WithAlpha(Algorithm a, const NodePtr& n, double otherwise) {
-  const auto alpha = float(FloatAttr(n, "alpha", otherwise));
+Functions WithAlpha(Algorithm a, float alpha) {
   return std::isfinite(alpha) ? Functions{{a, alpha}} : Functions{};
 }
 
-/// A slope of 0 is another function to oneDNN: Relu, which is 0 at -inf where 0 * -inf is NaN.
-Functions LeakyRelu(const NodePtr& n) {
-  const Functions leaky = WithAlpha(Algorithm::eltwise_relu, n, 0.01f);
-  return leaky.empty() || leaky[0].alpha == 0 ? Functions{} : leaky;
-}
-
-Functions ActivationOf(const NodePtr& n) {
-  struct Row {
-    const char* op;
-    std::function<Functions(const NodePtr&)> functions;
-  };
-  const auto plain = [](Algorithm a) { return [a](const NodePtr&) { return Functions{{a}}; }; };
-  const auto with_alpha = [](Algorithm a, double otherwise) {
-    return [=](const NodePtr& n) { return WithAlpha(a, n, otherwise); };
-  };
+Functions FunctionsOf(const ActivationStep& a) {
+  switch (a.function) {
+    case Activation::kNone:
+      return {};
+    case Activation::kAbs:
+      return {{Algorithm::eltwise_abs}};
+    case Activation::kClip:
+      return a.alpha <= a.beta ? Functions{{Algorithm::eltwise_clip, a.alpha, a.beta}}
+                               : Functions{};
+    case Activation::kElu:
+      return WithAlpha(Algorithm::eltwise_elu, a.alpha);
+    case Activation::kGelu:
+      return {{Algorithm::eltwise_gelu_erf}};
+    case Activation::kGeluTanh:
+      return {{Algorithm::eltwise_gelu_tanh}};
+    case Activation::kHardSigmoid:
+      return {{Algorithm::eltwise_linear, a.alpha, a.beta}, {Algorithm::eltwise_clip, 0, 1}};
+    case Activation::kHardSwish:
 #if DNNL_VERSION_MAJOR >= 3
-  const Function hard_swish{Algorithm::eltwise_hardswish, 1.f / 6, 0.5f};
+      return {{Algorithm::eltwise_hardswish, 1.f / 6, 0.5f}};
 #else
-  const Function hard_swish{Algorithm::eltwise_hardswish};
+      return {{Algorithm::eltwise_hardswish}};
 #endif
-  static const std::vector<Row> rows{
-      {"Abs", plain(Algorithm::eltwise_abs)},
-      {"Clip", Bounded},
-      {"Elu", with_alpha(Algorithm::eltwise_elu, 1)},
-      {"Gelu", Gate},
-      {"HardSigmoid", HardSigmoid},
-      {"HardSwish", [=](const NodePtr&) { return Functions{hard_swish}; }},
-      {"LeakyRelu", LeakyRelu},
-      {"Relu", plain(Algorithm::eltwise_relu)},
-      {"Sigmoid", plain(Algorithm::eltwise_logistic)},
-      {"Sqrt", plain(Algorithm::eltwise_sqrt)},
-      {"Swish", with_alpha(Algorithm::eltwise_swish, 1)},
-      {"Tanh", plain(Algorithm::eltwise_tanh)},
-  };
-  for (const Row& r : rows)
-    if (IsOp(n, r.op)) return r.functions(n);
+    case Activation::kLeakyRelu:
+      // A slope of 0 is another function to oneDNN: Relu, which is 0 at -inf where 0 * -inf is NaN.
+      return a.alpha == 0 ? Functions{} : WithAlpha(Algorithm::eltwise_relu, a.alpha);
+    case Activation::kRelu:
+      return {{Algorithm::eltwise_relu}};
+    case Activation::kSigmoid:
+      return {{Algorithm::eltwise_logistic}};
+    case Activation::kSqrt:
+      return {{Algorithm::eltwise_sqrt}};
+    case Activation::kSwish:
+      return WithAlpha(Algorithm::eltwise_swish, a.alpha);
+    case Activation::kTanh:
+      return {{Algorithm::eltwise_tanh}};
+  }
   return {};
 }
 
-/// Stages in the order of application. The last two follow an activation only: a factor and an
-/// offset for all elements.
-enum Stage { kNone, kRow, kFactor, kResidual, kActivation, kScale, kOffset };
-
-/// A tensor beside the result: may it be added to every row of it, or to the whole?
-struct Fit {
-  bool row = false, whole = false;
-};
-/// Extents that are not known are not equal.
-template <class Dim>
-Fit FitOf(const std::vector<Dim>& operand, const std::vector<Dim>& result) {
-  Fit fit;
-  fit.whole = operand == result;
-  fit.row = !operand.empty() && operand.size() <= result.size() && operand.back() == result.back();
-  for (size_t k = 0; fit.row && k + 1 < operand.size(); ++k) fit.row = operand[k] == Dim(1);
-  return fit;
-}
-
-/// The stage that a chain which came to `reached` comes to by one step more; kNone: by this step it
-/// cannot. `fit`: of the step's operand, null where it has none.
-Stage Next(Stage reached, const NodePtr& n, int slot, const Fit* fit) {
-  Stage next = kNone;
-  if (fit)
-    next = !IsOp(n, "Add")              ? kNone
-           : fit->row && reached < kRow ? kRow
-           : fit->whole                 ? kResidual
-                                        : kNone;
-  else if (!ActivationOf(n).empty())
-    next = slot == 0 ? kActivation : kNone;
-  else if (FactorOf(n, slot))
-    next = reached < kActivation ? kFactor : kScale;
-  else if (OffsetOf(n, slot))
-    next = reached < kActivation ? kNone : kOffset;
-  return next > reached ? next : kNone;
-}
-
-bool Takes(const EpilogueRequest& q, Accepted accepted) {
-  const NodeEntry result(q.anchor);
-  if (q.types[result] != Type(DType::kF32) || !q.shapes[result].has_rank()) return false;
-  const auto next = [&](Stage reached, const EpilogueStep& s) {
-    if (s.operand < 0) {
-      const Stage stage = Next(reached, s.node, s.slot, nullptr);
-      return stage == kFactor && !accepted.factor ? kNone : stage;
-    }
-    const NodeEntry operand = s.node->inputs[size_t(s.operand)];
-    if (q.types[operand] != q.types[result] || !q.shapes[operand].has_rank()) return kNone;
-    Fit fit = FitOf(q.shapes[operand].dims(), q.shapes[result].dims());
-    fit.row = fit.row && accepted.row;
-    return Next(reached, s.node, s.slot, &fit);
-  };
-  Stage reached = kNone;
-  for (const EpilogueStep& s : q.steps) reached = next(reached, s);
-  return next(reached, q.next) != kNone;
+/// `first`, and what oneDNN applies behind them to the sums of any call.
+EpilogueTable TableOf(const EpilogueCall& call, std::vector<EpilogueStage> first) {
+  if (call.type != Type(DType::kF32)) return {};
+  first.insert(first.end(), {{EpilogueKind::kAddend},
+                             {EpilogueKind::kActivation},
+                             {EpilogueKind::kScale, /*behind_activation=*/true},
+                             {EpilogueKind::kOffset, /*behind_activation=*/true}});
+  return {std::move(first), [](const ActivationStep& a) { return !FunctionsOf(a).empty(); }};
 }
 
 bool IsBound(const Function& f) {
@@ -181,50 +117,44 @@ void AddFloats(float* y, const float* r, int64_t n) {
 
 }  // namespace
 
-bool ConvTakes(const EpilogueRequest& q) { return Takes(q, {}); }
+EpilogueTable ConvEpilogue(const EpilogueCall& call) { return TableOf(call, {}); }
 
-bool ProductTakes(const EpilogueRequest& q) {
-  const Shape& right = q.shapes[q.anchor->inputs[1]];
-  const bool has_c = q.anchor->num_inputs() > 2;
-  return Takes(q, {!has_c && right.has_rank() && right.rank() >= 2, true});
+EpilogueTable ProductEpilogue(const EpilogueCall& call) {
+  const Shape& right = call.inputs[1];
+  const bool has_c = call.inputs.size() > 2;
+  std::vector<EpilogueStage> first;
+  if (!has_c && right.has_rank() && right.rank() >= 2) first.push_back({EpilogueKind::kBiasRow});
+  first.push_back({EpilogueKind::kScale});
+  return TableOf(call, std::move(first));
 }
 
-std::optional<PostOps> PostOps::Read(const ComputeRequest& q, Accepted accepted) {
+std::optional<PostOps> PostOps::Read(const ComputeRequest& q, EpilogueTableOf table) {
+  const auto read = ReadEpilogueSteps(q, table);
+  if (!read) return std::nullopt;
   PostOps ops;
-  Stage reached = kNone;
-  for (const CallStep& s : q.epilogue) {
-    Fit fit;
-    if (s.operand >= 0) {
-      if (s.operand_type != DType::kF32) return std::nullopt;
-      fit = FitOf(s.operand_dims, q.output_dims[0]);
-      fit.row = fit.row && accepted.row;
-    }
-    reached = Next(reached, s.node, s.slot, s.operand >= 0 ? &fit : nullptr);
-    switch (reached) {
-      case kNone:
-        return std::nullopt;
-      case kRow:
-        ops.row_ = s;
+  for (const LibraryStep& s : read->steps) {
+    switch (s.stage.kind) {
+      case EpilogueKind::kBiasRow:
+        ops.bias_row_ = *s.request;
         break;
-      case kResidual:
-        ops.residual_ = s;
+      case EpilogueKind::kAddend:
+        ops.addend_ = *s.request;
         break;
-      case kFactor:
-        if (!accepted.factor) return std::nullopt;
-        ops.factor_ = *FactorOf(s.node, s.slot);
+      case EpilogueKind::kScale:
+        if (s.stage.behind_activation)
+          ops.affine_ = Function{Algorithm::eltwise_linear, s.value, 0};
+        else
+          ops.scale_ = s.value;
         break;
-      case kActivation:
-        ops.activation_ = ActivationOf(s.node);
-        break;
-      case kScale:
-        ops.affine_ = Function{Algorithm::eltwise_linear, *FactorOf(s.node, s.slot), 0};
-        break;
-      case kOffset:
+      case EpilogueKind::kOffset:
         if (!ops.affine_) ops.affine_ = Function{Algorithm::eltwise_linear, 1, 0};
-        ops.affine_->beta = *OffsetOf(s.node, s.slot);
+        ops.affine_->beta = s.value;
+        break;
+      case EpilogueKind::kActivation:
+        ops.activation_ = FunctionsOf(s.activation);
         break;
     }
-    ops.description_ += " + " + s.node->op()->name;
+    ops.description_ += " + " + s.request->node->op()->name;
   }
   return ops;
 }
@@ -233,7 +163,7 @@ bool PostOps::joinable() const {
   const auto linear = std::count_if(activation_.begin(), activation_.end(), [](const Function& f) {
     return f.algorithm == Algorithm::eltwise_linear;
   });
-  return linear + factor_.has_value() + affine_.has_value() <= 1 &&
+  return linear + scale_.has_value() + affine_.has_value() <= 1 &&
          (!drops_nan() || NanKeeper::Possible());
 }
 
@@ -267,8 +197,8 @@ dnnl::primitive_attr PostOps::attr() const {
     ops.append_eltwise(1, f.algorithm, f.alpha, f.beta);
 #endif
   };
-  if (factor_) append({Algorithm::eltwise_linear, *factor_, 0});
-  if (residual_) ops.append_sum(1);
+  if (scale_) append({Algorithm::eltwise_linear, *scale_, 0});
+  if (addend_) ops.append_sum(1);
   for (const Function& f : activation_) append(f);
   if (affine_) append(*affine_);
   dnnl::primitive_attr attr;
@@ -276,7 +206,7 @@ dnnl::primitive_attr PostOps::attr() const {
   return attr;
 }
 
-void PostOps::AddSteps(Recipe* r, const Buffer& made, const Buffer& residual) const {
+void PostOps::AddSteps(Recipe* r, const Buffer& made, const Buffer& addend) const {
   // As a row of all floats, padding of blocks included: for others oneDNN may have no fast code.
   const int64_t floats = int64_t(made.desc.get_size() / sizeof(float));
   Buffer flat = made;
@@ -295,13 +225,13 @@ void PostOps::AddSteps(Recipe* r, const Buffer& made, const Buffer& residual) co
     const dnnl::primitive p = OneEltwise(f, flat.desc, &scratchpad);
     r->Add(p, {{DNNL_ARG_SRC, flat}, {DNNL_ARG_DST, flat}}, scratchpad);
   };
-  if (factor_) add({Algorithm::eltwise_linear, *factor_, 0});
-  if (residual_) {
+  if (scale_) add({Algorithm::eltwise_linear, *scale_, 0});
+  if (addend_) {
     r->AddHost(
         [=](void* const* at) {
           AddFloats(static_cast<float*>(at[0]), static_cast<const float*>(at[1]), floats);
         },
-        {made, r->Reordered(residual, made.desc)});
+        {made, r->Reordered(addend, made.desc)});
   }
   for (const Function& f : activation_) add(f);
   if (affine_) add(*affine_);

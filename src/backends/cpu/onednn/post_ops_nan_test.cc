@@ -64,7 +64,7 @@ void Check(const Case& c, const std::vector<double>& want, Layout layout, bool i
   }
 }
 
-Step Addend(const Ns& dims, const std::vector<float>& values) {
+Step SpecialAddend(const Ns& dims, const std::vector<float>& values) {
   return {
       "Add", {}, {}, Cycle(dims, values), [](double x, double r) { return double(float(x + r)); }};
 }
@@ -76,7 +76,7 @@ struct Chains {
 };
 Chains MakeChains(const Ns& y) {
   Chains all;
-  const Step zeros = Addend(y, {0}), special = Addend(y, kSpecials);
+  const Step zeros = SpecialAddend(y, {0}), special = SpecialAddend(y, kSpecials);
   all.of_sums = {{}, {zeros}};
   all.of_addend = {{special}};
   for (const Step& a : Activations()) {
@@ -149,9 +149,9 @@ TEST_CASE("specials in the source of a convolution go where its windows go") {
         MakeSetup({1, 32, 12, 12}, {32, 32, 3, 3}, {}, {}, {1, 1}, {1, 1}),
         MakeSetup({1, 16, 9, 9}, {16, 1, 3, 3}, {1, 1}, {}, {1, 1}, {1, 1}, 16)})
     for (const float special : {kNan, kInf, -kInf})
-      for (const bool residual : {false, true})
+      for (const bool addend : {false, true})
         for (const Layout layout : {Layout::kPlain, Layout::kChannelsLast}) {
-          if (residual == (layout == Layout::kPlain)) continue;
+          if (addend == (layout == Layout::kPlain)) continue;
           CAPTURE(special);
           CAPTURE(s.w[0]);
           const ForcedConv forced("direct");
@@ -160,14 +160,14 @@ TEST_CASE("specials in the source of a convolution go where its windows go") {
           const std::vector<double> y = ConvOracle(s, *x, *w, nullptr);
           for (const Step& a : Activations()) {
             std::vector<Step> chain;
-            if (residual) chain.push_back(Residual(s.out()));
+            if (addend) chain.push_back(Addend(s.out()));
             chain.push_back(a);
             Case c("Conv", {x, w}, s.attrs(), s.out(), {false, true});
             WithLayouts(&c, {layout}, layout);
             layout_of_operands = layout;
             Add(&c, chain);
             layout_of_operands = Layout::kPlain;
-            Check(c, Apply(y, chain), layout, residual);
+            Check(c, Apply(y, chain), layout, addend);
           }
         }
 }

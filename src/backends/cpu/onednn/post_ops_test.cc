@@ -2,6 +2,7 @@
 /// which epilogues are taken.
 #include <doctest/doctest.h>
 
+#include "backends/shared/epilogue_test_util.h"
 #include "epilogue_test_util.h"
 
 namespace weft::cpu {
@@ -27,21 +28,21 @@ std::vector<ConvSetup> ConvSetups() {
   };
 }
 
-TEST_CASE("convolutions with a residual and every activation, both algorithms and layouts") {
+TEST_CASE("convolutions with an addend and every activation, both algorithms and layouts") {
   int number = 0;
   for (const ConvSetup& s : ConvSetups()) {
     ++number;
     CAPTURE(number);
     const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2), b = RandomTensor({s.w[0]}, 3);
     const auto y = ConvOracle(s, *x, *w, b.get());
-    std::vector<std::vector<Step>> chains{{}, {Residual(s.out())}, {Residual(s.out(), 1)}};
+    std::vector<std::vector<Step>> chains{{}, {Addend(s.out())}, {Addend(s.out(), 1)}};
     for (const Step& a : Activations()) {
       CAPTURE(a.op);
       chains.push_back({a});
-      chains.push_back({Residual(s.out()), a});
+      chains.push_back({Addend(s.out()), a});
       if (a.op == "Relu" || a.op == "HardSwish" || a.op == "HardSigmoid")
         for (const std::vector<Step>& tail : Affine()) {
-          chains.push_back({Residual(s.out()), a});
+          chains.push_back({Addend(s.out()), a});
           chains.back().insert(chains.back().end(), tail.begin(), tail.end());
         }
     }
@@ -52,15 +53,15 @@ TEST_CASE("convolutions with a residual and every activation, both algorithms an
             const ForcedConv forced(algorithm);
             const std::string last = chain.empty() ? "none" : chain.back().op;
             CAPTURE(last);
-            const bool residual = !chain.empty() && chain[0].operand != nullptr;
+            const bool addend = !chain.empty() && chain[0].operand != nullptr;
             for (const Layout r : {in, out}) {
               Case c("Conv", {x, w, b}, s.attrs(), s.out(), {false, true});
               WithLayouts(&c, {in}, out);
               layout_of_operands = r;
               Add(&c, chain);
               layout_of_operands = Layout::kPlain;
-              CheckBoth(c, Apply(y, chain), out, residual && r == out);
-              if (!residual) break;
+              CheckBoth(c, Apply(y, chain), out, addend && r == out);
+              if (!addend) break;
             }
           }
   }
@@ -70,7 +71,7 @@ TEST_CASE("a batch in chunks takes the addend of each image") {
   const ConvSetup s = MakeSetup({6, 64, 8192}, {64, 64, 1});
   const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2);
   const auto y = Case("Conv", {x, w}, s.attrs(), s.out(), {false, true}).Run();
-  const std::vector<Step> chain{Residual(s.out()), Activations()[0]};
+  const std::vector<Step> chain{Addend(s.out()), Activations()[0]};
   Case c("Conv", {x, w}, s.attrs(), s.out(), {false, true});
   Add(&c, chain);
   const float* values = y->data_as<float>();
@@ -110,20 +111,20 @@ std::vector<std::vector<Step>> Chains(const Ns& y, bool every_activation) {
   if (!every_activation) activations.resize(1);
   for (const int row : {0, 1, 2})
     for (size_t f = 0; f <= Factors().size(); ++f)
-      for (const bool residual : {false, true})
+      for (const bool addend : {false, true})
         for (size_t a = 0; a <= activations.size(); ++a) {
           std::vector<Step> chain;
           if (row == 1) chain.push_back(Row({y.back()}));
           if (row == 2) chain.push_back(Row({1, y.back()}));
           if (f > 0) chain.push_back(Factors()[f - 1]);
-          if (residual) chain.push_back(Residual(y));
+          if (addend) chain.push_back(Addend(y));
           if (a > 0) chain.push_back(activations[a - 1]);
           if (!chain.empty()) chains.push_back(chain);
         }
   return chains;
 }
 
-TEST_CASE("products with a row, a factor, a residual and an activation") {
+TEST_CASE("products with a row, a scale, an addend and an activation") {
   struct Extents {
     int64_t batch, m, n, k;
     bool shared;
@@ -284,6 +285,34 @@ TEST_CASE("which steps a product takes") {
   CHECK(!g.Takes("Add", {g.last(), g.Given({4})}, 0, 1));
   CHECK(g.Takes("Add", {g.last(), g.Given(y)}, 0, 1));
   CHECK(g.Takes("Relu", {g.last()}, 0, -1));
+}
+
+TEST_CASE("a call is prepared with what its library takes on the graph, and with nothing else") {
+  std::mt19937 random(3);
+  const Shape product{kN, 4}, conv{kN, 4, 6, 5};
+  int taken = 0;
+  for (int round = 0; round < 90; ++round) {
+    const Shape& result = round % 3 == 2 ? conv : product;
+    EpilogueChain chain = round % 3 == 0 ? EpilogueChain("MatMul", {{kN, 3}, {3, 4}}, result)
+                          : round % 3 == 1
+                              ? EpilogueChain("Gemm", {{kN, 3}, {3, 4}, {4}}, result)
+                              : EpilogueChain("Conv", {{kN, 3, 6, 5}, {4, 3, 1, 1}}, result);
+    AddRandomSteps(&chain, result, &random);
+    const Op* op = chain.anchor()->op();
+    const FEpilogue* takes = Op::GetAttr<FEpilogue>("FEpilogue.cpu").find(op);
+    const FCompute* prepare = Op::GetAttr<FCompute>("FCompute.cpu").find(op);
+    REQUIRE(takes != nullptr);
+    REQUIRE(prepare != nullptr);
+    CAPTURE(op->name + chain.Names());
+    for (size_t i = 0; i < chain.size(); ++i) {
+      CAPTURE(i);
+      const bool on_graph = chain.TakenOnGraph(*takes, i);
+      CHECK(((*prepare)(chain.Request(i + 1, {{"n", 7}})) != nullptr) == on_graph);
+      if (on_graph) CHECK((*prepare)(chain.Request(i + 1, {{"n", 1}})) != nullptr);
+      taken += on_graph;
+    }
+  }
+  CHECK(taken > 60);
 }
 
 }  // namespace

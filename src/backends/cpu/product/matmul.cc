@@ -76,7 +76,7 @@ Buffer PlaceOfSums(Recipe* r, const Product& p, const Buffer& y, const Buffer& l
 std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
                              const std::function<void(const Buffer&)>& before) {
   const Buffer y = r->Output(0, p.y);
-  const Buffer addend = post.residual() ? r->Input(post.residual()->operand, p.y) : Buffer();
+  const Buffer addend = post.addend() ? r->Input(post.addend()->operand, p.y) : Buffer();
   const Buffer made = PlaceOfSums(r, p, y, addend);
   const VectorProduct v = *p.vector;
   const bool right = DimsOf(p.b).back() == 1;  // the vector is
@@ -127,7 +127,7 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
     if (joined) pd = with;
   }
   const Buffer y = r->Output(0, p.y);
-  const Buffer addend = post.residual() ? r->Input(post.residual()->operand, p.y) : Buffer();
+  const Buffer addend = post.addend() ? r->Input(post.addend()->operand, p.y) : Buffer();
   const Buffer made = PlaceOfSums(r, p, y, joined ? Buffer() : addend);
   if (addend && joined) r->Copy(addend, made);
   r->Add(dnnl::matmul(pd),
@@ -171,7 +171,7 @@ std::vector<Way> WaysOf(const ComputeRequest& q, const ProductShape& p, const Ma
 }
 
 Buffer RowOf(const Recipe& r, const PostOps& post, const Desc& desc) {
-  return post.row() ? r.Input(post.row()->operand, desc) : Buffer();
+  return post.bias_row() ? r.Input(post.bias_row()->operand, desc) : Buffer();
 }
 
 std::unique_ptr<LibraryCall> MakeMatMul(const ComputeRequest& q, const ProductShape& p,
@@ -203,7 +203,7 @@ std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
     return ProductOperand::Plain(q.input_dims[i]).Permuted(IntsAttr(q.node, perm));
   };
   const auto p = CollapseProduct(operand(0, "a_perm"), operand(1, "b_perm"));
-  const auto post = PostOps::Read(q, {/*row=*/q.input_dims[1].size() >= 2, /*factor=*/true});
+  const auto post = PostOps::Read(q, ProductEpilogue);
   if (!p || !post) return nullptr;
   const auto make = [&](const Form& form) { return MakeMatMul(q, *p, *post, form); };
   return Prepare(q, [&] { return Choose(q, WaysOf(q, *p, make)); });
@@ -294,7 +294,7 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
     if (has_c || !q.epilogue.empty()) return nullptr;
     return std::make_unique<ZeroCall>(CheckedMul(m, n));
   }
-  const auto post = PostOps::Read(q, {/*row=*/q.input_dims.size() < 3, /*factor=*/true});
+  const auto post = PostOps::Read(q, ProductEpilogue);
   if (!post) return nullptr;
   GemmTerms terms{alpha, beta, has_c, {}};
   if (has_c) {
@@ -313,13 +313,13 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
 
 WEFT_REGISTER_OP(MatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
-    .set_attr<FEpilogue>("FEpilogue.cpu", ProductTakes);
+    .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
-    .set_attr<FEpilogue>("FEpilogue.cpu", ProductTakes);
+    .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FCompute>("FCompute.cpu", PrepareGemm)
-    .set_attr<FEpilogue>("FEpilogue.cpu", ProductTakes);
+    .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -18,7 +18,6 @@
 
 #include "backends/shared/call_operands.h"
 #include "backends/shared/conv_shape.h"
-#include "epilogue.h"
 #include "followed_call.h"
 #include "libraries.h"
 #include "weft/core/op/op.h"
@@ -113,19 +112,20 @@ std::unique_ptr<DeviceCall> MakeCall(const ComputeRequest& q, ConvCall c,
   s.type = q.output_types[0];
   s.tf32 = q.options.tf32;
   Libraries& libraries = LibrariesOf(q);
-  const bool followed = c.bias >= 0 || !steps.empty();
-  const bool alike = !steps.addend || steps.addend->operand_layout == s.y_layout;
+  const CallStep* added = steps.operand(EpilogueKind::kAddend);
+  const bool followed = c.bias >= 0 || !steps.steps.empty();
+  const bool alike = !added || added->operand_layout == s.y_layout;
   if (!followed || (s.pass == ConvSpec::Pass::kForward && alike)) {
     ConvSpec whole = s;
     whole.bias = c.bias >= 0;
-    whole.addend = steps.addend != nullptr;
-    whole.activation = steps.activation;
+    whole.addend = added != nullptr;
+    whole.activation = steps.activation();
     if (const auto plan = libraries.Conv(whole)) {
       Operand bias, addend;
       bias.number = c.bias;
-      if (!steps.addend)
+      if (!added)
         return std::make_unique<PlannedCall>(plan, std::vector{c.x, c.w, c.y, bias, addend});
-      addend.number = steps.addend->operand;
+      addend.number = added->operand;
       return std::make_unique<AddedCall>(PlannedCall(plan, {c.x, c.w, c.y, bias, addend}),
                                          addend.number,
                                          DTypeBytes(s.type, CheckedProduct(q.output_dims[0])));
@@ -154,25 +154,20 @@ bool AreTaken(const ComputeRequest& q, size_t tensors) {
   return true;
 }
 
-AcceptedSteps Accepted() {
-  AcceptedSteps a;
-  a.addend = a.relu = true;
-  return a;
+EpilogueTable ConvEpilogue(const EpilogueCall& call) {
+  if (!IsCudnnType(call.type.dtype) || call.inputs.size() < 3) return {};
+  return {{{EpilogueKind::kAddend}, {EpilogueKind::kActivation}},
+          [](const ActivationStep& a) { return a.function == Activation::kRelu; }};
 }
 
 std::unique_ptr<DeviceCall> PrepareConv(const ComputeRequest& q) {
   if (!AreTaken(q, 3)) return nullptr;
   const auto shape = ReadConv(q.node, q.input_dims[0], q.input_dims[1], q.output_dims[0]);
-  const auto steps = ReadSteps(q, Accepted());
+  const auto steps = ReadEpilogueSteps(q, ConvEpilogue);
   if (!shape || !steps) return nullptr;
   ConvCall c = CallOf(q, ConvSpec::Pass::kForward, *shape, 0, 1, kResult);
   if (HasInput(q, 2)) c.bias = 2;
   return MakeCall(q, c, *steps);
-}
-
-bool ConvTakes(const EpilogueRequest& q) {
-  return IsCudnnType(q.types[NodeEntry(q.anchor)].dtype) && q.anchor->num_inputs() > 2 &&
-         TakesNext(q, Accepted());
 }
 
 /// dx from (dy, W, shape of x).
@@ -226,7 +221,7 @@ std::unique_ptr<DeviceCall> PrepareReorder(const ComputeRequest&) { return nullp
 
 WEFT_REGISTER_OP(Conv)
     .set_attr<FCompute>("FCompute.cuda", PrepareConv)
-    .set_attr<FEpilogue>("FEpilogue.cuda", ConvTakes)
+    .set_attr<FEpilogue>("FEpilogue.cuda", EpilogueTakenBy(ConvEpilogue))
     .set_attr<FLayout>("FLayout.cuda", ConvLayout);
 WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .set_attr<FCompute>("FCompute.cuda", PrepareGradData)

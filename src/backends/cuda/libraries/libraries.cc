@@ -9,7 +9,6 @@
 
 namespace weft::cuda {
 
-
 int64_t PlannedCall::scratch_bytes() const {
   const int64_t bytes = plan_->workspace_bytes();
   // What we are given is aligned for operands.

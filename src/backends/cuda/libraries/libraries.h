@@ -10,6 +10,7 @@
 
 #include "backends/cuda/driver/driver_api.h"
 #include "backends/shared/conv_shape.h"
+#include "backends/shared/epilogue.h"
 #include "weft/core/plan/layout.h"
 #include "weft/core/tensor/dtype.h"
 #include "weft/runtime/backend/compute.h"
@@ -35,9 +36,6 @@ class LibraryPlan {
   /// the order that the spec names them, null for absent ones. Throws kDevice.
   virtual void Run(StreamHandle* stream, void* const* operands, void* workspace) const = 0;
 };
-
-/// What is applied to each sum before it is stored.
-enum class Activation : uint8_t { kNone, kRelu, kGeluTanh };
 
 /// A call of the program by one plan of a library: which of its inputs and outputs
 /// are the plan's operands.

@@ -8,7 +8,6 @@
 #include "backends/shared/call_operands.h"
 #include "backends/shared/node_attrs.h"
 #include "backends/shared/product_shape.h"
-#include "epilogue.h"
 #include "followed_call.h"
 #include "libraries.h"
 #include "weft/core/op/op.h"
@@ -39,29 +38,24 @@ class Zeros final : public DeviceCall {
 
 /// cuBLASLt has activations for float32 and below; the accuracy of its tanh is not documented,
 /// so f32 does without.
-AcceptedSteps Accepted(DType type, bool right_is_vector) {
-  AcceptedSteps a;
-  a.factor = a.row = a.relu = type != DType::kF64;
-  a.row = a.row && !right_is_vector;
-  a.addend = true;
-  a.gelu_tanh = IsHalf(type);
-  return a;
-}
-
-bool ProductTakes(const EpilogueRequest& q) {
-  const NodeEntry result(q.anchor);
-  const Shape& right = q.shapes[q.anchor->inputs[1]];
-  const DType type = q.types[result].dtype;
-  if (!IsProductType(type) || !right.has_rank()) return false;
-  AcceptedSteps a = Accepted(type, right.rank() < 2);
+EpilogueTable ProductEpilogue(const EpilogueCall& call) {
+  const DType type = call.type.dtype;
+  const Shape& right = call.inputs[1];
+  if (!IsProductType(type) || !right.has_rank()) return {};
+  const bool has_c = call.inputs.size() > 2, plain = type != DType::kF64 && !has_c;
+  EpilogueTable table;
   // The product of two factors of f32 may vanish where neither does.
-  a.factor = a.factor && FloatAttr(q.anchor, "alpha", 1) == 1;
-  if (q.anchor->num_inputs() > 2) {  // C
-    a.factor = a.row = false;
-    const Shape& c = q.shapes[q.anchor->inputs[2]];
-    a.addend = c.has_rank() && (c.rank() < 2 || c[0].is(1));
-  }
-  return TakesNext(q, a);
+  if (plain && FloatAttr(call.anchor, "alpha", 1) == 1)
+    table.stages.push_back({EpilogueKind::kScale});
+  if (plain && right.rank() >= 2) table.stages.push_back({EpilogueKind::kBiasRow});
+  const Shape c = has_c ? call.inputs[2] : Shape::Scalar();
+  if (c.has_rank() && (c.rank() < 2 || c[0].is(1))) table.stages.push_back({EpilogueKind::kAddend});
+  table.stages.push_back({EpilogueKind::kActivation});
+  table.takes = [type](const ActivationStep& a) {
+    return (a.function == Activation::kRelu && type != DType::kF64) ||
+           (a.function == Activation::kGeluTanh && IsHalf(type));
+  };
+  return table;
 }
 
 /// The product that a node is, and what its C is to it: a matrix with a factor, a row, or something
@@ -87,42 +81,42 @@ std::unique_ptr<DeviceCall> PrepareWhole(const ComputeRequest& q, const Product&
   ProductSpec s = p.spec;
   PlannedCall::Operand bias, c;
   if (p.has_c()) (p.row ? bias : c) = p.c;
-  const CallStep* addend = steps.addend;
-  if (steps.row && steps.row->operand_dims == q.output_dims[0]) {
+  const CallStep *addend = steps.operand(EpilogueKind::kAddend),
+                 *row = steps.operand(EpilogueKind::kBiasRow);
+  if (row && row->operand_dims == q.output_dims[0]) {
     if (addend) return nullptr;
-    addend = steps.row;
-  } else if (steps.row) {
-    bias.number = steps.row->operand;
+    addend = row;
+  } else if (row) {
+    bias.number = row->operand;
   }
   if (addend) {
     c.number = addend->operand;
     s.beta = 1;
   }
   s.bias = bias.number >= 0;
-  s.activation = steps.activation;
+  s.activation = steps.activation();
   auto plan = LibrariesOf(q).Product(s);
   return plan ? Planned(std::move(plan), bias, c) : nullptr;
 }
 
 /// With the epilogue of the request.
 std::unique_ptr<DeviceCall> Prepare(const ComputeRequest& q, Product p) {
-  AcceptedSteps accepted = Accepted(p.spec.type, q.input_dims[1].size() < 2);
-  if (p.has_c()) accepted.factor = accepted.row = false;
-  accepted.factor = accepted.factor && p.spec.alpha == 1;
-  accepted.addend = !p.has_c() || p.row || p.behind;
-  const std::optional<EpilogueSteps> steps = ReadSteps(q, accepted);
+  const std::optional<EpilogueSteps> steps = ReadEpilogueSteps(q, ProductEpilogue);
   if (!steps) return nullptr;
-  if (steps->factor) p.spec.alpha *= *steps->factor;
+  // The library adds one matrix: of one row, C may be that one.
+  if (p.has_c() && !p.row && !p.behind && steps->find(EpilogueKind::kAddend)) return nullptr;
+  const LibraryStep* scale = steps->find(EpilogueKind::kScale);
+  if (scale) p.spec.alpha *= scale->value;
   p.spec.tf32 = q.options.tf32 && p.spec.type == DType::kF32;
   if (auto whole = PrepareWhole(q, p, *steps)) return whole;
   const bool added = p.row || p.behind;
-  if (!added && q.epilogue.size() == size_t(steps->factor.has_value())) return nullptr;
+  if (!added && q.epilogue.size() == size_t(scale != nullptr)) return nullptr;
   // The product alone, and kernels for the rest.
   auto plan = LibrariesOf(q).Product(p.spec);
   if (!plan) return nullptr;
   StepsBehind behind(q);
   if (added) behind.Add(p.c.number, q.input_dims[2]);
-  behind.AddEpilogue(steps->factor ? 1 : 0);
+  behind.AddEpilogue(scale ? 1 : 0);
   return behind.After(PlannedCall(std::move(plan),
                                   {{0}, {1}, {0, true}, {}, added ? PlannedCall::Operand() : p.c}));
 }
@@ -187,10 +181,10 @@ std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
 
 WEFT_REGISTER_OP(MatMul)
     .set_attr<FCompute>("FCompute.cuda", PrepareMatMul)
-    .set_attr<FEpilogue>("FEpilogue.cuda", ProductTakes);
+    .set_attr<FEpilogue>("FEpilogue.cuda", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FCompute>("FCompute.cuda", PrepareGemm)
-    .set_attr<FEpilogue>("FEpilogue.cuda", ProductTakes);
+    .set_attr<FEpilogue>("FEpilogue.cuda", EpilogueTakenBy(ProductEpilogue));
 
 }  // namespace
 }  // namespace weft::cuda
