@@ -121,15 +121,6 @@ size_t IndexOf(const std::vector<IoSpec>& specs, const char* name, const char* w
              near.empty() ? "it has: " + Join(names, ", ") : near);
 }
 
-ModelFormat FormatOf(const char* name) {
-  static constexpr const char* kNames[] = {"onnx", "weft", "json", "weftx"};
-  const std::string given = ToLower(name);
-  for (const char* known : kNames)
-    if (given == known) return FormatOfPath(std::string("model.") + known);
-  ThrowError(ErrorCode::kUsage, fmt::format("'{}' is not a model format", name), "",
-             "the formats are onnx, weft, json and weftx");
-}
-
 }  // namespace
 
 WeftStatus weft_program_load(const char* path, const WeftOptions* options, WeftProgram** program) {
@@ -138,7 +129,7 @@ WeftStatus weft_program_load(const char* path, const WeftOptions* options, WeftP
     CheckArgument(program, "program");
     const Setup setup(options);
     Cancellable(setup, [&] {
-      *program = Wrap(FormatOfPath(path) == ModelFormat::kProgram
+      *program = Wrap(FormatOfPath(path).is_program()
                           ? LoadProgram(path, setup.Load())
                           : Compile(LoadModel(path, setup.import), setup.compile));
     });
@@ -153,9 +144,9 @@ WeftStatus weft_program_load_memory(const void* data, size_t size, const char* f
     CheckArgument(program, "program");
     const Setup setup(options);
     const std::string_view bytes(static_cast<const char*>(data), size);
-    const ModelFormat kind = FormatOf(format);
+    const ModelFormat& kind = GetModelFormat(format);
     Cancellable(setup, [&] {
-      if (kind != ModelFormat::kProgram) {
+      if (!kind.is_program()) {
         *program = Wrap(Compile(LoadModelBytes(bytes, kind, setup.import), setup.compile));
         return;
       }

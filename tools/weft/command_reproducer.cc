@@ -17,7 +17,7 @@ namespace {
 
 bool NamesModel(const std::string& argument) {
   try {
-    return FormatOfPath(argument) != ModelFormat::kProgram && FileExists(argument);
+    return !FormatOfPath(argument).is_program() && FileExists(argument);
   } catch (const Error&) {
     return false;
   }

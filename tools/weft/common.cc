@@ -215,7 +215,7 @@ void ReportKernelFaults(const Session& session) {
 Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
   const Limits limits = model.Check();
   Prepared p;
-  if (FormatOfPath(model.path) == ModelFormat::kProgram) {
+  if (FormatOfPath(model.path).is_program()) {
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
     p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits, engine.calls});
     p.engine.backend = p.program->backend();

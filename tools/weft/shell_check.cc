@@ -12,10 +12,10 @@
 #include <filesystem>
 
 #include "command_line.h"
+#include "weft/api/model.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
-#include "write_model.h"
 
 namespace weft::tool {
 namespace {
@@ -87,7 +87,7 @@ CheckCommand::CheckCommand(CheckArgs args, std::string extension, Limits limits)
     : args_(std::move(args)), limits_(limits), file_(folder_ / ("model" + extension)) {}
 
 bool CheckCommand::IsBad(const Graph& graph) {
-  WriteModel(graph, file_, limits_, false);
+  WriteModel(graph, file_, {limits_, false});
   ++runs_;
   const int code = Shell(WithFile(args_.command, file_), args_.show_output);
   WEFT_CHECK(code != 126 && code != 127, kUsage,
@@ -98,7 +98,7 @@ bool CheckCommand::IsBad(const Graph& graph) {
 }
 
 std::string ExtensionOf(const std::string& path) {
-  CheckWritable(path);
+  WritableFormat(path);
   return ToLower(path.substr(path.rfind('.')));
 }
 

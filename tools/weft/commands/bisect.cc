@@ -10,6 +10,7 @@
 #include "command_line.h"
 #include "common.h"
 #include "shell_check.h"
+#include "weft/api/model.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/pass/pass_trace.h"
 #include "weft/core/text/text.h"
@@ -19,7 +20,6 @@
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
-#include "write_model.h"
 
 namespace weft::tool {
 namespace {
@@ -174,7 +174,7 @@ class Bisection {
 
  private:
   std::string FileExtension() const {
-    return FormatOfPath(args_.model.path) == ModelFormat::kOnnx ? ".onnx" : ".weft";
+    return FormatOfPath(args_.model.path).name == "onnx" ? ".onnx" : ".weft";
   }
   int checks() const { return reference_ ? reference_->runs : command_->runs(); }
 
@@ -288,8 +288,8 @@ class Bisection {
     }
     if (!args_.save_dir.empty()) {
       MakeDirectories(args_.save_dir);
-      WriteModel(*good, JoinPath(args_.save_dir, "good.weft"), options_.limits, false);
-      if (bad) WriteModel(*bad, JoinPath(args_.save_dir, "bad.weft"), options_.limits, false);
+      WriteModel(*good, JoinPath(args_.save_dir, "good.weft"), {options_.limits, false});
+      if (bad) WriteModel(*bad, JoinPath(args_.save_dir, "bad.weft"), {options_.limits, false});
     }
     const GrantedRewrite* r = nullptr;
     if (rewrite && !last.rewrites.empty() && !last.rewrites.back().empty())
@@ -345,8 +345,7 @@ int Run(const Args& a) {
              a.against);
   WEFT_CHECK(a.check.command.empty() || a.against.empty(), kUsage,
              "--check and --against are two ways to check; give one");
-  WEFT_CHECK(a.format.empty() || a.format == "onnx" || a.format == "weft" || a.format == "json",
-             kUsage, "--format: expected onnx, weft or json, got '{}'", a.format);
+  if (!a.format.empty()) WritableFormat("model." + a.format);
   const Pipeline pipeline = Pipeline::Parse(a.passes);
   for (const PassSpec& p : pipeline.passes())
     PassEntry::Get(p.name);  // before a large model is read

@@ -4,12 +4,12 @@
 
 #include "command_line.h"
 #include "common.h"
+#include "weft/api/model.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
-#include "write_model.h"
 
 namespace weft::tool {
 namespace {
@@ -80,7 +80,7 @@ Names NamesOf(const Graph& g) {
 
 int Run(const Args& a) {
   const Limits limits = a.model.Check();
-  CheckWritable(a.out);
+  WritableFormat(a.out);
   ImportOptions import;
   import.limits = limits;
   PassOptions options;
@@ -132,7 +132,7 @@ int Run(const Args& a) {
       name = fmt::format("grad_{}_{}", xs[i].name, k);
     g.SetOutputName(forward + i, name);
   }
-  WriteModel(g, a.out, limits, false);
+  WriteModel(g, a.out, {limits, false});
   if (a.model.json) {
     Json outputs = Json::array(), inputs = Json::array();
     for (size_t i = 0; i < g.outputs.size(); ++i) outputs.push_back(g.OutputName(i));

@@ -276,7 +276,7 @@ int InspectProgram(const Args& a) {
 }
 
 int Run(const Args& a) {
-  if (FormatOfPath(a.model.path) == ModelFormat::kProgram) return InspectProgram(a);
+  if (FormatOfPath(a.model.path).is_program()) return InspectProgram(a);
   ImportOptions import;
   import.limits = a.model.Check();
   import.allow_unsupported = true;

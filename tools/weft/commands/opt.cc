@@ -7,6 +7,7 @@
 
 #include "command_line.h"
 #include "common.h"
+#include "weft/api/model.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
@@ -15,7 +16,6 @@
 #include "weft/support/strings.h"
 #include "weft/support/table.h"
 #include "weft/support/timer.h"
-#include "write_model.h"
 
 namespace weft::tool {
 namespace {
@@ -177,7 +177,7 @@ int Run(const Args& a) {
   const bool graph_to_stdout = a.out.empty() || a.out == "-";
   WEFT_CHECK(!(a.model.json && graph_to_stdout), kUsage,
              "--json needs -o OUT: stdout would hold the graph too");
-  if (!graph_to_stdout) CheckWritable(a.out);  // before a large model is read
+  if (!graph_to_stdout) WritableFormat(a.out);  // before a large model is read
   const Pipeline pipeline = Pipeline::Parse(a.passes);
   for (const PassSpec& p : pipeline.passes())
     PassEntry::Get(p.name);  // before a large model is read
@@ -194,7 +194,7 @@ int Run(const Args& a) {
     const std::string text = PrintGraph(graph);
     std::fwrite(text.data(), 1, text.size(), stdout);
   } else {
-    WriteModel(graph, a.out, options.limits, a.elide);
+    WriteModel(graph, a.out, {options.limits, a.elide});
   }
 
   if (a.model.json) {

@@ -6,9 +6,9 @@
 #include "common.h"
 #include "reduce_graph.h"
 #include "shell_check.h"
+#include "weft/api/model.h"
 #include "weft/support/check.h"
 #include "weft/support/timer.h"
-#include "write_model.h"
 
 namespace weft::tool {
 namespace {
@@ -22,7 +22,7 @@ struct Args {
 int Run(const Args& a) {
   const Limits limits = a.model.Check();
   const std::string extension = ExtensionOf(a.out);  // before a large model is read
-  if (!a.min_good.empty()) CheckWritable(a.min_good);
+  if (!a.min_good.empty()) WritableFormat(a.min_good);
   ImportOptions import;
   import.limits = limits;
   const Graph graph = LoadModel(a.model.path, import);
@@ -41,8 +41,8 @@ int Run(const Args& a) {
     if (!is_bad && (!good || CountOperators(candidate) < CountOperators(*good))) good = candidate;
     return is_bad;
   });
-  WriteModel(bad, a.out, limits, false);
-  if (!a.min_good.empty() && good) WriteModel(*good, a.min_good, limits, false);
+  WriteModel(bad, a.out, {limits, false});
+  if (!a.min_good.empty() && good) WriteModel(*good, a.min_good, {limits, false});
 
   if (a.model.json) {
     PrintJson({{"operators_before", CountOperators(graph)},
