@@ -78,6 +78,8 @@ Pipeline SmallGraphPipeline() {
           "PlanMemory"};
 }
 
+Pipeline InterpretedPipeline() { return {"OrderMutation", "ReadVariables", "InferShape"}; }
+
 Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until) {
   PipelineOptions o;
   o.from = from;

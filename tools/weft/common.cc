@@ -223,7 +223,7 @@ Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineAr
     p.inputs = OrderInputs(*p.program, p.named);
     return p;
   }
-  p.engine = ParseEngine(engine.backend.empty() ? "cpu" : engine.backend, engine.passes);
+  p.engine = ParseEngine(engine.backend.empty() ? kDefaultBackend : engine.backend, engine.passes);
   ImportOptions import;
   import.limits = limits;
   for (const auto& [name, file] : SplitAssignments(inputs.files, "--input"))

@@ -31,6 +31,8 @@ struct PipelineOptions {
 };
 
 WEFT_API Pipeline StandardPipeline(const PipelineOptions& options = {});
+/// For a graph whose nodes are interpreted as they are: the order of effects, and shapes.
+WEFT_API Pipeline InterpretedPipeline();
 /// The part of it that a graph still has to go through.
 WEFT_API Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until);
 /// Only so much of it as makes kernels of a graph that is small and simple already, as one library

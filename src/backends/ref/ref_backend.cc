@@ -3,6 +3,7 @@
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/backend/parameters.h"
+#include "weft/runtime/pipelines.h"
 
 namespace weft {
 namespace {
@@ -11,7 +12,7 @@ class RefBackend final : public Backend {
  public:
   std::string name() const override { return "ref"; }
   Target target() const override { return "ref"; }
-  std::string default_pipeline() const override { return "OrderMutation,ReadVariables,InferShape"; }
+  std::string default_pipeline() const override { return InterpretedPipeline().ToString(); }
 };
 
 TargetTraits Interpreted() {

@@ -16,7 +16,7 @@
 
 #include "ops/util/body_gradient.h"
 #include "recurrent.h"
-#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 
 namespace weft::ops {
 namespace {
@@ -234,7 +234,7 @@ FGradient RecurrentGradient(Cell cell) {
       seeds.push_back(input(dy[k], KnownType(in[0])));
     }
     g.outputs = results;
-    g = ApplyPasses(std::move(g), "InferType,InferShape");
+    g = ProvideTypes(std::move(g));
     const std::vector<NodeEntry> grads = Gradients(g, ys, xs, seeds);
     const std::vector<NodeEntry> inlined = Inlined(g, grads, outer);
     for (size_t i = 0; i < slots.size(); ++i) dx[slots[i]] = inlined[i];

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "weft/core/graph/accessors.h"
+#include "weft/core/graph/builtin_ops.h"
 
 namespace weft::m {
 

@@ -1,0 +1,131 @@
+/// placement_test.cc: who runs a node, on targets with and without kernels and memory of their own;
+/// that a compilation keeps to it; and the parts of the standard pipeline.
+#include "weft/runtime/placement.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/e2e_util.h"
+#include "weft/core/pass/provide.h"
+#include "weft/runtime/backend/parameters.h"
+
+namespace weft::e2e {
+namespace {
+
+/// By the name of the node.
+std::map<std::string, Runner> Placed(const Graph& graph, const Target& target) {
+  const Graph g = ProvideTypes(ApplyPasses(graph, StandardPipeline({PipelineEnd::kSimplified})));
+  std::map<std::string, Runner> out;
+  const Placement placement(g, target);
+  for (const NodePtr& n : g.TopoOrder())
+    if (!n->is_variable()) out[n->attrs.name] = placement.Of(n).runner;
+  return out;
+}
+
+TEST_CASE("who runs a node on the host, on a device and in the interpreter") {
+  const Graph g = FromText(R"(graph (%x: f32[4, 8], %w: f32[8, 3], %s: str[2]) -> (%r, %k, %c) {
+  %p = MatMul(%x, %w)
+  %r = Relu(%p)
+  %one = Constant() {value = tensor i64[1] [1]}
+  %k, %at = TopK(%r, %one)
+  %c = Concat(%s, %s) {axis = 0}
+}
+)");
+  const std::map<std::string, Runner> cpu = Placed(g, "cpu");
+  CHECK(cpu.at("r") == Runner::kKernel);
+  CHECK(cpu.at("k") == Runner::kInterpreter);
+  CHECK(cpu.at("c") == Runner::kStages);  // strings have no place in an arena
+  const std::map<std::string, Runner> ref = Placed(g, "ref");
+  CHECK(ref.at("r") == Runner::kInterpreter);
+  CHECK(ref.at("c") == Runner::kInterpreter);
+}
+
+TEST_CASE("sizes that only the run knows are for stages, with the reason") {
+  const Graph g = ProvideTypes(FromText(R"(graph (%x: f32[n]) -> (%i, %y) {
+  %i = NonZero(%x)
+  %y = Relu(%x)
+}
+)"));
+  const Placement placement(g, "cpu");
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (n->is_variable()) continue;
+    const Verdict v = placement.Of(n);
+    CHECK((v.runner == Runner::kStages) == (n->attrs.name == "i"));
+    if (n->attrs.name == "i") CHECK(v.why.find("not known before the run") != std::string::npos);
+  }
+  CHECK(placement.WhyStages().find("NonZero") != std::string::npos);
+  CHECK(WhyNoStages(g).empty());
+  // Compile decides by the same words, before any code is made.
+  std::vector<PassRecord> records;
+  CompileOptions options;
+  options.passes.records = &records;
+  options.backend = "cpu";
+  const auto program = Compile(g, options);
+  CHECK(program->stats().kernels == 0);  // none until a run
+  for (const PassRecord& r : records) CHECK(r.name != "RTCGen");
+}
+
+TEST_CASE("a graph that nothing runs says so, with both reasons") {
+  const Graph g =
+      FromText(R"(graph (%x: f32[n], %v: f32[2] param = [1.0, 2.0] {state = 1}) -> (%i, %w) {
+  %i = NonZero(%x)
+  %w = weft::Assign(%v, %v)
+}
+)");
+  CompileOptions options;
+  options.backend = "cpu";
+  const auto caught = Catch([&] { Compile(g, options); });
+  REQUIRE(caught);
+  CHECK(caught->code == ErrorCode::kUnsupported);
+  CHECK(caught->says("state variables"));
+}
+
+TEST_CASE("the parts of the standard pipeline make the whole of it") {
+  const auto text = [](PipelineEnd from, PipelineEnd until) {
+    return PipelineBetween(from, until).ToString();
+  };
+  std::string parts;
+  const PipelineEnd all[] = {PipelineEnd::kImported, PipelineEnd::kSimplified, PipelineEnd::kGraph,
+                             PipelineEnd::kLayouts,  PipelineEnd::kKernels,    PipelineEnd::kCode,
+                             PipelineEnd::kPlan};
+  for (size_t i = 1; i < std::size(all); ++i)
+    parts += (i > 1 ? "," : "") + text(all[i - 1], all[i]);
+  CHECK(parts == StandardPipeline().ToString());
+  CHECK(text(PipelineEnd::kPlan, PipelineEnd::kPlan).empty());
+  // Without fusion: only passes that do not fuse, and Fusion with one operator a kernel.
+  const Pipeline plain = WithoutFusion(StandardPipeline());
+  for (const PassSpec& spec : plain.passes()) {
+    const PassEntry& pass = *PassEntry::Get(spec.name);
+    CHECK((!pass.fuses || !spec.options.empty()));
+  }
+}
+
+TEST_CASE("parameters behind a backend's name reach its factory, and only those it knows") {
+  CHECK(GetBackend("cpu:no-fusion")->default_pipeline() != GetBackend("cpu")->default_pipeline());
+  const auto wrong = Catch([] { GetBackend("cpu:fast"); });
+  REQUIRE(wrong);
+  CHECK(wrong->code == ErrorCode::kUsage);
+  CHECK(wrong->says("'fast'"));
+  CHECK(wrong->says("no-fusion"));
+  CHECK(Catch([] { GetBackend("ref:anything"); })->code == ErrorCode::kUsage);
+  BackendParameters p("no-fusion, 3");
+  CHECK(p.Take("no-fusion"));
+  CHECK(!p.Take("no-fusion"));
+  CHECK(p.TakeNumber() == 3);
+  CHECK(!p.TakeNumber());
+  p.CheckAllTaken("test", "");
+}
+
+TEST_CASE("what needs types asks for them, and nothing runs where they are there") {
+  Graph g = FromText("graph (%x: f32[n]) -> (%y) {\n  %y = Relu(%x)\n}\n");
+  std::vector<PassRecord> records;
+  PassOptions options;
+  options.records = &records;
+  g = ProvideTypes(std::move(g), options);
+  CHECK(records.size() == 2);
+  g = ProvideTypes(std::move(g), options);
+  CHECK(records.size() == 2);
+  CHECK(Catch([&] { ProvideAttrs(g, {"no_such_attribute"}); })->code == ErrorCode::kDependency);
+}
+
+}  // namespace
+}  // namespace weft::e2e
