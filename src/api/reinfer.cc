@@ -6,7 +6,7 @@
 
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr.h"
-#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 
 namespace weft {
 namespace {
@@ -30,7 +30,7 @@ GraphPtr CleanedBody(const GraphPtr& body, bool infer, const std::shared_ptr<std
   DropDerived(&clean);
   if (facts) clean.attrs["facts"] = facts;
   clean = Cleaned(std::move(clean));
-  if (infer) clean = ApplyPasses(std::move(clean), "InferType,InferShape");
+  if (infer) clean = ProvideTypes(std::move(clean));
   return std::make_shared<const Graph>(std::move(clean));
 }
 

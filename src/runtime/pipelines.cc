@@ -32,21 +32,23 @@ bool MakesCode(const std::string& pass) {
 
 Pipeline StandardPipeline(const PipelineOptions& o) {
   Pipeline p;
-  // First, while the graph is as its author wrote it: reads and writes of variables become edges
-  // and nodes, so that no pass behind has to know of an order that cannot be seen.
-  p.push_back("OrderMutation");
-  p.push_back("ReadVariables");
-  // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
-  // constants by rules.
-  p.push_back("Simplify");
-  p.push_back("FoldConstants");
-  // Behind the constants, since exporters compute weights and statistics by nodes.
-  p.push_back("FoldBatchNorm");
-  // Again: folded constants are operands that rules wait for, and what is left of a normalisation
-  // is often nothing.
-  p.push_back("Simplify");
-  if (o.until < PipelineEnd::kGraph) return p;
-  if (o.libraries) {
+  const auto has = [&o](PipelineEnd part) { return o.from < part && part <= o.until; };
+  if (has(PipelineEnd::kSimplified)) {
+    // First, while the graph is as its author wrote it: reads and writes of variables become edges
+    // and nodes, so that no pass behind has to know of an order that cannot be seen.
+    p.push_back("OrderMutation");
+    p.push_back("ReadVariables");
+    // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
+    // constants by rules.
+    p.push_back("Simplify");
+    p.push_back("FoldConstants");
+    // Behind the constants, since exporters compute weights and statistics by nodes.
+    p.push_back("FoldBatchNorm");
+    // Again: folded constants are operands that rules wait for, and what is left of a normalisation
+    // is often nothing.
+    p.push_back("Simplify");
+  }
+  if (has(PipelineEnd::kGraph) && o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.
     p.push_back("Attention");
     p.push_back("FoldTranspose");
@@ -54,17 +56,15 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // for kernels.
     p.push_back("Epilogue");
     p.push_back("Fusion");
-  } else {
+  } else if (has(PipelineEnd::kGraph)) {
     p.push_back({"Fusion", {{"libraries", 0}}});
   }
-  if (o.until >= PipelineEnd::kLayouts && o.libraries) {
-    // Behind Fusion: which tensors there are between kernels and calls, and which must lie alike,
-    // is known only now.
-    p.push_back("Layout");
-  }
-  if (o.until >= PipelineEnd::kKernels) p.push_back("CodeGen");
-  if (o.until >= PipelineEnd::kCode) p.push_back("RTCGen");
-  if (o.until >= PipelineEnd::kPlan) {
+  // Behind Fusion: which tensors there are between kernels and calls, and which must lie alike, is
+  // known only now.
+  if (has(PipelineEnd::kLayouts) && o.libraries) p.push_back("Layout");
+  if (has(PipelineEnd::kKernels)) p.push_back("CodeGen");
+  if (has(PipelineEnd::kCode)) p.push_back("RTCGen");
+  if (has(PipelineEnd::kPlan)) {
     // Last: kernels say which operands may lie where the result is written, and an order decides
     // what lives at once.
     p.push_back("Schedule");
@@ -76,6 +76,13 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
 Pipeline SmallGraphPipeline() {
   return {"Simplify",  {"Fusion", {{"libraries", 0}}}, "CodeGen", "RTCGen", "Schedule",
           "PlanMemory"};
+}
+
+Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until) {
+  PipelineOptions o;
+  o.from = from;
+  o.until = until;
+  return StandardPipeline(o);
 }
 
 Pipeline WithoutFusion(const Pipeline& given) {

@@ -48,6 +48,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/backend/compute.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
 #include "weft/support/log.h"
@@ -138,9 +139,13 @@ class GoldenCompiler final : public KernelCompiler {
 };
 
 constexpr const char* kGoldenLibrary = "FCompute.golden";
-WEFT_REGISTER_OP_IN(weft, Attention).set_attr<bool>(kGoldenLibrary, true);
-WEFT_REGISTER_OP_IN(weft, TransposedMatMul).set_attr<bool>(kGoldenLibrary, true);
-WEFT_REGISTER_OP(Gemm).set_attr<bool>(kGoldenLibrary, true);
+// That there are calls is all that passes ask.
+const FCompute kGoldenCall = [](const ComputeRequest&) -> std::unique_ptr<PreparedCall> {
+  return nullptr;
+};
+WEFT_REGISTER_OP_IN(weft, Attention).set_attr<FCompute>(kGoldenLibrary, kGoldenCall);
+WEFT_REGISTER_OP_IN(weft, TransposedMatMul).set_attr<FCompute>(kGoldenLibrary, kGoldenCall);
+WEFT_REGISTER_OP(Gemm).set_attr<FCompute>(kGoldenLibrary, kGoldenCall);
 
 /// What a case asks for.
 struct Plan {

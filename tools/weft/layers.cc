@@ -3,13 +3,14 @@
 
 #include "common.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/pass/provide.h"
 #include "weft/support/check.h"
 
 namespace weft::tool {
 
 Graph ExposeAll(Graph g, std::vector<std::string>* names,
                 const std::function<bool(const NodeEntry&)>& wanted) {
-  g = ApplyPasses(std::move(g), "InferType,InferShape");
+  g = ProvideTypes(std::move(g));
   const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
   const TypeMap types = g.GetAttr<TypeMap>("dtype");
   std::vector<NodeEntry> entries;

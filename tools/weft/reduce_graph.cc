@@ -11,7 +11,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/variable.h"
-#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 #include "weft/support/check.h"
 
 namespace weft::tool {
@@ -34,7 +34,7 @@ class Types {
  public:
   explicit Types(const Graph& graph) {
     try {
-      const Graph typed = ApplyPasses(graph, "InferType,InferShape");
+      const Graph typed = ProvideTypes(graph);
       types_ = typed.GetAttr<TypeMap>("dtype");
       shapes_ = typed.GetAttr<ShapeMap>("shape");
     } catch (const Error&) {

@@ -8,6 +8,7 @@
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
+#include "weft/core/pass/provide.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
 #include "weft/support/check.h"
@@ -55,9 +56,7 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
   options.target = target;
   Pipeline passes;
   if (target.traits().kernels) passes = StandardPipeline({PipelineEnd::kSimplified});
-  passes.push_back("InferType");
-  passes.push_back("InferShape");
-  const Graph g = ApplyPasses(graph, passes, options);
+  const Graph g = ProvideTypes(ApplyPasses(graph, passes, options), options);
   const Placement placement(g, target);
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
   for (const NodePtr& n : g.TopoOrder()) {

@@ -9,6 +9,7 @@
 #include "weft/core/module/backend_module.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_param.h"
+#include "weft/core/target.h"
 #include "weft/runtime/backend/backend.h"
 
 namespace weft::docs {
@@ -126,11 +127,12 @@ std::string Code(const std::string& text) { return text.empty() ? "-" : "`" + Ce
 
 std::string OpsPage() {
   const std::vector<const Op*> ops = Op::List();
+  const Target cpu_target("cpu");
   size_t inference = 0, code = 0, gradient = 0, library = 0;
   std::string rows, entries;
   for (const Op* op : ops) {
     const bool types = op->has("FInferType"), shapes = op->has("FInferShape");
-    const bool has_gradient = op->has("FGradient"), has_library = op->has("FCompute.cpu");
+    const bool has_gradient = op->has("FGradient"), has_library = cpu_target.compute(op);
     const std::string form = CodeForm(op);
     inference += types && shapes;
     code += form != "-";

@@ -11,8 +11,9 @@
 
 namespace weft {
 
-/// Where a pipeline ends.
+/// How far a graph has come: where a pipeline begins and ends.
 enum class PipelineEnd : uint8_t {
+  kImported,    ///< as its author wrote it
   kSimplified,  ///< the graph that is placed: nothing fused, no calls chosen
   kGraph,       ///< nodes that are a kernel, a library call or a view each
   kLayouts,     ///< and the layouts of what is between them
@@ -24,11 +25,14 @@ enum class PipelineEnd : uint8_t {
 struct PipelineOptions {
   PipelineEnd until = PipelineEnd::kPlan;
   bool fusion = true;  ///< false: one operator a kernel, as WithoutFusion
-  bool libraries =
-      true;  ///< false: kernels for all that kernels can be made for, and only plain layouts
+  /// False: kernels for all that kernels can be made for, and only plain layouts.
+  bool libraries = true;
+  PipelineEnd from = PipelineEnd::kImported;  ///< what the graph has gone through already
 };
 
 WEFT_API Pipeline StandardPipeline(const PipelineOptions& options = {});
+/// The part of it that a graph still has to go through.
+WEFT_API Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until);
 /// Only so much of it as makes kernels of a graph that is small and simple already, as one library
 /// call is.
 WEFT_API Pipeline SmallGraphPipeline();

@@ -13,7 +13,7 @@
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
-#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 
@@ -39,7 +39,7 @@ SingleNode Isolate(const NodePtr& node, const std::vector<TensorPtr>& inputs) {
   plain.verify = false;
   plain.limits.tensor_bytes = INT64_MAX;  // the scopes of the request hold
   SingleNode s;
-  s.graph = ApplyPasses(std::move(g), {"InferType", "InferShape"}, plain);
+  s.graph = ProvideTypes(std::move(g), plain);
   s.node = s.graph.at(copy);
   return s;
 }

@@ -20,6 +20,7 @@
 #include "weft/core/graph/operands.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/pass/pass_trace.h"
+#include "weft/core/pass/provide.h"
 #include "weft/core/pass/reproducer.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
@@ -100,6 +101,16 @@ class Manager {
   ~Manager() { ExchangePassTrace(trace_); }
   Manager(const Manager&) = delete;
   Manager& operator=(const Manager&) = delete;
+
+  /// The passes that provide these, where they are missing or incomplete.
+  Graph Provide(Graph g, const std::vector<std::string>& attrs) {
+    CheckRegistrations();
+    CheckOperands(g);
+    PassEntry caller;
+    caller.name = "the caller";
+    caller.depends = attrs;
+    return Provide(std::move(g), caller);
+  }
 
   Graph Run(Graph g, const Pipeline& pipeline) {
     CheckRegistrations();
@@ -415,6 +426,12 @@ Graph ApplyPasses(Graph graph, const Pipeline& pipeline, const PassOptions& opti
 }
 Graph ApplyPasses(Graph graph, const char* pipeline, const PassOptions& options) {
   return ApplyPasses(std::move(graph), Pipeline::Parse(pipeline), options);
+}
+Graph ProvideAttrs(Graph graph, const std::vector<std::string>& attrs, const PassOptions& options) {
+  return Manager(options).Provide(std::move(graph), attrs);
+}
+Graph ProvideTypes(Graph graph, const PassOptions& options) {
+  return ProvideAttrs(std::move(graph), {"dtype", "shape"}, options);
 }
 Graph ApplyPass(Graph graph, const std::string& pass, const PassOptions& options) {
   return ApplyPasses(std::move(graph), Pipeline({PassSpec(pass)}), options);

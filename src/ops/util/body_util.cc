@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 
 namespace weft::ops {
 
@@ -23,8 +23,8 @@ InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::ve
   PassOptions plain;
   plain.verify = false;
   InferredBody out;
-  out.graph = with_shapes ? ApplyPasses(std::move(body), {"InferType", "InferShape"}, plain)
-                          : ApplyPass(std::move(body), "InferType", plain);
+  out.graph = with_shapes ? ProvideTypes(std::move(body), plain)
+                          : ProvideAttrs(std::move(body), {"dtype"}, plain);
   return out;
 }
 

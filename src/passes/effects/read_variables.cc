@@ -22,7 +22,7 @@
 
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
-#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/typed_edit.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 
@@ -33,15 +33,14 @@ struct Content {
   NodePtr last_write, read;
 };
 
-Graph ReadVariables(Graph g, PassContext& ctx) {
-  if (!HasEffects(g)) return g;
-  MarkState(g);
+void AddReads(Graph& g, PassContext& ctx) {
+  TypedEdit edit(g);
   std::map<NodeId, Content> written;  // looked up only
   const std::vector<NodePtr> order = g.TopoOrder();
   for (NodePtr n : order)
     for (auto [i, k] : WrittenInputs(n))
       if (n->inputs[size_t(i)].node->is_variable()) written[n->inputs[size_t(i)].node->id()];
-  if (written.empty()) return g;
+  if (written.empty()) return;
   for (NodePtr n : order) {
     if (n->is_variable() || IsOp(n, builtin::kRead)) continue;
     const std::vector<std::pair<int, int>> writes = WrittenInputs(n);
@@ -54,8 +53,8 @@ Graph ReadVariables(Graph g, PassContext& ctx) {
       if (target) continue;
       Content& c = it->second;
       if (!c.read) {
-        if (!ctx.Fuel("read", n)) return g;
-        c.read = g.AddNode(builtin::kRead, {NodeEntry(v)});
+        if (!ctx.Fuel("read", n)) return;
+        c.read = edit.Add(builtin::kRead, {NodeEntry(v)}, {}, NodeEntry(v)).node;
         if (c.last_write) c.read->control_deps.push_back(c.last_write);
         ctx.Count("reads");
       }
@@ -73,6 +72,12 @@ Graph ReadVariables(Graph g, PassContext& ctx) {
       c = {n, {}};
     }
   }
+}
+
+Graph ReadVariables(Graph g, PassContext& ctx) {
+  if (!HasEffects(g)) return g;
+  MarkState(g);
+  AddReads(g, ctx);
   return g;
 }
 

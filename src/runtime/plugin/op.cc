@@ -9,7 +9,7 @@
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/op/op_signature.h"
 #include "weft/core/op/staging.h"
-#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 #include "weft/runtime/backend/compute.h"
 
 struct WeftInference {
@@ -91,7 +91,7 @@ FHostEval EvalOf(const Computation& c) {
     g.outputs = entries;
     PassOptions plain;
     plain.verify = false;
-    g = ApplyPasses(std::move(g), {"InferType", "InferShape"}, plain);
+    g = ProvideTypes(std::move(g), plain);
     std::vector<std::unique_ptr<View>> views;
     std::vector<const WeftView*> in, out;
     for (const TensorPtr& t : inputs) {

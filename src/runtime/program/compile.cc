@@ -80,7 +80,7 @@ void CheckEffects(const Graph& graph) {
   }
 }
 
-void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
+void DescribeProgram(Program::Impl* program, const std::string& backend_name) {
   program->backend_name_ = backend_name;
   for (NodePtr p : program->graph_.AllInputs())
     program->inputs_.push_back(SpecOf(program->graph_, NodeEntry(p), p->attrs.name));
@@ -96,15 +96,31 @@ void ProgramMaker::Finish(Program* program, const std::string& backend_name) {
     program->writes_variables_ = program->writes_variables_ || !WrittenInputs(n).empty();
 }
 
-std::shared_ptr<Program> ProgramMaker::Make(Graph compiled, const std::string& backend_name,
-                                            const std::shared_ptr<Backend>& backend) {
-  std::shared_ptr<Program> program =
+std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_name,
+                                     const std::shared_ptr<Backend>& backend,
+                                     std::vector<PassRecord> passes, const Limits& limits,
+                                     const CallOptions& calls) {
+  std::unique_ptr<Program::Impl> program =
       !backend->target().traits().kernels ? MakeReferenceProgram(std::move(compiled))
       : backend->device()                 ? MakeDeviceProgram(std::move(compiled), backend)
                                           : MakeHostProgram(std::move(compiled), backend);
-  Finish(program.get(), backend_name);
-  return program;
+  DescribeProgram(program.get(), backend_name);
+  program->limits_ = limits;
+  program->call_options_ = calls;
+  for (const PassRecord& r : passes) program->stats_.kernels_failed += int(r.faults.size());
+  program->stats_.passes = std::move(passes);
+  return std::make_shared<Program>(std::move(program));
 }
+
+Program::Program(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Program::~Program() = default;
+const std::vector<IoSpec>& Program::inputs() const { return impl_->inputs_; }
+const std::vector<IoSpec>& Program::outputs() const { return impl_->outputs_; }
+const std::vector<IoSpec>& Program::variables() const { return impl_->variables_; }
+bool Program::writes_variables() const { return impl_->writes_variables_; }
+const ProgramStats& Program::stats() const { return impl_->stats(); }
+const Graph& Program::graph() const { return impl_->graph_; }
+const std::string& Program::backend() const { return impl_->backend_name_; }
 
 Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
   PassOptions passes = options.passes;
@@ -144,12 +160,8 @@ std::shared_ptr<Program> TryCompile(Graph graph, const CompileOptions& options,
   Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
   *why_stages = planned.why_stages;
   if (!why_stages->empty()) return nullptr;
-  std::shared_ptr<Program> program =
-      ProgramMaker::Make(std::move(planned.graph), options.backend, backend);
-  ProgramMaker::SetPasses(program.get(), records);
-  ProgramMaker::SetLimits(program.get(), options.passes.limits);
-  ProgramMaker::SetCallOptions(program.get(), options.calls);
-  return program;
+  return MakeProgram(std::move(planned.graph), options.backend, backend, records,
+                     options.passes.limits, options.calls);
 }
 
 }  // namespace
@@ -179,10 +191,9 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
     const std::string why_not = WhyNoStages(original);
     WEFT_CHECK(why_not.empty(), kUnsupported, "{}; nor can it run by stages: {}", why, why_not);
     program = MakeStagedProgram(original, options);
-    ProgramMaker::Finish(program.get(), options.backend);
   }
-  ProgramMaker::SetLimits(program.get(), options.passes.limits);
-  ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
+  program->impl().limits_ = options.passes.limits;
+  program->impl().stats_.compile_seconds = timer.seconds();
   return program;
 }
 

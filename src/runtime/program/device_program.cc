@@ -337,8 +337,8 @@ class DeviceProgram final : public PlannedProgram {
 
 }  // namespace
 
-std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend) {
-  return std::make_shared<DeviceProgram>(std::move(graph), std::move(backend));
+std::unique_ptr<Program::Impl> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend) {
+  return std::make_unique<DeviceProgram>(std::move(graph), std::move(backend));
 }
 
 }  // namespace weft

@@ -134,8 +134,8 @@ class HostProgram final : public PlannedProgram {
 
 }  // namespace
 
-std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend) {
-  return std::make_shared<HostProgram>(std::move(graph), std::move(backend));
+std::unique_ptr<Program::Impl> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend) {
+  return std::make_unique<HostProgram>(std::move(graph), std::move(backend));
 }
 
 }  // namespace weft

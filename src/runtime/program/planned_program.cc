@@ -45,7 +45,7 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
   stats_.distinct_kernels = int(distinct.size());
 }
 
-Program::Rest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
+RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
                                        std::vector<std::shared_ptr<Tensor>>* outputs,
                                        bool later) const {
   PlannedState& s = static_cast<PlannedState&>(state);

@@ -32,7 +32,7 @@ class Arena {
   int64_t size_ = 0;
 };
 
-class PlannedProgram : public Program {
+class PlannedProgram : public Program::Impl {
  protected:
   struct PlannedState : State {
     Arena arena;

@@ -1,29 +1,76 @@
 /// program_impl.h: the kinds of program, and what makes them. Private to the runtime.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "weft/runtime/program/program.h"
 
 namespace weft {
 
-/// What Compile and LoadProgram share: the program of a graph that its passes have left.
-struct ProgramMaker {
-  static std::shared_ptr<Program> Make(Graph compiled, const std::string& backend_name,
-                                       const std::shared_ptr<Backend>& backend);
-  /// Names and types of inputs and outputs, from the program's graph.
-  static void Finish(Program* program, const std::string& backend_name);
-  static void SetLimits(Program* program, const Limits& limits) { program->limits_ = limits; }
-  static void SetCallOptions(Program* program, const CallOptions& options) {
-    program->call_options_ = options;
-  }
-  static ProgramStats& Stats(Program& program) { return program.stats_; }
-  /// What the passes told; their faults are kernels.
-  static void SetPasses(Program* program, std::vector<PassRecord> records) {
-    for (const PassRecord& r : records) program->stats_.kernels_failed += int(r.faults.size());
-    program->stats_.passes = std::move(records);
-  }
+class DeviceCopy;
+
+/// State of one session.
+struct ProgramState {
+  virtual ~ProgramState() = default;
+  int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
+  int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
+  std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
+  /// The same on a device, for programs that run there.
+  std::vector<DeviceCopy*> device_variables;
+  std::vector<StepTime>* profile = nullptr;
+  /// Given tensors of the right type are written though others hold them.
+  bool keeps_outputs = false;
 };
+
+/// What is left of a run that has begun; both empty: nothing.
+struct RunRest {
+  std::function<bool()> ended;
+  /// The results are there when it returns; throws what the run throws.
+  std::function<void()> finish;
+};
+
+/// What a program is: its interface to sessions, and what all kinds of it share.
+struct Program::Impl {
+  using State = ProgramState;
+  using Rest = RunRest;
+  virtual ~Impl() = default;
+  virtual std::unique_ptr<State> NewState() const = 0;
+  /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype
+  /// and extents is reused.
+  virtual void Run(State& state, const std::vector<TensorPtr>& inputs,
+                   std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
+  /// As Run, but the results may come later. By default they do not.
+  virtual Rest Start(State& state, const std::vector<TensorPtr>& inputs,
+                     std::vector<std::shared_ptr<Tensor>>* outputs) const {
+    Run(state, inputs, outputs);
+    return {};
+  }
+  virtual const ProgramStats& stats() const { return stats_; }
+
+  /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.
+  Limits limits_;
+  CallOptions call_options_;  ///< of CompileOptions, LoadOptions
+  Graph graph_;
+  std::string backend_name_;
+  std::vector<IoSpec> inputs_, outputs_, variables_;
+  std::vector<TensorPtr> initial_values_;  ///< of variables; null: none
+  bool writes_variables_ = false;
+  bool on_device_ = false;  ///< Run takes State::device_variables
+  ProgramStats stats_;
+};
+
+/// The program of a graph that its passes have left: of the kind that the backend runs. `passes`
+/// tell the faults, which are kernels.
+std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_name,
+                                     const std::shared_ptr<Backend>& backend,
+                                     std::vector<PassRecord> passes, const Limits& limits,
+                                     const CallOptions& calls);
+
+/// Names and types of inputs and outputs, from the graph.
+void DescribeProgram(Program::Impl* program, const std::string& backend_name);
 
 /// A tensor of the same content that nothing else holds: what a caller may write to.
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
@@ -32,17 +79,17 @@ void CopyContent(const Tensor& from, Tensor* to);
 /// The backend of that name, for one program with `threads` (0: as many as the process may
 /// use). Throws as GetBackend.
 std::shared_ptr<Backend> BackendFor(const std::string& name, int threads);
-/// Where CompileOptions name none. Every write must be one to a state variable, by an operator
+/// Every write must be one to a state variable, by an operator
 /// whose result is the new content, and the names of state variables must tell them apart
 /// (kInvalidModel, kUnsupported).
 void CheckEffects(const Graph& graph);
 
 /// Runs every node in the Evaluator on tensors of the sizes that come: the reference.
-std::shared_ptr<Program> MakeReferenceProgram(Graph graph);
+std::unique_ptr<Program::Impl> MakeReferenceProgram(Graph graph);
 /// Runs the planned instruction list on host memory.
-std::shared_ptr<Program> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend);
+std::unique_ptr<Program::Impl> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend);
 /// Runs it on a backend with memory of its own.
-std::shared_ptr<Program> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend);
+std::unique_ptr<Program::Impl> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend);
 
 /// What a program of this backend is planned from: the graph after the pipeline, or, where one plan
 /// cannot hold it, after so much of the pipeline as it takes to know that, and the reason.

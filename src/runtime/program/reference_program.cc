@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-class ReferenceProgram final : public Program {
+class ReferenceProgram final : public Program::Impl {
  public:
   explicit ReferenceProgram(Graph graph) {
     const Evaluator* e = GetEvaluator();
@@ -29,7 +29,6 @@ class ReferenceProgram final : public Program {
     graph_ = std::move(graph);
   }
 
- protected:
   std::unique_ptr<State> NewState() const override { return std::make_unique<State>(); }
   void Run(State& state, const std::vector<TensorPtr>& inputs,
            std::vector<std::shared_ptr<Tensor>>* outputs) const override {
@@ -76,8 +75,8 @@ void CopyContent(const Tensor& from, Tensor* to) {
     std::memcpy(to->mutable_data(), from.data(), size_t(from.num_bytes()));
 }
 
-std::shared_ptr<Program> MakeReferenceProgram(Graph graph) {
-  return std::make_shared<ReferenceProgram>(std::move(graph));
+std::unique_ptr<Program::Impl> MakeReferenceProgram(Graph graph) {
+  return std::make_unique<ReferenceProgram>(std::move(graph));
 }
 
 }  // namespace weft

@@ -29,6 +29,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/provide.h"
 #include "weft/runtime/placement.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
@@ -131,7 +132,7 @@ class StageMaker {
     PassOptions plain;
     plain.verify = false;
     plain.limits = options_.passes.limits;
-    rest_ = ApplyPasses(std::move(rest_), {"InferType", "InferShape"}, plain);
+    rest_ = ProvideTypes(std::move(rest_), plain);
   }
 
   NodeEntry InRest(const NodeEntry& e) const { return rest_.at(rest_of_.at(e.key())); }
@@ -212,7 +213,7 @@ class StageMaker {
     part.outputs = part.Import(outputs);
     for (const NodePtr& p : part.AllInputs()) stage->inputs.push_back(by_name_.at(p->attrs.name));
     const std::shared_ptr<Program> program = CompileStatic(std::move(part), options_);
-    ProgramStats& counts = ProgramMaker::Stats(*program);
+    ProgramStats& counts = program->impl().stats_;
     counts.launches = stats_.launches;
     counts.replays = stats_.replays;
     counts.host_waits = stats_.host_waits;
@@ -233,7 +234,7 @@ class StageMaker {
 
 constexpr size_t kMaxStages = 64;  // that a program remembers
 
-class StagedProgram final : public Program {
+class StagedProgram final : public Program::Impl {
  public:
   StagedProgram(Graph graph, const CompileOptions& options) : options_(options) {
     // What belongs to the call that compiles, which is over when stages are made.
@@ -244,7 +245,7 @@ class StagedProgram final : public Program {
     options_.passes.print_after.clear();
     PassOptions plain;
     plain.limits = options.passes.limits;
-    graph_ = ApplyPasses(std::move(graph), {"InferType", "InferShape"}, plain);
+    graph_ = ProvideTypes(std::move(graph), plain);
     order_ = graph_.TopoOrder();
   }
 
@@ -253,7 +254,6 @@ class StagedProgram final : public Program {
     return last_run_ ? *last_run_ : stats_;
   }
 
- protected:
   struct StagedState final : State {
     /// Each keeps its program alive; the oldest goes, as its stage does or has done.
     BoundedCache<const Program*, std::unique_ptr<Session>> sessions{kMaxStages};
@@ -379,7 +379,9 @@ class StagedProgram final : public Program {
 }  // namespace
 
 std::shared_ptr<Program> MakeStagedProgram(Graph graph, const CompileOptions& options) {
-  return std::make_shared<StagedProgram>(std::move(graph), options);
+  auto impl = std::make_unique<StagedProgram>(std::move(graph), options);
+  DescribeProgram(impl.get(), options.backend);
+  return std::make_shared<Program>(std::move(impl));
 }
 
 }  // namespace weft

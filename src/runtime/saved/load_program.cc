@@ -17,6 +17,7 @@
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -52,15 +53,15 @@ class Reader {
       passes.target = backend->target();
       // Another machine's libraries may take other layouts.
       if (g.HasAttr("layout") && !UsableLayouts(g, backend->target()))
-        g = ApplyPasses(std::move(g), "Layout", passes);
+        g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kGraph, PipelineEnd::kLayouts),
+                        passes);
       g = WithCode(std::move(g), *backend, passes);
-      g = ApplyPasses(std::move(g), Pipeline::Parse("Schedule,PlanMemory"), passes);
+      g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kCode, PipelineEnd::kPlan),
+                      passes);
     }
-    std::shared_ptr<Program> program = ProgramMaker::Make(std::move(g), name, backend);
-    ProgramMaker::SetPasses(program.get(), std::move(records));
-    ProgramMaker::SetLimits(program.get(), options_.limits);
-    ProgramMaker::SetCallOptions(program.get(), options_.calls);
-    ProgramMaker::Stats(*program).compile_seconds = timer.seconds();
+    std::shared_ptr<Program> program = MakeProgram(std::move(g), name, backend, std::move(records),
+                                                   options_.limits, options_.calls);
+    program->impl().stats_.compile_seconds = timer.seconds();
     return program;
   }
 
@@ -194,7 +195,8 @@ class Reader {
       WEFT_LOG(kInfo, "the program holds code for {}, which this machine or version does not run",
                target_);
     }
-    g = ApplyPasses(std::move(g), "CodeGen", passes);
+    g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kLayouts, PipelineEnd::kKernels),
+                    passes);
     const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
     RtcMap rtc;
     bool complete = true;
@@ -213,7 +215,8 @@ class Reader {
       g.SetAttr("rtc", std::move(rtc));
       return g;
     }
-    g = ApplyPasses(std::move(g), "RTCGen", passes);
+    g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kKernels, PipelineEnd::kCode),
+                    passes);
     RtcMap all = g.TakeAttrOr<RtcMap>("rtc");
     for (NodeId id = 0; id < rtc.id_bound(); ++id)
       if (const CompiledKernels* c = rtc.find(id)) all.set(id, *c);

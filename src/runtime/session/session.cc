@@ -63,15 +63,15 @@ bool Overlap(const Tensor& a, const Tensor& b) {
 Session::Session(std::shared_ptr<const Program> program, std::shared_ptr<VariableStore> store)
     : program_(std::move(program)),
       store_(store ? std::move(store) : std::make_shared<VariableStore>()),
-      state_(program_->NewState()) {
+      state_(program_->impl().NewState()) {
   Initialise();
 }
 Session::~Session() = default;
 
 void Session::Initialise() {
-  for (size_t i = 0; i < program_->variables_.size(); ++i)
-    if (program_->initial_values_[i])
-      store_->SetIfAbsent(program_->variables_[i].name, program_->initial_values_[i]);
+  const Program::Impl& p = program_->impl();
+  for (size_t i = 0; i < p.variables_.size(); ++i)
+    if (p.initial_values_[i]) store_->SetIfAbsent(p.variables_[i].name, p.initial_values_[i]);
 }
 
 int64_t Session::live_bytes() const { return state_->live_bytes; }
@@ -82,18 +82,18 @@ int Session::kernels_failed() const {
 }
 
 void Session::RunProgram(const std::vector<TensorPtr>& inputs,
-                         std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest) {
+                         std::vector<std::shared_ptr<Tensor>>* outputs, RunRest* rest) {
+  const Program::Impl& p = program_->impl();
   const auto run = [&] {
     if (rest)
-      *rest = program_->Start(*state_, inputs, outputs);
+      *rest = p.Start(*state_, inputs, outputs);
     else
-      program_->Run(*state_, inputs, outputs);
+      p.Run(*state_, inputs, outputs);
   };
-  const std::vector<IoSpec>& specs = program_->variables_;
+  const std::vector<IoSpec>& specs = p.variables_;
   if (specs.empty()) return run();
   const auto open = [&] {
-    return std::make_unique<VariableAccess>(*store_, program_->writes_variables_,
-                                            program_->on_device_);
+    return std::make_unique<VariableAccess>(*store_, p.writes_variables_, p.on_device_);
   };
   auto access = open();
   if (access->version() != store_version_) {
@@ -111,7 +111,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
       std::shared_ptr<Tensor> t = access->Find(spec.name);
       CheckVariable(spec, t.get(), *access);
       state_->variables.push_back(std::move(t));
-      if (program_->on_device_) state_->device_variables.push_back(access->OnDevice(spec.name));
+      if (p.on_device_) state_->device_variables.push_back(access->OnDevice(spec.name));
     }
     store_version_ = access->version();
   }
@@ -119,14 +119,14 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
 }
 
 void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
-                          std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest) {
+                          std::vector<std::shared_ptr<Tensor>>* outputs, RunRest* rest) {
   const auto& specs = program_->inputs();
   WEFT_CHECK(inputs.size() == specs.size(), kBadInput, "the program takes {} inputs, {} given",
              specs.size(), inputs.size());
   for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i]);
   outputs->resize(program_->outputs().size());
   try {
-    RequestScope scope(program_->limits_, &cancel_);
+    RequestScope scope(program_->impl().limits_, &cancel_);
     RequestScope::Poll();
     RunProgram(inputs, outputs, rest);
   } catch (const std::bad_alloc&) {
@@ -141,20 +141,33 @@ void Session::RunInto(const std::vector<TensorPtr>& inputs,
   CheckAndRun(inputs, outputs, nullptr);
 }
 
+/// Keeps alive what the run works on.
+struct PendingRun::Impl {
+  std::shared_ptr<const Program> program;
+  std::shared_ptr<ProgramState> state;
+  std::vector<std::shared_ptr<Tensor>> outputs;
+  RunRest rest;
+};
+
+PendingRun::PendingRun() : impl_(std::make_unique<Impl>()) {}
+PendingRun::PendingRun(PendingRun&&) noexcept = default;
+bool PendingRun::ready() const { return !impl_->rest.ended || impl_->rest.ended(); }
+
 PendingRun Session::Start(const std::vector<TensorPtr>& inputs) {
   PendingRun run;
-  run.program_ = program_;
-  run.state_ = state_;
-  CheckAndRun(inputs, &run.outputs_, &run.rest_);
+  run.impl_->program = program_;
+  run.impl_->state = state_;
+  CheckAndRun(inputs, &run.impl_->outputs, &run.impl_->rest);
   return run;
 }
 
 std::vector<TensorPtr> PendingRun::Wait() {
-  if (rest_.finish) std::exchange(rest_, {}).finish();
-  return {outputs_.begin(), outputs_.end()};
+  if (impl_->rest.finish) std::exchange(impl_->rest, {}).finish();
+  return {impl_->outputs.begin(), impl_->outputs.end()};
 }
 
 PendingRun::~PendingRun() {
+  if (!impl_) return;  // it has been moved from
   // The device writes the results.
   try {
     Wait();
@@ -188,7 +201,7 @@ std::vector<TensorPtr> Session::Run(const std::map<std::string, TensorPtr>& inpu
 std::vector<std::shared_ptr<Tensor>> Session::RunBound(
     const std::vector<TensorPtr>& inputs, const std::vector<std::shared_ptr<Tensor>>& bound) {
   struct Reset {
-    Program::State& state;
+    ProgramState& state;
     ~Reset() { state.keeps_outputs = false; }
   } reset{*state_};
   state_->keeps_outputs = true;
@@ -225,7 +238,7 @@ std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs,
   std::vector<StepTime> steps;
   std::vector<std::shared_ptr<Tensor>> made;
   struct Reset {
-    Program::State& state;
+    ProgramState& state;
     ~Reset() { state.profile = nullptr; }
   } reset{*state_};
   state_->profile = &steps;

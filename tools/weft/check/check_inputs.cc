@@ -15,6 +15,7 @@
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/provide.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -52,7 +53,7 @@ Graph AtExtents(const Graph& graph, const SymBindings& bind) {
     g.SetAttr(p, "shape", s);
   }
   try {
-    return ApplyPasses(g, "InferType,InferShape");
+    return ProvideTypes(g);
   } catch (const UserError&) {
     return ApplyPasses(graph,
                        "InferType,InferShape");  // these extents do not fit; a run will say so
@@ -289,7 +290,7 @@ std::vector<CheckValues> CheckInputMaker::Kinds() const {
 }
 
 bool CheckInputMaker::GuessesShapes() const {
-  const Graph g = ApplyPasses(graph_, "InferType,InferShape");
+  const Graph g = ProvideTypes(graph_);
   Follower follower(g);
   for (const NodePtr& p : g.AllInputs())
     if (follower.Follow(p).shape) return true;

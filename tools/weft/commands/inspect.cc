@@ -12,6 +12,7 @@
 #include "weft/core/op/flops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/provide.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/program/predict_arena.h"
 #include "weft/runtime/saved/saved_program.h"
@@ -123,7 +124,7 @@ void PredictPeak(const Graph& graph, const Limits& limits, Report* r) {
 Report Inspect(const Graph& imported, const Args& a) {
   Report r;
   r.name = imported.name();
-  const Graph g = ApplyPasses(imported, "InferType,InferShape");
+  const Graph g = ProvideTypes(imported);
   const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
   auto io = [&](const NodeEntry& e, const std::string& name) {

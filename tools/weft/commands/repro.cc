@@ -112,7 +112,7 @@ int Run(const Args& a) {
   }
   if (a.json) {
     PrintJson({{"pipeline", pipeline.ToString()},
-               {"target", r.options.target},
+               {"target", r.options.target.name()},
                {"recorded", {{"code", r.error}, {"place", r.place}, {"message", r.message}}},
                {"replayed", other ? Json{{"code", ErrorCodeName(other->code())},
                                          {"place", other->place()},

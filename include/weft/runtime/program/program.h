@@ -77,70 +77,36 @@ struct ProgramStats {
   std::vector<PassRecord> passes;
 };
 
-class DeviceCopy;
-class Session;
 class VariableStore;
-struct ProgramMaker;
+// The runtime's own (src/runtime/program/program_impl.h).
+struct ProgramState;
+struct RunRest;
 
 class WEFT_API Program {
  public:
-  virtual ~Program() = default;
-  const std::vector<IoSpec>& inputs() const { return inputs_; }
-  const std::vector<IoSpec>& outputs() const { return outputs_; }
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  const std::vector<IoSpec>& inputs() const;
+  const std::vector<IoSpec>& outputs() const;
   /// State variables (core/graph/effects.h), which are not fed: their contents are
   /// in the session's store.
-  const std::vector<IoSpec>& variables() const { return variables_; }
+  const std::vector<IoSpec>& variables() const;
   /// A run writes some of them.
-  bool writes_variables() const { return writes_variables_; }
+  bool writes_variables() const;
   /// Stays as it is, but for the counts of runs.
-  virtual const ProgramStats& stats() const { return stats_; }
+  const ProgramStats& stats() const;
   /// The graph after the pipeline.
-  const Graph& graph() const { return graph_; }
-  const std::string& backend() const { return backend_name_; }
+  const Graph& graph() const;
+  const std::string& backend() const;
 
- protected:
-  friend class Session;
-  friend struct ProgramMaker;
-  /// State of one session.
-  struct State {
-    virtual ~State() = default;
-    int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
-    int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
-    std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
-    /// the same on a device, for programs that run there
-    std::vector<DeviceCopy*> device_variables;
-    std::vector<StepTime>* profile = nullptr;
-    /// given tensors of the right type are written though others hold them
-    bool keeps_outputs = false;
-  };
-  /// What is left of a run that has begun; both empty: nothing.
-  struct Rest {
-    std::function<bool()> ended;
-    /// the results are there when it returns; throws what the run throws
-    std::function<void()> finish;
-  };
-  friend class PendingRun;
-  /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.
-  Limits limits_;
-  CallOptions call_options_;  ///< of CompileOptions, LoadOptions
-  virtual std::unique_ptr<State> NewState() const = 0;
-  /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype
-  /// and extents is reused.
-  virtual void Run(State& state, const std::vector<TensorPtr>& inputs,
-                   std::vector<std::shared_ptr<Tensor>>* outputs) const = 0;
-  /// As Run, but the results may come later. By default they do not.
-  virtual Rest Start(State& state, const std::vector<TensorPtr>& inputs,
-                     std::vector<std::shared_ptr<Tensor>>* outputs) const {
-    Run(state, inputs, outputs);
-    return {};
-  }
-  Graph graph_;
-  std::string backend_name_;
-  std::vector<IoSpec> inputs_, outputs_, variables_;
-  std::vector<TensorPtr> initial_values_;  // of variables; null: none
-  bool writes_variables_ = false;
-  bool on_device_ = false;  ///< Run takes State::device_variables
-  ProgramStats stats_;
+  /// What runs it. Compile and LoadProgram make it; nothing outside the runtime can.
+  struct Impl;
+  explicit Program(std::unique_ptr<Impl> impl);
+  Impl& impl() const { return *impl_; }
+
+ private:
+  const std::unique_ptr<Impl> impl_;
 };
 
 /// Runs the pipeline and prepares the program. Throws what passes throw; kUnsupported names every
@@ -151,22 +117,20 @@ WEFT_API std::shared_ptr<const Program> Compile(Graph graph, const CompileOption
 /// session, which it outlives.
 class WEFT_API PendingRun {
  public:
-  PendingRun(PendingRun&&) noexcept = default;
+  PendingRun(PendingRun&&) noexcept;
   PendingRun& operator=(PendingRun&&) = delete;
   ~PendingRun();
   /// The results are there.
-  bool ready() const { return !rest_.ended || rest_.ended(); }
+  bool ready() const;
   /// Waits for the results and gives them, in the order of program->outputs(). Throws what the run
   /// throws. To be called once.
   std::vector<TensorPtr> Wait();
 
  private:
   friend class Session;
-  PendingRun() = default;
-  std::shared_ptr<const Program> program_;
-  std::shared_ptr<Program::State> state_;
-  std::vector<std::shared_ptr<Tensor>> outputs_;
-  Program::Rest rest_;
+  struct Impl;
+  PendingRun();
+  std::unique_ptr<Impl> impl_;
 };
 
 class WEFT_API Session {
@@ -220,13 +184,13 @@ class WEFT_API Session {
   void Initialise();
   /// `rest` null: until the results are there.
   void RunProgram(const std::vector<TensorPtr>& inputs,
-                  std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest);
+                  std::vector<std::shared_ptr<Tensor>>* outputs, RunRest* rest);
   void CheckAndRun(const std::vector<TensorPtr>& inputs,
-                   std::vector<std::shared_ptr<Tensor>>* outputs, Program::Rest* rest);
+                   std::vector<std::shared_ptr<Tensor>>* outputs, RunRest* rest);
   std::shared_ptr<const Program> program_;
   std::shared_ptr<VariableStore> store_;
   uint64_t store_version_ = 0;  // that state_->variables were taken of
-  std::shared_ptr<Program::State> state_;
+  std::shared_ptr<ProgramState> state_;
   CancelToken cancel_;
 };
 
