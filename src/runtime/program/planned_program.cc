@@ -46,8 +46,7 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
 }
 
 RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
-                                       std::vector<std::shared_ptr<Tensor>>* outputs,
-                                       bool later) const {
+                                 std::vector<std::shared_ptr<Tensor>>* outputs, bool later) const {
   PlannedState& s = static_cast<PlannedState&>(state);
   std::vector<TensorPtr> with_variables;
   if (!plan_.variables.empty()) {
