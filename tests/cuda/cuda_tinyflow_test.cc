@@ -30,6 +30,7 @@ bool HasEmulatedGpu() {
     if (!HasCpu() || !Ready()) return false;
     TheBackend().reset();
     return weft::RegisterBackendModule(weft::BackendModule("cuda")
+                                           .set_traits(GpuTraits())
                                            .set_backend([](const std::string&) {
                                              return weft::cuda::MakeCudaBackend(
                                                  weft::cuda::Device::Open(0, FakeDriverTable()),

@@ -67,6 +67,12 @@ std::shared_ptr<EmulatedLibraries> TheLibraries() {
   static const auto libraries = std::make_shared<EmulatedLibraries>();
   return libraries;
 }
+TargetTraits GpuTraits() {
+  TargetTraits t;
+  t.one_loop_copies = t.device_memory = true;
+  return t;
+}
+
 std::shared_ptr<DeviceBackend>& TheBackend() {
   static std::shared_ptr<DeviceBackend> backend;
   return backend;
@@ -82,6 +88,7 @@ bool Ready() {
     return RegisterBackendModule(
         BackendModule(kTarget)
             .set_library("cuda")
+            .set_traits(GpuTraits())
             .set_backend([](const std::string&) { return std::make_shared<Forwarding>(); })
             .set_compiler([](const Target&) { return std::make_shared<Collector>(); }));
   }();

@@ -18,6 +18,8 @@ namespace weft::e2e {
 std::shared_ptr<EmulatedLibraries> TheLibraries();
 /// The backend under test, which Ready makes anew.
 std::shared_ptr<DeviceBackend>& TheBackend();
+/// What the module of a GPU declares.
+TargetTraits GpuTraits();
 
 /// A driver without a past, and the backend on its device. False, and says so, where
 /// there is no compiler.
