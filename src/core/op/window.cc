@@ -19,8 +19,9 @@ void SplitPadding(const WindowAttrs& attrs, SymInt total, SymWindow* w) {
 }
 
 SymInt AtLeast0(SymInt e, const Facts* facts) {
-  if (!e.known() || (facts && facts->LessEqual(0, e) == Proof::kYes)) return e;
-  return facts && facts->LessEqual(e, 0) == Proof::kYes ? SymInt(0) : Max(e, 0);
+  if (!e.known()) return e;
+  if (facts && facts->LessEqual(e, 0) == Proof::kYes) return 0;
+  return facts && facts->LessEqual(0, e) == Proof::kYes ? e : Max(e, 0);
 }
 SymInt Least(SymInt a, SymInt b, const Facts* facts) {
   if (!a.known() || !b.known()) return SymInt();
