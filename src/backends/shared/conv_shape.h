@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "node_attrs.h"
+#include "weft/core/op/window.h"
 #include "weft/support/checked.h"
 
 namespace weft {
@@ -40,6 +41,7 @@ struct ConvShape {
 /// Takes away axes on which nothing happens (extent 1, kernel 1, no padding), all but one:
 /// libraries block over the last axis, and one of extent 1 costs oneDNN a factor of four.
 inline void DropIdleAxes(WindowShape* w) {
+  w->overhang.clear();  // convolutions have no ceil mode
   for (size_t k = w->rank(); k-- > 0 && w->rank() > 1;) {
     if (w->in[k] != 1 || w->kernel[k] != 1 || w->out[k] != 1 || w->begin[k] != 0 || w->end[k] != 0)
       continue;
@@ -65,7 +67,7 @@ inline std::optional<ConvShape> ReadConv(const NodePtr& n, const std::vector<int
   if (c.groups < 1 || c.channels % c.groups != 0 || c.filters % c.groups != 0 ||
       w[1] != c.channels / c.groups)
     return std::nullopt;
-  auto window = MakeWindow(n, tail(x), tail(w), tail(y));
+  auto window = WindowShapeOf(n, tail(x), tail(w), tail(y));
   if (!window) return std::nullopt;
   c.window = std::move(*window);
   DropIdleAxes(&c.window);

@@ -3,13 +3,8 @@
 ///
 /// The transpose of Conv as a linear map:
 ///   y gets x[c, o] W[c, m, k] at o stride + k dilation - begin
-/// Sizes along one axis, with reach = (kernel - 1) dilation + 1:
-///   full                    (in - 1) stride + output_padding + reach
-///   pads given              out = full - begin - end
-///   auto_pad SAME_*         out = in stride
-///   output_shape given      out = that
-/// In the last two the padding follows: total = max(0, full - out), split as SplitPadding does. The
-/// three ops are one trilinear form, so each is the gradient of the others.
+/// Sizes and padding: weft/core/op/window.h. The three ops are one trilinear form, so each is the
+/// gradient of the others.
 #include "ops/util/adjoint.h"
 #include "ops/util/window.h"
 #include "weft/support/check.h"
@@ -41,61 +36,14 @@ struct ConvTransposeParam : OpParam<ConvTransposeParam> {
 };
 WEFT_REGISTER_OP_PARAM(ConvTransposeParam);
 
-/// `given`, or `otherwise` for each spatial axis; every value at least `least`.
-std::vector<int64_t> PerAxis(const NodePtr& n, const Ints& given, size_t rank, int64_t otherwise,
-                             int64_t least, const char* what) {
-  std::vector<int64_t> v(given.begin(), given.end());
-  if (v.empty()) v.assign(rank, otherwise);
-  WEFT_CHECK(v.size() == rank, kBadAttribute, "{}: {} {} for {} spatial axes", n->Describe(),
-             v.size(), what, rank);
-  for (int64_t e : v)
-    WEFT_CHECK(e >= least, kBadAttribute, "{}: {} must be {} or more, got {}", n->Describe(), what,
-               least, e);
-  return v;
-}
-
 /// The window in which Conv's input is our output: in = extents of y, out = extents of x.
 Window TransposedWindow(const NodePtr& n, const std::vector<SymInt>& x,
                         const std::vector<SymInt>& kernel, const Facts* facts) {
   const auto& p = ParamOf<ConvTransposeParam>(n);
-  const size_t rank = kernel.size();
-  WEFT_CHECK(x.size() == rank, kShapeMismatch, "{}: a kernel of rank {} on {} spatial axes",
-             n->Describe(), rank, x.size());
-  const bool same = HasSamePadding(n, p.auto_pad);
-  Window w;
-  w.out = x;
-  w.kernel = kernel;
-  w.strides = PerAxis(n, p.strides, rank, 1, 1, "strides");
-  w.dilations = PerAxis(n, p.dilations, rank, 1, 1, "dilations");
-  const auto extra = PerAxis(n, p.output_padding, rank, 0, 0, "output_padding");
-  const auto pads = PerAxis(n, p.auto_pad == "VALID" ? Ints() : p.pads, 2 * rank, 0, 0, "pads");
-  // Some exporters write the batch and the channels too.
-  const size_t skip = p.output_shape.size() == rank + 2 ? 2 : 0;
-  WEFT_CHECK(p.output_shape.empty() || p.output_shape.size() == rank + skip, kBadAttribute,
-             "{}: output_shape of length {} for {} spatial axes", n->Describe(),
-             p.output_shape.size(), rank);
-  for (size_t k = 0; k < rank; ++k) {
-    WEFT_CHECK(extra[k] < std::max(w.strides[k], w.dilations[k]), kBadAttribute,
-               "{}: output_padding {} is not less than stride {} or dilation {}", n->Describe(),
-               extra[k], w.strides[k], w.dilations[k]);
-    const SymInt reach = (kernel[k] - 1) * w.dilations[k] + 1;
-    const SymInt full = (x[k] - 1) * w.strides[k] + extra[k] + reach;
-    if (p.output_shape.empty() && !same) {
-      w.begin.push_back(pads[k]);
-      w.end.push_back(pads[k + rank]);
-      w.in.push_back(full - pads[k] - pads[k + rank]);
-      continue;
-    }
-    const SymInt out =
-        p.output_shape.empty() ? x[k] * w.strides[k] : SymInt(p.output_shape[k + skip]);
-    SymInt total = full - out;
-    if (total.known()) total = facts ? MaxOf(total, 0, *facts) : Max(total, 0);
-    const auto [begin, end] = SplitPadding(total, p.auto_pad);
-    w.begin.push_back(begin);
-    w.end.push_back(end);
-    w.in.push_back(out);
-  }
-  return w;
+  return MakeTransposedWindow(n,
+                              {p.auto_pad, p.strides, p.dilations, p.pads, /*ceil_mode=*/false,
+                               p.output_padding, p.output_shape},
+                              x, kernel, facts);
 }
 
 void ConvTransposeShape(InferShapeContext& ctx) {

@@ -73,7 +73,7 @@ bool MayMiss(const Window& w) {
   for (int d = 0; d < w.rank(); ++d) {
     const size_t s = size_t(d);
     if (w.begin[s].is(0) && w.end[s].is(0)) continue;
-    const SymInt reach = (w.kernel[s] - 1) * w.dilations[s] + 1;
+    const SymInt reach = w.reach(s);
     const auto is_less = [](SymInt a, SymInt b) {
       const SymInt gap = b - a;
       return gap.known() && gap.is_const() && gap.value() > 0;

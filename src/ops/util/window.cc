@@ -1,4 +1,4 @@
-/// window.cc: output extents and index expressions of sliding windows (window.h).
+/// window.cc: checks and index expressions of sliding windows (window.h).
 #include "window.h"
 
 #include "weft/support/check.h"
@@ -11,78 +11,31 @@ std::vector<SymInt> Tail(const Shape& s, int from) {
 
 namespace {
 
-SymInt AtLeast0(SymInt e, const Facts* facts) {
-  if (!e.known()) return e;
-  return facts ? MaxOf(e, 0, *facts) : Max(e, 0);
-}
-
-void CheckPositive(const NodePtr& n, std::vector<int64_t>* values, size_t rank, const char* what) {
-  if (values->empty()) values->assign(rank, 1);
-  WEFT_CHECK(values->size() == rank, kBadAttribute, "{}: {} {} for {} spatial axes", n->Describe(),
-             values->size(), what, rank);
-  for (int64_t v : *values)
-    WEFT_CHECK(v > 0, kBadAttribute, "{}: {} must be positive, got {}", n->Describe(), what, v);
+void CheckAttrs(const NodePtr& n, WindowAttrs* attrs, size_t axes, size_t rank) {
+  WEFT_CHECK(axes == rank, kShapeMismatch, "{}: a kernel of rank {} on {} spatial axes",
+             n->Describe(), rank, axes);
+  if (const auto fault = CompleteWindowAttrs(attrs, rank))
+    WEFT_THROW(kBadAttribute, "{}: {}", n->Describe(), *fault);
 }
 
 }  // namespace
 
-bool HasSamePadding(const NodePtr& n, const std::string& auto_pad) {
-  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-  WEFT_CHECK(same || auto_pad.empty() || auto_pad == "NOTSET" || auto_pad == "VALID", kBadAttribute,
-             "{}: auto_pad '{}'", n->Describe(), auto_pad);
-  return same;
-}
-
-std::pair<SymInt, SymInt> SplitPadding(SymInt total, const std::string& auto_pad) {
-  const SymInt small = FloorDiv(total, 2), large = total - small;
-  return auto_pad == "SAME_UPPER" ? std::pair(small, large) : std::pair(large, small);
-}
-
-Window MakeWindow(const NodePtr& n, const WindowAttrs& attrs, const std::vector<SymInt>& in,
+Window MakeWindow(const NodePtr& n, WindowAttrs attrs, const std::vector<SymInt>& in,
                   const std::vector<SymInt>& kernel, const Facts* facts) {
-  Window w;
-  w.in = in;
-  w.kernel = kernel;
-  w.strides = attrs.strides;
-  w.dilations = attrs.dilations;
-  const size_t rank = kernel.size();
-  WEFT_CHECK(in.size() == rank, kShapeMismatch, "{}: a kernel of rank {} on {} spatial axes",
-             n->Describe(), rank, in.size());
-  CheckPositive(n, &w.strides, rank, "strides");
-  CheckPositive(n, &w.dilations, rank, "dilations");
-  const bool same = HasSamePadding(n, attrs.auto_pad);
-  std::vector<int64_t> pads = attrs.pads;
-  if (attrs.auto_pad == "VALID" || pads.empty()) pads.assign(2 * rank, 0);
-  WEFT_CHECK(pads.size() == 2 * rank, kBadAttribute, "{}: {} pads for {} spatial axes",
-             n->Describe(), pads.size(), rank);
-  for (size_t k = 0; k < rank; ++k) {
-    const SymInt reach = (kernel[k] - 1) * w.dilations[k] + 1, stride = w.strides[k];
-    if (same) {
-      const SymInt out = CeilDiv(in[k], stride);
-      const SymInt total = AtLeast0((out - 1) * stride + reach - in[k], facts);
-      const auto [begin, end] = SplitPadding(total, attrs.auto_pad);
-      w.begin.push_back(begin);
-      w.end.push_back(end);
-      w.out.push_back(out);
-      continue;
-    }
-    WEFT_CHECK(pads[k] >= 0 && pads[k + rank] >= 0, kBadAttribute, "{}: negative pads",
-               n->Describe());
-    w.begin.push_back(pads[k]);
-    w.end.push_back(pads[k + rank]);
-    const SymInt room = in[k] + pads[k] + pads[k + rank] - reach;
-    SymInt out = FloorDiv(room, stride) + 1;
-    if (attrs.ceil_mode) {
-      const SymInt up = CeilDiv(room, stride) + 1, limit = CeilDiv(in[k] + pads[k], stride);
-      out = !up.known() ? SymInt() : facts ? MinOf(up, limit, *facts) : Min(up, limit);
-    }
-    w.room.push_back(attrs.ceil_mode ? room + stride - 1 : room);
-    WEFT_CHECK(!room.known() || !room.is_const() || w.room[k].value() >= 0, kShapeMismatch,
-               "{}: a window of {} does not fit dimension {} with pads {} and {}", n->Describe(),
-               reach.ToString(), in[k].ToString(), pads[k], pads[k + rank]);
-    w.out.push_back(out);
-  }
+  CheckAttrs(n, &attrs, in.size(), kernel.size());
+  Window w = ResolveWindow(attrs, in, kernel, facts);
+  for (size_t k = 0; k < w.room.size(); ++k)
+    WEFT_CHECK(!w.room[k].known() || !w.room[k].is_const() || w.room[k].value() >= 0,
+               kShapeMismatch, "{}: a window of {} does not fit dimension {} with pads {} and {}",
+               n->Describe(), w.reach(k).ToString(), in[k].ToString(), w.begin[k].ToString(),
+               w.end[k].ToString());
   return w;
+}
+
+Window MakeTransposedWindow(const NodePtr& n, WindowAttrs attrs, const std::vector<SymInt>& x,
+                            const std::vector<SymInt>& kernel, const Facts* facts) {
+  CheckAttrs(n, &attrs, x.size(), kernel.size());
+  return ResolveTransposedWindow(attrs, x, kernel, facts);
 }
 
 void DemandFit(const NodePtr& n, const Window& w, Facts* facts) {
@@ -143,9 +96,8 @@ std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Ind
     const Expr i =
         o[s] * Expr::Int(w.strides[s]) + k[s] * Expr::Int(w.dilations[s]) - Expr::Dim(w.begin[s]);
     // Without padding every window of floor mode lies inside.
-    const bool bounded =
-        w.begin[s].is(0) && w.end[s].is(0) &&
-        w.out[s] == FloorDiv(w.in[s] - ((w.kernel[s] - 1) * w.dilations[s] + 1), w.strides[s]) + 1;
+    const bool bounded = w.begin[s].is(0) && w.end[s].is(0) &&
+                         w.out[s] == FloorDiv(w.in[s] - w.reach(s), w.strides[s]) + 1;
     if (!bounded) inside = And(inside, InRange(i, Expr::Dim(w.in[s])));
     at.push_back(i);
   }

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/window.h"
 
 namespace weft::cpu {
 

@@ -153,8 +153,8 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
     return bias ? nullptr : std::make_unique<ZeroCall>(CheckedProduct(y));
   const int64_t groups = IntAttr(q.node, "group", 1);
   if (groups < 1 || w[0] % groups != 0 || x[1] != w[0] || y[1] != w[1] * groups) return nullptr;
-  const auto win = MakeTransposedWindow(q.node, {x.begin() + 2, x.end()}, {w.begin() + 2, w.end()},
-                                        {y.begin() + 2, y.end()});
+  const auto win = TransposedWindowShapeOf(q.node, {x.begin() + 2, x.end()},
+                                           {w.begin() + 2, w.end()}, {y.begin() + 2, y.end()});
   if (!win) return nullptr;
   if (auto call = Spread(q, *win, groups, bias)) return call;
   if (PlaneDeconv::Pays(x, w, groups, *win))

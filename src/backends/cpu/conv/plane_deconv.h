@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/window.h"
 #include "weft/core/tensor/tensor.h"
 #include "weft/runtime/backend/compute.h"
 

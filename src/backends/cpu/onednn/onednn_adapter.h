@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "backends/cpu/util/threads.h"
-#include "backends/shared/node_attrs.h"
 #include "keep_nan.h"
+#include "weft/core/op/window.h"
 #include "weft/runtime/backend/compute.h"
 
 namespace weft::cpu {

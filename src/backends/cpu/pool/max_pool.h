@@ -1,7 +1,7 @@
 /// max_pool.h: the largest of every window, on dense planes.
 #pragma once
 
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/window.h"
 
 namespace weft::cpu {
 

@@ -2,7 +2,7 @@
 /// maxima with their positions, and averages whose divisor varies.
 #pragma once
 
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/window.h"
 
 namespace weft::cpu {
 

@@ -14,8 +14,7 @@ namespace weft::cpu {
 namespace {
 
 /// Checks what both need; sets `done` (null: refused) where there is nothing left to prepare.
-std::optional<WindowShape> PoolWindow(const ComputeRequest& q, bool* grown,
-                                      std::unique_ptr<LibraryCall>* done) {
+std::optional<WindowShape> PoolWindow(const ComputeRequest& q, std::unique_ptr<LibraryCall>* done) {
   const std::vector<int64_t>&x = q.input_dims[0], &y = q.output_dims[0];
   if (q.input_types[0] != DType::kF32 || q.output_types[0] != DType::kF32 || x.size() < 3 ||
       x.size() > 5 || y.size() != x.size())
@@ -25,8 +24,8 @@ std::optional<WindowShape> PoolWindow(const ComputeRequest& q, bool* grown,
     return std::nullopt;
   }
   if (CheckedProduct(x) == 0) return std::nullopt;
-  return MakeWindow(q.node, {x.begin() + 2, x.end()}, IntsAttr(q.node, "kernel_shape"),
-                    {y.begin() + 2, y.end()}, grown);
+  return WindowShapeOf(q.node, {x.begin() + 2, x.end()}, IntsAttr(q.node, "kernel_shape"),
+                       {y.begin() + 2, y.end()});
 }
 
 class MaxPoolCall final : public LibraryCall {
@@ -68,7 +67,7 @@ class MaxPoolIndicesCall final : public LibraryCall {
 
 std::unique_ptr<LibraryCall> PrepareMaxPool(const ComputeRequest& q) {
   std::unique_ptr<LibraryCall> done;
-  auto w = PoolWindow(q, nullptr, &done);
+  auto w = PoolWindow(q, &done);
   if (!w) return done;
   const int64_t planes = CheckedMul(q.input_dims[0][0], q.input_dims[0][1]);
   if (q.output_dims.size() > 1) {
@@ -122,25 +121,16 @@ std::unique_ptr<LibraryCall> AverageByOneDnn(const ComputeRequest& q, const Wind
 std::unique_ptr<LibraryCall> PrepareAveragePool(const ComputeRequest& q) {
   const bool counts = IntAttr(q.node, "count_include_pad", 0) != 0;
   std::unique_ptr<LibraryCall> done;
-  bool grown = false;
-  auto w = PoolWindow(q, &grown, &done);
+  auto w = PoolWindow(q, &done);
   if (!w) return done;
 #ifdef WEFT_HAVE_ONEDNN
-  if (!(grown && counts) && !w->may_miss()) {
+  if (!(w->hangs_over() && counts) && !w->may_miss()) {
     if (auto call = AverageByOneDnn(q, *w, counts)) return call;
   }
 #endif
   std::vector<int64_t> padded;
-  for (size_t k = 0; counts && k < w->rank(); ++k) {
-    const std::vector<int64_t> pads = IntsAttr(q.node, "pads");
-    const std::string mode =
-        q.node->has_attr("auto_pad") ? q.node->attr<std::string>("auto_pad") : "NOTSET";
-    const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
-    const int64_t end = same                              ? w->end[k]
-                        : mode == "VALID" || pads.empty() ? 0
-                                                          : pads[w->rank() + k];
-    padded.push_back(w->in[k] + end);
-  }
+  for (size_t k = 0; counts && k < w->rank(); ++k)
+    padded.push_back(w->in[k] + w->end[k] - w->overhang[k]);
   return std::make_unique<AveragePlainCall>(std::move(*w),
                                             CheckedMul(q.input_dims[0][0], q.input_dims[0][1]),
                                             std::move(padded), q.threads);

@@ -35,7 +35,7 @@ bool IsCudnnType(DType t) { return t == DType::kF32 || t == DType::kF16 || t == 
 /// there are more engines; else the least. False where none does.
 bool ChooseEnd(WindowShape* w) {
   for (size_t k = 0; k < w->rank(); ++k) {
-    const int64_t covered = (w->out[k] - 1) * w->strides[k] + w->reach(k);
+    const int64_t covered = w->covered(k);
     const auto fits = [&](int64_t end) {
       const int64_t rest = w->in[k] + w->begin[k] + end - covered;
       return end >= 0 && rest >= 0 && rest < w->strides[k];
@@ -200,8 +200,8 @@ std::unique_ptr<DeviceCall> PrepareConvTranspose(const ComputeRequest& q) {
   if (s.groups < 1 || s.filters % s.groups != 0 || w[0] != s.filters ||
       s.channels != w[1] * s.groups)
     return nullptr;
-  auto window = MakeTransposedWindow(q.node, {x.begin() + 2, x.end()}, {w.begin() + 2, w.end()},
-                                     {y.begin() + 2, y.end()});
+  auto window = TransposedWindowShapeOf(q.node, {x.begin() + 2, x.end()}, {w.begin() + 2, w.end()},
+                                        {y.begin() + 2, y.end()});
   if (!window) return nullptr;
   s.window = std::move(*window);
   DropIdleAxes(&s.window);
