@@ -189,6 +189,7 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
     WEFT_CHECK(StateVariables(original).empty(), kUnsupported,
                "a program with state variables needs shapes that do not depend on values: {}", why);
     const std::string why_not = WhyNoStages(original);
+    WEFT_CHECK(why_not != why, kUnsupported, "{}", why);
     WEFT_CHECK(why_not.empty(), kUnsupported, "{}; nor can it run by stages: {}", why, why_not);
     program = MakeStagedProgram(original, options);
   }

@@ -48,7 +48,8 @@ WEFT_REGISTER_PASS(FoldNegation)
     .option("add", true, "also Add, not only Sub")
     .statistic("sub", "Sub that became Add")
     .statistic("add", "Add that became Sub")
-    .statistic("dead", "nodes that nothing needs any more");
+    .rewrite("negation", "one of either")
+    .statistic("dead", "nodes that nothing uses any more");
 
 }  // namespace
 }  // namespace weft
