@@ -40,7 +40,8 @@ TEST_SUITE("weft command") {
             "expected a whole number from 0 to 1024");
     Fails({"run", model, "--random", "--seed", "-1"}, 2, "WEFT-E0101", "--seed");
     Fails({"run", model, "--random", "--backend", "rfe"}, 3, "WEFT-E0401", "did you mean 'ref'");
-    Fails({"run", model, "--random", "--backend", "tpu9"}, 3, "WEFT-E0401", "the backends are: cpu, ");
+    Fails({"run", model, "--random", "--backend", "tpu9"}, 3, "WEFT-E0401",
+          "the backends are: cpu, ");
     Fails({"cache"}, 2, "WEFT-E0101", "weft cache needs a sub-command");
     Fails({"cache", "prnue"}, 2, "WEFT-E0101", "did you mean 'prune'");
     Fails({"opt", model, "--passes", "Xyzzy"}, 2, "WEFT-E0102", "weft --list-passes");
