@@ -19,6 +19,7 @@ Map Taken(Graph& g, const char* name) {
 
 TypedEdit::TypedEdit(Graph& g)
     : g_(g),
+      first_new_(g.id_bound()),
       has_shapes_(g.num_nodes() == 0 || g.IsComplete("shape")),
       has_types_(g.num_nodes() == 0 || g.IsComplete("dtype")),
       has_values_(g.num_nodes() == 0 || g.IsComplete("value")),
@@ -90,9 +91,10 @@ NodeEntry TypedEdit::KnowAs(const NodeEntry& e, const TypedEdit& other, const No
 
 void TypedEdit::Replace(NodePtr n, const std::vector<NodeEntry>& to) {
   for (uint32_t i = 0; i < to.size(); ++i) {
-    if (!to[i].node || to[i].node == n || shapes_.find(to[i])) continue;
-    KnowAs(to[i], NodeEntry(n, i));
-    if (to.size() == 1 && to[i].index == 0) CopyClaimed(n->id(), to[i].node->id());
+    if (!to[i].node || to[i].node == n) continue;
+    if (!shapes_.find(to[i])) KnowAs(to[i], NodeEntry(n, i));
+    const bool made_here = to[i].node->id() >= first_new_;
+    if (made_here && to.size() == 1 && to[i].index == 0) CopyClaimed(n->id(), to[i].node->id());
   }
   g_.ReplaceNode(n, to);
 }

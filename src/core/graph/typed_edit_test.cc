@@ -6,16 +6,19 @@
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/pass.h"
-#include "weft/core/plan/layout.h"
 
 namespace weft {
 namespace {
 
+// The operators that edits make are registered above this room.
+WEFT_REGISTER_OP(Constant).set_num_inputs(0);
+WEFT_REGISTER_OP_IN(weft, ShapeTensor).set_num_inputs(0);
+WEFT_REGISTER_GRAPH_ATTR(edit_mark, kDerived, EntryMap<int>);
 WEFT_REGISTER_OP(EditNeg).set_num_inputs(1);
 WEFT_REGISTER_OP(EditAbs).set_num_inputs(1);
 WEFT_REGISTER_OP(EditSplit).set_num_inputs(1).set_num_outputs(2);
 
-/// x -> a -> b, with types, shapes, and a layout on a.
+/// x -> a -> b, with types, shapes.
 struct Typed {
   Graph g;
   NodePtr x, a, b;
@@ -113,28 +116,28 @@ TEST_CASE("constants, parameters and vectors of extents know what they are") {
 TEST_CASE("claimed rows of other attributes go to the replacement, unclaimed ones do not") {
   for (const bool claimed : {true, false}) {
     Typed t;
-    LayoutMap layouts;
-    layouts.set(NodeEntry(t.a), Layout::kChannelsLast);
-    t.g.SetAttr("layout", layouts);
+    EntryMap<int> marks;
+    marks.set(NodeEntry(t.a), 7);
+    t.g.SetAttr("edit_mark", marks);
     PassBuilder builder(claimed ? "EditClaims" : "EditClaimsNot",
                         {"test", "typed_edit_test.cc", 1});
     NodeEntry made;
     builder.set_body([&](Graph g, PassContext&) {
       {
-        TypedEdit edit(g);
         const NodePtr a = g.outputs[0].node->inputs[0].node;
+        TypedEdit edit(g);
         made = edit.Add("EditAbs", {a->inputs[0]}, {}, NodeEntry(a));
         edit.Replace(a, {made});
       }
       return g;
     });
     builder.preserve_graph_attr("shape").preserve_graph_attr("dtype");
-    if (claimed) builder.preserve_graph_attr("layout");
+    if (claimed) builder.preserve_graph_attr("edit_mark");
     builder.Commit();
     const Graph out = ApplyPass(t.g, claimed ? "EditClaims" : "EditClaimsNot");
-    const LayoutMap rows = out.AttrOr<LayoutMap>("layout");
+    const auto rows = out.AttrOr<EntryMap<int>>("edit_mark");
     const NodeEntry now(out.outputs[0].node->inputs[0]);
-    CHECK((rows[now] == Layout::kChannelsLast) == claimed);
+    CHECK((rows[now] == 7) == claimed);
   }
 }
 
