@@ -142,7 +142,7 @@ BenchResult Bench(const BenchOptions& options) {
         Unwaited([&] { return session.start(fetches, feeds); }, options.seconds / 2);
   result.program = session.info(fetches, feeds);
   if (options.profile) {
-    result.machine = weft::MachineOf(options.device, options.threads);
+    result.machine = weft::MachineOf(result.program.backend, options.threads);
     result.profile =
         weft::ProfileSteps([&] { return session.profile(fetches, feeds); }, result.machine);
   }

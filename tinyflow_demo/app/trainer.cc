@@ -312,7 +312,7 @@ class Trainer {
     const std::vector<tf::Array> trained = Snapshot(*session_);
     ReportData report{&options_, &program_, &result_, {}};
     report.profile = weft::ProfileSteps([&] { return session_->profile(fetches, feeds); },
-                                        weft::MachineOf(options_.device, options_.threads));
+                                        weft::MachineOf(result_.program.backend, options_.threads));
     Restore(session_.get(), trained);
     WriteReport(options_.report, report);
   }

@@ -43,6 +43,7 @@ class Executable {
   weft::PendingRun Start(const std::vector<Array>& feeds);
   std::vector<weft::StepTime> Profile(const std::vector<Array>& feeds);
   const weft::ProgramStats& stats() const { return program_->stats(); }
+  const std::string& backend() const { return program_->backend(); }
   int64_t arena_bytes() const { return session_->arena_bytes(); }
   int64_t live_bytes() const { return session_->live_bytes(); }
   const weft::Program& program() const { return *program_; }

@@ -125,7 +125,7 @@ ProgramInfo Session::info(const std::vector<Tensor>& fetches, const Feeds& feeds
   const weft::ProgramStats& s = e->stats();
   return {s.kernels,     s.distinct_kernels, s.library_calls,  s.reorders,
           s.interpreted, s.compile_seconds,  e->arena_bytes(), e->live_bytes(),
-          s.launches,    s.replays,          s.host_waits};
+          s.launches,    s.replays,          s.host_waits,     e->backend()};
 }
 
 Array Session::value(const Tensor& variable) const {

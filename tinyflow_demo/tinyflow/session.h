@@ -34,6 +34,7 @@ struct ProgramInfo {
   /// Of all runs so far on a GPU: steps given one by one, recordings of steps, waits for a
   /// step on the host.
   int64_t launches = 0, replays = 0, host_waits = 0;
+  std::string backend;  ///< of Weft: "cpu", "cuda"
 };
 
 class Session {
