@@ -83,7 +83,7 @@ class WEFT_API TypedEdit {
   void CopyClaimed(NodeId from, NodeId to);
 
   Graph& g_;
-  const NodeId first_new_;  ///< of the nodes that were made since
+  const NodeId first_new_;                          ///< of the nodes that were made since
   const bool has_shapes_, has_types_, has_values_;  ///< go back into the graph
   ShapeMap shapes_;
   TypeMap types_;
