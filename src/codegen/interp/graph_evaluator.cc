@@ -35,9 +35,12 @@ SingleNode Isolate(const NodePtr& node, const std::vector<TensorPtr>& inputs) {
   std::vector<NodeEntry> outputs;
   for (uint32_t i = 0; i < copy->num_outputs(); ++i) outputs.emplace_back(copy, i);
   g.outputs = outputs;
-  PassOptions plain;
-  plain.verify = false;
-  plain.limits.tensor_bytes = INT64_MAX;  // the scopes of the request hold
+  static const PassOptions plain = [] {
+    PassOptions options;
+    options.verify = false;
+    options.limits.tensor_bytes = INT64_MAX;  // the scopes of the request hold
+    return options;
+  }();
   SingleNode s;
   s.graph = ProvideTypes(std::move(g), plain);
   s.node = s.graph.at(copy);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/tensor/tolerance.h"
+#include "resolve.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/text/text.h"
@@ -89,10 +90,8 @@ void CheckPreserved(const PassEntry& pass, const Graph& after, const PassOptions
         std::find(pass.provides.begin(), pass.provides.end(), name) != pass.provides.end();
     if (!t || !after.HasAttr(name) || provided_here) continue;
     const PassEntry* provider = nullptr;
-    for (const PassEntry* p : PassEntry::List())
-      if (std::find(p->provides.begin(), p->provides.end(), name) != p->provides.end() &&
-          (!provider || p->plevel > provider->plevel))
-        provider = p;
+    for (const PassEntry* p : ProvidersOf(name))
+      if (!provider || p->plevel > provider->plevel) provider = p;
     // Only what a pure analysis computes can be computed again beside the graph.
     if (!provider || !provider->preserves_all || !t->format) continue;
     PassOptions plain;

@@ -103,7 +103,7 @@ class Context final : public PassContext {
   }
   static bool ThrowsFaults(const PassOptions& options) {
     if (options.faults != FaultPolicy::kDefault) return options.faults == FaultPolicy::kThrow;
-    const char* said = std::getenv("WEFT_FAULTS");
+    static const char* const said = std::getenv("WEFT_FAULTS");  // asked for by each pass
     return said && std::string_view(said) == "throw";
   }
 
@@ -134,10 +134,7 @@ class Manager {
   Graph Provide(Graph g, const std::vector<std::string>& attrs) {
     CheckRegistrations();
     CheckOperands(g);
-    PassEntry caller;
-    caller.name = "the caller";
-    caller.depends = attrs;
-    return Provide(std::move(g), caller);
+    return Provide(std::move(g), attrs, "the caller");
   }
 
   Graph Run(Graph g, const Pipeline& pipeline) {
@@ -162,7 +159,7 @@ class Manager {
       WEFT_THROW(kDependency, "passes need each other in a circle: {}{}", chain, pass.name);
     }
     running_.push_back(pass.name);
-    g = Provide(std::move(g), pass);
+    g = Provide(std::move(g), pass.depends, pass.name);
     running_.pop_back();
     if (trigger == Trigger::kAsked && options_.go_on && !options_.go_on(pass, g)) {
       stopped_ = true;
@@ -203,43 +200,42 @@ class Manager {
     return out;
   }
 
-  /// Runs providers until everything that `pass` needs is there and complete. A provider may undo
+  /// Runs providers until everything that is needed is there and complete. A provider may undo
   /// what an earlier one gave.
-  Graph Provide(Graph g, const PassEntry& pass) {
+  Graph Provide(Graph g, const std::vector<std::string>& attrs, const std::string& needed_by) {
     std::map<std::string, int> runs;  // of each provider
     while (true) {
       std::string missing;
-      for (const std::string& attr : pass.depends)
+      for (const std::string& attr : attrs)
         if (!g.IsComplete(attr)) {
           missing = attr;
           break;
         }
       if (missing.empty()) return g;
-      if (options_.strict && (!g.HasAttr(missing) || HasProvider(missing))) {
+      // A hand-set attribute with holes and no provider is taken as it is.
+      const std::vector<const PassEntry*> providers = ProvidersOf(missing);
+      if (providers.empty() && g.HasAttr(missing)) return g;
+      if (options_.strict) {
         std::string hint;
-        for (const PassEntry* p : PassEntry::List())
-          if (Contains(p->provides, missing))
-            hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
+        for (const PassEntry* p : providers)
+          hint += (hint.empty() ? "it is provided by the pass " : ", ") + p->name;
         ThrowError(ErrorCode::kDependency,
                    fmt::format("pass '{}' requires the graph attribute '{}', which is missing or "
                                "incomplete (strict mode)",
-                               pass.name, missing),
+                               needed_by, missing),
                    "", hint);
       }
-      // A hand-set attribute with holes and no provider is taken as it is.
-      const bool has_provider = HasProvider(missing);
-      if (!has_provider && g.HasAttr(missing)) return g;
-      const PassEntry& provider = ProviderOf(missing, pass.name);
+      const PassEntry& provider = ProviderOf(missing, needed_by);
       WEFT_CHECK(!Contains(options_.skip, provider.name), kDependency,
                  "pass '{}' requires the graph attribute '{}', whose provider '{}' is skipped",
-                 pass.name, missing, provider.name);
+                 needed_by, missing, provider.name);
       // Twice: once for what was missing, once for what another provider undid. More means that
       // they undo each other.
       WEFT_CHECK(
           ++runs[provider.name] <= 2, kDependency,
           "the passes that provide what '{}' needs undo each other's attributes ('{}' by '{}')",
-          pass.name, missing, provider.name);
-      const std::string why = fmt::format("{} needs '{}'", pass.name, missing);
+          needed_by, missing, provider.name);
+      const std::string why = fmt::format("{} needs '{}'", needed_by, missing);
       WEFT_LOG(kInfo, "running {}: {}", provider.name, why);
       g = RunOne(std::move(g), PassSpec(provider.name), Trigger::kDependency, why);
     }

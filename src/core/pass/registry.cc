@@ -5,8 +5,11 @@
 #include <charconv>
 #include <deque>
 #include <map>
+#include <memory>
+#include <mutex>
 
 #include "core/graph/attr_providers.h"
+#include "resolve.h"
 #include "weft/core/op/staging.h"
 #include "weft/core/pass/pass.h"
 #include "weft/support/check.h"
@@ -325,11 +328,40 @@ std::string Pipeline::ToString() const {
   return out;
 }
 
+namespace {
+
+using Providers = std::map<std::string, std::vector<const PassEntry*>, std::less<>>;
+
+/// By attribute. Graphs of one node ask for types as well, some hundred times a run.
+std::shared_ptr<const Providers> AllProviders() {
+  static std::mutex mutex;
+  static std::shared_ptr<const Providers> known;
+  static uint64_t known_at = 0;
+  const uint64_t now = RegistryRevision();
+  {
+    std::lock_guard lock(mutex);
+    if (known && known_at == now) return known;
+  }
+  auto found = std::make_shared<Providers>();
+  for (const PassEntry* p : PassEntry::List())
+    for (const std::string& attribute : p->provides) (*found)[attribute].push_back(p);
+  if (now % 2 == 0 && RegistryRevision() == now) {
+    std::lock_guard lock(mutex);
+    known = found, known_at = now;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<const PassEntry*> ProvidersOf(std::string_view attribute) {
+  const auto all = AllProviders();
+  const auto it = all->find(attribute);
+  return it == all->end() ? std::vector<const PassEntry*>() : it->second;
+}
 std::string PassesThatProvide(std::string_view attribute) {
   std::vector<std::string> names;
-  for (const PassEntry* p : PassEntry::List())
-    if (std::find(p->provides.begin(), p->provides.end(), attribute) != p->provides.end())
-      names.push_back(p->name);
+  for (const PassEntry* p : ProvidersOf(attribute)) names.push_back(p->name);
   return Join(names, ", ");
 }
 

@@ -14,16 +14,9 @@ bool Contains(const std::vector<std::string>& v, const std::string& s) {
   return std::find(v.begin(), v.end(), s) != v.end();
 }
 
-bool HasProvider(const std::string& attr) {
-  for (const PassEntry* p : PassEntry::List())
-    if (Contains(p->provides, attr)) return true;
-  return false;
-}
-
 const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_by) {
   std::vector<const PassEntry*> best;
-  for (const PassEntry* p : PassEntry::List()) {
-    if (!Contains(p->provides, attr)) continue;
+  for (const PassEntry* p : ProvidersOf(attr)) {
     if (!best.empty() && p->plevel > best[0]->plevel) best.clear();
     if (best.empty() || p->plevel == best[0]->plevel) best.push_back(p);
   }

@@ -12,7 +12,8 @@ namespace weft {
 
 bool Contains(const std::vector<std::string>& v, const std::string& s);
 
-bool HasProvider(const std::string& attr);
+/// Passes that provide `attr`, by name.
+std::vector<const PassEntry*> ProvidersOf(std::string_view attr);
 /// Pass that provides `attr`: the highest plevel; a tie names the candidates.
 const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_by);
 
