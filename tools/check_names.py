@@ -4,7 +4,9 @@
   - the name of a pass stands in the file that registers it and in src/runtime/pipelines.cc; others ask for what they need
     (core/pass/provide.h) or for a part of the standard pipeline;
   - the name of a backend stands in its room; others ask a Target for its traits;
-  - "FCompute.<library>" and its likes are put together, and a target's name is taken apart, in src/core/target.cc.
+  - "FCompute.<library>" and its likes are put together, and a target's name is taken apart, in src/core/target.cc;
+  - f16 and bf16 stand in the files of FORMATS; others read DTypeTraits, ask a predicate of core/tensor/dtype.h or use
+    VisitElement. A switch over FloatFormat has no default, so that the compiler names what a new format lacks.
 
 Tests, documentation and what registers may spell them. What is left on purpose is listed in KEPT, with its reason.
 """
@@ -38,6 +40,23 @@ KEPT = {
     "src/ops/disagreements.cc": "Attention is an operator",
     "src/backends/cpu/onednn/onednn_adapter.h": "ref is one of oneDNN's implementations",
 }
+# What a float that kernels compute with adds to.
+FORMATS = {
+    "include/weft/core/tensor/dtype_traits.h": "the table",
+    "include/weft/core/tensor/visit_element.h": "C++ types",
+    "src/core/tensor/dtype.cc": "conversions",
+    "src/core/pass/evaluator.cc": "tolerances of comparisons",
+    "src/codegen/ctext/helpers.cc": "conversions in C and CUDA",
+    "src/codegen/llvm/emit/memory.cc": "conversions in LLVM IR",
+    "src/codegen/llvm/emit/node_info.cc": "what they cost",
+    "src/backends/cuda/libraries/cublaslt.cc": "codes of a library",
+    "src/backends/cuda/libraries/cudnn_graph.cc": "codes of a library",
+    "tools/weft/check/check_verdict.cc": "tolerances of engines",
+    # And one that it does not.
+    "src/core/json/nnvm.cc": "NNVM's numbers of dtypes, which are fixed",
+}
+FORMAT = re.compile(r"\b(?:DType|FloatFormat)::kB?F16\b")
+FORMAT_SWITCH = re.compile(r"^( *)switch \(FormatOf[^\n]*\{\n(?:(?:\1 [^\n]*)?\n)*?\1  default:", re.M)
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 PASS = re.compile(r"WEFT_REGISTER_PASS\((\w+)\)")
 LISTED = re.compile(r"^[A-Za-z]\w*(?:\{[^}]*\})?(?:,[A-Za-z]\w*(?:\{[^}]*\})?)*$")
@@ -60,8 +79,12 @@ def problems(root):
     backends = {p.name for p in (root / "src/backends").iterdir() if p.is_dir() and p.name != "shared"}
     for f, text in sources.items():
         path = str(f.relative_to(root))
+        for match in FORMAT_SWITCH.finditer(text):
+            yield f"{path}:{text[:match.start()].count(chr(10)) + 1}: hides new formats of floats behind a default"
         for number, line in enumerate(text.splitlines(), 1):
             code = strip_comment(line)
+            if FORMAT.search(code) and path not in FORMATS:
+                yield f"{path}:{number}: lists dtypes; read the table of core/tensor/dtype_traits.h"
             if re.search(r'"F(Compute|Epilogue|Layout)\." *\+', code) and path != "src/core/target.cc" and path not in KEPT:
                 yield f"{path}:{number}: asks for a library's attribute by its name; ask the Target"
             if re.search(r"target[^;]*find\(':'\)", code):

@@ -66,7 +66,7 @@ bool OutOfOrder(const Expr& a, const Expr& b) {
 
 /// Values of this node are certainly rounded to its dtype (f16 arithmetic results are not).
 bool IsRounded(const Expr& e) {
-  if (e->dtype() != DType::kF16 && e->dtype() != DType::kBF16) return true;
+  if (!IsNarrowFloat(e->dtype())) return true;
   return e->kind() == ExprKind::kLoad || e->kind() == ExprKind::kCast ||
          e->kind() == ExprKind::kConst;
 }
@@ -245,8 +245,7 @@ Expr Expr::Cast(DType t, Expr a) {
         IsFloat(from) == IsFloat(x->dtype()) || CastIsLossless(x->dtype(), t) || t == DType::kBool;
     if (CastIsLossless(x->dtype(), from) && same_world && IsRounded(x)) return Cast(t, x);
   }
-  if (t == DType::kBool && from != DType::kF16 && from != DType::kBF16)
-    return Binary(BinOp::kNe, a, ConstInt(from, 0));
+  if (t == DType::kBool && !IsNarrowFloat(from)) return Binary(BinOp::kNe, a, ConstInt(from, 0));
   return Make(ExprKind::kCast, t, 0, {std::move(a)});
 }
 

@@ -53,30 +53,6 @@ using Entry = const NodeEntry&;
 
 constexpr DTypeSet kCastable = kComputable | kNarrow | DTypeSet{DType::kString};
 
-/// Every value of `from` is a value of `to`.
-bool IsLossless(DType from, DType to) {
-  if (from == to) return true;
-  if (IsFloat(from))
-    return (to == DType::kF64 && from != DType::kF64) || (to == DType::kF32 && from != DType::kF64);
-  const int bits = from == DType::kBool ? 1
-                   : IsInt(from)        ? DTypeBits(from) - (IsSigned(from) ? 1 : 0)
-                                        : 99;
-  if (IsInt(to))
-    return bits <= DTypeBits(to) - (IsSigned(to) ? 1 : 0) && !(IsSigned(from) && IsUnsigned(to));
-  switch (to) {
-    case DType::kBF16:
-      return bits <= 8;
-    case DType::kF16:
-      return bits <= 11;
-    case DType::kF32:
-      return bits <= 24;
-    case DType::kF64:
-      return bits <= 53;
-    default:
-      return false;
-  }
-}
-
 SymInt CastValue(const std::vector<SymInt>& x, const ValueArgs& args) {
   if (args.out_dtype != DType::kBool || args.in_dtype == DType::kBool) return x[0];
   if (args.Positive(x[0])) return 1;
@@ -122,9 +98,9 @@ std::vector<NodeEntry> SimplifyCast(RewriteContext& ctx, const NodePtr& n) {
   // An integer taken through a float would saturate, taken directly it wraps: only where it fits
   // both ways are equal.
   const bool same_world = IsFloat(from) == IsFloat(wide) || IsFloat(p.to.dtype) ||
-                          p.to.dtype == DType::kBool || IsLossless(from, p.to.dtype);
+                          p.to.dtype == DType::kBool || CastIsLossless(from, p.to.dtype);
   if (from == DType::kUnknown || wide == DType::kUnknown || !IsComputable(p.to.dtype) ||
-      !IsLossless(from, wide) || !same_world)
+      !CastIsLossless(from, wide) || !same_world)
     return {};
   if (from == p.to.dtype) return {inner};
   return {NodeEntry(ctx.graph().AddNode(n->op(), {inner}, n->attrs.dict, n->attrs.name))};

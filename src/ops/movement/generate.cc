@@ -38,8 +38,7 @@ Expr Scalar(const TensorArg& arg) { return arg(Indices(size_t(arg.rank()), Expr:
 
 // ---- Range ----
 
-constexpr DTypeSet kRangeTypes{DType::kI16,  DType::kI32, DType::kI64, DType::kF16,
-                               DType::kBF16, DType::kF32, DType::kF64};
+constexpr DTypeSet kRangeTypes = DTypeSet{DType::kI16, DType::kI32, DType::kI64} | kFloats;
 
 void RangeShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();

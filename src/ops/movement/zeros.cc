@@ -38,21 +38,8 @@ void ZerosShape(InferShapeContext& ctx) {
   ctx.set_out(0, s);
 }
 std::string ZerosBody(const OnnxBodyRequest& r) {
-  int to = 1;  // ONNX's numbers of the dtypes
-  switch (ParamOf<ZerosParam>(r.node).dtype.dtype) {
-    case DType::kF16:
-      to = 10;
-      break;
-    case DType::kF64:
-      to = 11;
-      break;
-    case DType::kBF16:
-      to = 16;
-      break;
-    default:
-      break;
-  }
-  return fmt::format("zeros = ConstantOfShape(i0)\no0 = Cast<to = {}>(zeros)", to);
+  return fmt::format("zeros = ConstantOfShape(i0)\no0 = Cast<to = {}>(zeros)",
+                     TraitsOf(ParamOf<ZerosParam>(r.node).dtype.dtype).onnx);
 }
 
 }  // namespace

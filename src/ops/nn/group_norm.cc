@@ -37,10 +37,8 @@ struct GroupNormParam : OpParam<GroupNormParam> {
 WEFT_REGISTER_OP_PARAM(GroupNormParam);
 
 DType ComputeOf(const NodePtr& n, DType x) {
-  const int64_t code = ParamOf<GroupNormParam>(n).stash_type;
-  WEFT_CHECK(code == 1 || code == 10 || code == 11 || code == 16, kBadAttribute,
-             "{}: stash_type {} is not a float dtype", n->Describe(), code);
-  return code == 11 ? DType::kF64 : AccumulatorOf(x);
+  const DType stash = StashType(n, ParamOf<GroupNormParam>(n).stash_type);
+  return stash == DType::kF64 ? stash : AccumulatorOf(x);
 }
 
 void GroupNormType(InferTypeContext& ctx) {

@@ -26,25 +26,7 @@ struct LayerNormParam : OpParam<LayerNormParam> {
 WEFT_REGISTER_OP_PARAM(LayerNormParam);
 
 /// The dtype of Mean and InvStdDev.
-DType StashOf(const NodePtr& n) {
-  DType t = DType::kF32;
-  switch (const int64_t code = ParamOf<LayerNormParam>(n).stash_type) {
-    case 1:
-      break;
-    case 10:
-      t = DType::kF16;
-      break;
-    case 11:
-      t = DType::kF64;
-      break;
-    case 16:
-      t = DType::kBF16;
-      break;
-    default:
-      WEFT_THROW(kBadAttribute, "{}: stash_type {} is not a float dtype", n->Describe(), code);
-  }
-  return t;
-}
+DType StashOf(const NodePtr& n) { return StashType(n, ParamOf<LayerNormParam>(n).stash_type); }
 DType ComputeOf(const NodePtr& n, DType x) {
   return x == DType::kF64 ? x : AccumulatorOf(StashOf(n));
 }

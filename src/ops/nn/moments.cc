@@ -96,7 +96,7 @@ std::vector<NodeEntry> MomentsGrad(const NodePtr& n, const std::vector<NodeEntry
 
 std::string MomentsBody(const OnnxBodyRequest& r) {
   const DType t = r.input_types[0].dtype;
-  const std::string x = t == DType::kF16 || t == DType::kBF16 ? "Cast<to = 1>(i0)" : "Identity(i0)";
+  const std::string x = IsNarrowFloat(t) ? "Cast<to = 1>(i0)" : "Identity(i0)";
   return "x = " + x +
          "\no0 = ReduceMean<keepdims = 1, noop_with_empty_axes = 1>(x, i1)\nd = Sub(x, o0)\n"
          "o2 = ReduceMean<keepdims = 1, noop_with_empty_axes = 1>(d, i1)\ndd = Mul(d, d)\n"

@@ -52,7 +52,7 @@ constexpr DTypeSet kQuantized =
     kFloat8 | DTypeSet{DType::kI8, DType::kU8, DType::kI16, DType::kU16,   DType::kI4,
                        DType::kU4, DType::kI2, DType::kU2,  DType::kF4E2M1};
 constexpr DTypeSet kDequantizable = kQuantized | DTypeSet{DType::kI32};
-constexpr DTypeSet kQuantizable{DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI32};
+constexpr DTypeSet kQuantizable = kFloats | DTypeSet{DType::kI32};
 constexpr DTypeSet kScales = kQuantizable | DTypeSet{DType::kF8E8M0};
 constexpr DTypeSet kByte = DTypeSet{DType::kI8, DType::kU8};
 

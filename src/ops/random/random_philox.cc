@@ -74,7 +74,7 @@ Expr PhiloxKey(const Expr& seed, const Expr& step, int64_t stream) {
 Expr PhiloxUniform(DType t, const Expr& key, const Expr& number) {
   const Expr i = Wide(number);
   if (t == DType::kF64) return Uniform53(key, i * U64(2));
-  const int bits = t == DType::kF16 ? 11 : t == DType::kBF16 ? 8 : 24;
+  const int bits = TraitsOf(t).precision;
   return Top(Expr::Philox(key, i), bits, DType::kF32) *
          Expr::Const(DType::kF32, std::ldexp(1.0, -bits));
 }

@@ -38,6 +38,9 @@ class DTypeSet {
   constexpr DTypeSet(std::initializer_list<DType> types) {
     for (DType t : types) bits_ |= uint64_t{1} << int(t);
   }
+  constexpr explicit DTypeSet(bool (*has)(DType)) {
+    for (int i = 0; i < kNumDTypes; ++i) bits_ |= uint64_t{has(DType(i))} << i;
+  }
   constexpr bool has(DType t) const { return bits_ >> int(t) & 1; }
   friend constexpr DTypeSet operator|(DTypeSet a, DTypeSet b) {
     return DTypeSet(a.bits_ | b.bits_);
@@ -51,14 +54,14 @@ class DTypeSet {
 };
 
 inline constexpr DTypeSet kBoolOnly{DType::kBool};
-inline constexpr DTypeSet kFloats{DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
-inline constexpr DTypeSet kSignedInts{DType::kI8, DType::kI16, DType::kI32, DType::kI64};
-inline constexpr DTypeSet kUnsignedInts{DType::kU8, DType::kU16, DType::kU32, DType::kU64};
-inline constexpr DTypeSet kInts = kSignedInts | kUnsignedInts;
+inline constexpr DTypeSet kFloats{IsFloat};
+inline constexpr DTypeSet kSignedInts{IsSigned};
+inline constexpr DTypeSet kUnsignedInts{IsUnsigned};
+inline constexpr DTypeSet kInts{IsInt};
 inline constexpr DTypeSet kNumeric = kInts | kFloats;
 inline constexpr DTypeSet kSignedNumeric = kSignedInts | kFloats;
 /// What kernels compute with.
-inline constexpr DTypeSet kComputable = kNumeric | kBoolOnly;
+inline constexpr DTypeSet kComputable{IsComputable};
 inline constexpr DTypeSet kIndexTypes{DType::kI32, DType::kI64};
 inline constexpr DTypeSet kI64Only{DType::kI64};
 inline constexpr DTypeSet kFloat8{DType::kF8E4M3FN, DType::kF8E4M3FNUZ, DType::kF8E5M2,
@@ -92,6 +95,9 @@ FInferType SameType(DTypeSet set);
 FInferType BoolResult(DTypeSet set);
 /// Input 0 of a dtype of `set` gives every output its dtype; other inputs are not looked at.
 FInferType TypeOfFirst(DTypeSet set);
+/// The float of ONNX's number `stash_type`, in which a normalization keeps its statistics;
+/// kBadAttribute where there is none.
+DType StashType(const NodePtr& n, int64_t stash_type);
 
 // ---- FInferShape ----
 

@@ -47,9 +47,9 @@ Difference Differ(const std::string& name, const Tensor& got, const Tensor& want
     d.note = fmt::format("{} against {}", TypeText(got), TypeText(want));
     return d;
   }
-  const bool half = want.dtype() == DType::kF16 || want.dtype() == DType::kBF16;
-  const double rtol = args.rtol >= 0 ? args.rtol : half ? kRelative16 : kRelative;
-  const double atol = args.atol >= 0 ? args.atol : half ? kAbsolute16 : kAbsolute;
+  const bool narrow = IsNarrowFloat(want.dtype());
+  const double rtol = args.rtol >= 0 ? args.rtol : narrow ? kRelative16 : kRelative;
+  const double atol = args.atol >= 0 ? args.atol : narrow ? kAbsolute16 : kAbsolute;
   d.units = CompareTensors(got, want, rtol, atol);
   if (!IsComputable(want.dtype())) return d;
   for (int64_t i = 0; i < want.num_elements(); ++i) {

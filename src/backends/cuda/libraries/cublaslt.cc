@@ -64,18 +64,19 @@ struct Types {
   int data, compute, scale;
 };
 std::optional<Types> TypesOf(const ProductSpec& s) {
-  switch (s.type) {
-    case DType::kF32:
+  switch (FormatOf(s.type)) {
+    case FloatFormat::kF32:
       return Types{lt::kF32, s.tf32 ? lt::kComputeTF32 : lt::kCompute32F, lt::kF32};
-    case DType::kF64:
+    case FloatFormat::kF64:
       return Types{lt::kF64, lt::kCompute64F, lt::kF64};
-    case DType::kF16:
+    case FloatFormat::kF16:
       return Types{lt::kF16, lt::kCompute32F, lt::kF32};
-    case DType::kBF16:
+    case FloatFormat::kBF16:
       return Types{lt::kBF16, lt::kCompute32F, lt::kF32};
-    default:
-      return std::nullopt;
+    case FloatFormat::kNone:
+      break;
   }
+  return std::nullopt;
 }
 
 bool IsPossible(const ProductSpec& s) {

@@ -13,6 +13,20 @@ constexpr int kReduceBits = 32;
 /// Weights stop here; nothing asks for more.
 constexpr double kMaxWeight = 1e6;
 
+/// Rounding to bf16 takes some integer instructions.
+double CastWeight(DType to) {
+  switch (FormatOf(to)) {
+    case FloatFormat::kBF16:
+      return 4;
+    case FloatFormat::kF16:
+    case FloatFormat::kF32:
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
+  }
+  return 1;
+}
+
 }  // namespace
 
 int Emitter::ReduceBit(int level, int index) {
@@ -80,7 +94,7 @@ void Emitter::Learn(const ExprNode& n) {
       info.weight += 1;
       break;
     case ExprKind::kCast:
-      info.weight += n.dtype() == DType::kBF16 ? 4 : 1;
+      info.weight += CastWeight(n.dtype());
       break;
     case ExprKind::kPhilox:
       info.weight += 60;

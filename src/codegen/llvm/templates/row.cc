@@ -154,10 +154,8 @@ class RowEmitter : RowForm {
         wanted.push_back(x);
       });
       for (const Expr& x : wanted) {
-        const int bytes = x->dtype() == DType::kBool ? 0
-                          : x->dtype() == DType::kF16 || x->dtype() == DType::kBF16
-                              ? 4
-                              : Emitter::Bytes(x->dtype());
+        const int bytes =
+            x->dtype() == DType::kBool ? 0 : Emitter::Bytes(AccumulatorOf(x->dtype()));
         const SymInt size = elements * bytes;
         const bool long_to_compute = e_.Info(x).weight >= kMinKeptWeight;
         std::vector<int> parts;  // kept already, of which x is made
