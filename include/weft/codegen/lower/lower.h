@@ -39,6 +39,10 @@ WEFT_API ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node);
 WEFT_API std::optional<ComputeSpec> TryExpand(const Graph& graph, const NodePtr& node,
                                               std::string* why);
 
+/// Most tensors that a kernel reads from outside, unless Fusion is told otherwise. An operator that
+/// reads more stands alone; a Concat then becomes the form multi (pieces.cc).
+inline constexpr int kMaxKernelTensors = 64;
+
 /// One of several independent computations of one launch.
 struct KernelPart {
   KernelPtr kernel;
