@@ -4,6 +4,8 @@
   - the name of a pass stands in the file that registers it and in src/runtime/pipelines.cc; others ask for what they need
     (core/pass/provide.h) or for a part of the standard pipeline;
   - the name of a backend stands in its room; others ask a Target for its traits;
+  - what a kernel's template means is asked by the predicates of weft/codegen/kernel/kernel_form.h; where code differs by
+    template it is a switch without default, so that the compiler names what a new one misses;
   - "FCompute.<library>" and its likes are put together, and a target's name is taken apart, in src/core/target.cc.
 
 Tests, documentation and what registers may spell them. What is left on purpose is listed in KEPT, with its reason.
@@ -38,6 +40,8 @@ KEPT = {
     "src/ops/disagreements.cc": "Attention is an operator",
     "src/backends/cpu/onednn/onednn_adapter.h": "ref is one of oneDNN's implementations",
 }
+COMPARED = re.compile(r"[!=]= *KernelTemplate::|KernelTemplate::\w+ *[!=]=")
+SWITCH = re.compile(r"^( *)switch \([^\n]*tmpl\) \{\n(?:(?:\1 [^\n]*)?\n)*?\1  default:", re.M)
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 PASS = re.compile(r"WEFT_REGISTER_PASS\((\w+)\)")
 LISTED = re.compile(r"^[A-Za-z]\w*(?:\{[^}]*\})?(?:,[A-Za-z]\w*(?:\{[^}]*\})?)*$")
@@ -60,10 +64,14 @@ def problems(root):
     backends = {p.name for p in (root / "src/backends").iterdir() if p.is_dir() and p.name != "shared"}
     for f, text in sources.items():
         path = str(f.relative_to(root))
+        for match in SWITCH.finditer(text):
+            yield f"{path}:{text[:match.start()].count(chr(10)) + 1}: hides new templates of kernels behind a default"
         for number, line in enumerate(text.splitlines(), 1):
             code = strip_comment(line)
             if re.search(r'"F(Compute|Epilogue|Layout)\." *\+', code) and path != "src/core/target.cc" and path not in KEPT:
                 yield f"{path}:{number}: asks for a library's attribute by its name; ask the Target"
+            if COMPARED.search(code):
+                yield f"{path}:{number}: compares the template of a kernel; ask KernelForm"
             if re.search(r"target[^;]*find\(':'\)", code):
                 yield f"{path}:{number}: takes a target apart; ask the Target"
             if path in KEPT or path == "src/runtime/pipelines.cc":
@@ -82,7 +90,7 @@ def problems(root):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../..").resolve()
     found = list(problems(root))
-    print("\n".join(found) or "names: passes, backends and libraries are spelled at home")
+    print("\n".join(found) or "names: passes, backends, libraries and templates of kernels are spelled at home")
     return 1 if found else 0
 
 

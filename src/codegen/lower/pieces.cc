@@ -1,4 +1,4 @@
-/// pieces.cc: a tensor that is put together from very many others (Concat) as template MULTI: one
+/// pieces.cc: a tensor that is put together from very many others (Concat) as form multi: one
 /// copy a piece, all in one launch.
 ///   before  out[i] = i < 3 ? b0[i] : i < 6 ? b1[i - 3] : ..
 ///   after   part 0: out[0 + k] = b0[k];  part 1: out[3 + k] = b1[k];  ..
