@@ -4,6 +4,8 @@
   - the name of a pass stands in the file that registers it and in src/runtime/pipelines.cc; others ask for what they need
     (core/pass/provide.h) or for a part of the standard pipeline;
   - the name of a backend stands in its room; others ask a Target for its traits;
+  - what a kernel's template means is asked by the predicates of weft/codegen/kernel/kernel_form.h; where code differs by
+    template it is a switch without default, so that the compiler names what a new one misses;
   - "FCompute.<library>" and its likes are put together, and a target's name is taken apart, in src/core/target.cc;
   - f16 and bf16 stand in the files of FORMATS; others read DTypeTraits, ask a predicate of core/tensor/dtype.h or use
     VisitElement. A switch over FloatFormat has no default, so that the compiler names what a new format lacks.
@@ -56,7 +58,8 @@ FORMATS = {
     "src/core/json/nnvm.cc": "NNVM's numbers of dtypes, which are fixed",
 }
 FORMAT = re.compile(r"\b(?:DType|FloatFormat)::kB?F16\b")
-FORMAT_SWITCH = re.compile(r"^( *)switch \(FormatOf[^\n]*\{\n(?:(?:\1 [^\n]*)?\n)*?\1  default:", re.M)
+COMPARED = re.compile(r"[!=]= *KernelTemplate::|KernelTemplate::\w+ *[!=]=")
+SWITCH = re.compile(r"^( *)switch \((?:FormatOf[^\n]*|[^\n]*tmpl)\) \{\n(?:(?:\1 [^\n]*)?\n)*?\1  default:", re.M)
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 PASS = re.compile(r"WEFT_REGISTER_PASS\((\w+)\)")
 LISTED = re.compile(r"^[A-Za-z]\w*(?:\{[^}]*\})?(?:,[A-Za-z]\w*(?:\{[^}]*\})?)*$")
@@ -79,14 +82,16 @@ def problems(root):
     backends = {p.name for p in (root / "src/backends").iterdir() if p.is_dir() and p.name != "shared"}
     for f, text in sources.items():
         path = str(f.relative_to(root))
-        for match in FORMAT_SWITCH.finditer(text):
-            yield f"{path}:{text[:match.start()].count(chr(10)) + 1}: hides new formats of floats behind a default"
+        for match in SWITCH.finditer(text):
+            yield f"{path}:{text[:match.start()].count(chr(10)) + 1}: hides a new enumerator behind a default"
         for number, line in enumerate(text.splitlines(), 1):
             code = strip_comment(line)
             if FORMAT.search(code) and path not in FORMATS:
                 yield f"{path}:{number}: lists dtypes; read the table of core/tensor/dtype_traits.h"
             if re.search(r'"F(Compute|Epilogue|Layout)\." *\+', code) and path != "src/core/target.cc" and path not in KEPT:
                 yield f"{path}:{number}: asks for a library's attribute by its name; ask the Target"
+            if COMPARED.search(code):
+                yield f"{path}:{number}: compares the template of a kernel; ask KernelForm"
             if re.search(r"target[^;]*find\(':'\)", code):
                 yield f"{path}:{number}: takes a target apart; ask the Target"
             if path in KEPT or path == "src/runtime/pipelines.cc":
@@ -105,7 +110,7 @@ def problems(root):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../..").resolve()
     found = list(problems(root))
-    print("\n".join(found) or "names: passes, backends and libraries are spelled at home")
+    print("\n".join(found) or "names: passes, backends, libraries and templates of kernels are spelled at home")
     return 1 if found else 0
 
 

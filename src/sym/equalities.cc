@@ -11,14 +11,15 @@ using sym::Factor;
 using sym::Kind;
 using sym::Node;
 using sym::Poly;
+using sym::SymbolKind;
 using sym::Term;
 
 namespace {
 
-/// Symbols that the user did not name give way first: u<k> and the ones that stand for large
-/// expressions. By name, so that the choice does not depend on what the process did before.
-bool IsFreshName(const Node* symbol) {
-  return SymInt::IsUnbackedName(symbol->name) || sym::IsMintedName(symbol->name);
+/// Symbols that the user did not name give way first. A property of the symbol, so that the choice
+/// does not depend on what the process did before.
+bool IsFresh(const Node* symbol) {
+  return symbol->symbol_kind == SymbolKind::kUnbacked || symbol->symbol_kind == SymbolKind::kMinted;
 }
 
 /// The symbol that 0 == d is solved for, with its term: coefficient 1 or -1, and nowhere else in d.
@@ -32,8 +33,7 @@ const Term* SolvableTerm(const Node* d) {
       return o.mono != t->mono && sym::Mentions(o.mono, t->mono);
     });
     if (elsewhere) continue;
-    const bool fresh = IsFreshName(t->mono),
-               best_fresh = best != nullptr && IsFreshName(best->mono);
+    const bool fresh = IsFresh(t->mono), best_fresh = best != nullptr && IsFresh(best->mono);
     if (best == nullptr || fresh > best_fresh ||
         (fresh == best_fresh && sym::CompareNodes(t->mono, best->mono) > 0)) {
       best = t;

@@ -1,4 +1,4 @@
-/// c_printer.cc: both kernel templates as plain C loops.
+/// c_printer.cc: kernels as plain C loops.
 #include "weft/codegen/ctext/c_printer.h"
 
 #include "emit.h"
@@ -89,8 +89,14 @@ std::string PrintC(const Kernel& kernel) {
     e.Line(fmt::format("const i64 d{0} = dims[{0}];", k));
   e.Line("(void)dims; (void)scratch;");
   e.Line("if (begin >= end) return;");
-  kernel.tmpl == KernelTemplate::kRow ? PrintRows(&e, kernel, stores)
-                                      : PrintPoints(&e, kernel, stores);
+  switch (kernel.tmpl) {
+    case KernelTemplate::kElementwise:
+      PrintPoints(&e, kernel, stores);
+      break;
+    case KernelTemplate::kRow:
+      PrintRows(&e, kernel, stores);
+      break;
+  }
   const std::string body = e.Pop();
   return fmt::format(
              "{}\nvoid {}(void* const* buffers, const i64* dims, i64 begin, i64 end, void* "

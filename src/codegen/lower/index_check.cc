@@ -76,7 +76,7 @@ class FlagMaker {
   FlagMaker(Nest* nest, const ComputeSpec& spec)
       : nest_(*nest),
         spec_(spec),
-        rows_(nest->tmpl == KernelTemplate::kRow),
+        rows_(nest->has_rows()),
         of_reduction_(nest->reductions.size()) {}
 
   void Run() {

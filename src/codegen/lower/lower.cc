@@ -238,10 +238,16 @@ int StridedAccesses(const Nest& nest, int loop) {
 }
 
 int ChooseVectorLoop(const Nest& nest) {
-  if (nest.num_dims == 0) return -1;
   const int last = nest.num_dims - 1, last_outer = nest.num_outer - 1;
-  if (nest.tmpl == KernelTemplate::kElementwise || last_outer < 0) return last;
-  return StridedAccesses(nest, last) <= StridedAccesses(nest, last_outer) ? last : last_outer;
+  switch (nest.tmpl) {
+    case KernelTemplate::kElementwise:
+      break;
+    case KernelTemplate::kRow:
+      if (last_outer >= 0 && StridedAccesses(nest, last) > StridedAccesses(nest, last_outer))
+        return last_outer;
+      break;
+  }
+  return last;
 }
 
 /// Puts Reduce nodes back for the slots.
@@ -299,15 +305,14 @@ LoweredKernel LowerKernel(const ComputeSpec& original, const Facts& facts) {
   CollapseLoops(&nest, facts);
 
   auto kernel = std::make_shared<Kernel>();
-  kernel->tmpl = nest.tmpl;
   kernel->num_inputs = int(spec.inputs.size());
   for (const TensorSpec& t : spec.inputs)
     kernel->buffers.push_back({t.dtype, false, Product(t.dims)});
   for (const TensorSpec& t : spec.outputs)
     kernel->buffers.push_back({t.dtype, true, Product(t.dims)});
   kernel->small_index = SmallIndex(nest, kernel->buffers, facts);
-  kernel->num_outer = nest.num_outer;
-  kernel->vector_loop = ChooseVectorLoop(nest);
+  nest.vector_loop = ChooseVectorLoop(nest);
+  static_cast<KernelForm&>(*kernel) = nest;
 
   SymbolTable symbols(facts);
   symbols.NameLoops(nest.loops);

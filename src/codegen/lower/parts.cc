@@ -1,4 +1,4 @@
-/// parts.cc: template MULTI: several computations side by side that share one launch.
+/// parts.cc: form multi: several computations side by side that share one launch.
 ///
 /// A part is lowered by itself; equal parts share a kernel. Element-wise parts whose operands are
 /// all dense over the part's points, or one element, forget their shapes: they become one kernel

@@ -54,13 +54,13 @@ std::vector<std::vector<size_t>> Programs(const std::vector<KernelPtr>& kernels,
                                           const std::vector<size_t>& distinct) {
   const bool together = distinct.size() >= size_t(NvrtcCompiler::kBatchFrom);
   std::vector<std::vector<size_t>> programs;
-  for (const KernelTemplate tmpl : {KernelTemplate::kRow, KernelTemplate::kElementwise}) {
+  for (const bool rows : {true, false}) {
     std::vector<size_t> own;
     for (size_t i : distinct)
-      if (kernels[i]->tmpl == tmpl) own.push_back(i);
-    const int size = !together                      ? 1
-                     : tmpl == KernelTemplate::kRow ? NvrtcCompiler::kRowBatchSize
-                                                    : NvrtcCompiler::kBatchSize;
+      if (kernels[i]->has_rows() == rows) own.push_back(i);
+    const int size = !together ? 1
+                     : rows    ? NvrtcCompiler::kRowBatchSize
+                               : NvrtcCompiler::kBatchSize;
     const size_t count = (own.size() + size_t(size) - 1) / size_t(size);
     for (size_t p = 0; p < count; ++p)
       programs.emplace_back(own.begin() + std::ptrdiff_t(p * own.size() / count),

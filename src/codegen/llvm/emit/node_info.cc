@@ -75,9 +75,8 @@ void Emitter::Learn(const ExprNode& n) {
       info.weight += 100;
       info_.Set(&n, std::make_unique<NodeInfo>(info));
       if (IsRowReduce(n)) {
-        const bool rows_in_lanes = kernel_.vector_loop < kernel_.num_outer;
         (*info_.Find(&n))->deps |=
-            uint64_t{1} << (rows_in_lanes ? IndexBit(kernel_.vector_loop) : int{kRowBit});
+            uint64_t{1} << (kernel_.rows_in_lanes() ? IndexBit(kernel_.vector_loop) : int{kRowBit});
       }
       return;
     case ExprKind::kLoad:
@@ -107,10 +106,9 @@ void Emitter::Learn(const ExprNode& n) {
 }
 
 bool Emitter::IsRowReduce(const ExprNode& n) {
-  if (n.kind() != ExprKind::kReduce || kernel_.tmpl != KernelTemplate::kRow) return false;
-  const std::vector<SymInt> row(kernel_.dims.begin() + kernel_.num_outer, kernel_.dims.end());
+  if (n.kind() != ExprKind::kReduce || !kernel_.has_rows()) return false;
   const uint64_t outer = (uint64_t{1} << kernel_.num_outer) - 1;
-  return n.extents() == row &&
+  return n.extents() == kernel_.row_dims() &&
          ((*info_.Find(&n))->deps & ~(outer | uint64_t{1} << int{kRowBit})) == 0;
 }
 

@@ -317,7 +317,7 @@ void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last,
   }
   e.Loop(spec, index, [&](llvm::Value* row, const Values& at) {
     for (size_t k = 0; k < at.size(); ++k) e.Define(Emitter::IndexBit(int(k)), at[k]);
-    if (e.kernel().tmpl == KernelTemplate::kRow) e.Define(Emitter::kRowBit, row);
+    if (e.kernel().has_rows()) e.Define(Emitter::kRowBit, row);
     body(row);
     // The next tuple: add one to the last index and carry.
     Values next = at;

@@ -348,8 +348,7 @@ class RowEmitter : RowForm {
 };
 
 int ChooseVectorLoop(const Kernel& k) {
-  if (k.tmpl != KernelTemplate::kRow || k.num_outer == 0 || k.vector_loop < k.num_outer)
-    return k.vector_loop;
+  if (!k.has_rows() || k.num_outer == 0 || k.rows_in_lanes()) return k.vector_loop;
   const SymInt width = k.dims.back(), rows = k.dims[size_t(k.num_outer) - 1];
   const bool window = WindowElements(k) > 0 && width.value() <= kMaxWindowWidth &&
                       !(rows.is_const() && rows.value() < kMaxWindowWidth);
@@ -372,9 +371,8 @@ void SwapLoops(Kernel* k, int a, int b) {
 
 Kernel ArrangeLoops(const Kernel& kernel) {
   Kernel k = kernel;  // keeps its name
-  const int64_t window = k.tmpl == KernelTemplate::kRow ? WindowElements(k) : 0;
-  if (window > 0 && window <= kMaxUnrolledWindow && k.num_outer >= 2 &&
-      k.vector_loop >= k.num_outer) {
+  const int64_t window = k.has_rows() ? WindowElements(k) : 0;
+  if (window > 0 && window <= kMaxUnrolledWindow && k.num_outer >= 2 && !k.rows_in_lanes()) {
     // Few windows side by side leave most lanes empty: then the lanes go along the next loop.
     const SymInt inner = k.dims[size_t(k.num_outer) - 1], next = k.dims[size_t(k.num_outer) - 2];
     if (inner.is_const() && inner.value() <= kMaxWindowWidth &&
