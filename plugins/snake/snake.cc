@@ -55,8 +55,6 @@ std::vector<NodeEntry> Gradient(const NodePtr& n, const std::vector<NodeEntry>& 
 
 WEFT_REGISTER_OP_IN(demo, Snake)
     .describe("y = x + sin(alpha x)^2 / alpha, an activation for periodic signals.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", "T in {f32, f64}")
     .output("y", "T", "the shape of x")
     .param<SnakeParam>()

@@ -16,7 +16,6 @@
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/log.h"
 #include "weft/support/strings.h"

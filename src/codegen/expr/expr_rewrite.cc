@@ -8,7 +8,6 @@
 ///   kRename        one bound variable is replaced by another; nothing can fold or change level,
 ///                  so a Reduce stays closed. Opening and closing are made of this.
 ///   kReduceAsLeaf  the outermost Reduce nodes are handed to the callback and not looked into
-#include <memory>
 
 #include "expr_pool.h"
 #include "weft/support/check.h"

@@ -4,7 +4,6 @@
 /// is branch-free, both sides of a choice are computed and a select keeps one, but for `Rarely`.
 #pragma once
 
-#include <initializer_list>
 #include <vector>
 
 #include "weft/codegen/expr/expr.h"

@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "math_expand.h"
-#include "weft/support/check.h"
 
 namespace weft::math {
 namespace {

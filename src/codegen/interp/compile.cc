@@ -1,5 +1,4 @@
 /// compile.cc: expressions to straight-line code over blocks of lanes.
-#include <map>
 
 #include "codegen/lower/index_form.h"
 #include "interp.h"

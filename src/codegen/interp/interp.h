@@ -7,7 +7,6 @@
 #pragma once
 
 #include <bitset>
-#include <string>
 #include <vector>
 
 #include "codegen/lower/nest.h"

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "codegen/expr/scalar.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/parallel_for.h"
 #include "weft/support/request.h"

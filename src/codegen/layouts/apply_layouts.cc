@@ -11,7 +11,6 @@
 
 #include "codegen/expr/expr_pool.h"
 #include "weft/codegen/layouts/layouts.h"
-#include "weft/support/check.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,6 @@
 #include "weft/codegen/lower/lower.h"
 
 #include <algorithm>
-#include <map>
 
 #include "index_form.h"
 #include "nest.h"

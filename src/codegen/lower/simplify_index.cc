@@ -10,8 +10,6 @@
 /// where the sum that is divided cannot wrap, and comparisons, Min, Max and Select are decided
 /// where the range of the difference of both sides tells, neither of which may wrap. Modulo 2^64,
 /// which is how data computes, only the sums themselves hold. What cannot be proved stays.
-#include <algorithm>
-#include <numeric>
 
 #include "index_form.h"
 #include "weft/support/check.h"

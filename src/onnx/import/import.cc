@@ -5,7 +5,6 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <climits>
-#include <mutex>
 #include <new>
 
 #include "importer.h"

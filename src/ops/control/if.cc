@@ -2,12 +2,7 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
 /// operands, `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    an If on the same condition of the gradients of the branches, which compute
-///           again what they need of the captured values: it reads those and the gradients of
-///           the results. A captured value has a gradient where one branch gives one; the
-///           other branch gives zeros.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
-/// Source: ONNX If-25.
 #include <algorithm>
 #include <climits>
 

@@ -2,10 +2,7 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
 /// operands, `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    a Scan (body_gradient.h): adjoints of the states are its states, gradients of captured
-///           values are summed up in states, those of slices are stacked
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
-/// Source: ONNX Scan-25.
 #include <algorithm>
 #include <climits>
 

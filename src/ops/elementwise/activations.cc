@@ -1,18 +1,9 @@
 /// activations.cc: piecewise linear and exponential activations: Relu, LeakyRelu, ThresholdedRelu,
 /// PRelu, Elu, Celu, Selu, Sigmoid, HardSigmoid, HardSwish, Softplus, Softsign, Shrink.
 ///
-///   in      x : T[...]
-///   out     y : T[...]
-///   T       floats; Relu and Shrink also integers, PRelu also 32 and 64 bit integers
-///   grad    at a kink the left derivative, PyTorch's choice: Relu'(0) = 0, LeakyRelu'(0) = alpha,
-///           PRelu'(0) = slope, ThresholdedRelu'(alpha) = 0
-///   throws  kTypeMismatch; kShapeMismatch where PRelu's slope does not broadcast to x;
-///           kBadAttribute for Celu's alpha = 0
-///
+/// At a kink gradients are the left derivative, PyTorch's choice: Relu'(0) = 0.
 /// Gradients select with Where, so that the unused branch cannot leak a NaN. Exponentials are taken
 /// from y (y + alpha = alpha * e^x): nothing overflows in the unused branch.
-/// Source: ONNX Relu-14, LeakyRelu-16, ThresholdedRelu-22, PRelu-16, Elu-22, Celu-12, Selu-22,
-/// Sigmoid-13, HardSigmoid-22, HardSwish-22, Softplus-22, Softsign-22, Shrink-9.
 #include "ops/util/demand.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
@@ -162,8 +153,6 @@ WEFT_REGISTER_OP(PRelu)
         "y = x for x >= 0, slope * x below. Gradient: dx = dy where x > 0, else dy * slope; dslope "
         "= SumTo(dy * x where "
         "x < 0, slope); retains x and slope. Source: ONNX PRelu-16.")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kPReluTypes))
     .input("slope", "T", "broadcasts to the shape of x")
     .output("y", "T", "the shape of x")

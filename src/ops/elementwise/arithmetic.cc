@@ -1,14 +1,7 @@
 /// arithmetic.cc: Add, Sub, Mul, Div, Mod.
 ///
-///   in      a, b : T[...], numpy broadcasting
-///   out     y : T[broadcast]
-///   T       integers and floats. Integers wrap; integer Div truncates towards zero; x / 0 = 0 and
-///           x mod 0 = 0 (the standard leaves both open)
-///   grad    every operand's gradient is summed back to its own shape (weft::SumTo); integers: none
-///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch where shapes do not broadcast
-///
+/// x / 0 = 0 and x mod 0 = 0 for integers: the standard leaves both open.
 /// Integer values are followed through, so that shape arithmetic stays symbolic.
-/// Source: ONNX Add-14, Sub-14, Mul-14, Div-14, Mod-13.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 

@@ -1,13 +1,5 @@
 /// clip.cc: Clip, min(max(x, lo), hi).
-///
-///   in      x : T[...]; min, max : T[], optional scalars
-///   out     y : T[...]
-///   T       integers and floats
-///   grad    dy to x between the bounds, which are inclusive, else to the bound that is the result
-///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch for a bound of several elements
-///
 /// NaN in x or a bound stays NaN.
-/// Source: ONNX Clip-13.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 
@@ -85,8 +77,6 @@ WEFT_REGISTER_OP(Clip)
         "max, else 0; dmin = sum of dy where x < min < max; dmax = sum of dy where x > max or max "
         "< min; retains x and "
         "the bounds. Source: ONNX Clip-13.")
-    .set_num_inputs(1, 3)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kNumeric))
     .optional_input("min", "T", "scalar; absent: no lower bound")
     .optional_input("max", "T", "scalar; absent: no upper bound")

@@ -1,12 +1,4 @@
 /// gelu.cc: smooth activations x * gate(x): Gelu, Swish (SiLU), Mish.
-///
-///   in      x : T[...]
-///   out     y : T[...]
-///   T       f16, bf16, f32, f64
-///   grad    dy * (gate + x * gate'); retains x
-///   throws  kTypeMismatch; kBadAttribute for an `approximate` other than "none" and "tanh"
-///
-/// Source: ONNX Gelu-20, Swish-24, Mish-22.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 

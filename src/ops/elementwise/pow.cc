@@ -1,17 +1,9 @@
 /// pow.cc: Pow, with operands of two dtypes.
 ///
-///   in      x : T[...], exponent : T1[...], numpy broadcasting
-///   out     y : T[broadcast] = x ^ exponent
-///   T       i32, i64, floats; T1 any integer or float
-///   grad    dx = dy * e * x^(e - 1), 0 where e = 0
-///           de = dy * y * log(x), 0 where x = 0 and e >= 0, NaN where x < 0
-///           Safe at 0 in higher order too: the unused branch never sees log(0).
-///   throws  kTypeMismatch, kShapeMismatch
-///
+/// Gradients are safe at 0 in higher order too: the unused branch never sees log(0).
 /// Float results are computed in the wider float of both operands; with an exponent of 32 or 64 bit
 /// integers in f64, which alone keeps its parity. Integer by integer is exact and wraps; a negative
 /// exponent gives the truncated quotient (0 unless x is 1 or -1). Integer by float: in f64, cut.
-/// Source: ONNX Pow-15.
 #include "ops/util/op_util.h"
 
 namespace weft::ops {
@@ -128,8 +120,6 @@ WEFT_REGISTER_OP(Pow)
         "SumTo(dy * y * log(x), e), "
         "0 where x = 0 and e >= 0; retains x, e and y (x alone for a constant e). Source: ONNX "
         "Pow-15.")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kFloats | kIndexTypes))
     .input("exponent", TypeDoc(kNumeric, "T1"), "numpy broadcasting against x")
     .output("y", "T", "the broadcast shape")

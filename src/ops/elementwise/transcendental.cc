@@ -1,17 +1,10 @@
 /// transcendental.cc: Sqrt, Reciprocal, Exp, Log, Erf, the trigonometric and hyperbolic functions
 /// and their inverses.
 ///
-///   in      x : T[...]
-///   out     y : T[...]
-///   T       f16, bf16, f32, f64; f16 and bf16 are computed in f32 and rounded once
-///   grad    written with y where that spares keeping x; infinities at the edge of a domain are
-///           PyTorch's: Sqrt at 0 and Asin at 1 give inf
-///   throws  kTypeMismatch
-///
+/// f16 and bf16 are computed in f32 and rounded once. Gradients use y where that spares keeping x;
+/// at the edge of a domain they are infinite, as PyTorch's.
 /// Outside its domain a function gives NaN; Log(0) = -inf. In gradients 1 - x^2 is
 /// (1 - x) * (1 + x), which keeps its digits near 1.
-/// Source: ONNX Sqrt-13, Reciprocal-13, Exp-13, Log-13, Erf-13, Tanh-13; Sin, Cos, Tan, Asin, Acos,
-/// Atan, Sinh, Cosh, Asinh, Acosh, Atanh-22.
 #include "ops/util/op_util.h"
 
 namespace weft::ops {

@@ -1,12 +1,9 @@
 /// affine_grid.cc: AffineGrid: the grid of coordinates that GridSample reads, from affine maps of
 /// two or three dimensions.
 ///
-///   in      theta : T[n, r, r + 1], size : i64[r + 2] = n, c, extents; r is 2 or 3
-///   out     grid : T[n, extents..., r], the last axis first
 ///   formula grid[n, o] = theta[n] (x, y(, z), 1), each coordinate of o in [-1, 1]: centers of the
 ///           outermost elements at -1 and 1 with align_corners (0 for an extent of 1), else their
 ///           outer edges
-///   grad    by theta: dy against the coordinates, ordinary ops
 #include "ops/util/shape_util.h"
 #include "weft/support/check.h"
 
@@ -99,8 +96,6 @@ WEFT_REGISTER_OP(AffineGrid)
     .input("theta", TypeDoc(kFloats), "[n, r, r + 1]")
     .input("size", "i64", "n, c and r dimensions")
     .output("grid", "T", "[n, dimensions..., r]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<AffineGridParam>()
     .example({"f32[2, 2, 3]", "i64[4] = [2, 3, 4, 5]"})
     .example({"f32[1, 3, 4]", "i64[5] = [1, 1, 2, 1, 3]"}, "align_corners = 1")

@@ -1,9 +1,6 @@
 /// grid_sample.cc: GridSample: an image read where a grid of normalized coordinates points, over
 /// any number of spatial axes.
 ///
-///   in      X : T1[n, c, d1 .. dr], grid : T2[n, o1 .. or, r], the last axis of X first
-///   out     Y : T1[n, c, o1 .. or]
-///   T1      floats; with mode nearest any number or bool
 ///   formula coordinate = (g + 1) / 2 (d - 1) with align_corners, else ((g + 1) d - 1) / 2; one tap
 ///           (nearest, halves to even), two (linear) or four (cubic, A = -3/4) an axis
 ///   padding zeros: 0 outside; border: the nearest element; reflection: mirrored at the border,
@@ -282,8 +279,6 @@ WEFT_REGISTER_OP(GridSample)
     .input("X", TypeDoc(kComputable, "T1"), "[n, c, spatial...]; floats but for mode nearest")
     .input("grid", TypeDoc(kFloats, "T2"), "[n, out spatial..., number of spatial axes]")
     .output("Y", "T1", "[n, c, out spatial...]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<GridSampleParam>()
     .example({"f32[1, 2, 3, 4]", "f32[1, 2, 2, 2]"})
     .example({"f32[n, 1, 5]", "f32[n, 3, 1]"}, "mode = \"cubic\", padding_mode = \"reflection\"")
@@ -303,8 +298,6 @@ WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
     .input("grid", TypeDoc(kFloats, "T2"))
     .input("shape", "i64", "dimensions of X")
     .output("dX", "T1")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<GridSampleParam>()
     .example({"f32[1, 2, 2, 2]", "f32[1, 2, 2, 2]", "i64[4] = [1, 2, 3, 4]"})
     .set_attr<FInferType>("FInferType",
@@ -325,8 +318,6 @@ WEFT_REGISTER_OP_IN(weft, GridSampleSlope)
     .input("X", TypeDoc(kFloats, "T1"))
     .input("grid", TypeDoc(kFloats, "T2"))
     .output("slope", "T1", "[n, c, out spatial..., axes]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<GridSampleParam>()
     .example({"f32[1, 2, 3, 4]", "f32[1, 2, 2, 2]"}, "padding_mode = \"border\"")
     .set_attr<FInferType>("FInferType",

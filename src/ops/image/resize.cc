@@ -1,12 +1,7 @@
 /// resize.cc: Resize in all modes of ONNX, and weft::ResizeGrad, its adjoint.
 ///
-///   in      X : T[...], roi : F[2 axes], scales : f32[axes], sizes : i64[axes];
-///           one of scales, sizes
-///   out     Y[.., o, ..] = sum over taps of weight(o) X[.., position(o), ..], axis by axis
-///   shape   floor(in scale), or sizes, which keep_aspect_ratio_policy may shrink or grow
 ///   T       numbers and bool; other modes than nearest compute in f32 or f64 and round integers to
 ///           even, saturating
-///   grad    weft::ResizeGrad of dy with the same inputs
 ///
 /// Positions and weights are in resize_grid.h. The scale that coordinates use is the one given, or
 /// sizes / extents exactly, for axes that keep their ratio that of the axis that decides.
@@ -502,8 +497,6 @@ WEFT_REGISTER_OP(Resize)
     .optional_input("scales", TypeDoc(kFloats, "T3"), "one an axis")
     .optional_input("sizes", "i64", "one an axis")
     .output("Y", "T")
-    .set_num_inputs(1, 4)
-    .set_num_outputs(1)
     .param<ResizeParam>()
     .example({"f32[1, 2, 3, 4]", "_", "f32[4] = [1, 1, 2, 3]"})
     .example({"f32[1, 1, 4, 4]", "_", "f32[4] = [1, 1, 0.6, 1.5]"}, "mode = \"cubic\"")
@@ -529,8 +522,6 @@ WEFT_REGISTER_OP_IN(weft, ResizeGrad)
     .optional_input("scales", TypeDoc(kFloats, "T3"))
     .optional_input("sizes", "i64")
     .output("dx", "T")
-    .set_num_inputs(2, 5)
-    .set_num_outputs(1)
     .param<ResizeParam>()
     .example({"f32[1, 6]", "i64[2] = [1, 3]", "_", "f32[2] = [1, 2]"}, "mode = \"linear\"")
     .set_attr<FInferType>("FInferType", ResizeType)

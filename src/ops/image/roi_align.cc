@@ -1,8 +1,6 @@
 /// roi_align.cc: RoiAlign: regions of an image averaged (or maximized) over a fixed number of bins,
 /// each sampled on a regular grid by linear interpolation.
 ///
-///   in      X : T[n, c, h, w], rois : T[m, 4] as x1, y1, x2, y2, batch_indices : i64[m]
-///   out     Y : T[m, c, output_height, output_width]
 ///   formula a bin of extent e (in elements of X) has s = sampling_ratio, or ceil(e), samples an
 ///           axis, at start + (i + 1/2) e / s; one further than an element outside counts as 0.
 ///           avg: their mean; max: the largest of the four weighted neighbours over all samples
@@ -227,8 +225,6 @@ WEFT_REGISTER_OP(RoiAlign)
     .input("rois", "T", "[m, 4], x1, y1, x2, y2")
     .input("batch_indices", "i64", "[m]")
     .output("Y", "T", "[m, c, output_height, output_width]")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<RoiAlignParam>()
     .example({"f32[1, 2, 4, 5]", "f32[2, 4] = [0, 0, 3, 3, 1, 0.5, 4, 2]", "i64[2] = [0, 0]"},
              "output_height = 2, output_width = 2, sampling_ratio = 2")
@@ -248,8 +244,6 @@ WEFT_REGISTER_OP_IN(weft, RoiAlignGrad)
     .input("batch_indices", "i64", "[m]")
     .input("shape", "i64", "dimensions of X")
     .output("dX", "T")
-    .set_num_inputs(4)
-    .set_num_outputs(1)
     .param<RoiAlignParam>()
     .example({"f32[2, 2, 2, 2]", "f32[2, 4] = [0, 0, 3, 3, 1, 0.5, 4, 2]", "i64[2] = [0, 0]",
               "i64[4] = [1, 2, 4, 5]"},

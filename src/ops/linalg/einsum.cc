@@ -4,10 +4,6 @@
 /// operand reads the diagonal. "..." stands for the axes that no letter names, broadcast as
 /// usual; where the equation has no "->" the output is those axes and then, in order, the
 /// letters that occur once.
-///   grad    Einsum of dy with the other operands (ones for axes that only this operand has);
-///           operands with a repeated letter have none (kUnsupported)
-///   throws  kBadAttribute for an equation that does not parse, kShapeMismatch
-/// Source: ONNX Einsum-12.
 #include <algorithm>
 #include <map>
 
@@ -263,7 +259,6 @@ WEFT_REGISTER_OP(Einsum)
     .variadic_input("Inputs", TypeDoc(kNumeric))
     .output("Output", "T")
     .set_num_inputs(1, 64)
-    .set_num_outputs(1)
     .param<EinsumParam>()
     .example({"f32[2, 3, 4]", "f32[2, 4, 5]"}, "equation = \"bij,bjk->bik\"")
     .example({"f32[n, 3]"}, "equation = \"ij->i\"")

@@ -1,19 +1,5 @@
 /// loss.cc: NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss.
 ///
-///   in      x : T[n, c, d..] log-probabilities, or scores; labels : i32 or i64[n, d..];
-///           weights : T[c], optional
-///   out     loss : T[n, d..] for reduction "none", else T[];
-///           log_prob : T[n, c, d..] (SoftmaxCrossEntropyLoss)
-///   T       floats; f16 and bf16 compute in f32
-///   attr    reduction "none", "sum", "mean" (default); ignore_index, optional: labels that do not
-///           count
-///   grad    x: see below; labels and weights have none
-///   throws  kIndexRange for a label outside [0, c) that is not ignore_index, kShapeMismatch,
-///           kBadAttribute
-///
-/// loss_i = -w_i log_prob[i, label_i], w_i = weights[label_i], 1 without weights, 0 where ignored.
-/// "mean" divides the sum by the sum of the w_i: NaN where all labels are ignored, as in PyTorch.
-///
 /// A rewrite gives the parts, which fuse: one kernel over the rows (n, d..) for soft-max, the
 /// label's score and the gradient, one for the sum of the losses:
 ///   lp = LogSoftmax(x)   hot = weft::ClassMask(labels, c)
@@ -23,7 +9,6 @@
 /// classes there is nothing to look up in: a label that is none of them then makes the loss NaN.
 ///
 ///   dx = (softmax(x) - hot) (dy w_i / sum w), for log-probabilities Where(hot, -dy w_i / sum w, 0)
-/// Source: ONNX NegativeLogLikelihoodLoss-22, SoftmaxCrossEntropyLoss-13.
 #include <cmath>
 
 #include "ops/util/shape_util.h"
@@ -310,7 +295,6 @@ FInputDomains LossDomains() {
       .input(Scores, TypeDoc(kFloats), "[n, c, d..]")                                             \
       .input(Labels, TypeDoc(kIndexTypes, "Tind"), "[n, d..], in [0, c), or ignore_index")        \
       .optional_input("weights", "T", "[c]")                                                      \
-      .set_num_inputs(2, 3)                                                                       \
       .param<LossParam>()                                                                         \
       .example({"f32[4, 3]", "i64[4]"})                                                           \
       .example({"f32[n, 5, 2]", "i32[n, 2]", "f32[5]"}, "reduction = \"sum\", ignore_index = 2")  \
@@ -328,8 +312,7 @@ FInputDomains LossDomains() {
 
 WEFT_REGISTER_LOSS(NegativeLogLikelihoodLoss, "loss = -w x[label], x log-probabilities.",
                    "dx = -w dy at the label, else 0", "22", "input", "target")
-    .output("loss", "T", "[n, d..], or a scalar")
-    .set_num_outputs(1);
+    .output("loss", "T", "[n, d..], or a scalar");
 WEFT_REGISTER_LOSS(SoftmaxCrossEntropyLoss,
                    "loss = -w log_prob[label], log_prob = x - log(sum(exp(x))) over the classes.",
                    "dx = (softmax(x) - onehot) w dy", "13", "scores", "labels")

@@ -11,7 +11,6 @@
 ///   throws  kShapeMismatch, kBadAttribute; indices outside the axis write nothing by this
 ///           definition; the host's library call, which is used where there is one, throws
 ///           kIndexRange
-/// Source: ONNX ScatterElements-18, ScatterND-18, TensorScatter-24.
 #include "ops/util/host_util.h"
 
 namespace weft::ops {
@@ -359,8 +358,6 @@ WEFT_REGISTER_OP(ScatterElements)
     .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-size, size) of the axis")
     .input("updates", "T", "the shape of indices")
     .output("output", "T", "the shape of data")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ScatterParam>()
     .example({"f32[4, 3]", "i64[2, 3] = [0, 3, 1, -1, 2, 0]", "f32[2, 3]"})
     .example({"f32[n, 4]", "i64[1, 2] = [1, 1]", "f32[1, 2]"}, "axis = 1, reduction = \"add\"")
@@ -390,8 +387,6 @@ WEFT_REGISTER_OP(ScatterND)
     .input("indices", "i64", "[positions..., k]")
     .input("updates", "T", "[positions..., the dimensions of data from k on]")
     .output("output", "T", "the shape of data")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ScatterNDParam>()
     .example({"f32[4, 3]", "i64[2, 1] = [2, -4]", "f32[2, 3]"})
     .example({"f32[4, 3]", "i64[3, 2] = [0, 1, 3, 2, 0, 1]", "f32[3]"}, "reduction = \"add\"")
@@ -420,8 +415,6 @@ WEFT_REGISTER_OP(TensorScatter)
     .input("update", "T")
     .optional_input("write_indices", "i64", "[batch]; absent: 0")
     .output("present_cache", "T", "the shape of past_cache")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<TensorScatterParam>()
     .example({"f32[2, 5, 3]", "f32[2, 2, 3]", "i64[2] = [1, 3]"})
     .example({"f32[2, 5, 3]", "f32[2, 2, 3]", "i64[2] = [4, 0]"}, "mode = \"circular\"")

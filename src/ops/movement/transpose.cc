@@ -1,6 +1,5 @@
 /// transpose.cc: Transpose, DepthToSpace, SpaceToDepth: elements moved by a fixed permutation of
 /// (split) axes.
-#include <numeric>
 
 #include "ops/util/demand.h"
 #include "weft/support/check.h"
@@ -166,8 +165,6 @@ WEFT_REGISTER_OP(Transpose)
         "(kBadAttribute) or of another rank (kShapeMismatch). Source: ONNX Transpose-24.")
     .input("data", TypeDoc(kAllTypes))
     .output("transposed", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<TransposeParam>()
     .example({"f32[2, 3, 4]"})
     .example({"f32[n, 3, 4]"}, "perm = [1, 2, 0]")
@@ -187,8 +184,6 @@ WEFT_REGISTER_OP(DepthToSpace)
         "Source: ONNX DepthToSpace-13.")
     .input("input", TypeDoc(kAllTypes), "rank 4")
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<DepthToSpaceParam>()
     .example({"f32[1, 8, 2, 3]"}, "blocksize = 2")
     .example({"f32[n, 8, 2, 3]"}, "blocksize = 2, mode = \"CRD\"")
@@ -206,8 +201,6 @@ WEFT_REGISTER_OP(SpaceToDepth)
         "Source: ONNX SpaceToDepth-13.")
     .input("input", TypeDoc(kAllTypes), "rank 4")
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SpaceToDepthParam>()
     .example({"f32[n, 2, 4, 6]"}, "blocksize = 2")
     .set_attr<FInferType>("FInferType", TypeOfFirst(kAllTypes))

@@ -1,10 +1,6 @@
 /// batch_norm.cc: BatchNormalization, with given statistics (inference) or those of the batch
 /// (training).
 ///
-/// Statistics of a batch are taken over all axes but the channels (row_moments.h). The running
-/// variance takes the population variance, as ONNX says; PyTorch's takes the unbiased one, n /
-/// (n - 1) of it.
-///
 /// Training is rewritten as soon as the rank is known; the FCodeGen below is its meaning:
 ///   m, v, e = weft::Moments(x, axes)     Y = weft::Normalize(x, m, v, scale, B, e)
 ///   running_mean = input_mean momentum + m (1 - momentum), running_var likewise from v
@@ -15,7 +11,6 @@
 
 #include "ops/util/channel_util.h"
 #include "ops/util/row_moments.h"
-#include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
@@ -218,7 +213,6 @@ WEFT_REGISTER_OP(BatchNormalization)
     .output("Y", "T")
     .optional_output("running_mean", "T2", "[c], in training")
     .optional_output("running_var", "T2", "[c], in training")
-    .set_num_inputs(5)
     .set_num_outputs(OutputsOf)
     .param<BatchNormParam>()
     .example({"f32[2, 3, 4]", "f32[3]", "f32[3]", "f32[3]", "f32[3]"})

@@ -4,16 +4,9 @@
 ///   y = B + W (mask columns): a product per group, so dW, d mask and d columns are products too;
 ///   d columns reaches X by the adjoint of reading, and offset by the slope of reading.
 ///
-///   weft::DeformColumns       (X, offset, kernel) -> T[n, C, K, o...]
-///   weft::DeformColumnsGrad   (d columns, offset, kernel, shape) -> dX: by looking, every
-///                             element asks every position
-///   weft::DeformColumnsSlope  (X, offset, kernel) -> T[n, C, K, o..., r]: columns derived by each
-///                             coordinate of their position
-///
 /// Kernel holds the extents k... of W. At an element itself the slope is that of
 /// the interval above it.
 ///   throws  as DeformConv; kUnsupported where kernel is not known when code is made
-/// Source: Weft.
 #include "deform_conv.h"
 #include "ops/util/adjoint.h"
 
@@ -205,8 +198,6 @@ WEFT_REGISTER_OP_IN(weft, DeformColumns)
     .input("offset", "T", "[n, offset_group K axes, out spatial...]")
     .input("kernel", "i64", "dimensions of the kernel")
     .output("columns", "T", "[n, C, K, out spatial...]")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 4]", "f32[1, 8, 3, 3]", "i64[2] = [2, 2]"})
     .set_attr<FInferType>("FInferType", ReadingType)
@@ -222,8 +213,6 @@ WEFT_REGISTER_OP_IN(weft, DeformColumnsSlope)
     .input("offset", "T")
     .input("kernel", "i64")
     .output("slope", "T", "[n, C, K, out spatial..., axes]")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 4]", "f32[1, 8, 3, 3]", "i64[2] = [2, 2]"})
     .set_attr<FInferType>("FInferType", ReadingType)
@@ -239,8 +228,6 @@ WEFT_REGISTER_OP_IN(weft, DeformColumnsGrad)
     .input("kernel", "i64")
     .input("shape", "i64", "dimensions of X")
     .output("dX", "T")
-    .set_num_inputs(4)
-    .set_num_outputs(1)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 3, 3]", "f32[1, 8, 3, 3]", "i64[2] = [2, 2]", "i64[4] = [1, 2, 4, 4]"})
     .set_attr<FInferType>("FInferType", ReadingType)

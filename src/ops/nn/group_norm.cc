@@ -10,7 +10,6 @@
 ///
 ///   grad  with h = (x - mean) inverse and g = dy scale: dx = inverse (g - mean(g) - h mean(g h))
 ///         over each group, dscale = ChannelSum(dy h), dbias = ChannelSum(dy)
-#include <algorithm>
 
 #include "ops/util/channel_util.h"
 #include "ops/util/demand.h"
@@ -165,8 +164,6 @@ WEFT_REGISTER_OP(GroupNormalization)
     .input("scale", TypeDoc(kFloats, "U"), "[c]")
     .input("bias", "U", "[c]")
     .output("Y", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<GroupNormParam>()
     .example({"f32[2, 4, 3, 5]", "f32[4]", "f32[4]"}, "num_groups = 2")
     .example({"f32[n, 6, 7]", "f32[6]", "f32[6]"}, "num_groups = 3, epsilon = 0.01")

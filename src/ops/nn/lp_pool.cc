@@ -3,7 +3,6 @@
 #include "ops/util/adjoint.h"
 #include "ops/util/channel_util.h"
 #include "ops/util/window.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::ops {
@@ -137,8 +136,6 @@ WEFT_REGISTER_OP(LpPool)
         "Source: ONNX LpPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<LpPoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
     .example({"f32[n, 1, 7]"}, "kernel_shape = [2], strides = [2], ceil_mode = 1, p = 3")
@@ -154,8 +151,6 @@ WEFT_REGISTER_OP_IN(weft, SumPool)
         "weft::SumPoolGrad. Source: Weft.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<LpPoolParam>()
     .example({"f32[1, 1, 5]"}, "kernel_shape = [3], strides = [2], pads = [1, 1]")
     .set_attr<FInferType>("FInferType", SameType(kFloats))
@@ -176,8 +171,6 @@ WEFT_REGISTER_OP_IN(weft, SumPoolGrad)
     .input("dy", TypeDoc(kFloats))
     .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<LpPoolParam>()
     .example({"f32[1, 1, 2]", "i64[3] = [1, 1, 4]"}, "kernel_shape = [2], strides = [2]")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kFloats, {1}))
@@ -197,8 +190,6 @@ WEFT_REGISTER_OP(GlobalLpPool)
         "Errors: rank below 2 (kShapeMismatch). Source: ONNX GlobalLpPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<GlobalLpPoolParam>()
     .example({"f32[2, 3, 4, 5]"})
     .example({"f32[2, 3, n]"}, "p = 1")

@@ -112,8 +112,6 @@ WEFT_REGISTER_OP(MaxUnpool)
     .input("I", "i64", "of MaxPool, dimensions of X")
     .optional_input("output_shape", "i64", "dimensions of the output")
     .output("output", "T")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<MaxUnpoolParam>()
     .example({"f32[1, 1, 2]", "i64[1, 1, 2] = [1, 2]"}, "kernel_shape = [2], strides = [2]")
     .example({"f32[1, 1, 2]", "i64[1, 1, 2] = [1, 2]", "i64[3] = [1, 1, 6]"},

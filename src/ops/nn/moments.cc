@@ -11,10 +11,9 @@
 /// share the row values m, v and e only, and nothing of the size of x is kept but x itself.
 /// How they are computed: row_moments.h.
 ///
-///   grad    Moments: dx = (dm + 2 (x - m - e) dv) / n; e is a rounding error, whose gradient
-///           goes nowhere Normalize, h = (x - m - e) r, r = 1 / sqrt(v + epsilon): dx = dy
-///           scale r, dm = de = -SumTo(dx), dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale =
-///           SumTo(dy h), dbias = SumTo(dy)
+/// Gradient of Normalize, with h = (x - m - e) r and r = 1 / sqrt(v + epsilon): dx = dy scale r,
+/// dm = de = -SumTo(dx), dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale = SumTo(dy h),
+/// dbias = SumTo(dy). Moments passes none on from e: it is a rounding error.
 #include <algorithm>
 
 #include "ops/util/demand.h"
@@ -167,8 +166,6 @@ WEFT_REGISTER_OP_IN(weft, Moments)
     .output("mean", "f32, or f64 for f64")
     .output("variance", "as mean")
     .output("rest", "as mean")
-    .set_num_inputs(2)
-    .set_num_outputs(3)
     .param<NoParam>()
     .example({"f32[2, 3, 4]", "i64[2] = [0, 2]"})
     .example({"f16[n, 3]", "i64[1] = [-1]"})
@@ -195,8 +192,6 @@ WEFT_REGISTER_OP_IN(weft, Normalize)
     .input("bias", "U")
     .optional_input("rest", "U", "of the mean; absent: 0")
     .output("y", "T", "the shape of x")
-    .set_num_inputs(5, 6)
-    .set_num_outputs(1)
     .param<NormalizeParam>()
     .example({"f32[2, 3, 4]", "f32[3, 1]", "f32[3, 1]", "f32[3, 1]", "f32[3, 1]"})
     .example({"f16[n, 5]", "f32[n, 1]", "f32[n, 1]", "f32[5]", "f32[5]"}, "epsilon = 0.01")

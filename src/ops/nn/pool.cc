@@ -4,7 +4,6 @@
 
 #include "ops/util/channel_util.h"
 #include "pool_util.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::ops {
@@ -84,7 +83,6 @@ WEFT_REGISTER_OP(MaxPool)
     .input("X", TypeDoc(kPoolTypes), "[n, c, spatial...]")
     .output("Y", "T")
     .optional_output("Indices", "i64")
-    .set_num_inputs(1)
     .set_num_outputs(2)
     .param<PoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
@@ -108,8 +106,6 @@ WEFT_REGISTER_OP(AveragePool)
         "AveragePool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<PoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
     .example({"f32[n, 1, 7]"},
@@ -132,8 +128,6 @@ WEFT_REGISTER_OP(GlobalMaxPool)
         "Errors: rank below 2 (kShapeMismatch). Source: ONNX GlobalMaxPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3, 4, 5]"})
     .example({"f32[2, 3, n]"})
@@ -159,8 +153,6 @@ WEFT_REGISTER_OP(GlobalAveragePool)
         "Source: ONNX GlobalAveragePool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3, 4, 5]"})
     .example({"f32[2, 3, n]"})

@@ -1,7 +1,6 @@
 /// softmax.cc: Softmax and LogSoftmax along one axis, shifted by the row's maximum so that nothing
 /// overflows; Hardmax, 1 at the first maximum of the axis.
 #include "ops/util/shape_util.h"
-#include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
@@ -70,8 +69,6 @@ WEFT_REGISTER_OP(Softmax)
         "Source: ONNX Softmax-13.")
     .input("input", TypeDoc(kFloats))
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SoftmaxParam>()
     .example({"f32[2, 5]"})
     .example({"f32[n, 3, 2]"}, "axis = 1")
@@ -93,8 +90,6 @@ WEFT_REGISTER_OP(LogSoftmax)
         "Source: ONNX LogSoftmax-13.")
     .input("input", TypeDoc(kFloats))
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SoftmaxParam>()
     .example({"f32[2, 5]"})
     .example({"f32[n, 3, 2]"}, "axis = 1")
@@ -115,8 +110,6 @@ WEFT_REGISTER_OP(Hardmax)
         "Hardmax-13.")
     .input("input", TypeDoc(kFloats))
     .output("output", "T", "the shape of input")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SoftmaxParam>()
     .example({"f32[2, 5]"})
     .example({"f32[n, 3]"}, "axis = 0")

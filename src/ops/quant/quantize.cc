@@ -1,15 +1,6 @@
 /// quantize.cc: QuantizeLinear, DequantizeLinear, MatMulInteger, QLinearMatMul.
 ///
-///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even;
-///                     8-bit floats: cast(x / scale)
-///   DequantizeLinear  y = (x - zero) * scale
-/// scale and zero are one for all, one for each index of `axis` (1-D), or one for each block of
-/// `block_size` indices of it (rank of x).
-///   T       results of 8 and 16 bits by generated code; those of fewer bits and 8-bit
-///           floats on the host
-///   grad    none: quantized values are constants to a gradient
-///   throws  kShapeMismatch where scale does not fit, kBadAttribute
-/// Source: ONNX QuantizeLinear-25, DequantizeLinear-25, QLinearMatMul-21, MatMulInteger-10.
+/// Results of 8 and 16 bits are generated code; fewer bits and 8-bit floats are the host's.
 #include <algorithm>
 #include <cmath>
 
@@ -412,8 +403,6 @@ WEFT_REGISTER_OP(QuantizeLinear)
     .input("y_scale", TypeDoc(kScales, "T2"))
     .optional_input("y_zero_point", TypeDoc(kQuantized, "T3"), "the shape of y_scale")
     .output("y", "T3", "the shape of x")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<QuantizeParam>()
     .example({"f32[2, 3]", "f32[] = [0.5]", "u8[] = [7]"})
     .example({"f32[2, n]", "f32[2]"}, "axis = 0, output_dtype = i8")
@@ -434,8 +423,6 @@ WEFT_REGISTER_OP(DequantizeLinear)
     .input("x_scale", TypeDoc(kScales, "T2"))
     .optional_input("x_zero_point", "T1", "the shape of x_scale")
     .output("y", TypeDoc(kFloats, "T3"), "the shape of x")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<DequantizeParam>()
     .example({"u8[2, 3]", "f32[] = [0.5]", "u8[] = [7]"})
     .example({"i8[n, 3]", "f32[3]"}, "axis = -1")
@@ -454,8 +441,6 @@ WEFT_REGISTER_OP(MatMulInteger)
     .optional_input("a_zero_point", "T1", "one, or one a row of A")
     .optional_input("b_zero_point", "T2", "one, or one a column of B")
     .output("Y", "i32")
-    .set_num_inputs(2, 4)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"u8[2, 3]", "i8[3, n]", "u8[] = [3]"})
     .example({"i8[2, 2, 3]", "i8[3]"})
@@ -477,8 +462,6 @@ WEFT_REGISTER_OP(QLinearMatMul)
     .input("y_scale", "TS")
     .input("y_zero_point", TypeDoc(kByte, "T3"))
     .output("y", "T3")
-    .set_num_inputs(8)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"u8[2, 3]", "f32[] = [0.5]", "u8[] = [3]", "i8[3, n]", "f32[] = [0.25]", "i8[] = [1]",
               "f32[] = [2]", "u8[] = [9]"})

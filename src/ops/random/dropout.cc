@@ -1,13 +1,6 @@
 /// dropout.cc: Dropout: y = x in inference; in training each element is kept with probability
 /// 1 - ratio and scaled by 1 / (1 - ratio), or becomes 0.
 ///
-///   in      x : T[...]; ratio : T1[], optional (0.5); training_mode : bool[], optional (false)
-///   out     y : T[...], mask : bool[...], true where kept (in inference everywhere)
-///   T       floats; in training those that kernels compute with
-///   grad    dx = Where(mask, dy / (1 - ratio), 0): keeps the mask, which is never drawn again
-///   throws  kUnsupported for 8-bit floats where it may be training, kShapeMismatch for a ratio or
-///           a mode of several elements
-///
 /// Element i is kept where its uniform draw (philox.h) is at least the ratio: at 0 all are, at 1
 /// none and y is 0. With the attribute `seed` the draw is a function of seed and position, equal in
 /// every run and on every machine; without it each run draws anew. Generators differ from one
@@ -17,7 +10,6 @@
 ///   u = weft::RandomUniform(x, state)   mask = u >= ratio   y = Where(mask, x scale, 0)
 /// where the state is (seed, 0), or weft::RandomState. Where training_mode is known in the run
 /// only, it chooses between this mask and true, and between this scale and 1.
-/// Source: ONNX Dropout-22.
 #include "ops/util/shape_util.h"
 #include "philox.h"
 #include "weft/core/graph/repeatable.h"
@@ -178,7 +170,6 @@ WEFT_REGISTER_OP(Dropout)
         "in every run. Gradient: dx = Where(mask, dy / (1 - ratio), 0); retains the mask. Errors: "
         "ratio or training_mode not a scalar (kShapeMismatch), training of 8-bit floats "
         "(kUnsupported). Source: ONNX Dropout-22.")
-    .set_num_inputs(1, 3)
     .set_num_outputs(2)
     .input("x", TypeDoc(kFloats | kFloat8))
     .optional_input("ratio", TypeDoc(kFloats | kFloat8, "T1"),

@@ -1,6 +1,5 @@
 /// cumulative.cc: CumSum and CumProd: running sums and products along one axis.
 /// Their definitions are quadratic in its size, so a library call that walks it once is sought.
-/// Source: ONNX CumSum-14, CumProd-26.
 #include "ops/util/shape_util.h"
 #include "weft/support/check.h"
 
@@ -121,8 +120,6 @@ WEFT_REGISTER_OP(CumSum)
     .input("x", TypeDoc(kNumeric))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<CumulativeParam>()
     .example({"f32[2, 5]", "i64[] = [1]"})
     .example({"f32[n]", "i64[] = [0]"}, "exclusive = 1, reverse = 1")
@@ -142,8 +139,6 @@ WEFT_REGISTER_OP(CumProd)
     .input("x", TypeDoc(kCumulative))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T", "the shape of x")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<CumulativeParam>()
     .example({"f32[2, 5]", "i64[] = [1]"})
     .example({"f32[n]", "i64[] = [0]"}, "exclusive = 1, reverse = 1")

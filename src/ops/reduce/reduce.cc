@@ -367,8 +367,6 @@ std::string Docs(const char* formula, const char* gradient, const char* version)
       .input("data", TypeDoc(Types))                                                              \
       .optional_input("axes", "i64", "in [-rank, rank)")                                          \
       .output("reduced", "T")                                                                     \
-      .set_num_inputs(1, 2)                                                                       \
-      .set_num_outputs(1)                                                                         \
       .param<ReduceParam>()                                                                       \
       .example({"f32[2, 3, 4]", "i64[1] = [1]"})                                                  \
       .example({"f32[n, 3]", "i64[1] = [-1]"}, "keepdims = 0")                                    \
@@ -423,7 +421,6 @@ WEFT_REGISTER_REDUCTION(ReduceLogSumExp, "y = log(sum(exp(x))), shifted by the m
 #define WEFT_REGISTER_PRODUCTS(Name, Doc, Operands)                                       \
   WEFT_REGISTER_OP_IN(weft, Name)                                                         \
       .describe(Doc)                                                                      \
-      .set_num_outputs(1)                                                                 \
       .param<ReduceParam>()                                                               \
       .set_num_inputs(Operands, Operands + 1)                                             \
       .set_attr<FInferType>("FInferType",                                                 \

@@ -4,10 +4,8 @@
 /// The angle is taken from (k n) mod N, so that it stays exact for long signals. Complex numbers
 /// are pairs on the last axis. All in double precision, since results near zero are differences of
 /// large sums. Quadratic in N: right for every length, slow for large ones.
-///   grad    the transform the other way, by the same operators
 ///   throws  kShapeMismatch; kUnsupported where the length or the axis is not known
 ///           when code is made
-/// Source: ONNX DFT-20 (with the inverse of one-sided spectra), STFT-17.
 #include "ops/util/demand.h"
 #include "ops/util/host_util.h"
 
@@ -289,8 +287,6 @@ WEFT_REGISTER_OP(DFT)
     .optional_input("dft_length", TypeDoc(kIndexTypes, "T2"), "default: the size of the axis")
     .optional_input("axis", "i64", "default -2")
     .output("output", "T", "[..., 2]; the inverse of one-sided frequencies: [..., 1]")
-    .set_num_inputs(1, 3)
-    .set_num_outputs(1)
     .param<DftParam>()
     .example({"f32[2, 5, 1]"})
     .example({"f32[1, 6, 2]", "_", "i64[] = [1]"}, "inverse = 1")
@@ -309,8 +305,6 @@ WEFT_REGISTER_OP(STFT)
     .optional_input("window", "T1", "[frame_length]; default: ones")
     .optional_input("frame_length", "T2", "default: the size of the window")
     .output("output", "T", "[batch, frames, frequencies, 2]")
-    .set_num_inputs(2, 4)
-    .set_num_outputs(1)
     .param<StftParam>()
     .example({"f32[1, 12, 1]", "i64[] = [3]", "f32[6]"})
     .set_attr<FInferType>("FInferType", StftType)

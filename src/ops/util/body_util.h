@@ -2,7 +2,6 @@
 /// a body, and stacks of what its runs give.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "host_util.h"

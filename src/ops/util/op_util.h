@@ -230,8 +230,6 @@ inline constexpr int kDefaultLevel = 5;
 #define WEFT_REGISTER_BINARY_OP(Name, Set, Doc)                               \
   WEFT_REGISTER_OP(Name)                                                      \
       .describe(Doc)                                                          \
-      .set_num_inputs(2)                                                      \
-      .set_num_outputs(1)                                                     \
       .input("a", ::weft::ops::TypeDoc(Set))                                  \
       .input("b", "T", "numpy broadcasting against a")                        \
       .output("y", "T", "the broadcast shape of a and b")                     \

@@ -10,7 +10,6 @@
 #include "services.h"
 #include "weft/codegen/ctext/c_printer.h"
 #include "weft/core/module/backend_module.h"
-#include "weft/core/op/staging.h"
 #include "weft/support/checked.h"
 #include "weft/support/request.h"
 

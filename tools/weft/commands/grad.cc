@@ -8,7 +8,6 @@
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
 
 namespace weft::tool {

@@ -2,7 +2,6 @@
 /// it.
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "command_line.h"
 #include "common.h"

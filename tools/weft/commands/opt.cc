@@ -11,7 +11,6 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
 #include "weft/support/table.h"

@@ -1,13 +1,11 @@
 /// plugins.cc: `weft plugins`: the plugins that `--plugin` loaded and what each registered; with
 /// --check, whether one would load, found out in a child process.
-#include <map>
 
 #include "command_line.h"
 #include "common.h"
 #include "weft/core/module/plugin.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
-#include "weft/support/table.h"
 
 namespace weft::tool {
 namespace {

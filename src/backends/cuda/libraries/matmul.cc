@@ -12,7 +12,6 @@
 #include "libraries.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/device.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::cuda {
