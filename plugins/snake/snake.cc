@@ -48,7 +48,7 @@ std::vector<NodeEntry> Gradient(const NodePtr& n, const std::vector<NodeEntry>& 
   const NodeEntry x = n->inputs[0], dy = ograds[0];
   if (!dy) return {NodeEntry()};
   const double alpha = ParamOf<SnakeParam>(n).alpha;
-  return {dy * (ScalarOf(x, 1) + Apply("Sin", {x * ScalarOf(x, 2 * alpha)}))};
+  return {dy * (ScalarOf(x, 1) + ApplyOp("Sin", {x * ScalarOf(x, 2 * alpha)}))};
 }
 
 }  // namespace

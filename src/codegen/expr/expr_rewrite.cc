@@ -225,7 +225,7 @@ Expr ReplaceReduces(const Expr& e, const std::function<Expr(const Expr&)>& leaf)
       [&](const Expr& x) { return x->kind() == ExprKind::kReduce ? leaf(x) : Expr(); }, false);
 }
 
-Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& leaf) {
+Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& leaf) {
   return Transform(
       e, Mode::kRewrite,
       [&](const Expr& x) { return x->kind() == ExprKind::kReduceVar ? Expr() : leaf(x); }, false);

@@ -286,7 +286,7 @@ void CommitGroup(const std::string& name, const std::vector<AttrSetting>& attrs)
 }
 
 /// The op of that name, made where there is none.
-Op& Open(const std::string& name) {
+Op& OpenOp(const std::string& name) {
   if (Op* known = Lookup(name)) return *known;
   const bool again = dmlc::Registry<Op>::Find(name) != nullptr;
   // The entry of `withdrawn` is made beforehand, so that taking back needs no memory.
@@ -345,7 +345,7 @@ void OpBuilder::Impl::CommitNow() {
   for (const AttrSetting& s : attrs) Column(s.name, s.type);  // type conflicts first
   if (group) return CommitGroup(name, attrs);
   const bool fresh = !Lookup(name);
-  Op& op = Open(name);
+  Op& op = OpenOp(name);
   // A plugin may say more about an op of others, not something else about what it is.
   if (!fresh && declares && !module.empty() && !op.owners.empty() && op.owners[0].module != module)
     ThrowError(ErrorCode::kDuplicate,

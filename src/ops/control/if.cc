@@ -130,10 +130,10 @@ std::vector<NodeEntry> IfGradient(const NodePtr& n, const std::vector<NodeEntry>
     for (Branch& b : branches) b.inputs.push_back(b.gradient.seeds[k]);
   }
   const NodeEntry run =
-      Apply("If", operands,
-            {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
-             {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
-             {"num_captures", int64_t(operands.size() - 1)}});
+      ApplyOp("If", operands,
+              {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
+               {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
+               {"num_captures", int64_t(operands.size() - 1)}});
   // Where the shape of a result is unknown, the gradients of the branches may differ in shape.
   bool shaped = true;
   for (uint32_t k = 0; k < dy.size(); ++k)

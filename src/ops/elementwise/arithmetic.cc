@@ -169,7 +169,7 @@ Exprs ModCode(const NodePtr& n, const Exprs& x) {
 std::vector<NodeEntry> ModGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy.at(0) || ParamOf<ModParam>(n).fmod == 0) return NoGradient(n, dy);
   const NodeEntry a = n->inputs[0], b = n->inputs[1], y(n, 0);
-  const NodeEntry quotient = Apply("Round", {(a - y) / b});
+  const NodeEntry quotient = ApplyOp("Round", {(a - y) / b});
   return {ReduceLike(dy[0], a), ReduceLike(-(dy[0] * quotient), b)};
 }
 

@@ -105,7 +105,7 @@ Exprs CastCode(const NodePtr& n, const Exprs& x) {
   return {CastExpr(n, ParamOf<CastParam>(n).to.dtype, x[0]->dtype(), x[0])};
 }
 NodeEntry CastGradient(const NodePtr& n, Entry x, Entry, Entry dy) {
-  return IsFloat(ParamOf<CastParam>(n).to.dtype) ? Apply("CastLike", {dy, x}) : NodeEntry();
+  return IsFloat(ParamOf<CastParam>(n).to.dtype) ? ApplyOp("CastLike", {dy, x}) : NodeEntry();
 }
 /// Cast(x : t, t) = x;  Cast(Cast(x, wider), t) = Cast(x, t).
 std::vector<NodeEntry> SimplifyCast(RewriteContext& ctx, const NodePtr& n) {
@@ -143,7 +143,7 @@ void CastLikeShape(InferShapeContext& ctx) {
   ElementwiseValue(ctx, CastValue, 1);
 }
 std::vector<NodeEntry> CastLikeGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
-  return {dy.at(0) ? Apply("CastLike", {dy[0], n->inputs[0]}) : NodeEntry(), NodeEntry()};
+  return {dy.at(0) ? ApplyOp("CastLike", {dy[0], n->inputs[0]}) : NodeEntry(), NodeEntry()};
 }
 /// CastLike(x, like : t) = Cast(x, t).
 std::vector<NodeEntry> SimplifyCastLike(RewriteContext& ctx, const NodePtr& n) {

@@ -89,18 +89,18 @@ std::vector<NodeEntry> PowGradient(const NodePtr& n, const std::vector<NodeEntry
     if (c == 0) return NoGradient(n, dys);
     if (c == 1) return {ReduceLike(dy, x), NodeEntry()};
     const NodeEntry scaled = dy * ScalarOf(x, c);
-    const NodeEntry power = c == 2 ? x : Apply("Pow", {x, ScalarOf(x, c - 1)});
+    const NodeEntry power = c == 2 ? x : ApplyOp("Pow", {x, ScalarOf(x, c - 1)});
     return {ReduceLike(scaled * power, x), NodeEntry()};
   }
   const NodeEntry zero = ScalarOf(e, 0), one = ScalarOf(x, 1);
   // Where e = 0: e * x^e = 0 * 1.
-  const NodeEntry lower = Apply("Where", {Apply("Equal", {e, zero}), e, e - ScalarOf(e, 1)});
-  const NodeEntry dx = dy * (Apply("CastLike", {e, x}) * Apply("Pow", {x, lower}));
+  const NodeEntry lower = ApplyOp("Where", {ApplyOp("Equal", {e, zero}), e, e - ScalarOf(e, 1)});
+  const NodeEntry dx = dy * (ApplyOp("CastLike", {e, x}) * ApplyOp("Pow", {x, lower}));
   // Where x = 0 and e >= 0: y * log(1) = 0.
   const NodeEntry flat =
-      Apply("And", {Apply("Equal", {x, ScalarOf(x, 0)}), Apply("GreaterOrEqual", {e, zero})});
-  const NodeEntry log = Apply("Log", {Apply("Where", {flat, one, x})});
-  const NodeEntry de = Apply("CastLike", {dy * (y * log), e});
+      ApplyOp("And", {ApplyOp("Equal", {x, ScalarOf(x, 0)}), ApplyOp("GreaterOrEqual", {e, zero})});
+  const NodeEntry log = ApplyOp("Log", {ApplyOp("Where", {flat, one, x})});
+  const NodeEntry de = ApplyOp("CastLike", {dy * (y * log), e});
   return {ReduceLike(dx, x), ReduceLike(de, e)};
 }
 

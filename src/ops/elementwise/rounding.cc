@@ -62,7 +62,7 @@ WEFT_REGISTER_UNARY_OP(
     .set_attr<FInferShape>("FInferShape", UnaryShapeAndValue(AbsValue))
     .set_attr<FCodeGen>("FCodeGen", UnaryCodeGen(UnOp::kAbs))
     .set_attr<FGradient>("FGradient", UnaryGradient([](Entry x, Entry, Entry dy) {
-                           return dy * Apply("Sign", {x});
+                           return dy * ApplyOp("Sign", {x});
                          }))
     .set_attr<FSimplify>("FSimplify", SimplifyIdempotent)
     .example({"f32[2, n, 3]"})

@@ -17,7 +17,7 @@ NodeEntry OneMinusSquare(Entry x) {
   const NodeEntry one = ScalarOf(x, 1);
   return (one - x) * (one + x);
 }
-NodeEntry SqrtOf(Entry x) { return Apply("Sqrt", {x}); }
+NodeEntry SqrtOf(Entry x) { return ApplyOp("Sqrt", {x}); }
 
 }  // namespace
 
@@ -48,10 +48,10 @@ WEFT_REGISTER_MATH_OP(Log, 13, "the natural logarithm of x", "dy / x, infinite a
     .set_attr<FInputDomains>("FInputDomains", Domains({Positive()}));
 WEFT_REGISTER_MATH_OP(Erf, 13, "2/sqrt(pi) * integral of e^(-t^2) over [0, x]",
                       "dy * 2/sqrt(pi) * e^(-x^2)", CallOp::kErf,
-                      dy*(ScalarOf(x, 1.1283791670955126) * Apply("Exp", {-(x * x)})));
+                      dy*(ScalarOf(x, 1.1283791670955126) * ApplyOp("Exp", {-(x * x)})));
 
-WEFT_REGISTER_MATH_OP(Sin, 22, "sin x", "dy * cos x", CallOp::kSin, dy* Apply("Cos", {x}));
-WEFT_REGISTER_MATH_OP(Cos, 22, "cos x", "-dy * sin x", CallOp::kCos, -(dy* Apply("Sin", {x})));
+WEFT_REGISTER_MATH_OP(Sin, 22, "sin x", "dy * cos x", CallOp::kSin, dy* ApplyOp("Cos", {x}));
+WEFT_REGISTER_MATH_OP(Cos, 22, "cos x", "-dy * sin x", CallOp::kCos, -(dy* ApplyOp("Sin", {x})));
 WEFT_REGISTER_MATH_OP(Tan, 22, "tan x", "dy * (1 + y^2)", CallOp::kTan,
                       dy*(ScalarOf(y, 1) + y * y));
 WEFT_REGISTER_MATH_OP(Asin, 22, "arcsin x, for x in [-1, 1]",
@@ -65,8 +65,8 @@ WEFT_REGISTER_MATH_OP(Acos, 22, "arccos x, for x in [-1, 1]",
 WEFT_REGISTER_MATH_OP(Atan, 22, "arctan x", "dy / (1 + x^2)", CallOp::kAtan,
                       dy / (ScalarOf(x, 1) + x * x));
 
-WEFT_REGISTER_MATH_OP(Sinh, 22, "sinh x", "dy * cosh x", CallOp::kSinh, dy* Apply("Cosh", {x}));
-WEFT_REGISTER_MATH_OP(Cosh, 22, "cosh x", "dy * sinh x", CallOp::kCosh, dy* Apply("Sinh", {x}));
+WEFT_REGISTER_MATH_OP(Sinh, 22, "sinh x", "dy * cosh x", CallOp::kSinh, dy* ApplyOp("Cosh", {x}));
+WEFT_REGISTER_MATH_OP(Cosh, 22, "cosh x", "dy * sinh x", CallOp::kCosh, dy* ApplyOp("Sinh", {x}));
 WEFT_REGISTER_MATH_OP(Tanh, 13, "tanh x", "dy * (1 - y^2)", CallOp::kTanh, dy* OneMinusSquare(y));
 WEFT_REGISTER_MATH_OP(Asinh, 22, "arsinh x", "dy / sqrt(x^2 + 1)", CallOp::kAsinh,
                       dy / SqrtOf(x * x + ScalarOf(x, 1)));

@@ -30,8 +30,8 @@ std::vector<NodeEntry> ExtremumGradient(const NodePtr& n, const std::vector<Node
   std::vector<NodeEntry> attains, grads;
   NodeEntry count;
   for (const NodeEntry& x : n->inputs) {
-    attains.push_back(Apply("Equal", {x, y}));
-    const NodeEntry one = Apply("CastLike", {attains.back(), dy});
+    attains.push_back(ApplyOp("Equal", {x, y}));
+    const NodeEntry one = ApplyOp("CastLike", {attains.back(), dy});
     count = count ? count + one : one;
   }
   const NodeEntry share = dy / count;

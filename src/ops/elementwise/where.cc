@@ -22,8 +22,8 @@ Exprs WhereCode(const NodePtr&, const Exprs& x) { return {Expr::Select(x[0], x[1
 std::vector<NodeEntry> WhereGradient(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys.at(0)) return NoGradient(n, dys);
   const NodeEntry c = n->inputs[0], dy = dys[0], zero = ScalarOf(dy, 0);
-  return {NodeEntry(), ReduceLike(Apply("Where", {c, dy, zero}), n->inputs[1]),
-          ReduceLike(Apply("Where", {c, zero, dy}), n->inputs[2])};
+  return {NodeEntry(), ReduceLike(ApplyOp("Where", {c, dy, zero}), n->inputs[1]),
+          ReduceLike(ApplyOp("Where", {c, zero, dy}), n->inputs[2])};
 }
 
 /// Where(true, x, y) = x; Where(false, x, y) = y; Where(c, x, x) = x; Where(Not(c), x, y) =

@@ -70,19 +70,20 @@ std::vector<NodeEntry> AffineGridGrad(const NodePtr& n, const std::vector<NodeEn
   if (!dys[0]) return {NodeEntry(), NodeEntry()};
   const NodeEntry theta = n->inputs[0], zero = ConstantLike(theta, Tensor::Scalar(DType::kI64, 0));
   const NodeEntry unit =
-      ExpandLike(Apply("EyeLike", {Apply("Gather", {theta, zero}, {{"axis", 0}})}), theta);
+      ExpandLike(ApplyOp("EyeLike", {ApplyOp("Gather", {theta, zero}, {{"axis", 0}})}), theta);
   const NodeEntry points =
-      Apply("AffineGrid", {Apply("CastLike", {unit, theta}), n->inputs[1]}, AttrsOf(n));
+      ApplyOp("AffineGrid", {ApplyOp("CastLike", {unit, theta}), n->inputs[1]}, AttrsOf(n));
   const NodeEntry flat =
-      Apply("Concat",
-            {Apply("Shape", {theta}, {{"start", 0}, {"end", 1}}), IntsLike(theta, {-1}),
-             Apply("Shape", {theta}, {{"start", 1}, {"end", 2}})},
-            {{"axis", 0}});
-  const NodeEntry padded = Apply("Pad", {Apply("Reshape", {points, flat}),
-                                         IntsLike(theta, {0, 0, 0, 0, 0, 1}), ScalarOf(theta, 1)});
+      ApplyOp("Concat",
+              {ApplyOp("Shape", {theta}, {{"start", 0}, {"end", 1}}), IntsLike(theta, {-1}),
+               ApplyOp("Shape", {theta}, {{"start", 1}, {"end", 2}})},
+              {{"axis", 0}});
+  const NodeEntry padded =
+      ApplyOp("Pad", {ApplyOp("Reshape", {points, flat}), IntsLike(theta, {0, 0, 0, 0, 0, 1}),
+                      ScalarOf(theta, 1)});
   const NodeEntry dy =
-      Apply("Transpose", {Apply("Reshape", {dys[0], flat})}, {{"perm", Ints{0, 2, 1}}});
-  return {Apply("MatMul", {dy, padded}), NodeEntry()};
+      ApplyOp("Transpose", {ApplyOp("Reshape", {dys[0], flat})}, {{"perm", Ints{0, 2, 1}}});
+  return {ApplyOp("MatMul", {dy, padded}), NodeEntry()};
 }
 
 }  // namespace

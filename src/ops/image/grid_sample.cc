@@ -246,16 +246,16 @@ Exprs GridSampleGradCode(const NodePtr& n, const std::vector<TensorArg>& in, con
 
 /// To the grid, given what is read: the sum over the channels.
 NodeEntry ToGrid(const NodePtr& n, const NodeEntry& x, const NodeEntry& grid, const NodeEntry& dy) {
-  const NodeEntry slope = Apply("weft::GridSampleSlope", {x, grid}, AttrsOf(n));
-  const NodeEntry each = Apply("Unsqueeze", {dy, IntsLike(dy, {-1})}) * slope;
-  const NodeEntry sum = Apply("ReduceSum", {each, IntsLike(dy, {1})}, {{"keepdims", 0}});
-  return Apply("CastLike", {sum, grid});
+  const NodeEntry slope = ApplyOp("weft::GridSampleSlope", {x, grid}, AttrsOf(n));
+  const NodeEntry each = ApplyOp("Unsqueeze", {dy, IntsLike(dy, {-1})}) * slope;
+  const NodeEntry sum = ApplyOp("ReduceSum", {each, IntsLike(dy, {1})}, {{"keepdims", 0}});
+  return ApplyOp("CastLike", {sum, grid});
 }
 std::vector<NodeEntry> GridSampleGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const NodeEntry x = n->inputs[0], grid = n->inputs[1];
   const bool nearest = ParamOf<GridSampleParam>(n).mode == "nearest";
-  return {Apply("weft::GridSampleGrad", {dy[0], grid, ShapeOf(x)}, AttrsOf(n)),
+  return {ApplyOp("weft::GridSampleGrad", {dy[0], grid, ShapeOf(x)}, AttrsOf(n)),
           nearest ? NodeEntry() : ToGrid(n, x, grid, dy[0])};
 }
 /// Linear in dy; in the grid as GridSample of g, with dy for its gradient.
@@ -263,7 +263,7 @@ std::vector<NodeEntry> GridSampleGradGradient(const NodePtr& n, const std::vecto
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], grid = n->inputs[1];
   const bool nearest = ParamOf<GridSampleParam>(n).mode == "nearest";
-  return {Apply("GridSample", {g[0], grid}, AttrsOf(n)),
+  return {ApplyOp("GridSample", {g[0], grid}, AttrsOf(n)),
           nearest ? NodeEntry() : ToGrid(n, g[0], grid, dy), NodeEntry()};
 }
 

@@ -87,7 +87,7 @@ std::vector<int> ResizedAxes(const NodePtr& n, int rank) {
 
 /// Input i is given; exporters write an empty tensor for an absent one.
 bool Given(const InferShapeContext& ctx, int i) {
-  return Has(ctx, i) && !(ctx.in(i).has_rank() && ctx.in(i).rank() == 1 && ctx.in(i)[0].is(0));
+  return HasInput(ctx, i) && !(ctx.in(i).has_rank() && ctx.in(i).rank() == 1 && ctx.in(i)[0].is(0));
 }
 const TensorArg* Given(const std::vector<TensorArg>& in, size_t i) {
   static const TensorArg absent = [] {
@@ -95,7 +95,7 @@ const TensorArg* Given(const std::vector<TensorArg>& in, size_t i) {
     a.present = false;
     return a;
   }();
-  return Has(in, i) && !(in[i].rank() == 1 && in[i].shape[0].is(0)) ? &in[i] : &absent;
+  return HasInput(in, i) && !(in[i].rank() == 1 && in[i].shape[0].is(0)) ? &in[i] : &absent;
 }
 
 // ---- extents ----
@@ -453,19 +453,19 @@ std::vector<NodeEntry> ResizeGradient(const NodePtr& n, const std::vector<NodeEn
   std::vector<NodeEntry> d(n->inputs.size());
   if (!dy[0]) return d;
   std::vector<NodeEntry> in{dy[0], ShapeOf(n->inputs[0])};
-  for (size_t i = 1; i < 4; ++i) in.push_back(Has(n, i) ? n->inputs[i] : NodeEntry());
-  d[0] = Apply("weft::ResizeGrad", in, AttrsOf(n));
+  for (size_t i = 1; i < 4; ++i) in.push_back(HasInput(n, i) ? n->inputs[i] : NodeEntry());
+  d[0] = ApplyOp("weft::ResizeGrad", in, AttrsOf(n));
   return d;
 }
 std::vector<NodeEntry> ResizeGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (!g[0]) return d;
   std::vector<NodeEntry> in{g[0]};
-  for (size_t i = 2; i < 5; ++i) in.push_back(Has(n, i) ? n->inputs[i] : NodeEntry());
+  for (size_t i = 2; i < 5; ++i) in.push_back(HasInput(n, i) ? n->inputs[i] : NodeEntry());
   while (!in.back()) in.pop_back();
   AttrDict attrs = AttrsOf(n);
   attrs["extrapolation_value"] = 0.0;
-  d[0] = Apply("Resize", in, attrs);
+  d[0] = ApplyOp("Resize", in, attrs);
   return d;
 }
 

@@ -201,13 +201,13 @@ std::vector<NodeEntry> RoiAlignGradient(const NodePtr& n, const std::vector<Node
   if (!dy[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   WEFT_CHECK(ParamOf<RoiAlignParam>(n).mode == "avg", kUnsupported,
              "{}: mode \"max\" has no gradient", n->Describe());
-  return {Apply("weft::RoiAlignGrad", {dy[0], n->inputs[1], n->inputs[2], ShapeOf(n->inputs[0])},
-                AttrsOf(n)),
+  return {ApplyOp("weft::RoiAlignGrad", {dy[0], n->inputs[1], n->inputs[2], ShapeOf(n->inputs[0])},
+                  AttrsOf(n)),
           NodeEntry(), NodeEntry()};
 }
 std::vector<NodeEntry> RoiAlignGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(4);
-  if (g[0]) d[0] = Apply("RoiAlign", {g[0], n->inputs[1], n->inputs[2]}, AttrsOf(n));
+  if (g[0]) d[0] = ApplyOp("RoiAlign", {g[0], n->inputs[1], n->inputs[2]}, AttrsOf(n));
   return d;
 }
 

@@ -138,12 +138,13 @@ Exprs ExtractCode(const NodePtr&, const std::vector<TensorArg>& in, const Output
 std::vector<NodeEntry> ExtractGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  const NodeEntry positions = Apply("Reshape", {n->inputs[1], IntsLike(x, {-1})});
+  const NodeEntry positions = ApplyOp("Reshape", {n->inputs[1], IntsLike(x, {-1})});
   // A vector gives [1, count].
-  const NodeEntry shape = Apply(
-      "Concat", {Apply("Shape", {x}, {{"end", -1}}), Apply("Shape", {positions})}, {{"axis", 0}});
-  const NodeEntry flat = Apply("Reshape", {dy[0], shape}, {{"allowzero", 1}});
-  return {Apply("weft::GatherGrad", {flat, ShapeOf(x), positions}, {{"axis", -1}}), NodeEntry()};
+  const NodeEntry shape =
+      ApplyOp("Concat", {ApplyOp("Shape", {x}, {{"end", -1}}), ApplyOp("Shape", {positions})},
+              {{"axis", 0}});
+  const NodeEntry flat = ApplyOp("Reshape", {dy[0], shape}, {{"allowzero", 1}});
+  return {ApplyOp("weft::GatherGrad", {flat, ShapeOf(x), positions}, {{"axis", -1}}), NodeEntry()};
 }
 
 }  // namespace

@@ -137,8 +137,8 @@ WEFT_REGISTER_OP(Tile)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
                            if (!dy[0]) return {NodeEntry(), NodeEntry()};
-                           return {Apply("weft::TileGrad",
-                                         {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}),
+                           return {ApplyOp("weft::TileGrad",
+                                           {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}),
                                    NodeEntry()};
                          })
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
@@ -161,7 +161,7 @@ WEFT_REGISTER_OP_IN(weft, TileGrad)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
                            if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-                           return {Apply("Tile", {g[0], n->inputs[2]}), NodeEntry(), NodeEntry()};
+                           return {ApplyOp("Tile", {g[0], n->inputs[2]}), NodeEntry(), NodeEntry()};
                          })
     .set_attr<FOnnxBody>("FOnnxBody", TileGradBody);
 

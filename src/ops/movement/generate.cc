@@ -87,11 +87,13 @@ std::vector<NodeEntry> RangeGrad(const NodePtr& n, const std::vector<NodeEntry>&
   std::vector<NodeEntry> d(3);
   if (!dys[0]) return d;
   const NodeEntry dy = dys[0];
-  const auto total = [](const NodeEntry& e) { return Apply("ReduceSum", {e}, {{"keepdims", 0}}); };
+  const auto total = [](const NodeEntry& e) {
+    return ApplyOp("ReduceSum", {e}, {{"keepdims", 0}});
+  };
   const auto number = [&](double v) { return ConstantLike(dy, Tensor::Scalar(DType::kI64, v)); };
-  const NodeEntry i = Apply("Range", {number(0), Apply("Size", {dy}), number(1)});
+  const NodeEntry i = ApplyOp("Range", {number(0), ApplyOp("Size", {dy}), number(1)});
   d[0] = ReshapeLike(total(dy), n->inputs[0]);
-  d[2] = ReshapeLike(total(dy * Apply("CastLike", {i, dy})), n->inputs[2]);
+  d[2] = ReshapeLike(total(dy * ApplyOp("CastLike", {i, dy})), n->inputs[2]);
   return d;
 }
 
@@ -144,13 +146,13 @@ std::vector<NodeEntry> OneHotGrad(const NodePtr& n, const std::vector<NodeEntry>
   std::vector<NodeEntry> d(3);
   if (!dys[0]) return d;
   const NodeEntry dy = dys[0];
-  const NodeEntry values = Apply("CastLike", {IntsLike(dy, {0, 1}), dy});
-  const NodeEntry mask = Apply("OneHot", {n->inputs[0], n->inputs[1], values}, AttrsOf(n));
+  const NodeEntry values = ApplyOp("CastLike", {IntsLike(dy, {0, 1}), dy});
+  const NodeEntry mask = ApplyOp("OneHot", {n->inputs[0], n->inputs[1], values}, AttrsOf(n));
   auto total = [](const NodeEntry& e) {
-    const NodeEntry sum = Apply("ReduceSum", {e}, {{"keepdims", 0}});
-    return Apply("Unsqueeze", {sum, IntsLike(e, {0})});
+    const NodeEntry sum = ApplyOp("ReduceSum", {e}, {{"keepdims", 0}});
+    return ApplyOp("Unsqueeze", {sum, IntsLike(e, {0})});
   };
-  d[2] = Apply("Concat", {total(dy * (ScalarOf(dy, 1) - mask)), total(dy * mask)}, {{"axis", 0}});
+  d[2] = ApplyOp("Concat", {total(dy * (ScalarOf(dy, 1) - mask)), total(dy * mask)}, {{"axis", 0}});
   return d;
 }
 
@@ -166,7 +168,7 @@ void TriluShape(InferShapeContext& ctx) {
 }
 Exprs TriluCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Indices& i = at(0);
-  const Expr k = Has(in, 1) ? ElementI64(in[1], 0) : Expr::Int(0);
+  const Expr k = HasInput(in, 1) ? ElementI64(in[1], 0) : Expr::Int(0);
   // The distance of two positions cannot wrap; a position plus any k may.
   constexpr int64_t kFar = int64_t{1} << 40;
   const bool near =
@@ -249,7 +251,7 @@ WEFT_REGISTER_OP(Trilu)
                            std::vector<NodeEntry> d(n->inputs.size());
                            std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
                            args[0] = dy[0];
-                           if (dy[0]) d[0] = Apply("Trilu", args, AttrsOf(n));
+                           if (dy[0]) d[0] = ApplyOp("Trilu", args, AttrsOf(n));
                            return d;
                          })
     .set_attr<TMovesElements>("TMovesElements", true);

@@ -183,7 +183,7 @@ void SqueezeShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   std::vector<bool> drop(x.dims().size());
-  if (Has(ctx, 1)) {
+  if (HasInput(ctx, 1)) {
     const auto axes = InputInts(ctx, 1);
     if (!axes) {
       if (const auto count = VectorLength(ctx, 1); count && *count <= x.rank())

@@ -37,7 +37,7 @@ Exprs ReverseSequenceCode(const NodePtr& n, const std::vector<TensorArg>& in, co
 /// It is its own inverse.
 std::vector<NodeEntry> ReverseSequenceGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  return {Apply("ReverseSequence", {dy[0], n->inputs[1]}, AttrsOf(n)), NodeEntry()};
+  return {ApplyOp("ReverseSequence", {dy[0], n->inputs[1]}, AttrsOf(n)), NodeEntry()};
 }
 
 }  // namespace

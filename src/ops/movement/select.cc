@@ -126,8 +126,8 @@ Tensors TopKHost(const NodePtr& n, const Tensors& in) {
 }
 std::vector<NodeEntry> TopKGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  return {Apply("ScatterElements", {ZerosLike(n->inputs[0]), NodeEntry(n, 1), dy[0]},
-                {{"axis", ParamOf<TopKParam>(n).axis}}),
+  return {ApplyOp("ScatterElements", {ZerosLike(n->inputs[0]), NodeEntry(n, 1), dy[0]},
+                  {{"axis", ParamOf<TopKParam>(n).axis}}),
           NodeEntry()};
 }
 
@@ -293,14 +293,14 @@ Tensors UniqueHost(const NodePtr& n, const Tensors& in) {
 NodeEntry BackTo(const NodeEntry& x, const NodeEntry& dy, const NodeEntry& positions,
                  int64_t axis) {
   if (axis != kFlat)
-    return Apply("weft::GatherGrad", {dy, ShapeOf(x), positions}, {{"axis", axis}});
-  const NodeEntry count = Apply("Unsqueeze", {Apply("Size", {x}), IntsLike(x, {0})});
-  return ReshapeLike(Apply("weft::GatherGrad", {dy, count, positions}, {{"axis", 0}}), x);
+    return ApplyOp("weft::GatherGrad", {dy, ShapeOf(x), positions}, {{"axis", axis}});
+  const NodeEntry count = ApplyOp("Unsqueeze", {ApplyOp("Size", {x}), IntsLike(x, {0})});
+  return ReshapeLike(ApplyOp("weft::GatherGrad", {dy, count, positions}, {{"axis", 0}}), x);
 }
 std::vector<NodeEntry> CompressGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  const NodeEntry kept = Apply("NonZero", {n->inputs[1]});  // [1, count]
-  const NodeEntry positions = Apply("Squeeze", {kept, IntsLike(kept, {0})});
+  const NodeEntry kept = ApplyOp("NonZero", {n->inputs[1]});  // [1, count]
+  const NodeEntry positions = ApplyOp("Squeeze", {kept, IntsLike(kept, {0})});
   return {BackTo(n->inputs[0], dy[0], positions, ParamOf<CompressParam>(n).axis), NodeEntry()};
 }
 std::vector<NodeEntry> UniqueGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {

@@ -85,7 +85,7 @@ Exprs Col2ImCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 }
 std::vector<NodeEntry> Col2ImGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-  return {Apply("weft::Im2Col", {dy[0], n->inputs[2]}, AttrsOf(n)), NodeEntry(), NodeEntry()};
+  return {ApplyOp("weft::Im2Col", {dy[0], n->inputs[2]}, AttrsOf(n)), NodeEntry(), NodeEntry()};
 }
 
 void Im2ColShape(InferShapeContext& ctx) {
@@ -111,8 +111,8 @@ Exprs Im2ColCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 }
 std::vector<NodeEntry> Im2ColGrad(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry()};
-  const NodeEntry spatial = Apply("Shape", {n->inputs[0]}, {{"start", 2}});
-  return {Apply("Col2Im", {g[0], spatial, n->inputs[1]}, AttrsOf(n)), NodeEntry()};
+  const NodeEntry spatial = ApplyOp("Shape", {n->inputs[0]}, {{"start", 2}});
+  return {ApplyOp("Col2Im", {g[0], spatial, n->inputs[1]}, AttrsOf(n)), NodeEntry()};
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ void ConvShape(InferShapeContext& ctx) {
     kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
   DemandMultiple(ctx, ws[0], p.group, "filters by groups");
-  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
+  if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
     UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
   std::vector<SymInt> dims{xs[0], ws[0]};
   const Window window = MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts());
@@ -92,7 +92,7 @@ Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
     const auto [from, inside] = WindowRead(win, Tail(at(0), 2), k);
     return Guarded(inside, Times(x(At(at(0)[0], first + r[0], from)), w(At(filter, r[0], k))));
   });
-  if (Has(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({filter}));
+  if (HasInput(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({filter}));
   return {Expr::Cast(x.dtype, y)};
 }
 
@@ -142,9 +142,9 @@ std::vector<NodeEntry> ConvGradient(const NodePtr& n, const std::vector<NodeEntr
   std::vector<NodeEntry> d(n->inputs.size());
   if (!dy[0]) return d;
   const NodeEntry x = n->inputs[0], w = n->inputs[1];
-  d[0] = Apply("weft::ConvGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
-  d[1] = Apply("weft::ConvGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
-  if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
+  d[0] = ApplyOp("weft::ConvGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
+  d[1] = ApplyOp("weft::ConvGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
+  if (HasInput(n, 2)) d[2] = ApplyOp("weft::ChannelSum", {dy[0]});
   return d;
 }
 /// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of
@@ -156,7 +156,7 @@ std::vector<NodeEntry> AdjointGradient(const NodePtr& n, const NodeEntry& g, boo
   const NodeEntry dy = n->inputs[0], other = n->inputs[1];
   const std::vector<NodeEntry> operands =
       g_is_data ? std::vector<NodeEntry>{g, other} : std::vector<NodeEntry>{other, g};
-  return {Apply("Conv", operands, AttrsOf(n)), Apply(op, {dy, g, ShapeOf(other)}, AttrsOf(n)),
+  return {ApplyOp("Conv", operands, AttrsOf(n)), ApplyOp(op, {dy, g, ShapeOf(other)}, AttrsOf(n)),
           NodeEntry()};
 }
 std::vector<NodeEntry> ConvGradDataGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
@@ -197,16 +197,16 @@ std::vector<NodeEntry> SimplifyChannelSum(RewriteContext& ctx, const NodePtr& n)
   if (!x.has_rank()) return {};
   std::vector<int64_t> axes{0};
   for (int k = 2; k < x.rank(); ++k) axes.push_back(k);
-  return {Apply("ReduceSum", {n->inputs[0], IntsLike(n->inputs[0], axes)}, {{"keepdims", 0}})};
+  return {ApplyOp("ReduceSum", {n->inputs[0], IntsLike(n->inputs[0], axes)}, {{"keepdims", 0}})};
 }
 /// [c] spread over x: the channel vector as [c, 1, 1 ...], the rank taken from Shape(x).
 std::vector<NodeEntry> ChannelSumGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  const NodeEntry spatial = Apply("Shape", {Apply("Shape", {x}, {{"start", 2}})});
-  const NodeEntry ones = Apply("ConstantOfShape", {spatial}, {{"value", Tensor::Ints({1})}});
-  const NodeEntry shape = Apply("Concat", {ShapeOf(g[0]), ones}, {{"axis", 0}});
-  return {ExpandLike(Apply("Reshape", {g[0], shape}, {{"allowzero", 1}}), x)};
+  const NodeEntry spatial = ApplyOp("Shape", {ApplyOp("Shape", {x}, {{"start", 2}})});
+  const NodeEntry ones = ApplyOp("ConstantOfShape", {spatial}, {{"value", Tensor::Ints({1})}});
+  const NodeEntry shape = ApplyOp("Concat", {ShapeOf(g[0]), ones}, {{"axis", 0}});
+  return {ExpandLike(ApplyOp("Reshape", {g[0], shape}, {{"allowzero", 1}}), x)};
 }
 
 // ---- in ONNX's operators ----

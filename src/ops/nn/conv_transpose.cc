@@ -68,7 +68,7 @@ void ConvTransposeShape(InferShapeContext& ctx) {
   const SymInt channels = UnifyDims(ctx, xs[1], ws[0], "the channels of x and the filters of W");
   DemandMultiple(ctx, channels, p.group, "channels by groups");
   const SymInt maps = ws[1] * p.group;
-  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
+  if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
     UnifyDims(ctx, ctx.in(2)[0], maps, "the bias and the output channels");
   std::vector<SymInt> dims{xs[0], maps};
   for (SymInt d : TransposedWindow(n, Tail(xs, 2), kernel, &ctx.facts()).in) {
@@ -104,7 +104,7 @@ Exprs ConvTransposeCode(const NodePtr& n, const std::vector<TensorArg>& in, cons
     const Expr c = g * Expr::Dim(channels) + r[0];
     return Guarded(hit, Times(x(At(at(0)[0], c, o)), w(At(c, map, k))));
   });
-  if (Has(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({m}));
+  if (HasInput(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({m}));
   return {Expr::Cast(x.dtype, y)};
 }
 
@@ -163,26 +163,27 @@ std::vector<NodeEntry> ConvTransposeGradient(const NodePtr& n, const std::vector
   if (!dy[0]) return d;
   const NodeEntry x = n->inputs[0], w = n->inputs[1];
   if (const auto attrs = ConvAttrs(n)) {
-    d[0] = Apply("Conv", {dy[0], w}, *attrs);
-    d[1] = Apply("weft::ConvGradWeight", {x, dy[0], ShapeOf(w)}, *attrs);
+    d[0] = ApplyOp("Conv", {dy[0], w}, *attrs);
+    d[1] = ApplyOp("weft::ConvGradWeight", {x, dy[0], ShapeOf(w)}, *attrs);
   } else {
-    d[0] = Apply("weft::ConvTransposeGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
-    d[1] = Apply("weft::ConvTransposeGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
+    d[0] = ApplyOp("weft::ConvTransposeGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
+    d[1] = ApplyOp("weft::ConvTransposeGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
   }
-  if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
+  if (HasInput(n, 2)) d[2] = ApplyOp("weft::ChannelSum", {dy[0]});
   return d;
 }
 std::vector<NodeEntry> GradDataGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], w = n->inputs[1];
-  return {Apply("ConvTranspose", {g[0], w}, AttrsOf(n)),
-          Apply("weft::ConvTransposeGradWeight", {dy, g[0], ShapeOf(w)}, AttrsOf(n)), NodeEntry()};
+  return {ApplyOp("ConvTranspose", {g[0], w}, AttrsOf(n)),
+          ApplyOp("weft::ConvTransposeGradWeight", {dy, g[0], ShapeOf(w)}, AttrsOf(n)),
+          NodeEntry()};
 }
 std::vector<NodeEntry> GradWeightGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], x = n->inputs[1];
-  return {Apply("ConvTranspose", {x, g[0]}, AttrsOf(n)),
-          Apply("weft::ConvTransposeGradData", {dy, g[0], ShapeOf(x)}, AttrsOf(n)), NodeEntry()};
+  return {ApplyOp("ConvTranspose", {x, g[0]}, AttrsOf(n)),
+          ApplyOp("weft::ConvTransposeGradData", {dy, g[0], ShapeOf(x)}, AttrsOf(n)), NodeEntry()};
 }
 
 void TwoFloats(InferTypeContext& ctx) {

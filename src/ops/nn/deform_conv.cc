@@ -26,7 +26,7 @@ void DeformConvShape(InferShapeContext& ctx) {
              rank);
   CheckTaps(n, 2, size_t(rank) - 2);
   for (int i : {0, 1, 2, 4})
-    if (i < 3 || Has(ctx, i)) CheckRank(ctx, i, rank, i == 1 ? "W" : "an image");
+    if (i < 3 || HasInput(ctx, i)) CheckRank(ctx, i, rank, i == 1 ? "W" : "an image");
   const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
               ws = w.has_rank() ? w : Shape::OfRank(rank);
   WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
@@ -36,12 +36,12 @@ void DeformConvShape(InferShapeContext& ctx) {
     kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of X and group times those of W");
   DemandMultiple(ctx, ws[0], p.group, "filters by groups");
-  if (Has(ctx, 3) && CheckRank(ctx, 3, 1, "B"))
+  if (HasInput(ctx, 3) && CheckRank(ctx, 3, 1, "B"))
     UnifyDims(ctx, ctx.in(3)[0], ws[0], "the bias and the filters");
   const Window win = DemandDeformed(ctx, xs, kernel, 2);
   std::vector<SymInt> dims{xs[0], ws[0]};
   for (SymInt d : win.out) dims.push_back(d);
-  if (Has(ctx, 4)) DemandRows(ctx, 4, xs, Product(kernel) * p.offset_group, win);
+  if (HasInput(ctx, 4)) DemandRows(ctx, 4, xs, Product(kernel) * p.offset_group, win);
   // The offsets may know more.
   for (int k = 2; k < rank && ctx.in(2).has_rank(); ++k)
     dims[size_t(k)] = UnifyDims(ctx, ctx.in(2)[k], dims[size_t(k)], "output dimensions");
@@ -69,10 +69,10 @@ Exprs DeformConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
     Indices from = At(b, c, k);
     Expr v = ReadBetween(x, t, position, 0, Expr::Bool(true), &from) *
              Expr::Cast(t, w(At(filter, r[0], k)));
-    if (Has(in, 4)) v = v * Expr::Cast(t, in[4](At(b, row, o)));
+    if (HasInput(in, 4)) v = v * Expr::Cast(t, in[4](At(b, row, o)));
     return v;
   });
-  if (Has(in, 3)) y = y + Expr::Cast(t, in[3]({filter}));
+  if (HasInput(in, 3)) y = y + Expr::Cast(t, in[3]({filter}));
   return {Expr::Cast(x.dtype, y)};
 }
 

@@ -73,10 +73,10 @@ std::vector<NodeEntry> LrnGrad(const NodePtr& n, const std::vector<NodeEntry>& d
   const NodeEntry x = n->inputs[0], dy = dys[0];
   const double a = p.alpha / double(p.size);
   const auto window = [&](const NodeEntry& e, int64_t before, int64_t after) {
-    return Apply("weft::ChannelWindowSum", {e}, {{"before", before}, {"after", after}});
+    return ApplyOp("weft::ChannelWindowSum", {e}, {{"before", before}, {"after", after}});
   };
   const NodeEntry base = window(x * x, Before(n), After(n)) * ScalarOf(x, a) + ScalarOf(x, p.bias);
-  const NodeEntry scale = Apply("Pow", {base, ScalarOf(x, -p.beta)});
+  const NodeEntry scale = ApplyOp("Pow", {base, ScalarOf(x, -p.beta)});
   const NodeEntry through = window(dy * x * scale / base, After(n), Before(n));
   return {dy * scale - ScalarOf(x, 2 * a * p.beta) * x * through};
 }
@@ -90,7 +90,7 @@ Exprs WindowSumCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
 std::vector<NodeEntry> WindowSumGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const auto& p = ParamOf<ChannelWindowParam>(n);
-  return {Apply("weft::ChannelWindowSum", {dy[0]}, {{"before", p.after}, {"after", p.before}})};
+  return {ApplyOp("weft::ChannelWindowSum", {dy[0]}, {{"before", p.after}, {"after", p.before}})};
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
 std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  const NodePtr winners = Apply("weft::MaxPool", {x}, AttrsOf(n)).node;
-  return {Apply("weft::MaxPoolGrad", {dy[0], NodeEntry(winners, 1), ShapeOf(x)}, AttrsOf(n))};
+  const NodePtr winners = ApplyOp("weft::MaxPool", {x}, AttrsOf(n)).node;
+  return {ApplyOp("weft::MaxPoolGrad", {dy[0], NodeEntry(winners, 1), ShapeOf(x)}, AttrsOf(n))};
 }
 
 // ---- average ----
@@ -117,7 +117,7 @@ WEFT_REGISTER_OP(AveragePool)
         "FGradient",
         [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
           if (!dy[0]) return {NodeEntry()};
-          return {Apply("weft::AveragePoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
+          return {ApplyOp("weft::AveragePoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
         })
     .set_attr<FFlops>("FFlops", WindowFlops);
 
@@ -137,13 +137,12 @@ WEFT_REGISTER_OP(GlobalMaxPool)
                         [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
                           return GlobalCode(in, at, ReduceOp::kMax);
                         })
-    .set_attr<FGradient>("FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y,
-                                                       const NodeEntry& dy) {
-                           const NodeEntry mask = Apply("CastLike", {Apply("Equal", {x, y}), dy});
-                           return mask *
-                                  (dy / Apply("ReduceSum", {mask, SpatialAxes(x)},
-                                              {{"keepdims", 1}, {"noop_with_empty_axes", 1}}));
-                         }))
+    .set_attr<FGradient>(
+        "FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
+          const NodeEntry mask = ApplyOp("CastLike", {ApplyOp("Equal", {x, y}), dy});
+          return mask * (dy / ApplyOp("ReduceSum", {mask, SpatialAxes(x)},
+                                      {{"keepdims", 1}, {"noop_with_empty_axes", 1}}));
+        }))
     .set_attr<FFlops>("FFlops", ReadFlops);
 
 WEFT_REGISTER_OP(GlobalAveragePool)
@@ -164,10 +163,10 @@ WEFT_REGISTER_OP(GlobalAveragePool)
                         })
     .set_attr<FGradient>(
         "FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
-          const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {y})});
+          const NodeEntry count = ApplyOp("Div", {ApplyOp("Size", {x}), ApplyOp("Size", {y})});
           const NodeEntry inverse =
-              Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
-          return ExpandLike(dy * Apply("CastLike", {inverse, dy}), x);
+              ApplyOp("Reciprocal", {ApplyOp("Cast", {count}, {{"to", DType::kF64}})});
+          return ExpandLike(dy * ApplyOp("CastLike", {inverse, dy}), x);
         }))
     .set_attr<FFlops>("FFlops", ReadFlops);
 

@@ -26,7 +26,7 @@ Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
 std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  return {Apply("weft::MaxPoolGrad", {dy[0], NodeEntry(n, 1), ShapeOf(x)}, AttrsOf(n))};
+  return {ApplyOp("weft::MaxPoolGrad", {dy[0], NodeEntry(n, 1), ShapeOf(x)}, AttrsOf(n))};
 }
 
 /// One winner a window.
@@ -57,7 +57,7 @@ Exprs PickCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
 }
 std::vector<NodeEntry> PickGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  return {Apply("weft::MaxPoolGrad", {dy[0], n->inputs[1], ShapeOf(n->inputs[0])}, AttrsOf(n)),
+  return {ApplyOp("weft::MaxPoolGrad", {dy[0], n->inputs[1], ShapeOf(n->inputs[0])}, AttrsOf(n)),
           NodeEntry()};
 }
 
@@ -82,7 +82,7 @@ Exprs MaxPoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const 
 }
 std::vector<NodeEntry> MaxPoolGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(3);
-  if (g[0]) d[0] = Apply("weft::PoolPick", {g[0], n->inputs[1]}, AttrsOf(n));
+  if (g[0]) d[0] = ApplyOp("weft::PoolPick", {g[0], n->inputs[1]}, AttrsOf(n));
   return d;
 }
 
@@ -323,7 +323,7 @@ WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
                            if (!g[0]) return {NodeEntry(), NodeEntry()};
-                           return {Apply("AveragePool", {g[0]}, AttrsOf(n)), NodeEntry()};
+                           return {ApplyOp("AveragePool", {g[0]}, AttrsOf(n)), NodeEntry()};
                          })
     .set_attr<FFlops>("FFlops", WindowFlops)
     .set_attr<FOnnxBody>("FOnnxBody", AveragePoolGradBody);

@@ -95,7 +95,7 @@ void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block) {
   WEFT_CHECK(single || scale.rank() == 0 || x.rank() > 0, kShapeMismatch,
              "{}: scale {} for a scalar", ctx.node()->Describe(), scale.ToString());
   if (!single && scale.rank() > 0) CheckScaleExtents(ctx, x, scale, axis, block);
-  if (Has(ctx, 2) && ctx.in(2).has_rank()) {
+  if (HasInput(ctx, 2) && ctx.in(2).has_rank()) {
     const Shape& zero = ctx.in(2);
     const bool both_single = single && zero.rank() <= 1 && zero.num_elements().is(1);
     WEFT_CHECK(both_single || zero.rank() == scale.rank(), kShapeMismatch,
@@ -128,7 +128,7 @@ Scaling ScalingAt(const NodePtr& n, const std::vector<TensorArg>& in, const Indi
       [](const Expr& i, int64_t b) { return FloorDivExpr(i, Expr::Int(std::max<int64_t>(b, 1))); });
   Scaling s;
   s.scale = scale(from);
-  if (Has(in, 2)) s.zero = in[2](single ? Indices(size_t(in[2].rank()), Expr::Int(0)) : from);
+  if (HasInput(in, 2)) s.zero = in[2](single ? Indices(size_t(in[2].rank()), Expr::Int(0)) : from);
   return s;
 }
 
@@ -287,7 +287,7 @@ Shape ProductShape(InferShapeContext& ctx, const Shape& a, const Shape& b) {
 /// Input i of a product, a zero or a scale: one for all, or one for each of `own`; or of the
 /// operand's rank, with 1 along the axis that is summed over.
 void CheckPerRow(InferShapeContext& ctx, int i, const Shape& operand, SymInt own, bool row) {
-  if (!Has(ctx, i) || !ctx.in(i).has_rank() || ctx.in(i).rank() == 0) return;
+  if (!HasInput(ctx, i) || !ctx.in(i).has_rank() || ctx.in(i).rank() == 0) return;
   const Shape& s = ctx.in(i);
   if (s.rank() == 1) {
     if (!s[0].is(1) && own.known())
@@ -354,8 +354,8 @@ void MatMulIntegerShape(InferShapeContext& ctx) {
   ctx.set_out(0, ProductShape(ctx, a, b));
 }
 Exprs MatMulIntegerCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
-  return {IntegerProduct(in[0], in[1], Has(in, 2) ? &in[2] : nullptr, Has(in, 3) ? &in[3] : nullptr,
-                         at(0))};
+  return {IntegerProduct(in[0], in[1], HasInput(in, 2) ? &in[2] : nullptr,
+                         HasInput(in, 3) ? &in[3] : nullptr, at(0))};
 }
 
 void QLinearMatMulType(InferTypeContext& ctx) {

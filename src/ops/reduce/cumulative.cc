@@ -61,8 +61,8 @@ Exprs CumSumCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 std::vector<NodeEntry> CumSumGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const auto& p = ParamOf<CumulativeParam>(n);
-  return {Apply("CumSum", {dy[0], n->inputs[1]},
-                {{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}}),
+  return {ApplyOp("CumSum", {dy[0], n->inputs[1]},
+                  {{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}}),
           NodeEntry()};
 }
 
@@ -95,16 +95,18 @@ std::vector<NodeEntry> CumProdGrad(const NodePtr& n, const std::vector<NodeEntry
   const NodeEntry x = n->inputs[0], axis = n->inputs[1], dy = dys[0];
   const AttrDict back{{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}};
   const NodeEntry zero = ScalarOf(dy, 0), one = ScalarOf(dy, 1);
-  const NodeEntry is_zero = Apply("Equal", {x, zero});
-  const NodeEntry zeros = Apply("CumSum", {Apply("Cast", {is_zero}, {{"to", DType::kI64}}), axis},
-                                {{"reverse", p.reverse}});
+  const NodeEntry is_zero = ApplyOp("Equal", {x, zero});
+  const NodeEntry zeros =
+      ApplyOp("CumSum", {ApplyOp("Cast", {is_zero}, {{"to", DType::kI64}}), axis},
+              {{"reverse", p.reverse}});
   const NodeEntry first =
-      Apply("And", {is_zero, Apply("Equal", {zeros, ScalarLike(x, DType::kI64, 1)})});
-  const NodeEntry others = Apply("CumProd", {Apply("Where", {first, one, x}), axis}, AttrsOf(n));
-  const NodeEntry total = Apply("CumSum", {dy * NodeEntry(n), axis}, back);
-  const NodeEntry quotient = total / Apply("Where", {is_zero, one, x});
-  const NodeEntry at_first = Apply("CumSum", {dy * others, axis}, back);
-  return {Apply("Where", {first, at_first, Apply("Where", {is_zero, zero, quotient})}),
+      ApplyOp("And", {is_zero, ApplyOp("Equal", {zeros, ScalarLike(x, DType::kI64, 1)})});
+  const NodeEntry others =
+      ApplyOp("CumProd", {ApplyOp("Where", {first, one, x}), axis}, AttrsOf(n));
+  const NodeEntry total = ApplyOp("CumSum", {dy * NodeEntry(n), axis}, back);
+  const NodeEntry quotient = total / ApplyOp("Where", {is_zero, one, x});
+  const NodeEntry at_first = ApplyOp("CumSum", {dy * others, axis}, back);
+  return {ApplyOp("Where", {first, at_first, ApplyOp("Where", {is_zero, zero, quotient})}),
           NodeEntry()};
 }
 

@@ -43,7 +43,7 @@ WEFT_REGISTER_OP_IN(weft, DivideCount)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
                            if (!dy[0]) return NoGradient(n, dy);
-                           return {ReduceLike(Apply("weft::DivideCount", {dy[0], n->inputs[1]}),
+                           return {ReduceLike(ApplyOp("weft::DivideCount", {dy[0], n->inputs[1]}),
                                               n->inputs[0]),
                                    NodeEntry()};
                          })

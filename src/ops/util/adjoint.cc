@@ -14,7 +14,7 @@ class AsOperator final : public InferShapeContext {
   int num_inputs() const override { return int(operands_.size()); }
   int num_outputs() const override { return 1; }
   bool has_input(int i) const override {
-    return IsSought(i) || (Input(i) >= 0 && Has(adjoint_, Input(i)));
+    return IsSought(i) || (Input(i) >= 0 && HasInput(adjoint_, Input(i)));
   }
   const Shape& in(int i) const override {
     static const Shape kUnknown;

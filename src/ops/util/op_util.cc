@@ -337,7 +337,7 @@ std::vector<NodeEntry> NoGradient(const NodePtr& n, const std::vector<NodeEntry>
   return std::vector<NodeEntry>(n->inputs.size());
 }
 NodeEntry MaskedGrad(const NodeEntry& condition, const NodeEntry& dy) {
-  return Apply("Where", {condition, dy, ScalarOf(dy, 0)});
+  return ApplyOp("Where", {condition, dy, ScalarOf(dy, 0)});
 }
 
 // ---- FSimplify ----

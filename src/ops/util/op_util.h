@@ -152,7 +152,7 @@ inline Expr ConstOf(const Expr& like, double v) { return Expr::Const(like->dtype
 /// x > y, x >= y in the order written.
 inline Expr Gt(const Expr& a, const Expr& b) { return Lt(b, a); }
 inline Expr Ge(const Expr& a, const Expr& b) { return Le(b, a); }
-inline Expr Call(CallOp op, const Expr& x) { return Expr::Call(op, {x}); }
+inline Expr CallMath(CallOp op, const Expr& x) { return Expr::Call(op, {x}); }
 
 /// FCodeGen of y = f(x), y = f(a, b): math on values of computable dtype, f16 / bf16 handled.
 FCodeGen UnaryCodeGen(std::function<Expr(const Expr&)> f);

@@ -124,7 +124,7 @@ WeftStatus RegisterBackendDef(const WeftBackendDef* given) {
     RequirePluginEntry();
     const WeftBackendDef def =
         ReadDef(given, WEFT_SIZE_UP_TO(WeftBackendDef, library), "WeftBackendDef");
-    const std::string name = Required(def.name, "the name of a backend");
+    const std::string name = RequiredText(def.name, "the name of a backend");
     WEFT_CHECK(def.compile && def.launch, kApiMisuse,
                "backend '{}' has no `compile` or no `launch`", name);
     WEFT_CHECK(!def.allocate == !def.release, kApiMisuse,

@@ -50,7 +50,7 @@ std::string ToText(const PluginInfo& p) {
   return out;
 }
 
-int Run(const Args& a) {
+int RunPlugins(const Args& a) {
   Json rows = Json::array();
   std::string text;
   auto add = [&](const PluginInfo& p) {
@@ -67,7 +67,7 @@ int Run(const Args& a) {
   if (a.json)
     PrintJson({{"abi_id", AbiId()}, {"plugins", std::move(rows)}});
   else
-    Print(text);
+    PrintText(text);
   return 0;
 }
 
@@ -84,7 +84,7 @@ Command MakePlugins(CLI::App& parent) {
       ->type_name("S")
       ->check(CLI::PositiveNumber);
   app->add_flag("--json", a->json, "one JSON object on stdout");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunPlugins(*a); }};
 }
 
 }  // namespace weft::tool

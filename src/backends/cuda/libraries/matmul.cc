@@ -99,7 +99,7 @@ std::unique_ptr<DeviceCall> PrepareWhole(const ComputeRequest& q, const Product&
 }
 
 /// With the epilogue of the request.
-std::unique_ptr<DeviceCall> Prepare(const ComputeRequest& q, Product p) {
+std::unique_ptr<DeviceCall> PrepareProduct(const ComputeRequest& q, Product p) {
   const std::optional<EpilogueSteps> steps = ReadEpilogueSteps(q, ProductEpilogue);
   if (!steps) return nullptr;
   // The library adds one matrix: of one row, C may be that one.
@@ -144,7 +144,7 @@ std::unique_ptr<DeviceCall> PrepareMatMul(const ComputeRequest& q) {
     s.step_a = shape->a[0] == 1 ? 0 : CheckedMul(s.m, s.k);
     s.step_b = shape->b[0] == 1 ? 0 : CheckedMul(s.k, s.n);
   }
-  return Prepare(q, std::move(p));
+  return PrepareProduct(q, std::move(p));
 }
 
 std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
@@ -175,7 +175,7 @@ std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
       p.behind = !p.row;
     }
   }
-  return Prepare(q, std::move(p));
+  return PrepareProduct(q, std::move(p));
 }
 
 WEFT_REGISTER_OP(MatMul)
