@@ -2,22 +2,14 @@
 #include "helpers.h"
 
 #include <cmath>
-#include <cstring>
 
+#include "codegen/expr/scalar.h"
 #include "weft/support/check.h"
 
 namespace weft::ctext {
 namespace {
 
 std::string Type(DType t) { return std::string(DTypeName(t)); }
-
-template <class To, class From>
-To BitCast(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
-}
 
 /// 2^exponent as a literal of float type `t`.
 std::string Power(DType t, int exponent) {
@@ -143,7 +135,7 @@ std::string Helpers::Add(const std::string& name, const std::string& result,
 std::string Helpers::Literal(DType t, uint64_t bits) {
   const auto f32 = [&](float v) {
     if (std::isfinite(v)) return fmt::format(std::signbit(v) ? "({:a}f)" : "{:a}f", double(v));
-    return fmt::format("{}({:#x}u)", Bits(DType::kU32, DType::kF32), BitCast<uint32_t>(v));
+    return fmt::format("{}({:#x}u)", Bits(DType::kU32, DType::kF32), scalar::BitCast<uint32_t>(v));
   };
   switch (t) {
     case DType::kBool:
@@ -153,9 +145,9 @@ std::string Helpers::Literal(DType t, uint64_t bits) {
     case DType::kBF16:
       return f32(BFloat16ToFloat(uint16_t(bits)));
     case DType::kF32:
-      return f32(BitCast<float>(uint32_t(bits)));
+      return f32(scalar::BitCast<float>(uint32_t(bits)));
     case DType::kF64: {
-      const auto v = BitCast<double>(bits);
+      const auto v = scalar::BitCast<double>(bits);
       if (std::isfinite(v)) return fmt::format(std::signbit(v) ? "({:a})" : "{:a}", v);
       return fmt::format("{}({:#x}ull)", Bits(DType::kU64, DType::kF64), bits);
     }

@@ -58,11 +58,6 @@ std::vector<NodeEntry> SimplifyMul(RewriteContext& ctx, const NodePtr& n) {
   }
   return {};
 }
-/// x / 1 = x.
-std::vector<NodeEntry> SimplifyDiv(RewriteContext& ctx, const NodePtr& n) {
-  return IsUniform(ctx, n->inputs[1], 1) ? ReplaceIfSame(ctx, n, n->inputs[0])
-                                         : std::vector<NodeEntry>();
-}
 
 }  // namespace
 
@@ -121,7 +116,7 @@ WEFT_REGISTER_BINARY_OP(
                            const NodeEntry da = dy / b;
                            return std::pair(da, -(da * y));
                          }))
-    .set_attr<FSimplify>("FSimplify", SimplifyDiv)
+    .set_attr<FSimplify>("FSimplify", SimplifyByOne)
     .set_attr<FInputDomains>("FInputDomains", Domains({Any(), NonZero()}))
     .example({"f32[2, n, 3]", "f32[2, n, 3]"})
     .example({"f32[m, 1, 3]", "f32[4, 1]"})

@@ -104,12 +104,6 @@ std::vector<NodeEntry> PowGradient(const NodePtr& n, const std::vector<NodeEntry
   return {ReduceLike(dx, x), ReduceLike(de, e)};
 }
 
-/// x ^ 1 = x.
-std::vector<NodeEntry> SimplifyPow(RewriteContext& ctx, const NodePtr& n) {
-  return IsUniform(ctx, n->inputs[1], 1) ? ReplaceIfSame(ctx, n, n->inputs[0])
-                                         : std::vector<NodeEntry>();
-}
-
 }  // namespace
 
 WEFT_REGISTER_OP(Pow)
@@ -130,7 +124,7 @@ WEFT_REGISTER_OP(Pow)
     .set_attr<FInplace>("FInplace", InplaceOf({0}))
     .set_attr<FCodeGen>("FCodeGen", PowCode)
     .set_attr<FGradient>("FGradient", PowGradient)
-    .set_attr<FSimplify>("FSimplify", SimplifyPow)
+    .set_attr<FSimplify>("FSimplify", SimplifyByOne)
     .set_attr<FInputDomains>("FInputDomains", Domains({Positive(), Any()}))
     .example({"f32[2, n]", "f32[2, n]"})
     .example({"f32[m, 1, 3]", "f32[4, 1]"})

@@ -102,11 +102,6 @@ Expr ReadB(const TensorArg& b, const Product2& p, const Indices& batch, const Ex
   return ReadOperand(b, p.batch, batch, k, p.b_vector ? Expr() : j);
 }
 
-Expr Times(const Expr& a, const Expr& b) {
-  const DType acc = AccumulatorOf(a->dtype());
-  return Expr::Cast(acc, a) * Expr::Cast(acc, b);
-}
-
 Exprs MatMulCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Product2 p = Analyze(in[0].shape, in[1].shape, nullptr);
   const Indices batch(at(0).begin(), at(0).begin() + long(p.batch.size()));
@@ -114,7 +109,7 @@ Exprs MatMulCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputA
   const Expr i = p.a_vector ? Expr::Int(0) : at(0)[next++];
   const Expr j = p.b_vector ? Expr::Int(0) : at(0)[next];
   const Expr sum = SumOver({p.k}, [&](const Indices& k) {
-    return Times(ReadA(in[0], p, batch, i, k[0]), ReadB(in[1], p, batch, k[0], j));
+    return WideProduct(ReadA(in[0], p, batch, i, k[0]), ReadB(in[1], p, batch, k[0], j));
   });
   return {Expr::Cast(in[0].dtype, sum)};
 }
@@ -248,8 +243,8 @@ Exprs MatMulGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
     Indices y = batch;
     if (!p.a_vector) y.push_back(i);
     if (!p.b_vector) y.push_back(j);
-    return of_a ? Times(dy(y), ReadB(other, p, batch, k, j))
-                : Times(ReadA(other, p, batch, i, k), dy(y));
+    return of_a ? WideProduct(dy(y), ReadB(other, p, batch, k, j))
+                : WideProduct(ReadA(other, p, batch, i, k), dy(y));
   });
   return {Expr::Cast(dy.dtype, sum)};
 }
@@ -398,8 +393,8 @@ Exprs GemmCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   const Expr i = at(0)[0], j = at(0)[1];
   Expr y = SumOver({in[0].shape[p.transA ? 0 : 1]}, [&](const Indices& r) {
     const Expr k = r[0];
-    return Times(in[0](p.transA ? Indices{k, i} : Indices{i, k}),
-                 in[1](p.transB ? Indices{j, k} : Indices{k, j}));
+    return WideProduct(in[0](p.transA ? Indices{k, i} : Indices{i, k}),
+                       in[1](p.transB ? Indices{j, k} : Indices{k, j}));
   });
   if (p.alpha != 1) y = y * Expr::Const(acc, p.alpha);
   if (HasInput(in, 2)) {

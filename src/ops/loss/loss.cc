@@ -199,17 +199,14 @@ std::vector<NodeEntry> SimplifyLoss(RewriteContext& ctx, const NodePtr& n) {
   const Shape& shape = ctx.shape(x);
   const DType type = ctx.dtype(x), t = AccumulatorOf(type);
   if (!shape.has_rank() || !shape[1].known() || type == DType::kUnknown) return {};
-  const auto cast = [](const NodeEntry& e, DType from, DType to) {
-    return from == to ? e : ApplyOp("Cast", {e}, {{"to", to}});
-  };
-  NodeEntry lp = cast(x, type, t);
+  NodeEntry lp = CastFrom(x, type, t);
   if (TakesScores(n)) lp = ApplyOp("LogSoftmax", {lp}, {{"axis", 1}});
   const NodeEntry zero = ScalarLike(x, t, 0);
   const NodeEntry pick = ApplyOp(
       "ReduceSum", {ApplyOp("Where", {MaskOf(n), lp, zero}), IntsLike(x, {1})}, {{"keepdims", 0}});
   NodeEntry w;
   if (HasInput(n, 2)) {
-    w = WeightOf(n, cast(n->inputs[2], type, t));
+    w = WeightOf(n, CastFrom(n->inputs[2], type, t));
   } else if (shape[1].is_const() && shape[1].value() <= kMostOnes) {
     auto ones = std::make_shared<Tensor>(t, std::vector<int64_t>{shape[1].value()});
     for (int64_t c = 0; c < shape[1].value(); ++c) ones->set(c, 1);
@@ -228,8 +225,8 @@ std::vector<NodeEntry> SimplifyLoss(RewriteContext& ctx, const NodePtr& n) {
   else if (reduction == Reduction::kMean)
     loss =
         IsPlain(n) ? total("ReduceMean", loss) : total("ReduceSum", loss) / total("ReduceSum", w);
-  std::vector<NodeEntry> out{cast(loss, t, type)};
-  if (TakesScores(n)) out.push_back(cast(lp, t, type));
+  std::vector<NodeEntry> out{CastFrom(loss, t, type)};
+  if (TakesScores(n)) out.push_back(CastFrom(lp, t, type));
   return out;
 }
 

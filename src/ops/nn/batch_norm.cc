@@ -105,19 +105,16 @@ std::vector<NodeEntry> SimplifyTraining(RewriteContext& ctx, const NodePtr& n) {
   std::vector<int64_t> axes{0}, column{1, -1};
   for (int k = 2; k < shape.rank(); ++k) axes.push_back(k), column.push_back(1);
   const DType own = AccumulatorOf(t), wide = std::max(own, AccumulatorOf(stats));
-  const auto cast = [](const NodeEntry& e, DType from, DType to) {
-    return from == to ? e : ApplyOp("Cast", {e}, {{"to", to}});
-  };
   const NodePtr moments = ApplyOp("weft::Moments", {x, IntsLike(x, axes)}).node;
   const NodeEntry m(moments, 0), v(moments, 1);
   const auto row = [&](size_t i) {
     return ApplyOp("Reshape",
-                   {cast(n->inputs[i], ctx.dtype(n->inputs[i]), own), IntsLike(x, column)});
+                   {CastFrom(n->inputs[i], ctx.dtype(n->inputs[i]), own), IntsLike(x, column)});
   };
   const auto running = [&](const NodeEntry& old, const NodeEntry& now) {
     const NodeEntry a = ScalarLike(x, wide, p.momentum), b = ScalarLike(x, wide, 1 - p.momentum);
     const NodeEntry flat = ApplyOp("Reshape", {now, IntsLike(x, {-1})});
-    return cast(cast(old, stats, wide) * a + cast(flat, own, wide) * b, wide, stats);
+    return CastFrom(CastFrom(old, stats, wide) * a + CastFrom(flat, own, wide) * b, wide, stats);
   };
   return {ApplyOp("weft::Normalize", {x, m, v, row(1), row(2), NodeEntry(moments, 2)},
                   {{"epsilon", p.epsilon}}),

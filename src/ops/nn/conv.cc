@@ -41,22 +41,8 @@ Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts*
 void ConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<ConvParam>(n);
-  const Shape &x = ctx.in(0), &w = ctx.in(1);
-  int rank = x.has_rank()             ? x.rank()
-             : w.has_rank()           ? w.rank()
-             : p.kernel_shape.empty() ? -1
-                                      : int(p.kernel_shape.size()) + 2;
-  if (rank < 0) return Unknown(ctx, 0, "the ranks of x and W are unknown");
-  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: x must have rank 3 or more, got {}", n->Describe(),
-             rank);
-  if (x.has_rank() && w.has_rank()) CheckRank(ctx, 1, rank, "W");
-  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
-              ws = w.has_rank() ? w : Shape::OfRank(rank);
-  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
-             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
-  std::vector<SymInt> kernel = Tail(ws, 2);
-  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
-    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, p.kernel_shape);
+  if (rank == 0) return;
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
   DemandMultiple(ctx, ws[0], p.group, "filters by groups");
   if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
@@ -66,14 +52,6 @@ void ConvShape(InferShapeContext& ctx) {
   DemandFit(n, window, &ctx.facts());
   for (SymInt d : window.out) dims.push_back(d);
   ctx.set_out(0, Shape(std::move(dims)));
-}
-
-Expr Times(const Expr& a, const Expr& b) {
-  const DType acc = AccumulatorOf(a->dtype());
-  return Expr::Cast(acc, a) * Expr::Cast(acc, b);
-}
-Expr Guarded(const Expr& inside, const Expr& value) {
-  return ReadWhere(inside, value, Zero(value->dtype()));
 }
 
 Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -90,7 +68,8 @@ Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   Expr y = SumOver(extents, [&](const Indices& r) {
     const Indices k = Tail(r, 1);
     const auto [from, inside] = WindowRead(win, Tail(at(0), 2), k);
-    return Guarded(inside, Times(x(At(at(0)[0], first + r[0], from)), w(At(filter, r[0], k))));
+    return ReadInside(inside,
+                      WideProduct(x(At(at(0)[0], first + r[0], from)), w(At(filter, r[0], k))));
   });
   if (HasInput(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({filter}));
   return {Expr::Cast(x.dtype, y)};
@@ -113,7 +92,7 @@ Exprs ConvGradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const
     const Indices k = Tail(r, 1);
     const auto [o, hit] = WindowScatter(win, Tail(at(0), 2), k);
     const Expr m = g * Expr::Dim(filters) + r[0];
-    return Guarded(hit, Times(dy(At(at(0)[0], m, o)), w(At(m, channel, k))));
+    return ReadInside(hit, WideProduct(dy(At(at(0)[0], m, o)), w(At(m, channel, k))));
   });
   return {Expr::Cast(dy.dtype, dx)};
 }
@@ -133,7 +112,7 @@ Exprs ConvGradWeightCode(const NodePtr& n, const std::vector<TensorArg>& in, con
   const Expr dw = SumOver(extents, [&](const Indices& r) {
     const Indices o = Tail(r, 1);
     const auto [from, inside] = WindowRead(win, o, Tail(at(0), 2));
-    return Guarded(inside, Times(dy(At(r[0], m, o)), x(At(r[0], first + at(0)[1], from))));
+    return ReadInside(inside, WideProduct(dy(At(r[0], m, o)), x(At(r[0], first + at(0)[1], from))));
   });
   return {Expr::Cast(dy.dtype, dw)};
 }
@@ -166,11 +145,6 @@ std::vector<NodeEntry> ConvGradWeightGradient(const NodePtr& n, const std::vecto
   return AdjointGradient(n, g[0], false, "weft::ConvGradData");
 }
 
-void TwoFloats(InferTypeContext& ctx) {
-  const Type t = CommonInputType(ctx, kFloats, 0, 2);
-  CheckInputType(ctx, 2, kI64Only);
-  if (t.known()) ctx.set_out(0, t);
-}
 /// Two operations per multiplication: dy counts the windows, W what each reads.
 SymInt GradFlops(const Shape& dy, const Shape& w) {
   return w.has_rank() && w.rank() > 0 && w[0].known() ? dy.num_elements() * Product(Tail(w, 1)) * 2
@@ -307,7 +281,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .output("dx", "T")
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[4, 2, 3]", "i64[3] = [1, 4, 7]"}, "group = 2, strides = [2]")
-    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferType>("FInferType", AdjointType)
     .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {kSought, 1}))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradDataCode)
@@ -328,7 +302,7 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .output("dw", "T")
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[1, 4, 7]", "i64[3] = [4, 2, 3]"}, "group = 2, strides = [2]")
-    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferType>("FInferType", AdjointType)
     .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {1, kSought}))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradWeightCode)

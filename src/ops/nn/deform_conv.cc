@@ -19,21 +19,12 @@ namespace {
 void DeformConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<DeformConvParam>(n);
-  const Shape &x = ctx.in(0), &w = ctx.in(1);
-  const int rank = x.has_rank() ? x.rank() : w.has_rank() ? w.rank() : -1;
-  if (rank < 0) return Unknown(ctx, 0, "the ranks of X and W are unknown");
-  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: X must have rank 3 or more, got {}", n->Describe(),
-             rank);
+  if (!ctx.in(0).has_rank() && !ctx.in(1).has_rank())
+    return Unknown(ctx, 0, "the ranks of X and W are unknown");
+  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, p.kernel_shape);
   CheckTaps(n, 2, size_t(rank) - 2);
-  for (int i : {0, 1, 2, 4})
-    if (i < 3 || HasInput(ctx, i)) CheckRank(ctx, i, rank, i == 1 ? "W" : "an image");
-  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
-              ws = w.has_rank() ? w : Shape::OfRank(rank);
-  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
-             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
-  std::vector<SymInt> kernel = Tail(ws, 2);
-  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
-    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  for (int i : {2, 4})
+    if (i == 2 || HasInput(ctx, i)) CheckRank(ctx, i, rank, "an image");
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of X and group times those of W");
   DemandMultiple(ctx, ws[0], p.group, "filters by groups");
   if (HasInput(ctx, 3) && CheckRank(ctx, 3, 1, "B"))

@@ -124,9 +124,7 @@ std::vector<NodeEntry> GroupNormGrad(const NodePtr& n, const std::vector<NodeEnt
   if (!dys[0]) return d;
   const NodeEntry x = n->inputs[0], scale = n->inputs[1], axes = IntsLike(x, {2});
   const auto grouped = [&](const NodeEntry& e) { return Grouped(e, x, p.num_groups); };
-  const auto mean_of = [&](const NodeEntry& e) {
-    return ApplyOp("ReduceMean", {e, axes}, {{"keepdims", 1}});
-  };
+  const auto mean_of = [&](const NodeEntry& e) { return MeanOver(e, axes); };
   const NodePtr moments = ApplyOp("weft::Moments", {grouped(x), axes}).node;
   const NodeEntry m(moments, 0), v(moments, 1), rest(moments, 2);
   const NodeEntry inverse = ApplyOp("Reciprocal", {ApplyOp("Sqrt", {v + ScalarOf(v, p.epsilon)})});

@@ -58,9 +58,7 @@ std::vector<NodeEntry> InstanceNormGrad(const NodePtr& n, const std::vector<Node
   // The dtype of x is not known here and may be f16, whose squares overflow: f64 is right for all.
   const NodeEntry x = ApplyOp("Cast", {n->inputs[0]}, {{"to", DType::kF64}});
   const NodeEntry scale = n->inputs[1], dy = CastTo(dys[0], x), axes = SpatialAxes(x);
-  const auto mean = [&](const NodeEntry& e) {
-    return ApplyOp("ReduceMean", {e, axes}, {{"keepdims", 1}});
-  };
+  const auto mean = [&](const NodeEntry& e) { return MeanOver(e, axes); };
   const NodeEntry centered = x - mean(x);
   const NodeEntry variance =
       mean(centered * centered) + ScalarOf(x, ParamOf<InstanceNormParam>(n).epsilon);

@@ -135,9 +135,6 @@ NodeEntry RowAxes(const NodePtr& n, const NodeEntry& x) {
   for (int64_t a = axis; a < 0; ++a) axes.push_back(a);
   return IntsLike(x, axes);
 }
-NodeEntry RowMean(const NodeEntry& e, const NodeEntry& axes) {
-  return ApplyOp("ReduceMean", {e, axes}, {{"keepdims", 1}});
-}
 
 /// 1 / (number of elements of a row), in the dtype of `mean`.
 NodeEntry OverCount(const NodeEntry& x, const NodeEntry& mean) {
@@ -174,11 +171,11 @@ std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEnt
   const auto [mean, inverse, rest] = GradStats(n, x, axes);
   auto like = [](const NodeEntry& e, const NodeEntry& t) { return ApplyOp("CastLike", {e, t}); };
   const NodeEntry centered = like(x, mean) - mean;
-  const NodeEntry h = (centered - (rest ? rest : RowMean(centered, axes))) * inverse;
+  const NodeEntry h = (centered - (rest ? rest : MeanOver(centered, axes))) * inverse;
   NodeEntry dx;
   if (dys[0]) {
     const NodeEntry dy = like(dys[0], mean), e = dy * like(scale, mean);
-    dx = inverse * (e - RowMean(e, axes) - h * RowMean(e * h, axes));
+    dx = inverse * (e - MeanOver(e, axes) - h * MeanOver(e * h, axes));
     d[1] = like(SumTo(dy * h, scale), scale);
     if (HasInput(n, 2)) d[2] = like(SumTo(dy, n->inputs[2]), n->inputs[2]);
   }
@@ -199,9 +196,9 @@ std::vector<NodeEntry> RmsNormGrad(const NodePtr& n, const std::vector<NodeEntry
   const NodeEntry scale = like(n->inputs[1], x), dy = like(dys[0], x);
   const NodeEntry inverse = ApplyOp(
       "Reciprocal",
-      {ApplyOp("Sqrt", {RowMean(x * x, axes) + ScalarOf(x, ParamOf<LayerNormParam>(n).epsilon)})});
+      {ApplyOp("Sqrt", {MeanOver(x * x, axes) + ScalarOf(x, ParamOf<LayerNormParam>(n).epsilon)})});
   const NodeEntry h = x * inverse, e = dy * scale;
-  d[0] = like(inverse * (e - h * RowMean(e * h, axes)), n->inputs[0]);
+  d[0] = like(inverse * (e - h * MeanOver(e * h, axes)), n->inputs[0]);
   d[1] = like(SumTo(dy * h, n->inputs[1]), n->inputs[1]);
   return d;
 }

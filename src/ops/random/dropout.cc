@@ -129,11 +129,8 @@ std::vector<NodeEntry> Parts(RewriteContext& ctx, const NodePtr& n) {
     const NodeEntry e = n->inputs[i];
     return ctx.shape(e).rank() == 0 ? e : ApplyOp("Reshape", {e, IntsLike(x, {})});
   };
-  const auto cast = [](const NodeEntry& e, DType from, DType to) {
-    return from == to ? e : ApplyOp("Cast", {e}, {{"to", to}});
-  };
   const auto ratio = [&](DType to) {
-    return HasInput(n, 1) ? cast(scalar(1), ctx.dtype(n->inputs[1]), to)
+    return HasInput(n, 1) ? CastFrom(scalar(1), ctx.dtype(n->inputs[1]), to)
                           : ScalarLike(x, to, kDefaultRatio);
   };
   const NodeEntry state = HasSeed(n) ? IntsLike(x, {ParamOf<DropoutParam>(n).seed, 0})
@@ -147,8 +144,8 @@ std::vector<NodeEntry> Parts(RewriteContext& ctx, const NodePtr& n) {
     mask = ApplyOp("Where", {training, mask, ScalarLike(x, DType::kBool, 1)});
     scale = ApplyOp("Where", {training, scale, one});
   }
-  const NodeEntry y = ApplyOp("Where", {mask, cast(x, type, t) * scale, ScalarLike(x, t, 0)});
-  return {cast(y, t, type), mask};
+  const NodeEntry y = ApplyOp("Where", {mask, CastFrom(x, type, t) * scale, ScalarLike(x, t, 0)});
+  return {CastFrom(y, t, type), mask};
 }
 
 /// Inference: x, and a mask that is true everywhere.

@@ -63,4 +63,10 @@ FInferShape AdjointShape(FInferShape forward, int shape, std::vector<int> operan
   };
 }
 
+void AdjointType(InferTypeContext& ctx) {
+  const Type t = CommonInputType(ctx, kFloats, 0, 2);
+  CheckInputType(ctx, 2, kI64Only);
+  if (t.known()) ctx.set_out(0, t);
+}
+
 }  // namespace weft::ops

@@ -370,6 +370,10 @@ std::vector<NodeEntry> ReplaceIfSame(const RewriteContext& ctx, const NodePtr& n
   if (t == DType::kUnknown || ctx.dtype(y) != t || !ctx.same_shape(y, x)) return {};
   return {x};
 }
+std::vector<NodeEntry> SimplifyByOne(RewriteContext& ctx, const NodePtr& n) {
+  return IsUniform(ctx, n->inputs[1], 1) ? ReplaceIfSame(ctx, n, n->inputs[0])
+                                         : std::vector<NodeEntry>();
+}
 std::vector<NodeEntry> SimplifyIdempotent(RewriteContext&, const NodePtr& n) {
   const NodeEntry x = n->inputs[0];
   if (x.node->op() != n->op() || !(x.node->attrs.dict == n->attrs.dict)) return {};
