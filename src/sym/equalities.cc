@@ -103,7 +103,7 @@ bool Facts::Impl::Substitute(const Node* symbol, const Node* value, bool assumed
     for (const Relation& r : moved_relations) {
       const int counted = assumptions;
       WEFT_CHECK(AddEqual(r.zero, ConstNode(0), r.assumed), kShapeMismatch, "{} is not 0",
-                 sym::Print(r.zero));
+                 sym::PrintNode(r.zero));
       assumptions = counted;
     }
   } catch (const UserError& e) {
@@ -216,8 +216,8 @@ std::vector<std::string> Facts::ToStrings() const {
   std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(),
                                                            impl_->substitutions.end());
   for (const auto& [symbol, e] : sorted) {
-    out.push_back(
-        fmt::format("{} == {}{}", symbol->name, sym::Print(e.value), e.assumed ? "" : " always"));
+    out.push_back(fmt::format("{} == {}{}", symbol->name, sym::PrintNode(e.value),
+                              e.assumed ? "" : " always"));
   }
   std::vector<Impl::Relation> relations = impl_->relations;
   std::sort(relations.begin(), relations.end(),
@@ -225,18 +225,18 @@ std::vector<std::string> Facts::ToStrings() const {
               return sym::CompareNodes(a.zero, b.zero) < 0;
             });
   for (const Impl::Relation& r : relations) {
-    out.push_back(fmt::format("{} == 0{}", sym::Print(r.zero), r.assumed ? "" : " always"));
+    out.push_back(fmt::format("{} == 0{}", sym::PrintNode(r.zero), r.assumed ? "" : " always"));
   }
   for (const auto& [key, r] : impl_->ranges) {
-    out.push_back(fmt::format("{} in {}", sym::Print(key), Interval(r)));
+    out.push_back(fmt::format("{} in {}", sym::PrintNode(key), Interval(r)));
   }
   for (const auto& [key, d] : impl_->divisors) {
     out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(key), d));
   }
   for (const Impl::Demand& d : impl_->demands) {
-    const std::string a = sym::Print(d.a);
+    const std::string a = sym::PrintNode(d.a);
     if (d.b != nullptr)
-      out.push_back(fmt::format("{} == {}{}", a, sym::Print(d.b), d.assumed ? "" : " always"));
+      out.push_back(fmt::format("{} == {}{}", a, sym::PrintNode(d.b), d.assumed ? "" : " always"));
     else if (d.divisor > 1)
       out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(d.a), d.divisor));
     else

@@ -195,7 +195,7 @@ void VisitPostorder(const Node* root, Visit visit, Expand expand);
 size_t NumChildren(const Node* n);
 const Node* Child(const Node* n, size_t i);
 
-std::string Print(const Node* node);
+std::string PrintNode(const Node* node);
 /// Printed so that it can stand as an operand of // and %: bare or in parentheses.
 std::string PrintOperand(const Node* node);
 

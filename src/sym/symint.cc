@@ -113,7 +113,7 @@ int SymInt::Compare(SymInt a, SymInt b) {
   return sym::CompareNodes(a.node_, b.node_);
 }
 
-std::string SymInt::ToString() const { return node_ == nullptr ? "?" : sym::Print(node_); }
+std::string SymInt::ToString() const { return node_ == nullptr ? "?" : sym::PrintNode(node_); }
 
 std::vector<SymInt> SymInt::Symbols() const {
   std::vector<SymInt> out;

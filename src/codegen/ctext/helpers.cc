@@ -2,22 +2,14 @@
 #include "helpers.h"
 
 #include <cmath>
-#include <cstring>
 
+#include "codegen/expr/scalar.h"
 #include "weft/support/check.h"
 
 namespace weft::ctext {
 namespace {
 
 std::string Type(DType t) { return std::string(DTypeName(t)); }
-
-template <class To, class From>
-To BitCast(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
-}
 
 /// 2^exponent as a literal of float type `t`.
 std::string Power(DType t, int exponent) {
@@ -142,10 +134,10 @@ std::string Helpers::Add(const std::string& name, const std::string& result,
 std::string Helpers::Literal(DType t, uint64_t bits) {
   const auto f32 = [&](float v) {
     if (std::isfinite(v)) return fmt::format(std::signbit(v) ? "({:a}f)" : "{:a}f", double(v));
-    return fmt::format("{}({:#x}u)", Bits(DType::kU32, DType::kF32), BitCast<uint32_t>(v));
+    return fmt::format("{}({:#x}u)", Bits(DType::kU32, DType::kF32), scalar::BitCast<uint32_t>(v));
   };
   if (t == DType::kF64) {
-    const auto v = BitCast<double>(bits);
+    const auto v = scalar::BitCast<double>(bits);
     if (std::isfinite(v)) return fmt::format(std::signbit(v) ? "({:a})" : "{:a}", v);
     return fmt::format("{}({:#x}ull)", Bits(DType::kU64, DType::kF64), bits);
   }

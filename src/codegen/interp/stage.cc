@@ -221,7 +221,7 @@ class Runner {
     if (candidates.empty()) candidates.push_back(-1);
     double best = -1;
     for (int lane : candidates) {
-      Plan plan = Compile(stage_.value, lane, input);
+      Plan plan = CompilePlan(stage_.value, lane, input);
       // Nanoseconds a lane: a strided load about one, the overhead of a block shared by its lanes.
       const double lanes = lane < 0 ? 1 : double(std::clamp<int64_t>(Extent(lane), 1, kLanes));
       const double cost =

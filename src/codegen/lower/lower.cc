@@ -5,7 +5,6 @@
 #include "weft/codegen/lower/lower.h"
 
 #include <algorithm>
-#include <map>
 
 #include "index_form.h"
 #include "nest.h"
@@ -261,7 +260,7 @@ class Rebuilder {
       std::vector<SymInt> extents;
       for (int i = 0; i < r.count; ++i) extents.push_back(symbols->Use(nest.loops[r.first + i]));
       reduces_[k] = Expr::Reduce(r.op, extents, [&](const Indices& variables) {
-        return Rewrite(body, [&](const Expr& e) -> Expr {
+        return RewriteExpr(body, [&](const Expr& e) -> Expr {
           if (e->kind() != ExprKind::kIndex || e->index() < r.first ||
               e->index() >= r.first + r.count)
             return {};
@@ -271,7 +270,7 @@ class Rebuilder {
     }
   }
   Expr Fill(const Expr& e) {
-    return Rewrite(e, [&](const Expr& x) -> Expr {
+    return RewriteExpr(e, [&](const Expr& x) -> Expr {
       if (x->kind() == ExprKind::kDim) return Expr::Dim(symbols_->Use(x->dim()));
       if (x->slot() >= 0) return reduces_.at(size_t(x->slot()));
       return {};

@@ -9,7 +9,6 @@
 #include "nest.h"
 
 #include <algorithm>
-#include <map>
 
 #include "index_form.h"
 #include "weft/support/check.h"

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "weft/support/check.h"
-
 namespace weft {
 namespace {
 

@@ -3,7 +3,6 @@
 
 #include <dlpack/dlpack.h>
 
-#include <array>
 #include <optional>
 
 #include "weft/support/check.h"

@@ -4,7 +4,6 @@
 #include "weft/core/tensor/npy.h"
 
 #include <cstring>
-#include <optional>
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"

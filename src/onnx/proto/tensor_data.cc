@@ -4,7 +4,6 @@
 #include "tensor_data.h"
 
 #include <cstring>
-#include <limits>
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"

@@ -1,10 +1,5 @@
 /// zeros.cc: weft::Zeros, what a gradient is where nothing flows.
 ///
-///   in      shape : i64[rank], the extents
-///   out     y : dtype[shape], all zero
-///   grad    none: it depends on no value
-///   throws  kShapeMismatch for a negative extent, kBadAttribute for a dtype that is no float
-///
 /// The zeros are structural: they say that there is no term, not that a term has come out as zero.
 /// So a rewrite may drop them from a sum (x + 0 = x for -0 too) and let them decide a product
 /// (0 x = 0 for an infinite x too), which it may not do with a number 0 in a model.
@@ -52,8 +47,6 @@ WEFT_REGISTER_OP_IN(weft, Zeros)
         "a dtype that is not a float (kBadAttribute). Source: Weft.")
     .input("shape", "i64", "1-D")
     .output("y", "dtype")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<ZerosParam>()
     .example({"i64[2] = [2, 3]"}, "dtype = f32")
     .example({"i64[0] = []"}, "dtype = f64")

@@ -196,7 +196,6 @@ Tensors StateHost(const NodePtr&, const Tensors&) {
       .input("state", "i64", "[2]: seed, step")                                                  \
       .output("output", TypeDoc(kFloats))                                                        \
       .set_num_inputs(2)                                                                         \
-      .set_num_outputs(1)                                                                        \
       .param<Name##Param>()                                                                      \
       .example({"f32[2, n, 3]", "i64[2]"})                                                       \
       .example({"_", "i64[2] = [7, 1]"}, "shape = [3, 5], dtype = f64, stream = 2")              \
@@ -216,7 +215,6 @@ WEFT_REGISTER_OP_IN(weft, RandomState)
         "run. Gradient: none. Source: Weft.")
     .output("state", "i64", "[2]")
     .set_num_inputs(0)
-    .set_num_outputs(1)
     .param<NoParam>()
     .set_attr<FInferType>("FInferType", [](InferTypeContext& ctx) { ctx.set_out(0, DType::kI64); })
     .set_attr<FInferShape>("FInferShape",

@@ -326,7 +326,7 @@ std::vector<NodeEntry> NoGradient(const NodePtr& n, const std::vector<NodeEntry>
   return std::vector<NodeEntry>(n->inputs.size());
 }
 NodeEntry MaskedGrad(const NodeEntry& condition, const NodeEntry& dy) {
-  return Apply("Where", {condition, dy, ScalarOf(dy, 0)});
+  return ApplyOp("Where", {condition, dy, ScalarOf(dy, 0)});
 }
 
 // ---- FSimplify ----
@@ -358,6 +358,10 @@ std::vector<NodeEntry> ReplaceIfSame(const RewriteContext& ctx, const NodePtr& n
   const DType t = ctx.dtype(x);
   if (t == DType::kUnknown || ctx.dtype(y) != t || !ctx.same_shape(y, x)) return {};
   return {x};
+}
+std::vector<NodeEntry> SimplifyByOne(RewriteContext& ctx, const NodePtr& n) {
+  return IsUniform(ctx, n->inputs[1], 1) ? ReplaceIfSame(ctx, n, n->inputs[0])
+                                         : std::vector<NodeEntry>();
 }
 std::vector<NodeEntry> SimplifyIdempotent(RewriteContext&, const NodePtr& n) {
   const NodeEntry x = n->inputs[0];

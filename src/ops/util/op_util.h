@@ -158,7 +158,21 @@ inline Expr ConstOf(const Expr& like, double v) { return Expr::Const(like->dtype
 /// x > y, x >= y in the order written.
 inline Expr Gt(const Expr& a, const Expr& b) { return Lt(b, a); }
 inline Expr Ge(const Expr& a, const Expr& b) { return Le(b, a); }
-inline Expr Call(CallOp op, const Expr& x) { return Expr::Call(op, {x}); }
+inline Expr CallMath(CallOp op, const Expr& x) { return Expr::Call(op, {x}); }
+
+/// a * b in the accumulator of a's dtype: a term of a sum of products.
+inline Expr WideProduct(const Expr& a, const Expr& b) {
+  const DType t = AccumulatorOf(a->dtype());
+  return Expr::Cast(t, a) * Expr::Cast(t, b);
+}
+/// Cast from one dtype to another, both known when the graph is made.
+inline NodeEntry CastFrom(const NodeEntry& e, DType from, DType to) {
+  return from == to ? e : ApplyOp("Cast", {e}, {{"to", to}});
+}
+/// The mean over the axes in a tensor, which stay with one element.
+inline NodeEntry MeanOver(const NodeEntry& e, const NodeEntry& axes) {
+  return ApplyOp("ReduceMean", {e, axes}, {{"keepdims", 1}});
+}
 
 /// FCodeGen of y = f(x), y = f(a, b): math on values of computable dtype, f16 / bf16 handled.
 FCodeGen UnaryCodeGen(std::function<Expr(const Expr&)> f);
@@ -200,6 +214,8 @@ bool IsUniform(const RewriteContext& ctx, const NodeEntry& e, double v);
 /// The replacement {x} where x has proved shape and dtype of output 0 of `n`, else {} (no change).
 std::vector<NodeEntry> ReplaceIfSame(const RewriteContext& ctx, const NodePtr& n,
                                      const NodeEntry& x);
+/// FSimplify: x op 1 = x.
+std::vector<NodeEntry> SimplifyByOne(RewriteContext& ctx, const NodePtr& n);
 /// f(f(x)) = f(x): replaces n by its input where that is the same op with equal attributes.
 std::vector<NodeEntry> SimplifyIdempotent(RewriteContext& ctx, const NodePtr& n);
 /// f(f(x)) = x.
@@ -236,8 +252,6 @@ inline constexpr int kDefaultLevel = 5;
 #define WEFT_REGISTER_BINARY_OP(Name, Set, Doc)                               \
   WEFT_REGISTER_OP(Name)                                                      \
       .describe(Doc)                                                          \
-      .set_num_inputs(2)                                                      \
-      .set_num_outputs(1)                                                     \
       .input("a", ::weft::ops::TypeDoc(Set))                                  \
       .input("b", "T", "numpy broadcasting against a")                        \
       .output("y", "T", "the broadcast shape of a and b")                     \

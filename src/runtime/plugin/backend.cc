@@ -10,7 +10,6 @@
 #include "services.h"
 #include "weft/codegen/ctext/c_printer.h"
 #include "weft/core/module/backend_module.h"
-#include "weft/core/op/staging.h"
 #include "weft/support/checked.h"
 #include "weft/support/request.h"
 
@@ -124,7 +123,7 @@ WeftStatus RegisterBackendDef(const WeftBackendDef* given) {
     RequirePluginEntry();
     const WeftBackendDef def =
         ReadDef(given, WEFT_SIZE_UP_TO(WeftBackendDef, library), "WeftBackendDef");
-    const std::string name = Required(def.name, "the name of a backend");
+    const std::string name = RequiredText(def.name, "the name of a backend");
     WEFT_CHECK(def.compile && def.launch, kApiMisuse,
                "backend '{}' has no `compile` or no `launch`", name);
     WEFT_CHECK(!def.allocate == !def.release, kApiMisuse,

@@ -93,7 +93,7 @@ std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler, 
 Json OrNull(int v) { return v < 0 ? Json(nullptr) : Json(v); }
 std::string OrDash(int v) { return v < 0 ? "-" : fmt::format("{}", v); }
 
-int Run(const Args& a) {
+int RunCompile(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
   WEFT_CHECK(a.out.empty() || EndsWith(ToLower(a.out), ".weftx"), kUsage,
@@ -166,8 +166,8 @@ int Run(const Args& a) {
                {"from_cache", from_cache},
                {"kernels", std::move(list)}});
   } else {
-    Print(table.ToString());
-    Print(fmt::format(
+    PrintText(table.ToString());
+    PrintText(fmt::format(
         "{} distinct kernels ({} from the cache), {} launches per run, {:.3f} s for {}\n",
         rows.size(), from_cache, launches, seconds, compiler->target()));
   }
@@ -194,7 +194,7 @@ Command MakeCompile(CLI::App& parent) {
   app->add_option("--save-kernels", a->save_kernels, "write the source of every distinct kernel")
       ->type_name("D");
   app->add_option("--passes", a->passes, "passes instead of the usual ones")->type_name("P");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunCompile(*a); }};
 }
 
 }  // namespace weft::tool

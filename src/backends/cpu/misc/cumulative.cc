@@ -86,7 +86,7 @@ class CumulativeCall final : public LibraryCall {
   std::string node_;
 };
 
-FCompute Prepare(bool product) {
+FCompute PrepareCumulative(bool product) {
   return [product](const ComputeRequest& q) -> std::unique_ptr<LibraryCall> {
     const DType axis = q.input_types[1], t = q.output_types[0];
     if ((axis != DType::kI64 && axis != DType::kI32) || !IsComputable(t) || t == DType::kBool ||
@@ -96,8 +96,8 @@ FCompute Prepare(bool product) {
   };
 }
 
-WEFT_REGISTER_OP(CumSum).set_attr<FCompute>("FCompute.cpu", Prepare(false));
-WEFT_REGISTER_OP(CumProd).set_attr<FCompute>("FCompute.cpu", Prepare(true));
+WEFT_REGISTER_OP(CumSum).set_attr<FCompute>("FCompute.cpu", PrepareCumulative(false));
+WEFT_REGISTER_OP(CumProd).set_attr<FCompute>("FCompute.cpu", PrepareCumulative(true));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -13,7 +13,6 @@
 /// What cuDNN has no way to do is declined: the runtime generates kernels for it.
 /// Pooling always is (docs/architecture/decisions_gpu.md).
 #include <algorithm>
-#include <optional>
 #include <string>
 
 #include "backends/shared/call_operands.h"

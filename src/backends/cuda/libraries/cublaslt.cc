@@ -52,7 +52,7 @@ struct Failure {
   lt::Status status;
   const char* call;
 };
-void Check(lt::Status status, const char* call) {
+void CheckStatus(lt::Status status, const char* call) {
   if (status != lt::kSuccess) throw Failure{status, call};
 }
 
@@ -139,10 +139,11 @@ class ProductPlan final : public LibraryPlan {
     const CublasLtApi& api = *library_->api;
     const Types types = *TypesOf(spec_);
     lt::Desc* made = nullptr;
-    Check(api.DescCreate(&made, types.compute, types.scale), "cublasLtMatmulDescCreate");
+    CheckStatus(api.DescCreate(&made, types.compute, types.scale), "cublasLtMatmulDescCreate");
     Owned<lt::Desc> desc(made, api.DescDestroy);
     const auto set = [&](int attribute, const auto& value) {
-      Check(api.DescSet(made, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+      CheckStatus(api.DescSet(made, attribute, &value, sizeof value),
+                  "cublasLtMatmulDescSetAttribute");
     };
     if (spec_.trans_b) set(lt::kTransA, lt::kTransposed);  // operands are swapped
     if (spec_.trans_a) set(lt::kTransB, lt::kTransposed);
@@ -159,12 +160,13 @@ class ProductPlan final : public LibraryPlan {
   Owned<lt::Layout> MakeLayout(int64_t rows, int64_t columns, int64_t step) const {
     const CublasLtApi& api = *library_->api;
     lt::Layout* made = nullptr;
-    Check(api.LayoutCreate(&made, TypesOf(spec_)->data, uint64_t(rows), uint64_t(columns), rows),
-          "cublasLtMatrixLayoutCreate");
+    CheckStatus(
+        api.LayoutCreate(&made, TypesOf(spec_)->data, uint64_t(rows), uint64_t(columns), rows),
+        "cublasLtMatrixLayoutCreate");
     Owned<lt::Layout> layout(made, api.LayoutDestroy);
     const auto set = [&](int attribute, const auto& value) {
-      Check(api.LayoutSet(made, attribute, &value, sizeof value),
-            "cublasLtMatrixLayoutSetAttribute");
+      CheckStatus(api.LayoutSet(made, attribute, &value, sizeof value),
+                  "cublasLtMatrixLayoutSetAttribute");
     };
     if (spec_.batch > 1) {
       set(lt::kBatchCount, int32_t(spec_.batch));
@@ -176,11 +178,11 @@ class ProductPlan final : public LibraryPlan {
   lt::Found Look() const {
     const CublasLtApi& api = *library_->api;
     lt::Preference* made = nullptr;
-    Check(api.PreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+    CheckStatus(api.PreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
     const Owned<lt::Preference> preference(made, api.PreferenceDestroy);
     const auto set = [&](int attribute, const auto& value) {
-      Check(api.PreferenceSet(made, attribute, &value, sizeof value),
-            "cublasLtMatmulPreferenceSetAttribute");
+      CheckStatus(api.PreferenceSet(made, attribute, &value, sizeof value),
+                  "cublasLtMatmulPreferenceSetAttribute");
     };
     set(lt::kWorkspaceBytes, kMostWorkspace);
     set(lt::kReductions, lt::kReduceInComputeType);
@@ -188,10 +190,10 @@ class ProductPlan final : public LibraryPlan {
       set(attribute, uint32_t{kOperandAlignment});
     lt::Found found;
     int count = 0;
-    Check(api.AlgoGetHeuristic(library_->handle, desc_.get(), b_.get(), a_.get(), y_.get(),
-                               y_.get(), made, 1, &found, &count),
-          "cublasLtMatmulAlgoGetHeuristic");
-    Check(count > 0 ? found.state : lt::kNotSupported, "cublasLtMatmulAlgoGetHeuristic");
+    CheckStatus(api.AlgoGetHeuristic(library_->handle, desc_.get(), b_.get(), a_.get(), y_.get(),
+                                     y_.get(), made, 1, &found, &count),
+                "cublasLtMatmulAlgoGetHeuristic");
+    CheckStatus(count > 0 ? found.state : lt::kNotSupported, "cublasLtMatmulAlgoGetHeuristic");
     return found;
   }
 

@@ -12,7 +12,6 @@
 #include "libraries.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/device.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::cuda {
@@ -98,7 +97,7 @@ std::unique_ptr<DeviceCall> PrepareWhole(const ComputeRequest& q, const Product&
 }
 
 /// With the epilogue of the request.
-std::unique_ptr<DeviceCall> Prepare(const ComputeRequest& q, Product p) {
+std::unique_ptr<DeviceCall> PrepareProduct(const ComputeRequest& q, Product p) {
   const std::optional<EpilogueSteps> steps = ReadEpilogueSteps(q, ProductEpilogue);
   if (!steps) return nullptr;
   // The library adds one matrix: of one row, C may be that one.
@@ -143,7 +142,7 @@ std::unique_ptr<DeviceCall> PrepareMatMul(const ComputeRequest& q) {
     s.step_a = shape->a[0] == 1 ? 0 : CheckedMul(s.m, s.k);
     s.step_b = shape->b[0] == 1 ? 0 : CheckedMul(s.k, s.n);
   }
-  return Prepare(q, std::move(p));
+  return PrepareProduct(q, std::move(p));
 }
 
 std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
@@ -173,7 +172,7 @@ std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
       p.behind = !p.row;
     }
   }
-  return Prepare(q, std::move(p));
+  return PrepareProduct(q, std::move(p));
 }
 
 WEFT_REGISTER_OP(MatMul)

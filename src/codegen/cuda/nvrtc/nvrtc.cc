@@ -44,7 +44,7 @@ std::string FirstLines(const std::string& text, int lines) {
   return end == std::string::npos ? text : text.substr(0, end);
 }
 
-std::string Lower(std::string s) {
+std::string LowerCase(std::string s) {
   for (char& c : s) c = char(std::tolower(static_cast<unsigned char>(c)));
   return s;
 }
@@ -72,7 +72,7 @@ std::vector<std::vector<size_t>> Programs(const std::vector<KernelPtr>& kernels,
 /// Does an error in the log name the kernel, or a line of it?
 bool IsAccused(const std::string& name, const std::string& log) {
   for (const std::string& line : Split(log, '\n'))
-    if (line.find(name) != std::string::npos && Lower(line).find("error") != std::string::npos)
+    if (line.find(name) != std::string::npos && LowerCase(line).find("error") != std::string::npos)
       return true;
   return false;
 }

@@ -9,7 +9,6 @@
 
 #include "emitter.h"
 #include "weft/codegen/lower/lower.h"
-#include "weft/support/check.h"
 
 namespace weft::llvmgen {
 namespace {

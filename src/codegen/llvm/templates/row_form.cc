@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "weft/support/check.h"
-
 namespace weft::llvmgen {
 namespace {
 
