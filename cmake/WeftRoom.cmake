@@ -36,6 +36,13 @@ if(no_nvrtc EQUAL 0 OR NOT EXISTS ${WEFT_TEST_NVRTC})
   set(WEFT_TEST_NVRTC "")
 endif()
 
+# weft_test_looks_at(name PATH...): a change of one of these files or folders, or of the public headers of one, makes
+# `tools/check` run the whole test; any other change leaves out its slow cases (tools/run_tests.py).
+function(weft_test_looks_at name)
+  list(TRANSFORM ARGN REPLACE "^${PROJECT_SOURCE_DIR}/" "")
+  set_property(TEST ${name} APPEND PROPERTY LABELS ${ARGN})
+endfunction()
+
 # Every test runs in the source folder (so tests/passes/... is a path) and is told these places.
 function(weft_test_environment name)
   set(environment "WEFT_DATA_DIR=${WEFT_DATA_DIR}" "WEFT_BUILD_DIR=${PROJECT_BINARY_DIR}")
@@ -58,6 +65,7 @@ function(_weft_room_test name)
     target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR})  # "tests/support/..."
     add_test(NAME ${name}_test COMMAND ${name}_test WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     weft_test_environment(${name}_test)
+    weft_test_looks_at(${name}_test ${CMAKE_CURRENT_SOURCE_DIR})
   endif()
   target_sources(${name}_test PRIVATE ${ARGN})
 endfunction()
@@ -157,6 +165,8 @@ function(weft_e2e name)
   weft_uses_backends(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   weft_test_environment(${name})
+  list(TRANSFORM e2e_SOURCES REPLACE "^([^/])" "${CMAKE_CURRENT_SOURCE_DIR}/\\1")
+  weft_test_looks_at(${name} ${e2e_SOURCES})
 endfunction()
 
 # weft_program(name SOURCES a.cc ... [LIBS target ...]): an example or a bench on libweft.so.

@@ -85,8 +85,8 @@ struct AsinForm {
   std::vector<double> p;
   double half_pi_high, half_pi_low;
 };
-/// By s = |x| up to 9/16, and s = sqrt((1 - |x|) / 2) above, where acos |x| = 2 asin s. From 0.541 on
-/// asin s is below 1/2, where its rounding counts half.
+/// By s = |x| up to 9/16, and s = sqrt((1 - |x|) / 2) above, where acos |x| = 2 asin s. From 0.541
+/// on asin s is below 1/2, where its rounding counts half.
 Expr ExpandAsin(const AsinForm& form, const Expr& x);
 Expr ExpandAcos(const AsinForm& form, const Expr& x);
 
