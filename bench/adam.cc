@@ -70,8 +70,8 @@ Graph Adam(const std::vector<Shape>& shapes) {
     const NodeEntry m = state(".m"), v = state(".v"), p = state("");
     const NodeEntry m2 = m * c(0.9) + gradient * c(0.1);
     const NodeEntry v2 = v * c(0.999) + gradient * gradient * c(0.001);
-    for (const NodeEntry& e :
-         {Assign(m, m2), Assign(v, v2), Assign(p, p - rate * m2 / (Apply("Sqrt", {v2}) + c(1e-8)))})
+    for (const NodeEntry& e : {Assign(m, m2), Assign(v, v2),
+                               Assign(p, p - rate * m2 / (ApplyOp("Sqrt", {v2}) + c(1e-8)))})
       done.push_back(e);
   }
   g.outputs = {Group(done)};

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>

@@ -18,8 +18,9 @@ from html import escape
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms: written by tools/draw_rooms.py --write -->\n", "<!-- end of rooms -->\n"
-MOST_STAYS = 27
-STAY = re.compile(r"^(\d+)\. \*\*(.+?)\*\*: `([^`]+)` `([^`]+)`")
+MOST_STAYS = 15
+STAY = re.compile(r"^(\d+)\. \*\*(.+?)\*\*(?:, from (\d+))?(, through the registry of \w+)?: `([^`]+)`: (.*)$")
+TAKEN = re.compile(r"`([\w/]+\.cc)` ((?:`[\w:]+`(?:, )?)+)")
 ROW = re.compile(r"^\| (\*\*)?([a-z_/]+)(?:\*\*)? \| (.+?) \| (.*?) ?\|$")
 
 
@@ -43,8 +44,16 @@ def section(text, title):
 
 
 def stays(text):
-    """(number, name, file, function) of every stay of the walk."""
-    return [STAY.match(line).groups() for line in section(text, "The way of a model") if STAY.match(line)]
+    """(number, name, number of the caller, is the call through a registry, folder, [(file, function)]) of every stay."""
+    found = []
+    for line in section(text, "The way of a model"):
+        stay = STAY.match(line)
+        if stay:
+            number, name, caller, registry, folder, words = stay.groups()
+            taken = [(f"{folder}/{file}", function) for file, functions in TAKEN.findall(words)
+                     for function in re.findall(r"[\w:]+", functions)]
+            found.append((int(number), name, int(caller or int(number) - 1), registry is not None, folder, taken))
+    return found
 
 
 def described(text):
@@ -99,6 +108,7 @@ STYLE = """<style>
  .name { font-weight: 600; font-size: 13px } .small { font-size: 10.5px; fill: #57606a }
  .page { fill: #ffffff } .room { fill: #f6f8fa; stroke: #8c959f } .sub { fill: #ddf4ff; stroke: #54aeff }
  .stay { fill: #fff8c5; stroke: #bf8700 } .lane { fill: #f6f8fa } .line { stroke: #6e7781; fill: none; stroke-width: 1.2 }
+ .registry { stroke-dasharray: 4 3 }
  .head { fill: #6e7781 }
  @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .small { fill: #9ea7b3 } .page { fill: #0d1117 } .room { fill: #161b22; stroke: #6e7681 }
@@ -202,38 +212,59 @@ def rooms_svg(words):
     return svg(width, y - 2 * CHIP + 12, "The rooms of Weft, higher ones on what they may include", parts)
 
 
-def lane_of(file):
-    """The room of a file, or the part of the tree outside of the rooms."""
-    path = file.removeprefix("src/")
-    return next((r for r in sorted(BELOW, key=len, reverse=True) if file.startswith("src/") and path.startswith(r + "/")),
-                "/".join(file.split("/")[:2]))
+def place_of(folder):
+    """(room, sub-room) of a folder; outside of the rooms (part of the tree, "")."""
+    path = folder.removeprefix("src/")
+    for room in sorted(BELOW, key=len, reverse=True):
+        if folder.startswith("src/") and (path + "/").startswith(room + "/"):
+            return room, path[len(room) + 1:]
+    return "/".join(folder.split("/")[:2]), ""
+
+
+def is_below(lower, upper, table):
+    return any(lower == b or is_below(lower, b, table) for b in table[upper])
+
+
+def may_call(caller, callee):
+    """Whether the one folder may include what is in the other."""
+    (room, sub), (other, other_sub) = place_of(caller), place_of(callee)
+    if room not in BELOW:
+        return other in BELOW
+    if room == other:
+        return is_below(other_sub, sub, SUB_ROOMS[room])
+    return other in BELOW and is_below(other, room, BELOW)
 
 
 def walk_svg(walk):
     """The stays from top to bottom, each in the column of its room; columns from the tool down to the lowest room."""
     order = [r for floor in reversed(floors(BELOW)) for r in floor]
-    lanes = sorted({lane_of(f) for _, _, f, _ in walk}, key=lambda r: (r in order, order.index(r) if r in order else 0, r))
-    words = max(width_of(f"{n}. {name}") for n, name, _, _ in walk) + 24
-    wide = {lane: max([width_of(lane, 13), *(width_of(fn, 10.5) for _, _, f, fn in walk if lane_of(f) == lane)]) + 14
+    lane_of = lambda folder: place_of(folder)[0]
+    lanes = sorted({lane_of(f) for *_, f, _ in walk}, key=lambda r: (r in order, order.index(r) if r in order else 0, r))
+    words = max(width_of(f"{n}. {name}") for n, name, *_ in walk) + 24
+    wide = {lane: max([width_of(lane, 13), *(width_of(t[0][1], 10.5) for *_, f, t in walk if lane_of(f) == lane)]) + 14
             for lane in lanes}
     left, at = {}, words
     for lane in lanes:
         left[lane], at = at, at + wide[lane] + 8
     step, top = 34, 40
-    height, parts, before = top + step * len(walk) + 8, [], None
+    height, parts = top + step * len(walk) + 8, []
     for lane in lanes:
         parts.append(f'<rect class="lane" x="{left[lane]}" y="6" width="{wide[lane]}" height="{height - 12}" rx="5"/>')
         parts.append(f'<text class="name" x="{left[lane] + wide[lane] // 2}" y="24" text-anchor="middle">{escape(lane)}</text>')
-    boxes = []
-    for k, (number, name, file, function) in enumerate(walk):
-        lane, y = lane_of(file), top + step * k
+    boxes, spot = [], {}  # spot: middle and lower end of a stay
+    for k, (number, name, caller, registry, folder, taken) in enumerate(walk):
+        lane, y = lane_of(folder), top + step * k
         middle = left[lane] + wide[lane] // 2
-        if before is not None:
-            way = f"V{y - 1}" if before == middle else f"V{y - 6} H{middle} V{y - 1}"
-            parts.append(f'<path class="line" marker-end="url(#arrow)" d="M{before} {y - step + CHIP} {way}"/>')
+        if caller in spot:
+            start, end = spot[caller]
+            # Calls of one stay side by side, the later ones more to the right.
+            start += 4 * sum(c == caller for _, _, c, *_ in walk[:k])
+            way = f"V{y - 1}" if start == middle else f"V{y - 6} H{middle} V{y - 1}"
+            kind = "line registry" if registry else "line"
+            parts.append(f'<path class="{kind}" marker-end="url(#arrow)" d="M{start} {end} {way}"/>')
         boxes.append(f'<text x="12" y="{y + 14}">{escape(f"{number}. {name}")}</text>')
-        boxes.append(box("stay", left[lane] + 3, y, wide[lane] - 6, CHIP, function, file, 'class="small" '))
-        before = middle
+        boxes.append(box("stay", left[lane] + 3, y, wide[lane] - 6, CHIP, taken[0][1], folder, 'class="small" '))
+        spot[number] = (middle, y + CHIP)
     return svg(at + 6, height, "The way of a model from the command line to its results", parts + boxes)
 
 
@@ -252,12 +283,23 @@ def problems(text):
         yield "the stays of a model are not numbered from 1 on"
     if len(walk) > MOST_STAYS:
         yield f"the way of a model has {len(walk)} stays, the limit is {MOST_STAYS}"
-    for number, _, file, function in walk:
-        path = ROOT / file
-        if not path.is_file():
-            yield f"stay {number}: {file} does not exist"
-        elif not re.search(rf"\b{re.escape(function.split('::')[-1])}\b", path.read_text(encoding="utf-8")):
-            yield f"stay {number}: {file} has no {function}"
+    inside = []  # the stays that have called and not returned
+    for number, name, caller, registry, folder, taken in walk:
+        folders = {n: f for n, _, _, _, f, _ in walk}
+        if number > 1 and caller not in inside:
+            yield f"stay {number}: stay {caller}, which is to call it, has returned"
+            continue
+        inside = inside[:inside.index(caller) + 1] + [number] if number > 1 else [number]
+        if number > 1 and not registry and not may_call(folders[caller], folder):
+            yield f"stay {number}: {folders[caller]} may not call up to {folder}"
+        if not taken:
+            yield f"stay {number}: {name} names no file and function"
+        for file, function in taken:
+            path = ROOT / file
+            if not path.is_file():
+                yield f"stay {number}: {file} does not exist"
+            elif not re.search(rf"\b{re.escape(function.split('::')[-1])}\b", path.read_text(encoding="utf-8")):
+                yield f"stay {number}: {file} has no {function}"
 
 
 def replace_if_changed(path, text):

@@ -48,15 +48,13 @@ std::vector<NodeEntry> Gradient(const NodePtr& n, const std::vector<NodeEntry>& 
   const NodeEntry x = n->inputs[0], dy = ograds[0];
   if (!dy) return {NodeEntry()};
   const double alpha = ParamOf<SnakeParam>(n).alpha;
-  return {dy * (ScalarOf(x, 1) + Apply("Sin", {x * ScalarOf(x, 2 * alpha)}))};
+  return {dy * (ScalarOf(x, 1) + ApplyOp("Sin", {x * ScalarOf(x, 2 * alpha)}))};
 }
 
 }  // namespace
 
 WEFT_REGISTER_OP_IN(demo, Snake)
     .describe("y = x + sin(alpha x)^2 / alpha, an activation for periodic signals.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", "T in {f32, f64}")
     .output("y", "T", "the shape of x")
     .param<SnakeParam>()

@@ -34,8 +34,8 @@ struct WeftProgram {
 namespace weft::capi {
 
 /// Keeps what the thread's last failing call had to say, as far as there is memory for it.
-WeftStatus Remember(const Error& error) noexcept;
-WeftStatus Remember(ErrorCode code, const char* message) noexcept;
+WeftStatus RememberError(const Error& error) noexcept;
+WeftStatus RememberError(ErrorCode code, const char* message) noexcept;
 
 /// Runs `f`; whatever it throws becomes a status.
 template <class F>
@@ -44,13 +44,13 @@ WeftStatus Guard(F&& f) noexcept {
     f();
     return WEFT_OK;
   } catch (const Error& e) {
-    return Remember(e);
+    return RememberError(e);
   } catch (const std::bad_alloc&) {
-    return Remember(ErrorCode::kOutOfMemory, "out of memory");
+    return RememberError(ErrorCode::kOutOfMemory, "out of memory");
   } catch (const std::exception& e) {
-    return Remember(ErrorCode::kInternal, e.what());
+    return RememberError(ErrorCode::kInternal, e.what());
   } catch (...) {
-    return Remember(ErrorCode::kInternal, "an unknown exception");
+    return RememberError(ErrorCode::kInternal, "an unknown exception");
   }
 }
 

@@ -89,8 +89,8 @@ WeftProgram* Wrap(std::shared_ptr<const Program> program) {
   return made.release();
 }
 
-WeftStatus Describe(const std::vector<IoSpec>& specs, const std::vector<WeftIoText>& texts,
-                    size_t index, WeftIo* io) {
+WeftStatus DescribeIo(const std::vector<IoSpec>& specs, const std::vector<WeftIoText>& texts,
+                      size_t index, WeftIo* io) {
   return Guard([&] {
     CheckArgument(io, "io");
     WEFT_CHECK(io->struct_size >= sizeof(size_t), kApiMisuse, "WeftIo.struct_size is {}",
@@ -168,12 +168,12 @@ size_t weft_program_num_inputs(const WeftProgram* p) { return p ? p->inputs.size
 size_t weft_program_num_outputs(const WeftProgram* p) { return p ? p->outputs.size() : 0; }
 WeftStatus weft_program_input(const WeftProgram* p, size_t index, WeftIo* io) {
   return Guard([&] { CheckArgument(p, "program"); }) == WEFT_OK
-             ? Describe(p->program->inputs(), p->inputs, index, io)
+             ? DescribeIo(p->program->inputs(), p->inputs, index, io)
              : WEFT_E_API_MISUSE;
 }
 WeftStatus weft_program_output(const WeftProgram* p, size_t index, WeftIo* io) {
   return Guard([&] { CheckArgument(p, "program"); }) == WEFT_OK
-             ? Describe(p->program->outputs(), p->outputs, index, io)
+             ? DescribeIo(p->program->outputs(), p->outputs, index, io)
              : WEFT_E_API_MISUSE;
 }
 void weft_program_release(WeftProgram* p) { delete p; }

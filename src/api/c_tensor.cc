@@ -12,7 +12,7 @@ thread_local LastError t_last;
 
 }  // namespace
 
-WeftStatus Remember(const Error& error) noexcept {
+WeftStatus RememberError(const Error& error) noexcept {
   try {
     t_last = {error.what(), error.message(), error.place(), error.hint()};
   } catch (...) {
@@ -20,9 +20,9 @@ WeftStatus Remember(const Error& error) noexcept {
   }
   return WeftStatus(error.code());
 }
-WeftStatus Remember(ErrorCode code, const char* message) noexcept {
+WeftStatus RememberError(ErrorCode code, const char* message) noexcept {
   try {
-    return Remember(Error(code, message));
+    return RememberError(Error(code, message));
   } catch (...) {  // memory for a message is what there is none of
     t_last = {};
     return WeftStatus(code);

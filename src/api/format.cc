@@ -17,7 +17,7 @@ std::map<std::string, std::shared_ptr<const ModelFormat>, std::less<>>& Table() 
   return *table;  // a registry
 }
 
-const ModelFormat* Find(std::string_view name) {
+const ModelFormat* FindFormat(std::string_view name) {
   CheckRegistrations();
   RegistryRead lock;
   const auto it = Table().find(ToLower(std::string(name)));
@@ -55,7 +55,7 @@ std::vector<const ModelFormat*> ListModelFormats() {
 }
 
 const ModelFormat& GetModelFormat(std::string_view name) {
-  if (const ModelFormat* f = Find(name)) return *f;
+  if (const ModelFormat* f = FindFormat(name)) return *f;
   std::vector<std::string> names;
   for (const ModelFormat* f : ListModelFormats()) names.push_back(f->name);
   ThrowError(ErrorCode::kUsage, fmt::format("'{}' is not a model format", name), "",
@@ -65,7 +65,7 @@ const ModelFormat& GetModelFormat(std::string_view name) {
 const ModelFormat& FormatOfPath(const std::string& path) {
   const size_t dot = path.rfind('.');
   if (dot != path.npos)
-    if (const ModelFormat* f = Find(std::string_view(path).substr(dot + 1))) return *f;
+    if (const ModelFormat* f = FindFormat(std::string_view(path).substr(dot + 1))) return *f;
   ThrowError(ErrorCode::kUsage,
              fmt::format("'{}' has no extension that names a model format", path), "",
              "expected one of " + Extensions([](const ModelFormat&) { return true; }));
@@ -73,7 +73,8 @@ const ModelFormat& FormatOfPath(const std::string& path) {
 
 const ModelFormat& WritableFormat(const std::string& path) {
   const size_t dot = path.rfind('.');
-  const ModelFormat* f = dot == path.npos ? nullptr : Find(std::string_view(path).substr(dot + 1));
+  const ModelFormat* f =
+      dot == path.npos ? nullptr : FindFormat(std::string_view(path).substr(dot + 1));
   if (f && f->write) return *f;
   ThrowError(ErrorCode::kUsage, fmt::format("cannot write '{}'", path), "",
              "graphs are written as " +

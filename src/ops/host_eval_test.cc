@@ -163,8 +163,8 @@ TEST_CASE("the inverse of a DFT is the signal, one-sided as well") {
   CHECK(half->dims() == std::vector<int64_t>{1, 3, 2});
   Graph g;
   const NodeEntry in(g.AddInput("x", DType::kF64, Shape::OfInts(half->dims())));
-  g.outputs = std::vector<NodeEntry>{Apply("DFT", {in, ScalarLike(in, DType::kI64, 5)},
-                                           {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}})};
+  g.outputs = std::vector<NodeEntry>{ApplyOp("DFT", {in, ScalarLike(in, DType::kI64, 5)},
+                                             {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}})};
   const TensorPtr real = Reference().Eval(g, {half})[0];
   REQUIRE(real->dims() == std::vector<int64_t>{1, 5, 1});
   for (int64_t i = 0; i < 5; ++i) {

@@ -1,8 +1,6 @@
 /// checked.cc: the cold path of checked arithmetic.
 #include "weft/support/checked.h"
 
-#include <string>
-
 #include "weft/support/check.h"
 
 namespace weft {

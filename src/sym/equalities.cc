@@ -11,14 +11,15 @@ using sym::Factor;
 using sym::Kind;
 using sym::Node;
 using sym::Poly;
+using sym::SymbolKind;
 using sym::Term;
 
 namespace {
 
-/// Symbols that the user did not name give way first: u<k> and the ones that stand for large
-/// expressions. By name, so that the choice does not depend on what the process did before.
-bool IsFreshName(const Node* symbol) {
-  return SymInt::IsUnbackedName(symbol->name) || sym::IsMintedName(symbol->name);
+/// Symbols that the user did not name give way first. A property of the symbol, so that the choice
+/// does not depend on what the process did before.
+bool IsFresh(const Node* symbol) {
+  return symbol->symbol_kind == SymbolKind::kUnbacked || symbol->symbol_kind == SymbolKind::kMinted;
 }
 
 /// The symbol that 0 == d is solved for, with its term: coefficient 1 or -1, and nowhere else in d.
@@ -32,8 +33,7 @@ const Term* SolvableTerm(const Node* d) {
       return o.mono != t->mono && sym::Mentions(o.mono, t->mono);
     });
     if (elsewhere) continue;
-    const bool fresh = IsFreshName(t->mono),
-               best_fresh = best != nullptr && IsFreshName(best->mono);
+    const bool fresh = IsFresh(t->mono), best_fresh = best != nullptr && IsFresh(best->mono);
     if (best == nullptr || fresh > best_fresh ||
         (fresh == best_fresh && sym::CompareNodes(t->mono, best->mono) > 0)) {
       best = t;
@@ -103,7 +103,7 @@ bool Facts::Impl::Substitute(const Node* symbol, const Node* value, bool assumed
     for (const Relation& r : moved_relations) {
       const int counted = assumptions;
       WEFT_CHECK(AddEqual(r.zero, ConstNode(0), r.assumed), kShapeMismatch, "{} is not 0",
-                 sym::Print(r.zero));
+                 sym::PrintNode(r.zero));
       assumptions = counted;
     }
   } catch (const UserError& e) {
@@ -216,8 +216,8 @@ std::vector<std::string> Facts::ToStrings() const {
   std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(),
                                                            impl_->substitutions.end());
   for (const auto& [symbol, e] : sorted) {
-    out.push_back(
-        fmt::format("{} == {}{}", symbol->name, sym::Print(e.value), e.assumed ? "" : " always"));
+    out.push_back(fmt::format("{} == {}{}", symbol->name, sym::PrintNode(e.value),
+                              e.assumed ? "" : " always"));
   }
   std::vector<Impl::Relation> relations = impl_->relations;
   std::sort(relations.begin(), relations.end(),
@@ -225,18 +225,18 @@ std::vector<std::string> Facts::ToStrings() const {
               return sym::CompareNodes(a.zero, b.zero) < 0;
             });
   for (const Impl::Relation& r : relations) {
-    out.push_back(fmt::format("{} == 0{}", sym::Print(r.zero), r.assumed ? "" : " always"));
+    out.push_back(fmt::format("{} == 0{}", sym::PrintNode(r.zero), r.assumed ? "" : " always"));
   }
   for (const auto& [key, r] : impl_->ranges) {
-    out.push_back(fmt::format("{} in {}", sym::Print(key), Interval(r)));
+    out.push_back(fmt::format("{} in {}", sym::PrintNode(key), Interval(r)));
   }
   for (const auto& [key, d] : impl_->divisors) {
     out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(key), d));
   }
   for (const Impl::Demand& d : impl_->demands) {
-    const std::string a = sym::Print(d.a);
+    const std::string a = sym::PrintNode(d.a);
     if (d.b != nullptr)
-      out.push_back(fmt::format("{} == {}{}", a, sym::Print(d.b), d.assumed ? "" : " always"));
+      out.push_back(fmt::format("{} == {}{}", a, sym::PrintNode(d.b), d.assumed ? "" : " always"));
     else if (d.divisor > 1)
       out.push_back(fmt::format("{} % {} == 0", sym::PrintOperand(d.a), d.divisor));
     else

@@ -276,7 +276,7 @@ const Node* Facts::Impl::Simplify(const Node* n) const {
 void Facts::Impl::SetRange(const Node* raw, Range r) {
   const Node* n = Simplify(raw);
   const auto contradiction = [&](Range known) {
-    WEFT_THROW(kShapeMismatch, "{} is in [{}, {}], which excludes [{}, {}]", sym::Print(n),
+    WEFT_THROW(kShapeMismatch, "{} is in [{}, {}], which excludes [{}, {}]", sym::PrintNode(n),
                known.lo, known.hi, r.lo, r.hi);
   };
   const Range known = RawRange(n);
@@ -314,10 +314,10 @@ void Facts::Impl::SetDivisor(const Node* raw, int64_t d) {
   if (a.scale == 0 && a.offset == 0) return;
   // raw % d = scale*(p % c) + offset, 0 <= offset < scale unless it is no multiple of scale.
   WEFT_CHECK(a.scale != 0 && a.offset % a.scale == 0, kShapeMismatch,
-             "{} is never a multiple of {}", sym::Print(raw), d);
+             "{} is never a multiple of {}", sym::PrintNode(raw), d);
   if (a.key->kind != Kind::kMod || !a.key->args[1]->is_const() || a.offset != 0) {
     WEFT_CHECK(AddEqual(m, ConstNode(0), false), kShapeMismatch, "{} is never a multiple of {}",
-               sym::Print(raw), d);
+               sym::PrintNode(raw), d);
     return;
   }
   const Node* p = a.key->args[0];

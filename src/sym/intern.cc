@@ -109,6 +109,12 @@ void DeriveAtom(Node* n) {
   n->divisor = divisor;
 }
 
+SymbolKind SymbolKindOf(const Node& symbol) {
+  if (symbol.extent >= 0) return SymbolKind::kExtent;
+  if (SymInt::IsUnbackedName(symbol.name)) return SymbolKind::kUnbacked;
+  return IsMintedName(symbol.name) ? SymbolKind::kMinted : SymbolKind::kNamed;
+}
+
 void Derive(Node* n) {
   switch (n->kind) {
     case Kind::kConst:
@@ -117,9 +123,11 @@ void Derive(Node* n) {
       break;
     case Kind::kSymbol:
       n->degree = 1;
-      n->has_extent = n->extent >= 0;
+      n->symbol_kind = SymbolKindOf(*n);
+      n->has_extent = n->symbol_kind == SymbolKind::kExtent;
       n->symbol_mask = uint64_t{1} << (n->hash & 63);
-      n->range = IsMintedName(n->name) && n->name[1] == 'n' ? Range{} : Range{0, kPlusInf};
+      n->range =
+          n->symbol_kind == SymbolKind::kMinted && n->name[1] == 'n' ? Range{} : Range{0, kPlusInf};
       break;
     case Kind::kProduct:
       n->range = {1, 1};

@@ -32,6 +32,14 @@ inline constexpr int kMaxDegree = 32;
 
 enum class Kind : uint8_t { kConst, kSymbol, kFloorDiv, kMod, kMin, kMax, kBcast, kProduct, kSum };
 
+/// What a symbol is. Interning decides it, from the name of all but an extent: text holds no more.
+enum class SymbolKind : uint8_t {
+  kNamed,     ///< the model's
+  kUnbacked,  ///< u<k>: a size that depends on data
+  kMinted,    ///< stands for a large expression
+  kExtent,    ///< of a kernel
+};
+
 struct Factor {
   const Node* atom;
   int32_t power;
@@ -46,6 +54,7 @@ struct Term {
 class Node {
  public:
   Kind kind = Kind::kConst;
+  SymbolKind symbol_kind = SymbolKind::kNamed;  ///< of a symbol
   bool has_div = false;         ///< a floordiv or mod occurs as a factor (sums: of some term)
   bool has_extent = false;      ///< an extent of a kernel occurs: never replaced by a minted symbol
   int32_t depth = 0;            ///< levels of nested atoms
@@ -186,7 +195,7 @@ void VisitPostorder(const Node* root, Visit visit, Expand expand);
 size_t NumChildren(const Node* n);
 const Node* Child(const Node* n, size_t i);
 
-std::string Print(const Node* node);
+std::string PrintNode(const Node* node);
 /// Printed so that it can stand as an operand of // and %: bare or in parentheses.
 std::string PrintOperand(const Node* node);
 

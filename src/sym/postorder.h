@@ -4,7 +4,6 @@
 #pragma once
 
 #include <unordered_set>
-#include <utility>
 
 namespace weft::sym {
 

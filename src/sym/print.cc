@@ -172,7 +172,7 @@ void Postfix(const Node* n, SymVisitor& v) {
 
 }  // namespace
 
-std::string Print(const Node* node) {
+std::string PrintNode(const Node* node) {
   std::string out;
   PrintTo(out, node);
   return out;

@@ -31,7 +31,7 @@ T FloorQuotient(T a, T b) {
 
 /// One operation; what T cannot hold is given modulo its width and noted in `left`.
 template <class T>
-T Apply(Op op, T a, T b, bool* left) {
+T ApplyOp(Op op, T a, T b, bool* left) {
   T r = 0;
   switch (op) {
     case Op::kAdd:
@@ -135,7 +135,7 @@ template <class T>
 struct ValueMachine {
   bool left = false;
   T Const(int64_t v) { return v; }
-  T Binary(Op op, T a, T b) { return Apply(op, a, b, &left); }
+  T Binary(Op op, T a, T b) { return ApplyOp(op, a, b, &left); }
 };
 
 [[noreturn]] void ThrowUnbound(const std::string& name) {
@@ -299,7 +299,7 @@ bool RunCode(const Impl& m, const int64_t* args, T* slots, char* left) {
   bool any = false;
   for (const auto& i : m.code) {
     bool here = left != nullptr && (left[i.a] || left[i.b]);
-    slots[i.dst] = Apply<T>(i.op, slots[i.a], slots[i.b], &here);
+    slots[i.dst] = ApplyOp<T>(i.op, slots[i.a], slots[i.b], &here);
     any |= here;
     if (left != nullptr) left[i.dst] = char(here);
     if (any && left == nullptr) return false;

@@ -66,7 +66,7 @@ SymInt SymInt::Symbol(std::string_view name) {
 SymInt SymInt::Extent(int k) { return SymInt(sym::ExtentNode(k)); }
 
 std::optional<int> SymInt::extent_number() const {
-  if (!is_symbol() || node_->extent < 0) return std::nullopt;
+  if (!is_symbol() || node_->symbol_kind != sym::SymbolKind::kExtent) return std::nullopt;
   return node_->extent;
 }
 
@@ -81,7 +81,9 @@ bool SymInt::IsUnbackedName(std::string_view name) {
   return name.size() > 1 && name[0] == 'u' &&
          name.find_first_not_of("0123456789", 1) == std::string_view::npos;
 }
-bool SymInt::is_unbacked() const { return is_symbol() && IsUnbackedName(symbol_name()); }
+bool SymInt::is_unbacked() const {
+  return is_symbol() && node_->symbol_kind == sym::SymbolKind::kUnbacked;
+}
 
 bool SymInt::is_const() const { return node_ != nullptr && node_->kind == Kind::kConst; }
 
@@ -111,7 +113,7 @@ int SymInt::Compare(SymInt a, SymInt b) {
   return sym::CompareNodes(a.node_, b.node_);
 }
 
-std::string SymInt::ToString() const { return node_ == nullptr ? "?" : sym::Print(node_); }
+std::string SymInt::ToString() const { return node_ == nullptr ? "?" : sym::PrintNode(node_); }
 
 std::vector<SymInt> SymInt::Symbols() const {
   std::vector<SymInt> out;

@@ -46,7 +46,7 @@ std::vector<NodeEntry> Adam(Graph* g, const std::string& name, const Dims& dims,
   const auto c = [&](double x) { return ScalarLike(gradient, t, x); };
   const NodeEntry m2 = m * c(beta1) + gradient * c(1 - beta1);
   const NodeEntry v2 = v * c(kBeta2) + gradient * gradient * c(1 - kBeta2);
-  const NodeEntry p2 = p - rate * m2 / (Apply("Sqrt", {v2}) + c(kEpsilon));
+  const NodeEntry p2 = p - rate * m2 / (ApplyOp("Sqrt", {v2}) + c(kEpsilon));
   return {Assign(m, m2), Assign(v, v2), Assign(p, p2)};
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("what waits for a launch is bounded") {
     const NodeEntry a(g.AddInput(Numbered("a", i), DType::kF32, {100, 7})),
         b(g.AddInput(Numbered("b", i), DType::kF32, {7, 10}));
     for (const NodeEntry& e :
-         Adam(&g, Numbered("p", i), large(i), DType::kF32, Apply("MatMul", {a, b}), rate, kBeta1))
+         Adam(&g, Numbered("p", i), large(i), DType::kF32, ApplyOp("MatMul", {a, b}), rate, kBeta1))
       done.push_back(e);
   }
   g.outputs = {Group(done)};
@@ -233,7 +233,7 @@ TEST_CASE("thousands of small kernels share launches, as many as fit") {
   for (int i = 0; i < count; ++i) {
     const int64_t rows = i % 10 == 0 ? 1000 : 2 + i % 2;
     const NodeEntry x(g.AddInput(Numbered("x", i), DType::kF32, Shape::OfInts({rows, 33})));
-    sums.push_back(Apply("ReduceSum", {x, g.AddConstant(Tensor::Ints({0}))}, {{"keepdims", 0}}));
+    sums.push_back(ApplyOp("ReduceSum", {x, g.AddConstant(Tensor::Ints({0}))}, {{"keepdims", 0}}));
   }
   g.outputs = sums;
   g = ApplyPasses(std::move(g), "InferType,InferShape,Fusion");
@@ -341,9 +341,9 @@ Graph RandomOptimizer(uint32_t seed) {
     const Dims dims = pick(3) == 0 ? Dims{4, 6} : pick(2) ? Dims{6} : pick(4) ? Dims{1, 6} : Dims{};
     const NodeEntry p = State(&g, Numbered("p", i), t, dims);
     NodeEntry y = pick(2) ? x * p : x + p;
-    if (pick(3) == 0) y = Apply("Tanh", {y});
+    if (pick(3) == 0) y = ApplyOp("Tanh", {y});
     const NodeEntry gradient = SumTo(y * (pick(2) ? x : y), p);
-    x = pick(4) == 0 ? Apply("Softmax", {y}) : y;
+    x = pick(4) == 0 ? ApplyOp("Softmax", {y}) : y;
     const auto c = [&](double value) { return ScalarLike(p, t, value); };
     NodeEntry change = gradient * rate;
     const int rule = pick(4);
@@ -356,7 +356,7 @@ Graph RandomOptimizer(uint32_t seed) {
       const NodeEntry v = State(&g, Numbered("v", i), t, dims);
       const NodeEntry v2 = v * c(0.9) + gradient * gradient * c(0.1);
       done.push_back(Assign(v, v2));
-      change = gradient * rate / (Apply("Sqrt", {v2}) + c(1e-3));
+      change = gradient * rate / (ApplyOp("Sqrt", {v2}) + c(1e-3));
     } else if (rule == 3) {  // decay
       change = (gradient + p * c(0.01)) * rate;
     }

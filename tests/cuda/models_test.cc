@@ -70,10 +70,10 @@ NodeEntry MobileNetV2(Network* n) {
       *t->mutable_data_as<float>() = v;
       return ConstantLike(x, t);
     };
-    return Apply("Clip", {x, scalar(0), scalar(6)});
+    return ApplyOp("Clip", {x, scalar(0), scalar(6)});
   };
   const auto depthwise = [&](const NodeEntry& x, int64_t channels, int64_t stride) {
-    return Apply(
+    return ApplyOp(
         "Conv", {x, n->Parameter({channels, 1, 3, 3})},
         {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{stride, stride}}, {"group", channels}});
   };
@@ -92,7 +92,7 @@ NodeEntry MobileNetV2(Network* n) {
       from = to;
     }
   y = relu6(n->Norm(n->Conv(y, from, 1280, 1, 1, false), 1280));
-  y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
+  y = ApplyOp("Flatten", {ApplyOp("GlobalAveragePool", {y})});
   return n->Dense(y, 1280, 1000);
 }
 
@@ -109,20 +109,21 @@ Graph Encoder(DType t, SymInt batch, SymInt length, int layers, bool training) {
     return parameters.back();
   };
   const auto dense = [&](const NodeEntry& v, int64_t from, int64_t to) {
-    return Apply("MatMul", {v, parameter({from, to})}) + parameter({to});
+    return ApplyOp("MatMul", {v, parameter({from, to})}) + parameter({to});
   };
   const auto norm = [&](const NodeEntry& v) {
-    return NodeEntry(
-        Apply("LayerNormalization", {v, parameter({kWidth}), parameter({kWidth})}, {{"axis", -1}}));
+    return NodeEntry(ApplyOp("LayerNormalization", {v, parameter({kWidth}), parameter({kWidth})},
+                             {{"axis", -1}}));
   };
   const auto reshape = [](const NodeEntry& v, const std::vector<int64_t>& dims) {
     auto s = std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{int64_t(dims.size())});
     for (size_t i = 0; i < dims.size(); ++i) s->set_int(int64_t(i), dims[i]);
-    return Apply("Reshape", {v, ConstantLike(v, s)});
+    return ApplyOp("Reshape", {v, ConstantLike(v, s)});
   };
   const auto heads = [&](const NodeEntry& v) {
-    return Apply("Transpose", {reshape(dense(v, kWidth, kWidth), {0, 0, kHeads, kWidth / kHeads})},
-                 {{"perm", Ints{0, 2, 1, 3}}});
+    return ApplyOp("Transpose",
+                   {reshape(dense(v, kWidth, kWidth), {0, 0, kHeads, kWidth / kHeads})},
+                   {{"perm", Ints{0, 2, 1, 3}}});
   };
   NodeEntry y = x;
   for (int l = 0; l < layers; ++l) {
@@ -130,16 +131,16 @@ Graph Encoder(DType t, SymInt batch, SymInt length, int layers, bool training) {
     auto eighth = std::make_shared<Tensor>(t, std::vector<int64_t>{});
     eighth->set(0, 0.125);
     const NodeEntry scores =
-        Apply("MatMul", {q, Apply("Transpose", {k}, {{"perm", Ints{0, 1, 3, 2}}})}) *
+        ApplyOp("MatMul", {q, ApplyOp("Transpose", {k}, {{"perm", Ints{0, 1, 3, 2}}})}) *
         ConstantLike(q, eighth);
-    NodeEntry a = Apply("MatMul", {Apply("Softmax", {scores}, {{"axis", -1}}), v});
-    a = reshape(Apply("Transpose", {a}, {{"perm", Ints{0, 2, 1, 3}}}), {0, 0, kWidth});
+    NodeEntry a = ApplyOp("MatMul", {ApplyOp("Softmax", {scores}, {{"axis", -1}}), v});
+    a = reshape(ApplyOp("Transpose", {a}, {{"perm", Ints{0, 2, 1, 3}}}), {0, 0, kWidth});
     y = norm(y + dense(a, kWidth, kWidth));
-    y = norm(y + dense(Apply("Gelu", {dense(y, kWidth, kInner)}), kInner, kWidth));
+    y = norm(y + dense(ApplyOp("Gelu", {dense(y, kWidth, kInner)}), kInner, kWidth));
   }
   g.outputs = {y};
   if (!training) return g;
-  std::vector<NodeEntry> outputs{Apply("ReduceMean", {y * y}, {{"keepdims", 0}})};
+  std::vector<NodeEntry> outputs{ApplyOp("ReduceMean", {y * y}, {{"keepdims", 0}})};
   g.outputs = outputs;
   for (const NodeEntry& d : Gradients(g, outputs, parameters, {})) outputs.push_back(d);
   g.outputs = outputs;

@@ -104,17 +104,17 @@ TEST_CASE("a branch that Where does not take still makes NaN where its own gradi
   Graph g;
   const NodeEntry x(g.AddInput("x", DType::kF64, {2}));
   const NodeEntry zero = ScalarLike(x, DType::kF64, 0), one = ScalarLike(x, DType::kF64, 1);
-  const NodeEntry positive = Apply("Greater", {x, zero});
+  const NodeEntry positive = ApplyOp("Greater", {x, zero});
   const auto at = [&](const NodeEntry& y) {
-    const NodeEntry ones = Apply("Expand", {one, Apply("Shape", {y})});
+    const NodeEntry ones = ApplyOp("Expand", {one, ApplyOp("Shape", {y})});
     g.outputs = Backward({y}, {ones}, {x});
     return Eval(g, {Tensor::FromDoubles(DType::kF64, {2}, {0, 4})})[0];
   };
-  const TensorPtr plain = at(Apply("Where", {positive, Apply("Sqrt", {x}), zero}));
+  const TensorPtr plain = at(ApplyOp("Where", {positive, ApplyOp("Sqrt", {x}), zero}));
   CHECK(std::isnan(plain->at(0)));
   CHECK(plain->at(1) == 0.25);
-  const NodeEntry safe = Apply("Where", {positive, x, one});
-  const TensorPtr masked = at(Apply("Where", {positive, Apply("Sqrt", {safe}), zero}));
+  const NodeEntry safe = ApplyOp("Where", {positive, x, one});
+  const TensorPtr masked = at(ApplyOp("Where", {positive, ApplyOp("Sqrt", {safe}), zero}));
   CHECK(masked->at(0) == 0);
   CHECK(masked->at(1) == 0.25);
 }

@@ -57,9 +57,9 @@ std::optional<Training> MakeTraining(uint64_t seed, std::string* why) {
   NodeEntry loss;
   for (const NodeEntry& y : std::vector<NodeEntry>(g.outputs)) {
     if (!IsFloat(g.GetAttr<TypeMap>("dtype")[y].dtype)) continue;
-    const NodeEntry wide = Apply("Cast", {y}, {{"to", DType::kF64}});
+    const NodeEntry wide = ApplyOp("Cast", {y}, {{"to", DType::kF64}});
     const double weight = 0.25 + double(rng() % 1000) / 1000;
-    const NodeEntry term = Apply("ReduceSum", {wide}, {{"keepdims", 0}}) *
+    const NodeEntry term = ApplyOp("ReduceSum", {wide}, {{"keepdims", 0}}) *
                            ScalarLike(y, DType::kF64, rng() % 2 ? weight : -weight);
     loss = loss ? loss + term : term;
   }

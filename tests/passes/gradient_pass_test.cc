@@ -22,15 +22,15 @@ WEFT_REGISTER_OP(GptNoRule).set_num_inputs(1).set_num_outputs(1);
 WEFT_REGISTER_OP(GptOtherNoRule).set_num_inputs(2).set_num_outputs(1);
 WEFT_REGISTER_OP(GptThrows).set_num_inputs(1).set_num_outputs(1).set_attr<FGradient>(
     "FGradient", [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
-      Apply("Neg", {dy[0]});
-      Apply("Neg", {n->inputs[0], n->inputs[0]});  // one operand too many
+      ApplyOp("Neg", {dy[0]});
+      ApplyOp("Neg", {n->inputs[0], n->inputs[0]});  // one operand too many
       return {};
     });
 
 NodeEntry In(Graph& g, const char* name, Shape shape = {2, 3}, DType t = DType::kF64) {
   return NodeEntry(g.AddInput(name, t, std::move(shape)));
 }
-NodeEntry Total(const NodeEntry& x) { return Apply("ReduceSum", {x}, {{"keepdims", 0}}); }
+NodeEntry Total(const NodeEntry& x) { return ApplyOp("ReduceSum", {x}, {{"keepdims", 0}}); }
 
 /// With elements of its own.
 std::shared_ptr<Tensor> CopyOf(const Tensor& t) {
@@ -117,7 +117,7 @@ TEST_CASE("gradient: outputs are appended under names, the request is met, the m
 TEST_CASE("gradient: the call of a framework leaves outputs and handles alone") {
   Graph g;
   const NodeEntry x = In(g, "x"), unused = In(g, "unused", {4});
-  const NodeEntry h = Apply("Tanh", {x}), loss = Total(h * h);
+  const NodeEntry h = ApplyOp("Tanh", {x}), loss = Total(h * h);
   g.outputs = {h};
   const std::vector<NodeEntry> d = Gradients(g, {loss}, {x, h, unused, loss});
   REQUIRE(d.size() == 4);
@@ -138,7 +138,7 @@ TEST_CASE("gradient: the call of a framework leaves outputs and handles alone") 
 TEST_CASE("gradient: given output gradients, several ys, one y twice") {
   Graph g;
   const NodeEntry x = In(g, "x"), s = In(g, "s");
-  const NodeEntry y = Apply("Sin", {x}), z = Apply("Exp", {x});
+  const NodeEntry y = ApplyOp("Sin", {x}), z = ApplyOp("Exp", {x});
   const std::vector<NodeEntry> d = Gradients(g, {y, z, y}, {x, y}, {s, NodeEntry(), s});
   g.outputs = d;
   const Reference r = RunReference(g, 5);
@@ -149,7 +149,7 @@ TEST_CASE("gradient: given output gradients, several ys, one y twice") {
   }
   Graph f;
   const NodeEntry a = In(f, "a"), wrong = In(f, "w", {2, 3}, DType::kF32);
-  const auto bad = Catch([&] { Gradients(f, {Apply("Neg", {a})}, {a}, {wrong}); });
+  const auto bad = Catch([&] { Gradients(f, {ApplyOp("Neg", {a})}, {a}, {wrong}); });
   REQUIRE(bad);
   CHECK(bad->code == ErrorCode::kTypeMismatch);
 }
@@ -158,7 +158,7 @@ TEST_CASE("gradient: integers have none, and asking says so for all at once") {
   Graph g;
   const NodeEntry x = In(g, "x"), i = In(g, "i", {2}, DType::kI64),
                   m = In(g, "m", {2, 3}, DType::kBool);
-  const NodeEntry row = Apply("Gather", {x, i}), y = Apply("Where", {m, row, row + row});
+  const NodeEntry row = ApplyOp("Gather", {x, i}), y = ApplyOp("Where", {m, row, row + row});
   const auto bad = Catch([&] { Gradients(g, {y}, {x, i, m}); });
   REQUIRE(bad);
   CHECK(bad->code == ErrorCode::kUnsupported);
@@ -167,7 +167,7 @@ TEST_CASE("gradient: integers have none, and asking says so for all at once") {
   CHECK_FALSE(bad->says("'x'"));
   // A float that only an integer carries on reaches nothing: zeros, not an error.
   const NodeEntry back =
-      Apply("Cast", {Apply("Cast", {x}, {{"to", DType::kI64}})}, {{"to", DType::kF64}});
+      ApplyOp("Cast", {ApplyOp("Cast", {x}, {{"to", DType::kI64}})}, {{"to", DType::kF64}});
   g.outputs = Gradients(g, {back}, {x});
   const Reference r = RunReference(g, 1);
   for (int64_t k = 0; k < 6; ++k) CHECK(r.outputs[0]->at(k) == 0);
@@ -178,7 +178,7 @@ TEST_CASE("gradient: every operator without a rule is named, and the graph stays
   const NodeEntry x = In(g, "x"), c = In(g, "c");
   const NodeEntry off(g.AddNode("GptNoRule", {c}, {}, "aside"));
   const NodeEntry first(g.AddNode("GptNoRule", {x}, {}, "first"));
-  const NodeEntry mid = Apply("Tanh", {first});
+  const NodeEntry mid = ApplyOp("Tanh", {first});
   const NodeEntry last(g.AddNode("GptOtherNoRule", {mid, off}, {}, "last"));
   g.outputs = {last};
   const std::string before = PrintGraph(g);
@@ -259,7 +259,7 @@ TEST_CASE("gradient: partial gradients are added as they come, two at a time") {
   const NodeEntry x = In(g, "x");
   NodeEntry y;
   for (const char* op : {"Sin", "Cos", "Tanh", "Exp", "Sigmoid"})
-    y = y ? y + Apply(op, {x}) : Apply(op, {x});
+    y = y ? y + ApplyOp(op, {x}) : ApplyOp(op, {x});
   const NodeEntry d = Gradients(g, {y}, {x})[0];
   // Every sum has two terms, one of which is a partial gradient and no sum.
   NodeEntry sum = d;
@@ -297,33 +297,34 @@ TEST_CASE("gradient: the second derivative of smooth functions against differenc
     const char* name;
     std::function<NodeEntry(const NodeEntry& x, const NodeEntry& w)> f;
   };
-  const auto positive = [](const NodeEntry& x) { return Apply("Softplus", {x}); };
+  const auto positive = [](const NodeEntry& x) { return ApplyOp("Softplus", {x}); };
   const std::vector<Case> cases = {
-      {"tanh(x w)", [](const NodeEntry& x, const NodeEntry& w) { return Apply("Tanh", {x * w}); }},
+      {"tanh(x w)",
+       [](const NodeEntry& x, const NodeEntry& w) { return ApplyOp("Tanh", {x * w}); }},
       {"x / (1 + exp w)",
        [](const NodeEntry& x, const NodeEntry& w) {
-         return x / (ScalarOf(w, 1) + Apply("Exp", {w}));
+         return x / (ScalarOf(w, 1) + ApplyOp("Exp", {w}));
        }},
       {"softplus(x) ^ w",
        [&](const NodeEntry& x, const NodeEntry& w) {
-         return Apply("Pow", {positive(x), w});
+         return ApplyOp("Pow", {positive(x), w});
        }},
       {"log-softmax",
        [](const NodeEntry& x, const NodeEntry& w) {
-         return Apply("LogSoftmax", {x}, {{"axis", -1}}) * w;
+         return ApplyOp("LogSoftmax", {x}, {{"axis", -1}}) * w;
        }},
       {"matmul",
        [](const NodeEntry& x, const NodeEntry& w) {
-         return Apply("Sigmoid", {Apply("MatMul", {x, Apply("Transpose", {w})})});
+         return ApplyOp("Sigmoid", {ApplyOp("MatMul", {x, ApplyOp("Transpose", {w})})});
        }},
       {"layer norm",
        [](const NodeEntry& x, const NodeEntry& w) {
-         const NodeEntry row = Apply("ReduceMean", {w, IntsLike(w, {0})}, {{"keepdims", 0}});
-         return Apply("LayerNormalization", {x * x, row, row});
+         const NodeEntry row = ApplyOp("ReduceMean", {w, IntsLike(w, {0})}, {{"keepdims", 0}});
+         return ApplyOp("LayerNormalization", {x * x, row, row});
        }},
       {"sqrt of a mean of squares", [](const NodeEntry& x, const NodeEntry& w) {
-         const NodeEntry mean = Apply("ReduceMean", {x * x, IntsLike(x, {1})});
-         return w / Apply("Sqrt", {mean + ScalarOf(x, 0.5)});
+         const NodeEntry mean = ApplyOp("ReduceMean", {x * x, IntsLike(x, {1})});
+         return w / ApplyOp("Sqrt", {mean + ScalarOf(x, 0.5)});
        }}};
   for (const Case& c : cases) {
     CAPTURE(c.name);
@@ -347,7 +348,7 @@ TEST_CASE("gradient: the second derivative of smooth functions against differenc
 TEST_CASE("gradient: a third derivative") {
   Graph g;
   const NodeEntry x = In(g, "x", {4});
-  NodeEntry y = Apply("Sin", {x});
+  NodeEntry y = ApplyOp("Sin", {x});
   for (int k = 0; k < 3; ++k) y = Gradients(g, {y}, {x})[0];
   g.outputs = {y};
   const Reference r = RunReference(g, 1);
@@ -453,9 +454,9 @@ Maximum MaxGraph(const std::string& a, const std::string& b, bool fetch_y, bool 
   if (written_out) {
     // gy' = where(a == b, gy / 2, gy); grad_a = (gy' cast(a >= b)).sum_to(a), grad_b likewise
     const NodeEntry half =
-        Apply("Where", {Apply("Equal", {na, nb}), gy / ScalarLike(gy, DType::kF32, 2), gy});
+        ApplyOp("Where", {ApplyOp("Equal", {na, nb}), gy / ScalarLike(gy, DType::kF32, 2), gy});
     const auto mask = [&](const NodeEntry& p, const NodeEntry& q) {
-      return Apply("Cast", {Apply("GreaterOrEqual", {p, q})}, {{"to", DType::kF32}});
+      return ApplyOp("Cast", {ApplyOp("GreaterOrEqual", {p, q})}, {{"to", DType::kF32}});
     };
     d = {SumTo(half * mask(na, nb), na), SumTo(half * mask(nb, na), nb)};
   } else {

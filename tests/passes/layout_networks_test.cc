@@ -112,7 +112,7 @@ TEST_CASE("what was compiled for one layout stays right when the graph is edited
   check(shown);
   Graph view = made;  // or a view of it
   const NodeEntry t(view.at(kernels[1]));
-  view.outputs = std::vector<NodeEntry>{Apply("Reshape", {t, IntsLike(t, {2, 30, 4})})};
+  view.outputs = std::vector<NodeEntry>{ApplyOp("Reshape", {t, IntsLike(t, {2, 30, 4})})};
   check(view);
   Graph other = made;  // or reads something else
   other.SetInput(other.at(kernels[1]), 0, NodeEntry(other.inputs()[0]));

@@ -22,8 +22,8 @@ TEST_CASE(
     const NodeEntry x(g.AddInput("x", DType::kF32, Shape::OfInts({3})));
     const NodeEntry v(AddState(g, "v", DType::kF32, Shape::OfInts({3}),
                                Tensor::FromDoubles(DType::kF32, {3}, {1, 2, 3})));
-    const NodeEntry seed = v * v, y = Apply("Sin", {x * v});
-    const NodeEntry first = Assign(v, x), between = Apply("Neg", {v}), second = Assign(v, y);
+    const NodeEntry seed = v * v, y = ApplyOp("Sin", {x * v});
+    const NodeEntry first = Assign(v, x), between = ApplyOp("Neg", {v}), second = Assign(v, y);
     first.node->control_deps.push_back(seed.node);
     g.outputs = {y, Group({first, second})};
     SetGradient(g, {y}, {x}, {seed + between});
@@ -61,9 +61,9 @@ TEST_CASE("gradient: a forward part that has to wait for the backward part is an
   Graph g;
   const NodeEntry x(g.AddInput("x", DType::kF32, Shape::OfInts({3})));
   const NodeEntry v(AddState(g, "v", DType::kF32, Shape::OfInts({3})));
-  const NodeEntry y = Apply("Sin", {x});
-  const NodeEntry seed = Assign(v, Apply("Neg", {x}));
-  const NodeEntry later = Apply("Abs", {v});
+  const NodeEntry y = ApplyOp("Sin", {x});
+  const NodeEntry seed = Assign(v, ApplyOp("Neg", {x}));
+  const NodeEntry later = ApplyOp("Abs", {v});
   const auto split = [&](const std::vector<NodeEntry>& outputs) {
     Graph whole = g;
     std::vector<NodeEntry> own;

@@ -26,8 +26,9 @@ Graph SampleGraph() {
   std::vector<double> values;
   for (int i = 0; i < 24 * 40; ++i) values.push_back(((i * 37) % 101 - 50) / 64.0);
   const NodeEntry w = ConstantLike(x, Tensor::FromDoubles(DType::kF32, {24, 40}, values));
-  const NodeEntry y = Apply("Softmax", {Apply("Relu", {Apply("MatMul", {x, w})})}, {{"axis", -1}});
-  g.outputs = std::vector<NodeEntry>{y, Apply("Shape", {y})};
+  const NodeEntry y =
+      ApplyOp("Softmax", {ApplyOp("Relu", {ApplyOp("MatMul", {x, w})})}, {{"axis", -1}});
+  g.outputs = std::vector<NodeEntry>{y, ApplyOp("Shape", {y})};
   return g;
 }
 

@@ -260,8 +260,8 @@ struct RandomProgram {
   }
   static double Hold(double x) { return std::min(8.0, std::max(-8.0, x)); }
   NodeEntry Held(const NodeEntry& e) {
-    return Apply(
-        "Min", {Apply("Max", {e, ScalarLike(e, DType::kF32, -8)}), ScalarLike(e, DType::kF32, 8)});
+    return ApplyOp("Min", {ApplyOp("Max", {e, ScalarLike(e, DType::kF32, -8)}),
+                           ScalarLike(e, DType::kF32, 8)});
   }
   void Step() {
     const Known a = Operand(), b = Operand();
@@ -286,19 +286,19 @@ struct RandomProgram {
         for (int i = 0; i < 16; ++i) r.value[i] = Hold(a.value[i] * b.value[i]);
         break;
       case 2:
-        r.entry = Apply("Transpose", {a.entry}, {{"perm", Ints{1, 0}}});
+        r.entry = ApplyOp("Transpose", {a.entry}, {{"perm", Ints{1, 0}}});
         for (int i = 0; i < 16; ++i) r.value[i] = a.value[(i % 4) * 4 + i / 4];
         break;
       case 3:
-        r.entry = Apply("Reshape", {Apply("Reshape", {a.entry, IntsLike(a.entry, {16})}),
-                                    IntsLike(a.entry, {4, 4})});
+        r.entry = ApplyOp("Reshape", {ApplyOp("Reshape", {a.entry, IntsLike(a.entry, {16})}),
+                                      IntsLike(a.entry, {4, 4})});
         break;
       case 4:
-        r.entry = Apply("Identity", {a.entry});
+        r.entry = ApplyOp("Identity", {a.entry});
         break;
       case 5: {
         const NodeEntry sum =
-            Apply("ReduceSum", {a.entry, IntsLike(a.entry, {1})}, {{"keepdims", 1}});
+            ApplyOp("ReduceSum", {a.entry, IntsLike(a.entry, {1})}, {{"keepdims", 1}});
         r.entry = Held(b.entry - sum);
         for (int i = 0; i < 16; ++i) {
           double s = 0;
@@ -308,7 +308,7 @@ struct RandomProgram {
         break;
       }
       default:
-        r.entry = Held(Apply("MatMul", {a.entry, b.entry}));
+        r.entry = Held(ApplyOp("MatMul", {a.entry, b.entry}));
         for (int i = 0; i < 16; ++i) {
           double s = 0;
           for (int j = 0; j < 4; ++j) s += a.value[i / 4 * 4 + j] * b.value[j * 4 + i % 4];

@@ -36,9 +36,9 @@ Graph TrainingStep() {
   };
   const NodeEntry w1 = parameter("w1", {96, 128}), b1 = parameter("b1", {128}),
                   w2 = parameter("w2", {128, 32}), b2 = parameter("b2", {32});
-  const NodeEntry h = Apply("Tanh", {Apply("MatMul", {x, w1}) + b1});
-  const NodeEntry e = Apply("MatMul", {h, w2}) + b2 - y;
-  const NodeEntry loss = Apply("ReduceMean", {e * e}, {{"keepdims", 0}});
+  const NodeEntry h = ApplyOp("Tanh", {ApplyOp("MatMul", {x, w1}) + b1});
+  const NodeEntry e = ApplyOp("MatMul", {h, w2}) + b2 - y;
+  const NodeEntry loss = ApplyOp("ReduceMean", {e * e}, {{"keepdims", 0}});
   const std::vector<NodeEntry> gradients = Gradients(g, {loss}, xs);
   for (size_t i = 0; i < xs.size(); ++i) {
     const std::string name = xs[i].node->attrs.name;

@@ -91,9 +91,9 @@ std::string LoopsText(const Kernel& k) {
   for (size_t d = 0; d < k.dims.size(); ++d)
     (int(d) < k.num_outer ? outer : row)
         .push_back(fmt::format("i{} < {}", d, k.dims[d].ToString()));
-  std::string text = k.tmpl == KernelTemplate::kRow ? "row" : "elementwise";
+  std::string text = FormName(k);
   text += outer.empty() ? "" : " " + Join(outer, ", ");
-  if (k.tmpl == KernelTemplate::kRow) text += " of " + Join(row, ", ");
+  if (k.has_rows()) text += " of " + Join(row, ", ");
   if (k.vector_loop >= 0) text += fmt::format("; lanes i{}", k.vector_loop);
   return text + (k.small_index ? "; 32-bit offsets" : "");
 }
@@ -153,7 +153,7 @@ class ExprText {
     return readers > 1 && text.size() > (n.dtype() == DType::kI64 ? kShortIndex : kShort);
   }
   bool IsOfRow(const ExprNode& n) const {
-    if (k_.tmpl != KernelTemplate::kRow) return false;
+    if (!k_.has_rows()) return false;
     std::vector<const ExprNode*> work{&n};
     while (!work.empty()) {
       const ExprNode* m = work.back();

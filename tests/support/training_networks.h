@@ -38,24 +38,24 @@ class Network {
     std::vector<NodeEntry> in{x, Parameter({to, from, size, size})};
     if (bias) in.push_back(Parameter({to}));
     const int64_t pad = size / 2;
-    return Apply("Conv", in,
-                 {{"pads", Ints{pad, pad, pad, pad}}, {"strides", Ints{stride, stride}}});
+    return ApplyOp("Conv", in,
+                   {{"pads", Ints{pad, pad, pad, pad}}, {"strides", Ints{stride, stride}}});
   }
   NodeEntry Norm(const NodeEntry& x, int64_t channels) {
     const std::vector<int64_t> dims{channels};
     const NodeEntry gamma = Parameter(dims), beta = Parameter(dims);
     auto ones = std::make_shared<Tensor>(DType::kF32, dims);
     for (int64_t i = 0; i < channels; ++i) ones->mutable_data_as<float>()[i] = 1;
-    return Apply("BatchNormalization",
-                 {x, gamma, beta, ConstantLike(x, ones), ConstantLike(x, ones)},
-                 {{"training_mode", 1}});
+    return ApplyOp("BatchNormalization",
+                   {x, gamma, beta, ConstantLike(x, ones), ConstantLike(x, ones)},
+                   {{"training_mode", 1}});
   }
   NodeEntry Dense(const NodeEntry& x, int64_t from, int64_t to) {
-    return Apply("Gemm", {x, Parameter({from, to}), Parameter({to})});
+    return ApplyOp("Gemm", {x, Parameter({from, to}), Parameter({to})});
   }
   /// The loss, and its gradients by every parameter.
   Graph Step(const NodeEntry& logits) {
-    std::vector<NodeEntry> outputs{Apply("SoftmaxCrossEntropyLoss", {logits, labels_})};
+    std::vector<NodeEntry> outputs{ApplyOp("SoftmaxCrossEntropyLoss", {logits, labels_})};
     g_.outputs = outputs;
     for (const NodeEntry& dp : Gradients(g_, outputs, params_, {})) outputs.push_back(dp);
     g_.outputs = outputs;
@@ -90,13 +90,13 @@ class Network {
   std::vector<std::vector<int64_t>> dims_;
 };
 
-inline NodeEntry Relu(const NodeEntry& x) { return Apply("Relu", {x}); }
+inline NodeEntry Relu(const NodeEntry& x) { return ApplyOp("Relu", {x}); }
 
 inline NodeEntry LeNet(Network* n) {
   const AttrDict pool{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
-  NodeEntry y = Apply("MaxPool", {Relu(n->Conv(n->x(), 1, 6, 5, 1, true))}, AttrDict(pool));
-  y = Apply("AveragePool", {Apply("Tanh", {n->Conv(y, 6, 16, 5, 1, true)})}, AttrDict(pool));
-  y = Apply("Flatten", {y});
+  NodeEntry y = ApplyOp("MaxPool", {Relu(n->Conv(n->x(), 1, 6, 5, 1, true))}, AttrDict(pool));
+  y = ApplyOp("AveragePool", {ApplyOp("Tanh", {n->Conv(y, 6, 16, 5, 1, true)})}, AttrDict(pool));
+  y = ApplyOp("Flatten", {y});
   return n->Dense(Relu(n->Dense(y, 16 * 7 * 7, 30)), 30, 10);
 }
 inline NodeEntry ResNet(Network* n, int blocks) {
@@ -112,15 +112,15 @@ inline NodeEntry ResNet(Network* n, int blocks) {
           stride == 1 ? y : n->Norm(n->Conv(y, from, width, 1, stride, false), width);
       y = Relu(c + shortcut);
     }
-  y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
+  y = ApplyOp("Flatten", {ApplyOp("GlobalAveragePool", {y})});
   return n->Dense(y, width, 10);
 }
 /// ResNet-50 for images of 224 x 224 (any size that 32 divides): bottlenecks of
 /// 1x1, 3x3, 1x1 convolutions.
 inline NodeEntry ResNet50(Network* n) {
   NodeEntry y = Relu(n->Norm(n->Conv(n->x(), 3, 64, 7, 2, false), 64));
-  y = Apply("MaxPool", {y},
-            {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}});
+  y = ApplyOp("MaxPool", {y},
+              {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}});
   int64_t from = 64;
   const int blocks[] = {3, 4, 6, 3};
   for (int stage = 0; stage < 4; ++stage)
@@ -134,7 +134,7 @@ inline NodeEntry ResNet50(Network* n) {
       y = Relu(a + shortcut);
       from = to;
     }
-  y = Apply("Flatten", {Apply("GlobalAveragePool", {y})});
+  y = ApplyOp("Flatten", {ApplyOp("GlobalAveragePool", {y})});
   return n->Dense(y, from, 1000);
 }
 

@@ -75,8 +75,8 @@ WEFT_REGISTER_OP_IN(wrong, Twice)
                          [](RewriteContext&, const NodePtr& n) -> std::vector<NodeEntry> {
                            const NodeEntry x = n->inputs[0];
                            return {
-                               Apply("Where", {Apply("Equal", {x, x}), Apply("Add", {x, x}),
-                                               ConstantLike(x, Tensor::Scalar(DType::kF32, 0))})};
+                               ApplyOp("Where", {ApplyOp("Equal", {x, x}), ApplyOp("Add", {x, x}),
+                                                 ConstantLike(x, Tensor::Scalar(DType::kF32, 0))})};
                          });
 
 /// Fails outside of any pass.

@@ -6,7 +6,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "weft/support/check.h"
 #include "weft/support/file.h"

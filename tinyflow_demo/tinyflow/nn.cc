@@ -39,9 +39,7 @@ Tensor FirstWeight(const Ints& shape, bool filters_first, Init init) {
 }
 
 /// What parameters of a layer of such operands are kept in.
-DType ParameterType(DType operand) {
-  return operand == float16 || operand == bfloat16 ? float32 : operand;
-}
+DType ParameterType(DType operand) { return weft::AccumulatorOf(operand); }
 /// A parameter as an operand beside x.
 Tensor Operand(const Tensor& parameter, const Tensor& x) {
   return parameter.dtype() == x.dtype() ? parameter : cast(parameter, x.dtype());

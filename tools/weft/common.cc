@@ -16,7 +16,6 @@
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/log.h"
 #include "weft/support/strings.h"
@@ -117,12 +116,12 @@ void PrintJson(const Json& json) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-void Print(const std::string& text) {
+void PrintText(const std::string& text) {
   const std::string safe = Printable(text);
   std::fwrite(safe.data(), 1, safe.size(), stdout);
 }
 
-Json Number(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
+Json JsonNumber(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
 
 bool ColourErrors() { return Colour(STDERR_FILENO); }
 bool ColourResults() { return Colour(STDOUT_FILENO); }
@@ -212,7 +211,7 @@ void ReportKernelFaults(const Session& session) {
   ReportError(error, false);
 }
 
-Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
+Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
   const Limits limits = model.Check();
   Prepared p;
   if (FormatOfPath(model.path).is_program()) {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,9 +24,9 @@ using Json = nlohmann::ordered_json;
 /// One object on stdout; text that is not UTF-8 is replaced, never an error.
 void PrintJson(const Json& json);
 /// Text on stdout, with control characters escaped (names come from models).
-void Print(const std::string& text);
+void PrintText(const std::string& text);
 /// A finite number, or null: JSON has no other.
-Json Number(double v);
+Json JsonNumber(double v);
 
 /// Prints an error on stderr in the chosen format and gives its exit code.
 int ReportError(const Error& error, bool as_json);
@@ -76,7 +75,7 @@ struct Prepared {
 };
 /// Reads the model, makes its inputs and compiles it; in this order, so that wrong
 /// inputs cost no compilation.
-Prepared Prepare(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine);
+Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine);
 /// Kernels that could not be generated while the session ran (stages, calls that no library takes):
 /// an error on stderr, and a reproducer of the command.
 void ReportKernelFaults(const Session& session);

@@ -26,7 +26,7 @@ std::string TypesOf(const NodePtr& n, const TypeMap& types) {
 }
 
 /// The user's nodes that a node stands for.
-std::string Place(NodePtr n) {
+std::string PlaceText(NodePtr n) {
   if (n->origin() && !n->origin()->empty()) return Join(*n->origin(), "+");
   return n->Describe();
 }
@@ -69,7 +69,7 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
     u.dtypes = TypesOf(n, types);
     u.reason = v.why;
     ++u.count;
-    if (u.places.size() < kPlacesShown) u.places.push_back(Place(n));
+    if (u.places.size() < kPlacesShown) u.places.push_back(PlaceText(n));
   }
   Support out;
   for (auto& [key, u] : groups) out.unsupported.push_back(std::move(u));

@@ -8,19 +8,19 @@
 namespace weft {
 namespace {
 
-Graph Read(std::string_view bytes, const ImportOptions& options) {
+Graph ReadJson(std::string_view bytes, const ImportOptions& options) {
   JsonOptions load;
   load.source_name = options.source_name;
   load.limits = options.limits;
   return Reinferred(LoadJson(bytes, load));
 }
 
-void Write(const Graph& graph, const std::string& path, const WriteOptions&) {
+void WriteJson(const Graph& graph, const std::string& path, const WriteOptions&) {
   WriteFileAtomic(path, SaveJson(graph));
 }
 
 [[maybe_unused]] const bool registered =
-    RegisterModelFormat({"json", "SaveJSON's form", Read, nullptr, Write});
+    RegisterModelFormat({"json", "SaveJSON's form", ReadJson, nullptr, WriteJson});
 
 }  // namespace
 }  // namespace weft

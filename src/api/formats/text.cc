@@ -11,21 +11,21 @@
 namespace weft {
 namespace {
 
-Graph Read(std::string_view bytes, const ImportOptions& options) {
+Graph ReadText(std::string_view bytes, const ImportOptions& options) {
   ParseOptions parse;
   parse.source_name = options.source_name;
   parse.max_depth = int(std::min<int64_t>(options.limits.depth, INT_MAX));
   return Reinferred(ParseGraph(bytes, parse));
 }
 
-void Write(const Graph& graph, const std::string& path, const WriteOptions& options) {
+void WriteText(const Graph& graph, const std::string& path, const WriteOptions& options) {
   PrintOptions print;
   print.inline_all = !options.elide;  // a file is complete, so that it can be read back
   WriteFileAtomic(path, PrintGraph(graph, print));
 }
 
 [[maybe_unused]] const bool registered =
-    RegisterModelFormat({"weft", "text form of graphs", Read, nullptr, Write});
+    RegisterModelFormat({"weft", "text form of graphs", ReadText, nullptr, WriteText});
 
 }  // namespace
 }  // namespace weft

@@ -33,7 +33,7 @@ NodeEntry Input(Graph* g, const char* name, Ns dims) {
 TEST_CASE("a chain is one kernel") {
   Graph g;
   const NodeEntry x = Input(&g, "x", {64, 1000}), y = Input(&g, "y", {1000});
-  g.outputs = std::vector<NodeEntry>{Apply("Tanh", {Apply("Relu", {x * y}) + x})};
+  g.outputs = std::vector<NodeEntry>{ApplyOp("Tanh", {ApplyOp("Relu", {x * y}) + x})};
   const ProgramStats stats = CheckAgainstReference(g);
   CHECK(stats.kernels == 1);
   CHECK(stats.interpreted == 0);
@@ -43,7 +43,7 @@ TEST_CASE("soft-max over rows of any extent") {
   Graph g;
   const NodeEntry x(
       g.AddInput("x", DType::kF32, Shape({SymInt::Symbol("n"), SymInt::Symbol("k")})));
-  g.outputs = std::vector<NodeEntry>{Apply("Softmax", {x}, {{"axis", -1}})};
+  g.outputs = std::vector<NodeEntry>{ApplyOp("Softmax", {x}, {{"axis", -1}})};
   for (const auto& [n, k] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 17}, {300, 256}, {7, 4000}}) {
     const ProgramStats stats = CheckAgainstReference(g, {{"n", n}, {"k", k}});
@@ -56,16 +56,16 @@ TEST_CASE("convolution, pooling, product: library calls between kernels") {
   const NodeEntry x = Input(&g, "x", {2, 3, 12, 12});
   const NodeEntry w = ConstantLike(x, RandomTensor({8, 3, 3, 3}, 1)),
                   b = ConstantLike(x, RandomTensor({8}, 2));
-  const NodeEntry c = Apply("Conv", {x, w, b}, {{"pads", Ints{1, 1, 1, 1}}});
-  const NodeEntry p = Apply("MaxPool", {Apply("Relu", {c})},
-                            {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
-  const NodeEntry flat = Apply("Flatten", {p}, {{"axis", 1}});
-  const NodeEntry m = Apply(
+  const NodeEntry c = ApplyOp("Conv", {x, w, b}, {{"pads", Ints{1, 1, 1, 1}}});
+  const NodeEntry p = ApplyOp("MaxPool", {ApplyOp("Relu", {c})},
+                              {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+  const NodeEntry flat = ApplyOp("Flatten", {p}, {{"axis", 1}});
+  const NodeEntry m = ApplyOp(
       "Gemm",
       {flat, ConstantLike(x, RandomTensor({10, 288}, 3)), ConstantLike(x, RandomTensor({10}, 4))},
       {{"transB", 1}});
   g.outputs =
-      std::vector<NodeEntry>{m, Apply("MatMul", {m, ConstantLike(x, RandomTensor({10, 4}, 5))})};
+      std::vector<NodeEntry>{m, ApplyOp("MatMul", {m, ConstantLike(x, RandomTensor({10, 4}, 5))})};
   const ProgramStats stats = CheckAgainstReference(g);
 #ifdef WEFT_HAVE_ONEDNN
   CHECK(stats.library_calls >= 3);
@@ -77,7 +77,7 @@ TEST_CASE("extents of zero") {
   Graph g;
   const NodeEntry x(g.AddInput("x", DType::kF32, Shape({SymInt::Symbol("n"), 4})));
   g.outputs = std::vector<NodeEntry>{
-      Apply("Relu", {Apply("MatMul", {x, ConstantLike(x, RandomTensor({4, 3}, 1))})})};
+      ApplyOp("Relu", {ApplyOp("MatMul", {x, ConstantLike(x, RandomTensor({4, 3}, 1))})})};
   CheckAgainstReference(g, {{"n", 0}});
 }
 

@@ -51,7 +51,7 @@ std::shared_ptr<Backend> MakeBackend(const std::string& parameters) {
   return cuda::MakeCudaBackend(device, cuda::OpenLibraries(device), options);
 }
 
-std::vector<ReportRow> Report() {
+std::vector<ReportRow> ReportRows() {
   int ordinal = 0;
   try {
     ordinal = int(DefaultOrdinal());
@@ -75,7 +75,7 @@ TargetTraits Traits() {
                                                                    .set_traits(Traits())
                                                                    .set_backend(MakeBackend)
                                                                    .set_compiler(MakeCompiler)
-                                                                   .set_report(Report));
+                                                                   .set_report(ReportRows));
 
 }  // namespace
 }  // namespace weft

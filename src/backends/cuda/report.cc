@@ -21,7 +21,7 @@ namespace {
 // CUdevice_attribute
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
 
-std::string Text(const DriverApi& api, DriverResult r) {
+std::string ResultText(const DriverApi& api, DriverResult r) {
   const char* text = nullptr;
   if (api.GetErrorString(r, &text) != 0 || !text) text = "unknown error";
   return fmt::format("{} (CUresult {})", text, r);
@@ -32,7 +32,7 @@ ReportRow ReportDevice(const DriverApi& api, int ordinal) {
   const auto good = [&](DriverResult r) {
     if (r != 0 && row.ok) {
       row.ok = false;
-      row.found = Text(api, r);
+      row.found = ResultText(api, r);
     }
     return row.ok;
   };
@@ -108,11 +108,11 @@ std::vector<ReportRow> ReportDevices(const DriverApi& api) {
   if (!api.ok()) return {{"driver", api.error, false}};
   int version = 0, count = 0;
   if (const DriverResult r = api.DriverGetVersion(&version))
-    return {{"driver", Text(api, r), false}};
+    return {{"driver", ResultText(api, r), false}};
   std::vector<ReportRow> rows{
       {"driver", fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10), true}};
   if (const DriverResult r = api.DeviceGetCount(&count)) {
-    rows.push_back({"devices", Text(api, r), false});
+    rows.push_back({"devices", ResultText(api, r), false});
     return rows;
   }
   if (count == 0) rows.push_back({"devices", "the driver has none", false});

@@ -61,7 +61,7 @@ void Examine(const std::string& directory, CacheEntry* e) {
 }
 
 /// True when it has gone, by us or by another process.
-bool Remove(const std::string& directory, const CacheEntry& e) {
+bool RemoveEntry(const std::string& directory, const CacheEntry& e) {
   const std::string path = JoinPath(directory, e.file);
   if (unlink(path.c_str()) == 0) return true;
   if (errno == ENOENT) return true;
@@ -115,7 +115,7 @@ CacheChange PruneKernelCache(const std::string& directory, int64_t max_bytes, do
     const bool old = older_than_s >= 0 && double(age) > older_than_s * double(kSecond);
     const bool too_much = max_bytes >= 0 && change.kept_bytes > max_bytes;
     if (!(e.temporary ? age > kTemporaryLives : old || too_much)) continue;
-    Remove(directory, e);
+    RemoveEntry(directory, e);
     ++change.removed, change.removed_bytes += e.bytes;
     --change.kept, change.kept_bytes -= e.bytes;
   }
@@ -131,7 +131,7 @@ void KeepKernelCacheBelow(const std::string& directory, int64_t bound) {
 CacheChange ClearKernelCache(const std::string& directory) {
   CacheChange change;
   for (const CacheEntry& e : ListKernelCache(directory, false)) {
-    Remove(directory, e);
+    RemoveEntry(directory, e);
     ++change.removed, change.removed_bytes += e.bytes;
   }
   return change;

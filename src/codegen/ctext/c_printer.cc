@@ -1,4 +1,4 @@
-/// c_printer.cc: both kernel templates as plain C loops.
+/// c_printer.cc: kernels as plain C loops.
 #include "weft/codegen/ctext/c_printer.h"
 
 #include "emit.h"
@@ -10,7 +10,7 @@ namespace {
 
 using ctext::Emitter;
 
-void Store(Emitter* e, const KernelStore& s) {
+void EmitStore(Emitter* e, const KernelStore& s) {
   const std::string value = e->Stored(s.value), offset = e->Value(s.offset);
   if (s.flag)
     e->Line(fmt::format("if ({}) b{}[0] = 1;", value, s.buffer));
@@ -21,7 +21,7 @@ void Store(Emitter* e, const KernelStore& s) {
 void PrintPoints(Emitter* e, const Kernel& k, const std::vector<KernelStore>& stores) {
   e->Push();
   e->BindFlat("p", 0, int(k.dims.size()));
-  for (const KernelStore& s : stores) Store(e, s);
+  for (const KernelStore& s : stores) EmitStore(e, s);
   e->PopInto(fmt::format("for ({0} p = ({0})begin; p < ({0})end; ++p)", e->FlatType()));
 }
 
@@ -65,11 +65,11 @@ void PrintRows(Emitter* e, const Kernel& k, const std::vector<KernelStore>& stor
   }
   const std::vector<std::string> heads = OpenRow(e, k);
   for (const KernelStore& s : stores) {
-    if (!s.per_row) Store(e, s);
+    if (!s.per_row) EmitStore(e, s);
   }
   CloseRow(e, heads);
   for (const KernelStore& s : stores) {
-    if (s.per_row) Store(e, s);
+    if (s.per_row) EmitStore(e, s);
   }
   e->PopInto(fmt::format("for ({0} p = ({0})begin; p < ({0})end; ++p)", e->FlatType()));
 }
@@ -89,8 +89,14 @@ std::string PrintC(const Kernel& kernel) {
     e.Line(fmt::format("const i64 d{0} = dims[{0}];", k));
   e.Line("(void)dims; (void)scratch;");
   e.Line("if (begin >= end) return;");
-  kernel.tmpl == KernelTemplate::kRow ? PrintRows(&e, kernel, stores)
-                                      : PrintPoints(&e, kernel, stores);
+  switch (kernel.tmpl) {
+    case KernelTemplate::kElementwise:
+      PrintPoints(&e, kernel, stores);
+      break;
+    case KernelTemplate::kRow:
+      PrintRows(&e, kernel, stores);
+      break;
+  }
   const std::string body = e.Pop();
   return fmt::format(
              "{}\nvoid {}(void* const* buffers, const i64* dims, i64 begin, i64 end, void* "

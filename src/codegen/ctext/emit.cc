@@ -162,7 +162,7 @@ std::string Emitter::Value(const Expr& root, bool wide) {
 std::string Emitter::Stored(const Expr& e) {
   const DType t = e->dtype();
   // The rounding of the cast is the rounding of the store.
-  if (e->kind() == ExprKind::kCast && (t == DType::kF16 || t == DType::kBF16) &&
+  if (e->kind() == ExprKind::kCast && IsNarrowFloat(t) &&
       AccumulatorOf(e->operand(0)->dtype()) == DType::kF32)
     return ToMemory(t, Value(e->operand(0)));
   return ToMemory(t, Value(e));

@@ -166,8 +166,7 @@ Range Emitter::RangeOf(const ExprNode& n) const {
 
 bool Emitter::IsRowReduce(const ExprNode& n, const NodeInfo& described) const {
   const auto outer = size_t(kernel_.num_outer), rank = kernel_.dims.size();
-  if (kernel_.tmpl != KernelTemplate::kRow || rank == outer || n.extents().size() != rank - outer)
-    return false;
+  if (!kernel_.has_rows() || n.extents().size() != rank - outer) return false;
   for (size_t d = outer; d < rank; ++d) {
     if (n.extents()[d - outer] != kernel_.dims[d] || described.loops.test(d)) return false;
   }

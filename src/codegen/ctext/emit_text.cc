@@ -36,13 +36,12 @@ std::string Emitter::Operand(const ExprNode& n, int i, bool wide) {
 
 std::string Emitter::FromMemory(DType t, const std::string& text) {
   if (t == DType::kBool) return text + " != 0";
-  if (t == DType::kF16 || t == DType::kBF16) return fmt::format("{}({})", helpers_->Widen(t), text);
+  if (IsNarrowFloat(t)) return fmt::format("{}({})", helpers_->Widen(t), text);
   return text;
 }
 
 std::string Emitter::ToMemory(DType t, const std::string& text) {
-  if (t == DType::kF16 || t == DType::kBF16)
-    return fmt::format("{}({})", helpers_->Narrow(t), text);
+  if (IsNarrowFloat(t)) return fmt::format("{}({})", helpers_->Narrow(t), text);
   return fmt::format("({}){}", StorageType(t), text);
 }
 
@@ -211,7 +210,7 @@ std::string Emitter::CastText(const ExprNode& n) {
   const std::string a = Operand(n, 0, false);
   if (to == DType::kBool) return a + " != 0";
   if (IsFloat(from) && IsInt(to)) return fmt::format("{}({})", helpers_->ToInt(from, to), a);
-  if (to == DType::kF16 || to == DType::kBF16) {
+  if (IsNarrowFloat(to)) {
     const std::string single = InF32(from) ? a : "(f32)" + a;
     return fmt::format("{}({}({}))", helpers_->Widen(to), helpers_->Narrow(to), single);
   }

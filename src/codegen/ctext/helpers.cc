@@ -2,22 +2,14 @@
 #include "helpers.h"
 
 #include <cmath>
-#include <cstring>
 
+#include "codegen/expr/scalar.h"
 #include "weft/support/check.h"
 
 namespace weft::ctext {
 namespace {
 
 std::string Type(DType t) { return std::string(DTypeName(t)); }
-
-template <class To, class From>
-To BitCast(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
-}
 
 /// 2^exponent as a literal of float type `t`.
 std::string Power(DType t, int exponent) {
@@ -120,14 +112,13 @@ constexpr const char* kCudaFromHalf = R"({
 
 std::string ValueType(DType t) {
   if (t == DType::kBool) return "pred";
-  if (t == DType::kF16 || t == DType::kBF16) return "f32";
   WEFT_ICHECK(IsComputable(t), "type {} has no values in a kernel", DTypeName(t));
-  return Type(t);
+  return Type(AccumulatorOf(t));
 }
 
 std::string StorageType(DType t) {
   if (t == DType::kBool) return "u8";
-  if (t == DType::kF16 || t == DType::kBF16) return "u16";
+  if (IsNarrowFloat(t)) return fmt::format("u{}", DTypeBits(t));
   return ValueType(t);
 }
 
@@ -143,22 +134,17 @@ std::string Helpers::Add(const std::string& name, const std::string& result,
 std::string Helpers::Literal(DType t, uint64_t bits) {
   const auto f32 = [&](float v) {
     if (std::isfinite(v)) return fmt::format(std::signbit(v) ? "({:a}f)" : "{:a}f", double(v));
-    return fmt::format("{}({:#x}u)", Bits(DType::kU32, DType::kF32), BitCast<uint32_t>(v));
+    return fmt::format("{}({:#x}u)", Bits(DType::kU32, DType::kF32), scalar::BitCast<uint32_t>(v));
   };
+  if (t == DType::kF64) {
+    const auto v = scalar::BitCast<double>(bits);
+    if (std::isfinite(v)) return fmt::format(std::signbit(v) ? "({:a})" : "{:a}", v);
+    return fmt::format("{}({:#x}ull)", Bits(DType::kU64, DType::kF64), bits);
+  }
+  if (IsFloat(t)) return f32(WidenFloat(t, uint32_t(bits)));
   switch (t) {
     case DType::kBool:
       return bits & 1 ? "1" : "0";
-    case DType::kF16:
-      return f32(HalfToFloat(uint16_t(bits)));
-    case DType::kBF16:
-      return f32(BFloat16ToFloat(uint16_t(bits)));
-    case DType::kF32:
-      return f32(BitCast<float>(uint32_t(bits)));
-    case DType::kF64: {
-      const auto v = BitCast<double>(bits);
-      if (std::isfinite(v)) return fmt::format(std::signbit(v) ? "({:a})" : "{:a}", v);
-      return fmt::format("{}({:#x}ull)", Bits(DType::kU64, DType::kF64), bits);
-    }
     case DType::kU8:
       return fmt::format("{}u", uint8_t(bits));
     case DType::kU16:
@@ -255,21 +241,37 @@ std::string Helpers::Bits(DType from, DType to) {
 }
 
 std::string Helpers::Widen(DType from) {
-  if (from == DType::kF16) {
-    if (dialect_ == Dialect::kCuda) return Add("f16_to_f32", "f32", "u16 h", kCudaFromHalf);
-    Bits(DType::kU32, DType::kF32);
-    return Add("f16_to_f32", "f32", "u16 h", kFromHalf);
+  switch (FormatOf(from)) {
+    case FloatFormat::kF16:
+      if (dialect_ == Dialect::kCuda) return Add("f16_to_f32", "f32", "u16 h", kCudaFromHalf);
+      Bits(DType::kU32, DType::kF32);
+      return Add("f16_to_f32", "f32", "u16 h", kFromHalf);
+    case FloatFormat::kBF16:
+      Bits(DType::kU32, DType::kF32);
+      return Add("bf16_to_f32", "f32", "u16 h", "{ return bits_u32_f32((u32)h << 16); }");
+    case FloatFormat::kF32:
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
   }
-  Bits(DType::kU32, DType::kF32);
-  return Add("bf16_to_f32", "f32", "u16 h", "{ return bits_u32_f32((u32)h << 16); }");
+  WEFT_THROW(kInternal, "{} is not widened", DTypeName(from));
 }
 
 std::string Helpers::Narrow(DType to) {
-  if (to == DType::kF16 && dialect_ == Dialect::kCuda)
-    return Add("f32_to_f16", "u16", "f32 v", kCudaToHalf);
-  Bits(DType::kF32, DType::kU32);
-  return to == DType::kF16 ? Add("f32_to_f16", "u16", "f32 v", kToHalf)
-                           : Add("f32_to_bf16", "u16", "f32 v", kToBFloat);
+  switch (FormatOf(to)) {
+    case FloatFormat::kF16:
+      if (dialect_ == Dialect::kCuda) return Add("f32_to_f16", "u16", "f32 v", kCudaToHalf);
+      Bits(DType::kF32, DType::kU32);
+      return Add("f32_to_f16", "u16", "f32 v", kToHalf);
+    case FloatFormat::kBF16:
+      Bits(DType::kF32, DType::kU32);
+      return Add("f32_to_bf16", "u16", "f32 v", kToBFloat);
+    case FloatFormat::kF32:
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
+  }
+  WEFT_THROW(kInternal, "nothing is narrowed to {}", DTypeName(to));
 }
 
 std::string Helpers::Quotient() {

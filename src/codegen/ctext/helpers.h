@@ -16,7 +16,7 @@ namespace weft::ctext {
 
 enum class Dialect { kC, kCuda };
 
-/// Type of a value of `t` in a register: f16 and bf16 are computed in f32.
+/// Type of a value of `t` in a register: narrow floats are computed in f32.
 WEFT_API std::string ValueType(DType t);
 /// Type of an element of `t` in memory: bool is a byte, the 16-bit floats their bits.
 WEFT_API std::string StorageType(DType t);
@@ -35,8 +35,8 @@ class WEFT_API Helpers {
   std::string Binary(BinOp op, DType t);    ///< kDiv .. kMax, kShl, kShr; kMod of floats
   std::string ToInt(DType from, DType to);  ///< saturating truncation of f32 / f64
   std::string Bits(DType from, DType to);   ///< reinterpretation
-  std::string Widen(DType from);            ///< f16 / bf16 bits to f32
-  std::string Narrow(DType to);             ///< f32 to f16 / bf16 bits
+  std::string Widen(DType from);            ///< bits of a narrow float to f32
+  std::string Narrow(DType to);             ///< f32 to bits of a narrow float
   std::string Quotient();  ///< of u64, in 32 bits where both fit: a third of the time on a GPU
   std::string Philox();
   std::string Broadcast();  ///< extent of two broadcast extents

@@ -22,7 +22,7 @@ bool IsConst(const Expr& e) { return e->kind() == ExprKind::kConst; }
 bool IsIntConst(const Expr& e, int64_t v) {
   return IsConst(e) && !e->is_literal() && !IsFloat(e->dtype()) && e->const_int() == v;
 }
-Expr Make(ExprKind kind, DType t, uint64_t payload, Exprs operands) {
+Expr MakeNode(ExprKind kind, DType t, uint64_t payload, Exprs operands) {
   Spec s;
   s.kind = kind;
   s.dtype = t;
@@ -66,7 +66,7 @@ bool OutOfOrder(const Expr& a, const Expr& b) {
 
 /// Values of this node are certainly rounded to its dtype (f16 arithmetic results are not).
 bool IsRounded(const Expr& e) {
-  if (e->dtype() != DType::kF16 && e->dtype() != DType::kBF16) return true;
+  if (!IsNarrowFloat(e->dtype())) return true;
   return e->kind() == ExprKind::kLoad || e->kind() == ExprKind::kCast ||
          e->kind() == ExprKind::kConst;
 }
@@ -78,7 +78,7 @@ Expr Expr::ConstBits(DType t, uint64_t bits) {
   if (t == DType::kBool) bits = bits != 0;
   const int width = DTypeBits(t);
   if (t != DType::kBool && width < 64) bits &= (uint64_t{1} << width) - 1;
-  return Make(ExprKind::kConst, t, bits, {});
+  return MakeNode(ExprKind::kConst, t, bits, {});
 }
 Expr Expr::Const(DType t, double v) { return ConstBits(t, scalar::DoubleToBits(t, v)); }
 Expr Expr::ConstInt(DType t, int64_t v) {
@@ -105,7 +105,7 @@ Expr Expr::Dim(SymInt d) {
 }
 Expr Expr::Index(int k) {
   WEFT_ICHECK(k >= 0 && k < kTempLevel, "index {}", k);
-  return Make(ExprKind::kIndex, DType::kI64, uint64_t(k), {});
+  return MakeNode(ExprKind::kIndex, DType::kI64, uint64_t(k), {});
 }
 Expr Expr::Variable(std::string name, DType t) {
   Spec s;
@@ -117,7 +117,7 @@ Expr Expr::Variable(std::string name, DType t) {
 
 Expr Expr::Slot(int k, DType t) {
   WEFT_ICHECK(k >= 0, "slot {}", k);
-  return Make(ExprKind::kVariable, t, uint64_t(k) + 1, {});
+  return MakeNode(ExprKind::kVariable, t, uint64_t(k) + 1, {});
 }
 
 Expr Expr::Load(int buffer, DType t, Indices at, Expr guard) {
@@ -172,7 +172,7 @@ Expr Expr::Unary(UnOp op, Expr a) {
     if (a->bin_op() == BinOp::kEq) return Binary(BinOp::kNe, a->operand(0), a->operand(1));
     if (a->bin_op() == BinOp::kNe) return Binary(BinOp::kEq, a->operand(0), a->operand(1));
   }
-  return Make(ExprKind::kUnary, predicate ? DType::kBool : t, uint64_t(op), {std::move(a)});
+  return MakeNode(ExprKind::kUnary, predicate ? DType::kBool : t, uint64_t(op), {std::move(a)});
 }
 
 Expr Expr::Binary(BinOp op, Expr a, Expr b) {
@@ -195,8 +195,8 @@ Expr Expr::Binary(BinOp op, Expr a, Expr b) {
   if (!a->is_literal()) {
     if (Expr simpler = SimplifyBinary(op, a, b)) return simpler;
   }
-  return Make(ExprKind::kBinary, scalar::IsCompare(op) ? DType::kBool : t, uint64_t(op),
-              {std::move(a), std::move(b)});
+  return MakeNode(ExprKind::kBinary, scalar::IsCompare(op) ? DType::kBool : t, uint64_t(op),
+                  {std::move(a), std::move(b)});
 }
 
 Expr Expr::Select(Expr cond, Expr a, Expr b) {
@@ -228,7 +228,7 @@ Expr Expr::Select(Expr cond, Expr a, Expr b) {
   }
   if (t == DType::kBool && IsIntConst(a, 1) && IsIntConst(b, 0)) return cond;
   if (t == DType::kBool && IsIntConst(a, 0) && IsIntConst(b, 1)) return Unary(UnOp::kNot, cond);
-  return Make(ExprKind::kSelect, t, 0, {std::move(cond), std::move(a), std::move(b)});
+  return MakeNode(ExprKind::kSelect, t, 0, {std::move(cond), std::move(a), std::move(b)});
 }
 
 Expr Expr::Cast(DType t, Expr a) {
@@ -245,9 +245,8 @@ Expr Expr::Cast(DType t, Expr a) {
         IsFloat(from) == IsFloat(x->dtype()) || CastIsLossless(x->dtype(), t) || t == DType::kBool;
     if (CastIsLossless(x->dtype(), from) && same_world && IsRounded(x)) return Cast(t, x);
   }
-  if (t == DType::kBool && from != DType::kF16 && from != DType::kBF16)
-    return Binary(BinOp::kNe, a, ConstInt(from, 0));
-  return Make(ExprKind::kCast, t, 0, {std::move(a)});
+  if (t == DType::kBool && !IsNarrowFloat(from)) return Binary(BinOp::kNe, a, ConstInt(from, 0));
+  return MakeNode(ExprKind::kCast, t, 0, {std::move(a)});
 }
 
 Expr Expr::Bitcast(DType t, Expr a) {
@@ -258,7 +257,7 @@ Expr Expr::Bitcast(DType t, Expr a) {
   if (a->dtype() == t) return a;
   if (IsConst(a)) return ConstBits(t, a->bits());
   if (a->kind() == ExprKind::kBitcast) return Bitcast(t, a->operand(0));
-  return Make(ExprKind::kBitcast, t, 0, {std::move(a)});
+  return MakeNode(ExprKind::kBitcast, t, 0, {std::move(a)});
 }
 
 Expr Expr::Fma(Expr a, Expr b, Expr c) {
@@ -277,7 +276,7 @@ Expr Expr::Fma(Expr a, Expr b, Expr c) {
     return Const(t, t == DType::kF32 ? std::fma(float(x), float(y), float(z)) : std::fma(x, y, z));
   }
   if (OutOfOrder(a, b)) std::swap(a, b);
-  return Make(ExprKind::kFma, t, 0, {std::move(a), std::move(b), std::move(c)});
+  return MakeNode(ExprKind::kFma, t, 0, {std::move(a), std::move(b), std::move(c)});
 }
 
 Expr Expr::Call(CallOp op, Exprs args) {
@@ -292,7 +291,7 @@ Expr Expr::Call(CallOp op, Exprs args) {
              "math function of {} (cast f16 and integers to f32 first)",
              DTypeName(args.back()->dtype()));
   if (Expr folded = FoldCall(op, args)) return folded;
-  return Make(ExprKind::kCall, t, uint64_t(op), std::move(args));
+  return MakeNode(ExprKind::kCall, t, uint64_t(op), std::move(args));
 }
 
 Expr Expr::Philox(Expr seed, Expr counter) {
@@ -302,7 +301,7 @@ Expr Expr::Philox(Expr seed, Expr counter) {
   counter = Resolve(counter, DType::kU64);
   WEFT_CHECK(seed->dtype() == DType::kU64 && counter->dtype() == DType::kU64, kTypeMismatch,
              "philox takes a u64 seed and a u64 counter");
-  return Make(ExprKind::kPhilox, DType::kU32, 0, {std::move(seed), std::move(counter)});
+  return MakeNode(ExprKind::kPhilox, DType::kU32, 0, {std::move(seed), std::move(counter)});
 }
 
 Expr Expr::Reduce(ReduceOp op, const std::vector<SymInt>& extents,

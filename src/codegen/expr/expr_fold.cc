@@ -11,33 +11,8 @@ namespace weft {
 namespace {
 
 bool IsConst(const Expr& e) { return e->kind() == ExprKind::kConst; }
-bool IsSmallFloat(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 
 }  // namespace
-
-bool CastIsLossless(DType from, DType to) {
-  if (from == to || from == DType::kBool) return true;
-  if (to == DType::kBool) return false;
-  if (IsInt(from) && IsInt(to)) {
-    if (IsSigned(from)) return IsSigned(to) && DTypeBits(to) >= DTypeBits(from);
-    return IsSigned(to) ? DTypeBits(to) > DTypeBits(from) : DTypeBits(to) >= DTypeBits(from);
-  }
-  if (IsFloat(from)) {
-    if (!IsFloat(to)) return false;
-    return to == DType::kF64 || (to == DType::kF32 && IsSmallFloat(from));
-  }
-  const int needed = DTypeBits(from) - (IsSigned(from) ? 1 : 0);
-  switch (to) {
-    case DType::kF16:
-      return needed <= 11;
-    case DType::kBF16:
-      return needed <= 8;
-    case DType::kF32:
-      return needed <= 24;
-    default:
-      return needed <= 53;
-  }
-}
 
 Expr FoldUnary(UnOp op, const Expr& a) {
   if (!IsConst(a)) return {};
@@ -54,7 +29,7 @@ Expr FoldUnary(UnOp op, const Expr& a) {
   const double v = scalar::FloatUnary(op, a->const_value());
   if (to_bool) return Expr::Bool(v != 0);
   // Signs and roundings of an f16 are f16 values again; a square root is not.
-  if (IsSmallFloat(t) && op == UnOp::kSqrt) return {};
+  if (IsNarrowFloat(t) && op == UnOp::kSqrt) return {};
   return Expr::Const(t, v);
 }
 
@@ -69,7 +44,7 @@ Expr FoldBinary(BinOp op, const Expr& a, const Expr& b) {
     if (scalar::IsCompare(op)) return Expr::Bool(scalar::FloatCompare(op, x, y));
     const double v = scalar::FloatBinary(op, x, y);
     if (a->is_literal()) return Expr::Literal(v);
-    if (IsSmallFloat(t) && op != BinOp::kMin && op != BinOp::kMax) return {};
+    if (IsNarrowFloat(t) && op != BinOp::kMin && op != BinOp::kMax) return {};
     return Expr::Const(t, v);
   }
   const int64_t v = scalar::IntBinary(op, t, a->const_int(), b->const_int());

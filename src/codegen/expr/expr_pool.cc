@@ -2,7 +2,6 @@
 #include "expr_pool.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 
 #include "scalar.h"

@@ -134,9 +134,6 @@ class ExprMap {
 /// Asks `leaf` about the outermost Reduce nodes of e; null keeps one.
 Expr ReplaceReduces(const Expr& e, const std::function<Expr(const Expr&)>& leaf);
 
-/// Whether every value of `from` is a value of `to`.
-bool CastIsLossless(DType from, DType to);
-
 // Folding (expr_fold.cc): the value of an operation on constants, or null where it does not fold.
 Expr FoldUnary(UnOp op, const Expr& a);
 Expr FoldBinary(BinOp op, const Expr& a, const Expr& b);

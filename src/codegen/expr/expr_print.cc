@@ -16,37 +16,6 @@ namespace {
 
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
-const char* CType(DType t) {
-  switch (t) {
-    case DType::kBool:
-      return "bool";
-    case DType::kI8:
-      return "int8_t";
-    case DType::kI16:
-      return "int16_t";
-    case DType::kI32:
-      return "int";
-    case DType::kI64:
-      return "int64_t";
-    case DType::kU8:
-      return "uint8_t";
-    case DType::kU16:
-      return "uint16_t";
-    case DType::kU32:
-      return "unsigned";
-    case DType::kU64:
-      return "uint64_t";
-    case DType::kF16:
-      return "half";
-    case DType::kBF16:
-      return "bfloat16";
-    case DType::kF32:
-      return "float";
-    default:
-      return "double";
-  }
-}
-
 /// Shortest digits that read back as the same value (`to_string` of 2016 printed 1e-8 as 0).
 std::string FloatText(DType t, double v) {
   const bool single = t != DType::kF64;
@@ -55,7 +24,7 @@ std::string FloatText(DType t, double v) {
   std::string text = single ? fmt::format("{}", float(v)) : fmt::format("{}", v);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   if (single) text += "f";
-  return t == DType::kF16 || t == DType::kBF16 ? fmt::format("({}){}", CType(t), text) : text;
+  return IsNarrowFloat(t) ? fmt::format("({}){}", TraitsOf(t).c_name, text) : text;
 }
 
 std::string ConstText(const ExprNode& n) {
@@ -252,7 +221,7 @@ std::vector<Piece> Pieces(const ExprNode& n) {
       text(")");
       break;
     case ExprKind::kCast:
-      text(fmt::format("({})", CType(n.dtype())));
+      text(fmt::format("({})", TraitsOf(n.dtype()).c_name));
       out.emplace_back(n.operand(0).get());
       break;
     case ExprKind::kBitcast:

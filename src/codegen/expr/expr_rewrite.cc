@@ -8,7 +8,6 @@
 ///   kRename        one bound variable is replaced by another; nothing can fold or change level,
 ///                  so a Reduce stays closed. Opening and closing are made of this.
 ///   kReduceAsLeaf  the outermost Reduce nodes are handed to the callback and not looked into
-#include <memory>
 
 #include "expr_pool.h"
 #include "weft/support/check.h"
@@ -226,7 +225,7 @@ Expr ReplaceReduces(const Expr& e, const std::function<Expr(const Expr&)>& leaf)
       [&](const Expr& x) { return x->kind() == ExprKind::kReduce ? leaf(x) : Expr(); }, false);
 }
 
-Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& leaf) {
+Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& leaf) {
   return Transform(
       e, Mode::kRewrite,
       [&](const Expr& x) { return x->kind() == ExprKind::kReduceVar ? Expr() : leaf(x); }, false);

@@ -180,7 +180,7 @@ TEST_CASE("substitution does not capture") {
         }));
   CHECK(got->level() == 1);
   // Back to an index: the level falls again.
-  const Expr back = Rewrite(got, [&](const Expr& e) {
+  const Expr back = RewriteExpr(got, [&](const Expr& e) {
     return e->kind() == ExprKind::kLoad && e->buffer() == 1 ? Expr::Const(DType::kF32, 2) : Expr();
   });
   CHECK(back->level() == 1);  // argmax of a constant is still a reduction
@@ -213,7 +213,7 @@ TEST_CASE("rewrite is linear in distinct nodes") {
   Expr e = X(0, {Expr::Index(0)});
   for (int k = 0; k < 200; ++k) e = e * e + 1.0;  // 2^200 paths
   int calls = 0;
-  const Expr moved = Rewrite(e, [&](const Expr& leaf) {
+  const Expr moved = RewriteExpr(e, [&](const Expr& leaf) {
     ++calls;
     return leaf->kind() == ExprKind::kIndex ? Expr::Index(1) : Expr();
   });

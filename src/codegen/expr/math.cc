@@ -12,6 +12,38 @@
 
 namespace weft {
 
+namespace math {
+namespace {
+
+struct HalfAngle {
+  Expr large;  // a > 9/16
+  Expr asin;   // of s
+};
+HalfAngle AsinOfHalf(const AsinForm& form, const Expr& a) {
+  const Expr large = Greater(a, 0.5625);
+  const Expr u = Select(large, Fma(a, -0.5, 0.5), a * a);
+  const Expr s = Select(large, Sqrt(u), a);
+  return {large, Fma(s * u, Polynomial(u, form.p), s)};
+}
+
+}  // namespace
+
+Expr ExpandAsin(const AsinForm& form, const Expr& x) {
+  const HalfAngle h = AsinOfHalf(form, Abs(x));
+  const Expr above = form.half_pi_high - Fma(h.asin, 2, -form.half_pi_low);
+  return WithSignOf(Select(h.large, above, h.asin), x);
+}
+Expr ExpandAcos(const AsinForm& form, const Expr& x) {
+  const HalfAngle h = AsinOfHalf(form, Abs(x));
+  const Expr negative = Less(x, 0);
+  const Expr near_one = h.asin * 2.0;
+  const Expr near_minus_one = 2 * form.half_pi_high - (near_one - 2 * form.half_pi_low);
+  const Expr middle = form.half_pi_high - (Select(negative, -h.asin, h.asin) - form.half_pi_low);
+  return Select(h.large, Select(negative, near_minus_one, near_one), middle);
+}
+
+}  // namespace math
+
 const std::vector<MathFunction>& MathFunctions() {
   static const std::vector<MathFunction> functions = {
       {CallOp::kExp, "exp", 2.0, 1.5, "results below 2^-126.5 (f64: 2^-1022.5) are 0"},

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <unordered_map>
 #include <vector>

@@ -4,7 +4,6 @@
 /// is branch-free, both sides of a choice are computed and a select keeps one, but for `Rarely`.
 #pragma once
 
-#include <initializer_list>
 #include <vector>
 
 #include "weft/codegen/expr/expr.h"
@@ -80,6 +79,16 @@ struct Parts {
   Expr scale;  ///< 2^(1 - e), which exists for every e but the largest; 0 there
 };
 Parts Decompose(const Expr& u);
+
+/// asin s = s + s^3 P(s^2), and pi/2 = high + low in the dtype.
+struct AsinForm {
+  std::vector<double> p;
+  double half_pi_high, half_pi_low;
+};
+/// By s = |x| up to 9/16, and s = sqrt((1 - |x|) / 2) above, where acos |x| = 2 asin s. From 0.541 on
+/// asin s is below 1/2, where its rounding counts half.
+Expr ExpandAsin(const AsinForm& form, const Expr& x);
+Expr ExpandAcos(const AsinForm& form, const Expr& x);
 
 /// |x| = k pi/2 + high + low, all f64, with |high| below about pi/4.
 struct Remainder {

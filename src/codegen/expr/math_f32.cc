@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "math_expand.h"
-#include "weft/support/check.h"
 
 namespace weft::math {
 namespace {
@@ -146,33 +145,13 @@ Expr Atan(const Expr& x) {
   return WithSignOf(Select(inverted, kHalfPiHigh - (r - kHalfPiLow), r), x);
 }
 
-/// asin s for s = a up to 9/16, and s = sqrt((1 - a) / 2) above, where acos a = 2 asin s. From
-/// 0.541 on asin s is below 1/2, where its rounding counts half.
-struct HalfAngle {
-  Expr large;  // a > 9/16
-  Expr asin;   // of s
-};
-HalfAngle AsinOfHalf(const Expr& a) {
-  // asin s = s + s^3 P(s^2), [0, 9/16]: 1.9e-9.
-  static const std::vector<double> kP = {0.166666314,  0.0750209913,  0.044231832,
-                                         0.0340138189, 0.00673186174, 0.0474972539};
-  const Expr large = Greater(a, 0.5625);
-  const Expr u = Select(large, Fma(a, -0.5, 0.5), a * a);
-  const Expr s = Select(large, Sqrt(u), a);
-  return {large, Fma(s * u, Polynomial(u, kP), s)};
-}
-Expr Asin(const Expr& x) {
-  const Expr a = Abs(x);
-  const HalfAngle h = AsinOfHalf(a);
-  return WithSignOf(Select(h.large, kHalfPiHigh - Fma(h.asin, 2, -kHalfPiLow), h.asin), x);
-}
-Expr Acos(const Expr& x) {
-  const HalfAngle h = AsinOfHalf(Abs(x));
-  const Expr negative = Less(x, 0);
-  const Expr near_one = h.asin * 2.0;
-  const Expr near_minus_one = 2 * kHalfPiHigh - (near_one - 2 * kHalfPiLow);
-  const Expr middle = kHalfPiHigh - (Select(negative, -h.asin, h.asin) - kHalfPiLow);
-  return Select(h.large, Select(negative, near_minus_one, near_one), middle);
+/// asin s = s + s^3 P(s^2), [0, 9/16]: 1.9e-9.
+const AsinForm& AsinF32() {
+  static const AsinForm form{
+      {0.166666314, 0.0750209913, 0.044231832, 0.0340138189, 0.00673186174, 0.0474972539},
+      kHalfPiHigh,
+      kHalfPiLow};
+  return form;
 }
 
 /// sin |x| for shift 0 and cos |x| for shift 1: the quadrant chooses the polynomial and the sign.
@@ -210,9 +189,9 @@ Expr ExpandF32(CallOp op, const Exprs& args) {
     case CallOp::kCos:
       return Cos(x);
     case CallOp::kAsin:
-      return Asin(x);
+      return ExpandAsin(AsinF32(), x);
     case CallOp::kAcos:
-      return Acos(x);
+      return ExpandAcos(AsinF32(), x);
     case CallOp::kAtan:
       return Atan(x);
     case CallOp::kTanh:

@@ -222,33 +222,16 @@ Expr Atan(const Expr& x) {
   return WithSignOf(high + (z + Fma(z * u, Polynomial(u, kP), low)), x);
 }
 
-/// asin s, s = a or sqrt((1 - a) / 2), as in math_f32.cc.
-struct HalfAngle {
-  Expr large, asin;
-};
-HalfAngle AsinOfHalf(const Expr& a) {
-  // asin s = s + s^3 P(s^2), [0, 9/16]: 2^-57.6.
-  static const std::vector<double> kP = {
-      0x1.55555555554d8p-3,  0x1.333333334473ep-4, 0x1.6db6db606e809p-5,  0x1.f1c7219adbc34p-6,
-      0x1.6e8b0b17dab5ep-6,  0x1.1c5a06bffbd3dp-6, 0x1.c8774bb30d33cp-7,  0x1.84c39651a4066p-7,
-      0x1.fc8e6fecb2557p-8,  0x1.1ec6f3a45c19cp-6, -0x1.63c28d5e7a84dp-6, 0x1.194b5bf7cfb93p-4,
-      -0x1.3aa38e9621ab8p-4, 0x1.ea492110efbdbp-5};
-  const Expr large = Greater(a, 0.5625);
-  const Expr u = Select(large, Fma(a, -0.5, 0.5), a * a);
-  const Expr s = Select(large, Sqrt(u), a);
-  return {large, Fma(s * u, Polynomial(u, kP), s)};
-}
-Expr Asin(const Expr& x) {
-  const HalfAngle h = AsinOfHalf(Abs(x));
-  return WithSignOf(Select(h.large, kHalfPi - Fma(h.asin, 2, -kHalfPiLow), h.asin), x);
-}
-Expr Acos(const Expr& x) {
-  const HalfAngle h = AsinOfHalf(Abs(x));
-  const Expr negative = Less(x, 0);
-  const Expr near_one = h.asin * 2.0;
-  const Expr near_minus_one = 2 * kHalfPi - (near_one - 2 * kHalfPiLow);
-  const Expr middle = kHalfPi - (Select(negative, -h.asin, h.asin) - kHalfPiLow);
-  return Select(h.large, Select(negative, near_minus_one, near_one), middle);
+/// asin s = s + s^3 P(s^2), [0, 9/16]: 2^-57.6.
+const AsinForm& AsinF64() {
+  static const AsinForm form{
+      {0x1.55555555554d8p-3, 0x1.333333334473ep-4, 0x1.6db6db606e809p-5, 0x1.f1c7219adbc34p-6,
+       0x1.6e8b0b17dab5ep-6, 0x1.1c5a06bffbd3dp-6, 0x1.c8774bb30d33cp-7, 0x1.84c39651a4066p-7,
+       0x1.fc8e6fecb2557p-8, 0x1.1ec6f3a45c19cp-6, -0x1.63c28d5e7a84dp-6, 0x1.194b5bf7cfb93p-4,
+       -0x1.3aa38e9621ab8p-4, 0x1.ea492110efbdbp-5},
+      kHalfPi,
+      kHalfPiLow};
+  return form;
 }
 
 // ---- the rest
@@ -361,9 +344,9 @@ Expr ExpandF64(CallOp op, const Exprs& args) {
     case CallOp::kTan:
       return Tan(x);
     case CallOp::kAsin:
-      return Asin(x);
+      return ExpandAsin(AsinF64(), x);
     case CallOp::kAcos:
-      return Acos(x);
+      return ExpandAcos(AsinF64(), x);
     case CallOp::kAtan:
       return Atan(x);
     case CallOp::kSinh:

@@ -6,7 +6,6 @@
 /// 2^-135. So the product is an integer one, of m and a window of bits that e chooses. Source: M.
 /// Payne and R. Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18, 1983.
 #include <limits>
-#include <vector>
 
 #include "math_expand.h"
 

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "weft/codegen/expr/expr.h"
 
@@ -58,18 +57,10 @@ inline int64_t MaxInt(DType t) {
 }
 
 inline double RoundTo(DType t, double v) {
-  switch (t) {
-    case DType::kF32:
-      return float(v);
-    case DType::kF16:
-      return HalfToFloat(FloatToHalf(float(v)));
-    case DType::kBF16:
-      return BFloat16ToFloat(FloatToBFloat16(float(v)));
-    default:
-      return v;
-  }
+  if (t == DType::kF32) return float(v);
+  return IsNarrowFloat(t) ? WidenFloat(t, NarrowFloat(t, float(v))) : v;
 }
-/// f16 and bf16 compute in f32: rounding of an arithmetic result.
+/// Narrow floats compute in f32: rounding of an arithmetic result.
 inline double RoundArith(DType t, double v) { return t == DType::kF64 ? v : double(float(v)); }
 
 /// Truncates and saturates; NaN gives 0; to bool: v != 0 (NaN is true).
@@ -96,36 +87,16 @@ inline double IntToFloat(DType from, int64_t v, DType to) {
 }
 
 inline double BitsToDouble(DType t, uint64_t bits) {
-  switch (t) {
-    case DType::kF64:
-      return BitCast<double>(bits);
-    case DType::kF32:
-      return BitCast<float>(uint32_t(bits));
-    case DType::kF16:
-      return HalfToFloat(uint16_t(bits));
-    case DType::kBF16:
-      return BFloat16ToFloat(uint16_t(bits));
-    default:
-      return IntToDouble(t, Normalize(t, int64_t(bits)));
-  }
+  if (t == DType::kF64) return BitCast<double>(bits);
+  return IsFloat(t) ? WidenFloat(t, uint32_t(bits)) : IntToDouble(t, Normalize(t, int64_t(bits)));
 }
 inline uint64_t DoubleToBits(DType t, double v) {
-  switch (t) {
-    case DType::kF64:
-      return BitCast<uint64_t>(v);
-    case DType::kF32:
-      return BitCast<uint32_t>(float(v));
-    // One rounding from double is what a cast to f16 means only through f32, as on every target.
-    case DType::kF16:
-      return FloatToHalf(float(v));
-    case DType::kBF16:
-      return FloatToBFloat16(float(v));
-    default: {
-      const int bits = DTypeBits(t) == 1 || t == DType::kBool ? 8 : DTypeBits(t);
-      const auto raw = uint64_t(DoubleToInt(t, v));
-      return bits >= 64 ? raw : raw & ((uint64_t{1} << bits) - 1);
-    }
-  }
+  if (t == DType::kF64) return BitCast<uint64_t>(v);
+  // One rounding from double is what a cast to f16 means only through f32, as on every target.
+  if (IsFloat(t)) return NarrowFloat(t, float(v));
+  const int bits = DTypeBits(t);
+  const auto raw = uint64_t(DoubleToInt(t, v));
+  return bits >= 64 ? raw : raw & ((uint64_t{1} << bits) - 1);
 }
 
 inline bool IsCompare(BinOp op) { return op >= BinOp::kLt; }

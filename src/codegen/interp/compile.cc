@@ -1,5 +1,4 @@
 /// compile.cc: expressions to straight-line code over blocks of lanes.
-#include <map>
 
 #include "codegen/lower/index_form.h"
 #include "interp.h"
@@ -193,7 +192,7 @@ class Compiler {
 
 }  // namespace
 
-Plan Compile(const Expr& e, int lane_loop, const CompileInput& input) {
+Plan CompilePlan(const Expr& e, int lane_loop, const CompileInput& input) {
   WEFT_CHECK(input.num_loops <= kMaxLoops, kLimit, "{} loops, more than {}", input.num_loops,
              kMaxLoops);
   Plan plan;

@@ -4,7 +4,6 @@
 /// runs by FHostEval (core/op/host_eval.h).
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 
 #include "weft/codegen/interp/interpreter.h"
 #include "weft/core/graph/builtin_ops.h"

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <bitset>
-#include <string>
 #include <vector>
 
 #include "codegen/lower/nest.h"
@@ -71,7 +70,7 @@ struct CompileInput {
   int first_table = 0;
   const std::vector<std::vector<int>>* tables = nullptr;
 };
-Plan Compile(const Expr& e, int lane_loop, const CompileInput& input);
+Plan CompilePlan(const Expr& e, int lane_loop, const CompileInput& input);
 
 /// Loops that e depends on, tables included.
 LoopSet LoopsOf(const Expr& e, const std::vector<std::vector<int>>& tables);

@@ -33,7 +33,7 @@ Expr BindDims(const Expr& e, const SymBindings& bindings) {
   bool symbolic = false;
   for (const ExprNode* n : PostOrder({e})) symbolic |= n->kind() == ExprKind::kDim;
   if (!symbolic) return e;
-  return Rewrite(e, [&](const Expr& x) {
+  return RewriteExpr(e, [&](const Expr& x) {
     return x->kind() == ExprKind::kDim ? Expr::Int(Evaluate(x->dim(), bindings)) : Expr();
   });
 }

@@ -3,6 +3,7 @@
 
 #include "codegen/expr/scalar.h"
 #include "interp.h"
+#include "weft/core/tensor/visit_element.h"
 #include "weft/support/check.h"
 
 namespace weft::interp {
@@ -35,57 +36,21 @@ void Round2(bool single, double* d, const double* a, bool ua, const double* b, b
     Map2(d, a, ua, b, ub, n, f);
 }
 
-template <class T, class To>
-void CopyIn(To* d, const T* p, int64_t step, int n) {
-  if (step == 1)
-    for (int i = 0; i < n; ++i) d[i] = To(p[i]);
+/// Elements base, base + step ... as `To`: doubles of floats, int64_t of others.
+template <class To>
+void ReadElements(const Source& s, int64_t base, int64_t step, To* d, int n) {
+  const auto copy = [&](auto element) {
+    using E = decltype(element);
+    const auto* p = static_cast<const typename E::Storage*>(s.data) + base;
+    if (step == 1)
+      for (int i = 0; i < n; ++i) d[i] = To(E::Load(p[i]));
+    else
+      for (int i = 0; i < n; ++i) d[i] = To(E::Load(p[i * step]));
+  };
+  if (s.raw)
+    copy(PlainElement<To>());
   else
-    for (int i = 0; i < n; ++i) d[i] = To(p[i * step]);
-}
-
-double ReadFloat(const Source& s, int64_t i) {
-  if (s.raw) return static_cast<const double*>(s.data)[i];
-  switch (s.dtype) {
-    case DType::kF64:
-      return static_cast<const double*>(s.data)[i];
-    case DType::kF32:
-      return static_cast<const float*>(s.data)[i];
-    case DType::kF16:
-      return HalfToFloat(static_cast<const uint16_t*>(s.data)[i]);
-    default:
-      return BFloat16ToFloat(static_cast<const uint16_t*>(s.data)[i]);
-  }
-}
-
-void ReadFloats(const Source& s, int64_t base, int64_t step, double* d, int n) {
-  if (s.raw || s.dtype == DType::kF64)
-    return CopyIn(d, static_cast<const double*>(s.data) + base, step, n);
-  if (s.dtype == DType::kF32) return CopyIn(d, static_cast<const float*>(s.data) + base, step, n);
-  for (int i = 0; i < n; ++i) d[i] = ReadFloat(s, base + i * step);
-}
-
-void ReadInts(const Source& s, int64_t base, int64_t step, int64_t* d, int n) {
-  if (s.raw) return CopyIn(d, static_cast<const int64_t*>(s.data) + base, step, n);
-  switch (s.dtype) {
-    case DType::kBool:
-      CopyIn(d, static_cast<const uint8_t*>(s.data) + base, step, n);
-      for (int i = 0; i < n; ++i) d[i] = d[i] != 0;
-      return;
-    case DType::kI8:
-      return CopyIn(d, static_cast<const int8_t*>(s.data) + base, step, n);
-    case DType::kI16:
-      return CopyIn(d, static_cast<const int16_t*>(s.data) + base, step, n);
-    case DType::kI32:
-      return CopyIn(d, static_cast<const int32_t*>(s.data) + base, step, n);
-    case DType::kU8:
-      return CopyIn(d, static_cast<const uint8_t*>(s.data) + base, step, n);
-    case DType::kU16:
-      return CopyIn(d, static_cast<const uint16_t*>(s.data) + base, step, n);
-    case DType::kU32:
-      return CopyIn(d, static_cast<const uint32_t*>(s.data) + base, step, n);
-    default:
-      return CopyIn(d, static_cast<const int64_t*>(s.data) + base, step, n);
-  }
+    VisitElement(s.dtype, copy);
 }
 
 [[noreturn]] void ThrowRange(int64_t index, int dim, const Source& s) {
@@ -250,9 +215,9 @@ void Machine::Load(const Instr& in, int n) {
       stride *= s.dims[d];
     }
     if (to_float)
-      ReadFloats(s, offset, lane_step, D(in.dst) + first, end - first);
+      ReadElements(s, offset, lane_step, D(in.dst) + first, end - first);
     else
-      ReadInts(s, offset, lane_step, I(in.dst) + first, end - first);
+      ReadElements(s, offset, lane_step, I(in.dst) + first, end - first);
     return;
   }
   for (int i = 0; i < n; ++i) {
@@ -269,9 +234,9 @@ void Machine::Load(const Instr& in, int n) {
       at = at * s.dims[d] + x;
     }
     if (to_float)
-      D(in.dst)[i] = ReadFloat(s, at);
+      ReadElements(s, at, 1, D(in.dst) + i, 1);
     else
-      ReadInts(s, at, 1, I(in.dst) + i, 1);
+      ReadElements(s, at, 1, I(in.dst) + i, 1);
   }
 }
 

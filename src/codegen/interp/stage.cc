@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <thread>
+#include <type_traits>
 
 #include "codegen/expr/scalar.h"
+#include "weft/core/tensor/visit_element.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/parallel_for.h"
@@ -145,38 +147,21 @@ struct Accumulator {
   int64_t position[kLanes];
 };
 
-template <class T, class V>
-void CopyOut(void* out, int64_t offset, int64_t step, const V* v, bool uniform, int n) {
-  T* p = static_cast<T*>(out) + offset;
-  for (int k = 0; k < n; ++k) p[k * step] = T(v[uniform ? 0 : k]);
+template <class Element, class V>
+void CopyOut(Element, void* out, int64_t offset, int64_t step, const V* v, bool uniform, int n) {
+  auto* p = static_cast<typename Element::Storage*>(out) + offset;
+  for (int k = 0; k < n; ++k)
+    p[k * step] = Element::Store(typename Element::Value(v[uniform ? 0 : k]));
 }
 
 void StoreTyped(DType t, void* out, int64_t offset, int64_t step, const double* d, const int64_t* i,
                 bool uniform, int n) {
-  switch (t) {
-    case DType::kF64:
-      return CopyOut<double>(out, offset, step, d, uniform, n);
-    case DType::kF32:
-      return CopyOut<float>(out, offset, step, d, uniform, n);
-    case DType::kF16:
-    case DType::kBF16:
-      for (int k = 0; k < n; ++k)
-        static_cast<uint16_t*>(out)[offset + k * step] =
-            uint16_t(scalar::DoubleToBits(t, d[uniform ? 0 : k]));
-      return;
-    case DType::kBool:
-    case DType::kI8:
-    case DType::kU8:
-      return CopyOut<uint8_t>(out, offset, step, i, uniform, n);
-    case DType::kI16:
-    case DType::kU16:
-      return CopyOut<uint16_t>(out, offset, step, i, uniform, n);
-    case DType::kI32:
-    case DType::kU32:
-      return CopyOut<uint32_t>(out, offset, step, i, uniform, n);
-    default:
-      return CopyOut<int64_t>(out, offset, step, i, uniform, n);
-  }
+  VisitElement(t, [&](auto element) {
+    if constexpr (std::is_floating_point_v<typename decltype(element)::Value>)
+      CopyOut(element, out, offset, step, d, uniform, n);
+    else
+      CopyOut(element, out, offset, step, i, uniform, n);
+  });
 }
 
 class Runner {
@@ -236,7 +221,7 @@ class Runner {
     if (candidates.empty()) candidates.push_back(-1);
     double best = -1;
     for (int lane : candidates) {
-      Plan plan = Compile(stage_.value, lane, input);
+      Plan plan = CompilePlan(stage_.value, lane, input);
       // Nanoseconds a lane: a strided load about one, the overhead of a block shared by its lanes.
       const double lanes = lane < 0 ? 1 : double(std::clamp<int64_t>(Extent(lane), 1, kLanes));
       const double cost =
@@ -326,9 +311,9 @@ class Runner {
     const int64_t step = lane_inside_ ? 0 : lane_stride_;
     if (stage_.typed) return StoreTyped(stage_.dtype, stage_.typed, offset, step, d, i, uniform, n);
     if (IsFloat(stage_.dtype))
-      CopyOut<double>(stage_.table, offset, step, d, uniform, n);
+      CopyOut(PlainElement<double>(), stage_.table, offset, step, d, uniform, n);
     else
-      CopyOut<int64_t>(stage_.table, offset, step, i, uniform, n);
+      CopyOut(PlainElement<int64_t>(), stage_.table, offset, step, i, uniform, n);
   }
 
   const Stage& stage_;

@@ -1,8 +1,6 @@
 /// stage.h: one loop nest of the interpreter; private to src/codegen.
 #pragma once
 
-#include <functional>
-
 #include "interp.h"
 
 namespace weft::interp {

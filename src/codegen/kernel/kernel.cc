@@ -64,9 +64,9 @@ std::string OperationText(const ExprNode& n) {
 }
 
 std::string MakeText(const Kernel& k) {
-  std::string out = fmt::format("{} outer {} vector {} inputs {} symbols {} small {}\ndims",
-                                k.tmpl == KernelTemplate::kRow ? "row" : "elementwise", k.num_outer,
-                                k.vector_loop, k.num_inputs, k.num_symbols, int(k.small_index));
+  std::string out =
+      fmt::format("{} outer {} vector {} inputs {} symbols {} small {}\ndims", FormName(k),
+                  k.num_outer, k.vector_loop, k.num_inputs, k.num_symbols, int(k.small_index));
   for (SymInt d : k.dims) out += fmt::format(" [{}]", d.ToString());
   out += '\n';
   for (const KernelBuffer& b : k.buffers)
@@ -117,9 +117,9 @@ void VerifyNode(const Kernel& k, const ExprNode& n) {
       break;
     case ExprKind::kReduce:
       for (SymInt e : n.extents()) VerifySymbols(e, symbols);
-      if (k.tmpl == KernelTemplate::kRow) {
-        const std::vector<SymInt> row(k.dims.begin() + k.num_outer, k.dims.end());
-        WEFT_ICHECK(n.extents() == row, "a reduction of a row kernel is not over its row loops");
+      if (k.has_rows()) {
+        WEFT_ICHECK(n.extents() == k.row_dims(),
+                    "a reduction of a row kernel is not over its row loops");
         for (const ExprNode* inner : PostOrder({n.operand(0)}))
           WEFT_ICHECK(inner->kind() != ExprKind::kIndex || inner->index() < k.num_outer,
                       "a row reduction depends on row loop {}", inner->index());
@@ -203,8 +203,7 @@ void Kernel::Finish() {
     WEFT_ICHECK(d.known(), "loop of unknown size");
     VerifySymbols(d, symbols);
   }
-  WEFT_ICHECK(tmpl == KernelTemplate::kElementwise ? num_outer == loops
-                                                   : num_outer >= 0 && num_outer < loops,
+  WEFT_ICHECK(has_rows() ? num_outer >= 0 && num_outer < loops : num_outer == loops,
               "{} outer loops of {}", num_outer, loops);
   WEFT_ICHECK(loops == 0 ? vector_loop == -1 : vector_loop >= 0 && vector_loop < loops,
               "vector loop {} of {}", vector_loop, loops);
@@ -216,8 +215,7 @@ void Kernel::Finish() {
     WEFT_ICHECK(s.value && s.value->dtype() == buffers[s.buffer].dtype,
                 "store of {} to a buffer of {}", s.value ? DTypeName(s.value->dtype()) : "nothing",
                 DTypeName(buffers[s.buffer].dtype));
-    WEFT_ICHECK(!s.per_row || tmpl == KernelTemplate::kRow,
-                "a store once per row needs a row kernel");
+    WEFT_ICHECK(!s.per_row || has_rows(), "a store once per row needs a row kernel");
     WEFT_ICHECK(++stored[s.buffer] == 1 || s.flag, "buffer {} is stored twice", s.buffer);
     WEFT_ICHECK(!s.flag || (s.buffer + 1 == int(buffers.size()) &&
                             s.value->dtype() == DType::kBool && s.offset->is_const(0)),
@@ -260,7 +258,7 @@ double OpsPerElement(const Kernel& kernel) {
     const double count = *times.Find(&n);
     total += count * OperationCost(n);
     double inner = count;
-    if (n.kind() == ExprKind::kReduce && kernel.tmpl == KernelTemplate::kElementwise) {
+    if (n.kind() == ExprKind::kReduce && !kernel.has_rows()) {
       for (SymInt e : n.extents()) inner *= e.is_const() ? double(e.value()) : kAssumedExtent;
     }
     for (const Expr& o : n.operands()) {

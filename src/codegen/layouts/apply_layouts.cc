@@ -11,7 +11,6 @@
 
 #include "codegen/expr/expr_pool.h"
 #include "weft/codegen/layouts/layouts.h"
-#include "weft/support/check.h"
 
 namespace weft {
 namespace {
@@ -102,7 +101,7 @@ ComputeSpec ApplyLayouts(const ComputeSpec& spec, const std::vector<Layout>& lay
   if (!any) return spec;
   const auto walks_last = [&](int input) { return space_is_last.value_or(moved[size_t(input)]); };
   for (size_t k = 0; k < spec.outputs.size(); ++k) {
-    Expr value = Rewrite(InMemoryOrder(spec.values[k], walks_last), [&](const Expr& e) -> Expr {
+    Expr value = RewriteExpr(InMemoryOrder(spec.values[k], walks_last), [&](const Expr& e) -> Expr {
       if (e->kind() != ExprKind::kLoad || !moved[size_t(e->buffer())]) return {};
       Indices at(e->operands().begin(), e->operands().begin() + e->num_indices());
       PutChannelsLast(&at);

@@ -20,7 +20,7 @@ namespace {
 
 using Loops = std::vector<int>;  // sorted, distinct
 
-void Add(Loops* to, const Loops& more) {
+void AddLoops(Loops* to, const Loops& more) {
   to->insert(to->end(), more.begin(), more.end());
   std::sort(to->begin(), to->end());
   to->erase(std::unique(to->begin(), to->end()), to->end());
@@ -41,7 +41,7 @@ struct Walk {
   Loops Channel() const { return axes[1]; }
   Loops Spatial() const {
     Loops all;
-    for (size_t d = 2; d < axes.size(); ++d) Add(&all, axes[d]);
+    for (size_t d = 2; d < axes.size(); ++d) AddLoops(&all, axes[d]);
     return all;
   }
   bool Mixes() const { return Share(Channel(), Spatial()); }
@@ -51,7 +51,7 @@ struct Walk {
   }
   size_t NumLoops() const {
     Loops all;
-    for (const Loops& a : axes) Add(&all, a);
+    for (const Loops& a : axes) AddLoops(&all, a);
     return all.size();
   }
 };
@@ -115,7 +115,7 @@ class OutputWalks {
       for (int d = 0; d < n->num_indices(); ++d) {
         Loops loops;
         for (const ExprNode* x : PostOrder({n->operand(d)}))
-          if (x->kind() == ExprKind::kIndex) Add(&loops, {x->index()});
+          if (x->kind() == ExprKind::kIndex) AddLoops(&loops, {x->index()});
         w.axes.push_back(std::move(loops));
       }
       reads_.push_back(std::move(w));
@@ -165,7 +165,7 @@ class Grouper {
     for (const OutputWalks& o : outputs_) {
       std::vector<int> touched;
       const auto touch = [&](const Walk& w) {
-        if (w.axes.size() >= 3) Add(&touched, {int(number.at(Find(w.operand)))});
+        if (w.axes.size() >= 3) AddLoops(&touched, {int(number.at(Find(w.operand)))});
       };
       touch(o.out());
       for (const Walk& r : o.reads()) touch(r);

@@ -76,7 +76,7 @@ class FlagMaker {
   FlagMaker(Nest* nest, const ComputeSpec& spec)
       : nest_(*nest),
         spec_(spec),
-        rows_(nest->tmpl == KernelTemplate::kRow),
+        rows_(nest->has_rows()),
         of_reduction_(nest->reductions.size()) {}
 
   void Run() {
@@ -184,7 +184,7 @@ void DropFalseFlags(Nest* nest) {
   auto& reductions = nest->reductions;
   // Where a body is never true, nothing is left of the reduction in what uses it.
   const auto settle = [&](const Expr& e) {
-    return Rewrite(e, [&](const Expr& x) -> Expr {
+    return RewriteExpr(e, [&](const Expr& x) -> Expr {
       const int r = x->slot();
       const bool never = r >= 0 && reductions[size_t(r)].op == ReduceOp::kAny &&
                          reductions[size_t(r)].body->is_const(0);

@@ -5,7 +5,6 @@
 #include "weft/codegen/lower/lower.h"
 
 #include <algorithm>
-#include <map>
 
 #include "index_form.h"
 #include "nest.h"
@@ -238,10 +237,16 @@ int StridedAccesses(const Nest& nest, int loop) {
 }
 
 int ChooseVectorLoop(const Nest& nest) {
-  if (nest.num_dims == 0) return -1;
   const int last = nest.num_dims - 1, last_outer = nest.num_outer - 1;
-  if (nest.tmpl == KernelTemplate::kElementwise || last_outer < 0) return last;
-  return StridedAccesses(nest, last) <= StridedAccesses(nest, last_outer) ? last : last_outer;
+  switch (nest.tmpl) {
+    case KernelTemplate::kElementwise:
+      break;
+    case KernelTemplate::kRow:
+      if (last_outer >= 0 && StridedAccesses(nest, last) > StridedAccesses(nest, last_outer))
+        return last_outer;
+      break;
+  }
+  return last;
 }
 
 /// Puts Reduce nodes back for the slots.
@@ -255,7 +260,7 @@ class Rebuilder {
       std::vector<SymInt> extents;
       for (int i = 0; i < r.count; ++i) extents.push_back(symbols->Use(nest.loops[r.first + i]));
       reduces_[k] = Expr::Reduce(r.op, extents, [&](const Indices& variables) {
-        return Rewrite(body, [&](const Expr& e) -> Expr {
+        return RewriteExpr(body, [&](const Expr& e) -> Expr {
           if (e->kind() != ExprKind::kIndex || e->index() < r.first ||
               e->index() >= r.first + r.count)
             return {};
@@ -265,7 +270,7 @@ class Rebuilder {
     }
   }
   Expr Fill(const Expr& e) {
-    return Rewrite(e, [&](const Expr& x) -> Expr {
+    return RewriteExpr(e, [&](const Expr& x) -> Expr {
       if (x->kind() == ExprKind::kDim) return Expr::Dim(symbols_->Use(x->dim()));
       if (x->slot() >= 0) return reduces_.at(size_t(x->slot()));
       return {};
@@ -299,15 +304,14 @@ LoweredKernel LowerKernel(const ComputeSpec& original, const Facts& facts) {
   CollapseLoops(&nest, facts);
 
   auto kernel = std::make_shared<Kernel>();
-  kernel->tmpl = nest.tmpl;
   kernel->num_inputs = int(spec.inputs.size());
   for (const TensorSpec& t : spec.inputs)
     kernel->buffers.push_back({t.dtype, false, Product(t.dims)});
   for (const TensorSpec& t : spec.outputs)
     kernel->buffers.push_back({t.dtype, true, Product(t.dims)});
   kernel->small_index = SmallIndex(nest, kernel->buffers, facts);
-  kernel->num_outer = nest.num_outer;
-  kernel->vector_loop = ChooseVectorLoop(nest);
+  nest.vector_loop = ChooseVectorLoop(nest);
+  static_cast<KernelForm&>(*kernel) = nest;
 
   SymbolTable symbols(facts);
   symbols.NameLoops(nest.loops);

@@ -1,5 +1,5 @@
-/// nest.cc: which loops a kernel has: one per dimension of the outputs (kElementwise), or
-/// rows and their elements (kRow).
+/// nest.cc: which loops a kernel has: one per dimension of the outputs (elementwise),
+/// or rows and their elements (row).
 ///
 /// Rows. All reductions must be over the same extents R and may depend on nothing but P. An output
 /// is *full* (its space is P x R in any order of dimensions) or per row (its space is P). Which
@@ -9,7 +9,6 @@
 #include "nest.h"
 
 #include <algorithm>
-#include <map>
 
 #include "index_form.h"
 #include "weft/support/check.h"
@@ -25,7 +24,7 @@ std::vector<SymInt> SimplifyDims(std::vector<SymInt> dims, const Facts& facts) {
 /// Moves Reduce nodes out of expressions into nest->reductions.
 class Extractor {
  public:
-  /// `row_first` >= 0: all reductions share the loops from there on (kRow).
+  /// `row_first` >= 0: all reductions share the loops from there on (row).
   Extractor(Nest* nest, int row_first, const Facts& facts)
       : nest_(nest), row_first_(row_first), facts_(facts) {}
 

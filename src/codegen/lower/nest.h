@@ -13,7 +13,8 @@
 
 namespace weft {
 
-struct Nest {
+/// `vector_loop` is chosen when the nest becomes a kernel.
+struct Nest : KernelForm {
   struct Store {
     int output;
     Expr offset, value;
@@ -29,11 +30,9 @@ struct Nest {
     Expr value;
     bool per_row = false;
   };
-  KernelTemplate tmpl = KernelTemplate::kElementwise;
   std::vector<SymInt> loops;
   std::vector<int> group;  ///< of each loop; only loops of one group merge
   int num_dims = 0;        ///< the first ones are loops of the kernel
-  int num_outer = 0;
   std::vector<Store> stores;
   std::vector<Reduction> reductions;
   std::vector<RangeFlag> flags;

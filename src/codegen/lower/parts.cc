@@ -1,4 +1,4 @@
-/// parts.cc: template MULTI: several computations side by side that share one launch.
+/// parts.cc: form multi: several computations side by side that share one launch.
 ///
 /// A part is lowered by itself; equal parts share a kernel. Element-wise parts whose operands are
 /// all dense over the part's points, or one element, forget their shapes: they become one kernel
@@ -40,7 +40,7 @@ Part TakePart(const ComputeSpec& all, size_t first_output, size_t outputs) {
     part.operands.push_back(n->buffer());
   }
   for (Expr& value : part.spec.values)
-    value = Rewrite(value, [&](const Expr& e) -> Expr {
+    value = RewriteExpr(value, [&](const Expr& e) -> Expr {
       if (e->kind() != ExprKind::kLoad) return {};
       Indices at(e->operands().begin(), e->operands().begin() + e->num_indices());
       return Expr::Load(number.at(e->buffer()), e->dtype(), std::move(at),
@@ -96,7 +96,7 @@ std::optional<FlatForm> Flatten(const ComputeSpec& original, const Facts& facts)
   form.points = Product(points);
   bool flat = true;
   for (const Expr& value : spec.values)
-    form.values.push_back(Rewrite(value, [&](const Expr& e) -> Expr {
+    form.values.push_back(RewriteExpr(value, [&](const Expr& e) -> Expr {
       if (e->kind() != ExprKind::kLoad) return {};
       const Walk walk = WalkOf(*e, spec.inputs[size_t(e->buffer())].dims, points);
       flat = flat && walk != Walk::kOther;
@@ -119,7 +119,7 @@ void OrderInputs(FlatForm* form, std::vector<int>* operands) {
     for (size_t i = 0; i < n; ++i) to[InputName(int(i))] = name(i);
     Exprs values;
     for (const Expr& value : form->values)
-      values.push_back(Rewrite(value, [&](const Expr& e) {
+      values.push_back(RewriteExpr(value, [&](const Expr& e) {
         return e->kind() == ExprKind::kVariable ? Expr::Variable(to.at(e->name()), e->dtype())
                                                 : Expr();
       }));
@@ -156,7 +156,7 @@ KernelPtr LowerFlat(const FlatForm& form) {
     load[InputName(int(i))] =
         Expr::Load(int(i), form.inputs[i], form.dense[i] ? Indices{Expr::Index(0)} : Indices{});
   for (const Expr& value : form.values)
-    spec.values.push_back(Rewrite(value, [&](const Expr& e) {
+    spec.values.push_back(RewriteExpr(value, [&](const Expr& e) {
       return e->kind() == ExprKind::kVariable ? load.at(e->name()) : Expr();
     }));
   return LowerKernel(spec, Facts()).kernel;

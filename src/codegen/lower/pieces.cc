@@ -1,4 +1,4 @@
-/// pieces.cc: a tensor that is put together from very many others (Concat) as template MULTI: one
+/// pieces.cc: a tensor that is put together from very many others (Concat) as form multi: one
 /// copy a piece, all in one launch.
 ///   before  out[i] = i < 3 ? b0[i] : i < 6 ? b1[i - 3] : ..
 ///   after   part 0: out[0 + k] = b0[k];  part 1: out[3 + k] = b1[k];  ..
@@ -9,13 +9,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "weft/support/check.h"
-
 namespace weft {
 namespace {
-
-/// So many tensors Fusion puts into one kernel; with more the operator stands alone.
-constexpr size_t kLeastPieces = 65;
 
 /// [begin, end) of the axis is the whole of an input.
 struct Piece {
@@ -153,10 +148,10 @@ KernelPtr CopyKernel(DType t, bool contiguous, bool flat) {
 }  // namespace
 
 std::optional<LoweredKernel> LowerPieces(const ComputeSpec& spec, bool flat) {
-  if (spec.inputs.size() < kLeastPieces) return {};
+  if (spec.inputs.size() <= kMaxKernelTensors) return {};
   PieceFinder finder(spec);
   const std::vector<Piece> pieces = finder.Run();
-  if (pieces.size() < kLeastPieces) return {};
+  if (pieces.size() <= kMaxKernelTensors) return {};
   const std::vector<SymInt>& out = spec.outputs[0].dims;
   const auto axis = size_t(finder.axis());
   const SymInt outer = Product({out.begin(), out.begin() + std::ptrdiff_t(axis)}),

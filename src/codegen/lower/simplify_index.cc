@@ -10,8 +10,6 @@
 /// where the sum that is divided cannot wrap, and comparisons, Min, Max and Select are decided
 /// where the range of the difference of both sides tells, neither of which may wrap. Modulo 2^64,
 /// which is how data computes, only the sums themselves hold. What cannot be proved stays.
-#include <algorithm>
-#include <numeric>
 
 #include "index_form.h"
 #include "weft/support/check.h"
@@ -70,6 +68,31 @@ Expr FloorModulo(const IndexForm& x, SymInt d) {
   return Expr::Binary(BinOp::kFloorMod, x.ToExpr(), Expr::Dim(d));
 }
 
+/// x = d * quotient + rest, term by term. A constant that d does not divide is split as well where
+/// `floors`, else it stays in the rest.
+struct Split {
+  IndexForm quotient, rest;
+};
+Split SplitTerms(const IndexForm& x, SymInt d, bool floors) {
+  Split s;
+  for (const auto& [atom, c] : x.terms) {
+    const SymInt q = ExactQuotient(c, d);
+    if (q.known())
+      s.quotient.Add(atom, q);
+    else
+      s.rest.Add(atom, c);
+  }
+  if (floors && x.constant.is_const() && d.is_const()) {
+    s.quotient.constant = FloorDiv(x.constant, d);
+    s.rest.constant = Mod(x.constant, d);
+  } else if (const SymInt q = ExactQuotient(x.constant, d); q.known()) {
+    s.quotient.constant = q;
+  } else {
+    s.rest.constant = x.constant;
+  }
+  return s;
+}
+
 }  // namespace
 
 IndexSimplifier::IndexSimplifier(const std::vector<SymInt>& dims, const Facts& facts,
@@ -80,22 +103,7 @@ IndexSimplifier::IndexSimplifier(const std::vector<SymInt>& dims, const Facts& f
 
 IndexForm IndexSimplifier::Divide(const IndexForm& x, SymInt d) {
   if (!CannotWrap(x)) return FormOf(FloorDivide(x, d));
-  IndexForm quotient, rest;
-  for (const auto& [atom, c] : x.terms) {
-    const SymInt q = ExactQuotient(c, d);
-    if (q.known())
-      quotient.Add(atom, q);
-    else
-      rest.Add(atom, c);
-  }
-  if (x.constant.is_const() && d.is_const()) {
-    quotient.constant = FloorDiv(x.constant, d);
-    rest.constant = Mod(x.constant, d);
-  } else if (const SymInt q = ExactQuotient(x.constant, d); q.known()) {
-    quotient.constant = q;
-  } else {
-    rest.constant = x.constant;
-  }
+  auto [quotient, rest] = SplitTerms(x, d, true);
   if (Within(rest, d)) return quotient;
   // Less a multiple of d it may leave 64 bits where x does not.
   if (!CannotWrap(rest)) return FormOf(FloorDivide(x, d));
@@ -117,22 +125,7 @@ IndexForm IndexSimplifier::Divide(const IndexForm& x, SymInt d) {
     if (!g.known() || g.is(1) || g.is(-1) || facts_.LessEqual(1, g) != Proof::kYes) continue;
     const SymInt m = ExactQuotient(d, g);
     if (!m.known()) continue;
-    IndexForm high, low;
-    for (const auto& [a, c] : rest.terms) {
-      const SymInt q = ExactQuotient(c, g);
-      if (q.known())
-        high.Add(a, q);
-      else
-        low.Add(a, c);
-    }
-    if (rest.constant.is_const() && g.is_const()) {
-      high.constant = FloorDiv(rest.constant, g);
-      low.constant = Mod(rest.constant, g);
-    } else if (const SymInt q = ExactQuotient(rest.constant, g); q.known()) {
-      high.constant = q;
-    } else {
-      low.constant = rest.constant;
-    }
+    const auto [high, low] = SplitTerms(rest, g, true);
     if (!Within(low, g)) continue;
     if (Within(high, m)) return quotient;
     quotient.Add(FloorDivide(high, m), 1);
@@ -146,14 +139,7 @@ IndexForm IndexSimplifier::Modulo(const IndexForm& x, SymInt d) {
   // A power of two divides 2^64: what wraps has the same remainder.
   const bool may_wrap = IsPowerOfTwo(d);
   if (!may_wrap && !CannotWrap(x)) return FormOf(FloorModulo(x, d));
-  IndexForm rest;
-  for (const auto& [atom, c] : x.terms) {
-    if (!ExactQuotient(c, d).known()) rest.Add(atom, c);
-  }
-  if (x.constant.is_const() && d.is_const())
-    rest.constant = Mod(x.constant, d);
-  else if (!ExactQuotient(x.constant, d).known())
-    rest.constant = x.constant;
+  const IndexForm rest = SplitTerms(x, d, true).rest;
   if (Within(rest, d)) return rest;
   if (!may_wrap && !CannotWrap(rest)) return FormOf(FloorModulo(x, d));
   // (x % (a*d)) % d  ->  x % d
@@ -172,18 +158,7 @@ IndexForm IndexSimplifier::Modulo(const IndexForm& x, SymInt d) {
     if (g.is(1) || g.is(-1) || facts_.LessEqual(1, g) != Proof::kYes) continue;
     const SymInt m = ExactQuotient(d, g);
     if (!m.known()) continue;
-    IndexForm high, low;
-    for (const auto& [a, c] : rest.terms) {
-      const SymInt q = ExactQuotient(c, g);
-      if (q.known())
-        high.Add(a, q);
-      else
-        low.Add(a, c);
-    }
-    if (const SymInt q = ExactQuotient(rest.constant, g); q.known())
-      high.constant = q;
-    else
-      low.constant = rest.constant;
+    const auto [high, low] = SplitTerms(rest, g, false);
     if (!Within(low, g)) continue;
     IndexForm result = low;
     if (Within(high, m))

@@ -39,8 +39,8 @@ std::vector<Layout> OperandLayouts(const NodePtr& n, const LayoutMap& layouts,
   return own;
 }
 
-LoweredKernel Lower(const NodePtr& n, const Graph& body, std::vector<Layout> layouts,
-                    const Facts& facts, bool flat) {
+LoweredKernel LowerBody(const NodePtr& n, const Graph& body, std::vector<Layout> layouts,
+                        const Facts& facts, bool flat) {
   const ComputeSpec spec = ApplyLayouts(ExpandBody(body), layouts);
   const AttrValue* parts = n->attrs.dict.find("parts");
   std::optional<LoweredKernel> pieces;
@@ -81,7 +81,7 @@ Graph CodeGen(Graph g, PassContext& ctx) {
     if (DrawsAnew(n)) continue;                // a kernel would hold the numbers of one draw
     ctx.cancel().Check();
     try {
-      LoweredKernel lowered = Lower(n, **body, OperandLayouts(n, layouts, shapes), facts, flat);
+      LoweredKernel lowered = LowerBody(n, **body, OperandLayouts(n, layouts, shapes), facts, flat);
       for (const KernelPtr& k : lowered.Kernels())
         Limits::Check("source_bytes", int64_t(k->CanonicalText().size()),
                       ctx.limits().source_bytes);

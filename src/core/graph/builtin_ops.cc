@@ -10,7 +10,7 @@
 
 namespace weft {
 
-NodeEntry Apply(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs) {
+NodeEntry ApplyOp(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs) {
   return MakeNode(op, std::string(), inputs, std::move(attrs));
 }
 
@@ -63,7 +63,7 @@ NodeEntry ScalarOf(const NodeEntry& x, double value) {
   // f32 where it loses nothing: the cast that follows is then exact for every float dtype that can
   // hold the value.
   const DType t = double(float(value)) == value || value != value ? DType::kF32 : DType::kF64;
-  return Apply("CastLike", {ScalarLike(x, t, value), x});
+  return ApplyOp("CastLike", {ScalarLike(x, t, value), x});
 }
 
 GraphPtr FusedBody(const NodePtr& node) {

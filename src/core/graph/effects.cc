@@ -181,12 +181,12 @@ NodePtr AddState(Graph& graph, std::string name, Type type, Shape shape, TensorP
 }
 
 NodeEntry Assign(const NodeEntry& variable, const NodeEntry& value) {
-  return Apply(builtin::kAssign, {variable, value});
+  return ApplyOp(builtin::kAssign, {variable, value});
 }
 
 NodeEntry Group(const std::vector<NodeEntry>& inputs) {
   WEFT_CHECK(!inputs.empty(), kArity, "weft::Group takes at least one input");
-  return Apply(builtin::kGroup, inputs);
+  return ApplyOp(builtin::kGroup, inputs);
 }
 
 }  // namespace weft

@@ -6,7 +6,6 @@
 #include "load.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/graph/store.h"
 #include "core/text/placeholder.h"

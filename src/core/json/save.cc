@@ -1,7 +1,6 @@
 /// save.cc: writes a graph as JSON (the form is described in json.h).
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <unordered_map>
 
 #include "core/graph/attr_value.h"

@@ -39,7 +39,7 @@ std::vector<std::string> Folders() {
 }
 
 /// Empty when it is loaded, else why not.
-std::string Load(const std::string& name) {
+std::string LoadModule(const std::string& name) {
   const std::string file = fmt::format("{}{}{}", kPrefix, name, kSuffix);
   for (const std::string& folder : Folders()) {
     const std::string path = JoinPath(folder, file);
@@ -63,7 +63,7 @@ std::string LoadOnce(const std::string& name) {
   static auto* results = new std::map<std::string, std::string>;
   std::lock_guard lock(mutex);
   auto it = results->find(name);
-  if (it == results->end()) it = results->emplace(name, Load(name)).first;
+  if (it == results->end()) it = results->emplace(name, LoadModule(name)).first;
   return it->second;
 }
 

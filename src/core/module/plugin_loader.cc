@@ -69,7 +69,7 @@ void CheckAbi(const PluginFile& file, const std::string& theirs) {
 
 /// dlopen is declared to throw nothing, but static initialisers of what it opens may; through this
 /// pointer that is an exception as any other, in the child process that tries the plugin.
-void* Open(const PluginFile& file) {
+void* OpenFile(const PluginFile& file) {
   using Opener = void* (*)(const char*, int);
   static Opener volatile open = reinterpret_cast<Opener>(&dlopen);
   void* handle = nullptr;
@@ -154,7 +154,7 @@ PluginInfo LoadNow(const PluginFile& file, bool* opened) {
   if (file.abi_id) CheckAbi(file, *file.abi_id);
   StagingScope staged;
   *opened = true;
-  void* handle = Open(file);
+  void* handle = OpenFile(file);
   size_t through_table = 0;
   const WeftPluginInfo info = CallEntry(file, handle, &through_table);
   staged.Close();

@@ -260,7 +260,8 @@ struct OpBuilder::Impl {
   std::string name;
   Owner owner;
   bool group;
-  std::vector<std::function<void(Op&)>> edits;  // everything but attributes
+  std::vector<std::function<void(Op&)>> edits;   // everything but attributes and counts
+  std::vector<std::function<void(Op&)>> counts;  // set_num_*, which win over what is listed
   std::vector<AttrSetting> attrs;
   std::vector<std::string> includes, aliases;
   bool declares = false;  // says what the op is, not only how something is done with it
@@ -285,7 +286,7 @@ void CommitGroup(const std::string& name, const std::vector<AttrSetting>& attrs)
 }
 
 /// The op of that name, made where there is none.
-Op& Open(const std::string& name) {
+Op& OpenOp(const std::string& name) {
   if (Op* known = Lookup(name)) return *known;
   const bool again = dmlc::Registry<Op>::Find(name) != nullptr;
   // The entry of `withdrawn` is made beforehand, so that taking back needs no memory.
@@ -320,6 +321,20 @@ void Include(Op* op, const std::string& group) {
     for (const AttrSetting& s : it->second) SetAttr(*op, s, true);
 }
 
+void ListInput(Op& op, const ArgDoc& input) {
+  op.inputs.push_back(input);
+  const auto required = [](const ArgDoc& a) { return !a.optional && !a.variadic; };
+  const bool any =
+      std::any_of(op.inputs.begin(), op.inputs.end(), [](const ArgDoc& a) { return a.variadic; });
+  op.min_inputs = int(std::count_if(op.inputs.begin(), op.inputs.end(), required));
+  op.max_inputs = any ? kVarg : int(op.inputs.size());
+  op.num_inputs = op.min_inputs == op.max_inputs ? op.min_inputs : kVarg;
+}
+void ListOutput(Op& op, const ArgDoc& output) {
+  op.outputs.push_back(output);
+  op.num_outputs = int(op.outputs.size());
+}
+
 }  // namespace
 
 /// In a transaction: whatever throws here is taken back by it.
@@ -330,7 +345,7 @@ void OpBuilder::Impl::CommitNow() {
   for (const AttrSetting& s : attrs) Column(s.name, s.type);  // type conflicts first
   if (group) return CommitGroup(name, attrs);
   const bool fresh = !Lookup(name);
-  Op& op = Open(name);
+  Op& op = OpenOp(name);
   // A plugin may say more about an op of others, not something else about what it is.
   if (!fresh && declares && !module.empty() && !op.owners.empty() && op.owners[0].module != module)
     ThrowError(ErrorCode::kDuplicate,
@@ -340,6 +355,7 @@ void OpBuilder::Impl::CommitNow() {
   SaveState(&op);
   op.owners.push_back(owner);
   for (const auto& edit : edits) edit(op);
+  for (const auto& count : counts) count(op);
   for (const std::string& alias : aliases) AddAlias(&op, alias);
   for (const std::string& g : includes) Include(&op, g);
   for (const AttrSetting& s : attrs) SetAttr(op, s, false);
@@ -354,45 +370,47 @@ OpBuilder::OpBuilder(std::string name, Owner owner, bool group) : impl_(new Impl
 OpBuilder::~OpBuilder() = default;
 OpBuilder::OpBuilder(OpBuilder&&) noexcept = default;
 
-#define WEFT_OP_EDIT(...)                               \
-  impl_->declares = true;                               \
-  impl_->edits.push_back([=](Op& op) { __VA_ARGS__; }); \
+#define WEFT_OP_KEEP(List, ...)                        \
+  impl_->declares = true;                              \
+  impl_->List.push_back([=](Op& op) { __VA_ARGS__; }); \
   return *this
+#define WEFT_OP_EDIT(...) WEFT_OP_KEEP(edits, __VA_ARGS__)
+#define WEFT_OP_COUNT(...) WEFT_OP_KEEP(counts, __VA_ARGS__)
 
 OpBuilder& OpBuilder::describe(std::string doc) { WEFT_OP_EDIT(op.description = doc); }
 OpBuilder& OpBuilder::input(std::string n, std::string t, std::string d) {
-  WEFT_OP_EDIT(op.inputs.push_back({n, t, d}));
+  WEFT_OP_EDIT(ListInput(op, {n, t, d}));
 }
 OpBuilder& OpBuilder::add_argument(std::string n, std::string t, std::string d) {
-  return input(n, t, d);
+  WEFT_OP_EDIT(op.inputs.push_back({n, t, d}));
 }
 OpBuilder& OpBuilder::optional_input(std::string n, std::string t, std::string d) {
-  WEFT_OP_EDIT(op.inputs.push_back({n, t, d, true}));
+  WEFT_OP_EDIT(ListInput(op, {n, t, d, true}));
 }
 OpBuilder& OpBuilder::variadic_input(std::string n, std::string t, std::string d) {
-  WEFT_OP_EDIT(op.inputs.push_back({n, t, d, false, true}));
+  WEFT_OP_EDIT(ListInput(op, {n, t, d, false, true}));
 }
 OpBuilder& OpBuilder::output(std::string n, std::string t, std::string d) {
-  WEFT_OP_EDIT(op.outputs.push_back({n, t, d}));
+  WEFT_OP_EDIT(ListOutput(op, {n, t, d}));
 }
 OpBuilder& OpBuilder::optional_output(std::string n, std::string t, std::string d) {
-  WEFT_OP_EDIT(op.outputs.push_back({n, t, d, true}));
+  WEFT_OP_EDIT(ListOutput(op, {n, t, d, true}));
 }
 OpBuilder& OpBuilder::example(std::vector<std::string> in, std::string a) {
   WEFT_OP_EDIT(op.examples.push_back({in, a}));
 }
 OpBuilder& OpBuilder::set_num_inputs(int n) {
-  WEFT_OP_EDIT(op.num_inputs = n; op.min_inputs = n < 0 ? 0 : n; op.max_inputs = n);
+  WEFT_OP_COUNT(op.num_inputs = n; op.min_inputs = n < 0 ? 0 : n; op.max_inputs = n);
 }
 OpBuilder& OpBuilder::set_num_inputs(int min, int max) {
-  WEFT_OP_EDIT(op.num_inputs = min == max ? min : -1; op.min_inputs = min; op.max_inputs = max);
+  WEFT_OP_COUNT(op.num_inputs = min == max ? min : -1; op.min_inputs = min; op.max_inputs = max);
 }
 OpBuilder& OpBuilder::set_num_inputs(std::function<uint32_t(const NodeAttrs&)> f) {
-  WEFT_OP_EDIT(op.num_inputs = -1; op.get_num_inputs = f);
+  WEFT_OP_COUNT(op.num_inputs = -1; op.get_num_inputs = f);
 }
-OpBuilder& OpBuilder::set_num_outputs(int n) { WEFT_OP_EDIT(op.num_outputs = n); }
+OpBuilder& OpBuilder::set_num_outputs(int n) { WEFT_OP_COUNT(op.num_outputs = n); }
 OpBuilder& OpBuilder::set_num_outputs(std::function<uint32_t(const NodeAttrs&)> f) {
-  WEFT_OP_EDIT(op.num_outputs = -1; op.get_num_outputs = f);
+  WEFT_OP_COUNT(op.num_outputs = -1; op.get_num_outputs = f);
 }
 OpBuilder& OpBuilder::set_attr_parser(std::function<void(NodeAttrs*)> f) {
   WEFT_OP_EDIT(op.attr_parser = f);
@@ -401,7 +419,9 @@ OpBuilder& OpBuilder::set_support_level(int level) { WEFT_OP_EDIT(op.support_lev
 OpBuilder& OpBuilder::set_schema(const ParamSchema* schema) {
   WEFT_OP_EDIT(op.param_schema = schema);
 }
+#undef WEFT_OP_COUNT
 #undef WEFT_OP_EDIT
+#undef WEFT_OP_KEEP
 OpBuilder& OpBuilder::add_alias(std::string alias) {
   impl_->aliases.push_back(std::move(alias));
   return *this;

@@ -1,8 +1,6 @@
 /// checks.h: the checks of what passes claim (see Checks in pass.h). Private to the pass manager.
 #pragma once
 
-#include <string>
-
 #include "weft/core/pass/pass.h"
 
 namespace weft {

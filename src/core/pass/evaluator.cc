@@ -130,16 +130,19 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
 }
 
 double RelativeTolerance(DType t) {
-  switch (t) {
-    case DType::kF64:
+  switch (FormatOf(t)) {
+    case FloatFormat::kF64:
       return 1e-9;
-    case DType::kF16:
+    case FloatFormat::kF32:
+      return 2e-5;
+    case FloatFormat::kF16:
       return 4e-3;
-    case DType::kBF16:
+    case FloatFormat::kBF16:
       return 3e-2;
-    default:
-      return IsFloat(t) ? 2e-5 : 0;
+    case FloatFormat::kNone:
+      break;
   }
+  return 0;
 }
 
 double CompareTensors(const Tensor& got, const Tensor& want, double rtol, double atol) {

@@ -2,7 +2,6 @@
 /// forget it: it runs what provides a missing attribute (resolve.h), minds the life of
 /// attributes, verifies, checks claims, dumps, counts and times.
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <iostream>
 #include <new>

@@ -154,7 +154,7 @@ PassBuilder& PassBuilder::override_pass() {
 namespace {
 
 /// Nothing has seen a pass of a transaction that fails: its place may be written again.
-void Add(const PassEntry& entry) {
+void AddEntry(const PassEntry& entry) {
   PassEntry* slot = &dmlc::Registry<PassEntry>::Get()->__REGISTER_OR_GET__(entry.name);
   PassEntry empty;
   empty.name = entry.name;
@@ -162,7 +162,7 @@ void Add(const PassEntry& entry) {
   *slot = entry;
 }
 
-void Replace(const PassEntry& entry) {
+void ReplaceEntry(const PassEntry& entry) {
   Replacements& t = Table();
   const auto it = t.current.find(entry.name);
   const PassEntry* before = it == t.current.end() ? nullptr : it->second;
@@ -192,9 +192,9 @@ void PassBuilder::Commit() {
                              old->owner.ToString(), entry.owner.ToString()),
                  "", "a pass that means to replace another declares override_pass()");
     if (old)
-      Replace(entry);
+      ReplaceEntry(entry);
     else
-      Add(entry);
+      AddEntry(entry);
     NoteRegistration("pass", entry.name);
   });
 }

@@ -1,7 +1,6 @@
 /// layout.cc: tensors copied between layouts, and what needs no copy.
 #include "weft/core/plan/layout.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "weft/core/graph/builtin_ops.h"

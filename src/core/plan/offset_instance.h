@@ -45,7 +45,7 @@ inline Plan EmptyPlan(const Instance& in) {
   return Plan{std::vector<int64_t>(in.items.size(), 0), 0};
 }
 
-inline void Place(const Instance& in, Plan* plan, uint32_t item, int64_t offset) {
+inline void PlaceItem(const Instance& in, Plan* plan, uint32_t item, int64_t offset) {
   plan->offsets[item] = offset;
   plan->arena_bytes = std::max(plan->arena_bytes, CheckedAdd(offset, in.items[item].size));
 }

@@ -129,7 +129,7 @@ Plan Sweep(const Instance& in) {
     for (; in.end[ends[next_end]] <= in.begin[i]; ++next_end) {
       free.Free(plan.offsets[ends[next_end]], in.items[ends[next_end]].size);
     }
-    Place(in, &plan, i, free.Allocate(in.items[i].size, in.items[i].alignment));
+    PlaceItem(in, &plan, i, free.Allocate(in.items[i].size, in.items[i].alignment));
   }
   return plan;
 }
@@ -180,7 +180,7 @@ Plan Skyline(const Instance& in, const std::vector<uint32_t>& order) {
   for (const uint32_t i : order) {
     const int64_t offset =
         CheckedRoundUp(heights.Max(in.begin[i], in.end[i]), in.items[i].alignment);
-    Place(in, &plan, i, offset);
+    PlaceItem(in, &plan, i, offset);
     heights.Raise(in.begin[i], in.end[i], offset + in.items[i].size);
   }
   return plan;
@@ -260,7 +260,7 @@ std::optional<Plan> FirstFit(const Instance& in, const std::vector<uint32_t>& or
       if (from >= offset && from - offset >= size) break;
       if (to > offset) offset = CheckedRoundUp(to, alignment);
     }
-    Place(in, &plan, i, offset);
+    PlaceItem(in, &plan, i, offset);
     if (plan.arena_bytes >= limit) return std::nullopt;
     index.Add(i);
   }

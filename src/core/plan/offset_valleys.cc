@@ -36,7 +36,7 @@ double Rank(const PlanItem& item, uint32_t rule) {
 }
 
 /// `order`: what is preferred, first.
-Plan Fill(const Instance& in, std::vector<uint32_t> order) {
+Plan FillValleys(const Instance& in, std::vector<uint32_t> order) {
   Plan plan = EmptyPlan(in);
   const uint32_t steps = in.num_steps - 1;  // the last one is an end only
   std::vector<int64_t> height(steps, 0);
@@ -57,7 +57,7 @@ Plan Fill(const Instance& in, std::vector<uint32_t> order) {
     }
     const PlanItem& item = in.items[*it];
     const int64_t offset = CheckedRoundUp(height[first], item.alignment);
-    Place(in, &plan, *it, offset);
+    PlaceItem(in, &plan, *it, offset);
     std::fill(height.begin() + in.begin[*it], height.begin() + in.end[*it], offset + item.size);
     order.erase(it);
   }
@@ -85,7 +85,7 @@ void FillValleys(const Instance& in, int64_t enough, Plan* best) {
       if (rank[a] != rank[b]) return rank[a] > rank[b];
       return in.items[a].size != in.items[b].size ? in.items[a].size > in.items[b].size : a < b;
     });
-    Plan plan = Fill(in, std::move(order));
+    Plan plan = FillValleys(in, std::move(order));
     if (plan.arena_bytes < best->arena_bytes) *best = std::move(plan);
   }
 }

@@ -3,7 +3,6 @@
 
 #include <dlpack/dlpack.h>
 
-#include <array>
 #include <optional>
 
 #include "weft/support/check.h"
@@ -11,20 +10,8 @@
 namespace weft {
 namespace {
 
-/// DLPack's code for booleans of one byte; the header of version 0.6 does not name it yet.
-constexpr uint8_t kDLBoolCode = 6;
-
-struct Pair {
-  DType dtype;
-  uint8_t code, bits;
-};
-constexpr Pair kPairs[] = {
-    {DType::kBool, kDLBoolCode, 8}, {DType::kI8, kDLInt, 8},       {DType::kI16, kDLInt, 16},
-    {DType::kI32, kDLInt, 32},      {DType::kI64, kDLInt, 64},     {DType::kU8, kDLUInt, 8},
-    {DType::kU16, kDLUInt, 16},     {DType::kU32, kDLUInt, 32},    {DType::kU64, kDLUInt, 64},
-    {DType::kF16, kDLFloat, 16},    {DType::kBF16, kDLBfloat, 16}, {DType::kF32, kDLFloat, 32},
-    {DType::kF64, kDLFloat, 64},    {DType::kC64, kDLComplex, 64}, {DType::kC128, kDLComplex, 128},
-};
+static_assert(kDLInt == 0 && kDLUInt == 1 && kDLFloat == 2 && kDLBfloat == 4 && kDLComplex == 5,
+              "DTypeTraits::dlpack");
 
 /// What a given-out view holds: the tensor, and its extents where DLPack wants to see them.
 struct Given {
@@ -58,8 +45,8 @@ std::shared_ptr<Tensor> FromDLPack(DLManagedTensor* managed) {
   WEFT_CHECK(t.ndim >= 0 && (t.ndim == 0 || t.shape), kBadInput,
              "the DLPack tensor has {} dimensions and no shape", t.ndim);
   std::optional<DType> dtype;
-  for (const Pair& p : kPairs)
-    if (p.code == t.dtype.code && p.bits == t.dtype.bits) dtype = p.dtype;
+  for (const DTypeTraits& row : DTypeTable::kRows)
+    if (row.dlpack == t.dtype.code && row.bits == t.dtype.bits) dtype = row.type;
   WEFT_CHECK(dtype && t.dtype.lanes == 1, kUnsupported,
              "no dtype for DLPack's code {}, {} bits, {} lanes", int(t.dtype.code),
              int(t.dtype.bits), int(t.dtype.lanes));
@@ -87,10 +74,8 @@ std::shared_ptr<Tensor> FromDLPack(DLManagedTensor* managed) {
 
 DLManagedTensor* ToDLPack(const TensorPtr& tensor) {
   WEFT_CHECK(tensor, kApiMisuse, "no tensor is given");
-  const Pair* pair = nullptr;
-  for (const Pair& p : kPairs)
-    if (p.dtype == tensor->dtype()) pair = &p;
-  WEFT_CHECK(pair, kUnsupported, "DLPack has no dtype {}", DTypeName(tensor->dtype()));
+  const DTypeTraits& type = TraitsOf(tensor->dtype());
+  WEFT_CHECK(type.dlpack >= 0, kUnsupported, "DLPack has no dtype {}", DTypeName(tensor->dtype()));
   auto given = std::make_unique<Given>();
   given->tensor = tensor;
   given->dims = tensor->dims();
@@ -98,7 +83,7 @@ DLManagedTensor* ToDLPack(const TensorPtr& tensor) {
   t.data = const_cast<void*>(tensor->data());
   t.device.device_type = kDLCPU;
   t.ndim = tensor->rank();
-  t.dtype = {pair->code, pair->bits, 1};
+  t.dtype = {uint8_t(type.dlpack), uint8_t(type.bits), 1};
   t.shape = given->dims.data();
   given->managed.manager_ctx = given.get();
   given->managed.deleter = [](DLManagedTensor* m) { delete static_cast<Given*>(m->manager_ctx); };

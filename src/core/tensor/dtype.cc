@@ -1,6 +1,7 @@
-/// dtype.cc: names and sizes of element types, and the conversions of the 16-bit floats.
+/// dtype.cc: sizes and ranges of element types, and the conversions of narrow floats.
 #include "weft/core/tensor/dtype.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "weft/support/check.h"
@@ -8,21 +9,6 @@
 
 namespace weft {
 namespace {
-
-struct DTypeInfo {
-  std::string_view name;
-  int bits;
-};
-
-/// Indexed by the number of the type.
-constexpr DTypeInfo kInfo[kNumDTypes] = {
-    {"?", 0},      {"bool", 8},     {"i8", 8},         {"i16", 16},   {"i32", 32},
-    {"i64", 64},   {"u8", 8},       {"u16", 16},       {"u32", 32},   {"u64", 64},
-    {"f16", 16},   {"bf16", 16},    {"f32", 32},       {"f64", 64},   {"str", 0},
-    {"c64", 64},   {"c128", 128},   {"i4", 4},         {"u4", 4},     {"i2", 2},
-    {"u2", 2},     {"f8e4m3fn", 8}, {"f8e4m3fnuz", 8}, {"f8e5m2", 8}, {"f8e5m2fnuz", 8},
-    {"f8e8m0", 8}, {"f4e2m1", 4},
-};
 
 uint32_t BitsOf(float v) {
   uint32_t bits;
@@ -38,21 +24,18 @@ float FloatOf(uint32_t bits) {
 
 }  // namespace
 
-std::string_view DTypeName(DType t) {
-  const int i = int(t);
-  return i < kNumDTypes ? kInfo[i].name : kInfo[0].name;
-}
-
 std::optional<DType> ParseDType(std::string_view name) {
-  for (int i = 0; i < kNumDTypes; ++i) {
-    if (kInfo[i].name == name) return DType(i);
+  for (const DTypeTraits& row : DTypeTable::kRows) {
+    if (row.name == name) return row.type;
   }
   return std::nullopt;
 }
 
-int DTypeBits(DType t) {
-  const int i = int(t);
-  return i < kNumDTypes ? kInfo[i].bits : 0;
+std::optional<DType> DTypeOfOnnx(int64_t code) {
+  for (const DTypeTraits& row : DTypeTable::kRows) {
+    if (code != 0 && row.onnx == code) return row.type;
+  }
+  return std::nullopt;
 }
 
 int64_t DTypeBytes(DType t, int64_t count) {
@@ -98,6 +81,61 @@ uint16_t FloatToBFloat16(float v) {
 }
 
 float BFloat16ToFloat(uint16_t bits) { return FloatOf(uint32_t(bits) << 16); }
+
+float WidenFloat(DType t, uint32_t bits) {
+  switch (FormatOf(t)) {
+    case FloatFormat::kF16:
+      return HalfToFloat(uint16_t(bits));
+    case FloatFormat::kBF16:
+      return BFloat16ToFloat(uint16_t(bits));
+    case FloatFormat::kF32:
+      return FloatOf(bits);
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
+  }
+  WEFT_THROW(kInternal, "{} is not a float of at most 32 bits", DTypeName(t));
+}
+
+uint32_t NarrowFloat(DType t, float v) {
+  switch (FormatOf(t)) {
+    case FloatFormat::kF16:
+      return FloatToHalf(v);
+    case FloatFormat::kBF16:
+      return FloatToBFloat16(v);
+    case FloatFormat::kF32:
+      return BitsOf(v);
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
+  }
+  WEFT_THROW(kInternal, "{} is not a float of at most 32 bits", DTypeName(t));
+}
+
+FloatLimits LimitsOf(DType t) {
+  const DTypeTraits& f = TraitsOf(t);
+  if (f.precision == 0) return {};
+  const bool ieee = f.specials == FloatSpecials::kIeee;
+  // Exponents count up from that of the least normal number; IEEE's last one has no numbers.
+  const int codes = (1 << (f.bits - f.precision)) - (ieee ? 2 : 1);
+  const int top = f.min_exponent + codes - 1;
+  const int missing = f.specials == FloatSpecials::kTopNan ? 2 : 1;
+  return {std::ldexp(2 - std::ldexp(missing, 1 - f.precision), top),
+          std::ldexp(1.0, f.min_exponent), std::ldexp(1.0, f.min_exponent - f.precision + 1),
+          std::ldexp(1.0, -f.precision)};
+}
+
+bool CastIsLossless(DType from, DType to) {
+  if (from == to) return true;
+  if (!IsComputable(from) || !IsComputable(to) || to == DType::kBool) return false;
+  if (from == DType::kBool) return true;
+  const DTypeTraits &f = TraitsOf(from), &t = TraitsOf(to);
+  const int digits = IsFloat(from) ? f.precision : f.bits - IsSigned(from);
+  if (IsInt(to)) {
+    return IsInt(from) && (IsSigned(to) || !IsSigned(from)) && digits <= t.bits - IsSigned(to);
+  }
+  return digits <= t.precision && (!IsFloat(from) || f.bits - f.precision <= t.bits - t.precision);
+}
 
 std::string Type::ToString() const {
   switch (kind) {

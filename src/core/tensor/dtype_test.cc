@@ -1,4 +1,5 @@
-/// dtype_test.cc: names, sizes and the 16-bit conversions, checked against arithmetic in double.
+/// dtype_test.cc: the table of dtypes, checked against what values of them are; the conversions of
+/// narrow floats, checked against arithmetic in double.
 #include "weft/core/tensor/dtype.h"
 
 #include <doctest/doctest.h>
@@ -6,9 +7,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "weft/core/tensor/tensor.h"
+#include "weft/core/tensor/visit_element.h"
 #include "weft/support/error.h"
 
 namespace weft {
@@ -91,6 +96,121 @@ TEST_CASE("bfloat16 rounds to nearest even") {
   CHECK(FloatToBFloat16(1.0f + 0x1p-8f + 0x1p-20f) == 0x3f81);  // above it
   CHECK(FloatToBFloat16(1.0f + 3 * 0x1p-8f) == 0x3f82);         // tie, to even
   CHECK(FloatToBFloat16(std::numeric_limits<float>::max()) == 0x7f80);
+}
+
+std::vector<DType> ComputableTypes() {
+  std::vector<DType> found;
+  for (int i = 0; i < kNumDTypes; ++i)
+    if (IsComputable(DType(i))) found.push_back(DType(i));
+  return found;
+}
+
+TEST_CASE("floats are converted by dtype as by name") {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const float half = HalfToFloat(uint16_t(bits)), bf16 = BFloat16ToFloat(uint16_t(bits));
+    if (std::isnan(half) || std::isnan(bf16)) continue;
+    REQUIRE(WidenFloat(DType::kF16, bits) == half);
+    REQUIRE(WidenFloat(DType::kBF16, bits) == bf16);
+    REQUIRE(NarrowFloat(DType::kF16, half) == bits);
+    REQUIRE(NarrowFloat(DType::kBF16, bf16) == bits);
+  }
+  CHECK(NarrowFloat(DType::kF32, 1) == 0x3f800000);
+  CHECK(WidenFloat(DType::kF32, 0x3f800000) == 1);
+  CHECK_THROWS_AS(WidenFloat(DType::kF64, 0), InternalError);
+  CHECK_THROWS_AS(NarrowFloat(DType::kI32, 0), InternalError);
+}
+
+TEST_CASE("limits of floats") {
+  const auto check = [](DType t, FloatLimits want) {
+    INFO(DTypeName(t));
+    const FloatLimits got = LimitsOf(t);
+    CHECK(got.greatest == want.greatest);
+    CHECK(got.least_normal == want.least_normal);
+    CHECK(got.least == want.least);
+    CHECK(got.roundoff == want.roundoff);
+  };
+  using F = std::numeric_limits<float>;
+  using D = std::numeric_limits<double>;
+  check(DType::kF32, {F::max(), F::min(), F::denorm_min(), F::epsilon() / 2.});
+  check(DType::kF64, {D::max(), D::min(), D::denorm_min(), D::epsilon() / 2});
+  check(DType::kF16, {65504, 0x1p-14, 0x1p-24, 0x1p-11});
+  check(DType::kBF16, {0x1.fep127, 0x1p-126, 0x1p-133, 0x1p-8});
+  check(DType::kF8E4M3FN, {448, 0x1p-6, 0x1p-9, 0x1p-4});
+  check(DType::kF8E4M3FNUZ, {240, 0x1p-7, 0x1p-10, 0x1p-4});
+  check(DType::kF8E5M2, {57344, 0x1p-14, 0x1p-16, 0x1p-3});
+  check(DType::kF8E5M2FNUZ, {57344, 0x1p-15, 0x1p-17, 0x1p-3});
+  check(DType::kF4E2M1, {6, 1, 0.5, 0.25});
+  check(DType::kI32, {});
+}
+
+TEST_CASE("a cast is lossless where every value comes back") {
+  // Of wider types a few: extremes, and what lies beside powers of two.
+  const auto values_of = [](DType t) {
+    auto v = std::make_shared<Tensor>(t, std::vector<int64_t>{1 << 16});
+    if (DTypeBits(t) <= 16) {
+      const bool bytes = DTypeBits(t) == 8;
+      for (int i = 0; i < 1 << 16; ++i)
+        bytes ? void(v->mutable_data_as<uint8_t>()[i] = uint8_t(t == DType::kBool ? i & 1 : i))
+              : void(v->mutable_data_as<uint16_t>()[i] = uint16_t(i));
+      return v;
+    }
+    int64_t at = 0;
+    for (int k = 0; k < 64; ++k) {
+      for (const int64_t beside : {-1, 0, 1}) {
+        const auto bits = int64_t((uint64_t{1} << k) + uint64_t(beside));
+        if (IsFloat(t)) {
+          v->set(at++, std::ldexp(1, k * 4 - 128));
+          v->set(at++, double(bits));
+        } else {
+          v->set_int(at++, bits);
+          v->set_int(at++, -bits);
+        }
+      }
+    }
+    if (IsFloat(t)) v->set(at++, LimitsOf(t).greatest), v->set(at++, LimitsOf(t).least);
+    return v;
+  };
+  for (const DType from : ComputableTypes()) {
+    const auto values = values_of(from);
+    for (const DType to : ComputableTypes()) {
+      Tensor there(to, {1}), back(from, {1});
+      bool same = true;
+      for (int64_t i = 0; same && i < values->num_elements(); ++i) {
+        if (IsFloat(from))
+          there.set(0, values->at(i)), back.set(0, there.at(0));
+        else
+          there.set_int(0, values->at_int(i)), back.set_int(0, there.at_int(0));
+        // Sign, size and order tell integers apart that share their bits.
+        same = IsFloat(from) ? back.at(0) == values->at(i) || std::isnan(values->at(i))
+                             : back.at_int(0) == values->at_int(i) && there.at(0) == values->at(i);
+        same = same && !(std::isnan(values->at(i)) && !IsFloat(to));
+      }
+      INFO(DTypeName(from), " to ", DTypeName(to));
+      CHECK(CastIsLossless(from, to) == same);
+    }
+  }
+  CHECK(CastIsLossless(DType::kString, DType::kString));
+  CHECK_FALSE(CastIsLossless(DType::kI4, DType::kI8));
+  CHECK_FALSE(CastIsLossless(DType::kBool, DType::kF8E5M2));
+}
+
+TEST_CASE("ONNX numbers every dtype, and none twice") {
+  for (int i = 1; i < kNumDTypes; ++i) CHECK(DTypeOfOnnx(TraitsOf(DType(i)).onnx) == DType(i));
+  for (const int64_t code : {int64_t{0}, int64_t{-1}, int64_t{27}, int64_t{1} << 32 | 1})
+    CHECK_FALSE(DTypeOfOnnx(code).has_value());
+}
+
+TEST_CASE("elements that are computed with are as wide as their dtype") {
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto bits = [&] {
+      return VisitElement(DType(i),
+                          [](auto e) { return int(8 * sizeof(typename decltype(e)::Storage)); });
+    };
+    if (IsComputable(DType(i)))
+      CHECK(bits() == DTypeBits(DType(i)));
+    else
+      CHECK_THROWS_AS(bits(), InternalError);
+  }
 }
 
 TEST_CASE("types print") {

@@ -4,7 +4,6 @@
 #include "weft/core/tensor/npy.h"
 
 #include <cstring>
-#include <optional>
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -18,18 +17,6 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxHeader = size_t{1} << 20;  // a shape of 64 extents needs some hundred bytes
 constexpr size_t kMaxRank = 64;                 // NumPy's own bound
 constexpr size_t kDataAlignment = 64;  // of the elements in the file, so that it can be mapped
-
-/// `descr` without its byte order mark.
-struct Descr {
-  std::string_view code;
-  DType dtype;
-};
-constexpr Descr kDescrs[] = {
-    {"b1", DType::kBool}, {"i1", DType::kI8},    {"i2", DType::kI16}, {"i4", DType::kI32},
-    {"i8", DType::kI64},  {"u1", DType::kU8},    {"u2", DType::kU16}, {"u4", DType::kU32},
-    {"u8", DType::kU64},  {"f2", DType::kF16},   {"f4", DType::kF32}, {"f8", DType::kF64},
-    {"c8", DType::kC64},  {"c16", DType::kC128},
-};
 
 struct Header {
   std::string descr;
@@ -127,10 +114,10 @@ class HeaderReader {
 
 DType DTypeOfDescr(const std::string& descr, const std::string& place) {
   const std::string_view code = std::string_view(descr).substr(descr.empty() ? 0 : 1);
-  for (const Descr& d : kDescrs) {
-    if (d.code != code) continue;
+  for (const DTypeTraits& row : DTypeTable::kRows) {
+    if (code.empty() || row.numpy != code) continue;
     const char order = descr[0];
-    if (order == '<' || order == '=' || (order == '|' && DTypeBits(d.dtype) == 8)) return d.dtype;
+    if (order == '<' || order == '=' || (order == '|' && row.bits == 8)) return row.type;
     if (order == '>') {
       ThrowError(ErrorCode::kBadTensorFile,
                  fmt::format("big-endian data ('{}') is not supported", descr), place,
@@ -218,18 +205,14 @@ TensorPtr ReadNpy(const std::string& path, int64_t max_bytes) {
 }
 
 std::string FormatNpy(const Tensor& tensor) {
-  const DType dtype = tensor.dtype() == DType::kBF16 ? DType::kU16 : tensor.dtype();
-  std::string_view code;
-  for (const Descr& d : kDescrs) {
-    if (d.dtype == dtype) code = d.code;
-  }
+  const std::string_view code = TraitsOf(tensor.dtype()).numpy;
   WEFT_CHECK(!code.empty(), kUnsupported, "a tensor of dtype {} cannot be written as .npy",
              DTypeName(tensor.dtype()));
   std::string shape;
   for (const int64_t d : tensor.dims()) shape += fmt::format(shape.empty() ? "{}" : ", {}", d);
   if (tensor.rank() == 1) shape += ',';
   std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   DTypeBits(dtype) == 8 ? '|' : '<', code, shape);
+                                   DTypeBits(tensor.dtype()) == 8 ? '|' : '<', code, shape);
   constexpr size_t kPreamble = 10;
   while ((kPreamble + header.size() + 1) % kDataAlignment != 0) header += ' ';
   header += '\n';

@@ -1,12 +1,14 @@
-/// scalar_io.cc: one table-free switch over the dtypes; sub-byte elements are packed low bits
-/// first, as in ONNX.
+/// scalar_io.cc: elements of every dtype as numbers; sub-byte elements are packed low bits first,
+/// as in ONNX.
 #include "scalar_io.h"
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
+#include "weft/core/tensor/visit_element.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -36,27 +38,16 @@ void StoreBits(void* data, int64_t i, int bits, int v) {
   byte = uint8_t((byte & ~mask) | (int(unsigned(v) << (at % 8)) & mask));
 }
 
-/// A float of at most 8 bits. `fnuz`: no infinity, no negative zero, the NaN is the sign bit alone.
+/// A float of at most 8 bits.
 struct MiniFloat {
   int exponent_bits, mantissa_bits, bias;
-  enum Specials { kNone, kTopNan, kIeee, kFnuz } specials;
+  FloatSpecials specials;
 };
 
 std::optional<MiniFloat> MiniFloatOf(DType t) {
-  switch (t) {
-    case DType::kF8E4M3FN:
-      return MiniFloat{4, 3, 7, MiniFloat::kTopNan};
-    case DType::kF8E4M3FNUZ:
-      return MiniFloat{4, 3, 8, MiniFloat::kFnuz};
-    case DType::kF8E5M2:
-      return MiniFloat{5, 2, 15, MiniFloat::kIeee};
-    case DType::kF8E5M2FNUZ:
-      return MiniFloat{5, 2, 16, MiniFloat::kFnuz};
-    case DType::kF4E2M1:
-      return MiniFloat{2, 1, 1, MiniFloat::kNone};
-    default:
-      return std::nullopt;
-  }
+  const DTypeTraits& f = TraitsOf(t);
+  if (f.precision == 0) return std::nullopt;
+  return MiniFloat{f.bits - f.precision, f.precision - 1, 1 - f.min_exponent, f.specials};
 }
 
 double DecodeMini(const MiniFloat& f, int code) {
@@ -65,9 +56,9 @@ double DecodeMini(const MiniFloat& f, int code) {
   const int mantissa = code & ((1 << f.mantissa_bits) - 1);
   const int top = (1 << f.exponent_bits) - 1, full = (1 << f.mantissa_bits) - 1;
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  if (f.specials == MiniFloat::kFnuz && sign && !exponent && !mantissa) return nan;
-  if (f.specials == MiniFloat::kTopNan && exponent == top && mantissa == full) return nan;
-  if (f.specials == MiniFloat::kIeee && exponent == top) {
+  if (f.specials == FloatSpecials::kFnuz && sign && !exponent && !mantissa) return nan;
+  if (f.specials == FloatSpecials::kTopNan && exponent == top && mantissa == full) return nan;
+  if (f.specials == FloatSpecials::kIeee && exponent == top) {
     if (mantissa) return nan;
     return sign ? -std::numeric_limits<double>::infinity()
                 : std::numeric_limits<double>::infinity();
@@ -83,8 +74,8 @@ double DecodeMini(const MiniFloat& f, int code) {
 int EncodeMini(const MiniFloat& f, double v) {
   const int half = 1 << (f.exponent_bits + f.mantissa_bits);
   if (std::isnan(v)) {
-    if (f.specials == MiniFloat::kFnuz) return half;
-    return f.specials == MiniFloat::kNone ? 0 : half - 1;
+    if (f.specials == FloatSpecials::kFnuz) return half;
+    return f.specials == FloatSpecials::kFinite ? 0 : half - 1;
   }
   const double want = std::fabs(v);
   int best = 0;
@@ -96,7 +87,7 @@ int EncodeMini(const MiniFloat& f, double v) {
     if (distance < best_distance || (distance == best_distance && code % 2 == 0))
       best = code, best_distance = distance;
   }
-  if (f.specials == MiniFloat::kFnuz && best == 0) return 0;
+  if (f.specials == FloatSpecials::kFnuz && best == 0) return 0;
   return std::signbit(v) ? best + half : best;
 }
 
@@ -125,23 +116,13 @@ int SignExtend(int code, int bits) { return code >= (1 << (bits - 1)) ? code - (
 }  // namespace
 
 double LoadDouble(DType t, const void* data, int64_t i) {
-  switch (t) {
-    case DType::kF16:
-      return HalfToFloat(Load<uint16_t>(data, i));
-    case DType::kBF16:
-      return BFloat16ToFloat(Load<uint16_t>(data, i));
-    case DType::kF32:
-      return Load<float>(data, i);
-    case DType::kF64:
-      return Load<double>(data, i);
-    case DType::kU64:
-      return double(Load<uint64_t>(data, i));
-    case DType::kF8E8M0: {
-      const uint8_t code = Load<uint8_t>(data, i);
-      return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
-    }
-    default:
-      break;
+  if (IsComputable(t)) {
+    return VisitElement(
+        t, [&](auto e) { return double(e.Load(Load<typename decltype(e)::Storage>(data, i))); });
+  }
+  if (t == DType::kF8E8M0) {
+    const uint8_t code = Load<uint8_t>(data, i);
+    return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
   }
   if (const auto mini = MiniFloatOf(t)) {
     return DecodeMini(*mini,
@@ -151,25 +132,11 @@ double LoadDouble(DType t, const void* data, int64_t i) {
 }
 
 int64_t LoadInt(DType t, const void* data, int64_t i) {
+  if (IsInt(t) || t == DType::kBool) {
+    return VisitElement(
+        t, [&](auto e) { return int64_t(e.Load(Load<typename decltype(e)::Storage>(data, i))); });
+  }
   switch (t) {
-    case DType::kBool:
-      return Load<uint8_t>(data, i) != 0;
-    case DType::kI8:
-      return Load<int8_t>(data, i);
-    case DType::kI16:
-      return Load<int16_t>(data, i);
-    case DType::kI32:
-      return Load<int32_t>(data, i);
-    case DType::kI64:
-      return Load<int64_t>(data, i);
-    case DType::kU8:
-      return Load<uint8_t>(data, i);
-    case DType::kU16:
-      return Load<uint16_t>(data, i);
-    case DType::kU32:
-      return Load<uint32_t>(data, i);
-    case DType::kU64:
-      return int64_t(Load<uint64_t>(data, i));
     case DType::kU4:
     case DType::kU2:
       return LoadBits(data, i, DTypeBits(t));
@@ -187,35 +154,21 @@ int64_t LoadInt(DType t, const void* data, int64_t i) {
 }
 
 void StoreDouble(DType t, void* data, int64_t i, double v) {
+  if (IsComputable(t)) {
+    return VisitElement(t, [&](auto e) {
+      using Value = typename decltype(e)::Value;
+      // Narrow floats by way of float: a double that float rounds to a tie of the narrow type may
+      // land one unit off; exact for every value that a float holds, which is all that callers
+      // store.
+      if constexpr (std::is_same_v<Value, bool>)
+        Store(data, i, e.Store(v != 0));
+      else if constexpr (std::is_floating_point_v<Value>)
+        Store(data, i, e.Store(Value(v)));
+      else
+        Store(data, i, Saturate<Value>(v));
+    });
+  }
   switch (t) {
-    case DType::kBool:
-      return Store<uint8_t>(data, i, v != 0);
-    case DType::kI8:
-      return Store(data, i, Saturate<int8_t>(v));
-    case DType::kI16:
-      return Store(data, i, Saturate<int16_t>(v));
-    case DType::kI32:
-      return Store(data, i, Saturate<int32_t>(v));
-    case DType::kI64:
-      return Store(data, i, Saturate<int64_t>(v));
-    case DType::kU8:
-      return Store(data, i, Saturate<uint8_t>(v));
-    case DType::kU16:
-      return Store(data, i, Saturate<uint16_t>(v));
-    case DType::kU32:
-      return Store(data, i, Saturate<uint32_t>(v));
-    case DType::kU64:
-      return Store(data, i, Saturate<uint64_t>(v));
-    // By way of float: a double that float rounds to a tie of the narrow type may land one unit
-    // off; exact for every value that a float holds, which is all that callers store.
-    case DType::kF16:
-      return Store(data, i, FloatToHalf(float(v)));
-    case DType::kBF16:
-      return Store(data, i, FloatToBFloat16(float(v)));
-    case DType::kF32:
-      return Store(data, i, float(v));
-    case DType::kF64:
-      return Store(data, i, v);
     case DType::kI4:
       return StoreBits(data, i, 4, Clamp(v, -8, 7));
     case DType::kU4:
@@ -239,21 +192,13 @@ void StoreDouble(DType t, void* data, int64_t i, double v) {
 }
 
 void StoreInt(DType t, void* data, int64_t i, int64_t v) {
+  if (IsInt(t) || t == DType::kBool) {
+    return VisitElement(t, [&](auto e) {
+      if constexpr (std::is_integral_v<typename decltype(e)::Value>)
+        Store(data, i, e.Store(typename decltype(e)::Value(v)));
+    });
+  }
   switch (t) {
-    case DType::kBool:
-      return Store<uint8_t>(data, i, v != 0);
-    case DType::kI8:
-    case DType::kU8:
-      return Store(data, i, uint8_t(v));
-    case DType::kI16:
-    case DType::kU16:
-      return Store(data, i, uint16_t(v));
-    case DType::kI32:
-    case DType::kU32:
-      return Store(data, i, uint32_t(v));
-    case DType::kI64:
-    case DType::kU64:
-      return Store(data, i, v);
     case DType::kI4:
     case DType::kU4:
       return StoreBits(data, i, 4, int(v & 15));

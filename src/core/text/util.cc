@@ -50,31 +50,16 @@ std::optional<std::string> Unescape(std::string_view body) {
       continue;
     }
     if (++i == body.size()) return std::nullopt;
-    switch (body[i]) {
-      case '"':
-      case '\\':
-        out += body[i];
-        break;
-      case 'n':
-        out += '\n';
-        break;
-      case 't':
-        out += '\t';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case 'x': {
-        if (i + 2 >= body.size()) return std::nullopt;
-        const int hi = HexValue(body[i + 1]), lo = HexValue(body[i + 2]);
-        if (hi < 0 || lo < 0) return std::nullopt;
-        out += char(hi * 16 + lo);
-        i += 2;
-        break;
-      }
-      default:
-        return std::nullopt;
+    static constexpr std::string_view kFrom = "\"\\nrt", kTo = "\"\\\n\r\t";
+    if (const size_t simple = kFrom.find(body[i]); simple != std::string_view::npos) {
+      out += kTo[simple];
+      continue;
     }
+    if (body[i] != 'x' || i + 2 >= body.size()) return std::nullopt;
+    const int hi = HexValue(body[i + 1]), lo = HexValue(body[i + 2]);
+    if (hi < 0 || lo < 0) return std::nullopt;
+    out += char(hi * 16 + lo);
+    i += 2;
   }
   return out;
 }

@@ -6,7 +6,7 @@
 namespace weft::onnx_export {
 
 void WriteTensorHead(const Tensor& t, pb::TensorProto* out) {
-  out->set_data_type(onnx_import::CodeOfDType(t.dtype()));
+  out->set_data_type(TraitsOf(t.dtype()).onnx);
   for (const int64_t d : t.dims()) out->add_dims(d);
 }
 
@@ -20,7 +20,7 @@ void WriteTensor(const Tensor& t, pb::TensorProto* out) {
 }
 
 bool WriteType(Type type, const Shape& shape, pb::TypeProto* out) {
-  const int code = onnx_import::CodeOfDType(type.dtype);
+  const int code = TraitsOf(type.dtype).onnx;
   if (code == 0 || type.kind == TypeKind::kOpaque) return false;
   if (type.kind == TypeKind::kSequence) {
     out->mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type()->set_elem_type(code);
@@ -60,7 +60,7 @@ Kind::AttributeType OwnType(const AttrValue& v) {
 }
 
 int64_t DTypeCode(const std::string& name, DType dtype) {
-  const int code = onnx_import::CodeOfDType(dtype);
+  const int code = TraitsOf(dtype).onnx;
   WEFT_CHECK(code != 0, kUnsupported, "attribute '{}' names no dtype", name);
   return code;
 }

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>

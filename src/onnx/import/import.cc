@@ -5,7 +5,6 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <climits>
-#include <mutex>
 #include <new>
 
 #include "importer.h"
@@ -58,7 +57,7 @@ void CheckSize(const Source& source, const Limits& limits) {
              source.size());
 }
 
-void Report(const std::vector<UnsupportedGroup>& groups, const ImportOptions& options) {
+void ReportUnsupported(const std::vector<UnsupportedGroup>& groups, const ImportOptions& options) {
   if (groups.empty()) return;
   const auto text_of = [](const UnsupportedGroup& g) {
     std::string text = fmt::format("operator {} is not supported", Printable(g.op));
@@ -114,7 +113,7 @@ Graph Import(const Source& source, const ImportOptions& options) {
   Importer importer(&model, options, functions, &files, &diag);
   Graph graph = importer.Run();
   diag.ThrowIfAny(options.source_name);
-  Report(importer.unsupported(), options);
+  ReportUnsupported(importer.unsupported(), options);
   return graph;
 }
 

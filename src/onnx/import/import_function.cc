@@ -36,7 +36,7 @@ pb::AttributeProto ToProto(const std::string& name, const AttrValue& v) {
   } else if (v.is<TensorPtr>()) {
     const Tensor& t = *v.get<TensorPtr>();
     a.set_type(pb::AttributeProto::TENSOR);
-    a.mutable_t()->set_data_type(CodeOfDType(t.dtype()));
+    a.mutable_t()->set_data_type(TraitsOf(t.dtype()).onnx);
     for (const int64_t d : t.dims()) a.mutable_t()->add_dims(d);
     if (t.dtype() == DType::kString) {
       for (const std::string& s : t.strings()) a.mutable_t()->add_string_data(s);

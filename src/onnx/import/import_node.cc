@@ -24,8 +24,7 @@ void FitToFields(const ParamSchema& schema, AttrDict* attrs) {
     const ParamField* field = schema.find(name);
     if (!field) continue;
     if (field->type == "dtype" && value.is<int64_t>()) {
-      const auto dtype = DTypeOfCode(
-          value.get<int64_t>() > 0 && value.get<int64_t>() < 1000 ? int(value.get<int64_t>()) : 0);
+      const auto dtype = DTypeOfOnnx(value.get<int64_t>());
       WEFT_CHECK(dtype.has_value(), kBadAttribute, "attribute '{}': dtype code {} is not known",
                  name, value.get<int64_t>());
       fitted[name] = *dtype;

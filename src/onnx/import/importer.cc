@@ -87,7 +87,7 @@ DType Importer::DTypeOf(Scope* s, const std::string& name) {
   const Value* v = Find(s, name);
   if (!v) return DType::kUnknown;
   if (v->state == Value::kInitializer) {
-    return DTypeOfCode(v->tensor ? v->tensor->data_type() : v->sparse->values().data_type())
+    return DTypeOfOnnx(v->tensor ? v->tensor->data_type() : v->sparse->values().data_type())
         .value_or(DType::kUnknown);
   }
   const Type t = v->state == Value::kEntry ? s->build->types.Of(v->entry) : Type();
@@ -118,7 +118,7 @@ pb::TypeProto Importer::ProtoTypeOf(Scope* s, const std::string& name) {
   pb::TypeProto type;
   const DType dtype = DTypeOf(s, name);
   if (dtype == DType::kUnknown) return type;
-  type.mutable_tensor_type()->set_elem_type(CodeOfDType(dtype));
+  type.mutable_tensor_type()->set_elem_type(TraitsOf(dtype).onnx);
   const Shape shape = ShapeOf(s, name);
   if (!shape.has_rank()) return type;
   auto* dims = type.mutable_tensor_type()->mutable_shape();

@@ -6,7 +6,6 @@
 /// everything there is to say.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>

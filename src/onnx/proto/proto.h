@@ -1,4 +1,4 @@
-/// proto.h: the one place that includes ONNX's protobuf types, and the mapping of its dtype codes.
+/// proto.h: the one place that includes ONNX's protobuf types.
 #pragma once
 
 #include <onnx/onnx_pb.h>
@@ -12,11 +12,6 @@
 namespace weft::onnx_import {
 
 namespace pb = ::weft_onnx;
-
-/// The dtype of a TensorProto.DataType code; nullopt for codes Weft has no type for.
-std::optional<DType> DTypeOfCode(int code);
-/// The code of a dtype; 0 for kUnknown.
-int CodeOfDType(DType dtype);
 
 /// "" for the default domain under both of its spellings.
 inline std::string_view CanonicalDomain(std::string_view domain) {

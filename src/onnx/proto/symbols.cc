@@ -65,7 +65,7 @@ SymInt SymbolNames::Fresh(std::string_view input, int k) {
 
 Type TypeOfValue(const pb::TypeProto& type) {
   const auto tensor = [](const pb::TypeProto& t) {
-    return t.has_tensor_type() ? DTypeOfCode(t.tensor_type().elem_type()).value_or(DType::kUnknown)
+    return t.has_tensor_type() ? DTypeOfOnnx(t.tensor_type().elem_type()).value_or(DType::kUnknown)
                                : DType::kUnknown;
   };
   if (type.has_tensor_type()) return Type(tensor(type));

@@ -4,7 +4,6 @@
 #include "tensor_data.h"
 
 #include <cstring>
-#include <limits>
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -87,24 +86,22 @@ void CopyInt32List(Tensor* out, const pb::TensorProto& t) {
       return CopyNarrow<int16_t>(out, t, INT16_MIN, INT16_MAX);
     case DType::kU16:
       return CopyNarrow<uint16_t>(out, t, 0, UINT16_MAX);
-    case DType::kF16:
-    case DType::kBF16:
-      return CopyNarrow<uint16_t>(out, t, INT16_MIN, UINT16_MAX);
     case DType::kI8:
       return CopyNarrow<int8_t>(out, t, INT8_MIN, INT8_MAX);
     case DType::kU8:
       return CopyNarrow<uint8_t>(out, t, 0, UINT8_MAX);
     case DType::kBool:
       return CopyNarrow<uint8_t>(out, t, 0, 1);
-    default:
-      return CopyNarrow<uint8_t>(out, t, INT8_MIN, UINT8_MAX);  // float8 and packed types, by bits
+    default:  // narrow floats and packed types, by bits
+      return DTypeBits(out->dtype()) == 16 ? CopyNarrow<uint16_t>(out, t, INT16_MIN, UINT16_MAX)
+                                           : CopyNarrow<uint8_t>(out, t, INT8_MIN, UINT8_MAX);
   }
 }
 
 TensorFacts ExtentFacts(int code, const google::protobuf::RepeatedField<int64_t>& dims,
                         const Limits& limits) {
   TensorFacts f;
-  const auto dtype = DTypeOfCode(code);
+  const auto dtype = DTypeOfOnnx(code);
   WEFT_CHECK(code != 0, kInvalidModel, "the tensor has no dtype");
   WEFT_CHECK(dtype.has_value(), kUnsupported, "dtype code {} is not known", code);
   f.dtype = *dtype;

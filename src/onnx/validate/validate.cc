@@ -3,7 +3,6 @@
 #include "validate.h"
 
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 
 namespace weft::onnx_import {
 namespace {

@@ -99,7 +99,7 @@ void ValidateType(const pb::ValueInfoProto& v, const std::string& place,
   }
   if (!type->has_tensor_type()) return;
   const auto& tensor = type->tensor_type();
-  if (tensor.elem_type() != 0 && !DTypeOfCode(tensor.elem_type())) {
+  if (tensor.elem_type() != 0 && !DTypeOfOnnx(tensor.elem_type())) {
     ctx.diag->Add(ErrorCode::kUnsupported, place,
                   fmt::format("dtype code {} is not known", tensor.elem_type()));
   }

@@ -2,12 +2,7 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
 /// operands, `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    an If on the same condition of the gradients of the branches, which compute
-///           again what they need of the captured values: it reads those and the gradients of
-///           the results. A captured value has a gradient where one branch gives one; the
-///           other branch gives zeros.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
-/// Source: ONNX If-25.
 #include <algorithm>
 #include <climits>
 
@@ -135,10 +130,10 @@ std::vector<NodeEntry> IfGradient(const NodePtr& n, const std::vector<NodeEntry>
     for (Branch& b : branches) b.inputs.push_back(b.gradient.seeds[k]);
   }
   const NodeEntry run =
-      Apply("If", operands,
-            {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
-             {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
-             {"num_captures", int64_t(operands.size() - 1)}});
+      ApplyOp("If", operands,
+              {{"then_branch", ExtractBody(n, branches[0].inputs, branches[0].outputs)},
+               {"else_branch", ExtractBody(n, branches[1].inputs, branches[1].outputs)},
+               {"num_captures", int64_t(operands.size() - 1)}});
   // Where the shape of a result is unknown, the gradients of the branches may differ in shape.
   bool shaped = true;
   for (uint32_t k = 0; k < dy.size(); ++k)

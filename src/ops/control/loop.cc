@@ -78,22 +78,16 @@ void LoopShape(InferShapeContext& ctx) {
   const InferredBody b = InferStates(*ParamOf<LoopParam>(ctx.node()).body.graph, LoopBodyTypes(ctx),
                                      shapes, 2, s.states, 1, &states);
   int unbacked = 0;
-  for (size_t k = 0; k < s.states; ++k) {
-    for (int d = 0; states[k].has_rank() && d < states[k].rank(); ++d, ++unbacked)
-      if (!states[k][d].known()) states[k].set(d, ctx.unbacked(unbacked));
-    SetOrExplain(ctx, int(k), states[k]);
-  }
+  SetStates(ctx, states, &unbacked);
   for (size_t k = 0; k < s.scans; ++k) {
     const Shape one = b.shape(1 + s.states + k);
     if (!one.has_rank()) {
       Unknown(ctx, int(s.states + k), "the body does not determine its rank");
       continue;
     }
-    std::vector<SymInt> dims{ctx.unbacked(unbacked++)};
-    for (SymInt d : one.dims()) {
-      dims.push_back(IsOuter(d, outer) ? d : ctx.unbacked(unbacked));
-      ++unbacked;
-    }
+    const SymInt count = ctx.unbacked(unbacked++);
+    std::vector<SymInt> dims = OuterDims(ctx, one, outer, &unbacked);
+    dims.insert(dims.begin(), count);
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }

@@ -2,10 +2,7 @@
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
 /// operands, `num_captures` says how many). Bodies run in the Evaluator.
-///   grad    a Scan (body_gradient.h): adjoints of the states are its states, gradients of captured
-///           values are summed up in states, those of slices are stacked
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
-/// Source: ONNX Scan-25.
 #include <algorithm>
 #include <climits>
 
@@ -88,11 +85,7 @@ void ScanShape(InferShapeContext& ctx) {
   const InferredBody b =
       InferStates(*p.body.graph, TypesFrom(ctx, 0), shapes, 0, s.states, 0, &states);
   int unbacked = 0;
-  for (size_t k = 0; k < s.states; ++k) {
-    for (int d = 0; states[k].has_rank() && d < states[k].rank(); ++d, ++unbacked)
-      if (!states[k][d].known()) states[k].set(d, ctx.unbacked(unbacked));
-    SetOrExplain(ctx, int(k), states[k]);
-  }
+  SetStates(ctx, states, &unbacked);
   for (size_t k = 0; k < s.results; ++k) {
     const Shape one = b.shape(s.states + k);
     if (!one.has_rank()) {
@@ -100,11 +93,7 @@ void ScanShape(InferShapeContext& ctx) {
       continue;
     }
     const int axis = AxisOf(EntryOr(p.scan_output_axes, k, 0), one.rank() + 1, ctx.node());
-    std::vector<SymInt> dims;
-    for (SymInt d : one.dims()) {
-      dims.push_back(IsOuter(d, outer) ? d : ctx.unbacked(unbacked));
-      ++unbacked;
-    }
+    std::vector<SymInt> dims = OuterDims(ctx, one, outer, &unbacked);
     dims.insert(dims.begin() + axis, length.known() ? length : ctx.unbacked(unbacked));
     ++unbacked;
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));

@@ -1,18 +1,9 @@
 /// activations.cc: piecewise linear and exponential activations: Relu, LeakyRelu, ThresholdedRelu,
 /// PRelu, Elu, Celu, Selu, Sigmoid, HardSigmoid, HardSwish, Softplus, Softsign, Shrink.
 ///
-///   in      x : T[...]
-///   out     y : T[...]
-///   T       floats; Relu and Shrink also integers, PRelu also 32 and 64 bit integers
-///   grad    at a kink the left derivative, PyTorch's choice: Relu'(0) = 0, LeakyRelu'(0) = alpha,
-///           PRelu'(0) = slope, ThresholdedRelu'(alpha) = 0
-///   throws  kTypeMismatch; kShapeMismatch where PRelu's slope does not broadcast to x;
-///           kBadAttribute for Celu's alpha = 0
-///
+/// At a kink gradients are the left derivative, PyTorch's choice: Relu'(0) = 0.
 /// Gradients select with Where, so that the unused branch cannot leak a NaN. Exponentials are taken
 /// from y (y + alpha = alpha * e^x): nothing overflows in the unused branch.
-/// Source: ONNX Relu-14, LeakyRelu-16, ThresholdedRelu-22, PRelu-16, Elu-22, Celu-12, Selu-22,
-/// Sigmoid-13, HardSigmoid-22, HardSwish-22, Softplus-22, Softsign-22, Shrink-9.
 #include "ops/util/demand.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
@@ -65,8 +56,8 @@ namespace {
 using Entry = const NodeEntry&;
 using Code = std::function<Expr(const Expr&)>;
 
-NodeEntry Greater0(Entry x) { return Apply("Greater", {x, ScalarOf(x, 0)}); }
-NodeEntry Where(Entry c, Entry a, Entry b) { return Apply("Where", {c, a, b}); }
+NodeEntry Greater0(Entry x) { return ApplyOp("Greater", {x, ScalarOf(x, 0)}); }
+NodeEntry Where(Entry c, Entry a, Entry b) { return ApplyOp("Where", {c, a, b}); }
 
 /// FCodeGen and FGradient of ops with attribute struct P.
 template <class P, class F>
@@ -90,7 +81,7 @@ Expr HardSigmoidOf(const Expr& x, double alpha, double beta) {
 /// log(1 + e^x) without overflow.
 Expr SoftplusOf(const Expr& x) {
   return Max(x, ConstOf(x, 0)) +
-         Call(CallOp::kLog1p, Call(CallOp::kExp, -Expr::Unary(UnOp::kAbs, x)));
+         CallMath(CallOp::kLog1p, CallMath(CallOp::kExp, -Expr::Unary(UnOp::kAbs, x)));
 }
 
 }  // namespace
@@ -139,7 +130,7 @@ WEFT_REGISTER_UNARY_OP(ThresholdedRelu, kFloats,
     .set_attr<FGradient>("FGradient",
                          GradientWith<ThresholdedReluParam>([](const ThresholdedReluParam& p,
                                                                Entry x, Entry, Entry dy) {
-                           return MaskedGrad(Apply("Greater", {x, ScalarOf(x, p.alpha)}), dy);
+                           return MaskedGrad(ApplyOp("Greater", {x, ScalarOf(x, p.alpha)}), dy);
                          }))
     .example({"f32[2, n, 3]"})
     .example({"f64[]"}, "alpha = 0.3");
@@ -162,8 +153,6 @@ WEFT_REGISTER_OP(PRelu)
         "y = x for x >= 0, slope * x below. Gradient: dx = dy where x > 0, else dy * slope; dslope "
         "= SumTo(dy * x where "
         "x < 0, slope); retains x and slope. Source: ONNX PRelu-16.")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kPReluTypes))
     .input("slope", "T", "broadcasts to the shape of x")
     .output("y", "T", "the shape of x")
@@ -177,7 +166,7 @@ WEFT_REGISTER_OP(PRelu)
                           return Expr::Select(Lt(x, ConstOf(x, 0)), slope * x, x);
                         }))
     .set_attr<FGradient>("FGradient", BinaryGradient([](Entry x, Entry slope, Entry, Entry dy) {
-                           const NodeEntry negative = Apply("Less", {x, ScalarOf(x, 0)});
+                           const NodeEntry negative = ApplyOp("Less", {x, ScalarOf(x, 0)});
                            return std::pair(Where(Greater0(x), dy, dy * slope),
                                             MaskedGrad(negative, dy * x));
                          }))
@@ -194,7 +183,7 @@ WEFT_REGISTER_UNARY_OP(
     .param<EluParam>()
     .set_attr<FCodeGen>("FCodeGen", CodeWith<EluParam>([](const EluParam& p, const Expr& x) {
                           return Expr::Select(Lt(x, ConstOf(x, 0)),
-                                              Call(CallOp::kExpm1, x) * double(p.alpha), x);
+                                              CallMath(CallOp::kExpm1, x) * double(p.alpha), x);
                         }))
     .set_attr<FGradient>("FGradient",
                          GradientWith<EluParam>([](const EluParam& p, Entry x, Entry y, Entry dy) {
@@ -216,7 +205,7 @@ WEFT_REGISTER_UNARY_OP(
     .set_attr<FCodeGen>("FCodeGen", CodeWith<CeluParam>([](const CeluParam& p, const Expr& x) {
                           const Expr zero = ConstOf(x, 0);
                           const Expr curve =
-                              Call(CallOp::kExpm1, x / double(p.alpha)) * double(p.alpha);
+                              CallMath(CallOp::kExpm1, x / double(p.alpha)) * double(p.alpha);
                           return Max(x, zero) + Min(curve, zero);
                         }))
     .set_attr<FGradient>("FGradient", GradientWith<CeluParam>([](const CeluParam& p, Entry x,
@@ -235,7 +224,7 @@ WEFT_REGISTER_UNARY_OP(
     .set_attr<FCodeGen>("FCodeGen", CodeWith<SeluParam>([](const SeluParam& p, const Expr& x) {
                           const double scale = double(p.gamma) * p.alpha;
                           return Expr::Select(Gt(x, ConstOf(x, 0)), x * double(p.gamma),
-                                              Call(CallOp::kExpm1, x) * scale);
+                                              CallMath(CallOp::kExpm1, x) * scale);
                         }))
     .set_attr<FGradient>("FGradient", GradientWith<SeluParam>([](const SeluParam& p, Entry x,
                                                                  Entry y, Entry dy) {
@@ -266,12 +255,12 @@ WEFT_REGISTER_UNARY_OP(
                         CodeWith<HardSigmoidParam>([](const HardSigmoidParam& p, const Expr& x) {
                           return HardSigmoidOf(x, p.alpha, p.beta);
                         }))
-    .set_attr<FGradient>(
-        "FGradient",
-        GradientWith<HardSigmoidParam>([](const HardSigmoidParam& p, Entry, Entry y, Entry dy) {
-          const NodeEntry inside = Apply("And", {Greater0(y), Apply("Less", {y, ScalarOf(y, 1)})});
-          return MaskedGrad(inside, dy * ScalarOf(dy, p.alpha));
-        }))
+    .set_attr<FGradient>("FGradient", GradientWith<HardSigmoidParam>([](const HardSigmoidParam& p,
+                                                                        Entry, Entry y, Entry dy) {
+                           const NodeEntry inside =
+                               ApplyOp("And", {Greater0(y), ApplyOp("Less", {y, ScalarOf(y, 1)})});
+                           return MaskedGrad(inside, dy * ScalarOf(dy, p.alpha));
+                         }))
     .example({"f32[2, n, 3]"})
     .example({"f64[]"}, "alpha = 0.5, beta = 0.6");
 
@@ -287,8 +276,8 @@ WEFT_REGISTER_UNARY_OP(
           // The slope 1/6 is written with division: as an attribute it would be rounded to f32.
           const NodeEntry sixth = x / ScalarOf(x, 6);
           const NodeEntry h =
-              Apply("Clip", {sixth + ScalarOf(x, 0.5), ScalarOf(x, 0), ScalarOf(x, 1)});
-          const NodeEntry inside = Apply("Less", {Apply("Abs", {x}), ScalarOf(x, 3)});
+              ApplyOp("Clip", {sixth + ScalarOf(x, 0.5), ScalarOf(x, 0), ScalarOf(x, 1)});
+          const NodeEntry inside = ApplyOp("Less", {ApplyOp("Abs", {x}), ScalarOf(x, 3)});
           return dy * (h + MaskedGrad(inside, sixth));
         }))
     .example({"f32[2, n, 3]"})
@@ -300,7 +289,7 @@ WEFT_REGISTER_UNARY_OP(
     "Sigmoid(x); retains x. Source: ONNX Softplus-22.")
     .set_attr<FCodeGen>("FCodeGen", UnaryCodeGen(Code(SoftplusOf)))
     .set_attr<FGradient>("FGradient", UnaryGradient([](Entry x, Entry, Entry dy) {
-                           return dy * Apply("Sigmoid", {x});
+                           return dy * ApplyOp("Sigmoid", {x});
                          }))
     .example({"f32[2, n, 3]"})
     .example({"f16[]"});
@@ -312,7 +301,7 @@ WEFT_REGISTER_UNARY_OP(
                           return x / (Expr::Unary(UnOp::kAbs, x) + 1.0);
                         }))
     .set_attr<FGradient>("FGradient", UnaryGradient([](Entry x, Entry, Entry dy) {
-                           const NodeEntry d = Apply("Abs", {x}) + ScalarOf(x, 1);
+                           const NodeEntry d = ApplyOp("Abs", {x}) + ScalarOf(x, 1);
                            return dy / (d * d);
                          }))
     .example({"f32[2, n, 3]"})
@@ -342,9 +331,9 @@ WEFT_REGISTER_UNARY_OP(
     .set_attr<FCodeGen>("FCodeGen", ShrinkCode)
     .set_attr<FGradient>(
         "FGradient", GradientWith<ShrinkParam>([](const ShrinkParam& p, Entry x, Entry, Entry dy) {
-          const NodeEntry above = Apply("Greater", {x, ScalarOf(x, p.lambd)});
-          const NodeEntry below = Apply("Less", {x, ScalarOf(x, -double(p.lambd))});
-          return MaskedGrad(Apply("Or", {above, below}), dy);
+          const NodeEntry above = ApplyOp("Greater", {x, ScalarOf(x, p.lambd)});
+          const NodeEntry below = ApplyOp("Less", {x, ScalarOf(x, -double(p.lambd))});
+          return MaskedGrad(ApplyOp("Or", {above, below}), dy);
         }))
     .example({"f32[2, n, 3]"})
     .example({"f64[4]"}, "bias = 0.25, lambd = 1.0")

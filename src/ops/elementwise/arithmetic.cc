@@ -1,14 +1,7 @@
 /// arithmetic.cc: Add, Sub, Mul, Div, Mod.
 ///
-///   in      a, b : T[...], numpy broadcasting
-///   out     y : T[broadcast]
-///   T       integers and floats. Integers wrap; integer Div truncates towards zero; x / 0 = 0 and
-///           x mod 0 = 0 (the standard leaves both open)
-///   grad    every operand's gradient is summed back to its own shape (weft::SumTo); integers: none
-///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch where shapes do not broadcast
-///
+/// x / 0 = 0 and x mod 0 = 0 for integers: the standard leaves both open.
 /// Integer values are followed through, so that shape arithmetic stays symbolic.
-/// Source: ONNX Add-14, Sub-14, Mul-14, Div-14, Mod-13.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 
@@ -64,11 +57,6 @@ std::vector<NodeEntry> SimplifyMul(RewriteContext& ctx, const NodePtr& n) {
     if (auto r = ReplaceIfSame(ctx, n, n->inputs[1 - i]); !r.empty()) return r;
   }
   return {};
-}
-/// x / 1 = x.
-std::vector<NodeEntry> SimplifyDiv(RewriteContext& ctx, const NodePtr& n) {
-  return IsUniform(ctx, n->inputs[1], 1) ? ReplaceIfSame(ctx, n, n->inputs[0])
-                                         : std::vector<NodeEntry>();
 }
 
 }  // namespace
@@ -128,7 +116,7 @@ WEFT_REGISTER_BINARY_OP(
                            const NodeEntry da = dy / b;
                            return std::pair(da, -(da * y));
                          }))
-    .set_attr<FSimplify>("FSimplify", SimplifyDiv)
+    .set_attr<FSimplify>("FSimplify", SimplifyByOne)
     .set_attr<FInputDomains>("FInputDomains", Domains({Any(), NonZero()}))
     .example({"f32[2, n, 3]", "f32[2, n, 3]"})
     .example({"f32[m, 1, 3]", "f32[4, 1]"})
@@ -176,7 +164,7 @@ Exprs ModCode(const NodePtr& n, const Exprs& x) {
 std::vector<NodeEntry> ModGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy.at(0) || ParamOf<ModParam>(n).fmod == 0) return NoGradient(n, dy);
   const NodeEntry a = n->inputs[0], b = n->inputs[1], y(n, 0);
-  const NodeEntry quotient = Apply("Round", {(a - y) / b});
+  const NodeEntry quotient = ApplyOp("Round", {(a - y) / b});
   return {ReduceLike(dy[0], a), ReduceLike(-(dy[0] * quotient), b)};
 }
 

@@ -1,8 +1,5 @@
 /// cast.cc: Cast, CastLike, BitCast.
 ///
-///   in      x : T1[...] (CastLike: like : T2[...], of which only the dtype is used)
-///   out     y : T2[...]
-///   grad    Cast back to the dtype of x; a cast to an integer has none
 ///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported
 ///           at code generation for strings and for dtypes that kernels do not compute
 ///           with (FHostEval runs those)
@@ -11,7 +8,6 @@
 /// standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN is
 /// true. Float to narrower float rounds to the even neighbour, overflow gives infinity. `saturate`
 /// and `round_mode` speak of 8-bit floats only.
-/// Source: ONNX Cast-24, CastLike-24, BitCast-26.
 #include "ops/util/host_util.h"
 
 namespace weft::ops {
@@ -53,30 +49,6 @@ using Entry = const NodeEntry&;
 
 constexpr DTypeSet kCastable = kComputable | kNarrow | DTypeSet{DType::kString};
 
-/// Every value of `from` is a value of `to`.
-bool IsLossless(DType from, DType to) {
-  if (from == to) return true;
-  if (IsFloat(from))
-    return (to == DType::kF64 && from != DType::kF64) || (to == DType::kF32 && from != DType::kF64);
-  const int bits = from == DType::kBool ? 1
-                   : IsInt(from)        ? DTypeBits(from) - (IsSigned(from) ? 1 : 0)
-                                        : 99;
-  if (IsInt(to))
-    return bits <= DTypeBits(to) - (IsSigned(to) ? 1 : 0) && !(IsSigned(from) && IsUnsigned(to));
-  switch (to) {
-    case DType::kBF16:
-      return bits <= 8;
-    case DType::kF16:
-      return bits <= 11;
-    case DType::kF32:
-      return bits <= 24;
-    case DType::kF64:
-      return bits <= 53;
-    default:
-      return false;
-  }
-}
-
 SymInt CastValue(const std::vector<SymInt>& x, const ValueArgs& args) {
   if (args.out_dtype != DType::kBool || args.in_dtype == DType::kBool) return x[0];
   if (args.Positive(x[0])) return 1;
@@ -109,7 +81,7 @@ Exprs CastCode(const NodePtr& n, const Exprs& x) {
   return {CastExpr(n, ParamOf<CastParam>(n).to.dtype, x[0]->dtype(), x[0])};
 }
 NodeEntry CastGradient(const NodePtr& n, Entry x, Entry, Entry dy) {
-  return IsFloat(ParamOf<CastParam>(n).to.dtype) ? Apply("CastLike", {dy, x}) : NodeEntry();
+  return IsFloat(ParamOf<CastParam>(n).to.dtype) ? ApplyOp("CastLike", {dy, x}) : NodeEntry();
 }
 /// Cast(x : t, t) = x;  Cast(Cast(x, wider), t) = Cast(x, t).
 std::vector<NodeEntry> SimplifyCast(RewriteContext& ctx, const NodePtr& n) {
@@ -122,9 +94,9 @@ std::vector<NodeEntry> SimplifyCast(RewriteContext& ctx, const NodePtr& n) {
   // An integer taken through a float would saturate, taken directly it wraps: only where it fits
   // both ways are equal.
   const bool same_world = IsFloat(from) == IsFloat(wide) || IsFloat(p.to.dtype) ||
-                          p.to.dtype == DType::kBool || IsLossless(from, p.to.dtype);
+                          p.to.dtype == DType::kBool || CastIsLossless(from, p.to.dtype);
   if (from == DType::kUnknown || wide == DType::kUnknown || !IsComputable(p.to.dtype) ||
-      !IsLossless(from, wide) || !same_world)
+      !CastIsLossless(from, wide) || !same_world)
     return {};
   if (from == p.to.dtype) return {inner};
   return {NodeEntry(ctx.graph().AddNode(n->op(), {inner}, n->attrs.dict, n->attrs.name))};
@@ -147,7 +119,7 @@ void CastLikeShape(InferShapeContext& ctx) {
   ElementwiseValue(ctx, CastValue, 1);
 }
 std::vector<NodeEntry> CastLikeGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
-  return {dy.at(0) ? Apply("CastLike", {dy[0], n->inputs[0]}) : NodeEntry(), NodeEntry()};
+  return {dy.at(0) ? ApplyOp("CastLike", {dy[0], n->inputs[0]}) : NodeEntry(), NodeEntry()};
 }
 /// CastLike(x, like : t) = Cast(x, t).
 std::vector<NodeEntry> SimplifyCastLike(RewriteContext& ctx, const NodePtr& n) {
@@ -209,8 +181,6 @@ WEFT_REGISTER_OP(Cast)
         "integer wraps; to bool is "
         "x != 0. Gradient: dx = CastLike(dy, x) for float results; retains nothing. Source: ONNX "
         "Cast-24.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kCastable, "T1"))
     .output("y", TypeDoc(kCastable, "T2"), "the shape of x")
     .param<CastParam>()
@@ -230,8 +200,6 @@ WEFT_REGISTER_OP(CastLike)
     .describe(
         "y = x as the dtype of `like`, by the rules of Cast. Gradient: dx = CastLike(dy, x). "
         "Source: ONNX CastLike-24.")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kCastable, "T1"))
     .input("like", TypeDoc(kCastable, "T2"), "any shape; only its dtype is used")
     .output("y", "T2", "the shape of x")
@@ -250,8 +218,6 @@ WEFT_REGISTER_OP(BitCast)
     .describe(
         "y = the bits of x read as dtype `to` of the same width. No gradient. Source: ONNX "
         "BitCast-26.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", "T1, any dtype but strings")
     .output("y", "T2", "the shape of x")
     .param<BitCastParam>()

@@ -1,20 +1,12 @@
 /// clip.cc: Clip, min(max(x, lo), hi).
-///
-///   in      x : T[...]; min, max : T[], optional scalars
-///   out     y : T[...]
-///   T       integers and floats
-///   grad    dy to x between the bounds, which are inclusive, else to the bound that is the result
-///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch for a bound of several elements
-///
 /// NaN in x or a bound stays NaN.
-/// Source: ONNX Clip-13.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
 
-bool Has(const NodePtr& n, size_t i) { return n->inputs.size() > i && n->inputs[i]; }
+bool HasInput(const NodePtr& n, size_t i) { return n->inputs.size() > i && n->inputs[i]; }
 
 void ClipShape(InferShapeContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) {
@@ -29,16 +21,16 @@ void ClipShape(InferShapeContext& ctx) {
   UnaryShape(ctx);
   ElementwiseValue(ctx, [](const std::vector<SymInt>& x, const ValueArgs& args) {
     SymInt y = x[0];
-    if (Has(args.node, 1)) y = Max(y, x[1]);
-    if (Has(args.node, 2)) y = Min(y, x[2]);
+    if (HasInput(args.node, 1)) y = Max(y, x[1]);
+    if (HasInput(args.node, 2)) y = Min(y, x[2]);
     return y;
   });
 }
 
 Exprs ClipCode(const NodePtr& n, const Exprs& x) {
   Expr y = x[0];
-  if (Has(n, 1)) y = Max(y, x[1]);
-  if (Has(n, 2)) y = Min(y, x[2]);
+  if (HasInput(n, 1)) y = Max(y, x[1]);
+  if (HasInput(n, 2)) y = Min(y, x[2]);
   return {y};  // extrema of f16 are f16: no wider arithmetic
 }
 
@@ -47,32 +39,33 @@ std::vector<NodeEntry> ClipGradient(const NodePtr& n, const std::vector<NodeEntr
   if (!dys.at(0)) return grads;
   const NodeEntry x = n->inputs[0], dy = dys[0];
   const auto both = [](const char* op, const NodeEntry& a, const NodeEntry& b) {
-    return a && b ? Apply(op, {a, b}) : a ? a : b;
+    return a && b ? ApplyOp(op, {a, b}) : a ? a : b;
   };
   NodeEntry above_lo, below_hi, below_lo, above_hi, ordered, crossed;
-  if (Has(n, 1)) {
-    above_lo = Apply("GreaterOrEqual", {x, n->inputs[1]});
-    below_lo = Apply("Less", {x, n->inputs[1]});
+  if (HasInput(n, 1)) {
+    above_lo = ApplyOp("GreaterOrEqual", {x, n->inputs[1]});
+    below_lo = ApplyOp("Less", {x, n->inputs[1]});
   }
-  if (Has(n, 2)) {
-    below_hi = Apply("LessOrEqual", {x, n->inputs[2]});
-    above_hi = Apply("Greater", {x, n->inputs[2]});
+  if (HasInput(n, 2)) {
+    below_hi = ApplyOp("LessOrEqual", {x, n->inputs[2]});
+    above_hi = ApplyOp("Greater", {x, n->inputs[2]});
   }
-  if (Has(n, 1) && Has(n, 2)) {
-    ordered = Apply("Less", {n->inputs[1], n->inputs[2]});
-    crossed = Apply("Less", {n->inputs[2], n->inputs[1]});
+  if (HasInput(n, 1) && HasInput(n, 2)) {
+    ordered = ApplyOp("Less", {n->inputs[1], n->inputs[2]});
+    crossed = ApplyOp("Less", {n->inputs[2], n->inputs[1]});
   }
   const NodeEntry inside = both("And", above_lo, below_hi);
   grads[0] = inside ? MaskedGrad(inside, dy) : dy;
-  if (Has(n, 1))
+  if (HasInput(n, 1))
     grads[1] = ReduceLike(MaskedGrad(both("And", below_lo, ordered), dy), n->inputs[1]);
-  if (Has(n, 2)) grads[2] = ReduceLike(MaskedGrad(both("Or", above_hi, crossed), dy), n->inputs[2]);
+  if (HasInput(n, 2))
+    grads[2] = ReduceLike(MaskedGrad(both("Or", above_hi, crossed), dy), n->inputs[2]);
   return grads;
 }
 
 /// No bounds: x.
 std::vector<NodeEntry> SimplifyClip(RewriteContext&, const NodePtr& n) {
-  if (Has(n, 1) || Has(n, 2)) return {};
+  if (HasInput(n, 1) || HasInput(n, 2)) return {};
   return {n->inputs[0]};
 }
 
@@ -85,8 +78,6 @@ WEFT_REGISTER_OP(Clip)
         "max, else 0; dmin = sum of dy where x < min < max; dmax = sum of dy where x > max or max "
         "< min; retains x and "
         "the bounds. Source: ONNX Clip-13.")
-    .set_num_inputs(1, 3)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kNumeric))
     .optional_input("min", "T", "scalar; absent: no lower bound")
     .optional_input("max", "T", "scalar; absent: no upper bound")

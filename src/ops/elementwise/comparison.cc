@@ -1,13 +1,6 @@
 /// comparison.cc: Equal, Less, LessOrEqual, Greater, GreaterOrEqual.
 ///
-///   in      a, b : T[...], numpy broadcasting
-///   out     y : bool[broadcast]
-///   T       integers and floats; Equal also bool and strings (for which no kernel exists)
-///   grad    none
-///   throws  kTypeMismatch for unequal dtypes, kShapeMismatch where shapes do not broadcast
-///
 /// Comparisons with NaN are false. Followed values compare where Facts prove the answer.
-/// Source: ONNX Equal-19, Less-13, LessOrEqual-16, Greater-13, GreaterOrEqual-16.
 #include "ops/util/host_util.h"
 
 namespace weft::ops {
@@ -53,8 +46,6 @@ constexpr DTypeSet kComparable = kComputable | DTypeSet{DType::kString};
   WEFT_REGISTER_OP(Name)                                                                          \
       .describe("y = a " Symbol " b, false where either is NaN. No gradient. Source: ONNX " #Name \
                 "-" #Version ".")                                                                 \
-      .set_num_inputs(2)                                                                          \
-      .set_num_outputs(1)                                                                         \
       .input("a", TypeDoc(Set))                                                                   \
       .input("b", "T", "numpy broadcasting against a")                                            \
       .output("y", "bool", "the broadcast shape of a and b")                                      \

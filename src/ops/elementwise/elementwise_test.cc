@@ -331,8 +331,8 @@ TEST_CASE("builders put nodes into the graph of their operands") {
   CHECK(Graph::ConstantOf(half.node->inputs[0])->dtype() == DType::kF32);
   CHECK(Graph::ConstantOf(tenth.node->inputs[0])->dtype() == DType::kF64);
   CHECK(Graph::ConstantOf(IntsLike(x, {1, 2}))->at_int(1) == 2);
-  CHECK(CodeOf([&] { Apply("Relu", {x, x}); }) == ErrorCode::kArity);
-  CHECK(CodeOf([&] { Apply("Relu", {x}, {{"slope", 1}}); }) == ErrorCode::kBadAttribute);
+  CHECK(CodeOf([&] { ApplyOp("Relu", {x, x}); }) == ErrorCode::kArity);
+  CHECK(CodeOf([&] { ApplyOp("Relu", {x}, {{"slope", 1}}); }) == ErrorCode::kBadAttribute);
   Graph other;
   const NodeEntry foreign(other.AddInput("z"));
   CHECK(CodeOf([&] { x + foreign; }) == ErrorCode::kApiMisuse);

@@ -1,12 +1,4 @@
 /// gelu.cc: smooth activations x * gate(x): Gelu, Swish (SiLU), Mish.
-///
-///   in      x : T[...]
-///   out     y : T[...]
-///   T       f16, bf16, f32, f64
-///   grad    dy * (gate + x * gate'); retains x
-///   throws  kTypeMismatch; kBadAttribute for an `approximate` other than "none" and "tanh"
-///
-/// Source: ONNX Gelu-20, Swish-24, Mish-22.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 
@@ -53,20 +45,20 @@ void GeluType(InferTypeContext& ctx) {
 Exprs GeluCode(const NodePtr& n, const Exprs& in) {
   const bool by_tanh = ByTanh(n);
   return {WithCompute(in[0], [by_tanh](const Expr& x) {
-    const Expr gate = by_tanh ? Call(CallOp::kTanh, (x + x * x * x * kCubic) * kSqrt2OverPi)
-                              : Call(CallOp::kErf, x * kSqrtHalf);
+    const Expr gate = by_tanh ? CallMath(CallOp::kTanh, (x + x * x * x * kCubic) * kSqrt2OverPi)
+                              : CallMath(CallOp::kErf, x * kSqrtHalf);
     return x * 0.5 * (gate + 1.0);
   })};
 }
 NodeEntry GeluGrad(const NodePtr& n, Entry x, Entry, Entry dy) {
   const auto c = [&x](double v) { return ScalarOf(x, v); };
   if (!ByTanh(n)) {
-    const NodeEntry cdf = (Apply("Erf", {x * c(kSqrtHalf)}) + c(1)) * c(0.5);
-    const NodeEntry pdf = Apply("Exp", {x * x * c(-0.5)}) * c(kInvSqrt2Pi);
+    const NodeEntry cdf = (ApplyOp("Erf", {x * c(kSqrtHalf)}) + c(1)) * c(0.5);
+    const NodeEntry pdf = ApplyOp("Exp", {x * x * c(-0.5)}) * c(kInvSqrt2Pi);
     return dy * (cdf + x * pdf);
   }
   const NodeEntry square = x * x, one = c(1);
-  const NodeEntry t = Apply("Tanh", {(x * (one + square * c(kCubic))) * c(kSqrt2OverPi)});
+  const NodeEntry t = ApplyOp("Tanh", {(x * (one + square * c(kCubic))) * c(kSqrt2OverPi)});
   const NodeEntry slope = (one + square * c(3 * kCubic)) * c(kSqrt2OverPi);
   const NodeEntry gate = (one + t) * c(0.5);
   return dy * (gate + x * c(0.5) * ((one - t) * (one + t)) * slope);
@@ -74,20 +66,20 @@ NodeEntry GeluGrad(const NodePtr& n, Entry x, Entry, Entry dy) {
 
 Exprs SwishCode(const NodePtr& n, const Exprs& in) {
   const double alpha = ParamOf<SwishParam>(n).alpha;
-  return {
-      WithCompute(in[0], [alpha](const Expr& x) { return x * Call(CallOp::kSigmoid, x * alpha); })};
+  return {WithCompute(
+      in[0], [alpha](const Expr& x) { return x * CallMath(CallOp::kSigmoid, x * alpha); })};
 }
 NodeEntry SwishGrad(const NodePtr& n, Entry x, Entry, Entry dy) {
   const float alpha = ParamOf<SwishParam>(n).alpha;
   const NodeEntry scaled = alpha == 1 ? x : x * ScalarOf(x, alpha);
-  const NodeEntry s = Apply("Sigmoid", {scaled});
+  const NodeEntry s = ApplyOp("Sigmoid", {scaled});
   return dy * (s + scaled * (s * (ScalarOf(s, 1) - s)));
 }
 
 /// tanh(log(1 + e^x)) by way of e = e^-|x|, which never overflows: with n = e^x it is (n^2 + 2n) /
 /// (n^2 + 2n + 2).
 Expr MishOf(const Expr& x) {
-  const Expr e = Call(CallOp::kExp, -Expr::Unary(UnOp::kAbs, x));
+  const Expr e = CallMath(CallOp::kExp, -Expr::Unary(UnOp::kAbs, x));
   const Expr negative = e * (e + 2.0);  // x < 0: n = e
   const Expr positive = e * 2.0 + 1.0;  // x >= 0: both divided by n^2, n = 1 / e
   const Expr below = Lt(x, ConstOf(x, 0));
@@ -96,8 +88,8 @@ Expr MishOf(const Expr& x) {
   return x * (upper / (upper + rest));
 }
 NodeEntry MishGrad(Entry x, Entry, Entry dy) {
-  const NodeEntry t = Apply("Tanh", {Apply("Softplus", {x})}), one = ScalarOf(x, 1);
-  return dy * (t + x * ((one - t) * (one + t)) * Apply("Sigmoid", {x}));
+  const NodeEntry t = ApplyOp("Tanh", {ApplyOp("Softplus", {x})}), one = ScalarOf(x, 1);
+  return dy * (t + x * ((one - t) * (one + t)) * ApplyOp("Sigmoid", {x}));
 }
 
 }  // namespace

@@ -1,15 +1,5 @@
 /// logical.cc: And, Or, Xor, Not on bool; BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot and
 /// BitShift on integers.
-///
-///   in      a, b : T[...], numpy broadcasting (x for Not and BitwiseNot)
-///   out     y : T[broadcast]
-///   T       bool; integers; unsigned integers for BitShift
-///   grad    none
-///   throws  kTypeMismatch, kShapeMismatch; kBadAttribute for a direction that is not LEFT or RIGHT
-///
-/// Shifting by the width or more gives 0.
-/// Source: ONNX And-7, Or-7, Xor-7, Not-1, BitwiseAnd-18, BitwiseOr-18, BitwiseXor-18,
-/// BitwiseNot-18, BitShift-11.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 

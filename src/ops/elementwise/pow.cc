@@ -1,17 +1,9 @@
 /// pow.cc: Pow, with operands of two dtypes.
 ///
-///   in      x : T[...], exponent : T1[...], numpy broadcasting
-///   out     y : T[broadcast] = x ^ exponent
-///   T       i32, i64, floats; T1 any integer or float
-///   grad    dx = dy * e * x^(e - 1), 0 where e = 0
-///           de = dy * y * log(x), 0 where x = 0 and e >= 0, NaN where x < 0
-///           Safe at 0 in higher order too: the unused branch never sees log(0).
-///   throws  kTypeMismatch, kShapeMismatch
-///
+/// Gradients are safe at 0 in higher order too: the unused branch never sees log(0).
 /// Float results are computed in the wider float of both operands; with an exponent of 32 or 64 bit
 /// integers in f64, which alone keeps its parity. Integer by integer is exact and wraps; a negative
 /// exponent gives the truncated quotient (0 unless x is 1 or -1). Integer by float: in f64, cut.
-/// Source: ONNX Pow-15.
 #include "ops/util/op_util.h"
 
 namespace weft::ops {
@@ -97,25 +89,19 @@ std::vector<NodeEntry> PowGradient(const NodePtr& n, const std::vector<NodeEntry
     if (c == 0) return NoGradient(n, dys);
     if (c == 1) return {ReduceLike(dy, x), NodeEntry()};
     const NodeEntry scaled = dy * ScalarOf(x, c);
-    const NodeEntry power = c == 2 ? x : Apply("Pow", {x, ScalarOf(x, c - 1)});
+    const NodeEntry power = c == 2 ? x : ApplyOp("Pow", {x, ScalarOf(x, c - 1)});
     return {ReduceLike(scaled * power, x), NodeEntry()};
   }
   const NodeEntry zero = ScalarOf(e, 0), one = ScalarOf(x, 1);
   // Where e = 0: e * x^e = 0 * 1.
-  const NodeEntry lower = Apply("Where", {Apply("Equal", {e, zero}), e, e - ScalarOf(e, 1)});
-  const NodeEntry dx = dy * (Apply("CastLike", {e, x}) * Apply("Pow", {x, lower}));
+  const NodeEntry lower = ApplyOp("Where", {ApplyOp("Equal", {e, zero}), e, e - ScalarOf(e, 1)});
+  const NodeEntry dx = dy * (ApplyOp("CastLike", {e, x}) * ApplyOp("Pow", {x, lower}));
   // Where x = 0 and e >= 0: y * log(1) = 0.
   const NodeEntry flat =
-      Apply("And", {Apply("Equal", {x, ScalarOf(x, 0)}), Apply("GreaterOrEqual", {e, zero})});
-  const NodeEntry log = Apply("Log", {Apply("Where", {flat, one, x})});
-  const NodeEntry de = Apply("CastLike", {dy * (y * log), e});
+      ApplyOp("And", {ApplyOp("Equal", {x, ScalarOf(x, 0)}), ApplyOp("GreaterOrEqual", {e, zero})});
+  const NodeEntry log = ApplyOp("Log", {ApplyOp("Where", {flat, one, x})});
+  const NodeEntry de = ApplyOp("CastLike", {dy * (y * log), e});
   return {ReduceLike(dx, x), ReduceLike(de, e)};
-}
-
-/// x ^ 1 = x.
-std::vector<NodeEntry> SimplifyPow(RewriteContext& ctx, const NodePtr& n) {
-  return IsUniform(ctx, n->inputs[1], 1) ? ReplaceIfSame(ctx, n, n->inputs[0])
-                                         : std::vector<NodeEntry>();
 }
 
 }  // namespace
@@ -128,8 +114,6 @@ WEFT_REGISTER_OP(Pow)
         "SumTo(dy * y * log(x), e), "
         "0 where x = 0 and e >= 0; retains x, e and y (x alone for a constant e). Source: ONNX "
         "Pow-15.")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kFloats | kIndexTypes))
     .input("exponent", TypeDoc(kNumeric, "T1"), "numpy broadcasting against x")
     .output("y", "T", "the broadcast shape")
@@ -140,7 +124,7 @@ WEFT_REGISTER_OP(Pow)
     .set_attr<FInplace>("FInplace", InplaceOf({0}))
     .set_attr<FCodeGen>("FCodeGen", PowCode)
     .set_attr<FGradient>("FGradient", PowGradient)
-    .set_attr<FSimplify>("FSimplify", SimplifyPow)
+    .set_attr<FSimplify>("FSimplify", SimplifyByOne)
     .set_attr<FInputDomains>("FInputDomains", Domains({Positive(), Any()}))
     .example({"f32[2, n]", "f32[2, n]"})
     .example({"f32[m, 1, 3]", "f32[4, 1]"})

@@ -1,14 +1,6 @@
 /// rounding.cc: Abs, Neg, Sign, Floor, Ceil, Round, IsNaN, IsInf: exact functions of one value.
 ///
-///   in      x : T[...]
-///   out     y : T[...]; bool for IsNaN and IsInf
-///   grad    Abs: dy * Sign(x), 0 at 0. Neg: -dy. Steps (Sign, Floor, Ceil, Round): zero, hence no
-///           entry
-///   throws  kTypeMismatch; kBadAttribute for flags other than 0 and 1
-///
-/// Round goes to the even neighbour at halves. Sign keeps NaN and zeros as they are. Abs and Neg of
-/// the smallest signed integer wrap to itself.
-/// Source: ONNX Abs-13, Neg-13, Sign-13, Floor-13, Ceil-13, Round-22, IsNaN-20, IsInf-20.
+/// Abs of the smallest signed integer is that integer.
 #include <limits>
 
 #include "ops/util/op_util.h"
@@ -70,7 +62,7 @@ WEFT_REGISTER_UNARY_OP(
     .set_attr<FInferShape>("FInferShape", UnaryShapeAndValue(AbsValue))
     .set_attr<FCodeGen>("FCodeGen", UnaryCodeGen(UnOp::kAbs))
     .set_attr<FGradient>("FGradient", UnaryGradient([](Entry x, Entry, Entry dy) {
-                           return dy * Apply("Sign", {x});
+                           return dy * ApplyOp("Sign", {x});
                          }))
     .set_attr<FSimplify>("FSimplify", SimplifyIdempotent)
     .example({"f32[2, n, 3]"})
@@ -113,8 +105,6 @@ WEFT_REGISTER_ROUNDING_OP(Round, 22, "the nearest integer, the even one at halve
 
 WEFT_REGISTER_OP(IsNaN)
     .describe("y = whether x is NaN. No gradient. Source: ONNX IsNaN-20.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kFloats | kFloat8))
     .output("y", "bool", "the shape of x")
     .param<NoParam>()
@@ -128,8 +118,6 @@ WEFT_REGISTER_OP(IsNaN)
 WEFT_REGISTER_OP(IsInf)
     .describe(
         "y = whether x is infinite, of the signs asked for. No gradient. Source: ONNX IsInf-20.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kFloats | kFloat8))
     .output("y", "bool", "the shape of x")
     .param<IsInfParam>()

@@ -1,17 +1,10 @@
 /// transcendental.cc: Sqrt, Reciprocal, Exp, Log, Erf, the trigonometric and hyperbolic functions
 /// and their inverses.
 ///
-///   in      x : T[...]
-///   out     y : T[...]
-///   T       f16, bf16, f32, f64; f16 and bf16 are computed in f32 and rounded once
-///   grad    written with y where that spares keeping x; infinities at the edge of a domain are
-///           PyTorch's: Sqrt at 0 and Asin at 1 give inf
-///   throws  kTypeMismatch
-///
+/// f16 and bf16 are computed in f32 and rounded once. Gradients use y where that spares keeping x;
+/// at the edge of a domain they are infinite, as PyTorch's.
 /// Outside its domain a function gives NaN; Log(0) = -inf. In gradients 1 - x^2 is
 /// (1 - x) * (1 + x), which keeps its digits near 1.
-/// Source: ONNX Sqrt-13, Reciprocal-13, Exp-13, Log-13, Erf-13, Tanh-13; Sin, Cos, Tan, Asin, Acos,
-/// Atan, Sinh, Cosh, Asinh, Acosh, Atanh-22.
 #include "ops/util/op_util.h"
 
 namespace weft::ops {
@@ -24,7 +17,7 @@ NodeEntry OneMinusSquare(Entry x) {
   const NodeEntry one = ScalarOf(x, 1);
   return (one - x) * (one + x);
 }
-NodeEntry SqrtOf(Entry x) { return Apply("Sqrt", {x}); }
+NodeEntry SqrtOf(Entry x) { return ApplyOp("Sqrt", {x}); }
 
 }  // namespace
 
@@ -55,10 +48,10 @@ WEFT_REGISTER_MATH_OP(Log, 13, "the natural logarithm of x", "dy / x, infinite a
     .set_attr<FInputDomains>("FInputDomains", Domains({Positive()}));
 WEFT_REGISTER_MATH_OP(Erf, 13, "2/sqrt(pi) * integral of e^(-t^2) over [0, x]",
                       "dy * 2/sqrt(pi) * e^(-x^2)", CallOp::kErf,
-                      dy*(ScalarOf(x, 1.1283791670955126) * Apply("Exp", {-(x * x)})));
+                      dy*(ScalarOf(x, 1.1283791670955126) * ApplyOp("Exp", {-(x * x)})));
 
-WEFT_REGISTER_MATH_OP(Sin, 22, "sin x", "dy * cos x", CallOp::kSin, dy* Apply("Cos", {x}));
-WEFT_REGISTER_MATH_OP(Cos, 22, "cos x", "-dy * sin x", CallOp::kCos, -(dy* Apply("Sin", {x})));
+WEFT_REGISTER_MATH_OP(Sin, 22, "sin x", "dy * cos x", CallOp::kSin, dy* ApplyOp("Cos", {x}));
+WEFT_REGISTER_MATH_OP(Cos, 22, "cos x", "-dy * sin x", CallOp::kCos, -(dy* ApplyOp("Sin", {x})));
 WEFT_REGISTER_MATH_OP(Tan, 22, "tan x", "dy * (1 + y^2)", CallOp::kTan,
                       dy*(ScalarOf(y, 1) + y * y));
 WEFT_REGISTER_MATH_OP(Asin, 22, "arcsin x, for x in [-1, 1]",
@@ -72,8 +65,8 @@ WEFT_REGISTER_MATH_OP(Acos, 22, "arccos x, for x in [-1, 1]",
 WEFT_REGISTER_MATH_OP(Atan, 22, "arctan x", "dy / (1 + x^2)", CallOp::kAtan,
                       dy / (ScalarOf(x, 1) + x * x));
 
-WEFT_REGISTER_MATH_OP(Sinh, 22, "sinh x", "dy * cosh x", CallOp::kSinh, dy* Apply("Cosh", {x}));
-WEFT_REGISTER_MATH_OP(Cosh, 22, "cosh x", "dy * sinh x", CallOp::kCosh, dy* Apply("Sinh", {x}));
+WEFT_REGISTER_MATH_OP(Sinh, 22, "sinh x", "dy * cosh x", CallOp::kSinh, dy* ApplyOp("Cosh", {x}));
+WEFT_REGISTER_MATH_OP(Cosh, 22, "cosh x", "dy * sinh x", CallOp::kCosh, dy* ApplyOp("Sinh", {x}));
 WEFT_REGISTER_MATH_OP(Tanh, 13, "tanh x", "dy * (1 - y^2)", CallOp::kTanh, dy* OneMinusSquare(y));
 WEFT_REGISTER_MATH_OP(Asinh, 22, "arsinh x", "dy / sqrt(x^2 + 1)", CallOp::kAsinh,
                       dy / SqrtOf(x * x + ScalarOf(x, 1)));

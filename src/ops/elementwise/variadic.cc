@@ -1,14 +1,7 @@
 /// variadic.cc: Max, Min, Sum, Mean of any number of inputs.
 ///
-///   in      x_0 ... x_k : T[...], at least one, numpy broadcasting
-///   out     y : T[broadcast]
-///   T       Max, Min: integers and floats; Sum, Mean: floats
-///   grad    Max, Min: the inputs that attain the extremum share dy equally (PyTorch's rule; giving
-///           each the whole dy would count it twice); where y is NaN no input gets any
-///   throws  kTypeMismatch, kShapeMismatch, kArity
-///
-/// NaN in any input gives NaN. f16 and bf16 are combined in f32 and rounded once.
-/// Source: ONNX Max-13, Min-13, Sum-13, Mean-13.
+/// Equal extrema share dy, PyTorch's rule: giving each the whole dy would count it twice. f16 and
+/// bf16 are combined in f32 and rounded once.
 #include "ops/util/op_util.h"
 
 namespace weft::ops {
@@ -37,8 +30,8 @@ std::vector<NodeEntry> ExtremumGradient(const NodePtr& n, const std::vector<Node
   std::vector<NodeEntry> attains, grads;
   NodeEntry count;
   for (const NodeEntry& x : n->inputs) {
-    attains.push_back(Apply("Equal", {x, y}));
-    const NodeEntry one = Apply("CastLike", {attains.back(), dy});
+    attains.push_back(ApplyOp("Equal", {x, y}));
+    const NodeEntry one = ApplyOp("CastLike", {attains.back(), dy});
     count = count ? count + one : one;
   }
   const NodeEntry share = dy / count;
@@ -91,7 +84,6 @@ std::vector<NodeEntry> SimplifyExtremum(RewriteContext& ctx, const NodePtr& n) {
   WEFT_REGISTER_OP(Name)                                                     \
       .describe(Doc)                                                         \
       .set_num_inputs(1, kVarg)                                              \
-      .set_num_outputs(1)                                                    \
       .variadic_input("x", TypeDoc(Set), "at least one, numpy broadcasting") \
       .output("y", "T", "the broadcast shape of all inputs")                 \
       .param<NoParam>()                                                      \

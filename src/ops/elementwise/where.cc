@@ -1,13 +1,6 @@
 /// where.cc: Where, element by element choice.
 ///
-///   in      condition : bool[...], x, y : T[...], numpy broadcasting of all three
-///   out     out : T[broadcast]
-///   T       any dtype (kernels: what they compute with)
-///   grad    dout to the operand that was taken; the condition has none and is retained. A NaN that
-///           the branch not taken makes is not masked here.
-///   throws  kTypeMismatch, kShapeMismatch
-///
-/// Source: ONNX Where-16.
+/// A NaN that the branch not taken makes is not masked in gradients.
 #include "ops/util/op_util.h"
 
 namespace weft::ops {
@@ -29,8 +22,8 @@ Exprs WhereCode(const NodePtr&, const Exprs& x) { return {Expr::Select(x[0], x[1
 std::vector<NodeEntry> WhereGradient(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys.at(0)) return NoGradient(n, dys);
   const NodeEntry c = n->inputs[0], dy = dys[0], zero = ScalarOf(dy, 0);
-  return {NodeEntry(), ReduceLike(Apply("Where", {c, dy, zero}), n->inputs[1]),
-          ReduceLike(Apply("Where", {c, zero, dy}), n->inputs[2])};
+  return {NodeEntry(), ReduceLike(ApplyOp("Where", {c, dy, zero}), n->inputs[1]),
+          ReduceLike(ApplyOp("Where", {c, zero, dy}), n->inputs[2])};
 }
 
 /// Where(true, x, y) = x; Where(false, x, y) = y; Where(c, x, x) = x; Where(Not(c), x, y) =
@@ -56,8 +49,6 @@ WEFT_REGISTER_OP(Where)
         "out = condition ? x : y. Gradient: dx = SumTo(Where(condition, dout, 0), x), dy = "
         "SumTo(Where(condition, 0, "
         "dout), y); retains the condition. Source: ONNX Where-16.")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .input("condition", "bool")
     .input("x", TypeDoc(kAllTypes), "numpy broadcasting of all three inputs")
     .input("y", "T")

@@ -1,12 +1,9 @@
 /// affine_grid.cc: AffineGrid: the grid of coordinates that GridSample reads, from affine maps of
 /// two or three dimensions.
 ///
-///   in      theta : T[n, r, r + 1], size : i64[r + 2] = n, c, extents; r is 2 or 3
-///   out     grid : T[n, extents..., r], the last axis first
 ///   formula grid[n, o] = theta[n] (x, y(, z), 1), each coordinate of o in [-1, 1]: centers of the
 ///           outermost elements at -1 and 1 with align_corners (0 for an extent of 1), else their
 ///           outer edges
-///   grad    by theta: dy against the coordinates, ordinary ops
 #include "ops/util/shape_util.h"
 #include "weft/support/check.h"
 
@@ -73,19 +70,20 @@ std::vector<NodeEntry> AffineGridGrad(const NodePtr& n, const std::vector<NodeEn
   if (!dys[0]) return {NodeEntry(), NodeEntry()};
   const NodeEntry theta = n->inputs[0], zero = ConstantLike(theta, Tensor::Scalar(DType::kI64, 0));
   const NodeEntry unit =
-      ExpandLike(Apply("EyeLike", {Apply("Gather", {theta, zero}, {{"axis", 0}})}), theta);
+      ExpandLike(ApplyOp("EyeLike", {ApplyOp("Gather", {theta, zero}, {{"axis", 0}})}), theta);
   const NodeEntry points =
-      Apply("AffineGrid", {Apply("CastLike", {unit, theta}), n->inputs[1]}, AttrsOf(n));
+      ApplyOp("AffineGrid", {ApplyOp("CastLike", {unit, theta}), n->inputs[1]}, AttrsOf(n));
   const NodeEntry flat =
-      Apply("Concat",
-            {Apply("Shape", {theta}, {{"start", 0}, {"end", 1}}), IntsLike(theta, {-1}),
-             Apply("Shape", {theta}, {{"start", 1}, {"end", 2}})},
-            {{"axis", 0}});
-  const NodeEntry padded = Apply("Pad", {Apply("Reshape", {points, flat}),
-                                         IntsLike(theta, {0, 0, 0, 0, 0, 1}), ScalarOf(theta, 1)});
+      ApplyOp("Concat",
+              {ApplyOp("Shape", {theta}, {{"start", 0}, {"end", 1}}), IntsLike(theta, {-1}),
+               ApplyOp("Shape", {theta}, {{"start", 1}, {"end", 2}})},
+              {{"axis", 0}});
+  const NodeEntry padded =
+      ApplyOp("Pad", {ApplyOp("Reshape", {points, flat}), IntsLike(theta, {0, 0, 0, 0, 0, 1}),
+                      ScalarOf(theta, 1)});
   const NodeEntry dy =
-      Apply("Transpose", {Apply("Reshape", {dys[0], flat})}, {{"perm", Ints{0, 2, 1}}});
-  return {Apply("MatMul", {dy, padded}), NodeEntry()};
+      ApplyOp("Transpose", {ApplyOp("Reshape", {dys[0], flat})}, {{"perm", Ints{0, 2, 1}}});
+  return {ApplyOp("MatMul", {dy, padded}), NodeEntry()};
 }
 
 }  // namespace
@@ -99,8 +97,6 @@ WEFT_REGISTER_OP(AffineGrid)
     .input("theta", TypeDoc(kFloats), "[n, r, r + 1]")
     .input("size", "i64", "n, c and r dimensions")
     .output("grid", "T", "[n, dimensions..., r]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<AffineGridParam>()
     .example({"f32[2, 2, 3]", "i64[4] = [2, 3, 4, 5]"})
     .example({"f32[1, 3, 4]", "i64[5] = [1, 1, 2, 1, 3]"}, "align_corners = 1")

@@ -1,9 +1,6 @@
 /// grid_sample.cc: GridSample: an image read where a grid of normalized coordinates points, over
 /// any number of spatial axes.
 ///
-///   in      X : T1[n, c, d1 .. dr], grid : T2[n, o1 .. or, r], the last axis of X first
-///   out     Y : T1[n, c, o1 .. or]
-///   T1      floats; with mode nearest any number or bool
 ///   formula coordinate = (g + 1) / 2 (d - 1) with align_corners, else ((g + 1) d - 1) / 2; one tap
 ///           (nearest, halves to even), two (linear) or four (cubic, A = -3/4) an axis
 ///   padding zeros: 0 outside; border: the nearest element; reflection: mirrored at the border,
@@ -249,16 +246,16 @@ Exprs GridSampleGradCode(const NodePtr& n, const std::vector<TensorArg>& in, con
 
 /// To the grid, given what is read: the sum over the channels.
 NodeEntry ToGrid(const NodePtr& n, const NodeEntry& x, const NodeEntry& grid, const NodeEntry& dy) {
-  const NodeEntry slope = Apply("weft::GridSampleSlope", {x, grid}, AttrsOf(n));
-  const NodeEntry each = Apply("Unsqueeze", {dy, IntsLike(dy, {-1})}) * slope;
-  const NodeEntry sum = Apply("ReduceSum", {each, IntsLike(dy, {1})}, {{"keepdims", 0}});
-  return Apply("CastLike", {sum, grid});
+  const NodeEntry slope = ApplyOp("weft::GridSampleSlope", {x, grid}, AttrsOf(n));
+  const NodeEntry each = ApplyOp("Unsqueeze", {dy, IntsLike(dy, {-1})}) * slope;
+  const NodeEntry sum = ApplyOp("ReduceSum", {each, IntsLike(dy, {1})}, {{"keepdims", 0}});
+  return ApplyOp("CastLike", {sum, grid});
 }
 std::vector<NodeEntry> GridSampleGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const NodeEntry x = n->inputs[0], grid = n->inputs[1];
   const bool nearest = ParamOf<GridSampleParam>(n).mode == "nearest";
-  return {Apply("weft::GridSampleGrad", {dy[0], grid, ShapeOf(x)}, AttrsOf(n)),
+  return {ApplyOp("weft::GridSampleGrad", {dy[0], grid, ShapeOf(x)}, AttrsOf(n)),
           nearest ? NodeEntry() : ToGrid(n, x, grid, dy[0])};
 }
 /// Linear in dy; in the grid as GridSample of g, with dy for its gradient.
@@ -266,7 +263,7 @@ std::vector<NodeEntry> GridSampleGradGradient(const NodePtr& n, const std::vecto
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], grid = n->inputs[1];
   const bool nearest = ParamOf<GridSampleParam>(n).mode == "nearest";
-  return {Apply("GridSample", {g[0], grid}, AttrsOf(n)),
+  return {ApplyOp("GridSample", {g[0], grid}, AttrsOf(n)),
           nearest ? NodeEntry() : ToGrid(n, g[0], grid, dy), NodeEntry()};
 }
 
@@ -282,8 +279,6 @@ WEFT_REGISTER_OP(GridSample)
     .input("X", TypeDoc(kComputable, "T1"), "[n, c, spatial...]; floats but for mode nearest")
     .input("grid", TypeDoc(kFloats, "T2"), "[n, out spatial..., number of spatial axes]")
     .output("Y", "T1", "[n, c, out spatial...]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<GridSampleParam>()
     .example({"f32[1, 2, 3, 4]", "f32[1, 2, 2, 2]"})
     .example({"f32[n, 1, 5]", "f32[n, 3, 1]"}, "mode = \"cubic\", padding_mode = \"reflection\"")
@@ -303,8 +298,6 @@ WEFT_REGISTER_OP_IN(weft, GridSampleGrad)
     .input("grid", TypeDoc(kFloats, "T2"))
     .input("shape", "i64", "dimensions of X")
     .output("dX", "T1")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<GridSampleParam>()
     .example({"f32[1, 2, 2, 2]", "f32[1, 2, 2, 2]", "i64[4] = [1, 2, 3, 4]"})
     .set_attr<FInferType>("FInferType",
@@ -325,8 +318,6 @@ WEFT_REGISTER_OP_IN(weft, GridSampleSlope)
     .input("X", TypeDoc(kFloats, "T1"))
     .input("grid", TypeDoc(kFloats, "T2"))
     .output("slope", "T1", "[n, c, out spatial..., axes]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<GridSampleParam>()
     .example({"f32[1, 2, 3, 4]", "f32[1, 2, 2, 2]"}, "padding_mode = \"border\"")
     .set_attr<FInferType>("FInferType",

@@ -1,6 +1,5 @@
 /// non_max_suppression.cc: NonMaxSuppression: of boxes that overlap, the one of the best score. It
 /// runs on the host.
-/// Source: ONNX NonMaxSuppression-11.
 #include <algorithm>
 
 #include "ops/util/host_util.h"
@@ -106,8 +105,6 @@ WEFT_REGISTER_OP(NonMaxSuppression)
     .optional_input("iou_threshold", "f32", "absent: 0")
     .optional_input("score_threshold", "f32", "boxes of lower or equal score are left out")
     .output("selected_indices", "i64", "[count, 3]")
-    .set_num_inputs(2, 5)
-    .set_num_outputs(1)
     .param<NonMaxSuppressionParam>()
     .example({"f32[1, 3, 4]", "f32[1, 2, 3]", "i64[] = [2]", "f32[] = [0.5]"})
     .example({"f32[b, n, 4]", "f32[b, 1, n]", "i64[1] = [3]"}, "center_point_box = 1")

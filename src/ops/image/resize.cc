@@ -1,12 +1,7 @@
 /// resize.cc: Resize in all modes of ONNX, and weft::ResizeGrad, its adjoint.
 ///
-///   in      X : T[...], roi : F[2 axes], scales : f32[axes], sizes : i64[axes];
-///           one of scales, sizes
-///   out     Y[.., o, ..] = sum over taps of weight(o) X[.., position(o), ..], axis by axis
-///   shape   floor(in scale), or sizes, which keep_aspect_ratio_policy may shrink or grow
 ///   T       numbers and bool; other modes than nearest compute in f32 or f64 and round integers to
 ///           even, saturating
-///   grad    weft::ResizeGrad of dy with the same inputs
 ///
 /// Positions and weights are in resize_grid.h. The scale that coordinates use is the one given, or
 /// sizes / extents exactly, for axes that keep their ratio that of the axis that decides.
@@ -92,7 +87,7 @@ std::vector<int> ResizedAxes(const NodePtr& n, int rank) {
 
 /// Input i is given; exporters write an empty tensor for an absent one.
 bool Given(const InferShapeContext& ctx, int i) {
-  return Has(ctx, i) && !(ctx.in(i).has_rank() && ctx.in(i).rank() == 1 && ctx.in(i)[0].is(0));
+  return HasInput(ctx, i) && !(ctx.in(i).has_rank() && ctx.in(i).rank() == 1 && ctx.in(i)[0].is(0));
 }
 const TensorArg* Given(const std::vector<TensorArg>& in, size_t i) {
   static const TensorArg absent = [] {
@@ -100,7 +95,7 @@ const TensorArg* Given(const std::vector<TensorArg>& in, size_t i) {
     a.present = false;
     return a;
   }();
-  return Has(in, i) && !(in[i].rank() == 1 && in[i].shape[0].is(0)) ? &in[i] : &absent;
+  return HasInput(in, i) && !(in[i].rank() == 1 && in[i].shape[0].is(0)) ? &in[i] : &absent;
 }
 
 // ---- extents ----
@@ -458,19 +453,19 @@ std::vector<NodeEntry> ResizeGradient(const NodePtr& n, const std::vector<NodeEn
   std::vector<NodeEntry> d(n->inputs.size());
   if (!dy[0]) return d;
   std::vector<NodeEntry> in{dy[0], ShapeOf(n->inputs[0])};
-  for (size_t i = 1; i < 4; ++i) in.push_back(Has(n, i) ? n->inputs[i] : NodeEntry());
-  d[0] = Apply("weft::ResizeGrad", in, AttrsOf(n));
+  for (size_t i = 1; i < 4; ++i) in.push_back(HasInput(n, i) ? n->inputs[i] : NodeEntry());
+  d[0] = ApplyOp("weft::ResizeGrad", in, AttrsOf(n));
   return d;
 }
 std::vector<NodeEntry> ResizeGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (!g[0]) return d;
   std::vector<NodeEntry> in{g[0]};
-  for (size_t i = 2; i < 5; ++i) in.push_back(Has(n, i) ? n->inputs[i] : NodeEntry());
+  for (size_t i = 2; i < 5; ++i) in.push_back(HasInput(n, i) ? n->inputs[i] : NodeEntry());
   while (!in.back()) in.pop_back();
   AttrDict attrs = AttrsOf(n);
   attrs["extrapolation_value"] = 0.0;
-  d[0] = Apply("Resize", in, attrs);
+  d[0] = ApplyOp("Resize", in, attrs);
   return d;
 }
 
@@ -502,8 +497,6 @@ WEFT_REGISTER_OP(Resize)
     .optional_input("scales", TypeDoc(kFloats, "T3"), "one an axis")
     .optional_input("sizes", "i64", "one an axis")
     .output("Y", "T")
-    .set_num_inputs(1, 4)
-    .set_num_outputs(1)
     .param<ResizeParam>()
     .example({"f32[1, 2, 3, 4]", "_", "f32[4] = [1, 1, 2, 3]"})
     .example({"f32[1, 1, 4, 4]", "_", "f32[4] = [1, 1, 0.6, 1.5]"}, "mode = \"cubic\"")
@@ -529,8 +522,6 @@ WEFT_REGISTER_OP_IN(weft, ResizeGrad)
     .optional_input("scales", TypeDoc(kFloats, "T3"))
     .optional_input("sizes", "i64")
     .output("dx", "T")
-    .set_num_inputs(2, 5)
-    .set_num_outputs(1)
     .param<ResizeParam>()
     .example({"f32[1, 6]", "i64[2] = [1, 3]", "_", "f32[2] = [1, 2]"}, "mode = \"linear\"")
     .set_attr<FInferType>("FInferType", ResizeType)

@@ -1,8 +1,6 @@
 /// roi_align.cc: RoiAlign: regions of an image averaged (or maximized) over a fixed number of bins,
 /// each sampled on a regular grid by linear interpolation.
 ///
-///   in      X : T[n, c, h, w], rois : T[m, 4] as x1, y1, x2, y2, batch_indices : i64[m]
-///   out     Y : T[m, c, output_height, output_width]
 ///   formula a bin of extent e (in elements of X) has s = sampling_ratio, or ceil(e), samples an
 ///           axis, at start + (i + 1/2) e / s; one further than an element outside counts as 0.
 ///           avg: their mean; max: the largest of the four weighted neighbours over all samples
@@ -203,13 +201,13 @@ std::vector<NodeEntry> RoiAlignGradient(const NodePtr& n, const std::vector<Node
   if (!dy[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   WEFT_CHECK(ParamOf<RoiAlignParam>(n).mode == "avg", kUnsupported,
              "{}: mode \"max\" has no gradient", n->Describe());
-  return {Apply("weft::RoiAlignGrad", {dy[0], n->inputs[1], n->inputs[2], ShapeOf(n->inputs[0])},
-                AttrsOf(n)),
+  return {ApplyOp("weft::RoiAlignGrad", {dy[0], n->inputs[1], n->inputs[2], ShapeOf(n->inputs[0])},
+                  AttrsOf(n)),
           NodeEntry(), NodeEntry()};
 }
 std::vector<NodeEntry> RoiAlignGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(4);
-  if (g[0]) d[0] = Apply("RoiAlign", {g[0], n->inputs[1], n->inputs[2]}, AttrsOf(n));
+  if (g[0]) d[0] = ApplyOp("RoiAlign", {g[0], n->inputs[1], n->inputs[2]}, AttrsOf(n));
   return d;
 }
 
@@ -227,8 +225,6 @@ WEFT_REGISTER_OP(RoiAlign)
     .input("rois", "T", "[m, 4], x1, y1, x2, y2")
     .input("batch_indices", "i64", "[m]")
     .output("Y", "T", "[m, c, output_height, output_width]")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<RoiAlignParam>()
     .example({"f32[1, 2, 4, 5]", "f32[2, 4] = [0, 0, 3, 3, 1, 0.5, 4, 2]", "i64[2] = [0, 0]"},
              "output_height = 2, output_width = 2, sampling_ratio = 2")
@@ -248,8 +244,6 @@ WEFT_REGISTER_OP_IN(weft, RoiAlignGrad)
     .input("batch_indices", "i64", "[m]")
     .input("shape", "i64", "dimensions of X")
     .output("dX", "T")
-    .set_num_inputs(4)
-    .set_num_outputs(1)
     .param<RoiAlignParam>()
     .example({"f32[2, 2, 2, 2]", "f32[2, 4] = [0, 0, 3, 3, 1, 0.5, 4, 2]", "i64[2] = [0, 0]",
               "i64[4] = [1, 2, 4, 5]"},

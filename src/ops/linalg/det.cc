@@ -58,26 +58,26 @@ std::vector<NodeEntry> DetGrad(const NodePtr& node, const std::vector<NodeEntry>
   const NodeEntry x = node->inputs[0], dy = dys[0];
   const auto number = [&](int64_t v) { return ScalarLike(x, DType::kI64, double(v)); };
   const auto ints = [&](const std::vector<int64_t>& v) { return IntsLike(x, v); };
-  const NodeEntry side = Apply("Shape", {x}, {{"start", -1}});
-  const NodeEntry n = Apply("Squeeze", {side, ints({0})});
-  const NodeEntry count = Apply("Unsqueeze", {Apply("Size", {dy}), ints({0})});
-  const NodeEntry shape = Apply("Concat", {count, side, side}, {{"axis", 0}});
-  const NodeEntry matrices = Apply("Reshape", {x, shape}, {{"allowzero", 1}});
+  const NodeEntry side = ApplyOp("Shape", {x}, {{"start", -1}});
+  const NodeEntry n = ApplyOp("Squeeze", {side, ints({0})});
+  const NodeEntry count = ApplyOp("Unsqueeze", {ApplyOp("Size", {dy}), ints({0})});
+  const NodeEntry shape = ApplyOp("Concat", {count, side, side}, {{"axis", 0}});
+  const NodeEntry matrices = ApplyOp("Reshape", {x, shape}, {{"allowzero", 1}});
   // others[i] = all numbers below n but i.
-  const NodeEntry row = Apply("Range", {number(0), n, number(1)});
-  const NodeEntry column = Apply("Unsqueeze", {row, ints({1})});
-  const NodeEntry fewer = Apply("Range", {number(0), n - number(1), number(1)});
+  const NodeEntry row = ApplyOp("Range", {number(0), n, number(1)});
+  const NodeEntry column = ApplyOp("Unsqueeze", {row, ints({1})});
+  const NodeEntry fewer = ApplyOp("Range", {number(0), n - number(1), number(1)});
   const NodeEntry skips =
-      Apply("Cast", {Apply("GreaterOrEqual", {fewer, column})}, {{"to", DType::kI64}});
+      ApplyOp("Cast", {ApplyOp("GreaterOrEqual", {fewer, column})}, {{"to", DType::kI64}});
   const NodeEntry others = fewer + skips;
-  const NodeEntry rows = Apply("Gather", {matrices, others}, {{"axis", 1}});
-  const NodeEntry both = Apply("Gather", {rows, others}, {{"axis", 3}});
+  const NodeEntry rows = ApplyOp("Gather", {matrices, others}, {{"axis", 1}});
+  const NodeEntry both = ApplyOp("Gather", {rows, others}, {{"axis", 3}});
   const NodeEntry minors =
-      Apply("Det", {Apply("Transpose", {both}, {{"perm", Ints{0, 1, 3, 2, 4}}})});
-  const NodeEntry odd = Apply("Mod", {row + column, number(2)});
-  const NodeEntry sign = Apply("CastLike", {number(1) - odd - odd, dy});
-  const NodeEntry flat = Apply("Reshape", {dy, count}, {{"allowzero", 1}});
-  const NodeEntry seeds = Apply("Unsqueeze", {flat, ints({1, 2})});
+      ApplyOp("Det", {ApplyOp("Transpose", {both}, {{"perm", Ints{0, 1, 3, 2, 4}}})});
+  const NodeEntry odd = ApplyOp("Mod", {row + column, number(2)});
+  const NodeEntry sign = ApplyOp("CastLike", {number(1) - odd - odd, dy});
+  const NodeEntry flat = ApplyOp("Reshape", {dy, count}, {{"allowzero", 1}});
+  const NodeEntry seeds = ApplyOp("Unsqueeze", {flat, ints({1, 2})});
   return {ReshapeLike(minors * sign * seeds, x)};
 }
 
@@ -89,8 +89,6 @@ WEFT_REGISTER_OP(Det)
         "matrices too.\nSource: ONNX Det-22.")
     .input("X", TypeDoc(kFloats), "[..., n, n]")
     .output("Y", "T", "[...]")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[3, 3]"})
     .example({"f64[n, 2, 2]"})

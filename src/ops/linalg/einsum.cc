@@ -4,10 +4,6 @@
 /// operand reads the diagonal. "..." stands for the axes that no letter names, broadcast as
 /// usual; where the equation has no "->" the output is those axes and then, in order, the
 /// letters that occur once.
-///   grad    Einsum of dy with the other operands (ones for axes that only this operand has);
-///           operands with a repeated letter have none (kUnsupported)
-///   throws  kBadAttribute for an equation that does not parse, kShapeMismatch
-/// Source: ONNX Einsum-12.
 #include <algorithm>
 #include <map>
 
@@ -47,7 +43,7 @@ std::string ParseTerm(const std::string& text, const NodePtr& n) {
   }
   return term;
 }
-Equation Parse(const NodePtr& n) {
+Equation ParseEquation(const NodePtr& n) {
   std::string text;
   for (const char c : ParamOf<EinsumParam>(n).equation)
     if (c != ' ') text += c;
@@ -119,7 +115,7 @@ Extents Measure(const Equation& e, const std::vector<Shape>& shapes, const NodeP
 }
 
 void EinsumShape(InferShapeContext& ctx) {
-  const Equation e = Parse(ctx.node());
+  const Equation e = ParseEquation(ctx.node());
   std::vector<Shape> shapes;
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     if (!ctx.in(i).has_rank()) return Unknown(ctx, 0, "the rank of an operand is unknown");
@@ -138,7 +134,7 @@ void EinsumShape(InferShapeContext& ctx) {
   ctx.set_out(0, Shape(std::move(dims)));
 }
 Exprs EinsumCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
-  const Equation e = Parse(n);
+  const Equation e = ParseEquation(n);
   std::vector<Shape> shapes;
   for (const TensorArg& x : in) shapes.push_back(x.shape);
   const Extents x = Measure(e, shapes, n, nullptr, [](SymInt a, SymInt) { return a; });
@@ -207,7 +203,7 @@ char FreshLetter(const NodePtr& n, const std::string& taken) {
 std::vector<NodeEntry> EinsumGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   std::vector<NodeEntry> grads(n->inputs.size());
   if (!dy[0]) return grads;
-  const Equation e = Parse(n);
+  const Equation e = ParseEquation(n);
   for (size_t k = 0; k < grads.size(); ++k) {
     std::string term = e.inputs[k], taken = e.output;
     for (const std::string& t : e.inputs) taken += t;
@@ -232,12 +228,13 @@ std::vector<NodeEntry> EinsumGrad(const NodePtr& n, const std::vector<NodeEntry>
     equation += "," + Written(term);
     for (const auto& [a, b] : equal) {
       const std::string pair{a, b};
-      const NodeEntry square = Apply("Einsum", {ones}, {{"equation", Written(term) + "->" + pair}});
-      operands.push_back(Apply("EyeLike", {square}));
+      const NodeEntry square =
+          ApplyOp("Einsum", {ones}, {{"equation", Written(term) + "->" + pair}});
+      operands.push_back(ApplyOp("EyeLike", {square}));
       equation += "," + pair;
     }
     equation += "->" + Written(term);
-    grads[k] = SumTo(Apply("Einsum", operands, {{"equation", equation}}), x);
+    grads[k] = SumTo(ApplyOp("Einsum", operands, {{"equation", equation}}), x);
   }
   return grads;
 }
@@ -245,7 +242,7 @@ std::vector<NodeEntry> EinsumGrad(const NodePtr& n, const std::vector<NodeEntry>
 SymInt EinsumFlops(const NodePtr& n, const std::vector<Shape>& in, const std::vector<Shape>&) {
   for (const Shape& s : in)
     if (!s.has_rank()) return SymInt();
-  const Extents x = Measure(Parse(n), in, n, nullptr, [](SymInt a, SymInt) { return a; });
+  const Extents x = Measure(ParseEquation(n), in, n, nullptr, [](SymInt a, SymInt) { return a; });
   SymInt points = Product(x.dots);
   for (const auto& [c, extent] : x.of) points = points * extent;
   return points * SymInt(int64_t(n->inputs.size()));
@@ -263,7 +260,6 @@ WEFT_REGISTER_OP(Einsum)
     .variadic_input("Inputs", TypeDoc(kNumeric))
     .output("Output", "T")
     .set_num_inputs(1, 64)
-    .set_num_outputs(1)
     .param<EinsumParam>()
     .example({"f32[2, 3, 4]", "f32[2, 4, 5]"}, "equation = \"bij,bjk->bik\"")
     .example({"f32[n, 3]"}, "equation = \"ij->i\"")

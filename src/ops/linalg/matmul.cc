@@ -102,11 +102,6 @@ Expr ReadB(const TensorArg& b, const Product2& p, const Indices& batch, const Ex
   return ReadOperand(b, p.batch, batch, k, p.b_vector ? Expr() : j);
 }
 
-Expr Times(const Expr& a, const Expr& b) {
-  const DType acc = AccumulatorOf(a->dtype());
-  return Expr::Cast(acc, a) * Expr::Cast(acc, b);
-}
-
 Exprs MatMulCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Product2 p = Analyze(in[0].shape, in[1].shape, nullptr);
   const Indices batch(at(0).begin(), at(0).begin() + long(p.batch.size()));
@@ -114,7 +109,7 @@ Exprs MatMulCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputA
   const Expr i = p.a_vector ? Expr::Int(0) : at(0)[next++];
   const Expr j = p.b_vector ? Expr::Int(0) : at(0)[next];
   const Expr sum = SumOver({p.k}, [&](const Indices& k) {
-    return Times(ReadA(in[0], p, batch, i, k[0]), ReadB(in[1], p, batch, k[0], j));
+    return WideProduct(ReadA(in[0], p, batch, i, k[0]), ReadB(in[1], p, batch, k[0], j));
   });
   return {Expr::Cast(in[0].dtype, sum)};
 }
@@ -127,8 +122,8 @@ SymInt MatMulFlops(const NodePtr&, const std::vector<Shape>& in, const std::vect
 std::vector<NodeEntry> MatMulGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const NodeEntry a = n->inputs[0], b = n->inputs[1];
-  return {Apply("weft::MatMulGrad", {dy[0], b, ShapeOf(a)}, {{"of", 0}}),
-          Apply("weft::MatMulGrad", {dy[0], a, ShapeOf(b)}, {{"of", 1}})};
+  return {ApplyOp("weft::MatMulGrad", {dy[0], b, ShapeOf(a)}, {{"of", 0}}),
+          ApplyOp("weft::MatMulGrad", {dy[0], a, ShapeOf(b)}, {{"of", 1}})};
 }
 
 // ---- weft::TransposedMatMul(a, b) ----
@@ -177,7 +172,7 @@ std::vector<NodeEntry> TransposedMatMulGradient(const NodePtr& n,
                                                 const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const auto transposed = [](const NodeEntry& x, const Ints& perm) {
-    return perm.empty() ? x : Apply("Transpose", {x}, {{"perm", perm}});
+    return perm.empty() ? x : ApplyOp("Transpose", {x}, {{"perm", perm}});
   };
   const NodeEntry operand[] = {transposed(n->inputs[0], GivenPerm(n, 0)),
                                transposed(n->inputs[1], GivenPerm(n, 1))};
@@ -187,7 +182,7 @@ std::vector<NodeEntry> TransposedMatMulGradient(const NodePtr& n,
     Ints inverse(perm.size());
     for (size_t k = 0; k < perm.size(); ++k) inverse.at(size_t(perm[k])) = int64_t(k);
     d.push_back(transposed(
-        Apply("weft::MatMulGrad", {dy[0], operand[1 - i], ShapeOf(operand[i])}, {{"of", i}}),
+        ApplyOp("weft::MatMulGrad", {dy[0], operand[1 - i], ShapeOf(operand[i])}, {{"of", i}}),
         inverse));
   }
   return d;
@@ -248,8 +243,8 @@ Exprs MatMulGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
     Indices y = batch;
     if (!p.a_vector) y.push_back(i);
     if (!p.b_vector) y.push_back(j);
-    return of_a ? Times(dy(y), ReadB(other, p, batch, k, j))
-                : Times(ReadA(other, p, batch, i, k), dy(y));
+    return of_a ? WideProduct(dy(y), ReadB(other, p, batch, k, j))
+                : WideProduct(ReadA(other, p, batch, i, k), dy(y));
   });
   return {Expr::Cast(dy.dtype, sum)};
 }
@@ -262,8 +257,8 @@ std::vector<NodeEntry> MatMulGradGradient(const NodePtr& n, const std::vector<No
   if (!g[0]) return d;
   const NodeEntry dy = n->inputs[0], other = n->inputs[1];
   const bool of_a = ParamOf<MatMulGradParam>(n).of == 0;
-  d[0] = of_a ? Apply("MatMul", {g[0], other}) : Apply("MatMul", {other, g[0]});
-  d[1] = Apply("weft::MatMulGrad", {dy, g[0], ShapeOf(other)}, {{"of", of_a ? 1 : 0}});
+  d[0] = of_a ? ApplyOp("MatMul", {g[0], other}) : ApplyOp("MatMul", {other, g[0]});
+  d[1] = ApplyOp("weft::MatMulGrad", {dy, g[0], ShapeOf(other)}, {{"of", of_a ? 1 : 0}});
   return d;
 }
 
@@ -271,10 +266,10 @@ NodeEntry SwapLast(const NodeEntry& x, int rank) {
   Ints perm;
   for (int k = 0; k < rank; ++k) perm.push_back(k);
   std::swap(perm[size_t(rank - 2)], perm[size_t(rank - 1)]);
-  return Apply("Transpose", {x}, {{"perm", perm}});
+  return ApplyOp("Transpose", {x}, {{"perm", perm}});
 }
 NodeEntry TransposedProduct(const NodeEntry& x, const NodeEntry& y, bool trans_x, bool trans_y) {
-  return Apply("Gemm", {x, y}, {{"transA", int64_t(trans_x)}, {"transB", int64_t(trans_y)}});
+  return ApplyOp("Gemm", {x, y}, {{"transA", int64_t(trans_x)}, {"transB", int64_t(trans_y)}});
 }
 /// Two matrices: Gemm, which takes its operands transposed. With batch axes: da = SumTo(dy b^T),
 /// db = SumTo(a^T dy); a weight [k, n] under a batch of a is one product over all rows.
@@ -288,8 +283,8 @@ std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n)
   if (!of_a && own.rank() == 2 && o.rank() > 2 && y.rank() == o.rank()) {
     const NodeEntry rows = IntsLike(dy, {-1});
     auto flat = [&](const NodeEntry& x) {
-      const NodeEntry last = Apply("Shape", {x}, {{"start", -1}});
-      return Apply("Reshape", {x, Apply("Concat", {rows, last}, {{"axis", 0}})});
+      const NodeEntry last = ApplyOp("Shape", {x}, {{"start", -1}});
+      return ApplyOp("Reshape", {x, ApplyOp("Concat", {rows, last}, {{"axis", 0}})});
     };
     // -1 has no value beside an extent of 0.
     if (ctx.facts().RangeOf(o[o.rank() - 1]).lo < 1 || ctx.facts().RangeOf(y[y.rank() - 1]).lo < 1)
@@ -299,8 +294,8 @@ std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n)
   if (own.rank() == 2 && o.rank() == 2 && y.rank() == 2)
     return {of_a ? TransposedProduct(dy, other, false, true)
                  : TransposedProduct(other, dy, true, false)};
-  NodeEntry full = of_a ? Apply("MatMul", {dy, SwapLast(other, o.rank())})
-                        : Apply("MatMul", {SwapLast(other, o.rank()), dy});
+  NodeEntry full = of_a ? ApplyOp("MatMul", {dy, SwapLast(other, o.rank())})
+                        : ApplyOp("MatMul", {SwapLast(other, o.rank()), dy});
   // The product has the batch axes of dy; the operand's are theirs or summed.
   bool same = own.rank() == y.rank();
   for (int k = 0; same && k < own.rank() - 2; ++k)
@@ -315,8 +310,8 @@ std::vector<NodeEntry> SimplifyMatMulGrad(RewriteContext& ctx, const NodePtr& n)
     if (!own[k].is(1)) return {};
     axes.push_back(lead + k);
   }
-  full = Apply("ReduceSum", {full, IntsLike(dy, axes)}, {{"keepdims", 1}});
-  return {Apply("Reshape", {full, like}, {{"allowzero", 1}})};
+  full = ApplyOp("ReduceSum", {full, IntsLike(dy, axes)}, {{"keepdims", 1}});
+  return {ApplyOp("Reshape", {full, like}, {{"allowzero", 1}})};
 }
 
 void MatMulGradShape(InferShapeContext& ctx) {
@@ -398,11 +393,11 @@ Exprs GemmCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   const Expr i = at(0)[0], j = at(0)[1];
   Expr y = SumOver({in[0].shape[p.transA ? 0 : 1]}, [&](const Indices& r) {
     const Expr k = r[0];
-    return Times(in[0](p.transA ? Indices{k, i} : Indices{i, k}),
-                 in[1](p.transB ? Indices{j, k} : Indices{k, j}));
+    return WideProduct(in[0](p.transA ? Indices{k, i} : Indices{i, k}),
+                       in[1](p.transB ? Indices{j, k} : Indices{k, j}));
   });
   if (p.alpha != 1) y = y * Expr::Const(acc, p.alpha);
-  if (Has(in, 2)) {
+  if (HasInput(in, 2)) {
     const TensorArg& c = in[2];
     Indices from;
     for (int k = 0; k < c.rank(); ++k) {
@@ -421,12 +416,12 @@ std::vector<NodeEntry> GemmGradient(const NodePtr& n, const std::vector<NodeEntr
   const auto& p = ParamOf<GemmParam>(n);
   const NodeEntry dy = dys[0], a = n->inputs[0], b = n->inputs[1];
   auto gemm = [&](const NodeEntry& x, const NodeEntry& y, bool tx, bool ty) {
-    return Apply("Gemm", {x, y},
-                 {{"alpha", p.alpha}, {"transA", int64_t(tx)}, {"transB", int64_t(ty)}});
+    return ApplyOp("Gemm", {x, y},
+                   {{"alpha", p.alpha}, {"transA", int64_t(tx)}, {"transB", int64_t(ty)}});
   };
   d[0] = p.transA ? gemm(b, dy, p.transB, true) : gemm(dy, b, false, !p.transB);
   d[1] = p.transB ? gemm(dy, a, true, p.transA) : gemm(a, dy, !p.transA, false);
-  if (Has(n, 2)) d[2] = SumTo(p.beta == 1 ? dy : dy * ScalarOf(dy, p.beta), n->inputs[2]);
+  if (HasInput(n, 2)) d[2] = SumTo(p.beta == 1 ? dy : dy * ScalarOf(dy, p.beta), n->inputs[2]);
   return d;
 }
 
@@ -445,8 +440,6 @@ WEFT_REGISTER_OP(MatMul)
     .input("A", TypeDoc(kMatMulTypes))
     .input("B", "T")
     .output("Y", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3]", "f32[3, 4]"})
     .example({"f32[2, 1, 3, 4]", "f32[n, 4, 2]"})
@@ -471,8 +464,6 @@ WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .input("A", TypeDoc(kMatMulTypes))
     .input("B", "T")
     .output("Y", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<TransposedMatMulParam>()
     .example({"f32[2, 3, 5, 4]", "f32[2, 6, 3, 4]"}, "a_perm = [0, 1, 2, 3], b_perm = [0, 2, 3, 1]")
     .example({"f32[2, 4, n]", "f32[5, 4]"}, "a_perm = [0, 2, 1], b_perm = [1, 0]")
@@ -493,8 +484,6 @@ WEFT_REGISTER_OP_IN(weft, MatMulGrad)
     .input("other", "T", "b for of = 0, a for of = 1")
     .input("shape", "i64", "dimensions of operand `of`")
     .output("d", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<MatMulGradParam>()
     .example({"f32[2, 4]", "f32[3, 4]", "i64[2] = [2, 3]"}, "of = 0")
     .example({"f32[5, 2, 4]", "f32[5, 2, 3]", "i64[2] = [3, 4]"}, "of = 1")
@@ -518,8 +507,6 @@ WEFT_REGISTER_OP(Gemm)
     .input("B", "T", "[k, n], or [n, k] with transB")
     .optional_input("C", "T", "broadcasts to [m, n]")
     .output("Y", "T", "[m, n]")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<GemmParam>()
     .example({"f32[2, 3]", "f32[3, 4]", "f32[4]"})
     .example({"f32[3, n]", "f32[4, 3]", "f32[n, 1]"},

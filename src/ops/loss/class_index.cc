@@ -97,15 +97,15 @@ Exprs WeightCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 std::vector<NodeEntry> WeightGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys[0]) return NoGradient(n, dys);
   const NodeEntry flat = IntsLike(dys[0], {-1}), first = IntsLike(dys[0], {0});
-  const NodeEntry labels = Apply("Reshape", {n->inputs[0], flat});
+  const NodeEntry labels = ApplyOp("Reshape", {n->inputs[0], flat});
   const NodeEntry column =
-      Apply("Unsqueeze", {Apply("Reshape", {dys[0], flat}), IntsLike(dys[0], {1})});
+      ApplyOp("Unsqueeze", {ApplyOp("Reshape", {dys[0], flat}), IntsLike(dys[0], {1})});
   AttrDict attrs = AttrsOf(n);
   const NodeEntry hot =
-      Apply("weft::ClassMask", {labels, Apply("Size", {n->inputs[1]})}, std::move(attrs));
+      ApplyOp("weft::ClassMask", {labels, ApplyOp("Size", {n->inputs[1]})}, std::move(attrs));
   return {NodeEntry(),
-          Apply("ReduceSum", {Apply("Where", {hot, column, ScalarOf(dys[0], 0)}), first},
-                {{"keepdims", 0}})};
+          ApplyOp("ReduceSum", {ApplyOp("Where", {hot, column, ScalarOf(dys[0], 0)}), first},
+                  {{"keepdims", 0}})};
 }
 std::string WeightBody(const OnnxBodyRequest& r) {
   if (!Ignores(r.node)) return "o0 = Gather(i1, i0)";
@@ -125,8 +125,6 @@ WEFT_REGISTER_OP_IN(weft, ClassMask)
     .input("labels", TypeDoc(kIndexTypes))
     .input("depth", "i64", "one element: the number of classes")
     .output("mask", "bool")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<ClassMaskParam>()
     .example({"i64[4]", "i64[] = [3]"})
     .example({"i32[n, 2]", "i64[] = [5]"}, "axis = -1, ignore_index = -100")
@@ -144,8 +142,6 @@ WEFT_REGISTER_OP_IN(weft, ClassWeight)
     .input("labels", TypeDoc(kIndexTypes, "Tind"), "in [0, size of weights), or ignore_index")
     .input("weights", TypeDoc(kFloats), "[classes]")
     .output("weight", "T", "the shape of labels")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<ClassWeightParam>()
     .example({"i64[4]", "f32[3]"})
     .example({"i32[n, 2]", "f64[5]"}, "ignore_index = 1")

@@ -1,19 +1,5 @@
 /// loss.cc: NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss.
 ///
-///   in      x : T[n, c, d..] log-probabilities, or scores; labels : i32 or i64[n, d..];
-///           weights : T[c], optional
-///   out     loss : T[n, d..] for reduction "none", else T[];
-///           log_prob : T[n, c, d..] (SoftmaxCrossEntropyLoss)
-///   T       floats; f16 and bf16 compute in f32
-///   attr    reduction "none", "sum", "mean" (default); ignore_index, optional: labels that do not
-///           count
-///   grad    x: see below; labels and weights have none
-///   throws  kIndexRange for a label outside [0, c) that is not ignore_index, kShapeMismatch,
-///           kBadAttribute
-///
-/// loss_i = -w_i log_prob[i, label_i], w_i = weights[label_i], 1 without weights, 0 where ignored.
-/// "mean" divides the sum by the sum of the w_i: NaN where all labels are ignored, as in PyTorch.
-///
 /// A rewrite gives the parts, which fuse: one kernel over the rows (n, d..) for soft-max, the
 /// label's score and the gradient, one for the sum of the losses:
 ///   lp = LogSoftmax(x)   hot = weft::ClassMask(labels, c)
@@ -23,7 +9,6 @@
 /// classes there is nothing to look up in: a label that is none of them then makes the loss NaN.
 ///
 ///   dx = (softmax(x) - hot) (dy w_i / sum w), for log-probabilities Where(hot, -dy w_i / sum w, 0)
-/// Source: ONNX NegativeLogLikelihoodLoss-22, SoftmaxCrossEntropyLoss-13.
 #include <cmath>
 
 #include "ops/util/shape_util.h"
@@ -51,7 +36,7 @@ Reduction ReductionOf(const NodePtr& n) {
 }
 bool Ignores(const NodePtr& n) { return n->attrs.dict.find("ignore_index") != nullptr; }
 /// The w_i are all 1.
-bool IsPlain(const NodePtr& n) { return !Ignores(n) && !Has(n, 2); }
+bool IsPlain(const NodePtr& n) { return !Ignores(n) && !HasInput(n, 2); }
 /// x holds scores, not log-probabilities.
 bool TakesScores(const NodePtr& n) { return IsOp(n, "SoftmaxCrossEntropyLoss"); }
 /// The attribute of the operators of class_index.cc.
@@ -82,7 +67,7 @@ void LossShape(InferShapeContext& ctx) {
   WEFT_CHECK(!x.has_rank() || !labels.has_rank() || labels.rank() == x.rank() - 1, kShapeMismatch,
              "{}: labels {} for scores {}, expected all axes but 1", n->Describe(),
              labels.ToString(), x.ToString());
-  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "weights") && x.has_rank())
+  if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "weights") && x.has_rank())
     UnifyDims(ctx, ctx.in(2)[0], x[1], "classes");
   if (ctx.num_outputs() > 1) {
     if (x.has_rank())
@@ -120,8 +105,8 @@ class Row {
   std::pair<Expr, Expr> LogSum() const {
     const Expr max = Over(ReduceOp::kMax, [&](const Expr& c) { return At(c); });
     const Expr sum =
-        Over(ReduceOp::kSum, [&](const Expr& c) { return Call(CallOp::kExp, At(c) - max); });
-    return {max, Call(CallOp::kLog, sum)};
+        Over(ReduceOp::kSum, [&](const Expr& c) { return CallMath(CallOp::kExp, At(c) - max); });
+    return {max, CallMath(CallOp::kLog, sum)};
   }
 
  private:
@@ -143,7 +128,7 @@ Exprs LossCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
                       : Expr::Bool(true);
   };
   const auto weight = [&](const Indices& row) {
-    const Expr w = Has(in, 2) ? Expr::Cast(t, in[2]({label(row)})) : Expr::Const(t, 1);
+    const Expr w = HasInput(in, 2) ? Expr::Cast(t, in[2]({label(row)})) : Expr::Const(t, 1);
     return ReadWhere(counts(row), w, Zero(t));
   };
   const auto loss = [&](const Indices& row) {
@@ -180,16 +165,16 @@ Exprs LossCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
 // ---- the parts ----
 
 NodeEntry ClassCount(const NodeEntry& x) {
-  return Apply("Gather", {ShapeOf(x), ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
+  return ApplyOp("Gather", {ShapeOf(x), ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
 }
 NodeEntry MaskOf(const NodePtr& n) {
   AttrDict attrs = IgnoreAttr(n);
   attrs["axis"] = int64_t{1};
-  return Apply("weft::ClassMask", {n->inputs[1], ClassCount(n->inputs[0])}, std::move(attrs));
+  return ApplyOp("weft::ClassMask", {n->inputs[1], ClassCount(n->inputs[0])}, std::move(attrs));
 }
 /// `weights` of dtype and extent of the classes.
 NodeEntry WeightOf(const NodePtr& n, const NodeEntry& weights) {
-  return Apply("weft::ClassWeight", {n->inputs[1], weights}, IgnoreAttr(n));
+  return ApplyOp("weft::ClassWeight", {n->inputs[1], weights}, IgnoreAttr(n));
 }
 
 /// Most classes without weights that get a table of ones: 4 MiB in f32.
@@ -199,14 +184,14 @@ constexpr int64_t kMostOnes = int64_t{1} << 20;
 NodeEntry OneInRange(const NodePtr& n, DType t) {
   const NodeEntry x = n->inputs[0];
   const auto i64 = [&x](int64_t v) { return ScalarLike(x, DType::kI64, double(v)); };
-  const NodeEntry label = Apply("Cast", {n->inputs[1]}, {{"to", DType::kI64}});
-  const NodeEntry outside = Apply(
-      "Or", {Apply("Less", {label, i64(0)}), Apply("GreaterOrEqual", {label, ClassCount(x)})});
+  const NodeEntry label = ApplyOp("Cast", {n->inputs[1]}, {{"to", DType::kI64}});
+  const NodeEntry outside = ApplyOp(
+      "Or", {ApplyOp("Less", {label, i64(0)}), ApplyOp("GreaterOrEqual", {label, ClassCount(x)})});
   const NodeEntry w =
-      Apply("Where", {outside, ScalarLike(x, t, std::nan("")), ScalarLike(x, t, 1)});
+      ApplyOp("Where", {outside, ScalarLike(x, t, std::nan("")), ScalarLike(x, t, 1)});
   if (!Ignores(n)) return w;
-  const NodeEntry none = Apply("Equal", {label, i64(ParamOf<LossParam>(n).ignore_index)});
-  return Apply("Where", {none, ScalarLike(x, t, 0), w});
+  const NodeEntry none = ApplyOp("Equal", {label, i64(ParamOf<LossParam>(n).ignore_index)});
+  return ApplyOp("Where", {none, ScalarLike(x, t, 0), w});
 }
 
 std::vector<NodeEntry> SimplifyLoss(RewriteContext& ctx, const NodePtr& n) {
@@ -214,17 +199,14 @@ std::vector<NodeEntry> SimplifyLoss(RewriteContext& ctx, const NodePtr& n) {
   const Shape& shape = ctx.shape(x);
   const DType type = ctx.dtype(x), t = AccumulatorOf(type);
   if (!shape.has_rank() || !shape[1].known() || type == DType::kUnknown) return {};
-  const auto cast = [](const NodeEntry& e, DType from, DType to) {
-    return from == to ? e : Apply("Cast", {e}, {{"to", to}});
-  };
-  NodeEntry lp = cast(x, type, t);
-  if (TakesScores(n)) lp = Apply("LogSoftmax", {lp}, {{"axis", 1}});
+  NodeEntry lp = CastFrom(x, type, t);
+  if (TakesScores(n)) lp = ApplyOp("LogSoftmax", {lp}, {{"axis", 1}});
   const NodeEntry zero = ScalarLike(x, t, 0);
-  const NodeEntry pick = Apply(
-      "ReduceSum", {Apply("Where", {MaskOf(n), lp, zero}), IntsLike(x, {1})}, {{"keepdims", 0}});
+  const NodeEntry pick = ApplyOp(
+      "ReduceSum", {ApplyOp("Where", {MaskOf(n), lp, zero}), IntsLike(x, {1})}, {{"keepdims", 0}});
   NodeEntry w;
-  if (Has(n, 2)) {
-    w = WeightOf(n, cast(n->inputs[2], type, t));
+  if (HasInput(n, 2)) {
+    w = WeightOf(n, CastFrom(n->inputs[2], type, t));
   } else if (shape[1].is_const() && shape[1].value() <= kMostOnes) {
     auto ones = std::make_shared<Tensor>(t, std::vector<int64_t>{shape[1].value()});
     for (int64_t c = 0; c < shape[1].value(); ++c) ones->set(c, 1);
@@ -235,7 +217,7 @@ std::vector<NodeEntry> SimplifyLoss(RewriteContext& ctx, const NodePtr& n) {
   // An ignored label picks nothing and has weight 0.
   NodeEntry loss = -(pick * w);
   const auto total = [](const char* op, const NodeEntry& e) {
-    return Apply(op, {e}, {{"keepdims", 0}});
+    return ApplyOp(op, {e}, {{"keepdims", 0}});
   };
   const Reduction reduction = ReductionOf(n);
   if (reduction == Reduction::kSum)
@@ -243,8 +225,8 @@ std::vector<NodeEntry> SimplifyLoss(RewriteContext& ctx, const NodePtr& n) {
   else if (reduction == Reduction::kMean)
     loss =
         IsPlain(n) ? total("ReduceMean", loss) : total("ReduceSum", loss) / total("ReduceSum", w);
-  std::vector<NodeEntry> out{cast(loss, t, type)};
-  if (TakesScores(n)) out.push_back(cast(lp, t, type));
+  std::vector<NodeEntry> out{CastFrom(loss, t, type)};
+  if (TakesScores(n)) out.push_back(CastFrom(lp, t, type));
   return out;
 }
 
@@ -253,34 +235,34 @@ NodeEntry TimesRow(const NodePtr& n, const NodeEntry& e, const NodeEntry& dy) {
   const Reduction reduction = ReductionOf(n);
   const NodeEntry axis = IntsLike(dy, {1});
   if (IsPlain(n)) {
-    if (reduction == Reduction::kNone) return e * Apply("Unsqueeze", {dy, axis});
+    if (reduction == Reduction::kNone) return e * ApplyOp("Unsqueeze", {dy, axis});
     return reduction == Reduction::kSum
                ? e * dy
-               : Apply("weft::DivideCount", {e * dy, Apply("Size", {n->inputs[1]})});
+               : ApplyOp("weft::DivideCount", {e * dy, ApplyOp("Size", {n->inputs[1]})});
   }
   const NodeEntry weights =
-      Has(n, 2)
-          ? n->inputs[2]
-          : Apply("Expand", {ScalarOf(dy, 1), Apply("Reshape", {ClassCount(n->inputs[0]), axis})});
+      HasInput(n, 2) ? n->inputs[2]
+                     : ApplyOp("Expand", {ScalarOf(dy, 1),
+                                          ApplyOp("Reshape", {ClassCount(n->inputs[0]), axis})});
   const NodeEntry w = WeightOf(n, weights);
   NodeEntry row = w * dy;
-  if (reduction == Reduction::kMean) row = row / Apply("ReduceSum", {w}, {{"keepdims", 0}});
-  return e * Apply("Unsqueeze", {row, axis});
+  if (reduction == Reduction::kMean) row = row / ApplyOp("ReduceSum", {w}, {{"keepdims", 0}});
+  return e * ApplyOp("Unsqueeze", {row, axis});
 }
 
 std::vector<NodeEntry> LossGradient(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(n->inputs.size());
   const NodeEntry x = n->inputs[0];
   if (AllNull(dys)) return d;
-  const NodeEntry mask = MaskOf(n), hot = Apply("CastLike", {mask, x});
+  const NodeEntry mask = MaskOf(n), hot = ApplyOp("CastLike", {mask, x});
   if (!TakesScores(n)) {
-    d[0] = Apply("Where", {mask, TimesRow(n, -hot, dys[0]), ScalarOf(x, 0)});
+    d[0] = ApplyOp("Where", {mask, TimesRow(n, -hot, dys[0]), ScalarOf(x, 0)});
     return d;
   }
-  const NodeEntry p = Apply("Softmax", {x}, {{"axis", 1}});
+  const NodeEntry p = ApplyOp("Softmax", {x}, {{"axis", 1}});
   if (dys[0]) d[0] = TimesRow(n, p - hot, dys[0]);
   if (dys.size() > 1 && dys[1]) {
-    const NodeEntry sum = Apply("ReduceSum", {dys[1], IntsLike(x, {1})}, {{"keepdims", 1}});
+    const NodeEntry sum = ApplyOp("ReduceSum", {dys[1], IntsLike(x, {1})}, {{"keepdims", 1}});
     const NodeEntry more = dys[1] - p * sum;
     d[0] = d[0] ? d[0] + more : more;
   }
@@ -310,7 +292,6 @@ FInputDomains LossDomains() {
       .input(Scores, TypeDoc(kFloats), "[n, c, d..]")                                             \
       .input(Labels, TypeDoc(kIndexTypes, "Tind"), "[n, d..], in [0, c), or ignore_index")        \
       .optional_input("weights", "T", "[c]")                                                      \
-      .set_num_inputs(2, 3)                                                                       \
       .param<LossParam>()                                                                         \
       .example({"f32[4, 3]", "i64[4]"})                                                           \
       .example({"f32[n, 5, 2]", "i32[n, 2]", "f32[5]"}, "reduction = \"sum\", ignore_index = 2")  \
@@ -328,8 +309,7 @@ FInputDomains LossDomains() {
 
 WEFT_REGISTER_LOSS(NegativeLogLikelihoodLoss, "loss = -w x[label], x log-probabilities.",
                    "dx = -w dy at the label, else 0", "22", "input", "target")
-    .output("loss", "T", "[n, d..], or a scalar")
-    .set_num_outputs(1);
+    .output("loss", "T", "[n, d..], or a scalar");
 WEFT_REGISTER_LOSS(SoftmaxCrossEntropyLoss,
                    "loss = -w log_prob[label], log_prob = x - log(sum(exp(x))) over the classes.",
                    "dx = (softmax(x) - onehot) w dy", "13", "scores", "labels")

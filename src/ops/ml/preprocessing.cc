@@ -138,12 +138,13 @@ Exprs ExtractCode(const NodePtr&, const std::vector<TensorArg>& in, const Output
 std::vector<NodeEntry> ExtractGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  const NodeEntry positions = Apply("Reshape", {n->inputs[1], IntsLike(x, {-1})});
+  const NodeEntry positions = ApplyOp("Reshape", {n->inputs[1], IntsLike(x, {-1})});
   // A vector gives [1, count].
-  const NodeEntry shape = Apply(
-      "Concat", {Apply("Shape", {x}, {{"end", -1}}), Apply("Shape", {positions})}, {{"axis", 0}});
-  const NodeEntry flat = Apply("Reshape", {dy[0], shape}, {{"allowzero", 1}});
-  return {Apply("weft::GatherGrad", {flat, ShapeOf(x), positions}, {{"axis", -1}}), NodeEntry()};
+  const NodeEntry shape =
+      ApplyOp("Concat", {ApplyOp("Shape", {x}, {{"end", -1}}), ApplyOp("Shape", {positions})},
+              {{"axis", 0}});
+  const NodeEntry flat = ApplyOp("Reshape", {dy[0], shape}, {{"allowzero", 1}});
+  return {ApplyOp("weft::GatherGrad", {flat, ShapeOf(x), positions}, {{"axis", -1}}), NodeEntry()};
 }
 
 }  // namespace
@@ -154,8 +155,6 @@ WEFT_REGISTER_OP_IN(ai.onnx.ml, LabelEncoder)
         "that do not fit (kBadAttribute, kTypeMismatch). Source: ONNX ai.onnx.ml LabelEncoder-4.")
     .input("X", TypeDoc(kLabels, "T1"))
     .output("Y", TypeDoc(kLabels, "T2"), "the shape of X")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<LabelEncoderParam>()
     .set_attr<FInferType>("FInferType", LabelEncoderType)
     .set_attr<FInferShape>("FInferShape", UnaryShape)
@@ -166,8 +165,6 @@ WEFT_REGISTER_OP_IN(ai.onnx.ml, Binarizer)
     .describe("1 where x > threshold, else 0. Gradient: none. Source: ONNX ai.onnx.ml Binarizer-1.")
     .input("X", TypeDoc(kMlNumeric))
     .output("Y", "T", "the shape of X")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<BinarizerParam>()
     .example({"f32[2, n]"}, "threshold = 0.5")
     .set_attr<FInferType>("FInferType", SameType(kMlNumeric))
@@ -187,8 +184,6 @@ WEFT_REGISTER_OP_IN(ai.onnx.ml, ArrayFeatureExtractor)
     .input("X", TypeDoc(kMlNumeric | DTypeSet{DType::kString}))
     .input("Y", "i64", "in [-size, size) of the axis")
     .output("Z", "T", "[..., elements of Y]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 4]", "i64[3] = [0, 3, 1]"})
     .set_attr<FInferType>("FInferType", ExtractType)

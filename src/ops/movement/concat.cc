@@ -99,9 +99,9 @@ std::vector<NodeEntry> ConcatGrad(const NodePtr& n, const std::vector<NodeEntry>
   AttrDict range{{"start", axis}};
   if (axis != -1) range["end"] = axis + 1;
   std::vector<NodeEntry> sizes;
-  for (const NodeEntry& x : n->inputs) sizes.push_back(Apply("Shape", {x}, range));
-  const NodeEntry split = Apply("Split", {dy[0], Apply("Concat", sizes, {{"axis", 0}})},
-                                {{"axis", axis}, {"num_outputs", int64_t(dx.size())}});
+  for (const NodeEntry& x : n->inputs) sizes.push_back(ApplyOp("Shape", {x}, range));
+  const NodeEntry split = ApplyOp("Split", {dy[0], ApplyOp("Concat", sizes, {{"axis", 0}})},
+                                  {{"axis", axis}, {"num_outputs", int64_t(dx.size())}});
   for (size_t i = 0; i < dx.size(); ++i) dx[i] = NodeEntry(split.node, uint32_t(i));
   return dx;
 }
@@ -149,7 +149,7 @@ void SplitShape(InferShapeContext& ctx) {
   }
   const int axis = AxisOf(ParamOf<SplitParam>(n).axis, x.rank(), n);
   std::vector<SymInt> sizes;
-  if (Has(ctx, 1)) {
+  if (HasInput(ctx, 1)) {
     const SymTensorPtr split = InputValue(ctx, 1);
     sizes = split ? SplitSizes(n, x[axis], split.get())
                   : std::vector<SymInt>(size_t(ctx.num_outputs()), SymInt());
@@ -196,7 +196,7 @@ Exprs SplitCode(const NodePtr& n, const std::vector<TensorArg>& in, const Output
 std::vector<NodeEntry> SplitGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   std::vector<NodeEntry> dx(n->inputs.size());
   if (!AllNull(dy))
-    dx[0] = Apply("Concat", MaterializeGrads(n, dy), {{"axis", ParamOf<SplitParam>(n).axis}});
+    dx[0] = ApplyOp("Concat", MaterializeGrads(n, dy), {{"axis", ParamOf<SplitParam>(n).axis}});
   return dx;
 }
 void SplitType(InferTypeContext& ctx) {
@@ -216,7 +216,6 @@ WEFT_REGISTER_OP(Concat)
     .variadic_input("inputs", TypeDoc(kAllTypes))
     .output("concat_result", "T")
     .set_num_inputs(1, INT32_MAX)
-    .set_num_outputs(1)
     .param<ConcatParam>()
     .example({"f32[2, 3]", "f32[4, 3]"}, "axis = 0")
     .example({"f32[2, m]", "f32[2, n]", "f32[2, 1]"}, "axis = -1")
@@ -239,7 +238,6 @@ WEFT_REGISTER_OP(Split)
     .input("input", TypeDoc(kAllTypes))
     .optional_input("split", "i64", "1-D: the sizes")
     .output("outputs", "T")
-    .set_num_inputs(1, 2)
     .set_num_outputs(SplitOutputs)
     .param<SplitParam>()
     .example({"f32[6, 2]"}, "num_outputs = 3")

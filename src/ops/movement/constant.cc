@@ -4,9 +4,6 @@
 ///              into `value`. Needs no code: Graph::ConstantOf gives the tensor, kernels take
 ///              scalars as literals and others as inputs.
 ///   Identity   y = x, any type, sequences and optionals included; grad dx = dy
-///   throws     kBadAttribute for a Constant without a value
-///
-/// Source: ONNX Constant-24, Identity-24.
 #include "ops/util/op_util.h"
 #include "weft/support/check.h"
 
@@ -50,7 +47,6 @@ std::vector<NodeEntry> SimplifyIdentity(RewriteContext&, const NodePtr& n) {
 WEFT_REGISTER_OP(Constant)
     .describe("y = the tensor `value`. Source: ONNX Constant-24.")
     .set_num_inputs(0)
-    .set_num_outputs(1)
     .output("y", "any", "dtype and shape of the value")
     .param<ConstantParam>()
     .set_attr<FInferType>("FInferType", ConstantType)
@@ -60,8 +56,6 @@ WEFT_REGISTER_OP(Constant)
 WEFT_REGISTER_OP(Identity)
     .set_attr<TIsView>("TIsView", true)
     .describe("y = x, of any type. Gradient: dx = dy; retains nothing. Source: ONNX Identity-24.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", "any type, sequences and optionals included")
     .output("y", "the type of x", "the shape of x")
     .param<NoParam>()

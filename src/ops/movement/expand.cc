@@ -104,8 +104,6 @@ WEFT_REGISTER_OP(Expand)
     .input("input", TypeDoc(kAllTypes))
     .input("shape", "i64", "1-D")
     .output("output", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[3, 1]", "i64[3] = [2, 1, 4]"})
     .example({"f32[n, 1]", "i64[2] = [1, 5]"})
@@ -129,8 +127,6 @@ WEFT_REGISTER_OP(Tile)
     .input("input", TypeDoc(kAllTypes))
     .input("repeats", "i64", "1-D of length rank")
     .output("output", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3]", "i64[2] = [2, 1]"})
     .example({"f32[n]", "i64[1] = [3]"})
@@ -141,8 +137,8 @@ WEFT_REGISTER_OP(Tile)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
                            if (!dy[0]) return {NodeEntry(), NodeEntry()};
-                           return {Apply("weft::TileGrad",
-                                         {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}),
+                           return {ApplyOp("weft::TileGrad",
+                                           {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}),
                                    NodeEntry()};
                          })
     .set_attr<FSimplify>("FSimplify", SimplifySameShape)
@@ -156,8 +152,6 @@ WEFT_REGISTER_OP_IN(weft, TileGrad)
     .input("shape", "i64", "dimensions of the tiled tensor")
     .input("repeats", "i64")
     .output("dx", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[4, 3]", "i64[2] = [2, 3]", "i64[2] = [2, 1]"})
     .set_attr<FInferType>("FInferType", DataAndI64)
@@ -167,7 +161,7 @@ WEFT_REGISTER_OP_IN(weft, TileGrad)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
                            if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-                           return {Apply("Tile", {g[0], n->inputs[2]}), NodeEntry(), NodeEntry()};
+                           return {ApplyOp("Tile", {g[0], n->inputs[2]}), NodeEntry(), NodeEntry()};
                          })
     .set_attr<FOnnxBody>("FOnnxBody", TileGradBody);
 

@@ -205,13 +205,13 @@ Exprs GatherNDGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const
 FGradient ScatterBy(const char* op) {
   return [op](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
     if (!dy[0]) return {NodeEntry(), NodeEntry()};
-    return {Apply(op, {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}, AttrsOf(n)), NodeEntry()};
+    return {ApplyOp(op, {dy[0], ShapeOf(n->inputs[0]), n->inputs[1]}, AttrsOf(n)), NodeEntry()};
   };
 }
 FGradient GatherBy(const char* op) {
   return [op](const NodePtr& n, const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
     if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-    return {Apply(op, {g[0], n->inputs[2]}, AttrsOf(n)), NodeEntry(), NodeEntry()};
+    return {ApplyOp(op, {g[0], n->inputs[2]}, AttrsOf(n)), NodeEntry(), NodeEntry()};
   };
 }
 FInputDomains IndexOf0() {

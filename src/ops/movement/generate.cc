@@ -38,8 +38,7 @@ Expr Scalar(const TensorArg& arg) { return arg(Indices(size_t(arg.rank()), Expr:
 
 // ---- Range ----
 
-constexpr DTypeSet kRangeTypes{DType::kI16,  DType::kI32, DType::kI64, DType::kF16,
-                               DType::kBF16, DType::kF32, DType::kF64};
+constexpr DTypeSet kRangeTypes = DTypeSet{DType::kI16, DType::kI32, DType::kI64} | kFloats;
 
 void RangeShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
@@ -87,11 +86,13 @@ std::vector<NodeEntry> RangeGrad(const NodePtr& n, const std::vector<NodeEntry>&
   std::vector<NodeEntry> d(3);
   if (!dys[0]) return d;
   const NodeEntry dy = dys[0];
-  const auto total = [](const NodeEntry& e) { return Apply("ReduceSum", {e}, {{"keepdims", 0}}); };
+  const auto total = [](const NodeEntry& e) {
+    return ApplyOp("ReduceSum", {e}, {{"keepdims", 0}});
+  };
   const auto number = [&](double v) { return ConstantLike(dy, Tensor::Scalar(DType::kI64, v)); };
-  const NodeEntry i = Apply("Range", {number(0), Apply("Size", {dy}), number(1)});
+  const NodeEntry i = ApplyOp("Range", {number(0), ApplyOp("Size", {dy}), number(1)});
   d[0] = ReshapeLike(total(dy), n->inputs[0]);
-  d[2] = ReshapeLike(total(dy * Apply("CastLike", {i, dy})), n->inputs[2]);
+  d[2] = ReshapeLike(total(dy * ApplyOp("CastLike", {i, dy})), n->inputs[2]);
   return d;
 }
 
@@ -144,13 +145,13 @@ std::vector<NodeEntry> OneHotGrad(const NodePtr& n, const std::vector<NodeEntry>
   std::vector<NodeEntry> d(3);
   if (!dys[0]) return d;
   const NodeEntry dy = dys[0];
-  const NodeEntry values = Apply("CastLike", {IntsLike(dy, {0, 1}), dy});
-  const NodeEntry mask = Apply("OneHot", {n->inputs[0], n->inputs[1], values}, AttrsOf(n));
+  const NodeEntry values = ApplyOp("CastLike", {IntsLike(dy, {0, 1}), dy});
+  const NodeEntry mask = ApplyOp("OneHot", {n->inputs[0], n->inputs[1], values}, AttrsOf(n));
   auto total = [](const NodeEntry& e) {
-    const NodeEntry sum = Apply("ReduceSum", {e}, {{"keepdims", 0}});
-    return Apply("Unsqueeze", {sum, IntsLike(e, {0})});
+    const NodeEntry sum = ApplyOp("ReduceSum", {e}, {{"keepdims", 0}});
+    return ApplyOp("Unsqueeze", {sum, IntsLike(e, {0})});
   };
-  d[2] = Apply("Concat", {total(dy * (ScalarOf(dy, 1) - mask)), total(dy * mask)}, {{"axis", 0}});
+  d[2] = ApplyOp("Concat", {total(dy * (ScalarOf(dy, 1) - mask)), total(dy * mask)}, {{"axis", 0}});
   return d;
 }
 
@@ -166,7 +167,7 @@ void TriluShape(InferShapeContext& ctx) {
 }
 Exprs TriluCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Indices& i = at(0);
-  const Expr k = Has(in, 1) ? ElementI64(in[1], 0) : Expr::Int(0);
+  const Expr k = HasInput(in, 1) ? ElementI64(in[1], 0) : Expr::Int(0);
   // The distance of two positions cannot wrap; a position plus any k may.
   constexpr int64_t kFar = int64_t{1} << 40;
   const bool near =
@@ -188,8 +189,6 @@ WEFT_REGISTER_OP(Range)
     .input("limit", "T", "scalar, exclusive")
     .input("delta", "T", "scalar, not 0")
     .output("output", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"i64[] = [1]", "i64[] = [8]", "i64[] = [3]"})
     .example({"f32[] = [1]", "f32[] = [0]", "f32[] = [-0.25]"})
@@ -205,8 +204,6 @@ WEFT_REGISTER_OP(EyeLike)
         "Errors: rank other than 2 (kShapeMismatch). Source: ONNX EyeLike-22.")
     .input("input", TypeDoc(kComputable), "rank 2")
     .output("output", TypeDoc(kComputable, "T2"))
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<EyeLikeParam>()
     .example({"f32[3, n]"}, "k = 1")
     .set_attr<FInferType>("FInferType", EyeLikeType)
@@ -225,8 +222,6 @@ WEFT_REGISTER_OP(OneHot)
     .input("depth", TypeDoc(kNumeric, "T2"), "one element")
     .input("values", TypeDoc(kComputable, "T3"), "[off, on]")
     .output("output", "T3")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<OneHotParam>()
     .example({"i64[3] = [0, 2, -1]", "i64[] = [4]", "f32[2]"})
     .example({"i64[2] = [1, 0]", "i64[] = [3]", "f32[2]"}, "axis = 0")
@@ -244,8 +239,6 @@ WEFT_REGISTER_OP(Trilu)
     .input("input", TypeDoc(kComputable), "rank 2 or more")
     .optional_input("k", "i64", "one element; default 0")
     .output("output", "T")
-    .set_num_inputs(1, 2)
-    .set_num_outputs(1)
     .param<TriluParam>()
     .example({"f32[2, 3, 4]"})
     .example({"f32[3, n]", "i64[] = [-1]"}, "upper = 0")
@@ -257,7 +250,7 @@ WEFT_REGISTER_OP(Trilu)
                            std::vector<NodeEntry> d(n->inputs.size());
                            std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
                            args[0] = dy[0];
-                           if (dy[0]) d[0] = Apply("Trilu", args, AttrsOf(n));
+                           if (dy[0]) d[0] = ApplyOp("Trilu", args, AttrsOf(n));
                            return d;
                          })
     .set_attr<TMovesElements>("TMovesElements", true);

@@ -39,72 +39,74 @@ struct Builder {
 TEST_CASE("symbolic extents: the micro-cases") {
   Builder b;
   SUBCASE("Concat of [m] and [n]") {
-    CHECK(b.ShapeOf(Apply("Concat", {b.Input("[m]"), b.Input("[n]")}, {{"axis", 0}})) == "[m + n]");
+    CHECK(b.ShapeOf(ApplyOp("Concat", {b.Input("[m]"), b.Input("[n]")}, {{"axis", 0}})) ==
+          "[m + n]");
   }
   SUBCASE("reshape(-1, 6) and back") {
     const NodeEntry x = b.Input("[a, b, 2, 3]");
-    const NodeEntry flat = Apply("Reshape", {x, b.Const({-1, 6})});
-    const NodeEntry a = Apply("Shape", {x}, {{"start", 0}, {"end", 1}});
-    const NodeEntry shape = Apply("Concat", {a, b.Const({-1, 6})}, {{"axis", 0}});
-    CHECK(b.ShapeOf(Apply("Reshape", {flat, shape})) == "[a, b, 6]");
+    const NodeEntry flat = ApplyOp("Reshape", {x, b.Const({-1, 6})});
+    const NodeEntry a = ApplyOp("Shape", {x}, {{"start", 0}, {"end", 1}});
+    const NodeEntry shape = ApplyOp("Concat", {a, b.Const({-1, 6})}, {{"axis", 0}});
+    CHECK(b.ShapeOf(ApplyOp("Reshape", {flat, shape})) == "[a, b, 6]");
   }
   SUBCASE("x[-3:]") {
-    CHECK(b.ShapeOf(Apply("Slice", {b.Input("[h]"), b.Const({-3}), b.Const({INT64_MAX})})) ==
+    CHECK(b.ShapeOf(ApplyOp("Slice", {b.Input("[h]"), b.Const({-3}), b.Const({INT64_MAX})})) ==
           Shape({Min(SymInt(3), SymInt::Symbol("h"))}).ToString());
   }
   SUBCASE("x[:-1]") {
-    CHECK(b.ShapeOf(Apply("Slice", {b.Input("[h]"), b.Const({0}), b.Const({-1})})) ==
+    CHECK(b.ShapeOf(ApplyOp("Slice", {b.Input("[h]"), b.Const({0}), b.Const({-1})})) ==
           Shape({Max(SymInt::Symbol("h") - 1, SymInt(0))}).ToString());
   }
   SUBCASE("x[::-1]") {
-    CHECK(b.ShapeOf(Apply("Slice", {b.Input("[h]"), b.Const({-1}), b.Const({INT64_MIN}),
-                                    b.Const({0}), b.Const({-1})})) == "[h]");
+    CHECK(b.ShapeOf(ApplyOp("Slice", {b.Input("[h]"), b.Const({-1}), b.Const({INT64_MIN}),
+                                      b.Const({0}), b.Const({-1})})) == "[h]");
   }
   SUBCASE("Reshape to ReduceProd(Shape)") {
     const NodeEntry x = b.Input("[a, b, 2]");
-    const NodeEntry n = Apply("ReduceProd", {Apply("Shape", {x})}, {{"keepdims", 1}});
-    CHECK(b.ShapeOf(Apply("Reshape", {x, n})) ==
+    const NodeEntry n = ApplyOp("ReduceProd", {ApplyOp("Shape", {x})}, {{"keepdims", 1}});
+    CHECK(b.ShapeOf(ApplyOp("Reshape", {x, n})) ==
           Shape({SymInt::Symbol("a") * SymInt::Symbol("b") * 2}).ToString());
   }
   SUBCASE("Expand by Where(Equal(shape, -1), 1, shape)") {
     const NodeEntry x = b.Input("[n, 1]");
     const NodeEntry shape =
-        Apply("Concat", {Apply("Shape", {x}, {{"end", 1}}), b.Const({-1})}, {{"axis", 0}});
+        ApplyOp("Concat", {ApplyOp("Shape", {x}, {{"end", 1}}), b.Const({-1})}, {{"axis", 0}});
     const NodeEntry fixed =
-        Apply("Where", {Apply("Equal", {shape, b.Const({-1})}), b.Const({1}), shape});
-    CHECK(b.ShapeOf(Apply("Expand", {x, fixed})) == "[n, 1]");
+        ApplyOp("Where", {ApplyOp("Equal", {shape, b.Const({-1})}), b.Const({1}), shape});
+    CHECK(b.ShapeOf(ApplyOp("Expand", {x, fixed})) == "[n, 1]");
   }
   SUBCASE("Range over an extent") {
-    const NodeEntry n = Apply("Squeeze", {Apply("Shape", {b.Input("[n]")})});
-    CHECK(b.ShapeOf(Apply("Range", {b.Scalar(0), n, b.Scalar(1)})) == "[n]");
+    const NodeEntry n = ApplyOp("Squeeze", {ApplyOp("Shape", {b.Input("[n]")})});
+    CHECK(b.ShapeOf(ApplyOp("Range", {b.Scalar(0), n, b.Scalar(1)})) == "[n]");
   }
   SUBCASE("h / 2 * 2 through Shape, Div, Mul") {
-    const NodeEntry h = Apply("Shape", {b.Input("[h]")});
-    const NodeEntry even = Apply("Mul", {Apply("Div", {h, b.Const({2})}), b.Const({2})});
-    CHECK(b.ShapeOf(Apply("ConstantOfShape", {even})) ==
+    const NodeEntry h = ApplyOp("Shape", {b.Input("[h]")});
+    const NodeEntry even = ApplyOp("Mul", {ApplyOp("Div", {h, b.Const({2})}), b.Const({2})});
+    CHECK(b.ShapeOf(ApplyOp("ConstantOfShape", {even})) ==
           Shape({FloorDiv(SymInt::Symbol("h"), 2) * 2}).ToString());
   }
   SUBCASE("Pad by (7 - h % 7) % 7") {
     const NodeEntry x = b.Input("[h]");
-    const NodeEntry r = Apply(
-        "Mod", {Apply("Sub", {b.Const({7}), Apply("Mod", {Apply("Shape", {x}), b.Const({7})})}),
-                b.Const({7})});
-    const NodeEntry pads = Apply("Concat", {b.Const({0}), r}, {{"axis", 0}});
+    const NodeEntry r = ApplyOp(
+        "Mod",
+        {ApplyOp("Sub", {b.Const({7}), ApplyOp("Mod", {ApplyOp("Shape", {x}), b.Const({7})})}),
+         b.Const({7})});
+    const NodeEntry pads = ApplyOp("Concat", {b.Const({0}), r}, {{"axis", 0}});
     const SymInt h = SymInt::Symbol("h");
-    CHECK(b.ShapeOf(Apply("Pad", {x, pads})) ==
+    CHECK(b.ShapeOf(ApplyOp("Pad", {x, pads})) ==
           Shape({h + Mod(SymInt(7) - Mod(h, 7), 7)}).ToString());
   }
   SUBCASE("a [0, -1] with an unknown extent") {
-    CHECK(b.ShapeOf(Apply("Reshape", {b.Input("[?, 4, 3]"), b.Const({0, -1})})) == "[?, 12]");
+    CHECK(b.ShapeOf(ApplyOp("Reshape", {b.Input("[?, 4, 3]"), b.Const({0, -1})})) == "[?, 12]");
   }
   SUBCASE("Split of 2h in two") {
-    CHECK(b.ShapeOf(NodeEntry(Apply("Split", {b.Input("[2*h]")}, {{"num_outputs", 2}}).node, 1)) ==
-          "[h]");
+    CHECK(b.ShapeOf(NodeEntry(ApplyOp("Split", {b.Input("[2*h]")}, {{"num_outputs", 2}}).node,
+                              1)) == "[h]");
   }
   SUBCASE("Gather of an extent, Tile, Flatten, Transpose") {
     const NodeEntry x = b.Input("[n, 3, 4]");
-    const NodeEntry d = Apply("Gather", {Apply("Shape", {x}), b.Const({0, -1})});
-    CHECK(b.ShapeOf(Apply("Tile", {Apply("Transpose", {Apply("Flatten", {x})}), d})) ==
+    const NodeEntry d = ApplyOp("Gather", {ApplyOp("Shape", {x}), b.Const({0, -1})});
+    CHECK(b.ShapeOf(ApplyOp("Tile", {ApplyOp("Transpose", {ApplyOp("Flatten", {x})}), d})) ==
           "[12*n, 4*n]");
   }
 }
@@ -125,8 +127,9 @@ TEST_CASE("inferred slices equal numpy's for all small bounds") {
           }
           Graph g;
           const NodeEntry x(g.AddInput("x", DType::kI64, Shape({SymInt::Symbol("h")})));
-          const NodeEntry y = Apply("Slice", {x, g.AddConstant(I64({s})), g.AddConstant(I64({e})),
-                                              g.AddConstant(I64({0})), g.AddConstant(I64({step}))});
+          const NodeEntry y =
+              ApplyOp("Slice", {x, g.AddConstant(I64({s})), g.AddConstant(I64({e})),
+                                g.AddConstant(I64({0})), g.AddConstant(I64({step}))});
           g.outputs = std::vector<NodeEntry>{y};
           Graph inferred = Inferred(g);
           const Shape shape = inferred.GetAttr<ShapeMap>("shape")[inferred.outputs[0]];

@@ -33,12 +33,12 @@ void PadShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const Shape& x = ctx.in(0);
   const bool continued = Mode(n) != "constant";
-  if (Has(ctx, 2) && ctx.in(2).has_rank())
+  if (HasInput(ctx, 2) && ctx.in(2).has_rank())
     for (SymInt d : ctx.in(2).dims())
       UnifyDims(ctx, d, 1, "the dimensions of constant_value and 1");
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   std::vector<int> axes = AllAxes(x.rank());
-  if (Has(ctx, 3)) {
+  if (HasInput(ctx, 3)) {
     const auto given = InputInts(ctx, 3);
     if (!given) {
       ctx.set_out(0, Shape::OfRank(x.rank()));
@@ -95,7 +95,7 @@ Expr Source(const std::string& mode, const Expr& i, const Expr& begin, const Exp
 }
 
 std::vector<int> AxesArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i, int rank) {
-  return Has(in, i) ? NormalizeAxes(KnownInts(n, in[i], "axes"), rank, n) : AllAxes(rank);
+  return HasInput(in, i) ? NormalizeAxes(KnownInts(n, in[i], "axes"), rank, n) : AllAxes(rank);
 }
 
 Exprs PadCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -116,7 +116,7 @@ Exprs PadCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt
   }
   if (mode != "constant") return {x(from)};
   const Expr fill =
-      !Has(in, 2) ? Zero(x.dtype) : in[2](Indices(size_t(in[2].rank()), Expr::Int(0)));
+      !HasInput(in, 2) ? Zero(x.dtype) : in[2](Indices(size_t(in[2].rank()), Expr::Int(0)));
   return {ReadWhere(inside, x(from), fill)};
 }
 
@@ -145,17 +145,18 @@ Exprs PadGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
 std::vector<NodeEntry> PadGradient(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (!dys[0]) return d;
-  const NodeEntry axes = Has(n, 3) ? n->inputs[3] : NodeEntry();
+  const NodeEntry axes = HasInput(n, 3) ? n->inputs[3] : NodeEntry();
   if (Mode(n) != "constant") {
-    d[0] = Apply("weft::PadGrad", {dys[0], ShapeOf(n->inputs[0]), n->inputs[1], axes}, AttrsOf(n));
+    d[0] =
+        ApplyOp("weft::PadGrad", {dys[0], ShapeOf(n->inputs[0]), n->inputs[1], axes}, AttrsOf(n));
     return d;
   }
-  d[0] = Apply("Pad", {dys[0], Apply("Neg", {n->inputs[1]}), NodeEntry(), axes}, AttrsOf(n));
-  if (Has(n, 2)) {
-    auto total = [](const NodeEntry& e) { return Apply("ReduceSum", {e}, {{"keepdims", 0}}); };
+  d[0] = ApplyOp("Pad", {dys[0], ApplyOp("Neg", {n->inputs[1]}), NodeEntry(), axes}, AttrsOf(n));
+  if (HasInput(n, 2)) {
+    auto total = [](const NodeEntry& e) { return ApplyOp("ReduceSum", {e}, {{"keepdims", 0}}); };
     // What dy holds outside of x went into the constant. Cut positions of x count on neither side.
     const NodeEntry ones = ExpandLike(ScalarOf(n->inputs[0], 1), n->inputs[0]);
-    const NodeEntry from_x = Apply("Pad", {ones, n->inputs[1], NodeEntry(), axes}, AttrsOf(n));
+    const NodeEntry from_x = ApplyOp("Pad", {ones, n->inputs[1], NodeEntry(), axes}, AttrsOf(n));
     d[2] = ReshapeLike(total(dys[0] * (ScalarOf(dys[0], 1) - from_x)), n->inputs[2]);
   }
   return d;
@@ -164,8 +165,9 @@ std::vector<NodeEntry> PadGradient(const NodePtr& n, const std::vector<NodeEntry
 std::vector<NodeEntry> PadGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(n->inputs.size());
   if (g[0])
-    d[0] = Apply("Pad", {g[0], n->inputs[2], NodeEntry(), Has(n, 3) ? n->inputs[3] : NodeEntry()},
-                 AttrsOf(n));
+    d[0] = ApplyOp("Pad",
+                   {g[0], n->inputs[2], NodeEntry(), HasInput(n, 3) ? n->inputs[3] : NodeEntry()},
+                   AttrsOf(n));
   return d;
 }
 
@@ -202,8 +204,6 @@ WEFT_REGISTER_OP(Pad)
     .optional_input("constant_value", "T", "one element; default 0")
     .optional_input("axes", TypeDoc(kIndexTypes, "Tind"), "default: all")
     .output("output", "T")
-    .set_num_inputs(2, 4)
-    .set_num_outputs(1)
     .param<PadParam>()
     .example({"f32[2, 3]", "i64[4] = [1, 0, 0, 2]", "f32[] = [9]"})
     .example({"f32[n, 3]", "i64[2] = [1, 2]", "_", "i64[1] = [1]"}, "mode = \"reflect\"")
@@ -237,8 +237,6 @@ WEFT_REGISTER_OP_IN(weft, PadGrad)
     .input("pads", "i64")
     .optional_input("axes", TypeDoc(kIndexTypes, "Tind"))
     .output("dx", "T")
-    .set_num_inputs(3, 4)
-    .set_num_outputs(1)
     .param<PadParam>()
     .example({"f32[6]", "i64[1] = [3]", "i64[2] = [2, 1]"}, "mode = \"reflect\"")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1, 2, 3}))

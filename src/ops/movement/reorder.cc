@@ -23,8 +23,6 @@ WEFT_REGISTER_OP_IN(weft, Reorder)
     .describe(
         "y = x, which may have another order in memory. Gradient: dx = dy; retains nothing. "
         "Source: this project, pass Layout.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", "any type that kernels compute with")
     .output("y", "the dtype of x", "the shape of x")
     .param<NoParam>()

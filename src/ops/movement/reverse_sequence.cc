@@ -37,7 +37,7 @@ Exprs ReverseSequenceCode(const NodePtr& n, const std::vector<TensorArg>& in, co
 /// It is its own inverse.
 std::vector<NodeEntry> ReverseSequenceGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  return {Apply("ReverseSequence", {dy[0], n->inputs[1]}, AttrsOf(n)), NodeEntry()};
+  return {ApplyOp("ReverseSequence", {dy[0], n->inputs[1]}, AttrsOf(n)), NodeEntry()};
 }
 
 }  // namespace
@@ -49,8 +49,6 @@ WEFT_REGISTER_OP(ReverseSequence)
     .input("input", TypeDoc(kAllTypes))
     .input("sequence_lens", "i64", "[batch], in [1, size of the time axis]")
     .output("Y", "T", "the shape of input")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<ReverseSequenceParam>()
     .example({"f32[4, 3]", "i64[3] = [1, 4, 2]"})
     .example({"f32[2, n]", "i64[2] = [1, 1]"}, "batch_axis = 0, time_axis = 1")

@@ -11,7 +11,6 @@
 ///   throws  kShapeMismatch, kBadAttribute; indices outside the axis write nothing by this
 ///           definition; the host's library call, which is used where there is one, throws
 ///           kIndexRange
-/// Source: ONNX ScatterElements-18, ScatterND-18, TensorScatter-24.
 #include "ops/util/host_util.h"
 
 namespace weft::ops {
@@ -122,10 +121,10 @@ struct Scatters {
   NodeEntry Scatter(const NodeEntry& data, const NodeEntry& updates, const char* reduction) const {
     AttrDict attrs = pair.attrs;
     attrs["reduction"] = reduction;
-    return Apply(pair.scatter, {data, node->inputs[1], updates}, attrs);
+    return ApplyOp(pair.scatter, {data, node->inputs[1], updates}, attrs);
   }
   NodeEntry Gather(const NodeEntry& e) const {
-    return Apply(pair.gather, {e, node->inputs[1]}, pair.attrs);
+    return ApplyOp(pair.gather, {e, node->inputs[1]}, pair.attrs);
   }
 };
 
@@ -133,10 +132,10 @@ struct Scatters {
 NodeEntry Last(const Scatters& s) {
   const NodeEntry u = s.node->inputs[2];
   const auto number = [&](int64_t v) { return ScalarLike(u, DType::kI64, double(v)); };
-  const NodeEntry count = Apply("Range", {number(0), Apply("Size", {u}), number(1)});
+  const NodeEntry count = ApplyOp("Range", {number(0), ApplyOp("Size", {u}), number(1)});
   const NodeEntry own = ReshapeLike(count, u);
   const NodeEntry nobody = ExpandLike(number(-1), s.node->inputs[0]);
-  return Apply("Equal", {own, s.Gather(s.Scatter(nobody, own, "none"))});
+  return ApplyOp("Equal", {own, s.Gather(s.Scatter(nobody, own, "none"))});
 }
 
 /// What the places of `data` and of `updates` get of dy; see the table at the top of this file.
@@ -146,7 +145,7 @@ std::vector<NodeEntry> ScatterGradient(const NodePtr& n, const std::vector<NodeE
   const Scatters s{n, pair};
   const NodeEntry x = n->inputs[0], u = n->inputs[2], dy = dys[0], y(n);
   const NodeEntry zero = ScalarOf(dy, 0), one = ScalarOf(dy, 1);
-  const auto as_number = [&](const NodeEntry& e) { return Apply("CastLike", {e, dy}); };
+  const auto as_number = [&](const NodeEntry& e) { return ApplyOp("CastLike", {e, dy}); };
   switch (combine) {
     case Combine::kNone:
       return {s.Scatter(dy, ZerosLike(u), "none"), NodeEntry(), MaskedGrad(Last(s), s.Gather(dy))};
@@ -154,8 +153,8 @@ std::vector<NodeEntry> ScatterGradient(const NodePtr& n, const std::vector<NodeE
       return {dy, NodeEntry(), s.Gather(dy)};
     case Combine::kMax:
     case Combine::kMin: {
-      const NodeEntry hit_x = as_number(Apply("Equal", {x, y}));
-      const NodeEntry hit_u = as_number(Apply("Equal", {u, s.Gather(y)}));
+      const NodeEntry hit_x = as_number(ApplyOp("Equal", {x, y}));
+      const NodeEntry hit_u = as_number(ApplyOp("Equal", {u, s.Gather(y)}));
       const NodeEntry share = dy / s.Scatter(hit_x, hit_u, "add");
       return {hit_x * share, NodeEntry(), hit_u * s.Gather(share)};
     }
@@ -164,11 +163,11 @@ std::vector<NodeEntry> ScatterGradient(const NodePtr& n, const std::vector<NodeE
   }
   // The product of the others, without a division by 0: of all factors but zeros, where there is no
   // other zero.
-  const NodeEntry x_zero = Apply("Equal", {x, zero}), u_zero = Apply("Equal", {u, zero});
-  const NodeEntry x1 = Apply("Where", {x_zero, one, x}), u1 = Apply("Where", {u_zero, one, u});
+  const NodeEntry x_zero = ApplyOp("Equal", {x, zero}), u_zero = ApplyOp("Equal", {u, zero});
+  const NodeEntry x1 = ApplyOp("Where", {x_zero, one, x}), u1 = ApplyOp("Where", {u_zero, one, u});
   const NodeEntry product = s.Gather(dy * s.Scatter(x1, u1, "mul"));
   const NodeEntry zeros = s.Gather(s.Scatter(as_number(x_zero), as_number(u_zero), "add"));
-  const NodeEntry alone = Apply("Equal", {zeros, as_number(u_zero)});
+  const NodeEntry alone = ApplyOp("Equal", {zeros, as_number(u_zero)});
   const NodeEntry ones = ExpandLike(one, x);
   return {dy * s.Scatter(ones, u, "mul"), NodeEntry(), MaskedGrad(alone, product / u1)};
 }
@@ -285,7 +284,7 @@ void TensorScatterShape(InferShapeContext& ctx) {
              ctx.node()->Describe(), p.mode);
   const Shape &x = ctx.in(0), &u = ctx.in(1);
   ctx.set_out(0, x);
-  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "write_indices") && x.has_rank())
+  if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "write_indices") && x.has_rank())
     UnifyDims(ctx, ctx.in(2)[0], x[0], "the batch and write_indices");
   if (!x.has_rank() || !u.has_rank()) return;
   WEFT_CHECK(x.rank() == u.rank(), kShapeMismatch, "{}: cache {}, update {}",
@@ -299,7 +298,7 @@ Exprs TensorScatterCode(const NodePtr& n, const std::vector<TensorArg>& in, cons
   const auto& p = ParamOf<TensorScatterParam>(n);
   const TensorArg &x = in[0], &u = in[1];
   const int axis = AxisOf(p.axis, x.rank(), n);
-  const Expr start = Has(in, 2) ? in[2]({at(0)[0]}) : Expr::Int(0);
+  const Expr start = HasInput(in, 2) ? in[2]({at(0)[0]}) : Expr::Int(0);
   Expr i = at(0)[size_t(axis)] - start;
   if (p.mode == "circular") i = FloorModExpr(i, x.dim(axis));
   Indices from = at(0);
@@ -317,33 +316,33 @@ std::vector<NodeEntry> TensorScatterGrad(const NodePtr& n, const std::vector<Nod
   std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
   args[0] = dy;
   args[1] = ZerosLike(u);
-  d[0] = Apply("TensorScatter", args, AttrsOf(n));
+  d[0] = ApplyOp("TensorScatter", args, AttrsOf(n));
   const int64_t behind = p.axis == -1 ? INT64_MAX : p.axis + 1;  // clamped to the rank
   const auto product = [](const NodeEntry& of, int64_t from, int64_t to) {
-    return Apply("ReduceProd", {Apply("Shape", {of}, {{"start", from}, {"end", to}})});
+    return ApplyOp("ReduceProd", {ApplyOp("Shape", {of}, {{"start", from}, {"end", to}})});
   };
   const auto extents = [&](const NodeEntry& of) {
-    return Apply("Concat",
-                 {product(of, 0, 1), product(of, 1, p.axis), product(of, p.axis, behind),
-                  product(of, behind, INT64_MAX)},
-                 {{"axis", 0}});
+    return ApplyOp("Concat",
+                   {product(of, 0, 1), product(of, 1, p.axis), product(of, p.axis, behind),
+                    product(of, behind, INT64_MAX)},
+                   {{"axis", 0}});
   };
   const auto number = [&](int64_t v) { return ScalarLike(u, DType::kI64, double(v)); };
   const auto ints = [&](const std::vector<int64_t>& v) { return IntsLike(u, v); };
   const NodeEntry like_x = extents(x), like_u = extents(u);
   const auto axis_of = [&](const NodeEntry& shape) {
-    return Apply("Gather", {shape, number(2)}, {{"axis", 0}});
+    return ApplyOp("Gather", {shape, number(2)}, {{"axis", 0}});
   };
-  NodeEntry place = Apply(
-      "Reshape", {Apply("Range", {number(0), axis_of(like_u), number(1)}), ints({1, 1, -1, 1})});
-  if (Has(n, 2)) place = place + Apply("Reshape", {n->inputs[2], ints({-1, 1, 1, 1})});
+  NodeEntry place = ApplyOp(
+      "Reshape", {ApplyOp("Range", {number(0), axis_of(like_u), number(1)}), ints({1, 1, -1, 1})});
+  if (HasInput(n, 2)) place = place + ApplyOp("Reshape", {n->inputs[2], ints({-1, 1, 1, 1})});
   const NodeEntry extent = axis_of(like_x);
-  if (p.mode == "circular") place = Apply("Mod", {place, extent});
-  const NodeEntry inside = Apply("Less", {place, extent});
-  const NodeEntry rows = Apply("Reshape", {dy, like_x}, {{"allowzero", 1}});
-  const NodeEntry at = Apply("Where", {inside, place, number(0)});
+  if (p.mode == "circular") place = ApplyOp("Mod", {place, extent});
+  const NodeEntry inside = ApplyOp("Less", {place, extent});
+  const NodeEntry rows = ApplyOp("Reshape", {dy, like_x}, {{"allowzero", 1}});
+  const NodeEntry at = ApplyOp("Where", {inside, place, number(0)});
   const NodeEntry read =
-      Apply("GatherElements", {rows, Apply("Expand", {at, like_u})}, {{"axis", 2}});
+      ApplyOp("GatherElements", {rows, ApplyOp("Expand", {at, like_u})}, {{"axis", 2}});
   d[1] = ReshapeLike(MaskedGrad(inside, read), u);
   return d;
 }
@@ -359,8 +358,6 @@ WEFT_REGISTER_OP(ScatterElements)
     .input("indices", TypeDoc(kIndexTypes, "Tind"), "in [-size, size) of the axis")
     .input("updates", "T", "the shape of indices")
     .output("output", "T", "the shape of data")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ScatterParam>()
     .example({"f32[4, 3]", "i64[2, 3] = [0, 3, 1, -1, 2, 0]", "f32[2, 3]"})
     .example({"f32[n, 4]", "i64[1, 2] = [1, 1]", "f32[1, 2]"}, "axis = 1, reduction = \"add\"")
@@ -390,8 +387,6 @@ WEFT_REGISTER_OP(ScatterND)
     .input("indices", "i64", "[positions..., k]")
     .input("updates", "T", "[positions..., the dimensions of data from k on]")
     .output("output", "T", "the shape of data")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ScatterNDParam>()
     .example({"f32[4, 3]", "i64[2, 1] = [2, -4]", "f32[2, 3]"})
     .example({"f32[4, 3]", "i64[3, 2] = [0, 1, 3, 2, 0, 1]", "f32[3]"}, "reduction = \"add\"")
@@ -420,8 +415,6 @@ WEFT_REGISTER_OP(TensorScatter)
     .input("update", "T")
     .optional_input("write_indices", "i64", "[batch]; absent: 0")
     .output("present_cache", "T", "the shape of past_cache")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<TensorScatterParam>()
     .example({"f32[2, 5, 3]", "f32[2, 2, 3]", "i64[2] = [1, 3]"})
     .example({"f32[2, 5, 3]", "f32[2, 2, 3]", "i64[2] = [4, 0]"}, "mode = \"circular\"")

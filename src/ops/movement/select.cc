@@ -126,8 +126,8 @@ Tensors TopKHost(const NodePtr& n, const Tensors& in) {
 }
 std::vector<NodeEntry> TopKGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  return {Apply("ScatterElements", {ZerosLike(n->inputs[0]), NodeEntry(n, 1), dy[0]},
-                {{"axis", ParamOf<TopKParam>(n).axis}}),
+  return {ApplyOp("ScatterElements", {ZerosLike(n->inputs[0]), NodeEntry(n, 1), dy[0]},
+                  {{"axis", ParamOf<TopKParam>(n).axis}}),
           NodeEntry()};
 }
 
@@ -293,14 +293,14 @@ Tensors UniqueHost(const NodePtr& n, const Tensors& in) {
 NodeEntry BackTo(const NodeEntry& x, const NodeEntry& dy, const NodeEntry& positions,
                  int64_t axis) {
   if (axis != kFlat)
-    return Apply("weft::GatherGrad", {dy, ShapeOf(x), positions}, {{"axis", axis}});
-  const NodeEntry count = Apply("Unsqueeze", {Apply("Size", {x}), IntsLike(x, {0})});
-  return ReshapeLike(Apply("weft::GatherGrad", {dy, count, positions}, {{"axis", 0}}), x);
+    return ApplyOp("weft::GatherGrad", {dy, ShapeOf(x), positions}, {{"axis", axis}});
+  const NodeEntry count = ApplyOp("Unsqueeze", {ApplyOp("Size", {x}), IntsLike(x, {0})});
+  return ReshapeLike(ApplyOp("weft::GatherGrad", {dy, count, positions}, {{"axis", 0}}), x);
 }
 std::vector<NodeEntry> CompressGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  const NodeEntry kept = Apply("NonZero", {n->inputs[1]});  // [1, count]
-  const NodeEntry positions = Apply("Squeeze", {kept, IntsLike(kept, {0})});
+  const NodeEntry kept = ApplyOp("NonZero", {n->inputs[1]});  // [1, count]
+  const NodeEntry positions = ApplyOp("Squeeze", {kept, IntsLike(kept, {0})});
   return {BackTo(n->inputs[0], dy[0], positions, ParamOf<CompressParam>(n).axis), NodeEntry()};
 }
 std::vector<NodeEntry> UniqueGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
@@ -320,8 +320,6 @@ WEFT_REGISTER_OP(TopK)
     .input("K", "i64", "one element")
     .output("Values", "T")
     .output("Indices", "i64")
-    .set_num_inputs(2)
-    .set_num_outputs(2)
     .param<TopKParam>()
     .example({"f32[3, 5]", "i64[1] = [2]"})
     .example({"i32[4, n]", "i64[1] = [3]"}, "axis = 0, largest = 0")
@@ -336,8 +334,6 @@ WEFT_REGISTER_OP(NonZero)
         "none. Source: ONNX NonZero-13.")
     .input("X", TypeDoc(kComputable))
     .output("Y", "i64", "[rank, count]")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3] = [0, 1, 2, 0, 0, 3]"})
     .example({"i64[n, 2]"})
@@ -353,8 +349,6 @@ WEFT_REGISTER_OP(Compress)
     .input("input", TypeDoc(kAllTypes))
     .input("condition", "bool", "1-D, not longer than the axis")
     .output("output", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<CompressParam>()
     .example({"f32[3, 2]", "bool[3] = [true, false, true]"}, "axis = 0")
     .example({"f32[3, 2]", "bool[4] = [false, true, true, false]"})
@@ -375,7 +369,6 @@ WEFT_REGISTER_OP(Unique)
     .optional_output("indices", "i64", "of the first occurrence")
     .optional_output("inverse_indices", "i64", "for each input its place in Y")
     .optional_output("counts", "i64")
-    .set_num_inputs(1)
     .set_num_outputs(4)
     .param<UniqueParam>()
     .example({"i32[5] = [2, 1, 2, 3, 1]"})

@@ -90,9 +90,9 @@ void SliceShape(InferShapeContext& ctx) {
     WEFT_CHECK(*count == *ends_count, kShapeMismatch, "{}: {} starts and {} ends", n->Describe(),
                *count, *ends_count);
   }
-  auto given_axes = Has(ctx, 3) ? InputInts(ctx, 3)
-                    : count     ? std::optional(DefaultAxes(size_t(*count)))
-                                : std::nullopt;
+  auto given_axes = HasInput(ctx, 3) ? InputInts(ctx, 3)
+                    : count          ? std::optional(DefaultAxes(size_t(*count)))
+                                     : std::nullopt;
   if (!given_axes) {
     ctx.set_out(0, Shape::OfRank(x.rank()));
     return Unknown(ctx, 0, "the axes are not known at compile time");
@@ -101,7 +101,7 @@ void SliceShape(InferShapeContext& ctx) {
   WEFT_CHECK(!count || size_t(*count) == axes.size(), kShapeMismatch, "{}: {} starts for {} axes",
              n->Describe(), *count, axes.size());
   auto steps =
-      Has(ctx, 4) ? InputInts(ctx, 4) : std::optional(std::vector<int64_t>(axes.size(), 1));
+      HasInput(ctx, 4) ? InputInts(ctx, 4) : std::optional(std::vector<int64_t>(axes.size(), 1));
   if (steps) CheckSteps(n, *steps, axes.size());
   const SymTensorPtr starts = InputValue(ctx, 1), ends = InputValue(ctx, 2);
   std::vector<SymInt> dims = x.dims();
@@ -140,12 +140,12 @@ Expr StartOf(const Expr& s, const Expr& d, int64_t step) {
 
 std::vector<int> AxesArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i, size_t count,
                          int rank) {
-  return NormalizeAxes(Has(in, i) ? KnownInts(n, in[i], "axes") : DefaultAxes(count), rank, n);
+  return NormalizeAxes(HasInput(in, i) ? KnownInts(n, in[i], "axes") : DefaultAxes(count), rank, n);
 }
 std::vector<int64_t> StepsArg(const NodePtr& n, const std::vector<TensorArg>& in, size_t i,
                               size_t count) {
   std::vector<int64_t> steps =
-      Has(in, i) ? KnownInts(n, in[i], "steps") : std::vector<int64_t>(count, 1);
+      HasInput(in, i) ? KnownInts(n, in[i], "steps") : std::vector<int64_t>(count, 1);
   CheckSteps(n, steps, count);
   return steps;
 }
@@ -192,7 +192,7 @@ std::vector<NodeEntry> SliceGradient(const NodePtr& n, const std::vector<NodeEnt
   std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
   args[0] = ShapeOf(n->inputs[0]);
   args.insert(args.begin(), dy[0]);
-  dx[0] = Apply("weft::SliceGrad", args);
+  dx[0] = ApplyOp("weft::SliceGrad", args);
   return dx;
 }
 std::vector<NodeEntry> SliceGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
@@ -201,13 +201,13 @@ std::vector<NodeEntry> SliceGradGradient(const NodePtr& n, const std::vector<Nod
   std::vector<NodeEntry> args(n->inputs.begin(), n->inputs.end());
   args.erase(args.begin());
   args[0] = g[0];
-  d[0] = Apply("Slice", args);
+  d[0] = ApplyOp("Slice", args);
   return d;
 }
 
 std::vector<NodeEntry> SimplifySlice(RewriteContext& ctx, const NodePtr& n) {
   // Steps forward and as many elements as x has: x itself.
-  if (Has(n, 4)) {
+  if (HasInput(n, 4)) {
     const SymTensorPtr steps = ctx.value(n->inputs[4]);
     if (!steps || !steps->is_const()) return {};
     for (int64_t s : steps->ints()) {
@@ -247,8 +247,6 @@ WEFT_REGISTER_OP(Slice)
     .optional_input("axes", "Tind", "default [0, 1, ...]")
     .optional_input("steps", "Tind", "default 1; negative goes backward")
     .output("output", "T")
-    .set_num_inputs(3, 5)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[5, 4]", "i64[2] = [1, -3]", "i64[2] = [9223372036854775807, -1]"})
     .example({"f32[n, 4]", "i64[1] = [-3]", "i64[1] = [9223372036854775807]", "i64[1] = [0]"})
@@ -273,8 +271,6 @@ WEFT_REGISTER_OP_IN(weft, SliceGrad)
     .optional_input("axes", "Tind")
     .optional_input("steps", "Tind")
     .output("dx", "T")
-    .set_num_inputs(4, 6)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2]", "i64[1] = [5]", "i64[1] = [1]", "i64[1] = [5]", "i64[1] = [0]",
               "i64[1] = [2]"})

@@ -1,6 +1,5 @@
 /// transpose.cc: Transpose, DepthToSpace, SpaceToDepth: elements moved by a fixed permutation of
 /// (split) axes.
-#include <numeric>
 
 #include "ops/util/demand.h"
 #include "weft/support/check.h"
@@ -83,10 +82,10 @@ Exprs TransposeCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
 std::vector<NodeEntry> TransposeGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const Ints& perm = ParamOf<TransposeParam>(n).perm;
-  if (perm.empty()) return {Apply("Transpose", {dy[0]})};
+  if (perm.empty()) return {ApplyOp("Transpose", {dy[0]})};
   Ints inverse(perm.size());
   for (size_t k = 0; k < perm.size(); ++k) inverse.at(size_t(perm[k])) = int64_t(k);
-  return {Apply("Transpose", {dy[0]}, {{"perm", inverse}})};
+  return {ApplyOp("Transpose", {dy[0]}, {{"perm", inverse}})};
 }
 
 std::vector<NodeEntry> SimplifyTranspose(RewriteContext& ctx, const NodePtr& n) {
@@ -128,17 +127,17 @@ Exprs DepthToSpaceCode(const NodePtr& n, const std::vector<TensorArg>& in, const
 std::vector<NodeEntry> DepthToSpaceGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const int64_t b = ParamOf<DepthToSpaceParam>(n).blocksize;
-  if (IsDcr(n)) return {Apply("SpaceToDepth", {dy[0]}, {{"blocksize", b}})};
+  if (IsDcr(n)) return {ApplyOp("SpaceToDepth", {dy[0]}, {{"blocksize", b}})};
   const NodeEntry x = n->inputs[0];
   auto extents = [](const NodeEntry& e, int from, int to) {
-    return Apply("Shape", {e}, {{"start", from}, {"end", to}});
+    return ApplyOp("Shape", {e}, {{"start", from}, {"end", to}});
   };
   const NodeEntry block = IntsLike(x, {b});
   const NodeEntry split =
-      Apply("Concat", {extents(dy[0], 0, 2), extents(x, 2, 3), block, extents(x, 3, 4), block},
-            {{"axis", 0}});
-  const NodeEntry six = Apply("Reshape", {dy[0], split}, {{"allowzero", 1}});
-  return {ReshapeLike(Apply("Transpose", {six}, {{"perm", Ints{0, 1, 3, 5, 2, 4}}}), x)};
+      ApplyOp("Concat", {extents(dy[0], 0, 2), extents(x, 2, 3), block, extents(x, 3, 4), block},
+              {{"axis", 0}});
+  const NodeEntry six = ApplyOp("Reshape", {dy[0], split}, {{"allowzero", 1}});
+  return {ReshapeLike(ApplyOp("Transpose", {six}, {{"perm", Ints{0, 1, 3, 5, 2, 4}}}), x)};
 }
 
 void SpaceToDepthShape(InferShapeContext& ctx) {
@@ -166,8 +165,6 @@ WEFT_REGISTER_OP(Transpose)
         "(kBadAttribute) or of another rank (kShapeMismatch). Source: ONNX Transpose-24.")
     .input("data", TypeDoc(kAllTypes))
     .output("transposed", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<TransposeParam>()
     .example({"f32[2, 3, 4]"})
     .example({"f32[n, 3, 4]"}, "perm = [1, 2, 0]")
@@ -187,8 +184,6 @@ WEFT_REGISTER_OP(DepthToSpace)
         "Source: ONNX DepthToSpace-13.")
     .input("input", TypeDoc(kAllTypes), "rank 4")
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<DepthToSpaceParam>()
     .example({"f32[1, 8, 2, 3]"}, "blocksize = 2")
     .example({"f32[n, 8, 2, 3]"}, "blocksize = 2, mode = \"CRD\"")
@@ -206,8 +201,6 @@ WEFT_REGISTER_OP(SpaceToDepth)
         "Source: ONNX SpaceToDepth-13.")
     .input("input", TypeDoc(kAllTypes), "rank 4")
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SpaceToDepthParam>()
     .example({"f32[n, 2, 4, 6]"}, "blocksize = 2")
     .set_attr<FInferType>("FInferType", TypeOfFirst(kAllTypes))
@@ -217,8 +210,9 @@ WEFT_REGISTER_OP(SpaceToDepth)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
                            if (!dy[0]) return {NodeEntry()};
-                           return {Apply("DepthToSpace", {dy[0]},
-                                         {{"blocksize", ParamOf<SpaceToDepthParam>(n).blocksize}})};
+                           return {
+                               ApplyOp("DepthToSpace", {dy[0]},
+                                       {{"blocksize", ParamOf<SpaceToDepthParam>(n).blocksize}})};
                          })
     .set_attr<TMovesElements>("TMovesElements", true);
 

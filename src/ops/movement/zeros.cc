@@ -1,10 +1,5 @@
 /// zeros.cc: weft::Zeros, what a gradient is where nothing flows.
 ///
-///   in      shape : i64[rank], the extents
-///   out     y : dtype[shape], all zero
-///   grad    none: it depends on no value
-///   throws  kShapeMismatch for a negative extent, kBadAttribute for a dtype that is no float
-///
 /// The zeros are structural: they say that there is no term, not that a term has come out as zero.
 /// So a rewrite may drop them from a sum (x + 0 = x for -0 too) and let them decide a product
 /// (0 x = 0 for an infinite x too), which it may not do with a number 0 in a model.
@@ -38,21 +33,8 @@ void ZerosShape(InferShapeContext& ctx) {
   ctx.set_out(0, s);
 }
 std::string ZerosBody(const OnnxBodyRequest& r) {
-  int to = 1;  // ONNX's numbers of the dtypes
-  switch (ParamOf<ZerosParam>(r.node).dtype.dtype) {
-    case DType::kF16:
-      to = 10;
-      break;
-    case DType::kF64:
-      to = 11;
-      break;
-    case DType::kBF16:
-      to = 16;
-      break;
-    default:
-      break;
-  }
-  return fmt::format("zeros = ConstantOfShape(i0)\no0 = Cast<to = {}>(zeros)", to);
+  return fmt::format("zeros = ConstantOfShape(i0)\no0 = Cast<to = {}>(zeros)",
+                     TraitsOf(ParamOf<ZerosParam>(r.node).dtype.dtype).onnx);
 }
 
 }  // namespace
@@ -65,8 +47,6 @@ WEFT_REGISTER_OP_IN(weft, Zeros)
         "a dtype that is not a float (kBadAttribute). Source: Weft.")
     .input("shape", "i64", "1-D")
     .output("y", "dtype")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<ZerosParam>()
     .example({"i64[2] = [2, 3]"}, "dtype = f32")
     .example({"i64[0] = []"}, "dtype = f64")

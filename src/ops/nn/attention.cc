@@ -62,14 +62,14 @@ void AttentionShape(InferShapeContext& ctx) {
   const Shape batch =
       BroadcastDemanded(BroadcastDemanded(BatchOf(in[kQ]), BatchOf(in[kK]), &ctx.facts()),
                         BatchOf(in[kV]), &ctx.facts());
-  if (Has(ctx, kMask)) DemandBroadcastTo(ctx, kMask, With(batch, in[kQ][rows], keys));
+  if (HasInput(ctx, kMask)) DemandBroadcastTo(ctx, kMask, With(batch, in[kQ][rows], keys));
   const Shape y = With(batch, in[kQ][rows], in[kV][columns]);
   ctx.set_out(0, Permuted(y, AxisOrder(n, ParamOf<AttentionParam>(n).y_perm, rank, "y_perm")));
 }
 
 /// An operand at batch indices, by broadcasting, and at a row and a column.
-Expr Read(const NodePtr& n, const TensorArg& x, Operand i, const Shape& batch, const Indices& at,
-          const Expr& row, const Expr& column) {
+Expr ReadOperand(const NodePtr& n, const TensorArg& x, Operand i, const Shape& batch,
+                 const Indices& at, const Expr& row, const Expr& column) {
   const std::vector<int> perm = PermOf(n, i, x.rank());
   Indices from(perm.size());
   for (size_t k = 0; k < perm.size(); ++k)
@@ -108,10 +108,11 @@ Exprs AttentionCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
 
   const auto score = [&](const Expr& key) {
     Expr s = SumOver({depth}, [&](const Indices& r) {
-      return Read(n, in[kQ], kQ, batch, b, row, r[0]) * Read(n, in[kK], kK, batch, b, key, r[0]);
+      return ReadOperand(n, in[kQ], kQ, batch, b, row, r[0]) *
+             ReadOperand(n, in[kK], kK, batch, b, key, r[0]);
     });
     if (p.scale != 1) s = s * Expr::Const(t, p.scale);
-    if (!Has(in, kMask)) return s;
+    if (!HasInput(in, kMask)) return s;
     Indices from = b;
     from.insert(from.end(), {row, key});
     return s + ReadMask(in[kMask], scores, from);
@@ -119,11 +120,11 @@ Exprs AttentionCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const Expr most =
       ReduceOver(ReduceOp::kMax, {keys}, [&](const Indices& r) { return score(r[0]); });
   const Expr sum = ReduceOver(ReduceOp::kSum, {keys}, [&](const Indices& r) {
-    return Call(CallOp::kExp, score(r[0]) - most);
+    return CallMath(CallOp::kExp, score(r[0]) - most);
   });
   const Expr value = ReduceOver(ReduceOp::kSum, {keys}, [&](const Indices& r) {
-    return Call(CallOp::kExp, score(r[0]) - most) * (Expr::Const(t, 1) / sum) *
-           Read(n, in[kV], kV, batch, b, r[0], column);
+    return CallMath(CallOp::kExp, score(r[0]) - most) * (Expr::Const(t, 1) / sum) *
+           ReadOperand(n, in[kV], kV, batch, b, r[0], column);
   });
   const Expr zero = Expr::Const(t, 0);
   // The sum is NaN where there is none.
@@ -159,7 +160,7 @@ std::string AttentionBody(const OnnxBodyRequest& r) {
       "factor = Constant<value = double {{{}}}>()\nscale = CastLike(factor, i0)\n"
       "products = MatMul(q, k)\nscores = Mul(products, scale)\n",
       p.scale);
-  const bool masked = Has(r.node, kMask);
+  const bool masked = HasInput(r.node, kMask);
   if (masked) text += "masked = Add(scores, i3)\n";
   text += fmt::format("weights = Softmax<axis = -1>({})\n", masked ? "masked" : "scores");
   if (p.safe)
@@ -189,8 +190,6 @@ WEFT_REGISTER_OP_IN(weft, Attention)
     .input("v", "T")
     .optional_input("mask", "T", "added to the scores; broadcasts to [batch.., t, s]")
     .output("y", "T")
-    .set_num_inputs(3, 4)
-    .set_num_outputs(1)
     .param<AttentionParam>()
     .example({"f32[3, 4]", "f32[5, 4]", "f32[5, 2]"}, "scale = 0.5")
     .example({"f32[2, 3, n, 4]", "f32[2, 3, 5, 4]", "f32[2, 3, 5, 4]", "f32[n, 5]"})

@@ -1,10 +1,6 @@
 /// batch_norm.cc: BatchNormalization, with given statistics (inference) or those of the batch
 /// (training).
 ///
-/// Statistics of a batch are taken over all axes but the channels (row_moments.h). The running
-/// variance takes the population variance, as ONNX says; PyTorch's takes the unbiased one, n /
-/// (n - 1) of it.
-///
 /// Training is rewritten as soon as the rank is known; the FCodeGen below is its meaning:
 ///   m, v, e = weft::Moments(x, axes)     Y = weft::Normalize(x, m, v, scale, B, e)
 ///   running_mean = input_mean momentum + m (1 - momentum), running_var likewise from v
@@ -15,7 +11,6 @@
 
 #include "ops/util/channel_util.h"
 #include "ops/util/row_moments.h"
-#include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
@@ -84,7 +79,7 @@ Exprs BatchNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
     const RowMoments batch = BatchStats(x, c, t);
     h = batch.Normal(x(at(0)), p.epsilon);
   } else {
-    const Expr inverse = Call(CallOp::kRsqrt, vector(4, c) + Expr::Const(t, p.epsilon));
+    const Expr inverse = CallMath(CallOp::kRsqrt, vector(4, c) + Expr::Const(t, p.epsilon));
     h = (Expr::Cast(t, x(at(0))) - vector(3, c)) * inverse;
   }
   Exprs out{Expr::Cast(x.dtype, h * vector(1, c) + vector(2, c))};
@@ -110,22 +105,19 @@ std::vector<NodeEntry> SimplifyTraining(RewriteContext& ctx, const NodePtr& n) {
   std::vector<int64_t> axes{0}, column{1, -1};
   for (int k = 2; k < shape.rank(); ++k) axes.push_back(k), column.push_back(1);
   const DType own = AccumulatorOf(t), wide = std::max(own, AccumulatorOf(stats));
-  const auto cast = [](const NodeEntry& e, DType from, DType to) {
-    return from == to ? e : Apply("Cast", {e}, {{"to", to}});
-  };
-  const NodePtr moments = Apply("weft::Moments", {x, IntsLike(x, axes)}).node;
+  const NodePtr moments = ApplyOp("weft::Moments", {x, IntsLike(x, axes)}).node;
   const NodeEntry m(moments, 0), v(moments, 1);
   const auto row = [&](size_t i) {
-    return Apply("Reshape",
-                 {cast(n->inputs[i], ctx.dtype(n->inputs[i]), own), IntsLike(x, column)});
+    return ApplyOp("Reshape",
+                   {CastFrom(n->inputs[i], ctx.dtype(n->inputs[i]), own), IntsLike(x, column)});
   };
   const auto running = [&](const NodeEntry& old, const NodeEntry& now) {
     const NodeEntry a = ScalarLike(x, wide, p.momentum), b = ScalarLike(x, wide, 1 - p.momentum);
-    const NodeEntry flat = Apply("Reshape", {now, IntsLike(x, {-1})});
-    return cast(cast(old, stats, wide) * a + cast(flat, own, wide) * b, wide, stats);
+    const NodeEntry flat = ApplyOp("Reshape", {now, IntsLike(x, {-1})});
+    return CastFrom(CastFrom(old, stats, wide) * a + CastFrom(flat, own, wide) * b, wide, stats);
   };
-  return {Apply("weft::Normalize", {x, m, v, row(1), row(2), NodeEntry(moments, 2)},
-                {{"epsilon", p.epsilon}}),
+  return {ApplyOp("weft::Normalize", {x, m, v, row(1), row(2), NodeEntry(moments, 2)},
+                  {{"epsilon", p.epsilon}}),
           running(mean, m), running(var, v)};
 }
 
@@ -137,14 +129,14 @@ std::vector<NodeEntry> InferenceGrad(const NodePtr& n, const std::vector<NodeEnt
                   var = n->inputs[4];
   const NodeEntry zero = ZerosLike(scale), zero_mean = ZerosLike(mean);
   auto norm = [&](const NodeEntry& e, const NodeEntry& s, const NodeEntry& b, const NodeEntry& m) {
-    return Apply("BatchNormalization", {e, s, b, m, var}, AttrsOf(n));
+    return ApplyOp("BatchNormalization", {e, s, b, m, var}, AttrsOf(n));
   };
   d[0] = norm(dy, scale, zero, zero_mean);
   const NodeEntry h = norm(x, ExpandLike(ScalarOf(scale, 1), scale), zero, mean);
-  const NodeEntry dscale = Apply("weft::ChannelSum", {dy * h});
+  const NodeEntry dscale = ApplyOp("weft::ChannelSum", {dy * h});
   d[1] = CastTo(dscale, scale);
-  d[2] = CastTo(Apply("weft::ChannelSum", {dy}), n->inputs[2]);
-  d[3] = CastTo(-Apply("weft::ChannelSum", {d[0]}), mean);
+  d[2] = CastTo(ApplyOp("weft::ChannelSum", {dy}), n->inputs[2]);
+  d[3] = CastTo(-ApplyOp("weft::ChannelSum", {d[0]}), mean);
   const NodeEntry half = ScalarOf(var, -0.5),
                   epsilon = ScalarOf(var, ParamOf<BatchNormParam>(n).epsilon);
   d[4] = half * CastTo(dscale * scale, var) / (var + epsilon);
@@ -161,21 +153,22 @@ std::vector<NodeEntry> TrainingGrad(const NodePtr& n, const std::vector<NodeEntr
   std::vector<NodeEntry> d(5);
   if (AllNull(dys)) return d;
   const NodeEntry x = n->inputs[0], scale = n->inputs[1];
-  const NodeEntry axes = Apply("Concat", {IntsLike(x, {0}), SpatialAxes(x)}, {{"axis", 0}});
-  const NodePtr moments = Apply("weft::Moments", {x, axes}).node;
+  const NodeEntry axes = ApplyOp("Concat", {IntsLike(x, {0}), SpatialAxes(x)}, {{"axis", 0}});
+  const NodePtr moments = ApplyOp("weft::Moments", {x, axes}).node;
   const NodeEntry m(moments, 0), v(moments, 1);
   const auto sum = [&](const NodeEntry& e) {
-    return Apply("ReduceSum", {e, axes}, {{"keepdims", 1}});
+    return ApplyOp("ReduceSum", {e, axes}, {{"keepdims", 1}});
   };
   const auto row = [&](const NodeEntry& e) { return ReshapeLike(CastTo(e, m), m); };
   const NodeEntry count =
-      Apply("ReduceProd", {Apply("Gather", {ShapeOf(x), axes})}, {{"keepdims", 0}});
-  const auto share = [&](const NodeEntry& e) { return Apply("weft::DivideCount", {e, count}); };
+      ApplyOp("ReduceProd", {ApplyOp("Gather", {ShapeOf(x), axes})}, {{"keepdims", 0}});
+  const auto share = [&](const NodeEntry& e) { return ApplyOp("weft::DivideCount", {e, count}); };
   const NodeEntry centered = CastTo(x, m) - m - NodeEntry(moments, 2);
   NodeEntry dx;
   if (dys[0]) {
     const NodeEntry dy = CastTo(dys[0], m);
-    const NodeEntry inverse = Apply("Reciprocal", {Apply("Sqrt", {v + ScalarOf(v, p.epsilon)})});
+    const NodeEntry inverse =
+        ApplyOp("Reciprocal", {ApplyOp("Sqrt", {v + ScalarOf(v, p.epsilon)})});
     const NodeEntry h = centered * inverse;
     const NodeEntry dscale = sum(dy * h), dbias = sum(dy);
     dx = (row(scale) * inverse) * (dy - (share(dbias) + h * share(dscale)));
@@ -218,7 +211,6 @@ WEFT_REGISTER_OP(BatchNormalization)
     .output("Y", "T")
     .optional_output("running_mean", "T2", "[c], in training")
     .optional_output("running_var", "T2", "[c], in training")
-    .set_num_inputs(5)
     .set_num_outputs(OutputsOf)
     .param<BatchNormParam>()
     .example({"f32[2, 3, 4]", "f32[3]", "f32[3]", "f32[3]", "f32[3]"})

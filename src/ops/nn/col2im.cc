@@ -85,7 +85,7 @@ Exprs Col2ImCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 }
 std::vector<NodeEntry> Col2ImGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
-  return {Apply("weft::Im2Col", {dy[0], n->inputs[2]}, AttrsOf(n)), NodeEntry(), NodeEntry()};
+  return {ApplyOp("weft::Im2Col", {dy[0], n->inputs[2]}, AttrsOf(n)), NodeEntry(), NodeEntry()};
 }
 
 void Im2ColShape(InferShapeContext& ctx) {
@@ -111,8 +111,8 @@ Exprs Im2ColCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 }
 std::vector<NodeEntry> Im2ColGrad(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry()};
-  const NodeEntry spatial = Apply("Shape", {n->inputs[0]}, {{"start", 2}});
-  return {Apply("Col2Im", {g[0], spatial, n->inputs[1]}, AttrsOf(n)), NodeEntry()};
+  const NodeEntry spatial = ApplyOp("Shape", {n->inputs[0]}, {{"start", 2}});
+  return {ApplyOp("Col2Im", {g[0], spatial, n->inputs[1]}, AttrsOf(n)), NodeEntry()};
 }
 
 }  // namespace
@@ -128,8 +128,6 @@ WEFT_REGISTER_OP(Col2Im)
     .input("image_shape", "i64", "spatial dimensions of the image")
     .input("block_shape", "i64", "dimensions of a block")
     .output("output", "T", "[n, c, image_shape...]")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<Col2ImParam>()
     .example({"f32[1, 8, 4]", "i64[2] = [3, 3]", "i64[2] = [2, 2]"})
     .example({"f32[n, 4, 4]", "i64[2] = [4, 4]", "i64[2] = [2, 2]"}, "strides = [2, 2]")
@@ -146,8 +144,6 @@ WEFT_REGISTER_OP_IN(weft, Im2Col)
     .input("x", TypeDoc(kNumeric), "[n, c, spatial...]")
     .input("block_shape", "i64", "dimensions of a block")
     .output("y", "T", "[n, c K, L]")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<Col2ImParam>()
     .example({"f32[1, 2, 3, 3]", "i64[2] = [2, 2]"}, "pads = [1, 0, 0, 1]")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1}))

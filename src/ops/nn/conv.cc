@@ -41,39 +41,17 @@ Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts*
 void ConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<ConvParam>(n);
-  const Shape &x = ctx.in(0), &w = ctx.in(1);
-  int rank = x.has_rank()             ? x.rank()
-             : w.has_rank()           ? w.rank()
-             : p.kernel_shape.empty() ? -1
-                                      : int(p.kernel_shape.size()) + 2;
-  if (rank < 0) return Unknown(ctx, 0, "the ranks of x and W are unknown");
-  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: x must have rank 3 or more, got {}", n->Describe(),
-             rank);
-  if (x.has_rank() && w.has_rank()) CheckRank(ctx, 1, rank, "W");
-  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
-              ws = w.has_rank() ? w : Shape::OfRank(rank);
-  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
-             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
-  std::vector<SymInt> kernel = Tail(ws, 2);
-  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
-    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, p.kernel_shape);
+  if (rank == 0) return;
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
   DemandMultiple(ctx, ws[0], p.group, "filters by groups");
-  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
+  if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
     UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
   std::vector<SymInt> dims{xs[0], ws[0]};
   const Window window = MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts());
   DemandFit(n, window, &ctx.facts());
   for (SymInt d : window.out) dims.push_back(d);
   ctx.set_out(0, Shape(std::move(dims)));
-}
-
-Expr Times(const Expr& a, const Expr& b) {
-  const DType acc = AccumulatorOf(a->dtype());
-  return Expr::Cast(acc, a) * Expr::Cast(acc, b);
-}
-Expr Guarded(const Expr& inside, const Expr& value) {
-  return ReadWhere(inside, value, Zero(value->dtype()));
 }
 
 Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
@@ -90,9 +68,10 @@ Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
   Expr y = SumOver(extents, [&](const Indices& r) {
     const Indices k = Tail(r, 1);
     const auto [from, inside] = WindowRead(win, Tail(at(0), 2), k);
-    return Guarded(inside, Times(x(At(at(0)[0], first + r[0], from)), w(At(filter, r[0], k))));
+    return ReadInside(inside,
+                      WideProduct(x(At(at(0)[0], first + r[0], from)), w(At(filter, r[0], k))));
   });
-  if (Has(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({filter}));
+  if (HasInput(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({filter}));
   return {Expr::Cast(x.dtype, y)};
 }
 
@@ -113,7 +92,7 @@ Exprs ConvGradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const
     const Indices k = Tail(r, 1);
     const auto [o, hit] = WindowScatter(win, Tail(at(0), 2), k);
     const Expr m = g * Expr::Dim(filters) + r[0];
-    return Guarded(hit, Times(dy(At(at(0)[0], m, o)), w(At(m, channel, k))));
+    return ReadInside(hit, WideProduct(dy(At(at(0)[0], m, o)), w(At(m, channel, k))));
   });
   return {Expr::Cast(dy.dtype, dx)};
 }
@@ -133,7 +112,7 @@ Exprs ConvGradWeightCode(const NodePtr& n, const std::vector<TensorArg>& in, con
   const Expr dw = SumOver(extents, [&](const Indices& r) {
     const Indices o = Tail(r, 1);
     const auto [from, inside] = WindowRead(win, o, Tail(at(0), 2));
-    return Guarded(inside, Times(dy(At(r[0], m, o)), x(At(r[0], first + at(0)[1], from))));
+    return ReadInside(inside, WideProduct(dy(At(r[0], m, o)), x(At(r[0], first + at(0)[1], from))));
   });
   return {Expr::Cast(dy.dtype, dw)};
 }
@@ -142,9 +121,9 @@ std::vector<NodeEntry> ConvGradient(const NodePtr& n, const std::vector<NodeEntr
   std::vector<NodeEntry> d(n->inputs.size());
   if (!dy[0]) return d;
   const NodeEntry x = n->inputs[0], w = n->inputs[1];
-  d[0] = Apply("weft::ConvGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
-  d[1] = Apply("weft::ConvGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
-  if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
+  d[0] = ApplyOp("weft::ConvGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
+  d[1] = ApplyOp("weft::ConvGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
+  if (HasInput(n, 2)) d[2] = ApplyOp("weft::ChannelSum", {dy[0]});
   return d;
 }
 /// Gradient of one of the adjoints, whose inputs are dy, the other operand of Conv and the shape of
@@ -156,7 +135,7 @@ std::vector<NodeEntry> AdjointGradient(const NodePtr& n, const NodeEntry& g, boo
   const NodeEntry dy = n->inputs[0], other = n->inputs[1];
   const std::vector<NodeEntry> operands =
       g_is_data ? std::vector<NodeEntry>{g, other} : std::vector<NodeEntry>{other, g};
-  return {Apply("Conv", operands, AttrsOf(n)), Apply(op, {dy, g, ShapeOf(other)}, AttrsOf(n)),
+  return {ApplyOp("Conv", operands, AttrsOf(n)), ApplyOp(op, {dy, g, ShapeOf(other)}, AttrsOf(n)),
           NodeEntry()};
 }
 std::vector<NodeEntry> ConvGradDataGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
@@ -166,11 +145,6 @@ std::vector<NodeEntry> ConvGradWeightGradient(const NodePtr& n, const std::vecto
   return AdjointGradient(n, g[0], false, "weft::ConvGradData");
 }
 
-void TwoFloats(InferTypeContext& ctx) {
-  const Type t = CommonInputType(ctx, kFloats, 0, 2);
-  CheckInputType(ctx, 2, kI64Only);
-  if (t.known()) ctx.set_out(0, t);
-}
 /// Two operations per multiplication: dy counts the windows, W what each reads.
 SymInt GradFlops(const Shape& dy, const Shape& w) {
   return w.has_rank() && w.rank() > 0 && w[0].known() ? dy.num_elements() * Product(Tail(w, 1)) * 2
@@ -197,16 +171,16 @@ std::vector<NodeEntry> SimplifyChannelSum(RewriteContext& ctx, const NodePtr& n)
   if (!x.has_rank()) return {};
   std::vector<int64_t> axes{0};
   for (int k = 2; k < x.rank(); ++k) axes.push_back(k);
-  return {Apply("ReduceSum", {n->inputs[0], IntsLike(n->inputs[0], axes)}, {{"keepdims", 0}})};
+  return {ApplyOp("ReduceSum", {n->inputs[0], IntsLike(n->inputs[0], axes)}, {{"keepdims", 0}})};
 }
 /// [c] spread over x: the channel vector as [c, 1, 1 ...], the rank taken from Shape(x).
 std::vector<NodeEntry> ChannelSumGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  const NodeEntry spatial = Apply("Shape", {Apply("Shape", {x}, {{"start", 2}})});
-  const NodeEntry ones = Apply("ConstantOfShape", {spatial}, {{"value", Tensor::Ints({1})}});
-  const NodeEntry shape = Apply("Concat", {ShapeOf(g[0]), ones}, {{"axis", 0}});
-  return {ExpandLike(Apply("Reshape", {g[0], shape}, {{"allowzero", 1}}), x)};
+  const NodeEntry spatial = ApplyOp("Shape", {ApplyOp("Shape", {x}, {{"start", 2}})});
+  const NodeEntry ones = ApplyOp("ConstantOfShape", {spatial}, {{"value", Tensor::Ints({1})}});
+  const NodeEntry shape = ApplyOp("Concat", {ShapeOf(g[0]), ones}, {{"axis", 0}});
+  return {ExpandLike(ApplyOp("Reshape", {g[0], shape}, {{"allowzero", 1}}), x)};
 }
 
 // ---- in ONNX's operators ----
@@ -285,8 +259,6 @@ WEFT_REGISTER_OP(Conv)
     .input("W", "T", "[M, C/group, kernel...]")
     .optional_input("B", "T", "[M]")
     .output("Y", "T", "[n, M, spatial...]")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<ConvParam>()
     .example({"f32[1, 2, 5, 5]", "f32[3, 2, 3, 3]", "f32[3]"}, "pads = [1, 1, 1, 1]")
     .example({"f32[n, 4, 7]", "f32[4, 2, 3]"}, "group = 2, strides = [2], dilations = [2]")
@@ -307,11 +279,9 @@ WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .input("W", "T")
     .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[4, 2, 3]", "i64[3] = [1, 4, 7]"}, "group = 2, strides = [2]")
-    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferType>("FInferType", AdjointType)
     .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {kSought, 1}))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradDataCode)
@@ -330,11 +300,9 @@ WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .input("X", "T")
     .input("shape", "i64", "dimensions of W")
     .output("dw", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ConvParam>()
     .example({"f32[1, 4, 3]", "f32[1, 4, 7]", "i64[3] = [4, 2, 3]"}, "group = 2, strides = [2]")
-    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferType>("FInferType", AdjointType)
     .set_attr<FInferShape>("FInferShape", AdjointShape(ConvShape, 2, {1, kSought}))
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FCodeGen>("FCodeGen", ConvGradWeightCode)
@@ -350,8 +318,6 @@ WEFT_REGISTER_OP_IN(weft, ChannelSum)
         "Gradient: dy spread. Source: Weft.")
     .input("x", TypeDoc(kNumeric), "rank 2 or more")
     .output("y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3, 4]"})
     .set_attr<FInferType>("FInferType", SameType(kNumeric))

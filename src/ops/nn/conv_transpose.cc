@@ -49,26 +49,12 @@ Window TransposedWindow(const NodePtr& n, const std::vector<SymInt>& x,
 void ConvTransposeShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<ConvTransposeParam>(n);
-  const Shape &x = ctx.in(0), &w = ctx.in(1);
-  const int rank = x.has_rank()             ? x.rank()
-                   : w.has_rank()           ? w.rank()
-                   : p.kernel_shape.empty() ? -1
-                                            : int(p.kernel_shape.size()) + 2;
-  if (rank < 0) return Unknown(ctx, 0, "the ranks of x and W are unknown");
-  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: x must have rank 3 or more, got {}", n->Describe(),
-             rank);
-  if (x.has_rank() && w.has_rank()) CheckRank(ctx, 1, rank, "W");
-  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
-              ws = w.has_rank() ? w : Shape::OfRank(rank);
-  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
-             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
-  std::vector<SymInt> kernel = Tail(ws, 2);
-  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
-    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, p.kernel_shape);
+  if (rank == 0) return;
   const SymInt channels = UnifyDims(ctx, xs[1], ws[0], "the channels of x and the filters of W");
   DemandMultiple(ctx, channels, p.group, "channels by groups");
   const SymInt maps = ws[1] * p.group;
-  if (Has(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
+  if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
     UnifyDims(ctx, ctx.in(2)[0], maps, "the bias and the output channels");
   std::vector<SymInt> dims{xs[0], maps};
   for (SymInt d : TransposedWindow(n, Tail(xs, 2), kernel, &ctx.facts()).in) {
@@ -78,13 +64,6 @@ void ConvTransposeShape(InferShapeContext& ctx) {
   ctx.set_out(0, Shape(std::move(dims)));
 }
 
-Expr Times(const Expr& a, const Expr& b) {
-  const DType acc = AccumulatorOf(a->dtype());
-  return Expr::Cast(acc, a) * Expr::Cast(acc, b);
-}
-Expr Guarded(const Expr& inside, const Expr& value) {
-  return ReadWhere(inside, value, Zero(value->dtype()));
-}
 int64_t GroupOf(const NodePtr& n) { return ParamOf<ConvTransposeParam>(n).group; }
 /// Index of the group that `channel` is in, where a group has `size` of them.
 Expr GroupIndex(const NodePtr& n, const Expr& channel, SymInt size) {
@@ -102,9 +81,9 @@ Exprs ConvTransposeCode(const NodePtr& n, const std::vector<TensorArg>& in, cons
     const Indices k = Tail(r, 1);
     const auto [o, hit] = WindowScatter(win, Tail(at(0), 2), k);
     const Expr c = g * Expr::Dim(channels) + r[0];
-    return Guarded(hit, Times(x(At(at(0)[0], c, o)), w(At(c, map, k))));
+    return ReadInside(hit, WideProduct(x(At(at(0)[0], c, o)), w(At(c, map, k))));
   });
-  if (Has(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({m}));
+  if (HasInput(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({m}));
   return {Expr::Cast(x.dtype, y)};
 }
 
@@ -121,7 +100,7 @@ Exprs GradDataCode(const NodePtr& n, const std::vector<TensorArg>& in, const Out
     const Indices k = Tail(r, 1);
     const auto [i, inside] = WindowRead(win, Tail(at(0), 2), k);
     const Expr m = g * Expr::Dim(maps) + r[0];
-    return Guarded(inside, Times(dy(At(at(0)[0], m, i)), w(At(c, r[0], k))));
+    return ReadInside(inside, WideProduct(dy(At(at(0)[0], m, i)), w(At(c, r[0], k))));
   });
   return {Expr::Cast(dy.dtype, dx)};
 }
@@ -140,7 +119,7 @@ Exprs GradWeightCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
   const Expr dw = SumOver(extents, [&](const Indices& r) {
     const Indices o = Tail(r, 1);
     const auto [i, inside] = WindowRead(win, o, Tail(at(0), 2));
-    return Guarded(inside, Times(dy(At(r[0], m, i)), x(At(r[0], c, o))));
+    return ReadInside(inside, WideProduct(dy(At(r[0], m, i)), x(At(r[0], c, o))));
   });
   return {Expr::Cast(dy.dtype, dw)};
 }
@@ -163,33 +142,29 @@ std::vector<NodeEntry> ConvTransposeGradient(const NodePtr& n, const std::vector
   if (!dy[0]) return d;
   const NodeEntry x = n->inputs[0], w = n->inputs[1];
   if (const auto attrs = ConvAttrs(n)) {
-    d[0] = Apply("Conv", {dy[0], w}, *attrs);
-    d[1] = Apply("weft::ConvGradWeight", {x, dy[0], ShapeOf(w)}, *attrs);
+    d[0] = ApplyOp("Conv", {dy[0], w}, *attrs);
+    d[1] = ApplyOp("weft::ConvGradWeight", {x, dy[0], ShapeOf(w)}, *attrs);
   } else {
-    d[0] = Apply("weft::ConvTransposeGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
-    d[1] = Apply("weft::ConvTransposeGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
+    d[0] = ApplyOp("weft::ConvTransposeGradData", {dy[0], w, ShapeOf(x)}, AttrsOf(n));
+    d[1] = ApplyOp("weft::ConvTransposeGradWeight", {dy[0], x, ShapeOf(w)}, AttrsOf(n));
   }
-  if (Has(n, 2)) d[2] = Apply("weft::ChannelSum", {dy[0]});
+  if (HasInput(n, 2)) d[2] = ApplyOp("weft::ChannelSum", {dy[0]});
   return d;
 }
 std::vector<NodeEntry> GradDataGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], w = n->inputs[1];
-  return {Apply("ConvTranspose", {g[0], w}, AttrsOf(n)),
-          Apply("weft::ConvTransposeGradWeight", {dy, g[0], ShapeOf(w)}, AttrsOf(n)), NodeEntry()};
+  return {ApplyOp("ConvTranspose", {g[0], w}, AttrsOf(n)),
+          ApplyOp("weft::ConvTransposeGradWeight", {dy, g[0], ShapeOf(w)}, AttrsOf(n)),
+          NodeEntry()};
 }
 std::vector<NodeEntry> GradWeightGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   if (!g[0]) return {NodeEntry(), NodeEntry(), NodeEntry()};
   const NodeEntry dy = n->inputs[0], x = n->inputs[1];
-  return {Apply("ConvTranspose", {x, g[0]}, AttrsOf(n)),
-          Apply("weft::ConvTransposeGradData", {dy, g[0], ShapeOf(x)}, AttrsOf(n)), NodeEntry()};
+  return {ApplyOp("ConvTranspose", {x, g[0]}, AttrsOf(n)),
+          ApplyOp("weft::ConvTransposeGradData", {dy, g[0], ShapeOf(x)}, AttrsOf(n)), NodeEntry()};
 }
 
-void TwoFloats(InferTypeContext& ctx) {
-  const Type t = CommonInputType(ctx, kFloats, 0, 2);
-  CheckInputType(ctx, 2, kI64Only);
-  if (t.known()) ctx.set_out(0, t);
-}
 /// Two operations per multiplication: x counts the positions, W what each writes.
 SymInt Flops(const Shape& x, const Shape& w) {
   return w.has_rank() && w.rank() > 0 ? x.num_elements() * Product(Tail(w, 1)) * 2 : SymInt();
@@ -213,8 +188,6 @@ WEFT_REGISTER_OP(ConvTranspose)
     .input("W", "T", "[C, M/group, kernel...]")
     .optional_input("B", "T", "[M]")
     .output("Y", "T", "[n, M, spatial...]")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<ConvTransposeParam>()
     .example({"f32[1, 2, 3, 3]", "f32[2, 3, 3, 3]", "f32[3]"},
              "pads = [1, 1, 1, 1], strides = [2, 2], output_padding = [1, 0]")
@@ -239,12 +212,10 @@ WEFT_REGISTER_OP_IN(weft, ConvTransposeGradData)
     .input("W", "T")
     .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ConvTransposeParam>()
     .example({"f32[1, 2, 6]", "f32[4, 2, 3]", "i64[3] = [1, 4, 3]"},
              "auto_pad = \"SAME_LOWER\", strides = [2]")
-    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferType>("FInferType", AdjointType)
     .set_attr<FInferShape>("FInferShape", AdjointShape(ConvTransposeShape, 2, {kSought, 1}))
     .set_attr<FCodeGen>("FCodeGen", GradDataCode)
     .set_attr<FGradient>("FGradient", GradDataGradient)
@@ -261,12 +232,10 @@ WEFT_REGISTER_OP_IN(weft, ConvTransposeGradWeight)
     .input("X", "T")
     .input("shape", "i64", "dimensions of W")
     .output("dw", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<ConvTransposeParam>()
     .example({"f32[1, 2, 6]", "f32[1, 4, 3]", "i64[3] = [4, 2, 3]"},
              "auto_pad = \"SAME_LOWER\", strides = [2]")
-    .set_attr<FInferType>("FInferType", TwoFloats)
+    .set_attr<FInferType>("FInferType", AdjointType)
     .set_attr<FInferShape>("FInferShape", AdjointShape(ConvTransposeShape, 2, {1, kSought}))
     .set_attr<FCodeGen>("FCodeGen", GradWeightCode)
     .set_attr<FGradient>("FGradient", GradWeightGradient)

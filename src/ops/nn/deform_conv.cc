@@ -19,29 +19,20 @@ namespace {
 void DeformConvShape(InferShapeContext& ctx) {
   const NodePtr& n = ctx.node();
   const auto& p = ParamOf<DeformConvParam>(n);
-  const Shape &x = ctx.in(0), &w = ctx.in(1);
-  const int rank = x.has_rank() ? x.rank() : w.has_rank() ? w.rank() : -1;
-  if (rank < 0) return Unknown(ctx, 0, "the ranks of X and W are unknown");
-  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: X must have rank 3 or more, got {}", n->Describe(),
-             rank);
+  if (!ctx.in(0).has_rank() && !ctx.in(1).has_rank())
+    return Unknown(ctx, 0, "the ranks of X and W are unknown");
+  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, p.kernel_shape);
   CheckTaps(n, 2, size_t(rank) - 2);
-  for (int i : {0, 1, 2, 4})
-    if (i < 3 || Has(ctx, i)) CheckRank(ctx, i, rank, i == 1 ? "W" : "an image");
-  const Shape xs = x.has_rank() ? x : Shape::OfRank(rank),
-              ws = w.has_rank() ? w : Shape::OfRank(rank);
-  WEFT_CHECK(p.kernel_shape.empty() || int(p.kernel_shape.size()) == rank - 2, kBadAttribute,
-             "{}: kernel_shape of length {}", n->Describe(), p.kernel_shape.size());
-  std::vector<SymInt> kernel = Tail(ws, 2);
-  for (size_t k = 0; k < p.kernel_shape.size(); ++k)
-    kernel[k] = UnifyDims(ctx, kernel[k], p.kernel_shape[k], "kernel_shape and W");
+  for (int i : {2, 4})
+    if (i == 2 || HasInput(ctx, i)) CheckRank(ctx, i, rank, "an image");
   UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of X and group times those of W");
   DemandMultiple(ctx, ws[0], p.group, "filters by groups");
-  if (Has(ctx, 3) && CheckRank(ctx, 3, 1, "B"))
+  if (HasInput(ctx, 3) && CheckRank(ctx, 3, 1, "B"))
     UnifyDims(ctx, ctx.in(3)[0], ws[0], "the bias and the filters");
   const Window win = DemandDeformed(ctx, xs, kernel, 2);
   std::vector<SymInt> dims{xs[0], ws[0]};
   for (SymInt d : win.out) dims.push_back(d);
-  if (Has(ctx, 4)) DemandRows(ctx, 4, xs, Product(kernel) * p.offset_group, win);
+  if (HasInput(ctx, 4)) DemandRows(ctx, 4, xs, Product(kernel) * p.offset_group, win);
   // The offsets may know more.
   for (int k = 2; k < rank && ctx.in(2).has_rank(); ++k)
     dims[size_t(k)] = UnifyDims(ctx, ctx.in(2)[k], dims[size_t(k)], "output dimensions");
@@ -69,10 +60,10 @@ Exprs DeformConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const O
     Indices from = At(b, c, k);
     Expr v = ReadBetween(x, t, position, 0, Expr::Bool(true), &from) *
              Expr::Cast(t, w(At(filter, r[0], k)));
-    if (Has(in, 4)) v = v * Expr::Cast(t, in[4](At(b, row, o)));
+    if (HasInput(in, 4)) v = v * Expr::Cast(t, in[4](At(b, row, o)));
     return v;
   });
-  if (Has(in, 3)) y = y + Expr::Cast(t, in[3]({filter}));
+  if (HasInput(in, 3)) y = y + Expr::Cast(t, in[3]({filter}));
   return {Expr::Cast(x.dtype, y)};
 }
 
@@ -91,8 +82,6 @@ WEFT_REGISTER_OP(DeformConv)
     .optional_input("B", "T", "[M]")
     .optional_input("mask", "T", "[n, offset_group K, out spatial...]")
     .output("Y", "T", "[n, M, out spatial...]")
-    .set_num_inputs(3, 5)
-    .set_num_outputs(1)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 4]", "f32[3, 2, 2, 2]", "f32[1, 8, 3, 3]", "f32[3]", "f32[1, 4, 3, 3]"})
     .example({"f32[n, 4, 5]", "f32[2, 2, 3]", "f32[n, 6, 3]"}, "group = 2, offset_group = 2")

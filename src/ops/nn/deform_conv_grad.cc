@@ -4,16 +4,9 @@
 ///   y = B + W (mask columns): a product per group, so dW, d mask and d columns are products too;
 ///   d columns reaches X by the adjoint of reading, and offset by the slope of reading.
 ///
-///   weft::DeformColumns       (X, offset, kernel) -> T[n, C, K, o...]
-///   weft::DeformColumnsGrad   (d columns, offset, kernel, shape) -> dX: by looking, every
-///                             element asks every position
-///   weft::DeformColumnsSlope  (X, offset, kernel) -> T[n, C, K, o..., r]: columns derived by each
-///                             coordinate of their position
-///
 /// Kernel holds the extents k... of W. At an element itself the slope is that of
 /// the interval above it.
 ///   throws  as DeformConv; kUnsupported where kernel is not known when code is made
-/// Source: Weft.
 #include "deform_conv.h"
 #include "ops/util/adjoint.h"
 
@@ -97,20 +90,20 @@ Exprs ColumnsGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const 
 // ---- gradients ----
 
 NodeEntry Joined(const std::vector<NodeEntry>& extents) {
-  return Apply("Concat", extents, {{"axis", 0}});
+  return ApplyOp("Concat", extents, {{"axis", 0}});
 }
 NodeEntry Shaped(const NodeEntry& e, const std::vector<NodeEntry>& extents) {
-  return Apply("Reshape", {e, Joined(extents)}, {{"allowzero", 1}});
+  return ApplyOp("Reshape", {e, Joined(extents)}, {{"allowzero", 1}});
 }
 NodeEntry ExtentsOf(const NodeEntry& e, int64_t from, int64_t to = INT64_MAX) {
-  return Apply("Shape", {e}, {{"start", from}, {"end", to}});
+  return ApplyOp("Shape", {e}, {{"start", from}, {"end", to}});
 }
-NodeEntry Total(const NodeEntry& extents) { return Apply("ReduceProd", {extents}); }
+NodeEntry Total(const NodeEntry& extents) { return ApplyOp("ReduceProd", {extents}); }
 NodeEntry Sum(const NodeEntry& e, int64_t axis) {
-  return Apply("ReduceSum", {e, IntsLike(e, {axis})}, {{"keepdims", 0}});
+  return ApplyOp("ReduceSum", {e, IntsLike(e, {axis})}, {{"keepdims", 0}});
 }
 NodeEntry Turned(const NodeEntry& e, std::vector<int64_t> perm) {
-  return Apply("Transpose", {e}, {{"perm", Ints(perm)}});
+  return ApplyOp("Transpose", {e}, {{"perm", Ints(perm)}});
 }
 /// The attributes that say where a kernel reads.
 AttrDict ReadingAttrs(const NodePtr& n) {
@@ -127,11 +120,11 @@ std::pair<NodeEntry, NodeEntry> BehindColumns(const NodePtr& n, const NodeEntry&
                                               const NodeEntry& offset, const NodeEntry& kernel,
                                               const NodeEntry& dcolumns, const NodeEntry& shape) {
   const AttrDict attrs = ReadingAttrs(n);
-  const NodeEntry dx = Apply("weft::DeformColumnsGrad", {dcolumns, offset, kernel, shape}, attrs);
-  const NodeEntry slope = Apply("weft::DeformColumnsSlope", {x, offset, kernel}, attrs);
-  const NodeEntry each = Apply("Unsqueeze", {dcolumns, IntsLike(x, {-1})}) * slope;
+  const NodeEntry dx = ApplyOp("weft::DeformColumnsGrad", {dcolumns, offset, kernel, shape}, attrs);
+  const NodeEntry slope = ApplyOp("weft::DeformColumnsSlope", {x, offset, kernel}, attrs);
+  const NodeEntry each = ApplyOp("Unsqueeze", {dcolumns, IntsLike(x, {-1})}) * slope;
   const int64_t groups = ParamOf<DeformConvParam>(n).offset_group;
-  const NodeEntry channels = Apply("Div", {ExtentsOf(x, 1, 2), IntsLike(x, {groups})});
+  const NodeEntry channels = ApplyOp("Div", {ExtentsOf(x, 1, 2), IntsLike(x, {groups})});
   const NodeEntry grouped =
       Shaped(each, {ExtentsOf(x, 0, 1), IntsLike(x, {groups}), channels, Total(kernel),
                     Total(ExtentsOf(dcolumns, 3)), ExtentsOf(each, -1)});
@@ -149,7 +142,7 @@ std::vector<NodeEntry> ColumnsGradGradient(const NodePtr& n, const std::vector<N
   std::vector<NodeEntry> d(4);
   if (!g[0]) return d;
   const NodeEntry offset = n->inputs[1], kernel = n->inputs[2];
-  d[0] = Apply("weft::DeformColumns", {g[0], offset, kernel}, ReadingAttrs(n));
+  d[0] = ApplyOp("weft::DeformColumns", {g[0], offset, kernel}, ReadingAttrs(n));
   d[1] = BehindColumns(n, g[0], offset, kernel, n->inputs[0], n->inputs[3]).second;
   return d;
 }
@@ -169,11 +162,11 @@ std::vector<NodeEntry> DeformConvGradient(const NodePtr& n, const std::vector<No
   const NodeEntry x = n->inputs[0], w = n->inputs[1], offset = n->inputs[2], dy = dys[0];
   const auto number = [&](int64_t v) { return IntsLike(x, {v}); };
   const NodeEntry kernel = ExtentsOf(w, 2);
-  const NodeEntry columns = Apply("weft::DeformColumns", {x, offset, kernel}, ReadingAttrs(n));
+  const NodeEntry columns = ApplyOp("weft::DeformColumns", {x, offset, kernel}, ReadingAttrs(n));
   const NodeEntry batch = ExtentsOf(x, 0, 1), places = Total(ExtentsOf(dy, 2));
   const NodeEntry positions = Total(kernel), per_group = ExtentsOf(w, 1, 2);
-  const NodeEntry filters = Apply("Div", {ExtentsOf(w, 0, 1), number(p.group)});
-  const NodeEntry shared = Apply("Div", {ExtentsOf(x, 1, 2), number(p.offset_group)});
+  const NodeEntry filters = ApplyOp("Div", {ExtentsOf(w, 0, 1), number(p.group)});
+  const NodeEntry shared = ApplyOp("Div", {ExtentsOf(x, 1, 2), number(p.offset_group)});
   const std::vector<NodeEntry> by_offset{batch, number(p.offset_group), shared, positions, places};
   const std::vector<NodeEntry> by_group{batch, number(p.group), per_group * positions, places};
   const NodeEntry dy4 = Shaped(dy, {batch, number(p.group), filters, places});
@@ -181,8 +174,8 @@ std::vector<NodeEntry> DeformConvGradient(const NodePtr& n, const std::vector<No
 
   const NodeEntry read = Shaped(columns, by_offset);
   NodeEntry weighed = read;
-  NodeEntry back = Shaped(Apply("MatMul", {Turned(w3, {0, 2, 1}), dy4}), by_offset);
-  if (Has(n, 4)) {
+  NodeEntry back = Shaped(ApplyOp("MatMul", {Turned(w3, {0, 2, 1}), dy4}), by_offset);
+  if (HasInput(n, 4)) {
     const NodeEntry mask = n->inputs[4];
     const NodeEntry m = Shaped(mask, {batch, number(p.offset_group), number(1), positions, places});
     d[4] = ReshapeLike(Sum(back * read, 2), mask);
@@ -190,8 +183,8 @@ std::vector<NodeEntry> DeformConvGradient(const NodePtr& n, const std::vector<No
     back = back * m;
   }
   const NodeEntry columns4 = Turned(Shaped(weighed, by_group), {0, 1, 3, 2});
-  d[1] = ReshapeLike(Sum(Apply("MatMul", {dy4, columns4}), 0), w);
-  if (Has(n, 3)) d[3] = Apply("weft::ChannelSum", {dy});
+  d[1] = ReshapeLike(Sum(ApplyOp("MatMul", {dy4, columns4}), 0), w);
+  if (HasInput(n, 3)) d[3] = ApplyOp("weft::ChannelSum", {dy});
   std::tie(d[0], d[2]) =
       BehindColumns(n, x, offset, kernel, ReshapeLike(back, columns), ShapeOf(x));
   return d;
@@ -205,8 +198,6 @@ WEFT_REGISTER_OP_IN(weft, DeformColumns)
     .input("offset", "T", "[n, offset_group K axes, out spatial...]")
     .input("kernel", "i64", "dimensions of the kernel")
     .output("columns", "T", "[n, C, K, out spatial...]")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 4]", "f32[1, 8, 3, 3]", "i64[2] = [2, 2]"})
     .set_attr<FInferType>("FInferType", ReadingType)
@@ -222,8 +213,6 @@ WEFT_REGISTER_OP_IN(weft, DeformColumnsSlope)
     .input("offset", "T")
     .input("kernel", "i64")
     .output("slope", "T", "[n, C, K, out spatial..., axes]")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 4]", "f32[1, 8, 3, 3]", "i64[2] = [2, 2]"})
     .set_attr<FInferType>("FInferType", ReadingType)
@@ -239,8 +228,6 @@ WEFT_REGISTER_OP_IN(weft, DeformColumnsGrad)
     .input("kernel", "i64")
     .input("shape", "i64", "dimensions of X")
     .output("dX", "T")
-    .set_num_inputs(4)
-    .set_num_outputs(1)
     .param<DeformConvParam>()
     .example({"f32[1, 2, 4, 3, 3]", "f32[1, 8, 3, 3]", "i64[2] = [2, 2]", "i64[4] = [1, 2, 4, 4]"})
     .set_attr<FInferType>("FInferType", ReadingType)

@@ -10,7 +10,6 @@
 ///
 ///   grad  with h = (x - mean) inverse and g = dy scale: dx = inverse (g - mean(g) - h mean(g h))
 ///         over each group, dscale = ChannelSum(dy h), dbias = ChannelSum(dy)
-#include <algorithm>
 
 #include "ops/util/channel_util.h"
 #include "ops/util/demand.h"
@@ -37,10 +36,8 @@ struct GroupNormParam : OpParam<GroupNormParam> {
 WEFT_REGISTER_OP_PARAM(GroupNormParam);
 
 DType ComputeOf(const NodePtr& n, DType x) {
-  const int64_t code = ParamOf<GroupNormParam>(n).stash_type;
-  WEFT_CHECK(code == 1 || code == 10 || code == 11 || code == 16, kBadAttribute,
-             "{}: stash_type {} is not a float dtype", n->Describe(), code);
-  return code == 11 ? DType::kF64 : AccumulatorOf(x);
+  const DType stash = StashType(n, ParamOf<GroupNormParam>(n).stash_type);
+  return stash == DType::kF64 ? stash : AccumulatorOf(x);
 }
 
 void GroupNormType(InferTypeContext& ctx) {
@@ -92,15 +89,16 @@ std::vector<NodeEntry> AsMoments(RewriteContext& ctx, const NodePtr& n) {
   const SymInt size = ExactDiv(shape[1], p.num_groups);
   const auto reshaped = [&](const NodeEntry& e, const std::vector<SymInt>& dims) {
     const NodeEntry shape(ctx.graph().AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
-    return Apply("Reshape", {e, shape}, {{"allowzero", 1}});
+    return ApplyOp("Reshape", {e, shape}, {{"allowzero", 1}});
   };
   const NodeEntry v = reshaped(x, {shape[0], p.num_groups, size, Product(Tail(shape, 2))});
-  const NodePtr moments = Apply("weft::Moments", {v, IntsLike(x, {2, 3})}).node;
+  const NodePtr moments = ApplyOp("weft::Moments", {v, IntsLike(x, {2, 3})}).node;
   const auto row = [&](size_t i) {
     const NodeEntry e = n->inputs[i];
-    return reshaped(given == own ? e : Apply("Cast", {e}, {{"to", own}}), {p.num_groups, size, 1});
+    return reshaped(given == own ? e : ApplyOp("Cast", {e}, {{"to", own}}),
+                    {p.num_groups, size, 1});
   };
-  const NodeEntry y = Apply(
+  const NodeEntry y = ApplyOp(
       "weft::Normalize",
       {v, NodeEntry(moments, 0), NodeEntry(moments, 1), row(1), row(2), NodeEntry(moments, 2)},
       {{"epsilon", p.epsilon}});
@@ -109,13 +107,13 @@ std::vector<NodeEntry> AsMoments(RewriteContext& ctx, const NodePtr& n) {
 
 /// [n, c, spatial..] as [n, groups, elements], whatever the rank.
 NodeEntry Grouped(const NodeEntry& e, const NodeEntry& like, int64_t groups) {
-  const NodeEntry sizes = Apply("ReduceProd", {Apply("Shape", {like}, {{"start", 1}})});
-  const NodeEntry elements = Apply("Div", {sizes, IntsLike(like, {groups})});
-  const NodeEntry shape = Apply(
+  const NodeEntry sizes = ApplyOp("ReduceProd", {ApplyOp("Shape", {like}, {{"start", 1}})});
+  const NodeEntry elements = ApplyOp("Div", {sizes, IntsLike(like, {groups})});
+  const NodeEntry shape = ApplyOp(
       "Concat",
-      {Apply("Shape", {like}, {{"start", 0}, {"end", 1}}), IntsLike(like, {groups}), elements},
+      {ApplyOp("Shape", {like}, {{"start", 0}, {"end", 1}}), IntsLike(like, {groups}), elements},
       {{"axis", 0}});
-  return Apply("Reshape", {e, shape}, {{"allowzero", 1}});
+  return ApplyOp("Reshape", {e, shape}, {{"allowzero", 1}});
 }
 
 std::vector<NodeEntry> GroupNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
@@ -124,18 +122,16 @@ std::vector<NodeEntry> GroupNormGrad(const NodePtr& n, const std::vector<NodeEnt
   if (!dys[0]) return d;
   const NodeEntry x = n->inputs[0], scale = n->inputs[1], axes = IntsLike(x, {2});
   const auto grouped = [&](const NodeEntry& e) { return Grouped(e, x, p.num_groups); };
-  const auto mean_of = [&](const NodeEntry& e) {
-    return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}});
-  };
-  const NodePtr moments = Apply("weft::Moments", {grouped(x), axes}).node;
+  const auto mean_of = [&](const NodeEntry& e) { return MeanOver(e, axes); };
+  const NodePtr moments = ApplyOp("weft::Moments", {grouped(x), axes}).node;
   const NodeEntry m(moments, 0), v(moments, 1), rest(moments, 2);
-  const NodeEntry inverse = Apply("Reciprocal", {Apply("Sqrt", {v + ScalarOf(v, p.epsilon)})});
+  const NodeEntry inverse = ApplyOp("Reciprocal", {ApplyOp("Sqrt", {v + ScalarOf(v, p.epsilon)})});
   const NodeEntry h = (CastTo(grouped(x), m) - m - rest) * inverse;
   const NodeEntry dy = CastTo(dys[0], m);
   const NodeEntry g = grouped(dy * ChannelColumn(CastTo(scale, m), x));
   d[0] = CastTo(ReshapeLike(inverse * (g - mean_of(g) - h * mean_of(g * h)), x), x);
-  d[1] = CastTo(Apply("weft::ChannelSum", {dy * ReshapeLike(h, x)}), scale);
-  d[2] = CastTo(Apply("weft::ChannelSum", {dy}), n->inputs[2]);
+  d[1] = CastTo(ApplyOp("weft::ChannelSum", {dy * ReshapeLike(h, x)}), scale);
+  d[2] = CastTo(ApplyOp("weft::ChannelSum", {dy}), n->inputs[2]);
   return d;
 }
 
@@ -165,8 +161,6 @@ WEFT_REGISTER_OP(GroupNormalization)
     .input("scale", TypeDoc(kFloats, "U"), "[c]")
     .input("bias", "U", "[c]")
     .output("Y", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<GroupNormParam>()
     .example({"f32[2, 4, 3, 5]", "f32[4]", "f32[4]"}, "num_groups = 2")
     .example({"f32[n, 6, 7]", "f32[6]", "f32[6]"}, "num_groups = 3, epsilon = 0.01")

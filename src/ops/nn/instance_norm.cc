@@ -56,19 +56,17 @@ std::vector<NodeEntry> InstanceNormGrad(const NodePtr& n, const std::vector<Node
   std::vector<NodeEntry> d(3);
   if (!dys[0]) return d;
   // The dtype of x is not known here and may be f16, whose squares overflow: f64 is right for all.
-  const NodeEntry x = Apply("Cast", {n->inputs[0]}, {{"to", DType::kF64}});
+  const NodeEntry x = ApplyOp("Cast", {n->inputs[0]}, {{"to", DType::kF64}});
   const NodeEntry scale = n->inputs[1], dy = CastTo(dys[0], x), axes = SpatialAxes(x);
-  const auto mean = [&](const NodeEntry& e) {
-    return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}});
-  };
+  const auto mean = [&](const NodeEntry& e) { return MeanOver(e, axes); };
   const NodeEntry centered = x - mean(x);
   const NodeEntry variance =
       mean(centered * centered) + ScalarOf(x, ParamOf<InstanceNormParam>(n).epsilon);
-  const NodeEntry inverse = Apply("Reciprocal", {Apply("Sqrt", {variance})});
+  const NodeEntry inverse = ApplyOp("Reciprocal", {ApplyOp("Sqrt", {variance})});
   const NodeEntry h = centered * inverse, e = dy * ChannelColumn(CastTo(scale, x), x);
   d[0] = CastTo(inverse * (e - mean(e) - h * mean(e * h)), n->inputs[0]);
-  d[1] = CastTo(Apply("weft::ChannelSum", {dy * h}), scale);
-  d[2] = CastTo(Apply("weft::ChannelSum", {dy}), n->inputs[2]);
+  d[1] = CastTo(ApplyOp("weft::ChannelSum", {dy * h}), scale);
+  d[2] = CastTo(ApplyOp("weft::ChannelSum", {dy}), n->inputs[2]);
   return d;
 }
 
@@ -101,14 +99,14 @@ std::vector<NodeEntry> LpNormGrad(const NodePtr& n, const std::vector<NodeEntry>
   const auto& p = ParamOf<LpNormParam>(n);
   const NodeEntry x = n->inputs[0], dy = dys[0], y(n, 0), axis = IntsLike(x, {p.axis});
   const auto reduce = [&](const char* op, const NodeEntry& e) {
-    return Apply(op, {e, axis}, {{"keepdims", 1}});
+    return ApplyOp(op, {e, axis}, {{"keepdims", 1}});
   };
   const NodeEntry norm = reduce(p.p == 1 ? "ReduceL1" : "ReduceL2", x);
-  const NodeEntry none = Apply("Equal", {norm, ScalarOf(x, 0)});
-  const NodeEntry divisor = Apply("Where", {none, ScalarOf(x, 1), norm});
-  const NodeEntry e = p.p == 1 ? Apply("Sign", {x}) : y;
+  const NodeEntry none = ApplyOp("Equal", {norm, ScalarOf(x, 0)});
+  const NodeEntry divisor = ApplyOp("Where", {none, ScalarOf(x, 1), norm});
+  const NodeEntry e = p.p == 1 ? ApplyOp("Sign", {x}) : y;
   const NodeEntry dx = (dy - e * reduce("ReduceSum", dy * y)) / divisor;
-  return {Apply("Where", {none, ScalarOf(x, 0), dx})};
+  return {ApplyOp("Where", {none, ScalarOf(x, 0), dx})};
 }
 
 SymInt Flops(const NodePtr&, const std::vector<Shape>& in, const std::vector<Shape>&) {
@@ -129,8 +127,6 @@ WEFT_REGISTER_OP(InstanceNormalization)
     .input("scale", "T", "[c]")
     .input("B", "T", "[c]")
     .output("output", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<InstanceNormParam>()
     .example({"f32[2, 3, 4, 5]", "f32[3]", "f32[3]"})
     .example({"f32[n, 2, 7]", "f32[2]", "f32[2]"}, "epsilon = 0.01")
@@ -148,8 +144,6 @@ WEFT_REGISTER_OP(LpNormalization)
         "LpNormalization-22.")
     .input("input", TypeDoc(kFloats))
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<LpNormParam>()
     .example({"f32[2, 5]"})
     .example({"f32[n, 3, 2]"}, "axis = 1, p = 1")

@@ -26,25 +26,7 @@ struct LayerNormParam : OpParam<LayerNormParam> {
 WEFT_REGISTER_OP_PARAM(LayerNormParam);
 
 /// The dtype of Mean and InvStdDev.
-DType StashOf(const NodePtr& n) {
-  DType t = DType::kF32;
-  switch (const int64_t code = ParamOf<LayerNormParam>(n).stash_type) {
-    case 1:
-      break;
-    case 10:
-      t = DType::kF16;
-      break;
-    case 11:
-      t = DType::kF64;
-      break;
-    case 16:
-      t = DType::kBF16;
-      break;
-    default:
-      WEFT_THROW(kBadAttribute, "{}: stash_type {} is not a float dtype", n->Describe(), code);
-  }
-  return t;
-}
+DType StashOf(const NodePtr& n) { return StashType(n, ParamOf<LayerNormParam>(n).stash_type); }
 DType ComputeOf(const NodePtr& n, DType x) {
   return x == DType::kF64 ? x : AccumulatorOf(StashOf(n));
 }
@@ -97,7 +79,7 @@ Exprs LayerNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const RowMoments row = moments(0);
   const Expr h = row.Normal(x(at(0)), p.epsilon),
              scale = Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0)));
-  const Expr y = Has(in, 2)
+  const Expr y = HasInput(in, 2)
                      ? Expr::Fma(h, scale, Expr::Cast(t, ReadBroadcast(in[2], x.shape, at(0))))
                      : h * scale;
   Exprs out{Expr::Cast(x.dtype, y)};
@@ -115,7 +97,8 @@ Exprs RmsNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
     const Expr e = Expr::Cast(t, ReadRow(x, at(0), axis, r));
     return e * e;
   });
-  const Expr inverse = Call(CallOp::kRsqrt, sum / CountOf(extents, t) + Expr::Const(t, p.epsilon));
+  const Expr inverse =
+      CallMath(CallOp::kRsqrt, sum / CountOf(extents, t) + Expr::Const(t, p.epsilon));
   return {Expr::Cast(x.dtype, Expr::Cast(t, x(at(0))) * inverse *
                                   Expr::Cast(t, ReadBroadcast(in[1], x.shape, at(0))))};
 }
@@ -126,23 +109,21 @@ Exprs RmsNormCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
 NodeEntry RowAxes(const NodePtr& n, const NodeEntry& x) {
   const int64_t axis = ParamOf<LayerNormParam>(n).axis;
   if (axis >= 0) {
-    const NodeEntry rank = Apply("Size", {ShapeOf(x)});
-    return Apply("Range", {ConstantLike(x, Tensor::Scalar(DType::kI64, double(axis))), rank,
-                           ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
+    const NodeEntry rank = ApplyOp("Size", {ShapeOf(x)});
+    return ApplyOp("Range", {ConstantLike(x, Tensor::Scalar(DType::kI64, double(axis))), rank,
+                             ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
   }
   std::vector<int64_t> axes;
   for (int64_t a = axis; a < 0; ++a) axes.push_back(a);
   return IntsLike(x, axes);
 }
-NodeEntry RowMean(const NodeEntry& e, const NodeEntry& axes) {
-  return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}});
-}
 
 /// 1 / (number of elements of a row), in the dtype of `mean`.
 NodeEntry OverCount(const NodeEntry& x, const NodeEntry& mean) {
-  const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {mean})});
-  const NodeEntry inverse = Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
-  return Apply("CastLike", {inverse, mean});
+  const NodeEntry count = ApplyOp("Div", {ApplyOp("Size", {x}), ApplyOp("Size", {mean})});
+  const NodeEntry inverse =
+      ApplyOp("Reciprocal", {ApplyOp("Cast", {count}, {{"to", DType::kF64}})});
+  return ApplyOp("CastLike", {inverse, mean});
 }
 
 /// What the gradient reads of a row: Mean and InvStdDev where they have the digits that it computes
@@ -154,9 +135,10 @@ RowStats GradStats(const NodePtr& n, const NodeEntry& x, const NodeEntry& axes) 
   const DType t = KnownType(x).dtype;
   if (t != DType::kUnknown && ComputeOf(n, t) == StashOf(n))
     return {NodeEntry(n, 1), NodeEntry(n, 2), NodeEntry()};
-  const NodePtr m = Apply("weft::Moments", {x, axes}).node;
+  const NodePtr m = ApplyOp("weft::Moments", {x, axes}).node;
   const NodeEntry v(m, 1), epsilon = ScalarOf(v, ParamOf<LayerNormParam>(n).epsilon);
-  return {NodeEntry(m, 0), Apply("Reciprocal", {Apply("Sqrt", {v + epsilon})}), NodeEntry(m, 2)};
+  return {NodeEntry(m, 0), ApplyOp("Reciprocal", {ApplyOp("Sqrt", {v + epsilon})}),
+          NodeEntry(m, 2)};
 }
 
 /// With h = (x - mean) inverse and e = dy scale: dx = inverse (e - mean(e) - h mean(e h)), and what
@@ -169,15 +151,15 @@ std::vector<NodeEntry> LayerNormGrad(const NodePtr& n, const std::vector<NodeEnt
   const NodeEntry x = n->inputs[0], scale = n->inputs[1];
   const NodeEntry axes = RowAxes(n, x);
   const auto [mean, inverse, rest] = GradStats(n, x, axes);
-  auto like = [](const NodeEntry& e, const NodeEntry& t) { return Apply("CastLike", {e, t}); };
+  auto like = [](const NodeEntry& e, const NodeEntry& t) { return ApplyOp("CastLike", {e, t}); };
   const NodeEntry centered = like(x, mean) - mean;
-  const NodeEntry h = (centered - (rest ? rest : RowMean(centered, axes))) * inverse;
+  const NodeEntry h = (centered - (rest ? rest : MeanOver(centered, axes))) * inverse;
   NodeEntry dx;
   if (dys[0]) {
     const NodeEntry dy = like(dys[0], mean), e = dy * like(scale, mean);
-    dx = inverse * (e - RowMean(e, axes) - h * RowMean(e * h, axes));
+    dx = inverse * (e - MeanOver(e, axes) - h * MeanOver(e * h, axes));
     d[1] = like(SumTo(dy * h, scale), scale);
-    if (Has(n, 2)) d[2] = like(SumTo(dy, n->inputs[2]), n->inputs[2]);
+    if (HasInput(n, 2)) d[2] = like(SumTo(dy, n->inputs[2]), n->inputs[2]);
   }
   auto add = [&dx](const NodeEntry& e) { dx = dx ? dx + e : e; };
   if (dys.size() > 1 && dys[1]) add(like(dys[1], mean) * OverCount(x, mean));
@@ -190,15 +172,15 @@ std::vector<NodeEntry> RmsNormGrad(const NodePtr& n, const std::vector<NodeEntry
   std::vector<NodeEntry> d(2);
   if (!dys[0]) return d;
   const NodeEntry axes = RowAxes(n, n->inputs[0]);
-  auto like = [](const NodeEntry& e, const NodeEntry& t) { return Apply("CastLike", {e, t}); };
+  auto like = [](const NodeEntry& e, const NodeEntry& t) { return ApplyOp("CastLike", {e, t}); };
   // The dtype of x is not known here and may be f16, whose squares overflow: f64 is right for all.
-  const NodeEntry x = Apply("Cast", {n->inputs[0]}, {{"to", DType::kF64}});
+  const NodeEntry x = ApplyOp("Cast", {n->inputs[0]}, {{"to", DType::kF64}});
   const NodeEntry scale = like(n->inputs[1], x), dy = like(dys[0], x);
-  const NodeEntry inverse = Apply(
+  const NodeEntry inverse = ApplyOp(
       "Reciprocal",
-      {Apply("Sqrt", {RowMean(x * x, axes) + ScalarOf(x, ParamOf<LayerNormParam>(n).epsilon)})});
+      {ApplyOp("Sqrt", {MeanOver(x * x, axes) + ScalarOf(x, ParamOf<LayerNormParam>(n).epsilon)})});
   const NodeEntry h = x * inverse, e = dy * scale;
-  d[0] = like(inverse * (e - h * RowMean(e * h, axes)), n->inputs[0]);
+  d[0] = like(inverse * (e - h * MeanOver(e * h, axes)), n->inputs[0]);
   d[1] = like(SumTo(dy * h, n->inputs[1]), n->inputs[1]);
   return d;
 }
@@ -225,7 +207,6 @@ WEFT_REGISTER_OP(LayerNormalization)
     .output("Y", "T")
     .optional_output("Mean", "U", "dimensions of x with 1 for the normalized axes")
     .optional_output("InvStdDev", "U")
-    .set_num_inputs(2, 3)
     .set_num_outputs(3)
     .param<LayerNormParam>()
     .example({"f32[2, 3, 4]", "f32[4]", "f32[4]"})
@@ -246,8 +227,6 @@ WEFT_REGISTER_OP(RMSNormalization)
     .input("X", TypeDoc(kFloats))
     .input("scale", "T", "broadcasts to x")
     .output("Y", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<LayerNormParam>()
     .example({"f32[2, 3, 4]", "f32[4]"})
     .example({"f32[n, 3, 4]", "f32[3, 4]"}, "axis = 1")

@@ -3,7 +3,6 @@
 #include "ops/util/adjoint.h"
 #include "ops/util/channel_util.h"
 #include "ops/util/window.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::ops {
@@ -93,22 +92,22 @@ Exprs SumPoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const 
 /// dy y^(1 - p), 0 where y is 0 (as is every x there).
 NodeEntry Outer(const NodeEntry& y, const NodeEntry& dy, int64_t p) {
   if (p == 1) return dy;
-  const NodeEntry none = Apply("Equal", {y, ScalarOf(y, 0)});
-  const NodeEntry safe = Apply("Where", {none, ScalarOf(y, 1), y});
-  const NodeEntry power = Apply("Pow", {safe, ScalarOf(y, double(1 - p))});
-  return Apply("Where", {none, ScalarOf(y, 0), dy * power});
+  const NodeEntry none = ApplyOp("Equal", {y, ScalarOf(y, 0)});
+  const NodeEntry safe = ApplyOp("Where", {none, ScalarOf(y, 1), y});
+  const NodeEntry power = ApplyOp("Pow", {safe, ScalarOf(y, double(1 - p))});
+  return ApplyOp("Where", {none, ScalarOf(y, 0), dy * power});
 }
 /// sign(x) |x|^(p - 1).
 NodeEntry Inner(const NodeEntry& x, int64_t p) {
   if (p == 2) return x;
-  const NodeEntry sign = Apply("Sign", {x});
+  const NodeEntry sign = ApplyOp("Sign", {x});
   if (p == 1) return sign;
-  return sign * Apply("Pow", {Apply("Abs", {x}), ScalarOf(x, double(p - 1))});
+  return sign * ApplyOp("Pow", {ApplyOp("Abs", {x}), ScalarOf(x, double(p - 1))});
 }
 NodeEntry LpPoolGrad(const NodePtr& n, const NodeEntry& x, const NodeEntry& y,
                      const NodeEntry& dy) {
   const int64_t p = ParamOf<LpPoolParam>(n).p;
-  return Inner(x, p) * Apply("weft::SumPoolGrad", {Outer(y, dy, p), ShapeOf(x)}, AttrsOf(n));
+  return Inner(x, p) * ApplyOp("weft::SumPoolGrad", {Outer(y, dy, p), ShapeOf(x)}, AttrsOf(n));
 }
 
 // ---- global ----
@@ -137,8 +136,6 @@ WEFT_REGISTER_OP(LpPool)
         "Source: ONNX LpPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<LpPoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
     .example({"f32[n, 1, 7]"}, "kernel_shape = [2], strides = [2], ceil_mode = 1, p = 3")
@@ -154,8 +151,6 @@ WEFT_REGISTER_OP_IN(weft, SumPool)
         "weft::SumPoolGrad. Source: Weft.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<LpPoolParam>()
     .example({"f32[1, 1, 5]"}, "kernel_shape = [3], strides = [2], pads = [1, 1]")
     .set_attr<FInferType>("FInferType", SameType(kFloats))
@@ -165,7 +160,7 @@ WEFT_REGISTER_OP_IN(weft, SumPool)
         "FGradient",
         [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
           if (!dy[0]) return {NodeEntry()};
-          return {Apply("weft::SumPoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
+          return {ApplyOp("weft::SumPoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
         })
     .set_attr<FFlops>("FFlops", WindowFlops);
 
@@ -176,8 +171,6 @@ WEFT_REGISTER_OP_IN(weft, SumPoolGrad)
     .input("dy", TypeDoc(kFloats))
     .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<LpPoolParam>()
     .example({"f32[1, 1, 2]", "i64[3] = [1, 1, 4]"}, "kernel_shape = [2], strides = [2]")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kFloats, {1}))
@@ -187,7 +180,7 @@ WEFT_REGISTER_OP_IN(weft, SumPoolGrad)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
                            if (!g[0]) return {NodeEntry(), NodeEntry()};
-                           return {Apply("weft::SumPool", {g[0]}, AttrsOf(n)), NodeEntry()};
+                           return {ApplyOp("weft::SumPool", {g[0]}, AttrsOf(n)), NodeEntry()};
                          })
     .set_attr<FFlops>("FFlops", WindowFlops);
 
@@ -197,8 +190,6 @@ WEFT_REGISTER_OP(GlobalLpPool)
         "Errors: rank below 2 (kShapeMismatch). Source: ONNX GlobalLpPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<GlobalLpPoolParam>()
     .example({"f32[2, 3, 4, 5]"})
     .example({"f32[2, 3, n]"}, "p = 1")

@@ -73,10 +73,10 @@ std::vector<NodeEntry> LrnGrad(const NodePtr& n, const std::vector<NodeEntry>& d
   const NodeEntry x = n->inputs[0], dy = dys[0];
   const double a = p.alpha / double(p.size);
   const auto window = [&](const NodeEntry& e, int64_t before, int64_t after) {
-    return Apply("weft::ChannelWindowSum", {e}, {{"before", before}, {"after", after}});
+    return ApplyOp("weft::ChannelWindowSum", {e}, {{"before", before}, {"after", after}});
   };
   const NodeEntry base = window(x * x, Before(n), After(n)) * ScalarOf(x, a) + ScalarOf(x, p.bias);
-  const NodeEntry scale = Apply("Pow", {base, ScalarOf(x, -p.beta)});
+  const NodeEntry scale = ApplyOp("Pow", {base, ScalarOf(x, -p.beta)});
   const NodeEntry through = window(dy * x * scale / base, After(n), Before(n));
   return {dy * scale - ScalarOf(x, 2 * a * p.beta) * x * through};
 }
@@ -90,7 +90,7 @@ Exprs WindowSumCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
 std::vector<NodeEntry> WindowSumGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const auto& p = ParamOf<ChannelWindowParam>(n);
-  return {Apply("weft::ChannelWindowSum", {dy[0]}, {{"before", p.after}, {"after", p.before}})};
+  return {ApplyOp("weft::ChannelWindowSum", {dy[0]}, {{"before", p.after}, {"after", p.before}})};
 }
 
 }  // namespace
@@ -104,8 +104,6 @@ WEFT_REGISTER_OP(LRN)
         "Errors: rank below 2 (kShapeMismatch). Source: ONNX LRN-13.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<LrnParam>()
     .example({"f32[2, 5, 3, 2]"}, "size = 3, alpha = 0.5, bias = 2.0")
     .example({"f32[n, 4, 3]"}, "size = 2")
@@ -125,8 +123,6 @@ WEFT_REGISTER_OP_IN(weft, ChannelWindowSum)
         "Source: Weft.")
     .input("x", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<ChannelWindowParam>()
     .example({"f32[2, 5, 3]"}, "before = 1, after = 2")
     .set_attr<FInferType>("FInferType", SameType(kFloats))

@@ -47,7 +47,7 @@ void MaxUnpoolShape(InferShapeContext& ctx) {
     for (int k = 0; k < rank; ++k) UnifyDims(ctx, x[k], ctx.in(1)[k], "x and the indices");
   }
   const std::vector<SymInt> dims = Unpooled(n, x);
-  if (!Has(ctx, 2)) return ctx.set_out(0, Shape(dims));
+  if (!HasInput(ctx, 2)) return ctx.set_out(0, Shape(dims));
   if (const auto length = VectorLength(ctx, 2)) {
     WEFT_CHECK(*length == rank, kShapeMismatch, "{}: output_shape of length {} for rank {}",
                n->Describe(), *length, rank);
@@ -79,7 +79,7 @@ std::vector<NodeEntry> MaxUnpoolGrad(const NodePtr& n, const std::vector<NodeEnt
   if (!dys[0]) return d;
   NodeEntry dy = dys[0];
   const NodeEntry x = n->inputs[0];
-  if (Has(n, 2)) {
+  if (HasInput(n, 2)) {
     // The part of dy that the indices count in.
     const auto& p = ParamOf<MaxUnpoolParam>(n);
     const size_t rank = p.kernel_shape.size();
@@ -92,9 +92,10 @@ std::vector<NodeEntry> MaxUnpoolGrad(const NodePtr& n, const std::vector<NodeEnt
       axes.push_back(int64_t(k) + 2);
     }
     const NodeEntry end = ShapeOf(x) * IntsLike(x, stride) + IntsLike(x, more);
-    dy = Apply("Slice", {dy, IntsLike(x, begin), end, IntsLike(x, axes)});
+    dy = ApplyOp("Slice", {dy, IntsLike(x, begin), end, IntsLike(x, axes)});
   }
-  d[0] = Apply("Gather", {Apply("Reshape", {dy, IntsLike(x, {-1})}), n->inputs[1]}, {{"axis", 0}});
+  d[0] =
+      ApplyOp("Gather", {ApplyOp("Reshape", {dy, IntsLike(x, {-1})}), n->inputs[1]}, {{"axis", 0}});
   return d;
 }
 
@@ -112,8 +113,6 @@ WEFT_REGISTER_OP(MaxUnpool)
     .input("I", "i64", "of MaxPool, dimensions of X")
     .optional_input("output_shape", "i64", "dimensions of the output")
     .output("output", "T")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<MaxUnpoolParam>()
     .example({"f32[1, 1, 2]", "i64[1, 1, 2] = [1, 2]"}, "kernel_shape = [2], strides = [2]")
     .example({"f32[1, 1, 2]", "i64[1, 1, 2] = [1, 2]", "i64[3] = [1, 1, 6]"},

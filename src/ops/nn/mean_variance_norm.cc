@@ -63,11 +63,11 @@ struct Normal {
   NodeEntry centered, deviation, inverse;
 };
 Normal NormalOf(const NodeEntry& x, const NodeEntry& axes) {
-  const NodePtr moments = Apply("weft::Moments", {x, axes}).node;
+  const NodePtr moments = ApplyOp("weft::Moments", {x, axes}).node;
   const NodeEntry m(moments, 0), v(moments, 1);
-  const NodeEntry s = Apply("Sqrt", {v});
-  return {Apply("CastLike", {x, m}) - m - NodeEntry(moments, 2), s,
-          Apply("Reciprocal", {s + ScalarOf(s, kEpsilon)})};
+  const NodeEntry s = ApplyOp("Sqrt", {v});
+  return {ApplyOp("CastLike", {x, m}) - m - NodeEntry(moments, 2), s,
+          ApplyOp("Reciprocal", {s + ScalarOf(s, kEpsilon)})};
 }
 
 std::vector<NodeEntry> AsMoments(RewriteContext& ctx, const NodePtr& n) {
@@ -75,7 +75,7 @@ std::vector<NodeEntry> AsMoments(RewriteContext& ctx, const NodePtr& n) {
   if (!ctx.shape(x).has_rank() || ctx.dtype(x) == DType::kUnknown) return {};
   const std::vector<int> axes = AxesOf(n, ctx.shape(x).rank());
   const Normal y = NormalOf(x, IntsLike(x, std::vector<int64_t>(axes.begin(), axes.end())));
-  return {Apply("CastLike", {y.centered * y.inverse, x})};
+  return {ApplyOp("CastLike", {y.centered * y.inverse, x})};
 }
 
 std::vector<NodeEntry> MeanVarianceNormGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
@@ -85,18 +85,18 @@ std::vector<NodeEntry> MeanVarianceNormGrad(const NodePtr& n, const std::vector<
   const auto scalar = [&](int64_t v) {
     return ConstantLike(x, Tensor::Scalar(DType::kI64, double(v)));
   };
-  const NodeEntry axes = given.empty()
-                             ? Apply("Range", {scalar(0), Apply("Size", {ShapeOf(x)}), scalar(1)})
-                             : IntsLike(x, given);
+  const NodeEntry axes =
+      given.empty() ? ApplyOp("Range", {scalar(0), ApplyOp("Size", {ShapeOf(x)}), scalar(1)})
+                    : IntsLike(x, given);
   const auto mean_of = [&](const NodeEntry& e) {
-    return Apply("ReduceMean", {e, axes}, {{"keepdims", 1}, {"noop_with_empty_axes", 1}});
+    return ApplyOp("ReduceMean", {e, axes}, {{"keepdims", 1}, {"noop_with_empty_axes", 1}});
   };
   const Normal y = NormalOf(x, axes);
-  const NodeEntry dy = Apply("CastLike", {dys[0], y.centered});
-  const NodeEntry none = Apply("Equal", {y.deviation, ScalarOf(y.deviation, 0)});
-  const NodeEntry divisor = Apply("Where", {none, ScalarOf(y.deviation, 1), y.deviation});
+  const NodeEntry dy = ApplyOp("CastLike", {dys[0], y.centered});
+  const NodeEntry none = ApplyOp("Equal", {y.deviation, ScalarOf(y.deviation, 0)});
+  const NodeEntry divisor = ApplyOp("Where", {none, ScalarOf(y.deviation, 1), y.deviation});
   const NodeEntry pull = mean_of(dy * y.centered) * y.inverse / divisor;
-  return {Apply("CastLike", {(dy - mean_of(dy) - y.centered * pull) * y.inverse, x})};
+  return {ApplyOp("CastLike", {(dy - mean_of(dy) - y.centered * pull) * y.inverse, x})};
 }
 
 /// The body that ONNX gives the operator is of f32 alone.
@@ -130,8 +130,6 @@ WEFT_REGISTER_OP(MeanVarianceNormalization)
         "Source: ONNX MeanVarianceNormalization-13.")
     .input("X", TypeDoc(kFloats))
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<MeanVarianceNormParam>()
     .example({"f32[2, 3, 4, 2]"})
     .example({"f32[n, 5]"}, "axes = [-1]")

@@ -11,10 +11,9 @@
 /// share the row values m, v and e only, and nothing of the size of x is kept but x itself.
 /// How they are computed: row_moments.h.
 ///
-///   grad    Moments: dx = (dm + 2 (x - m - e) dv) / n; e is a rounding error, whose gradient
-///           goes nowhere Normalize, h = (x - m - e) r, r = 1 / sqrt(v + epsilon): dx = dy
-///           scale r, dm = de = -SumTo(dx), dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale =
-///           SumTo(dy h), dbias = SumTo(dy)
+/// Gradient of Normalize, with h = (x - m - e) r and r = 1 / sqrt(v + epsilon): dx = dy scale r,
+/// dm = de = -SumTo(dx), dv = -SumTo(dx (x - m - e)) r^2 / 2, dscale = SumTo(dy h),
+/// dbias = SumTo(dy). Moments passes none on from e: it is a rounding error.
 #include <algorithm>
 
 #include "ops/util/demand.h"
@@ -82,21 +81,21 @@ std::vector<NodeEntry> MomentsGrad(const NodePtr& n, const std::vector<NodeEntry
   if (!dys[0] && (dys.size() < 2 || !dys[1])) return {NodeEntry(), NodeEntry()};
   const NodeEntry x = n->inputs[0], mean(n, 0), rest(n, 2);
   const NodeEntry count =
-      Apply("ReduceProd", {Apply("Gather", {ShapeOf(x), n->inputs[1]})}, {{"keepdims", 0}});
-  const auto share = [&](const NodeEntry& e) { return Apply("weft::DivideCount", {e, count}); };
+      ApplyOp("ReduceProd", {ApplyOp("Gather", {ShapeOf(x), n->inputs[1]})}, {{"keepdims", 0}});
+  const auto share = [&](const NodeEntry& e) { return ApplyOp("weft::DivideCount", {e, count}); };
   NodeEntry dx;
   if (dys[0]) dx = ExpandLike(share(dys[0]), x);
   if (dys.size() > 1 && dys[1]) {
-    const NodeEntry d = Apply("CastLike", {x, mean}) - mean - rest;
+    const NodeEntry d = ApplyOp("CastLike", {x, mean}) - mean - rest;
     const NodeEntry term = d * share(dys[1] * ScalarOf(mean, 2));
     dx = dx ? dx + term : term;
   }
-  return {Apply("CastLike", {dx, x}), NodeEntry()};
+  return {ApplyOp("CastLike", {dx, x}), NodeEntry()};
 }
 
 std::string MomentsBody(const OnnxBodyRequest& r) {
   const DType t = r.input_types[0].dtype;
-  const std::string x = t == DType::kF16 || t == DType::kBF16 ? "Cast<to = 1>(i0)" : "Identity(i0)";
+  const std::string x = IsNarrowFloat(t) ? "Cast<to = 1>(i0)" : "Identity(i0)";
   return "x = " + x +
          "\no0 = ReduceMean<keepdims = 1, noop_with_empty_axes = 1>(x, i1)\nd = Sub(x, o0)\n"
          "o2 = ReduceMean<keepdims = 1, noop_with_empty_axes = 1>(d, i1)\ndd = Mul(d, d)\n"
@@ -119,7 +118,7 @@ Exprs NormalizeCode(const NodePtr& n, const Exprs& in) {
   const DType t = std::max(AccumulatorOf(in[0]->dtype()), AccumulatorOf(in[1]->dtype()));
   const auto wide = [&](size_t i) { return Expr::Cast(t, in[i]); };
   const Expr inverse =
-      Call(CallOp::kRsqrt, wide(2) + Expr::Const(t, ParamOf<NormalizeParam>(n).epsilon));
+      CallMath(CallOp::kRsqrt, wide(2) + Expr::Const(t, ParamOf<NormalizeParam>(n).epsilon));
   Expr d = wide(0) - wide(1);
   if (in.size() > 5 && in[5]) d = d - wide(5);
   return {Expr::Cast(in[0]->dtype(), Expr::Fma(d, inverse * wide(3), wide(4)))};
@@ -128,21 +127,22 @@ Exprs NormalizeCode(const NodePtr& n, const Exprs& in) {
 std::vector<NodeEntry> NormalizeGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys[0]) return NoGradient(n, dys);
   const NodeEntry x = n->inputs[0], mean = n->inputs[1], var = n->inputs[2], scale = n->inputs[3];
-  const NodeEntry dy = Apply("CastLike", {dys[0], mean});
-  NodeEntry centered = Apply("CastLike", {x, mean}) - mean;
-  if (Has(n, 5)) centered = centered - n->inputs[5];
-  const NodeEntry inverse = Apply(
-      "Reciprocal", {Apply("Sqrt", {var + ScalarOf(var, ParamOf<NormalizeParam>(n).epsilon)})});
+  const NodeEntry dy = ApplyOp("CastLike", {dys[0], mean});
+  NodeEntry centered = ApplyOp("CastLike", {x, mean}) - mean;
+  if (HasInput(n, 5)) centered = centered - n->inputs[5];
+  const NodeEntry inverse = ApplyOp(
+      "Reciprocal", {ApplyOp("Sqrt", {var + ScalarOf(var, ParamOf<NormalizeParam>(n).epsilon)})});
   const NodeEntry g = dy * (scale * inverse);
-  std::vector<NodeEntry> d{Apply("CastLike", {g, x}), SumTo(-g, mean),
+  std::vector<NodeEntry> d{ApplyOp("CastLike", {g, x}), SumTo(-g, mean),
                            SumTo(g * centered, var) * (inverse * inverse * ScalarOf(var, -0.5)),
                            SumTo(dy * (centered * inverse), scale), SumTo(dy, n->inputs[4])};
-  if (n->num_inputs() > 5) d.push_back(Has(n, 5) ? SumTo(-g, n->inputs[5]) : NodeEntry());
+  if (n->num_inputs() > 5) d.push_back(HasInput(n, 5) ? SumTo(-g, n->inputs[5]) : NodeEntry());
   return d;
 }
 
 std::string NormalizeBody(const OnnxBodyRequest& r) {
-  const char* centered = Has(r.node, 5) ? "c = Sub(x, i1)\nd = Sub(c, i5)\n" : "d = Sub(x, i1)\n";
+  const char* centered =
+      HasInput(r.node, 5) ? "c = Sub(x, i1)\nd = Sub(c, i5)\n" : "d = Sub(x, i1)\n";
   return fmt::format(
       "x = CastLike(i0, i1)\n{}e0 = Constant<value_float = {:.9g}>()\n"
       "e = CastLike(e0, i2)\nve = Add(i2, e)\ns = Sqrt(ve)\nh = Div(d, s)\nhs = Mul(h, i3)\n"
@@ -167,8 +167,6 @@ WEFT_REGISTER_OP_IN(weft, Moments)
     .output("mean", "f32, or f64 for f64")
     .output("variance", "as mean")
     .output("rest", "as mean")
-    .set_num_inputs(2)
-    .set_num_outputs(3)
     .param<NoParam>()
     .example({"f32[2, 3, 4]", "i64[2] = [0, 2]"})
     .example({"f16[n, 3]", "i64[1] = [-1]"})
@@ -195,8 +193,6 @@ WEFT_REGISTER_OP_IN(weft, Normalize)
     .input("bias", "U")
     .optional_input("rest", "U", "of the mean; absent: 0")
     .output("y", "T", "the shape of x")
-    .set_num_inputs(5, 6)
-    .set_num_outputs(1)
     .param<NormalizeParam>()
     .example({"f32[2, 3, 4]", "f32[3, 1]", "f32[3, 1]", "f32[3, 1]", "f32[3, 1]"})
     .example({"f16[n, 5]", "f32[n, 1]", "f32[n, 1]", "f32[5]", "f32[5]"}, "epsilon = 0.01")

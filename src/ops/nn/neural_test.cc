@@ -356,7 +356,7 @@ TEST_CASE(
   Graph body;
   const NodeEntry p(body.AddInput("p", DType::kF32, shape));
   body.outputs =
-      std::vector<NodeEntry>{Apply("Softmax", {p}), Apply("ReduceSum", {p}, {{"keepdims", 0}})};
+      std::vector<NodeEntry>{ApplyOp("Softmax", {p}), ApplyOp("ReduceSum", {p}, {{"keepdims", 0}})};
   body = Inferred(std::move(body));
   const auto infer = [&](const Shape& given) {
     Graph g;

@@ -4,7 +4,6 @@
 
 #include "ops/util/channel_util.h"
 #include "pool_util.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::ops {
@@ -39,8 +38,8 @@ Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
 std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  const NodePtr winners = Apply("weft::MaxPool", {x}, AttrsOf(n)).node;
-  return {Apply("weft::MaxPoolGrad", {dy[0], NodeEntry(winners, 1), ShapeOf(x)}, AttrsOf(n))};
+  const NodePtr winners = ApplyOp("weft::MaxPool", {x}, AttrsOf(n)).node;
+  return {ApplyOp("weft::MaxPoolGrad", {dy[0], NodeEntry(winners, 1), ShapeOf(x)}, AttrsOf(n))};
 }
 
 // ---- average ----
@@ -84,7 +83,6 @@ WEFT_REGISTER_OP(MaxPool)
     .input("X", TypeDoc(kPoolTypes), "[n, c, spatial...]")
     .output("Y", "T")
     .optional_output("Indices", "i64")
-    .set_num_inputs(1)
     .set_num_outputs(2)
     .param<PoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
@@ -108,8 +106,6 @@ WEFT_REGISTER_OP(AveragePool)
         "AveragePool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<PoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
     .example({"f32[n, 1, 7]"},
@@ -121,7 +117,7 @@ WEFT_REGISTER_OP(AveragePool)
         "FGradient",
         [](const NodePtr& n, const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
           if (!dy[0]) return {NodeEntry()};
-          return {Apply("weft::AveragePoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
+          return {ApplyOp("weft::AveragePoolGrad", {dy[0], ShapeOf(n->inputs[0])}, AttrsOf(n))};
         })
     .set_attr<FFlops>("FFlops", WindowFlops);
 
@@ -132,8 +128,6 @@ WEFT_REGISTER_OP(GlobalMaxPool)
         "Errors: rank below 2 (kShapeMismatch). Source: ONNX GlobalMaxPool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3, 4, 5]"})
     .example({"f32[2, 3, n]"})
@@ -143,13 +137,12 @@ WEFT_REGISTER_OP(GlobalMaxPool)
                         [](const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
                           return GlobalCode(in, at, ReduceOp::kMax);
                         })
-    .set_attr<FGradient>("FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y,
-                                                       const NodeEntry& dy) {
-                           const NodeEntry mask = Apply("CastLike", {Apply("Equal", {x, y}), dy});
-                           return mask *
-                                  (dy / Apply("ReduceSum", {mask, SpatialAxes(x)},
-                                              {{"keepdims", 1}, {"noop_with_empty_axes", 1}}));
-                         }))
+    .set_attr<FGradient>(
+        "FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
+          const NodeEntry mask = ApplyOp("CastLike", {ApplyOp("Equal", {x, y}), dy});
+          return mask * (dy / ApplyOp("ReduceSum", {mask, SpatialAxes(x)},
+                                      {{"keepdims", 1}, {"noop_with_empty_axes", 1}}));
+        }))
     .set_attr<FFlops>("FFlops", ReadFlops);
 
 WEFT_REGISTER_OP(GlobalAveragePool)
@@ -159,8 +152,6 @@ WEFT_REGISTER_OP(GlobalAveragePool)
         "Source: ONNX GlobalAveragePool-22.")
     .input("X", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("Y", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3, 4, 5]"})
     .example({"f32[2, 3, n]"})
@@ -172,10 +163,10 @@ WEFT_REGISTER_OP(GlobalAveragePool)
                         })
     .set_attr<FGradient>(
         "FGradient", UnaryGradient([](const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
-          const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {y})});
+          const NodeEntry count = ApplyOp("Div", {ApplyOp("Size", {x}), ApplyOp("Size", {y})});
           const NodeEntry inverse =
-              Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
-          return ExpandLike(dy * Apply("CastLike", {inverse, dy}), x);
+              ApplyOp("Reciprocal", {ApplyOp("Cast", {count}, {{"to", DType::kF64}})});
+          return ExpandLike(dy * ApplyOp("CastLike", {inverse, dy}), x);
         }))
     .set_attr<FFlops>("FFlops", ReadFlops);
 

@@ -26,7 +26,7 @@ Exprs MaxPoolCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
 std::vector<NodeEntry> MaxPoolGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry()};
   const NodeEntry x = n->inputs[0];
-  return {Apply("weft::MaxPoolGrad", {dy[0], NodeEntry(n, 1), ShapeOf(x)}, AttrsOf(n))};
+  return {ApplyOp("weft::MaxPoolGrad", {dy[0], NodeEntry(n, 1), ShapeOf(x)}, AttrsOf(n))};
 }
 
 /// One winner a window.
@@ -57,7 +57,7 @@ Exprs PickCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputA
 }
 std::vector<NodeEntry> PickGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
-  return {Apply("weft::MaxPoolGrad", {dy[0], n->inputs[1], ShapeOf(n->inputs[0])}, AttrsOf(n)),
+  return {ApplyOp("weft::MaxPoolGrad", {dy[0], n->inputs[1], ShapeOf(n->inputs[0])}, AttrsOf(n)),
           NodeEntry()};
 }
 
@@ -82,7 +82,7 @@ Exprs MaxPoolGradCode(const NodePtr& n, const std::vector<TensorArg>& in, const 
 }
 std::vector<NodeEntry> MaxPoolGradGradient(const NodePtr& n, const std::vector<NodeEntry>& g) {
   std::vector<NodeEntry> d(3);
-  if (g[0]) d[0] = Apply("weft::PoolPick", {g[0], n->inputs[1]}, AttrsOf(n));
+  if (g[0]) d[0] = ApplyOp("weft::PoolPick", {g[0], n->inputs[1]}, AttrsOf(n));
   return d;
 }
 
@@ -249,8 +249,6 @@ WEFT_REGISTER_OP_IN(weft, MaxPool)
     .input("x", TypeDoc(kFloats), "[n, c, spatial...]")
     .output("y", "T")
     .output("winner", "u8, i32")
-    .set_num_inputs(1)
-    .set_num_outputs(2)
     .param<PoolParam>()
     .example({"f32[1, 2, 5, 5]"}, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]")
     .example({"f32[n, 1, 6]"}, "kernel_shape = [2], strides = [2]")
@@ -273,8 +271,6 @@ WEFT_REGISTER_OP_IN(weft, PoolPick)
     .input("x", TypeDoc(kFloats), "[n, c, spatial...]")
     .input("winner", "u8, i32", "of weft::MaxPool")
     .output("y", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<PoolParam>()
     .example({"f32[1, 1, 4]", "u8[1, 1, 2] = [1, 0]"}, "kernel_shape = [2], strides = [2]")
     .example({"f32[1, 1, 2, 4]", "u8[1, 1, 1, 2] = [3, 2]"},
@@ -298,8 +294,6 @@ WEFT_REGISTER_OP_IN(weft, MaxPoolGrad)
     .input("winner", "u8, i32", "of weft::MaxPool")
     .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
-    .set_num_inputs(3)
-    .set_num_outputs(1)
     .param<PoolParam>()
     .example({"f32[1, 1, 2]", "u8[1, 1, 2] = [1, 0]", "i64[3] = [1, 1, 4]"},
              "kernel_shape = [2], strides = [2]")
@@ -320,8 +314,6 @@ WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
     .input("dy", TypeDoc(kFloats))
     .input("shape", "i64", "dimensions of x")
     .output("dx", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<PoolParam>()
     .example({"f32[1, 1, 2]", "i64[3] = [1, 1, 4]"}, "kernel_shape = [2], strides = [2]")
     .set_attr<FInferType>("FInferType", FirstFloat)
@@ -331,7 +323,7 @@ WEFT_REGISTER_OP_IN(weft, AveragePoolGrad)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& g) -> std::vector<NodeEntry> {
                            if (!g[0]) return {NodeEntry(), NodeEntry()};
-                           return {Apply("AveragePool", {g[0]}, AttrsOf(n)), NodeEntry()};
+                           return {ApplyOp("AveragePool", {g[0]}, AttrsOf(n)), NodeEntry()};
                          })
     .set_attr<FFlops>("FFlops", WindowFlops)
     .set_attr<FOnnxBody>("FOnnxBody", AveragePoolGradBody);

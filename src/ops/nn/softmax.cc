@@ -1,7 +1,6 @@
 /// softmax.cc: Softmax and LogSoftmax along one axis, shifted by the row's maximum so that nothing
 /// overflows; Hardmax, 1 at the first maximum of the axis.
 #include "ops/util/shape_util.h"
-#include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
@@ -30,18 +29,19 @@ std::pair<Expr, Expr> Row(const NodePtr& n, const TensorArg& x, const Indices& a
   const Expr max =
       Expr::Reduce(ReduceOp::kMax, extent, [&](const Indices& r) { return read(r[0]); });
   const Expr sum = Expr::Reduce(ReduceOp::kSum, extent, [&](const Indices& r) {
-    return Call(CallOp::kExp, read(r[0]) - max);
+    return CallMath(CallOp::kExp, read(r[0]) - max);
   });
   return {read(at[axis]) - max, sum};
 }
 Exprs SoftmaxCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto [x, sum] = Row(n, in[0], at(0));
   // One division a row: those of all elements would take as long as their exponentials.
-  return {Expr::Cast(in[0].dtype, Call(CallOp::kExp, x) * (Expr::Const(sum->dtype(), 1) / sum))};
+  return {
+      Expr::Cast(in[0].dtype, CallMath(CallOp::kExp, x) * (Expr::Const(sum->dtype(), 1) / sum))};
 }
 Exprs LogSoftmaxCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto [x, sum] = Row(n, in[0], at(0));
-  return {Expr::Cast(in[0].dtype, x - Call(CallOp::kLog, sum))};
+  return {Expr::Cast(in[0].dtype, x - CallMath(CallOp::kLog, sum))};
 }
 Exprs HardmaxCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
@@ -54,7 +54,7 @@ Exprs HardmaxCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
   return {Expr::Select(Eq(first, at(0)[axis]), Expr::ConstInt(x.dtype, 1), Zero(x.dtype))};
 }
 NodeEntry SumOnAxis(const NodePtr& n, const NodeEntry& e) {
-  return Apply("ReduceSum", {e, IntsLike(e, {ParamOf<SoftmaxParam>(n).axis})}, {{"keepdims", 1}});
+  return ApplyOp("ReduceSum", {e, IntsLike(e, {ParamOf<SoftmaxParam>(n).axis})}, {{"keepdims", 1}});
 }
 SymInt Flops(const NodePtr&, const std::vector<Shape>&, const std::vector<Shape>& out) {
   return out.at(0).num_elements() * 5;
@@ -70,8 +70,6 @@ WEFT_REGISTER_OP(Softmax)
         "Source: ONNX Softmax-13.")
     .input("input", TypeDoc(kFloats))
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SoftmaxParam>()
     .example({"f32[2, 5]"})
     .example({"f32[n, 3, 2]"}, "axis = 1")
@@ -93,8 +91,6 @@ WEFT_REGISTER_OP(LogSoftmax)
         "Source: ONNX LogSoftmax-13.")
     .input("input", TypeDoc(kFloats))
     .output("output", "T")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SoftmaxParam>()
     .example({"f32[2, 5]"})
     .example({"f32[n, 3, 2]"}, "axis = 1")
@@ -104,7 +100,7 @@ WEFT_REGISTER_OP(LogSoftmax)
     .set_attr<FGradient>("FGradient",
                          UnaryNodeGradient([](const NodePtr& n, const NodeEntry&,
                                               const NodeEntry& y, const NodeEntry& dy) {
-                           return dy - Apply("Exp", {y}) * SumOnAxis(n, dy);
+                           return dy - ApplyOp("Exp", {y}) * SumOnAxis(n, dy);
                          }))
     .set_attr<FInplace>("FInplace", InplaceOf({0}))
     .set_attr<FFlops>("FFlops", Flops);
@@ -115,8 +111,6 @@ WEFT_REGISTER_OP(Hardmax)
         "Hardmax-13.")
     .input("input", TypeDoc(kFloats))
     .output("output", "T", "the shape of input")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<SoftmaxParam>()
     .example({"f32[2, 5]"})
     .example({"f32[n, 3]"}, "axis = 0")

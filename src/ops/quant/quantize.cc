@@ -1,15 +1,6 @@
 /// quantize.cc: QuantizeLinear, DequantizeLinear, MatMulInteger, QLinearMatMul.
 ///
-///   QuantizeLinear    y = saturate(round(x / scale) + zero), ties to even;
-///                     8-bit floats: cast(x / scale)
-///   DequantizeLinear  y = (x - zero) * scale
-/// scale and zero are one for all, one for each index of `axis` (1-D), or one for each block of
-/// `block_size` indices of it (rank of x).
-///   T       results of 8 and 16 bits by generated code; those of fewer bits and 8-bit
-///           floats on the host
-///   grad    none: quantized values are constants to a gradient
-///   throws  kShapeMismatch where scale does not fit, kBadAttribute
-/// Source: ONNX QuantizeLinear-25, DequantizeLinear-25, QLinearMatMul-21, MatMulInteger-10.
+/// Results of 8 and 16 bits are generated code; fewer bits and 8-bit floats are the host's.
 #include <algorithm>
 #include <cmath>
 
@@ -52,7 +43,7 @@ constexpr DTypeSet kQuantized =
     kFloat8 | DTypeSet{DType::kI8, DType::kU8, DType::kI16, DType::kU16,   DType::kI4,
                        DType::kU4, DType::kI2, DType::kU2,  DType::kF4E2M1};
 constexpr DTypeSet kDequantizable = kQuantized | DTypeSet{DType::kI32};
-constexpr DTypeSet kQuantizable{DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI32};
+constexpr DTypeSet kQuantizable = kFloats | DTypeSet{DType::kI32};
 constexpr DTypeSet kScales = kQuantizable | DTypeSet{DType::kF8E8M0};
 constexpr DTypeSet kByte = DTypeSet{DType::kI8, DType::kU8};
 
@@ -104,7 +95,7 @@ void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block) {
   WEFT_CHECK(single || scale.rank() == 0 || x.rank() > 0, kShapeMismatch,
              "{}: scale {} for a scalar", ctx.node()->Describe(), scale.ToString());
   if (!single && scale.rank() > 0) CheckScaleExtents(ctx, x, scale, axis, block);
-  if (Has(ctx, 2) && ctx.in(2).has_rank()) {
+  if (HasInput(ctx, 2) && ctx.in(2).has_rank()) {
     const Shape& zero = ctx.in(2);
     const bool both_single = single && zero.rank() <= 1 && zero.num_elements().is(1);
     WEFT_CHECK(both_single || zero.rank() == scale.rank(), kShapeMismatch,
@@ -137,7 +128,7 @@ Scaling ScalingAt(const NodePtr& n, const std::vector<TensorArg>& in, const Indi
       [](const Expr& i, int64_t b) { return FloorDivExpr(i, Expr::Int(std::max<int64_t>(b, 1))); });
   Scaling s;
   s.scale = scale(from);
-  if (Has(in, 2)) s.zero = in[2](single ? Indices(size_t(in[2].rank()), Expr::Int(0)) : from);
+  if (HasInput(in, 2)) s.zero = in[2](single ? Indices(size_t(in[2].rank()), Expr::Int(0)) : from);
   return s;
 }
 
@@ -296,7 +287,7 @@ Shape ProductShape(InferShapeContext& ctx, const Shape& a, const Shape& b) {
 /// Input i of a product, a zero or a scale: one for all, or one for each of `own`; or of the
 /// operand's rank, with 1 along the axis that is summed over.
 void CheckPerRow(InferShapeContext& ctx, int i, const Shape& operand, SymInt own, bool row) {
-  if (!Has(ctx, i) || !ctx.in(i).has_rank() || ctx.in(i).rank() == 0) return;
+  if (!HasInput(ctx, i) || !ctx.in(i).has_rank() || ctx.in(i).rank() == 0) return;
   const Shape& s = ctx.in(i);
   if (s.rank() == 1) {
     if (!s[0].is(1) && own.known())
@@ -363,8 +354,8 @@ void MatMulIntegerShape(InferShapeContext& ctx) {
   ctx.set_out(0, ProductShape(ctx, a, b));
 }
 Exprs MatMulIntegerCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
-  return {IntegerProduct(in[0], in[1], Has(in, 2) ? &in[2] : nullptr, Has(in, 3) ? &in[3] : nullptr,
-                         at(0))};
+  return {IntegerProduct(in[0], in[1], HasInput(in, 2) ? &in[2] : nullptr,
+                         HasInput(in, 3) ? &in[3] : nullptr, at(0))};
 }
 
 void QLinearMatMulType(InferTypeContext& ctx) {
@@ -412,8 +403,6 @@ WEFT_REGISTER_OP(QuantizeLinear)
     .input("y_scale", TypeDoc(kScales, "T2"))
     .optional_input("y_zero_point", TypeDoc(kQuantized, "T3"), "the shape of y_scale")
     .output("y", "T3", "the shape of x")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<QuantizeParam>()
     .example({"f32[2, 3]", "f32[] = [0.5]", "u8[] = [7]"})
     .example({"f32[2, n]", "f32[2]"}, "axis = 0, output_dtype = i8")
@@ -434,8 +423,6 @@ WEFT_REGISTER_OP(DequantizeLinear)
     .input("x_scale", TypeDoc(kScales, "T2"))
     .optional_input("x_zero_point", "T1", "the shape of x_scale")
     .output("y", TypeDoc(kFloats, "T3"), "the shape of x")
-    .set_num_inputs(2, 3)
-    .set_num_outputs(1)
     .param<DequantizeParam>()
     .example({"u8[2, 3]", "f32[] = [0.5]", "u8[] = [7]"})
     .example({"i8[n, 3]", "f32[3]"}, "axis = -1")
@@ -454,8 +441,6 @@ WEFT_REGISTER_OP(MatMulInteger)
     .optional_input("a_zero_point", "T1", "one, or one a row of A")
     .optional_input("b_zero_point", "T2", "one, or one a column of B")
     .output("Y", "i32")
-    .set_num_inputs(2, 4)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"u8[2, 3]", "i8[3, n]", "u8[] = [3]"})
     .example({"i8[2, 2, 3]", "i8[3]"})
@@ -477,8 +462,6 @@ WEFT_REGISTER_OP(QLinearMatMul)
     .input("y_scale", "TS")
     .input("y_zero_point", TypeDoc(kByte, "T3"))
     .output("y", "T3")
-    .set_num_inputs(8)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"u8[2, 3]", "f32[] = [0.5]", "u8[] = [3]", "i8[3, n]", "f32[] = [0.25]", "i8[] = [1]",
               "f32[] = [2]", "u8[] = [9]"})

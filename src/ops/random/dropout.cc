@@ -1,13 +1,6 @@
 /// dropout.cc: Dropout: y = x in inference; in training each element is kept with probability
 /// 1 - ratio and scaled by 1 / (1 - ratio), or becomes 0.
 ///
-///   in      x : T[...]; ratio : T1[], optional (0.5); training_mode : bool[], optional (false)
-///   out     y : T[...], mask : bool[...], true where kept (in inference everywhere)
-///   T       floats; in training those that kernels compute with
-///   grad    dx = Where(mask, dy / (1 - ratio), 0): keeps the mask, which is never drawn again
-///   throws  kUnsupported for 8-bit floats where it may be training, kShapeMismatch for a ratio or
-///           a mode of several elements
-///
 /// Element i is kept where its uniform draw (philox.h) is at least the ratio: at 0 all are, at 1
 /// none and y is 0. With the attribute `seed` the draw is a function of seed and position, equal in
 /// every run and on every machine; without it each run draws anew. Generators differ from one
@@ -17,7 +10,6 @@
 ///   u = weft::RandomUniform(x, state)   mask = u >= ratio   y = Where(mask, x scale, 0)
 /// where the state is (seed, 0), or weft::RandomState. Where training_mode is known in the run
 /// only, it chooses between this mask and true, and between this scale and 1.
-/// Source: ONNX Dropout-22.
 #include "ops/util/shape_util.h"
 #include "philox.h"
 #include "weft/core/graph/repeatable.h"
@@ -39,11 +31,11 @@ constexpr double kDefaultRatio = 0.5;
 
 /// The constant in the one element of input i, where it is one.
 bool IsConstant(const NodePtr& n, size_t i, bool zero) {
-  const TensorPtr t = Has(n, i) ? Graph::ConstantOf(n->inputs[i]) : nullptr;
+  const TensorPtr t = HasInput(n, i) ? Graph::ConstantOf(n->inputs[i]) : nullptr;
   return t && t->num_elements() == 1 && (t->at(0) == 0) == zero;
 }
 bool IsInference(const NodePtr& n) {
-  return !Has(n, 2) || IsConstant(n, 2, true) || IsConstant(n, 1, true);
+  return !HasInput(n, 2) || IsConstant(n, 2, true) || IsConstant(n, 1, true);
 }
 bool IsTraining(const NodePtr& n) { return IsConstant(n, 2, false); }
 bool HasSeed(const NodePtr& n) { return n->attrs.dict.find("seed") != nullptr; }
@@ -65,7 +57,7 @@ void DropoutType(InferTypeContext& ctx) {
 }
 void DropoutShape(InferShapeContext& ctx) {
   for (int i : {1, 2}) {
-    if (!Has(ctx, i) || !ctx.in(i).has_rank()) continue;
+    if (!HasInput(ctx, i) || !ctx.in(i).has_rank()) continue;
     const Shape& s = ctx.in(i);
     WEFT_CHECK(s.rank() == 0 || (s.rank() == 1 && s[0].is(1)), kShapeMismatch,
                "{}: {} must be a scalar, its shape is {}", ctx.node()->Describe(),
@@ -83,7 +75,7 @@ Exprs DropoutCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outp
   const DType t = AccumulatorOf(x.dtype);
   const auto scalar = [&](size_t i) { return in[i](Indices(size_t(in[i].rank()), Expr::Int(0))); };
   const Expr training = scalar(2), one = Expr::Const(t, 1);
-  const Expr ratio = Has(in, 1) ? scalar(1) : Expr::Const(DType::kF32, kDefaultRatio);
+  const Expr ratio = HasInput(in, 1) ? scalar(1) : Expr::Const(DType::kF32, kDefaultRatio);
   const Expr key =
       PhiloxKey(Expr::Int(HasSeed(n) ? ParamOf<DropoutParam>(n).seed : int64_t(FreshSeed())),
                 Expr::Int(0), 0);
@@ -103,14 +95,14 @@ std::vector<NodeEntry> DropoutGradient(const NodePtr& n, const std::vector<NodeE
     grads[0] = dy;
     return grads;
   }
-  const auto like = [&dy](const NodeEntry& e) { return Apply("CastLike", {e, dy}); };
+  const auto like = [&dy](const NodeEntry& e) { return ApplyOp("CastLike", {e, dy}); };
   const NodeEntry one = ScalarOf(dy, 1);
-  const NodeEntry ratio = Has(n, 1) ? like(n->inputs[1]) : ScalarOf(dy, kDefaultRatio);
-  NodeEntry scale = Apply("Reciprocal", {one - ratio});
-  if (!IsTraining(n)) scale = Apply("Where", {n->inputs[2], scale, one});
+  const NodeEntry ratio = HasInput(n, 1) ? like(n->inputs[1]) : ScalarOf(dy, kDefaultRatio);
+  NodeEntry scale = ApplyOp("Reciprocal", {one - ratio});
+  if (!IsTraining(n)) scale = ApplyOp("Where", {n->inputs[2], scale, one});
   // A scale of shape [1] would give a scalar dy an axis.
-  grads[0] = Apply("Where", {NodeEntry(n, 1), dy * scale, ScalarOf(dy, 0)});
-  if (Has(n, 1) || !IsTraining(n)) grads[0] = ReshapeLike(grads[0], n->inputs[0]);
+  grads[0] = ApplyOp("Where", {NodeEntry(n, 1), dy * scale, ScalarOf(dy, 0)});
+  if (HasInput(n, 1) || !IsTraining(n)) grads[0] = ReshapeLike(grads[0], n->inputs[0]);
   return grads;
 }
 
@@ -128,34 +120,32 @@ bool IsUsed(const Graph& g, const NodePtr& n, uint32_t index) {
 std::vector<NodeEntry> Parts(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry x = n->inputs[0];
   const DType type = ctx.dtype(x), t = AccumulatorOf(type);
-  if (!kFloats.has(type) || (Has(n, 1) && ctx.dtype(n->inputs[1]) == DType::kUnknown)) return {};
+  if (!kFloats.has(type) || (HasInput(n, 1) && ctx.dtype(n->inputs[1]) == DType::kUnknown))
+    return {};
   Graph& g = ctx.graph();
   for (size_t i : {1, 2})
-    if (Has(n, i) && !ctx.shape(n->inputs[i]).has_rank()) return {};
+    if (HasInput(n, i) && !ctx.shape(n->inputs[i]).has_rank()) return {};
   const auto scalar = [&](size_t i) {
     const NodeEntry e = n->inputs[i];
-    return ctx.shape(e).rank() == 0 ? e : Apply("Reshape", {e, IntsLike(x, {})});
-  };
-  const auto cast = [](const NodeEntry& e, DType from, DType to) {
-    return from == to ? e : Apply("Cast", {e}, {{"to", to}});
+    return ctx.shape(e).rank() == 0 ? e : ApplyOp("Reshape", {e, IntsLike(x, {})});
   };
   const auto ratio = [&](DType to) {
-    return Has(n, 1) ? cast(scalar(1), ctx.dtype(n->inputs[1]), to)
-                     : ScalarLike(x, to, kDefaultRatio);
+    return HasInput(n, 1) ? CastFrom(scalar(1), ctx.dtype(n->inputs[1]), to)
+                          : ScalarLike(x, to, kDefaultRatio);
   };
   const NodeEntry state = HasSeed(n) ? IntsLike(x, {ParamOf<DropoutParam>(n).seed, 0})
                                      : NodeEntry(g.AddNode("weft::RandomState", {}));
-  const NodeEntry u = Apply("weft::RandomUniform", {x, state});
+  const NodeEntry u = ApplyOp("weft::RandomUniform", {x, state});
   const NodeEntry one = ScalarLike(x, t, 1);
-  NodeEntry mask = Apply("GreaterOrEqual", {u, ratio(DType::kF32)});
-  NodeEntry scale = Apply("Reciprocal", {one - ratio(t)});
+  NodeEntry mask = ApplyOp("GreaterOrEqual", {u, ratio(DType::kF32)});
+  NodeEntry scale = ApplyOp("Reciprocal", {one - ratio(t)});
   if (!IsTraining(n)) {
     const NodeEntry training = scalar(2);
-    mask = Apply("Where", {training, mask, ScalarLike(x, DType::kBool, 1)});
-    scale = Apply("Where", {training, scale, one});
+    mask = ApplyOp("Where", {training, mask, ScalarLike(x, DType::kBool, 1)});
+    scale = ApplyOp("Where", {training, scale, one});
   }
-  const NodeEntry y = Apply("Where", {mask, cast(x, type, t) * scale, ScalarLike(x, t, 0)});
-  return {cast(y, t, type), mask};
+  const NodeEntry y = ApplyOp("Where", {mask, CastFrom(x, type, t) * scale, ScalarLike(x, t, 0)});
+  return {CastFrom(y, t, type), mask};
 }
 
 /// Inference: x, and a mask that is true everywhere.
@@ -164,7 +154,7 @@ std::vector<NodeEntry> SimplifyDropout(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry x = n->inputs[0];
   NodeEntry mask;
   if (IsUsed(ctx.graph(), n, 1))
-    mask = Apply("Expand", {ScalarLike(x, DType::kBool, 1), Apply("Shape", {x})});
+    mask = ApplyOp("Expand", {ScalarLike(x, DType::kBool, 1), ApplyOp("Shape", {x})});
   return {x, mask};
 }
 
@@ -178,7 +168,6 @@ WEFT_REGISTER_OP(Dropout)
         "in every run. Gradient: dx = Where(mask, dy / (1 - ratio), 0); retains the mask. Errors: "
         "ratio or training_mode not a scalar (kShapeMismatch), training of 8-bit floats "
         "(kUnsupported). Source: ONNX Dropout-22.")
-    .set_num_inputs(1, 3)
     .set_num_outputs(2)
     .input("x", TypeDoc(kFloats | kFloat8))
     .optional_input("ratio", TypeDoc(kFloats | kFloat8, "T1"),

@@ -41,7 +41,7 @@ Graph GraphOf(const std::string& ratio, const std::string& mode, const std::stri
                              "  %y, %k = Dropout(%x, " + r + ", " + m + ")" +
                              (attrs.empty() ? "" : " {" + attrs + "}") + " : ?, ?\n}\n"));
 }
-bool Has(const Graph& g, const char* op) {
+bool HasInput(const Graph& g, const char* op) {
   for (NodePtr n : g.TopoOrder())
     if (IsOp(n, op)) return true;
   return false;
@@ -107,8 +107,8 @@ TEST_CASE("Dropout: the rewritten form draws the mask of the operator") {
     CAPTURE(row.mode);
     const Graph g = GraphOf(row.ratio, row.mode, row.attrs);
     const Graph h = ApplyPass(g, "Simplify");
-    CHECK(!Has(h, "Dropout"));
-    CHECK(Has(h, "weft::RandomUniform") == row.random);
+    CHECK(!HasInput(h, "Dropout"));
+    CHECK(HasInput(h, "weft::RandomUniform") == row.random);
     for (bool training : {false, true}) {
       Tensors in{Ones(DType::kF32, {64}, 2)};
       if (row.ratio == std::string("input")) in.push_back(Ratio(0.3));
@@ -129,7 +129,7 @@ TEST_CASE("Dropout without a seed: new in every run, never merged, y and mask of
       g.AddNode("Dropout", {first->inputs[0], first->inputs[1], first->inputs[2]});
   g.outputs = std::vector<NodeEntry>{{first, 0}, {first, 1}, {second, 1}};
   const Graph h = ApplyPasses(g, "Simplify,FoldConstants,Simplify");
-  CHECK(Has(h, "weft::RandomState"));
+  CHECK(HasInput(h, "weft::RandomState"));
   const TensorPtr x = Ones(DType::kF32, {64});
   const Tensors a = Reference().Eval(h, {x}), b = Reference().Eval(h, {x});
   CHECK(Values(*a[1]) != Values(*b[1]));

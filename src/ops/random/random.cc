@@ -3,7 +3,6 @@
 /// With the attribute `seed` every evaluation of the node draws the same numbers; without it
 /// each draws new ones. Stateful: never merged, folded or duplicated. Bernoulli is ONNX's
 /// function body over these.
-/// Source: ONNX RandomUniform-22, RandomNormal-22 and their Like forms, Multinomial-22.
 #include <atomic>
 #include <cmath>
 #include <random>
@@ -109,7 +108,6 @@ Tensors MultinomialHost(const NodePtr& n, const Tensors& in) {
       .describe(Doc " With `seed` every run draws the same. Gradient: none. Source: ONNX " #Name \
                     "-22.")                                                                      \
       .output("output", TypeDoc(kFloats))                                                        \
-      .set_num_outputs(1)                                                                        \
       .param<RandomParam>()                                                                      \
       .set_attr<FHostEval>("FHostEval", Host)                                                    \
       .set_attr<TIsStateful>("TIsStateful", true)                                                \
@@ -144,8 +142,6 @@ WEFT_REGISTER_OP(Multinomial)
         "draws the same. Gradient: none. Source: ONNX Multinomial-22.")
     .input("input", TypeDoc(kFloats), "[batch, classes]")
     .output("output", TypeDoc(kIndexTypes, "T2"), "[batch, sample_size]")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<RandomParam>()
     .set_attr<FInferType>("FInferType", RandomType(false, DType::kI32, kIndexTypes))
     .set_attr<FInferShape>("FInferShape", MultinomialShape)

@@ -74,7 +74,7 @@ Expr PhiloxKey(const Expr& seed, const Expr& step, int64_t stream) {
 Expr PhiloxUniform(DType t, const Expr& key, const Expr& number) {
   const Expr i = Wide(number);
   if (t == DType::kF64) return Uniform53(key, i * U64(2));
-  const int bits = t == DType::kF16 ? 11 : t == DType::kBF16 ? 8 : 24;
+  const int bits = TraitsOf(t).precision;
   return Top(Expr::Philox(key, i), bits, DType::kF32) *
          Expr::Const(DType::kF32, std::ldexp(1.0, -bits));
 }
@@ -196,7 +196,6 @@ Tensors StateHost(const NodePtr&, const Tensors&) {
       .input("state", "i64", "[2]: seed, step")                                                  \
       .output("output", TypeDoc(kFloats))                                                        \
       .set_num_inputs(2)                                                                         \
-      .set_num_outputs(1)                                                                        \
       .param<Name##Param>()                                                                      \
       .example({"f32[2, n, 3]", "i64[2]"})                                                       \
       .example({"_", "i64[2] = [7, 1]"}, "shape = [3, 5], dtype = f64, stream = 2")              \
@@ -216,7 +215,6 @@ WEFT_REGISTER_OP_IN(weft, RandomState)
         "run. Gradient: none. Source: Weft.")
     .output("state", "i64", "[2]")
     .set_num_inputs(0)
-    .set_num_outputs(1)
     .param<NoParam>()
     .set_attr<FInferType>("FInferType", [](InferTypeContext& ctx) { ctx.set_out(0, DType::kI64); })
     .set_attr<FInferShape>("FInferShape",

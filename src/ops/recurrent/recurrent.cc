@@ -4,11 +4,8 @@
 ///   GRU   z, r = f(..);  g = g(x Wh^T + (r h) Rh^T + b),
 ///         or with linear_before_reset r (h Rh^T + Rb);  h' = (1 - z) g + z h
 ///   LSTM  i, o, f = f(.. + p c);  c' = f c + i g(..);  h' = o h(c')
-/// One step after the other on the host, sums in double precision. Sequences shorter than the
-/// longest keep their state and give zeros.
-///   grad    by the Scan of ordinary operators that computes the same (recurrent_gradient.cc)
+/// One step after the other on the host, sums in double precision.
 ///   throws  kShapeMismatch; kBadAttribute for an activation that ONNX does not know
-/// Source: ONNX RNN-22, GRU-22, LSTM-22.
 #include "recurrent.h"
 
 #include <algorithm>
@@ -325,7 +322,6 @@ FHostEval RecurrentHost(Cell cell) {
       .set_attr<FHostEval>("FHostEval", RecurrentHost(Kind))
 
 WEFT_REGISTER_RECURRENT(RNN, "h' = f(x W^T + h R^T + b).", Cell::kRNN, "1", 2)
-    .set_num_inputs(3, 6)
     .example({"f32[3, 2, 4]", "f32[1, 5, 4]", "f32[1, 5, 5]"});
 WEFT_REGISTER_RECURRENT(GRU, "h' = (1 - z) g + z h, gates in the order z, r, h.", Cell::kGRU, "3",
                         2)

@@ -22,32 +22,32 @@ namespace weft::ops {
 namespace {
 
 NodeEntry Gathered(const NodeEntry& x, int64_t i, int64_t axis) {
-  return Apply("Gather", {x, ConstantLike(x, Tensor::Scalar(DType::kI64, double(i)))},
-               {{"axis", axis}});
+  return ApplyOp("Gather", {x, ConstantLike(x, Tensor::Scalar(DType::kI64, double(i)))},
+                 {{"axis", axis}});
 }
 NodeEntry Transposed(const NodeEntry& x, Ints perm) {
-  return Apply("Transpose", {x}, {{"perm", std::move(perm)}});
+  return ApplyOp("Transpose", {x}, {{"perm", std::move(perm)}});
 }
 std::vector<NodeEntry> SplitInto(const NodeEntry& x, int64_t axis, int64_t parts) {
-  const NodePtr n = Apply("Split", {x}, {{"axis", axis}, {"num_outputs", parts}}).node;
+  const NodePtr n = ApplyOp("Split", {x}, {{"axis", axis}, {"num_outputs", parts}}).node;
   std::vector<NodeEntry> out;
   for (int64_t i = 0; i < parts; ++i) out.emplace_back(n, uint32_t(i));
   return out;
 }
 NodeEntry Extent(const NodeEntry& x, int64_t axis) {
-  return Apply("Shape", {x}, {{"start", axis}, {"end", axis + 1}});
+  return ApplyOp("Shape", {x}, {{"start", axis}, {"end", axis + 1}});
 }
 
 NodeEntry Activated(const ActivationSpec& f, NodeEntry x, double clip) {
-  if (clip > 0) x = Apply("Clip", {x, ScalarOf(x, -clip), ScalarOf(x, clip)});
+  if (clip > 0) x = ApplyOp("Clip", {x, ScalarOf(x, -clip), ScalarOf(x, clip)});
   if (f.name == "Affine") return x * ScalarOf(x, f.alpha) + ScalarOf(x, f.beta);
   if (f.name == "ScaledTanh")
-    return Apply("Tanh", {x * ScalarOf(x, f.beta)}) * ScalarOf(x, f.alpha);
+    return ApplyOp("Tanh", {x * ScalarOf(x, f.beta)}) * ScalarOf(x, f.alpha);
   AttrDict attrs;
   if (f.name == "HardSigmoid") attrs = {{"alpha", f.alpha}, {"beta", f.beta}};
   if (f.name == "Elu" || f.name == "LeakyRelu" || f.name == "ThresholdedRelu")
     attrs = {{"alpha", f.alpha}};
-  return Apply(f.name.c_str(), {x}, attrs);
+  return ApplyOp(f.name.c_str(), {x}, attrs);
 }
 
 /// One direction of a recurrent operator.
@@ -69,7 +69,7 @@ class Direction {
   Result Build() {
     const NodeEntry x = in_[0];
     const int64_t gates = GatesOf(cell_);
-    NodeEntry xw = Apply("MatMul", {x, Transposed(Gathered(in_[1], number_, 0), {1, 0})});
+    NodeEntry xw = ApplyOp("MatMul", {x, Transposed(Gathered(in_[1], number_, 0), {1, 0})});
     NodeEntry of_state;  // the bias of R, where it is not one with that of W
     if (in_[3]) {
       const std::vector<NodeEntry> b = SplitInto(Gathered(in_[3], number_, 0), 0, 2);
@@ -95,21 +95,21 @@ class Direction {
       for (const NodeEntry& part : SplitInto(Gathered(in_[7], number_, 0), 0, 3))
         captures.push_back(part);
     if (in_[4]) {
-      const NodeEntry steps = Apply("Squeeze", {Extent(x, 0)});
+      const NodeEntry steps = ApplyOp("Squeeze", {Extent(x, 0)});
       slices.push_back(
-          Apply("Range", {ScalarLike(x, DType::kI64, 0), steps, ScalarLike(x, DType::kI64, 1)}));
-      captures.push_back(Apply("Cast", {in_[4]}, {{"to", DType::kI64}}));
+          ApplyOp("Range", {ScalarLike(x, DType::kI64, 0), steps, ScalarLike(x, DType::kI64, 1)}));
+      captures.push_back(ApplyOp("Cast", {in_[4]}, {{"to", DType::kI64}}));
     }
     std::vector<NodeEntry> operands = states;
     operands.insert(operands.end(), slices.begin(), slices.end());
     operands.insert(operands.end(), captures.begin(), captures.end());
     const Ints from_the_end(slices.size(), backwards_ ? 1 : 0);
-    const NodePtr scan = Apply("Scan", operands,
-                               {{"body", Body(states.size(), slices.size(), captures.size())},
-                                {"num_scan_inputs", int64_t(slices.size())},
-                                {"num_captures", int64_t(captures.size())},
-                                {"scan_input_directions", from_the_end},
-                                {"scan_output_directions", Ints(1, backwards_ ? 1 : 0)}})
+    const NodePtr scan = ApplyOp("Scan", operands,
+                                 {{"body", Body(states.size(), slices.size(), captures.size())},
+                                  {"num_scan_inputs", int64_t(slices.size())},
+                                  {"num_captures", int64_t(captures.size())},
+                                  {"scan_input_directions", from_the_end},
+                                  {"scan_output_directions", Ints(1, backwards_ ? 1 : 0)}})
                              .node;
     Result result{NodeEntry(scan, uint32_t(states.size())), {}};
     for (uint32_t k = 0; k < states.size(); ++k) result.states.emplace_back(scan, k);
@@ -120,8 +120,8 @@ class Direction {
   NodeEntry Initial(const NodeEntry& all) const {
     if (all) return Gathered(all, number_, p_.layout ? 1 : 0);
     const NodeEntry shape =
-        Apply("Concat", {Extent(in_[0], 1), Extent(in_[2], 2)}, {{"axis", int64_t{0}}});
-    return Apply("Expand", {ScalarOf(in_[0], 0), shape});
+        ApplyOp("Concat", {Extent(in_[0], 1), Extent(in_[2], 2)}, {{"axis", int64_t{0}}});
+    return ApplyOp("Expand", {ScalarOf(in_[0], 0), shape});
   }
   NodeEntry F(size_t i, const NodeEntry& x) const { return Activated(f_[i], x, p_.clip); }
 
@@ -138,9 +138,9 @@ class Direction {
     NodeEntry y = next[0];
     if (in_[4]) {
       const NodeEntry runs =
-          Apply("Unsqueeze", {Apply("Less", {x[1], c.back()}), IntsLike(y, {1})});
-      y = Apply("Where", {runs, y, ScalarOf(y, 0)});
-      for (size_t i = 0; i < states; ++i) next[i] = Apply("Where", {runs, next[i], s[i]});
+          ApplyOp("Unsqueeze", {ApplyOp("Less", {x[1], c.back()}), IntsLike(y, {1})});
+      y = ApplyOp("Where", {runs, y, ScalarOf(y, 0)});
+      for (size_t i = 0; i < states; ++i) next[i] = ApplyOp("Where", {runs, next[i], s[i]});
     }
     next.push_back(y);
     g.outputs = next;
@@ -148,14 +148,14 @@ class Direction {
   }
   std::vector<NodeEntry> StepRnn(const NodeEntry& h, const NodeEntry& xw,
                                  const std::vector<NodeEntry>& w) const {
-    return {F(0, xw + Apply("MatMul", {h, w[0]}))};
+    return {F(0, xw + ApplyOp("MatMul", {h, w[0]}))};
   }
   std::vector<NodeEntry> StepGru(const NodeEntry& h, const NodeEntry& xw,
                                  const std::vector<NodeEntry>& w) const {
     const bool biased = bool(in_[3]);
     const std::vector<NodeEntry> x = SplitInto(xw, -1, 3);
     const auto product = [&](const NodeEntry& state, size_t gate) {
-      const NodeEntry p = Apply("MatMul", {state, w[gate]});
+      const NodeEntry p = ApplyOp("MatMul", {state, w[gate]});
       return biased ? p + w[3 + gate] : p;
     };
     const NodeEntry z = F(0, x[0] + product(h, 0)), reset = F(0, x[1] + product(h, 1));
@@ -165,7 +165,7 @@ class Direction {
   }
   std::vector<NodeEntry> StepLstm(const NodeEntry& h, const NodeEntry& c, const NodeEntry& xw,
                                   const std::vector<NodeEntry>& w) const {
-    const std::vector<NodeEntry> gates = SplitInto(xw + Apply("MatMul", {h, w[0]}), -1, 4);
+    const std::vector<NodeEntry> gates = SplitInto(xw + ApplyOp("MatMul", {h, w[0]}), -1, 4);
     const auto gate = [&](size_t i, size_t peephole, const NodeEntry& cell) {
       return F(0, in_[7] ? gates[i] + w[1 + peephole] * cell : gates[i]);
     };
@@ -192,12 +192,12 @@ std::vector<NodeEntry> Rebuilt(Cell cell, const NodePtr& n, std::vector<NodeEntr
   std::vector<NodeEntry> y, states[2];
   for (int64_t d = 0; d < DirectionsOf(n); ++d) {
     const Direction::Result r = Direction(cell, n, operands, d).Build();
-    y.push_back(Apply("Unsqueeze", {r.y, IntsLike(r.y, {1})}));
+    y.push_back(ApplyOp("Unsqueeze", {r.y, IntsLike(r.y, {1})}));
     for (size_t k = 0; k < r.states.size(); ++k)
-      states[k].push_back(Apply("Unsqueeze", {r.states[k], IntsLike(r.y, {0})}));
+      states[k].push_back(ApplyOp("Unsqueeze", {r.states[k], IntsLike(r.y, {0})}));
   }
   const auto joined = [&](const std::vector<NodeEntry>& parts, int64_t axis, const Ints& perm) {
-    const NodeEntry all = parts.size() == 1 ? parts[0] : Apply("Concat", parts, {{"axis", axis}});
+    const NodeEntry all = parts.size() == 1 ? parts[0] : ApplyOp("Concat", parts, {{"axis", axis}});
     return batch_first ? Transposed(all, perm) : all;
   };
   std::vector<NodeEntry> out{joined(y, 1, {2, 0, 1, 3}), joined(states[0], 0, {1, 0, 2})};

@@ -1,6 +1,5 @@
 /// arg_reduce.cc: ArgMax and ArgMin: positions of extrema along one axis.
 #include "ops/util/demand.h"
-#include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
@@ -62,8 +61,6 @@ FCodeGen ArgCode(ReduceOp op) {
                 "(kShapeMismatch). Source: ONNX " #Name "-13.")                     \
       .input("data", TypeDoc(kNumeric))                                             \
       .output("reduced", "i64")                                                     \
-      .set_num_inputs(1)                                                            \
-      .set_num_outputs(1)                                                           \
       .param<ArgReduceParam>()                                                      \
       .example({"f32[2, 5]"}, "axis = 1")                                           \
       .example({"i32[n, 4]"}, "axis = -1, keepdims = 0, select_last_index = 1")     \

@@ -1,6 +1,5 @@
 /// cumulative.cc: CumSum and CumProd: running sums and products along one axis.
 /// Their definitions are quadratic in its size, so a library call that walks it once is sought.
-/// Source: ONNX CumSum-14, CumProd-26.
 #include "ops/util/shape_util.h"
 #include "weft/support/check.h"
 
@@ -62,8 +61,8 @@ Exprs CumSumCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
 std::vector<NodeEntry> CumSumGrad(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   if (!dy[0]) return {NodeEntry(), NodeEntry()};
   const auto& p = ParamOf<CumulativeParam>(n);
-  return {Apply("CumSum", {dy[0], n->inputs[1]},
-                {{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}}),
+  return {ApplyOp("CumSum", {dy[0], n->inputs[1]},
+                  {{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}}),
           NodeEntry()};
 }
 
@@ -96,16 +95,18 @@ std::vector<NodeEntry> CumProdGrad(const NodePtr& n, const std::vector<NodeEntry
   const NodeEntry x = n->inputs[0], axis = n->inputs[1], dy = dys[0];
   const AttrDict back{{"exclusive", p.exclusive}, {"reverse", 1 - p.reverse}};
   const NodeEntry zero = ScalarOf(dy, 0), one = ScalarOf(dy, 1);
-  const NodeEntry is_zero = Apply("Equal", {x, zero});
-  const NodeEntry zeros = Apply("CumSum", {Apply("Cast", {is_zero}, {{"to", DType::kI64}}), axis},
-                                {{"reverse", p.reverse}});
+  const NodeEntry is_zero = ApplyOp("Equal", {x, zero});
+  const NodeEntry zeros =
+      ApplyOp("CumSum", {ApplyOp("Cast", {is_zero}, {{"to", DType::kI64}}), axis},
+              {{"reverse", p.reverse}});
   const NodeEntry first =
-      Apply("And", {is_zero, Apply("Equal", {zeros, ScalarLike(x, DType::kI64, 1)})});
-  const NodeEntry others = Apply("CumProd", {Apply("Where", {first, one, x}), axis}, AttrsOf(n));
-  const NodeEntry total = Apply("CumSum", {dy * NodeEntry(n), axis}, back);
-  const NodeEntry quotient = total / Apply("Where", {is_zero, one, x});
-  const NodeEntry at_first = Apply("CumSum", {dy * others, axis}, back);
-  return {Apply("Where", {first, at_first, Apply("Where", {is_zero, zero, quotient})}),
+      ApplyOp("And", {is_zero, ApplyOp("Equal", {zeros, ScalarLike(x, DType::kI64, 1)})});
+  const NodeEntry others =
+      ApplyOp("CumProd", {ApplyOp("Where", {first, one, x}), axis}, AttrsOf(n));
+  const NodeEntry total = ApplyOp("CumSum", {dy * NodeEntry(n), axis}, back);
+  const NodeEntry quotient = total / ApplyOp("Where", {is_zero, one, x});
+  const NodeEntry at_first = ApplyOp("CumSum", {dy * others, axis}, back);
+  return {ApplyOp("Where", {first, at_first, ApplyOp("Where", {is_zero, zero, quotient})}),
           NodeEntry()};
 }
 
@@ -121,8 +122,6 @@ WEFT_REGISTER_OP(CumSum)
     .input("x", TypeDoc(kNumeric))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<CumulativeParam>()
     .example({"f32[2, 5]", "i64[] = [1]"})
     .example({"f32[n]", "i64[] = [0]"}, "exclusive = 1, reverse = 1")
@@ -142,8 +141,6 @@ WEFT_REGISTER_OP(CumProd)
     .input("x", TypeDoc(kCumulative))
     .input("axis", TypeDoc(kIndexTypes, "T2"), "scalar in [-rank, rank)")
     .output("y", "T", "the shape of x")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<CumulativeParam>()
     .example({"f32[2, 5]", "i64[] = [1]"})
     .example({"f32[n]", "i64[] = [0]"}, "exclusive = 1, reverse = 1")

@@ -1,10 +1,5 @@
 /// divide_count.cc: weft::DivideCount: x / n for an integer n.
 ///
-///   in      x : T[...]; count : i64[...], numpy broadcasting
-///   out     y : T[broadcast]
-///   T       floats; f16 and bf16 compute in f32, which holds counts that they cannot
-///   grad    dx = SumTo(DivideCount(dy, count), x)
-///
 /// What means and their gradients divide by: a number of elements. As an operand it stays an
 /// integer that shape inference follows, so it is part of the kernel that divides; as a float
 /// computed from it, a symbolic count would be a kernel of its own.
@@ -32,8 +27,6 @@ WEFT_REGISTER_OP_IN(weft, DivideCount)
     .input("x", TypeDoc(kFloats))
     .input("count", "i64", "numpy broadcasting against x")
     .output("y", "T", "the broadcast shape")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<NoParam>()
     .include("ElementwiseBinary")
     .example({"f32[2, n, 3]", "i64[] = [12]"})
@@ -50,7 +43,7 @@ WEFT_REGISTER_OP_IN(weft, DivideCount)
                          [](const NodePtr& n,
                             const std::vector<NodeEntry>& dy) -> std::vector<NodeEntry> {
                            if (!dy[0]) return NoGradient(n, dy);
-                           return {ReduceLike(Apply("weft::DivideCount", {dy[0], n->inputs[1]}),
+                           return {ReduceLike(ApplyOp("weft::DivideCount", {dy[0], n->inputs[1]}),
                                               n->inputs[0]),
                                    NodeEntry()};
                          })

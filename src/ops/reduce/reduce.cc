@@ -37,8 +37,8 @@ std::vector<int> AllOr(const NodePtr& n, const std::vector<int64_t>& axes, int r
 
 std::vector<int> ReducedAxes(const NodePtr& n, const std::vector<TensorArg>& in, size_t axes_input,
                              int rank) {
-  const bool given =
-      Has(in, axes_input) && !(in[axes_input].shape.rank() == 1 && in[axes_input].shape[0].is(0));
+  const bool given = HasInput(in, axes_input) &&
+                     !(in[axes_input].shape.rank() == 1 && in[axes_input].shape[0].is(0));
   return AllOr(n, given ? KnownInts(n, in[axes_input], "axes") : std::vector<int64_t>(), rank);
 }
 
@@ -52,7 +52,8 @@ void ReduceShape(InferShapeContext& ctx, Fold fold) {
   const auto& p = ParamOf<ReduceParam>(n);
   const Shape& x = ctx.in(0);
   std::optional<std::vector<int64_t>> given = std::vector<int64_t>();
-  if (Has(ctx, 1) && VectorLength(ctx, 1) != std::optional<int64_t>(0)) given = InputInts(ctx, 1);
+  if (HasInput(ctx, 1) && VectorLength(ctx, 1) != std::optional<int64_t>(0))
+    given = InputInts(ctx, 1);
   if (!x.has_rank()) {
     if (!p.keepdims && given && given->empty() && !p.noop_with_empty_axes)
       return ctx.set_out(0, Shape::Scalar());
@@ -152,23 +153,23 @@ Exprs LogSumExpCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   // An infinite maximum would make inf - inf.
   const Expr shift = Expr::Select(Expr::Unary(UnOp::kIsInf, max), Expr::Const(t, 0), max);
   const Expr sum = ReduceOver(ReduceOp::kSum, extents, [&](const Indices& r) {
-    return Call(CallOp::kExp, read(r) - shift);
+    return CallMath(CallOp::kExp, read(r) - shift);
   });
-  return {Expr::Cast(x.dtype, Call(CallOp::kLog, sum) + shift)};
+  return {Expr::Cast(x.dtype, CallMath(CallOp::kLog, sum) + shift)};
 }
 
 Expr Square(const Expr& x) { return x * x; }
 Expr Absolute(const Expr& x) { return Expr::Unary(UnOp::kAbs, x); }
 Expr Root(const Expr& y, const Expr&) { return Expr::Unary(UnOp::kSqrt, y); }
-Expr Logarithm(const Expr& y, const Expr&) { return Call(CallOp::kLog, y); }
+Expr Logarithm(const Expr& y, const Expr&) { return CallMath(CallOp::kLog, y); }
 Expr Divide(const Expr& y, const Expr& count) { return y / count; }
 
 // ---- gradients ----
 
 /// An output (or its gradient) with the reduced axes put back, so that it broadcasts against x.
 NodeEntry WithAxes(const NodePtr& n, const NodeEntry& y) {
-  if (ParamOf<ReduceParam>(n).keepdims || !Has(n, 1)) return y;
-  return Apply("Unsqueeze", {y, n->inputs[1]});
+  if (ParamOf<ReduceParam>(n).keepdims || !HasInput(n, 1)) return y;
+  return ApplyOp("Unsqueeze", {y, n->inputs[1]});
 }
 using Rule = NodeEntry (*)(const NodePtr& n, const NodeEntry& x, const NodeEntry& y,
                            const NodeEntry& dy);
@@ -184,43 +185,45 @@ NodeEntry SumRule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const No
 }
 NodeEntry MeanRule(const NodePtr& n, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
   // 1 / count by way of f64: a count may be beyond f16.
-  const NodeEntry count = Apply("Div", {Apply("Size", {x}), Apply("Size", {NodeEntry(n, 0)})});
-  const NodeEntry inverse = Apply("Reciprocal", {Apply("Cast", {count}, {{"to", DType::kF64}})});
-  return ExpandLike(dy * Apply("CastLike", {inverse, dy}), x);
+  const NodeEntry count =
+      ApplyOp("Div", {ApplyOp("Size", {x}), ApplyOp("Size", {NodeEntry(n, 0)})});
+  const NodeEntry inverse =
+      ApplyOp("Reciprocal", {ApplyOp("Cast", {count}, {{"to", DType::kF64}})});
+  return ExpandLike(dy * ApplyOp("CastLike", {inverse, dy}), x);
 }
 NodeEntry ExtremeRule(const NodePtr& n, const NodeEntry& x, const NodeEntry& y,
                       const NodeEntry& dy) {
-  const NodeEntry mask = Apply("CastLike", {Apply("Equal", {x, y}), dy});
+  const NodeEntry mask = ApplyOp("CastLike", {ApplyOp("Equal", {x, y}), dy});
   std::vector<NodeEntry> args{mask};
-  if (Has(n, 1)) args.push_back(n->inputs[1]);
-  const NodeEntry count = Apply(
+  if (HasInput(n, 1)) args.push_back(n->inputs[1]);
+  const NodeEntry count = ApplyOp(
       "ReduceSum", args,
       {{"keepdims", 1}, {"noop_with_empty_axes", ParamOf<ReduceParam>(n).noop_with_empty_axes}});
   return mask * (dy / count);
 }
 NodeEntry ProdRule(const NodePtr& n, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
   std::vector<NodeEntry> args{dy, x};
-  if (Has(n, 1)) args.push_back(n->inputs[1]);
-  return Apply("weft::ReduceProdGrad", args,
-               {{"noop_with_empty_axes", ParamOf<ReduceParam>(n).noop_with_empty_axes}});
+  if (HasInput(n, 1)) args.push_back(n->inputs[1]);
+  return ApplyOp("weft::ReduceProdGrad", args,
+                 {{"noop_with_empty_axes", ParamOf<ReduceParam>(n).noop_with_empty_axes}});
 }
 NodeEntry SumSquareRule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
   return dy * (x + x);
 }
 NodeEntry L1Rule(const NodePtr&, const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
-  return dy * Apply("Sign", {x});
+  return dy * ApplyOp("Sign", {x});
 }
 /// x / y, and 0 where all of x is 0.
 NodeEntry L2Rule(const NodePtr&, const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
   const NodeEntry zero = ScalarOf(dy, 0);
-  return Apply("Where", {Apply("Equal", {y, zero}), zero, dy * (x / y)});
+  return ApplyOp("Where", {ApplyOp("Equal", {y, zero}), zero, dy * (x / y)});
 }
 NodeEntry LogSumRule(const NodePtr&, const NodeEntry& x, const NodeEntry& y, const NodeEntry& dy) {
-  return ExpandLike(dy / Apply("Exp", {y}), x);
+  return ExpandLike(dy / ApplyOp("Exp", {y}), x);
 }
 NodeEntry LogSumExpRule(const NodePtr&, const NodeEntry& x, const NodeEntry& y,
                         const NodeEntry& dy) {
-  return dy * Apply("Exp", {x - y});
+  return dy * ApplyOp("Exp", {x - y});
 }
 
 /// The product of x over the reduced axes without the element at `self` and, where given, without
@@ -283,12 +286,12 @@ std::vector<NodeEntry> ProdGradGradient(const NodePtr& n, const std::vector<Node
   if (!g[0]) return d;
   const NodeEntry dy = n->inputs[0], x = n->inputs[1];
   std::vector<NodeEntry> alone{ScalarOf(x, 1), x}, pairs{dy, x, g[0]};
-  if (Has(n, 2)) {
+  if (HasInput(n, 2)) {
     alone.push_back(n->inputs[2]);
     pairs.push_back(n->inputs[2]);
   }
-  d[0] = SumTo(g[0] * Apply("weft::ReduceProdGrad", alone, AttrsOf(n)), dy);
-  d[1] = Apply("weft::ReduceProdGradPairs", pairs, AttrsOf(n));
+  d[0] = SumTo(g[0] * ApplyOp("weft::ReduceProdGrad", alone, AttrsOf(n)), dy);
+  d[1] = ApplyOp("weft::ReduceProdGradPairs", pairs, AttrsOf(n));
   return d;
 }
 
@@ -367,8 +370,6 @@ std::string Docs(const char* formula, const char* gradient, const char* version)
       .input("data", TypeDoc(Types))                                                              \
       .optional_input("axes", "i64", "in [-rank, rank)")                                          \
       .output("reduced", "T")                                                                     \
-      .set_num_inputs(1, 2)                                                                       \
-      .set_num_outputs(1)                                                                         \
       .param<ReduceParam>()                                                                       \
       .example({"f32[2, 3, 4]", "i64[1] = [1]"})                                                  \
       .example({"f32[n, 3]", "i64[1] = [-1]"}, "keepdims = 0")                                    \
@@ -423,7 +424,6 @@ WEFT_REGISTER_REDUCTION(ReduceLogSumExp, "y = log(sum(exp(x))), shifted by the m
 #define WEFT_REGISTER_PRODUCTS(Name, Doc, Operands)                                       \
   WEFT_REGISTER_OP_IN(weft, Name)                                                         \
       .describe(Doc)                                                                      \
-      .set_num_outputs(1)                                                                 \
       .param<ReduceParam>()                                                               \
       .set_num_inputs(Operands, Operands + 1)                                             \
       .set_attr<FInferType>("FInferType",                                                 \

@@ -65,8 +65,8 @@ std::vector<NodeEntry> SimplifySumTo(RewriteContext& ctx, const NodePtr& n) {
   if (axes.empty()) return {x};
   const bool only_leading = axes.size() == leading.size();
   const NodeEntry sum =
-      Apply("ReduceSum", {x, IntsLike(x, axes)}, {{"keepdims", int64_t(!only_leading)}});
-  return {only_leading || leading.empty() ? sum : Apply("Squeeze", {sum, IntsLike(x, leading)})};
+      ApplyOp("ReduceSum", {x, IntsLike(x, axes)}, {{"keepdims", int64_t(!only_leading)}});
+  return {only_leading || leading.empty() ? sum : ApplyOp("Squeeze", {sum, IntsLike(x, leading)})};
 }
 std::string SumToBody(const OnnxBodyRequest& r) {
   return "like = Shape(i1)\n" + SumToText("i0", r.input_shapes[0], "like", r.input_shapes[1]);
@@ -83,8 +83,6 @@ WEFT_REGISTER_OP_IN(weft, SumTo)
     .input("x", TypeDoc(kNumeric))
     .input("like", "any")
     .output("y", "T")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<NoParam>()
     .example({"f32[2, 3, 4]", "f32[3, 1]"})
     .example({"f32[2, n]", "f32[n]"})

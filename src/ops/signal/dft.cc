@@ -4,10 +4,8 @@
 /// The angle is taken from (k n) mod N, so that it stays exact for long signals. Complex numbers
 /// are pairs on the last axis. All in double precision, since results near zero are differences of
 /// large sums. Quadratic in N: right for every length, slow for large ones.
-///   grad    the transform the other way, by the same operators
 ///   throws  kShapeMismatch; kUnsupported where the length or the axis is not known
 ///           when code is made
-/// Source: ONNX DFT-20 (with the inverse of one-sided spectra), STFT-17.
 #include "ops/util/demand.h"
 #include "ops/util/host_util.h"
 
@@ -39,7 +37,7 @@ constexpr double kTau = 6.283185307179586476925286766559;
 std::pair<Expr, Expr> Rotation(DType c, const Expr& a, const Expr& b, const Expr& n) {
   const Expr turn = Expr::Cast(c, FloorModExpr(a * b, n)) / Expr::Cast(c, n);
   const Expr angle = turn * Expr::Const(c, kTau);
-  return {Call(CallOp::kCos, angle), Call(CallOp::kSin, angle)};
+  return {CallMath(CallOp::kCos, angle), CallMath(CallOp::kSin, angle)};
 }
 
 /// The last axis holds real parts, or real and imaginary ones.
@@ -72,7 +70,7 @@ void DftShape(InferShapeContext& ctx) {
   const auto& p = ParamOf<DftParam>(ctx.node());
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
-  const auto given = Has(ctx, 2) ? InputInts(ctx, 2) : std::vector<int64_t>{-2};
+  const auto given = HasInput(ctx, 2) ? InputInts(ctx, 2) : std::vector<int64_t>{-2};
   if (!given) return Unknown(ctx, 0, "the axis is not known");
   WEFT_CHECK(given->size() == 1, kShapeMismatch, "{}: the axis has {} elements",
              ctx.node()->Describe(), given->size());
@@ -81,9 +79,9 @@ void DftShape(InferShapeContext& ctx) {
              "{}: axis {} of x {}, whose last axis holds real and imaginary parts",
              ctx.node()->Describe(), axis, x.ToString());
   DemandParts(ctx, x);
-  const SymTensorPtr length = Has(ctx, 1) ? InputValue(ctx, 1) : nullptr;
-  SymInt n =
-      Has(ctx, 1) && !length ? SymInt() : LengthOf(p.inverse && p.onesided, x[axis], length.get());
+  const SymTensorPtr length = HasInput(ctx, 1) ? InputValue(ctx, 1) : nullptr;
+  SymInt n = HasInput(ctx, 1) && !length ? SymInt()
+                                         : LengthOf(p.inverse && p.onesided, x[axis], length.get());
   if (!n.known()) n = ctx.unbacked(0);
   std::vector<SymInt> dims = x.dims();
   dims[size_t(axis)] = p.onesided && !p.inverse ? FloorDiv(n, 2) + 1 : n;
@@ -94,11 +92,11 @@ Exprs DftCode(const NodePtr& node, const std::vector<TensorArg>& in, const Outpu
   const auto& p = ParamOf<DftParam>(node);
   const TensorArg& x = in[0];
   const int axis =
-      AxisOf(Has(in, 2) ? KnownInts(node, in[2], "the axis").at(0) : -2, x.rank(), node);
+      AxisOf(HasInput(in, 2) ? KnownInts(node, in[2], "the axis").at(0) : -2, x.rank(), node);
   const bool to_real = p.onesided && p.inverse;
-  WEFT_CHECK(!Has(in, 1) || in[1].value, kUnsupported,
+  WEFT_CHECK(!HasInput(in, 1) || in[1].value, kUnsupported,
              "{}: the length must be known at compile time", node->Describe());
-  const SymInt length = LengthOf(to_real, x.shape[axis], Has(in, 1) ? in[1].value : nullptr);
+  const SymInt length = LengthOf(to_real, x.shape[axis], HasInput(in, 1) ? in[1].value : nullptr);
   WEFT_CHECK(length.known(), kUnsupported, "{}: the length must be known at compile time",
              node->Describe());
   const Expr n = Expr::Dim(length);
@@ -138,20 +136,21 @@ NodeEntry Number(const NodeEntry& near, int64_t v) {
 /// e cut or filled with zeros at the end of an axis; `axis` and `extent` are
 /// vectors of one element.
 NodeEntry Fit(const NodeEntry& e, const NodeEntry& axis, const NodeEntry& extent) {
-  const NodeEntry now = Apply("Gather", {ShapeOf(e), axis}, {{"axis", 0}});
-  const NodeEntry pads = Apply("Concat", {IntsLike(e, {0}), extent - now}, {{"axis", 0}});
-  return Apply("Pad", {e, pads, NodeEntry(), axis});
+  const NodeEntry now = ApplyOp("Gather", {ShapeOf(e), axis}, {{"axis", 0}});
+  const NodeEntry pads = ApplyOp("Concat", {IntsLike(e, {0}), extent - now}, {{"axis", 0}});
+  return ApplyOp("Pad", {e, pads, NodeEntry(), axis});
 }
 /// e with as many parts on its last axis as x has.
 NodeEntry FitParts(const NodeEntry& e, const NodeEntry& x) {
-  return Fit(e, IntsLike(e, {-1}), Apply("Shape", {x}, {{"start", -1}}));
+  return Fit(e, IntsLike(e, {-1}), ApplyOp("Shape", {x}, {{"start", -1}}));
 }
 /// DFT of e with a length given as a vector of one element.
 NodeEntry Transform(const NodeEntry& e, const NodeEntry& length, const NodeEntry& axis,
                     int64_t inverse, int64_t onesided) {
   const NodeEntry scalar = IntsLike(e, {});
-  return Apply("DFT", {e, Apply("Reshape", {length, scalar}), Apply("Reshape", {axis, scalar})},
-               {{"inverse", inverse}, {"onesided", onesided}});
+  return ApplyOp("DFT",
+                 {e, ApplyOp("Reshape", {length, scalar}), ApplyOp("Reshape", {axis, scalar})},
+                 {{"inverse", inverse}, {"onesided", onesided}});
 }
 
 /// As a real-linear map the transform by F has the adjoint by its conjugate transpose: N times the
@@ -162,27 +161,27 @@ std::vector<NodeEntry> DftGrad(const NodePtr& n, const std::vector<NodeEntry>& d
   const auto& p = ParamOf<DftParam>(n);
   const NodeEntry x = n->inputs[0], dy = dys[0];
   const auto vector = [&](size_t i) {
-    const NodeEntry wide = Apply("Cast", {n->inputs[i]}, {{"to", DType::kI64}});
-    return Apply("Reshape", {wide, IntsLike(x, {-1})});
+    const NodeEntry wide = ApplyOp("Cast", {n->inputs[i]}, {{"to", DType::kI64}});
+    return ApplyOp("Reshape", {wide, IntsLike(x, {-1})});
   };
-  const NodeEntry axis = Has(n, 2) ? vector(2) : IntsLike(x, {-2});
-  const NodeEntry extent = Apply("Gather", {ShapeOf(x), axis}, {{"axis", 0}});
+  const NodeEntry axis = HasInput(n, 2) ? vector(2) : IntsLike(x, {-2});
+  const NodeEntry extent = ApplyOp("Gather", {ShapeOf(x), axis}, {{"axis", 0}});
   const bool to_real = p.inverse && p.onesided;
-  const NodeEntry length = Has(n, 1) ? vector(1)
-                           : to_real ? (extent - Number(x, 1)) * Number(x, 2)
-                                     : extent;
-  const NodeEntry count = Apply("CastLike", {length, dy});
+  const NodeEntry length = HasInput(n, 1) ? vector(1)
+                           : to_real      ? (extent - Number(x, 1)) * Number(x, 2)
+                                          : extent;
+  const NodeEntry count = ApplyOp("CastLike", {length, dy});
   NodeEntry dx = Transform(dy, length, axis, p.inverse ? 0 : 1, to_real ? 1 : 0);
   dx = p.inverse ? dx / count : dx * count;
   if (to_real) {
     // All frequencies but the first, and for an even length the last, stand for two.
-    const NodeEntry bins = Apply("Gather", {ShapeOf(dx), axis}, {{"axis", 0}});
+    const NodeEntry bins = ApplyOp("Gather", {ShapeOf(dx), axis}, {{"axis", 0}});
     const NodeEntry half = (length + Number(x, 1)) / Number(x, 2);
     const NodeEntry none = IntsLike(x, {0});
-    const NodeEntry first = Fit(Apply("Slice", {dx, none, IntsLike(x, {1}), axis}), axis, bins);
-    const NodeEntry last = Apply("Slice", {dx, half, bins, axis});
-    const NodeEntry pads = Apply("Concat", {half, none}, {{"axis", 0}});
-    dx = dx + dx - first - Apply("Pad", {last, pads, NodeEntry(), axis});
+    const NodeEntry first = Fit(ApplyOp("Slice", {dx, none, IntsLike(x, {1}), axis}), axis, bins);
+    const NodeEntry last = ApplyOp("Slice", {dx, half, bins, axis});
+    const NodeEntry pads = ApplyOp("Concat", {half, none}, {{"axis", 0}});
+    dx = dx + dx - first - ApplyOp("Pad", {last, pads, NodeEntry(), axis});
   }
   d[0] = FitParts(Fit(dx, axis, extent), x);
   return d;
@@ -194,29 +193,29 @@ std::vector<NodeEntry> StftGrad(const NodePtr& n, const std::vector<NodeEntry>& 
   if (!dys[0]) return d;
   const NodeEntry x = n->inputs[0], dy = dys[0];
   const auto scalar = [&](const NodeEntry& e) {
-    const NodeEntry wide = Apply("Cast", {e}, {{"to", DType::kI64}});
-    return Apply("Reshape", {wide, IntsLike(x, {})});
+    const NodeEntry wide = ApplyOp("Cast", {e}, {{"to", DType::kI64}});
+    return ApplyOp("Reshape", {wide, IntsLike(x, {})});
   };
   const auto range = [&](const NodeEntry& count) {
-    return Apply("Range", {Number(x, 0), count, Number(x, 1)});
+    return ApplyOp("Range", {Number(x, 0), count, Number(x, 1)});
   };
-  const NodeEntry length = scalar(Has(n, 3) ? n->inputs[3] : ShapeOf(n->inputs[2]));
-  const NodeEntry frames = scalar(Apply("Shape", {NodeEntry(n)}, {{"start", 1}, {"end", 2}}));
+  const NodeEntry length = scalar(HasInput(n, 3) ? n->inputs[3] : ShapeOf(n->inputs[2]));
+  const NodeEntry frames = scalar(ApplyOp("Shape", {NodeEntry(n)}, {{"start", 1}, {"end", 2}}));
   const NodeEntry starts = range(frames) * scalar(n->inputs[1]);
-  const NodeEntry places = Apply("Unsqueeze", {starts, IntsLike(x, {1})}) + range(length);
+  const NodeEntry places = ApplyOp("Unsqueeze", {starts, IntsLike(x, {1})}) + range(length);
   const NodeEntry back =
-      Transform(dy, length, IntsLike(x, {2}), 1, 0) * Apply("CastLike", {length, dy});
+      Transform(dy, length, IntsLike(x, {2}), 1, 0) * ApplyOp("CastLike", {length, dy});
   NodeEntry dframes = FitParts(back, x);  // [batch, frames, length, parts]
-  if (Has(n, 2)) {
+  if (HasInput(n, 2)) {
     const NodeEntry window = n->inputs[2];
-    const NodeEntry read = Apply("Gather", {x, places}, {{"axis", 1}});
+    const NodeEntry read = ApplyOp("Gather", {x, places}, {{"axis", 1}});
     const NodeEntry sum =
-        Apply("ReduceSum", {dframes * read, IntsLike(x, {0, 1, 3})}, {{"keepdims", 0}});
-    d[2] = Apply("CastLike", {sum, window});
+        ApplyOp("ReduceSum", {dframes * read, IntsLike(x, {0, 1, 3})}, {{"keepdims", 0}});
+    d[2] = ApplyOp("CastLike", {sum, window});
     dframes =
-        dframes * Apply("CastLike", {Apply("Unsqueeze", {window, IntsLike(x, {1})}), dframes});
+        dframes * ApplyOp("CastLike", {ApplyOp("Unsqueeze", {window, IntsLike(x, {1})}), dframes});
   }
-  d[0] = Apply("weft::GatherGrad", {dframes, ShapeOf(x), places}, {{"axis", 1}});
+  d[0] = ApplyOp("weft::GatherGrad", {dframes, ShapeOf(x), places}, {{"axis", 1}});
   return d;
 }
 
@@ -233,18 +232,18 @@ void StftShape(InferShapeContext& ctx) {
   if (!CheckRank(ctx, 0, 3, "signal")) return Unknown(ctx, 0, "the rank of signal is unknown");
   const Shape& x = ctx.in(0);
   const auto one = [&](int i) {
-    const SymTensorPtr v = Has(ctx, i) ? InputValue(ctx, i) : nullptr;
+    const SymTensorPtr v = HasInput(ctx, i) ? InputValue(ctx, i) : nullptr;
     return v && v->elements.size() == 1 ? v->elements[0] : SymInt();
   };
   for (int i : {1, 3}) {
-    const SymTensorPtr v = Has(ctx, i) ? InputValue(ctx, i) : nullptr;
+    const SymTensorPtr v = HasInput(ctx, i) ? InputValue(ctx, i) : nullptr;
     WEFT_CHECK(!v || v->elements.size() == 1, kShapeMismatch, "{}: input {} has {} elements",
                ctx.node()->Describe(), i, v ? v->elements.size() : 0);
   }
   DemandParts(ctx, x);
-  const bool has_window = Has(ctx, 2) && CheckRank(ctx, 2, 1, "window");
-  WEFT_CHECK(Has(ctx, 2) || Has(ctx, 3), kArity, "{}: neither a window nor a frame length",
-             ctx.node()->Describe());
+  const bool has_window = HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "window");
+  WEFT_CHECK(HasInput(ctx, 2) || HasInput(ctx, 3), kArity,
+             "{}: neither a window nor a frame length", ctx.node()->Describe());
   const SymInt step = one(1);
   WEFT_CHECK(!step.known() || !step.is_const() || step.value() > 0, kShapeMismatch,
              "{}: a frame step of {}", ctx.node()->Describe(), step.ToString());
@@ -261,13 +260,13 @@ Exprs StftCode(const NodePtr& node, const std::vector<TensorArg>& in, const Outp
   const TensorArg& x = in[0];
   const int64_t step = KnownInts(node, in[1], "the frame step").at(0);
   const SymInt length =
-      Has(in, 3) ? SymInt(KnownInts(node, in[3], "the frame length").at(0)) : in[2].shape[0];
+      HasInput(in, 3) ? SymInt(KnownInts(node, in[3], "the frame length").at(0)) : in[2].shape[0];
   const Expr n = Expr::Dim(length);
   const DType c = DType::kF64;
   const Expr batch = at(0)[0], begin = at(0)[1] * Expr::Int(step), k = at(0)[2];
   const auto part = [&](bool imaginary) {
     return Expr::Reduce(ReduceOp::kSum, {length}, [&](const Indices& r) {
-      const Expr w = Has(in, 2) ? Expr::Cast(c, in[2]({r[0]})) : Expr::ConstInt(c, 1);
+      const Expr w = HasInput(in, 2) ? Expr::Cast(c, in[2]({r[0]})) : Expr::ConstInt(c, 1);
       const Indices from{batch, begin + r[0], Expr::Int(0)};
       const Expr re = w * Expr::Cast(c, x(from)), im = w * ImaginaryPart(x, c, from);
       const auto [cosine, sine] = Rotation(c, k, r[0], n);
@@ -289,8 +288,6 @@ WEFT_REGISTER_OP(DFT)
     .optional_input("dft_length", TypeDoc(kIndexTypes, "T2"), "default: the size of the axis")
     .optional_input("axis", "i64", "default -2")
     .output("output", "T", "[..., 2]; the inverse of one-sided frequencies: [..., 1]")
-    .set_num_inputs(1, 3)
-    .set_num_outputs(1)
     .param<DftParam>()
     .example({"f32[2, 5, 1]"})
     .example({"f32[1, 6, 2]", "_", "i64[] = [1]"}, "inverse = 1")
@@ -309,8 +306,6 @@ WEFT_REGISTER_OP(STFT)
     .optional_input("window", "T1", "[frame_length]; default: ones")
     .optional_input("frame_length", "T2", "default: the size of the window")
     .output("output", "T", "[batch, frames, frequencies, 2]")
-    .set_num_inputs(2, 4)
-    .set_num_outputs(1)
     .param<StftParam>()
     .example({"f32[1, 12, 1]", "i64[] = [3]", "f32[6]"})
     .set_attr<FInferType>("FInferType", StftType)

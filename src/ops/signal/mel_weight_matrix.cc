@@ -1,6 +1,5 @@
 /// mel_weight_matrix.cc: MelWeightMatrix, from the bins of a spectrum to those of the mel scale. It
 /// runs on the host.
-/// Source: ONNX MelWeightMatrix-17.
 #include <algorithm>
 #include <cmath>
 
@@ -89,8 +88,6 @@ WEFT_REGISTER_OP(MelWeightMatrix)
     .input("lower_edge_hertz", TypeDoc(kFloats, "T2"))
     .input("upper_edge_hertz", "T2")
     .output("output", TypeDoc(kNumeric, "T3"), "[dft_length / 2 + 1, num_mel_bins]")
-    .set_num_inputs(5)
-    .set_num_outputs(1)
     .param<MelWeightMatrixParam>()
     .example({"i64[] = [4]", "i64[] = [16]", "i64[] = [8192]", "f32[] = [0]", "f32[] = [4096]"})
     .set_attr<FInferType>("FInferType", MelInferType)

@@ -2,7 +2,6 @@
 ///
 /// Strings live on the host. Case changes touch the letters of ASCII and leave other bytes as they
 /// are; the attribute `locale` is not used.
-/// Source: ONNX StringConcat-20, StringSplit-20, StringNormalizer-10, TfIdfVectorizer-9.
 #include <algorithm>
 #include <map>
 
@@ -274,8 +273,6 @@ WEFT_REGISTER_OP(StringConcat)
     .input("X", "str")
     .input("Y", "str")
     .output("Z", "str")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .param<NoParam>()
     .set_attr<FInferType>("FInferType", StringType)
     .set_attr<FInferShape>("FInferShape", BroadcastShape)
@@ -289,8 +286,6 @@ WEFT_REGISTER_OP(StringSplit)
     .input("X", "str")
     .output("Y", "str", "[..., most parts]")
     .output("Z", "i64", "the shape of X")
-    .set_num_inputs(1)
-    .set_num_outputs(2)
     .param<StringSplitParam>()
     .set_attr<FInferType>("FInferType", StringSplitType)
     .set_attr<FInferShape>("FInferShape", StringSplitShape)
@@ -303,8 +298,6 @@ WEFT_REGISTER_OP(StringNormalizer)
         "left. Source: ONNX StringNormalizer-10.")
     .input("X", "str", "[C] or [1, C]")
     .output("Y", "str")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<StringNormalizerParam>()
     .set_attr<FInferType>("FInferType", StringType)
     .set_attr<FInferShape>("FInferShape", StringNormalizerShape)
@@ -317,8 +310,6 @@ WEFT_REGISTER_OP(TfIdfVectorizer)
         "TfIdfVectorizer-9.")
     .input("X", "str, i32 or i64", "[C] or [N, C]")
     .output("Y", "f32", "[columns] or [N, columns]")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .param<TfIdfParam>()
     .set_attr<FInferType>("FInferType", TfIdfType)
     .set_attr<FInferShape>("FInferShape", TfIdfShape)

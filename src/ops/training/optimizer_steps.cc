@@ -10,8 +10,6 @@
 ///   Adam      g = norm X + G; V' = alpha V + (1 - alpha) g; H' = beta H + (1 - beta) g^2;
 ///             r = T > 0 ? R sqrt(1 - beta^T) / (1 - alpha^T) : R;
 ///             X' = (1 - post) (X - r V' / (sqrt(H') + epsilon))
-///   grad    none
-/// Source: ONNX ai.onnx.preview.training 1.
 #include <algorithm>
 #include <climits>
 

@@ -14,7 +14,7 @@ class AsOperator final : public InferShapeContext {
   int num_inputs() const override { return int(operands_.size()); }
   int num_outputs() const override { return 1; }
   bool has_input(int i) const override {
-    return IsSought(i) || (Input(i) >= 0 && Has(adjoint_, Input(i)));
+    return IsSought(i) || (Input(i) >= 0 && HasInput(adjoint_, Input(i)));
   }
   const Shape& in(int i) const override {
     static const Shape kUnknown;
@@ -61,6 +61,12 @@ FInferShape AdjointShape(FInferShape forward, int shape, std::vector<int> operan
     forward(op);
     for (int i = 0; i < results; ++i) DemandShape(ctx, i, op.result());
   };
+}
+
+void AdjointType(InferTypeContext& ctx) {
+  const Type t = CommonInputType(ctx, kFloats, 0, 2);
+  CheckInputType(ctx, 2, kI64Only);
+  if (t.known()) ctx.set_out(0, t);
 }
 
 }  // namespace weft::ops

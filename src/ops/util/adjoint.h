@@ -22,4 +22,7 @@ constexpr int kAbsent = -2;
 FInferShape AdjointShape(FInferShape forward, int shape, std::vector<int> operands,
                          int results = 1);
 
+/// FInferType: output 0 has the common float dtype of inputs 0 and 1; input 2 holds i64 extents.
+void AdjointType(InferTypeContext& ctx);
+
 }  // namespace weft::ops

@@ -150,7 +150,7 @@ std::vector<NodeEntry> Inlined(const Graph& g, const std::vector<NodeEntry>& ent
     }
     std::vector<NodeEntry> in;
     for (const NodeEntry& e : n->inputs) in.push_back(at(e));
-    twin[n->id()] = Apply(n->op()->name.c_str(), in, n->attrs.dict).node;
+    twin[n->id()] = ApplyOp(n->op()->name.c_str(), in, n->attrs.dict).node;
   });
   std::vector<NodeEntry> out;
   for (const NodeEntry& e : entries) out.push_back(at(e));
@@ -218,7 +218,7 @@ std::vector<NodeEntry> StackedInputs(const Recurrence& r, const std::vector<size
       r.node, std::vector<NodeEntry>(body.inputs().begin(), body.inputs().end()), rerun);
   attrs.erase("scan_output_axes");
   attrs.erase("scan_output_directions");
-  const NodePtr run = Apply(r.node->op()->name.c_str(), r.node->inputs, attrs).node;
+  const NodePtr run = ApplyOp(r.node->op()->name.c_str(), r.node->inputs, attrs).node;
   uint32_t next = uint32_t(r.states);
   for (NodeEntry& e : stacks)
     if (!e) e = NodeEntry(run, next++);
@@ -304,14 +304,14 @@ std::vector<NodeEntry> RunBackwards(const Recurrence& r, const std::vector<NodeE
     back.Take(b.operands[r.first_capture() + k], r.operand(r.first_capture() + k));
     ++captures;
   }
-  const NodeEntry run = Apply("Scan", back.operands,
-                              {{"body", ExtractBody(r.node, back.inputs, back.outputs)},
-                               {"num_scan_inputs", int64_t(axes.size())},
-                               {"num_captures", captures},
-                               {"scan_input_axes", axes},
-                               {"scan_input_directions", directions},
-                               {"scan_output_axes", result_axes},
-                               {"scan_output_directions", result_directions}});
+  const NodeEntry run = ApplyOp("Scan", back.operands,
+                                {{"body", ExtractBody(r.node, back.inputs, back.outputs)},
+                                 {"num_scan_inputs", int64_t(axes.size())},
+                                 {"num_captures", captures},
+                                 {"scan_input_axes", axes},
+                                 {"scan_input_directions", directions},
+                                 {"scan_output_axes", result_axes},
+                                 {"scan_output_directions", result_directions}});
   for (size_t i = 0; i < from.size(); ++i)
     if (from[i] != kUnused) dx[from[i]] = NodeEntry(run.node, uint32_t(i));
   return dx;

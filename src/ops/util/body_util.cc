@@ -50,6 +50,23 @@ void SetOrExplain(InferShapeContext& ctx, int k, const Shape& s) {
   if (!s.fully_known()) Unknown(ctx, k, "it depends on what a body computes");
 }
 
+void SetStates(InferShapeContext& ctx, std::vector<Shape> states, int* unbacked) {
+  for (size_t k = 0; k < states.size(); ++k) {
+    for (int d = 0; states[k].has_rank() && d < states[k].rank(); ++d, ++*unbacked)
+      if (!states[k][d].known()) states[k].set(d, ctx.unbacked(*unbacked));
+    SetOrExplain(ctx, int(k), states[k]);
+  }
+}
+std::vector<SymInt> OuterDims(InferShapeContext& ctx, const Shape& s,
+                              const std::vector<SymInt>& outer, int* unbacked) {
+  std::vector<SymInt> dims;
+  for (SymInt d : s.dims()) {
+    dims.push_back(IsOuter(d, outer) ? d : ctx.unbacked(*unbacked));
+    ++*unbacked;
+  }
+  return dims;
+}
+
 std::vector<Type> TypesFrom(InferTypeContext& ctx, int first) {
   std::vector<Type> types;
   for (int i = first; i < ctx.num_inputs(); ++i)

@@ -2,7 +2,6 @@
 /// a body, and stacks of what its runs give.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "host_util.h"
@@ -29,6 +28,12 @@ bool IsOuter(SymInt d, const std::vector<SymInt>& outer);
 std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes);
 /// Sets the shape of output k and, where some of it is unknown, says why.
 void SetOrExplain(InferShapeContext& ctx, int k, const Shape& s);
+/// Outputs 0 .. are the states; extents that no iteration tells become unbacked symbols, numbered
+/// from *unbacked on, which moves on by one an axis.
+void SetStates(InferShapeContext& ctx, std::vector<Shape> states, int* unbacked);
+/// The extents of a body's result outside: those that mean nothing there become unbacked, as above.
+std::vector<SymInt> OuterDims(InferShapeContext& ctx, const Shape& s,
+                              const std::vector<SymInt>& outer, int* unbacked);
 /// Types and shapes of the operands from number `first` on.
 std::vector<Type> TypesFrom(InferTypeContext& ctx, int first);
 std::vector<Shape> ShapesFrom(InferShapeContext& ctx, int first);

@@ -8,19 +8,19 @@ namespace weft::ops {
 
 /// The spatial axes of x, as a tensor: range(2, rank).
 inline NodeEntry SpatialAxes(const NodeEntry& x) {
-  return Apply("Range",
-               {ConstantLike(x, Tensor::Scalar(DType::kI64, 2)), Apply("Size", {ShapeOf(x)}),
-                ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
+  return ApplyOp("Range",
+                 {ConstantLike(x, Tensor::Scalar(DType::kI64, 2)), ApplyOp("Size", {ShapeOf(x)}),
+                  ConstantLike(x, Tensor::Scalar(DType::kI64, 1))});
 }
 /// v[c] as [c, 1, 1 ...], which broadcasts over x.
 inline NodeEntry ChannelColumn(const NodeEntry& v, const NodeEntry& x) {
-  const NodeEntry spatial = Apply("Shape", {Apply("Shape", {x}, {{"start", 2}})});
-  const NodeEntry ones = Apply("ConstantOfShape", {spatial}, {{"value", Tensor::Ints({1})}});
-  const NodeEntry shape = Apply("Concat", {ShapeOf(v), ones}, {{"axis", 0}});
-  return Apply("Reshape", {v, shape}, {{"allowzero", 1}});
+  const NodeEntry spatial = ApplyOp("Shape", {ApplyOp("Shape", {x}, {{"start", 2}})});
+  const NodeEntry ones = ApplyOp("ConstantOfShape", {spatial}, {{"value", Tensor::Ints({1})}});
+  const NodeEntry shape = ApplyOp("Concat", {ShapeOf(v), ones}, {{"axis", 0}});
+  return ApplyOp("Reshape", {v, shape}, {{"allowzero", 1}});
 }
 inline NodeEntry CastTo(const NodeEntry& e, const NodeEntry& like) {
-  return Apply("CastLike", {e, like});
+  return ApplyOp("CastLike", {e, like});
 }
 
 }  // namespace weft::ops

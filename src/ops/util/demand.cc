@@ -46,7 +46,7 @@ void DemandShape(InferShapeContext& ctx, int i, const Shape& s) {
 }
 
 void DemandBroadcastTo(InferShapeContext& ctx, int i, const Shape& to) {
-  if (!Has(ctx, i) || !ctx.in(i).has_rank() || !to.has_rank()) return;
+  if (!HasInput(ctx, i) || !ctx.in(i).has_rank() || !to.has_rank()) return;
   const Shape& from = ctx.in(i);
   const int lead = to.rank() - from.rank();
   const auto refuse = [&] {

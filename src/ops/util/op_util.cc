@@ -91,23 +91,19 @@ FInferType TypeOfFirst(DTypeSet set) {
   };
 }
 
+DType StashType(const NodePtr& n, int64_t stash_type) {
+  const DType t = DTypeOfOnnx(stash_type).value_or(DType::kUnknown);
+  WEFT_CHECK(IsFloat(t), kBadAttribute, "{}: stash_type {} is not a float dtype", n->Describe(),
+             stash_type);
+  return t;
+}
+
 // ---- values ----
 
 namespace {
 
 /// Largest magnitude up to which a float dtype holds every integer.
-int64_t ExactIntegers(DType t) {
-  switch (t) {
-    case DType::kBF16:
-      return 1 << 8;
-    case DType::kF16:
-      return 1 << 11;
-    case DType::kF32:
-      return 1 << 24;
-    default:
-      return int64_t{1} << 53;
-  }
-}
+int64_t ExactIntegers(DType t) { return int64_t{1} << TraitsOf(t).precision; }
 
 /// Position in a tensor of extents `dims` of output position `at` under broadcasting; dims are
 /// right-aligned.
@@ -123,7 +119,8 @@ int64_t BroadcastOffset(const std::vector<int64_t>& dims, const std::vector<int6
 
 bool Holds(DType t, SymInt e, const Facts& facts) {
   int64_t lo = INT64_MIN, hi = INT64_MAX;
-  bool trusts_sizes = false;
+  bool trusts_sizes = t == DType::kF64;
+  if (IsFloat(t)) hi = ExactIntegers(t), lo = -hi;
   switch (t) {
     case DType::kBool:
       lo = 0, hi = 1;
@@ -139,14 +136,6 @@ bool Holds(DType t, SymInt e, const Facts& facts) {
     case DType::kU32:
       lo = 0, hi = UINT32_MAX, trusts_sizes = true;
       break;
-    case DType::kF64:
-      hi = ExactIntegers(t), lo = -hi, trusts_sizes = true;
-      break;
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      hi = ExactIntegers(t), lo = -hi;
-      break;
     case DType::kI8:
       lo = INT8_MIN, hi = INT8_MAX;
       break;
@@ -160,7 +149,7 @@ bool Holds(DType t, SymInt e, const Facts& facts) {
       lo = 0, hi = UINT16_MAX;
       break;
     default:
-      return false;
+      if (!IsFloat(t)) return false;
   }
   if (e.is_const()) return lo <= e.value() && e.value() <= hi;
   if ((t == DType::kI32 || t == DType::kU32) && !NeverWraps32(e)) return false;
@@ -337,7 +326,7 @@ std::vector<NodeEntry> NoGradient(const NodePtr& n, const std::vector<NodeEntry>
   return std::vector<NodeEntry>(n->inputs.size());
 }
 NodeEntry MaskedGrad(const NodeEntry& condition, const NodeEntry& dy) {
-  return Apply("Where", {condition, dy, ScalarOf(dy, 0)});
+  return ApplyOp("Where", {condition, dy, ScalarOf(dy, 0)});
 }
 
 // ---- FSimplify ----
@@ -369,6 +358,10 @@ std::vector<NodeEntry> ReplaceIfSame(const RewriteContext& ctx, const NodePtr& n
   const DType t = ctx.dtype(x);
   if (t == DType::kUnknown || ctx.dtype(y) != t || !ctx.same_shape(y, x)) return {};
   return {x};
+}
+std::vector<NodeEntry> SimplifyByOne(RewriteContext& ctx, const NodePtr& n) {
+  return IsUniform(ctx, n->inputs[1], 1) ? ReplaceIfSame(ctx, n, n->inputs[0])
+                                         : std::vector<NodeEntry>();
 }
 std::vector<NodeEntry> SimplifyIdempotent(RewriteContext&, const NodePtr& n) {
   const NodeEntry x = n->inputs[0];

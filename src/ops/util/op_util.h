@@ -38,6 +38,9 @@ class DTypeSet {
   constexpr DTypeSet(std::initializer_list<DType> types) {
     for (DType t : types) bits_ |= uint64_t{1} << int(t);
   }
+  constexpr explicit DTypeSet(bool (*has)(DType)) {
+    for (int i = 0; i < kNumDTypes; ++i) bits_ |= uint64_t{has(DType(i))} << i;
+  }
   constexpr bool has(DType t) const { return bits_ >> int(t) & 1; }
   friend constexpr DTypeSet operator|(DTypeSet a, DTypeSet b) {
     return DTypeSet(a.bits_ | b.bits_);
@@ -51,14 +54,14 @@ class DTypeSet {
 };
 
 inline constexpr DTypeSet kBoolOnly{DType::kBool};
-inline constexpr DTypeSet kFloats{DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
-inline constexpr DTypeSet kSignedInts{DType::kI8, DType::kI16, DType::kI32, DType::kI64};
-inline constexpr DTypeSet kUnsignedInts{DType::kU8, DType::kU16, DType::kU32, DType::kU64};
-inline constexpr DTypeSet kInts = kSignedInts | kUnsignedInts;
+inline constexpr DTypeSet kFloats{IsFloat};
+inline constexpr DTypeSet kSignedInts{IsSigned};
+inline constexpr DTypeSet kUnsignedInts{IsUnsigned};
+inline constexpr DTypeSet kInts{IsInt};
 inline constexpr DTypeSet kNumeric = kInts | kFloats;
 inline constexpr DTypeSet kSignedNumeric = kSignedInts | kFloats;
 /// What kernels compute with.
-inline constexpr DTypeSet kComputable = kNumeric | kBoolOnly;
+inline constexpr DTypeSet kComputable{IsComputable};
 inline constexpr DTypeSet kIndexTypes{DType::kI32, DType::kI64};
 inline constexpr DTypeSet kI64Only{DType::kI64};
 inline constexpr DTypeSet kFloat8{DType::kF8E4M3FN, DType::kF8E4M3FNUZ, DType::kF8E5M2,
@@ -92,6 +95,9 @@ FInferType SameType(DTypeSet set);
 FInferType BoolResult(DTypeSet set);
 /// Input 0 of a dtype of `set` gives every output its dtype; other inputs are not looked at.
 FInferType TypeOfFirst(DTypeSet set);
+/// The float of ONNX's number `stash_type`, in which a normalization keeps its statistics;
+/// kBadAttribute where there is none.
+DType StashType(const NodePtr& n, int64_t stash_type);
 
 // ---- FInferShape ----
 
@@ -152,7 +158,21 @@ inline Expr ConstOf(const Expr& like, double v) { return Expr::Const(like->dtype
 /// x > y, x >= y in the order written.
 inline Expr Gt(const Expr& a, const Expr& b) { return Lt(b, a); }
 inline Expr Ge(const Expr& a, const Expr& b) { return Le(b, a); }
-inline Expr Call(CallOp op, const Expr& x) { return Expr::Call(op, {x}); }
+inline Expr CallMath(CallOp op, const Expr& x) { return Expr::Call(op, {x}); }
+
+/// a * b in the accumulator of a's dtype: a term of a sum of products.
+inline Expr WideProduct(const Expr& a, const Expr& b) {
+  const DType t = AccumulatorOf(a->dtype());
+  return Expr::Cast(t, a) * Expr::Cast(t, b);
+}
+/// Cast from one dtype to another, both known when the graph is made.
+inline NodeEntry CastFrom(const NodeEntry& e, DType from, DType to) {
+  return from == to ? e : ApplyOp("Cast", {e}, {{"to", to}});
+}
+/// The mean over the axes in a tensor, which stay with one element.
+inline NodeEntry MeanOver(const NodeEntry& e, const NodeEntry& axes) {
+  return ApplyOp("ReduceMean", {e, axes}, {{"keepdims", 1}});
+}
 
 /// FCodeGen of y = f(x), y = f(a, b): math on values of computable dtype, f16 / bf16 handled.
 FCodeGen UnaryCodeGen(std::function<Expr(const Expr&)> f);
@@ -194,6 +214,8 @@ bool IsUniform(const RewriteContext& ctx, const NodeEntry& e, double v);
 /// The replacement {x} where x has proved shape and dtype of output 0 of `n`, else {} (no change).
 std::vector<NodeEntry> ReplaceIfSame(const RewriteContext& ctx, const NodePtr& n,
                                      const NodeEntry& x);
+/// FSimplify: x op 1 = x.
+std::vector<NodeEntry> SimplifyByOne(RewriteContext& ctx, const NodePtr& n);
 /// f(f(x)) = f(x): replaces n by its input where that is the same op with equal attributes.
 std::vector<NodeEntry> SimplifyIdempotent(RewriteContext& ctx, const NodePtr& n);
 /// f(f(x)) = x.
@@ -230,8 +252,6 @@ inline constexpr int kDefaultLevel = 5;
 #define WEFT_REGISTER_BINARY_OP(Name, Set, Doc)                               \
   WEFT_REGISTER_OP(Name)                                                      \
       .describe(Doc)                                                          \
-      .set_num_inputs(2)                                                      \
-      .set_num_outputs(1)                                                     \
       .input("a", ::weft::ops::TypeDoc(Set))                                  \
       .input("b", "T", "numpy broadcasting against a")                        \
       .output("y", "T", "the broadcast shape of a and b")                     \

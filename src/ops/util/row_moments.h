@@ -34,7 +34,7 @@ struct RowMoments {
                      Expr::Unary(UnOp::kNeg, rest * inverse));
   }
   Expr InverseDeviation(double epsilon) const {
-    return Call(CallOp::kRsqrt, variance + Expr::Const(variance->dtype(), epsilon));
+    return CallMath(CallOp::kRsqrt, variance + Expr::Const(variance->dtype(), epsilon));
   }
 };
 

@@ -210,7 +210,7 @@ namespace {
 
 /// Adds `condition` to the guard of every load in `value`.
 Expr GuardLoads(const Expr& value, const Expr& condition) {
-  return Rewrite(value, [&condition](const Expr& e) -> Expr {
+  return RewriteExpr(value, [&condition](const Expr& e) -> Expr {
     if (e->kind() != ExprKind::kLoad) return {};
     const int rank = e->num_indices();
     const Indices at(e->operands().begin(), e->operands().begin() + rank);
@@ -236,16 +236,16 @@ Expr CountOf(const std::vector<SymInt>& extents, DType t) {
 
 // ---- gradients ----
 
-NodeEntry ShapeOf(const NodeEntry& x) { return Apply("Shape", {x}); }
+NodeEntry ShapeOf(const NodeEntry& x) { return ApplyOp("Shape", {x}); }
 NodeEntry ReshapeLike(const NodeEntry& dy, const NodeEntry& x) {
-  return Apply("Reshape", {dy, ShapeOf(x)}, {{"allowzero", 1}});
+  return ApplyOp("Reshape", {dy, ShapeOf(x)}, {{"allowzero", 1}});
 }
 NodeEntry ExpandLike(const NodeEntry& dy, const NodeEntry& x) {
-  return Apply("Expand", {dy, ShapeOf(x)});
+  return ApplyOp("Expand", {dy, ShapeOf(x)});
 }
 NodeEntry ZerosLike(const NodeEntry& x) {
   // Rules know no dtypes: the cast goes when they are known.
-  return Apply("CastLike", {Apply(builtin::kZeros, {ShapeOf(x)}, {{"dtype", DType::kF32}}), x});
+  return ApplyOp("CastLike", {ApplyOp(builtin::kZeros, {ShapeOf(x)}, {{"dtype", DType::kF32}}), x});
 }
 
 std::vector<NodeEntry> MaterializeGrads(const NodePtr& n, const std::vector<NodeEntry>& dy) {

@@ -21,13 +21,13 @@ std::vector<int> NormalizeAxes(const std::vector<int64_t>& axes, int rank, const
 int AxisOf(int64_t axis, int rank, const NodePtr& node);
 /// Followed value of input i as integers; nullopt where it is absent or not wholly known.
 std::optional<std::vector<int64_t>> InputInts(InferShapeContext& ctx, int i);
-inline bool Has(const InferShapeContext& ctx, int i) {
+inline bool HasInput(const InferShapeContext& ctx, int i) {
   return i < ctx.num_inputs() && ctx.has_input(i);
 }
-inline bool Has(const std::vector<TensorArg>& inputs, size_t i) {
+inline bool HasInput(const std::vector<TensorArg>& inputs, size_t i) {
   return i < inputs.size() && inputs[i].present;
 }
-inline bool Has(const NodePtr& n, size_t i) { return i < n->inputs.size() && n->inputs[i]; }
+inline bool HasInput(const NodePtr& n, size_t i) { return i < n->inputs.size() && n->inputs[i]; }
 /// Throws kShapeMismatch unless input i has rank `rank` (unknown ranks pass). Returns whether the
 /// rank is known.
 bool CheckRank(InferShapeContext& ctx, int i, int rank, const char* what);

@@ -119,4 +119,28 @@ std::pair<Indices, Expr> WindowScatter(const Window& w, const Indices& i, const 
   return {at, hit};
 }
 
+ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& kernel_shape) {
+  const NodePtr& n = ctx.node();
+  const Shape &x = ctx.in(0), &w = ctx.in(1);
+  const int rank = x.has_rank()           ? x.rank()
+                   : w.has_rank()         ? w.rank()
+                   : kernel_shape.empty() ? 0
+                                          : int(kernel_shape.size()) + 2;
+  if (rank == 0 && !x.has_rank() && !w.has_rank()) {
+    Unknown(ctx, 0, "the ranks of X and W are unknown");
+    return {};
+  }
+  WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: X must have rank 3 or more, got {}", n->Describe(),
+             rank);
+  if (x.has_rank() && w.has_rank()) CheckRank(ctx, 1, rank, "W");
+  ConvOperands o{
+      rank, x.has_rank() ? x : Shape::OfRank(rank), w.has_rank() ? w : Shape::OfRank(rank), {}};
+  WEFT_CHECK(kernel_shape.empty() || int(kernel_shape.size()) == rank - 2, kBadAttribute,
+             "{}: kernel_shape of length {}", n->Describe(), kernel_shape.size());
+  o.kernel = Tail(o.w, 2);
+  for (size_t k = 0; k < kernel_shape.size(); ++k)
+    o.kernel[k] = UnifyDims(ctx, o.kernel[k], kernel_shape[k], "kernel_shape and W");
+  return o;
+}
+
 }  // namespace weft::ops

@@ -34,11 +34,24 @@ void GlobalShape(InferShapeContext& ctx);
 /// Input positions of window offsets `k` of the windows at `o`, and whether they lie inside the
 /// input.
 std::pair<Indices, Expr> WindowRead(const Window& w, const Indices& o, const Indices& k);
+/// value where `inside`, else 0.
+inline Expr ReadInside(const Expr& inside, const Expr& value) {
+  return ReadWhere(inside, value, Zero(value->dtype()));
+}
 /// Windows that read input position `i` at offset `k`, and whether such windows exist.
 std::pair<Indices, Expr> WindowScatter(const Window& w, const Indices& i, const Indices& k);
 /// dims[from:].
 std::vector<SymInt> Tail(const Shape& s, int from);
 inline Indices Tail(const Indices& at, int from) { return Indices(at.begin() + from, at.end()); }
+/// Of a convolution over X = [n, c, spatial...] (input 0) with filters W (input 1).
+struct ConvOperands {
+  int rank = 0;                ///< 0: neither is known, and output 0 is left so
+  Shape x, w;                  ///< of that rank
+  std::vector<SymInt> kernel;  ///< the spatial extents of W, equal to kernel_shape where given
+};
+/// Throws kShapeMismatch for a rank below 3 or two ranks, kBadAttribute for a kernel_shape of
+/// another length.
+ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& kernel_shape);
 /// {n, c, spatial...}.
 inline Indices At(const Expr& n, const Expr& c, const Indices& spatial) {
   Indices at{n, c};

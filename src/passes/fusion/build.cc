@@ -11,7 +11,6 @@
 
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
-#include "weft/support/check.h"
 
 namespace weft {
 namespace {

@@ -19,6 +19,7 @@
 ///   after   %y = weft::Fused(%x) body (..)
 #include "build.h"
 #include "sweep.h"
+#include "weft/codegen/lower/lower.h"
 #include "weft/core/pass/pass.h"
 
 namespace weft {
@@ -44,7 +45,8 @@ WEFT_REGISTER_PASS(Fusion)
     .depend_graph_attr("value")
     .provide_graph_attr("subgraph")
     .option("max_ops", int64_t{256}, "most operators in one kernel; 1 turns fusion off")
-    .option("max_tensors", int64_t{64}, "most tensors that one kernel reads from outside")
+    .option("max_tensors", int64_t{kMaxKernelTensors},
+            "most tensors that one kernel reads from outside")
     .option("max_reductions", int64_t{8}, "most reductions in one kernel")
     .option("libraries", int64_t{1},
             "0: operators that a library of the target runs become kernels as well")

@@ -14,7 +14,7 @@ struct Coordinate {
   enum { kIndex, kReduce, kZero, kOther } what = kOther;
   int number = 0;
 };
-Coordinate Look(const Expr& e) {
+Coordinate ReadCoordinate(const Expr& e) {
   if (e->kind() == ExprKind::kIndex) return {Coordinate::kIndex, e->index()};
   if (e->kind() == ExprKind::kReduceVar) return {Coordinate::kReduce, e->index()};
   if (e->kind() == ExprKind::kConst && e->const_int() == 0) return {Coordinate::kZero, 0};
@@ -28,7 +28,7 @@ std::optional<std::vector<int>> RowAxes(const ExprNode& load) {
   std::vector<int> axes;
   int last_index = -1, last_var = -1;
   for (int d = 0; d < load.num_indices(); ++d) {
-    const Coordinate c = Look(load.operand(d));
+    const Coordinate c = ReadCoordinate(load.operand(d));
     if (c.what == Coordinate::kReduce) {
       if (c.number != last_var + 1) return std::nullopt;
       last_var = c.number;
@@ -46,7 +46,7 @@ std::optional<std::vector<int>> RowAxes(const ExprNode& load) {
 bool IsIdentity(const ExprNode& load) {
   if (load.has_guard()) return false;
   for (int d = 0; d < load.num_indices(); ++d) {
-    const Coordinate c = Look(load.operand(d));
+    const Coordinate c = ReadCoordinate(load.operand(d));
     if (!(c.what == Coordinate::kIndex && c.number == d) && c.what != Coordinate::kZero)
       return false;
   }
@@ -65,7 +65,7 @@ std::optional<std::vector<LinearTerm>> LinearTerms(const Expr& e) {
     const auto [x, factor] = std::move(rest.back());
     rest.pop_back();
     if (steps == kMaxSteps) return std::nullopt;
-    const Coordinate c = Look(x);
+    const Coordinate c = ReadCoordinate(x);
     if (c.what != Coordinate::kOther) {
       if (c.what != Coordinate::kZero) terms.emplace_back(c, factor);
       if (terms.size() > 2) return std::nullopt;
@@ -222,7 +222,7 @@ NodeClass Classify(const Exprs& values, const std::vector<const ExprNode*>& node
     std::vector<int> perm(size_t(e->num_indices()), -1);
     bool ok = e->num_indices() == rank;
     for (int d = 0; ok && d < e->num_indices(); ++d) {
-      const Coordinate c = Look(e->operand(d));
+      const Coordinate c = ReadCoordinate(e->operand(d));
       ok = c.what == Coordinate::kIndex && perm[size_t(c.number)] < 0;
       if (ok) perm[size_t(c.number)] = d;
     }

@@ -1,5 +1,5 @@
 /// multi.h: groups that have nothing to do with each other, side by side in
-/// one launch (template MULTI).
+/// one launch (form multi).
 #pragma once
 
 #include <unordered_map>

@@ -1,7 +1,6 @@
 /// nodes.h: what Fusion knows of each node, in one dense table by id.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "kind.h"

@@ -169,10 +169,10 @@ class Builder {
   NodeEntry Filled(const NodeEntry& like, double value) const {
     const DType t = TypeOf(like).dtype;
     if (value == 0 && IsFloat(t))
-      return Apply(builtin::kZeros, {Apply("Shape", {like})}, {{"dtype", t}});
+      return ApplyOp(builtin::kZeros, {ApplyOp("Shape", {like})}, {{"dtype", t}});
     const NodeEntry scalar =
         t == DType::kUnknown ? ScalarOf(like, value) : ScalarLike(like, t, value);
-    return Apply("Expand", {scalar, Apply("Shape", {like})});
+    return ApplyOp("Expand", {scalar, ApplyOp("Shape", {like})});
   }
 
   /// One more term of the gradient of `e`.
@@ -354,7 +354,7 @@ void HoldContents(Graph& g, const std::vector<NodeEntry>& ys) {
   }
 }
 
-std::vector<NodeEntry> Build(Graph& g, const Request& r, std::function<void()> poll) {
+std::vector<NodeEntry> BuildGradients(Graph& g, const Request& r, std::function<void()> poll) {
   HoldContents(g, r.ys);
   std::vector<NodeEntry> heads;
   for (const auto* entries : {&r.ys, &r.xs, &r.out_grads})
@@ -386,7 +386,7 @@ Graph Gradient(Graph g, PassContext& ctx) {
   WEFT_CHECK(r.out_grads.empty() || r.out_grads.size() == r.ys.size(), kInvalidModel,
              "grad_out has {} entries, grad_ys {}", r.out_grads.size(), r.ys.size());
   const size_t before = g.num_nodes();
-  const std::vector<NodeEntry> grads = Build(g, r, [&] {
+  const std::vector<NodeEntry> grads = BuildGradients(g, r, [&] {
     ctx.cancel().Check();
     Limits::Check("nodes", int64_t(g.num_nodes()), ctx.limits().nodes);
   });
@@ -425,7 +425,7 @@ std::vector<NodeEntry> Gradients(Graph& g, const std::vector<NodeEntry>& ys,
                                  const std::vector<NodeEntry>& xs,
                                  const std::vector<NodeEntry>& out_grads) {
   CheckGradientRequest(g, ys, xs, out_grads);
-  return Build(g, {ys, xs, out_grads}, [] {});
+  return BuildGradients(g, {ys, xs, out_grads}, [] {});
 }
 
 }  // namespace weft

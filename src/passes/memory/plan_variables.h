@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include "weft/codegen/compiler/kernel_attr_types.h"
 #include "weft/core/graph/graph_attr.h"

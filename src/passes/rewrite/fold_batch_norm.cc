@@ -83,7 +83,6 @@ constexpr double kLargestScaled = 0x1p64;
 /// are not extreme themselves.
 constexpr double kNextToNothing = 0x1p26, kMildFactor = 0x1p-20;
 
-bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 double LeastNormal(DType t) { return t == DType::kF64 ? DBL_MIN : FLT_MIN; }
 /// Weights from here on must not become smaller than normal numbers.
 double LeastKept(DType t, double factor) {
@@ -96,7 +95,7 @@ bool Keeps(DType t, double was, double factor, double now) {
   if (!std::isfinite(now)) return false;
   if (was == 0 || factor == 0) return true;
   const bool normal = std::fabs(now) >= LeastNormal(t);
-  if (IsHalf(t)) return normal && now == was * factor;
+  if (IsNarrowFloat(t)) return normal && now == was * factor;
   const double most = std::fabs(factor) > 1 ? std::max(kLargestScaled, std::fabs(was))
                                             : std::numeric_limits<double>::infinity();
   return std::fabs(now) <= most && (normal || std::fabs(was) < LeastKept(t, factor));
@@ -266,7 +265,7 @@ class Folder {
 
   /// Offsets that stay behind a rectifier of f16 or bf16 are constants of that dtype.
   static bool Holds(DType t, const std::vector<double>& values) {
-    if (!IsHalf(t)) return true;
+    if (!IsNarrowFloat(t)) return true;
     Tensor one(t, {});
     for (double v : values) {
       one.set(0, v);
@@ -357,7 +356,7 @@ class Folder {
         const double now = was * Of(map.scale, size_t(c)) + Of(map.shift, size_t(c));
         out->set(r * channels + c, now);
         const double kept = out->at(r * channels + c);
-        if (!std::isfinite(kept) || (IsHalf(dtype) && kept != now)) return nullptr;
+        if (!std::isfinite(kept) || (IsNarrowFloat(dtype) && kept != now)) return nullptr;
       }
     }
     return out;

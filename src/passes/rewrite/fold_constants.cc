@@ -4,7 +4,6 @@
 ///   preserves  rows of what stays; results get theirs by inference
 ///   never      folds an effect, a random draw, or what would grow the model past the budget
 ///   cost       the evaluation itself, bounded by Limits::folded_bytes_*
-#include <algorithm>
 
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/repeatable.h"

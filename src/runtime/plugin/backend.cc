@@ -10,7 +10,6 @@
 #include "services.h"
 #include "weft/codegen/ctext/c_printer.h"
 #include "weft/core/module/backend_module.h"
-#include "weft/core/op/staging.h"
 #include "weft/support/checked.h"
 #include "weft/support/request.h"
 
@@ -29,11 +28,11 @@ struct HostCode {
 };
 
 /// Work items: points, or rows, in the loops that are split over threads.
-int64_t WorkItems(const Kernel& kernel, const SymProgram& extents, const int64_t* dims) {
+int64_t WorkItems(const SymProgram& extents, const int64_t* dims) {
   std::vector<int64_t> values(size_t(extents.num_results()));
   extents.Run(dims, values.data());
   int64_t items = 1;
-  for (int k = 0; k < kernel.num_outer; ++k) items = CheckedMul(items, values[size_t(k)]);
+  for (int64_t v : values) items = CheckedMul(items, v);
   return items;
 }
 
@@ -41,11 +40,11 @@ class PluginLauncher final : public KernelLauncher {
  public:
   PluginLauncher(const WeftBackendDef& def, const Kernel& kernel, const CompiledKernel& compiled,
                  Backend* cpu)
-      : def_(def), kernel_(kernel) {
+      : def_(def) {
     std::vector<SymInt> symbols;
     for (int k = 0; k < kernel.num_symbols; ++k) symbols.push_back(KernelSymbol(k));
     extents_ = SymProgram(symbols);
-    for (int k = 0; k < kernel.num_outer; ++k) extents_.Add(kernel.dims[size_t(k)]);
+    for (SymInt d : kernel.outer_dims()) extents_.Add(d);
     const std::string name = kernel.Name(), source = PrintC(kernel);
     const HostCode code{cpu, &kernel, &compiled};
     WeftKernel k{};
@@ -66,13 +65,12 @@ class PluginLauncher final : public KernelLauncher {
   PluginLauncher(const PluginLauncher&) = delete;
   PluginLauncher& operator=(const PluginLauncher&) = delete;
   void Launch(void* const* buffers, const int64_t* dims) const override {
-    const int64_t items = WorkItems(kernel_, extents_, dims);
+    const int64_t items = WorkItems(extents_, dims);
     CallPlugin(launching_, [&] { return def_.launch(def_.user, compiled_, buffers, dims, items); });
   }
 
  private:
   WeftBackendDef def_;
-  Kernel kernel_;
   SymProgram extents_;
   std::string launching_;  // for messages
   void* compiled_ = nullptr;
@@ -125,7 +123,7 @@ WeftStatus RegisterBackendDef(const WeftBackendDef* given) {
     RequirePluginEntry();
     const WeftBackendDef def =
         ReadDef(given, WEFT_SIZE_UP_TO(WeftBackendDef, library), "WeftBackendDef");
-    const std::string name = Required(def.name, "the name of a backend");
+    const std::string name = RequiredText(def.name, "the name of a backend");
     WEFT_CHECK(def.compile && def.launch, kApiMisuse,
                "backend '{}' has no `compile` or no `launch`", name);
     WEFT_CHECK(!def.allocate == !def.release, kApiMisuse,

@@ -39,7 +39,7 @@ void RunComputation(const Computation& c, NodePtr node, const std::vector<const 
                     const std::vector<const WeftView*>& outputs) {
   WeftCall call{};
   call.struct_size = sizeof call;
-  call.node = Handle(node);
+  call.node = HandleOf(node);
   call.num_inputs = int32_t(inputs.size());
   call.num_outputs = int32_t(outputs.size());
   call.inputs = inputs.data();
@@ -191,7 +191,7 @@ WeftDim DimOp(char op, WeftDim a, WeftDim b) {
         WEFT_THROW(kApiMisuse, "there is no operation '{}' on dimensions", op);
     }
   });
-  return status == WEFT_OK ? Handle(r) : nullptr;
+  return status == WEFT_OK ? HandleOf(r) : nullptr;
 }
 
 // ---- registration ----
@@ -200,7 +200,7 @@ WeftStatus RegisterOp(const WeftOpDef* given) {
   return Guard([&] {
     RequirePluginEntry();
     const WeftOpDef def = ReadDef(given, WEFT_SIZE_UP_TO(WeftOpDef, user), "WeftOpDef");
-    const std::string name = Required(def.name, "the name of an operator");
+    const std::string name = RequiredText(def.name, "the name of an operator");
     const std::string what = fmt::format("operator '{}'", name);
     WEFT_CHECK(def.compute, kApiMisuse, "{} has no function that computes it", what);
     WEFT_CHECK(def.signature || def.infer, kApiMisuse,
@@ -210,7 +210,7 @@ WeftStatus RegisterOp(const WeftOpDef* given) {
                kApiMisuse, "{} takes {} to {} inputs and gives {} outputs", what, def.min_inputs,
                def.max_inputs, def.num_outputs);
     OpBuilder builder(name, PluginOwner(), false);
-    builder.describe(Text(def.doc)).set_num_outputs(def.num_outputs);
+    builder.describe(TextOrEmpty(def.doc)).set_num_outputs(def.num_outputs);
     if (def.min_inputs == def.max_inputs)
       builder.set_num_inputs(def.min_inputs);
     else
@@ -243,7 +243,7 @@ WeftStatus RegisterCompute(const WeftComputeDef* given) {
     RequirePluginEntry();
     const WeftComputeDef def =
         ReadDef(given, WEFT_SIZE_UP_TO(WeftComputeDef, priority), "WeftComputeDef");
-    const std::string name = Required(def.op, "the operator of a computation");
+    const std::string name = RequiredText(def.op, "the operator of a computation");
     WEFT_CHECK(def.compute, kApiMisuse, "a computation of '{}' has no function", name);
     const std::string key = def.backend ? "FCompute." + std::string(def.backend) : "FCompute";
     auto builder = std::make_shared<OpBuilder>(name, PluginOwner(), false);
@@ -263,7 +263,7 @@ WeftStatus RegisterCompute(const WeftComputeDef* given) {
   h.register_compute = RegisterCompute;
   h.dim_int = [](int64_t v) -> WeftDim {
     SymInt d;
-    return Guard([&] { d = SymInt(v); }) == WEFT_OK ? Handle(d) : nullptr;
+    return Guard([&] { d = SymInt(v); }) == WEFT_OK ? HandleOf(d) : nullptr;
   };
   h.dim_op = DimOp;
   h.dim_value = [](WeftDim d, int64_t* value) -> int32_t {
@@ -276,7 +276,7 @@ WeftStatus RegisterCompute(const WeftComputeDef* given) {
     return Guard([&] { text = DimOf(d).ToString(); }) == WEFT_OK ? text.c_str() : "?";
   };
   h.infer_node = [](const WeftInference* i) -> const WeftNode* {
-    return Handle(i->types ? i->types->node() : i->shapes->node());
+    return HandleOf(i->types ? i->types->node() : i->shapes->node());
   };
   h.infer_dtype = InputType;
   h.infer_rank = [](const WeftInference* i, int32_t input) -> int32_t {
@@ -285,7 +285,7 @@ WeftStatus RegisterCompute(const WeftComputeDef* given) {
   };
   h.infer_dim = [](const WeftInference* i, int32_t input, int32_t axis) -> WeftDim {
     const Shape* s = InputShape(i, input);
-    return s && axis >= 0 && axis < s->rank() ? Handle((*s)[axis]) : nullptr;
+    return s && axis >= 0 && axis < s->rank() ? HandleOf((*s)[axis]) : nullptr;
   };
   h.infer_set = SetOutput;
   return true;

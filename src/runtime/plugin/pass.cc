@@ -27,7 +27,7 @@ namespace {
 // ---- nodes ----
 
 /// Text that lives until the next call on this thread.
-const char* Keep(std::string s) {
+const char* KeepText(std::string s) {
   thread_local std::string text;
   text = std::move(s);
   return text.c_str();
@@ -38,7 +38,7 @@ WeftStatus Attribute(const WeftNode* node, const char* name, const void* result,
                      const std::function<void(const T&)>& store) {
   return Guard([&] {
     WEFT_CHECK(node && result, kApiMisuse, "an attribute is asked for with a null pointer");
-    store(NodeOf(node)->Attr(Required(name, "the name of an attribute")).get<T>());
+    store(NodeOf(node)->Attr(RequiredText(name, "the name of an attribute")).get<T>());
   });
 }
 
@@ -69,7 +69,7 @@ size_t Nodes(const WeftGraph* g, WeftNode** nodes, size_t capacity) {
   size_t count = 0;
   const WeftStatus status = Guard([&] {
     for (NodePtr n : g->graph.TopoOrder()) {
-      if (nodes && count < capacity) nodes[count] = Handle(n);
+      if (nodes && count < capacity) nodes[count] = HandleOf(n);
       ++count;
     }
   });
@@ -89,7 +89,7 @@ WeftStatus TypeOf(const WeftGraph* g, WeftEntry entry, WeftDType* dtype, int32_t
     const Shape& s = g->graph.GetAttr<ShapeMap>("shape")[e];
     *rank = s.has_rank() ? s.rank() : -1;
     if (!s.has_rank() || !dims) return;
-    for (int d = 0; d < s.rank() && size_t(d) < capacity; ++d) dims[d] = Handle(s[d]);
+    for (int d = 0; d < s.rank() && size_t(d) < capacity; ++d) dims[d] = HandleOf(s[d]);
   });
 }
 
@@ -121,8 +121,8 @@ WeftStatus AddNode(WeftGraph* g, const char* op, const WeftEntry* inputs, size_t
                "graph_add_node was given a null pointer");
     std::vector<NodeEntry> operands;
     for (size_t i = 0; i < count; ++i) operands.push_back(Checked(g, inputs[i]));
-    *node = Handle(g->graph.AddNode(Required(op, "the operator of a node"), operands,
-                                    ParseAttrDict(Text(attrs)), Text(name)));
+    *node = HandleOf(g->graph.AddNode(RequiredText(op, "the operator of a node"), operands,
+                                      ParseAttrDict(TextOrEmpty(attrs)), TextOrEmpty(name)));
   });
 }
 
@@ -140,11 +140,11 @@ WeftStatus AddConstant(WeftGraph* g, const WeftView* value, WeftEntry* entry) {
     WEFT_CHECK(t->num_bytes() == 0 || v.data, kApiMisuse, "a constant without data");
     if (t->num_bytes() > 0) std::memcpy(t->mutable_data(), v.data, size_t(t->num_bytes()));
     const NodeEntry e = g->graph.AddConstant(std::move(t));
-    *entry = {Handle(e.node), e.index};
+    *entry = {HandleOf(e.node), e.index};
   });
 }
 
-WeftStatus Replace(WeftGraph* g, WeftNode* node, const WeftEntry* entries, size_t count) {
+WeftStatus ReplaceNode(WeftGraph* g, WeftNode* node, const WeftEntry* entries, size_t count) {
   return Guard([&] {
     const NodePtr n = Checked(g, node);
     WEFT_CHECK(entries && count == n->num_outputs(), kApiMisuse,
@@ -162,11 +162,11 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
   return Guard([&] {
     RequirePluginEntry();
     const WeftPassDef def = ReadDef(given, WEFT_SIZE_UP_TO(WeftPassDef, needs), "WeftPassDef");
-    const std::string name = Required(def.name, "the name of a pass");
+    const std::string name = RequiredText(def.name, "the name of a pass");
     WEFT_CHECK(def.run, kApiMisuse, "pass '{}' has no function", name);
     PassBuilder builder(name, {"plugin", "weft/plugin.h", 0});
-    builder.describe(Text(def.doc)).set_change_graph(true);
-    for (const std::string& attr : Split(Text(def.needs), ','))
+    builder.describe(TextOrEmpty(def.doc)).set_change_graph(true);
+    for (const std::string& attr : Split(TextOrEmpty(def.needs), ','))
       if (!Trim(attr).empty()) builder.depend_graph_attr(std::string(Trim(attr)));
     builder.statistic("dead", "nodes that nothing uses any more").any_name();
     builder.set_body([def, name](Graph g, PassContext& ctx) {
@@ -194,7 +194,7 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
     const NodePtr node = NodeOf(n);
     if (!n || i < 0 || uint32_t(i) >= node->num_inputs()) return {nullptr, 0};
     const NodeEntry& e = node->inputs[size_t(i)];
-    return {Handle(e.node), e.index};
+    return {HandleOf(e.node), e.index};
   };
   h.node_attr_int = [](const WeftNode* n, const char* name, int64_t* v) {
     return Attribute<int64_t>(n, name, v, [&](int64_t got) { *v = got; });
@@ -203,7 +203,7 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
     return Attribute<double>(n, name, v, [&](double got) { *v = got; });
   };
   h.node_attr_string = [](const WeftNode* n, const char* name, const char** v) {
-    return Attribute<std::string>(n, name, v, [&](const std::string& got) { *v = Keep(got); });
+    return Attribute<std::string>(n, name, v, [&](const std::string& got) { *v = KeepText(got); });
   };
   h.node_attr_ints = AttrInts;
   h.graph_nodes = Nodes;
@@ -220,14 +220,14 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
   h.graph_constant = ConstantOf;
   h.graph_add_node = AddNode;
   h.graph_add_constant = AddConstant;
-  h.graph_replace = Replace;
+  h.graph_replace = ReplaceNode;
   h.pass_fuel = [](WeftPassRun* run, const char* rewrite, const WeftNode* n) -> int32_t {
     bool go = false;
-    Guard([&] { go = run->context->Fuel(Text(rewrite), NodeOf(n)); });
+    Guard([&] { go = run->context->Fuel(TextOrEmpty(rewrite), NodeOf(n)); });
     return go ? 1 : 0;
   };
   h.pass_count = [](WeftPassRun* run, const char* statistic, int64_t n) {
-    Guard([&] { run->context->Count(Text(statistic), n); });
+    Guard([&] { run->context->Count(TextOrEmpty(statistic), n); });
   };
   return true;
 }();

@@ -64,16 +64,16 @@ T ReadDef(const T* def, size_t smallest, const char* what) {
 }
 #define WEFT_SIZE_UP_TO(Type, member) (offsetof(Type, member) + sizeof(Type::member))
 
-inline std::string Text(const char* s) { return s ? s : ""; }
+inline std::string TextOrEmpty(const char* s) { return s ? s : ""; }
 /// Required, and not empty.
-inline std::string Required(const char* s, const char* what) {
+inline std::string RequiredText(const char* s, const char* what) {
   WEFT_CHECK(s && *s, kApiMisuse, "{} is missing", what);
   return s;
 }
 
-inline WeftNode* Handle(NodePtr n) { return reinterpret_cast<WeftNode*>(n.get()); }
+inline WeftNode* HandleOf(NodePtr n) { return reinterpret_cast<WeftNode*>(n.get()); }
 inline NodePtr NodeOf(const WeftNode* n) { return reinterpret_cast<const Node*>(n); }
-inline WeftDim Handle(SymInt d) { return reinterpret_cast<WeftDim>(d.node()); }
+inline WeftDim HandleOf(SymInt d) { return reinterpret_cast<WeftDim>(d.node()); }
 inline SymInt DimOf(WeftDim d) { return SymInt(reinterpret_cast<const sym::Node*>(d)); }
 
 /// A view and the extents it points to.

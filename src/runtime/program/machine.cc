@@ -79,7 +79,7 @@ double ProductRate(int threads) {
   Graph g;
   const Shape square{SymInt(kProduct), SymInt(kProduct)};
   const NodeEntry a(g.AddInput("a", DType::kF32, square)), b(g.AddInput("b", DType::kF32, square));
-  g.outputs = {Apply("MatMul", {a, b})};
+  g.outputs = {ApplyOp("MatMul", {a, b})};
   CompileOptions options;
   options.threads = threads;
   const auto program = Compile(std::move(g), options);

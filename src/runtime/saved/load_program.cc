@@ -76,15 +76,16 @@ class Reader {
                "the program has format {}, this build reads format {}", int(uint8_t(file_[7])),
                int(kMagic[7]));
     const Hash128 h = HashBytes(file_.data() + kBodyAt, file_.size() - kBodyAt);
-    WEFT_CHECK(h.hi == Get(file_.data() + kHashAt) && h.lo == Get(file_.data() + kHashAt + 8),
-               kInvalidModel, "{}its hash does not match", kDamaged);
-    const uint64_t count = Get(file_.data() + kBodyAt);
+    WEFT_CHECK(
+        h.hi == ReadWord(file_.data() + kHashAt) && h.lo == ReadWord(file_.data() + kHashAt + 8),
+        kInvalidModel, "{}its hash does not match", kDamaged);
+    const uint64_t count = ReadWord(file_.data() + kBodyAt);
     WEFT_CHECK(count <= (file_.size() - kBodyAt - 8) / kEntryBytes, kInvalidModel, "{}{} sections",
                kDamaged, count);
     for (uint64_t i = 0; i < count; ++i) {
       const char* entry = file_.data() + kBodyAt + 8 + i * kEntryBytes;
       const std::string tag(entry, strnlen(entry, 8));
-      const uint64_t offset = Get(entry + 8), size = Get(entry + 16);
+      const uint64_t offset = ReadWord(entry + 8), size = ReadWord(entry + 16);
       WEFT_CHECK(offset <= file_.size() && size <= file_.size() - offset, kInvalidModel,
                  "{}section '{}' leaves it", kDamaged, tag);
       sections_[tag] = file_.substr(offset, size);
@@ -110,7 +111,7 @@ class Reader {
   /// The next number of a section, which shrinks by it.
   static uint64_t Take(std::string_view* in) {
     WEFT_CHECK(in->size() >= 8, kInvalidModel, "{}a table ends early", kDamaged);
-    const uint64_t v = weftx::Get(in->data());
+    const uint64_t v = weftx::ReadWord(in->data());
     in->remove_prefix(8);
     return v;
   }

@@ -31,7 +31,7 @@ void AppendTensor(std::string* data, const Tensor& t) {
     return;
   }
   for (const std::string& s : t.strings()) {
-    weftx::Put(data, s.size());
+    weftx::AppendWord(data, s.size());
     *data += s;
   }
 }
@@ -53,9 +53,9 @@ std::string KernelSection(const Graph& g) {
   }
   std::string out;
   for (const auto& [key, compiled] : distinct) {
-    weftx::Put(&out, key.hi);
-    weftx::Put(&out, key.lo);
-    weftx::Put(&out, compiled->binary.size());
+    weftx::AppendWord(&out, key.hi);
+    weftx::AppendWord(&out, key.lo);
+    weftx::AppendWord(&out, compiled->binary.size());
     out += compiled->binary;
   }
   return out;
@@ -78,10 +78,10 @@ std::string PackProgram(const Graph& compiled, const std::string& backend,
     const size_t begin = data.size();
     AppendTensor(&data, *tensor);
     for (uint64_t v : {hash, uint64_t(tensor->dtype()), uint64_t(tensor->rank())})
-      weftx::Put(&table, v);
-    for (int64_t d : tensor->dims()) weftx::Put(&table, uint64_t(d));
-    weftx::Put(&table, begin);
-    weftx::Put(&table, data.size() - begin);
+      weftx::AppendWord(&table, v);
+    for (int64_t d : tensor->dims()) weftx::AppendWord(&table, uint64_t(d));
+    weftx::AppendWord(&table, begin);
+    weftx::AppendWord(&table, data.size() - begin);
   }
   const std::string meta = fmt::format("backend={}\ntarget={}\ngenerator={}\n", backend, target,
                                        KernelCache::GeneratorVersion());
@@ -94,14 +94,14 @@ std::string PackProgram(const Graph& compiled, const std::string& backend,
 
   std::string out(weftx::kMagic, sizeof weftx::kMagic);
   out.append(16, '\0');  // the hash
-  weftx::Put(&out, std::size(sections));
+  weftx::AppendWord(&out, std::size(sections));
   size_t at = out.size() + std::size(sections) * weftx::kEntryBytes;
   for (const auto& [tag, content] : sections) {
     out += tag;
     out.append(8 - std::strlen(tag), '\0');
     at = (at + weftx::kAlign - 1) / weftx::kAlign * weftx::kAlign;
-    weftx::Put(&out, at);
-    weftx::Put(&out, content.size());
+    weftx::AppendWord(&out, at);
+    weftx::AppendWord(&out, content.size());
     at += content.size();
   }
   for (const auto& [tag, content] : sections) {
@@ -110,8 +110,8 @@ std::string PackProgram(const Graph& compiled, const std::string& backend,
   }
   const Hash128 hash = HashBytes(out.data() + weftx::kBodyAt, out.size() - weftx::kBodyAt);
   std::string digest;
-  weftx::Put(&digest, hash.hi);
-  weftx::Put(&digest, hash.lo);
+  weftx::AppendWord(&digest, hash.hi);
+  weftx::AppendWord(&digest, hash.lo);
   out.replace(weftx::kHashAt, digest.size(), digest);
   return out;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 namespace weft::weftx {
@@ -17,12 +16,12 @@ constexpr size_t kAlign = 64;       // of tensors, in the file
 constexpr const char *kMeta = "meta", *kGraph = "graph", *kTensors = "tensors", *kData = "data",
                      *kKernels = "kernels";
 
-inline void Put(std::string* out, uint64_t v) {
+inline void AppendWord(std::string* out, uint64_t v) {
   char bytes[8];
   for (int i = 0; i < 8; ++i) bytes[i] = char(v >> (8 * i));
   out->append(bytes, 8);
 }
-inline uint64_t Get(const char* at) {
+inline uint64_t ReadWord(const char* at) {
   uint64_t v = 0;
   for (int i = 7; i >= 0; --i) v = v << 8 | uint8_t(at[i]);
   return v;

@@ -26,7 +26,7 @@ constexpr char kMagic[8] = {'W', 'E', 'F', 'T',
 constexpr size_t kBodyAt = sizeof kMagic + 16;
 
 void PutText(std::string* out, const std::string& text) {
-  weftx::Put(out, text.size());
+  weftx::AppendWord(out, text.size());
   *out += text;
 }
 
@@ -41,7 +41,7 @@ class Reader {
                int(kMagic[7]));
     const Hash128 h = HashBytes(file.data() + kBodyAt, file.size() - kBodyAt);
     const char* saved = file.data() + sizeof kMagic;
-    WEFT_CHECK(h.hi == weftx::Get(saved) && h.lo == weftx::Get(saved + 8), kInvalidModel,
+    WEFT_CHECK(h.hi == weftx::ReadWord(saved) && h.lo == weftx::ReadWord(saved + 8), kInvalidModel,
                "the checkpoint is damaged: its hash does not match");
     rest_.remove_prefix(kBodyAt);
   }
@@ -79,7 +79,7 @@ class Reader {
       return false;  // more than any memory
     }
   }
-  uint64_t Number() { return weftx::Get(Bytes(8).data()); }
+  uint64_t Number() { return weftx::ReadWord(Bytes(8).data()); }
   std::string_view Bytes(uint64_t n) {
     Require(n <= rest_.size());
     const std::string_view bytes = rest_.substr(0, n);
@@ -205,28 +205,28 @@ void VariableStore::Save(const std::string& path) const {
   out.append(16, '\0');  // the hash
   {
     const std::shared_lock lock = impl_->LockToRead();
-    weftx::Put(&out, impl_->metadata.size());
+    weftx::AppendWord(&out, impl_->metadata.size());
     for (const auto& [key, value] : impl_->metadata) {
       PutText(&out, key);
       PutText(&out, value);
     }
-    weftx::Put(&out, impl_->tensors.size());
+    weftx::AppendWord(&out, impl_->tensors.size());
     for (const auto& [name, t] : impl_->tensors) {
       WEFT_CHECK(DTypeBits(t->dtype()) > 0, kUnsupported,
                  "variable '{}' is of type {}, which has no place in a checkpoint", name,
                  DTypeName(t->dtype()));
       PutText(&out, name);
-      weftx::Put(&out, uint64_t(t->dtype()));
-      weftx::Put(&out, uint64_t(t->rank()));
-      for (int64_t d : t->dims()) weftx::Put(&out, uint64_t(d));
-      weftx::Put(&out, uint64_t(t->num_bytes()));
+      weftx::AppendWord(&out, uint64_t(t->dtype()));
+      weftx::AppendWord(&out, uint64_t(t->rank()));
+      for (int64_t d : t->dims()) weftx::AppendWord(&out, uint64_t(d));
+      weftx::AppendWord(&out, uint64_t(t->num_bytes()));
       out.append(static_cast<const char*>(t->data()), size_t(t->num_bytes()));
     }
   }
   const Hash128 hash = HashBytes(out.data() + kBodyAt, out.size() - kBodyAt);
   std::string digest;
-  weftx::Put(&digest, hash.hi);
-  weftx::Put(&digest, hash.lo);
+  weftx::AppendWord(&digest, hash.hi);
+  weftx::AppendWord(&digest, hash.lo);
   out.replace(sizeof kMagic, digest.size(), digest);
   WriteFileAtomic(path, out);
 }

@@ -37,7 +37,7 @@ Exprs RowDotCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputA
 
 std::vector<NodeEntry> RowDotGrad(const NodePtr& n, const std::vector<NodeEntry>& dys) {
   if (!dys[0]) return {NodeEntry(), NodeEntry()};
-  const NodeEntry dy = Apply("Unsqueeze", {dys[0], IntsLike(dys[0], {1})});
+  const NodeEntry dy = ApplyOp("Unsqueeze", {dys[0], IntsLike(dys[0], {1})});
   return {dy * n->inputs[1], dy * n->inputs[0]};
 }
 

@@ -14,7 +14,7 @@ namespace {
 Expr IsruOf(const Expr& x) { return x * Call(CallOp::kRsqrt, x * x + 1.0); }
 
 NodeEntry IsruGrad(const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
-  const NodeEntry r = Apply("Reciprocal", {Apply("Sqrt", {x * x + ScalarOf(x, 1)})});
+  const NodeEntry r = ApplyOp("Reciprocal", {ApplyOp("Sqrt", {x * x + ScalarOf(x, 1)})});
   return dy * (r * r * r);
 }
 

@@ -306,7 +306,7 @@ class Checker {
   NamedTensors provoking_;
 };
 
-int Run(const Args& args) {
+int RunCheck(const Args& args) {
   ImportOptions import;
   import.limits = args.model.Check();
   for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input"))
@@ -341,7 +341,7 @@ Command MakeCheck(CLI::App& parent) {
       ->check(NonNegative());
   app->add_option("--save", a->save, "folder for the inputs that make the difference")
       ->type_name("D");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunCheck(*a); }};
 }
 
 }  // namespace weft::tool

@@ -13,13 +13,10 @@ namespace {
 /// of a Resize, as it is.
 TensorPtr Nearby(const TensorPtr& t, int which) {
   constexpr int64_t kMostScales = 16;
-  if (!IsFloat(t->dtype()) || !IsComputable(t->dtype()) ||
-      (t->rank() <= 1 && t->num_elements() <= kMostScales))
-    return t;
-  const double bits = t->dtype() == DType::kF16    ? 0x1p-10
-                      : t->dtype() == DType::kBF16 ? 0x1p-7
-                      : t->dtype() == DType::kF64  ? 0x1p-48
-                                                   : 0x1p-20;
+  if (!IsFloat(t->dtype()) || (t->rank() <= 1 && t->num_elements() <= kMostScales)) return t;
+  const double bits = IsNarrowFloat(t->dtype())   ? 2 * LimitsOf(t->dtype()).roundoff
+                      : t->dtype() == DType::kF64 ? 0x1p-48
+                                                  : 0x1p-20;
   auto moved = std::make_shared<Tensor>(t->dtype(), t->dims());
   for (int64_t i = 0; i < t->num_elements(); ++i) {
     const bool up = ((uint64_t(i) * 0x9e3779b97f4a7c15u >> 40) + uint64_t(which)) & 1;

@@ -143,22 +143,6 @@ class Follower {
   const TypeMap& types_;
 };
 
-struct FloatLimits {
-  double greatest, least_normal, least;
-};
-FloatLimits LimitsOf(DType t) {
-  switch (t) {
-    case DType::kF16:
-      return {65504, 0x1p-14, 0x1p-24};
-    case DType::kBF16:
-      return {0x1.fep127, 0x1p-126, 0x1p-133};
-    case DType::kF64:
-      return {std::numeric_limits<double>::max(), 0x1p-1022, 0x1p-1074};
-    default:
-      return {double(std::numeric_limits<float>::max()), 0x1p-126, 0x1p-149};
-  }
-}
-
 double Unit(Random& rng) { return double(rng() >> 11) * 0x1p-52 - 1; }  // [-1, 1)
 
 template <class T>

@@ -8,7 +8,6 @@
 ///   any other           everything its dtype has
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "inputs.h"

@@ -84,18 +84,19 @@ void PrintAsText(const CheckReport& r) {
   for (const CheckRound& round : r.rounds)
     table.AddRow(
         {std::to_string(round.number), NameOf(round.values), Extents(round.bind), round.result});
-  if (table.size() > 1) Print(table.ToString());
+  if (table.size() > 1) PrintText(table.ToString());
   if (!r.random.empty())
-    Print(fmt::format(
+    PrintText(fmt::format(
         "draw without a seed: {}; not compared: {}\n", Join(r.random, ", "),
         r.outputs_not_compared.empty() ? "no output" : Join(r.outputs_not_compared, ", ")));
-  for (const std::string& text : r.not_compared) Print("not compared: " + text + "\n");
+  for (const std::string& text : r.not_compared) PrintText("not compared: " + text + "\n");
   if (!r.difference) return;
   const CheckDifference& d = *r.difference;
-  Print(fmt::format("output  {}, on {}\n", d.output, d.engine));
-  Print(d.node.empty() ? fmt::format("        {}\nnode    not known: {}\n", d.detail, d.why_none)
-                       : fmt::format("node    {}: {}\n", d.node, d.detail));
-  Print(fmt::format("again   {}\n", r.again));
+  PrintText(fmt::format("output  {}, on {}\n", d.output, d.engine));
+  PrintText(d.node.empty()
+                ? fmt::format("        {}\nnode    not known: {}\n", d.detail, d.why_none)
+                : fmt::format("node    {}: {}\n", d.node, d.detail));
+  PrintText(fmt::format("again   {}\n", r.again));
 }
 
 }  // namespace
@@ -117,9 +118,9 @@ void CheckReport::Print(bool json) const {
                model, BindHint(*this));
   if (json) return;
   const std::string at = unbound.empty() ? "" : ", at " + Join(ExtentsOf(*this, true), "; ");
-  tool::Print(fmt::format("{} and {} agree in {}{}\n", Join(engines, ", "),
-                          reference == "ref" ? "ref" : "each other", Plural(compared, "round"),
-                          at));
+  tool::PrintText(fmt::format("{} and {} agree in {}{}\n", Join(engines, ", "),
+                              reference == "ref" ? "ref" : "each other", Plural(compared, "round"),
+                              at));
 }
 
 }  // namespace weft::tool

@@ -14,16 +14,18 @@ namespace {
 /// Relative to a value and to the median of its tensor: sums of some thousand
 /// terms in another order.
 double ToleranceOf(DType t) {
-  switch (t) {
-    case DType::kF64:
+  switch (FormatOf(t)) {
+    case FloatFormat::kF64:
       return 1e-10;
-    case DType::kF16:
+    case FloatFormat::kF16:
       return 1e-2;
-    case DType::kBF16:
+    case FloatFormat::kBF16:
       return 5e-2;
-    default:
-      return 1e-4;
+    case FloatFormat::kF32:
+    case FloatFormat::kNone:
+      break;
   }
+  return 1e-4;
 }
 /// How much further than the reference's answers are apart may an engine be?
 constexpr double kSlack = 16;

@@ -163,8 +163,8 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
   trace.Write(path);
 }
 
-int Run(const Args& a) {
-  const Prepared p = Prepare(a.model, a.inputs, a.engine);
+int RunBench(const Args& a) {
+  const Prepared p = PrepareProgram(a.model, a.inputs, a.engine);
   const auto store = std::make_shared<VariableStore>();
   Session session(p.program, store);
   FillVariables(*p.program, a.inputs.seed, store.get());
@@ -256,7 +256,7 @@ int Run(const Args& a) {
     text += fmt::format("tuning   {} library calls timed, {} chosen by earlier ones\n",
                         tuning.stored, tuning.found);
   if (a.profile) text += "\n" + ProfileTable(profile, machine, times.Median() * 1e3);
-  Print(text);
+  PrintText(text);
   if (times.Spread() > kNoisy)
     fmt::print(
         stderr,
@@ -296,7 +296,7 @@ Command MakeBench(CLI::App& parent) {
       ->type_name("F");
   app->add_option("--export-times", a->export_times, "the time of every run, in order, as JSON")
       ->type_name("F");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunBench(*a); }};
 }
 
 }  // namespace weft::tool

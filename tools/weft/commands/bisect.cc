@@ -162,8 +162,8 @@ class Bisection {
       if (args_.model.json)
         PrintJson({{"found", false}, {"applications", applications_.size()}, {"checks", checks()}});
       else
-        Print(fmt::format("nothing fails: the check passes after all {} applications\n",
-                          applications_.size()));
+        PrintText(fmt::format("nothing fails: the check passes after all {} applications\n",
+                              applications_.size()));
       return 1;
     }
     const size_t first =
@@ -326,7 +326,7 @@ class Bisection {
     text +=
         fmt::format("checks   {} in {:.1f} s\nagain    {}\n", checks(), timer_.seconds(), replay);
     if (!change.empty()) text += "\n" + change;
-    Print(text);
+    PrintText(text);
   }
 
   const Graph& graph_;
@@ -340,7 +340,7 @@ class Bisection {
   Timer timer_;
 };
 
-int Run(const Args& a) {
+int RunBisect(const Args& a) {
   WEFT_CHECK(a.against.empty() || a.against == "ref", kUsage, "--against: expected ref, got '{}'",
              a.against);
   WEFT_CHECK(a.check.command.empty() || a.against.empty(), kUsage,
@@ -381,7 +381,7 @@ Command MakeBisect(CLI::App& parent) {
   app->add_option("--atol", a->atol, "absolute tolerance")->type_name("A")->check(NonNegative());
   app->add_option("--save", a->save_dir, "write the graphs before and after as good.weft, bad.weft")
       ->type_name("D");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunBisect(*a); }};
 }
 
 }  // namespace weft::tool

@@ -79,9 +79,9 @@ int List(const Args& a) {
                {"entries", std::move(rows)}});
     return 0;
   }
-  if (!all.empty()) Print(table.ToString());
-  Print(fmt::format("{} entries, {} of {}, in {}\n", all.size(), FormatBytes(bytes),
-                    FormatBytes(KernelCacheBound()), dir));
+  if (!all.empty()) PrintText(table.ToString());
+  PrintText(fmt::format("{} entries, {} of {}, in {}\n", all.size(), FormatBytes(bytes),
+                        FormatBytes(KernelCacheBound()), dir));
   return 0;
 }
 
@@ -110,8 +110,8 @@ int Verify(const Args& a) {
                {"unfinished", unfinished},
                {"damaged", std::move(damaged)}});
   } else {
-    Print(text + fmt::format("{} entries, {} damaged, {} unfinished, in {}\n", examined, count,
-                             unfinished, dir));
+    PrintText(text + fmt::format("{} entries, {} damaged, {} unfinished, in {}\n", examined, count,
+                                 unfinished, dir));
   }
   if (count > 0)
     ThrowError(ErrorCode::kCheckFailed,
@@ -120,7 +120,7 @@ int Verify(const Args& a) {
   return 0;
 }
 
-int Report(const Args& a, const std::string& dir, const CacheChange& c) {
+int ReportChange(const Args& a, const std::string& dir, const CacheChange& c) {
   if (a.json)
     PrintJson({{"folder", dir},
                {"removed", c.removed},
@@ -128,8 +128,8 @@ int Report(const Args& a, const std::string& dir, const CacheChange& c) {
                {"kept", c.kept},
                {"kept_bytes", c.kept_bytes}});
   else
-    Print(fmt::format("removed {} entries, {}; kept {}, {}\n", c.removed,
-                      FormatBytes(c.removed_bytes), c.kept, FormatBytes(c.kept_bytes)));
+    PrintText(fmt::format("removed {} entries, {}; kept {}, {}\n", c.removed,
+                          FormatBytes(c.removed_bytes), c.kept, FormatBytes(c.kept_bytes)));
   return 0;
 }
 
@@ -139,12 +139,12 @@ int Prune(const Args& a) {
                                                : -1;
   const double age = a.older_than.empty() ? -1 : ParseDuration(a.older_than);
   const std::string dir = Folder();
-  return Report(a, dir, PruneKernelCache(dir, bytes, age));
+  return ReportChange(a, dir, PruneKernelCache(dir, bytes, age));
 }
 
 int Clear(const Args& a) {
   const std::string dir = Folder();
-  return Report(a, dir, ClearKernelCache(dir));
+  return ReportChange(a, dir, ClearKernelCache(dir));
 }
 
 }  // namespace

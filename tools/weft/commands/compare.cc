@@ -47,9 +47,9 @@ Difference Differ(const std::string& name, const Tensor& got, const Tensor& want
     d.note = fmt::format("{} against {}", TypeText(got), TypeText(want));
     return d;
   }
-  const bool half = want.dtype() == DType::kF16 || want.dtype() == DType::kBF16;
-  const double rtol = args.rtol >= 0 ? args.rtol : half ? kRelative16 : kRelative;
-  const double atol = args.atol >= 0 ? args.atol : half ? kAbsolute16 : kAbsolute;
+  const bool narrow = IsNarrowFloat(want.dtype());
+  const double rtol = args.rtol >= 0 ? args.rtol : narrow ? kRelative16 : kRelative;
+  const double atol = args.atol >= 0 ? args.atol : narrow ? kAbsolute16 : kAbsolute;
   d.units = CompareTensors(got, want, rtol, atol);
   if (!IsComputable(want.dtype())) return d;
   for (int64_t i = 0; i < want.num_elements(); ++i) {
@@ -92,7 +92,7 @@ std::vector<TensorPtr> ReadFolder(const Graph& graph, const std::string& folder,
   return out;
 }
 
-int Run(const Args& args) {
+int RunCompare(const Args& args) {
   const Limits limits = args.model.Check();
   // "./cpu" is a folder, "cpu" an engine: names of engines come first.
   auto is_folder = [](const std::string& s) {
@@ -140,9 +140,9 @@ int Run(const Args& args) {
       rows.push_back({{"name", d.name},
                       {"type", d.type},
                       {"equal", d.equal()},
-                      {"max_abs", Number(d.max_abs)},
-                      {"max_rel", Number(d.max_rel)},
-                      {"tolerances", Number(d.units)},
+                      {"max_abs", JsonNumber(d.max_abs)},
+                      {"max_rel", JsonNumber(d.max_rel)},
+                      {"tolerances", JsonNumber(d.units)},
                       {"note", d.note}});
     PrintJson({{"a", args.a},
                {"b", args.b},
@@ -161,12 +161,12 @@ int Run(const Args& args) {
                     : d.equal()     ? "equal"
                                 : fmt::format("differs: error is {:.3g}x the tolerance", d.units)});
     }
-    if (table.size() > 1) Print(table.ToString());
+    if (table.size() > 1) PrintText(table.ToString());
     if (different == 0)
-      Print(fmt::format("{} and {} agree on {}\n", args.a, args.b,
-                        Plural(all.size(), args.layerwise ? "result" : "output")));
+      PrintText(fmt::format("{} and {} agree on {}\n", args.a, args.b,
+                            Plural(all.size(), args.layerwise ? "result" : "output")));
     else if (args.layerwise)
-      Print(fmt::format("the first that differs: {}\n", first->name));
+      PrintText(fmt::format("the first that differs: {}\n", first->name));
   }
   if (different > 0)
     ThrowError(
@@ -193,7 +193,7 @@ Command MakeCompare(CLI::App& parent) {
                 "compare every result and name the first node that differs");
   app->add_option("--rtol", a->rtol, "relative tolerance")->type_name("R")->check(NonNegative());
   app->add_option("--atol", a->atol, "absolute tolerance")->type_name("A")->check(NonNegative());
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunCompare(*a); }};
 }
 
 }  // namespace weft::tool

@@ -31,7 +31,7 @@ struct Row {
   KernelPtr kernel;
   CompiledKernelPtr compiled;  ///< null where nothing was made
   KernelStats stats;
-  bool multi = false;            ///< it computes parts of a launch
+  const char* form = "";         ///< of the first launch
   std::vector<std::string> ops;  ///< of the first body, or part of one, that it serves, in order
   int launches = 0;
 };
@@ -73,7 +73,7 @@ std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler, 
       if (fresh) {
         Row r;
         r.kernel = own[i];
-        r.multi = k->is_multi();
+        r.form = k->form_name();
         if (made && i < made->size()) r.compiled = (*made)[i];
         int part = -1;
         for (size_t p = k->parts.size(); p-- > 0;)
@@ -90,13 +90,10 @@ std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler, 
   return rows;
 }
 
-const char* TemplateName(const Row& r) {
-  return r.multi ? "multi" : r.kernel->tmpl == KernelTemplate::kRow ? "row" : "elementwise";
-}
 Json OrNull(int v) { return v < 0 ? Json(nullptr) : Json(v); }
 std::string OrDash(int v) { return v < 0 ? "-" : fmt::format("{}", v); }
 
-int Run(const Args& a) {
+int RunCompile(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
   WEFT_CHECK(a.out.empty() || EndsWith(ToLower(a.out), ".weftx"), kUsage,
@@ -141,7 +138,7 @@ int Run(const Args& a) {
             r.kernel->Name() + ": " + (r.compiled ? r.compiled->error : "RTCGen did not run");
     }
     Json row = {{"name", r.kernel->Name()},
-                {"template", TemplateName(r)},
+                {"template", r.form},
                 {"ops", r.ops.size()},
                 {"op_names", r.ops},
                 {"launches", r.launches},
@@ -151,7 +148,7 @@ int Run(const Args& a) {
                 {"spill_bytes", OrNull(r.stats.spill_bytes)}};
     if (r.compiled && !r.compiled->error.empty()) row["error"] = r.compiled->error;
     list.push_back(std::move(row));
-    table.AddRow({r.kernel->Name(), TemplateName(r), fmt::format("{}", r.ops.size()),
+    table.AddRow({r.kernel->Name(), r.form, fmt::format("{}", r.ops.size()),
                   fmt::format("{}", r.launches), FormatBytes(r.stats.source_bytes),
                   r.compiled ? FormatBytes(int64_t(r.compiled->binary.size())) : "-",
                   OrDash(r.stats.registers), OrDash(r.stats.spill_bytes)});
@@ -169,8 +166,8 @@ int Run(const Args& a) {
                {"from_cache", from_cache},
                {"kernels", std::move(list)}});
   } else {
-    Print(table.ToString());
-    Print(fmt::format(
+    PrintText(table.ToString());
+    PrintText(fmt::format(
         "{} distinct kernels ({} from the cache), {} launches per run, {:.3f} s for {}\n",
         rows.size(), from_cache, launches, seconds, compiler->target()));
   }
@@ -197,7 +194,7 @@ Command MakeCompile(CLI::App& parent) {
   app->add_option("--save-kernels", a->save_kernels, "write the source of every distinct kernel")
       ->type_name("D");
   app->add_option("--passes", a->passes, "passes instead of the usual ones")->type_name("P");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunCompile(*a); }};
 }
 
 }  // namespace weft::tool

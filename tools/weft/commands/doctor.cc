@@ -112,7 +112,7 @@ Command MakeDoctor(CLI::App& parent) {
             std::string text;
             for (const Row& r : rows)
               text += fmt::format("{:13} {} {}\n", r.what, r.ok ? " " : "-", r.found);
-            Print(text);
+            PrintText(text);
             return 0;
           }};
 }

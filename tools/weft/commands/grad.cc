@@ -8,7 +8,6 @@
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
 
 namespace weft::tool {
@@ -78,7 +77,7 @@ Names NamesOf(const Graph& g) {
   return n;
 }
 
-int Run(const Args& a) {
+int RunGrad(const Args& a) {
   const Limits limits = a.model.Check();
   WritableFormat(a.out);
   ImportOptions import;
@@ -166,7 +165,7 @@ Command MakeGrad(CLI::App& parent) {
   app->add_option("-o,--output", a->out, "file to write: .weft, .onnx or .json")
       ->type_name("OUT")
       ->required();
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunGrad(*a); }};
 }
 
 }  // namespace weft::tool

@@ -2,7 +2,6 @@
 /// it.
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "command_line.h"
 #include "common.h"
@@ -58,7 +57,7 @@ struct Report {
   std::vector<RuntimeExtent> runtime_extents;
 };
 
-std::string Describe(NodePtr n) {
+std::string DescribeNode(NodePtr n) {
   const bool named = n->origin() && !n->origin()->empty();
   return named
              ? fmt::format("'{}' ({})", Join(*n->origin(), "+"), n->op() ? n->op()->name : "input")
@@ -85,10 +84,10 @@ void CountNodes(const Graph& g, Report* r) {
       ++r->dtypes[types[e].ToString()];
       // Sequences and other types that are no tensor have no shape to know, and no reason.
       if (const std::string* why = unknown ? unknown->find(e) : nullptr)
-        r->unknown.push_back({Describe(n), shapes[e].ToString(), *why});
+        r->unknown.push_back({DescribeNode(n), shapes[e].ToString(), *why});
     }
     if (const Ints* ks = unbacked ? unbacked->find(n) : nullptr)
-      for (int64_t k : *ks) r->runtime_extents.push_back({fmt::format("u{}", k), Describe(n)});
+      for (int64_t k : *ks) r->runtime_extents.push_back({fmt::format("u{}", k), DescribeNode(n)});
     if (n->is_variable() || constant) continue;
     ++r->nodes;
     ++r->ops[n->op()->name];
@@ -158,7 +157,7 @@ std::string HeadText(const Report& r) {
   return out;
 }
 
-std::string Text(const Report& r) {
+std::string ReportText(const Report& r) {
   std::string out = HeadText(r);
   std::string formula = r.flops.ToString();
   if (formula.size() > 120) formula.clear();
@@ -268,14 +267,15 @@ int InspectProgram(const Args& a) {
                {"interpreted", stats.interpreted}});
     return 0;
   }
-  Print(HeadText(r) + fmt::format("program  compiled for {}: {} kernels ({} distinct), {} library "
-                                  "calls, {} reorders, {} interpreted\n",
-                                  program->backend(), stats.kernels, stats.distinct_kernels,
-                                  stats.library_calls, stats.reorders, stats.interpreted));
+  PrintText(HeadText(r) +
+            fmt::format("program  compiled for {}: {} kernels ({} distinct), {} library "
+                        "calls, {} reorders, {} interpreted\n",
+                        program->backend(), stats.kernels, stats.distinct_kernels,
+                        stats.library_calls, stats.reorders, stats.interpreted));
   return 0;
 }
 
-int Run(const Args& a) {
+int RunInspect(const Args& a) {
   if (FormatOfPath(a.model.path).is_program()) return InspectProgram(a);
   ImportOptions import;
   import.limits = a.model.Check();
@@ -304,7 +304,7 @@ int Run(const Args& a) {
     }
     PrintJson(out);
   } else {
-    std::string text = Text(report);
+    std::string text = ReportText(report);
     if (!findings.empty() && a.support.empty()) {
       text += "\nnot imported:\n";
       for (const Finding& f : findings)
@@ -312,7 +312,7 @@ int Run(const Args& a) {
                             f.hint.empty() ? "" : " (hint: " + f.hint + ")");
     }
     if (!a.support.empty()) text += "\n" + SupportText(support, a.support);
-    Print(text);
+    PrintText(text);
   }
   if (support.unsupported.empty()) return 0;
   ThrowError(ErrorCode::kUnsupported,
@@ -330,7 +330,7 @@ Command MakeInspect(CLI::App& parent) {
   app->add_option("--support", a->support,
                   "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run")
       ->type_name("TARGET");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunInspect(*a); }};
 }
 
 }  // namespace weft::tool

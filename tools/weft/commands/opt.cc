@@ -11,7 +11,6 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
 #include "weft/support/table.h"
@@ -159,7 +158,7 @@ void CheckSkips(const std::vector<std::string>& skips) {
   }
 }
 
-int Run(const Args& a) {
+int RunOpt(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
   options.target = a.target;
@@ -209,7 +208,7 @@ int Run(const Args& a) {
   if (a.stats) tables += StatsTable(records, fused_at_start);
   if (a.time) tables += (tables.empty() ? "" : "\n") + TimeTable(records, seconds);
   if (!graph_to_stdout)
-    Print(tables);
+    PrintText(tables);
   else
     std::fwrite(tables.data(), 1, tables.size(), stderr);
   return 0;
@@ -241,7 +240,7 @@ void PrintPasses(bool as_json) {
   if (as_json)
     PrintJson(rows);
   else
-    Print(table.ToString());
+    PrintText(table.ToString());
 }
 
 void PrintPassHelp(const std::string& name) {
@@ -260,7 +259,7 @@ void PrintPassHelp(const std::string& name) {
   for (const auto& [statistic, doc] : p.AllStatistics())
     out += fmt::format("  counts     {}: {}\n", statistic, doc);
   out += fmt::format("  from       {}\n", p.owner.module);
-  Print(out);
+  PrintText(out);
 }
 
 Command MakeOpt(CLI::App& parent) {
@@ -297,7 +296,7 @@ Command MakeOpt(CLI::App& parent) {
          "check what passes claim: all, or some of preserved,changed,deterministic,equivalent")
       ->type_name("LIST");
   app->add_option("--reproducer", a->reproducer, "file written when a pass fails")->type_name("F");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunOpt(*a); }};
 }
 
 }  // namespace weft::tool

@@ -1,13 +1,11 @@
 /// plugins.cc: `weft plugins`: the plugins that `--plugin` loaded and what each registered; with
 /// --check, whether one would load, found out in a child process.
-#include <map>
 
 #include "command_line.h"
 #include "common.h"
 #include "weft/core/module/plugin.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
-#include "weft/support/table.h"
 
 namespace weft::tool {
 namespace {
@@ -52,7 +50,7 @@ std::string ToText(const PluginInfo& p) {
   return out;
 }
 
-int Run(const Args& a) {
+int RunPlugins(const Args& a) {
   Json rows = Json::array();
   std::string text;
   auto add = [&](const PluginInfo& p) {
@@ -69,7 +67,7 @@ int Run(const Args& a) {
   if (a.json)
     PrintJson({{"abi_id", AbiId()}, {"plugins", std::move(rows)}});
   else
-    Print(text);
+    PrintText(text);
   return 0;
 }
 
@@ -86,7 +84,7 @@ Command MakePlugins(CLI::App& parent) {
       ->type_name("S")
       ->check(CLI::PositiveNumber);
   app->add_flag("--json", a->json, "one JSON object on stdout");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunPlugins(*a); }};
 }
 
 }  // namespace weft::tool

@@ -19,7 +19,7 @@ struct Args {
   std::string out, min_good;
 };
 
-int Run(const Args& a) {
+int RunReduce(const Args& a) {
   const Limits limits = a.model.Check();
   const std::string extension = ExtensionOf(a.out);  // before a large model is read
   if (!a.min_good.empty()) WritableFormat(a.min_good);
@@ -62,7 +62,7 @@ int Run(const Args& a) {
     text += good ? fmt::format("the smallest good model has {}: {}\n",
                                Plural(CountOperators(*good), "operator"), a.min_good)
                  : "no smaller model was good\n";
-  Print(text);
+  PrintText(text);
   return 0;
 }
 
@@ -81,7 +81,7 @@ Command MakeReduce(CLI::App& parent) {
       ->required();
   app->add_option("--min-good", a->min_good, "also write the smallest model that passes the check")
       ->type_name("F");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunReduce(*a); }};
 }
 
 }  // namespace weft::tool

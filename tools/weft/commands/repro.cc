@@ -67,7 +67,7 @@ std::vector<std::string> Arguments(const Reproducer& r, const std::string& file)
   return out;
 }
 
-int Run(const Args& a) {
+int RunRepro(const Args& a) {
   WEFT_CHECK(FileExists(a.file), kIo, "there is no file '{}'", a.file);
   const Limits given = Limits::Parse(a.limits);
   const std::string text = ReadFile(a.file, given.file_bytes);
@@ -86,13 +86,13 @@ int Run(const Args& a) {
     try {
       RunCommandLine(arguments);
     } catch (const Error& e) {
-      Print(Verdict(r, e));
+      PrintText(Verdict(r, e));
       throw;
     } catch (const std::exception& e) {
-      Print(Verdict(r, InternalError(ErrorCode::kInternal, e.what())));
+      PrintText(Verdict(r, InternalError(ErrorCode::kInternal, e.what())));
       throw;
     }
-    Print("replayed  the failure is gone\n");
+    PrintText("replayed  the failure is gone\n");
     return 0;
   }
   const Graph graph = ReadGraph(text, a);
@@ -121,9 +121,9 @@ int Run(const Args& a) {
                {"gone", !other},
                {"same_code", other && ErrorCodeName(other->code()) == r.error}});
   } else {
-    Print(fmt::format("pipeline  {}\nrecorded  {} {}: {}\n", pipeline.ToString(), r.error, r.place,
-                      r.message));
-    Print(other ? Verdict(r, *other) : "replayed  the failure is gone\n");
+    PrintText(fmt::format("pipeline  {}\nrecorded  {} {}: {}\n", pipeline.ToString(), r.error,
+                          r.place, r.message));
+    PrintText(other ? Verdict(r, *other) : "replayed  the failure is gone\n");
   }
   if (!other) return 0;
   ThrowError(other->code(), other->message(), other->place(), other->hint());
@@ -138,7 +138,7 @@ Command MakeRepro(CLI::App& parent) {
   app->add_flag("--local", a->local, "only the pass that failed, without those after it");
   app->add_option("--limits", a->limits, "bounds instead of the recorded ones")->type_name("LIST");
   app->add_flag("--json", a->json, "one JSON object on stdout");
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunRepro(*a); }};
 }
 
 }  // namespace weft::tool

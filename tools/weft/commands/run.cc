@@ -94,8 +94,8 @@ void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
   for (const auto& [file, i] : first) WriteFileAtomic(file, bytes[i]);
 }
 
-int Run(const Args& a) {
-  const Prepared p = Prepare(a.model, a.inputs, a.engine);
+int RunModel(const Args& a) {
+  const Prepared p = PrepareProgram(a.model, a.inputs, a.engine);
   const std::shared_ptr<const Program>& program = p.program;
   const std::vector<std::string> files = a.outputs_dir.empty()
                                              ? std::vector<std::string>()
@@ -116,8 +116,12 @@ int Run(const Args& a) {
     const Summary s = Summarize(t);
     table.AddRow({name, std::string(DTypeName(t.dtype())), t.shape().ToString(), Short(s.min),
                   Short(s.max), Short(s.mean)});
-    Json row = {{"name", name},         {"dtype", DTypeName(t.dtype())}, {"shape", t.dims()},
-                {"min", Number(s.min)}, {"max", Number(s.max)},          {"mean", Number(s.mean)},
+    Json row = {{"name", name},
+                {"dtype", DTypeName(t.dtype())},
+                {"shape", t.dims()},
+                {"min", JsonNumber(s.min)},
+                {"max", JsonNumber(s.max)},
+                {"mean", JsonNumber(s.mean)},
                 {"nans", s.nans}};
     if (!files.empty()) row["file"] = files[i];
     rows.push_back(std::move(row));
@@ -128,7 +132,7 @@ int Run(const Args& a) {
                {"compile_s", program->stats().compile_seconds},
                {"run_s", seconds}});
   } else {
-    Print(table.ToString());
+    PrintText(table.ToString());
   }
   return 0;
 }
@@ -146,7 +150,7 @@ Command MakeRun(CLI::App& parent) {
                   "write every output to D/NAME.npy ('/' and ':' become '_')")
       ->type_name("D");
   AddEngine(app, &a->engine);
-  return {app, [a] { return Run(*a); }};
+  return {app, [a] { return RunModel(*a); }};
 }
 
 }  // namespace weft::tool

@@ -270,7 +270,7 @@ WEFT_API Expr Not(const Expr& a);
 /// Rebuilds `e` bottom-up; `leaf` is asked for every kIndex, kLoad, kDim and kVariable node (after
 /// its operands were rewritten, for loads) and returns a replacement or a null Expr to keep it.
 /// Bound variables are never captured. Memoised: linear in distinct nodes. Iterative.
-WEFT_API Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& leaf);
+WEFT_API Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& leaf);
 /// Index(k) := at[k].
 WEFT_API Expr SubstituteIndices(const Expr& e, const Indices& at);
 /// Body of a Reduce with its bound variables replaced by `at`.

@@ -5,16 +5,7 @@
 /// share one compiled binary.
 ///
 /// Loops. `dims` are the extents of the loop nest, outermost first; loop k is `Expr::Index(k)` in
-/// all expressions. The first `num_outer` loops are the *parallel* loops P (rows); the others are
-/// the *row* loops R.
-///   kElementwise  num_outer == dims.size(): every store once per point. `Reduce` nodes that are
-///                 left in an expression (a window, a contraction) are loops inside the point.
-///   kRow          P x R: `Reduce` nodes whose extents are exactly R are computed once per row;
-///                 stores run over P x R, or over P when `per_row`. A Reduce may use others
-///                 (softmax: max, then the sum of exp(x - max)).
-/// `vector_loop` says which loop a CPU printer puts in vector lanes: the last R loop
-/// (horizontal reductions), or the last P loop (each lane its own row: used where memory is
-/// contiguous along P, not R).
+/// all expressions. What stores and reductions run over is the kernel's form (kernel_form.h).
 /// All loads and stores address one flat element offset (i64 expression); buffers are dense and
 /// row-major. A kernel that reads at indices which come out of tensors cuts them to their axes.
 /// Where it is not proved that this changes nothing it has a *range flag*: its last buffer is one
@@ -28,10 +19,9 @@
 #include <vector>
 
 #include "weft/codegen/expr/expr.h"
+#include "weft/codegen/kernel/kernel_form.h"
 
 namespace weft {
-
-enum class KernelTemplate : uint8_t { kElementwise, kRow };
 
 struct KernelBuffer {
   DType dtype = DType::kUnknown;
@@ -44,22 +34,21 @@ struct KernelStore {
   int buffer = 0;        ///< index into buffers
   Expr offset;           ///< flat element offset, i64
   Expr value;            ///< dtype of the buffer
-  bool per_row = false;  ///< kRow: once per row, not per element
+  bool per_row = false;  ///< once per row, not per element
   bool flag = false;     ///< of the range flag: `value` is bool, 1 is written where it is true
 };
 
-class WEFT_API Kernel {
+class WEFT_API Kernel : public KernelForm {
  public:
-  KernelTemplate tmpl = KernelTemplate::kElementwise;
   std::vector<KernelBuffer> buffers;  ///< inputs first, then outputs
   int num_inputs = 0;
   std::vector<SymInt> dims;  ///< loop extents over canonical symbols $0, $1 ...
-  int num_outer = 0;
-  int vector_loop = -1;  ///< -1: nothing to vectorise (no loops)
   std::vector<KernelStore> stores;
   int num_symbols = 0;       ///< $0 .. $<n-1> are passed as int64 arguments at launch
   bool small_index = false;  ///< every offset and extent provably fits in int32
 
+  std::vector<SymInt> outer_dims() const { return {dims.begin(), dims.begin() + num_outer}; }
+  std::vector<SymInt> row_dims() const { return {dims.begin() + num_outer, dims.end()}; }
   /// The last buffer is the range flag.
   bool has_flag() const { return !stores.empty() && stores.back().flag; }
   /// Deterministic text; equality of texts is equality of kernels.
@@ -86,10 +75,10 @@ WEFT_API int ExtentNumber(SymInt symbol, int count);
 /// and the cost model.
 WEFT_API double OpsPerElement(const Kernel& kernel);
 
-/// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items: points
-/// (kElementwise) or rows (kRow), in an order of the kernel's own: any partition of [0, count) into
-/// calls computes everything once. `dims`: values of $0 .. . `scratch`: at least
-/// `CpuKernel::scratch_bytes` per call, 64-byte aligned, private to the calling thread.
+/// Entry point of a CPU kernel. `begin`, `end`: half-open range of work items (kernel_form.h), in
+/// an order of the kernel's own: any partition of [0, count) into calls computes everything once.
+/// `dims`: values of $0 .. . `scratch`: at least `CpuKernel::scratch_bytes` per call, 64-byte
+/// aligned, private to the calling thread.
 using CpuKernelFn = void (*)(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end,
                              void* scratch);
 

@@ -25,7 +25,7 @@ struct LayoutGroup {
   /// occur more than once.
   std::vector<int> strided_plain, strided_last;
 };
-/// `side_by_side`: the outputs are computed apart from each other (template MULTI).
+/// `side_by_side`: the outputs are computed apart from each other (form multi).
 WEFT_API std::vector<LayoutGroup> LayoutGroups(const ComputeSpec& spec, bool side_by_side);
 
 }  // namespace weft

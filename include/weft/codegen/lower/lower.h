@@ -39,6 +39,10 @@ WEFT_API ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node);
 WEFT_API std::optional<ComputeSpec> TryExpand(const Graph& graph, const NodePtr& node,
                                               std::string* why);
 
+/// Most tensors that a kernel reads from outside, unless Fusion is told otherwise. An operator that
+/// reads more stands alone; a Concat then becomes the form multi (pieces.cc).
+inline constexpr int kMaxKernelTensors = 64;
+
 /// One of several independent computations of one launch.
 struct KernelPart {
   KernelPtr kernel;
@@ -47,7 +51,7 @@ struct KernelPart {
 };
 
 /// What one launch site runs: a kernel and the graph-level expressions of its symbols $0, $1 ...;
-/// or, template MULTI, a table of parts that share the launch. Operands of a launch are its
+/// or, form multi, a table of parts that share the launch. Operands of a launch are its
 /// inputs, then its outputs.
 struct WEFT_API LoweredKernel {
   KernelPtr kernel;                    ///< of the first part where there are parts
@@ -58,17 +62,18 @@ struct WEFT_API LoweredKernel {
     return operand < layouts.size() ? layouts[operand] : Layout::kPlain;
   }
   bool is_multi() const { return !parts.empty(); }
+  /// FormName of the kernel, or "multi".
+  const char* form_name() const { return is_multi() ? "multi" : FormName(*kernel); }
   /// Distinct kernels in order of first use, by identity of their text.
   std::vector<KernelPtr> Kernels() const;
 };
 
-/// Chooses the template, flattens every access to one offset, collapses loops that are contiguous
-/// in every access, simplifies index arithmetic with `facts`, renumbers symbols and buffers,
-/// picks `vector_loop`, finishes the kernel. Templates: kRow where all Reduce nodes outside other
-/// Reduce bodies' private parts share one row space and every output is over P x R or P;
-/// otherwise kElementwise, where remaining Reduce nodes are loops inside a point. Throws
-/// kUnsupported where the outputs have no common space (a reduction that folding removed leaves
-/// its result without one).
+/// Chooses the form, flattens every access to one offset, collapses loops that are contiguous in
+/// every access, simplifies index arithmetic with `facts`, renumbers symbols and buffers, finishes
+/// the kernel. Its form has rows where all Reduce nodes outside other Reduce bodies' private parts
+/// share one row space and every output is over P x R or P; otherwise it is elementwise, where
+/// remaining Reduce nodes are loops inside a point. Throws kUnsupported where the outputs have no
+/// common space (a reduction that folding removed leaves its result without one).
 WEFT_API LoweredKernel LowerKernel(const ComputeSpec& spec, const Facts& facts);
 
 /// The kernels of a body that is several computations side by side, `parts[i]` outputs each, in

@@ -36,7 +36,8 @@ WEFT_API NodeEntry ConstantLike(const NodeEntry& near, TensorPtr value);
 /// Scalar of the dtype of `x` at run time: CastLike(value, x). For gradients, which know no dtypes.
 WEFT_API NodeEntry ScalarOf(const NodeEntry& x, double value);
 /// Unary op by name in the graph of `x`.
-WEFT_API NodeEntry Apply(const char* op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {});
+WEFT_API NodeEntry ApplyOp(const char* op, const std::vector<NodeEntry>& inputs,
+                           AttrDict attrs = {});
 
 /// Body of a weft::Fused node.
 WEFT_API GraphPtr FusedBody(const NodePtr& node);

@@ -1,7 +1,7 @@
 /// op.h: the operator registry.
 ///
-///   WEFT_REGISTER_OP(Relu).describe("y = max(x, 0)").set_num_inputs(1)
-///       .set_attr<FCodeGen>("FCodeGen", ...);
+///   WEFT_REGISTER_OP(Relu).describe("y = max(x, 0)").input("x", "T").output("y", "T")
+///       .set_attr<FCodeGen>("FCodeGen", ...);  // as many inputs and outputs as are listed
 ///   WEFT_REGISTER_OP_IN(weft, SumTo)...            // key "weft::SumTo"
 ///   WEFT_REGISTER_OP_GROUP(Elementwise).set_attr<FInferType>("FInferType", SameType);
 ///
@@ -160,7 +160,7 @@ class WEFT_API OpBuilder {
   OpBuilder& output(std::string name, std::string type, std::string doc = {});
   OpBuilder& optional_output(std::string name, std::string type, std::string doc = {});
   OpBuilder& example(std::vector<std::string> inputs, std::string attrs = {});
-  OpBuilder& set_num_inputs(int n);  ///< kVarg (-1): any number
+  OpBuilder& set_num_inputs(int n);  ///< kVarg (-1): any; without it as many as are listed, else 1
   OpBuilder& set_num_inputs(int min, int max);
   OpBuilder& set_num_inputs(std::function<uint32_t(const NodeAttrs&)> f);
   OpBuilder& set_num_outputs(int n);

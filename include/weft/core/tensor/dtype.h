@@ -1,78 +1,57 @@
-/// dtype.h: element types, and the type of a graph entry.
+/// dtype.h: what is asked of element types (dtype_traits.h), and the type of a graph entry.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "weft/core/tensor/dtype_traits.h"
 #include "weft/support/api.h"
 
 namespace weft {
 
-/// Every element type of ONNX; numbers are ours and stable (they are part of hashes and files).
-enum class DType : uint8_t {
-  kUnknown = 0,
-  kBool = 1,
-  kI8,
-  kI16,
-  kI32,
-  kI64,
-  kU8,
-  kU16,
-  kU32,
-  kU64,
-  kF16,
-  kBF16,
-  kF32,
-  kF64,
-  kString,
-  kC64,
-  kC128,
-  // Reserved from the start: sub-byte and float8 types are carried and printed; few
-  // ops take them yet.
-  kI4,
-  kU4,
-  kI2,
-  kU2,
-  kF8E4M3FN,
-  kF8E4M3FNUZ,
-  kF8E5M2,
-  kF8E5M2FNUZ,
-  kF8E8M0,
-  kF4E2M1,
-};
-inline constexpr int kNumDTypes = int(DType::kF4E2M1) + 1;
-
 /// "f32", "i64", "bool", "str", "f8e4m3fn" ...; "?" for kUnknown.
-WEFT_API std::string_view DTypeName(DType t);
+constexpr std::string_view DTypeName(DType t) { return TraitsOf(t).name; }
 /// Inverse of DTypeName; nullopt for other text.
 WEFT_API std::optional<DType> ParseDType(std::string_view name);
+/// Inverse of DTypeTraits::onnx.
+WEFT_API std::optional<DType> DTypeOfOnnx(int64_t code);
 /// Bits of one element; 0 for strings and unknown.
-WEFT_API int DTypeBits(DType t);
+constexpr int DTypeBits(DType t) { return TraitsOf(t).bits; }
 /// Bytes of `count` elements, sub-byte types packed; overflow-checked (kOverflow).
 WEFT_API int64_t DTypeBytes(DType t, int64_t count);
 
-constexpr bool IsFloat(DType t) {
-  return t == DType::kF16 || t == DType::kBF16 || t == DType::kF32 || t == DType::kF64;
-}
+/// A float that kernels compute with.
+constexpr bool IsFloat(DType t) { return FormatOf(t) != FloatFormat::kNone; }
+/// One that is stored in fewer bits than it is computed with, which is in f32.
+constexpr bool IsNarrowFloat(DType t) { return IsFloat(t) && DTypeBits(t) < 32; }
 constexpr bool IsSigned(DType t) { return t >= DType::kI8 && t <= DType::kI64; }
 constexpr bool IsUnsigned(DType t) { return t >= DType::kU8 && t <= DType::kU64; }
 /// Integer of 8 to 64 bits; bool is not one.
 constexpr bool IsInt(DType t) { return IsSigned(t) || IsUnsigned(t); }
-/// A type that generated kernels compute with: bool, integers of 8 to 64 bits, the four floats.
-constexpr bool IsComputable(DType t) { return t >= DType::kBool && t <= DType::kF64; }
-/// Type in which values of `t` are accumulated: f16 and bf16 in f32, small integers in themselves.
-constexpr DType AccumulatorOf(DType t) {
-  return t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t;
-}
+/// A type that generated kernels compute with: bool, integers of 8 to 64 bits, floats.
+constexpr bool IsComputable(DType t) { return t == DType::kBool || IsInt(t) || IsFloat(t); }
+/// Type in which values of `t` are held and accumulated: f32 for narrow floats, else `t` itself.
+constexpr DType AccumulatorOf(DType t) { return IsNarrowFloat(t) ? DType::kF32 : t; }
 
 /// Round-to-nearest-even conversions of the 16-bit floats, by bits.
 WEFT_API uint16_t FloatToHalf(float v);
 WEFT_API float HalfToFloat(uint16_t bits);
 WEFT_API uint16_t FloatToBFloat16(float v);
 WEFT_API float BFloat16ToFloat(uint16_t bits);
+/// The same by dtype: a float of at most 32 bits, in the low bits of a word.
+WEFT_API float WidenFloat(DType t, uint32_t bits);
+WEFT_API uint32_t NarrowFloat(DType t, float v);
+
+/// Positive numbers of a float of any width; zeros for other dtypes. `roundoff`: half a unit in the
+/// last place of 1.
+struct FloatLimits {
+  double greatest, least_normal, least, roundoff;
+};
+WEFT_API FloatLimits LimitsOf(DType t);
+/// Every value of `from` is one of `to`: both are computable, or equal.
+WEFT_API bool CastIsLossless(DType from, DType to);
 
 /// What kind of thing flows along an entry.
 enum class TypeKind : uint8_t { kTensor = 0, kSequence, kOptional, kOpaque };

@@ -11,8 +11,8 @@ using I = int32_t __attribute__((vector_size(WEFT_LANES * 4)));
 
 #define WEFT_INLINE WEFT_ISA __attribute__((always_inline)) inline
 
-WEFT_INLINE void Load(const float* p, V* v) { __builtin_memcpy(v, p, sizeof(V)); }
-WEFT_INLINE void Store(float* p, const V* v) { __builtin_memcpy(p, v, sizeof(V)); }
+WEFT_INLINE void LoadVector(const float* p, V* v) { __builtin_memcpy(v, p, sizeof(V)); }
+WEFT_INLINE void StoreVector(float* p, const V* v) { __builtin_memcpy(p, v, sizeof(V)); }
 
 /// R rows and N vectors of columns.
 template <int R, int N>
@@ -26,7 +26,7 @@ WEFT_ISA inline void Tile(const float* a, int64_t a_step, const float* b, int64_
   for (int64_t k = 0; k < depth; ++k, b += b_step) {
     V row[N];
 #pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) Load(b + j * kLanes, &row[j]);
+    for (int j = 0; j < N; ++j) LoadVector(b + j * kLanes, &row[j]);
 #pragma GCC unroll 6
     for (int i = 0; i < R; ++i) {
       const float x = a[i * a_step + k];
@@ -41,10 +41,10 @@ WEFT_ISA inline void Tile(const float* a, int64_t a_step, const float* b, int64_
       float* at = c + i * c_step + j * kLanes;
       if (factor) {
         V before;
-        Load(at, &before);
+        LoadVector(at, &before);
         sum[i][j] += before * factor[i];
       }
-      Store(at, &sum[i][j]);
+      StoreVector(at, &sum[i][j]);
     }
 }
 
@@ -105,7 +105,7 @@ WEFT_INLINE void Exp(V* x) {
 
 WEFT_INLINE float Most(const V& v) {
   float lane[kLanes];
-  Store(lane, &v);
+  StoreVector(lane, &v);
 #pragma GCC unroll 4
   for (int w = kLanes / 2; w > 0; w /= 2)
 #pragma GCC unroll 16
@@ -114,7 +114,7 @@ WEFT_INLINE float Most(const V& v) {
 }
 WEFT_INLINE float Sum(const V& v) {
   float lane[kLanes];
-  Store(lane, &v);
+  StoreVector(lane, &v);
 #pragma GCC unroll 4
   for (int w = kLanes / 2; w > 0; w /= 2)
 #pragma GCC unroll 16
@@ -131,11 +131,11 @@ WEFT_ISA float Soften(float* x, int64_t n, const float* mask, int64_t mask_step,
   if (mask && mask_step == 0) one += mask[0];
   for (int64_t j = 0; j < whole; j += kLanes) {
     V v;
-    Load(x + j, &v);
+    LoadVector(x + j, &v);
     if (mask) {
-      if (mask_step != 0) Load(mask + j, &one);
+      if (mask_step != 0) LoadVector(mask + j, &one);
       v += one;
-      Store(x + j, &v);
+      StoreVector(x + j, &v);
     }
     best = v > best ? v : best;
   }
@@ -144,7 +144,7 @@ WEFT_ISA float Soften(float* x, int64_t n, const float* mask, int64_t mask_step,
       if (mask) x[j] += mask[j * mask_step];
     for (int64_t j = n; j < whole + kLanes; ++j) x[j] = lowest;
     V v;
-    Load(x + whole, &v);
+    LoadVector(x + whole, &v);
     best = v > best ? v : best;
   }
   const float before = *most, part = Most(best), now = part > before ? part : before;
@@ -153,10 +153,10 @@ WEFT_ISA float Soften(float* x, int64_t n, const float* mask, int64_t mask_step,
   V total = V{};
   for (int64_t j = 0; j < n; j += kLanes) {
     V v;
-    Load(x + j, &v);
+    LoadVector(x + j, &v);
     v -= shift;
     Exp(&v);
-    Store(x + j, &v);
+    StoreVector(x + j, &v);
     total += v;
   }
   V shrunk = V{} + (before - shift);
@@ -172,9 +172,9 @@ WEFT_ISA void Divide(const float* x, float sum, float* y, int64_t step, int64_t 
   if (step == 1)
     for (; j + kLanes <= n; j += kLanes) {
       V v;
-      Load(x + j, &v);
+      LoadVector(x + j, &v);
       v *= factor;
-      Store(y + j, &v);
+      StoreVector(y + j, &v);
     }
   for (; j < n; ++j) y[j * step] = x[j] * factor;
 }

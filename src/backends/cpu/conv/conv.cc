@@ -102,7 +102,7 @@ std::unique_ptr<LibraryCall> MakeConv(const ComputeRequest& q, const ConvShape& 
     post.KeepNan(&r, q,
                  [q = Detached(q), c, post,
                   again = Form{form.algorithm, form.in_blocks, form.images, false}] {
-                   return Prepare(q, [&] { return MakeConv(q, c, post, again); });
+                   return PrepareCall(q, [&] { return MakeConv(q, c, post, again); });
                  });
   else
     post.AddSteps(&r, made, addend);
@@ -158,7 +158,7 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
   const auto c = ReadConv(q.node, q.input_dims[0], q.input_dims[1], q.output_dims[0]);
   const auto post = PostOps::Read(q, ConvEpilogue);
   if (!c || !post) return nullptr;
-  return Prepare(q, [&] { return Choose(q, WaysOf(q, *c, *post)); });
+  return PrepareCall(q, [&] { return ChooseWay(q, WaysOf(q, *c, *post)); });
 }
 
 LayoutWish ConvLayout(const NodePtr&, DType) {

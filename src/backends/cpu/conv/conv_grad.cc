@@ -86,7 +86,7 @@ std::unique_ptr<LibraryCall> PrepareGrad(const ComputeRequest& q, ConvPass pass,
     return std::make_unique<ZeroCall>(CheckedProduct(q.output_dims[0]));
   const auto c = ReadConv(q.node, x, w, y);
   if (!c) return nullptr;
-  return Prepare(q, [&] {
+  return PrepareCall(q, [&] {
     const bool data = pass == ConvPass::kGradData;
     const Layout x_layout = data ? LayoutOf(q.output_layouts, 0) : LayoutOf(q.input_layouts, 1);
     const Desc x_desc = Lying(c->source(c->images), x_layout),
@@ -117,7 +117,7 @@ std::unique_ptr<LibraryCall> PrepareGrad(const ComputeRequest& q, ConvPass pass,
       if (last) add("chosen", {kDirect, /*given=*/false});
       if (columns && !best) add_columns();
     }
-    return Choose(q, ways);
+    return ChooseWay(q, ways);
   });
 }
 std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {

@@ -4,8 +4,6 @@
 
 #ifdef WEFT_HAVE_ONEDNN
 
-#include <utility>
-
 #include "conv_cost.h"
 #include "conv_staging.h"
 

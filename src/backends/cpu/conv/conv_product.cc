@@ -54,7 +54,7 @@ std::unique_ptr<LibraryCall> MakeConvProduct(const ComputeRequest& q, const Conv
         pd.scratchpad_desc());
   if (joined) {
     post.KeepNan(&r, q, [q = Detached(q), c, post] {
-      return Prepare(q, [&] { return MakeConvProduct(q, c, post, /*joins=*/false); });
+      return PrepareCall(q, [&] { return MakeConvProduct(q, c, post, /*joins=*/false); });
     });
   } else {
     post.AddSteps(&r, made, addend);

@@ -159,7 +159,7 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
   if (auto call = Spread(q, *win, groups, bias)) return call;
   if (PlaneDeconv::Pays(x, w, groups, *win))
     return std::make_unique<PlaneDeconv>(x, w, groups, *win, bias, q.constants[1], q.threads);
-  return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
+  return PrepareCall(q, [&]() -> std::unique_ptr<LibraryCall> {
     const Desc source = Plain(x), weights = WeightsOf(w, groups), result = Plain(y);
     const auto pd = Describe<dnnl::deconvolution_forward>(
         {}, dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct,

@@ -4,7 +4,6 @@
 #ifdef WEFT_HAVE_ONEDNN
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -191,15 +191,13 @@ SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code) {
   SymProgram program(symbols);
   for (size_t i = 0; i < code.named.size(); ++i)
     program.Define(KernelSymbol(kernel.num_symbols + int(i)), code.named[i]);
-  const bool row = kernel.tmpl == KernelTemplate::kRow;
-  const auto split = row ? kernel.dims.begin() + kernel.num_outer : kernel.dims.end();
   SymInt bytes = 0;
   for (const KernelBuffer& b : kernel.buffers)
     bytes = bytes + b.num_elements * DTypeBytes(b.dtype, 1);
-  program.Add(Product({kernel.dims.begin(), split}));
+  program.Add(Product(kernel.outer_dims()));
   program.Add(bytes);
   program.Add(code.scratch_bytes);
-  program.Add(Product({split, kernel.dims.end()}));
+  program.Add(Product(kernel.row_dims()));
   return program;
 }
 

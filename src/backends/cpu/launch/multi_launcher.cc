@@ -141,7 +141,7 @@ class CpuMultiLauncher final : public KernelLauncher {
     code.program = KernelSizes(kernel, code.cpu);
     for (const KernelBuffer& b : kernel.buffers)
       if (b.num_elements == KernelSymbol(0)) code.bytes_a_point += DTypeBytes(b.dtype, 1);
-    code.per_point = kernel.tmpl != KernelTemplate::kRow && kernel.dims.size() == 1 &&
+    code.per_point = kernel.has_points() && kernel.dims.size() == 1 &&
                      kernel.dims[0] == KernelSymbol(0) && code.cpu.scratch_bytes.is(0);
     return code;
   }

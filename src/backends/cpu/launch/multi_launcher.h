@@ -1,4 +1,4 @@
-/// multi_launcher.h: runs the parts of one launch (template MULTI) on the team.
+/// multi_launcher.h: runs the parts of one launch (form multi) on the team.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@ void FirstError::Keep(std::exception_ptr e) {
 }
 
 bool WorkIsUncertain(const Kernel& kernel) {
-  if (kernel.tmpl == KernelTemplate::kRow) return false;
+  if (kernel.has_rows()) return false;
   Exprs values;
   for (const KernelStore& s : kernel.stores) values.push_back(s.value);
   for (const ExprNode* n : PostOrder(values)) {

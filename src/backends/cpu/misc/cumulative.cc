@@ -3,10 +3,12 @@
 /// Their definition folds the axis anew for every element. Floats up to 32 bits are accumulated in
 /// f64, so that a long axis does not lose digits to the order of its sums.
 #include <algorithm>
+#include <type_traits>
 
 #include "backends/cpu/util/compute_util.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
+#include "weft/core/tensor/visit_element.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 
@@ -40,36 +42,14 @@ class CumulativeCall final : public LibraryCall {
     for (int64_t k = 0; k < axis; ++k) w.outer = CheckedMul(w.outer, dims_[size_t(k)]);
     w.extent = dims_[size_t(axis)];
     for (int64_t k = axis + 1; k < rank; ++k) w.inner = CheckedMul(w.inner, dims_[size_t(k)]);
-    switch (dtype_) {
-      case DType::kF16:
-        return Fold<double, uint16_t>(
-            w, in[0], out[0], [](uint16_t v) { return double(HalfToFloat(v)); },
-            [](double v) { return FloatToHalf(float(v)); });
-      case DType::kBF16:
-        return Fold<double, uint16_t>(
-            w, in[0], out[0], [](uint16_t v) { return double(BFloat16ToFloat(v)); },
-            [](double v) { return FloatToBFloat16(float(v)); });
-      case DType::kF32:
-        return Typed<double, float>(w, in[0], out[0]);
-      case DType::kF64:
-        return Typed<double, double>(w, in[0], out[0]);
-      case DType::kI8:
-        return Typed<uint64_t, int8_t>(w, in[0], out[0]);
-      case DType::kI16:
-        return Typed<uint64_t, int16_t>(w, in[0], out[0]);
-      case DType::kI32:
-        return Typed<uint64_t, int32_t>(w, in[0], out[0]);
-      case DType::kI64:
-        return Typed<uint64_t, int64_t>(w, in[0], out[0]);
-      case DType::kU8:
-        return Typed<uint64_t, uint8_t>(w, in[0], out[0]);
-      case DType::kU16:
-        return Typed<uint64_t, uint16_t>(w, in[0], out[0]);
-      case DType::kU32:
-        return Typed<uint64_t, uint32_t>(w, in[0], out[0]);
-      default:
-        return Typed<uint64_t, uint64_t>(w, in[0], out[0]);
-    }
+    VisitElement(dtype_, [&](auto element) {
+      using Acc = std::conditional_t<std::is_floating_point_v<typename decltype(element)::Value>,
+                                     double, uint64_t>;
+      if (product_)
+        Columns<Acc>(w, in[0], out[0], element, Acc(1), [](Acc a, Acc b) { return a * b; });
+      else
+        Columns<Acc>(w, in[0], out[0], element, Acc(0), [](Acc a, Acc b) { return a + b; });
+    });
   }
 
  private:
@@ -77,25 +57,10 @@ class CumulativeCall final : public LibraryCall {
     int64_t outer = 1, extent = 1, inner = 1;
   };
 
-  template <class Acc, class T>
-  void Typed(const Walk& w, const void* x, void* y) const {
-    Fold<Acc, T>(
-        w, x, y, [](T v) { return Acc(v); }, [](Acc v) { return T(v); });
-  }
-  template <class Acc, class T, class Read, class Round>
-  void Fold(const Walk& w, const void* from, void* to, Read read, Round round) const {
-    if (product_)
-      Columns<Acc, T>(
-          w, from, to, Acc(1), [](Acc a, Acc b) { return a * b; }, read, round);
-    else
-      Columns<Acc, T>(
-          w, from, to, Acc(0), [](Acc a, Acc b) { return a + b; }, read, round);
-  }
-  template <class Acc, class T, class Join, class Read, class Round>
-  void Columns(const Walk& w, const void* from, void* to, Acc neutral, Join join, Read read,
-               Round round) const {
-    const T* x = static_cast<const T*>(from);
-    T* y = static_cast<T*>(to);
+  template <class Acc, class Element, class Join>
+  void Columns(const Walk& w, const void* from, void* to, Element, Acc neutral, Join join) const {
+    const auto* x = static_cast<const typename Element::Storage*>(from);
+    auto* y = static_cast<typename Element::Storage*>(to);
     const int64_t step = reverse_ ? -w.inner : w.inner;
     for (int64_t o = 0; o < w.outer; ++o) {
       for (int64_t first = 0; first < w.inner; first += kColumns) {
@@ -107,8 +72,8 @@ class CumulativeCall final : public LibraryCall {
         for (int64_t i = 0; i < w.extent; ++i, at += step) {
           for (int64_t j = 0; j < n; ++j) {
             const Acc before = acc[j];
-            acc[j] = join(before, read(x[at + j]));
-            y[at + j] = round(exclusive_ ? before : acc[j]);
+            acc[j] = join(before, Acc(Element::Load(x[at + j])));
+            y[at + j] = Element::Store(typename Element::Value(exclusive_ ? before : acc[j]));
           }
         }
       }
@@ -121,7 +86,7 @@ class CumulativeCall final : public LibraryCall {
   std::string node_;
 };
 
-FCompute Prepare(bool product) {
+FCompute PrepareCumulative(bool product) {
   return [product](const ComputeRequest& q) -> std::unique_ptr<LibraryCall> {
     const DType axis = q.input_types[1], t = q.output_types[0];
     if ((axis != DType::kI64 && axis != DType::kI32) || !IsComputable(t) || t == DType::kBool ||
@@ -131,8 +96,8 @@ FCompute Prepare(bool product) {
   };
 }
 
-WEFT_REGISTER_OP(CumSum).set_attr<FCompute>("FCompute.cpu", Prepare(false));
-WEFT_REGISTER_OP(CumProd).set_attr<FCompute>("FCompute.cpu", Prepare(true));
+WEFT_REGISTER_OP(CumSum).set_attr<FCompute>("FCompute.cpu", PrepareCumulative(false));
+WEFT_REGISTER_OP(CumProd).set_attr<FCompute>("FCompute.cpu", PrepareCumulative(true));
 
 }  // namespace
 }  // namespace weft::cpu

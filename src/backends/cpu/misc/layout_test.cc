@@ -61,8 +61,9 @@ NodeEntry Conv(const NodeEntry& x, const Ns& weights, AttrDict attrs = {}, uint3
   const auto w = RandomTensor(weights, seed);
   const float scale = 1 / std::sqrt(float(CheckedProduct(weights) / filters));
   for (int64_t i = 0; i < w->num_elements(); ++i) w->mutable_data_as<float>()[i] *= scale;
-  return Apply("Conv", {x, ConstantLike(x, w), ConstantLike(x, RandomTensor({filters}, seed + 1))},
-               std::move(attrs));
+  return ApplyOp("Conv",
+                 {x, ConstantLike(x, w), ConstantLike(x, RandomTensor({filters}, seed + 1))},
+                 std::move(attrs));
 }
 const AttrDict kSame{{"pads", Ints{1, 1, 1, 1}}};
 
@@ -77,11 +78,11 @@ bool Arranges() {
 TEST_CASE("between convolutions and element-wise kernels nothing is transposed") {
   Graph g;
   const NodeEntry x = Input(&g, "x", {2, 3, 12, 10});
-  const NodeEntry a = Apply("Relu", {Conv(x, {16, 3, 3, 3}, kSame)});
+  const NodeEntry a = ApplyOp("Relu", {Conv(x, {16, 3, 3, 3}, kSame)});
   const NodeEntry b = Conv(a, {16, 1, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}, {"group", 16}});
-  const NodeEntry c = b * Apply("HardSigmoid", {b});
+  const NodeEntry c = b * ApplyOp("HardSigmoid", {b});
   const NodeEntry d = Conv(c, {24, 16, 1, 1}, {{"strides", Ints{2, 2}}});
-  g.outputs = std::vector<NodeEntry>{Apply("Sigmoid", {d})};
+  g.outputs = std::vector<NodeEntry>{ApplyOp("Sigmoid", {d})};
   const Lies lies = CheckAgainstReference(g);
   if (!Arranges()) return;
   CHECK(lies.last >= 3);  // both sides of the product, too
@@ -92,11 +93,11 @@ TEST_CASE("between convolutions and element-wise kernels nothing is transposed")
 TEST_CASE("a residual in place, read again; a reader that wants it plain gets a reordered one") {
   Graph g;
   const NodeEntry x = Input(&g, "x", {1, 8, 9, 7});
-  const NodeEntry a = Apply("Relu", {Conv(x, {8, 8, 3, 3}, kSame, 1)});
-  const NodeEntry b = Apply("Relu", {Conv(a, {8, 8, 3, 3}, kSame, 3)});
-  const NodeEntry c = Apply("Relu", {Conv(b, {8, 8, 3, 3}, kSame, 5) + a});
-  const NodeEntry d = Apply("Relu", {Conv(c, {8, 8, 3, 3}, kSame, 7) + c});
-  const NodeEntry mean = Apply("ReduceMean", {d, IntsLike(x, {2, 3})}, {{"keepdims", 1}});
+  const NodeEntry a = ApplyOp("Relu", {Conv(x, {8, 8, 3, 3}, kSame, 1)});
+  const NodeEntry b = ApplyOp("Relu", {Conv(a, {8, 8, 3, 3}, kSame, 3)});
+  const NodeEntry c = ApplyOp("Relu", {Conv(b, {8, 8, 3, 3}, kSame, 5) + a});
+  const NodeEntry d = ApplyOp("Relu", {Conv(c, {8, 8, 3, 3}, kSame, 7) + c});
+  const NodeEntry mean = ApplyOp("ReduceMean", {d, IntsLike(x, {2, 3})}, {{"keepdims", 1}});
   g.outputs = std::vector<NodeEntry>{mean, d * mean, d};
   const Lies lies = CheckAgainstReference(g);
   if (!Arranges()) return;
@@ -107,10 +108,10 @@ TEST_CASE("a residual in place, read again; a reader that wants it plain gets a 
 TEST_CASE("squeeze and excite: mean, product with one value a channel, channels last throughout") {
   Graph g;
   const NodeEntry x = Input(&g, "x", {2, 4, 6, 6});
-  const NodeEntry a = Apply("Relu", {Conv(x, {16, 4, 3, 3}, kSame)});
-  const NodeEntry s = Apply("Sigmoid", {Conv(Apply("GlobalAveragePool", {a}), {16, 16, 1, 1})});
+  const NodeEntry a = ApplyOp("Relu", {Conv(x, {16, 4, 3, 3}, kSame)});
+  const NodeEntry s = ApplyOp("Sigmoid", {Conv(ApplyOp("GlobalAveragePool", {a}), {16, 16, 1, 1})});
   g.outputs =
-      std::vector<NodeEntry>{Conv(Apply("Relu", {Conv(a * s, {8, 16, 1, 1})}), {4, 8, 1, 1})};
+      std::vector<NodeEntry>{Conv(ApplyOp("Relu", {Conv(a * s, {8, 16, 1, 1})}), {4, 8, 1, 1})};
   const Lies lies = CheckAgainstReference(g);
   if (Arranges()) CHECK(lies.reorders == 0);
 }
@@ -158,10 +159,10 @@ TEST_CASE("extents that change from run to run; one and three spatial axes") {
   const SymInt n = SymInt::Symbol("n"), w = SymInt::Symbol("w");
   Graph g;
   const NodeEntry x = Input(&g, "x", {n, 3, 8, w});
-  const NodeEntry a = Apply("Relu", {Conv(x, {16, 3, 3, 3}, {{"auto_pad", "SAME_UPPER"}})});
-  const NodeEntry b =
-      Apply("Relu", {Conv(a, {16, 8, 3, 3},
-                          {{"group", 2}, {"dilations", Ints{2, 2}}, {"pads", Ints{2, 2, 2, 2}}})});
+  const NodeEntry a = ApplyOp("Relu", {Conv(x, {16, 3, 3, 3}, {{"auto_pad", "SAME_UPPER"}})});
+  const NodeEntry b = ApplyOp(
+      "Relu", {Conv(a, {16, 8, 3, 3},
+                    {{"group", 2}, {"dilations", Ints{2, 2}}, {"pads", Ints{2, 2, 2, 2}}})});
   g.outputs = std::vector<NodeEntry>{Conv(b, {5, 16, 3, 2}, {{"auto_pad", "SAME_LOWER"}})};
   CheckAgainstReference(
       g, {{{"n", 1}, {"w", 8}}, {{"n", 3}, {"w", 17}}, {{"n", 1}, {"w", 1}}, {{"n", 0}, {"w", 8}}});
@@ -171,7 +172,7 @@ TEST_CASE("extents that change from run to run; one and three spatial axes") {
     std::vector<SymInt> dims{2, 2};
     for (int64_t d : tail) dims.push_back(d), k1.push_back(3), k2.push_back(1);
     const NodeEntry y = Input(&line, "x", dims);
-    line.outputs = std::vector<NodeEntry>{Conv(Apply("Tanh", {Conv(y, k1)}), k2)};
+    line.outputs = std::vector<NodeEntry>{Conv(ApplyOp("Tanh", {Conv(y, k1)}), k2)};
     const Lies lies = CheckAgainstReference(line);
     if (Arranges()) CHECK(lies.plain == 0);
   }
@@ -182,8 +183,8 @@ TEST_CASE("a product by position lies as its operands do; an image and a view st
   const NodeEntry x = Input(&g, "x", {1, 3, 8, 8});
   const NodeEntry a = Conv(x, {4, 3, 3, 3}, kSame);
   const NodeEntry shifted = a * ConstantLike(x, RandomTensor({8}, 9));  // along the last axis
-  g.outputs =
-      std::vector<NodeEntry>{Apply("Reshape", {Conv(shifted, {4, 4, 1, 1}), IntsLike(x, {4, 64})})};
+  g.outputs = std::vector<NodeEntry>{
+      ApplyOp("Reshape", {Conv(shifted, {4, 4, 1, 1}), IntsLike(x, {4, 64})})};
   const Lies lies = CheckAgainstReference(g);
   CHECK(lies.last == (Arranges() ? 2 : 0));
   CHECK(lies.reorders == 0);
@@ -192,9 +193,9 @@ TEST_CASE("a product by position lies as its operands do; an image and a view st
 TEST_CASE("chosen again, the layouts stay") {
   Graph g;
   const NodeEntry x = Input(&g, "x", {1, 8, 9, 7});
-  const NodeEntry a = Apply("Relu", {Conv(x, {8, 8, 3, 3}, kSame, 1)});
-  const NodeEntry b = Apply("Relu", {Conv(a, {8, 8, 3, 3}, kSame, 3) + a});
-  g.outputs = std::vector<NodeEntry>{Apply("ReduceMean", {b, IntsLike(x, {2, 3})})};
+  const NodeEntry a = ApplyOp("Relu", {Conv(x, {8, 8, 3, 3}, kSame, 1)});
+  const NodeEntry b = ApplyOp("Relu", {Conv(a, {8, 8, 3, 3}, kSame, 3) + a});
+  g.outputs = std::vector<NodeEntry>{ApplyOp("ReduceMean", {b, IntsLike(x, {2, 3})})};
   for (const char* pipeline : {"Fusion,Layout", "Fusion,Layout,CodeGen", "Fusion,CodeGen,Layout"}) {
     CAPTURE(pipeline);
     const Graph once = ApplyPasses(g, pipeline);

@@ -36,7 +36,7 @@ struct Resized {
       in.push_back(NodeEntry());
       in.push_back(ConstantLike(x, Tensor::Ints(sizes)));
     }
-    g.outputs = std::vector<NodeEntry>{Apply("Resize", in, attrs)};
+    g.outputs = std::vector<NodeEntry>{ApplyOp("Resize", in, attrs)};
     return g;
   }
 };
@@ -113,12 +113,12 @@ TEST_CASE("Resize on the cpu: between convolutions, with what follows it") {
       Graph g;
       const NodeEntry x(g.AddInput("x", DType::kF32, Shape{1, 3, 14, 15}));
       const auto conv = [&](const NodeEntry& in, int64_t from) {
-        return Apply("Conv", {in, ConstantLike(x, RandomTensor({channels, from, 1, 1}, 3))});
+        return ApplyOp("Conv", {in, ConstantLike(x, RandomTensor({channels, from, 1, 1}, 3))});
       };
       const NodeEntry a = conv(x, 3);
-      const NodeEntry r = Apply("Resize", {a, NodeEntry(), ConstantLike(x, Floats({1, 1, 2, 2}))},
-                                {{"mode", mode}});
-      const NodeEntry b = Apply("Relu", {Apply("Add", {r, r})});
+      const NodeEntry r = ApplyOp("Resize", {a, NodeEntry(), ConstantLike(x, Floats({1, 1, 2, 2}))},
+                                  {{"mode", mode}});
+      const NodeEntry b = ApplyOp("Relu", {ApplyOp("Add", {r, r})});
       g.outputs = std::vector<NodeEntry>{conv(b, channels)};
       CompileOptions ref, cpu;
       ref.backend = "ref";

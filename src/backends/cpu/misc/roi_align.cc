@@ -25,7 +25,7 @@ struct Sample {
   float weight[4] = {0, 0, 0, 0};
 };
 
-Sample Place(float y, float x, const RoiShape& s) {
+Sample PlaceSample(float y, float x, const RoiShape& s) {
   Sample sample;
   if (!(y >= -1 && y <= float(s.height) && x >= -1 && x <= float(s.width))) return sample;
   y = std::clamp(y, 0.f, float(s.height - 1));
@@ -72,8 +72,8 @@ void Region(const float* x, const float* roi, float* y, const RoiShape& s,
         return b.start + float(index) * b.size +
                (float(sample) + 0.5f) * (b.size / float(b.samples));
       };
-      (*samples)[size_t(k)] = Place(at(rows, bin / s.columns, k / columns.samples),
-                                    at(columns, bin % s.columns, k % columns.samples), s);
+      (*samples)[size_t(k)] = PlaceSample(at(rows, bin / s.columns, k / columns.samples),
+                                          at(columns, bin % s.columns, k % columns.samples), s);
     }
     for (int64_t c = 0; c < s.channels; ++c) {
       const float* from = x + c * plane;

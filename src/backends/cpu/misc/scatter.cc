@@ -2,7 +2,7 @@
 ///
 /// Their definition asks every update for every result; here the result is copied (or zero), and
 /// each update goes to its place, in order: of updates to one place the last stays, and sums have a
-/// fixed order. Sums, products of 16-bit floats are made in f32 and rounded once, as the definition
+/// fixed order. Sums, products of narrow floats are made in f32 and rounded once, as the definition
 /// says. An index outside its axis is kIndexRange.
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 #include "backends/cpu/util/compute_util.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
+#include "weft/core/tensor/visit_element.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 
@@ -75,40 +76,16 @@ class ScatterCall final : public LibraryCall {
         std::memcpy(y + to * width, u + from * width, size_t(n * width));
       });
     }
-    switch (dtype_) {
-      case DType::kF16:
-        return Rounded(data, index, update, out[0], scratch, HalfToFloat, FloatToHalf);
-      case DType::kBF16:
-        return Rounded(data, index, update, out[0], scratch, BFloat16ToFloat, FloatToBFloat16);
-      case DType::kF32:
-        return Exact<float>(data, index, update, out[0]);
-      case DType::kF64:
-        return Exact<double>(data, index, update, out[0]);
-      case DType::kBool:
-        return Exact<bool>(data, index, update, out[0]);
-      case DType::kI8:
-        return Exact<int8_t>(data, index, update, out[0]);
-      case DType::kI16:
-        return Exact<int16_t>(data, index, update, out[0]);
-      case DType::kI32:
-        return Exact<int32_t>(data, index, update, out[0]);
-      case DType::kI64:
-        return Exact<int64_t>(data, index, update, out[0]);
-      case DType::kU8:
-        return Exact<uint8_t>(data, index, update, out[0]);
-      case DType::kU16:
-        return Exact<uint16_t>(data, index, update, out[0]);
-      case DType::kU32:
-        return Exact<uint32_t>(data, index, update, out[0]);
-      default:
-        return Exact<uint64_t>(data, index, update, out[0]);
-    }
+    VisitElement(dtype_, [&](auto element) {
+      if constexpr (element.kNarrowFloat)
+        Rounded(data, index, update, out[0], scratch, element);
+      else
+        Exact(data, index, update, out[0], element);
+    });
   }
 
  private:
-  bool Rounds() const {
-    return combine_ != Combine::kNone && (dtype_ == DType::kF16 || dtype_ == DType::kBF16);
-  }
+  bool Rounds() const { return combine_ != Combine::kNone && IsNarrowFloat(dtype_); }
 
   void Begin(const void* data, void* out, int64_t width) const {
     const size_t bytes = size_t(CheckedMul(count_, width));
@@ -188,34 +165,39 @@ class ScatterCall final : public LibraryCall {
   }
 
   /// In the type itself.
-  template <class T>
-  void Exact(const void* data, const void* index, const void* update, void* out) const {
-    static_assert(sizeof(bool) == 1);
+  template <class Element>
+  void Exact(const void* data, const void* index, const void* update, void* out, Element) const {
+    using T = typename Element::Storage;
     Begin(data, out, int64_t(sizeof(T)));
     T* y = static_cast<T*>(out);
     const T* u = static_cast<const T*>(update);
+    const auto join = [](Combine c, T a, T b) {
+      return Element::Store(Join(c, Element::Load(a), Element::Load(b)));
+    };
     const Combine c = combine_;
     if (c == Combine::kAdd)
       return Each(index, [&](int64_t to, int64_t from, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) y[to + i] = Join(Combine::kAdd, y[to + i], u[from + i]);
+        for (int64_t i = 0; i < n; ++i) y[to + i] = join(Combine::kAdd, y[to + i], u[from + i]);
       });
     Each(index, [&](int64_t to, int64_t from, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) y[to + i] = Join(c, y[to + i], u[from + i]);
+      for (int64_t i = 0; i < n; ++i) y[to + i] = join(c, y[to + i], u[from + i]);
     });
   }
 
-  template <class Read, class Round>
+  template <class Element>
   void Rounded(const void* data, const void* index, const void* update, void* out, void* scratch,
-               Read read, Round round) const {
-    const auto* x = static_cast<const uint16_t*>(data);
-    const auto* u = static_cast<const uint16_t*>(update);
+               Element) const {
+    using T = typename Element::Storage;
+    const auto* x = static_cast<const T*>(data);
+    const auto* u = static_cast<const T*>(update);
     auto* sum = static_cast<float*>(scratch);
-    for (int64_t i = 0; i < count_; ++i) sum[i] = x ? read(x[i]) : 0.f;
+    for (int64_t i = 0; i < count_; ++i) sum[i] = x ? Element::Load(x[i]) : 0.f;
     Each(index, [&](int64_t to, int64_t from, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) sum[to + i] = Join(combine_, sum[to + i], read(u[from + i]));
+      for (int64_t i = 0; i < n; ++i)
+        sum[to + i] = Join(combine_, sum[to + i], Element::Load(u[from + i]));
     });
-    auto* y = static_cast<uint16_t*>(out);
-    for (int64_t i = 0; i < count_; ++i) y[i] = round(sum[i]);
+    auto* y = static_cast<T*>(out);
+    for (int64_t i = 0; i < count_; ++i) y[i] = Element::Store(sum[i]);
   }
 
   Places places_;

@@ -11,10 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -185,7 +183,7 @@ std::unique_ptr<LibraryCall> Attempt(F&& make) {
 
 /// Runs `make` with the team that the call will have; null where oneDNN refuses.
 template <class F>
-std::unique_ptr<LibraryCall> Prepare(const ComputeRequest& q, F&& make) {
+std::unique_ptr<LibraryCall> PrepareCall(const ComputeRequest& q, F&& make) {
   const ScopedThreads threads(q.threads);
   try {
     return make();

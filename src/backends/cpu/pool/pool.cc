@@ -105,7 +105,7 @@ std::unique_ptr<LibraryCall> AverageByOneDnn(const ComputeRequest& q, const Wind
                                              bool counts) {
   const auto algorithm = counts ? dnnl::algorithm::pooling_avg_include_padding
                                 : dnnl::algorithm::pooling_avg_exclude_padding;
-  return Prepare(q, [&]() -> std::unique_ptr<LibraryCall> {
+  return PrepareCall(q, [&]() -> std::unique_ptr<LibraryCall> {
     const Desc x = Plain(q.input_dims[0]), y = Plain(q.output_dims[0]);
     const auto pd = Describe<PoolingForward>({}, dnnl::prop_kind::forward_inference, algorithm, x,
                                              y, w.strides, w.kernel, Dilates(w), w.begin, w.end);

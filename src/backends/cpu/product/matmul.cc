@@ -182,7 +182,7 @@ std::unique_ptr<LibraryCall> MakeMatMul(const ComputeRequest& q, const ProductSh
   row.back() = p.y.back();
   const auto keep_nan = [&] {
     post.KeepNan(&r, q, [q = Detached(q), p, post, again = Unjoined(form)] {
-      return Prepare(q, [&] { return MakeMatMul(q, p, post, again); });
+      return PrepareCall(q, [&] { return MakeMatMul(q, p, post, again); });
     });
   };
   const std::string how =
@@ -206,7 +206,7 @@ std::unique_ptr<LibraryCall> PrepareMatMul(const ComputeRequest& q) {
   const auto post = PostOps::Read(q, ProductEpilogue);
   if (!p || !post) return nullptr;
   const auto make = [&](const Form& form) { return MakeMatMul(q, *p, *post, form); };
-  return Prepare(q, [&] { return Choose(q, WaysOf(q, *p, make)); });
+  return PrepareCall(q, [&] { return ChooseWay(q, WaysOf(q, *p, make)); });
 }
 
 /// C as [1 or m, 1 or n].
@@ -266,7 +266,7 @@ std::unique_ptr<LibraryCall> MakeGemm(const ComputeRequest& q, const ProductShap
     };
   const auto keep_nan = [&] {
     post.KeepNan(&r, q, [q = Detached(q), p, terms, post, again = Unjoined(form)] {
-      return Prepare(q, [&] { return MakeGemm(q, p, terms, post, again); });
+      return PrepareCall(q, [&] { return MakeGemm(q, p, terms, post, again); });
     });
   };
   const std::string how =
@@ -308,7 +308,7 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   const auto p = CollapseProduct(operand(0, trans_a), operand(1, trans_b));
   if (!p) return nullptr;
   const auto make = [&](const Form& form) { return MakeGemm(q, *p, terms, *post, form); };
-  return Prepare(q, [&] { return Choose(q, WaysOf(q, *p, make)); });
+  return PrepareCall(q, [&] { return ChooseWay(q, WaysOf(q, *p, make)); });
 }
 
 WEFT_REGISTER_OP(MatMul)

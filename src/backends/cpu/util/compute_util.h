@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 
 #include "backends/shared/call_operands.h"
 #include "weft/runtime/backend/compute.h"

@@ -16,7 +16,7 @@ using Four = float __attribute__((vector_size(16)));
 
 /// The first `kCount` floats, the others 0.
 template <int kCount>
-inline Four Load(const float* p) {
+inline Four LoadFloats(const float* p) {
   if constexpr (kCount == 1) return Four{p[0], 0, 0, 0};
   if constexpr (kCount == 2) return Four{p[0], p[1], 0, 0};
   if constexpr (kCount == 3) return Four{p[0], p[1], p[2], 0};
@@ -25,7 +25,7 @@ inline Four Load(const float* p) {
   return v;
 }
 template <int kCount>
-inline void Store(float* p, Four v) {
+inline void StoreFloats(float* p, Four v) {
   if constexpr (kCount == 4) std::memcpy(p, &v, sizeof(v));
   if constexpr (kCount == 2 || kCount == 3) std::memcpy(p, &v, 2 * sizeof(float));
   if constexpr (kCount == 1 || kCount == 3) p[kCount - 1] = v[kCount - 1];
@@ -41,17 +41,18 @@ using FourInts = int __attribute__((vector_size(16)));
 template <int kRows, int kColumns>
 inline void Block(const float* src, int64_t src_step, float* dst, int64_t dst_step) {
   const auto row = [&](int64_t i) {
-    return i < kRows ? Load<kColumns>(src + i * src_step) : Four{};
+    return i < kRows ? LoadFloats<kColumns>(src + i * src_step) : Four{};
   };
   const Four a = row(0), b = row(1), c = row(2), d = row(3);
   const Four ab_lo = WEFT_SHUFFLE(a, b, 0, 4, 1, 5), ab_hi = WEFT_SHUFFLE(a, b, 2, 6, 3, 7);
   const Four cd_lo = WEFT_SHUFFLE(c, d, 0, 4, 1, 5), cd_hi = WEFT_SHUFFLE(c, d, 2, 6, 3, 7);
-  Store<kRows>(dst, WEFT_SHUFFLE(ab_lo, cd_lo, 0, 1, 4, 5));
-  if constexpr (kColumns > 1) Store<kRows>(dst + dst_step, WEFT_SHUFFLE(ab_lo, cd_lo, 2, 3, 6, 7));
+  StoreFloats<kRows>(dst, WEFT_SHUFFLE(ab_lo, cd_lo, 0, 1, 4, 5));
+  if constexpr (kColumns > 1)
+    StoreFloats<kRows>(dst + dst_step, WEFT_SHUFFLE(ab_lo, cd_lo, 2, 3, 6, 7));
   if constexpr (kColumns > 2)
-    Store<kRows>(dst + 2 * dst_step, WEFT_SHUFFLE(ab_hi, cd_hi, 0, 1, 4, 5));
+    StoreFloats<kRows>(dst + 2 * dst_step, WEFT_SHUFFLE(ab_hi, cd_hi, 0, 1, 4, 5));
   if constexpr (kColumns > 3)
-    Store<kRows>(dst + 3 * dst_step, WEFT_SHUFFLE(ab_hi, cd_hi, 2, 3, 6, 7));
+    StoreFloats<kRows>(dst + 3 * dst_step, WEFT_SHUFFLE(ab_hi, cd_hi, 2, 3, 6, 7));
 }
 
 /// A few columns of all rows.

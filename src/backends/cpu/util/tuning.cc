@@ -219,7 +219,7 @@ void Race(const ComputeRequest& q, std::vector<Runner>* runners) {
   }
 }
 
-void Report(const ComputeRequest& q, const std::vector<Runner>& runners, const std::string& name) {
+void LogWays(const ComputeRequest& q, const std::vector<Runner>& runners, const std::string& name) {
   std::string extents, times;
   for (const auto& dims : q.input_dims) extents += ' ' + DimsText(dims);
   for (const Runner& r : runners)
@@ -245,7 +245,7 @@ std::unique_ptr<LibraryCall> Fastest(const ComputeRequest& q, const std::vector<
     if (runners[i].least < runners[best].least) best = i;
   if (runners[best].least * kGain > runners[0].least) best = 0;
   *name = runners[best].way->name;
-  if (GetLogLevel() <= LogLevel::kInfo) Report(q, runners, *name);
+  if (GetLogLevel() <= LogLevel::kInfo) LogWays(q, runners, *name);
   return std::move(runners[best].call);
 }
 
@@ -277,7 +277,7 @@ std::string TuningKey(const ComputeRequest& q) {
   return key;
 }
 
-std::unique_ptr<LibraryCall> Choose(const ComputeRequest& q, const std::vector<Way>& ways) {
+std::unique_ptr<LibraryCall> ChooseWay(const ComputeRequest& q, const std::vector<Way>& ways) {
   KernelCache* const cache = Tuner::Cache();
   const auto first = [&]() -> std::unique_ptr<LibraryCall> {
     for (const Way& w : ways)

@@ -1,7 +1,7 @@
 /// tuning.h: which of several ways a library call is made: the cost model's, or the one
 /// that proved fastest here.
 ///
-/// An operator lists its ways under names, the cost model's first, and `Choose` makes one of them:
+/// An operator lists its ways under names, the cost model's first; `ChooseWay` makes one of them:
 /// (a) the one whose name is stored for this request, whether or not the program is tuned;
 /// (b) in a program that is tuned (CallOptions::tune) and where nothing is stored, the fastest,
 /// which is then stored;
@@ -47,10 +47,10 @@ constexpr int kTuningVersion = 1;
 std::string TuningKey(const ComputeRequest& q);
 
 /// Null only where no way can do it.
-std::unique_ptr<LibraryCall> Choose(const ComputeRequest& q, const std::vector<Way>& ways);
+std::unique_ptr<LibraryCall> ChooseWay(const ComputeRequest& q, const std::vector<Way>& ways);
 
-/// What Choose looks at besides its arguments: for this thread, while it lives (tests). Else it is
-/// the process's kernel cache and the steady clock.
+/// What ChooseWay looks at besides its arguments: for this thread, while it lives (tests). Else it
+/// is the process's kernel cache and the steady clock.
 class ScopedTuner {
  public:
   /// `cache`: null: nothing is stored or found. `seconds`: empty: the steady clock.

@@ -71,7 +71,7 @@ class Track {
     const ScopedTuner tuner(cache, [this] { return now; });
     runs.clear();
     made.clear();
-    const auto call = Choose(q, ways);
+    const auto call = ChooseWay(q, ways);
     return call ? call->description() : "none";
   }
   int all_runs() const {

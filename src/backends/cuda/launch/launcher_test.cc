@@ -41,9 +41,9 @@ Graph Wide(What what, DType t) {
     in.emplace_back(g.AddInput("x" + std::to_string(i), t, Shape::OfInts(dims)));
   }
   if (what == What::kSum)
-    g.outputs = {Apply("Sum", in)};
+    g.outputs = {ApplyOp("Sum", in)};
   else
-    g.outputs = {Apply("Concat", in, {{"axis", what == What::kConcat ? 1 : 0}})};
+    g.outputs = {ApplyOp("Concat", in, {{"axis", what == What::kConcat ? 1 : 0}})};
   return g;
 }
 std::vector<double> Expected(What what) {
@@ -140,7 +140,7 @@ TEST_CASE(
                                        : i % 3 == 1 ? SymInt(1)
                                                     : n + 2,
                                        2}));
-    g.outputs = {Apply("Concat", in, {{"axis", 1}})};
+    g.outputs = {ApplyOp("Concat", in, {{"axis", 1}})};
     return g;
   };
   const auto inputs = [](const Program& program, int64_t n, int64_t m) {

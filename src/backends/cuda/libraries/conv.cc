@@ -13,11 +13,11 @@
 /// What cuDNN has no way to do is declined: the runtime generates kernels for it.
 /// Pooling always is (docs/architecture/decisions_gpu.md).
 #include <algorithm>
-#include <optional>
 #include <string>
 
 #include "backends/shared/call_operands.h"
 #include "backends/shared/conv_shape.h"
+#include "cudnn_graph.h"
 #include "followed_call.h"
 #include "libraries.h"
 #include "weft/core/op/op.h"
@@ -28,8 +28,6 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 using Operand = PlannedCall::Operand;
-
-bool IsCudnnType(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
 
 /// Of the paddings behind that give the window its result, the one like that in front, for which
 /// there are more engines; else the least. False where none does.
@@ -147,7 +145,7 @@ std::unique_ptr<DeviceCall> MakeCall(const ComputeRequest& q, ConvCall c,
 /// Tensors that are there are all of one type that cuDNN takes, and have elements.
 bool AreTaken(const ComputeRequest& q, size_t tensors) {
   const DType type = q.output_types[0];
-  if (!IsCudnnType(type) || CheckedProduct(q.output_dims[0]) == 0) return false;
+  if (!CudnnTypeOf(type) || CheckedProduct(q.output_dims[0]) == 0) return false;
   for (size_t i = 0; i < tensors; ++i)
     if (HasInput(q, i) && (q.input_types[i] != type || CheckedProduct(q.input_dims[i]) == 0))
       return false;
@@ -155,7 +153,7 @@ bool AreTaken(const ComputeRequest& q, size_t tensors) {
 }
 
 EpilogueTable ConvEpilogue(const EpilogueCall& call) {
-  if (!IsCudnnType(call.type.dtype) || call.inputs.size() < 3) return {};
+  if (!CudnnTypeOf(call.type.dtype) || call.inputs.size() < 3) return {};
   return {{{EpilogueKind::kAddend}, {EpilogueKind::kActivation}},
           [](const ActivationStep& a) { return a.function == Activation::kRelu; }};
 }
@@ -212,7 +210,7 @@ std::unique_ptr<DeviceCall> PrepareConvTranspose(const ComputeRequest& q) {
 
 /// The first two inputs and the result.
 LayoutWish ConvLayout(const NodePtr&, DType dtype) {
-  if (!IsHalf(dtype)) return {};
+  if (!IsNarrowFloat(dtype)) return {};  // what tensor cores multiply as it is
   return {{Layout::kChannelsLast, Layout::kChannelsLast}, {Layout::kChannelsLast}};
 }
 

@@ -52,7 +52,7 @@ struct Failure {
   lt::Status status;
   const char* call;
 };
-void Check(lt::Status status, const char* call) {
+void CheckStatus(lt::Status status, const char* call) {
   if (status != lt::kSuccess) throw Failure{status, call};
 }
 
@@ -64,18 +64,19 @@ struct Types {
   int data, compute, scale;
 };
 std::optional<Types> TypesOf(const ProductSpec& s) {
-  switch (s.type) {
-    case DType::kF32:
+  switch (FormatOf(s.type)) {
+    case FloatFormat::kF32:
       return Types{lt::kF32, s.tf32 ? lt::kComputeTF32 : lt::kCompute32F, lt::kF32};
-    case DType::kF64:
+    case FloatFormat::kF64:
       return Types{lt::kF64, lt::kCompute64F, lt::kF64};
-    case DType::kF16:
+    case FloatFormat::kF16:
       return Types{lt::kF16, lt::kCompute32F, lt::kF32};
-    case DType::kBF16:
+    case FloatFormat::kBF16:
       return Types{lt::kBF16, lt::kCompute32F, lt::kF32};
-    default:
-      return std::nullopt;
+    case FloatFormat::kNone:
+      break;
   }
+  return std::nullopt;
 }
 
 bool IsPossible(const ProductSpec& s) {
@@ -138,10 +139,11 @@ class ProductPlan final : public LibraryPlan {
     const CublasLtApi& api = *library_->api;
     const Types types = *TypesOf(spec_);
     lt::Desc* made = nullptr;
-    Check(api.DescCreate(&made, types.compute, types.scale), "cublasLtMatmulDescCreate");
+    CheckStatus(api.DescCreate(&made, types.compute, types.scale), "cublasLtMatmulDescCreate");
     Owned<lt::Desc> desc(made, api.DescDestroy);
     const auto set = [&](int attribute, const auto& value) {
-      Check(api.DescSet(made, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+      CheckStatus(api.DescSet(made, attribute, &value, sizeof value),
+                  "cublasLtMatmulDescSetAttribute");
     };
     if (spec_.trans_b) set(lt::kTransA, lt::kTransposed);  // operands are swapped
     if (spec_.trans_a) set(lt::kTransB, lt::kTransposed);
@@ -158,12 +160,13 @@ class ProductPlan final : public LibraryPlan {
   Owned<lt::Layout> MakeLayout(int64_t rows, int64_t columns, int64_t step) const {
     const CublasLtApi& api = *library_->api;
     lt::Layout* made = nullptr;
-    Check(api.LayoutCreate(&made, TypesOf(spec_)->data, uint64_t(rows), uint64_t(columns), rows),
-          "cublasLtMatrixLayoutCreate");
+    CheckStatus(
+        api.LayoutCreate(&made, TypesOf(spec_)->data, uint64_t(rows), uint64_t(columns), rows),
+        "cublasLtMatrixLayoutCreate");
     Owned<lt::Layout> layout(made, api.LayoutDestroy);
     const auto set = [&](int attribute, const auto& value) {
-      Check(api.LayoutSet(made, attribute, &value, sizeof value),
-            "cublasLtMatrixLayoutSetAttribute");
+      CheckStatus(api.LayoutSet(made, attribute, &value, sizeof value),
+                  "cublasLtMatrixLayoutSetAttribute");
     };
     if (spec_.batch > 1) {
       set(lt::kBatchCount, int32_t(spec_.batch));
@@ -175,11 +178,11 @@ class ProductPlan final : public LibraryPlan {
   lt::Found Look() const {
     const CublasLtApi& api = *library_->api;
     lt::Preference* made = nullptr;
-    Check(api.PreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+    CheckStatus(api.PreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
     const Owned<lt::Preference> preference(made, api.PreferenceDestroy);
     const auto set = [&](int attribute, const auto& value) {
-      Check(api.PreferenceSet(made, attribute, &value, sizeof value),
-            "cublasLtMatmulPreferenceSetAttribute");
+      CheckStatus(api.PreferenceSet(made, attribute, &value, sizeof value),
+                  "cublasLtMatmulPreferenceSetAttribute");
     };
     set(lt::kWorkspaceBytes, kMostWorkspace);
     set(lt::kReductions, lt::kReduceInComputeType);
@@ -187,10 +190,10 @@ class ProductPlan final : public LibraryPlan {
       set(attribute, uint32_t{kOperandAlignment});
     lt::Found found;
     int count = 0;
-    Check(api.AlgoGetHeuristic(library_->handle, desc_.get(), b_.get(), a_.get(), y_.get(),
-                               y_.get(), made, 1, &found, &count),
-          "cublasLtMatmulAlgoGetHeuristic");
-    Check(count > 0 ? found.state : lt::kNotSupported, "cublasLtMatmulAlgoGetHeuristic");
+    CheckStatus(api.AlgoGetHeuristic(library_->handle, desc_.get(), b_.get(), a_.get(), y_.get(),
+                                     y_.get(), made, 1, &found, &count),
+                "cublasLtMatmulAlgoGetHeuristic");
+    CheckStatus(count > 0 ? found.state : lt::kNotSupported, "cublasLtMatmulAlgoGetHeuristic");
     return found;
   }
 

@@ -51,7 +51,7 @@ const char* NameOf(ConvSpec::Pass pass) {
   return "";
 }
 
-std::string Describe(const ConvSpec& s) {
+std::string DescribeConv(const ConvSpec& s) {
   std::string text = fmt::format("cudnn {} {}", NameOf(s.pass), DTypeName(s.type));
   if (s.bias) text += " + bias";
   if (s.addend) text += " + addend";
@@ -164,7 +164,7 @@ std::shared_ptr<const LibraryPlan> Cudnn::Plan(const ConvSpec& spec) {
   try {
     return plans_.Put(key, MakePlan(spec));
   } catch (const Error& e) {  // which may be otherwise next time
-    WEFT_LOG(kWarning, "no {}: {}", Describe(spec), e.message());
+    WEFT_LOG(kWarning, "no {}: {}", DescribeConv(spec), e.message());
     return nullptr;
   }
 }
@@ -173,10 +173,10 @@ std::shared_ptr<const LibraryPlan> Cudnn::MakePlan(const ConvSpec& spec) {
   std::string why;
   auto engine = FindEngine(*api_, {handle_->raw(), nullptr}, spec, kMostWorkspace, &why);
   if (!engine) {
-    WEFT_LOG(kInfo, "no {}: {}", Describe(spec), why);
+    WEFT_LOG(kInfo, "no {}: {}", DescribeConv(spec), why);
     return nullptr;
   }
-  std::string description = fmt::format("{} engine {}", Describe(spec), engine->number);
+  std::string description = fmt::format("{} engine {}", DescribeConv(spec), engine->number);
   return std::make_shared<ConvPlan>(handle_, std::move(*engine), std::move(description));
 }
 

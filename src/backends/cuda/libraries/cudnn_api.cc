@@ -13,7 +13,7 @@ namespace weft::cuda {
 namespace {
 
 /// Never given back: threads and caches of the library outlive any scope of ours.
-const CudnnApi& Keep(std::shared_ptr<const CudnnApi> api) {
+const CudnnApi& KeepForever(std::shared_ptr<const CudnnApi> api) {
   static std::mutex mutex;
   static auto* const all = new std::vector<std::shared_ptr<const CudnnApi>>;
   std::lock_guard lock(mutex);
@@ -36,7 +36,7 @@ const CudnnApi& OpenCudnn(const TryCudnn& attempt, const std::string& library) {
     CublasLtLibrary();
     return attempt ? attempt(candidate) : "";
   };
-  return Keep(OpenLibraryTable<CudnnApi>(
+  return KeepForever(OpenLibraryTable<CudnnApi>(
       {"cuDNN", "WEFT_CUDNN", "cuDNN 9"}, {library + ".9", library},
       [](const CudnnApi&) { return kServesBest; }, open));
 }

@@ -25,19 +25,6 @@ using Dims = std::vector<int64_t>;
 /// What the driver allocates, and offsets of arenas, are multiples of more.
 constexpr int64_t kAlignment = 16;
 
-DataType TypeOf(DType t) {
-  switch (t) {
-    case DType::kF32:
-      return kFloat;
-    case DType::kF16:
-      return kHalf;
-    case DType::kBF16:
-      return kBfloat16;
-    default:
-      WEFT_THROW(kInternal, "cuDNN is not asked for convolutions of {}", DTypeName(t));
-  }
-}
-
 /// With one spatial axis more where there is but one: cuDNN has engines for two and three.
 Dims AtLeastTwo(Dims list, int64_t one, size_t axes_before) {
   if (list.size() == axes_before + 1) list.insert(list.begin() + std::ptrdiff_t(axes_before), one);
@@ -116,7 +103,7 @@ class GraphMaker {
     return t.raw();
   }
   CudnnDescriptor Tensor(int64_t operand, const Dims& dims, Layout layout) {
-    return MakeTensor(kFirstOperand + operand, TypeOf(s_.type), dims, layout, false);
+    return MakeTensor(kFirstOperand + operand, *CudnnTypeOf(s_.type), dims, layout, false);
   }
   /// Between two operations, as exact as the sums are.
   CudnnDescriptor Virtual(const Dims& dims) {
@@ -254,6 +241,21 @@ void CudnnObject::Set(Attribute a, AttributeType type, int64_t count, const void
 }
 void CudnnObject::Finalize() { CheckCudnn(*api_, api_->finalize(raw_), "cudnnBackendFinalize"); }
 bool CudnnObject::TryFinalize() { return api_->finalize(raw_) == 0; }
+
+std::optional<DataType> CudnnTypeOf(DType t) {
+  switch (FormatOf(t)) {
+    case FloatFormat::kF32:
+      return kFloat;
+    case FloatFormat::kF16:
+      return kHalf;
+    case FloatFormat::kBF16:
+      return kBfloat16;
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
+  }
+  return std::nullopt;
+}
 
 std::optional<CudnnEngine> FindEngine(const CudnnApi& api, const CudnnPlace& place,
                                       const ConvSpec& spec, int64_t most_workspace,

@@ -73,6 +73,9 @@ struct CudnnEngine {
   CudnnEngine& operator=(CudnnEngine&&) = default;
 };
 
+/// Nothing for dtypes that cuDNN is not asked for.
+std::optional<cudnn::DataType> CudnnTypeOf(DType t);
+
 /// The first engine, in the order of cuDNN's heuristics, that computes what the spec says as
 /// exactly as it says, in a workspace of `most_workspace` bytes; one that gives the same
 /// result each time, where there is one. Nothing, and why, where there is none. Throws

@@ -4,7 +4,6 @@
 #include "backends/cuda/driver/device.h"
 #include "cublaslt.h"
 #include "cudnn.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::cuda {

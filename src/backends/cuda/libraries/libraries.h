@@ -17,9 +17,6 @@
 
 namespace weft::cuda {
 
-/// What tensor cores multiply as it is.
-inline bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
-
 class Device;
 
 /// Of the address of every operand, as the runtime places them; of a workspace.

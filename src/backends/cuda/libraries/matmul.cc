@@ -12,15 +12,12 @@
 #include "libraries.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/device.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft::cuda {
 namespace {
 
 using Dims = std::vector<int64_t>;
-
-bool IsProductType(DType t) { return t == DType::kF32 || t == DType::kF64 || IsHalf(t); }
 
 /// Sums of nothing.
 class Zeros final : public DeviceCall {
@@ -41,7 +38,7 @@ class Zeros final : public DeviceCall {
 EpilogueTable ProductEpilogue(const EpilogueCall& call) {
   const DType type = call.type.dtype;
   const Shape& right = call.inputs[1];
-  if (!IsProductType(type) || !right.has_rank()) return {};
+  if (!IsFloat(type) || !right.has_rank()) return {};
   const bool has_c = call.inputs.size() > 2, plain = type != DType::kF64 && !has_c;
   EpilogueTable table;
   // The product of two factors of f32 may vanish where neither does.
@@ -53,7 +50,7 @@ EpilogueTable ProductEpilogue(const EpilogueCall& call) {
   table.stages.push_back({EpilogueKind::kActivation});
   table.takes = [type](const ActivationStep& a) {
     return (a.function == Activation::kRelu && type != DType::kF64) ||
-           (a.function == Activation::kGeluTanh && IsHalf(type));
+           (a.function == Activation::kGeluTanh && IsNarrowFloat(type));
   };
   return table;
 }
@@ -100,7 +97,7 @@ std::unique_ptr<DeviceCall> PrepareWhole(const ComputeRequest& q, const Product&
 }
 
 /// With the epilogue of the request.
-std::unique_ptr<DeviceCall> Prepare(const ComputeRequest& q, Product p) {
+std::unique_ptr<DeviceCall> PrepareProduct(const ComputeRequest& q, Product p) {
   const std::optional<EpilogueSteps> steps = ReadEpilogueSteps(q, ProductEpilogue);
   if (!steps) return nullptr;
   // The library adds one matrix: of one row, C may be that one.
@@ -129,7 +126,7 @@ std::unique_ptr<DeviceCall> PrepareZeros(const ComputeRequest& q, bool has_c) {
 }
 
 std::unique_ptr<DeviceCall> PrepareMatMul(const ComputeRequest& q) {
-  if (!IsProductType(q.output_types[0])) return nullptr;
+  if (!IsFloat(q.output_types[0])) return nullptr;
   if (CheckedProduct(q.output_dims[0]) == 0 || q.input_dims[0].back() == 0)
     return PrepareZeros(q, /*has_c=*/false);
   const auto shape = CollapseProduct(q.input_dims[0], q.input_dims[1]);
@@ -145,12 +142,11 @@ std::unique_ptr<DeviceCall> PrepareMatMul(const ComputeRequest& q) {
     s.step_a = shape->a[0] == 1 ? 0 : CheckedMul(s.m, s.k);
     s.step_b = shape->b[0] == 1 ? 0 : CheckedMul(s.k, s.n);
   }
-  return Prepare(q, std::move(p));
+  return PrepareProduct(q, std::move(p));
 }
 
 std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
-  if (!IsProductType(q.output_types[0]) || q.output_dims[0].size() != 2 ||
-      q.input_dims[0].size() != 2)
+  if (!IsFloat(q.output_types[0]) || q.output_dims[0].size() != 2 || q.input_dims[0].size() != 2)
     return nullptr;
   Product p;
   ProductSpec& s = p.spec;
@@ -176,7 +172,7 @@ std::unique_ptr<DeviceCall> PrepareGemm(const ComputeRequest& q) {
       p.behind = !p.row;
     }
   }
-  return Prepare(q, std::move(p));
+  return PrepareProduct(q, std::move(p));
 }
 
 WEFT_REGISTER_OP(MatMul)

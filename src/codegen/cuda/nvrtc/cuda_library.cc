@@ -20,7 +20,7 @@ void Expand(const std::string& pattern, std::vector<std::string>* files) {
 }
 
 /// Null where it is not set, or empty.
-const char* Set(const char* variable) {
+const char* NonEmptyEnv(const char* variable) {
   const char* value = std::getenv(variable);
   return value && *value ? value : nullptr;
 }
@@ -33,14 +33,14 @@ std::vector<std::string> FilesOf(const std::vector<std::string>& names) {
       for (const std::string& name : names) files.push_back(root + folder + name);
   };
   for (const char* root : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* folder = Set(root)) below(folder);
+    if (const char* folder = NonEmptyEnv(root)) below(folder);
   below("/usr/local/cuda");
   // NVIDIA's Python packages: nvidia/cu13/lib, nvidia/cublas/lib, nvidia/cudnn/lib and so on.
   std::vector<std::string> roots;
   for (const char* root : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    if (const char* folder = Set(root)) roots.push_back(folder);
-  if (const char* conda = Set("CONDA_PREFIX")) below(conda);
-  if (const char* home = Set("HOME")) roots.push_back(std::string(home) + "/.local");
+    if (const char* folder = NonEmptyEnv(root)) roots.push_back(folder);
+  if (const char* conda = NonEmptyEnv("CONDA_PREFIX")) below(conda);
+  if (const char* home = NonEmptyEnv("HOME")) roots.push_back(std::string(home) + "/.local");
   roots.push_back("/usr/local");
   roots.push_back("/usr");
   for (const std::string& root : roots)
@@ -53,7 +53,7 @@ std::vector<std::string> FilesOf(const std::vector<std::string>& names) {
 }  // namespace
 
 std::string DriverFile() {
-  const char* named = Set("WEFT_LIBCUDA");
+  const char* named = NonEmptyEnv("WEFT_LIBCUDA");
   return named ? named : "libcuda.so.1";
 }
 
@@ -79,7 +79,7 @@ std::vector<std::string> NamesForDriver(const std::string& library, int driver) 
 
 SharedLibrary OpenCudaLibrary(const char* variable, const std::vector<std::string>& names,
                               std::string* reason, const JudgeLibrary& judge) {
-  const char* named = Set(variable);
+  const char* named = NonEmptyEnv(variable);
   SharedLibrary best;
   int best_score = 0;
   bool damaged = false;  // the reason is that of a file that is there

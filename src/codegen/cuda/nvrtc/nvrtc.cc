@@ -44,7 +44,7 @@ std::string FirstLines(const std::string& text, int lines) {
   return end == std::string::npos ? text : text.substr(0, end);
 }
 
-std::string Lower(std::string s) {
+std::string LowerCase(std::string s) {
   for (char& c : s) c = char(std::tolower(static_cast<unsigned char>(c)));
   return s;
 }
@@ -54,13 +54,13 @@ std::vector<std::vector<size_t>> Programs(const std::vector<KernelPtr>& kernels,
                                           const std::vector<size_t>& distinct) {
   const bool together = distinct.size() >= size_t(NvrtcCompiler::kBatchFrom);
   std::vector<std::vector<size_t>> programs;
-  for (const KernelTemplate tmpl : {KernelTemplate::kRow, KernelTemplate::kElementwise}) {
+  for (const bool rows : {true, false}) {
     std::vector<size_t> own;
     for (size_t i : distinct)
-      if (kernels[i]->tmpl == tmpl) own.push_back(i);
-    const int size = !together                      ? 1
-                     : tmpl == KernelTemplate::kRow ? NvrtcCompiler::kRowBatchSize
-                                                    : NvrtcCompiler::kBatchSize;
+      if (kernels[i]->has_rows() == rows) own.push_back(i);
+    const int size = !together ? 1
+                     : rows    ? NvrtcCompiler::kRowBatchSize
+                               : NvrtcCompiler::kBatchSize;
     const size_t count = (own.size() + size_t(size) - 1) / size_t(size);
     for (size_t p = 0; p < count; ++p)
       programs.emplace_back(own.begin() + std::ptrdiff_t(p * own.size() / count),
@@ -72,7 +72,7 @@ std::vector<std::vector<size_t>> Programs(const std::vector<KernelPtr>& kernels,
 /// Does an error in the log name the kernel, or a line of it?
 bool IsAccused(const std::string& name, const std::string& log) {
   for (const std::string& line : Split(log, '\n'))
-    if (line.find(name) != std::string::npos && Lower(line).find("error") != std::string::npos)
+    if (line.find(name) != std::string::npos && LowerCase(line).find("error") != std::string::npos)
       return true;
   return false;
 }

@@ -266,7 +266,7 @@ TEST_CASE("extents beyond 2^31 are launched with 64-bit indices and grids that C
       d0 * 2 + 1);
   CHECK(FirstEntry(*pool, {1000}) == "_n");
   CHECK(FirstEntry(*pool, {kTwo31 * 2}) == "");
-  // XPOSE.
+  // Transposing.
   const auto transpose = Dynamic(
       KernelTemplate::kElementwise, 3, 3, 2,
       [](Kernel*) { return Read((I(0) * D(2) + I(2)) * D(1) + I(1)); }, d0 * d1 * d2);

@@ -74,7 +74,7 @@ OperandTable FindOperandTable(const Kernel& k, const std::vector<KernelStore>& s
   int slot = int(k.buffers.size()) + k.num_symbols;
   std::unordered_map<const ExprNode*, const OperandChain*> chain_at;
   std::unordered_set<const ExprNode*> inside;
-  if (k.tmpl == KernelTemplate::kElementwise) {
+  if (k.has_points()) {
     std::unordered_map<const ExprNode*, Expr> handle;
     for (const Expr& r : roots) handle.emplace(r.get(), r);
     for (const ExprNode* n : order)

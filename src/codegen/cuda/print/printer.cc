@@ -1,4 +1,4 @@
-/// printer.cc: entries of CUDA kernels, and what both templates share.
+/// printer.cc: entries of CUDA kernels, and what the templates share.
 #include "printer.h"
 
 #include <algorithm>
@@ -183,13 +183,17 @@ std::string PrintEntry(ctext::Helpers* helpers, const Kernel& original,
   int block = kElementwiseBlock;
   const OperandTable table = kind.table > 0 ? OperandTable() : FindOperandTable(original, stores);
   std::string shared;
-  if (kernel.tmpl == KernelTemplate::kRow) {
-    RowPrinter rows(&e, kernel, stores);
-    block = rows.plan().block;
-    kind.step < 0 ? rows.Print(lean) : rows.PrintStep(kind.step);
-    shared = rows.SharedMemory();
-  } else {
-    PrintElementwise(&e, kernel, stores, table, lean);
+  switch (kernel.tmpl) {
+    case KernelTemplate::kElementwise:
+      PrintElementwise(&e, kernel, stores, table, lean);
+      break;
+    case KernelTemplate::kRow: {
+      RowPrinter rows(&e, kernel, stores);
+      block = rows.plan().block;
+      kind.step < 0 ? rows.Print(lean) : rows.PrintStep(kind.step);
+      shared = rows.SharedMemory();
+      break;
+    }
   }
   const std::string body = shared + e.Pop(), name = original.Name() + kind.suffix;
   if (kind.table > 0) return ctext::Indent(PrintMultiHead(kernel, name, kind.table) + body + "}\n");
@@ -204,11 +208,11 @@ std::string PrintEntry(ctext::Helpers* helpers, const Kernel& original,
 
 /// Number of launches in steps; 0 where there are none.
 int Steps(const Kernel& kernel, const std::vector<KernelStore>& stores, const CudaTuning& tuning) {
-  if (kernel.tmpl != KernelTemplate::kRow) return 0;
+  if (!kernel.has_rows()) return 0;
   ctext::Helpers helpers(ctext::Dialect::kCuda);
   Emitter e(&helpers, kernel);
   const RowPrinter rows(&e, kernel, stores);
-  if (!HasSteps(kernel, rows.stages(), rows.plan().mode == RowMode::kColumn, tuning)) return 0;
+  if (!HasSteps(kernel, rows.stages(), tuning)) return 0;
   return rows.stages() + int(rows.has_element_stores()) + int(rows.has_row_stores());
 }
 
@@ -244,8 +248,8 @@ CudaSchedule ScheduleCuda(const Kernel& kernel, const CudaTuning& tuning) {
   CudaSchedule s;
   s.tuning_ = tuning;
   s.name_ = kernel.Name();
-  s.outer_.assign(kernel.dims.begin(), kernel.dims.begin() + kernel.num_outer);
-  s.row_.assign(kernel.dims.begin() + kernel.num_outer, kernel.dims.end());
+  s.outer_ = kernel.outer_dims();
+  s.row_ = kernel.row_dims();
   for (const ExprNode* n : PostOrder(cuda::Roots(stores))) {
     if (n->kind() == ExprKind::kReduce) s.reduced_.push_back(n->extents());
   }
@@ -258,20 +262,23 @@ CudaSchedule ScheduleCuda(const Kernel& kernel, const CudaTuning& tuning) {
   const cuda::OperandTable table = cuda::FindOperandTable(kernel, stores);
   s.has_table_ = table.used;
   s.chained_ = table.chained;
-  if (kernel.tmpl != KernelTemplate::kRow) {
-    s.items_per_block =
-        table.used ? cuda::kElementwiseBlock : cuda::ElementwiseItems(kernel, stores);
-    return s;
+  switch (kernel.tmpl) {
+    case KernelTemplate::kElementwise:
+      s.items_per_block =
+          table.used ? cuda::kElementwiseBlock : cuda::ElementwiseItems(kernel, stores);
+      return s;
+    case KernelTemplate::kRow:
+      break;
   }
   ctext::Helpers helpers(ctext::Dialect::kCuda);
   cuda::Emitter e(&helpers, kernel);
   const cuda::RowPrinter rows(&e, kernel, stores);
   const cuda::RowPlan& plan = rows.plan();
-  s.columns_ = plan.mode == cuda::RowMode::kColumn;
+  s.columns_ = kernel.rows_in_lanes();
   s.block = plan.block;
   s.items_per_block = s.columns_ ? 32 : plan.block / plan.lanes;
   if (plan.row < 0 && plan.mode == cuda::RowMode::kGroup) s.long_row = cuda::kWarpRow;
-  if (!cuda::HasSteps(kernel, rows.stages(), s.columns_, tuning)) return s;
+  if (!cuda::HasSteps(kernel, rows.stages(), tuning)) return s;
   s.stages_ = rows.stages();
   s.element_stores_ = rows.has_element_stores();
   s.row_stores_ = rows.has_row_stores();

@@ -9,7 +9,7 @@
 ///   <name>_n         the same with 32-bit indices: kernels with run-time extents
 ///                    that are not `small_index`
 ///   <name>_s0, _s1.. kRow with few and long rows: step k of a launch in steps, see below
-///   <name>_m4k, _m32k  many parts in one launch (template MULTI), see below
+///   <name>_m4k, _m32k  many parts in one launch (form multi), see below
 ///
 /// Which of them a source has depends on the kernel and the tuning alone; `CudaSchedule::Plan`
 /// says for given extents which are to be launched and how. Launches of a plan follow each

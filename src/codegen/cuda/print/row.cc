@@ -27,9 +27,9 @@ constexpr int64_t kMaxTogetherNodes = 256, kTogetherBytes = 32;
 
 int64_t KnownRow(const Kernel& k) {
   std::vector<int64_t> extents;
-  for (size_t d = size_t(k.num_outer); d < k.dims.size(); ++d) {
-    if (!k.dims[d].is_const()) return -1;
-    extents.push_back(k.dims[d].value());
+  for (SymInt e : k.row_dims()) {
+    if (!e.is_const()) return -1;
+    extents.push_back(e.value());
   }
   return CheckedProduct(extents);
 }
@@ -51,13 +51,11 @@ bool IsMultiple(const Expr& offset, int64_t n, int loop) {
 
 }  // namespace
 
-bool HasRowLoops(const Kernel& k) { return k.dims.size() > size_t(k.num_outer); }
-
 RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
                     const std::vector<Expr>& loads, int words) {
   RowPlan p;
   p.row = KnownRow(k);
-  if (HasRowLoops(k) && k.vector_loop >= 0 && k.vector_loop < k.num_outer) {
+  if (k.rows_in_lanes()) {
     p.mode = RowMode::kColumn;
     p.lanes = kColumnLanes;
     while (p.lanes > 1 && int64_t{p.lanes} * 32 * 8 * words > kMaxSharedBytes) p.lanes /= 2;
@@ -65,7 +63,7 @@ RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
     p.row = -1;
     return p;
   }
-  const int widest = HasRowLoops(k) ? WidestElement(k, stores, loads) : 0;
+  const int widest = WidestElement(k, stores, loads);
   if (widest > 0 && k.dims.back().is_const()) {
     p.width = 16 / widest;
     while (p.width > 1 && k.dims.back().value() % p.width != 0) p.width /= 2;
@@ -91,10 +89,6 @@ RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
   return p;
 }
 
-std::vector<Expr> RowLoads(Emitter* e, const Kernel& k, const Exprs& roots) {
-  return HasRowLoops(k) ? VectorLoads(e, k, roots) : std::vector<Expr>();
-}
-
 RowPrinter::RowPrinter(Emitter* e, const Kernel& k, const std::vector<KernelStore>& stores)
     : e_(*e), k_(k) {
   for (const KernelStore& s : stores) (s.per_row ? row_stores_ : stores_).push_back(s);
@@ -110,9 +104,9 @@ RowPrinter::RowPrinter(Emitter* e, const Kernel& k, const std::vector<KernelStor
   passes_.push_back(Roots(stores_));
   Exprs all;
   for (const Exprs& roots : passes_) all.insert(all.end(), roots.begin(), roots.end());
-  plan_ = MakeRowPlan(k, stores, RowLoads(e, k, all),
+  plan_ = MakeRowPlan(k, stores, VectorLoads(e, k, all),
                       words.empty() ? 1 : *std::max_element(words.begin(), words.end()));
-  if (HasRowLoops(k)) e_.AddLoop(int(k.dims.size()), int(k.dims.size()) - 1);
+  e_.AddLoop(int(k.dims.size()), int(k.dims.size()) - 1);
   flat_ = e_.FlatType();
 }
 
@@ -178,7 +172,7 @@ void RowPrinter::PrintVectors(const RowPlan& plan, int step) {
 std::string RowPrinter::AlignedBases() {
   std::vector<std::pair<int, Expr>> accesses;
   for (const Exprs& roots : passes_)
-    for (const Expr& load : RowLoads(&e_, k_, roots))
+    for (const Expr& load : VectorLoads(&e_, k_, roots))
       accesses.emplace_back(load->buffer(), load->operand(0));
   for (const KernelStore& s : stores_)
     if (IsContiguous(s.offset, Last())) accesses.emplace_back(s.buffer, s.offset);
@@ -312,7 +306,7 @@ void RowPrinter::PrintStage(size_t first, size_t end, Stage what) {
 /// Single elements of a pass that a thread reads before it computes. Longer rows than 2^31 are
 /// rare, and slow to divide.
 int RowPrinter::Together(size_t pass) {
-  if (plan_.width > 1 || plan_.unrolled || !HasRowLoops(k_) || flat_ != "u32") return 1;
+  if (plan_.width > 1 || plan_.unrolled || flat_ != "u32") return 1;
   const std::vector<const ExprNode*> nodes = PostOrder(passes_[pass]);
   std::set<const ExprNode*> loads;
   const auto consider = [&](const Expr& e) {
@@ -364,7 +358,6 @@ void RowPrinter::OpenChunk(size_t pass) {
                         plan_.width));
     e_.Push();  // if (r < R)
   }
-  if (!HasRowLoops(k_)) return;
   plan_.width > 1 ? void(base_name_ = e_.BindFlatBase("r", first, last, last))
                   : e_.BindFlat("r", first, last);
   // With one element a chunk its base is the element itself.
@@ -392,7 +385,7 @@ void RowPrinter::CloseChunk() {
 void RowPrinter::OpenElement(size_t pass) {
   if (!Chunked() && plan_.width == 1) return;
   std::vector<std::pair<Expr, std::string>> vectors;
-  for (const Expr& load : RowLoads(&e_, k_, passes_[pass])) {
+  for (const Expr& load : VectorLoads(&e_, k_, passes_[pass])) {
     const auto kept =
         std::find_if(kept_.begin(), kept_.end(), [&](const auto& k) { return k.first == load; });
     if (kept != kept_.end()) {
@@ -436,11 +429,11 @@ void RowPrinter::KeepLoads() {
   std::vector<Expr> keep;
   int64_t left = kMaxKeptBytes;
   for (size_t p = 0; p + 1 < passes_.size(); ++p) {
-    for (const Expr& load : RowLoads(&e_, k_, passes_[p])) {
+    for (const Expr& load : VectorLoads(&e_, k_, passes_[p])) {
       if (std::find(keep.begin(), keep.end(), load) != keep.end()) continue;
       bool again = false;
       for (size_t q = p + 1; q < passes_.size() && !again; ++q) {
-        const std::vector<Expr> later = RowLoads(&e_, k_, passes_[q]);
+        const std::vector<Expr> later = VectorLoads(&e_, k_, passes_[q]);
         again = std::find(later.begin(), later.end(), load) != later.end();
       }
       const int64_t bytes = plan_.chunks * plan_.width * DTypeBytes(load->dtype(), 1);

@@ -1,11 +1,11 @@
-/// row.h: how rows are shared among threads, and the printer of kRow
-/// kernels; private to src/codegen/cuda.
+/// row.h: how rows are shared among threads, and the printer of row kernels;
+/// private to src/codegen/cuda.
 ///
 /// Who works on a row of R elements:
 ///   R known, R <= 512    a group of 1 to 32 lanes of one warp; shuffles
 ///   R known, R > 512     a block of 128 to 512; shuffles, then one exchange through shared memory
 ///   R known at run time  both in one kernel; R <= 1024 takes a warp, longer rows the block
-///   vector_loop in P     memory is contiguous along P: 32 neighbouring rows a block, one a lane,
+///   columns              memory is contiguous along P: 32 neighbouring rows a block, one a lane,
 ///                        so that a warp reads consecutive addresses; the 16 warps share R and
 ///                        meet in shared memory
 ///   few and long rows    in steps (printer.h): as the last three, with slices of a row in
@@ -54,9 +54,6 @@ struct RowPlan {
 /// `words`: most accumulators of one stage. `loads`: those that may be vectors.
 RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
                     const std::vector<Expr>& loads, int words);
-bool HasRowLoops(const Kernel& k);
-/// Loads that can be vectors along the row.
-std::vector<Expr> RowLoads(Emitter* e, const Kernel& k, const Exprs& roots);
 
 class RowPrinter {
  public:

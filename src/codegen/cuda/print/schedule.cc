@@ -53,18 +53,18 @@ uint64_t Multiplier(int64_t divisor) {
 bool HasNarrowTwin(const Kernel& k) {
   // Nothing is divided in a single loop: 64 bits cost next to nothing.
   if (k.small_index || k.num_symbols == 0 || k.dims.empty()) return false;
-  if (k.tmpl == KernelTemplate::kElementwise && k.dims.size() == 1) return HasReduce(k.stores);
+  if (k.has_points() && k.dims.size() == 1) return HasReduce(k.stores);
   return true;
 }
 
 bool HasMulti(const Kernel& k) {
-  return k.tmpl == KernelTemplate::kElementwise && k.dims.size() == 1 && !k.dims[0].is_const() &&
-         !k.has_flag() &&
+  return k.has_points() && k.dims.size() == 1 && !k.dims[0].is_const() && !k.has_flag() &&
          LayoutMulti(kMultiTables[0].bytes, int(k.buffers.size()), k.num_symbols).capacity > 1;
 }
 
-bool HasSteps(const Kernel& k, int stages, bool columns, const CudaTuning& tuning) {
-  if (stages == 0 || k.dims.size() <= size_t(k.num_outer)) return false;
+bool HasSteps(const Kernel& k, int stages, const CudaTuning& tuning) {
+  if (stages == 0) return false;
+  const bool columns = k.rows_in_lanes();
   std::vector<int64_t> known_outer, known_row;
   bool outer_known = true, row_known = true;
   for (size_t d = 0; d < k.dims.size(); ++d) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "codegen/ctext/emit.h"
@@ -58,8 +57,8 @@ int64_t TransposeItems();
 /// The entries of a kernel beside the plain one (printer.h).
 bool HasNarrowTwin(const Kernel& kernel);
 bool HasMulti(const Kernel& kernel);
-/// May it be launched in steps? `columns`: a block takes 32 rows.
-bool HasSteps(const Kernel& kernel, int stages, bool columns, const CudaTuning& tuning);
+/// May it be launched in steps?
+bool HasSteps(const Kernel& kernel, int stages, const CudaTuning& tuning);
 /// Run-time extents by which flat positions are divided, in the order of their multipliers.
 std::vector<SymInt> Divisors(const Kernel& kernel);
 

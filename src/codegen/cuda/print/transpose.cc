@@ -1,5 +1,5 @@
 /// transpose.cc: one value per point where memory is read along another loop than it is
-/// written along (template XPOSE).
+/// written along (the form transposing).
 ///
 /// A block takes tiles of 32 x 32 points of the last loop L and the loop M along which some inputs
 /// are contiguous. It reads those with a warp along M, 32 consecutive elements, into shared memory;

@@ -59,7 +59,7 @@ class KernelOracle {
   int64_t Extent(SymInt e) { return Evaluate(e, bindings_); }
 
   void Loop(size_t k) {
-    if (k_.tmpl == KernelTemplate::kRow && int(k) == k_.num_outer) {
+    if (k_.has_rows() && int(k) == k_.num_outer) {
       rows_.clear();
       for (const KernelStore& s : k_.stores) {
         if (s.per_row) Store(s);
@@ -231,7 +231,7 @@ class KernelOracle {
             t, scalar::FloatCall(n.call(), arg(0).f, n.operands().size() > 1 ? arg(1).f : 0));
         return r;
       case ExprKind::kReduce: {
-        if (k_.tmpl != KernelTemplate::kRow || !IsClosed(n)) return Reduce(n);
+        if (!k_.has_rows() || !IsClosed(n)) return Reduce(n);
         const auto it = rows_.find(&n);
         if (it != rows_.end()) return it->second;
         return rows_[&n] = Reduce(n);

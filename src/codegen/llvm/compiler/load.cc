@@ -25,7 +25,7 @@ namespace {
 
 namespace orc = llvm::orc;
 
-std::string Text(llvm::Error error) { return llvm::toString(std::move(error)); }
+std::string ErrorText(llvm::Error error) { return llvm::toString(std::move(error)); }
 
 /// A run-time linker. One that memory ran out in may hold its locks for ever: it is never entered
 /// again, nor destroyed, and what it loaded stays.
@@ -50,7 +50,7 @@ std::shared_ptr<Linker> Session() {
                     .setPlatformSetUp(orc::setUpInactivePlatform)
                     .setLinkProcessSymbolsByDefault(false)
                     .create();
-    WEFT_CHECK(bool(made), kDevice, "no run-time linker: {}", Text(made.takeError()));
+    WEFT_CHECK(bool(made), kDevice, "no run-time linker: {}", ErrorText(made.takeError()));
     fresh->jit = std::move(*made);
     session = std::move(fresh);
   }
@@ -87,13 +87,14 @@ struct Code {
   }
 };
 
-CpuKernel Load(const Kernel& kernel, const std::string& object, const std::shared_ptr<Code>& code) {
+CpuKernel LoadKernel(const Kernel& kernel, const std::string& object,
+                     const std::shared_ptr<Code>& code) {
   static std::atomic<uint64_t> count{0};
   const std::string name = kernel.Name();
   orc::LLJIT& jit = *code->session->jit;
   const auto check = [&](llvm::Error error) {
     if (error)
-      WEFT_THROW(kInternal, "kernel {} cannot be linked: {}", name, Text(std::move(error)));
+      WEFT_THROW(kInternal, "kernel {} cannot be linked: {}", name, ErrorText(std::move(error)));
   };
   auto library =
       jit.getExecutionSession().createJITDylib(name + "." + std::to_string(count.fetch_add(1)));
@@ -142,7 +143,7 @@ CpuKernel LoadCpuKernel(const Kernel& kernel, const std::string& object) {
   auto code = std::make_shared<Code>();
   code->session = Session();
   try {
-    return Load(kernel, object, code);
+    return LoadKernel(kernel, object, code);
   } catch (const std::bad_alloc&) {
     code->session->broken = true;
     WEFT_THROW(kOutOfMemory, "out of memory while kernel {} was linked", kernel.Name());

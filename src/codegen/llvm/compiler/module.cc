@@ -45,14 +45,20 @@ std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget&
   const Kernel adjusted = ArrangeLoops(kernel);
   RowSplit split;
   ExtentNames names(kernel.num_symbols);
-  const bool row = kernel.tmpl == KernelTemplate::kRow;
-  if (row) split = EmitRowPhases(adjusted, target, *module, names);
+  if (kernel.has_rows()) split = EmitRowPhases(adjusted, target, *module, names);
   // Both ways only where extents decide between them at run time, or both are to be tested.
   const bool phases_only = !split.items.empty() && split.gain.is_const() && target.split_bytes > 0;
   SymInt scratch = 0;
   if (!phases_only) {
     Emitter emitter(adjusted, target, *module, names);
-    scratch = row ? EmitRow(emitter) : EmitElementwise(emitter);
+    switch (kernel.tmpl) {
+      case KernelTemplate::kElementwise:
+        scratch = EmitElementwise(emitter);
+        break;
+      case KernelTemplate::kRow:
+        scratch = EmitRow(emitter);
+        break;
+    }
   }
   KeepInRegisters(*module);
   std::string numbers = scratch.ToString();

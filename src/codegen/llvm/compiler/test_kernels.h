@@ -160,10 +160,7 @@ inline void CheckKernel(const KernelPtr& k, const std::vector<Bytes>& inputs,
       for (size_t b = inputs.size(); b < expected.size(); ++b) {
         const DType t = k->buffers[b].dtype;
         const size_t size = size_t(ElementBytes(t));
-        const double eps = t == DType::kF64   ? 0x1p-52
-                           : t == DType::kF32 ? 0x1p-23
-                           : t == DType::kF16 ? 0x1p-10
-                                              : 0x1p-7;
+        const double eps = 2 * LimitsOf(t).roundoff;
         int wrong = 0;
         for (size_t i = 0; i < expected[b].size() / size && wrong < 3; ++i) {
           const Scalar want = ReadElement(t, &expected[b][i * size]);

@@ -9,7 +9,6 @@
 
 #include "emitter.h"
 #include "weft/codegen/lower/lower.h"
-#include "weft/support/check.h"
 
 namespace weft::llvmgen {
 namespace {
@@ -23,30 +22,16 @@ constexpr int64_t kMaxShuffledStride = 4;
 // ---- types ----
 
 llvm::Type* Emitter::RegisterType(DType t, int lanes) {
-  llvm::Type* s;
-  switch (t) {
-    case DType::kBool:
-      s = ir_.getInt1Ty();
-      break;
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      s = ir_.getFloatTy();
-      break;
-    case DType::kF64:
-      s = ir_.getDoubleTy();
-      break;
-    default:
-      s = ir_.getIntNTy(unsigned(DTypeBits(t)));
-      break;
-  }
+  llvm::Type* s = t == DType::kBool  ? ir_.getInt1Ty()
+                  : t == DType::kF64 ? ir_.getDoubleTy()
+                  : IsFloat(t)       ? ir_.getFloatTy()
+                                     : ir_.getIntNTy(unsigned(DTypeBits(t)));
   return lanes == 1 ? s : llvm::FixedVectorType::get(s, unsigned(lanes));
 }
 
 llvm::Type* Emitter::MemoryType(DType t, int lanes) {
-  llvm::Type* s = t == DType::kBool                       ? ir_.getInt8Ty()
-                  : t == DType::kF16 || t == DType::kBF16 ? ir_.getInt16Ty()
-                                                          : RegisterType(t);
+  const bool by_bits = t == DType::kBool || IsNarrowFloat(t);
+  llvm::Type* s = by_bits ? ir_.getIntNTy(unsigned(DTypeBits(t))) : RegisterType(t);
   return lanes == 1 ? s : llvm::FixedVectorType::get(s, unsigned(lanes));
 }
 
@@ -69,40 +54,44 @@ llvm::Value* Emitter::Iota(int lanes, DType t) {
 
 llvm::Value* Emitter::FromMemory(DType t, llvm::Value* v) {
   const int w = LanesOf(v);
-  switch (t) {
-    case DType::kBool:
-      return ir_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
-    case DType::kF16: {
+  if (t == DType::kBool) return ir_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
+  switch (FormatOf(t)) {
+    case FloatFormat::kF16: {
       llvm::Type* half = ir_.getHalfTy();
       if (w > 1) half = llvm::FixedVectorType::get(half, unsigned(w));
       return ir_.CreateFPExt(ir_.CreateBitCast(v, half), RegisterType(t, w));
     }
-    case DType::kBF16: {
+    case FloatFormat::kBF16: {
       llvm::Type* ints = RegisterType(DType::kU32, w);
       return ir_.CreateBitCast(
           ir_.CreateShl(ir_.CreateZExt(v, ints), llvm::ConstantInt::get(ints, 16)),
           RegisterType(t, w));
     }
-    default:
-      return v;
+    case FloatFormat::kF32:
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
   }
+  return v;
 }
 
 llvm::Value* Emitter::ToMemory(DType t, llvm::Value* v) {
   const int w = LanesOf(v);
-  switch (t) {
-    case DType::kBool:
-      return ir_.CreateZExt(v, MemoryType(t, w));
-    case DType::kF16: {
+  if (t == DType::kBool) return ir_.CreateZExt(v, MemoryType(t, w));
+  switch (FormatOf(t)) {
+    case FloatFormat::kF16: {
       llvm::Type* half = ir_.getHalfTy();
       if (w > 1) half = llvm::FixedVectorType::get(half, unsigned(w));
       return ir_.CreateBitCast(ir_.CreateFPTrunc(v, half), MemoryType(t, w));
     }
-    case DType::kBF16:
+    case FloatFormat::kBF16:
       return ir_.CreateTrunc(RoundBFloat16(v), MemoryType(t, w));
-    default:
-      return v;
+    case FloatFormat::kF32:
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
   }
+  return v;
 }
 
 // ---- addresses ----
@@ -338,7 +327,7 @@ llvm::Value* Emitter::StoredValue(const KernelStore& store) {
   const DType t = kernel_.buffers[size_t(store.buffer)].dtype;
   Expr value = store.value;
   // The store rounds; a cast before it would round twice to the same value.
-  if (value->kind() == ExprKind::kCast && (t == DType::kF16 || t == DType::kBF16) &&
+  if (value->kind() == ExprKind::kCast && IsNarrowFloat(t) &&
       value->operand(0)->dtype() == DType::kF32)
     value = value->operand(0);
   return ToMemory(t, GetLanes(value, w));

@@ -13,6 +13,20 @@ constexpr int kReduceBits = 32;
 /// Weights stop here; nothing asks for more.
 constexpr double kMaxWeight = 1e6;
 
+/// Rounding to bf16 takes some integer instructions.
+double CastWeight(DType to) {
+  switch (FormatOf(to)) {
+    case FloatFormat::kBF16:
+      return 4;
+    case FloatFormat::kF16:
+    case FloatFormat::kF32:
+    case FloatFormat::kF64:
+    case FloatFormat::kNone:
+      break;
+  }
+  return 1;
+}
+
 }  // namespace
 
 int Emitter::ReduceBit(int level, int index) {
@@ -61,9 +75,8 @@ void Emitter::Learn(const ExprNode& n) {
       info.weight += 100;
       info_.Set(&n, std::make_unique<NodeInfo>(info));
       if (IsRowReduce(n)) {
-        const bool rows_in_lanes = kernel_.vector_loop < kernel_.num_outer;
         (*info_.Find(&n))->deps |=
-            uint64_t{1} << (rows_in_lanes ? IndexBit(kernel_.vector_loop) : int{kRowBit});
+            uint64_t{1} << (kernel_.rows_in_lanes() ? IndexBit(kernel_.vector_loop) : int{kRowBit});
       }
       return;
     case ExprKind::kLoad:
@@ -80,7 +93,7 @@ void Emitter::Learn(const ExprNode& n) {
       info.weight += 1;
       break;
     case ExprKind::kCast:
-      info.weight += n.dtype() == DType::kBF16 ? 4 : 1;
+      info.weight += CastWeight(n.dtype());
       break;
     case ExprKind::kPhilox:
       info.weight += 60;
@@ -93,10 +106,9 @@ void Emitter::Learn(const ExprNode& n) {
 }
 
 bool Emitter::IsRowReduce(const ExprNode& n) {
-  if (n.kind() != ExprKind::kReduce || kernel_.tmpl != KernelTemplate::kRow) return false;
-  const std::vector<SymInt> row(kernel_.dims.begin() + kernel_.num_outer, kernel_.dims.end());
+  if (n.kind() != ExprKind::kReduce || !kernel_.has_rows()) return false;
   const uint64_t outer = (uint64_t{1} << kernel_.num_outer) - 1;
-  return n.extents() == row &&
+  return n.extents() == kernel_.row_dims() &&
          ((*info_.Find(&n))->deps & ~(outer | uint64_t{1} << int{kRowBit})) == 0;
 }
 

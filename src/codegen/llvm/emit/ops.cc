@@ -25,12 +25,9 @@ llvm::Value* Emitter::EmitConst(const ExprNode& n) {
   }
   if (IsFloat(t)) {
     // By bits: a NaN keeps its payload and sign.
-    uint32_t bits = uint32_t(n.bits());
-    if (t != DType::kF32) {
-      const float v =
-          t == DType::kF16 ? HalfToFloat(uint16_t(n.bits())) : BFloat16ToFloat(uint16_t(n.bits()));
-      std::memcpy(&bits, &v, sizeof bits);
-    }
+    const float v = WidenFloat(t, uint32_t(n.bits()));
+    uint32_t bits;
+    std::memcpy(&bits, &v, sizeof bits);
     return llvm::ConstantFP::get(context_,
                                  llvm::APFloat(llvm::APFloat::IEEEsingle(), llvm::APInt(32, bits)));
   }
@@ -191,13 +188,13 @@ llvm::Value* Emitter::EmitCast(DType from, DType to, llvm::Value* a) {
   const bool from_signed = IsSigned(from);
   if (IsFloat(to)) {
     llvm::Value* v;
-    // The 16-bit floats are reached through f32 on every target.
+    // Narrow floats are reached through f32 on every target.
     llvm::Type* wide = RegisterType(to == DType::kF64 ? to : DType::kF32, w);
     if (!IsFloat(from))
       v = from_signed ? ir_.CreateSIToFP(a, wide) : ir_.CreateUIToFP(a, wide);
     else
       v = ir_.CreateFPCast(a, wide);
-    if (to == DType::kF16 || to == DType::kBF16) v = FromMemory(to, ToMemory(to, v));
+    if (IsNarrowFloat(to)) v = FromMemory(to, ToMemory(to, v));
     return v;
   }
   if (IsFloat(from)) {

@@ -5,7 +5,6 @@
 /// once they have met one. Positions are those of the first extremum: a lane meets its elements in
 /// order and replaces only for a better one, and ties between lanes go to the lower position.
 #include "emitter.h"
-#include "weft/support/check.h"
 
 namespace weft::llvmgen {
 namespace {

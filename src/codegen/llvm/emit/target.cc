@@ -48,7 +48,8 @@ const llvm::Target& HostTarget() {
   return *target;
 }
 
-std::unique_ptr<llvm::TargetMachine> Create(const std::string& cpu, const std::string& features) {
+std::unique_ptr<llvm::TargetMachine> CreateMachine(const std::string& cpu,
+                                                   const std::string& features) {
   llvm::TargetOptions options;
   // A product and a sum are one operation only where the expression says kFma.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
@@ -76,9 +77,9 @@ CpuTarget MakeCpuTarget(const LlvmOptions& options) {
     t.cpu = options.cpu;
   }
   // Asked of a machine without a name: one made with an unknown name complains on stderr.
-  WEFT_CHECK(Create("", "")->getMCSubtargetInfo()->isCPUStringValid(t.cpu), kUnsupported,
+  WEFT_CHECK(CreateMachine("", "")->getMCSubtargetInfo()->isCPUStringValid(t.cpu), kUnsupported,
              "CPU '{}' is not known to the code generator", t.cpu);
-  const auto machine = Create(t.cpu, t.features);
+  const auto machine = CreateMachine(t.cpu, t.features);
   const auto has = [&](const char* feature) {
     return machine->getMCSubtargetInfo()->checkFeatures(std::string("+") + feature);
   };
@@ -108,7 +109,7 @@ CpuTarget MakeCpuTarget(const LlvmOptions& options) {
 }
 
 std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const CpuTarget& target) {
-  auto machine = Create(target.cpu, target.features);
+  auto machine = CreateMachine(target.cpu, target.features);
   WEFT_ICHECK(machine, "no target machine for {}", target.cpu);
   return machine;
 }

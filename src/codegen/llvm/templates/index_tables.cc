@@ -54,9 +54,7 @@ class TableMaker {
         Emitter::Table t{loop, bytes, false};
         t.narrow =
             v->dtype() == DType::kI64 && e_.Info(v).lo >= INT32_MIN && e_.Info(v).hi <= INT32_MAX;
-        const int width = t.narrow || v->dtype() == DType::kF16 || v->dtype() == DType::kBF16
-                              ? 4
-                              : Emitter::Bytes(v->dtype());
+        const int width = t.narrow ? 4 : Emitter::Bytes(AccumulatorOf(v->dtype()));
         bytes = e_.names().Name(bytes + FloorDiv(dims_[size_t(loop)] * width + 63, 64) * 64);
         made.emplace_back(v, t);
       }

@@ -295,6 +295,18 @@ bool StoreRange(Emitter& e, const std::vector<KernelStore>& stores, int loop, ll
   return true;
 }
 
+/// The index tuple of a row.
+static Values IndexOf(Emitter& e, int num_loops, llvm::Value* row) {
+  Values index(static_cast<size_t>(num_loops));
+  for (int k = num_loops - 1; k > 0; --k) {
+    llvm::Value* d = e.Dim(e.kernel().dims[size_t(k)]);
+    index[size_t(k)] = e.ir().CreateURem(row, d);
+    row = e.ir().CreateUDiv(row, d);
+  }
+  index[0] = row;
+  return index;
+}
+
 void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last,
              const std::function<void(llvm::Value*)>& body) {
   auto& ir = e.ir();
@@ -302,22 +314,11 @@ void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last,
   spec.lo = first;
   spec.hi = last;
   spec.maybe_empty = false;
-  Values index(size_t(std::max(num_loops, 0)));
-  if (num_loops > 1) {
-    llvm::Value* rest = first;
-    for (int k = num_loops - 1; k > 0; --k) {
-      llvm::Value* d = e.Dim(e.kernel().dims[size_t(k)]);
-      index[size_t(k)] = ir.CreateURem(rest, d);
-      rest = ir.CreateUDiv(rest, d);
-    }
-    index[0] = rest;
-  } else {
-    index.clear();
-    if (num_loops == 1) spec.bit = Emitter::IndexBit(0);
-  }
+  const Values index = num_loops > 1 ? IndexOf(e, num_loops, first) : Values();
+  if (num_loops == 1) spec.bit = Emitter::IndexBit(0);
   e.Loop(spec, index, [&](llvm::Value* row, const Values& at) {
     for (size_t k = 0; k < at.size(); ++k) e.Define(Emitter::IndexBit(int(k)), at[k]);
-    if (e.kernel().tmpl == KernelTemplate::kRow) e.Define(Emitter::kRowBit, row);
+    if (e.kernel().has_rows()) e.Define(Emitter::kRowBit, row);
     body(row);
     // The next tuple: add one to the last index and carry.
     Values next = at;
@@ -334,16 +335,8 @@ void ForRows(Emitter& e, int num_loops, llvm::Value* first, llvm::Value* last,
 }
 
 void AtRow(Emitter& e, int num_loops, llvm::Value* row, const std::function<void()>& body) {
-  auto& ir = e.ir();
-  Values index(static_cast<size_t>(num_loops));
-  llvm::Value* rest = row;
-  for (int k = num_loops - 1; k > 0; --k) {
-    llvm::Value* d = e.Dim(e.kernel().dims[size_t(k)]);
-    index[size_t(k)] = ir.CreateURem(rest, d);
-    rest = ir.CreateUDiv(rest, d);
-  }
-  index[0] = rest;
-  e.Unrolled(Emitter::IndexBit(0), rest, [&]() -> Values {
+  const Values index = IndexOf(e, num_loops, row);
+  e.Unrolled(Emitter::IndexBit(0), index[0], [&]() -> Values {
     for (int k = 1; k < num_loops; ++k) e.Define(Emitter::IndexBit(k), index[size_t(k)]);
     body();
     return {};

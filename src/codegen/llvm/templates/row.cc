@@ -154,10 +154,8 @@ class RowEmitter : RowForm {
         wanted.push_back(x);
       });
       for (const Expr& x : wanted) {
-        const int bytes = x->dtype() == DType::kBool ? 0
-                          : x->dtype() == DType::kF16 || x->dtype() == DType::kBF16
-                              ? 4
-                              : Emitter::Bytes(x->dtype());
+        const int bytes =
+            x->dtype() == DType::kBool ? 0 : Emitter::Bytes(AccumulatorOf(x->dtype()));
         const SymInt size = elements * bytes;
         const bool long_to_compute = e_.Info(x).weight >= kMinKeptWeight;
         std::vector<int> parts;  // kept already, of which x is made
@@ -350,8 +348,7 @@ class RowEmitter : RowForm {
 };
 
 int ChooseVectorLoop(const Kernel& k) {
-  if (k.tmpl != KernelTemplate::kRow || k.num_outer == 0 || k.vector_loop < k.num_outer)
-    return k.vector_loop;
+  if (!k.has_rows() || k.num_outer == 0 || k.rows_in_lanes()) return k.vector_loop;
   const SymInt width = k.dims.back(), rows = k.dims[size_t(k.num_outer) - 1];
   const bool window = WindowElements(k) > 0 && width.value() <= kMaxWindowWidth &&
                       !(rows.is_const() && rows.value() < kMaxWindowWidth);
@@ -374,9 +371,8 @@ void SwapLoops(Kernel* k, int a, int b) {
 
 Kernel ArrangeLoops(const Kernel& kernel) {
   Kernel k = kernel;  // keeps its name
-  const int64_t window = k.tmpl == KernelTemplate::kRow ? WindowElements(k) : 0;
-  if (window > 0 && window <= kMaxUnrolledWindow && k.num_outer >= 2 &&
-      k.vector_loop >= k.num_outer) {
+  const int64_t window = k.has_rows() ? WindowElements(k) : 0;
+  if (window > 0 && window <= kMaxUnrolledWindow && k.num_outer >= 2 && !k.rows_in_lanes()) {
     // Few windows side by side leave most lanes empty: then the lanes go along the next loop.
     const SymInt inner = k.dims[size_t(k.num_outer) - 1], next = k.dims[size_t(k.num_outer) - 2];
     if (inner.is_const() && inner.value() <= kMaxWindowWidth &&

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "weft/support/check.h"
-
 namespace weft::llvmgen {
 namespace {
 
@@ -14,9 +12,9 @@ constexpr int64_t kMaxWindow = 32;
 
 int64_t WindowElements(const Kernel& k) {
   int64_t n = 1;
-  for (size_t i = size_t(k.num_outer); i < k.dims.size(); ++i) {
-    if (!k.dims[i].is_const() || k.dims[i].value() > kMaxWindow) return -1;
-    n *= k.dims[i].value();
+  for (SymInt e : k.row_dims()) {
+    if (!e.is_const() || e.value() > kMaxWindow) return -1;
+    n *= e.value();
     if (n > kMaxWindow) return -1;
   }
   return n;
@@ -33,7 +31,7 @@ RowForm::RowForm(Emitter& e)
       k_(e.kernel()),
       first_(k_.num_outer),
       loops_(int(k_.dims.size())),
-      rows_in_lanes_(k_.vector_loop < k_.num_outer),
+      rows_in_lanes_(k_.rows_in_lanes()),
       narrow_positions_(RowIsSmall()) {}
 
 void RowForm::Plan() {

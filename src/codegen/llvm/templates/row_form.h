@@ -6,7 +6,6 @@
 /// the outputs.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "templates.h"

@@ -1,5 +1,4 @@
 /// row_split.cc: which loop of a row kernel is cut, how often, and when that is worth it.
-#include <algorithm>
 
 #include "split_emitter.h"
 

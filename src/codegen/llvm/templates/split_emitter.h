@@ -41,9 +41,7 @@ class SplitEmitter : RowForm {
   SymInt LaneRows() const { return rows_in_lanes_ ? Extent(first_ - 1) : SymInt(1); }
   SymInt Named(SymInt size) const { return e_.names().Name(size); }
   SymInt Extent(int loop) const { return Named(k_.dims[size_t(loop)]); }
-  static int SharedBytes(DType t) {
-    return t == DType::kF16 || t == DType::kBF16 ? 4 : Emitter::Bytes(t);
-  }
+  static int SharedBytes(DType t) { return Emitter::Bytes(AccumulatorOf(t)); }
   /// Shared memory: results of all levels, then the partial results of the current one.
   SymInt ResultStart(int level, size_t reduce) const;
   std::vector<Component> Components(int level, const RowSplit& split, SymInt* end) const;

@@ -6,7 +6,6 @@
 ///     ->  %s = Constant
 ///   %y = Reshape(%x, %computed) : f32[batch, 64]
 ///     ->  %y = Reshape(%x, weft::ShapeTensor {..})
-#include <algorithm>
 
 #include "build.h"
 #include "weft/core/graph/builtin_ops.h"

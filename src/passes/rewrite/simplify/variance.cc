@@ -55,12 +55,7 @@ struct Number {
 std::optional<Number> NumberIn(RewriteContext& ctx, const NodeEntry& e) {
   const TensorPtr t = e.node ? ctx.constant(e) : nullptr;
   if (!t || t->num_elements() != 1 || !IsFloat(t->dtype())) return std::nullopt;
-  const DType d = t->dtype();
-  return Number{t->at(0), d == DType::kF64    ? 0x1p-53
-                          : d == DType::kF32  ? 0x1p-24
-                          : d == DType::kF16  ? 0x1p-11
-                          : d == DType::kBF16 ? 0x1p-8
-                                              : 0};
+  return Number{t->at(0), LimitsOf(t->dtype()).roundoff};
 }
 
 /// A number of elements that only the run tells: an integer, or what it was cast to.

@@ -49,7 +49,7 @@ std::vector<NodeEntry> ZeroTerm(RewriteContext& ctx, const NodePtr& n) {
   }
   if (terms.empty()) return Result(ZerosFor(ctx, n));
   if (!whole) return {};
-  if (minus) return {IsZeros(n->inputs[0]) ? Apply("Neg", {terms[0]}) : terms[0]};
+  if (minus) return {IsZeros(n->inputs[0]) ? ApplyOp("Neg", {terms[0]}) : terms[0]};
   if (terms.size() == 1) return {terms[0]};
   return {NodeEntry(ctx.graph().AddNode(n->op(), terms, n->attrs.dict, n->attrs.name))};
 }
