@@ -152,7 +152,7 @@ function(weft_module name)
 endfunction()
 
 # weft_e2e(name SOURCES a_test.cc ... [LIBS target ...]): a doctest program that uses libweft.so as
-# a user would. No sources, no program.
+# a user would, with what it takes of tests/support. No sources, no program.
 function(weft_e2e name)
   cmake_parse_arguments(PARSE_ARGV 1 e2e "" "" "SOURCES;LIBS")
   _weft_require_files(${e2e_SOURCES})
@@ -160,8 +160,7 @@ function(weft_e2e name)
     return()
   endif()
   add_executable(${name} ${e2e_SOURCES})
-  target_link_libraries(${name} PRIVATE weft weft_user weft_test_main ${e2e_LIBS})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})  # "tests/support/..."
+  target_link_libraries(${name} PRIVATE weft_test_main weft_test_support ${e2e_LIBS})
   weft_uses_backends(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   weft_test_environment(${name})

@@ -85,7 +85,7 @@ def banned(text):
 
 def has_messages(path):
     return path.startswith(("src/", "include/", "tools/", "tinyflow_demo/")) and "_test." not in path \
-        and "/tests/" not in path
+        and "/tests/" not in path and "/doubles/" not in path
 
 
 def main():

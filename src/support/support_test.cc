@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "tests/support/code_of.h"
+#include "tests/support/temp_folder.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -238,8 +238,8 @@ TEST_CASE("log: quiet by default, one sink, nothing formatted that is off") {
 }
 
 TEST_CASE("file: whole files, limits, atomic replacement") {
-  std::string pattern = (std::filesystem::temp_directory_path() / "weft_file_test_XXXXXX").string();
-  const std::string dir = mkdtemp(pattern.data());
+  const e2e::TempFolder folder;
+  const std::string dir = folder.path();
   const std::string path = JoinPath(dir, "a.bin");
   const std::string content("x\0y\n", 4);
   WriteFileAtomic(path, content);

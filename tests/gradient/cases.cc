@@ -5,7 +5,6 @@
 #include <fstream>
 #include <map>
 #include <random>
-#include <sstream>
 
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/op/op_attr_types.h"
@@ -14,16 +13,13 @@
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
 #include "weft/support/error.h"
+#include "weft/support/strings.h"
 
 namespace weft::gradient {
 namespace {
 
 constexpr const char* kFolder = "tests/gradient/";
 
-std::string Trim(const std::string& s) {
-  const size_t from = s.find_first_not_of(" \t"), to = s.find_last_not_of(" \t");
-  return from == std::string::npos ? "" : s.substr(from, to - from + 1);
-}
 struct Row {
   std::vector<std::string> inputs;  ///< "f64[2, n]", "i64[1] = [0]", "_"; see cases.txt
   std::string attrs;
@@ -31,20 +27,13 @@ struct Row {
 
 }  // namespace
 
-std::vector<std::string> Split(const std::string& line, char at) {
-  std::vector<std::string> parts;
-  std::string part;
-  std::istringstream in(line);
-  while (std::getline(in, part, at)) parts.push_back(Trim(part));
-  return parts;
-}
 std::vector<std::string> Lines(const std::string& file) {
   std::ifstream in(std::string(kFolder) + file);
   WEFT_CHECK(in.good(), kBadInput, "{}{} cannot be read; tests run in the source folder", kFolder,
              file);
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);)
-    if (!Trim(line).empty() && Trim(line)[0] != '#') lines.push_back(Trim(line));
+    if (!Trim(line).empty() && Trim(line)[0] != '#') lines.emplace_back(Trim(line));
   return lines;
 }
 
@@ -92,15 +81,6 @@ TensorPtr ParseTensor(const std::string& type, const std::string& values) {
   return Graph::ConstantOf(g.outputs[0]);
 }
 
-/// Attributes of a row; bodies among them.
-AttrDict ParseAttrs(const std::string& text) {
-  ParseOptions options;
-  options.allow_unknown = true;
-  const Graph g =
-      ParseGraph("weft 1\ngraph @t() -> (%y) {\n  %y = Row() {" + text + "} : ?\n}\n", options);
-  return g.outputs[0].node->attrs.dict;
-}
-
 /// The floats of a row become f64: of the operands that are drawn, or also of the constants.
 Row InDouble(Row row, bool constants) {
   for (std::string& i : row.inputs) {
@@ -118,7 +98,7 @@ Case Draw(const Op& op, const Row& row, uint64_t seed, bool allow_zero) {
   c.label = op.name;
   for (const std::string& i : row.inputs) c.label += (&i == &row.inputs[0] ? " | " : "; ") + i;
   c.label += " | " + row.attrs + " | seed " + std::to_string(seed);
-  c.attrs = ParseAttrs(row.attrs);
+  c.attrs = rows::ParseAttrs(row.attrs);
   std::vector<Operand> operands;
   Graph g;
   std::vector<NodeEntry> entries;

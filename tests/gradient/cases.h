@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/operator_rows.h"
 #include "weft/core/graph/graph.h"
 #include "weft/core/op/op.h"
 #include "weft/core/tensor/tensor.h"
@@ -37,9 +38,9 @@ std::vector<Case> CasesOf(const Op& op, size_t count);
 
 /// A case from a row of text, as in cases.txt.
 Case ParseCase(const std::string& op, const std::string& operands, const std::string& attrs);
-/// Lines of a file of this folder that are neither empty nor comments; parts of one, trimmed.
+/// Lines of a file of this folder that are neither empty nor comments, trimmed.
 std::vector<std::string> Lines(const std::string& file);
-std::vector<std::string> Split(const std::string& line, char at);
+using rows::Split;  // the parts of one
 
 /// Operators that are exempt, from exceptions.txt: why, or nullopt where `op` is not listed under
 /// `scope`.

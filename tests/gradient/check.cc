@@ -90,6 +90,25 @@ Vjp MakeVjp(const Case& c, const Tensors& ys, const std::vector<uint32_t>& seede
   return v;
 }
 
+Tensors EvalGradient(Vjp& v, const Case& c, const Tensors& seeds) {
+  std::vector<NodeEntry> asked;
+  for (const NodeEntry& e : v.gradient)
+    if (e) asked.push_back(e);
+  Tensors values;
+  if (!asked.empty()) {
+    v.graph.outputs = asked;
+    Tensors in = c.Variables();
+    in.insert(in.end(), seeds.begin(), seeds.end());
+    values = Eval(v.graph, in);
+  }
+  Tensors out;
+  for (size_t k = 0, a = 0; k < v.gradient.size(); ++k) {
+    const Tensor& x = *c.inputs[v.slots[k]];
+    out.push_back(v.gradient[k] ? values[a++] : std::make_shared<Tensor>(DType::kF64, x.dims()));
+  }
+  return out;
+}
+
 Tensors RandomLike(const Tensors& like, uint64_t seed) {
   std::mt19937_64 rng(seed);
   Tensors out;

@@ -31,6 +31,9 @@ struct Vjp {
 /// a seed (empty: all).
 Vjp MakeVjp(const Case& c, const Tensors& ys, const std::vector<uint32_t>& seeded = {});
 
+/// Values of the gradient of each x at the case and `seeds`; zeros where it is null.
+Tensors EvalGradient(Vjp& v, const Case& c, const Tensors& seeds);
+
 /// Random tensors in [-1, 1] of the extents of `like`.
 Tensors RandomLike(const Tensors& like, uint64_t seed);
 double Dot(const Tensors& a, const Tensors& b);

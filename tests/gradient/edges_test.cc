@@ -58,27 +58,11 @@ std::vector<Numbers> GradientsOfSum(const Case& c) {
   Vjp v = MakeVjp(c, ys, {0});
   auto ones = std::make_shared<Tensor>(DType::kF64, ys[0]->dims());
   for (int64_t i = 0; i < ones->num_elements(); ++i) ones->set(i, 1);
-  std::vector<NodeEntry> asked;
-  for (const NodeEntry& e : v.gradient)
-    if (e) asked.push_back(e);
-  Tensors values;
-  if (!asked.empty()) {
-    v.graph.outputs = asked;
-    Tensors in = c.Variables();
-    in.push_back(ones);
-    values = Eval(v.graph, in);
-  }
   std::vector<Numbers> out;
-  for (size_t k = 0, a = 0; k < v.gradient.size(); ++k) {
-    const Tensor& x = *c.inputs[v.slots[k]];
-    Numbers numbers(size_t(x.num_elements()), 0.0);
-    if (v.gradient[k]) {
-      const TensorPtr g = values[a++];
-      CHECK(g->dims() == x.dims());
-      numbers.clear();
-      for (int64_t i = 0; i < g->num_elements(); ++i) numbers.push_back(g->at(i));
-    }
-    out.push_back(numbers);
+  for (const TensorPtr& g : EvalGradient(v, c, {ones})) {
+    CHECK(g->dims() == c.inputs[v.slots[out.size()]]->dims());
+    Numbers& numbers = out.emplace_back();
+    for (int64_t i = 0; i < g->num_elements(); ++i) numbers.push_back(g->at(i));
   }
   return out;
 }

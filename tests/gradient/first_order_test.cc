@@ -52,26 +52,6 @@ std::function<Tensors(const Tensors&)> FunctionOf(const Case& c, const Vjp& v) {
   };
 }
 
-/// Values of `asked` (null: zeros of the extents of xs) at the case and `seeds`.
-Tensors EvalGradient(Vjp& v, const Case& c, const Tensors& seeds) {
-  std::vector<NodeEntry> asked;
-  for (const NodeEntry& e : v.gradient)
-    if (e) asked.push_back(e);
-  Tensors values;
-  if (!asked.empty()) {
-    v.graph.outputs = asked;
-    Tensors in = c.Variables();
-    in.insert(in.end(), seeds.begin(), seeds.end());
-    values = Eval(v.graph, in);
-  }
-  Tensors out;
-  for (size_t k = 0, a = 0; k < v.gradient.size(); ++k) {
-    const Tensor& x = *c.inputs[v.slots[k]];
-    out.push_back(v.gradient[k] ? values[a++] : std::make_shared<Tensor>(DType::kF64, x.dims()));
-  }
-  return out;
-}
-
 /// J u exactly: the derivative of <J' v, u> with respect to v. Nullopt where the rule of some
 /// operator in J' is missing (second_order_test.cc judges that).
 std::optional<Tensors> ForwardProduct(const Case& c, const Tensors& ys, const Vjp& like,

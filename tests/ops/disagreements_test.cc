@@ -1,5 +1,5 @@
 /// disagreements_test.cc: Weft gives what the page disagreements.md says, on every way to run.
-#include "ops/disagreements.h"
+#include "tools/weft_docs/disagreements.h"
 
 #include <doctest/doctest.h>
 

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "tests/support/pass_samples.h"
+#include "tests/support/temp_folder.h"
 
 namespace {
 
@@ -164,8 +165,8 @@ TEST_CASE("manager: a throwing pass leaves the caller's graph and writes a repro
   const Graph g = Typed();
   const std::string before = PrintGraph(g);
   PassOptions options;
-  options.reproducer = (std::filesystem::temp_directory_path() / "weft_claims_repro.weft").string();
-  std::remove(options.reproducer.c_str());
+  const e2e::TempFolder folder;
+  options.reproducer = folder / "repro.weft";
   const auto caught = Catch([&] { ApplyPass(g, "ThrowsHalfway", options); });
   REQUIRE(caught);
   CHECK(caught->code == ErrorCode::kInternal);
@@ -182,7 +183,6 @@ TEST_CASE("manager: a throwing pass leaves the caller's graph and writes a repro
   CHECK(again.outputs.size() == g.outputs.size());
   CHECK(again.OutputName(0) == "r");  // the graph from before the pass
   CHECK(Catch([&] { ApplyPass(again, "ThrowsHalfway"); })->says("the author forgot a case"));
-  std::remove(options.reproducer.c_str());
 }
 
 TEST_CASE("manager: what is missing is provided first, and the record says why") {
@@ -292,8 +292,8 @@ TEST_CASE("manager: skipping a pass, or one application of it") {
 TEST_CASE("manager: dumps are numbered and parse") {
   namespace fs = std::filesystem;
   PassOptions options;
-  options.dump_dir = (fs::temp_directory_path() / "weft_claims_dump").string();
-  fs::remove_all(options.dump_dir);
+  const e2e::TempFolder folder;
+  options.dump_dir = folder.path();
   ApplyPasses(Sample(), {"NegatesByFuel", "NegatesByFuel"}, options);
   std::vector<std::string> names;
   for (const auto& f : fs::directory_iterator(options.dump_dir))
@@ -306,7 +306,6 @@ TEST_CASE("manager: dumps are numbered and parse") {
     text << file.rdbuf();
     CHECK_NOTHROW(ParseGraph(text.str()));
   }
-  fs::remove_all(options.dump_dir);
 }
 
 TEST_CASE("manager: printing before and after by pattern") {

@@ -1,11 +1,11 @@
 /// device_program_test.cc: programs on a device with memory of its own, against the same programs
-/// on the host: equal bits. The device is the one of fake_device.h.
+/// on the host: equal bits. The device is the one of counting_device.h.
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <thread>
 
-#include "tests/support/fake_device.h"
+#include "tests/support/counting_device.h"
 #include "tests/support/random/random_graph.h"
 #include "tests/support/variables_util.h"
 #include "weft/runtime/session/variable_store.h"
@@ -16,7 +16,7 @@ namespace {
 using namespace weft;
 using namespace weft::e2e;
 
-std::shared_ptr<const Program> OnDevice(const Graph& g) { return CompileFor(g, "fake"); }
+std::shared_ptr<const Program> OnDevice(const Graph& g) { return CompileFor(g, "counting"); }
 
 bool EqualBits(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.dims() == b.dims() &&
@@ -29,8 +29,8 @@ bool Ready() {
     MESSAGE("the backend cpu does not load here");
     return false;
   }
-  RegisterFakeDevice();
-  FakeDevice::Get().Reset();
+  RegisterCountingDevice();
+  CountingDevice::Get().Reset();
   return true;
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("device: random graphs give the bits of the host, run after run") {
     }
   }
   SetLogLevel(before);
-  const FakeDevice& d = FakeDevice::Get();
+  const CountingDevice& d = CountingDevice::Get();
   CHECK(d.strangers == 0);
   CHECK(d.launches > 0);
   CHECK(d.calls > 0);
@@ -81,7 +81,7 @@ TEST_CASE("device: a recording is made at the third run in one place, and follow
 }
 )");
   Session s(OnDevice(g)), host(CompileFor(g, "cpu"));
-  const FakeDevice& d = FakeDevice::Get();
+  const CountingDevice& d = CountingDevice::Get();
   const auto run = [&](int64_t n, double first) {
     const TensorPtr x = Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), first));
     CHECK(EqualBits(*s.Run({x})[0], *host.Run({x})[0]));
@@ -104,7 +104,7 @@ TEST_CASE("device: state variables stay there; the store fetches what is asked f
   auto store = std::make_shared<VariableStore>();
   Session device(OnDevice(g), store), host(CompileFor(g, "cpu"), store);
   const TensorPtr one = Vector({1, 2, 3, 4});
-  const FakeDevice& d = FakeDevice::Get();
+  const CountingDevice& d = CountingDevice::Get();
   for (int i = 0; i < 5; ++i) device.Run({one});
   const int64_t before = d.copies_in;
   device.Run({one});
@@ -144,7 +144,7 @@ TEST_CASE("device: what leaves the axis is found, also in a replay") {
 TEST_CASE("device: a failure anywhere is told, and the next run is right again") {
   if (!Ready()) return;
   const Graph g = FromText(kCounting);
-  FakeDevice& d = FakeDevice::Get();
+  CountingDevice& d = CountingDevice::Get();
   bool failed = true;
   for (int64_t n = 0; failed; ++n) {
     REQUIRE(n < 100);
@@ -185,7 +185,7 @@ TEST_CASE(
 }
 )");
   Session s(OnDevice(g));
-  const FakeDevice& d = FakeDevice::Get();
+  const CountingDevice& d = CountingDevice::Get();
   const auto run = [&](int64_t n, int times) {
     for (int i = 0; i < times; ++i)
       s.Run({Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), i))});
@@ -234,7 +234,7 @@ TEST_CASE("device: runs that are started end in their order, whoever waits") {
   CHECK(ValuesOf(*runs.back().Wait()[0]) == Values(4, 81));
   runs.clear();  // nobody asks for the others
   CHECK(ValuesOf(*b.Start({one}).Wait()[0]) == Values(4, 100));
-  CHECK(FakeDevice::Get().strangers == 0);
+  CHECK(CountingDevice::Get().strangers == 0);
 }
 
 TEST_CASE("device: what goes wrong in a run that was started is told to who waits for it") {
@@ -258,7 +258,7 @@ TEST_CASE("device: what goes wrong in a run that was started is told to who wait
 
 TEST_CASE("device: a recording is made anew when the scratch memory of its calls has moved") {
   if (!Ready()) return;
-  FakeDevice& d = FakeDevice::Get();
+  CountingDevice& d = CountingDevice::Get();
   d.greedy_calls = true;
   const Graph g = FromText(R"(graph (%x: f32[n, k], %w: f32[k, 4]) -> (%y) {
   %y = MatMul(%x, %w) : f32[n, 4]
@@ -282,7 +282,7 @@ TEST_CASE("device: a recording is made anew when the scratch memory of its calls
 
 TEST_CASE("device: where steps cannot be recorded they are given one by one") {
   if (!Ready()) return;
-  FakeDevice& d = FakeDevice::Get();
+  CountingDevice& d = CountingDevice::Get();
   d.refuses_to_record = true;
   const LogLevel before = GetLogLevel();
   SetLogLevel(LogLevel::kError);
@@ -303,7 +303,7 @@ TEST_CASE("device: where steps cannot be recorded they are given one by one") {
 
 TEST_CASE("device: a call that cannot be recorded splits a recording, the rest is replayed") {
   if (!Ready()) return;
-  FakeDevice& d = FakeDevice::Get();
+  CountingDevice& d = CountingDevice::Get();
   d.refuses_calls = true;
   const LogLevel before = GetLogLevel();
   SetLogLevel(LogLevel::kError);
@@ -348,7 +348,7 @@ TEST_CASE("device: a call that cannot be recorded splits a recording, the rest i
 
 TEST_CASE("device: steps before and behind one on the host are replayed, with flags of their own") {
   if (!Ready()) return;
-  FakeDevice& d = FakeDevice::Get();
+  CountingDevice& d = CountingDevice::Get();
   const Graph g = FromText(
       R"(graph (%x: f32[4], %i: i64[3], %j: i64[1], %two: i64[1] param = [2]) -> (%y, %z) {
   %a = Gather(%x, %i) : f32[3]
@@ -403,8 +403,8 @@ TEST_CASE("device: extents in turn, more than recordings are kept") {
   for (int64_t n : {3, 900})
     for (int i = 0; i < 4; ++i)
       s.Run({Tensor::FromDoubles(DType::kF32, {n}, Values(size_t(n), 0))});
-  CHECK(FakeDevice::Get().replays > 0);
-  CHECK(FakeDevice::Get().strangers == 0);
+  CHECK(CountingDevice::Get().replays > 0);
+  CHECK(CountingDevice::Get().strangers == 0);
 }
 
 TEST_CASE("device: a run that cannot be given leaves those before it as they are") {
@@ -414,7 +414,7 @@ TEST_CASE("device: a run that cannot be given leaves those before it as they are
   %y = Gather(%e, %i) : f32[2]
 }
 )");
-  FakeDevice& d = FakeDevice::Get();
+  CountingDevice& d = CountingDevice::Get();
   const auto at = [](double a, double b) { return Tensor::FromDoubles(DType::kI64, {2}, {a, b}); };
   bool failed = true;
   for (int64_t n = 0; failed; ++n) {
@@ -460,7 +460,7 @@ TEST_CASE("device: stores, sessions and programs may go while runs are under way
     CHECK(ValuesOf(*second.Wait()[0]) == Values(4, 4));
     CHECK(ValuesOf(*moved.Wait()[0]) == Values(4, 1));
   }
-  CHECK(FakeDevice::Get().strangers == 0);
+  CHECK(CountingDevice::Get().strangers == 0);
 }
 
 TEST_CASE("device: sessions of one program on several threads, some with one store") {
@@ -490,13 +490,13 @@ TEST_CASE("device: sessions of one program on several threads, some with one sto
       // The state before or after a run: all elements are equal.
       if (!shared->Has("v")) continue;
       const std::vector<double> v = ValuesOf(*shared->Get("v"));
-      if (v != Values(4, v[0])) ++FakeDevice::Get().strangers;
+      if (v != Values(4, v[0])) ++CountingDevice::Get().strangers;
     }
   });
   for (std::thread& t : threads) t.join();
   CHECK(ValuesOf(*shared->Get("v")) == Values(4, 2 * kRuns));
   for (const double y : last) CHECK(y == kRuns * kRuns);
-  CHECK(FakeDevice::Get().strangers == 0);
+  CHECK(CountingDevice::Get().strangers == 0);
 }
 
 TEST_CASE("on the host a run that is started is done") {

@@ -2,8 +2,8 @@
 /// take: kernels are generated.
 #include <doctest/doctest.h>
 
+#include "tests/support/counting_device.h"
 #include "tests/support/e2e_util.h"
-#include "tests/support/fake_device.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/graph/builtin_ops.h"
 
@@ -16,9 +16,9 @@ using namespace weft::e2e;
 /// and on a device of which recordings are made.
 void Check(const Graph& graph, const std::vector<SymBindings>& binds = {{}}) {
   if (!HasCpu()) return;
-  RegisterFakeDevice();
-  FakeDevice::Get().Reset();
-  for (const char* backend : {"cpu", "fake"}) {
+  RegisterCountingDevice();
+  CountingDevice::Get().Reset();
+  for (const char* backend : {"cpu", "counting"}) {
     CAPTURE(std::string(backend));
     Session session(CompileFor(graph, backend));
     for (const SymBindings& bind : binds) {
@@ -32,7 +32,7 @@ void Check(const Graph& graph, const std::vector<SymBindings>& binds = {{}}) {
       CHECK(generated > 0);
     }
   }
-  CHECK(FakeDevice::Get().strangers == 0);
+  CHECK(CountingDevice::Get().strangers == 0);
 }
 
 }  // namespace
@@ -96,19 +96,19 @@ TEST_CASE("kernel call: what there is nothing of") {
 
 TEST_CASE("kernel call: a run that is cancelled while kernels are made leaves none out") {
   if (!HasCpu()) return;
-  RegisterFakeDevice();
-  FakeDevice::Get().Reset();
+  RegisterCountingDevice();
+  CountingDevice::Get().Reset();
   Session session(CompileFor(FromText("graph (%x: f64[2, 3, 8], %w: f64[4, 3, 3]) -> (%y) {\n"
                                       "  %y = Conv(%x, %w) {pads = [1, 1]} : ?\n}"),
-                             "fake"));
+                             "counting"));
   const auto inputs = RandomProgramInputs(session.program(), 1, {});
   CancelToken token;
   session.set_cancel(token);
-  FakeDevice::Get().on_prepare = [&] { token.Cancel(); };
+  CountingDevice::Get().on_prepare = [&] { token.Cancel(); };
   const auto caught = Catch([&] { session.Run(inputs); });
   REQUIRE(caught);
   CHECK(caught->code == ErrorCode::kCancelled);
-  FakeDevice::Get().on_prepare = nullptr;
+  CountingDevice::Get().on_prepare = nullptr;
   session.set_cancel(CancelToken());
   for (const StepTime& t : session.Profile(inputs)) CHECK(t.how == "generated");
 }

@@ -4,10 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "hostile_models.h"
 #include "limited_child.h"
+#include "tests/support/temp_folder.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/onnx/import.h"
 #include "weft/runtime/program/program.h"
@@ -30,22 +30,6 @@ constexpr bool kSanitized = false;
 // interpreter, and through sanitizers.
 constexpr double kSeconds = kSanitized ? 120 : 2;
 constexpr int64_t kBytes = kSanitized ? 0 : int64_t{1} << 30;  // a sanitizer's shadow is larger
-
-/// A folder of one test that goes with it.
-class Folder {
- public:
-  explicit Folder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() /
-              ("weft_hostile_" + name + "_" + std::to_string(uintptr_t(this)))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// "ran", or "<number of the code> <the whole message>".
 std::string Answer(const std::string& bytes, const std::string& folder,
@@ -87,7 +71,7 @@ TEST_CASE("hostile models are answered") {
   std::string slowest_name;
   for (const HostileModel& m : HostileModels()) {
     CAPTURE(m.name);
-    const Folder folder(m.name);
+    const e2e::TempFolder folder;
     const std::string bytes = m.make(folder.path());
     const ChildReport r = RunLimited(
         {kSeconds, kBytes}, [&] { GetBackend(backend.text); },

@@ -9,14 +9,10 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft::rows {
 namespace {
-
-std::string Trim(const std::string& s) {
-  const size_t from = s.find_first_not_of(" \t"), to = s.find_last_not_of(" \t");
-  return from == std::string::npos ? "" : s.substr(from, to - from + 1);
-}
 
 std::vector<int64_t> ParseDims(const std::string& text) {
   const Shape shape = Shape::Parse(text);
@@ -49,7 +45,7 @@ Operand ParseOperand(const std::string& text) {
 std::vector<std::string> Split(const std::string& line, char at) {
   std::vector<std::string> parts;
   std::istringstream in(line);
-  for (std::string part; std::getline(in, part, at);) parts.push_back(Trim(part));
+  for (std::string part; std::getline(in, part, at);) parts.emplace_back(Trim(part));
   return parts;
 }
 

@@ -1,11 +1,11 @@
 /// disagreements_page.cc: disagreements.md: where other
-/// engines disagree, from src/ops/disagreements.cc.
+/// engines disagree, from tools/weft_docs/disagreements.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "ops/disagreements.h"
 #include "pages.h"
+#include "tools/weft_docs/disagreements.h"
 
 namespace weft::docs {
 namespace {
@@ -13,7 +13,8 @@ namespace {
 constexpr const char* kIntro =
     "# Where engines disagree\n"
     "\n"
-    "Written by `weft_docs` from `src/ops/disagreements.cc`; do not edit. A test runs every row.\n"
+    "Written by `weft_docs` from `tools/weft_docs/disagreements.cc`; do not edit. A test runs "
+    "every row.\n"
     "\n"
     "The standard leaves cases open, and its text, its tests, its reference evaluator and the "
     "engines "

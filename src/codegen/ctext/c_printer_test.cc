@@ -3,7 +3,7 @@
 #include "weft/codegen/ctext/c_printer.h"
 
 #include "emit.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // The expansions against libm: double for f32, long double for f64. Sampled here;
-// tests/codegen/math_exhaustive.cc is the rest.
+// math_exhaustive_test.cc is the rest.
 #include "weft/codegen/expr/math.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 /// Tests of pieces.h: what is taken for consecutive pieces, and what is not. What the copies
-/// do is tested end to end (tests/cuda/cuda_wide_test.cc).
+/// do is tested end to end (src/backends/cuda/launch/launcher_test.cc).
 #include "pieces.h"
 
 #include <doctest/doctest.h>

@@ -2,10 +2,8 @@
 #include "weft/core/pass/reproducer.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-
+#include "tests/support/temp_folder.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass_trace.h"
@@ -58,10 +56,8 @@ Graph Sample() {
 }
 
 TEST_CASE("a reproducer holds everything, whatever names and messages hold") {
-  std::string file = (std::filesystem::temp_directory_path() / "weft_repro_XXXXXX").string();
-  REQUIRE(mkdtemp(file.data()));
-  const std::string folder = file;
-  file += "/r.weft";
+  const e2e::TempFolder folder;
+  const std::string file = folder / "r.weft";
   PassOptions options;
   options.reproducer = file;
   options.target = "cuda:sm_90";
@@ -107,7 +103,6 @@ TEST_CASE("a reproducer holds everything, whatever names and messages hold") {
   CHECK_THROWS_AS(ParseReproducer("// repro A\n// message \"\\xg1\"\n"), UserError);
   CHECK(ParseReproducer("// repro A\n// of_later_versions 1\n").pass == "A");
   CHECK(!ParseReproducer("// repro (command)\n// argument \"run\"\n").has_graph);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a reproducer of large tensors names them by their hash") {

@@ -9,6 +9,7 @@
 
 #include "onnx/proto/onnx_test_util.h"
 #include "onnx/validate/validate.h"
+#include "tests/support/temp_folder.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/metadata.h"
 #include "weft/core/op/op_attr_types.h"
@@ -387,9 +388,8 @@ TEST_CASE("graphs inside of nodes read the values around them by name") {
 }
 
 TEST_CASE("large tensors go to a file beside the model") {
-  const std::string dir = std::filesystem::temp_directory_path() / "weft_export_test";
-  std::filesystem::remove_all(dir);
-  MakeDirectories(dir);
+  const e2e::TempFolder folder;
+  const std::string dir = folder.path();
   Graph h;
   h.set_name("h");
   const NodeEntry x(h.AddInput("x", DType::kF32, Shape{SymInt::Symbol("N"), SymInt(40)}));
@@ -413,7 +413,6 @@ TEST_CASE("large tensors go to a file beside the model") {
   ExportOnnx(h, dir + "/one.onnx", options);
   CHECK(!FileExists(dir + "/one.onnx.data"));
   CHECK_THROWS_AS(ExportOnnx(h, dir + "/none/m.onnx", options), UserError);
-  std::filesystem::remove_all(dir);
 }
 
 TEST_CASE("what has no form is listed") {

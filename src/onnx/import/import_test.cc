@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "onnx/proto/onnx_test_util.h"
+#include "tests/support/temp_folder.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_param.h"
 #include "weft/support/file.h"
@@ -310,9 +310,8 @@ TEST_CASE(
   for (size_t i = 0; i < values.size(); ++i) values[i] = float(i);
   w->set_raw_data(values.data(), values.size() * sizeof(float));
   const std::string bytes = BytesOf(model);
-  std::string pattern =
-      (std::filesystem::temp_directory_path() / "weft_import_test_XXXXXX").string();
-  const std::string dir = mkdtemp(pattern.data()), path = dir + "/m.onnx";
+  const e2e::TempFolder folder;
+  const std::string path = folder / "m.onnx";
   const auto code_of = [&](const std::string& content) {
     WriteFileAtomic(path, content);
     try {
@@ -337,7 +336,6 @@ TEST_CASE(
   ImportOptions small;
   small.limits.file_bytes = int64_t(bytes.size());
   CHECK_THROWS_WITH_AS(ImportOnnx(path, small), doctest::Contains("limit"), Error);
-  std::filesystem::remove_all(dir);
 }
 
 TEST_CASE("the Magika file classifier") {

@@ -1,22 +1,18 @@
 // Tensor data beside the model: what may be read, and each known way out of the folder.
 #include "external_data.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "onnx_test_util.h"
+#include "tests/support/temp_folder.h"
 #include "weft/support/file.h"
 
 namespace weft::onnx_import {
 namespace {
 
-class Folder {
- public:
+struct Folder {
   Folder() {
-    char path[] = "/tmp/weft_external_XXXXXX";
-    REQUIRE(mkdtemp(path) != nullptr);
-    root = path;
     MakeDirectories(root + "/model/sub");
     const std::string data(64, '\x01');
     WriteFileAtomic(root + "/secret.bin", data);
@@ -28,15 +24,8 @@ class Folder {
     REQUIRE(link((root + "/secret.bin").c_str(), (root + "/model/hard.bin").c_str()) == 0);
     REQUIRE(mkfifo((root + "/model/fifo").c_str(), 0600) == 0);
   }
-  ~Folder() {
-    for (const char* f :
-         {"/secret.bin", "/model/w.bin", "/model/sub/w.bin", "/model/soft.bin", "/model/inside.bin",
-          "/model/up", "/model/hard.bin", "/model/fifo", "/model/m.onnx"}) {
-      unlink((root + f).c_str());
-    }
-    for (const char* d : {"/model/sub", "/model", ""}) rmdir((root + d).c_str());
-  }
-  std::string root;
+  const e2e::TempFolder folder;
+  const std::string root = folder.path();
 };
 
 pb::ModelProto ModelWith(const std::string& location, const std::string& offset = "",

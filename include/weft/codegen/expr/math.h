@@ -3,7 +3,7 @@
 /// A `kCall` node is replaced by basic operations (`ExpandMath` in lower.h), the same ones on every
 /// target, so a function has the same bits on a CPU and on a GPU and no library is called from a
 /// kernel. The bounds below are checked by math_test.cc on samples and by
-/// tests/codegen/math_exhaustive.cc on every f32 there is.
+/// src/codegen/expr/math_exhaustive_test.cc on every f32 there is.
 ///
 /// They hold when the target evaluates what is written: round to nearest, subnormals honoured, no
 /// contraction of a * b + c that is not an Fma, no re-association, correctly rounded division and

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "backends/cpu/conv/conv_test_util.h"
+#include "tests/support/temp_folder.h"
 #include "weft/codegen/compiler/kernel_cache.h"
 #include "weft/support/log.h"
 
@@ -22,32 +23,23 @@ namespace fs = std::filesystem;
 /// A folder for a kernel cache, and caches on it as new processes would make them.
 class Folder {
  public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "weft_tuning_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
   std::unique_ptr<KernelCache> Open() const {
     const char* old = std::getenv("WEFT_CACHE_DIR");
     const std::string before = old ? old : "";
-    setenv("WEFT_CACHE_DIR", path_.c_str(), 1);
+    setenv("WEFT_CACHE_DIR", folder_.path().c_str(), 1);
     auto cache = std::make_unique<KernelCache>();
     old ? setenv("WEFT_CACHE_DIR", before.c_str(), 1) : unsetenv("WEFT_CACHE_DIR");
     return cache;
   }
   std::vector<std::string> Files() const {
     std::vector<std::string> files;
-    for (const CacheEntry& e : ListKernelCache((path_ / "kernels").string(), false))
-      files.push_back((path_ / "kernels" / e.file).string());
+    for (const CacheEntry& e : ListKernelCache(folder_ / "kernels", false))
+      files.push_back(folder_ / "kernels/" + e.file);
     return files;
   }
 
  private:
-  fs::path path_;
+  const e2e::TempFolder folder_;
 };
 
 /// Ways that cost what the test says, on a clock that only they move.

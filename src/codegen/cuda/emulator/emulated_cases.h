@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "emulated_kernel.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace weft::cuda {
 

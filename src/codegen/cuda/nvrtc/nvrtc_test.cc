@@ -9,7 +9,7 @@
 #include "codegen/cuda/print/printer.h"
 #include "cubin_info.h"
 #include "nvrtc_api.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
 

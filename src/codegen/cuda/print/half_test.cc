@@ -2,7 +2,7 @@
 /// right results at odd sizes and for pointers that are aligned to one element only.
 #include "codegen/cuda/emulator/emulated_cases.h"
 #include "printer.h"
-#include "tests/support/kernel_case_builder.h"
+#include "tests/support/kernels/kernel_case_builder.h"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "codegen/cuda/nvrtc/cubin_info.h"
 #include "codegen/cuda/nvrtc/nvrtc.h"
-#include "tests/support/kernel_case_builder.h"
+#include "tests/support/kernels/kernel_case_builder.h"
 #include "text.h"
 #include "weft/codegen/lower/lower.h"
 

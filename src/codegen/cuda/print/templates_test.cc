@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "codegen/cuda/emulator/emulated_cases.h"
-#include "tests/support/kernel_case_builder.h"
+#include "tests/support/kernels/kernel_case_builder.h"
 #include "text.h"
 
 namespace weft {
