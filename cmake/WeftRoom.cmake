@@ -52,6 +52,9 @@ function(weft_test_environment name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 1800 ENVIRONMENT "${environment}")
 endfunction()
 
+# Tests are compiled once for each run of them: what -O2 costs there it does not win back.
+set(WEFT_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+
 # The test executable of a room, made on first use: the room, the rooms below it, and TEST_ROOMS.
 function(_weft_room_test name)
   if(NOT TARGET ${name}_test)
@@ -67,6 +70,7 @@ function(_weft_room_test name)
     weft_test_environment(${name}_test)
     weft_test_looks_at(${name}_test ${CMAKE_CURRENT_SOURCE_DIR})
   endif()
+  set_property(SOURCE ${ARGN} PROPERTY COMPILE_OPTIONS ${WEFT_TEST_OPTIONS})
   target_sources(${name}_test PRIVATE ${ARGN})
 endfunction()
 

@@ -7,8 +7,8 @@
 ///           for 64 <= j < 96: y[j] = c[j - 64]
 #include <algorithm>
 
-#include "codegen/expr/expr_pool.h"
 #include "templates.h"
+#include "weft/support/check.h"
 
 namespace weft::llvmgen {
 namespace {
@@ -90,6 +90,30 @@ size_t Loads(const std::vector<KernelStore>& stores) {
                               [](const ExprNode* n) { return n->kind() == ExprKind::kLoad; }));
 }
 
+/// n with other operands, folded again.
+Expr Remade(const ExprNode& n, const Exprs& o) {
+  switch (n.kind()) {
+    case ExprKind::kLoad:
+      return Expr::Load(n.buffer(), n.dtype(), {o[0]}, n.has_guard() ? o[1] : Expr());
+    case ExprKind::kUnary:
+      return Expr::Unary(n.un_op(), o[0]);
+    case ExprKind::kBinary:
+      return Expr::Binary(n.bin_op(), o[0], o[1]);
+    case ExprKind::kSelect:
+      return Expr::Select(o[0], o[1], o[2]);
+    case ExprKind::kCast:
+      return Expr::Cast(n.dtype(), o[0]);
+    case ExprKind::kBitcast:
+      return Expr::Bitcast(n.dtype(), o[0]);
+    case ExprKind::kFma:
+      return Expr::Fma(o[0], o[1], o[2]);
+    case ExprKind::kPhilox:
+      return Expr::Philox(o[0], o[1]);
+    default:
+      WEFT_ICHECK(false, "expression kind {} in a piece of a loop", int(n.kind()));
+  }
+}
+
 /// Rewrites expressions for where the index of a loop is `at`, as far as comparisons go.
 class Decider {
  public:
@@ -123,7 +147,7 @@ class Decider {
       operands.push_back(*made_.Find(o.get()));
       changed |= operands.back() != o;
     }
-    return changed ? ExprPool::Remake(*x, std::move(operands)) : x;
+    return changed ? Remade(*x, operands) : x;
   }
   const int loop_;
   const int64_t at_;
