@@ -168,7 +168,7 @@ function(weft_e2e name)
   weft_uses_backends(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   weft_test_environment(${name})
-  list(TRANSFORM e2e_SOURCES REPLACE "^([^/])" "${CMAKE_CURRENT_SOURCE_DIR}/\\1")
+  list(TRANSFORM e2e_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   weft_test_looks_at(${name} ${e2e_SOURCES})
 endfunction()
 

@@ -3,7 +3,7 @@
 /// where rows lie. On emulated threads; memory around the operands is guarded.
 #include <map>
 
-#include "codegen/cuda/emulator/emulated_cases.h"
+#include "codegen/cuda/emulator/cases_test_util.h"
 #include "tests/support/kernels/kernel_case_builder.h"
 
 namespace weft {

@@ -1,6 +1,6 @@
 /// Tests of 16-bit floats in CUDA kernels: eight of them an access of 16 bytes, values in f32, and
 /// right results at odd sizes and for pointers that are aligned to one element only.
-#include "codegen/cuda/emulator/emulated_cases.h"
+#include "codegen/cuda/emulator/cases_test_util.h"
 #include "printer.h"
 #include "tests/support/kernels/kernel_case_builder.h"
 

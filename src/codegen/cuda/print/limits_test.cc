@@ -2,7 +2,7 @@
 /// a grid, 32-bit indices.
 #include <limits>
 
-#include "codegen/cuda/emulator/emulated_cases.h"
+#include "codegen/cuda/emulator/cases_test_util.h"
 #include "codegen/cuda/nvrtc/cubin_info.h"
 #include "codegen/cuda/nvrtc/nvrtc.h"
 #include "tests/support/kernels/kernel_case_builder.h"

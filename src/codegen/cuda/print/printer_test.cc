@@ -3,7 +3,7 @@
 #include "printer.h"
 
 #include "codegen/ctext/helpers.h"
-#include "codegen/cuda/emulator/emulated_cases.h"
+#include "codegen/cuda/emulator/cases_test_util.h"
 #include "weft/support/error.h"
 
 namespace weft {

@@ -3,7 +3,7 @@
 /// here in double precision.
 #include <functional>
 
-#include "codegen/cuda/emulator/emulated_cases.h"
+#include "codegen/cuda/emulator/cases_test_util.h"
 #include "tests/support/kernels/kernel_case_builder.h"
 #include "text.h"
 

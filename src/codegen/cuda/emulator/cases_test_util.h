@@ -1,4 +1,4 @@
-/// emulated_cases.h: the cases of kernel_cases.h on the emulator; for tests only.
+/// cases_test_util.h: the cases of kernel_cases.h on the emulator; for tests only.
 #pragma once
 
 #include <algorithm>
