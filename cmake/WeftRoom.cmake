@@ -45,7 +45,8 @@ endfunction()
 
 # Every test runs in the source folder (so tests/passes/... is a path) and is told these places.
 function(weft_test_environment name)
-  set(environment "WEFT_DATA_DIR=${WEFT_DATA_DIR}" "WEFT_BUILD_DIR=${PROJECT_BINARY_DIR}")
+  # Tests run side by side: a team that waits leaves its cores to the others.
+  set(environment "WEFT_DATA_DIR=${WEFT_DATA_DIR}" "WEFT_BUILD_DIR=${PROJECT_BINARY_DIR}" "GOMP_SPINCOUNT=1000")
   if(WEFT_TEST_NVRTC)
     list(APPEND environment "WEFT_NVRTC=${WEFT_TEST_NVRTC}")
   endif()

@@ -75,7 +75,7 @@ def run(build, chosen):
             if cases:
                 pathlib.Path(without, test).write_text("\n".join(cases) + "\n", encoding="utf-8")
         pattern = "^(" + "|".join(map(re.escape, chosen)) + ")$"
-        subprocess.run(["ctest", "--output-on-failure", "--output-junit", report, "-R", pattern,
+        subprocess.run(["ctest", "-j", str(len(os.sched_getaffinity(0))), "--output-on-failure", "--output-junit", report, "-R", pattern,
                         "--test-output-size-passed", KEPT_OUTPUT, "--test-output-size-failed", KEPT_OUTPUT],
                        cwd=build, env={**os.environ, "WEFT_TESTS_TIMED": "1", "WEFT_TESTS_WITHOUT": without},
                        stdin=subprocess.DEVNULL, check=False)
