@@ -40,7 +40,6 @@ KEPT = {
     "src/passes/gradient/gradient.cc": "what it adds",
     "src/onnx/export/export.cc": "goes on without the passes where they are not linked in",
     # Words that mean something else.
-    "tools/weft_docs/disagreements.cc": "Attention is an operator",
     "src/backends/cpu/onednn/onednn_adapter.h": "ref is one of oneDNN's implementations",
 }
 # What a float that kernels compute with adds to.
@@ -60,7 +59,7 @@ FORMATS = {
 }
 FORMAT = re.compile(r"\b(?:DType|FloatFormat)::kB?F16\b")
 COMPARED = re.compile(r"[!=]= *KernelTemplate::|KernelTemplate::\w+ *[!=]=")
-SWITCH = re.compile(r"^( *)switch \((?:FormatOf[^\n]*|[^\n]*tmpl)\) \{\n(?:(?:\1 [^\n]*)?\n)*?\1  default:", re.M)
+SWITCH = re.compile(r"^( *)switch \([^\n]*(?:FormatOf\(|\.format\b|tmpl\b)[^\n]*\{[^\n]*\n(?:(?:\1 [^\n]*)?\n)*?\1  default:", re.M)
 BARE = set("""Add Apply Build Call Check Choose Create Describe Do Fill Find Finish Fold Get Handle Init Keep Load Look Lower
 Make Of Open Parse Place Prepare Print Process Put Read Remember Remove Replace Report Rewrite Run Save Set Store Take Text Update
 Write""".split())
@@ -108,6 +107,7 @@ def problems(root):
     sources = {f: f.read_text(encoding="utf-8") for f in files(root)}
     homes = {name: f for f, text in sources.items() for name in PASS.findall(text)}
     backends = {p.name for p in (root / "src/backends").iterdir() if p.is_dir() and p.name != "shared"}
+    yield from (f"{path}: is listed here and does not exist" for path in {**KEPT, **FORMATS} if not (root / path).is_file())
     for f, text in sources.items():
         path = str(f.relative_to(root))
         for match in SWITCH.finditer(text):

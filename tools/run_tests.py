@@ -2,11 +2,12 @@
 """run_tests.py BUILD [--all]: the tests of a build; where all have passed before, those worth running again.
 
 A complete run (--all, or as long as none has passed) runs everything, and keeps in BUILD/check/complete.json what the tree
-held and how long each case took. Later runs compare the tree with that:
+held and how long each case took. Later runs compare the tree with that; what passes is kept in last.json:
 
-    nothing changed       nothing runs
-    changed near a test   the test runs whole: below its LABELS, which are paths of the tree, or the public headers of them
-    changed elsewhere     the test runs without its slow cases (SLOW_S); so do scripts, each of which is one case
+    nothing changed since a run that passed    nothing runs
+    a test is new                              it runs whole
+    a file changed that a test looks at        it runs whole: below its LABELS, paths of the tree, or public headers of them
+    another file changed                       it runs without its slow cases (SLOW_S); a script is one case
 
 The last line says how many cases passed, how many failed, and how many were left out; --all has them all.
 """
@@ -28,11 +29,21 @@ DURATION = re.compile(r"^(\d+\.\d+) s: (.*)$", re.M)
 KEPT_OUTPUT = "10000000"  # bytes of each test
 
 
-def tree():
-    """{path: hash} of the files that git knows or would add."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-                            capture_output=True, check=True).stdout.decode().split("\0")
-    return {name: hashlib.sha1((ROOT / name).read_bytes()).hexdigest() for name in listed if (ROOT / name).is_file()}
+def git(*arguments):
+    done = subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    return done.stdout.decode() if done.returncode == 0 else ""
+
+
+def tree(build):
+    """{path: hash} of the files that git knows or would add, or of all files of a tree without git; and how it is configured."""
+    if git("rev-parse", "--show-toplevel").rstrip("\n") == str(ROOT):
+        listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    else:
+        listed = [str(p.relative_to(ROOT)) for top in ROOT.iterdir() if not top.name.startswith("build")
+                  for p in [top, *top.rglob("*")] if "__pycache__" not in p.parts]
+    files = {name: ROOT / name for name in listed}
+    files["(configuration)"] = build / "CMakeCache.txt"
+    return {name: hashlib.sha1(path.read_bytes()).hexdigest() for name, path in files.items() if path.is_file()}
 
 
 def tests_of(build):
@@ -75,8 +86,8 @@ def run(build, chosen):
             if cases:
                 pathlib.Path(without, test).write_text("\n".join(cases) + "\n", encoding="utf-8")
         pattern = "^(" + "|".join(map(re.escape, chosen)) + ")$"
-        subprocess.run(["ctest", "-j", str(len(os.sched_getaffinity(0))), "--output-on-failure", "--output-junit", report, "-R", pattern,
-                        "--test-output-size-passed", KEPT_OUTPUT, "--test-output-size-failed", KEPT_OUTPUT],
+        subprocess.run(["ctest", "-j", str(len(os.sched_getaffinity(0))), "-R", pattern, "--output-on-failure",
+                        "--output-junit", report, "--test-output-size-passed", KEPT_OUTPUT, "--test-output-size-failed", KEPT_OUTPUT],
                        cwd=build, env={**os.environ, "WEFT_TESTS_TIMED": "1", "WEFT_TESTS_WITHOUT": without},
                        stdin=subprocess.DEVNULL, check=False)
     passed = failed = 0
@@ -101,22 +112,24 @@ def main():
     parser.add_argument("--all", action="store_true", help="all tests, whatever has passed before")
     args = parser.parse_args()
     complete, last = args.build / "check/complete.json", args.build / "check/last.json"
-    before, tests = tree(), tests_of(args.build)
+    now, tests = tree(args.build), tests_of(args.build)
     known = json.loads(complete.read_text()) if complete.is_file() and not args.all else None
     if known is None:
         chosen, left_out = {test: [] for test in tests}, 0
+    elif last.is_file() and json.loads(last.read_text()) == now:
+        chosen, left_out = {}, sum(map(len, known["cases"].values()))
     else:
-        changed = {path for path in {*before, *known["tree"]} if before.get(path) != known["tree"].get(path)}
-        if not changed or (last.is_file() and json.loads(last.read_text()) == before):
-            chosen, left_out = {}, sum(map(len, known["cases"].values()))
-        else:
-            chosen, left_out = choose(tests, known, changed)
+        changed = {path for path in {*now, *known["tree"]} if now.get(path) != known["tree"].get(path)}
+        chosen, left_out = choose(tests, known, changed)
+    last.unlink(missing_ok=True)
+    if known is None:
+        complete.unlink(missing_ok=True)
     passed, failed, seconds = run(args.build, chosen) if chosen else (0, 0, {})
     if not failed:
         complete.parent.mkdir(exist_ok=True)
-        last.write_text(json.dumps(before))
-        if known is None:
-            complete.write_text(json.dumps({"tree": before, "cases": seconds}))
+        last.write_text(json.dumps(now))
+        if known is None and seconds:
+            complete.write_text(json.dumps({"tree": now, "cases": seconds}))
     print(f"tests: {passed} passed, {failed} failed, {left_out} left out")
     return 1 if failed else 0
 

@@ -20,10 +20,11 @@ namespace {
 /// The declared shape; of unknown rank where none is declared.
 Shape ShapeOf(NodePtr input) { return DeclaredShape(input).value_or(Shape()); }
 
-/// The tensor as the model wants it. What NumPy does not have comes as integers of its bits.
+/// The tensor as the model wants it. What NumPy does not have comes as unsigned integers of its
+/// bits.
 TensorPtr Accept(NodePtr input, const std::string& file, TensorPtr t) {
   const DType want = DeclaredType(input).dtype;
-  if (want != t->dtype() && !TraitsOf(want).numpy.empty() &&
+  if (want != t->dtype() && IsUnsigned(t->dtype()) && !TraitsOf(want).numpy.empty() &&
       TraitsOf(want).numpy == TraitsOf(t->dtype()).numpy) {
     auto owner = std::const_pointer_cast<Tensor>(t);
     t = std::make_shared<Tensor>(want, t->dims(), owner->mutable_data(), owner);

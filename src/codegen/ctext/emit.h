@@ -31,7 +31,7 @@ struct NodeInfo {
   std::bitset<256> variables;  ///< free reduction variables, 16 a level
   bool reads = false;          ///< contains a load that is not inside a Reduce
   bool narrow = false;         ///< i64 held in an i32
-  bool row_reduce = false;     ///< kRow: a Reduce that is computed once per row
+  bool row_reduce = false;     ///< of a row kernel: a Reduce that is computed once per row
   Range range;                 ///< of i64 nodes
 };
 

@@ -1,4 +1,4 @@
-/// row_reduce.h: the reductions of a kRow kernel that are computed once per row; private to code
+/// row_reduce.h: the reductions of a row kernel that are computed once per row; private to code
 /// generation.
 #pragma once
 

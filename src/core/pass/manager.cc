@@ -42,8 +42,7 @@ class Context final : public PassContext {
         options_(options),
         fuel_(fuel),
         record_(record),
-        trace_(trace),
-        checks_names_(!pass.any_name && (kDebug || ThrowsFaults(options))) {}
+        trace_(trace) {}
   const PassEntry& pass() const override { return pass_; }
   const OptionValue& Value(std::string_view name) const override {
     auto it = values_.find(name);
@@ -56,7 +55,7 @@ class Context final : public PassContext {
   const CancelToken& cancel() const override { return options_.cancel; }
   bool Fuel(std::string_view rewrite, const NodePtr& node) override {
     RequestScope::Poll();
-    if (checks_names_ && !IsDeclared(rewrite) && !Has(pass_.rewrites, rewrite))
+    if (ChecksNames() && !IsDeclared(rewrite) && !Has(pass_.rewrites, rewrite))
       ThrowUndeclared("asks fuel for", rewrite, ".statistic or .rewrite");
     if (*fuel_ == 0) return false;
     if (*fuel_ > 0) --*fuel_;
@@ -64,7 +63,7 @@ class Context final : public PassContext {
     return true;
   }
   void Count(std::string_view statistic, int64_t n) override {
-    if (checks_names_ && !IsDeclared(statistic)) ThrowUndeclared("counts", statistic, ".statistic");
+    if (ChecksNames() && !IsDeclared(statistic)) ThrowUndeclared("counts", statistic, ".statistic");
     record_->statistics[std::string(statistic)] += n;
   }
   void Warn(std::string message) override {
@@ -100,9 +99,10 @@ class Context final : public PassContext {
         fmt::format("pass '{}' {} '{}', which it does not declare", pass_.name, does, name), "",
         fmt::format("register it with {}; declared: {}", how, list.empty() ? "nothing" : list));
   }
+  bool ChecksNames() const { return !pass_.any_name && (kDebug || ThrowsFaults(options_)); }
   static bool ThrowsFaults(const PassOptions& options) {
     if (options.faults != FaultPolicy::kDefault) return options.faults == FaultPolicy::kThrow;
-    static const char* const said = std::getenv("WEFT_FAULTS");  // asked for by each pass
+    const char* said = std::getenv("WEFT_FAULTS");
     return said && std::string_view(said) == "throw";
   }
 
@@ -112,7 +112,6 @@ class Context final : public PassContext {
   int64_t* fuel_;
   PassRecord* record_;
   PassTrace* trace_;
-  const bool checks_names_;
   NamedDocs declared_;  // once asked for
 };
 

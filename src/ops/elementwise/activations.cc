@@ -152,7 +152,8 @@ WEFT_REGISTER_OP(PRelu)
     .describe(
         "y = x for x >= 0, slope * x below. Gradient: dx = dy where x > 0, else dy * slope; dslope "
         "= SumTo(dy * x where "
-        "x < 0, slope); retains x and slope. Source: ONNX PRelu-16.")
+        "x < 0, slope); retains x and slope. Errors: a slope that does not broadcast to x "
+        "(kShapeMismatch). Source: ONNX PRelu-16.")
     .input("x", TypeDoc(kPReluTypes))
     .input("slope", "T", "broadcasts to the shape of x")
     .output("y", "T", "the shape of x")
@@ -195,7 +196,8 @@ WEFT_REGISTER_UNARY_OP(
 WEFT_REGISTER_UNARY_OP(
     Celu, kFloats,
     "y = max(0, x) + min(0, alpha * (e^(x / alpha) - 1)). Gradient: dx = dy where x > 0, else "
-    "dy * (y / alpha + 1); retains x and y. Source: ONNX Celu-12.")
+    "dy * (y / alpha + 1); retains x and y. Errors: alpha = 0 (kBadAttribute). Source: ONNX "
+    "Celu-12.")
     .param<CeluParam>()
     .set_attr<FInferType>("FInferType", FInferType([](InferTypeContext& ctx) {
                             WEFT_CHECK(ParamOf<CeluParam>(ctx.node()).alpha != 0, kBadAttribute,

@@ -77,7 +77,7 @@ WEFT_REGISTER_OP(Clip)
         "dy where min <= x <= "
         "max, else 0; dmin = sum of dy where x < min < max; dmax = sum of dy where x > max or max "
         "< min; retains x and "
-        "the bounds. Source: ONNX Clip-13.")
+        "the bounds. Errors: a bound of several elements (kShapeMismatch). Source: ONNX Clip-13.")
     .input("x", TypeDoc(kNumeric))
     .optional_input("min", "T", "scalar; absent: no lower bound")
     .optional_input("max", "T", "scalar; absent: no upper bound")

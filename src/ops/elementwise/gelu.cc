@@ -94,11 +94,12 @@ NodeEntry MishGrad(Entry x, Entry, Entry dy) {
 
 }  // namespace
 
-WEFT_REGISTER_UNARY_OP(Gelu, kFloats,
-                       "y = x * cdf(x), cdf of the normal distribution: (1 + erf(x / sqrt 2)) / 2, "
-                       "or (1 + tanh(sqrt(2 / pi) * "
-                       "(x + 0.044715 x^3))) / 2. Gradient: dx = dy * (cdf + x * cdf'); retains x. "
-                       "Source: ONNX Gelu-20.")
+WEFT_REGISTER_UNARY_OP(
+    Gelu, kFloats,
+    "y = x * cdf(x), cdf of the normal distribution: (1 + erf(x / sqrt 2)) / 2, "
+    "or (1 + tanh(sqrt(2 / pi) * "
+    "(x + 0.044715 x^3))) / 2. Gradient: dx = dy * (cdf + x * cdf'); retains x. "
+    "Errors: an `approximate` other than none and tanh (kBadAttribute). Source: ONNX Gelu-20.")
     .param<GeluParam>()
     .set_attr<FInferType>("FInferType", GeluType)
     .set_attr<FCodeGen>("FCodeGen", GeluCode)

@@ -153,7 +153,7 @@ WEFT_REGISTER_UNARY_OP(BitwiseNot, kInts,
 WEFT_REGISTER_BINARY_OP(
     BitShift, kUnsignedInts,
     "y = a << b or a >> b by `direction`; shifting by the width of T or more gives 0. No gradient. "
-    "Source: ONNX BitShift-11.")
+    "Errors: a direction that is not LEFT or RIGHT (kBadAttribute). Source: ONNX BitShift-11.")
     .param<BitShiftParam>()
     .set_attr<FInferType>("FInferType", BitShiftType)
     .set_attr<FInferShape>("FInferShape", BroadcastShapeAndValue(BitShiftValue))

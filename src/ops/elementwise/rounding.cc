@@ -117,7 +117,8 @@ WEFT_REGISTER_OP(IsNaN)
 
 WEFT_REGISTER_OP(IsInf)
     .describe(
-        "y = whether x is infinite, of the signs asked for. No gradient. Source: ONNX IsInf-20.")
+        "y = whether x is infinite, of the signs asked for. No gradient. Errors: flags other than "
+        "0 and 1 (kBadAttribute). Source: ONNX IsInf-20.")
     .input("x", TypeDoc(kFloats | kFloat8))
     .output("y", "bool", "the shape of x")
     .param<IsInfParam>()

@@ -45,7 +45,8 @@ std::vector<NodeEntry> SimplifyIdentity(RewriteContext&, const NodePtr& n) {
 }  // namespace
 
 WEFT_REGISTER_OP(Constant)
-    .describe("y = the tensor `value`. Source: ONNX Constant-24.")
+    .describe(
+        "y = the tensor `value`. Errors: kBadAttribute without one. Source: ONNX Constant-24.")
     .set_num_inputs(0)
     .output("y", "any", "dtype and shape of the value")
     .param<ConstantParam>()

@@ -2,7 +2,7 @@
 /// be overwritten by a store when every load of it, anywhere in the kernel, has the very
 /// offset of the store.
 ///
-/// A result of rows (kRow, one value a row) is stronger bound: the row's elements may be computed
+/// A result of rows (one value a row) is stronger bound: the row's elements may be computed
 /// by several threads, so an operand of one value a row that elements read too could be read
 /// after it was overwritten.
 #include "plan_inplace.h"

@@ -47,8 +47,6 @@ WEFT_REGISTER_OP_IN(weft, RowDot)
     .describe(
         "y[i] = sum of a[i, j] b[i, j] over j. Gradient: da = dy b, db = dy a; retains a and b. "
         "Errors: unequal dimensions (kShapeMismatch).")
-    .set_num_inputs(2)
-    .set_num_outputs(1)
     .input("a", TypeDoc(kFloats), "[m, k]")
     .input("b", "T", "[m, k]")
     .output("y", "T", "[m]")

@@ -11,7 +11,7 @@
 namespace weft::ops {
 namespace {
 
-Expr IsruOf(const Expr& x) { return x * Call(CallOp::kRsqrt, x * x + 1.0); }
+Expr IsruOf(const Expr& x) { return x * CallMath(CallOp::kRsqrt, x * x + 1.0); }
 
 NodeEntry IsruGrad(const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
   const NodeEntry r = ApplyOp("Reciprocal", {ApplyOp("Sqrt", {x * x + ScalarOf(x, 1)})});
@@ -22,8 +22,6 @@ NodeEntry IsruGrad(const NodeEntry& x, const NodeEntry&, const NodeEntry& dy) {
 
 WEFT_REGISTER_OP_IN(weft, Isru)
     .describe("y = x / sqrt(1 + x^2). Gradient: dx = dy (1 + x^2)^(-3/2); retains x.")
-    .set_num_inputs(1)
-    .set_num_outputs(1)
     .input("x", TypeDoc(kFloats))
     .output("y", "T", "the shape of x")
     .param<NoParam>()

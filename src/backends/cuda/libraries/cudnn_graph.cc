@@ -103,7 +103,9 @@ class GraphMaker {
     return t.raw();
   }
   CudnnDescriptor Tensor(int64_t operand, const Dims& dims, Layout layout) {
-    return MakeTensor(kFirstOperand + operand, *CudnnTypeOf(s_.type), dims, layout, false);
+    const std::optional<DataType> type = CudnnTypeOf(s_.type);
+    WEFT_ICHECK(type, "a convolution of {} was given to cuDNN", DTypeName(s_.type));
+    return MakeTensor(kFirstOperand + operand, *type, dims, layout, false);
   }
   /// Between two operations, as exact as the sums are.
   CudnnDescriptor Virtual(const Dims& dims) {

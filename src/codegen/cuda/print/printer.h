@@ -8,7 +8,7 @@
 ///                    the work of all but the largest extents
 ///   <name>_n         the same with 32-bit indices: kernels with run-time extents
 ///                    that are not `small_index`
-///   <name>_s0, _s1.. kRow with few and long rows: step k of a launch in steps, see below
+///   <name>_s0, _s1.. few and long rows: step k of a launch in steps, see below
 ///   <name>_m4k, _m32k  many parts in one launch (form multi), see below
 ///
 /// Which of them a source has depends on the kernel and the tuning alone; `CudaSchedule::Plan`
@@ -21,7 +21,7 @@
 ///   d0, d1 ..                  int64: values of the kernel's symbols
 ///     or, in place of both, where they exceed 4 KB of parameters (`CudaSchedule::has_table`):
 ///   table                      device pointer: the words CudaSchedule::Table
-///   total                      int64: points (kElementwise) or rows (kRow); > 0, a plan has no
+///   total                      int64: points or rows; > 0, a plan has no
 ///                              launch where it is 0
 ///   CudaLaunch::tail           uint64 each (`_n`, `_s<k>`): multipliers of divisions
 ///                              by run-time extents; slices
@@ -111,11 +111,11 @@ class WEFT_API CudaSchedule {
  public:
   int block = 256;                ///< threads per block of <name>
   int64_t items_per_block = 256;  ///< work items that one block takes at a time
-  /// kRow with run-time R: from this R + 1 on a block takes one row; -1: no such rule
+  /// Rows with run-time R: from this R + 1 on a block takes one row; -1: no such rule
   int64_t long_row = -1;
 
-  /// Blocks of <name> to launch. `row` is the number of elements of a row
-  /// (kRow), any value otherwise.
+  /// Blocks of <name> to launch. `row` is the number of elements of a row, any
+  /// value where there are none.
   int64_t Blocks(int64_t total, int64_t row, int num_multiprocessors) const;
 
   /// The launches for given values of d0 ... Throws kOverflow where a size cannot be expressed.

@@ -35,7 +35,7 @@ OperandTable FindOperandTable(const Kernel& kernel, const std::vector<KernelStor
 /// Computes the chains at the innermost frame.
 void PrintChains(Emitter* e, const OperandTable& table);
 
-/// Body of a kElementwise kernel, without the entry's head. `block` and `blocks` are its place in
+/// Body of an elementwise kernel, without the entry's head. `block` and `blocks` are its place in
 /// the grid and the grid's extent. `lean`: as little text as does it.
 void PrintElementwise(Emitter* e, const Kernel& kernel, const std::vector<KernelStore>& stores,
                       const OperandTable& table, bool lean);
