@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/graph/attr_value.h"
 #include "core/graph/entry_attrs.h"
 #include "weft/core/graph/variable.h"
 #include "weft/support/check.h"
@@ -33,6 +34,11 @@ EntryRef ParseRef(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == text.npos) return {ParseNumber(text, text), 0};
   return {ParseNumber(text.substr(0, colon), text), ParseNumber(text.substr(colon + 1), text)};
+}
+/// GradientMap::kNone where there is none.
+uint32_t SlotOf(const EntryMap<uint32_t>& slots, const EntryRef& e) {
+  const uint32_t* slot = slots.find(e.node, e.index);
+  return slot ? *slot : ~uint32_t{0};
 }
 EntryRef Remapped(const EntryRef& r, const std::vector<NodeId>& map) {
   return r && r.node < map.size() && map[r.node] != ~0u ? EntryRef(map[r.node], r.index)
@@ -66,13 +72,12 @@ EntryList EntryList::Parse(std::string_view text) {
 // ---- maps ----
 
 NodeEntry GradientMap::find(const Graph& g, const NodeEntry& forward) const {
-  const uint32_t* slot = slot_of_forward_.find(forward);
-  return slot && *slot != kNone ? slots_[*slot].in(g) : NodeEntry();
+  const uint32_t slot = SlotOf(slot_of_forward_, forward);
+  return slot != kNone ? slots_[slot].in(g) : NodeEntry();
 }
 void GradientMap::set(EntryRef forward, EntryRef backward) {
   WEFT_CHECK(forward && backward, kApiMisuse, "a gradient maps an entry to an entry");
-  const uint32_t* p = slot_of_backward_.find(backward.node, backward.index);
-  uint32_t slot = p ? *p : kNone;
+  uint32_t slot = SlotOf(slot_of_backward_, backward);
   if (slot == kNone) {
     slot = uint32_t(slots_.size());
     slots_.push_back(backward);
@@ -85,25 +90,22 @@ std::vector<std::pair<EntryRef, EntryRef>> GradientMap::pairs() const {
   std::vector<std::pair<EntryRef, EntryRef>> out;
   for (NodeId id = 0; id < slot_of_forward_.id_bound(); ++id)
     for (uint32_t i = 0; i < slot_of_forward_.num_outputs(id); ++i)
-      if (const uint32_t* slot = slot_of_forward_.find(id, i); slot && *slot != kNone)
-        out.emplace_back(EntryRef(id, i), slots_[*slot]);
+      if (const uint32_t slot = SlotOf(slot_of_forward_, {id, i}); slot != kNone)
+        out.emplace_back(EntryRef(id, i), slots_[slot]);
   return out;
 }
 void GradientMap::Replace(EntryRef from, EntryRef to) {
-  const uint32_t* p = slot_of_backward_.find(from.node, from.index);
-  if (const uint32_t first = p ? *p : kNone; first != kNone) {
+  if (const uint32_t first = SlotOf(slot_of_backward_, from); first != kNone) {
     slot_of_backward_.set(from.node, from.index, kNone);
     uint32_t last = first;
     for (uint32_t s = first; s != kNone; s = next_[s]) slots_[last = s] = to;
-    if (const uint32_t* there = slot_of_backward_.find(to.node, to.index)) next_[last] = *there;
+    next_[last] = SlotOf(slot_of_backward_, to);
     slot_of_backward_.set(to.node, to.index, first);
   }
-  p = slot_of_forward_.find(from.node, from.index);
-  if (const uint32_t slot = p ? *p : kNone; slot != kNone) {
+  if (const uint32_t slot = SlotOf(slot_of_forward_, from); slot != kNone) {
     slot_of_forward_.set(from.node, from.index, kNone);
     // What `to` stands for already keeps its own gradient.
-    const uint32_t* own = slot_of_forward_.find(to.node, to.index);
-    if (!own || *own == kNone) slot_of_forward_.set(to.node, to.index, slot);
+    if (SlotOf(slot_of_forward_, to) == kNone) slot_of_forward_.set(to.node, to.index, slot);
   }
 }
 void GradientMap::Remap(const std::vector<NodeId>& map) {
@@ -150,12 +152,10 @@ void FollowReplacement(GraphAttrMap& attrs, const NodeEntry& from, const NodeEnt
     if (!value) continue;
     if (const auto* list = std::any_cast<EntryList>(value.get())) {
       if (std::find(list->begin(), list->end(), EntryRef(from)) == list->end()) continue;
-      if (value.use_count() > 1) value = std::make_shared<std::any>(*value);
-      for (EntryRef& r : *std::any_cast<EntryList>(value.get()))
-        if (r == EntryRef(from)) r = to;
+      EntryList& own = *std::any_cast<EntryList>(&OwnValue(value));
+      std::replace(own.begin(), own.end(), EntryRef(from), EntryRef(to));
     } else if (std::any_cast<GradientMap>(value.get())) {
-      if (value.use_count() > 1) value = std::make_shared<std::any>(*value);
-      std::any_cast<GradientMap>(value.get())->Replace(from, to);
+      std::any_cast<GradientMap>(&OwnValue(value))->Replace(from, to);
     }
   }
 }

@@ -16,4 +16,10 @@ inline const AttrType* AttrTypeOf(const std::string& name, const std::shared_ptr
   return t && value && t->type == value->type() ? t : nullptr;
 }
 
+/// The value, for this graph alone to change.
+inline std::any& OwnValue(std::shared_ptr<std::any>& value) {
+  if (value.use_count() > 1) value = std::make_shared<std::any>(*value);
+  return *value;
+}
+
 }  // namespace weft

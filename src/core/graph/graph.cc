@@ -210,18 +210,15 @@ NodePtr Graph::AddNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrD
 }
 NodeEntry MakeNode(std::string_view op, std::string name, const std::vector<NodeEntry>& inputs,
                    AttrDict attrs) {
-  GraphStore* store = nullptr;
-  for (const NodeEntry& e : inputs)
-    if (e && !store) store = e.node->store();
-  if (!store) store = AmbientStore().get();
-  return NodeEntry(AddChecked(*store, Op::Get(op), inputs, std::move(attrs), std::move(name)));
+  return MakeNode(Op::Get(op), inputs, std::move(attrs), std::move(name));
 }
-NodeEntry MakeNode(const Op* op, const std::vector<NodeEntry>& inputs) {
+NodeEntry MakeNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict attrs,
+                   std::string name) {
   GraphStore* store = nullptr;
   for (const NodeEntry& e : inputs)
     if (e && !store) store = e.node->store();
   if (!store) store = AmbientStore().get();
-  return NodeEntry(AddChecked(*store, op, inputs, {}, {}));
+  return NodeEntry(AddChecked(*store, op, inputs, std::move(attrs), std::move(name)));
 }
 NodePtr Graph::AddNode(std::string_view op, const std::vector<NodeEntry>& inputs, AttrDict dict,
                        std::string name) {

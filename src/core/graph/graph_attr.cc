@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "attr_providers.h"
+#include "attr_value.h"
 #include "store.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/staging.h"
@@ -81,9 +82,7 @@ const std::any& Graph::FindAttr(const std::string& name, const std::type_info& t
 
 std::any& Graph::MutableAny(const std::string& name, const std::type_info& type) {
   FindAttr(name, type);
-  std::shared_ptr<std::any>& slot = attrs[name];
-  if (slot.use_count() > 1) slot = std::make_shared<std::any>(*slot);
-  return *slot;
+  return OwnValue(attrs[name]);
 }
 
 void Graph::StoreAttr(const std::string& name, std::shared_ptr<std::any> value) {
@@ -120,8 +119,7 @@ void Graph::FlushStale() const {
     }
     if (work.empty()) continue;
     store_->partial.insert(name);
-    if (value.use_count() > 1) value = std::make_shared<std::any>(*value);
-    rows.emplace_back(t, value.get());
+    rows.emplace_back(t, &OwnValue(value));
   }
   for (const std::string& name : dropped) map.erase(name);
   if (rows.empty()) return;

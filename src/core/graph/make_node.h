@@ -7,7 +7,8 @@
 
 namespace weft {
 
-/// As MakeNode by name, without the look-up and without a name for the node.
-NodeEntry MakeNode(const Op* op, const std::vector<NodeEntry>& inputs);
+/// As MakeNode by name, without the look-up.
+NodeEntry MakeNode(const Op* op, const std::vector<NodeEntry>& inputs, AttrDict attrs = {},
+                   std::string name = {});
 
 }  // namespace weft

@@ -270,9 +270,7 @@ void GraphStore::SetInput(Node* user, uint32_t slot, const NodeEntry& e) {
   InputList& in = user->inputs;
   WEFT_CHECK(slot < in.entries_.size(), kApiMisuse, "node {} has {} inputs, slot {} asked for",
              user->Describe(), in.entries_.size(), slot);
-  if (in.entries_[slot].node) RemoveUse(in.entries_[slot].node.get(), in.use_pos_[slot]);
-  in.entries_[slot] = e;
-  if (e.node) AddUse(e.node.get(), {user, slot, false}, &in.use_pos_[slot]);
+  Rewire(user, slot, e);
   Changed();
 }
 

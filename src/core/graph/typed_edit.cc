@@ -1,6 +1,7 @@
 /// typed_edit.cc: see typed_edit.h.
 #include "weft/core/graph/typed_edit.h"
 
+#include "attr_value.h"
 #include "store.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
@@ -104,8 +105,8 @@ void TypedEdit::CopyClaimed(NodeId from, NodeId to) {
     const AttrType* t = FindAttrType(name);
     const auto it = g_.attrs.find(name);
     if (!t || t->scope != AttrScope::kEntry || it == g_.attrs.end() || !it->second) continue;
-    if (it->second.use_count() > 1) it->second = std::make_shared<std::any>(*it->second);
-    t->copy_rows(*it->second, from, *it->second, to);
+    std::any& rows = OwnValue(it->second);
+    t->copy_rows(rows, from, rows, to);
   }
 }
 

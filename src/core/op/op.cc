@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 
 #include "op_registry_access.h"
 #include "registry_lock.h"
@@ -160,30 +161,17 @@ Op* Lookup(const std::string& name) {
 }
 
 /// What a statement may change of an op, to be put back.
+auto StateOf(Op& op) {
+  return std::tie(op.description, op.inputs, op.outputs, op.examples, op.support_level,
+                  op.num_inputs, op.num_outputs, op.min_inputs, op.max_inputs, op.get_num_inputs,
+                  op.get_num_outputs, op.attr_parser, op.param_schema, op.aliases, op.owners);
+}
+template <class... T>
+std::tuple<T...> CopyOf(const std::tuple<T&...>& state) {
+  return state;
+}
 void SaveState(Op* op) {
-  OnRollback([op, description = op->description, inputs = op->inputs, outputs = op->outputs,
-              examples = op->examples, support_level = op->support_level,
-              num_inputs = op->num_inputs, num_outputs = op->num_outputs,
-              min_inputs = op->min_inputs, max_inputs = op->max_inputs,
-              get_num_inputs = op->get_num_inputs, get_num_outputs = op->get_num_outputs,
-              attr_parser = op->attr_parser, param_schema = op->param_schema, aliases = op->aliases,
-              owners = op->owners]() mutable {
-    op->description = std::move(description);
-    op->inputs = std::move(inputs);
-    op->outputs = std::move(outputs);
-    op->examples = std::move(examples);
-    op->support_level = support_level;
-    op->num_inputs = num_inputs;
-    op->num_outputs = num_outputs;
-    op->min_inputs = min_inputs;
-    op->max_inputs = max_inputs;
-    op->get_num_inputs = std::move(get_num_inputs);
-    op->get_num_outputs = std::move(get_num_outputs);
-    op->attr_parser = std::move(attr_parser);
-    op->param_schema = param_schema;
-    op->aliases = std::move(aliases);
-    op->owners = std::move(owners);
-  });
+  OnRollback([op, before = CopyOf(StateOf(*op))]() mutable { StateOf(*op) = std::move(before); });
 }
 
 }  // namespace
@@ -423,12 +411,10 @@ OpBuilder& OpBuilder::set_schema(const ParamSchema* schema) {
 #undef WEFT_OP_EDIT
 #undef WEFT_OP_KEEP
 OpBuilder& OpBuilder::add_alias(std::string alias) {
-  impl_->aliases.push_back(std::move(alias));
-  return *this;
+  return impl_->aliases.push_back(std::move(alias)), *this;
 }
 OpBuilder& OpBuilder::include(std::string group) {
-  impl_->includes.push_back(std::move(group));
-  return *this;
+  return impl_->includes.push_back(std::move(group)), *this;
 }
 OpBuilder& OpBuilder::set_any(std::string attr, std::type_index type, std::any value, int plevel) {
   impl_->attrs.push_back({std::move(attr), type, std::move(value), plevel, impl_->owner});

@@ -41,20 +41,14 @@ RewriteRuleBuilder::RewriteRuleBuilder(std::string name, Owner owner) {
   rule_.owner = std::move(owner);
 }
 RewriteRuleBuilder& RewriteRuleBuilder::group(std::string name) {
-  rule_.group = std::move(name);
-  return *this;
+  return rule_.group = std::move(name), *this;
 }
-RewriteRuleBuilder& RewriteRuleBuilder::any_root() {
-  rule_.any_root = true;
-  return *this;
-}
+RewriteRuleBuilder& RewriteRuleBuilder::any_root() { return rule_.any_root = true, *this; }
 RewriteRuleBuilder& RewriteRuleBuilder::describe(std::string doc) {
-  rule_.doc = std::move(doc);
-  return *this;
+  return rule_.doc = std::move(doc), *this;
 }
 RewriteRuleBuilder& RewriteRuleBuilder::apply(FSimplify function) {
-  rule_.apply = std::move(function);
-  return *this;
+  return rule_.apply = std::move(function), *this;
 }
 void RewriteRuleBuilder::Commit() { RegisterRewriteRule(std::move(rule_)); }
 

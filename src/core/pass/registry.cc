@@ -6,7 +6,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "core/graph/attr_providers.h"
 #include "resolve.h"
@@ -82,74 +81,47 @@ PassBuilder::PassBuilder(std::string name, Owner owner) {
   entry_.owner = std::move(owner);
 }
 PassBuilder& PassBuilder::describe(std::string doc) {
-  entry_.description = std::move(doc);
-  return *this;
+  return entry_.description = std::move(doc), *this;
 }
 PassBuilder& PassBuilder::set_pass_body(PassBody body) {
-  entry_.body = std::move(body);
-  return *this;
+  return entry_.body = std::move(body), *this;
 }
 PassBuilder& PassBuilder::set_change_graph(bool changes) {
-  entry_.changes_graph = changes;
-  return *this;
+  return entry_.changes_graph = changes, *this;
 }
 PassBuilder& PassBuilder::depend_graph_attr(std::string n) {
-  entry_.depends.push_back(std::move(n));
-  return *this;
+  return entry_.depends.push_back(std::move(n)), *this;
 }
 PassBuilder& PassBuilder::provide_graph_attr(std::string n) {
-  entry_.provides.push_back(std::move(n));
-  return *this;
+  return entry_.provides.push_back(std::move(n)), *this;
 }
 PassBuilder& PassBuilder::preserve_graph_attr(std::string n) {
-  entry_.preserves.push_back(std::move(n));
-  return *this;
+  return entry_.preserves.push_back(std::move(n)), *this;
 }
-PassBuilder& PassBuilder::preserve_all() {
-  entry_.preserves_all = true;
-  return *this;
-}
+PassBuilder& PassBuilder::preserve_all() { return entry_.preserves_all = true, *this; }
 PassBuilder& PassBuilder::depend_op_attr(std::string n) {
-  entry_.depends_op.push_back(std::move(n));
-  return *this;
+  return entry_.depends_op.push_back(std::move(n)), *this;
 }
 PassBuilder& PassBuilder::add_option(Option def, std::string doc) {
-  entry_.options.emplace_back(std::move(def), std::move(doc));
-  return *this;
+  return entry_.options.emplace_back(std::move(def), std::move(doc)), *this;
 }
 PassBuilder& PassBuilder::statistic(std::string n, std::string doc) {
-  entry_.statistics.emplace_back(std::move(n), std::move(doc));
-  return *this;
+  return entry_.statistics.emplace_back(std::move(n), std::move(doc)), *this;
 }
 PassBuilder& PassBuilder::statistics(std::function<NamedDocs()> list) {
-  entry_.listed_counts = std::move(list);
-  return *this;
+  return entry_.listed_counts = std::move(list), *this;
 }
 PassBuilder& PassBuilder::rewrite(std::string n, std::string doc) {
-  entry_.rewrites.emplace_back(std::move(n), std::move(doc));
-  return *this;
+  return entry_.rewrites.emplace_back(std::move(n), std::move(doc)), *this;
 }
-PassBuilder& PassBuilder::any_name() {
-  entry_.any_name = true;
-  return *this;
-}
-PassBuilder& PassBuilder::plevel(int level) {
-  entry_.plevel = level;
-  return *this;
-}
-PassBuilder& PassBuilder::result(PassResult r) {
-  entry_.result = r;
-  return *this;
-}
+PassBuilder& PassBuilder::any_name() { return entry_.any_name = true, *this; }
+PassBuilder& PassBuilder::plevel(int level) { return entry_.plevel = level, *this; }
+PassBuilder& PassBuilder::result(PassResult r) { return entry_.result = r, *this; }
 PassBuilder& PassBuilder::fuses(std::vector<Option> unfused) {
   entry_.fuses = true;
-  entry_.unfused = std::move(unfused);
-  return *this;
+  return entry_.unfused = std::move(unfused), *this;
 }
-PassBuilder& PassBuilder::override_pass() {
-  entry_.override_declared = true;
-  return *this;
-}
+PassBuilder& PassBuilder::override_pass() { return entry_.override_declared = true, *this; }
 
 namespace {
 
@@ -334,22 +306,13 @@ using Providers = std::map<std::string, std::vector<const PassEntry*>, std::less
 
 /// By attribute. Graphs of one node ask for types as well, some hundred times a run.
 std::shared_ptr<const Providers> AllProviders() {
-  static std::mutex mutex;
-  static std::shared_ptr<const Providers> known;
-  static uint64_t known_at = 0;
-  const uint64_t now = RegistryRevision();
-  {
-    std::lock_guard lock(mutex);
-    if (known && known_at == now) return known;
-  }
-  auto found = std::make_shared<Providers>();
-  for (const PassEntry* p : PassEntry::List())
-    for (const std::string& attribute : p->provides) (*found)[attribute].push_back(p);
-  if (now % 2 == 0 && RegistryRevision() == now) {
-    std::lock_guard lock(mutex);
-    known = found, known_at = now;
-  }
-  return found;
+  static DerivedFromRegistries<Providers> known;
+  return known.Get([] {
+    auto found = std::make_shared<Providers>();
+    for (const PassEntry* p : PassEntry::List())
+      for (const std::string& attribute : p->provides) (*found)[attribute].push_back(p);
+    return found;
+  });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "weft/core/pass/reproducer.h"
 
 #include "core/graph/attr_value.h"
+#include "core/text/util.h"
 #include "weft/core/module/plugin.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
@@ -54,41 +55,14 @@ std::string OnOneLine(const std::string& pipeline) {
 
 /// Reads what Quote writes, from the front of `in`.
 std::string TakeQuoted(std::string_view* in, const std::string& where) {
-  auto fail = [&] {
-    ThrowError(ErrorCode::kSyntax, "expected text in double quotes in the header", where);
-  };
   *in = Trim(*in);
-  if (in->empty() || in->front() != '"') fail();
-  std::string out;
-  size_t i = 1;
-  auto hex = [&](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    fail();
-    return 0;
-  };
-  for (; i < in->size() && (*in)[i] != '"'; ++i) {
-    char c = (*in)[i];
-    if (c == '\\') {
-      if (++i >= in->size()) fail();
-      c = (*in)[i];
-      if (c == 'n') {
-        c = '\n';
-      } else if (c == 't') {
-        c = '\t';
-      } else if (c == 'r') {
-        c = '\r';
-      } else if (c == 'x') {
-        if (i + 2 >= in->size()) fail();
-        c = char(hex((*in)[i + 1]) * 16 + hex((*in)[i + 2]));
-        i += 2;
-      }
-    }
-    out += c;
-  }
-  if (i >= in->size()) fail();
-  in->remove_prefix(i + 1);
-  return out;
+  size_t end = 1;
+  while (end < in->size() && (*in)[end] != '"') end += (*in)[end] == '\\' ? 2 : 1;
+  const bool quoted = StartsWith(*in, "\"") && end < in->size();
+  const auto text = quoted ? Unescape(in->substr(1, end - 1)) : std::nullopt;
+  if (!text) ThrowError(ErrorCode::kSyntax, "expected text in double quotes in the header", where);
+  in->remove_prefix(end + 1);
+  return *text;
 }
 
 /// One line of the header into its field. Keys of later versions are passed over.

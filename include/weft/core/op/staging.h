@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,29 @@ WEFT_API void RegistryTransaction(const std::function<void()>& body);
 /// Counts the begins and ends of transactions: odd while one runs. What was derived from the
 /// registries at an even revision holds as long as the revision is the same.
 WEFT_API uint64_t RegistryRevision();
+/// What is derived from the registries, made anew when they have changed.
+template <class T>
+class DerivedFromRegistries {
+ public:
+  template <class Make>
+  std::shared_ptr<const T> Get(Make&& make) {
+    const uint64_t revision = RegistryRevision();
+    {
+      std::lock_guard lock(mutex_);
+      if (made_ && made_at_ == revision) return made_;
+    }
+    std::shared_ptr<const T> fresh = make();
+    std::lock_guard lock(mutex_);
+    // Inside a transaction what is registered may be taken back.
+    if (revision % 2 == 0 && revision == RegistryRevision()) made_ = fresh, made_at_ = revision;
+    return fresh;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<const T> made_;
+  uint64_t made_at_ = 0;
+};
 /// Inside a transaction: how to take back the change that comes next. `undo` must not throw.
 WEFT_API void OnRollback(std::function<void()> undo);
 /// Inside a transaction: what it registered, for the list of a plugin.

@@ -77,19 +77,20 @@ class Matcher {
       return m::Either("Add", e, m::Number(number, kNear));
     };
     NodePtr hard;
-    if (Near(c, 1) && m::Match(gate, m::Op("Sigmoid", m::Same(&x)))) return Make("Swish", n, x);
+    if (Near(c, 1) && m::Match(gate, m::Op("Sigmoid", m::Same(&x))))
+      return AddInPlaceOf(ctx_, n, "Swish", {x});
     if (Near(c, 1) && m::Match(gate, m::Op("HardSigmoid", m::Same(&x)).To(&hard)) &&
         Near(hard->attr<double>("alpha"), 1.0 / 6) && Near(hard->attr<double>("beta"), 0.5))
-      return Make("HardSwish", n, x);
+      return AddInPlaceOf(ctx_, n, "HardSwish", {x});
     if (Near(c, 1.0 / 6) &&
         m::Match(gate, m::Op("Clip", plus(m::Same(&x), 3), m::Number(0.0), m::Number(6.0))))
-      return Make("HardSwish", n, x);
+      return AddInPlaceOf(ctx_, n, "HardSwish", {x});
     NodeEntry in;
     if (Near(c, 0.5) && m::Match(gate, plus(m::Op("Erf", m::Any(&in)), 1)) &&
         IsScaled(in, std::sqrt(0.5), x))
-      return Make("Gelu", n, x);
+      return AddInPlaceOf(ctx_, n, "Gelu", {x});
     if (Near(c, 0.5) && m::Match(gate, plus(m::Op("Tanh", m::Any(&in)), 1)) && IsCubic(in, x))
-      return Make("Gelu", n, x, {{"approximate", std::string("tanh")}});
+      return AddInPlaceOf(ctx_, n, "Gelu", {x}, {{"approximate", std::string("tanh")}});
     return {};
   }
   /// sqrt(2 / pi) * (x + 0.044715 x^3)
@@ -106,21 +107,15 @@ class Matcher {
     return f == std::vector<NodeEntry>{x, x, x} ||
            (f.size() == 1 && m::Match(f[0], m::Op("Pow", m::Same(&x), m::Number(3.0))));
   }
-  NodeEntry Make(const char* op, const NodePtr& n, const NodeEntry& x, AttrDict attrs = {}) {
-    return NodeEntry(ctx_.graph().AddNode(op, {x}, std::move(attrs), n->attrs.name));
-  }
 
   RewriteContext& ctx_;
 };
 
-std::vector<NodeEntry> WrittenOut(RewriteContext& ctx, const NodePtr& n) {
-  return Matcher(ctx).Run(n);
-}
 WEFT_REGISTER_REWRITE_RULE("written-out-activation")
     .group("activations")
     .root("Mul", "Div")
     .describe("activations written out made Swish, HardSwish or Gelu")
-    .apply(WrittenOut);
+    .apply([](RewriteContext& ctx, const NodePtr& n) { return Matcher(ctx).Run(n); });
 
 }  // namespace
 }  // namespace weft::simplify

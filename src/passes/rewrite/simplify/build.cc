@@ -1,6 +1,9 @@
 /// build.cc: what the rules of several groups build and read.
 #include "build.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "weft/core/graph/builtin_ops.h"
 
 namespace weft::simplify {
@@ -11,10 +14,20 @@ NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims) {
   return NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
 }
 
+NodeEntry AddInPlaceOf(RewriteContext& ctx, const NodePtr& n, std::string_view op,
+                       const std::vector<NodeEntry>& inputs, AttrDict attrs) {
+  return NodeEntry(ctx.graph().AddNode(op, inputs, std::move(attrs), n->attrs.name));
+}
+
 NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims,
                     std::string name) {
   return NodeEntry(
       g.AddNode("Reshape", {x, ExtentVector(g, dims)}, {{"allowzero", 1}}, std::move(name)));
+}
+
+NodeEntry ExpandTo(RewriteContext& ctx, const NodeEntry& x, const NodePtr& n) {
+  const NodeEntry extents = ExtentVector(ctx.graph(), ctx.shape(NodeEntry(n)).dims());
+  return AddInPlaceOf(ctx, n, "Expand", {x, extents});
 }
 
 Ints GivenPerm(const NodePtr& transpose) {
@@ -33,6 +46,18 @@ bool CutsTie(const std::vector<SymInt>& dims, const Shape& source) {
     }
   }
   return false;
+}
+
+bool ProvedSame(const Shape& a, const Shape& b, const Facts& facts) {
+  return a.fully_known() && b.fully_known() &&
+         std::equal(a.dims().begin(), a.dims().end(), b.dims().begin(), b.dims().end(),
+                    [&](SymInt x, SymInt y) { return x == y || facts.ProvedEqual(x, y); });
+}
+
+bool AllFinite(const Tensor& t) {
+  for (int64_t i = 0; i < t.num_elements(); ++i)
+    if (!std::isfinite(t.at(i))) return false;
+  return true;
 }
 
 }  // namespace weft::simplify

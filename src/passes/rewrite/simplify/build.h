@@ -12,14 +12,22 @@ namespace weft::simplify {
 
 /// A vector of extents as a node: constant where it can be.
 NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims);
+/// The node that takes the place of `n`, under its name.
+NodeEntry AddInPlaceOf(RewriteContext& ctx, const NodePtr& n, std::string_view op,
+                       const std::vector<NodeEntry>& inputs, AttrDict attrs = {});
 /// x with these extents, by an explicit target.
 NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims,
                     std::string name = {});
+/// x expanded to the shape of `n`, in its place.
+NodeEntry ExpandTo(RewriteContext& ctx, const NodeEntry& x, const NodePtr& n);
 /// The attribute perm of a Transpose; empty where it is not given.
 Ints GivenPerm(const NodePtr& transpose);
 
 /// The extents name data-dependent ones that the shape `source` does not: a node that states them
 /// alone would cut the tie to what computes them.
 bool CutsTie(const std::vector<SymInt>& dims, const Shape& source);
+/// Proved: both shapes are known, and the same.
+bool ProvedSame(const Shape& a, const Shape& b, const Facts& facts);
+bool AllFinite(const Tensor& t);
 
 }  // namespace weft::simplify

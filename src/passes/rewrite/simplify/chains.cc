@@ -37,8 +37,7 @@ std::vector<NodeEntry> ReshapeChain(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry inner = n->inputs[0];
   if (inner.index != 0 || !is_view.get(inner.node->op(), false) || !TargetIsAbsolute(ctx, n))
     return {};
-  return {NodeEntry(ctx.graph().AddNode("Reshape", {inner.node->inputs[0], n->inputs[1]},
-                                        n->attrs.dict, n->attrs.name))};
+  return {AddInPlaceOf(ctx, n, "Reshape", {inner.node->inputs[0], n->inputs[1]}, n->attrs.dict)};
 }
 WEFT_REGISTER_REWRITE_RULE("reshape-chain")
     .group("chains")
@@ -61,8 +60,7 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
     Ints both;
     for (int64_t k : q) both.push_back(p[size_t(k)]);
     if (IsIdentityPerm(both)) return {inner->inputs[0]};
-    return {NodeEntry(
-        ctx.graph().AddNode("Transpose", {inner->inputs[0]}, {{"perm", both}}, n->attrs.name))};
+    return {AddInPlaceOf(ctx, n, "Transpose", {inner->inputs[0]}, {{"perm", both}})};
   }
   if (!in.has_rank()) return {};
   // The order of the extents that are not 1 decides where elements go.
@@ -118,10 +116,7 @@ std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr&
     shapes[i] = zeros ? Shape::Scalar() : ctx.shape(e.node->inputs[0]);
     Shape s = shapes[0];
     for (size_t k = 1; k < shapes.size(); ++k) s = BroadcastShapes(s, shapes[k], &ctx.facts());
-    bool same = s.has_rank() && s.rank() == out.rank();
-    for (int d = 0; same && d < out.rank(); ++d)
-      same = s[d].known() && ctx.facts().ProvedEqual(s[d], out[d]);
-    if (!same) {
+    if (!ProvedSame(s, out, ctx.facts())) {
       shapes[i] = whole;
       continue;
     }
@@ -131,7 +126,7 @@ std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr&
                       : e.node->inputs[0];
   }
   if (!changed) return {};
-  return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, n->attrs.dict, n->attrs.name))};
+  return {AddInPlaceOf(ctx, n, n->op()->name, inputs, n->attrs.dict)};
 }
 WEFT_REGISTER_REWRITE_RULE("expand-before-broadcast")
     .group("chains")
@@ -151,15 +146,14 @@ std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
     equal = equal && out[axis] == ctx.shape(NodeEntry(n))[axis];
   }
   if (equal) return {};
-  Graph& g = ctx.graph();
-  auto vector = [&](SymInt v) { return ExtentVector(g, {v}); };
+  auto vector = [&](SymInt v) { return ExtentVector(ctx.graph(), {v}); };
   const NodeEntry axes = vector(axis);
   std::vector<NodeEntry> parts;
   SymInt begin = 0;
   for (uint32_t k = 0; k < n->num_outputs(); ++k) {
     const SymInt end = begin + ctx.shape(NodeEntry(n, k))[axis];
-    parts.emplace_back(
-        g.AddNode("Slice", {n->inputs[0], vector(begin), vector(end), axes}, {}, n->attrs.name));
+    parts.push_back(
+        AddInPlaceOf(ctx, n, "Slice", {n->inputs[0], vector(begin), vector(end), axes}));
     begin = end;
   }
   return parts;

@@ -7,9 +7,6 @@
 /// along the axis, for one constant index c: queries, keys and values of one projection, each of
 /// which adds to a third of its gradient. A Pad fuses with the sum behind it, where a scatter
 /// fills, adds and writes all of it.
-#include <algorithm>
-#include <cmath>
-
 #include "build.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/rewrite_rule.h"
@@ -23,11 +20,6 @@ bool IsCount(const TensorPtr& t) {
     return false;
   for (int64_t i = 0; i < t->num_elements(); ++i)
     if (t->at_int(i) != i) return false;
-  return true;
-}
-bool AllFinite(const Tensor& t) {
-  for (int64_t i = 0; i < t.num_elements(); ++i)
-    if (!std::isfinite(t.at(i))) return false;
   return true;
 }
 
@@ -68,8 +60,7 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry flat = ReshapeTo(g, clamped, lead);
   const NodeEntry found(g.AddNode("Gather", {w, flat}, {{"axis", 0}}));
   const NodeEntry inside(g.AddNode("Equal", {clamped, index}));
-  return {
-      NodeEntry(g.AddNode("Where", {inside, found, scalar(table->dtype(), 0)}, {}, n->attrs.name))};
+  return {AddInPlaceOf(ctx, n, "Where", {inside, found, scalar(table->dtype(), 0)})};
 }
 WEFT_REGISTER_REWRITE_RULE("one-hot-product")
     .group("lookup")
@@ -94,8 +85,7 @@ std::vector<NodeEntry> ScatterOfOne(RewriteContext& ctx, const NodePtr& n) {
   pads[size_t(axis)] = at;
   pads[size_t(rank + axis)] = extent - 1 - at;
   const NodeEntry piece = index->rank() == 1 ? n->inputs[0] : ReshapeTo(g, n->inputs[0], one);
-  return {
-      NodeEntry(g.AddNode("Pad", {piece, g.AddConstant(Tensor::Ints(pads))}, {}, n->attrs.name))};
+  return {AddInPlaceOf(ctx, n, "Pad", {piece, g.AddConstant(Tensor::Ints(pads))})};
 }
 WEFT_REGISTER_REWRITE_RULE("scatter-of-one")
     .group("lookup")

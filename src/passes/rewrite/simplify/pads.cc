@@ -8,7 +8,6 @@
 /// whole windows before and after: its own padding is absent or counts as well. Rounding up
 /// (ceil_mode) drops windows that start in the own padding, so there a Pad is no padding; SAME_*
 /// derives its padding from the extents; no window of a pool may lie in padding alone.
-#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -70,12 +69,6 @@ std::optional<std::vector<int64_t>> OwnPads(const NodePtr& n, size_t spatial) {
   return given;
 }
 
-bool AllFinite(const TensorPtr& t) {
-  for (int64_t i = 0; t && i < t->num_elements(); ++i)
-    if (!std::isfinite(t->at(i))) return false;
-  return t != nullptr;
-}
-
 /// The value that never wins in a maximum.
 double Lowest(DType t) {
   if (IsFloat(t)) return -std::numeric_limits<double>::infinity();
@@ -95,7 +88,8 @@ std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
 
   AttrDict attrs = n->attrs.dict;
   if (conv) {
-    if (*fill != 0 || !AllFinite(ctx.constant(n->inputs[1]))) return {};
+    const TensorPtr weights = ctx.constant(n->inputs[1]);
+    if (*fill != 0 || !weights || !AllFinite(*weights)) return {};
   } else if (n->attr<int64_t>("ceil_mode") != 0) {
     return {};
   } else if (max) {
@@ -117,7 +111,7 @@ std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
   attrs.erase("auto_pad");
   std::vector<NodeEntry> inputs = n->inputs;
   inputs[0] = pad->inputs[0];
-  return {NodeEntry(ctx.graph().AddNode(n->op(), inputs, std::move(attrs), n->attrs.name))};
+  return {AddInPlaceOf(ctx, n, n->op()->name, inputs, std::move(attrs))};
 }
 WEFT_REGISTER_REWRITE_RULE("pad-into-window")
     .group("pads")

@@ -2,7 +2,6 @@
 #include "rule_table.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string_view>
 #include <tuple>
 
@@ -69,23 +68,9 @@ RuleTable::RuleTable() : rules_(ListRewriteRules()) {
 }
 
 std::shared_ptr<const RuleTable> RuleTable::Current() {
-  static std::mutex mutex;
-  static std::shared_ptr<const RuleTable> made;
-  static uint64_t made_at = 1;  // odd: never
+  static DerivedFromRegistries<RuleTable> made;
   CheckRegistrations();
-  const uint64_t revision = RegistryRevision();
-  {
-    std::lock_guard lock(mutex);
-    if (made_at == revision) return made;
-  }
-  auto table = std::make_shared<const RuleTable>();
-  std::lock_guard lock(mutex);
-  // Inside a transaction what is registered may be taken back.
-  if (revision % 2 == 0 && revision == RegistryRevision()) {
-    made = table;
-    made_at = revision;
-  }
-  return table;
+  return made.Get([] { return std::make_shared<const RuleTable>(); });
 }
 
 const std::vector<const RewriteRule*>& RuleTable::For(const Op* op) const {

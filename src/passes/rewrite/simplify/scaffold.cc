@@ -65,8 +65,7 @@ std::vector<NodeEntry> ExpandTarget(RewriteContext& ctx, const NodePtr& n) {
   if (!out.fully_known() || IsExtentVector(n->inputs[1], out.dims()) ||
       CutsTie(out.dims(), ctx.shape(n->inputs[0])))
     return {};
-  return {NodeEntry(ctx.graph().AddNode(
-      "Expand", {n->inputs[0], ExtentVector(ctx.graph(), out.dims())}, {}, n->attrs.name))};
+  return {ExpandTo(ctx, n->inputs[0], n)};
 }
 WEFT_REGISTER_REWRITE_RULE("expand-target")
     .group("shape-arithmetic")

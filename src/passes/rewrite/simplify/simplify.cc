@@ -24,6 +24,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "build.h"
 #include "rule_table.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
@@ -55,11 +56,7 @@ class Context final : public RewriteContext {
   SymTensorPtr value(const NodeEntry& e) const override { return edit_.value(e); }
   const Facts& facts() const override { return facts_; }
   bool same_shape(const NodeEntry& a, const NodeEntry& b) const override {
-    const Shape &x = edit_.shape(a), &y = edit_.shape(b);
-    if (!x.fully_known() || !y.fully_known() || x.rank() != y.rank()) return false;
-    for (int d = 0; d < x.rank(); ++d)
-      if (x[d] != y[d] && !facts_.ProvedEqual(x[d], y[d])) return false;
-    return true;
+    return simplify::ProvedSame(edit_.shape(a), edit_.shape(b), facts_);
   }
   void Replace(NodePtr n, const std::vector<NodeEntry>& to) {
     for (uint32_t i = 0; i < to.size(); ++i) {

@@ -127,6 +127,19 @@ std::vector<int> AxesOf(RewriteContext& ctx, const NodePtr& n, int rank) {
   return axes;
 }
 
+/// The divisors around a sum, each a number or the count of what is summed; false: another one.
+bool DivideBy(RewriteContext& ctx, const Around& around, Sum* s) {
+  for (SymInt d : around.divisors) {
+    if (ctx.facts().ProvedEqual(d, s->n))
+      --s->power;
+    else if (d.is_const() && d.value() != 0)
+      s->factor /= double(d.value());
+    else
+      return false;
+  }
+  return true;
+}
+
 /// The sum that `e` is, of squares or not.
 std::optional<Sum> SumIn(RewriteContext& ctx, const NodeEntry& e, bool squares) {
   Around around;
@@ -150,15 +163,7 @@ std::optional<Sum> SumIn(RewriteContext& ctx, const NodeEntry& e, bool squares) 
   s.factor = around.factor;
   s.slack = around.slack;
   s.power = mean ? -1 : 0;
-  for (SymInt d : around.divisors) {
-    if (ctx.facts().ProvedEqual(d, s.n))
-      --s.power;
-    else if (d.is_const() && d.value() != 0)
-      s.factor /= double(d.value());
-    else
-      return std::nullopt;
-  }
-  return s;
+  return DivideBy(ctx, around, &s) ? std::optional(s) : std::nullopt;
 }
 
 /// `e` as factor n^power (sum of x)^2.
@@ -175,15 +180,7 @@ std::optional<Sum> SquaredSumIn(RewriteContext& ctx, const NodeEntry& e) {
   s->factor *= around.factor * t->factor;
   s->slack += around.slack + t->slack;
   s->power += t->power;
-  for (SymInt d : around.divisors) {
-    if (ctx.facts().ProvedEqual(d, s->n))
-      --s->power;
-    else if (d.is_const() && d.value() != 0)
-      s->factor /= double(d.value());
-    else
-      return std::nullopt;
-  }
-  return s;
+  return DivideBy(ctx, around, &*s) ? s : std::nullopt;
 }
 
 /// factor n^power as a number.
@@ -196,11 +193,8 @@ std::optional<double> ValueOf(double factor, SymInt n, int power) {
 /// `value` is one, but for the rounding of constants and of the arithmetic here.
 bool IsOne(double value, double slack) { return std::fabs(value - 1) <= slack + 1e-14; }
 
-NodeEntry Like(RewriteContext& ctx, NodeEntry e, DType from, const NodeEntry& like) {
-  Graph& g = ctx.graph();
-  const DType to = ctx.dtype(like);
-  if (from != to) e = NodeEntry(g.AddNode("Cast", {e}, {{"to", to}}));
-  return e;
+NodeEntry CastFrom(RewriteContext& ctx, const NodeEntry& e, DType from, DType to) {
+  return from == to ? e : NodeEntry(ctx.graph().AddNode("Cast", {e}, {{"to", to}}));
 }
 
 std::vector<NodeEntry> WrittenVariance(RewriteContext& ctx, const NodePtr& n) {
@@ -229,8 +223,7 @@ std::vector<NodeEntry> WrittenVariance(RewriteContext& ctx, const NodePtr& n) {
     NodeEntry y = v;
     if (!IsOne(*scale, wide == DType::kF64 ? 0 : 0x1p-23))
       y = NodeEntry(g.AddNode("Mul", {y, g.AddConstant(Tensor::Scalar(wide, *scale))}));
-    y = Like(ctx, y, wide, out);
-    return {ReshapeTo(g, y, ctx.shape(out).dims())};
+    return {ReshapeTo(g, CastFrom(ctx, y, wide, ctx.dtype(out)), ctx.shape(out).dims())};
   }
   return {};
 }
@@ -260,7 +253,7 @@ std::vector<NodeEntry> MeanOfMoments(RewriteContext& ctx, const NodePtr& n) {
   const DType t = ctx.dtype(s->x);
   const auto is_mean = ValueOf(s->factor, s->n, s->power + 1);
   if (!is_mean || !IsOne(*is_mean, s->slack)) return {};
-  const NodeEntry mean = Like(ctx, NodeEntry(m, 0), AccumulatorOf(t), out);
+  const NodeEntry mean = CastFrom(ctx, NodeEntry(m, 0), AccumulatorOf(t), ctx.dtype(out));
   return {ReshapeTo(ctx.graph(), mean, ctx.shape(out).dims())};
 }
 WEFT_REGISTER_REWRITE_RULE("mean-of-moments")
@@ -290,11 +283,10 @@ std::vector<NodeEntry> CenteredTwice(RewriteContext& ctx, const NodePtr& n) {
   const auto part = [&](uint32_t k) {
     return ReshapeTo(g, NodeEntry(m, k), ctx.shape(mean).dims());
   };
-  const NodeEntry from =
-      ctx.dtype(x) == wide ? x : NodeEntry(g.AddNode("Cast", {x}, {{"to", wide}}));
+  const NodeEntry from = CastFrom(ctx, x, ctx.dtype(x), wide);
   const NodeEntry centered(g.AddNode("Sub", {from, part(0)}));
-  const NodeEntry y(g.AddNode("Sub", {centered, part(2)}, {}, n->attrs.name));
-  return {Like(ctx, y, wide, out)};
+  const NodeEntry y = AddInPlaceOf(ctx, n, "Sub", {centered, part(2)});
+  return {CastFrom(ctx, y, wide, ctx.dtype(out))};
 }
 WEFT_REGISTER_REWRITE_RULE("centered-twice")
     .group("variance")

@@ -30,8 +30,8 @@ NodeEntry ZerosFor(RewriteContext& ctx, const NodePtr& n) {
   const Shape& out = ctx.shape(NodeEntry(n));
   const DType t = ctx.dtype(NodeEntry(n));
   if (!out.fully_known() || !IsFloat(t)) return {};
-  return NodeEntry(ctx.graph().AddNode(builtin::kZeros, {ExtentVector(ctx.graph(), out.dims())},
-                                       {{"dtype", t}}, n->attrs.name));
+  return AddInPlaceOf(ctx, n, builtin::kZeros, {ExtentVector(ctx.graph(), out.dims())},
+                      {{"dtype", t}});
 }
 std::vector<NodeEntry> Result(const NodeEntry& e) {
   return e ? std::vector<NodeEntry>{e} : std::vector<NodeEntry>();
@@ -51,7 +51,7 @@ std::vector<NodeEntry> ZeroTerm(RewriteContext& ctx, const NodePtr& n) {
   if (!whole) return {};
   if (minus) return {IsZeros(n->inputs[0]) ? ApplyOp("Neg", {terms[0]}) : terms[0]};
   if (terms.size() == 1) return {terms[0]};
-  return {NodeEntry(ctx.graph().AddNode(n->op(), terms, n->attrs.dict, n->attrs.name))};
+  return {AddInPlaceOf(ctx, n, n->op()->name, terms, n->attrs.dict)};
 }
 WEFT_REGISTER_REWRITE_RULE("zero-term")
     .group("zeros")
@@ -107,17 +107,12 @@ std::vector<NodeEntry> MaskSum(RewriteContext& ctx, const NodePtr& n) {
     return {};
   for (const auto& [a, b] : {std::pair(p, q), std::pair(q, p)}) {
     if (!IsAnyZero(ctx, a->inputs[2]) || !IsAnyZero(ctx, b->inputs[1])) continue;
-    const NodePtr where =
-        ctx.graph().AddNode("Where", {a->inputs[0], a->inputs[1], b->inputs[2]}, {}, n->attrs.name);
+    const NodeEntry where =
+        AddInPlaceOf(ctx, n, "Where", {a->inputs[0], a->inputs[1], b->inputs[2]});
     Shape s = ctx.shape(a->inputs[0]);
     for (const NodeEntry& e : {a->inputs[1], b->inputs[2]})
       s = BroadcastShapes(s, ctx.shape(e), &ctx.facts());
-    const Shape& out = ctx.shape(NodeEntry(n));
-    bool same = s.has_rank() && s.rank() == out.rank();
-    for (int d = 0; same && d < out.rank(); ++d)
-      same = s[d].known() && ctx.facts().ProvedEqual(s[d], out[d]);
-    if (!same) continue;
-    return {NodeEntry(where)};
+    if (ProvedSame(s, ctx.shape(NodeEntry(n)), ctx.facts())) return {where};
   }
   return {};
 }
@@ -133,10 +128,6 @@ NodeEntry SpreadScalar(RewriteContext& ctx, const NodeEntry& e) {
   const NodeEntry c = e.node->inputs[0];
   const TensorPtr t = ctx.constant(c);
   return t && t->rank() == 0 ? c : NodeEntry();
-}
-NodeEntry ExpandTo(RewriteContext& ctx, const NodeEntry& x, const NodePtr& n) {
-  return NodeEntry(ctx.graph().AddNode(
-      "Expand", {x, ExtentVector(ctx.graph(), ctx.shape(NodeEntry(n)).dims())}, {}, n->attrs.name));
 }
 
 std::vector<NodeEntry> UnitFactor(RewriteContext& ctx, const NodePtr& n) {
@@ -185,11 +176,9 @@ std::vector<NodeEntry> NegTerm(RewriteContext& ctx, const NodePtr& n) {
   const bool plus = IsOp(n, "Add");
   if (!IsFloat(ctx.dtype(NodeEntry(n)))) return {};
   const NodeEntry a = n->inputs[0], b = n->inputs[1];
-  const auto make = [&](const char* op, const NodeEntry& x, const NodeEntry& y) {
-    return std::vector<NodeEntry>{NodeEntry(ctx.graph().AddNode(op, {x, y}, {}, n->attrs.name))};
-  };
-  if (IsOp(b.node, "Neg")) return make(plus ? "Sub" : "Add", a, b.node->inputs[0]);
-  if (plus && IsOp(a.node, "Neg")) return make("Sub", b, a.node->inputs[0]);
+  if (IsOp(b.node, "Neg"))
+    return {AddInPlaceOf(ctx, n, plus ? "Sub" : "Add", {a, b.node->inputs[0]})};
+  if (plus && IsOp(a.node, "Neg")) return {AddInPlaceOf(ctx, n, "Sub", {b, a.node->inputs[0]})};
   return {};
 }
 WEFT_REGISTER_REWRITE_RULE("neg-term")
