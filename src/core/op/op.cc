@@ -411,10 +411,12 @@ OpBuilder& OpBuilder::set_schema(const ParamSchema* schema) {
 #undef WEFT_OP_EDIT
 #undef WEFT_OP_KEEP
 OpBuilder& OpBuilder::add_alias(std::string alias) {
-  return impl_->aliases.push_back(std::move(alias)), *this;
+  impl_->aliases.push_back(std::move(alias));
+  return *this;
 }
 OpBuilder& OpBuilder::include(std::string group) {
-  return impl_->includes.push_back(std::move(group)), *this;
+  impl_->includes.push_back(std::move(group));
+  return *this;
 }
 OpBuilder& OpBuilder::set_any(std::string attr, std::type_index type, std::any value, int plevel) {
   impl_->attrs.push_back({std::move(attr), type, std::move(value), plevel, impl_->owner});

@@ -41,14 +41,20 @@ RewriteRuleBuilder::RewriteRuleBuilder(std::string name, Owner owner) {
   rule_.owner = std::move(owner);
 }
 RewriteRuleBuilder& RewriteRuleBuilder::group(std::string name) {
-  return rule_.group = std::move(name), *this;
+  rule_.group = std::move(name);
+  return *this;
 }
-RewriteRuleBuilder& RewriteRuleBuilder::any_root() { return rule_.any_root = true, *this; }
+RewriteRuleBuilder& RewriteRuleBuilder::any_root() {
+  rule_.any_root = true;
+  return *this;
+}
 RewriteRuleBuilder& RewriteRuleBuilder::describe(std::string doc) {
-  return rule_.doc = std::move(doc), *this;
+  rule_.doc = std::move(doc);
+  return *this;
 }
 RewriteRuleBuilder& RewriteRuleBuilder::apply(FSimplify function) {
-  return rule_.apply = std::move(function), *this;
+  rule_.apply = std::move(function);
+  return *this;
 }
 void RewriteRuleBuilder::Commit() { RegisterRewriteRule(std::move(rule_)); }
 

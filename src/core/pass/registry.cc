@@ -81,47 +81,74 @@ PassBuilder::PassBuilder(std::string name, Owner owner) {
   entry_.owner = std::move(owner);
 }
 PassBuilder& PassBuilder::describe(std::string doc) {
-  return entry_.description = std::move(doc), *this;
+  entry_.description = std::move(doc);
+  return *this;
 }
 PassBuilder& PassBuilder::set_pass_body(PassBody body) {
-  return entry_.body = std::move(body), *this;
+  entry_.body = std::move(body);
+  return *this;
 }
 PassBuilder& PassBuilder::set_change_graph(bool changes) {
-  return entry_.changes_graph = changes, *this;
+  entry_.changes_graph = changes;
+  return *this;
 }
 PassBuilder& PassBuilder::depend_graph_attr(std::string n) {
-  return entry_.depends.push_back(std::move(n)), *this;
+  entry_.depends.push_back(std::move(n));
+  return *this;
 }
 PassBuilder& PassBuilder::provide_graph_attr(std::string n) {
-  return entry_.provides.push_back(std::move(n)), *this;
+  entry_.provides.push_back(std::move(n));
+  return *this;
 }
 PassBuilder& PassBuilder::preserve_graph_attr(std::string n) {
-  return entry_.preserves.push_back(std::move(n)), *this;
+  entry_.preserves.push_back(std::move(n));
+  return *this;
 }
-PassBuilder& PassBuilder::preserve_all() { return entry_.preserves_all = true, *this; }
+PassBuilder& PassBuilder::preserve_all() {
+  entry_.preserves_all = true;
+  return *this;
+}
 PassBuilder& PassBuilder::depend_op_attr(std::string n) {
-  return entry_.depends_op.push_back(std::move(n)), *this;
+  entry_.depends_op.push_back(std::move(n));
+  return *this;
 }
 PassBuilder& PassBuilder::add_option(Option def, std::string doc) {
-  return entry_.options.emplace_back(std::move(def), std::move(doc)), *this;
+  entry_.options.emplace_back(std::move(def), std::move(doc));
+  return *this;
 }
 PassBuilder& PassBuilder::statistic(std::string n, std::string doc) {
-  return entry_.statistics.emplace_back(std::move(n), std::move(doc)), *this;
+  entry_.statistics.emplace_back(std::move(n), std::move(doc));
+  return *this;
 }
 PassBuilder& PassBuilder::statistics(std::function<NamedDocs()> list) {
-  return entry_.listed_counts = std::move(list), *this;
+  entry_.listed_counts = std::move(list);
+  return *this;
 }
 PassBuilder& PassBuilder::rewrite(std::string n, std::string doc) {
-  return entry_.rewrites.emplace_back(std::move(n), std::move(doc)), *this;
+  entry_.rewrites.emplace_back(std::move(n), std::move(doc));
+  return *this;
 }
-PassBuilder& PassBuilder::any_name() { return entry_.any_name = true, *this; }
-PassBuilder& PassBuilder::plevel(int level) { return entry_.plevel = level, *this; }
-PassBuilder& PassBuilder::result(PassResult r) { return entry_.result = r, *this; }
+PassBuilder& PassBuilder::any_name() {
+  entry_.any_name = true;
+  return *this;
+}
+PassBuilder& PassBuilder::plevel(int level) {
+  entry_.plevel = level;
+  return *this;
+}
+PassBuilder& PassBuilder::result(PassResult r) {
+  entry_.result = r;
+  return *this;
+}
 PassBuilder& PassBuilder::fuses(std::vector<Option> unfused) {
   entry_.fuses = true;
-  return entry_.unfused = std::move(unfused), *this;
+  entry_.unfused = std::move(unfused);
+  return *this;
 }
-PassBuilder& PassBuilder::override_pass() { return entry_.override_declared = true, *this; }
+PassBuilder& PassBuilder::override_pass() {
+  entry_.override_declared = true;
+  return *this;
+}
 
 namespace {
 
