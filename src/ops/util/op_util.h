@@ -241,8 +241,6 @@ inline constexpr int kDefaultLevel = 5;
 #define WEFT_REGISTER_UNARY_OP(Name, Set, Doc)                                \
   WEFT_REGISTER_OP(Name)                                                      \
       .describe(Doc)                                                          \
-      .set_num_inputs(1)                                                      \
-      .set_num_outputs(1)                                                     \
       .input("x", ::weft::ops::TypeDoc(Set))                                  \
       .output("y", "T", "the shape of x")                                     \
       .param<::weft::ops::NoParam>()                                          \
