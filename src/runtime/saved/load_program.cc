@@ -21,7 +21,6 @@
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
-#include "weft/support/hash.h"
 #include "weft/support/log.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
@@ -75,10 +74,7 @@ class Reader {
     WEFT_CHECK(file_[7] == kMagic[7], kInvalidModel,
                "the program has format {}, this build reads format {}", int(uint8_t(file_[7])),
                int(kMagic[7]));
-    const Hash128 h = HashBytes(file_.data() + kBodyAt, file_.size() - kBodyAt);
-    WEFT_CHECK(
-        h.hi == ReadWord(file_.data() + kHashAt) && h.lo == ReadWord(file_.data() + kHashAt + 8),
-        kInvalidModel, "{}its hash does not match", kDamaged);
+    WEFT_CHECK(IsSealed(file_), kInvalidModel, "{}its hash does not match", kDamaged);
     const uint64_t count = ReadWord(file_.data() + kBodyAt);
     WEFT_CHECK(count <= (file_.size() - kBodyAt - 8) / kEntryBytes, kInvalidModel, "{}{} sections",
                kDamaged, count);

@@ -1,6 +1,5 @@
 /// session.cc: runs of a program, with every input judged before.
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <set>
 #include <stdexcept>
@@ -224,10 +223,7 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
                "output '{}' is {}{}, the tensor bound to it {}{}", program_->outputs()[i].name,
                DTypeName(from.dtype()), from.shape().ToString(), DTypeName(to.dtype()),
                to.shape().ToString());
-    if (to.dtype() == DType::kString)
-      to.mutable_strings() = from.strings();
-    else if (to.num_bytes() > 0)
-      std::memcpy(to.mutable_data(), from.data(), size_t(to.num_bytes()));
+    CopyContent(from, &to);
     outputs[i] = bound[i];
   }
   return outputs;
