@@ -122,6 +122,11 @@ FHostEval EvalOf(const Computation& c) {
 
 // ---- inference ----
 
+template <class F>
+auto AskEither(const WeftInference* inference, F f) {
+  return inference->types ? f(*inference->types) : f(*inference->shapes);
+}
+
 void Infer(const WeftOpDef& def, const std::string& what, WeftInference inference) {
   CallPlugin(what, [&] { return def.infer(def.user, &inference); });
 }
@@ -129,8 +134,7 @@ void Infer(const WeftOpDef& def, const std::string& what, WeftInference inferenc
 WeftStatus SetOutput(WeftInference* inference, int32_t output, WeftDType dtype, int32_t rank,
                      const WeftDim* dims) {
   return Guard([&] {
-    const int count =
-        inference->types ? inference->types->num_outputs() : inference->shapes->num_outputs();
+    const int count = AskEither(inference, [](auto& ctx) { return ctx.num_outputs(); });
     WEFT_CHECK(output >= 0 && output < count, kApiMisuse, "there is no output {}", output);
     WEFT_CHECK(dtype >= 0 && dtype < kNumDTypes, kApiMisuse, "there is no dtype {}", dtype);
     if (inference->types) {
@@ -155,11 +159,9 @@ const Shape* InputShape(const WeftInference* inference, int32_t input) {
 }
 
 WeftDType InputType(const WeftInference* inference, int32_t input) {
-  const int count =
-      inference->types ? inference->types->num_inputs() : inference->shapes->num_inputs();
-  if (input < 0 || input >= count) return WEFT_DTYPE_UNKNOWN;
-  const bool there =
-      inference->types ? inference->types->has_input(input) : inference->shapes->has_input(input);
+  const bool there = AskEither(inference, [&](auto& ctx) {
+    return input >= 0 && input < ctx.num_inputs() && ctx.has_input(input);
+  });
   if (!there) return WEFT_DTYPE_UNKNOWN;
   const Type t = inference->types ? inference->types->in(input) : inference->shapes->in_type(input);
   return t.is_tensor() ? WeftDType(t.dtype) : WEFT_DTYPE_UNKNOWN;
@@ -259,7 +261,7 @@ WeftStatus RegisterCompute(const WeftComputeDef* given) {
     return Guard([&] { text = DimOf(d).ToString(); }) == WEFT_OK ? text.c_str() : "?";
   };
   h.infer_node = [](const WeftInference* i) -> const WeftNode* {
-    return HandleOf(i->types ? i->types->node() : i->shapes->node());
+    return HandleOf(AskEither(i, [](auto& ctx) { return NodePtr(ctx.node()); }));
   };
   h.infer_dtype = InputType;
   h.infer_rank = [](const WeftInference* i, int32_t input) -> int32_t {

@@ -9,8 +9,6 @@
 #include <climits>
 #include <cstddef>
 #include <map>
-#include <new>
-#include <stdexcept>
 
 #include "runtime/plan/usable_layouts.h"
 #include "runtime/program/program_impl.h"
@@ -22,6 +20,7 @@
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/log.h"
+#include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
@@ -259,14 +258,12 @@ std::shared_ptr<const Program> LoadProgramFromMemory(const void* data, size_t si
                                                      const std::string& name,
                                                      const LoadOptions& options) {
   try {
-    return Reader({static_cast<const char*>(data), size}, std::move(owner), options).Load();
+    return WithMemoryTo("load the program", {}, [&] {
+      return Reader({static_cast<const char*>(data), size}, std::move(owner), options).Load();
+    });
   } catch (Error& e) {
     e.AddPlace(name);
     throw;
-  } catch (const std::bad_alloc&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to load the program", name);
-  } catch (const std::length_error&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to load the program", name);
   }
 }
 
