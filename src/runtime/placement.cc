@@ -64,9 +64,16 @@ std::string Placement::WhyLate(const NodeEntry& e) const {
                      s ? s->ToString() : "?", why ? ": " + *why : "");
 }
 
+const FCompute* LibraryRoutine(const Target& target, const NodePtr& n) {
+  static const auto& any_target = Op::GetAttr<FCompute>("FCompute");
+  const std::optional<AnchoredCall> call = AnchoredCallOf(n);
+  const Op* op = call ? call->anchor->op() : n->op();
+  const FCompute* own = target.compute(op);
+  return own ? own : any_target.find(op);
+}
+
 Verdict Placement::Of(const NodePtr& n) const {
   static const auto& views = Op::GetAttr<TIsView>("TIsView");
-  static const auto& any_compute = Op::GetAttr<FCompute>("FCompute");
   if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) return {};
   const SymTensorPtr* followed =
       values_ && n->num_outputs() == 1 ? values_->find(NodeEntry(n)) : nullptr;
@@ -89,9 +96,7 @@ Verdict Placement::Of(const NodePtr& n) const {
     if (std::string late = e.node ? WhyLate(e) : ""; !late.empty())
       return interpreted(Runner::kStages, "it reads what is known late: " + late);
   if (views.get(n->op(), false)) return {};
-  const std::optional<AnchoredCall> call = AnchoredCallOf(n);
-  const Op* op = call ? call->anchor->op() : n->op();
-  if (target_.compute(op) || any_compute.find(op)) return {Runner::kLibrary, {}};
+  if (LibraryRoutine(target_, n)) return {Runner::kLibrary, {}};
   std::string why;
   if (TryExpand(g_, n, &why)) return {Runner::kKernel, {}};
   return interpreted(Runner::kInterpreter, std::move(why));

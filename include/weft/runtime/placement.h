@@ -54,6 +54,8 @@ class WEFT_API Placement {
   std::set<std::string> bound_;  ///< symbols that the inputs give values to
 };
 
+/// What runs `n`, or the operator under its epilogue, as a library call of the target; null: none.
+WEFT_API const FCompute* LibraryRoutine(const Target& target, const NodePtr& n);
 /// Why not even a run by stages can hold the graph, with the node; empty: one can.
 WEFT_API std::string WhyNoStages(const Graph& graph);
 /// Tensors of numbers have a place in an arena; strings, sequences and unknown types have none.

@@ -25,7 +25,6 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/metadata.h"
-#include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"
@@ -244,19 +243,14 @@ class Splitter {
     for (NodePtr p : g_.AllInputs())
       if (read[p->id()] || (part == kForward && !OnlyRead(p, kBackward))) add_variable(p);
     if (part == kBackward) {
+      const GradientScope known(
+          g_, whole_.HasAttr("dtype") ? &whole_.GetAttr<TypeMap>("dtype") : nullptr,
+          whole_.HasAttr("shape") ? &whole_.GetAttr<ShapeMap>("shape") : nullptr);
       for (size_t i = 0; i < retained_.size(); ++i) {
         const NodeEntry& e = retained_[i];
         // An added Read has what its variable has.
         const NodeEntry& of = e.node->id() < whole_.id_bound() ? e : e.node->inputs[0];
-        Type type = of.node->is_variable() ? DeclaredType(of.node) : Type();
-        Shape shape = of.node->is_variable() ? DeclaredShape(of.node).value_or(Shape()) : Shape();
-        if (whole_.HasAttr("dtype"))
-          if (const Type* t = whole_.GetAttr<TypeMap>("dtype").find(of.node->id(), of.index))
-            type = *t;
-        if (whole_.HasAttr("shape"))
-          if (const Shape* s = whole_.GetAttr<ShapeMap>("shape").find(of.node->id(), of.index))
-            shape = *s;
-        inputs[e] = NodeEntry(out.AddInput(retained_names[i], type, shape));
+        inputs[e] = NodeEntry(out.AddInput(retained_names[i], KnownType(of), KnownShape(of)));
       }
     }
     const auto at = [&](const NodeEntry& e) -> NodeEntry {

@@ -125,13 +125,11 @@ const AttrValue& AttrDict::at(std::string_view name) const {
 }
 
 bool AttrDict::erase(std::string_view name) {
-  for (auto it = items_.begin(); it != items_.end(); ++it) {
-    if (it->first == name) {
-      items_.erase(it);
-      return true;
-    }
-  }
-  return false;
+  const auto it = std::find_if(items_.begin(), items_.end(),
+                               [&](const Item& item) { return item.first == name; });
+  if (it == items_.end()) return false;
+  items_.erase(it);
+  return true;
 }
 
 }  // namespace weft

@@ -14,6 +14,7 @@
 #include "weft/core/graph/operands.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/out_of_memory.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -394,18 +395,14 @@ Graph LoadJson(std::string_view text, const JsonOptions& options) {
   Limits::Check("file_bytes", int64_t(text.size()), options.limits.file_bytes);
   // A graph inside of a graph is six values deeper.
   const int64_t depth = std::min<int64_t>(options.limits.depth, 1000) * 6 + 16;
-  try {
+  return WithMemoryTo("read the graph", options.source_name, [&]() -> Graph {
     const JsonDoc doc(text, options.source_name, depth);
     doc.Expect(0, Kind::kObject, "an object");
     if (doc.Find(0, "format")) return LoadWeftJson(doc, options);
     if (doc.Find(0, "nodes")) return LoadNnvmJson(doc, options);
     doc.Fail(ErrorCode::kSyntax, "the object has neither \"format\" nor \"nodes\"", 0,
              "expected a graph as Weft or NNVM writes it");
-  } catch (const std::bad_alloc&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to read the graph", options.source_name);
-  } catch (const std::length_error&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to read the graph", options.source_name);
-  }
+  });
 }
 
 }  // namespace weft

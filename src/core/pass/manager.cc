@@ -281,7 +281,7 @@ class Manager {
         MindAttributes(pass, attrs, before.store(), true, &again);
         CheckDeterministic(pass, out, again);
       }
-      if (!record->faults.empty() && !options_.reproducer.empty()) {
+      if (!record->faults.empty()) {
         InternalError fault(ErrorCode::kInternal, record->faults.front());
         fault.AddPlace("pass " + pass.name);
         WriteReproducer(before, spec, record->trigger, fuel, fault);
@@ -291,7 +291,7 @@ class Manager {
       return out;
     } catch (Error& e) {
       e.AddPlace("pass " + pass.name);
-      if (!options_.reproducer.empty()) WriteReproducer(before, spec, record->trigger, fuel, e);
+      WriteReproducer(before, spec, record->trigger, fuel, e);
       throw;
     } catch (const std::bad_alloc&) {
       ThrowError(ErrorCode::kOutOfMemory, "no memory for the pass", "pass " + pass.name);
@@ -300,8 +300,7 @@ class Manager {
     } catch (const std::exception& e) {
       InternalError thrown(ErrorCode::kInternal, fmt::format("the pass threw: {}", e.what()));
       thrown.AddPlace("pass " + pass.name);
-      if (!options_.reproducer.empty())
-        WriteReproducer(before, spec, record->trigger, fuel, thrown);
+      WriteReproducer(before, spec, record->trigger, fuel, thrown);
       throw thrown;
     }
   }
@@ -372,10 +371,11 @@ class Manager {
     out->store()->imported.clear();
   }
 
-  /// The options as they were when the pass began: what was left of the fuel, and
-  /// occurrences counted from here.
+  /// Where one is asked for. The options as they were when the pass began: what was left of the
+  /// fuel, and occurrences counted from here.
   void WriteReproducer(const Graph& before, const PassSpec& spec, Trigger trigger, int64_t fuel,
                        const Error& error) {
+    if (options_.reproducer.empty()) return;
     Reproducer r;
     r.pass = Pipeline({spec}).ToString();
     const bool asked = trigger == Trigger::kAsked;  // else the pass that needs it is still to come

@@ -3,8 +3,6 @@
 #include "weft/onnx/export.h"
 
 #include <climits>
-#include <new>
-#include <stdexcept>
 
 #include "exporter.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -12,6 +10,7 @@
 #include "weft/support/atomic_file.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
+#include "weft/support/out_of_memory.h"
 
 namespace weft {
 namespace {
@@ -126,14 +125,10 @@ void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::st
 template <class F>
 auto Guarded(F f) -> decltype(f()) {
   try {
-    return f();
+    return WithMemoryTo("export the model", kPlace, f);
   } catch (Error& e) {
     if (e.place().rfind(kPlace, 0) != 0) e.AddPlace(kPlace);
     throw;
-  } catch (const std::bad_alloc&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to export the model", kPlace);
-  } catch (const std::length_error&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to export the model", kPlace);
   }
 }
 

@@ -5,12 +5,12 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <climits>
-#include <new>
 
 #include "importer.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/file_reader.h"
+#include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 
 namespace weft {
@@ -135,14 +135,10 @@ TensorPtr ReadTensor(const Source& source, const Limits& limits, const std::stri
 template <class F>
 auto Guarded(const std::string& source, F f) -> decltype(f()) {
   try {
-    return f();
+    return WithMemoryTo("import the model", source, f);
   } catch (Error& e) {
     if (!source.empty() && e.place().rfind(source, 0) != 0) e.AddPlace(source);
     throw;
-  } catch (const std::bad_alloc&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to import the model", source);
-  } catch (const std::length_error&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to import the model", source);
   }
 }
 

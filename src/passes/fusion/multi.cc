@@ -87,8 +87,8 @@ class LaunchPlanner {
         r.min_level = std::min(r.min_level, level);
         r.computes |= computes;
       };
-      for (uint32_t i = plan_.input_begin[k]; i < plan_.input_begin[k + 1]; ++i)
-        if (plan_.inputs[i].present()) read(plan_.inputs[i].id);
+      for (const EntryKey& e : plan_.InputsOf(k))
+        if (e.present()) read(e.id);
       if (!plan_.has_control) continue;
       for (Node* d : plan_.order[k]->control_deps) {
         const int p = GroupOf(d->id());
@@ -131,10 +131,6 @@ class LaunchPlanner {
       if (const int g = GroupOf(plan_.ids[k]); slot[size_t(g)] == 0)
         members_[g].push_back(uint32_t(k));
   }
-  EntryKeys InputsOf(uint32_t k) const {
-    return {plan_.inputs.data() + plan_.input_begin[k],
-            plan_.input_begin[k + 1] - plan_.input_begin[k]};
-  }
 
   /// Equal for groups that do the same work over whatever extents: operators, attributes, literals,
   /// edges inside. Which tensors from outside are the same does not count.
@@ -150,7 +146,7 @@ class LaunchPlanner {
         const std::string text = value;
         h = CombineHash(h, HashBytes(text.data(), text.size()).lo);
       }
-      for (const EntryKey& e : InputsOf(k)) {
+      for (const EntryKey& e : plan_.InputsOf(k)) {
         uint64_t in = 0;
         if (!e.present())
           in = 1;
@@ -175,7 +171,7 @@ class LaunchPlanner {
     bool low = true;
     for (uint32_t k : members_.at(group)) {
       low = low && nodes_.spaces().extents(nodes_[plan_.ids[k]].shape).size() <= 2;
-      for (const EntryKey& e : InputsOf(k))
+      for (const EntryKey& e : plan_.InputsOf(k))
         if (e.present() && nodes_.ContentOf(e.id) != EntryKey::kAbsent && !nodes_.ConstantOf(e) &&
             nodes_.SpaceOf(e) == groups_[group].space.key)
           return true;
@@ -187,7 +183,7 @@ class LaunchPlanner {
   /// forgets the extents then.
   bool IsFlat(int group) {
     for (uint32_t k : members_.at(group))
-      for (const EntryKey& e : InputsOf(k)) {
+      for (const EntryKey& e : plan_.InputsOf(k)) {
         if (!e.present() || GroupOf(e.id) == group) continue;
         const int space = nodes_.SpaceOf(e);
         if (space != groups_[group].space.key && !nodes_.spaces().space_extents(space).empty())
@@ -293,7 +289,7 @@ class LaunchPlanner {
     int64_t bytes = 0;
     std::vector<uint64_t> seen;
     for (uint32_t k : members_.at(group))
-      for (const EntryKey& e : InputsOf(k)) {
+      for (const EntryKey& e : plan_.InputsOf(k)) {
         if (!e.present() || GroupOf(e.id) == group) continue;
         if (nodes_.ContentOf(e.id) != EntryKey::kAbsent) continue;
         if (nodes_.SpaceOf(e) != groups_[group].space.key) continue;

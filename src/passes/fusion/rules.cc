@@ -51,6 +51,12 @@ bool FusionRules::Compatible(NodePtr n, EntryKeys inputs, int mine, int p, Space
   }
 }
 
+bool FusionRules::IsOnlyReadHere(EntryKeys inputs, int p) {
+  int64_t edges = 0;
+  EachEdge(inputs, p, [&](uint32_t, const EntryKey&) { return ++edges, true; });
+  return groups_[p].open_uses == edges;
+}
+
 bool FusionRules::ElementwiseJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b,
                                    int p, Space* merged) {
   const int out = nodes_[n->id()].shape;
@@ -84,9 +90,7 @@ bool FusionRules::ReductionJoins(NodePtr n, EntryKeys inputs, const Space& a, co
 bool FusionRules::InjectiveJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,
                                  Space* merged) {
   // The producers' space disappears behind the new one: nothing else may want it.
-  int64_t edges = 0;
-  EachEdge(inputs, p, [&](uint32_t, const EntryKey&) { return ++edges, true; });
-  if (groups_[p].open_uses != edges) return false;
+  if (!IsOnlyReadHere(inputs, p)) return false;
   const NodeClass* c = nodes_.ClassOf(n->id());
   const bool permutes = c && !c->perm.empty();
   if (!a.is_row()) {
@@ -120,11 +124,8 @@ bool FusionRules::LocalJoins(NodePtr n, EntryKeys inputs, const Space& a, const 
                              Space* merged) {
   const NodeClass* c = nodes_.ClassOf(n->id());
   if (!c || !c->reads_once || a.is_row() || groups_[p].reductions > 0) return false;
-  int64_t edges = 0;
-  EachEdge(inputs, p, [&](uint32_t, const EntryKey&) { return ++edges, true; });
-  if (groups_[p].open_uses != edges) return false;
   *merged = b;
-  return true;
+  return IsOnlyReadHere(inputs, p);
 }
 
 }  // namespace weft

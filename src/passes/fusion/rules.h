@@ -25,6 +25,8 @@ class FusionRules {
         return false;
     return true;
   }
+  /// These are all uses of what is in group `p`.
+  bool IsOnlyReadHere(EntryKeys inputs, int p);
   bool ElementwiseJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,
                         Space* merged);
   bool ReductionJoins(NodePtr n, EntryKeys inputs, const Space& a, const Space& b, int p,

@@ -41,14 +41,14 @@ class Sweep {
     const bool ahead = future_.Matters(plan_.order);
     if (ahead) {
       for (NodePtr n : plan_.order) Read(n);
-      future_.Find(plan_.ids, rules_, [&](size_t k) { return InputsOf(k); });
-      late_.Find(plan_.order, [&](size_t k) { return InputsOf(k); });
+      future_.Find(plan_.ids, rules_, [&](size_t k) { return plan_.InputsOf(k); });
+      late_.Find(plan_.order, [&](size_t k) { return plan_.InputsOf(k); });
     }
     for (size_t k = 0; k < count; ++k) {
       if (k + 2 * kAhead < count) Prefetch(plan_.order[k + 2 * kAhead].get());
       if (k + kAhead < count) nodes_.Prefetch(plan_.order[k + kAhead]->id());
       if (!ahead) Read(plan_.order[k]);
-      Place(plan_.order[k], InputsOf(k));
+      Place(plan_.order[k], plan_.InputsOf(k));
     }
     NumberKernels();
     std::sort(plan_.parameters.begin(), plan_.parameters.end());
@@ -71,20 +71,14 @@ class Sweep {
   int GroupOf(NodeId id) { return groups_.Find(nodes_[id].group); }
   int Level(NodeId id) { return groups_[GroupOf(id)].level; }
 
-  EntryKeys InputsOf(size_t k) const {
-    return {plan_.inputs.data() + plan_.input_begin[k],
-            plan_.input_begin[k + 1] - plan_.input_begin[k]};
-  }
-
   /// Fills the row of a node.
   void Read(NodePtr n) {
     plan_.ids.push_back(n->id());
-    const size_t begin = plan_.inputs.size();
     for (const NodeEntry& e : n->inputs)
       plan_.inputs.push_back({e.node ? e.node->id() : EntryKey::kAbsent, e.index});
     plan_.input_begin.push_back(uint32_t(plan_.inputs.size()));
     plan_.has_control |= !n->control_deps.empty();
-    nodes_.Look(n, {plan_.inputs.data() + begin, uint32_t(plan_.inputs.size() - begin)});
+    nodes_.Look(n, plan_.InputsOf(plan_.ids.size() - 1));
   }
 
   void Place(NodePtr n, EntryKeys inputs) {
@@ -189,6 +183,14 @@ class Sweep {
     }
     groups_.Merge(a, b);
   }
+  /// As one kernel over that space, at that level.
+  void Unite(int a, int b, const Space& merged, int level) {
+    const uint32_t future = FutureOf(a, b, merged);
+    Unite(a, b);
+    groups_[a].future = future;
+    groups_[a].level = level;
+    groups_[a].space = merged;
+  }
 
   /// Can one kernel be all that the values of both become?
   bool Agree(int a, int b) {
@@ -200,19 +202,20 @@ class Sweep {
     if (x.space.key != y.space.key) return x.space.key == merged.key ? x.future : y.future;
     return x.future == 0 || y.future == 0 ? x.future | y.future : x.future & y.future;
   }
+  template <class Is>
+  bool ReadsSome(EntryKeys inputs, int p, Is&& is) {
+    return std::any_of(inputs.begin(), inputs.end(), [&](const EntryKey& e) {
+      return e.present() && GroupOf(e.id) == p && is(e.id);
+    });
+  }
   /// Is there, among what is read of group `p`, a result of its reductions, or
   /// something made from one?
   bool ReadsAfter(EntryKeys inputs, int p) {
-    return std::any_of(inputs.begin(), inputs.end(), [&](const EntryKey& e) {
-      return e.present() && GroupOf(e.id) == p && nodes_[e.id].after;
-    });
+    return ReadsSome(inputs, p, [&](NodeId id) { return nodes_[id].after; });
   }
-
   /// Is there, among what is read of group `p`, a value that waits for its readers?
   bool ReadsLate(EntryKeys inputs, int p) {
-    return std::any_of(inputs.begin(), inputs.end(), [&](const EntryKey& e) {
-      return e.present() && GroupOf(e.id) == p && late_.Is(e.id);
-    });
+    return ReadsSome(inputs, p, [&](NodeId id) { return late_.Is(id); });
   }
 
   /// A wider copy of what a loop inside a point makes is not written, but made where it is reduced:
@@ -351,15 +354,11 @@ class Sweep {
         continue;
       }
       if (!ctx_.Fuel("fuse", n)) return;
-      const uint32_t future = FutureOf(p, mine, merged);
-      Unite(p, mine);
-      groups_[p].future = future;
-      groups_[p].level = level;
+      Unite(p, mine, merged, level);
       groups_[p].open_uses -= edges;
       // What n read of p is inside now.
       for (const EntryKey& e : inputs)
         if (e.present() && GroupOf(e.id) == p) Internalise(p, e);
-      groups_[p].space = merged;
       mine = p;
     }
   }
@@ -394,11 +393,7 @@ class Sweep {
       }
       if (!MayWrite(other, mine, merged) || HasEdge(n, inputs, other)) continue;
       if (!ctx_.Fuel("fuse-siblings", n)) continue;
-      const uint32_t future = FutureOf(other, mine, merged);
-      Unite(other, mine);
-      groups_[other].future = future;
-      groups_[other].level = level;
-      groups_[other].space = merged;
+      Unite(other, mine, merged, level);
       reader = other;
     }
   }

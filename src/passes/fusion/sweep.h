@@ -26,6 +26,10 @@ struct FusionPlan {
   int64_t fused_ops = 0;
   int64_t level_refusals = 0;  ///< merges that only the levels were against
   int64_t parts = 0;           ///< groups that share a launch with others
+
+  EntryKeys InputsOf(size_t k) const {
+    return {inputs.data() + input_begin[k], input_begin[k + 1] - input_begin[k]};
+  }
 };
 
 FusionPlan PlanFusion(const Graph& g, PassContext& ctx);

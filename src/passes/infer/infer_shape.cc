@@ -153,16 +153,17 @@ class Context final : public InferShapeContext {
   Shape Merge(const Shape& given, Shape found, int i) {
     if (!given.has_rank()) return found;
     if (!found.has_rank()) return given;
-    WEFT_CHECK(given.rank() == found.rank(), kShapeMismatch,
-               "{}: output {} has shape {} by inference and was given as {}", node_->Describe(), i,
-               found.ToString(), given.ToString());
+    const auto check = [&](bool agree) {
+      WEFT_CHECK(agree, kShapeMismatch,
+                 "{}: output {} has shape {} by inference and was given as {}", node_->Describe(),
+                 i, found.ToString(), given.ToString());
+    };
+    check(given.rank() == found.rank());
     for (int d = 0; d < found.rank(); ++d) {
       if (!found[d].known()) {
         found.set(d, given[d]);
       } else if (given[d].known() && found[d] != given[d]) {
-        WEFT_CHECK(known.AddEqual(found[d], given[d]), kShapeMismatch,
-                   "{}: output {} has shape {} by inference and was given as {}", node_->Describe(),
-                   i, found.ToString(), given.ToString());
+        check(known.AddEqual(found[d], given[d]));
       }
     }
     return found;

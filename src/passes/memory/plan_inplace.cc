@@ -9,6 +9,9 @@
 
 #include <map>
 
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+
 namespace weft {
 namespace {
 
@@ -65,6 +68,14 @@ Pairs InplacePairs(const LoweredKernel& launch, int num_inputs) {
     }
   }
   return pairs;
+}
+
+Pairs InplacePairs(const NodePtr& node, const KernelMap* kernels) {
+  static const auto& inplace = Op::GetAttr<FInplace>("FInplace");
+  if (const LoweredKernel* k = kernels ? kernels->find(node) : nullptr)
+    return InplacePairs(*k, int(node->num_inputs()));
+  const FInplace* f = inplace.find(node->op());
+  return f ? (*f)(node) : Pairs();
 }
 
 std::vector<bool> LoadedOperands(const LoweredKernel& launch, int num_inputs) {

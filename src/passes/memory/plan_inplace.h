@@ -14,6 +14,10 @@ namespace weft {
 /// its reductions are done.
 std::vector<std::pair<int, int>> InplacePairs(const LoweredKernel& launch, int num_inputs);
 
+/// Of any node: those of its kernel in `kernels` (may be null), else what its operator says
+/// (FInplace).
+std::vector<std::pair<int, int>> InplacePairs(const NodePtr& node, const KernelMap* kernels);
+
 /// Operands that the launch loads from.
 std::vector<bool> LoadedOperands(const LoweredKernel& launch, int num_inputs);
 

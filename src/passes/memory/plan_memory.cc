@@ -130,13 +130,7 @@ class Planner {
   };
   std::vector<Places> PlacesOf(NodePtr n) const {
     std::vector<Places> places(n->num_outputs());
-    std::vector<std::pair<int, int>> pairs;
-    const LoweredKernel* kernel = kernels_ ? kernels_->find(n) : nullptr;
-    if (kernel)
-      pairs = InplacePairs(*kernel, int(n->num_inputs()));
-    else if (const FInplace* f = inplace_.find(n->op()))
-      pairs = (*f)(n);
-    for (auto [i, k] : pairs)
+    for (auto [i, k] : InplacePairs(n, kernels_))
       if (size_t(k) < places.size() && size_t(i) < n->num_inputs() && n->inputs[size_t(i)].node)
         places[size_t(k)].inputs.push_back(i);
     for (auto [i, k] : WrittenInputs(n))
@@ -207,7 +201,6 @@ class Planner {
   const KernelMap* kernels_;
   const LayoutMap layouts_;
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
-  const OpMap<FInplace>& inplace_ = Op::GetAttr<FInplace>("FInplace");
   StoragePlan plan_;
   VariablePlan variables_;
   std::vector<int> last_read_, live_until_;

@@ -102,11 +102,7 @@ class Contents {
     }
     for (const NodeEntry& e : g_.outputs) last_read_[Root(e).key()] = int(order_.nodes.size());
   }
-  int LastRead(const NodeEntry& e) const {
-    const auto it = last_read_.find(Root(e).key());
-    return it == last_read_.end() ? -1 : it->second;
-  }
-  const LoweredKernel* KernelOf(NodePtr n) const { return kernels_ ? kernels_->find(n) : nullptr; }
+  int LastRead(const NodeEntry& e) const { return LastReadOwn(Root(e)); }
   /// The node looks at the elements of its input (an Assign does not look at the variable).
   bool Loads(NodePtr n, int input) { return AccessOf(n).loads[size_t(input)]; }
   /// How a node looks at its operands; large launches are asked about every one of theirs.
@@ -120,17 +116,15 @@ class Contents {
     Access& a = it->second;
     if (!fresh) return a;
     const int inputs = int(n->num_inputs());
-    std::vector<std::pair<int, int>> pairs;
     a.loads.assign(size_t(inputs), true);
-    if (const LoweredKernel* k = KernelOf(n)) {
-      a.loads = LoadedOperands(*k, inputs);
-      pairs = InplacePairs(*k, inputs);
-    } else if (IsOp(n, builtin::kAssign)) {
+    const LoweredKernel* kernel = kernels_ ? kernels_->find(n) : nullptr;
+    if (kernel) a.loads = LoadedOperands(*kernel, inputs);
+    if (!kernel && IsOp(n, builtin::kAssign)) {
       a.loads[0] = false;
-    } else if (const FInplace* f = inplace_.find(n->op())) {
-      pairs = (*f)(n);
+    } else {
+      const std::vector<std::pair<int, int>> pairs = InplacePairs(n, kernels_);
+      a.in_place.insert(pairs.begin(), pairs.end());
     }
-    a.in_place.insert(pairs.begin(), pairs.end());
     for (int i = 0; i < inputs; ++i)
       if (const NodeEntry& e = n->inputs[size_t(i)]; e.node) a.operands.emplace_back(e.key(), i);
     std::sort(a.operands.begin(), a.operands.end());
@@ -238,7 +232,6 @@ class Contents {
   const KernelMap* kernels_;
   const std::function<bool(const NodeEntry&, const NodeEntry&)>& sizes_agree_;
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
-  const OpMap<FInplace>& inplace_ = Op::GetAttr<FInplace>("FInplace");
   VariablePlan plan_;
   std::vector<int> step_of_;                     // by node id
   std::map<NodeId, std::vector<Write>> writes_;  // by variable, in the order of steps

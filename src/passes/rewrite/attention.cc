@@ -135,10 +135,7 @@ class Former {
       m.mask = add->inputs[size_t(1 - side)];
     }
     NodePtr reader = m.mask ? softmax->inputs[0].node : softmax;
-    while (const std::optional<NodeEntry> inner = Unscaled(at, reader, &m.scale)) {
-      reader = at.node;
-      at = *inner;
-    }
+    SkipFactors(&at, &reader, &m.scale);
     NodeEntry q, k;
     if (!m::Match(at, m::Op("MatMul", m::Any(&q), m::Any(&k)).ReadOnlyBy(g_, reader)) ||
         !edit_.shape(at).same(square) || !IsMatrices(edit_.shape(q), rank) ||
@@ -167,10 +164,7 @@ class Former {
   bool LeadsToProduct(NodeEntry e, const NodePtr& add) const {
     double scale = 1;
     NodePtr reader = add;
-    while (const std::optional<NodeEntry> inner = Unscaled(e, reader, &scale)) {
-      reader = e.node;
-      e = *inner;
-    }
+    SkipFactors(&e, &reader, &scale);
     return m::Match(e, m::Op("MatMul", m::Any(), m::Any()).ReadOnlyBy(g_, reader)) &&
            edit_.shape(e).same(edit_.shape(NodeEntry(add)));
   }
@@ -197,6 +191,14 @@ class Former {
     return x;
   }
 
+  /// Moves `e` up over all of those.
+  void SkipFactors(NodeEntry* e, NodePtr* reader, double* scale) const {
+    while (const std::optional<NodeEntry> inner = Unscaled(*e, *reader, scale)) {
+      *reader = e->node;
+      *e = *inner;
+    }
+  }
+
   View Whole(const NodeEntry& e, int rank) const {
     View view{e, {}};
     const int missing = rank - edit_.shape(e).rank();
@@ -207,15 +209,9 @@ class Former {
   /// Moves the source up over factors, transpositions and views of equal elements.
   void LookThrough(View* view, NodePtr reader, double* scale) const {
     while (true) {
+      if (scale) SkipFactors(&view->source, &reader, scale);
       const NodeEntry e = view->source;
       if (!IsOnlyReadBy(g_, e, reader)) return;
-      if (scale) {
-        if (const std::optional<NodeEntry> inner = Unscaled(e, reader, scale)) {
-          view->source = *inner;
-          reader = e.node;
-          continue;
-        }
-      }
       std::vector<int64_t> map;
       if (IsOp(e.node, "Transpose"))
         map = TransposePerm(e.node, edit_.shape(e).rank());

@@ -54,14 +54,10 @@ struct Affine {
 };
 
 bool AllFinite(const std::vector<double>& v) {
-  for (double e : v)
-    if (!std::isfinite(e)) return false;
-  return true;
+  return std::all_of(v.begin(), v.end(), [](double e) { return std::isfinite(e); });
 }
 bool AllOnes(const std::vector<double>& v) {
-  for (double e : v)
-    if (e != 1) return false;
-  return true;
+  return std::all_of(v.begin(), v.end(), [](double e) { return e == 1; });
 }
 
 bool AllZeros(const Tensor& t) {

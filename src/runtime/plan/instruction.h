@@ -55,6 +55,9 @@ struct ExecutionPlan {
   std::vector<int> copies;  ///< outputs copied at the end
 };
 
+/// The tensor as it lies in another layout; itself where that is the same.
+TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to);
+
 /// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every
 /// node nothing can run.
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend);

@@ -13,18 +13,13 @@
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
+#include "weft/runtime/placement.h"
 #include "weft/support/check.h"
 #include "weft/support/log.h"
 #include "weft/support/strings.h"
 
 namespace weft {
 namespace {
-
-TensorPtr Reordered(const Tensor& plain, Layout layout) {
-  auto t = std::make_shared<Tensor>(plain.dtype(), plain.dims());
-  CopyLayout(plain.dtype(), plain.dims(), plain.data(), t->mutable_data(), Layout::kPlain, layout);
-  return t;
-}
 
 class PlanMaker {
  public:
@@ -185,13 +180,11 @@ class PlanMaker {
     return true;
   }
   bool ChooseLibrary(NodePtr n, Step* step) {
-    std::optional<AnchoredCall> anchored = AnchoredCallOf(n);
-    const Op* op = anchored ? anchored->anchor->op() : n->op();
-    const FCompute* f = target_.compute(op);
-    if (!f) f = any_compute_.find(op);
+    const FCompute* f = LibraryRoutine(target_, n);
     if (!f) return false;
     step->kind = StepKind::kLibrary;
-    if (anchored) step->anchored = std::make_shared<const AnchoredCall>(*std::move(anchored));
+    if (std::optional<AnchoredCall> anchored = AnchoredCallOf(n))
+      step->anchored = std::make_shared<const AnchoredCall>(*std::move(anchored));
     step->compute = *f;
     return true;
   }
@@ -232,7 +225,8 @@ class PlanMaker {
     if (block.kind == StorageKind::kConstant) {
       const NodePtr holder = g_.node(NodeId(block.number));
       const TensorPtr plain = ReorderedConstant(holder);
-      v.constant = plain ? Reordered(*plain, v.layout) : Graph::ConstantOf(NodeEntry(holder));
+      v.constant =
+          plain ? InLayout(plain, Layout::kPlain, v.layout) : Graph::ConstantOf(NodeEntry(holder));
     }
     plan_.values.push_back(std::move(v));
     return value_of_[key] = int(plan_.values.size()) - 1;
@@ -248,7 +242,6 @@ class PlanMaker {
   const KernelMap* kernels_;
   const LayoutMap* layouts_;
   const RtcMap* rtc_;
-  const OpMap<FCompute>& any_compute_ = Op::GetAttr<FCompute>("FCompute");
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
   ExecutionPlan plan_;
   std::unordered_map<EntryKey, int> value_of_;
@@ -258,6 +251,13 @@ class PlanMaker {
 };
 
 }  // namespace
+
+TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to) {
+  if (from == to) return t;
+  auto other = std::make_shared<Tensor>(t->dtype(), t->dims());
+  CopyLayout(t->dtype(), t->dims(), t->data(), other->mutable_data(), from, to);
+  return other;
+}
 
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend) {
   return PlanMaker(graph, backend).Run();

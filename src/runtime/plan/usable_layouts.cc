@@ -8,7 +8,7 @@
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/plan/epilogue.h"
 #include "weft/core/plan/layout.h"
-#include "weft/runtime/backend/compute.h"
+#include "weft/runtime/placement.h"
 
 namespace weft {
 namespace {
@@ -60,7 +60,7 @@ class Checker {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || view_.get(n->op(), false) ||
         IsOp(n, builtin::kRead) || IsOp(n, builtin::kAssign))
       return false;
-    if (!IsLibraryCall(n)) return true;  // the interpreter takes everything
+    if (!LibraryRoutine(target_, n)) return true;  // the interpreter takes everything
     const LayoutWish wish = LayoutWishOf(n, target_, shapes_, types_);
     for (size_t i = 0; i < all; ++i) {
       const auto& wished = i < inputs ? wish.inputs : wish.outputs;
@@ -72,11 +72,6 @@ class Checker {
   }
   static NodeEntry Operand(const NodePtr& n, size_t i) {
     return i < n->num_inputs() ? n->inputs[i] : NodeEntry(n, uint32_t(i - n->num_inputs()));
-  }
-  bool IsLibraryCall(const NodePtr& n) const {
-    const std::optional<AnchoredCall> call = AnchoredCallOf(n);
-    const Op* op = call ? call->anchor->op() : n->op();
-    return target_.compute(op) || Op::GetAttr<FCompute>("FCompute").find(op);
   }
 
   const Graph& g_;

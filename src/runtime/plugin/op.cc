@@ -1,6 +1,7 @@
 /// op.cc: operators and ways to run them, registered by plugins of the C tier.
 #include "weft/core/op/op.h"
 
+#include <deque>
 #include <memory>
 
 #include "services.h"
@@ -11,6 +12,7 @@
 #include "weft/core/op/staging.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/backend/compute.h"
+#include "weft/sym/apply.h"
 
 struct WeftInference {
   // One of the two is set: an operator says both at once and is asked for one at a time.
@@ -20,13 +22,14 @@ struct WeftInference {
 
 namespace weft::plugin {
 
-View::View(DType dtype, std::vector<int64_t> extents, void* data) : dims(std::move(extents)) {
+void View::Set(DType dtype, std::vector<int64_t> extents, const void* data) {
+  dims = std::move(extents);
   view.struct_size = sizeof view;
   view.dtype = WeftDType(dtype);
   view.rank = int32_t(dims.size());
   view.dims = dims.data();
   view.num_elements = NumElements(dims);
-  view.data = view.num_elements > 0 ? data : nullptr;
+  view.data = view.num_elements > 0 ? const_cast<void*>(data) : nullptr;
 }
 
 namespace {
@@ -34,6 +37,18 @@ namespace {
 Owner PluginOwner() { return {"plugin", "weft/plugin.h", 0}; }
 
 // ---- running ----
+
+/// Those of one call.
+class Views {
+ public:
+  const WeftView* Add(DType dtype, const std::vector<int64_t>& dims, const void* data) {
+    all_.emplace_back().Set(dtype, dims, data);
+    return &all_.back().view;
+  }
+
+ private:
+  std::deque<View> all_;  // they stay where they are
+};
 
 void RunComputation(const Computation& c, NodePtr node, const std::vector<const WeftView*>& inputs,
                     const std::vector<const WeftView*>& outputs) {
@@ -52,19 +67,14 @@ class PluginCall final : public LibraryCall {
  public:
   PluginCall(Computation c, const ComputeRequest& r) : c_(std::move(c)), r_(r) {}
   void Run(const void* const* inputs, void* const* outputs, void*) const override {
-    std::vector<std::unique_ptr<View>> views;
+    Views views;
     std::vector<const WeftView*> in, out;
-    for (size_t i = 0; i < r_.input_dims.size(); ++i) {
-      in.push_back(nullptr);
-      if (r_.input_types[i] == DType::kUnknown) continue;
-      views.push_back(std::make_unique<View>(r_.input_types[i], r_.input_dims[i],
-                                             const_cast<void*>(inputs[i])));
-      in.back() = &views.back()->view;
-    }
-    for (size_t i = 0; i < r_.output_dims.size(); ++i) {
-      views.push_back(std::make_unique<View>(r_.output_types[i], r_.output_dims[i], outputs[i]));
-      out.push_back(&views.back()->view);
-    }
+    for (size_t i = 0; i < r_.input_dims.size(); ++i)
+      in.push_back(r_.input_types[i] == DType::kUnknown
+                       ? nullptr
+                       : views.Add(r_.input_types[i], r_.input_dims[i], inputs[i]));
+    for (size_t i = 0; i < r_.output_dims.size(); ++i)
+      out.push_back(views.Add(r_.output_types[i], r_.output_dims[i], outputs[i]));
     RunComputation(c_, r_.node, in, out);
   }
   std::string description() const override { return c_.what; }
@@ -92,22 +102,17 @@ FHostEval EvalOf(const Computation& c) {
     PassOptions plain;
     plain.verify = false;
     g = ProvideTypes(std::move(g), plain);
-    std::vector<std::unique_ptr<View>> views;
+    Views views;
     std::vector<const WeftView*> in, out;
-    for (const TensorPtr& t : inputs) {
-      in.push_back(nullptr);
-      if (!t) continue;
-      views.push_back(std::make_unique<View>(t->dtype(), t->dims(), const_cast<void*>(t->data())));
-      in.back() = &views.back()->view;
-    }
+    for (const TensorPtr& t : inputs)
+      in.push_back(t ? views.Add(t->dtype(), t->dims(), t->data()) : nullptr);
     std::vector<TensorPtr> results;
     for (const NodeEntry& e : g.outputs) {
       const Shape& s = g.GetAttr<ShapeMap>("shape")[e];
       WEFT_CHECK(s.is_static(), kUnsupported,
                  "{}: the shape of output {} is not known before it runs", c.what, e.index);
       auto t = std::make_shared<Tensor>(g.GetAttr<TypeMap>("dtype")[e].dtype, s.ints());
-      views.push_back(std::make_unique<View>(t->dtype(), t->dims(), t->mutable_data()));
-      out.push_back(&views.back()->view);
+      out.push_back(views.Add(t->dtype(), t->dims(), t->mutable_data()));
       results.push_back(std::move(t));
     }
     RunComputation(c, g.outputs[0].node, in, out);
@@ -117,6 +122,11 @@ FHostEval EvalOf(const Computation& c) {
 
 // ---- inference ----
 
+template <class F>
+auto AskEither(const WeftInference* inference, F f) {
+  return inference->types ? f(*inference->types) : f(*inference->shapes);
+}
+
 void Infer(const WeftOpDef& def, const std::string& what, WeftInference inference) {
   CallPlugin(what, [&] { return def.infer(def.user, &inference); });
 }
@@ -124,8 +134,7 @@ void Infer(const WeftOpDef& def, const std::string& what, WeftInference inferenc
 WeftStatus SetOutput(WeftInference* inference, int32_t output, WeftDType dtype, int32_t rank,
                      const WeftDim* dims) {
   return Guard([&] {
-    const int count =
-        inference->types ? inference->types->num_outputs() : inference->shapes->num_outputs();
+    const int count = AskEither(inference, [](auto& ctx) { return ctx.num_outputs(); });
     WEFT_CHECK(output >= 0 && output < count, kApiMisuse, "there is no output {}", output);
     WEFT_CHECK(dtype >= 0 && dtype < kNumDTypes, kApiMisuse, "there is no dtype {}", dtype);
     if (inference->types) {
@@ -150,11 +159,9 @@ const Shape* InputShape(const WeftInference* inference, int32_t input) {
 }
 
 WeftDType InputType(const WeftInference* inference, int32_t input) {
-  const int count =
-      inference->types ? inference->types->num_inputs() : inference->shapes->num_inputs();
-  if (input < 0 || input >= count) return WEFT_DTYPE_UNKNOWN;
-  const bool there =
-      inference->types ? inference->types->has_input(input) : inference->shapes->has_input(input);
+  const bool there = AskEither(inference, [&](auto& ctx) {
+    return input >= 0 && input < ctx.num_inputs() && ctx.has_input(input);
+  });
   if (!there) return WEFT_DTYPE_UNKNOWN;
   const Type t = inference->types ? inference->types->in(input) : inference->shapes->in_type(input);
   return t.is_tensor() ? WeftDType(t.dtype) : WEFT_DTYPE_UNKNOWN;
@@ -165,31 +172,9 @@ WeftDim DimOp(char op, WeftDim a, WeftDim b) {
   if (!x.known() || !y.known()) return nullptr;
   SymInt r;
   const WeftStatus status = Guard([&] {
-    switch (op) {
-      case '+':
-        r = x + y;
-        break;
-      case '-':
-        r = x - y;
-        break;
-      case '*':
-        r = x * y;
-        break;
-      case '/':
-        r = FloorDiv(x, y);
-        break;
-      case '%':
-        r = Mod(x, y);
-        break;
-      case 'm':
-        r = Min(x, y);
-        break;
-      case 'M':
-        r = Max(x, y);
-        break;
-      default:
-        WEFT_THROW(kApiMisuse, "there is no operation '{}' on dimensions", op);
-    }
+    WEFT_CHECK(std::string_view("+-*/%mM").find(op) != std::string_view::npos, kApiMisuse,
+               "there is no operation '{}' on dimensions", op);
+    r = ApplySymOp(op, x, y);
   });
   return status == WEFT_OK ? HandleOf(r) : nullptr;
 }
@@ -276,7 +261,7 @@ WeftStatus RegisterCompute(const WeftComputeDef* given) {
     return Guard([&] { text = DimOf(d).ToString(); }) == WEFT_OK ? text.c_str() : "?";
   };
   h.infer_node = [](const WeftInference* i) -> const WeftNode* {
-    return HandleOf(i->types ? i->types->node() : i->shapes->node());
+    return HandleOf(AskEither(i, [](auto& ctx) { return NodePtr(ctx.node()); }));
   };
   h.infer_dtype = InputType;
   h.infer_rank = [](const WeftInference* i, int32_t input) -> int32_t {

@@ -99,15 +99,8 @@ const WeftView* ConstantOf(const WeftGraph* g, WeftEntry entry) {
     const NodeEntry e = Checked(g, entry);
     const TensorPtr t = e ? Graph::ConstantOf(e) : nullptr;
     if (!t || t->dtype() == DType::kString) return;
-    WeftView& v = g->constant.view;
-    g->constant.dims = t->dims();
-    v.struct_size = sizeof v;
-    v.data = t->num_elements() > 0 ? const_cast<void*>(t->data()) : nullptr;
-    v.dtype = WeftDType(t->dtype());
-    v.rank = int32_t(t->rank());
-    v.dims = g->constant.dims.data();
-    v.num_elements = t->num_elements();
-    found = &v;
+    g->constant.Set(t->dtype(), t->dims(), t->data());
+    found = &g->constant.view;
   });
   return found;
 }

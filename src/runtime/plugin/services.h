@@ -81,7 +81,7 @@ struct View {
   WeftView view{};
   std::vector<int64_t> dims;
   View() = default;
-  View(DType dtype, std::vector<int64_t> extents, void* data);
+  void Set(DType dtype, std::vector<int64_t> extents, const void* data);
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 };

@@ -1,8 +1,6 @@
 /// compile.cc: what Compile does for every backend: the pipeline, then a program of what it left.
 #include <algorithm>
 #include <map>
-#include <new>
-#include <stdexcept>
 
 #include "program_impl.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -11,6 +9,7 @@
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
 #include "weft/support/check.h"
+#include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 #include "weft/support/timer.h"
 
@@ -201,16 +200,12 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
 }  // namespace
 
 std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options) {
-  try {
+  return WithMemoryTo("compile the graph", {}, [&] {
     if (!options.backend.empty()) return CompileAny(std::move(graph), options);
     CompileOptions with_backend = options;
     with_backend.backend = kDefaultBackend;
     return CompileAny(std::move(graph), with_backend);
-  } catch (const std::bad_alloc&) {
-    WEFT_THROW(kOutOfMemory, "no memory to compile the graph");
-  } catch (const std::length_error&) {
-    WEFT_THROW(kOutOfMemory, "no memory to compile the graph");
-  }
+  });
 }
 
 }  // namespace weft

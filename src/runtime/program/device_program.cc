@@ -322,12 +322,6 @@ class DeviceProgram final : public PlannedProgram {
         s.stream->CopyIn(Pointer(s, step.outputs[i]), t->data(), t->num_bytes());
     }
   }
-  static TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to) {
-    if (from == to) return t;
-    auto other = std::make_shared<Tensor>(t->dtype(), t->dims());
-    CopyLayout(t->dtype(), t->dims(), t->data(), other->mutable_data(), from, to);
-    return other;
-  }
 
   int flags_ = 0;             ///< steps with a range flag
   std::vector<int> flag_of_;  ///< by step: how many have one before it

@@ -113,14 +113,9 @@ class HostProgram final : public PlannedProgram {
         continue;
       }
       const Value& value = plan_.values[size_t(v)];
-      auto t = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr);
-      if (value.layout == Layout::kChannelsLast) {
-        auto plain = std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)]);
-        CopyLayout(value.dtype, plain->dims(), t->data(), plain->mutable_data(), value.layout,
-                   Layout::kPlain);
-        t = std::move(plain);
-      }
-      in.push_back(std::move(t));
+      const auto t =
+          std::make_shared<const Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr);
+      in.push_back(InLayout(t, value.layout, Layout::kPlain));
     }
     const std::vector<TensorPtr> out = Interpret(step, b, in);
     for (size_t i = 0; i < out.size(); ++i)

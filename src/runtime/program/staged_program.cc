@@ -287,9 +287,7 @@ class StagedProgram final : public Program::Impl {
         state.bytes_moved += session->bytes_moved();
         state.kernels_failed += session->kernels_failed();
         const ProgramStats& of = stage->program->stats();
-        const StepCounts own{of.kernels,  of.distinct_kernels, of.library_calls,
-                             of.reorders, of.interpreted,      of.host_steps};
-        for (size_t i = 0; i < own.size(); ++i) steps[i] += own[i];
+        for (size_t i = 0; i < steps.size(); ++i) steps[i] += of.*kCounted[i];
       }
       steps[kInterpreted] += int(stage->host.size());
       for (const NodePtr& n : stage->compiled) at.done[n->id()] = 1;
@@ -311,19 +309,18 @@ class StagedProgram final : public Program::Impl {
   }
 
  private:
-  /// In the order of ProgramStats.
-  using StepCounts = std::array<int, 6>;
+  /// What the steps of all stages are counted as.
+  static constexpr int ProgramStats::*kCounted[] = {
+      &ProgramStats::kernels,  &ProgramStats::distinct_kernels, &ProgramStats::library_calls,
+      &ProgramStats::reorders, &ProgramStats::interpreted,      &ProgramStats::host_steps};
+  using StepCounts = std::array<int, std::size(kCounted)>;
   static constexpr size_t kInterpreted = 4;
   /// Whoever asked for those of an earlier run keeps them.
   void Tell(const StepCounts& steps) const {
     std::lock_guard lock(mutex_);
     const auto [it, fresh] = told_.try_emplace(steps, stats_);
     ProgramStats& s = it->second;
-    if (fresh) {
-      int* const fields[] = {&s.kernels,  &s.distinct_kernels, &s.library_calls,
-                             &s.reorders, &s.interpreted,      &s.host_steps};
-      for (size_t i = 0; i < steps.size(); ++i) *fields[i] = steps[i];
-    }
+    for (size_t i = 0; fresh && i < steps.size(); ++i) s.*kCounted[i] = steps[i];
     last_run_ = &s;
   }
   static TensorPtr TensorOf(const Progress& at, const NodeEntry& e) {

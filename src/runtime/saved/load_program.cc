@@ -9,8 +9,6 @@
 #include <climits>
 #include <cstddef>
 #include <map>
-#include <new>
-#include <stdexcept>
 
 #include "runtime/plan/usable_layouts.h"
 #include "runtime/program/program_impl.h"
@@ -21,8 +19,8 @@
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
-#include "weft/support/hash.h"
 #include "weft/support/log.h"
+#include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
@@ -75,10 +73,7 @@ class Reader {
     WEFT_CHECK(file_[7] == kMagic[7], kInvalidModel,
                "the program has format {}, this build reads format {}", int(uint8_t(file_[7])),
                int(kMagic[7]));
-    const Hash128 h = HashBytes(file_.data() + kBodyAt, file_.size() - kBodyAt);
-    WEFT_CHECK(
-        h.hi == ReadWord(file_.data() + kHashAt) && h.lo == ReadWord(file_.data() + kHashAt + 8),
-        kInvalidModel, "{}its hash does not match", kDamaged);
+    WEFT_CHECK(IsSealed(file_), kInvalidModel, "{}its hash does not match", kDamaged);
     const uint64_t count = ReadWord(file_.data() + kBodyAt);
     WEFT_CHECK(count <= (file_.size() - kBodyAt - 8) / kEntryBytes, kInvalidModel, "{}{} sections",
                kDamaged, count);
@@ -263,14 +258,12 @@ std::shared_ptr<const Program> LoadProgramFromMemory(const void* data, size_t si
                                                      const std::string& name,
                                                      const LoadOptions& options) {
   try {
-    return Reader({static_cast<const char*>(data), size}, std::move(owner), options).Load();
+    return WithMemoryTo("load the program", {}, [&] {
+      return Reader({static_cast<const char*>(data), size}, std::move(owner), options).Load();
+    });
   } catch (Error& e) {
     e.AddPlace(name);
     throw;
-  } catch (const std::bad_alloc&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to load the program", name);
-  } catch (const std::length_error&) {
-    ThrowError(ErrorCode::kOutOfMemory, "no memory to load the program", name);
   }
 }
 

@@ -6,7 +6,6 @@
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
-#include "weft/support/hash.h"
 #include "weftx.h"
 
 namespace weft {
@@ -108,11 +107,7 @@ std::string PackProgram(const Graph& compiled, const std::string& backend,
     out.resize((out.size() + weftx::kAlign - 1) / weftx::kAlign * weftx::kAlign);
     out += content;
   }
-  const Hash128 hash = HashBytes(out.data() + weftx::kBodyAt, out.size() - weftx::kBodyAt);
-  std::string digest;
-  weftx::AppendWord(&digest, hash.hi);
-  weftx::AppendWord(&digest, hash.lo);
-  out.replace(weftx::kHashAt, digest.size(), digest);
+  weftx::Seal(&out);
   return out;
 }
 

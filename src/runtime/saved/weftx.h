@@ -4,14 +4,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "weft/support/hash.h"
 
 namespace weft::weftx {
 
 constexpr char kMagic[8] = {'W', 'E', 'F', 'T',
                             'X', 0,   0,   1};  // the last byte is the format version
-constexpr size_t kHashAt = sizeof kMagic, kBodyAt = kHashAt + 16;
-constexpr size_t kEntryBytes = 24;  // of the section table
-constexpr size_t kAlign = 64;       // of tensors, in the file
+constexpr size_t kBodyAt = sizeof kMagic + 16;  // behind the hash of all that follows
+constexpr size_t kEntryBytes = 24;              // of the section table
+constexpr size_t kAlign = 64;                   // of tensors, in the file
 
 constexpr const char *kMeta = "meta", *kGraph = "graph", *kTensors = "tensors", *kData = "data",
                      *kKernels = "kernels";
@@ -25,6 +28,21 @@ inline uint64_t ReadWord(const char* at) {
   uint64_t v = 0;
   for (int i = 7; i >= 0; --i) v = v << 8 | uint8_t(at[i]);
   return v;
+}
+
+/// Puts the hash of the body, which begins at kBodyAt, in front of it.
+inline void Seal(std::string* file) {
+  const Hash128 hash = HashBytes(file->data() + kBodyAt, file->size() - kBodyAt);
+  std::string digest;
+  AppendWord(&digest, hash.hi);
+  AppendWord(&digest, hash.lo);
+  file->replace(kBodyAt - digest.size(), digest.size(), digest);
+}
+/// Of a file of at least kBodyAt bytes: nothing has changed since.
+inline bool IsSealed(std::string_view file) {
+  const Hash128 hash = HashBytes(file.data() + kBodyAt, file.size() - kBodyAt);
+  const char* saved = file.data() + kBodyAt - 16;
+  return hash.hi == ReadWord(saved) && hash.lo == ReadWord(saved + 8);
 }
 
 }  // namespace weft::weftx

@@ -1,9 +1,6 @@
 /// session.cc: runs of a program, with every input judged before.
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <set>
-#include <stdexcept>
 #include <utility>
 
 #include "runtime/program/program_impl.h"
@@ -11,6 +8,7 @@
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
 
@@ -125,15 +123,11 @@ void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
              specs.size(), inputs.size());
   for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i]);
   outputs->resize(program_->outputs().size());
-  try {
+  WithMemoryTo("run the program", {}, [&] {
     RequestScope scope(program_->impl().limits_, &cancel_);
     RequestScope::Poll();
     RunProgram(inputs, outputs, rest);
-  } catch (const std::bad_alloc&) {
-    WEFT_THROW(kOutOfMemory, "no memory to run the program");
-  } catch (const std::length_error&) {
-    WEFT_THROW(kOutOfMemory, "no memory to run the program");
-  }
+  });
 }
 
 void Session::RunInto(const std::vector<TensorPtr>& inputs,
@@ -224,10 +218,7 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
                "output '{}' is {}{}, the tensor bound to it {}{}", program_->outputs()[i].name,
                DTypeName(from.dtype()), from.shape().ToString(), DTypeName(to.dtype()),
                to.shape().ToString());
-    if (to.dtype() == DType::kString)
-      to.mutable_strings() = from.strings();
-    else if (to.num_bytes() > 0)
-      std::memcpy(to.mutable_data(), from.data(), size_t(to.num_bytes()));
+    CopyContent(from, &to);
     outputs[i] = bound[i];
   }
   return outputs;

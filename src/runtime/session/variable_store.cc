@@ -13,7 +13,6 @@
 #include "weft/support/checked.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
-#include "weft/support/hash.h"
 
 namespace weft {
 namespace {
@@ -23,7 +22,6 @@ using Texts = std::map<std::string, std::string>;
 
 constexpr char kMagic[8] = {'W', 'E', 'F', 'T',
                             'V', 0,   0,   1};  // the last byte is the format version
-constexpr size_t kBodyAt = sizeof kMagic + 16;
 
 void PutText(std::string* out, const std::string& text) {
   weftx::AppendWord(out, text.size());
@@ -34,16 +32,14 @@ void PutText(std::string* out, const std::string& text) {
 class Reader {
  public:
   explicit Reader(std::string_view file) : rest_(file) {
-    WEFT_CHECK(file.size() >= kBodyAt && file.substr(0, 7) == std::string_view(kMagic, 7),
+    WEFT_CHECK(file.size() >= weftx::kBodyAt && file.substr(0, 7) == std::string_view(kMagic, 7),
                kInvalidModel, "this is not a checkpoint: it does not begin with WEFTV");
     WEFT_CHECK(file[7] == kMagic[7], kInvalidModel,
                "the checkpoint has format {}, this build reads format {}", int(uint8_t(file[7])),
                int(kMagic[7]));
-    const Hash128 h = HashBytes(file.data() + kBodyAt, file.size() - kBodyAt);
-    const char* saved = file.data() + sizeof kMagic;
-    WEFT_CHECK(h.hi == weftx::ReadWord(saved) && h.lo == weftx::ReadWord(saved + 8), kInvalidModel,
+    WEFT_CHECK(weftx::IsSealed(file), kInvalidModel,
                "the checkpoint is damaged: its hash does not match");
-    rest_.remove_prefix(kBodyAt);
+    rest_.remove_prefix(weftx::kBodyAt);
   }
   void Read(Texts* metadata, Tensors* tensors) {
     for (uint64_t n = Number(); n > 0; --n) {
@@ -112,6 +108,11 @@ struct VariableStore::Impl {
     slot = OwnCopy(value);
     ++version;
   }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, t] : tensors) names.push_back(name);
+    return names;
+  }
   bool IsAhead() const {
     return std::any_of(on_device.begin(), on_device.end(),
                        [](const auto& copy) { return copy.second->ahead(); });
@@ -148,12 +149,9 @@ bool VariableStore::SetIfAbsent(const std::string& name, const TensorPtr& value)
 std::shared_ptr<Tensor> VariableStore::Get(const std::string& name) const {
   const std::shared_lock lock = impl_->LockToRead();
   const auto it = impl_->tensors.find(name);
-  if (it == impl_->tensors.end()) {
-    std::vector<std::string> names;
-    for (const auto& [n, t] : impl_->tensors) names.push_back(n);
+  if (it == impl_->tensors.end())
     ThrowError(ErrorCode::kBadBinding, fmt::format("there is no variable '{}'", name), "",
-               DidYouMean(name, names));
-  }
+               DidYouMean(name, impl_->Names()));
   return OwnCopy(*it->second);
 }
 
@@ -172,9 +170,7 @@ bool VariableStore::Erase(const std::string& name) {
 
 std::vector<std::string> VariableStore::Names() const {
   std::shared_lock lock(impl_->mutex);
-  std::vector<std::string> names;
-  for (const auto& [name, t] : impl_->tensors) names.push_back(name);
-  return names;
+  return impl_->Names();
 }
 
 int64_t VariableStore::num_bytes() const {
@@ -223,11 +219,7 @@ void VariableStore::Save(const std::string& path) const {
       out.append(static_cast<const char*>(t->data()), size_t(t->num_bytes()));
     }
   }
-  const Hash128 hash = HashBytes(out.data() + kBodyAt, out.size() - kBodyAt);
-  std::string digest;
-  weftx::AppendWord(&digest, hash.hi);
-  weftx::AppendWord(&digest, hash.lo);
-  out.replace(sizeof kMagic, digest.size(), digest);
+  weftx::Seal(&out);
   WriteFileAtomic(path, out);
 }
 
@@ -285,10 +277,6 @@ std::shared_ptr<Tensor> VariableAccess::Find(const std::string& name) const {
   const auto it = store_.impl_->tensors.find(name);
   return it == store_.impl_->tensors.end() ? nullptr : it->second;
 }
-std::vector<std::string> VariableAccess::Names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, t] : store_.impl_->tensors) names.push_back(name);
-  return names;
-}
+std::vector<std::string> VariableAccess::Names() const { return store_.impl_->Names(); }
 
 }  // namespace weft
