@@ -33,13 +33,20 @@ namespace weft {
 
 namespace {
 
+bool ThrowsFaults(const PassOptions& options) {
+  if (options.faults != FaultPolicy::kDefault) return options.faults == FaultPolicy::kThrow;
+  const char* said = std::getenv("WEFT_FAULTS");
+  return said && std::string_view(said) == "throw";
+}
+
 class Context final : public PassContext {
  public:
-  Context(const PassEntry& pass, OptionValues values, const PassOptions& options, int64_t* fuel,
-          PassRecord* record, PassTrace* trace)
+  Context(const PassEntry& pass, OptionValues values, const PassOptions& options,
+          bool throws_faults, int64_t* fuel, PassRecord* record, PassTrace* trace)
       : pass_(pass),
         values_(std::move(values)),
         options_(options),
+        throws_faults_(throws_faults),
         fuel_(fuel),
         record_(record),
         trace_(trace) {}
@@ -71,7 +78,7 @@ class Context final : public PassContext {
     record_->warnings.push_back(std::move(message));
   }
   void Fault(std::string message) override {
-    if (ThrowsFaults(options_)) throw InternalError(ErrorCode::kInternal, std::move(message));
+    if (throws_faults_) throw InternalError(ErrorCode::kInternal, std::move(message));
     WEFT_LOG(kError, "pass {}: {}", pass_.name, message);
     record_->faults.push_back(std::move(message));
   }
@@ -99,16 +106,12 @@ class Context final : public PassContext {
         fmt::format("pass '{}' {} '{}', which it does not declare", pass_.name, does, name), "",
         fmt::format("register it with {}; declared: {}", how, list.empty() ? "nothing" : list));
   }
-  bool ChecksNames() const { return !pass_.any_name && (kDebug || ThrowsFaults(options_)); }
-  static bool ThrowsFaults(const PassOptions& options) {
-    if (options.faults != FaultPolicy::kDefault) return options.faults == FaultPolicy::kThrow;
-    const char* said = std::getenv("WEFT_FAULTS");
-    return said && std::string_view(said) == "throw";
-  }
+  bool ChecksNames() const { return !pass_.any_name && (kDebug || throws_faults_); }
 
   const PassEntry& pass_;
   OptionValues values_;
   const PassOptions& options_;
+  const bool throws_faults_;
   int64_t* fuel_;
   PassRecord* record_;
   PassTrace* trace_;
@@ -120,6 +123,7 @@ class Manager {
   explicit Manager(const PassOptions& options)
       : options_(options),
         scope_(options.limits, &options.cancel),
+        throws_faults_(ThrowsFaults(options)),
         fuel_(options.fuel),
         print_before_(Compiled(options.print_before)),
         print_after_(Compiled(options.print_after)),
@@ -174,8 +178,9 @@ class Manager {
     record.reason = reason;
     record.nodes_before = g.num_nodes();
     const int occurrence = ++occurrences_[pass.name];
-    record.skipped = Contains(options_.skip, pass.name) ||
-                     Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence));
+    record.skipped = !options_.skip.empty() &&
+                     (Contains(options_.skip, pass.name) ||
+                      Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence)));
     if (trace_) trace_->Begin({spec, record.number, occurrence, trigger, record.skipped});
     if (record.skipped) {
       record.nodes_after = g.num_nodes();
@@ -201,7 +206,7 @@ class Manager {
   /// Runs providers until everything that is needed is there and complete. A provider may undo
   /// what an earlier one gave.
   Graph Provide(Graph g, const std::vector<std::string>& attrs, const std::string& needed_by) {
-    std::map<std::string, int> runs;  // of each provider
+    std::vector<const PassEntry*> ran;
     while (true) {
       std::string missing;
       for (const std::string& attr : attrs)
@@ -223,18 +228,21 @@ class Manager {
                                needed_by, missing),
                    "", hint);
       }
-      const PassEntry& provider = ProviderOf(missing, needed_by);
+      const PassEntry& provider = BestOf(providers, missing, needed_by);
       WEFT_CHECK(!Contains(options_.skip, provider.name), kDependency,
                  "pass '{}' requires the graph attribute '{}', whose provider '{}' is skipped",
                  needed_by, missing, provider.name);
       // Twice: once for what was missing, once for what another provider undid. More means that
       // they undo each other.
+      ran.push_back(&provider);
       WEFT_CHECK(
-          ++runs[provider.name] <= 2, kDependency,
+          std::count(ran.begin(), ran.end(), &provider) <= 2, kDependency,
           "the passes that provide what '{}' needs undo each other's attributes ('{}' by '{}')",
           needed_by, missing, provider.name);
-      const std::string why = fmt::format("{} needs '{}'", needed_by, missing);
-      WEFT_LOG(kInfo, "running {}: {}", provider.name, why);
+      std::string why;
+      if (options_.records || options_.on_pass)
+        why = fmt::format("{} needs '{}'", needed_by, missing);
+      WEFT_LOG(kInfo, "running {}: {} needs '{}'", provider.name, needed_by, missing);
       g = RunOne(std::move(g), PassSpec(provider.name), Trigger::kDependency, why);
     }
   }
@@ -306,7 +314,8 @@ class Manager {
   }
 
   Graph Body(Graph g, const PassEntry& pass, const PassSpec& spec, PassRecord* record) {
-    Context context(pass, ResolveOptions(pass, spec.options), options_, &fuel_, record, trace_);
+    Context context(pass, ResolveOptions(pass, spec.options), options_, throws_faults_, &fuel_,
+                    record, trace_);
     AmbientScope ambient(g);
     std::shared_ptr<GraphStore> store = g.shared_store();
     g.HasAttr(
@@ -431,6 +440,7 @@ class Manager {
 
   const PassOptions& options_;
   RequestScope scope_;
+  const bool throws_faults_;
   int64_t fuel_;
   const Pattern print_before_, print_after_;
   PassTrace* trace_;

@@ -14,9 +14,11 @@ bool Contains(const std::vector<std::string>& v, const std::string& s) {
   return std::find(v.begin(), v.end(), s) != v.end();
 }
 
-const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_by) {
+const PassEntry& BestOf(const std::vector<const PassEntry*>& providers, const std::string& attr,
+                        const std::string& needed_by) {
+  if (providers.size() == 1) return *providers[0];
   std::vector<const PassEntry*> best;
-  for (const PassEntry* p : ProvidersOf(attr)) {
+  for (const PassEntry* p : providers) {
     if (!best.empty() && p->plevel > best[0]->plevel) best.clear();
     if (best.empty() || p->plevel == best[0]->plevel) best.push_back(p);
   }
@@ -78,7 +80,7 @@ Pipeline ResolvePipeline(const Graph& graph, const Pipeline& pipeline, const Pas
       if (Contains(have, attr)) continue;
       WEFT_CHECK(!options.strict, kDependency,
                  "pass '{}' requires the graph attribute '{}' (strict mode)", pass.name, attr);
-      add(PassSpec(ProviderOf(attr, pass.name).name), depth + 1);
+      add(PassSpec(BestOf(ProvidersOf(attr), attr, pass.name).name), depth + 1);
     }
     out.push_back(spec);
     if (pass.changes_graph && !pass.preserves_all)

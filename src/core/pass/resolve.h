@@ -14,8 +14,10 @@ bool Contains(const std::vector<std::string>& v, const std::string& s);
 
 /// Passes that provide `attr`, by name.
 std::vector<const PassEntry*> ProvidersOf(std::string_view attr);
-/// Pass that provides `attr`: the highest plevel; a tie names the candidates.
-const PassEntry& ProviderOf(const std::string& attr, const std::string& needed_by);
+/// The one that runs, of the passes that provide `attr`: the highest plevel; a tie names the
+/// candidates.
+const PassEntry& BestOf(const std::vector<const PassEntry*>& providers, const std::string& attr,
+                        const std::string& needed_by);
 
 using OptionValues = std::map<std::string, OptionValue, std::less<>>;
 /// Options of one call, checked against the declaration.
