@@ -7,33 +7,25 @@
 
 The rooms come from the table in tools/check_layers.py, which every include is checked against; the way from the numbered
 list in docs/ARCHITECTURE.md. --check compares the page's picture and its table of rooms with that table, looks up file and
-function of each stay of the list, and lets the list grow no longer. Equal input gives equal bytes.
+function of each stay of the list, lets the list grow no longer, and no call of it go up but through a registry. Equal input
+gives equal bytes.
 """
-import importlib.util
 import pathlib
 import re
 import sys
 from html import escape
 
+sys.dont_write_bytecode = True
+from check_layers import BELOW, SUB_ROOMS, Tree, closure  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+TREE = Tree(ROOT)
 PAGE = ROOT / "docs/ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms: written by tools/draw_rooms.py --write -->\n", "<!-- end of rooms -->\n"
 MOST_STAYS = 15
 STAY = re.compile(r"^(\d+)\. \*\*(.+?)\*\*(?:, from (\d+))?(, through the registry of \w+)?: `([^`]+)`: (.*)$")
 TAKEN = re.compile(r"`([\w/]+\.cc)` ((?:`[\w:]+`(?:, )?)+)")
 ROW = re.compile(r"^\| (\*\*)?([a-z_/]+)(?:\*\*)? \| (.+?) \| (.*?) ?\|$")
-
-
-def floor_plan():
-    """(BELOW, SUB_ROOMS) of check_layers.py."""
-    sys.dont_write_bytecode = True
-    spec = importlib.util.spec_from_file_location("check_layers", ROOT / "tools/check_layers.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.BELOW, module.SUB_ROOMS
-
-
-BELOW, SUB_ROOMS = floor_plan()
 
 
 def section(text, title):
@@ -213,32 +205,26 @@ def rooms_svg(words):
 
 
 def place_of(folder):
-    """(room, sub-room) of a folder; outside of the rooms (part of the tree, "")."""
-    path = folder.removeprefix("src/")
-    for room in sorted(BELOW, key=len, reverse=True):
-        if folder.startswith("src/") and (path + "/").startswith(room + "/"):
-            return room, path[len(room) + 1:]
-    return "/".join(folder.split("/")[:2]), ""
+    """(room, sub-room) of a folder; outside of the rooms (part of the tree, None)."""
+    place = TREE.place(ROOT / folder / "any.cc")
+    return place[:2] if place else ("/".join(folder.split("/")[:2]), None)
 
 
-def is_below(lower, upper, table):
-    return any(lower == b or is_below(lower, b, table) for b in table[upper])
+def lane_of(folder):
+    return place_of(folder)[0]
 
 
 def may_call(caller, callee):
-    """Whether the one folder may include what is in the other."""
+    """Whether the one folder may include what is in the other, which is another place."""
     (room, sub), (other, other_sub) = place_of(caller), place_of(callee)
-    if room not in BELOW:
-        return other in BELOW
     if room == other:
-        return is_below(other_sub, sub, SUB_ROOMS[room])
-    return other in BELOW and is_below(other, room, BELOW)
+        return sub != other_sub and other_sub in closure(SUB_ROOMS[room], sub)
+    return other in BELOW and (room not in BELOW or other in closure(BELOW, room))
 
 
 def walk_svg(walk):
     """The stays from top to bottom, each in the column of its room; columns from the tool down to the lowest room."""
     order = [r for floor in reversed(floors(BELOW)) for r in floor]
-    lane_of = lambda folder: place_of(folder)[0]
     lanes = sorted({lane_of(f) for *_, f, _ in walk}, key=lambda r: (r in order, order.index(r) if r in order else 0, r))
     words = max(width_of(f"{n}. {name}") for n, name, *_ in walk) + 24
     wide = {lane: max([width_of(lane, 13), *(width_of(t[0][1], 10.5) for *_, f, t in walk if lane_of(f) == lane)]) + 14
@@ -283,9 +269,9 @@ def problems(text):
         yield "the stays of a model are not numbered from 1 on"
     if len(walk) > MOST_STAYS:
         yield f"the way of a model has {len(walk)} stays, the limit is {MOST_STAYS}"
+    folders = {number: folder for number, *_, folder, _ in walk}
     inside = []  # the stays that have called and not returned
     for number, name, caller, registry, folder, taken in walk:
-        folders = {n: f for n, _, _, _, f, _ in walk}
         if number > 1 and caller not in inside:
             yield f"stay {number}: stay {caller}, which is to call it, has returned"
             continue
