@@ -333,21 +333,7 @@ TEST_CASE(
     auto own = std::make_shared<VariableStore>();
     Session session(updates, own);
     std::map<std::string, std::vector<double>> want;
-    for (int step = 0; step < 4; ++step) {
-      std::vector<TensorPtr> in;
-      for (const IoSpec& s : updates->inputs()) {
-        auto t = std::make_shared<Tensor>(s.dtype, s.shape.ints());
-        for (int64_t i = 0; i < t->num_elements(); ++i)
-          t->set(i, s.name == "rate" ? 0.25 : double((i * 7 + step) % 64 - 30));
-        if (s.name != "rate") {
-          std::vector<double>& w = want[s.name.substr(1)];
-          w.resize(size_t(t->num_elements()));
-          for (size_t i = 0; i < w.size(); ++i) w[i] -= 0.25 * t->at(int64_t(i));
-        }
-        in.push_back(t);
-      }
-      session.Run(in);
-    }
+    for (int step = 0; step < 4; ++step) session.Run(StepOfUpdates(*updates, step, &want));
     for (const auto& [name, values] : want) CHECK(ValuesOf(*own->Get(name)) == values);
     CHECK(updates->stats().kernels <= 2);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -154,6 +155,26 @@ Graph UpdatesOf(int count, Dims&& dims) {
   }
   g.outputs = {Group(done)};
   return g;
+}
+
+/// Inputs of a step of such a graph, of known extents; `held`, by name: what its variables hold
+/// after that, from what they held before.
+inline std::vector<TensorPtr> StepOfUpdates(const Program& updates, int step,
+                                            std::map<std::string, std::vector<double>>* held) {
+  constexpr double kRate = 0.25;
+  std::vector<TensorPtr> in;
+  for (const IoSpec& s : updates.inputs()) {
+    auto t = std::make_shared<Tensor>(s.dtype, s.shape.ints());
+    for (int64_t i = 0; i < t->num_elements(); ++i)
+      t->set(i, s.name == "rate" ? kRate : double((i * 7 + step) % 64 - 30));
+    if (s.name != "rate") {
+      std::vector<double>& w = (*held)[s.name.substr(1)];
+      w.resize(size_t(t->num_elements()));
+      for (size_t i = 0; i < w.size(); ++i) w[i] -= kRate * t->at(int64_t(i));
+    }
+    in.push_back(t);
+  }
+  return in;
 }
 
 /// The largest difference in each tensor, in parts of its largest value.

@@ -84,20 +84,7 @@ TEST_CASE("emulated CUDA: many variables are updated in place by one launch") {
     Session session(program, store);
     std::map<std::string, std::vector<double>> want;
     for (int step = 0; step < 2; ++step) {
-      std::vector<TensorPtr> in;
-      for (const IoSpec& s : program->inputs()) {
-        std::vector<int64_t> dims;
-        for (SymInt d : s.shape.dims()) dims.push_back(d.value());
-        auto t = std::make_shared<Tensor>(s.dtype, dims);
-        for (int64_t i = 0; i < t->num_elements(); ++i)
-          t->set(i, s.name == "rate" ? 0.25 : double((i * 7 + step) % 64 - 30));
-        if (s.name != "rate") {
-          std::vector<double>& w = want[s.name.substr(1)];
-          w.resize(size_t(t->num_elements()));
-          for (size_t i = 0; i < w.size(); ++i) w[i] -= 0.25 * t->at(int64_t(i));
-        }
-        in.push_back(t);
-      }
+      const std::vector<TensorPtr> in = StepOfUpdates(*program, step, &want);
       TheEmulation().run = {cuda::GuardedMemory::Place::kMisaligned, uint64_t(step) + 2, 132};
       session.Run(in);
       for (const auto& [name, values] : want) {
