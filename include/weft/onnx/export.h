@@ -3,7 +3,7 @@
 /// What ONNX has is written as it is: operators under their names, attributes typed as ONNX's
 /// schemas say, inputs, outputs, nodes and parameters under the names they have in the graph. What
 /// it lacks becomes local functions of the domain `weft`: a fused node calls a function that holds
-/// its body (`weft.Fused_1`, equal bodies share one), an operator of Weft's own one with its form
+/// its body (`weft.Exp_Neg_Tanh`, named for what it holds; equal bodies share one), an operator of Weft's own one with its form
 /// in ONNX's operators (FOnnxBody of weft/core/op/onnx_body.h). So ONNX's checker and any runtime
 /// that knows functions accept the model.
 ///

@@ -66,6 +66,7 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
   for (size_t i : store_->OutputsThatAre(from)) outputs.set(i, to);
   FollowReplacement(attrs, from, to);
   MergeOrigin(to.node, from.node);
+  HandOnName(*this, from, to);
 }
 
 void Graph::ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to) {

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "entry_attrs.h"
 #include "make_node.h"
 #include "store.h"
 #include "weft/core/graph/graph_attr.h"
@@ -267,6 +268,7 @@ std::string Graph::OutputName(size_t i) const {
     return store_->output_names[i];
   const NodeEntry& e = store_->outputs.at(i);
   if (!e.node) return fmt::format("output{}", i);
+  if (const std::string* own = NameRow(*this, e)) return *own;
   const std::string& base = e.node->attrs.name;
   std::string name = base.empty() ? fmt::format("output{}", i) : base;
   return e.index == 0 ? name : fmt::format("{}:{}", name, e.index);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/graph/attr_value.h"
+#include "core/graph/entry_attrs.h"
 #include "core/text/pretty.h"
 #include "core/text/util.h"
 #include "doc.h"
@@ -114,7 +115,7 @@ class JsonWriter {
       WEFT_CHECK(e.node, kInvalidModel, "output {} of the graph is not set", i);
       if (i) out_ += ", ";
       entry(e);
-      named = named || g.OutputName(i) != DefaultName(e, i);
+      named = named || g.OutputName(i) != DefaultName(g, e, i);
     }
     out_ += ']';
     if (named) {
@@ -128,7 +129,8 @@ class JsonWriter {
     --depth_;
   }
 
-  static std::string DefaultName(const NodeEntry& e, size_t i) {
+  static std::string DefaultName(const Graph& g, const NodeEntry& e, size_t i) {
+    if (const std::string* own = NameRow(g, e)) return *own;
     const std::string base =
         e.node->attrs.name.empty() ? "output" + std::to_string(i) : e.node->attrs.name;
     return e.index == 0 ? base : base + ":" + std::to_string(e.index);

@@ -11,6 +11,7 @@
 #include "util.h"
 #include "value.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/value_name.h"
 #include "weft/core/op/op.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
@@ -243,6 +244,7 @@ class GraphParser {
         if (names[k].index > 0)
           in_.Fail(ErrorCode::kSyntax, "the outputs of a node are %n, %n:1, %n:2 ...", names[k].at);
         Define(names[k], {n, k});
+        if (k > 0 && !names[k].name.empty()) SetValueName(&g_, {n, k}, std::string(names[k].name));
       } else if (names[k].index != int64_t{k}) {
         in_.Fail(ErrorCode::kSyntax,
                  fmt::format("expected '%{}:{}' for output {}", names[0].key, k, k), names[k].at);

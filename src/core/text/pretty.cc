@@ -10,6 +10,7 @@
 #include <queue>
 #include <unordered_set>
 
+#include "core/graph/entry_attrs.h"
 #include "util.h"
 
 namespace weft {
@@ -85,19 +86,38 @@ void TextLayout::Name(const Graph& g) {
   taken.reserve(variables.size() + nodes.size());
   int64_t unnamed = 0;
   NodeId ordinal = 0;
+  const bool has_own_names = g.attrs.count("value_name") != 0;
+  const auto make_unique = [&](const std::string& name) {
+    std::string_view unique = name;
+    while (!taken.insert(unique).second) {
+      int& suffix = next_suffix.try_emplace(name, 2).first->second;
+      unique = made.emplace_back(name + "." + std::to_string(suffix++));
+    }
+    return unique;
+  };
+  const auto append = [](std::string* printed, std::string_view name) {
+    IsPlainName(name) ? void(*printed += name) : AppendQuoted(printed, name);
+  };
   const auto name_one = [&](const Node* n) {
     ordinals[n->id()] = ordinal++;
     std::string& printed = names[n->id()];
     printed = "%";
     const std::string& name = n->attrs.name;
-    if (name.empty()) return AppendInt(&printed, unnamed++);
-    std::string_view unique = name;
-    while (!taken.insert(unique).second) {
-      int& suffix = next_suffix.try_emplace(n->attrs.name, 2).first->second;
-      unique = made.emplace_back(name + "." + std::to_string(suffix++));
+    if (name.empty()) {
+      AppendInt(&printed, unnamed++);
+    } else {
+      const std::string_view unique = make_unique(name);
+      if (unique.data() != name.data()) renamed.emplace(n->id(), unique);
+      append(&printed, unique);
     }
-    if (unique.data() != name.data()) renamed.emplace(n->id(), unique);
-    IsPlainName(unique) ? void(printed += unique) : AppendQuoted(&printed, unique);
+    for (uint32_t k = 1; has_own_names && k < n->num_outputs(); ++k) {
+      const std::string* own = NameRow(g, {n, k});
+      if (!own) continue;
+      const std::string_view unique = make_unique(*own);
+      OwnName& entry = own_names[NodeEntry(n, k).key().packed()];
+      entry = {std::string(unique), "%"};
+      append(&entry.printed, unique);
+    }
   };
   for (const Node* n : variables) name_one(n);
   for (const Node* n : nodes) name_one(n);

@@ -19,6 +19,12 @@ struct TextLayout {
   std::vector<std::string> names;  ///< as printed ("%a", "%\"a b\"", "%0"), by id
   /// Names of nodes whose own name was taken, by id.
   std::unordered_map<NodeId, std::string> renamed;
+  /// Outputs behind the first that have names of their own (value_name.h): the name that parsing
+  /// will give, and as printed.
+  struct OwnName {
+    std::string name, printed;
+  };
+  std::unordered_map<uint64_t, OwnName> own_names;  ///< by EntryKey::packed
   /// the id that a node has after parsing, by id; ~0u for erased ones
   std::vector<NodeId> ordinals;
 

@@ -193,6 +193,8 @@ class GraphPrinter {
 
   /// What Graph::OutputName would say of the graph that this text parses to.
   std::string DefaultOutputName(const NodeEntry& e, size_t i) const {
+    const auto own = layout_.own_names.find(e.key().packed());
+    if (own != layout_.own_names.end()) return own->second.name;
     const auto it = layout_.renamed.find(e.node->id());
     const std::string& name = it == layout_.renamed.end() ? e.node->attrs.name : it->second;
     const std::string base = name.empty() ? "output" + std::to_string(i) : name;
@@ -203,6 +205,13 @@ class GraphPrinter {
     if (!e.node) {
       out_ += '_';
       return;
+    }
+    if (e.index) {
+      const auto own = layout_.own_names.find(e.key().packed());
+      if (own != layout_.own_names.end()) {
+        out_ += own->second.printed;
+        return;
+      }
     }
     out_ += layout_.names[e.node->id()];
     if (e.index) {

@@ -411,8 +411,8 @@ graph(%x:f32[n//2,3])->(%b) { // body
   %a,%b=TextSplit(%x)
 }
 )") == R"(weft 1
-graph <n>(%x: f32[n//2, 3]) -> (%a:1) {
-  %a, %a:1 = TextSplit(%x) : ?, ?
+graph <n>(%x: f32[n//2, 3]) -> (%b) {
+  %a, %b = TextSplit(%x) : ?, ?
 }
 )");
 }

@@ -137,7 +137,8 @@ auto Guarded(F f) -> decltype(f()) {
 std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options) {
   return Guarded([&] {
     pb::ModelProto model;
-    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model, nullptr);
+    const Graph written = WithBodies(Inferred(graph, options), options);
+    ModelExporter(written, options, !graph.HasAttr("shape")).Run(&model, nullptr);
     return Serialized(model);
   });
 }
@@ -150,8 +151,9 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
         (options.external == External::kAuto && TensorBytes(graph) > kInlineBytes);
     pb::ModelProto model;
     std::vector<ModelExporter::Large> large;
-    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model,
-                               external ? &large : nullptr);
+    const Graph written = WithBodies(Inferred(graph, options), options);
+    ModelExporter(written, options, !graph.HasAttr("shape"))
+        .Run(&model, external ? &large : nullptr);
     if (!large.empty()) WriteExternal(large, path + ".data");
     WriteFileAtomic(path, Serialized(model));
   });

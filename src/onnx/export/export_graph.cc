@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "exporter.h"
+#include "weft/core/graph/value_name.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -44,6 +45,7 @@ GraphWriter::GraphWriter(ModelExporter* model, const Graph& graph, Names* names,
       outer_(outer),
       shapes_(MapOf<ShapeMap>(graph, "shape")),
       types_(MapOf<TypeMap>(graph, "dtype")),
+      node_names_(MapOf<onnx_import::NodeNames>(graph, onnx_import::kNodeNames)),
       is_output_(graph.id_bound(), 0) {
   for (const NodeEntry& e : graph.outputs) {
     WEFT_CHECK(e.node, kInvalidModel, "an output of the graph is not set");
@@ -146,10 +148,12 @@ std::vector<NodePtr> GraphWriter::Order() {
 const std::string& GraphWriter::NameOf(const NodeEntry& e) {
   std::string& name = names_of_[e.node->id()][e.index];
   if (!name.empty()) return name;
-  std::string base = e.node->attrs.name;
+  std::string base = ValueName(g_, e);
+  if (base.empty() && e.index > 0 && !e.node->attrs.name.empty())
+    base = fmt::format("{}:{}", e.node->attrs.name, e.index);
   // Names inside of a function say nothing, and without them equal bodies are one function.
   if (base.empty() || kind_ == Kind::kFunction) base = fmt::format("v{}", names_of_.size() - 1);
-  return name = names_->Unique(e.index ? fmt::format("{}:{}", base, e.index) : base);
+  return name = names_->Unique(base);
 }
 
 /// Each output has the name of its own: of the value where that has none yet, of an
@@ -200,7 +204,29 @@ pb::NodeProto* GraphWriter::Add(std::string domain, std::string op) {
 bool GraphWriter::WriteValueInfo(const std::string& name, const NodeEntry& e,
                                  pb::ValueInfoProto* out) {
   out->set_name(name);
-  return WriteType(TypeOf(e), ShapeOf(e), out->mutable_type());
+  const bool known = WriteType(TypeOf(e), ShapeOf(e), out->mutable_type());
+  const auto& names = model_.source().dims;
+  if (names.empty() || !out->type().has_tensor_type()) return known;
+  for (auto& d : *out->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+    const auto it = names.find(d.dim_param());
+    if (it != names.end()) d.set_dim_param(it->second);
+  }
+  return known;
+}
+
+/// Dims of an output that inference knows as expressions, or not, have the names that the source
+/// declares for them; but for names of the inputs' dims: those say something else.
+void GraphWriter::RestoreDims(const std::string& output, pb::ValueInfoProto* info) const {
+  const auto declared = model_.source().outputs.find(output);
+  if (declared == model_.source().outputs.end() || !info->type().has_tensor_type()) return;
+  const std::vector<std::string>& names = declared->second;
+  auto* dims = info->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim();
+  if (size_t(dims->size()) != names.size()) return;
+  for (int k = 0; k < dims->size(); ++k) {
+    const std::string& name = names[size_t(k)];
+    if (name.empty() || dims->Get(k).has_dim_value() || input_dims_.count(name)) continue;
+    dims->Mutable(k)->set_dim_param(name);
+  }
 }
 
 void GraphWriter::WriteNodes() {
@@ -226,6 +252,8 @@ void GraphWriter::WriteMain(pb::GraphProto* out) {
     SetName(p, names_->Unique(p->attrs.name.empty() ? "input" : p->attrs.name));
     if (!WriteValueInfo(NameOf(p), p, out->add_input()))
       model_.Problem(p, "an input of an ONNX model has a dtype, and this one is not known");
+    for (const auto& d : out->input().rbegin()->type().tensor_type().shape().dim())
+      input_dims_.insert(d.dim_param());
     if (const TensorPtr value = ValueOf(p)) model_.WriteInitializer(NameOf(p), value);
   }
   NameOutputs("");
@@ -242,17 +270,19 @@ void GraphWriter::WriteMain(pb::GraphProto* out) {
   WriteNodes();
   WriteOutputs();
   for (size_t i = 0; i < g_.outputs.size(); ++i) {
-    if (!WriteValueInfo(output_names_[i], g_.outputs[i], out->add_output()))
+    pb::ValueInfoProto* info = out->add_output();
+    if (!WriteValueInfo(output_names_[i], g_.outputs[i], info))
       model_.Problem(g_.outputs[i].node,
                      "an output of an ONNX model has a dtype, and this one is not known");
+    RestoreDims(g_.OutputName(i), info);
   }
-  if (!model_.options().value_info) return;
   std::unordered_set<std::string> outputs(output_names_.begin(), output_names_.end());
   for (const NodePtr n : order_) {
     if (n->is_variable()) continue;
     for (uint32_t k = 0; k < n->num_outputs(); ++k) {
       const NodeEntry e(n, k);
-      if (!IsUsed(e) || outputs.count(NameOf(e)) || !TypeOf(e).known() || !ShapeOf(e).has_rank())
+      if (!IsUsed(e) || !model_.Tells(NameOf(e)) || outputs.count(NameOf(e)) ||
+          !TypeOf(e).known() || !ShapeOf(e).has_rank())
         continue;
       pb::ValueInfoProto info;
       if (WriteValueInfo(NameOf(e), e, &info)) *out->add_value_info() = std::move(info);

@@ -5,6 +5,7 @@
 
 #include "exporter.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/value_name.h"
 #include "weft/core/op/op_param.h"
 #include "weft/support/check.h"
 
@@ -43,7 +44,9 @@ bool GraphWriter::IsUsed(const NodeEntry& e) const { return used_.count(e.key())
 
 void GraphWriter::NameNode(const NodePtr& n, pb::NodeProto* out) {
   if (kind_ == Kind::kFunction) return;
-  if (!n->attrs.name.empty()) out->set_name(model_.NodeName(n->attrs.name));
+  const std::string* given = node_names_ ? node_names_->find(n) : nullptr;
+  const std::string& name = given ? *given : n->attrs.name;
+  if (!name.empty()) out->set_name(model_.NodeName(name));
   if (!n->origin()) return;
   std::string text;
   for (const std::string& s : *n->origin()) text += (text.empty() ? "stands for " : ", ") + s;
@@ -140,6 +143,15 @@ void GraphWriter::WriteCall(const NodePtr& n, const FunctionRef& f) {
   for (uint32_t k = 0; k < n->num_outputs(); ++k) out->add_output(NameOf(NodeEntry(n, k)));
 }
 
+/// Proved: all parts of a Split have the same length.
+bool GraphWriter::HasEqualParts(const NodePtr& n) const {
+  const Shape s = ShapeOf(n->inputs[0]);
+  const int64_t axis = n->attr<int64_t>("axis");
+  if (!s.has_rank() || axis < -s.rank() || axis >= s.rank()) return false;
+  const SymInt extent = s[int(axis < 0 ? axis + s.rank() : axis)];
+  return Facts().Divides(n->num_outputs(), extent) == Proof::kYes;
+}
+
 void GraphWriter::WriteAttributes(const NodePtr& n, const pb::OpSchema* schema,
                                   pb::NodeProto* out) {
   const ParamSchema* fields = n->op()->param_schema;
@@ -152,8 +164,11 @@ void GraphWriter::WriteAttributes(const NodePtr& n, const pb::OpSchema* schema,
   for (const auto& [name, given] : n->attrs.dict) {
     if (given.empty() || given.is<GraphPtr>() || name == kNumCaptures) continue;
     if (name.size() > 4 && name.compare(0, 2, "__") == 0) continue;  // notes of 2016 front ends
-    // Weft's Split always says its number; ONNX takes it or the extents, not both.
-    if (out->op_type() == "Split" && name == "num_outputs" && out->input_size() > 1) continue;
+    // Weft's Split always says its number; ONNX takes it or the extents, not both, and equal parts
+    // go without saying as long as the operator set is older than the number.
+    if (out->op_type() == "Split" && name == "num_outputs" &&
+        (out->input_size() > 1 || HasEqualParts(n)))
+      continue;
     const ParamField* field = fields ? fields->find(name) : nullptr;
     const auto type = type_of(name);
     // Typed as the operator reads it; words of enumerations and free text stay as they are.
@@ -210,13 +225,18 @@ void GraphWriter::WriteStandard(const NodePtr& n, const std::string& domain, con
         .WriteNested(captures, a->mutable_g());
     model_.LeaveNested();
   }
+  // An optional output that nobody reads is written where the source has a name for it.
+  const auto is_absent = [&](uint32_t k) {
+    const NodeEntry e(n, k);
+    return IsOptionalOutput(schema, k) && !IsUsed(e) && (k == 0 || ValueName(g_, e).empty());
+  };
   uint32_t last = n->num_outputs();
-  while (last > 0 && IsOptionalOutput(schema, last - 1) && !IsUsed(NodeEntry(n, last - 1))) --last;
+  while (last > 0 && is_absent(last - 1)) --last;
   std::vector<Type> in, out;
   for (size_t i = 0; i < size_t(node.input_size()); ++i) in.push_back(TypeOf(n->inputs[i]));
   for (uint32_t k = 0; k < last; ++k) {
     const NodeEntry e(n, k);
-    const bool absent = IsOptionalOutput(schema, k) && !IsUsed(e);
+    const bool absent = is_absent(k);
     node.add_output(absent ? std::string() : NameOf(e));
     out.push_back(absent ? Type() : TypeOf(e));
   }

@@ -119,7 +119,7 @@ void OpsetChooser::Add(const pb::NodeProto& n, const std::vector<Type>& inputs,
       WEFT_THROW(kUnsupported, "{}", why);
     }
     it->second = newest;
-    const int64_t oldest = std::max(kOldest, FirstUnlifted(n));
+    const int64_t oldest = std::max(oldest_, FirstUnlifted(n));
     while (it->second > oldest && Misfit(n, in, out, it->second - 1).empty()) --it->second;
   }
   version_ = std::max(version_, it->second);

@@ -14,6 +14,8 @@ namespace weft::onnx_export {
 /// used, and when import would take it from there as it is, without lifting.
 class OpsetChooser {
  public:
+  /// No version before `oldest` is chosen, the one that a model came in; 0: kOldest.
+  explicit OpsetChooser(int64_t oldest) : oldest_(oldest > 0 ? oldest : kOldest) {}
   static constexpr int64_t kOldest = 17;
   /// `inputs` and `outputs` hold what is known of the dtypes, in order; shorter lists are fine.
   /// Throws kUnsupported where not even the newest operator set allows the use.
@@ -24,11 +26,13 @@ class OpsetChooser {
   int64_t version() const { return version_; }
 
  private:
-  int64_t version_ = kOldest;
+  int64_t oldest_;
+  int64_t version_ = oldest_;
   std::map<std::string, int64_t> known_;  ///< oldest fitting version by what is used
 };
 
-/// The version of the file format that came with that operator set.
+/// The version of the file format that came with that operator set, or the first that has local
+/// functions.
 int64_t IrVersionOf(int64_t opset);
 
 }  // namespace weft::onnx_export

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "onnx/proto/onnx_test_util.h"
+#include "onnx/proto/source.h"
 #include "onnx/validate/validate.h"
 #include "tests/support/temp_folder.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -81,6 +82,47 @@ TEST_CASE("an imported graph comes back as it was") {
 }
 
 /// What ONNX needs a function for: the model after fusion, with symbolic extents in the body.
+TEST_CASE("a model that no pass has touched is written as it was") {
+  const pb::ModelProto source = ModelOf(R"(
+      <ir_version: 7, opset_import: ["" : 13]>
+      main (float[batch, 4] x, float[4, 4] w) => (float[batch, half] p, float[batch, half] q,
+                                                  float[n, 4] "sum of all")
+           <float[batch, 4] "/layer/h"> {
+        ["/layer/MatMul"] "/layer/h" = MatMul(x, w)
+        "/layer/r" = Relu("/layer/h")
+        [parts] p, q = Split<axis = 1>("/layer/r")
+        [last] "sum of all" = Add(x, "/layer/r")
+      })");
+  const pb::ModelProto out = Exported(ImportOnnxBytes(BytesOf(source)));
+  CHECK(out.ir_version() == 7);
+  CHECK(out.opset_import(0).version() == 13);
+  CHECK(out.graph().node_size() == source.graph().node_size());
+  for (const auto& n : source.graph().node()) {
+    CAPTURE(n.output(0));
+    bool found = false;
+    for (const auto& m : out.graph().node())
+      found = found || pb::ProtoToString(m) == pb::ProtoToString(n);
+    CHECK(found);
+  }
+  REQUIRE(out.graph().value_info_size() == 1);  // the declared one, no other
+  CHECK(out.graph().value_info(0).name() == "/layer/h");
+  const auto dim = [&](int output, int k) {
+    return out.graph().output(output).type().tensor_type().shape().dim(k).dim_param();
+  };
+  CHECK(dim(0, 0) == "batch");
+  CHECK(dim(2, 0) == "n");  // its own word for what inference calls batch
+}
+
+TEST_CASE("dims that are no symbols keep their names") {
+  const pb::ModelProto out =
+      Exported(ImportText(R"(g (float["batch size", "2*h"] x) => (float["batch size", "2*h"] y) {
+                               y = Relu(x) })"));
+  for (const auto* info : {&out.graph().input(0), &out.graph().output(0)}) {
+    CHECK(info->type().tensor_type().shape().dim(0).dim_param() == "batch size");
+    CHECK(info->type().tensor_type().shape().dim(1).dim_param() == "2*h");
+  }
+}
+
 TEST_CASE("fused nodes become functions, equal bodies share one") {
   const Graph g =
       ImportText(R"(g (float[N, 3] x, float[N, 3] z) => (float[N, 3] y, float[M] v, int64[2] s) {
@@ -102,21 +144,21 @@ TEST_CASE("the text of a small export") {
   const Graph g = ImportText(R"(g (float[N, 4] x) => (float[N, 4] y, int64[2] s) {
       [a] h = Exp(x) [b] k = Neg(h) [t] y = Tanh(k) [sh] s = Shape(y) })");
   CHECK(TextOf(Exported(ApplyPasses(g, {"Simplify", "Fusion"}))) == R"z(<
-   ir_version: 8,
-   opset_import: ["" : 17, "weft" : 1],
+   ir_version: 10,
+   opset_import: ["" : 21, "weft" : 1],
    producer_name: "weft"
 >
 g (float[N,4] x) => (float[N,4] y, int64[2] s) {
-   [t] y = weft.Fused_1 (x)
+   [y] y = weft.Exp_Neg_Tanh (x)
    "extent.N" = Shape <start: int = 0, end: int = 1> (x)
    "extent.const" = Constant <value: tensor = int64[1] {4}> ()
-   s = Concat <axis: int = 0> ("extent.N", "extent.const")
+   [s] s = Concat <axis: int = 0> ("extent.N", "extent.const")
 }
 <
   domain: "weft",
-  opset_import: ["" : 17]
+  opset_import: ["" : 21]
 >
-Fused_1 (i0) => (o0)
+Exp_Neg_Tanh (i0) => (o0)
 {
    v2 = Exp (i0)
    v3 = Neg (v2)
@@ -158,7 +200,7 @@ TEST_CASE("types: dtype attributes, absent operands, outputs nobody reads, strin
     FAIL("no node " << name);
     return model.graph().node(0);
   };
-  CHECK(node("pool").output_size() == 1);
+  CHECK(node("pool").output_size() == 2);  // the source has a name for it
   REQUIRE(node("clip").input_size() == 3);
   CHECK(node("clip").input(1).empty());
   CHECK(node("cast").attribute(0).i() == 7);
@@ -328,11 +370,17 @@ TEST_CASE("operands of two types where ONNX has one are no model of ONNX's") {
   }
 }
 
-TEST_CASE("operator sets: the oldest that says the same") {
-  const auto version = [](const char* text) {
-    const pb::ModelProto model = Exported(ImportText(text));
-    return model.opset_import(0).version();
+TEST_CASE("operator sets: the oldest that says the same, but not older than the source") {
+  const auto version = [](const char* text, bool keeps_source = false) {
+    Graph g = ImportText(text);
+    if (!keeps_source) g.DropAttr(ModelSource::kAttr);
+    return Exported(g).opset_import(0).version();
   };
+  CHECK(version("g (float[N] x) => (float[N] y) { y = Relu(x) }", true) == 21);
+  CHECK(version("g (float[1, 1, 5] x) => (float[1, 1, 3] y) { y = MaxPool<kernel_shape = [2], "
+                "strides = [2],"
+                " ceil_mode = 1>(x) }",
+                true) == 22);
   CHECK(version("g (float[N] x) => (float[N] y) { y = Relu(x) }") == 17);
   CHECK(version("g (float[N, 4] x) => (float[N] y) { a = Constant<value = int64[1] {1}>()"
                 "  y = ReduceMean<keepdims = 0>(x, a) }") == 18);

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kDomain = "weft";
 constexpr size_t kProblemsShown = 50;
+constexpr int64_t kSplitCounts = 18;  ///< the operator set since which Split has num_outputs
 
 void AddOpset(google::protobuf::RepeatedPtrField<pb::OperatorSetIdProto>* list,
               const std::string& domain, int64_t version) {
@@ -42,6 +43,40 @@ void ImportDomains(const NodeList& nodes, int64_t version,
   std::set<std::string> domains{""};
   CollectDomains(nodes, &domains);
   for (const std::string& d : domains) AddOpset(list, d, d.empty() ? version : 1);
+}
+
+/// "Add_Gelu_LayerNormalization": the operators in order, each once in a row, without those that
+/// only make sizes.
+std::string NameFor(const Graph& body) {
+  constexpr size_t kMaxOps = 6;
+  std::vector<std::string> ops;
+  for (const NodePtr n : body.TopoOrder()) {
+    if (n->is_variable() || IsOp(n, builtin::kConstant) || IsOp(n, builtin::kShapeTensor)) continue;
+    const std::string& key = n->op()->name;
+    std::string op = key.substr(key.rfind(':') + 1);
+    if (ops.empty() || ops.back() != op) ops.push_back(std::move(op));
+  }
+  if (ops.empty()) return "Fused";
+  if (ops.size() <= kMaxOps) return fmt::format("{}", fmt::join(ops, "_"));
+  // The first and the last few say what it is about.
+  const auto half = ptrdiff_t(kMaxOps / 2);
+  return fmt::format("{}_and_{}_more_{}", fmt::join(ops.begin(), ops.begin() + half, "_"),
+                     ops.size() - kMaxOps, fmt::join(ops.end() - half, ops.end(), "_"));
+}
+
+/// From 18 on a Split says into how many parts, or how long each is; before, equal parts go without
+/// saying.
+void CompleteSplits(NodeList* nodes) {
+  for (auto& n : *nodes) {
+    for (auto& a : *n.mutable_attribute())
+      if (a.has_g()) CompleteSplits(a.mutable_g()->mutable_node());
+    const bool says =
+        n.input_size() > 1 || std::any_of(n.attribute().begin(), n.attribute().end(),
+                                          [](const auto& a) { return a.name() == "num_outputs"; });
+    if (n.op_type() != "Split" || !n.domain().empty() || says) continue;
+    WriteAttribute("num_outputs", int64_t{n.output_size()}, pb::AttributeProto::INT,
+                   n.add_attribute());
+  }
 }
 
 }  // namespace
@@ -113,7 +148,8 @@ FunctionRef ModelExporter::Intern(std::string base, pb::FunctionProto f,
   const std::string key = base + '\0' + f.SerializeAsString();
   const auto [it, fresh] = function_names_.try_emplace(key);
   if (fresh) {
-    it->second = fmt::format("{}_{}", base, ++numbers_[base]);
+    const int number = ++numbers_[base];
+    it->second = number == 1 ? base : fmt::format("{}_{}", base, number);
     f.set_name(it->second);
     f.set_domain(kDomain);
     functions_.push_back(std::move(f));
@@ -129,7 +165,8 @@ FunctionRef ModelExporter::Fused(const GraphPtr& body) {
   Names names;
   GraphWriter(this, *body, &names, f.mutable_node()).WriteFunction(&f);
   LeaveNested();
-  return fused_.emplace(body.get(), Intern("Fused", std::move(f), SymbolsOf(*body))).first->second;
+  return fused_.emplace(body.get(), Intern(NameFor(*body), std::move(f), SymbolsOf(*body)))
+      .first->second;
 }
 
 std::optional<FunctionRef> ModelExporter::OfOperator(const NodePtr& n, const TypeMap* types,
@@ -160,14 +197,21 @@ std::optional<FunctionRef> ModelExporter::OfOperator(const NodePtr& n, const Typ
   return Intern(key.substr(key.rfind(':') + 1), std::move(f), {});
 }
 
-void ModelExporter::Run(const Graph& graph, pb::ModelProto* model, std::vector<Large>* large) {
+void ModelExporter::Run(pb::ModelProto* model, std::vector<Large>* large) {
   main_ = model->mutable_graph();
   large_ = large;
   Names names;
-  GraphWriter(this, graph, &names, main_->mutable_node()).WriteMain(main_);
+  GraphWriter(this, graph_, &names, main_->mutable_node()).WriteMain(main_);
   ThrowProblems();
   const int64_t version = opset_.version();
-  model->set_ir_version(IrVersionOf(version));
+  if (version >= kSplitCounts) {
+    CompleteSplits(main_->mutable_node());
+    for (pb::FunctionProto& f : functions_) CompleteSplits(f.mutable_node());
+  }
+  // A file that nothing newer was put into keeps the version of its format; before 4, parameters
+  // have to be inputs.
+  const bool as_it_came = version == source_.opset && functions_.empty() && source_.ir_version >= 4;
+  model->set_ir_version(as_it_came ? source_.ir_version : IrVersionOf(version));
   model->set_producer_name("weft");
   std::set<std::string> domains{""};
   CollectDomains(main_->node(), &domains);
@@ -178,7 +222,7 @@ void ModelExporter::Run(const Graph& graph, pb::ModelProto* model, std::vector<L
   }
   for (const std::string& d : domains)
     AddOpset(model->mutable_opset_import(), d, d.empty() ? version : 1);
-  for (const auto& [key, value] : Metadata(graph)) {
+  for (const auto& [key, value] : Metadata(graph_)) {
     auto* entry = model->add_metadata_props();
     entry->set_key(key);
     entry->set_value(value);

@@ -12,6 +12,7 @@
 
 #include "export_opset.h"
 #include "export_proto.h"
+#include "onnx/proto/source.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/op/op.h"
 #include "weft/onnx/export.h"
@@ -22,6 +23,7 @@ class OpSchema;
 
 namespace weft::onnx_export {
 
+using onnx_import::ModelSource;
 using NodeList = google::protobuf::RepeatedPtrField<pb::NodeProto>;
 
 /// Value names in use. A graph shares its table with the graphs inside of it.
@@ -44,16 +46,27 @@ struct FunctionRef {
 
 class ModelExporter {
  public:
-  explicit ModelExporter(const ExportOptions& options) : options_(options) {}
+  /// `declared_only`: of values in between, only those that the source declared get a value info.
+  ModelExporter(const Graph& graph, const ExportOptions& options, bool declared_only)
+      : graph_(graph),
+        options_(options),
+        declared_only_(declared_only),
+        source_(graph.AttrOr<ModelSource>(ModelSource::kAttr)),
+        opset_(source_.opset) {}
   /// The whole model, without the bytes of tensors that `large` collects for another file.
   struct Large {
     TensorPtr tensor;
     pb::TensorProto* proto;
   };
-  void Run(const Graph& graph, pb::ModelProto* model, std::vector<Large>* large);
+  void Run(pb::ModelProto* model, std::vector<Large>* large);
 
   // For GraphWriter.
   const ExportOptions& options() const { return options_; }
+  const ModelSource& source() const { return source_; }
+  /// Whether a value in between gets a value info.
+  bool Tells(const std::string& value) const {
+    return options_.value_info && (!declared_only_ || source_.value_infos.count(value));
+  }
   OpsetChooser& opset() { return opset_; }
   void Problem(const NodePtr& node, const std::string& why);
   FunctionRef Fused(const GraphPtr& body);
@@ -74,7 +87,10 @@ class ModelExporter {
   FunctionRef Intern(std::string base, pb::FunctionProto f, std::vector<std::string> symbols);
   void ThrowProblems() const;
 
+  const Graph& graph_;
   const ExportOptions& options_;
+  const bool declared_only_;
+  const ModelSource source_;
   OpsetChooser opset_;
   std::vector<std::string> problems_;
   size_t total_problems_ = 0;
@@ -115,6 +131,7 @@ class GraphWriter {
     names_of_[e.node->id()][e.index] = std::move(name);
   }
   bool WriteValueInfo(const std::string& name, const NodeEntry& e, pb::ValueInfoProto* out);
+  void RestoreDims(const std::string& output, pb::ValueInfoProto* info) const;
   pb::NodeProto* Add(std::string domain, std::string op);
   // export_node.cc
   void WriteNode(const NodePtr& n);
@@ -122,6 +139,7 @@ class GraphWriter {
   void WriteShapeTensor(const NodePtr& n);
   void WriteStandard(const NodePtr& n, const std::string& domain, const std::string& op,
                      const pb::OpSchema* schema);
+  bool HasEqualParts(const NodePtr& n) const;
   void WriteAttributes(const NodePtr& n, const pb::OpSchema* schema, pb::NodeProto* out);
   void WriteCall(const NodePtr& n, const FunctionRef& f);
   void NameNode(const NodePtr& n, pb::NodeProto* out);
@@ -150,14 +168,16 @@ class GraphWriter {
   enum class Kind { kMain, kFunction, kNested } kind_ = Kind::kMain;
   const ShapeMap* shapes_ = nullptr;
   const TypeMap* types_ = nullptr;
+  const onnx_import::NodeNames* node_names_ = nullptr;
   std::vector<NodePtr> order_;
   std::unordered_map<NodeId, std::unordered_map<uint32_t, std::string>> names_of_;
   std::vector<uint8_t> is_output_;
   std::unordered_set<EntryKey> used_;  ///< entries that are read, or outputs
   std::vector<std::string> output_names_;
-  std::map<std::string, Source> sources_;      ///< by symbol
-  std::map<std::string, std::string> values_;  ///< of symbols, by name
-  std::map<std::string, std::string> steps_;   ///< values of constants and of operations on others
+  std::unordered_set<std::string> input_dims_;  ///< names of dims of the model's inputs
+  std::map<std::string, Source> sources_;       ///< by symbol
+  std::map<std::string, std::string> values_;   ///< of symbols, by name
+  std::map<std::string, std::string> steps_;    ///< values of constants and of operations on others
 };
 
 }  // namespace weft::onnx_export

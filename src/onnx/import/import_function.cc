@@ -62,12 +62,21 @@ void Importer::RunBody(Scope* s, Scope* inner, pb::FunctionProto* f,
     if (size_t(i) < inputs.size() && !inputs[size_t(i)].empty()) v = Resolve(s, inputs[size_t(i)]);
     inner->values[f->input(i)] = v;
   }
+  // A value that is handed through keeps the name that it came with.
+  const auto is_formal = [&](const Value& v) {
+    return std::any_of(f->input().begin(), f->input().end(), [&](const std::string& name) {
+      const Value& in = inner->values[name];
+      return in.state == Value::kEntry && in.entry == v.entry;
+    });
+  };
   ImportNodes(inner, f->mutable_node());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
     const auto it =
         int(i) < f->output_size() ? inner->values.find(f->output(int(i))) : inner->values.end();
-    Define(s, outputs[i], it == inner->values.end() ? Value::Of(Value::kMissing) : it->second);
+    const Value v = it == inner->values.end() ? Value::Of(Value::kMissing) : it->second;
+    Define(s, outputs[i], v);
+    if (!is_formal(v)) NameValue(s, outputs[i], v);
   }
 }
 

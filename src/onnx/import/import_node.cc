@@ -213,6 +213,7 @@ Record Importer::MakeRecord(Scope* s, pb::NodeProto* n) {
     if (first != n->output().end()) r.name = *first;
   }
   if (!s->prefix.empty()) r.name = s->prefix + r.name;
+  if (!n->name().empty()) r.onnx_name = s->prefix + n->name();
   const auto version = s->opsets->find(r.domain);
   r.version = version == s->opsets->end() ? 1 : version->second;
   for (const std::string& in : n->input()) {
@@ -279,7 +280,9 @@ void Importer::ImportRecord(Scope* s, const Record& r, const Place& place) {
   s->group = nullptr;
   for (const std::string& o : r.outputs) {
     const auto it = group.find(o);
-    if (it != group.end()) Define(s, o, it->second);
+    if (it == group.end()) continue;
+    Define(s, o, it->second);
+    NameValue(s, o, it->second);
   }
 }
 
@@ -357,10 +360,12 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
     ThrowError(e.code(), e.message(), {}, e.hint());  // the graph path says better where
   }
   if (s->origin) graph.SetOrigin(n, s->origin);
+  s->build->node_names.set(n, r.onnx_name);
   for (size_t i = 0; i < r.outputs.size(); ++i) {
-    Define(
-        s, r.outputs[i],
-        i < n->num_outputs() ? Value::Of(NodeEntry(n, uint32_t(i))) : Value::Of(Value::kMissing));
+    const Value v =
+        i < n->num_outputs() ? Value::Of(NodeEntry(n, uint32_t(i))) : Value::Of(Value::kMissing);
+    Define(s, r.outputs[i], v);
+    if (!s->group) NameValue(s, r.outputs[i], v);
   }
 }
 

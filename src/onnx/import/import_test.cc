@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "onnx/proto/onnx_test_util.h"
+#include "onnx/proto/source.h"
 #include "tests/support/temp_folder.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_param.h"
@@ -32,8 +33,10 @@ TEST_CASE("inputs, parameters, names and symbols") {
   CHECK(g.inputs()[1]->attr<Shape>("shape").ToString() == "[batch_size, K]");
   REQUIRE(g.outputs.size() == 2);
   CHECK(g.OutputName(0) == "z");
-  CHECK(g.outputs[0].node->attrs.name == "act");
-  CHECK(g.outputs[0].node->inputs[0].node->attrs.name == "t");  // made from the output's name
+  // Nodes are called as their results; what the file calls them, export knows.
+  CHECK(g.outputs[0].node->attrs.name == "z");
+  CHECK(g.outputs[0].node->inputs[0].node->attrs.name == "t");
+  CHECK(*g.GetAttr<NodeNames>(kNodeNames).find(g.outputs[0].node) == "act");
   const TensorPtr w = Graph::ConstantOf(g.outputs[0].node->inputs[0].node->inputs[1]);
   REQUIRE(w);
   CHECK(w->at(2) == 3);
@@ -124,7 +127,8 @@ TEST_CASE("model-local functions are inlined, with attributes, defaults and nest
   CHECK(OpsOf(g) == std::vector<std::string>(4, "LeakyRelu"));
   CHECK(g.outputs[0].node->attr<double>("alpha") == 0.5);
   CHECK(g.outputs[0].node->inputs[0].node->inputs[0].node->attr<double>("alpha") == 2.0);
-  CHECK(g.outputs[0].node->attrs.name == "y/b/q");
+  CHECK(g.outputs[0].node->attrs.name == "y");  // as the caller calls it
+  CHECK(g.outputs[0].node->inputs[0].node->attrs.name == "y/u");
   REQUIRE(g.outputs[0].node->origin());
   CHECK(g.outputs[0].node->origin()->front() == "y");
 }

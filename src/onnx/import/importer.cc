@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "weft/core/graph/metadata.h"
+#include "weft/core/graph/value_name.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
@@ -81,6 +82,11 @@ const Value& Importer::Resolve(Scope* s, const std::string& name) {
 
 void Importer::Define(Scope* s, const std::string& name, Value v) {
   if (!name.empty()) (s->group ? *s->group : s->values)[name] = v;
+}
+
+void Importer::NameValue(Scope* s, const std::string& name, const Value& v) {
+  if (name.empty() || v.state != Value::kEntry || v.entry.node->is_variable()) return;
+  SetValueName(&s->build->graph, v.entry, s->prefix + name);
 }
 
 DType Importer::DTypeOf(Scope* s, const std::string& name) {
@@ -187,6 +193,7 @@ void Importer::ImportOutputs(Scope* s, const pb::GraphProto& g) {
 
 void Importer::FinishGraph(Build* build) {
   if (build->has_cuts) build->graph.SetInputs(build->inputs);
+  build->graph.SetAttr(kNodeNames, std::move(build->node_names));
 }
 
 void Importer::CountNode() {
@@ -277,7 +284,23 @@ Graph Importer::Run() {
   ModelMetadata metadata;
   for (const auto& entry : model_->metadata_props()) metadata[entry.key()] = entry.value();
   SetMetadata(&build.graph, std::move(metadata));
+  build.graph.SetAttr(ModelSource::kAttr, Source());
   return std::move(build.graph);
+}
+
+ModelSource Importer::Source() const {
+  const pb::GraphProto& g = model_->graph();
+  ModelSource source;
+  const auto opset = opsets_.find("");
+  source.opset = opset == opsets_.end() ? 0 : opset->second;
+  source.ir_version = model_->ir_version();
+  source.dims = symbols_.Renamed();
+  for (const auto& output : g.output()) {
+    std::vector<std::string>& dims = source.outputs[output.name()];
+    for (const auto& d : output.type().tensor_type().shape().dim()) dims.push_back(d.dim_param());
+  }
+  for (const auto& info : g.value_info()) source.value_infos.insert(info.name());
+  return source;
 }
 
 std::vector<UnsupportedGroup> Importer::unsupported() const {

@@ -14,6 +14,7 @@
 
 #include "onnx/lift/lift.h"
 #include "onnx/proto/diagnostics.h"
+#include "onnx/proto/source.h"
 #include "onnx/proto/symbols.h"
 #include "onnx/proto/tensor_data.h"
 #include "onnx/validate/validate.h"
@@ -59,7 +60,8 @@ struct Build {
   Graph graph;
   TypeTracker types;
   std::vector<NodePtr> inputs;  ///< declared ones
-  bool has_cuts = false;        ///< variables stand for outputs of unsupported nodes
+  NodeNames node_names;
+  bool has_cuts = false;  ///< variables stand for outputs of unsupported nodes
 };
 
 /// Attributes given to the function whose body is being read.
@@ -121,6 +123,8 @@ class Importer {
   Value* Find(Scope* s, const std::string& name);
   const Value& Resolve(Scope* s, const std::string& name);
   void Define(Scope* s, const std::string& name, Value v);
+  /// Calls a value as the model does.
+  void NameValue(Scope* s, const std::string& name, const Value& v);
   DType DTypeOf(Scope* s, const std::string& name);
   Shape ShapeOf(Scope* s, const std::string& name);         ///< of variables and constants
   TensorPtr ConstantOf(Scope* s, const std::string& name);  ///< of initializers too; or null
@@ -128,6 +132,7 @@ class Importer {
   /// dtype is not known.
   pb::TypeProto ProtoTypeOf(Scope* s, const std::string& name);
   void FinishGraph(Build* build);
+  ModelSource Source() const;
 
   // import_node.cc: one record
   Record MakeRecord(Scope* s, pb::NodeProto* n);

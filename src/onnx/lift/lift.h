@@ -19,7 +19,9 @@ namespace weft::onnx_import {
 
 /// One node of a model, on its way into the graph.
 struct Record {
-  std::string domain, op, name;
+  std::string domain, op;
+  std::string name;                          ///< of what is built for it; never empty in a model
+  std::string onnx_name;                     ///< as in the file; empty: it has none there
   int64_t version = 0;                       ///< imported version of its domain
   std::vector<std::string> inputs, outputs;  ///< "": absent
   AttrDict attrs;

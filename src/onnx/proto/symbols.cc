@@ -63,6 +63,13 @@ SymInt SymbolNames::Fresh(std::string_view input, int k) {
   return SymInt::Symbol(Unique(fmt::format("{}_d{}", Sanitized(input), k)));
 }
 
+std::map<std::string, std::string> SymbolNames::Renamed() const {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, symbol] : by_name_)
+    if (name != symbol) out[symbol] = name;
+  return out;
+}
+
 Type TypeOfValue(const pb::TypeProto& type) {
   const auto tensor = [](const pb::TypeProto& t) {
     return t.has_tensor_type() ? DTypeOfOnnx(t.tensor_type().elem_type()).value_or(DType::kUnknown)

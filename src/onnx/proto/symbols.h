@@ -22,6 +22,8 @@ class SymbolNames {
   SymInt Named(const std::string& dim_param);
   /// A symbol of its own for dim k of `input`: `<input>_d<k>`.
   SymInt Fresh(std::string_view input, int k);
+  /// Names of dims that are no symbols, by the symbols that stand for them.
+  std::map<std::string, std::string> Renamed() const;
 
  private:
   std::string Unique(std::string base);

@@ -99,7 +99,7 @@ std::vector<NodeEntry> SimplifyCast(RewriteContext& ctx, const NodePtr& n) {
       !CastIsLossless(from, wide) || !same_world)
     return {};
   if (from == p.to.dtype) return {inner};
-  return {NodeEntry(ctx.graph().AddNode(n->op(), {inner}, n->attrs.dict, n->attrs.name))};
+  return {NodeEntry(ctx.graph().AddNode(n->op(), {inner}, n->attrs.dict))};
 }
 
 // ---- CastLike ----
@@ -129,7 +129,7 @@ std::vector<NodeEntry> SimplifyCastLike(RewriteContext& ctx, const NodePtr& n) {
   if (ctx.dtype(x) == to) return {x};
   AttrDict attrs = n->attrs.dict;
   attrs["to"] = to;
-  return {NodeEntry(ctx.graph().AddNode("Cast", {x}, attrs, n->attrs.name))};
+  return {NodeEntry(ctx.graph().AddNode("Cast", {x}, attrs))};
 }
 
 // ---- BitCast ----

@@ -75,7 +75,7 @@ std::vector<NodeEntry> SimplifyExtremum(RewriteContext& ctx, const NodePtr& n) {
   }
   if (distinct.size() == 1) return {distinct[0]};
   if (distinct.size() == n->inputs.size()) return {};
-  return {NodeEntry(ctx.graph().AddNode(n->op(), distinct, {}, n->attrs.name))};
+  return {NodeEntry(ctx.graph().AddNode(n->op(), distinct))};
 }
 
 }  // namespace

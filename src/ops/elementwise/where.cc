@@ -37,7 +37,7 @@ std::vector<NodeEntry> SimplifyWhere(RewriteContext& ctx, const NodePtr& n) {
     if (auto r = ReplaceIfSame(ctx, n, y); !r.empty()) return r;
   }
   if (IsOp(c.node, "Not")) {
-    return {NodeEntry(ctx.graph().AddNode(n->op(), {c.node->inputs[0], y, x}, {}, n->attrs.name))};
+    return {NodeEntry(ctx.graph().AddNode(n->op(), {c.node->inputs[0], y, x}))};
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/value_name.h"
 #include "weft/core/op/op.h"
 
 namespace weft {
@@ -173,13 +174,15 @@ void FusedBuilder::AddFused(int kernel) {
   k.body = std::make_shared<Graph>();
   AttrDict attrs = {{"body", GraphPtr(k.body)}};
   if (const Ints parts = ResultsOfParts(kernel); parts.size() > 1) attrs["parts"] = parts;
-  k.node = g_.AddNode(fused, {}, std::move(attrs), end(kernel)[-1]->attrs.name);
+  k.node = g_.AddNode(fused, {}, std::move(attrs));
   g_.SetOrigin(k.node, OriginOf(begin(kernel), end(kernel)));
   auto add = [&](NodePtr n, uint32_t index, int* result) {
     *result = int(k.results.size());
     const NodeEntry from(n, index), to(k.node, uint32_t(*result));
     k.results.push_back(from);
     edit_.KnowAs(to, from);
+    if (std::string name = ValueName(g_, from); !name.empty())
+      SetValueName(&g_, to, std::move(name));
     g_.MergeOrigin(k.node, n);
   };
   for (uint32_t m = begin_[size_t(kernel)]; m < begin_[size_t(kernel) + 1]; ++m) {

@@ -94,7 +94,7 @@ class Former {
     operand(k, "k_perm");
     operand(v, "v_perm");
     if (m->mask) in.push_back(m->mask);
-    const NodeEntry y = edit_.Add(kAttention, in, attrs, NodeEntry(last), last->attrs.name);
+    const NodeEntry y = edit_.Add(kAttention, in, attrs, NodeEntry(last));
     for (const NodePtr& n : {m->scores, softmax, m->result, last}) g_.MergeOrigin(y.node, n);
     if (m->safe) g_.MergeOrigin(y.node, m->safe);
     edit_.Replace(last, {y});

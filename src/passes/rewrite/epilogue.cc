@@ -109,9 +109,8 @@ class CallMaker {
     body->outputs = {result};
     inner.Finish();
 
-    const NodePtr call =
-        g_.AddNode(builtin::kFused, outside,
-                   {{"body", GraphPtr(body)}, {builtin::kAnchor, int64_t{1}}}, last->attrs.name);
+    const NodePtr call = g_.AddNode(builtin::kFused, outside,
+                                    {{"body", GraphPtr(body)}, {builtin::kAnchor, int64_t{1}}});
     g_.MergeOrigin(call, anchor);
     for (const EpilogueStep& s : steps) g_.MergeOrigin(call, s.node);
     edit_.Replace(last, {NodeEntry(call)});

@@ -289,15 +289,13 @@ class Folder {
       g_.MergeOrigin(made, n);
       return edit_.KnowAs(NodeEntry(made), NodeEntry(n));
     };
-    const NodeEntry y =
-        like_n(g_.AddNode(r.relu->op(), {product}, r.relu->attrs.dict, r.relu->attrs.name));
+    const NodeEntry y = like_n(g_.AddNode(r.relu->op(), {product}, r.relu->attrs.dict));
     if (std::all_of(r.shift.begin(), r.shift.end(), [](double d) { return d == 0; })) return y;
     std::vector<int64_t> dims(size_t(edit_.shape(NodeEntry(n)).rank() - 1), 1);
     dims[0] = int64_t(r.shift.size());
     auto d = std::make_shared<Tensor>(edit_.dtype(NodeEntry(n)), dims);
     for (size_t c = 0; c < r.shift.size(); ++c) d->set(int64_t(c), r.shift[c]);
-    return like_n(
-        g_.AddNode("Add", {y, edit_.AddParam(n->attrs.name + ".shift", d)}, {}, n->attrs.name));
+    return like_n(g_.AddNode("Add", {y, edit_.AddParam(n->attrs.name + ".shift", d)}));
   }
 
   // ---- where it goes ----
@@ -425,7 +423,7 @@ class Folder {
                                                      : n->attrs.name + ".bias";
     std::vector<NodeEntry> inputs{product->inputs[0], fresh};
     if (adds) inputs.push_back(edit_.AddParam(name, bias));
-    return NodeEntry(g_.AddNode(product->op(), inputs, std::move(attrs), n->attrs.name));
+    return NodeEntry(g_.AddNode(product->op(), inputs, std::move(attrs)));
   }
 
   Graph& g_;

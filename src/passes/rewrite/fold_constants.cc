@@ -56,7 +56,7 @@ Graph FoldConstants(Graph g, PassContext& ctx) {
     const std::vector<TensorPtr> results = evaluator->EvalNode(n, inputs, {});
     total += bytes;
     std::vector<NodeEntry> to;
-    for (const TensorPtr& t : results) to.push_back(g.AddConstant(t, n->attrs.name));
+    for (const TensorPtr& t : results) to.push_back(g.AddConstant(t));
     g.ReplaceNode(n, to);
     ctx.Count("folded");
   }

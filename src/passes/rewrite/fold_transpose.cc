@@ -76,8 +76,8 @@ class Folder {
     }
     if (folded.empty()) return true;
     if (!ctx_.Fuel("fold-transpose", n)) return false;
-    const NodeEntry y = edit_.Add(gemm ? "Gemm" : kTransposedMatMul, in, std::move(attrs),
-                                  NodeEntry(n), n->attrs.name);
+    const NodeEntry y =
+        edit_.Add(gemm ? "Gemm" : kTransposedMatMul, in, std::move(attrs), NodeEntry(n));
     g_.MergeOrigin(y.node, n);
     for (const NodePtr& t : folded) g_.MergeOrigin(y.node, t);
     edit_.Replace(n, {y});

@@ -288,7 +288,7 @@ class LayoutChooser {
     ctx_.Count("channels-last", 1);
   }
   NodePtr AddReorder(const NodeEntry& e, bool last) {
-    const NodeEntry r = edit_->Add(builtin::kReorder, {e}, {}, e, e.node->attrs.name);
+    const NodeEntry r = edit_->Add(builtin::kReorder, {e}, {}, e);
     g_.MergeOrigin(r.node, e.node);
     if (last) Tell(r);
     ctx_.Count("reorders", 1);

@@ -38,7 +38,7 @@ class Matcher {
     for (int k : {0, 1})
       if (ctx_.same_shape(p->factors[size_t(k)], NodeEntry(n)))
         if (auto made =
-                Activation(n, p->factors[size_t(k)], p->factors[size_t(1 - k)], p->coefficient);
+                Activation(p->factors[size_t(k)], p->factors[size_t(1 - k)], p->coefficient);
             made.node)
           return {made};
     return {};
@@ -72,25 +72,25 @@ class Matcher {
     return p && p->factors.size() == 1 && p->factors[0] == x && Near(p->coefficient, c);
   }
 
-  NodeEntry Activation(const NodePtr& n, const NodeEntry& x, const NodeEntry& gate, double c) {
+  NodeEntry Activation(const NodeEntry& x, const NodeEntry& gate, double c) {
     const auto plus = [](const auto& e, double number) {
       return m::Either("Add", e, m::Number(number, kNear));
     };
     NodePtr hard;
     if (Near(c, 1) && m::Match(gate, m::Op("Sigmoid", m::Same(&x))))
-      return AddInPlaceOf(ctx_, n, "Swish", {x});
+      return AddOp(ctx_, "Swish", {x});
     if (Near(c, 1) && m::Match(gate, m::Op("HardSigmoid", m::Same(&x)).To(&hard)) &&
         Near(hard->attr<double>("alpha"), 1.0 / 6) && Near(hard->attr<double>("beta"), 0.5))
-      return AddInPlaceOf(ctx_, n, "HardSwish", {x});
+      return AddOp(ctx_, "HardSwish", {x});
     if (Near(c, 1.0 / 6) &&
         m::Match(gate, m::Op("Clip", plus(m::Same(&x), 3), m::Number(0.0), m::Number(6.0))))
-      return AddInPlaceOf(ctx_, n, "HardSwish", {x});
+      return AddOp(ctx_, "HardSwish", {x});
     NodeEntry in;
     if (Near(c, 0.5) && m::Match(gate, plus(m::Op("Erf", m::Any(&in)), 1)) &&
         IsScaled(in, std::sqrt(0.5), x))
-      return AddInPlaceOf(ctx_, n, "Gelu", {x});
+      return AddOp(ctx_, "Gelu", {x});
     if (Near(c, 0.5) && m::Match(gate, plus(m::Op("Tanh", m::Any(&in)), 1)) && IsCubic(in, x))
-      return AddInPlaceOf(ctx_, n, "Gelu", {x}, {{"approximate", std::string("tanh")}});
+      return AddOp(ctx_, "Gelu", {x}, {{"approximate", std::string("tanh")}});
     return {};
   }
   /// sqrt(2 / pi) * (x + 0.044715 x^3)

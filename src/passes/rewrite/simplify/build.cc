@@ -14,20 +14,18 @@ NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims) {
   return NodeEntry(g.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape(dims)}}));
 }
 
-NodeEntry AddInPlaceOf(RewriteContext& ctx, const NodePtr& n, std::string_view op,
-                       const std::vector<NodeEntry>& inputs, AttrDict attrs) {
-  return NodeEntry(ctx.graph().AddNode(op, inputs, std::move(attrs), n->attrs.name));
+NodeEntry AddOp(RewriteContext& ctx, std::string_view op, const std::vector<NodeEntry>& inputs,
+                AttrDict attrs) {
+  return NodeEntry(ctx.graph().AddNode(op, inputs, std::move(attrs)));
 }
 
-NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims,
-                    std::string name) {
-  return NodeEntry(
-      g.AddNode("Reshape", {x, ExtentVector(g, dims)}, {{"allowzero", 1}}, std::move(name)));
+NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims) {
+  return NodeEntry(g.AddNode("Reshape", {x, ExtentVector(g, dims)}, {{"allowzero", 1}}));
 }
 
 NodeEntry ExpandTo(RewriteContext& ctx, const NodeEntry& x, const NodePtr& n) {
   const NodeEntry extents = ExtentVector(ctx.graph(), ctx.shape(NodeEntry(n)).dims());
-  return AddInPlaceOf(ctx, n, "Expand", {x, extents});
+  return AddOp(ctx, "Expand", {x, extents});
 }
 
 Ints GivenPerm(const NodePtr& transpose) {

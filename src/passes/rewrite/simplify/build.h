@@ -2,7 +2,7 @@
 /// where they stand (weft/core/op/rewrite_rule.h).
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/core/graph/accessors.h"
@@ -12,12 +12,11 @@ namespace weft::simplify {
 
 /// A vector of extents as a node: constant where it can be.
 NodeEntry ExtentVector(Graph& g, const std::vector<SymInt>& dims);
-/// The node that takes the place of `n`, under its name.
-NodeEntry AddInPlaceOf(RewriteContext& ctx, const NodePtr& n, std::string_view op,
-                       const std::vector<NodeEntry>& inputs, AttrDict attrs = {});
+/// Output 0 of a new node. It has no name: what it takes the place of gives it one (value_name.h).
+NodeEntry AddOp(RewriteContext& ctx, std::string_view op, const std::vector<NodeEntry>& inputs,
+                AttrDict attrs = {});
 /// x with these extents, by an explicit target.
-NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims,
-                    std::string name = {});
+NodeEntry ReshapeTo(Graph& g, const NodeEntry& x, const std::vector<SymInt>& dims);
 /// x expanded to the shape of `n`, in its place.
 NodeEntry ExpandTo(RewriteContext& ctx, const NodeEntry& x, const NodePtr& n);
 /// The attribute perm of a Transpose; empty where it is not given.

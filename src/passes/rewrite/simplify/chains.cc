@@ -37,7 +37,7 @@ std::vector<NodeEntry> ReshapeChain(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry inner = n->inputs[0];
   if (inner.index != 0 || !is_view.get(inner.node->op(), false) || !TargetIsAbsolute(ctx, n))
     return {};
-  return {AddInPlaceOf(ctx, n, "Reshape", {inner.node->inputs[0], n->inputs[1]}, n->attrs.dict)};
+  return {AddOp(ctx, "Reshape", {inner.node->inputs[0], n->inputs[1]}, n->attrs.dict)};
 }
 WEFT_REGISTER_REWRITE_RULE("reshape-chain")
     .group("chains")
@@ -60,7 +60,7 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
     Ints both;
     for (int64_t k : q) both.push_back(p[size_t(k)]);
     if (IsIdentityPerm(both)) return {inner->inputs[0]};
-    return {AddInPlaceOf(ctx, n, "Transpose", {inner->inputs[0]}, {{"perm", both}})};
+    return {AddOp(ctx, "Transpose", {inner->inputs[0]}, {{"perm", both}})};
   }
   if (!in.has_rank()) return {};
   // The order of the extents that are not 1 decides where elements go.
@@ -72,7 +72,7 @@ std::vector<NodeEntry> TransposeChain(RewriteContext& ctx, const NodePtr& n) {
   }
   const Shape& out = ctx.shape(NodeEntry(n));
   if (!out.fully_known()) return {};
-  return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
+  return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims())};
 }
 WEFT_REGISTER_REWRITE_RULE("transpose-chain")
     .group("chains")
@@ -126,7 +126,7 @@ std::vector<NodeEntry> ExpandBeforeBroadcast(RewriteContext& ctx, const NodePtr&
                       : e.node->inputs[0];
   }
   if (!changed) return {};
-  return {AddInPlaceOf(ctx, n, n->op()->name, inputs, n->attrs.dict)};
+  return {AddOp(ctx, n->op()->name, inputs, n->attrs.dict)};
 }
 WEFT_REGISTER_REWRITE_RULE("expand-before-broadcast")
     .group("chains")
@@ -152,8 +152,7 @@ std::vector<NodeEntry> UnequalSplit(RewriteContext& ctx, const NodePtr& n) {
   SymInt begin = 0;
   for (uint32_t k = 0; k < n->num_outputs(); ++k) {
     const SymInt end = begin + ctx.shape(NodeEntry(n, k))[axis];
-    parts.push_back(
-        AddInPlaceOf(ctx, n, "Slice", {n->inputs[0], vector(begin), vector(end), axes}));
+    parts.push_back(AddOp(ctx, "Slice", {n->inputs[0], vector(begin), vector(end), axes}));
     begin = end;
   }
   return parts;

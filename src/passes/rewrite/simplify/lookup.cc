@@ -60,7 +60,7 @@ std::vector<NodeEntry> OneHotProduct(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry flat = ReshapeTo(g, clamped, lead);
   const NodeEntry found(g.AddNode("Gather", {w, flat}, {{"axis", 0}}));
   const NodeEntry inside(g.AddNode("Equal", {clamped, index}));
-  return {AddInPlaceOf(ctx, n, "Where", {inside, found, scalar(table->dtype(), 0)})};
+  return {AddOp(ctx, "Where", {inside, found, scalar(table->dtype(), 0)})};
 }
 WEFT_REGISTER_REWRITE_RULE("one-hot-product")
     .group("lookup")
@@ -85,7 +85,7 @@ std::vector<NodeEntry> ScatterOfOne(RewriteContext& ctx, const NodePtr& n) {
   pads[size_t(axis)] = at;
   pads[size_t(rank + axis)] = extent - 1 - at;
   const NodeEntry piece = index->rank() == 1 ? n->inputs[0] : ReshapeTo(g, n->inputs[0], one);
-  return {AddInPlaceOf(ctx, n, "Pad", {piece, g.AddConstant(Tensor::Ints(pads))})};
+  return {AddOp(ctx, "Pad", {piece, g.AddConstant(Tensor::Ints(pads))})};
 }
 WEFT_REGISTER_REWRITE_RULE("scatter-of-one")
     .group("lookup")

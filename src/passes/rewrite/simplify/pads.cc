@@ -111,7 +111,7 @@ std::vector<NodeEntry> PadIntoWindow(RewriteContext& ctx, const NodePtr& n) {
   attrs.erase("auto_pad");
   std::vector<NodeEntry> inputs = n->inputs;
   inputs[0] = pad->inputs[0];
-  return {AddInPlaceOf(ctx, n, n->op()->name, inputs, std::move(attrs))};
+  return {AddOp(ctx, n->op()->name, inputs, std::move(attrs))};
 }
 WEFT_REGISTER_REWRITE_RULE("pad-into-window")
     .group("pads")

@@ -52,7 +52,7 @@ std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
   if (IsOp(n, "Reshape") && IsExtentVector(n->inputs[1], out.dims()) &&
       n->attr<int64_t>("allowzero") == 1)
     return {};
-  return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims(), n->attrs.name)};
+  return {ReshapeTo(ctx.graph(), n->inputs[0], out.dims())};
 }
 WEFT_REGISTER_REWRITE_RULE("view-as-reshape")
     .group("shape-arithmetic")

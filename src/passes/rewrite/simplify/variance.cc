@@ -217,8 +217,7 @@ std::vector<NodeEntry> WrittenVariance(RewriteContext& ctx, const NodePtr& n) {
     if (!ratio || !scale || !IsOne(*ratio, slack) || !std::isfinite(*scale)) continue;
     Graph& g = ctx.graph();
     const std::vector<int64_t> axes(squares->axes.begin(), squares->axes.end());
-    const NodeEntry v(
-        g.AddNode(kMoments, {squares->x, g.AddConstant(Tensor::Ints(axes))}, {}, n->attrs.name), 1);
+    const NodeEntry v(g.AddNode(kMoments, {squares->x, g.AddConstant(Tensor::Ints(axes))}), 1);
     const DType wide = AccumulatorOf(t);
     NodeEntry y = v;
     if (!IsOne(*scale, wide == DType::kF64 ? 0 : 0x1p-23))
@@ -285,7 +284,7 @@ std::vector<NodeEntry> CenteredTwice(RewriteContext& ctx, const NodePtr& n) {
   };
   const NodeEntry from = CastFrom(ctx, x, ctx.dtype(x), wide);
   const NodeEntry centered(g.AddNode("Sub", {from, part(0)}));
-  const NodeEntry y = AddInPlaceOf(ctx, n, "Sub", {centered, part(2)});
+  const NodeEntry y = AddOp(ctx, "Sub", {centered, part(2)});
   return {CastFrom(ctx, y, wide, ctx.dtype(out))};
 }
 WEFT_REGISTER_REWRITE_RULE("centered-twice")

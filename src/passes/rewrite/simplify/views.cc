@@ -91,12 +91,11 @@ std::vector<NodeEntry> TransposeAcrossUnits(RewriteContext& ctx, const NodePtr& 
       order.push_back(p[size_t(wide_before[size_t(at - wide_after.begin())])]);
   }
   Graph& g = ctx.graph();
-  if (std::is_sorted(order.begin(), order.end()))
-    return {ReshapeTo(g, x, out.dims(), n->attrs.name)};
+  if (std::is_sorted(order.begin(), order.end())) return {ReshapeTo(g, x, out.dims())};
   for (int64_t d = 0; d < from.rank(); ++d)
     if (from[int(d)].is(1)) order.push_back(d);
   const NodeEntry moved(g.AddNode("Transpose", {x}, {{"perm", order}}));
-  return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
+  return {ReshapeTo(g, moved, out.dims())};
 }
 WEFT_REGISTER_REWRITE_RULE("transpose-across-units")
     .group("views")
@@ -150,12 +149,11 @@ std::vector<NodeEntry> SelectAcrossTranspose(RewriteContext& ctx, const NodePtr&
   for (int64_t& d : order) d -= d > selected;
   Graph& g = ctx.graph();
   const NodeEntry part(g.AddNode("Gather", {x, n->inputs[1]}, {{"axis", selected}}));
-  if (std::is_sorted(order.begin(), order.end()))
-    return {ReshapeTo(g, part, out.dims(), n->attrs.name)};
+  if (std::is_sorted(order.begin(), order.end())) return {ReshapeTo(g, part, out.dims())};
   for (int64_t d = 0; d < from.rank(); ++d)
     if (d != selected && from[int(d)].is(1)) order.push_back(d - (d > selected));
   const NodeEntry moved(g.AddNode("Transpose", {part}, {{"perm", order}}));
-  return {ReshapeTo(g, moved, out.dims(), n->attrs.name)};
+  return {ReshapeTo(g, moved, out.dims())};
 }
 WEFT_REGISTER_REWRITE_RULE("select-across-transpose")
     .group("views")

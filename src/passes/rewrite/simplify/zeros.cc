@@ -30,8 +30,7 @@ NodeEntry ZerosFor(RewriteContext& ctx, const NodePtr& n) {
   const Shape& out = ctx.shape(NodeEntry(n));
   const DType t = ctx.dtype(NodeEntry(n));
   if (!out.fully_known() || !IsFloat(t)) return {};
-  return AddInPlaceOf(ctx, n, builtin::kZeros, {ExtentVector(ctx.graph(), out.dims())},
-                      {{"dtype", t}});
+  return AddOp(ctx, builtin::kZeros, {ExtentVector(ctx.graph(), out.dims())}, {{"dtype", t}});
 }
 std::vector<NodeEntry> Result(const NodeEntry& e) {
   return e ? std::vector<NodeEntry>{e} : std::vector<NodeEntry>();
@@ -51,7 +50,7 @@ std::vector<NodeEntry> ZeroTerm(RewriteContext& ctx, const NodePtr& n) {
   if (!whole) return {};
   if (minus) return {IsZeros(n->inputs[0]) ? ApplyOp("Neg", {terms[0]}) : terms[0]};
   if (terms.size() == 1) return {terms[0]};
-  return {AddInPlaceOf(ctx, n, n->op()->name, terms, n->attrs.dict)};
+  return {AddOp(ctx, n->op()->name, terms, n->attrs.dict)};
 }
 WEFT_REGISTER_REWRITE_RULE("zero-term")
     .group("zeros")
@@ -107,8 +106,7 @@ std::vector<NodeEntry> MaskSum(RewriteContext& ctx, const NodePtr& n) {
     return {};
   for (const auto& [a, b] : {std::pair(p, q), std::pair(q, p)}) {
     if (!IsAnyZero(ctx, a->inputs[2]) || !IsAnyZero(ctx, b->inputs[1])) continue;
-    const NodeEntry where =
-        AddInPlaceOf(ctx, n, "Where", {a->inputs[0], a->inputs[1], b->inputs[2]});
+    const NodeEntry where = AddOp(ctx, "Where", {a->inputs[0], a->inputs[1], b->inputs[2]});
     Shape s = ctx.shape(a->inputs[0]);
     for (const NodeEntry& e : {a->inputs[1], b->inputs[2]})
       s = BroadcastShapes(s, ctx.shape(e), &ctx.facts());
@@ -176,9 +174,8 @@ std::vector<NodeEntry> NegTerm(RewriteContext& ctx, const NodePtr& n) {
   const bool plus = IsOp(n, "Add");
   if (!IsFloat(ctx.dtype(NodeEntry(n)))) return {};
   const NodeEntry a = n->inputs[0], b = n->inputs[1];
-  if (IsOp(b.node, "Neg"))
-    return {AddInPlaceOf(ctx, n, plus ? "Sub" : "Add", {a, b.node->inputs[0]})};
-  if (plus && IsOp(a.node, "Neg")) return {AddInPlaceOf(ctx, n, "Sub", {b, a.node->inputs[0]})};
+  if (IsOp(b.node, "Neg")) return {AddOp(ctx, plus ? "Sub" : "Add", {a, b.node->inputs[0]})};
+  if (plus && IsOp(a.node, "Neg")) return {AddOp(ctx, "Sub", {b, a.node->inputs[0]})};
   return {};
 }
 WEFT_REGISTER_REWRITE_RULE("neg-term")
