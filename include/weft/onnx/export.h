@@ -3,13 +3,15 @@
 /// What ONNX has is written as it is: operators under their names, attributes typed as ONNX's
 /// schemas say, inputs, outputs, nodes and parameters under the names they have in the graph. What
 /// it lacks becomes local functions of the domain `weft`: a fused node calls a function that holds
-/// its body (`weft.Exp_Neg_Tanh`, named for what it holds; equal bodies share one), an operator of Weft's own one with its form
-/// in ONNX's operators (FOnnxBody of weft/core/op/onnx_body.h). So ONNX's checker and any runtime
-/// that knows functions accept the model.
+/// its body (`weft.Exp_Neg_Tanh`, named for what it holds; equal bodies share one), an operator of
+/// Weft's own one with its form in ONNX's operators (FOnnxBody of weft/core/op/onnx_body.h). So
+/// ONNX's checker and any runtime that knows functions accept the model.
 ///
-/// The operator set is the oldest (from 17 on) in which every operator, as it is used, means what
-/// it means in the graph. Symbolic extents are written as named dims, expressions as their text.
-/// Metadata is kept. Derived attributes other than shape and dtype (order, storage, kernels) have
+/// The operator set is that of the file that the graph comes from (else 17), or the first newer one
+/// in which every operator, as it is used, means what it means in the graph. Symbolic extents are
+/// written as named dims, expressions as their text. A model that no pass has touched is written as
+/// it was, but for order, functions (inlined) and what import lifts to newer operators: names of
+/// values, nodes and dims, operands, attributes, declared types. Metadata is kept. Derived attributes other than shape and dtype (order, storage, kernels) have
 /// no ONNX form and are left out, and so are control edges: what depends on them (weft::Assign) is
 /// refused. An output of unknown rank is written without a shape, which runtimes accept and ONNX's
 /// checker does not. Equal graphs give equal bytes.

@@ -122,6 +122,22 @@ void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::st
   file.Commit();
 }
 
+/// For the operator set of the source, or the first newer one that has all that the graph needs.
+void Write(const Graph& graph, const ExportOptions& options, pb::ModelProto* model,
+           std::vector<ModelExporter::Large>* large) {
+  const Graph written = WithBodies(Inferred(graph, options), options);
+  const int64_t source = written.AttrOr<ModelSource>(ModelSource::kAttr).opset;
+  int64_t opset = source > 0 ? source : OpsetChooser::kOldest;
+  for (;;) {
+    ModelExporter exporter(written, options, !graph.HasAttr("shape"), opset);
+    exporter.Run(model, large);
+    if (exporter.needs() <= opset) return;
+    opset = exporter.needs();
+    model->Clear();
+    if (large) large->clear();
+  }
+}
+
 template <class F>
 auto Guarded(F f) -> decltype(f()) {
   try {
@@ -137,8 +153,7 @@ auto Guarded(F f) -> decltype(f()) {
 std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options) {
   return Guarded([&] {
     pb::ModelProto model;
-    const Graph written = WithBodies(Inferred(graph, options), options);
-    ModelExporter(written, options, !graph.HasAttr("shape")).Run(&model, nullptr);
+    Write(graph, options, &model, nullptr);
     return Serialized(model);
   });
 }
@@ -151,9 +166,7 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
         (options.external == External::kAuto && TensorBytes(graph) > kInlineBytes);
     pb::ModelProto model;
     std::vector<ModelExporter::Large> large;
-    const Graph written = WithBodies(Inferred(graph, options), options);
-    ModelExporter(written, options, !graph.HasAttr("shape"))
-        .Run(&model, external ? &large : nullptr);
+    Write(graph, options, &model, external ? &large : nullptr);
     if (!large.empty()) WriteExternal(large, path + ".data");
     WriteFileAtomic(path, Serialized(model));
   });

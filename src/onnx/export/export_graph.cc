@@ -53,8 +53,9 @@ GraphWriter::GraphWriter(ModelExporter* model, const Graph& graph, Names* names,
     used_.insert(e.key());
   }
   for (const NodePtr& n : graph.TopoOrder()) {
-    for (const NodeEntry& e : n->inputs)
-      if (e) used_.insert(e.key());
+    const bool attribute = AttributeForOperand1(n) != nullptr;
+    for (size_t i = 0; i < n->inputs.size(); ++i)
+      if (n->inputs[i] && !(i == 1 && attribute)) used_.insert(n->inputs[i].key());
   }
 }
 
@@ -262,6 +263,7 @@ void GraphWriter::WriteMain(pb::GraphProto* out) {
   for (const NodePtr n : order_) {
     if (!n->is_variable() || declared[n->id()]) continue;
     const TensorPtr value = ValueOf(n);
+    if (value && !IsUsed(n)) continue;  // its content is an attribute
     if (value)
       model_.WriteInitializer(NameOf(n), value);
     else

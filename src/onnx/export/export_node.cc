@@ -14,6 +14,7 @@ namespace {
 
 /// Constants above this size are initializers: runtimes keep those apart from the nodes.
 constexpr int64_t kLargestConstantNode = 1024;
+constexpr int64_t kSplitCounts = 18;  ///< the operator set since which Split has num_outputs
 /// How many of the operands are captured by the graphs of a node; import writes it.
 constexpr const char* kNumCaptures = "num_captures";
 
@@ -81,7 +82,17 @@ void GraphWriter::WriteNode(const NodePtr& n) {
   WriteStandard(n, domain, op, nullptr);
 }
 
+/// The attribute that a constant operand 1 is in the operator set that is written for; else null.
+const char* GraphWriter::AttributeForOperand1(const NodePtr& n) const {
+  if (n->is_variable() || n->num_inputs() != 2 || !n->inputs[0] || !n->inputs[1]) return nullptr;
+  const TensorPtr value = Graph::ConstantOf(n->inputs[1]);
+  // No axes at all are all axes for an attribute, whatever noop_with_empty_axes says.
+  if (!value || value->dtype() != DType::kI64 || value->num_elements() == 0) return nullptr;
+  return model_.opset().AttributeForOperand1(n->op()->name, TypeOf(n->inputs[0]));
+}
+
 void GraphWriter::WriteConstant(const NodePtr& n) {
+  if (!IsUsed(n)) return;
   const TensorPtr t = Graph::ConstantOf(n);
   WEFT_CHECK(t != nullptr, kUnsupported, "the constant has no value");
   const bool large =
@@ -167,8 +178,10 @@ void GraphWriter::WriteAttributes(const NodePtr& n, const pb::OpSchema* schema,
     // Weft's Split always says its number; ONNX takes it or the extents, not both, and equal parts
     // go without saying as long as the operator set is older than the number.
     if (out->op_type() == "Split" && name == "num_outputs" &&
-        (out->input_size() > 1 || HasEqualParts(n)))
+        (out->input_size() > 1 || AttributeForOperand1(n) ||
+         (model_.opset().oldest() < kSplitCounts && HasEqualParts(n))))
       continue;
+    if (name == "noop_with_empty_axes" && AttributeForOperand1(n)) continue;
     const ParamField* field = fields ? fields->find(name) : nullptr;
     const auto type = type_of(name);
     // Typed as the operator reads it; words of enumerations and free text stay as they are.
@@ -210,8 +223,15 @@ void GraphWriter::WriteStandard(const NodePtr& n, const std::string& domain, con
   node.set_op_type(op);
   if (!domain.empty()) node.set_domain(domain);
   NameNode(n, &node);
-  WriteInputs(n, formals, &node);
+  const char* attribute = domain.empty() ? AttributeForOperand1(n) : nullptr;
+  WriteInputs(n, attribute ? 1 : formals, &node);
   WriteAttributes(n, schema, &node);
+  if (attribute) {
+    const TensorPtr operand = Graph::ConstantOf(n->inputs[1]);
+    Ints ints;
+    for (int64_t i = 0; i < operand->num_elements(); ++i) ints.push_back(operand->at_int(i));
+    WriteAttribute(attribute, ints, pb::AttributeProto::INTS, node.add_attribute());
+  }
   std::vector<std::string> captures;
   for (size_t i = formals; i < n->inputs.size(); ++i)
     captures.push_back(n->inputs[i] ? NameOf(n->inputs[i]) : std::string());
@@ -240,7 +260,7 @@ void GraphWriter::WriteStandard(const NodePtr& n, const std::string& domain, con
     node.add_output(absent ? std::string() : NameOf(e));
     out.push_back(absent ? Type() : TypeOf(e));
   }
-  if (domain.empty()) model_.opset().Add(node, in, out);
+  if (domain.empty() && !attribute) model_.opset().Add(node, in, out);
   *nodes_->Add() = std::move(node);
 }
 

@@ -21,18 +21,22 @@ bool RoundsUp(const pb::NodeProto& n) {
                      [](const auto& a) { return a.name() == "ceil_mode" && a.i() != 0; });
 }
 
+template <class F>
+void ForEachLift(F f) {
+  for (const auto& rules :
+       {onnx_import::OpsetSixLifts(), onnx_import::ShapeOpLifts(), onnx_import::NnOpLifts()})
+    for (const onnx_import::LiftRule& r : rules) f(r);
+}
+
 /// Operator sets before this one write the operator otherwise.
 int64_t FirstUnlifted(const pb::NodeProto& n) {
   static const std::map<std::string, int64_t> table = [] {
     std::map<std::string, int64_t> t;
     const int64_t newest = onnx_import::NewestOpset();
-    for (const auto& rules :
-         {onnx_import::OpsetSixLifts(), onnx_import::ShapeOpLifts(), onnx_import::NnOpLifts()}) {
-      for (const auto& r : rules) {
-        int64_t& first = t[std::string(r.op)];
-        first = std::max(first, r.last >= newest ? 0 : r.last + 1);
-      }
-    }
+    ForEachLift([&](const onnx_import::LiftRule& r) {
+      int64_t& first = t[std::string(r.op)];
+      first = std::max(first, r.last >= newest ? 0 : r.last + 1);
+    });
     return t;
   }();
   const auto it = table.find(n.op_type());
@@ -100,6 +104,20 @@ std::string Misfit(const pb::NodeProto& n, const std::vector<std::string>& in,
 }
 
 }  // namespace
+
+const char* OpsetChooser::AttributeForOperand1(const std::string& op, Type type) const {
+  static const std::map<std::string, onnx_import::LiftRule> table = [] {
+    std::map<std::string, onnx_import::LiftRule> t;
+    ForEachLift([&](const onnx_import::LiftRule& r) {
+      if (r.operand_1) t.emplace(r.op, r);
+    });
+    return t;
+  }();
+  const auto it = table.find(op);
+  if (it == table.end() || oldest_ > it->second.last) return nullptr;
+  const auto* schema = pb::OpSchemaRegistry::Schema(op, int(oldest_), "");
+  return schema && Allows(schema->inputs(), {TypeText(type)}) ? it->second.operand_1 : nullptr;
+}
 
 void OpsetChooser::Add(const pb::NodeProto& n, const std::vector<Type>& inputs,
                        const std::vector<Type>& outputs) {

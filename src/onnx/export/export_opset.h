@@ -14,9 +14,12 @@ namespace weft::onnx_export {
 /// used, and when import would take it from there as it is, without lifting.
 class OpsetChooser {
  public:
-  /// No version before `oldest` is chosen, the one that a model came in; 0: kOldest.
-  explicit OpsetChooser(int64_t oldest) : oldest_(oldest > 0 ? oldest : kOldest) {}
   static constexpr int64_t kOldest = 17;
+  /// No version before `oldest` is chosen.
+  explicit OpsetChooser(int64_t oldest) : oldest_(oldest) {}
+  /// The attribute that operand 1 of the operator is in the oldest version, for an operand 0 of
+  /// `type`; null where it is an operand there too. A node written so is not to be added.
+  const char* AttributeForOperand1(const std::string& op, Type type) const;
   /// `inputs` and `outputs` hold what is known of the dtypes, in order; shorter lists are fine.
   /// Throws kUnsupported where not even the newest operator set allows the use.
   void Add(const pb::NodeProto& node, const std::vector<Type>& inputs,
@@ -24,6 +27,7 @@ class OpsetChooser {
   /// A function body whose dtypes are not known.
   void AddBody(const pb::FunctionProto& f);
   int64_t version() const { return version_; }
+  int64_t oldest() const { return oldest_; }
 
  private:
   int64_t oldest_;

@@ -113,6 +113,33 @@ TEST_CASE("a model that no pass has touched is written as it was") {
   CHECK(dim(2, 0) == "n");  // its own word for what inference calls batch
 }
 
+TEST_CASE("what older operator sets say by attributes is written so for them") {
+  const pb::ModelProto source = ModelOf(R"(
+      <ir_version: 7, opset_import: ["" : 12]>
+      g (float[2, 3, 1] x) => (float[a, b] y, float[c, d, e] p, float[c, f, e] q) {
+        m = ReduceMean<axes = [0], keepdims = 1>(x)
+        s = ReduceSum<axes = [-1], keepdims = 0>(m)
+        u = Unsqueeze<axes = [0]>(s)
+        y = Squeeze<axes = [0]>(u)
+        p, q = Split<axis = 1, split = [1, 2]>(x) })");
+  const pb::ModelProto out = Exported(ImportOnnxBytes(BytesOf(source)));
+  CHECK(out.opset_import(0).version() == 12);
+  CHECK(out.graph().initializer_size() == 0);
+  REQUIRE(out.graph().node_size() == source.graph().node_size());
+  // One use that only a newer operator set has takes the others along.
+  Graph g = ImportOnnxBytes(BytesOf(source));
+  std::vector<NodeEntry> outputs = g.outputs;
+  outputs.push_back(NodeEntry(g.AddNode("HardSwish", {outputs[0]}, {}, "h")));
+  g.outputs = outputs;
+  const pb::ModelProto newer = Exported(g);
+  CHECK(newer.opset_import(0).version() == 14);
+  for (const auto& n : newer.graph().node()) {
+    if (n.op_type() == "Squeeze" || n.op_type() == "ReduceSum") CHECK(n.input_size() == 2);
+    if (n.op_type() == "ReduceMean") CHECK(n.input_size() == 1);
+  }
+  CheckEqual(g, ImportOnnxBytes(BytesOf(newer)));
+}
+
 TEST_CASE("dims that are no symbols keep their names") {
   const pb::ModelProto out =
       Exported(ImportText(R"(g (float["batch size", "2*h"] x) => (float["batch size", "2*h"] y) {
@@ -383,6 +410,8 @@ TEST_CASE("operator sets: the oldest that says the same, but not older than the 
                 true) == 22);
   CHECK(version("g (float[N] x) => (float[N] y) { y = Relu(x) }") == 17);
   CHECK(version("g (float[N, 4] x) => (float[N] y) { a = Constant<value = int64[1] {1}>()"
+                "  y = ReduceMean<keepdims = 0>(x, a) }") == 17);  // the axes are an attribute
+  CHECK(version("g (float[N, 4] x, int64[1] a) => (float[N] y) {"
                 "  y = ReduceMean<keepdims = 0>(x, a) }") == 18);
   CHECK(version("g (float[1, 1, 5] x) => (float[1, 1, 3] y) { y = MaxPool<kernel_shape = [2], "
                 "strides = [2],"

@@ -17,7 +17,6 @@ namespace {
 
 constexpr const char* kDomain = "weft";
 constexpr size_t kProblemsShown = 50;
-constexpr int64_t kSplitCounts = 18;  ///< the operator set since which Split has num_outputs
 
 void AddOpset(google::protobuf::RepeatedPtrField<pb::OperatorSetIdProto>* list,
               const std::string& domain, int64_t version) {
@@ -62,21 +61,6 @@ std::string NameFor(const Graph& body) {
   const auto half = ptrdiff_t(kMaxOps / 2);
   return fmt::format("{}_and_{}_more_{}", fmt::join(ops.begin(), ops.begin() + half, "_"),
                      ops.size() - kMaxOps, fmt::join(ops.end() - half, ops.end(), "_"));
-}
-
-/// From 18 on a Split says into how many parts, or how long each is; before, equal parts go without
-/// saying.
-void CompleteSplits(NodeList* nodes) {
-  for (auto& n : *nodes) {
-    for (auto& a : *n.mutable_attribute())
-      if (a.has_g()) CompleteSplits(a.mutable_g()->mutable_node());
-    const bool says =
-        n.input_size() > 1 || std::any_of(n.attribute().begin(), n.attribute().end(),
-                                          [](const auto& a) { return a.name() == "num_outputs"; });
-    if (n.op_type() != "Split" || !n.domain().empty() || says) continue;
-    WriteAttribute("num_outputs", int64_t{n.output_size()}, pb::AttributeProto::INT,
-                   n.add_attribute());
-  }
 }
 
 }  // namespace
@@ -204,10 +188,6 @@ void ModelExporter::Run(pb::ModelProto* model, std::vector<Large>* large) {
   GraphWriter(this, graph_, &names, main_->mutable_node()).WriteMain(main_);
   ThrowProblems();
   const int64_t version = opset_.version();
-  if (version >= kSplitCounts) {
-    CompleteSplits(main_->mutable_node());
-    for (pb::FunctionProto& f : functions_) CompleteSplits(f.mutable_node());
-  }
   // A file that nothing newer was put into keeps the version of its format; before 4, parameters
   // have to be inputs.
   const bool as_it_came = version == source_.opset && functions_.empty() && source_.ir_version >= 4;

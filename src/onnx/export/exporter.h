@@ -46,19 +46,23 @@ struct FunctionRef {
 
 class ModelExporter {
  public:
-  /// `declared_only`: of values in between, only those that the source declared get a value info.
-  ModelExporter(const Graph& graph, const ExportOptions& options, bool declared_only)
+  /// For operator set `oldest` or a newer one: `needs()` is known after Run, and where that is
+  /// newer the model is to be written again for it. `declared_only`: of values in between, only
+  /// those that the source declared get a value info.
+  ModelExporter(const Graph& graph, const ExportOptions& options, bool declared_only,
+                int64_t oldest)
       : graph_(graph),
         options_(options),
         declared_only_(declared_only),
         source_(graph.AttrOr<ModelSource>(ModelSource::kAttr)),
-        opset_(source_.opset) {}
+        opset_(oldest) {}
   /// The whole model, without the bytes of tensors that `large` collects for another file.
   struct Large {
     TensorPtr tensor;
     pb::TensorProto* proto;
   };
   void Run(pb::ModelProto* model, std::vector<Large>* large);
+  int64_t needs() const { return opset_.version(); }
 
   // For GraphWriter.
   const ExportOptions& options() const { return options_; }
@@ -134,6 +138,7 @@ class GraphWriter {
   void RestoreDims(const std::string& output, pb::ValueInfoProto* info) const;
   pb::NodeProto* Add(std::string domain, std::string op);
   // export_node.cc
+  const char* AttributeForOperand1(const NodePtr& n) const;
   void WriteNode(const NodePtr& n);
   void WriteConstant(const NodePtr& n);
   void WriteShapeTensor(const NodePtr& n);
@@ -172,7 +177,7 @@ class GraphWriter {
   std::vector<NodePtr> order_;
   std::unordered_map<NodeId, std::unordered_map<uint32_t, std::string>> names_of_;
   std::vector<uint8_t> is_output_;
-  std::unordered_set<EntryKey> used_;  ///< entries that are read, or outputs
+  std::unordered_set<EntryKey> used_;  ///< entries that are read as operands, or outputs
   std::vector<std::string> output_names_;
   std::unordered_set<std::string> input_dims_;  ///< names of dims of the model's inputs
   std::map<std::string, Source> sources_;       ///< by symbol

@@ -88,6 +88,8 @@ struct LiftRule {
   std::string_view op;
   int64_t first, last;
   void (*apply)(Lift*);
+  /// The attribute of those versions, a list of integers, that has become operand 1; null: none.
+  const char* operand_1 = nullptr;
 };
 std::vector<LiftRule> ShapeOpLifts();
 std::vector<LiftRule> NnOpLifts();

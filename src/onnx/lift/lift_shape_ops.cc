@@ -126,16 +126,22 @@ void ConstantValue(Lift* l) {
 
 std::vector<LiftRule> ShapeOpLifts() {
   std::vector<LiftRule> rules = {
-      {"Constant", 1, kAll, ConstantValue}, {"Squeeze", 1, 12, AxesToInput},
-      {"Unsqueeze", 1, 12, AxesToInput},    {"Split", 1, 12, SplitToInput},
-      {"Split", 1, kAll, SplitOutputs},     {"Slice", 1, 9, SliceToInputs},
-      {"Pad", 1, 10, PadToInputs},          {"TopK", 1, 9, TopKToInput},
-      {"Scatter", 1, kAll, ScatterRename},  {"RoiAlign", 1, 15, RoiAlignMode},
-      {"DFT", 1, 19, DftAxisToInput},       {"ReduceSum", 1, 12, ReduceAxesToInput},
+      {"Constant", 1, kAll, ConstantValue},
+      {"Squeeze", 1, 12, AxesToInput, "axes"},
+      {"Unsqueeze", 1, 12, AxesToInput, "axes"},
+      {"Split", 1, 12, SplitToInput, "split"},
+      {"Split", 1, kAll, SplitOutputs},
+      {"Slice", 1, 9, SliceToInputs},
+      {"Pad", 1, 10, PadToInputs},
+      {"TopK", 1, 9, TopKToInput},
+      {"Scatter", 1, kAll, ScatterRename},
+      {"RoiAlign", 1, 15, RoiAlignMode},
+      {"DFT", 1, 19, DftAxisToInput},
+      {"ReduceSum", 1, 12, ReduceAxesToInput, "axes"},
   };
   for (const char* op : {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
                          "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSumSquare"}) {
-    rules.push_back({op, 1, 17, ReduceAxesToInput});
+    rules.push_back({op, 1, 17, ReduceAxesToInput, "axes"});
   }
   return rules;
 }
