@@ -3,6 +3,7 @@
 #include "exporter.h"
 
 #include <onnx/defs/parser.h>
+#include <onnx/defs/schema.h>
 
 #include <algorithm>
 
@@ -44,17 +45,21 @@ void ImportDomains(const NodeList& nodes, int64_t version,
   for (const std::string& d : domains) AddOpset(list, d, d.empty() ? version : 1);
 }
 
-/// "Add_Gelu_LayerNormalization": the operators in order, each once in a row, without those that
-/// only make sizes.
+/// "Add_Gelu_LayerNormalization": the operators in order, each once in a row; those that make sizes
+/// or write values otherwise only where there are no others.
 std::string NameFor(const Graph& body) {
   constexpr size_t kMaxOps = 6;
-  std::vector<std::string> ops;
+  static const std::set<std::string> quiet = {"Cast",    "Expand",  "Identity", "Range",
+                                              "Reshape", "Squeeze", "Unsqueeze"};
+  std::vector<std::string> ops, quiet_ops;
   for (const NodePtr n : body.TopoOrder()) {
     if (n->is_variable() || IsOp(n, builtin::kConstant) || IsOp(n, builtin::kShapeTensor)) continue;
     const std::string& key = n->op()->name;
     std::string op = key.substr(key.rfind(':') + 1);
-    if (ops.empty() || ops.back() != op) ops.push_back(std::move(op));
+    std::vector<std::string>& list = quiet.count(op) ? quiet_ops : ops;
+    if (list.empty() || list.back() != op) list.push_back(std::move(op));
   }
+  if (ops.empty()) ops = std::move(quiet_ops);
   if (ops.empty()) return "Fused";
   if (ops.size() <= kMaxOps) return fmt::format("{}", fmt::join(ops, "_"));
   // The first and the last few say what it is about.
@@ -133,7 +138,10 @@ FunctionRef ModelExporter::Intern(std::string base, pb::FunctionProto f,
   const auto [it, fresh] = function_names_.try_emplace(key);
   if (fresh) {
     const int number = ++numbers_[base];
-    it->second = number == 1 ? base : fmt::format("{}_{}", base, number);
+    // ONNX Runtime takes a function that is called as an operator of ONNX for that operator.
+    const bool taken =
+        pb::OpSchemaRegistry::Schema(base, onnx_import::NewestOpset(), "") != nullptr;
+    it->second = number == 1 && !taken ? base : fmt::format("{}_{}", base, number);
     f.set_name(it->second);
     f.set_domain(kDomain);
     functions_.push_back(std::move(f));
