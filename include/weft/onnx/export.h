@@ -11,10 +11,11 @@
 /// in which every operator, as it is used, means what it means in the graph. Symbolic extents are
 /// written as named dims, expressions as their text. A model that no pass has touched is written as
 /// it was, but for order, functions (inlined) and what import lifts to newer operators: names of
-/// values, nodes and dims, operands, attributes, declared types. Metadata is kept. Derived attributes other than shape and dtype (order, storage, kernels) have
-/// no ONNX form and are left out, and so are control edges: what depends on them (weft::Assign) is
-/// refused. An output of unknown rank is written without a shape, which runtimes accept and ONNX's
-/// checker does not. Equal graphs give equal bytes.
+/// values, nodes and dims, operands, attributes, declared types. Metadata is kept. Derived
+/// attributes other than shape and dtype (order, storage, kernels) have no ONNX form and are left
+/// out, and so are control edges: what depends on them (weft::Assign) is refused. An output of
+/// unknown rank is written without a shape, which runtimes accept and ONNX's checker does not.
+/// Equal graphs give equal bytes.
 #pragma once
 
 #include <string>

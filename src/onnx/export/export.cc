@@ -123,8 +123,8 @@ void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::st
 }
 
 /// For the operator set of the source, or the first newer one that has all that the graph needs.
-void Write(const Graph& graph, const ExportOptions& options, pb::ModelProto* model,
-           std::vector<ModelExporter::Large>* large) {
+void WriteModel(const Graph& graph, const ExportOptions& options, pb::ModelProto* model,
+                std::vector<ModelExporter::Large>* large) {
   const Graph written = WithBodies(Inferred(graph, options), options);
   const int64_t source = written.AttrOr<ModelSource>(ModelSource::kAttr).opset;
   int64_t opset = source > 0 ? source : OpsetChooser::kOldest;
@@ -153,7 +153,7 @@ auto Guarded(F f) -> decltype(f()) {
 std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options) {
   return Guarded([&] {
     pb::ModelProto model;
-    Write(graph, options, &model, nullptr);
+    WriteModel(graph, options, &model, nullptr);
     return Serialized(model);
   });
 }
@@ -166,7 +166,7 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
         (options.external == External::kAuto && TensorBytes(graph) > kInlineBytes);
     pb::ModelProto model;
     std::vector<ModelExporter::Large> large;
-    Write(graph, options, &model, external ? &large : nullptr);
+    WriteModel(graph, options, &model, external ? &large : nullptr);
     if (!large.empty()) WriteExternal(large, path + ".data");
     WriteFileAtomic(path, Serialized(model));
   });

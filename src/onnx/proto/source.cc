@@ -4,6 +4,7 @@
 
 #include "weft/core/text/attr_text.h"
 #include "weft/support/check.h"
+#include "weft/support/strings.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -47,11 +48,11 @@ ModelSource ParseSource(const std::string& text) {
   for (size_t i = 0; i < dims.size(); i += 2) s.dims[dims[i]] = dims[i + 1];
   for (size_t i = 0; i < outputs.size();) {
     need(i + 1 < outputs.size());
-    const size_t rank = outputs[i + 1].size() < 6 ? std::stoul("0" + outputs[i + 1]) : SIZE_MAX;
-    need(rank <= outputs.size() - i - 2);
+    const int64_t rank = ParseInt64(outputs[i + 1], "the rank of an output");
+    need(rank >= 0 && size_t(rank) <= outputs.size() - i - 2);
     const auto first = outputs.begin() + ptrdiff_t(i) + 2;
-    s.outputs[outputs[i]].assign(first, first + ptrdiff_t(rank));
-    i += 2 + rank;
+    s.outputs[outputs[i]].assign(first, first + rank);
+    i += 2 + size_t(rank);
   }
   s.value_infos.insert(infos.begin(), infos.end());
   return s;

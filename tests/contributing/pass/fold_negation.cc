@@ -26,7 +26,7 @@ Graph FoldNegation(Graph g, PassContext& ctx) {
     if (!ctx.Fuel("negation", n)) break;
 
     const std::vector<NodeEntry> operands = {n->inputs[0], negation->inputs[0]};
-    const NodeEntry to(g.AddNode(sub ? "Add" : "Sub", operands, {}, n->attrs.name));
+    const NodeEntry to(g.AddNode(sub ? "Add" : "Sub", operands));
     shapes.set(to, shapes[n]);
     types.set(to, types[n]);
     g.ReplaceNode(n, {to});

@@ -26,8 +26,8 @@
 /// Nodes. `%name`; other names than [A-Za-z_][A-Za-z0-9_.$/-]* are quoted (`%"a b"`); nodes without
 /// a name are numbered in the order of printing (`%0`); a name that is taken gets `.2`, `.3` ...
 /// The outputs of a node are `%n`, `%n:1`, `%n:2` ...; those after the first may have names of
-/// their own (value_name.h). `_` is an absent input. Op attributes in `{}` sorted by name: integers `1`,
-/// floats `1.0`, strings, dtypes `f32`, shapes `shape[2, n]`, lists `[1, 2]` `[1.0]` `["a"]`
+/// their own (value_name.h). `_` is an absent input. Op attributes in `{}` sorted by name: integers
+/// `1`, floats `1.0`, strings, dtypes `f32`, shapes `shape[2, n]`, lists `[1, 2]` `[1.0]` `["a"]`
 /// `floats[]` `strings[]`, tensors `tensor f32[2] [1.0, 2.0]`, graphs `graph (..) -> (..) { .. }`.
 /// The attribute `body` of weft::Fused follows the attributes instead.
 ///
