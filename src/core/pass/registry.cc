@@ -140,6 +140,10 @@ PassBuilder& PassBuilder::result(PassResult r) {
   entry_.result = r;
   return *this;
 }
+PassBuilder& PassBuilder::keeps_onnx() {
+  entry_.keeps_onnx = true;
+  return *this;
+}
 PassBuilder& PassBuilder::fuses(std::vector<Option> unfused) {
   entry_.fuses = true;
   entry_.unfused = std::move(unfused);

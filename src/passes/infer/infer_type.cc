@@ -150,6 +150,7 @@ WEFT_REGISTER_PASS(InferType)
     .describe("gives every entry its type")
     .set_body(InferType)
     .set_change_graph(false)
+    .keeps_onnx()
     .provide_graph_attr("dtype")
     .preserve_all()
     .statistic("inferred", "calls of rules");

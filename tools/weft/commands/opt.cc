@@ -235,7 +235,8 @@ void PrintPasses(bool as_json) {
     rows.push_back({{"name", p->name},
                     {"description", p->description},
                     {"depends", p->depends},
-                    {"provides", p->provides}});
+                    {"provides", p->provides},
+                    {"keeps_onnx", p->keeps_onnx}});
   }
   if (as_json)
     PrintJson(rows);
@@ -250,6 +251,7 @@ void PrintPassHelp(const std::string& name) {
   if (!p.depends_op.empty()) out += fmt::format("  of ops     {}\n", OrNothing(p.depends_op));
   out += fmt::format("  provides   {}\n", OrNothing(p.provides));
   out += fmt::format("  preserves  {}\n", p.preserves_all ? "everything" : OrNothing(p.preserves));
+  out += fmt::format("  keeps ONNX {}\n", p.keeps_onnx ? "yes" : "no");
   static constexpr const char* kResults[] = {"the same", "the same, and appends outputs",
                                              "something else"};
   out += fmt::format("  computes   {}{}\n", kResults[int(p.result)],

@@ -95,6 +95,7 @@ struct WEFT_API PassEntry {
   bool any_name = false;                     ///< Count and Fuel take undeclared names
   int plevel = 10;                           ///< chosen provider: the highest
   PassResult result = PassResult::kSame;
+  bool keeps_onnx = false;
   bool fuses = false;
   /// Of a pass that fuses: its options in a pipeline without fusion; none: it is left out there.
   std::vector<Option> unfused;
@@ -143,6 +144,9 @@ class WEFT_API PassBuilder {
   PassBuilder& any_name();
   PassBuilder& plevel(int level);
   PassBuilder& result(PassResult r);
+  /// What it makes of ONNX's operators has a form in them again, local functions included, so that
+  /// a model exported behind it runs elsewhere and gives the same. Tested beside ONNX Runtime.
+  PassBuilder& keeps_onnx();
   /// The pass makes one kernel or call of several operators. A pipeline without fusion leaves it
   /// out, or where it is needed to make kernels at all, gives it these options.
   PassBuilder& fuses(std::vector<Option> unfused = {});
