@@ -5,7 +5,10 @@
 ///   mutants [--only N [--save F]]
 ///
 /// WEFT_FUZZ_SEED (1) and WEFT_FUZZ_COUNT (5,000) choose the mutants; a failure names its number.
+/// WEFT_FUZZ_MODELS (paths joined by ':') damages these files instead, and WEFT_FUZZ_SECONDS (2) is
+/// the deadline of the import, of the compilation and of the run.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,14 +28,15 @@
 #include "weft/support/file.h"
 #include "weft/support/log.h"
 #include "weft/support/request.h"
+#include "weft/support/strings.h"
 
 namespace weft::safety {
 namespace {
 
 namespace fs = std::filesystem;
 
-// of one mutant; deadlines of 2 s each for compiling and running
-constexpr unsigned kCpuSeconds = 40;
+constexpr unsigned kCpuSeconds = 40;  // of one mutant
+constexpr int64_t kLargestSeed = int64_t{256} << 20;
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
@@ -40,8 +44,10 @@ int64_t FromEnvironment(const char* name, int64_t otherwise) {
 }
 
 std::vector<std::string> SeedPaths() {
-  const char* data = std::getenv("WEFT_DATA_DIR");
   std::vector<std::string> paths;
+  if (const char* models = std::getenv("WEFT_FUZZ_MODELS"); models && *models)
+    return Split(models, ':');
+  const char* data = std::getenv("WEFT_DATA_DIR");
   if (!data) return paths;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(fs::path(data) / "onnx" / "node", ignored)) {
@@ -61,7 +67,7 @@ Mutant Make(const std::vector<std::string>& paths, uint64_t seed, uint64_t numbe
   Choices choices(seed * 0x9E3779B97F4A7C15u + number);
   Mutant m;
   m.seed = choices.Of(paths);
-  m.bytes = ReadFile(m.seed, 1 << 20);
+  m.bytes = ReadFile(m.seed, kLargestSeed);
   pb::ModelProto model;
   if (!choices.OneIn(10) && model.ParseFromString(m.bytes)) {
     MutateModel(&model, &choices);
@@ -79,7 +85,8 @@ Limits SmallLimits() {
   limits.folded_bytes_total = int64_t{64} << 20;
   limits.nodes = 10'000;
   limits.expanded_nodes = 10'000;
-  limits.deadline_s = 2;
+  const char* seconds = std::getenv("WEFT_FUZZ_SECONDS");
+  limits.deadline_s = seconds ? std::atof(seconds) : 2;
   return limits;
 }
 
@@ -166,7 +173,10 @@ int Main(int argc, char** argv) {
   for (const auto& [stage, n] : stages) fmt::print(" {} {}", n, stage);
   fmt::print("\nerrors:");
   for (const auto& [code, n] : codes) fmt::print(" {} x{}", code, n);
-  fmt::print("\nslowest: mutant {}, {:.2f} s\n{} faults\n", slowest_number, slowest, faults);
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  fmt::print("\nslowest: mutant {}, {:.2f} s; most memory {} MiB\n{} faults\n", slowest_number,
+             slowest, used.ru_maxrss >> 10, faults);
   return faults ? 1 : 0;
 }
 

@@ -23,6 +23,7 @@ struct Parts {
     for (auto& t : *g->mutable_initializer()) tensors.push_back(&t);
     for (auto& v : *g->mutable_input()) values.push_back(&v);
     for (auto& v : *g->mutable_output()) values.push_back(&v);
+    for (auto& v : *g->mutable_value_info()) values.push_back(&v);
     Add(g->mutable_node());
   }
   void Add(NodeList* list) {

@@ -49,6 +49,8 @@ void AddModel(CLI::App* app, ModelArgs* args) {
   app->add_option("--limits", args->limits, "bounds, as in nodes=1000,tensor_bytes=2G (see doctor)")
       ->type_name("LIST");
   app->add_flag("--json", args->json, "one JSON object on stdout");
+  app->add_flag("--strict", args->strict,
+                "refuse what the ONNX standard forbids, also where it has one meaning");
 }
 
 Limits ModelArgs::Check() const { return Limits::Parse(limits); }

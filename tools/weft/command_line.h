@@ -49,7 +49,7 @@ struct InputArgs {
 /// MODEL, and what every reader of models takes.
 struct ModelArgs {
   std::string path, limits;
-  bool json = false;
+  bool json = false, strict = false;
   /// The limits as parsed; throws kUsage.
   Limits Check() const;
 };

@@ -211,6 +211,25 @@ void ReportKernelFaults(const Session& session) {
   ReportError(error, false);
 }
 
+Graph ReadModel(const ModelArgs& args, ImportOptions options) {
+  options.limits = args.Check();
+  options.strict = args.strict;
+  std::vector<Finding> own;
+  if (!options.findings) options.findings = &own;
+  Graph graph = LoadModel(args.path, options);
+  for (const Finding& f : *options.findings) {
+    if (f.oddity.empty()) continue;
+    std::string text = fmt::format("{}: ", args.path);
+    if (!f.place.empty()) text += f.place + ": ";
+    text += f.message;
+    if (f.count > 1) text += fmt::format("; {} in all", f.count);
+    std::fprintf(stderr, "%s %s\n",
+                 Paint(fmt::format("warning[{}]", f.oddity), "1;33", ColourErrors()).c_str(),
+                 Printable(fmt::format("{} (hint: {})", text, f.hint)).c_str());
+  }
+  return graph;
+}
+
 Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
   const Limits limits = model.Check();
   Prepared p;
@@ -224,11 +243,10 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
   }
   p.engine = ParseEngine(engine.backend.empty() ? kDefaultBackend : engine.backend, engine.passes);
   ImportOptions import;
-  import.limits = limits;
   for (const auto& [name, file] : SplitAssignments(inputs.files, "--input"))
     import.overridable.push_back(name);
   const Timer timer;
-  const Graph graph = LoadModel(model.path, import);
+  const Graph graph = ReadModel(model, import);
   p.read_seconds = timer.seconds();
   p.named = MakeInputs(graph, inputs, limits);
   p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls);

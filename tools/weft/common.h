@@ -65,6 +65,9 @@ Engine ParseEngine(const std::string& text, const std::string& passes = {});
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
                                               const Limits& limits, const CallOptions& calls = {});
+/// LoadModel with the limits of `args`; oddities of the file are warnings on stderr, one line a
+/// kind, or errors where `args` is strict.
+Graph ReadModel(const ModelArgs& args, ImportOptions options = {});
 /// A program and the tensors that it is run on: what `run` and `bench` begin with.
 struct Prepared {
   Engine engine;

@@ -28,7 +28,10 @@ struct Finding {
   std::string message;
   std::string hint;
   std::string op;     ///< key of the operator concerned ("Relu", "domain::Name"); may be empty
-  int64_t count = 1;  ///< nodes concerned
+  int64_t count = 1;  ///< nodes, or other places, concerned
+  /// What the standard forbids and was taken all the same ("node-order"); empty: something was left
+  /// out.
+  std::string oddity;
 };
 
 struct ImportOptions {
@@ -37,7 +40,11 @@ struct ImportOptions {
   /// value (not among the declared inputs) named after the output, and they are listed in
   /// `findings`.
   bool allow_unsupported = false;
-  /// Receives unsupported operators (with allow_unsupported) and remarks; may be null.
+  /// Oddities of real files that have one meaning (nodes out of order, a size of -1, declarations
+  /// that are wrong ...; docs/safety.md lists them) are errors; else each kind is reported once.
+  bool strict = false;
+  /// Receives oddities, unsupported operators (with allow_unsupported) and remarks. Null: oddities
+  /// are logged (kInfo), and declared shapes are not compared with inferred ones.
   std::vector<Finding>* findings = nullptr;
   /// Initializers that the model also lists as graph inputs and that the caller will feed: they
   /// become declared inputs and their stored value is not used. All others become parameters, whose

@@ -29,9 +29,8 @@ pb::ModelProto Parsed(const std::string& bytes) {
 pb::ModelProto Exported(const Graph& g, const ExportOptions& options = {}) {
   pb::ModelProto model = Parsed(ExportOnnxBytes(g, options));
   const pb::ModelProto copy = model;
-  Diagnostics diag;
-  FunctionTable functions;
-  ValidateModel(&model, Limits(), &functions, &diag);
+  Diagnostics diag(true);
+  ValidateModel(&model, Limits(), &diag);
   CHECK_NOTHROW(diag.ThrowIfAny("export"));
   CHECK_NOTHROW(pb::checker::check_model(copy));
   return copy;

@@ -10,6 +10,7 @@
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/file_reader.h"
+#include "weft/support/log.h"
 #include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 
@@ -67,7 +68,8 @@ void ReportUnsupported(const std::vector<UnsupportedGroup>& groups, const Import
   if (options.allow_unsupported) {
     if (!options.findings) return;
     for (const UnsupportedGroup& g : groups) {
-      options.findings->push_back({g.code, g.places.front(), text_of(g), g.hint, g.op, g.count});
+      options.findings->push_back(
+          {g.code, g.places.front(), text_of(g), g.hint, g.op, g.count, ""});
     }
     return;
   }
@@ -93,36 +95,55 @@ void ReportUnsupported(const std::vector<UnsupportedGroup>& groups, const Import
   ThrowError(code, std::move(text), options.source_name);
 }
 
-Graph Import(const Source& source, const ImportOptions& options) {
+void ReportOddities(const Diagnostics& diag, const ImportOptions& options) {
+  for (const auto& [oddity, warning] : diag.warnings()) {
+    const OddityRow& row = RowOf(oddity);
+    const std::string text = fmt::format("{}; {}", warning.message, row.taken);
+    if (options.findings) {
+      options.findings->push_back({row.code, warning.place, text, std::string(row.cure), "",
+                                   warning.count, std::string(row.name)});
+    } else {
+      WEFT_LOG(kInfo, "{}: {}: {} [{}, {} in all]", options.source_name, warning.place, text,
+               row.name, warning.count);
+    }
+  }
+}
+
+/// `path`: of the model; empty where it came from memory.
+Graph Import(const Source& source, const ImportOptions& options, const std::string& path) {
   CheckSize(source, options.limits);
   WEFT_CHECK(source.size() > 0, kInvalidModel, "the file is empty");
   pb::ModelProto model;
   WEFT_CHECK(source.Parse(&model), kInvalidModel,
              "the file is damaged, or no ONNX model ({} bytes)", source.size());
-  Diagnostics diag;
-  FunctionTable functions;
-  ValidateModel(&model, options.limits, &functions, &diag);
+  Diagnostics diag(options.strict);
+  const ValidModel valid = ValidateModel(&model, options.limits, &diag);
   diag.ThrowIfAny(options.source_name);
   if (options.findings && !model.unknown_fields().empty()) {
     options.findings->push_back(
         {ErrorCode::kUnsupported, "",
          fmt::format("{} bytes of unknown fields were left out", model.unknown_fields().size()), "",
-         "", 1});
+         "", 1, ""});
   }
-  ExternalFiles files(options.external_data_dir);
-  Importer importer(&model, options, functions, &files, &diag);
+  ExternalFiles files(options.external_data_dir, path, options.limits.external_links > 0);
+  Importer importer(&model, options, valid, &files, &diag);
   Graph graph = importer.Run();
   diag.ThrowIfAny(options.source_name);
   ReportUnsupported(importer.unsupported(), options);
+  if (options.findings || options.strict)
+    graph =
+        CheckDeclaredShapes(std::move(graph), importer.declared_shapes(), options.limits, &diag);
+  diag.ThrowIfAny(options.source_name);
+  ReportOddities(diag, options);
   return graph;
 }
 
-TensorPtr ReadTensor(const Source& source, const Limits& limits, const std::string& directory) {
+TensorPtr ReadTensor(const Source& source, const Limits& limits, const std::string& path) {
   CheckSize(source, limits);
   pb::TensorProto t;
   WEFT_CHECK(source.Parse(&t), kBadTensorFile, "the file is damaged, or no TensorProto ({} bytes)",
              source.size());
-  ExternalFiles files(directory);
+  ExternalFiles files(path.empty() ? path : DirectoryOf(path), path, limits.external_links > 0);
   try {
     return TensorReader(limits, &files).Read(&t);
   } catch (const Error& e) {
@@ -146,7 +167,7 @@ auto Guarded(const std::string& source, F f) -> decltype(f()) {
 
 Graph ImportOnnxBytes(std::string_view bytes, const ImportOptions& options) {
   RequestScope scope(options.limits);
-  return Guarded(options.source_name, [&] { return Import(Source(bytes), options); });
+  return Guarded(options.source_name, [&] { return Import(Source(bytes), options, {}); });
 }
 
 Graph ImportOnnx(const std::string& path, const ImportOptions& options) {
@@ -155,12 +176,12 @@ Graph ImportOnnx(const std::string& path, const ImportOptions& options) {
   if (own.external_data_dir.empty()) own.external_data_dir = DirectoryOf(path);
   FileReader file(path, own.limits.file_bytes);
   RequestScope scope(own.limits);
-  return Guarded(own.source_name, [&] { return Import(Source(&file), own); });
+  return Guarded(own.source_name, [&] { return Import(Source(&file), own, path); });
 }
 
 TensorPtr ReadTensorProto(const std::string& path, const Limits& limits) {
   FileReader file(path, limits.file_bytes);
-  return Guarded(path, [&] { return ReadTensor(Source(&file), limits, DirectoryOf(path)); });
+  return Guarded(path, [&] { return ReadTensor(Source(&file), limits, path); });
 }
 
 TensorPtr ReadTensorProtoBytes(std::string_view bytes, const Limits& limits) {

@@ -107,10 +107,8 @@ void Importer::CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, co
   }
   Scope inner;
   auto [opsets, fresh] = function_opsets_.try_emplace(f);
-  if (fresh) {
-    opsets->second = ReadOpsets(f->opset_import(), place, diag_);
-    for (const auto& [domain, version] : opsets_) opsets->second.emplace(domain, version);
-  }
+  Diagnostics said;  // by the validator
+  if (fresh) opsets->second = ReadFunctionOpsets(*f, valid_.opsets, place, &said);
   inner.opsets = &opsets->second;
   inner.bindings = &bindings;
   inner.path = place;
@@ -194,9 +192,9 @@ std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSc
   Opsets opsets = ReadOpsets(body->opset_import(), place, diag_);
   // A body of another domain speaks the default domain of the model, unless it says otherwise.
   const auto of_model = s->opsets->find("");
-  opsets.emplace("", r.domain.empty()               ? r.version
-                     : of_model != s->opsets->end() ? of_model->second
-                                                    : NewestOpset());
+  opsets.emplace("", OpsetVersion{r.domain.empty()               ? r.version
+                                  : of_model != s->opsets->end() ? of_model->second.version
+                                                                 : NewestOpset()});
   inner.opsets = &opsets;
   inner.bindings = &bindings;
   inner.path = place;

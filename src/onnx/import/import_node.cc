@@ -10,6 +10,7 @@
 #include "weft/core/op/op_param.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/strings.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -41,10 +42,15 @@ std::string RangeText(int least, int most) {
                            : fmt::format("{} to {}", least, most);
 }
 
-std::string NearOps(const std::string& key) {
+/// Operators of the same domain: what a user may have meant.
+std::string NearOps(const Record& r) {
+  const std::string prefix = OpKey(r.domain, "");
   std::vector<std::string> names;
-  for (const Op* op : Op::List()) names.push_back(op->name);
-  return key.size() > 100 ? std::string() : DidYouMean(key, names);
+  for (const Op* op : Op::List()) {
+    const std::string name = op->name.substr(std::min(prefix.size(), op->name.size()));
+    if (StartsWith(op->name, prefix) && name.find("::") == std::string::npos) names.push_back(name);
+  }
+  return r.op.size() > 100 ? std::string() : DidYouMean(r.op, names);
 }
 
 }  // namespace
@@ -215,7 +221,7 @@ Record Importer::MakeRecord(Scope* s, pb::NodeProto* n) {
   if (!s->prefix.empty()) r.name = s->prefix + r.name;
   if (!n->name().empty()) r.onnx_name = s->prefix + n->name();
   const auto version = s->opsets->find(r.domain);
-  r.version = version == s->opsets->end() ? 1 : version->second;
+  r.version = version == s->opsets->end() ? 1 : version->second.version;
   for (const std::string& in : n->input()) {
     // What the caller of a function left out is left out of the nodes of its body.
     const Value* v = in.empty() ? nullptr : Find(s, in);
@@ -389,7 +395,8 @@ void Importer::Unsupported(Scope* s, const Record& r, ErrorCode code, const std:
     group.code = code;
     group.op = key;
     group.reason = reason;
-    if (code == ErrorCode::kUnknownOp) group.hint = NearOps(key);
+    // A name that the standard knows is not mistyped.
+    if (code == ErrorCode::kUnknownOp && !FindSchema(r)) group.hint = NearOps(r);
   }
   if (group.places.size() < kPlacesShown) group.places.push_back(place);
   Poison(s, r, options_.allow_unsupported);

@@ -20,37 +20,7 @@ bool EndsImport(const Error& e) {
          e.code() == ErrorCode::kCancelled || e.code() == ErrorCode::kInternal;
 }
 
-/// One level of FreeNames; recursion over nested graphs only, which the validator has bounded.
-void CollectFree(const pb::GraphProto& g, std::unordered_set<std::string> defined,
-                 std::vector<std::string>* out, std::unordered_set<std::string>* seen) {
-  const auto use = [&](const std::string& name) {
-    if (!name.empty() && !defined.count(name) && seen->insert(name).second) out->push_back(name);
-  };
-  for (const auto& v : g.input()) defined.insert(v.name());
-  for (const auto& t : g.initializer()) defined.insert(t.name());
-  for (const auto& t : g.sparse_initializer()) defined.insert(t.values().name());
-  for (const auto& n : g.node()) {
-    for (const std::string& in : n.input()) use(in);
-    const auto sub = [&](const pb::GraphProto& body) {
-      for (const std::string& name : FreeNames(body)) use(name);
-    };
-    for (const auto& a : n.attribute()) {
-      if (a.has_g()) sub(a.g());
-      for (const auto& body : a.graphs()) sub(body);
-    }
-    for (const std::string& o : n.output()) defined.insert(o);
-  }
-  for (const auto& v : g.output()) use(v.name());
-}
-
 }  // namespace
-
-std::vector<std::string> FreeNames(const pb::GraphProto& g) {
-  std::vector<std::string> out;
-  std::unordered_set<std::string> seen;
-  CollectFree(g, {}, &out, &seen);
-  return out;
-}
 
 // ---- names ----
 
@@ -161,7 +131,10 @@ void Importer::ImportInputs(Scope* s, pb::GraphProto* g) {
   for (auto& t : *g->mutable_initializer()) initializer(t.name(), &t, nullptr);
   for (auto& t : *g->mutable_sparse_initializer()) initializer(t.values().name(), nullptr, &t);
   for (const auto& input : g->input()) {
-    if (initialized.count(input.name()) && !is_overridable(input.name())) continue;
+    if (initialized.count(input.name()) && !is_overridable(input.name())) {
+      CheckDeclared(s, input, "input", s->depth == 0);
+      continue;
+    }
     const Type type = TypeOfValue(input.type());
     const NodePtr p = s->build->graph.AddInput(input.name(), type, ShapeOfInput(input, &symbols_));
     s->build->types.Set(p, type);
@@ -202,7 +175,9 @@ void Importer::CountNode() {
 }
 
 void Importer::ImportNodes(Scope* s, google::protobuf::RepeatedPtrField<pb::NodeProto>* nodes) {
-  for (int i = 0; i < nodes->size() && !diag_->full(); ++i) {
+  const auto order = valid_.orders.find(nodes);
+  for (int k = 0; k < nodes->size() && !diag_->full(); ++k) {
+    const int i = order == valid_.orders.end() ? k : order->second[size_t(k)];
     pb::NodeProto* n = nodes->Mutable(i);
     CountNode();
     const Place place = NodePlace(s->path, i, n->name(), n->domain(), n->op_type());
@@ -221,7 +196,7 @@ void Importer::ImportNodes(Scope* s, google::protobuf::RepeatedPtrField<pb::Node
 }
 
 void Importer::ImportNode(Scope* s, pb::NodeProto* n, const Place& place) {
-  if (pb::FunctionProto* f = functions_.Find(*n)) return CallFunction(s, f, n, place);
+  if (pb::FunctionProto* f = valid_.functions.Find(*n)) return CallFunction(s, f, n, place);
   ImportRecord(s, MakeRecord(s, n), place);
 }
 
@@ -250,13 +225,13 @@ GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std
   for (const std::string& name : absent) inner.values.emplace(name, Value::Of(Value::kAbsent));
   ImportNodes(&inner, g->mutable_node());
   ImportOutputs(&inner, *g);
+  CheckDeclared(&inner, *g);
   FinishGraph(&build);
   return std::make_shared<const Graph>(std::move(build.graph));
 }
 
 Graph Importer::Run() {
   pb::GraphProto* g = model_->mutable_graph();
-  opsets_ = ReadOpsets(model_->opset_import(), "opset_import", diag_);
   for (const std::string& name : options_.overridable) {
     const bool known = std::any_of(g->input().begin(), g->input().end(),
                                    [&](const auto& v) { return v.name() == name; });
@@ -274,12 +249,13 @@ Graph Importer::Run() {
   Build build;
   Scope main;
   main.build = &build;
-  main.opsets = &opsets_;
+  main.opsets = &valid_.opsets;
   main.path = "main";
   build.graph.set_name(g->name());
   ImportInputs(&main, g);
   ImportNodes(&main, g->mutable_node());
   ImportOutputs(&main, *g);
+  CheckDeclared(&main, *g);
   FinishGraph(&build);
   ModelMetadata metadata;
   for (const auto& entry : model_->metadata_props()) metadata[entry.key()] = entry.value();

@@ -93,13 +93,28 @@ struct UnsupportedGroup {
   std::vector<std::string> places;  ///< the first few
 };
 
+/// The shape that the model declares for a value of the main graph.
+struct DeclaredShape {
+  const char* what;  ///< "value_info", "output", "input"
+  const pb::ValueInfoProto* value;
+  NodeEntry entry;
+
+  std::string place() const;
+  /// Warns where a value of shape `found` cannot have it.
+  void Check(const Shape& found, Diagnostics* diag) const;
+};
+/// Those of computed values, against what inference finds, which the returned graph keeps. A graph
+/// that inference refuses comes back as it is.
+Graph CheckDeclaredShapes(Graph graph, const std::vector<DeclaredShape>& declared,
+                          const Limits& limits, Diagnostics* diag);
+
 class Importer {
  public:
-  Importer(pb::ModelProto* model, const ImportOptions& options, const FunctionTable& functions,
+  Importer(pb::ModelProto* model, const ImportOptions& options, const ValidModel& valid,
            ExternalFiles* files, Diagnostics* diag)
       : model_(model),
         options_(options),
-        functions_(functions),
+        valid_(valid),
         diag_(diag),
         tensors_(options.limits, files),
         deadline_(options.limits.deadline_s > 0 ? Deadline(options.limits.deadline_s)
@@ -109,6 +124,8 @@ class Importer {
   Graph Run();
   /// By operator key.
   std::vector<UnsupportedGroup> unsupported() const;
+  /// Of values whose shapes have to be inferred.
+  const std::vector<DeclaredShape>& declared_shapes() const { return declared_shapes_; }
 
  private:
   using Place = std::string;
@@ -134,6 +151,10 @@ class Importer {
   void FinishGraph(Build* build);
   ModelSource Source() const;
 
+  // declared.cc: what the model says of values, against what they are
+  void CheckDeclared(Scope* s, const pb::GraphProto& g);
+  void CheckDeclared(Scope* s, const pb::ValueInfoProto& v, const char* what, bool is_interface);
+
   // import_node.cc: one record
   Record MakeRecord(Scope* s, pb::NodeProto* n);
   void ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs,
@@ -156,15 +177,15 @@ class Importer {
 
   pb::ModelProto* model_;
   const ImportOptions& options_;
-  const FunctionTable& functions_;
+  const ValidModel& valid_;
   Diagnostics* diag_;
   TensorReader tensors_;
   SymbolNames symbols_;
   Deadline deadline_;
-  Opsets opsets_;
   std::map<const pb::FunctionProto*, Opsets> function_opsets_;
   std::map<std::pair<const void*, int64_t>, std::unique_ptr<pb::FunctionProto>> schema_bodies_;
   std::map<std::string, UnsupportedGroup> unsupported_;
+  std::vector<DeclaredShape> declared_shapes_;
   int64_t nodes_seen_ = 0;
 };
 
@@ -174,7 +195,5 @@ bool HasBody(const pb::OpSchema& schema);
 /// Numbers of inputs and outputs, names and types of attributes, against the schema. Throws kArity,
 /// kBadAttribute.
 void CheckSchema(const pb::OpSchema& schema, const Record& r);
-/// Names that a graph uses and does not define, in order of first use.
-std::vector<std::string> FreeNames(const pb::GraphProto& g);
 
 }  // namespace weft::onnx_import

@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "proto.h"
 #include "weft/support/check.h"
+#include "weft/support/file.h"
 #include "weft/support/strings.h"
 
 namespace weft::onnx_import {
@@ -21,13 +24,14 @@ namespace {
 // O_NONBLOCK: opening a FIFO must not hang
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
+constexpr const char* kTrustHint = "the limit external_links=1 takes it, for models that you trust";
+
 /// Pieces of a relative path; throws on what no honest exporter writes.
 std::vector<std::string> CheckedPieces(const std::string& location) {
   const auto refuse = [&](const char* why) {
-    ThrowError(
-        ErrorCode::kInvalidModel,
-        fmt::format("external data location {} {}", Printable(location), why), {},
-        "a location is a path below the folder of the model, without '..' and without links");
+    ThrowError(ErrorCode::kInvalidModel,
+               fmt::format("external data location {} {}", Printable(location), why), {},
+               "a location is a path below the folder of the model, without '..'");
   };
   if (location.empty()) refuse("is empty");
   if (location.find('\0') != std::string::npos) refuse("holds a NUL byte");
@@ -67,56 +71,98 @@ int OpenByWalk(int directory, const std::vector<std::string>& pieces) {
   return at;
 }
 
+/// Opened behind no link: ELOOP, EXDEV or ENOTDIR where there is one.
+int OpenWithoutLinks(int directory, const std::string& location,
+                     const std::vector<std::string>& pieces) {
+  const int fd = OpenBeneath(directory, location);
+  // EPERM: sandboxes that predate the call answer with it.
+  return fd < 0 && (errno == ENOSYS || errno == EPERM) ? OpenByWalk(directory, pieces) : fd;
+}
+
+/// The path behind all links; empty, with errno, where there is none.
+std::string RealPath(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
+                                                         &std::free);
+  return real ? std::string(real.get()) : std::string();
+}
+
+int OpenFolder(const std::string& path) {
+  const int fd = open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  WEFT_CHECK(fd >= 0, kIo, "cannot open the folder '{}': {}", path, std::strerror(errno));
+  return fd;
+}
+
 }  // namespace
 
-ExternalFiles::ExternalFiles(std::string directory) : directory_(std::move(directory)) {}
+ExternalFiles::ExternalFiles(std::string directory, std::string model, bool follow_links)
+    : directory_(std::move(directory)), model_(std::move(model)), follow_links_(follow_links) {}
 ExternalFiles::~ExternalFiles() {
-  for (auto& [location, file] : files_) {
+  for (auto& [inode, file] : files_) {
     if (file.fd >= 0) close(file.fd);
   }
   if (directory_fd_ >= 0) close(directory_fd_);
 }
 
-ExternalFiles::File& ExternalFiles::Open(const std::string& location) {
-  const auto found = files_.find(location);
-  if (found != files_.end()) return found->second;
+/// -1 and errno on failure. What the links lead to is opened without any: they may change
+/// meanwhile.
+int ExternalFiles::OpenBehindLinks(const std::string& location) {
+  const std::string path = RealPath(directory_ + "/" + location);
+  if (path.empty()) return -1;
+  for (const std::string& folder : {RealPath(directory_), DirectoryOf(RealPath(model_))}) {
+    if (folder.empty() || !StartsWith(path, folder + "/")) continue;
+    const std::string rest = path.substr(folder.size() + 1);
+    const int at = OpenFolder(folder);
+    const int fd = OpenWithoutLinks(at, rest, CheckedPieces(rest));
+    const int error = errno;
+    close(at);
+    errno = error;
+    return fd;
+  }
+  if (follow_links_) return open(path.c_str(), kOpenFlags | O_NOFOLLOW);
+  ThrowError(ErrorCode::kInvalidModel,
+             fmt::format("external data {} is a link to {}, outside of the model's folder",
+                         Printable(location), Printable(path)),
+             {}, kTrustHint);
+}
+
+ExternalFiles::File* ExternalFiles::Open(const std::string& location) {
+  const auto found = by_location_.find(location);
+  if (found != by_location_.end()) return found->second;
   WEFT_CHECK(!directory_.empty(), kUnsupported,
              "external data ({}) in a model that was not read from a file", Printable(location));
   const std::vector<std::string> pieces = CheckedPieces(location);
-  WEFT_CHECK(files_.size() < 512, kLimit, "external data in more than 512 files");
-  if (directory_fd_ < 0) {
-    directory_fd_ = open(directory_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    WEFT_CHECK(directory_fd_ >= 0, kIo, "cannot open the folder '{}': {}", directory_,
-               std::strerror(errno));
-  }
-  int fd = OpenBeneath(directory_fd_, location);
-  // EPERM: sandboxes that predate the call answer with it.
-  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) fd = OpenByWalk(directory_fd_, pieces);
+  WEFT_CHECK(by_location_.size() < 512, kLimit, "external data in more than 512 files");
+  if (directory_fd_ < 0) directory_fd_ = OpenFolder(directory_);
+  int fd = OpenWithoutLinks(directory_fd_, location, pieces);
+  if (fd < 0 && (errno == ELOOP || errno == EXDEV || errno == ENOTDIR))
+    fd = OpenBehindLinks(location);
   if (fd < 0) {
     const int error = errno;
-    WEFT_CHECK(error != ELOOP && error != EXDEV, kInvalidModel,
-               "external data {} is reached through a link", Printable(location));
     WEFT_THROW(kIo, "cannot open external data {}: {}", Printable(location), std::strerror(error));
   }
-  File file;
-  file.fd = fd;
   struct stat info;
   const bool ok = fstat(fd, &info) == 0;
+  const bool linked = ok && info.st_nlink != 1 && !follow_links_;
   const char* fault = !ok                      ? "cannot be examined"
                       : !S_ISREG(info.st_mode) ? "is not a regular file"
-                      : info.st_nlink != 1     ? "has more than one name (a hard link)"
+                      : linked                 ? "has more than one name (a hard link)"
                                                : nullptr;
   if (fault) {
     close(fd);
-    WEFT_THROW(kInvalidModel, "external data {} {}", Printable(location), fault);
+    ThrowError(ErrorCode::kInvalidModel,
+               fmt::format("external data {} {}", Printable(location), fault), {},
+               linked ? kTrustHint : "");
   }
-  file.size = int64_t{info.st_size};
-  return files_.emplace(location, file).first->second;
+  // Two locations may be one file.
+  const auto [it, fresh] =
+      files_.try_emplace({uint64_t{info.st_dev}, uint64_t{info.st_ino}}, File{fd, info.st_size});
+  if (!fresh) close(fd);
+  return by_location_[location] = &it->second;
 }
 
 void ExternalFiles::Check(const std::string& location, int64_t offset, int64_t length,
                           int64_t bytes) {
-  const File& file = Open(location);
+  const File& file = *Open(location);
   WEFT_CHECK(offset >= 0 && (length >= 0 || length == -1), kInvalidModel,
              "external data {} has offset {} and length {}", Printable(location), offset, length);
   WEFT_CHECK(length == -1 || length == bytes, kInvalidModel,
@@ -129,9 +175,9 @@ void ExternalFiles::Check(const std::string& location, int64_t offset, int64_t l
 
 std::shared_ptr<std::string> ExternalFiles::Read(const std::string& location, int64_t offset,
                                                  int64_t bytes) {
-  auto& region = regions_[{location, offset, bytes}];
+  File& file = *Open(location);
+  auto& region = regions_[{&file, offset, bytes}];
   if (region) return region;
-  File& file = Open(location);
   // Regions that overlap would let a small file fill the memory.
   file.bytes_read += bytes;
   WEFT_CHECK(file.bytes_read <= file.size, kInvalidModel, "tensors overlap in external data {}",

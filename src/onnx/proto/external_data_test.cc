@@ -47,9 +47,11 @@ pb::ModelProto ModelWith(const std::string& location, const std::string& offset 
   return model;
 }
 
-Graph ImportFrom(const Folder& f, const pb::ModelProto& model) {
+Graph ImportFrom(const Folder& f, const pb::ModelProto& model, const Limits& limits = {}) {
   WriteFileAtomic(f.root + "/model/m.onnx", BytesOf(model));
-  return ImportOnnx(f.root + "/model/m.onnx");
+  ImportOptions options;
+  options.limits = limits;
+  return ImportOnnx(f.root + "/model/m.onnx", options);
 }
 ErrorCode CodeOf(const Folder& f, const pb::ModelProto& model) {
   try {
@@ -64,8 +66,8 @@ ErrorCode CodeOf(const Folder& f, const pb::ModelProto& model) {
 
 TEST_CASE("external data inside the folder") {
   const Folder f;
-  for (const auto& model :
-       {ModelWith("w.bin"), ModelWith("sub/w.bin", "16", "16"), ModelWith("./w.bin", "48")}) {
+  for (const auto& model : {ModelWith("w.bin"), ModelWith("sub/w.bin", "16", "16"),
+                            ModelWith("./w.bin", "48"), ModelWith("inside.bin", "16")}) {
     const Graph g = ImportFrom(f, model);
     const TensorPtr w = Graph::ConstantOf(g.outputs[0].node->inputs[1]);
     REQUIRE(w);
@@ -76,7 +78,7 @@ TEST_CASE("external data inside the folder") {
 TEST_CASE("ways out of the folder are refused") {
   const Folder f;
   for (const char* location : {"../secret.bin", "/etc/passwd", "sub/../../secret.bin", "soft.bin",
-                               "inside.bin", "up/secret.bin", "hard.bin", "fifo", "sub", ""}) {
+                               "up/secret.bin", "hard.bin", "fifo", "sub", ""}) {
     CAPTURE(location);
     CHECK(CodeOf(f, ModelWith(location)) == ErrorCode::kInvalidModel);
   }
@@ -100,6 +102,56 @@ TEST_CASE("an unused initializer is judged too, and a model from memory has no f
   model.mutable_graph()->mutable_node(0)->set_input(1, "x");
   CHECK(CodeOf(f, model) == ErrorCode::kInvalidModel);
   CHECK(ErrorOf(ModelWith("w.bin")).code() == ErrorCode::kUnsupported);
+}
+
+TEST_CASE("a model in a cache of links: its data lies beside it behind them") {
+  const Folder f;
+  const std::string snapshot = f.root + "/snapshots/abc/onnx", blobs = f.root + "/blobs";
+  MakeDirectories(snapshot);
+  MakeDirectories(blobs);
+  WriteFileAtomic(blobs + "/1f2e", BytesOf(ModelWith("w.bin", "16")));
+  WriteFileAtomic(blobs + "/3d4c", std::string(64, '\x01'));
+  const auto links = [&](const std::string& model, const std::string& data) {
+    unlink((snapshot + "/m.onnx").c_str());
+    unlink((snapshot + "/w.bin").c_str());
+    REQUIRE(symlink(model.c_str(), (snapshot + "/m.onnx").c_str()) == 0);
+    REQUIRE(symlink(data.c_str(), (snapshot + "/w.bin").c_str()) == 0);
+    return ImportOnnx(snapshot + "/m.onnx");
+  };
+  const Graph g = links("../../../blobs/1f2e", "../../../blobs/3d4c");
+  CHECK(Graph::ConstantOf(g.outputs[0].node->inputs[1])->data_as<uint32_t>()[3] == 0x01010101u);
+  links(blobs + "/1f2e", blobs + "/3d4c");
+  for (const char* away : {"../../../secret.bin", "../../../model/w.bin", "/etc/passwd"}) {
+    CAPTURE(std::string(away));
+    CHECK_THROWS_WITH_AS(links("../../../blobs/1f2e", away),
+                         doctest::Contains("outside of the model's folder"), UserError);
+  }
+  CHECK_THROWS_AS(links("../../../blobs/1f2e", "nothing"), Error);
+}
+
+TEST_CASE("links that leave the folder are taken where the limit allows them") {
+  const Folder f;
+  const Limits trusting = Limits::Parse("external_links=1");
+  for (const char* location : {"soft.bin", "up/secret.bin", "hard.bin"}) {
+    CAPTURE(std::string(location));
+    CHECK(CodeOf(f, ModelWith(location)) == ErrorCode::kInvalidModel);
+    const Graph g = ImportFrom(f, ModelWith(location), trusting);
+    CHECK(Graph::ConstantOf(g.outputs[0].node->inputs[1])->data_as<uint32_t>()[0] == 0x01010101u);
+  }
+  for (const char* location : {"../secret.bin", "/etc/passwd", "fifo", "sub"}) {
+    CAPTURE(std::string(location));
+    CHECK_THROWS_AS(ImportFrom(f, ModelWith(location), trusting), UserError);
+  }
+}
+
+TEST_CASE("a file has its size once, by whatever names it is read") {
+  const Folder f;
+  ExternalFiles files(f.root + "/model");
+  const auto a = files.Read("w.bin", 0, 48);
+  CHECK(files.Read("./w.bin", 0, 48) == a);
+  CHECK(files.Read("inside.bin", 0, 48) == a);
+  CHECK_THROWS_AS(files.Read("sub/../inside.bin", 0, 16), UserError);
+  CHECK_THROWS_AS(files.Read(".//w.bin", 4, 48), UserError);
 }
 
 TEST_CASE("regions: the same one is shared, overlapping ones are refused") {

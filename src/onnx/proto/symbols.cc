@@ -1,6 +1,8 @@
 /// symbols.cc: see symbols.h.
 #include "symbols.h"
 
+#include <algorithm>
+
 #include "weft/support/check.h"
 
 namespace weft::onnx_import {
@@ -15,6 +17,13 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsReserved(std::string_view s) {
   return s == "min" || s == "max" || s == "bcast" || s == "mod" || s == "_" ||
          SymInt::IsUnbackedName(s);
+}
+
+/// "?", "*", "-1": what exporters write for a dimension that they know nothing of, and for several
+/// that differ.
+bool IsName(std::string_view s) {
+  const auto says = [](char c) { return IsLetter(c) || IsDigit(c) || (c & 0x80) != 0; };
+  return s != "-1" && std::any_of(s.begin(), s.end(), says);
 }
 
 bool IsSymbol(std::string_view s) {
@@ -91,9 +100,9 @@ Shape ShapeOfInput(const pb::ValueInfoProto& input, SymbolNames* symbols) {
   const auto& shape = type.tensor_type().shape();
   for (int i = 0; i < shape.dim_size(); ++i) {
     const auto& d = shape.dim(i);
-    if (d.has_dim_value())
+    if (d.has_dim_value() && d.dim_value() >= 0)
       dims.push_back(SymInt(int64_t{d.dim_value()}));
-    else if (!d.dim_param().empty())
+    else if (IsName(d.dim_param()))
       dims.push_back(symbols->Named(d.dim_param()));
     else
       dims.push_back(symbols->Fresh(input.name(), i));

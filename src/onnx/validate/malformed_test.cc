@@ -34,20 +34,24 @@ TEST_CASE("empty, random and truncated files") {
 
 TEST_CASE("headers") {
   auto model = GraphOf(kSmall);
-  model.clear_ir_version();
+  model.set_ir_version(-1);
   CHECK(ErrorOf(model).code() == ErrorCode::kInvalidModel);
+  model.set_ir_version(99);
+  CHECK(ErrorOf(model).code() == ErrorCode::kUnsupported);
   model = GraphOf(kSmall, 5);
   CHECK(ErrorOf(model).code() == ErrorCode::kUnsupported);
   model = GraphOf(kSmall, 1000);
   CHECK(ErrorOf(model).code() == ErrorCode::kUnsupported);
+  model = GraphOf(kSmall, 0);
+  CHECK(ErrorOf(model).code() == ErrorCode::kInvalidModel);
   model = GraphOf(kSmall);
-  model.clear_opset_import();
+  model.clear_graph();
   CHECK(ErrorOf(model).code() == ErrorCode::kInvalidModel);
   model = GraphOf("g (float[2] x) => (float[2] y) { y = other.Foo(x) }");
-  CHECK(Says(ErrorOf(model), "does not import the operator set of domain 'other'"));
+  CHECK(Says(ErrorOf(model), "the operator set of domain 'other' is not imported"));
 }
 
-TEST_CASE("names: duplicate, undefined, out of order, cyclic") {
+TEST_CASE("names: duplicate, undefined, cyclic") {
   const Error duplicate =
       ErrorOf(GraphOf("g (float[2] x) => (float[2] y) { y = Relu(x)  y = Neg(x) }"));
   CHECK(duplicate.code() == ErrorCode::kInvalidModel);
@@ -56,10 +60,6 @@ TEST_CASE("names: duplicate, undefined, out of order, cyclic") {
       ErrorOf(GraphOf("g (float[2] input) => (float[2] y) { y = Relu(inputt) }"));
   CHECK(undefined.code() == ErrorCode::kInvalidModel);
   CHECK(Says(undefined, "did you mean 'input'"));
-  const Error order =
-      ErrorOf(GraphOf("g (float[2] x) => (float[2] y) { y = Relu(t)  t = Neg(x) }"));
-  CHECK(order.code() == ErrorCode::kInvalidModel);
-  CHECK(Says(order, "topological order"));
   const Error cycle = ErrorOf(GraphOf(
       "g (float[2] x) => (float[2] y) { a = Add(x, c)  b = Relu(a)  c = Neg(b)  y = Relu(c) }"));
   CHECK(cycle.code() == ErrorCode::kCycle);
@@ -67,7 +67,9 @@ TEST_CASE("names: duplicate, undefined, out of order, cyclic") {
       cycle,
       "main/node[0] (Add) -> main/node[1] (Relu) -> main/node[2] (Neg) -> main/node[0] (Add)"));
   auto model = GraphOf(kSmall);
-  *model.mutable_graph()->add_initializer() = model.graph().initializer(0);
+  auto* second = model.mutable_graph()->add_initializer();
+  *second = model.graph().initializer(0);
+  second->set_float_data(1, 7);
   CHECK(Says(ErrorOf(model), "two initializers have this name"));
   model = GraphOf(kSmall);
   *model.mutable_graph()->add_input() = model.graph().input(0);
@@ -156,7 +158,7 @@ TEST_CASE("lying tensors") {
       ->mutable_tensor_type()
       ->mutable_shape()
       ->mutable_dim(1)
-      ->set_dim_value(-1);
+      ->set_dim_value(-2);
   CHECK(ErrorOf(model).code() == ErrorCode::kInvalidModel);
 }
 

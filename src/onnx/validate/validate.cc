@@ -2,25 +2,45 @@
 /// are in validate_graph.cc, functions in validate_functions.cc.
 #include "validate.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "weft/support/check.h"
 
 namespace weft::onnx_import {
 namespace {
 
 constexpr int64_t kOldestOpset = 6;  // what torch exported for years; see lift_opset6.cc
+/// How much newer than known a version may be. ONNX makes two to three a year: one that is ten
+/// ahead is no version of these years.
+constexpr int64_t kVersionsAhead = 10;
 
 struct KnownDomain {
   std::string_view name;
   int64_t first, last;
 };
-constexpr KnownDomain kKnownDomains[] = {{"ai.onnx.ml", 1, 5},
-                                         {"ai.onnx.training", 1, 1},
-                                         {"ai.onnx.preview", 1, 1},
-                                         {"ai.onnx.preview.training", 1, 1}};
+constexpr KnownDomain kKnownDomains[] = {
+    {"ai.onnx.ml", 1, 5},    {"ai.onnx.training", 1, 1},         {"ai.onnx.preview", 1, 1},
+    {"com.microsoft", 1, 1}, {"ai.onnx.preview.training", 1, 1},
+};
+
+/// The newest operator set of the releases of an IR version (ONNX's docs/Versioning.md); the newest
+/// known where the model says none.
+int64_t OpsetOfIr(int64_t ir) {
+  constexpr int64_t kFirst = 3, kNewest[] = {8, 9, 10, 11, 14, 18, 20, 22, 23, 24};
+  const int64_t i = ir - kFirst;
+  return i >= 0 && i < int64_t(std::size(kNewest)) ? kNewest[i] : NewestOpset();
+}
 
 /// Newest IR version of this build's onnx, and one to come: a newer one may mean things we do not
 /// know of.
 constexpr int64_t kNewestIr = int64_t{pb::Version::IR_VERSION} + 1;
+
+const KnownDomain* FindDomain(std::string_view name) {
+  const auto* const it = std::find_if(std::begin(kKnownDomains), std::end(kKnownDomains),
+                                      [&](const KnownDomain& d) { return d.name == name; });
+  return it == std::end(kKnownDomains) ? nullptr : it;
+}
 
 /// Nodes with those of sub-graphs, counted without looking at anything else; stops above `bound`.
 int64_t CountNodes(const pb::GraphProto& graph, int64_t bound) {
@@ -78,74 +98,88 @@ Opsets ReadOpsets(const google::protobuf::RepeatedPtrField<pb::OperatorSetIdProt
   Opsets opsets;
   for (const auto& import : imports) {
     const std::string domain(CanonicalDomain(import.domain()));
-    const int64_t version = import.version();
-    const auto [it, fresh] = opsets.emplace(domain, version);
-    if (!fresh && it->second != version) {
-      diag->Add(ErrorCode::kInvalidModel, place,
-                fmt::format("domain {} is imported in versions {} and {}", Printable(domain),
-                            it->second, version));
-    }
+    int64_t version = import.version();
+    const KnownDomain* known = FindDomain(domain);
+    const int64_t first = domain.empty() ? kOldestOpset : known ? known->first : 1;
+    const int64_t last = domain.empty() ? NewestOpset() : known ? known->last : INT64_MAX;
+    const std::string what = domain.empty()
+                                 ? fmt::format("operator set {}", version)
+                                 : fmt::format("version {} of domain {}", version, domain);
     if (version < 1) {
       diag->Add(ErrorCode::kInvalidModel, place,
                 fmt::format("version {} of domain {}", version, Printable(domain)));
-    } else if (domain.empty() && (version < kOldestOpset || version > NewestOpset())) {
+    } else if (version < first || (version > last && version - last > kVersionsAhead)) {
       diag->Add(ErrorCode::kUnsupported, place,
-                fmt::format("operator set {} is not supported, {} to {} are", version, kOldestOpset,
-                            NewestOpset()),
-                version < kOldestOpset ? "export the model again with a newer operator set" : "");
+                fmt::format("{} is not supported, {} to {} are", what, first, last),
+                version < first ? "export the model again with a newer operator set" : "");
+    } else if (version > last) {
+      diag->Tolerate(Oddity::kNewerOpset, place,
+                     fmt::format("{} is newer than {}, the newest known", what, last));
+      version = last;
     }
-    for (const KnownDomain& known : kKnownDomains) {
-      if (domain == known.name && version > known.last) {
-        diag->Add(ErrorCode::kUnsupported, place,
-                  fmt::format("version {} of domain {} is not known, {} to {} are", version, domain,
-                              known.first, known.last));
-      }
+    const auto [it, fresh] = opsets.emplace(domain, OpsetVersion{version});
+    if (!fresh && it->second.version != version) {
+      diag->Tolerate(Oddity::kTwoOpsets, place,
+                     fmt::format("domain {} is imported in versions {} and {}", Printable(domain),
+                                 it->second.version, version));
+      it->second.version = std::max(it->second.version, version);
     }
   }
   return opsets;
 }
 
-void ValidateModel(pb::ModelProto* model, const Limits& limits, FunctionTable* functions,
-                   Diagnostics* diag) {
-  if (!model->has_ir_version() || model->ir_version() < 1) {
-    diag->Add(ErrorCode::kInvalidModel, "", "the model has no IR version",
-              "is this an ONNX model?");
-  } else if (model->ir_version() > kNewestIr) {
-    diag->Add(ErrorCode::kUnsupported, "",
-              fmt::format("IR version {} is newer than {}, the newest this build knows",
-                          model->ir_version(), kNewestIr));
+Opsets ReadFunctionOpsets(const pb::FunctionProto& f, const Opsets& of_model,
+                          const std::string& place, Diagnostics* diag) {
+  Opsets opsets = ReadOpsets(f.opset_import(), place, diag);
+  for (const auto& [domain, opset] : of_model)
+    opsets.emplace(domain, OpsetVersion{opset.version, true});
+  return opsets;
+}
+
+ValidModel ValidateModel(pb::ModelProto* model, const Limits& limits, Diagnostics* diag) {
+  ValidModel valid;
+  const int64_t ir = model->ir_version();
+  if (ir < 0) {
+    diag->Add(ErrorCode::kInvalidModel, "", fmt::format("IR version {}", ir));
+  } else if (ir > kNewestIr) {
+    diag->Add(
+        ErrorCode::kUnsupported, "",
+        fmt::format("IR version {} is newer than {}, the newest this build knows", ir, kNewestIr));
   }
-  if (model->opset_import_size() == 0)
-    diag->Add(ErrorCode::kInvalidModel, "", "the model imports no operator set");
-  if (!model->has_graph()) diag->Add(ErrorCode::kInvalidModel, "", "the model has no graph");
-  const Opsets opsets = ReadOpsets(model->opset_import(), "opset_import", diag);
-  if (!diag->empty()) return;
+  if (!model->has_graph())
+    diag->Add(ErrorCode::kInvalidModel, "", "the model has no graph", "is this an ONNX model?");
+  valid.opsets = ReadOpsets(model->opset_import(), "opset_import", diag);
+  if (!diag->empty()) return valid;
+  if (ir == 0) diag->Tolerate(Oddity::kMissingIr, "", "the model has no IR version");
+  valid.opsets.emplace("", OpsetVersion{OpsetOfIr(ir), true});
+  for (const KnownDomain& d : kKnownDomains)
+    valid.opsets.emplace(d.name, OpsetVersion{d.last, true});
 
   const int64_t count = CountNodes(model->graph(), limits.nodes);
   if (count > limits.nodes) {
     diag->Add(ErrorCode::kLimit, "main",
               fmt::format("the graph has {} nodes or more, the limit `nodes` is {}", count,
                           limits.nodes));
-    return;
+    return valid;
   }
   if (model->functions_size() > limits.functions) {
     diag->Add(ErrorCode::kLimit, "",
               fmt::format("{} functions, the limit `functions` is {}", model->functions_size(),
                           limits.functions));
-    return;
+    return valid;
   }
   for (auto& f : *model->mutable_functions()) {
     const std::string place = "function " + FunctionName(f);
     if (f.name().empty()) diag->Add(ErrorCode::kInvalidModel, place, "a function without a name");
-    if (!functions->Add(&f))
+    if (!valid.functions.Add(&f))
       diag->Add(ErrorCode::kInvalidModel, place, "the model has two functions of this name");
   }
-  if (!diag->empty()) return;
+  if (!diag->empty()) return valid;
 
-  const ValidateContext ctx{limits, *functions, diag};
-  ValidateFunctions(*model, opsets, ctx);
-  if (diag->full()) return;
-  ValidateGraph(model->graph(), nullptr, opsets, "main", false, 0, ctx);
+  const ValidateContext ctx{limits, valid.functions, &valid.orders, diag};
+  ValidateFunctions(*model, valid.opsets, ctx);
+  if (!diag->full()) ValidateGraph(model->graph(), nullptr, valid.opsets, "main", false, 0, ctx);
+  return valid;
 }
 
 }  // namespace weft::onnx_import

@@ -1,12 +1,14 @@
 /// validate.h: Weft's own validator of ONNX models. It runs before any other code looks at a model,
 /// so it trusts nothing.
 ///
-/// It answers: is every name defined once and before its use, does every tensor hold what it says,
+/// It answers: is every name defined once and without a cycle, does every tensor hold what it says,
 /// does every attribute hold one value of its type, are operator sets known, is the function graph
-/// acyclic and of bounded size once expanded. It recurses over nested sub-graphs only (bounded by
-/// limits.depth), never over nodes, and is linear in the model.
+/// acyclic and of bounded size once expanded. What real files contain against the standard, and has
+/// one meaning all the same, is an oddity (onnx/proto/diagnostics.h). It recurses over nested
+/// sub-graphs only (bounded by limits.depth), never over nodes, and is linear in the model.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,8 +24,17 @@ namespace weft::onnx_import {
 
 using NodeList = google::protobuf::RepeatedPtrField<pb::NodeProto>;
 
-/// Version of each imported domain, by canonical name.
-using Opsets = std::map<std::string, int64_t, std::less<>>;
+/// Version of a domain's operators, `assumed` where the model or function does not import the
+/// domain itself.
+struct OpsetVersion {
+  int64_t version;
+  bool assumed = false;
+};
+/// By canonical name of the domain.
+using Opsets = std::map<std::string, OpsetVersion, std::less<>>;
+
+/// Nodes of the lists that are out of order, by index, in topological order.
+using NodeOrders = std::unordered_map<const NodeList*, std::vector<int>>;
 
 /// Model-local functions by (domain, name, overload).
 class FunctionTable {
@@ -55,23 +66,42 @@ std::string_view AttributeTypeName(pb::AttributeProto::AttributeType type);
 /// not know.
 Opsets ReadOpsets(const google::protobuf::RepeatedPtrField<pb::OperatorSetIdProto>& imports,
                   const std::string& place, Diagnostics* diag);
+/// Those of a function: what it does not import is as in the model.
+Opsets ReadFunctionOpsets(const pb::FunctionProto& f, const Opsets& of_model,
+                          const std::string& place, Diagnostics* diag);
 
-/// Reports every fault of the model to `diag` (up to its bound) and fills `functions`.
-void ValidateModel(pb::ModelProto* model, const Limits& limits, FunctionTable* functions,
-                   Diagnostics* diag);
+/// What the validator finds out and the importer relies on.
+struct ValidModel {
+  Opsets opsets;
+  FunctionTable functions;
+  NodeOrders orders;
+};
+/// Reports every fault of the model to `diag` (up to its bound).
+ValidModel ValidateModel(pb::ModelProto* model, const Limits& limits, Diagnostics* diag);
+
+/// Names that a graph uses and does not define, in order of first use.
+std::vector<std::string> FreeNames(const pb::GraphProto& g);
+/// The names that a node reads: its operands, and what its graphs take from outside.
+void ForEachRead(const pb::NodeProto& n, const std::function<void(const std::string&)>& f);
+/// value -> defining node; -1 for inputs and initializers
+using Definitions = std::unordered_map<std::string_view, int>;
+/// Nodes in topological order, the first of the list that can be taken next; on a cycle those of
+/// one, in `cycle`.
+std::vector<int> OrderNodes(const NodeList& nodes, const Definitions& defined,
+                            std::vector<int>* cycle);
 
 /// One scope of value names: a graph or a function body.
 struct ValueScope {
   const ValueScope* outer = nullptr;
   int current = 0;  ///< node being looked at
-  /// value -> defining node; -1 for inputs and initializers
-  std::unordered_map<std::string_view, int> defined;
+  Definitions defined;
 };
 
 /// Shared state of the checks below.
 struct ValidateContext {
   const Limits& limits;
   const FunctionTable& functions;
+  NodeOrders* orders;
   Diagnostics* diag;
 };
 /// Nodes of a graph or function: names, order, attributes, sub-graphs. `scope` holds the inputs.

@@ -90,8 +90,7 @@ std::vector<size_t> CallOrder(const std::vector<Body>& bodies, const FunctionTab
 void ValidateBody(const pb::FunctionProto& f, const Opsets& model_opsets,
                   const ValidateContext& ctx) {
   const std::string place = "function " + FunctionName(f);
-  Opsets opsets = ReadOpsets(f.opset_import(), place, ctx.diag);
-  for (const auto& [domain, version] : model_opsets) opsets.emplace(domain, version);
+  const Opsets opsets = ReadFunctionOpsets(f, model_opsets, place, ctx.diag);
   ValueScope scope;
   for (const std::string& in : f.input()) {
     if (in.empty())

@@ -1,6 +1,7 @@
-/// validate_graph.cc: names, order, attributes, tensors and declared types of one graph and of the
+/// validate_graph.cc: names, attributes, tensors and declared types of one graph and of the
 /// graphs inside its nodes.
 #include <algorithm>
+#include <iterator>
 #include <unordered_set>
 
 #include "onnx/proto/tensor_data.h"
@@ -107,7 +108,9 @@ void ValidateType(const pb::ValueInfoProto& v, const std::string& place,
     ctx.diag->Add(ErrorCode::kLimit, place, fmt::format("rank {}", tensor.shape().dim_size()));
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto& d = tensor.shape().dim(i);
-    if (d.has_dim_value() && d.dim_value() < 0) {
+    if (d.has_dim_value() && d.dim_value() == -1) {
+      ctx.diag->Tolerate(Oddity::kMinusOneDim, place, fmt::format("dimension {} is -1", i));
+    } else if (d.has_dim_value() && d.dim_value() < 0) {
       ctx.diag->Add(ErrorCode::kInvalidModel, place,
                     fmt::format("size {} of dimension {} is negative", d.dim_value(), i),
                     "a dimension of any size has a name, or neither name nor value");
@@ -115,14 +118,32 @@ void ValidateType(const pb::ValueInfoProto& v, const std::string& place,
   }
 }
 
-/// Position of the node that defines `name` in this scope or one around it; nullopt where none does
-/// before its use.
-bool IsVisible(const ValueScope& scope, std::string_view name) {
+/// Defined in this scope or one around it. What comes before what is CheckOrder's.
+bool IsDefined(const ValueScope& scope, std::string_view name) {
   for (const ValueScope* s = &scope; s; s = s->outer) {
+    if (s->defined.count(name)) return true;
+  }
+  return false;
+}
+
+/// Of a graph around this one, before the node that holds it.
+bool HidesAnother(const ValueScope& scope, std::string_view name) {
+  for (const ValueScope* s = scope.outer; s; s = s->outer) {
     const auto it = s->defined.find(name);
     if (it != s->defined.end() && it->second < s->current) return true;
   }
   return false;
+}
+
+/// "conv1" and "conv2": two values of one kind, neither a misspelling of the other.
+bool DifferInNumbersOnly(std::string_view a, std::string_view b) {
+  const auto letters = [](std::string_view s) {
+    std::string out;
+    std::copy_if(s.begin(), s.end(), std::back_inserter(out),
+                 [](char c) { return c < '0' || c > '9'; });
+    return out;
+  };
+  return letters(a) == letters(b);
 }
 
 std::string NearValues(const ValueScope& scope, std::string_view name) {
@@ -134,78 +155,74 @@ std::string NearValues(const ValueScope& scope, std::string_view name) {
     const size_t keep = std::min(order.size(), kMost - names.size());
     std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(keep), order.end());
     for (size_t i = 0; i < keep; ++i) {
-      if (order[i].second.size() <= 200) names.emplace_back(order[i].second);
+      const std::string_view near = order[i].second;
+      if (near.size() <= 200 && !DifferInNumbersOnly(near, name)) names.emplace_back(near);
     }
   }
   return name.size() > 200 ? std::string() : DidYouMean(name, names);
 }
 
-/// A cycle among the nodes of one graph as their indices; empty where the nodes are only out of
-/// order.
-std::vector<int> FindCycle(const NodeList& nodes, const ValueScope& scope) {
-  const int n = nodes.size();
-  std::vector<int> waits(size_t(n), 0);
-  std::vector<std::vector<int>> users(static_cast<size_t>(n));
-  const auto producers = [&](int i, auto f) {
-    for (const std::string& in : nodes.Get(i).input()) {
-      const auto it = in.empty() ? scope.defined.end() : scope.defined.find(in);
-      if (it != scope.defined.end() && it->second >= 0) f(it->second);
-    }
-  };
-  for (int i = 0; i < n; ++i) {
-    producers(i, [&](int p) {
-      users[size_t(p)].push_back(i);
-      ++waits[size_t(i)];
-    });
-  }
-  std::vector<int> ready;
-  for (int i = 0; i < n; ++i) {
-    if (waits[size_t(i)] == 0) ready.push_back(i);
-  }
-  for (size_t k = 0; k < ready.size(); ++k) {
-    for (const int u : users[size_t(ready[k])]) {
-      if (--waits[size_t(u)] == 0) ready.push_back(u);
-    }
-  }
-  int at = -1;
-  for (int i = 0; i < n && at < 0; ++i) {
-    if (waits[size_t(i)] > 0) at = i;
-  }
-  if (at < 0) return {};
-  // Going from a waiting node to a waiting producer must come back to where it has been.
-  std::unordered_map<int, size_t> seen;
-  std::vector<int> walk;
-  while (seen.emplace(at, walk.size()).second) {
-    walk.push_back(at);
-    int next = -1;
-    producers(at, [&](int p) {
-      if (next < 0 && waits[size_t(p)] > 0) next = p;
-    });
-    at = next;
-  }
-  walk.erase(walk.begin(), walk.begin() + std::ptrdiff_t(seen.at(at)));
-  std::reverse(walk.begin(), walk.end());
-  std::rotate(walk.begin(), std::min_element(walk.begin(), walk.end()), walk.end());
-  return walk;
+std::string PlaceOf(const NodeList& nodes, const std::string& path, int i) {
+  return NodePlace(path, i, nodes.Get(i).name(), nodes.Get(i).domain(), nodes.Get(i).op_type());
 }
 
-void ReportOrder(const NodeList& nodes, const ValueScope& scope, const std::string& path, int late,
-                 const std::string& value, const ValidateContext& ctx) {
-  const auto place = [&](int i) {
-    return NodePlace(path, i, nodes.Get(i).name(), nodes.Get(i).domain(), nodes.Get(i).op_type());
-  };
-  const std::vector<int> cycle = FindCycle(nodes, scope);
+/// Nodes that read what they or later ones compute are taken in another order, if there is one.
+void CheckOrder(const NodeList& nodes, const ValueScope& scope, const std::string& path,
+                const ValidateContext& ctx) {
+  int first = -1;
+  std::string value;
+  int64_t count = 0;
+  for (int i = 0; i < nodes.size(); ++i) {
+    bool late = false;
+    ForEachRead(nodes.Get(i), [&](const std::string& name) {
+      const auto it = scope.defined.find(name);
+      if (it == scope.defined.end() || it->second < i) return;
+      if (first < 0) first = i, value = name;
+      late = true;
+    });
+    count += late;
+  }
+  if (count == 0) return;
+  std::vector<int> cycle;
+  std::vector<int> order = OrderNodes(nodes, scope.defined, &cycle);
   if (cycle.empty()) {
-    ctx.diag->Add(ErrorCode::kInvalidModel, place(late),
-                  fmt::format("input {} is computed by a later node", Printable(value)),
-                  "the nodes of a graph must be in topological order");
+    ctx.diag->Tolerate(Oddity::kNodeOrder, PlaceOf(nodes, path, first),
+                       fmt::format("input {} is computed by a later node", Printable(value)),
+                       count);
+    ctx.orders->emplace(&nodes, std::move(order));
     return;
   }
   constexpr size_t kShown = 8;
   std::string text;
-  for (size_t i = 0; i < std::min(cycle.size(), kShown); ++i) text += place(cycle[i]) + " -> ";
-  text += cycle.size() > kShown ? fmt::format("... ({} nodes)", cycle.size()) : place(cycle[0]);
+  for (size_t i = 0; i < std::min(cycle.size(), kShown); ++i)
+    text += PlaceOf(nodes, path, cycle[i]) + " -> ";
+  text += cycle.size() > kShown ? fmt::format("... ({} nodes)", cycle.size())
+                                : PlaceOf(nodes, path, cycle[0]);
   ctx.diag->Add(ErrorCode::kCycle, path, "the nodes form a cycle: " + text);
+}
+
+/// Names of nodes say nothing, but standing twice they help nobody.
+void CheckNodeNames(const NodeList& nodes, const std::string& path, const ValidateContext& ctx) {
+  std::unordered_set<std::string_view> names;
+  int first = -1;
+  int64_t count = 0;
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (nodes.Get(i).name().empty() || names.insert(nodes.Get(i).name()).second) continue;
+    if (first < 0) first = i;
+    ++count;
+  }
+  if (count > 0)
+    ctx.diag->Tolerate(Oddity::kTwoNodeNames, PlaceOf(nodes, path, first),
+                       "an earlier node has the same name", count);
+}
+
+bool SameBytes(const pb::TensorProto& a, const pb::TensorProto& b) {
+  pb::TensorProto x = a, y = b;
+  for (pb::TensorProto* t : {&x, &y}) {
+    t->clear_name();
+    t->clear_doc_string();
+  }
+  return x.SerializeAsString() == y.SerializeAsString();
 }
 
 }  // namespace
@@ -234,41 +251,43 @@ std::string_view AttributeTypeName(Attribute::AttributeType type) {
 void ValidateNodes(const NodeList& nodes, ValueScope* scope, const Opsets& opsets,
                    const std::string& path, bool in_function, int depth,
                    const ValidateContext& ctx) {
-  const auto place = [&](int i) {
-    return NodePlace(path, i, nodes.Get(i).name(), nodes.Get(i).domain(), nodes.Get(i).op_type());
-  };
+  const auto place = [&](int i) { return PlaceOf(nodes, path, i); };
   for (int i = 0; i < nodes.size() && !ctx.diag->full(); ++i) {
     for (const std::string& out : nodes.Get(i).output()) {
       if (out.empty()) continue;
       const auto [it, fresh] = scope->defined.emplace(out, i);
-      if (fresh) continue;
-      ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
-                    fmt::format("output {} is defined already, by {}", Printable(out),
-                                it->second < 0 ? "an input or initializer" : place(it->second)));
+      if (!fresh) {
+        ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
+                      fmt::format("output {} is defined already, by {}", Printable(out),
+                                  it->second < 0 ? "an input or initializer" : place(it->second)));
+      } else if (HidesAnother(*scope, out)) {
+        ctx.diag->Tolerate(
+            Oddity::kHiddenName, place(i),
+            fmt::format("output {} has the name of a value outside of the graph", Printable(out)));
+      }
     }
   }
-  bool order_reported = false;
+  CheckOrder(nodes, *scope, path, ctx);
+  CheckNodeNames(nodes, path, ctx);
   for (int i = 0; i < nodes.size() && !ctx.diag->full(); ++i) {
     const pb::NodeProto& n = nodes.Get(i);
     scope->current = i;
     if (n.op_type().empty())
       ctx.diag->Add(ErrorCode::kInvalidModel, place(i), "the node has no operator");
-    if (!opsets.count(std::string(CanonicalDomain(n.domain()))) && !ctx.functions.Find(n)) {
-      ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
-                    fmt::format("the model does not import the operator set of domain {}",
-                                Printable(n.domain())));
+    const auto opset = opsets.find(CanonicalDomain(n.domain()));
+    if ((opset == opsets.end() || opset->second.assumed) && !ctx.functions.Find(n)) {
+      const std::string text =
+          fmt::format("the operator set of domain {} is not imported", Printable(n.domain()));
+      if (opset == opsets.end())
+        ctx.diag->Add(ErrorCode::kInvalidModel, place(i), text);
+      else
+        ctx.diag->Tolerate(Oddity::kMissingOpset, place(i),
+                           fmt::format("{}, version {} is assumed", text, opset->second.version));
     }
     for (const std::string& in : n.input()) {
-      if (in.empty() || IsVisible(*scope, in)) continue;
-      if (scope->defined.count(in)) {
-        // One report says it all: the others follow from it.
-        if (!order_reported) ReportOrder(nodes, *scope, path, i, in, ctx);
-        order_reported = true;
-      } else {
-        ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
-                      fmt::format("input {} is not defined", Printable(in)),
-                      NearValues(*scope, in));
-      }
+      if (in.empty() || IsDefined(*scope, in)) continue;
+      ctx.diag->Add(ErrorCode::kInvalidModel, place(i),
+                    fmt::format("input {} is not defined", Printable(in)), NearValues(*scope, in));
     }
     if (n.attribute_size() == 0) continue;
     ValidateAttributes(n, place(i), in_function, ctx);
@@ -302,19 +321,23 @@ void ValidateGraph(const pb::GraphProto& g, const ValueScope* outer, const Opset
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "two inputs have this name");
     ValidateType(v, place, ctx);
   }
-  std::unordered_set<std::string_view> initialized;
-  const auto initializer = [&](const std::string& name, auto check) {
+  std::unordered_map<std::string_view, const pb::TensorProto*> initialized;
+  const auto initializer = [&](const std::string& name, const pb::TensorProto* dense, auto check) {
     const std::string place = ValuePlace(path, "initializer", name);
+    const auto [it, fresh] = initialized.emplace(name, dense);
     if (name.empty())
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "an initializer without a name");
-    else if (!initialized.insert(name).second)
+    else if (!fresh && dense && it->second && SameBytes(*dense, *it->second))
+      ctx.diag->Tolerate(Oddity::kTwoInitializers, place, "two equal initializers have this name");
+    else if (!fresh)
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "two initializers have this name");
     scope.defined.emplace(name, -1);
     Guard(ctx, place, check);
   };
-  for (const auto& t : g.initializer()) initializer(t.name(), [&] { CheckTensor(t, ctx.limits); });
+  for (const auto& t : g.initializer())
+    initializer(t.name(), &t, [&] { CheckTensor(t, ctx.limits); });
   for (const auto& t : g.sparse_initializer())
-    initializer(t.values().name(), [&] { CheckSparse(t, ctx.limits); });
+    initializer(t.values().name(), nullptr, [&] { CheckSparse(t, ctx.limits); });
   if (ctx.diag->full()) return;
 
   ValidateNodes(g.node(), &scope, opsets, path, in_function, depth, ctx);
@@ -323,10 +346,17 @@ void ValidateGraph(const pb::GraphProto& g, const ValueScope* outer, const Opset
     const std::string place = ValuePlace(path, "output", v.name());
     if (v.name().empty()) {
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "an output without a name");
-    } else if (!IsVisible(scope, v.name())) {
+    } else if (!IsDefined(scope, v.name())) {
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "nothing computes this output",
                     NearValues(scope, v.name()));
     }
+    ValidateType(v, place, ctx);
+  }
+  std::unordered_set<std::string_view> described;
+  for (const auto& v : g.value_info()) {
+    const std::string place = ValuePlace(path, "value_info", v.name());
+    if (!described.insert(v.name()).second)
+      ctx.diag->Tolerate(Oddity::kTwoValueInfos, place, "two value_infos describe this value");
     ValidateType(v, place, ctx);
   }
 }

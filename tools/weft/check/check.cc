@@ -308,10 +308,9 @@ class Checker {
 
 int RunCheck(const Args& args) {
   ImportOptions import;
-  import.limits = args.model.Check();
   for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input"))
     import.overridable.push_back(name);
-  Checker checker(args, LoadModel(args.model.path, import));
+  Checker checker(args, ReadModel(args.model, import));
   return checker.Run();
 }
 

@@ -350,10 +350,9 @@ int RunBisect(const Args& a) {
   for (const PassSpec& p : pipeline.passes())
     PassEntry::Get(p.name);  // before a large model is read
   ImportOptions import;
-  import.limits = a.model.Check();
   for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input"))
     import.overridable.push_back(name);
-  const Graph graph = LoadModel(a.model.path, import);
+  const Graph graph = ReadModel(a.model, import);
   return Bisection(graph, a).Run();
 }
 

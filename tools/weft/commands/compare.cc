@@ -112,10 +112,9 @@ int RunCompare(const Args& args) {
       ParseEngine(s);
     }
   ImportOptions import;
-  import.limits = limits;
   for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input"))
     import.overridable.push_back(name);
-  Graph graph = LoadModel(args.model.path, import);
+  Graph graph = ReadModel(args.model, import);
   const NamedTensors inputs = MakeInputs(graph, args.inputs, limits);
   std::vector<std::string> names;
   if (args.layerwise) {

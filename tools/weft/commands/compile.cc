@@ -106,9 +106,8 @@ int RunCompile(const Args& a) {
                fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
                "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
   ImportOptions import;
-  import.limits = options.limits;
   if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
-  const Graph graph = LoadModel(a.model.path, import);
+  const Graph graph = ReadModel(a.model, import);
   std::vector<PassRecord> records;
   options.records = &records;
   const Timer timer;

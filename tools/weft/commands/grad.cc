@@ -80,11 +80,9 @@ Names NamesOf(const Graph& g) {
 int RunGrad(const Args& a) {
   const Limits limits = a.model.Check();
   WritableFormat(a.out);
-  ImportOptions import;
-  import.limits = limits;
   PassOptions options;
   options.limits = limits;
-  Graph g = LoadModel(a.model.path, import);
+  Graph g = ReadModel(a.model);
   g = RunPasses(g, Pipeline::Parse("InferType,InferShape"), options);
   const TypeMap types = g.GetAttr<TypeMap>("dtype");
   const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");

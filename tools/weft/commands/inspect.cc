@@ -278,11 +278,10 @@ int InspectProgram(const Args& a) {
 int RunInspect(const Args& a) {
   if (FormatOfPath(a.model.path).is_program()) return InspectProgram(a);
   ImportOptions import;
-  import.limits = a.model.Check();
   import.allow_unsupported = true;
   std::vector<Finding> findings;
   import.findings = &findings;
-  const Graph graph = LoadModel(a.model.path, import);
+  const Graph graph = ReadModel(a.model, import);
   const Report report = Inspect(graph, a);
   Support support;
   if (!a.support.empty()) support = FindSupport(graph, findings, a.support);
@@ -295,7 +294,8 @@ int RunInspect(const Args& a) {
                          {"place", f.place},
                          {"message", f.message},
                          {"hint", f.hint},
-                         {"count", f.count}});
+                         {"count", f.count},
+                         {"oddity", f.oddity}});
     out["findings"] = std::move(remarks);
     if (!a.support.empty()) {
       out["unsupported"] = SupportJson(support.unsupported);
@@ -305,11 +305,14 @@ int RunInspect(const Args& a) {
     PrintJson(out);
   } else {
     std::string text = ReportText(report);
-    if (!findings.empty() && a.support.empty()) {
+    const bool left_out = std::any_of(findings.begin(), findings.end(),
+                                      [](const Finding& f) { return f.oddity.empty(); });
+    if (left_out && a.support.empty()) {
       text += "\nnot imported:\n";
       for (const Finding& f : findings)
-        text += fmt::format("  {} x {}: {}{}\n", f.count, f.op.empty() ? f.place : f.op, f.message,
-                            f.hint.empty() ? "" : " (hint: " + f.hint + ")");
+        if (f.oddity.empty())
+          text += fmt::format("  {} x {}: {}{}\n", f.count, f.op.empty() ? f.place : f.op,
+                              f.message, f.hint.empty() ? "" : " (hint: " + f.hint + ")");
     }
     if (!a.support.empty()) text += "\n" + SupportText(support, a.support);
     PrintText(text);

@@ -23,8 +23,7 @@ struct Args {
   ModelArgs model;
   std::string passes, out, target = "cpu", dump_dir, print_before, print_after, check, reproducer;
   std::vector<std::string> skip;
-  bool stats = false, time = false, strict = false, elide = false, before_all = false,
-       after_all = false;
+  bool stats = false, time = false, elide = false, before_all = false, after_all = false;
   int64_t fuel = -1;
 };
 
@@ -162,7 +161,7 @@ int RunOpt(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
   options.target = a.target;
-  options.strict = a.strict;
+  options.strict = a.model.strict;
   options.checks = ParseChecks(a.check);
   options.fuel = a.fuel;
   options.skip = a.skip;
@@ -181,9 +180,7 @@ int RunOpt(const Args& a) {
   for (const PassSpec& p : pipeline.passes())
     PassEntry::Get(p.name);  // before a large model is read
 
-  ImportOptions import;
-  import.limits = options.limits;
-  Graph graph = LoadModel(a.model.path, import);
+  Graph graph = ReadModel(a.model);
   const int64_t fused_at_start = CountFused(graph);
   const Timer timer;
   graph = RunPasses(graph, pipeline, options);
@@ -292,7 +289,9 @@ Command MakeOpt(CLI::App& parent) {
   AddList(app, "--skip", &a->skip, "leave a pass out, or its Nth application (repeatable)")
       ->type_name("PASS[#N]");
   app->add_option("--fuel", a->fuel, "rewrites allowed over the whole pipeline")->type_name("N");
-  app->add_flag("--strict", a->strict, "a missing dependency is an error");
+  app->get_option("--strict")
+      ->description(
+          "refuse what the ONNX standard forbids, and passes that lack what they depend on");
   app->add_option(
          "--check", a->check,
          "check what passes claim: all, or some of preserved,changed,deterministic,equivalent")

@@ -23,9 +23,7 @@ int RunReduce(const Args& a) {
   const Limits limits = a.model.Check();
   const std::string extension = ExtensionOf(a.out);  // before a large model is read
   if (!a.min_good.empty()) WritableFormat(a.min_good);
-  ImportOptions import;
-  import.limits = limits;
-  const Graph graph = LoadModel(a.model.path, import);
+  const Graph graph = ReadModel(a.model);
   CheckCommand check(a.check, extension, limits);
   const Timer timer;
   if (!check.IsBad(graph))
