@@ -17,6 +17,7 @@
 #include "onnx/proto/symbols.h"
 #include "onnx/proto/tensor_data.h"
 #include "onnx/validate/validate.h"
+#include "shape_tracker.h"
 #include "type_tracker.h"
 #include "weft/onnx/import.h"
 
@@ -58,6 +59,7 @@ using Values = std::unordered_map<std::string, Value>;
 struct Build {
   Graph graph;
   TypeTracker types;
+  ShapeTracker shapes{&types};
   std::vector<NodePtr> inputs;  ///< declared ones
   bool has_cuts = false;        ///< variables stand for outputs of unsupported nodes
 };
@@ -122,9 +124,9 @@ class Importer {
   const Value& Resolve(Scope* s, const std::string& name);
   void Define(Scope* s, const std::string& name, Value v);
   DType DTypeOf(Scope* s, const std::string& name);
-  Shape ShapeOf(Scope* s, const std::string& name);         ///< of variables and constants
+  Shape ShapeOf(Scope* s, const std::string& name);
   TensorPtr ConstantOf(Scope* s, const std::string& name);  ///< of initializers too; or null
-  /// Dtype and, where declared, shape of a value for ONNX's function builders; no value where the
+  /// Dtype and, where known, shape of a value for ONNX's function builders; no value where the
   /// dtype is not known.
   pb::TypeProto ProtoTypeOf(Scope* s, const std::string& name);
   void FinishGraph(Build* build);
