@@ -254,12 +254,9 @@ void Importer::ImportRecord(Scope* s, const Record& r, const Place& place) {
   Record lifted = r;
   while (!lifted.inputs.empty() && lifted.inputs.back().empty() && lifted.graphs.empty())
     lifted.inputs.pop_back();
-  const auto rank_of = [&](const std::string& value) {
-    const Shape shape = ShapeOf(s, value);
-    return shape.has_rank() ? shape.rank() : -1;
-  };
   Lift lift(
-      &lifted, [&](const std::string& value) { return DTypeOf(s, value); }, rank_of,
+      &lifted, [&](const std::string& value) { return DTypeOf(s, value); },
+      [&](const std::string& value) { return ShapeOf(s, value); },
       [&](const std::string& value) { return ConstantOf(s, value); });
   std::string reason;
   try {

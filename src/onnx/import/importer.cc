@@ -77,11 +77,7 @@ Shape Importer::ShapeOf(Scope* s, const std::string& name) {
     const auto& dims = v->tensor ? v->tensor->dims() : v->sparse->dims();
     return Shape::OfInts(std::vector<int64_t>(dims.begin(), dims.end()));
   }
-  if (v->state != Value::kEntry) return Shape();
-  if (const TensorPtr t = Graph::ConstantOf(v->entry)) return t->shape();
-  const AttrValue* shape =
-      v->entry.node->is_variable() ? v->entry.node->attrs.dict.find("shape") : nullptr;
-  return shape && shape->is<Shape>() ? shape->get<Shape>() : Shape();
+  return v->state == Value::kEntry ? s->build->shapes.Of(v->entry) : Shape();
 }
 
 TensorPtr Importer::ConstantOf(Scope* s, const std::string& name) {

@@ -18,6 +18,7 @@
 #include "onnx/proto/symbols.h"
 #include "onnx/proto/tensor_data.h"
 #include "onnx/validate/validate.h"
+#include "shape_tracker.h"
 #include "type_tracker.h"
 #include "weft/onnx/import.h"
 
@@ -59,6 +60,7 @@ using Values = std::unordered_map<std::string, Value>;
 struct Build {
   Graph graph;
   TypeTracker types;
+  ShapeTracker shapes{&types};
   std::vector<NodePtr> inputs;  ///< declared ones
   NodeNames node_names;
   bool has_cuts = false;  ///< variables stand for outputs of unsupported nodes
@@ -143,9 +145,9 @@ class Importer {
   /// Calls a value as the model does.
   void NameValue(Scope* s, const std::string& name, const Value& v);
   DType DTypeOf(Scope* s, const std::string& name);
-  Shape ShapeOf(Scope* s, const std::string& name);         ///< of variables and constants
+  Shape ShapeOf(Scope* s, const std::string& name);
   TensorPtr ConstantOf(Scope* s, const std::string& name);  ///< of initializers too; or null
-  /// Dtype and, where declared, shape of a value for ONNX's function builders; no value where the
+  /// Dtype and, where known, shape of a value for ONNX's function builders; no value where the
   /// dtype is not known.
   pb::TypeProto ProtoTypeOf(Scope* s, const std::string& name);
   void FinishGraph(Build* build);

@@ -133,6 +133,16 @@ void GridSampleMode(Lift* l) {
                                               : text.c_str();
 }
 
+/// As ONNX Runtime's optimizer writes it, in the standard's domain before the standard had it.
+void SimplifiedLayerNorm(Lift* l) {
+  if (l->HasOutput(1)) l->Unsupported("the statistics of training are not supported");
+  l->node.op = "RMSNormalization";
+  l->node.outputs.resize(1);
+  const std::string scale = l->input(1);
+  if (l->dtype_of(l->input(0)) != l->dtype_of(scale))
+    l->set_input(0, l->Before("CastLike", {l->input(0), scale}));
+}
+
 /// Before 9 a scan had a batch axis and lengths of its own.
 void Scan8(Lift* l) { l->Unsupported("the batched form of Scan is not supported"); }
 
@@ -153,6 +163,7 @@ std::vector<LiftRule> NnOpLifts() {
       {"Resize", 11, 12, Resize11},
       {"GridSample", 16, 19, GridSampleMode},
       {"Scan", 8, 8, Scan8},
+      {"SimplifiedLayerNormalization", 1, kAll, SimplifiedLayerNorm},
   };
 }
 

@@ -150,7 +150,10 @@ TEST_CASE("broadcasting of before 7") {
     Record r = RecordOf("Add", 6, {"a", "b"}, std::move(attrs));
     Lift lift(
         &r, [](const std::string&) { return DType::kF32; },
-        [=](const std::string& v) { return v == "a" ? rank_a : rank_b; });
+        [=](const std::string& v) {
+          const int rank = v == "a" ? rank_a : rank_b;
+          return rank < 0 ? Shape() : Shape::OfRank(rank);
+        });
     LiftToNewest(&lift);
     return Lifted{r, lift.before, lift.after};
   };
