@@ -94,8 +94,9 @@ std::vector<NamedPipeline> ListPipelines() {
 Pipeline ParsePipeline(const std::string& text) {
   for (NamedPipeline& p : ListPipelines())
     if (text == p.name) return std::move(p.passes);
+  Pipeline passes;
   try {
-    return Pipeline::Parse(text);
+    passes = Pipeline::Parse(text);
   } catch (const Error& e) {
     std::vector<std::string> names;
     for (const NamedPipeline& p : ListPipelines()) names.push_back(p.name);
@@ -103,6 +104,8 @@ Pipeline ParsePipeline(const std::string& text) {
         ErrorCode::kUsage, e.message(), e.place(),
         "expected passes, as in Simplify,Fusion{max_ops=64}, or one of " + Join(names, ", "));
   }
+  for (const PassSpec& p : passes.passes()) PassEntry::Get(p.name);
+  return passes;
 }
 
 Pipeline SmallGraphPipeline() {

@@ -56,7 +56,9 @@ TEST_CASE("dimensions: presets by the place in an input") {
         Values{{"x_d0", 224}, {"x_d1", 224}});
   CHECK(Sorted(Choose("graph (%x: i64[x_d0, x_d1]) -> (%y) {\n  %y = Neg(%x)\n}\n")) ==
         Values{{"x_d0", 1}, {"x_d1", 128}});
-  // Many channels: no image.
+  // A recurrent state, and many channels: no images.
+  CHECK(Sorted(Choose("graph (%x: f32[2, x_d1, 64]) -> (%y) {\n  %y = Relu(%x)\n}\n")) ==
+        Values{{"x_d1", 128}});
   CHECK(Sorted(Choose("graph (%x: f32[x_d0, 64, x_d2, 64]) -> (%y) {\n  %y = Relu(%x)\n}\n")) ==
         Values{{"x_d0", 1}, {"x_d2", 128}});
 }
@@ -113,6 +115,21 @@ TEST_CASE("dimensions: sums of others are found") {
         Values{{"batch", 1}, {"seq", 128}});
 }
 
+TEST_CASE("dimensions: what only a run tells is found by running") {
+  // The pad comes from values, and a window of 200 follows; the state has one row for each of x.
+  const std::string model =
+      "graph (%x: f32[x_d0, x_d1], %s: f32[2, s_d1, 4], %p: i64[4]) -> (%y, %z) {\n"
+      "  %q = Mul(%p, %p)\n  %r = Sub(%q, %p)\n  %l = Pad(%x, %r)\n"
+      "  %u = Constant() {value = tensor i64[1] [1]}\n  %w = Unsqueeze(%l, %u)\n"
+      "  %y, %i = MaxPool(%w) {kernel_shape = [200]}\n"
+      "  %v = Constant() {value = tensor i64[1] [2]}\n  %o = Unsqueeze(%x, %v)\n"
+      "  %m = Transpose(%o) {perm = [2, 0, 1]}\n  %k = ReduceMax(%m, %v)\n  %z = Add(%s, %k)\n}\n";
+  const ChosenDims d = Choose(model);
+  CHECK(d.failure.empty());
+  CHECK(d.bindings.at("x_d1") >= 200);
+  CHECK((d.bindings.at("s_d1") == d.bindings.at("x_d0") || d.bindings.at("x_d0") == 1));
+}
+
 TEST_CASE("dimensions: where none fits, the first try is told") {
   const ChosenDims d = Choose(
       "graph (%x: f32[n, 3, h, w]) -> (%y) {\n"
@@ -156,6 +173,11 @@ TEST_CASE("values: an index lies in the axis that it selects from") {
                         "  %y = OneHot(%i, %d, %v)\n}\n",
                         0),
                0, 2));
+  // What only the dimensions decide says nothing of the values.
+  CHECK(!Within(ValuesOf("graph (%i: i64[64], %x: f32[4]) -> (%y) {\n  %s = Shape(%i)\n"
+                         "  %y = Expand(%i, %s)\n}\n",
+                         0),
+                0, 4));
   // No index: anything.
   CHECK(!Within(ValuesOf("graph (%i: i64[64]) -> (%y) {\n  %y = Neg(%i)\n}\n", 0), 0, 4));
 }
@@ -169,6 +191,13 @@ TEST_CASE("values: masks, what is compared, shapes, lengths, counts, positions")
       "graph (%sr: i64[]) -> (%y) {\n  %c = Constant() {value = tensor i64[] [16000]}\n"
       "  %y = Equal(%sr, %c)\n}\n";
   CHECK(ValuesOf(rate, 0) == std::vector<int64_t>{16000});
+  // Of many constants each may be meant, as in an encoding by comparison.
+  const auto kinds = ValuesOf(
+      "graph (%ids: i64[64, 1]) -> (%y) {\n"
+      "  %c = Constant() {value = tensor i64[1, 4] [7, 8, 9, 10]}\n  %y = Equal(%ids, %c)\n}\n",
+      0);
+  CHECK(Within(kinds, 7, 10));
+  CHECK(*std::max_element(kinds.begin(), kinds.end()) == 10);
   // Many elements may be compared with padding.
   CHECK(ValuesOf("graph (%ids: i64[64]) -> (%y) {\n  %c = Constant() {value = tensor i64[] [1]}\n"
                  "  %y = Equal(%ids, %c)\n}\n",

@@ -41,7 +41,8 @@ struct NamedPipeline {
   Pipeline passes;
 };
 WEFT_API std::vector<NamedPipeline> ListPipelines();
-/// One of these, or passes in the text form of pipelines. Throws kUsage where it is neither.
+/// One of these, or passes in the text form of pipelines. Throws kUsage where it is neither,
+/// kUnknownPass with near names.
 WEFT_API Pipeline ParsePipeline(const std::string& text);
 
 /// For a graph whose nodes are interpreted as they are: the order of effects, and shapes.

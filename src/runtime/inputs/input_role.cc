@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "weft/core/graph/builtin_ops.h"
-#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
@@ -61,8 +61,16 @@ struct InputRoles::Impl {
   struct Scope {
     const ShapeMap& shapes;
     const TypeMap& types;
+    const ValueMap* values;
     explicit Scope(const Graph& g)
-        : shapes(g.GetAttr<ShapeMap>("shape")), types(g.GetAttr<TypeMap>("dtype")) {}
+        : shapes(g.GetAttr<ShapeMap>("shape")),
+          types(g.GetAttr<TypeMap>("dtype")),
+          values(g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr) {}
+    /// Inference knows the value.
+    bool Knows(const NodeEntry& e) const {
+      const SymTensorPtr* v = values ? values->find(e) : nullptr;
+      return v && *v && (*v)->is_const();
+    }
   };
   struct Visit {
     const Scope* scope;
@@ -89,6 +97,7 @@ struct InputRoles::Impl {
         if (Judge(*v.scope, user, u.slot, v.moved, &role)) continue;
         Enter(v, user, u.slot, &role, &todo);
         if (!whole && !v.moved) continue;
+        if (v.scope->Knows(NodeEntry(user))) continue;  // from the dimensions alone
         const DType out = v.scope->types[NodeEntry(user)].dtype;
         // A comparison or a float ends what an integer can do to a size.
         if (out == DType::kBool || (whole && IsFloat(out))) continue;

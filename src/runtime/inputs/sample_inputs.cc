@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <functional>
 #include <set>
 
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/op/flops.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/inputs/input_role.h"
 #include "weft/support/check.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -64,15 +67,18 @@ std::optional<int64_t> NamedPreset(const Words& w, bool has_past) {
 
 /// By the place where a symbol stands in the shape of an input.
 int64_t PlacePreset(const Shape& shape, int axis, DType dtype) {
-  const auto few = [&](int d) {  // as channels of images are
-    const std::optional<int64_t> v = shape[d].known() ? shape[d].try_value() : std::nullopt;
-    return v && *v <= 4;
+  const auto extent = [&](int d) {
+    return shape[d].known() ? shape[d].try_value() : std::optional<int64_t>();
   };
-  const bool pixels = IsFloat(dtype) || dtype == DType::kU8;
-  if (pixels && shape.rank() >= 3) {
-    const int first = shape.rank() - 3;  // axis of channels, or of rows where they come last
-    if (few(first) && axis > first) return kImage;
-    if (few(first + 2) && axis >= first && axis < first + 2) return kImage;
+  /// Are these the axes of channels, rows and columns of an image?
+  const auto is_image = [&](int channels, int rows) {
+    const std::optional<int64_t> c = extent(channels);
+    return c && (*c == 3 || ((*c == 1 || *c == 4) && !extent(rows) && !extent(rows + 1)));
+  };
+  const int first = shape.rank() - 3;
+  if ((IsFloat(dtype) || dtype == DType::kU8) && (first == 0 || first == 1)) {
+    if (is_image(first, first + 1) && axis > first) return kImage;
+    if (is_image(first + 2, first) && axis >= first && axis < first + 2) return kImage;
   }
   return axis == 0 ? 1 : kSequence;
 }
@@ -171,47 +177,113 @@ class Chooser {
     return facts;
   }
 
-  /// Empty where shapes can be inferred at these numbers.
-  std::string Try(const SymBindings& bindings) const {
+  /// What comes of a choice.
+  struct Outcome {
+    std::string failure;  ///< empty: it fits
+    /// How far inference or a run came: numbers of nodes, of the graph and of bodies in it.
+    std::vector<int64_t> reached;
+  };
+  /// "pass InferShape > %6 'conv' (Conv)" -> 6.
+  static std::vector<int64_t> NodesOf(const std::string& place) {
+    std::vector<int64_t> numbers;
+    for (size_t at = 0; (at = place.find('%', at)) != std::string::npos; ++at)
+      if (at == 0 || place[at - 1] == ' ')
+        numbers.push_back(std::strtoll(place.c_str() + at + 1, nullptr, 10));
+    return numbers;
+  }
+  Outcome Try(const SymBindings& bindings) const {
     try {
       const Graph g = AtDims(graph_, bindings, dims_);
       g.AttrOr<Facts>("facts").CheckHolds(bindings);
+      if (IsOpen(g) && IsSmall(g)) TryRun(g, bindings);
       return {};
     } catch (const UserError& e) {
-      return e.what();
+      return {e.what(), NodesOf(e.place())};
+    }
+  }
+  /// Some dimension is known in a run only.
+  static bool IsOpen(const Graph& g) {
+    const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+    const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+    for (const NodePtr& n : g.TopoOrder())
+      for (uint32_t i = 0; i < n->num_outputs(); ++i)
+        if (const NodeEntry e(n, i); types[e].is_tensor() && !shapes[e].is_static()) return true;
+    return false;
+  }
+  /// The evaluator, which is slow, has done in a second or two.
+  static bool IsSmall(const Graph& g) {
+    constexpr int64_t kMostBytes = int64_t{16} << 20, kMostFlops = 100'000'000;
+    const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+    int64_t bytes = 0, flops = 0;
+    for (const NodePtr& n : g.TopoOrder()) {
+      if (const TensorPtr c = Graph::ConstantOf(NodeEntry(n))) bytes += c->num_bytes();
+      const std::optional<SymInt> cost = FlopsOf(n, shapes);
+      if (cost && cost->known() && cost->is_const()) flops += cost->value();
+      if (bytes > kMostBytes || flops > kMostFlops) return false;
+    }
+    return true;
+  }
+  static void TryRun(const Graph& g, const SymBindings& bindings) {
+    const Evaluator* evaluator = GetEvaluator();
+    if (!evaluator) return;
+    Limits limits;
+    limits.deadline_s = 4;
+    const RequestScope scope(limits);
+    try {
+      evaluator->Eval(g, SampleInputs(g, 1, bindings));
+    } catch (const UserError& e) {
+      const bool tells = e.code() == ErrorCode::kShapeMismatch ||
+                         e.code() == ErrorCode::kIndexRange || e.code() == ErrorCode::kBadAttribute;
+      if (tells) throw;
+    } catch (const DeviceError&) {  // memory
     }
   }
 
-  /// Other values, where those at hand do not fit: of all symbols with one preset together, then of
-  /// single ones.
+  /// Other values, where those at hand do not fit: of single symbols, and of all with one value
+  /// together. A choice that comes further is where it goes on.
   void Search() {
-    result_.failure = Try(result_.bindings);
-    if (result_.failure.empty()) return;
+    Outcome best = Try(result_.bindings);
+    result_.failure = best.failure;
     constexpr int64_t kMostNodes = 100'000, kMostTries = 64, kFewestTries = 8;
     int64_t tries =
         std::clamp(kMostNodes / std::max<int64_t>(graph_.num_nodes(), 1), kFewestTries, kMostTries);
-    const auto fits = [&](const SymBindings& b) {
-      if (tries-- <= 0 || !Try(b).empty()) return false;
-      result_.bindings = b;
-      result_.failure.clear();
-      return true;
-    };
-    const SymBindings base = result_.bindings;
-    for (const std::string& name : result_.chosen)
+    SymBindings base = result_.bindings;
+    for (bool further = true; further && !best.failure.empty();) {
+      further = false;
+      for (const SymBindings& b : Others(base)) {
+        if (tries-- <= 0) return;
+        Outcome o = Try(b);
+        further = o.failure.empty() || o.reached > best.reached;
+        if (!further) continue;
+        base = b;
+        best = std::move(o);
+        break;
+      }
+    }
+    if (!best.failure.empty()) return;
+    result_.bindings = base;
+    result_.failure.clear();
+  }
+  std::vector<SymBindings> Others(const SymBindings& base) const {
+    std::vector<SymBindings> out;
+    // The largest first: a batch stays 1.
+    std::vector<std::string> order = result_.chosen;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](const auto& a, const auto& b) { return base.at(a) > base.at(b); });
+    for (const std::string& name : order)
       for (const int64_t v : Combined(name, base)) {
-        SymBindings b = base;
-        b[name] = v;
-        if (fits(b)) return;
+        out.push_back(base);
+        out.back()[name] = v;
       }
     std::map<int64_t, std::vector<std::string>> groups;
     for (const std::string& name : result_.chosen) groups[base.at(name)].push_back(name);
-    for (const int64_t v : {256, 512, 384, 320, 640, 299, 64, 32, 16, 8, 4, 2, 1})
+    for (const int64_t v : {256, 512, 384, 320, 640, 299, 64, 48, 32, 16, 8, 4, 2, 1})
       for (const auto& [value, names] : groups) {
         if (value == 1 || value == v) continue;
-        SymBindings b = base;
-        for (const std::string& name : names) b[name] = v;
-        if (fits(b)) return;
+        out.push_back(base);
+        for (const std::string& name : names) out.back()[name] = v;
       }
+    return out;
   }
   /// What a symbol may be to the others: their sum, their difference, the same.
   std::vector<int64_t> Combined(const std::string& name, const SymBindings& bindings) const {
@@ -251,17 +323,21 @@ bool FillByRole(const InputRole& role, const Words& words, int64_t sequence, uin
     for (int64_t i = 0; i < n; ++i) t->set_int(i, value(i));
     return true;
   };
+  const auto mixed = [&](int64_t i) {
+    const uint64_t bits = (uint64_t(i) + 1) * 0x9e3779b97f4a7c15u + seed * 0xbf58476d1ce4e5b9u;
+    return int64_t((bits ^ bits >> 29) * 0x94d049bb133111ebu >> 33);
+  };
   const int64_t extent = std::max<int64_t>(role.extent, 1);
   const bool positions = HasWord(words, {"position", "positions", "pos"});
   const int64_t last = t->rank() > 0 ? std::max<int64_t>(t->dims().back(), 1) : 1;
   if (n == 1 && !role.compared.empty() && !role.index)
     return fill([&](int64_t) { return role.compared.front(); });
   if (positions && !role.shape) return fill([&](int64_t i) { return i % last % extent; });
-  if (role.index)
-    return fill([&](int64_t i) {
-      const uint64_t bits = (uint64_t(i) + 1) * 0x9e3779b97f4a7c15u + seed * 0xbf58476d1ce4e5b9u;
-      return int64_t((bits ^ bits >> 29) * 0x94d049bb133111ebu >> 33) % extent;
-    });
+  if (role.index) return fill([&](int64_t i) { return mixed(i) % extent; });
+  // One of the things that it may be: a one-hot encoding by comparison.
+  constexpr size_t kFewestKinds = 3;
+  if (role.compared.size() >= kFewestKinds)
+    return fill([&](int64_t i) { return role.compared[size_t(mixed(i)) % role.compared.size()]; });
   if (role.shape && role.shaped) {
     const auto& dims = *role.shaped;
     return fill([&](int64_t i) {
@@ -271,7 +347,8 @@ bool FillByRole(const InputRole& role, const Words& words, int64_t sequence, uin
   }
   if (HasWord(words, {"length", "lengths", "len", "lens", "seqlen", "seqlens"}))
     return fill([&](int64_t) { return sequence; });
-  if (role.sizes) return fill([](int64_t) { return 1; });
+  constexpr int64_t kMostSizes = 16;  // more of them are data
+  if (role.sizes) return fill([&](int64_t i) { return n <= kMostSizes ? 1 : mixed(i) % 3; });
   return false;
 }
 

@@ -349,9 +349,7 @@ int RunBisect(const Args& a) {
   WEFT_CHECK(a.check.command.empty() || a.against.empty(), kUsage,
              "--check and --against are two ways to check; give one");
   if (!a.format.empty()) WritableFormat("model." + a.format);
-  const Pipeline pipeline = ParsePipeline(a.passes);
-  for (const PassSpec& p : pipeline.passes())
-    PassEntry::Get(p.name);  // before a large model is read
+  ParsePipeline(a.passes);  // before a large model is read
   const Graph graph = ReadGraph(a.model, &a.inputs);
   return Bisection(graph, a).Run();
 }

@@ -178,10 +178,8 @@ int RunOpt(const Args& a) {
   const bool graph_to_stdout = a.out.empty() || a.out == "-";
   WEFT_CHECK(!(a.model.json && graph_to_stdout), kUsage,
              "--json needs -o OUT: stdout would hold the graph too");
-  if (!graph_to_stdout) WritableFormat(a.out);  // before a large model is read
-  const Pipeline pipeline = ParsePipeline(a.passes);
-  for (const PassSpec& p : pipeline.passes())
-    PassEntry::Get(p.name);  // before a large model is read
+  if (!graph_to_stdout) WritableFormat(a.out);        // before a large model is read
+  const Pipeline pipeline = ParsePipeline(a.passes);  // before a large model is read
 
   Graph graph = ReadGraph(a.model, nullptr);
   const int64_t fused_at_start = CountFused(graph);
