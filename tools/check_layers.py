@@ -43,7 +43,7 @@ SUB_ROOMS = {
     },
     "runtime": {
         "": [], "backend": [""], "plan": ["backend"], "program": ["plan"], "saved": ["program"], "session": ["saved"],
-        "plugin": ["backend"],
+        "plugin": ["backend"], "inputs": [""],
     },
     "backends/cpu": {
         "util": [], "launch": ["util"], "onednn": ["util"], "conv": ["onednn"], "pool": ["onednn"],

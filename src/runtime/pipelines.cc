@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "weft/support/error.h"
+#include "weft/support/strings.h"
+
 namespace weft {
 namespace {
 
@@ -71,6 +74,38 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     p.push_back("PlanMemory");
   }
   return o.fusion ? p : WithoutFusion(p);
+}
+
+std::vector<NamedPipeline> ListPipelines() {
+  PipelineOptions plain;
+  plain.fusion = false;
+  return {
+      {"O0", "nothing", {}},
+      {"O1", "rewrites and folded constants; an ONNX model stays one",
+       StandardPipeline({PipelineEnd::kSimplified})},
+      {"O2", "and fused kernels, library calls and their layouts",
+       StandardPipeline({PipelineEnd::kLayouts})},
+      {"O3", "and machine code and the plan of memory", StandardPipeline()},
+      {"default", "what a compilation does: O3", StandardPipeline()},
+      {"default-without-fusion", "the same, one operator a kernel", StandardPipeline(plain)},
+  };
+}
+
+Pipeline ParsePipeline(const std::string& text) {
+  for (NamedPipeline& p : ListPipelines())
+    if (text == p.name) return std::move(p.passes);
+  Pipeline passes;
+  try {
+    passes = Pipeline::Parse(text);
+  } catch (const Error& e) {
+    std::vector<std::string> names;
+    for (const NamedPipeline& p : ListPipelines()) names.push_back(p.name);
+    ThrowError(
+        ErrorCode::kUsage, e.message(), e.place(),
+        "expected passes, as in Simplify,Fusion{max_ops=64}, or one of " + Join(names, ", "));
+  }
+  for (const PassSpec& p : passes.passes()) PassEntry::Get(p.name);
+  return passes;
 }
 
 Pipeline SmallGraphPipeline() {

@@ -43,15 +43,17 @@ struct Result {
   bool says(const std::string& part) const { return err.find(part) != std::string::npos; }
 };
 
-/// Runs the command with these arguments; each is passed as it is.
-inline Result Weft(const std::vector<std::string>& arguments) {
+/// Runs the command with these arguments; each is passed as it is. `stdin_from`: a file;
+/// `before`: what stands before the command on a line for the shell.
+inline Result Weft(const std::vector<std::string>& arguments,
+                   const std::string& stdin_from = "/dev/null", const std::string& before = "") {
   const Folder folder;
-  std::string line = "'" + Env("WEFT_BUILD_DIR") + "/bin/weft'";
+  std::string line = before + " '" + Env("WEFT_BUILD_DIR") + "/bin/weft'";
   for (const std::string& a : arguments) {
     REQUIRE(a.find('\'') == std::string::npos);
     line += " '" + a + "'";
   }
-  line += " >'" + (folder / "out") + "' 2>'" + (folder / "err") + "' </dev/null";
+  line += " >'" + (folder / "out") + "' 2>'" + (folder / "err") + "' <'" + stdin_from + "'";
   const int status = std::system(line.c_str());
   Result r;
   r.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

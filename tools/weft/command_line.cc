@@ -45,7 +45,8 @@ CLI::Option* AddList(CLI::App* app, const std::string& name, std::vector<std::st
 }
 
 void AddModel(CLI::App* app, ModelArgs* args) {
-  app->add_option("MODEL", args->path, "model: .onnx, .weft, .json or .weftx")->required();
+  app->add_option("MODEL", args->path, "model: .onnx, .pb, .weft, .json or .weftx; - for stdin")
+      ->required();
   app->add_option("--limits", args->limits, "bounds, as in nodes=1000,tensor_bytes=2G (see doctor)")
       ->type_name("LIST");
   app->add_flag("--json", args->json, "one JSON object on stdout");
@@ -53,19 +54,38 @@ void AddModel(CLI::App* app, ModelArgs* args) {
                 "refuse what the ONNX standard forbids, also where it has one meaning");
 }
 
+void AddRandomWeights(CLI::App* app, ModelArgs* args) {
+  app->add_flag("--random-weights", args->random_weights,
+                "random values for weights that the file leaves out");
+}
+
 Limits ModelArgs::Check() const { return Limits::Parse(limits); }
 
 void AddBind(CLI::App* app, InputArgs* args) {
-  AddList(app, "--bind", &args->binds, "value of a symbolic dimension (repeatable)")
-      ->type_name("SYM=N");
+  AddList(app, "--bind", &args->binds,
+          "values of symbolic dimensions, by unique beginnings of their names (repeatable); "
+          "default: sensible ones that the model allows")
+      ->type_name("SYM=N,..");
+  app->add_option("--bind-all", args->bind_all, "value of every symbolic dimension without one")
+      ->type_name("N")
+      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
+  AddList(app, "--shape", &args->shapes, "dimensions of an input (repeatable)")
+      ->type_name("NAME=AxBxC");
 }
 
 void AddInputs(CLI::App* app, InputArgs* args) {
-  AddList(app, "--input", &args->files, "input from a .npy or TensorProto .pb file (repeatable)")
-      ->type_name("NAME=F");
+  AddList(app, "--input", &args->values,
+          "input from a .npy or TensorProto .pb file, - for a .npy on stdin, or numbers, as in "
+          "sr=16000, x=1,2,3; one number fills the input (repeatable)")
+      ->type_name("NAME=F|V,..");
+  app->add_option("--load-inputs", args->load,
+                  "inputs from a .npz, or a folder of NAME.npy or input_0.pb, ...")
+      ->type_name("D|F");
+  app->add_option("--save-inputs", args->save, "write every input to D/NAME.npy")->type_name("D");
   AddBind(app, args);
   app->add_option("--seed", args->seed, "seed of random inputs")
       ->type_name("N")
+      ->capture_default_str()
       ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
 }
 

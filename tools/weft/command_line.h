@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,17 +40,23 @@ int RunCommandLine(const std::vector<std::string>& arguments);
 void PrintPasses(bool as_json);
 void PrintPassHelp(const std::string& name);
 
-/// Where inputs come from.
+/// Where inputs come from, and how large they are.
 struct InputArgs {
-  std::vector<std::string> files;  ///< NAME=F
-  std::vector<std::string> binds;  ///< SYM=N
-  bool random = false;             ///< what no file gives is random
+  std::vector<std::string> values;  ///< NAME=F, NAME=VALUES
+  std::vector<std::string> binds;   ///< SYM=N,..
+  std::vector<std::string> shapes;  ///< NAME=AxBxC
+  std::optional<int64_t> bind_all;
+  std::string load, save;  ///< folders, or a .npz to load
+  bool random = false;     ///< what nothing else gives is random
+  /// Dimensions that nobody has given are as small as the model allows: for an engine that is slow.
+  bool smallest = false;
   uint64_t seed = 1;
+  bool given_dims() const { return !binds.empty() || !shapes.empty() || bind_all; }
 };
 /// MODEL, and what every reader of models takes.
 struct ModelArgs {
-  std::string path, limits;
-  bool json = false, strict = false;
+  std::string path, limits;  ///< path "-": stdin
+  bool json = false, strict = false, random_weights = false;
   /// The limits as parsed; throws kUsage.
   Limits Check() const;
 };
@@ -62,6 +69,7 @@ struct EngineArgs {
 };
 
 void AddModel(CLI::App* app, ModelArgs* args);
+void AddRandomWeights(CLI::App* app, ModelArgs* args);
 void AddEngine(CLI::App* app, EngineArgs* args);
 void AddInputs(CLI::App* app, InputArgs* args);
 void AddBind(CLI::App* app, InputArgs* args);

@@ -8,9 +8,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "command_reproducer.h"
 #include "shell_check.h"
+#include "weft/api/random_weight.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/pipelines.h"
@@ -123,6 +125,13 @@ void PrintText(const std::string& text) {
 
 Json JsonNumber(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
 
+Json BindingsJson(const SymBindings& bindings) {
+  Json out = Json::object();
+  for (const auto& [name, value] : std::map<std::string, int64_t>(bindings.begin(), bindings.end()))
+    out[name] = value;
+  return out;
+}
+
 bool ColourErrors() { return Colour(STDERR_FILENO); }
 bool ColourResults() { return Colour(STDOUT_FILENO); }
 
@@ -180,7 +189,8 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
   const std::shared_ptr<Backend> backend = BackendOf(text);
   if (!passes.empty())
     e.pipeline =
-        backend->target().traits().kernels ? ToPlan(Pipeline::Parse(passes)).ToString() : passes;
+        (backend->target().traits().kernels ? ToPlan(ParsePipeline(passes)) : ParsePipeline(passes))
+            .ToString();
   return e;
 }
 
@@ -211,15 +221,27 @@ void ReportKernelFaults(const Session& session) {
   ReportError(error, false);
 }
 
-Graph ReadModel(const ModelArgs& args, ImportOptions options) {
-  options.limits = args.Check();
-  options.strict = args.strict;
-  std::vector<Finding> own;
-  if (!options.findings) options.findings = &own;
-  Graph graph = LoadModel(args.path, options);
-  for (const Finding& f : *options.findings) {
+bool IsProgramFile(const std::string& path) {
+  return path != "-" && FormatOfPath(path).is_program();
+}
+
+namespace {
+
+Graph ReadStdinGraph(ImportOptions* import) {
+  const std::string bytes = ReadStdin("the model", import->limits);
+  const std::string_view text = Trim(bytes);
+  const char* format = StartsWith(text, "WEFTX")                             ? "weftx"
+                       : StartsWith(text, "weft ") || StartsWith(text, "//") ? "weft"
+                       : StartsWith(text, "{")                               ? "json"
+                                                                             : "onnx";
+  import->source_name = "<stdin>";
+  return LoadModelBytes(bytes, GetModelFormat(format), *import);
+}
+
+void ReportOddities(const std::string& file, const std::vector<Finding>& findings) {
+  for (const Finding& f : findings) {
     if (f.oddity.empty()) continue;
-    std::string text = fmt::format("{}: ", args.path);
+    std::string text = file + ": ";
     if (!f.place.empty()) text += f.place + ": ";
     text += f.message;
     if (f.count > 1) text += fmt::format("; {} in all", f.count);
@@ -227,28 +249,47 @@ Graph ReadModel(const ModelArgs& args, ImportOptions options) {
                  Paint(fmt::format("warning[{}]", f.oddity), "1;33", ColourErrors()).c_str(),
                  Printable(fmt::format("{} (hint: {})", text, f.hint)).c_str());
   }
-  return graph;
 }
+
+}  // namespace
+
+Graph ReadGraph(const ModelArgs& model, const InputArgs* inputs, ImportOptions import) {
+  import.limits = model.Check();
+  import.strict = model.strict;
+  if (inputs) import.overridable = GivenInputs(*inputs);
+  if (model.random_weights)
+    import.make_missing = [seed = uint64_t{0}](DType dtype,
+                                               const std::vector<int64_t>& dims) mutable {
+      return RandomWeight(dtype, dims, ++seed);
+};
+std::vector<Finding> own;
+if (!import.findings) import.findings = &own;
+Graph graph = model.path == "-" ? ReadStdinGraph(&import) : LoadModel(model.path, import);
+ReportOddities(model.path == "-" ? import.source_name : model.path, *import.findings);
+return graph;
+}  // namespace weft::tool
 
 Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
   const Limits limits = model.Check();
   Prepared p;
-  if (FormatOfPath(model.path).is_program()) {
+  const auto make_inputs = [&](const Graph& graph) {
+    RunInputs made = MakeInputs(graph, inputs, limits);
+    p.named = std::move(made.tensors);
+    p.dims = std::move(made.dims);
+  };
+  if (IsProgramFile(model.path)) {
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
     p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits, engine.calls});
     p.engine.backend = p.program->backend();
-    p.named = MakeInputs(p.program->graph(), inputs, limits);
+    make_inputs(p.program->graph());
     p.inputs = OrderInputs(*p.program, p.named);
     return p;
   }
   p.engine = ParseEngine(engine.backend.empty() ? kDefaultBackend : engine.backend, engine.passes);
-  ImportOptions import;
-  for (const auto& [name, file] : SplitAssignments(inputs.files, "--input"))
-    import.overridable.push_back(name);
   const Timer timer;
-  const Graph graph = ReadModel(model, import);
+  const Graph graph = ReadGraph(model, &inputs);
   p.read_seconds = timer.seconds();
-  p.named = MakeInputs(graph, inputs, limits);
+  make_inputs(graph);
   p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls);
   p.inputs = OrderInputs(*p.program, p.named);
   return p;
@@ -266,13 +307,6 @@ Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions option
   };
   Graph out = WithReproducer(&options, apply);
   ReportFaults(records, &options, apply);
-  return out;
-}
-
-std::string FileStem(const std::string& name) {
-  std::string out = name;
-  std::replace_if(
-      out.begin(), out.end(), [](char c) { return c == '/' || c == ':'; }, '_');
   return out;
 }
 

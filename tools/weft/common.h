@@ -27,6 +27,8 @@ void PrintJson(const Json& json);
 void PrintText(const std::string& text);
 /// A finite number, or null: JSON has no other.
 Json JsonNumber(double v);
+/// Values of symbols, by name.
+Json BindingsJson(const SymBindings& bindings);
 
 /// Prints an error on stderr in the chosen format and gives its exit code.
 int ReportError(const Error& error, bool as_json);
@@ -65,13 +67,18 @@ Engine ParseEngine(const std::string& text, const std::string& passes = {});
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
                                               const Limits& limits, const CallOptions& calls = {});
-/// LoadModel with the limits of `args`; oddities of the file are warnings on stderr, one line a
-/// kind, or errors where `args` is strict.
-Graph ReadModel(const ModelArgs& args, ImportOptions options = {});
+/// A compiled program is to be run, not read.
+bool IsProgramFile(const std::string& path);
+/// The model of the arguments; of stdin the format that its first bytes tell. `inputs` may be null:
+/// none is given. Oddities of the file are warnings on stderr, one line a kind, or errors where
+/// `model` is strict.
+Graph ReadGraph(const ModelArgs& model, const InputArgs* inputs, ImportOptions import = {});
+
 /// A program and the tensors that it is run on: what `run` and `bench` begin with.
 struct Prepared {
   Engine engine;
   NamedTensors named;
+  ChosenDims dims;
   std::shared_ptr<const Program> program;
   std::vector<TensorPtr> inputs;  ///< `named` in the order of the program's inputs
   double read_seconds = 0;        ///< of the model's file
@@ -85,8 +92,6 @@ void ReportKernelFaults(const Session& session);
 /// Runs a pipeline under the same care.
 Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options);
 
-/// "out/x:0" -> "out_x_0": the name of an output's file, without extension.
-std::string FileStem(const std::string& name);
 /// The names, joined, as a hint: "the model has: x, y".
 std::string ListNames(const std::vector<std::string>& names);
 /// "1 check", "2 checks".

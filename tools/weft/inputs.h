@@ -1,36 +1,44 @@
-/// inputs.h: the tensors that a run reads, from files or at random.
+/// inputs.h: the tensors that a run reads: from files, from the command line, or made up.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "command_line.h"
+#include "tensor_files.h"
 #include "weft/core/graph/graph.h"
-#include "weft/core/pass/evaluator.h"
+#include "weft/runtime/inputs/sample_inputs.h"
 #include "weft/runtime/program/program.h"
 
 namespace weft::tool {
 
-using NamedTensors = std::map<std::string, TensorPtr>;
-
-/// "NAME=F" options as (name, file), each name once.
+/// "NAME=VALUE" options as (name, value), each name once.
 std::vector<std::pair<std::string, std::string>> SplitAssignments(
     const std::vector<std::string>& options, const std::string& option);
-/// "SYM=N" options; N >= 0.
-SymBindings ParseBindings(const std::vector<std::string>& binds);
-/// Symbols of the declared inputs, by name.
-std::vector<std::string> InputSymbols(const Graph& graph);
-/// Every symbol of the inputs that has no value gets 1; names the model has not are kBadBinding.
-SymBindings CompleteBindings(const Graph& graph, const SymBindings& given);
+/// Names of the inputs that --input gives.
+std::vector<std::string> GivenInputs(const InputArgs& args);
 
-/// One tensor per input of the graph, checked against its declaration. Random ones are a function
-/// of the model, the seed and the bindings, whatever the engine, so that runs can be compared.
-NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits& limits);
+/// What --bind and --shape say of the model's dimensions. Throws kUsage, kBadBinding for a name
+/// that the model has not, kBadInput where they contradict each other or the model.
+struct GivenDims {
+  SymBindings bindings;
+  InputDims shapes;
+};
+GivenDims ParseDims(const Graph& graph, const InputArgs& args);
+/// With those that nobody has given.
+ChosenDims CompleteDims(const Graph& graph, const GivenDims& given, const InputArgs& args);
+/// "batch=1, seq=128".
+std::string DimsText(const SymBindings& bindings, const std::vector<std::string>& names);
+
+struct RunInputs {
+  NamedTensors tensors;  ///< one per input of the graph
+  ChosenDims dims;
+};
+/// Each checked against its declaration. Made-up ones are a function of the model, the seed and the
+/// dimensions, whatever the engine, so that runs can be compared. Says on stderr which dimensions
+/// were chosen, and writes the inputs where the arguments say so.
+RunInputs MakeInputs(const Graph& graph, const InputArgs& args, const Limits& limits);
 /// In the order of the program's inputs.
 std::vector<TensorPtr> OrderInputs(const Program& program, const NamedTensors& inputs);
-
-/// A tensor file by its extension: .npy or .pb.
-TensorPtr ReadTensor(const std::string& path, const Limits& limits);
 
 }  // namespace weft::tool

@@ -119,7 +119,8 @@ int Dispatch(int argc, char** argv) {
   for (const Command& c : commands) c.app->fallthrough();
   app.footer(
       "Exit codes: 0 fine, 1 a comparison or check failed, 2 usage, 3 unsupported,\n"
-      "4 invalid input or model, 5 a limit or out of memory, 70 internal error.");
+      "4 invalid input or model, 5 a limit or out of memory, 70 internal error,\n"
+      "130 interrupted (bench and reduce print what they have).");
 
   if (argc > 1 && argv[1][0] != '-') {
     std::vector<std::string> names;

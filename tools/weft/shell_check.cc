@@ -20,13 +20,6 @@
 namespace weft::tool {
 namespace {
 
-/// One word for the shell, whatever it holds.
-std::string ShellWord(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string WithFile(const std::string& command, const std::string& file) {
   std::string out;
   size_t at = 0;
@@ -35,9 +28,15 @@ std::string WithFile(const std::string& command, const std::string& file) {
   return at == 0 ? command + " " + ShellWord(file) : out + command.substr(at);
 }
 
-/// Exit code, or 128 + signal. The command's output goes to our stderr or nowhere:
-/// stdout is for results.
-int Shell(const std::string& line, bool show_output) {
+}  // namespace
+
+std::string ShellWord(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+int RunShell(const std::string& line, bool show_output) {
   const pid_t child = fork();
   WEFT_CHECK(child >= 0, kIo, "cannot start a process: {}", std::strerror(errno));
   if (child == 0) {
@@ -53,8 +52,6 @@ int Shell(const std::string& line, bool show_output) {
     WEFT_CHECK(errno == EINTR, kIo, "cannot wait for the check: {}", std::strerror(errno));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
-
-}  // namespace
 
 ScratchFolder::ScratchFolder() {
   std::error_code error;
@@ -89,7 +86,7 @@ CheckCommand::CheckCommand(CheckArgs args, std::string extension, Limits limits)
 bool CheckCommand::IsBad(const Graph& graph) {
   WriteModel(graph, file_, {limits_, false});
   ++runs_;
-  const int code = Shell(WithFile(args_.command, file_), args_.show_output);
+  const int code = RunShell(WithFile(args_.command, file_), args_.show_output);
   WEFT_CHECK(code != 126 && code != 127, kUsage,
              "the check '{}' cannot be run: the shell gave exit code {}", args_.command, code);
   if (args_.fail_codes.empty()) return code != 0;

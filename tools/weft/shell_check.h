@@ -24,6 +24,12 @@ class ScratchFolder {
   std::string path_;
 };
 
+/// One word for the shell, whatever it holds.
+std::string ShellWord(const std::string& text);
+/// Exit code, or 128 + signal. The command's output goes to our stderr or nowhere: stdout is for
+/// results.
+int RunShell(const std::string& line, bool show_output);
+
 struct CheckArgs {
   std::string command;
   std::vector<int> fail_codes;  ///< empty: every code but 0

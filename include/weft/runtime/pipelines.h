@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "weft/core/pass/pass.h"
 
@@ -31,6 +33,18 @@ struct PipelineOptions {
 };
 
 WEFT_API Pipeline StandardPipeline(const PipelineOptions& options = {});
+
+/// A pipeline that tools take by its name.
+struct NamedPipeline {
+  const char* name;
+  const char* doc;
+  Pipeline passes;
+};
+WEFT_API std::vector<NamedPipeline> ListPipelines();
+/// One of these, or passes in the text form of pipelines. Throws kUsage where it is neither,
+/// kUnknownPass with near names.
+WEFT_API Pipeline ParsePipeline(const std::string& text);
+
 /// For a graph whose nodes are interpreted as they are: the order of effects, and shapes.
 WEFT_API Pipeline InterpretedPipeline();
 /// The part of it that a graph still has to go through.

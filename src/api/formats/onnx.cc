@@ -5,13 +5,17 @@
 namespace weft {
 namespace {
 
-[[maybe_unused]] const bool registered = RegisterModelFormat(
-    {"onnx", "ONNX model, external data beside it", ImportOnnxBytes, ImportOnnx,
-     [](const Graph& graph, const std::string& path, const WriteOptions& given) {
-       ExportOptions options;
-       options.limits = given.limits;
-       ExportOnnx(graph, path, options);
-     }});
+void WriteOnnx(const Graph& graph, const std::string& path, const WriteOptions& given) {
+  ExportOptions options;
+  options.limits = given.limits;
+  ExportOnnx(graph, path, options);
+}
+
+[[maybe_unused]] const bool registered[] = {
+    RegisterModelFormat(
+        {"onnx", "ONNX model, external data beside it", ImportOnnxBytes, ImportOnnx, WriteOnnx}),
+    RegisterModelFormat({"pb", "the same", ImportOnnxBytes, ImportOnnx, WriteOnnx}),
+};
 
 }  // namespace
 }  // namespace weft

@@ -14,6 +14,7 @@ namespace {
 Graph ReadText(std::string_view bytes, const ImportOptions& options) {
   ParseOptions parse;
   parse.source_name = options.source_name;
+  parse.make_missing = options.make_missing;
   parse.max_depth = int(std::min<int64_t>(options.limits.depth, INT_MAX));
   return Reinferred(ParseGraph(bytes, parse));
 }

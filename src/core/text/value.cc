@@ -262,6 +262,7 @@ TensorPtr ReadTensorData(TextCursor& in, const TypeAndShape& type, const ParseOp
         it->second->dims() == dims)
       return it->second;
   }
+  if (options.make_missing) return options.make_missing(dtype, dims);
   if (options.allow_missing_data) return std::make_shared<Tensor>(dtype, dims);
   in.Fail(ErrorCode::kInvalidModel, fmt::format("the data of tensor {} is not available", digits),
           at, "give the side file that was written with this text, or print with the data inline");

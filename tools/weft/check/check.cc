@@ -20,7 +20,6 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/graph/variable.h"
-#include "weft/core/tensor/npy.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
 
@@ -70,9 +69,7 @@ class Checker {
         search_(engines_, graph_, drawn_) {
     FindDrawn();
     guesses_shapes_ = maker_.GuessesShapes();
-    const SymBindings given = ParseBindings(args.inputs.binds);
-    CompleteBindings(graph_, given);  // names first
-    TakeFiles(given);
+    TakeGiven();
     for (const NodePtr& v : StateVariables(graph_))
       if (const AttrValue* value = v->attrs.dict.find("value"))
         initial_[v->attrs.name] = value->get<TensorPtr>();
@@ -117,38 +114,47 @@ class Checker {
     }
     for (const NodeEntry& e : graph_.outputs) drawn_outputs_ += drawn_[e.node->id()];
   }
-  /// Inputs that the user gives, and every set of extents to run at.
-  void TakeFiles(SymBindings given) {
-    InputArgs all = args_.inputs;
-    all.random = true;
-    if (!all.files.empty()) {
-      const NamedTensors made = MakeInputs(graph_, all, limits_);
-      for (const auto& [name, file] : SplitAssignments(all.files, "--input")) {
-        files_[name] = made.at(name);
-        for (const NodePtr& p : graph_.AllInputs()) {
-          const std::optional<Shape> declared = DeclaredShape(p);
-          if (p->attrs.name != name || !declared || !declared->has_rank()) continue;
-          for (int d = 0; d < declared->rank(); ++d)
-            if ((*declared)[d].known() && (*declared)[d].is_symbol())
-              given[(*declared)[d].symbol_name()] = made.at(name)->dims()[size_t(d)];
-        }
+  /// Inputs that the user gives, and every set of dimensions to run at.
+  void TakeGiven() {
+    GivenDims given = ParseDims(graph_, args_.inputs);
+    if (!args_.inputs.values.empty() || !args_.inputs.load.empty()) {
+      InputArgs all = args_.inputs;
+      all.random = all.smallest = true;
+      RunInputs made = MakeInputs(graph_, all, limits_);
+      std::vector<std::string> names = GivenInputs(all), inputs;
+      for (const NodePtr& p : graph_.AllInputs()) inputs.push_back(p->attrs.name);
+      if (!all.load.empty())
+        for (const auto& [name, t] : ReadTensors(all.load, inputs, limits_)) names.push_back(name);
+      for (const std::string& name : names) {
+        fed_[name] = made.tensors.at(name);
+        given.shapes[name] = fed_[name]->dims();
+      }
+      for (const NodePtr& p : graph_.AllInputs()) {
+        const std::optional<Shape> declared = DeclaredShape(p);
+        if (!fed_.count(p->attrs.name) || !declared || !declared->has_rank()) continue;
+        for (int d = 0; d < declared->rank(); ++d)
+          if ((*declared)[d].known() && (*declared)[d].is_symbol())
+            given.bindings[(*declared)[d].symbol_name()] = fed_[p->attrs.name]->dims()[size_t(d)];
       }
     }
+    dims_ = given.shapes;
     const std::vector<std::string> symbols = InputSymbols(graph_);
     for (const std::string& s : symbols)
-      if (!given.count(s)) report_.unbound.push_back(s);
+      if (!given.bindings.count(s)) report_.unbound.push_back(s);
     // The generic case: odd ones that differ; what broadcasts; an even one; more than a
-    // vector of f32 holds.
+    // vector of f32 holds. Each moves to what the model allows.
     struct Extents {
       int64_t first, step;
     };
     for (const Extents& e : {Extents{3, 2}, {1, 0}, {2, 0}, {kLargeExtent, 2}}) {
-      SymBindings bind = given;
+      DimWishes wishes;
+      wishes.every = args_.inputs.bind_all;
       int64_t next = e.first;
       for (const std::string& s : report_.unbound) {
-        bind.emplace(s, next);
+        wishes.presets[s] = next;
         next += e.step;
       }
+      const SymBindings bind = ChooseDims(graph_, given.bindings, dims_, wishes).bindings;
       if (std::find(bindings_.begin(), bindings_.end(), bind) == bindings_.end())
         bindings_.push_back(bind);
     }
@@ -158,8 +164,8 @@ class Checker {
     return args_.inputs.seed * 1000003 + uint64_t(r.number);
   }
   NamedTensors InputsOf(const CheckRound& r, int shape_guess) const {
-    NamedTensors in = maker_.Make(r.values, SeedOf(r), r.bind, shape_guess);
-    for (const auto& [name, t] : files_) in[name] = t;
+    NamedTensors in = maker_.Make(r.values, SeedOf(r), r.bind, dims_, shape_guess);
+    for (const auto& [name, t] : fed_) in[name] = t;
     return in;
   }
   StateMap StateFor(const CheckRound& r) const {
@@ -265,14 +271,21 @@ class Checker {
     std::string line = fmt::format("weft check {} --seed {} --round {}", args_.model.path,
                                    args_.inputs.seed, r.number);
     for (const std::string& b : args_.inputs.binds) line += " --bind " + b;
-    for (const std::string& f : args_.inputs.files) line += " --input " + f;
+    for (const std::string& s : args_.inputs.shapes) line += " --shape " + s;
+    if (args_.inputs.bind_all) line += fmt::format(" --bind-all {}", *args_.inputs.bind_all);
+    for (const std::string& v : args_.inputs.values) line += " --input " + v;
+    if (!args_.inputs.load.empty()) line += " --load-inputs " + args_.inputs.load;
     if (!args_.passes.empty()) line += " --passes '" + args_.passes + "'";
     return line;
   }
   void SaveInputs() const {
-    MakeDirectories(args_.save);
-    for (const auto& [name, t] : provoking_)
-      WriteNpy(JoinPath(args_.save, FileStem(name) + ".npy"), *t);
+    std::vector<std::string> names;
+    std::vector<TensorPtr> tensors;
+    for (const auto& [name, t] : provoking_) {
+      names.push_back(name);
+      tensors.push_back(t);
+    }
+    WriteTensors(args_.save, TensorFiles(args_.save, names, "--save"), tensors);
   }
 
   int Report() {
@@ -297,7 +310,8 @@ class Checker {
   CheckEngines engines_;
   std::vector<uint8_t> drawn_;  ///< by node id
   CheckSearch search_;
-  NamedTensors files_;
+  NamedTensors fed_;  ///< by the user
+  InputDims dims_;
   StateMap initial_;
   std::vector<SymBindings> bindings_;
   size_t drawn_outputs_ = 0;
@@ -307,10 +321,7 @@ class Checker {
 };
 
 int RunCheck(const Args& args) {
-  ImportOptions import;
-  for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input"))
-    import.overridable.push_back(name);
-  Checker checker(args, ReadModel(args.model, import));
+  Checker checker(args, ReadGraph(args.model, &args.inputs));
   return checker.Run();
 }
 

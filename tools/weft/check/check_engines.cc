@@ -9,9 +9,29 @@
 namespace weft::tool {
 namespace {
 
-/// The tensor with floats that differ in their last bits; what has none, and what may be the scales
-/// of a Resize, as it is.
-TensorPtr Nearby(const TensorPtr& t, int which) {
+NamedTensors MoveInputs(const NamedTensors& in, int which) {
+  NamedTensors out;
+  for (const auto& [name, t] : in) out[name] = MoveLastBits(t, which);
+  return out;
+}
+/// With its parameters moved, too: a difference of equal numbers is exact only where they are.
+Graph MoveParameters(const Graph& g, int which) {
+  Graph out = g;
+  for (const NodePtr& n : out.TopoOrder())
+    if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n)))
+      if (const TensorPtr moved = MoveLastBits(t, which); moved != t)
+        out.SetAttr(n, "value", moved);
+  return out;
+}
+
+Tensors RunIn(Session* session, const NamedTensors& in, const StateMap& state) {
+  for (const auto& [name, t] : state) session->store()->Set(name, t);
+  return session->Run(OrderInputs(session->program(), in));
+}
+
+}  // namespace
+
+TensorPtr MoveLastBits(const TensorPtr& t, int which) {
   constexpr int64_t kMostScales = 16;
   if (!IsFloat(t->dtype()) || (t->rank() <= 1 && t->num_elements() <= kMostScales)) return t;
   const double bits = IsNarrowFloat(t->dtype())   ? 2 * LimitsOf(t->dtype()).roundoff
@@ -25,26 +45,6 @@ TensorPtr Nearby(const TensorPtr& t, int which) {
   }
   return moved;
 }
-NamedTensors Nearby(const NamedTensors& in, int which) {
-  NamedTensors out;
-  for (const auto& [name, t] : in) out[name] = Nearby(t, which);
-  return out;
-}
-/// With its parameters moved, too: a difference of equal numbers is exact only where they are.
-Graph Nearby(const Graph& g, int which) {
-  Graph out = g;
-  for (const NodePtr& n : out.TopoOrder())
-    if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n)))
-      if (const TensorPtr moved = Nearby(t, which); moved != t) out.SetAttr(n, "value", moved);
-  return out;
-}
-
-Tensors RunIn(Session* session, const NamedTensors& in, const StateMap& state) {
-  for (const auto& [name, t] : state) session->store()->Set(name, t);
-  return session->Run(OrderInputs(session->program(), in));
-}
-
-}  // namespace
 
 bool IsExhausted(const CheckOutcome& o) {
   return o.code && (*o.code == ErrorCode::kLimit || *o.code == ErrorCode::kOutOfMemory);
@@ -97,7 +97,8 @@ OtherAnswers CheckQuestion::OthersFor(size_t result) {
     if (others_.empty()) {
       others_.push_back(engines_.Evaluate(g_, in_, state_, false));
       for (int which : {0, 1})
-        others_.push_back(engines_.Evaluate(Nearby(g_, which), Nearby(in_, which), state_, true));
+        others_.push_back(
+            engines_.Evaluate(MoveParameters(g_, which), MoveInputs(in_, which), state_, true));
     }
     Tensors of_result;
     for (const Tensors& all : others_) of_result.push_back(all[result]);

@@ -11,6 +11,7 @@
 #include "check_verdict.h"
 #include "common.h"
 #include "inputs.h"
+#include "weft/core/pass/evaluator.h"
 #include "weft/runtime/session/variable_store.h"
 #include "weft/support/error.h"
 
@@ -38,6 +39,10 @@ CheckOutcome TryCheck(F&& f) {
 }
 /// A reason that says nothing about the model.
 bool IsExhausted(const CheckOutcome& o);
+
+/// The tensor with floats that differ in their last bits; what has none, and what may be the scales
+/// of a Resize, as it is.
+TensorPtr MoveLastBits(const TensorPtr& t, int which);
 
 class CheckEngines {
  public:

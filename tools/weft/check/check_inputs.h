@@ -38,7 +38,7 @@ class CheckInputMaker {
   /// an input of shape values may have, from 0; beyond the last they repeat. Throws kUnsupported
   /// for a dtype without such values.
   NamedTensors Make(CheckValues values, uint64_t seed, const SymBindings& bind,
-                    int shape_guess = 0) const;
+                    const InputDims& dims, int shape_guess = 0) const;
   static constexpr int kShapeGuesses = 4;
   /// Some input holds shape values.
   bool GuessesShapes() const;

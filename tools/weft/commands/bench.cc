@@ -10,6 +10,7 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
+#include "interrupt.h"
 #include "trace.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/runtime/program/profile.h"
@@ -95,7 +96,8 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   session->RunInto(inputs, &outputs);
   times.first_ms = first.milliseconds();
   const Timer warmup;
-  while (warmup.milliseconds() < a.warmup_ms) session->RunInto(inputs, &outputs);
+  while (warmup.milliseconds() < a.warmup_ms && !InterruptScope::Requested())
+    session->RunInto(inputs, &outputs);
   const Timer all;
   const double cpu = CpuSeconds();
   const ProgramStats& stats = session->program().stats();
@@ -108,7 +110,7 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
     if (a.iterations > 0 ? int64_t(times.ms.size()) >= a.iterations
                          : times.ms.size() >= kMinIterations && all.seconds() >= a.duration_s)
       break;
-    if (times.ms.size() >= kMaxSamples) break;
+    if (times.ms.size() >= kMaxSamples || InterruptScope::Requested()) break;
   }
   times.cpu_us = 1e6 * (CpuSeconds() - cpu) / double(times.ms.size());
   double* const of_a_run[] = {&times.launches, &times.replays, &times.host_waits};
@@ -168,19 +170,22 @@ int RunBench(const Args& a) {
   const auto store = std::make_shared<VariableStore>();
   Session session(p.program, store);
   FillVariables(*p.program, a.inputs.seed, store.get());
+  const InterruptScope interrupts;
   const Times times = Measure(a, &session, p.inputs);
+  const bool interrupted = InterruptScope::Requested();
   ReportKernelFaults(session);
   const KernelCache::TextCounts tuning = KernelCache::Process().text_counts();
   Machine machine;
   std::vector<ProfileRow> profile;
-  if (a.profile || !a.export_profile.empty()) {
+  if ((a.profile || !a.export_profile.empty()) && !interrupted) {
     machine = MachineOf(p.program->backend(), a.engine.threads);
     std::vector<std::shared_ptr<Tensor>> outputs;
     session.RunInto(p.inputs, &outputs);
     profile = ProfileSteps([&] { return session.Profile(p.inputs, &outputs); }, machine);
   }
   const ProgramStats& stats = p.program->stats();
-  if (!a.export_profile.empty()) ExportProfile(a.export_profile, stats.passes, profile, session);
+  if (!a.export_profile.empty() && !interrupted)
+    ExportProfile(a.export_profile, stats.passes, profile, session);
   if (!a.export_times.empty())
     WriteFileAtomic(
         a.export_times,
@@ -211,9 +216,11 @@ int RunBench(const Args& a) {
                 {"bytes_moved", session.bytes_moved()},
                 {"peak_rss_bytes", PeakResidentBytes()},
                 {"backend", p.engine.backend},
-                {"inputs", std::move(shapes)}};
+                {"bindings", BindingsJson(p.dims.bindings)},
+                {"inputs", std::move(shapes)},
+                {"interrupted", interrupted}};
     if (a.engine.calls.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
-    if (a.profile) {
+    if (a.profile && !interrupted) {
       Json rows = Json::array();
       for (const ProfileRow& r : profile)
         rows.push_back({{"step", r.step},
@@ -228,7 +235,7 @@ int RunBench(const Args& a) {
       out["floor_us"] = SumOf(profile).floor_us;
     }
     PrintJson(out);
-    return 0;
+    return interrupted ? kInterruptedCode : 0;
   }
   std::string text;
   for (const auto& [name, t] : p.named)
@@ -255,14 +262,16 @@ int RunBench(const Args& a) {
   if (a.engine.calls.tune)
     text += fmt::format("tuning   {} library calls timed, {} chosen by earlier ones\n",
                         tuning.stored, tuning.found);
-  if (a.profile) text += "\n" + ProfileTable(profile, machine, times.Median() * 1e3);
+  if (a.profile && !interrupted)
+    text += "\n" + ProfileTable(profile, machine, times.Median() * 1e3);
   PrintText(text);
   if (times.Spread() > kNoisy)
     fmt::print(
         stderr,
         "note: half of the runs are more than {:.0f} % from the median; the machine may be busy\n",
         100 * times.Spread());
-  return 0;
+  if (interrupted) fmt::print(stderr, "note: interrupted; these are the runs until then\n");
+  return interrupted ? kInterruptedCode : 0;
 }
 
 }  // namespace
@@ -271,9 +280,9 @@ Command MakeBench(CLI::App& parent) {
   auto a = std::make_shared<Args>();
   a->inputs.random = true;
   CLI::App* app = parent.add_subcommand(
-      "bench",
-      "time a model; inputs and variables that are not given are random, unbound symbols 1");
+      "bench", "time a model; inputs and variables that are not given are random");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
   bool* random = &a->inputs.random;
   app->add_flag_callback(

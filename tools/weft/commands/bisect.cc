@@ -66,10 +66,13 @@ class ReferenceCheck {
       : graph_(graph), args_(args), evaluator_(GetEvaluator()) {
     WEFT_CHECK(evaluator_, kUnsupported, "this build has no reference evaluator; give --check CMD");
     InputArgs inputs = args.inputs;
-    inputs.random = true;
+    inputs.random = inputs.smallest = true;  // the evaluator is slow
     constexpr uint64_t kRounds = 2;
     for (uint64_t round = 0; round < kRounds; ++round, ++inputs.seed) {
-      named_.push_back(MakeInputs(graph, inputs, args.model.Check()));
+      RunInputs made = MakeInputs(graph, inputs, args.model.Check());
+      named_.push_back(std::move(made.tensors));
+      for (const std::string& s : made.dims.chosen)  // as in the first round
+        inputs.binds.push_back(fmt::format("{}={}", s, made.dims.bindings.at(s)));
       want_.push_back(Eval(graph, named_.back()));
     }
   }
@@ -174,7 +177,7 @@ class Bisection {
 
  private:
   std::string FileExtension() const {
-    return FormatOfPath(args_.model.path).name == "onnx" ? ".onnx" : ".weft";
+    return EndsWith(ToLower(args_.model.path), ".onnx") ? ".onnx" : ".weft";
   }
   int checks() const { return reference_ ? reference_->runs : command_->runs(); }
 
@@ -185,14 +188,14 @@ class Bisection {
 
   /// All applications, those that the manager adds among them; up to and with one that throws.
   void List() {
-    const std::string passes = args_.passes.empty() ? StandardPipeline().ToString() : args_.passes;
+    const Pipeline passes = args_.passes.empty() ? StandardPipeline() : ParsePipeline(args_.passes);
     PassOptions options = options_;
     options.skip = args_.skip;
     Log log;
     {
       const PassTraceScope scope(&log);
       try {
-        ApplyPasses(graph_, Pipeline::Parse(passes), options);
+        ApplyPasses(graph_, passes, options);
       } catch (const Error& e) {
         if (log.applications.empty()) throw;
         thrown_ = e.what();
@@ -346,13 +349,8 @@ int RunBisect(const Args& a) {
   WEFT_CHECK(a.check.command.empty() || a.against.empty(), kUsage,
              "--check and --against are two ways to check; give one");
   if (!a.format.empty()) WritableFormat("model." + a.format);
-  const Pipeline pipeline = Pipeline::Parse(a.passes);
-  for (const PassSpec& p : pipeline.passes())
-    PassEntry::Get(p.name);  // before a large model is read
-  ImportOptions import;
-  for (const auto& [name, file] : SplitAssignments(a.inputs.files, "--input"))
-    import.overridable.push_back(name);
-  const Graph graph = ReadModel(a.model, import);
+  ParsePipeline(a.passes);  // before a large model is read
+  const Graph graph = ReadGraph(a.model, &a.inputs);
   return Bisection(graph, a).Run();
 }
 

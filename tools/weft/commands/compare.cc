@@ -5,13 +5,20 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
+#include "layer_judge.h"
 #include "layers.h"
+#include "onnxruntime.h"
 #include "weft/core/module/backend_module.h"
+#include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
 #include "weft/support/table.h"
@@ -28,18 +35,57 @@ struct Args {
   InputArgs inputs;
   std::string a, b;
   bool layerwise = false;
-  double rtol = -1, atol = -1;
+  std::vector<std::string> rtol, atol;
+};
+
+/// A tolerance of all outputs, and of some.
+class Tolerance {
+ public:
+  Tolerance(const std::vector<std::string>& options, const std::string& option) : option_(option) {
+    for (const std::string& text : options) {
+      const size_t eq = text.rfind('=');
+      const std::string name = eq == text.npos ? "" : text.substr(0, eq);
+      const auto value = TryParseDouble(eq == text.npos ? text : text.substr(eq + 1));
+      if (!value || !std::isfinite(*value) || *value < 0)
+        ThrowError(ErrorCode::kUsage, fmt::format("expected a number >= 0, got '{}'", text),
+                   option);
+      of_[name] = *value;
+    }
+  }
+  /// Throws kBadBinding for an output that the model has not.
+  void CheckNames(const std::vector<std::string>& outputs) const {
+    for (const auto& [name, value] : of_) {
+      if (name.empty() || std::count(outputs.begin(), outputs.end(), name)) continue;
+      const std::string near = DidYouMean(name, outputs);
+      ThrowError(ErrorCode::kBadBinding, fmt::format("the model has no output '{}'", name), option_,
+                 near.empty() ? ListNames(outputs) : near);
+    }
+  }
+  double Of(const std::string& output, double otherwise) const {
+    for (const std::string& name : {output, std::string()})
+      if (const auto it = of_.find(name); it != of_.end()) return it->second;
+    return otherwise;
+  }
+
+ private:
+  std::string option_;
+  std::map<std::string, double> of_;  ///< "": all others
+};
+struct Tolerances {
+  Tolerance rtol, atol;
 };
 
 struct Difference {
   std::string name, type, note;
   double max_abs = 0, max_rel = 0;
-  double units = 0;  ///< of tolerance; above 1 is different
-  bool equal() const { return units <= 1 && note.empty(); }
+  double units = 0;      ///< of tolerance; above 1 is different
+  bool excused = false;  ///< the node is right: its operands differ
+  bool close() const { return units <= 1 && note.empty(); }
+  bool equal() const { return close() || excused; }
 };
 
 Difference Differ(const std::string& name, const Tensor& got, const Tensor& want,
-                  const Args& args) {
+                  const Tolerances& tolerances) {
   Difference d;
   d.name = name;
   d.type = TypeText(want);
@@ -48,9 +94,8 @@ Difference Differ(const std::string& name, const Tensor& got, const Tensor& want
     return d;
   }
   const bool narrow = IsNarrowFloat(want.dtype());
-  const double rtol = args.rtol >= 0 ? args.rtol : narrow ? kRelative16 : kRelative;
-  const double atol = args.atol >= 0 ? args.atol : narrow ? kAbsolute16 : kAbsolute;
-  d.units = CompareTensors(got, want, rtol, atol);
+  d.units = CompareTensors(got, want, tolerances.rtol.Of(name, narrow ? kRelative16 : kRelative),
+                           tolerances.atol.Of(name, narrow ? kAbsolute16 : kAbsolute));
   if (!IsComputable(want.dtype())) return d;
   for (int64_t i = 0; i < want.num_elements(); ++i) {
     const double g = got.at(i), w = want.at(i);
@@ -92,53 +137,67 @@ std::vector<TensorPtr> ReadFolder(const Graph& graph, const std::string& folder,
   return out;
 }
 
-int RunCompare(const Args& args) {
-  const Limits limits = args.model.Check();
-  // "./cpu" is a folder, "cpu" an engine: names of engines come first.
-  auto is_folder = [](const std::string& s) {
-    return IsFolder(s) && (s.find('/') != std::string::npos || !IsEngine(s));
-  };
-  if (is_folder(args.a) && is_folder(args.b))
-    ThrowError(
-        ErrorCode::kUsage, "one of the two must be an engine", "compare",
-        "engines: " + Join(AvailableBackendModules(), ", ") + ", and variants as cpu:no-fusion");
-  if (args.layerwise && (is_folder(args.a) || is_folder(args.b)))
-    ThrowError(ErrorCode::kUsage,
-               "--layerwise compares two engines; a folder holds only the outputs", "compare");
-  for (const std::string& s : {args.a, args.b})
-    if (!is_folder(s)) {
-      if (s.find('/') != std::string::npos)
-        ThrowError(ErrorCode::kIo, fmt::format("there is no folder '{}'", s), "compare");
-      ParseEngine(s);
-    }
-  ImportOptions import;
-  for (const auto& [name, file] : SplitAssignments(args.inputs.files, "--input"))
-    import.overridable.push_back(name);
-  Graph graph = ReadModel(args.model, import);
-  const NamedTensors inputs = MakeInputs(graph, args.inputs, limits);
-  std::vector<std::string> names;
-  if (args.layerwise) {
-    graph = ExposeAll(std::move(graph), &names);
-  } else {
-    for (size_t i = 0; i < graph.outputs.size(); ++i) names.push_back(graph.OutputName(i));
-  }
-  auto results = [&](const std::string& s) {
-    return is_folder(s) ? ReadFolder(graph, s, limits) : RunEngine(graph, s, inputs, limits);
-  };
-  const std::vector<TensorPtr> a = results(args.a), b = results(args.b);
-  std::vector<Difference> all;
-  for (size_t i = 0; i < names.size(); ++i) all.push_back(Differ(names[i], *a[i], *b[i], args));
-  const auto first =
-      std::find_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
-  const auto different =
-      std::count_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
+/// One of the two that are compared.
+struct Side {
+  enum Kind { kEngine, kFolder, kPeer } kind;
+  std::string text;
+  std::vector<TensorPtr> results;
+};
+/// "./cpu" is a folder, "cpu" an engine: names of engines come first.
+Side ParseSide(const std::string& text) {
+  if (text == kOnnxRuntime) return {Side::kPeer, text, {}};
+  const bool slash = text.find('/') != std::string::npos;
+  if (IsFolder(text) && (slash || !IsEngine(text))) return {Side::kFolder, text, {}};
+  if (slash) ThrowError(ErrorCode::kIo, fmt::format("there is no folder '{}'", text), "compare");
+  ParseEngine(text);
+  return {Side::kEngine, text, {}};
+}
 
+/// Excuses what differs only because operands do, of results `names` of `exposed`.
+/// `outputs`: of the model; they have to agree, whatever the reason.
+void ExcuseFollowers(const Graph& exposed, const std::set<EntryKey>& outputs,
+                     const NamedTensors& inputs, const Side& a, const Side& b,
+                     std::vector<Difference>* all) {
+  const std::vector<NodeEntry> entries(exposed.outputs.begin(), exposed.outputs.end());
+  std::vector<TensorPtr> ordered;
+  for (const NodePtr& p : exposed.AllInputs()) ordered.push_back(inputs.at(p->attrs.name));
+  const LayerJudge judge_a(exposed, entries, a.results, ordered),
+      judge_b(exposed, entries, b.results, ordered);
+  Progress progress;
+  for (size_t i = 0; i < all->size(); ++i) {
+    Difference& d = (*all)[i];
+    if (d.close()) continue;
+    progress.Show(fmt::format("result {} of {}: {}", i + 1, all->size(), d.name));
+    const std::optional<double> of_a = judge_a.Judge(entries[i]), of_b = judge_b.Judge(entries[i]);
+    if (!of_a || !of_b) continue;  // nobody can say
+    const double units = std::max(*of_a, *of_b);
+    if (units <= 1 && outputs.count(entries[i].key())) {
+      d.note = "an output, for operands that differ";
+      continue;
+    }
+    d.units = units;
+    d.excused = units <= 1;
+    if (!d.excused) d.note = fmt::format("of {}, {:.3g}x", *of_a > 1 ? a.text : b.text, d.units);
+  }
+}
+
+std::string Verdict(const Difference& d) {
+  if (d.close()) return "equal";
+  if (d.excused) return "equal for its operands";
+  return !d.note.empty() ? "differs: " + d.note
+                         : fmt::format("differs: error is {:.3g}x the tolerance", d.units);
+}
+
+void PrintReport(const Args& args, const std::vector<Difference>& all, int64_t different,
+                 const Difference* first) {
+  const char* what = args.layerwise ? "result" : "output";
   if (args.model.json) {
     Json rows = Json::array();
     for (const Difference& d : all)
       rows.push_back({{"name", d.name},
                       {"type", d.type},
                       {"equal", d.equal()},
+                      {"operands_differ", d.excused},
                       {"max_abs", JsonNumber(d.max_abs)},
                       {"max_rel", JsonNumber(d.max_rel)},
                       {"tolerances", JsonNumber(d.units)},
@@ -147,26 +206,65 @@ int RunCompare(const Args& args) {
                {"b", args.b},
                {"equal", different == 0},
                {"different", different},
-               {"first_different", first == all.end() ? Json(nullptr) : Json(first->name)},
+               {"first_different", first ? Json(first->name) : Json(nullptr)},
                {args.layerwise ? "layers" : "outputs", std::move(rows)}});
-  } else {
-    Table table({args.layerwise ? "node" : "output", "type", ">max abs", ">max rel", "verdict"});
-    for (const Difference& d : all) {
-      if (args.layerwise && d.equal() && all.size() > 40)
-        continue;  // long models: only what differs
-      table.AddRow({d.name, d.type, fmt::format("{:.3g}", d.max_abs),
-                    fmt::format("{:.3g}", d.max_rel),
-                    !d.note.empty() ? "differs: " + d.note
-                    : d.equal()     ? "equal"
-                                : fmt::format("differs: error is {:.3g}x the tolerance", d.units)});
-    }
-    if (table.size() > 1) PrintText(table.ToString());
-    if (different == 0)
-      PrintText(fmt::format("{} and {} agree on {}\n", args.a, args.b,
-                            Plural(all.size(), args.layerwise ? "result" : "output")));
-    else if (args.layerwise)
-      PrintText(fmt::format("the first that differs: {}\n", first->name));
+    return;
   }
+  Table table({args.layerwise ? "node" : "output", "type", ">max abs", ">max rel", "verdict"});
+  for (const Difference& d : all) {
+    if (args.layerwise && d.equal() && all.size() > 40) continue;  // long models: only what differs
+    table.AddRow({d.name, d.type, fmt::format("{:.3g}", d.max_abs),
+                  fmt::format("{:.3g}", d.max_rel), Verdict(d)});
+  }
+  if (table.size() > 1) PrintText(table.ToString());
+  const auto excused =
+      std::count_if(all.begin(), all.end(), [](const Difference& d) { return d.excused; });
+  if (different == 0)
+    PrintText(fmt::format(
+        "{} and {} agree on {}{}\n", args.a, args.b, Plural(all.size(), what),
+        excused ? fmt::format(", on {} of them for operands that differ", excused) : ""));
+  else if (args.layerwise)
+    PrintText(fmt::format("the first that differs: {}\n", first->name));
+}
+
+int RunCompare(const Args& args) {
+  const Limits limits = args.model.Check();
+  Side a = ParseSide(args.a), b = ParseSide(args.b);
+  if (a.kind == Side::kFolder && b.kind == Side::kFolder)
+    ThrowError(ErrorCode::kUsage, "one of the two must be an engine", "compare",
+               "engines: " + Join(AvailableBackendModules(), ", ") + ", " + kOnnxRuntime +
+                   ", and variants as cpu:no-fusion");
+  if (args.layerwise && (a.kind == Side::kFolder || b.kind == Side::kFolder))
+    ThrowError(ErrorCode::kUsage,
+               "--layerwise compares two engines; a folder holds only the outputs", "compare");
+  const Tolerances tolerances = {{args.rtol, "--rtol"}, {args.atol, "--atol"}};
+  Graph graph = ReadGraph(args.model, &args.inputs);
+  const NamedTensors inputs = MakeInputs(graph, args.inputs, limits).tensors;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) names.push_back(graph.OutputName(i));
+  tolerances.rtol.CheckNames(names);
+  tolerances.atol.CheckNames(names);
+  std::set<EntryKey> outputs;
+  if (args.layerwise) {
+    for (const NodeEntry& e : graph.outputs) outputs.insert(e.key());
+    names.clear();
+    graph = ExposeAll(std::move(graph), &names);
+  }
+  const bool as_it_is = !args.layerwise && EndsWith(ToLower(args.model.path), ".onnx");
+  for (Side* s : {&a, &b})
+    s->results = s->kind == Side::kFolder ? ReadFolder(graph, s->text, limits)
+                 : s->kind == Side::kPeer
+                     ? RunOnnxRuntime(graph, as_it_is ? args.model.path : "", inputs, limits)
+                     : RunEngine(graph, s->text, inputs, limits);
+  std::vector<Difference> all;
+  for (size_t i = 0; i < names.size(); ++i)
+    all.push_back(Differ(names[i], *a.results[i], *b.results[i], tolerances));
+  if (args.layerwise) ExcuseFollowers(graph, outputs, inputs, a, b, &all);
+  const auto first =
+      std::find_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
+  const auto different =
+      std::count_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
+  PrintReport(args, all, different, first == all.end() ? nullptr : &*first);
   if (different > 0)
     ThrowError(
         ErrorCode::kCheckFailed,
@@ -184,14 +282,23 @@ Command MakeCompare(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "compare", "compare the results of two engines, or with a folder of outputs");
   AddModel(app, &a->model);
-  app->add_option("A", a->a, "cpu, ref, cpu:no-fusion, cuda, or a folder with NAME.npy")
+  app->add_option("A", a->a,
+                  "cpu, ref, cpu:no-fusion, cuda, onnxruntime, or a folder with NAME.npy")
       ->required();
   app->add_option("B", a->b, "the other; its values are the expected ones")->required();
+  AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
   app->add_flag("--layerwise", a->layerwise,
-                "compare every result and name the first node that differs");
-  app->add_option("--rtol", a->rtol, "relative tolerance")->type_name("R")->check(NonNegative());
-  app->add_option("--atol", a->atol, "absolute tolerance")->type_name("A")->check(NonNegative());
+                "compare every result and name the first node that differs for its own operands");
+  AddList(app, "--rtol", &a->rtol,
+          fmt::format("relative tolerance, of all outputs or of one (repeatable); default {:g}, of "
+                      "16-bit floats {:g}",
+                      kRelative, kRelative16))
+      ->type_name("[NAME=]R");
+  AddList(app, "--atol", &a->atol,
+          fmt::format("absolute tolerance, as --rtol; default {:g}, of 16-bit floats {:g}",
+                      kAbsolute, kAbsolute16))
+      ->type_name("[NAME=]A");
   return {app, [a] { return RunCompare(*a); }};
 }
 

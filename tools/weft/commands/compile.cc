@@ -105,13 +105,14 @@ int RunCompile(const Args& a) {
     ThrowError(ErrorCode::kUnsupported,
                fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
                "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
+  const Pipeline pipeline = ParsePipeline(a.passes);
   ImportOptions import;
   if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
-  const Graph graph = ReadModel(a.model, import);
+  const Graph graph = ReadGraph(a.model, nullptr, import);
   std::vector<PassRecord> records;
   options.records = &records;
   const Timer timer;
-  const Graph compiled = RunPasses(graph, Pipeline::Parse(a.passes), options);
+  const Graph compiled = RunPasses(graph, pipeline, options);
   const double seconds = timer.seconds();
   int launches = 0;
   const std::vector<Row> rows = CollectKernels(compiled, *compiler, &launches);
@@ -121,9 +122,6 @@ int RunCompile(const Args& a) {
     for (const Row& r : rows)
       WriteFileAtomic(JoinPath(a.save_kernels, r.kernel->Name() + compiler->source_extension()),
                       compiler->Source(*r.kernel));
-  }
-  if (!a.out.empty()) {
-    WriteFileAtomic(a.out, PackProgram(compiled, options.target.family(), compiler->target()));
   }
   int failed = 0;
   std::string first_error;
@@ -175,6 +173,8 @@ int RunCompile(const Args& a) {
                fmt::format("{} of {} kernels do not compile for {}; {}", failed, rows.size(),
                            compiler->target(), first_error),
                a.model.path);
+  if (!a.out.empty())
+    WriteFileAtomic(a.out, PackProgram(compiled, options.target.family(), compiler->target()));
   return 0;
 }
 

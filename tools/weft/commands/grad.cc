@@ -7,6 +7,7 @@
 #include "weft/api/model.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -80,9 +81,11 @@ Names NamesOf(const Graph& g) {
 int RunGrad(const Args& a) {
   const Limits limits = a.model.Check();
   WritableFormat(a.out);
+  const Pipeline passes =
+      ParsePipeline(a.passes.empty() ? "Simplify,FoldConstants,Simplify" : a.passes);
   PassOptions options;
   options.limits = limits;
-  Graph g = ReadModel(a.model);
+  Graph g = ReadGraph(a.model, nullptr);
   g = RunPasses(g, Pipeline::Parse("InferType,InferShape"), options);
   const TypeMap types = g.GetAttr<TypeMap>("dtype");
   const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
@@ -112,13 +115,10 @@ int RunGrad(const Args& a) {
   }
   SetGradient(g, Entries(ys), Entries(xs), seeds);
   const size_t forward = g.outputs.size();
-  std::string pipeline = "Gradient,InferType,InferShape";
-  if (a.passes.empty())
-    pipeline += ",Simplify,FoldConstants,Simplify";
-  else
-    pipeline += "," + a.passes;
+  Pipeline pipeline = {"Gradient", "InferType", "InferShape"};
+  for (const PassSpec& p : passes.passes()) pipeline.push_back(p);
   const size_t before = g.num_nodes();
-  g = RunPasses(g, Pipeline::Parse(pipeline), options);
+  g = RunPasses(g, pipeline, options);
   // Under the name of what was asked for, which an output may have and its node not. Gradients of a
   // model that has gradients already get a number.
   std::set<std::string> taken;

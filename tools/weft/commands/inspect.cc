@@ -7,12 +7,15 @@
 #include "common.h"
 #include "inputs.h"
 #include "support_report.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/flops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/inputs/input_role.h"
 #include "weft/runtime/program/predict_arena.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
@@ -47,10 +50,11 @@ struct Report {
   std::map<std::string, int64_t> ops, dtypes;
   std::vector<std::string> symbols;
   SymBindings bindings;
+  std::vector<std::string> chosen;  ///< symbols to which nobody has given a value
   int64_t nodes = 0, parameters = 0, parameter_elements = 0, parameter_bytes = 0;
   SymInt flops = 0;
   std::string flops_error;  ///< why they have no value
-  int64_t flops_value = -1, flops_unknown = 0;
+  int64_t flops_value = -1, flops_unknown = 0, flops_loops = 0;
   int64_t arena_bytes = -1;
   std::string arena_error;
   std::vector<UnknownShape> unknown;
@@ -70,41 +74,114 @@ void CountParameter(const Tensor& t, Report* r) {
   r->parameter_bytes = CheckedAdd(r->parameter_bytes, t.num_bytes());
 }
 
+/// Operations of a graph, bodies included: of branches the dearer one, of a loop every iteration.
+struct Cost {
+  SymInt flops = 0;
+  int64_t unknown = 0;  ///< nodes whose cost is not known
+  int64_t loops = 0;    ///< of which one iteration is counted: how many there are is not known
+};
+SymInt Iterations(const NodePtr& n, const ShapeMap& shapes) {
+  if (IsOp(n, "Loop")) {
+    const TensorPtr most = n->inputs[0].node ? Graph::ConstantOf(n->inputs[0]) : nullptr;
+    const bool stops = n->inputs[1].node && !Graph::ConstantOf(n->inputs[1]);
+    return most && !stops && most->num_elements() == 1 ? SymInt(most->at_int(0)) : SymInt();
+  }
+  const int64_t captures = n->attr<int64_t>("num_captures");
+  const size_t last = size_t(int64_t(n->num_inputs()) - captures) - 1;
+  if (n->has_attr("scan_input_axes") && !n->attr<Ints>("scan_input_axes").empty()) return SymInt();
+  const Shape* s = shapes.find(n->inputs[last]);
+  return s && s->has_rank() && s->rank() > 0 ? (*s)[0] : SymInt();
+}
+Cost CostOf(const Graph& g);
+Cost CostOfBodies(const NodePtr& n, const ShapeMap& shapes, const TypeMap& types) {
+  Cost cost;
+  for (const std::string& name : BodyNames(n)) {
+    const Cost body = CostOf(TypedBody(n, name, shapes, types));
+    cost.flops = IsOp(n, "If") ? Max(cost.flops, body.flops) : cost.flops + body.flops;
+    cost.unknown += body.unknown;
+    cost.loops += body.loops;
+  }
+  if (!IsOp(n, "Loop") && !IsOp(n, "Scan")) return cost;
+  const SymInt times = Iterations(n, shapes);
+  if (times.known())
+    cost.flops = cost.flops * times;
+  else
+    ++cost.loops;
+  return cost;
+}
+Cost CostOf(const Graph& g) {
+  const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  Cost total;
+  for (NodePtr n : g.TopoOrder()) {
+    if (n->is_variable()) continue;
+    if (!BodyNames(n).empty()) {
+      const Cost bodies = CostOfBodies(n, shapes, types);
+      total.flops = total.flops + bodies.flops;
+      total.unknown += bodies.unknown;
+      total.loops += bodies.loops;
+    }
+    const std::optional<SymInt> cost = FlopsOf(n, shapes);
+    if (cost && cost->known())
+      total.flops = total.flops + *cost;
+    else if (cost)
+      ++total.unknown;
+  }
+  return total;
+}
+
+/// What the graph and its bodies hold.
 void CountNodes(const Graph& g, Report* r) {
   const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  for (NodePtr n : g.TopoOrder()) {
+    const TensorPtr constant = Graph::ConstantOf(NodeEntry(n));
+    if (constant) CountParameter(*constant, r);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) ++r->dtypes[types[NodeEntry(n, i)].ToString()];
+    if (n->is_variable() || constant) continue;
+    ++r->nodes;
+    ++r->ops[n->op()->name];
+    for (const std::string& name : BodyNames(n)) CountNodes(TypedBody(n, name, shapes, types), r);
+  }
+}
+
+void FindUnknowns(const Graph& g, Report* r) {
+  const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   const UnknownMap* unknown = g.HasAttr("unknown") ? &g.GetAttr<UnknownMap>("unknown") : nullptr;
   const NodeMap<Ints>* unbacked =
       g.HasAttr("unbacked") ? &g.GetAttr<NodeMap<Ints>>("unbacked") : nullptr;
   for (NodePtr n : g.TopoOrder()) {
-    const TensorPtr constant = Graph::ConstantOf(NodeEntry(n));
-    if (constant) CountParameter(*constant, r);
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       const NodeEntry e(n, i);
-      ++r->dtypes[types[e].ToString()];
       // Sequences and other types that are no tensor have no shape to know, and no reason.
       if (const std::string* why = unknown ? unknown->find(e) : nullptr)
         r->unknown.push_back({DescribeNode(n), shapes[e].ToString(), *why});
     }
     if (const Ints* ks = unbacked ? unbacked->find(n) : nullptr)
       for (int64_t k : *ks) r->runtime_extents.push_back({fmt::format("u{}", k), DescribeNode(n)});
-    if (n->is_variable() || constant) continue;
-    ++r->nodes;
-    ++r->ops[n->op()->name];
-    const std::optional<SymInt> cost = FlopsOf(n, shapes);
-    if (!cost) continue;
-    if (cost->known())
-      r->flops = r->flops + *cost;
-    else
-      ++r->flops_unknown;
   }
 }
 
-void EvaluateFlops(Report* r) {
+/// The formula is that of the symbols; where it does not tell all, the number is that of a graph
+/// with numbers for dimensions, in which more is known.
+void CountFlops(const Graph& imported, const Graph& typed, const GivenDims& given, Report* r) {
+  const auto take = [r](const Cost& cost) {
+    r->flops_unknown = cost.unknown;
+    r->flops_loops = cost.loops;
+    try {
+      r->flops_value = Evaluate(cost.flops, r->bindings);
+      r->flops_error.clear();
+    } catch (const Error& e) {
+      r->flops_error = e.message();
+    }
+  };
+  const Cost cost = CostOf(typed);
+  r->flops = cost.flops;
+  take(cost);
+  if (r->flops_error.empty() && cost.unknown == 0) return;
   try {
-    r->flops_value = Evaluate(r->flops, r->bindings);
-  } catch (const Error& e) {
-    r->flops_error = e.message();
+    take(CostOf(AtDims(imported, r->bindings, given.shapes)));
+  } catch (const Error&) {  // these dimensions do not fit; what is known stays
   }
 }
 
@@ -120,7 +197,8 @@ void PredictPeak(const Graph& graph, const Limits& limits, Report* r) {
   }
 }
 
-Report Inspect(const Graph& imported, const Args& a) {
+/// `partly`: what was not imported stands in the graph as variables, which nobody has to feed.
+Report Inspect(const Graph& imported, const Args& a, bool partly) {
   Report r;
   r.name = imported.name();
   const Graph g = ProvideTypes(imported);
@@ -129,13 +207,18 @@ Report Inspect(const Graph& imported, const Args& a) {
   auto io = [&](const NodeEntry& e, const std::string& name) {
     return Io{name, types[e].ToString(), shapes[e].ToString()};
   };
-  for (NodePtr p : g.AllInputs()) r.inputs.push_back(io(NodeEntry(p), p->attrs.name));
+  for (NodePtr p : partly ? g.inputs() : g.AllInputs())
+    r.inputs.push_back(io(NodeEntry(p), p->attrs.name));
   for (size_t i = 0; i < g.outputs.size(); ++i)
     r.outputs.push_back(io(g.outputs[i], g.OutputName(i)));
   r.symbols = InputSymbols(imported);
-  r.bindings = CompleteBindings(imported, ParseBindings(a.inputs.binds));
+  const GivenDims given = ParseDims(imported, a.inputs);
+  const ChosenDims dims = CompleteDims(imported, given, a.inputs);
+  r.bindings = dims.bindings;
+  r.chosen = dims.chosen;
   CountNodes(g, &r);
-  EvaluateFlops(&r);
+  FindUnknowns(g, &r);
+  CountFlops(imported, g, given, &r);
   PredictPeak(imported, a.model.Check(), &r);
   return r;
 }
@@ -152,6 +235,7 @@ std::string HeadText(const Report& r) {
   for (const Io& i : r.inputs) out += fmt::format("input    {}: {}{}\n", i.name, i.type, i.shape);
   for (const Io& o : r.outputs) out += fmt::format("output   {}: {}{}\n", o.name, o.type, o.shape);
   out += fmt::format("symbols  {}\n", r.symbols.empty() ? "none" : Join(r.symbols, ", "));
+  if (!r.chosen.empty()) out += fmt::format("chosen   {}\n", DimsText(r.bindings, r.chosen));
   out += fmt::format("params   {} tensors, {} elements, {}\n", r.parameters, r.parameter_elements,
                      FormatBytes(r.parameter_bytes));
   return out;
@@ -165,7 +249,9 @@ std::string ReportText(const Report& r) {
                                : fmt::format("flops    unknown: {}", r.flops_error);
   if (!formula.empty() && !r.flops.is_const()) out += fmt::format(" = {}", formula);
   if (r.flops_unknown > 0)
-    out += fmt::format(" (without {} nodes of unknown cost)", r.flops_unknown);
+    out += fmt::format(" (without {} of unknown cost)", Plural(r.flops_unknown, "node"));
+  if (r.flops_loops > 0)
+    out += fmt::format(" (one iteration of {})", Plural(r.flops_loops, "loop"));
   out += "\n";
   out += r.arena_error.empty() ? fmt::format("peak     {} of intermediate results{}\n",
                                              FormatBytes(r.arena_bytes), BoundAt(r))
@@ -202,8 +288,7 @@ Json IosJson(const std::vector<Io>& list) {
 }
 
 Json ToJson(const Report& r) {
-  Json bindings = Json::object();
-  for (const std::string& s : r.symbols) bindings[s] = r.bindings.at(s);
+  Json bindings = BindingsJson(r.bindings);
   Json unknown = Json::array();
   for (const UnknownShape& u : r.unknown)
     unknown.push_back({{"place", u.place}, {"shape", u.shape}, {"why", u.why}});
@@ -219,12 +304,14 @@ Json ToJson(const Report& r) {
           {"dtypes", r.dtypes},
           {"symbols", r.symbols},
           {"bindings", std::move(bindings)},
+          {"chosen", r.chosen},
           {"parameters", r.parameters},
           {"parameter_elements", r.parameter_elements},
           {"parameter_bytes", r.parameter_bytes},
           {"flops", or_null(r.flops_value)},
           {"flops_formula", r.flops.ToString()},
           {"flops_unknown_nodes", r.flops_unknown},
+          {"flops_loops", r.flops_loops},
           {"peak_bytes", or_null(r.arena_bytes)},
           {"peak_error", r.arena_error},
           {"unknown_shapes", std::move(unknown)},
@@ -234,7 +321,7 @@ Json ToJson(const Report& r) {
 /// What of a model a compiled program still tells: what it takes, gives, and is made of.
 int InspectProgram(const Args& a) {
   for (const auto& [option, given] :
-       {std::pair{"--support", !a.support.empty()}, std::pair{"--bind", !a.inputs.binds.empty()}})
+       {std::pair{"--support", !a.support.empty()}, std::pair{"--bind", a.inputs.given_dims()}})
     if (given)
       ThrowError(ErrorCode::kUsage,
                  fmt::format("{}: '{}' is compiled already", option, a.model.path), "",
@@ -276,13 +363,15 @@ int InspectProgram(const Args& a) {
 }
 
 int RunInspect(const Args& a) {
-  if (FormatOfPath(a.model.path).is_program()) return InspectProgram(a);
+  if (IsProgramFile(a.model.path)) return InspectProgram(a);
   ImportOptions import;
   import.allow_unsupported = true;
   std::vector<Finding> findings;
   import.findings = &findings;
-  const Graph graph = ReadModel(a.model, import);
-  const Report report = Inspect(graph, a);
+  const Graph graph = ReadGraph(a.model, nullptr, import);
+  const bool partly =
+      std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return !f.op.empty(); });
+  const Report report = Inspect(graph, a, partly);
   Support support;
   if (!a.support.empty()) support = FindSupport(graph, findings, a.support);
 
@@ -329,6 +418,7 @@ Command MakeInspect(CLI::App& parent) {
   auto a = std::make_shared<Args>();
   CLI::App* app = parent.add_subcommand("inspect", "what a model holds, costs and needs");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddBind(app, &a->inputs);
   app->add_option("--support", a->support,
                   "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run")

@@ -10,6 +10,7 @@
 #include "weft/api/model.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -21,9 +22,10 @@ namespace {
 
 struct Args {
   ModelArgs model;
-  std::string passes, out, target = "cpu", dump_dir, print_before, print_after, check, reproducer;
+  std::string passes = "O1", out, target = "cpu", dump_dir, print_before, print_after, check,
+              reproducer;
   std::vector<std::string> skip;
-  bool stats = false, time = false, elide = false, before_all = false, after_all = false;
+  bool stats = false, time = false, full = false, before_all = false, after_all = false;
   int64_t fuel = -1;
 };
 
@@ -175,22 +177,22 @@ int RunOpt(const Args& a) {
   const bool graph_to_stdout = a.out.empty() || a.out == "-";
   WEFT_CHECK(!(a.model.json && graph_to_stdout), kUsage,
              "--json needs -o OUT: stdout would hold the graph too");
-  if (!graph_to_stdout) WritableFormat(a.out);  // before a large model is read
-  const Pipeline pipeline = Pipeline::Parse(a.passes);
-  for (const PassSpec& p : pipeline.passes())
-    PassEntry::Get(p.name);  // before a large model is read
+  if (!graph_to_stdout) WritableFormat(a.out);        // before a large model is read
+  const Pipeline pipeline = ParsePipeline(a.passes);  // before a large model is read
 
-  Graph graph = ReadModel(a.model);
+  Graph graph = ReadGraph(a.model, nullptr);
   const int64_t fused_at_start = CountFused(graph);
   const Timer timer;
   graph = RunPasses(graph, pipeline, options);
   const double seconds = timer.seconds();
 
   if (graph_to_stdout) {
-    const std::string text = PrintGraph(graph);
+    PrintOptions print;
+    print.inline_all = a.full;
+    const std::string text = PrintGraph(graph, print);
     std::fwrite(text.data(), 1, text.size(), stdout);
   } else {
-    WriteModel(graph, a.out, {options.limits, a.elide});
+    WriteModel(graph, a.out, {options.limits, !a.full});
   }
 
   if (a.model.json) {
@@ -235,10 +237,15 @@ void PrintPasses(bool as_json) {
                     {"provides", p->provides},
                     {"keeps_onnx", p->keeps_onnx}});
   }
+  Table named({"pipeline", "does", "passes"});
+  for (const NamedPipeline& p : ListPipelines()) {
+    named.AddRow({p.name, p.doc, p.passes.ToString()});
+    rows.push_back({{"name", p.name}, {"description", p.doc}, {"passes", p.passes.ToString()}});
+  }
   if (as_json)
     PrintJson(rows);
   else
-    PrintText(table.ToString());
+    PrintText(table.ToString() + "\n" + named.ToString());
 }
 
 void PrintPassHelp(const std::string& name) {
@@ -266,15 +273,25 @@ Command MakeOpt(CLI::App& parent) {
   CLI::App* app =
       parent.add_subcommand("opt", "apply passes to a model and print or write the graph");
   AddModel(app, &a->model);
-  app->add_option("--passes", a->passes, "pipeline, as in 'Simplify,Fusion{max_ops=64}'")
-      ->type_name("P")
-      ->required();
+  AddRandomWeights(app, &a->model);
+  CLI::Option* passes =
+      app->add_option("--passes", a->passes,
+                      "passes, as in 'Simplify,Fusion{max_ops=64}', or a pipeline by its name "
+                      "(--list-passes)")
+          ->type_name("P")
+          ->capture_default_str();
+  app->add_option_function<int>(
+         "-O", [a](int level) { a->passes = fmt::format("O{}", level); },
+         "0 to 3: the pipelines O0 to O3")
+      ->type_name("N")
+      ->check(WholeNumber(0, 3))
+      ->excludes(passes);
   app->add_option("-o,--output", a->out,
-                  "file to write: .weft, .onnx or .json; default: text on stdout")
+                  "file to write: .weft, .onnx, .pb or .json; default: text on stdout")
       ->type_name("OUT");
   app->add_option("--target", a->target, "target of code generation: cpu, cuda:sm_90")
       ->type_name("T");
-  app->add_flag("--elide", a->elide, "leave large tensors out of a .weft file");
+  app->add_flag("--full", a->full, "large tensors in text as well; else it names their hash");
   app->add_flag("--stats", a->stats, "one line a pass: why it ran, time, nodes, statistics");
   app->add_flag("--time", a->time, "time by pass");
   app->add_option("--dump-dir", a->dump_dir, "a numbered text file after every change")

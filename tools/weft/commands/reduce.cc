@@ -4,6 +4,7 @@
 
 #include "command_line.h"
 #include "common.h"
+#include "interrupt.h"
 #include "reduce_graph.h"
 #include "shell_check.h"
 #include "weft/api/model.h"
@@ -23,7 +24,7 @@ int RunReduce(const Args& a) {
   const Limits limits = a.model.Check();
   const std::string extension = ExtensionOf(a.out);  // before a large model is read
   if (!a.min_good.empty()) WritableFormat(a.min_good);
-  const Graph graph = ReadModel(a.model);
+  const Graph graph = ReadGraph(a.model, nullptr);
   CheckCommand check(a.check, extension, limits);
   const Timer timer;
   if (!check.IsBad(graph))
@@ -31,14 +32,26 @@ int RunReduce(const Args& a) {
                a.model.path, "reduce keeps what makes the check fail; nothing does");
 
   Progress progress;
+  const InterruptScope interrupts;
+  Graph bad = graph;          // the smallest for which the check fails
   std::optional<Graph> good;  // the smallest that the check is content with
-  const Graph bad = ReduceGraph(graph, [&](const Graph& candidate) {
-    progress.Show(fmt::format("{:.0f} s: {} checks, {} operators", timer.seconds(), check.runs(),
-                              CountOperators(candidate)));
-    const bool is_bad = check.IsBad(candidate);
-    if (!is_bad && (!good || CountOperators(candidate) < CountOperators(*good))) good = candidate;
-    return is_bad;
-  });
+  try {
+    bad = ReduceGraph(graph, [&](const Graph& candidate) {
+      progress.Show(fmt::format("{:.0f} s: {} checks, {} operators", timer.seconds(), check.runs(),
+                                CountOperators(candidate)));
+      const bool is_bad = check.IsBad(candidate);
+      // The check may have been interrupted too: what it says does not count.
+      WEFT_CHECK(!InterruptScope::Requested(), kCancelled, "interrupted");
+      if (is_bad)
+        bad = candidate;
+      else if (!good || CountOperators(candidate) < CountOperators(*good))
+        good = candidate;
+      return is_bad;
+    });
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kCancelled || !InterruptScope::Requested()) throw;
+  }
+  const bool interrupted = InterruptScope::Requested();
   WriteModel(bad, a.out, {limits, false});
   if (!a.min_good.empty() && good) WriteModel(*good, a.min_good, {limits, false});
 
@@ -50,8 +63,9 @@ int RunReduce(const Args& a) {
                {"checks", check.runs()},
                {"seconds", timer.seconds()},
                {"out", a.out},
+               {"interrupted", interrupted},
                {"min_good", good ? Json(CountOperators(*good)) : Json(nullptr)}});
-    return 0;
+    return interrupted ? kInterruptedCode : 0;
   }
   std::string text =
       fmt::format("{} of {} left: {}, after {}\n", CountOperators(bad),
@@ -61,7 +75,8 @@ int RunReduce(const Args& a) {
                                Plural(CountOperators(*good), "operator"), a.min_good)
                  : "no smaller model was good\n";
   PrintText(text);
-  return 0;
+  if (interrupted) fmt::print(stderr, "note: interrupted; a smaller one may be possible\n");
+  return interrupted ? kInterruptedCode : 0;
 }
 
 }  // namespace

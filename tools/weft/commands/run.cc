@@ -8,7 +8,6 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
-#include "weft/core/tensor/npy.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -53,59 +52,18 @@ Summary Summarize(const Tensor& t) {
 
 std::string Short(double v) { return std::isnan(v) ? "-" : fmt::format("{:.6g}", v); }
 
-/// Names of the files, refusing two outputs that would share one; a value may be given out
-/// again under its name.
-std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<IoSpec>& outputs) {
-  std::vector<std::string> files;
-  std::map<std::string, std::string> owner;
-  for (const IoSpec& o : outputs) {
-    const std::string stem = FileStem(o.name);
-    if (stem.empty() || stem == "." || stem == ".." || stem.find('\0') != std::string::npos)
-      ThrowError(ErrorCode::kUnsupported,
-                 fmt::format("the output {} has no name that a file can have", Quote(o.name)),
-                 "--outputs-dir");
-    const auto [it, fresh] = owner.emplace(stem, o.name);
-    WEFT_CHECK(fresh || it->second == o.name, kUnsupported,
-               "outputs '{}' and '{}' would both be written to {}.npy", it->second, o.name, stem);
-    files.push_back(JoinPath(dir, stem + ".npy"));
-  }
-  return files;
-}
-
-void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
-                  const std::vector<TensorPtr>& outputs) {
-  // every dtype is known to be writable before the first file is made
-  std::vector<std::string> bytes;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    try {
-      bytes.push_back(FormatNpy(*outputs[i]));
-    } catch (Error& e) {
-      e.AddPlace(files[i]);
-      throw;
-    }
-  }
-  std::map<std::string, size_t> first;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const size_t other = first.emplace(files[i], i).first->second;
-    WEFT_CHECK(bytes[i] == bytes[other], kUnsupported,
-               "outputs {} and {} would both be written to {}, and differ", other, i, files[i]);
-  }
-  MakeDirectories(dir);
-  for (const auto& [file, i] : first) WriteFileAtomic(file, bytes[i]);
-}
-
 int RunModel(const Args& a) {
   const Prepared p = PrepareProgram(a.model, a.inputs, a.engine);
   const std::shared_ptr<const Program>& program = p.program;
-  const std::vector<std::string> files = a.outputs_dir.empty()
-                                             ? std::vector<std::string>()
-                                             : OutputFiles(a.outputs_dir, program->outputs());
+  std::vector<std::string> names, files;
+  for (const IoSpec& o : program->outputs()) names.push_back(o.name);
+  if (!a.outputs_dir.empty()) files = TensorFiles(a.outputs_dir, names, "--outputs-dir");
   Session session(program);
   Timer timer;
   const std::vector<TensorPtr> outputs = session.Run(p.inputs);
   const double seconds = timer.seconds();
   ReportKernelFaults(session);
-  if (!files.empty()) WriteOutputs(a.outputs_dir, files, outputs);
+  if (!files.empty()) WriteTensors(a.outputs_dir, files, outputs);
   if (!files.empty() && !a.model.json) return 0;
 
   Json rows = Json::array();
@@ -129,6 +87,7 @@ int RunModel(const Args& a) {
   if (a.model.json) {
     PrintJson({{"outputs", std::move(rows)},
                {"backend", p.engine.backend},
+               {"bindings", BindingsJson(p.dims.bindings)},
                {"compile_s", program->stats().compile_seconds},
                {"run_s", seconds}});
   } else {
@@ -144,8 +103,8 @@ Command MakeRun(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("run", "run a model once");
   AddModel(app, &a->model);
   AddInputs(app, &a->inputs);
-  app->add_flag("--random", a->inputs.random,
-                "random values for inputs that are not given; unbound symbols are 1");
+  app->add_flag("--random", a->inputs.random, "random values for inputs that are not given");
+  AddRandomWeights(app, &a->model);
   app->add_option("--outputs-dir", a->outputs_dir,
                   "write every output to D/NAME.npy ('/' and ':' become '_')")
       ->type_name("D");

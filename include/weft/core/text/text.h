@@ -44,9 +44,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weft/core/graph/graph.h"
 
@@ -67,8 +69,10 @@ struct PrintOptions {
 struct ParseOptions {
   std::string source_name = "<text>";  ///< in messages
   const SideData* side_data = nullptr;
-  /// A tensor whose data is in no side data: an error, or zeros (enough to read a dump).
+  /// A tensor whose data is in no side data: an error, or zeros (enough to read a dump), or
+  /// what `make_missing` makes in its place.
   bool allow_missing_data = false;
+  std::function<TensorPtr(DType dtype, const std::vector<int64_t>& dims)> make_missing;
   /// An op that is not registered: an error (kUnknownOp), or a placeholder op of that name.
   bool allow_unknown = false;
   /// `#name = <opaque>` (an attribute without a text form): an error, or left out.

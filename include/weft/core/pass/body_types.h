@@ -1,0 +1,25 @@
+/// body_types.h: the bodies of If, Loop, Scan and fused nodes, with what is known of the operands
+/// that they get.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/core/graph/graph.h"
+#include "weft/core/graph/graph_attr.h"
+
+namespace weft {
+
+/// Names of the attributes that hold bodies, sorted.
+WEFT_API std::vector<std::string> BodyNames(const NodePtr& node);
+/// How many operands stand before those that are the inputs of a body, in their order; nothing
+/// where operands and inputs have no such order.
+WEFT_API std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node);
+/// The body with "dtype" and "shape", given those of the graph that `node` is in. What changes from
+/// one iteration to the next is not known. Throws what inference throws.
+WEFT_API Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,
+                         const TypeMap& types);
+
+}  // namespace weft
