@@ -54,6 +54,17 @@ ensure_venv() {
   cp "$ROOT/tools/pip/build.txt" "$stamp"
 }
 
+# The same for the engines that tests/onnxruntime asks.
+ensure_peers() {
+  local place=$DEPS/peers
+  if cmp -s "$ROOT/tools/pip/peers.txt" "$place/.pins"; then return; fi
+  say "ONNX Runtime in $place"
+  mkdir -p "$DEPS"
+  /usr/bin/python3 -m venv --clear "$place"
+  "$place/bin/pip" install --quiet --no-deps --only-binary :all: -r "$ROOT/tools/pip/peers.txt" </dev/null
+  cp "$ROOT/tools/pip/peers.txt" "$place/.pins"
+}
+
 # Is NVRTC in one of the places where Weft looks for it (src/codegen/cuda/nvrtc/cuda_library.cc)?
 has_nvrtc() {
   local root

@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
-"""run: files with one oddity each (cases.py, external_cases.py), through `weft run` and ONNX Runtime.
-
-  tests/oddities/run PATH_OF_WEFT [PART_OF_A_NAME..]
+"""oddities.py [PART_OF_A_NAME ..]: files with one oddity each (cases.py, external_cases.py), through `weft run` and ONNX Runtime.
 
 Each is taken: its results are those that ONNX Runtime has of it, or, where that refuses the file, of the same model without
 the oddity. What is no valid ONNX has one warning of each kind that the case expects, and --strict refuses it; what is has
-none, and --strict takes it. Every twin is refused, by an error that is not Weft's fault. Exit status 77 where onnx or
-onnxruntime are missing.
+none, and --strict takes it. Every twin is refused, by an error that is not Weft's fault.
 """
 import pathlib
 import re
@@ -14,17 +11,13 @@ import subprocess
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True  # the tree stays as it is
-try:
-    import numpy as np
-    import onnxruntime as ort
+import numpy as np
+import onnxruntime as ort
 
-    import cases  # noqa: F401
-    import external_cases  # noqa: F401
-    from parts import CASES
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import cases  # noqa: F401
+import external_cases  # noqa: F401
+import peer
+from parts import CASES
 
 USER_ERRORS = (3, 4, 5)  # unsupported, invalid, a limit
 
@@ -104,7 +97,7 @@ def problems(name, case, command, folder):
 
 
 def main():
-    command, parts = sys.argv[1], sys.argv[2:]
+    command, parts = peer.WEFT, sys.argv[1:]
     failed = twins = 0
     chosen = {n: f for n, f in CASES.items() if not parts or any(p in n for p in parts)}
     for name, make in chosen.items():
