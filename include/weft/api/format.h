@@ -15,6 +15,8 @@ namespace weft {
 struct WriteOptions {
   Limits limits;
   bool elide = false;  ///< leaves large tensors out, where the format has a way to say so
+  /// The graph is as it was read: nothing is written that its file did not say.
+  bool as_read = false;
 };
 
 struct ModelFormat {

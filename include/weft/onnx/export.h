@@ -32,8 +32,10 @@ struct ExportOptions {
   enum class External { kAuto, kAlways, kNever };
   External external = External::kAuto;
   int64_t external_bytes = 4096;
-  /// Dtypes and shapes of the values in between, where they are known.
-  bool value_info = true;
+  /// Dtypes and shapes of the values in between: where they are known, of those alone that the
+  /// source declared, or of none.
+  enum class ValueInfo { kKnown, kDeclared, kNone };
+  ValueInfo value_info = ValueInfo::kKnown;
   /// Operators of other domains without a form in ONNX's operators are written as they are, for a
   /// runtime that knows them; else they are refused.
   bool allow_custom_ops = false;

@@ -7,6 +7,7 @@ namespace {
 
 void WriteOnnx(const Graph& graph, const std::string& path, const WriteOptions& given) {
   ExportOptions options;
+  if (given.as_read) options.value_info = ExportOptions::ValueInfo::kDeclared;
   options.limits = given.limits;
   ExportOnnx(graph, path, options);
 }

@@ -129,7 +129,7 @@ void WriteModel(const Graph& graph, const ExportOptions& options, pb::ModelProto
   const int64_t source = written.AttrOr<ModelSource>(ModelSource::kAttr).opset;
   int64_t opset = source > 0 ? source : OpsetChooser::kOldest;
   for (;;) {
-    ModelExporter exporter(written, options, !graph.HasAttr("shape"), opset);
+    ModelExporter exporter(written, options, opset);
     exporter.Run(model, large);
     if (exporter.needs() <= opset) return;
     opset = exporter.needs();

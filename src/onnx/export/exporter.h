@@ -47,13 +47,10 @@ struct FunctionRef {
 class ModelExporter {
  public:
   /// For operator set `oldest` or a newer one: `needs()` is known after Run, and where that is
-  /// newer the model is to be written again for it. `declared_only`: of values in between, only
-  /// those that the source declared get a value info.
-  ModelExporter(const Graph& graph, const ExportOptions& options, bool declared_only,
-                int64_t oldest)
+  /// newer the model is to be written again for it.
+  ModelExporter(const Graph& graph, const ExportOptions& options, int64_t oldest)
       : graph_(graph),
         options_(options),
-        declared_only_(declared_only),
         source_(graph.AttrOr<ModelSource>(ModelSource::kAttr)),
         opset_(oldest) {}
   /// The whole model, without the bytes of tensors that `large` collects for another file.
@@ -69,7 +66,9 @@ class ModelExporter {
   const ModelSource& source() const { return source_; }
   /// Whether a value in between gets a value info.
   bool Tells(const std::string& value) const {
-    return options_.value_info && (!declared_only_ || source_.value_infos.count(value));
+    using Info = ExportOptions::ValueInfo;
+    return options_.value_info == Info::kKnown ||
+           (options_.value_info == Info::kDeclared && source_.value_infos.count(value));
   }
   OpsetChooser& opset() { return opset_; }
   void Problem(const NodePtr& node, const std::string& why);
@@ -93,7 +92,6 @@ class ModelExporter {
 
   const Graph& graph_;
   const ExportOptions& options_;
-  const bool declared_only_;
   const ModelSource source_;
   OpsetChooser opset_;
   std::vector<std::string> problems_;

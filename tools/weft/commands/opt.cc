@@ -192,7 +192,7 @@ int RunOpt(const Args& a) {
     const std::string text = PrintGraph(graph, print);
     std::fwrite(text.data(), 1, text.size(), stdout);
   } else {
-    WriteModel(graph, a.out, {options.limits, !a.full});
+    WriteModel(graph, a.out, {options.limits, !a.full, pipeline.passes().empty()});
   }
 
   if (a.model.json) {
