@@ -39,7 +39,8 @@ std::vector<std::string> NearestNames(std::string_view name,
                  shorter = std::min(c.size(), name.size());
     const int distance = EditDistance(name, c);
     const bool prefix = shorter >= 3 && lower.compare(0, shorter, other, 0, shorter) == 0;
-    const bool close = static_cast<size_t>(distance) <= longer / 3;
+    const bool close =
+        static_cast<size_t>(distance) <= std::max<size_t>(1, longer / 3) && longer > 1;
     if (close || prefix) near.emplace_back(distance, c);
   }
   std::sort(near.begin(), near.end());

@@ -204,6 +204,7 @@ void CheckOrder(const NodeList& nodes, const ValueScope& scope, const std::strin
 /// Names of nodes say nothing, but standing twice they help nobody.
 void CheckNodeNames(const NodeList& nodes, const std::string& path, const ValidateContext& ctx) {
   std::unordered_set<std::string_view> names;
+  names.reserve(size_t(nodes.size()));
   int first = -1;
   int64_t count = 0;
   for (int i = 0; i < nodes.size(); ++i) {
@@ -252,6 +253,7 @@ void ValidateNodes(const NodeList& nodes, ValueScope* scope, const Opsets& opset
                    const std::string& path, bool in_function, int depth,
                    const ValidateContext& ctx) {
   const auto place = [&](int i) { return PlaceOf(nodes, path, i); };
+  scope->defined.reserve(scope->defined.size() + size_t(nodes.size()));
   for (int i = 0; i < nodes.size() && !ctx.diag->full(); ++i) {
     for (const std::string& out : nodes.Get(i).output()) {
       if (out.empty()) continue;
