@@ -327,10 +327,46 @@ for heads, kv in ((4, 4), (4, 2), (4, 1)):
     check("GroupQueryAttention", [*prompt[:3], None, None, *prompt[5:7], None, None, None, f(1, 1, S, S)], {"num_heads": heads, "kv_num_heads": kv}, outputs=3)
 gqa = {"num_heads": 4, "kv_num_heads": 2}
 prompt = [f(B, S, 4 * H), f(B, S, 2 * H), f(B, S, 2 * H), None, None, np.array([S - 1, S - 1], "i4"), s(S, "i4")]
-refuse("smooth_softmax", "GroupQueryAttention", prompt, {**gqa, "smooth_softmax": 1}, outputs=3)
-refuse("head_sink", "GroupQueryAttention", prompt + [None, None, None, None, f(4)], gqa, outputs=3)
+check("GroupQueryAttention", prompt, {**gqa, "smooth_softmax": 1}, outputs=3)
+check("GroupQueryAttention", prompt, {**gqa, "kv_num_heads": 2, "smooth_softmax": 0}, outputs=3)
+check("GroupQueryAttention", prompt + [None, None, None, None, f(4)], gqa, outputs=3)
 refuse("k_quant_type", "GroupQueryAttention", prompt, {**gqa, "k_quant_type": "PER_TENSOR"}, outputs=3)
 refuse("output 3", "GroupQueryAttention", prompt, gqa, outputs=4)
+
+# ---- attention and rotary embedding of the standard ----
+q, k, v = f(2, 4, 5, 8), f(2, 2, 7, 8), f(2, 2, 7, 6)
+past = [f(2, 2, 3, 8), f(2, 2, 3, 6)]
+ones = bits01(5, 7).astype(bool) | np.eye(5, 7, dtype=bool)
+for opset in (23, 24):
+    standard = {"domain": "", "opset": opset}
+    check("Attention", [q, k, v], **standard)
+    check("Attention", [q, k, v], {"is_causal": 1}, **standard)
+    check("Attention", [q, k, v, ones], {"scale": 0.3}, **standard)
+    check("Attention", [q, k, v, f(2, 4, 5, 7)], {"softcap": 1.5}, **standard)
+    check("Attention", [q, k, v, f(2, 1, 5, 7)], **standard)
+    check("Attention", [q, k, v, np.zeros((2, 1, 5, 7), bool)], **standard)
+    check("Attention", [q, f(2, 2, 5, 8), f(2, 2, 5, 6), None, *past], {"is_causal": 1}, outputs=3, **standard)
+    check("Attention", [f(2, 5, 32), f(2, 7, 16), f(2, 7, 12)], {"q_num_heads": 4, "kv_num_heads": 2}, **standard)
+    check("Attention", [f(2, 5, 32), f(2, 7, 32), f(2, 7, 24), ones], {"q_num_heads": 4, "kv_num_heads": 4, "is_causal": 1}, **standard)
+    half = [x.astype("f2") for x in (q, k, v)]
+    check("Attention", half, tolerance=3e-3, **standard)
+    check("Attention", [*half, ones], {"is_causal": 1, "softmax_precision": 1}, tolerance=3e-3, **standard)
+    for mode in range(4):
+        check("Attention", [q, k, v, f(5, 7), None, None], {"qk_matmul_output_mode": mode}, outputs=4, skip_outputs=(1, 2), **standard)
+    for inter in (0, 1):
+        check("RotaryEmbedding", [f(2, 3, 5, 8), f(16, 4), f(16, 4), at], {"interleaved": inter}, **standard)
+        check("RotaryEmbedding", [f(2, 3, 5, 8), f(2, 5, 4), f(2, 5, 4)], {"interleaved": inter}, **standard)
+        check("RotaryEmbedding", [f(2, 5, 24), f(16, 4), f(16, 4), at], {"interleaved": inter, "num_heads": 3}, **standard)
+        check("RotaryEmbedding", [f(2, 3, 5, 12), f(16, 4), f(16, 4), at], {"interleaved": inter, "rotary_embedding_dim": 8}, **standard)
+        check("RotaryEmbedding", [f(2, 5, 36), f(2, 5, 4), f(2, 5, 4)], {"interleaved": inter, "rotary_embedding_dim": 8, "num_heads": 3}, **standard)
+# A mask that ends early hides what lies behind; ONNX Runtime does not take it.
+short = f(2, 4, 5, 6)
+shared = [np.repeat(x[:, :, :6], 2, axis=1) for x in (k, v)]
+weights = softmax(q @ shared[0].transpose(0, 1, 3, 2) / math.sqrt(8) + short)
+check("Attention", [q, k, v, short], domain="", opset=24, want=[(weights @ shared[1]).astype("f4")])
+refuse("qk_matmul_output_mode = 4", "Attention", [q, k, v], {"qk_matmul_output_mode": 4}, domain="", opset=24)
+refuse("needs the attribute num_heads", "RotaryEmbedding", [f(2, 5, 24), f(2, 5, 4), f(2, 5, 4)], domain="", opset=24)
+refuse("not a multiple", "Attention", [f(2, 3, 5, 8), k, v], domain="", opset=24)
 
 
 def t5_bias(table, rows, keys, both, most):
@@ -436,6 +472,12 @@ attrs = {"bits": 4, "block_size": 32, "quantize_axis": 1, "gather_axis": 0}
 check("GatherBlockQuantized", [table, picks, scales], attrs, constant=(0, 2))
 check("GatherBlockQuantized", [table, picks, scales, u8(7, 1)], attrs, constant=(0, 2, 3))
 refuse("gather_axis = 1", "GatherBlockQuantized", [table, picks, scales], {**attrs, "quantize_axis": 0, "gather_axis": 1}, constant=(0, 2))
+
+for make in (u8, i8):
+    zero = s([128], "u1") if make is u8 else s([2], "i1")
+    check("DynamicQuantizeLSTM", [f(4, 2, 3, scale=0.5), make(1, 3, 20), make(1, 5, 20), f(1, 40, scale=0.5), None, None, None, None,
+                                  s([0.004]), zero, s([0.004]), zero], {"hidden_size": 5}, outputs=3, tolerance=2e-2,
+          constant=(1, 2, 8, 9, 10, 11))
 
 # ---- the rest ----
 check("Inverse", [f(4, 4) + 3 * np.eye(4, dtype="f4")], tolerance=1e-4)

@@ -215,6 +215,7 @@ GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std
     // take the same ones.
     const NodePtr p = build.graph.AddInput(captures[i], types[i]);
     build.types.Set(p, types[i]);
+    build.shapes.Know(p, ShapeOf(s, captures[i]));
     build.inputs.push_back(p);
     inner.values.emplace(captures[i], Value::Of(NodeEntry(p)));
   }

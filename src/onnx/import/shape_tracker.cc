@@ -42,6 +42,11 @@ const Shape& ShapeTracker::Of(const NodeEntry& e) {
   return FindOr(shapes_, e.key(), Unknown());
 }
 
+void ShapeTracker::Know(NodePtr variable, Shape shape) {
+  shapes_[NodeEntry(variable).key()] = std::move(shape);
+  done_.insert(variable->id());
+}
+
 void ShapeTracker::Infer(NodePtr n) {
   static const auto& rules = Op::GetAttr<FInferShape>("FInferShape");
   node_ = n;

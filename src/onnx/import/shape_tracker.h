@@ -19,6 +19,8 @@ class ShapeTracker final : public InferShapeContext {
   explicit ShapeTracker(const TypeTracker* types) : types_(*types) {}
   /// Linear in what has not been inferred yet.
   const Shape& Of(const NodeEntry& e);
+  /// Of a variable that stands for a value of another graph.
+  void Know(NodePtr variable, Shape shape);
 
   const NodePtr& node() const override { return node_; }
   int num_inputs() const override { return int(node_->num_inputs()); }

@@ -54,5 +54,17 @@ TEST_CASE("a chain as deep as a model needs no stack") {
   CHECK(t.shapes.Of(x).ToString() == "[n, 2]");
 }
 
+TEST_CASE("bodies know the ranks of what they take from around them") {
+  if (!Op::Find("If")) return;
+  const Graph g = ImportText(
+      R"(g (bool c, float[b, s, 8] x, float[b, s, 2] cos) => (y) {
+        z = Identity(x)
+        y = If (c) <then_branch = t () => (r) { r = RotaryEmbedding<num_heads = 2>(z, cos, cos) },
+                    else_branch = e () => (r) { r = Identity(z) }>
+      })",
+      23);
+  CHECK(OpsOf(g) == std::vector<std::string>{"Identity", "If"});
+}
+
 }  // namespace
 }  // namespace weft::onnx_import

@@ -70,10 +70,12 @@ struct Scores {
   std::string product, capped, hidden, weights, y;
 };
 /// q and k may have any number of batch axes, `rank` of them and the two of the matrices. `safe`:
-/// rows of which every key is hidden by -inf give zeros.
+/// rows of which every key is hidden by -inf give zeros. `sink`: the score of one key more, which has
+/// no value; "": there is none.
 Scores Attend(Lift* l, int rank, const std::string& q, const std::string& k, const std::string& v,
               const std::string& scale, double softcap, const std::string& hide,
-              const std::string& like, bool safe = false, DType precision = DType::kUnknown) {
+              const std::string& like, bool safe = false, DType precision = DType::kUnknown,
+              const std::string& sink = {}) {
   Ints perm;
   for (int i = 0; i < rank; ++i) perm.push_back(i);
   std::swap(perm[size_t(rank - 2)], perm[size_t(rank - 1)]);
@@ -95,6 +97,12 @@ Scores Attend(Lift* l, int rank, const std::string& q, const std::string& k, con
                            precision == DType::kUnknown ? l->ScalarLike(0, like)
                                                         : l->Constant(Tensor::Scalar(precision, 0)),
                            s.weights});
+  if (!sink.empty()) {
+    // exp(x) / (sum + exp(sink)) = softmax(x) sigmoid(log(sum) - sink)
+    const std::string sum = l->Before("ReduceLogSumExp", {s.hidden, l->Ints({-1})});
+    const std::string share = l->Before("Sigmoid", {l->Before("Sub", {sum, sink})});
+    s.weights = l->Before("Mul", {s.weights, share});
+  }
   std::string weights = s.weights;
   if (precision != DType::kUnknown) weights = l->Before("CastLike", {weights, like});
   s.y = l->Before("MatMul", {weights, v});
@@ -565,7 +573,7 @@ void ContribGroupQueryAttention(Lift* l) {
   const bool causal = l->Take<int64_t>("causal", 1) != 0;
   const int64_t window = l->Take<int64_t>("local_window_size", -1);
   const double epsilon = l->Take<double>("qk_norm_epsilon", 1e-6);
-  l->Only("smooth_softmax", l->input(11).empty() ? -1 : 0);
+  const bool smooth = l->Take<int64_t>("smooth_softmax", -1) > 0;
   l->Only("qk_output", 0);
   l->Only("sliding_window_cache", 0);
   l->Only("kv_cache_bit_width", 0);
@@ -574,7 +582,6 @@ void ContribGroupQueryAttention(Lift* l) {
     if (kind != "NONE")
       l->Unsupported(fmt::format("{} = {} is not supported, only NONE", cache, kind));
   }
-  if (!l->input(11).empty()) l->Unsupported("head_sink is not supported");
   if (!l->input(12).empty() || !l->input(13).empty())
     l->Unsupported("quantized keys and values are not supported");
 
@@ -687,8 +694,14 @@ void ContribGroupQueryAttention(Lift* l) {
   const bool scaled = !given_scale.empty() && given_scale.get<double>() != 0;
   const std::string scale =
       scaled ? l->ScalarLike(given_scale.get<double>(), like) : DefaultScale(l, q, size, like);
-  const std::string y =
-      Attend(l, groups > 1 ? 5 : 4, q, k_all, v_all, scale, softcap, hide, like).y;
+  std::string sink;
+  if (!l->input(11).empty())
+    sink = Reshaped(l, l->input(11), groups > 1 ? Ints{kv_heads, groups, 1, 1} : Ints{heads, 1, 1});
+  else if (smooth)
+    sink = l->ScalarLike(0, like);
+  const std::string y = Attend(l, groups > 1 ? 5 : 4, q, k_all, v_all, scale, softcap, hide, like,
+                               false, DType::kUnknown, sink)
+                            .y;
   l->Replace({groups > 1 ? GroupsTogether(l, y) : HeadsTogether(l, y), k, v});
 }
 

@@ -363,6 +363,7 @@ const std::vector<ContribRule>& ContribLifts() {
       {"BiasSoftmax",                      2,  2, 1, BiasSoftmax},
       {"BiasSplitGelu",                    2,  2, 1, BiasSplitGelu},
       {"DequantizeLinear",                 2,  3, 1, DequantizeContrib},
+      {"DynamicQuantizeLSTM",             12, 12, 3, DynamicQuantizeLstm},
       {"DynamicQuantizeMatMul",            3,  5, 1, DynamicQuantizeMatMul},
       {"EmbedLayerNormalization",          7,  9, 3, EmbedLayerNormalization},
       {"ExpandDims",                       2,  2, 1, ExpandDims},

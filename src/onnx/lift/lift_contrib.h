@@ -19,6 +19,7 @@ struct EmbedOperands {
 void EmbedLayerNorm(Lift* l, const EmbedOperands& in);
 
 void DequantizeContrib(Lift* l);
+void DynamicQuantizeLstm(Lift* l);
 void DynamicQuantizeMatMul(Lift* l);
 void GatherBlockQuantized(Lift* l);
 void MatMulIntegerToFloat(Lift* l);

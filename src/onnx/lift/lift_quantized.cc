@@ -229,6 +229,25 @@ void QAttention(Lift* l) {
   AttendProjection(l, x, l->input(2), hidden, l->input(5), l->input(8), "");
 }
 
+/// Weights are [directions, inputs, 4 hidden], of bytes. Only they are rounded here; ONNX Runtime
+/// rounds what they are multiplied with, too.
+void DynamicQuantizeLstm(Lift* l) {
+  const auto weights = [&](size_t i, size_t scale) {
+    const auto apart = [&](const std::string& x) {
+      return l->RankOf(x, "a scale or zero") == 1 ? l->Before("Reshape", {x, l->Ints({-1, 1, 1})})
+                                                  : l->Before("Unsqueeze", {x, l->Ints({1})});
+    };
+    const std::string by = apart(l->input(scale)), zero = apart(l->input(scale + 1));
+    const std::string off = l->Before(
+        "Sub", {l->Before("CastLike", {l->input(i), by}), l->Before("CastLike", {zero, by})});
+    return l->Before("Transpose", {l->Before("Mul", {off, by})}, {{"perm", Ints{0, 2, 1}}});
+  };
+  std::vector<std::string> in{l->input(0), weights(1, 8), weights(2, 10)};
+  for (size_t i = 3; i < 8; ++i) in.push_back(l->input(i));
+  while (in.back().empty()) in.pop_back();
+  l->Replace(l->BeforeMany("LSTM", in, TakeAll(l), int(l->node.outputs.size())));
+}
+
 // ---- element by element, pools, movement ----
 
 void QLinearAdd(Lift* l) { LiftBinary(l, "Add"); }
