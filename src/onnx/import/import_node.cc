@@ -265,7 +265,15 @@ void Importer::ImportRecord(Scope* s, const Record& r, const Place& place) {
     if (e.code() != ErrorCode::kUnsupported) throw;
     reason = e.message();
   }
-  if (!reason.empty()) return Unsupported(s, r, ErrorCode::kUnsupported, reason, place);
+  if (!reason.empty()) {
+    // What a lift misses behind something unsupported is missing for that reason.
+    const auto waits = [&](const std::string& in) {
+      const Value* v = in.empty() ? nullptr : Find(s, in);
+      return v && v->state == Value::kPoisoned;
+    };
+    if (std::any_of(r.inputs.begin(), r.inputs.end(), waits)) return Poison(s, r, false);
+    return Unsupported(s, r, ErrorCode::kUnsupported, reason, place);
+  }
 
   // The operator itself, else the body of the version the model speaks, else the body of the newest
   // one.

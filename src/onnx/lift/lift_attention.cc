@@ -70,8 +70,8 @@ struct Scores {
   std::string product, capped, hidden, weights, y;
 };
 /// q and k may have any number of batch axes, `rank` of them and the two of the matrices. `safe`:
-/// rows of which every key is hidden by -inf give zeros. `sink`: the score of one key more, which has
-/// no value; "": there is none.
+/// rows of which every key is hidden by -inf give zeros. `sink`: the score of one key more, which
+/// has no value; "": there is none.
 Scores Attend(Lift* l, int rank, const std::string& q, const std::string& k, const std::string& v,
               const std::string& scale, double softcap, const std::string& hide,
               const std::string& like, bool safe = false, DType precision = DType::kUnknown,

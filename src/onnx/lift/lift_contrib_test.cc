@@ -269,6 +269,13 @@ TEST_CASE("com.microsoft: what is not taken is named with what is") {
              "B is not a constant"));
   // An operator that no table has: the message says which.
   CHECK(Says(said(x, "LongformerAttention<num_heads = 2>(x, w)"), "LongformerAttention"));
+  // A lift that waits for it has nothing to say of its own.
+  const Error both =
+      ErrorOf(ModelOf("<ir_version: 10, opset_import: [\"\" : 21, \"com.microsoft\" : 1]> g (" + x +
+                      ") => (y) { t = com.microsoft.LongformerAttention(x)\n"
+                      "y = com.microsoft.FusedMatMul<transA = 1>(t, w) }"));
+  CHECK(Says(both, "LongformerAttention"));
+  CHECK(!Says(both, "FusedMatMul"));
   // Wrong types of attributes are not read as something else.
   CHECK(Says(said(x, "FusedMatMul<transA = \"yes\">(x, w)"), "int"));
 }
