@@ -23,6 +23,7 @@ Shape ShapeOf(NodePtr input) { return DeclaredShape(input).value_or(Shape()); }
 /// The tensor as the model wants it. What NumPy does not have comes as unsigned integers of its
 /// bits.
 TensorPtr Accept(NodePtr input, const std::string& file, TensorPtr t) {
+  if (!t->is_tensor()) return t;  // its file was read as what the model wants
   const DType want = DeclaredType(input).dtype;
   if (want != t->dtype() && IsUnsigned(t->dtype()) && !TraitsOf(want).numpy.empty() &&
       TraitsOf(want).numpy == TraitsOf(t->dtype()).numpy) {
@@ -47,10 +48,12 @@ TensorPtr Accept(NodePtr input, const std::string& file, TensorPtr t) {
 
 }  // namespace
 
-TensorPtr ReadTensor(const std::string& path, const Limits& limits) {
+TensorPtr ReadTensor(const std::string& path, const Limits& limits, Type type) {
   WEFT_CHECK(FileExists(path), kIo, "there is no file '{}'", path);
+  if (EndsWith(path, ".pb")) return ReadValueProto(path, type, limits);
+  WEFT_CHECK(type.is_tensor(), kUsage, "a value of type {} is read from a .pb file, not from '{}'",
+             type.ToString(), path);
   if (EndsWith(path, ".npy")) return ReadNpy(path, limits.file_bytes);
-  if (EndsWith(path, ".pb")) return ReadTensorProto(path, limits);
   WEFT_THROW(kUsage, "'{}' is not a tensor file: expected .npy or .pb", path);
 }
 
@@ -125,7 +128,7 @@ NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits&
   for (const auto& [name, file] : files) {
     const NodePtr p =
         variables[size_t(std::find(names.begin(), names.end(), name) - names.begin())];
-    const TensorPtr t = out[name] = Accept(p, file, ReadTensor(file, limits));
+    const TensorPtr t = out[name] = Accept(p, file, ReadTensor(file, limits, DeclaredType(p)));
     const Shape shape = ShapeOf(p);
     for (int d = 0; shape.has_rank() && d < t->rank(); ++d) {
       if (!shape[d].known() || !shape[d].is_symbol()) continue;

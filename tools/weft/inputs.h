@@ -30,7 +30,7 @@ NamedTensors MakeInputs(const Graph& graph, const InputArgs& args, const Limits&
 /// In the order of the program's inputs.
 std::vector<TensorPtr> OrderInputs(const Program& program, const NamedTensors& inputs);
 
-/// A tensor file by its extension: .npy or .pb.
-TensorPtr ReadTensor(const std::string& path, const Limits& limits);
+/// A value of `type` from a file, by its extension: .npy or .pb.
+TensorPtr ReadTensor(const std::string& path, const Limits& limits, Type type = {});
 
 }  // namespace weft::tool

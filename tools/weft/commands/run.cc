@@ -9,6 +9,7 @@
 #include "common.h"
 #include "inputs.h"
 #include "weft/core/tensor/npy.h"
+#include "weft/onnx/export.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -53,8 +54,8 @@ Summary Summarize(const Tensor& t) {
 
 std::string Short(double v) { return std::isnan(v) ? "-" : fmt::format("{:.6g}", v); }
 
-/// Names of the files, refusing two outputs that would share one; a value may be given out
-/// again under its name.
+/// Names of the files without their extension, refusing two outputs that would share one; a value
+/// may be given out again under its name.
 std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<IoSpec>& outputs) {
   std::vector<std::string> files;
   std::map<std::string, std::string> owner;
@@ -67,18 +68,23 @@ std::vector<std::string> OutputFiles(const std::string& dir, const std::vector<I
     const auto [it, fresh] = owner.emplace(stem, o.name);
     WEFT_CHECK(fresh || it->second == o.name, kUnsupported,
                "outputs '{}' and '{}' would both be written to {}.npy", it->second, o.name, stem);
-    files.push_back(JoinPath(dir, stem + ".npy"));
+    files.push_back(JoinPath(dir, stem));
   }
   return files;
 }
 
-void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
-                  const std::vector<TensorPtr>& outputs) {
-  // every dtype is known to be writable before the first file is made
+/// Gives the files their extensions: .npy, and .pb for what NumPy does not have.
+void WriteOutputs(const std::string& dir, const std::vector<IoSpec>& specs,
+                  std::vector<std::string>* stems, const std::vector<TensorPtr>& outputs) {
+  std::vector<std::string>& files = *stems;
+  // every value is known to be writable before the first file is made
   std::vector<std::string> bytes;
   for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& t = *outputs[i];
+    const bool npy = t.is_tensor() && !TraitsOf(t.dtype()).numpy.empty();
+    files[i] += npy ? ".npy" : ".pb";
     try {
-      bytes.push_back(FormatNpy(*outputs[i]));
+      bytes.push_back(npy ? FormatNpy(t) : FormatValueProto(t, specs[i].name));
     } catch (Error& e) {
       e.AddPlace(files[i]);
       throw;
@@ -97,15 +103,15 @@ void WriteOutputs(const std::string& dir, const std::vector<std::string>& files,
 int RunModel(const Args& a) {
   const Prepared p = PrepareProgram(a.model, a.inputs, a.engine);
   const std::shared_ptr<const Program>& program = p.program;
-  const std::vector<std::string> files = a.outputs_dir.empty()
-                                             ? std::vector<std::string>()
-                                             : OutputFiles(a.outputs_dir, program->outputs());
+  std::vector<std::string> files = a.outputs_dir.empty()
+                                       ? std::vector<std::string>()
+                                       : OutputFiles(a.outputs_dir, program->outputs());
   Session session(program);
   Timer timer;
   const std::vector<TensorPtr> outputs = session.Run(p.inputs);
   const double seconds = timer.seconds();
   ReportKernelFaults(session);
-  if (!files.empty()) WriteOutputs(a.outputs_dir, files, outputs);
+  if (!files.empty()) WriteOutputs(a.outputs_dir, program->outputs(), &files, outputs);
   if (!files.empty() && !a.model.json) return 0;
 
   Json rows = Json::array();
@@ -114,11 +120,11 @@ int RunModel(const Args& a) {
     const Tensor& t = *outputs[i];
     const std::string& name = program->outputs()[i].name;
     const Summary s = Summarize(t);
-    table.AddRow({name, std::string(DTypeName(t.dtype())), t.shape().ToString(), Short(s.min),
-                  Short(s.max), Short(s.mean)});
+    table.AddRow({name, t.type().ToString(), t.shape().ToString(), Short(s.min), Short(s.max),
+                  Short(s.mean)});
     Json row = {{"name", name},
-                {"dtype", DTypeName(t.dtype())},
-                {"shape", t.dims()},
+                {"dtype", t.type().ToString()},
+                {"shape", t.is_tensor() ? Json(t.dims()) : Json()},
                 {"min", JsonNumber(s.min)},
                 {"max", JsonNumber(s.max)},
                 {"mean", JsonNumber(s.mean)},
@@ -146,8 +152,10 @@ Command MakeRun(CLI::App& parent) {
   AddInputs(app, &a->inputs);
   app->add_flag("--random", a->inputs.random,
                 "random values for inputs that are not given; unbound symbols are 1");
-  app->add_option("--outputs-dir", a->outputs_dir,
-                  "write every output to D/NAME.npy ('/' and ':' become '_')")
+  app->add_option(
+         "--outputs-dir", a->outputs_dir,
+         "write every output to D/NAME.npy ('/' and ':' become '_'), or NAME.pb where NumPy "
+         "lacks its type")
       ->type_name("D");
   AddEngine(app, &a->engine);
   return {app, [a] { return RunModel(*a); }};
