@@ -49,6 +49,17 @@ endfunction()
 # onnx: our private build of its source release, made by tools/build_onnx.
 include(WeftOnnx)
 
+# The decoders of ImageDecoder, the system's shared libraries, in a library of ours that is opened when one is needed.
+set(found OFF)
+if(NOT WEFT_IMAGES STREQUAL "OFF")
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(WEFT_IMAGES_DEP QUIET IMPORTED_TARGET libjpeg libpng libtiff-4>=4.5 libwebp libopenjp2)
+    set(found ${WEFT_IMAGES_DEP_FOUND})
+  endif()
+endif()
+_weft_decide(IMAGES "${found}" "no libjpeg-turbo, libpng, libtiff 4.5, libwebp and OpenJPEG development files were found")
+
 # LLVM: static, so that no second LLVM in the process meets ours. 19 is what we test; 18 has
 # the same interfaces, older ones lack some and 20 took some away.
 set(found OFF)

@@ -13,7 +13,7 @@ import re
 import sys
 
 BELOW = {
-    "support": [], "sym": ["support"], "core": ["sym"], "codegen": ["core"],
+    "support": [], "codecs": ["support"], "sym": ["support"], "core": ["sym"], "codegen": ["core"],
     "ops": ["codegen"], "passes": ["codegen"], "runtime": ["codegen"], "onnx": ["core"],
     "codegen/llvm": ["codegen"], "codegen/cuda": ["codegen"], "backends/shared": ["runtime"],
     "backends/ref": ["backends/shared"],

@@ -83,9 +83,9 @@ bool IsBound(const Graph& g, const SymBindings& extents) {
 
 /// An integer operand that may be an index, and name what is not there.
 bool HasIndices(const Op& op, const OpenRow& row) {
-  static const std::set<std::string> kReadByIndex = {"GatherElements", "GatherND",
-                                                     "ReverseSequence", "RoiAlign",
-                                                     "ai.onnx.ml::ArrayFeatureExtractor"};
+  static const std::set<std::string> kReadByIndex = {
+      "GatherElements",  "GatherND", "MaxRoiPool",
+      "ReverseSequence", "RoiAlign", "ai.onnx.ml::ArrayFeatureExtractor"};
   if (kReadByIndex.count(op.name)) return true;
   for (const std::string& input : row.inputs)
     if (input[0] != 'f' && input.find(" = ") == std::string::npos) return true;

@@ -49,6 +49,12 @@ TEST_CASE("casts to 8-bit floats saturate, or say that there is no such number")
     CHECK((back->at(i) == codes->at(i) || (std::isnan(back->at(i)) && std::isnan(codes->at(i)))));
 }
 
+TEST_CASE("far beyond the largest 8-bit float is that float") {
+  for (const double v : {1e10, 3e38})
+    CHECK(RunOp("Cast", {F32({v})}, {{"to", DType::kF8E5M2}})[0]->at(0) == 57344);
+  CHECK(RunOp("Cast", {F32({-3e38})}, {{"to", DType::kF4E2M1}})[0]->at(0) == -6);
+}
+
 TEST_CASE("casts of 4-bit integers and of strings") {
   const TensorPtr four = RunOp("Cast", {I64s({5}, {-9, -8, 7, 8, 100})}, {{"to", DType::kI4}})[0];
   CHECK(Values(*four) == std::vector<double>{7, -8, 7, -8, 4});

@@ -3,6 +3,7 @@
 
 #include "weft/codegen/lower/lower.h"
 #include "weft/core/graph/effects.h"
+#include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
@@ -16,10 +17,12 @@ std::string WhyNotInterpreted(const NodePtr& n) {
   return evaluator ? evaluator->WhyNot(n) : "no evaluator is registered";
 }
 
-/// Inputs may be declared as more than tensors. Empty: it can be fed.
+/// Inputs may be declared as what this build has no values of: maps, sparse tensors. Empty: it can
+/// be fed.
 std::string WhyNotFed(const NodePtr& n) {
-  const AttrValue* type = n->is_variable() ? n->attrs.dict.find("type") : nullptr;
-  return type ? fmt::format("values of type {} are not run yet", type->get<std::string>()) : "";
+  if (!n->is_variable()) return {};
+  const Type type = DeclaredType(n);
+  return type.kind == TypeKind::kOpaque ? "values of its type are not supported" : "";
 }
 
 /// What it reads and gives.

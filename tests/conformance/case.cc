@@ -13,8 +13,12 @@
 #include <set>
 
 #include "weft/core/graph/graph.h"
+#include "weft/core/graph/variable.h"
+#include "weft/core/tensor/npy.h"
+#include "weft/onnx/export.h"
 #include "weft/onnx/import.h"
 #include "weft/runtime/program/program.h"
+#include "weft/support/check.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
 
@@ -74,8 +78,16 @@ bool IsExact(DType t) {
 
 /// Empty where `got` meets `want`, else what differs first.
 std::string Difference(const Tensor& got, const Tensor& want, const Tolerance& t, bool values) {
-  if (got.dtype() != want.dtype())
-    return fmt::format("dtype {} instead of {}", DTypeName(got.dtype()), DTypeName(want.dtype()));
+  if (got.type() != want.type())
+    return fmt::format("type {} instead of {}", got.type().ToString(), want.type().ToString());
+  if (!want.is_tensor()) {
+    const auto &g = got.elements(), &w = want.elements();
+    if (g.size() != w.size()) return fmt::format("{} elements instead of {}", g.size(), w.size());
+    for (size_t i = 0; i < w.size(); ++i)
+      if (std::string text = Difference(*g[i], *w[i], t, values); !text.empty())
+        return fmt::format("element {}: {}", i, text);
+    return {};
+  }
   if (got.dims() != want.dims())
     return fmt::format("shape {} instead of {}", got.shape().ToString(), want.shape().ToString());
   if (!values) return {};
@@ -112,12 +124,6 @@ std::vector<std::string> Files(const std::string& folder, const std::string& ste
   for (int i = 0; FileExists(fmt::format("{}/{}_{}.pb", folder, stem, i)); ++i)
     files.push_back(fmt::format("{}/{}_{}.pb", folder, stem, i));
   return files;
-}
-
-std::vector<TensorPtr> ReadAll(const std::vector<std::string>& files) {
-  std::vector<TensorPtr> tensors;
-  for (const std::string& f : files) tensors.push_back(ReadTensorProto(f));
-  return tensors;
 }
 
 /// The part of a message that names the feature: no nodes, no paths, one line.
@@ -163,38 +169,109 @@ std::string ImportReason(const std::string& path, const Error& e) {
   return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
-Outcome Judge(const Case& c, const std::string& backend) {
-  const std::string path = c.folder + "/model.onnx";
+/// Stored inputs and outputs of one run.
+struct DataSet {
+  std::vector<std::string> inputs, outputs;  ///< files
+};
+
+/// A light model has none: its inputs are made in `scratch`, as ONNX's runner makes them.
+std::vector<DataSet> DataOf(const Case& c, const Graph& graph, const std::string& scratch) {
+  if (c.is_light()) {
+    const NodePtr x = graph.AllInputs().at(0);
+    auto t = std::make_shared<Tensor>(DType::kF32, DeclaredShape(x).value_or(Shape()).ints());
+    for (int64_t i = 0; i < t->num_elements(); ++i)
+      t->set(i, double(i) / double(t->num_elements()));
+    const std::string file = scratch + "/input_0.pb";
+    WriteFileAtomic(file, FormatValueProto(*t, x->attrs.name));
+    return {{{file}, Files(c.folder, fs::path(c.model).stem().string() + "_output")}};
+  }
+  std::vector<DataSet> sets;
+  for (int set = 0;; ++set) {
+    const std::string folder = fmt::format("{}/test_data_set_{}", c.folder, set);
+    if (!fs::is_directory(folder)) return sets;
+    sets.push_back({Files(folder, "input"), Files(folder, "output")});
+  }
+}
+
+std::vector<TensorPtr> ReadAll(const std::vector<std::string>& files,
+                               const std::vector<IoSpec>& specs) {
+  std::vector<TensorPtr> values;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Type type = i < specs.size() ? Type(specs[i].kind, specs[i].dtype) : Type();
+    values.push_back(ReadValueProto(files[i], type));
+  }
+  return values;
+}
+
+std::string Quoted(const std::string& text) {
+  return "'" + std::regex_replace(text, std::regex("'"), "'\\''") + "'";
+}
+
+/// One run of `weft run`, whose outputs it writes to files below `scratch`.
+std::vector<TensorPtr> RunCommand(const Case& c, const Graph& graph, const DataSet& data,
+                                  const std::vector<IoSpec>& outputs, const std::string& scratch) {
+  const char* build = std::getenv("WEFT_BUILD_DIR");
+  std::string line = Quoted((build ? build : "build") + std::string("/bin/weft")) + " run " +
+                     Quoted(c.model) + " --outputs-dir " + Quoted(scratch + "/out");
+  const std::vector<NodePtr> variables = graph.AllInputs();
+  for (size_t i = 0; i < variables.size() && i < data.inputs.size(); ++i)
+    line += " --input " + Quoted(variables[i]->attrs.name + "=" + data.inputs[i]);
+  line += " >" + Quoted(scratch + "/log") + " 2>&1 </dev/null";
+  WEFT_CHECK(std::system(line.c_str()) == 0, kBadInput, "{}", ReadFile(scratch + "/log"));
+  std::vector<TensorPtr> got;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::string stem = graph.OutputName(i);
+    std::replace_if(
+        stem.begin(), stem.end(), [](char ch) { return ch == '/' || ch == ':'; }, '_');
+    stem = scratch + "/out/" + stem;
+    got.push_back(FileExists(stem + ".npy")
+                      ? ReadNpy(stem + ".npy")
+                      : ReadValueProto(stem + ".pb", Type(outputs[i].kind, outputs[i].dtype)));
+  }
+  return got;
+}
+
+/// NumPy has no bf16: its file holds the bits.
+TensorPtr AsStored(const TensorPtr& t, DType want) {
+  if (t->dtype() == want || TraitsOf(want).numpy.empty() ||
+      TraitsOf(want).numpy != TraitsOf(t->dtype()).numpy)
+    return t;
+  return std::make_shared<Tensor>(want, t->dims(), const_cast<void*>(t->data()),
+                                  std::const_pointer_cast<Tensor>(t));
+}
+
+Outcome Judge(const Case& c, const std::string& engine, const std::string& scratch) {
   Graph graph;
   try {
-    graph = ImportOnnx(path);
+    graph = ImportOnnx(c.model);
   } catch (const Error& e) {
     if (!SaysUnsupported(e)) throw;
-    return {Status::kUnsupported, ImportReason(path, e)};
+    return {Status::kUnsupported, ImportReason(c.model, e)};
   }
   CompileOptions options;
-  options.backend = backend;
+  options.backend = engine == kCommand ? "cpu" : engine;
   options.threads = 1;
-  const auto program = Compile(std::move(graph), options);
+  const std::vector<DataSet> sets = DataOf(c, graph, scratch);
+  if (sets.empty()) return {Status::kError, "the case has no data"};
+  const auto program = Compile(graph, options);
   Session session(program);
   const Tolerance tolerance = ToleranceOf(c);
   const bool values = kRandomResults.count(c.name) == 0;
-  for (int set = 0;; ++set) {
-    const std::string folder = fmt::format("{}/test_data_set_{}", c.folder, set);
-    if (!fs::is_directory(folder)) {
-      if (set == 0) return {Status::kError, "the case has no data"};
-      return {Status::kPass, ""};
-    }
-    const auto inputs = ReadAll(Files(folder, "input")), want = ReadAll(Files(folder, "output"));
-    const auto got = session.Run(inputs);
+  for (size_t set = 0; set < sets.size(); ++set) {
+    const auto want = ReadAll(sets[set].outputs, program->outputs());
+    const auto got = engine == kCommand
+                         ? RunCommand(c, graph, sets[set], program->outputs(), scratch)
+                         : session.Run(ReadAll(sets[set].inputs, program->inputs()));
     if (got.size() != want.size())
       return {Status::kWrong, fmt::format("{} outputs instead of {}", got.size(), want.size())};
     for (size_t i = 0; i < want.size(); ++i) {
-      const std::string text = Difference(*got[i], *want[i], tolerance, values);
+      const std::string text =
+          Difference(*AsStored(got[i], want[i]->dtype()), *want[i], tolerance, values);
       if (!text.empty())
         return {Status::kWrong, fmt::format("data set {}, output {}: {}", set, i, text)};
     }
   }
+  return {Status::kPass, ""};
 }
 
 }  // namespace
@@ -213,14 +290,20 @@ std::string StatusName(Status s) {
   return "ERROR";
 }
 
-std::vector<Case> ListCases(const std::string& root) {
+std::vector<Case> ListCases(const std::string& root, bool light) {
   std::vector<Case> cases;
+  if (light && fs::is_directory(root + "/light"))
+    for (const auto& entry : fs::directory_iterator(root + "/light"))
+      if (entry.path().extension() == ".onnx")
+        cases.push_back(
+            {"light/" + entry.path().stem().string(), root + "/light", entry.path().string()});
   for (const char* group : {"node", "simple", "pytorch-converted", "pytorch-operator"}) {
     if (!fs::is_directory(root + "/" + group)) continue;
     for (const auto& entry : fs::directory_iterator(root + "/" + group)) {
       const std::string folder = entry.path().string();
       if (!FileExists(folder + "/model.onnx")) continue;
-      cases.push_back({fmt::format("{}/{}", group, entry.path().filename().string()), folder});
+      cases.push_back({fmt::format("{}/{}", group, entry.path().filename().string()), folder,
+                       folder + "/model.onnx"});
     }
   }
   std::sort(cases.begin(), cases.end(),
@@ -228,9 +311,18 @@ std::vector<Case> ListCases(const std::string& root) {
   return cases;
 }
 
-Outcome RunCase(const Case& c, const std::string& backend) {
+Outcome RunCase(const Case& c, const std::string& engine) {
+  std::string scratch = (fs::temp_directory_path() / "weft_case_XXXXXX").string();
+  if (!mkdtemp(scratch.data())) return {Status::kError, "no folder for its files"};
+  struct Remove {
+    std::string folder;
+    ~Remove() {
+      std::error_code ignored;
+      fs::remove_all(folder, ignored);
+    }
+  } remove{scratch};
   try {
-    return Judge(c, backend);
+    return Judge(c, engine, scratch);
   } catch (const Error& e) {
     if (SaysUnsupported(e)) return {Status::kUnsupported, Normalized(e.message())};
     return {Status::kError, e.what()};

@@ -20,18 +20,24 @@ struct Outcome {
   std::string reason;  ///< empty for kPass; one line without names of nodes or files
 };
 
-inline constexpr const char* kBackends[] = {"ref", "cpu"};
-inline constexpr int kNumBackends = 2;
+/// What runs a case: a backend of the library, or the command with its files.
+using Engines = std::vector<std::string>;
+inline constexpr const char* kCommand = "command";
 
 struct Case {
   std::string name;    ///< "node/test_abs"
-  std::string folder;  ///< where it lies
+  std::string folder;  ///< where its stored inputs and outputs lie
+  std::string model;   ///< "<folder>/model.onnx"
+  /// One of ONNX's `light` models: a network without its weights. Its inputs are those that ONNX's
+  /// runner makes, its outputs lie beside it.
+  bool is_light() const { return name.rfind("light/", 0) == 0; }
 };
 
-/// Every case below `root`, by name.
-std::vector<Case> ListCases(const std::string& root);
+/// Every case below `root`, by name. With `light`, those of that folder, which the interpreter has
+/// no time for.
+std::vector<Case> ListCases(const std::string& root, bool light);
 
-/// Runs one case on one backend; throws nothing.
-Outcome RunCase(const Case& c, const std::string& backend);
+/// Runs one case on one engine; throws nothing.
+Outcome RunCase(const Case& c, const std::string& engine);
 
 }  // namespace weft::conformance

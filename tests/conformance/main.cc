@@ -1,10 +1,12 @@
-/// main.cc: conformance [PATTERN...]: the cases of ONNX's own backend tests on every backend.
+/// main.cc: conformance [--command] [PATTERN...]: the cases of ONNX's own backend tests on every
+/// backend, or by `weft run` with files in and out.
 ///
 /// Without patterns: all cases. Fails on a wrong result, on an error that is not "unsupported", on
 /// a crash, and when the unsupported cases are not exactly those of
 /// tests/conformance/unsupported.txt (WEFT_BLESS=1 rewrites that list). Writes the page
 /// conformance.md beside the other reference pages. With patterns: runs the cases whose name
-/// contains one and prints each result.
+/// contains one and prints each result. With --command: also ONNX's `light` models; nothing is
+/// compared with the list, and no page is written.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -38,34 +40,37 @@ std::vector<Case> Matching(const std::vector<Case>& all, const std::vector<std::
   return cases;
 }
 
-int Main(const std::vector<std::string>& patterns) {
+int Main(std::vector<std::string> patterns) {
+  const bool command = !patterns.empty() && patterns[0] == "--command";
+  if (command) patterns.erase(patterns.begin());
+  const Engines engines = command ? Engines{kCommand} : Engines{"ref", "cpu"};
   const std::string data = Env("WEFT_DATA_DIR") + "/onnx";
-  const std::vector<Case> cases = Matching(ListCases(data), patterns);
+  const std::vector<Case> cases = Matching(ListCases(data, command), patterns);
   if (cases.empty()) {
     fmt::print("no case in '{}': tools/setup unpacks them\n", data);
     return 1;
   }
   Timer timer;
-  const std::vector<CaseResult> results = RunAll(cases, kWorkers, kTimeoutSeconds);
+  const std::vector<CaseResult> results = RunAll(cases, engines, kWorkers, kTimeoutSeconds);
   int failed = 0, passed = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     bool bad = false, right = true;
-    for (int b = 0; b < kNumBackends; ++b) {
-      const Outcome& o = results[i][size_t(b)];
+    for (size_t b = 0; b < engines.size(); ++b) {
+      const Outcome& o = results[i][b];
       const bool wrong = o.status == Status::kWrong || o.status == Status::kError;
       bad = bad || wrong;
       right = right && o.status == Status::kPass;
-      if (wrong || !patterns.empty())
-        fmt::print("{} on {}: {}{}{}\n", cases[i].name, kBackends[b], StatusName(o.status),
+      if (wrong || !patterns.empty() || (command && o.status != Status::kPass))
+        fmt::print("{} on {}: {}{}{}\n", cases[i].name, engines[b], StatusName(o.status),
                    o.reason.empty() ? "" : ": ", o.reason);
     }
     failed += bad;
     passed += right;
   }
-  fmt::print("{}", Summary(cases, results));
+  fmt::print("{}", Summary(cases, engines, results));
   int changes = 0;
-  if (patterns.empty()) {
-    const std::string list = UnsupportedList(cases, results);
+  if (patterns.empty() && !command) {
+    const std::string list = UnsupportedList(cases, engines, results);
     if (!Env("WEFT_BLESS").empty()) {
       WriteFileAtomic(kCommitted, list);
       fmt::print("{} is rewritten\n", kCommitted);
@@ -81,7 +86,7 @@ int Main(const std::vector<std::string>& patterns) {
     }
     if (const std::string build = Env("WEFT_BUILD_DIR"); !build.empty()) {
       std::filesystem::create_directories(build + "/docs");
-      WriteFileAtomic(build + "/docs/conformance.md", Page(cases, results));
+      WriteFileAtomic(build + "/docs/conformance.md", Page(cases, engines, results));
     }
   }
   fmt::print("{:.1f} s\ntest cases: {} | {} passed | {} failed | {} unsupported\n", timer.seconds(),

@@ -14,20 +14,20 @@ std::string GroupOf(const Case& c) { return c.name.substr(0, c.name.find('/')); 
 
 /// reason -> lines of cases.
 std::map<std::string, std::vector<std::string>> ByReason(const std::vector<Case>& cases,
+                                                         const Engines& engines,
                                                          const std::vector<CaseResult>& results) {
   std::map<std::string, std::vector<std::string>> groups;
   for (size_t i = 0; i < cases.size(); ++i) {
     const CaseResult& r = results[i];
-    const auto is = [&](int b) { return r[size_t(b)].status == Status::kUnsupported; };
+    const auto is = [&](size_t b) { return r[b].status == Status::kUnsupported; };
     bool all = true;
-    for (int b = 0; b < kNumBackends; ++b) all = all && is(b) && r[size_t(b)].reason == r[0].reason;
+    for (size_t b = 0; b < r.size(); ++b) all = all && is(b) && r[b].reason == r[0].reason;
     if (all) {
       groups[r[0].reason].push_back(cases[i].name);
       continue;
     }
-    for (int b = 0; b < kNumBackends; ++b)
-      if (is(b))
-        groups[r[size_t(b)].reason].push_back(fmt::format("{} ({})", cases[i].name, kBackends[b]));
+    for (size_t b = 0; b < r.size(); ++b)
+      if (is(b)) groups[r[b].reason].push_back(fmt::format("{} ({})", cases[i].name, engines[b]));
   }
   return groups;
 }
@@ -55,14 +55,14 @@ std::string Cell(std::string text) {
 
 }  // namespace
 
-std::string UnsupportedList(const std::vector<Case>& cases,
+std::string UnsupportedList(const std::vector<Case>& cases, const Engines& engines,
                             const std::vector<CaseResult>& results) {
   std::string text =
       "# Cases of ONNX's backend tests that this build says it does not support, by reason. The "
       "test\n"
       "# `conformance` compares; WEFT_BLESS=1 rewrites. Every other case must be right on ref and "
       "cpu.\n";
-  for (const auto& [reason, names] : ByReason(cases, results)) {
+  for (const auto& [reason, names] : ByReason(cases, engines, results)) {
     text += reason + "\n";
     for (const std::string& name : names) text += "  " + name + "\n";
   }
@@ -84,28 +84,32 @@ std::vector<std::string> Changes(const std::string& committed, const std::string
   return out;
 }
 
-std::string Summary(const std::vector<Case>& cases, const std::vector<CaseResult>& results) {
-  using Counts = std::array<std::array<int, 4>, kNumBackends>;
+std::string Summary(const std::vector<Case>& cases, const Engines& engines,
+                    const std::vector<CaseResult>& results) {
+  using Counts = std::vector<std::array<int, 4>>;
   std::map<std::string, Counts> counts;
   std::map<std::string, int> totals;
   for (size_t i = 0; i < cases.size(); ++i) {
     for (const std::string& group : {GroupOf(cases[i]), std::string("total")}) {
       ++totals[group];
-      for (size_t b = 0; b < kNumBackends; ++b) ++counts[group][b][size_t(results[i][b].status)];
+      Counts& c = counts[group];
+      c.resize(engines.size());
+      for (size_t b = 0; b < engines.size(); ++b) ++c[b][size_t(results[i][b].status)];
     }
   }
   std::string text;
   for (const auto& [group, c] : counts) {
     text += fmt::format("{}: {} cases", group, totals[group]);
-    for (size_t b = 0; b < kNumBackends; ++b)
-      text += fmt::format("; {} {} right, {} unsupported, {} wrong, {} errors", kBackends[b],
-                          c[b][0], c[b][1], c[b][2], c[b][3]);
+    for (size_t b = 0; b < engines.size(); ++b)
+      text += fmt::format("; {} {} right, {} unsupported, {} wrong, {} errors", engines[b], c[b][0],
+                          c[b][1], c[b][2], c[b][3]);
     text += "\n";
   }
   return text;
 }
 
-std::string Page(const std::vector<Case>& cases, const std::vector<CaseResult>& results) {
+std::string Page(const std::vector<Case>& cases, const Engines& engines,
+                 const std::vector<CaseResult>& results) {
   std::string text =
       "# ONNX conformance\n\n"
       "Every case of the `onnx` 1.22 wheel's folders `node`, `simple`, `pytorch-converted` and\n"
@@ -115,9 +119,9 @@ std::string Page(const std::vector<Case>& cases, const std::vector<CaseResult>& 
       "zeros carry 2e-7 of noise, and for values drawn at random, of which only dtype and shape "
       "are\n"
       "compared. Written by that test.\n\n```\n" +
-      Summary(cases, results) +
+      Summary(cases, engines, results) +
       "```\n\n## What is not supported\n\n| cases | reason |\n|---:|---|\n";
-  for (const auto& [reason, names] : ByReason(cases, results))
+  for (const auto& [reason, names] : ByReason(cases, engines, results))
     text += fmt::format("| {} | {} |\n", names.size(), Cell(reason));
   text += "\n## Every case\n\n| case | ref | cpu |\n|---|---|---|\n";
   for (size_t i = 0; i < cases.size(); ++i)

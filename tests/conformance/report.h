@@ -15,15 +15,18 @@ namespace weft::conformance {
 ///   reason
 ///     node/test_x          on every backend
 ///     node/test_y (cpu)    on that one alone
-std::string UnsupportedList(const std::vector<Case>& cases, const std::vector<CaseResult>& results);
+std::string UnsupportedList(const std::vector<Case>& cases, const Engines& engines,
+                            const std::vector<CaseResult>& results);
 
 /// Line by line what `now` has and `committed` has not, and the other way round, in words.
 std::vector<std::string> Changes(const std::string& committed, const std::string& now);
 
 /// Markdown: counts, reasons, then every case.
-std::string Page(const std::vector<Case>& cases, const std::vector<CaseResult>& results);
+std::string Page(const std::vector<Case>& cases, const Engines& engines,
+                 const std::vector<CaseResult>& results);
 
 /// "node: 1765 cases, ref 1300 pass 465 unsupported, cpu ..." a folder, one a line.
-std::string Summary(const std::vector<Case>& cases, const std::vector<CaseResult>& results);
+std::string Summary(const std::vector<Case>& cases, const Engines& engines,
+                    const std::vector<CaseResult>& results);
 
 }  // namespace weft::conformance

@@ -42,11 +42,12 @@ void Say(int fd, std::string line) {
   }
 }
 
-[[noreturn]] void Work(const std::vector<Case>& cases, std::atomic<int>* next, int fd) {
+[[noreturn]] void Work(const std::vector<Case>& cases, const Engines& engines,
+                       std::atomic<int>* next, int fd) {
   for (int i = (*next)++; i < int(cases.size()); i = (*next)++) {
-    for (int b = 0; b < kNumBackends; ++b) {
+    for (size_t b = 0; b < engines.size(); ++b) {
       Say(fd, fmt::format("B {} {}", i, b));
-      const Outcome o = RunCase(cases[size_t(i)], kBackends[b]);
+      const Outcome o = RunCase(cases[size_t(i)], engines[b]);
       Say(fd, fmt::format("R {} {} {} {}", i, b, int(o.status), o.reason));
     }
   }
@@ -56,14 +57,15 @@ void Say(int fd, std::string line) {
 
 class Pool {
  public:
-  Pool(const std::vector<Case>& cases, int timeout_s)
-      : cases_(cases), timeout_(timeout_s), results_(cases.size()) {
+  Pool(const std::vector<Case>& cases, const Engines& engines, int timeout_s)
+      : cases_(cases),
+        engines_(engines),
+        timeout_(timeout_s),
+        results_(cases.size(), CaseResult(engines.size(), {Status::kError, "it was not run"})) {
     void* page = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) throw std::runtime_error("no shared memory");
     next_ = new (page) std::atomic<int>(0);
-    for (auto& r : results_)
-      for (Outcome& o : r) o = {Status::kError, "it was not run"};
   }
   ~Pool() { munmap(next_, sizeof(std::atomic<int>)); }
 
@@ -83,7 +85,7 @@ class Pool {
     if (pid == 0) {
       close(ends[0]);
       for (const Worker& w : workers_) close(w.fd);
-      Work(cases_, next_, ends[1]);
+      Work(cases_, engines_, next_, ends[1]);
     }
     close(ends[1]);
     Worker w;
@@ -144,12 +146,13 @@ class Pool {
                                 ? fmt::format("the process died: {}", strsignal(WTERMSIG(state)))
                                 : fmt::format("the process ended with {}", WEXITSTATUS(state));
     if (w.at >= 0) results_[size_t(w.at)][size_t(w.backend)] = {Status::kError, how};
-    // What the dead worker would have done with this case on the other backends is lost; the rest
+    // What the dead worker would have done with this case on the other engines is lost; the rest
     // is still in the queue.
     if (*next_ < int(cases_.size())) Start();
   }
 
   const std::vector<Case>& cases_;
+  const Engines& engines_;
   const int timeout_;
   std::vector<CaseResult> results_;
   std::atomic<int>* next_ = nullptr;
@@ -158,8 +161,9 @@ class Pool {
 
 }  // namespace
 
-std::vector<CaseResult> RunAll(const std::vector<Case>& cases, int workers, int timeout_s) {
-  return Pool(cases, timeout_s).Run(workers);
+std::vector<CaseResult> RunAll(const std::vector<Case>& cases, const Engines& engines, int workers,
+                               int timeout_s) {
+  return Pool(cases, engines, timeout_s).Run(workers);
 }
 
 }  // namespace weft::conformance

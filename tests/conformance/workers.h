@@ -2,18 +2,17 @@
 /// the one case that caused it and is reported under its name.
 #pragma once
 
-#include <array>
-#include <functional>
 #include <vector>
 
 #include "case.h"
 
 namespace weft::conformance {
 
-using CaseResult = std::array<Outcome, kNumBackends>;
+using CaseResult = std::vector<Outcome>;  ///< one an engine
 
-/// Result of every case on every backend, in the order of `cases`. A worker that dies or is silent
+/// Result of every case on every engine, in the order of `cases`. A worker that dies or is silent
 /// for `timeout_s` is an error of the case it was at; another takes its place.
-std::vector<CaseResult> RunAll(const std::vector<Case>& cases, int workers, int timeout_s);
+std::vector<CaseResult> RunAll(const std::vector<Case>& cases, const Engines& engines, int workers,
+                               int timeout_s);
 
 }  // namespace weft::conformance

@@ -22,6 +22,7 @@ Shape ShapeOf(NodePtr input) { return DeclaredShape(input).value_or(Shape()); }
 /// The tensor as the model wants it. What NumPy does not have comes as unsigned integers of its
 /// bits.
 TensorPtr Accept(NodePtr input, const std::string& source, TensorPtr t) {
+  if (!t->is_tensor()) return t;  // its file was read as what the model wants
   const DType want = DeclaredType(input).dtype;
   if (want != t->dtype() && IsUnsigned(t->dtype()) && !TraitsOf(want).numpy.empty() &&
       TraitsOf(want).numpy == TraitsOf(t->dtype()).numpy) {
@@ -184,7 +185,7 @@ void SayChosen(const ChosenDims& dims) {
 void TakeTensor(NodePtr input, const std::string& source, const TensorPtr& t, Dims* dims,
                 NamedTensors* out) {
   (*out)[input->attrs.name] = Accept(input, source, t);
-  dims->Set(input, t->dims(), source);
+  if (t->is_tensor()) dims->Set(input, t->dims(), source);
 }
 
 }  // namespace
@@ -240,11 +241,14 @@ RunInputs MakeInputs(const Graph& graph, const InputArgs& args, const Limits& li
   dims.Bind(args.binds);
   dims.SetShapes(args.shapes);
   RunInputs out;
-  if (!args.load.empty())
-    for (const auto& [name, t] : ReadTensors(args.load, names, limits))
+  if (!args.load.empty()) {
+    std::vector<Type> types;
+    for (const std::string& n : names) types.push_back(DeclaredType(dims.Input(n, "")));
+    for (const auto& [name, t] : ReadTensors(args.load, names, types, limits))
       if (const auto given = GivenInputs(args);
           std::find(given.begin(), given.end(), name) == given.end())
         TakeTensor(dims.Input(name, ""), args.load, t, &dims, &out.tensors);
+  }
   struct Numbers {
     std::string name, text;
     std::vector<double> values;
@@ -255,7 +259,7 @@ RunInputs MakeInputs(const Graph& graph, const InputArgs& args, const Limits& li
     const auto numbers =
         IsTensorFile(value) || FileExists(value) ? std::nullopt : ParseNumbers(value);
     if (!numbers) {
-      TakeTensor(p, value, ReadTensor(value, limits), &dims, &out.tensors);
+      TakeTensor(p, value, ReadTensor(value, limits, DeclaredType(p)), &dims, &out.tensors);
       continue;
     }
     by_numbers.push_back({name, value, *numbers});
@@ -289,7 +293,7 @@ RunInputs MakeInputs(const Graph& graph, const InputArgs& args, const Limits& li
   if (!args.save.empty()) {
     std::vector<TensorPtr> all;
     for (const std::string& n : names) all.push_back(out.tensors.at(n));
-    WriteTensors(args.save, TensorFiles(args.save, names, "--save-inputs"), all);
+    WriteTensors(args.save, TensorFiles(args.save, names, "--save-inputs"), names, all);
   }
   return out;
 }

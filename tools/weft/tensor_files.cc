@@ -6,8 +6,10 @@
 #include <filesystem>
 
 #include "common.h"
+#include "weft/core/tensor/dtype_traits.h"
 #include "weft/core/tensor/npy.h"
 #include "weft/core/tensor/npz.h"
+#include "weft/onnx/export.h"
 #include "weft/onnx/import.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
@@ -27,16 +29,18 @@ bool IsTensorFile(const std::string& path) {
   return path == "-" || EndsWith(path, ".npy") || EndsWith(path, ".pb");
 }
 
-TensorPtr ReadTensor(const std::string& path, const Limits& limits) {
+TensorPtr ReadTensor(const std::string& path, const Limits& limits, Type type) {
   if (path == "-") return ParseNpy(ReadStdin("a tensor", limits), "<stdin>");
   WEFT_CHECK(FileExists(path), kIo, "there is no file '{}'", path);
+  if (EndsWith(path, ".pb")) return ReadValueProto(path, type, limits);
+  WEFT_CHECK(type.is_tensor(), kUsage, "a value of type {} is read from a .pb file, not from '{}'",
+             type.ToString(), path);
   if (EndsWith(path, ".npy")) return ReadNpy(path, limits.file_bytes);
-  if (EndsWith(path, ".pb")) return ReadTensorProto(path, limits);
   WEFT_THROW(kUsage, "'{}' is not a tensor file: expected .npy or .pb", path);
 }
 
 NamedTensors ReadTensors(const std::string& path, const std::vector<std::string>& names,
-                         const Limits& limits) {
+                         const std::vector<Type>& types, const Limits& limits) {
   NamedTensors out;
   if (EndsWith(path, ".npz")) {
     for (auto& [entry, tensor] : ReadNpz(path, limits.file_bytes)) {
@@ -57,10 +61,11 @@ NamedTensors ReadTensors(const std::string& path, const std::vector<std::string>
   WEFT_CHECK(std::filesystem::is_directory(path, ignored), kIo,
              "'{}' is not a folder, and not a .npz file", path);
   for (size_t k = 0; k < names.size(); ++k)
-    for (const std::string& file : {FileStem(names[k]) + ".npy", fmt::format("input_{}.pb", k)}) {
+    for (const std::string& file :
+         {FileStem(names[k]) + ".npy", FileStem(names[k]) + ".pb", fmt::format("input_{}.pb", k)}) {
       const std::string full = JoinPath(path, file);
       if (!FileExists(full)) continue;
-      out[names[k]] = ReadTensor(full, limits);
+      out[names[k]] = ReadTensor(full, limits, types[k]);
       break;
     }
   return out;
@@ -77,32 +82,37 @@ std::vector<std::string> TensorFiles(const std::string& dir, const std::vector<s
                  fmt::format("{} is not a name that a file can have", Quote(name)), option);
     const auto [it, fresh] = owner.emplace(stem, name);
     WEFT_CHECK(fresh || it->second == name, kUnsupported,
-               "'{}' and '{}' would both be written to {}.npy", it->second, name, stem);
-    files.push_back(JoinPath(dir, stem + ".npy"));
+               "'{}' and '{}' would both be written to {}", it->second, name, stem);
+    files.push_back(JoinPath(dir, stem));
   }
   return files;
 }
 
-void WriteTensors(const std::string& dir, const std::vector<std::string>& files,
-                  const std::vector<TensorPtr>& tensors) {
-  // every dtype is known to be writable before the first file is made
-  std::vector<std::string> bytes;
+std::vector<std::string> WriteTensors(const std::string& dir, const std::vector<std::string>& files,
+                                      const std::vector<std::string>& names,
+                                      const std::vector<TensorPtr>& tensors) {
+  // every value is known to be writable before the first file is made
+  std::vector<std::string> bytes, paths = files;
   for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = *tensors[i];
+    const bool npy = t.is_tensor() && !TraitsOf(t.dtype()).numpy.empty();
+    paths[i] += npy ? ".npy" : ".pb";
     try {
-      bytes.push_back(FormatNpy(*tensors[i]));
+      bytes.push_back(npy ? FormatNpy(t) : FormatValueProto(t, names[i]));
     } catch (Error& e) {
-      e.AddPlace(files[i]);
+      e.AddPlace(paths[i]);
       throw;
     }
   }
   std::map<std::string, size_t> first;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const size_t other = first.emplace(files[i], i).first->second;
+    const size_t other = first.emplace(paths[i], i).first->second;
     WEFT_CHECK(bytes[i] == bytes[other], kUnsupported,
-               "tensors {} and {} would both be written to {}, and differ", other, i, files[i]);
+               "tensors {} and {} would both be written to {}, and differ", other, i, paths[i]);
   }
   MakeDirectories(dir);
   for (const auto& [file, i] : first) WriteFileAtomic(file, bytes[i]);
+  return paths;
 }
 
 std::string ReadStdin(const std::string& what, const Limits& limits) {

@@ -53,8 +53,9 @@ Exprs ExpandNode(const NodePtr& node, const std::vector<TensorArg>& inputs, cons
   for (size_t k = 0; k < results.size(); ++k) {
     Expr& e = results[k];
     WEFT_ICHECK(bool(e), "{}: FCodeGen gave no expression for output {}", node->Describe(), k);
-    if (e->is_literal()) e = Expr::Cast(at.dtype[k], e);
-    WEFT_ICHECK(e->dtype() == at.dtype[k], "{}: FCodeGen gave {} for output {} of type {}",
+    const DType value = ValueTypeOf(at.dtype[k]);
+    if (e->is_literal()) e = Expr::Cast(value, e);
+    WEFT_ICHECK(e->dtype() == value, "{}: FCodeGen gave {} for output {} of type {}",
                 node->Describe(), DTypeName(e->dtype()), k, DTypeName(at.dtype[k]));
   }
   return results;

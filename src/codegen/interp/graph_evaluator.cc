@@ -27,8 +27,12 @@ struct SingleNode {
 SingleNode Isolate(const NodePtr& node, const std::vector<TensorPtr>& inputs) {
   Graph g;
   std::vector<NodeEntry> operands;
-  for (const TensorPtr& t : inputs)
-    operands.push_back(t ? NodeEntry(g.AddParam("", t)) : NodeEntry());
+  for (const TensorPtr& t : inputs) {
+    if (t && !t->is_tensor())
+      operands.emplace_back(g.AddInput("", t->type()));
+    else
+      operands.push_back(t ? NodeEntry(g.AddParam("", t)) : NodeEntry());
+  }
   NodePtr copy = g.AddNode(node->op(), operands, node->attrs.dict, node->attrs.name);
   copy->attrs.parsed = node->attrs.parsed;
   std::vector<NodeEntry> outputs;
@@ -48,7 +52,7 @@ SingleNode Isolate(const NodePtr& node, const std::vector<TensorPtr>& inputs) {
 
 bool AllComputable(const SingleNode& s, const std::vector<TensorPtr>& inputs) {
   for (const TensorPtr& t : inputs)
-    if (t && !IsComputable(t->dtype())) return false;
+    if (t && (!t->is_tensor() || !IsComputable(t->dtype()))) return false;
   const TypeMap& types = s.graph.GetAttr<TypeMap>("dtype");
   for (uint32_t i = 0; i < s.node->num_outputs(); ++i) {
     const Type t = types[NodeEntry(s.node, i)];
@@ -238,10 +242,12 @@ class InterpreterEvaluator final : public Evaluator {
                                   SymBindings bindings, const EvalOptions& options) const {
     const GraphPtr body = FusedBody(node);
     const ComputeSpec spec = ExpandBody(*body);
-    for (size_t i = 0; i < spec.inputs.size(); ++i)
-      for (size_t d = 0; d < spec.inputs[i].dims.size(); ++d)
-        if (spec.inputs[i].dims[d].is_symbol())
-          bindings[spec.inputs[i].dims[d].symbol_name()] = inputs[i]->dims()[d];
+    for (size_t i = 0; i < spec.inputs.size(); ++i) {
+      const TensorSpec& t = spec.inputs[i];
+      const std::vector<SymInt>& dims = IsLowBit(t.low_bit) ? t.low_bit_dims : t.dims;
+      for (size_t d = 0; d < dims.size(); ++d)
+        if (dims[d].is_symbol()) bindings[dims[d].symbol_name()] = inputs[i]->dims()[d];
+    }
     return Interpret(spec, inputs, bindings,
                      options.typed ? InterpretMode::kTyped : InterpretMode::kDouble);
   }

@@ -132,8 +132,22 @@ void EvaluateNest(const Nest& nest, const std::vector<TensorPtr>& inputs,
 
 }  // namespace
 
-std::vector<TensorPtr> Interpret(const ComputeSpec& spec, const std::vector<TensorPtr>& inputs,
+namespace {
+
+/// `t` as the bytes that it lies in, or bytes as the tensor of `dtype` that lies in them.
+TensorPtr Reinterpreted(const TensorPtr& t, DType dtype, std::vector<int64_t> dims) {
+  return std::make_shared<Tensor>(dtype, std::move(dims), const_cast<void*>(t->data()),
+                                  std::const_pointer_cast<Tensor>(t));
+}
+
+}  // namespace
+
+std::vector<TensorPtr> Interpret(const ComputeSpec& spec, const std::vector<TensorPtr>& given,
                                  const SymBindings& bindings, InterpretMode mode) {
+  std::vector<TensorPtr> inputs = given;
+  for (size_t k = 0; k < inputs.size() && k < spec.inputs.size(); ++k)
+    if (const TensorSpec& t = spec.inputs[k]; IsLowBit(t.low_bit))
+      inputs[k] = Reinterpreted(inputs[k], t.dtype, EvaluateDims(t.dims, bindings));
   WEFT_CHECK(inputs.size() == spec.inputs.size(), kBadInput, "{} inputs, expected {}",
              inputs.size(), spec.inputs.size());
   for (size_t k = 0; k < inputs.size(); ++k) CheckInput(spec.inputs[k], inputs[k], k, bindings);
@@ -158,7 +172,11 @@ std::vector<TensorPtr> Interpret(const ComputeSpec& spec, const std::vector<Tens
     }
     EvaluateNest(ElementwiseNest(part, Facts()), inputs, bindings, mode, part_outputs);
   }
-  return {outputs.begin(), outputs.end()};
+  std::vector<TensorPtr> results(outputs.begin(), outputs.end());
+  for (size_t k = 0; k < results.size(); ++k)
+    if (const TensorSpec& t = spec.outputs[k]; IsLowBit(t.low_bit))
+      results[k] = Reinterpreted(results[k], t.low_bit, EvaluateDims(t.low_bit_dims, bindings));
+  return results;
 }
 
 }  // namespace weft

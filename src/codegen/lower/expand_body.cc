@@ -8,6 +8,7 @@
 #include <deque>
 #include <unordered_map>
 
+#include "weft/codegen/expr/low_bit.h"
 #include "weft/codegen/lower/lower.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
@@ -68,9 +69,19 @@ class Types {
     WEFT_CHECK(shape.has_rank() && shape.fully_known(), kUnsupported,
                "{}: code generation needs the shape of output {}, which is {}", e.node->Describe(),
                e.index, shape.ToString());
-    WEFT_CHECK(type.is_tensor() && IsComputable(type.dtype), kUnsupported,
+    WEFT_CHECK(type.is_tensor() && (IsComputable(type.dtype) || IsLowBit(type.dtype)), kUnsupported,
                "{}: no code for values of type {}", e.node->Describe(), type.ToString());
     return {type.dtype, shape.dims()};
+  }
+  /// Throws unless the code of `n` takes every operand and result as it is.
+  void CheckTaken(const NodePtr& n) const {
+    static const OpMap<TTakesLowBit>& taken = Op::GetAttr<TTakesLowBit>("TTakesLowBit");
+    const auto check = [&](const NodeEntry& e) {
+      WEFT_CHECK(!e.node || !IsLowBit(dtype(e)) || taken.get(n->op(), false), kUnsupported,
+                 "{}: no code for values of type {}", n->Describe(), DTypeName(dtype(e)));
+    };
+    for (const NodeEntry& e : n->inputs) check(e);
+    for (uint32_t k = 0; k < n->num_outputs(); ++k) check(NodeEntry(n, k));
   }
   /// Shape and dtype of anything, for arguments whose elements nothing reads.
   Shape shape(const NodeEntry& e) const { return shapes_[e]; }
@@ -86,6 +97,63 @@ class Types {
   const TypeMap& types_;
   const EntryMap<SymTensorPtr>* values_ = nullptr;
 };
+
+// ---- numbers of few bits ----
+
+int64_t ElementsPerByte(DType t) { return 8 / DTypeBits(t); }
+Expr ByteConst(int64_t v) { return Expr::ConstInt(DType::kU8, v); }
+
+/// The tensor `t` as it lies.
+TensorSpec StorageOf(const TensorSpec& t) {
+  if (!IsLowBit(t.dtype)) return t;
+  TensorSpec bytes{DType::kU8, t.dims, t.dtype, t.dims};
+  if (ElementsPerByte(t.dtype) > 1)
+    bytes.dims = {CeilDiv(Product(t.dims), SymInt(ElementsPerByte(t.dtype)))};
+  return bytes;
+}
+
+/// The element of tensor `t`, operand number `slot`, at its own position.
+Expr LoadElement(int slot, const TensorSpec& t) {
+  const Indices at = IdentityIndices(int(t.dims.size()));
+  if (!IsLowBit(t.dtype)) return Expr::Load(slot, t.dtype, at);
+  const int64_t count = ElementsPerByte(t.dtype), bits = DTypeBits(t.dtype);
+  if (count == 1) return LowBitValue(t.dtype, Expr::Load(slot, DType::kU8, at));
+  const Expr i = Linearize(at, t.dims);
+  const Expr byte =
+      Expr::Load(slot, DType::kU8, {Expr::Binary(BinOp::kFloorDiv, i, Expr::Int(count))});
+  const Expr place =
+      Expr::Cast(DType::kU8, Expr::Binary(BinOp::kFloorMod, i, Expr::Int(count)) * Expr::Int(bits));
+  return LowBitValue(t.dtype, Expr::Binary(BinOp::kAnd, Expr::Binary(BinOp::kShr, byte, place),
+                                           ByteConst((1 << bits) - 1)));
+}
+
+/// What is stored at a position of StorageOf(t) for the values `value` over t.
+Expr StoredElement(const TensorSpec& t, const Expr& value) {
+  if (!IsLowBit(t.dtype)) return value;
+  const int64_t count = ElementsPerByte(t.dtype), bits = DTypeBits(t.dtype);
+  if (count == 1) return LowBitCode(t.dtype, value);
+  const SymInt elements = Product(t.dims);
+  const bool full = elements.is_const() && elements.value() % count == 0;
+  const Expr last = Expr::Dim(elements - 1);
+  Expr byte;
+  for (int64_t k = 0; k < count; ++k) {
+    Expr i = Expr::Index(0) * Expr::Int(count) + Expr::Int(k);
+    // The last byte may hold fewer: what is not there is neither computed nor 1.
+    const bool guarded = k > 0 && !full;
+    const Expr inside = guarded ? Le(i, last) : Expr();
+    if (guarded) i = Min(i, last);
+    Expr code = LowBitCode(t.dtype, SubstituteIndices(value, Delinearize(i, t.dims)));
+    if (k > 0) code = Expr::Binary(BinOp::kShl, code, ByteConst(k * bits));
+    if (guarded) code = Expr::Select(inside, code, ByteConst(0));
+    byte = k == 0 ? code : Expr::Binary(BinOp::kOr, byte, code);
+  }
+  return byte;
+}
+
+/// What is left of a value between two operators.
+Expr Rounded(DType t, const Expr& value) {
+  return IsLowBit(t) ? LowBitValue(t, LowBitCode(t, value)) : value;
+}
 
 OutputAt IdentityAt(const NodePtr& node, const Types& types) {
   OutputAt at;
@@ -179,11 +247,9 @@ ComputeSpec ExpandBody(const Graph& body) {
   ComputeSpec spec;
   Readers readers;
   for (const NodePtr& input : body.inputs()) {
-    const int slot = int(spec.inputs.size());
-    spec.inputs.push_back(types.Spec({input, 0}));
-    const TensorSpec& t = spec.inputs.back();
-    readers[{input, 0}] =
-        std::make_shared<Reader>(Expr::Load(slot, t.dtype, IdentityIndices(int(t.dims.size()))));
+    const TensorSpec t = types.Spec({input, 0});
+    readers[{input, 0}] = std::make_shared<Reader>(LoadElement(int(spec.inputs.size()), t));
+    spec.inputs.push_back(StorageOf(t));
   }
   std::deque<SymTensorPtr> alive;
   for (const NodePtr& node : order) {
@@ -196,6 +262,7 @@ ComputeSpec ExpandBody(const Graph& body) {
                  "{} is neither an input of the body nor a constant", node->Describe());
       continue;
     }
+    types.CheckTaken(node);
     std::vector<TensorArg> args;
     for (const NodeEntry& e : node->inputs) {
       const auto it = e ? readers.find(e) : readers.end();
@@ -203,15 +270,16 @@ ComputeSpec ExpandBody(const Graph& body) {
     }
     const Exprs values = ExpandNode(node, args, IdentityAt(node, types));
     for (uint32_t k = 0; k < values.size(); ++k)
-      readers[{node, k}] = std::make_shared<Reader>(values[k]);
+      readers[{node, k}] = std::make_shared<Reader>(Rounded(types.dtype({node, k}), values[k]));
   }
   for (const NodeEntry& e : body.outputs) {
-    spec.outputs.push_back(types.Spec(e));
+    const TensorSpec t = types.Spec(e);
+    spec.outputs.push_back(StorageOf(t));
     const auto it = readers.find(e);
     WEFT_CHECK(it != readers.end(), kUnsupported,
                "{}: a body cannot hand out a constant of more than {} elements", e.node->Describe(),
                kMaxInlineElements);
-    spec.values.push_back(it->second->value());
+    spec.values.push_back(StoredElement(t, it->second->value()));
   }
   return spec;
 }
@@ -220,6 +288,7 @@ ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node) {
   WEFT_ICHECK(!node->is_variable(), "{} is a variable", node->Describe());
   CheckAllHaveCode({node});
   const Types types(graph);
+  types.CheckTaken(node);
   ComputeSpec spec;
   std::vector<TensorArg> args;
   std::deque<SymTensorPtr> alive;
@@ -228,10 +297,9 @@ ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node) {
       args.push_back(MakeArg(e, types, nullptr, &alive));
       continue;
     }
-    const int slot = int(spec.inputs.size());
-    spec.inputs.push_back(types.Spec(e));
-    const TensorSpec& t = spec.inputs.back();
-    Expr value = Expr::Load(slot, t.dtype, IdentityIndices(int(t.dims.size())));
+    const TensorSpec t = types.Spec(e);
+    Expr value = LoadElement(int(spec.inputs.size()), t);
+    spec.inputs.push_back(StorageOf(t));
     // A scalar constant is better known than read; its slot stays, so that slots are the present
     // inputs.
     if (const TensorPtr c = Graph::ConstantOf(e);
@@ -241,8 +309,11 @@ ComputeSpec ExpandSingle(const Graph& graph, const NodePtr& node) {
   }
   const OutputAt at = IdentityAt(node, types);
   spec.values = ExpandNode(node, args, at);
-  for (size_t k = 0; k < spec.values.size(); ++k)
-    spec.outputs.push_back({at.dtype[k], at.shape[k].dims()});
+  for (size_t k = 0; k < spec.values.size(); ++k) {
+    const TensorSpec t{at.dtype[k], at.shape[k].dims()};
+    spec.values[k] = StoredElement(t, spec.values[k]);
+    spec.outputs.push_back(StorageOf(t));
+  }
   return spec;
 }
 

@@ -15,6 +15,8 @@ const Tensor* ValueOf(const NodePtr& variable) {
 
 Type DeclaredType(const NodePtr& variable) {
   if (const Tensor* value = ValueOf(variable)) return value->dtype();
+  if (const AttrValue* type = variable->attrs.dict.find("type"))
+    return ParseType(type->get<std::string>());
   const AttrValue* v = variable->attrs.dict.find("dtype");
   if (!v) return Type();
   if (v->is<DType>()) return v->get<DType>();

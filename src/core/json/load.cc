@@ -337,7 +337,7 @@ class GraphLoader {
 
   Type TypeAt(Ref r) {
     const std::string text = doc_.String(r, "a type");
-    const Type type = TypeOfText(text);
+    const Type type = ParseType(text);
     if (type.ToString() == text) return type;
     s_.Fail(fmt::format("{} is not a type", Quote(text)), r, ErrorCode::kSyntax);
   }

@@ -143,12 +143,29 @@ std::string Type::ToString() const {
       return fmt::format("seq({})", DTypeName(dtype));
     case TypeKind::kOptional:
       return fmt::format("opt({})", DTypeName(dtype));
+    case TypeKind::kOptionalSequence:
+      return fmt::format("opt(seq({}))", DTypeName(dtype));
     case TypeKind::kOpaque:
       return "opaque";
     case TypeKind::kTensor:
       break;
   }
   return std::string(DTypeName(dtype));
+}
+
+Type ParseType(std::string_view text) {
+  if (text == "opaque") return Type(TypeKind::kOpaque, DType::kUnknown);
+  for (const TypeKind kind :
+       {TypeKind::kOptionalSequence, TypeKind::kOptional, TypeKind::kSequence}) {
+    const std::string_view head = kind == TypeKind::kOptionalSequence ? "opt(seq("
+                                  : kind == TypeKind::kOptional       ? "opt("
+                                                                      : "seq(";
+    const size_t tail = kind == TypeKind::kOptionalSequence ? 2 : 1;
+    if (text.size() < head.size() + tail || text.substr(0, head.size()) != head) continue;
+    const std::string_view inner = text.substr(head.size(), text.size() - head.size() - tail);
+    return Type(kind, ParseDType(inner).value_or(DType::kUnknown));
+  }
+  return ParseDType(text).value_or(DType::kUnknown);
 }
 
 }  // namespace weft

@@ -206,8 +206,8 @@ TensorPtr ReadNpy(const std::string& path, int64_t max_bytes) {
 
 std::string FormatNpy(const Tensor& tensor) {
   const std::string_view code = TraitsOf(tensor.dtype()).numpy;
-  WEFT_CHECK(!code.empty(), kUnsupported, "a tensor of dtype {} cannot be written as .npy",
-             DTypeName(tensor.dtype()));
+  WEFT_CHECK(!code.empty() && tensor.is_tensor(), kUnsupported,
+             "a value of type {} cannot be written as .npy", tensor.type().ToString());
   std::string shape;
   for (const int64_t d : tensor.dims()) shape += fmt::format(shape.empty() ? "{}" : ", {}", d);
   if (tensor.rank() == 1) shape += ',';

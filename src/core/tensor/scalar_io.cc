@@ -83,7 +83,8 @@ int EncodeMini(const MiniFloat& f, double v) {
   for (int code = 0; code < half; ++code) {
     const double have = DecodeMini(f, code);
     if (!std::isfinite(have)) continue;
-    const double distance = std::isinf(want) ? -have : std::fabs(want - have);
+    // Far beyond all of them the difference would lose the smaller number.
+    const double distance = want > 0x1p32 ? -have : std::fabs(want - have);
     if (distance < best_distance || (distance == best_distance && code % 2 == 0))
       best = code, best_distance = distance;
   }

@@ -2,6 +2,7 @@
 /// else keeps alive.
 #include "weft/core/tensor/tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -79,7 +80,10 @@ void Tensor::set_int(int64_t i, int64_t v) {
 }
 
 bool Tensor::Equals(const Tensor& o) const {
-  if (dtype_ != o.dtype_ || dims_ != o.dims_) return false;
+  if (type() != o.type() || dims_ != o.dims_) return false;
+  if (!is_tensor())
+    return std::equal(elements_.begin(), elements_.end(), o.elements_.begin(), o.elements_.end(),
+                      [](const TensorPtr& a, const TensorPtr& b) { return a->Equals(*b); });
   if (dtype_ == DType::kString) return strings_ == o.strings_;
   const int64_t bytes = num_bytes();
   return data_ == o.data_ || bytes == 0 || std::memcmp(data_, o.data_, size_t(bytes)) == 0;
@@ -92,6 +96,8 @@ uint64_t Tensor::ContentHash() const {
   Hasher h;
   h.Add(int(dtype_)).Add(int64_t(dims_.size()));
   for (const int64_t d : dims_) h.Add(d);
+  if (!is_tensor()) h.Add(int(type_kind_)).Add(int64_t(elements_.size()));
+  for (const TensorPtr& t : elements_) h.Add(int64_t(t->ContentHash()));
   if (dtype_ == DType::kString) {
     for (const std::string& s : strings_) h.Add(s);
   } else {
@@ -101,6 +107,20 @@ uint64_t Tensor::ContentHash() const {
   if (hash == 0) hash = 1;  // 0 stands for "not computed"
   __atomic_store_n(&hash_, hash, __ATOMIC_RELAXED);
   return hash;
+}
+
+TensorPtr Tensor::List(Type type, std::vector<TensorPtr> elements) {
+  WEFT_CHECK(type.is_sequence() || type.is_optional(), kTypeMismatch, "{} is not a list",
+             type.ToString());
+  WEFT_CHECK(type.is_sequence() || elements.size() <= 1, kTypeMismatch, "{} values for an optional",
+             elements.size());
+  for (const TensorPtr& t : elements)
+    WEFT_CHECK(t && t->type() == type.element(), kTypeMismatch, "an element of type {} in a {}",
+               t ? t->type().ToString() : "?", type.ToString());
+  auto list = std::make_shared<Tensor>(type.dtype, std::vector<int64_t>{0});
+  list->type_kind_ = type.kind;
+  list->elements_ = std::move(elements);
+  return list;
 }
 
 TensorPtr Tensor::Scalar(DType dtype, double v) {

@@ -121,7 +121,7 @@ class GraphPrinter {
     if (!t.type.known() && t.type.is_tensor()) {
       const AttrValue *dtype = dict.find("dtype"), *type = dict.find("type");
       if (dtype && dtype->is<DType>()) t.type = dtype->get<DType>();
-      if (type && type->is<std::string>()) t.type = TypeOfText(type->get<std::string>());
+      if (type && type->is<std::string>()) t.type = ParseType(type->get<std::string>());
     }
     const AttrValue* shape = dict.find("shape");
     if (!t.shape.has_rank() && shape && shape->is<Shape>()) t.shape = shape->get<Shape>();

@@ -132,12 +132,18 @@ TypeAndShape ReadType(TextCursor& in, TextCache* cache) {
   if (in.AcceptWord("opaque")) {
     out.type = Type(TypeKind::kOpaque, DType::kUnknown);
   } else if (const bool is_sequence = in.AcceptWord("seq"); is_sequence || in.AcceptWord("opt")) {
-    in.Expect('(', "before the dtype of the elements");
+    in.Expect('(', "before the type of the elements");
+    const bool of_sequences = !is_sequence && in.AcceptWord("seq");
+    if (of_sequences) in.Expect('(', "before the type of the elements");
     const size_t inner = in.pos();
     const auto dtype = ReadDType(in);
     if (!dtype) FailDType(in, inner);
-    in.Expect(')', "after the dtype of the elements");
-    out.type = Type(is_sequence ? TypeKind::kSequence : TypeKind::kOptional, *dtype);
+    in.Expect(')', "after the type of the elements");
+    if (of_sequences) in.Expect(')', "after the type of the elements");
+    out.type = Type(is_sequence    ? TypeKind::kSequence
+                    : of_sequences ? TypeKind::kOptionalSequence
+                                   : TypeKind::kOptional,
+                    *dtype);
   } else {
     const auto dtype = ReadDType(in);
     if (!dtype) FailDType(in, at);
@@ -285,17 +291,6 @@ std::string ReadAttrText(TextCursor& in, bool* opaque) {
   while (is_word(in.Here())) in.Advance(1);
   if (in.pos() == begin) in.FailExpected("an attribute's value");
   return std::string(in.Slice(begin, in.pos()));
-}
-
-Type TypeOfText(std::string_view text) {
-  if (text == "opaque") return Type(TypeKind::kOpaque, DType::kUnknown);
-  const bool is_sequence = StartsWith(text, "seq("), is_optional = StartsWith(text, "opt(");
-  if ((is_sequence || is_optional) && text.back() == ')') {
-    const auto dtype = ParseDType(text.substr(4, text.size() - 5));
-    return Type(is_sequence ? TypeKind::kSequence : TypeKind::kOptional,
-                dtype.value_or(DType::kUnknown));
-  }
-  return Type(ParseDType(text).value_or(DType::kUnknown));
 }
 
 }  // namespace weft

@@ -43,7 +43,5 @@ AttrDict ReadAttrDict(TextCursor& in, TextCache* cache, const ParseOptions& opti
                       const std::function<GraphPtr()>& nested);
 /// ["a", "b"]
 Strings ReadStringList(TextCursor& in);
-/// The inverse of Type::ToString; unknown for other text.
-Type TypeOfText(std::string_view text);
 
 }  // namespace weft

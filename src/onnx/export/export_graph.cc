@@ -20,15 +20,6 @@ const M* MapOf(const Graph& g, const char* name) {
   return g.HasAttr(name) ? &g.GetAttr<M>(name) : nullptr;
 }
 
-/// The inverse of Type::ToString for sequences and optionals, which variables declare as text.
-Type TypeOfText(const std::string& text) {
-  const bool sequence = StartsWith(text, "seq("), optional = StartsWith(text, "opt(");
-  if ((!sequence && !optional) || text.back() != ')') return Type();
-  const auto dtype = ParseDType(std::string_view(text).substr(4, text.size() - 5));
-  return Type(sequence ? TypeKind::kSequence : TypeKind::kOptional,
-              dtype.value_or(DType::kUnknown));
-}
-
 TensorPtr ValueOf(const NodePtr& variable) {
   const AttrValue* v = variable->attrs.dict.find("value");
   return v && v->is<TensorPtr>() ? v->get<TensorPtr>() : nullptr;
@@ -69,7 +60,7 @@ Type GraphWriter::TypeOf(const NodeEntry& e) const {
   if (const TensorPtr t = ValueOf(e.node)) return t->dtype();
   const AttrValue *dtype = e.node->attrs.dict.find("dtype"),
                   *type = e.node->attrs.dict.find("type");
-  if (type && type->is<std::string>()) return TypeOfText(type->get<std::string>());
+  if (type && type->is<std::string>()) return ParseType(type->get<std::string>());
   return dtype && dtype->is<DType>() ? Type(dtype->get<DType>()) : Type();
 }
 

@@ -30,6 +30,10 @@ bool WriteType(Type type, const Shape& shape, pb::TypeProto* out) {
     out->mutable_optional_type()->mutable_elem_type()->mutable_tensor_type()->set_elem_type(code);
     return true;
   }
+  if (type.kind == TypeKind::kOptionalSequence) {
+    pb::TypeProto* sequence = out->mutable_optional_type()->mutable_elem_type();
+    return WriteType(type.element(), shape, sequence);
+  }
   out->mutable_tensor_type()->set_elem_type(code);
   if (!shape.has_rank()) return true;
   auto* dims = out->mutable_tensor_type()->mutable_shape();

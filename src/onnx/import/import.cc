@@ -3,6 +3,7 @@
 #include "weft/onnx/import.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <onnx/onnx-data.pb.h>
 
 #include <climits>
 
@@ -138,18 +139,63 @@ Graph Import(const Source& source, const ImportOptions& options, const std::stri
   return graph;
 }
 
-TensorPtr ReadTensor(const Source& source, const Limits& limits, const std::string& path) {
-  CheckSize(source, limits);
-  pb::TensorProto t;
-  WEFT_CHECK(source.Parse(&t), kBadTensorFile, "the file is damaged, or no TensorProto ({} bytes)",
-             source.size());
-  ExternalFiles files(path.empty() ? path : DirectoryOf(path), path, limits.external_links > 0);
-  try {
-    return TensorReader(limits, &files).Read(&t);
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::kInvalidModel && e.code() != ErrorCode::kUnsupported) throw;
-    ThrowError(ErrorCode::kBadTensorFile, e.message(), e.place(), e.hint());
+/// Tensors, sequences and optionals from their messages.
+class ValueReader {
+ public:
+  /// `path`: of the file that is read; empty where it came from memory.
+  ValueReader(const Limits& limits, const std::string& path)
+      : files_(path.empty() ? path : DirectoryOf(path), path, limits.external_links > 0),
+        tensors_(limits, &files_) {}
+
+  TensorPtr Read(const Source& source, Type type) {
+    try {
+      if (type.is_sequence()) return Sequence(Parse<pb::SequenceProto>(source), type);
+      if (type.is_optional()) return Optional(Parse<pb::OptionalProto>(source), type);
+      pb::TensorProto t = Parse<pb::TensorProto>(source);
+      return tensors_.Read(&t);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::kInvalidModel && e.code() != ErrorCode::kUnsupported &&
+          e.code() != ErrorCode::kTypeMismatch)
+        throw;
+      ThrowError(ErrorCode::kBadTensorFile, e.message(), e.place(), e.hint());
+    }
   }
+
+ private:
+  template <class Message>
+  static Message Parse(const Source& source) {
+    Message m;
+    WEFT_CHECK(source.Parse(&m), kBadTensorFile, "the file is damaged, or no {} ({} bytes)",
+               m.GetTypeName().substr(m.GetTypeName().rfind('.') + 1), source.size());
+    return m;
+  }
+  TensorPtr Sequence(pb::SequenceProto s, Type type) {
+    WEFT_CHECK(s.sparse_tensor_values_size() + s.sequence_values_size() + s.map_values_size() +
+                       s.optional_values_size() ==
+                   0,
+               kUnsupported, "a sequence of other values than tensors");
+    std::vector<TensorPtr> elements;
+    for (pb::TensorProto& t : *s.mutable_tensor_values()) elements.push_back(tensors_.Read(&t));
+    return Tensor::List(type, std::move(elements));
+  }
+  TensorPtr Optional(pb::OptionalProto o, Type type) {
+    WEFT_CHECK(!o.has_sparse_tensor_value() && !o.has_map_value() && !o.has_optional_value(),
+               kUnsupported, "an optional of another value than a tensor or a sequence of them");
+    std::vector<TensorPtr> elements;
+    if (o.has_tensor_value()) elements.push_back(tensors_.Read(o.mutable_tensor_value()));
+    if (o.has_sequence_value())
+      elements.push_back(Sequence(std::move(*o.mutable_sequence_value()), type.element()));
+    return Tensor::List(type, std::move(elements));
+  }
+
+  ExternalFiles files_;
+  TensorReader tensors_;
+};
+
+TensorPtr ReadValue(const Source& source, Type type, const Limits& limits,
+                    const std::string& path) {
+  CheckSize(source, limits);
+  return ValueReader(limits, path).Read(source, type);
 }
 
 /// Memory that gives out is a status; so is whatever else a library throws.
@@ -181,11 +227,17 @@ Graph ImportOnnx(const std::string& path, const ImportOptions& options) {
 
 TensorPtr ReadTensorProto(const std::string& path, const Limits& limits) {
   FileReader file(path, limits.file_bytes);
-  return Guarded(path, [&] { return ReadTensor(Source(&file), limits, path); });
+  return Guarded(path, [&] { return ReadValue(Source(&file), {}, limits, path); });
+}
+
+TensorPtr ReadValueProto(const std::string& path, Type type, const Limits& limits) {
+  FileReader file(path, limits.file_bytes);
+  return Guarded(path, [&] { return ReadValue(Source(&file), type, limits, path); });
 }
 
 TensorPtr ReadTensorProtoBytes(std::string_view bytes, const Limits& limits) {
-  return Guarded(std::string(), [&] { return ReadTensor(Source(bytes), limits, std::string()); });
+  return Guarded(std::string(),
+                 [&] { return ReadValue(Source(bytes), {}, limits, std::string()); });
 }
 
 }  // namespace weft

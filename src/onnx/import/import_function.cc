@@ -145,7 +145,7 @@ std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSc
       for (const std::string& in : r.inputs) {
         node.add_input(in);
         types.push_back(in.empty() ? pb::TypeProto() : ProtoTypeOf(s, in));
-        if (!in.empty() && !types.back().has_tensor_type()) {
+        if (!in.empty() && types.back().value_case() == pb::TypeProto::VALUE_NOT_SET) {
           return fmt::format("its function body depends on the dtype of {}, which is not known",
                              Printable(in));
         }

@@ -88,6 +88,13 @@ TensorPtr Importer::ConstantOf(Scope* s, const std::string& name) {
 
 pb::TypeProto Importer::ProtoTypeOf(Scope* s, const std::string& name) {
   pb::TypeProto type;
+  const Value* v = Find(s, name);
+  const Type known = v && v->state == Value::kEntry ? s->build->types.Of(v->entry) : Type();
+  if (known.is_sequence() && known.known()) {
+    type.mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type()->set_elem_type(
+        TraitsOf(known.dtype).onnx);
+    return type;
+  }
   const DType dtype = DTypeOf(s, name);
   if (dtype == DType::kUnknown) return type;
   type.mutable_tensor_type()->set_elem_type(TraitsOf(dtype).onnx);

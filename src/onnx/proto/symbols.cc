@@ -87,6 +87,9 @@ Type TypeOfValue(const pb::TypeProto& type) {
   if (type.has_tensor_type()) return Type(tensor(type));
   if (type.has_sequence_type())
     return Type(TypeKind::kSequence, tensor(type.sequence_type().elem_type()));
+  if (type.has_optional_type() && type.optional_type().elem_type().has_sequence_type())
+    return Type(TypeKind::kOptionalSequence,
+                tensor(type.optional_type().elem_type().sequence_type().elem_type()));
   if (type.has_optional_type())
     return Type(TypeKind::kOptional, tensor(type.optional_type().elem_type()));
   if (type.value_case() == pb::TypeProto::VALUE_NOT_SET) return Type();

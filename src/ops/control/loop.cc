@@ -62,7 +62,9 @@ void LoopType(InferTypeContext& ctx) {
   for (size_t k = 0; k < s.states + s.scans; ++k) {
     const Type given = k < s.states ? ctx.in(int(2 + k)) : Type();
     const Type t = b.type(k + 1);
-    WEFT_CHECK(!t.known() || !given.known() || t == given, kTypeMismatch,
+    // An optional state is what it holds once an iteration has given it.
+    const bool filled = given.is_optional() && t == given.element();
+    WEFT_CHECK(!t.known() || !given.known() || t == given || filled, kTypeMismatch,
                "{}: state {} is {} before the body and {} after it", ctx.node()->Describe(), k,
                given.ToString(), t.ToString());
     if (t.known() || given.known()) ctx.set_out(int(k), t.known() ? t : given);

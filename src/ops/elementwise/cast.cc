@@ -1,8 +1,8 @@
 /// cast.cc: Cast, CastLike, BitCast.
 ///
 ///   throws  kBadAttribute for a dtype that cannot be cast to, kTypeMismatch; kUnsupported
-///           at code generation for strings and for dtypes that kernels do not compute
-///           with (FHostEval runs those)
+///           at code generation for strings, and for f64 to floats of at most 8 bits (FHostEval
+///           runs those)
 ///
 /// Float to integer truncates towards zero; what does not fit saturates and NaN gives 0 (the
 /// standard leaves both open). Integer to narrower integer wraps. Anything to bool: x != 0, NaN is
@@ -55,12 +55,6 @@ SymInt CastValue(const std::vector<SymInt>& x, const ValueArgs& args) {
   return x[0].known() && x[0].is_const() ? SymInt(x[0].is(0) ? 0 : 1) : SymInt();
 }
 
-Expr CastExpr(const NodePtr& n, DType to, DType from, const Expr& x) {
-  WEFT_CHECK(IsComputable(to) && IsComputable(from), kUnsupported, "{}: no kernel casts {} to {}",
-             n->Describe(), DTypeName(from), DTypeName(to));
-  return Expr::Cast(to, x);
-}
-
 void CheckRoundMode(const NodePtr& n, const std::string& mode) {
   WEFT_CHECK(mode == "up" || mode == "down" || mode == "nearest", kBadAttribute,
              "{}: round_mode is \"{}\", expected \"up\", \"down\" or \"nearest\"", n->Describe(),
@@ -78,7 +72,8 @@ void CastType(InferTypeContext& ctx) {
   ctx.set_out(0, p.to.dtype);
 }
 Exprs CastCode(const NodePtr& n, const Exprs& x) {
-  return {CastExpr(n, ParamOf<CastParam>(n).to.dtype, x[0]->dtype(), x[0])};
+  const CastParam& p = ParamOf<CastParam>(n);
+  return {CastElement(n, x[0], p.to.dtype, p.saturate != 0, p.round_mode)};
 }
 NodeEntry CastGradient(const NodePtr& n, Entry x, Entry, Entry dy) {
   return IsFloat(ParamOf<CastParam>(n).to.dtype) ? ApplyOp("CastLike", {dy, x}) : NodeEntry();
@@ -112,7 +107,8 @@ void CastLikeType(InferTypeContext& ctx) {
 }
 /// The general form: `like` gives its dtype only, and its shape need not broadcast.
 Exprs CastLikeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
-  return {CastExpr(n, in.at(1).dtype, in.at(0).dtype, in.at(0)(at(0)))};
+  const CastLikeParam& p = ParamOf<CastLikeParam>(n);
+  return {CastElement(n, in.at(0)(at(0)), in.at(1).dtype, p.saturate != 0, p.round_mode)};
 }
 void CastLikeShape(InferShapeContext& ctx) {
   UnaryShape(ctx);
@@ -188,6 +184,7 @@ WEFT_REGISTER_OP(Cast)
     .set_attr<FInferType>("FInferType", CastType)
     .set_attr<FInferShape>("FInferShape", UnaryShapeAndValue(CastValue))
     .set_attr<FCodeGen>("FCodeGen", CastCode)
+    .set_attr<TTakesLowBit>("TTakesLowBit", true)
     .set_attr<FHostEval>("FHostEval", HostCast)
     .set_attr<FGradient>("FGradient", UnaryNodeGradient(CastGradient))
     .set_attr<FSimplify>("FSimplify", SimplifyCast)
@@ -208,6 +205,7 @@ WEFT_REGISTER_OP(CastLike)
     .set_attr<FInferType>("FInferType", CastLikeType)
     .set_attr<FInferShape>("FInferShape", CastLikeShape)
     .set_attr<FCodeGen>("FCodeGen", CastLikeCode)
+    .set_attr<TTakesLowBit>("TTakesLowBit", true)
     .set_attr<FHostEval>("FHostEval", HostCastLike)
     .set_attr<FGradient>("FGradient", CastLikeGradient)
     .set_attr<FSimplify>("FSimplify", SimplifyCastLike)

@@ -394,4 +394,56 @@ TEST_CASE("InstanceNormalization and LpNormalization") {
   CHECK(CodeOf([&] { RunOp("LpNormalization", {v}, {{"p", 3}}); }) == ErrorCode::kBadAttribute);
 }
 
+TEST_CASE("MaxRoiPool takes the maximum over whole elements of each bin") {
+  const Ns dims{2, 3, 7, 6};
+  const TensorPtr x = Ramp(dims);
+  // Inside, beyond the image on all sides, outside of it, upside down, at half elements.
+  const std::vector<std::vector<double>> regions = {{0, 1, 1, 4, 5},
+                                                    {1, -3, -2, 20, 9},
+                                                    {0, 30, 30, 40, 40},
+                                                    {1, 4, 4, 1, 1},
+                                                    {0, 0.5, 1.5, 2.5, 3.49}};
+  const int64_t bins_h = 3, bins_w = 2;
+  for (const double scale : {1.0, 0.5}) {
+    std::vector<double> flat, want;
+    for (const auto& r : regions) {
+      flat.insert(flat.end(), r.begin(), r.end());
+      const auto corner = [&](size_t k) { return int64_t(std::round(r[k] * scale)); };
+      const auto range = [](int64_t first, int64_t last, int64_t bin, int64_t bins, int64_t end) {
+        const double size = double(std::max<int64_t>(last - first + 1, 1)) / double(bins);
+        const auto cut = [&](double e) { return std::clamp(first + int64_t(e), int64_t{0}, end); };
+        return std::make_pair(cut(std::floor(double(bin) * size)),
+                              cut(std::ceil(double(bin + 1) * size)));
+      };
+      for (int64_t c = 0; c < dims[1]; ++c)
+        for (int64_t i = 0; i < bins_h; ++i)
+          for (int64_t j = 0; j < bins_w; ++j) {
+            const auto rows = range(corner(2), corner(4), i, bins_h, dims[2]);
+            const auto columns = range(corner(1), corner(3), j, bins_w, dims[3]);
+            double most = -HUGE_VAL;
+            for (int64_t y = rows.first; y < rows.second; ++y)
+              for (int64_t z = columns.first; z < columns.second; ++z)
+                most = std::max(most, x->at(Flat({int64_t(r[0]), c, y, z}, dims)));
+            want.push_back(std::isinf(most) ? 0 : most);
+          }
+    }
+    const TensorPtr rois = T(DType::kF64, {int64_t(regions.size()), 5}, flat);
+    CheckNear(*RunOp("MaxRoiPool", {x, rois},
+                     {{"pooled_shape", Ints({bins_h, bins_w})}, {"spatial_scale", scale}})[0],
+              want);
+  }
+  CHECK(CodeOf([&] {
+          RunOp("MaxRoiPool", {x, T(DType::kF64, {1, 4}, {0, 0, 1, 1})},
+                {{"pooled_shape", Ints({1, 1})}});
+        }) == ErrorCode::kShapeMismatch);
+  CHECK(CodeOf([&] {
+          RunOp("MaxRoiPool", {x, T(DType::kF64, {1, 5}, {2, 0, 0, 1, 1})},
+                {{"pooled_shape", Ints({1, 1})}});
+        }) == ErrorCode::kIndexRange);
+  CHECK(CodeOf([&] {
+          RunOp("MaxRoiPool", {x, T(DType::kF64, {1, 5}, {0, 0, 0, 1, 1})},
+                {{"pooled_shape", Ints({2})}});
+        }) == ErrorCode::kBadAttribute);
+}
+
 }  // namespace weft::ops

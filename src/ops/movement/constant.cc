@@ -4,7 +4,7 @@
 ///              into `value`. Needs no code: Graph::ConstantOf gives the tensor, kernels take
 ///              scalars as literals and others as inputs.
 ///   Identity   y = x, any type, sequences and optionals included; grad dx = dy
-#include "ops/util/op_util.h"
+#include "ops/util/host_util.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -62,6 +62,8 @@ WEFT_REGISTER_OP(Identity)
     .param<NoParam>()
     .include("ElementwiseUnary")
     .set_attr<FInferType>("FInferType", IdentityType)
+    .set_attr<FHostEval>("FHostEval",
+                         [](const NodePtr&, const Tensors& in) { return Tensors{in.at(0)}; })
     .set_attr<FInferShape>("FInferShape", UnaryShapeAndValue(IdentityValue))
     .set_attr<FCodeGen>("FCodeGen", IdentityCode)
     .set_attr<FGradient>("FGradient", UnaryGradient([](Entry, Entry, Entry dy) { return dy; }))

@@ -5,73 +5,21 @@
 /// can be differentiated any number of times. Definitions are direct sums with guarded reads: the
 /// meaning, not the fast way.
 #include "ops/util/adjoint.h"
-#include "ops/util/window.h"
+#include "ops/util/convolution.h"
 #include "weft/support/check.h"
 #include "window_body.h"
 
 namespace weft::ops {
 namespace {
 
-struct ConvParam : OpParam<ConvParam> {
-  std::string auto_pad;
-  Ints dilations, kernel_shape, pads, strides;
-  int64_t group;
-  WEFT_OP_PARAM(ConvParam) {
-    WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");
-    WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
-    WEFT_FIELD(group)
-        .set_default(1)
-        .set_range(1, INT32_MAX)
-        .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given");
-    WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
-    WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
-  }
-};
-WEFT_REGISTER_OP_PARAM(ConvParam);
-
-WindowAttrs AttrsOfConv(const NodePtr& n) {
-  const auto& p = ParamOf<ConvParam>(n);
-  return {p.auto_pad, p.strides, p.dilations, p.pads, false};
-}
-Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts* facts) {
-  return MakeWindow(n, AttrsOfConv(n), Tail(x, 2), Tail(w, 2), facts);
-}
-
-void ConvShape(InferShapeContext& ctx) {
-  const NodePtr& n = ctx.node();
-  const auto& p = ParamOf<ConvParam>(n);
-  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, p.kernel_shape);
-  if (rank == 0) return;
-  UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
-  DemandMultiple(ctx, ws[0], p.group, "filters by groups");
-  if (HasInput(ctx, 2) && CheckRank(ctx, 2, 1, "B"))
-    UnifyDims(ctx, ctx.in(2)[0], ws[0], "the bias and the filters");
-  std::vector<SymInt> dims{xs[0], ws[0]};
-  const Window window = MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts());
-  DemandFit(n, window, &ctx.facts());
-  for (SymInt d : window.out) dims.push_back(d);
-  ctx.set_out(0, Shape(std::move(dims)));
-}
+void ConvShape(InferShapeContext& ctx) { ConvolutionShape(ctx, 1, 2); }
 
 Exprs ConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &x = in[0], &w = in[1];
-  const Window win = ConvWindow(n, x.shape, w.shape, nullptr);
-  const int64_t group = ParamOf<ConvParam>(n).group;
-  const SymInt per_group = w.shape[1];
-  const Expr filter = at(0)[1];
-  const Expr first = group == 1 ? Expr::Int(0)
-                                : FloorDivExpr(filter, Expr::Dim(ExactDiv(w.shape[0], group))) *
-                                      Expr::Dim(per_group);
-  std::vector<SymInt> extents{per_group};
-  extents.insert(extents.end(), win.kernel.begin(), win.kernel.end());
-  Expr y = SumOver(extents, [&](const Indices& r) {
-    const Indices k = Tail(r, 1);
-    const auto [from, inside] = WindowRead(win, Tail(at(0), 2), k);
-    return ReadInside(inside,
-                      WideProduct(x(At(at(0)[0], first + r[0], from)), w(At(filter, r[0], k))));
+  Expr y = ConvolutionSum(n, x.shape, w.shape, at(0), [&](const Indices& xi, const Indices& wi) {
+    return WideProduct(x(xi), w(wi));
   });
-  if (HasInput(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({filter}));
+  if (HasInput(in, 2)) y = y + Expr::Cast(AccumulatorOf(x.dtype), in[2]({at(0)[1]}));
   return {Expr::Cast(x.dtype, y)};
 }
 

@@ -1,6 +1,4 @@
 /// quantize.cc: QuantizeLinear, DequantizeLinear, MatMulInteger, QLinearMatMul.
-///
-/// Results of 8 and 16 bits are generated code; fewer bits and 8-bit floats are the host's.
 #include <algorithm>
 #include <cmath>
 
@@ -163,8 +161,6 @@ void QuantizeShape(InferShapeContext& ctx) {
 Exprs QuantizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto& p = ParamOf<QuantizeParam>(n);
   const DType out = at.dtype[0];
-  WEFT_CHECK(IsComputable(out), kUnsupported, "{}: no kernel quantizes to {}", n->Describe(),
-             DTypeName(out));
   const Scaling s = ScalingAt(n, in, at(0), p.axis, p.block_size);
   const DType c = s.scale->dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   // Division in the dtype of scale where that is narrower, as the standard's precision says.
@@ -172,9 +168,16 @@ Exprs QuantizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const Out
       p.precision.dtype == DType::kUnknown ? s.scale->dtype() : p.precision.dtype;
   Expr q = Expr::Cast(c, in[0](at(0))) / Expr::Cast(c, s.scale);
   if (IsFloat(precision) && precision != c) q = Expr::Cast(c, Expr::Cast(precision, q));
-  q = Expr::Unary(UnOp::kRound, q);
+  const bool whole = ValueTypeOf(out) != DType::kF32;
+  if (whole) q = Expr::Unary(UnOp::kRound, q);
   if (s.zero) q = q + Expr::Cast(c, s.zero);
-  return {Expr::Cast(out, q)};  // float to integer saturates
+  if (!whole) return {CastElement(n, Expr::Cast(DType::kF32, q), out, p.saturate != 0)};
+  if (IsLowBit(out)) {
+    const double range = double(1 << DTypeBits(out));
+    const double lowest = ValueTypeOf(out) == DType::kI8 ? -range / 2 : 0;
+    q = Min(Max(q, Expr::Const(c, lowest)), Expr::Const(c, lowest + range - 1));
+  }
+  return {Expr::Cast(ValueTypeOf(out), q)};  // float to integer saturates
 }
 /// Which scale (and zero) an element of x has, by row-major positions in both.
 class ScaleWalk {
@@ -248,8 +251,10 @@ void DequantizeShape(InferShapeContext& ctx) {
 Exprs DequantizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto& p = ParamOf<DequantizeParam>(n);
   const Scaling s = ScalingAt(n, in, at(0), p.axis, p.block_size);
-  Expr x = Expr::Cast(DType::kI32, in[0](at(0)));
-  if (s.zero) x = x - Expr::Cast(DType::kI32, s.zero);
+  const Expr code = in[0](at(0));
+  const DType t = IsFloat(code->dtype()) ? DType::kF32 : DType::kI32;
+  Expr x = Expr::Cast(t, code);
+  if (s.zero) x = x - Expr::Cast(t, s.zero);
   const DType c = AccumulatorOf(s.scale->dtype());
   return {Expr::Cast(at.dtype[0], Expr::Cast(c, x) * Expr::Cast(c, s.scale))};
 }
@@ -406,9 +411,12 @@ WEFT_REGISTER_OP(QuantizeLinear)
     .param<QuantizeParam>()
     .example({"f32[2, 3]", "f32[] = [0.5]", "u8[] = [7]"})
     .example({"f32[2, n]", "f32[2]"}, "axis = 0, output_dtype = i8")
+    .example({"f32[3, n]", "f32[] = [0.5]"}, "output_dtype = i4")
+    .example({"f32[3, 4]", "f32[3, 2]"}, "block_size = 2, output_dtype = f8e4m3fn")
     .set_attr<FInferType>("FInferType", QuantizeType)
     .set_attr<FInferShape>("FInferShape", QuantizeShape)
     .set_attr<FCodeGen>("FCodeGen", QuantizeCode)
+    .set_attr<TTakesLowBit>("TTakesLowBit", true)
     .set_attr<FHostEval>("FHostEval", QuantizeHost)
     .set_attr<FGradient>("FGradient", NoGradient)
     .set_attr<FInputDomains>("FInputDomains", Domains({Any(), Positive()}));
@@ -429,6 +437,7 @@ WEFT_REGISTER_OP(DequantizeLinear)
     .set_attr<FInferType>("FInferType", DequantizeType)
     .set_attr<FInferShape>("FInferShape", DequantizeShape)
     .set_attr<FCodeGen>("FCodeGen", DequantizeCode)
+    .set_attr<TTakesLowBit>("TTakesLowBit", true)
     .set_attr<FHostEval>("FHostEval", DequantizeHost)
     .set_attr<FGradient>("FGradient", NoGradient);
 

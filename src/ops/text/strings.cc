@@ -1,4 +1,4 @@
-/// strings.cc: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer.
+/// strings.cc: StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer.
 ///
 /// Strings live on the host. Case changes touch the letters of ASCII and leave other bytes as they
 /// are; the attribute `locale` is not used.
@@ -6,6 +6,7 @@
 #include <map>
 
 #include "ops/util/host_util.h"
+#include "regex.h"
 #include "weft/support/request.h"
 
 namespace weft::ops {
@@ -35,6 +36,12 @@ struct StringNormalizerParam : OpParam<StringNormalizerParam> {
   }
 };
 WEFT_REGISTER_OP_PARAM(StringNormalizerParam);
+
+struct RegexParam : OpParam<RegexParam> {
+  std::string pattern;
+  WEFT_OP_PARAM(RegexParam) { WEFT_FIELD(pattern).describe("a regular expression of RE2"); }
+};
+WEFT_REGISTER_OP_PARAM(RegexParam);
 
 struct TfIdfParam : OpParam<TfIdfParam> {
   int64_t max_gram_length, max_skip_count, min_gram_length;
@@ -181,6 +188,20 @@ Tensors StringNormalizerHost(const NodePtr& n, const Tensors& in) {
   return {y};
 }
 
+// ---- RegexFullMatch ----
+
+void RegexType(InferTypeContext& ctx) {
+  CheckInputType(ctx, 0, kStrings);
+  ctx.set_out(0, DType::kBool);
+}
+Tensors RegexHost(const NodePtr& n, const Tensors& in) {
+  const Regex pattern(ParamOf<RegexParam>(n).pattern);
+  auto y = NewTensor(DType::kBool, in[0]->dims());
+  for (int64_t i = 0; i < y->num_elements(); ++i)
+    y->set_int(i, pattern.MatchesAll(in[0]->strings()[size_t(i)]));
+  return {y};
+}
+
 // ---- TfIdfVectorizer ----
 
 int64_t ColumnsOf(const NodePtr& n) {
@@ -302,6 +323,20 @@ WEFT_REGISTER_OP(StringNormalizer)
     .set_attr<FInferType>("FInferType", StringType)
     .set_attr<FInferShape>("FInferShape", StringNormalizerShape)
     .set_attr<FHostEval>("FHostEval", StringNormalizerHost)
+    .set_attr<FGradient>("FGradient", NoGradient);
+
+WEFT_REGISTER_OP(RegexFullMatch)
+    .describe(
+        "Whether `pattern` matches the whole of each string. RE2's syntax but for \\p and \\C; "
+        "letters of ASCII alone have a case and are words. Time is linear in the string.\n"
+        "Errors: a pattern that is not one (kBadAttribute), more than 65536 states (kLimit). "
+        "Source: ONNX RegexFullMatch-20.")
+    .input("X", "str")
+    .output("Y", "bool", "the shape of X")
+    .param<RegexParam>()
+    .set_attr<FInferType>("FInferType", RegexType)
+    .set_attr<FInferShape>("FInferShape", UnaryShape)
+    .set_attr<FHostEval>("FHostEval", RegexHost)
     .set_attr<FGradient>("FGradient", NoGradient);
 
 WEFT_REGISTER_OP(TfIdfVectorizer)

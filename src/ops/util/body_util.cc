@@ -17,7 +17,10 @@ InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::ve
                        bool with_shapes) {
   const std::vector<NodePtr> inputs = body.inputs();
   for (size_t i = 0; i < inputs.size() && i < types.size(); ++i) {
-    if (types[i].is_tensor() && types[i].known()) body.SetAttr(inputs[i], "dtype", types[i].dtype);
+    if (types[i].is_tensor() && types[i].known())
+      body.SetAttr(inputs[i], "dtype", types[i].dtype);
+    else if (types[i].known())
+      body.SetAttr(inputs[i], "type", types[i].ToString());
     if (with_shapes && i < shapes.size()) body.SetAttr(inputs[i], "shape", shapes[i]);
   }
   PassOptions plain;
@@ -127,7 +130,7 @@ InferredBody InferFor(const Graph& body, const Tensors& operands) {
   std::vector<Type> types;
   std::vector<Shape> shapes;
   for (const TensorPtr& t : operands) {
-    types.push_back(t ? Type(t->dtype()) : Type());
+    types.push_back(t ? t->type() : Type());
     shapes.push_back(t ? t->shape() : Shape());
   }
   return InferBody(body, types, shapes, true);

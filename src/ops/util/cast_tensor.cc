@@ -1,5 +1,5 @@
 /// cast_tensor.cc: a tensor as another dtype, also one that kernels do not compute with: 8-bit
-/// floats, 2- and 4-bit numbers, strings.
+/// floats, 2- and 4-bit numbers, strings; and one element of it as an expression.
 ///
 /// What is beyond the largest 8-bit float becomes that (`saturate`), or else infinity where
 /// the dtype has one and NaN where it does not. Integers, and floats to numbers of fewer
@@ -95,6 +95,13 @@ std::string TextOf(const Tensor& x, int64_t i) {
   return x.dtype() == DType::kF64 ? fmt::format("{}", v) : fmt::format("{}", float(v));
 }
 
+/// As a cast to i64: what does not fit saturates, NaN gives 0.
+int64_t WholeOf(double v) {
+  if (std::isnan(v)) return 0;
+  if (v >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  return v < -0x1p63 ? std::numeric_limits<int64_t>::min() : int64_t(v);
+}
+
 double NumberOf(const std::string& text) {
   char* end = nullptr;
   const double v = std::strtod(text.c_str(), &end);
@@ -126,11 +133,53 @@ TensorPtr CastTensor(const Tensor& x, DType to, bool saturate, const std::string
     else if (IsFloat8(to) && !saturate)
       StoreUnsaturated(y.get(), i, v, largest);
     else if (IsWholeNumber(to) && DTypeBits(to) < 8)
-      y->set_int(i, std::isnan(v) ? 0 : int64_t(std::clamp(v, -9e18, 9e18)));
+      y->set_int(i, WholeOf(v));
     else
       y->set(i, v);
   }
   return y;
+}
+
+namespace {
+
+Expr U32(uint32_t v) { return Expr::ConstBits(DType::kU32, v); }
+
+/// f as a power of two that f8e8m0 holds, or NaN: what StoreE8M0 does, on the bits of f32.
+Expr PowerElement(const Expr& f, bool saturate, const std::string& mode) {
+  constexpr uint32_t kLowest = 0x00400000, kHighest = 0x7f000000;  // 2^-127, 2^127
+  constexpr uint32_t kNan = 0x7fc00000;
+  // Added to the bits: what carries into the exponent. Below: the least number that becomes
+  // kLowest, and the least that becomes the power above.
+  const uint32_t carry = mode == "up" ? 0x7fffff : mode == "nearest" ? 0x400000 : 0;
+  const uint32_t least = mode == "up" ? 0x00200001 : mode == "nearest" ? 0x00300000 : kLowest;
+  const uint32_t next = mode == "up" ? 0x00400001 : mode == "nearest" ? 0x00600000 : 0x00800000;
+  const Expr bits = Expr::Bitcast(DType::kU32, f);
+  const Expr power = Expr::Binary(BinOp::kAnd, bits + U32(carry), U32(0x7f800000));
+  Expr y = Expr::Select(Lt(bits, U32(next)), U32(kLowest), Max(power, U32(0x00800000)));
+  y = Expr::Select(Lt(U32(kHighest), y), U32(saturate ? kHighest : kNan), y);
+  y = Expr::Select(Lt(bits, U32(least)), U32(saturate ? kLowest : kNan), y);
+  y = Expr::Select(Le(f, Expr::Const(DType::kF32, 0)), U32(saturate ? kLowest : kNan), y);
+  y = Expr::Select(Expr::Unary(UnOp::kIsNan, f), U32(kNan), y);
+  return Expr::Bitcast(DType::kF32, y);
+}
+
+}  // namespace
+
+Expr CastElement(const NodePtr& n, const Expr& x, DType to, bool saturate,
+                 const std::string& round_mode) {
+  const DType from = x->dtype();
+  if (!IsLowBit(to)) return Expr::Cast(to, x);
+  if (IsWholeNumber(to))
+    return Expr::Cast(ValueTypeOf(to), IsFloat(from) ? Expr::Cast(DType::kI64, x) : x);
+  const bool exact = from == DType::kBool || CastIsLossless(from, DType::kF32) ||
+                     (IsInt(from) && to != DType::kF8E8M0);
+  WEFT_CHECK(exact, kUnsupported, "{}: no kernel casts {} to {}", n->Describe(), DTypeName(from),
+             DTypeName(to));
+  const Expr f = Expr::Cast(DType::kF32, x);
+  if (to == DType::kF8E8M0) return PowerElement(f, saturate, round_mode);
+  if (!saturate || !IsFloat8(to)) return f;
+  const double greatest = LimitsOf(to).greatest;
+  return Min(Max(f, Expr::Const(DType::kF32, -greatest)), Expr::Const(DType::kF32, greatest));
 }
 
 }  // namespace weft::ops

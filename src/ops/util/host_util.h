@@ -39,5 +39,9 @@ int64_t BroadcastOffset(int64_t i, const Dims& out, const Dims& dims);
 /// `x` as dtype `to`, for every pair that ONNX allows; cast_tensor.cc.
 TensorPtr CastTensor(const Tensor& x, DType to, bool saturate = true,
                      const std::string& round_mode = "up");
+/// The same of one element, of ValueTypeOf(to); throws kUnsupported where a double, or an integer
+/// that f32 does not hold, would be rounded twice.
+Expr CastElement(const NodePtr& n, const Expr& x, DType to, bool saturate = true,
+                 const std::string& round_mode = "up");
 
 }  // namespace weft::ops

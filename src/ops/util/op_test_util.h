@@ -87,7 +87,7 @@ inline Graph GraphOfOp(const std::string& op, const Tensors& tensors, AttrDict a
   for (size_t i = 0; i < tensors.size(); ++i) {
     NodeEntry e;
     if (tensors[i])
-      e = NodeEntry(g.AddInput("x" + std::to_string(i), tensors[i]->dtype(), tensors[i]->shape()));
+      e = NodeEntry(g.AddInput("x" + std::to_string(i), tensors[i]->type(), tensors[i]->shape()));
     entries.push_back(e);
   }
   const NodePtr n = g.AddNode(op, entries, std::move(attrs), "y");

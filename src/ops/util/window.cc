@@ -119,9 +119,10 @@ std::pair<Indices, Expr> WindowScatter(const Window& w, const Indices& i, const 
   return {at, hit};
 }
 
-ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& kernel_shape) {
+ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& kernel_shape,
+                            int filters) {
   const NodePtr& n = ctx.node();
-  const Shape &x = ctx.in(0), &w = ctx.in(1);
+  const Shape &x = ctx.in(0), &w = ctx.in(filters);
   const int rank = x.has_rank()           ? x.rank()
                    : w.has_rank()         ? w.rank()
                    : kernel_shape.empty() ? 0
@@ -132,7 +133,7 @@ ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& 
   }
   WEFT_CHECK(rank >= 3, kShapeMismatch, "{}: X must have rank 3 or more, got {}", n->Describe(),
              rank);
-  if (x.has_rank() && w.has_rank()) CheckRank(ctx, 1, rank, "W");
+  if (x.has_rank() && w.has_rank()) CheckRank(ctx, filters, rank, "W");
   ConvOperands o{
       rank, x.has_rank() ? x : Shape::OfRank(rank), w.has_rank() ? w : Shape::OfRank(rank), {}};
   WEFT_CHECK(kernel_shape.empty() || int(kernel_shape.size()) == rank - 2, kBadAttribute,

@@ -43,7 +43,7 @@ std::pair<Indices, Expr> WindowScatter(const Window& w, const Indices& i, const 
 /// dims[from:].
 std::vector<SymInt> Tail(const Shape& s, int from);
 inline Indices Tail(const Indices& at, int from) { return Indices(at.begin() + from, at.end()); }
-/// Of a convolution over X = [n, c, spatial...] (input 0) with filters W (input 1).
+/// Of a convolution over X = [n, c, spatial...] (input 0) with filters W.
 struct ConvOperands {
   int rank = 0;                ///< 0: neither is known, and output 0 is left so
   Shape x, w;                  ///< of that rank
@@ -51,7 +51,8 @@ struct ConvOperands {
 };
 /// Throws kShapeMismatch for a rank below 3 or two ranks, kBadAttribute for a kernel_shape of
 /// another length.
-ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& kernel_shape);
+ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& kernel_shape,
+                            int filters = 1);
 /// {n, c, spatial...}.
 inline Indices At(const Expr& n, const Expr& c, const Indices& spatial) {
   Indices at{n, c};

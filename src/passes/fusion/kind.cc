@@ -243,7 +243,7 @@ NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
       a.shape = facts.shapes[e];
       a.dtype = facts.types[e].dtype;
       if (const SymTensorPtr* v = facts.values.find(e)) a.value = v->get();
-      const DType t = a.dtype;
+      const DType t = ValueTypeOf(a.dtype);
       a.read = [i, t](const Indices& at) { return Expr::Load(int(i), t, at); };
     }
     args.push_back(std::move(a));

@@ -44,6 +44,7 @@ const FusionNodes::OpFacts& FusionNodes::FactsOf(const Op* op) {
   f.may_draw = Op::GetAttr<FDrawsAnew>("FDrawsAnew").find(op) != nullptr;
   f.view = Op::GetAttr<TIsView>("TIsView").get(op, false);
   f.has_code = code != nullptr;
+  f.low_bit = Op::GetAttr<TTakesLowBit>("TTakesLowBit").get(op, false);
   f.opaque =
       told && (*told == FuseKind::kOpaque || (*told == FuseKind::kAnchor && target_.compute(op)));
   f.elementwise = (code && code->elementwise) || (told && *told == FuseKind::kElementwise);
@@ -74,15 +75,30 @@ NodeKind FusionNodes::KindOf(NodePtr n, EntryKeys inputs) {
   if (IsFollowed(n)) return NodeKind::kShapeOnly;
   if (!op.has_code || op.opaque) return NodeKind::kOpaque;
   const uint32_t outputs = n->num_outputs();
-  for (uint32_t i = 0; i < outputs; ++i)
-    if (!IsComputableEntry({n->id(), i})) return NodeKind::kOpaque;
+  bool packs = false;
+  for (uint32_t i = 0; i < outputs; ++i) {
+    const EntryKey e{n->id(), i};
+    if (!HasCode(op, e)) return NodeKind::kOpaque;
+    packs = packs || DTypeBits(TypeOf(e)) < 8;
+  }
   for (const EntryKey& e : inputs)
-    if (e.present() && !IsComputableEntry(e)) return NodeKind::kOpaque;
+    if (e.present() && !HasCode(op, e)) return NodeKind::kOpaque;
+  if (packs) {
+    // A point of the kernel is a byte of several elements, which would each compute what stands
+    // before the node.
+    rows_[n->id()].node_class = int(classes_.size());
+    classes_.push_back(NodeClass{NodeKind::kLocal, {}, 0, false, false, {}});
+    return NodeKind::kLocal;
+  }
   if (op.elementwise) return NodeKind::kElementwise;
   if (op.view)
     return SpaceOf(inputs[0]) == SpaceOf({n->id(), 0}) ? NodeKind::kElementwise
                                                        : NodeKind::kInjective;
   return KindOfGeneral(n, inputs);
+}
+
+bool FusionNodes::HasCode(const OpFacts& op, const EntryKey& e) {
+  return IsComputableEntry(e) || (op.low_bit && IsLowBit(TypeOf(e)) && ShapeOf(e) >= 0);
 }
 
 /// A write is element-wise: the value, stored where the variable lies.

@@ -96,13 +96,16 @@ class FusionNodes {
   struct OpFacts {
     bool known = false, stateful = false, may_draw = false, view = false, has_code = false,
          elementwise = false;
-    bool opaque = false;  ///< told so, or a library of the target computes it better
+    bool opaque = false;   ///< told so, or a library of the target computes it better
+    bool low_bit = false;  ///< its code takes numbers of few bits
   };
   const OpFacts& FactsOf(const Op* op);
   NodeKind KindOf(NodePtr n, EntryKeys inputs);
   NodeKind KindOfAssign(NodePtr n, EntryKeys inputs);
   NodeKind KindOfGeneral(NodePtr n, EntryKeys inputs);
   bool IsComputableEntry(const EntryKey& e);
+  /// The code of `op` takes, or gives, what the entry is.
+  bool HasCode(const OpFacts& op, const EntryKey& e);
   bool IsFollowed(NodePtr n) const;
   bool IsRead(NodePtr n, uint32_t output) const;
 

@@ -19,7 +19,11 @@ namespace {
 IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
   IoSpec s;
   s.name = std::move(name);
-  if (g.HasAttr("dtype")) s.dtype = g.GetAttr<TypeMap>("dtype")[e].dtype;
+  if (g.HasAttr("dtype")) {
+    const Type type = g.GetAttr<TypeMap>("dtype")[e];
+    s.dtype = type.dtype;
+    s.kind = type.kind;
+  }
   if (g.HasAttr("shape")) s.shape = g.GetAttr<ShapeMap>("shape")[e];
   return s;
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "program_impl.h"
+#include "weft/core/graph/variable.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
 
@@ -16,9 +17,8 @@ class ReferenceProgram final : public Program::Impl {
     WEFT_CHECK(e, kUnsupported, "no evaluator is registered");
     std::string bad;
     for (NodePtr p : graph.AllInputs())
-      if (const AttrValue* type = p->attrs.dict.find("type"))
-        bad += fmt::format("\n  {}: values of type {} are not run yet", p->Describe(),
-                           type->get<std::string>());
+      if (DeclaredType(p).kind == TypeKind::kOpaque)
+        bad += fmt::format("\n  {}: values of its type are not supported", p->Describe());
     for (NodePtr n : graph.TopoOrder()) {
       if (n->is_variable()) continue;
       ++stats_.interpreted;
@@ -63,6 +63,7 @@ class ReferenceProgram final : public Program::Impl {
 }  // namespace
 
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t) {
+  if (!t.is_tensor()) return std::make_shared<Tensor>(t);  // nobody writes to what a list holds
   auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
   CopyContent(t, copy.get());
   return copy;

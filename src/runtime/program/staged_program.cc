@@ -106,9 +106,8 @@ class StageMaker {
       const TensorPtr& t = found->second;
       const std::string name = fmt::format("{}:{}", e.node->id(), e.index);
       by_name_[name] = e;
-      NodePtr v = progress_.constants.count(e.key())
-                      ? rest_.AddParam(name, t)
-                      : rest_.AddInput(name, Type(t->dtype()), t->shape());
+      NodePtr v = progress_.constants.count(e.key()) ? rest_.AddParam(name, t)
+                                                     : rest_.AddInput(name, t->type(), t->shape());
       return rest_of_[e.key()] = NodeEntry(v);
     };
     for (const NodePtr& n : order_) {

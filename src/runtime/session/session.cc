@@ -31,6 +31,9 @@ void CheckInput(const IoSpec& spec, const TensorPtr& t) {
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,
              "input '{}': expected dtype {}, got {}", spec.name, DTypeName(spec.dtype),
              DTypeName(t->dtype()));
+  WEFT_CHECK(spec.dtype == DType::kUnknown || t->type().kind == spec.kind, kBadInput,
+             "input '{}': expected a value of type {}, got {}", spec.name,
+             Type(spec.kind, spec.dtype).ToString(), t->type().ToString());
   WEFT_CHECK(Fits(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
              spec.shape.ToString(), t->shape().ToString());
 }
@@ -50,7 +53,7 @@ void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& ac
 /// Do two tensors share memory? A tensor and a view of it do, as do two views of what a caller has.
 bool Overlap(const Tensor& a, const Tensor& b) {
   if (&a == &b) return true;
-  if (a.dtype() == DType::kString || b.dtype() == DType::kString) return false;
+  if (!a.data() || !b.data()) return false;  // strings, lists
   const auto begin = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); };
   return begin(a) < begin(b) + uintptr_t(b.num_bytes()) &&
          begin(b) < begin(a) + uintptr_t(a.num_bytes());

@@ -285,7 +285,7 @@ class Checker {
       names.push_back(name);
       tensors.push_back(t);
     }
-    WriteTensors(args_.save, TensorFiles(args_.save, names, "--save"), tensors);
+    WriteTensors(args_.save, TensorFiles(args_.save, names, "--save"), names, tensors);
   }
 
   int Report() {

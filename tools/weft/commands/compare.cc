@@ -132,8 +132,11 @@ std::vector<TensorPtr> RunEngine(const Graph& graph, const std::string& text,
 std::vector<TensorPtr> ReadFolder(const Graph& graph, const std::string& folder,
                                   const Limits& limits) {
   std::vector<TensorPtr> out;
-  for (size_t i = 0; i < graph.outputs.size(); ++i)
-    out.push_back(ReadTensor(JoinPath(folder, FileStem(graph.OutputName(i)) + ".npy"), limits));
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const std::string stem = JoinPath(folder, FileStem(graph.OutputName(i)));
+    const bool other = !FileExists(stem + ".npy") && FileExists(stem + ".pb");
+    out.push_back(ReadTensor(stem + (other ? ".pb" : ".npy"), limits));
+  }
   return out;
 }
 

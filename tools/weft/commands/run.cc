@@ -63,7 +63,7 @@ int RunModel(const Args& a) {
   const std::vector<TensorPtr> outputs = session.Run(p.inputs);
   const double seconds = timer.seconds();
   ReportKernelFaults(session);
-  if (!files.empty()) WriteTensors(a.outputs_dir, files, outputs);
+  if (!files.empty()) files = WriteTensors(a.outputs_dir, files, names, outputs);
   if (!files.empty() && !a.model.json) return 0;
 
   Json rows = Json::array();
@@ -72,11 +72,11 @@ int RunModel(const Args& a) {
     const Tensor& t = *outputs[i];
     const std::string& name = program->outputs()[i].name;
     const Summary s = Summarize(t);
-    table.AddRow({name, std::string(DTypeName(t.dtype())), t.shape().ToString(), Short(s.min),
-                  Short(s.max), Short(s.mean)});
+    table.AddRow({name, t.type().ToString(), t.shape().ToString(), Short(s.min), Short(s.max),
+                  Short(s.mean)});
     Json row = {{"name", name},
-                {"dtype", DTypeName(t.dtype())},
-                {"shape", t.dims()},
+                {"dtype", t.type().ToString()},
+                {"shape", t.is_tensor() ? Json(t.dims()) : Json()},
                 {"min", JsonNumber(s.min)},
                 {"max", JsonNumber(s.max)},
                 {"mean", JsonNumber(s.mean)},
@@ -106,7 +106,8 @@ Command MakeRun(CLI::App& parent) {
   app->add_flag("--random", a->inputs.random, "random values for inputs that are not given");
   AddRandomWeights(app, &a->model);
   app->add_option("--outputs-dir", a->outputs_dir,
-                  "write every output to D/NAME.npy ('/' and ':' become '_')")
+                  "write every output to D/NAME.npy ('/' and ':' become '_'), or NAME.pb where "
+                  "NumPy lacks its type")
       ->type_name("D");
   AddEngine(app, &a->engine);
   return {app, [a] { return RunModel(*a); }};

@@ -7,6 +7,8 @@
 ///   general       FCodeGen(node, inputs, at) -> one Expr per output: the value of
 ///                 output k at index at(k), written over inputs read at indices, e.g.
 ///                 for Transpose {inputs[0](permuted at(0))}
+/// Numbers of few bits are their values here (ValueTypeOf of weft/core/tensor/dtype.h), operands
+/// and results; an operator whose code knows them says so by TTakesLowBit.
 /// From it come the interpreter, constant folding, the CPU kernel, the CUDA kernel and fusion.
 #pragma once
 
@@ -31,7 +33,7 @@ struct TensorArg {
   bool present = true;
   std::function<Expr(const Indices&)> read;
 
-  /// The element at `at` (one i64 expression per dimension).
+  /// The element at `at` (one i64 expression per dimension), of ValueTypeOf(dtype).
   Expr operator()(const Indices& at) const { return read(at); }
   int rank() const { return shape.rank(); }
   Expr dim(int i) const { return Expr::Dim(shape[i]); }
@@ -64,6 +66,10 @@ class FCodeGen {
   Elementwise elementwise;
   General general;
 };
+
+/// True for operators whose FCodeGen takes and gives numbers of few bits (IsLowBit): those that
+/// others name as operand or result stay with FHostEval.
+using TTakesLowBit = bool;
 
 /// Expressions of all outputs of `node` at `at`. For an element-wise op the inputs are read with
 /// numpy broadcasting (right-aligned; an extent that is 1, or may be 1, is read at 0) and cast

@@ -13,9 +13,13 @@
 
 namespace weft {
 
+/// A tensor as it lies. One of numbers of few bits (IsLowBit) is bytes: u8, of its own extents
+/// where a byte is an element, else of one dimension.
 struct TensorSpec {
   DType dtype = DType::kUnknown;
-  std::vector<SymInt> dims;  ///< known: integers or expressions
+  std::vector<SymInt> dims;               ///< known: integers or expressions
+  DType low_bit = DType::kUnknown;        ///< what the bytes hold
+  std::vector<SymInt> low_bit_dims = {};  ///< the extents of that tensor
 };
 
 /// Output k at position Index(0..rank-1) is values[k], written over `Load(input, indices)` with

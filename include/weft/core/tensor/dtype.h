@@ -32,6 +32,15 @@ constexpr bool IsUnsigned(DType t) { return t >= DType::kU8 && t <= DType::kU64;
 constexpr bool IsInt(DType t) { return IsSigned(t) || IsUnsigned(t); }
 /// A type that generated kernels compute with: bool, integers of 8 to 64 bits, floats.
 constexpr bool IsComputable(DType t) { return t == DType::kBool || IsInt(t) || IsFloat(t); }
+/// Numbers of so few bits that kernels hold their codes in bytes (codegen/expr/low_bit.h): integers
+/// of at most 4 bits, floats of at most 8.
+constexpr bool IsLowBit(DType t) { return t >= DType::kI4 && t <= DType::kF4E2M1; }
+/// Type of an element of `t` in an expression: of those numbers f32, i8 or u8, else `t` itself.
+constexpr DType ValueTypeOf(DType t) {
+  if (!IsLowBit(t)) return t;
+  if (t == DType::kI4 || t == DType::kI2) return DType::kI8;
+  return t == DType::kU4 || t == DType::kU2 ? DType::kU8 : DType::kF32;
+}
 /// Type in which values of `t` are held and accumulated: f32 for narrow floats, else `t` itself.
 constexpr DType AccumulatorOf(DType t) { return IsNarrowFloat(t) ? DType::kF32 : t; }
 
@@ -54,9 +63,10 @@ WEFT_API FloatLimits LimitsOf(DType t);
 WEFT_API bool CastIsLossless(DType from, DType to);
 
 /// What kind of thing flows along an entry.
-enum class TypeKind : uint8_t { kTensor = 0, kSequence, kOptional, kOpaque };
+enum class TypeKind : uint8_t { kTensor = 0, kSequence, kOptional, kOpaque, kOptionalSequence };
 
-/// Type of an entry: a tensor of a dtype, or a sequence / optional of such tensors, or opaque.
+/// Type of an entry: a tensor of a dtype, a sequence or an optional of such tensors, an optional of
+/// such a sequence, or opaque.
 struct Type {
   TypeKind kind = TypeKind::kTensor;
   DType dtype = DType::kUnknown;
@@ -66,12 +76,23 @@ struct Type {
   constexpr Type(TypeKind k, DType d) : kind(k), dtype(d) {}
   constexpr bool known() const { return dtype != DType::kUnknown || kind == TypeKind::kOpaque; }
   constexpr bool is_tensor() const { return kind == TypeKind::kTensor; }
+  constexpr bool is_sequence() const { return kind == TypeKind::kSequence; }
+  constexpr bool is_optional() const {
+    return kind == TypeKind::kOptional || kind == TypeKind::kOptionalSequence;
+  }
+  /// Of what a sequence or an optional holds; of others, itself.
+  constexpr Type element() const {
+    return Type(kind == TypeKind::kOptionalSequence ? TypeKind::kSequence : TypeKind::kTensor,
+                dtype);
+  }
   friend constexpr bool operator==(Type a, Type b) {
     return a.kind == b.kind && a.dtype == b.dtype;
   }
   friend constexpr bool operator!=(Type a, Type b) { return !(a == b); }
-  /// "f32", "seq(f32)", "opt(f32)", "opaque".
+  /// "f32", "seq(f32)", "opt(f32)", "opt(seq(f32))", "opaque".
   WEFT_API std::string ToString() const;
 };
+/// Inverse of Type::ToString; unknown for other text.
+WEFT_API Type ParseType(std::string_view text);
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 /// tensor.h: a dense host tensor: dtype, extents, row-major contiguous bytes. Shared and immutable
-/// once built: parameters, constants, inputs and results of the reference evaluator.
+/// once built: parameters, constants, inputs and results of the reference evaluator. Sequences and
+/// optionals of tensors are values of the same kind, without elements of their own.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,14 @@ class WEFT_API Tensor {
   int rank() const { return int(dims_.size()); }
   int64_t num_elements() const { return count_; }
   int64_t num_bytes() const { return DTypeBytes(dtype_, count_); }
-  Shape shape() const { return Shape::OfInts(dims_); }
+  /// Of unknown rank for a list.
+  Shape shape() const { return type_kind_ == TypeKind::kTensor ? Shape::OfInts(dims_) : Shape(); }
+
+  /// Of a tensor its dtype, of a list what List was given.
+  Type type() const { return Type(type_kind_, dtype_); }
+  bool is_tensor() const { return type_kind_ == TypeKind::kTensor; }
+  /// What a sequence or an optional holds; empty for a tensor.
+  const std::vector<TensorPtr>& elements() const { return elements_; }
 
   const void* data() const { return data_; }
   /// Forgets the content's hash: ask again before writing through a pointer that was kept.
@@ -66,6 +74,9 @@ class WEFT_API Tensor {
   /// 64-bit hash of dtype, extents and bytes; cached.
   uint64_t ContentHash() const;
 
+  /// A sequence, or an optional of at most one element, which is `type.element()`: kTypeMismatch
+  /// else. To whoever asks for extents and bytes it is an empty tensor.
+  static TensorPtr List(Type type, std::vector<TensorPtr> elements);
   static TensorPtr Scalar(DType dtype, double v);
   static TensorPtr Ints(const std::vector<int64_t>& values);  ///< i64 [n]
   static TensorPtr FromDoubles(DType dtype, std::vector<int64_t> dims,
@@ -80,6 +91,8 @@ class WEFT_API Tensor {
   void* data_ = nullptr;
   std::shared_ptr<void> owner_;
   std::vector<std::string> strings_;
+  TypeKind type_kind_ = TypeKind::kTensor;
+  std::vector<TensorPtr> elements_;
   mutable uint64_t hash_ = 0;
 };
 

@@ -34,8 +34,9 @@ struct CompileOptions {
 /// Name, type and symbolic shape of an input or output.
 struct IoSpec {
   std::string name;
-  DType dtype = DType::kUnknown;
+  DType dtype = DType::kUnknown;  ///< of a sequence or an optional, that of its tensors
   Shape shape;
+  TypeKind kind = TypeKind::kTensor;
 };
 
 /// One step of one run, as the profiler saw it.
