@@ -69,6 +69,10 @@ Graph WithBodies(Graph graph, const ExportOptions& options, int depth = 0) {
   return graph;
 }
 
+Graph Prepared(const Graph& graph, const ExportOptions& options) {
+  return WithConstantTargets(WithBodies(Inferred(graph, options), options));
+}
+
 int64_t TensorBytes(const Graph& graph) {
   int64_t total = 0;
   for (const NodePtr n : graph.TopoOrder()) {
@@ -137,7 +141,7 @@ auto Guarded(F f) -> decltype(f()) {
 std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options) {
   return Guarded([&] {
     pb::ModelProto model;
-    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model, nullptr);
+    ModelExporter(options).Run(Prepared(graph, options), &model, nullptr);
     return Serialized(model);
   });
 }
@@ -150,8 +154,7 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
         (options.external == External::kAuto && TensorBytes(graph) > kInlineBytes);
     pb::ModelProto model;
     std::vector<ModelExporter::Large> large;
-    ModelExporter(options).Run(WithBodies(Inferred(graph, options), options), &model,
-                               external ? &large : nullptr);
+    ModelExporter(options).Run(Prepared(graph, options), &model, external ? &large : nullptr);
     if (!large.empty()) WriteExternal(large, path + ".data");
     WriteFileAtomic(path, Serialized(model));
   });
