@@ -42,6 +42,24 @@ const Term* SolvableTerm(const Node* d) {
   return best;
 }
 
+/// The atom, no symbol, that 0 == d is solved for, with its term: coefficient 1 or -1, and nowhere
+/// else in d. The largest, so that what stays is simpler.
+const Term* SolvableAtom(const Node* d) {
+  const Term* best = nullptr;
+  for (const Term& t : d->terms) {
+    if (!t.mono->is_atom() || t.mono->kind == Kind::kSymbol || (t.coef != 1 && t.coef != -1))
+      continue;
+    const bool elsewhere = std::any_of(d->terms.begin(), d->terms.end(), [&](const Term& o) {
+      return o.mono != t.mono && sym::Mentions(o.mono, t.mono);
+    });
+    if (elsewhere) continue;
+    if (best == nullptr || t.mono->size > best->mono->size ||
+        (t.mono->size == best->mono->size && sym::CompareNodes(t.mono, best->mono) > 0))
+      best = &t;
+  }
+  return best;
+}
+
 std::string Interval(Range r) {
   return fmt::format("[{}, {}]", r.lo == sym::kMinusInf ? "-inf" : std::to_string(r.lo),
                      r.hi == sym::kPlusInf ? "inf" : std::to_string(r.hi));
@@ -126,6 +144,37 @@ bool Facts::Impl::AddEqual(const Node* a, const Node* b, bool assumed) {
   return sym::UnlessOverflow(add, demand);
 }
 
+/// min(a, b) == a says that a <= b; min(a, b) == v, where b cannot be v, that a is and b >= v.
+bool Facts::Impl::AddExtremum(const Node* atom, const Node* value, bool assumed, bool* solved) {
+  std::vector<const Node*> distances, candidates;
+  for (const Node* a : atom->args) {
+    const Node* above = sym::AddNodes(a, value, -1);
+    distances.push_back(atom->kind == Kind::kMin ? above : sym::ScaleNode(above, -1));
+    if (IsZero(above) != Proof::kNo) candidates.push_back(a);
+  }
+  if (candidates.empty()) return false;
+  const bool is_operand =
+      std::find(candidates.begin(), candidates.end(), value) != candidates.end();
+  *solved = is_operand || candidates.size() == 1;
+  if (!*solved) return true;
+  const Impl backup = *this;
+  try {
+    for (const Node* d : distances) SetRange(d, {0, sym::kPlusInf});
+    if (!is_operand && AddEqualOrThrow(candidates[0], value, assumed)) return true;
+    if (is_operand) {
+      assumptions += assumed;
+      return true;
+    }
+  } catch (const UserError& e) {
+    *this = backup;
+    // Too large is no contradiction.
+    if (e.code() == ErrorCode::kOverflow) throw;
+    return false;
+  }
+  *this = backup;
+  return false;
+}
+
 bool Facts::Impl::AddEqualOrThrow(const Node* a, const Node* b, bool assumed) {
   const Node* d = sym::AddNodes(SimplifyOrThrow(a), SimplifyOrThrow(b), -1);
   const Proof proof =
@@ -143,6 +192,14 @@ bool Facts::Impl::AddEqualOrThrow(const Node* a, const Node* b, bool assumed) {
     }
     if (!nonzero.empty()) sym::PolyDivideExact(d, sym::MonomialOf(std::move(nonzero)), &d);
   }
+  const Poly poly = sym::PolyOf(d);
+  for (const Term& t : poly.terms) {
+    if (t.mono->kind != Kind::kMin && t.mono->kind != Kind::kMax) continue;
+    if (t.coef != 1 && t.coef != -1) continue;
+    bool solved = false;
+    if (!AddExtremum(t.mono, sym::AddNodes(t.mono, d, -t.coef), assumed, &solved)) return false;
+    if (solved) return true;
+  }
   if (d->kind == Kind::kSymbol) {
     if (!Substitute(d, ConstNode(0), assumed)) return false;
   } else if (const Term* t = d->kind == Kind::kSum ? SolvableTerm(d) : nullptr; t != nullptr) {
@@ -152,7 +209,15 @@ bool Facts::Impl::AddEqualOrThrow(const Node* a, const Node* b, bool assumed) {
   } else {
     if (d->kind == Kind::kSum && d->terms[0].coef < 0 && d->terms[0].coef != INT64_MIN)
       d = sym::ScaleNode(d, -1);
-    relations.push_back({d, assumed});
+    Relation r{d, assumed};
+    if (const Term* atom = d->kind == Kind::kSum ? SolvableAtom(d) : nullptr) {
+      r.atom = atom->mono;
+      r.value = sym::AddNodes(atom->mono, d, -atom->coef);
+    } else if (d->is_atom()) {
+      r.atom = d;
+      r.value = ConstNode(0);
+    }
+    relations.push_back(r);
     mask |= d->symbol_mask;
   }
   if (assumed) ++assumptions;

@@ -164,7 +164,8 @@ const Node* Facts::Impl::Reduce(const Node* n) const {
   for (int round = 0; round < 4; ++round) {
     const Node* before = n;
     for (const Relation& r : relations) {
-      if ((n->symbol_mask & r.zero->symbol_mask) == 0 || n->is_const()) continue;
+      if (r.atom != nullptr || (n->symbol_mask & r.zero->symbol_mask) == 0 || n->is_const())
+        continue;
       Poly quotient, rest;
       if (sym::PolyDivide(n, r.zero, &quotient, &rest)) n = sym::FromPoly(std::move(rest));
     }
@@ -246,6 +247,8 @@ const Node* Facts::Impl::SimplifyOnce(const Node* n, Memo& memo) const {
       std::vector<const Node*> args;
       for (const Node* a : n->args) args.push_back(SimplifyOnce(a, memo));
       result = RebuildAtom(n, std::move(args));
+      for (const Relation& r : relations)
+        if (r.atom == result) result = r.value;
     }
   }
   if (!relations.empty()) result = Reduce(result);

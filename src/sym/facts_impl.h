@@ -28,6 +28,8 @@ struct Facts::Impl {
   struct Relation {
     const Node* zero;
     bool assumed;
+    const Node* atom = nullptr;   ///< solved for, if not null
+    const Node* value = nullptr;  ///< of the atom, which does not occur in it
   };
   /// What must hold, said of expressions for which it could not be stored otherwise: 64
   /// bits do not hold what proofs and rewrites would make of them. Nothing is concluded
@@ -68,6 +70,9 @@ struct Facts::Impl {
   void SetDivisor(const Node* n, int64_t d);
   bool AddEqual(const Node* a, const Node* b, bool assumed);
   bool AddEqualOrThrow(const Node* a, const Node* b, bool assumed);
+  /// What min(..) == value or max(..) == value says of the operands, where that is all it says:
+  /// then `solved`. False where it cannot be.
+  bool AddExtremum(const Node* atom, const Node* value, bool assumed, bool* solved);
   bool Substitute(const Node* symbol, const Node* value, bool assumed);
 
   bool NonNegative(const Node* d, int* budget) const;

@@ -123,6 +123,29 @@ TEST_CASE("facts: equalities") {
   CHECK_FALSE(k.AddEqual(n, 1));
 }
 
+TEST_CASE("facts: equalities with a minimum, a maximum or another atom") {
+  Facts f;
+  CHECK(f.AddEqual(Min(h + n, 1024), h + n));
+  CHECK(f.RangeOf(h + n).hi == 1024);
+  CHECK(f.ProvedEqual(Max(0, Min(h + n, 1024) - n), h));
+  // One operand is left: 1024 is not 1.
+  Facts g;
+  CHECK(g.AddEqual(Min(h, 1024), 1));
+  CHECK(g.ProvedEqual(h, 1));
+  CHECK_FALSE(g.AddEqual(Max(h, 4), 3));
+  // Near miss: either may be it.
+  Facts either;
+  CHECK(either.AddEqual(Min(h, n), 1));
+  CHECK(either.Equal(h, 1) == Proof::kUnknown);
+  // The atom gives way, not a symbol in it: Simplify would go round.
+  Facts k;
+  CHECK(k.AddEqual(Bcast(w, h + n), h + n));
+  CHECK(k.Simplify(a * Bcast(w, h + n) + 1) == a * h + a * n + 1);
+  CHECK(k.Simplify(h) == h);
+  CHECK(k.AddEqual(h, 2 * a));
+  CHECK(k.ProvedEqual(Bcast(w, 2 * a + n), 2 * a + n));
+}
+
 TEST_CASE("facts: products of equal element counts") {
   Facts f;
   CHECK(f.AddEqual(a * b, c * d));

@@ -101,6 +101,16 @@ const Node* MakeBcast(std::vector<const Node*> raw) {
   for (const Node* a : args) {
     if (NeverOne(a->range, a->divisor)) return a;
   }
+  // bcast(a, min(a, b)) = a for b >= 1: where the minimum is b < a it has to be 1.
+  const auto gives_way = [all = args](const Node* m) {
+    if (m->kind != Kind::kMin) return false;
+    const auto is_other = [&](const Node* a) { return a != m && Contains(all, a); };
+    const auto other = std::find_if(m->args.begin(), m->args.end(), is_other);
+    return other != m->args.end() &&
+           std::all_of(m->args.begin(), m->args.end(),
+                       [&](const Node* b) { return b == *other || b->range.lo >= 1; });
+  };
+  args.erase(std::remove_if(args.begin(), args.end(), gives_way), args.end());
   return InternAtom(Kind::kBcast, std::move(args));
 }
 

@@ -246,20 +246,62 @@ bool ApplyDivModIdentity(Poly* poly) {
   return false;
 }
 
+/// One step of   k*mod(p, q) - k*p'  ->  -k*q*floordiv(p', q)
+/// where p' is p but for multiples of q: h + (-h)%7 is 7*((h + 6)//7), h rounded up.
+bool ApplyModIdentity(Poly* poly) {
+  for (size_t i = 0; i < poly->terms.size(); ++i) {
+    const Term term = poly->terms[i];
+    if (!term.mono->has_div) continue;
+    for (const Factor& f : FactorList(term.mono)) {
+      const Node* rest = nullptr;
+      if (f.atom->kind != Kind::kMod || f.power != 1 ||
+          !DivideMonomials(term.mono, f.atom, &rest) || term.coef == INT64_MIN)
+        continue;
+      const Node* q = f.atom->args[1];
+      const int64_t k = term.coef, c = q->is_const() ? q->constant : 0;
+      Poly p = PolyOf(f.atom->args[0]), left = *poly;
+      left.terms[i].coef = 0;
+      bool found = !p.terms.empty();
+      for (Term& t : p.terms) {
+        const int at = found ? FindTerm(left.terms, MulMonomials(t.mono, rest)) : -1;
+        int64_t difference = 0;
+        found = at >= 0 && left.terms[size_t(at)].coef != INT64_MIN &&
+                left.terms[size_t(at)].coef % k == 0;
+        if (!found) break;
+        const int64_t own = -(left.terms[size_t(at)].coef / k);
+        found = !__builtin_sub_overflow(own, t.coef, &difference) &&
+                (c == 0 ? difference == 0 : difference % c == 0);
+        t.coef = own;
+        left.terms[size_t(at)].coef = 0;
+      }
+      if (!found) continue;
+      const Node* factor = rest == nullptr ? ConstNode(k) : ScaleNode(rest, k);
+      left.AddScaled(MulNodes(factor, ConstNode(p.constant)), 1);
+      left.AddScaled(MulNodes(factor, MulNodes(q, MakeFloorDiv(FromPoly(p), q))), -1);
+      left.Collect();
+      if (left.terms.size() >= poly->terms.size()) continue;
+      *poly = std::move(left);
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 const Node* FromPoly(Poly poly) {
   poly.Collect();
   bool has_div = false;
   for (const Term& t : poly.terms) has_div |= t.mono->has_div;
-  // Each step removes a floordiv, so this ends.
+  // Each step leaves fewer terms, so this ends.
   while (has_div && poly.terms.size() >= 2 && poly.terms.size() <= kMaxTerms) {
     const Poly before = poly;
-    const bool applied = UnlessOverflow([&] { return ApplyDivModIdentity(&poly); },
-                                        [&] {
-                                          poly = before;
-                                          return false;
-                                        });
+    const bool applied =
+        UnlessOverflow([&] { return ApplyDivModIdentity(&poly) || ApplyModIdentity(&poly); },
+                       [&] {
+                         poly = before;
+                         return false;
+                       });
     if (!applied) break;
   }
   if (poly.terms.empty()) return ConstNode(poly.constant);

@@ -238,6 +238,48 @@ TEST_CASE("sym fuzz: facts that a run meets are never refused, however large wha
   CHECK(recorded > 4000);
 }
 
+TEST_CASE("sym fuzz: what follows from equalities of any form holds where they do") {
+  std::mt19937_64 rng(1024);
+  int64_t recorded = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const std::vector<int64_t> args = RandomArgs(rng);
+    const SymBindings run = Bindings(args);
+    Facts facts;
+    const auto followed = [&](int depth) -> std::optional<std::pair<SymInt, int64_t>> {
+      const auto tree = RandomTree(rng, depth);
+      const auto e = TryBuild(*tree);
+      const auto v = Eval(*tree, args);
+      if (!e || !v) return std::nullopt;
+      return std::pair(*e, static_cast<int64_t>(*v));
+    };
+    for (int k = 0; k < 3; ++k) {
+      const auto x = followed(3), y = followed(2);
+      if (!x || !y) continue;
+      const SymInt other = y->first + (x->second - y->second);
+      CHECK_MESSAGE(facts.AddEqual(x->first, other), x->first.ToString()
+                                                         << " == " << other.ToString());
+      ++recorded;
+    }
+    facts.CheckHolds(run);
+    for (int k = 0; k < 3; ++k) {
+      const auto x = followed(3), y = followed(3);
+      if (!x || !y) continue;
+      const std::string where = x->first.ToString() + " vs " + y->first.ToString();
+      try {
+        CHECK_MESSAGE(Evaluate(facts.Simplify(x->first), run) == x->second, where);
+        const Range r = facts.RangeOf(x->first);
+        CHECK_MESSAGE((r.lo <= x->second && x->second <= r.hi), where);
+        const Proof equal = facts.Equal(x->first, y->first);
+        if (equal != Proof::kUnknown)
+          CHECK_MESSAGE((equal == Proof::kYes) == (x->second == y->second), where);
+      } catch (const UserError& e) {
+        CHECK_MESSAGE(e.code() != ErrorCode::kShapeMismatch, where);
+      }
+    }
+  }
+  CHECK(recorded > 20000);
+}
+
 TEST_CASE("sym fuzz: threads intern the same nodes") {
   std::vector<std::vector<SymInt>> built(4);
   std::vector<std::thread> threads;

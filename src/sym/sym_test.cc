@@ -105,6 +105,13 @@ TEST_CASE("sym: floor division and modulo") {
   CHECK(w * FloorDiv(h, w) + Mod(h, w) == h);
   CHECK(3 * h * a - 6 * a * FloorDiv(h, 2) == 3 * a * Mod(h, 2));
   CHECK((h - 3 * FloorDiv(h, 2)).ToString() == "h - 3*(h//2)");
+  // The third way: rounded down and up.
+  CHECK(h - Mod(h, 7) == 7 * FloorDiv(h, 7));
+  CHECK(h + Mod(-h, 7) == 7 * CeilDiv(h, 7));
+  CHECK(h + w + Mod(Mod(7 - Mod(h, 7), 7), 7) == w + 7 * CeilDiv(h, 7));
+  CHECK(a * h - a * Mod(h, w) == a * w * FloorDiv(h, w));
+  CHECK((h + Mod(h, 7)).ToString() == "h + h%7");
+  CHECK((2 * h + Mod(-h, 7)).ToString() == "2*h + (6*h)%7");
 
   for (const auto& divide : {FloorDiv, Mod, CeilDiv, ExactDiv}) {
     CHECK(CodeOf([&] { return divide(h, 0); }) == ErrorCode::kInvalidModel);
@@ -140,6 +147,11 @@ TEST_CASE("sym: min and max") {
 }
 
 TEST_CASE("sym: broadcast") {
+  // The smaller of n and a constant gives way to n: where it is not n it has to be 1.
+  CHECK(Bcast(Min(h, 1024), h) == h);
+  CHECK(Bcast(h, Min(h, w + 1)) == h);
+  CHECK_FALSE(Bcast(h, Min(h, w)) == h);  // w may be 0
+  CHECK_FALSE(Bcast(h, Min(w, 1024)) == h);
   CHECK(Bcast(a, a) == a);
   CHECK(Bcast(a, 1) == a);
   CHECK(Bcast(1, a) == a);

@@ -231,6 +231,16 @@ TEST_CASE("sym z3: rules with constant divisors, over all integers") {
          const Both x = linear(p), c = p.K(2, 7), k = p.K(-3, 3);
          return k * c * p.Op('/', x, c) + k * p.Op('%', x, c);
        }},
+      {"p%c - p",
+       [&](Prover& p) {
+         const Both x = linear(p), c = p.K(2, 7), k = p.K(-3, 3);
+         return k * p.Op('%', x, c) - k * (x + c * p.K(-1, 1) * p.S("a")) + p.S("w");
+       }},
+      {"p + (-p)%c",
+       [&](Prover& p) {
+         const Both x = linear(p), c = p.K(2, 7), k = p.K(-3, 3);
+         return k * x + k * p.Op('%', p.C(0) - x, c) + p.K(0, 1) * p.S("w");
+       }},
       {"range of mod",
        [&](Prover& p) {
          return p.Op(p.Pick(0, 1) == 0 ? '/' : '%', p.Op('%', linear(p), p.K(2, 6)), p.K(2, 9));
@@ -249,6 +259,11 @@ TEST_CASE("sym z3: rules with constant divisors, over all integers") {
            return p.K(0, 2) * p.S(p.Pick(0, 1) == 0 ? "a" : "b") + p.K(0, 3);
          };
          return p.Op('b', p.Op('b', extent(), extent()), p.Op('b', extent(), extent()));
+       }},
+      {"broadcast of a minimum",
+       [&](Prover& p) {
+         const Both x = p.S("a") + p.K(0, 2);
+         return p.Op('b', x, p.Op('m', x, p.Pick(0, 1) == 0 ? p.K(-1, 3) : p.S("b") + p.K(0, 1)));
        }},
       {"exact division by a constant",
        [&](Prover& p) { return p.Op('e', p.C(6) * linear(p), p.K(1, 6)); }},
@@ -303,6 +318,12 @@ TEST_CASE("sym z3: rules with symbolic divisors, for all extents up to 7") {
        [](Prover& p) {
          const Both x = p.S("a") + p.K(-2, 2), k = p.K(-2, 2);
          return k * p.S("w") * p.Op('/', x, p.S("w")) + k * p.Op('%', x, p.S("w"));
+       }},
+      {"p%q - p",
+       [](Prover& p) {
+         const Both x = p.S("a") + p.K(-2, 2),
+                    k = p.K(-2, 2) * (p.Pick(0, 1) == 0 ? p.S("h") : p.C(1));
+         return k * p.Op('%', x, p.S("w")) - k * x + p.K(0, 1) * p.S("b");
        }},
       {"negative divisor",
        [](Prover& p) {

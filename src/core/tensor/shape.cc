@@ -118,7 +118,7 @@ SymInt BroadcastDims(SymInt a, SymInt b, const Facts* facts) {
   }
   if (a == b) return a;
   if (facts && !(a.is_const() && b.is_const())) {
-    if (facts->ProvedEqual(a, b)) return a.is_const() ? a : b.is_const() ? b : a;
+    if (facts->ProvedEqual(a, b)) return b.size() < a.size() ? b : a;
     if (!a.is_const() && !b.is_const()) {
       if (facts->ProvedNot1(a)) return a;
       if (facts->ProvedNot1(b)) return b;
@@ -153,25 +153,37 @@ Shape BroadcastShapes(const Shape& a, const Shape& b, const Facts* facts) {
 
 void DemandBroadcast(SymInt from, SymInt to, Facts* facts) {
   if (!from.known() || !to.known() || from.is(1) || facts->ProvedEqual(from, to)) return;
+  // Where `from` is 1, so is `to`: min(1024, n) to n.
+  const auto one_says_equal = [&] {
+    if (from.is_symbol() || facts->LessEqual(from, to) != Proof::kYes) return false;
+    Facts where_one = *facts;
+    return !where_one.AddEqual(from, 1) || where_one.ProvedEqual(to, 1);
+  };
+  const bool equal = facts->ProvedNot1(from) || to.is(1) || one_says_equal();
   // bcast(from, k) fails when it is computed.
-  if (!facts->ProvedNot1(to) && Bcast(from, to) == to) return;
+  if (!equal && !facts->ProvedNot1(to) && Bcast(from, to) == to) return;
   const auto distance = [](SymInt a, SymInt b) { return Max(a - b, b - a); };
   // Either distance is 0. Where one cannot be, the equality says more.
-  const bool fits = facts->ProvedNot1(from) || to.is(1)
-                        ? facts->AddEqual(from, to)
-                        : facts->AddEqual(Min(distance(from, 1), distance(from, to)), 0);
+  const bool fits = equal ? facts->AddEqual(from, to)
+                          : facts->AddEqual(Min(distance(from, 1), distance(from, to)), 0);
   WEFT_CHECK(fits, kShapeMismatch, "dimension {} does not broadcast to {}", from.ToString(),
              to.ToString());
 }
 
 Shape BroadcastDemanded(const Shape& a, const Shape& b, Facts* facts) {
-  const Shape out = BroadcastShapes(a, b, facts);
+  Shape out = BroadcastShapes(a, b, facts);
   if (!facts || !out.has_rank()) return out;
-  for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {
-    const SymInt da = a[a.rank() - i], db = b[b.rank() - i], to = out[out.rank() - i];
-    if (!to.known()) continue;
-    if (to == da) DemandBroadcast(db, da, facts);
-    if (to == db) DemandBroadcast(da, db, facts);
+  // What one axis demands may decide another.
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {
+      const SymInt da = a[a.rank() - i], db = b[b.rank() - i];
+      SymInt to = out[out.rank() - i];
+      const bool undecided = to != da && to != db;
+      if (!to.known() || (round > 0 && !undecided)) continue;
+      if (undecided) out.set(out.rank() - i, to = BroadcastDims(da, db, facts));
+      if (to == da) DemandBroadcast(db, da, facts);
+      if (to == db) DemandBroadcast(da, db, facts);
+    }
   }
   return out;
 }

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/code_of.h"
+#include "weft/core/tensor/demand.h"
 #include "weft/support/error.h"
 
 namespace weft {
@@ -76,6 +78,23 @@ TEST_CASE("broadcast is never one side by guess") {
   Facts large;
   large.SetRange(n, {2, 100});
   CHECK(BroadcastShapes({n}, {m}, &large).same({n}));
+}
+
+TEST_CASE("a mask cut from a constant one broadcasts to the scores that it covers") {
+  const SymInt past = SymInt::Symbol("past"), seq = SymInt::Symbol("seq");
+  Facts facts;
+  const Shape mask({Max(0, Min(past + seq, 1024) - past), Min(past + seq, 1024)}),
+      scores({seq, past + seq});
+  CHECK(BroadcastDemanded(mask, scores, &facts).same(scores));
+  CHECK(BroadcastDemanded(scores, mask, &facts).same(scores));
+  CHECK_NOTHROW(facts.CheckHolds({{"past", 1000}, {"seq", 24}}));
+  CHECK(CodeOf([&] {
+          facts.CheckHolds({{"past", 1000}, {"seq", 25}});
+        }) == ErrorCode::kShapeMismatch);
+  // Near miss: a mask of one row that covers any number of them demands nothing.
+  Facts none;
+  CHECK(BroadcastDemanded(Shape({1, 1}), scores, &none).same(scores));
+  CHECK_NOTHROW(none.CheckHolds({{"past", 1000}, {"seq", 25}}));
 }
 
 TEST_CASE("element counts") {

@@ -69,6 +69,10 @@ Graph WithBodies(Graph graph, const ExportOptions& options, int depth = 0) {
   return graph;
 }
 
+Graph Prepared(const Graph& graph, const ExportOptions& options) {
+  return WithConstantTargets(WithBodies(Inferred(graph, options), options));
+}
+
 int64_t TensorBytes(const Graph& graph) {
   int64_t total = 0;
   for (const NodePtr n : graph.TopoOrder()) {
@@ -125,7 +129,7 @@ void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::st
 /// For the operator set of the source, or the first newer one that has all that the graph needs.
 void WriteModel(const Graph& graph, const ExportOptions& options, pb::ModelProto* model,
                 std::vector<ModelExporter::Large>* large) {
-  const Graph written = WithBodies(Inferred(graph, options), options);
+  const Graph written = Prepared(graph, options);
   const int64_t source = written.AttrOr<ModelSource>(ModelSource::kAttr).opset;
   int64_t opset = source > 0 ? source : OpsetChooser::kOldest;
   for (;;) {

@@ -254,6 +254,28 @@ TEST_CASE("outputs that nobody reads but ONNX asks for: statistics of a batch") 
   CheckEqual(g, ImportOnnxBytes(model.SerializeAsString()));
 }
 
+TEST_CASE("targets that ONNX says without a symbol are constants") {
+  const auto text_of = [](std::string shape, std::string target, std::string op) {
+    const Graph g = ParseGraph("weft 1\ngraph (%x: f32" + shape +
+                               ") -> (%y) {\n  %s = weft::ShapeTensor() {dims = shape" + target +
+                               "}\n  %y = " + op + "\n}\n");
+    return TextOf(Exported(ApplyPasses(g, {"InferType", "InferShape"})));
+  };
+  const char* reshape = "Reshape(%x, %s) {allowzero = 1}";
+  const auto has = [](const std::string& text, const char* what) {
+    return text.find(what) != std::string::npos;
+  };
+  CHECK(has(text_of("[n, s, 768]", "[n, s, 12, 64]", reshape), "int64[4] {0,0,12,64}"));
+  CHECK(has(text_of("[n, 3, 4]", "[12*n]", reshape), "int64[1] {-1}"));
+  CHECK(has(text_of("[n, 1]", "[n, 4]", "Expand(%x, %s)"), "int64[2] {1,4}"));
+  // Near misses: beside n, which may be 0, nothing is inferred; two dimensions have new places; one
+  // grows to a size that only a symbol tells; 0 copies.
+  CHECK(has(text_of("[n, h, w]", "[n, h*w]", reshape), "Concat"));
+  CHECK(has(text_of("[n, s, 768]", "[s, n, 768]", reshape), "Concat"));
+  CHECK(has(text_of("[n, 1]", "[n, n]", "Expand(%x, %s)"), "Concat"));
+  CHECK(has(text_of("[n, 0]", "[0, n]", reshape), "Concat"));
+}
+
 TEST_CASE("symbolic extents: names, expressions, and extents that only a node tells") {
   const Graph g = ParseGraph(R"(weft 1
 graph (%x: f32[2*n, m], %z: f32[n // 2 + 1]) -> (%s, %c) {

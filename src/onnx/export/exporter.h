@@ -107,6 +107,9 @@ class ModelExporter {
   std::unordered_map<const Graph*, FunctionRef> fused_;
 };
 
+/// The graph with the targets of Reshape and Expand that ONNX says without a symbol as constants.
+Graph WithConstantTargets(Graph graph);
+
 /// What calls may pass a value to and what stands around it.
 class GraphWriter {
  public:

@@ -48,15 +48,16 @@ void IfShape(InferShapeContext& ctx) {
   const auto& p = ParamOf<IfParam>(ctx.node());
   const auto types = TypesFrom(ctx, 1);
   const auto shapes = ShapesFrom(ctx, 1);
-  const auto outer = SymbolsOf(shapes);
+  const auto values = ValuesFrom(ctx, 1);
+  const auto outer = SymbolsOf(shapes, values);
   const SymTensorPtr cond = InputValue(ctx, 0);
   const bool decided = cond && cond->is_const();
   WEFT_CHECK(!cond || cond->elements.size() == 1, kShapeMismatch, "{}: cond has {} elements",
              ctx.node()->Describe(), cond ? cond->elements.size() : 0);
   const bool yes = decided && cond->ints()[0] != 0;
-  const InferredBody a =
-      InferBody(*(decided && !yes ? p.else_branch : p.then_branch).graph, types, shapes, true);
-  const InferredBody b = decided ? a : InferBody(*p.else_branch.graph, types, shapes, true);
+  const InferredBody a = InferBody(*(decided && !yes ? p.else_branch : p.then_branch).graph, types,
+                                   shapes, true, values);
+  const InferredBody b = decided ? a : InferBody(*p.else_branch.graph, types, shapes, true, values);
   int unbacked = 0;
   for (int k = 0; k < ctx.num_outputs(); ++k) {
     const Shape s = a.shape(size_t(k)), t = b.shape(size_t(k));
@@ -70,7 +71,14 @@ void IfShape(InferShapeContext& ctx) {
       dims.push_back(equal ? s[d] : ctx.unbacked(unbacked));
       ++unbacked;
     }
-    SetOrExplain(ctx, k, Shape(std::move(dims)));
+    const Shape out(std::move(dims));
+    SetOrExplain(ctx, k, out);
+    const SymTensorPtr v = a.value(size_t(k)), w = b.value(size_t(k));
+    if (!v || !w || v->dims != w->dims) continue;
+    SetValue(ctx, k, out, [&](int64_t i) {
+      const SymInt e = v->elements.at(size_t(i));
+      return IsOuter(e, outer) && e == w->elements.at(size_t(i)) ? e : SymInt();
+    });
   }
 }
 Tensors IfHost(const NodePtr& n, const Tensors& in) {

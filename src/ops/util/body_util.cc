@@ -14,15 +14,18 @@ const Graph& BodyOf(const NodePtr& n, const GraphAttr& body) {
 }
 
 InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::vector<Shape>& shapes,
-                       bool with_shapes) {
+                       bool with_shapes, const std::vector<SymTensorPtr>& values) {
   const std::vector<NodePtr> inputs = body.inputs();
+  ValueMap known;
   for (size_t i = 0; i < inputs.size() && i < types.size(); ++i) {
     if (types[i].is_tensor() && types[i].known())
       body.SetAttr(inputs[i], "dtype", types[i].dtype);
     else if (types[i].known())
       body.SetAttr(inputs[i], "type", types[i].ToString());
     if (with_shapes && i < shapes.size()) body.SetAttr(inputs[i], "shape", shapes[i]);
+    if (i < values.size() && values[i]) known.set(NodeEntry(inputs[i]), values[i]);
   }
+  if (!values.empty()) body.SetAttr("value", std::move(known));
   PassOptions plain;
   plain.verify = false;
   InferredBody out;
@@ -37,8 +40,12 @@ bool IsOuter(SymInt d, const std::vector<SymInt>& outer) {
     if (std::find(outer.begin(), outer.end(), s) == outer.end()) return false;
   return true;
 }
-std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes) {
+std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes,
+                              const std::vector<SymTensorPtr>& values) {
   std::vector<SymInt> out;
+  for (const SymTensorPtr& v : values)
+    for (SymInt e : v ? v->elements : std::vector<SymInt>())
+      for (SymInt symbol : e.Symbols()) out.push_back(symbol);
   for (const Shape& s : shapes) {
     if (!s.has_rank()) continue;
     for (SymInt d : s.dims())
@@ -85,6 +92,12 @@ std::vector<Type> TypesFrom(InferShapeContext& ctx, int first) {
   std::vector<Type> types;
   for (int i = first; i < ctx.num_inputs(); ++i) types.push_back(ctx.in_type(i));
   return types;
+}
+
+std::vector<SymTensorPtr> ValuesFrom(InferShapeContext& ctx, int first) {
+  std::vector<SymTensorPtr> values;
+  for (int i = first; i < ctx.num_inputs(); ++i) values.push_back(ctx.in_value(i));
+  return values;
 }
 
 InferredBody InferStates(const Graph& body, const std::vector<Type>& types,

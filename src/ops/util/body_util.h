@@ -6,6 +6,7 @@
 
 #include "host_util.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op_param.h"
 
 namespace weft::ops {
@@ -15,17 +16,22 @@ struct InferredBody {
   Graph graph;
   Type type(size_t i) const { return graph.GetAttr<TypeMap>("dtype")[graph.outputs[i]]; }
   Shape shape(size_t i) const { return graph.GetAttr<ShapeMap>("shape")[graph.outputs[i]]; }
+  SymTensorPtr value(size_t i) const {
+    const SymTensorPtr* v = graph.GetAttr<ValueMap>("value").find(graph.outputs[i]);
+    return v ? *v : nullptr;
+  }
 };
 
 /// The graph of an attribute; throws kBadAttribute where there is none.
 const Graph& BodyOf(const NodePtr& n, const GraphAttr& body);
-/// The body with its inputs of these types and, where asked for, shapes.
+/// The body with its inputs of these types and, where asked for, shapes and values (null: none).
 InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::vector<Shape>& shapes,
-                       bool with_shapes);
+                       bool with_shapes, const std::vector<SymTensorPtr>& values = {});
 /// An extent of a body that means the same outside: no symbol of the body's own.
 bool IsOuter(SymInt d, const std::vector<SymInt>& outer);
-/// Every symbol in `shapes`.
-std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes);
+/// Every symbol in `shapes` and `values`.
+std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes,
+                              const std::vector<SymTensorPtr>& values = {});
 /// Sets the shape of output k and, where some of it is unknown, says why.
 void SetOrExplain(InferShapeContext& ctx, int k, const Shape& s);
 /// Outputs 0 .. are the states; extents that no iteration tells become unbacked symbols, numbered
@@ -38,6 +44,7 @@ std::vector<SymInt> OuterDims(InferShapeContext& ctx, const Shape& s,
 std::vector<Type> TypesFrom(InferTypeContext& ctx, int first);
 std::vector<Shape> ShapesFrom(InferShapeContext& ctx, int first);
 std::vector<Type> TypesFrom(InferShapeContext& ctx, int first);
+std::vector<SymTensorPtr> ValuesFrom(InferShapeContext& ctx, int first);
 /// Shapes of the states where the body keeps them; unknown otherwise. `shapes` are those of the
 /// body's inputs, of which states are [first, first + count).
 InferredBody InferStates(const Graph& body, const std::vector<Type>& types,

@@ -63,7 +63,7 @@ SymInt UnifyDims(InferShapeContext& ctx, SymInt a, SymInt b, const char* what) {
   }
   WEFT_CHECK(ctx.facts().AddEqual(a, b), kShapeMismatch, "{}: {} must agree, but {} cannot be {}",
              ctx.node()->Describe(), what, a.ToString(), b.ToString());
-  return b.is_const() ? b : a;
+  return b.size() < a.size() || b.is_const() ? b : a;
 }
 
 SymInt MinOf(SymInt a, SymInt b, const Facts& facts) {

@@ -8,11 +8,17 @@
 ///              known ("op Squeeze 's': the axes ..")
 ///   cost       one call of FInferShape per node without a row; linear, about 1 us a node
 ///   source     PFVM's symbolic shapes; ONNX shape inference and data propagation
+///
+/// Nodes with unknown extents are asked again whenever inference runs, and so are those at which a
+/// size that depends on data (u0) begins: what their operands are may be known by now, as pads that
+/// have become constant. Such a size is resolved then, and every row that mentions it made anew.
 #include <algorithm>
 
+#include "moved_values.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/op/host_eval.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
@@ -42,6 +48,10 @@ class Context final : public InferShapeContext {
     values = g.TakeAttrOr<ValueMap>("value");
     unknown = g.TakeAttrOr<UnknownMap>("unknown");
     known = g.AttrOr<Facts>("facts");
+    resolved = g.TakeAttrOr<Facts>("resolved");
+    any_resolved = !resolved.ToStrings().empty();
+    any_introduced = g.HasAttr("introduced");
+    introduced = g.TakeAttrOr<ShapeMap>("introduced");
     unbacked_ids = g.TakeAttrOr<NodeMap<Ints>>("unbacked");
     for (NodeId id = 0; id < unbacked_ids.id_bound(); ++id)
       if (const Ints* ks = unbacked_ids.find(id))
@@ -72,13 +82,18 @@ class Context final : public InferShapeContext {
   void set_out(int i, Shape s) override {
     const NodeEntry e(node_, uint32_t(i));
     if (const Shape* old = shapes.find(e)) s = Merge(*old, std::move(s), i);
+    if (const Shape* old = introduced.find(e)) ResolveSizes(*old, s);
+    for (int d = 0; any_resolved && s.has_rank() && d < s.rank(); ++d)
+      s.set(d, resolved.Simplify(s[d]));
     shapes.set(e, std::move(s));
   }
   void set_out_value(int i, SymTensor v) override {
     if (int64_t(v.elements.size()) > kMaxSymTensor) return;
     // Data wraps at 64 bits; what may is not followed.
-    for (SymInt& e : v.elements)
+    for (SymInt& e : v.elements) {
+      if (any_resolved) e = resolved.Simplify(e);
       if (!NeverWraps(e)) e = SymInt();
+    }
     values.set(NodeEntry(node_, uint32_t(i)), std::make_shared<const SymTensor>(std::move(v)));
   }
   Facts& facts() override { return known; }
@@ -92,11 +107,39 @@ class Context final : public InferShapeContext {
   void explain(int i, std::string reason) override {
     unknown.set(NodeEntry(node_, uint32_t(i)), std::move(reason));
   }
-  /// Every entry of `n` is known, or says why it is not.
-  bool Explained(NodePtr n) const {
+  /// A size that depends on data begins at `n`: no operand of it mentions that size.
+  bool Introduces(NodePtr n) {
+    return AnySize(n, [&](SymInt d) {
+      const std::vector<SymInt>& sizes = UnbackedIn(d);
+      return std::any_of(sizes.begin(), sizes.end(), [&](SymInt u) { return !OperandsTell(n, u); });
+    });
+  }
+  /// Keeps the sizes that begin at `n`, for when an edit drops its rows.
+  void KeepIntroduced(NodePtr n) {
+    introduced.erase(n->id());
+    if (!Introduces(n)) return;
+    any_introduced = true;
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
-      if (const NodeEntry e(n, i); IsOpen(e) && !unknown.find(e)) return false;
+      introduced.set(n->id(), i, shapes[NodeEntry(n, i)]);
+  }
+  /// Drops what is known of `n` where it mentions a size that has been resolved.
+  bool DropStale(NodePtr n) {
+    const auto is_stale = [&](SymInt d) {
+      const std::vector<SymInt>& sizes = UnbackedIn(d);
+      return std::any_of(sizes.begin(), sizes.end(),
+                         [&](SymInt u) { return resolved.Simplify(u) != u; });
+    };
+    if (!any_resolved || n->is_variable() || !AnySize(n, is_stale)) return false;
+    shapes.erase(n->id());
+    values.erase(n->id());
+    unknown.erase(n->id());
     return true;
+  }
+  /// Not all of the shapes of `n` is known; what its operands are may be by now.
+  bool IsOpen(NodePtr n) const {
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      if (IsOpen(NodeEntry(n, i))) return true;
+    return false;
   }
   /// Replaces what the rule of `n` has said about its own results by where the
   /// lack of knowledge begins.
@@ -112,9 +155,51 @@ class Context final : public InferShapeContext {
   ValueMap values;
   UnknownMap unknown;
   Facts known;
+  Facts resolved;  ///< what data-dependent sizes have turned out to be
+  bool any_resolved = false, any_introduced = false;
   NodeMap<Ints> unbacked_ids;
+  ShapeMap introduced;  ///< of nodes at which a data-dependent size begins
 
  private:
+  /// The data-dependent sizes that `d` mentions.
+  const std::vector<SymInt>& UnbackedIn(SymInt d) {
+    static const std::vector<SymInt> kNone;
+    if (!d.known() || d.is_const()) return kNone;
+    const auto [it, fresh] = unbacked_in_.try_emplace(d);
+    for (SymInt s : fresh ? d.Symbols() : kNone)
+      if (s.is_unbacked()) it->second.push_back(s);
+    return it->second;
+  }
+  template <class Holds>
+  bool AnySize(NodePtr n, Holds holds) {
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      if (AnySizeOf(NodeEntry(n, i), holds)) return true;
+    return false;
+  }
+  /// Does it hold for a dimension of `e`, or for an element of its value?
+  template <class Holds>
+  bool AnySizeOf(const NodeEntry& e, Holds holds) {
+    const Shape* shape = shapes.find(e);
+    if (shape && std::any_of(shape->dims().begin(), shape->dims().end(), holds)) return true;
+    const SymTensorPtr* v = values.find(e);
+    return v && *v && std::any_of((*v)->elements.begin(), (*v)->elements.end(), holds);
+  }
+  bool OperandsTell(NodePtr n, SymInt u) {
+    return std::any_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& in) {
+      return in.node && AnySizeOf(in, [&](SymInt d) {
+               const std::vector<SymInt>& sizes = UnbackedIn(d);
+               return std::find(sizes.begin(), sizes.end(), u) != sizes.end();
+             });
+    });
+  }
+  /// `given` is a size that depends on data and began at this node, `found` is not.
+  bool Resolves(SymInt given, SymInt found) {
+    const std::vector<SymInt>& sizes = UnbackedIn(given);
+    const std::vector<SymInt>& left = UnbackedIn(found);
+    return std::any_of(sizes.begin(), sizes.end(), [&](SymInt u) {
+      return std::find(left.begin(), left.end(), u) == left.end() && !OperandsTell(node_, u);
+    });
+  }
   /// A tensor of which an extent or the rank is not known. Other types have no shape to know.
   bool IsOpen(const NodeEntry& e) const {
     return !shapes[e].fully_known() && types_[e].is_tensor();
@@ -163,21 +248,37 @@ class Context final : public InferShapeContext {
       if (!found[d].known()) {
         found.set(d, given[d]);
       } else if (given[d].known() && found[d] != given[d]) {
-        check(known.AddEqual(found[d], given[d]));
+        if (Resolves(given[d], found[d]))
+          check(Resolve(given[d], found[d]));
+        else
+          check(known.AddEqual(found[d], given[d]));
       }
     }
     return found;
   }
+  bool Resolve(SymInt given, SymInt found) {
+    if (resolved.ProvedEqual(given, found)) return true;
+    any_resolved = true;
+    return resolved.AddEqual(given, found, false) && known.AddEqual(given, found, false);
+  }
+  /// `old` is what this node's rule gave earlier.
+  void ResolveSizes(const Shape& old, const Shape& found) {
+    if (!old.has_rank() || !found.has_rank() || old.rank() != found.rank()) return;
+    for (int d = 0; d < old.rank(); ++d)
+      if (old[d].known() && found[d].known() && old[d] != found[d] && Resolves(old[d], found[d]))
+        Resolve(old[d], found[d]);
+  }
   const TypeMap& types_;
   NodePtr node_;
+  std::unordered_map<SymInt, std::vector<SymInt>> unbacked_in_;
   int64_t next_unbacked_ = 0;
 };
 
 /// An op that says only FCodeGen in its element-wise form broadcasts its inputs, as
 /// the article's ops do.
-void BroadcastInputs(Context& c) {
+void BroadcastInputs(InferShapeContext& c) {
   Shape s = c.in(0);
-  for (int i = 1; i < c.num_inputs(); ++i) s = BroadcastDemanded(s, c.in(i), &c.known);
+  for (int i = 1; i < c.num_inputs(); ++i) s = BroadcastDemanded(s, c.in(i), &c.facts());
   for (int i = 0; i < c.num_outputs(); ++i) c.set_out(i, s);
 }
 
@@ -240,32 +341,33 @@ Graph InferShape(Graph g, PassContext& ctx) {
   done.reserve(g.id_bound());
   const auto& infer = Op::GetAttr<FInferShape>("FInferShape");
   const auto& codegen = Op::GetAttr<FCodeGen>("FCodeGen");
+  const auto& moves = Op::GetAttr<TMovesElements>("TMovesElements");
   int64_t inferred = 0;
   std::vector<NodePtr> order =
       g.inputs();  // those that nothing reads are checked and bind symbols as well
   for (NodePtr n : g.TopoOrder()) order.push_back(n);
-  for (NodePtr n : order) {
-    // An edit may have taken the reason and left the shape.
-    if (done.find(n) && c.Explained(n)) continue;
+  const auto infer_one = [&](NodePtr n) {
     if (++inferred % 256 == 0) ctx.cancel().Check();
     done.set(n, 1);
     if (n->is_variable()) {
       InferVariable(c, n);
       CheckBytes(n, 0, c.shapes[NodeEntry(n)], types[NodeEntry(n)], ctx.limits());
-      c.TraceUnknowns(n);
-      continue;
+      return c.TraceUnknowns(n);
     }
     c.Enter(n);
     const FInferShape* f = infer.find(n->op());
     const FCodeGen* code = f ? nullptr : codegen.find(n->op());
     try {
-      if (f)
+      if (f) {
         InferByRule(c, n, *f);
-      else if (code && code->elementwise && n->num_inputs() > 0)
-        BroadcastInputs(c);
-      else
+        if (moves.get(n->op(), false) && !c.values.find(NodeEntry(n)))
+          FollowMovedElements(c, c.shapes[NodeEntry(n)]);
+      } else if (code && code->elementwise && n->num_inputs() > 0) {
+        InferByRule(c, n, BroadcastInputs);
+      } else {
         for (uint32_t i = 0; i < n->num_outputs(); ++i)
           c.explain(int(i), "it has no shape inference");
+      }
     } catch (Error& e) {
       e.AddPlace(n->Describe());
       throw;
@@ -275,12 +377,22 @@ Graph InferShape(Graph g, PassContext& ctx) {
       CheckBytes(n, i, c.shapes[NodeEntry(n, i)], c.out_type(int(i)), ctx.limits());
     }
     c.TraceUnknowns(n);
+    c.KeepIntroduced(n);
+  };
+  for (NodePtr n : order) {
+    const bool stale = c.DropStale(n);
+    if (stale || !done.find(n) || c.IsOpen(n) || c.Introduces(n)) infer_one(n);
   }
+  // What mentions a resolved size may stand before the node that tells it: weft::ShapeTensor.
+  for (NodePtr n : order)
+    if (c.DropStale(n)) infer_one(n);
   ctx.Count("inferred", inferred);
   g.SetAttr("shape", std::move(c.shapes));
   g.SetAttr("value", std::move(c.values));
   g.SetAttr("unknown", std::move(c.unknown));
   if (!c.known.ToStrings().empty()) g.SetAttr("facts", std::move(c.known));
+  if (c.any_resolved) g.SetAttr("resolved", std::move(c.resolved));
+  if (c.any_introduced) g.SetAttr("introduced", std::move(c.introduced));
   g.SetAttr("unbacked", std::move(c.unbacked_ids));
   g.SetAttr("shape_inferred", std::move(done));
   return g;
@@ -291,6 +403,13 @@ WEFT_REGISTER_GRAPH_ATTR(shape_inferred, kDerived, NodeMap<uint8_t>)
     .hidden();
 WEFT_REGISTER_GRAPH_ATTR(unbacked, kGiven, NodeMap<Ints>)
     .describe("numbers of the data-dependent sizes of a node")
+    .hidden();
+
+WEFT_REGISTER_GRAPH_ATTR(introduced, kGiven, ShapeMap)
+    .describe("shapes of nodes at which a data-dependent size begins")
+    .hidden();
+WEFT_REGISTER_GRAPH_ATTR(resolved, kGiven, Facts)
+    .describe("what data-dependent sizes have turned out to be")
     .hidden();
 
 WEFT_REGISTER_PASS(InferShape)

@@ -60,6 +60,9 @@ Graph FoldConstants(Graph g, PassContext& ctx) {
     g.ReplaceNode(n, to);
     ctx.Count("folded");
   }
+  // Sizes that were data may be known by the values: what mentions them is inferred anew.
+  if (total > 0 && g.HasAttr("introduced"))
+    for (const char* rows : {"shape", "value"}) g.DropAttr(rows);
   ctx.Count("bytes", total);
   ctx.Count("dead", g.EraseDead());
   return g;

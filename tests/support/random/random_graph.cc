@@ -302,8 +302,8 @@ RandomGraph MakeRandomGraph(uint64_t seed, int max_nodes) {
   g.SetInputs(kept);
   out.inputs = inputs;
   g.EraseDead();
-  for (const char* a : {"shape", "dtype", "value", "unknown", "facts", "unbacked", "shape_inferred",
-                        "dtype_inferred"})
+  for (const char* a : {"shape", "dtype", "value", "unknown", "facts", "unbacked", "introduced",
+                        "resolved", "shape_inferred", "dtype_inferred"})
     g.DropAttr(a);
   return out;
 }

@@ -45,6 +45,18 @@ WEFT_REGISTER_REWRITE_RULE("known-value")
     .describe("shape arithmetic replaced by its value")
     .apply(KnownValue);
 
+/// A size that depended on data when the vector was made is known by now.
+std::vector<NodeEntry> ResolvedExtents(RewriteContext& ctx, const NodePtr& n) {
+  const SymTensorPtr v = ctx.value(NodeEntry(n));
+  if (!v || !v->fully_known() || IsExtentVector(NodeEntry(n), v->elements)) return {};
+  return {ExtentVector(ctx.graph(), v->elements)};
+}
+WEFT_REGISTER_REWRITE_RULE("resolved-extents")
+    .group("shape-arithmetic")
+    .root(builtin::kShapeTensor)
+    .describe("dimensions that depended on data and are known by now")
+    .apply(ResolvedExtents);
+
 /// Every op that only arranges elements in row-major order, as Reshape to what it gives.
 std::vector<NodeEntry> ViewAsReshape(RewriteContext& ctx, const NodePtr& n) {
   const Shape& out = ctx.shape(NodeEntry(n));
