@@ -252,6 +252,42 @@ TEST_SUITE("weft command") {
     CHECK(!fs::is_empty(dir / "dump"));
   }
 
+  TEST_CASE("oddities of a file: a warning each, and --strict") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel), good = dir / "good.onnx",
+                      odd = dir / "odd.onnx", worse = dir / "worse.onnx";
+    REQUIRE(Weft({"opt", model, "--passes", "Simplify", "-o", good}).code == 0);
+    std::string bytes = Slurp(good);
+    REQUIRE(bytes[0] == 8);  // the tag of ir_version, and one byte of it
+    bytes[1] = 0;
+    dir.Write("odd.onnx", bytes);
+    bytes[1] = 100;
+    dir.Write("worse.onnx", bytes);
+    Result r = Weft({"run", good, "--random", "--strict"});
+    CHECK(r.code == 0);
+    CHECK(r.err.empty());
+    for (const char* command : {"run", "bench", "compile", "inspect", "opt", "grad", "check"}) {
+      CAPTURE(command);
+      std::vector<std::string> line = {command, odd};
+      const std::string name = command;
+      if (name == "run") line.insert(line.end(), {"--random"});
+      if (name == "bench") line.insert(line.end(), {"--iterations", "1"});
+      if (name == "compile") line.insert(line.end(), {"--target", "cpu"});
+      if (name == "opt") line.insert(line.end(), {"--passes", "Simplify"});
+      if (name == "grad") line.insert(line.end(), {"-o", dir / "g.weft"});
+      r = Weft(line);
+      CHECK(r.says("warning[missing-ir] " + odd + ": the model has no IR version"));
+      CHECK(r.says("(hint: set ir_version)"));
+      CHECK(r.err.find("warning") == r.err.rfind("warning"));
+      line.push_back("--strict");
+      Fails(line, 4, "WEFT-E0301", "the model has no IR version");
+    }
+    const Json j = Parsed(Weft({"inspect", odd, "--json"}));
+    REQUIRE(j["findings"].size() == 1);
+    CHECK(j["findings"][0]["oddity"] == "missing-ir");
+    Fails({"run", worse, "--random"}, 3, "WEFT-E0401", "IR version 100");
+  }
+
   TEST_CASE("inspect and support") {
     const Folder dir;
     const std::string model = dir.Write("m.weft", kModel);

@@ -11,7 +11,7 @@ const OddityRow& RowOf(Oddity oddity) {
   constexpr ErrorCode kInvalid = ErrorCode::kInvalidModel;
   static constexpr OddityRow kRows[] = {
       {Oddity::kNodeOrder, kInvalid, "node-order", "the nodes are taken in topological order",
-       "the nodes of a graph must be in topological order"},
+       "write the nodes in topological order"},
       {Oddity::kMinusOneDim, kInvalid, "minus-one-dim", "taken as a dimension of any size",
        "a dimension of any size has a name, or neither name nor value"},
       {Oddity::kMissingIr, kInvalid, "missing-ir", "taken as one of the newest", "set ir_version"},

@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 
 import cases  # noqa: F401
@@ -33,7 +34,6 @@ def written(model, folder):
 
 def names_of(path):
     """Names of the outputs, which Weft's files are called by."""
-    import onnx
     return [o.name for o in onnx.load(path, load_external_data=False).graph.output]
 
 
