@@ -4,7 +4,8 @@ and through weft: its optimizer's levels, that of transformers, quantization in 
 six small ones of models.py.
 
 Needs numpy, onnx, onnxruntime (sympy and onnxconverter-common where they are installed) and the command weft
-(WEFT=build/bin/weft). Prints a line for each file, with the operators that are not of the standard, and the count."""
+(WEFT=build/bin/weft). Exit status 77 where these packages are missing. Prints a line for each file, with the operators that
+are not of the standard, and the count."""
 import argparse
 import collections
 import logging
@@ -13,13 +14,17 @@ import re
 import sys
 import tempfile
 
-import numpy as np
-import onnx
-import onnxruntime as ort
-from onnx import TensorProto as T
+sys.dont_write_bytecode = True  # the tree stays as it is
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
 
-import models
-import peer
+    import models
+    import peer
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
 
 logging.disable(logging.WARNING)
 

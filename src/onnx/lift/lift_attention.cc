@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -209,7 +210,7 @@ void RotaryEmbedding(Lift* l) {
     return Unsqueezed(l, UsedColumns(l, table, own, turned), {rank == 3 ? 2 : 1});
   };
   const std::string cos = rows(l->input(1)), sin = rows(l->input(2));
-  if (l->ExtentOf(x, -1) == turned * (rank == 3 ? heads : 1)) turned = 0;
+  if (l->ExtentOf(x, -1) == (rank == 3 ? CheckedMul(turned, heads) : turned)) turned = 0;
   const std::string apart = rank == 3 ? Reshaped(l, x, {0, 0, heads, -1}) : x;
   const std::string y = Rotated(l, apart, cos, sin, turned, interleaved);
   l->Replace({rank == 3 ? Reshaped(l, y, {0, 0, -1}) : y});
@@ -487,7 +488,7 @@ void ContribMultiHeadAttention(Lift* l) {
   const auto apart = [&](const std::string& x) { return Reshaped(l, x, {0, 0, heads, -1}); };
   bool cross = false;  // keys and values of another sequence, heads apart already
   if (key.empty()) {
-    if (hidden) hidden = *hidden * heads;
+    if (hidden) hidden = CheckedMul(*hidden, heads);
     q = unpacked(query, 0);
     k = unpacked(query, 1);
     v = unpacked(query, 2);
@@ -509,8 +510,8 @@ void ContribMultiHeadAttention(Lift* l) {
       *x = l->Before("Add", {*x, Reshaped(l, own, {heads, -1})});
     };
     add(&q, 0, *hidden);
-    if (!cross) add(&k, *hidden, 2 * *hidden);
-    if (!cross) add(&v, 2 * *hidden, kToEnd);
+    if (!cross) add(&k, *hidden, CheckedMul(2, *hidden));
+    if (!cross) add(&v, CheckedMul(2, *hidden), kToEnd);
   }
   q = Transposed(l, q, {0, 2, 1, 3});
   if (!cross) {
@@ -542,7 +543,7 @@ void ContribRotaryEmbedding(Lift* l) {
     // Without a partial rotation the table says how large a head is.
     const auto half = l->ExtentOf(table, -1);
     if (!half && heads <= 0) l->Unsupported("neither num_heads nor the size of a head is known");
-    apart = Reshaped(l, x, half ? Ints{0, 0, -1, 2 * *half} : Ints{0, 0, heads, -1});
+    apart = Reshaped(l, x, half ? Ints{0, 0, -1, CheckedMul(2, *half)} : Ints{0, 0, heads, -1});
   }
   // One number is where the sequence begins.
   std::string at = positions;
@@ -565,7 +566,7 @@ void ContribGroupQueryAttention(Lift* l) {
   if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0)
     WEFT_THROW(kBadAttribute, "num_heads is {} and kv_num_heads {}, not a positive multiple", heads,
                kv_heads);
-  const int64_t groups = heads / kv_heads;
+  const int64_t groups = heads / kv_heads, all_heads = CheckedAdd(heads, CheckedMul(2, kv_heads));
   const AttrValue given_scale = l->Take("scale");
   const double softcap = l->Take<double>("softcap", 0);
   const bool rotary = l->Take<int64_t>("do_rotary", 0) != 0;
@@ -590,10 +591,10 @@ void ContribGroupQueryAttention(Lift* l) {
   std::optional<int64_t> size = l->ExtentOf(query, -1);
   std::string q = query, k = l->input(1), v = l->input(2);
   const bool packed = k.empty();
-  if (size) size = *size / (packed ? heads + 2 * kv_heads : heads);
+  if (size) size = *size / (packed ? all_heads : heads);
   if (packed) {
     // Heads of q, k and v one after the other.
-    const std::string all = Reshaped(l, q, {0, 0, heads + 2 * kv_heads, -1});
+    const std::string all = Reshaped(l, q, {0, 0, all_heads, -1});
     const auto parts = l->BeforeMany("Split", {all, l->Ints({heads, kv_heads, kv_heads})},
                                      {{"axis", int64_t{2}}, {"num_outputs", int64_t{3}}}, 3);
     q = parts[0];
@@ -645,7 +646,7 @@ void ContribGroupQueryAttention(Lift* l) {
     // A table that is as wide as half a head turns all of it.
     const auto half = l->ExtentOf(cos_table, -1);
     if (!half) l->Unsupported("do_rotary = 1 with a cos_cache whose width is not known");
-    const int64_t turned = size && *half * 2 == *size ? 0 : *half * 2;
+    const int64_t both = CheckedMul(2, *half), turned = size == both ? 0 : both;
     q = Rotated(l, q, cos, sin, turned, interleaved);
     k = Rotated(l, k, cos, sin, turned, interleaved);
   }

@@ -1,5 +1,7 @@
 // com.microsoft: every row of tests/onnxruntime/contrib_ops.txt, which contrib_ops.py there records
 // from ONNX Runtime; the form after lifting; and what is refused.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -267,6 +269,23 @@ TEST_CASE("com.microsoft: what is not taken is named with what is") {
   CHECK(Says(said("float[2, 3, 4] x, uint8[6, 1, 2] w, float[6] s",
                   "MatMulNBits<K = 4, N = 6, block_size = 4>(x, w, s)"),
              "B is not a constant"));
+  // Numbers that would leave 64 bits, or fit nothing.
+  for (const char* sizes :
+       {"K = 9223372036854775807, N = 6, block_size = 16",
+        "K = 32, N = 9223372036854775807, block_size = 16",
+        "K = 32, N = 6, block_size = 9223372036854775807",
+        "K = 32, N = 6, block_size = 16, bits = 0", "K = 48, N = 6, block_size = 16"})
+    CHECK(
+        ErrorOf(ModelOf(fmt::format(
+                    "<ir_version: 10, opset_import: [\"\" : 21, \"com.microsoft\" : 1]> "
+                    "g (float[2, 32] x) => (y) <uint8[4] w = {{1, 2, 3, 4}}, float[1] s = {{1.0}}> "
+                    "{{ y = com.microsoft.MatMulNBits<{}>(x, w, s) }}",
+                    sizes)))
+            .code() != ErrorCode::kInternal);
+  CHECK(Says(said("float[2, 3, 16] x, int32[2] n, int32 t",
+                  "GroupQueryAttention<num_heads = 9223372036854775807, kv_num_heads = "
+                  "9223372036854775807>(x, , , , , n, t)"),
+             "64 bits"));
   // An operator that no table has: the message says which.
   CHECK(Says(said(x, "LongformerAttention<num_heads = 2>(x, w)"), "LongformerAttention"));
   // A lift that waits for it has nothing to say of its own.

@@ -7,6 +7,7 @@
 #include "lift_attention.h"
 #include "lift_contrib.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -92,22 +93,22 @@ void MatMulNBits(Lift* l) {
   if (k <= 0 || n <= 0 || block <= 0)
     WEFT_THROW(kBadAttribute, "K = {}, N = {}, block_size = {}: not positive", k, n, block);
   if (!l->input(4).empty()) l->Unsupported("g_idx is not supported");
-  const int64_t blocks = (k + block - 1) / block;
   const DType dtype = UnsignedOf(l, bits);
-  const std::string scale = l->Before("Reshape", {l->input(2), l->Ints({n, blocks})});
   const TensorPtr packed = l->constant_of(l->input(1));
   if (!packed) l->Unsupported("B is not a constant");
-  const std::string q = l->Constant(Viewed(packed, dtype, {n, blocks * block}));
+  const int64_t wide = CheckedRoundUp(k, block), blocks = wide / block;
+  const std::string scale = l->Before("Reshape", {l->input(2), l->Ints({n, blocks})});
+  const std::string q = l->Constant(Viewed(packed, dtype, {n, wide}));
   const AttrDict attrs{{"axis", 1}, {"block_size", block}};
   std::string zero = l->input(3), w;
   if (!zero.empty() && l->dtype_of(zero) != DType::kU8) {
     // Zeros that are not whole numbers: (q - zero) scale by blocks.
     const std::string own = l->Before("Reshape", {zero, l->Ints({n, blocks, 1})});
-    const std::string wide = l->Before(
+    const std::string values = l->Before(
         "Reshape", {l->Before("CastLike", {q, l->input(2)}), l->Ints({n, blocks, block})});
     const std::string apart = l->Before("Reshape", {scale, l->Ints({n, blocks, 1})});
     w = l->Before("Reshape",
-                  {l->Before("Mul", {l->Before("Sub", {wide, own}), apart}), l->Ints({n, -1})});
+                  {l->Before("Mul", {l->Before("Sub", {values, own}), apart}), l->Ints({n, -1})});
   } else {
     TensorPtr zeros;
     if (!zero.empty()) {
@@ -125,7 +126,7 @@ void MatMulNBits(Lift* l) {
     }
     w = Dequantized(l, q, scale, l->Constant(zeros), attrs);
   }
-  if (blocks * block != k) w = l->Before("Slice", {w, l->Ints({0}), l->Ints({k}), l->Ints({1})});
+  if (wide != k) w = l->Before("Slice", {w, l->Ints({0}), l->Ints({k}), l->Ints({1})});
   w = l->Before("Transpose", {w}, {{"perm", Ints{1, 0}}});
   const std::string y = l->Before("MatMul", {l->input(0), w});
   l->Replace({l->input(5).empty() ? y : l->Before("Add", {y, l->input(5)})});
@@ -142,16 +143,17 @@ void GatherBlockQuantized(Lift* l) {
     return axis < 0 ? axis + rank : axis;
   };
   const int64_t pick = axis_of("gather_axis", 0), along = axis_of("quantize_axis", 1);
-  if (pick != 0 || along != rank - 1)
+  if (rank < 2 || pick != 0 || along != rank - 1)
     l->Unsupported(
         fmt::format("gather_axis = {} and quantize_axis = {} are not supported, only "
                     "the first and the last axis",
                     pick, along));
   const int index_rank = l->RankOf(l->input(1), "indices");
   std::vector<int64_t> dims = table->dims();
+  const DType narrow = UnsignedOf(l, bits);
   const bool packed = table->dtype() == DType::kU8 && bits < 8;
   if (packed) dims.back() *= 8 / bits;
-  const TensorPtr values = packed ? Viewed(table, UnsignedOf(l, bits), dims) : table;
+  const TensorPtr values = packed ? Viewed(table, narrow, dims) : table;
   const DType wide =
       IsSigned(values->dtype()) || values->dtype() == DType::kI4 ? DType::kI8 : DType::kU8;
   const auto picked = [&](const std::string& x) {
@@ -163,7 +165,8 @@ void GatherBlockQuantized(Lift* l) {
   TensorPtr zeros;
   if (!l->input(3).empty()) {
     zeros = l->constant_of(l->input(3));
-    if (!zeros) l->Unsupported("zero_points is not a constant");
+    if (!zeros || zeros->rank() != rank)
+      l->Unsupported("zero_points is not a constant of as many axes as data");
     if (zeros->dtype() == DType::kU8 && bits < 8) {
       const auto blocks = l->ExtentOf(l->input(2), -1);
       if (!blocks) l->Unsupported("the number of blocks is not known");
