@@ -129,3 +129,19 @@ TEST_CASE("quantizing to few bits and back is one kernel or two, with what stand
                Tensor::FromDoubles(DType::kF32, {4, 2}, {0.5, 1, 2, 0.125, 3, 4, 5, 6})});
   }
 }
+
+TEST_CASE("random values are drawn for numbers of few bits, and not for sequences") {
+  for (const DType t : kLowBits) {
+    CAPTURE(DTypeName(t));
+    const Graph g = e2e::FromText("graph @g(%x: " + NameOf(t) +
+                                  "[64]) -> (%y) {\n  %y = Cast(%x) {to = f32} : ?\n}");
+    const TensorPtr x = MakeRandomInputs(g, 1, {}).tensors.at(0);
+    REQUIRE(x->dtype() == t);
+    bool differ = false;
+    for (int64_t i = 1; i < 64; ++i) differ = differ || x->at(i) != x->at(0);
+    CHECK(differ);
+  }
+  const Graph g =
+      e2e::FromText("graph @g(%s: seq(f32)) -> (%y) {\n  %y = SequenceLength(%s) : ?\n}");
+  CHECK(e2e::Catch([&] { MakeRandomInputs(g, 1, {}); })->code == ErrorCode::kUnsupported);
+}

@@ -97,8 +97,9 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
     const NodePtr p = inputs[k];
     const Type declared = DeclaredType(p);
     const DType t = declared.known() ? declared.dtype : DType::kF32;
-    WEFT_CHECK(IsComputable(t), kUnsupported, "no random values of dtype {} for input '{}'",
-               DTypeName(t), p->attrs.name);
+    WEFT_CHECK(declared.is_tensor() && (IsComputable(t) || IsLowBit(t)), kUnsupported,
+               "no random values of type {} for input '{}'",
+               declared.known() ? declared.ToString() : std::string(DTypeName(t)), p->attrs.name);
     const InputDomain d = DomainOf(p);
     int64_t index_extent = 1;
     if (d.kind == InputDomain::kIndex) {
@@ -115,8 +116,10 @@ RandomInputs MakeRandomInputs(const Graph& graph, uint64_t seed, const SymBindin
     }
     auto tensor = std::make_shared<Tensor>(t, dims_of[p.get()]);
     for (int64_t i = 0; i < tensor->num_elements(); ++i) {
-      const double v = Draw(rng, t, d, index_extent);
-      if (IsFloat(t))
+      const double v = Draw(rng, ValueTypeOf(t), d, index_extent);
+      if (t == DType::kF8E8M0)
+        tensor->set(i, std::fabs(v));  // it has no negative numbers
+      else if (IsFloat(ValueTypeOf(t)))
         tensor->set(i, v);
       else
         tensor->set_int(i, int64_t(v));
