@@ -158,6 +158,7 @@ class GraphWriter {
   std::vector<uint8_t> is_output_;
   std::unordered_set<EntryKey> used_;  ///< entries that are read, or outputs
   std::vector<std::string> output_names_;
+  const Facts facts_;
   std::map<std::string, Source> sources_;      ///< by symbol
   std::map<std::string, std::string> values_;  ///< of symbols, by name
   std::map<std::string, std::string> steps_;   ///< values of constants and of operations on others
