@@ -37,7 +37,8 @@ GraphWriter::GraphWriter(ModelExporter* model, const Graph& graph, Names* names,
       shapes_(MapOf<ShapeMap>(graph, "shape")),
       types_(MapOf<TypeMap>(graph, "dtype")),
       node_names_(MapOf<onnx_import::NodeNames>(graph, onnx_import::kNodeNames)),
-      is_output_(graph.id_bound(), 0) {
+      is_output_(graph.id_bound(), 0),
+      facts_(graph.AttrOr<Facts>("facts")) {
   for (const NodeEntry& e : graph.outputs) {
     WEFT_CHECK(e.node, kInvalidModel, "an output of the graph is not set");
     is_output_[e.node->id()] = 1;

@@ -127,6 +127,7 @@ void GraphWriter::WriteShapeTensor(const NodePtr& n) {
     }
     flush();
   }
+  if (parts.size() == 1 && !is_output_[n->id()]) return SetName(n, parts[0]);
   pb::NodeProto* out = Add("", parts.empty() ? "Constant" : "Concat");
   NameNode(n, out);
   for (const std::string& p : parts) out->add_input(p);

@@ -5,6 +5,7 @@
 #include "exporter.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"
+#include "weft/sym/apply.h"
 
 namespace weft::onnx_export {
 namespace {
@@ -126,13 +127,23 @@ std::string GraphWriter::Expression(SymInt e) {
   struct Lower : SymVisitor {
     GraphWriter* w;
     std::vector<std::string> stack;
-    void Const(int64_t v) override { stack.push_back(w->IntsValue({v})); }
-    void Sym(SymInt s) override { stack.push_back(w->SymbolValue(s.symbol_name())); }
+    std::vector<SymInt> sizes;  // what the names of the stack hold
+    void Push(SymInt size, std::string name) {
+      sizes.push_back(size);
+      stack.push_back(std::move(name));
+    }
+    void Const(int64_t v) override { Push(v, w->IntsValue({v})); }
+    void Sym(SymInt s) override { Push(s, w->SymbolValue(s.symbol_name())); }
     void Op(char op) override {
       const std::string b = stack.back();
-      stack.pop_back();
+      const SymInt y = sizes.back();
+      stack.pop_back(), sizes.pop_back();
       const std::string a = stack.back();
-      stack.back() = Apply(op, a, b);
+      const SymInt x = sizes.back();
+      const bool natural = w->facts_.RangeOf(x).lo >= 0 && w->facts_.RangeOf(y).lo >= 0;
+      stack.back() =
+          op == '/' && natural ? w->Step("extent.value", "Div", {a, b}) : Apply(op, a, b);
+      sizes.back() = ApplySymOp(op, x, y);
     }
     std::string Apply(char op, const std::string& a, const std::string& b) {
       const auto make = [&](const char* name, const std::string& x, const std::string& y) {
@@ -146,7 +157,8 @@ std::string GraphWriter::Expression(SymInt e) {
         case '*':
           return make("Mul", a, b);
         case '/':
-          // ONNX's division truncates; without the remainder of the divisor's sign it is exact.
+          // ONNX's division truncates, which differs below 0; without the remainder of the
+          // divisor's sign it is exact.
           return make("Div", make("Sub", a, make("Mod", a, b)), b);
         case '%':
           return make("Mod", a, b);

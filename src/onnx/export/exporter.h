@@ -180,6 +180,7 @@ class GraphWriter {
   std::vector<uint8_t> is_output_;
   std::unordered_set<EntryKey> used_;  ///< entries that are read as operands, or outputs
   std::vector<std::string> output_names_;
+  const Facts facts_;
   std::unordered_set<std::string> input_dims_;  ///< names of dims of the model's inputs
   std::map<std::string, Source> sources_;       ///< by symbol
   std::map<std::string, std::string> values_;   ///< of symbols, by name

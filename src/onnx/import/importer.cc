@@ -271,8 +271,8 @@ Graph Importer::Run() {
 ModelSource Importer::Source() const {
   const pb::GraphProto& g = model_->graph();
   ModelSource source;
-  const auto opset = opsets_.find("");
-  source.opset = opset == opsets_.end() ? 0 : opset->second;
+  const auto opset = valid_.opsets.find("");
+  source.opset = opset == valid_.opsets.end() ? 0 : opset->second.version;
   source.ir_version = model_->ir_version();
   source.dims = symbols_.Renamed();
   for (const auto& output : g.output()) {

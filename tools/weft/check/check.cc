@@ -122,9 +122,14 @@ class Checker {
       all.random = all.smallest = true;
       RunInputs made = MakeInputs(graph_, all, limits_);
       std::vector<std::string> names = GivenInputs(all), inputs;
-      for (const NodePtr& p : graph_.AllInputs()) inputs.push_back(p->attrs.name);
+      std::vector<Type> types;
+      for (const NodePtr& p : graph_.AllInputs()) {
+        inputs.push_back(p->attrs.name);
+        types.push_back(DeclaredType(p));
+      }
       if (!all.load.empty())
-        for (const auto& [name, t] : ReadTensors(all.load, inputs, limits_)) names.push_back(name);
+        for (const auto& [name, t] : ReadTensors(all.load, inputs, types, limits_))
+          names.push_back(name);
       for (const std::string& name : names) {
         fed_[name] = made.tensors.at(name);
         given.shapes[name] = fed_[name]->dims();

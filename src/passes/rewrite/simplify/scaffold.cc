@@ -4,8 +4,13 @@
 ///     ->  %u = weft::ShapeTensor {dims = [batch, 64]}
 ///   %s = Concat(..) of integers only
 ///     ->  %s = Constant
+///   %s = Shape(%x)  %t = Gather(%s, 2)  %u = Gather(%s, 3)  %v = Concat(%t, %u), of sizes that
+///   only the run tells
+///     ->  %v = Shape(%x) {start = 2, end = 4}
 ///   %y = Reshape(%x, %computed) : f32[batch, 64]
 ///     ->  %y = Reshape(%x, weft::ShapeTensor {..})
+
+#include <algorithm>
 
 #include "build.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -44,6 +49,39 @@ WEFT_REGISTER_REWRITE_RULE("known-value")
     .any_root()
     .describe("shape arithmetic replaced by its value")
     .apply(KnownValue);
+
+/// The nodes from which a vector is computed, as many as one asks.
+constexpr size_t kMaxLookedAt = 24;
+
+/// Where sizes depend on data no weft::ShapeTensor may hold them, since it would not wait for the
+/// node that tells them. Neighbours in one shape are read off it.
+std::vector<NodeEntry> PartOfShape(RewriteContext& ctx, const NodePtr& n) {
+  if (n->num_outputs() != 1 || IsOp(n, "Shape") || ctx.dtype(NodeEntry(n)) != DType::kI64)
+    return {};
+  const SymTensorPtr v = ctx.value(NodeEntry(n));
+  if (!v || !v->fully_known() || v->dims.size() != 1 || v->elements.empty() ||
+      !CutsTie(v->elements, Shape()))
+    return {};
+  std::vector<NodePtr> nodes = {n};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (IsOp(nodes[i], "Shape")) {
+      const NodeEntry x = nodes[i]->inputs[0];
+      const std::vector<SymInt>& dims = ctx.shape(x).dims();
+      const auto at = std::search(dims.begin(), dims.end(), v->elements.begin(), v->elements.end());
+      if (at == dims.end()) continue;
+      const int64_t start = at - dims.begin(), count = int64_t(v->elements.size());
+      return {AddInPlaceOf(ctx, n, "Shape", {x}, {{"start", start}, {"end", start + count}})};
+    }
+    for (const NodeEntry& e : nodes[i]->inputs)
+      if (e.node && !e.node->is_variable() && nodes.size() < kMaxLookedAt) nodes.push_back(e.node);
+  }
+  return {};
+}
+WEFT_REGISTER_REWRITE_RULE("part-of-shape")
+    .group("shape-arithmetic")
+    .root("Concat", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Slice", "Cast")
+    .describe("vectors of neighbouring dimensions read off one shape")
+    .apply(PartOfShape);
 
 /// A size that depended on data when the vector was made is known by now.
 std::vector<NodeEntry> ResolvedExtents(RewriteContext& ctx, const NodePtr& n) {
