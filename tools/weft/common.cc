@@ -225,23 +225,28 @@ bool IsProgramFile(const std::string& path) {
   return path != "-" && FormatOfPath(path).is_program();
 }
 
-Graph ReadGraph(const ModelArgs& model, const InputArgs* inputs, ImportOptions import) {
-  import.limits = model.Check();
-  if (inputs) import.overridable = GivenInputs(*inputs);
-  if (model.random_weights)
-    import.make_missing = [seed = uint64_t{0}](DType dtype,
-                                               const std::vector<int64_t>& dims) mutable {
+ImportOptions ImportFor(const InputArgs& inputs) {
+  ImportOptions options;
+  options.overridable = GivenInputs(inputs);
+  return options;
+}
+
+Graph ReadModel(const ModelArgs& args, ImportOptions options) {
+  options.limits = args.Check();
+  if (args.random_weights)
+    options.make_missing = [seed = uint64_t{0}](DType dtype,
+                                                const std::vector<int64_t>& dims) mutable {
       return RandomWeight(dtype, dims, ++seed);
-};
-if (model.path != "-") return LoadModel(model.path, import);
-const std::string bytes = ReadStdin("the model", import.limits);
-const std::string_view text = Trim(bytes);
-const char* format = StartsWith(text, "WEFTX")                             ? "weftx"
-                     : StartsWith(text, "weft ") || StartsWith(text, "//") ? "weft"
-                     : StartsWith(text, "{")                               ? "json"
-                                                                           : "onnx";
-import.source_name = "<stdin>";
-return LoadModelBytes(bytes, GetModelFormat(format), import);
+    };
+  if (args.path != "-") return LoadModel(args.path, options);
+  const std::string bytes = ReadStdin("the model", options.limits);
+  const std::string_view text = Trim(bytes);
+  const char* format = StartsWith(text, "WEFTX")                             ? "weftx"
+                       : StartsWith(text, "weft ") || StartsWith(text, "//") ? "weft"
+                       : StartsWith(text, "{")                               ? "json"
+                                                                             : "onnx";
+  options.source_name = "<stdin>";
+  return LoadModelBytes(bytes, GetModelFormat(format), options);
 }  // namespace weft::tool
 
 Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
@@ -262,7 +267,7 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
   }
   p.engine = ParseEngine(engine.backend.empty() ? kDefaultBackend : engine.backend, engine.passes);
   const Timer timer;
-  const Graph graph = ReadGraph(model, &inputs);
+  const Graph graph = ReadModel(model, ImportFor(inputs));
   p.read_seconds = timer.seconds();
   make_inputs(graph);
   p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls);

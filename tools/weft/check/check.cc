@@ -321,7 +321,7 @@ class Checker {
 };
 
 int RunCheck(const Args& args) {
-  Checker checker(args, ReadGraph(args.model, &args.inputs));
+  Checker checker(args, ReadModel(args.model, ImportFor(args.inputs)));
   return checker.Run();
 }
 
@@ -348,6 +348,7 @@ Command MakeCheck(CLI::App& parent) {
   app->add_option("--seconds", a->seconds,
                   "time for all rounds; the interpreter has a quarter for one")
       ->type_name("S")
+      ->capture_default_str()
       ->check(NonNegative());
   app->add_option("--save", a->save, "folder for the inputs that make the difference")
       ->type_name("D");

@@ -108,7 +108,7 @@ int RunCompile(const Args& a) {
   const Pipeline pipeline = ParsePipeline(a.passes);
   ImportOptions import;
   if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
-  const Graph graph = ReadGraph(a.model, nullptr, import);
+  const Graph graph = ReadModel(a.model, import);
   std::vector<PassRecord> records;
   options.records = &records;
   const Timer timer;

@@ -24,7 +24,7 @@ int RunReduce(const Args& a) {
   const Limits limits = a.model.Check();
   const std::string extension = ExtensionOf(a.out);  // before a large model is read
   if (!a.min_good.empty()) WritableFormat(a.min_good);
-  const Graph graph = ReadGraph(a.model, nullptr);
+  const Graph graph = ReadModel(a.model);
   CheckCommand check(a.check, extension, limits);
   const Timer timer;
   if (!check.IsBad(graph))
