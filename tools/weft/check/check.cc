@@ -335,6 +335,7 @@ Command MakeCheck(CLI::App& parent) {
       "compare engines with the interpreter on adversarial inputs; names the first node "
       "that differs");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
   app->add_option("--rounds", a->rounds, "rounds; default two of each kind of values")
       ->type_name("N")

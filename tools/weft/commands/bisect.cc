@@ -361,6 +361,7 @@ Command MakeBisect(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "bisect", "the first application of a pass, and the rewrite in it, that breaks a model");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
   app->add_option("--passes", a->passes, "pipeline; default: that of the cpu backend")
       ->type_name("P");

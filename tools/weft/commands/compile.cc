@@ -185,6 +185,7 @@ Command MakeCompile(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "compile", "make the kernels of a model for a target, without running it");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   app->add_option("--target", a->target, "cpu, cuda:sm_90")->type_name("T")->required();
   app->add_option("-o,--output", a->out, "compiled program to write (.weftx)")->type_name("F");
   app->add_option("--overridable", a->overridable,

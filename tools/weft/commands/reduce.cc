@@ -86,6 +86,7 @@ Command MakeReduce(CLI::App& parent) {
   CLI::App* app =
       parent.add_subcommand("reduce", "the smallest model for which a check still fails");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddCheck(app, &a->check);
   app->get_option("--check")->required();
   app->add_option("-o,--output", a->out,
