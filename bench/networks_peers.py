@@ -83,6 +83,7 @@ def weft(command, path, bind, profile=False):
     args = [command, "bench", path, "--json", "--duration", str(SECONDS), "--warmup", "200"]
     for name, value in bind.items():
         args += ["--bind", f"{name}={value}"]
+    args += ["--bind-all", "1"]  # as feeds() has it
     out = subprocess.run(args + (["--profile"] if profile else []), capture_output=True, text=True)
     if out.returncode:
         raise RuntimeError(out.stderr.strip())

@@ -95,6 +95,27 @@ TEST_CASE("check: a wrong rewrite is named, with the values that show it") {
   CHECK(Weft({"check", model, "--plugin", WRONG_PASSES, "--round", "0"}).code == 0);
 }
 
+TEST_CASE("compare --layerwise: the wrong node is the cause, what follows from it is not") {
+  const Folder folder;
+  const std::string model = WriteText(folder, "m.weft",
+                                      "graph @m(%x: f32[4]) -> (%y) {\n  %a = Neg(%x)\n"
+                                      "  %twice = wrong::Twice(%a)\n  %m = Mul(%twice, %twice)\n"
+                                      "  %y = Relu(%m)\n}\n");
+  const auto compare = [&](const char* x) {
+    return Weft({"compare", model, "cpu", "ref", "--layerwise", "--json", "--plugin", WRONG_PASSES,
+                 "--input", x});
+  };
+  const Result wrong = compare("x=nan");
+  INFO(wrong.out, wrong.err);
+  CHECK(wrong.code == 1);
+  const Json j = Parsed(wrong);
+  CHECK(j["first_different"].get<std::string>().find("'twice'") != std::string::npos);
+  for (const Json& row : j["layers"])
+    if (row["name"].get<std::string>().find("'m'") != std::string::npos)
+      CHECK(row["operands_differ"] == true);
+  CHECK(compare("x=1.5").code == 0);
+}
+
 TEST_CASE("check: a wrong pass is named, also where every result as an output hides it") {
   const Folder folder;
   const std::string model = WriteText(folder, "m.weft",

@@ -214,6 +214,16 @@ TEST_CASE("values: masks, what is compared, shapes, lengths, counts, positions")
                  0) == std::vector<int64_t>{0, 1, 2, 0, 1, 2});
 }
 
+TEST_CASE("values: texts") {
+  const Graph g = Model(
+      "graph (%x: str[3], %i: f32[2]) -> (%y, %z) {\n  %y = Identity(%x)\n"
+      "  %z = Neg(%i)\n}\n");
+  const std::vector<TensorPtr> in = SampleInputs(g, 1, {});
+  REQUIRE(in[0]->dtype() == DType::kString);
+  for (const std::string& s : in[0]->strings()) CHECK(!s.empty());
+  CHECK(in[1]->dtype() == DType::kF32);
+}
+
 TEST_CASE("values: a function of the seed, and of the dimensions that are given for an input") {
   const Graph g = Model("graph (%x: f32?) -> (%y) {\n  %y = Relu(%x)\n}\n");
   const InputDims dims = {{"x", {2, 3}}};

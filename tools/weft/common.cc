@@ -227,15 +227,23 @@ bool IsProgramFile(const std::string& path) {
 
 namespace {
 
-Graph ReadStdinGraph(ImportOptions* import) {
-  const std::string bytes = ReadStdin("the model", import->limits);
+/// Values for what a file leaves out, the same in every run.
+struct RandomWeights {
+  uint64_t seed = 0;
+  TensorPtr operator()(DType dtype, const std::vector<int64_t>& dims) {
+    return RandomWeight(dtype, dims, ++seed);
+  }
+};
+
+Graph ReadStdinGraph(ImportOptions options) {
+  const std::string bytes = ReadStdin("the model", options.limits);
   const std::string_view text = Trim(bytes);
-  const char* format = StartsWith(text, "WEFTX")                             ? "weftx"
-                       : StartsWith(text, "weft ") || StartsWith(text, "//") ? "weft"
-                       : StartsWith(text, "{")                               ? "json"
-                                                                             : "onnx";
-  import->source_name = "<stdin>";
-  return LoadModelBytes(bytes, GetModelFormat(format), *import);
+  const bool is_text = StartsWith(text, "weft ") || StartsWith(text, "//");
+  const char* format = StartsWith(text, "WEFTX") ? "weftx"
+                       : is_text                 ? "weft"
+                       : StartsWith(text, "{")   ? "json"
+                                                 : "onnx";
+  return LoadModelBytes(bytes, GetModelFormat(format), options);
 }
 
 void ReportOddities(const std::string& file, const std::vector<Finding>& findings) {
@@ -253,21 +261,24 @@ void ReportOddities(const std::string& file, const std::vector<Finding>& finding
 
 }  // namespace
 
-Graph ReadGraph(const ModelArgs& model, const InputArgs* inputs, ImportOptions import) {
-  import.limits = model.Check();
-  import.strict = model.strict;
-  if (inputs) import.overridable = GivenInputs(*inputs);
-  if (model.random_weights)
-    import.make_missing = [seed = uint64_t{0}](DType dtype,
-                                               const std::vector<int64_t>& dims) mutable {
-      return RandomWeight(dtype, dims, ++seed);
-};
-std::vector<Finding> own;
-if (!import.findings) import.findings = &own;
-Graph graph = model.path == "-" ? ReadStdinGraph(&import) : LoadModel(model.path, import);
-ReportOddities(model.path == "-" ? import.source_name : model.path, *import.findings);
-return graph;
-}  // namespace weft::tool
+ImportOptions ImportFor(const InputArgs& inputs) {
+  ImportOptions options;
+  options.overridable = GivenInputs(inputs);
+  return options;
+}
+
+Graph ReadModel(const ModelArgs& args, ImportOptions options) {
+  options.limits = args.Check();
+  options.strict = args.strict;
+  if (args.random_weights) options.make_missing = RandomWeights();
+  std::vector<Finding> own;
+  if (!options.findings) options.findings = &own;
+  const bool from_stdin = args.path == "-";
+  if (from_stdin) options.source_name = "<stdin>";
+  Graph graph = from_stdin ? ReadStdinGraph(options) : LoadModel(args.path, options);
+  ReportOddities(from_stdin ? options.source_name : args.path, *options.findings);
+  return graph;
+}
 
 Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
   const Limits limits = model.Check();
@@ -287,7 +298,7 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
   }
   p.engine = ParseEngine(engine.backend.empty() ? kDefaultBackend : engine.backend, engine.passes);
   const Timer timer;
-  const Graph graph = ReadGraph(model, &inputs);
+  const Graph graph = ReadModel(model, ImportFor(inputs));
   p.read_seconds = timer.seconds();
   make_inputs(graph);
   p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls);

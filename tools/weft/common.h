@@ -69,10 +69,11 @@ std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine,
                                               const Limits& limits, const CallOptions& calls = {});
 /// A compiled program is to be run, not read.
 bool IsProgramFile(const std::string& path);
-/// The model of the arguments; of stdin the format that its first bytes tell. `inputs` may be null:
-/// none is given. Oddities of the file are warnings on stderr, one line a kind, or errors where
-/// `model` is strict.
-Graph ReadGraph(const ModelArgs& model, const InputArgs* inputs, ImportOptions import = {});
+/// The model of the arguments; of stdin in the format that its first bytes tell. Oddities of the
+/// file are warnings on stderr, one line a kind, or errors where `args` is strict.
+Graph ReadModel(const ModelArgs& args, ImportOptions options = {});
+/// For a model whose inputs are given so.
+ImportOptions ImportFor(const InputArgs& inputs);
 
 /// A program and the tensors that it is run on: what `run` and `bench` begin with.
 struct Prepared {

@@ -55,7 +55,7 @@ struct ImportOptions {
   /// Folder that external tensor data is read from. ImportOnnx sets it to the folder of the model
   /// where it is empty; ImportOnnxBytes refuses external data where it is empty.
   std::string external_data_dir;
-  /// Makes a tensor whose data is not there, of an elided text; null: it is an error.
+  /// Makes a tensor whose data an elided text or a missing file lacks; null: an error.
   std::function<TensorPtr(DType dtype, const std::vector<int64_t>& dims)> make_missing;
   /// What messages call the model; ImportOnnx sets it to the path where it is empty.
   std::string source_name;

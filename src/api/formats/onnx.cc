@@ -1,4 +1,5 @@
-/// onnx.cc: models of the ONNX standard.
+/// onnx.cc: models of the ONNX standard. Their text form (.textproto) is not read: protobuf-lite,
+/// which keeps no registry of the process, has none.
 #include "weft/api/format.h"
 #include "weft/onnx/export.h"
 

@@ -118,7 +118,7 @@ class Importer {
         options_(options),
         valid_(valid),
         diag_(diag),
-        tensors_(options.limits, files),
+        tensors_(options.limits, files, options.make_missing),
         deadline_(options.limits.deadline_s > 0 ? Deadline(options.limits.deadline_s)
                                                 : Deadline()) {}
   /// Faults go to the diagnostics; the graph is good only where there are none and nothing is

@@ -86,6 +86,27 @@ TEST_CASE("ways out of the folder are refused") {
   CHECK(CodeOf(f, ModelWith("none.bin")) == ErrorCode::kIo);
 }
 
+TEST_CASE("what a missing file would hold is made up on request, and nothing else") {
+  const Folder f;
+  ImportOptions options;
+  options.make_missing = [](DType dtype, const std::vector<int64_t>& dims) {
+    auto t = std::make_shared<Tensor>(dtype, dims);
+    for (int64_t i = 0; i < t->num_elements(); ++i) t->set(i, 7);
+    return t;
+  };
+  const auto import = [&](const std::string& location) {
+    WriteFileAtomic(f.root + "/model/m.onnx", BytesOf(ModelWith(location)));
+    return ImportOnnx(f.root + "/model/m.onnx", options);
+  };
+  const auto weight = [](const Graph& g) {
+    return Graph::ConstantOf(g.outputs[0].node->inputs[1]);
+  };
+  CHECK(weight(import("none.bin"))->at(3) == 7);
+  CHECK(weight(import("w.bin"))->data_as<uint32_t>()[3] == 0x01010101u);
+  for (const char* location : {"../secret.bin", "/etc/passwd", "soft.bin"})
+    CHECK_THROWS_AS(import(location), UserError);
+}
+
 TEST_CASE("bounds of external data") {
   const Folder f;
   CHECK(CodeOf(f, ModelWith("w.bin", "52")) == ErrorCode::kInvalidModel);

@@ -189,18 +189,27 @@ TensorFacts CheckSparse(const pb::SparseTensorProto& t, const Limits& limits) {
   return dense;
 }
 
-void TensorReader::CheckExternal(const pb::TensorProto& t) {
-  if (!IsExternal(t)) return;
+bool TensorReader::IsMissing(const pb::TensorProto& t, const TensorFacts& f) {
   const ExternalLocation at = LocationOf(t);
-  files_->Check(at.path, at.offset, at.length, CheckTensor(t, limits_).bytes);
+  try {
+    files_->Check(at.path, at.offset, at.length, f.bytes);
+    return false;
+  } catch (const Error& e) {
+    if (!make_missing_ || e.code() != ErrorCode::kIo) throw;
+    return true;
+  }
+}
+
+void TensorReader::CheckExternal(const pb::TensorProto& t) {
+  if (IsExternal(t)) IsMissing(t, CheckTensor(t, limits_));
 }
 
 TensorPtr TensorReader::Make(pb::TensorProto* t) {
   const TensorFacts f = CheckTensor(*t, limits_);
   std::shared_ptr<std::string> bytes;
   if (IsExternal(*t)) {
+    if (IsMissing(*t, f)) return make_missing_(f.dtype, f.dims);
     const ExternalLocation at = LocationOf(*t);
-    files_->Check(at.path, at.offset, at.length, f.bytes);
     bytes = files_->Read(at.path, at.offset, f.bytes);
   } else if (t->has_raw_data()) {
     bytes = std::make_shared<std::string>(std::move(*t->mutable_raw_data()));

@@ -1,7 +1,9 @@
 /// tensor_data.h: TensorProto to Tensor.
 #pragma once
 
+#include <functional>
 #include <unordered_map>
+#include <vector>
 
 #include "external_data.h"
 #include "proto.h"
@@ -33,11 +35,15 @@ TensorFacts CheckTensor(const pb::TensorProto& t, const Limits& limits);
 /// The same for a sparse tensor; `dense` facts are those of the tensor it stands for.
 TensorFacts CheckSparse(const pb::SparseTensorProto& t, const Limits& limits);
 
+using MakeTensor = std::function<TensorPtr(DType dtype, const std::vector<int64_t>& dims)>;
+
 /// Makes tensors from checked protos, each once. Raw payloads are moved out of the proto, not
 /// copied.
 class TensorReader {
  public:
-  TensorReader(const Limits& limits, ExternalFiles* files) : limits_(limits), files_(files) {}
+  /// `make_missing` may be null: a tensor whose file cannot be opened is an error.
+  TensorReader(const Limits& limits, ExternalFiles* files, const MakeTensor& make_missing = {})
+      : limits_(limits), files_(files), make_missing_(make_missing) {}
   /// `keep` false: the proto dies before this reader, nothing is remembered under its address.
   TensorPtr Read(pb::TensorProto* t, bool keep = true);
   TensorPtr ReadSparse(pb::SparseTensorProto* t, bool keep = true);
@@ -47,8 +53,11 @@ class TensorReader {
  private:
   TensorPtr Make(pb::TensorProto* t);
   TensorPtr MakeSparse(pb::SparseTensorProto* t);
+  /// The bytes of `t`, which may be made up, are in no file; other faults are thrown.
+  bool IsMissing(const pb::TensorProto& t, const TensorFacts& f);
   const Limits& limits_;
   ExternalFiles* files_;
+  MakeTensor make_missing_;
   std::unordered_map<const void*, TensorPtr> made_;
 };
 

@@ -382,11 +382,21 @@ std::vector<TensorPtr> SampleInputs(const Graph& graph, uint64_t seed, const Sym
         g.SetAttr(p, "shape", Shape::OfInts(it->second));
     g = ProvideTypes(std::move(g));
   }
-  std::vector<TensorPtr> tensors = MakeRandomInputs(g, seed, bindings).tensors;
-  const InputRoles roles(g);
   const std::vector<NodePtr> inputs = g.AllInputs();
+  Graph drawn = g;  // in which texts are bits
+  for (const NodePtr& p : inputs)
+    if (DeclaredType(p) == Type(DType::kString)) drawn.SetAttr(drawn.at(p), "dtype", DType::kBool);
+  std::vector<TensorPtr> tensors = MakeRandomInputs(drawn, seed, bindings).tensors;
+  const InputRoles roles(g);
   for (size_t k = 0; k < inputs.size(); ++k) {
     const DType type = tensors[k]->dtype();
+    if (DeclaredType(inputs[k]) == Type(DType::kString)) {
+      auto texts = std::make_shared<Tensor>(DType::kString, tensors[k]->dims());
+      for (int64_t i = 0; i < texts->num_elements(); ++i)
+        texts->mutable_strings()[size_t(i)] = tensors[k]->at_int(i) ? "yes" : "no";
+      tensors[k] = texts;
+      continue;
+    }
     const Words words = WordsOf(inputs[k]->attrs.name);
     const bool mask = HasWord(words, {"mask", "masks"});
     if (!mask && (IsFloat(type) || type == DType::kBool)) continue;

@@ -326,7 +326,7 @@ class Checker {
 };
 
 int RunCheck(const Args& args) {
-  Checker checker(args, ReadGraph(args.model, &args.inputs));
+  Checker checker(args, ReadModel(args.model, ImportFor(args.inputs)));
   return checker.Run();
 }
 
@@ -340,6 +340,7 @@ Command MakeCheck(CLI::App& parent) {
       "compare engines with the interpreter on adversarial inputs; names the first node "
       "that differs");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
   app->add_option("--rounds", a->rounds, "rounds; default two of each kind of values")
       ->type_name("N")
@@ -353,6 +354,7 @@ Command MakeCheck(CLI::App& parent) {
   app->add_option("--seconds", a->seconds,
                   "time for all rounds; the interpreter has a quarter for one")
       ->type_name("S")
+      ->capture_default_str()
       ->check(NonNegative());
   app->add_option("--save", a->save, "folder for the inputs that make the difference")
       ->type_name("D");

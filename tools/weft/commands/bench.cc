@@ -290,9 +290,11 @@ Command MakeBench(CLI::App& parent) {
   AddEngine(app, &a->engine);
   app->add_option("--warmup", a->warmup_ms, "runs before the timed ones")
       ->type_name("MS")
+      ->capture_default_str()
       ->check(NonNegative());
   app->add_option("--duration", a->duration_s, "time to measure")
       ->type_name("S")
+      ->capture_default_str()
       ->check(NonNegative());
   app->add_option("--iterations", a->iterations, "timed runs, instead of --duration")
       ->type_name("N")

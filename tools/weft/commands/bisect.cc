@@ -350,7 +350,7 @@ int RunBisect(const Args& a) {
              "--check and --against are two ways to check; give one");
   if (!a.format.empty()) WritableFormat("model." + a.format);
   ParsePipeline(a.passes);  // before a large model is read
-  const Graph graph = ReadGraph(a.model, &a.inputs);
+  const Graph graph = ReadModel(a.model, ImportFor(a.inputs));
   return Bisection(graph, a).Run();
 }
 
@@ -361,11 +361,13 @@ Command MakeBisect(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "bisect", "the first application of a pass, and the rewrite in it, that breaks a model");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
   app->add_option("--passes", a->passes, "pipeline; default: that of the cpu backend")
       ->type_name("P");
   app->add_option("--target", a->target, "target of code generation: cpu, cuda:sm_90")
-      ->type_name("T");
+      ->type_name("T")
+      ->capture_default_str();
   AddList(app, "--skip", &a->skip, "leave a pass out, or its Nth application (repeatable)")
       ->type_name("PASS[#N]");
   AddCheck(app, &a->check);

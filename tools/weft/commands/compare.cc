@@ -241,7 +241,7 @@ int RunCompare(const Args& args) {
     ThrowError(ErrorCode::kUsage,
                "--layerwise compares two engines; a folder holds only the outputs", "compare");
   const Tolerances tolerances = {{args.rtol, "--rtol"}, {args.atol, "--atol"}};
-  Graph graph = ReadGraph(args.model, &args.inputs);
+  Graph graph = ReadModel(args.model, ImportFor(args.inputs));
   const NamedTensors inputs = MakeInputs(graph, args.inputs, limits).tensors;
   std::vector<std::string> names;
   for (size_t i = 0; i < graph.outputs.size(); ++i) names.push_back(graph.OutputName(i));

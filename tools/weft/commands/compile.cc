@@ -108,7 +108,7 @@ int RunCompile(const Args& a) {
   const Pipeline pipeline = ParsePipeline(a.passes);
   ImportOptions import;
   if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
-  const Graph graph = ReadGraph(a.model, nullptr, import);
+  const Graph graph = ReadModel(a.model, import);
   std::vector<PassRecord> records;
   options.records = &records;
   const Timer timer;
@@ -185,6 +185,7 @@ Command MakeCompile(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "compile", "make the kernels of a model for a target, without running it");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   app->add_option("--target", a->target, "cpu, cuda:sm_90")->type_name("T")->required();
   app->add_option("-o,--output", a->out, "compiled program to write (.weftx)")->type_name("F");
   app->add_option("--overridable", a->overridable,

@@ -85,7 +85,7 @@ int RunGrad(const Args& a) {
       ParsePipeline(a.passes.empty() ? "Simplify,FoldConstants,Simplify" : a.passes);
   PassOptions options;
   options.limits = limits;
-  Graph g = ReadGraph(a.model, nullptr);
+  Graph g = ReadModel(a.model);
   g = RunPasses(g, Pipeline::Parse("InferType,InferShape"), options);
   const TypeMap types = g.GetAttr<TypeMap>("dtype");
   const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");

@@ -368,7 +368,7 @@ int RunInspect(const Args& a) {
   import.allow_unsupported = true;
   std::vector<Finding> findings;
   import.findings = &findings;
-  const Graph graph = ReadGraph(a.model, nullptr, import);
+  const Graph graph = ReadModel(a.model, import);
   const bool partly =
       std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return !f.op.empty(); });
   const Report report = Inspect(graph, a, partly);

@@ -180,7 +180,7 @@ int RunOpt(const Args& a) {
   if (!graph_to_stdout) WritableFormat(a.out);        // before a large model is read
   const Pipeline pipeline = ParsePipeline(a.passes);  // before a large model is read
 
-  Graph graph = ReadGraph(a.model, nullptr);
+  Graph graph = ReadModel(a.model);
   const int64_t fused_at_start = CountFused(graph);
   const Timer timer;
   graph = RunPasses(graph, pipeline, options);
@@ -290,7 +290,8 @@ Command MakeOpt(CLI::App& parent) {
                   "file to write: .weft, .onnx, .pb or .json; default: text on stdout")
       ->type_name("OUT");
   app->add_option("--target", a->target, "target of code generation: cpu, cuda:sm_90")
-      ->type_name("T");
+      ->type_name("T")
+      ->capture_default_str();
   app->add_flag("--full", a->full, "large tensors in text as well; else it names their hash");
   app->add_flag("--stats", a->stats, "one line a pass: why it ran, time, nodes, statistics");
   app->add_flag("--time", a->time, "time by pass");

@@ -24,7 +24,7 @@ int RunReduce(const Args& a) {
   const Limits limits = a.model.Check();
   const std::string extension = ExtensionOf(a.out);  // before a large model is read
   if (!a.min_good.empty()) WritableFormat(a.min_good);
-  const Graph graph = ReadGraph(a.model, nullptr);
+  const Graph graph = ReadModel(a.model);
   CheckCommand check(a.check, extension, limits);
   const Timer timer;
   if (!check.IsBad(graph))
@@ -86,6 +86,7 @@ Command MakeReduce(CLI::App& parent) {
   CLI::App* app =
       parent.add_subcommand("reduce", "the smallest model for which a check still fails");
   AddModel(app, &a->model);
+  AddRandomWeights(app, &a->model);
   AddCheck(app, &a->check);
   app->get_option("--check")->required();
   app->add_option("-o,--output", a->out,
