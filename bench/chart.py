@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""chart.py RESULTS.md HEADING OUT.svg [--check]: the table below a heading of a results page as a bar chart.
+"""chart.py --write|--check: the opening of README.md from a results page: its table of networks, and the same as a bar chart,
+docs/peers.svg. With --check nothing is written, and the exit status says whether both are what would be.
 
-The first column names the rows; every column called `PEER / Weft` is a series of ratios. Of a cell with several runs the
-median is drawn. With --check nothing is written, and the exit status says whether OUT.svg is what would be."""
+The first column of the page's table names the rows; every column called `PEER / Weft` is a series of ratios. Of a cell with
+several runs the median is taken."""
 import pathlib
 import re
 import statistics
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE, HEADING = "bench/results/2026-11-22-networks-cpu.md", "Inference"
+BEGIN, END = "<!-- peers: written by bench/chart.py --write -->\n", "<!-- end of peers -->"
 ROW, BAR, LABELS, WIDTH, RIGHT = 17, 13, 300, 520, 60
 COLOURS = ("#3b6ea8", "#c98a3d", "#6b9e5f", "#9a6fb0")
 
 
 def table(page, heading):
     """Names of the series, and for each row its name and ratios."""
-    lines = pathlib.Path(page).read_text().split("\n")
+    lines = (ROOT / page).read_text().split("\n")
     start = next(i for i, line in enumerate(lines) if line.lstrip("# ") == heading and line.startswith("#"))
     rows = []
     for line in lines[start + 1:]:
@@ -56,13 +60,25 @@ def chart(series, rows):
     return "\n".join(out + ["</svg>", ""])
 
 
-def main(page, heading, out, *flags):
-    svg = chart(*table(page, heading))
-    path = pathlib.Path(out)
-    if "--check" in flags:
-        return not path.exists() or path.read_text() != svg
-    path.write_text(svg)
-    return 0
+def readme(series, rows):
+    """The text of README.md with that table."""
+    text = (ROOT / "README.md").read_text()
+    lines = ["| network | " + " | ".join(f"{s} / Weft" for s in series) + " |", "|---" * (len(series) + 1) + "|"]
+    lines += [f"| {name} | " + " | ".join(f"{v:.2f}" for v in values) + " |" for name, values in rows]
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:begin] + "\n".join(lines) + "\n" + text[end:]
+
+
+def main(mode):
+    series, rows = table(PAGE, HEADING)
+    wanted = {ROOT / "docs/peers.svg": chart(series, rows), ROOT / "README.md": readme(series, rows)}
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        if mode == "--write":
+            path.write_text(wanted[path])
+        else:
+            print(f"{path.relative_to(ROOT)} is not what bench/chart.py writes")
+    return bool(stale) and mode != "--write"
 
 
 if __name__ == "__main__":
