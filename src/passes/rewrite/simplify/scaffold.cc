@@ -70,7 +70,7 @@ std::vector<NodeEntry> PartOfShape(RewriteContext& ctx, const NodePtr& n) {
       const auto at = std::search(dims.begin(), dims.end(), v->elements.begin(), v->elements.end());
       if (at == dims.end()) continue;
       const int64_t start = at - dims.begin(), count = int64_t(v->elements.size());
-      return {AddInPlaceOf(ctx, n, "Shape", {x}, {{"start", start}, {"end", start + count}})};
+      return {AddOp(ctx, "Shape", {x}, {{"start", start}, {"end", start + count}})};
     }
     for (const NodeEntry& e : nodes[i]->inputs)
       if (e.node && !e.node->is_variable() && nodes.size() < kMaxLookedAt) nodes.push_back(e.node);
