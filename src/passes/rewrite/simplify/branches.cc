@@ -1,15 +1,60 @@
 /// branches.cc: an If whose condition is known is the branch that it takes.
 ///   If(true, x) {then: Squeeze(x, [0]); else: Identity(x)}   ->   Squeeze(x, [0])
-/// Exporters write one for every squeeze of an extent that they do not know.
+/// Exporters write one for every squeeze of an extent that they do not know. A branch in which a size
+/// depends on data stays inside: the graph around it would have to run in stages for it.
+#include <algorithm>
 #include <unordered_map>
 
 #include "build.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/rewrite_rule.h"
+#include "weft/core/pass/pass.h"
 
 namespace weft::simplify {
 namespace {
+
+/// Every size in the body, at the operands of `n`, is one of them or computed from them.
+bool SizesAreOuter(RewriteContext& ctx, const NodePtr& n, Graph body) {
+  std::vector<SymInt> outer;
+  ValueMap values;
+  const auto note = [&](const std::vector<SymInt>& sizes) {
+    for (SymInt d : sizes)
+      for (SymInt s : d.Symbols()) outer.push_back(s);
+  };
+  for (size_t i = 0; i < body.inputs().size(); ++i) {
+    const NodePtr p = body.inputs()[i];
+    const NodeEntry e = n->inputs[i + 1];
+    if (!e.node) return false;
+    body.SetAttr(p, "dtype", ctx.dtype(e));
+    body.SetAttr(p, "shape", ctx.shape(e));
+    note(ctx.shape(e).dims());
+    if (const SymTensorPtr v = ctx.value(e)) {
+      values.set(NodeEntry(p), v);
+      note(v->elements);
+    }
+  }
+  body.SetAttr("value", std::move(values));
+  PassOptions plain;
+  plain.verify = false;
+  body = ApplyPasses(std::move(body), {"InferType", "InferShape"}, plain);
+  const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
+  const auto is_outer = [&](SymInt d) {
+    const std::vector<SymInt> symbols = d.Symbols();
+    return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+      return std::find(outer.begin(), outer.end(), s) != outer.end();
+    });
+  };
+  for (const NodePtr& m : body.TopoOrder()) {
+    for (uint32_t i = 0; i < m->num_outputs(); ++i) {
+      const Shape& s = shapes[NodeEntry(m, i)];
+      if (!s.fully_known() || !std::all_of(s.dims().begin(), s.dims().end(), is_outer))
+        return false;
+    }
+  }
+  return true;
+}
 
 std::vector<NodeEntry> DecidedBranch(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry cond = n->inputs[0];
@@ -28,6 +73,7 @@ std::vector<NodeEntry> DecidedBranch(RewriteContext& ctx, const NodePtr& n) {
     if (HasEffect(m) || (m->is_variable() && !operand && !Graph::ConstantOf(NodeEntry(m))))
       return {};
   }
+  if (!SizesAreOuter(ctx, n, *body)) return {};
   Graph& g = ctx.graph();
   const auto find = [&](const NodeEntry& e) { return e.node ? here.at(e.key()) : NodeEntry(); };
   for (const NodePtr& m : order) {
