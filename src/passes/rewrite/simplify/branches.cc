@@ -1,7 +1,7 @@
 /// branches.cc: an If whose condition is known is the branch that it takes.
 ///   If(true, x) {then: Squeeze(x, [0]); else: Identity(x)}   ->   Squeeze(x, [0])
-/// Exporters write one for every squeeze of an extent that they do not know. A branch in which a size
-/// depends on data stays inside: the graph around it would have to run in stages for it.
+/// Exporters write one for every squeeze of an extent that they do not know. A branch in which a
+/// size depends on data stays inside: the graph around it would have to run in stages for it.
 #include <algorithm>
 #include <unordered_map>
 
@@ -10,7 +10,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/rewrite_rule.h"
-#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 
 namespace weft::simplify {
 namespace {
@@ -38,7 +38,7 @@ bool SizesAreOuter(RewriteContext& ctx, const NodePtr& n, Graph body) {
   body.SetAttr("value", std::move(values));
   PassOptions plain;
   plain.verify = false;
-  body = ApplyPasses(std::move(body), {"InferType", "InferShape"}, plain);
+  body = ProvideTypes(std::move(body), plain);
   const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
   const auto is_outer = [&](SymInt d) {
     const std::vector<SymInt> symbols = d.Symbols();
