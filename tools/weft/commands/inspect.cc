@@ -92,37 +92,38 @@ SymInt Iterations(const NodePtr& n, const ShapeMap& shapes) {
   const Shape* s = shapes.find(n->inputs[last]);
   return s && s->has_rank() && s->rank() > 0 ? (*s)[0] : SymInt();
 }
-Cost CostOf(const Graph& g);
-Cost CostOfBodies(const NodePtr& n, const ShapeMap& shapes, const TypeMap& types) {
+/// `numbers`: what is no number is not known.
+Cost CostOf(const Graph& g, bool numbers);
+Cost CostOfBodies(const NodePtr& n, const ShapeMap& shapes, const TypeMap& types, bool numbers) {
   Cost cost;
   for (const std::string& name : BodyNames(n)) {
-    const Cost body = CostOf(TypedBody(n, name, shapes, types));
+    const Cost body = CostOf(TypedBody(n, name, shapes, types), numbers);
     cost.flops = IsOp(n, "If") ? Max(cost.flops, body.flops) : cost.flops + body.flops;
     cost.unknown += body.unknown;
     cost.loops += body.loops;
   }
   if (!IsOp(n, "Loop") && !IsOp(n, "Scan")) return cost;
   const SymInt times = Iterations(n, shapes);
-  if (times.known())
+  if (times.known() && (!numbers || times.is_const()))
     cost.flops = cost.flops * times;
   else
     ++cost.loops;
   return cost;
 }
-Cost CostOf(const Graph& g) {
+Cost CostOf(const Graph& g, bool numbers) {
   const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
   const TypeMap& types = g.GetAttr<TypeMap>("dtype");
   Cost total;
   for (NodePtr n : g.TopoOrder()) {
     if (n->is_variable()) continue;
     if (!BodyNames(n).empty()) {
-      const Cost bodies = CostOfBodies(n, shapes, types);
+      const Cost bodies = CostOfBodies(n, shapes, types, numbers);
       total.flops = total.flops + bodies.flops;
       total.unknown += bodies.unknown;
       total.loops += bodies.loops;
     }
     const std::optional<SymInt> cost = FlopsOf(n, shapes);
-    if (cost && cost->known())
+    if (cost && cost->known() && (!numbers || cost->is_const()))
       total.flops = total.flops + *cost;
     else if (cost)
       ++total.unknown;
@@ -175,12 +176,12 @@ void CountFlops(const Graph& imported, const Graph& typed, const GivenDims& give
       r->flops_error = e.message();
     }
   };
-  const Cost cost = CostOf(typed);
+  const Cost cost = CostOf(typed, false);
   r->flops = cost.flops;
   take(cost);
   if (r->flops_error.empty() && cost.unknown == 0) return;
   try {
-    take(CostOf(AtDims(imported, r->bindings, given.shapes)));
+    take(CostOf(AtDims(imported, r->bindings, given.shapes), true));
   } catch (const Error&) {  // these dimensions do not fit; what is known stays
   }
 }
