@@ -370,8 +370,9 @@ int RunInspect(const Args& a) {
   std::vector<Finding> findings;
   import.findings = &findings;
   const Graph graph = ReadModel(a.model, import);
-  const bool partly =
-      std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return !f.op.empty(); });
+  const bool partly = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return !f.op.empty() && f.oddity.empty();
+  });
   const Report report = Inspect(graph, a, partly);
   Support support;
   if (!a.support.empty()) support = FindSupport(graph, findings, a.support);
