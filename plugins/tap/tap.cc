@@ -43,7 +43,7 @@ WEFT_REGISTER_PASS(Tap)
 
 std::vector<NodeEntry> AbsOfNeg(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(n->inputs[0].node, "Neg")) return {};
-  return {NodeEntry(ctx.graph().AddNode("Abs", {n->inputs[0].node->inputs[0]}, {}, n->attrs.name))};
+  return {NodeEntry(ctx.graph().AddNode("Abs", {n->inputs[0].node->inputs[0]}))};
 }
 
 WEFT_REGISTER_REWRITE_RULE("abs-of-neg")
