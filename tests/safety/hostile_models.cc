@@ -1,7 +1,8 @@
 /// hostile_models.cc: sizes, attributes, graphs and headers. Files and functions are in
 /// hostile_files.cc.
 ///
-/// The node or tensor at fault is called "bad", so that the answer can be held to name it.
+/// The tensor at fault, or the node and its result, is called "bad", so that the answer can be held
+/// to name it.
 #include "hostile_models.h"
 
 #include <cmath>
@@ -41,10 +42,10 @@ auto OneNode(const char* op, Numbers dims, Names operands, F fill, int opset = 2
   return Made(
       [=](ModelMaker& m) {
         m.In("x", kF32, dims);
-        m.Out("y");
+        m.Out("bad");
         Names inputs = {"x"};
         inputs.insert(inputs.end(), operands.begin(), operands.end());
-        fill(m, Attrs(m.Node(op, inputs, {"y"}, "bad")));
+        fill(m, Attrs(m.Node(op, inputs, {"bad"}, "bad")));
       },
       opset);
 }
@@ -64,25 +65,25 @@ void AddGraphs(Table* t) {
   t->push_back({"self_loop",
                 Made([](ModelMaker& m) {
                   m.In("x", kF32, {2});
-                  m.Out("y");
-                  m.Node("Add", {"x", "y"}, {"y"}, "bad");
+                  m.Out("bad");
+                  m.Node("Add", {"x", "bad"}, {"bad"}, "bad");
                 }),
                 {ErrorCode::kCycle},
                 "bad"});
   t->push_back({"duplicate_name",
                 Made([](ModelMaker& m) {
                   m.In("x", kF32, {2});
-                  m.Out("y");
-                  m.Node("Relu", {"x"}, {"y"});
-                  m.Node("Neg", {"x"}, {"y"}, "bad");
+                  m.Out("bad");
+                  m.Node("Relu", {"x"}, {"bad"});
+                  m.Node("Neg", {"x"}, {"bad"}, "bad");
                 }),
                 {ErrorCode::kInvalidModel},
                 "bad"});
   t->push_back({"undefined_input",
                 Made([](ModelMaker& m) {
                   m.In("x", kF32, {2});
-                  m.Out("y");
-                  m.Node("Add", {"x", "nowhere"}, {"y"}, "bad");
+                  m.Out("bad");
+                  m.Node("Add", {"x", "nowhere"}, {"bad"}, "bad");
                 }),
                 {ErrorCode::kInvalidModel},
                 "bad"});
@@ -109,8 +110,8 @@ void AddGraphs(Table* t) {
   t->push_back({"ten_thousand_inputs",
                 Made([](ModelMaker& m) {
                   m.In("x", kF32, {2});
-                  m.Out("y");
-                  m.Node("Sum", Names(10'000, "x"), {"y"}, "bad");
+                  m.Out("bad");
+                  m.Node("Sum", Names(10'000, "x"), {"bad"}, "bad");
                 }),
                 {ErrorCode::kLimit, ErrorCode::kUnsupported},
                 "bad",
@@ -118,8 +119,8 @@ void AddGraphs(Table* t) {
   t->push_back({"ten_thousand_inputs_of_two",
                 Made([](ModelMaker& m) {
                   m.In("x", kF32, {2});
-                  m.Out("y");
-                  m.Node("Add", Names(10'000, "x"), {"y"}, "bad");
+                  m.Out("bad");
+                  m.Node("Add", Names(10'000, "x"), {"bad"}, "bad");
                 }),
                 {ErrorCode::kArity},
                 "bad"});
@@ -164,8 +165,8 @@ void AddGraphs(Table* t) {
   t->push_back({"strings_for_numbers",
                 Made([](ModelMaker& m) {
                   m.In("x", kStr, {2});
-                  m.Out("y", kStr);
-                  m.Node("Add", {"x", "x"}, {"y"}, "bad");
+                  m.Out("bad", kStr);
+                  m.Node("Add", {"x", "x"}, {"bad"}, "bad");
                 }),
                 {ErrorCode::kTypeMismatch},
                 "bad"});
@@ -245,9 +246,9 @@ void AddSizes(Table* t) {
   t->push_back(
       {"constant_node_of_400_gb",
        Made([](ModelMaker& m) {
-         m.Out("y");
+         m.Out("bad");
          auto* a =
-             Attrs(m.Node("Constant", {}, {"y"}, "bad")).Add("value", pb::AttributeProto::TENSOR);
+             Attrs(m.Node("Constant", {}, {"bad"}, "bad")).Add("value", pb::AttributeProto::TENSOR);
          a->mutable_t()->set_data_type(kF32);
          a->mutable_t()->add_dims(100'000'000'000);
          a->mutable_t()->add_float_data(1);
@@ -257,8 +258,8 @@ void AddSizes(Table* t) {
   const auto constant_of_shape = [](Numbers shape) {
     return Made([=](ModelMaker& m) {
       m.Ints("s", shape);
-      m.Out("y");
-      m.Node("ConstantOfShape", {"s"}, {"y"}, "bad");
+      m.Out("bad");
+      m.Node("ConstantOfShape", {"s"}, {"bad"}, "bad");
     });
   };
   t->push_back({"constant_of_shape_4_pb", constant_of_shape({kTera, 1024}), kTooLarge, "bad"});
@@ -302,8 +303,8 @@ void AddSizes(Table* t) {
       m.Scalar("a", 0);
       m.Scalar("b", limit);
       m.Scalar("d", delta);
-      m.Out("y", kI64);
-      m.Node("Range", {"a", "b", "d"}, {"y"}, "bad");
+      m.Out("bad", kI64);
+      m.Node("Range", {"a", "b", "d"}, {"bad"}, "bad");
     });
   };
   t->push_back({"range_terabytes", range(kTera, 1), kTooLarge, "bad"});
@@ -313,16 +314,16 @@ void AddSizes(Table* t) {
                   m.In("x", kI64, {2});
                   m.Scalar("d", kTera);
                   m.Floats("v", {0, 1});
-                  m.Out("y");
-                  m.Node("OneHot", {"x", "d", "v"}, {"y"}, "bad");
+                  m.Out("bad");
+                  m.Node("OneHot", {"x", "d", "v"}, {"bad"}, "bad");
                 }),
                 kTooLarge, "bad"});
   t->push_back({"concat_doubling", Made([](ModelMaker& m) {
                   m.Floats("t0", {1, 2, 3, 4});
                   m.Out("y");
                   for (int i = 0; i < 60; ++i) {
-                    const std::string in = "t" + std::to_string(i);
-                    Attrs(m.Node("Concat", {in, in}, {i < 59 ? "t" + std::to_string(i + 1) : "y"},
+                    const std::string in = i == 0 ? "t0" : "bad" + std::to_string(i);
+                    Attrs(m.Node("Concat", {in, in}, {i < 59 ? "bad" + std::to_string(i + 1) : "y"},
                                  "bad" + std::to_string(i)))
                         .Int("axis", 0);
                   }
@@ -331,8 +332,8 @@ void AddSizes(Table* t) {
   t->push_back({"matmul_terabytes", Made([](ModelMaker& m) {
                   m.In("x", kF32, {int64_t{1} << 24, 1});
                   m.In("w", kF32, {1, int64_t{1} << 24});
-                  m.Out("y");
-                  m.Node("MatMul", {"x", "w"}, {"y"}, "bad");
+                  m.Out("bad");
+                  m.Node("MatMul", {"x", "w"}, {"bad"}, "bad");
                 }),
                 kTooLarge, "bad"});
 }
@@ -375,8 +376,8 @@ void AddAttributes(Table* t) {
   t->push_back({"split_sum", Made([](ModelMaker& m) {
                   m.In("x", kF32, {8});
                   m.Ints("s", {kHuge, kHuge});
-                  m.Out("y");
-                  m.Node("Split", {"x", "s"}, {"y", "z"}, "bad");
+                  m.Out("bad");
+                  m.Node("Split", {"x", "s"}, {"bad", "z"}, "bad");
                 }),
                 kRefused, "bad"});
   t->push_back({"gather_out_of_range",
@@ -407,8 +408,8 @@ void AddAttributes(Table* t) {
   t->push_back({"top_k_huge", Made([](ModelMaker& m) {
                   m.In("x", kF32, {8});
                   m.Ints("k", {kTera});
-                  m.Out("y");
-                  m.Node("TopK", {"x", "k"}, {"y", "i"}, "bad");
+                  m.Out("bad");
+                  m.Node("TopK", {"x", "k"}, {"bad", "i"}, "bad");
                 }),
                 kRefused, "bad"});
   t->push_back({"reshape_overflow",

@@ -40,7 +40,9 @@ int64_t FirstUnlifted(const pb::NodeProto& n) {
     return t;
   }();
   const auto it = table.find(n.op_type());
-  const int64_t first = it == table.end() ? 0 : it->second;
+  // What was lifted of a BatchNormalization was how it trains; applying its statistics stayed.
+  const bool applies = n.op_type() == "BatchNormalization" && n.output_size() == 1;
+  const int64_t first = it == table.end() || applies ? 0 : it->second;
   return RoundsUp(n) ? std::max(first, kRoundedPools) : first;
 }
 

@@ -114,6 +114,13 @@ TEST_CASE("a model that no pass has touched is written as it was") {
   CHECK(dim(2, 0) == "n");  // its own word for what inference calls batch
 }
 
+TEST_CASE("a BatchNormalization that applies its statistics is as old as the model") {
+  const pb::ModelProto source = ModelOf(R"(
+      <ir_version: 7, opset_import: ["" : 11]>
+      g (float[N, 2, 4] x, float[2] s) => (float[N, 2, 4] y) { y = BatchNormalization(x, s, s, s, s) })");
+  CHECK(Exported(ImportOnnxBytes(BytesOf(source))).opset_import(0).version() == 11);
+}
+
 TEST_CASE("what older operator sets say by attributes is written so for them") {
   const pb::ModelProto source = ModelOf(R"(
       <ir_version: 7, opset_import: ["" : 12]>

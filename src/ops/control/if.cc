@@ -5,6 +5,7 @@
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 #include <algorithm>
 #include <climits>
+#include <optional>
 
 #include "ops/util/body_gradient.h"
 #include "weft/core/pass/evaluator.h"
@@ -44,6 +45,19 @@ void IfType(InferTypeContext& ctx) {
     if (t.known() || u.known()) ctx.set_out(i, t.known() ? t : u);
   }
 }
+/// The body at operands of these shapes; none where they do not fit it. Exporters write an If for
+/// every squeeze of an extent that they do not know: only one of its branches fits what comes.
+std::optional<InferredBody> TryBranch(const GraphAttr& branch, const std::vector<Type>& types,
+                                      const std::vector<Shape>& shapes,
+                                      const std::vector<SymTensorPtr>& values) {
+  try {
+    return InferBody(*branch.graph, types, shapes, true, values);
+  } catch (const UserError& e) {
+    if (e.code() != ErrorCode::kShapeMismatch && e.code() != ErrorCode::kBadAttribute) throw;
+    return std::nullopt;
+  }
+}
+
 void IfShape(InferShapeContext& ctx) {
   const auto& p = ParamOf<IfParam>(ctx.node());
   const auto types = TypesFrom(ctx, 1);
@@ -55,9 +69,16 @@ void IfShape(InferShapeContext& ctx) {
   WEFT_CHECK(!cond || cond->elements.size() == 1, kShapeMismatch, "{}: cond has {} elements",
              ctx.node()->Describe(), cond ? cond->elements.size() : 0);
   const bool yes = decided && cond->ints()[0] != 0;
-  const InferredBody a = InferBody(*(decided && !yes ? p.else_branch : p.then_branch).graph, types,
-                                   shapes, true, values);
-  const InferredBody b = decided ? a : InferBody(*p.else_branch.graph, types, shapes, true, values);
+  std::optional<InferredBody> taken, other;
+  if (!decided) {
+    taken = TryBranch(p.then_branch, types, shapes, values);
+    other = TryBranch(p.else_branch, types, shapes, values);
+    if (!taken) taken = other;
+  }
+  if (!taken)
+    taken = InferBody(*(decided && !yes ? p.else_branch : p.then_branch).graph, types, shapes, true,
+                      values);
+  const InferredBody &a = *taken, &b = other ? *other : a;
   int unbacked = 0;
   for (int k = 0; k < ctx.num_outputs(); ++k) {
     const Shape s = a.shape(size_t(k)), t = b.shape(size_t(k));
