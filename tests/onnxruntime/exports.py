@@ -24,6 +24,7 @@ import fill  # noqa: E402
 
 BIND = dict(batch=2, text_batch=2, image_batch=3, seq=9, dec_seq=6, past_seq=4, total_seq=13, N=2, H=64, W=64)
 LARGER = {"tv_vit_b_16": 224, "tv_inception_v3": 96, "tv_fasterrcnn_mbv3": 96}  # what the models ask of H and W
+LIFTED = {"Attention", "RotaryEmbedding"}  # written as what import makes of them
 TOLERANCE = 2e-4  # by the largest magnitude: passes round sums otherwise
 
 
@@ -86,7 +87,7 @@ class Check:
         feeds = feeds_of(source, bind, np.random.default_rng(1))
         want = peer.session(source).run(None, feeds)
         error = exported(source, "", out)
-        if not error and not model.functions:
+        if not error and not model.functions and not {n.op_type for n in model.graph.node} & LIFTED:
             a, b = parts(model), parts(onnx.load(out))
             error = "; ".join(f"{k} differ" for k in a if a[k] != b[k])
         self.note(f"{name}, no pass", error)

@@ -207,9 +207,11 @@ bool GraphWriter::WriteValueInfo(const std::string& name, const NodeEntry& e,
   return known;
 }
 
-/// Dims of an output that inference knows as expressions, or not, have the names that the source
-/// declares for them; but for names of the inputs' dims: those say something else.
-void GraphWriter::RestoreDims(const std::string& output, pb::ValueInfoProto* info) const {
+/// Dims of an output have the names that the source declares for them, where inference does not
+/// know them by the inputs' dims or the file is to say what it said; but for names of the inputs'
+/// dims: those say something else.
+void GraphWriter::RestoreDims(const std::string& output, const Shape& shape,
+                              pb::ValueInfoProto* info) const {
   const auto declared = model_.source().outputs.find(output);
   if (declared == model_.source().outputs.end() || !info->type().has_tensor_type()) return;
   const std::vector<std::string>& names = declared->second;
@@ -218,6 +220,12 @@ void GraphWriter::RestoreDims(const std::string& output, pb::ValueInfoProto* inf
   for (int k = 0; k < dims->size(); ++k) {
     const std::string& name = names[size_t(k)];
     if (name.empty() || dims->Get(k).has_dim_value() || input_dims_.count(name)) continue;
+    const SymInt d = shape.has_rank() && k < shape.rank() ? shape[k] : SymInt();
+    const std::vector<SymInt> symbols = d.known() ? d.Symbols() : std::vector<SymInt>();
+    const bool by_inputs = d.known() && std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+                             return input_symbols_.count(s.symbol_name()) != 0;
+                           });
+    if (by_inputs && model_.options().value_info != ExportOptions::ValueInfo::kDeclared) continue;
     dims->Mutable(k)->set_dim_param(name);
   }
 }
@@ -247,6 +255,10 @@ void GraphWriter::WriteMain(pb::GraphProto* out) {
       model_.Problem(p, "an input of an ONNX model has a dtype, and this one is not known");
     for (const auto& d : out->input().rbegin()->type().tensor_type().shape().dim())
       input_dims_.insert(d.dim_param());
+    const Shape shape = ShapeOf(p);
+    for (int k = 0; shape.has_rank() && k < shape.rank(); ++k)
+      for (SymInt symbol : shape[k].known() ? shape[k].Symbols() : std::vector<SymInt>())
+        input_symbols_.insert(symbol.symbol_name());
     if (const TensorPtr value = ValueOf(p)) model_.WriteInitializer(NameOf(p), value);
   }
   NameOutputs("");
@@ -268,7 +280,7 @@ void GraphWriter::WriteMain(pb::GraphProto* out) {
     if (!WriteValueInfo(output_names_[i], g_.outputs[i], info))
       model_.Problem(g_.outputs[i].node,
                      "an output of an ONNX model has a dtype, and this one is not known");
-    RestoreDims(g_.OutputName(i), info);
+    RestoreDims(g_.OutputName(i), ShapeOf(g_.outputs[i]), info);
   }
   std::unordered_set<std::string> outputs(output_names_.begin(), output_names_.end());
   for (const NodePtr n : order_) {

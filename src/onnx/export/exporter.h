@@ -136,7 +136,7 @@ class GraphWriter {
     names_of_[e.node->id()][e.index] = std::move(name);
   }
   bool WriteValueInfo(const std::string& name, const NodeEntry& e, pb::ValueInfoProto* out);
-  void RestoreDims(const std::string& output, pb::ValueInfoProto* info) const;
+  void RestoreDims(const std::string& output, const Shape& shape, pb::ValueInfoProto* info) const;
   pb::NodeProto* Add(std::string domain, std::string op);
   // export_node.cc
   const char* AttributeForOperand1(const NodePtr& n) const;
@@ -181,10 +181,10 @@ class GraphWriter {
   std::unordered_set<EntryKey> used_;  ///< entries that are read as operands, or outputs
   std::vector<std::string> output_names_;
   const Facts facts_;
-  std::unordered_set<std::string> input_dims_;  ///< names of dims of the model's inputs
-  std::map<std::string, Source> sources_;       ///< by symbol
-  std::map<std::string, std::string> values_;   ///< of symbols, by name
-  std::map<std::string, std::string> steps_;    ///< values of constants and of operations on others
+  std::unordered_set<std::string> input_dims_, input_symbols_;  ///< of dims of the model's inputs
+  std::map<std::string, Source> sources_;                       ///< by symbol
+  std::map<std::string, std::string> values_;                   ///< of symbols, by name
+  std::map<std::string, std::string> steps_;  ///< values of constants and of operations on others
 };
 
 }  // namespace weft::onnx_export
