@@ -30,20 +30,27 @@ void ForEachLift(F f) {
 
 /// Operator sets before this one write the operator otherwise.
 int64_t FirstUnlifted(const pb::NodeProto& n) {
-  static const std::map<std::string, int64_t> table = [] {
-    std::map<std::string, int64_t> t;
+  struct First {
+    int64_t always = 0, with_operand_1 = 0;
+  };
+  static const std::map<std::string, First> table = [] {
+    std::map<std::string, First> t;
     const int64_t newest = onnx_import::NewestOpset();
     ForEachLift([&](const onnx_import::LiftRule& r) {
-      int64_t& first = t[std::string(r.op)];
-      first = std::max(first, r.last >= newest ? 0 : r.last + 1);
+      if (r.last >= newest) return;
+      First& first = t[std::string(r.op)];
+      int64_t& when = r.operand_1 ? first.with_operand_1 : first.always;
+      when = std::max(when, r.last + 1);
     });
     return t;
   }();
+  int64_t first = RoundsUp(n) ? kRoundedPools : 0;
   const auto it = table.find(n.op_type());
   // What was lifted of a BatchNormalization was how it trains; applying its statistics stayed.
   const bool applies = n.op_type() == "BatchNormalization" && n.output_size() == 1;
-  const int64_t first = it == table.end() || applies ? 0 : it->second;
-  return RoundsUp(n) ? std::max(first, kRoundedPools) : first;
+  if (it == table.end() || applies) return first;
+  if (n.input_size() > 1) first = std::max(first, it->second.with_operand_1);
+  return std::max(first, it->second.always);
 }
 
 /// "tensor(float)", as the schemas spell types.

@@ -441,6 +441,7 @@ TEST_CASE("operator sets: the oldest that says the same, but not older than the 
   CHECK(version("g (float[N] x) => (float[N] y) { y = Relu(x) }") == 17);
   CHECK(version("g (float[N, 4] x) => (float[N] y) { a = Constant<value = int64[1] {1}>()"
                 "  y = ReduceMean<keepdims = 0>(x, a) }") == 17);  // the axes are an attribute
+  CHECK(version("g (float[N, 4] x) => (float[a, b] y) { y = ReduceMax(x) }") == 17);
   CHECK(version("g (float[N, 4] x, int64[1] a) => (float[N] y) {"
                 "  y = ReduceMean<keepdims = 0>(x, a) }") == 18);
   CHECK(version("g (float[1, 1, 5] x) => (float[1, 1, 3] y) { y = MaxPool<kernel_shape = [2], "
