@@ -97,18 +97,7 @@ std::vector<NodePtr> GraphWriter::Order() {
     }
     for (const Node* d : n->control_deps) edge(d, i);
     if (n->is_variable()) continue;
-    std::set<std::string> needed;
-    for (const auto& [name, value] : n->attrs.dict) {
-      if (value.is<GraphPtr>() && value.get<GraphPtr>()) {
-        const auto& inner = model_.SymbolsOf(*value.get<GraphPtr>());
-        needed.insert(inner.begin(), inner.end());
-      } else if (value.is<Shape>()) {
-        for (const SymInt d : value.get<Shape>().dims()) {
-          for (const SymInt s : d.Symbols()) needed.insert(s.symbol_name());
-        }
-      }
-    }
-    for (const std::string& s : needed) {
+    for (const std::string& s : NeededBy(n)) {
       const auto it = sources_.find(s);
       if (it != sources_.end()) edge(it->second.entry.node.get(), i);
     }

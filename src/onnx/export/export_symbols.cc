@@ -28,18 +28,35 @@ bool IsMultipleOf(SymInt d, std::string* symbol, int64_t* times) {
 
 }  // namespace
 
-/// Inputs first, then what comes first; a plain symbol before a multiple of it. A symbol may be an
-/// extent, or stand for an element of an input (sizes that the user gives).
+/// Symbols whose values the node is written with: in its graphs and its extents.
+std::set<std::string> GraphWriter::NeededBy(const NodePtr& n) {
+  std::set<std::string> needed;
+  for (const auto& [name, value] : n->attrs.dict) {
+    if (value.is<GraphPtr>() && value.get<GraphPtr>()) {
+      const auto& inner = model_.SymbolsOf(*value.get<GraphPtr>());
+      needed.insert(inner.begin(), inner.end());
+    } else if (value.is<Shape>()) {
+      for (const SymInt d : value.get<Shape>().dims())
+        for (const SymInt s : d.Symbols()) needed.insert(s.symbol_name());
+    }
+  }
+  return needed;
+}
+
+/// Inputs first, then what comes first and does not need the symbol itself; a plain symbol before a
+/// multiple of it. A symbol may be an extent, or stand for an element of an input (sizes that the
+/// user gives).
 void GraphWriter::FindSources() {
   const std::vector<std::string>& needed = model_.SymbolsOf(g_);
   if (needed.empty()) return;
   const std::set<std::string> wanted(needed.begin(), needed.end());
   using Followed = EntryMap<SymTensorPtr>;
   const Followed* values = g_.HasAttr("value") ? &g_.GetAttr<Followed>("value") : nullptr;
+  std::set<std::string> needs;
   const auto consider = [&](const NodeEntry& e, SymInt d, int at, bool is_value) {
     std::string symbol;
     Source s{e, at, 1, is_value};
-    if (!IsMultipleOf(d, &symbol, &s.times) || !wanted.count(symbol)) return;
+    if (!IsMultipleOf(d, &symbol, &s.times) || !wanted.count(symbol) || needs.count(symbol)) return;
     const auto [it, fresh] = sources_.try_emplace(symbol, s);
     const bool better = it->second.times != 1 && s.times == 1 && e.node->is_variable();
     if (!fresh && better) it->second = s;
@@ -56,6 +73,7 @@ void GraphWriter::FindSources() {
   for (const NodePtr n : g_.TopoOrder()) {
     if (sources_.size() == wanted.size()) break;
     if (n->is_variable()) continue;
+    needs = NeededBy(n);
     for (uint32_t k = 0; k < n->num_outputs(); ++k) look(NodeEntry(n, k));
   }
 }

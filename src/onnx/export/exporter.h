@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -158,6 +159,7 @@ class GraphWriter {
     int64_t times = 1;      ///< the extent is so many times the symbol
     bool is_value = false;  ///< element `axis` of the value, no extent
   };
+  std::set<std::string> NeededBy(const NodePtr& n);
   void FindSources();
   std::string Step(const std::string& base, const std::string& op,
                    const std::vector<std::string>& inputs);

@@ -6,6 +6,7 @@
 ///   dx = dy; retains nothing
 /// No FInplace: it would overwrite what it has yet to read.
 #include "ops/util/shape_util.h"
+#include "weft/core/op/onnx_body.h"
 #include "weft/core/plan/layout.h"
 
 namespace weft::ops {
@@ -30,6 +31,10 @@ WEFT_REGISTER_OP_IN(weft, Reorder)
     .set_attr<FInferShape>("FInferShape", UnaryShape)
     .set_attr<FCodeGen>("FCodeGen", ReorderCode)
     .set_attr<FGradient>("FGradient", UnaryGradient([](Entry, Entry, Entry dy) { return dy; }))
+    .set_attr<FOnnxBody>("FOnnxBody",
+                         [](const OnnxBodyRequest&) {  // ONNX has no layouts
+                           return std::string("o0 = Identity(i0)");
+                         })
     .example({"f32[2, n, 3]"})
     .example({"f32[2, 3, 4, 5]"});
 
