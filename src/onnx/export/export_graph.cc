@@ -97,7 +97,7 @@ std::vector<NodePtr> GraphWriter::Order() {
     }
     for (const Node* d : n->control_deps) edge(d, i);
     if (n->is_variable()) continue;
-    for (const std::string& s : NeededBy(n)) {
+    for (const std::string& s : model_.NeededBy(n)) {
       const auto it = sources_.find(s);
       if (it != sources_.end()) edge(it->second.entry.node.get(), i);
     }
@@ -291,12 +291,13 @@ void GraphWriter::WriteFunction(pb::FunctionProto* out) {
     SetName(g_.inputs()[i], names_->Unique(fmt::format("i{}", i)));
     out->add_input(NameOf(g_.inputs()[i]));
   }
-  for (const std::string& s : model_.SymbolsOf(g_)) {
+  for (const std::string& s : model_.SymbolsOf(g_).outer) {
     values_[s] = names_->Unique(s);
     out->add_input(values_[s]);
   }
   NameOutputs("o");
   for (const std::string& name : output_names_) out->add_output(name);
+  FindSources();
   order_ = Order();
   std::vector<uint8_t> declared(g_.id_bound(), 0);
   for (const NodePtr p : g_.inputs()) declared[p->id()] = 1;

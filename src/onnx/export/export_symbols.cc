@@ -28,28 +28,15 @@ bool IsMultipleOf(SymInt d, std::string* symbol, int64_t* times) {
 
 }  // namespace
 
-/// Symbols whose values the node is written with: in its graphs and its extents.
-std::set<std::string> GraphWriter::NeededBy(const NodePtr& n) {
-  std::set<std::string> needed;
-  for (const auto& [name, value] : n->attrs.dict) {
-    if (value.is<GraphPtr>() && value.get<GraphPtr>()) {
-      const auto& inner = model_.SymbolsOf(*value.get<GraphPtr>());
-      needed.insert(inner.begin(), inner.end());
-    } else if (value.is<Shape>()) {
-      for (const SymInt d : value.get<Shape>().dims())
-        for (const SymInt s : d.Symbols()) needed.insert(s.symbol_name());
-    }
-  }
-  return needed;
-}
-
 /// Inputs first, then what comes first and does not need the symbol itself; a plain symbol before a
 /// multiple of it. A symbol may be an extent, or stand for an element of an input (sizes that the
 /// user gives).
 void GraphWriter::FindSources() {
-  const std::vector<std::string>& needed = model_.SymbolsOf(g_);
-  if (needed.empty()) return;
-  const std::set<std::string> wanted(needed.begin(), needed.end());
+  const GraphSymbols& needed = model_.SymbolsOf(g_);
+  std::set<std::string> wanted = needed.own;
+  for (const std::string& s : needed.outer)
+    if (!values_.count(s)) wanted.insert(s);
+  if (wanted.empty()) return;
   using Followed = EntryMap<SymTensorPtr>;
   const Followed* values = g_.HasAttr("value") ? &g_.GetAttr<Followed>("value") : nullptr;
   std::set<std::string> needs;
@@ -73,7 +60,7 @@ void GraphWriter::FindSources() {
   for (const NodePtr n : g_.TopoOrder()) {
     if (sources_.size() == wanted.size()) break;
     if (n->is_variable()) continue;
-    needs = NeededBy(n);
+    needs = model_.NeededBy(n);
     for (uint32_t k = 0; k < n->num_outputs(); ++k) look(NodeEntry(n, k));
   }
 }

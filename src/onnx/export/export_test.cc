@@ -332,6 +332,24 @@ graph (%x: f32[n]) -> (%s) {
   CHECK(Says(e, "'k'"));
 }
 
+TEST_CASE("a size that a node inside of a kernel determines is read there") {
+  const Graph g = ParseGraph(R"(weft 1
+graph (%x: f32[n, 4], %p: i64[4]) -> (%z) {
+  %z = weft::Fused(%x, %p) body (%a: f32[n, 4], %q: i64[4]) -> (%y) {
+    %b = Pad(%a, %q) : f32[u0, u1]
+    %c = weft::ShapeTensor() {dims = shape[1, u0, u1]} : i64[3]
+    %e = Reshape(%b, %c) {allowzero = 1} : f32[1, u0, u1]
+    %y = Reshape(%e, %c) {allowzero = 1} : f32[1, u0, u1]
+  } : f32[1, u0, u1]
+})");
+  const pb::ModelProto model = Exported(g);
+  REQUIRE(model.functions_size() == 1);
+  CHECK(model.functions(0).input_size() == 2);  // no operand for u0 and u1
+  int shapes = 0;
+  for (const auto& n : model.functions(0).node()) shapes += n.op_type() == "Shape";
+  CHECK(shapes == 2);
+}
+
 TEST_CASE("Weft's own operators become functions of ONNX's") {
   const char* graphs[] = {
       "graph (%x: f32[2, 3, n], %l: f32[3, 1]) -> (%y) {\n  %y = weft::SumTo(%x, %l)\n}",

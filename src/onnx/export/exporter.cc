@@ -111,25 +111,41 @@ void ModelExporter::WriteInitializer(const std::string& name, const TensorPtr& t
   }
 }
 
-const std::vector<std::string>& ModelExporter::SymbolsOf(const Graph& g) {
+std::set<std::string> ModelExporter::NeededBy(const NodePtr& n) {
+  std::set<std::string> needed;
+  for (const auto& [name, value] : n->attrs.dict) {
+    if (value.is<GraphPtr>() && value.get<GraphPtr>()) {
+      const auto& inner = SymbolsOf(*value.get<GraphPtr>()).outer;
+      needed.insert(inner.begin(), inner.end());
+    } else if (value.is<Shape>() && IsOp(n, builtin::kShapeTensor)) {
+      for (const SymInt d : value.get<Shape>().dims())
+        for (const SymInt s : d.Symbols()) needed.insert(s.symbol_name());
+    }
+  }
+  return needed;
+}
+
+const GraphSymbols& ModelExporter::SymbolsOf(const Graph& g) {
   const auto known = symbols_.find(&g);
   if (known != symbols_.end()) return known->second;
   EnterNested();
   std::set<std::string> needed;
+  GraphSymbols symbols;
+  const ShapeMap* shapes = g.HasAttr("shape") ? &g.GetAttr<ShapeMap>("shape") : nullptr;
   for (const NodePtr n : g.TopoOrder()) {
-    for (const auto& [name, value] : n->attrs.dict) {
-      if (value.is<GraphPtr>() && value.get<GraphPtr>()) {
-        const auto& inner = SymbolsOf(*value.get<GraphPtr>());
-        needed.insert(inner.begin(), inner.end());
-      } else if (value.is<Shape>() && IsOp(n, builtin::kShapeTensor)) {
-        for (const SymInt d : value.get<Shape>().dims()) {
-          for (const SymInt s : d.Symbols()) needed.insert(s.symbol_name());
-        }
-      }
-    }
+    const std::set<std::string> by_node = NeededBy(n);
+    needed.insert(by_node.begin(), by_node.end());
+    for (uint32_t i = 0; shapes && !n->is_variable() && i < n->num_outputs(); ++i)
+      for (const SymInt d : (*shapes)[NodeEntry(n, i)].dims())
+        if (d.known() && d.is_unbacked() && !by_node.count(d.symbol_name()))
+          symbols.own.insert(d.symbol_name());
   }
   LeaveNested();
-  return symbols_.emplace(&g, std::vector<std::string>(needed.begin(), needed.end())).first->second;
+  for (const std::string& s : needed)
+    if (!symbols.own.count(s)) symbols.outer.push_back(s);
+  for (auto it = symbols.own.begin(); it != symbols.own.end();)
+    it = needed.count(*it) ? std::next(it) : symbols.own.erase(it);
+  return symbols_.emplace(&g, std::move(symbols)).first->second;
 }
 
 FunctionRef ModelExporter::Intern(std::string base, pb::FunctionProto f,
@@ -157,7 +173,7 @@ FunctionRef ModelExporter::Fused(const GraphPtr& body) {
   Names names;
   GraphWriter(this, *body, &names, f.mutable_node()).WriteFunction(&f);
   LeaveNested();
-  return fused_.emplace(body.get(), Intern(NameFor(*body), std::move(f), SymbolsOf(*body)))
+  return fused_.emplace(body.get(), Intern(NameFor(*body), std::move(f), SymbolsOf(*body).outer))
       .first->second;
 }
 

@@ -45,6 +45,12 @@ struct FunctionRef {
   std::vector<std::string> symbols;
 };
 
+/// Symbols whose values are needed to write a graph.
+struct GraphSymbols {
+  std::vector<std::string> outer;  ///< that somebody around it has to give, sorted
+  std::set<std::string> own;       ///< data-dependent ones that a node of its own determines
+};
+
 class ModelExporter {
  public:
   /// For operator set `oldest` or a newer one: `needs()` is known after Run, and where that is
@@ -78,8 +84,9 @@ class ModelExporter {
   /// same name. Throws kUnsupported for a node that has neither.
   std::optional<FunctionRef> OfOperator(const NodePtr& node, const TypeMap* types,
                                         const ShapeMap* shapes);
-  /// Symbols whose values are needed to write `g`, sorted.
-  const std::vector<std::string>& SymbolsOf(const Graph& g);
+  const GraphSymbols& SymbolsOf(const Graph& g);
+  /// Symbols whose values a node is written with: in its graphs and its extents.
+  std::set<std::string> NeededBy(const NodePtr& n);
   /// A place for a tensor among the initializers.
   void WriteInitializer(const std::string& name, const TensorPtr& t);
   /// Runtimes ask for names of nodes that differ, graphs need none.
@@ -104,7 +111,7 @@ class ModelExporter {
   std::vector<pb::FunctionProto> functions_;           ///< in the order of their first call
   std::map<std::string, std::string> function_names_;  ///< by what the function holds
   std::map<std::string, int> numbers_;                 ///< functions by first part of their name
-  std::unordered_map<const Graph*, std::vector<std::string>> symbols_;
+  std::unordered_map<const Graph*, GraphSymbols> symbols_;
   std::unordered_map<const Graph*, FunctionRef> fused_;
 };
 
@@ -159,7 +166,6 @@ class GraphWriter {
     int64_t times = 1;      ///< the extent is so many times the symbol
     bool is_value = false;  ///< element `axis` of the value, no extent
   };
-  std::set<std::string> NeededBy(const NodePtr& n);
   void FindSources();
   std::string Step(const std::string& base, const std::string& op,
                    const std::vector<std::string>& inputs);
