@@ -8,7 +8,6 @@
 namespace {
 
 namespace fs = std::filesystem;
-using weft::DType;
 using namespace weft::e2e;
 
 /// Double negation, which Simplify takes away.
