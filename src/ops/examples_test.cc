@@ -52,10 +52,10 @@ TEST_CASE("every operator has an example, or stands in the list of those that ca
     const bool excused = Exceptions().count(op->name) != 0;
     CHECK(op->examples.empty() == excused);
   }
-  for (const auto& [name, reason] : Exceptions()) {
-    CAPTURE(name);
-    CHECK(Op::Find(name) != nullptr);
-    CHECK(!reason.empty());
+  for (const auto& exception : Exceptions()) {
+    CAPTURE(exception.first);
+    CHECK(Op::Find(exception.first) != nullptr);
+    CHECK(!exception.second.empty());
   }
 }
 

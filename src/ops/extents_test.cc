@@ -127,7 +127,9 @@ TEST_CASE("what binds to symbolic extents fits, and what fits is read inside of 
       if (!IsBound(g, row->extents)) continue;
       ++rows;
       CHECK(Binds(g, row->extents));
-      for (const auto& [name, extent] : row->extents) {
+      for (const auto& bound : row->extents) {
+        const std::string& name = bound.first;
+        const int64_t extent = bound.second;
         for (const int64_t other : {int64_t{0}, int64_t{1}, extent - 1, extent + 1, 2 * extent}) {
           SymBindings moved = row->extents;
           moved[name] = other;

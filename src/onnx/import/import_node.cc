@@ -364,7 +364,7 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
     // Attributes and arity agree with ONNX: what this build refuses is beyond it, and `inspect`
     // goes on.
     if (options_.allow_unsupported && FindSchema(r)) {
-      const std::string why = e.message();
+      const std::string& why = e.message();
       if (n) graph.Erase(n);
       return Unsupported(s, r, ErrorCode::kUnsupported, why, place);
     }

@@ -587,7 +587,7 @@ void ContribGroupQueryAttention(Lift* l) {
     l->Unsupported("quantized keys and values are not supported");
 
   const std::string query = l->input(0), past_k = l->input(3), past_v = l->input(4);
-  const std::string like = query;
+  const std::string& like = query;
   std::optional<int64_t> size = l->ExtentOf(query, -1);
   std::string q = query, k = l->input(1), v = l->input(2);
   const bool packed = k.empty();

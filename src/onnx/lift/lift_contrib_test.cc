@@ -72,7 +72,7 @@ void SetAttribute(pb::NodeProto* node, const std::string& text) {
   const std::vector<std::string> word = Parts(text, " ");
   pb::AttributeProto* a = node->add_attribute();
   a->set_name(word.at(0));
-  const std::string kind = word.at(1), value = word.at(2);
+  const std::string &kind = word.at(1), &value = word.at(2);
   if (kind == "i") {
     a->set_type(pb::AttributeProto::INT);
     a->set_i(std::strtoll(value.c_str(), nullptr, 10));
