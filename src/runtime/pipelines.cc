@@ -44,12 +44,20 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
     // constants by rules.
     p.push_back("Simplify");
+    // Behind the first rewriting, which may know that there is nothing to compute; before its
+    // weights are folded. Of no use where no code is made.
+    if (has(PipelineEnd::kGraph)) p.push_back("Decompose");
     p.push_back("FoldConstants");
     // Behind the constants, since exporters compute weights and statistics by nodes.
     p.push_back("FoldBatchNorm");
     // Again: folded constants are operands that rules wait for, and what is left of a normalisation
     // is often nothing.
     p.push_back("Simplify");
+  }
+  if (has(PipelineEnd::kGraph)) {
+    // What bodies capture of folded constants is theirs now, and may be folded in turn.
+    p.push_back("SinkConstants");
+    p.push_back("FoldConstants");
   }
   if (has(PipelineEnd::kGraph) && o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.

@@ -5,6 +5,8 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/run_bodies.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
 
@@ -38,13 +40,14 @@ std::vector<NodeEntry> Operands(const NodePtr& n) {
 
 bool HasArenaPlace(const Type& type) { return type.is_tensor() && DTypeBits(type.dtype) > 0; }
 
-Placement::Placement(const Graph& graph, const Target& target)
+Placement::Placement(const Graph& graph, const Target& target, std::set<std::string> given)
     : g_(graph),
       target_(target),
       shapes_(graph.GetAttr<ShapeMap>("shape")),
       types_(graph.GetAttr<TypeMap>("dtype")),
       values_(graph.HasAttr("value") ? &graph.GetAttr<ValueMap>("value") : nullptr),
-      unknown_(graph.HasAttr("unknown") ? &graph.GetAttr<UnknownMap>("unknown") : nullptr) {
+      unknown_(graph.HasAttr("unknown") ? &graph.GetAttr<UnknownMap>("unknown") : nullptr),
+      bound_(std::move(given)) {
   for (const NodePtr& p : graph.AllInputs())
     for (SymInt d : shapes_[NodeEntry(p)].dims())
       if (d.known() && d.is_symbol()) bound_.insert(d.symbol_name());
@@ -75,6 +78,20 @@ const FCompute* LibraryRoutine(const Target& target, const NodePtr& n) {
   return own ? own : any_target.find(op);
 }
 
+bool RunsBodies(const Target& target, const NodePtr& n) {
+  static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
+  const TargetTraits& traits = target.traits();
+  return traits.kernels && !traits.device_memory && HasControlBodies(n) && runs.find(n->op());
+}
+
+bool Placement::BodiesFit(const NodePtr& n) const {
+  for (const std::string& name : BodyNames(n)) {
+    const Graph body = TypedBody(n, name, shapes_, types_, values_);
+    if (!Placement(body, target_, bound_).WhyStages().empty()) return false;
+  }
+  return true;
+}
+
 Verdict Placement::Of(const NodePtr& n) const {
   static const auto& views = Op::GetAttr<TIsView>("TIsView");
   if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) return {};
@@ -100,6 +117,7 @@ Verdict Placement::Of(const NodePtr& n) const {
       return interpreted(Runner::kStages, "it reads what is known late: " + late);
   if (views.get(n->op(), false)) return {};
   if (LibraryRoutine(target_, n)) return {Runner::kLibrary, {}};
+  if (RunsBodies(target_, n) && BodiesFit(n)) return {Runner::kBodies, {}};
   std::string why;
   if (TryExpand(g_, n, &why)) return {Runner::kKernel, {}};
   return interpreted(Runner::kInterpreter, std::move(why));

@@ -21,8 +21,8 @@ struct Value {
   Layout layout = Layout::kPlain;
 };
 
-/// kCopy: the first input to the output, byte by byte.
-enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy };
+/// kCopy: the first input to the output, byte by byte. kBodies: the node, by programs of its bodies.
+enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy, kBodies };
 
 struct Step {
   StepKind kind = StepKind::kKernel;

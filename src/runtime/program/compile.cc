@@ -109,7 +109,7 @@ std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_
                                           : MakeHostProgram(std::move(compiled), backend);
   DescribeProgram(program.get(), backend_name);
   program->limits_ = limits;
-  program->call_options_ = calls;
+  program->TakeCallOptions(calls);
   for (const PassRecord& r : passes) program->stats_.kernels_failed += int(r.faults.size());
   program->stats_.passes = std::move(passes);
   return std::make_shared<Program>(std::move(program));
@@ -135,14 +135,23 @@ Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, 
   Planned planned;
   // Asked once: before the first pass that makes kernels and calls, or at the end where none does.
   bool asked = !passes.target.traits().kernels;
+  std::set<std::string> bound;
   const auto ask = [&](const Graph& g) {
     asked = true;
-    planned.why_stages = Placement(g, passes.target).WhyStages();
+    const Placement placement(g, passes.target);
+    bound = placement.bound();
+    planned.why_stages = placement.WhyStages();
     return planned.why_stages.empty();
   };
   passes.go_on = [&](const PassEntry& next, const Graph& g) {
     if (options.passes.go_on && !options.passes.go_on(next, g)) return false;
     return asked || !next.fuses || ask(g);
+  };
+  // Bodies that one plan can hold become programs; the others are left to the Evaluator.
+  const bool runs_bodies = passes.target.traits().kernels && !passes.target.traits().device_memory;
+  passes.enters = [&](const PassEntry& next, const Graph& body) {
+    if (options.passes.enters && !options.passes.enters(next, body)) return false;
+    return !asked || (runs_bodies && Placement(body, passes.target, bound).WhyStages().empty());
   };
   planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
   if (!asked) ask(planned.graph);

@@ -23,11 +23,12 @@ bool IsReorder(const Step& s) {
 
 }  // namespace
 
-PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
+PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend,
+                               std::vector<SymInt> given)
     : backend_(std::move(backend)) {
   graph_ = std::move(graph);
   plan_ = MakePlan(graph_, *backend_);
-  binder_ = std::make_unique<Binder>(plan_, graph_.AttrOr<Facts>("facts"));
+  binder_ = std::make_unique<Binder>(plan_, graph_.AttrOr<Facts>("facts"), std::move(given));
   std::vector<const void*> distinct;
   for (const Step& s : plan_.steps) {
     stats_.kernels += s.kind == StepKind::kKernel;
@@ -54,7 +55,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
     with_variables.insert(with_variables.end(), s.variables.begin(), s.variables.end());
   }
   const std::vector<TensorPtr>& inputs = plan_.variables.empty() ? fed : with_variables;
-  std::vector<int64_t> key = binder_->Solve(inputs);
+  std::vector<int64_t> key = binder_->Solve(s.given, inputs);
   if (!s.binding || s.key != key) {
     s.binding = BindingFor(key, inputs);
     s.key = std::move(key);
@@ -115,7 +116,8 @@ void PlannedProgram::RunSteps(PlannedState& s, size_t begin, size_t end) const {
     Wait(s);
     const double us =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-    static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
+    static constexpr const char* kKinds[] = {"kernel", "library", "interpreter",
+                                             "shape",  "copy",    "bodies"};
     StepTime& t = s.profile->emplace_back();
     t.name = step.name;
     t.kind = IsReorder(step) ? "copy" : kKinds[int(step.kind)];
