@@ -44,9 +44,13 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
     // constants by rules.
     p.push_back("Simplify");
-    // Behind the first rewriting, which may know that there is nothing to compute; before its
-    // weights are folded. Of no use where no code is made.
-    if (has(PipelineEnd::kGraph)) p.push_back("Decompose");
+    // Of use where loops are compiled. Behind the first rewriting, which may know that there is
+    // nothing to compute; before the constants, as what leaves a loop may be one.
+    if (has(PipelineEnd::kGraph)) {
+      p.push_back("Decompose");
+      p.push_back("HoistInvariants");
+      p.push_back("BatchScan");
+    }
     p.push_back("FoldConstants");
     // Behind the constants, since exporters compute weights and statistics by nodes.
     p.push_back("FoldBatchNorm");

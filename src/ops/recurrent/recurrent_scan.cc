@@ -62,7 +62,6 @@ class Direction {
   };
   Result Build() {
     const NodeEntry x = in_[0];
-    const int64_t gates = GatesOf(cell_);
     NodeEntry xw = ApplyOp("MatMul", {x, Transposed(Gathered(in_[1], number_, 0), {1, 0})});
     NodeEntry of_state;  // the bias of R, where it is not one with that of W
     if (in_[3]) {
@@ -76,15 +75,10 @@ class Direction {
     std::vector<NodeEntry> states{Initial(in_[5])};
     if (cell_ == Cell::kLSTM) states.push_back(Initial(in_[6]));
     std::vector<NodeEntry> slices{xw}, captures;
-    // A GRU has the product of its last gate apart from the others.
     const NodeEntry r = Gathered(in_[2], number_, 0);
-    if (cell_ == Cell::kGRU)
-      for (const NodeEntry& part : SplitInto(r, 0, gates))
-        captures.push_back(Transposed(part, {1, 0}));
-    else
-      captures.push_back(Transposed(r, {1, 0}));
+    for (const NodeEntry& part : Products(r)) captures.push_back(Transposed(part, {1, 0}));
     if (of_state)
-      for (const NodeEntry& part : SplitInto(of_state, 0, gates)) captures.push_back(part);
+      for (const NodeEntry& part : Products(of_state)) captures.push_back(part);
     if (cell_ == Cell::kLSTM && in_[7])
       for (const NodeEntry& part : SplitInto(Gathered(in_[7], number_, 0), 0, 3))
         captures.push_back(part);
@@ -117,6 +111,13 @@ class Direction {
         ApplyOp("Concat", {Extent(in_[0], 1), Extent(in_[2], 2)}, {{"axis", int64_t{0}}});
     return ApplyOp("Expand", {ScalarOf(in_[0], 0), shape});
   }
+  /// `all` gates along its first axis, by products of the state: the last gate of a GRU multiplies
+  /// another one.
+  std::vector<NodeEntry> Products(const NodeEntry& all) const {
+    if (cell_ != Cell::kGRU || p_.linear_before_reset) return {all};
+    const std::vector<NodeEntry> gates = SplitInto(all, 0, 3);
+    return {ApplyOp("Concat", {gates[0], gates[1]}, {{"axis", int64_t{0}}}), gates[2]};
+  }
   NodeEntry F(size_t i, const NodeEntry& x) const { return Activated(f_[i], x, p_.clip); }
 
   /// One step: (states, xw_t [, t], captures) -> (states, y_t).
@@ -146,15 +147,15 @@ class Direction {
   }
   std::vector<NodeEntry> StepGru(const NodeEntry& h, const NodeEntry& xw,
                                  const std::vector<NodeEntry>& w) const {
-    const bool biased = bool(in_[3]);
+    const bool joint = p_.linear_before_reset != 0;
     const std::vector<NodeEntry> x = SplitInto(xw, -1, 3);
-    const auto product = [&](const NodeEntry& state, size_t gate) {
-      const NodeEntry p = ApplyOp("MatMul", {state, w[gate]});
-      return biased ? p + w[3 + gate] : p;
+    const auto product = [&](const NodeEntry& state, size_t i) {
+      const NodeEntry y = ApplyOp("MatMul", {state, w[i]});
+      return in_[3] ? y + w[(joint ? 1 : 2) + i] : y;
     };
-    const NodeEntry z = F(0, x[0] + product(h, 0)), reset = F(0, x[1] + product(h, 1));
-    const NodeEntry fresh =
-        F(1, x[2] + (p_.linear_before_reset ? reset * product(h, 2) : product(reset * h, 2)));
+    const std::vector<NodeEntry> of_state = SplitInto(product(h, 0), -1, joint ? 3 : 2);
+    const NodeEntry z = F(0, x[0] + of_state[0]), reset = F(0, x[1] + of_state[1]);
+    const NodeEntry fresh = F(1, x[2] + (joint ? reset * of_state[2] : product(reset * h, 1)));
     return {(ScalarOf(z, 1) - z) * fresh + z * h};
   }
   std::vector<NodeEntry> StepLstm(const NodeEntry& h, const NodeEntry& c, const NodeEntry& xw,
