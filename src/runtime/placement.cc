@@ -40,14 +40,13 @@ std::vector<NodeEntry> Operands(const NodePtr& n) {
 
 bool HasArenaPlace(const Type& type) { return type.is_tensor() && DTypeBits(type.dtype) > 0; }
 
-Placement::Placement(const Graph& graph, const Target& target, std::set<std::string> given)
+Placement::Placement(const Graph& graph, const Target& target)
     : g_(graph),
       target_(target),
       shapes_(graph.GetAttr<ShapeMap>("shape")),
       types_(graph.GetAttr<TypeMap>("dtype")),
       values_(graph.HasAttr("value") ? &graph.GetAttr<ValueMap>("value") : nullptr),
-      unknown_(graph.HasAttr("unknown") ? &graph.GetAttr<UnknownMap>("unknown") : nullptr),
-      bound_(std::move(given)) {
+      unknown_(graph.HasAttr("unknown") ? &graph.GetAttr<UnknownMap>("unknown") : nullptr) {
   for (const NodePtr& p : graph.AllInputs())
     for (SymInt d : shapes_[NodeEntry(p)].dims())
       if (d.known() && d.is_symbol()) bound_.insert(d.symbol_name());
@@ -84,12 +83,19 @@ bool RunsBodies(const Target& target, const NodePtr& n) {
   return traits.kernels && !traits.device_memory && HasControlBodies(n) && runs.find(n->op());
 }
 
-bool Placement::BodiesFit(const NodePtr& n) const {
+bool CanPlanBody(const Graph& body, const Target& target) {
+  const TargetTraits& traits = target.traits();
+  return traits.kernels && !traits.device_memory && TellsItsSizes(body) &&
+         Placement(body, target).WhyStages().empty();
+}
+
+bool Placement::AnyBodyFits(const NodePtr& n) const {
+  bool any = false;
   for (const std::string& name : BodyNames(n)) {
-    const Graph body = TypedBody(n, name, shapes_, types_, values_);
-    if (!Placement(body, target_, bound_).WhyStages().empty()) return false;
+    const std::optional<Graph> body = FittingBody(n, name, shapes_, types_, values_);
+    any = any || (body && CanPlanBody(*body, target_));
   }
-  return true;
+  return any;
 }
 
 Verdict Placement::Of(const NodePtr& n) const {
@@ -117,7 +123,7 @@ Verdict Placement::Of(const NodePtr& n) const {
       return interpreted(Runner::kStages, "it reads what is known late: " + late);
   if (views.get(n->op(), false)) return {};
   if (LibraryRoutine(target_, n)) return {Runner::kLibrary, {}};
-  if (RunsBodies(target_, n) && BodiesFit(n)) return {Runner::kBodies, {}};
+  if (RunsBodies(target_, n) && AnyBodyFits(n)) return {Runner::kBodies, {}};
   std::string why;
   if (TryExpand(g_, n, &why)) return {Runner::kKernel, {}};
   return interpreted(Runner::kInterpreter, std::move(why));

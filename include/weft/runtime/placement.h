@@ -21,7 +21,7 @@ enum class Runner : uint8_t {
   kNone,         ///< no step: a variable, a constant, a view, a value computed with the sizes
   kLibrary,      ///< a library call of the target
   kKernel,       ///< a generated kernel, alone or with other nodes
-  kBodies,       ///< programs made of its bodies
+  kBodies,       ///< programs made of its bodies; the interpreter for one that no program can hold
   kInterpreter,  ///< the interpreter, on the host
   kStages,  ///< a stage of the run, or the interpreter between two: what it gives is known late
   kNobody,
@@ -36,11 +36,8 @@ struct Verdict {
 
 class WEFT_API Placement {
  public:
-  /// `graph` must outlive it and stay as it is. Loads the target's module. `given`: symbols whose
-  /// values are known besides those of the inputs; of a body, those of the graph around it.
-  Placement(const Graph& graph, const Target& target, std::set<std::string> given = {});
-  /// Names of the symbols that are known when a run begins.
-  const std::set<std::string>& bound() const { return bound_; }
+  /// `graph` must outlive it and stay as it is. Loads the target's module.
+  Placement(const Graph& graph, const Target& target);
   Verdict Of(const NodePtr& n) const;
   /// Why one plan cannot hold the graph: the first entry whose size or type is known only in the
   /// run, with its node. Empty: one can.
@@ -48,7 +45,7 @@ class WEFT_API Placement {
 
  private:
   std::string WhyLate(const NodeEntry& e) const;
-  bool BodiesFit(const NodePtr& n) const;
+  bool AnyBodyFits(const NodePtr& n) const;
 
   const Graph& g_;
   const Target target_;
@@ -56,11 +53,13 @@ class WEFT_API Placement {
   const TypeMap& types_;
   const ValueMap* values_;
   const UnknownMap* unknown_;
-  std::set<std::string> bound_;
+  std::set<std::string> bound_;  ///< symbols that the inputs give values to
 };
 
 /// What runs `n`, or the operator under its epilogue, as a library call of the target; null: none.
 WEFT_API const FCompute* LibraryRoutine(const Target& target, const NodePtr& n);
+/// Of bodies in the graph: one plan can hold them, so that passes that make kernels and plans enter.
+WEFT_API bool CanPlanBody(const Graph& body, const Target& target);
 /// The bodies of a node can be programs on the target, as far as sizes allow.
 WEFT_API bool RunsBodies(const Target& target, const NodePtr& n);
 /// Why not even a run by stages can hold the graph, with the node; empty: one can.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "core/graph/claims.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/provide.h"
+#include "weft/support/error.h"
 
 namespace weft {
 namespace {
@@ -124,6 +126,52 @@ Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& sh
   if (body.IsComplete("dtype") && body.IsComplete("shape")) return body;
   if (any_known) body.SetAttr("value", std::move(known));
   return ProvideTypes(std::move(body));
+}
+
+std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,
+                                 const ShapeMap& shapes, const TypeMap& types,
+                                 const ValueMap* values) {
+  try {
+    return TypedBody(node, name, shapes, types, values);
+  } catch (const UserError& e) {
+    const bool misfit =
+        e.code() == ErrorCode::kShapeMismatch || e.code() == ErrorCode::kBadAttribute;
+    if (!misfit || !IsOp(node, "If")) throw;
+    return std::nullopt;
+  }
+}
+
+bool TellsItsSizes(const Graph& body) {
+  const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
+  const TypeMap& types = body.GetAttr<TypeMap>("dtype");
+  std::vector<SymInt> told;
+  for (const NodePtr& input : body.inputs())
+    for (SymInt d : shapes[NodeEntry(input)].dims())
+      if (d.known() && d.is_symbol()) told.push_back(d);
+  const auto tells = [&](SymInt d) {
+    const std::vector<SymInt> symbols = d.Symbols();
+    return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+      return std::find(told.begin(), told.end(), s) != told.end();
+    });
+  };
+  for (const NodePtr& n : body.TopoOrder()) {
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+      const Shape& s = shapes[NodeEntry(n, i)];
+      const bool tensor = types[NodeEntry(n, i)].is_tensor();
+      if (tensor && (!s.fully_known() || !std::all_of(s.dims().begin(), s.dims().end(), tells)))
+        return false;
+    }
+  }
+  return true;
+}
+
+void ReplaceBody(Graph& graph, const NodePtr& node, const std::string& name, Graph body) {
+  std::set<std::string> known;
+  for (const auto& [attr, value] : graph.attrs) known.insert(attr);
+  graph.HasAttr("");  // what earlier edits made stale does not hold
+  const Claims claims(*graph.shared_store(), std::move(known));
+  graph.SetAttr(node, name, std::make_shared<const Graph>(std::move(body)));
+  graph.HasAttr("");
 }
 
 }  // namespace weft

@@ -13,7 +13,7 @@
 
 #include "checks.h"
 #include "core/graph/attr_value.h"
-#include "core/graph/store.h"
+#include "core/graph/claims.h"
 #include "resolve.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/operands.h"
@@ -119,20 +119,6 @@ class Context final : public PassContext {
   NamedDocs declared_;  // once asked for
 };
 
-/// What edits preserve, while it lives.
-class Claims {
- public:
-  Claims(GraphStore& store, std::set<std::string> names)
-      : store_(store), outer_(std::exchange(store.preserved, std::move(names))) {}
-  ~Claims() { store_.preserved = std::move(outer_); }
-  Claims(const Claims&) = delete;
-  Claims& operator=(const Claims&) = delete;
-
- private:
-  GraphStore& store_;
-  std::set<std::string> outer_;
-};
-
 class Manager {
  public:
   explicit Manager(const PassOptions& options)
@@ -232,19 +218,17 @@ class Manager {
       ~Deeper() { --depth; }
     } deeper(depth_);
     Limits::Check("depth", depth_, options_.limits.depth);
-    std::set<std::string> known;
-    for (const auto& [name, value] : g.attrs) known.insert(name);
     for (NodePtr n : g.TopoOrder()) {
       if (!HasControlBodies(n)) continue;
       for (const std::string& name : BodyNames(n)) {
-        Graph body = TypedBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
-                               &g.GetAttr<ValueMap>("value"));
-        if (options_.enters && !options_.enters(pass, body)) continue;
-        body = RunOne(std::move(body), spec, Trigger::kAsked,
+        std::optional<Graph> body =
+            FittingBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
+                        &g.GetAttr<ValueMap>("value"));
+        if (!body || !TellsItsSizes(*body)) continue;
+        if (options_.enters && !options_.enters(pass, *body)) continue;
+        body = RunOne(*std::move(body), spec, Trigger::kAsked,
                       fmt::format("{} of {}", name, n->Describe()));
-        const Claims claims(*g.shared_store(), known);
-        g.SetAttr(n, name, std::make_shared<const Graph>(std::move(body)));
-        g.HasAttr("");
+        ReplaceBody(g, n, name, *std::move(body));
       }
     }
     return g;

@@ -256,6 +256,7 @@ void StackedResult::Take(const std::shared_ptr<Tensor>& slice) {
 }
 std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()>& like,
                                               size_t output) const {
+  if (slices_.empty() && place_ && place_->num_elements() == 0) return place_;
   if (slices_.empty()) {
     const InferredBody body = like();
     const Shape s = body.shape(output);

@@ -1,6 +1,6 @@
 /// sink_constants.cc: SinkConstants. Constants that the bodies of If, Loop and Scan capture become
 /// their own, and captures that no body reads go.
-///   needs      -
+///   needs      shape
 ///   provides   -
 ///   preserves  -
 ///   never      copies a constant: the bodies share its tensor
@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
@@ -42,6 +43,12 @@ GraphPtr Without(const Graph& given, size_t first, const std::vector<TensorPtr>&
   return std::make_shared<const Graph>(std::move(body));
 }
 
+/// The body may know a size by it.
+bool TellsSize(const Graph& g, const NodeEntry& e) {
+  const Shape* s = e.node ? g.GetAttr<ShapeMap>("shape").find(e) : nullptr;
+  return s && s->has_rank() && !s->is_static();
+}
+
 bool Sink(Graph& g, const NodePtr& n, PassContext& ctx) {
   const size_t first = FirstCapture(n), first_input = first - *OperandsBeforeBody(n);
   const std::vector<std::string> bodies = BodyNames(n);
@@ -57,7 +64,7 @@ bool Sink(Graph& g, const NodePtr& n, PassContext& ctx) {
       const NodePtr input = body.inputs()[first_input + i - first];
       is_read = is_read || !input->uses().empty() || body.is_output(input);
     }
-    goes.push_back(constants.back() || !is_read);
+    goes.push_back(constants.back() || (!is_read && !TellsSize(g, e)));
     any = any || goes.back();
   }
   if (!any || !ctx.Fuel("sink", n)) return false;
@@ -90,6 +97,7 @@ WEFT_REGISTER_PASS(SinkConstants)
     .set_body(SinkConstants)
     .enters_bodies()
     .set_change_graph(true)
+    .depend_graph_attr("shape")
     .keeps_onnx()
     .rewrite("sink", "captures of a node that go")
     .statistic("sunk", "captured constants that became constants of bodies")

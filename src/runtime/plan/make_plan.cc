@@ -194,10 +194,10 @@ class PlanMaker {
   /// Bodies that the passes have entered have plans.
   bool ChooseBodies(NodePtr n, Step* step) {
     if (!RunsBodies(target_, n)) return false;
-    for (const std::string& name : BodyNames(n)) {
-      const Graph& body = *n->attr<GraphPtr>(name);
-      if (!body.IsComplete("storage") || !body.IsComplete("order")) return false;
-    }
+    const std::vector<std::string> bodies = BodyNames(n);
+    if (std::none_of(bodies.begin(), bodies.end(),
+                     [&](const std::string& name) { return HasPlan(*n->attr<GraphPtr>(name)); }))
+      return false;
     step->kind = StepKind::kBodies;
     return true;
   }
@@ -270,6 +270,10 @@ TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to) {
   auto other = std::make_shared<Tensor>(t->dtype(), t->dims());
   CopyLayout(t->dtype(), t->dims(), t->data(), other->mutable_data(), from, to);
   return other;
+}
+
+bool HasPlan(const Graph& graph) {
+  return graph.IsComplete("storage") && graph.IsComplete("order");
 }
 
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend) {

@@ -31,8 +31,7 @@ bool IsPolynomial(SymInt e) {
 
 }  // namespace
 
-Binder::Binder(const ExecutionPlan& plan, Facts facts, std::vector<SymInt> given)
-    : plan_(plan), symbols_(std::move(given)), facts_(std::move(facts)) {
+Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std::move(facts)) {
   for (int v : plan.input_values)
     for (SymInt d : plan.values[size_t(v)].shape.dims())
       if (d.known() && d.is_symbol() &&
@@ -79,10 +78,8 @@ void Binder::Require(bool ok, size_t input, Text text) const {
   ThrowError(input < plan_.num_fed() ? ErrorCode::kBadInput : ErrorCode::kBadBinding, text());
 }
 
-std::vector<int64_t> Binder::Solve(const std::vector<int64_t>& given,
-                                   const std::vector<TensorPtr>& inputs) const {
-  std::vector<int64_t> values = given;
-  values.resize(symbols_.size(), -1);
+std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
+  std::vector<int64_t> values(symbols_.size(), -1);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Shape& want = plan_.values[size_t(plan_.input_values[i])].shape;
     if (!want.has_rank()) continue;

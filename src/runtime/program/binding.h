@@ -26,15 +26,11 @@ struct Binding {
 /// What turns extents of inputs into bindings; made once per program.
 class Binder {
  public:
-  /// `given`: symbols that come with their values. Throws kUnsupported when the plan needs a symbol
-  /// that neither they nor an input determines.
-  Binder(const ExecutionPlan& plan, Facts facts, std::vector<SymInt> given = {});
-  /// In the order of the values that Solve gives; first those given.
-  const std::vector<SymInt>& symbols() const { return symbols_; }
-  /// Values of the symbols from those given and the extents of the inputs: the key of a binding.
-  /// Throws kBadInput.
-  std::vector<int64_t> Solve(const std::vector<int64_t>& given,
-                             const std::vector<TensorPtr>& inputs) const;
+  /// Throws kUnsupported when the plan needs a symbol that no input determines.
+  Binder(const ExecutionPlan& plan, Facts facts);
+  /// Values of the symbols from the extents of the inputs, in a fixed order: the key of
+  /// a binding. Throws kBadInput.
+  std::vector<int64_t> Solve(const std::vector<TensorPtr>& inputs) const;
   /// Every extent of every input, also those that are no bare symbol; before each run, since a
   /// binding is found by its symbols alone (kBadInput).
   void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;

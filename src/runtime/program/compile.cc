@@ -135,12 +135,9 @@ Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, 
   Planned planned;
   // Asked once: before the first pass that makes kernels and calls, or at the end where none does.
   bool asked = !passes.target.traits().kernels;
-  std::set<std::string> bound;
   const auto ask = [&](const Graph& g) {
     asked = true;
-    const Placement placement(g, passes.target);
-    bound = placement.bound();
-    planned.why_stages = placement.WhyStages();
+    planned.why_stages = Placement(g, passes.target).WhyStages();
     return planned.why_stages.empty();
   };
   passes.go_on = [&](const PassEntry& next, const Graph& g) {
@@ -148,10 +145,9 @@ Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, 
     return asked || !next.fuses || ask(g);
   };
   // Bodies that one plan can hold become programs; the others are left to the Evaluator.
-  const bool runs_bodies = passes.target.traits().kernels && !passes.target.traits().device_memory;
   passes.enters = [&](const PassEntry& next, const Graph& body) {
     if (options.passes.enters && !options.passes.enters(next, body)) return false;
-    return !asked || (runs_bodies && Placement(body, passes.target, bound).WhyStages().empty());
+    return !asked || CanPlanBody(body, passes.target);
   };
   planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
   if (!asked) ask(planned.graph);

@@ -6,6 +6,7 @@
 #include "planned_program.h"
 #include "weft/core/op/run_bodies.h"
 #include "weft/core/pass/body_types.h"
+#include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
 #include "weft/runtime/backend/run_again.h"
 #include "weft/support/check.h"
@@ -18,8 +19,8 @@ constexpr int kCarefulRuns = 64;
 
 class HostProgram final : public PlannedProgram {
  public:
-  HostProgram(Graph graph, std::shared_ptr<Backend> backend, std::vector<SymInt> given = {})
-      : PlannedProgram(std::move(graph), std::move(backend), std::move(given)),
+  HostProgram(Graph graph, std::shared_ptr<Backend> backend)
+      : PlannedProgram(std::move(graph), std::move(backend)),
         keeps_inputs_(std::none_of(plan_.written.begin(), plan_.written.end(),
                                    [](bool written) { return written; })) {
     for (size_t k = 0; k < plan_.steps.size(); ++k)
@@ -123,8 +124,9 @@ class HostProgram final : public PlannedProgram {
   void AddBodies(size_t k) {
     const NodePtr n = plan_.steps[k].node;
     for (const std::string& name : BodyNames(n)) {
+      if (!HasPlan(*n->attr<GraphPtr>(name))) continue;
       auto& body = bodies_[k][name];
-      body = std::make_unique<HostProgram>(*n->attr<GraphPtr>(name), backend_, symbols());
+      body = std::make_unique<HostProgram>(*n->attr<GraphPtr>(name), backend_);
       for (int ProgramStats::*count :
            {&ProgramStats::kernels, &ProgramStats::distinct_kernels, &ProgramStats::library_calls,
             &ProgramStats::reorders, &ProgramStats::interpreted, &ProgramStats::host_steps})
@@ -133,23 +135,32 @@ class HostProgram final : public PlannedProgram {
   }
 
   /// The bodies of one step in one run.
-  class Runner final : public BodyRunner {
+  class StepBodies final : public BodyRunner {
    public:
-    Runner(const Bodies& bodies, HostState& s) : bodies_(bodies), s_(s) {}
+    StepBodies(const NodePtr& node, const Bodies& bodies, HostState& s)
+        : node_(node), bodies_(bodies), s_(s) {}
     void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
              ResultTensors* results) const override {
-      const HostProgram& body = *bodies_.at(name);
+      const auto it = bodies_.find(name);
+      if (it == bodies_.end()) return Evaluate(*node_->attr<GraphPtr>(name), inputs, results);
+      const HostProgram& body = *it->second;
       std::unique_ptr<HostState>& state = s_.bodies[&body];
       if (!state) {
         state = std::make_unique<HostState>();
         state->keeps_outputs = true;
       }
-      state->given = s_.key;
       body.PlannedProgram::Run(*state, inputs, results);
       s_.bytes_moved += state->bytes_moved;
     }
 
    private:
+    static void Evaluate(const Graph& body, const std::vector<TensorPtr>& inputs,
+                         ResultTensors* results) {
+      const std::vector<TensorPtr> out = GetEvaluator()->Eval(body, inputs);
+      for (size_t i = 0; i < out.size(); ++i) (*results)[i] = OwnCopy(*out[i]);
+    }
+
+    const NodePtr& node_;
     const Bodies& bodies_;
     HostState& s_;
   };
@@ -166,7 +177,8 @@ class HostProgram final : public PlannedProgram {
           plain ? std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr)
                 : nullptr);
     }
-    (*runs.find(step.node->op()))(step.node, Operands(step, s), Runner(bodies_.at(k), s), &results);
+    (*runs.find(step.node->op()))(step.node, Operands(step, s),
+                                  StepBodies(step.node, bodies_.at(k), s), &results);
     for (size_t i = 0; i < results.size(); ++i) {
       WEFT_CHECK(results[i]->dims() == b.dims[size_t(step.outputs[i])], kShapeMismatch,
                  "{}: result {} has the shape {}, {} was inferred", step.node->Describe(), i,
@@ -174,13 +186,9 @@ class HostProgram final : public PlannedProgram {
                  Shape::OfInts(b.dims[size_t(step.outputs[i])]).ToString());
       Place(*results[i], step.outputs[i], s);
     }
-    for (const auto& [name, body] : bodies_.at(k)) {
-      const auto it = s.bodies.find(body.get());
-      if (it == s.bodies.end()) continue;
-      s.arena_bytes += it->second->arena_bytes;
-      s.live_bytes += it->second->arena_bytes;
-      s.kernels_failed += it->second->kernels_failed;
-    }
+    for (const auto& [name, body] : bodies_.at(k))
+      if (const auto it = s.bodies.find(body.get()); it != s.bodies.end())
+        s.kernels_failed += it->second->kernels_failed;
   }
 
   /// Views of what lies in memory; plain copies of what lies there otherwise.

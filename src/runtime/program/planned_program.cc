@@ -23,12 +23,11 @@ bool IsReorder(const Step& s) {
 
 }  // namespace
 
-PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend,
-                               std::vector<SymInt> given)
+PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
     : backend_(std::move(backend)) {
   graph_ = std::move(graph);
   plan_ = MakePlan(graph_, *backend_);
-  binder_ = std::make_unique<Binder>(plan_, graph_.AttrOr<Facts>("facts"), std::move(given));
+  binder_ = std::make_unique<Binder>(plan_, graph_.AttrOr<Facts>("facts"));
   std::vector<const void*> distinct;
   for (const Step& s : plan_.steps) {
     stats_.kernels += s.kind == StepKind::kKernel;
@@ -55,7 +54,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
     with_variables.insert(with_variables.end(), s.variables.begin(), s.variables.end());
   }
   const std::vector<TensorPtr>& inputs = plan_.variables.empty() ? fed : with_variables;
-  std::vector<int64_t> key = binder_->Solve(s.given, inputs);
+  std::vector<int64_t> key = binder_->Solve(inputs);
   if (!s.binding || s.key != key) {
     s.binding = BindingFor(key, inputs);
     s.key = std::move(key);

@@ -36,14 +36,13 @@ class PlannedProgram : public Program::Impl {
  protected:
   struct PlannedState : State {
     Arena arena;
-    std::vector<int64_t> given;  ///< values of the symbols that come with them
     std::vector<int64_t> key;
     std::shared_ptr<const Binding> binding;
     char* scratch = nullptr;
     std::vector<void*> base, buffers;  ///< per storage; arguments of one step
   };
 
-  PlannedProgram(Graph graph, std::shared_ptr<Backend> backend, std::vector<SymInt> given = {});
+  PlannedProgram(Graph graph, std::shared_ptr<Backend> backend);
 
   void Run(State& state, const std::vector<TensorPtr>& fed,
            std::vector<std::shared_ptr<Tensor>>* outputs) const final {
@@ -88,8 +87,6 @@ class PlannedProgram : public Program::Impl {
   std::vector<TensorPtr> Interpret(const Step& step, const Binding& b,
                                    const std::vector<TensorPtr>& inputs) const;
   [[noreturn]] static void ThrowOutside(const Step& step);
-
-  const std::vector<SymInt>& symbols() const { return binder_->symbols(); }
 
   std::shared_ptr<Backend> backend_;
   ExecutionPlan plan_;
