@@ -3,15 +3,15 @@
 ///   needs      shape, dtype
 ///   provides   -
 ///   preserves  -
-///   never      moves element-wise operators by themselves: inside the loop a kernel that runs anyway
-///              computes them on the way, outside they would be written to memory and read again
+///   never      moves element-wise operators by themselves: in the loop a kernel that runs anyway
+///              computes them on the way, outside they would go through memory
 ///   cost       linear in nodes and bodies
 ///
 ///   Scan(h, x) {Tanh(MatMul(x_t, %w) + MatMul(h, %r))}
 ///     ->  Scan(h, MatMul(x, %w)) {Tanh(xw_t + MatMul(h, %r))}
 ///
-/// A step of a recurrent network multiplies a vector, or a few: that is bound by reading the matrix.
-/// Over all steps it is read once.
+/// A step of a recurrent network multiplies a vector, or a few, which takes as long as to read the
+/// matrix. Over all steps it is read once.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -77,7 +77,8 @@ class Batcher {
   bool IsSliced(const NodeEntry& e, const std::set<NodeId>& leaving) const {
     return leaving.count(e.node->id()) || exit_.role(e) == BodyRole::kSlice;
   }
-  /// Element-wise: operands are aligned from the last axis, so a slice needs all axes of the result.
+  /// Element-wise: operands are aligned from the last axis, so a slice needs all axes of the
+  /// result.
   bool CanApply(const NodePtr& n, const std::set<NodeId>& leaving) const {
     static const auto& code = Op::GetAttr<FCodeGen>("FCodeGen");
     const FCodeGen* f = code.find(n->op());

@@ -21,7 +21,7 @@ struct Value {
   Layout layout = Layout::kPlain;
 };
 
-/// kCopy: the first input to the output, byte by byte. kBodies: the node, by programs of its bodies.
+/// kCopy: the first input to the output, byte by byte. kBodies: the node by programs of its bodies.
 enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy, kBodies };
 
 struct Step {
