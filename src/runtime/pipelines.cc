@@ -44,13 +44,6 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
     // constants by rules.
     p.push_back("Simplify");
-    // Of use where loops are compiled. Behind the first rewriting, which may know that there is
-    // nothing to compute; before the constants, as what leaves a loop may be one.
-    if (has(PipelineEnd::kGraph)) {
-      p.push_back("Decompose");
-      p.push_back("HoistInvariants");
-      p.push_back("BatchScan");
-    }
     p.push_back("FoldConstants");
     // Behind the constants, since exporters compute weights and statistics by nodes.
     p.push_back("FoldBatchNorm");
@@ -59,9 +52,13 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     p.push_back("Simplify");
   }
   if (has(PipelineEnd::kGraph)) {
-    // What bodies capture of folded constants is theirs now, and may be folded in turn.
-    p.push_back("SinkConstants");
+    // Of use where loops are compiled. Constants in between: what has left a loop may be one, and
+    // goes back as such.
+    p.push_back("Decompose");
+    p.push_back("HoistInvariants");
+    p.push_back("BatchScan");
     p.push_back("FoldConstants");
+    p.push_back("SinkConstants");
   }
   if (has(PipelineEnd::kGraph) && o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.
