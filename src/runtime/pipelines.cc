@@ -51,6 +51,15 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // is often nothing.
     p.push_back("Simplify");
   }
+  if (has(PipelineEnd::kGraph)) {
+    // Of use where loops are compiled. Constants in between: what has left a loop may be one, and
+    // goes back as such.
+    p.push_back("Decompose");
+    p.push_back("HoistInvariants");
+    p.push_back("BatchScan");
+    p.push_back("FoldConstants");
+    p.push_back("SinkConstants");
+  }
   if (has(PipelineEnd::kGraph) && o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.
     p.push_back("Attention");

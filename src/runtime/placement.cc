@@ -5,6 +5,8 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/run_bodies.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
 
@@ -75,6 +77,27 @@ const FCompute* LibraryRoutine(const Target& target, const NodePtr& n) {
   return own ? own : any_target.find(op);
 }
 
+bool RunsBodies(const Target& target, const NodePtr& n) {
+  static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
+  const TargetTraits& traits = target.traits();
+  return traits.kernels && !traits.device_memory && HasControlBodies(n) && runs.find(n->op());
+}
+
+bool CanPlanBody(const Graph& body, const Target& target) {
+  const TargetTraits& traits = target.traits();
+  return traits.kernels && !traits.device_memory && TellsItsSizes(body) &&
+         Placement(body, target).WhyStages().empty();
+}
+
+bool Placement::AnyBodyFits(const NodePtr& n) const {
+  bool any = false;
+  for (const std::string& name : BodyNames(n)) {
+    const std::optional<Graph> body = FittingBody(n, name, shapes_, types_, values_);
+    any = any || (body && CanPlanBody(*body, target_));
+  }
+  return any;
+}
+
 Verdict Placement::Of(const NodePtr& n) const {
   static const auto& views = Op::GetAttr<TIsView>("TIsView");
   if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) return {};
@@ -100,6 +123,7 @@ Verdict Placement::Of(const NodePtr& n) const {
       return interpreted(Runner::kStages, "it reads what is known late: " + late);
   if (views.get(n->op(), false)) return {};
   if (LibraryRoutine(target_, n)) return {Runner::kLibrary, {}};
+  if (RunsBodies(target_, n) && AnyBodyFits(n)) return {Runner::kBodies, {}};
   std::string why;
   if (TryExpand(g_, n, &why)) return {Runner::kKernel, {}};
   return interpreted(Runner::kInterpreter, std::move(why));

@@ -48,6 +48,7 @@ std::string Entry(const PassEntry& p) {
   out += fmt::format("| provides | {} |\n", List(p.provides));
   out += fmt::format("| preserves | {} |\n", p.preserves_all ? "everything" : List(p.preserves));
   out += fmt::format("| keeps ONNX | {} |\n", p.keeps_onnx ? "yes" : "no");
+  out += fmt::format("| runs in bodies of If, Loop, Scan | {} |\n", p.enters_bodies ? "yes" : "no");
   out += fmt::format("| changes the graph | {} |\n", p.changes_graph ? "yes" : "no");
   out += fmt::format("| computes | {} |\n", ResultText(p.result));
   if (!p.options.empty()) out += "\n| option | default | |\n|---|---|---|\n";

@@ -21,6 +21,7 @@ enum class Runner : uint8_t {
   kNone,         ///< no step: a variable, a constant, a view, a value computed with the sizes
   kLibrary,      ///< a library call of the target
   kKernel,       ///< a generated kernel, alone or with other nodes
+  kBodies,       ///< programs made of its bodies; the interpreter for one that no program can hold
   kInterpreter,  ///< the interpreter, on the host
   kStages,  ///< a stage of the run, or the interpreter between two: what it gives is known late
   kNobody,
@@ -44,6 +45,7 @@ class WEFT_API Placement {
 
  private:
   std::string WhyLate(const NodeEntry& e) const;
+  bool AnyBodyFits(const NodePtr& n) const;
 
   const Graph& g_;
   const Target target_;
@@ -56,6 +58,10 @@ class WEFT_API Placement {
 
 /// What runs `n`, or the operator under its epilogue, as a library call of the target; null: none.
 WEFT_API const FCompute* LibraryRoutine(const Target& target, const NodePtr& n);
+/// A body of a node of the graph can be a program of its own.
+WEFT_API bool CanPlanBody(const Graph& body, const Target& target);
+/// The bodies of a node can be programs on the target, as far as sizes allow.
+WEFT_API bool RunsBodies(const Target& target, const NodePtr& n);
 /// Why not even a run by stages can hold the graph, with the node; empty: one can.
 WEFT_API std::string WhyNoStages(const Graph& graph);
 /// Tensors of numbers have a place in an arena; strings, sequences and unknown types have none.

@@ -115,6 +115,7 @@ Graph CodeGen(Graph g, PassContext& ctx) {
 WEFT_REGISTER_PASS(CodeGen)
     .describe("makes the kernel of every weft::Fused node from the FCodeGen of its operators")
     .set_body(CodeGen)
+    .enters_bodies()
     .set_change_graph(false)
     .depend_graph_attr("shape")
     .depend_graph_attr("dtype")

@@ -155,6 +155,7 @@ Graph RTCGen(Graph g, PassContext& ctx) {
 WEFT_REGISTER_PASS(RTCGen)
     .describe("compiles every distinct kernel for the target, through the cache")
     .set_body(RTCGen)
+    .enters_bodies()
     .set_change_graph(false)
     .depend_graph_attr("kernel")
     .provide_graph_attr("rtc")

@@ -13,10 +13,11 @@
 
 #include "checks.h"
 #include "core/graph/attr_value.h"
-#include "core/graph/store.h"
+#include "core/graph/claims.h"
 #include "resolve.h"
-#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/operands.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/pass/pass_trace.h"
 #include "weft/core/pass/provide.h"
@@ -163,7 +164,8 @@ class Manager {
     running_.push_back(pass.name);
     g = Provide(std::move(g), pass.depends, pass.name);
     running_.pop_back();
-    if (trigger == Trigger::kAsked && options_.go_on && !options_.go_on(pass, g)) {
+    const bool in_pipeline = trigger == Trigger::kAsked && depth_ == 0;
+    if (in_pipeline && options_.go_on && !options_.go_on(pass, g)) {
       stopped_ = true;
       return g;
     }
@@ -200,7 +202,36 @@ class Manager {
       WriteFileAtomic(fmt::format("{}/{:03}-{}.weft", options_.dump_dir, record.number, pass.name),
                       PrintGraph(out));
     }
+    if (pass.enters_bodies) out = EnterBodies(std::move(out), pass, spec);
     return out;
+  }
+
+  /// The pass in bodies. They go on computing what they did: what is known of the graph around them
+  /// still holds.
+  Graph EnterBodies(Graph g, const PassEntry& pass, const PassSpec& spec) {
+    const std::vector<NodePtr> order = g.TopoOrder();
+    if (std::none_of(order.begin(), order.end(), HasControlBodies)) return g;
+    g = Provide(std::move(g), {"dtype", "shape", "value"}, pass.name);
+    struct Deeper {
+      int& depth;
+      explicit Deeper(int& d) : depth(d) { ++depth; }
+      ~Deeper() { --depth; }
+    } deeper(depth_);
+    Limits::Check("depth", depth_, options_.limits.depth);
+    for (NodePtr n : g.TopoOrder()) {
+      if (!HasControlBodies(n)) continue;
+      for (const std::string& name : BodyNames(n)) {
+        std::optional<Graph> body =
+            FittingBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
+                        &g.GetAttr<ValueMap>("value"));
+        if (!body || !TellsItsSizes(*body)) continue;
+        if (options_.enters && !options_.enters(pass, *body)) continue;
+        body = RunOne(*std::move(body), spec, Trigger::kAsked,
+                      fmt::format("{} of {}", name, n->Describe()));
+        ReplaceBody(g, n, name, *std::move(body));
+      }
+    }
+    return g;
   }
 
   /// Runs providers until everything that is needed is there and complete. A provider may undo
@@ -320,17 +351,11 @@ class Manager {
     std::shared_ptr<GraphStore> store = g.shared_store();
     g.HasAttr(
         "");  // settles what earlier edits made stale, before this pass's claims begin to hold
-    // Claims hold for the body alone; a pass that runs passes gets its own back.
-    struct Restore {
-      GraphStore& s;
-      std::set<std::string> outer;
-      ~Restore() { s.preserved = std::move(outer); }
-    };
-    std::set<std::string> claims(pass.preserves.begin(), pass.preserves.end());
     Timer timer;
     Graph out;
     {
-      Restore restore{*store, std::exchange(store->preserved, std::move(claims))};
+      // They hold for the body alone; a pass that runs passes gets its own back.
+      const Claims claims(*store, {pass.preserves.begin(), pass.preserves.end()});
       out = pass.body(std::move(g), context);
       out.HasAttr("");
     }
@@ -446,6 +471,7 @@ class Manager {
   PassTrace* trace_;
   std::vector<PassSpec> rest_;  // from the asked pass that runs, or whose needs run, on
   int number_ = 0;
+  int depth_ = 0;         // of bodies in bodies
   bool stopped_ = false;  // by PassOptions::go_on
   std::map<std::string, int> occurrences_;
   std::vector<std::string> running_;

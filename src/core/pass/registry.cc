@@ -140,6 +140,10 @@ PassBuilder& PassBuilder::result(PassResult r) {
   entry_.result = r;
   return *this;
 }
+PassBuilder& PassBuilder::enters_bodies() {
+  entry_.enters_bodies = true;
+  return *this;
+}
 PassBuilder& PassBuilder::keeps_onnx() {
   entry_.keeps_onnx = true;
   return *this;

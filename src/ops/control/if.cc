@@ -1,14 +1,13 @@
 /// if.cc: If: one of two bodies.
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
-/// operands, `num_captures` says how many). Bodies run in the Evaluator.
+/// operands, `num_captures` says how many). Who runs the bodies: weft/core/op/run_bodies.h.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 #include <algorithm>
 #include <climits>
 #include <optional>
 
 #include "ops/util/body_gradient.h"
-#include "weft/core/pass/evaluator.h"
 
 namespace weft::ops {
 namespace {
@@ -102,12 +101,11 @@ void IfShape(InferShapeContext& ctx) {
     });
   }
 }
-Tensors IfHost(const NodePtr& n, const Tensors& in) {
-  const auto& p = ParamOf<IfParam>(n);
+void IfRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies, ResultTensors* results) {
   WEFT_CHECK(in.at(0)->num_elements() == 1, kShapeMismatch, "{}: cond has {} elements",
              n->Describe(), in[0]->num_elements());
-  const Graph& body = *(in[0]->at_int(0) ? p.then_branch : p.else_branch).graph;
-  return GetEvaluator()->Eval(body, Tensors(in.begin() + 1, in.end()));
+  bodies.Run(in[0]->at_int(0) ? "then_branch" : "else_branch", Tensors(in.begin() + 1, in.end()),
+             results);
 }
 
 std::vector<NodeEntry> IfGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
@@ -191,6 +189,7 @@ WEFT_REGISTER_OP(If)
     .set_attr<FInferType>("FInferType", IfType)
     .set_attr<FInferShape>("FInferShape", IfShape)
     .set_attr<FGradient>("FGradient", IfGradient)
-    .set_attr<FHostEval>("FHostEval", IfHost);
+    .set_attr<FRunBodies>("FRunBodies", IfRun)
+    .set_attr<FHostEval>("FHostEval", HostByEvaluator(IfRun));
 
 }  // namespace weft::ops

@@ -1,7 +1,7 @@
 /// loop.cc: Loop: a body that runs a number of times, or while a condition holds.
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
-/// operands, `num_captures` says how many). Bodies run in the Evaluator.
+/// operands, `num_captures` says how many). Who runs the bodies: weft/core/op/run_bodies.h.
 ///   grad    a Scan over what the states have been (body_gradient.h). A run of the loop in front of
 ///           it stacks them, and so says how many iterations there are.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
@@ -10,7 +10,6 @@
 #include <climits>
 
 #include "ops/util/body_gradient.h"
-#include "weft/core/pass/evaluator.h"
 #include "weft/support/request.h"
 
 namespace weft::ops {
@@ -93,41 +92,45 @@ void LoopShape(InferShapeContext& ctx) {
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }
-Tensors LoopHost(const NodePtr& n, const Tensors& in) {
+void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
+             ResultTensors* results) {
   const LoopSplit s = SplitLoop(n, in.size());
-  const Graph& body = *ParamOf<LoopParam>(n).body.graph;
   for (const TensorPtr& t : {in[0], in[1]})
     WEFT_CHECK(!t || t->num_elements() == 1, kShapeMismatch, "{}: M or cond has {} elements",
                n->Describe(), t->num_elements());
   const int64_t trips = in[0] ? in[0]->at_int(0) : INT64_MAX;
-  TensorPtr go = in[1] ? in[1] : Tensor::Scalar(DType::kBool, 1);
-  Tensors states(in.begin() + 2, in.begin() + 2 + long(s.states));
+  TensorPtr go = in[1] ? Tensor::Reshaped(in[1], {}) : Tensor::Scalar(DType::kBool, 1);
+  LoopStates states(Tensors(in.begin() + 2, in.begin() + 2 + long(s.states)), *results);
   const Tensors captures(in.begin() + 2 + long(s.states), in.end());
-  std::vector<Tensors> scanned(s.scans);
+  std::vector<StackedResult> stacks;
+  for (size_t k = 0; k < s.scans; ++k) stacks.emplace_back(n, (*results)[s.states + k], 0, false);
   const auto operands = [&](int64_t i) {
     auto number = NewTensor(DType::kI64, {});
     number->set_int(0, i);
     Tensors args{number, go};
-    args.insert(args.end(), states.begin(), states.end());
+    args.insert(args.end(), states.now().begin(), states.now().end());
     args.insert(args.end(), captures.begin(), captures.end());
     return args;
   };
+  ResultTensors out(1 + s.states + s.scans);
   for (int64_t i = 0; i < trips && go->at_int(0); ++i) {
     RequestScope::Poll();
-    const Tensors out = GetEvaluator()->Eval(body, operands(i));
-    go = out[0];
-    WEFT_CHECK(go->num_elements() == 1, kShapeMismatch, "{}: the condition has {} elements",
-               n->Describe(), go->num_elements());
-    std::copy(out.begin() + 1, out.begin() + 1 + long(s.states), states.begin());
-    for (size_t k = 0; k < s.scans; ++k) scanned[k].push_back(out[1 + s.states + k]);
-  }
-  Tensors results = states;
-  if (s.scans > 0) {
-    const InferredBody like = InferFor(body, operands(0));
+    out[0] = nullptr;
+    // Where the condition may end it first, the place given is as good as the other.
+    for (size_t k = 0; k < s.states; ++k) out[1 + k] = states.Place(k, trips - 1 - i);
     for (size_t k = 0; k < s.scans; ++k)
-      results.push_back(Stack(n, scanned[k], 0, false, like, 1 + s.states + k));
+      out[1 + s.states + k] = stacks[k].Place(i, in[0] ? trips : -1);
+    bodies.Run("body", operands(i), &out);
+    WEFT_CHECK(out[0]->num_elements() == 1, kShapeMismatch, "{}: the condition has {} elements",
+               n->Describe(), out[0]->num_elements());
+    go = Tensor::Reshaped(out[0], {});
+    for (size_t k = 0; k < s.states; ++k) states.Take(k, out[1 + k]);
+    for (size_t k = 0; k < s.scans; ++k) stacks[k].Take(out[1 + s.states + k]);
   }
-  return results;
+  const auto like = [&] { return InferFor(*ParamOf<LoopParam>(n).body.graph, operands(0)); };
+  for (size_t k = 0; k < s.scans; ++k)
+    (*results)[s.states + k] = stacks[k].Finish(like, 1 + s.states + k);
+  states.Finish(results);
 }
 
 std::vector<NodeEntry> LoopGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
@@ -172,6 +175,7 @@ WEFT_REGISTER_OP(Loop)
     .set_attr<FInferType>("FInferType", LoopType)
     .set_attr<FInferShape>("FInferShape", LoopShape)
     .set_attr<FGradient>("FGradient", LoopGradient)
-    .set_attr<FHostEval>("FHostEval", LoopHost);
+    .set_attr<FRunBodies>("FRunBodies", LoopRun)
+    .set_attr<FHostEval>("FHostEval", HostByEvaluator(LoopRun));
 
 }  // namespace weft::ops

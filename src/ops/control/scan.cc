@@ -1,13 +1,12 @@
 /// scan.cc: Scan: a body that runs once for each slice of its operands.
 ///
 /// Its bodies' inputs are those that ONNX gives them, then the captured values (import made them
-/// operands, `num_captures` says how many). Bodies run in the Evaluator.
+/// operands, `num_captures` says how many). Who runs the bodies: weft/core/op/run_bodies.h.
 ///   throws  kTypeMismatch, kArity where a body does not fit; what the body throws
 #include <algorithm>
 #include <climits>
 
 #include "ops/util/body_gradient.h"
-#include "weft/core/pass/evaluator.h"
 #include "weft/support/request.h"
 
 namespace weft::ops {
@@ -99,12 +98,11 @@ void ScanShape(InferShapeContext& ctx) {
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }
-Tensors ScanHost(const NodePtr& n, const Tensors& in) {
+void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
+             ResultTensors* results) {
   const auto& p = ParamOf<ScanParam>(n);
   const ScanSplit s = SplitScan(n, in.size());
-  const Graph& body = *p.body.graph;
-  Tensors states(in.begin(), in.begin() + long(s.states));
-  const Tensors captures(in.end() - long(s.captures), in.end());
+  LoopStates states(Tensors(in.begin(), in.begin() + long(s.states)), *results);
   int64_t length = -1;
   std::vector<int> axes;
   for (size_t k = 0; k < s.slices; ++k) {
@@ -115,24 +113,26 @@ Tensors ScanHost(const NodePtr& n, const Tensors& in) {
                n->Describe(), length, extent);
     length = extent;
   }
-  std::vector<Tensors> results(s.results);
-  const auto operands = [&](int64_t i) {
-    Tensors args = states;
-    for (size_t k = 0; k < s.slices; ++k) {
-      const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
-      args.push_back(SliceAt(*in[s.states + k], axes[k], backward ? length - 1 - i : i));
-    }
-    args.insert(args.end(), captures.begin(), captures.end());
-    return args;
-  };
+  std::vector<StackedResult> stacks;
+  for (size_t k = 0; k < s.results; ++k)
+    stacks.emplace_back(n, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
+                        EntryOr(p.scan_output_directions, k, 0) == 1);
+  ResultTensors out(s.states + s.results);
   for (int64_t i = 0; i < length; ++i) {
     RequestScope::Poll();
-    const Tensors out = GetEvaluator()->Eval(body, operands(i));
-    std::copy(out.begin(), out.begin() + long(s.states), states.begin());
-    for (size_t k = 0; k < s.results; ++k) results[k].push_back(out[s.states + k]);
+    Tensors args = states.now();
+    for (size_t k = 0; k < s.slices; ++k) {
+      const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
+      args.push_back(SliceAt(in[s.states + k], axes[k], backward ? length - 1 - i : i));
+    }
+    args.insert(args.end(), in.end() - long(s.captures), in.end());
+    for (size_t k = 0; k < s.states; ++k) out[k] = states.Place(k, length - 1 - i);
+    for (size_t k = 0; k < s.results; ++k) out[s.states + k] = stacks[k].Place(i, length);
+    bodies.Run("body", args, &out);
+    for (size_t k = 0; k < s.states; ++k) states.Take(k, out[k]);
+    for (size_t k = 0; k < s.results; ++k) stacks[k].Take(out[s.states + k]);
   }
-  InferredBody like;
-  if (length == 0 && s.results > 0) {
+  const auto like = [&] {
     std::vector<Type> types;
     std::vector<Shape> shapes;
     for (size_t i = 0; i < in.size(); ++i) {
@@ -141,13 +141,11 @@ Tensors ScanHost(const NodePtr& n, const Tensors& in) {
       if (i >= s.states && i < s.states + s.slices) dims.erase(dims.begin() + axes[i - s.states]);
       shapes.push_back(Shape::OfInts(dims));
     }
-    like = InferBody(body, types, shapes, true);
-  }
-  Tensors out = states;
+    return InferBody(*p.body.graph, types, shapes, true);
+  };
   for (size_t k = 0; k < s.results; ++k)
-    out.push_back(Stack(n, results[k], EntryOr(p.scan_output_axes, k, 0),
-                        EntryOr(p.scan_output_directions, k, 0) == 1, like, s.states + k));
-  return out;
+    (*results)[s.states + k] = stacks[k].Finish(like, s.states + k);
+  states.Finish(results);
 }
 
 std::vector<NodeEntry> ScanGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
@@ -189,6 +187,7 @@ WEFT_REGISTER_OP(Scan)
     .set_attr<FInferType>("FInferType", ScanType)
     .set_attr<FInferShape>("FInferShape", ScanShape)
     .set_attr<FGradient>("FGradient", ScanGradient)
-    .set_attr<FHostEval>("FHostEval", ScanHost);
+    .set_attr<FRunBodies>("FRunBodies", ScanRun)
+    .set_attr<FHostEval>("FHostEval", HostByEvaluator(ScanRun));
 
 }  // namespace weft::ops

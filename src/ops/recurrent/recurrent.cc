@@ -4,7 +4,8 @@
 ///   GRU   z, r = f(..);  g = g(x Wh^T + (r h) Rh^T + b),
 ///         or with linear_before_reset r (h Rh^T + Rb);  h' = (1 - z) g + z h
 ///   LSTM  i, o, f = f(.. + p c);  c' = f c + i g(..);  h' = o h(c')
-/// One step after the other on the host, sums in double precision.
+/// What FHostEval runs: one step after the other, sums in double precision. Programs run what the
+/// operators are made of (recurrent_scan.cc).
 ///   throws  kShapeMismatch; kBadAttribute for an activation that ONNX does not know
 #include "recurrent.h"
 
@@ -319,6 +320,7 @@ FHostEval RecurrentHost(Cell cell) {
       .set_attr<FInferType>("FInferType", RecurrentType)                                           \
       .set_attr<FInferShape>("FInferShape", RecurrentShape(Kind))                                  \
       .set_attr<FGradient>("FGradient", RecurrentGradient(Kind))                                   \
+      .set_attr<FDecompose>("FDecompose", RecurrentDecompose(Kind))                                \
       .set_attr<FHostEval>("FHostEval", RecurrentHost(Kind))
 
 WEFT_REGISTER_RECURRENT(RNN, "h' = f(x W^T + h R^T + b).", Cell::kRNN, "1", 2)

@@ -1,11 +1,12 @@
-/// recurrent.h: what the runs of RNN, GRU and LSTM (recurrent.cc) and
-/// their gradients (recurrent_gradient.cc) share.
+/// recurrent.h: what the runs of RNN, GRU and LSTM (recurrent.cc), what they are made of
+/// (recurrent_scan.cc) and their gradients (recurrent_gradient.cc) share.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "ops/util/op_util.h"
+#include "weft/core/op/decompose.h"
 
 namespace weft::ops {
 
@@ -47,6 +48,9 @@ struct ActivationSpec {
 /// none of that name.
 std::vector<ActivationSpec> ActivationsOf(const NodePtr& n, Cell cell, int64_t direction);
 
+/// What the operator computes, of `operands` (as many as are given), in their graph.
+std::vector<NodeEntry> AsScans(Cell cell, const NodePtr& n, std::vector<NodeEntry> operands);
+FDecompose RecurrentDecompose(Cell cell);
 FGradient RecurrentGradient(Cell cell);
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "weft/core/pass/evaluator.h"
 #include "weft/core/pass/provide.h"
 
 namespace weft::ops {
@@ -148,33 +149,27 @@ InferredBody InferFor(const Graph& body, const Tensors& operands) {
   }
   return InferBody(body, types, shapes, true);
 }
-TensorPtr SliceAt(const Tensor& x, int axis, int64_t i) {
-  Dims dims = x.dims();
-  const int64_t extent = dims[size_t(axis)];
+namespace {
+
+/// The part of `whole` at `first`, of these extents.
+std::shared_ptr<Tensor> ViewOf(const std::shared_ptr<Tensor>& whole, int64_t first, Dims dims) {
+  char* data = static_cast<char*>(whole->mutable_data());
+  return std::make_shared<Tensor>(whole->dtype(), std::move(dims),
+                                  data + first * (DTypeBits(whole->dtype()) / 8), whole);
+}
+/// Slices of the axis lie together, in whole bytes.
+bool SlicesLieTogether(const Tensor& x, int axis) {
+  const int bits = DTypeBits(x.dtype());
+  return x.is_tensor() && bits > 0 && bits % 8 == 0 && Span(x.dims(), 0, size_t(axis)) == 1;
+}
+Dims WithoutAxis(Dims dims, int axis) {
   dims.erase(dims.begin() + axis);
-  auto y = NewTensor(x.dtype(), dims);
-  const int64_t before = Span(x.dims(), 0, size_t(axis));
-  const int64_t inner = Span(x.dims(), size_t(axis) + 1, x.dims().size());
-  for (int64_t b = 0; b < before; ++b)
-    CopyElements(x, (b * extent + i) * inner, y.get(), b * inner, inner);
-  return y;
+  return dims;
 }
 
-TensorPtr Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr, bool backward,
-                const InferredBody& like, size_t output) {
-  Dims one;
-  DType dtype;
-  if (slices.empty()) {
-    dtype = like.type(output).dtype;
-    const Shape s = like.shape(output);
-    WEFT_CHECK(s.has_rank() && like.type(output).is_tensor(), kUnsupported,
-               "{}: no iteration, and the body does not determine the shape of output {}",
-               n->Describe(), output);
-    for (SymInt d : s.dims()) one.push_back(d.known() ? d.try_value().value_or(0) : 0);
-  } else {
-    one = slices[0]->dims();
-    dtype = slices[0]->dtype();
-  }
+/// Slices of equal dtype and extents, stacked on a new axis.
+std::shared_ptr<Tensor> Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr,
+                              bool backward, const Dims& one, DType dtype) {
   const int axis = AxisOf(axis_attr, int(one.size()) + 1, n);
   Dims dims = one;
   dims.insert(dims.begin() + axis, int64_t(slices.size()));
@@ -190,6 +185,93 @@ TensorPtr Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr, bool
       CopyElements(s, b * inner, y.get(), (b * count + k) * inner, inner);
   }
   return y;
+}
+
+/// Bodies of a node, by the Evaluator.
+class EvaluatedBodies final : public BodyRunner {
+ public:
+  explicit EvaluatedBodies(const NodePtr& n) : node_(n) {}
+  void Run(const std::string& name, const Tensors& inputs, ResultTensors* results) const override {
+    const Tensors out = GetEvaluator()->Eval(*node_->attr<GraphPtr>(name), inputs);
+    // Nobody writes to them: no place was given.
+    for (size_t i = 0; i < out.size(); ++i) (*results)[i] = std::const_pointer_cast<Tensor>(out[i]);
+  }
+
+ private:
+  const NodePtr& node_;
+};
+
+}  // namespace
+
+TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i) {
+  const Dims dims = WithoutAxis(x->dims(), axis);
+  const int64_t extent = x->dims()[size_t(axis)];
+  const int64_t inner = Span(x->dims(), size_t(axis) + 1, x->dims().size());
+  if (SlicesLieTogether(*x, axis))
+    return ViewOf(std::const_pointer_cast<Tensor>(x), i * inner, dims);  // read only
+  auto y = NewTensor(x->dtype(), dims);
+  const int64_t before = Span(x->dims(), 0, size_t(axis));
+  for (int64_t b = 0; b < before; ++b)
+    CopyElements(*x, (b * extent + i) * inner, y.get(), b * inner, inner);
+  return y;
+}
+
+FHostEval HostByEvaluator(FRunBodies run) {
+  return [run = std::move(run)](const NodePtr& n, const Tensors& in) {
+    ResultTensors results(n->num_outputs());
+    run(n, in, EvaluatedBodies(n), &results);
+    return Tensors(results.begin(), results.end());
+  };
+}
+
+LoopStates::LoopStates(Tensors initial, const ResultTensors& results) : now_(std::move(initial)) {
+  for (size_t k = 0; k < now_.size(); ++k) {
+    places_.push_back(results[k]);
+    others_.push_back(places_[k] ? NewTensor(places_[k]->dtype(), places_[k]->dims()) : nullptr);
+  }
+}
+std::shared_ptr<Tensor> LoopStates::Place(size_t k, int64_t left) const {
+  const std::shared_ptr<Tensor>& first = left % 2 == 0 ? places_[k] : others_[k];
+  return first && first == now_[k] ? others_[k] : first;
+}
+void LoopStates::Finish(ResultTensors* results) const {
+  for (size_t k = 0; k < now_.size(); ++k) (*results)[k] = std::const_pointer_cast<Tensor>(now_[k]);
+}
+
+StackedResult::StackedResult(const NodePtr& n, std::shared_ptr<Tensor> place, int64_t axis,
+                             bool backward)
+    : node_(n), place_(std::move(place)), axis_(axis), backward_(backward) {}
+std::shared_ptr<Tensor> StackedResult::Place(int64_t i, int64_t count) {
+  offered_ = nullptr;
+  if (!place_ || count < 0) return nullptr;
+  const int axis = AxisOf(axis_, place_->rank(), node_);
+  if (place_->dims()[size_t(axis)] != count || !SlicesLieTogether(*place_, axis)) return nullptr;
+  const Dims dims = WithoutAxis(place_->dims(), axis);
+  const int64_t at = backward_ ? count - 1 - i : i;
+  return offered_ = ViewOf(place_, at * Span(dims, 0, dims.size()), dims);
+}
+void StackedResult::Take(const std::shared_ptr<Tensor>& slice) {
+  all_in_place_ = all_in_place_ && offered_ && slice == offered_;
+  slices_.push_back(slice);
+}
+std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()>& like,
+                                              size_t output) const {
+  if (slices_.empty() && place_ && place_->num_elements() == 0) return place_;
+  if (slices_.empty()) {
+    const InferredBody body = like();
+    const Shape s = body.shape(output);
+    WEFT_CHECK(s.has_rank() && body.type(output).is_tensor(), kUnsupported,
+               "{}: no iteration, and the body does not determine the shape of output {}",
+               node_->Describe(), output);
+    Dims one;
+    for (SymInt d : s.dims()) one.push_back(d.known() ? d.try_value().value_or(0) : 0);
+    return Stack(node_, slices_, axis_, backward_, one, body.type(output).dtype);
+  }
+  const bool all =
+      place_ && all_in_place_ &&
+      slices_.size() == size_t(place_->dims()[size_t(AxisOf(axis_, place_->rank(), node_))]);
+  if (all) return place_;
+  return Stack(node_, slices_, axis_, backward_, slices_[0]->dims(), slices_[0]->dtype());
 }
 
 uint32_t BodyOutputs(const NodeAttrs& attrs, const char* body, uint32_t fewer) {

@@ -8,6 +8,7 @@
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op_param.h"
+#include "weft/core/op/run_bodies.h"
 
 namespace weft::ops {
 
@@ -56,12 +57,51 @@ InferredBody InferFor(const Graph& body, const Tensors& operands);
 inline int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
   return i < list.size() ? list[i] : otherwise;
 }
-/// Element `i` along `axis`, that axis gone.
-TensorPtr SliceAt(const Tensor& x, int axis, int64_t i);
-/// Stacks results of equal dtype and extents on a new `axis`; `like` tells them
-/// where there are none.
-TensorPtr Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr, bool backward,
-                const InferredBody& like, size_t output);
+/// Element `i` along `axis`, that axis gone: a view of `x` where its elements lie together there.
+TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i);
+/// FHostEval of an operator with bodies: the Evaluator runs them.
+FHostEval HostByEvaluator(FRunBodies run);
+
+/// The states of a loop. Each is written where it was not read: in the place that was given for the
+/// final one, and in another of its size, in turn.
+class LoopStates {
+ public:
+  /// `results`: the places, of which the first ones are those of the states.
+  LoopStates(Tensors initial, const ResultTensors& results);
+  /// What the next iteration reads.
+  const Tensors& now() const { return now_; }
+  /// Where it may write; `left`: iterations behind it, so that the last one writes the place given.
+  std::shared_ptr<Tensor> Place(size_t k, int64_t left) const;
+  void Take(size_t k, const std::shared_ptr<Tensor>& next) { now_[k] = next; }
+  /// Gives the final states; without an iteration the initial ones, which nobody may write to.
+  void Finish(ResultTensors* results) const;
+
+ private:
+  Tensors now_;
+  ResultTensors places_, others_;
+};
+
+/// What the iterations of a loop give, stacked on a new axis: slice by slice in the tensor that was
+/// given for it where a slice lies together there, else all at the end.
+class StackedResult {
+ public:
+  /// `place`: null, or of the extents of the whole.
+  StackedResult(const NodePtr& n, std::shared_ptr<Tensor> place, int64_t axis, bool backward);
+  /// Where iteration `i` of `count` may write; null: anywhere. A negative count is not known.
+  std::shared_ptr<Tensor> Place(int64_t i, int64_t count);
+  void Take(const std::shared_ptr<Tensor>& slice);
+  /// `like` tells the extents and the dtype where there was no iteration.
+  std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like, size_t output) const;
+
+ private:
+  const NodePtr& node_;
+  const std::shared_ptr<Tensor> place_;
+  const int64_t axis_;
+  const bool backward_;
+  std::shared_ptr<Tensor> offered_;
+  Tensors slices_;
+  bool all_in_place_ = true;
+};
 /// Outputs of a node whose attribute `body` is a graph: those of the graph but for `fewer`.
 uint32_t BodyOutputs(const NodeAttrs& attrs, const char* body, uint32_t fewer);
 

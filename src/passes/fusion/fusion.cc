@@ -38,6 +38,7 @@ Graph Fusion(Graph g, PassContext& ctx) {
 WEFT_REGISTER_PASS(Fusion)
     .describe("puts what generated kernels compute into weft::Fused nodes, as few as are legal")
     .set_body(Fusion)
+    .enters_bodies()
     .set_change_graph(true)
     .keeps_onnx()
     .fuses({{"max_ops", 1}})

@@ -20,6 +20,7 @@ Graph Schedule(Graph g, PassContext&) {
 WEFT_REGISTER_PASS(Schedule)
     .describe("fixes the execution order: deterministic topological")
     .set_body(Schedule)
+    .enters_bodies()
     .set_change_graph(false)
     .depend_graph_attr("shape")
     .depend_graph_attr("dtype")

@@ -291,6 +291,7 @@ Graph Attention(Graph g, PassContext& ctx) {
 WEFT_REGISTER_PASS(Attention)
     .describe("makes one library call of soft-max attention, which stores no scores")
     .set_body(Attention)
+    .enters_bodies()
     .set_change_graph(true)
     .keeps_onnx()
     .fuses()

@@ -132,6 +132,7 @@ Graph Epilogue(Graph g, PassContext& ctx) {
 WEFT_REGISTER_PASS(Epilogue)
     .describe("gives library calls the element-wise operators behind them that they can apply")
     .set_body(Epilogue)
+    .enters_bodies()
     .set_change_graph(true)
     .keeps_onnx()
     .fuses()

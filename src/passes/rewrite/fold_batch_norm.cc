@@ -443,6 +443,7 @@ WEFT_REGISTER_PASS(FoldBatchNorm)
         "takes BatchNormalization and arithmetic with a constant per channel into the weights of "
         "the Conv, ConvTranspose or Gemm before it")
     .set_body(FoldBatchNorm)
+    .enters_bodies()
     .set_change_graph(true)
     .keeps_onnx()
     .depend_graph_attr("shape")

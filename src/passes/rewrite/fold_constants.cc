@@ -71,6 +71,7 @@ Graph FoldConstants(Graph g, PassContext& ctx) {
 WEFT_REGISTER_PASS(FoldConstants)
     .describe("evaluates what depends on constants only, within a size budget")
     .set_body(FoldConstants)
+    .enters_bodies()
     .set_change_graph(true)
     .keeps_onnx()
     .depend_graph_attr("shape")

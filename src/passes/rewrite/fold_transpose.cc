@@ -135,6 +135,7 @@ Graph FoldTranspose(Graph g, PassContext& ctx) {
 WEFT_REGISTER_PASS(FoldTranspose)
     .describe("lets matmuls read transposed operands without a copy")
     .set_body(FoldTranspose)
+    .enters_bodies()
     .set_change_graph(true)
     .keeps_onnx()
     .fuses()

@@ -21,8 +21,8 @@ struct Value {
   Layout layout = Layout::kPlain;
 };
 
-/// kCopy: the first input to the output, byte by byte.
-enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy };
+/// kCopy: the first input to the output, byte by byte. kBodies: the node by programs of its bodies.
+enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kCopy, kBodies };
 
 struct Step {
   StepKind kind = StepKind::kKernel;
@@ -58,6 +58,8 @@ struct ExecutionPlan {
 /// The tensor as it lies in another layout; itself where that is the same.
 TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to);
 
+/// The passes that plans are made from have run on it.
+bool HasPlan(const Graph& graph);
 /// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every
 /// node nothing can run.
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend);

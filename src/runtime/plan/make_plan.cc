@@ -11,6 +11,7 @@
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
 #include "weft/runtime/placement.h"
@@ -130,7 +131,9 @@ class PlanMaker {
     for (const NodeEntry& e : n->inputs) step.inputs.push_back(e.node ? ValueOf(e) : -1);
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
       step.outputs.push_back(ValueOf(NodeEntry(n, i)));
-    if (!ChooseKernel(n, &step) && !ChooseLibrary(n, &step) && !ChooseInterpreter(n, &step)) return;
+    if (!ChooseKernel(n, &step) && !ChooseLibrary(n, &step) && !ChooseBodies(n, &step) &&
+        !ChooseInterpreter(n, &step))
+      return;
     plan_.steps.push_back(std::move(step));
   }
   /// A view of what is overwritten before the view is read.
@@ -186,6 +189,16 @@ class PlanMaker {
     if (std::optional<AnchoredCall> anchored = AnchoredCallOf(n))
       step->anchored = std::make_shared<const AnchoredCall>(*std::move(anchored));
     step->compute = *f;
+    return true;
+  }
+  /// Bodies that the passes have entered have plans.
+  bool ChooseBodies(NodePtr n, Step* step) {
+    if (!RunsBodies(target_, n)) return false;
+    const std::vector<std::string> bodies = BodyNames(n);
+    if (std::none_of(bodies.begin(), bodies.end(),
+                     [&](const std::string& name) { return HasPlan(*n->attr<GraphPtr>(name)); }))
+      return false;
+    step->kind = StepKind::kBodies;
     return true;
   }
   bool ChooseInterpreter(NodePtr n, Step* step) {
@@ -257,6 +270,10 @@ TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to) {
   auto other = std::make_shared<Tensor>(t->dtype(), t->dims());
   CopyLayout(t->dtype(), t->dims(), t->data(), other->mutable_data(), from, to);
   return other;
+}
+
+bool HasPlan(const Graph& graph) {
+  return graph.IsComplete("storage") && graph.IsComplete("order");
 }
 
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend) {

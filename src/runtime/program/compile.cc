@@ -109,7 +109,7 @@ std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_
                                           : MakeHostProgram(std::move(compiled), backend);
   DescribeProgram(program.get(), backend_name);
   program->limits_ = limits;
-  program->call_options_ = calls;
+  program->TakeCallOptions(calls);
   for (const PassRecord& r : passes) program->stats_.kernels_failed += int(r.faults.size());
   program->stats_.passes = std::move(passes);
   return std::make_shared<Program>(std::move(program));
@@ -143,6 +143,11 @@ Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, 
   passes.go_on = [&](const PassEntry& next, const Graph& g) {
     if (options.passes.go_on && !options.passes.go_on(next, g)) return false;
     return asked || !next.fuses || ask(g);
+  };
+  // Bodies that one plan can hold become programs; the others are left to the Evaluator.
+  passes.enters = [&](const PassEntry& next, const Graph& body) {
+    if (options.passes.enters && !options.passes.enters(next, body)) return false;
+    return !asked || CanPlanBody(body, passes.target);
   };
   planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
   if (!asked) ask(planned.graph);

@@ -1,10 +1,15 @@
 /// host_program.cc: runs a plan on host memory.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "planned_program.h"
+#include "weft/core/op/run_bodies.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
 #include "weft/runtime/backend/run_again.h"
+#include "weft/support/check.h"
 
 namespace weft {
 namespace {
@@ -17,11 +22,20 @@ class HostProgram final : public PlannedProgram {
   HostProgram(Graph graph, std::shared_ptr<Backend> backend)
       : PlannedProgram(std::move(graph), std::move(backend)),
         keeps_inputs_(std::none_of(plan_.written.begin(), plan_.written.end(),
-                                   [](bool written) { return written; })) {}
+                                   [](bool written) { return written; })) {
+    for (size_t k = 0; k < plan_.steps.size(); ++k)
+      if (plan_.steps[k].kind == StepKind::kBodies) AddBodies(k);
+  }
+  void TakeCallOptions(const CallOptions& options) override {
+    PlannedProgram::TakeCallOptions(options);
+    for (auto& [step, bodies] : bodies_)
+      for (auto& [name, body] : bodies) body->TakeCallOptions(options);
+  }
 
  protected:
   struct HostState : PlannedState {
     int careful_runs = 0;  ///< to come, that will not have to begin again
+    std::map<const HostProgram*, std::unique_ptr<HostState>> bodies;
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
 
@@ -87,6 +101,8 @@ class HostProgram final : public PlannedProgram {
         for (int64_t i = 0; i < t.num_elements(); ++i) t.set_int(i, b.shape_values[k][size_t(i)]);
         return;
       }
+      case StepKind::kBodies:
+        return RunBodies(step, k, static_cast<HostState&>(s));
       default:
         return InterpretHere(step, s);
     }
@@ -103,8 +119,80 @@ class HostProgram final : public PlannedProgram {
   }
 
  private:
-  /// On views of the arena; on plain copies of what lies there otherwise.
-  void InterpretHere(const Step& step, const PlannedState& s) const {
+  using Bodies = std::map<std::string, std::unique_ptr<HostProgram>>;
+
+  void AddBodies(size_t k) {
+    const NodePtr n = plan_.steps[k].node;
+    for (const std::string& name : BodyNames(n)) {
+      if (!HasPlan(*n->attr<GraphPtr>(name))) continue;
+      auto& body = bodies_[k][name];
+      body = std::make_unique<HostProgram>(*n->attr<GraphPtr>(name), backend_);
+      for (int ProgramStats::*count :
+           {&ProgramStats::kernels, &ProgramStats::distinct_kernels, &ProgramStats::library_calls,
+            &ProgramStats::reorders, &ProgramStats::interpreted, &ProgramStats::host_steps})
+        stats_.*count += body->stats_.*count;
+    }
+  }
+
+  /// The bodies of one step in one run.
+  class StepBodies final : public BodyRunner {
+   public:
+    StepBodies(const NodePtr& node, const Bodies& bodies, HostState& s)
+        : node_(node), bodies_(bodies), s_(s) {}
+    void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
+             ResultTensors* results) const override {
+      const auto it = bodies_.find(name);
+      if (it == bodies_.end()) return Evaluate(*node_->attr<GraphPtr>(name), inputs, results);
+      const HostProgram& body = *it->second;
+      std::unique_ptr<HostState>& state = s_.bodies[&body];
+      if (!state) {
+        state = std::make_unique<HostState>();
+        state->keeps_outputs = true;
+      }
+      body.PlannedProgram::Run(*state, inputs, results);
+      s_.bytes_moved += state->bytes_moved;
+    }
+
+   private:
+    static void Evaluate(const Graph& body, const std::vector<TensorPtr>& inputs,
+                         ResultTensors* results) {
+      const std::vector<TensorPtr> out = GetEvaluator()->Eval(body, inputs);
+      for (size_t i = 0; i < out.size(); ++i) (*results)[i] = OwnCopy(*out[i]);
+    }
+
+    const NodePtr& node_;
+    const Bodies& bodies_;
+    HostState& s_;
+  };
+
+  /// Results go where the plan has them, as far as the operator and its bodies can.
+  void RunBodies(const Step& step, size_t k, HostState& s) const {
+    static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
+    const Binding& b = *s.binding;
+    ResultTensors results;
+    for (int v : step.outputs) {
+      const Value& value = plan_.values[size_t(v)];
+      const bool plain = value.layout == Layout::kPlain;
+      results.push_back(
+          plain ? std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr)
+                : nullptr);
+    }
+    (*runs.find(step.node->op()))(step.node, Operands(step, s),
+                                  StepBodies(step.node, bodies_.at(k), s), &results);
+    for (size_t i = 0; i < results.size(); ++i) {
+      WEFT_CHECK(results[i]->dims() == b.dims[size_t(step.outputs[i])], kShapeMismatch,
+                 "{}: result {} has the shape {}, {} was inferred", step.node->Describe(), i,
+                 results[i]->shape().ToString(),
+                 Shape::OfInts(b.dims[size_t(step.outputs[i])]).ToString());
+      Place(*results[i], step.outputs[i], s);
+    }
+    for (const auto& [name, body] : bodies_.at(k))
+      if (const auto it = s.bodies.find(body.get()); it != s.bodies.end())
+        s.kernels_failed += it->second->kernels_failed;
+  }
+
+  /// Views of what lies in memory; plain copies of what lies there otherwise.
+  std::vector<TensorPtr> Operands(const Step& step, const PlannedState& s) const {
     const Binding& b = *s.binding;
     std::vector<TensorPtr> in;
     for (int v : step.inputs) {
@@ -117,14 +205,21 @@ class HostProgram final : public PlannedProgram {
           std::make_shared<const Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr);
       in.push_back(InLayout(t, value.layout, Layout::kPlain));
     }
-    const std::vector<TensorPtr> out = Interpret(step, b, in);
-    for (size_t i = 0; i < out.size(); ++i)
-      if (out[i]->num_bytes() > 0)
-        CopyLayout(out[i]->dtype(), out[i]->dims(), out[i]->data(), Pointer(s, step.outputs[i]),
-                   Layout::kPlain, plan_.values[size_t(step.outputs[i])].layout);
+    return in;
+  }
+  /// Plain `t` becomes the content of a value, where it is not.
+  void Place(const Tensor& t, int value, const PlannedState& s) const {
+    if (t.num_bytes() > 0 && t.data() != Pointer(s, value))
+      CopyLayout(t.dtype(), t.dims(), t.data(), Pointer(s, value), Layout::kPlain,
+                 plan_.values[size_t(value)].layout);
+  }
+  void InterpretHere(const Step& step, const PlannedState& s) const {
+    const std::vector<TensorPtr> out = Interpret(step, *s.binding, Operands(step, s));
+    for (size_t i = 0; i < out.size(); ++i) Place(*out[i], step.outputs[i], s);
   }
 
-  const bool keeps_inputs_;  ///< no variable is written
+  const bool keeps_inputs_;          ///< no variable is written
+  std::map<size_t, Bodies> bodies_;  ///< by step
 };
 
 }  // namespace

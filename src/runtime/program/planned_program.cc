@@ -115,7 +115,8 @@ void PlannedProgram::RunSteps(PlannedState& s, size_t begin, size_t end) const {
     Wait(s);
     const double us =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-    static constexpr const char* kKinds[] = {"kernel", "library", "interpreter", "shape", "copy"};
+    static constexpr const char* kKinds[] = {"kernel", "library", "interpreter",
+                                             "shape",  "copy",    "bodies"};
     StepTime& t = s.profile->emplace_back();
     t.name = step.name;
     t.kind = IsReorder(step) ? "copy" : kKinds[int(step.kind)];

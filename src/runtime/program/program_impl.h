@@ -49,6 +49,7 @@ struct Program::Impl {
     return {};
   }
   virtual const ProgramStats& stats() const { return stats_; }
+  virtual void TakeCallOptions(const CallOptions& options) { call_options_ = options; }
 
   /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.
   Limits limits_;

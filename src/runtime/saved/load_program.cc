@@ -14,8 +14,11 @@
 #include "runtime/program/program_impl.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/core/pass/provide.h"
 #include "weft/core/text/text.h"
 #include "weft/runtime/pipelines.h"
+#include "weft/runtime/placement.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -49,13 +52,10 @@ class Reader {
     passes.records = &records;
     if (backend->target().traits().kernels) {
       passes.target = backend->target();
-      // Another machine's libraries may take other layouts.
-      if (g.HasAttr("layout") && !UsableLayouts(g, backend->target()))
-        g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kGraph, PipelineEnd::kLayouts),
-                        passes);
-      g = WithCode(std::move(g), *backend, passes);
-      g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kCode, PipelineEnd::kPlan),
-                      passes);
+      ReadKernels(*backend);
+      passes.enters = [](const PassEntry&, const Graph&) { return false; };  // WithPlan does
+      g = ProvideTypes(std::move(g), passes);
+      g = WithPlan(std::move(g), passes);
     }
     std::shared_ptr<Program> program = MakeProgram(std::move(g), name, backend, std::move(records),
                                                    options_.limits, options_.calls);
@@ -166,17 +166,11 @@ class Reader {
     parse.max_depth = int(std::min<int64_t>(options_.limits.depth, INT_MAX));
     Graph g = ParseGraph(Section(weftx::kGraph), parse);
     Limits::Check("nodes", int64_t(g.num_nodes()), options_.limits.nodes);
-    SubgraphMap bodies;
-    for (NodePtr n : g.TopoOrder())
-      if (IsOp(n, builtin::kFused)) bodies.set(n, FusedBody(n));
-    g.SetAttr("subgraph", std::move(bodies));
     return g;
   }
 
-  /// The graph with "kernel" and "rtc": code from the file where this machine runs it, else
-  /// what a compiler makes.
-  Graph WithCode(Graph g, const Backend& backend, const PassOptions& passes) {
-    std::map<Hash128, CompiledKernelPtr> saved;
+  /// Kernels of the file, where this machine runs them.
+  void ReadKernels(const Backend& backend) {
     if (is_current_ && backend.Runs(target_)) {
       std::string_view in = Section(weftx::kKernels);
       while (!in.empty()) {
@@ -185,12 +179,40 @@ class Reader {
         compiled->target = target_;
         compiled->binary = TakeBytes(&in, Take(&in));
         compiled->from_cache = true;
-        saved[key] = std::move(compiled);
+        saved_[key] = std::move(compiled);
       }
     } else {
       WEFT_LOG(kInfo, "the program holds code for {}, which this machine or version does not run",
                target_);
     }
+  }
+
+  /// The graph and its bodies with all that plans are made from.
+  Graph WithPlan(Graph g, const PassOptions& passes) const {
+    SubgraphMap fused;
+    for (NodePtr n : g.TopoOrder()) {
+      if (IsOp(n, builtin::kFused)) fused.set(n, FusedBody(n));
+      if (!HasControlBodies(n)) continue;
+      for (const std::string& name : BodyNames(n)) {
+        std::optional<Graph> body =
+            FittingBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"));
+        if (body && CanPlanBody(*body, passes.target))
+          ReplaceBody(g, n, name, WithPlan(*std::move(body), passes));
+      }
+    }
+    g.SetAttr("subgraph", std::move(fused));
+    // Another machine's libraries may take other layouts.
+    if (g.HasAttr("layout") && !UsableLayouts(g, passes.target))
+      g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kGraph, PipelineEnd::kLayouts),
+                      passes);
+    g = WithCode(std::move(g), passes);
+    return ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kCode, PipelineEnd::kPlan),
+                       passes);
+  }
+
+  /// The graph with "kernel" and "rtc": code from the file where it is there, else what a compiler
+  /// makes.
+  Graph WithCode(Graph g, const PassOptions& passes) const {
     g = ApplyPasses(std::move(g), PipelineBetween(PipelineEnd::kLayouts, PipelineEnd::kKernels),
                     passes);
     const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
@@ -201,7 +223,8 @@ class Reader {
       if (!k) continue;
       CompiledKernels own;
       for (const KernelPtr& kernel : k->Kernels())
-        if (const auto it = saved.find(kernel->Key()); it != saved.end()) own.push_back(it->second);
+        if (const auto it = saved_.find(kernel->Key()); it != saved_.end())
+          own.push_back(it->second);
       if (own.size() == k->Kernels().size())
         rtc.set(id, std::move(own));
       else
@@ -226,6 +249,7 @@ class Reader {
   std::map<std::string, std::string_view> sections_;
   std::string backend_, target_;
   bool is_current_ = false;
+  std::map<Hash128, CompiledKernelPtr> saved_;
 };
 
 /// A private mapping of a regular file: later changes of the file are not promised to be unseen,

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/text/text.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
@@ -21,6 +22,11 @@ Graph Stripped(const Graph& compiled) {
     if (!type || !type->format || remade) dropped.push_back(name);
   }
   for (const std::string& name : dropped) g.DropAttr(name);
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (!HasControlBodies(n)) continue;
+    for (const std::string& name : BodyNames(n))
+      ReplaceBody(g, n, name, Stripped(*n->attr<GraphPtr>(name)));
+  }
   return g;
 }
 
@@ -35,8 +41,10 @@ void AppendTensor(std::string* data, const Tensor& t) {
   }
 }
 
-std::string KernelSection(const Graph& g) {
-  std::map<Hash128, CompiledKernelPtr> distinct;
+using DistinctKernels = std::map<Hash128, CompiledKernelPtr>;
+
+/// Those of the graph and of its bodies.
+void CollectKernels(const Graph& g, DistinctKernels* distinct) {
   if (g.HasAttr("kernel") && g.HasAttr("rtc")) {
     const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
     const RtcMap& rtc = g.GetAttr<RtcMap>("rtc");
@@ -47,9 +55,18 @@ std::string KernelSection(const Graph& g) {
       const std::vector<KernelPtr> own = k->Kernels();
       for (size_t i = 0; i < own.size() && i < made->size(); ++i)
         if (const CompiledKernelPtr& c = (*made)[i]; c && !c->binary.empty())
-          distinct.emplace(own[i]->Key(), c);
+          distinct->emplace(own[i]->Key(), c);
     }
   }
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (!HasControlBodies(n)) continue;
+    for (const std::string& name : BodyNames(n)) CollectKernels(*n->attr<GraphPtr>(name), distinct);
+  }
+}
+
+std::string KernelSection(const Graph& g) {
+  DistinctKernels distinct;
+  CollectKernels(g, &distinct);
   std::string out;
   for (const auto& [key, compiled] : distinct) {
     weftx::AppendWord(&out, key.hi);
@@ -118,12 +135,9 @@ void SaveProgram(const Program& program, const std::string& path) {
       kUnsupported,
       "dimensions of this program depend on values, so it compiles while it runs; it has no form "
       "that could be saved");
-  std::string target;
-  if (program.graph().HasAttr("rtc")) {
-    const RtcMap& rtc = program.graph().GetAttr<RtcMap>("rtc");
-    for (NodeId id = 0; id < rtc.id_bound() && target.empty(); ++id)
-      if (const CompiledKernels* c = rtc.find(id); c && !c->empty()) target = c->front()->target;
-  }
+  DistinctKernels kernels;
+  CollectKernels(program.graph(), &kernels);
+  const std::string target = kernels.empty() ? "" : kernels.begin()->second->target;
   WriteFileAtomic(path, PackProgram(program.graph(), program.backend(), target));
 }
 

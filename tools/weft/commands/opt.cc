@@ -235,7 +235,8 @@ void PrintPasses(bool as_json) {
                     {"description", p->description},
                     {"depends", p->depends},
                     {"provides", p->provides},
-                    {"keeps_onnx", p->keeps_onnx}});
+                    {"keeps_onnx", p->keeps_onnx},
+                    {"enters_bodies", p->enters_bodies}});
   }
   Table named({"pipeline", "does", "passes"});
   for (const NamedPipeline& p : ListPipelines()) {
@@ -256,6 +257,7 @@ void PrintPassHelp(const std::string& name) {
   out += fmt::format("  provides   {}\n", OrNothing(p.provides));
   out += fmt::format("  preserves  {}\n", p.preserves_all ? "everything" : OrNothing(p.preserves));
   out += fmt::format("  keeps ONNX {}\n", p.keeps_onnx ? "yes" : "no");
+  out += fmt::format("  in bodies  {}\n", p.enters_bodies ? "yes" : "no");
   static constexpr const char* kResults[] = {"the same", "the same, and appends outputs",
                                              "something else"};
   out += fmt::format("  computes   {}{}\n", kResults[int(p.result)],

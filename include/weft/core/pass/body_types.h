@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "weft/core/graph/graph.h"
-#include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/graph_attr_types.h"
 
 namespace weft {
 
@@ -17,9 +17,24 @@ WEFT_API std::vector<std::string> BodyNames(const NodePtr& node);
 /// How many operands stand before those that are the inputs of a body, in their order; nothing
 /// where operands and inputs have no such order.
 WEFT_API std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node);
-/// The body with "dtype" and "shape", given those of the graph that `node` is in. What changes from
-/// one iteration to the next is not known. Throws what inference throws.
+/// The body with "dtype" and "shape", given those of the graph that `node` is in, and the values of
+/// small integer tensors where they are given. What changes from one iteration to the next is not
+/// known, but for the shape of a state that its last one has too. Throws what inference throws.
 WEFT_API Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,
-                         const TypeMap& types);
+                         const TypeMap& types, const ValueMap* values = nullptr);
+/// The same; nothing where it is a branch of an If that operands of these shapes do not fit.
+/// Exporters write an If for every squeeze of an extent that they do not know: only one of its
+/// branches fits what comes.
+WEFT_API std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,
+                                          const ShapeMap& shapes, const TypeMap& types,
+                                          const ValueMap* values = nullptr);
+/// Every shape in it is known, in symbols that are dimensions of its inputs: so whoever runs it
+/// knows their values. Passes enter no other body: what they would write down of sizes could not be
+/// told in a run.
+WEFT_API bool TellsItsSizes(const Graph& body);
+/// If, Loop and Scan: their bodies are graphs of their own, which passes enter.
+WEFT_API bool HasControlBodies(const NodePtr& node);
+/// Puts a body in the place of one that computes the same: what is known of the graph still holds.
+WEFT_API void ReplaceBody(Graph& graph, const NodePtr& node, const std::string& name, Graph body);
 
 }  // namespace weft

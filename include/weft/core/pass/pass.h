@@ -97,6 +97,7 @@ struct WEFT_API PassEntry {
   PassResult result = PassResult::kSame;
   bool keeps_onnx = false;
   bool fuses = false;
+  bool enters_bodies = false;
   /// Of a pass that fuses: its options in a pipeline without fusion; none: it is left out there.
   std::vector<Option> unfused;
   Owner owner;
@@ -150,6 +151,9 @@ class WEFT_API PassBuilder {
   /// The pass makes one kernel or call of several operators. A pipeline without fusion leaves it
   /// out, or where it is needed to make kernels at all, gives it these options.
   PassBuilder& fuses(std::vector<Option> unfused = {});
+  /// The manager runs the pass in the bodies of If, Loop and Scan too, behind the graph around
+  /// them: each a graph of its own, with what is known of its operands (core/pass/body_types.h).
+  PassBuilder& enters_bodies();
   /// Replaces a pass of the same name; without it a second registration is refused.
   PassBuilder& override_pass();
   void Commit();
@@ -245,6 +249,8 @@ struct PassOptions {
   /// Asked before each pass of the pipeline, when what it requires is there. False: the pipeline
   /// ends before it.
   std::function<bool(const PassEntry& next, const Graph& graph)> go_on;
+  /// Asked before each pass that enters bodies. False: it leaves this one as it is.
+  std::function<bool(const PassEntry& next, const Graph& body)> enters;
   std::vector<PassRecord>* records = nullptr;
   std::string reproducer;  ///< file written when a pass fails or reports a fault; empty: none
   FaultPolicy faults = FaultPolicy::kDefault;

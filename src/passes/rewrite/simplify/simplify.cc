@@ -322,6 +322,7 @@ WEFT_REGISTER_PASS(Simplify)
         "rewrites single nodes by rules, merges equal nodes, drops dead ones, until nothing "
         "changes")
     .set_body(Simplify)
+    .enters_bodies()
     .set_change_graph(true)
     .keeps_onnx()
     .depend_graph_attr("dtype")

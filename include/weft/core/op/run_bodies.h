@@ -1,0 +1,34 @@
+/// run_bodies.h: what an operator with bodies (If, Loop, Scan) does around them, whoever runs them:
+/// the Evaluator node by node, or a program that compiled them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/core/graph/graph.h"
+#include "weft/core/tensor/tensor.h"
+
+namespace weft {
+
+/// Tensors that results may be written into.
+using ResultTensors = std::vector<std::shared_ptr<Tensor>>;
+
+class BodyRunner {
+ public:
+  virtual ~BodyRunner() = default;
+  /// Runs the body that the attribute `name` holds; `inputs` in the order of its inputs. Each of
+  /// `results` (one a result, null: none given) is written in place where its dtype and extents are
+  /// those of the result and this runner can; else it becomes another tensor.
+  virtual void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
+                   ResultTensors* results) const = 0;
+};
+
+/// Runs a node by its bodies. `inputs` has null for an absent operand. `results`: one an output,
+/// given or null, with the meaning that it has in BodyRunner::Run; none shares memory with an
+/// operand. Throws what the operator documents.
+using FRunBodies = std::function<void(const NodePtr&, const std::vector<TensorPtr>& inputs,
+                                      const BodyRunner&, ResultTensors* results)>;
+
+}  // namespace weft
