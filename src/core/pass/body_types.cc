@@ -2,6 +2,8 @@
 #include "weft/core/pass/body_types.h"
 
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/graph/variable.h"
 #include "weft/core/pass/provide.h"
 
 namespace weft {
@@ -46,7 +48,56 @@ bool MayChange(const NodePtr& n, size_t operand, const Slices& slices) {
   return int64_t(operand) < int64_t(n->num_inputs()) - n->attr<int64_t>("num_captures");
 }
 
+void SetTypes(Graph* body, const std::vector<Type>& types) {
+  const std::vector<NodePtr> inputs = body->inputs();
+  for (size_t i = 0; i < inputs.size() && i < types.size(); ++i) {
+    if (types[i].is_tensor() && types[i].known())
+      body->SetAttr(inputs[i], "dtype", types[i].dtype);
+    else if (types[i].known())
+      body->SetAttr(inputs[i], "type", types[i].ToString());
+  }
+}
+
+/// What `outer` knows of `d` beyond what all sizes are.
+void CarryFacts(const Facts& outer, SymInt d, Facts* inner) {
+  if (!d.known() || d.is_const()) return;
+  const Range r = outer.RangeOf(d), known = inner->RangeOf(d);
+  if (r.lo > known.lo || r.hi < known.hi) inner->SetRange(d, r);
+  if (const int64_t divisor = outer.DivisorOf(d); divisor > inner->DivisorOf(d))
+    inner->SetDivisor(d, divisor);
+}
+
+PassOptions PlainOptions() {
+  PassOptions plain;
+  plain.verify = false;
+  return plain;
+}
+
 }  // namespace
+
+Graph InferBodyTypes(Graph body, const std::vector<Type>& types) {
+  SetTypes(&body, types);
+  return ProvideAttrs(std::move(body), {"dtype"}, PlainOptions());
+}
+
+Graph InferBody(Graph body, const BodyOperands& operands) {
+  SetTypes(&body, operands.types);
+  const std::vector<NodePtr> inputs = body.inputs();
+  ValueMap values;
+  Facts facts = body.AttrOr<Facts>("facts");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i < operands.shapes.size()) {
+      body.SetAttr(inputs[i], "shape", operands.shapes[i]);
+      if (operands.facts)
+        for (SymInt d : operands.shapes[i].dims()) CarryFacts(*operands.facts, d, &facts);
+    }
+    if (i < operands.values.size() && operands.values[i])
+      values.set(NodeEntry(inputs[i]), operands.values[i]);
+  }
+  if (!operands.values.empty()) body.SetAttr("value", std::move(values));
+  if (operands.facts) body.SetAttr("facts", std::move(facts));
+  return ProvideTypes(std::move(body), PlainOptions());
+}
 
 std::vector<std::string> BodyNames(const NodePtr& node) {
   std::vector<std::string> names;
@@ -63,21 +114,23 @@ std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node) {
 
 Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,
                 const TypeMap& types) {
-  Graph body = *node->attr<GraphPtr>(name);
+  const GraphPtr body = node->attr<GraphPtr>(name);
   const std::optional<uint32_t> before = OperandsBeforeBody(node);
   const Slices slices = SlicesOf(node);
-  const std::vector<NodePtr> inputs = before ? body.inputs() : std::vector<NodePtr>();
-  for (size_t i = 0; i < inputs.size() && *before + i < node->num_inputs(); ++i) {
-    const NodeEntry& e = node->inputs[*before + i];
-    if (!e.node || inputs[i]->has_attr("value")) continue;
-    if (const Type t = types[e]; t.is_tensor() && t.known())
-      body.SetAttr(inputs[i], "dtype", t.dtype);
-    const Shape* s = shapes.find(e);
-    if (!s || MayChange(node, i, slices)) continue;
-    body.SetAttr(inputs[i], "shape",
-                 slices.has(i) ? WithoutAxis(*s, slices.axes[i - slices.first]) : *s);
+  BodyOperands operands;
+  for (size_t i = 0; before && i < body->inputs().size(); ++i) {
+    const size_t slot = *before + i;
+    const NodePtr input = body->inputs()[i];
+    const NodeEntry e = slot < node->num_inputs() ? node->inputs[slot] : NodeEntry();
+    operands.types.push_back(e.node && !input->has_attr("value") ? types[e] : Type());
+    const Shape* s = e.node ? shapes.find(e) : nullptr;
+    if (!s || input->has_attr("value") || MayChange(node, i, slices))
+      operands.shapes.push_back(DeclaredShape(input).value_or(Shape()));
+    else
+      operands.shapes.push_back(slices.has(i) ? WithoutAxis(*s, slices.axes[i - slices.first])
+                                              : *s);
   }
-  return ProvideTypes(std::move(body));
+  return InferBody(*body, operands);
 }
 
 }  // namespace weft

@@ -55,8 +55,7 @@ Shape WithoutAxis(const Shape& x, int axis) {
 }
 void ScanType(InferTypeContext& ctx) {
   const ScanSplit s = SplitScan(ctx.node(), size_t(ctx.num_inputs()));
-  const InferredBody b =
-      InferBody(*ParamOf<ScanParam>(ctx.node()).body.graph, TypesFrom(ctx, 0), {}, false);
+  const InferredBody b = InferTypes(*ParamOf<ScanParam>(ctx.node()).body.graph, TypesFrom(ctx, 0));
   for (size_t k = 0; k < s.states + s.results; ++k) {
     const Type given = k < s.states ? ctx.in(int(k)) : Type();
     const Type t = b.type(k);
@@ -83,7 +82,7 @@ void ScanShape(InferShapeContext& ctx) {
   }
   std::vector<Shape> states;
   const InferredBody b =
-      InferStates(*p.body.graph, TypesFrom(ctx, 0), shapes, 0, s.states, 0, &states);
+      InferStates(*p.body.graph, TypesFrom(ctx, 0), shapes, &ctx.facts(), 0, s.states, 0, &states);
   int unbacked = 0;
   SetStates(ctx, states, &unbacked);
   for (size_t k = 0; k < s.results; ++k) {
@@ -141,7 +140,7 @@ Tensors ScanHost(const NodePtr& n, const Tensors& in) {
       if (i >= s.states && i < s.states + s.slices) dims.erase(dims.begin() + axes[i - s.states]);
       shapes.push_back(Shape::OfInts(dims));
     }
-    like = InferBody(body, types, shapes, true);
+    like = InferBody(body, types, shapes);
   }
   Tensors out = states;
   for (size_t k = 0; k < s.results; ++k)

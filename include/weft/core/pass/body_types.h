@@ -9,8 +9,23 @@
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/tensor/sym_tensor.h"
 
 namespace weft {
+
+/// What is known of the operands that a body gets, in the order of its inputs. Each list may be
+/// shorter than that.
+struct BodyOperands {
+  std::vector<Type> types;
+  std::vector<Shape> shapes;
+  std::vector<SymTensorPtr> values;  ///< null where none is followed
+  /// Of the graph around, or null: ranges and divisors of the dimensions hold inside as well.
+  const Facts* facts = nullptr;
+};
+/// The body with "dtype", "shape" and "value". Throws what inference throws.
+WEFT_API Graph InferBody(Graph body, const BodyOperands& operands);
+/// The same with "dtype" only.
+WEFT_API Graph InferBodyTypes(Graph body, const std::vector<Type>& types);
 
 /// Names of the attributes that hold bodies, sorted.
 WEFT_API std::vector<std::string> BodyNames(const NodePtr& node);
