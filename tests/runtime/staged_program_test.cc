@@ -55,6 +55,28 @@ TEST_CASE("extents that only the run tells, with compiled parts around them") {
   CheckSame(g, &session, {Floats({2, 3}, {-1, -1, -2, 0, -3, -4}), Ints({1}, {0})});
 }
 
+TEST_CASE("arithmetic on sizes that a stage knows is no kernel, fractions included") {
+  if (!HasCpu()) return;
+  // The first three tenths of what was found, in the order of their places.
+  const Graph g = FromText(
+      "graph @m<n>(%x: f32[n, 3]) -> (%y, %count) {\n"
+      "  %i = NonZero(%x) : ?\n  %s = Shape(%i) {start = 1} : ?\n"
+      "  %f = Cast(%s) {to = f32} : ?\n"
+      "  %part = Constant() {value = tensor f32[1] [0.3]} : ?\n  %m = Mul(%f, %part) : ?\n"
+      "  %floor = Floor(%m) : ?\n  %count = Cast(%floor) {to = i64} : ?\n"
+      "  %from = Constant() {value = tensor i64[1] [0]} : ?\n"
+      "  %axis = Constant() {value = tensor i64[1] [1]} : ?\n"
+      "  %h = Slice(%i, %from, %count, %axis) : ?\n  %y = Neg(%h) : ?\n}\n");
+  const auto program = CompileFor(g, "cpu");
+  Session session(program);
+  for (const int64_t n : {2, 4, 7, 4}) {
+    const TensorPtr x = Floats({n, 3}, std::vector<double>(size_t(3 * n), 1));
+    CheckSame(g, &session, {x});
+    CHECK(session.Run({x})[1]->at_int(0) == 9 * n / 10);
+    CHECK(program->stats().kernels == 1);  // the slice, negated
+  }
+}
+
 TEST_CASE("a value that decides is remembered by its content, not by where it lay") {
   if (!HasCpu()) return;
   // Memory of the caller: reused, then gone. Few elements may become literals of a kernel, many are

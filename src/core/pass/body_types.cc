@@ -5,6 +5,7 @@
 
 #include "core/graph/claims.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/provide.h"
 #include "weft/support/error.h"
@@ -55,29 +56,83 @@ std::optional<uint32_t> StateOf(const NodePtr& n, size_t operand, const Slices& 
 /// The number of the iteration and the condition, which a Loop itself gives its body.
 bool IsCounter(const NodePtr& n, size_t operand) { return IsOp(n, "Loop") && operand < 2; }
 
-bool MentionsUnbacked(SymInt d) {
-  if (!d.known()) return false;
-  const std::vector<SymInt> symbols = d.Symbols();
-  return std::any_of(symbols.begin(), symbols.end(), [](SymInt s) { return s.is_unbacked(); });
+/// What a body knows of an operand. `is_whole`: it gets the operand itself, in every iteration.
+struct Operand {
+  Type type;
+  Shape shape;
+  bool is_whole = false;
+};
+/// Of what stands behind input `i`; where nothing more is known, as the input declares it.
+Operand OperandOf(const NodePtr& node, uint32_t before, size_t i, const NodePtr& input,
+                  const Slices& slices, const ShapeMap& shapes, const TypeMap& types) {
+  if (IsCounter(node, i)) return {i == 0 ? DType::kI64 : DType::kBool, Shape::Scalar(), false};
+  const size_t slot = before + i;
+  const NodeEntry e = slot < node->num_inputs() ? node->inputs[slot] : NodeEntry();
+  const Shape as_declared = DeclaredShape(input).value_or(Shape());
+  if (!e.node || input->has_attr("value")) return {Type(), as_declared, false};
+  const Shape* s = shapes.find(e);
+  const std::optional<uint32_t> state = StateOf(node, i, slices);
+  const bool changes = state && s && !shapes[NodeEntry(node, *state)].same(*s);
+  if (!s || changes) return {types[e], as_declared, false};
+  if (slices.has(i)) return {types[e], WithoutAxis(*s, slices.axes[i - slices.first]), false};
+  return {types[e], *s, !state};
 }
-/// What a body may know of the operand: a size that depends on data has another name in it.
-Shape ShapeInside(const Shape& outside) {
-  if (!outside.has_rank()) return outside;
-  std::vector<SymInt> dims = outside.dims();
-  for (SymInt& d : dims)
-    if (MentionsUnbacked(d)) d = SymInt();
-  return Shape(std::move(dims));
+bool DeclaresAll(const NodePtr& input, const Operand& known) {
+  const std::optional<Shape> declared = DeclaredShape(input);
+  return (!known.type.known() || DeclaredType(input) == known.type) &&
+         (declared ? declared->same(known.shape) : !known.shape.has_rank());
 }
 
-void Declare(Graph& body, const NodePtr& input, Type type, const Shape& shape) {
-  if (type.is_tensor() && type.known() && DeclaredType(input) != type)
-    body.SetAttr(input, "dtype", type.dtype);
-  if (!shape.has_rank()) return;
-  const std::optional<Shape> declared = DeclaredShape(input);
-  if (!declared || !declared->same(shape)) body.SetAttr(input, "shape", shape);
+void SetTypes(Graph* body, const std::vector<Type>& types) {
+  const std::vector<NodePtr> inputs = body->inputs();
+  for (size_t i = 0; i < inputs.size() && i < types.size(); ++i) {
+    if (types[i].is_tensor() && types[i].known())
+      body->SetAttr(inputs[i], "dtype", types[i].dtype);
+    else if (types[i].known())
+      body->SetAttr(inputs[i], "type", types[i].ToString());
+  }
+}
+
+/// What `outer` knows of `d` beyond what all sizes are.
+void CarryFacts(const Facts& outer, SymInt d, Facts* inner) {
+  if (!d.known() || d.is_const()) return;
+  const Range r = outer.RangeOf(d), known = inner->RangeOf(d);
+  if (r.lo > known.lo || r.hi < known.hi) inner->SetRange(d, r);
+  if (const int64_t divisor = outer.DivisorOf(d); divisor > inner->DivisorOf(d))
+    inner->SetDivisor(d, divisor);
+}
+
+PassOptions PlainOptions() {
+  PassOptions plain;
+  plain.verify = false;
+  return plain;
 }
 
 }  // namespace
+
+Graph InferBodyTypes(Graph body, const std::vector<Type>& types) {
+  SetTypes(&body, types);
+  return ProvideAttrs(std::move(body), {"dtype"}, PlainOptions());
+}
+
+Graph InferBody(Graph body, const BodyOperands& operands) {
+  SetTypes(&body, operands.types);
+  const std::vector<NodePtr> inputs = body.inputs();
+  ValueMap values = body.AttrOr<ValueMap>("value");
+  Facts facts = body.AttrOr<Facts>("facts");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i < operands.shapes.size()) {
+      body.SetAttr(inputs[i], "shape", operands.shapes[i]);
+      if (operands.facts)
+        for (SymInt d : operands.shapes[i].dims()) CarryFacts(*operands.facts, d, &facts);
+    }
+    if (i < operands.values.size() && operands.values[i])
+      values.set(NodeEntry(inputs[i]), operands.values[i]);
+  }
+  if (!operands.values.empty()) body.SetAttr("value", std::move(values));
+  if (operands.facts) body.SetAttr("facts", std::move(facts));
+  return ProvideTypes(std::move(body), PlainOptions());
+}
 
 std::vector<std::string> BodyNames(const NodePtr& node) {
   std::vector<std::string> names;
@@ -98,34 +153,22 @@ bool HasControlBodies(const NodePtr& node) {
 
 Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,
                 const TypeMap& types, const ValueMap* values) {
-  Graph body = *node->attr<GraphPtr>(name);
+  const GraphPtr body = node->attr<GraphPtr>(name);
   const std::optional<uint32_t> before = OperandsBeforeBody(node);
   const Slices slices = SlicesOf(node);
-  const std::vector<NodePtr> inputs = before ? body.inputs() : std::vector<NodePtr>();
-  ValueMap known;
-  bool any_known = false;
-  for (size_t i = 0; i < inputs.size() && *before + i < node->num_inputs(); ++i) {
-    const NodeEntry& e = node->inputs[*before + i];
-    if (IsCounter(node, i)) {
-      Declare(body, inputs[i], i == 0 ? DType::kI64 : DType::kBool, Shape::Scalar());
-      continue;
-    }
-    if (!e.node || inputs[i]->has_attr("value")) continue;
-    const std::optional<uint32_t> state = StateOf(node, i, slices);
-    Shape shape = shapes[e];
-    if (state && !shapes[NodeEntry(node, *state)].same(shape)) shape = Shape();
-    if (slices.has(i)) shape = WithoutAxis(shape, slices.axes[i - slices.first]);
-    Declare(body, inputs[i], types[e], ShapeInside(shape));
-    const SymTensorPtr* v = values && !state && !slices.has(i) ? values->find(e) : nullptr;
-    if (!v || !*v) continue;
-    const std::vector<SymInt>& elements = (*v)->elements;
-    if (std::any_of(elements.begin(), elements.end(), MentionsUnbacked)) continue;
-    known.set(NodeEntry(inputs[i]), *v);
-    any_known = true;
+  BodyOperands operands;
+  bool declared = body->IsComplete("dtype") && body->IsComplete("shape");
+  for (size_t i = 0; before && i < body->inputs().size(); ++i) {
+    const NodePtr input = body->inputs()[i];
+    const Operand known = OperandOf(node, *before, i, input, slices, shapes, types);
+    declared = declared && DeclaresAll(input, known);
+    operands.types.push_back(known.type);
+    operands.shapes.push_back(known.shape);
+    const SymTensorPtr* v =
+        values && known.is_whole ? values->find(node->inputs[*before + i]) : nullptr;
+    operands.values.push_back(v ? *v : nullptr);
   }
-  if (body.IsComplete("dtype") && body.IsComplete("shape")) return body;
-  if (any_known) body.SetAttr("value", std::move(known));
-  return ProvideTypes(std::move(body));
+  return declared ? *body : InferBody(*body, operands);
 }
 
 std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,

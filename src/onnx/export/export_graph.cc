@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "exporter.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/value_name.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -220,10 +221,13 @@ void GraphWriter::RestoreDims(const std::string& output, const Shape& shape,
 }
 
 void GraphWriter::WriteNodes() {
+  for (const NodePtr n : g_.AllInputs()) NoteExtents(n);
   for (const NodePtr n : order_) {
     if (n->is_variable()) continue;
     try {
       WriteNode(n);
+      if (IsOp(n, builtin::kShapeTensor)) continue;
+      for (uint32_t k = 0; k < n->num_outputs(); ++k) NoteExtents({n, k});
     } catch (const Error& e) {
       if (e.code() != ErrorCode::kUnsupported) throw;
       model_.Problem(n, e.message());

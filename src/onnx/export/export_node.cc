@@ -111,21 +111,9 @@ void GraphWriter::WriteShapeTensor(const NodePtr& n) {
   const Shape& dims = n->attrs.dict.at("dims").get<Shape>();
   std::vector<std::string> parts;
   if (!dims.is_static()) {
-    std::vector<int64_t> constants;  // neighbours are one value
-    const auto flush = [&] {
-      if (!constants.empty()) parts.push_back(IntsValue(constants));
-      constants.clear();
-    };
-    for (const SymInt d : dims.dims()) {
+    for (const SymInt d : dims.dims())
       WEFT_CHECK(d.known(), kUnsupported, "a dimension of {} is unknown", dims.ToString());
-      if (d.is_const()) {
-        constants.push_back(d.value());
-        continue;
-      }
-      flush();
-      parts.push_back(Expression(d));
-    }
-    flush();
+    parts = ExtentParts(dims.dims());
   }
   if (parts.size() == 1 && !is_output_[n->id()]) return SetName(n, parts[0]);
   pb::NodeProto* out = Add("", parts.empty() ? "Constant" : "Concat");

@@ -1,11 +1,8 @@
-/// export_symbols.cc: symbolic extents as values. ONNX has no tensor of extents
-/// (weft::ShapeTensor): a symbol is read off the shape of a value that has it as an extent,
-/// and expressions over symbols become integer arithmetic, each step written once. Values
-/// here are i64 vectors.
+/// export_symbols.cc: symbols as values. A symbol is read off the shape of a value that has it as
+/// an extent, or is an element of an input. Values here are i64 vectors.
 #include "exporter.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"
-#include "weft/sym/apply.h"
 
 namespace weft::onnx_export {
 namespace {
@@ -88,17 +85,6 @@ std::string GraphWriter::IntsValue(const std::vector<int64_t>& values) {
   return known;
 }
 
-std::string GraphWriter::Extent(const NodeEntry& e, int axis, const std::string& symbol) {
-  pb::NodeProto* n = Add("", "Shape");
-  n->add_input(NameOf(e));
-  WriteAttribute("start", int64_t{axis}, pb::AttributeProto::INT, n->add_attribute());
-  WriteAttribute("end", int64_t{axis} + 1, pb::AttributeProto::INT, n->add_attribute());
-  std::string name = names_->Unique("extent." + symbol);
-  n->add_output(name);
-  model_.opset().Add(*n, {TypeOf(e)}, {});
-  return name;
-}
-
 std::string GraphWriter::Element(const NodeEntry& e, int at) {
   const std::string flat = Step("extent.values", "Reshape", {NameOf(e), IntsValue({-1})});
   const std::string one = Step("extent.element", "Gather", {flat, IntsValue({at})});
@@ -123,65 +109,10 @@ const std::string& GraphWriter::SymbolValue(const std::string& symbol) {
     return outer_->SymbolValue(symbol);
   }
   const Source& s = it->second;
-  std::string name = s.is_value ? Element(s.entry, s.axis) : Extent(s.entry, s.axis, symbol);
+  std::string name =
+      s.is_value ? Element(s.entry, s.axis) : Extents(s.entry, s.axis, 1, "extent." + symbol);
   if (s.times != 1) name = Step("extent." + symbol, "Div", {name, IntsValue({s.times})});
   return values_.emplace(symbol, std::move(name)).first->second;
-}
-
-std::string GraphWriter::Expression(SymInt e) {
-  struct Lower : SymVisitor {
-    GraphWriter* w;
-    std::vector<std::string> stack;
-    std::vector<SymInt> sizes;  // what the names of the stack hold
-    void Push(SymInt size, std::string name) {
-      sizes.push_back(size);
-      stack.push_back(std::move(name));
-    }
-    void Const(int64_t v) override { Push(v, w->IntsValue({v})); }
-    void Sym(SymInt s) override { Push(s, w->SymbolValue(s.symbol_name())); }
-    void Op(char op) override {
-      const std::string b = stack.back();
-      const SymInt y = sizes.back();
-      stack.pop_back(), sizes.pop_back();
-      const std::string a = stack.back();
-      const SymInt x = sizes.back();
-      const bool natural = w->facts_.RangeOf(x).lo >= 0 && w->facts_.RangeOf(y).lo >= 0;
-      stack.back() =
-          op == '/' && natural ? w->Step("extent.value", "Div", {a, b}) : Apply(op, a, b);
-      sizes.back() = ApplySymOp(op, x, y);
-    }
-    std::string Apply(char op, const std::string& a, const std::string& b) {
-      const auto make = [&](const char* name, const std::string& x, const std::string& y) {
-        return w->Step("extent.value", name, {x, y});
-      };
-      switch (op) {
-        case '+':
-          return make("Add", a, b);
-        case '-':
-          return make("Sub", a, b);
-        case '*':
-          return make("Mul", a, b);
-        case '/':
-          // ONNX's division truncates, which differs below 0; without the remainder of the
-          // divisor's sign it is exact.
-          return make("Div", make("Sub", a, make("Mod", a, b)), b);
-        case '%':
-          return make("Mod", a, b);
-        case 'm':
-          return make("Min", a, b);
-        case 'M':
-          return make("Max", a, b);
-        case 'b':
-          return w->Step("extent.value", "Where", {make("Equal", a, w->IntsValue({1})), b, a});
-        default:
-          WEFT_THROW(kInternal, "operation '{}' on a dimension", op);
-      }
-    }
-  } lower;
-  lower.w = this;
-  VisitPostfix(e, lower);
-  WEFT_ICHECK(lower.stack.size() == 1);
-  return lower.stack[0];
 }
 
 }  // namespace weft::onnx_export

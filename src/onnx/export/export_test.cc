@@ -185,9 +185,8 @@ TEST_CASE("the text of a small export") {
 >
 g (float[N,4] x) => (float[N,4] y, int64[2] s) {
    [y] y = weft.Exp_Neg_Tanh (x)
-   "extent.N" = Shape <start: int = 0, end: int = 1> (x)
-   "extent.const" = Constant <value: tensor = int64[1] {4}> ()
-   [s] s = Concat <axis: int = 0> ("extent.N", "extent.const")
+   "extent.values" = Shape <start: int = 0, end: int = 2> (x)
+   [s] s = Concat <axis: int = 0> ("extent.values")
 }
 <
   domain: "weft",
@@ -281,6 +280,34 @@ TEST_CASE("targets that ONNX says without a symbol are constants") {
   CHECK(has(text_of("[n, s, 768]", "[s, n, 768]", reshape), "Concat"));
   CHECK(has(text_of("[n, 1]", "[n, n]", "Expand(%x, %s)"), "Concat"));
   CHECK(has(text_of("[n, 0]", "[0, n]", reshape), "Concat"));
+}
+
+TEST_CASE("sizes that take several steps are read off shapes, alike ones are one vector") {
+  const auto ops_of = [](const std::string& target) {
+    const Graph g = ApplyPasses(
+        ParseGraph("weft 1\ngraph (%x: f32[n, 3, h, w], %k: f32[5, 3, 4, 4]) -> (%c, %s) {\n"
+                   "  %c = Conv(%x, %k) {strides = [4, 4]}\n"
+                   "  %q = weft::ShapeTensor() {dims = shape" +
+                   target +
+                   "}\n"
+                   "  %s = Neg(%q)\n}"),
+        "InferShape");
+    const pb::ModelProto model = Exported(g);
+    for (const auto [n, h, w] : {std::array{1, 8, 15}, std::array{2, 30, 4}})
+      CheckEqual(g, ImportOnnxBytes(BytesOf(model)), {{"n", n}, {"h", h}, {"w", w}});
+    std::string ops;
+    for (const auto& node : model.graph().node())
+      if (node.op_type() != "Constant" && node.op_type() != "Conv")
+        ops += (ops.empty() ? "" : " ") + node.op_type();
+    return ops;
+  };
+  CHECK(ops_of("[n, 3, h, w]") == "Shape Neg");
+  CHECK(ops_of("[n, h // 4, w // 4]") == "Shape Shape Concat Neg");
+  CHECK(ops_of("[0, 6*(h // 4) % 7, 6*(w // 4) % 7, 0]") == "Shape Mul Mod Concat Neg");
+  CHECK(ops_of("[h // 4 + 1, h // 4 + 1]") == "Shape Add Concat Neg");
+  // One step is no reason to keep a tensor, and neighbours that are made otherwise stay apart.
+  CHECK(ops_of("[h, 1, h // 4]") == "Shape Div Concat Neg");
+  CHECK(ops_of("[h // 5, w % 5]") == "Shape Div Shape Mod Concat Neg");
 }
 
 TEST_CASE("symbolic extents: names, expressions, and extents that only a node tells") {

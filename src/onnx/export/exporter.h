@@ -169,10 +169,38 @@ class GraphWriter {
   void FindSources();
   std::string Step(const std::string& base, const std::string& op,
                    const std::vector<std::string>& inputs);
-  std::string Extent(const NodeEntry& e, int axis, const std::string& symbol);
   std::string Element(const NodeEntry& e, int at);
   std::string IntsValue(const std::vector<int64_t>& values);
-  std::string Expression(SymInt e);
+  // export_extents.cc
+  /// Dimensions of a value that has been written.
+  struct Place {
+    NodeEntry entry;
+    int axis;
+  };
+  /// A step of the arithmetic that a size is made by.
+  struct SizePart {
+    SymInt size;
+    char op = 0;  ///< of SymVisitor; 0: a constant or a symbol
+    size_t a = 0, b = 0;
+  };
+  /// Sizes [begin, end) of some are the dimensions of `entry` from `axis` on.
+  struct Run {
+    size_t begin = 0, end = 0;
+    NodeEntry entry;
+    int axis = 0;
+    size_t size() const { return end - begin; }
+  };
+  void NoteExtents(const NodeEntry& e);
+  std::string Extents(const NodeEntry& e, int axis, size_t count, const std::string& base);
+  std::string Concatenated(const std::vector<std::string>& vectors);
+  Run RunAround(const std::vector<SymInt>& sizes, size_t at);
+  std::string RunValue(const std::vector<SymInt>& sizes, const Run& run);
+  size_t PartOf(SymInt size);
+  bool AreMadeAlike(size_t a, size_t b) const;
+  int StepsLeft(size_t part) const;
+  std::string SizesValue(std::vector<size_t> parts);
+  std::string Operation(char op, bool natural, const std::string& a, const std::string& b);
+  std::vector<std::string> ExtentParts(const std::vector<SymInt>& sizes);
 
   ModelExporter& model_;
   const Graph& g_;
@@ -193,6 +221,10 @@ class GraphWriter {
   std::map<std::string, Source> sources_;                       ///< by symbol
   std::map<std::string, std::string> values_;                   ///< of symbols, by name
   std::map<std::string, std::string> steps_;  ///< values of constants and of operations on others
+  std::unordered_map<SymInt, std::vector<Place>> places_;  ///< by size, as they were written
+  std::vector<SizePart> parts_;
+  std::unordered_map<SymInt, size_t> part_of_;    ///< index in parts_
+  std::unordered_map<SymInt, std::string> made_;  ///< values of sizes that are no symbols
 };
 
 }  // namespace weft::onnx_export

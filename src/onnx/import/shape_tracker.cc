@@ -3,6 +3,7 @@
 
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
+#include "weft/core/tensor/followed_value.h"
 #include "weft/support/error.h"
 
 namespace weft::onnx_import {
@@ -73,19 +74,11 @@ TensorPtr ShapeTracker::in_constant(int i) {
   return has_input(i) ? Graph::ConstantOf(node_->inputs[size_t(i)]) : nullptr;
 }
 SymTensorPtr ShapeTracker::in_value(int i) {
-  const TensorPtr t = in_constant(i);
-  if (!t) return has_input(i) ? FindOr(values_, node_->inputs[size_t(i)].key(), nullptr) : nullptr;
-  if (!IsInt(t->dtype()) || t->num_elements() > kMaxSymTensor) return nullptr;
-  auto v = std::make_shared<SymTensor>();
-  v->dims = t->dims();
-  for (int64_t k = 0; k < t->num_elements(); ++k) v->elements.emplace_back(t->at_int(k));
-  return v;
+  if (const TensorPtr t = in_constant(i)) return FollowedValueOf(*t);
+  return has_input(i) ? FindOr(values_, node_->inputs[size_t(i)].key(), nullptr) : nullptr;
 }
 void ShapeTracker::set_out_value(int i, SymTensor v) {
-  if (int64_t(v.elements.size()) > kMaxSymTensor) return;
-  for (SymInt& e : v.elements)
-    if (!NeverWraps(e)) e = SymInt();
-  values_[Key(i)] = std::make_shared<const SymTensor>(std::move(v));
+  if (SymTensorPtr followed = AsFollowed(std::move(v))) values_[Key(i)] = std::move(followed);
 }
 
 }  // namespace weft::onnx_import

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "ops/util/body_gradient.h"
+#include "ops/util/bounded_size.h"
 
 namespace weft::ops {
 namespace {
@@ -35,7 +36,7 @@ void IfType(InferTypeContext& ctx) {
     WEFT_CHECK(branch->inputs().size() == types.size(), kArity,
                "{}: {} operands behind the condition for a branch of {} inputs",
                ctx.node()->Describe(), types.size(), branch->inputs().size());
-  const InferredBody a = InferBody(yes, types, {}, false), b = InferBody(no, types, {}, false);
+  const InferredBody a = InferTypes(yes, types), b = InferTypes(no, types);
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     const Type t = a.type(size_t(i)), u = b.type(size_t(i));
     WEFT_CHECK(!t.known() || !u.known() || t == u, kTypeMismatch,
@@ -47,10 +48,10 @@ void IfType(InferTypeContext& ctx) {
 /// The body at operands of these shapes; none where they do not fit it. Exporters write an If for
 /// every squeeze of an extent that they do not know: only one of its branches fits what comes.
 std::optional<InferredBody> TryBranch(const GraphAttr& branch, const std::vector<Type>& types,
-                                      const std::vector<Shape>& shapes,
+                                      const std::vector<Shape>& shapes, const Facts& facts,
                                       const std::vector<SymTensorPtr>& values) {
   try {
-    return InferBody(*branch.graph, types, shapes, true, values);
+    return InferBody(*branch.graph, types, shapes, &facts, values);
   } catch (const UserError& e) {
     if (e.code() != ErrorCode::kShapeMismatch && e.code() != ErrorCode::kBadAttribute) throw;
     return std::nullopt;
@@ -70,14 +71,22 @@ void IfShape(InferShapeContext& ctx) {
   const bool yes = decided && cond->ints()[0] != 0;
   std::optional<InferredBody> taken, other;
   if (!decided) {
-    taken = TryBranch(p.then_branch, types, shapes, values);
-    other = TryBranch(p.else_branch, types, shapes, values);
+    taken = TryBranch(p.then_branch, types, shapes, ctx.facts(), values);
+    other = TryBranch(p.else_branch, types, shapes, ctx.facts(), values);
     if (!taken) taken = other;
   }
   if (!taken)
-    taken = InferBody(*(decided && !yes ? p.else_branch : p.then_branch).graph, types, shapes, true,
-                      values);
+    taken = InferBody(*(decided && !yes ? p.else_branch : p.then_branch).graph, types, shapes,
+                      &ctx.facts(), values);
   const InferredBody &a = *taken, &b = other ? *other : a;
+  const Facts facts_of_a = a.graph.AttrOr<Facts>("facts"),
+              facts_of_b = b.graph.AttrOr<Facts>("facts");
+  // The larger of what the branches allow.
+  const auto most = [&](SymInt d, SymInt e) -> SymInt {
+    if (!d.known() || !e.known()) return {};
+    const int64_t hi = std::max(facts_of_a.RangeOf(d).hi, facts_of_b.RangeOf(e).hi);
+    return hi == INT64_MAX ? SymInt() : SymInt(hi);
+  };
   int unbacked = 0;
   for (int k = 0; k < ctx.num_outputs(); ++k) {
     const Shape s = a.shape(size_t(k)), t = b.shape(size_t(k));
@@ -88,7 +97,7 @@ void IfShape(InferShapeContext& ctx) {
     std::vector<SymInt> dims;
     for (int d = 0; d < s.rank(); ++d) {
       const bool equal = IsOuter(s[d], outer) && t[d].known() && s[d] == t[d];
-      dims.push_back(equal ? s[d] : ctx.unbacked(unbacked));
+      dims.push_back(equal ? s[d] : UnbackedAtMost(ctx, unbacked, most(s[d], t[d])));
       ++unbacked;
     }
     const Shape out(std::move(dims));

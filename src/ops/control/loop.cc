@@ -56,8 +56,7 @@ void LoopType(InferTypeContext& ctx) {
   CheckInputType(ctx, 0, kI64Only);
   CheckInputType(ctx, 1, kBoolOnly);
   const LoopSplit s = SplitLoop(ctx.node(), size_t(ctx.num_inputs()));
-  const InferredBody b =
-      InferBody(*ParamOf<LoopParam>(ctx.node()).body.graph, LoopBodyTypes(ctx), {}, false);
+  const InferredBody b = InferTypes(*ParamOf<LoopParam>(ctx.node()).body.graph, LoopBodyTypes(ctx));
   for (size_t k = 0; k < s.states + s.scans; ++k) {
     const Type given = k < s.states ? ctx.in(int(2 + k)) : Type();
     const Type t = b.type(k + 1);
@@ -77,7 +76,7 @@ void LoopShape(InferShapeContext& ctx) {
   const auto outer = SymbolsOf(shapes);
   std::vector<Shape> states;
   const InferredBody b = InferStates(*ParamOf<LoopParam>(ctx.node()).body.graph, LoopBodyTypes(ctx),
-                                     shapes, 2, s.states, 1, &states);
+                                     shapes, &ctx.facts(), 2, s.states, 1, &states);
   int unbacked = 0;
   SetStates(ctx, states, &unbacked);
   for (size_t k = 0; k < s.scans; ++k) {

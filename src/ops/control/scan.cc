@@ -54,8 +54,7 @@ Shape WithoutAxis(const Shape& x, int axis) {
 }
 void ScanType(InferTypeContext& ctx) {
   const ScanSplit s = SplitScan(ctx.node(), size_t(ctx.num_inputs()));
-  const InferredBody b =
-      InferBody(*ParamOf<ScanParam>(ctx.node()).body.graph, TypesFrom(ctx, 0), {}, false);
+  const InferredBody b = InferTypes(*ParamOf<ScanParam>(ctx.node()).body.graph, TypesFrom(ctx, 0));
   for (size_t k = 0; k < s.states + s.results; ++k) {
     const Type given = k < s.states ? ctx.in(int(k)) : Type();
     const Type t = b.type(k);
@@ -82,7 +81,7 @@ void ScanShape(InferShapeContext& ctx) {
   }
   std::vector<Shape> states;
   const InferredBody b =
-      InferStates(*p.body.graph, TypesFrom(ctx, 0), shapes, 0, s.states, 0, &states);
+      InferStates(*p.body.graph, TypesFrom(ctx, 0), shapes, &ctx.facts(), 0, s.states, 0, &states);
   int unbacked = 0;
   SetStates(ctx, states, &unbacked);
   for (size_t k = 0; k < s.results; ++k) {
@@ -141,7 +140,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
       if (i >= s.states && i < s.states + s.slices) dims.erase(dims.begin() + axes[i - s.states]);
       shapes.push_back(Shape::OfInts(dims));
     }
-    return InferBody(*p.body.graph, types, shapes, true);
+    return InferBody(*p.body.graph, types, shapes);
   };
   for (size_t k = 0; k < s.results; ++k)
     (*results)[s.states + k] = stacks[k].Finish(like, s.states + k);

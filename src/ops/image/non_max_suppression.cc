@@ -2,7 +2,9 @@
 /// runs on the host.
 #include <algorithm>
 
+#include "ops/util/bounded_size.h"
 #include "ops/util/host_util.h"
+#include "ops/util/shape_util.h"
 #include "weft/support/request.h"
 
 namespace weft::ops {
@@ -45,7 +47,17 @@ void NmsType(InferTypeContext& ctx) {
 void NmsShape(InferShapeContext& ctx) {
   CheckRank(ctx, 0, 3, "boxes");
   CheckRank(ctx, 1, 3, "scores");
-  ctx.set_out(0, Shape({ctx.unbacked(0), SymInt(3)}));
+  const Shape& scores = ctx.in(1);
+  SymInt most;
+  if (scores.has_rank()) {
+    // Of each class in each image, all boxes, or as many as are asked for.
+    const SymTensorPtr asked = HasInput(ctx, 2) ? InputValue(ctx, 2) : nullptr;
+    const bool says = asked && asked->elements.size() == 1 && asked->elements[0].known();
+    const SymInt boxes =
+        says ? MaxOf(MinOf(asked->elements[0], scores[2], ctx.facts()), 0, ctx.facts()) : scores[2];
+    most = scores[0] * scores[1] * boxes;
+  }
+  ctx.set_out(0, Shape({UnbackedAtMost(ctx, 0, most), SymInt(3)}));
   Unknown(ctx, 0, "it depends on how many boxes stay");
 }
 Tensors NmsHost(const NodePtr& n, const Tensors& in) {

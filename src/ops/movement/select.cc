@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/util/bounded_size.h"
 #include "ops/util/demand.h"
 #include "ops/util/host_util.h"
 #include "weft/support/request.h"
@@ -82,7 +83,7 @@ void TopKShape(InferShapeContext& ctx) {
   const int axis = AxisOf(ParamOf<TopKParam>(ctx.node()).axis, x.rank(), ctx.node());
   const SymTensorPtr k = InputValue(ctx, 1);
   SymInt count = k && k->elements.size() == 1 ? k->elements[0] : SymInt();
-  if (!count.known()) count = ctx.unbacked(0);
+  if (!count.known()) count = UnbackedAtMost(ctx, 0, x[axis]);
   WEFT_CHECK(!count.is_const() || count.value() >= 0, kShapeMismatch, "{}: k is {}",
              ctx.node()->Describe(), count.ToString());
   DemandAtMost(ctx, count, x[axis], "k and the size of the axis");
@@ -140,7 +141,7 @@ void NonZeroType(InferTypeContext& ctx) {
 void NonZeroShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
   if (!x.has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
-  ctx.set_out(0, Shape({SymInt(int64_t(x.rank())), ctx.unbacked(0)}));
+  ctx.set_out(0, Shape({SymInt(int64_t(x.rank())), UnbackedAtMost(ctx, 0, x.num_elements())}));
   Unknown(ctx, 0, "it depends on the elements of x");
 }
 Tensors NonZeroHost(const NodePtr&, const Tensors& in) {
@@ -177,7 +178,7 @@ void CompressShape(InferShapeContext& ctx) {
     count = int64_t(std::count_if(bits.begin(), bits.end(), [](int64_t b) { return b != 0; }));
   }
   if (!count.known()) {
-    count = ctx.unbacked(0);
+    count = UnbackedAtMost(ctx, 0, ctx.in(1).has_rank() ? ctx.in(1)[0] : SymInt());
     Unknown(ctx, 0, "it depends on how many conditions hold");
   }
   if (ParamOf<CompressParam>(ctx.node()).axis == kFlat) return ctx.set_out(0, Shape({count}));
@@ -216,8 +217,11 @@ void UniqueType(InferTypeContext& ctx) {
 }
 void UniqueShape(InferShapeContext& ctx) {
   const Shape& x = ctx.in(0);
-  const SymInt count = ctx.unbacked(0);
   const int64_t axis = ParamOf<UniqueParam>(ctx.node()).axis;
+  const SymInt most = !x.has_rank()   ? SymInt()
+                      : axis == kFlat ? x.num_elements()
+                                      : x[AxisOf(axis, x.rank(), ctx.node())];
+  const SymInt count = UnbackedAtMost(ctx, 0, most);
   Unknown(ctx, 0, "it depends on how many elements differ");
   const Shape counts({count});
   if (ctx.num_outputs() > 1) ctx.set_out(1, counts);

@@ -5,6 +5,7 @@
 /// 0). Where the sign of a symbolic bound is not known the extent is data-dependent (an unbacked
 /// symbol), never a guess.
 #include "ops/util/adjoint.h"
+#include "ops/util/bounded_size.h"
 #include "ops/util/onnx_body_util.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -114,7 +115,7 @@ void SliceShape(InferShapeContext& ctx) {
       d = SymInt();
       Unknown(ctx, 0, fmt::format("dimension {} of x is unknown", axes[k]));
     } else {
-      d = extent.known() ? extent : ctx.unbacked(axes[k]);
+      d = extent.known() ? extent : UnbackedAtMost(ctx, axes[k], d);
     }
   }
   const Shape out(std::move(dims));

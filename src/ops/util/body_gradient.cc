@@ -62,7 +62,8 @@ BodyGradient DifferentiateBody(const Graph& body, const std::vector<Type>& types
                                const std::vector<Shape>& shapes, const std::vector<bool>& seeded) {
   BodyGradient b;
   b.graph = body;
-  const Graph inferred = InferBody(body, types, shapes, !shapes.empty()).graph;
+  const Graph inferred =
+      (shapes.empty() ? InferTypes(body, types) : InferBody(body, types, shapes)).graph;
   const TypeMap known = inferred.GetAttr<TypeMap>("dtype");
   const ShapeMap known_shapes = inferred.AttrOr<ShapeMap>("shape");
   for (const NodePtr& n : b.graph.inputs()) {
@@ -231,8 +232,8 @@ std::vector<NodeEntry> RunBackwards(const Recurrence& r, const std::vector<NodeE
   std::vector<NodeEntry> dx(r.states + r.slices + r.captures);
   if (AllNull(dy)) return dx;
   std::vector<Shape> shapes = r.shapes, states;
-  const InferredBody inferred =
-      InferStates(*r.body, r.types, shapes, r.first_input, r.states, r.first_output, &states);
+  const InferredBody inferred = InferStates(*r.body, r.types, shapes, nullptr, r.first_input,
+                                            r.states, r.first_output, &states);
   std::copy(states.begin(), states.end(), shapes.begin() + long(r.first_input));
   BodyGradient b = DifferentiateBody(*r.body, r.types, shapes, SeededOutputs(r, inferred, dy));
   const auto seed = [&](size_t output) { return b.seeds[r.first_output + output]; };

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
-#include "weft/core/pass/provide.h"
 
 namespace weft::ops {
 
@@ -15,24 +15,11 @@ const Graph& BodyOf(const NodePtr& n, const GraphAttr& body) {
 }
 
 InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::vector<Shape>& shapes,
-                       bool with_shapes, const std::vector<SymTensorPtr>& values) {
-  const std::vector<NodePtr> inputs = body.inputs();
-  ValueMap known;
-  for (size_t i = 0; i < inputs.size() && i < types.size(); ++i) {
-    if (types[i].is_tensor() && types[i].known())
-      body.SetAttr(inputs[i], "dtype", types[i].dtype);
-    else if (types[i].known())
-      body.SetAttr(inputs[i], "type", types[i].ToString());
-    if (with_shapes && i < shapes.size()) body.SetAttr(inputs[i], "shape", shapes[i]);
-    if (i < values.size() && values[i]) known.set(NodeEntry(inputs[i]), values[i]);
-  }
-  if (!values.empty()) body.SetAttr("value", std::move(known));
-  PassOptions plain;
-  plain.verify = false;
-  InferredBody out;
-  out.graph = with_shapes ? ProvideTypes(std::move(body), plain)
-                          : ProvideAttrs(std::move(body), {"dtype"}, plain);
-  return out;
+                       const Facts* facts, const std::vector<SymTensorPtr>& values) {
+  return {weft::InferBody(std::move(body), {types, shapes, values, facts})};
+}
+InferredBody InferTypes(Graph body, const std::vector<Type>& types) {
+  return {InferBodyTypes(std::move(body), types)};
 }
 
 bool IsOuter(SymInt d, const std::vector<SymInt>& outer) {
@@ -102,8 +89,8 @@ std::vector<SymTensorPtr> ValuesFrom(InferShapeContext& ctx, int first) {
 }
 
 InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
-                         std::vector<Shape> shapes, size_t first, size_t count, size_t first_output,
-                         std::vector<Shape>* states) {
+                         std::vector<Shape> shapes, const Facts* facts, size_t first, size_t count,
+                         size_t first_output, std::vector<Shape>* states) {
   // Nested bodies infer theirs in every round: deep inside, states are unknown from the start.
   constexpr int kRoundsBelow = 3;
   static thread_local int depth = 0;
@@ -114,7 +101,7 @@ InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
   if (depth > kRoundsBelow)
     for (size_t k = 0; k < count; ++k) shapes[first + k] = Shape();
   for (int round = 0;; ++round) {
-    InferredBody b = InferBody(body, types, shapes, true);
+    InferredBody b = InferBody(body, types, shapes, facts);
     bool stable = true;
     for (size_t k = 0; k < count; ++k) {
       Shape& s = shapes[first + k];
@@ -147,7 +134,7 @@ InferredBody InferFor(const Graph& body, const Tensors& operands) {
     types.push_back(t ? t->type() : Type());
     shapes.push_back(t ? t->shape() : Shape());
   }
-  return InferBody(body, types, shapes, true);
+  return InferBody(body, types, shapes);
 }
 namespace {
 

@@ -25,9 +25,12 @@ struct InferredBody {
 
 /// The graph of an attribute; throws kBadAttribute where there is none.
 const Graph& BodyOf(const NodePtr& n, const GraphAttr& body);
-/// The body with its inputs of these types and, where asked for, shapes and values (null: none).
+/// The body with types and shapes, its inputs being of these and of these values (null: none), in a
+/// graph of which `facts` are known (null: none).
 InferredBody InferBody(Graph body, const std::vector<Type>& types, const std::vector<Shape>& shapes,
-                       bool with_shapes, const std::vector<SymTensorPtr>& values = {});
+                       const Facts* facts = nullptr, const std::vector<SymTensorPtr>& values = {});
+/// The body with types only.
+InferredBody InferTypes(Graph body, const std::vector<Type>& types);
 /// An extent of a body that means the same outside: no symbol of the body's own.
 bool IsOuter(SymInt d, const std::vector<SymInt>& outer);
 /// Every symbol in `shapes` and `values`.
@@ -49,8 +52,8 @@ std::vector<SymTensorPtr> ValuesFrom(InferShapeContext& ctx, int first);
 /// Shapes of the states where the body keeps them; unknown otherwise. `shapes` are those of the
 /// body's inputs, of which states are [first, first + count).
 InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
-                         std::vector<Shape> shapes, size_t first, size_t count, size_t first_output,
-                         std::vector<Shape>* states);
+                         std::vector<Shape> shapes, const Facts* facts, size_t first, size_t count,
+                         size_t first_output, std::vector<Shape>* states);
 /// The body with the operands of an actual run, for what no iteration tells.
 InferredBody InferFor(const Graph& body, const Tensors& operands);
 /// Element `i` of an attribute that may be left out or too short.

@@ -13,6 +13,7 @@
 /// size that depends on data (u0) begins: what their operands are may be known by now, as pads that
 /// have become constant. Such a size is resolved then, and every row that mentions it made anew.
 #include <algorithm>
+#include <cstdlib>
 
 #include "moved_values.h"
 #include "weft/codegen/expr/op_codegen.h"
@@ -21,25 +22,11 @@
 #include "weft/core/op/host_eval.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/tensor/demand.h"
+#include "weft/core/tensor/followed_value.h"
 #include "weft/support/check.h"
 
 namespace weft {
 namespace {
-
-/// Integer tensors of up to kMaxSymTensor elements as followed values; null for others.
-SymTensorPtr ValueOf(const Tensor& t) {
-  if (!(IsInt(t.dtype()) || t.dtype() == DType::kBool) || t.num_elements() > kMaxSymTensor)
-    return nullptr;
-  auto v = std::make_shared<SymTensor>();
-  v->dims = t.dims();
-  v->elements.reserve(size_t(t.num_elements()));
-  for (int64_t i = 0; i < t.num_elements(); ++i) {
-    const int64_t e = t.at_int(i);
-    const bool beyond = t.dtype() == DType::kU64 && e < 0;  // 63 bits do not hold it
-    v->elements.push_back(beyond ? SymInt() : SymInt(e));
-  }
-  return v;
-}
 
 class Context final : public InferShapeContext {
  public:
@@ -56,6 +43,7 @@ class Context final : public InferShapeContext {
     for (NodeId id = 0; id < unbacked_ids.id_bound(); ++id)
       if (const Ints* ks = unbacked_ids.find(id))
         for (int64_t k : *ks) next_unbacked_ = std::max(next_unbacked_, k + 1);
+    for (const NodePtr& n : g.inputs()) KeepNumbersOf(n);
     shapes.reserve(g.id_bound());
   }
   void Enter(NodePtr n) { node_ = n; }
@@ -88,13 +76,10 @@ class Context final : public InferShapeContext {
     shapes.set(e, std::move(s));
   }
   void set_out_value(int i, SymTensor v) override {
-    if (int64_t(v.elements.size()) > kMaxSymTensor) return;
-    // Data wraps at 64 bits; what may is not followed.
-    for (SymInt& e : v.elements) {
-      if (any_resolved) e = resolved.Simplify(e);
-      if (!NeverWraps(e)) e = SymInt();
-    }
-    values.set(NodeEntry(node_, uint32_t(i)), std::make_shared<const SymTensor>(std::move(v)));
+    if (any_resolved)
+      for (SymInt& e : v.elements) e = resolved.Simplify(e);
+    if (SymTensorPtr followed = AsFollowed(std::move(v)))
+      values.set(NodeEntry(node_, uint32_t(i)), std::move(followed));
   }
   Facts& facts() override { return known; }
   SymInt unbacked(int index) override {
@@ -161,6 +146,20 @@ class Context final : public InferShapeContext {
   ShapeMap introduced;  ///< of nodes at which a data-dependent size begins
 
  private:
+  /// Operands of a body may mention sizes that depend on data of the graph around it: its own have
+  /// other numbers.
+  void KeepNumbersOf(const NodePtr& input) {
+    const auto keep = [&](SymInt d) {
+      for (SymInt u : UnbackedIn(d)) {
+        const int64_t k = std::strtoll(u.symbol_name().c_str() + 1, nullptr, 10);
+        next_unbacked_ = std::max(next_unbacked_, std::min(k, INT64_MAX - 1) + 1);
+      }
+    };
+    if (const std::optional<Shape> declared = DeclaredShape(input))
+      for (SymInt d : declared->dims()) keep(d);
+    if (const SymTensorPtr* v = values.find(NodeEntry(input)); v && *v)
+      for (SymInt e : (*v)->elements) keep(e);
+  }
   /// The data-dependent sizes that `d` mentions.
   const std::vector<SymInt>& UnbackedIn(SymInt d) {
     static const std::vector<SymInt> kNone;
@@ -308,7 +307,8 @@ void InferVariable(Context& c, NodePtr n) {
     c.shapes.set(e, std::move(*declared));
     // A parameter that some operator writes has no value to follow.
     const TensorPtr constant = Graph::ConstantOf(e);
-    if (SymTensorPtr value = constant ? ValueOf(*constant) : nullptr) c.values.set(e, value);
+    if (SymTensorPtr value = constant ? FollowedValueOf(*constant) : nullptr)
+      c.values.set(e, value);
   } else if (!c.shapes.find(e)) {
     c.shapes.set(e, Shape());
   }

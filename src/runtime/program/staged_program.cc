@@ -25,6 +25,8 @@
 #include "weft/codegen/lower/lower.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/graph/repeatable.h"
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
@@ -40,11 +42,13 @@ namespace {
 
 using Key = std::vector<int64_t>;
 
-/// One stage: what runs, then what is read out as a value, then what the Evaluator runs.
+/// One stage: what runs, then what is read out as a value, then what the Evaluator runs. Arithmetic
+/// on sizes that are there is none of them: inference follows it.
 struct Stage {
   std::shared_ptr<const Program> program;  ///< null: nothing is compiled
   std::vector<NodeEntry> inputs, outputs;  ///< of the program, as entries of the whole graph
   std::vector<NodePtr> compiled, host;
+  std::vector<std::pair<NodeEntry, TensorPtr>> known;  ///< what inference alone has told
   std::vector<NodeEntry> constants;  ///< entries that the next stage knows by value
   bool last = false;
 };
@@ -66,9 +70,12 @@ class StageMaker {
       : whole_(whole), order_(order), options_(options), progress_(progress), stats_(stats) {}
 
   Stage Run() {
+    FindNeeded();
     BuildRest();
-    Partition();
     Stage stage;
+    Fold(&stage);
+    if (!stage.known.empty()) return stage;
+    Partition();
     if (frontier_.empty()) {
       stage.last = true;
       Compile(&stage);
@@ -96,6 +103,21 @@ class StageMaker {
   }
 
  private:
+  /// What has not run, and is read by what has not, or is an output.
+  void FindNeeded() {
+    needed_.assign(whole_.id_bound(), 0);
+    for (const NodeEntry& e : whole_.outputs)
+      if (e.node) needed_[e.node->id()] = 1;
+    for (size_t i = order_.size(); i-- > 0;) {
+      const NodePtr& n = order_[i];
+      uint8_t& needed = needed_[n->id()];
+      needed = !progress_.done[n->id()] && (needed || HasEffect(n));
+      if (!needed) continue;
+      for (const NodeEntry& e : n->inputs)
+        if (e.node) needed_[e.node->id()] = 1;
+      for (const Node* d : n->control_deps) needed_[d->id()] = 1;
+    }
+  }
   /// The nodes that are left, over variables for what is there.
   void BuildRest() {
     const auto map = [&](const NodeEntry& e) -> NodeEntry {
@@ -111,8 +133,7 @@ class StageMaker {
       return rest_of_[e.key()] = NodeEntry(v);
     };
     for (const NodePtr& n : order_) {
-      if (progress_.done[n->id()] || (n->is_variable() && !Graph::ConstantOf(NodeEntry(n))))
-        continue;
+      if (!needed_[n->id()] || (n->is_variable() && !Graph::ConstantOf(NodeEntry(n)))) continue;
       NodePtr copy;
       if (n->is_variable()) {
         copy = rest_.AddParam(n->attrs.name, Graph::ConstantOf(NodeEntry(n)));
@@ -150,10 +171,45 @@ class StageMaker {
     if (host.find(n->op()) || moves.get(n->op(), false)) return true;
     return code.find(n->op()) && TryExpand(rest_, copy, nullptr);  // or a value is missing
   }
+  bool IsSmall(const NodeEntry& in_rest) const {
+    return IsStatic(in_rest) &&
+           rest_.GetAttr<ShapeMap>("shape")[in_rest].num_elements().value() <= kMaxSymTensor;
+  }
+  /// Arithmetic on sizes that are there, where inference does not follow it: scales and other
+  /// fractions. What it tells, inference is told again.
+  void Fold(Stage* stage) {
+    std::unordered_map<EntryKey, TensorPtr> folded;
+    const auto value_of = [&](const NodeEntry& e) -> TensorPtr {
+      if (const auto it = folded.find(e.key()); it != folded.end()) return it->second;
+      return KnownValue(InRest(e));
+    };
+    for (const NodePtr& n : order_) {
+      if (!needed_[n->id()] || n->is_variable() || n->num_inputs() == 0) continue;
+      bool ready = IsRepeatable(n), is_new = false;
+      for (uint32_t i = 0; ready && i < n->num_outputs(); ++i) {
+        const NodeEntry out = InRest(NodeEntry(n, i));
+        ready = IsSmall(out);
+        is_new = is_new || (ready && !KnownValue(out));
+      }
+      std::vector<TensorPtr> in;
+      for (size_t i = 0; ready && is_new && i < n->num_inputs(); ++i) {
+        const NodeEntry& e = n->inputs[i];
+        in.push_back(e.node ? value_of(e) : nullptr);
+        ready = !e.node || in.back();
+      }
+      if (!ready || !is_new || !GetEvaluator()->WhyNot(n).empty()) continue;
+      const auto out = GetEvaluator()->EvalNode(n, in, {});
+      for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+        folded[NodeEntry(n, i).key()] = out[i];
+        stage->known.emplace_back(NodeEntry(n, i), out[i]);
+      }
+      stage->compiled.push_back(n);
+    }
+  }
   void Partition() {
     in_program_.assign(whole_.id_bound(), 0);
     for (const NodePtr& n : order_) {
-      if (progress_.done[n->id()] || n->is_variable()) continue;
+      if (!needed_[n->id()] || n->is_variable()) continue;
       bool ready = true, fits = true;
       for (const NodeEntry& e : n->inputs) {
         if (!e.node || progress_.tensors.count(e.key())) {
@@ -188,12 +244,23 @@ class StageMaker {
     return IsFloat(t) && s.rank() <= 1 && s.num_elements().value() <= 16;
   }
 
+  /// A constant, or what follows from the extents at hand; null for others.
+  TensorPtr KnownValue(const NodeEntry& in_rest) const {
+    if (const TensorPtr constant = Graph::ConstantOf(in_rest)) return constant;
+    const SymTensorPtr* v = rest_.GetAttr<ValueMap>("value").find(in_rest);
+    if (!v || !*v || !(*v)->is_const()) return nullptr;
+    auto t = std::make_shared<Tensor>(rest_.GetAttr<TypeMap>("dtype")[in_rest].dtype, (*v)->dims);
+    for (int64_t i = 0; i < t->num_elements(); ++i)
+      t->set_int(i, (*v)->elements[size_t(i)].value());
+    return t;
+  }
+
   /// The part before the frontier, as a program that gives out what anything else reads.
   void Compile(Stage* stage) {
     stage->compiled = compiled_;
     std::set<EntryKey> wanted;
     for (const NodePtr& n : order_) {
-      if (progress_.done[n->id()] || in_program_[n->id()]) continue;
+      if (!needed_[n->id()] || in_program_[n->id()]) continue;
       for (const NodeEntry& e : n->inputs)
         if (e.node) wanted.insert(e.key());
     }
@@ -203,6 +270,10 @@ class StageMaker {
       for (uint32_t i = 0; i < n->num_outputs(); ++i) {
         const NodeEntry e(n, i);
         if (!wanted.count(e.key())) continue;
+        if (const TensorPtr known = KnownValue(InRest(e))) {
+          stage->known.emplace_back(e, known);
+          continue;
+        }
         stage->outputs.push_back(e);
         outputs.push_back(InRest(e));
       }
@@ -227,7 +298,7 @@ class StageMaker {
   Graph rest_;
   std::unordered_map<EntryKey, NodeEntry> rest_of_;  // whole -> rest
   std::map<std::string, NodeEntry> by_name_;         // variable of rest -> entry of whole
-  std::vector<uint8_t> in_program_;                  // by node id of the whole graph
+  std::vector<uint8_t> needed_, in_program_;         // by node id of the whole graph
   std::vector<NodePtr> compiled_, frontier_;
 };
 
@@ -289,6 +360,10 @@ class StagedProgram final : public Program::Impl {
         for (size_t i = 0; i < steps.size(); ++i) steps[i] += of.*kCounted[i];
       }
       steps[kInterpreted] += int(stage->host.size());
+      for (const auto& [e, value] : stage->known) {
+        Put(&at, e, value);
+        at.constants.insert(e.key());  // the extents decide it, and so they do in the key
+      }
       for (const NodePtr& n : stage->compiled) at.done[n->id()] = 1;
       for (const NodePtr& n : stage->host) {
         RequestScope::Poll();

@@ -12,6 +12,20 @@
 
 namespace weft {
 
+/// What is known of the operands that a body gets, in the order of its inputs. Each list may be
+/// shorter than that.
+struct BodyOperands {
+  std::vector<Type> types;
+  std::vector<Shape> shapes;
+  std::vector<SymTensorPtr> values;  ///< null where none is followed
+  /// Of the graph around, or null: ranges and divisors of the dimensions hold inside as well.
+  const Facts* facts = nullptr;
+};
+/// The body with "dtype", "shape" and "value". Throws what inference throws.
+WEFT_API Graph InferBody(Graph body, const BodyOperands& operands);
+/// The same with "dtype" only.
+WEFT_API Graph InferBodyTypes(Graph body, const std::vector<Type>& types);
+
 /// Names of the attributes that hold bodies, sorted.
 WEFT_API std::vector<std::string> BodyNames(const NodePtr& node);
 /// How many operands stand before those that are the inputs of a body, in their order; nothing

@@ -10,35 +10,30 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/rewrite_rule.h"
-#include "weft/core/pass/provide.h"
+#include "weft/core/pass/body_types.h"
 
 namespace weft::simplify {
 namespace {
 
 /// Every size in the body, at the operands of `n`, is one of them or computed from them.
-bool SizesAreOuter(RewriteContext& ctx, const NodePtr& n, Graph body) {
+bool SizesAreOuter(RewriteContext& ctx, const NodePtr& n, const Graph& branch) {
   std::vector<SymInt> outer;
-  ValueMap values;
   const auto note = [&](const std::vector<SymInt>& sizes) {
     for (SymInt d : sizes)
       for (SymInt s : d.Symbols()) outer.push_back(s);
   };
-  for (size_t i = 0; i < body.inputs().size(); ++i) {
-    const NodePtr p = body.inputs()[i];
+  BodyOperands operands;
+  operands.facts = &ctx.facts();
+  for (size_t i = 0; i < branch.inputs().size(); ++i) {
     const NodeEntry e = n->inputs[i + 1];
     if (!e.node) return false;
-    body.SetAttr(p, "dtype", ctx.dtype(e));
-    body.SetAttr(p, "shape", ctx.shape(e));
+    operands.types.push_back(ctx.dtype(e));
+    operands.shapes.push_back(ctx.shape(e));
+    operands.values.push_back(ctx.value(e));
     note(ctx.shape(e).dims());
-    if (const SymTensorPtr v = ctx.value(e)) {
-      values.set(NodeEntry(p), v);
-      note(v->elements);
-    }
+    if (const SymTensorPtr& v = operands.values.back()) note(v->elements);
   }
-  body.SetAttr("value", std::move(values));
-  PassOptions plain;
-  plain.verify = false;
-  body = ProvideTypes(std::move(body), plain);
+  const Graph body = InferBody(branch, operands);
   const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
   const auto is_outer = [&](SymInt d) {
     const std::vector<SymInt> symbols = d.Symbols();

@@ -7,6 +7,8 @@
 ///   %s = Shape(%x)  %t = Gather(%s, 2)  %u = Gather(%s, 3)  %v = Concat(%t, %u), of sizes that
 ///   only the run tells
 ///     ->  %v = Shape(%x) {start = 2, end = 4}
+///   %s = Shape(%x)  %t = Gather(%s, 0)  %u = Gather(%s, 1)  %v = Mul(%t, %u), of such sizes
+///     ->  %v = Size(%x)
 ///   %y = Reshape(%x, %computed) : f32[batch, 64]
 ///     ->  %y = Reshape(%x, weft::ShapeTensor {..})
 
@@ -15,6 +17,7 @@
 #include "build.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/rewrite_rule.h"
+#include "weft/core/pass/body_types.h"
 
 namespace weft::simplify {
 namespace {
@@ -29,6 +32,22 @@ bool IsExtentVector(const NodeEntry& e, const std::vector<SymInt>& dims) {
   return IsOp(e.node, builtin::kShapeTensor) && e.node->attr<Shape>("dims").same(Shape(dims));
 }
 
+/// Whoever reads `n` has another operand that names the data-dependent ones of these extents, and
+/// waits for it.
+bool ReadersKeepTie(RewriteContext& ctx, const NodePtr& n, const std::vector<SymInt>& dims) {
+  const std::vector<NodeEntry>& outputs = ctx.graph().outputs;
+  if (std::any_of(outputs.begin(), outputs.end(), [&](const NodeEntry& e) { return e.node == n; }))
+    return false;
+  for (const Use& u : n->uses()) {
+    std::vector<SymInt> named;
+    for (const NodeEntry& e : u.user->inputs)
+      if (e.node && ctx.shape(e).fully_known())
+        for (SymInt d : ctx.shape(e).dims()) named.push_back(d);
+    if (CutsTie(dims, Shape(std::move(named))) || !BodyNames(u.user).empty()) return false;
+  }
+  return true;
+}
+
 std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
   if (n->num_outputs() != 1 || IsOp(n, builtin::kConstant) || IsOp(n, builtin::kShapeTensor))
     return {};
@@ -41,7 +60,8 @@ std::vector<NodeEntry> KnownValue(RewriteContext& ctx, const NodePtr& n) {
       tensor->set_int(i, v->elements[size_t(i)].value());
     return {ctx.graph().AddConstant(tensor)};
   }
-  if (t != DType::kI64 || v->dims.size() != 1 || CutsTie(v->elements, Shape())) return {};
+  if (t != DType::kI64 || v->dims.size() != 1) return {};
+  if (CutsTie(v->elements, Shape()) && !ReadersKeepTie(ctx, n, v->elements)) return {};
   return {ExtentVector(ctx.graph(), v->elements)};
 }
 WEFT_REGISTER_REWRITE_RULE("known-value")
@@ -53,35 +73,57 @@ WEFT_REGISTER_REWRITE_RULE("known-value")
 /// The nodes from which a vector is computed, as many as one asks.
 constexpr size_t kMaxLookedAt = 24;
 
-/// Where sizes depend on data no weft::ShapeTensor may hold them, since it would not wait for the
-/// node that tells them. Neighbours in one shape are read off it.
-std::vector<NodeEntry> PartOfShape(RewriteContext& ctx, const NodePtr& n) {
-  if (n->num_outputs() != 1 || IsOp(n, "Shape") || ctx.dtype(NodeEntry(n)) != DType::kI64)
-    return {};
-  const SymTensorPtr v = ctx.value(NodeEntry(n));
-  if (!v || !v->fully_known() || v->dims.size() != 1 || v->elements.empty() ||
-      !CutsTie(v->elements, Shape()))
-    return {};
+/// The first answer of `ask` for a tensor whose shape is among what `n` is computed from.
+template <class Ask>
+std::vector<NodeEntry> AskShapesBefore(const NodePtr& n, Ask ask) {
   std::vector<NodePtr> nodes = {n};
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (IsOp(nodes[i], "Shape")) {
-      const NodeEntry x = nodes[i]->inputs[0];
-      const std::vector<SymInt>& dims = ctx.shape(x).dims();
-      const auto at = std::search(dims.begin(), dims.end(), v->elements.begin(), v->elements.end());
-      if (at == dims.end()) continue;
-      const int64_t start = at - dims.begin(), count = int64_t(v->elements.size());
-      return {AddOp(ctx, "Shape", {x}, {{"start", start}, {"end", start + count}})};
-    }
+    if (IsOp(nodes[i], "Shape"))
+      if (const NodeEntry found = ask(nodes[i]->inputs[0]); found.node) return {found};
     for (const NodeEntry& e : nodes[i]->inputs)
       if (e.node && !e.node->is_variable() && nodes.size() < kMaxLookedAt) nodes.push_back(e.node);
   }
   return {};
+}
+
+/// Where sizes depend on data no weft::ShapeTensor may hold them, since it would not wait for the
+/// node that tells them. Neighbours in one shape are read off it.
+std::vector<NodeEntry> PartOfShape(RewriteContext& ctx, const NodePtr& n) {
+  if (n->num_outputs() != 1 || ctx.dtype(NodeEntry(n)) != DType::kI64) return {};
+  const SymTensorPtr v = ctx.value(NodeEntry(n));
+  if (!v || !v->fully_known() || v->dims.size() != 1 || v->elements.empty() ||
+      !CutsTie(v->elements, Shape()))
+    return {};
+  return AskShapesBefore(n, [&](const NodeEntry& x) -> NodeEntry {
+    const std::vector<SymInt>& dims = ctx.shape(x).dims();
+    const auto at = std::search(dims.begin(), dims.end(), v->elements.begin(), v->elements.end());
+    if (at == dims.end()) return {};
+    const int64_t start = at - dims.begin(), count = int64_t(v->elements.size());
+    return AddOp(ctx, "Shape", {x}, {{"start", start}, {"end", start + count}});
+  });
 }
 WEFT_REGISTER_REWRITE_RULE("part-of-shape")
     .group("shape-arithmetic")
     .root("Concat", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Slice", "Cast")
     .describe("vectors of neighbouring dimensions read off one shape")
     .apply(PartOfShape);
+
+/// All of a shape multiplied.
+std::vector<NodeEntry> ProductOfShape(RewriteContext& ctx, const NodePtr& n) {
+  const SymTensorPtr v = ctx.value(NodeEntry(n));
+  if (!v || !v->fully_known() || !v->dims.empty() || ctx.dtype(NodeEntry(n)) != DType::kI64 ||
+      !CutsTie(v->elements, Shape()))
+    return {};
+  return AskShapesBefore(n, [&](const NodeEntry& x) -> NodeEntry {
+    if (ctx.shape(x).num_elements() != v->elements[0]) return {};
+    return AddOp(ctx, "Size", {x});
+  });
+}
+WEFT_REGISTER_REWRITE_RULE("product-of-shape")
+    .group("shape-arithmetic")
+    .root("Mul")
+    .describe("dimensions that depend on data, all of a shape multiplied: Size")
+    .apply(ProductOfShape);
 
 /// A size that depended on data when the vector was made is known by now.
 std::vector<NodeEntry> ResolvedExtents(RewriteContext& ctx, const NodePtr& n) {
