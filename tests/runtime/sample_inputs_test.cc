@@ -238,6 +238,23 @@ TEST_CASE("values: masks, what is compared, shapes, lengths, counts, positions")
                  0) == std::vector<int64_t>{0, 1, 2, 0, 1, 2});
 }
 
+TEST_CASE("values: tuples of indices, regions of a batch, scales") {
+  const std::string gather =
+      "graph (%x: i32[5, 2], %i: i64[40, 2]) -> (%y) {\n  %y = GatherND(%x, %i)\n}\n";
+  CHECK(Within(ValuesOf(gather, 1), -2, 1));
+  const std::string align =
+      "graph (%x: f32[2, 1, 4, 4], %r: f32[9, 4], %b: i64[9]) -> (%y) {\n"
+      "  %y = RoiAlign(%x, %r, %b)\n}\n";
+  CHECK(Within(ValuesOf(align, 2), 0, 1));
+  const Graph resize =
+      Model("graph (%x: f32[2, 2], %s: f32[2]) -> (%y) {\n  %y = Resize(%x, _, %s)\n}\n");
+  for (uint64_t seed = 1; seed < 9; ++seed) {
+    const TensorPtr scales = SampleInputs(resize, seed, {})[1];
+    CHECK(scales->at(0) > 0);
+    CHECK(scales->at(1) > 0);
+  }
+}
+
 TEST_CASE("values: texts") {
   const Graph g = Model(
       "graph (%x: str[3], %i: f32[2]) -> (%y, %z) {\n  %y = Identity(%x)\n"
