@@ -63,6 +63,24 @@ WEFT_API int64_t weft_tensor_bytes(const WeftTensor* tensor);
 WEFT_API void* weft_tensor_data(WeftTensor* tensor);
 WEFT_API void weft_tensor_release(WeftTensor* tensor);
 
+/* ---- sequences and optionals: a WeftTensor too, which holds others and no data of its own ---- */
+typedef int32_t WeftKind;
+enum {
+  WEFT_KIND_TENSOR = 0,
+  WEFT_KIND_SEQUENCE = 1,         /* of tensors */
+  WEFT_KIND_OPTIONAL = 2,         /* a tensor, or nothing */
+  WEFT_KIND_OPAQUE = 3,           /* what this interface cannot give */
+  WEFT_KIND_OPTIONAL_SEQUENCE = 4 /* a sequence of tensors, or nothing */
+};
+/* `dtype` is that of the tensors, also where there are none; `elements`, of which an optional has
+ * at most one, stay the caller's. */
+WEFT_API WeftStatus weft_list_create(WeftKind kind, WeftDType dtype, size_t count,
+                                     WeftTensor* const* elements, WeftTensor** list);
+WEFT_API WeftKind weft_tensor_kind(const WeftTensor* tensor);
+/* 0 for a tensor. */
+WEFT_API size_t weft_list_size(const WeftTensor* list);
+WEFT_API WeftStatus weft_list_element(const WeftTensor* list, size_t index, WeftTensor** element);
+
 /* ---- cancellation ---- */
 typedef struct WeftCancel WeftCancel;
 WEFT_API WeftStatus weft_cancel_create(WeftCancel** cancel);
@@ -90,6 +108,8 @@ typedef struct WeftOptions {
   /* "w,b": initializers of an ONNX model that it lists as inputs too, and that will be bound; all
    * others, and these where it is null, are constants. */
   const char* overridable;
+  int32_t strict;     /* not 0: what ONNX forbids is refused, also where it has one meaning */
+  int32_t unused_too; /* padding, not read */
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx.
  * `options` may be null. */
@@ -110,6 +130,7 @@ typedef struct WeftIo {
   int32_t rank;                 /* -1: unknown */
   const int64_t* dims;          /* -1: not a constant */
   const char* const* dim_texts; /* "batch", "2*n", "64"; "?" for unknown */
+  WeftKind kind;                /* of what is no tensor `dtype` is that of what it holds */
 } WeftIo;
 WEFT_API WeftStatus weft_program_input(const WeftProgram* program, size_t index, WeftIo* io);
 WEFT_API WeftStatus weft_program_output(const WeftProgram* program, size_t index, WeftIo* io);
@@ -122,7 +143,7 @@ WEFT_API WeftStatus weft_session_create(const WeftProgram* program, WeftSession*
 WEFT_API WeftStatus weft_session_bind_input(WeftSession* session, const char* name,
                                             WeftTensor* tensor);
 /* Results are written into `tensor`, which must have the dtype and extents of the result; null:
- * into a new one. */
+ * into a new one, as are sequences and optionals always. */
 WEFT_API WeftStatus weft_session_bind_output(WeftSession* session, const char* name,
                                              WeftTensor* tensor);
 WEFT_API WeftStatus weft_session_run(WeftSession* session);

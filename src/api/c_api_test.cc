@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/tensor/dtype.h"
 #include "weft/core/text/text.h"
 #include "weft/onnx/export.h"
 #include "weft/support/error.h"
@@ -265,6 +266,104 @@ TEST_CASE("numbers of statuses are the codes that tools print") {
   CHECK(WEFT_E_CHECK_FAILED == int(ErrorCode::kCheckFailed));
   CHECK(WEFT_E_DEVICE == int(ErrorCode::kDevice));
   CHECK(WEFT_E_INTERNAL == int(ErrorCode::kInternal));
+}
+
+TEST_CASE("a strict load refuses what another one takes") {
+  std::string model = weft::ExportOnnxBytes(
+      weft::ParseGraph("weft 1\ngraph (%x: f32[2]) -> (%y) {\n  %y = Neg(%x) : ?\n}\n"));
+  // A second entry of opset_import: { version: 13 }.
+  model += std::string{8 << 3 | 2, 2, 2 << 3, 13};
+  for (const int32_t strict : {0, 1}) {
+    WeftOptions options{};
+    options.struct_size = sizeof options;
+    options.backend = "ref";
+    options.strict = strict;
+    WeftProgram* program = nullptr;
+    const WeftStatus status =
+        weft_program_load_memory(model.data(), model.size(), "onnx", &options, &program);
+    CHECK(status == (strict ? WEFT_E_INVALID_MODEL : WEFT_OK));
+    if (strict) CHECK(std::string(weft_error_hint()) == "import the domain in one version");
+    weft_program_release(program);
+  }
+}
+
+/// Model of a sequence and an optional: the first element, the sequence backwards, is there one?
+constexpr const char* kLists =
+    "weft 1\ngraph (%s: seq(f32), %o: opt(f32)) -> (%first, %back, %has) {\n"
+    "  %zero = Constant() {value = tensor i64[] [0]} : ?\n"
+    "  %one = Constant() {value = tensor i64[] [1]} : ?\n"
+    "  %first = SequenceAt(%s, %zero) : ?\n  %second = SequenceAt(%s, %one) : ?\n"
+    "  %back = SequenceConstruct(%second, %first) : ?\n"
+    "  %has = OptionalHasElement(%o) : ?\n}\n";
+
+TEST_CASE("sequences and optionals go in and come out") {
+  Model m(kLists);
+  WeftIo io{};
+  io.struct_size = sizeof io;
+  REQUIRE(weft_program_input(m.program, 0, &io) == WEFT_OK);
+  CHECK(io.kind == WEFT_KIND_SEQUENCE);
+  CHECK(io.dtype == WEFT_F32);
+  CHECK(io.rank == -1);
+  REQUIRE(weft_program_input(m.program, 1, &io) == WEFT_OK);
+  CHECK(io.kind == WEFT_KIND_OPTIONAL);
+  REQUIRE(weft_program_output(m.program, 1, &io) == WEFT_OK);
+  CHECK(io.kind == WEFT_KIND_SEQUENCE);
+  io.struct_size = offsetof(WeftIo, kind);  // of an older header
+  CHECK(weft_program_input(m.program, 0, &io) == WEFT_E_UNSUPPORTED);
+  CHECK(std::string(weft_error_message()) == "'s' is a value of type seq(f32)");
+
+  WeftTensor *a = Floats({2}, {1, 2}), *b = Floats({1, 1}, {3});
+  WeftTensor *pair[] = {a, b}, *s = nullptr, *none = nullptr;
+  REQUIRE(weft_list_create(WEFT_KIND_SEQUENCE, WEFT_F32, 2, pair, &s) == WEFT_OK);
+  REQUIRE(weft_list_create(WEFT_KIND_OPTIONAL, WEFT_F32, 0, nullptr, &none) == WEFT_OK);
+  CHECK(weft_tensor_kind(s) == WEFT_KIND_SEQUENCE);
+  CHECK(weft_tensor_kind(a) == WEFT_KIND_TENSOR);
+  CHECK(weft_list_size(s) == 2);
+  CHECK(weft_list_size(none) == 0);
+  CHECK(weft_list_size(a) == 0);
+  CHECK(weft_tensor_data(s) == nullptr);
+  weft_tensor_release(a);  // the sequence keeps what it holds
+  weft_tensor_release(b);
+  REQUIRE(weft_session_bind_input(m.session, "s", s) == WEFT_OK);
+  REQUIRE(weft_session_bind_input(m.session, "o", none) == WEFT_OK);
+  REQUIRE_MESSAGE(weft_session_run(m.session) == WEFT_OK, weft_error_text());
+  WeftTensor *first = nullptr, *back = nullptr, *has = nullptr, *element = nullptr;
+  REQUIRE(weft_session_output(m.session, 0, &first) == WEFT_OK);
+  CHECK(Data(first)[1] == 2);
+  REQUIRE(weft_session_output(m.session, 1, &back) == WEFT_OK);
+  REQUIRE(weft_list_size(back) == 2);
+  REQUIRE(weft_list_element(back, 0, &element) == WEFT_OK);
+  CHECK(weft_tensor_rank(element) == 2);
+  CHECK(Data(element)[0] == 3);
+  REQUIRE(weft_session_output(m.session, 2, &has) == WEFT_OK);
+  CHECK(!*static_cast<const bool*>(weft_tensor_data(has)));
+
+  // What does not fit is a status.
+  WeftTensor* wrong = nullptr;
+  CHECK(weft_list_element(back, 2, &wrong) == WEFT_E_API_MISUSE);
+  CHECK(weft_list_element(first, 0, &wrong) == WEFT_E_API_MISUSE);
+  WeftTensor* two[] = {first, element};
+  CHECK(weft_list_create(WEFT_KIND_OPTIONAL, WEFT_F32, 2, two, &wrong) == WEFT_E_TYPE_MISMATCH);
+  CHECK(weft_list_create(WEFT_KIND_SEQUENCE, WEFT_I64, 2, two, &wrong) == WEFT_E_TYPE_MISMATCH);
+  CHECK(weft_list_create(WEFT_KIND_TENSOR, WEFT_F32, 1, two, &wrong) == WEFT_E_API_MISUSE);
+  CHECK(weft_list_create(WEFT_KIND_SEQUENCE, WEFT_F32, 1, nullptr, &wrong) == WEFT_E_API_MISUSE);
+  DLManagedTensor* managed = nullptr;
+  CHECK(weft_tensor_to_dlpack(s, &managed) == WEFT_E_UNSUPPORTED);
+  CHECK(wrong == nullptr);
+  CHECK(weft_session_bind_output(m.session, "back", s) == WEFT_E_UNSUPPORTED);
+  CHECK(std::string(weft_error_place()) == "output 'back'");
+  REQUIRE(weft_session_bind_input(m.session, "s", first) == WEFT_OK);
+  CHECK(weft_session_run(m.session) == WEFT_E_BAD_INPUT);  // a tensor for a sequence
+  for (WeftTensor* t : {s, none, first, back, has, element}) weft_tensor_release(t);
+}
+
+TEST_CASE("numbers of kinds are those of the library") {
+  using weft::TypeKind;
+  CHECK(WEFT_KIND_TENSOR == int(TypeKind::kTensor));
+  CHECK(WEFT_KIND_SEQUENCE == int(TypeKind::kSequence));
+  CHECK(WEFT_KIND_OPTIONAL == int(TypeKind::kOptional));
+  CHECK(WEFT_KIND_OPAQUE == int(TypeKind::kOpaque));
+  CHECK(WEFT_KIND_OPTIONAL_SEQUENCE == int(TypeKind::kOptionalSequence));
 }
 
 TEST_CASE("tensors cross as DLPack") {

@@ -49,6 +49,7 @@ struct Setup {
     if (o.limits) import.limits = Limits::Parse(o.limits);
     compile.passes.limits = import.limits;
     if (o.overridable) import.overridable = Split(o.overridable, ',');
+    import.strict = o.strict != 0;
     if (o.cancel) compile.passes.cancel = o.cancel->token;
   }
   /// A compiled program runs on its own backend unless another one is asked for.
@@ -101,8 +102,13 @@ WeftStatus DescribeIo(const std::vector<IoSpec>& specs, const std::vector<WeftIo
     WeftIo full{};
     full.struct_size = io->struct_size;
     full.name = spec.name.c_str();
-    WEFT_CHECK(spec.kind == TypeKind::kTensor, kUnsupported, "'{}' is a value of type {}",
-               spec.name, Type(spec.kind, spec.dtype).ToString());
+    const bool tells_kind = io->struct_size >= offsetof(WeftIo, kind) + sizeof(WeftKind);
+    if (spec.kind != TypeKind::kTensor && !tells_kind)
+      ThrowError(ErrorCode::kUnsupported,
+                 fmt::format("'{}' is a value of type {}", spec.name,
+                             Type(spec.kind, spec.dtype).ToString()),
+                 "WeftIo", "compile with a weft.h whose WeftIo has a kind");
+    full.kind = WeftKind(spec.kind);
     full.dtype = WeftDType(spec.dtype);
     full.rank = spec.shape.has_rank() ? spec.shape.rank() : -1;
     full.dims = texts[index].dims.data();
@@ -197,8 +203,14 @@ WeftStatus weft_session_bind_input(WeftSession* session, const char* name, WeftT
 WeftStatus weft_session_bind_output(WeftSession* session, const char* name, WeftTensor* tensor) {
   return Guard([&] {
     CheckArgument(session, "session");
-    session->bound[IndexOf(session->session.program().outputs(), name, "output")] =
-        tensor ? tensor->tensor : nullptr;
+    const std::vector<IoSpec>& outputs = session->session.program().outputs();
+    const size_t i = IndexOf(outputs, name, "output");
+    if (tensor && outputs[i].kind != TypeKind::kTensor)
+      ThrowError(ErrorCode::kUnsupported,
+                 fmt::format("a value of type {} is not written into another",
+                             Type(outputs[i].kind, outputs[i].dtype).ToString()),
+                 fmt::format("output '{}'", name), "take it from weft_session_output");
+    session->bound[i] = tensor ? tensor->tensor : nullptr;
   });
 }
 WeftStatus weft_session_run(WeftSession* s) {

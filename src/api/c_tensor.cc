@@ -120,3 +120,34 @@ void* weft_tensor_data(WeftTensor* t) {
   return t && t->tensor->num_bytes() > 0 ? t->tensor->mutable_data() : nullptr;
 }
 void weft_tensor_release(WeftTensor* t) { delete t; }
+
+WeftStatus weft_list_create(WeftKind kind, WeftDType dtype, size_t count,
+                            WeftTensor* const* elements, WeftTensor** list) {
+  return Guard([&] {
+    CheckArgument(list, "list");
+    WEFT_CHECK(kind == WEFT_KIND_SEQUENCE || kind == WEFT_KIND_OPTIONAL ||
+                   kind == WEFT_KIND_OPTIONAL_SEQUENCE,
+               kApiMisuse, "there are no lists of kind {}", kind);
+    if (count > 0) CheckArgument(elements, "elements");
+    std::vector<TensorPtr> held;
+    for (size_t i = 0; i < count; ++i) {
+      CheckArgument(elements[i], "elements[i]");
+      held.push_back(elements[i]->tensor);
+    }
+    const Type type{TypeKind(kind), TypeOf(dtype)};
+    *list = new WeftTensor{std::const_pointer_cast<Tensor>(Tensor::List(type, std::move(held)))};
+  });
+}
+WeftKind weft_tensor_kind(const WeftTensor* t) {
+  return t ? WeftKind(t->tensor->type().kind) : WEFT_KIND_TENSOR;
+}
+size_t weft_list_size(const WeftTensor* t) { return t ? t->tensor->elements().size() : 0; }
+WeftStatus weft_list_element(const WeftTensor* list, size_t index, WeftTensor** element) {
+  return Guard([&] {
+    CheckArgument(list, "list");
+    CheckArgument(element, "element");
+    const std::vector<TensorPtr>& held = list->tensor->elements();
+    WEFT_CHECK(index < held.size(), kApiMisuse, "there is no element {} of {}", index, held.size());
+    *element = new WeftTensor{std::const_pointer_cast<Tensor>(held[index])};
+  });
+}

@@ -23,6 +23,21 @@ TEST_CASE("the extension names the format, in any case") {
   CHECK(CodeOf([] { FormatOfPath("onnx"); }) == ErrorCode::kUsage);
 }
 
+TEST_CASE("the text form of protobuf is refused with what converts it") {
+  for (const char* path : {"a.textproto", "A.PbTxt", "a/b.prototxt"}) {
+    CHECK(CodeOf([&] { FormatOfPath(path); }) == ErrorCode::kUnsupported);
+    CHECK(CodeOf([&] { WritableFormat(path); }) == ErrorCode::kUnsupported);
+  }
+  CHECK(CodeOf([] { FormatOfPath("textproto"); }) == ErrorCode::kUsage);
+  CHECK(CodeOf([] { FormatOfPath("a.textproto.bak"); }) == ErrorCode::kUsage);
+  try {
+    LoadModel("a.textproto");
+    FAIL("not refused");
+  } catch (const Error& e) {
+    CHECK(e.hint().find("onnx.save(onnx.load(A), B)") != std::string::npos);
+  }
+}
+
 TEST_CASE("a missing file and a compiled program are no models") {
   CHECK(CodeOf([] { LoadModel("/nonexistent/a.onnx"); }) == ErrorCode::kIo);
   CHECK(CodeOf([] { LoadModelBytes("WEFTX", GetModelFormat("weftx")); }) ==

@@ -285,6 +285,31 @@ TEST_SUITE("weft command") {
     REQUIRE(j["findings"].size() == 1);
     CHECK(j["findings"][0]["oddity"] == "missing-ir");
     Fails({"run", worse, "--random"}, 3, "WEFT-E0401", "IR version 100");
+    // Where a program reads, warnings and notes are objects, one a line.
+    for (const std::string option : {"--json", "--error-format=json"}) {
+      CAPTURE(option);
+      r = Weft({"run", odd, "--random", option});
+      REQUIRE(r.code == 0);
+      std::istringstream lines(r.err);
+      std::vector<Json> said;
+      for (std::string text; std::getline(lines, text);) said.push_back(Json::parse(text));
+      REQUIRE(said.size() == 2);
+      CHECK(said[0].at("kind") == "warning");
+      CHECK(said[0].at("oddity") == "missing-ir");
+      CHECK(said[0].at("file") == odd);
+      CHECK(said[0].at("message").get<std::string>().find("has no IR version") == 10);
+      CHECK(said[0].at("hint") == "set ir_version");
+      CHECK(said[1].at("kind") == "note");
+    }
+  }
+
+  TEST_CASE("protobuf's text form is refused with what converts it") {
+    const Folder dir;
+    const std::string model = dir.Write("m.weft", kModel),
+                      text = dir.Write("x.textproto", "dims: 1");
+    Fails({"run", model, "--input", "x=" + text}, 3, "WEFT-E0401", "onnx.load_tensor(A)");
+    Fails({"run", text, "--random"}, 3, "WEFT-E0401", "onnx.save(onnx.load(A), B)");
+    Fails({"opt", model, "-o", dir / "m.pbtxt"}, 3, "WEFT-E0401", "neither read nor written");
   }
 
   TEST_CASE("inspect and support") {

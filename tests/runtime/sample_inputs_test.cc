@@ -130,6 +130,30 @@ TEST_CASE("dimensions: what only a run tells is found by running") {
   CHECK((d.bindings.at("s_d1") == d.bindings.at("x_d0") || d.bindings.at("x_d0") == 1));
 }
 
+/// An If of which one branch wants a window of `then` elements, the other one of `other`.
+std::string Branches(int then, int other) {
+  const auto branch = [](const std::string& name, int window) {
+    return name + " = graph (%x: f32?) -> (%y) {\n    %y, %i = MaxPool(%x) {kernel_shape = [" +
+           std::to_string(window) + "]}\n  }";
+  };
+  return "graph (%c: bool[], %x: f32[1, 1, len]) -> (%y) {\n  %y = If(%c, %x) {num_captures = 1, " +
+         branch("then_branch", then) + ", " + branch("else_branch", other) + "}\n}\n";
+}
+
+TEST_CASE("dimensions: both branches of an If fit where they can") {
+  CHECK(Choose(Branches(2, 3)).bindings.at("len") == 128);
+  for (const auto& [then, other] : {std::pair(200, 3), std::pair(3, 200)}) {
+    const ChosenDims d = Choose(Branches(then, other));
+    CHECK(d.failure.empty());
+    CHECK(d.bindings.at("len") >= 200);
+  }
+  // What is given stays, although one branch does not fit.
+  const ChosenDims d = Choose(Branches(200, 3), {{"len", 8}});
+  CHECK(d.failure.empty());
+  CHECK(d.bindings.at("len") == 8);
+  CHECK(Choose(Branches(1 << 20, 3)).bindings.at("len") == 128);  // out of reach
+}
+
 TEST_CASE("dimensions: where none fits, the first try is told") {
   const ChosenDims d = Choose(
       "graph (%x: f32[n, 3, h, w]) -> (%y) {\n"
@@ -214,6 +238,23 @@ TEST_CASE("values: masks, what is compared, shapes, lengths, counts, positions")
                  0) == std::vector<int64_t>{0, 1, 2, 0, 1, 2});
 }
 
+TEST_CASE("values: tuples of indices, regions of a batch, scales") {
+  const std::string gather =
+      "graph (%x: i32[5, 2], %i: i64[40, 2]) -> (%y) {\n  %y = GatherND(%x, %i)\n}\n";
+  CHECK(Within(ValuesOf(gather, 1), -2, 1));
+  const std::string align =
+      "graph (%x: f32[2, 1, 4, 4], %r: f32[9, 4], %b: i64[9]) -> (%y) {\n"
+      "  %y = RoiAlign(%x, %r, %b)\n}\n";
+  CHECK(Within(ValuesOf(align, 2), 0, 1));
+  const Graph resize =
+      Model("graph (%x: f32[2, 2], %s: f32[2]) -> (%y) {\n  %y = Resize(%x, _, %s)\n}\n");
+  for (uint64_t seed = 1; seed < 9; ++seed) {
+    const TensorPtr scales = SampleInputs(resize, seed, {})[1];
+    CHECK(scales->at(0) > 0);
+    CHECK(scales->at(1) > 0);
+  }
+}
+
 TEST_CASE("values: texts") {
   const Graph g = Model(
       "graph (%x: str[3], %i: f32[2]) -> (%y, %z) {\n  %y = Identity(%x)\n"
@@ -222,6 +263,25 @@ TEST_CASE("values: texts") {
   REQUIRE(in[0]->dtype() == DType::kString);
   for (const std::string& s : in[0]->strings()) CHECK(!s.empty());
   CHECK(in[1]->dtype() == DType::kF32);
+}
+
+TEST_CASE("values: sequences and optionals hold random tensors") {
+  const Graph g = Model(
+      "graph (%s: seq(f32), %t: seq(str), %o: opt(i64), %p: opt(seq(f32)), %x: f32[2]) -> "
+      "(%a, %b, %c, %d, %e) {\n  %a = Identity(%s)\n  %b = Identity(%t)\n  %c = Identity(%o)\n"
+      "  %d = Identity(%p)\n  %e = Neg(%x)\n}\n");
+  const std::vector<TensorPtr> in = SampleInputs(g, 1, {}), again = SampleInputs(g, 2, {});
+  REQUIRE(in[0]->elements().size() == 3);
+  for (const TensorPtr& t : in[0]->elements()) CHECK(t->dims() == std::vector<int64_t>{2, 3});
+  CHECK(!in[0]->elements()[0]->Equals(*in[0]->elements()[1]));
+  CHECK(!in[0]->elements()[0]->Equals(*again[0]->elements()[0]));
+  REQUIRE(in[1]->elements().size() == 3);
+  for (const std::string& s : in[1]->elements()[0]->strings()) CHECK(!s.empty());
+  REQUIRE(in[2]->elements().size() == 1);
+  CHECK(in[2]->elements()[0]->dtype() == DType::kI64);
+  REQUIRE(in[3]->elements().size() == 1);
+  CHECK(in[3]->elements()[0]->elements().size() == 3);
+  CHECK(in[4]->is_tensor());
 }
 
 TEST_CASE("values: a function of the seed, and of the dimensions that are given for an input") {

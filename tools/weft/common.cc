@@ -150,6 +150,26 @@ int ReportError(const Error& error, bool as_json) {
   return ExitCode(error.code());
 }
 
+/// Results or errors are asked for as JSON: then so is everything else.
+static bool WantsJson() {
+  const std::vector<std::string>& words = CommandArguments();
+  const auto has = [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  return has("--json") || has("--error-format=json") || (has("--error-format") && has("json"));
+}
+
+static void PrintJsonLine(const Json& json) {
+  std::fprintf(stderr, "%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+void PrintNote(const std::string& text) {
+  if (WantsJson())
+    PrintJsonLine({{"kind", "note"}, {"message", text}});
+  else
+    std::fprintf(stderr, "note: %s\n", Printable(text).c_str());
+}
+
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0), start_(Now()) {}
 
 Progress::~Progress() {
@@ -249,6 +269,16 @@ Graph ReadStdinGraph(ImportOptions options) {
 void ReportOddities(const std::string& file, const std::vector<Finding>& findings) {
   for (const Finding& f : findings) {
     if (f.oddity.empty()) continue;
+    if (WantsJson()) {
+      PrintJsonLine({{"kind", "warning"},
+                     {"oddity", f.oddity},
+                     {"file", file},
+                     {"place", f.place},
+                     {"message", f.message},
+                     {"count", f.count},
+                     {"hint", f.hint}});
+      continue;
+    }
     std::string text = file + ": ";
     if (!f.place.empty()) text += f.place + ": ";
     text += f.message;

@@ -32,6 +32,8 @@ Json BindingsJson(const SymBindings& bindings);
 
 /// Prints an error on stderr in the chosen format and gives its exit code.
 int ReportError(const Error& error, bool as_json);
+/// A remark on stderr: a line behind "note:", or where the command gives JSON, an object on a line.
+void PrintNote(const std::string& text);
 /// stderr is a terminal, and NO_COLOR is not set.
 bool ColourErrors();
 bool ColourResults();

@@ -175,10 +175,10 @@ class Dims {
 
 void SayChosen(const ChosenDims& dims) {
   if (dims.chosen.empty()) return;
-  fmt::print(stderr, "note: dimensions {} are chosen; --bind SYM=N gives others\n",
-             DimsText(dims.bindings, dims.chosen));
+  PrintNote(fmt::format("dimensions {} are chosen; --bind SYM=N gives others",
+                        DimsText(dims.bindings, dims.chosen)));
   if (!dims.failure.empty())
-    fmt::print(stderr, "note: none that were tried fit the model: {}\n", dims.failure);
+    PrintNote(fmt::format("none that were tried fit the model: {}", dims.failure));
 }
 
 /// A tensor as its input wants it.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "common.h"
+#include "weft/api/format.h"
 #include "weft/core/tensor/dtype_traits.h"
 #include "weft/core/tensor/npy.h"
 #include "weft/core/tensor/npz.h"
@@ -36,6 +37,7 @@ TensorPtr ReadTensor(const std::string& path, const Limits& limits, Type type) {
   WEFT_CHECK(type.is_tensor(), kUsage, "a value of type {} is read from a .pb file, not from '{}'",
              type.ToString(), path);
   if (EndsWith(path, ".npy")) return ReadNpy(path, limits.file_bytes);
+  RefuseTextProto(path);
   WEFT_THROW(kUsage, "'{}' is not a tensor file: expected .npy or .pb", path);
 }
 

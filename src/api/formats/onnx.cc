@@ -1,5 +1,4 @@
-/// onnx.cc: models of the ONNX standard. Their text form (.textproto) is not read: protobuf-lite,
-/// which keeps no registry of the process, has none.
+/// onnx.cc: models of the ONNX standard.
 #include "weft/api/format.h"
 #include "weft/onnx/export.h"
 

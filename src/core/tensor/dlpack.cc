@@ -74,6 +74,8 @@ std::shared_ptr<Tensor> FromDLPack(DLManagedTensor* managed) {
 
 DLManagedTensor* ToDLPack(const TensorPtr& tensor) {
   WEFT_CHECK(tensor, kApiMisuse, "no tensor is given");
+  WEFT_CHECK(tensor->is_tensor(), kUnsupported, "DLPack has no values of type {}",
+             tensor->type().ToString());
   const DTypeTraits& type = TraitsOf(tensor->dtype());
   WEFT_CHECK(type.dlpack >= 0, kUnsupported, "DLPack has no dtype {}", DTypeName(tensor->dtype()));
   auto given = std::make_unique<Given>();

@@ -46,9 +46,11 @@ int64_t FirstUnlifted(const pb::NodeProto& n) {
   }();
   int64_t first = RoundsUp(n) ? kRoundedPools : 0;
   const auto it = table.find(n.op_type());
-  // What was lifted of a BatchNormalization was how it trains; applying its statistics stayed.
-  const bool applies = n.op_type() == "BatchNormalization" && n.output_size() == 1;
-  if (it == table.end() || applies) return first;
+  // What was lifted of a BatchNormalization was how it trains; applying its statistics stayed, and
+  // is the default from 7 on.
+  if (n.op_type() == "BatchNormalization" && n.output_size() == 1)
+    return std::max<int64_t>(first, 7);
+  if (it == table.end()) return first;
   if (n.input_size() > 1) first = std::max(first, it->second.with_operand_1);
   return std::max(first, it->second.always);
 }

@@ -26,8 +26,8 @@ void FitToFields(const ParamSchema& schema, AttrDict* attrs) {
     if (!field) continue;
     if (field->type == "dtype" && value.is<int64_t>()) {
       const auto dtype = DTypeOfOnnx(value.get<int64_t>());
-      WEFT_CHECK(dtype.has_value(), kBadAttribute, "attribute '{}': dtype code {} is not known",
-                 name, value.get<int64_t>());
+      WEFT_CHECK(dtype.has_value(), kBadAttribute, "attribute '{}': {}", name,
+                 UnknownDType(value.get<int64_t>()));
       fitted[name] = *dtype;
     } else if (field->type == "shape" && value.is<Ints>()) {
       fitted[name] = Shape::OfInts(value.get<Ints>());
@@ -167,6 +167,30 @@ void CheckSchema(const pb::OpSchema& schema, const Record& r) {
              r.version, fmt::join(lacking, "', '"));
 }
 
+namespace {
+
+/// The first version of ONNX's domain behind the imported one that has the operator; else 0.
+int64_t FirstVersionBehind(const Record& r) {
+  Record later = r;
+  for (later.version = r.version + 1; r.domain.empty() && later.version <= NewestOpset();
+       ++later.version)
+    if (FindSchema(later)) return later.version;
+  return 0;
+}
+
+void WarnOfUnnamedResults(const pb::OpSchema& schema, const Record& r, const std::string& place,
+                          Diagnostics* diag) {
+  const auto& formals = schema.outputs();
+  for (size_t i = 0; i < r.outputs.size(); ++i) {
+    const auto& formal = formals[std::min(i, formals.size() - 1)];
+    if (r.outputs[i].empty() && formal.GetOption() != pb::OpSchema::Optional)
+      diag->Tolerate(Oddity::kUnnamedResult, place,
+                     fmt::format("result {} ('{}') has no name", i, formal.GetName()));
+  }
+}
+
+}  // namespace
+
 void Importer::ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs,
                                 std::vector<std::pair<std::string, void*>>* graphs) {
   AttrValue& value = (*attrs)[a->name()];
@@ -248,9 +272,21 @@ Record Importer::MakeRecord(Scope* s, pb::NodeProto* n) {
   return r;
 }
 
-void Importer::ImportRecord(Scope* s, const Record& r, const Place& place) {
+void Importer::ImportRecord(Scope* s, Record r, const Place& place) {
   const pb::OpSchema* schema = FindSchema(r);
-  if (schema) CheckSchema(*schema, r);
+  if (!schema) {
+    if (const int64_t since = FirstVersionBehind(r)) {
+      diag_->Tolerate(
+          Oddity::kNewerOperator, place,
+          fmt::format("{} is of operator set {}, {} is imported", r.op, since, r.version));
+      r.version = since;
+      schema = FindSchema(r);
+    }
+  }
+  if (schema) {
+    CheckSchema(*schema, r);
+    WarnOfUnnamedResults(*schema, r, place, diag_);
+  }
   Record lifted = r;
   while (!lifted.inputs.empty() && lifted.inputs.back().empty() && lifted.graphs.empty())
     lifted.inputs.pop_back();
@@ -312,6 +348,28 @@ void Importer::Emit(Scope* s, const Record& r, const Place& place) {
   Unsupported(s, r, ErrorCode::kUnknownOp, reason, place);
 }
 
+namespace {
+
+/// Scan(states, slices; body)   ->   Scan(states, slices; Scan(state, slice; body))
+///
+/// The outer one runs over the batch, which everything has as its first axis.
+AttrDict ScanOfBatch(const Op* scan, const std::vector<NodeEntry>& operands, AttrDict attrs) {
+  const int64_t captures = attrs.at("num_captures").get<int64_t>();
+  Graph batch;
+  std::vector<NodeEntry> inputs;
+  for (size_t i = 0; i < operands.size(); ++i)
+    inputs.emplace_back(batch.AddInput(fmt::format("operand_{}", i)));
+  const NodePtr each = batch.AddNode(scan, inputs, std::move(attrs), "scan");
+  std::vector<NodeEntry> outputs;
+  for (uint32_t i = 0; i < each->num_outputs(); ++i) outputs.emplace_back(each, i);
+  batch.outputs = outputs;
+  return {{"body", std::make_shared<const Graph>(std::move(batch))},
+          {"num_scan_inputs", int64_t(operands.size()) - captures},
+          {"num_captures", captures}};
+}
+
+}  // namespace
+
 void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& place) {
   Graph& graph = s->build->graph;
   std::vector<NodeEntry> entries;
@@ -353,6 +411,7 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
   if (!r.graphs.empty() && (!op->param_schema || op->param_schema->find("num_captures")))
     attrs["num_captures"] = int64_t(captures.size());
   if (poisoned) return Poison(s, r, false);
+  if (r.domain.empty() && r.op == "Scan" && r.version < 9) attrs = ScanOfBatch(op, entries, attrs);
   if (op->param_schema) FitToFields(*op->param_schema, &attrs);
 
   NodePtr n;

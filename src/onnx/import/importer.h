@@ -161,7 +161,7 @@ class Importer {
   Record MakeRecord(Scope* s, pb::NodeProto* n);
   void ConvertAttribute(const Scope& s, pb::AttributeProto* a, AttrDict* attrs,
                         std::vector<std::pair<std::string, void*>>* graphs);
-  void ImportRecord(Scope* s, const Record& r, const Place& place);
+  void ImportRecord(Scope* s, Record r, const Place& place);
   void Emit(Scope* s, const Record& r, const Place& place);
   void BuildNode(Scope* s, const Op* op, const Record& r, const Place& place);
   void Unsupported(Scope* s, const Record& r, ErrorCode code, const std::string& reason,

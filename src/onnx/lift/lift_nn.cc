@@ -143,8 +143,14 @@ void SimplifiedLayerNorm(Lift* l) {
     l->set_input(0, l->Before("CastLike", {l->input(0), scale}));
 }
 
-/// Before 9 a scan had a batch axis and lengths of its own.
-void Scan8(Lift* l) { l->Unsupported("the batched form of Scan is not supported"); }
+/// Before 9 a scan had a batch axis, which import makes a scan around it, and lengths for each
+/// sequence of the batch.
+void Scan8(Lift* l) {
+  if (!l->input(0).empty()) l->Unsupported("sequence_lens is not supported");
+  if (!l->node.inputs.empty()) l->node.inputs.erase(l->node.inputs.begin());
+  const AttrValue directions = l->Take("directions");
+  if (!directions.empty()) l->node.attrs["scan_input_directions"] = directions;
+}
 
 }  // namespace
 

@@ -217,5 +217,110 @@ TEST_CASE("lifted values keep the model's names") {
   CHECK(g.outputs.size() == 1);
 }
 
+/// What the graph gives for the operands, in f64.
+std::vector<double> ValuesOf(const Graph& g, const std::vector<TensorPtr>& operands) {
+  const TensorPtr y = GetEvaluator()->Eval(g, operands, {})[0];
+  std::vector<double> out;
+  for (int64_t i = 0; i < y->num_elements(); ++i) out.push_back(y->at(i));
+  return out;
+}
+TensorPtr F32(std::vector<int64_t> dims, const std::vector<double>& values) {
+  return Tensor::FromDoubles(DType::kF32, std::move(dims), values);
+}
+
+TEST_CASE("operator sets before 6: shapes, dtypes and pads as attributes") {
+  const TensorPtr x = F32({2, 2}, {1, -2, 3, -4});
+  CHECK(
+      ValuesOf(ImportText("g (float[2, 2] x) => (float[4] y) { y = Reshape<shape = [-1]>(x) }", 4),
+               {x}) == std::vector<double>{1, -2, 3, -4});
+  CHECK(ErrorOf(GraphOf("g (float[2, 2] x) => (float[4] y) { y = Reshape(x) }", 4)).code() ==
+        ErrorCode::kBadAttribute);
+  const Graph cast =
+      ImportText("g (float[2, 2] x) => (int32[2, 2] y) { y = Cast<to = \"INT32\">(x) }", 1);
+  CHECK(GetEvaluator()->Eval(cast, {x}, {})[0]->dtype() == DType::kI32);
+  CHECK(ErrorOf(GraphOf("g (float[2] x) => (int32[2] y) { y = Cast<to = \"INT33\">(x) }", 1))
+            .code() == ErrorCode::kBadAttribute);
+  CHECK(ValuesOf(
+            ImportText(
+                "g (float[2] x) => (float[4] y) { y = Pad<paddings = [1, 1], value = 7.0>(x) }", 1),
+            {F32({2}, {1, 2})}) == std::vector<double>{7, 1, 2, 7});
+  // The axis of a Concat was 1 where nothing was said.
+  CHECK(ValuesOf(ImportText("g (float[2, 2] x) => (float[2, 4] y) { y = Concat(x, x) }", 3), {x}) ==
+        std::vector<double>{1, -2, 1, -2, 3, -4, 3, -4});
+  CHECK(ErrorOf(GraphOf("g (float[2, 2] x) => (float[2, 4] y) { y = Concat(x, x) }", 4)).code() ==
+        ErrorCode::kBadAttribute);
+}
+
+TEST_CASE("operator sets before 6: Tile along one axis, Split by values, orders of norms") {
+  const char* const tile =
+      "g (float[2, 1] x) => (float[2, 3] y) <float t = {3.0}, float a = {1.0}> { y = Tile(x, t, a) "
+      "}";
+  const TensorPtr x = F32({2, 1}, {1, 2});
+  CHECK(ValuesOf(ImportText(tile, 5), {x}) == std::vector<double>{1, 1, 1, 2, 2, 2});
+  auto beyond = GraphOf(tile, 5);
+  beyond.mutable_graph()->mutable_initializer(1)->set_float_data(0, 2);
+  CHECK(ErrorOf(beyond).code() == ErrorCode::kBadAttribute);
+  CHECK(ValuesOf(ImportText("g (float[3] x) => (float[2] b) <float[2] s = {1.0, 2.0}> "
+                            "{ a, b = Split<axis = 0>(x, s) }",
+                            1),
+                 {F32({3}, {1, 2, 3})}) == std::vector<double>{2, 3});
+  const auto norm = [](const char* p) {
+    return GraphOf(
+        std::string("g (float[1, 1, 2] x) => (float[1, 1, 1] y) { y = GlobalLpPool<p = ") + p +
+            ">(x) }",
+        1);
+  };
+  const TensorPtr v = F32({1, 1, 2}, {3, -4});
+  CHECK(ValuesOf(ImportOnnxBytes(BytesOf(norm("2.0"))), {v})[0] == doctest::Approx(5));
+  CHECK(ValuesOf(ImportOnnxBytes(BytesOf(norm("1.0"))), {v})[0] == doctest::Approx(7));
+  CHECK(ErrorOf(norm("1.5")).code() == ErrorCode::kUnsupported);
+}
+
+TEST_CASE("operator sets before 6: operators as they are, and the constants of Selu") {
+  const TensorPtr x = F32({2}, {-1, 2});
+  const auto selu = [&](int opset) {
+    return ValuesOf(ImportText("g (float[2] x) => (float[2] y) { y = Selu(x) }", opset), {x});
+  };
+  CHECK(selu(1)[0] == doctest::Approx(1.0507 * 1.6732 * (std::exp(-1.0) - 1)).epsilon(1e-7));
+  CHECK(selu(1)[1] == doctest::Approx(2 * 1.0507).epsilon(1e-7));
+  CHECK(selu(6)[1] > selu(1)[1]);
+  CHECK(ValuesOf(
+            ImportText("g (float[2] x) => (float[2] y) { y = Relu<consumed_inputs = [0]>(x) }", 1),
+            {x}) == std::vector<double>{0, 2});
+  CHECK(ErrorOf(GraphOf("g (float[2] x) => (float[2] y) { y = Expnd(x, x) }", 5)).code() ==
+        ErrorCode::kUnknownOp);
+}
+
+TEST_CASE("Scan of operator set 8 runs over a batch") {
+  // Sums of what has come so far, and the last one, of two sequences.
+  const char* const model =
+      R"(g (float[2, 1] z, float[2, 3, 1] x) => (float[2, 1] s, float[2, 3, 1] y) {
+      s, y = Scan<num_scan_inputs = 1 DIRECTIONS, body = b (float[1] a, float[1] e) => (float[1] t, float[1] u) {
+          t = Add(a, e)  u = Identity(t) }>(LENGTHS, z, x) })";
+  const auto with = [&](const std::string& directions, const std::string& lengths) {
+    std::string text = model;
+    text.replace(text.find("DIRECTIONS"), 10, directions);
+    text.replace(text.find("LENGTHS"), 7, lengths);
+    return GraphOf(text, 8);
+  };
+  const std::vector<TensorPtr> in = {F32({2, 1}, {0, 100}), F32({2, 3, 1}, {1, 2, 3, 4, 5, 6})};
+  const auto of = [&](const pb::ModelProto& m, size_t output) {
+    Graph g = ImportOnnxBytes(BytesOf(m));
+    VerifyGraph(g);
+    const TensorPtr y = GetEvaluator()->Eval(g, in, {})[output];
+    std::vector<double> out;
+    for (int64_t i = 0; i < y->num_elements(); ++i) out.push_back(y->at(i));
+    return out;
+  };
+  CHECK(of(with("", "\"\""), 0) == std::vector<double>{6, 115});
+  CHECK(of(with("", "\"\""), 1) == std::vector<double>{1, 3, 6, 104, 109, 115});
+  CHECK(of(with(", directions = [1]", "\"\""), 1) == std::vector<double>{3, 5, 6, 106, 111, 115});
+  auto lengths = with("", "n");
+  auto* n = lengths.mutable_graph()->add_input();
+  n->set_name("n");
+  n->mutable_type()->mutable_tensor_type()->set_elem_type(pb::TensorProto::INT64);
+  CHECK(Says(ErrorOf(lengths), "sequence_lens"));
+}
+
 }  // namespace
 }  // namespace weft::onnx_import

@@ -19,6 +19,8 @@ const OddityRow& RowOf(Oddity oddity) {
        "add the version that the file was written for to opset_import"},
       {Oddity::kNewerOpset, ErrorCode::kUnsupported, "newer-opset", "read as that",
        "export the model again with an older operator set"},
+      {Oddity::kNewerOperator, ErrorCode::kUnknownOp, "newer-operator", "taken as of that set",
+       "import the operator set that has it"},
       {Oddity::kTwoOpsets, kInvalid, "two-opsets", "the newest is used",
        "import the domain in one version"},
       {Oddity::kDeclaredType, kInvalid, "declared-type", "the declaration is ignored",
@@ -32,6 +34,14 @@ const OddityRow& RowOf(Oddity oddity) {
        "give each node of a graph a name of its own, or none"},
       {Oddity::kHiddenName, kInvalid, "hidden-name", "inside it means the inner one",
        "give the inner value a name of its own"},
+      {Oddity::kUntypedInput, kInvalid, "untyped-input", "its type is what it is fed with",
+       "declare elem_type"},
+      {Oddity::kUntypedAttribute, ErrorCode::kBadAttribute, "untyped-attribute",
+       "the field that is filled says it", "set the attribute's type"},
+      {Oddity::kUnnamedResult, ErrorCode::kArity, "unnamed-result", "no node reads it",
+       "give the result a name"},
+      {Oddity::kExternalKey, kInvalid, "external-key", "the entry is ignored",
+       "remove the entry from external_data"},
   };
   const OddityRow& row = kRows[size_t(oddity)];
   WEFT_ICHECK(row.oddity == oddity, "oddity {} is not in its row", int(oddity));

@@ -25,6 +25,7 @@ enum class Oddity : uint8_t {
   kMissingIr,
   kMissingOpset,
   kNewerOpset,
+  kNewerOperator,
   kTwoOpsets,
   kDeclaredType,
   kDeclaredShape,
@@ -32,6 +33,10 @@ enum class Oddity : uint8_t {
   kTwoInitializers,
   kTwoNodeNames,
   kHiddenName,
+  kUntypedInput,
+  kUntypedAttribute,
+  kUnnamedResult,
+  kExternalKey,
 };
 
 struct OddityRow {

@@ -138,7 +138,10 @@ ExternalFiles::File* ExternalFiles::Open(const std::string& location) {
     fd = OpenBehindLinks(location);
   if (fd < 0) {
     const int error = errno;
-    WEFT_THROW(kIo, "cannot open external data {}: {}", Printable(location), std::strerror(error));
+    ThrowError(
+        ErrorCode::kIo,
+        fmt::format("cannot open external data {}: {}", Printable(location), std::strerror(error)),
+        {}, error == ENOENT ? "put the file beside the model, or run with --random-weights" : "");
   }
   struct stat info;
   const bool ok = fstat(fd, &info) == 0;

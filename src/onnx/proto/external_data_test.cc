@@ -84,6 +84,13 @@ TEST_CASE("ways out of the folder are refused") {
   }
   CHECK(CodeOf(f, ModelWith(std::string("w.bin\0x", 7))) == ErrorCode::kInvalidModel);
   CHECK(CodeOf(f, ModelWith("none.bin")) == ErrorCode::kIo);
+  WriteFileAtomic(f.root + "/model/m.onnx", BytesOf(ModelWith("none.bin")));
+  try {
+    ImportOnnx(f.root + "/model/m.onnx");
+    FAIL("the import succeeded");
+  } catch (const Error& e) {
+    CHECK(Says(e, "run with --random-weights"));
+  }
 }
 
 TEST_CASE("what a missing file would hold is made up on request, and nothing else") {

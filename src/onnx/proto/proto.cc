@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "weft/support/check.h"
 #include "weft/support/strings.h"
 
 namespace weft::onnx_import {
@@ -22,6 +23,13 @@ std::string Printable(std::string_view name) {
   text.front() = text.back() = '\'';
   if (name.size() > kMaxShown) text += "...";
   return text;
+}
+
+std::string UnknownDType(int64_t code) {
+  if (code == int(code) && pb::TensorProto::DataType_IsValid(int(code)))
+    return fmt::format("dtype {} is not supported",
+                       pb::TensorProto::DataType_Name(pb::TensorProto::DataType(int(code))));
+  return fmt::format("dtype code {} is not known", code);
 }
 
 int NewestOpset() {

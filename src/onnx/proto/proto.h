@@ -22,6 +22,9 @@ std::string OpKey(std::string_view domain, std::string_view op_type);
 /// "'conv1'" for messages: printable and of bounded length whatever the model holds.
 std::string Printable(std::string_view name);
 
+/// What is wrong with a code of an element type that no DType stands for.
+std::string UnknownDType(int64_t code);
+
 /// The newest version of the default domain that this build knows.
 int NewestOpset();
 

@@ -4,6 +4,7 @@
 #include "tensor_data.h"
 
 #include <cstring>
+#include <map>
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -103,7 +104,7 @@ TensorFacts ExtentFacts(int code, const google::protobuf::RepeatedField<int64_t>
   TensorFacts f;
   const auto dtype = DTypeOfOnnx(code);
   WEFT_CHECK(code != 0, kInvalidModel, "the tensor has no dtype");
-  WEFT_CHECK(dtype.has_value(), kUnsupported, "dtype code {} is not known", code);
+  WEFT_CHECK(dtype.has_value(), kUnsupported, "{}", UnknownDType(code));
   f.dtype = *dtype;
   WEFT_CHECK(dims.size() <= 64, kLimit, "a tensor of rank {}", dims.size());
   f.dims.assign(dims.begin(), dims.end());
@@ -120,9 +121,17 @@ TensorFacts ExtentFacts(int code, const google::protobuf::RepeatedField<int64_t>
 
 }  // namespace
 
+bool IsExternalKey(std::string_view key) {
+  return key == "location" || key == "offset" || key == "length" || key == "checksum";
+}
+
 ExternalLocation LocationOf(const pb::TensorProto& t) {
   ExternalLocation at;
+  std::map<std::string_view, std::string_view> seen;
   for (const auto& entry : t.external_data()) {
+    const auto [it, fresh] = seen.emplace(entry.key(), entry.value());
+    WEFT_CHECK(fresh || it->second == entry.value(), kInvalidModel,
+               "external data has two values of {}", Printable(entry.key()));
     const auto number = [&] {
       const auto v = TryParseInt64(entry.value());
       WEFT_CHECK(v && *v >= 0, kInvalidModel, "external data {} is {}", entry.key(),

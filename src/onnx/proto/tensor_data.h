@@ -17,8 +17,10 @@ struct ExternalLocation {
   std::string path;
   int64_t offset = 0, length = -1;
 };
-/// Throws kInvalidModel where the entries do not parse.
+/// Throws kInvalidModel where the entries do not parse, or give one key two values.
 ExternalLocation LocationOf(const pb::TensorProto& t);
+/// A key of external data that the standard knows.
+bool IsExternalKey(std::string_view key);
 inline bool IsExternal(const pb::TensorProto& t) {
   return t.data_location() == pb::TensorProto::EXTERNAL;
 }

@@ -77,7 +77,7 @@ pb::ValueInfoProto* Declare(pb::ModelProto* model, const char* name, const std::
 
 TEST_CASE("every row of the table says what a report needs") {
   std::vector<std::string_view> names;
-  for (int i = 0; i <= int(Oddity::kHiddenName); ++i) {
+  for (int i = 0; i <= int(Oddity::kExternalKey); ++i) {
     const OddityRow& row = RowOf(Oddity(i));
     CHECK(!row.taken.empty());
     CHECK(!row.cure.empty());
@@ -252,6 +252,30 @@ TEST_CASE("an operator set newer than known, whose operators are as they were") 
   CHECK(ErrorOf(model).code() == ErrorCode::kUnsupported);
 }
 
+TEST_CASE("an operator of a set that is newer than the one imported") {
+  auto model = GraphOf("g (float[3] x) => (float[3] y) { y = Mish(x) }", 17);  // of 18
+  Tolerated(model, Oddity::kNewerOperator, "main/node[0] (Mish)");
+  Plain(GraphOf("g (float[3] x) => (float[3] y) { y = Mish(x) }", 18));
+  // It is what that set says: GroupNormalization of 18 has a scale for each group.
+  const Graph g = Tolerated(
+      GraphOf(R"(g (float[1, 2, 1] x) => (float[1, 2, 1] y) <float[1] s = {2}, float[1] b = {3}> {
+          y = GroupNormalization<num_groups = 1>(x, s, b) })",
+              17),
+      Oddity::kNewerOperator, "main/node[0] (GroupNormalization)");
+  const TensorPtr y =
+      GetEvaluator()->Eval(g, {Tensor::FromDoubles(DType::kF32, {1, 2, 1}, {-1, 1})}, {})[0];
+  CHECK(y->at(0) == doctest::Approx(1).epsilon(1e-4));
+  CHECK(y->at(1) == doctest::Approx(5).epsilon(1e-4));
+  model.mutable_graph()->mutable_node(0)->add_attribute()->set_name("alpha");
+  model.mutable_graph()->mutable_node(0)->mutable_attribute(0)->set_f(1);
+  CHECK(ErrorOf(model).code() == ErrorCode::kBadAttribute);
+  model.mutable_graph()->mutable_node(0)->clear_attribute();
+  model.mutable_graph()->mutable_node(0)->add_input("x");
+  CHECK(ErrorOf(model).code() == ErrorCode::kArity);
+  model.mutable_graph()->mutable_node(0)->set_op_type("Misch");
+  CHECK(ErrorOf(model).code() == ErrorCode::kUnknownOp);
+}
+
 TEST_CASE("an operator set imported twice") {
   auto model = Chain();
   *model.add_opset_import() = model.opset_import(0);
@@ -344,6 +368,131 @@ TEST_CASE("initializers") {
   CHECK(Run(Plain(model)) == kY);
   spare->add_float_data(4);
   CHECK(ErrorOf(model).code() == ErrorCode::kInvalidModel);
+}
+
+TEST_CASE("two initializers of one name in other fields of the message") {
+  auto model = Chain();
+  auto* spare = model.mutable_graph()->add_initializer();
+  spare->set_name("w");
+  spare->set_data_type(pb::TensorProto::FLOAT);
+  spare->add_dims(3);
+  const float values[] = {1, 2, 3};
+  spare->set_raw_data(values, sizeof values);
+  CHECK(Run(Tolerated(model, Oddity::kTwoInitializers, "main/initializer 'w'")) == kY);
+  (*spare->mutable_raw_data())[0] = 1;  // 1 and a bit
+  CHECK(ErrorOf(model).code() == ErrorCode::kInvalidModel);
+  spare->mutable_raw_data()->resize(8);
+  CHECK(Says(ErrorOf(model), "the payload has 8"));
+}
+
+TEST_CASE("an input that does not say its element type") {
+  auto model = Chain();
+  auto* type = model.mutable_graph()->mutable_input(0)->mutable_type();
+  type->mutable_tensor_type()->clear_elem_type();
+  CHECK(Run(Tolerated(model, Oddity::kUntypedInput, "main/input 'x'")) == kY);
+  type->Clear();
+  CHECK(Run(Tolerated(model, Oddity::kUntypedInput, "main/input 'x'")) == kY);
+  type->mutable_tensor_type()->set_elem_type(99);
+  CHECK(ErrorOf(model).code() == ErrorCode::kUnsupported);
+  // Those of bodies get what the node gives them, and initializers say it themselves.
+  model = GraphOf(R"(g (float[3] x) => (float[3] y) <int64 n = {2}, bool go = {1}> {
+      y = Loop(n, go, x) <body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w) {
+          d = Identity(c)  w = Neg(v) }> })");
+  model.mutable_graph()
+      ->mutable_node(0)
+      ->mutable_attribute(0)
+      ->mutable_g()
+      ->mutable_input(2)
+      ->clear_type();
+  model.mutable_graph()->add_input()->set_name("n");
+  CHECK(Run(Plain(model)) == kX);
+}
+
+TEST_CASE("an attribute that does not say its type") {
+  auto model = GraphOf("g (float[3] x) => (float[3] y) { y = LeakyRelu<alpha = 0.5>(x) }");
+  auto* alpha = model.mutable_graph()->mutable_node(0)->mutable_attribute(0);
+  Plain(model);
+  alpha->clear_type();
+  CHECK(Run(Tolerated(model, Oddity::kUntypedAttribute, "main/node[0] (LeakyRelu)")) ==
+        std::vector<double>{1, -1, 3});
+  auto two = model;
+  two.mutable_graph()->mutable_node(0)->mutable_attribute(0)->set_i(1);
+  CHECK(ErrorOf(two).code() == ErrorCode::kBadAttribute);
+  alpha->set_type(pb::AttributeProto::INT);
+  CHECK(Says(ErrorOf(model), "has type int and a value of type float"));
+  alpha->clear_type();
+  alpha->clear_f();
+  CHECK(Says(ErrorOf(model), "has no type and no value"));
+  alpha->add_ints(1);
+  CHECK(Says(ErrorOf(model), "is of type ints, float is expected"));
+  // Of one that is a type: sequences of it are made.
+  model = GraphOf("g (float[3] x) => (float[3] y) { o = Identity(x)  y = OptionalGetElement(o) }");
+  auto* n = model.mutable_graph()->mutable_node(0);
+  n->set_op_type("Optional");
+  auto* type = n->add_attribute();
+  type->set_name("type");
+  type->mutable_tp()->mutable_tensor_type()->set_elem_type(pb::TensorProto::FLOAT);
+  CHECK(Run(Tolerated(model, Oddity::kUntypedAttribute, "main/node[0] (Optional)")) == kX);
+}
+
+TEST_CASE("a result that must be there and has no name") {
+  auto model = GraphOf(R"(g (float[3] x) => (float[3] y) <int64[1] k = {2}> {
+      y = Relu(x)  v, i = TopK(x, k) })");
+  model.mutable_graph()->mutable_node(1)->set_output(0, "");
+  CHECK(Run(Tolerated(model, Oddity::kUnnamedResult, "main/node[1] (TopK)")) ==
+        std::vector<double>{1, 0, 3});
+  model.mutable_graph()->mutable_node(1)->set_output(1, "");
+  Tolerated(model, Oddity::kUnnamedResult, "main/node[1] (TopK)", 2);
+  model.mutable_graph()->mutable_node(1)->clear_output();
+  CHECK(ErrorOf(model).code() == ErrorCode::kArity);
+  // Of a result that may be left out there is nothing to say.
+  model = GraphOf(
+      "g (float[1, 1, 3] x) => (float[1, 1, 3] y) { "
+      "y, i = MaxPool<kernel_shape = [1]>(x) }");
+  model.mutable_graph()->mutable_node(0)->set_output(1, "");
+  Plain(model);
+}
+
+TEST_CASE("external data with keys of other tools") {
+  const e2e::TempFolder folder;
+  const float values[] = {1, 2, 3};
+  WriteFileAtomic(folder / "w.bin", std::string(reinterpret_cast<const char*>(values), 12));
+  auto model = Chain();
+  auto* w = model.mutable_graph()->mutable_initializer(0);
+  w->clear_float_data();
+  w->set_data_location(pb::TensorProto::EXTERNAL);
+  const auto entry = [&](const char* key, const char* value) {
+    auto* e = w->add_external_data();
+    e->set_key(key);
+    e->set_value(value);
+  };
+  std::vector<Finding> findings;
+  ImportOptions options;
+  options.external_data_dir = folder.path();
+  options.findings = &findings;
+  entry("location", "w.bin");
+  entry("checksum", "00");
+  CHECK(Run(ImportOnnxBytes(BytesOf(model), options)) == kY);
+  CHECK(findings.empty());
+  entry("prefetch", "yes");
+  CHECK(Run(ImportOnnxBytes(BytesOf(model), options)) == kY);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].oddity == "external-key");
+  CHECK(findings[0].place == "main/initializer 'w'");
+  CHECK(Says(ErrorOf(model,
+                     [&] {
+                       ImportOptions strict = options;
+                       strict.strict = true;
+                       return strict;
+                     }()),
+             "'prefetch'"));
+  entry("location", "w.bin");
+  findings.clear();
+  CHECK(Run(ImportOnnxBytes(BytesOf(model), options)) == kY);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].count == 2);
+  entry("location", "v.bin");
+  CHECK(Says(ErrorOf(model, options), "two values of 'location'"));
 }
 
 TEST_CASE("outputs of one name are one value") {

@@ -10,18 +10,17 @@
 namespace weft::onnx_import {
 namespace {
 
-constexpr int64_t kOldestOpset = 6;  // what torch exported for years; see lift_opset6.cc
 /// How much newer than known a version may be. ONNX makes two to three a year: one that is ten
 /// ahead is no version of these years.
 constexpr int64_t kVersionsAhead = 10;
 
 struct KnownDomain {
   std::string_view name;
-  int64_t first, last;
+  int64_t last;
 };
 constexpr KnownDomain kKnownDomains[] = {
-    {"ai.onnx.ml", 1, 5},    {"ai.onnx.training", 1, 1},         {"ai.onnx.preview", 1, 1},
-    {"com.microsoft", 1, 1}, {"ai.onnx.preview.training", 1, 1},
+    {"ai.onnx.ml", 5},    {"ai.onnx.training", 1},         {"ai.onnx.preview", 1},
+    {"com.microsoft", 1}, {"ai.onnx.preview.training", 1},
 };
 
 /// The newest operator set of the releases of an IR version (ONNX's docs/Versioning.md); the newest
@@ -100,7 +99,6 @@ Opsets ReadOpsets(const google::protobuf::RepeatedPtrField<pb::OperatorSetIdProt
     const std::string domain(CanonicalDomain(import.domain()));
     int64_t version = import.version();
     const KnownDomain* known = FindDomain(domain);
-    const int64_t first = domain.empty() ? kOldestOpset : known ? known->first : 1;
     const int64_t last = domain.empty() ? NewestOpset() : known ? known->last : INT64_MAX;
     const std::string what = domain.empty()
                                  ? fmt::format("operator set {}", version)
@@ -108,10 +106,9 @@ Opsets ReadOpsets(const google::protobuf::RepeatedPtrField<pb::OperatorSetIdProt
     if (version < 1) {
       diag->Add(ErrorCode::kInvalidModel, place,
                 fmt::format("version {} of domain {}", version, Printable(domain)));
-    } else if (version < first || (version > last && version - last > kVersionsAhead)) {
+    } else if (version > last && version - last > kVersionsAhead) {
       diag->Add(ErrorCode::kUnsupported, place,
-                fmt::format("{} is not supported, {} to {} are", what, first, last),
-                version < first ? "export the model again with a newer operator set" : "");
+                fmt::format("{} is not supported, 1 to {} are", what, last));
     } else if (version > last) {
       diag->Tolerate(Oddity::kNewerOpset, place,
                      fmt::format("{} is newer than {}, the newest known", what, last));

@@ -27,6 +27,20 @@ void Guard(const ValidateContext& ctx, const std::string& place, F check) {
   }
 }
 
+void ValidateTensor(const pb::TensorProto& t, const std::string& place,
+                    const ValidateContext& ctx) {
+  Guard(ctx, place, [&] { CheckTensor(t, ctx.limits); });
+  if (!IsExternal(t)) return;
+  std::unordered_set<std::string_view> seen;
+  for (const auto& entry : t.external_data()) {
+    const bool fresh = seen.insert(entry.key()).second;
+    if (!fresh || !IsExternalKey(entry.key()))
+      ctx.diag->Tolerate(Oddity::kExternalKey, place,
+                         fmt::format("external data has the key {}{}", Printable(entry.key()),
+                                     fresh ? "" : " twice"));
+  }
+}
+
 /// What the type says, and nothing else, may be filled. A reference to an attribute of the function
 /// holds nothing.
 void ValidateAttribute(const Attribute& a, const std::string& place, bool in_function,
@@ -65,6 +79,10 @@ void ValidateAttribute(const Attribute& a, const std::string& place, bool in_fun
   }
   if (!a.ref_attr_name().empty() && !in_function)
     return fault("refers to an attribute of a function, outside of one");
+  if (a.type() == Attribute::UNDEFINED && a.ref_attr_name().empty())
+    ctx.diag->Tolerate(
+        Oddity::kUntypedAttribute, place,
+        fmt::format("attribute {} ({}) has no type", Printable(a.name()), AttributeTypeName(type)));
   // A message without its content (a float 0 may be left out by some writers, a tensor may not).
   if (a.ref_attr_name().empty() &&
       ((type == Attribute::TENSOR && !a.has_t()) || (type == Attribute::GRAPH && !a.has_g()) ||
@@ -73,8 +91,8 @@ void ValidateAttribute(const Attribute& a, const std::string& place, bool in_fun
     return fault("has no value");
   }
   const std::string inner = fmt::format("{}.{}", place, a.name().substr(0, 100));
-  if (a.has_t()) Guard(ctx, inner, [&] { CheckTensor(a.t(), ctx.limits); });
-  for (const auto& t : a.tensors()) Guard(ctx, inner, [&] { CheckTensor(t, ctx.limits); });
+  if (a.has_t()) ValidateTensor(a.t(), inner, ctx);
+  for (const auto& t : a.tensors()) ValidateTensor(t, inner, ctx);
   if (a.has_sparse_tensor()) Guard(ctx, inner, [&] { CheckSparse(a.sparse_tensor(), ctx.limits); });
   for (const auto& t : a.sparse_tensors()) Guard(ctx, inner, [&] { CheckSparse(t, ctx.limits); });
 }
@@ -90,6 +108,11 @@ void ValidateAttributes(const pb::NodeProto& n, const std::string& place, bool i
   }
 }
 
+bool IsUntyped(const pb::TypeProto& type) {
+  return type.value_case() == pb::TypeProto::VALUE_NOT_SET ||
+         (type.has_tensor_type() && type.tensor_type().elem_type() == pb::TensorProto::UNDEFINED);
+}
+
 void ValidateType(const pb::ValueInfoProto& v, const std::string& place,
                   const ValidateContext& ctx) {
   const pb::TypeProto* type = &v.type();
@@ -101,8 +124,7 @@ void ValidateType(const pb::ValueInfoProto& v, const std::string& place,
   if (!type->has_tensor_type()) return;
   const auto& tensor = type->tensor_type();
   if (tensor.elem_type() != 0 && !DTypeOfOnnx(tensor.elem_type())) {
-    ctx.diag->Add(ErrorCode::kUnsupported, place,
-                  fmt::format("dtype code {} is not known", tensor.elem_type()));
+    ctx.diag->Add(ErrorCode::kUnsupported, place, UnknownDType(tensor.elem_type()));
   }
   if (tensor.shape().dim_size() > 64)
     ctx.diag->Add(ErrorCode::kLimit, place, fmt::format("rank {}", tensor.shape().dim_size()));
@@ -217,13 +239,22 @@ void CheckNodeNames(const NodeList& nodes, const std::string& path, const Valida
                        "an earlier node has the same name", count);
 }
 
-bool SameBytes(const pb::TensorProto& a, const pb::TensorProto& b) {
+/// The same elements, whichever fields hold them.
+bool SameTensors(const pb::TensorProto& a, const pb::TensorProto& b, const Limits& limits) {
   pb::TensorProto x = a, y = b;
   for (pb::TensorProto* t : {&x, &y}) {
     t->clear_name();
     t->clear_doc_string();
   }
-  return x.SerializeAsString() == y.SerializeAsString();
+  if (x.SerializeAsString() == y.SerializeAsString()) return true;
+  if (IsExternal(x) || IsExternal(y)) return false;
+  ExternalFiles none({});
+  TensorReader reader(limits, &none);
+  try {
+    return reader.Read(&x, false)->Equals(*reader.Read(&y, false));
+  } catch (const UserError&) {
+    return false;  // what is wrong with them is said on its own
+  }
 }
 
 }  // namespace
@@ -238,6 +269,12 @@ Attribute::AttributeType TypeOf(const Attribute& a) {
   if (a.floats_size() > 0) return Attribute::FLOATS;
   if (a.ints_size() > 0) return Attribute::INTS;
   if (a.strings_size() > 0) return Attribute::STRINGS;
+  if (a.has_sparse_tensor()) return Attribute::SPARSE_TENSOR;
+  if (a.has_tp()) return Attribute::TYPE_PROTO;
+  if (a.tensors_size() > 0) return Attribute::TENSORS;
+  if (a.graphs_size() > 0) return Attribute::GRAPHS;
+  if (a.sparse_tensors_size() > 0) return Attribute::SPARSE_TENSORS;
+  if (a.type_protos_size() > 0) return Attribute::TYPE_PROTOS;
   return Attribute::UNDEFINED;
 }
 
@@ -324,22 +361,26 @@ void ValidateGraph(const pb::GraphProto& g, const ValueScope* outer, const Opset
     ValidateType(v, place, ctx);
   }
   std::unordered_map<std::string_view, const pb::TensorProto*> initialized;
-  const auto initializer = [&](const std::string& name, const pb::TensorProto* dense, auto check) {
+  const auto initializer = [&](const std::string& name, const pb::TensorProto* dense) {
     const std::string place = ValuePlace(path, "initializer", name);
     const auto [it, fresh] = initialized.emplace(name, dense);
     if (name.empty())
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "an initializer without a name");
-    else if (!fresh && dense && it->second && SameBytes(*dense, *it->second))
+    else if (!fresh && dense && it->second && SameTensors(*dense, *it->second, ctx.limits))
       ctx.diag->Tolerate(Oddity::kTwoInitializers, place, "two equal initializers have this name");
     else if (!fresh)
       ctx.diag->Add(ErrorCode::kInvalidModel, place, "two initializers have this name");
     scope.defined.emplace(name, -1);
-    Guard(ctx, place, check);
+    return place;
   };
-  for (const auto& t : g.initializer())
-    initializer(t.name(), &t, [&] { CheckTensor(t, ctx.limits); });
+  for (const auto& t : g.initializer()) ValidateTensor(t, initializer(t.name(), &t), ctx);
   for (const auto& t : g.sparse_initializer())
-    initializer(t.values().name(), nullptr, [&] { CheckSparse(t, ctx.limits); });
+    Guard(ctx, initializer(t.values().name(), nullptr), [&] { CheckSparse(t, ctx.limits); });
+  // Bodies get their types from the nodes that hold them.
+  for (const auto& v : g.input())
+    if (!outer && !in_function && IsUntyped(v.type()) && !initialized.count(v.name()))
+      ctx.diag->Tolerate(Oddity::kUntypedInput, ValuePlace(path, "input", v.name()),
+                         "the input has no element type");
   if (ctx.diag->full()) return;
 
   ValidateNodes(g.node(), &scope, opsets, path, in_function, depth, ctx);

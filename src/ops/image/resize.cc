@@ -510,6 +510,10 @@ WEFT_REGISTER_OP(Resize)
     .set_attr<FInferType>("FInferType", ResizeType)
     .set_attr<FInferShape>("FInferShape", ResizeShape)
     .set_attr<FCodeGen>("FCodeGen", ResizeCode)
+    .set_attr<FInputDomains>("FInputDomains",
+                             [](const NodePtr&) -> std::vector<InputDomain> {
+                               return {InputDomain(), InputDomain(), {InputDomain::kPositive}};
+                             })
     .set_attr<FGradient>("FGradient", ResizeGradient);
 
 WEFT_REGISTER_OP_IN(weft, ResizeGrad)

@@ -232,6 +232,10 @@ WEFT_REGISTER_OP(RoiAlign)
     .set_attr<FInferType>("FInferType", RoiAlignType)
     .set_attr<FInferShape>("FInferShape", RoiAlignShape)
     .set_attr<FCodeGen>("FCodeGen", RoiAlignCode)
+    .set_attr<FInputDomains>("FInputDomains",
+                             [](const NodePtr&) -> std::vector<InputDomain> {
+                               return {InputDomain(), InputDomain(), {InputDomain::kIndex}};
+                             })
     .set_attr<FGradient>("FGradient", RoiAlignGradient);
 
 WEFT_REGISTER_OP_IN(weft, RoiAlignGrad)

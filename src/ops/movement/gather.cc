@@ -323,6 +323,10 @@ WEFT_REGISTER_OP(GatherND)
     .set_attr<FInferShape>("FInferShape", GatherNDShape)
     .set_attr<FCodeGen>("FCodeGen", GatherNDCode)
     .set_attr<FGradient>("FGradient", ScatterBy("weft::GatherNDGrad"))
+    .set_attr<FInputDomains>("FInputDomains",
+                             [](const NodePtr&) -> std::vector<InputDomain> {
+                               return {InputDomain(), {InputDomain::kIndex}};
+                             })
     .set_attr<TMovesElements>("TMovesElements", true);
 WEFT_REGISTER_OP_IN(weft, GatherNDGrad)
     .describe(

@@ -128,6 +128,9 @@ FInferShape RecurrentShape(Cell cell) {
       UnifyDims(ctx, ctx.in(1)[1], hidden * SymInt(GatesOf(cell)), "the gates and W");
     }
     const SymInt time = p.layout ? x[1] : x[0], batch = p.layout ? x[0] : x[1], d(directions);
+    for (int i = 5; i <= (cell == Cell::kLSTM ? 6 : 5); ++i)
+      if (ctx.has_input(i) && CheckRank(ctx, i, 3, "an initial state"))
+        UnifyDims(ctx, ctx.in(i)[p.layout ? 0 : 1], batch, "the batch and an initial state");
     ctx.set_out(0, p.layout ? Shape({batch, time, d, hidden}) : Shape({time, d, batch, hidden}));
     for (int i = 1; i < ctx.num_outputs(); ++i)
       ctx.set_out(i, p.layout ? Shape({batch, d, hidden}) : Shape({d, batch, hidden}));

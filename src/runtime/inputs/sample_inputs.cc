@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/flops.h"
@@ -111,8 +112,17 @@ class Chooser {
     }
     if (result_.chosen.empty()) return result_;
     ApplyFacts(wishes.every.has_value());
-    if (!wishes.every) Search();
-    return result_;
+    if (wishes.every) return result_;
+    Search();
+    const std::vector<NodePtr> nodes = graph_.TopoOrder();
+    const bool branches =
+        std::any_of(nodes.begin(), nodes.end(), [](const NodePtr& n) { return IsOp(n, "If"); });
+    if (!result_.failure.empty() || !branches) return result_;
+    // Better still are dimensions at which every branch fits.
+    const ChosenDims one_fits = result_;
+    all_branches_ = true;
+    Search();
+    return result_.failure.empty() ? result_ : one_fits;
   }
 
  private:
@@ -195,10 +205,33 @@ class Chooser {
     try {
       const Graph g = AtDims(graph_, bindings, dims_);
       g.AttrOr<Facts>("facts").CheckHolds(bindings);
+      if (all_branches_) CheckBranches(g);
       if (IsOpen(g) && IsSmall(g)) TryRun(g, bindings);
       return {};
     } catch (const UserError& e) {
       return {e.what(), NodesOf(e.place())};
+    }
+  }
+  /// Those whose branch a run decides.
+  static std::vector<NodePtr> OpenBranches(const Graph& g) {
+    const ValueMap* values = g.HasAttr("value") ? &g.GetAttr<ValueMap>("value") : nullptr;
+    std::vector<NodePtr> open;
+    for (const NodePtr& n : g.TopoOrder()) {
+      const SymTensorPtr* cond = IsOp(n, "If") && values ? values->find(n->inputs[0]) : nullptr;
+      if (IsOp(n, "If") && !(cond && *cond && (*cond)->is_const())) open.push_back(n);
+    }
+    return open;
+  }
+  /// Throws what inference says of a branch that a run may take: of an If that is open it asks for
+  /// one that fits.
+  static void CheckBranches(const Graph& g) {
+    const std::vector<NodePtr> open = OpenBranches(g);
+    for (const bool taken : {true, false}) {
+      if (open.empty()) return;
+      Graph decided = g;
+      const NodePtr cond = decided.AddParam("taken", Tensor::Scalar(DType::kBool, taken));
+      for (const NodePtr& n : open) decided.SetInput(decided.at(n), 0, NodeEntry(cond));
+      ProvideTypes(std::move(decided));
     }
   }
   /// Some dimension is known in a run only.
@@ -305,7 +338,47 @@ class Chooser {
   const InputDims& dims_;
   ChosenDims result_;
   std::map<std::string, int64_t> presets_;
+  bool all_branches_ = false;
 };
+
+/// Dimensions of what a sequence or an optional holds, and how much of it a sequence has.
+constexpr int64_t kElements = 3, kElementRows = 2, kElementColumns = 3;
+
+/// What is drawn for an input, from which its value is made: texts from bits, elements of a
+/// sequence one behind the other.
+Graph DrawnFrom(Graph g) {
+  for (const NodePtr& p : g.AllInputs()) {
+    const Type type = DeclaredType(p);
+    const bool text = type.dtype == DType::kString;
+    if (!text && type.is_tensor()) continue;
+    if (!type.known() || type.kind == TypeKind::kOpaque) continue;
+    g.SetAttr(p, "type", Type(text ? DType::kBool : type.dtype).ToString());
+    if (!type.is_tensor()) g.SetAttr(p, "shape", Shape({kElements, kElementRows, kElementColumns}));
+  }
+  return g;
+}
+
+TensorPtr TextsOf(const Tensor& bits) {
+  auto texts = std::make_shared<Tensor>(DType::kString, bits.dims());
+  for (int64_t i = 0; i < texts->num_elements(); ++i)
+    texts->mutable_strings()[size_t(i)] = bits.at_int(i) ? "yes" : "no";
+  return texts;
+}
+
+/// A value of `type` of rows of `drawn`.
+TensorPtr ListOf(Type type, const Tensor& drawn) {
+  if (type.kind == TypeKind::kOptionalSequence)
+    return Tensor::List(type, {ListOf(type.element(), drawn)});
+  std::vector<TensorPtr> elements;
+  const int64_t count = type.is_sequence() ? kElements : 1, each = kElementRows * kElementColumns;
+  for (int64_t k = 0; k < count; ++k) {
+    auto t = std::make_shared<Tensor>(drawn.dtype(),
+                                      std::vector<int64_t>{kElementRows, kElementColumns});
+    for (int64_t i = 0; i < each; ++i) t->set(i, drawn.at(k * each + i));
+    elements.push_back(type.dtype == DType::kString ? TextsOf(*t) : t);
+  }
+  return Tensor::List(type, std::move(elements));
+}
 
 /// The first number of elements along axis 1 of an input of two axes or more: how long the
 /// sequences are that lengths are told of.
@@ -383,18 +456,13 @@ std::vector<TensorPtr> SampleInputs(const Graph& graph, uint64_t seed, const Sym
     g = ProvideTypes(std::move(g));
   }
   const std::vector<NodePtr> inputs = g.AllInputs();
-  Graph drawn = g;  // in which texts are bits
-  for (const NodePtr& p : inputs)
-    if (DeclaredType(p) == Type(DType::kString)) drawn.SetAttr(drawn.at(p), "dtype", DType::kBool);
-  std::vector<TensorPtr> tensors = MakeRandomInputs(drawn, seed, bindings).tensors;
+  std::vector<TensorPtr> tensors = MakeRandomInputs(DrawnFrom(g), seed, bindings).tensors;
   const InputRoles roles(g);
   for (size_t k = 0; k < inputs.size(); ++k) {
     const DType type = tensors[k]->dtype();
-    if (DeclaredType(inputs[k]) == Type(DType::kString)) {
-      auto texts = std::make_shared<Tensor>(DType::kString, tensors[k]->dims());
-      for (int64_t i = 0; i < texts->num_elements(); ++i)
-        texts->mutable_strings()[size_t(i)] = tensors[k]->at_int(i) ? "yes" : "no";
-      tensors[k] = texts;
+    const Type declared = DeclaredType(inputs[k]);
+    if (!declared.is_tensor() || declared.dtype == DType::kString) {
+      tensors[k] = declared.is_tensor() ? TextsOf(*tensors[k]) : ListOf(declared, *tensors[k]);
       continue;
     }
     const Words words = WordsOf(inputs[k]->attrs.name);

@@ -324,6 +324,32 @@ def opset_missing_in_a_function():
 
 
 @case
+def opset_of_2017():
+    """Operator set 1: Not, MatMul and Softmax are as they were."""
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Softmax", ["m"], ["y"], axis=1)]
+    c = Case()
+    c.good = model(nodes, [info("x", [2, 3])], [info("y", [2, 4])], [tensor("w", values(3, 4))], opset=11)
+    c.odd = edited(c.good, with_opset(1))
+    c.twins["no operator"] = edited(c.odd, lambda m: setattr(m.graph.node[1], "op_type", "Sygn"))
+    c.twins["attribute of later"] = edited(c.odd, lambda m: m.graph.node[0].attribute.append(helper.make_attribute("axis", 0)))
+    return c
+
+
+@case
+def operator_newer_than_the_opset():
+    """ONNX Runtime's optimizer makes LayerNormalization of 17 whatever the file imports."""
+    c = Case()
+    c.warns = "newer-operator"
+    weights = [tensor("s", values(3)), tensor("b", values(3))]
+    c.good = model([node("LayerNormalization", ["x", "s", "b"], ["y"])], [info("x", [2, 3])], [info("y", [2, 3])], weights)
+    c.odd = edited(c.good, with_opset(11))
+    c.twins["misspelled"] = edited(c.odd, lambda m: setattr(m.graph.node[0], "op_type", "LayerNormalisation"))
+    c.twins["no such attribute"] = edited(c.odd, lambda m: m.graph.node[0].attribute.append(helper.make_attribute("groups", 2)))
+    c.twins["one operand"] = edited(c.odd, lambda m: m.graph.node[0].input.__delitem__(slice(1, 3)))
+    return c
+
+
+@case
 def ir_missing():
     c = Case()
     c.warns = "missing-ir"
@@ -538,6 +564,17 @@ def initializer_twice_and_equal():
 
 
 @case
+def initializer_twice_in_two_encodings():
+    """As raw bytes, and as a list of floats."""
+    c = initializer_twice_and_equal()
+    listed = helper.make_tensor("w", F32, [3, 4], values(12).tolist())
+    c.odd = edited(c.good, lambda m: m.graph.initializer.append(listed))
+    c.twins["one bit"] = edited(c.odd, lambda m: m.graph.initializer[3].float_data.__setitem__(5, 0.1))
+    c.twins["one short"] = edited(c.odd, lambda m: m.graph.initializer[3].float_data.pop())
+    return c
+
+
+@case
 def initializer_and_a_constant_of_one_name():
     c = Case()
     c.good = chain()
@@ -600,6 +637,24 @@ def input_that_nobody_reads():
 
 
 @case
+def input_without_an_element_type():
+    c = Case()
+    c.warns = "untyped-input"
+    c.good = chain()
+    c.odd = edited(c.good, lambda m: m.graph.input[0].type.tensor_type.ClearField("elem_type"))
+    c.twins["no such dtype"] = edited(c.good, lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99))
+    return c
+
+
+@case
+def input_without_a_type():
+    c = input_without_an_element_type()
+    c.good = model([node("Relu", ["x"], ["y"])], [info("x", [2, 3])], [info("y", [2, 3])])
+    c.odd = edited(c.good, lambda m: m.graph.input[0].ClearField("type"))
+    return c
+
+
+@case
 def input_without_a_shape():
     c = Case()
     c.good = chain()
@@ -621,139 +676,6 @@ def names_with_characters():
         for t in m.graph.initializer:
             t.name = names.get(t.name, t.name)
     c.odd = edited(c.good, rename)
-    return c
-
-
-# ---- nodes ----
-
-def named_nodes(*names):
-    def edit(m):
-        for n, text in zip(m.graph.node, names):
-            n.name = text
-    return edit
-
-
-@case
-def node_names_twice():
-    c = Case()
-    c.warns = "two-node-names"
-    c.good = chain()
-    c.odd = edited(c.good, named_nodes("n", "n", "n", "n"))
-    c.twins["results too"] = edited(c.good, lambda m: m.graph.node[2].output.__setitem__(0, "a"))
-    return c
-
-
-@case
-def node_names_missing():
-    c = Case()
-    c.good = chain()
-    c.odd = edited(c.good, named_nodes("", "", "", ""))
-    return c
-
-
-@case
-def node_named_as_a_value():
-    c = Case()
-    c.good = chain()
-    c.odd = edited(c.good, named_nodes("m", "x", "w", "y"))
-    return c
-
-
-@case
-def node_that_nobody_reads():
-    c = Case()
-    c.good = chain()
-    c.odd = edited(c.good, lambda m: m.graph.node.append(node("Neg", ["m"], ["dead"])))
-    c.twins["nonsense"] = edited(c.good, lambda m: m.graph.node.append(node("Neg", ["nothing"], ["dead"])))
-    return c
-
-
-def one_node(op, inputs, y_shape=(2, 3), weights=(), opset=17, outputs=("y",), **attributes):
-    return model([node(op, list(inputs), list(outputs), **attributes)], [info("x", [2, 3])], [info("y", list(y_shape))], weights,
-                 opset=opset)
-
-
-@case
-def operand_absent_in_the_middle():
-    high = tensor("high", np.float32(1).reshape(()))
-    c = Case()
-    c.good = one_node("Min", ["x", "high"], weights=[high])
-    c.odd = one_node("Clip", ["x", "", "high"], weights=[high])
-    c.twins["of two"] = one_node("Add", ["", "x"])
-    return c
-
-
-@case
-def operand_absent_at_the_end():
-    low = tensor("low", np.float32(0).reshape(()))
-    c = Case()
-    c.good = one_node("Clip", ["x", "low"], weights=[low])
-    c.odd = one_node("Clip", ["x", "low", ""], weights=[low])
-    c.twins["required"] = one_node("Add", ["x", ""])
-    c.twins["more than there are"] = one_node("Relu", ["x", ""])
-    return c
-
-
-@case
-def operands_absent_of_resize():
-    sizes = tensor("sizes", np.array([4, 6], np.int64))
-    c = Case()
-    c.good = one_node("Resize", ["x", "roi", "", "sizes"], (4, 6), [sizes, tensor("roi", np.zeros(0, np.float32))],
-                      coordinate_transformation_mode="asymmetric", mode="nearest", nearest_mode="floor")
-    c.odd = one_node("Resize", ["x", "", "", "sizes"], (4, 6), [sizes], coordinate_transformation_mode="asymmetric",
-                     mode="nearest", nearest_mode="floor")
-    c.twins["neither scales nor sizes"] = one_node("Resize", ["x", "", "", ""], (4, 6))
-    return c
-
-
-@case
-def result_absent():
-    c = Case()
-    c.good = one_node("Dropout", ["x"])
-    c.odd = one_node("Dropout", ["x"], outputs=("y", ""))
-    c.twins["too many"] = one_node("Relu", ["x"], outputs=("y", "z"))
-    return c
-
-
-@case
-def function_that_nobody_calls():
-    c = Case()
-    c.good = chain()
-    f = helper.make_function("d", "F", ["a"], ["b"], [node("Neg", ["a"], ["b"])], [helper.make_opsetid("", 17)])
-    c.odd = edited(c.good, lambda m: m.functions.append(f))
-    c.twins["two of one name"] = edited(c.good, lambda m: m.functions.extend([f, f]))
-    return c
-
-
-@case
-def name_of_a_branch_hides_an_outer_one():
-    c = Case()
-    c.good = branches()
-    def rename(m):
-        g = graph_at(m, ["then_branch"])
-        g.node[0].output[0] = g.node[1].input[0] = "sum"
-    c.odd = edited(c.good, rename)
-    c.warns = "hidden-name"
-    return c
-
-
-@case
-def metadata_twice():
-    c = Case()
-    c.good = chain()
-    def edit(m):
-        for value in ("a", "b"):
-            entry = m.metadata_props.add()
-            entry.key, entry.value = "author", value
-    c.odd = edited(c.good, edit)
-    return c
-
-
-@case
-def graph_without_a_name():
-    c = Case()
-    c.good = chain()
-    c.odd = edited(c.good, lambda m: m.graph.ClearField("name"))
     return c
 
 

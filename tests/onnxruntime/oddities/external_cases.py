@@ -2,6 +2,7 @@
 import copy
 import os
 
+import onnx
 from onnx import TensorProto
 
 from parts import Case, case, chain, info, model, node, tensor, values
@@ -95,6 +96,33 @@ def external_without_length():
 @case
 def external_with_a_checksum():
     return outside(place("w.data", checksum="00" * 20))
+
+
+@case
+def external_with_keys_of_other_tools():
+    """Python's onnx keeps the folder in the message, ONNX Runtime where it has laid packed weights."""
+    return outside(place("w.data", basepath="/nowhere", prepacked_0="w|0;48"), warns="external-key")
+
+
+@case
+def external_keys_twice():
+    def twice(*locations):
+        def write(folder):
+            path = external(chain(), place("w.data"), lambda data, m: {"w.data": data})(folder)
+            m = onnx.load(path, load_external_data=False)
+            for location in locations:
+                m.graph.initializer[0].external_data.add(key="location", value=location)
+            with open(path, "wb") as f:
+                f.write(m.SerializeToString())
+            return path
+        return write
+    c = Case()
+    c.warns = "external-key"
+    c.good = chain()
+    c.odd = twice("w.data")
+    c.twins["two files"] = twice("v.data")
+    c.twins["and back"] = twice("v.data", "w.data")
+    return c
 
 
 @case

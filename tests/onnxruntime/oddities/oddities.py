@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""oddities.py [PART_OF_A_NAME ..]: files with one oddity each (cases.py, external_cases.py), through `weft run` and ONNX Runtime.
+"""oddities.py [PART_OF_A_NAME ..]: files with one oddity each (cases.py, node_cases.py, external_cases.py), through `weft run` and ONNX Runtime.
 
 Each is taken: its results are those that ONNX Runtime has of it, or, where that refuses the file, of the same model without
 the oddity. What is no valid ONNX has one warning of each kind that the case expects, and --strict refuses it; what is has
@@ -17,6 +17,7 @@ import onnxruntime as ort
 
 import cases  # noqa: F401
 import external_cases  # noqa: F401
+import node_cases  # noqa: F401
 import peer
 from parts import CASES
 

@@ -266,11 +266,10 @@ int RunBench(const Args& a) {
     text += "\n" + ProfileTable(profile, machine, times.Median() * 1e3);
   PrintText(text);
   if (times.Spread() > kNoisy)
-    fmt::print(
-        stderr,
-        "note: half of the runs are more than {:.0f} % from the median; the machine may be busy\n",
-        100 * times.Spread());
-  if (interrupted) fmt::print(stderr, "note: interrupted; these are the runs until then\n");
+    PrintNote(fmt::format(
+        "half of the runs are more than {:.0f} % from the median; the machine may be busy",
+        100 * times.Spread()));
+  if (interrupted) PrintNote("interrupted; these are the runs until then");
   return interrupted ? kInterruptedCode : 0;
 }
 

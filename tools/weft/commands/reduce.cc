@@ -75,7 +75,7 @@ int RunReduce(const Args& a) {
                                Plural(CountOperators(*good), "operator"), a.min_good)
                  : "no smaller model was good\n";
   PrintText(text);
-  if (interrupted) fmt::print(stderr, "note: interrupted; a smaller one may be possible\n");
+  if (interrupted) PrintNote("interrupted; a smaller one may be possible");
   return interrupted ? kInterruptedCode : 0;
 }
 

@@ -13,11 +13,13 @@
 ///
 /// It moves to what the facts of the graph say (equalities, ranges, divisors), and all are tried:
 /// shapes are inferred at these numbers. Where that fails, other values are tried, sums and
-/// differences of the others among them (total = past + seq).
+/// differences of the others among them (total = past + seq). Where they can be had, they are such
+/// that both branches of every If fit.
 ///
 /// Values fit what an input feeds (input_role.h): indices lie within the axis that they select
 /// from, shapes are shapes that their operand can take, what an integer is compared with is what it
-/// gets, what decides sizes is 1, and masks, by their name, are ones.
+/// gets, what decides sizes is 1, and masks, by their name, are ones. A sequence holds three
+/// tensors of two rows and three columns, an optional one such value.
 #pragma once
 
 #include <cstdint>
