@@ -71,6 +71,29 @@ TEST_SUITE("weft command") {
     CHECK(Parsed(Weft({"doctor", "--json"})).at("weft").at("ok") == true);
   }
 
+  TEST_CASE("reports are JSON, whatever names and numbers a model has") {
+    const Folder dir;
+    // No UTF-8, half of a surrogate pair, a letter of two bytes, of three and of four; what JSON
+    // escapes.
+    const std::string model = dir.Write(
+        "m.weft",
+        "weft 1\n"
+        R"(graph (%x: f32[2]) -> (%y as "\xff\xed\xa0\x80\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\x01\n\\\"") {)"
+        "\n  %y = Log(%x)\n}\n");
+    const Result r = Weft({"run", model, "--input", "x=0,1", "--json"});
+    const Json output = Parsed(r).at("outputs").at(0);
+    const std::string unknown = "\uFFFD";
+    CHECK(output.at("name") ==
+          unknown + unknown + unknown + unknown + "\u00e9\u20ac\U0001F600\x01\n\\\"");
+    CHECK(output.at("shape") == Json{2});
+    CHECK(output.at("min").is_null());  // -inf
+    CHECK(output.at("max").is_number_float());
+    CHECK(output.at("max") == 0);
+    CHECK(output.at("nans").is_number_integer());
+    CHECK(Parsed(r).at("bindings") == Json::object());
+    CHECK(r.out.find("\"outputs\"") < r.out.find("\"backend\""));  // as they were added
+  }
+
   TEST_CASE("a graph of any stage goes out as ONNX, JSON and text, and runs as before") {
     const Folder dir;
     const std::string model = dir.Write("m.weft", kModel);

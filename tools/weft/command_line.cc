@@ -1,12 +1,6 @@
 /// command_line.cc: see command_line.h.
 #include "command_line.h"
 
-#include <cmath>
-#include <limits>
-
-#include "weft/support/check.h"
-#include "weft/support/strings.h"
-
 namespace weft::tool {
 namespace {
 
@@ -14,96 +8,53 @@ constexpr int64_t kMostThreads = 1024;  // what OMP_NUM_THREADS is held to as we
 
 }  // namespace
 
-CLI::Validator WholeNumber(int64_t lowest, int64_t highest) {
-  // Without a name: it would be part of the option's type in the help.
-  return CLI::Validator(
-      [lowest, highest](std::string& text) {
-        const auto value = TryParseInt64(text);
-        if (value && *value >= lowest && *value <= highest) return std::string();
-        return highest == std::numeric_limits<int64_t>::max()
-                   ? fmt::format("expected a whole number >= {}, got '{}'", lowest, text)
-                   : fmt::format("expected a whole number from {} to {}, got '{}'", lowest, highest,
-                                 text);
-      },
-      "");
+void AddModel(Options& app, ModelArgs* args) {
+  app.Add("MODEL", &args->path, "model: .onnx, .pb, .weft, .json or .weftx; - for stdin")
+      .Required();
+  app.Add("--limits LIST", &args->limits, "bounds, as in nodes=1000,tensor_bytes=2G (see doctor)");
+  app.AddFlag("--json", &args->json, "one JSON object on stdout");
+  app.AddFlag("--strict", &args->strict,
+              "refuse what the ONNX standard forbids, also where it has one meaning");
 }
 
-CLI::Validator NonNegative() {
-  return CLI::Validator(
-      [](std::string& text) {
-        const auto value = TryParseDouble(text);
-        return value && std::isfinite(*value) && *value >= 0
-                   ? std::string()
-                   : fmt::format("expected a number >= 0, got '{}'", text);
-      },
-      "");
-}
-
-CLI::Option* AddList(CLI::App* app, const std::string& name, std::vector<std::string>* values,
-                     const std::string& doc) {
-  return app->add_option(name, *values, doc)->expected(1)->allow_extra_args(false)->take_all();
-}
-
-void AddModel(CLI::App* app, ModelArgs* args) {
-  app->add_option("MODEL", args->path, "model: .onnx, .pb, .weft, .json or .weftx; - for stdin")
-      ->required();
-  app->add_option("--limits", args->limits, "bounds, as in nodes=1000,tensor_bytes=2G (see doctor)")
-      ->type_name("LIST");
-  app->add_flag("--json", args->json, "one JSON object on stdout");
-  app->add_flag("--strict", args->strict,
-                "refuse what the ONNX standard forbids, also where it has one meaning");
-}
-
-void AddRandomWeights(CLI::App* app, ModelArgs* args) {
-  app->add_flag("--random-weights", args->random_weights,
-                "random values for weights that the file leaves out");
+void AddRandomWeights(Options& app, ModelArgs* args) {
+  app.AddFlag("--random-weights", &args->random_weights,
+              "random values for weights that the file leaves out");
 }
 
 Limits ModelArgs::Check() const { return Limits::Parse(limits); }
 
-void AddBind(CLI::App* app, InputArgs* args) {
-  AddList(app, "--bind", &args->binds,
+void AddBind(Options& app, InputArgs* args) {
+  app.Add("--bind SYM=N,..", &args->binds,
           "values of symbolic dimensions, by unique beginnings of their names (repeatable); "
-          "default: sensible ones that the model allows")
-      ->type_name("SYM=N,..");
-  app->add_option("--bind-all", args->bind_all, "value of every symbolic dimension without one")
-      ->type_name("N")
-      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
-  AddList(app, "--shape", &args->shapes, "dimensions of an input (repeatable)")
-      ->type_name("NAME=AxBxC");
+          "default: sensible ones that the model allows");
+  app.Add("--bind-all N", &args->bind_all, "value of every symbolic dimension without one")
+      .WholeNumber(0);
+  app.Add("--shape NAME=AxBxC", &args->shapes, "dimensions of an input (repeatable)");
 }
 
-void AddInputs(CLI::App* app, InputArgs* args) {
-  AddList(app, "--input", &args->values,
+void AddInputs(Options& app, InputArgs* args) {
+  app.Add("--input NAME=F|V,..", &args->values,
           "input from a .npy or TensorProto .pb file, - for a .npy on stdin, or numbers, as in "
-          "sr=16000, x=1,2,3; one number fills the input (repeatable)")
-      ->type_name("NAME=F|V,..");
-  app->add_option("--load-inputs", args->load,
-                  "inputs from a .npz, or a folder of NAME.npy or input_0.pb, ...")
-      ->type_name("D|F");
-  app->add_option("--save-inputs", args->save, "write every input to D/NAME.npy")->type_name("D");
+          "sr=16000, x=1,2,3; one number fills the input (repeatable)");
+  app.Add("--load-inputs D|F", &args->load,
+          "inputs from a .npz, or a folder of NAME.npy or input_0.pb, ...");
+  app.Add("--save-inputs D", &args->save, "write every input to D/NAME.npy");
   AddBind(app, args);
-  app->add_option("--seed", args->seed, "seed of random inputs")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
+  app.Add("--seed N", &args->seed, "seed of random inputs").ShowDefault().WholeNumber(0);
 }
 
-void AddEngine(CLI::App* app, EngineArgs* args) {
-  app->add_option("--backend", args->backend,
-                  "cpu (the default) or another of `weft doctor`, with parameters as in "
-                  "cpu:no-fusion, cuda:1")
-      ->type_name("B");
-  app->add_option("--passes", args->passes, "passes instead of the backend's own")->type_name("P");
-  app->add_option("--threads", args->threads, "threads; 0: all")
-      ->type_name("T")
-      ->check(WholeNumber(0, kMostThreads));
-  app->add_flag(
-      "--tune", args->calls.tune,
-      "choose library calls by timing them, where no earlier run has; the choices stay in "
-      "the cache and hold for later runs, with this option or without");
-  app->add_flag("--tf32", args->calls.tf32,
-                "let a GPU round f32 operands of matmuls and convolutions to 10 bits of mantissa");
+void AddEngine(Options& app, EngineArgs* args) {
+  app.Add(
+      "--backend B", &args->backend,
+      "cpu (the default) or another of `weft doctor`, with parameters as in cpu:no-fusion, cuda:1");
+  app.Add("--passes P", &args->passes, "passes instead of the backend's own");
+  app.Add("--threads T", &args->threads, "threads; 0: all").WholeNumber(0, kMostThreads);
+  app.AddFlag("--tune", &args->calls.tune,
+              "choose library calls by timing them, where no earlier run has; the choices stay in "
+              "the cache and hold for later runs, with this option or without");
+  app.AddFlag("--tf32", &args->calls.tf32,
+              "let a GPU round f32 operands of matmuls and convolutions to 10 bits of mantissa");
 }
 
 }  // namespace weft::tool

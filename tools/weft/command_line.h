@@ -1,12 +1,12 @@
 /// command_line.h: options that several sub-commands take, and the table of sub-commands.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "options.h"
 #include "weft/runtime/backend/compute.h"
 #include "weft/support/limits.h"
 
@@ -14,24 +14,24 @@ namespace weft::tool {
 
 /// A sub-command: its options are filled by parsing, then `run` gives the exit code.
 struct Command {
-  CLI::App* app = nullptr;
+  Options options;
   std::function<int()> run;
 };
 
-Command MakeRun(CLI::App& parent);
-Command MakeBench(CLI::App& parent);
-Command MakeOpt(CLI::App& parent);
-Command MakeCompile(CLI::App& parent);
-Command MakeGrad(CLI::App& parent);
-Command MakeInspect(CLI::App& parent);
-Command MakeCompare(CLI::App& parent);
-Command MakeCheck(CLI::App& parent);
-Command MakeDoctor(CLI::App& parent);
-Command MakePlugins(CLI::App& parent);
-Command MakeBisect(CLI::App& parent);
-Command MakeReduce(CLI::App& parent);
-Command MakeRepro(CLI::App& parent);
-Command MakeCache(CLI::App& parent);
+Command MakeRun(Options& parent);
+Command MakeBench(Options& parent);
+Command MakeOpt(Options& parent);
+Command MakeCompile(Options& parent);
+Command MakeGrad(Options& parent);
+Command MakeInspect(Options& parent);
+Command MakeCompare(Options& parent);
+Command MakeCheck(Options& parent);
+Command MakeDoctor(Options& parent);
+Command MakePlugins(Options& parent);
+Command MakeBisect(Options& parent);
+Command MakeReduce(Options& parent);
+Command MakeRepro(Options& parent);
+Command MakeCache(Options& parent);
 
 /// Does what `weft ARGUMENTS..` does, but for reporting errors, which it throws; main.cc.
 int RunCommandLine(const std::vector<std::string>& arguments);
@@ -68,16 +68,10 @@ struct EngineArgs {
   CallOptions calls;
 };
 
-void AddModel(CLI::App* app, ModelArgs* args);
-void AddRandomWeights(CLI::App* app, ModelArgs* args);
-void AddEngine(CLI::App* app, EngineArgs* args);
-void AddInputs(CLI::App* app, InputArgs* args);
-void AddBind(CLI::App* app, InputArgs* args);
-/// Checks of numbers, with messages that name what was expected.
-CLI::Validator WholeNumber(int64_t lowest, int64_t highest);
-CLI::Validator NonNegative();
-/// A repeatable option that takes one value each time.
-CLI::Option* AddList(CLI::App* app, const std::string& name, std::vector<std::string>* values,
-                     const std::string& doc);
+void AddModel(Options& app, ModelArgs* args);
+void AddRandomWeights(Options& app, ModelArgs* args);
+void AddEngine(Options& app, EngineArgs* args);
+void AddInputs(Options& app, InputArgs* args);
+void AddBind(Options& app, InputArgs* args);
 
 }  // namespace weft::tool

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -114,7 +113,7 @@ void ReportFaults(const std::vector<PassRecord>& passes, PassOptions* options, c
 }  // namespace
 
 void PrintJson(const Json& json) {
-  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = json.ToString() + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
@@ -123,13 +122,8 @@ void PrintText(const std::string& text) {
   std::fwrite(safe.data(), 1, safe.size(), stdout);
 }
 
-Json JsonNumber(double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); }
-
 Json BindingsJson(const SymBindings& bindings) {
-  Json out = Json::object();
-  for (const auto& [name, value] : std::map<std::string, int64_t>(bindings.begin(), bindings.end()))
-    out[name] = value;
-  return out;
+  return std::map<std::string, int64_t>(bindings.begin(), bindings.end());
 }
 
 bool ColourErrors() { return Colour(STDERR_FILENO); }

@@ -6,11 +6,11 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "inputs.h"
+#include "json.h"
 #include "weft/api/model.h"
 #include "weft/core/graph/graph.h"
 #include "weft/core/pass/pass.h"
@@ -18,15 +18,10 @@
 
 namespace weft::tool {
 
-/// Keys keep the order in which they were added.
-using Json = nlohmann::ordered_json;
-
-/// One object on stdout; text that is not UTF-8 is replaced, never an error.
+/// One value on stdout.
 void PrintJson(const Json& json);
 /// Text on stdout, with control characters escaped (names come from models).
 void PrintText(const std::string& text);
-/// A finite number, or null: JSON has no other.
-Json JsonNumber(double v);
 /// Values of symbols, by name.
 Json BindingsJson(const SymBindings& bindings);
 

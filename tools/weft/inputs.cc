@@ -82,8 +82,11 @@ TensorPtr TensorOf(NodePtr input, const std::string& text, const std::vector<dou
 /// What is known of the dimensions of a model's inputs, and where it comes from.
 class Dims {
  public:
-  explicit Dims(const Graph& graph) : graph_(graph), symbols_(InputSymbols(graph)) {
+  /// Begins with what --bind and --shape say.
+  Dims(const Graph& graph, const InputArgs& args) : graph_(graph), symbols_(InputSymbols(graph)) {
     for (NodePtr p : graph.AllInputs()) names_.push_back(p->attrs.name);
+    Bind(args.binds);
+    SetShapes(args.shapes);
   }
   GivenDims given;
 
@@ -97,21 +100,6 @@ class Dims {
                near.empty() ? ListNames(names_) : near);
   }
 
-  void Bind(const std::vector<std::string>& options) {
-    std::vector<std::string> parts;
-    for (const std::string& o : options)
-      for (const std::string& part : Split(o, ',')) parts.push_back(part);
-    for (const auto& [text, number] : SplitAssignments(parts, "--bind")) {
-      const auto value = TryParseInt64(number);
-      if (!value || *value < 0)
-        ThrowError(ErrorCode::kUsage,
-                   fmt::format("expected an integer >= 0 for '{}', got '{}'", text, number),
-                   "--bind");
-      const std::string name = Symbol(text);
-      if (!given.bindings.emplace(name, *value).second)
-        ThrowError(ErrorCode::kUsage, fmt::format("'{}' is given twice", name), "--bind");
-    }
-  }
   /// The input has these dimensions, says `source`.
   void Set(NodePtr input, const std::vector<int64_t>& dims, const std::string& source) {
     const Shape shape = ShapeOf(input);
@@ -135,6 +123,23 @@ class Dims {
                    place);
     }
   }
+
+ private:
+  void Bind(const std::vector<std::string>& options) {
+    std::vector<std::string> parts;
+    for (const std::string& o : options)
+      for (const std::string& part : Split(o, ',')) parts.push_back(part);
+    for (const auto& [text, number] : SplitAssignments(parts, "--bind")) {
+      const auto value = TryParseInt64(number);
+      if (!value || *value < 0)
+        ThrowError(ErrorCode::kUsage,
+                   fmt::format("expected an integer >= 0 for '{}', got '{}'", text, number),
+                   "--bind");
+      const std::string name = Symbol(text);
+      if (!given.bindings.emplace(name, *value).second)
+        ThrowError(ErrorCode::kUsage, fmt::format("'{}' is given twice", name), "--bind");
+    }
+  }
   void SetShapes(const std::vector<std::string>& options) {
     for (const auto& [name, text] : SplitAssignments(options, "--shape")) {
       const NodePtr p = Input(name, "--shape");
@@ -151,8 +156,6 @@ class Dims {
       Set(p, dims, "--shape");
     }
   }
-
- private:
   /// The symbol whose name begins so, where there is one.
   std::string Symbol(const std::string& text) const {
     if (std::find(symbols_.begin(), symbols_.end(), text) != symbols_.end()) return text;
@@ -211,12 +214,7 @@ std::vector<std::string> GivenInputs(const InputArgs& args) {
   return names;
 }
 
-GivenDims ParseDims(const Graph& graph, const InputArgs& args) {
-  Dims dims(graph);
-  dims.Bind(args.binds);
-  dims.SetShapes(args.shapes);
-  return dims.given;
-}
+GivenDims ParseDims(const Graph& graph, const InputArgs& args) { return Dims(graph, args).given; }
 
 ChosenDims CompleteDims(const Graph& graph, const GivenDims& given, const InputArgs& args) {
   DimWishes wishes;
@@ -234,19 +232,17 @@ std::string DimsText(const SymBindings& bindings, const std::vector<std::string>
 }
 
 RunInputs MakeInputs(const Graph& graph, const InputArgs& args, const Limits& limits) {
-  Dims dims(graph);
+  Dims dims(graph, args);
   const std::vector<std::string>& names = dims.names();
   const auto values = SplitAssignments(args.values, "--input");
-  for (const auto& [name, value] : values) dims.Input(name, "--input");  // names first
-  dims.Bind(args.binds);
-  dims.SetShapes(args.shapes);
+  for (const auto& [name, value] : values) dims.Input(name, "--input");  // before files are read
   RunInputs out;
   if (!args.load.empty()) {
     std::vector<Type> types;
     for (const std::string& n : names) types.push_back(DeclaredType(dims.Input(n, "")));
+    const std::vector<std::string> given = GivenInputs(args);
     for (const auto& [name, t] : ReadTensors(args.load, names, types, limits))
-      if (const auto given = GivenInputs(args);
-          std::find(given.begin(), given.end(), name) == given.end())
+      if (std::find(given.begin(), given.end(), name) == given.end())
         TakeTensor(dims.Input(name, ""), args.load, t, &dims, &out.tensors);
   }
   struct Numbers {

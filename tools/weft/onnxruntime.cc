@@ -54,7 +54,7 @@ std::vector<TensorPtr> RunOnnxRuntime(const Graph& graph, const std::string& pat
     WriteNpy(folder / file, *t);
     files[name] = file;
   }
-  WriteFileAtomic(folder / "inputs.json", files.dump());
+  WriteFileAtomic(folder / "inputs.json", files.ToString());
   WriteFileAtomic(folder / "run.py", kScript);
   const char* python = std::getenv("WEFT_PYTHON");
   const std::string interpreter = python && *python ? python : "python3";

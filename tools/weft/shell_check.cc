@@ -67,17 +67,12 @@ std::string ScratchFolder::operator/(const std::string& name) const {
   return JoinPath(path_, name);
 }
 
-void AddCheck(CLI::App* app, CheckArgs* args) {
-  app->add_option("--check", args->command,
-                  "command for /bin/sh; {} is the model's file, appended where there is none; exit "
-                  "code 0: good, another: bad")
-      ->type_name("CMD");
-  app->add_option("--fail-code", args->fail_codes, "only this exit code is bad (repeatable)")
-      ->type_name("N")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  app->add_flag("--show-output", args->show_output, "what the check writes, on stderr");
+void AddCheck(Options& app, CheckArgs* args) {
+  app.Add("--check CMD", &args->command,
+          "command for /bin/sh; {} is the model's file, appended where there is none; exit code 0: "
+          "good, another: bad");
+  app.Add("--fail-code N", &args->fail_codes, "only this exit code is bad (repeatable)");
+  app.AddFlag("--show-output", &args->show_output, "what the check writes, on stderr");
 }
 
 CheckCommand::CheckCommand(CheckArgs args, std::string extension, Limits limits)

@@ -2,10 +2,10 @@
 /// of bisect and reduce.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "options.h"
 #include "weft/core/graph/graph.h"
 #include "weft/support/limits.h"
 
@@ -35,7 +35,7 @@ struct CheckArgs {
   std::vector<int> fail_codes;  ///< empty: every code but 0
   bool show_output = false;
 };
-void AddCheck(CLI::App* app, CheckArgs* args);
+void AddCheck(Options& app, CheckArgs* args);
 
 /// Writes models and runs the command on them. The command is a line for /bin/sh; every {} in it is
 /// the model's file, which is appended where there is none. Exit code 0 is good, others (or those

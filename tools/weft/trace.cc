@@ -32,7 +32,7 @@ void ChromeTrace::Counter(const std::string& name, double at_us, int64_t value) 
 
 void ChromeTrace::Write(const std::string& path) const {
   const Json all = {{"traceEvents", events_}, {"displayTimeUnit", "ms"}};
-  WriteFileAtomic(path, all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  WriteFileAtomic(path, all.ToString() + "\n");
 }
 
 }  // namespace weft::tool

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common.h"
+#include "json.h"
 
 namespace weft::tool {
 

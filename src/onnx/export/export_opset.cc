@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "onnx/lift/lift.h"
 #include "weft/support/check.h"
@@ -30,29 +31,22 @@ void ForEachLift(F f) {
 
 /// Operator sets before this one write the operator otherwise.
 int64_t FirstUnlifted(const pb::NodeProto& n) {
-  struct First {
-    int64_t always = 0, with_operand_1 = 0;
-  };
-  static const std::map<std::string, First> table = [] {
-    std::map<std::string, First> t;
+  static const std::multimap<std::string_view, onnx_import::LiftRule> table = [] {
+    std::multimap<std::string_view, onnx_import::LiftRule> t;
     const int64_t newest = onnx_import::NewestOpset();
     ForEachLift([&](const onnx_import::LiftRule& r) {
-      if (r.last >= newest) return;
-      First& first = t[std::string(r.op)];
-      int64_t& when = r.operand_1 ? first.with_operand_1 : first.always;
-      when = std::max(when, r.last + 1);
+      if (r.last < newest) t.emplace(r.op, r);
     });
     return t;
   }();
   int64_t first = RoundsUp(n) ? kRoundedPools : 0;
-  const auto it = table.find(n.op_type());
-  // What was lifted of a BatchNormalization was how it trains; applying its statistics stayed, and
-  // is the default from 7 on.
-  if (n.op_type() == "BatchNormalization" && n.output_size() == 1)
-    return std::max<int64_t>(first, 7);
-  if (it == table.end()) return first;
-  if (n.input_size() > 1) first = std::max(first, it->second.with_operand_1);
-  return std::max(first, it->second.always);
+  const auto [begin, end] = table.equal_range(n.op_type());
+  for (auto it = begin; it != end; ++it) {
+    const onnx_import::LiftRule& r = it->second;
+    if (r.operand_1 && n.input_size() < 2) continue;
+    if (n.output_size() >= r.least_results) first = std::max(first, r.last + 1);
+  }
+  return first;
 }
 
 /// "tensor(float)", as the schemas spell types.

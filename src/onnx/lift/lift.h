@@ -106,6 +106,8 @@ struct LiftRule {
   void (*apply)(Lift*);
   /// The attribute of those versions, a list of integers, that has become operand 1; null: none.
   const char* operand_1 = nullptr;
+  /// Nodes with fewer results were then what they are now.
+  int least_results = 1;
 };
 std::vector<LiftRule> ShapeOpLifts();
 std::vector<LiftRule> NnOpLifts();

@@ -161,7 +161,7 @@ std::vector<LiftRule> NnOpLifts() {
       {"Hardmax", 1, 12, CoercedSoftmax},
       {"Clip", 1, 10, ClipToInputs},
       {"Dropout", 1, 11, DropoutToInputs},
-      {"BatchNormalization", 1, 13, BatchNormOld},
+      {"BatchNormalization", 1, 13, BatchNormOld, nullptr, 2},  // how it trains
       {"GroupNormalization", 18, 20, GroupNormPerChannel},
       {"Upsample", 1, 8, UpsampleAttribute},
       {"Upsample", 9, kAll, UpsampleInput},

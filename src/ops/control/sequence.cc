@@ -297,7 +297,7 @@ std::vector<NodeEntry> SimplifyJoin(RewriteContext& ctx, const NodePtr& n) {
   if (p.new_axis || !IsOp(made, "SequenceConstruct")) return {};
   std::vector<NodeEntry> parts;
   for (uint32_t i = 0; i < made->num_inputs(); ++i) parts.push_back(made->inputs[i]);
-  return {NodeEntry(ctx.graph().AddNode("Concat", parts, {{"axis", p.axis}}, n->attrs.name))};
+  return {NodeEntry(ctx.graph().AddNode("Concat", parts, {{"axis", p.axis}}))};
 }
 /// OptionalGetElement(Optional(x)) = x, as of anything that is no optional.
 std::vector<NodeEntry> SimplifyGetElement(RewriteContext& ctx, const NodePtr& n) {

@@ -332,32 +332,25 @@ int RunCheck(const Args& args) {
 
 }  // namespace
 
-Command MakeCheck(CLI::App& parent) {
+Command MakeCheck(Options& parent) {
   auto a = std::make_shared<Args>();
   a->engines = {"cpu", "cpu:no-fusion"};
-  CLI::App* app = parent.add_subcommand(
+  Options app = parent.AddCommand(
       "check",
       "compare engines with the interpreter on adversarial inputs; names the first node "
       "that differs");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
-  app->add_option("--rounds", a->rounds, "rounds; default two of each kind of values")
-      ->type_name("N")
-      ->check(WholeNumber(1, 1000000));
-  app->add_option("--round", a->only, "only this one")
-      ->type_name("R")
-      ->check(WholeNumber(0, 1000000));
-  AddList(app, "--engine", &a->engines, "engine to check (repeatable); default cpu, cpu:no-fusion")
-      ->type_name("E");
-  app->add_option("--passes", a->passes, "passes instead of the engines' own")->type_name("P");
-  app->add_option("--seconds", a->seconds,
-                  "time for all rounds; the interpreter has a quarter for one")
-      ->type_name("S")
-      ->capture_default_str()
-      ->check(NonNegative());
-  app->add_option("--save", a->save, "folder for the inputs that make the difference")
-      ->type_name("D");
+  app.Add("--rounds N", &a->rounds, "rounds; default two of each kind of values")
+      .WholeNumber(1, 1000000);
+  app.Add("--round R", &a->only, "only this one").WholeNumber(0, 1000000);
+  app.Add("--engine E", &a->engines, "engine to check (repeatable); default cpu, cpu:no-fusion");
+  app.Add("--passes P", &a->passes, "passes instead of the engines' own");
+  app.Add("--seconds S", &a->seconds, "time for all rounds; the interpreter has a quarter for one")
+      .ShowDefault()
+      .NonNegative();
+  app.Add("--save D", &a->save, "folder for the inputs that make the difference");
   return {app, [a] { return RunCheck(*a); }};
 }
 

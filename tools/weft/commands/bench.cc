@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <limits>
 
 #include "command_line.h"
 #include "common.h"
@@ -189,7 +188,7 @@ int RunBench(const Args& a) {
   if (!a.export_times.empty())
     WriteFileAtomic(
         a.export_times,
-        Json{{"backend", p.engine.backend}, {"times_ms", times.in_order}}.dump(1) + "\n");
+        Json{{"backend", p.engine.backend}, {"times_ms", times.in_order}}.ToString() + "\n");
 
   if (a.model.json) {
     Json shapes = Json::object();
@@ -275,37 +274,25 @@ int RunBench(const Args& a) {
 
 }  // namespace
 
-Command MakeBench(CLI::App& parent) {
+Command MakeBench(Options& parent) {
   auto a = std::make_shared<Args>();
   a->inputs.random = true;
-  CLI::App* app = parent.add_subcommand(
+  Options app = parent.AddCommand(
       "bench", "time a model; inputs and variables that are not given are random");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
-  bool* random = &a->inputs.random;
-  app->add_flag_callback(
-      "--random", [random] { *random = true; }, "accepted as for run; always on here");
+  app.AddFlag("--random", &a->inputs.random, "accepted as for run; always on here");
   AddEngine(app, &a->engine);
-  app->add_option("--warmup", a->warmup_ms, "runs before the timed ones")
-      ->type_name("MS")
-      ->capture_default_str()
-      ->check(NonNegative());
-  app->add_option("--duration", a->duration_s, "time to measure")
-      ->type_name("S")
-      ->capture_default_str()
-      ->check(NonNegative());
-  app->add_option("--iterations", a->iterations, "timed runs, instead of --duration")
-      ->type_name("N")
-      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()));
-  app->add_flag(
-      "--profile", a->profile,
+  app.Add("--warmup MS", &a->warmup_ms, "runs before the timed ones").ShowDefault().NonNegative();
+  app.Add("--duration S", &a->duration_s, "time to measure").ShowDefault().NonNegative();
+  app.Add("--iterations N", &a->iterations, "timed runs, instead of --duration").WholeNumber(1);
+  app.AddFlag(
+      "--profile", &a->profile,
       "every step with its time, bytes and operations, and the best that this machine could do");
-  app->add_option("--export-profile", a->export_profile,
-                  "passes, steps and memory as Chrome trace-event JSON (Perfetto opens it)")
-      ->type_name("F");
-  app->add_option("--export-times", a->export_times, "the time of every run, in order, as JSON")
-      ->type_name("F");
+  app.Add("--export-profile F", &a->export_profile,
+          "passes, steps and memory as Chrome trace-event JSON (Perfetto opens it)");
+  app.Add("--export-times F", &a->export_times, "the time of every run, in order, as JSON");
   return {app, [a] { return RunBench(*a); }};
 }
 

@@ -356,30 +356,23 @@ int RunBisect(const Args& a) {
 
 }  // namespace
 
-Command MakeBisect(CLI::App& parent) {
+Command MakeBisect(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand(
+  Options app = parent.AddCommand(
       "bisect", "the first application of a pass, and the rewrite in it, that breaks a model");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
-  app->add_option("--passes", a->passes, "pipeline; default: that of the cpu backend")
-      ->type_name("P");
-  app->add_option("--target", a->target, "target of code generation: cpu, cuda:sm_90")
-      ->type_name("T")
-      ->capture_default_str();
-  AddList(app, "--skip", &a->skip, "leave a pass out, or its Nth application (repeatable)")
-      ->type_name("PASS[#N]");
+  app.Add("--passes P", &a->passes, "pipeline; default: that of the cpu backend");
+  app.Add("--target T", &a->target, "target of code generation: cpu, cuda:sm_90").ShowDefault();
+  app.Add("--skip PASS[#N]", &a->skip, "leave a pass out, or its Nth application (repeatable)");
   AddCheck(app, &a->check);
-  app->add_option("--against", a->against,
-                  "ref (the default): results on random inputs equal the reference's on the model")
-      ->type_name("E");
-  app->add_option("--format", a->format, "of the models that --check gets: onnx, weft, json")
-      ->type_name("X");
-  app->add_option("--rtol", a->rtol, "relative tolerance")->type_name("R")->check(NonNegative());
-  app->add_option("--atol", a->atol, "absolute tolerance")->type_name("A")->check(NonNegative());
-  app->add_option("--save", a->save_dir, "write the graphs before and after as good.weft, bad.weft")
-      ->type_name("D");
+  app.Add("--against E", &a->against,
+          "ref (the default): results on random inputs equal the reference's on the model");
+  app.Add("--format X", &a->format, "of the models that --check gets: onnx, weft, json");
+  app.Add("--rtol R", &a->rtol, "relative tolerance").NonNegative();
+  app.Add("--atol A", &a->atol, "absolute tolerance").NonNegative();
+  app.Add("--save D", &a->save_dir, "write the graphs before and after as good.weft, bad.weft");
   return {app, [a] { return RunBisect(*a); }};
 }
 

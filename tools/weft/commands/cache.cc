@@ -149,27 +149,23 @@ int Clear(const Args& a) {
 
 }  // namespace
 
-Command MakeCache(CLI::App& parent) {
+Command MakeCache(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand("cache", "the folder of compiled kernels");
-  app->require_subcommand(1);
-  app->add_flag("--json", a->json, "one JSON object on stdout");
-  CLI::App* ls = app->add_subcommand("ls", "list the entries");
-  CLI::App* verify =
-      app->add_subcommand("verify", "check every byte; exit code 1 where one is damaged");
-  CLI::App* prune = app->add_subcommand("prune", "remove the entries that were unused for longest");
-  CLI::App* clear = app->add_subcommand("clear", "remove all entries");
-  prune
-      ->add_option("--max-bytes", a->max_bytes,
-                   "until so much is left; default: $WEFT_CACHE_BYTES or 1G")
-      ->type_name("N");
-  prune->add_option("--older-than", a->older_than, "those unused for longer, as in 12h, 7d")
-      ->type_name("D");
-  for (CLI::App* s : {ls, verify, prune, clear}) s->fallthrough();
+  Options app = parent.AddCommand("cache", "the folder of compiled kernels");
+  app.RequireCommand();
+  app.AddFlag("--json", &a->json, "one JSON object on stdout");
+  const Options ls = app.AddCommand("ls", "list the entries");
+  const Options verify =
+      app.AddCommand("verify", "check every byte; exit code 1 where one is damaged");
+  Options prune = app.AddCommand("prune", "remove the entries that were unused for longest");
+  app.AddCommand("clear", "remove all entries");
+  prune.Add("--max-bytes N", &a->max_bytes,
+            "until so much is left; default: $WEFT_CACHE_BYTES or 1G");
+  prune.Add("--older-than D", &a->older_than, "those unused for longer, as in 12h, 7d");
   return {app, [a, ls, verify, prune] {
-            if (ls->parsed()) return List(*a);
-            if (verify->parsed()) return Verify(*a);
-            return prune->parsed() ? Prune(*a) : Clear(*a);
+            if (ls.chosen()) return List(*a);
+            if (verify.chosen()) return Verify(*a);
+            return prune.chosen() ? Prune(*a) : Clear(*a);
           }};
 }
 

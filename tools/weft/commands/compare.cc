@@ -201,9 +201,9 @@ void PrintReport(const Args& args, const std::vector<Difference>& all, int64_t d
                       {"type", d.type},
                       {"equal", d.equal()},
                       {"operands_differ", d.excused},
-                      {"max_abs", JsonNumber(d.max_abs)},
-                      {"max_rel", JsonNumber(d.max_rel)},
-                      {"tolerances", JsonNumber(d.units)},
+                      {"max_abs", d.max_abs},
+                      {"max_rel", d.max_rel},
+                      {"tolerances", d.units},
                       {"note", d.note}});
     PrintJson({{"a", args.a},
                {"b", args.b},
@@ -279,29 +279,26 @@ int RunCompare(const Args& args) {
 
 }  // namespace
 
-Command MakeCompare(CLI::App& parent) {
+Command MakeCompare(Options& parent) {
   auto a = std::make_shared<Args>();
   a->inputs.random = true;
-  CLI::App* app = parent.add_subcommand(
+  Options app = parent.AddCommand(
       "compare", "compare the results of two engines, or with a folder of outputs");
   AddModel(app, &a->model);
-  app->add_option("A", a->a,
-                  "cpu, ref, cpu:no-fusion, cuda, onnxruntime, or a folder with NAME.npy")
-      ->required();
-  app->add_option("B", a->b, "the other; its values are the expected ones")->required();
+  app.Add("A", &a->a, "cpu, ref, cpu:no-fusion, cuda, onnxruntime, or a folder with NAME.npy")
+      .Required();
+  app.Add("B", &a->b, "the other; its values are the expected ones").Required();
   AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
-  app->add_flag("--layerwise", a->layerwise,
-                "compare every result and name the first node that differs for its own operands");
-  AddList(app, "--rtol", &a->rtol,
+  app.AddFlag("--layerwise", &a->layerwise,
+              "compare every result and name the first node that differs for its own operands");
+  app.Add("--rtol [NAME=]R", &a->rtol,
           fmt::format("relative tolerance, of all outputs or of one (repeatable); default {:g}, of "
                       "16-bit floats {:g}",
-                      kRelative, kRelative16))
-      ->type_name("[NAME=]R");
-  AddList(app, "--atol", &a->atol,
+                      kRelative, kRelative16));
+  app.Add("--atol [NAME=]A", &a->atol,
           fmt::format("absolute tolerance, as --rtol; default {:g}, of 16-bit floats {:g}",
-                      kAbsolute, kAbsolute16))
-      ->type_name("[NAME=]A");
+                      kAbsolute, kAbsolute16));
   return {app, [a] { return RunCompare(*a); }};
 }
 

@@ -180,20 +180,18 @@ int RunCompile(const Args& a) {
 
 }  // namespace
 
-Command MakeCompile(CLI::App& parent) {
+Command MakeCompile(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand(
-      "compile", "make the kernels of a model for a target, without running it");
+  Options app =
+      parent.AddCommand("compile", "make the kernels of a model for a target, without running it");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
-  app->add_option("--target", a->target, "cpu, cuda:sm_90")->type_name("T")->required();
-  app->add_option("-o,--output", a->out, "compiled program to write (.weftx)")->type_name("F");
-  app->add_option("--overridable", a->overridable,
-                  "initializers that the model lists as inputs too and that will be fed: A,B")
-      ->type_name("N");
-  app->add_option("--save-kernels", a->save_kernels, "write the source of every distinct kernel")
-      ->type_name("D");
-  app->add_option("--passes", a->passes, "passes instead of the usual ones")->type_name("P");
+  app.Add("--target T", &a->target, "cpu, cuda:sm_90").Required();
+  app.Add("-o,--output F", &a->out, "compiled program to write (.weftx)");
+  app.Add("--overridable N", &a->overridable,
+          "initializers that the model lists as inputs too and that will be fed: A,B");
+  app.Add("--save-kernels D", &a->save_kernels, "write the source of every distinct kernel");
+  app.Add("--passes P", &a->passes, "passes instead of the usual ones");
   return {app, [a] { return RunCompile(*a); }};
 }
 

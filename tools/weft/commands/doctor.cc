@@ -94,12 +94,12 @@ std::vector<Row> Examine() {
 
 }  // namespace
 
-Command MakeDoctor(CLI::App& parent) {
+Command MakeDoctor(Options& parent) {
   auto json = std::make_shared<bool>(false), measure = std::make_shared<bool>(false);
-  CLI::App* app = parent.add_subcommand("doctor", "what this machine and this build offer");
-  app->add_flag("--json", *json, "one JSON object on stdout");
-  app->add_flag("--measure", *measure,
-                "measure bandwidth and peak of this machine, for the floors of bench --profile");
+  Options app = parent.AddCommand("doctor", "what this machine and this build offer");
+  app.AddFlag("--json", json.get(), "one JSON object on stdout");
+  app.AddFlag("--measure", measure.get(),
+              "measure bandwidth and peak of this machine, for the floors of bench --profile");
   return {app, [json, measure] {
             std::vector<Row> rows = Examine();
             if (*measure) rows.push_back(MeasuredRow());

@@ -145,24 +145,18 @@ int RunGrad(const Args& a) {
 
 }  // namespace
 
-Command MakeGrad(CLI::App& parent) {
+Command MakeGrad(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand("grad", "append the gradients of a model's outputs");
+  Options app = parent.AddCommand("grad", "append the gradients of a model's outputs");
   AddModel(app, &a->model);
-  app->add_option("--ys", a->ys, "what is differentiated; default: every output of floats")
-      ->type_name("Y,..");
-  app->add_option(
-         "--xs", a->xs,
-         "with respect to what: inputs, parameters, results; default: every input of floats")
-      ->type_name("X,..");
-  app->add_flag("--seed-inputs", a->seed_inputs,
-                "output gradients are inputs grad_Y; default: ones");
-  app->add_option("--passes", a->passes,
-                  "passes after the gradient; default: Simplify,FoldConstants,Simplify")
-      ->type_name("P");
-  app->add_option("-o,--output", a->out, "file to write: .weft, .onnx or .json")
-      ->type_name("OUT")
-      ->required();
+  app.Add("--ys Y,..", &a->ys, "what is differentiated; default: every output of floats");
+  app.Add("--xs X,..", &a->xs,
+          "with respect to what: inputs, parameters, results; default: every input of floats");
+  app.AddFlag("--seed-inputs", &a->seed_inputs,
+              "output gradients are inputs grad_Y; default: ones");
+  app.Add("--passes P", &a->passes,
+          "passes after the gradient; default: Simplify,FoldConstants,Simplify");
+  app.Add("-o,--output OUT", &a->out, "file to write: .weft, .onnx or .json").Required();
   return {app, [a] { return RunGrad(*a); }};
 }
 

@@ -416,15 +416,14 @@ int RunInspect(const Args& a) {
 
 }  // namespace
 
-Command MakeInspect(CLI::App& parent) {
+Command MakeInspect(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand("inspect", "what a model holds, costs and needs");
+  Options app = parent.AddCommand("inspect", "what a model holds, costs and needs");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
   AddBind(app, &a->inputs);
-  app->add_option("--support", a->support,
-                  "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run")
-      ->type_name("TARGET");
+  app.Add("--support TARGET", &a->support,
+          "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run");
   return {app, [a] { return RunInspect(*a); }};
 }
 

@@ -26,6 +26,7 @@ struct Args {
               reproducer;
   std::vector<std::string> skip;
   bool stats = false, time = false, full = false, before_all = false, after_all = false;
+  int level = -1;  ///< of -O; else `passes`
   int64_t fuel = -1;
 };
 
@@ -177,8 +178,9 @@ int RunOpt(const Args& a) {
   const bool graph_to_stdout = a.out.empty() || a.out == "-";
   WEFT_CHECK(!(a.model.json && graph_to_stdout), kUsage,
              "--json needs -o OUT: stdout would hold the graph too");
-  if (!graph_to_stdout) WritableFormat(a.out);        // before a large model is read
-  const Pipeline pipeline = ParsePipeline(a.passes);  // before a large model is read
+  // Before a large model is read.
+  if (!graph_to_stdout) WritableFormat(a.out);
+  const Pipeline pipeline = ParsePipeline(a.level < 0 ? a.passes : fmt::format("O{}", a.level));
 
   Graph graph = ReadModel(a.model);
   const int64_t fused_at_start = CountFused(graph);
@@ -270,53 +272,35 @@ void PrintPassHelp(const std::string& name) {
   PrintText(out);
 }
 
-Command MakeOpt(CLI::App& parent) {
+Command MakeOpt(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app =
-      parent.add_subcommand("opt", "apply passes to a model and print or write the graph");
+  Options app = parent.AddCommand("opt", "apply passes to a model and print or write the graph");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
-  CLI::Option* passes =
-      app->add_option("--passes", a->passes,
-                      "passes, as in 'Simplify,Fusion{max_ops=64}', or a pipeline by its name "
-                      "(--list-passes)")
-          ->type_name("P")
-          ->capture_default_str();
-  app->add_option_function<int>(
-         "-O", [a](int level) { a->passes = fmt::format("O{}", level); },
-         "0 to 3: the pipelines O0 to O3")
-      ->type_name("N")
-      ->check(WholeNumber(0, 3))
-      ->excludes(passes);
-  app->add_option("-o,--output", a->out,
-                  "file to write: .weft, .onnx, .pb or .json; default: text on stdout")
-      ->type_name("OUT");
-  app->add_option("--target", a->target, "target of code generation: cpu, cuda:sm_90")
-      ->type_name("T")
-      ->capture_default_str();
-  app->add_flag("--full", a->full, "large tensors in text as well; else it names their hash");
-  app->add_flag("--stats", a->stats, "one line a pass: why it ran, time, nodes, statistics");
-  app->add_flag("--time", a->time, "time by pass");
-  app->add_option("--dump-dir", a->dump_dir, "a numbered text file after every change")
-      ->type_name("D");
-  app->add_option("--print-before", a->print_before,
-                  "print the graph before matching passes (stderr)")
-      ->type_name("REGEX");
-  app->add_option("--print-after", a->print_after, "print the graph after matching passes (stderr)")
-      ->type_name("REGEX");
-  app->add_flag("--print-before-all", a->before_all, "print the graph before every pass (stderr)");
-  app->add_flag("--print-after-all", a->after_all, "print the graph after every pass (stderr)");
-  AddList(app, "--skip", &a->skip, "leave a pass out, or its Nth application (repeatable)")
-      ->type_name("PASS[#N]");
-  app->add_option("--fuel", a->fuel, "rewrites allowed over the whole pipeline")->type_name("N");
-  app->get_option("--strict")
-      ->description(
-          "refuse what the ONNX standard forbids, and passes that lack what they depend on");
-  app->add_option(
-         "--check", a->check,
-         "check what passes claim: all, or some of preserved,changed,deterministic,equivalent")
-      ->type_name("LIST");
-  app->add_option("--reproducer", a->reproducer, "file written when a pass fails")->type_name("F");
+  const Option passes = app.Add("--passes P", &a->passes,
+                                "passes, as in 'Simplify,Fusion{max_ops=64}', or a pipeline by its "
+                                "name (--list-passes)")
+                            .ShowDefault();
+  app.Add("-O N", &a->level, "0 to 3: the pipelines O0 to O3").WholeNumber(0, 3).Excludes(passes);
+  app.Add("-o,--output OUT", &a->out,
+          "file to write: .weft, .onnx, .pb or .json; default: text on stdout");
+  app.Add("--target T", &a->target, "target of code generation: cpu, cuda:sm_90").ShowDefault();
+  app.AddFlag("--full", &a->full, "large tensors in text as well; else it names their hash");
+  app.AddFlag("--stats", &a->stats, "one line a pass: why it ran, time, nodes, statistics");
+  app.AddFlag("--time", &a->time, "time by pass");
+  app.Add("--dump-dir D", &a->dump_dir, "a numbered text file after every change");
+  app.Add("--print-before REGEX", &a->print_before,
+          "print the graph before matching passes (stderr)");
+  app.Add("--print-after REGEX", &a->print_after, "print the graph after matching passes (stderr)");
+  app.AddFlag("--print-before-all", &a->before_all, "print the graph before every pass (stderr)");
+  app.AddFlag("--print-after-all", &a->after_all, "print the graph after every pass (stderr)");
+  app.Add("--skip PASS[#N]", &a->skip, "leave a pass out, or its Nth application (repeatable)");
+  app.Add("--fuel N", &a->fuel, "rewrites allowed over the whole pipeline");
+  app.Find("--strict")
+      .Describe("refuse what the ONNX standard forbids, and passes that lack what they depend on");
+  app.Add("--check LIST", &a->check,
+          "check what passes claim: all, or some of preserved,changed,deterministic,equivalent");
+  app.Add("--reproducer F", &a->reproducer, "file written when a pass fails");
   return {app, [a] { return RunOpt(*a); }};
 }
 

@@ -73,17 +73,14 @@ int RunPlugins(const Args& a) {
 
 }  // namespace
 
-Command MakePlugins(CLI::App& parent) {
+Command MakePlugins(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app =
-      parent.add_subcommand("plugins", "list loaded plugins, or try one in a child process");
-  AddList(app, "--check", &a->check, "try this file in a child process instead (repeatable)")
-      ->type_name("F");
-  app->add_option("--seconds", a->seconds,
-                  "how long its start may take (10, or WEFT_PLUGIN_TRIAL_SECONDS)")
-      ->type_name("S")
-      ->check(CLI::PositiveNumber);
-  app->add_flag("--json", a->json, "one JSON object on stdout");
+  Options app = parent.AddCommand("plugins", "list loaded plugins, or try one in a child process");
+  app.Add("--check F", &a->check, "try this file in a child process instead (repeatable)");
+  app.Add("--seconds S", &a->seconds,
+          "how long its start may take (10, or WEFT_PLUGIN_TRIAL_SECONDS)")
+      .Positive();
+  app.AddFlag("--json", &a->json, "one JSON object on stdout");
   return {app, [a] { return RunPlugins(*a); }};
 }
 

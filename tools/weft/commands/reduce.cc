@@ -81,20 +81,17 @@ int RunReduce(const Args& a) {
 
 }  // namespace
 
-Command MakeReduce(CLI::App& parent) {
+Command MakeReduce(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app =
-      parent.add_subcommand("reduce", "the smallest model for which a check still fails");
+  Options app = parent.AddCommand("reduce", "the smallest model for which a check still fails");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
   AddCheck(app, &a->check);
-  app->get_option("--check")->required();
-  app->add_option("-o,--output", a->out,
-                  "file to write, and the form of what is checked: .weft, .onnx or .json")
-      ->type_name("OUT")
-      ->required();
-  app->add_option("--min-good", a->min_good, "also write the smallest model that passes the check")
-      ->type_name("F");
+  app.Find("--check").Required();
+  app.Add("-o,--output OUT", &a->out,
+          "file to write, and the form of what is checked: .weft, .onnx or .json")
+      .Required();
+  app.Add("--min-good F", &a->min_good, "also write the smallest model that passes the check");
   return {app, [a] { return RunReduce(*a); }};
 }
 

@@ -131,13 +131,13 @@ int RunRepro(const Args& a) {
 
 }  // namespace
 
-Command MakeRepro(CLI::App& parent) {
+Command MakeRepro(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand("repro", "replay a reproducer file");
-  app->add_option("FILE", a->file, "what was written when a pass or a command failed")->required();
-  app->add_flag("--local", a->local, "only the pass that failed, without those after it");
-  app->add_option("--limits", a->limits, "bounds instead of the recorded ones")->type_name("LIST");
-  app->add_flag("--json", a->json, "one JSON object on stdout");
+  Options app = parent.AddCommand("repro", "replay a reproducer file");
+  app.Add("FILE", &a->file, "what was written when a pass or a command failed").Required();
+  app.AddFlag("--local", &a->local, "only the pass that failed, without those after it");
+  app.Add("--limits LIST", &a->limits, "bounds instead of the recorded ones");
+  app.AddFlag("--json", &a->json, "one JSON object on stdout");
   return {app, [a] { return RunRepro(*a); }};
 }
 

@@ -77,9 +77,9 @@ int RunModel(const Args& a) {
     Json row = {{"name", name},
                 {"dtype", t.type().ToString()},
                 {"shape", t.is_tensor() ? Json(t.dims()) : Json()},
-                {"min", JsonNumber(s.min)},
-                {"max", JsonNumber(s.max)},
-                {"mean", JsonNumber(s.mean)},
+                {"min", s.min},
+                {"max", s.max},
+                {"mean", s.mean},
                 {"nans", s.nans}};
     if (!files.empty()) row["file"] = files[i];
     rows.push_back(std::move(row));
@@ -98,17 +98,16 @@ int RunModel(const Args& a) {
 
 }  // namespace
 
-Command MakeRun(CLI::App& parent) {
+Command MakeRun(Options& parent) {
   auto a = std::make_shared<Args>();
-  CLI::App* app = parent.add_subcommand("run", "run a model once");
+  Options app = parent.AddCommand("run", "run a model once");
   AddModel(app, &a->model);
   AddInputs(app, &a->inputs);
-  app->add_flag("--random", a->inputs.random, "random values for inputs that are not given");
+  app.AddFlag("--random", &a->inputs.random, "random values for inputs that are not given");
   AddRandomWeights(app, &a->model);
-  app->add_option("--outputs-dir", a->outputs_dir,
-                  "write every output to D/NAME.npy ('/' and ':' become '_'), or NAME.pb where "
-                  "NumPy lacks its type")
-      ->type_name("D");
+  app.Add("--outputs-dir D", &a->outputs_dir,
+          "write every output to D/NAME.npy ('/' and ':' become '_'), or NAME.pb where NumPy lacks "
+          "its type");
   AddEngine(app, &a->engine);
   return {app, [a] { return RunModel(*a); }};
 }
