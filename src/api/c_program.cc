@@ -102,7 +102,7 @@ WeftStatus DescribeIo(const std::vector<IoSpec>& specs, const std::vector<WeftIo
     full.struct_size = io->struct_size;
     full.name = spec.name.c_str();
     WEFT_CHECK(spec.kind == TypeKind::kTensor, kUnsupported, "'{}' is a value of type {}",
-               spec.name, Type(spec.kind, spec.dtype).ToString());
+               spec.name, spec.type().ToString());
     full.dtype = WeftDType(spec.dtype);
     full.rank = spec.shape.has_rank() ? spec.shape.rank() : -1;
     full.dims = texts[index].dims.data();
