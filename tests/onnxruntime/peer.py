@@ -29,7 +29,10 @@ def save(value, path):
         np.save(path + ".npy", value)
         return path + ".npy"
     if isinstance(value, dict):
-        proto = numpy_helper.from_dict({k: np.array(v, "f4") for k, v in value.items()})
+        texts = isinstance(next(iter(value)), str)
+        proto = onnx.MapProto(key_type=onnx.TensorProto.STRING if texts else onnx.TensorProto.INT64,
+                              values=numpy_helper.from_list([np.array(v, "f4") for v in value.values()]),
+                              **{"string_keys": [k.encode() for k in value]} if texts else {"keys": list(value)})
     else:
         proto = onnx.TensorProto(data_type=onnx.TensorProto.STRING, dims=value.shape, string_data=[str(t).encode() for t in value.ravel()])
     pathlib.Path(path + ".pb").write_bytes(proto.SerializeToString())
@@ -37,13 +40,16 @@ def save(value, path):
 
 
 def load(path):
-    """A tensor, or what ONNX Runtime gives for a sequence of maps."""
+    """A tensor, or what ONNX Runtime gives for a sequence of tensors or maps."""
     if path.suffix == ".npy":
         return np.load(path)
     tensor = onnx.TensorProto.FromString(path.read_bytes())
     if tensor.name:  # the field of a tensor's name is not that of a sequence's
         return numpy_helper.to_array(tensor)
-    maps = onnx.SequenceProto.FromString(path.read_bytes()).map_values
+    sequence = onnx.SequenceProto.FromString(path.read_bytes())
+    if sequence.elem_type == onnx.SequenceProto.TENSOR:
+        return [numpy_helper.to_array(t) for t in sequence.tensor_values]
+    maps = sequence.map_values
     return [dict(zip(list(m.keys) or [k.decode() for k in m.string_keys], (numpy_helper.to_array(t).item() for t in m.values.tensor_values)))
             for m in maps]
 
@@ -62,10 +68,13 @@ def run_weft(path, feeds):
 
 def apart(want, got):
     """Floats: the largest error, by the largest magnitude. Integers: the largest difference. Strings: how many differ."""
+    if isinstance(want, list) and want and isinstance(want[0], np.ndarray):
+        errors = [apart(a, b) for a, b in zip(want, got)] + [abs(len(want) - len(got))]
+        return next((e for e in errors if isinstance(e, str)), None) or max(errors)
     if isinstance(want, list):
-        if [list(m) for m in want] != [list(m) for m in got]:
+        if [sorted(m) for m in want] != [sorted(m) for m in got]:
             return "maps of other keys"
-        want, got = (np.array([list(m.values()) for m in maps], "f4") for maps in (want, got))
+        want, got = (np.array([[m[k] for k in sorted(m)] for m in maps], "f4") for maps in (want, got))
     if want.dtype.kind in "OU":
         if want.shape != got.shape:
             return f"{list(got.shape)} for {list(want.shape)} strings"

@@ -290,12 +290,18 @@ void OneHotEncoder(Lift* l) {
     return one_of(CastTo(l, l->input(0), DType::kI64), ints);
   // A category that is not there has a number beyond the last, which has no row in the table.
   const int64_t unknown = int64_t(count);
-  const std::string index = t == DType::kString ? Encode(l, true, strings, UpTo(count), unknown)
-                                                : l->Before("ai.onnx.ml::LabelEncoder",
-                                                            {CastTo(l, l->input(0), DType::kI64)},
-                                                            {{"keys_int64s", ints},
-                                                             {"values_int64s", UpTo(count)},
-                                                             {"default_int64", unknown}});
+  // LabelEncoder takes the first of equal keys, this operator the last.
+  Ints places = UpTo(count);
+  std::reverse(places.begin(), places.end());
+  std::string index;
+  if (t == DType::kString) {
+    index = Encode(l, true, Strings(strings.rbegin(), strings.rend()), places, unknown);
+  } else {
+    index = l->Before("ai.onnx.ml::LabelEncoder", {CastTo(l, l->input(0), DType::kI64)},
+                      {{"keys_int64s", Ints(ints.rbegin(), ints.rend())},
+                       {"values_int64s", places},
+                       {"default_int64", unknown}});
+  }
   if (zeros) return one_of(index, UpTo(count));
   auto table = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{unknown, unknown});
   for (int64_t i = 0; i < unknown; ++i) table->set(i * unknown + i, 1);
