@@ -96,8 +96,8 @@ class Lift {
   int fresh_ = 0;
 };
 
-/// Applies every lift that the record's version asks for. Domains "", "com.microsoft" and "ai.onnx.ml"
-/// have some.
+/// Applies every lift that the record's version asks for. Domains "", "com.microsoft" and
+/// "ai.onnx.ml" have some.
 void LiftToNewest(Lift* lift);
 
 /// One row of the table: applies to versions in [first, last].

@@ -1,4 +1,4 @@
-/// lift_svm.cc: SVMClassifier and SVMRegressor of ai.onnx.ml as products and element-wise operators;
+/// lift_svm.cc: SVMClassifier and SVMRegressor of ai.onnx.ml as matmuls and element-wise operators;
 /// only the coupling of pairwise probabilities is an operator of its own.
 #include <cmath>
 

@@ -256,7 +256,7 @@ class TreeBuilder {
     }
     if (made != reached)
       ThrowError(ErrorCode::kBadAttribute,
-                 fmt::format("{} of {} nodes lie on or behind a cycle", reached - made, t_.size()),
+                 fmt::format("{} of {} nodes are on or behind a cycle", reached - made, t_.size()),
                  {}, "a child of a node must not lead back to it");
   }
 

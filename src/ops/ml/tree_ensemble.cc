@@ -4,8 +4,8 @@
 /// All trees share one array of nodes. Node k sends a row to true_children[k] where
 /// row[features[k]] <= splits[k], or where that feature is NaN and nan_true[k] is 1; else to
 /// false_children[k]. A number >= 0 is a node, and comes after its parent; a negative one is leaf
-/// ~number, whose weights are [leaf_starts[leaf], leaf_starts[leaf + 1]). Import says every operator
-/// of ai.onnx.ml for trees with it (src/onnx/lift/lift_trees.cc).
+/// ~number, whose weights are [leaf_starts[leaf], leaf_starts[leaf + 1]). Import says every
+/// operator of ai.onnx.ml for trees with it (src/onnx/lift/lift_trees.cc).
 ///   throws  kBadAttribute for lists of different lengths and for numbers that name nothing
 #include <algorithm>
 #include <cmath>
@@ -263,6 +263,13 @@ WEFT_REGISTER_OP_IN(weft, TreeEnsemble)
     .input("x", TypeDoc(kTreeTypes), "[rows, features]")
     .output("y", "T", "[rows, targets]")
     .param<TreeEnsembleParam>()
+    .example(
+        {"f32[n, 3]"},
+        "targets = 2, roots = tensor i32[2] [0, -4], features = tensor i32[2] [2, 0], splits = "
+        "tensor f32[2] [0.25, -0.5], nan_true = tensor u8[2] [0, 1], true_children = tensor "
+        "i32[2] [1, -1], false_children = tensor i32[2] [-3, -2], leaf_starts = tensor i32[5] "
+        "[0, 1, 2, 4, 5], leaf_targets = tensor i32[5] [0, 1, 0, 1, 1], leaf_weights = tensor "
+        "f32[5] [1.5, 2.0, -1.0, 0.5, 4.0]")
     .set_attr<FInferType>("FInferType", TreeEnsembleType)
     .set_attr<FInferShape>("FInferShape", TreeEnsembleShape)
     .set_attr<FHostEval>("FHostEval", TreeEnsembleHost)
@@ -276,6 +283,7 @@ WEFT_REGISTER_OP_IN(weft, PairwiseCoupling)
     .input("pairs", "f32", "[rows, pairs]: for classes i < j, the probability of i")
     .output("y", "f32", "[rows, classes]")
     .param<PairwiseCouplingParam>()
+    .example({"f32[n, 3]"}, "classes = 3")
     .set_attr<FInferType>("FInferType", SameType(DTypeSet{DType::kF32}))
     .set_attr<FInferShape>("FInferShape", CouplingShape)
     .set_attr<FHostEval>("FHostEval", CouplingHost)
