@@ -58,4 +58,10 @@ inline void CheckArgument(const void* p, const char* name) {
   WEFT_CHECK(p, kApiMisuse, "argument '{}' is null", name);
 }
 
+/// Maps are among what the interface cannot give.
+inline WeftKind KindOf(TypeKind kind) {
+  return kind == TypeKind::kMap || kind == TypeKind::kMapSequence ? WEFT_KIND_OPAQUE
+                                                                  : WeftKind(kind);
+}
+
 }  // namespace weft::capi

@@ -105,10 +105,9 @@ WeftStatus DescribeIo(const std::vector<IoSpec>& specs, const std::vector<WeftIo
     const bool tells_kind = io->struct_size >= offsetof(WeftIo, kind) + sizeof(WeftKind);
     if (spec.kind != TypeKind::kTensor && !tells_kind)
       ThrowError(ErrorCode::kUnsupported,
-                 fmt::format("'{}' is a value of type {}", spec.name,
-                             Type(spec.kind, spec.dtype).ToString()),
+                 fmt::format("'{}' is a value of type {}", spec.name, spec.type().ToString()),
                  "WeftIo", "compile with a weft.h whose WeftIo has a kind");
-    full.kind = WeftKind(spec.kind);
+    full.kind = KindOf(spec.kind);
     full.dtype = WeftDType(spec.dtype);
     full.rank = spec.shape.has_rank() ? spec.shape.rank() : -1;
     full.dims = texts[index].dims.data();

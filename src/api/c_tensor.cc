@@ -139,7 +139,7 @@ WeftStatus weft_list_create(WeftKind kind, WeftDType dtype, size_t count,
   });
 }
 WeftKind weft_tensor_kind(const WeftTensor* t) {
-  return t ? WeftKind(t->tensor->type().kind) : WEFT_KIND_TENSOR;
+  return t ? KindOf(t->tensor->type().kind) : WEFT_KIND_TENSOR;
 }
 size_t weft_list_size(const WeftTensor* t) { return t ? t->tensor->elements().size() : 0; }
 WeftStatus weft_list_element(const WeftTensor* list, size_t index, WeftTensor** element) {

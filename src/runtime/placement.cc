@@ -19,8 +19,8 @@ std::string WhyNotInterpreted(const NodePtr& n) {
   return evaluator ? evaluator->WhyNot(n) : "no evaluator is registered";
 }
 
-/// Inputs may be declared as what this build has no values of: maps, sparse tensors. Empty: it can
-/// be fed.
+/// Inputs may be declared as what this build has no values of: sparse tensors, lists of lists.
+/// Empty: it can be fed.
 std::string WhyNotFed(const NodePtr& n) {
   if (!n->is_variable()) return {};
   const Type type = DeclaredType(n);

@@ -8,6 +8,7 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime as ort
+from onnx import numpy_helper
 
 WEFT = os.environ.get("WEFT", "build/bin/weft")
 
@@ -22,21 +23,62 @@ def session(path, level=ort.GraphOptimizationLevel.ORT_DISABLE_ALL, save=None):
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+def save(value, path):
+    """A tensor, or a map: the name of the file, path with an extension."""
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OU":
+        np.save(path + ".npy", value)
+        return path + ".npy"
+    if isinstance(value, dict):
+        texts = isinstance(next(iter(value)), str)
+        proto = onnx.MapProto(key_type=onnx.TensorProto.STRING if texts else onnx.TensorProto.INT64,
+                              values=numpy_helper.from_list([np.array(v, "f4") for v in value.values()]),
+                              **{"string_keys": [k.encode() for k in value]} if texts else {"keys": list(value)})
+    else:
+        proto = onnx.TensorProto(data_type=onnx.TensorProto.STRING, dims=value.shape, string_data=[str(t).encode() for t in value.ravel()])
+    pathlib.Path(path + ".pb").write_bytes(proto.SerializeToString())
+    return path + ".pb"
+
+
+def load(path):
+    """A tensor, or what ONNX Runtime gives for a sequence of tensors or maps."""
+    if path.suffix == ".npy":
+        return np.load(path)
+    tensor = onnx.TensorProto.FromString(path.read_bytes())
+    if tensor.name:  # the field of a tensor's name is not that of a sequence's
+        return numpy_helper.to_array(tensor)
+    sequence = onnx.SequenceProto.FromString(path.read_bytes())
+    if sequence.elem_type == onnx.SequenceProto.TENSOR:
+        return [numpy_helper.to_array(t) for t in sequence.tensor_values]
+    maps = sequence.map_values
+    return [dict(zip(list(m.keys) or [k.decode() for k in m.string_keys], (numpy_helper.to_array(t).item() for t in m.values.tensor_values)))
+            for m in maps]
+
+
 def run_weft(path, feeds):
     """The outputs by name, or the text of the error."""
     with tempfile.TemporaryDirectory() as folder:
         args = [WEFT, "run", str(path), "--outputs-dir", folder + "/o"]
         for i, (name, value) in enumerate(feeds.items()):
-            np.save(f"{folder}/{i}.npy", value)
-            args += ["--input", f"{name}={folder}/{i}.npy"]
+            args += ["--input", f"{name}={save(value, f'{folder}/{i}')}"]
         done = subprocess.run(args, capture_output=True, text=True, timeout=600)
         if done.returncode:
             return done.stderr.strip() or f"exit code {done.returncode}"
-        return {f.stem: np.load(f) for f in pathlib.Path(folder, "o").glob("*.npy")}
+        return {f.stem: load(f) for f in pathlib.Path(folder, "o").iterdir()}
 
 
 def apart(want, got):
-    """Floats: the largest error, by the largest magnitude. Integers: the largest difference."""
+    """Floats: the largest error, by the largest magnitude. Integers: the largest difference. Strings: how many differ."""
+    if isinstance(want, list) and want and isinstance(want[0], np.ndarray):
+        errors = [apart(a, b) for a, b in zip(want, got)] + [abs(len(want) - len(got))]
+        return next((e for e in errors if isinstance(e, str)), None) or max(errors)
+    if isinstance(want, list):
+        if [sorted(m) for m in want] != [sorted(m) for m in got]:
+            return "maps of other keys"
+        want, got = (np.array([[m[k] for k in sorted(m)] for m in maps], "f4") for maps in (want, got))
+    if want.dtype.kind in "OU":
+        if want.shape != got.shape:
+            return f"{list(got.shape)} for {list(want.shape)} strings"
+        return float(np.sum(want.astype(str) != got.astype(str))) or 0.0
     if want.shape != got.shape or want.dtype != got.dtype:
         return f"{got.dtype}{list(got.shape)} for {want.dtype}{list(want.shape)}"
     if want.size == 0:
@@ -68,6 +110,7 @@ def differs(path, feeds, tolerance, want=None, steps=0, compared=None):
         error = apart(value, got[file])
         if isinstance(error, str):
             return f"{name}: {error}"
-        if not error <= (steps if value.dtype.kind in "iu" else tolerance):
+        exact = not isinstance(value, list) and value.dtype.kind in "iu"
+        if not error <= (steps if exact else tolerance):
             return f"{name}: error {error:.2g}"
     return None

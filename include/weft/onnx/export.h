@@ -47,8 +47,8 @@ struct ExportOptions {
 /// A serialized ModelProto, everything inside. Throws kUnsupported naming all nodes that have no
 /// ONNX form, kLimit above 2 GiB.
 WEFT_API std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& options = {});
-/// A serialized TensorProto named `name`, or SequenceProto or OptionalProto: what ReadValueProto of
-/// weft/onnx/import.h reads. Throws kLimit above 2 GiB.
+/// A serialized TensorProto named `name`, or SequenceProto, OptionalProto or MapProto: what
+/// ReadValueProto of weft/onnx/import.h reads. Throws kLimit above 2 GiB.
 WEFT_API std::string FormatValueProto(const Tensor& value, const std::string& name);
 /// Writes the file (and its `.data`) so that a reader sees the old or the new one. Throws kIo too.
 WEFT_API void ExportOnnx(const Graph& graph, const std::string& path,

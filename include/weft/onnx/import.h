@@ -69,8 +69,9 @@ WEFT_API Graph ImportOnnxBytes(std::string_view bytes, const ImportOptions& opti
 /// A serialized TensorProto (`.pb`). Throws kIo, kBadTensorFile, kLimit. External data is read from
 /// the file's folder.
 WEFT_API TensorPtr ReadTensorProto(const std::string& path, const Limits& limits = {});
-/// A value of `type`: a sequence from a SequenceProto, an optional from an OptionalProto, anything
-/// else as ReadTensorProto. Throws kBadTensorFile where the elements are of another type, too.
+/// A value of `type`: a sequence (of maps, too) from a SequenceProto, an optional from an
+/// OptionalProto, a map from a MapProto, anything else as ReadTensorProto. Throws kBadTensorFile
+/// where the elements are of another type, too.
 WEFT_API TensorPtr ReadValueProto(const std::string& path, Type type, const Limits& limits = {});
 /// ReadTensorProto from bytes; external data is refused.
 WEFT_API TensorPtr ReadTensorProtoBytes(std::string_view bytes, const Limits& limits = {});

@@ -6,6 +6,7 @@
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
+#include "weft/support/strings.h"
 
 namespace weft {
 namespace {
@@ -145,6 +146,10 @@ std::string Type::ToString() const {
       return fmt::format("opt({})", DTypeName(dtype));
     case TypeKind::kOptionalSequence:
       return fmt::format("opt(seq({}))", DTypeName(dtype));
+    case TypeKind::kMap:
+      return fmt::format("map({}, {})", DTypeName(key), DTypeName(dtype));
+    case TypeKind::kMapSequence:
+      return fmt::format("seq({})", element().ToString());
     case TypeKind::kOpaque:
       return "opaque";
     case TypeKind::kTensor:
@@ -155,6 +160,18 @@ std::string Type::ToString() const {
 
 Type ParseType(std::string_view text) {
   if (text == "opaque") return Type(TypeKind::kOpaque, DType::kUnknown);
+  if (StartsWith(text, "seq(map(") && text.back() == ')') {
+    const Type map = ParseType(text.substr(4, text.size() - 5));
+    return map.known() ? Type(TypeKind::kMapSequence, map.dtype, map.key) : Type();
+  }
+  if (StartsWith(text, "map(") && text.back() == ')') {
+    const size_t comma = text.find(", ");
+    if (comma == std::string_view::npos) return Type();
+    const auto key = ParseDType(text.substr(4, comma - 4));
+    const auto value = ParseDType(text.substr(comma + 2, text.size() - comma - 3));
+    const bool is_key = key == DType::kI64 || key == DType::kString;
+    return is_key && value ? Type(TypeKind::kMap, *value, *key) : Type();
+  }
   for (const TypeKind kind :
        {TypeKind::kOptionalSequence, TypeKind::kOptional, TypeKind::kSequence}) {
     const std::string_view head = kind == TypeKind::kOptionalSequence ? "opt(seq("

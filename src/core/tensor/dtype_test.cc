@@ -218,6 +218,14 @@ TEST_CASE("types print") {
   CHECK(Type(TypeKind::kSequence, DType::kI64).ToString() == "seq(i64)");
   CHECK(Type(TypeKind::kOptional, DType::kF16).ToString() == "opt(f16)");
   CHECK(Type(TypeKind::kOpaque, DType::kUnknown).ToString() == "opaque");
+  const Type map(TypeKind::kMap, DType::kF32, DType::kString);
+  CHECK(map.ToString() == "map(str, f32)");
+  for (const Type t : {map, Type(TypeKind::kMapSequence, DType::kF64, DType::kI64)})
+    CHECK(ParseType(t.ToString()) == t);
+  CHECK(ParseType("seq(map(i64, f32))").element() ==
+        Type(TypeKind::kMap, DType::kF32, DType::kI64));
+  for (const char* no : {"map(f32, f32)", "map(str)", "seq(map(str, f32)", "map(str, f32", "map()"})
+    CHECK_FALSE(ParseType(no).known());
   CHECK_FALSE(Type().known());
 }
 

@@ -96,7 +96,7 @@ uint64_t Tensor::ContentHash() const {
   Hasher h;
   h.Add(int(dtype_)).Add(int64_t(dims_.size()));
   for (const int64_t d : dims_) h.Add(d);
-  if (!is_tensor()) h.Add(int(type_kind_)).Add(int64_t(elements_.size()));
+  if (!is_tensor()) h.Add(int(type_kind_)).Add(int(key_)).Add(int64_t(elements_.size()));
   for (const TensorPtr& t : elements_) h.Add(int64_t(t->ContentHash()));
   if (dtype_ == DType::kString) {
     for (const std::string& s : strings_) h.Add(s);
@@ -110,17 +110,33 @@ uint64_t Tensor::ContentHash() const {
 }
 
 TensorPtr Tensor::List(Type type, std::vector<TensorPtr> elements) {
-  WEFT_CHECK(type.is_sequence() || type.is_optional(), kTypeMismatch, "{} is not a list",
-             type.ToString());
-  WEFT_CHECK(type.is_sequence() || elements.size() <= 1, kTypeMismatch, "{} values for an optional",
-             elements.size());
+  WEFT_CHECK(type.is_sequence() || type.is_map_sequence() || type.is_optional(), kTypeMismatch,
+             "{} is not a list", type.ToString());
+  WEFT_CHECK(!type.is_optional() || elements.size() <= 1, kTypeMismatch,
+             "{} values for an optional", elements.size());
   for (const TensorPtr& t : elements)
     WEFT_CHECK(t && t->type() == type.element(), kTypeMismatch, "an element of type {} in a {}",
                t ? t->type().ToString() : "?", type.ToString());
   auto list = std::make_shared<Tensor>(type.dtype, std::vector<int64_t>{0});
   list->type_kind_ = type.kind;
+  list->key_ = type.key;
   list->elements_ = std::move(elements);
   return list;
+}
+
+TensorPtr Tensor::Map(TensorPtr keys, TensorPtr values) {
+  WEFT_CHECK(keys->type() == DType::kI64 || keys->type() == DType::kString, kTypeMismatch,
+             "keys of type {} in a map", keys->type().ToString());
+  WEFT_CHECK(values->is_tensor(), kTypeMismatch, "values of type {} in a map",
+             values->type().ToString());
+  WEFT_CHECK(keys->rank() == 1 && values->dims() == keys->dims(), kShapeMismatch,
+             "keys of shape {} and values of shape {} in a map", keys->shape().ToString(),
+             values->shape().ToString());
+  auto map = std::make_shared<Tensor>(values->dtype(), std::vector<int64_t>{0});
+  map->type_kind_ = TypeKind::kMap;
+  map->key_ = keys->dtype();
+  map->elements_ = {std::move(keys), std::move(values)};
+  return map;
 }
 
 TensorPtr Tensor::Scalar(DType dtype, double v) {

@@ -125,25 +125,54 @@ std::optional<DType> ReadDType(TextCursor& in) {
 
 }  // namespace
 
+namespace {
+
+DType ReadElement(TextCursor& in) {
+  const size_t at = in.pos();
+  const auto dtype = ReadDType(in);
+  if (!dtype) FailDType(in, at);
+  return *dtype;
+}
+/// What is behind the word map.
+Type ReadMap(TextCursor& in) {
+  in.Expect('(', "before the type of the keys");
+  const size_t at = in.pos();
+  const DType key = ReadElement(in);
+  if (key != DType::kI64 && key != DType::kString)
+    in.Fail(ErrorCode::kSyntax,
+            fmt::format("keys of dtype {}: expected i64 or str", DTypeName(key)), at, {});
+  in.Expect(',', "before the type of the values");
+  in.SkipSpace();
+  const DType value = ReadElement(in);
+  in.Expect(')', "after the type of the values");
+  return Type(TypeKind::kMap, value, key);
+}
+
+}  // namespace
+
 TypeAndShape ReadType(TextCursor& in, TextCache* cache) {
   TypeAndShape out;
   in.SkipSpace();
   const size_t at = in.pos();
   if (in.AcceptWord("opaque")) {
     out.type = Type(TypeKind::kOpaque, DType::kUnknown);
+  } else if (in.AcceptWord("map")) {
+    out.type = ReadMap(in);
   } else if (const bool is_sequence = in.AcceptWord("seq"); is_sequence || in.AcceptWord("opt")) {
     in.Expect('(', "before the type of the elements");
     const bool of_sequences = !is_sequence && in.AcceptWord("seq");
     if (of_sequences) in.Expect('(', "before the type of the elements");
-    const size_t inner = in.pos();
-    const auto dtype = ReadDType(in);
-    if (!dtype) FailDType(in, inner);
+    if (is_sequence && in.AcceptWord("map")) {
+      const Type map = ReadMap(in);
+      out.type = Type(TypeKind::kMapSequence, map.dtype, map.key);
+    } else {
+      out.type = Type(is_sequence    ? TypeKind::kSequence
+                      : of_sequences ? TypeKind::kOptionalSequence
+                                     : TypeKind::kOptional,
+                      ReadElement(in));
+    }
     in.Expect(')', "after the type of the elements");
     if (of_sequences) in.Expect(')', "after the type of the elements");
-    out.type = Type(is_sequence    ? TypeKind::kSequence
-                    : of_sequences ? TypeKind::kOptionalSequence
-                                   : TypeKind::kOptional,
-                    *dtype);
   } else {
     const auto dtype = ReadDType(in);
     if (!dtype) FailDType(in, at);

@@ -26,6 +26,13 @@ bool WriteType(Type type, const Shape& shape, pb::TypeProto* out) {
     out->mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type()->set_elem_type(code);
     return true;
   }
+  if (type.is_map()) {
+    out->mutable_map_type()->set_key_type(TraitsOf(type.key).onnx);
+    out->mutable_map_type()->mutable_value_type()->mutable_tensor_type()->set_elem_type(code);
+    return true;
+  }
+  if (type.is_map_sequence())
+    return WriteType(type.element(), shape, out->mutable_sequence_type()->mutable_elem_type());
   if (type.kind == TypeKind::kOptional) {
     out->mutable_optional_type()->mutable_elem_type()->mutable_tensor_type()->set_elem_type(code);
     return true;

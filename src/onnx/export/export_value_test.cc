@@ -24,8 +24,13 @@ TEST_CASE("a value written as its message reads back equal, whatever its type") 
   const TensorPtr f = Tensor::FromDoubles(DType::kF32, {2, 1}, {1, -2});
   const TensorPtr pair = Tensor::List(Type(TypeKind::kSequence, DType::kF32), {f, f});
   const Type of_sequence(TypeKind::kOptionalSequence, DType::kF32);
+  const TensorPtr map = Tensor::Map(StringsOf({"b", "a"}),
+                                    Tensor::FromDoubles(DType::kF32, {2}, {1, 2})),
+                  texts = Tensor::Map(Tensor::Ints({-3}), StringsOf({"x"}));
   for (const TensorPtr& v :
-       {f, TensorPtr(four), StringsOf({"a", "", "\xff"}), pair,
+       {map, texts,
+        Tensor::List(Type(TypeKind::kMapSequence, DType::kF32, DType::kString), {map, map}), f,
+        TensorPtr(four), StringsOf({"a", "", "\xff"}), pair,
         Tensor::List(Type(TypeKind::kSequence, DType::kString), {StringsOf({"b"})}),
         Tensor::List(Type(TypeKind::kSequence, DType::kI64), {}),
         Tensor::List(Type(TypeKind::kOptional, DType::kF32), {f}),
@@ -48,6 +53,11 @@ TEST_CASE("a sequence of another type than the one asked for is refused") {
   } catch (const Error& e) {
     CHECK(e.code() == ErrorCode::kBadTensorFile);
   }
+  const TensorPtr map = Tensor::Map(Tensor::Ints({1}), f);
+  const std::string file = folder.Write("m.pb", FormatValueProto(*map, "m"));
+  for (const Type other : {Type(TypeKind::kMap, DType::kF32, DType::kString),
+                           Type(TypeKind::kMap, DType::kF64, DType::kI64)})
+    CHECK_THROWS_AS(ReadValueProto(file, other), UserError);
   CHECK_THROWS_AS(Tensor::List(Type(DType::kF32), {f}), UserError);
   CHECK_THROWS_AS(Tensor::List(Type(TypeKind::kOptional, DType::kF32), {f, f}), UserError);
 }

@@ -6,6 +6,7 @@
 #include <onnx/onnx-data.pb.h>
 
 #include <climits>
+#include <cstring>
 
 #include "importer.h"
 #include "weft/support/check.h"
@@ -139,7 +140,7 @@ Graph Import(const Source& source, const ImportOptions& options, const std::stri
   return graph;
 }
 
-/// Tensors, sequences and optionals from their messages.
+/// Tensors, sequences, optionals and maps from their messages.
 class ValueReader {
  public:
   /// `path`: of the file that is read; empty where it came from memory.
@@ -150,6 +151,8 @@ class ValueReader {
   TensorPtr Read(const Source& source, Type type) {
     try {
       if (type.is_sequence()) return Sequence(Parse<pb::SequenceProto>(source), type);
+      if (type.is_map_sequence()) return Maps(Parse<pb::SequenceProto>(source), type);
+      if (type.is_map()) return Map(Parse<pb::MapProto>(source), type);
       if (type.is_optional()) return Optional(Parse<pb::OptionalProto>(source), type);
       pb::TensorProto t = Parse<pb::TensorProto>(source);
       return tensors_.Read(&t);
@@ -177,6 +180,45 @@ class ValueReader {
     std::vector<TensorPtr> elements;
     for (pb::TensorProto& t : *s.mutable_tensor_values()) elements.push_back(tensors_.Read(&t));
     return Tensor::List(type, std::move(elements));
+  }
+  TensorPtr Maps(pb::SequenceProto s, Type type) {
+    WEFT_CHECK(s.sparse_tensor_values_size() + s.sequence_values_size() + s.tensor_values_size() +
+                       s.optional_values_size() ==
+                   0,
+               kUnsupported, "a sequence of other values than maps");
+    std::vector<TensorPtr> elements;
+    for (pb::MapProto& m : *s.mutable_map_values())
+      elements.push_back(Map(std::move(m), type.element()));
+    return Tensor::List(type, std::move(elements));
+  }
+  TensorPtr Map(pb::MapProto m, Type type) {
+    const int64_t count = m.keys_size() + m.string_keys_size();
+    WEFT_CHECK(count == m.values().tensor_values_size() &&
+                   (m.keys_size() == 0 || m.string_keys_size() == 0),
+               kInvalidModel, "a map of {} keys and {} values", count,
+               m.values().tensor_values_size());
+    const DType key = count == 0 ? type.key : m.keys_size() > 0 ? DType::kI64 : DType::kString;
+    auto keys = std::make_shared<Tensor>(key, std::vector<int64_t>{count});
+    auto values = std::make_shared<Tensor>(type.dtype, std::vector<int64_t>{count});
+    for (int i = 0; i < int(count); ++i) {
+      if (key == DType::kString)
+        keys->mutable_strings()[size_t(i)] = m.string_keys(i);
+      else
+        keys->set_int(i, m.keys(i));
+      const TensorPtr value = tensors_.Read(m.mutable_values()->mutable_tensor_values(i));
+      WEFT_CHECK(value->dtype() == type.dtype && value->num_elements() == 1, kTypeMismatch,
+                 "a value {}{} in a {}", DTypeName(value->dtype()), value->shape().ToString(),
+                 type.ToString());
+      if (value->dtype() == DType::kString)
+        values->mutable_strings()[size_t(i)] = value->strings()[0];
+      else
+        std::memcpy(static_cast<char*>(values->mutable_data()) + i * value->num_bytes(),
+                    value->data(), size_t(value->num_bytes()));
+    }
+    TensorPtr map = Tensor::Map(std::move(keys), std::move(values));
+    WEFT_CHECK(map->type() == type, kTypeMismatch, "a {} in the place of a {}",
+               map->type().ToString(), type.ToString());
+    return map;
   }
   TensorPtr Optional(pb::OptionalProto o, Type type) {
     WEFT_CHECK(!o.has_sparse_tensor_value() && !o.has_map_value() && !o.has_optional_value(),

@@ -1,7 +1,8 @@
 /// lift.cc: the driver of lifting and what all lifts share. The rules are in lift_shape_ops.cc
 /// (data movement, reductions, constants), lift_nn.cc (normalisation, activations, resampling),
 /// lift_opset6.cc (the broadcasting of before 7), lift_attention.cc (attention and rotary
-/// embedding) and lift_contrib.cc (com.microsoft, what ONNX Runtime's tools write).
+/// embedding), lift_contrib.cc (com.microsoft, what ONNX Runtime's tools write) and lift_ml.cc
+/// (ai.onnx.ml).
 #include "lift.h"
 
 #include <algorithm>
@@ -164,6 +165,13 @@ void LiftContrib(Lift* lift) {
   rule->apply(lift);
 }
 
+void LiftMl(Lift* lift) {
+  static const std::vector<LiftRule> rules = MlOpLifts();
+  const Record& n = lift->node;
+  for (const LiftRule& r : rules)
+    if (r.op == n.op && n.version >= r.first && n.version <= r.last) return r.apply(lift);
+}
+
 }  // namespace
 
 void LiftToNewest(Lift* lift) {
@@ -175,6 +183,7 @@ void LiftToNewest(Lift* lift) {
     return t;
   }();
   if (lift->node.domain == "com.microsoft") return LiftContrib(lift);
+  if (lift->node.domain == "ai.onnx.ml") return LiftMl(lift);
   if (!lift->node.domain.empty()) return;
   lift->node.attrs.erase("consumed_inputs");  // a hint of the oldest operator sets
   // A rule may rename the operator (Upsample becomes Resize); the rules of the new name for that

@@ -96,7 +96,8 @@ class Lift {
   int fresh_ = 0;
 };
 
-/// Applies every lift that the record's version asks for. Domains "" and "com.microsoft" have some.
+/// Applies every lift that the record's version asks for. Domains "", "com.microsoft" and
+/// "ai.onnx.ml" have some.
 void LiftToNewest(Lift* lift);
 
 /// One row of the table: applies to versions in [first, last].
@@ -113,6 +114,8 @@ std::vector<LiftRule> ShapeOpLifts();
 std::vector<LiftRule> NnOpLifts();
 std::vector<LiftRule> OpsetSixLifts();
 std::vector<LiftRule> AttentionLifts();
+/// Of the domain ai.onnx.ml.
+std::vector<LiftRule> MlOpLifts();
 
 /// An operator of ONNX Runtime's own domain: how many operands and results it has, and its form in
 /// standard ones. Attributes that `apply` does not take are refused.

@@ -345,6 +345,26 @@ void GridSample(Lift* l) {
   attrs["mode"] = mode == "bilinear" ? "linear" : mode == "bicubic" ? "cubic" : mode.c_str();
   l->Replace({l->Before("GridSample", l->node.inputs, attrs)});
 }
+/// Differences first: the squares of a product would cancel.
+void CDist(Lift* l) {
+  const std::string metric = l->Take<std::string>("metric", "sqeuclidean");
+  if (metric != "sqeuclidean" && metric != "euclidean")
+    l->Unsupported(fmt::format("metric \"{}\" is not supported", metric));
+  const std::string difference =
+      l->Before("Sub", {l->Before("Unsqueeze", {l->input(0), l->Ints({1})}),
+                        l->Before("Unsqueeze", {l->input(1), l->Ints({0})})});
+  l->Replace({l->Before(metric == "euclidean" ? "ReduceL2" : "ReduceSumSquare",
+                        {difference, l->Ints({-1})}, {{"keepdims", 0}})});
+}
+void MurmurHash3(Lift* l) {
+  l->Replace({l->Before("weft::MurmurHash3", {l->input(0)}, TakeAll(l))});
+}
+void Tokenizer(Lift* l) {
+  AttrDict attrs = TakeAll(l);
+  if (const AttrValue* v = attrs.find("stopwords"); v && !v->get<Strings>().empty())
+    l->Unsupported("attribute 'stopwords' is not supported");
+  l->Replace({l->Before("weft::Tokenizer", {l->input(0)}, std::move(attrs))});
+}
 void Unique(Lift* l) {
   const auto y = l->BeforeMany("Unique", {l->input(0)}, {{"sorted", 0}}, 4);
   l->Replace({y[0], y[2], y[3]});
@@ -362,6 +382,7 @@ const std::vector<ContribRule>& ContribLifts() {
       {"BiasGelu",                         2,  2, 1, BiasGelu},
       {"BiasSoftmax",                      2,  2, 1, BiasSoftmax},
       {"BiasSplitGelu",                    2,  2, 1, BiasSplitGelu},
+      {"CDist",                            2,  2, 1, CDist},
       {"DequantizeLinear",                 2,  3, 1, DequantizeContrib},
       {"DynamicQuantizeLSTM",             12, 12, 3, DynamicQuantizeLstm},
       {"DynamicQuantizeMatMul",            3,  5, 1, DynamicQuantizeMatMul},
@@ -383,6 +404,7 @@ const std::vector<ContribRule>& ContribLifts() {
       {"MatMulIntegerToFloat",             4,  7, 1, MatMulIntegerToFloat},
       {"MatMulNBits",                      3,  6, 1, MatMulNBits},
       {"MultiHeadAttention",               1, 10, 3, ContribMultiHeadAttention},
+      {"MurmurHash3",                      1,  1, 1, MurmurHash3},
       {"NhwcConv",                         2,  3, 1, TransposedConv},
       {"NhwcFusedConv",                    2,  4, 1, NhwcFusedConv},
       {"NhwcMaxPool",                      1,  1, 1, NhwcMaxPool},
@@ -409,6 +431,7 @@ const std::vector<ContribRule>& ContribLifts() {
       {"SkipGroupNorm",                    4,  5, 2, GroupNorm},
       {"SkipLayerNormalization",           3,  5, 4, SkipLayerNorm},
       {"SkipSimplifiedLayerNormalization", 3,  4, 4, SkipSimplifiedLayerNorm},
+      {"Tokenizer",                        1,  1, 1, Tokenizer},
       {"TransposeMatMul",                  2,  2, 1, FusedMatMul},
       {"Trilu",                            1,  2, 1, Same},
       {"Unique",                           1,  1, 3, Unique},

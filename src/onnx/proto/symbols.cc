@@ -84,7 +84,16 @@ Type TypeOfValue(const pb::TypeProto& type) {
     return t.has_tensor_type() ? DTypeOfOnnx(t.tensor_type().elem_type()).value_or(DType::kUnknown)
                                : DType::kUnknown;
   };
+  const auto map = [&](const pb::TypeProto& t, TypeKind kind) {
+    const DType key = DTypeOfOnnx(t.map_type().key_type()).value_or(DType::kUnknown);
+    return key == DType::kI64 || key == DType::kString
+               ? Type(kind, tensor(t.map_type().value_type()), key)
+               : Type(TypeKind::kOpaque, DType::kUnknown);
+  };
   if (type.has_tensor_type()) return Type(tensor(type));
+  if (type.has_map_type()) return map(type, TypeKind::kMap);
+  if (type.has_sequence_type() && type.sequence_type().elem_type().has_map_type())
+    return map(type.sequence_type().elem_type(), TypeKind::kMapSequence);
   if (type.has_sequence_type())
     return Type(TypeKind::kSequence, tensor(type.sequence_type().elem_type()));
   if (type.has_optional_type() && type.optional_type().elem_type().has_sequence_type())

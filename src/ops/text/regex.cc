@@ -544,4 +544,39 @@ bool Regex::MatchesAll(const std::string& text) const {
                      [&](int s) { return states_[size_t(s)].step == Step::kMatch; });
 }
 
+std::vector<std::pair<size_t, size_t>> Regex::FindAll(const std::string& text) const {
+  std::vector<uint32_t> points;
+  std::vector<size_t> starts;
+  for (size_t at = 0; at < text.size();) {
+    starts.push_back(at);
+    points.push_back(NextCodePoint(text, &at));
+  }
+  starts.push_back(text.size());
+  const auto around = [&](size_t i) {
+    return Around{i > 0 ? int64_t(points[i - 1]) : -1, i < points.size() ? int64_t(points[i]) : -1};
+  };
+  const auto matches = [&](int s) { return states_[size_t(s)].step == Step::kMatch; };
+  std::vector<std::pair<size_t, size_t>> found;
+  Threads now(states_), next(states_);
+  for (size_t begin = 0; begin < points.size();) {
+    size_t end = begin;
+    now.Clear();
+    now.Add(0, around(begin));
+    for (size_t i = begin; i < points.size() && !now.all().empty(); ++i) {
+      if (i % 1024 == 0) RequestScope::Poll();
+      next.Clear();
+      for (const int s : now.all()) {
+        const State& state = states_[size_t(s)];
+        if (state.step == Step::kSet && Has(sets_[size_t(state.set)], points[i]))
+          next.Add(state.next, around(i + 1));
+      }
+      std::swap(now, next);
+      if (std::any_of(now.all().begin(), now.all().end(), matches)) end = i + 1;
+    }
+    if (end > begin) found.emplace_back(starts[begin], starts[end]);
+    begin = std::max(end, begin + 1);
+  }
+  return found;
+}
+
 }  // namespace weft::ops

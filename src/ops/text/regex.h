@@ -19,6 +19,9 @@ class Regex {
   explicit Regex(const std::string& pattern);
   /// The pattern matches all of `text`, which is UTF-8; a byte that is not is U+FFFD.
   bool MatchesAll(const std::string& text) const;
+  /// Matches from left to right, each the longest where it begins, none empty: bytes [first,
+  /// second).
+  std::vector<std::pair<size_t, size_t>> FindAll(const std::string& text) const;
 
   enum class Step : uint8_t {
     kSet,    ///< a code point of `sets[set]`, then the next step

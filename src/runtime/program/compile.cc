@@ -23,6 +23,7 @@ IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
     const Type type = g.GetAttr<TypeMap>("dtype")[e];
     s.dtype = type.dtype;
     s.kind = type.kind;
+    s.key = type.key;
   }
   if (g.HasAttr("shape")) s.shape = g.GetAttr<ShapeMap>("shape")[e];
   return s;

@@ -31,9 +31,9 @@ void CheckInput(const IoSpec& spec, const TensorPtr& t) {
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,
              "input '{}': expected dtype {}, got {}", spec.name, DTypeName(spec.dtype),
              DTypeName(t->dtype()));
-  WEFT_CHECK(spec.dtype == DType::kUnknown || t->type().kind == spec.kind, kBadInput,
-             "input '{}': expected a value of type {}, got {}", spec.name,
-             Type(spec.kind, spec.dtype).ToString(), t->type().ToString());
+  WEFT_CHECK(spec.dtype == DType::kUnknown || t->type() == spec.type(), kBadInput,
+             "input '{}': expected a value of type {}, got {}", spec.name, spec.type().ToString(),
+             t->type().ToString());
   WEFT_CHECK(Fits(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
              spec.shape.ToString(), t->shape().ToString());
 }

@@ -63,33 +63,46 @@ WEFT_API FloatLimits LimitsOf(DType t);
 WEFT_API bool CastIsLossless(DType from, DType to);
 
 /// What kind of thing flows along an entry.
-enum class TypeKind : uint8_t { kTensor = 0, kSequence, kOptional, kOpaque, kOptionalSequence };
+enum class TypeKind : uint8_t {
+  kTensor = 0,
+  kSequence,
+  kOptional,
+  kOpaque,
+  kOptionalSequence,
+  kMap,
+  kMapSequence
+};
 
 /// Type of an entry: a tensor of a dtype, a sequence or an optional of such tensors, an optional of
-/// such a sequence, or opaque.
+/// such a sequence, a map from keys to such elements, a sequence of such maps, or opaque.
 struct Type {
   TypeKind kind = TypeKind::kTensor;
   DType dtype = DType::kUnknown;
+  DType key = DType::kUnknown;  ///< of a map, i64 or str
 
   constexpr Type() = default;
   constexpr Type(DType d) : dtype(d) {}  // NOLINT: a dtype is a tensor type
-  constexpr Type(TypeKind k, DType d) : kind(k), dtype(d) {}
+  constexpr Type(TypeKind k, DType d, DType key = DType::kUnknown) : kind(k), dtype(d), key(key) {}
   constexpr bool known() const { return dtype != DType::kUnknown || kind == TypeKind::kOpaque; }
   constexpr bool is_tensor() const { return kind == TypeKind::kTensor; }
   constexpr bool is_sequence() const { return kind == TypeKind::kSequence; }
+  constexpr bool is_map() const { return kind == TypeKind::kMap; }
+  constexpr bool is_map_sequence() const { return kind == TypeKind::kMapSequence; }
   constexpr bool is_optional() const {
     return kind == TypeKind::kOptional || kind == TypeKind::kOptionalSequence;
   }
   /// Of what a sequence or an optional holds; of others, itself.
   constexpr Type element() const {
+    if (kind == TypeKind::kMapSequence) return Type(TypeKind::kMap, dtype, key);
     return Type(kind == TypeKind::kOptionalSequence ? TypeKind::kSequence : TypeKind::kTensor,
                 dtype);
   }
   friend constexpr bool operator==(Type a, Type b) {
-    return a.kind == b.kind && a.dtype == b.dtype;
+    return a.kind == b.kind && a.dtype == b.dtype && a.key == b.key;
   }
   friend constexpr bool operator!=(Type a, Type b) { return !(a == b); }
-  /// "f32", "seq(f32)", "opt(f32)", "opt(seq(f32))", "opaque".
+  /// "f32", "seq(f32)", "opt(f32)", "opt(seq(f32))", "map(str, f32)", "seq(map(i64, f32))",
+  /// "opaque".
   WEFT_API std::string ToString() const;
 };
 /// Inverse of Type::ToString; unknown for other text.

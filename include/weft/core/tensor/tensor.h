@@ -1,6 +1,6 @@
 /// tensor.h: a dense host tensor: dtype, extents, row-major contiguous bytes. Shared and immutable
 /// once built: parameters, constants, inputs and results of the reference evaluator. Sequences and
-/// optionals of tensors are values of the same kind, without elements of their own.
+/// optionals of tensors, and maps, are values of the same kind, without elements of their own.
 #pragma once
 
 #include <cstddef>
@@ -35,9 +35,10 @@ class WEFT_API Tensor {
   Shape shape() const { return type_kind_ == TypeKind::kTensor ? Shape::OfInts(dims_) : Shape(); }
 
   /// Of a tensor its dtype, of a list what List was given.
-  Type type() const { return Type(type_kind_, dtype_); }
+  Type type() const { return Type(type_kind_, dtype_, key_); }
   bool is_tensor() const { return type_kind_ == TypeKind::kTensor; }
-  /// What a sequence or an optional holds; empty for a tensor.
+  /// What a sequence or an optional holds; the keys and the values of a map, two tensors of one
+  /// axis; empty for a tensor.
   const std::vector<TensorPtr>& elements() const { return elements_; }
 
   const void* data() const { return data_; }
@@ -77,6 +78,8 @@ class WEFT_API Tensor {
   /// A sequence, or an optional of at most one element, which is `type.element()`: kTypeMismatch
   /// else. To whoever asks for extents and bytes it is an empty tensor.
   static TensorPtr List(Type type, std::vector<TensorPtr> elements);
+  /// A map. Throws kTypeMismatch or kShapeMismatch unless both are of one axis and one extent.
+  static TensorPtr Map(TensorPtr keys, TensorPtr values);
   static TensorPtr Scalar(DType dtype, double v);
   static TensorPtr Ints(const std::vector<int64_t>& values);  ///< i64 [n]
   static TensorPtr FromDoubles(DType dtype, std::vector<int64_t> dims,
@@ -92,6 +95,7 @@ class WEFT_API Tensor {
   std::shared_ptr<void> owner_;
   std::vector<std::string> strings_;
   TypeKind type_kind_ = TypeKind::kTensor;
+  DType key_ = DType::kUnknown;
   std::vector<TensorPtr> elements_;
   mutable uint64_t hash_ = 0;
 };

@@ -34,9 +34,11 @@ struct CompileOptions {
 /// Name, type and symbolic shape of an input or output.
 struct IoSpec {
   std::string name;
-  DType dtype = DType::kUnknown;  ///< of a sequence or an optional, that of its tensors
+  DType dtype = DType::kUnknown;  ///< of a sequence, an optional or a map, that of its tensors
   Shape shape;
   TypeKind kind = TypeKind::kTensor;
+  DType key = DType::kUnknown;  ///< of a map
+  Type type() const { return Type(kind, dtype, key); }
 };
 
 /// One step of one run, as the profiler saw it.
