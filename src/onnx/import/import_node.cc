@@ -50,6 +50,10 @@ std::string NearOps(const Record& r) {
     const std::string name = op->name.substr(std::min(prefix.size(), op->name.size()));
     if (StartsWith(op->name, prefix) && name.find("::") == std::string::npos) names.push_back(name);
   }
+  if (r.domain == "ai.onnx.ml")
+    for (const LiftRule& rule : MlOpLifts()) names.emplace_back(rule.op);
+  if (r.domain == "com.microsoft")
+    for (const ContribRule& rule : ContribLifts()) names.emplace_back(rule.op);
   return r.op.size() > 100 ? std::string() : DidYouMean(r.op, names);
 }
 

@@ -18,8 +18,8 @@ namespace weft::onnx_import {
 std::string RowsOf(Lift* l, const std::string& x) {
   return l->rank_of(x) == 1 ? l->Before("Reshape", {x, l->Ints({1, -1})}) : x;
 }
-std::string CastTo(Lift* l, const std::string& x, DType dtype) {
-  return l->dtype_of(x) == dtype ? x : l->Before("Cast", {x}, {{"to", dtype}});
+std::string CastTo(Lift* l, const std::string& x, DType dtype, DType from) {
+  return from == dtype || l->dtype_of(x) == dtype ? x : l->Before("Cast", {x}, {{"to", dtype}});
 }
 
 namespace {

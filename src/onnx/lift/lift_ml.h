@@ -9,7 +9,8 @@ namespace weft::onnx_import {
 
 /// `x` as rows of features, [N, F]: a vector is one row.
 std::string RowsOf(Lift* l, const std::string& x);
-std::string CastTo(Lift* l, const std::string& x, DType dtype);
+/// `from`: the dtype of x, where the model does not tell it: of a value that a lift makes.
+std::string CastTo(Lift* l, const std::string& x, DType dtype, DType from = DType::kUnknown);
 /// The attribute `post_transform`, whose names and order are those of the standard.
 enum class PostTransform { kNone, kSoftmax, kLogistic, kSoftmaxZero, kProbit };
 PostTransform TakePostTransform(Lift* l);

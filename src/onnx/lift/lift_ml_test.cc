@@ -79,6 +79,11 @@ TEST_CASE("trees that are none are refused, with the attribute and a hint") {
   CHECK(Says(ErrorOfMl(Stump("BRANCH_LT", "0", "1", "0")), "hint"));
 }
 
+TEST_CASE("a name that is nearly that of a lifted operator is told, and no other") {
+  CHECK(Says(ErrorOfMl("y = ai.onnx.ml.Scalr (x)"), "did you mean 'Scaler'"));
+  CHECK(!Says(ErrorOfMl("y = ai.onnx.ml.Frobnicate (x)"), "did you mean"));
+}
+
 TEST_CASE("attributes that do not fit each other or x are refused") {
   CHECK(Says(ErrorOfMl("y = ai.onnx.ml.Scaler <offset = [1.0, 2.0, 3.0], scale = [2.0]> (x)"),
              "3 elements for 2 features"));

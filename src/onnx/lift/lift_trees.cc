@@ -381,7 +381,7 @@ void LiftTreeEnsembleRegressor(Lift* l) {
   std::string y = Scores(l, trees, targets, aggregate);
   // ONNX Runtime adds a single one to a single target only.
   if (!base.empty() && int64_t(base.size()) == targets) y = Plus(l, y, base, ComputeTypeOf(*l));
-  y = CastTo(l, y, DType::kF32);
+  y = CastTo(l, y, DType::kF32, ComputeTypeOf(*l));
   // It leaves a single target as it is, but for PROBIT.
   const bool as_it_is = targets == 1 && transform != PostTransform::kProbit;
   l->Replace({as_it_is ? y : Transformed(l, y, transform)});
@@ -425,13 +425,13 @@ class ClassifierScores {
     } else {
       label = labels_.OfGreatest(l_, scores);
     }
-    l_->Replace({label, Transformed(l_, CastTo(l_, scores, DType::kF32), transform_)});
+    l_->Replace({label, Transformed(l_, CastTo(l_, scores, DType::kF32, type_), transform_)});
   }
   void One() {
     const std::string score = base_.empty() ? y_ : Plus(l_, y_, base_, type_);
     const std::string zero = l_->Before("Greater", {score, Number(0)});
     const std::string label = l_->Before("Cast", {zero}, {{"to", DType::kI64}});
-    const std::string s = CastTo(l_, score, DType::kF32);
+    const std::string s = CastTo(l_, score, DType::kF32, type_);
     l_->Replace({l_->Before("Reshape", {label, l_->Ints({-1})}),
                  transform_ == PostTransform::kProbit ? Transformed(l_, s, transform_) : s});
   }
@@ -440,8 +440,8 @@ class ClassifierScores {
     if (!second && base_.size() < 2) {
       // One score, which is that of the second class.
       const std::string score = Plus(l_, Column(0), {base_.empty() ? 0 : base_[0]}, type_);
-      return l_->Replace({Label(score, true),
-                          BothClasses(l_, CastTo(l_, score, DType::kF32), !positive_, transform_)});
+      return l_->Replace({Label(score, true), BothClasses(l_, CastTo(l_, score, DType::kF32, type_),
+                                                          !positive_, transform_)});
     }
     std::string low = Column(0), high = Column(1);
     if (base_.size() == 2 && second) {
@@ -452,7 +452,7 @@ class ClassifierScores {
     }
     const std::string label = Label(second ? high : low, first != second);
     const std::string both = l_->Before("Concat", {low, high}, {{"axis", 1}});
-    l_->Replace({label, Transformed(l_, CastTo(l_, both, DType::kF32), transform_)});
+    l_->Replace({label, Transformed(l_, CastTo(l_, both, DType::kF32, type_), transform_)});
   }
   std::string Label(const std::string& score, bool one_class) {
     const double bound = one_class && positive_ ? 0.5 : 0;
@@ -582,9 +582,9 @@ void LiftTreeEnsemble(Lift* l) {
   const std::string y = Scores(l, t, targets, kAggregates[aggregate]);
   if (transform == int64_t(PostTransform::kNone) ||
       (targets == 1 && transform != int64_t(PostTransform::kProbit)))
-    return l->Replace({CastTo(l, y, given)});
-  l->Replace(
-      {CastTo(l, Transformed(l, CastTo(l, y, DType::kF32), PostTransform(transform)), given)});
+    return l->Replace({CastTo(l, y, given, ComputeTypeOf(*l))});
+  const std::string scores = CastTo(l, y, DType::kF32, ComputeTypeOf(*l));
+  l->Replace({CastTo(l, Transformed(l, scores, PostTransform(transform)), given, DType::kF32)});
 }
 
 }  // namespace weft::onnx_import
