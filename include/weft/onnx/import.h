@@ -3,8 +3,8 @@
 /// A model is untrusted. It is parsed with bounds, then checked whole by Weft's own validator
 /// (names, order, types, payload sizes, function graph and its expanded size) before any other code
 /// sees it, then built node by node: model-local functions are inlined, older operator versions
-/// are lifted to the newest form, operators that Weft lacks are replaced by their ONNX function body
-/// where there is one. Up to 20 faults are reported in one exception, each with its graph path
+/// are lifted to the newest form, operators that Weft lacks are replaced by their ONNX function
+/// body where there is one. Up to 20 faults are reported in one exception, each with its graph path
 /// (`main/node[7] 'conv1' (Conv)`); operators that are not supported are all reported at once.
 #pragma once
 
