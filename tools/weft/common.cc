@@ -153,9 +153,7 @@ static bool WantsJson() {
   return has("--json") || has("--error-format=json") || (has("--error-format") && has("json"));
 }
 
-static void PrintJsonLine(const Json& json) {
-  std::fprintf(stderr, "%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-}
+static void PrintJsonLine(const Json& json) { std::fprintf(stderr, "%s\n", json.ToLine().c_str()); }
 
 void PrintNote(const std::string& text) {
   if (WantsJson())

@@ -80,18 +80,19 @@ Json& Json::operator[](const std::string& key) {
   return values_.emplace_back();
 }
 
-void Json::AppendTo(std::string* out, size_t indent) const {
+void Json::AppendTo(std::string* out, std::optional<size_t> indent) const {
   if (kind_ == Kind::kLeaf) {
     *out += text_;
     return;
   }
   const bool object = kind_ == Kind::kObject;
   *out += object ? '{' : '[';
-  const std::string margin = "\n" + std::string(indent, ' ');
+  const std::string margin = indent ? "\n" + std::string(*indent, ' ') : "";
+  const char *first = indent ? "  " : "", *next = indent ? "," : ", ";
   for (size_t i = 0; i < values_.size(); ++i) {
-    *out += (i == 0 ? "" : ",") + margin + "  ";
+    *out += (i == 0 ? "" : next) + margin + first;
     if (object) *out += QuoteJson(keys_[i]) + ": ";
-    values_[i].AppendTo(out, indent + 2);
+    values_[i].AppendTo(out, indent ? std::optional(*indent + 2) : indent);
   }
   if (!values_.empty()) *out += margin;
   *out += object ? '}' : ']';
@@ -100,6 +101,12 @@ void Json::AppendTo(std::string* out, size_t indent) const {
 std::string Json::ToString() const {
   std::string out;
   AppendTo(&out, 0);
+  return out;
+}
+
+std::string Json::ToLine() const {
+  std::string out;
+  AppendTo(&out, std::nullopt);
   return out;
 }
 

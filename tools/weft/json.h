@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -43,10 +44,13 @@ class Json {
   /// Indented by two spaces a level, without a line end. What is not UTF-8 is replaced, never an
   /// error: names come from models.
   std::string ToString() const;
+  /// The same without line ends.
+  std::string ToLine() const;
 
  private:
   enum class Kind { kLeaf, kArray, kObject } kind_ = Kind::kLeaf;
-  void AppendTo(std::string* out, size_t indent) const;
+  /// Without an indent on one line.
+  void AppendTo(std::string* out, std::optional<size_t> indent) const;
   std::string text_;               ///< of a leaf, as it is printed
   std::vector<std::string> keys_;  ///< of an object's values
   std::vector<Json> values_;
