@@ -109,7 +109,7 @@ check("ZipMap", X, classlabels_int64s=[7, 5, 6])
 check("ZipMap", X, classlabels_strings=["a", "b", "c"])
 check("ZipMap", X[0], classlabels_strings=["a", "b", "c"])
 check("ZipMap", X[:0], classlabels_int64s=[7, 5, 6])
-refuse("3 columns, there are 2 labels", "ZipMap", X, classlabels_int64s=[7, 5])
+refuse("the columns of x and the labels must agree, got 3 and 2", "ZipMap", X, classlabels_int64s=[7, 5])
 refuse("none", "ZipMap", X)
 
 
@@ -263,7 +263,7 @@ refuse("names node 77", "TreeEnsembleRegressor", XR, **changed("target_nodeids",
 refuse("has two nodes", "TreeEnsembleRegressor", XR, **changed("nodes_nodeids", 1, 0))
 refuse("holds 4, there are 1", "TreeEnsembleRegressor", XR, **changed("target_ids", 0, 4))
 refuse("'nodes_featureids' holds -2", "TreeEnsembleRegressor", XR, **changed("nodes_featureids", 0, -2))
-refuse("asks for feature 12", "TreeEnsembleRegressor", XR, **changed("nodes_featureids", 0, 12))
+refuse("the features that the nodes ask for: 3 is not in", "TreeEnsembleRegressor", XR, **changed("nodes_featureids", 0, 12))
 refuse('"BRANCH_UP"', "TreeEnsembleRegressor", XR, **changed("nodes_modes", 0, "BRANCH_UP"))
 refuse("both of", "TreeEnsembleClassifier", XR, outputs=2, classlabels_int64s=[1, 2], classlabels_strings=["a", "b"], **forest("class", [0]))
 

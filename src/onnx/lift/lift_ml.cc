@@ -40,7 +40,12 @@ std::string InverseErf(Lift* l, const std::string& x) {
   const std::string scaled = l->Before("Div", {log, Number(l, 0.147)});
   const std::string root =
       l->Before("Sqrt", {l->Before("Sub", {l->Before("Mul", {half, half}), scaled})});
-  const std::string size = l->Before("Sqrt", {l->Before("Sub", {root, half})});
+  // root - half; near 0 without the difference of nearly equal numbers.
+  const std::string small =
+      l->Before("Neg", {l->Before("Div", {scaled, l->Before("Add", {root, half})})});
+  const std::string square = l->Before(
+      "Where", {l->Before("Less", {Number(l, 0), half}), small, l->Before("Sub", {root, half})});
+  const std::string size = l->Before("Sqrt", {square});
   const std::string negative = l->Before("Less", {x, Number(l, 0)});
   return l->Before("Where", {negative, l->Before("Neg", {size}), size});
 }

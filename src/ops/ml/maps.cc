@@ -94,10 +94,7 @@ void ZipMapShape(InferShapeContext& ctx) {
              "{}: x has shape {}, expected [classes] or [rows, classes]", ctx.node()->Describe(),
              x.ToString());
   const int64_t keys = ZipMapKeys(ctx.node())->num_elements();
-  const SymInt classes = x[x.rank() - 1];
-  WEFT_CHECK(!classes.is_const() || classes.is(keys), kShapeMismatch,
-             "{}: x has {} columns, there are {} labels", ctx.node()->Describe(),
-             classes.ToString(), keys);
+  UnifyDims(ctx, x[x.rank() - 1], SymInt(keys), "the columns of x and the labels");
 }
 /// Keys are shared by all maps, and values are views of x.
 Tensors ZipMapHost(const NodePtr& n, const Tensors& in) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/util/demand.h"
 #include "ops/util/host_util.h"
 #include "weft/support/request.h"
 
@@ -117,9 +118,7 @@ void TreeEnsembleShape(InferShapeContext& ctx) {
   const int32_t* f = p.features.tensor->data_as<int32_t>();
   const int64_t nodes = p.features.tensor->num_elements();
   const int64_t greatest = nodes == 0 ? -1 : *std::max_element(f, f + nodes);
-  WEFT_CHECK(!x[1].is_const() || x[1].value() > greatest, kShapeMismatch,
-             "{}: a node asks for feature {}, x has {}", ctx.node()->Describe(), greatest,
-             x[1].ToString());
+  DemandAtLeast(ctx, x[1], greatest + 1, "the features that the nodes ask for");
   ctx.set_out(0, Shape({x[0], SymInt(p.targets)}));
 }
 
@@ -233,9 +232,9 @@ void CouplingShape(InferShapeContext& ctx) {
   const int64_t pairs = classes * (classes - 1) / 2;
   const Shape& r = ctx.in(0);
   if (!r.has_rank()) return Unknown(ctx, 0, "the rank of the pairs is unknown");
-  WEFT_CHECK(r.rank() == 2 && (!r[1].is_const() || r[1].is(pairs)), kShapeMismatch,
-             "{}: pairs of shape {}, {} classes have {}", ctx.node()->Describe(), r.ToString(),
-             classes, pairs);
+  WEFT_CHECK(r.rank() == 2, kShapeMismatch, "{}: pairs of shape {}, expected [rows, {}]",
+             ctx.node()->Describe(), r.ToString(), pairs);
+  UnifyDims(ctx, r[1], SymInt(pairs), "the pairs of classes");
   ctx.set_out(0, Shape({r[0], SymInt(classes)}));
 }
 Tensors CouplingHost(const NodePtr& n, const Tensors& in) {
