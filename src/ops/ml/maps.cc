@@ -98,7 +98,8 @@ void ZipMapShape(InferShapeContext& ctx) {
 }
 /// Keys are shared by all maps, and values are views of x.
 Tensors ZipMapHost(const NodePtr& n, const Tensors& in) {
-  const TensorPtr keys = ZipMapKeys(n), x = in[0];
+  const TensorPtr keys = ZipMapKeys(n);
+  const TensorPtr& x = in[0];
   const int64_t classes = x->dims().back(), rows = x->rank() == 2 ? x->dims()[0] : 1;
   WEFT_CHECK(classes == keys->num_elements(), kShapeMismatch,
              "{}: x has {} columns, there are {} labels", n->Describe(), classes,
