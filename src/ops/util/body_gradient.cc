@@ -130,7 +130,7 @@ std::vector<Shape> KnownShapes(const NodePtr& n, size_t first) {
 
 std::vector<NodeEntry> Inlined(const Graph& g, const std::vector<NodeEntry>& entries,
                                const std::vector<NodeEntry>& operands) {
-  const std::vector<NodePtr> inputs = g.inputs();
+  const std::vector<NodePtr>& inputs = g.inputs();
   const NodeEntry near =
       *std::find_if(operands.begin(), operands.end(), [](const NodeEntry& e) { return bool(e); });
   std::map<NodeId, NodePtr> twin;
