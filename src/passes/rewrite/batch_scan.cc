@@ -22,7 +22,6 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/op/op.h"
-#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
 
 namespace weft {
@@ -126,10 +125,9 @@ std::vector<NodePtr> WithProducts(const std::vector<NodePtr>& can_leave) {
   return out;
 }
 
-bool Batch(Graph& g, const NodePtr& scan, Graph body, PassContext& ctx) {
+bool Batch(const NodePtr& scan, BodyExit& exit, PassContext& ctx) {
   if (!SlicesAreAlike(scan)) return false;
-  BodyExit exit(g, scan, std::move(body));
-  Batcher batcher(g, exit);
+  Batcher batcher(exit.graph(), exit);
   std::set<NodeId> leaving;
   std::vector<NodePtr> can_leave;
   for (NodePtr n : exit.body().TopoOrder()) {
@@ -144,18 +142,12 @@ bool Batch(Graph& g, const NodePtr& scan, Graph body, PassContext& ctx) {
     ctx.Count("batched");
     any = true;
   }
-  if (any) exit.Finish();
   return any;
 }
 
 Graph BatchScan(Graph g, PassContext& ctx) {
-  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
-  const TypeMap types = g.GetAttr<TypeMap>("dtype");
-  bool any = false;
-  for (NodePtr n : g.TopoOrder())
-    if (IsOp(n, "Scan")) any = Batch(g, n, TypedBody(n, "body", shapes, types), ctx) || any;
-  if (any) g.EraseDead();
-  return g;
+  return LeaveLoops(std::move(g), {"Scan"},
+                    [&](const NodePtr& scan, BodyExit& exit) { return Batch(scan, exit, ctx); });
 }
 
 WEFT_REGISTER_PASS(BatchScan)

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/body_types.h"
 
 namespace weft {
 namespace {
@@ -54,10 +57,7 @@ void BodyExit::Leave(const NodePtr& node, const NodeEntry& outside, BodyRole rol
 void BodyExit::Finish() {
   std::vector<NodeEntry> slices, captures;
   std::vector<NodePtr> inputs = body_.inputs(), slice_inputs, capture_inputs;
-  const auto has_left = [&](const Node* n) {
-    return std::any_of(left_.begin(), left_.end(),
-                       [&](const NodeEntry& e) { return e.node.get() == n; });
-  };
+  const auto has_left = [&](NodePtr user) { return outside_.count(NodeEntry(user).key()) != 0; };
   for (const NodeEntry& e : left_) {
     const bool read = std::any_of(e.node->uses().begin(), e.node->uses().end(),
                                   [&](const Use& u) { return !has_left(u.user); });
@@ -91,6 +91,26 @@ void BodyExit::Finish() {
   std::vector<NodeEntry> results;
   for (uint32_t k = 0; k < loop_->num_outputs(); ++k) results.emplace_back(made, k);
   graph_.ReplaceNode(loop_, results);
+}
+
+Graph LeaveLoops(Graph g, const std::vector<std::string>& names,
+                 const std::function<bool(const NodePtr& loop, BodyExit& exit)>& leave) {
+  std::vector<NodePtr> loops;
+  for (NodePtr n : g.TopoOrder())
+    if (!n->is_variable() && std::count(names.begin(), names.end(), n->op()->name))
+      loops.push_back(n);
+  if (loops.empty()) return g;
+  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
+  const TypeMap types = g.GetAttr<TypeMap>("dtype");
+  bool any = false;
+  for (const NodePtr& n : loops) {
+    BodyExit exit(g, n, TypedBody(n, "body", shapes, types));
+    if (!leave(n, exit)) continue;
+    exit.Finish();
+    any = true;
+  }
+  if (any) g.EraseDead();
+  return g;
 }
 
 }  // namespace weft

@@ -1,6 +1,8 @@
 /// body_exit.h: nodes that leave the body of a Loop or Scan for the graph around it.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +21,7 @@ class BodyExit {
  public:
   /// `loop` is a Loop or a Scan of `graph`; `body` its body, as inference left it.
   BodyExit(Graph& graph, const NodePtr& loop, Graph body);
+  Graph& graph() const { return graph_; }
   const Graph& body() const { return body_; }
   /// Of an input, a constant or what has left; the rest varies.
   BodyRole role(const NodeEntry& e) const;
@@ -42,5 +45,10 @@ class BodyExit {
   std::unordered_map<EntryKey, Outside> outside_;
   std::vector<NodeEntry> left_;  // of the body
 };
+
+/// The graph without what `leave` takes out of its loops; true: something has left. `names`: the
+/// operators that count as loops. Needs "shape" and "dtype".
+Graph LeaveLoops(Graph g, const std::vector<std::string>& names,
+                 const std::function<bool(const NodePtr& loop, BodyExit& exit)>& leave);
 
 }  // namespace weft

@@ -11,12 +11,9 @@
 
 #include "body_exit.h"
 #include "weft/codegen/expr/op_codegen.h"
-#include "weft/core/graph/builtin_ops.h"
-#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
-#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
 
 namespace weft {
@@ -41,31 +38,23 @@ bool CanLeave(const BodyExit& exit, const NodePtr& n) {
          });
 }
 
-bool Hoist(Graph& g, const NodePtr& loop, Graph body, PassContext& ctx) {
-  BodyExit exit(g, loop, std::move(body));
+bool Hoist(BodyExit& exit, PassContext& ctx) {
   bool any = false;
   for (NodePtr n : exit.body().TopoOrder()) {
     if (!CanLeave(exit, n)) continue;
     if (!ctx.Fuel("hoisted", n)) break;
     std::vector<NodeEntry> operands;
     for (const NodeEntry& e : n->inputs) operands.push_back(e.node ? exit.outside(e) : NodeEntry());
-    exit.Leave(n, NodeEntry(g.AddCopy(n, operands)), BodyRole::kInvariant);
+    exit.Leave(n, NodeEntry(exit.graph().AddCopy(n, operands)), BodyRole::kInvariant);
     ctx.Count("hoisted");
     any = true;
   }
-  if (any) exit.Finish();
   return any;
 }
 
 Graph HoistInvariants(Graph g, PassContext& ctx) {
-  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
-  const TypeMap types = g.GetAttr<TypeMap>("dtype");
-  bool any = false;
-  for (NodePtr n : g.TopoOrder())
-    if (IsOp(n, "Loop") || IsOp(n, "Scan"))
-      any = Hoist(g, n, TypedBody(n, "body", shapes, types), ctx) || any;
-  if (any) g.EraseDead();
-  return g;
+  return LeaveLoops(std::move(g), {"Loop", "Scan"},
+                    [&](const NodePtr&, BodyExit& exit) { return Hoist(exit, ctx); });
 }
 
 WEFT_REGISTER_PASS(HoistInvariants)
