@@ -8,7 +8,6 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/provide.h"
-#include "weft/support/error.h"
 
 namespace weft {
 namespace {
@@ -171,15 +170,17 @@ Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& sh
   return declared ? *body : InferBody(*body, operands);
 }
 
+bool IsMisfit(const UserError& error) {
+  return error.code() == ErrorCode::kShapeMismatch || error.code() == ErrorCode::kBadAttribute;
+}
+
 std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,
                                  const ShapeMap& shapes, const TypeMap& types,
                                  const ValueMap* values) {
   try {
     return TypedBody(node, name, shapes, types, values);
   } catch (const UserError& e) {
-    const bool misfit =
-        e.code() == ErrorCode::kShapeMismatch || e.code() == ErrorCode::kBadAttribute;
-    if (!misfit || !IsOp(node, "If")) throw;
+    if (!IsMisfit(e) || !IsOp(node, "If")) throw;
     return std::nullopt;
   }
 }

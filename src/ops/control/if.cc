@@ -9,6 +9,7 @@
 
 #include "ops/util/body_gradient.h"
 #include "ops/util/bounded_size.h"
+#include "weft/core/pass/body_types.h"
 
 namespace weft::ops {
 namespace {
@@ -45,15 +46,14 @@ void IfType(InferTypeContext& ctx) {
     if (t.known() || u.known()) ctx.set_out(i, t.known() ? t : u);
   }
 }
-/// The body at operands of these shapes; none where they do not fit it. Exporters write an If for
-/// every squeeze of an extent that they do not know: only one of its branches fits what comes.
+/// The body at operands of these shapes; none where they do not fit it.
 std::optional<InferredBody> TryBranch(const GraphAttr& branch, const std::vector<Type>& types,
                                       const std::vector<Shape>& shapes, const Facts& facts,
                                       const std::vector<SymTensorPtr>& values) {
   try {
     return InferBody(*branch.graph, types, shapes, &facts, values);
   } catch (const UserError& e) {
-    if (e.code() != ErrorCode::kShapeMismatch && e.code() != ErrorCode::kBadAttribute) throw;
+    if (!IsMisfit(e)) throw;
     return std::nullopt;
   }
 }

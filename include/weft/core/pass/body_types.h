@@ -9,6 +9,7 @@
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/graph/graph_attr_types.h"
+#include "weft/support/error.h"
 
 namespace weft {
 
@@ -36,9 +37,10 @@ WEFT_API std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node);
 /// known, but for the shape of a state that its last one has too. Throws what inference throws.
 WEFT_API Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,
                          const TypeMap& types, const ValueMap* values = nullptr);
+/// What inference has thrown says that the operands do not fit the body. Exporters write an If for
+/// every squeeze of an extent that they do not know: only one of its branches fits what comes.
+WEFT_API bool IsMisfit(const UserError& error);
 /// The same; nothing where it is a branch of an If that operands of these shapes do not fit.
-/// Exporters write an If for every squeeze of an extent that they do not know: only one of its
-/// branches fits what comes.
 WEFT_API std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,
                                           const ShapeMap& shapes, const TypeMap& types,
                                           const ValueMap* values = nullptr);
