@@ -114,3 +114,12 @@ def differs(path, feeds, tolerance, want=None, steps=0, compared=None):
         if not error <= (steps if exact else tolerance):
             return f"{name}: error {error:.2g}"
     return None
+
+
+def is_refused(case, path, text):
+    """weft does not run the file of `case`, with a message that holds `text`; else prints what it says."""
+    got = run_weft(path, case.feeds())
+    refused = isinstance(got, str) and text in got
+    if not refused:
+        print(f"{case}: should be refused for '{text}': {got if isinstance(got, str) else 'taken'}", flush=True)
+    return refused
