@@ -13,7 +13,7 @@ import re
 import sys
 
 BELOW = {
-    "support": [], "codecs": ["support"], "sym": ["support"], "core": ["sym"], "codegen": ["core"],
+    "support": [], "codecs": ["support"], "textproto": ["support"], "sym": ["support"], "core": ["sym"], "codegen": ["core"],
     "ops": ["codegen"], "passes": ["codegen"], "runtime": ["codegen"], "onnx": ["core"],
     "codegen/llvm": ["codegen"], "codegen/cuda": ["codegen"], "backends/shared": ["runtime"],
     "backends/ref": ["backends/shared"],
@@ -38,8 +38,8 @@ SUB_ROOMS = {
             "recurrent", "reduce", "signal", "text", "training")},
     },
     "passes": {
-        "infer": [], "rewrite": [], "rewrite/simplify": ["rewrite"], "fusion": [], "memory": [], "effects": [],
-        "gradient": [], "io": [],
+        "infer": [], "rewrite": [], "rewrite/simplify": ["rewrite"], "regions": [], "fusion": [], "memory": [],
+        "effects": [], "gradient": [], "io": [],
     },
     "runtime": {
         "": [], "backend": [""], "plan": ["backend"], "program": ["plan"], "saved": ["program"], "session": ["saved"],

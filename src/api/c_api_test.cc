@@ -208,7 +208,8 @@ TEST_CASE("every wrong call is a status with a message") {
   CHECK(weft_program_load_memory("x", 1, "weft", nullptr, &program) == WEFT_E_SYNTAX);
   CHECK(weft_program_load_memory("x", 1, "zip", nullptr, &program) == WEFT_E_USAGE);
   CHECK(std::string(weft_error_message()) == "'zip' is not a model format");
-  CHECK(std::string(weft_error_hint()) == "the formats are json, onnx, pb, weft, weftx");
+  CHECK(std::string(weft_error_hint()) ==
+        "the formats are json, onnx, pb, pbtxt, prototxt, textproto, weft, weftx");
   CHECK(program == nullptr);
   WeftOptions options{};
   options.struct_size = sizeof options;

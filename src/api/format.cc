@@ -66,20 +66,9 @@ const ModelFormat& FormatOfPath(const std::string& path) {
   const size_t dot = path.rfind('.');
   if (dot != path.npos)
     if (const ModelFormat* f = FindFormat(std::string_view(path).substr(dot + 1))) return *f;
-  RefuseTextProto(path);
   ThrowError(ErrorCode::kUsage,
              fmt::format("'{}' has no extension that names a model format", path), "",
              "expected one of " + Extensions([](const ModelFormat&) { return true; }));
-}
-
-void RefuseTextProto(const std::string& path) {
-  const std::string lower = ToLower(path);
-  for (const char* extension : {".textproto", ".pbtxt", ".prototxt"})
-    if (EndsWith(lower, extension))
-      ThrowError(ErrorCode::kUnsupported, "the text form of protobuf is neither read nor written",
-                 path,
-                 "Python's onnx converts it by its extension: onnx.save(onnx.load(A), B), for "
-                 "tensors onnx.save_tensor(onnx.load_tensor(A), B)");
 }
 
 const ModelFormat& WritableFormat(const std::string& path) {
@@ -87,7 +76,6 @@ const ModelFormat& WritableFormat(const std::string& path) {
   const ModelFormat* f =
       dot == path.npos ? nullptr : FindFormat(std::string_view(path).substr(dot + 1));
   if (f && f->write) return *f;
-  RefuseTextProto(path);
   ThrowError(ErrorCode::kUsage, fmt::format("cannot write '{}'", path), "",
              "graphs are written as " +
                  Extensions([](const ModelFormat& known) { return bool(known.write); }));

@@ -21,21 +21,9 @@ TEST_CASE("the extension names the format, in any case") {
   CHECK(FormatOfPath("a.weftx").name == "weftx");
   CHECK(CodeOf([] { FormatOfPath("a.pt"); }) == ErrorCode::kUsage);
   CHECK(CodeOf([] { FormatOfPath("onnx"); }) == ErrorCode::kUsage);
-}
-
-TEST_CASE("the text form of protobuf is refused with what converts it") {
-  for (const char* path : {"a.textproto", "A.PbTxt", "a/b.prototxt"}) {
-    CHECK(CodeOf([&] { FormatOfPath(path); }) == ErrorCode::kUnsupported);
-    CHECK(CodeOf([&] { WritableFormat(path); }) == ErrorCode::kUnsupported);
-  }
+  CHECK(FormatOfPath("A.PbTxt").name == "pbtxt");
   CHECK(CodeOf([] { FormatOfPath("textproto"); }) == ErrorCode::kUsage);
   CHECK(CodeOf([] { FormatOfPath("a.textproto.bak"); }) == ErrorCode::kUsage);
-  try {
-    LoadModel("a.textproto");
-    FAIL("not refused");
-  } catch (const Error& e) {
-    CHECK(e.hint().find("onnx.save(onnx.load(A), B)") != std::string::npos);
-  }
 }
 
 TEST_CASE("a missing file and a compiled program are no models") {

@@ -124,6 +124,8 @@ Pipeline SmallGraphPipeline() {
 
 Pipeline InterpretedPipeline() { return {"OrderMutation", "ReadVariables", "InferShape"}; }
 
+Pipeline RegionPipeline() { return {"SplitRegions"}; }
+
 Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until) {
   PipelineOptions o;
   o.from = from;

@@ -8,6 +8,7 @@
 #include "weft/core/op/run_bodies.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/core/plan/storage.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -37,8 +38,6 @@ std::vector<NodeEntry> Operands(const NodePtr& n) {
 }
 
 }  // namespace
-
-bool HasArenaPlace(const Type& type) { return type.is_tensor() && DTypeBits(type.dtype) > 0; }
 
 Placement::Placement(const Graph& graph, const Target& target)
     : g_(graph),
@@ -86,7 +85,7 @@ bool RunsBodies(const Target& target, const NodePtr& n) {
 bool CanPlanBody(const Graph& body, const Target& target) {
   const TargetTraits& traits = target.traits();
   return traits.kernels && !traits.device_memory && TellsItsSizes(body) &&
-         Placement(body, target).WhyStages().empty();
+         Placement(body, target).WhyRegions().empty();
 }
 
 bool Placement::AnyBodyFits(const NodePtr& n) const {
@@ -117,10 +116,10 @@ Verdict Placement::Of(const NodePtr& n) const {
                 fmt::format("tensors of {} have no place on a device", DTypeName(t.dtype))};
   for (uint32_t i = 0; i < n->num_outputs(); ++i)
     if (std::string late = WhyLate(NodeEntry(n, i)); !late.empty())
-      return interpreted(Runner::kStages, std::move(late));
+      return interpreted(Runner::kBetween, std::move(late));
   for (const NodeEntry& e : n->inputs)
     if (std::string late = e.node ? WhyLate(e) : ""; !late.empty())
-      return interpreted(Runner::kStages, "it reads what is known late: " + late);
+      return interpreted(Runner::kBetween, "it reads what is known late: " + late);
   if (views.get(n->op(), false)) return {};
   if (LibraryRoutine(target_, n)) return {Runner::kLibrary, {}};
   if (RunsBodies(target_, n) && AnyBodyFits(n)) return {Runner::kBodies, {}};
@@ -129,24 +128,11 @@ Verdict Placement::Of(const NodePtr& n) const {
   return interpreted(Runner::kInterpreter, std::move(why));
 }
 
-std::string Placement::WhyStages() const {
+std::string Placement::WhyRegions() const {
   for (const NodePtr& n : g_.TopoOrder())
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
       if (const std::string late = WhyLate(NodeEntry(n, i)); !late.empty())
         return n->Describe() + ": " + late;
-  return {};
-}
-
-std::string WhyNoStages(const Graph& graph) {
-  for (const NodePtr& n : graph.TopoOrder()) {
-    if (n->is_variable()) {
-      if (std::string why = WhyNotFed(n); !why.empty()) return n->Describe() + ": " + why;
-      continue;
-    }
-    if (!WrittenInputs(n).empty()) return n->Describe() + ": stages write no variables";
-    if (const std::string why = WhyNotInterpreted(n); !why.empty())
-      return n->Describe() + ": " + why;
-  }
   return {};
 }
 

@@ -76,6 +76,20 @@ void* SharedLibrary::Get(const char* symbol) const {
   return address;
 }
 
+void* FindSymbolOfPart(const std::string& library, const char* symbol, std::string* why) {
+  const std::string beside = DirectoryOf(CurrentLibraryPath());
+  for (const std::string& folder : {beside, JoinPath(beside, "weft")}) {
+    const std::string path = JoinPath(folder, library);
+    if (!FileExists(path)) continue;
+    SharedLibrary part = SharedLibrary::TryOpen(path, why);
+    if (!part.is_open()) return nullptr;
+    part.KeepOpen();
+    return part.Get(symbol);
+  }
+  *why = fmt::format("{} is not in {} (built without it?)", library, beside);
+  return nullptr;
+}
+
 std::string LibraryPathOf(const void* address) {
   Dl_info info{};
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};

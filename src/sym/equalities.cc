@@ -274,6 +274,36 @@ int64_t Facts::DivisorOf(SymInt e) const {
 
 SymInt Facts::Simplify(SymInt e) const { return e.known() ? SymInt(impl_->Simplify(e.node())) : e; }
 
+Facts Facts::About(const std::vector<SymInt>& symbols) const {
+  const auto other = [&](const Node* n) {
+    const std::vector<SymInt> in = SymInt(n).Symbols();
+    return std::any_of(in.begin(), in.end(), [&](SymInt s) {
+      return std::find(symbols.begin(), symbols.end(), s) == symbols.end();
+    });
+  };
+  Facts about;
+  Impl& kept = *about.impl_;
+  for (const auto& [symbol, e] : impl_->substitutions) {
+    if (other(symbol) || other(e.value)) continue;
+    kept.substitutions.emplace(symbol, e);
+    for (SymInt s : SymInt(e.value).Symbols()) kept.users[s.node()].push_back(symbol);
+    kept.assumptions += e.assumed;
+  }
+  for (const Impl::Relation& r : impl_->relations) {
+    if (other(r.zero)) continue;
+    kept.relations.push_back(r);
+    kept.assumptions += r.assumed;
+  }
+  for (const Impl::Demand& d : impl_->demands)
+    if (!other(d.a) && (d.b == nullptr || !other(d.b))) kept.demands.push_back(d);
+  for (const auto& [key, range] : impl_->ranges)
+    if (!other(key)) kept.ranges.emplace(key, range);
+  for (const auto& [key, divisor] : impl_->divisors)
+    if (!other(key)) kept.divisors.emplace(key, divisor);
+  kept.mask = impl_->mask;
+  return about;
+}
+
 int Facts::assumptions() const { return impl_->assumptions; }
 
 std::vector<std::string> Facts::ToStrings() const {

@@ -222,5 +222,31 @@ TEST_CASE("facts: what a proof takes more than 64 bits for is unknown, and still
   CHECK(CodeOf([&] { again.CheckHolds({{"h", 1}, {"w", 1}}); }) == ErrorCode::kShapeMismatch);
 }
 
+TEST_CASE("facts about some symbols are those that mention no other") {
+  const SymInt a = SymInt::Symbol("a"), b = SymInt::Symbol("b"), c = SymInt::Symbol("c"),
+               d = SymInt::Symbol("d");
+  Facts f;
+  REQUIRE(f.AddEqual(a, b + 1));
+  REQUIRE(f.AddEqual(c, b + d));
+  REQUIRE(f.AddEqual(b * d, d * d, false));
+  f.SetRange(b, {2, 9});
+  f.SetRange(d - b, {0, 5});
+  f.SetDivisor(d, 4);
+  const Facts ab = f.About({a, b});
+  std::string text;
+  for (const std::string& fact : ab.ToStrings()) text += fact + "; ";
+  CHECK(text == "b == a - 1; a in [3, 10]; ");
+  CHECK(ab.assumptions() == 1);
+  CHECK(ab.RangeOf(a).lo == 3);
+  CHECK(ab.RangeOf(d).hi == INT64_MAX);
+  CHECK(ab.DivisorOf(d) == 1);
+  // It goes on like any other.
+  Facts more = f.About({a, b, d});
+  REQUIRE(more.AddEqual(b, 4));
+  CHECK(more.ProvedEqual(a, 5));
+  CHECK(f.About({a, b, c, d}).ToStrings() == f.ToStrings());
+  CHECK(f.About({}).ToStrings().empty());
+}
+
 }  // namespace
 }  // namespace weft

@@ -5,6 +5,7 @@
 /// and 1 are decided without a look-up; what is left goes through a direct-mapped memo per thread,
 /// keyed by operation and handles.
 #include <algorithm>
+#include <cstdlib>
 
 #include "node.h"
 #include "weft/support/check.h"
@@ -83,6 +84,11 @@ bool SymInt::IsUnbackedName(std::string_view name) {
 }
 bool SymInt::is_unbacked() const {
   return is_symbol() && node_->symbol_kind == sym::SymbolKind::kUnbacked;
+}
+std::optional<int64_t> SymInt::unbacked_number() const {
+  if (!is_unbacked()) return std::nullopt;
+  // A name that is read may have more digits: it saturates, below where one can be added.
+  return std::min<int64_t>(std::strtoll(symbol_name().c_str() + 1, nullptr, 10), INT64_MAX - 1);
 }
 
 bool SymInt::is_const() const { return node_ != nullptr && node_->kind == Kind::kConst; }

@@ -29,7 +29,7 @@ void CheckArena(const Graph& g, const std::vector<SymBindings>& bindings, MakeIn
       CAPTURE(k);
       int64_t said = 0;
       const auto why = Catch([&] { said = PredictArena(g, options, bindings[k]); });
-      if (why && why->code == ErrorCode::kUnsupported) break;  // by stages
+      if (why && why->code == ErrorCode::kUnsupported) break;  // regions
       REQUIRE_MESSAGE(!why, why->text);
       session.Run(inputs(*program, k));
       CHECK(said == session.arena_bytes());

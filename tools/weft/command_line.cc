@@ -9,7 +9,8 @@ constexpr int64_t kMostThreads = 1024;  // what OMP_NUM_THREADS is held to as we
 }  // namespace
 
 void AddModel(Options& app, ModelArgs* args) {
-  app.Add("MODEL", &args->path, "model: .onnx, .pb, .weft, .json or .weftx; - for stdin")
+  app.Add("MODEL", &args->path,
+          "model: .onnx, .pb, .textproto, .weft, .json or .weftx; - for stdin")
       .Required();
   app.Add("--limits LIST", &args->limits, "bounds, as in nodes=1000,tensor_bytes=2G (see doctor)");
   app.AddFlag("--json", &args->json, "one JSON object on stdout");
@@ -35,7 +36,7 @@ void AddBind(Options& app, InputArgs* args) {
 
 void AddInputs(Options& app, InputArgs* args) {
   app.Add("--input NAME=F|V,..", &args->values,
-          "input from a .npy or TensorProto .pb file, - for a .npy on stdin, or numbers, as in "
+          "input from a .npy, .pb or .textproto file, - for a .npy on stdin, or numbers, as in "
           "sr=16000, x=1,2,3; one number fills the input (repeatable)");
   app.Add("--load-inputs D|F", &args->load,
           "inputs from a .npz, or a folder of NAME.npy or input_0.pb, ...");

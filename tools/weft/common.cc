@@ -328,18 +328,19 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
   return p;
 }
 
-Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options) {
+Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options,
+                Graph (*apply)(Graph, const Pipeline&, const PassOptions&)) {
   Progress progress;
   if (!options.on_pass) options.on_pass = progress.Hook();
   std::vector<PassRecord> own;
   if (!options.records) options.records = &own;
   std::vector<PassRecord>& records = *options.records;
-  const auto apply = [&] {
+  const auto run = [&] {
     if (options.records) options.records->clear();
-    return ApplyPasses(graph, pipeline, options);
+    return apply(graph, pipeline, options);
   };
-  Graph out = WithReproducer(&options, apply);
-  ReportFaults(records, &options, apply);
+  Graph out = WithReproducer(&options, run);
+  ReportFaults(records, &options, run);
   return out;
 }
 

@@ -84,11 +84,12 @@ struct Prepared {
 /// Reads the model, makes its inputs and compiles it; in this order, so that wrong
 /// inputs cost no compilation.
 Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine);
-/// Kernels that could not be generated while the session ran (stages, calls that no library takes):
+/// Kernels that could not be generated while the session ran (calls that no library takes):
 /// an error on stderr, and a reproducer of the command.
 void ReportKernelFaults(const Session& session);
-/// Runs a pipeline under the same care.
-Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options);
+/// Runs a pipeline under the same care; `apply`: what it is run by.
+Graph RunPasses(const Graph& graph, const Pipeline& pipeline, PassOptions options,
+                Graph (*apply)(Graph, const Pipeline&, const PassOptions&) = ApplyPasses);
 
 /// The names, joined, as a hint: "the model has: x, y".
 std::string ListNames(const std::vector<std::string>& names);

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "common.h"
-#include "weft/api/format.h"
 #include "weft/core/tensor/dtype_traits.h"
 #include "weft/core/tensor/npy.h"
 #include "weft/core/tensor/npz.h"
@@ -16,6 +15,7 @@
 #include "weft/support/edit_distance.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
+#include "weft/support/text_proto.h"
 
 namespace weft::tool {
 
@@ -26,19 +26,24 @@ std::string FileStem(const std::string& name) {
   return out;
 }
 
+/// A message, as bytes or as text.
+static bool IsValueProto(const std::string& path) {
+  return EndsWith(path, ".pb") || IsTextProto(path);
+}
+
 bool IsTensorFile(const std::string& path) {
-  return path == "-" || EndsWith(path, ".npy") || EndsWith(path, ".pb");
+  return path == "-" || EndsWith(path, ".npy") || IsValueProto(path);
 }
 
 TensorPtr ReadTensor(const std::string& path, const Limits& limits, Type type) {
   if (path == "-") return ParseNpy(ReadStdin("a tensor", limits), "<stdin>");
   WEFT_CHECK(FileExists(path), kIo, "there is no file '{}'", path);
-  if (EndsWith(path, ".pb")) return ReadValueProto(path, type, limits);
-  WEFT_CHECK(type.is_tensor(), kUsage, "a value of type {} is read from a .pb file, not from '{}'",
+  if (IsValueProto(path)) return ReadValueProto(path, type, limits);
+  WEFT_CHECK(type.is_tensor(), kUsage,
+             "a value of type {} is read from a .pb or .textproto file, not from '{}'",
              type.ToString(), path);
   if (EndsWith(path, ".npy")) return ReadNpy(path, limits.file_bytes);
-  RefuseTextProto(path);
-  WEFT_THROW(kUsage, "'{}' is not a tensor file: expected .npy or .pb", path);
+  WEFT_THROW(kUsage, "'{}' is not a tensor file: expected .npy, .pb or .textproto", path);
 }
 
 NamedTensors ReadTensors(const std::string& path, const std::vector<std::string>& names,

@@ -43,9 +43,6 @@ WEFT_API std::vector<const ModelFormat*> ListModelFormats();
 WEFT_API const ModelFormat& GetModelFormat(std::string_view name);
 /// By the path's extension, in any case. Throws kUsage, naming the known ones.
 WEFT_API const ModelFormat& FormatOfPath(const std::string& path);
-/// Throws kUnsupported, with what converts it, for a path to protobuf's text form (.textproto,
-/// .pbtxt, .prototxt): protobuf-lite, which keeps no registry of the process, has none.
-WEFT_API void RefuseTextProto(const std::string& path);
 /// Throws kUsage where graphs are not written in the format of that path.
 WEFT_API const ModelFormat& WritableFormat(const std::string& path);
 

@@ -50,7 +50,8 @@ WEFT_API std::string ExportOnnxBytes(const Graph& graph, const ExportOptions& op
 /// A serialized TensorProto named `name`, or SequenceProto, OptionalProto or MapProto: what
 /// ReadValueProto of weft/onnx/import.h reads. Throws kLimit above 2 GiB.
 WEFT_API std::string FormatValueProto(const Tensor& value, const std::string& name);
-/// Writes the file (and its `.data`) so that a reader sees the old or the new one. Throws kIo too.
+/// Writes the file (and its `.data`) so that a reader sees the old or the new one; in protobuf's
+/// text form where the path ends so (weft/support/text_proto.h). Throws kIo too.
 WEFT_API void ExportOnnx(const Graph& graph, const std::string& path,
                          const ExportOptions& options = {});
 

@@ -62,6 +62,8 @@ struct ImportOptions {
 
 /// Throws weft::Error: kIo, kInvalidModel, kCycle, kBadAttribute, kArity, kTypeMismatch,
 /// kUnknownOp, kUnsupported, kLimit ...
+/// A path that ends as protobuf's text form does (weft/support/text_proto.h) is read as such, here
+/// and below.
 WEFT_API Graph ImportOnnx(const std::string& path, const ImportOptions& options = {});
 /// The same from the bytes of a ModelProto; `bytes` need not outlive the call.
 WEFT_API Graph ImportOnnxBytes(std::string_view bytes, const ImportOptions& options = {});

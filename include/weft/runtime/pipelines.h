@@ -53,6 +53,10 @@ WEFT_API Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until);
 /// call is.
 WEFT_API Pipeline SmallGraphPipeline();
 
+/// What one plan cannot hold, cut into regions and what stands between them (passes/regions). The
+/// graph is simplified, and nothing in it fused.
+WEFT_API Pipeline RegionPipeline();
+
 /// One operator a kernel: `given` without the passes that declare to fuse (PassBuilder::fuses), or
 /// with what they declare in their place.
 WEFT_API Pipeline WithoutFusion(const Pipeline& given);

@@ -1,6 +1,6 @@
 /// placement.h: who runs a node of a graph on a target, and why nobody better: asked once, after
 /// inference and simplification, before any code is made. `weft inspect --support` prints the
-/// answers, Compile decides by them between one plan and stages, and the plan keeps to them.
+/// answers, Compile decides by them between one plan and regions, and the plan keeps to them.
 ///
 ///   const Placement placement(graph, target);      // the graph has "shape" and "dtype"
 ///   for (const NodePtr& n : graph.TopoOrder())
@@ -23,13 +23,13 @@ enum class Runner : uint8_t {
   kKernel,       ///< a generated kernel, alone or with other nodes
   kBodies,       ///< programs made of its bodies; the interpreter for one that no program can hold
   kInterpreter,  ///< the interpreter, on the host
-  kStages,  ///< a stage of the run, or the interpreter between two: what it gives is known late
+  kBetween,      ///< between two regions, by the interpreter: what it gives or reads is known late
   kNobody,
 };
 
 struct Verdict {
   Runner runner = Runner::kNone;
-  /// Of kInterpreter: why there is no kernel. Of kStages: what is not known before the run. Of
+  /// Of kInterpreter: why there is no kernel. Of kBetween: what is not known before the run. Of
   /// kNobody: the reason. Else empty.
   std::string why;
 };
@@ -41,7 +41,7 @@ class WEFT_API Placement {
   Verdict Of(const NodePtr& n) const;
   /// Why one plan cannot hold the graph: the first entry whose size or type is known only in the
   /// run, with its node. Empty: one can.
-  std::string WhyStages() const;
+  std::string WhyRegions() const;
 
  private:
   std::string WhyLate(const NodeEntry& e) const;
@@ -62,9 +62,5 @@ WEFT_API const FCompute* LibraryRoutine(const Target& target, const NodePtr& n);
 WEFT_API bool CanPlanBody(const Graph& body, const Target& target);
 /// The bodies of a node can be programs on the target, as far as sizes allow.
 WEFT_API bool RunsBodies(const Target& target, const NodePtr& n);
-/// Why not even a run by stages can hold the graph, with the node; empty: one can.
-WEFT_API std::string WhyNoStages(const Graph& graph);
-/// Tensors of numbers have a place in an arena; strings, sequences and unknown types have none.
-WEFT_API bool HasArenaPlace(const Type& type);
 
 }  // namespace weft

@@ -55,6 +55,16 @@ class WEFT_API SharedLibrary {
   std::string path_;
 };
 
+/// A function of a part of Weft that is a library of its own ("libweft_image.so") and stays open.
+/// Looked for beside the library that holds Weft, as built, and in weft/ below it, as installed,
+/// and nowhere else: a name that is searched would let the environment choose the code. Null, with
+/// the reason in *why, where the part is not there.
+WEFT_API void* FindSymbolOfPart(const std::string& library, const char* symbol, std::string* why);
+template <class Function>
+Function* FindFunctionOfPart(const std::string& library, const char* symbol, std::string* why) {
+  return reinterpret_cast<Function*>(FindSymbolOfPart(library, symbol, why));
+}
+
 /// Path of the library or program that holds `address`; empty where unknown.
 WEFT_API std::string LibraryPathOf(const void* address);
 /// Path of the library (or program) that holds this function, that is, of Weft itself.

@@ -52,6 +52,8 @@ class WEFT_API SymInt {
   static bool IsUnbackedName(std::string_view name);
   /// Is it one?
   bool is_unbacked() const;
+  /// k of Unbacked(k), as far as 63 bits hold it; nothing for all others.
+  std::optional<int64_t> unbacked_number() const;
   /// Extent number k of a kernel, which its caller passes: a symbol of a kind of its own,
   /// printed `$k`, that no name makes. What holds one is never replaced by a symbol that stands
   /// for it, whatever its size.
@@ -169,6 +171,9 @@ class WEFT_API Facts {
   /// True when proved; the usual question.
   bool ProvedEqual(SymInt a, SymInt b) const { return Equal(a, b) == Proof::kYes; }
   bool ProvedNot1(SymInt a) const { return Equal(a, 1) == Proof::kNo; }
+
+  /// Those that mention no other symbol than these.
+  Facts About(const std::vector<SymInt>& symbols) const;
 
   int assumptions() const;
   /// Tests every equality, range and divisor whose symbols are all bound; throws

@@ -75,6 +75,7 @@ struct KernelCache::Impl {
   // Who has a shared binary in memory, by its key; looked up only.
   std::unordered_map<std::string, std::weak_ptr<const CompiledKernel>> shared;
   TextCounts counts;
+  int64_t kernels_asked = 0;
   std::string directory, why;
   int64_t bound = KernelCacheBound(),
           stored = 0;  // bytes since this process last looked at the folder
@@ -151,6 +152,7 @@ CompiledKernelPtr KernelCache::Find(const Kernel& kernel, const std::string& tar
   const std::string key = KeyText(kernel, target);
   {
     std::lock_guard lock(impl_->mutex);
+    ++impl_->kernels_asked;
     if (auto it = impl_->memory.find(key); it != impl_->memory.end()) return it->second;
   }
   std::optional<Impl::Payload> entry = impl_->Read(key);
@@ -251,6 +253,11 @@ void KernelCache::StoreText(const std::string& key, const std::string& text) {
 KernelCache::TextCounts KernelCache::text_counts() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->counts;
+}
+
+int64_t KernelCache::kernels_asked() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->kernels_asked;
 }
 
 }  // namespace weft

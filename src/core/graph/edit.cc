@@ -67,6 +67,7 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
   FollowReplacement(attrs, from, to);
   MergeOrigin(to.node, from.node);
   HandOnName(*this, from, to);
+  HandOnSizes(*this, from, to);
 }
 
 void Graph::ReplaceNode(NodePtr from, const std::vector<NodeEntry>& to) {

@@ -13,6 +13,8 @@ namespace weft {
 void FollowReplacement(GraphAttrMap& attrs, const NodeEntry& from, const NodeEntry& to);
 /// `to`, which stands where `from` stood, is called as that was if it has no name yet.
 void HandOnName(Graph& g, const NodeEntry& from, const NodeEntry& to);
+/// Data-dependent sizes that began at `from` are those of `to`, which stands where that stood.
+void HandOnSizes(Graph& g, const NodeEntry& from, const NodeEntry& to);
 /// The row of the attribute "value_name"; null where there is none.
 const std::string* NameRow(const Graph& g, const NodeEntry& e);
 /// Calls f(id) for the nodes of entries that a request for gradients names.

@@ -1,6 +1,8 @@
 /// graph_attr_types.cc: registration of the attributes of graph_attr_types.h.
 #include "weft/core/graph/graph_attr_types.h"
 
+#include "attr_value.h"
+#include "entry_attrs.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -60,6 +62,23 @@ WEFT_REGISTER_GRAPH_ATTR(facts, kGiven, Facts)
               if (!Trim(fact).empty()) f.Parse(Trim(fact));
             return f;
           });
+
+WEFT_REGISTER_GRAPH_ATTR(introduced, kGiven, ShapeMap)
+    .describe("shapes of nodes at which a data-dependent size begins")
+    .hidden();
+
+void HandOnSizes(Graph& g, const NodeEntry& from, const NodeEntry& to) {
+  const auto it = g.attrs.find("introduced");
+  if (it == g.attrs.end() || !it->second || to.node->is_variable()) return;
+  const auto& rows = *std::any_cast<ShapeMap>(it->second.get());
+  const Shape* sizes = rows.find(from);
+  if (!sizes || rows.find(to)) return;
+  // What was put behind `from` is another value.
+  for (const NodeEntry& e : to.node->inputs)
+    if (e == from) return;
+  const Shape handed = *sizes;
+  std::any_cast<ShapeMap>(&OwnValue(it->second))->set(to, handed);
+}
 
 WEFT_REGISTER_GRAPH_ATTR(subgraph, kDerived, SubgraphMap)
     .describe("fused body of every weft::Fused node")

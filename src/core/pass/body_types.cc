@@ -2,6 +2,7 @@
 #include "weft/core/pass/body_types.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/graph/claims.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -101,6 +102,36 @@ void CarryFacts(const Facts& outer, SymInt d, Facts* inner) {
     inner->SetDivisor(d, divisor);
 }
 
+/// Sizes that depend on data have numbers, in a body from the one behind those of its operands on.
+/// An earlier inference, for other operands, may have given numbers that these have: it is
+/// forgotten.
+void ForgetNumbersOf(const BodyOperands& operands, Graph* body) {
+  std::set<int64_t> given;
+  const auto note = [&given](SymInt d) {
+    for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
+      if (const std::optional<int64_t> k = s.unbacked_number()) given.insert(*k);
+  };
+  for (const Shape& s : operands.shapes)
+    for (SymInt d : s.dims()) note(d);
+  for (const SymTensorPtr& v : operands.values)
+    for (SymInt e : v ? v->elements : std::vector<SymInt>()) note(e);
+  if (given.empty() || !body->HasAttr("unbacked")) return;
+  const auto& own = body->GetAttr<NodeMap<Ints>>("unbacked");
+  bool shared = false;
+  for (NodeId id = 0; id < own.id_bound(); ++id)
+    for (int64_t k : own.find(id) ? *own.find(id) : Ints()) shared = shared || given.count(k);
+  if (!shared) return;
+  std::vector<SymInt> named;
+  for (const NodePtr& input : body->inputs())
+    if (const std::optional<Shape> s = DeclaredShape(input))
+      for (SymInt d : s->dims())
+        for (SymInt symbol : d.known() ? d.Symbols() : std::vector<SymInt>())
+          if (!symbol.is_unbacked()) named.push_back(symbol);
+  if (body->HasAttr("facts")) body->SetAttr("facts", body->GetAttr<Facts>("facts").About(named));
+  for (const char* attr : {"unbacked", "introduced", "resolved", "shape", "value"})
+    body->DropAttr(attr);
+}
+
 PassOptions PlainOptions() {
   PassOptions plain;
   plain.verify = false;
@@ -116,6 +147,7 @@ Graph InferBodyTypes(Graph body, const std::vector<Type>& types) {
 
 Graph InferBody(Graph body, const BodyOperands& operands) {
   SetTypes(&body, operands.types);
+  ForgetNumbersOf(operands, &body);
   const std::vector<NodePtr> inputs = body.inputs();
   ValueMap values = body.AttrOr<ValueMap>("value");
   Facts facts = body.AttrOr<Facts>("facts");
@@ -142,12 +174,13 @@ std::vector<std::string> BodyNames(const NodePtr& node) {
 
 std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node) {
   if (IsOp(node, "If")) return 1;
-  if (IsOp(node, "Loop") || IsOp(node, "Scan") || IsOp(node, builtin::kFused)) return 0;
+  if (IsOp(node, "Loop") || IsOp(node, "Scan")) return 0;
+  if (IsOp(node, builtin::kFused) || IsOp(node, builtin::kRegion)) return 0;
   return std::nullopt;
 }
 
 bool HasControlBodies(const NodePtr& node) {
-  return OperandsBeforeBody(node) && !IsOp(node, builtin::kFused);
+  return IsOp(node, "If") || IsOp(node, "Loop") || IsOp(node, "Scan");
 }
 
 Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,

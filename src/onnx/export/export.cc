@@ -11,6 +11,7 @@
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/out_of_memory.h"
+#include "weft/support/text_proto.h"
 
 namespace weft {
 namespace {
@@ -172,7 +173,8 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
     std::vector<ModelExporter::Large> large;
     WriteModel(graph, options, &model, external ? &large : nullptr);
     if (!large.empty()) WriteExternal(large, path + ".data");
-    WriteFileAtomic(path, Serialized(model));
+    const std::string bytes = Serialized(model);
+    WriteFileAtomic(path, IsTextProto(path) ? TextOfProto("ModelProto", bytes) : bytes);
   });
 }
 

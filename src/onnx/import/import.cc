@@ -15,6 +15,7 @@
 #include "weft/support/log.h"
 #include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
+#include "weft/support/text_proto.h"
 
 namespace weft {
 namespace {
@@ -22,18 +23,28 @@ namespace {
 using namespace onnx_import;  // the private half of this room
 namespace io = google::protobuf::io;
 
+/// Without its package.
+template <class Message>
+std::string NameOf(const Message& message) {
+  const std::string name = message.GetTypeName();
+  return name.substr(name.rfind('.') + 1);
+}
+
 /// A message comes as bytes in memory or from a file. A file is parsed as it is read: weights,
 /// which are most of it, go from the page cache to where they stay, and memory is touched once.
 class Source {
  public:
   explicit Source(std::string_view bytes) : bytes_(bytes), size_(int64_t(bytes.size())) {}
-  explicit Source(FileReader* file) : file_(file), size_(file->size()) {}
+  /// `path`: of the file.
+  Source(FileReader* file, const std::string& path)
+      : file_(file), size_(file->size()), is_text_(IsTextProto(path)) {}
 
   int64_t size() const { return size_; }
   /// False where the bytes are no such message. The parser's own bound on nesting (100) stays.
   template <class Message>
   bool Parse(Message* message) const {
     if (!file_) return message->ParseFromArray(bytes_.data(), int(size_));
+    if (is_text_) return ParseText(message);
     Chunks chunks(file_);
     io::CopyingInputStreamAdaptor stream(&chunks, kChunkBytes);
     return message->ParseFromBoundedZeroCopyStream(&stream, int(size_));
@@ -47,9 +58,17 @@ class Source {
     FileReader* file;
   };
 
+  template <class Message>
+  bool ParseText(Message* message) const {
+    std::string text(size_t(size_), '\0');
+    text.resize(file_->Read(text.data(), text.size()));
+    return message->ParseFromString(BytesOfTextProto(NameOf(*message), text));
+  }
+
   std::string_view bytes_;
   FileReader* file_ = nullptr;
   int64_t size_;
+  bool is_text_ = false;  ///< a file in text form
 };
 
 void CheckSize(const Source& source, const Limits& limits) {
@@ -169,7 +188,7 @@ class ValueReader {
   static Message Parse(const Source& source) {
     Message m;
     WEFT_CHECK(source.Parse(&m), kBadTensorFile, "the file is damaged, or no {} ({} bytes)",
-               m.GetTypeName().substr(m.GetTypeName().rfind('.') + 1), source.size());
+               NameOf(m), source.size());
     return m;
   }
   TensorPtr Sequence(pb::SequenceProto s, Type type) {
@@ -264,17 +283,17 @@ Graph ImportOnnx(const std::string& path, const ImportOptions& options) {
   if (own.external_data_dir.empty()) own.external_data_dir = DirectoryOf(path);
   FileReader file(path, own.limits.file_bytes);
   RequestScope scope(own.limits);
-  return Guarded(own.source_name, [&] { return Import(Source(&file), own, path); });
+  return Guarded(own.source_name, [&] { return Import(Source(&file, path), own, path); });
 }
 
 TensorPtr ReadTensorProto(const std::string& path, const Limits& limits) {
   FileReader file(path, limits.file_bytes);
-  return Guarded(path, [&] { return ReadValue(Source(&file), {}, limits, path); });
+  return Guarded(path, [&] { return ReadValue(Source(&file, path), {}, limits, path); });
 }
 
 TensorPtr ReadValueProto(const std::string& path, Type type, const Limits& limits) {
   FileReader file(path, limits.file_bytes);
-  return Guarded(path, [&] { return ReadValue(Source(&file), type, limits, path); });
+  return Guarded(path, [&] { return ReadValue(Source(&file, path), type, limits, path); });
 }
 
 TensorPtr ReadTensorProtoBytes(std::string_view bytes, const Limits& limits) {

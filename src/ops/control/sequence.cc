@@ -2,7 +2,7 @@
 /// SequenceLength, SplitToSequence, ConcatFromSequence; Optional, OptionalGetElement,
 /// OptionalHasElement.
 ///
-/// Sequences and optionals are values of the host (Tensor::List): a run goes by stages around them.
+/// Sequences and optionals are values of the host (Tensor::List): they stand between regions.
 /// Those whose making is seen at compile time disappear: what reads an element reads the operand
 /// that it came from.
 ///   throws  kTypeMismatch for a tensor in the place of a sequence, kIndexRange for a position

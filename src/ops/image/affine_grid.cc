@@ -102,6 +102,7 @@ WEFT_REGISTER_OP(AffineGrid)
     .example({"f32[1, 3, 4]", "i64[5] = [1, 1, 2, 1, 3]"}, "align_corners = 1")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kFloats, {1}))
     .set_attr<FInferShape>("FInferShape", AffineGridShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FCodeGen>("FCodeGen", AffineGridCode)
     .set_attr<FGradient>("FGradient", AffineGridGrad);
 

@@ -509,6 +509,7 @@ WEFT_REGISTER_OP(Resize)
              "keep_aspect_ratio_policy = \"not_larger\"")
     .set_attr<FInferType>("FInferType", ResizeType)
     .set_attr<FInferShape>("FInferShape", ResizeShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1, 2, 3})
     .set_attr<FCodeGen>("FCodeGen", ResizeCode)
     .set_attr<FInputDomains>("FInputDomains",
                              [](const NodePtr&) -> std::vector<InputDomain> {

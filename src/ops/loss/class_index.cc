@@ -130,6 +130,7 @@ WEFT_REGISTER_OP_IN(weft, ClassMask)
     .example({"i32[n, 2]", "i64[] = [5]"}, "axis = -1, ignore_index = -100")
     .set_attr<FInferType>("FInferType", MaskType)
     .set_attr<FInferShape>("FInferShape", MaskShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FCodeGen>("FCodeGen", MaskCode)
     .set_attr<FOnnxBody>("FOnnxBody", MaskBody)
     .set_attr<FGradient>("FGradient", NoGradient);

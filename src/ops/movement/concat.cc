@@ -245,6 +245,7 @@ WEFT_REGISTER_OP(Split)
     .example({"f32[n]"}, "num_outputs = 2")
     .set_attr<FInferType>("FInferType", SplitType)
     .set_attr<FInferShape>("FInferShape", SplitShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FCodeGen>("FCodeGen", SplitCode)
     .set_attr<FGradient>("FGradient", SplitGrad)
     .set_attr<FSimplify>("FSimplify",

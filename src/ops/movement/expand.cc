@@ -10,11 +10,33 @@
 namespace weft::ops {
 namespace {
 
+/// The result where `target` holds symbols for what nobody knows before the run. Such a one is the
+/// dimension of the result, and not what x is broadcast against, so that the run can tell it; of x
+/// [.., 8, ..] it is 8.
+Shape ExpandedTo(InferShapeContext& ctx, const Shape& target) {
+  const Shape& x = ctx.in(0);
+  const SymTensorPtr v = InputValue(ctx, 1);
+  std::vector<SymInt> dims = target.dims(), told = dims;
+  for (int k = 0; k < target.rank(); ++k) {
+    const int at = k - target.rank() + x.rank();
+    if (at < 0 || !dims[size_t(k)].known() || (v && v->elements.at(size_t(k)).known())) continue;
+    const SymInt mine = x[at];
+    if (!mine.known() || mine.is(1)) continue;
+    dims[size_t(k)] = mine;
+    if (mine.is_const()) told[size_t(k)] = mine;
+  }
+  Shape out = BroadcastDemanded(x, Shape(std::move(dims)), &ctx.facts());
+  for (int k = 0; k < target.rank(); ++k)
+    if (!(v && v->elements.at(size_t(k)).known()))
+      out.set(out.rank() - target.rank() + k, told[size_t(k)]);
+  return out;
+}
+
 void ExpandShape(InferShapeContext& ctx) {
   const Shape target = ShapeFromInput(ctx, 1);
   if (!ctx.in(0).has_rank()) return Unknown(ctx, 0, "the rank of x is unknown");
   if (!target.has_rank()) return;
-  const Shape out = BroadcastDemanded(ctx.in(0), target, &ctx.facts());
+  const Shape out = ExpandedTo(ctx, target);
   ctx.set_out(0, out);
   const SymTensorPtr v = InputValue(ctx, 0);
   if (!v || !out.is_static() || v->elements.empty()) return;
@@ -109,6 +131,7 @@ WEFT_REGISTER_OP(Expand)
     .example({"f32[n, 1]", "i64[2] = [1, 5]"})
     .set_attr<FInferType>("FInferType", DataAndI64)
     .set_attr<FInferShape>("FInferShape", ExpandShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FCodeGen>("FCodeGen", ExpandCode)
     .set_attr<FGradient>("FGradient",
                          [](const NodePtr& n,
@@ -132,6 +155,7 @@ WEFT_REGISTER_OP(Tile)
     .example({"f32[n]", "i64[1] = [3]"})
     .set_attr<FInferType>("FInferType", DataAndI64)
     .set_attr<FInferShape>("FInferShape", TileShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FCodeGen>("FCodeGen", TileCode)
     .set_attr<FGradient>("FGradient",
                          [](const NodePtr& n,

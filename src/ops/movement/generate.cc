@@ -194,6 +194,7 @@ WEFT_REGISTER_OP(Range)
     .example({"f32[] = [1]", "f32[] = [0]", "f32[] = [-0.25]"})
     .set_attr<FInferType>("FInferType", SameType(kRangeTypes))
     .set_attr<FInferShape>("FInferShape", RangeShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {0, 1, 2})
     .set_attr<FCodeGen>("FCodeGen", RangeCode)
     .set_attr<FGradient>("FGradient", RangeGrad);
 
@@ -227,6 +228,7 @@ WEFT_REGISTER_OP(OneHot)
     .example({"i64[2] = [1, 0]", "i64[] = [3]", "f32[2]"}, "axis = 0")
     .set_attr<FInferType>("FInferType", OneHotType)
     .set_attr<FInferShape>("FInferShape", OneHotShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FCodeGen>("FCodeGen", OneHotCode)
     .set_attr<FGradient>("FGradient", OneHotGrad)
     .set_attr<TMovesElements>("TMovesElements", true);

@@ -223,6 +223,7 @@ WEFT_REGISTER_OP(Pad)
                             if (x.known()) ctx.set_out(0, x);
                           })
     .set_attr<FInferShape>("FInferShape", PadShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1, 3})
     .set_attr<FCodeGen>("FCodeGen", PadCode)
     .set_attr<FGradient>("FGradient", PadGradient)
     .set_attr<FSimplify>("FSimplify", SimplifyPad)

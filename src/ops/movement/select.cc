@@ -329,6 +329,7 @@ WEFT_REGISTER_OP(TopK)
     .example({"i32[4, n]", "i64[1] = [3]"}, "axis = 0, largest = 0")
     .set_attr<FInferType>("FInferType", TopKType)
     .set_attr<FInferShape>("FInferShape", TopKShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FHostEval>("FHostEval", TopKHost)
     .set_attr<FGradient>("FGradient", TopKGrad);
 

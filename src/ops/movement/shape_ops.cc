@@ -154,6 +154,7 @@ WEFT_REGISTER_OP(ConstantOfShape)
     .example({"i64[2] = [2, 3]"})
     .set_attr<FInferType>("FInferType", ConstantOfShapeType)
     .set_attr<FInferShape>("FInferShape", ConstantOfShapeShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {0})
     .set_attr<FCodeGen>("FCodeGen", ConstantOfShapeCode)
     .set_attr<FGradient>("FGradient", NoGradient)
     .set_attr<FInputDomains>("FInputDomains", Domains({{InputDomain::kShapeValue}}));

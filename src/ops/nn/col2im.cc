@@ -133,6 +133,7 @@ WEFT_REGISTER_OP(Col2Im)
     .example({"f32[n, 4, 4]", "i64[2] = [4, 4]", "i64[2] = [2, 2]"}, "strides = [2, 2]")
     .set_attr<FInferType>("FInferType", TypeOfDataInput(kNumeric, {1, 2}))
     .set_attr<FInferShape>("FInferShape", Col2ImShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1, 2})
     .set_attr<FCodeGen>("FCodeGen", Col2ImCode)
     .set_attr<FGradient>("FGradient", Col2ImGrad);
 

@@ -125,6 +125,7 @@ WEFT_REGISTER_OP(MaxUnpool)
                             if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
                           })
     .set_attr<FInferShape>("FInferShape", MaxUnpoolShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {2})
     .set_attr<FCodeGen>("FCodeGen", MaxUnpoolCode)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FGradient>("FGradient", MaxUnpoolGrad);

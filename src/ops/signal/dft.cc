@@ -293,6 +293,7 @@ WEFT_REGISTER_OP(DFT)
     .example({"f32[1, 6, 2]", "_", "i64[] = [1]"}, "inverse = 1")
     .set_attr<FInferType>("FInferType", DftType)
     .set_attr<FInferShape>("FInferShape", DftShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1, 2})
     .set_attr<FCodeGen>("FCodeGen", DftCode)
     .set_attr<FGradient>("FGradient", DftGrad);
 
@@ -310,6 +311,7 @@ WEFT_REGISTER_OP(STFT)
     .example({"f32[1, 12, 1]", "i64[] = [3]", "f32[6]"})
     .set_attr<FInferType>("FInferType", StftType)
     .set_attr<FInferShape>("FInferShape", StftShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {1, 3})
     .set_attr<FCodeGen>("FCodeGen", StftCode)
     .set_attr<FGradient>("FGradient", StftGrad);
 

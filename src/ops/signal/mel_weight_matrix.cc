@@ -92,6 +92,7 @@ WEFT_REGISTER_OP(MelWeightMatrix)
     .example({"i64[] = [4]", "i64[] = [16]", "i64[] = [8192]", "f32[] = [0]", "f32[] = [4096]"})
     .set_attr<FInferType>("FInferType", MelInferType)
     .set_attr<FInferShape>("FInferShape", MelShape)
+    .set_attr<TSizeOperands>("TSizeOperands", {0, 1})
     .set_attr<FHostEval>("FHostEval", MelHost)
     .set_attr<FGradient>("FGradient", NoGradient);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "weft/core/op/op.h"
+#include "weft/support/error.h"
 
 namespace weft {
 namespace {
@@ -256,7 +257,14 @@ NodeClass ClassifyGeneral(const NodePtr& node, const FusionFacts& facts) {
     for (int d = 0; d < at.shape.back().rank(); ++d) index.push_back(Expr::Index(d));
     at.index.push_back(std::move(index));
   }
-  const Exprs values = ExpandNode(node, args, at);
+  Exprs values;
+  try {
+    values = ExpandNode(node, args, at);
+  } catch (const UserError& e) {
+    // Values that only the run knows decide what it computes.
+    if (e.code() != ErrorCode::kUnsupported) throw;
+    return {};
+  }
   const std::vector<const ExprNode*> nodes = PostOrder(values);
   NodeClass out = Classify(values, nodes, at.shape[0].rank(), facts, node);
   out.parameters = Parameters(nodes, node, facts);

@@ -13,7 +13,6 @@
 /// size that depends on data (u0) begins: what their operands are may be known by now, as pads that
 /// have become constant. Such a size is resolved then, and every row that mentions it made anew.
 #include <algorithm>
-#include <cstdlib>
 
 #include "moved_values.h"
 #include "weft/codegen/expr/op_codegen.h"
@@ -70,7 +69,7 @@ class Context final : public InferShapeContext {
   void set_out(int i, Shape s) override {
     const NodeEntry e(node_, uint32_t(i));
     if (const Shape* old = shapes.find(e)) s = Merge(*old, std::move(s), i);
-    if (const Shape* old = introduced.find(e)) ResolveSizes(*old, s);
+    if (const Shape* old = introduced.find(e)) s = WithIntroduced(*old, std::move(s));
     for (int d = 0; any_resolved && s.has_rank() && d < s.rank(); ++d)
       s.set(d, resolved.Simplify(s[d]));
     shapes.set(e, std::move(s));
@@ -98,6 +97,12 @@ class Context final : public InferShapeContext {
       const std::vector<SymInt>& sizes = UnbackedIn(d);
       return std::any_of(sizes.begin(), sizes.end(), [&](SymInt u) { return !OperandsTell(n, u); });
     });
+  }
+  /// Sizes began at `n`, or at what it has replaced.
+  bool HasIntroduced(NodePtr n) const {
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      if (introduced.find(n->id(), i)) return true;
+    return false;
   }
   /// Keeps the sizes that begin at `n`, for when an edit drops its rows.
   void KeepIntroduced(NodePtr n) {
@@ -150,10 +155,8 @@ class Context final : public InferShapeContext {
   /// other numbers.
   void KeepNumbersOf(const NodePtr& input) {
     const auto keep = [&](SymInt d) {
-      for (SymInt u : UnbackedIn(d)) {
-        const int64_t k = std::strtoll(u.symbol_name().c_str() + 1, nullptr, 10);
-        next_unbacked_ = std::max(next_unbacked_, std::min(k, INT64_MAX - 1) + 1);
-      }
+      for (SymInt u : UnbackedIn(d))
+        next_unbacked_ = std::max(next_unbacked_, *u.unbacked_number() + 1);
     };
     if (const std::optional<Shape> declared = DeclaredShape(input))
       for (SymInt d : declared->dims()) keep(d);
@@ -260,12 +263,18 @@ class Context final : public InferShapeContext {
     any_resolved = true;
     return resolved.AddEqual(given, found, false) && known.AddEqual(given, found, false);
   }
-  /// `old` is what this node's rule gave earlier.
-  void ResolveSizes(const Shape& old, const Shape& found) {
-    if (!old.has_rank() || !found.has_rank() || old.rank() != found.rank()) return;
-    for (int d = 0; d < old.rank(); ++d)
-      if (old[d].known() && found[d].known() && old[d] != found[d] && Resolves(old[d], found[d]))
+  /// `old` is what inference gave earlier, here or where this node stands now: it still holds.
+  Shape WithIntroduced(const Shape& old, Shape found) {
+    if (!old.has_rank()) return found;
+    if (!found.has_rank()) return old;
+    if (old.rank() != found.rank()) return found;
+    for (int d = 0; d < old.rank(); ++d) {
+      if (!found[d].known())
+        found.set(d, old[d]);
+      else if (old[d].known() && old[d] != found[d] && Resolves(old[d], found[d]))
         Resolve(old[d], found[d]);
+    }
+    return found;
   }
   const TypeMap& types_;
   NodePtr node_;
@@ -381,7 +390,8 @@ Graph InferShape(Graph g, PassContext& ctx) {
   };
   for (NodePtr n : order) {
     const bool stale = c.DropStale(n);
-    if (stale || !done.find(n) || c.IsOpen(n) || c.Introduces(n)) infer_one(n);
+    if (stale || !done.find(n) || c.IsOpen(n) || c.HasIntroduced(n) || c.Introduces(n))
+      infer_one(n);
   }
   // What mentions a resolved size may stand before the node that tells it: weft::ShapeTensor.
   for (NodePtr n : order)
@@ -405,9 +415,6 @@ WEFT_REGISTER_GRAPH_ATTR(unbacked, kGiven, NodeMap<Ints>)
     .describe("numbers of the data-dependent sizes of a node")
     .hidden();
 
-WEFT_REGISTER_GRAPH_ATTR(introduced, kGiven, ShapeMap)
-    .describe("shapes of nodes at which a data-dependent size begins")
-    .hidden();
 WEFT_REGISTER_GRAPH_ATTR(resolved, kGiven, Facts)
     .describe("what data-dependent sizes have turned out to be")
     .hidden();

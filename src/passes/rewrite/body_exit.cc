@@ -91,6 +91,7 @@ void BodyExit::Finish() {
   std::vector<NodeEntry> results;
   for (uint32_t k = 0; k < loop_->num_outputs(); ++k) results.emplace_back(made, k);
   graph_.ReplaceNode(loop_, results);
+  graph_.Erase(loop_);  // one with an effect would live on, and run too
 }
 
 Graph LeaveLoops(Graph g, const std::vector<std::string>& names,

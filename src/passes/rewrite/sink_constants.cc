@@ -81,6 +81,7 @@ bool Sink(Graph& g, const NodePtr& n, PassContext& ctx) {
   std::vector<NodeEntry> results;
   for (uint32_t k = 0; k < n->num_outputs(); ++k) results.emplace_back(made, k);
   g.ReplaceNode(n, results);
+  g.Erase(n);  // one with an effect would live on, and run too
   return true;
 }
 

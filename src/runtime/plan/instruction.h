@@ -60,6 +60,10 @@ TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to);
 
 /// The passes that plans are made from have run on it.
 bool HasPlan(const Graph& graph);
+/// One plan cannot hold it: a part of it is a region, which has a plan.
+bool HasRegions(const Graph& graph);
+/// One of the two: a program can be made of it.
+bool IsPlanned(const Graph& graph);
 /// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every
 /// node nothing can run.
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend);

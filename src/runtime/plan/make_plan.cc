@@ -196,7 +196,7 @@ class PlanMaker {
     if (!RunsBodies(target_, n)) return false;
     const std::vector<std::string> bodies = BodyNames(n);
     if (std::none_of(bodies.begin(), bodies.end(),
-                     [&](const std::string& name) { return HasPlan(*n->attr<GraphPtr>(name)); }))
+                     [&](const std::string& name) { return IsPlanned(*n->attr<GraphPtr>(name)); }))
       return false;
     step->kind = StepKind::kBodies;
     return true;
@@ -275,6 +275,12 @@ TensorPtr InLayout(const TensorPtr& t, Layout from, Layout to) {
 bool HasPlan(const Graph& graph) {
   return graph.IsComplete("storage") && graph.IsComplete("order");
 }
+bool HasRegions(const Graph& graph) {
+  const std::vector<NodePtr> order = graph.TopoOrder();
+  return std::any_of(order.begin(), order.end(),
+                     [](const NodePtr& n) { return IsOp(n, builtin::kRegion); });
+}
+bool IsPlanned(const Graph& graph) { return HasPlan(graph) || HasRegions(graph); }
 
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend) {
   return PlanMaker(graph, backend).Run();

@@ -42,7 +42,7 @@ int64_t PredictArena(Graph graph, const CompileOptions& options, const SymBindin
   CheckEffects(graph);
   MarkState(graph);
   const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
-  WEFT_CHECK(planned.why_stages.empty(), kUnsupported, "{}", planned.why_stages);
+  WEFT_CHECK(planned.why_regions.empty(), kUnsupported, "{}", planned.why_regions);
   const StoragePlan& plan = planned.graph.GetAttr<StoragePlan>("storage");
   std::vector<int64_t> bytes;
   for (const Storage& s : plan.storages) {

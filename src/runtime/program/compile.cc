@@ -1,13 +1,20 @@
 /// compile.cc: what Compile does for every backend: the pipeline, then a program of what it left.
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <optional>
 
 #include "program_impl.h"
+#include "runtime/plan/instruction.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/core/pass/provide.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
+#include "weft/runtime/program/planned_graph.h"
 #include "weft/support/check.h"
 #include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
@@ -30,6 +37,13 @@ IoSpec SpecOf(const Graph& g, const NodeEntry& e, std::string name) {
 }
 
 }  // namespace
+
+namespace {
+std::atomic<int64_t> programs_made{0};
+}  // namespace
+
+Program::Impl::Impl() { ++programs_made; }
+CompileCounts CountCompiled() { return {programs_made, KernelCache::Process().kernels_asked()}; }
 
 std::shared_ptr<Backend> BackendFor(const std::string& name, int threads) {
   std::shared_ptr<Backend> shared = GetBackend(name);
@@ -104,16 +118,23 @@ std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_
                                      const std::shared_ptr<Backend>& backend,
                                      std::vector<PassRecord> passes, const Limits& limits,
                                      const CallOptions& calls) {
-  std::unique_ptr<Program::Impl> program =
-      !backend->target().traits().kernels ? MakeReferenceProgram(std::move(compiled))
-      : backend->device()                 ? MakeDeviceProgram(std::move(compiled), backend)
-                                          : MakeHostProgram(std::move(compiled), backend);
+  std::unique_ptr<Program::Impl> program = backend->target().traits().kernels
+                                               ? MakePlannedProgram(std::move(compiled), backend)
+                                               : MakeReferenceProgram(std::move(compiled));
   DescribeProgram(program.get(), backend_name);
   program->limits_ = limits;
   program->TakeCallOptions(calls);
   for (const PassRecord& r : passes) program->stats_.kernels_failed += int(r.faults.size());
   program->stats_.passes = std::move(passes);
   return std::make_shared<Program>(std::move(program));
+}
+
+std::unique_ptr<Program::Impl> MakePlannedProgram(Graph graph,
+                                                  const std::shared_ptr<Backend>& backend) {
+  const bool late = !HasPlan(graph) && !Placement(graph, backend->target()).WhyRegions().empty();
+  return late                ? MakeRegionProgram(std::move(graph), backend)
+         : backend->device() ? MakeDeviceProgram(std::move(graph), backend)
+                             : MakeHostProgram(std::move(graph), backend);
 }
 
 Program::Program(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -126,6 +147,128 @@ const ProgramStats& Program::stats() const { return impl_->stats(); }
 const Graph& Program::graph() const { return impl_->graph_; }
 const std::string& Program::backend() const { return impl_->backend_name_; }
 
+namespace {
+
+/// A pipeline as it runs where one plan may not hold the graph: cut before the first pass that
+/// makes kernels and calls.
+struct CutPipeline {
+  Pipeline head, tail;
+  explicit CutPipeline(const Pipeline& whole) {
+    bool behind = false;
+    for (const PassSpec& spec : whole.passes()) {
+      const PassEntry& pass = *PassEntry::Get(spec.name);
+      behind = behind || pass.fuses || Provides(pass, "kernel") || Provides(pass, "order");
+      (behind ? tail : head).push_back(spec);
+    }
+  }
+
+ private:
+  static bool Provides(const PassEntry& pass, const char* attr) {
+    return std::count(pass.provides.begin(), pass.provides.end(), attr) > 0;
+  }
+};
+
+/// Graphs and their bodies from the first pass that makes kernels on.
+class Planner {
+ public:
+  Planner(const CutPipeline& pipeline, const PassOptions& passes)
+      : pipeline_(pipeline), passes_(passes) {
+    // Bodies that one plan can hold become programs with the graph around them.
+    passes_.enters = [this](const PassEntry& next, const Graph& body) {
+      if (user_enters_ && !user_enters_(next, body)) return false;
+      return CanPlanBody(body, passes_.target);
+    };
+    user_enters_ = passes.enters;
+  }
+
+  /// `why`: why one plan cannot hold it; where that is so.
+  Graph Plan(Graph g, std::string* why) const {
+    g = ProvideTypes(std::move(g), Quiet());
+    *why = Placement(g, passes_.target).WhyRegions();
+    // What a region writes cannot be undone by one behind it that fails.
+    WEFT_CHECK(why->empty() || StateVariables(g).empty(), kUnsupported,
+               "a program with state variables needs shapes that do not depend on values: {}",
+               *why);
+    if (!why->empty())
+      g = ProvideTypes(ApplyPasses(std::move(g), RegionPipeline(), passes_), Quiet());
+    g = WithBodies(std::move(g), !why->empty());
+    return why->empty() ? ApplyPasses(std::move(g), pipeline_.tail, passes_) : g;
+  }
+
+ private:
+  PassOptions Quiet() const {
+    PassOptions quiet;
+    quiet.target = passes_.target;
+    quiet.limits = passes_.limits;
+    quiet.verify = false;
+    return quiet;
+  }
+  /// With plans in the bodies that the passes over the graph around them do not enter. `apart`:
+  /// they enter none, since the graph is regions.
+  Graph WithBodies(Graph g, bool apart) const {
+    std::string why;
+    for (const NodePtr& n : g.TopoOrder()) {
+      if (IsOp(n, builtin::kRegion))
+        ReplaceBody(g, n, "body", Plan(*n->attr<GraphPtr>("body"), &why));
+      if (!RunsBodies(passes_.target, n)) continue;
+      for (const std::string& name : BodyNames(n)) {
+        std::optional<Graph> body =
+            FittingBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"));
+        if (!body) continue;
+        body = WithNamedSizes(*std::move(body));
+        if (!apart && CanPlanBody(*body, passes_.target)) continue;
+        Graph planned = ApplyPasses(*body, pipeline_.head, passes_);
+        planned = Plan(std::move(planned), &why);
+        if (why.empty() || HasRegions(planned)) ReplaceBody(g, n, name, std::move(planned));
+      }
+    }
+    return g;
+  }
+  /// The dimensions of the inputs of a body that nobody knows get names, which its run tells.
+  Graph WithNamedSizes(Graph body) const {
+    int64_t next = FirstFreeSize(body);
+    bool any = false;
+    for (const NodePtr& input : body.inputs()) {
+      Shape s = body.GetAttr<ShapeMap>("shape")[NodeEntry(input)];
+      if (!s.has_rank() || s.fully_known()) continue;
+      for (int d = 0; d < s.rank(); ++d)
+        if (!s[d].known()) s.set(d, SymInt::Unbacked(next++));
+      body.SetAttr(input, "shape", s);
+      any = true;
+    }
+    return any ? ProvideTypes(std::move(body), Quiet()) : body;
+  }
+  /// Beyond the number of every size that depends on data and that the body mentions.
+  static int64_t FirstFreeSize(const Graph& body) {
+    int64_t next = 0;
+    const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
+    for (const NodePtr& n : body.TopoOrder())
+      for (uint32_t i = 0; i < n->num_outputs(); ++i)
+        for (SymInt d : shapes[NodeEntry(n, i)].dims())
+          for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
+            if (const std::optional<int64_t> k = s.unbacked_number()) next = std::max(next, *k + 1);
+    return next;
+  }
+
+  const CutPipeline& pipeline_;
+  PassOptions passes_;
+  std::function<bool(const PassEntry&, const Graph&)> user_enters_;
+};
+
+Planned PlanBy(const Pipeline& pipeline, Graph graph, const PassOptions& passes) {
+  Planned planned;
+  if (!passes.target.traits().kernels) {
+    planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
+    return planned;
+  }
+  const CutPipeline cut(pipeline);
+  planned.graph = ApplyPasses(std::move(graph), cut.head, passes);
+  planned.graph = Planner(cut, passes).Plan(std::move(planned.graph), &planned.why_regions);
+  return planned;
+}
+
+}  // namespace
+
 Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
   PassOptions passes = options.passes;
   passes.target = backend.target();
@@ -133,53 +276,11 @@ Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, 
       Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
   if (!options.fusion) pipeline = WithoutFusion(pipeline);
   if (!code) pipeline = WithoutCode(pipeline);
-  Planned planned;
-  // Asked once: before the first pass that makes kernels and calls, or at the end where none does.
-  bool asked = !passes.target.traits().kernels;
-  const auto ask = [&](const Graph& g) {
-    asked = true;
-    planned.why_stages = Placement(g, passes.target).WhyStages();
-    return planned.why_stages.empty();
-  };
-  passes.go_on = [&](const PassEntry& next, const Graph& g) {
-    if (options.passes.go_on && !options.passes.go_on(next, g)) return false;
-    return asked || !next.fuses || ask(g);
-  };
-  // Bodies that one plan can hold become programs; the others are left to the Evaluator.
-  passes.enters = [&](const PassEntry& next, const Graph& body) {
-    if (options.passes.enters && !options.passes.enters(next, body)) return false;
-    return !asked || CanPlanBody(body, passes.target);
-  };
-  planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
-  if (!asked) ask(planned.graph);
-  return planned;
+  return PlanBy(pipeline, std::move(graph), passes);
 }
 
-namespace {
-
-/// One program; null, with the reason, where its graph has to run by stages.
-std::shared_ptr<Program> TryCompile(Graph graph, const CompileOptions& options,
-                                    std::string* why_stages) {
-  std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
-  std::vector<PassRecord> own;
-  CompileOptions recorded = options;
-  if (!options.passes.records) recorded.passes.records = &own;
-  std::vector<PassRecord>& records = *recorded.passes.records;
-  records.clear();
-  Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
-  *why_stages = planned.why_stages;
-  if (!why_stages->empty()) return nullptr;
-  return MakeProgram(std::move(planned.graph), options.backend, backend, records,
-                     options.passes.limits, options.calls);
-}
-
-}  // namespace
-
-std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options) {
-  std::string why_stages;
-  std::shared_ptr<Program> program = TryCompile(std::move(graph), options, &why_stages);
-  WEFT_CHECK(program, kUnsupported, "{}", why_stages);
-  return program;
+Graph MakePlannedGraph(Graph graph, const Pipeline& pipeline, const PassOptions& passes) {
+  return PlanBy(pipeline, std::move(graph), passes).graph;
 }
 
 namespace {
@@ -189,19 +290,16 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   RequestScope scope(options.passes.limits, &options.passes.cancel);
   CheckEffects(graph);
   MarkState(graph);
-  const Graph original = graph;
-  std::string why;
-  std::shared_ptr<Program> program = TryCompile(std::move(graph), options, &why);
-  if (!program) {
-    // What a stage does cannot be undone by a later one that fails, nor be ordered against its
-    // effects.
-    WEFT_CHECK(StateVariables(original).empty(), kUnsupported,
-               "a program with state variables needs shapes that do not depend on values: {}", why);
-    const std::string why_not = WhyNoStages(original);
-    WEFT_CHECK(why_not != why, kUnsupported, "{}", why);
-    WEFT_CHECK(why_not.empty(), kUnsupported, "{}; nor can it run by stages: {}", why, why_not);
-    program = MakeStagedProgram(original, options);
-  }
+  const std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
+  std::vector<PassRecord> own;
+  CompileOptions recorded = options;
+  if (!options.passes.records) recorded.passes.records = &own;
+  std::vector<PassRecord>& records = *recorded.passes.records;
+  records.clear();
+  Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
+  const std::shared_ptr<Program> program =
+      MakeProgram(std::move(planned.graph), options.backend, backend, records,
+                  options.passes.limits, options.calls);
   program->impl().limits_ = options.passes.limits;
   program->impl().stats_.compile_seconds = timer.seconds();
   return program;

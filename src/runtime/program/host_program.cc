@@ -3,10 +3,8 @@
 #include <cstring>
 #include <map>
 
+#include "body_programs.h"
 #include "planned_program.h"
-#include "weft/core/op/run_bodies.h"
-#include "weft/core/pass/body_types.h"
-#include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
 #include "weft/runtime/backend/run_again.h"
 #include "weft/support/check.h"
@@ -24,18 +22,18 @@ class HostProgram final : public PlannedProgram {
         keeps_inputs_(std::none_of(plan_.written.begin(), plan_.written.end(),
                                    [](bool written) { return written; })) {
     for (size_t k = 0; k < plan_.steps.size(); ++k)
-      if (plan_.steps[k].kind == StepKind::kBodies) AddBodies(k);
+      if (plan_.steps[k].kind == StepKind::kBodies)
+        bodies_.try_emplace(k, plan_.steps[k].node, backend_).first->second.AddTo(&stats_);
   }
   void TakeCallOptions(const CallOptions& options) override {
     PlannedProgram::TakeCallOptions(options);
-    for (auto& [step, bodies] : bodies_)
-      for (auto& [name, body] : bodies) body->TakeCallOptions(options);
+    for (auto& [step, bodies] : bodies_) bodies.TakeCallOptions(options);
   }
 
  protected:
   struct HostState : PlannedState {
     int careful_runs = 0;  ///< to come, that will not have to begin again
-    std::map<const HostProgram*, std::unique_ptr<HostState>> bodies;
+    BodyStates bodies;
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
 
@@ -119,55 +117,8 @@ class HostProgram final : public PlannedProgram {
   }
 
  private:
-  using Bodies = std::map<std::string, std::unique_ptr<HostProgram>>;
-
-  void AddBodies(size_t k) {
-    const NodePtr n = plan_.steps[k].node;
-    for (const std::string& name : BodyNames(n)) {
-      if (!HasPlan(*n->attr<GraphPtr>(name))) continue;
-      auto& body = bodies_[k][name];
-      body = std::make_unique<HostProgram>(*n->attr<GraphPtr>(name), backend_);
-      for (int ProgramStats::*count :
-           {&ProgramStats::kernels, &ProgramStats::distinct_kernels, &ProgramStats::library_calls,
-            &ProgramStats::reorders, &ProgramStats::interpreted, &ProgramStats::host_steps})
-        stats_.*count += body->stats_.*count;
-    }
-  }
-
-  /// The bodies of one step in one run.
-  class StepBodies final : public BodyRunner {
-   public:
-    StepBodies(const NodePtr& node, const Bodies& bodies, HostState& s)
-        : node_(node), bodies_(bodies), s_(s) {}
-    void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
-             ResultTensors* results) const override {
-      const auto it = bodies_.find(name);
-      if (it == bodies_.end()) return Evaluate(*node_->attr<GraphPtr>(name), inputs, results);
-      const HostProgram& body = *it->second;
-      std::unique_ptr<HostState>& state = s_.bodies[&body];
-      if (!state) {
-        state = std::make_unique<HostState>();
-        state->keeps_outputs = true;
-      }
-      body.PlannedProgram::Run(*state, inputs, results);
-      s_.bytes_moved += state->bytes_moved;
-    }
-
-   private:
-    static void Evaluate(const Graph& body, const std::vector<TensorPtr>& inputs,
-                         ResultTensors* results) {
-      const std::vector<TensorPtr> out = GetEvaluator()->Eval(body, inputs);
-      for (size_t i = 0; i < out.size(); ++i) (*results)[i] = OwnCopy(*out[i]);
-    }
-
-    const NodePtr& node_;
-    const Bodies& bodies_;
-    HostState& s_;
-  };
-
   /// Results go where the plan has them, as far as the operator and its bodies can.
   void RunBodies(const Step& step, size_t k, HostState& s) const {
-    static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
     const Binding& b = *s.binding;
     ResultTensors results;
     for (int v : step.outputs) {
@@ -177,8 +128,7 @@ class HostProgram final : public PlannedProgram {
           plain ? std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr)
                 : nullptr);
     }
-    (*runs.find(step.node->op()))(step.node, Operands(step, s),
-                                  StepBodies(step.node, bodies_.at(k), s), &results);
+    bodies_.at(k).RunNode(Operands(step, s), &s.bodies, &s, &results);
     for (size_t i = 0; i < results.size(); ++i) {
       WEFT_CHECK(results[i]->dims() == b.dims[size_t(step.outputs[i])], kShapeMismatch,
                  "{}: result {} has the shape {}, {} was inferred", step.node->Describe(), i,
@@ -186,9 +136,6 @@ class HostProgram final : public PlannedProgram {
                  Shape::OfInts(b.dims[size_t(step.outputs[i])]).ToString());
       Place(*results[i], step.outputs[i], s);
     }
-    for (const auto& [name, body] : bodies_.at(k))
-      if (const auto it = s.bodies.find(body.get()); it != s.bodies.end())
-        s.kernels_failed += it->second->kernels_failed;
   }
 
   /// Views of what lies in memory; plain copies of what lies there otherwise.
@@ -218,8 +165,8 @@ class HostProgram final : public PlannedProgram {
     for (size_t i = 0; i < out.size(); ++i) Place(*out[i], step.outputs[i], s);
   }
 
-  const bool keeps_inputs_;          ///< no variable is written
-  std::map<size_t, Bodies> bodies_;  ///< by step
+  const bool keeps_inputs_;                ///< no variable is written
+  std::map<size_t, BodyPrograms> bodies_;  ///< by step
 };
 
 }  // namespace

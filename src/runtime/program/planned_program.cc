@@ -76,8 +76,9 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   }
   s.base.resize(plan_.storages.size());
   try {
-    if (!s.arena.Fits(size)) Wait(s);  // for runs that were started before
-    char* arena = s.arena.Reserve(*backend_, size);
+    if (!s.arena) s.arena = std::make_shared<Arena>();
+    if (!s.arena->Fits(size)) Wait(s);  // for runs that were started before
+    char* arena = s.arena->Reserve(*backend_, size);
     s.scratch = arena + scratch_at;
     for (size_t k = 0; k < plan_.storages.size(); ++k)
       if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + b.offsets[k];
@@ -155,7 +156,9 @@ std::vector<TensorPtr> PlannedProgram::Interpret(const Step& step, const Binding
   }
   for (size_t i = 0; i < out.size(); ++i)
     WEFT_ICHECK(out[i]->dims() == b.dims[size_t(step.outputs[i])],
-                "{} gave another shape than inferred", step.node->Describe());
+                "{}: result {} has the shape {}, {} was inferred", step.node->Describe(), i,
+                out[i]->shape().ToString(),
+                Shape::OfInts(b.dims[size_t(step.outputs[i])]).ToString());
   return out;
 }
 

@@ -35,7 +35,6 @@ class Arena {
 class PlannedProgram : public Program::Impl {
  protected:
   struct PlannedState : State {
-    Arena arena;
     std::vector<int64_t> key;
     std::shared_ptr<const Binding> binding;
     char* scratch = nullptr;

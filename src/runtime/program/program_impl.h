@@ -10,11 +10,13 @@
 
 namespace weft {
 
+class Arena;
 class DeviceCopy;
 
 /// State of one session.
 struct ProgramState {
   virtual ~ProgramState() = default;
+  std::shared_ptr<Arena> arena;  ///< null: one of its own, when it runs
   int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
   int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
   std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
@@ -36,6 +38,7 @@ struct RunRest {
 struct Program::Impl {
   using State = ProgramState;
   using Rest = RunRest;
+  Impl();
   virtual ~Impl() = default;
   virtual std::unique_ptr<State> NewState() const = 0;
   /// `inputs` checked against the specs. Fills `outputs`; a given tensor of the right dtype
@@ -63,7 +66,8 @@ struct Program::Impl {
   ProgramStats stats_;
 };
 
-/// The program of a graph that its passes have left: of the kind that the backend runs. `passes`
+/// The program of a graph that its passes have left: of the kind that the backend and the graph ask
+/// for. `passes`
 /// tell the faults, which are kernels.
 std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_name,
                                      const std::shared_ptr<Backend>& backend,
@@ -92,21 +96,20 @@ std::unique_ptr<Program::Impl> MakeHostProgram(Graph graph, std::shared_ptr<Back
 /// Runs it on a backend with memory of its own.
 std::unique_ptr<Program::Impl> MakeDeviceProgram(Graph graph, std::shared_ptr<Backend> backend);
 
-/// What a program of this backend is planned from: the graph after the pipeline, or, where one plan
-/// cannot hold it, after so much of the pipeline as it takes to know that, and the reason.
+/// Runs regions and what stands between them (passes/regions); their bodies are planned.
+std::unique_ptr<Program::Impl> MakeRegionProgram(Graph graph, std::shared_ptr<Backend> backend);
+/// Of these three the one for this graph.
+std::unique_ptr<Program::Impl> MakePlannedProgram(Graph graph,
+                                                  const std::shared_ptr<Backend>& backend);
+
+/// What a program of this backend is made from: the graph after the pipeline. `why_regions`: why
+/// one plan cannot hold it, so that it is regions; empty: one does.
 struct Planned {
   Graph graph;
-  std::string why_stages;
+  std::string why_regions;
 };
 /// `code`: with the machine code of kernels, which no plan asks for. options.passes.records is
 /// filled where given.
 Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code);
-/// The whole pipeline and one program, without stages (kUnsupported); options.passes.records is
-/// filled where given.
-std::shared_ptr<Program> CompileStatic(Graph graph, const CompileOptions& options);
-
-// staged_program.cc: for extents that depend on values and tensors without a place in an arena.
-/// `graph` is as the user gave it; options.backend compiles its parts.
-std::shared_ptr<Program> MakeStagedProgram(Graph graph, const CompileOptions& options);
 
 }  // namespace weft

@@ -10,8 +10,9 @@
 #include <cstddef>
 #include <map>
 
+#include "runtime/plan/instruction.h"
 #include "runtime/plan/usable_layouts.h"
-#include "runtime/program/program_impl.h"
+#include "runtime/program/body_programs.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/pass/body_types.h"
@@ -192,14 +193,15 @@ class Reader {
     SubgraphMap fused;
     for (NodePtr n : g.TopoOrder()) {
       if (IsOp(n, builtin::kFused)) fused.set(n, FusedBody(n));
-      if (!HasControlBodies(n)) continue;
+      if (!MayHaveBodyPrograms(n)) continue;
       for (const std::string& name : BodyNames(n)) {
-        std::optional<Graph> body =
-            FittingBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"));
-        if (body && CanPlanBody(*body, passes.target))
-          ReplaceBody(g, n, name, WithPlan(*std::move(body), passes));
+        Graph body = *n->attr<GraphPtr>(name);
+        if (!body.HasAttr(weftx::kPlanned)) continue;
+        body.DropAttr(weftx::kPlanned);
+        ReplaceBody(g, n, name, WithPlan(ProvideTypes(std::move(body), passes), passes));
       }
     }
+    if (HasRegions(g)) return g;
     g.SetAttr("subgraph", std::move(fused));
     // Another machine's libraries may take other layouts.
     if (g.HasAttr("layout") && !UsableLayouts(g, passes.target))

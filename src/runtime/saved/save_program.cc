@@ -1,6 +1,8 @@
 /// save_program.cc: writes `.weftx` files; the format stands in saved_program.h.
 #include <map>
 
+#include "runtime/plan/instruction.h"
+#include "runtime/program/body_programs.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/text/text.h"
@@ -12,6 +14,12 @@
 namespace weft {
 namespace {
 
+WEFT_REGISTER_GRAPH_ATTR(planned, kGiven, int64_t)
+    .describe("in a saved program: loading plans this graph")
+    .hidden()
+    .text([](int64_t v) { return std::to_string(v); },
+          [](const std::string& s) { return int64_t{s == "1"}; });
+
 /// Attributes that loading makes again, or that have no text form, are left out.
 Graph Stripped(const Graph& compiled) {
   Graph g = compiled;
@@ -22,8 +30,9 @@ Graph Stripped(const Graph& compiled) {
     if (!type || !type->format || remade) dropped.push_back(name);
   }
   for (const std::string& name : dropped) g.DropAttr(name);
+  if (compiled.HasAttr("kernel") || HasRegions(compiled)) g.SetAttr(weftx::kPlanned, int64_t{1});
   for (const NodePtr& n : g.TopoOrder()) {
-    if (!HasControlBodies(n)) continue;
+    if (!MayHaveBodyPrograms(n)) continue;
     for (const std::string& name : BodyNames(n))
       ReplaceBody(g, n, name, Stripped(*n->attr<GraphPtr>(name)));
   }
@@ -59,7 +68,7 @@ void CollectKernels(const Graph& g, DistinctKernels* distinct) {
     }
   }
   for (const NodePtr& n : g.TopoOrder()) {
-    if (!HasControlBodies(n)) continue;
+    if (!MayHaveBodyPrograms(n)) continue;
     for (const std::string& name : BodyNames(n)) CollectKernels(*n->attr<GraphPtr>(name), distinct);
   }
 }
@@ -129,12 +138,6 @@ std::string PackProgram(const Graph& compiled, const std::string& backend,
 }
 
 void SaveProgram(const Program& program, const std::string& path) {
-  WEFT_CHECK(
-      program.graph().HasAttr("storage") ||
-          !GetBackend(program.backend())->target().traits().kernels,
-      kUnsupported,
-      "dimensions of this program depend on values, so it compiles while it runs; it has no form "
-      "that could be saved");
   DistinctKernels kernels;
   CollectKernels(program.graph(), &kernels);
   const std::string target = kernels.empty() ? "" : kernels.begin()->second->target;

@@ -18,6 +18,8 @@ constexpr size_t kAlign = 64;                   // of tensors, in the file
 
 constexpr const char *kMeta = "meta", *kGraph = "graph", *kTensors = "tensors", *kData = "data",
                      *kKernels = "kernels";
+/// Attribute of graphs, of the program and of bodies: what is planned when it is loaded.
+constexpr const char* kPlanned = "planned";
 
 inline void AppendWord(std::string* out, uint64_t v) {
   char bytes[8];

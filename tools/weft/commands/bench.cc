@@ -42,6 +42,7 @@ struct Times {
   double first_ms = 0;           // the run before them, which makes library calls and packs weights
   double cpu_us = 0;             // of all threads, a run
   double launches = 0, replays = 0, host_waits = 0;  // of a device, a run
+  int64_t compiled = 0;  // programs and kernels, since the first run began
   double At(double quantile) const {
     return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
   }
@@ -91,6 +92,7 @@ void FillVariables(const Program& program, uint64_t seed, VariableStore* store) 
 Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inputs) {
   std::vector<std::shared_ptr<Tensor>> outputs;
   Times times;
+  const CompileCounts at_start = CountCompiled();
   const Timer first;
   session->RunInto(inputs, &outputs);
   times.first_ms = first.milliseconds();
@@ -115,6 +117,8 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   double* const of_a_run[] = {&times.launches, &times.replays, &times.host_waits};
   for (size_t i = 0; i < 3; ++i)
     *of_a_run[i] = double(counts[i] - before[i]) / double(times.ms.size());
+  const CompileCounts at_end = CountCompiled();
+  times.compiled = at_end.programs - at_start.programs + at_end.kernels - at_start.kernels;
   times.in_order = times.ms;
   std::sort(times.ms.begin(), times.ms.end());
   return times;
@@ -208,6 +212,7 @@ int RunBench(const Args& a) {
                 {"reorders", stats.reorders},
                 {"interpreted", stats.interpreted},
                 {"kernels_failed", session.kernels_failed()},
+                {"compiled_in_runs", times.compiled},
                 {"launches", times.launches},
                 {"replays", times.replays},
                 {"host_waits", times.host_waits},

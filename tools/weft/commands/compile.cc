@@ -8,8 +8,10 @@
 #include "weft/codegen/compiler/kernel_attr_types.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/pipelines.h"
+#include "weft/runtime/program/planned_graph.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -54,18 +56,27 @@ std::vector<std::string> OpsOf(const NodePtr& fused, int part) {
   return ops;
 }
 
-/// Rows of distinct kernels; `sites`: how many launches there are.
-std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler, int* sites) {
-  std::vector<Row> rows;
-  *sites = 0;
+/// Rows of distinct kernels, in the order of their first launches.
+struct Rows {
+  std::vector<Row> all;
   std::map<Hash128, size_t> row_of;
-  if (!g.HasAttr("kernel")) return rows;
+  int launches = 0;  ///< one of each body
+};
+
+/// Of the graph, of its regions and of bodies of control flow.
+void CollectKernels(const Graph& g, const KernelCompiler& compiler, Rows* into) {
+  for (const NodePtr& n : g.TopoOrder())
+    if (!IsOp(n, builtin::kFused))
+      for (const std::string& name : BodyNames(n))
+        CollectKernels(*n->attr<GraphPtr>(name), compiler, into);
+  if (!g.HasAttr("kernel")) return;
+  auto& [rows, row_of, launches] = *into;
   const KernelMap& kernels = g.GetAttr<KernelMap>("kernel");
   const RtcMap* rtc = g.HasAttr("rtc") ? &g.GetAttr<RtcMap>("rtc") : nullptr;
   for (NodePtr n : g.TopoOrder()) {
     const LoweredKernel* k = kernels.find(n);
     if (!k) continue;
-    ++*sites;
+    ++launches;
     const CompiledKernels* made = rtc ? rtc->find(n) : nullptr;
     const std::vector<KernelPtr> own = k->Kernels();
     for (size_t i = 0; i < own.size(); ++i) {
@@ -87,7 +98,6 @@ std::vector<Row> CollectKernels(const Graph& g, const KernelCompiler& compiler, 
       ++rows[it->second].launches;
     }
   }
-  return rows;
 }
 
 Json OrNull(int v) { return v < 0 ? Json(nullptr) : Json(v); }
@@ -112,10 +122,11 @@ int RunCompile(const Args& a) {
   std::vector<PassRecord> records;
   options.records = &records;
   const Timer timer;
-  const Graph compiled = RunPasses(graph, pipeline, options);
+  const Graph compiled = RunPasses(graph, pipeline, options, MakePlannedGraph);
   const double seconds = timer.seconds();
-  int launches = 0;
-  const std::vector<Row> rows = CollectKernels(compiled, *compiler, &launches);
+  Rows collected;
+  CollectKernels(compiled, *compiler, &collected);
+  const auto& [rows, row_of, launches] = collected;
 
   if (!a.save_kernels.empty()) {
     MakeDirectories(a.save_kernels);
@@ -154,7 +165,7 @@ int RunCompile(const Args& a) {
   for (const PassRecord& r : records)
     if (r.name == "RTCGen") {
       auto count = [&](const char* s) { return r.statistics.count(s) ? r.statistics.at(s) : 0; };
-      from_cache = count("distinct") - count("compiled");
+      from_cache += count("distinct") - count("compiled");
     }
   if (a.model.json) {
     PrintJson({{"compile_s", seconds},

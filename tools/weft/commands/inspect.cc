@@ -390,7 +390,7 @@ int RunInspect(const Args& a) {
     out["findings"] = std::move(remarks);
     if (!a.support.empty()) {
       out["unsupported"] = SupportJson(support.unsupported);
-      out["in_stages"] = SupportJson(support.in_stages);
+      out["between_regions"] = SupportJson(support.between_regions);
       out["on_host"] = SupportJson(support.on_host);
     }
     PrintJson(out);

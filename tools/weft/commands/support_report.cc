@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/provide.h"
@@ -31,6 +32,33 @@ std::string PlaceText(NodePtr n) {
   return n->Describe();
 }
 
+using Groups = std::map<std::tuple<std::string, std::string, std::string>, NodeGroup>;
+struct Judged {
+  Groups unsupported, between_regions, on_host;
+};
+
+/// The nodes of a graph and of its regions.
+void Judge(const Graph& g, const Target& target, Judged* judged) {
+  const Placement placement(g, target);
+  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (IsOp(n, builtin::kRegion)) Judge(*n->attr<GraphPtr>("body"), target, judged);
+    if (IsOp(n, builtin::kRegion) || IsOp(n, builtin::kSizes)) continue;
+    const Verdict v = placement.Of(n);
+    Groups* into = nullptr;
+    if (v.runner == Runner::kNobody) into = &judged->unsupported;
+    if (v.runner == Runner::kBetween) into = &judged->between_regions;
+    if (v.runner == Runner::kInterpreter && target.traits().device_memory) into = &judged->on_host;
+    if (!into) continue;
+    NodeGroup& u = (*into)[{n->op()->name, TypesOf(n, types), v.why}];
+    u.op = n->op()->name;
+    u.dtypes = TypesOf(n, types);
+    u.reason = v.why;
+    ++u.count;
+    if (u.places.size() < kPlacesShown) u.places.push_back(PlaceText(n));
+  }
+}
+
 }  // namespace
 
 Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
@@ -41,11 +69,10 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
                fmt::format("nothing is known about target '{}': {}", target.name(), why),
                "--support", "targets are cpu, ref, cuda:sm_90");
   }
-  using Groups = std::map<std::tuple<std::string, std::string, std::string>, NodeGroup>;
-  Groups groups, in_stages, on_host;
+  Judged judged;
   for (const Finding& f : findings) {
     if (f.op.empty()) continue;
-    NodeGroup& u = groups[{f.op, "", f.message}];
+    NodeGroup& u = judged.unsupported[{f.op, "", f.message}];
     u.op = f.op;
     u.reason = f.message;
     u.hint = f.hint;
@@ -56,25 +83,14 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
   options.target = target;
   Pipeline passes;
   if (target.traits().kernels) passes = StandardPipeline({PipelineEnd::kSimplified});
-  const Graph g = ProvideTypes(ApplyPasses(graph, passes, options), options);
-  const Placement placement(g, target);
-  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
-  for (const NodePtr& n : g.TopoOrder()) {
-    const Verdict v = placement.Of(n);
-    const bool host = v.runner == Runner::kInterpreter && target.traits().device_memory;
-    if (!host && v.runner != Runner::kStages && v.runner != Runner::kNobody) continue;
-    Groups& into = host ? on_host : v.runner == Runner::kStages ? in_stages : groups;
-    NodeGroup& u = into[{n->op()->name, TypesOf(n, types), v.why}];
-    u.op = n->op()->name;
-    u.dtypes = TypesOf(n, types);
-    u.reason = v.why;
-    ++u.count;
-    if (u.places.size() < kPlacesShown) u.places.push_back(PlaceText(n));
-  }
+  Graph g = ProvideTypes(ApplyPasses(graph, passes, options), options);
+  if (!Placement(g, target).WhyRegions().empty() && target.traits().kernels)
+    g = ProvideTypes(ApplyPasses(std::move(g), RegionPipeline(), options), options);
+  Judge(g, target, &judged);
   Support out;
-  for (auto& [key, u] : groups) out.unsupported.push_back(std::move(u));
-  for (auto& [key, u] : in_stages) out.in_stages.push_back(std::move(u));
-  for (auto& [key, u] : on_host) out.on_host.push_back(std::move(u));
+  for (auto& [key, u] : judged.unsupported) out.unsupported.push_back(std::move(u));
+  for (auto& [key, u] : judged.between_regions) out.between_regions.push_back(std::move(u));
+  for (auto& [key, u] : judged.on_host) out.on_host.push_back(std::move(u));
   return out;
 }
 
@@ -114,7 +130,7 @@ std::string SupportText(const Support& support, const std::string& target) {
     out += GroupsText(groups);
     line = true;
   };
-  add(support.in_stages, "in stages, which are compiled while the model runs");
+  add(support.between_regions, "between regions, by the interpreter");
   add(support.on_host, "on the host");
   return line ? out : out + "\n";
 }

@@ -19,8 +19,8 @@ struct NodeGroup {
 /// Sorted by op, then reason.
 struct Support {
   std::vector<NodeGroup> unsupported;
-  std::vector<NodeGroup> in_stages;  ///< sizes or types that only the run knows
-  std::vector<NodeGroup> on_host;    ///< where the target is a device with memory of its own
+  std::vector<NodeGroup> between_regions;  ///< by the interpreter, as what they give is known late
+  std::vector<NodeGroup> on_host;          ///< where the target is a device with memory of its own
 };
 
 /// `findings` are those of the import; `graph` is the imported graph.

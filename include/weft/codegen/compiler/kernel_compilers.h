@@ -43,6 +43,8 @@ class WEFT_API KernelCache {
     int64_t found = 0, stored = 0;
   };
   TextCounts text_counts() const;
+  /// Of this object, so far: kernels that it was asked for.
+  int64_t kernels_asked() const;
   /// Forgets what is in memory (tests, cold-start measurements).
   void ClearMemory();
   /// Directory in use; empty when the disk level is off, and why.

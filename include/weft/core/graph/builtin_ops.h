@@ -19,6 +19,12 @@ inline constexpr const char* kSumTo = "weft::SumTo";
 inline constexpr const char* kAssign = "weft::Assign";  ///< (variable, value)
 /// attr dims: shape; an i64 vector of symbolic extents, no input
 inline constexpr const char* kShapeTensor = "weft::ShapeTensor";
+/// attr body: graph; inputs in the order of the body's inputs. A part of a graph whose sizes are
+/// known when it is entered (SplitRegions)
+inline constexpr const char* kRegion = "weft::Region";
+/// attrs body: graph of one node, dims: shape, at: pairs (output, axis). An empty bool tensor of
+/// the shape [0, dims ..]: sizes of the node, told by values of its operands
+inline constexpr const char* kSizes = "weft::Sizes";
 }  // namespace builtin
 
 // Builders; entries of one graph. Element-wise ones broadcast as ONNX does.

@@ -72,6 +72,11 @@ using FFuseKind = FuseKind;
 /// Squeeze, Identity ...): the runtime aliases it, fusion sees through it.
 using TIsView = bool;
 
+/// Operands whose values, beside the dimensions and dtypes of all operands, tell every dimension of
+/// the results (the shape of a Reshape, the k of a TopK). An operator whose sizes depend on more
+/// (NonZero) says nothing.
+using TSizeOperands = std::vector<int>;
+
 /// Inputs whose buffer output k may take over, element for element: pairs (input, output).
 using FInplace = std::function<std::vector<std::pair<int, int>>(const NodePtr&)>;
 /// Inputs that the op writes (Assign): their indices.

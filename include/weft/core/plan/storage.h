@@ -17,6 +17,11 @@ enum class StorageKind : uint8_t {
   kVariable,  ///< a state variable, written in place; `number` is its node id
 };
 
+/// Tensors of numbers have a place in an arena; strings, sequences and unknown types have none.
+inline bool HasArenaPlace(const Type& type) {
+  return type.is_tensor() && DTypeBits(type.dtype) > 0;
+}
+
 /// A block of bytes that one or more entries share (views, in-place results).
 struct Storage {
   StorageKind kind = StorageKind::kArena;

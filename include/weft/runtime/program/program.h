@@ -60,8 +60,7 @@ class RunCount {
   std::shared_ptr<std::atomic<int64_t>> n_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
-/// Of a program that runs by stages (extents that depend on values) the steps are those
-/// of its last run.
+/// Of a program of regions (sizes that depend on values) and of bodies the steps of all of them.
 struct ProgramStats {
   double compile_seconds = 0;
   int kernels = 0;  ///< generated kernels launched a run
@@ -79,6 +78,13 @@ struct ProgramStats {
   RunCount host_waits;  ///< times that a run waited for it in its middle, for a step on the host
   std::vector<PassRecord> passes;
 };
+
+/// Of this process, so far. A run adds to neither.
+struct CompileCounts {
+  int64_t programs = 0;  ///< made, those of bodies and regions each for itself
+  int64_t kernels = 0;   ///< that compilers, or the cache of what they made, were asked for
+};
+WEFT_API CompileCounts CountCompiled();
 
 class VariableStore;
 // The runtime's own (src/runtime/program/program_impl.h).
@@ -177,7 +183,7 @@ class WEFT_API Session {
   int64_t live_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
-  /// ProgramStats::kernels_failed and those of the stages and calls that the last run was made of.
+  /// ProgramStats::kernels_failed and those of the calls that the last run was made of.
   int kernels_failed() const;
   const Program& program() const { return *program_; }
   const std::shared_ptr<VariableStore>& store() const { return store_; }

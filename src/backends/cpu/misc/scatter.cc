@@ -121,6 +121,17 @@ class ScatterCall final : public LibraryCall {
       }
     }
   }
+  /// How many of the next `most` indices are the first of them.
+  int64_t EqualFrom(const void* index, int64_t at, int64_t most) const {
+    const auto equal = [&](const auto* i) {
+      int64_t n = 1;
+      while (n < most && i[at + n] == i[at]) ++n;
+      return n;
+    };
+    return wide_ ? equal(static_cast<const int64_t*>(index))
+                 : equal(static_cast<const int32_t*>(index));
+  }
+
   template <class F>
   void EachElement(const void* index, const F& f) const {
     const Places& p = places_;
@@ -137,9 +148,11 @@ class ScatterCall final : public LibraryCall {
         inside = inside && at[k] < p.data[k];
       }
       const int64_t end = p.axis == last ? row : std::min(row, p.data[last]);
-      for (int64_t j = 0; inside && j < end; ++j) {
+      // Behind the axis, equal indices move a run as one: most are expanded from fewer.
+      for (int64_t j = 0, n = 1; inside && j < end; j += n) {
         const int64_t i = Index(index, r * row + j, p.data[p.axis]);
-        f(base + i * stride[p.axis] + (p.axis == last ? 0 : j), r * row + j, 1);
+        n = p.axis == last ? 1 : EqualFrom(index, r * row + j, end - j);
+        f(base + i * stride[p.axis] + (p.axis == last ? 0 : j), r * row + j, n);
       }
       for (size_t k = last; k-- > 0;) {
         if (++at[k] < p.indices[k]) break;

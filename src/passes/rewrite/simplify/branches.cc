@@ -1,7 +1,7 @@
 /// branches.cc: an If whose condition is known is the branch that it takes.
 ///   If(true, x) {then: Squeeze(x, [0]); else: Identity(x)}   ->   Squeeze(x, [0])
 /// Exporters write one for every squeeze of an extent that they do not know. A branch in which a
-/// size depends on data stays inside: the graph around it would have to run in stages for it.
+/// size depends on data stays inside: the graph around it would fall into regions for it.
 #include <algorithm>
 #include <unordered_map>
 

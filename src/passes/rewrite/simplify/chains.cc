@@ -37,7 +37,10 @@ std::vector<NodeEntry> ReshapeChain(RewriteContext& ctx, const NodePtr& n) {
   const NodeEntry inner = n->inputs[0];
   if (inner.index != 0 || !is_view.get(inner.node->op(), false) || !TargetIsAbsolute(ctx, n))
     return {};
-  return {AddOp(ctx, "Reshape", {inner.node->inputs[0], n->inputs[1]}, n->attrs.dict)};
+  const NodeEntry& source = inner.node->inputs[0];
+  const SymTensorPtr target = ctx.value(n->inputs[1]);
+  if (target && CutsTie(target->elements, ctx.shape(source))) return {};
+  return {AddOp(ctx, "Reshape", {source, n->inputs[1]}, n->attrs.dict)};
 }
 WEFT_REGISTER_REWRITE_RULE("reshape-chain")
     .group("chains")

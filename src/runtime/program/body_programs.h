@@ -1,0 +1,43 @@
+/// body_programs.h: the programs of the bodies of one node, for programs that run it by them.
+/// Private to the runtime.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "program_impl.h"
+#include "weft/core/op/run_bodies.h"
+
+namespace weft {
+
+/// What a session keeps for each program of a body.
+using BodyStates = std::map<const Program::Impl*, std::unique_ptr<ProgramState>>;
+
+class BodyPrograms {
+ public:
+  /// Of the bodies of `n` that have a plan or are regions; the Evaluator runs the others.
+  BodyPrograms(const NodePtr& n, const std::shared_ptr<Backend>& backend);
+  bool empty() const { return programs_.empty(); }
+  /// Null: none.
+  const Program::Impl* Find(const std::string& name) const;
+  /// Their steps, once each.
+  void AddTo(ProgramStats* stats) const;
+  void TakeCallOptions(const CallOptions& options);
+  /// Runs the node; `results` as in FRunBodies. `of_all`: what the bodies move is added to it.
+  void RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states, ProgramState* of_all,
+               ResultTensors* results) const;
+
+ private:
+  class Runner;
+  NodePtr node_;
+  std::map<std::string, std::unique_ptr<Program::Impl>> programs_;
+};
+
+/// Regions, and control flow.
+bool MayHaveBodyPrograms(const NodePtr& n);
+/// The state of a body's program, made where there is none: what it is given is written in place.
+ProgramState& StateOf(const Program::Impl& program, BodyStates* states);
+
+}  // namespace weft
