@@ -14,6 +14,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/repeatable.h"
+#include "weft/support/check.h"
 
 namespace weft::e2e {
 namespace {
@@ -263,10 +264,15 @@ void CompareEngines(uint64_t first, int64_t count, bool draws) {
       const auto caught = Catch([&] {
         const auto program = CompileWith(g.graph, engine);
         Session session(program);
+        const CompileCounts before = CountCompiled();
         for (size_t b = 0; b < g.bindings.size(); ++b)
           runs.push_back(session.Run(Ordered(*program, g.graph, fuzz::MakeInputs(g, b, 0))));
         // Once more, with the first.
         runs.push_back(session.Run(Ordered(*program, g.graph, fuzz::MakeInputs(g, 0, 0))));
+        const CompileCounts after = CountCompiled();
+        WEFT_CHECK(after.programs == before.programs && after.kernels == before.kernels,
+                   kCheckFailed, "the runs compiled {} programs and {} kernels",
+                   after.programs - before.programs, after.kernels - before.kernels);
       });
       std::string wrong = caught ? caught->text : "";
       if (!caught && want.empty()) want = runs;

@@ -112,8 +112,30 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     return args;
   };
   ResultTensors out(1 + s.states + s.scans);
-  for (int64_t i = 0; i < trips && go->at_int(0); ++i) {
+  // Iterations of which nothing but places changes from one to the next.
+  std::unique_ptr<RepeatedBody> again;
+  std::vector<const void*> from(in.size());
+  std::vector<void*> to(out.size());
+  int64_t number = 0;
+  bool goes = true, goes_on = true;
+  for (int64_t i = 0; i < trips && goes_on && (again || go->at_int(0)); ++i) {
     RequestScope::Poll();
+    if (i == 1 && states.in_place() &&
+        std::all_of(stacks.begin(), stacks.end(),
+                    [](const StackedResult& r) { return r.in_place(); }))
+      again = bodies.Repeat("body");
+    if (again) {
+      if (i == 1) {
+        from[0] = &number, from[1] = &goes, to[0] = &goes_on;
+        for (size_t k = 0; k < captures.size(); ++k)
+          from[2 + s.states + k] = captures[k] ? captures[k]->data() : nullptr;
+      }
+      number = i;
+      states.Point(trips - 1 - i, from.data() + 2, to.data() + 1);
+      for (size_t k = 0; k < s.scans; ++k) to[1 + s.states + k] = stacks[k].Point(i, trips);
+      again->Run(from.data(), to.data());
+      continue;
+    }
     out[0] = nullptr;
     // Where the condition may end it first, the place given is as good as the other.
     for (size_t k = 0; k < s.states; ++k) out[1 + k] = states.Place(k, trips - 1 - i);

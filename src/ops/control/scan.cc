@@ -97,6 +97,49 @@ void ScanShape(InferShapeContext& ctx) {
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }
+/// Iterations of which nothing but places changes from one to the next.
+class RepeatedScan {
+ public:
+  RepeatedScan(const ScanSplit& s, const Tensors& in, const std::vector<int>& axes)
+      : s_(s), in_(in), from_(in.size()), to_(s.states + s.results) {
+    for (size_t k = 0; k < s.slices; ++k)
+      possible_ = possible_ && SlicesLieTogether(*in[s.states + k], axes[k]);
+    for (size_t k = in.size() - s.captures; k < in.size(); ++k)
+      from_[k] = in[k] ? in[k]->data() : nullptr;
+  }
+  /// False: the iteration is to be run otherwise.
+  bool Run(const BodyRunner& bodies, int64_t i, int64_t length, const ScanParam& p,
+           LoopStates* states, std::vector<StackedResult>* stacks) {
+    if (i == 0 || !possible_) return false;
+    if (i == 1) {
+      possible_ = length > 2 && states->in_place() &&
+                  std::all_of(stacks->begin(), stacks->end(),
+                              [](const StackedResult& r) { return r.in_place(); });
+      if (possible_) body_ = bodies.Repeat("body");
+      possible_ = body_ != nullptr;
+      if (!possible_) return false;
+    }
+    states->Point(length - 1 - i, from_.data(), to_.data());
+    for (size_t k = 0; k < s_.slices; ++k) {
+      const Tensor& x = *in_[s_.states + k];
+      const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
+      from_[s_.states + k] = static_cast<const char*>(x.data()) +
+                             (backward ? length - 1 - i : i) * (x.num_bytes() / length);
+    }
+    for (size_t k = 0; k < s_.results; ++k) to_[s_.states + k] = (*stacks)[k].Point(i, length);
+    body_->Run(from_.data(), to_.data());
+    return true;
+  }
+
+ private:
+  const ScanSplit& s_;
+  const Tensors& in_;
+  std::vector<const void*> from_;
+  std::vector<void*> to_;
+  std::unique_ptr<RepeatedBody> body_;
+  bool possible_ = true;
+};
+
 void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
              ResultTensors* results) {
   const auto& p = ParamOf<ScanParam>(n);
@@ -117,8 +160,10 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     stacks.emplace_back(n, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
                         EntryOr(p.scan_output_directions, k, 0) == 1);
   ResultTensors out(s.states + s.results);
+  RepeatedScan again(s, in, axes);
   for (int64_t i = 0; i < length; ++i) {
     RequestScope::Poll();
+    if (again.Run(bodies, i, length, p, &states, &stacks)) continue;
     Tensors args = states.now();
     for (size_t k = 0; k < s.slices; ++k) {
       const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;

@@ -144,11 +144,6 @@ std::shared_ptr<Tensor> ViewOf(const std::shared_ptr<Tensor>& whole, int64_t fir
   return std::make_shared<Tensor>(whole->dtype(), std::move(dims),
                                   data + first * (DTypeBits(whole->dtype()) / 8), whole);
 }
-/// Slices of the axis lie together, in whole bytes.
-bool SlicesLieTogether(const Tensor& x, int axis) {
-  const int bits = DTypeBits(x.dtype());
-  return x.is_tensor() && bits > 0 && bits % 8 == 0 && Span(x.dims(), 0, size_t(axis)) == 1;
-}
 Dims WithoutAxis(Dims dims, int axis) {
   dims.erase(dims.begin() + axis);
   return dims;
@@ -190,6 +185,10 @@ class EvaluatedBodies final : public BodyRunner {
 
 }  // namespace
 
+bool SlicesLieTogether(const Tensor& x, int axis) {
+  const int bits = DTypeBits(x.dtype());
+  return x.is_tensor() && bits > 0 && bits % 8 == 0 && Span(x.dims(), 0, size_t(axis)) == 1;
+}
 TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i) {
   const Dims dims = WithoutAxis(x->dims(), axis);
   const int64_t extent = x->dims()[size_t(axis)];
@@ -221,6 +220,19 @@ std::shared_ptr<Tensor> LoopStates::Place(size_t k, int64_t left) const {
   const std::shared_ptr<Tensor>& first = left % 2 == 0 ? places_[k] : others_[k];
   return first && first == now_[k] ? others_[k] : first;
 }
+void LoopStates::Take(size_t k, const std::shared_ptr<Tensor>& next) {
+  in_place_ = in_place_ && next && now_[k] && (next == places_[k] || next == others_[k]) &&
+              next->dims() == now_[k]->dims();
+  now_[k] = next;
+}
+void LoopStates::Point(int64_t left, const void** from, void** to) {
+  for (size_t k = 0; k < now_.size(); ++k) {
+    std::shared_ptr<Tensor> next = Place(k, left);
+    from[k] = now_[k]->data();
+    to[k] = next->mutable_data();
+    now_[k] = std::move(next);
+  }
+}
 void LoopStates::Finish(ResultTensors* results) const {
   for (size_t k = 0; k < now_.size(); ++k) (*results)[k] = std::const_pointer_cast<Tensor>(now_[k]);
 }
@@ -241,8 +253,13 @@ void StackedResult::Take(const std::shared_ptr<Tensor>& slice) {
   all_in_place_ = all_in_place_ && offered_ && slice == offered_;
   slices_.push_back(slice);
 }
+void* StackedResult::Point(int64_t i, int64_t count) {
+  const int64_t bytes = place_->num_bytes() / count;
+  slices_.push_back(nullptr);
+  return static_cast<char*>(place_->mutable_data()) + (backward_ ? count - 1 - i : i) * bytes;
+}
 std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()>& like,
-                                              size_t output) const {
+                                              size_t output) {
   if (slices_.empty() && place_ && place_->num_elements() == 0) return place_;
   if (slices_.empty()) {
     const InferredBody body = like();
@@ -258,6 +275,10 @@ std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()
       place_ && all_in_place_ &&
       slices_.size() == size_t(place_->dims()[size_t(AxisOf(axis_, place_->rank(), node_))]);
   if (all) return place_;
+  // Fewer came than there is place for.
+  const auto count = int64_t(slices_.size());
+  for (int64_t i = 0; i < count; ++i)
+    if (!slices_[size_t(i)]) slices_[size_t(i)] = Place(i, place_->dims()[0]);
   return Stack(node_, slices_, axis_, backward_, slices_[0]->dims(), slices_[0]->dtype());
 }
 

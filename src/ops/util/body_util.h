@@ -60,6 +60,8 @@ InferredBody InferFor(const Graph& body, const Tensors& operands);
 inline int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
   return i < list.size() ? list[i] : otherwise;
 }
+/// Slices of the axis lie together, in whole bytes.
+bool SlicesLieTogether(const Tensor& x, int axis);
 /// Element `i` along `axis`, that axis gone: a view of `x` where its elements lie together there.
 TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i);
 /// FHostEval of an operator with bodies: the Evaluator runs them.
@@ -75,13 +77,19 @@ class LoopStates {
   const Tensors& now() const { return now_; }
   /// Where it may write; `left`: iterations behind it, so that the last one writes the place given.
   std::shared_ptr<Tensor> Place(size_t k, int64_t left) const;
-  void Take(size_t k, const std::shared_ptr<Tensor>& next) { now_[k] = next; }
+  void Take(size_t k, const std::shared_ptr<Tensor>& next);
+  /// All iterations so far wrote them where they were offered, of the extents that they read: the
+  /// next one can be told pointers.
+  bool in_place() const { return in_place_; }
+  /// Where it reads and writes; then it is as if it had been taken.
+  void Point(int64_t left, const void** from, void** to);
   /// Gives the final states; without an iteration the initial ones, which nobody may write to.
   void Finish(ResultTensors* results) const;
 
  private:
   Tensors now_;
   ResultTensors places_, others_;
+  bool in_place_ = true;
 };
 
 /// What the iterations of a loop give, stacked on a new axis: slice by slice in the tensor that was
@@ -93,8 +101,12 @@ class StackedResult {
   /// Where iteration `i` of `count` may write; null: anywhere. A negative count is not known.
   std::shared_ptr<Tensor> Place(int64_t i, int64_t count);
   void Take(const std::shared_ptr<Tensor>& slice);
+  /// All slices so far are in the place given: the next one can be told a pointer.
+  bool in_place() const { return place_ && all_in_place_; }
+  /// Where iteration `i` of `count` writes; then it is as if it had been taken.
+  void* Point(int64_t i, int64_t count);
   /// `like` tells the extents and the dtype where there was no iteration.
-  std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like, size_t output) const;
+  std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like, size_t output);
 
  private:
   const NodePtr& node_;
@@ -102,7 +114,7 @@ class StackedResult {
   const int64_t axis_;
   const bool backward_;
   std::shared_ptr<Tensor> offered_;
-  Tensors slices_;
+  Tensors slices_;  ///< null: in the place given
   bool all_in_place_ = true;
 };
 /// Outputs of a node whose attribute `body` is a graph: those of the graph but for `fewer`.

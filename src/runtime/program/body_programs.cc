@@ -58,8 +58,29 @@ class BodyPrograms::Runner final : public BodyRunner {
     body->Run(state, inputs, results);
     of_all_->bytes_moved += state.bytes_moved;
   }
+  std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override {
+    const Program::Impl* body = bodies_.Find(name);
+    if (!body) return nullptr;
+    ProgramState& state = StateOf(*body, states_);
+    std::unique_ptr<RepeatedBody> again = body->Repeat(state);
+    if (!again) return nullptr;
+    return std::make_unique<Counted>(std::move(again), state.bytes_moved, &of_all_->bytes_moved);
+  }
 
  private:
+  /// What each run moves is added up.
+  struct Counted final : RepeatedBody {
+    Counted(std::unique_ptr<RepeatedBody> of, int64_t each, int64_t* sum)
+        : body(std::move(of)), bytes(each), total(sum) {}
+    void Run(const void* const* inputs, void* const* results) override {
+      body->Run(inputs, results);
+      *total += bytes;
+    }
+    const std::unique_ptr<RepeatedBody> body;
+    const int64_t bytes;
+    int64_t* const total;
+  };
+
   static void Evaluate(const Graph& body, const std::vector<TensorPtr>& inputs,
                        ResultTensors* results) {
     const std::vector<TensorPtr> out = GetEvaluator()->Eval(body, inputs);

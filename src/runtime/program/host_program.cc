@@ -30,6 +30,12 @@ class HostProgram final : public PlannedProgram {
     for (auto& [step, bodies] : bodies_) bodies.TakeCallOptions(options);
   }
 
+  std::unique_ptr<RepeatedBody> Repeat(State& state) const override {
+    auto& s = static_cast<HostState&>(state);
+    if (!plan_.variables.empty() || s.profile) return nullptr;
+    return std::make_unique<Repeated>(*this, &s);
+  }
+
  protected:
   struct HostState : PlannedState {
     int careful_runs = 0;  ///< to come, that will not have to begin again
@@ -56,6 +62,32 @@ class HostProgram final : public PlannedProgram {
     for (const Value& v : plan_.values)
       if (v.constant) s.base[size_t(v.storage)] = const_cast<void*>(v.constant->data());
   }
+  /// The sizes are those of the last run, and so is the arena; operands and results lie elsewhere.
+  class Repeated final : public RepeatedBody {
+   public:
+    Repeated(const HostProgram& program, HostState* s) : program_(program), s_(*s) {}
+    void Run(const void* const* inputs, void* const* results) override {
+      const ExecutionPlan& plan = program_.plan_;
+      for (size_t k = 0; k < plan.storages.size(); ++k) {
+        const Storage& block = plan.storages[k];
+        if (block.kind == StorageKind::kInput)
+          s_.base[k] = const_cast<void*>(inputs[size_t(block.number)]);
+        else if (block.kind == StorageKind::kOutput)
+          s_.base[k] = results[size_t(block.number)];
+      }
+      program_.RunSteps(s_);
+      for (int i : plan.copies) {
+        const int v = plan.output_values[size_t(i)];
+        program_.Copy(s_, results[size_t(i)], program_.Pointer(s_, v),
+                      program_.BytesOf(*s_.binding, v));
+      }
+    }
+
+   private:
+    const HostProgram& program_;
+    HostState& s_;
+  };
+
   void RunSteps(PlannedState& s) const override {
     int& careful = static_cast<HostState&>(s).careful_runs;
     if (careful == 0) {

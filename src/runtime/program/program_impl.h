@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/op/run_bodies.h"
 #include "weft/runtime/program/program.h"
 
 namespace weft {
@@ -51,7 +52,10 @@ struct Program::Impl {
     Run(state, inputs, outputs);
     return {};
   }
-  virtual const ProgramStats& stats() const { return stats_; }
+  /// Its last run in this state again, for tensors of the same dtypes and extents elsewhere; until
+  /// the next Run. Null: there is no shorter way than Run.
+  virtual std::unique_ptr<RepeatedBody> Repeat(State& /*state*/) const { return nullptr; }
+  const ProgramStats& stats() const { return stats_; }
   virtual void TakeCallOptions(const CallOptions& options) { call_options_ = options; }
 
   /// Of every run: CompileOptions::passes.limits, LoadOptions::limits.

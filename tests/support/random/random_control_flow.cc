@@ -442,7 +442,7 @@ ControlFlowGraph MakeControlFlowGraph(uint64_t seed, bool draws) {
   for (size_t i = 0; i < outputs.size(); ++i) top.graph().SetOutputName(i, "o" + std::to_string(i));
   out.graph = std::move(top.graph());
   out.graph.EraseDead();
-  for (int64_t rows : {4, 1, top.Chance(0.2) && !draws ? 0 : 6})
+  for (int64_t rows : {4, 1, top.Chance(0.2) && !draws ? 0 : 6, 2, 9})
     out.bindings.push_back({{"n", rows}});
   return out;
 }

@@ -26,7 +26,7 @@ enum class Drawn : uint8_t {
 struct ControlFlowGraph {
   uint64_t seed = 0;
   Graph graph;
-  std::vector<SymBindings> bindings;  ///< at least three
+  std::vector<SymBindings> bindings;  ///< five
   std::vector<Drawn> outputs;
 };
 

@@ -15,6 +15,16 @@ namespace weft {
 /// Tensors that results may be written into.
 using ResultTensors = std::vector<std::shared_ptr<Tensor>>;
 
+/// A body run again: with operands and results of the dtypes and extents that its last run had,
+/// wherever they lie.
+class RepeatedBody {
+ public:
+  virtual ~RepeatedBody() = default;
+  /// Where each begins, in the order of the body; null for what was absent. Results share no memory
+  /// with operands.
+  virtual void Run(const void* const* inputs, void* const* results) = 0;
+};
+
 class BodyRunner {
  public:
   virtual ~BodyRunner() = default;
@@ -23,6 +33,10 @@ class BodyRunner {
   /// those of the result and this runner can; else it becomes another tensor.
   virtual void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
                    ResultTensors* results) const = 0;
+  /// Repeats the last Run of that body, until the next one. Null: this runner has no shorter way.
+  virtual std::unique_ptr<RepeatedBody> Repeat(const std::string& /*name*/) const {
+    return nullptr;
+  }
 };
 
 /// Runs a node by its bodies. `inputs` has null for an absent operand. `results`: one an output,

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <new>
 
+#include "backends/cpu/util/for_pieces.h"
 #include "backends/cpu/util/threads.h"
 #include "weft/runtime/backend/run_again.h"
 #include "weft/support/check.h"
@@ -161,11 +162,10 @@ extern "C" __attribute__((visibility("default"))) void GOMP_parallel(Body body, 
 namespace weft::cpu {
 
 void BoundFloats(float* v, int64_t n, float low, float high) {
-  const int64_t pieces = (n + kPieceFloats - 1) / kPieceFloats;
   const auto bound = HasAvx512() ? BoundWide : BoundPlain;
-#pragma omp parallel for schedule(static) if (n > kAloneFloats)
-  for (int64_t p = 0; p < pieces; ++p)
-    bound(v + p * kPieceFloats, std::min(kPieceFloats, n - p * kPieceFloats), low, high);
+  if (n <= kAloneFloats) return bound(v, n, low, high);
+  ForPieces(n, kPieceFloats,
+            [&](int64_t first, int64_t last) { bound(v + first, last - first, low, high); });
 }
 
 bool NanKeeper::Possible() {

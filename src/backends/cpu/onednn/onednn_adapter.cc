@@ -9,6 +9,7 @@
 #include <map>
 
 #include "backends/cpu/util/channel_blocks.h"
+#include "backends/cpu/util/for_pieces.h"
 #include "backends/cpu/util/transpose.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -40,10 +41,9 @@ Buffer Named(Buffer b, const Desc& desc) {
 
 void CopyFloats(const float* from, float* to, int64_t n) {
   constexpr int64_t kPiece = 16384;
-  const int64_t pieces = (n + kPiece - 1) / kPiece;
-#pragma omp parallel for schedule(static) if (pieces > 1)
-  for (int64_t i = 0; i < pieces; ++i)
-    std::copy_n(from + i * kPiece, std::min(kPiece, n - i * kPiece), to + i * kPiece);
+  ForPieces(n, kPiece, [&](int64_t first, int64_t last) {
+    std::copy_n(from + first, last - first, to + first);
+  });
 }
 
 /// Numbers below the normal range become zero. Weights that training has shrunk are full of them (a

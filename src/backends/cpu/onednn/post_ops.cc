@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "backends/cpu/util/for_pieces.h"
 #include "weft/core/op/op.h"
 #include "weft/support/checked.h"
 
@@ -111,8 +112,11 @@ void StartRegion() {
 }
 
 void AddFloats(float* y, const float* r, int64_t n) {
-#pragma omp parallel for simd schedule(static) if (n > 16384)
-  for (int64_t i = 0; i < n; ++i) y[i] += r[i];
+  constexpr int64_t kPiece = 16384;
+  ForPieces(n, kPiece, [&](int64_t first, int64_t last) {
+#pragma omp simd
+    for (int64_t i = first; i < last; ++i) y[i] += r[i];
+  });
 }
 
 }  // namespace

@@ -52,6 +52,13 @@ class PostOps {
   const CallStep* bias_row() const { return bias_row_ ? &*bias_row_ : nullptr; }
   bool empty() const { return !scale_ && !addend_ && activation_.empty(); }
   const CallStep* addend() const { return addend_ ? &*addend_ : nullptr; }
+  /// What is left for a product that adds the addend itself; nothing where it does not come first.
+  std::optional<PostOps> BehindAddend() const {
+    if (scale_) return std::nullopt;
+    PostOps left = *this;
+    left.addend_.reset();
+    return left;
+  }
   /// Can one primitive do all of it? oneDNN 2.6 mixes up the constants of two
   /// functions of one kind.
   bool joinable() const;

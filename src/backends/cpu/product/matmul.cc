@@ -37,6 +37,7 @@ struct Product {
   TensorPtr fixed;  ///< the second operand, where it is constant
   Form form = {};
   std::optional<VectorProduct> vector = {};
+  std::shared_ptr<const FixedVectorProduct> fixed_vector = {};
 };
 
 /// Of a matrix that is not packed, with dense rows or columns, and a dense vector; with at
@@ -63,6 +64,19 @@ std::optional<VectorProduct> VectorOf(const ComputeRequest& q, const ProductShap
     v.vector_step = vector[0] == 1 ? 0 : vector_steps[0];
   }
   return v;
+}
+
+/// Of a vector and a small constant matrix.
+std::shared_ptr<const FixedVectorProduct> FixedVectorOf(const ComputeRequest& q,
+                                                        const ProductShape& p) {
+  const size_t rank = p.y.size(), rows = rank - 2, columns = rank - 1;
+  const int64_t k = p.a.back(), n = p.y[columns];
+  if (!VectorProduct::Possible() || !q.constants[1] || n == 1 || CheckedProduct(p.y) != n ||
+      CheckedProduct(p.b) != CheckedMul(k, n) || CheckedMul(k, n) > FixedVectorProduct::kMost ||
+      (k > 1 && p.a_steps[columns] != 1))
+    return nullptr;
+  return std::make_shared<FixedVectorProduct>(q.constants[1], k, n, p.b_steps[rows],
+                                              p.b_steps[columns]);
 }
 
 /// Where the sums are made. Not where the result goes, when an operand that is still needed may lie
@@ -96,6 +110,28 @@ std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
   return "by a vector" + post.description();
 }
 
+std::string AddFixedVectorProduct(Recipe* r, const Product& p, const PostOps& post,
+                                  const std::function<void(const Buffer&)>& before) {
+  const Buffer y = r->Output(0, p.y);
+  const Buffer addend = post.addend() ? r->Input(post.addend()->operand, p.y) : Buffer();
+  const std::optional<PostOps> behind =
+      post.addend() && !before ? post.BehindAddend() : std::nullopt;
+  const Buffer made = PlaceOfSums(r, p, y, behind ? Buffer() : addend);
+  r->AddHost(
+      [v = p.fixed_vector](void* const* at) {
+        v->Run(static_cast<const float*>(at[0]), static_cast<const float*>(at[1]),
+               static_cast<const float*>(at[2]), static_cast<float*>(at[3]));
+      },
+      {r->Input(0, p.a), p.row, behind ? addend : Buffer(), made});
+  if (before) before(made);
+  if (behind)
+    behind->AddSteps(r, made, {});
+  else
+    post.AddSteps(r, made, addend);
+  r->WriteBack(made, y);
+  return "by a vector, packed" + post.description();
+}
+
 /// Adds the product and its epilogue to `r`; empty: oneDNN has no such product. `joined` is called
 /// behind a primitive that does all of it. `before`: steps on the sums that oneDNN cannot do, so
 /// what follows them comes after; null: none.
@@ -103,6 +139,7 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
                        const std::function<void()>& on_joined,
                        const std::function<void(const Buffer&)>& before = nullptr) {
   if (p.vector && !p.form.pack_a && !p.form.pack_b) return AddVectorProduct(r, p, post, before);
+  if (p.fixed_vector) return AddFixedVectorProduct(r, p, post, before);
   Desc b_wanted = p.fixed || p.form.pack_b ? AnyLayout(DimsOf(p.b)) : p.b;
   Desc a_wanted = p.form.pack_a ? AnyLayout(DimsOf(p.a)) : p.a;
   const auto describe = [&](const dnnl::primitive_attr& attr) {
@@ -185,11 +222,11 @@ std::unique_ptr<LibraryCall> MakeMatMul(const ComputeRequest& q, const ProductSh
       return PrepareCall(q, [&] { return MakeMatMul(q, p, post, again); });
     });
   };
-  const std::string how =
-      AddProduct(&r,
-                 {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), Plain(row),
-                  RowOf(r, post, Plain(row)), q.constants[1], form, VectorOf(q, p)},
-                 post, keep_nan);
+  const std::string how = AddProduct(
+      &r,
+      {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), Plain(row),
+       RowOf(r, post, Plain(row)), q.constants[1], form, VectorOf(q, p), FixedVectorOf(q, p)},
+      post, keep_nan);
   return how.empty() ? nullptr : r.Finish("matmul " + how);
 }
 
@@ -269,11 +306,11 @@ std::unique_ptr<LibraryCall> MakeGemm(const ComputeRequest& q, const ProductShap
       return PrepareCall(q, [&] { return MakeGemm(q, p, terms, post, again); });
     });
   };
-  const std::string how =
-      AddProduct(&r,
-                 {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), row,
-                  as_bias ? c : Buffer(), q.constants[1], form, VectorOf(q, p)},
-                 post, keep_nan, combine);
+  const std::string how = AddProduct(
+      &r,
+      {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), row, as_bias ? c : Buffer(),
+       q.constants[1], form, VectorOf(q, p), FixedVectorOf(q, p)},
+      post, keep_nan, combine);
   return how.empty() ? nullptr : r.Finish("gemm " + how);
 }
 

@@ -1,8 +1,12 @@
 /// vector_product.h: a vector times a matrix that is read once, as it lies; oneDNN would
-/// pack the matrix first.
+/// pack the matrix first. And one times a matrix that never changes, so small that oneDNN takes as
+/// long to begin as to multiply: what a step of a recurrence does.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+
+#include "weft/core/tensor/tensor.h"
 
 namespace weft::cpu {
 
@@ -16,6 +20,28 @@ struct VectorProduct {
   /// Is there code for this machine?
   static bool Possible();
   void Run(const float* matrix, const float* vector, float* y) const;
+};
+
+/// y[j] = row[j] + addend[j] + sum of v[i] M[i, j], for a constant matrix. It is kept in panels of
+/// columns, each of which lies as it is read.
+class FixedVectorProduct {
+ public:
+  /// Above so many elements the memory decides, whoever reads it.
+  static constexpr int64_t kMost = 1 << 19;
+  /// M[i, j] lies at i row_step + j column_step of the f32 tensor.
+  FixedVectorProduct(const TensorPtr& matrix, int64_t rows, int64_t columns, int64_t row_step,
+                     int64_t column_step);
+  /// `row` and `addend` may be null, and y may be `addend`. In a team of threads where that pays.
+  void Run(const float* vector, const float* row, const float* addend, float* y) const;
+
+ private:
+  struct Panels;
+  /// One for all products with the matrix.
+  static std::shared_ptr<const Panels> PanelsOf(const TensorPtr& matrix, int64_t rows,
+                                                int64_t columns, int64_t row_step,
+                                                int64_t column_step);
+  int64_t rows_, columns_;
+  std::shared_ptr<const Panels> panels_;
 };
 
 }  // namespace weft::cpu
