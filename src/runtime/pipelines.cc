@@ -55,6 +55,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Of use where loops are compiled. Constants in between: what has left a loop may be one, and
     // goes back as such.
     p.push_back("Decompose");
+    // First: what nothing reads is neither hoisted nor multiplied at once.
+    p.push_back("PruneLoops");
     p.push_back("HoistInvariants");
     p.push_back("BatchScan");
     p.push_back("FoldConstants");
