@@ -66,6 +66,10 @@ void Graph::ReplaceUses(NodeEntry from, NodeEntry to) {
   for (size_t i : store_->OutputsThatAre(from)) outputs.set(i, to);
   FollowReplacement(attrs, from, to);
   MergeOrigin(to.node, from.node);
+  // What was put behind `from` is another value.
+  const bool behind = std::any_of(to.node->inputs.begin(), to.node->inputs.end(),
+                                  [&](const NodeEntry& e) { return e == from; });
+  if (behind || from.node->is_variable() || to.node->is_variable()) return;
   HandOnName(*this, from, to);
   HandOnSizes(*this, from, to);
 }

@@ -69,13 +69,10 @@ WEFT_REGISTER_GRAPH_ATTR(introduced, kGiven, ShapeMap)
 
 void HandOnSizes(Graph& g, const NodeEntry& from, const NodeEntry& to) {
   const auto it = g.attrs.find("introduced");
-  if (it == g.attrs.end() || !it->second || to.node->is_variable()) return;
+  if (it == g.attrs.end() || !it->second) return;
   const auto& rows = *std::any_cast<ShapeMap>(it->second.get());
   const Shape* sizes = rows.find(from);
   if (!sizes || rows.find(to)) return;
-  // What was put behind `from` is another value.
-  for (const NodeEntry& e : to.node->inputs)
-    if (e == from) return;
   const Shape handed = *sizes;
   std::any_cast<ShapeMap>(&OwnValue(it->second))->set(to, handed);
 }

@@ -36,10 +36,7 @@ void SetValueName(Graph* graph, const NodeEntry& e, std::string name) {
 }
 
 void HandOnName(Graph& g, const NodeEntry& from, const NodeEntry& to) {
-  if (from.node->is_variable() || to.node->is_variable() || !ValueName(g, to).empty()) return;
-  // What was put behind `from` is another value.
-  for (const NodeEntry& e : to.node->inputs)
-    if (e == from) return;
+  if (!ValueName(g, to).empty()) return;
   std::string name = ValueName(g, from);
   if (!name.empty()) SetValueName(&g, to, std::move(name));
 }

@@ -120,10 +120,7 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   bool goes = true, goes_on = true;
   for (int64_t i = 0; i < trips && goes_on && (again || go->at_int(0)); ++i) {
     RequestScope::Poll();
-    if (i == 1 && states.in_place() &&
-        std::all_of(stacks.begin(), stacks.end(),
-                    [](const StackedResult& r) { return r.in_place(); }))
-      again = bodies.Repeat("body");
+    if (i == 1) again = RepeatInPlace(bodies, states, stacks);
     if (again) {
       if (i == 1) {
         from[0] = &number, from[1] = &goes, to[0] = &goes_on;

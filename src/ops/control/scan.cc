@@ -112,10 +112,7 @@ class RepeatedScan {
            LoopStates* states, std::vector<StackedResult>* stacks) {
     if (i == 0 || !possible_) return false;
     if (i == 1) {
-      possible_ = length > 2 && states->in_place() &&
-                  std::all_of(stacks->begin(), stacks->end(),
-                              [](const StackedResult& r) { return r.in_place(); });
-      if (possible_) body_ = bodies.Repeat("body");
+      if (length > 2) body_ = RepeatInPlace(bodies, *states, *stacks);
       possible_ = body_ != nullptr;
       if (!possible_) return false;
     }

@@ -127,6 +127,14 @@ InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
   }
 }
 
+std::unique_ptr<RepeatedBody> RepeatInPlace(const BodyRunner& bodies, const LoopStates& states,
+                                            const std::vector<StackedResult>& stacks) {
+  const bool in_place =
+      states.in_place() && std::all_of(stacks.begin(), stacks.end(),
+                                       [](const StackedResult& r) { return r.in_place(); });
+  return in_place ? bodies.Repeat("body") : nullptr;
+}
+
 InferredBody InferFor(const Graph& body, const Tensors& operands) {
   std::vector<Type> types;
   std::vector<Shape> shapes;

@@ -117,6 +117,10 @@ class StackedResult {
   Tensors slices_;  ///< null: in the place given
   bool all_in_place_ = true;
 };
+/// The body again, where nothing but places changes from the iterations so far to the next; null:
+/// something else does, or `bodies` has no shorter way.
+std::unique_ptr<RepeatedBody> RepeatInPlace(const BodyRunner& bodies, const LoopStates& states,
+                                            const std::vector<StackedResult>& stacks);
 /// Outputs of a node whose attribute `body` is a graph: those of the graph but for `fewer`.
 uint32_t BodyOutputs(const NodeAttrs& attrs, const char* body, uint32_t fewer);
 

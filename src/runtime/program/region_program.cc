@@ -9,7 +9,6 @@
 ///   never   compiles
 ///   cost    beyond that of the regions: a look at the extents of the operands of each
 #include <chrono>
-#include <optional>
 #include <unordered_map>
 
 #include "body_programs.h"
@@ -17,7 +16,6 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
-#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/runtime/placement.h"
 #include "weft/support/check.h"
@@ -35,6 +33,8 @@ class RegionProgram final : public Program::Impl {
       if (!n->is_variable() && !Graph::ConstantOf(NodeEntry(n))) Add(n, backend);
     }
     for (const NodeEntry& e : graph_.outputs) outputs_at_.push_back(SlotOf(e));
+    output_in_.assign(constants_.size(), -1);
+    for (size_t k = outputs_at_.size(); k-- > 0;) output_in_[size_t(outputs_at_[k])] = int(k);
     FindLastUses();
   }
 
@@ -127,12 +127,6 @@ class RegionProgram final : public Program::Impl {
     for (int slot : i.in) in.push_back(slot < 0 ? nullptr : s.slots[size_t(slot)]);
     return in;
   }
-  /// The place that the caller gives for what is in this slot; -1: none.
-  int OutputIn(int slot) const {
-    for (size_t k = 0; k < outputs_at_.size(); ++k)
-      if (outputs_at_[k] == slot) return int(k);
-    return -1;
-  }
   void RunRegion(const Instruction& i, RegionState& s,
                  std::vector<std::shared_ptr<Tensor>>& outputs) const {
     const Program::Impl& program = *i.bodies.Find("body");
@@ -141,7 +135,7 @@ class RegionProgram final : public Program::Impl {
     state.profile = s.profile;
     ResultTensors results;
     for (int slot : i.out) {
-      const int output = OutputIn(slot);
+      const int output = output_in_[size_t(slot)];
       std::shared_ptr<Tensor> place =
           std::move(output < 0 ? s.kept[size_t(slot)] : outputs[size_t(output)]);
       const bool free = place && (place.use_count() == 1 || (output >= 0 && s.keeps_outputs));
@@ -149,7 +143,7 @@ class RegionProgram final : public Program::Impl {
     }
     program.Run(state, Operands(i, s), &results);
     for (size_t k = 0; k < results.size(); ++k) {
-      const int output = OutputIn(i.out[k]);
+      const int output = output_in_[size_t(i.out[k])];
       s.slots[size_t(i.out[k])] = results[k];
       if (output < 0)
         s.kept[size_t(i.out[k])] = std::move(results[k]);
@@ -195,6 +189,7 @@ class RegionProgram final : public Program::Impl {
   std::unordered_map<EntryKey, int> slot_of_;
   std::vector<TensorPtr> constants_;  ///< by slot; null: computed or fed
   std::vector<int> inputs_at_, outputs_at_;
+  std::vector<int> output_in_;  ///< by slot: the first output that is in it; -1: none
 };
 
 }  // namespace
