@@ -41,6 +41,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // and nodes, so that no pass behind has to know of an order that cannot be seen.
     p.push_back("OrderMutation");
     p.push_back("ReadVariables");
+    // Before all that wants shapes: behind an If of two ranks there are none.
+    p.push_back("ResolveIf");
     // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
     // constants by rules.
     p.push_back("Simplify");

@@ -306,6 +306,11 @@ Facts Facts::About(const std::vector<SymInt>& symbols) const {
 
 int Facts::assumptions() const { return impl_->assumptions; }
 
+bool Facts::empty() const {
+  return impl_->substitutions.empty() && impl_->relations.empty() && impl_->ranges.empty() &&
+         impl_->divisors.empty() && impl_->demands.empty();
+}
+
 std::vector<std::string> Facts::ToStrings() const {
   std::vector<std::string> out;
   std::map<const Node*, Impl::Equality, Impl::Less> sorted(impl_->substitutions.begin(),

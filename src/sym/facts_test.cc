@@ -245,7 +245,7 @@ TEST_CASE("facts about some symbols are those that mention no other") {
   REQUIRE(more.AddEqual(b, 4));
   CHECK(more.ProvedEqual(a, 5));
   CHECK(f.About({a, b, c, d}).ToStrings() == f.ToStrings());
-  CHECK(f.About({}).ToStrings().empty());
+  CHECK(f.About({}).empty());
 }
 
 }  // namespace

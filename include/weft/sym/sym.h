@@ -176,6 +176,7 @@ class WEFT_API Facts {
   Facts About(const std::vector<SymInt>& symbols) const;
 
   int assumptions() const;
+  bool empty() const;  ///< nothing is known
   /// Tests every equality, range and divisor whose symbols are all bound; throws
   /// kShapeMismatch naming the first that fails. What was compiled with these facts is right
   /// only for bindings that pass.

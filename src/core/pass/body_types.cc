@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "core/graph/claims.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -101,6 +102,25 @@ void CarryFacts(const Facts& outer, SymInt d, Facts* inner) {
   if (const int64_t divisor = outer.DivisorOf(d); divisor > inner->DivisorOf(d))
     inner->SetDivisor(d, divisor);
 }
+/// Which of the dimensions of the operands are equal, though they are written in other symbols.
+void CarryEqual(const Facts& outer, const std::vector<Shape>& shapes, Facts* inner) {
+  std::unordered_set<SymInt> told;
+  const auto each = [&shapes](const auto& f) {
+    for (const Shape& s : shapes)
+      for (SymInt d : s.dims())
+        if (d.known() && !d.is_const()) f(d);
+  };
+  each([&](SymInt d) {
+    if (d.is_symbol()) told.insert(d);
+  });
+  each([&](SymInt d) {
+    const SymInt same = outer.Simplify(d);
+    const std::vector<SymInt> symbols = same == d ? std::vector<SymInt>() : same.Symbols();
+    if (same != d &&
+        std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) { return told.count(s) != 0; }))
+      inner->AddEqual(d, same);
+  });
+}
 
 /// Sizes that depend on data have numbers, in a body from the one behind those of its operands on.
 /// An earlier inference, for other operands, may have given numbers that these have: it is
@@ -160,8 +180,9 @@ Graph InferBody(Graph body, const BodyOperands& operands) {
     if (i < operands.values.size() && operands.values[i])
       values.set(NodeEntry(inputs[i]), operands.values[i]);
   }
+  if (operands.facts) CarryEqual(*operands.facts, operands.shapes, &facts);
   if (!operands.values.empty()) body.SetAttr("value", std::move(values));
-  if (operands.facts) body.SetAttr("facts", std::move(facts));
+  if (!facts.empty()) body.SetAttr("facts", std::move(facts));
   return ProvideTypes(std::move(body), PlainOptions());
 }
 
@@ -184,11 +205,12 @@ bool HasControlBodies(const NodePtr& node) {
 }
 
 Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,
-                const TypeMap& types, const ValueMap* values) {
+                const TypeMap& types, const ValueMap* values, const Facts* facts) {
   const GraphPtr body = node->attr<GraphPtr>(name);
   const std::optional<uint32_t> before = OperandsBeforeBody(node);
   const Slices slices = SlicesOf(node);
   BodyOperands operands;
+  operands.facts = facts;
   bool declared = body->IsComplete("dtype") && body->IsComplete("shape");
   for (size_t i = 0; before && i < body->inputs().size(); ++i) {
     const NodePtr input = body->inputs()[i];
@@ -209,9 +231,9 @@ bool IsMisfit(const UserError& error) {
 
 std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,
                                  const ShapeMap& shapes, const TypeMap& types,
-                                 const ValueMap* values) {
+                                 const ValueMap* values, const Facts* facts) {
   try {
-    return TypedBody(node, name, shapes, types, values);
+    return TypedBody(node, name, shapes, types, values, facts);
   } catch (const UserError& e) {
     if (!IsMisfit(e) || !IsOp(node, "If")) throw;
     return std::nullopt;

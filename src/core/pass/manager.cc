@@ -218,12 +218,13 @@ class Manager {
       ~Deeper() { --depth; }
     } deeper(depth_);
     Limits::Check("depth", depth_, options_.limits.depth);
+    const Facts facts = g.AttrOr<Facts>("facts");
     for (NodePtr n : g.TopoOrder()) {
       if (!HasControlBodies(n)) continue;
       for (const std::string& name : BodyNames(n)) {
         std::optional<Graph> body =
             FittingBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"),
-                        &g.GetAttr<ValueMap>("value"));
+                        &g.GetAttr<ValueMap>("value"), &facts);
         if (!body || !TellsItsSizes(*body)) continue;
         if (options_.enters && !options_.enters(pass, *body)) continue;
         body = RunOne(*std::move(body), spec, Trigger::kAsked,

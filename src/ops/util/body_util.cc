@@ -102,6 +102,8 @@ InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
     for (size_t k = 0; k < count; ++k) shapes[first + k] = Shape();
   for (int round = 0;; ++round) {
     InferredBody b = InferBody(body, types, shapes, facts);
+    // What an iteration demands of its operands holds where there was one.
+    const Facts known = b.graph.AttrOr<Facts>("facts");
     bool stable = true;
     for (size_t k = 0; k < count; ++k) {
       Shape& s = shapes[first + k];
@@ -113,7 +115,7 @@ InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
         continue;
       }
       for (int d = 0; d < s.rank(); ++d) {
-        if (!s[d].known() || (after[d].known() && after[d] == s[d])) continue;
+        if (!s[d].known() || (after[d].known() && known.ProvedEqual(after[d], s[d]))) continue;
         s.set(d, SymInt());
         stable = false;
       }

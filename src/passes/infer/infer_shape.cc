@@ -35,7 +35,7 @@ class Context final : public InferShapeContext {
     unknown = g.TakeAttrOr<UnknownMap>("unknown");
     known = g.AttrOr<Facts>("facts");
     resolved = g.TakeAttrOr<Facts>("resolved");
-    any_resolved = !resolved.ToStrings().empty();
+    any_resolved = !resolved.empty();
     any_introduced = g.HasAttr("introduced");
     introduced = g.TakeAttrOr<ShapeMap>("introduced");
     unbacked_ids = g.TakeAttrOr<NodeMap<Ints>>("unbacked");
@@ -400,7 +400,7 @@ Graph InferShape(Graph g, PassContext& ctx) {
   g.SetAttr("shape", std::move(c.shapes));
   g.SetAttr("value", std::move(c.values));
   g.SetAttr("unknown", std::move(c.unknown));
-  if (!c.known.ToStrings().empty()) g.SetAttr("facts", std::move(c.known));
+  if (!c.known.empty()) g.SetAttr("facts", std::move(c.known));
   if (c.any_resolved) g.SetAttr("resolved", std::move(c.resolved));
   if (c.any_introduced) g.SetAttr("introduced", std::move(c.introduced));
   g.SetAttr("unbacked", std::move(c.unbacked_ids));

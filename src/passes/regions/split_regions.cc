@@ -301,7 +301,7 @@ class Splitter {
     // The body has numbers of its own for sizes that begin in it.
     for (const auto& [attr, facts] :
          {std::pair{"facts", &facts_}, std::pair{"resolved", &resolved_}})
-      if (Facts about = facts->About(r.mentioned); !about.ToStrings().empty())
+      if (Facts about = facts->About(r.mentioned); !about.empty())
         r.body.SetAttr(attr, std::move(about));
     Graph body = ProvideTypes(std::move(r.body), Plain());
     if (!TellsItsSizes(body)) return ctx_.Count("left");

@@ -33,17 +33,20 @@ WEFT_API std::vector<std::string> BodyNames(const NodePtr& node);
 /// where operands and inputs have no such order.
 WEFT_API std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node);
 /// The body with "dtype" and "shape", given those of the graph that `node` is in, and the values of
-/// small integer tensors where they are given. What changes from one iteration to the next is not
-/// known, but for the shape of a state that its last one has too. Throws what inference throws.
+/// small integer tensors and what is known of sizes where they are given. What changes from one
+/// iteration to the next is not known, but for the shape of a state that its last one has too.
+/// Throws what inference throws.
 WEFT_API Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,
-                         const TypeMap& types, const ValueMap* values = nullptr);
+                         const TypeMap& types, const ValueMap* values = nullptr,
+                         const Facts* facts = nullptr);
 /// What inference has thrown says that the operands do not fit the body. Exporters write an If for
 /// every squeeze of an extent that they do not know: only one of its branches fits what comes.
 WEFT_API bool IsMisfit(const UserError& error);
 /// The same; nothing where it is a branch of an If that operands of these shapes do not fit.
 WEFT_API std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,
                                           const ShapeMap& shapes, const TypeMap& types,
-                                          const ValueMap* values = nullptr);
+                                          const ValueMap* values = nullptr,
+                                          const Facts* facts = nullptr);
 /// Every shape in it is known, in symbols that are dimensions of its inputs: so whoever runs it
 /// knows their values. Passes enter no other body: what they would write down of sizes could not be
 /// told in a run.
