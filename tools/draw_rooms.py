@@ -304,6 +304,8 @@ def main():
         found = list(problems(text))
         print("\n".join(f"docs/ARCHITECTURE.md: {p}" for p in found) or "rooms: the page says what the tree is")
         return 1 if found else 0
+    if sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     replace_if_changed(out / "rooms.svg", rooms_svg(described(text)))
