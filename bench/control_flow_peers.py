@@ -48,6 +48,155 @@ def programs():
         def forward(self, x):
             return self.out(self.cell(x)[0][:, -1])
 
+    class BothGru(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.GRU(64, 64, batch_first=True, bidirectional=True)
+
+        def forward(self, x):
+            return self.cell(x)[0]
+
+    class StatefulLstm(nn.Module):
+        """Its first states are inputs, and its last ones are given."""
+
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.LSTM(64, 128)
+
+        def forward(self, h, c, x):
+            y, (h, c) = self.cell(x, (h, c))
+            return y, h, c
+
+    class ReluRnn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.RNN(64, 128, nonlinearity="relu", bidirectional=True)
+
+        def forward(self, x):
+            return self.cell(x)[0]
+
+    class GatedScan(nn.Module):
+        """A cell with gates and a normalisation, as people write their own."""
+
+        def __init__(self):
+            super().__init__()
+            self.w, self.u = nn.Linear(64, 384), nn.Linear(128, 384)
+            self.norm = nn.LayerNorm(128)
+
+        def forward(self, h, x):
+            def step(h, v):
+                r, z, n = (self.w(v) + self.u(h)).chunk(3, -1)
+                h = torch.sigmoid(z) * h + (1 - torch.sigmoid(z)) * torch.tanh(n * torch.sigmoid(r))
+                h = self.norm(h)
+                return h, h.clone()
+            return scan(step, h, x)
+
+    class AttentionScan(nn.Module):
+        """A decoder that looks at a memory in every step."""
+
+        def __init__(self):
+            super().__init__()
+            self.u, self.w = nn.Linear(64, 64), nn.Linear(128, 64)
+
+        def forward(self, h, x, memory):
+            def step(h, v):
+                p = torch.softmax((memory @ h.unsqueeze(-1)).squeeze(-1) * 0.125, -1)
+                seen = (p.unsqueeze(-1) * memory).sum(1)
+                h = torch.tanh(self.w(torch.cat([seen, v], -1)) + self.u(h))
+                return h, p
+            return scan(step, h, x)
+
+    class ScanInCond(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.u = nn.Parameter(torch.randn(64, 64) / 8)
+
+        def forward(self, h, x):
+            def step(h, v):
+                h = torch.tanh(h @ self.u + v)
+                return h, h.clone()
+            return torch.cond(x.sum() > 0, lambda h, x: scan(step, h, x)[1], lambda h, x: torch.relu(x), (h, x))
+
+    class CondInScan(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.u = nn.Parameter(torch.randn(64, 64) / 8)
+
+        def forward(self, h, x):
+            def step(h, v):
+                h = torch.cond(v.sum() > 0, lambda h, v: torch.tanh(h @ self.u + v), lambda h, v: h * 0.5, (h, v))
+                return h, h.clone()
+            return scan(step, h, x)
+
+    class ElementCondInScan(nn.Module):
+        def forward(self, h, x):
+            def step(h, v):
+                h = torch.cond(v.sum() > 0, lambda h, v: torch.tanh(h + v), lambda h, v: h * 0.5, (h, v))
+                return h, h.clone()
+            return scan(step, h, x)
+
+    class ScanInScan(nn.Module):
+        """Rows, and the columns of each."""
+
+        def __init__(self):
+            super().__init__()
+            self.u = nn.Parameter(torch.randn(32, 32) / 6)
+
+        def forward(self, h, x):
+            def column(h, v):
+                h = torch.tanh(h @ self.u + v)
+                return h, h.clone()
+            def row(h, v):
+                h, y = scan(column, h, v)
+                return h * 0.5, y
+            return scan(row, h, x)
+
+    class FixedPoint(nn.Module):
+        """A layer applied until it moves little: how many times, data decide."""
+
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(128, 128) / 40)
+
+        def forward(self, x):
+            def moves(i, z, d, x):
+                return torch.logical_and(d > 1e-4, i < 50)
+            def step(i, z, d, x):
+                y = torch.tanh(z @ self.w + x)
+                return i + 1, y, (y - z).abs().max(), x.clone()
+            return while_loop(moves, step, (torch.zeros((), dtype=torch.int64), torch.zeros_like(x), torch.ones(()), x))[1]
+
+    class Greedy(nn.Module):
+        """Tokens one after the other until all sequences have ended."""
+
+        def __init__(self):
+            super().__init__()
+            self.table, self.u, self.out = nn.Embedding(100, 64), nn.Linear(64, 64), nn.Linear(64, 100)
+
+        def forward(self, h, token):
+            def goes(i, h, token, best):
+                return torch.logical_and(i < 30, (token != 0).any())
+            def step(i, h, token, best):
+                h = torch.tanh(self.u(h) + self.table(token))
+                score, token = self.out(h).max(-1)
+                return i + 1, h, token, best + score
+            i = torch.zeros((), dtype=torch.int64)
+            return while_loop(goes, step, (i, h, token, torch.zeros(h.shape[0])))[1:]
+
+    class DictWhile(nn.Module):
+        """Momentum: a state of three tensors, a fixed number of steps."""
+
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Parameter(torch.randn(64, 64) / 20)
+
+        def forward(self, x, b):
+            def step(i, x, v, b):
+                v = 0.9 * v - 0.1 * ((x @ self.a - b) @ self.a.T)
+                return i + 1, x + v, v, b.clone()
+            i = torch.zeros((), dtype=torch.int64)
+            return while_loop(lambda i, x, v, b: i < 25, step, (i, x, torch.zeros_like(x), b))[1]
+
     class CellScan(nn.Module):
         def __init__(self):
             super().__init__()
@@ -133,6 +282,18 @@ def programs():
         yield "while_nested" + name, Nested(), (torch.tensor(10), torch.randn(batch, 128))
         yield "cond" + name, Cond(), (torch.randn(batch, 256),)
         yield "cond_elements" + name, ElementCond(), (torch.randn(batch, 256),)
+        yield "gru_both_ways" + name, BothGru(), (torch.randn(batch, 50, 64),)
+        yield "lstm_states" + name, StatefulLstm(), (torch.randn(1, batch, 128), torch.randn(1, batch, 128), torch.randn(40, batch, 64))
+        yield "rnn_relu_both_ways" + name, ReluRnn(), (torch.randn(40, batch, 64),)
+        yield "scan_gates" + name, GatedScan(), (torch.randn(batch, 128), torch.randn(40, batch, 64))
+        yield "scan_attention" + name, AttentionScan(), (torch.randn(batch, 64), torch.randn(20, batch, 64), torch.randn(batch, 16, 64))
+        yield "scan_in_cond" + name, ScanInCond(), (torch.randn(batch, 64), torch.randn(30, batch, 64) + 0.1)
+        yield "cond_in_scan" + name, CondInScan(), (torch.randn(batch, 64), torch.randn(30, batch, 64))
+        yield "cond_elements_in_scan" + name, ElementCondInScan(), (torch.randn(batch, 64), torch.randn(60, batch, 64))
+        yield "scan_in_scan" + name, ScanInScan(), (torch.randn(batch, 32), torch.randn(8, 10, batch, 32))
+        yield "while_fixed_point" + name, FixedPoint(), (torch.randn(batch, 128),)
+        yield "while_greedy" + name, Greedy(), (torch.randn(batch, 64), torch.randint(1, 100, (batch,)))
+        yield "while_momentum" + name, DictWhile(), (torch.randn(batch, 64), torch.randn(batch, 64))
 
 
 def make(folder, words):

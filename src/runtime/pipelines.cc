@@ -57,10 +57,22 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Of use where loops are compiled. Constants in between: what has left a loop may be one, and
     // goes back as such.
     p.push_back("Decompose");
+    // Bodies know numbers that they count to by their values then.
+    p.push_back("SinkConstants");
+    // Before all that is for Scans alone.
+    p.push_back("LoopToScan");
+    p.push_back("IfToSelect");
     // First: what nothing reads is neither hoisted nor multiplied at once.
     p.push_back("PruneLoops");
     p.push_back("HoistInvariants");
     p.push_back("BatchScan");
+    // What is left of a body is what must be done in each iteration.
+    p.push_back("Unroll");
+    if (o.threads > 1) {
+      // First those that two threads run whole.
+      p.push_back("PairLoops");
+      p.push_back({"SplitRows", {{"parts", o.threads}}});
+    }
     p.push_back("FoldConstants");
     p.push_back("SinkConstants");
   }

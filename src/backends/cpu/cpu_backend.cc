@@ -2,6 +2,7 @@
 /// team of threads.
 #include "backends/cpu/launch/kernel_launcher.h"
 #include "backends/cpu/launch/multi_launcher.h"
+#include "backends/cpu/launch/run_together.h"
 #include "codegen/llvm/compiler/llvm_compiler.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
@@ -19,7 +20,9 @@ class CpuBackend final : public HostBackend {
   std::string name() const override { return "cpu"; }
   Target target() const override { return "cpu"; }
   std::string default_pipeline() const override {
-    return StandardPipeline({PipelineEnd::kPlan, fusion_}).ToString();
+    PipelineOptions options{PipelineEnd::kPlan, fusion_};
+    options.threads = team_->threads();
+    return StandardPipeline(options).ToString();
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
@@ -32,6 +35,9 @@ class CpuBackend final : public HostBackend {
     for (size_t i = 0; i < kernels.size(); ++i)
       codes.push_back(LoadCpuKernel(*kernels[i], compiled[i]->binary));
     return cpu::MakeCpuMultiLauncher(lowered, std::move(codes), team_);
+  }
+  void RunTogether(size_t count, const std::function<void(size_t)>& part) override {
+    cpu::RunTogether(count, team_->threads(), part);
   }
   int threads() const override { return team_->threads(); }
   void set_threads(int n) override { team_->set_threads(n); }

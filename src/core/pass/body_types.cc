@@ -18,6 +18,7 @@ namespace {
 struct Slices {
   size_t first = 0, end = 0;
   std::vector<int64_t> axes;
+  int64_t parts = 1;  ///< of the first axis of these and of the states; the body gets one
   bool has(size_t operand) const { return first <= operand && operand < end; }
 };
 Slices SlicesOf(const NodePtr& n) {
@@ -30,6 +31,7 @@ Slices SlicesOf(const NodePtr& n) {
   s.first = size_t(end - sliced);
   s.end = size_t(end);
   s.axes.assign(size_t(sliced), 0);
+  s.parts = std::max<int64_t>(n->attr<int64_t>("parts"), 1);
   if (n->has_attr("scan_input_axes")) {
     const Ints& given = n->attr<Ints>("scan_input_axes");
     if (given.size() == s.axes.size()) s.axes.assign(given.begin(), given.end());
@@ -44,6 +46,12 @@ Shape WithoutAxis(const Shape& shape, int64_t axis) {
   std::vector<SymInt> dims = shape.dims();
   dims.erase(dims.begin() + axis);
   return Shape(std::move(dims));
+}
+
+Shape OnePart(Shape s, int64_t parts) {
+  if (parts > 1 && s.has_rank() && s.rank() > 0 && s[0].known() && s[0].is_const())
+    s.set(0, SymInt(s[0].value() / parts));
+  return s;
 }
 
 /// The body may change them: the state of a loop. It is the output of that number.
@@ -75,8 +83,9 @@ Operand OperandOf(const NodePtr& node, uint32_t before, size_t i, const NodePtr&
   const std::optional<uint32_t> state = StateOf(node, i, slices);
   const bool changes = state && s && !shapes[NodeEntry(node, *state)].same(*s);
   if (!s || changes) return {types[e], as_declared, false};
-  if (slices.has(i)) return {types[e], WithoutAxis(*s, slices.axes[i - slices.first]), false};
-  return {types[e], *s, !state};
+  if (slices.has(i))
+    return {types[e], OnePart(WithoutAxis(*s, slices.axes[i - slices.first]), slices.parts), false};
+  return {types[e], state ? OnePart(*s, slices.parts) : *s, !state};
 }
 bool DeclaresAll(const NodePtr& input, const Operand& known) {
   const std::optional<Shape> declared = DeclaredShape(input);
@@ -197,11 +206,13 @@ std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node) {
   if (IsOp(node, "If")) return 1;
   if (IsOp(node, "Loop") || IsOp(node, "Scan")) return 0;
   if (IsOp(node, builtin::kFused) || IsOp(node, builtin::kRegion)) return 0;
+  if (IsOp(node, builtin::kConcurrent)) return 0;
   return std::nullopt;
 }
 
 bool HasControlBodies(const NodePtr& node) {
-  return IsOp(node, "If") || IsOp(node, "Loop") || IsOp(node, "Scan");
+  return IsOp(node, "If") || IsOp(node, "Loop") || IsOp(node, "Scan") ||
+         IsOp(node, builtin::kConcurrent);
 }
 
 Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& shapes,

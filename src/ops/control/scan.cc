@@ -14,12 +14,15 @@ namespace {
 
 struct ScanParam : OpParam<ScanParam> {
   GraphAttr body;
-  int64_t num_scan_inputs, num_captures;
+  int64_t num_scan_inputs, num_captures, parts;
   Ints scan_input_axes, scan_input_directions, scan_output_axes, scan_output_directions;
   WEFT_OP_PARAM(ScanParam) {
     WEFT_FIELD(body).describe("(state..., slices..., captures...) -> (state..., slices...)");
     WEFT_FIELD(num_scan_inputs).describe("operands that are sliced");
     WEFT_FIELD(num_captures).set_default(0).describe("operands from outside of the body");
+    WEFT_FIELD(parts).set_default(1).describe(
+        "the body gets and gives a part of the first axis of states, slices and results, and runs "
+        "over each by itself; SplitRows says so");
     WEFT_FIELD(scan_input_axes).set_default({}).describe("sliced axis of each; default 0");
     WEFT_FIELD(scan_input_directions).set_default({}).describe("1: from the end");
     WEFT_FIELD(scan_output_axes).set_default({}).describe("axis that results are stacked on; 0");
@@ -52,6 +55,19 @@ Shape WithoutAxis(const Shape& x, int axis) {
   dims.erase(dims.begin() + axis);
   return Shape(std::move(dims));
 }
+/// Of the first axis one part, or of one part all.
+Shape OnePart(Shape s, int64_t parts, const NodePtr& n) {
+  if (parts == 1) return s;
+  WEFT_CHECK(
+      s.has_rank() && s.rank() > 0 && s[0].known() && s[0].is_const() && s[0].value() % parts == 0,
+      kShapeMismatch, "{}: {} has no {} equal parts", n->Describe(), s.ToString(), parts);
+  s.set(0, SymInt(s[0].value() / parts));
+  return s;
+}
+Shape AllParts(Shape s, int64_t parts) {
+  if (parts > 1 && s.has_rank() && s.rank() > 0) s.set(0, s[0] * SymInt(parts));
+  return s;
+}
 void ScanType(InferTypeContext& ctx) {
   const ScanSplit s = SplitScan(ctx.node(), size_t(ctx.num_inputs()));
   const InferredBody b = InferTypes(*ParamOf<ScanParam>(ctx.node()).body.graph, TypesFrom(ctx, 0));
@@ -77,12 +93,14 @@ void ScanShape(InferShapeContext& ctx) {
                ctx.node()->Describe());
     const int axis = AxisOf(EntryOr(p.scan_input_axes, k, 0), x.rank(), ctx.node());
     length = length.known() ? UnifyDims(ctx, length, x[axis], "the sliced dimensions") : x[axis];
-    x = WithoutAxis(x, axis);
+    x = OnePart(WithoutAxis(x, axis), p.parts, ctx.node());
   }
+  for (size_t k = 0; k < s.states; ++k) shapes[k] = OnePart(shapes[k], p.parts, ctx.node());
   std::vector<Shape> states;
   const InferredBody b =
       InferStates(*p.body.graph, TypesFrom(ctx, 0), shapes, &ctx.facts(), 0, s.states, 0, &states);
   int unbacked = 0;
+  for (Shape& state : states) state = AllParts(state, p.parts);
   SetStates(ctx, states, &unbacked);
   for (size_t k = 0; k < s.results; ++k) {
     const Shape one = b.shape(s.states + k);
@@ -91,7 +109,7 @@ void ScanShape(InferShapeContext& ctx) {
       continue;
     }
     const int axis = AxisOf(EntryOr(p.scan_output_axes, k, 0), one.rank() + 1, ctx.node());
-    std::vector<SymInt> dims = OuterDims(ctx, one, outer, &unbacked);
+    std::vector<SymInt> dims = OuterDims(ctx, AllParts(one, p.parts), outer, &unbacked);
     dims.insert(dims.begin() + axis, length.known() ? length : ctx.unbacked(unbacked));
     ++unbacked;
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
@@ -137,6 +155,112 @@ class RepeatedScan {
   bool possible_ = true;
 };
 
+/// A Scan in parts, whose axes are all the first. What an iteration reads and writes lies where the
+/// whole has it, a part of each.
+class ScanInParts {
+ public:
+  ScanInParts(const NodePtr& n, const ScanSplit& s, const Tensors& in, int64_t length,
+              ResultTensors* results)
+      : p_(ParamOf<ScanParam>(n)), s_(s), in_(in), length_(length) {
+    for (size_t k = 0; k < s.states; ++k)
+      if (!(*results)[k]) (*results)[k] = NewTensor(in[k]->dtype(), in[k]->dims());
+    for (size_t k = s.states; k < results->size(); ++k)
+      if (!(*results)[k]) (*results)[k] = NewStack(n, k);
+    results_ = *results;
+    for (size_t k = 0; k < s.states; ++k)
+      others_.push_back(NewTensor(in[k]->dtype(), in[k]->dims()));
+  }
+  /// All iterations over one part.
+  void Run(int64_t part, const BodyRunner& bodies) const {
+    std::unique_ptr<RepeatedBody> again;
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    for (int64_t i = 0; i < length_; ++i) {
+      RequestScope::Poll();
+      if (again) {
+        Point(part, i, &from, &to);
+        again->Run(from.data(), to.data());
+        continue;
+      }
+      const ResultTensors places = Places(part, i);
+      ResultTensors out = places;
+      bodies.Run("body", Operands(part, i), &out);
+      for (size_t k = 0; k < out.size(); ++k)
+        if (out[k] != places[k])
+          CopyElements(*out[k], 0, places[k].get(), 0, places[k]->num_elements());
+      if (i == 0 && length_ > 1) again = bodies.Repeat("body");
+    }
+  }
+
+ private:
+  std::shared_ptr<Tensor> NewStack(const NodePtr& n, size_t k) const {
+    Tensors one = Operands(0, 0);
+    const InferredBody body = InferFor(*p_.body.graph, one);
+    Dims dims = body.shape(k).ints();
+    WEFT_CHECK(!dims.empty(), kShapeMismatch, "{}: result {} has no axis", n->Describe(), k);
+    dims[0] *= p_.parts;
+    dims.insert(dims.begin(), length_);
+    return NewTensor(body.type(k).dtype, dims);
+  }
+  int64_t SliceOf(size_t k, int64_t i) const {
+    return EntryOr(p_.scan_input_directions, k, 0) == 1 ? length_ - 1 - i : i;
+  }
+  int64_t StackAt(size_t k, int64_t i) const {
+    return EntryOr(p_.scan_output_directions, k, 0) == 1 ? length_ - 1 - i : i;
+  }
+  /// Where state k lies behind iteration i; the last one is the result.
+  const std::shared_ptr<Tensor>& StateBehind(size_t k, int64_t i) const {
+    return (length_ - 1 - i) % 2 == 0 ? results_[k] : others_[k];
+  }
+  TensorPtr StateBefore(size_t k, int64_t i) const {
+    return i == 0 ? in_[k] : TensorPtr(StateBehind(k, i - 1));
+  }
+  std::shared_ptr<Tensor> One(const TensorPtr& whole, int64_t part) const {
+    return PartOf(std::const_pointer_cast<Tensor>(whole), part, p_.parts);
+  }
+  Tensors Operands(int64_t part, int64_t i) const {
+    Tensors args;
+    for (size_t k = 0; k < s_.states; ++k) args.push_back(One(StateBefore(k, i), part));
+    for (size_t k = 0; k < s_.slices; ++k)
+      args.push_back(One(SliceAt(in_[s_.states + k], 0, SliceOf(k, i)), part));
+    args.insert(args.end(), in_.end() - long(s_.captures), in_.end());
+    return args;
+  }
+  ResultTensors Places(int64_t part, int64_t i) const {
+    ResultTensors places;
+    for (size_t k = 0; k < s_.states; ++k) places.push_back(One(StateBehind(k, i), part));
+    for (size_t k = 0; k < s_.results; ++k)
+      places.push_back(One(SliceAt(results_[s_.states + k], 0, StackAt(k, i)), part));
+    return places;
+  }
+  /// The same as pointers.
+  void Point(int64_t part, int64_t i, std::vector<const void*>* from,
+             std::vector<void*>* to) const {
+    const auto at = [&](const Tensor& t, int64_t slice, int64_t slices) {
+      const int64_t each = t.num_bytes() / slices;
+      return static_cast<const char*>(t.data()) + slice * each + part * (each / p_.parts);
+    };
+    from->clear();
+    to->clear();
+    for (size_t k = 0; k < s_.states; ++k) {
+      from->push_back(at(*StateBefore(k, i), 0, 1));
+      to->push_back(const_cast<char*>(at(*StateBehind(k, i), 0, 1)));
+    }
+    for (size_t k = 0; k < s_.slices; ++k)
+      from->push_back(at(*in_[s_.states + k], SliceOf(k, i), length_));
+    for (auto t = in_.end() - long(s_.captures); t != in_.end(); ++t)
+      from->push_back(*t ? (*t)->data() : nullptr);
+    for (size_t k = 0; k < s_.results; ++k)
+      to->push_back(const_cast<char*>(at(*results_[s_.states + k], StackAt(k, i), length_)));
+  }
+
+  const ScanParam& p_;
+  const ScanSplit& s_;
+  const Tensors& in_;
+  const int64_t length_;
+  ResultTensors results_, others_;
+};
+
 void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
              ResultTensors* results) {
   const auto& p = ParamOf<ScanParam>(n);
@@ -151,6 +275,13 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     WEFT_CHECK(length < 0 || length == extent, kShapeMismatch, "{}: sliced dimensions {} and {}",
                n->Describe(), length, extent);
     length = extent;
+  }
+  if (p.parts > 1 && length > 0) {
+    const ScanInParts scan(n, s, in, length, results);
+    bodies.RunTogether(size_t(p.parts), [&](size_t part, const BodyRunner& runner) {
+      scan.Run(int64_t(part), runner);
+    });
+    return;
   }
   std::vector<StackedResult> stacks;
   for (size_t k = 0; k < s.results; ++k)
@@ -180,7 +311,8 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
       types.push_back(in[i] ? Type(in[i]->dtype()) : Type());
       Dims dims = in[i] ? in[i]->dims() : Dims();
       if (i >= s.states && i < s.states + s.slices) dims.erase(dims.begin() + axes[i - s.states]);
-      shapes.push_back(Shape::OfInts(dims));
+      const bool whole = i >= s.states + s.slices;
+      shapes.push_back(OnePart(Shape::OfInts(dims), whole ? 1 : p.parts, n));
     }
     return InferBody(*p.body.graph, types, shapes);
   };
@@ -191,6 +323,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
 
 std::vector<NodeEntry> ScanGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {
   const auto& p = ParamOf<ScanParam>(n);
+  WEFT_CHECK(p.parts == 1, kUnsupported, "{}: a gradient of a Scan in parts", n->Describe());
   const ScanSplit s = SplitScan(n, n->num_inputs());
   Recurrence r;
   r.node = n;

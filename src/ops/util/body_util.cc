@@ -199,6 +199,11 @@ bool SlicesLieTogether(const Tensor& x, int axis) {
   const int bits = DTypeBits(x.dtype());
   return x.is_tensor() && bits > 0 && bits % 8 == 0 && Span(x.dims(), 0, size_t(axis)) == 1;
 }
+std::shared_ptr<Tensor> PartOf(const std::shared_ptr<Tensor>& x, int64_t part, int64_t parts) {
+  Dims dims = x->dims();
+  dims[0] /= parts;
+  return ViewOf(x, part * Span(dims, 0, dims.size()), dims);
+}
 TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i) {
   const Dims dims = WithoutAxis(x->dims(), axis);
   const int64_t extent = x->dims()[size_t(axis)];

@@ -64,6 +64,8 @@ inline int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
 bool SlicesLieTogether(const Tensor& x, int axis);
 /// Element `i` along `axis`, that axis gone: a view of `x` where its elements lie together there.
 TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i);
+/// Part number `part` of `parts` equal ones of the first axis: a view.
+std::shared_ptr<Tensor> PartOf(const std::shared_ptr<Tensor>& x, int64_t part, int64_t parts);
 /// FHostEval of an operator with bodies: the Evaluator runs them.
 FHostEval HostByEvaluator(FRunBodies run);
 

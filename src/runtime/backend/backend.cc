@@ -49,6 +49,10 @@ void DeviceStream::Replay(const Recording&) {
   WEFT_THROW(kInternal, "this stream records nothing");
 }
 
+void HostBackend::RunTogether(size_t count, const std::function<void(size_t)>& part) {
+  for (size_t k = 0; k < count; ++k) part(k);
+}
+
 std::string Backend::default_pipeline() const { return StandardPipeline().ToString(); }
 
 bool Backend::Runs(const std::string& code_target) const {

@@ -13,7 +13,27 @@ bool MayHaveBodyPrograms(const NodePtr& n) {
   return IsOp(n, builtin::kRegion) || HasControlBodies(n);
 }
 
-BodyPrograms::BodyPrograms(const NodePtr& n, const std::shared_ptr<Backend>& backend) : node_(n) {
+namespace {
+
+/// Parts of the node run at the same time, a thread each: where its steps leave threads idle, which
+/// are those of few threads, and small ones.
+bool RunsTogether(const NodePtr& n, const Backend& backend) {
+  if (backend.threads() <= 1) return false;
+  if (IsOp(n, "Scan")) return n->attr<int64_t>("parts") > 1;
+  constexpr int64_t kSmall = 1 << 20;
+  return IsOp(n, builtin::kConcurrent) &&
+         (backend.threads() < 4 || n->attr<int64_t>("work") <= kSmall);
+}
+
+}  // namespace
+
+BodyPrograms::BodyPrograms(const NodePtr& n, const std::shared_ptr<Backend>& given) : node_(n) {
+  std::shared_ptr<Backend> backend = given;
+  if (RunsTogether(n, *given))
+    if (std::shared_ptr<Backend> alone = given->WithThreads(1); alone && given->host()) {
+      together_ = given;
+      backend = std::move(alone);
+    }
   for (const std::string& name : BodyNames(n)) {
     const Graph& body = *n->attr<GraphPtr>(name);
     if (IsPlanned(body)) programs_[name] = MakePlannedProgram(body, backend);
@@ -37,8 +57,8 @@ void BodyPrograms::TakeCallOptions(const CallOptions& options) {
   for (auto& [name, body] : programs_) body->TakeCallOptions(options);
 }
 
-ProgramState& StateOf(const Program::Impl& program, BodyStates* states) {
-  std::unique_ptr<ProgramState>& state = (*states)[&program];
+ProgramState& StateOf(const Program::Impl& program, BodyStates* states, size_t part) {
+  std::unique_ptr<ProgramState>& state = (*states)[{&program, part}];
   if (!state) {
     state = program.NewState();
     state->keeps_outputs = true;
@@ -48,23 +68,34 @@ ProgramState& StateOf(const Program::Impl& program, BodyStates* states) {
 
 class BodyPrograms::Runner final : public BodyRunner {
  public:
-  Runner(const BodyPrograms& bodies, BodyStates* states, ProgramState* of_all)
-      : bodies_(bodies), states_(states), of_all_(of_all) {}
+  Runner(const BodyPrograms& bodies, BodyStates* states, ProgramState* of_all, size_t part = 0)
+      : bodies_(bodies), states_(states), of_all_(of_all), part_(part) {}
   void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
            ResultTensors* results) const override {
     const Program::Impl* body = bodies_.Find(name);
     if (!body) return Evaluate(*bodies_.node_->attr<GraphPtr>(name), inputs, results);
-    ProgramState& state = StateOf(*body, states_);
+    ProgramState& state = StateOf(*body, states_, part_);
     body->Run(state, inputs, results);
     of_all_->bytes_moved += state.bytes_moved;
   }
   std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override {
     const Program::Impl* body = bodies_.Find(name);
     if (!body) return nullptr;
-    ProgramState& state = StateOf(*body, states_);
+    ProgramState& state = StateOf(*body, states_, part_);
     std::unique_ptr<RepeatedBody> again = body->Repeat(state);
     if (!again) return nullptr;
     return std::make_unique<Counted>(std::move(again), state.bytes_moved, &of_all_->bytes_moved);
+  }
+  void RunTogether(size_t count,
+                   const std::function<void(size_t, const BodyRunner&)>& part) const override {
+    // A profile is of one step after another.
+    if (!bodies_.together_ || of_all_->profile) return BodyRunner::RunTogether(count, part);
+    std::vector<ProgramState> of_part(count);
+    for (size_t k = 0; k < count; ++k)
+      for (const auto& [name, body] : bodies_.programs_) StateOf(*body, states_, k);
+    bodies_.together_->host()->RunTogether(
+        count, [&](size_t k) { part(k, Runner(bodies_, states_, &of_part[k], k)); });
+    for (const ProgramState& s : of_part) of_all_->bytes_moved += s.bytes_moved;
   }
 
  private:
@@ -90,6 +121,7 @@ class BodyPrograms::Runner final : public BodyRunner {
   const BodyPrograms& bodies_;
   BodyStates* states_;
   ProgramState* of_all_;
+  const size_t part_;  ///< whose states it uses
 };
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states,
@@ -97,7 +129,7 @@ void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* sta
   static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
   (*runs.find(node_->op()))(node_, inputs, Runner(*this, states, of_all), results);
   for (const auto& [name, body] : programs_)
-    if (const auto it = states->find(body.get()); it != states->end())
+    if (const auto it = states->find({body.get(), 0}); it != states->end())
       of_all->kernels_failed += it->second->kernels_failed;
 }
 

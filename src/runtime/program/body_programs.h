@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program_impl.h"
@@ -12,8 +13,9 @@
 
 namespace weft {
 
-/// What a session keeps for each program of a body.
-using BodyStates = std::map<const Program::Impl*, std::unique_ptr<ProgramState>>;
+/// What a session keeps for each program of a body (more than one where parts of a node run it at the
+/// same time).
+using BodyStates = std::map<std::pair<const Program::Impl*, size_t>, std::unique_ptr<ProgramState>>;
 
 class BodyPrograms {
  public:
@@ -32,12 +34,13 @@ class BodyPrograms {
  private:
   class Runner;
   NodePtr node_;
+  std::shared_ptr<Backend> together_;  ///< whose threads parts of the node have, one each
   std::map<std::string, std::unique_ptr<Program::Impl>> programs_;
 };
 
 /// Regions, and control flow.
 bool MayHaveBodyPrograms(const NodePtr& n);
 /// The state of a body's program, made where there is none: what it is given is written in place.
-ProgramState& StateOf(const Program::Impl& program, BodyStates* states);
+ProgramState& StateOf(const Program::Impl& program, BodyStates* states, size_t part = 0);
 
 }  // namespace weft

@@ -37,6 +37,13 @@ class BodyRunner {
   virtual std::unique_ptr<RepeatedBody> Repeat(const std::string& /*name*/) const {
     return nullptr;
   }
+  /// part(0, r0) .. part(count - 1, r), each once, at the same time where this runner has threads
+  /// for them, and with a runner of its own for each. The first exception is thrown when all have
+  /// ended.
+  virtual void RunTogether(size_t count,
+                           const std::function<void(size_t, const BodyRunner&)>& part) const {
+    for (size_t k = 0; k < count; ++k) part(k, *this);
+  }
 };
 
 /// Runs a node by its bodies. `inputs` has null for an absent operand. `results`: one an output,

@@ -13,6 +13,11 @@
 
 namespace weft {
 
+namespace builtin {
+/// attrs first, second: graphs that may run at the same time; the inputs of both are all operands
+inline constexpr const char* kConcurrent = "weft::Concurrent";
+}  // namespace builtin
+
 /// What is known of the operands that a body gets, in the order of its inputs. Each list may be
 /// shorter than that.
 struct BodyOperands {
@@ -51,7 +56,7 @@ WEFT_API std::optional<Graph> FittingBody(const NodePtr& node, const std::string
 /// knows their values. Passes enter no other body: what they would write down of sizes could not be
 /// told in a run.
 WEFT_API bool TellsItsSizes(const Graph& body);
-/// If, Loop and Scan: their bodies are graphs of their own, which passes enter.
+/// If, Loop, Scan and weft::Concurrent: their bodies are graphs of their own, which passes enter.
 WEFT_API bool HasControlBodies(const NodePtr& node);
 /// Puts a body in the place of one that computes the same: what is known of the graph still holds.
 WEFT_API void ReplaceBody(Graph& graph, const NodePtr& node, const std::string& name, Graph body);

@@ -3,11 +3,10 @@
 /// Exporters write one for every squeeze of an extent that they do not know. A branch in which a
 /// size depends on data stays inside: the graph around it would fall into regions for it.
 #include <algorithm>
-#include <unordered_map>
 
 #include "build.h"
+#include "passes/rewrite/inline_body.h"
 #include "weft/core/graph/builtin_ops.h"
-#include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/rewrite_rule.h"
 #include "weft/core/pass/body_types.h"
@@ -59,33 +58,8 @@ std::vector<NodeEntry> DecidedBranch(RewriteContext& ctx, const NodePtr& n) {
   if (!known && (!constant || constant->num_elements() != 1)) return {};
   const bool holds = known ? !followed->elements[0].is(0) : constant->at_int(0) != 0;
   const GraphPtr body = n->attr<GraphPtr>(holds ? "then_branch" : "else_branch");
-  const std::vector<NodePtr> order = body->TopoOrder();
-  std::unordered_map<EntryKey, NodeEntry> here;
-  for (size_t i = 0; i < body->inputs().size(); ++i)
-    here[NodeEntry(body->inputs()[i]).key()] = n->inputs[i + 1];
-  for (const NodePtr& m : order) {
-    const bool operand = here.count(NodeEntry(m).key()) != 0;
-    if (HasEffect(m) || (m->is_variable() && !operand && !Graph::ConstantOf(NodeEntry(m))))
-      return {};
-  }
-  if (!SizesAreOuter(ctx, n, *body)) return {};
-  Graph& g = ctx.graph();
-  const auto find = [&](const NodeEntry& e) { return e.node ? here.at(e.key()) : NodeEntry(); };
-  for (const NodePtr& m : order) {
-    if (here.count(NodeEntry(m).key())) continue;
-    if (m->is_variable()) {
-      here[NodeEntry(m).key()] = g.AddConstant(Graph::ConstantOf(NodeEntry(m)));
-      continue;
-    }
-    std::vector<NodeEntry> inputs;
-    for (const NodeEntry& e : m->inputs) inputs.push_back(find(e));
-    const NodePtr copy = g.AddCopy(m, inputs);
-    for (uint32_t i = 0; i < m->num_outputs(); ++i)
-      here[NodeEntry(m, i).key()] = NodeEntry(copy, i);
-  }
-  std::vector<NodeEntry> outputs;
-  for (const NodeEntry& e : body->outputs) outputs.push_back(find(e));
-  return outputs;
+  if (!CanInline(*body) || !SizesAreOuter(ctx, n, *body)) return {};
+  return InlineBody(ctx.graph(), *body, {n->inputs.begin() + 1, n->inputs.end()});
 }
 WEFT_REGISTER_REWRITE_RULE("decided-branch")
     .group("shape-arithmetic")

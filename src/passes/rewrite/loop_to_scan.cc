@@ -1,0 +1,299 @@
+/// loop_to_scan.cc: LoopToScan. A Loop that runs a number of times that is known, with states that
+/// keep their shapes, is a Scan.
+///   needs      shape, dtype, value
+///   provides   -
+///   preserves  -
+///   never      guesses a count: M with a condition that cannot fail, or a counter that a condition
+///              compares with a constant
+///   cost       linear in nodes and bodies
+///
+///   Loop(5, _, h, x) {i, _, h, x -> true, h + Gather(x, i)}  ->  Scan(h, x) {h, v -> h + v}
+///
+/// Of a Scan more is known: how long its results are, and which of its operands are slices, so that
+/// other passes take products of them out of it. A counter is the number of the iteration, or a
+/// state that grows by one; where it is read otherwise than to select, the counter itself, or the
+/// numbers of all iterations, stay.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/core/pass/pass.h"
+
+namespace weft {
+namespace {
+
+/// Beyond, whoever wrote the count meant no bound.
+constexpr int64_t kMostTrips = 1 << 20;
+
+NodeEntry BehindIdentity(NodeEntry e) {
+  while (e.node && IsOp(e.node, builtin::kIdentity)) e = e.node->inputs[0];
+  return e;
+}
+
+class Converter {
+ public:
+  /// `body` with what is known of its operands.
+  Converter(Graph& g, const NodePtr& loop, Graph body)
+      : g_(g),
+        loop_(loop),
+        body_(std::move(body)),
+        shapes_(body_.GetAttr<ShapeMap>("shape")),
+        values_(body_.AttrOr<ValueMap>("value")),
+        captures_(size_t(loop->attr<int64_t>("num_captures"))),
+        states_(loop->num_inputs() - 2 - captures_) {}
+
+  bool Can() {
+    if (HasEffect(loop_) || !KeepsStates()) return false;
+    trips_ = Trips();
+    return trips_ > 0;
+  }
+  void Apply() {
+    const std::vector<NodePtr> inputs = body_.inputs();
+    body_.ReplaceUses(NodeEntry(inputs[1]), body_.AddConstant(Tensor::Scalar(DType::kBool, 1)));
+    for (const NodePtr& n : body_.TopoOrder()) Slice(n);
+    std::vector<NodeEntry> outputs;
+    std::vector<std::string> names;
+    for (size_t i = 1; i < body_.outputs.size(); ++i) {
+      outputs.push_back(body_.outputs[i]);
+      names.push_back(body_.OutputName(i));
+    }
+    body_.outputs = outputs;
+    for (size_t i = 0; i < names.size(); ++i) body_.SetOutputName(i, names[i]);
+    body_.EraseDead();
+    // A Scan needs a slice to know how long it is.
+    const bool number_read = !inputs[0]->uses().empty() || body_.is_output(inputs[0]);
+    if (number_read || slices_.empty()) {
+      std::vector<int64_t> all(static_cast<size_t>(trips_));
+      std::iota(all.begin(), all.end(), 0);
+      slices_.push_back({g_.AddConstant(Tensor::Ints(all)), inputs[0]});
+    }
+    std::vector<NodePtr> ordered(inputs.begin() + 2, inputs.begin() + 2 + long(states_));
+    std::vector<NodeEntry> operands(loop_->inputs.begin() + 2,
+                                    loop_->inputs.begin() + 2 + long(states_));
+    for (const Sliced& s : slices_) {
+      ordered.push_back(s.inside);
+      operands.push_back(s.outside);
+    }
+    ordered.insert(ordered.end(), inputs.begin() + 2 + long(states_), inputs.end());
+    operands.insert(operands.end(), loop_->inputs.begin() + 2 + long(states_), loop_->inputs.end());
+    body_.SetInputs(ordered);
+    body_.EraseDead();
+    const AttrDict attrs{{"body", std::make_shared<const Graph>(std::move(body_))},
+                         {"num_scan_inputs", int64_t(slices_.size())},
+                         {"num_captures", int64_t(captures_)}};
+    const NodePtr made = g_.AddNode("Scan", operands, attrs, loop_->attrs.name);
+    std::vector<NodeEntry> results;
+    for (uint32_t k = 0; k < loop_->num_outputs(); ++k) results.emplace_back(made, k);
+    g_.ReplaceNode(loop_, results);
+    g_.Erase(loop_);
+  }
+  int64_t num_selected() const { return int64_t(selected_.size()); }
+
+ private:
+  struct Sliced {
+    NodeEntry outside;
+    NodePtr inside;
+  };
+
+  bool KeepsStates() const {
+    const auto& shapes = g_.GetAttr<ShapeMap>("shape");
+    const auto& types = g_.GetAttr<TypeMap>("dtype");
+    for (size_t k = 0; k < states_; ++k) {
+      const NodeEntry before = loop_->inputs[2 + k], after(loop_, uint32_t(k));
+      if (!before.node || !types[before].is_tensor() || !types[before].known() ||
+          !shapes[before].fully_known() || !shapes[before].same(shapes[after]))
+        return false;
+    }
+    return true;
+  }
+  /// Of one element, and known.
+  static std::optional<int64_t> IntOf(const ValueMap& values, const NodeEntry& e) {
+    if (!e.node) return std::nullopt;
+    if (const TensorPtr c = Graph::ConstantOf(e))
+      return c->is_tensor() && c->num_elements() == 1 && IsInteger(c->dtype())
+                 ? std::optional(c->at_int(0))
+                 : std::nullopt;
+    const SymTensorPtr* v = values.find(e);
+    if (!v || !*v || (*v)->elements.size() != 1 || !(*v)->is_const()) return std::nullopt;
+    return (*v)->ints()[0];
+  }
+  static bool IsInteger(DType t) {
+    return t == DType::kI64 || t == DType::kI32 || t == DType::kBool;
+  }
+  std::optional<int64_t> Outside(const NodeEntry& e) const {
+    return IntOf(g_.AttrOr<ValueMap>("value"), e);
+  }
+  std::optional<int64_t> Inside(const NodeEntry& e) const {
+    const std::optional<size_t> i = InputOf(e);
+    if (i && *i >= 2 + states_) return Outside(loop_->inputs[*i]);
+    return i ? std::nullopt : IntOf(values_, e);
+  }
+  std::optional<size_t> InputOf(const NodeEntry& e) const {
+    const auto& inputs = body_.inputs();
+    const auto at = std::find(inputs.begin(), inputs.end(), e.node);
+    return at == inputs.end() ? std::nullopt : std::optional(size_t(at - inputs.begin()));
+  }
+  /// x and c of x + c, one of which is not known; else nothing.
+  std::optional<std::pair<NodeEntry, int64_t>> Sum(const NodeEntry& e) const {
+    if (IsOp(e.node, "Add"))
+      for (size_t i : {0, 1})
+        if (const auto c = Inside(e.node->inputs[1 - i])) return {{e.node->inputs[i], *c}};
+    if (IsOp(e.node, "Sub"))
+      if (const auto c = Inside(e.node->inputs[1])) return {{e.node->inputs[0], -*c}};
+    return std::nullopt;
+  }
+  /// What is added to the number of the iteration to get `e`; nothing: it is no counter.
+  std::optional<int64_t> Counter(const NodeEntry& given) const {
+    NodeEntry e = BehindIdentity(given);
+    int64_t more = 0;
+    if (const auto sum = Sum(e)) {
+      e = BehindIdentity(sum->first);
+      more = sum->second;
+    }
+    const std::optional<size_t> i = InputOf(e);
+    std::optional<int64_t> first;
+    if (i == size_t{0}) first = 0;
+    if (i && *i >= 2 && *i < 2 + states_) {
+      const auto next = Sum(BehindIdentity(body_.outputs[*i - 1]));
+      if (next && next->second == 1 && BehindIdentity(next->first) == e)
+        first = Outside(loop_->inputs[*i]);
+    }
+    constexpr int64_t kFar = int64_t{1} << 30;  // an i32 does not wrap on the way
+    if (!first || std::abs(*first) > kFar || std::abs(more) > kFar) return std::nullopt;
+    return *first + more;
+  }
+  /// 0: not known, or none.
+  int64_t Trips() const {
+    const NodeEntry begins = loop_->inputs[1];
+    if (begins.node && Outside(begins) != 1) return 0;
+    int64_t most = INT64_MAX;
+    if (loop_->inputs[0].node) {
+      const auto m = Outside(loop_->inputs[0]);
+      if (!m) return 0;
+      most = *m;
+    }
+    const NodeEntry goes_on = BehindIdentity(body_.outputs[0]);
+    if (InputOf(goes_on) != size_t{1} && Inside(goes_on) != 1) {
+      const auto compared = Compared(goes_on);
+      if (!compared) return 0;
+      most = std::min(most, *compared);
+    }
+    return most <= kMostTrips ? most : 0;
+  }
+  /// How often a loop runs that goes on while a counter is below a constant.
+  std::optional<int64_t> Compared(const NodeEntry& goes_on) const {
+    struct Way {
+      const char* op;
+      size_t counter;
+      int64_t more;
+    };
+    for (const Way& w : {Way{"Less", 0, 0}, Way{"Greater", 1, 0}, Way{"LessOrEqual", 0, 1},
+                         Way{"GreaterOrEqual", 1, 1}}) {
+      if (!IsOp(goes_on.node, w.op)) continue;
+      const auto first = Counter(goes_on.node->inputs[w.counter]);
+      const auto end = Inside(goes_on.node->inputs[1 - w.counter]);
+      // The first iteration is not asked, and iteration t is followed where first + t < end.
+      if (first && end && std::abs(*end) <= 2 * kMostTrips)
+        return std::max<int64_t>(*end + w.more - *first, 0) + 1;
+    }
+    return std::nullopt;
+  }
+
+  /// A Gather from a capture by a counter is a slice.
+  void Slice(const NodePtr& n) {
+    if (!IsOp(n, "Gather")) return;
+    const NodeEntry x = BehindIdentity(n->inputs[0]);
+    const std::optional<size_t> i = InputOf(x);
+    const TensorPtr constant = Graph::ConstantOf(x);
+    if ((!i || *i < 2 + states_) && !constant) return;
+    const NodeEntry outer = constant ? NodeEntry() : loop_->inputs[*i];
+    const Shape s = shapes_[x];
+    const Shape* at = shapes_.find(n->inputs[1]);
+    if ((!constant && !outer.node) || !at || !at->has_rank() || at->rank() != 0 || !s.has_rank() ||
+        s.rank() == 0)
+      return;
+    int64_t axis = n->attr<int64_t>("axis");
+    if (axis < 0) axis += s.rank();
+    const SymInt extent = s[int(axis)];
+    const auto first = Counter(n->inputs[1]);
+    if (!first || *first < 0 || !extent.known() || !extent.is_const() ||
+        *first + trips_ > extent.value())
+      return;
+    const Selected key{x.key(), *first, axis};
+    auto known = std::find_if(selected_.begin(), selected_.end(),
+                              [&](const auto& have) { return have.first == key; });
+    if (known == selected_.end()) {
+      NodeEntry whole = constant ? g_.AddConstant(constant) : outer;
+      if (*first > 0 || *first + trips_ < extent.value())
+        whole = NodeEntry(g_.AddNode("Slice", {whole, g_.AddConstant(Tensor::Ints({*first})),
+                                               g_.AddConstant(Tensor::Ints({*first + trips_})),
+                                               g_.AddConstant(Tensor::Ints({axis}))}));
+      if (axis > 0) {
+        std::vector<int64_t> perm(size_t(s.rank()));
+        std::iota(perm.begin(), perm.end(), 0);
+        std::rotate(perm.begin(), perm.begin() + axis, perm.begin() + axis + 1);
+        whole =
+            NodeEntry(g_.AddNode("Transpose", {whole}, {{"perm", Ints(perm.begin(), perm.end())}}));
+      }
+      const NodePtr inside = body_.AddInput(n->attrs.name);
+      slices_.push_back({whole, inside});
+      known = selected_.insert(selected_.end(), {key, inside});
+    }
+    body_.ReplaceUses(NodeEntry(n), NodeEntry(known->second));
+  }
+
+  Graph& g_;
+  const NodePtr loop_;
+  Graph body_;
+  const ShapeMap shapes_;  // of the body as it was given
+  const ValueMap values_;
+  const size_t captures_, states_;
+  int64_t trips_ = 0;
+  std::vector<Sliced> slices_;
+  using Selected = std::tuple<EntryKey, int64_t, int64_t>;  ///< tensor, first, axis
+  std::vector<std::pair<Selected, NodePtr>> selected_;
+};
+
+Graph LoopToScan(Graph g, PassContext& ctx) {
+  std::vector<NodePtr> loops;
+  for (const NodePtr& n : g.TopoOrder())
+    if (IsOp(n, "Loop")) loops.push_back(n);
+  if (loops.empty()) return g;
+  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
+  const TypeMap types = g.GetAttr<TypeMap>("dtype");
+  const ValueMap values = g.GetAttr<ValueMap>("value");
+  const Facts facts = g.AttrOr<Facts>("facts");
+  bool any = false;
+  for (const NodePtr& n : loops) {
+    Converter converter(g, n, TypedBody(n, "body", shapes, types, &values, &facts));
+    if (!converter.Can() || !ctx.Fuel("converted", n)) continue;
+    converter.Apply();
+    ctx.Count("converted");
+    ctx.Count("slices", converter.num_selected());
+    any = true;
+  }
+  if (any) g.EraseDead();
+  return g;
+}
+
+WEFT_REGISTER_PASS(LoopToScan)
+    .describe("makes a Scan of a Loop that runs a known number of times")
+    .set_body(LoopToScan)
+    .enters_bodies()
+    .set_change_graph(true)
+    .keeps_onnx()
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .depend_graph_attr("value")
+    .statistic("converted", "loops")
+    .statistic("slices", "selections by a counter that became slices");
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,131 @@
+/// unroll.cc: Unroll. A Scan of few iterations of a small body is its iterations, one after the
+/// other.
+///   needs      shape, dtype
+///   provides   -
+///   preserves  -
+///   never      copies loops, effects or draws
+///   cost       nodes that it makes, bounded by its options
+///
+///   h, y = Scan(h0, x) {h, v -> h + v, h}  of two slices
+///     ->  h1 = h0 + x[0];  h = h1 + x[1];  y = [h0, h1]
+///
+/// Element-wise iterations are one kernel then, and what stands behind the loop joins it.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "inline_body.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/graph/repeatable.h"
+#include "weft/core/op/op.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/core/pass/pass.h"
+
+namespace weft {
+namespace {
+
+int64_t EntryOr(const NodePtr& n, const char* name, size_t i) {
+  if (!n->has_attr(name)) return 0;
+  const Ints& list = n->attr<Ints>(name);
+  return i < list.size() ? list[i] : 0;
+}
+
+class Unroller {
+ public:
+  Unroller(Graph& g, const NodePtr& scan)
+      : g_(g),
+        scan_(scan),
+        body_(*scan->attr<GraphPtr>("body")),
+        slices_(size_t(scan->attr<int64_t>("num_scan_inputs"))),
+        captures_(size_t(scan->attr<int64_t>("num_captures"))),
+        states_(scan->num_inputs() - slices_ - captures_) {}
+
+  /// Looks at the graph as it was given; after this it may have changed around the node.
+  bool Can(const ShapeMap& shapes, int64_t most_trips, int64_t most_nodes) {
+    for (size_t k = 0; k < slices_; ++k) {
+      const Shape& x = shapes[scan_->inputs[states_ + k]];
+      if (!x.has_rank() || x.rank() == 0) return false;
+      const int64_t axis = EntryOr(scan_, "scan_input_axes", k);
+      axes_.push_back(axis < 0 ? axis + x.rank() : axis);
+      const SymInt length = x[int(axes_.back())];
+      if (length.known() && length.is_const()) trips_ = length.value();
+    }
+    int64_t nodes = 0;
+    for (const NodePtr& n : body_.TopoOrder()) {
+      if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
+      if (!IsRepeatable(n) || HasControlBodies(n)) return false;
+      ++nodes;
+    }
+    return trips_ > 0 && trips_ <= most_trips && nodes <= most_nodes / trips_ && CanInline(body_);
+  }
+  void Apply() {
+    std::vector<NodeEntry> states(scan_->inputs.begin(), scan_->inputs.begin() + long(states_));
+    std::vector<std::vector<NodeEntry>> results(scan_->num_outputs() - states_);
+    for (int64_t t = 0; t < trips_; ++t) {
+      std::vector<NodeEntry> operands = states;
+      for (size_t k = 0; k < slices_; ++k) operands.push_back(SliceAt(k, t));
+      operands.insert(operands.end(), scan_->inputs.end() - long(captures_), scan_->inputs.end());
+      const std::vector<NodeEntry> out = InlineBody(g_, body_, operands);
+      std::copy(out.begin(), out.begin() + long(states_), states.begin());
+      for (size_t k = 0; k < results.size(); ++k) results[k].push_back(out[states_ + k]);
+    }
+    for (size_t k = 0; k < results.size(); ++k) states.push_back(Stacked(k, results[k]));
+    g_.ReplaceNode(scan_, states);
+    g_.Erase(scan_);
+  }
+
+ private:
+  NodeEntry SliceAt(size_t k, int64_t t) {
+    const bool backward = EntryOr(scan_, "scan_input_directions", k) == 1;
+    const NodeEntry at =
+        g_.AddConstant(Tensor::Scalar(DType::kI64, double(backward ? trips_ - 1 - t : t)));
+    return NodeEntry(g_.AddNode("Gather", {scan_->inputs[states_ + k], at}, {{"axis", axes_[k]}}));
+  }
+  NodeEntry Stacked(size_t k, std::vector<NodeEntry> all) {
+    const int64_t axis = EntryOr(scan_, "scan_output_axes", k);
+    if (EntryOr(scan_, "scan_output_directions", k) == 1) std::reverse(all.begin(), all.end());
+    for (NodeEntry& e : all)
+      e = NodeEntry(g_.AddNode("Unsqueeze", {e, g_.AddConstant(Tensor::Ints({axis}))}));
+    return all.size() == 1 ? all[0] : NodeEntry(g_.AddNode("Concat", all, {{"axis", axis}}));
+  }
+
+  Graph& g_;
+  const NodePtr scan_;
+  const Graph body_;
+  const size_t slices_, captures_, states_;
+  int64_t trips_ = 0;
+  std::vector<int64_t> axes_;  ///< of the slices
+};
+
+Graph Unroll(Graph g, PassContext& ctx) {
+  std::vector<Unroller> small;
+  const int64_t most_trips = ctx.option<int64_t>("most_trips"),
+                most_nodes = ctx.option<int64_t>("most_nodes");
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (!IsOp(n, "Scan")) continue;
+    Unroller unroller(g, n);
+    if (unroller.Can(g.GetAttr<ShapeMap>("shape"), most_trips, most_nodes) &&
+        ctx.Fuel("unrolled", n))
+      small.push_back(std::move(unroller));
+  }
+  for (Unroller& u : small) u.Apply();
+  ctx.Count("unrolled", int64_t(small.size()));
+  if (!small.empty()) g.EraseDead();
+  return g;
+}
+
+WEFT_REGISTER_PASS(Unroll)
+    .describe("writes out the iterations of a Scan of few iterations and a small body")
+    .set_body(Unroll)
+    .enters_bodies()
+    .set_change_graph(true)
+    .keeps_onnx()
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .option("most_trips", int64_t{8}, "iterations of a Scan that is written out")
+    .option("most_nodes", int64_t{64}, "nodes that it may become")
+    .statistic("unrolled", "loops");
+
+}  // namespace
+}  // namespace weft
