@@ -7,7 +7,6 @@
 #include <climits>
 
 #include "ops/util/body_gradient.h"
-#include "weft/support/request.h"
 
 namespace weft::ops {
 namespace {
@@ -156,11 +155,12 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   for (size_t k = 0; k < s.results; ++k)
     stacks.emplace_back(n, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
                         EntryOr(p.scan_output_directions, k, 0) == 1);
+  const CountedBody body(bodies, states, stacks);
   ResultTensors out(s.states + s.results);
   RepeatedScan again(s, in, axes);
   for (int64_t i = 0; i < length; ++i) {
-    RequestScope::Poll();
-    if (again.Run(bodies, i, length, p, &states, &stacks)) continue;
+    body.Begin(i);
+    if (again.Run(body, i, length, p, &states, &stacks)) continue;
     Tensors args = states.now();
     for (size_t k = 0; k < s.slices; ++k) {
       const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
@@ -169,7 +169,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     args.insert(args.end(), in.end() - long(s.captures), in.end());
     for (size_t k = 0; k < s.states; ++k) out[k] = states.Place(k, length - 1 - i);
     for (size_t k = 0; k < s.results; ++k) out[s.states + k] = stacks[k].Place(i, length);
-    bodies.Run("body", args, &out);
+    body.Run("body", args, &out);
     for (size_t k = 0; k < s.states; ++k) states.Take(k, out[k]);
     for (size_t k = 0; k < s.results; ++k) stacks[k].Take(out[s.states + k]);
   }
@@ -187,6 +187,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   for (size_t k = 0; k < s.results; ++k)
     (*results)[s.states + k] = stacks[k].Finish(like, s.states + k);
   states.Finish(results);
+  body.End();
 }
 
 std::vector<NodeEntry> ScanGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {

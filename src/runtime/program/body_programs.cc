@@ -1,11 +1,16 @@
 /// body_programs.cc: see body_programs.h.
 #include "body_programs.h"
 
+#include <algorithm>
+
+#include "planned_program.h"
 #include "runtime/plan/instruction.h"
+#include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/support/error.h"
 
 namespace weft {
 
@@ -37,6 +42,17 @@ void BodyPrograms::TakeCallOptions(const CallOptions& options) {
   for (auto& [name, body] : programs_) body->TakeCallOptions(options);
 }
 
+std::string BodyPrograms::Name() const {
+  return node_->attrs.name.empty() ? node_->Describe() : node_->attrs.name;
+}
+
+void BodyPrograms::TakeTimes(BodyStates* states, const std::string& in,
+                             std::vector<StepTime>* times) const {
+  for (const auto& [name, body] : programs_)
+    if (const auto it = states->find(body.get()); it != states->end())
+      body->TakeTimes(*it->second, PlaceIn(PlaceIn(in, Name()), name), times);
+}
+
 ProgramState& StateOf(const Program::Impl& program, BodyStates* states) {
   std::unique_ptr<ProgramState>& state = (*states)[&program];
   if (!state) {
@@ -55,8 +71,11 @@ class BodyPrograms::Runner final : public BodyRunner {
     const Program::Impl* body = bodies_.Find(name);
     if (!body) return Evaluate(*bodies_.node_->attr<GraphPtr>(name), inputs, results);
     ProgramState& state = StateOf(*body, states_);
+    state.is_profiled = of_all_->is_profiled;
+    state.arena = of_all_->arena->inside();
     body->Run(state, inputs, results);
     of_all_->bytes_moved += state.bytes_moved;
+    most_ = std::max(most_, state.arena_bytes + state.inside_bytes);
   }
   std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override {
     const Program::Impl* body = bodies_.Find(name);
@@ -66,6 +85,9 @@ class BodyPrograms::Runner final : public BodyRunner {
     if (!again) return nullptr;
     return std::make_unique<Counted>(std::move(again), state.bytes_moved, &of_all_->bytes_moved);
   }
+
+  void Holds(int64_t bytes) const override { held_ = std::max(held_, bytes); }
+  int64_t bytes() const { return most_ + held_; }
 
  private:
   /// What each run moves is added up.
@@ -90,12 +112,20 @@ class BodyPrograms::Runner final : public BodyRunner {
   const BodyPrograms& bodies_;
   BodyStates* states_;
   ProgramState* of_all_;
+  mutable int64_t most_ = 0, held_ = 0;
 };
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states,
                            ProgramState* of_all, ResultTensors* results) const {
   static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
-  (*runs.find(node_->op()))(node_, inputs, Runner(*this, states, of_all), results);
+  const Runner runner(*this, states, of_all);
+  try {
+    (*runs.find(node_->op()))(node_, inputs, runner, results);
+  } catch (Error& e) {
+    e.AddPlace(node_->Describe());
+    throw;
+  }
+  of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
   for (const auto& [name, body] : programs_)
     if (const auto it = states->find(body.get()); it != states->end())
       of_all->kernels_failed += it->second->kernels_failed;
