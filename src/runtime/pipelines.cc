@@ -130,6 +130,8 @@ Pipeline InterpretedPipeline() { return {"OrderMutation", "ReadVariables", "Infe
 
 Pipeline RegionPipeline() { return {"SplitRegions"}; }
 
+Pipeline PruningPipeline() { return {"PruneLoops"}; }
+
 Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until) {
   PipelineOptions o;
   o.from = from;
