@@ -43,6 +43,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     p.push_back("ReadVariables");
     // Before all that wants shapes: behind an If of two ranks there are none.
     p.push_back("ResolveIf");
+    // Before rules, which wait for shapes: a tensor has one, and a place in a plan.
+    p.push_back("SequenceToTensor");
     // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
     // constants by rules.
     p.push_back("Simplify");
@@ -141,6 +143,8 @@ Pipeline SmallGraphPipeline() {
 Pipeline InterpretedPipeline() { return {"OrderMutation", "ReadVariables", "InferShape"}; }
 
 Pipeline RegionPipeline() { return {"SplitRegions"}; }
+
+Pipeline PruningPipeline() { return {"PruneLoops"}; }
 
 Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until) {
   PipelineOptions o;

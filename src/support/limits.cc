@@ -26,6 +26,7 @@ constexpr Field kFields[] = {
     {"source_bytes", &Limits::source_bytes},
     {"file_bytes", &Limits::file_bytes},
     {"compile_bytes", &Limits::compile_bytes},
+    {"iterations", &Limits::iterations},
     {"external_links", &Limits::external_links},
 };
 

@@ -58,6 +58,12 @@ void RequestScope::CheckTensor(int64_t bytes) {
     Limits::Check("tensor_bytes", bytes, s->limits_.tensor_bytes);
 }
 
+void RequestScope::CheckIterations(int64_t run) {
+  for (const RequestScope* s = innermost; s; s = s->outer_)
+    WEFT_CHECK(run < s->limits_.iterations, kLimit, "more than the limit of {} iterations",
+               s->limits_.iterations);
+}
+
 void RequestScope::CheckMemory(int64_t bytes) {
   WEFT_CHECK(bytes <= PhysicalBytes(), kOutOfMemory,
              "{} bytes of memory are needed, the machine has {}", bytes, PhysicalBytes());

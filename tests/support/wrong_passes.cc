@@ -30,6 +30,11 @@ WEFT_REGISTER_PASS(WrongAbs)
     .describe("puts a Relu behind every Abs, and something wrong in the place of one")
     .set_body(WrongAbs)
     .rewrite("abs-to-relu", "one Abs");
+WEFT_REGISTER_PASS(WrongAbsInBodies)
+    .describe("the same, in bodies too")
+    .set_body(WrongAbs)
+    .enters_bodies()
+    .rewrite("abs-to-relu", "one Abs");
 
 WEFT_REGISTER_PASS(WrongWhole)
     .describe("negates the first output, without asking for fuel")

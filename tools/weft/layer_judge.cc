@@ -33,30 +33,17 @@ bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)
 
 }  // namespace
 
-LayerJudge::LayerJudge(const Graph& graph, const std::vector<NodeEntry>& entries,
-                       const std::vector<TensorPtr>& results, const std::vector<TensorPtr>& inputs)
-    : graph_(graph) {
-  const std::vector<NodePtr> variables = graph_.AllInputs();
-  for (size_t i = 0; i < variables.size(); ++i) values_[NodeEntry(variables[i]).key()] = inputs[i];
-  for (size_t i = 0; i < entries.size(); ++i) values_[entries[i].key()] = results[i];
-}
-
-TensorPtr LayerJudge::ValueOf(const NodeEntry& entry) const {
-  if (const TensorPtr constant = Graph::ConstantOf(entry)) return constant;
-  const auto it = values_.find(entry.key());
-  return it == values_.end() ? nullptr : it->second;
-}
-
-std::optional<double> LayerJudge::Judge(const NodeEntry& entry) const {
+std::optional<double> JudgeLayer(const NodeEntry& entry,
+                                 const std::function<TensorPtr(const NodeEntry&)>& value_of) {
   const NodePtr n = entry.node;
-  const TensorPtr got = ValueOf(entry);
+  const TensorPtr got = value_of(entry);
   const Evaluator* evaluator = GetEvaluator();
   if (!got || !IsComputable(got->dtype()) || !evaluator || !evaluator->WhyNot(n).empty() ||
       DrawsAnew(n))
     return std::nullopt;
   std::vector<TensorPtr> operands;
   for (const NodeEntry& e : n->inputs) {
-    operands.push_back(e.node ? ValueOf(e) : nullptr);
+    operands.push_back(e.node ? value_of(e) : nullptr);
     if (e.node && !operands.back()) return std::nullopt;
   }
   const auto evaluate = [&](const std::vector<TensorPtr>& in) {

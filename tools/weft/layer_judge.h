@@ -10,29 +10,18 @@
 /// and by what the node makes of operands that differ in their last bits.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <optional>
-#include <vector>
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/tensor/tensor.h"
 
 namespace weft::tool {
 
-class LayerJudge {
- public:
-  /// `results`: what an engine made of `entries`, results of nodes of `graph`; `inputs` those of
-  /// graph.AllInputs().
-  LayerJudge(const Graph& graph, const std::vector<NodeEntry>& entries,
-             const std::vector<TensorPtr>& results, const std::vector<TensorPtr>& inputs);
-  /// Its distance from what it should be, in units of what it may be off: at most 1 is right.
-  /// Nothing where that cannot be said: an operand or the node is not at hand.
-  std::optional<double> Judge(const NodeEntry& entry) const;
-
- private:
-  TensorPtr ValueOf(const NodeEntry& entry) const;
-  const Graph& graph_;
-  std::map<EntryKey, TensorPtr> values_;
-};
+/// `value_of`: what the engine had for an entry; null: that is not at hand. The distance of the
+/// result `entry` from what it should be, in units of what it may be off: at most 1 is right.
+/// Nothing where that cannot be said.
+std::optional<double> JudgeLayer(const NodeEntry& entry,
+                                 const std::function<TensorPtr(const NodeEntry&)>& value_of);
 
 }  // namespace weft::tool

@@ -58,6 +58,9 @@ WEFT_API Pipeline SmallGraphPipeline();
 /// graph is simplified, and nothing in it fused.
 WEFT_API Pipeline RegionPipeline();
 
+/// States, results and slices of loops that nothing reads go.
+WEFT_API Pipeline PruningPipeline();
+
 /// One operator a kernel: `given` without the passes that declare to fuse (PassBuilder::fuses), or
 /// with what they declare in their place.
 WEFT_API Pipeline WithoutFusion(const Pipeline& given);

@@ -26,6 +26,7 @@ struct WEFT_API Limits {
   int64_t source_bytes = int64_t{1} << 20;        ///< generated source of one kernel
   int64_t file_bytes = int64_t{1} << 40;          ///< one input file, also after decompression
   int64_t compile_bytes = int64_t{8} << 30;       ///< memory of one compilation
+  int64_t iterations = 100'000'000;               ///< of one run of a Loop or Scan
   int64_t external_links = 0;                     ///< 1: tensor data may lie behind any link
   double deadline_s = 0;                          ///< wall time of one request; 0 for none
 

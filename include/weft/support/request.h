@@ -45,6 +45,9 @@ class WEFT_API RequestScope {
   static void Poll();
   /// One tensor of `bytes`: throws kLimit above `tensor_bytes` of a scope.
   static void CheckTensor(int64_t bytes);
+  /// Before one more iteration of a loop that has run so many: throws kLimit where that is more
+  /// than the `iterations` of a scope.
+  static void CheckIterations(int64_t run);
   /// Memory to be allocated at once: throws kOutOfMemory for more than the machine has, which
   /// malloc may promise and the kernel takes back by killing a process.
   static void CheckMemory(int64_t bytes);

@@ -183,7 +183,7 @@ class Manager {
     record.skipped = !options_.skip.empty() &&
                      (Contains(options_.skip, pass.name) ||
                       Contains(options_.skip, fmt::format("{}#{}", pass.name, occurrence)));
-    if (trace_) trace_->Begin({spec, record.number, occurrence, trigger, record.skipped});
+    if (trace_) trace_->Begin({spec, record.number, occurrence, trigger, record.skipped, body_});
     if (record.skipped) {
       record.nodes_after = g.num_nodes();
       Report(record);
@@ -213,10 +213,14 @@ class Manager {
     if (std::none_of(order.begin(), order.end(), HasControlBodies)) return g;
     g = Provide(std::move(g), {"dtype", "shape", "value"}, pass.name);
     struct Deeper {
-      int& depth;
-      explicit Deeper(int& d) : depth(d) { ++depth; }
-      ~Deeper() { --depth; }
-    } deeper(depth_);
+      Manager& m;
+      const std::string around = m.body_;
+      explicit Deeper(Manager& manager) : m(manager) { ++m.depth_; }
+      ~Deeper() {
+        --m.depth_;
+        m.body_ = around;
+      }
+    } deeper(*this);
     Limits::Check("depth", depth_, options_.limits.depth);
     const Facts facts = g.AttrOr<Facts>("facts");
     for (NodePtr n : g.TopoOrder()) {
@@ -227,8 +231,9 @@ class Manager {
                         &g.GetAttr<ValueMap>("value"), &facts);
         if (!body || !TellsItsSizes(*body)) continue;
         if (options_.enters && !options_.enters(pass, *body)) continue;
-        body = RunOne(*std::move(body), spec, Trigger::kAsked,
-                      fmt::format("{} of {}", name, n->Describe()));
+        const std::string where = fmt::format("{} of {}", name, n->Describe());
+        body_ = deeper.around.empty() ? where : deeper.around + " > " + where;
+        body = RunOne(*std::move(body), spec, Trigger::kAsked, where);
         ReplaceBody(g, n, name, *std::move(body));
       }
     }
@@ -473,6 +478,7 @@ class Manager {
   std::vector<PassSpec> rest_;  // from the asked pass that runs, or whose needs run, on
   int number_ = 0;
   int depth_ = 0;         // of bodies in bodies
+  std::string body_;      // PassStart::body
   bool stopped_ = false;  // by PassOptions::go_on
   std::map<std::string, int> occurrences_;
   std::vector<std::string> running_;

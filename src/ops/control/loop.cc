@@ -10,7 +10,6 @@
 #include <climits>
 
 #include "ops/util/body_gradient.h"
-#include "weft/support/request.h"
 
 namespace weft::ops {
 namespace {
@@ -103,6 +102,7 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   const Tensors captures(in.begin() + 2 + long(s.states), in.end());
   std::vector<StackedResult> stacks;
   for (size_t k = 0; k < s.scans; ++k) stacks.emplace_back(n, (*results)[s.states + k], 0, false);
+  const CountedBody body(bodies, states, stacks);
   const auto operands = [&](int64_t i) {
     auto number = NewTensor(DType::kI64, {});
     number->set_int(0, i);
@@ -119,8 +119,8 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   int64_t number = 0;
   bool goes = true, goes_on = true;
   for (int64_t i = 0; i < trips && goes_on && (again || go->at_int(0)); ++i) {
-    RequestScope::Poll();
-    if (i == 1) again = RepeatInPlace(bodies, states, stacks);
+    body.Begin(i);
+    if (i == 1) again = RepeatInPlace(body, states, stacks);
     if (again) {
       if (i == 1) {
         from[0] = &number, from[1] = &goes, to[0] = &goes_on;
@@ -138,7 +138,7 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     for (size_t k = 0; k < s.states; ++k) out[1 + k] = states.Place(k, trips - 1 - i);
     for (size_t k = 0; k < s.scans; ++k)
       out[1 + s.states + k] = stacks[k].Place(i, in[0] ? trips : -1);
-    bodies.Run("body", operands(i), &out);
+    body.Run("body", operands(i), &out);
     WEFT_CHECK(out[0]->num_elements() == 1, kShapeMismatch, "{}: the condition has {} elements",
                n->Describe(), out[0]->num_elements());
     go = Tensor::Reshaped(out[0], {});
@@ -149,6 +149,7 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   for (size_t k = 0; k < s.scans; ++k)
     (*results)[s.states + k] = stacks[k].Finish(like, 1 + s.states + k);
   states.Finish(results);
+  body.End();
 }
 
 std::vector<NodeEntry> LoopGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {

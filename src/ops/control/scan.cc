@@ -170,6 +170,12 @@ class ScanInParts {
     for (size_t k = 0; k < s.states; ++k)
       others_.push_back(NewTensor(in[k]->dtype(), in[k]->dims()));
   }
+  /// Of second places of states.
+  int64_t bytes() const {
+    int64_t all = 0;
+    for (const auto& t : others_) all += t->num_bytes();
+    return all;
+  }
   /// All iterations over one part.
   void Run(int64_t part, const BodyRunner& bodies) const {
     std::unique_ptr<RepeatedBody> again;
@@ -177,6 +183,7 @@ class ScanInParts {
     std::vector<void*> to;
     for (int64_t i = 0; i < length_; ++i) {
       RequestScope::Poll();
+      RequestScope::CheckIterations(i);
       if (again) {
         Point(part, i, &from, &to);
         again->Run(from.data(), to.data());
@@ -281,17 +288,19 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     bodies.RunTogether(size_t(p.parts), [&](size_t part, const BodyRunner& runner) {
       scan.Run(int64_t(part), runner);
     });
+    bodies.Holds(scan.bytes());
     return;
   }
   std::vector<StackedResult> stacks;
   for (size_t k = 0; k < s.results; ++k)
     stacks.emplace_back(n, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
                         EntryOr(p.scan_output_directions, k, 0) == 1);
+  const CountedBody body(bodies, states, stacks);
   ResultTensors out(s.states + s.results);
   RepeatedScan again(s, in, axes);
   for (int64_t i = 0; i < length; ++i) {
-    RequestScope::Poll();
-    if (again.Run(bodies, i, length, p, &states, &stacks)) continue;
+    body.Begin(i);
+    if (again.Run(body, i, length, p, &states, &stacks)) continue;
     Tensors args = states.now();
     for (size_t k = 0; k < s.slices; ++k) {
       const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
@@ -300,7 +309,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     args.insert(args.end(), in.end() - long(s.captures), in.end());
     for (size_t k = 0; k < s.states; ++k) out[k] = states.Place(k, length - 1 - i);
     for (size_t k = 0; k < s.results; ++k) out[s.states + k] = stacks[k].Place(i, length);
-    bodies.Run("body", args, &out);
+    body.Run("body", args, &out);
     for (size_t k = 0; k < s.states; ++k) states.Take(k, out[k]);
     for (size_t k = 0; k < s.results; ++k) stacks[k].Take(out[s.states + k]);
   }
@@ -319,6 +328,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   for (size_t k = 0; k < s.results; ++k)
     (*results)[s.states + k] = stacks[k].Finish(like, s.states + k);
   states.Finish(results);
+  body.End();
 }
 
 std::vector<NodeEntry> ScanGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {

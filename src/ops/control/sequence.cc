@@ -290,14 +290,84 @@ std::vector<NodeEntry> SimplifyLength(RewriteContext& ctx, const NodePtr& n) {
   if (!IsOp(made, "SequenceConstruct")) return {};
   return {ctx.graph().AddConstant(Tensor::Scalar(DType::kI64, double(made->num_inputs())))};
 }
-/// ConcatFromSequence(SequenceConstruct(x0, x1 ...)) = Concat(x0, x1 ...).
+/// ConcatFromSequence(SequenceConstruct(x0, x1 ...)) = Concat(x0, x1 ...), of Unsqueeze(x0) ...
+/// where they are stacked.
 std::vector<NodeEntry> SimplifyJoin(RewriteContext& ctx, const NodePtr& n) {
   const auto& p = ParamOf<ConcatFromSequenceParam>(n);
   const NodePtr made = n->inputs[0].node;
-  if (p.new_axis || !IsOp(made, "SequenceConstruct")) return {};
-  std::vector<NodeEntry> parts;
-  for (uint32_t i = 0; i < made->num_inputs(); ++i) parts.push_back(made->inputs[i]);
+  if (!IsOp(made, "SequenceConstruct")) return {};
+  std::vector<NodeEntry> parts = made->inputs;
+  if (p.new_axis)
+    for (NodeEntry& e : parts)
+      e = NodeEntry(ctx.graph().AddNode("Unsqueeze", {e, IntsLike(e, {p.axis})}));
   return {NodeEntry(ctx.graph().AddNode("Concat", parts, {{"axis", p.axis}}))};
+}
+/// What a sequence holds, as far as its making is seen.
+std::optional<std::vector<NodeEntry>> ElementsOf(const NodeEntry& sequence) {
+  if (IsOp(sequence.node, "SequenceEmpty")) return std::vector<NodeEntry>();
+  if (!IsOp(sequence.node, "SequenceConstruct")) return std::nullopt;
+  return std::vector<NodeEntry>(sequence.node->inputs);
+}
+/// The number in operand i, from the end where negative, within [0, end); `otherwise` where it is
+/// absent.
+std::optional<int64_t> PositionIn(const NodePtr& n, size_t i, int64_t size, int64_t end,
+                                  int64_t otherwise) {
+  if (!HasInput(n, uint32_t(i))) return otherwise;
+  const auto given = NumberIn(n->inputs[i]);
+  if (!given) return std::nullopt;
+  const int64_t at = *given < 0 ? *given + size : *given;
+  return at >= 0 && at < end ? std::optional(at) : std::nullopt;
+}
+/// SequenceInsert(SequenceConstruct(x0 ...), x) = SequenceConstruct(x0 ..., x).
+std::vector<NodeEntry> SimplifyInsert(RewriteContext& ctx, const NodePtr& n) {
+  auto all = ElementsOf(n->inputs[0]);
+  if (!all) return {};
+  const int64_t size = int64_t(all->size());
+  const auto at = PositionIn(n, 2, size, size + 1, size);
+  if (!at) return {};
+  all->insert(all->begin() + *at, n->inputs[1]);
+  return {NodeEntry(ctx.graph().AddNode("SequenceConstruct", *all))};
+}
+/// SequenceErase(SequenceConstruct(x0, x1)) = SequenceConstruct(x0).
+std::vector<NodeEntry> SimplifyErase(RewriteContext& ctx, const NodePtr& n) {
+  auto all = ElementsOf(n->inputs[0]);
+  if (!all || all->size() < 2) return {};
+  const int64_t size = int64_t(all->size());
+  const auto at = PositionIn(n, 1, size, size, size - 1);
+  if (!at) return {};
+  all->erase(all->begin() + *at);
+  return {NodeEntry(ctx.graph().AddNode("SequenceConstruct", *all))};
+}
+/// SplitToSequence(x, parts) = SequenceConstruct(Split(x, parts) ...), where the number of parts is
+/// known.
+std::vector<NodeEntry> SimplifySplit(RewriteContext& ctx, const NodePtr& n) {
+  constexpr size_t kMostParts = 256;  // longer sequences are not written out
+  const auto& p = ParamOf<SplitToSequenceParam>(n);
+  const NodeEntry x = n->inputs[0];
+  const bool given = HasInput(n, 1);
+  const TensorPtr split = given ? Graph::ConstantOf(n->inputs[1]) : nullptr;
+  const Shape& shape = ctx.shape(x);
+  if ((given && !split) || !shape.has_rank() || shape.rank() == 0) return {};
+  const int64_t axis = p.axis < 0 ? p.axis + shape.rank() : p.axis;
+  if (axis < 0 || axis >= shape.rank()) return {};
+  const SymInt extent = shape[int(axis)];
+  if (!extent.known() || !extent.is_const()) return {};
+  Dims parts;
+  try {
+    parts = PartsOf(n, split, extent.value());
+  } catch (const UserError&) {
+    return {};  // what it says when it runs
+  }
+  if (parts.empty() || parts.size() > kMostParts) return {};
+  const NodePtr cut = ctx.graph().AddNode("Split", {x, IntsLike(x, parts)},
+                                          {{"axis", axis}, {"num_outputs", int64_t(parts.size())}});
+  std::vector<NodeEntry> all;
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    all.emplace_back(cut, i);
+    if (!given && !p.keepdims)
+      all.back() = NodeEntry(ctx.graph().AddNode("Squeeze", {all.back(), IntsLike(x, {axis})}));
+  }
+  return {NodeEntry(ctx.graph().AddNode("SequenceConstruct", all))};
 }
 /// OptionalGetElement(Optional(x)) = x, as of anything that is no optional.
 std::vector<NodeEntry> SimplifyGetElement(RewriteContext& ctx, const NodePtr& n) {
@@ -353,6 +423,7 @@ WEFT_REGISTER_OP(SequenceInsert)
     .set_attr<FInferType>("FInferType", InsertType)
     .set_attr<FInferShape>("FInferShape", NoShape)
     .set_attr<FHostEval>("FHostEval", InsertHost)
+    .set_attr<FSimplify>("FSimplify", SimplifyInsert)
     .set_attr<FGradient>("FGradient", NoGradient);
 
 WEFT_REGISTER_OP(SequenceErase)
@@ -364,6 +435,7 @@ WEFT_REGISTER_OP(SequenceErase)
     .set_attr<FInferType>("FInferType", EraseType)
     .set_attr<FInferShape>("FInferShape", NoShape)
     .set_attr<FHostEval>("FHostEval", EraseHost)
+    .set_attr<FSimplify>("FSimplify", SimplifyErase)
     .set_attr<FGradient>("FGradient", NoGradient);
 
 WEFT_REGISTER_OP(SequenceLength)
@@ -388,6 +460,7 @@ WEFT_REGISTER_OP(SplitToSequence)
     .set_attr<FInferType>("FInferType", SplitType)
     .set_attr<FInferShape>("FInferShape", NoShape)
     .set_attr<FHostEval>("FHostEval", SplitHost)
+    .set_attr<FSimplify>("FSimplify", SimplifySplit)
     .set_attr<FGradient>("FGradient", NoGradient);
 
 WEFT_REGISTER_OP(ConcatFromSequence)

@@ -158,8 +158,9 @@ void ReshapeShape(InferShapeContext& ctx) {
     const SymInt mine = Product(dims);
     if (mine.known() && mine != total) {
       WEFT_CHECK(!(mine.is_const() && total.is_const()) && ctx.facts().AddEqual(total, mine),
-                 kShapeMismatch, "{}: x {} has {} elements, the shape has {}",
-                 ctx.node()->Describe(), x.ToString(), total.ToString(), mine.ToString());
+                 kShapeMismatch, "{}: x {} has {} elements, the shape {} has {}",
+                 ctx.node()->Describe(), x.ToString(), total.ToString(), Shape(dims).ToString(),
+                 mine.ToString());
     }
   }
   const Shape out(std::move(dims));

@@ -6,6 +6,9 @@
 
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/support/checked.h"
+#include "weft/support/request.h"
+#include "weft/support/strings.h"
 
 namespace weft::ops {
 
@@ -248,6 +251,20 @@ void LoopStates::Point(int64_t left, const void** from, void** to) {
     now_[k] = std::move(next);
   }
 }
+int64_t LoopStates::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& t : others_) bytes += t ? t->num_bytes() : 0;
+  return bytes;
+}
+std::string LoopStates::ToString() const {
+  std::vector<std::string> each;
+  for (const TensorPtr& t : now_)
+    each.push_back(!t ? "absent"
+                   : t->is_tensor()
+                       ? fmt::format("{}{}", DTypeName(t->dtype()), t->shape().ToString())
+                       : fmt::format("{} of {}", t->type().ToString(), t->elements().size()));
+  return each.empty() ? "none" : Join(each, ", ");
+}
 void LoopStates::Finish(ResultTensors* results) const {
   for (size_t k = 0; k < now_.size(); ++k) (*results)[k] = std::const_pointer_cast<Tensor>(now_[k]);
 }
@@ -265,8 +282,10 @@ std::shared_ptr<Tensor> StackedResult::Place(int64_t i, int64_t count) {
   return offered_ = ViewOf(place_, at * Span(dims, 0, dims.size()), dims);
 }
 void StackedResult::Take(const std::shared_ptr<Tensor>& slice) {
-  all_in_place_ = all_in_place_ && offered_ && slice == offered_;
+  const bool in_place = offered_ && slice == offered_;
+  all_in_place_ = all_in_place_ && in_place;
   slices_.push_back(slice);
+  if (!in_place) bytes_ = CheckedAdd(bytes_, slice->num_bytes());
 }
 void* StackedResult::Point(int64_t i, int64_t count) {
   const int64_t bytes = place_->num_bytes() / count;
@@ -295,6 +314,76 @@ std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()
   for (int64_t i = 0; i < count; ++i)
     if (!slices_[size_t(i)]) slices_[size_t(i)] = Place(i, place_->dims()[0]);
   return Stack(node_, slices_, axis_, backward_, slices_[0]->dims(), slices_[0]->dtype());
+}
+
+void CountedBody::Explain(Error* e) const {
+  e->AddPlace(fmt::format("iteration {}", iteration_));
+  const bool limited = e->code() == ErrorCode::kLimit || e->code() == ErrorCode::kOutOfMemory;
+  if (!limited || !e->hint().empty()) return;
+  int64_t collected = 0;
+  for (const StackedResult& r : stacks_) collected += r.bytes();
+  e->SetHint(fmt::format("the states are {}; {} are collected", states_.ToString(),
+                         FormatBytes(collected)));
+}
+template <class Function>
+void CountedBody::Explained(const Function& run) const {
+  try {
+    run();
+  } catch (Error& e) {
+    Explain(&e);
+    throw;
+  }
+}
+
+void CountedBody::Begin(int64_t iteration) const {
+  iteration_ = iteration;
+  Explained([&] {
+    int64_t all = 0;
+    const auto add = [&all](int64_t bytes) {
+      RequestScope::CheckTensor(bytes);
+      all = CheckedAdd(all, bytes);
+    };
+    for (const StackedResult& r : stacks_)
+      if (r.bytes() > 0) add(r.bytes());
+    // A sequence that grows is as good as a result that does.
+    for (const TensorPtr& t : states_.now()) {
+      if (!t || t->is_tensor()) continue;
+      int64_t bytes = 0;
+      for (const TensorPtr& e : t->elements()) bytes = CheckedAdd(bytes, e->num_bytes());
+      add(bytes);
+    }
+    // They become tensors beside them in the end.
+    if (all > 0) RequestScope::CheckMemory(CheckedMul(2, all));
+    RequestScope::Poll();
+    RequestScope::CheckIterations(iteration);
+  });
+}
+
+class CountedBody::Repeated final : public RepeatedBody {
+ public:
+  Repeated(std::unique_ptr<RepeatedBody> body, const CountedBody& counted)
+      : body_(std::move(body)), counted_(counted) {}
+  void Run(const void* const* inputs, void* const* results) override {
+    counted_.Explained([&] { body_->Run(inputs, results); });
+  }
+
+ private:
+  const std::unique_ptr<RepeatedBody> body_;
+  const CountedBody& counted_;
+};
+void CountedBody::Run(const std::string& name, const Tensors& inputs,
+                      ResultTensors* results) const {
+  Explained([&] { bodies_.Run(name, inputs, results); });
+}
+std::unique_ptr<RepeatedBody> CountedBody::Repeat(const std::string& name) const {
+  std::unique_ptr<RepeatedBody> again = bodies_.Repeat(name);
+  if (!again) return nullptr;
+  return std::make_unique<Repeated>(std::move(again), *this);
+}
+void CountedBody::End() const {
+  int64_t bytes = states_.bytes();
+  for (const StackedResult& r : stacks_) bytes += r.bytes();
+  Holds(bytes);
 }
 
 uint32_t BodyOutputs(const NodeAttrs& attrs, const char* body, uint32_t fewer) {

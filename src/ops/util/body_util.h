@@ -85,6 +85,10 @@ class LoopStates {
   bool in_place() const { return in_place_; }
   /// Where it reads and writes; then it is as if it had been taken.
   void Point(int64_t left, const void** from, void** to);
+  /// Of the second places.
+  int64_t bytes() const;
+  /// "f32[3], i64[]"
+  std::string ToString() const;
   /// Gives the final states; without an iteration the initial ones, which nobody may write to.
   void Finish(ResultTensors* results) const;
 
@@ -107,6 +111,8 @@ class StackedResult {
   bool in_place() const { return place_ && all_in_place_; }
   /// Where iteration `i` of `count` writes; then it is as if it had been taken.
   void* Point(int64_t i, int64_t count);
+  /// Of slices that are not in the place given.
+  int64_t bytes() const { return bytes_; }
   /// `like` tells the extents and the dtype where there was no iteration.
   std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like, size_t output);
 
@@ -118,7 +124,35 @@ class StackedResult {
   std::shared_ptr<Tensor> offered_;
   Tensors slices_;  ///< null: in the place given
   bool all_in_place_ = true;
+  int64_t bytes_ = 0;
 };
+/// The body of a loop, with an account of its iterations: what one throws says which it was, what
+/// the states are, and how much is collected.
+class CountedBody final : public BodyRunner {
+ public:
+  CountedBody(const BodyRunner& bodies, const LoopStates& states,
+              const std::vector<StackedResult>& stacks)
+      : bodies_(bodies), states_(states), stacks_(stacks) {}
+  /// In front of each: that the request goes on, and that the limits allow one more.
+  void Begin(int64_t iteration) const;
+  void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
+           ResultTensors* results) const override;
+  std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override;
+  void Holds(int64_t bytes) const override { bodies_.Holds(bytes); }
+  /// Tells what states and stacks have held.
+  void End() const;
+
+ private:
+  class Repeated;
+  void Explain(Error* e) const;
+  template <class Function>
+  void Explained(const Function& run) const;
+  const BodyRunner& bodies_;
+  const LoopStates& states_;
+  const std::vector<StackedResult>& stacks_;
+  mutable int64_t iteration_ = 0;
+};
+
 /// The body again, where nothing but places changes from the iterations so far to the next; null:
 /// something else does, or `bodies` has no shorter way.
 std::unique_ptr<RepeatedBody> RepeatInPlace(const BodyRunner& bodies, const LoopStates& states,

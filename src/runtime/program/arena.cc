@@ -1,13 +1,9 @@
-/// arena.cc: see arena.h, weft/runtime/program/predict_arena.h.
+/// arena.cc: see arena.h.
 #include "arena.h"
 
 #include <algorithm>
 
-#include "program_impl.h"
-#include "weft/core/graph/effects.h"
 #include "weft/core/plan/offset_planner.h"
-#include "weft/runtime/program/predict_arena.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
 
 namespace weft {
@@ -34,24 +30,6 @@ ArenaLayout LayArena(const std::vector<Storage>& storages, const std::vector<int
   for (size_t i = 0; i < which.size(); ++i) out.offsets[which[i]] = plan.offsets[i];
   out.arena_bytes = plan.arena_bytes;
   return out;
-}
-
-int64_t PredictArena(Graph graph, const CompileOptions& options, const SymBindings& bindings) {
-  const std::string name = options.backend.empty() ? kDefaultBackend : options.backend;
-  const std::shared_ptr<Backend> backend = BackendFor(name, options.threads);
-  CheckEffects(graph);
-  MarkState(graph);
-  const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
-  WEFT_CHECK(planned.why_regions.empty(), kUnsupported, "{}", planned.why_regions);
-  const StoragePlan& plan = planned.graph.GetAttr<StoragePlan>("storage");
-  std::vector<int64_t> bytes;
-  for (const Storage& s : plan.storages) {
-    const bool placed = s.kind == StorageKind::kArena;
-    WEFT_CHECK(!placed || s.bytes.known(), kUnsupported,
-               "a buffer has a size that is not known before the run");
-    bytes.push_back(placed ? Evaluate(s.bytes, bindings) : 0);
-  }
-  return LayArena(plan.storages, bytes).arena_bytes;
 }
 
 }  // namespace weft

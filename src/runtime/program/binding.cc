@@ -232,7 +232,8 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     b->shape_values.emplace_back();
     for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
     std::shared_ptr<PreparedCall> call;
-    b->bytes_moved += BytesOf(step, plan_, *b);
+    // What bodies move is theirs.
+    if (step.kind != StepKind::kBodies) b->bytes_moved += BytesOf(step, plan_, *b);
     if (step.kind == StepKind::kLibrary) {
       ComputeRequest request = RequestOf(step, *b, backend.threads());
       request.options = options;

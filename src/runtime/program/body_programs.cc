@@ -1,11 +1,16 @@
 /// body_programs.cc: see body_programs.h.
 #include "body_programs.h"
 
+#include <algorithm>
+
+#include "planned_program.h"
 #include "runtime/plan/instruction.h"
+#include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/support/error.h"
 
 namespace weft {
 
@@ -57,6 +62,18 @@ void BodyPrograms::TakeCallOptions(const CallOptions& options) {
   for (auto& [name, body] : programs_) body->TakeCallOptions(options);
 }
 
+std::string BodyPrograms::Name() const {
+  return node_->attrs.name.empty() ? node_->Describe() : node_->attrs.name;
+}
+
+void BodyPrograms::TakeTimes(BodyStates* states, const std::string& in,
+                             std::vector<StepTime>* times) const {
+  for (const auto& [name, body] : programs_)
+    for (auto it = states->lower_bound({body.get(), 0});
+         it != states->end() && it->first.first == body.get(); ++it)
+      body->TakeTimes(*it->second, PlaceIn(PlaceIn(in, Name()), name), times);
+}
+
 ProgramState& StateOf(const Program::Impl& program, BodyStates* states, size_t part) {
   std::unique_ptr<ProgramState>& state = (*states)[{&program, part}];
   if (!state) {
@@ -75,8 +92,11 @@ class BodyPrograms::Runner final : public BodyRunner {
     const Program::Impl* body = bodies_.Find(name);
     if (!body) return Evaluate(*bodies_.node_->attr<GraphPtr>(name), inputs, results);
     ProgramState& state = StateOf(*body, states_, part_);
+    state.is_profiled = of_all_->is_profiled;
+    state.arena = of_all_->arena->inside(part_);
     body->Run(state, inputs, results);
     of_all_->bytes_moved += state.bytes_moved;
+    most_ = std::max(most_, state.arena_bytes + state.inside_bytes);
   }
   std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override {
     const Program::Impl* body = bodies_.Find(name);
@@ -88,15 +108,33 @@ class BodyPrograms::Runner final : public BodyRunner {
   }
   void RunTogether(size_t count,
                    const std::function<void(size_t, const BodyRunner&)>& part) const override {
-    // A profile is of one step after another.
-    if (!bodies_.together_ || of_all_->profile) return BodyRunner::RunTogether(count, part);
+    // What parts share is made before they begin.
     std::vector<ProgramState> of_part(count);
-    for (size_t k = 0; k < count; ++k)
+    std::vector<Runner> runners;
+    runners.reserve(count);
+    for (size_t k = 0; k < count; ++k) {
       for (const auto& [name, body] : bodies_.programs_) StateOf(*body, states_, k);
-    bodies_.together_->host()->RunTogether(
-        count, [&](size_t k) { part(k, Runner(bodies_, states_, &of_part[k], k)); });
-    for (const ProgramState& s : of_part) of_all_->bytes_moved += s.bytes_moved;
+      of_all_->arena->inside(k);
+      of_part[k].arena = of_all_->arena;
+      of_part[k].is_profiled = of_all_->is_profiled;
+      runners.emplace_back(bodies_, states_, &of_part[k], k);
+    }
+    const auto run = [&](size_t k) { part(k, runners[k]); };
+    // A profile is of one step after another.
+    if (bodies_.together_ && !of_all_->is_profiled)
+      bodies_.together_->host()->RunTogether(count, run);
+    else
+      for (size_t k = 0; k < count; ++k) run(k);
+    int64_t most = 0;
+    for (size_t k = 0; k < count; ++k) {
+      of_all_->bytes_moved += of_part[k].bytes_moved;
+      most += runners[k].bytes();
+    }
+    most_ = std::max(most_, most);
   }
+
+  void Holds(int64_t bytes) const override { held_ = std::max(held_, bytes); }
+  int64_t bytes() const { return most_ + held_; }
 
  private:
   /// What each run moves is added up.
@@ -121,13 +159,21 @@ class BodyPrograms::Runner final : public BodyRunner {
   const BodyPrograms& bodies_;
   BodyStates* states_;
   ProgramState* of_all_;
-  const size_t part_;  ///< whose states it uses
+  const size_t part_;  ///< whose states and arena it uses
+  mutable int64_t most_ = 0, held_ = 0;
 };
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states,
                            ProgramState* of_all, ResultTensors* results) const {
   static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
-  (*runs.find(node_->op()))(node_, inputs, Runner(*this, states, of_all), results);
+  const Runner runner(*this, states, of_all);
+  try {
+    (*runs.find(node_->op()))(node_, inputs, runner, results);
+  } catch (Error& e) {
+    e.AddPlace(node_->Describe());
+    throw;
+  }
+  of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
   for (const auto& [name, body] : programs_)
     if (const auto it = states->find({body.get(), 0}); it != states->end())
       of_all->kernels_failed += it->second->kernels_failed;

@@ -27,6 +27,10 @@ class BodyPrograms {
   /// Their steps, once each.
   void AddTo(ProgramStats* stats) const;
   void TakeCallOptions(const CallOptions& options);
+  /// Those of all bodies (Program::Impl::TakeTimes); `in`: where the node is.
+  void TakeTimes(BodyStates* states, const std::string& in, std::vector<StepTime>* times) const;
+  /// What profiles call the node.
+  std::string Name() const;
   /// Runs the node; `results` as in FRunBodies. `of_all`: what the bodies move is added to it.
   void RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states, ProgramState* of_all,
                ResultTensors* results) const;

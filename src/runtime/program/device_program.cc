@@ -122,7 +122,7 @@ class DeviceProgram final : public PlannedProgram {
       a.runs = 0;
     }
     ++a.runs;
-    if (s.profile || a.runs < 3 || !s.records) return PlannedProgram::RunSteps(s);
+    if (s.is_profiled || a.runs < 3 || !s.records) return PlannedProgram::RunSteps(s);
     if (a.runs == 3) return RecordSteps(s, &a.segments);
     size_t k = 0;
     for (const DeviceState::Segment& segment : a.segments) {

@@ -32,7 +32,7 @@ class HostProgram final : public PlannedProgram {
 
   std::unique_ptr<RepeatedBody> Repeat(State& state) const override {
     auto& s = static_cast<HostState&>(state);
-    if (!plan_.variables.empty() || s.profile) return nullptr;
+    if (!plan_.variables.empty()) return nullptr;
     return std::make_unique<Repeated>(*this, &s);
   }
 
@@ -42,6 +42,11 @@ class HostProgram final : public PlannedProgram {
     BodyStates bodies;
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
+  void TakeTimesInside(PlannedState& s, size_t k, const std::string& in,
+                       std::vector<StepTime>* times) const override {
+    if (const auto it = bodies_.find(k); it != bodies_.end())
+      it->second.TakeTimes(&static_cast<HostState&>(s).bodies, in, times);
+  }
 
   void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,
              const std::vector<std::shared_ptr<Tensor>>& outputs) const override {
@@ -96,7 +101,6 @@ class HostProgram final : public PlannedProgram {
         return PlannedProgram::RunSteps(s);
       } catch (const RunAgain::Asked&) {
         careful = kCarefulRuns;
-        if (s.profile) s.profile->clear();
       }
     }
     --careful;
@@ -162,6 +166,10 @@ class HostProgram final : public PlannedProgram {
     }
     bodies_.at(k).RunNode(Operands(step, s), &s.bodies, &s, &results);
     for (size_t i = 0; i < results.size(); ++i) {
+      const DType dtype = plan_.values[size_t(step.outputs[i])].dtype;
+      WEFT_CHECK(results[i]->dtype() == dtype, kTypeMismatch,
+                 "{}: result {} is {}, {} was inferred", step.node->Describe(), i,
+                 DTypeName(results[i]->dtype()), DTypeName(dtype));
       WEFT_CHECK(results[i]->dims() == b.dims[size_t(step.outputs[i])], kShapeMismatch,
                  "{}: result {} has the shape {}, {} was inferred", step.node->Describe(), i,
                  results[i]->shape().ToString(),

@@ -2,7 +2,6 @@
 #include "planned_program.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "step_cost.h"
 #include "weft/codegen/interp/interpreter.h"
@@ -56,6 +55,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   const std::vector<TensorPtr>& inputs = plan_.variables.empty() ? fed : with_variables;
   std::vector<int64_t> key = binder_->Solve(inputs);
   if (!s.binding || s.key != key) {
+    CountWork(&s);
     s.binding = BindingFor(key, inputs);
     s.key = std::move(key);
   }
@@ -65,6 +65,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   const int64_t size = std::max<int64_t>(scratch_at + b.scratch_bytes, 64);
   s.arena_bytes = b.arena_bytes;
   s.live_bytes = b.live_bytes;
+  s.inside_bytes = 0;
   s.bytes_moved = b.bytes_moved;
   s.kernels_failed = b.kernels_failed;
   for (size_t i = 0; i < outputs->size(); ++i) {
@@ -84,7 +85,6 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
       if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + b.offsets[k];
     Begin(s, inputs, *outputs);
     RunSteps(s);
-    if (s.profile) DescribeSteps(b, s.profile);
     return End(s, *outputs, later);
   } catch (Error& e) {
     if (e.code() == ErrorCode::kOutOfMemory && e.hint().empty())
@@ -106,22 +106,15 @@ void PlannedProgram::RunSteps(PlannedState& s, size_t begin, size_t end) const {
   for (size_t k = begin; k < end; ++k) {
     const Step& step = plan_.steps[k];
     RequestScope::Poll();
-    if (!s.profile) {
+    if (!s.is_profiled) {
       Execute(step, k, s);
       continue;
     }
     Wait(s);
-    const auto start = std::chrono::steady_clock::now();
+    s.timed.resize(plan_.steps.size());
+    const Stopwatch watch(&s.timed[k]);
     Execute(step, k, s);
     Wait(s);
-    const double us =
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-    static constexpr const char* kKinds[] = {"kernel", "library", "interpreter",
-                                             "shape",  "copy",    "bodies"};
-    StepTime& t = s.profile->emplace_back();
-    t.name = step.name;
-    t.kind = IsReorder(step) ? "copy" : kKinds[int(step.kind)];
-    t.microseconds = us;
   }
 }
 
@@ -167,16 +160,33 @@ void PlannedProgram::ThrowOutside(const Step& step) {
              step.node->Describe());
 }
 
-/// What the steps had to do, told when all are timed: it would cool their caches.
-void PlannedProgram::DescribeSteps(const Binding& b, std::vector<StepTime>* times) const {
+/// What the steps have done at the extents of the binding. Not while they are timed: it would cool
+/// their caches.
+void PlannedProgram::CountWork(PlannedState* s) const {
+  if (s->timed.empty() || !s->binding) return;
   const ShapeMap& shapes = graph_.GetAttr<ShapeMap>("shape");
-  for (size_t k = 0; k < plan_.steps.size(); ++k) {
-    const StepCost cost = CostOf(plan_.steps[k], plan_, b, shapes);
-    StepTime& t = (*times)[times->size() - plan_.steps.size() + k];
-    t.bytes = cost.bytes;
-    t.flops = cost.flops;
-    if (b.calls[k]) t.how = b.calls[k]->description();
+  for (size_t k = 0; k < s->timed.size(); ++k) {
+    if (s->timed[k].times == s->timed[k].counted) continue;
+    s->timed[k].Count(CostOf(plan_.steps[k], plan_, *s->binding, shapes));
   }
+}
+
+void PlannedProgram::TakeTimes(State& state, const std::string& in,
+                               std::vector<StepTime>* times) const {
+  static constexpr const char* kKinds[] = {"kernel", "library", "interpreter",
+                                           "shape",  "copy",    "bodies"};
+  PlannedState& s = static_cast<PlannedState&>(state);
+  CountWork(&s);
+  for (size_t k = 0; k < s.timed.size(); ++k) {
+    const Step& step = plan_.steps[k];
+    if (s.timed[k].times == 0) continue;
+    StepTime t = s.timed[k].Row(step.name, IsReorder(step) ? "copy" : kKinds[int(step.kind)], in);
+    if (s.binding->calls[k]) t.how = s.binding->calls[k]->description();
+    std::vector<StepTime> inside;
+    TakeTimesInside(s, k, in, &inside);
+    AppendTimes(std::move(t), std::move(inside), times);
+  }
+  s.timed.clear();
 }
 
 std::shared_ptr<const Binding> PlannedProgram::BindingFor(

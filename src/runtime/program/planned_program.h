@@ -9,6 +9,7 @@
 
 #include "binding.h"
 #include "program_impl.h"
+#include "step_times.h"
 #include "weft/support/bounded_cache.h"
 
 namespace weft {
@@ -17,6 +18,13 @@ namespace weft {
 class Arena {
  public:
   bool Fits(int64_t bytes) const { return bytes <= size_; }
+  /// For programs that run inside of a step of one that runs in this: those of its bodies, of which
+  /// no two run at once but in other parts.
+  const std::shared_ptr<Arena>& inside(size_t part) {
+    if (part >= inside_.size()) inside_.resize(part + 1);
+    if (!inside_[part]) inside_[part] = std::make_shared<Arena>();
+    return inside_[part];
+  }
   char* Reserve(Backend& backend, int64_t bytes) {
     if (bytes > size_) {
       data_.reset();
@@ -30,6 +38,7 @@ class Arena {
  private:
   std::shared_ptr<void> data_;
   int64_t size_ = 0;
+  std::vector<std::shared_ptr<Arena>> inside_;  ///< by part
 };
 
 class PlannedProgram : public Program::Impl {
@@ -39,10 +48,15 @@ class PlannedProgram : public Program::Impl {
     std::shared_ptr<const Binding> binding;
     char* scratch = nullptr;
     std::vector<void*> base, buffers;  ///< per storage; arguments of one step
+    std::vector<TimedStep> timed;      ///< per step, of profiled runs
   };
 
   PlannedProgram(Graph graph, std::shared_ptr<Backend> backend);
 
+  void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const final;
+  /// Those of the bodies of step k.
+  virtual void TakeTimesInside(PlannedState&, size_t /*k*/, const std::string& /*in*/,
+                               std::vector<StepTime>*) const {}
   void Run(State& state, const std::vector<TensorPtr>& fed,
            std::vector<std::shared_ptr<Tensor>>* outputs) const final {
     RunUntil(state, fed, outputs, /*later=*/false);
@@ -93,7 +107,7 @@ class PlannedProgram : public Program::Impl {
  private:
   Rest RunUntil(State& state, const std::vector<TensorPtr>& fed,
                 std::vector<std::shared_ptr<Tensor>>* outputs, bool later) const;
-  void DescribeSteps(const Binding& b, std::vector<StepTime>* times) const;
+  void CountWork(PlannedState* s) const;
   std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key,
                                             const std::vector<TensorPtr>& inputs) const;
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "weft/support/table.h"
 #include "weft/support/timer.h"
@@ -13,6 +15,10 @@ namespace {
 
 constexpr int kRuns = 25;
 constexpr double kSeconds = 1.0;
+
+/// Tells the steps of one run apart, and finds them in the next one, which may take another branch:
+/// what is around it, name, kind, and which one it is of several that these do not tell apart.
+using StepKey = std::tuple<std::string, std::string, std::string, int>;
 
 std::string Percent(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
@@ -24,16 +30,22 @@ std::vector<ProfileRow> ProfileSteps(const std::function<std::vector<StepTime>()
                                      const Machine& machine) {
   std::vector<ProfileRow> rows;
   std::vector<std::vector<double>> samples;
+  std::map<StepKey, size_t> row_of;
   const Timer timer;
   for (int i = 0; i < kRuns && (i == 0 || timer.seconds() < kSeconds); ++i) {
-    const std::vector<StepTime> steps = profile();
-    if (i == 0) {
-      samples.resize(steps.size());
-      for (const StepTime& s : steps)
-        rows.push_back({s, rows.size() + 1, machine.FloorUs(s.bytes, s.flops)});
+    std::map<StepKey, int> alike;
+    for (StepTime& s : profile()) {
+      StepKey key(s.in, s.name, s.kind, 0);
+      std::get<int>(key) = alike[key]++;
+      const auto [it, fresh] = row_of.try_emplace(key, rows.size());
+      if (fresh) {
+        const int64_t times = std::max<int64_t>(s.times, 1);
+        const double floor_us = double(times) * machine.FloorUs(s.bytes / times, s.flops / times);
+        samples.emplace_back();
+        rows.push_back({std::move(s), rows.size() + 1, floor_us});
+      }
+      samples[it->second].push_back(fresh ? rows.back().microseconds : s.microseconds);
     }
-    for (size_t k = 0; k < std::min(steps.size(), samples.size()); ++k)
-      samples[k].push_back(steps[k].microseconds);
   }
   for (size_t k = 0; k < rows.size(); ++k) {
     std::sort(samples[k].begin(), samples[k].end());
@@ -44,6 +56,7 @@ std::vector<ProfileRow> ProfileSteps(const std::function<std::vector<StepTime>()
 
 ProfileRow SumOf(const std::vector<ProfileRow>& rows) {
   ProfileRow all;
+  all.times = 0;
   for (const ProfileRow& r : rows) {
     all.microseconds += r.microseconds;
     all.floor_us += r.floor_us;
@@ -59,12 +72,13 @@ std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& machine, d
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
     return a.microseconds > b.microseconds;
   });
-  Table table({">step", "name", "kind", ">us", ">share", ">MB", ">GB/s", ">GFLOP/s", ">floor us",
-               ">of floor", "runs"});
+  Table table({">step", "name", "kind", ">times", ">us", ">share", ">MB", ">GB/s", ">GFLOP/s",
+               ">floor us", ">of floor", "runs"});
   const auto add = [&](const std::string& step, const ProfileRow& r) {
     const double ns = r.microseconds * 1e3;
-    table.AddRow({step, r.name, r.kind, fmt::format("{:.1f}", r.microseconds),
-                  Percent(r.microseconds, all.microseconds),
+    table.AddRow({step, r.in.empty() ? r.name : r.in + ": " + r.name, r.kind,
+                  r.times > 0 ? fmt::format("{}", r.times) : "",
+                  fmt::format("{:.1f}", r.microseconds), Percent(r.microseconds, all.microseconds),
                   fmt::format("{:.2f}", double(r.bytes) / 1e6),
                   ns > 0 ? fmt::format("{:.1f}", double(r.bytes) / ns) : "-",
                   ns > 0 ? fmt::format("{:.1f}", double(r.flops) / ns) : "-",

@@ -19,11 +19,13 @@ struct ProgramState {
   virtual ~ProgramState() = default;
   std::shared_ptr<Arena> arena;  ///< null: one of its own, when it runs
   int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
+  /// The most that the bodies of a node have taken in this run, and the node around them.
+  int64_t inside_bytes = 0;
   int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
   std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
   /// The same on a device, for programs that run there.
   std::vector<DeviceCopy*> device_variables;
-  std::vector<StepTime>* profile = nullptr;
+  bool is_profiled = false;  ///< steps are timed: Program::Impl::TakeTimes
   /// Given tensors of the right type are written though others hold them.
   bool keeps_outputs = false;
 };
@@ -55,6 +57,10 @@ struct Program::Impl {
   /// Its last run in this state again, for tensors of the same dtypes and extents elsewhere; until
   /// the next Run. Null: there is no shorter way than Run.
   virtual std::unique_ptr<RepeatedBody> Repeat(State& /*state*/) const { return nullptr; }
+  /// Appends what each step took in the profiled runs since it was last asked, those of bodies
+  /// behind the operator that has them, and forgets it. `in`: StepTime::in of its own steps.
+  virtual void TakeTimes(State& /*state*/, const std::string& /*in*/,
+                         std::vector<StepTime>* /*times*/) const {}
   const ProgramStats& stats() const { return stats_; }
   virtual void TakeCallOptions(const CallOptions& options) { call_options_ = options; }
 

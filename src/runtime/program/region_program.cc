@@ -8,11 +8,14 @@
 ///
 ///   never   compiles
 ///   cost    beyond that of the regions: a look at the extents of the operands of each
-#include <chrono>
+#include <fmt/format.h>
+
+#include <optional>
 #include <unordered_map>
 
 #include "body_programs.h"
 #include "planned_program.h"
+#include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
@@ -36,6 +39,10 @@ class RegionProgram final : public Program::Impl {
     output_in_.assign(constants_.size(), -1);
     for (size_t k = outputs_at_.size(); k-- > 0;) output_in_[size_t(outputs_at_[k])] = int(k);
     FindLastUses();
+    between_.assign(constants_.size(), 0);
+    for (const Instruction& i : instructions_)
+      for (int slot : i.out)
+        between_[size_t(slot)] = i.kind != Kind::kRegion && output_in_[size_t(slot)] < 0;
   }
 
   std::unique_ptr<State> NewState() const override {
@@ -51,21 +58,53 @@ class RegionProgram final : public Program::Impl {
   void Run(State& state, const std::vector<TensorPtr>& inputs,
            std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     auto& s = static_cast<RegionState&>(state);
+    struct Release {  // also where it throws: what is fed is the caller's
+      std::vector<TensorPtr>& slots;
+      ~Release() { slots.clear(); }
+    } release{s.slots};
     s.slots = constants_;
     s.kept.resize(constants_.size());
-    s.arena_bytes = s.live_bytes = s.bytes_moved = 0;
+    s.arena_bytes = s.live_bytes = s.inside_bytes = s.bytes_moved = 0;
+    s.tensors = s.most_tensors = 0;
     s.kernels_failed = 0;
     for (size_t i = 0; i < inputs.size(); ++i) s.slots[size_t(inputs_at_[i])] = inputs[i];
-    for (const Instruction& i : instructions_) {
+    if (s.is_profiled) s.timed.resize(instructions_.size());
+    for (size_t k = 0; k < instructions_.size(); ++k) {
+      const Instruction& i = instructions_[k];
       RequestScope::Poll();
       if (i.kind == Kind::kRegion)
-        RunRegion(i, s, *outputs);
+        RunRegion(i, s, s.is_profiled ? &s.timed[k] : nullptr, *outputs);
       else
-        RunBetween(i, s);
-      for (int slot : i.last_uses) s.slots[size_t(slot)].reset();
+        RunBetween(i, s, s.is_profiled ? &s.timed[k] : nullptr);
+      for (int slot : i.last_uses) {
+        if (between_[size_t(slot)]) s.tensors -= BytesOf(s.slots[size_t(slot)]);
+        s.slots[size_t(slot)].reset();
+      }
     }
+    s.arena_bytes += s.most_tensors;
+    for (const auto& t : s.kept) s.arena_bytes += BytesOf(t);
     for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
-    s.slots.clear();
+  }
+
+  void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const override {
+    static constexpr const char* kKinds[] = {"region", "bodies", "shape", "interpreter"};
+    auto& s = static_cast<RegionState&>(state);
+    int regions = 0;
+    for (size_t k = 0; k < s.timed.size(); ++k) {
+      const Instruction& i = instructions_[k];
+      const bool region = i.kind == Kind::kRegion;
+      const std::string name = region ? fmt::format("region {}", ++regions) : i.bodies.Name();
+      if (s.timed[k].times == 0) continue;
+      std::vector<StepTime> inside;
+      if (region) {
+        const Program::Impl& program = *i.bodies.Find("body");
+        program.TakeTimes(StateOf(program, &s.bodies), PlaceIn(in, name), &inside);
+      } else if (i.kind == Kind::kBodies) {
+        i.bodies.TakeTimes(&s.bodies, in, &inside);
+      }
+      AppendTimes(s.timed[k].Row(name, kKinds[int(i.kind)], in), std::move(inside), times);
+    }
+    s.timed.clear();
   }
 
  private:
@@ -83,6 +122,8 @@ class RegionProgram final : public Program::Impl {
     std::vector<TensorPtr> slots;               ///< of one run
     std::vector<std::shared_ptr<Tensor>> kept;  ///< results of regions, from run to run, by slot
     BodyStates bodies;
+    std::vector<TimedStep> timed;           ///< by instruction, of profiled runs
+    int64_t tensors = 0, most_tensors = 0;  ///< bytes between regions, now and at most
   };
 
   int SlotOf(const NodeEntry& e) {
@@ -127,12 +168,14 @@ class RegionProgram final : public Program::Impl {
     for (int slot : i.in) in.push_back(slot < 0 ? nullptr : s.slots[size_t(slot)]);
     return in;
   }
-  void RunRegion(const Instruction& i, RegionState& s,
+  void RunRegion(const Instruction& i, RegionState& s, TimedStep* timed,
                  std::vector<std::shared_ptr<Tensor>>& outputs) const {
+    std::optional<Stopwatch> watch;
+    if (timed) watch.emplace(timed);
     const Program::Impl& program = *i.bodies.Find("body");
     State& state = StateOf(program, &s.bodies);
     state.arena = s.arena;
-    state.profile = s.profile;
+    state.is_profiled = s.is_profiled;
     ResultTensors results;
     for (int slot : i.out) {
       const int output = output_in_[size_t(slot)];
@@ -151,12 +194,14 @@ class RegionProgram final : public Program::Impl {
         outputs[size_t(output)] = std::move(results[k]);
     }
     s.arena_bytes = std::max(s.arena_bytes, state.arena_bytes);
+    s.inside_bytes = std::max(s.inside_bytes, state.inside_bytes);
     s.live_bytes = std::max(s.live_bytes, state.live_bytes);
     s.bytes_moved += state.bytes_moved;
     s.kernels_failed += state.kernels_failed;
   }
-  void RunBetween(const Instruction& i, RegionState& s) const {
-    const auto start = std::chrono::steady_clock::now();
+  void RunBetween(const Instruction& i, RegionState& s, TimedStep* timed) const {
+    std::optional<Stopwatch> watch;
+    if (timed) watch.emplace(timed);
     const std::vector<TensorPtr> in = Operands(i, s);
     std::vector<TensorPtr> out;
     if (i.kind == Kind::kBodies) {
@@ -169,13 +214,36 @@ class RegionProgram final : public Program::Impl {
     } else {
       out = GetEvaluator()->EvalNode(i.node, in, {});
     }
-    for (size_t k = 0; k < out.size(); ++k) s.slots[size_t(i.out[k])] = std::move(out[k]);
-    if (!s.profile) return;
-    StepTime& t = s.profile->emplace_back();
-    t.name = i.node->attrs.name;
-    t.kind = i.kind == Kind::kBodies ? "bodies" : i.kind == Kind::kHost ? "shape" : "interpreter";
-    t.microseconds =
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    watch.reset();
+    CheckResults(i.node, out);
+    if (timed) timed->Count(CostOf(i.node, in, out));
+    for (size_t k = 0; k < out.size(); ++k) {
+      if (between_[size_t(i.out[k])]) s.tensors += BytesOf(out[k]);
+      s.slots[size_t(i.out[k])] = std::move(out[k]);
+    }
+    s.most_tensors = std::max(s.most_tensors, s.tensors);
+  }
+  static int64_t BytesOf(const TensorPtr& t) {
+    if (!t || t->is_tensor()) return t ? t->num_bytes() : 0;
+    int64_t bytes = 0;
+    for (const TensorPtr& e : t->elements()) bytes += e->num_bytes();
+    return bytes;
+  }
+  /// What regions behind it were planned for.
+  void CheckResults(const NodePtr& n, const std::vector<TensorPtr>& out) const {
+    const TypeMap& types = graph_.GetAttr<TypeMap>("dtype");
+    const ShapeMap& shapes = graph_.GetAttr<ShapeMap>("shape");
+    for (uint32_t k = 0; k < out.size(); ++k) {
+      const Type want = types[NodeEntry(n, k)];
+      const Shape shape = shapes[NodeEntry(n, k)];
+      if (!out[k]) continue;
+      WEFT_CHECK(!want.known() || out[k]->type() == want, kTypeMismatch,
+                 "{}: result {} is {}, {} was inferred", n->Describe(), k,
+                 out[k]->type().ToString(), want.ToString());
+      WEFT_CHECK(!want.is_tensor() || !shape.has_rank() || out[k]->rank() == shape.rank(),
+                 kShapeMismatch, "{}: result {} has the shape {}, {} was inferred", n->Describe(),
+                 k, out[k]->shape().ToString(), shape.ToString());
+    }
   }
   /// What a region gave is there already, in the first output that is it.
   void GiveOut(size_t i, RegionState& s, std::vector<std::shared_ptr<Tensor>>* outputs) const {
@@ -190,6 +258,7 @@ class RegionProgram final : public Program::Impl {
   std::vector<TensorPtr> constants_;  ///< by slot; null: computed or fed
   std::vector<int> inputs_at_, outputs_at_;
   std::vector<int> output_in_;  ///< by slot: the first output that is in it; -1: none
+  std::vector<char> between_;   ///< by slot: a result of what stands between regions, and no output
 };
 
 }  // namespace

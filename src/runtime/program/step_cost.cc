@@ -41,6 +41,21 @@ int64_t BytesOf(const Step& step, const ExecutionPlan& plan, const Binding& b) {
   return bytes;
 }
 
+StepCost CostOf(const NodePtr& n, const std::vector<TensorPtr>& in,
+                const std::vector<TensorPtr>& out) {
+  StepCost cost;
+  ShapeMap shapes;
+  const auto add = [&](const NodeEntry& e, const TensorPtr& t) {
+    if (!t || !t->is_tensor()) return;
+    cost.bytes += t->num_bytes();
+    shapes.set(e, t->shape());
+  };
+  for (size_t i = 0; i < in.size(); ++i) add(n->inputs[i], in[i]);
+  for (size_t i = 0; i < out.size(); ++i) add(NodeEntry(n, uint32_t(i)), out[i]);
+  cost.flops = BoundFlops(n, shapes, {});
+  return cost;
+}
+
 StepCost CostOf(const Step& step, const ExecutionPlan& plan, const Binding& b,
                 const ShapeMap& shapes) {
   StepCost cost;

@@ -16,6 +16,9 @@ struct StepCost {
 
 /// StepCost::bytes alone.
 int64_t BytesOf(const Step& step, const ExecutionPlan& plan, const Binding& binding);
+/// Of a node by itself, for tensors; null: absent.
+StepCost CostOf(const NodePtr& n, const std::vector<TensorPtr>& in,
+                const std::vector<TensorPtr>& out);
 /// `shapes`: of the graph that the plan was made of.
 StepCost CostOf(const Step& step, const ExecutionPlan& plan, const Binding& binding,
                 const ShapeMap& shapes);

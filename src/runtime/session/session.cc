@@ -76,7 +76,7 @@ void Session::Initialise() {
 }
 
 int64_t Session::live_bytes() const { return state_->live_bytes; }
-int64_t Session::arena_bytes() const { return state_->arena_bytes; }
+int64_t Session::arena_bytes() const { return state_->arena_bytes + state_->inside_bytes; }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
 int Session::kernels_failed() const {
   return program_->stats().kernels_failed + state_->kernels_failed;
@@ -229,14 +229,18 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
 
 std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs,
                                        std::vector<std::shared_ptr<Tensor>>* outputs) {
+  const Program::Impl& p = program_->impl();
   std::vector<StepTime> steps;
+  p.TakeTimes(*state_, "", &steps);  // those of a run that failed
+  steps.clear();
   std::vector<std::shared_ptr<Tensor>> made;
   struct Reset {
     ProgramState& state;
-    ~Reset() { state.profile = nullptr; }
+    ~Reset() { state.is_profiled = false; }
   } reset{*state_};
-  state_->profile = &steps;
+  state_->is_profiled = true;
   RunInto(inputs, outputs ? outputs : &made);
+  p.TakeTimes(*state_, "", &steps);
   return steps;
 }
 

@@ -156,8 +156,9 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
   }
   trace.Counter(kArena, at_us, session.arena_bytes());
   for (const ProfileRow& r : steps) {
-    trace.Span(kSteps, r.name, r.kind, at_us, r.microseconds,
+    trace.Span(kSteps, r.in.empty() ? r.name : r.in + ": " + r.name, r.kind, at_us, r.microseconds,
                {{"step", r.step},
+                {"times", r.times},
                 {"runs", r.how},
                 {"bytes", r.bytes},
                 {"flops", r.flops},
@@ -229,7 +230,9 @@ int RunBench(const Args& a) {
       for (const ProfileRow& r : profile)
         rows.push_back({{"step", r.step},
                         {"name", r.name},
+                        {"in", r.in},
                         {"kind", r.kind},
+                        {"times", r.times},
                         {"runs", r.how},
                         {"us", r.microseconds},
                         {"bytes", r.bytes},

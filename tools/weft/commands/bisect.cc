@@ -48,15 +48,21 @@ class Log final : public PassTrace {
   std::vector<Application> applications;
   std::vector<std::vector<GrantedRewrite>> rewrites;  ///< of each application
   void Begin(const PassStart& s) override {
-    if (s.skipped) return;
+    body = s.body;
+    // Those in bodies come with that of the graph around them.
+    if (s.skipped || !s.body.empty()) return;
     applications.push_back(
         {s.spec, fmt::format("{}#{}", s.spec.name, s.occurrence), s.trigger == Trigger::kAsked});
     rewrites.emplace_back();
   }
   void Rewrite(const PassEntry&, std::string_view name, const NodePtr& node) override {
-    if (!rewrites.empty())
-      rewrites.back().push_back({std::string(name), node ? node->Describe() : ""});
+    if (rewrites.empty()) return;
+    const std::string where = body.empty() ? "" : body + ": ";
+    rewrites.back().push_back({std::string(name), node ? where + node->Describe() : where});
   }
+
+ private:
+  std::string body;  ///< PassStart::body of the last one
 };
 
 /// Results equal those of the reference evaluator on the model itself, on random inputs.

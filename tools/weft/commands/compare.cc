@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "command_line.h"
 #include "common.h"
@@ -156,32 +155,78 @@ Side ParseSide(const std::string& text) {
   return {Side::kEngine, text, {}};
 }
 
-/// Excuses what differs only because operands do, of results `names` of `exposed`.
-/// `outputs`: of the model; they have to agree, whatever the reason.
-void ExcuseFollowers(const Graph& exposed, const std::set<EntryKey>& outputs,
-                     const NamedTensors& inputs, const Side& a, const Side& b,
-                     std::vector<Difference>* all) {
-  const std::vector<NodeEntry> entries(exposed.outputs.begin(), exposed.outputs.end());
-  std::vector<TensorPtr> ordered;
-  for (const NodePtr& p : exposed.AllInputs()) ordered.push_back(inputs.at(p->attrs.name));
-  const LayerJudge judge_a(exposed, entries, a.results, ordered),
-      judge_b(exposed, entries, b.results, ordered);
-  Progress progress;
-  for (size_t i = 0; i < all->size(); ++i) {
-    Difference& d = (*all)[i];
-    if (d.close()) continue;
-    progress.Show(fmt::format("result {} of {}: {}", i + 1, all->size(), d.name));
-    const std::optional<double> of_a = judge_a.Judge(entries[i]), of_b = judge_b.Judge(entries[i]);
-    if (!of_a || !of_b) continue;  // nobody can say
-    const double units = std::max(*of_a, *of_b);
-    if (units <= 1 && outputs.count(entries[i].key())) {
-      d.note = "an output, for operands that differ";
-      continue;
-    }
-    d.units = units;
-    d.excused = units <= 1;
-    if (!d.excused) d.note = fmt::format("of {}, {:.3g}x", *of_a > 1 ? a.text : b.text, d.units);
+/// Judges what differs in one iteration (none: outside of loops) by the operands that each engine
+/// had. Outputs of the model have to agree, whatever the reason.
+void Excuse(const Layers& layers, size_t layer, const Layers::Iteration& iteration,
+            const Layers::Run& run_a, const Layers::Run& run_b, const Side& a, const Side& b,
+            Difference* d) {
+  const NodeEntry entry = layers.EntryOf(layer);
+  const auto judge = [&](const Layers::Run& run) {
+    return JudgeLayer(entry,
+                      [&](const NodeEntry& e) { return layers.Operand(layer, e, iteration, run); });
+  };
+  const std::optional<double> of_a = judge(run_a), of_b = judge(run_b);
+  if (!of_a || !of_b) return;  // nobody can say
+  const double units = std::max(*of_a, *of_b);
+  if (units <= 1 && layers.all()[layer].is_output) {
+    d->note = "an output, for operands that differ";
+    return;
   }
+  d->units = units;
+  d->excused = units <= 1;
+  if (!d->excused) d->note = fmt::format("of {}, {:.3g}x", *of_a > 1 ? a.text : b.text, d->units);
+}
+
+std::string InIteration(const std::string& name, const Layers::Iteration& iteration) {
+  std::vector<std::string> numbers;
+  for (int64_t i : iteration) numbers.push_back(fmt::format("{}", i));
+  return numbers.empty() ? name : fmt::format("{}, iteration {}", name, Join(numbers, " of "));
+}
+
+/// Every layer, with the first of its iterations that differs, and which of them is the first.
+std::vector<Difference> CompareLayers(const Layers& layers, const NamedTensors& inputs,
+                                      const Side& a, const Side& b, const Tolerances& tolerances,
+                                      std::ptrdiff_t* first) {
+  const Layers::Run run_a{a.results, inputs}, run_b{b.results, inputs};
+  std::vector<Difference> all;
+  std::vector<int64_t> first_place;
+  Progress progress;
+  for (size_t i = 0; i < layers.all().size(); ++i) {
+    const Layer& layer = layers.all()[i];
+    if (layer.is_given) continue;
+    Difference d = Differ(layer.name, *a.results[i], *b.results[i], tolerances);
+    if (!d.close()) {
+      progress.Show(fmt::format("result {} of {}: {}", i + 1, layers.all().size(), d.name));
+      Difference worst = d;
+      bool any = false, all_excused = true;
+      for (const Layers::Iteration& iteration : layers.Iterations(i, run_a, run_b)) {
+        const TensorPtr got = layers.Part(i, iteration, run_a),
+                        want = layers.Part(i, iteration, run_b);
+        if (!got || !want) continue;
+        Difference here = Differ(layer.name, *got, *want, tolerances);
+        if (here.close()) continue;
+        any = true;
+        Excuse(layers, i, iteration, run_a, run_b, a, b, &here);
+        if (here.excused) continue;
+        all_excused = false;
+        worst.note = here.note;
+        worst.units = here.units;
+        worst.name = InIteration(layer.name, iteration);
+        std::vector<int64_t> place = layers.Order(i, iteration);
+        if (*first < 0 || place < first_place) {
+          *first = std::ptrdiff_t(all.size());
+          first_place = std::move(place);
+        }
+        break;
+      }
+      if (any && all_excused) worst.excused = true;
+      // Numbers of iterations that differ, where those that both ran are equal.
+      if (!any && *first < 0) *first = std::ptrdiff_t(all.size());
+      d = std::move(worst);
+    }
+    all.push_back(std::move(d));
+  }
+  return all;
 }
 
 std::string Verdict(const Difference& d) {
@@ -247,11 +292,10 @@ int RunCompare(const Args& args) {
   for (size_t i = 0; i < graph.outputs.size(); ++i) names.push_back(graph.OutputName(i));
   tolerances.rtol.CheckNames(names);
   tolerances.atol.CheckNames(names);
-  std::set<EntryKey> outputs;
+  std::optional<Layers> layers;
   if (args.layerwise) {
-    for (const NodeEntry& e : graph.outputs) outputs.insert(e.key());
-    names.clear();
-    graph = ExposeAll(std::move(graph), &names);
+    layers.emplace(std::move(graph));
+    graph = layers->graph();
   }
   const bool as_it_is = !args.layerwise && EndsWith(ToLower(args.model.path), ".onnx");
   for (Side* s : {&a, &b})
@@ -260,20 +304,25 @@ int RunCompare(const Args& args) {
                      ? RunOnnxRuntime(graph, as_it_is ? args.model.path : "", inputs, limits)
                      : RunEngine(graph, s->text, inputs, limits);
   std::vector<Difference> all;
-  for (size_t i = 0; i < names.size(); ++i)
-    all.push_back(Differ(names[i], *a.results[i], *b.results[i], tolerances));
-  if (args.layerwise) ExcuseFollowers(graph, outputs, inputs, a, b, &all);
-  const auto first =
-      std::find_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
+  std::ptrdiff_t first = -1;
+  if (layers) {
+    all = CompareLayers(*layers, inputs, a, b, tolerances, &first);
+  } else {
+    for (size_t i = 0; i < names.size(); ++i) {
+      all.push_back(Differ(names[i], *a.results[i], *b.results[i], tolerances));
+      if (first < 0 && !all.back().equal()) first = std::ptrdiff_t(i);
+    }
+  }
   const auto different =
       std::count_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
-  PrintReport(args, all, different, first == all.end() ? nullptr : &*first);
+  PrintReport(args, all, different, first < 0 ? nullptr : &all[size_t(first)]);
   if (different > 0)
-    ThrowError(
-        ErrorCode::kCheckFailed,
-        fmt::format("{} of {} {} differ between {} and {}; the first is {}", different, all.size(),
-                    args.layerwise ? "results" : "outputs", args.a, args.b, first->name),
-        args.model.path, args.layerwise ? "" : "--layerwise names the first node that differs");
+    ThrowError(ErrorCode::kCheckFailed,
+               fmt::format("{} of {} {} differ between {} and {}; the first is {}", different,
+                           all.size(), args.layerwise ? "results" : "outputs", args.a, args.b,
+                           all[size_t(first)].name),
+               args.model.path,
+               args.layerwise ? "" : "--layerwise names the first node that differs");
   return 0;
 }
 

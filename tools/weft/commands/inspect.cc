@@ -56,6 +56,7 @@ struct Report {
   std::string flops_error;  ///< why they have no value
   int64_t flops_value = -1, flops_unknown = 0, flops_loops = 0;
   int64_t arena_bytes = -1;
+  bool arena_at_most = false;
   std::string arena_error;
   std::vector<UnknownShape> unknown;
   std::vector<RuntimeExtent> runtime_extents;
@@ -192,7 +193,9 @@ void PredictPeak(const Graph& graph, const Limits& limits, Report* r) {
     CompileOptions options;
     options.backend = kDefaultBackend;
     options.passes.limits = limits;
-    r->arena_bytes = PredictArena(graph, options, r->bindings);
+    const PredictedArena arena = PredictArena(graph, options, r->bindings);
+    r->arena_bytes = arena.bytes;
+    r->arena_at_most = arena.at_most;
   } catch (const Error& e) {
     r->arena_error = e.message();
   }
@@ -254,7 +257,8 @@ std::string ReportText(const Report& r) {
   if (r.flops_loops > 0)
     out += fmt::format(" (one iteration of {})", Plural(r.flops_loops, "loop"));
   out += "\n";
-  out += r.arena_error.empty() ? fmt::format("peak     {} of intermediate results{}\n",
+  out += r.arena_error.empty() ? fmt::format("peak     {}{} of intermediate results{}\n",
+                                             r.arena_at_most ? "at most " : "",
                                              FormatBytes(r.arena_bytes), BoundAt(r))
                                : fmt::format("peak     unknown: {}\n", r.arena_error);
   std::string dtypes;
@@ -314,6 +318,7 @@ Json ToJson(const Report& r) {
           {"flops_unknown_nodes", r.flops_unknown},
           {"flops_loops", r.flops_loops},
           {"peak_bytes", or_null(r.arena_bytes)},
+          {"peak_is_bound", r.arena_at_most},
           {"peak_error", r.arena_error},
           {"unknown_shapes", std::move(unknown)},
           {"runtime_extents", std::move(extents)}};

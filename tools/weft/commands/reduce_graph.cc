@@ -1,6 +1,6 @@
 /// reduce_graph.cc: see reduce_graph.h. What keeps it from going on for ever: a step is
-/// taken only when it leaves fewer operators, or as many with fewer outputs, or as many of
-/// both with fewer inputs.
+/// taken only when it leaves fewer bodies, or as many with fewer operators, or as many of both with
+/// fewer outputs, or as many of all with fewer inputs.
 #include "reduce_graph.h"
 
 #include <algorithm>
@@ -8,10 +8,13 @@
 #include <set>
 #include <utility>
 
+#include "reduce_bodies.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/pass/pass.h"
 #include "weft/core/pass/provide.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/support/check.h"
 
 namespace weft::tool {
@@ -153,7 +156,10 @@ class Reducer {
     graph_.EraseDead();
     for (bool changed = true; changed;) {
       changed = DropOutputs();
+      changed |= InlineBodies();
       changed |= RemoveOperators();
+      changed |= PruneLoops();
+      changed |= RemoveInBodies();
       changed |= DropInputs();
     }
     return std::move(graph_);
@@ -223,6 +229,59 @@ class Reducer {
                   });
   }
 
+  /// A branch, or the first iteration of a loop, in the place of its operator: from then on it is
+  /// reduced as the graph is.
+  bool InlineBodies() {
+    bool changed = false;
+    for (bool more = true; more;) {
+      more = false;
+      for (const BodyPath& path : ListBodies(graph_)) {
+        if (path.empty() || more) continue;
+        const BodyPath around(path.begin(), path.end() - 1);
+        std::optional<Graph> g =
+            Inlined(BodyAt(graph_, around), path.back().first, path.back().second);
+        if (g) g = WithBodyAt(graph_, around, *std::move(g));
+        more = g && Retyped(*std::move(g));
+      }
+      changed = changed || more;
+    }
+    return changed;
+  }
+  /// States, results and slices that nothing reads, by the pass.
+  bool PruneLoops() {
+    if (ControlNodes(graph_).empty()) return false;
+    try {
+      Graph g = ApplyPasses(graph_, PruningPipeline());
+      return CountOperators(g) < CountOperators(graph_) && Retyped(std::move(g));
+    } catch (const Error&) {
+      return false;  // what is wrong may be the model
+    }
+  }
+  bool RemoveInBodies() {
+    bool changed = false;
+    const size_t bodies = ListBodies(graph_).size();
+    for (size_t k = 1; k < bodies; ++k) {
+      const auto body = [&]() -> const Graph& { return BodyAt(graph_, ListBodies(graph_)[k]); };
+      changed |= ListBodies(graph_).size() == bodies &&
+                 Shrink([&] { return Operators(body()).size(); },
+                        [&](size_t begin, size_t end) {
+                          if (ListBodies(graph_).size() != bodies) return false;
+                          const std::vector<NodeId> all = Operators(body());
+                          std::optional<Graph> less = BodyWithout(
+                              body(), {all.begin() + int64_t(begin), all.begin() + int64_t(end)});
+                          if (!less || Operators(*less).size() >= all.size()) return false;
+                          return Try(WithBodyAt(graph_, ListBodies(graph_)[k], *std::move(less)));
+                        });
+    }
+    return changed;
+  }
+  /// As Try, of a graph with nodes of which no types are known yet.
+  bool Retyped(Graph g) {
+    if (!Try(std::move(g))) return false;
+    types_ = Types(graph_);
+    return true;
+  }
+
   std::vector<NodePtr> Unused() const {
     std::vector<NodePtr> out;
     for (NodePtr p : graph_.inputs())
@@ -252,7 +311,11 @@ class Reducer {
 
 }  // namespace
 
-size_t CountOperators(const Graph& graph) { return Operators(graph).size(); }
+size_t CountOperators(const Graph& graph) {
+  size_t count = 0;
+  for (const BodyPath& path : ListBodies(graph)) count += Operators(BodyAt(graph, path)).size();
+  return count;
+}
 
 Graph ReduceGraph(const Graph& graph, const IsInteresting& interesting) {
   return Reducer(graph, interesting).Run();

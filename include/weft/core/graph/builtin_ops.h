@@ -25,6 +25,8 @@ inline constexpr const char* kRegion = "weft::Region";
 /// attrs body: graph of one node, dims: shape, at: pairs (output, axis). An empty bool tensor of
 /// the shape [0, dims ..]: sizes of the node, told by values of its operands
 inline constexpr const char* kSizes = "weft::Sizes";
+/// attrs first, second: graphs that may run at the same time; the inputs of both are all operands
+inline constexpr const char* kConcurrent = "weft::Concurrent";
 }  // namespace builtin
 
 // Builders; entries of one graph. Element-wise ones broadcast as ONNX does.

@@ -33,6 +33,9 @@ class BodyRunner {
   /// those of the result and this runner can; else it becomes another tensor.
   virtual void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
                    ResultTensors* results) const = 0;
+  /// Says what the operator itself has held at once, beside operands, results, and what its bodies
+  /// take: states that swap, slices that are not stacked yet.
+  virtual void Holds(int64_t /*bytes*/) const {}
   /// Repeats the last Run of that body, until the next one. Null: this runner has no shorter way.
   virtual std::unique_ptr<RepeatedBody> Repeat(const std::string& /*name*/) const {
     return nullptr;

@@ -13,11 +13,6 @@
 
 namespace weft {
 
-namespace builtin {
-/// attrs first, second: graphs that may run at the same time; the inputs of both are all operands
-inline constexpr const char* kConcurrent = "weft::Concurrent";
-}  // namespace builtin
-
 /// What is known of the operands that a body gets, in the order of its inputs. Each list may be
 /// shorter than that.
 struct BodyOperands {

@@ -20,6 +20,9 @@ struct PassStart {
   int occurrence;        ///< of this pass: the N of "Fusion#N" in PassOptions::skip
   Trigger trigger;
   bool skipped;
+  /// Bodies of If, Loop and Scan that it is in, "body of %4 'loop' (Loop)"; empty: the graph
+  /// itself. It is a part of the last application that is in none.
+  std::string_view body;
 };
 
 class WEFT_API PassTrace {

@@ -5,11 +5,18 @@
 
 namespace weft {
 
-/// Bytes of the arena (Session::arena_bytes) after a run of Compile(graph, options) at these
-/// extents: the passes are those of the program, but no kernel is compiled. Throws as Compile does,
-/// kUnsupported for a program of regions, whose sizes only the run knows, and kBadBinding for a
-/// symbol without a value.
-WEFT_API int64_t PredictArena(Graph graph, const CompileOptions& options,
-                              const SymBindings& bindings);
+struct PredictedArena {
+  int64_t bytes = 0;
+  /// No run takes more; one may take less: sizes that data decide are at their most, and each If
+  /// takes the branch that needs more.
+  bool at_most = false;
+};
+
+/// Bytes of intermediate results (Session::arena_bytes) of a run of Compile(graph, options) at
+/// these extents, those of bodies and regions too: the passes are those of the program, but no
+/// kernel is compiled. Throws as Compile does, kUnsupported where data decide a size that has no
+/// bound, and kBadBinding for a symbol without a value.
+WEFT_API PredictedArena PredictArena(Graph graph, const CompileOptions& options,
+                                     const SymBindings& bindings);
 
 }  // namespace weft

@@ -41,13 +41,18 @@ struct IoSpec {
   Type type() const { return Type(kind, dtype, key); }
 };
 
-/// One step of one run, as the profiler saw it.
+/// One step of one run, as the profiler saw it. A step of a body that ran several times has the
+/// sums of all of them.
 struct StepTime {
-  std::string name, kind;  ///< kind: "kernel", "library", "interpreter", "shape", "copy"
+  /// kind: "kernel", "library", "interpreter", "shape", "copy"; "bodies", "region": what such a
+  /// node took beyond the steps in it, which have rows of their own.
+  std::string name, kind;
   double microseconds = 0;
   int64_t bytes = 0;  ///< of its operands and results, each once
   int64_t flops = 0;  ///< arithmetic operations, by FFlops
   std::string how;    ///< of a library call: what it says that it runs
+  std::string in;     ///< bodies and regions around it: "loop_3/body/region 2"; empty: none
+  int64_t times = 1;  ///< that it ran
 };
 
 /// A number that grows while sessions run, in any thread; copies show the same one.
@@ -177,6 +182,8 @@ class WEFT_API Session {
   /// the interpreter. A run that is cancelled throws kCancelled, one that goes on past
   /// Limits::deadline_s kLimit; the session stays good.
   void set_cancel(CancelToken token) { cancel_ = std::move(token); }
+  /// What the last run took for intermediate results: those of bodies and between regions, states
+  /// of loops that swap, and slices before they are stacked, too; without what library calls take.
   int64_t arena_bytes() const;
   /// The most bytes of the arena that are needed at once, for the last extents: no
   /// arena can be smaller.

@@ -1,0 +1,265 @@
+/// predict_arena.cc: see weft/runtime/program/predict_arena.h. It follows the programs that would
+/// be made of the planned graph: plans, the bodies of their nodes, regions and what stands between
+/// them.
+#include "weft/runtime/program/predict_arena.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "arena.h"
+#include "program_impl.h"
+#include "runtime/plan/instruction.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/runtime/placement.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+
+namespace weft {
+namespace {
+
+/// Values of sizes, and of those that data decide the most.
+class Sizes {
+ public:
+  Sizes(Facts facts, const SymBindings& bindings) : facts_(std::move(facts)), bindings_(bindings) {
+    for (const auto& [name, value] : bindings) facts_.AddEqual(SymInt::Symbol(name), value);
+  }
+  void SetMost(SymInt size, int64_t most) {
+    if (size.is_unbacked()) facts_.SetRange(size, {0, most});
+  }
+  /// kUnsupported where there is no bound. `at_most` becomes true where it is one.
+  int64_t Most(SymInt e, const NodePtr& n, bool* at_most) {
+    bool bound = true;
+    for (SymInt s : e.known() ? e.Symbols() : std::vector<SymInt>()) {
+      if (!s.is_unbacked()) continue;
+      bound = false;
+      Limit(s);
+    }
+    if (e.known() && bound) return Evaluate(e, bindings_);
+    *at_most = true;
+    const int64_t most = e.known() ? facts_.RangeOf(e).hi : INT64_MAX;
+    WEFT_CHECK(most < INT64_MAX, kUnsupported, "{}: data decide the size {}, and nothing bounds it",
+               n ? n->Describe() : "a buffer", e.ToString());
+    return std::max<int64_t>(most, 0);
+  }
+  int64_t MostBytes(const Type& type, const Shape& shape, const NodePtr& n, bool* at_most) {
+    if (type.is_tensor() && DTypeBits(type.dtype) == 0) return 0;  // strings are not counted
+    WEFT_CHECK(type.is_tensor() && shape.has_rank(), kUnsupported,
+               "{}: the size of {}{} is known only when it runs", n->Describe(), type.ToString(),
+               shape.ToString());
+    int64_t count = 1;
+    for (SymInt d : shape.dims()) count = CheckedMul(count, Most(d, n, at_most));
+    return DTypeBytes(type.dtype, count);
+  }
+
+ private:
+  /// Bounds that hang on other such sizes: at their most.
+  void Limit(SymInt size) {
+    if (facts_.RangeOf(size).hi < INT64_MAX) return;
+    Facts at_most = facts_;
+    for (const auto& [other, most] : limits_)
+      if (!(other == size)) at_most.AddEqual(other, most);
+    const int64_t most = at_most.RangeOf(size).hi;
+    if (most < INT64_MAX) facts_.SetRange(size, {0, std::max<int64_t>(most, 0)});
+  }
+
+ public:
+  /// All that the graph mentions, in the order of their numbers.
+  void LimitAll(const Graph& g) {
+    std::map<int64_t, SymInt> all;
+    const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+    for (const NodePtr& n : g.TopoOrder())
+      for (uint32_t i = 0; i < n->num_outputs(); ++i)
+        for (SymInt d : shapes[NodeEntry(n, i)].dims())
+          for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
+            if (const auto k = s.unbacked_number()) all[*k] = s;
+    for (const auto& [k, s] : all) {
+      Limit(s);
+      if (const int64_t hi = facts_.RangeOf(s).hi; hi < INT64_MAX) limits_[s] = hi;
+    }
+  }
+  const std::unordered_map<SymInt, int64_t>& limits() const { return limits_; }
+
+ private:
+  Facts facts_;
+  const SymBindings& bindings_;
+  std::unordered_map<SymInt, int64_t> limits_;
+};
+
+/// As programs count it: what lies in the arena of one, and what the bodies in it take at most.
+struct Parts {
+  int64_t arena = 0, inside = 0;
+  bool at_most = false;
+  int64_t sum() const { return CheckedAdd(arena, inside); }
+  void Larger(const Parts& other) {
+    arena = std::max(arena, other.arena);
+    inside = std::max(inside, other.inside);
+    at_most = at_most || other.at_most;
+  }
+};
+
+class Predictor {
+ public:
+  Predictor(const Target& target, const SymBindings& bindings)
+      : target_(target), bindings_(bindings) {}
+
+  /// `limits`: of sizes around, where the graph is a body.
+  Parts Of(const Graph& g, const std::unordered_map<SymInt, int64_t>& limits) const {
+    Sizes sizes(g.AttrOr<Facts>("facts"), bindings_);
+    const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+    for (const NodePtr& p : g.AllInputs())
+      for (SymInt d : shapes[NodeEntry(p)].dims())
+        if (const auto it = d.known() ? limits.find(d) : limits.end(); it != limits.end())
+          sizes.SetMost(d, it->second);
+    sizes.LimitAll(g);
+    return HasPlan(g) ? OfPlan(g, &sizes) : OfRegions(g, &sizes);
+  }
+
+ private:
+  Parts OfPlan(const Graph& g, Sizes* sizes) const {
+    Parts out;
+    const StoragePlan& plan = g.GetAttr<StoragePlan>("storage");
+    std::vector<NodePtr> writers(plan.storages.size());
+    for (const NodePtr& n : g.TopoOrder())
+      for (uint32_t i = 0; i < n->num_outputs(); ++i)
+        if (const int* s = plan.of.find(NodeEntry(n, i)); s && *s >= 0) writers[size_t(*s)] = n;
+    std::vector<int64_t> bytes;
+    for (size_t k = 0; k < plan.storages.size(); ++k) {
+      const Storage& s = plan.storages[k];
+      const bool placed = s.kind == StorageKind::kArena;
+      bytes.push_back(placed ? sizes->Most(s.bytes, writers[k], &out.at_most) : 0);
+    }
+    out.arena = LayArena(plan.storages, bytes).arena_bytes;
+    for (const NodePtr& n : g.TopoOrder()) out.Larger(OfBodies(g, n, sizes, true));
+    return out;
+  }
+  /// What regions give each other is kept from run to run; what nodes between them give lives until
+  /// it is read last.
+  Parts OfRegions(const Graph& g, Sizes* sizes) const {
+    Parts out;
+    int64_t kept = 0;
+    const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+    const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+    std::map<EntryKey, size_t> last;
+    std::vector<NodePtr> order;
+    for (const NodePtr& n : g.TopoOrder()) {
+      if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
+      for (const NodeEntry& e : n->inputs)
+        if (e.node) last[e.key()] = order.size();
+      for (uint32_t i = 0; i < n->num_outputs(); ++i)
+        last.emplace(NodeEntry(n, i).key(), order.size());
+      order.push_back(n);
+    }
+    std::vector<int64_t> dies(order.size() + 1, 0);
+    int64_t live = 0, most = 0;
+    for (size_t k = 0; k < order.size(); ++k) {
+      const NodePtr& n = order[k];
+      const bool region = IsOp(n, builtin::kRegion);
+      for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+        const NodeEntry e(n, i);
+        if (std::count(g.outputs.begin(), g.outputs.end(), e)) continue;
+        const int64_t bytes = sizes->MostBytes(types[e], shapes[e], n, &out.at_most);
+        if (region) {
+          kept = CheckedAdd(kept, bytes);
+          continue;
+        }
+        live = CheckedAdd(live, bytes);
+        dies[last.at(e.key())] += bytes;
+      }
+      most = std::max(most, live);
+      live -= dies[k];
+      out.Larger(region ? Of(*n->attr<GraphPtr>("body"), sizes->limits())
+                        : OfBodies(g, n, sizes, false));
+    }
+    out.arena = CheckedAdd(out.arena, CheckedAdd(kept, most));
+    return out;
+  }
+
+  /// `placed`: it is a step of a plan, which has places for its results.
+  Parts OfBodies(const Graph& g, const NodePtr& n, Sizes* sizes, bool placed) const {
+    Parts out;
+    if (!RunsBodies(target_, n)) return out;
+    bool any = false;
+    std::vector<Parts> bodies;
+    for (const std::string& name : BodyNames(n)) {
+      const Graph& body = *n->attr<GraphPtr>(name);
+      any = any || IsPlanned(body);
+      bodies.push_back(IsPlanned(body) ? Of(body, sizes->limits()) : Parts());
+    }
+    if (!any) return out;
+    // Parts that run at the same time have an arena each.
+    const bool together = IsOp(n, builtin::kConcurrent);
+    for (const Parts& b : bodies) {
+      out.at_most = out.at_most || b.at_most || (!together && b.sum() != bodies[0].sum());
+      out.inside = together ? CheckedAdd(out.inside, b.sum()) : std::max(out.inside, b.sum());
+    }
+    if (IsOp(n, "Scan")) out.inside = CheckedMul(out.inside, n->attr<int64_t>("parts"));
+    out.at_most = out.at_most || !RunsOnce(n);
+    out.inside = CheckedAdd(out.inside, Held(g, n, sizes, placed, &out.at_most));
+    return out;
+  }
+  /// A body runs, whatever comes.
+  static bool RunsOnce(const NodePtr& n) {
+    if (!IsOp(n, "Loop")) return true;
+    const auto holds = [](const NodeEntry& e) {
+      const TensorPtr t = e.node ? Graph::ConstantOf(e) : nullptr;
+      return !e.node || (t && t->num_elements() == 1 && t->at_int(0) > 0);
+    };
+    return holds(n->inputs[0]) && holds(n->inputs[1]);
+  }
+  /// What LoopStates and StackedResult (ops/util) hold: second places of states that have one, and
+  /// slices that do not lie together where they end up.
+  static int64_t Held(const Graph& g, const NodePtr& n, Sizes* sizes, bool placed, bool* at_most) {
+    int64_t held = 0;
+    const bool loop = IsOp(n, "Loop");
+    if (!loop && !IsOp(n, "Scan")) return held;
+    const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+    const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+    const size_t others = size_t(n->attr<int64_t>("num_captures")) +
+                          (loop ? 2 : size_t(n->attr<int64_t>("num_scan_inputs")));
+    const size_t states = n->num_inputs() - others;
+    const Ints axes = n->has_attr("scan_output_axes") ? n->attr<Ints>("scan_output_axes") : Ints();
+    for (uint32_t k = 0; k < n->num_outputs(); ++k) {
+      const NodeEntry e(n, k);
+      const bool state = k < states;
+      if (state && !placed) continue;
+      if (!state && placed &&
+          LieTogether(types[e], shapes[e], k - states < axes.size() ? axes[k - states] : 0, n,
+                      sizes))
+        continue;
+      held = CheckedAdd(held, sizes->MostBytes(types[e], shapes[e], n, at_most));
+    }
+    return held;
+  }
+  static bool LieTogether(const Type& type, const Shape& s, int64_t axis, const NodePtr& n,
+                          Sizes* sizes) {
+    if (DTypeBits(type.dtype) % 8 != 0) return false;
+    int64_t before = 1;
+    bool ignored = false;
+    for (int d = 0; d < (axis < 0 ? axis + s.rank() : axis); ++d)
+      before = CheckedMul(before, sizes->Most(s[d], n, &ignored));
+    return before == 1;
+  }
+
+  const Target& target_;
+  const SymBindings& bindings_;
+};
+
+}  // namespace
+
+PredictedArena PredictArena(Graph graph, const CompileOptions& options,
+                            const SymBindings& bindings) {
+  const std::string name = options.backend.empty() ? kDefaultBackend : options.backend;
+  const std::shared_ptr<Backend> backend = BackendFor(name, options.threads);
+  CheckEffects(graph);
+  MarkState(graph);
+  const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
+  const Target target = backend->target();
+  WEFT_CHECK(target.traits().kernels, kUnsupported, "the backend {} plans nothing", name);
+  const Parts parts = Predictor(target, bindings).Of(planned.graph, {});
+  return {parts.sum(), parts.at_most};
+}
+
+}  // namespace weft
