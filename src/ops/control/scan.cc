@@ -141,7 +141,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
              ResultTensors* results) {
   const auto& p = ParamOf<ScanParam>(n);
   const ScanSplit s = SplitScan(n, in.size());
-  LoopStates states(Tensors(in.begin(), in.begin() + long(s.states)), *results);
+  LoopStates states(bodies, Tensors(in.begin(), in.begin() + long(s.states)), *results);
   int64_t length = -1;
   std::vector<int> axes;
   for (size_t k = 0; k < s.slices; ++k) {
@@ -154,7 +154,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   }
   std::vector<StackedResult> stacks;
   for (size_t k = 0; k < s.results; ++k)
-    stacks.emplace_back(n, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
+    stacks.emplace_back(n, bodies, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
                         EntryOr(p.scan_output_directions, k, 0) == 1);
   ResultTensors out(s.states + s.results);
   RepeatedScan again(s, in, axes);
@@ -164,7 +164,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     Tensors args = states.now();
     for (size_t k = 0; k < s.slices; ++k) {
       const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
-      args.push_back(SliceAt(in[s.states + k], axes[k], backward ? length - 1 - i : i));
+      args.push_back(SliceAt(bodies, in[s.states + k], axes[k], backward ? length - 1 - i : i));
     }
     args.insert(args.end(), in.end() - long(s.captures), in.end());
     for (size_t k = 0; k < s.states; ++k) out[k] = states.Place(k, length - 1 - i);

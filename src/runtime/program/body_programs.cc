@@ -33,6 +33,12 @@ void BodyPrograms::AddTo(ProgramStats* stats) const {
       stats->*count += body->stats_.*count;
 }
 
+int BodyPrograms::num_flags() const {
+  int all = 0;
+  for (const auto& [name, body] : programs_) all += body->num_flags_;
+  return all;
+}
+
 void BodyPrograms::TakeCallOptions(const CallOptions& options) {
   for (auto& [name, body] : programs_) body->TakeCallOptions(options);
 }
@@ -94,8 +100,13 @@ class BodyPrograms::Runner final : public BodyRunner {
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states,
                            ProgramState* of_all, ResultTensors* results) const {
+  RunNode(inputs, Runner(*this, states, of_all), states, of_all, results);
+}
+
+void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const BodyRunner& runner,
+                           BodyStates* states, ProgramState* of_all, ResultTensors* results) const {
   static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
-  (*runs.find(node_->op()))(node_, inputs, Runner(*this, states, of_all), results);
+  (*runs.find(node_->op()))(node_, inputs, runner, results);
   for (const auto& [name, body] : programs_)
     if (const auto it = states->find(body.get()); it != states->end())
       of_all->kernels_failed += it->second->kernels_failed;
