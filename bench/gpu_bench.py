@@ -180,8 +180,9 @@ class Run:
         self.peer("torch_lenet", "torch-lenet", 70)
         self.peer("torch_ops", "torch-ops", 100)
         self.peer("torch_resnet", "torch-resnet", 150)
-        for name in (*OPS[5:], "product_f32", "product_bf16"):
+        for name in (*OPS[5:], "product_f32", "product_bf16", "lstm", "scan"):
             self.weft(name)
+        self.peer("torch_loops", "torch-loops", 40)
         self.peer("jax_lenet", "jax-lenet", 40)
         self.programs()
         for library, where in () if z.tiny else unused_library(self.found):

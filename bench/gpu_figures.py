@@ -83,6 +83,12 @@ def figures(found, z):
     row(what, "ms", mine, "PyTorch, foreach", at(found, "torch_ops", "adam", "foreach", "ms"), 3.0)
     row(what + ": launches", "", at(found, "adam", "kernels"), "bound", 1, 1.0)
 
+    steps, batch, width = z.lstm
+    what = f"LSTM, {steps} steps of batch {batch}, {width} wide, forward"
+    row(what, "ms", at(found, "lstm", "median_ms"), "PyTorch, nn.LSTM", at(found, "torch_loops", "lstm", "ms"))
+    what = f"Scan, {z.scan[0]} steps of {z.scan[1]} elements"
+    row(what, "ms", at(found, "scan", "median_ms"), "PyTorch, a loop", at(found, "torch_loops", "scan", "ms"))
+
     def training(what, key, product, peers, fusion, start_us, cold_s, faster):
         one, plain = at(found, key), at(found, key + "_plain")
         step = at(one, "step_ms")

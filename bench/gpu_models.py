@@ -96,10 +96,43 @@ graph (%a: {t} {{state = 1}}, %b: {t} {{state = 1}}, %o: {t} {{state = 1}}) -> (
 """
 
 
+def lstm_model(z):
+    """An LSTM over steps and images of one width, forward: all its steps."""
+    steps, batch, width = z.lstm
+    x = text((steps, batch, width))
+    return f"""weft 1
+graph (%x: {x} {{state = 1}}, %w: {text((1, 4 * width, width))} {{state = 1}}, %r: {text((1, 4 * width, width))} {{state = 1}}, %b: {text((1, 8 * width))} {{state = 1}}, %o: {text((steps, 1, batch, width))} {{state = 1}}) -> (%d) {{
+  %y, %h, %c = LSTM(%x, %w, %r, %b) {{hidden_size = {width}}}
+  %a = weft::Assign(%o, %y)
+  %d = weft::Group(%a)
+}}
+"""
+
+
+def scan_model(z):
+    """One element-wise kernel a step, whose results are kept."""
+    steps, width = z.scan
+    x, row = text((steps, width)), text((width,))
+    return f"""weft 1
+graph (%x: {x} {{state = 1}}, %s: {row} {{state = 1}}, %o: {x} {{state = 1}}) -> (%d) {{
+  %h, %y = Scan(%s, %x) {{
+    num_scan_inputs = 1,
+    body = graph (%p: {row}, %v: {row}) -> (%n, %n) {{
+      %u = Add(%p, %v) : {row}
+      %n = Tanh(%u) : {row}
+    }}
+  }}
+  %a = weft::Assign(%o, %y)
+  %d = weft::Group(%a)
+}}
+"""
+
+
 def model(name, z):
     if name.startswith("product_"):
         return product_model(z, name[len("product_"):])
     if name in ROWS:
         shape = z.rows(name)
         return softmax_model(shape) if base_of(name) == "softmax" else layer_norm_model(shape)
-    return {"chain": chain_model, "statistics": statistics_model, "adam": adam_model}[name](z)
+    return {"chain": chain_model, "statistics": statistics_model, "adam": adam_model, "lstm": lstm_model,
+            "scan": scan_model}[name](z)

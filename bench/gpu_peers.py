@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gpu_peers.py: what gpu_bench.py puts its figures beside: the driver's copy, PyTorch and JAX. One part a process:
 
-    python3 bench/gpu_peers.py copy|torch-ops|torch-lenet|torch-resnet|jax-ops|jax-lenet [--try-on-cpu]
+    python3 bench/gpu_peers.py copy|torch-ops|torch-lenet|torch-resnet|torch-loops|jax-ops|jax-lenet [--try-on-cpu]
 
 prints one JSON object; what one function of a part could not do is an "error" in its place. PyTorch and JAX have TF32
 switched off, as Weft has.
@@ -37,6 +37,8 @@ class Sizes:
         self.resnet = ["--size", "32", "--blocks", "1"] if tiny else []
         self.resnet_batch = 2 if tiny else 128
         self.lenet_batch = 64
+        self.lstm = (4, 2, 8) if tiny else (64, 64, 512)  # steps, batch, width
+        self.scan = (4, 64) if tiny else (256, 1 << 20)  # steps, elements of each
         self.tiny = tiny
 
     def rows(self, name):
@@ -186,6 +188,35 @@ def torch_ops_part(z, tiny):
     for name in OPS:
         if name != "adam":
             guarded(found, name, functools.partial(eager_and_compiled, name))
+    return found
+
+
+def torch_loops_part(z, tiny):
+    """An LSTM, which is cuDNN's, and a loop over steps, which is Python's."""
+    torch, device, wait = torch_device(tiny)
+    found = {"version": torch.__version__}
+
+    def lstm():
+        steps, batch, width = z.lstm
+        net, x = torch.nn.LSTM(width, width).to(device), torch.randn(steps, batch, width, device=device)
+        with torch.no_grad():
+            return steady(lambda: net(x), wait)
+
+    def scan():
+        x, s = torch.randn(*z.scan, device=device), torch.randn(z.scan[1], device=device)
+
+        def loop(h, x):
+            y = torch.empty_like(x)
+            for t in range(x.shape[0]):
+                h = torch.tanh(h + x[t])
+                y[t] = h
+            return h, y
+
+        with torch.no_grad():
+            return steady(lambda: loop(s, x), wait)
+
+    guarded(found, "lstm", lstm)
+    guarded(found, "scan", scan)
     return found
 
 
@@ -354,7 +385,8 @@ def jax_lenet_part(z, tiny):
 
 
 PARTS = {"copy": copy_part, "torch-ops": torch_ops_part, "torch-lenet": torch_lenet_part,
-         "torch-resnet": torch_resnet_part, "jax-ops": jax_ops_part, "jax-lenet": jax_lenet_part}
+         "torch-resnet": torch_resnet_part, "torch-loops": torch_loops_part, "jax-ops": jax_ops_part,
+         "jax-lenet": jax_lenet_part}
 
 
 def main():

@@ -229,7 +229,7 @@ for p in parts:
     if cases:
         p["passed"], p["failed"] = int(cases[2]), int(cases[3])
         p["result"] += f", {cases[2]} of {cases[1]} test cases" + (f", {checks[1]} checks" if checks else "")
-    for told in re.findall(r"\d+ random graphs, \d+ mismatches|ERROR SUMMARY: .*|RACECHECK SUMMARY: .*", text):
+    for told in re.findall(r"\d+ random graphs[^,]*, \d+ mismatches|ERROR SUMMARY: .*|RACECHECK SUMMARY: .*", text):
         p["result"] += ", " + told
     lines.append(f"| {p['part']} | {p['result']} | {p.get('seconds', '-')} |")
 whole, figures = {"parts": parts, "doctor": (work / "doctor.log").read_text(errors="replace").splitlines()}, ""

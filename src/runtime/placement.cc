@@ -78,13 +78,11 @@ const FCompute* LibraryRoutine(const Target& target, const NodePtr& n) {
 
 bool RunsBodies(const Target& target, const NodePtr& n) {
   static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
-  const TargetTraits& traits = target.traits();
-  return traits.kernels && !traits.device_memory && HasControlBodies(n) && runs.find(n->op());
+  return target.traits().kernels && HasControlBodies(n) && runs.find(n->op());
 }
 
 bool CanPlanBody(const Graph& body, const Target& target) {
-  const TargetTraits& traits = target.traits();
-  return traits.kernels && !traits.device_memory && TellsItsSizes(body) &&
+  return target.traits().kernels && TellsItsSizes(body) &&
          Placement(body, target).WhyRegions().empty();
 }
 

@@ -7,8 +7,10 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 
+#include "tests/cuda/device_util.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/error_bound.h"
 #include "tests/support/random/random_graph.h"
@@ -28,30 +30,11 @@ namespace {
 using namespace weft;
 using namespace weft::e2e;
 
-std::string BackendName() {
-  const std::string named = Env("WEFT_DEVICE_TEST_BACKEND");
-  return named.empty() ? "cuda" : named;
-}
-bool Ready() {
-  static const std::optional<Caught> why = Catch([] { GetBackend(BackendName()); });
-  if (why) MESSAGE("skipped: " << why->text);
-  return !why;
-}
-std::shared_ptr<const Program> OnDevice(const Graph& g, bool fusion = true) {
-  CompileOptions options;
-  options.backend = BackendName();
-  options.fusion = fusion;
-  return Compile(g, options);
-}
-
 /// "$T" becomes the dtype.
 std::string With(std::string text, const std::string& dtype) {
   for (size_t at; (at = text.find("$T")) != std::string::npos;) text.replace(at, 2, dtype);
   return text;
 }
-
-/// Has it memory of its own? Only there steps are recorded.
-bool IsDevice() { return GetBackend(BackendName())->device() != nullptr; }
 
 /// Has the machine that library of the backend, as `weft doctor` tells?
 bool HasLibrary(const std::string& what) {
@@ -64,40 +47,6 @@ bool NamesLibrary(const std::vector<StepTime>& steps, const std::string& word) {
   for (const StepTime& s : steps)
     if (s.how.find(word) != std::string::npos) return true;
   return false;
-}
-
-/// The graph on the device against the interpreter in double precision, with and without
-/// fusion, thrice each: the third run of equal extents is a recording. Then twice without
-/// waiting for the first.
-void CheckGraph(const std::string& text, const std::vector<SymBindings>& bindings,
-                bool all_on_device = true) {
-  CAPTURE(text);
-  const Graph g = FromText(text);
-  for (const bool fusion : {true, false}) {
-    CAPTURE(fusion);
-    const auto program = OnDevice(g, fusion);
-    const ProgramStats& stats = program->stats();
-    if (all_on_device) {
-      CHECK(stats.interpreted == 0);
-      CHECK(stats.kernels + stats.library_calls > 0);
-    }
-    Session session(program);
-    uint64_t seed = 1;
-    for (const SymBindings& bind : bindings) {
-      const Reference want = RunReference(g, ++seed, bind);
-      for (int run = 0; run < 4; ++run) {
-        CAPTURE(run);
-        CHECK(Difference(session.Run(want.inputs), want.outputs) <= 1);
-      }
-      PendingRun first = session.Start(want.inputs), second = session.Start(want.inputs);
-      CHECK(Difference(second.Wait(), want.outputs) <= 1);
-      CHECK(Difference(first.Wait(), want.outputs) <= 1);
-    }
-    if (all_on_device && IsDevice()) {
-      CHECK(stats.replays >= 4 * int64_t(bindings.size()));
-      CHECK(stats.host_waits == 0);
-    }
-  }
 }
 
 std::vector<SymBindings> Extents(const std::vector<int64_t>& sizes) {
@@ -213,6 +162,36 @@ TEST_CASE("device: products and convolutions, by libraries where they are there"
                     "  %z = Conv(%x, %w) {strides = [2, 2]}\n}\n",
                     t),
                Extents({1, 5}));
+  }
+}
+
+TEST_CASE("device: NaN goes through what follows products and convolutions") {
+  if (!Ready()) return;
+  const auto check = [](const std::string& text, const std::string& type) {
+    const Graph g = FromText(With(text, type));
+    std::vector<TensorPtr> in = RunReference(g, 3, {}).inputs;
+    const auto x = std::make_shared<Tensor>(*in[0]);
+    x->set(3, std::nan(""));
+    in[0] = x;
+    Session session(OnDevice(g));
+    const std::vector<TensorPtr> got = session.Run(in), want = GetEvaluator()->Eval(g, in);
+    for (size_t i = 0; i < want.size(); ++i)
+      for (int64_t k = 0; k < want[i]->num_elements(); ++k)
+        CHECK(std::isnan(got[i]->at(k)) == std::isnan(want[i]->at(k)));
+  };
+  for (const char* t : kFloats) {
+    CAPTURE(std::string(t));
+    check(
+        "graph (%x: $T[6, 40], %w: $T[40, 24], %b: $T[24]) -> (%y, %z, %u, %v) {\n"
+        "  %p = Gemm(%x, %w, %b)\n  %y = Relu(%p)\n  %z = Gelu(%p) {approximate = \"tanh\"}\n"
+        "  %m = MatMul(%x, %w)\n  %u = Relu(%m)\n  %s = Add(%m, %b)\n  %v = Max(%s, %b)\n}\n",
+        t);
+    check(
+        "graph (%x: $T[2, 8, 9, 9], %w: $T[16, 8, 3, 3], %b: $T[16], %r: $T[2, 16, 9, 9]) -> "
+        "(%y, %z) {\n  %c = Conv(%x, %w, %b) {pads = [1, 1, 1, 1]}\n  %y = Relu(%c)\n"
+        "  %d = Conv(%x, %w, %b) {pads = [1, 1, 1, 1]}\n  %s = Add(%d, %r)\n"
+        "  %z = Relu(%s)\n}\n",
+        t);
   }
 }
 

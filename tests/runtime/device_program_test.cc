@@ -376,7 +376,8 @@ TEST_CASE("device: steps before and behind one on the host are replayed, with fl
     CHECK(caught->code == ErrorCode::kIndexRange);
     CHECK(d.recordings == 2);
     CHECK(stats.launches == launches + 2 * stats.kernels);
-    CHECK(stats.replays == replays + 5 * 2);
+    // Nothing is given behind what has left its axis before the host looks.
+    CHECK(stats.replays == replays + 5 * 2 - int64_t(before));
     CHECK(stats.host_waits == waits + 7);
   }
   CHECK(d.strangers == 0);

@@ -1,6 +1,6 @@
 /// counting_device.h: the backend "counting": a device without CUDA, for what the runtime asks of
-/// any device. Its memory is the host's, kept apart: nothing but its own streams may touch it. Work
-/// waits in a stream until somebody waits for it, and is computed by the backend "cpu" then.
+/// any device. Its memory is kept apart: nothing but its own streams can touch it, while they work.
+/// Work waits in a stream until somebody waits for it, and is computed by the backend "cpu" then.
 /// Copies, launches, calls and recordings are counted. What CUDA's backend asks of a driver is seen
 /// on emulated_gpu.h.
 #pragma once

@@ -113,7 +113,7 @@ void IfShape(InferShapeContext& ctx) {
 void IfRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies, ResultTensors* results) {
   WEFT_CHECK(in.at(0)->num_elements() == 1, kShapeMismatch, "{}: cond has {} elements",
              n->Describe(), in[0]->num_elements());
-  const char* const branch = in[0]->at_int(0) ? "then_branch" : "else_branch";
+  const char* const branch = bodies.Read(in[0]) ? "then_branch" : "else_branch";
   try {
     bodies.Run(branch, Tensors(in.begin() + 1, in.end()), results);
   } catch (Error& e) {

@@ -8,6 +8,8 @@
 /// Extents that an iteration may change are not known before the run. Source: ONNX Loop-25.
 #include <algorithm>
 #include <climits>
+#include <numeric>
+#include <optional>
 
 #include "ops/util/body_gradient.h"
 
@@ -90,23 +92,69 @@ void LoopShape(InferShapeContext& ctx) {
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }
+/// What the body says of going on, where nobody has to look: it gives a constant, or the condition
+/// that it got, without which it would not have run.
+std::optional<bool> ToldCondition(const Graph& body) {
+  const NodeEntry& e = body.outputs[0];
+  if (e.node == body.inputs()[1]) return true;
+  const TensorPtr constant = Graph::ConstantOf(e);
+  if (!constant || constant->num_elements() != 1) return std::nullopt;
+  return constant->at_int(0) != 0;
+}
+
+/// The numbers of iterations, where the bodies have their tensors: a few at once.
+class IterationNumbers {
+ public:
+  /// `trips`: there are no more.
+  IterationNumbers(const BodyRunner& bodies, int64_t trips) : bodies_(bodies), trips_(trips) {}
+  /// `i` is that of the last call, or the next one.
+  TensorPtr At(int64_t i) {
+    Reach(i);
+    return SliceAt(bodies_, numbers_, 0, i - first_);
+  }
+  const void* PlaceOf(int64_t i) {
+    Reach(i);
+    return numbers_->data_as<int64_t>() + (i - first_);
+  }
+
+ private:
+  static constexpr int64_t kFew = 8, kMost = 1024;
+  void Reach(int64_t i) {
+    const int64_t had = numbers_ ? numbers_->num_elements() : 0;
+    if (i >= first_ && i < first_ + had) return;
+    const int64_t most = std::max<int64_t>(trips_ - i, 1);
+    std::vector<int64_t> next(size_t(std::min({std::max(kFew, 2 * had), kMost, most})));
+    std::iota(next.begin(), next.end(), i);
+    numbers_ = bodies_.Place(Tensor::Ints(next));
+    first_ = i;
+  }
+
+  const BodyRunner& bodies_;
+  const int64_t trips_;
+  TensorPtr numbers_;
+  int64_t first_ = 0;
+};
+
 void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
              ResultTensors* results) {
   const LoopSplit s = SplitLoop(n, in.size());
   for (const TensorPtr& t : {in[0], in[1]})
     WEFT_CHECK(!t || t->num_elements() == 1, kShapeMismatch, "{}: M or cond has {} elements",
                n->Describe(), t->num_elements());
-  const int64_t trips = in[0] ? in[0]->at_int(0) : INT64_MAX;
-  TensorPtr go = in[1] ? Tensor::Reshaped(in[1], {}) : Tensor::Scalar(DType::kBool, 1);
-  LoopStates states(Tensors(in.begin() + 2, in.begin() + 2 + long(s.states)), *results);
+  const int64_t trips = in[0] ? bodies.Read(in[0]) : INT64_MAX;
+  bool goes = trips > 0 && (!in[1] || bodies.Read(in[1]));
+  const std::optional<bool> told = ToldCondition(*ParamOf<LoopParam>(n).body.graph);
+  TensorPtr go =
+      in[1] ? Tensor::Reshaped(in[1], {}) : bodies.Place(Tensor::Scalar(DType::kBool, 1));
+  IterationNumbers numbers(bodies, trips);
+  LoopStates states(bodies, Tensors(in.begin() + 2, in.begin() + 2 + long(s.states)), *results);
   const Tensors captures(in.begin() + 2 + long(s.states), in.end());
   std::vector<StackedResult> stacks;
-  for (size_t k = 0; k < s.scans; ++k) stacks.emplace_back(n, (*results)[s.states + k], 0, false);
+  for (size_t k = 0; k < s.scans; ++k)
+    stacks.emplace_back(n, bodies, (*results)[s.states + k], 0, false);
   const CountedBody body(bodies, states, stacks);
   const auto operands = [&](int64_t i) {
-    auto number = NewTensor(DType::kI64, {});
-    number->set_int(0, i);
-    Tensors args{number, go};
+    Tensors args{numbers.At(i), go};
     args.insert(args.end(), states.now().begin(), states.now().end());
     args.insert(args.end(), captures.begin(), captures.end());
     return args;
@@ -114,23 +162,24 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   ResultTensors out(1 + s.states + s.scans);
   // Iterations of which nothing but places changes from one to the next.
   std::unique_ptr<RepeatedBody> again;
+  std::shared_ptr<Tensor> goes_on;
   std::vector<const void*> from(in.size());
   std::vector<void*> to(out.size());
-  int64_t number = 0;
-  bool goes = true, goes_on = true;
-  for (int64_t i = 0; i < trips && goes_on && (again || go->at_int(0)); ++i) {
+  for (int64_t i = 0; i < trips && goes; ++i) {
     body.Begin(i);
     if (i == 1) again = RepeatInPlace(body, states, stacks);
     if (again) {
       if (i == 1) {
-        from[0] = &number, from[1] = &goes, to[0] = &goes_on;
+        goes_on = bodies.NewTensor(DType::kBool, {});
+        from[1] = go->data(), to[0] = goes_on->mutable_data();
         for (size_t k = 0; k < captures.size(); ++k)
           from[2 + s.states + k] = captures[k] ? captures[k]->data() : nullptr;
       }
-      number = i;
+      from[0] = numbers.PlaceOf(i);
       states.Point(trips - 1 - i, from.data() + 2, to.data() + 1);
       for (size_t k = 0; k < s.scans; ++k) to[1 + s.states + k] = stacks[k].Point(i, trips);
       again->Run(from.data(), to.data());
+      goes = told ? *told : bodies.Read(goes_on);
       continue;
     }
     out[0] = nullptr;
@@ -141,6 +190,7 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     body.Run("body", operands(i), &out);
     WEFT_CHECK(out[0]->num_elements() == 1, kShapeMismatch, "{}: the condition has {} elements",
                n->Describe(), out[0]->num_elements());
+    goes = told ? *told : bodies.Read(out[0]);
     go = Tensor::Reshaped(out[0], {});
     for (size_t k = 0; k < s.states; ++k) states.Take(k, out[1 + k]);
     for (size_t k = 0; k < s.scans; ++k) stacks[k].Take(out[1 + s.states + k]);

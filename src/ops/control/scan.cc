@@ -159,16 +159,16 @@ class RepeatedScan {
 /// whole has it, a part of each.
 class ScanInParts {
  public:
-  ScanInParts(const NodePtr& n, const ScanSplit& s, const Tensors& in, int64_t length,
-              ResultTensors* results)
-      : p_(ParamOf<ScanParam>(n)), s_(s), in_(in), length_(length) {
+  ScanInParts(const NodePtr& n, const ScanSplit& s, const BodyRunner& bodies, const Tensors& in,
+              int64_t length, ResultTensors* results)
+      : p_(ParamOf<ScanParam>(n)), s_(s), bodies_(bodies), in_(in), length_(length) {
     for (size_t k = 0; k < s.states; ++k)
-      if (!(*results)[k]) (*results)[k] = NewTensor(in[k]->dtype(), in[k]->dims());
+      if (!(*results)[k]) (*results)[k] = bodies.NewTensor(in[k]->dtype(), in[k]->dims());
     for (size_t k = s.states; k < results->size(); ++k)
       if (!(*results)[k]) (*results)[k] = NewStack(n, k);
     results_ = *results;
     for (size_t k = 0; k < s.states; ++k)
-      others_.push_back(NewTensor(in[k]->dtype(), in[k]->dims()));
+      others_.push_back(bodies.NewTensor(in[k]->dtype(), in[k]->dims()));
   }
   /// Of second places of states.
   int64_t bytes() const {
@@ -194,7 +194,7 @@ class ScanInParts {
       bodies.Run("body", Operands(part, i), &out);
       for (size_t k = 0; k < out.size(); ++k)
         if (out[k] != places[k])
-          CopyElements(*out[k], 0, places[k].get(), 0, places[k]->num_elements());
+          bodies.Copy(places[k]->mutable_data(), out[k]->data(), places[k]->num_bytes());
       if (i == 0 && length_ > 1) again = bodies.Repeat("body");
     }
   }
@@ -207,7 +207,7 @@ class ScanInParts {
     WEFT_CHECK(!dims.empty(), kShapeMismatch, "{}: result {} has no axis", n->Describe(), k);
     dims[0] *= p_.parts;
     dims.insert(dims.begin(), length_);
-    return NewTensor(body.type(k).dtype, dims);
+    return bodies_.NewTensor(body.type(k).dtype, dims);
   }
   int64_t SliceOf(size_t k, int64_t i) const {
     return EntryOr(p_.scan_input_directions, k, 0) == 1 ? length_ - 1 - i : i;
@@ -229,7 +229,7 @@ class ScanInParts {
     Tensors args;
     for (size_t k = 0; k < s_.states; ++k) args.push_back(One(StateBefore(k, i), part));
     for (size_t k = 0; k < s_.slices; ++k)
-      args.push_back(One(SliceAt(in_[s_.states + k], 0, SliceOf(k, i)), part));
+      args.push_back(One(SliceAt(bodies_, in_[s_.states + k], 0, SliceOf(k, i)), part));
     args.insert(args.end(), in_.end() - long(s_.captures), in_.end());
     return args;
   }
@@ -237,7 +237,7 @@ class ScanInParts {
     ResultTensors places;
     for (size_t k = 0; k < s_.states; ++k) places.push_back(One(StateBehind(k, i), part));
     for (size_t k = 0; k < s_.results; ++k)
-      places.push_back(One(SliceAt(results_[s_.states + k], 0, StackAt(k, i)), part));
+      places.push_back(One(SliceAt(bodies_, results_[s_.states + k], 0, StackAt(k, i)), part));
     return places;
   }
   /// The same as pointers.
@@ -263,6 +263,7 @@ class ScanInParts {
 
   const ScanParam& p_;
   const ScanSplit& s_;
+  const BodyRunner& bodies_;
   const Tensors& in_;
   const int64_t length_;
   ResultTensors results_, others_;
@@ -272,7 +273,6 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
              ResultTensors* results) {
   const auto& p = ParamOf<ScanParam>(n);
   const ScanSplit s = SplitScan(n, in.size());
-  LoopStates states(Tensors(in.begin(), in.begin() + long(s.states)), *results);
   int64_t length = -1;
   std::vector<int> axes;
   for (size_t k = 0; k < s.slices; ++k) {
@@ -284,16 +284,17 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     length = extent;
   }
   if (p.parts > 1 && length > 0) {
-    const ScanInParts scan(n, s, in, length, results);
+    const ScanInParts scan(n, s, bodies, in, length, results);
     bodies.RunTogether(size_t(p.parts), [&](size_t part, const BodyRunner& runner) {
       scan.Run(int64_t(part), runner);
     });
     bodies.Holds(scan.bytes());
     return;
   }
+  LoopStates states(bodies, Tensors(in.begin(), in.begin() + long(s.states)), *results);
   std::vector<StackedResult> stacks;
   for (size_t k = 0; k < s.results; ++k)
-    stacks.emplace_back(n, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
+    stacks.emplace_back(n, bodies, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
                         EntryOr(p.scan_output_directions, k, 0) == 1);
   const CountedBody body(bodies, states, stacks);
   ResultTensors out(s.states + s.results);
@@ -304,7 +305,7 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     Tensors args = states.now();
     for (size_t k = 0; k < s.slices; ++k) {
       const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
-      args.push_back(SliceAt(in[s.states + k], axes[k], backward ? length - 1 - i : i));
+      args.push_back(SliceAt(bodies, in[s.states + k], axes[k], backward ? length - 1 - i : i));
     }
     args.insert(args.end(), in.end() - long(s.captures), in.end());
     for (size_t k = 0; k < s.states; ++k) out[k] = states.Place(k, length - 1 - i);

@@ -162,13 +162,31 @@ Dims WithoutAxis(Dims dims, int axis) {
   return dims;
 }
 
+/// `rows` times `count` elements, of both tensors each so many behind the last.
+struct Rows {
+  int64_t rows, count, from_step, to_step;
+};
+/// From element `first` on to element `to_first` on. Bytes are copied where the bodies have them;
+/// strings, and elements smaller than bytes, are the host's.
+void CopyRows(const BodyRunner& bodies, const Tensor& from, int64_t first, Tensor* to,
+              int64_t to_first, const Rows& r) {
+  const int bits = DTypeBits(from.dtype());
+  const bool bytes = bits > 0 && bits % 8 == 0;
+  for (int64_t k = 0; k < r.rows && r.count > 0; ++k, first += r.from_step, to_first += r.to_step)
+    if (bytes)
+      bodies.Copy(static_cast<char*>(to->mutable_data()) + to_first * (bits / 8),
+                  static_cast<const char*>(from.data()) + first * (bits / 8), r.count * (bits / 8));
+    else
+      CopyElements(from, first, to, to_first, r.count);
+}
+
 /// Slices of equal dtype and extents, stacked on a new axis.
-std::shared_ptr<Tensor> Stack(const NodePtr& n, const Tensors& slices, int64_t axis_attr,
-                              bool backward, const Dims& one, DType dtype) {
+std::shared_ptr<Tensor> Stack(const NodePtr& n, const BodyRunner& bodies, const Tensors& slices,
+                              int64_t axis_attr, bool backward, const Dims& one, DType dtype) {
   const int axis = AxisOf(axis_attr, int(one.size()) + 1, n);
   Dims dims = one;
   dims.insert(dims.begin() + axis, int64_t(slices.size()));
-  auto y = NewTensor(dtype, dims);
+  const std::shared_ptr<Tensor> y = bodies.NewTensor(dtype, dims);
   const int64_t before = Span(one, 0, size_t(axis)), inner = Span(one, size_t(axis), one.size());
   const int64_t count = int64_t(slices.size());
   for (int64_t k = 0; k < count; ++k) {
@@ -176,8 +194,7 @@ std::shared_ptr<Tensor> Stack(const NodePtr& n, const Tensors& slices, int64_t a
     WEFT_CHECK(s.dims() == one && s.dtype() == dtype, kShapeMismatch,
                "{}: an iteration gave {} and another {}", n->Describe(), s.shape().ToString(),
                Shape::OfInts(one).ToString());
-    for (int64_t b = 0; b < before; ++b)
-      CopyElements(s, b * inner, y.get(), (b * count + k) * inner, inner);
+    CopyRows(bodies, s, 0, y.get(), k * inner, {before, inner, inner, count * inner});
   }
   return y;
 }
@@ -207,16 +224,15 @@ std::shared_ptr<Tensor> PartOf(const std::shared_ptr<Tensor>& x, int64_t part, i
   dims[0] /= parts;
   return ViewOf(x, part * Span(dims, 0, dims.size()), dims);
 }
-TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i) {
+TensorPtr SliceAt(const BodyRunner& bodies, const TensorPtr& x, int axis, int64_t i) {
   const Dims dims = WithoutAxis(x->dims(), axis);
   const int64_t extent = x->dims()[size_t(axis)];
   const int64_t inner = Span(x->dims(), size_t(axis) + 1, x->dims().size());
   if (SlicesLieTogether(*x, axis))
     return ViewOf(std::const_pointer_cast<Tensor>(x), i * inner, dims);  // read only
-  auto y = NewTensor(x->dtype(), dims);
+  const std::shared_ptr<Tensor> y = bodies.NewTensor(x->dtype(), dims);
   const int64_t before = Span(x->dims(), 0, size_t(axis));
-  for (int64_t b = 0; b < before; ++b)
-    CopyElements(*x, (b * extent + i) * inner, y.get(), b * inner, inner);
+  CopyRows(bodies, *x, i * inner, y.get(), 0, {before, inner, extent * inner, inner});
   return y;
 }
 
@@ -228,10 +244,12 @@ FHostEval HostByEvaluator(FRunBodies run) {
   };
 }
 
-LoopStates::LoopStates(Tensors initial, const ResultTensors& results) : now_(std::move(initial)) {
+LoopStates::LoopStates(const BodyRunner& bodies, Tensors initial, const ResultTensors& results)
+    : now_(std::move(initial)) {
   for (size_t k = 0; k < now_.size(); ++k) {
-    places_.push_back(results[k]);
-    others_.push_back(places_[k] ? NewTensor(places_[k]->dtype(), places_[k]->dims()) : nullptr);
+    const std::shared_ptr<Tensor>& place = results[k];
+    places_.push_back(place);
+    others_.push_back(place ? bodies.NewTensor(place->dtype(), place->dims()) : nullptr);
   }
 }
 std::shared_ptr<Tensor> LoopStates::Place(size_t k, int64_t left) const {
@@ -269,9 +287,9 @@ void LoopStates::Finish(ResultTensors* results) const {
   for (size_t k = 0; k < now_.size(); ++k) (*results)[k] = std::const_pointer_cast<Tensor>(now_[k]);
 }
 
-StackedResult::StackedResult(const NodePtr& n, std::shared_ptr<Tensor> place, int64_t axis,
-                             bool backward)
-    : node_(n), place_(std::move(place)), axis_(axis), backward_(backward) {}
+StackedResult::StackedResult(const NodePtr& n, const BodyRunner& bodies,
+                             std::shared_ptr<Tensor> place, int64_t axis, bool backward)
+    : node_(n), bodies_(bodies), place_(std::move(place)), axis_(axis), backward_(backward) {}
 std::shared_ptr<Tensor> StackedResult::Place(int64_t i, int64_t count) {
   offered_ = nullptr;
   if (!place_ || count < 0) return nullptr;
@@ -303,7 +321,7 @@ std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()
                node_->Describe(), output);
     Dims one;
     for (SymInt d : s.dims()) one.push_back(d.known() ? d.try_value().value_or(0) : 0);
-    return Stack(node_, slices_, axis_, backward_, one, body.type(output).dtype);
+    return Stack(node_, bodies_, slices_, axis_, backward_, one, body.type(output).dtype);
   }
   const bool all =
       place_ && all_in_place_ &&
@@ -313,7 +331,7 @@ std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()
   const auto count = int64_t(slices_.size());
   for (int64_t i = 0; i < count; ++i)
     if (!slices_[size_t(i)]) slices_[size_t(i)] = Place(i, place_->dims()[0]);
-  return Stack(node_, slices_, axis_, backward_, slices_[0]->dims(), slices_[0]->dtype());
+  return Stack(node_, bodies_, slices_, axis_, backward_, slices_[0]->dims(), slices_[0]->dtype());
 }
 
 void CountedBody::Explain(Error* e) const {

@@ -62,8 +62,9 @@ inline int64_t EntryOr(const Ints& list, size_t i, int64_t otherwise) {
 }
 /// Slices of the axis lie together, in whole bytes.
 bool SlicesLieTogether(const Tensor& x, int axis);
-/// Element `i` along `axis`, that axis gone: a view of `x` where its elements lie together there.
-TensorPtr SliceAt(const TensorPtr& x, int axis, int64_t i);
+/// Element `i` along `axis`, that axis gone, where `bodies` has its tensors: a view of `x` where
+/// its elements lie together there.
+TensorPtr SliceAt(const BodyRunner& bodies, const TensorPtr& x, int axis, int64_t i);
 /// Part number `part` of `parts` equal ones of the first axis: a view.
 std::shared_ptr<Tensor> PartOf(const std::shared_ptr<Tensor>& x, int64_t part, int64_t parts);
 /// FHostEval of an operator with bodies: the Evaluator runs them.
@@ -74,7 +75,7 @@ FHostEval HostByEvaluator(FRunBodies run);
 class LoopStates {
  public:
   /// `results`: the places, of which the first ones are those of the states.
-  LoopStates(Tensors initial, const ResultTensors& results);
+  LoopStates(const BodyRunner& bodies, Tensors initial, const ResultTensors& results);
   /// What the next iteration reads.
   const Tensors& now() const { return now_; }
   /// Where it may write; `left`: iterations behind it, so that the last one writes the place given.
@@ -103,7 +104,8 @@ class LoopStates {
 class StackedResult {
  public:
   /// `place`: null, or of the extents of the whole.
-  StackedResult(const NodePtr& n, std::shared_ptr<Tensor> place, int64_t axis, bool backward);
+  StackedResult(const NodePtr& n, const BodyRunner& bodies, std::shared_ptr<Tensor> place,
+                int64_t axis, bool backward);
   /// Where iteration `i` of `count` may write; null: anywhere. A negative count is not known.
   std::shared_ptr<Tensor> Place(int64_t i, int64_t count);
   void Take(const std::shared_ptr<Tensor>& slice);
@@ -118,6 +120,7 @@ class StackedResult {
 
  private:
   const NodePtr& node_;
+  const BodyRunner& bodies_;
   const std::shared_ptr<Tensor> place_;
   const int64_t axis_;
   const bool backward_;
@@ -139,6 +142,14 @@ class CountedBody final : public BodyRunner {
            ResultTensors* results) const override;
   std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override;
   void Holds(int64_t bytes) const override { bodies_.Holds(bytes); }
+  std::shared_ptr<Tensor> NewTensor(DType dtype, Dims dims) const override {
+    return bodies_.NewTensor(dtype, std::move(dims));
+  }
+  TensorPtr Place(const TensorPtr& host) const override { return bodies_.Place(host); }
+  int64_t Read(const TensorPtr& t) const override { return bodies_.Read(t); }
+  void Copy(void* to, const void* from, int64_t bytes) const override {
+    bodies_.Copy(to, from, bytes);
+  }
   /// Tells what states and stacks have held.
   void End() const;
 

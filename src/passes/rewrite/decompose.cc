@@ -17,8 +17,7 @@ namespace {
 
 Graph Decompose(Graph g, PassContext& ctx) {
   static const auto& decompose = Op::GetAttr<FDecompose>("FDecompose");
-  const TargetTraits& traits = ctx.target().traits();
-  if (!traits.kernels || traits.device_memory) return g;
+  if (!ctx.target().traits().kernels) return g;
   bool any = false;
   for (NodePtr n : g.TopoOrder()) {
     const FDecompose* f = n->is_variable() ? nullptr : decompose.find(n->op());

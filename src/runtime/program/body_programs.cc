@@ -58,6 +58,12 @@ void BodyPrograms::AddTo(ProgramStats* stats) const {
       stats->*count += body->stats_.*count;
 }
 
+int BodyPrograms::num_flags() const {
+  int all = 0;
+  for (const auto& [name, body] : programs_) all += body->num_flags_;
+  return all;
+}
+
 void BodyPrograms::TakeCallOptions(const CallOptions& options) {
   for (auto& [name, body] : programs_) body->TakeCallOptions(options);
 }
@@ -165,15 +171,20 @@ class BodyPrograms::Runner final : public BodyRunner {
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states,
                            ProgramState* of_all, ResultTensors* results) const {
-  static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
   const Runner runner(*this, states, of_all);
+  RunNode(inputs, runner, states, of_all, results);
+  of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
+}
+
+void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const BodyRunner& runner,
+                           BodyStates* states, ProgramState* of_all, ResultTensors* results) const {
+  static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
   try {
     (*runs.find(node_->op()))(node_, inputs, runner, results);
   } catch (Error& e) {
     e.AddPlace(node_->Describe());
     throw;
   }
-  of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
   for (const auto& [name, body] : programs_)
     if (const auto it = states->find({body.get(), 0}); it != states->end())
       of_all->kernels_failed += it->second->kernels_failed;

@@ -34,6 +34,11 @@ class BodyPrograms {
   /// Runs the node; `results` as in FRunBodies. `of_all`: what the bodies move is added to it.
   void RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states, ProgramState* of_all,
                ResultTensors* results) const;
+  /// The same by another runner of these bodies.
+  void RunNode(const std::vector<TensorPtr>& inputs, const BodyRunner& runner, BodyStates* states,
+               ProgramState* of_all, ResultTensors* results) const;
+  /// Range flags of all of them.
+  int num_flags() const;
 
  private:
   class Runner;

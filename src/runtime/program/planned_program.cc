@@ -47,6 +47,7 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
 RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed,
                                  std::vector<std::shared_ptr<Tensor>>* outputs, bool later) const {
   PlannedState& s = static_cast<PlannedState&>(state);
+  Prepare(s);
   std::vector<TensorPtr> with_variables;
   if (!plan_.variables.empty()) {
     with_variables = fed;
@@ -73,7 +74,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
     auto& t = (*outputs)[i];
     if (!t || (t.use_count() > 1 && !s.keeps_outputs) ||
         t->dtype() != plan_.values[size_t(v)].dtype || t->dims() != b.dims[size_t(v)])
-      t = std::make_shared<Tensor>(plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+      t = NewResult(s, plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
   }
   s.base.resize(plan_.storages.size());
   try {

@@ -25,6 +25,7 @@ class Arena {
     if (!inside_[part]) inside_[part] = std::make_shared<Arena>();
     return inside_[part];
   }
+  const std::shared_ptr<void>& memory() const { return data_; }
   char* Reserve(Backend& backend, int64_t bytes) {
     if (bytes > size_) {
       data_.reset();
@@ -66,6 +67,13 @@ class PlannedProgram : public Program::Impl {
     return RunUntil(state, fed, outputs, /*later=*/true);
   }
 
+  /// Before anything else of a run.
+  virtual void Prepare(PlannedState&) const {}
+  /// What a result goes to that nobody gave a place.
+  virtual std::shared_ptr<Tensor> NewResult(PlannedState&, DType dtype,
+                                            const std::vector<int64_t>& dims) const {
+    return std::make_shared<Tensor>(dtype, dims);
+  }
   /// Says where the storages lie that are not in the arena, and brings there what is fed. `inputs`:
   /// what is fed, then the variables.
   virtual void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,

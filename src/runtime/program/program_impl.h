@@ -13,6 +13,13 @@ namespace weft {
 
 class Arena;
 class DeviceCopy;
+class DeviceSession;
+
+/// The content of a tensor of one element on a device, as the host has it.
+struct KnownValue {
+  TensorPtr value;      ///< null: it has not
+  bool always = false;  ///< the same in every run of the same extents
+};
 
 /// State of one session.
 struct ProgramState {
@@ -28,6 +35,10 @@ struct ProgramState {
   bool is_profiled = false;  ///< steps are timed: Program::Impl::TakeTimes
   /// Given tensors of the right type are written though others hold them.
   bool keeps_outputs = false;
+  /// Of a body or a region on a device: whose stream it is given to; its operands and results are
+  /// the device's. Null: it is a program by itself.
+  std::shared_ptr<DeviceSession> device;
+  std::vector<KnownValue> known_inputs;  ///< then; in the order of the inputs, or shorter
 };
 
 /// What is left of a run that has begun; both empty: nothing.
@@ -73,6 +84,7 @@ struct Program::Impl {
   std::vector<TensorPtr> initial_values_;  ///< of variables; null: none
   bool writes_variables_ = false;
   bool on_device_ = false;  ///< Run takes State::device_variables
+  int num_flags_ = 0;       ///< on a device: range flags, those of bodies too
   ProgramStats stats_;
 };
 

@@ -4,16 +4,21 @@
 /// A run goes through the nodes in order. A region is a program of its own, bound by the dimensions
 /// of its operands; a node between two runs by programs of its bodies, or in the Evaluator. What
 /// they give each other are tensors of the session, of the sizes that came: those of regions are
-/// kept for the next run, and all regions share one arena, as no two run at once.
+/// kept for the next run, and all regions share one arena, as no two run at once. On a device a
+/// tensor is where somebody made it, and comes to the other side when something there reads it.
 ///
 ///   never   compiles
 ///   cost    beyond that of the regions: a look at the extents of the operands of each
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
 #include "body_programs.h"
+#include "device_bodies.h"
+#include "device_session.h"
 #include "planned_program.h"
 #include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -29,7 +34,8 @@ namespace {
 
 class RegionProgram final : public Program::Impl {
  public:
-  RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend) {
+  RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend)
+      : device_(backend->device() ? backend : nullptr) {
     graph_ = std::move(graph);
     for (const NodePtr& p : graph_.AllInputs()) inputs_at_.push_back(SlotOf(NodeEntry(p)));
     for (const NodePtr& n : graph_.TopoOrder()) {
@@ -59,31 +65,41 @@ class RegionProgram final : public Program::Impl {
            std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     auto& s = static_cast<RegionState&>(state);
     struct Release {  // also where it throws: what is fed is the caller's
-      std::vector<TensorPtr>& slots;
-      ~Release() { slots.clear(); }
-    } release{s.slots};
+      RegionState& state;
+      ~Release() {
+        state.slots.clear();
+        state.there.clear();
+      }
+    } release{s};
     s.slots = constants_;
     s.kept.resize(constants_.size());
     s.arena_bytes = s.live_bytes = s.inside_bytes = s.bytes_moved = 0;
     s.tensors = s.most_tensors = 0;
     s.kernels_failed = 0;
-    for (size_t i = 0; i < inputs.size(); ++i) s.slots[size_t(inputs_at_[i])] = inputs[i];
+    if (device_) BeginOnDevice(s);
+    for (size_t i = 0; i < inputs.size(); ++i) Put(inputs_at_[i], inputs[i], s.is_part(), s);
     if (s.is_profiled) s.timed.resize(instructions_.size());
-    for (size_t k = 0; k < instructions_.size(); ++k) {
-      const Instruction& i = instructions_[k];
-      RequestScope::Poll();
-      if (i.kind == Kind::kRegion)
-        RunRegion(i, s, s.is_profiled ? &s.timed[k] : nullptr, *outputs);
-      else
-        RunBetween(i, s, s.is_profiled ? &s.timed[k] : nullptr);
-      for (int slot : i.last_uses) {
-        if (between_[size_t(slot)]) s.tensors -= BytesOf(s.slots[size_t(slot)]);
-        s.slots[size_t(slot)].reset();
+    try {
+      for (size_t k = 0; k < instructions_.size(); ++k) {
+        const Instruction& i = instructions_[k];
+        RequestScope::Poll();
+        if (i.kind == Kind::kRegion)
+          RunRegion(i, s, s.is_profiled ? &s.timed[k] : nullptr, *outputs);
+        else
+          RunBetween(i, s, s.is_profiled ? &s.timed[k] : nullptr);
+        for (int slot : i.last_uses) {
+          if (between_[size_t(slot)]) s.tensors -= s.BytesAt(slot);
+          s.Drop(slot);
+        }
       }
+      s.arena_bytes += s.most_tensors;
+      for (const auto& t : s.kept) s.arena_bytes += BytesOf(t);
+      for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
+      if (device_ && !s.is_part()) EndOnDevice(s);
+    } catch (...) {
+      if (s.session) s.session->Drain();
+      throw;
     }
-    s.arena_bytes += s.most_tensors;
-    for (const auto& t : s.kept) s.arena_bytes += BytesOf(t);
-    for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
   }
 
   void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const override {
@@ -119,11 +135,26 @@ class RegionProgram final : public Program::Impl {
     std::vector<int> last_uses;  ///< slots that nothing behind it reads
   };
   struct RegionState final : State {
-    std::vector<TensorPtr> slots;               ///< of one run
+    ~RegionState() override {
+      if (session) session->Drain();
+    }
+    std::shared_ptr<DeviceSession> session;     ///< on a device; of which run it is part of, or own
+    std::vector<TensorPtr> slots, there;        ///< of one run: the host's, the device's
+    std::vector<TensorPtr> placed;              ///< constants on the device, by slot
     std::vector<std::shared_ptr<Tensor>> kept;  ///< results of regions, from run to run, by slot
     BodyStates bodies;
     std::vector<TimedStep> timed;           ///< by instruction, of profiled runs
     int64_t tensors = 0, most_tensors = 0;  ///< bytes between regions, now and at most
+    int64_t BytesAt(int slot) const {
+      const TensorPtr& t = slots[size_t(slot)];
+      return BytesOf(t || !session ? t : there[size_t(slot)]);
+    }
+    /// Its operands and results lie on the device.
+    bool is_part() const { return device != nullptr; }
+    void Drop(int slot) {
+      slots[size_t(slot)].reset();
+      if (session) there[size_t(slot)].reset();
+    }
   };
 
   int SlotOf(const NodeEntry& e) {
@@ -138,7 +169,8 @@ class RegionProgram final : public Program::Impl {
     if (IsOp(n, builtin::kRegion)) {
       WEFT_CHECK(!i.bodies.empty(), kUnsupported, "{}: its body has no plan", n->Describe());
       i.kind = Kind::kRegion;
-    } else if (!i.bodies.empty() && RunsBodies(backend->target(), n)) {
+    } else if (!i.bodies.empty() && RunsBodies(backend->target(), n) &&
+               (!device_ || InWholeBytes(n))) {
       i.kind = Kind::kBodies;
     } else if (IsOp(n, builtin::kSizes)) {
       i.kind = Kind::kHost;
@@ -149,7 +181,19 @@ class RegionProgram final : public Program::Impl {
       ++stats_.interpreted;
     }
     i.bodies.AddTo(&stats_);
+    num_flags_ += i.bodies.num_flags();
     instructions_.push_back(std::move(i));
+  }
+  /// Nothing on a device cuts a byte.
+  bool InWholeBytes(const NodePtr& n) const {
+    const TypeMap& types = graph_.GetAttr<TypeMap>("dtype");
+    const auto whole = [&](const NodeEntry& e) {
+      const Type t = e.node ? types[e] : Type();
+      return !t.is_tensor() || !t.known() || DTypeBits(t.dtype) % 8 == 0;
+    };
+    bool all = std::all_of(n->inputs.begin(), n->inputs.end(), whole);
+    for (uint32_t k = 0; k < n->num_outputs(); ++k) all = all && whole(NodeEntry(n, k));
+    return all;
   }
   void FindLastUses() {
     std::vector<char> read(constants_.size(), 0);
@@ -163,10 +207,59 @@ class RegionProgram final : public Program::Impl {
         }
   }
 
-  static std::vector<TensorPtr> Operands(const Instruction& i, const RegionState& s) {
+  void BeginOnDevice(RegionState& s) const {
+    if (s.is_part())
+      s.session = s.device;
+    else if (!s.session)
+      s.session = std::make_shared<DeviceSession>(device_, num_flags_, stats_);
+    s.there.assign(constants_.size(), nullptr);
+    s.placed.resize(constants_.size());
+    if (!s.is_part()) s.session->ClearFlags();
+  }
+  void EndOnDevice(RegionState& s) const {
+    const std::function<void()> check = s.session->FetchFlags();
+    s.session->stream().Wait();
+    s.session->EndRun(/*later=*/false);
+    check();
+  }
+  /// `on_device`: that is where it lies, if it has a place there.
+  static void Put(int slot, TensorPtr t, bool on_device, RegionState& s) {
+    auto& slots = on_device && LiesOnDevice(*t) ? s.there : s.slots;
+    slots[size_t(slot)] = std::move(t);
+  }
+  static std::vector<TensorPtr> OnHost(const Instruction& i, RegionState& s) {
+    bool fetches = false;
+    for (int slot : i.in) {
+      if (!s.session || slot < 0 || s.slots[size_t(slot)]) continue;
+      s.slots[size_t(slot)] = s.session->Fetch(*s.there[size_t(slot)]);
+      fetches = true;
+    }
+    if (fetches) s.session->WaitForHost();
     std::vector<TensorPtr> in;
     for (int slot : i.in) in.push_back(slot < 0 ? nullptr : s.slots[size_t(slot)]);
     return in;
+  }
+  TensorPtr OnDevice(int slot, RegionState& s) const {
+    const auto k = size_t(slot);
+    if (!s.there[k] && !LiesOnDevice(*s.slots[k])) return s.slots[k];
+    if (s.there[k]) return s.there[k];
+    if (!constants_[k]) return s.there[k] = s.session->Bring(*s.slots[k]);
+    if (!s.placed[k]) s.placed[k] = s.session->Bring(*constants_[k]);
+    return s.there[k] = s.placed[k];
+  }
+  std::vector<TensorPtr> OnDevice(const Instruction& i, RegionState& s) const {
+    std::vector<TensorPtr> in;
+    for (int slot : i.in) in.push_back(slot < 0 ? nullptr : OnDevice(slot, s));
+    return in;
+  }
+  /// What the host has of the operands.
+  std::vector<KnownValue> KnownOf(const Instruction& i, const RegionState& s) const {
+    std::vector<KnownValue> known(i.in.size());
+    for (size_t k = 0; k < i.in.size(); ++k)
+      if (const TensorPtr t = i.in[k] < 0 ? nullptr : s.slots[size_t(i.in[k])])
+        if (LiesOnDevice(*t) && t->num_elements() == 1)
+          known[k] = {t, constants_[size_t(i.in[k])] != nullptr};
+    return known;
   }
   void RunRegion(const Instruction& i, RegionState& s, TimedStep* timed,
                  std::vector<std::shared_ptr<Tensor>>& outputs) const {
@@ -176,18 +269,23 @@ class RegionProgram final : public Program::Impl {
     State& state = StateOf(program, &s.bodies);
     state.arena = s.arena;
     state.is_profiled = s.is_profiled;
+    state.device = s.session;
+    if (s.session) state.known_inputs = KnownOf(i, s);
     ResultTensors results;
     for (int slot : i.out) {
-      const int output = output_in_[size_t(slot)];
+      const int output = OutputAt(slot, s);
       std::shared_ptr<Tensor> place =
           std::move(output < 0 ? s.kept[size_t(slot)] : outputs[size_t(output)]);
-      const bool free = place && (place.use_count() == 1 || (output >= 0 && s.keeps_outputs));
+      // A recording would go on using a place that is given up.
+      const bool fixed = s.session && s.session->is_recording();
+      const bool free =
+          place && !fixed && (place.use_count() == 1 || (output >= 0 && s.keeps_outputs));
       results.push_back(free ? std::move(place) : nullptr);
     }
-    program.Run(state, Operands(i, s), &results);
+    program.Run(state, s.session ? OnDevice(i, s) : OnHost(i, s), &results);
     for (size_t k = 0; k < results.size(); ++k) {
-      const int output = output_in_[size_t(i.out[k])];
-      s.slots[size_t(i.out[k])] = results[k];
+      const int output = OutputAt(i.out[k], s);
+      Put(i.out[k], results[k], s.session != nullptr, s);
       if (output < 0)
         s.kept[size_t(i.out[k])] = std::move(results[k]);
       else
@@ -199,27 +297,38 @@ class RegionProgram final : public Program::Impl {
     s.bytes_moved += state.bytes_moved;
     s.kernels_failed += state.kernels_failed;
   }
+  /// The output that a region may write for that slot; -1: none.
+  int OutputAt(int slot, const RegionState& s) const {
+    return s.session && !s.is_part() ? -1 : output_in_[size_t(slot)];
+  }
   void RunBetween(const Instruction& i, RegionState& s, TimedStep* timed) const {
+    if (timed && s.session) s.session->stream().Wait();
     std::optional<Stopwatch> watch;
     if (timed) watch.emplace(timed);
-    const std::vector<TensorPtr> in = Operands(i, s);
+    const bool on_device = s.session && i.kind == Kind::kBodies;
+    const std::vector<TensorPtr> in = on_device ? OnDevice(i, s) : OnHost(i, s);
     std::vector<TensorPtr> out;
     if (i.kind == Kind::kBodies) {
       ResultTensors results(i.out.size());
-      i.bodies.RunNode(in, &s.bodies, &s, &results);
+      if (on_device)
+        RunNodeOnDevice(i.node, i.bodies, in, KnownOf(i, s), s.session, &s.bodies, &s, &results);
+      else
+        i.bodies.RunNode(in, &s.bodies, &s, &results);
       out.assign(results.begin(), results.end());
     } else if (i.kind == Kind::kHost) {
       static const auto& host = Op::GetAttr<FHostEval>("FHostEval");
       out = (*host.find(i.node->op()))(i.node, in);
     } else {
+      if (s.session) s.session->CountAsked();  // it may draw
       out = GetEvaluator()->EvalNode(i.node, in, {});
     }
+    if (timed && s.session) s.session->stream().Wait();
     watch.reset();
     CheckResults(i.node, out);
     if (timed) timed->Count(CostOf(i.node, in, out));
     for (size_t k = 0; k < out.size(); ++k) {
       if (between_[size_t(i.out[k])]) s.tensors += BytesOf(out[k]);
-      s.slots[size_t(i.out[k])] = std::move(out[k]);
+      Put(i.out[k], std::move(out[k]), on_device, s);
     }
     s.most_tensors = std::max(s.most_tensors, s.tensors);
   }
@@ -247,12 +356,38 @@ class RegionProgram final : public Program::Impl {
   }
   /// What a region gave is there already, in the first output that is it.
   void GiveOut(size_t i, RegionState& s, std::vector<std::shared_ptr<Tensor>>* outputs) const {
-    const TensorPtr& t = s.slots[size_t(outputs_at_[i])];
+    const auto slot = size_t(outputs_at_[i]);
+    std::shared_ptr<Tensor>& output = (*outputs)[i];
+    if (s.is_part()) return GiveOnDevice(*OnDevice(int(slot), s), s, &output);
+    if (s.session && !s.slots[slot]) {
+      const Tensor& there = *s.there[slot];
+      if (!FitsInto(there, output) || (output.use_count() > 1 && !s.keeps_outputs))
+        output = std::make_shared<Tensor>(there.dtype(), there.dims());
+      if (there.num_bytes() > 0)
+        s.session->stream().CopyOut(output->mutable_data(), there.data(), there.num_bytes());
+      return;
+    }
+    const TensorPtr& t = s.slots[slot];
     WEFT_ICHECK(t, "output {} was not computed", i);
-    if ((*outputs)[i] == t) return;
-    (*outputs)[i] = OwnCopy(*t);
+    if (output == t) return;
+    output = OwnCopy(*t);
+  }
+  static bool FitsInto(const Tensor& t, const std::shared_ptr<Tensor>& place) {
+    return place && place->is_tensor() && place->dtype() == t.dtype() && place->dims() == t.dims();
+  }
+  /// To the program around it.
+  static void GiveOnDevice(const Tensor& t, RegionState& s, std::shared_ptr<Tensor>* output) {
+    if (output->get() == &t) return;
+    if (!LiesOnDevice(t)) {
+      *output = OwnCopy(t);
+      return;
+    }
+    if (!FitsInto(t, *output)) *output = s.session->NewTensor(t.dtype(), t.dims());
+    if (t.num_bytes() > 0)
+      s.session->stream().Copy((*output)->mutable_data(), t.data(), t.num_bytes());
   }
 
+  const std::shared_ptr<Backend> device_;  ///< null: on the host
   std::vector<Instruction> instructions_;
   std::unordered_map<EntryKey, int> slot_of_;
   std::vector<TensorPtr> constants_;  ///< by slot; null: computed or fed

@@ -2,9 +2,12 @@
 /// the Evaluator node by node, or a program that compiled them.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/core/graph/graph.h"
@@ -25,6 +28,9 @@ class RepeatedBody {
   virtual void Run(const void* const* inputs, void* const* results) = 0;
 };
 
+/// What runs the bodies of one node, and where their operands and results lie: in the host's memory
+/// unless it says so. Elsewhere `data()` of a numeric tensor is an address there, and nobody but
+/// the runner may follow it; other tensors are the host's everywhere.
 class BodyRunner {
  public:
   virtual ~BodyRunner() = default;
@@ -47,11 +53,24 @@ class BodyRunner {
                            const std::function<void(size_t, const BodyRunner&)>& part) const {
     for (size_t k = 0; k < count; ++k) part(k, *this);
   }
+
+  /// A tensor there, whose content is anything.
+  virtual std::shared_ptr<Tensor> NewTensor(DType dtype, std::vector<int64_t> dims) const {
+    return std::make_shared<Tensor>(dtype, std::move(dims));
+  }
+  /// A tensor of the host, there.
+  virtual TensorPtr Place(const TensorPtr& host) const { return host; }
+  /// The number in a tensor of one element. The host may have to wait for it.
+  virtual int64_t Read(const TensorPtr& t) const { return t->at_int(0); }
+  /// Of whole bytes, between places there that do not overlap.
+  virtual void Copy(void* to, const void* from, int64_t bytes) const {
+    std::memcpy(to, from, size_t(bytes));
+  }
 };
 
-/// Runs a node by its bodies. `inputs` has null for an absent operand. `results`: one an output,
-/// given or null, with the meaning that it has in BodyRunner::Run; none shares memory with an
-/// operand. Throws what the operator documents.
+/// Runs a node by its bodies, where the runner has its tensors. `inputs` has null for an absent
+/// operand. `results`: one an output, given or null, with the meaning that it has in
+/// BodyRunner::Run; none shares memory with an operand. Throws what the operator documents.
 using FRunBodies = std::function<void(const NodePtr&, const std::vector<TensorPtr>& inputs,
                                       const BodyRunner&, ResultTensors* results)>;
 

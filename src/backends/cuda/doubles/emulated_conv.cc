@@ -150,7 +150,6 @@ class Loops {
           double& v = (*sums)[size_t(i)];
           if (s_.bias) v += Load(s_.type, bias, m);
           if (s_.addend) v += Load(s_.type, addend, i);
-          if (s_.activation == Activation::kRelu && v < 0) v = 0;
         });
   }
 
@@ -182,11 +181,9 @@ std::shared_ptr<const cuda::LibraryPlan> EmulatedLibraries::Conv(const ConvSpec&
   CHECK(CheckedProduct(c.source(c.images)) > 0);
   CHECK(CheckedProduct(c.result(c.images)) > 0);
   CHECK((spec.type == DType::kF32 || spec.type == DType::kF16 || spec.type == DType::kBF16));
-  const bool follows = spec.bias || spec.addend || spec.activation != Activation::kNone;
+  const bool follows = spec.bias || spec.addend;
   if (follows) CHECK(spec.pass == ConvSpec::Pass::kForward);
-  if (refuse || (follows && refuse_epilogues) || (follows && !spec.bias) ||
-      spec.activation == Activation::kGeluTanh)
-    return nullptr;
+  if (refuse || (follows && refuse_epilogues) || (follows && !spec.bias)) return nullptr;
   ++convs;
   convs_followed += follows;
   convs_channels_last += spec.x_layout == Layout::kChannelsLast &&

@@ -18,7 +18,8 @@ constexpr int kRelaxedCapture = 2;     // CUstreamCaptureMode: others may alloca
 constexpr int64_t kStaging = 4 << 20;  // larger copies go piece by piece
 constexpr int kMostStaging = 64;       // pieces of a stream, whose copies wait for one another then
 constexpr int64_t kStagingAlign = 64;
-constexpr size_t kRunsRemembered = 16;  // whose pinned memory is kept for the next
+constexpr int64_t kContents = 16 << 10;  // of recorded copies, pinned at once
+constexpr size_t kRunsRemembered = 16;   // whose pinned memory is kept for the next
 constexpr int64_t kLargestNode = 1
                                  << 30;  // a graph's copy has a pitch, which must be less than 2^31
 constexpr unsigned kNoTiming = 2;        // CUevent_flags
@@ -54,9 +55,8 @@ class Stream::Graph final : public Recording {
   }
   void CopyIn(void* device, const void* host, int64_t bytes) {
     // The graph reads it at every launch.
-    contents_.push_back(device_->AllocatePinned(bytes));
-    const char* content = static_cast<const char*>(contents_.back().get());
-    std::memcpy(contents_.back().get(), host, size_t(bytes));
+    char* content = Content(bytes);
+    std::memcpy(content, host, size_t(bytes));
     InPieces(bytes, [&](int64_t at, Memcpy3D m) {
       m.from_type = kHostMemory;
       m.from_host = content + at;
@@ -106,6 +106,21 @@ class Stream::Graph final : public Recording {
     device_->Check(add(&node, last_ ? &last_ : nullptr, size_t(last_ ? 1 : 0)), what);
     last_ = node;
   }
+  /// Pinned memory, which small contents share: to pin some takes the driver as long as many
+  /// launches.
+  char* Content(int64_t bytes) {
+    if (bytes > contents_left_) {
+      const int64_t size = std::max(bytes, kContents);
+      contents_.push_back(device_->AllocatePinned(size));
+      contents_at_ = static_cast<char*>(contents_.back().get());
+      contents_left_ = size;
+    }
+    char* at = contents_at_;
+    const int64_t used = std::min(CheckedRoundUp(bytes, kStagingAlign), contents_left_);
+    contents_at_ += used;
+    contents_left_ -= used;
+    return at;
+  }
   template <class F>
   static void InPieces(int64_t bytes, F&& copy) {
     for (int64_t at = 0; at < bytes; at += kLargestNode) {
@@ -125,6 +140,8 @@ class Stream::Graph final : public Recording {
   GraphExecHandle* exec_ = nullptr;
   GraphNodeHandle* last_ = nullptr;
   std::vector<std::shared_ptr<void>> contents_;
+  char* contents_at_ = nullptr;  ///< in the last of them that holds contents
+  int64_t contents_left_ = 0;
 };
 
 /// A point in a stream.

@@ -5,10 +5,10 @@
 /// with float32 operands cuDNN has its exact engines for plain tensors.
 ///
 /// Epilogue. cuDNN has engines of all types for a convolution with a bias, behind it the sum with
-/// another tensor and Relu; without a bias only its runtime compiler has, for some types and
-/// layouts. So a Conv takes these steps where it has a bias. Where there is no engine for the
-/// whole all the same, the convolution alone is cuDNN's, and a generated kernel does the rest in
-/// one pass over its result.
+/// another tensor; without a bias only its runtime compiler has, for some types and layouts. So a
+/// Conv takes that step where it has a bias. Where there is no engine for the whole all the same,
+/// the convolution alone is cuDNN's, and a generated kernel does the rest in one pass over its
+/// result. Its Relu makes 0 of NaN (seen with cuDNN 9.14 on sm_90): that is left to kernels.
 ///
 /// What cuDNN has no way to do is declined: the runtime generates kernels for it.
 /// Pooling always is (docs/architecture/decisions_gpu.md).
@@ -117,7 +117,6 @@ std::unique_ptr<DeviceCall> MakeCall(const ComputeRequest& q, ConvCall c,
     ConvSpec whole = s;
     whole.bias = c.bias >= 0;
     whole.addend = added != nullptr;
-    whole.activation = steps.activation();
     if (const auto plan = libraries.Conv(whole)) {
       Operand bias, addend;
       bias.number = c.bias;
@@ -154,8 +153,9 @@ bool AreTaken(const ComputeRequest& q, size_t tensors) {
 
 EpilogueTable ConvEpilogue(const EpilogueCall& call) {
   if (!CudnnTypeOf(call.type.dtype) || call.inputs.size() < 3) return {};
-  return {{{EpilogueKind::kAddend}, {EpilogueKind::kActivation}},
-          [](const ActivationStep& a) { return a.function == Activation::kRelu; }};
+  EpilogueTable table;
+  table.stages.push_back({EpilogueKind::kAddend});
+  return table;
 }
 
 std::unique_ptr<DeviceCall> PrepareConv(const ComputeRequest& q) {

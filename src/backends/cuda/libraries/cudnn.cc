@@ -26,7 +26,6 @@ std::vector<int64_t> KeyOf(const ConvSpec& s) {
                            int64_t(s.y_layout),
                            s.bias,
                            s.addend,
-                           int64_t(s.activation),
                            s.tf32,
                            c.images,
                            c.groups,
@@ -55,8 +54,6 @@ std::string DescribeConv(const ConvSpec& s) {
   std::string text = fmt::format("cudnn {} {}", NameOf(s.pass), DTypeName(s.type));
   if (s.bias) text += " + bias";
   if (s.addend) text += " + addend";
-  if (s.activation == Activation::kRelu) text += " + relu";
-  if (s.activation == Activation::kGeluTanh) text += " + gelu";
   return text;
 }
 

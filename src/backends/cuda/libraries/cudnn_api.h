@@ -139,7 +139,7 @@ enum AttributeType : int {
 
 enum DataType : int { kFloat = 0, kHalf = 2, kBfloat16 = 9 };
 enum ConvolutionMode : int { kCrossCorrelation = 1 };
-enum PointwiseMode : int { kAdd = 0, kReluForward = 100, kGeluTanhForward = 107 };
+enum PointwiseMode : int { kAdd = 0 };
 enum HeuristicMode : int { kFallback = 2, kModeA = 3 };
 enum NumericalNote : int {
   kTensorCore = 0,

@@ -1,6 +1,6 @@
 /// cudnn_graph.cc: see cudnn_graph.h.
 ///
-///   forward      x, w -> convolution -> (+ addend) -> (+ bias) -> (activation) -> y
+///   forward      x, w -> convolution -> (+ addend) -> (+ bias) -> y
 ///   grad data    y's gradient, w -> x's gradient
 ///   grad weight  x, y's gradient -> w's gradient
 ///
@@ -58,24 +58,22 @@ class GraphMaker {
     w.insert(w.end(), c.window.kernel.begin(), c.window.kernel.end());
     w = AtLeastTwo(w, 1, 2);
     const CudnnDescriptor xt = Tensor(0, x, s_.x_layout), wt = Tensor(1, w, s_.w_layout);
-    const size_t follow = size_t(s_.addend) + size_t(s_.bias) + size_t(s_.activation != kNone);
+    const size_t follow = size_t(s_.addend) + size_t(s_.bias);
     CudnnDescriptor yt = follow > 0 ? Virtual(y) : Tensor(2, y, s_.y_layout);
     Convolution(xt, wt, yt);
     size_t done = 0;
     const auto next = [&] { return ++done == follow ? Tensor(2, y, s_.y_layout) : Virtual(y); };
-    const auto then = [&](PointwiseMode mode, CudnnDescriptor other) {
+    const auto add = [&](CudnnDescriptor other) {
       const CudnnDescriptor to = next();
-      Pointwise(mode, yt, other, to);
+      Add(yt, other, to);
       yt = to;
     };
-    if (s_.addend) then(kAdd, Tensor(4, y, s_.y_layout));
+    if (s_.addend) add(Tensor(4, y, s_.y_layout));
     if (s_.bias) {
       Dims b(y.size(), 1);
       b[1] = c.filters;
-      then(kAdd, Tensor(3, b, s_.y_layout));
+      add(Tensor(3, b, s_.y_layout));
     }
-    if (s_.activation == Activation::kRelu) then(kReluForward, nullptr);
-    if (s_.activation == Activation::kGeluTanh) then(kGeluTanhForward, nullptr);
     CudnnObject& g = Part(kOperationGraph);
     g.Set(kGraphOperations, kDescriptorType, int64_t(operations_.size()), operations_.data());
     if (handle) g.Set(kGraphHandle, kHandleType, handle);
@@ -84,8 +82,6 @@ class GraphMaker {
   }
 
  private:
-  static constexpr Activation kNone = Activation::kNone;
-
   CudnnObject& Part(DescriptorType type) {
     parts_->emplace_back(api_, type);
     return parts_->back();
@@ -148,16 +144,16 @@ class GraphMaker {
     operations_.push_back(o.raw());
   }
 
-  void Pointwise(PointwiseMode mode, CudnnDescriptor x, CudnnDescriptor other, CudnnDescriptor y) {
+  void Add(CudnnDescriptor x, CudnnDescriptor other, CudnnDescriptor y) {
     CudnnObject& p = Part(kPointwise);
-    p.Set(kPointwiseMode, kPointwiseModeType, mode);
+    p.Set(kPointwiseMode, kPointwiseModeType, kAdd);
     p.Set(kPointwisePrecision, kDataTypeType, kFloat);
     p.Finalize();
     const CudnnDescriptor pointwise = p.raw();
     CudnnObject& o = Part(kPointwiseOperation);
     o.Set(kPointwiseOperationPointwise, kDescriptorType, pointwise);
     o.Set(kPointwiseOperationX, kDescriptorType, x);
-    if (other) o.Set(kPointwiseOperationB, kDescriptorType, other);
+    o.Set(kPointwiseOperationB, kDescriptorType, other);
     o.Set(kPointwiseOperationY, kDescriptorType, y);
     o.Finalize();
     operations_.push_back(o.raw());

@@ -76,8 +76,7 @@ struct ConvSpec {
   DType type = DType::kF32;  ///< of all operands; sums in float32
   Layout x_layout = Layout::kPlain, w_layout = Layout::kPlain, y_layout = Layout::kPlain;
   bool bias = false;    ///< [filters]; forward only
-  bool addend = false;  ///< of the extents and layout of y, added before the activation
-  Activation activation = Activation::kNone;
+  bool addend = false;  ///< of the extents and layout of y
   bool tf32 = false;
 };
 
