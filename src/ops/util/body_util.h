@@ -105,8 +105,10 @@ class StackedResult {
   bool in_place() const { return place_ && all_in_place_; }
   /// Where iteration `i` of `count` writes; then it is as if it had been taken.
   void* Point(int64_t i, int64_t count);
-  /// `like` tells the extents and the dtype where there was no iteration.
-  std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like, size_t output);
+  /// Where there was no iteration, `like` tells the extents and the dtype; what it cannot tell, the
+  /// results of an iteration do, which `once` runs for that.
+  std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like,
+                                 const std::function<ResultTensors()>& once, size_t output);
 
  private:
   const NodePtr& node_;
