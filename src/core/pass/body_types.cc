@@ -10,6 +10,7 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/provide.h"
+#include "weft/sym/apply.h"
 
 namespace weft {
 namespace {
@@ -103,6 +104,21 @@ void SetTypes(Graph* body, const std::vector<Type>& types) {
   }
 }
 
+/// Symbols that are a dimension of one of these.
+std::vector<SymInt> SizesToldBy(const std::vector<Shape>& shapes) {
+  std::vector<SymInt> told;
+  for (const Shape& s : shapes)
+    for (SymInt d : s.dims())
+      if (d.known() && d.is_symbol()) told.push_back(d);
+  return told;
+}
+bool IsTold(SymInt d, const std::vector<SymInt>& told) {
+  const std::vector<SymInt> symbols = d.known() ? d.Symbols() : std::vector<SymInt>();
+  return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+    return std::find(told.begin(), told.end(), s) != told.end();
+  });
+}
+
 /// What `outer` knows of `d` beyond what all sizes are.
 void CarryFacts(const Facts& outer, SymInt d, Facts* inner) {
   if (!d.known() || d.is_const()) return;
@@ -161,6 +177,64 @@ void ForgetNumbersOf(const BodyOperands& operands, Graph* body) {
     body->DropAttr(attr);
 }
 
+/// Sizes as a body was written, by what its operands say that they are now.
+class Renaming final : SymVisitor {
+ public:
+  void Note(const Shape& was, const Shape& now) {
+    if (!was.has_rank() || !now.has_rank() || was.rank() != now.rank()) return;
+    for (int d = 0; d < was.rank(); ++d)
+      if (was[d].known() && was[d].is_symbol() && now[d].known() && !(was[d] == now[d]))
+        names_.emplace(was[d], now[d]);
+  }
+  bool empty() const { return names_.empty(); }
+  bool has(SymInt symbol) const { return names_.count(symbol) != 0; }
+  SymInt Of(SymInt d) {
+    if (!d.known()) return d;
+    stack_.clear();
+    VisitPostfix(d, *this);
+    return stack_.back();
+  }
+
+ private:
+  void Const(int64_t v) override { stack_.emplace_back(v); }
+  void Sym(SymInt symbol) override {
+    const auto it = names_.find(symbol);
+    stack_.push_back(it == names_.end() ? symbol : it->second);
+  }
+  void Op(char op) override {
+    const SymInt b = stack_.back();
+    stack_.pop_back();
+    stack_.back() = ApplySymOp(op, stack_.back(), b);
+  }
+
+  std::unordered_map<SymInt, SymInt> names_;
+  std::vector<SymInt> stack_;
+};
+/// What a pass wrote down of sizes in a body follows the names that its operands have now, as the
+/// graph around it may have found that two sizes are one. What was known under the old names goes.
+void RenameSizes(const BodyOperands& operands, Graph* body) {
+  Renaming names;
+  const std::vector<NodePtr> inputs = body->inputs();
+  std::vector<SymInt> kept;
+  for (size_t i = 0; i < inputs.size() && i < operands.shapes.size(); ++i)
+    if (const std::optional<Shape> was = DeclaredShape(inputs[i])) {
+      names.Note(*was, operands.shapes[i]);
+      for (SymInt d : was->dims())
+        if (d.known() && d.is_symbol()) kept.push_back(d);
+    }
+  if (names.empty()) return;
+  for (const NodePtr& n : body->TopoOrder()) {
+    if (!IsOp(n, builtin::kShapeTensor)) continue;
+    std::vector<SymInt> dims = n->attr<Shape>("dims").dims();
+    for (SymInt& d : dims) d = names.Of(d);
+    if (const Shape now(std::move(dims)); !now.same(n->attr<Shape>("dims")))
+      body->SetAttr(n, "dims", now);
+  }
+  kept.erase(std::remove_if(kept.begin(), kept.end(), [&](SymInt d) { return names.has(d); }),
+             kept.end());
+  if (body->HasAttr("facts")) body->SetAttr("facts", body->GetAttr<Facts>("facts").About(kept));
+}
+
 PassOptions PlainOptions() {
   PassOptions plain;
   plain.verify = false;
@@ -177,6 +251,7 @@ Graph InferBodyTypes(Graph body, const std::vector<Type>& types) {
 Graph InferBody(Graph body, const BodyOperands& operands) {
   SetTypes(&body, operands.types);
   ForgetNumbersOf(operands, &body);
+  RenameSizes(operands, &body);
   const std::vector<NodePtr> inputs = body.inputs();
   ValueMap values = body.AttrOr<ValueMap>("value");
   Facts facts = body.AttrOr<Facts>("facts");
@@ -233,6 +308,12 @@ Graph TypedBody(const NodePtr& node, const std::string& name, const ShapeMap& sh
         values && known.is_whole ? values->find(node->inputs[*before + i]) : nullptr;
     operands.values.push_back(v ? *v : nullptr);
   }
+  // A value in sizes that no operand has is not followed: a run of the body could not tell them.
+  const std::vector<SymInt> told = SizesToldBy(operands.shapes);
+  for (SymTensorPtr& v : operands.values)
+    if (v && !std::all_of(v->elements.begin(), v->elements.end(),
+                          [&](SymInt e) { return IsTold(e, told); }))
+      v = nullptr;
   return declared ? *body : InferBody(*body, operands);
 }
 
@@ -254,21 +335,15 @@ std::optional<Graph> FittingBody(const NodePtr& node, const std::string& name,
 bool TellsItsSizes(const Graph& body) {
   const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
   const TypeMap& types = body.GetAttr<TypeMap>("dtype");
-  std::vector<SymInt> told;
-  for (const NodePtr& input : body.inputs())
-    for (SymInt d : shapes[NodeEntry(input)].dims())
-      if (d.known() && d.is_symbol()) told.push_back(d);
-  const auto tells = [&](SymInt d) {
-    const std::vector<SymInt> symbols = d.Symbols();
-    return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
-      return std::find(told.begin(), told.end(), s) != told.end();
-    });
-  };
+  std::vector<Shape> operands;
+  for (const NodePtr& input : body.inputs()) operands.push_back(shapes[NodeEntry(input)]);
+  const std::vector<SymInt> told = SizesToldBy(operands);
   for (const NodePtr& n : body.TopoOrder()) {
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       const Shape& s = shapes[NodeEntry(n, i)];
       const bool tensor = types[NodeEntry(n, i)].is_tensor();
-      if (tensor && (!s.fully_known() || !std::all_of(s.dims().begin(), s.dims().end(), tells)))
+      if (tensor && (!s.fully_known() || !std::all_of(s.dims().begin(), s.dims().end(),
+                                                      [&](SymInt d) { return IsTold(d, told); })))
         return false;
     }
   }

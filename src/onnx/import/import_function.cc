@@ -4,6 +4,8 @@
 #include <onnx/defs/schema.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "importer.h"
 #include "weft/support/check.h"
@@ -47,6 +49,43 @@ pb::AttributeProto ToProto(const std::string& name, const AttrValue& v) {
     WEFT_THROW(kUnsupported, "attribute '{}' of type {} in a function", name, v.type_name());
   }
   return a;
+}
+
+/// Names in `g` that mean values outside of it get others; where one is defined, it is another.
+/// Recursion over nested graphs, which the parser bounds.
+void RenameFree(pb::GraphProto* g, std::map<std::string, std::string> to) {
+  for (const auto& v : g->input()) to.erase(v.name());
+  for (const auto& t : g->initializer()) to.erase(t.name());
+  for (const auto& t : g->sparse_initializer()) to.erase(t.values().name());
+  for (const auto& n : g->node())
+    for (const std::string& name : n.output()) to.erase(name);
+  const auto rename = [&](std::string* name) {
+    const auto it = to.find(*name);
+    if (it != to.end()) *name = it->second;
+  };
+  for (auto& n : *g->mutable_node()) {
+    for (std::string& name : *n.mutable_input()) rename(&name);
+    for (auto& a : *n.mutable_attribute()) {
+      if (a.has_g()) RenameFree(a.mutable_g(), to);
+      for (auto& nested : *a.mutable_graphs()) RenameFree(&nested, to);
+    }
+  }
+  for (auto& v : *g->mutable_output()) rename(v.mutable_name());
+}
+/// Every name that a graph mentions.
+void CollectNames(const pb::GraphProto& g, std::set<std::string>* names) {
+  for (const auto& v : g.input()) names->insert(v.name());
+  for (const auto& v : g.output()) names->insert(v.name());
+  for (const auto& t : g.initializer()) names->insert(t.name());
+  for (const auto& t : g.sparse_initializer()) names->insert(t.values().name());
+  for (const auto& n : g.node()) {
+    names->insert(n.input().begin(), n.input().end());
+    names->insert(n.output().begin(), n.output().end());
+    for (const auto& a : n.attribute()) {
+      if (a.has_g()) CollectNames(a.g(), names);
+      for (const auto& nested : a.graphs()) CollectNames(nested, names);
+    }
+  }
 }
 
 }  // namespace
@@ -154,14 +193,22 @@ std::string Importer::ExpandSchemaBody(Scope* s, const Record& r, const pb::OpSc
       for (const auto& [name, value] : r.attrs) *node.add_attribute() = ToProto(name, value);
       for (const auto& [name, graph] : r.graphs) {
         const auto& g = *static_cast<const pb::GraphProto*>(graph);
-        // The builder copies the graph into its body, where an outer name would mean something
-        // else.
-        if (!FreeNames(g).empty())
-          return fmt::format("the graph '{}' uses values from outside of it", name);
         pb::AttributeProto* a = node.add_attribute();
         a->set_name(name);
         a->set_type(pb::AttributeProto::GRAPH);
         *a->mutable_g() = g;
+        // The builder copies the graph into its body, where an outer name would mean something
+        // else: it gets one that the graph and the builders do not use.
+        std::map<std::string, std::string> to;
+        std::set<std::string> taken;
+        CollectNames(g, &taken);
+        for (const std::string& free : FreeNames(g)) {
+          std::string own = free + "_captured";
+          while (!taken.insert(own).second || inner.values.count(own)) own += "_";
+          inner.values[own] = Resolve(s, free);
+          to[free] = own;
+        }
+        RenameFree(a->mutable_g(), std::move(to));
       }
       const pb::FunctionBodyBuildContextImpl ctx(node, types);
       if (!schema.BuildContextDependentFunction(ctx, built, version))

@@ -291,6 +291,7 @@ void Importer::ImportRecord(Scope* s, Record r, const Place& place) {
     CheckSchema(*schema, r);
     WarnOfUnnamedResults(*schema, r, place, diag_);
   }
+  if (IsGradient(r)) return BuildGradient(s, r, place);
   Record lifted = r;
   while (!lifted.inputs.empty() && lifted.inputs.back().empty() && lifted.graphs.empty())
     lifted.inputs.pop_back();

@@ -168,6 +168,9 @@ class Importer {
                    const Place& place);
   void Poison(Scope* s, const Record& r, bool cut);
 
+  // import_gradient.cc: Gradient of ai.onnx.preview.training
+  void BuildGradient(Scope* s, const Record& r, const Place& place);
+
   // import_function.cc: bodies of functions
   void CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, const Place& place);
   /// Replaces a node by the body ONNX gives for it; returns why not, or nothing.
@@ -197,5 +200,7 @@ bool HasBody(const pb::OpSchema& schema);
 /// Numbers of inputs and outputs, names and types of attributes, against the schema. Throws kArity,
 /// kBadAttribute.
 void CheckSchema(const pb::OpSchema& schema, const Record& r);
+/// A node that stands for the gradient of a value of its graph.
+bool IsGradient(const Record& r);
 
 }  // namespace weft::onnx_import

@@ -196,8 +196,13 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     for (size_t k = 0; k < s.scans; ++k) stacks[k].Take(out[1 + s.states + k]);
   }
   const auto like = [&] { return InferFor(*ParamOf<LoopParam>(n).body.graph, operands(0)); };
+  const auto once = [&] {
+    ResultTensors one(out.size());
+    body.Run("body", operands(0), &one);
+    return one;
+  };
   for (size_t k = 0; k < s.scans; ++k)
-    (*results)[s.states + k] = stacks[k].Finish(like, 1 + s.states + k);
+    (*results)[s.states + k] = stacks[k].Finish(like, once, 1 + s.states + k);
   states.Finish(results);
   body.End();
 }

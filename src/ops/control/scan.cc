@@ -326,8 +326,20 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     }
     return InferBody(*p.body.graph, types, shapes);
   };
+  const auto once = [&] {
+    Tensors args = states.now();
+    for (size_t k = 0; k < s.slices; ++k) {
+      Dims dims = in[s.states + k]->dims();
+      dims.erase(dims.begin() + axes[k]);
+      args.push_back(bodies.Place(NewTensor(in[s.states + k]->dtype(), std::move(dims))));  // zeros
+    }
+    args.insert(args.end(), in.end() - long(s.captures), in.end());
+    ResultTensors one(s.states + s.results);
+    body.Run("body", args, &one);
+    return one;
+  };
   for (size_t k = 0; k < s.results; ++k)
-    (*results)[s.states + k] = stacks[k].Finish(like, s.states + k);
+    (*results)[s.states + k] = stacks[k].Finish(like, once, s.states + k);
   states.Finish(results);
   body.End();
 }

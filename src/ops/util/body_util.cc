@@ -311,17 +311,27 @@ void* StackedResult::Point(int64_t i, int64_t count) {
   return static_cast<char*>(place_->mutable_data()) + (backward_ ? count - 1 - i : i) * bytes;
 }
 std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()>& like,
+                                              const std::function<ResultTensors()>& once,
                                               size_t output) {
   if (slices_.empty() && place_ && place_->num_elements() == 0) return place_;
   if (slices_.empty()) {
     const InferredBody body = like();
     const Shape s = body.shape(output);
-    WEFT_CHECK(s.has_rank() && body.type(output).is_tensor(), kUnsupported,
+    const Type type = body.type(output);
+    if (type.is_tensor() && s.is_static())
+      return Stack(node_, bodies_, slices_, axis_, backward_, s.ints(), type.dtype);
+    std::shared_ptr<Tensor> one;
+    try {
+      one = once()[output];
+    } catch (const UserError&) {  // of an iteration that nobody asked for
+    }
+    if (one) return Stack(node_, bodies_, slices_, axis_, backward_, one->dims(), one->dtype());
+    WEFT_CHECK(s.has_rank() && type.is_tensor(), kUnsupported,
                "{}: no iteration, and the body does not determine the shape of output {}",
                node_->Describe(), output);
-    Dims one;
-    for (SymInt d : s.dims()) one.push_back(d.known() ? d.try_value().value_or(0) : 0);
-    return Stack(node_, bodies_, slices_, axis_, backward_, one, body.type(output).dtype);
+    Dims dims;
+    for (SymInt d : s.dims()) dims.push_back(d.known() ? d.try_value().value_or(0) : 0);
+    return Stack(node_, bodies_, slices_, axis_, backward_, dims, type.dtype);
   }
   const bool all =
       place_ && all_in_place_ &&

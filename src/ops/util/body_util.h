@@ -115,8 +115,10 @@ class StackedResult {
   void* Point(int64_t i, int64_t count);
   /// Of slices that are not in the place given.
   int64_t bytes() const { return bytes_; }
-  /// `like` tells the extents and the dtype where there was no iteration.
-  std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like, size_t output);
+  /// Where there was no iteration, `like` tells the extents and the dtype; what it cannot tell, the
+  /// results of an iteration do, which `once` runs for that.
+  std::shared_ptr<Tensor> Finish(const std::function<InferredBody()>& like,
+                                 const std::function<ResultTensors()>& once, size_t output);
 
  private:
   const NodePtr& node_;

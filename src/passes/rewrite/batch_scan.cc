@@ -81,8 +81,10 @@ class Batcher {
   bool CanApply(const NodePtr& n, const std::set<NodeId>& leaving) const {
     static const auto& code = Op::GetAttr<FCodeGen>("FCodeGen");
     const FCodeGen* f = code.find(n->op());
-    const int rank = shapes_[NodeEntry(n)].rank();
-    return f && f->elementwise &&
+    const Shape& result = shapes_[NodeEntry(n)];
+    if (!f || !f->elementwise || !result.has_rank()) return false;
+    const int rank = result.rank();
+    return
            std::all_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
              const int own = shapes_[e].rank();
              return IsSliced(e, leaving) ? own == rank : own <= rank;

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "program_impl.h"
 #include "runtime/plan/instruction.h"
@@ -215,8 +217,8 @@ class Planner {
         std::optional<Graph> body =
             FittingBody(n, name, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype"));
         if (!body) continue;
-        body = WithNamedSizes(*std::move(body));
         if (!apart && CanPlanBody(*body, passes_.target)) continue;
+        body = WithNamedSizes(*std::move(body));
         Graph planned = ApplyPasses(*body, pipeline_.head, passes_);
         planned = Plan(std::move(planned), &why);
         if (why.empty() || HasRegions(planned)) ReplaceBody(g, n, name, std::move(planned));
@@ -224,16 +226,37 @@ class Planner {
     }
     return g;
   }
-  /// The dimensions of the inputs of a body that nobody knows get names, which its run tells.
+  /// The dimensions of the inputs of a body that nobody knows get names, which its run tells, and
+  /// so do those in symbols that are no dimension by themselves: [2 * n] where nothing is [n].
   Graph WithNamedSizes(Graph body) const {
     int64_t next = FirstFreeSize(body);
-    bool any = false;
+    std::vector<Shape> shapes;
+    std::unordered_set<SymInt> told;
     for (const NodePtr& input : body.inputs()) {
-      Shape s = body.GetAttr<ShapeMap>("shape")[NodeEntry(input)];
-      if (!s.has_rank() || s.fully_known()) continue;
-      for (int d = 0; d < s.rank(); ++d)
-        if (!s[d].known()) s.set(d, SymInt::Unbacked(next++));
-      body.SetAttr(input, "shape", s);
+      shapes.push_back(body.GetAttr<ShapeMap>("shape")[NodeEntry(input)]);
+      for (SymInt d : shapes.back().dims())
+        if (d.known() && d.is_symbol()) told.insert(d);
+    }
+    const auto is_told = [&](SymInt d) {
+      const std::vector<SymInt> symbols = d.Symbols();
+      return std::all_of(symbols.begin(), symbols.end(),
+                         [&](SymInt s) { return told.count(s) != 0; });
+    };
+    std::unordered_map<SymInt, SymInt> names;
+    bool any = false;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      Shape s = shapes[i];
+      for (int d = 0; s.has_rank() && d < s.rank(); ++d) {
+        if (!s[d].known()) {
+          s.set(d, SymInt::Unbacked(next++));
+        } else if (!is_told(s[d])) {
+          const auto [it, fresh] = names.try_emplace(s[d]);
+          if (fresh) it->second = SymInt::Unbacked(next++);
+          s.set(d, it->second);
+        }
+      }
+      if (s.same(shapes[i])) continue;
+      body.SetAttr(body.inputs()[i], "shape", s);
       any = true;
     }
     return any ? ProvideTypes(std::move(body), Quiet()) : body;
