@@ -34,6 +34,7 @@ class Pruner {
     slices_ = loop ? 0 : size_t(n->attr<int64_t>("num_scan_inputs"));
     states_ = n->num_inputs() - first_state_ - captures_ - slices_;
     stays_.assign(n->num_inputs(), true);
+    tells_.assign(n->num_inputs(), false);
     given_.assign(n->num_outputs(), false);
   }
   /// Is there anything that goes?
@@ -46,7 +47,7 @@ class Pruner {
       const std::vector<SymInt> told = Told();
       for (size_t i = 0; i < stays_.size(); ++i) {
         if (stays_[i] || TellsNothingElse(i, told)) continue;
-        stays_[i] = more = true;
+        stays_[i] = tells_[i] = more = true;
         if (IsState(i)) given_[i - first_state_] = true;
       }
       if (more) Settle();
@@ -121,7 +122,7 @@ class Pruner {
     }
     for (size_t i = 0; i < stays_.size(); ++i) {
       if (IsState(i)) stays_[i] = given_[i - first_state_];
-      if (IsSlice(i)) stays_[i] = stays_[i] && reached[i];
+      if (IsSlice(i)) stays_[i] = tells_[i] || (stays_[i] && reached[i]);
     }
     const auto slice = stays_.begin() + long(first_state_ + states_);
     if (slices_ > 0 && std::count(slice, slice + long(slices_), true) == 0) *slice = true;
@@ -182,6 +183,7 @@ class Pruner {
   Graph body_;
   size_t first_state_, first_output_, states_, slices_, captures_;
   std::vector<bool> stays_;  ///< by operand
+  std::vector<bool> tells_;  ///< by operand: a size that no other tells, so that it stays
   std::vector<bool> given_;  ///< by output of the node
 };
 
