@@ -4,16 +4,19 @@
 /// A run goes through the nodes in order. A region is a program of its own, bound by the dimensions
 /// of its operands; a node between two runs by programs of its bodies, or in the Evaluator. What
 /// they give each other are tensors of the session, of the sizes that came: those of regions are
-/// kept for the next run, and all regions share one arena, as no two run at once.
+/// kept for the next run, and all regions share one arena, as no two run at once. State variables
+/// are written last (state_values.h), so a run that fails leaves them as they were.
 ///
 ///   never   compiles
 ///   cost    beyond that of the regions: a look at the extents of the operands of each
+#include <algorithm>
 #include <chrono>
 #include <unordered_map>
 
 #include "body_programs.h"
 #include "planned_program.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
@@ -29,6 +32,7 @@ class RegionProgram final : public Program::Impl {
   RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend) {
     graph_ = std::move(graph);
     for (const NodePtr& p : graph_.AllInputs()) inputs_at_.push_back(SlotOf(NodeEntry(p)));
+    for (const NodePtr& v : StateVariables(graph_)) variables_at_.push_back(SlotOf(NodeEntry(v)));
     for (const NodePtr& n : graph_.TopoOrder()) {
       if (!n->is_variable() && !Graph::ConstantOf(NodeEntry(n))) Add(n, backend);
     }
@@ -56,6 +60,8 @@ class RegionProgram final : public Program::Impl {
     s.arena_bytes = s.live_bytes = s.bytes_moved = 0;
     s.kernels_failed = 0;
     for (size_t i = 0; i < inputs.size(); ++i) s.slots[size_t(inputs_at_[i])] = inputs[i];
+    for (size_t i = 0; i < variables_at_.size(); ++i)
+      s.slots[size_t(variables_at_[i])] = s.variables[i];
     for (const Instruction& i : instructions_) {
       RequestScope::Poll();
       if (i.kind == Kind::kRegion)
@@ -65,6 +71,7 @@ class RegionProgram final : public Program::Impl {
       for (int slot : i.last_uses) s.slots[size_t(slot)].reset();
     }
     for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
+    WriteVariables(s);
     s.slots.clear();
   }
 
@@ -91,6 +98,10 @@ class RegionProgram final : public Program::Impl {
     return it->second;
   }
   void Add(const NodePtr& n, const std::shared_ptr<Backend>& backend) {
+    if (IsOp(n, builtin::kAssign)) {
+      writes_.push_back({SlotOf(n->inputs[0]), SlotOf(n->inputs[1])});
+      return;
+    }
     Instruction i{Kind::kEvaluate, n, BodyPrograms(n, backend), {}, {}, {}};
     for (const NodeEntry& e : n->inputs) i.in.push_back(e.node ? SlotOf(e) : -1);
     for (uint32_t k = 0; k < n->num_outputs(); ++k) i.out.push_back(SlotOf(NodeEntry(n, k)));
@@ -113,6 +124,7 @@ class RegionProgram final : public Program::Impl {
   void FindLastUses() {
     std::vector<char> read(constants_.size(), 0);
     for (int slot : outputs_at_) read[size_t(slot)] = 1;
+    for (const Write& w : writes_) read[size_t(w.value)] = 1;
     for (auto i = instructions_.rbegin(); i != instructions_.rend(); ++i)
       for (const auto* slots : {&i->in, &i->out})
         for (int slot : *slots) {
@@ -185,6 +197,25 @@ class RegionProgram final : public Program::Impl {
     (*outputs)[i] = OwnCopy(*t);
   }
 
+  /// The new content may be what another variable holds.
+  void WriteVariables(RegionState& s) const {
+    std::vector<TensorPtr> values;
+    for (const Write& w : writes_) {
+      TensorPtr value = s.slots[size_t(w.value)];
+      const bool held = std::any_of(s.variables.begin(), s.variables.end(),
+                                    [&](const auto& v) { return v == value; });
+      values.push_back(held ? TensorPtr(OwnCopy(*value)) : std::move(value));
+    }
+    for (size_t k = 0; k < writes_.size(); ++k)
+      for (size_t i = 0; i < variables_at_.size(); ++i)
+        if (variables_at_[i] == writes_[k].variable) CopyContent(*values[k], s.variables[i].get());
+  }
+
+  struct Write {
+    int variable, value;  ///< slots
+  };
+  std::vector<Write> writes_;
+  std::vector<int> variables_at_;
   std::vector<Instruction> instructions_;
   std::unordered_map<EntryKey, int> slot_of_;
   std::vector<TensorPtr> constants_;  ///< by slot; null: computed or fed
