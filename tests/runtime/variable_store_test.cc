@@ -150,17 +150,26 @@ TEST_CASE("variables: what cannot be written is refused when the program is comp
   CHECK(Catch([&] { CompileFor(g, "ref"); })->code == ErrorCode::kInvalidModel);
 }
 
-TEST_CASE("variables: shapes that depend on values and state do not go together, and it is said") {
+TEST_CASE("variables: state in a program whose shapes depend on values, from run to run") {
   if (!HasCpu()) return;
-  const auto e = Catch([] {
-    Compile(
-        FromText("graph (%x: f32[n], %v: f32[2] param = [1.0, 2.0] {state = 1}) -> (%i, %w) {\n"
-                 "  %i = NonZero(%x) : ?\n  %m = Neg(%v) : ?\n"
-                 "  %w = weft::Assign(%v, %m) : ?\n}"));
-  });
-  REQUIRE(e);
-  CHECK(e->code == ErrorCode::kUnsupported);
-  CHECK(e->says("state variables"));
+  auto store = std::make_shared<VariableStore>();
+  Session s(
+      CompileFor(
+          FromText("graph (%x: f32[n], %v: f32[2] param = [1.0, 2.0] {state = 1}) -> (%i, %w) "
+                   "{\n  %i = NonZero(%x) : ?\n  %m = Neg(%v) : ?\n"
+                   "  %w = weft::Assign(%v, %m) : ?\n}"),
+          "cpu"),
+      store);
+  for (int run = 1; run <= 3; ++run) {
+    const auto got =
+        s.Run({Tensor::FromDoubles(DType::kF32, {run}, std::vector<double>(size_t(run), 7))});
+    CHECK(got[0]->dims() == std::vector<int64_t>{1, run});
+    const double sign = run % 2 ? -1 : 1;
+    for (const TensorPtr& t : {got[1], TensorPtr(store->Get("v"))}) {
+      CHECK(t->at(0) == sign);
+      CHECK(t->at(1) == 2 * sign);
+    }
+  }
 }
 
 TEST_CASE(

@@ -8,6 +8,7 @@
 
 #include "program_impl.h"
 #include "runtime/plan/instruction.h"
+#include "state_values.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
@@ -187,14 +188,14 @@ class Planner {
   Graph Plan(Graph g, std::string* why) const {
     g = ProvideTypes(std::move(g), Quiet());
     *why = Placement(g, passes_.target).WhyRegions();
-    // What a region writes cannot be undone by one behind it that fails.
-    WEFT_CHECK(why->empty() || StateVariables(g).empty(), kUnsupported,
-               "a program with state variables needs shapes that do not depend on values: {}",
-               *why);
-    if (!why->empty())
-      g = ProvideTypes(ApplyPasses(std::move(g), RegionPipeline(), passes_), Quiet());
-    g = WithBodies(std::move(g), !why->empty());
-    return why->empty() ? ApplyPasses(std::move(g), pipeline_.tail, passes_) : g;
+    if (why->empty()) return ApplyPasses(WithBodies(std::move(g), false), pipeline_.tail, passes_);
+    // What a region writes could not be undone when one behind it fails.
+    const StateValues state(&g);
+    g = ProvideTypes(std::move(g), Quiet());
+    g = ProvideTypes(ApplyPasses(std::move(g), RegionPipeline(), passes_), Quiet());
+    g = WithBodies(std::move(g), true);
+    state.Restore(&g);
+    return ProvideTypes(std::move(g), Quiet());
   }
 
  private:

@@ -4,7 +4,8 @@
 /// A run goes through the nodes in order. A region is a program of its own, bound by the dimensions
 /// of its operands; a node between two runs by programs of its bodies, or in the Evaluator. What
 /// they give each other are tensors of the session, of the sizes that came: those of regions are
-/// kept for the next run, and all regions share one arena, as no two run at once. On a device a
+/// kept for the next run, and all regions share one arena, as no two run at once. State variables
+/// are written last (state_values.h), so a run that fails leaves them as they were. On a device a
 /// tensor is where somebody made it, and comes to the other side when something there reads it.
 ///
 ///   never   compiles
@@ -22,6 +23,7 @@
 #include "planned_program.h"
 #include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
@@ -38,6 +40,7 @@ class RegionProgram final : public Program::Impl {
       : device_(backend->device() ? backend : nullptr) {
     graph_ = std::move(graph);
     for (const NodePtr& p : graph_.AllInputs()) inputs_at_.push_back(SlotOf(NodeEntry(p)));
+    for (const NodePtr& v : StateVariables(graph_)) variables_at_.push_back(SlotOf(NodeEntry(v)));
     for (const NodePtr& n : graph_.TopoOrder()) {
       if (!n->is_variable() && !Graph::ConstantOf(NodeEntry(n))) Add(n, backend);
     }
@@ -78,6 +81,8 @@ class RegionProgram final : public Program::Impl {
     s.kernels_failed = 0;
     if (device_) BeginOnDevice(s);
     for (size_t i = 0; i < inputs.size(); ++i) Put(inputs_at_[i], inputs[i], s.is_part(), s);
+    for (size_t i = 0; i < variables_at_.size(); ++i)
+      s.slots[size_t(variables_at_[i])] = s.variables[i];
     if (s.is_profiled) s.timed.resize(instructions_.size());
     try {
       for (size_t k = 0; k < instructions_.size(); ++k) {
@@ -96,6 +101,7 @@ class RegionProgram final : public Program::Impl {
       for (const auto& t : s.kept) s.arena_bytes += BytesOf(t);
       for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
       if (device_ && !s.is_part()) EndOnDevice(s);
+      WriteVariables(s);
     } catch (...) {
       if (s.session) s.session->Drain();
       throw;
@@ -163,6 +169,10 @@ class RegionProgram final : public Program::Impl {
     return it->second;
   }
   void Add(const NodePtr& n, const std::shared_ptr<Backend>& backend) {
+    if (IsOp(n, builtin::kAssign)) {
+      writes_.push_back({SlotOf(n->inputs[0]), SlotOf(n->inputs[1])});
+      return;
+    }
     Instruction i{Kind::kEvaluate, n, BodyPrograms(n, backend), {}, {}, {}};
     for (const NodeEntry& e : n->inputs) i.in.push_back(e.node ? SlotOf(e) : -1);
     for (uint32_t k = 0; k < n->num_outputs(); ++k) i.out.push_back(SlotOf(NodeEntry(n, k)));
@@ -198,6 +208,7 @@ class RegionProgram final : public Program::Impl {
   void FindLastUses() {
     std::vector<char> read(constants_.size(), 0);
     for (int slot : outputs_at_) read[size_t(slot)] = 1;
+    for (const Write& w : writes_) read[size_t(w.value)] = 1;
     for (auto i = instructions_.rbegin(); i != instructions_.rend(); ++i)
       for (const auto* slots : {&i->in, &i->out})
         for (int slot : *slots) {
@@ -227,16 +238,16 @@ class RegionProgram final : public Program::Impl {
     auto& slots = on_device && LiesOnDevice(*t) ? s.there : s.slots;
     slots[size_t(slot)] = std::move(t);
   }
-  static std::vector<TensorPtr> OnHost(const Instruction& i, RegionState& s) {
+  static std::vector<TensorPtr> OnHost(const std::vector<int>& slots, RegionState& s) {
     bool fetches = false;
-    for (int slot : i.in) {
+    for (int slot : slots) {
       if (!s.session || slot < 0 || s.slots[size_t(slot)]) continue;
       s.slots[size_t(slot)] = s.session->Fetch(*s.there[size_t(slot)]);
       fetches = true;
     }
     if (fetches) s.session->WaitForHost();
     std::vector<TensorPtr> in;
-    for (int slot : i.in) in.push_back(slot < 0 ? nullptr : s.slots[size_t(slot)]);
+    for (int slot : slots) in.push_back(slot < 0 ? nullptr : s.slots[size_t(slot)]);
     return in;
   }
   TensorPtr OnDevice(int slot, RegionState& s) const {
@@ -282,7 +293,7 @@ class RegionProgram final : public Program::Impl {
           place && !fixed && (place.use_count() == 1 || (output >= 0 && s.keeps_outputs));
       results.push_back(free ? std::move(place) : nullptr);
     }
-    program.Run(state, s.session ? OnDevice(i, s) : OnHost(i, s), &results);
+    program.Run(state, s.session ? OnDevice(i, s) : OnHost(i.in, s), &results);
     for (size_t k = 0; k < results.size(); ++k) {
       const int output = OutputAt(i.out[k], s);
       Put(i.out[k], results[k], s.session != nullptr, s);
@@ -306,7 +317,7 @@ class RegionProgram final : public Program::Impl {
     std::optional<Stopwatch> watch;
     if (timed) watch.emplace(timed);
     const bool on_device = s.session && i.kind == Kind::kBodies;
-    const std::vector<TensorPtr> in = on_device ? OnDevice(i, s) : OnHost(i, s);
+    const std::vector<TensorPtr> in = on_device ? OnDevice(i, s) : OnHost(i.in, s);
     std::vector<TensorPtr> out;
     if (i.kind == Kind::kBodies) {
       ResultTensors results(i.out.size());
@@ -387,7 +398,26 @@ class RegionProgram final : public Program::Impl {
       s.session->stream().Copy((*output)->mutable_data(), t.data(), t.num_bytes());
   }
 
+  /// The new content may be what another variable holds.
+  void WriteVariables(RegionState& s) const {
+    std::vector<TensorPtr> values;
+    for (const Write& w : writes_) {
+      TensorPtr value = OnHost({w.value}, s)[0];
+      const bool held = std::any_of(s.variables.begin(), s.variables.end(),
+                                    [&](const auto& v) { return v == value; });
+      values.push_back(held ? TensorPtr(OwnCopy(*value)) : std::move(value));
+    }
+    for (size_t k = 0; k < writes_.size(); ++k)
+      for (size_t i = 0; i < variables_at_.size(); ++i)
+        if (variables_at_[i] == writes_[k].variable) CopyContent(*values[k], s.variables[i].get());
+  }
+
   const std::shared_ptr<Backend> device_;  ///< null: on the host
+  struct Write {
+    int variable, value;  ///< slots
+  };
+  std::vector<Write> writes_;
+  std::vector<int> variables_at_;
   std::vector<Instruction> instructions_;
   std::unordered_map<EntryKey, int> slot_of_;
   std::vector<TensorPtr> constants_;  ///< by slot; null: computed or fed
