@@ -9,7 +9,10 @@
 ///   h, y = Scan(h0, x) {h, v -> h + v, h}  of two slices
 ///     ->  h1 = h0 + x[0];  h = h1 + x[1];  y = [h0, h1]
 ///
-/// Element-wise iterations are one kernel then, and what stands behind the loop joins it.
+/// Element-wise iterations are one kernel then, and what stands behind the loop joins it. It pays
+/// while an iteration is little more than a step of the program; of larger ones the kernel is worse
+/// than theirs: three Sin of 4096 elements after one another took 28.7 us in one loop, 19.3 in three
+/// (AVX-512), since each waits for the one before.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -33,16 +36,16 @@ int64_t EntryOr(const NodePtr& n, const char* name, size_t i) {
 
 class Unroller {
  public:
-  Unroller(Graph& g, const NodePtr& scan)
+  Unroller(Graph& g, const NodePtr& scan, Graph body)
       : g_(g),
         scan_(scan),
-        body_(*scan->attr<GraphPtr>("body")),
+        body_(std::move(body)),
         slices_(size_t(scan->attr<int64_t>("num_scan_inputs"))),
         captures_(size_t(scan->attr<int64_t>("num_captures"))),
         states_(scan->num_inputs() - slices_ - captures_) {}
 
   /// Looks at the graph as it was given; after this it may have changed around the node.
-  bool Can(const ShapeMap& shapes, int64_t most_trips, int64_t most_nodes) {
+  bool Can(const ShapeMap& shapes, int64_t most_trips, int64_t most_nodes, int64_t most_elements) {
     for (size_t k = 0; k < slices_; ++k) {
       const Shape& x = shapes[scan_->inputs[states_ + k]];
       if (!x.has_rank() || x.rank() == 0) return false;
@@ -52,10 +55,18 @@ class Unroller {
       if (length.known() && length.is_const()) trips_ = length.value();
     }
     int64_t nodes = 0;
+    const auto& inside = body_.GetAttr<ShapeMap>("shape");
     for (const NodePtr& n : body_.TopoOrder()) {
       if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
       if (!IsRepeatable(n) || HasControlBodies(n)) return false;
       ++nodes;
+      for (uint32_t k = 0; k < n->num_outputs(); ++k) {
+        const Shape& y = inside[NodeEntry(n, k)];
+        const SymInt elements = y.is_static() ? y.num_elements() : SymInt();
+        if (!elements.known() || !elements.is_const() || elements.value() > most_elements)
+          return false;
+        most_elements -= elements.value();
+      }
     }
     return trips_ > 0 && trips_ <= most_trips && nodes <= most_nodes / trips_ && CanInline(body_);
   }
@@ -101,12 +112,13 @@ class Unroller {
 Graph Unroll(Graph g, PassContext& ctx) {
   std::vector<Unroller> small;
   const int64_t most_trips = ctx.option<int64_t>("most_trips"),
-                most_nodes = ctx.option<int64_t>("most_nodes");
+                most_nodes = ctx.option<int64_t>("most_nodes"),
+                most_elements = ctx.option<int64_t>("most_elements");
   for (const NodePtr& n : g.TopoOrder()) {
     if (!IsOp(n, "Scan")) continue;
-    Unroller unroller(g, n);
-    if (unroller.Can(g.GetAttr<ShapeMap>("shape"), most_trips, most_nodes) &&
-        ctx.Fuel("unrolled", n))
+    const auto& shapes = g.GetAttr<ShapeMap>("shape");
+    Unroller unroller(g, n, TypedBody(n, "body", shapes, g.GetAttr<TypeMap>("dtype")));
+    if (unroller.Can(shapes, most_trips, most_nodes, most_elements) && ctx.Fuel("unrolled", n))
       small.push_back(std::move(unroller));
   }
   for (Unroller& u : small) u.Apply();
@@ -125,6 +137,7 @@ WEFT_REGISTER_PASS(Unroll)
     .depend_graph_attr("dtype")
     .option("most_trips", int64_t{8}, "iterations of a Scan that is written out")
     .option("most_nodes", int64_t{64}, "nodes that it may become")
+    .option("most_elements", int64_t{1024}, "that an iteration computes")
     .statistic("unrolled", "loops");
 
 }  // namespace

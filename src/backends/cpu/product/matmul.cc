@@ -182,7 +182,8 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
 
 /// So few products are done before a second thread has begun. Measured on two cores of a Xeon: 32 x
 /// 32 x 32 takes 1.1 us instead of 3.5, 64 x 10 x 64 2.1 instead of 2.9; 16 x 64 x 64 the same on
-/// one as on two.
+/// one as on two. A vector is bound by the reading of the matrix, which takes twice as long: of 128 x
+/// 512, the least that FixedVectorProduct shares, 2.4 us instead of 1.2.
 constexpr double kAloneProducts = 1 << 16;
 /// Packing takes longer than it saves below this. Measured there: 0.8 to 1.3 times the time of the
 /// given layout for a transposed left side, 0.6 to 7 times for a right side, which pays where its
@@ -194,7 +195,9 @@ template <class Make>
 std::vector<Way> WaysOf(const ComputeRequest& q, const ProductShape& p, const Make& make) {
   const double products = double(CheckedProduct(p.y)) * double(p.a.back());
   const bool trans_a = Strided(p.a, p.a_steps) != Plain(p.a);
-  const int threads = products <= kAloneProducts ? 1 : q.threads;
+  const bool vector = CheckedProduct(p.y) == p.y.back();
+  const bool alone = vector ? products < kAloneProducts : products <= kAloneProducts;
+  const int threads = alone ? 1 : q.threads;
   std::vector<Way> ways;
   const auto add = [&](const char* name, Form form) {
     ways.push_back({name, [&make, form] { return Attempt([&] { return make(form); }); }});

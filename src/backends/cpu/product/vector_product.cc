@@ -6,6 +6,10 @@
 #include <immintrin.h>
 #endif
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -183,6 +187,15 @@ constexpr PanelFunction kPanels[] = {nullptr,     Panel<1, 8>, Panel<2, 4>,
                                      Panel<3, 2>, Panel<4, 2>, Panel<5, 1>,
                                      Panel<6, 1>, Panel<7, 1>, Panel<8, 1>};
 
+/// Threads that a region begun here would have.
+int TeamAtHand() {
+#ifdef _OPENMP
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
 int64_t LanesOf(int64_t columns) { return (columns + kLanes - 1) / kLanes; }
 
 }  // namespace
@@ -237,10 +250,16 @@ void FixedVectorProduct::Run(const float* vector, const float* row, const float*
                         row ? row + first : nullptr, addend ? addend + first : nullptr, n,
                         y + first);
   };
-  const bool alone = rows_ * columns_ < 4 * kPieceFloats;
-  ForPieces(panels, alone ? panels : 1, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p) one(p);
-  });
+  if (rows_ * columns_ >= 4 * kPieceFloats && TeamAtHand() > 1) {
+    ForPieces(panels, 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) one(p);
+    });
+    return;
+  }
+  // There and back: what the last product read at its end is still near. A matrix as large as a
+  // cache is read from behind it otherwise, all of it in each product.
+  const bool back = (turn_.fetch_add(1, std::memory_order_relaxed) & 1) != 0;
+  for (int64_t p = 0; p < panels; ++p) one(back ? panels - 1 - p : p);
 }
 
 void VectorProduct::Run(const float* matrix, const float* vector, float* y) const {

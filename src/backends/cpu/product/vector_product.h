@@ -3,6 +3,7 @@
 /// long to begin as to multiply: what a step of a recurrence does.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -42,6 +43,7 @@ class FixedVectorProduct {
                                                 int64_t column_step);
   int64_t rows_, columns_;
   std::shared_ptr<const Panels> panels_;
+  mutable std::atomic<unsigned> turn_{0};  ///< products so far
 };
 
 }  // namespace weft::cpu
