@@ -37,10 +37,8 @@ inline bool IsDevice() { return GetBackend(BackendName())->device() != nullptr; 
 /// The graph on the device against the interpreter in double precision, with and without
 /// fusion, thrice each: the third run of equal extents is a recording. Then twice without
 /// waiting for the first.
-inline void CheckGraph(const std::string& text, const std::vector<SymBindings>& bindings,
+inline void CheckGraph(const Graph& g, const std::vector<SymBindings>& bindings,
                        bool all_on_device = true) {
-  CAPTURE(text);
-  const Graph g = FromText(text);
   for (const bool fusion : {true, false}) {
     CAPTURE(fusion);
     const auto program = OnDevice(g, fusion);
@@ -66,6 +64,12 @@ inline void CheckGraph(const std::string& text, const std::vector<SymBindings>& 
       CHECK(stats.host_waits == 0);
     }
   }
+}
+
+inline void CheckGraph(const std::string& text, const std::vector<SymBindings>& bindings,
+                       bool all_on_device = true) {
+  CAPTURE(text);
+  CheckGraph(FromText(text), bindings, all_on_device);
 }
 
 }  // namespace weft::e2e
