@@ -2,9 +2,10 @@
 /// place in an arena: regions (passes/regions), and what stands between them.
 ///
 /// A run goes through the nodes in order. A region is a program of its own, bound by the dimensions
-/// of its operands; a node between two runs by programs of its bodies, or in the Evaluator. What
-/// they give each other are tensors of the session, of the sizes that came: those of regions are
-/// kept for the next run, and all regions share one arena, as no two run at once.
+/// of its operands; a node between two runs by programs of its bodies, by a routine of the library,
+/// or in the Evaluator. What they give each other are tensors of the session, of the sizes that
+/// came: those of regions and of routines are kept for the next run, and all regions share one
+/// arena, as no two run at once.
 ///
 ///   never   compiles
 ///   cost    beyond that of the regions: a look at the extents of the operands of each
@@ -13,6 +14,7 @@
 
 #include "body_programs.h"
 #include "planned_program.h"
+#include "sized_places.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op.h"
@@ -26,7 +28,7 @@ namespace {
 
 class RegionProgram final : public Program::Impl {
  public:
-  RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend) {
+  RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend) : backend_(backend) {
     graph_ = std::move(graph);
     for (const NodePtr& p : graph_.AllInputs()) inputs_at_.push_back(SlotOf(NodeEntry(p)));
     for (const NodePtr& n : graph_.TopoOrder()) {
@@ -53,6 +55,7 @@ class RegionProgram final : public Program::Impl {
     auto& s = static_cast<RegionState&>(state);
     s.slots = constants_;
     s.kept.resize(constants_.size());
+    s.blocks.resize(constants_.size());
     s.arena_bytes = s.live_bytes = s.bytes_moved = 0;
     s.kernels_failed = 0;
     for (size_t i = 0; i < inputs.size(); ++i) s.slots[size_t(inputs_at_[i])] = inputs[i];
@@ -61,7 +64,7 @@ class RegionProgram final : public Program::Impl {
       if (i.kind == Kind::kRegion)
         RunRegion(i, s, *outputs);
       else
-        RunBetween(i, s);
+        RunBetween(i, s, *outputs);
       for (int slot : i.last_uses) s.slots[size_t(slot)].reset();
     }
     for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
@@ -70,18 +73,21 @@ class RegionProgram final : public Program::Impl {
 
  private:
   /// kRegion: a program. kBodies: by programs of its bodies. kHost: by its FHostEval, which needs
-  /// no graph around the node. kEvaluate: in the Evaluator.
-  enum class Kind : uint8_t { kRegion, kBodies, kHost, kEvaluate };
+  /// no graph around the node. kSized: by the library's FSizedCompute, or in the Evaluator.
+  /// kEvaluate: in the Evaluator.
+  enum class Kind : uint8_t { kRegion, kBodies, kHost, kSized, kEvaluate };
   struct Instruction {
     Kind kind;
     NodePtr node;
     BodyPrograms bodies;
+    const FSizedCompute* sized = nullptr;
     std::vector<int> in, out;    ///< slots; -1: absent
     std::vector<int> last_uses;  ///< slots that nothing behind it reads
   };
   struct RegionState final : State {
     std::vector<TensorPtr> slots;               ///< of one run
     std::vector<std::shared_ptr<Tensor>> kept;  ///< results of regions, from run to run, by slot
+    std::vector<KeptBlock> blocks;              ///< of what lies between, the same way
     BodyStates bodies;
   };
 
@@ -91,7 +97,7 @@ class RegionProgram final : public Program::Impl {
     return it->second;
   }
   void Add(const NodePtr& n, const std::shared_ptr<Backend>& backend) {
-    Instruction i{Kind::kEvaluate, n, BodyPrograms(n, backend), {}, {}, {}};
+    Instruction i{Kind::kEvaluate, n, BodyPrograms(n, backend), nullptr, {}, {}, {}};
     for (const NodeEntry& e : n->inputs) i.in.push_back(e.node ? SlotOf(e) : -1);
     for (uint32_t k = 0; k < n->num_outputs(); ++k) i.out.push_back(SlotOf(NodeEntry(n, k)));
     if (IsOp(n, builtin::kRegion)) {
@@ -102,6 +108,9 @@ class RegionProgram final : public Program::Impl {
     } else if (IsOp(n, builtin::kSizes)) {
       i.kind = Kind::kHost;
       ++stats_.host_steps;
+    } else if ((i.sized = SizedRoutine(*backend, n))) {
+      i.kind = Kind::kSized;
+      ++stats_.library_calls;
     } else {
       const std::string why = GetEvaluator()->WhyNot(n);
       WEFT_CHECK(why.empty(), kUnsupported, "{}: {}", n->Describe(), why);
@@ -155,7 +164,28 @@ class RegionProgram final : public Program::Impl {
     s.bytes_moved += state.bytes_moved;
     s.kernels_failed += state.kernels_failed;
   }
-  void RunBetween(const Instruction& i, RegionState& s) const {
+  /// False: the routine does not take such operands.
+  bool RunSized(const Instruction& i, RegionState& s, const std::vector<TensorPtr>& in,
+                std::vector<std::shared_ptr<Tensor>>& outputs) const {
+    SizedPlaces places(*backend_, s.arena.get());
+    for (int slot : i.out) {
+      const int output = output_in_[size_t(slot)];
+      if (output >= 0)
+        places.AddOutput(&outputs[size_t(output)], s.keeps_outputs);
+      else
+        places.AddKept(&s.blocks[size_t(slot)]);
+    }
+    try {
+      if (!(*i.sized)(i.node, in, backend_->threads(), &places)) return false;
+    } catch (Error& e) {
+      e.AddPlace(i.node->Describe());
+      throw;
+    }
+    for (size_t k = 0; k < i.out.size(); ++k) s.slots[size_t(i.out[k])] = places.Take(k);
+    return true;
+  }
+  void RunBetween(const Instruction& i, RegionState& s,
+                  std::vector<std::shared_ptr<Tensor>>& outputs) const {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<TensorPtr> in = Operands(i, s);
     std::vector<TensorPtr> out;
@@ -166,14 +196,15 @@ class RegionProgram final : public Program::Impl {
     } else if (i.kind == Kind::kHost) {
       static const auto& host = Op::GetAttr<FHostEval>("FHostEval");
       out = (*host.find(i.node->op()))(i.node, in);
-    } else {
+    } else if (i.kind == Kind::kEvaluate || !RunSized(i, s, in, outputs)) {
       out = GetEvaluator()->EvalNode(i.node, in, {});
     }
     for (size_t k = 0; k < out.size(); ++k) s.slots[size_t(i.out[k])] = std::move(out[k]);
     if (!s.profile) return;
     StepTime& t = s.profile->emplace_back();
     t.name = i.node->attrs.name;
-    t.kind = i.kind == Kind::kBodies ? "bodies" : i.kind == Kind::kHost ? "shape" : "interpreter";
+    static constexpr const char* kKinds[] = {"", "bodies", "shape", "library", "interpreter"};
+    t.kind = kKinds[int(i.kind)];
     t.microseconds =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   }
@@ -185,6 +216,7 @@ class RegionProgram final : public Program::Impl {
     (*outputs)[i] = OwnCopy(*t);
   }
 
+  const std::shared_ptr<Backend> backend_;
   std::vector<Instruction> instructions_;
   std::unordered_map<EntryKey, int> slot_of_;
   std::vector<TensorPtr> constants_;  ///< by slot; null: computed or fed
