@@ -47,7 +47,7 @@ SUB_ROOMS = {
     },
     "backends/cpu": {
         "util": [], "launch": ["util"], "onednn": ["util"], "conv": ["onednn"], "pool": ["onednn"],
-        "product": ["onednn"], "attention": ["util"], "misc": ["util"], "": ["launch"],
+        "product": ["onednn"], "attention": ["util"], "misc": ["util"], "select": ["util"], "": ["launch"],
     },
     "backends/cuda": {
         "driver": [], "launch": ["driver"], "libraries": ["driver"], "": ["launch", "libraries"], "doubles": [""],

@@ -22,17 +22,19 @@ std::map<std::string, Runner> Placed(const Graph& graph, const Target& target) {
 }
 
 TEST_CASE("who runs a node on the host, on a device and in the interpreter") {
-  const Graph g = FromText(R"(graph (%x: f32[4, 8], %w: f32[8, 3], %s: str[2]) -> (%r, %k, %c) {
+  const Graph g = FromText(R"(graph (%x: f32[4, 8], %w: f32[8, 3], %s: str[2], %q: f32[3, 3]) -> (%r, %k, %c, %d) {
   %p = MatMul(%x, %w)
   %r = Relu(%p)
   %one = Constant() {value = tensor i64[1] [1]}
   %k, %at = TopK(%r, %one)
   %c = Concat(%s, %s) {axis = 0}
+  %d = Det(%q)
 }
 )");
   const std::map<std::string, Runner> cpu = Placed(g, "cpu");
   CHECK(cpu.at("r") == Runner::kKernel);
-  CHECK(cpu.at("k") == Runner::kInterpreter);
+  CHECK(cpu.at("k") == Runner::kLibrary);
+  CHECK(cpu.at("d") == Runner::kInterpreter);
   CHECK(cpu.at("c") == Runner::kBetween);  // strings have no place in an arena
   const std::map<std::string, Runner> ref = Placed(g, "ref");
   CHECK(ref.at("r") == Runner::kInterpreter);
@@ -54,8 +56,9 @@ TEST_CASE("what tells a size stands between two regions, with the reason") {
   }
   CHECK(placement.WhyRegions().find("NonZero") != std::string::npos);
   const auto program = CompileFor(g, "cpu");
-  CHECK(program->stats().kernels == 1);      // in a region
-  CHECK(program->stats().interpreted == 1);  // NonZero
+  CHECK(program->stats().kernels == 1);        // in a region
+  CHECK(program->stats().library_calls == 1);  // NonZero
+  CHECK(program->stats().interpreted == 0);
 }
 
 TEST_CASE("a graph that nothing runs says so, with both reasons") {

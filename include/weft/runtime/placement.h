@@ -23,7 +23,9 @@ enum class Runner : uint8_t {
   kKernel,       ///< a generated kernel, alone or with other nodes
   kBodies,       ///< programs made of its bodies; the interpreter for one that no program can hold
   kInterpreter,  ///< the interpreter, on the host
-  kBetween,      ///< between two regions, by the interpreter: what it gives or reads is known late
+  /// Between two regions, by a routine of the library (FSizedCompute) or the interpreter: what it
+  /// gives or reads is known late.
+  kBetween,
   kNobody,
 };
 

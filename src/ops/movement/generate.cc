@@ -71,7 +71,11 @@ void RangeShape(InferShapeContext& ctx) {
   if (!count.known()) count = ctx.unbacked(0);
   const Shape out({count});
   ctx.set_out(0, out);
-  if (start.known() && delta.known())
+  // Long ones of constants are folded, and in a run (weft::Sizes) nobody follows the elements.
+  constexpr int64_t kLong = 64;
+  const bool folded = ctx.in_constant(0) && ctx.in_constant(1) && ctx.in_constant(2) &&
+                      count.is_const() && count.value() > kLong;
+  if (start.known() && delta.known() && !folded)
     SetValue(ctx, 0, out, [&](int64_t i) { return start + delta * i; });
 }
 Exprs RangeCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {

@@ -2,11 +2,12 @@
 /// place in an arena: regions (passes/regions), and what stands between them.
 ///
 /// A run goes through the nodes in order. A region is a program of its own, bound by the dimensions
-/// of its operands; a node between two runs by programs of its bodies, or in the Evaluator. What
-/// they give each other are tensors of the session, of the sizes that came: those of regions are
-/// kept for the next run, and all regions share one arena, as no two run at once. State variables
-/// are written last (state_values.h), so a run that fails leaves them as they were. On a device a
-/// tensor is where somebody made it, and comes to the other side when something there reads it.
+/// of its operands; a node between two runs by programs of its bodies, by a routine of the library,
+/// or in the Evaluator. What they give each other are tensors of the session, of the sizes that
+/// came: those of regions and of routines are kept for the next run, and all regions share one
+/// arena, as no two run at once. State variables are written last (state_values.h), so a run that
+/// fails leaves them as they were. On a device a tensor is where somebody made it, and comes to the
+/// other side when something there reads it.
 ///
 ///   never   compiles
 ///   cost    beyond that of the regions: a look at the extents of the operands of each
@@ -21,6 +22,7 @@
 #include "device_bodies.h"
 #include "device_session.h"
 #include "planned_program.h"
+#include "sized_places.h"
 #include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
@@ -37,7 +39,7 @@ namespace {
 class RegionProgram final : public Program::Impl {
  public:
   RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend)
-      : device_(backend->device() ? backend : nullptr) {
+      : backend_(backend), device_(backend->device() ? backend : nullptr) {
     graph_ = std::move(graph);
     for (const NodePtr& p : graph_.AllInputs()) inputs_at_.push_back(SlotOf(NodeEntry(p)));
     for (const NodePtr& v : StateVariables(graph_)) variables_at_.push_back(SlotOf(NodeEntry(v)));
@@ -76,6 +78,7 @@ class RegionProgram final : public Program::Impl {
     } release{s};
     s.slots = constants_;
     s.kept.resize(constants_.size());
+    s.blocks.resize(constants_.size());
     s.arena_bytes = s.live_bytes = s.inside_bytes = s.bytes_moved = 0;
     s.tensors = s.most_tensors = 0;
     s.kernels_failed = 0;
@@ -91,7 +94,7 @@ class RegionProgram final : public Program::Impl {
         if (i.kind == Kind::kRegion)
           RunRegion(i, s, s.is_profiled ? &s.timed[k] : nullptr, *outputs);
         else
-          RunBetween(i, s, s.is_profiled ? &s.timed[k] : nullptr);
+          RunBetween(i, s, s.is_profiled ? &s.timed[k] : nullptr, *outputs);
         for (int slot : i.last_uses) {
           if (between_[size_t(slot)]) s.tensors -= s.BytesAt(slot);
           s.Drop(slot);
@@ -109,7 +112,7 @@ class RegionProgram final : public Program::Impl {
   }
 
   void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const override {
-    static constexpr const char* kKinds[] = {"region", "bodies", "shape", "interpreter"};
+    static constexpr const char* kKinds[] = {"region", "bodies", "shape", "library", "interpreter"};
     auto& s = static_cast<RegionState&>(state);
     int regions = 0;
     for (size_t k = 0; k < s.timed.size(); ++k) {
@@ -131,12 +134,14 @@ class RegionProgram final : public Program::Impl {
 
  private:
   /// kRegion: a program. kBodies: by programs of its bodies. kHost: by its FHostEval, which needs
-  /// no graph around the node. kEvaluate: in the Evaluator.
-  enum class Kind : uint8_t { kRegion, kBodies, kHost, kEvaluate };
+  /// no graph around the node. kSized: by the library's FSizedCompute, or in the Evaluator.
+  /// kEvaluate: in the Evaluator.
+  enum class Kind : uint8_t { kRegion, kBodies, kHost, kSized, kEvaluate };
   struct Instruction {
     Kind kind;
     NodePtr node;
     BodyPrograms bodies;
+    const FSizedCompute* sized = nullptr;
     std::vector<int> in, out;    ///< slots; -1: absent
     std::vector<int> last_uses;  ///< slots that nothing behind it reads
   };
@@ -148,6 +153,7 @@ class RegionProgram final : public Program::Impl {
     std::vector<TensorPtr> slots, there;        ///< of one run: the host's, the device's
     std::vector<TensorPtr> placed;              ///< constants on the device, by slot
     std::vector<std::shared_ptr<Tensor>> kept;  ///< results of regions, from run to run, by slot
+    std::vector<KeptBlock> blocks;              ///< of what lies between, the same way
     BodyStates bodies;
     std::vector<TimedStep> timed;           ///< by instruction, of profiled runs
     int64_t tensors = 0, most_tensors = 0;  ///< bytes between regions, now and at most
@@ -173,7 +179,7 @@ class RegionProgram final : public Program::Impl {
       writes_.push_back({SlotOf(n->inputs[0]), SlotOf(n->inputs[1])});
       return;
     }
-    Instruction i{Kind::kEvaluate, n, BodyPrograms(n, backend), {}, {}, {}};
+    Instruction i{Kind::kEvaluate, n, BodyPrograms(n, backend), nullptr, {}, {}, {}};
     for (const NodeEntry& e : n->inputs) i.in.push_back(e.node ? SlotOf(e) : -1);
     for (uint32_t k = 0; k < n->num_outputs(); ++k) i.out.push_back(SlotOf(NodeEntry(n, k)));
     if (IsOp(n, builtin::kRegion)) {
@@ -185,6 +191,9 @@ class RegionProgram final : public Program::Impl {
     } else if (IsOp(n, builtin::kSizes)) {
       i.kind = Kind::kHost;
       ++stats_.host_steps;
+    } else if ((i.sized = SizedRoutine(*backend, n))) {
+      i.kind = Kind::kSized;
+      ++stats_.library_calls;
     } else {
       const std::string why = GetEvaluator()->WhyNot(n);
       WEFT_CHECK(why.empty(), kUnsupported, "{}: {}", n->Describe(), why);
@@ -308,11 +317,32 @@ class RegionProgram final : public Program::Impl {
     s.bytes_moved += state.bytes_moved;
     s.kernels_failed += state.kernels_failed;
   }
+  /// False: the routine does not take such operands.
+  bool RunSized(const Instruction& i, RegionState& s, const std::vector<TensorPtr>& in,
+                std::vector<std::shared_ptr<Tensor>>& outputs) const {
+    SizedPlaces places(*backend_, s.arena.get());
+    for (int slot : i.out) {
+      const int output = output_in_[size_t(slot)];
+      if (output >= 0)
+        places.AddOutput(&outputs[size_t(output)], s.keeps_outputs);
+      else
+        places.AddKept(&s.blocks[size_t(slot)]);
+    }
+    try {
+      if (!(*i.sized)(i.node, in, backend_->threads(), &places)) return false;
+    } catch (Error& e) {
+      e.AddPlace(i.node->Describe());
+      throw;
+    }
+    for (size_t k = 0; k < i.out.size(); ++k) out->push_back(places.Take(k));
+    return true;
+  }
   /// The output that a region may write for that slot; -1: none.
   int OutputAt(int slot, const RegionState& s) const {
     return s.session && !s.is_part() ? -1 : output_in_[size_t(slot)];
   }
-  void RunBetween(const Instruction& i, RegionState& s, TimedStep* timed) const {
+  void RunBetween(const Instruction& i, RegionState& s, TimedStep* timed,
+                  std::vector<std::shared_ptr<Tensor>>& outputs) const {
     if (timed && s.session) s.session->stream().Wait();
     std::optional<Stopwatch> watch;
     if (timed) watch.emplace(timed);
@@ -329,7 +359,7 @@ class RegionProgram final : public Program::Impl {
     } else if (i.kind == Kind::kHost) {
       static const auto& host = Op::GetAttr<FHostEval>("FHostEval");
       out = (*host.find(i.node->op()))(i.node, in);
-    } else {
+    } else if (i.kind == Kind::kEvaluate || !RunSized(i, s, in, outputs, &out)) {
       if (s.session) s.session->CountAsked();  // it may draw
       out = GetEvaluator()->EvalNode(i.node, in, {});
     }
@@ -398,6 +428,7 @@ class RegionProgram final : public Program::Impl {
       s.session->stream().Copy((*output)->mutable_data(), t.data(), t.num_bytes());
   }
 
+  const std::shared_ptr<Backend> backend_;
   /// The new content may be what another variable holds.
   void WriteVariables(RegionState& s) const {
     std::vector<TensorPtr> values;

@@ -191,9 +191,17 @@ SymProgram KernelSizes(const Kernel& kernel, const CpuKernel& code) {
   SymProgram program(symbols);
   for (size_t i = 0; i < code.named.size(); ++i)
     program.Define(KernelSymbol(kernel.num_symbols + int(i)), code.named[i]);
+  // Where the data name what is read, a few results read a little of a large operand. Eight loads
+  // of one operand for each point are more than bodies have.
+  constexpr int64_t kLoads = 8;
+  const SymInt points = Product(kernel.outer_dims()) * Product(kernel.row_dims());
   SymInt bytes = 0;
-  for (const KernelBuffer& b : kernel.buffers)
-    bytes = bytes + b.num_elements * DTypeBytes(b.dtype, 1);
+  for (size_t k = 0; k < kernel.buffers.size(); ++k) {
+    const KernelBuffer& b = kernel.buffers[k];
+    const bool picked = kernel.has_flag() && int(k) < kernel.num_inputs;
+    const SymInt read = picked ? Min(b.num_elements, points * kLoads) : b.num_elements;
+    bytes = bytes + read * DTypeBytes(b.dtype, 1);
+  }
   program.Add(Product(kernel.outer_dims()));
   program.Add(bytes);
   program.Add(code.scratch_bytes);

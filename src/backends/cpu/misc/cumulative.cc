@@ -1,11 +1,14 @@
 /// cumulative.cc: CumSum and CumProd in one walk along the axis.
 ///
 /// Their definition folds the axis anew for every element. Floats up to 32 bits are accumulated in
-/// f64, so that a long axis does not lose digits to the order of its sums.
+/// f64, so that a long axis does not lose digits to the order of its sums. Lines and columns go to
+/// the threads.
 #include <algorithm>
 #include <type_traits>
 
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/threads.h"
+#include "backends/cpu/util/wide.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/core/tensor/visit_element.h"
@@ -15,8 +18,78 @@
 namespace weft::cpu {
 namespace {
 
-/// Columns that are walked together where the axis is not the last: a cache line or two.
-constexpr int64_t kColumns = 32;
+/// Columns that are walked together where the axis is not the last: their sums are in the first
+/// cache.
+constexpr int64_t kColumns = 1024;
+/// Lines that are walked side by side where it is: as many sums as hide the latency of one.
+constexpr int64_t kLines = 8;
+/// Elements below which a second thread costs more than it helps; between two looks at the request.
+constexpr int64_t kAlone = 16384, kPoll = int64_t{1} << 20;
+
+/// How a part of the elements is walked: `count` sums side by side, element j of step i at
+/// i * step + j * apart.
+struct Walk {
+  int64_t extent, step, count, apart;
+  bool exclusive;
+};
+
+/// Columns: one element behind the other.
+template <bool kExclusive, class Acc, class Element, class Join>
+inline __attribute__((always_inline)) void WalkColumns(const Walk& w,
+                                                       const typename Element::Storage* x,
+                                                       typename Element::Storage* y, Acc neutral,
+                                                       Join join) {
+  Acc sums[kColumns];
+  const int64_t count = w.count, extent = w.extent, step = w.step;
+  std::fill_n(sums, count, neutral);
+  for (int64_t i = 0; i < extent; ++i, x += step, y += step) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) {
+      const Acc before = sums[j], after = join(before, Acc(Element::Load(x[j])));
+      sums[j] = after;
+      y[j] = Element::Store(typename Element::Value(kExclusive ? before : after));
+    }
+  }
+}
+template <class Acc, class Element, class Join>
+void WalkColumnsPlain(const Walk& w, const typename Element::Storage* x,
+                      typename Element::Storage* y, Acc neutral, Join join) {
+  if (w.exclusive)
+    WalkColumns<true, Acc, Element>(w, x, y, neutral, join);
+  else
+    WalkColumns<false, Acc, Element>(w, x, y, neutral, join);
+}
+#if defined(__x86_64__)
+template <class Acc, class Element, class Join>
+WEFT_WIDE void WalkColumnsWide(const Walk& w, const typename Element::Storage* x,
+                               typename Element::Storage* y, Acc neutral, Join join) {
+  if (w.exclusive)
+    WalkColumns<true, Acc, Element>(w, x, y, neutral, join);
+  else
+    WalkColumns<false, Acc, Element>(w, x, y, neutral, join);
+}
+#endif
+
+/// At most kLines of them.
+template <class Acc, class Element, class Join>
+void WalkLines(const Walk& w, const typename Element::Storage* x, typename Element::Storage* y,
+               Acc neutral, Join join) {
+  Acc sums[kLines];
+  std::fill_n(sums, kLines, neutral);
+  const auto step = [&](int64_t at, Acc* sum) {
+    const Acc before = *sum;
+    *sum = join(before, Acc(Element::Load(x[at])));
+    y[at] = Element::Store(typename Element::Value(w.exclusive ? before : *sum));
+  };
+  if (w.count < kLines) {
+    for (int64_t j = 0; j < w.count; ++j)
+      for (int64_t i = 0; i < w.extent; ++i) step(j * w.apart + i * w.step, &sums[j]);
+    return;
+  }
+  for (int64_t i = 0; i < w.extent; ++i)
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < kLines; ++j) step(j * w.apart + i * w.step, &sums[j]);
+}
 
 class CumulativeCall final : public LibraryCall {
  public:
@@ -25,6 +98,7 @@ class CumulativeCall final : public LibraryCall {
         dtype_(q.output_types[0]),
         wide_(q.input_types[1] == DType::kI64),
         product_(product),
+        threads_(q.threads),
         exclusive_(IntAttr(q.node, "exclusive", 0) != 0),
         reverse_(IntAttr(q.node, "reverse", 0) != 0),
         node_(q.node->Describe()) {}
@@ -38,51 +112,70 @@ class CumulativeCall final : public LibraryCall {
     WEFT_CHECK(axis >= -rank && axis < rank, kBadAttribute, "{}: axis {} of rank {}", node_, axis,
                rank);
     axis += axis < 0 ? rank : 0;
-    Walk w;
-    for (int64_t k = 0; k < axis; ++k) w.outer = CheckedMul(w.outer, dims_[size_t(k)]);
-    w.extent = dims_[size_t(axis)];
-    for (int64_t k = axis + 1; k < rank; ++k) w.inner = CheckedMul(w.inner, dims_[size_t(k)]);
+    int64_t outer = 1, inner = 1;
+    for (int64_t k = 0; k < axis; ++k) outer = CheckedMul(outer, dims_[size_t(k)]);
+    for (int64_t k = axis + 1; k < rank; ++k) inner = CheckedMul(inner, dims_[size_t(k)]);
+    const int64_t extent = dims_[size_t(axis)];
     VisitElement(dtype_, [&](auto element) {
-      using Acc = std::conditional_t<std::is_floating_point_v<typename decltype(element)::Value>,
-                                     double, uint64_t>;
+      // Integers wrap, in any width that is not less than theirs.
+      using Stored = typename decltype(element)::Storage;
+      using Acc =
+          std::conditional_t<std::is_floating_point_v<typename decltype(element)::Value>, double,
+                             std::conditional_t<sizeof(Stored) <= 4, uint32_t, uint64_t>>;
       if (product_)
-        Columns<Acc>(w, in[0], out[0], element, Acc(1), [](Acc a, Acc b) { return a * b; });
+        All<Acc>(outer, extent, inner, in[0], out[0], element, Acc(1),
+                 [](Acc a, Acc b) { return a * b; });
       else
-        Columns<Acc>(w, in[0], out[0], element, Acc(0), [](Acc a, Acc b) { return a + b; });
+        All<Acc>(outer, extent, inner, in[0], out[0], element, Acc(0),
+                 [](Acc a, Acc b) { return a + b; });
     });
   }
 
  private:
-  struct Walk {
-    int64_t outer = 1, extent = 1, inner = 1;
-  };
-
   template <class Acc, class Element, class Join>
-  void Columns(const Walk& w, const void* from, void* to, Element, Acc neutral, Join join) const {
+  void All(int64_t outer, int64_t extent, int64_t inner, const void* from, void* to, Element,
+           Acc neutral, Join join) const {
     const auto* x = static_cast<const typename Element::Storage*>(from);
     auto* y = static_cast<typename Element::Storage*>(to);
-    const int64_t step = reverse_ ? -w.inner : w.inner;
-    for (int64_t o = 0; o < w.outer; ++o) {
-      for (int64_t first = 0; first < w.inner; first += kColumns) {
-        RequestScope::Poll();
-        const int64_t n = std::min(kColumns, w.inner - first);
-        int64_t at = o * w.extent * w.inner + first + (reverse_ ? (w.extent - 1) * w.inner : 0);
-        Acc acc[kColumns];
-        std::fill_n(acc, n, neutral);
-        for (int64_t i = 0; i < w.extent; ++i, at += step) {
-          for (int64_t j = 0; j < n; ++j) {
-            const Acc before = acc[j];
-            acc[j] = join(before, Acc(Element::Load(x[at + j])));
-            y[at + j] = Element::Store(typename Element::Value(exclusive_ ? before : acc[j]));
-          }
-        }
+    if (outer == 0 || extent == 0 || inner == 0) return;
+    const bool lines = inner == 1;
+    // Few wide parts: memory is read in long runs.
+    const int64_t share_of_one = CheckedRoundUp((inner + threads_ - 1) / threads_, 64);
+    const int64_t together =
+        lines ? kLines : std::min(outer < threads_ ? share_of_one : inner, kColumns);
+    const int64_t per_outer = lines ? 1 : (inner + together - 1) / together;
+    const int64_t parts = lines ? (outer + together - 1) / together : CheckedMul(outer, per_outer);
+    const auto walk = [&](int64_t p) {
+      const int64_t first = (lines ? p : p % per_outer) * together;
+      const int64_t count = std::min(together, (lines ? outer : inner) - first);
+      int64_t at = lines ? first * extent : p / per_outer * extent * inner + first;
+      Walk w{extent, inner, count, extent, exclusive_};
+      if (reverse_) {
+        at += (extent - 1) * inner;
+        w.step = -inner;
       }
+      if (lines) return WalkLines<Acc, Element>(w, x + at, y + at, neutral, join);
+#if defined(__x86_64__)
+      if (HasWide()) return WalkColumnsWide<Acc, Element>(w, x + at, y + at, neutral, join);
+#endif
+      WalkColumnsPlain<Acc, Element>(w, x + at, y + at, neutral, join);
+    };
+    const ScopedThreads scoped(threads_);
+    const int64_t share = std::max<int64_t>(kPoll / CheckedMul(extent, together), threads_);
+    for (int64_t begin = 0; begin < parts; begin += share) {
+      RequestScope::Poll();
+      const int64_t end = std::min(parts, begin + share);
+#pragma omp parallel for schedule(static) if (end - begin > 1 && \
+                                              (end - begin) * together * extent > kAlone)
+      for (int64_t p = begin; p < end; ++p) walk(p);
     }
   }
 
   std::vector<int64_t> dims_;
   DType dtype_;
-  bool wide_, product_, exclusive_, reverse_;
+  bool wide_, product_;
+  int threads_;
+  bool exclusive_, reverse_;
   std::string node_;
 };
 

@@ -4,11 +4,18 @@
 /// each update goes to its place, in order: of updates to one place the last stays, and sums have a
 /// fixed order. Sums, products of narrow floats are made in f32 and rounded once, as the definition
 /// says. An index outside its axis is kIndexRange.
+///
+/// Threads share the work where they can never meet: lines of one index each, columns behind the
+/// indexed axes. Each takes its updates in order, so their number changes nothing.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/for_pieces.h"
+#include "backends/cpu/util/threads.h"
+#include "backends/cpu/util/wide.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/core/tensor/visit_element.h"
@@ -33,6 +40,14 @@ using Dims = std::vector<int64_t>;
 int64_t Product(const Dims& d, size_t begin, size_t end) {
   return CheckedProduct(Dims(d.begin() + long(begin), d.begin() + long(end)));
 }
+
+/// Updates below which a second thread costs more than it helps, and bytes that are copied at once.
+constexpr int64_t kAlone = 8192, kCopyBytes = int64_t{1} << 18;
+
+/// What one thread does: of lines or batches [first, last), elements [begin, end) of each run.
+struct Part {
+  int64_t first, last, begin, end;
+};
 
 /// Where updates go: runs of `length` consecutive elements.
 struct Places {
@@ -59,6 +74,7 @@ class ScatterCall final : public LibraryCall {
         index_(index),
         update_(update),
         count_(CheckedProduct(q.output_dims[0])),
+        threads_(q.threads),
         node_(q.node->Describe()) {}
 
   int64_t scratch_bytes() const override { return Rounds() ? CheckedMul(count_, 4) : 0; }
@@ -67,14 +83,21 @@ class ScatterCall final : public LibraryCall {
   void Run(const void* const* in, void* const* out, void* scratch) const override {
     if (count_ == 0) return;
     const void *data = from_data_ ? in[0] : nullptr, *index = in[index_], *update = in[update_];
+    const ScopedThreads scoped(threads_);
     if (combine_ == Combine::kNone) {
-      const int64_t width = DTypeBytes(dtype_, 1);
-      Begin(data, out[0], width);
-      auto* y = static_cast<char*>(out[0]);
-      const auto* u = static_cast<const char*>(update);
-      return Each(index, [&](int64_t to, int64_t from, int64_t n) {
-        std::memcpy(y + to * width, u + from * width, size_t(n * width));
-      });
+      Begin(data, out[0], DTypeBytes(dtype_, 1));
+      switch (DTypeBytes(dtype_, 1)) {
+        case 1:
+          return Put<uint8_t>(index, update, out[0]);
+        case 2:
+          return Put<uint16_t>(index, update, out[0]);
+        case 4:
+          return Put<uint32_t>(index, update, out[0]);
+        case 8:
+          return Put<uint64_t>(index, update, out[0]);
+        default:
+          return Put<Sixteen>(index, update, out[0]);
+      }
     }
     VisitElement(dtype_, [&](auto element) {
       if constexpr (element.kNarrowFloat)
@@ -85,14 +108,66 @@ class ScatterCall final : public LibraryCall {
   }
 
  private:
+  struct Sixteen {
+    uint64_t halves[2];
+  };
+  template <class T>
+  void Put(const void* index, const void* update, void* out) const {
+    T* const y = static_cast<T*>(out);
+    const T* const u = static_cast<const T*>(update);
+    Each(index, [y, u](int64_t to, int64_t from, int64_t n) {
+      if (n == 1)
+        y[to] = u[from];
+      else
+        std::memcpy(y + to, u + from, size_t(n) * sizeof(T));
+    });
+  }
+
   bool Rounds() const { return combine_ != Combine::kNone && IsNarrowFloat(dtype_); }
 
   void Begin(const void* data, void* out, int64_t width) const {
     const size_t bytes = size_t(CheckedMul(count_, width));
-    if (!data)
-      std::memset(out, 0, bytes);
-    else if (data != out)
-      std::memmove(out, data, bytes);
+    if (data == out) return;
+    ForPieces(int64_t(bytes), kCopyBytes, [&](int64_t first, int64_t last) {
+      char* const to = static_cast<char*>(out) + first;
+      if (data)
+        std::memcpy(to, static_cast<const char*>(data) + first, size_t(last - first));
+      else
+        std::memset(to, 0, size_t(last - first));
+    });
+  }
+
+  /// Of `lines` that never meet, or of the elements of their runs.
+  std::vector<Part> Cut(int64_t updates, int64_t lines, int64_t length) const {
+    const int64_t most = updates < kAlone ? 1 : threads_;
+    std::vector<Part> parts;
+    if (lines >= most) {
+      for (int64_t t = 0; t < most; ++t)
+        parts.push_back({lines * t / most, lines * (t + 1) / most, 0, length});
+      return parts;
+    }
+    // Runs of a cache line or more.
+    const int64_t pieces = std::clamp<int64_t>(length / 32, 1, most);
+    for (int64_t t = 0; t < pieces; ++t)
+      parts.push_back({0, lines, length * t / pieces, length * (t + 1) / pieces});
+    return parts;
+  }
+  template <class F>
+  void Together(const std::vector<Part>& parts, const F& f) const {
+    if (parts.size() == 1) return f(parts[0]);
+    std::vector<std::exception_ptr> failed(parts.size());
+    const RequestScope* const request = RequestScope::Current();
+#pragma omp parallel for schedule(static)
+    for (size_t p = 0; p < parts.size(); ++p) {
+      const RequestScope::Borrow borrow(request);
+      try {
+        f(parts[p]);
+      } catch (...) {  // none may leave the loop
+        failed[p] = std::current_exception();
+      }
+    }
+    for (const std::exception_ptr& e : failed)
+      if (e) std::rethrow_exception(e);
   }
 
   int64_t Index(const void* index, int64_t i, int64_t extent) const {
@@ -103,20 +178,28 @@ class ScatterCall final : public LibraryCall {
     return v < 0 ? v + extent : v;
   }
 
-  /// f(first element written, first update, how many) for every run of updates, in order.
+  /// f(first element written, first update, how many) for every run of updates; those that meet, in
+  /// order.
   template <class F>
   void Each(const void* index, const F& f) const {
     const Places& p = places_;
     if (p.elements) return EachElement(index, f);
+    const int64_t updates = CheckedMul(CheckedMul(p.batch, p.positions), p.length);
+    Together(Cut(updates, p.batch, p.length), [&](const Part& part) { EachTuple(index, part, f); });
+  }
+  template <class F>
+  void EachTuple(const void* index, const Part& part, const F& f) const {
+    const Places& p = places_;
     const int64_t depth = int64_t(p.extents.size());
     const int64_t block = CheckedMul(CheckedProduct(p.extents), p.length);
-    for (int64_t b = 0; b < p.batch; ++b) {
+    for (int64_t b = part.first; b < part.last; ++b) {
       for (int64_t i = 0; i < p.positions; ++i) {
         int64_t to = 0;
         const int64_t first = (p.shared ? i : b * p.positions + i) * depth;
         for (int64_t k = 0; k < depth; ++k)
           to = to * p.extents[size_t(k)] + Index(index, first + k, p.extents[size_t(k)]);
-        f(b * block + to * p.length, (b * p.positions + i) * p.length, p.length);
+        f(b * block + to * p.length + part.begin, (b * p.positions + i) * p.length + part.begin,
+          part.end - part.begin);
         if ((i & 0xfff) == 0) RequestScope::Poll();
       }
     }
@@ -135,11 +218,31 @@ class ScatterCall final : public LibraryCall {
   template <class F>
   void EachElement(const void* index, const F& f) const {
     const Places& p = places_;
+    const size_t last = p.data.size() - 1;
+    const int64_t updates = CheckedProduct(p.indices);
+    if (updates == 0) return;
+    // A line: all rows of the same indices before the axis, or one row along it.
+    const int64_t lines = Product(p.indices, 0, std::min(p.axis, last));
+    const int64_t columns =
+        p.axis == last ? p.indices[last] : std::min(p.indices[last], p.data[last]);
+    // A row along the axis is not cut.
+    Together(Cut(updates, lines, p.axis == last ? 1 : columns), [&](const Part& part) {
+      EachElementOf(index, lines, p.axis == last ? Part{part.first, part.last, 0, columns} : part,
+                    f);
+    });
+  }
+  template <class F>
+  void EachElementOf(const void* index, int64_t lines, const Part& part, const F& f) const {
+    const Places& p = places_;
     const size_t rank = p.data.size(), last = rank - 1;
-    const int64_t row = p.indices[last], rows = Product(p.indices, 0, last);
+    const int64_t row = p.indices[last];
+    const int64_t per_line = Product(p.indices, 0, last) / lines;
     Dims stride(rank, 1), at(rank, 0);
     for (size_t k = last; k-- > 0;) stride[k] = stride[k + 1] * p.data[k + 1];
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = int64_t(last), rest = part.first * per_line; k-- > 0;
+         rest /= p.indices[size_t(k)])
+      at[size_t(k)] = rest % p.indices[size_t(k)];
+    for (int64_t r = part.first * per_line; r < part.last * per_line; ++r) {
       int64_t base = 0;
       bool inside = true;  // off the axis, updates beyond data have no place
       for (size_t k = 0; k < last; ++k) {
@@ -147,12 +250,16 @@ class ScatterCall final : public LibraryCall {
         base += at[k] * stride[k];
         inside = inside && at[k] < p.data[k];
       }
-      const int64_t end = p.axis == last ? row : std::min(row, p.data[last]);
-      // Behind the axis, equal indices move a run as one: most are expanded from fewer.
-      for (int64_t j = 0, n = 1; inside && j < end; j += n) {
-        const int64_t i = Index(index, r * row + j, p.data[p.axis]);
-        n = p.axis == last ? 1 : EqualFrom(index, r * row + j, end - j);
-        f(base + i * stride[p.axis] + (p.axis == last ? 0 : j), r * row + j, n);
+      if (inside && p.axis == last) {
+        for (int64_t j = part.begin; j < part.end; ++j)
+          f(base + Index(index, r * row + j, p.data[last]), r * row + j, 1);
+      } else if (inside) {
+        // Equal indices move a run as one: most are expanded from fewer.
+        for (int64_t j = part.begin, n = 1; j < part.end; j += n) {
+          const int64_t i = Index(index, r * row + j, p.data[p.axis]);
+          n = EqualFrom(index, r * row + j, part.end - j);
+          f(base + i * stride[p.axis] + j, r * row + j, n);
+        }
       }
       for (size_t k = last; k-- > 0;) {
         if (++at[k] < p.indices[k]) break;
@@ -177,23 +284,61 @@ class ScatterCall final : public LibraryCall {
     return c == Combine::kMax ? std::max(a, b) : std::min(a, b);
   }
 
+  /// Of updates one behind the other; kLong of them or more by vectors.
+  template <Combine c, class Element>
+  static inline __attribute__((always_inline)) void JoinLine(typename Element::Storage* y,
+                                                             const typename Element::Storage* u,
+                                                             int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = Element::Store(Join(c, Element::Load(y[i]), Element::Load(u[i])));
+  }
+  template <class Element>
+  static inline __attribute__((always_inline)) void JoinAny(Combine c, typename Element::Storage* y,
+                                                            const typename Element::Storage* u,
+                                                            int64_t n) {
+    if (c == Combine::kAdd)
+      JoinLine<Combine::kAdd, Element>(y, u, n);
+    else if (c == Combine::kMul)
+      JoinLine<Combine::kMul, Element>(y, u, n);
+    else if (c == Combine::kMax)
+      JoinLine<Combine::kMax, Element>(y, u, n);
+    else
+      JoinLine<Combine::kMin, Element>(y, u, n);
+  }
+#if defined(__x86_64__)
+  template <class Element>
+  WEFT_WIDE static void JoinWide(Combine c, typename Element::Storage* y,
+                                 const typename Element::Storage* u, int64_t n) {
+    JoinAny<Element>(c, y, u, n);
+  }
+#endif
+  static constexpr int64_t kLong = 8;
+
   /// In the type itself.
   template <class Element>
   void Exact(const void* data, const void* index, const void* update, void* out, Element) const {
     using T = typename Element::Storage;
     Begin(data, out, int64_t(sizeof(T)));
-    T* y = static_cast<T*>(out);
-    const T* u = static_cast<const T*>(update);
-    const auto join = [](Combine c, T a, T b) {
-      return Element::Store(Join(c, Element::Load(a), Element::Load(b)));
-    };
+    T* const y = static_cast<T*>(out);
+    const T* const u = static_cast<const T*>(update);
     const Combine c = combine_;
-    if (c == Combine::kAdd)
-      return Each(index, [&](int64_t to, int64_t from, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) y[to + i] = join(Combine::kAdd, y[to + i], u[from + i]);
-      });
-    Each(index, [&](int64_t to, int64_t from, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) y[to + i] = join(c, y[to + i], u[from + i]);
+#if defined(__x86_64__)
+    const bool wide = HasWide();
+#endif
+    const auto join = [=](int64_t to, int64_t from, int64_t n) {
+#if defined(__x86_64__)
+      if (n >= kLong && wide) return JoinWide<Element>(c, y + to, u + from, n);
+#endif
+      for (int64_t i = 0; i < n; ++i)
+        y[to + i] = Element::Store(Join(c, Element::Load(y[to + i]), Element::Load(u[from + i])));
+    };
+    if (c != Combine::kAdd) return Each(index, join);
+    Each(index, [=](int64_t to, int64_t from, int64_t n) {
+      if (n == 1)
+        y[to] = Element::Store(Join(Combine::kAdd, Element::Load(y[to]), Element::Load(u[from])));
+      else
+        join(to, from, n);
     });
   }
 
@@ -219,6 +364,7 @@ class ScatterCall final : public LibraryCall {
   bool wide_, from_data_;
   size_t index_, update_;
   int64_t count_;
+  int threads_;
   std::string node_;
 };
 

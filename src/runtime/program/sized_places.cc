@@ -1,0 +1,49 @@
+/// sized_places.cc: see sized_places.h.
+#include "sized_places.h"
+
+#include <algorithm>
+
+#include "weft/core/op/op.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+#include "weft/support/request.h"
+
+namespace weft {
+
+const FSizedCompute* SizedRoutine(const Backend& backend, const NodePtr& n) {
+  const Target target = backend.target();
+  if (target.traits().device_memory || target.library().empty()) return nullptr;
+  return Op::GetAttr<FSizedCompute>("FSizedCompute." + target.library()).find(n->op());
+}
+
+void* SizedPlaces::Place(size_t k, DType dtype, std::vector<int64_t> dims) {
+  WEFT_ICHECK(k < results_.size() && !results_[k].tensor, "result {} of {}", k, results_.size());
+  Result& r = results_[k];
+  if (r.output) {
+    std::shared_ptr<Tensor>& own = *r.output;
+    if (!own || (own.use_count() > 1 && !r.though_held) || own->dtype() != dtype ||
+        own->dims() != dims)
+      own = std::make_shared<Tensor>(dtype, std::move(dims));
+    r.tensor = own;
+    return own->mutable_data();
+  }
+  const int64_t bytes = DTypeBytes(dtype, NumElements(dims));
+  RequestScope::CheckTensor(bytes);
+  KeptBlock& block = *r.block;
+  if (!block.memory || bytes > block.bytes || block.memory.use_count() > 1) {
+    // A size that grew once is likely to grow again.
+    const bool grows = block.memory && bytes > block.bytes;
+    block.bytes = std::max<int64_t>(grows ? CheckedAdd(bytes, bytes / 4) : bytes, 64);
+    block.memory = nullptr;
+    block.memory = backend_.Allocate(block.bytes);
+  }
+  r.tensor = std::make_shared<Tensor>(dtype, std::move(dims), block.memory.get(), block.memory);
+  return block.memory.get();
+}
+
+TensorPtr SizedPlaces::Take(size_t k) {
+  WEFT_ICHECK(results_[k].tensor, "result {} was not placed", k);
+  return std::move(results_[k].tensor);
+}
+
+}  // namespace weft

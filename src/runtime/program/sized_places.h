@@ -1,0 +1,51 @@
+/// sized_places.h: where results are written whose sizes the data tell: in tensors of the caller,
+/// or in blocks that a session keeps from run to run. Private to the runtime.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "planned_program.h"
+#include "weft/runtime/backend/sized_compute.h"
+
+namespace weft {
+
+/// Memory of the results of one slot; it grows.
+struct KeptBlock {
+  std::shared_ptr<void> memory;
+  int64_t bytes = 0;
+};
+
+/// What the library of a backend has for the node; null: nothing.
+const FSizedCompute* SizedRoutine(const Backend& backend, const NodePtr& n);
+
+class SizedPlaces final : public SizedResults {
+ public:
+  /// `arena`: whose memory nobody needs while a routine runs.
+  SizedPlaces(Backend& backend, Arena* arena) : backend_(backend), arena_(arena) {}
+  /// The next result: an output of the program, which is reused where it fits and nobody else holds
+  /// it, or `though_held`.
+  void AddOutput(std::shared_ptr<Tensor>* output, bool though_held) {
+    results_.push_back({output, though_held, nullptr, nullptr});
+  }
+  /// The next result: in a block, where no tensor of an earlier run is in it that is still held.
+  void AddKept(KeptBlock* block) { results_.push_back({nullptr, false, block, nullptr}); }
+
+  void* Place(size_t k, DType dtype, std::vector<int64_t> dims) override;
+  void* Scratch(int64_t bytes) override { return arena_->Reserve(backend_, bytes); }
+  /// Result `k`, which was placed.
+  TensorPtr Take(size_t k);
+
+ private:
+  struct Result {
+    std::shared_ptr<Tensor>* output;
+    bool though_held;
+    KeptBlock* block;
+    std::shared_ptr<Tensor> tensor;
+  };
+  Backend& backend_;
+  Arena* arena_;
+  std::vector<Result> results_;
+};
+
+}  // namespace weft
