@@ -41,6 +41,10 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // and nodes, so that no pass behind has to know of an order that cannot be seen.
     p.push_back("OrderMutation");
     p.push_back("ReadVariables");
+    // Where loops are compiled: of what a recurrent network is made its gradient is made as well.
+    if (o.until > PipelineEnd::kSimplified) p.push_back("Decompose");
+    // While bodies are as gradients have copied them.
+    p.push_back("MergeLoops");
     // Before all that wants shapes: behind an If of two ranks there are none.
     p.push_back("ResolveIf");
     // Before rules, which wait for shapes: a tensor has one, and a place in a plan.
@@ -58,7 +62,9 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
   if (has(PipelineEnd::kGraph)) {
     // Of use where loops are compiled. Constants in between: what has left a loop may be one, and
     // goes back as such.
-    p.push_back("Decompose");
+    if (o.from >= PipelineEnd::kSimplified) p.push_back("Decompose");
+    // Again: gradients of an earlier compilation are simplified, and what they repeat is now too.
+    p.push_back("MergeLoops");
     // Bodies know numbers that they count to by their values then.
     p.push_back("SinkConstants");
     // Before all that is for Scans alone.
@@ -68,6 +74,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     p.push_back("PruneLoops");
     p.push_back("HoistInvariants");
     p.push_back("BatchScan");
+    // Behind it: a product of slices alone goes in front.
+    p.push_back("BatchResults");
     // What is left of a body is what must be done in each iteration.
     p.push_back("Unroll");
     if (o.threads > 1) {

@@ -9,6 +9,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/onnx/export.h"
 #include "weft/onnx/import.h"
+#include "weft/runtime/pipelines.h"
 
 namespace weft {
 namespace {
@@ -168,6 +169,48 @@ TEST_CASE("gradients of bodies: what carries none has none, and a run is stacked
   // And once more: the run backwards gives no states itself.
   Gradients(g, {dx[0]}, {NodeEntry(in[0]), NodeEntry(in[2])});
   CHECK(count() <= 5);
+}
+
+TEST_CASE("gradients of bodies: products are kept, and element-wise operators computed again") {
+  // Of %n what its gradient reads is itself; of %e, which two read, the operand of both.
+  Graph g = FromText(R"(graph (%h: f32[2, 3], %x: f32[5, 2, 3], %w: f32[3, 3]) -> (%h2, %y) {
+    %h2, %y = Scan(%h, %x, %w) {
+      num_scan_inputs = 1, num_captures = 1,
+      body = graph (%h: f32[2, 3], %x: f32[2, 3], %w: f32[3, 3]) -> (%n, %q) {
+        %p = MatMul(%h, %w)
+        %s = Add(%p, %x)
+        %n = Tanh(%s)
+        %r = MatMul(%n, %w)
+        %e = Mul(%r, %x)
+        %a = Sin(%e)
+        %b = Exp(%e)
+        %q = Mul(%a, %b)
+      }
+    }
+  })");
+  const std::vector<NodePtr> in = g.inputs();
+  const NodePtr back = Gradients(g, {g.outputs[1]}, {NodeEntry(in[0])})[0].node;
+  REQUIRE(IsOp(back, "Scan"));
+  const Graph& body = *back->attr<GraphPtr>("body");
+  for (const NodePtr& n : body.TopoOrder()) {
+    CHECK_FALSE(IsOp(n, "MatMul"));
+    CHECK_FALSE(IsOp(n, "Tanh"));
+  }
+  // The states are not read, but for the sums that give the gradient of %w.
+  CHECK(back->attr<int64_t>("num_scan_inputs") == 5);
+}
+
+TEST_CASE("gradients of bodies: a program of a loop and its gradient has two loops") {
+  if (!HasCpu()) return;
+  for (const Row& row : Rows()) {
+    const std::string name = row.name;
+    CAPTURE(name);
+    if (name == "If") continue;
+    const Graph g = ApplyPasses(Differentiated(row), StandardPipeline({PipelineEnd::kGraph}));
+    int loops = 0;
+    for (const NodePtr& n : g.TopoOrder()) loops += IsOp(n, "Scan") || IsOp(n, "Loop");
+    CHECK(loops == (name == "LSTM" ? 4 : 2));  // it goes both ways
+  }
 }
 
 TEST_CASE("gradients of bodies: bodies in bodies, each differentiated once") {

@@ -145,6 +145,25 @@ std::vector<double> Tolerances(const Graph& g) {
   return out;
 }
 
+/// The inputs of `after`, given those of `before`: by place where all have stayed, which those of
+/// bodies may have no names for, else by name.
+std::vector<TensorPtr> InputsFor(const PassEntry& pass, const Graph& after, const Graph& before,
+                                 const std::vector<TensorPtr>& given) {
+  const std::vector<NodePtr> inputs = after.AllInputs(), old_inputs = before.AllInputs();
+  const auto same_name = [](NodePtr a, NodePtr b) { return a->attrs.name == b->attrs.name; };
+  if (std::equal(inputs.begin(), inputs.end(), old_inputs.begin(), old_inputs.end(), same_name))
+    return given;
+  std::vector<TensorPtr> mapped;
+  for (const NodePtr& p : inputs) {
+    const auto it = std::find_if(old_inputs.begin(), old_inputs.end(),
+                                 [&](const NodePtr& q) { return same_name(p, q); });
+    if (it == old_inputs.end())
+      Lie(pass, "to compute the same", fmt::format("it added the input '{}'", p->attrs.name));
+    mapped.push_back(given[size_t(it - old_inputs.begin())]);
+  }
+  return mapped;
+}
+
 void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& after,
                      const Checks& checks) {
   if (pass.result == PassResult::kDiffers) return;
@@ -192,15 +211,7 @@ void CheckEquivalent(const PassEntry& pass, const Graph& before, const Graph& af
                 pass.name, e.message()));
       }
     }
-    std::vector<TensorPtr> mapped;
-    const std::vector<NodePtr> old_inputs = before.AllInputs();
-    for (NodePtr p : after.AllInputs()) {
-      auto it = std::find_if(old_inputs.begin(), old_inputs.end(),
-                             [&](NodePtr q) { return q->attrs.name == p->attrs.name; });
-      if (it == old_inputs.end())
-        Lie(pass, "to compute the same", fmt::format("it added the input '{}'", p->attrs.name));
-      mapped.push_back(in.tensors[size_t(it - old_inputs.begin())]);
-    }
+    const std::vector<TensorPtr> mapped = InputsFor(pass, after, before, in.tensors);
     EvalOptions options;
     options.state = &state;
     const auto got = evaluator->Eval(after, mapped, options);

@@ -66,11 +66,8 @@ class Direction {
     NodeEntry of_state;  // the bias of R, where it is not one with that of W
     if (in_[3]) {
       const std::vector<NodeEntry> b = SplitInto(Gathered(in_[3], number_, 0), 0, 2);
-      xw = xw + b[0];
-      if (cell_ == Cell::kGRU)
-        of_state = b[1];
-      else
-        xw = xw + b[1];
+      xw = xw + (cell_ == Cell::kGRU ? b[0] : b[0] + b[1]);
+      if (cell_ == Cell::kGRU) of_state = b[1];
     }
     std::vector<NodeEntry> states{Initial(in_[5])};
     if (cell_ == Cell::kLSTM) states.push_back(Initial(in_[6]));

@@ -1,16 +1,20 @@
 /// body_gradient.cc: bodies are differentiated by the pass Gradient on a copy of them.
 ///
-/// What a body computes is computed again where its gradient reads it, from the values that its
-/// inputs have had. So one value each state and iteration is kept, and no other.
+/// What a body computes is computed again where its gradient reads it, but for products: of each
+/// iteration the states are kept that are read, and what would have to be multiplied again.
 #include "body_gradient.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 
+#include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/op/op.h"
 
 namespace weft::ops {
 namespace {
@@ -197,32 +201,151 @@ std::vector<bool> SeededOutputs(const Recurrence& r, const InferredBody& body,
   return seeded;
 }
 
-/// The values that these inputs of the body have had, stacked in the order of the iterations: as
-/// the node itself gives them, else by a node that runs the body again.
-std::vector<NodeEntry> StackedInputs(const Recurrence& r, const std::vector<size_t>& inputs) {
+/// Does `n` take longer to compute again than to read? Matmuls of slices alone do not: they are one
+/// over all steps (BatchScan).
+bool IsDear(const NodePtr& n, bool of_states) {
+  static const auto& kinds = Op::GetAttr<FFuseKind>("FFuseKind");
+  const FuseKind* kind = n->is_variable() ? nullptr : kinds.find(n->op());
+  return kind && *kind == FuseKind::kAnchor && n->num_outputs() == 1 &&
+         (of_states || (!IsOp(n, "MatMul") && !IsOp(n, "Gemm")));
+}
+
+/// Chooses of the body what is kept of each iteration beside its inputs, and puts inputs of the
+/// body run backwards in its place.
+///
+///   h = Tanh(MatMul(s, w) + x), and the gradient reads h  ->  h is kept
+class Keeper {
+ public:
+  /// `outputs`: of the body run backwards.
+  Keeper(const Recurrence& r, BodyGradient* b, std::vector<NodeEntry>* outputs)
+      : b_(b), outputs_(outputs), bound_(r.body->id_bound()) {
+    for (size_t i = 0; i < r.first_capture(); ++i)
+      (i < r.first_slice() ? of_states_ : of_slices_).insert(b->operands[i].node->id());
+  }
+  /// What is kept, and the inputs that stand for it.
+  std::vector<std::pair<NodeEntry, NodeEntry>> Run() {
+    std::vector<NodePtr> dear;
+    DFSVisit(*outputs_, [&](const NodePtr& n) {
+      if (n->id() >= bound_) return;
+      for (auto* set : {&of_states_, &of_slices_})
+        if (std::any_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
+              return e.node && set->count(e.node->id()) != 0;
+            }))
+          set->insert(n->id());
+      const bool of_states = of_states_.count(n->id()) != 0;
+      if ((of_states || of_slices_.count(n->id()) != 0) && IsDear(n, of_states)) dear.push_back(n);
+    });
+    for (auto n = dear.rbegin(); n != dear.rend(); ++n) Keep(*n);
+    return std::move(kept_);
+  }
+
+ private:
+  void Keep(const NodePtr& n) {
+    read_.clear();
+    DFSVisit(*outputs_, [&](const NodePtr& m) { read_.insert(m->id()); });
+    if (!read_.count(n->id())) return;
+    NodeEntry e(n);
+    while (const NodePtr next = OnlyCheapReader(e)) e = NodeEntry(next);
+    const Shape shape = KnownShapeOf(e);
+    if (!shape.fully_known()) return;
+    const NodeEntry input(b_->graph.AddInput("", types_[e], WithoutSymbols(shape)));
+    b_->graph.ReplaceUses(e, input);
+    for (NodeEntry& out : *outputs_)
+      if (out == e) out = input;
+    kept_.emplace_back(e, input);
+  }
+  /// The element-wise node of the body that alone reads `e`, and is no larger.
+  NodePtr OnlyCheapReader(const NodeEntry& e) const {
+    static const auto& code = Op::GetAttr<FCodeGen>("FCodeGen");
+    NodePtr reader;
+    for (const Use& u : e.node->uses()) {
+      if (!read_.count(u.user->id()) || reader == NodePtr(u.user)) continue;
+      if (reader) return nullptr;
+      reader = u.user;
+    }
+    if (!reader || reader->id() >= bound_ || reader->num_outputs() != 1) return nullptr;
+    const FCodeGen* f = code.find(reader->op());
+    const bool is_output = std::count(outputs_->begin(), outputs_->end(), e) != 0;
+    return f && f->elementwise && !is_output && KnownShapeOf(e).fully_known() &&
+                   KnownShapeOf(e).same(KnownShapeOf(NodeEntry(reader)))
+               ? reader
+               : nullptr;
+  }
+  Shape KnownShapeOf(const NodeEntry& e) const { return shapes_.find(e) ? shapes_[e] : Shape(); }
+
+  BodyGradient* b_;
+  std::vector<NodeEntry>* outputs_;
+  const NodeId bound_;
+  const ShapeMap shapes_ = b_->graph.AttrOr<ShapeMap>("shape");
+  const TypeMap types_ = b_->graph.AttrOr<TypeMap>("dtype");
+  std::set<NodeId> of_states_, of_slices_, read_;
+  std::vector<std::pair<NodeEntry, NodeEntry>> kept_;
+};
+
+/// Values of the body, stacked over the iterations.
+struct Stack {
+  NodeEntry all;
+  int64_t direction = 0;  ///< 1: the last one comes first
+};
+
+/// What gives the value.
+NodeEntry SourceOf(NodeEntry e) {
+  while (IsOp(e.node, builtin::kIdentity)) e = e.node->inputs[0];
+  return e;
+}
+
+/// The values that a state has had in front of each iteration, of the results of the node: where
+/// what it becomes is one of these, they are that and its first value.
+///
+///   (s, x) -> (s', y = s')    S = (s0, y) without the last one
+Stack StackedState(const Recurrence& r, size_t k, const Graph& body) {
+  const NodeEntry next = SourceOf(body.outputs[r.first_output + k]);
+  const size_t kept = r.first_output + r.states;
+  for (size_t j = 0; j < r.results; ++j) {
+    if (SourceOf(body.outputs[kept + j]) != next || EntryOr(r.result_axes, j, 0) != 0) continue;
+    const bool backwards = EntryOr(r.result_directions, j, 0) == 1;
+    const NodeEntry y(r.node, uint32_t(r.states + j)),
+        first = ApplyOp("Unsqueeze", {r.operand(r.first_input + k), IntsLike(y, {0})});
+    const NodeEntry all =
+        ApplyOp("Concat", backwards ? std::vector{y, first} : std::vector{first, y}, {{"axis", 0}});
+    const NodeEntry from = IntsLike(y, {backwards ? 1 : 0}),
+                    to = IntsLike(y, {backwards ? INT64_MAX : -1});
+    return {ApplyOp("Slice", {all, from, to, IntsLike(y, {0})}), backwards ? 1 : 0};
+  }
+  return {};
+}
+
+/// These values of the body in all iterations: as the node itself gives them, else by a node that
+/// runs the body again (which MergeLoops makes one with it).
+std::vector<Stack> Stacked(const Recurrence& r, const std::vector<NodeEntry>& values) {
   const Graph& body = *r.node->attr<GraphPtr>("body");
   const std::vector<NodeEntry>& outputs = body.outputs;
   const size_t kept = r.first_output + r.states;
-  std::vector<NodeEntry> stacks(inputs.size()),
-      rerun(outputs.begin(), outputs.begin() + long(kept));
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const NodeEntry value(body.inputs()[inputs[i]]);
-    for (size_t k = 0; k < r.results && !stacks[i]; ++k)
-      if (outputs[kept + k] == value && EntryOr(r.result_axes, k, 0) == 0 &&
-          EntryOr(r.result_directions, k, 0) == 0)
-        stacks[i] = NodeEntry(r.node, uint32_t(r.states + k));
-    if (!stacks[i]) rerun.push_back(value);
+  std::vector<Stack> stacks(values.size());
+  std::vector<NodeEntry> rerun(outputs.begin(), outputs.begin() + long(kept));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const NodeEntry value = SourceOf({body.node(values[i].node->id()), values[i].index});
+    for (size_t k = 0; k < r.results && !stacks[i].all; ++k)
+      if (SourceOf(outputs[kept + k]) == value && EntryOr(r.result_axes, k, 0) == 0)
+        stacks[i] = {NodeEntry(r.node, uint32_t(r.states + k)), EntryOr(r.result_directions, k, 0)};
+    for (size_t k = 0; k < r.states && !stacks[i].all; ++k)
+      if (NodeEntry(body.inputs()[r.first_input + k]) == value)
+        stacks[i] = StackedState(r, k, body);
+    if (!stacks[i].all) rerun.push_back(value);
   }
   if (rerun.size() == kept) return stacks;
   AttrDict attrs = r.node->attrs.dict;
   attrs["body"] = ExtractBody(
       r.node, std::vector<NodeEntry>(body.inputs().begin(), body.inputs().end()), rerun);
+  // As the slices lie, which the run backwards reads beside them.
+  const int64_t direction = EntryOr(r.slice_directions, 0, 0);
   attrs.erase("scan_output_axes");
   attrs.erase("scan_output_directions");
+  if (direction != 0) attrs["scan_output_directions"] = Ints(rerun.size() - kept, direction);
   const NodePtr run = ApplyOp(r.node->op()->name.c_str(), r.node->inputs, attrs).node;
   uint32_t next = uint32_t(r.states);
-  for (NodeEntry& e : stacks)
-    if (!e) e = NodeEntry(run, next++);
+  for (Stack& s : stacks)
+    if (!s.all) s = {NodeEntry(run, next++), direction};
   return stacks;
 }
 
@@ -277,13 +400,22 @@ std::vector<NodeEntry> RunBackwards(const Recurrence& r, const std::vector<NodeE
     result_directions.push_back(1 - EntryOr(r.slice_directions, k, 0));
   }
   if (std::all_of(from.begin(), from.end(), [](size_t i) { return i == kUnused; })) return dx;
+  const auto kept = Keeper(r, &b, &back.outputs).Run();
   const std::set<NodeId> read = VariablesBehind(back.outputs);
-  const auto is_read = [&](size_t input) { return read.count(b.operands[input].node->id()) > 0; };
-  std::vector<size_t> stacked;
+  const auto is_read = [&](const NodeEntry& input) { return read.count(input.node->id()) > 0; };
+  std::vector<NodeEntry> stacked, inputs;  // what of the body, and for what it stands
   for (size_t i = 0; i < r.first_slice(); ++i)
-    if (is_read(i)) stacked.push_back(i);
+    if (is_read(b.operands[i])) {
+      stacked.push_back(b.operands[i]);
+      inputs.push_back(b.operands[i]);
+    }
+  for (const auto& [value, input] : kept)
+    if (is_read(input)) {
+      stacked.push_back(value);
+      inputs.push_back(input);
+    }
   for (size_t k = 0; k < r.slices; ++k)
-    if (is_read(r.first_slice() + k))
+    if (is_read(b.operands[r.first_slice() + k]))
       slice(b.operands[r.first_slice() + k], r.operand(r.first_slice() + k),
             EntryOr(r.slice_axes, k, 0), EntryOr(r.slice_directions, k, 0));
   for (size_t k = 0; k < r.results; ++k)
@@ -291,17 +423,20 @@ std::vector<NodeEntry> RunBackwards(const Recurrence& r, const std::vector<NodeE
       slice(e, dy[r.states + k], EntryOr(r.result_axes, k, 0), EntryOr(r.result_directions, k, 0));
   // The number of iterations is that of the slices, so there has to be one.
   if (axes.empty() && stacked.empty()) {
-    if (r.slices > 0)
+    if (r.slices > 0) {
       slice(b.operands[r.first_slice()], r.operand(r.first_slice()), EntryOr(r.slice_axes, 0, 0),
             EntryOr(r.slice_directions, 0, 0));
-    else
-      stacked.push_back(0);
+    } else {
+      stacked.push_back(b.operands[0]);
+      inputs.push_back(b.operands[0]);
+    }
   }
-  const std::vector<NodeEntry> stacks = StackedInputs(r, stacked);
-  for (size_t i = 0; i < stacked.size(); ++i) slice(b.operands[stacked[i]], stacks[i], 0, 0);
+  const std::vector<Stack> stacks = Stacked(r, stacked);
+  for (size_t i = 0; i < stacked.size(); ++i)
+    slice(inputs[i], stacks[i].all, 0, stacks[i].direction);
   int64_t captures = 0;
   for (size_t k = 0; k < r.captures; ++k) {
-    if (!is_read(r.first_capture() + k)) continue;
+    if (!is_read(b.operands[r.first_capture() + k])) continue;
     back.Take(b.operands[r.first_capture() + k], r.operand(r.first_capture() + k));
     ++captures;
   }

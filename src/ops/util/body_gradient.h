@@ -60,9 +60,9 @@ struct Recurrence {
 ///   (ds, dc = 0; S, x, dy; c) -> Scan backwards(gradient of body) -> (ds0, dc; dx)
 ///       with (ds', dc; s, x_t, dy_t; c) -> (ds, dc + dc_t; dx_t)
 ///
-/// S are the states in front of each iteration. States through which no gradient comes
-/// have no adjoint, captures that have none no sum; what the gradient of the body does not
-/// read is not stacked.
+/// S are the states in front of each iteration, and results of products in it, which are not
+/// computed again. States through which no gradient comes have no adjoint, captures that have none
+/// no sum; what the gradient of the body does not read is not stacked.
 std::vector<NodeEntry> RunBackwards(const Recurrence& r, const std::vector<NodeEntry>& dy);
 
 }  // namespace weft::ops

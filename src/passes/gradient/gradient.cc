@@ -28,12 +28,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
+#include "weft/core/op/decompose.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
 #include "weft/support/check.h"
 #include "weft/support/limits.h"
@@ -58,10 +61,13 @@ std::string WhyNone(NodePtr n) {
 
 class Builder {
  public:
-  Builder(Graph& g, const Request& request, const TypeMap& types, std::function<void()> poll)
+  /// `shapes`: null where nothing is known.
+  Builder(Graph& g, const Request& request, const TypeMap& types, const ShapeMap* shapes,
+          std::function<void()> poll)
       : g_(g),
         request_(request),
         types_(types),
+        shapes_(shapes),
         poll_(std::move(poll)),
         bound_(g.id_bound()),
         first_slot_(bound_, 0),
@@ -70,8 +76,7 @@ class Builder {
   std::vector<NodeEntry> Run(GradientMap* map) {
     CheckTypes();
     FindWay();
-    const GradientScope scope(g_, &types_,
-                              g_.HasAttr("shape") ? &g_.GetAttr<ShapeMap>("shape") : nullptr);
+    const GradientScope scope(g_, &types_, shapes_);
     try {
       Seed();
       for (auto n = order_.rbegin(); n != order_.rend(); ++n) Visit(*n);
@@ -287,6 +292,7 @@ class Builder {
   Graph& g_;
   const Request& request_;
   const TypeMap& types_;
+  const ShapeMap* const shapes_;
   const std::function<void()> poll_;
   const NodeId bound_;  ///< ids from here on are new
   std::vector<NodePtr> order_;
@@ -315,6 +321,28 @@ TypeMap TypesFor(const Graph& g, const std::vector<NodeEntry>& entries) {
   twin.outputs = heads;
   twin = ApplyPass(std::move(twin), "InferType");
   return twin.MoveCopyAttr<TypeMap>("dtype");
+}
+
+/// Shapes for the rules: those of the graph where they are there. Else, where a loop is on the way,
+/// whose rule keeps of its iterations what it knows the size of, inferred beside the graph.
+std::optional<ShapeMap> ShapesFor(const Graph& g, const std::vector<NodeEntry>& entries) {
+  if (g.HasAttr("shape")) return g.GetAttr<ShapeMap>("shape");
+  static const auto& decompose = Op::GetAttr<FDecompose>("FDecompose");
+  bool has_loop = false;
+  DFSVisit(entries, [&](const NodePtr& n) {
+    has_loop = has_loop || HasControlBodies(n) || (!n->is_variable() && decompose.find(n->op()));
+  });
+  if (!has_loop) return std::nullopt;
+  Graph twin = g;
+  std::vector<NodeEntry> heads;
+  for (const NodeEntry& e : entries) heads.push_back(twin.at(e));
+  twin.outputs = heads;
+  try {
+    twin = ApplyPasses(std::move(twin), "InferType,InferShape");
+  } catch (const UserError&) {
+    return std::nullopt;  // a graph that does not fit is told so when it is compiled
+  }
+  return twin.MoveCopyAttr<ShapeMap>("shape");
 }
 
 /// What the forward part reads of a variable that a node behind it writes stays what it was: rules
@@ -362,7 +390,10 @@ std::vector<NodeEntry> BuildGradients(Graph& g, const Request& r, std::function<
       if (e) heads.push_back(e);
   GradientMap map;
   map.forward_outputs = int64_t(g.outputs.size());
-  std::vector<NodeEntry> grads = Builder(g, r, TypesFor(g, heads), std::move(poll)).Run(&map);
+  const TypeMap types = TypesFor(g, heads);
+  const std::optional<ShapeMap> shapes = ShapesFor(g, heads);
+  std::vector<NodeEntry> grads =
+      Builder(g, r, types, shapes ? &*shapes : nullptr, std::move(poll)).Run(&map);
   g.SetAttr("gradient_of", std::move(map));
   return grads;
 }

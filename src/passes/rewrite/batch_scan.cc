@@ -14,10 +14,9 @@
 /// matrix. Over all steps it is read once.
 #include <algorithm>
 #include <set>
-#include <unordered_map>
 
 #include "body_exit.h"
-#include "weft/codegen/expr/op_codegen.h"
+#include "over_steps.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/repeatable.h"
@@ -41,72 +40,6 @@ bool SlicesAreAlike(const NodePtr& scan) {
   return all_equal("scan_input_axes", true) && all_equal("scan_input_directions", false);
 }
 
-bool IsProduct(const NodePtr& n) { return IsOp(n, "MatMul") || IsOp(n, "Gemm"); }
-
-/// The operator computes the same over all steps, the steps on a new first axis of its slices.
-class Batcher {
- public:
-  Batcher(Graph& g, BodyExit& exit)
-      : g_(g), exit_(exit), shapes_(exit.body().GetAttr<ShapeMap>("shape")) {}
-
-  bool Can(const NodePtr& n, const std::set<NodeId>& leaving) const {
-    if (n->is_variable() || n->num_outputs() != 1 || !IsRepeatable(n)) return false;
-    bool any = false;
-    for (const NodeEntry& e : n->inputs) {
-      if (!e.node || !shapes_[e].has_rank()) return false;
-      const bool sliced = IsSliced(e, leaving);
-      if (!sliced && exit_.role(e) != BodyRole::kInvariant) return false;
-      any = any || sliced;
-    }
-    return any && (IsProduct(n) ? CanMultiply(n, leaving) : CanApply(n, leaving));
-  }
-
-  NodeEntry Make(const NodePtr& n) {
-    std::vector<NodeEntry> in;
-    for (const NodeEntry& e : n->inputs) in.push_back(exit_.outside(e));
-    if (!IsOp(n, "Gemm")) return NodeEntry(g_.AddCopy(n, in));
-    const NodeEntry b = n->attr<int64_t>("transB")
-                            ? NodeEntry(g_.AddNode("Transpose", {in[1]}, {{"perm", Ints{1, 0}}}))
-                            : in[1];
-    const NodeEntry y(g_.AddNode("MatMul", {in[0], b}));
-    return in.size() > 2 ? NodeEntry(g_.AddNode("Add", {y, in[2]})) : y;
-  }
-
- private:
-  bool IsSliced(const NodeEntry& e, const std::set<NodeId>& leaving) const {
-    return leaving.count(e.node->id()) || exit_.role(e) == BodyRole::kSlice;
-  }
-  /// Element-wise: operands are aligned from the last axis, so a slice needs all axes of the
-  /// result.
-  bool CanApply(const NodePtr& n, const std::set<NodeId>& leaving) const {
-    static const auto& code = Op::GetAttr<FCodeGen>("FCodeGen");
-    const FCodeGen* f = code.find(n->op());
-    const Shape& result = shapes_[NodeEntry(n)];
-    if (!f || !f->elementwise || !result.has_rank()) return false;
-    const int rank = result.rank();
-    return std::all_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
-      const int own = shapes_[e].rank();
-      return IsSliced(e, leaving) ? own == rank : own <= rank;
-    });
-  }
-  /// Rows of a slice by an invariant matrix, or the other way round.
-  bool CanMultiply(const NodePtr& n, const std::set<NodeId>& leaving) const {
-    const bool left = IsSliced(n->inputs[0], leaving), right = IsSliced(n->inputs[1], leaving);
-    const int rows = shapes_[n->inputs[0]].rank(), columns = shapes_[n->inputs[1]].rank();
-    if (IsOp(n, "MatMul"))
-      return left != right && (left ? columns == 2 : rows == 2 && columns == 2);
-    if (!left || right || n->attr<int64_t>("transA") || n->attr<double>("alpha") != 1) return false;
-    if (n->num_inputs() < 3) return true;
-    const Shape& c = shapes_[n->inputs[2]];
-    return n->attr<double>("beta") == 1 && !IsSliced(n->inputs[2], leaving) &&
-           (c.rank() < 2 || c[0].is(1));
-  }
-
-  Graph& g_;
-  BodyExit& exit_;
-  const ShapeMap& shapes_;
-};
-
 /// Of the nodes that can leave, producers first: products, what they are made of, and what follows
 /// them.
 std::vector<NodePtr> WithProducts(const std::vector<NodePtr>& can_leave) {
@@ -115,7 +48,7 @@ std::vector<NodePtr> WithProducts(const std::vector<NodePtr>& can_leave) {
     const bool follows = std::any_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
       return wanted.count(e.node->id()) != 0;
     });
-    if (IsProduct(n) || follows) wanted.insert(n->id());
+    if (IsMatrixProduct(n) || follows) wanted.insert(n->id());
   }
   for (size_t i = can_leave.size(); i-- > 0;)
     if (wanted.count(can_leave[i]->id()))
@@ -128,18 +61,31 @@ std::vector<NodePtr> WithProducts(const std::vector<NodePtr>& can_leave) {
 
 bool Batch(const NodePtr& scan, BodyExit& exit, PassContext& ctx) {
   if (!SlicesAreAlike(scan)) return false;
-  Batcher batcher(exit.graph(), exit);
+  const ShapeMap shapes = exit.body().GetAttr<ShapeMap>("shape");
   std::set<NodeId> leaving;
-  std::vector<NodePtr> can_leave;
+  const auto is_stacked = [&](const NodeEntry& e) {
+    return leaving.count(e.node->id()) != 0 || exit.role(e) == BodyRole::kSlice;
+  };
+  const auto can_leave = [&](const NodePtr& n) {
+    return !n->is_variable() && IsRepeatable(n) &&
+           std::all_of(n->inputs.begin(), n->inputs.end(),
+                       [&](const NodeEntry& e) {
+                         return e.node && (is_stacked(e) || exit.role(e) == BodyRole::kInvariant);
+                       }) &&
+           CanRunOverSteps(n, shapes, is_stacked);
+  };
+  std::vector<NodePtr> nodes;
   for (NodePtr n : exit.body().TopoOrder()) {
-    if (!batcher.Can(n, leaving)) continue;
+    if (!can_leave(n)) continue;
     leaving.insert(n->id());
-    can_leave.push_back(n);
+    nodes.push_back(n);
   }
   bool any = false;
-  for (const NodePtr& n : WithProducts(can_leave)) {
+  for (const NodePtr& n : WithProducts(nodes)) {
     if (!ctx.Fuel("batched", n)) break;
-    exit.Leave(n, batcher.Make(n), BodyRole::kSlice);
+    std::vector<NodeEntry> operands;
+    for (const NodeEntry& e : n->inputs) operands.push_back(exit.outside(e));
+    exit.Leave(n, RunOverSteps(exit.graph(), n, operands), BodyRole::kSlice);
     ctx.Count("batched");
     any = true;
   }

@@ -1,0 +1,53 @@
+/// value_numbers.cc: see value_numbers.h.
+#include "value_numbers.h"
+
+#include <string>
+
+#include "weft/core/graph/repeatable.h"
+#include "weft/core/op/op.h"
+#include "weft/support/hash.h"
+
+namespace weft {
+
+uint32_t ValueNumbers::Of(const NodePtr& n, const std::vector<uint32_t>& operands) {
+  const auto number = [&] {
+    const uint32_t first = next_;
+    next_ += n->num_outputs();
+    return first;
+  };
+  if (!IsRepeatable(n) || !n->control_deps.empty()) return number();
+  Hasher h;
+  h.Add(AttrHash(n));
+  for (uint32_t operand : operands) h.Add(uint64_t{operand});
+  std::vector<Known>& same_hash = known_[h.Finish().lo];
+  for (const Known& k : same_hash)
+    if (k.node->op() == n->op() && k.operands == operands && k.node->attrs.dict == n->attrs.dict)
+      return k.first;
+  same_hash.push_back({n, operands, number()});
+  return same_hash.back().first;
+}
+
+uint32_t ValueNumbers::Of(const TensorPtr& value) {
+  auto& same_hash = values_[value->ContentHash()];
+  for (const auto& [known, number] : same_hash)
+    if (known == value || known->Equals(*value)) return number;
+  same_hash.emplace_back(value, New());
+  return same_hash.back().second;
+}
+
+uint64_t ValueNumbers::AttrHash(const NodePtr& n) {
+  uint64_t& hash = hashes_[n.get()];
+  if (hash != 0) return hash;
+  Hasher h;
+  h.Add(std::string_view(n->op()->name));
+  for (const auto& [name, value] : n->attrs.dict) {
+    h.Add(std::string_view(name));
+    if (value.is<TensorPtr>())
+      h.Add(value.get<TensorPtr>()->ContentHash());
+    else if (!value.is<GraphPtr>())
+      h.Add(std::string_view(std::string(value)));
+  }
+  return hash = h.Finish().lo;
+}
+
+}  // namespace weft
