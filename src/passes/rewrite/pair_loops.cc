@@ -2,7 +2,8 @@
 ///   needs      shape, dtype
 ///   provides   -
 ///   preserves  -
-///   never      pairs loops of unequal work: one thread would wait for the other
+///   never      pairs loops of unequal work: one thread would wait for the other; nor loops of a
+///              device, which gives all of them to one stream
 ///   cost       linear in nodes, once for each pair
 ///
 ///   a = Scan(h, x) {..};  b = Scan(k, y) {..}
@@ -129,6 +130,7 @@ void Pair(Graph& g, const LoopWork& a, const LoopWork& b) {
 }
 
 Graph PairLoops(Graph g, PassContext& ctx) {
+  if (ctx.target().traits().device_memory) return g;
   std::vector<LoopWork> loops;
   for (const NodePtr& n : g.TopoOrder())
     if (const auto work = WorkOf(n, g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype")))

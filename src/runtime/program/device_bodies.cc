@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "planned_program.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
 
