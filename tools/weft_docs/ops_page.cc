@@ -134,7 +134,8 @@ std::string OpsPage() {
   std::string rows, entries;
   for (const Op* op : ops) {
     const bool types = op->has("FInferType"), shapes = op->has("FInferShape");
-    const bool has_gradient = op->has("FGradient"), has_library = cpu_target.compute(op);
+    const bool has_gradient = op->has("FGradient");
+    const bool has_library = cpu_target.compute(op) || op->has("FSizedCompute.cpu");
     const std::string form = CodeForm(op);
     inference += types && shapes;
     code += form != "-";

@@ -42,12 +42,31 @@ inline __attribute__((always_inline)) void WalkColumns(const Walk& w,
   Acc sums[kColumns];
   const int64_t count = w.count, extent = w.extent, step = w.step;
   std::fill_n(sums, count, neutral);
-  for (int64_t i = 0; i < extent; ++i, x += step, y += step) {
+  const auto give = [](Acc before, Acc after) {
+    return Element::Store(typename Element::Value(kExclusive ? before : after));
+  };
+  int64_t i = 0;
+  // Four steps for each time that a sum is loaded and stored.
+  for (; i + 4 <= extent; i += 4, x += 4 * step, y += 4 * step) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) {
+      const Acc a = sums[j], b = join(a, Acc(Element::Load(x[j])));
+      const Acc c = join(b, Acc(Element::Load(x[step + j])));
+      const Acc d = join(c, Acc(Element::Load(x[2 * step + j])));
+      const Acc e = join(d, Acc(Element::Load(x[3 * step + j])));
+      sums[j] = e;
+      y[j] = give(a, b);
+      y[step + j] = give(b, c);
+      y[2 * step + j] = give(c, d);
+      y[3 * step + j] = give(d, e);
+    }
+  }
+  for (; i < extent; ++i, x += step, y += step) {
 #pragma omp simd
     for (int64_t j = 0; j < count; ++j) {
       const Acc before = sums[j], after = join(before, Acc(Element::Load(x[j])));
       sums[j] = after;
-      y[j] = Element::Store(typename Element::Value(kExclusive ? before : after));
+      y[j] = give(before, after);
     }
   }
 }

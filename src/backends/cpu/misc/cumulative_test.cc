@@ -27,12 +27,13 @@ TEST_CASE("every axis, both directions, with and without the element itself, eve
           if (type[0] != 'f' && (axis < 0 || mode == 1)) continue;  // enough of each
           std::string text;
           const auto program =
-              Make(op, std::string(type) + "[2, n, 40]",
+              Make(op, std::string(type) + "[6, n, 40]",
                    "tensor i64[] [" + std::to_string(axis) +
                        "]} : i64[]\n %y = OP(%x, %a) {exclusive = " + std::to_string(mode & 1) +
                        ", reverse = " + std::to_string(mode >> 1) + "}",
                    &text);
-          auto x = std::make_shared<Tensor>(*ParseDType(type), std::vector<int64_t>{2, 3, 40});
+          // More steps than are walked at once, more lines than side by side.
+          auto x = std::make_shared<Tensor>(*ParseDType(type), std::vector<int64_t>{6, 9, 40});
           for (int64_t i = 0; i < x->num_elements(); ++i) {
             if (IsFloat(x->dtype()))
               x->set(i, i % 5 ? 1 + double(i % 7 - 3) / 16 : -0.5);

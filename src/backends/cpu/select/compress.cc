@@ -60,7 +60,8 @@ bool RunCompress(const NodePtr& n, const std::vector<TensorPtr>& in, int threads
     axis = size_t(given < 0 ? given + x.rank() : given);
     dims = x.dims();
     extent = dims[axis];
-    for (size_t k = 0; k < dims.size(); ++k) (k < axis ? before : inner) *= k == axis ? 1 : dims[k];
+    for (size_t k = 0; k < axis; ++k) before = CheckedMul(before, dims[k]);
+    for (size_t k = axis + 1; k < dims.size(); ++k) inner = CheckedMul(inner, dims[k]);
   }
   const int64_t given = condition.num_elements();
   WEFT_CHECK(given <= extent, kShapeMismatch, "{}: {} conditions for an axis of size {}",

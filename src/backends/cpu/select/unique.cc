@@ -207,8 +207,8 @@ bool RunUnique(const NodePtr& n, const std::vector<TensorPtr>& in, int, SizedRes
     axis = size_t(given < 0 ? given + x.rank() : given);
     dims = x.dims();
     s.extent = dims[axis];
-    for (size_t k = 0; k < axis; ++k) s.before *= dims[k];
-    for (size_t k = axis + 1; k < dims.size(); ++k) s.inner *= dims[k];
+    for (size_t k = 0; k < axis; ++k) s.before = CheckedMul(s.before, dims[k]);
+    for (size_t k = axis + 1; k < dims.size(); ++k) s.inner = CheckedMul(s.inner, dims[k]);
   }
   // Slices without elements are all equal; numbers of elements have 32 bits.
   const int64_t slice = s.slice(), extent = s.extent;
