@@ -14,6 +14,7 @@
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
+#include "weft/core/pass/size_names.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
 #include "weft/runtime/program/planned_graph.h"
@@ -185,6 +186,8 @@ class Planner {
 
   /// `why`: why one plan cannot hold it; where that is so.
   Graph Plan(Graph g, std::string* why) const {
+    g = ProvideTypes(std::move(g), Quiet());
+    FollowSizeNames(&g);
     g = ProvideTypes(std::move(g), Quiet());
     *why = Placement(g, passes_.target).WhyRegions();
     // What a region writes cannot be undone by one behind it that fails.
