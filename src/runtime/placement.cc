@@ -6,6 +6,7 @@
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/run_bodies.h"
+#include "weft/core/op/taken_dtypes.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/storage.h"
@@ -68,11 +69,12 @@ std::string Placement::WhyLate(const NodeEntry& e) const {
                      s ? s->ToString() : "?", why ? ": " + *why : "");
 }
 
-const FCompute* LibraryRoutine(const Target& target, const NodePtr& n) {
+const FCompute* LibraryRoutine(const Target& target, const NodePtr& n, const TypeMap& types) {
   static const auto& any_target = Op::GetAttr<FCompute>("FCompute");
   const std::optional<AnchoredCall> call = AnchoredCallOf(n);
   const Op* op = call ? call->anchor->op() : n->op();
   const FCompute* own = target.compute(op);
+  if (own && !call && !IsTaken(TakenDTypes(target, op), types[NodeEntry(n)].dtype)) own = nullptr;
   return own ? own : any_target.find(op);
 }
 
@@ -119,7 +121,7 @@ Verdict Placement::Of(const NodePtr& n) const {
     if (std::string late = e.node ? WhyLate(e) : ""; !late.empty())
       return interpreted(Runner::kBetween, "it reads what is known late: " + late);
   if (views.get(n->op(), false)) return {};
-  if (LibraryRoutine(target_, n)) return {Runner::kLibrary, {}};
+  if (LibraryRoutine(target_, n, types_)) return {Runner::kLibrary, {}};
   if (RunsBodies(target_, n) && AnyBodyFits(n)) return {Runner::kBodies, {}};
   std::string why;
   if (TryExpand(g_, n, &why)) return {Runner::kKernel, {}};

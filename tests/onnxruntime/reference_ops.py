@@ -4,6 +4,7 @@ know nothing of Weft.
 
 An optional is a list of the class Opt here, of one element or none: the evaluator itself gives a list or the value."""
 import builtins
+import math
 
 import numpy as np
 from onnx.reference import ReferenceEvaluator
@@ -18,6 +19,7 @@ WHY = {
     "SplitToSequence": "keepdims=0 takes the wrong dimension out where the axis is negative and there are several; chunks of an "
                        "empty dimension",
     "Optional": "holds None where it should hold nothing",
+    "Identity": "makes a list of an optional",
     "OptionalGetElement": "gives the list that Optional makes",
     "OptionalHasElement": "says yes to an empty optional",
     "LSTM": "one direction; no activations, clip, input_forget, sequence_lens; no Y_c; layout by the wrong axes",
@@ -39,6 +41,7 @@ WHY = {
     "Range": "computes integers in floats",
     "ReduceMax": "fails for empty dimensions",
     "ReduceMin": "fails for empty dimensions",
+    "Erf": "rounds to single precision",
     "Softsign": "fails for a scalar",
 }
 
@@ -166,6 +169,16 @@ class SplitToSequence(OpRun):
 class Optional(OpRun):
     def _run(self, x=None, type=None):
         return (Opt([] if x is None else [x]),)
+
+
+class Identity(OpRun):
+    def _run(self, x):
+        return (x,)
+
+
+class Erf(OpRun):
+    def _run(self, x):
+        return (np.array([math.erf(v) for v in x.ravel()]).reshape(x.shape).astype(x.dtype),)
 
 
 class OptionalGetElement(OpRun):
@@ -462,9 +475,9 @@ class Softsign(OpRun):
         return (np.asarray(x / (1 + abs(x)), x.dtype),)
 
 
-OPERATORS = [Loop, Scan, SequenceMap, SequenceInsert, SplitToSequence, Optional, OptionalGetElement, OptionalHasElement, LSTM, GRU, RNN,
+OPERATORS = [Loop, Scan, SequenceMap, SequenceInsert, SplitToSequence, Optional, Identity, OptionalGetElement, OptionalHasElement, LSTM, GRU, RNN,
              Gather, GatherElements, GatherND, ScatterElements, ScatterND, Unique, TopK, NonZero, NonMaxSuppression, Reshape, Expand,
-             OneHot, Compress, Range, ReduceMax, ReduceMin, Softsign]
+             OneHot, Compress, Range, ReduceMax, ReduceMin, Softsign, Erf]
 
 
 def evaluator(model):

@@ -59,7 +59,8 @@ class WEFT_API Placement {
 };
 
 /// What runs `n`, or the operator under its epilogue, as a library call of the target; null: none.
-WEFT_API const FCompute* LibraryRoutine(const Target& target, const NodePtr& n);
+WEFT_API const FCompute* LibraryRoutine(const Target& target, const NodePtr& n,
+                                        const TypeMap& types);
 /// A body of a node of the graph can be a program of its own.
 WEFT_API bool CanPlanBody(const Graph& body, const Target& target);
 /// The bodies of a node can be programs on the target, as far as sizes allow.

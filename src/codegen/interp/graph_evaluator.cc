@@ -185,12 +185,8 @@ class InterpreterEvaluator final : public Evaluator {
         if (e.node) ++uses[e.node->id()];
     for (const NodeEntry& e : graph.outputs) ++uses[e.node->id()];
     for (size_t i = 0; i < variables.size(); ++i) values[variables[i]->id()] = {inputs[i]};
-    for (NodePtr n : order) {
+    const auto run = [&](const NodePtr& n) {
       RequestScope::Poll();
-      if (n->is_variable()) {
-        if (TensorPtr t = Graph::ConstantOf(NodeEntry(n))) values[n->id()] = {t};
-        continue;
-      }
       std::vector<TensorPtr> in;
       for (const NodeEntry& e : n->inputs) {
         // A variable gives what it holds now; what was read of it before stays as it was.
@@ -211,6 +207,29 @@ class InterpreterEvaluator final : public Evaluator {
       }
       for (const NodeEntry& e : n->inputs)
         if (e.node && --uses[e.node->id()] == 0) values[e.node->id()].clear();
+    };
+    // A node may name a size that another one tells, in front of which it stands: it waits.
+    std::vector<char> done(graph.id_bound(), 0);
+    std::vector<NodePtr> waiting;
+    const ShapeMap* shapes = graph.HasAttr("shape") ? &graph.GetAttr<ShapeMap>("shape") : nullptr;
+    const Facts facts = graph.AttrOr<Facts>("facts");
+    const auto take = [&](const NodePtr& n) {
+      if (n->is_variable()) {
+        if (TensorPtr t = Graph::ConstantOf(NodeEntry(n))) values[n->id()] = {t};
+      } else if (shapes && !IsReady(n, facts, done, &bindings)) {
+        return waiting.push_back(n);
+      } else {
+        run(n);
+        if (shapes) TellSizes(n, *shapes, values[n->id()], &bindings);
+      }
+      done[n->id()] = 1;
+    };
+    for (const NodePtr& n : order) take(n);
+    while (!waiting.empty()) {
+      const std::vector<NodePtr> before = std::move(waiting);
+      waiting.clear();
+      for (const NodePtr& n : before) take(n);
+      if (waiting.size() == before.size()) run(waiting.front());  // which says what it lacks
     }
     std::vector<TensorPtr> out;
     for (const NodeEntry& e : graph.outputs)
@@ -235,6 +254,46 @@ class InterpreterEvaluator final : public Evaluator {
       state[v->id()] = std::move(t);
     }
     return state;
+  }
+  /// Sizes that are equal have one name in shapes, and may have been written down by another.
+  static bool IsKnown(SymInt symbol, const Facts& facts, SymBindings* bindings) {
+    if (bindings->count(symbol.symbol_name())) return true;
+    const SymInt same = facts.Simplify(symbol);
+    const std::vector<SymInt> symbols = same.Symbols();
+    if (same == symbol || !std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+          return bindings->count(s.symbol_name()) != 0;
+        }))
+      return false;
+    (*bindings)[symbol.symbol_name()] = Evaluate(same, *bindings);
+    return true;
+  }
+  /// What it reads is there, and so are the sizes that it names.
+  static bool IsReady(const NodePtr& n, const Facts& facts, const std::vector<char>& done,
+                      SymBindings* bindings) {
+    for (const NodeEntry& e : n->inputs)
+      if (e.node && !done[e.node->id()]) return false;
+    for (const Node* d : n->control_deps)
+      if (!done[d->id()]) return false;
+    if (!IsOp(n, builtin::kShapeTensor)) return true;
+    const Shape dims = n->attr<Shape>("dims");
+    for (SymInt d : dims.dims()) {
+      if (!d.known()) continue;
+      const std::vector<SymInt> symbols = d.Symbols();
+      for (SymInt s : symbols)
+        if (!IsKnown(s, facts, bindings)) return false;
+    }
+    return true;
+  }
+  /// Sizes that depend on data are known once a result has them.
+  static void TellSizes(const NodePtr& n, const ShapeMap& shapes,
+                        const std::vector<TensorPtr>& results, SymBindings* bindings) {
+    for (size_t k = 0; k < results.size(); ++k) {
+      const Shape* s = shapes.find(NodeEntry(n, uint32_t(k)));
+      if (!s || !s->has_rank() || !results[k] || s->rank() != results[k]->rank()) continue;
+      for (int d = 0; d < s->rank(); ++d)
+        if ((*s)[d].known() && (*s)[d].is_symbol())
+          bindings->try_emplace((*s)[d].symbol_name(), results[k]->dims()[size_t(d)]);
+    }
   }
   /// A fused body by its own operators. Extents in it that are expressions take their
   /// values from the operands.

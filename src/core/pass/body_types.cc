@@ -10,6 +10,7 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/provide.h"
+#include "weft/core/pass/size_names.h"
 #include "weft/sym/apply.h"
 
 namespace weft {
@@ -267,6 +268,8 @@ Graph InferBody(Graph body, const BodyOperands& operands) {
   if (operands.facts) CarryEqual(*operands.facts, operands.shapes, &facts);
   if (!operands.values.empty()) body.SetAttr("value", std::move(values));
   if (!facts.empty()) body.SetAttr("facts", std::move(facts));
+  body = ProvideTypes(std::move(body), PlainOptions());
+  FollowSizeNames(&body);
   return ProvideTypes(std::move(body), PlainOptions());
 }
 
@@ -338,6 +341,11 @@ bool TellsItsSizes(const Graph& body) {
   std::vector<Shape> operands;
   for (const NodePtr& input : body.inputs()) operands.push_back(shapes[NodeEntry(input)]);
   const std::vector<SymInt> told = SizesToldBy(operands);
+  // Also of those that nothing reads: a run looks at all.
+  for (const Shape& s : operands)
+    if (!std::all_of(s.dims().begin(), s.dims().end(),
+                     [&](SymInt d) { return IsTold(d, told); }))
+      return false;
   for (const NodePtr& n : body.TopoOrder()) {
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {
       const Shape& s = shapes[NodeEntry(n, i)];

@@ -45,8 +45,9 @@ const FusionNodes::OpFacts& FusionNodes::FactsOf(const Op* op) {
   f.view = Op::GetAttr<TIsView>("TIsView").get(op, false);
   f.has_code = code != nullptr;
   f.low_bit = Op::GetAttr<TTakesLowBit>("TTakesLowBit").get(op, false);
-  f.opaque =
-      told && (*told == FuseKind::kOpaque || (*told == FuseKind::kAnchor && target_.compute(op)));
+  const bool anchor = told && *told == FuseKind::kAnchor && target_.compute(op);
+  f.opaque = anchor || (told && *told == FuseKind::kOpaque);
+  if (anchor) f.taken = TakenDTypes(target_, op);
   f.elementwise = (code && code->elementwise) || (told && *told == FuseKind::kElementwise);
   return f;
 }
@@ -73,7 +74,8 @@ NodeKind FusionNodes::KindOf(NodePtr n, EntryKeys inputs) {
   if (op.stateful || (op.may_draw && DrawsAnew(n))) return NodeKind::kOpaque;
   // An output that nothing reads as a tensor because its value is known costs no kernel.
   if (IsFollowed(n)) return NodeKind::kShapeOnly;
-  if (!op.has_code || op.opaque) return NodeKind::kOpaque;
+  if (!op.has_code || (op.opaque && IsTaken(op.taken, TypeOf({n->id(), 0}))))
+    return NodeKind::kOpaque;
   const uint32_t outputs = n->num_outputs();
   bool packs = false;
   for (uint32_t i = 0; i < outputs; ++i) {

@@ -183,7 +183,7 @@ class PlanMaker {
     return true;
   }
   bool ChooseLibrary(NodePtr n, Step* step) {
-    const FCompute* f = LibraryRoutine(target_, n);
+    const FCompute* f = LibraryRoutine(target_, n, types_);
     if (!f) return false;
     step->kind = StepKind::kLibrary;
     if (std::optional<AnchoredCall> anchored = AnchoredCallOf(n))

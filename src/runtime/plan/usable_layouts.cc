@@ -60,7 +60,7 @@ class Checker {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || view_.get(n->op(), false) ||
         IsOp(n, builtin::kRead) || IsOp(n, builtin::kAssign))
       return false;
-    if (!LibraryRoutine(target_, n)) return true;  // the interpreter takes everything
+    if (!LibraryRoutine(target_, n, types_)) return true;  // the interpreter takes everything
     const LayoutWish wish = LayoutWishOf(n, target_, shapes_, types_);
     for (size_t i = 0; i < all; ++i) {
       const auto& wished = i < inputs ? wish.inputs : wish.outputs;

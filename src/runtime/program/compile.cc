@@ -15,6 +15,7 @@
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
+#include "weft/core/pass/size_names.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
 #include "weft/runtime/program/planned_graph.h"
@@ -186,6 +187,8 @@ class Planner {
 
   /// `why`: why one plan cannot hold it; where that is so.
   Graph Plan(Graph g, std::string* why) const {
+    g = ProvideTypes(std::move(g), Quiet());
+    FollowSizeNames(&g);
     g = ProvideTypes(std::move(g), Quiet());
     *why = Placement(g, passes_.target).WhyRegions();
     if (why->empty()) return ApplyPasses(WithBodies(std::move(g), false), pipeline_.tail, passes_);

@@ -13,6 +13,7 @@
 #include "backends/shared/product_shape.h"
 #include "vector_product.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/taken_dtypes.h"
 
 namespace weft::cpu {
 namespace {
@@ -353,12 +354,15 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
 
 WEFT_REGISTER_OP(MatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
+    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", {DType::kF32})
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
+    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", {DType::kF32})
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FCompute>("FCompute.cpu", PrepareGemm)
+    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", {DType::kF32})
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 
 }  // namespace
