@@ -11,8 +11,8 @@
 ///
 /// The last output of a bidirectional network is the last of one direction and the first of the
 /// other. What reads it selects behind a Concat, Transpose and Reshape: their expressions say where
-/// the steps lie in what they give. The zeros in the place of what is not computed are not read, and
-/// vanish in the kernel that selects.
+/// the steps lie in what they give. The zeros in the place of what is not computed are not read,
+/// and vanish in the kernel that selects.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -215,7 +215,7 @@ class Slicer {
   const ShapeMap& shapes_;
 };
 
-void Apply(Graph& g, const ShapeMap& shapes, const Cut& c) {
+void ShortenScan(Graph& g, const ShapeMap& shapes, const Cut& c) {
   const NodePtr& n = c.scan;
   std::vector<NodeEntry> operands(n->inputs.begin(), n->inputs.end());
   for (size_t k = 0; k < c.slices; ++k) {
@@ -244,7 +244,7 @@ Graph ShortenScans(Graph g, PassContext& ctx) {
       cuts.push_back(*c);
   if (cuts.empty()) return g;
   const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
-  for (const Cut& c : cuts) Apply(g, shapes, c);
+  for (const Cut& c : cuts) ShortenScan(g, shapes, c);
   ctx.Count("shortened", int64_t(cuts.size()));
   g.EraseDead();
   return g;
