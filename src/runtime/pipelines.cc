@@ -70,6 +70,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Before all that is for Scans alone.
     p.push_back("LoopToScan");
     p.push_back("IfToSelect");
+    // Before the loops' operands are computed: what it cuts off need not be.
+    p.push_back("ShortenScans");
     // First: what nothing reads is neither hoisted nor multiplied at once.
     p.push_back("PruneLoops");
     p.push_back("HoistInvariants");

@@ -29,7 +29,7 @@ struct PipelineOptions {
   bool fusion = true;  ///< false: one operator a kernel, as WithoutFusion
   /// False: kernels for all that kernels can be made for, and only plain layouts.
   bool libraries = true;
-  int threads = 1;  ///< that programs will have
+  int threads = 1;                            ///< that programs will have
   PipelineEnd from = PipelineEnd::kImported;  ///< what the graph has gone through already
 };
 

@@ -6,7 +6,8 @@
 ///   never      splits what lets rows meet, or rows that do not divide into parts
 ///   cost       linear in nodes of bodies and their expressions
 ///
-///   h = Scan(h0 [32, k], x [t, 32, k]) {body of [32, k]}  ->  the same {parts = 2; body of [16, k]}
+///   h = Scan(h0 [32, k], x [t, 32, k]) {body of [32, k]}
+///     ->  the same {parts = 2; body of [16, k]}
 ///
 /// The sequences of a batch know nothing of each other. Threads that share a step wait for each
 /// other in every one, twice: behind the product and behind the gates; threads that share the rows

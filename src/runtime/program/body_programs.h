@@ -13,8 +13,8 @@
 
 namespace weft {
 
-/// What a session keeps for each program of a body (more than one where parts of a node run it at the
-/// same time).
+/// What a session keeps for each program of a body (more than one where parts of a node run it at
+/// the same time).
 using BodyStates = std::map<std::pair<const Program::Impl*, size_t>, std::unique_ptr<ProgramState>>;
 
 class BodyPrograms {

@@ -72,8 +72,8 @@ class WEFT_API HostBackend : public Backend {
   /// the parts are launched one after another.
   virtual std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
                                                     const CompiledKernels& compiled);
-  /// part(0) .. part(count - 1), each once, by threads of those that kernels run on; a kernel in one
-  /// has no other thread. Throws the first exception when all have ended. By default one after
+  /// part(0) .. part(count - 1), each once, by threads of those that kernels run on; a kernel in
+  /// one has no other thread. Throws the first exception when all have ended. By default one after
   /// another.
   virtual void RunTogether(size_t count, const std::function<void(size_t)>& part);
   HostBackend* host() final { return this; }

@@ -183,8 +183,8 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
 
 /// So few products are done before a second thread has begun. Measured on two cores of a Xeon: 32 x
 /// 32 x 32 takes 1.1 us instead of 3.5, 64 x 10 x 64 2.1 instead of 2.9; 16 x 64 x 64 the same on
-/// one as on two. A vector is bound by the reading of the matrix, which takes twice as long: of 128 x
-/// 512, the least that FixedVectorProduct shares, 2.4 us instead of 1.2.
+/// one as on two. A vector is bound by the reading of the matrix, which takes twice as long: of 128
+/// x 512, the least that FixedVectorProduct shares, 2.4 us instead of 1.2.
 constexpr double kAloneProducts = 1 << 16;
 /// Packing takes longer than it saves below this. Measured there: 0.8 to 1.3 times the time of the
 /// given layout for a transposed left side, 0.6 to 7 times for a right side, which pays where its
