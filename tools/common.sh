@@ -19,9 +19,13 @@ job_count() {
   if [ "$cores" -lt "$memory_gib" ]; then echo "$cores"; else echo "$memory_gib"; fi
 }
 
-# install_packages NAME...: Debian packages; apt is not called when dpkg has them all.
+# install_packages [-o APT_OPTION] NAME...: Debian packages; apt is not called when dpkg has them all.
 install_packages() {
-  local missing=() package sudo=()
+  local missing=() package sudo=() options=()
+  if [ "$1" = -o ]; then
+    options=(-o "$2")
+    shift 2
+  fi
   for package in "$@"; do
     if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
       missing+=("$package")
@@ -33,7 +37,7 @@ install_packages() {
     sudo=(sudo)
   fi
   say "installing ${missing[*]}"
-  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q "${options[@]}")
   # An old package list makes the install fail; then, and only then, fetch a new one.
   if ! "${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null >/dev/null 2>&1; then
     "${apt[@]}" update </dev/null >/dev/null

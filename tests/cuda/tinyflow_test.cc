@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/bench.h"
+#include "app/source.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/emulated_gpu.h"
 #include "tests/support/temp_folder.h"
@@ -154,17 +155,17 @@ TEST_CASE("tinyflow on an emulated GPU: every program takes the steps that it ta
     programs::Settings settings;
     settings.rate = 1e-3;
     settings.steps_per_epoch = 10;
-    tf::data::Layout layout = p.layout;
+    // Where little is left of a picture, normalization over two of them would magnify
+    // every rounding.
+    settings.batch = p.choices ? 4 : 2;
+    if (p.size_is) settings.size = p.choices ? 32 : 8;
     if (p.choices) {
-      layout.size = settings.size = 32;
       settings.blocks = 1;
       settings.dtype = tf::bfloat16;
     }
     const programs::Model model = p.build(settings);
     tf::Session cpu("cpu fusion", 2), gpu("gpu fusion");
-    // Where little is left of a picture, normalization over two of them
-    // would magnify every rounding.
-    const tf::data::Batch batch = app::RandomBatch(layout, p.choices ? 4 : 2, 1, p.classes);
+    const tf::data::Batch batch = app::RandomBatch(p, settings.batch, 1, settings.size);
     const tf::Feeds feeds{{model.x, batch.x}, {model.y, batch.y}};
     const std::vector<tf::Tensor> fetches{model.train_step, model.loss};
     std::vector<tf::Tensor> firsts{tf::initialize_all_variables()};

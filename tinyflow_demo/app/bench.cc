@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/source.h"
 #include "tinyflow/random.h"
 #include "weft/support/check.h"
 #include "weft/support/timer.h"
@@ -88,9 +89,10 @@ BenchResult Bench(const BenchOptions& options) {
   WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} images", options.batch);
   WEFT_CHECK(options.seconds >= 0 && std::isfinite(options.seconds), kUsage,
              "{} seconds to measure", options.seconds);
-  WEFT_CHECK(
-      program.choices || (options.dtype == "float32" && options.size == 0 && options.blocks == 0),
-      kUsage, "program '{}' has no choice of dtype, size or blocks", program.name);
+  WEFT_CHECK((program.choices || (options.dtype == "float32" && options.blocks == 0)) &&
+                 (program.size_is || options.size == 0),
+             kUsage, "program '{}' has no choice of {}", program.name,
+             program.size_is ? "dtype or blocks" : "dtype, size or blocks");
   WEFT_CHECK(options.dtype == "float32" || options.dtype == "bfloat16", kUsage,
              "dtype '{}' is neither float32 nor bfloat16", options.dtype);
   BenchResult result;
@@ -103,10 +105,9 @@ BenchResult Bench(const BenchOptions& options) {
   settings.dtype = options.dtype == "bfloat16" ? tf::bfloat16 : tf::float32;
   settings.size = options.size;
   settings.blocks = options.blocks;
+  settings.batch = options.batch;
   const programs::Model model = program.build(settings);
-  tf::data::Layout layout = program.layout;
-  if (options.size > 0) layout.size = options.size;
-  const tf::data::Batch batch = RandomBatch(layout, options.batch, options.seed, program.classes);
+  const tf::data::Batch batch = RandomBatch(program, options.batch, options.seed, options.size);
   tf::Feeds feeds{{model.x, batch.x}, {model.y, batch.y}};
   tf::Feeds here;
   if (options.resident) {

@@ -31,26 +31,31 @@ void PrintPrograms() {
 int RunTrain(const app::TrainOptions& options, bool json) {
   const app::TrainResult r = app::Train(options);
   if (json) {
-    fmt::print("{}\n",
-               Json{{"loss", Number(r.loss)},
-                    {"train_accuracy", r.train_accuracy},
-                    {"test_accuracy", r.test_accuracy},
-                    {"epochs", r.epochs},
-                    {"step_ms", r.step_ms},
-                    {"steps", r.steps},
-                    {"first_loss", r.losses.empty() ? Json(nullptr) : Number(r.losses[0])},
-                    {"last_loss", r.losses.empty() ? Json(nullptr) : Number(r.losses.back())},
-                    {"kernels", r.program.kernels},
-                    {"library_calls", r.program.library_calls},
-                    {"compile_s", r.program.compile_seconds}}
-                   .dump());
+    Json out = {{"loss", Number(r.loss)},
+                {"train_accuracy", r.train_accuracy},
+                {"test_accuracy", r.test_accuracy},
+                {"epochs", r.epochs},
+                {"step_ms", r.step_ms},
+                {"steps", r.steps},
+                {"first_loss", r.losses.empty() ? Json(nullptr) : Number(r.losses[0])},
+                {"last_loss", r.losses.empty() ? Json(nullptr) : Number(r.losses.back())},
+                {"kernels", r.program.kernels},
+                {"library_calls", r.program.library_calls},
+                {"compile_s", r.program.compile_seconds}};
+    if (r.text) {
+      out["test_perplexity"] = Number(r.text->perplexity());
+      out["bits_per_character"] = Number(r.text->bits());
+      out["written"] = r.written;
+    }
+    fmt::print("{}\n", out.dump());
     return 0;
   }
   fmt::print(
-      "accuracy {:.2f} % on test images, {:.2f} % on training images; {:.3f} ms per step, {} "
+      "accuracy {:.2f} % on test {}, {:.2f} % on training {}; {:.3f} ms per step, {} "
       "kernels and {} library calls\n",
-      100 * r.test_accuracy, 100 * r.train_accuracy, r.step_ms, r.program.kernels,
-      r.program.library_calls);
+      100 * r.test_accuracy, r.examples, 100 * r.train_accuracy, r.examples, r.step_ms,
+      r.program.kernels, r.program.library_calls);
+  if (!r.written.empty()) fmt::print("it writes: {}\n", r.written);
   return 0;
 }
 
@@ -129,12 +134,12 @@ int Dispatch(int argc, char** argv) {
 
   app::TrainOptions train;
   bool train_json = false, train_plain = false;
-  CLI::App* train_app = cli.add_subcommand("train", "train a program on Fashion-MNIST");
+  CLI::App* train_app = cli.add_subcommand("train", "train a program on its data");
   const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 40);
   train_app->add_option("PROGRAM", train.program, "see --list")->required();
   train_app->add_option("--epochs", train.epochs, "in all, those of a checkpoint included")
       ->check(positive);
-  train_app->add_option("--batch", train.batch, "images per step")->check(positive);
+  train_app->add_option("--batch", train.batch, "examples per step")->check(positive);
   train_app->add_option("--lr", train.rate, "learning rate");
   train_app->add_flag("--no-fusion", train_plain, "one operator a kernel, to compare with");
   train_app->add_option("--seed", train.seed, "of first values, order, crops and dropout")
@@ -143,7 +148,8 @@ int Dispatch(int argc, char** argv) {
   train_app->add_option("--load", train.load, "checkpoint to go on from");
   train_app->add_option("--report", train.report, "an HTML file with curves and times");
   train_app->add_option("--export", train.export_onnx, "the trained model as ONNX");
-  train_app->add_option("--images", train.images, "train on the first so many images")
+  train_app
+      ->add_option("--images", train.images, "train on the first so many images, or other examples")
       ->check(positive);
   train_app->add_option("--steps", train.steps, "stop after so many steps")->check(positive);
   train_app->add_option("--threads", train.threads, "default: what the process may use")
@@ -151,7 +157,11 @@ int Dispatch(int argc, char** argv) {
   train_app->add_flag("--tune", train.tune,
                       "choose library calls by timing, where no earlier run has");
   train_app->add_option("--device", train.device, "cpu or cuda")->transform(device);
-  train_app->add_option("--data", train.data, "folder of the data set");
+  train_app
+      ->add_option("--size", train.size,
+                   "units of recurrent layers, where the program has a choice")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  train_app->add_option("--data", train.data, "folder of the data set, or file of the text");
   train_app->add_flag("--check-nan", train.check_nan,
                       "stop at the first NaN or infinity, and name the operator that made it");
   train_app->add_flag("--json", train_json, "the last line is one JSON object");
@@ -160,7 +170,7 @@ int Dispatch(int argc, char** argv) {
   bool bench_json = false, bench_plain = false;
   CLI::App* bench_app = cli.add_subcommand("bench", "time a training step on random operands");
   bench_app->add_option("PROGRAM", bench.program, "see --list")->required();
-  bench_app->add_option("--batch", bench.batch, "images per step")->check(positive);
+  bench_app->add_option("--batch", bench.batch, "examples per step")->check(positive);
   bench_app->add_option("--lr", bench.rate, "learning rate");
   bench_app->add_flag("--no-fusion", bench_plain, "one operator a kernel, to compare with");
   bench_app->add_option("--seconds", bench.seconds, "to measure");
@@ -176,7 +186,7 @@ int Dispatch(int argc, char** argv) {
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   bench_app
       ->add_option("--size", bench.size,
-                   "height and width of images, where the program has a choice")
+                   "of images or recurrent layers, where the program has a choice")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
   bench_app->add_option("--blocks", bench.blocks, "a stage, where the program has a choice")
       ->check(CLI::Range(1, 64));

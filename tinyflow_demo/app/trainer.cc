@@ -10,6 +10,8 @@
 #include <cstdio>
 
 #include "app/report.h"
+#include "app/source.h"
+#include "tinyflow/random.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
 #include "weft/support/strings.h"
@@ -22,8 +24,8 @@ using programs::Model;
 using programs::Program;
 using tf::data::Loader;
 
-constexpr int64_t kEvaluationBatch = 250;
-constexpr int64_t kTrainAccuracyPictures = 10'000;  // as many as there are to test
+constexpr uint64_t kWritten = 21;  // what Mix is asked for
+constexpr int kMostWritten = 300;  // characters of a line
 constexpr uint64_t kDefaultSeed = 1;
 constexpr double kProgressSeconds = 0.1;
 
@@ -130,8 +132,8 @@ class Trainer {
   }
 
  private:
-  static int64_t BatchesPerEpoch(const Position& at) {
-    return Loader::Batches(at.images, at.batch_size);
+  int64_t BatchesPerEpoch(const Position& at) const {
+    return source_->StepsOf(at.images, at.batch_size);
   }
 
   /// Where a run begins that goes on from `notes`: what the options leave open is as it was, and an
@@ -168,29 +170,35 @@ class Trainer {
       checkpoint.emplace(options_.load);
       at = Continued(checkpoint->notes());
     }
+    WEFT_CHECK(options_.size == 0 || program_.size_is, kUsage, "program '{}' has no choice of size",
+               program_.name);
     WEFT_CHECK(!program_.synthetic, kUsage,
                "no data set goes with '{}'; time its steps with tinyflow bench", program_.name);
     const double last_rate = at.rate;
     at.rate = options_.rate.value_or(at.rate);
-    tf::data::DataSet set = tf::data::ReadFashionMnist(options_.data);
-    if (at.images == 0) at.images = set.train.count;
-    WEFT_CHECK(at.images <= set.train.count, kUsage, "{} images to train on, '{}' has {}",
-               at.images, options_.data, set.train.count);
+    source_ = SourceOf(program_, options_.data, at.seed);
+    result_.examples = source_->examples();
+    const int64_t all = source_->count(at.batch_size);
+    if (at.images == 0) at.images = all;
+    WEFT_CHECK(at.images <= all, kUsage, "{} {} to train on, but there are {}", at.images,
+               source_->examples(), all);
     WEFT_CHECK(at.batch_size <= at.images, kUsage,
-               "a batch of {} images, but {} to train on; see --batch and --images", at.batch_size,
-               at.images);
-    set.train.Truncate(at.images);
-    train_ = std::make_shared<tf::data::Pictures>(std::move(set.train));
-    test_ = std::make_shared<tf::data::Pictures>(std::move(set.test));
+               "a batch of {} {}, but {} to train on; see --batch and --images", at.batch_size,
+               source_->examples(), at.images);
+    source_->Truncate(at.images);
 
     tf::reset_default_graph();
     tf::set_random_seed(at.seed);
     programs::Settings settings;
     settings.rate = at.rate;
     settings.steps_per_epoch = double(BatchesPerEpoch(at));
+    settings.size = options_.size;
+    settings.batch = at.batch_size;
+    settings.classes = source_->classes();
     model_ = program_.build(settings);
-    correct_ =
-        tf::reduce_sum(tf::cast(tf::equal(tf::argmax(model_.logits, 1), model_.y), tf::float32));
+    if (!model_.correct)
+      model_.correct =
+          tf::reduce_sum(tf::cast(tf::equal(tf::argmax(model_.logits, 1), model_.y), tf::float32));
     session_ = std::make_unique<tf::Session>(options_.device + (options_.fusion ? " fusion" : ""),
                                              options_.threads, options_.tune);
     if (checkpoint) {
@@ -223,11 +231,12 @@ class Trainer {
   /// False where --steps has ended it early.
   bool TrainEpoch(Position* at, int64_t epochs) {
     const weft::Timer timer;
-    Loader loader(train_, program_.layout, LoaderOptions(*at));
+    if (at->batch == 0) Forget();
+    const Batches batches = source_->Train(LoaderOptions(*at));
     double sum = 0, shown = 0;
     int64_t count = 0;
     weft::Timer step;
-    while (const tf::data::Batch* batch = loader.Next()) {
+    while (const tf::data::Batch* batch = batches()) {
       const double loss = Step(*batch);
       ms_.push_back(step.milliseconds());
       step.Restart();
@@ -250,14 +259,52 @@ class Trainer {
     }
     result_.loss = count > 0 ? sum / double(count) : 0;
     const double seconds = timer.seconds();
-    const double test = Accuracy(session_.get(), model_, correct_, test_, program_.layout);
-    result_.test_accuracy = test;
-    result_.history.push_back({at->epoch + (whole ? 0 : 1), result_.loss, test, seconds});
+    Test(*at);
+    result_.history.push_back(
+        {at->epoch + (whole ? 0 : 1), result_.loss, result_.test_accuracy, seconds});
     if (options_.show_progress) fmt::print(stderr, "\r\x1b[K");
-    fmt::print("epoch {}/{}  loss {:.4f}  test accuracy {:.2f} %  {} steps, {:.1f} s\n",
-               result_.history.back().number, epochs, result_.loss, 100 * test, count, seconds);
+    fmt::print("epoch {}/{}  loss {:.4f}  test accuracy {:.2f} %{}  {} steps, {:.1f} s\n",
+               result_.history.back().number, epochs, result_.loss, 100 * result_.test_accuracy,
+               result_.text ? fmt::format(", perplexity {:.3f}, {:.3f} bits per character",
+                                          result_.text->perplexity(), result_.text->bits())
+                            : "",
+               count, seconds);
     std::fflush(stdout);
     return whole && !(options_.steps > 0 && result_.steps >= options_.steps);
+  }
+
+  /// What a step remembers, before there is one.
+  void Forget() {
+    for (const tf::Tensor& v : model_.remembered)
+      session_->set(v, std::make_shared<weft::Tensor>(v.dtype(), v.shape().ints()));
+  }
+
+  /// Of all batches, in inference; what training remembers stays as it is.
+  Score ScoreOf(const Batches& batches) {
+    const bool of_text = program_.data == programs::Data::kText;
+    std::vector<tf::Array> remembered;
+    for (const tf::Tensor& v : model_.remembered) remembered.push_back(session_->value(v));
+    Forget();
+    std::vector<tf::Tensor> fetches{model_.correct};
+    if (of_text) fetches.push_back(model_.loss);
+    if (model_.carry) fetches.push_back(model_.carry);
+    double right = 0, loss = 0, labels = 0;
+    while (const tf::data::Batch* batch = batches()) {
+      const std::vector<tf::Array> values = session_->run(
+          fetches, {{model_.x, batch->x}, {model_.y, batch->y}}, tf::Mode::kInference);
+      const auto n = double(batch->y->num_elements());
+      right += Scalar(values[0]);
+      if (of_text) loss += n * Scalar(values[1]);
+      labels += n;
+    }
+    for (size_t i = 0; i < remembered.size(); ++i)
+      session_->set(model_.remembered[i], remembered[i]);
+    return labels > 0 ? Score{right / labels, loss / labels} : Score();
+  }
+  void Test(const Position& at) {
+    const Score score = ScoreOf(source_->Test(at.batch_size));
+    result_.test_accuracy = score.accuracy;
+    if (program_.data == programs::Data::kText) result_.text = score;
   }
 
   double Step(const tf::data::Batch& batch) {
@@ -294,13 +341,10 @@ class Trainer {
   void Finish(const Position& at) {
     result_.epochs = at.epoch;
     result_.step_ms = Median(ms_);
-    tf::data::Pictures some = *train_;
-    some.Truncate(kTrainAccuracyPictures);
-    result_.train_accuracy =
-        Accuracy(session_.get(), model_, correct_,
-                 std::make_shared<tf::data::Pictures>(std::move(some)), program_.layout);
-    if (result_.history.empty())
-      result_.test_accuracy = Accuracy(session_.get(), model_, correct_, test_, program_.layout);
+    result_.train_accuracy = ScoreOf(source_->Trained(at.batch_size)).accuracy;
+    if (result_.history.empty()) Test(at);
+    if (model_.writer)
+      result_.written = Write(session_.get(), *model_.writer, source_->alphabet(), at.seed);
     if (!options_.export_onnx.empty())
       session_->export_onnx({model_.logits}, {model_.x}, options_.export_onnx);
     if (!last_.x) return;
@@ -319,9 +363,8 @@ class Trainer {
 
   TrainOptions options_;
   const Program& program_;
-  std::shared_ptr<const tf::data::Pictures> train_, test_;
+  std::unique_ptr<Source> source_;
   Model model_;
-  tf::Tensor correct_;
   std::unique_ptr<tf::Session> session_;
   tf::data::Batch last_;  // one that steps can be timed with at the end
   std::vector<double> ms_;
@@ -330,18 +373,37 @@ class Trainer {
 
 }  // namespace
 
-double Accuracy(tf::Session* session, const Model& model, const tf::Tensor& correct,
-                std::shared_ptr<const tf::data::Pictures> pictures,
-                const tf::data::Layout& layout) {
-  Loader::Options o;
-  o.batch = kEvaluationBatch;
-  const int64_t count = pictures->count;
-  Loader loader(std::move(pictures), layout, o);
-  double right = 0;
-  while (const tf::data::Batch* batch = loader.Next())
-    right += Scalar(
-        session->run(correct, {{model.x, batch->x}, {model.y, batch->y}}, tf::Mode::kInference));
-  return count > 0 ? right / double(count) : 0;
+double Score::perplexity() const { return std::exp(loss); }
+double Score::bits() const { return loss / std::log(2.0); }
+
+std::string Write(tf::Session* session, const programs::Writer& writer,
+                  const std::vector<std::string>& alphabet, uint64_t seed) {
+  const auto line_end = std::find(alphabet.begin(), alphabet.end(), "\n");
+  int64_t now = line_end == alphabet.end() ? 0 : line_end - alphabet.begin();
+  std::vector<tf::Array> state;
+  for (const tf::Tensor& s : writer.state) {
+    weft::Shape one = s.shape();
+    one.set(1, 1);
+    state.push_back(std::make_shared<weft::Tensor>(s.dtype(), one.ints()));
+  }
+  std::vector<tf::Tensor> fetches{tf::nn::softmax(writer.logits)};
+  fetches.insert(fetches.end(), writer.next.begin(), writer.next.end());
+  std::string line;
+  for (int i = 0; i < kMostWritten; ++i) {
+    tf::Feeds feeds{{writer.x, std::make_shared<weft::Tensor>(tf::int64, tf::Ints{1, 1})}};
+    std::const_pointer_cast<weft::Tensor>(feeds[0].second)->set_int(0, now);
+    for (size_t k = 0; k < state.size(); ++k) feeds.emplace_back(writer.state[k], state[k]);
+    std::vector<tf::Array> values = session->run(fetches, feeds, tf::Mode::kInference);
+    double left = double(tf::Mix(seed, kWritten, uint64_t(i)) >> 11) * 0x1p-53;
+    now = 0;
+    while (now + 1 < values[0]->num_elements() && (left -= values[0]->at(now)) >= 0) ++now;
+    state.clear();  // results of a session are its own until the next run
+    for (size_t k = 1; k < values.size(); ++k)
+      state.push_back(std::make_shared<weft::Tensor>(*values[k]));
+    if (alphabet.at(size_t(now)) == "\n") break;
+    line += alphabet[size_t(now)];
+  }
+  return line;
 }
 
 TrainResult Train(const TrainOptions& options) { return Trainer(options).Run(); }

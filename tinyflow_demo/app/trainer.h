@@ -20,14 +20,22 @@ struct TrainOptions {
   bool tune = false;
   int threads = 0;
   std::string device = "cpu";
-  std::string data = tf::data::kFashionMnist;
-  int64_t images = 0;  ///< train on the first so many; 0: the checkpoint's, else all
+  std::string data;    ///< empty: where the program's Debian package puts it
+  int64_t images = 0;  ///< train on the first so many examples; 0: the checkpoint's, else all
+  int64_t size = 0;    ///< where the program has a choice; 0: the program's
   int64_t steps = 0;   ///< stop after so many; 0: after the epochs
   std::string save, load, report, export_onnx;
   bool check_nan = false;
   bool show_progress = false;  ///< a line on stderr that is written over
 };
 
+/// What a model is worth on examples that it does not learn from.
+struct Score {
+  double accuracy = 0;  ///< share of the labels that are told right
+  double loss = 0;      ///< mean; of language models only, whose perplexity is e^loss
+  double perplexity() const;
+  double bits() const;  ///< per character
+};
 struct Epoch {
   int64_t number = 0;  ///< from 1
   double loss = 0, test_accuracy = 0, seconds = 0;
@@ -35,6 +43,9 @@ struct Epoch {
 struct TrainResult {
   double loss = 0;  ///< mean of the last epoch
   double train_accuracy = 0, test_accuracy = 0;
+  std::optional<Score> text;  ///< of a language model
+  std::string written;        ///< by a model that writes: a line
+  const char* examples = "images";
   int64_t epochs = 0;          ///< done, those before the checkpoint included
   int64_t steps = 0;           ///< of this run
   double step_ms = 0;          ///< median, waiting for data included
@@ -46,8 +57,8 @@ struct TrainResult {
 /// Throws kUsage for options that fit neither each other nor the data set nor the checkpoint.
 TrainResult Train(const TrainOptions& options);
 
-/// Share of pictures whose class is told right.
-double Accuracy(tf::Session* session, const programs::Model& model, const tf::Tensor& correct,
-                std::shared_ptr<const tf::data::Pictures> pictures, const tf::data::Layout& layout);
+/// A line of text that a trained model goes on with behind a line end, drawn by `seed`.
+std::string Write(tf::Session* session, const programs::Writer& writer,
+                  const std::vector<std::string>& alphabet, uint64_t seed);
 
 }  // namespace app

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,41 @@ struct Settings {
   double steps_per_epoch = 0;
   // For programs with `choices`:
   tf::DType dtype = tf::float32;  ///< of activations and of the operands of products
-  int64_t size = 0;               ///< height and width of pictures; 0: the program's
+  int64_t size = 0;               ///< what `size_is` says; 0: the program's
   int blocks = 0;                 ///< of each stage; 0: the program's
+  int64_t batch = 0;              ///< for programs that remember; 0: the program's
+  int64_t classes = 0;            ///< 0: the program's
+};
+
+/// Gives what comes next, one symbol after the other: its state is fed and fetched.
+struct Writer {
+  tf::Tensor x;  ///< placeholder of one class number, [1, 1]
+  tf::Tensors state;
+  tf::Tensor logits;  ///< [1, classes]
+  tf::Tensors next;   ///< the state behind x
 };
 
 /// The graph, in the default graph.
 struct Model {
   tf::Tensor x, y;    ///< placeholders of pictures and class numbers
-  tf::Tensor logits;  ///< [batch, classes]
+  tf::Tensor logits;  ///< [labels, classes]
   tf::Tensor loss;
   tf::Tensor train_step;
   /// Run in turn to give variables their first values, after initialize_all_variables().
   std::vector<tf::Tensor> initialize;
+  tf::Tensor correct = {};  ///< how many labels are told right; null: by the greatest of `logits`
+  /// Variables that hand on what a step remembers, zero before an epoch, and the fetch that sets
+  /// them in runs that do not train.
+  tf::Tensors remembered = {};
+  tf::Tensor carry = {};
+  std::optional<Writer> writer = {};
+};
+
+/// What a program is trained on.
+enum class Data {
+  kPictures,  ///< Fashion-MNIST
+  kText,      ///< the Jargon File: x and y are [batch, steps]
+  kSums,      ///< pairs of numbers, made as they are needed: x [batch, 2], y their sums
 };
 
 struct Program {
@@ -37,8 +61,11 @@ struct Program {
   double rate;
   tf::data::Layout layout;  ///< of the pictures it is fed
   int64_t classes = 10;
-  bool synthetic = false;  ///< no data set goes with it: it is timed on random pictures
-  bool choices = false;    ///< Settings may say dtype, size and blocks
+  bool synthetic = false;         ///< no data set goes with it: it is timed on random pictures
+  bool choices = false;           ///< Settings may say dtype and blocks
+  const char* size_is = nullptr;  ///< Settings may say a size, which is this
+  Data data = Data::kPictures;
+  int64_t steps = 1;  ///< of a sequence
 };
 
 /// All programs, by name; one file each.
@@ -48,6 +75,8 @@ const Program& Find(const std::string& name);
 /// The same; throws kUsage for a learning rate that is no number above 0 in f32.
 double CheckedRate(double rate);
 
+Program CharLstm();
+Program AdditionLoop();
 Program MnistSoftmax();
 Program MnistSoftmaxMinimum();
 Program MnistMlpAutoShapeInference();

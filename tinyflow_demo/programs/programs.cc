@@ -9,6 +9,8 @@ namespace programs {
 
 const std::vector<Program>& All() {
   static const std::vector<Program> programs{
+      AdditionLoop(),
+      CharLstm(),
       CifarResnet(),
       MnistLenet(),
       MnistMlpAutoShapeInference(),

@@ -59,6 +59,7 @@ Program Resnet50() {
             1e-3,       Pictures()};
   p.classes = kClasses;
   p.synthetic = p.choices = true;
+  p.size_is = "height and width of images";
   return p;
 }
 

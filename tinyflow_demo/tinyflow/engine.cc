@@ -10,6 +10,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -36,6 +37,22 @@ void Prune(weft::Graph* g) {
   for (auto n = order.rbegin(); n != order.rend(); ++n) g->Erase(*n);
 }
 
+/// Puts one of its operands in the place of every WhenTraining, in bodies of loops too.
+void Choose(weft::Graph* g, Mode mode) {
+  for (weft::NodeId id = 0; id < g->id_bound(); ++id) {
+    const weft::NodePtr n = g->node(id);
+    if (!n) continue;
+    if (weft::IsOp(n, "tinyflow::WhenTraining"))
+      g->ReplaceUses(n, n->inputs[mode == Mode::kTraining ? 0 : 1]);
+    if (!weft::HasControlBodies(n)) continue;
+    for (const std::string& name : weft::BodyNames(n)) {  // as deep as loops are nested
+      weft::Graph body = *n->attr<weft::GraphPtr>(name);
+      Choose(&body, mode);
+      g->SetAttr(n, name, std::make_shared<const weft::Graph>(std::move(body)));
+    }
+  }
+}
+
 /// The part of `graph` that computes `outputs` in one mode. A copy keeps ids, and with them the
 /// order in which nodes were made, which is the order of reads and writes of variables.
 weft::Graph Slice(const weft::Graph& graph, const Entries& outputs, Mode mode) {
@@ -43,11 +60,7 @@ weft::Graph Slice(const weft::Graph& graph, const Entries& outputs, Mode mode) {
   Entries heads;
   for (const weft::NodeEntry& e : outputs) heads.push_back(g.at(e));
   g.outputs = heads;
-  for (weft::NodeId id = 0; id < g.id_bound(); ++id) {
-    const weft::NodePtr n = g.node(id);
-    if (n && weft::IsOp(n, "tinyflow::WhenTraining"))
-      g.ReplaceUses(n, n->inputs[mode == Mode::kTraining ? 0 : 1]);
-  }
+  Choose(&g, mode);
   Prune(&g);
   return g;
 }

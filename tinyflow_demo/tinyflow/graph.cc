@@ -1,6 +1,9 @@
 /// graph.cc: the default graph, names, variables.
 #include "tinyflow/graph.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "tinyflow/engine.h"
 #include "tinyflow/ops.h"
 #include "weft/core/graph/effects.h"
@@ -39,6 +42,28 @@ weft::Shape Declared(const Ints& extents, const std::string& name) {
   return weft::Shape(std::move(dims));
 }
 
+/// While it lives, the graph around all loops is the default, in the name scope of the body.
+class AtRoot {
+ public:
+  AtRoot()
+      : names_(default_graph()->scope),
+        graph_(root_graph()),
+        previous_(std::exchange(default_graph()->scope, names_)) {}
+  ~AtRoot() { default_graph()->scope = previous_; }
+  AtRoot(const AtRoot&) = delete;
+  AtRoot& operator=(const AtRoot&) = delete;
+
+ private:
+  std::string names_;
+  GraphScope graph_;
+  std::string previous_;
+};
+
+bool IsInside(GraphPtr g, const GraphPtr& outer) {
+  for (; g; g = g->outer)
+    if (g == outer) return true;
+  return false;
+}
 Tensor AddVariable(DType dtype, const weft::Shape& shape, const std::string& name, bool trainable) {
   const GraphPtr& g = default_graph();
   const weft::NodePtr node = weft::AddState(g->graph, UniqueName(g.get(), name), dtype, shape);
@@ -51,6 +76,8 @@ Tensor AddVariable(DType dtype, const weft::Shape& shape, const std::string& nam
 
 Tensor AddPlaceholder(DType dtype, const weft::Shape& shape, const std::string& name) {
   const GraphPtr& g = default_graph();
+  WEFT_CHECK(!g->outer, kApiMisuse, "placeholder '{}' in the body of a loop; make it outside",
+             name);
   return Tensor(g, g->graph.AddInput(name, dtype, shape), dtype);
 }
 
@@ -65,7 +92,32 @@ weft::Shape Tensor::shape() const {
   return engine::InferShape(graph_->graph, entry_);
 }
 
+Tensor inside(const Tensor& t, const GraphPtr& g) {
+  WEFT_CHECK(t && IsInside(g, t.graph()), kApiMisuse, "a tensor is null, or of another graph");
+  std::vector<GraphPtr> way;
+  for (GraphPtr at = g; at != t.graph(); at = at->outer) way.push_back(at);
+  Tensor found = t;  // in each body on the way from its own graph
+  for (auto at = way.rbegin(); at != way.rend(); ++at) {
+    auto& captured = (*at)->captured;
+    auto known = std::find_if(captured.begin(), captured.end(),
+                              [&](const auto& c) { return c.first.entry() == found.entry(); });
+    if (known == captured.end()) {
+      const weft::NodePtr input = (*at)->graph.AddInput(fmt::format("outer{}", captured.size()),
+                                                        found.dtype(), found.shape());
+      captured.emplace_back(found, Tensor(*at, input, found.dtype()));
+      known = captured.end() - 1;
+    }
+    found = known->second;
+  }
+  return found;
+}
+
 const GraphPtr& default_graph() { return Default(); }
+const GraphPtr& root_graph() {
+  const GraphPtr* g = &Default();
+  while ((*g)->outer) g = &(*g)->outer;
+  return *g;
+}
 void reset_default_graph() { Default() = std::make_shared<GraphState>(); }
 GraphScope::GraphScope(GraphPtr graph) : previous_(std::move(Default())) {
   Default() = std::move(graph);
@@ -92,6 +144,10 @@ Tensor placeholder(DType dtype, const Ints& shape, const std::string& name) {
 }
 
 Tensor Variable(const Tensor& initial, const std::string& name, bool trainable) {
+  WEFT_CHECK(initial && initial.graph() == root_graph(), kApiMisuse,
+             "variable '{}': its first value was built in the body of a loop, or in another graph",
+             name);
+  const AtRoot root;
   const weft::Shape shape = initial.shape();
   WEFT_CHECK(shape.is_static(), kShapeMismatch,
              "variable '{}': its first value has shape {}, which is not fixed", name,
@@ -105,6 +161,10 @@ Tensor Variable(DType dtype, const ShapeRule& rule,
                 const std::function<Tensor(const Ints&)>& initial, const std::string& name,
                 bool trainable) {
   const weft::Shape shape = rule([](const Tensor& t) { return t.shape(); });
+  WEFT_CHECK(shape.is_static() || !default_graph()->outer, kShapeMismatch,
+             "variable '{}' of the body of a loop: its shape {} has to be known when it is made",
+             name, shape.ToString());
+  const AtRoot root;
   const Tensor variable =
       AddVariable(dtype, shape.is_static() ? shape : weft::Shape(), name, trainable);
   VariableInfo& info = default_graph()->variables.back();
@@ -119,12 +179,12 @@ Tensor Variable(DType dtype, const ShapeRule& rule,
 
 std::vector<Tensor> all_variables() {
   std::vector<Tensor> list;
-  for (const VariableInfo& v : default_graph()->variables) list.push_back(v.tensor);
+  for (const VariableInfo& v : root_graph()->variables) list.push_back(v.tensor);
   return list;
 }
 std::vector<Tensor> trainable_variables() {
   std::vector<Tensor> list;
-  for (const VariableInfo& v : default_graph()->variables)
+  for (const VariableInfo& v : root_graph()->variables)
     if (v.trainable) list.push_back(v.tensor);
   return list;
 }
@@ -174,15 +234,20 @@ std::vector<InferredVariable> infer_variable_shapes(
 
 Tensor make_node(const std::string& op, const std::vector<Tensor>& inputs, weft::AttrDict attrs,
                  DType dtype, const std::string& name) {
+  // A node goes to the innermost graph that an operand is of: what is the same in all iterations of
+  // a loop is computed outside.
   GraphPtr g;
-  std::vector<weft::NodeEntry> entries;
   for (const Tensor& t : inputs) {
-    if (t && !g) g = t.graph();
-    WEFT_CHECK(!t || t.graph() == g, kApiMisuse, "{}: operands of two graphs", op);
-    entries.push_back(t.entry());
-    if (dtype == DType::kUnknown && t) dtype = t.dtype();
+    if (!t) continue;
+    if (!g || IsInside(t.graph(), g)) g = t.graph();
+    WEFT_CHECK(IsInside(g, t.graph()), kApiMisuse, "{}: operands of two graphs", op);
+    if (dtype == DType::kUnknown) dtype = t.dtype();
   }
   if (!g) g = default_graph();
+  WEFT_CHECK(!g->closed, kApiMisuse,
+             "{}: an operand is of the body of a loop, and lives there only; make it a state", op);
+  std::vector<weft::NodeEntry> entries;
+  for (const Tensor& t : inputs) entries.push_back(t ? inside(t, g).entry() : weft::NodeEntry());
   const weft::NodePtr node = g->graph.AddNode(op, entries, std::move(attrs),
                                               UniqueName(g.get(), name.empty() ? op : name));
   return Tensor(g, node, dtype);

@@ -82,10 +82,21 @@ struct GraphState {
   uint64_t seed = 0;
   int64_t random_ops = 0;
   Tensor random_state;  ///< i64[2]: seed and step of what is drawn anew in every run
+  /// Of the body of a loop (loop.h): the graph around it, and the values of that one which the body
+  /// reads, each with the input that stands for it.
+  GraphPtr outer;
+  std::vector<std::pair<Tensor, Tensor>> captured;
+  bool closed = false;  ///< the loop is built; nothing is added any more
 };
+
+/// What stands for `t` in `g`: itself, or an input of `g` where that is the body of a loop and `t`
+/// of a graph around it. Throws kApiMisuse for a tensor of any other graph.
+Tensor inside(const Tensor& t, const GraphPtr& g);
 
 /// The graph that new nodes without operands go to.
 const GraphPtr& default_graph();
+/// The same, or the graph around all loops whose bodies are being built: variables are there.
+const GraphPtr& root_graph();
 /// Starts an empty default graph; tensors of the old one stay valid.
 void reset_default_graph();
 /// Makes another graph the default while it lives.
@@ -125,7 +136,8 @@ inline Tensor placeholder(DType dtype, std::initializer_list<int64_t> shape,
   return placeholder(dtype, Ints(shape), name);
 }
 
-/// State that lives in a session. `initial` is computed by initialize_all_variables().
+/// State that lives in a session. `initial` is computed by initialize_all_variables(). In the body
+/// of a loop, it has to be built outside.
 Tensor Variable(const Tensor& initial, const std::string& name = "variable", bool trainable = true);
 /// A variable of a shape that follows from other tensors by `rule`. `initial`, where given, makes
 /// the first value once the shape is known; else the user assigns it (see infer_variable_shapes).
@@ -154,7 +166,8 @@ std::vector<InferredVariable> infer_variable_shapes(
     const Tensor& of, const std::vector<std::pair<Tensor, Ints>>& known);
 
 /// A node of any registered operator: how the functions of ops.h and nn.h are made, and how users
-/// add their own. The result has dtype `dtype`, by default that of the first operand.
+/// add their own. The result has dtype `dtype`, by default that of the first operand. In the body
+/// of a loop operands may be of the graph around it.
 Tensor make_node(const std::string& op, const std::vector<Tensor>& inputs,
                  weft::AttrDict attrs = {}, DType dtype = DType::kUnknown,
                  const std::string& name = {});

@@ -159,6 +159,16 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return matmul(x, weight) + bias;
 }
 
+Linear::Linear(int64_t inputs, int64_t outputs, const std::string& name) : inputs_(inputs) {
+  const NameScope scope(name);
+  const double bound = 1 / std::sqrt(double(std::max<int64_t>(inputs, 1)));
+  weight_ = Variable(uniform({inputs, outputs}, -bound, bound), "weight");
+  bias_ = Variable(uniform({outputs}, -bound, bound), "bias");
+}
+Tensor Linear::operator()(const Tensor& x) const {
+  return linear(reshape(x, {-1, inputs_}), weight_, bias_);
+}
+
 Tensor batch_normalization(const Tensor& x, const std::string& name, double epsilon,
                            double momentum) {
   const NameScope scope(name);

@@ -62,6 +62,17 @@ Tensor log_softmax(const Tensor& x, int64_t axis = -1);
 Tensor linear(const Tensor& x, int64_t outputs, const std::string& name = "linear",
               bool bias = true);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+/// The same layer as an object, which may be called more than once: x [..., inputs] is taken as
+/// rows of its last axis, and gives [rows, outputs].
+class Linear {
+ public:
+  Linear(int64_t inputs, int64_t outputs, const std::string& name = "linear");
+  Tensor operator()(const Tensor& x) const;
+
+ private:
+  int64_t inputs_;
+  Tensor weight_, bias_;
+};
 
 /// Statistics of the batch when training; running ones, which training updates, in inference.
 /// Variables NAME/scale, NAME/offset, NAME/mean and NAME/variance. `momentum` is the weight of

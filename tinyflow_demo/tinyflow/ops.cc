@@ -75,6 +75,7 @@ TF_BINARY(pow, "Pow")
 TF_BINARY(equal, "Equal")
 TF_BINARY(maximum, "Max")
 TF_BINARY(minimum, "Min")
+TF_BINARY(modulo, "Mod")
 #undef TF_BINARY
 
 Tensor operator-(const Tensor& a) { return make_node("Neg", {a}); }
@@ -142,6 +143,9 @@ Tensor assign(const Tensor& variable, const Tensor& value) {
       kApiMisuse, "assign: the first operand is not a variable");
   WEFT_CHECK(value && value.dtype() == variable.dtype(), kTypeMismatch,
              "assign to '{}': the value has another dtype", variable.name());
+  WEFT_CHECK(value.graph() == variable.graph(), kApiMisuse,
+             "assign to '{}' in the body of a loop; make it a state of the loop, and assign that",
+             variable.name());
   return make_node(weft::builtin::kAssign, {variable, value});
 }
 Tensor group(const std::vector<Tensor>& tensors) {
@@ -169,6 +173,10 @@ std::vector<Tensor> gradients(const Tensor& y, const std::vector<Tensor>& xs) {
 Tensor when_training(const Tensor& training, const Tensor& inference) {
   return make_node("tinyflow::WhenTraining", {training, inference});
 }
-void add_update(const Tensor& update) { default_graph()->updates.push_back(update); }
+void add_update(const Tensor& update) {
+  WEFT_CHECK(!default_graph()->outer, kApiMisuse,
+             "a layer with running statistics, or another update, in the body of a loop");
+  default_graph()->updates.push_back(update);
+}
 
 }  // namespace tf

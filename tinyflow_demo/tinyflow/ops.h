@@ -26,6 +26,7 @@ TF_BINARY(pow)
 TF_BINARY(equal)
 TF_BINARY(maximum)
 TF_BINARY(minimum)
+TF_BINARY(modulo)  // of the sign of b
 #undef TF_BINARY
 Tensor operator-(const Tensor& a);
 

@@ -15,17 +15,18 @@ constexpr int64_t kFirstValues = 0;  // the step of what is drawn before trainin
 Array State(uint64_t seed, int64_t step) { return weft::Tensor::Ints({int64_t(seed), step}); }
 
 /// A number that no other node of the graph draws with.
-int64_t Stream() { return default_graph()->random_ops++; }
+int64_t Stream() { return root_graph()->random_ops++; }
 
 Tensor Draw(const char* op, const Ints& shape, weft::AttrDict attrs) {
   attrs["shape"] = weft::Ints(shape);
   attrs["stream"] = Stream();
-  const Tensor state = constant(State(default_graph()->seed, kFirstValues));
+  const Tensor state = constant(State(root_graph()->seed, kFirstValues));
   return make_node(op, {Tensor(), state}, std::move(attrs), float32);
 }
 
 /// The state of what is drawn anew in every step: a variable, whose step grows by one.
 Tensor StepState() {
+  const GraphScope root(root_graph());
   GraphState& g = *default_graph();
   if (!g.random_state) {
     const std::string scope = std::exchange(g.scope, {});

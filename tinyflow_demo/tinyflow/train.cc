@@ -68,6 +68,23 @@ Tensor piecewise_constant(const std::vector<double>& boundaries,
   return rate;
 }
 
+std::vector<Tensor> clip_by_global_norm(const std::vector<Tensor>& gradients, double most,
+                                        Tensor* norm) {
+  WEFT_CHECK(!gradients.empty() && most > 0, kApiMisuse,
+             "clip_by_global_norm: {} gradients, at most {}", gradients.size(), most);
+  Tensor squares;
+  for (const Tensor& g : gradients) {
+    const Tensor sum = reduce_sum(square(g));
+    squares = squares ? squares + sum : sum;
+  }
+  const Tensor length = sqrt(squares);
+  if (norm) *norm = length;
+  const Tensor factor = most / maximum(length, most);
+  std::vector<Tensor> clipped;
+  for (const Tensor& g : gradients) clipped.push_back(g * factor);
+  return clipped;
+}
+
 Tensor Optimizer::Slot(const Tensor& variable, const std::string& name) {
   const weft::Shape shape = variable.shape();
   WEFT_CHECK(shape.is_static(), kShapeMismatch,
@@ -84,6 +101,12 @@ Tensor Optimizer::minimize(const Tensor& loss, std::vector<Tensor> variables) {
   const GraphScope scope(loss.graph());
   if (variables.empty()) variables = trainable_variables();
   return apply_gradients(variables, gradients(loss, variables));
+}
+
+Tensor Optimizer::minimize_clipped(const Tensor& loss, double most, std::vector<Tensor> variables) {
+  const GraphScope scope(loss.graph());
+  if (variables.empty()) variables = trainable_variables();
+  return apply_gradients(variables, clip_by_global_norm(gradients(loss, variables), most));
 }
 
 Tensor Optimizer::apply_gradients(const std::vector<Tensor>& variables,

@@ -38,6 +38,11 @@ Tensor cosine_decay(double rate, double steps, double warmup = 0, double floor =
 /// values[i] before boundaries[i], the last value after all of them.
 Tensor piecewise_constant(const std::vector<double>& boundaries, const std::vector<double>& values);
 
+/// The same gradients, scaled down where their norm, all taken together, is above `most` (Pascanu
+/// et al. 2013): g most / max(norm, most). `norm` (may be null) is given what it was.
+std::vector<Tensor> clip_by_global_norm(const std::vector<Tensor>& gradients, double most,
+                                        Tensor* norm = nullptr);
+
 class Optimizer {
  public:
   explicit Optimizer(Rate rate) : rate_(std::move(rate)) {}
@@ -45,6 +50,8 @@ class Optimizer {
   /// One step that lowers `loss`: gradients, updates of `variables` (none: all trainable ones), and
   /// what layers registered with add_update. Fetch it to take the step.
   Tensor minimize(const Tensor& loss, std::vector<Tensor> variables = {});
+  /// The same with gradients clipped by their global norm.
+  Tensor minimize_clipped(const Tensor& loss, double most, std::vector<Tensor> variables = {});
   /// The same from gradients that the caller has.
   Tensor apply_gradients(const std::vector<Tensor>& variables,
                          const std::vector<Tensor>& gradients);

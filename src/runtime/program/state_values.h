@@ -6,13 +6,13 @@
 
 namespace weft {
 
-/// Takes writes and reads of state variables out of a graph, in the order of the program: who read a
-/// variable behind a write reads the value that was written.
+/// Takes writes and reads of state variables out of a graph, in the order of the program: who read
+/// a variable behind a write reads the value that was written.
 ///
 ///   a = Assign(v, f(v));  y = g(Read(v))   ->   y = g(f(v)), and f(v) is another output
 ///
-/// Between construction and Restore the graph has an output for each variable that it writes, behind
-/// its own. Throws kUnsupported for an operator that writes in another way.
+/// Between construction and Restore the graph has an output for each variable that it writes,
+/// behind its own. Throws kUnsupported for an operator that writes in another way.
 class StateValues {
  public:
   explicit StateValues(Graph* graph);
