@@ -319,7 +319,7 @@ class RegionProgram final : public Program::Impl {
   }
   /// False: the routine does not take such operands.
   bool RunSized(const Instruction& i, RegionState& s, const std::vector<TensorPtr>& in,
-                std::vector<std::shared_ptr<Tensor>>& outputs) const {
+                std::vector<std::shared_ptr<Tensor>>& outputs, std::vector<TensorPtr>* out) const {
     SizedPlaces places(*backend_, s.arena.get());
     for (int slot : i.out) {
       const int output = output_in_[size_t(slot)];
