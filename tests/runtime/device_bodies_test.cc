@@ -194,7 +194,11 @@ TEST_CASE("device: a condition that the device computes is read once an iteratio
 TEST_CASE("device: a branch is chosen by what is fed without waiting, by what is computed with") {
   if (!DeviceReady()) return;
   const std::string branches = R"( {num_captures = 1,
-      then_branch = graph (%v: f32[n]) -> (%u) { %e = Exp(%v) : ? %u = Neg(%e) : ? },
+      then_branch = graph (%v: f32[n]) -> (%u) {
+        %e = Exp(%v) : ?
+        %m = ReduceMax(%e) {keepdims = 0} : ?
+        %u = Sub(%e, %m) : ?
+      },
       else_branch = graph (%v: f32[n]) -> (%u) { %u = Mul(%v, %v) : ? }
     } : ?
   })";
@@ -226,7 +230,10 @@ TEST_CASE("device: bodies in bodies") {
         %odd = Cast(%m) {to = bool} : ?
         %r = If(%odd, %v, %u) {
           num_captures = 2,
-          then_branch = graph (%a: f32[k], %b: f32[k]) -> (%c) { %c = Add(%a, %b) : ? },
+          then_branch = graph (%a: f32[k], %b: f32[k]) -> (%c) {
+            %m = ReduceMax(%a) {keepdims = 0} : ?
+            %c = Add(%m, %b) : ?
+          },
           else_branch = graph (%a: f32[k], %b: f32[k]) -> (%c) { %c = Mul(%a, %b) : ? }
         } : ?
       }
