@@ -191,7 +191,7 @@ class RegionProgram final : public Program::Impl {
     } else if (IsOp(n, builtin::kSizes)) {
       i.kind = Kind::kHost;
       ++stats_.host_steps;
-    } else if ((i.sized = SizedRoutine(*backend, n))) {
+    } else if ((i.sized = device_ ? nullptr : SizedRoutine(*backend, n))) {
       i.kind = Kind::kSized;
       ++stats_.library_calls;
     } else {
