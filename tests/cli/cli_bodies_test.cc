@@ -10,7 +10,6 @@
 
 namespace {
 
-using weft::DType;
 using namespace weft::e2e;
 
 std::string WriteText(const Folder& dir, const std::string& text) {

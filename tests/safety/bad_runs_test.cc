@@ -13,7 +13,6 @@ namespace weft {
 namespace {
 
 using e2e::Catch;
-using e2e::Caught;
 
 std::vector<std::string> Backends() {
   std::vector<std::string> names = {"ref"};
