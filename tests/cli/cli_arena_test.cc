@@ -145,19 +145,39 @@ TEST_SUITE("weft command") {
     }
   }
 
-  TEST_CASE("inspect says why it predicts no arena: a value decides extents") {
+  TEST_CASE("inspect predicts the most that a run takes where data decide a size with a bound") {
     const Folder dir;
     const std::string path =
         dir.Write("m.weft",
                   "weft 1\ngraph (%x: f32[n, 8]) -> (%y) {\n  %e = Sin(%x)\n  %r = Relu(%e)\n"
                   "  %i = NonZero(%r)\n  %f = Cast(%i) {to = f32}\n  %y = Exp(%f)\n}\n");
     const Json said = Parsed(Weft({"inspect", path, "--json", "--bind", "n=37"}));
-    CHECK(said.at("peak_bytes").is_null());
-    CHECK(said.at("peak_error").get<std::string>().find("not known before the run") !=
+    CHECK(said.at("peak_error") == "");
+    CHECK(said.at("peak_is_bound") == true);
+    const auto arena = [&](const std::string& x) {
+      const Json ran = Parsed(Weft({"bench", path, "--json", "--bind", "n=37", "--input", x,
+                                    "--iterations", "1", "--warmup", "0"}));
+      CHECK(ran.at("kernels_failed") == 0);
+      return ran.at("arena_bytes").get<int64_t>();
+    };
+    CHECK(arena("x=1") == said.at("peak_bytes"));
+    CHECK(arena("x=-1") < said.at("peak_bytes"));
+    CHECK(Weft({"inspect", path, "--bind", "n=37"}).out.find("peak     at most ") !=
           std::string::npos);
-    const Json ran = Parsed(
-        Weft({"bench", path, "--json", "--bind", "n=37", "--iterations", "1", "--warmup", "0"}));
-    CHECK(ran.at("kernels_failed") == 0);
+  }
+
+  TEST_CASE("inspect says why it predicts no arena: a value decides extents") {
+    const Folder dir;
+    const std::string path =
+        dir.Write("m.weft",
+                  "weft 1\ngraph (%k: i64[1]) -> (%y) {\n  %e = ConstantOfShape(%k)\n"
+                  "  %i = NonZero(%e)\n  %f = Cast(%i) {to = f32}\n  %y = Exp(%f)\n}\n");
+    const Json said = Parsed(Weft({"inspect", path, "--json"}));
+    CHECK(said.at("peak_bytes").is_null());
+    const std::string why = said.at("peak_error");
+    CHECK(why.find("'e'") != std::string::npos);
+    CHECK(why.find("nothing bounds it") != std::string::npos);
+    CHECK(Weft({"bench", path, "--input", "k=5", "--iterations", "1", "--warmup", "0"}).code == 0);
   }
 }
 

@@ -10,7 +10,6 @@
 
 namespace {
 
-using weft::DType;
 using namespace weft::e2e;
 
 std::string WriteText(const Folder& dir, const std::string& text) {
@@ -201,6 +200,31 @@ TEST_SUITE("commands in bodies") {
       CHECK(inside == 1);
     }
     CHECK(operators == 1);
+  }
+
+  TEST_CASE("run: a Loop that never ends meets a limit, and is named") {
+    const Folder dir;
+    const std::string model = WriteText(dir, R"(graph @m(%go: bool[], %x: f32[2]) -> (%all) {
+  %y, %all = Loop(_, %go, %x) {
+    body = graph (%i: i64[], %c: bool[], %v: f32[2]) -> (%c, %w, %w) { %w = Neg(%v) : ? }
+  } : ?, ?
+})");
+    const auto run = [&](const std::string& limits) {
+      return Weft({"run", model, "--input", "go=1", "--input", "x=1,2", "--limits", limits});
+    };
+    const Result iterations = run("iterations=500"), bytes = run("tensor_bytes=4000"),
+                 seconds = run("deadline_s=0.3");
+    for (const Result& r : {iterations, bytes, seconds}) {
+      INFO(r.out, r.err);
+      CHECK(r.code == 5);
+      CHECK(r.err.find("WEFT-E0501") != std::string::npos);
+      CHECK(r.err.find("'y' (Loop) > iteration ") != std::string::npos);
+      CHECK(r.err.find("f32[2]") != std::string::npos);
+    }
+    CHECK(iterations.err.find("the limit of 500 iterations") != std::string::npos);
+    CHECK(iterations.err.find("iteration 500") != std::string::npos);
+    CHECK(bytes.err.find("tensor_bytes") != std::string::npos);
+    CHECK(Weft({"doctor"}).out.find("iterations=100000000") != std::string::npos);
   }
 
   TEST_CASE("bench --profile: rows of bodies, and where they are") {

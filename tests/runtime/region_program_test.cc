@@ -207,6 +207,62 @@ TEST_CASE("regions are saved, with those of bodies, and loaded without a compile
   CHECK(ReadFile(folder / "regions.weftx") == ReadFile(folder / "again.weftx"));
 }
 
+TEST_CASE("a sequence that a Loop appends to is a tensor") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(R"(graph (%n: i64[], %x: f32[2, 3], %p: i64[]) -> (%a, %b, %c, %d, %k) {
+    %e = SequenceEmpty() {dtype = f32} : ?
+    %s, %f = Loop(%n, _, %e, %x) {
+      num_captures = 0,
+      body = graph (%i: i64[], %go: bool[], %l: seq(f32), %h: f32[2, 3]) -> (%go, %m, %w) {
+        %w = Sin(%h) : ?
+        %m = SequenceInsert(%l, %w) : ?
+      }
+    } : ?, ?
+    %j = ConcatFromSequence(%s) {axis = 0} : ?
+    %a = Exp(%j) : ?
+    %b = ConcatFromSequence(%s) {axis = -1} : ?
+    %c = ConcatFromSequence(%s) {axis = 1, new_axis = 1} : ?
+    %d = SequenceAt(%s, %p) : ?
+    %k = SequenceLength(%s) : ?
+  })");
+  const auto program = CompileFor(g, "cpu");
+  CHECK(program->stats().interpreted == 0);
+  Session session(program);
+  const TensorPtr x = Floats({2, 3}, {1, -2, 3, -4, 5, 6});
+  for (const double n : {1, 2, 7})
+    for (const double p : {0.0, -1.0, -n, n - 1})
+      CheckSame(g, &session, {Tensor::Scalar(DType::kI64, n), x, Tensor::Scalar(DType::kI64, p)});
+  const auto outside = Catch([&] {
+    session.Run({Tensor::Scalar(DType::kI64, 3), x, Tensor::Scalar(DType::kI64, 3)});
+  });
+  REQUIRE(outside.has_value());
+  CHECK(outside->code == ErrorCode::kIndexRange);
+}
+
+TEST_CASE("a sequence whose making is seen leaves no trace between compiled parts") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(R"(graph (%x: f32[4, n], %y: f32[4, n]) -> (%z, %w) {
+    %a = Relu(%x) : ?
+    %s = SequenceConstruct(%a, %y) : ?
+    %b = Exp(%y) : ?
+    %t = SequenceInsert(%s, %b) : ?
+    %i = Constant() {value = tensor i64[] [-2]} : ?
+    %c = SequenceAt(%t, %i) : ?
+    %d = ConcatFromSequence(%t) {axis = 0, new_axis = 1} : ?
+    %z = Softmax(%d) {axis = -1} : ?
+    %p = SplitToSequence(%c) {axis = 0, keepdims = 0} : ?
+    %q = SequenceAt(%p, %i) : ?
+    %w = Neg(%q) : ?
+  })");
+  const auto program = CompileFor(g, "cpu");
+  CHECK(program->stats().interpreted == 0);
+  Session session(program);
+  for (const int64_t n : {1, 5}) {
+    const Reference r = RunReference(g, uint64_t(n), {{"n", n}});
+    CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
+  }
+}
+
 TEST_CASE("strings pass a program that computes") {
   if (!HasCpu()) return;
   const Graph g = FromText(

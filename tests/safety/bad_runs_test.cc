@@ -13,7 +13,6 @@ namespace weft {
 namespace {
 
 using e2e::Catch;
-using e2e::Caught;
 
 std::vector<std::string> Backends() {
   std::vector<std::string> names = {"ref"};
@@ -190,6 +189,25 @@ TEST_CASE("what a Loop collects is bounded") {
              {{{Bool(true), F32({1000})},
                ErrorCode::kLimit,
                {"Loop", "iteration 8", "Concat", "tensor_bytes"}}},
+             limits});
+}
+
+TEST_CASE("strings that double are bounded") {
+  Limits limits;
+  limits.tensor_bytes = 1 << 20;
+  auto word = std::make_shared<Tensor>(DType::kString, std::vector<int64_t>{2});
+  word->mutable_strings() = {"ab", "c"};
+  CheckCase({R"(graph (%n: i64[], %x: str[2]) -> (%y) {
+    %y = Loop(%n, _, %x) {
+      body = graph (%i: i64[], %c: bool[], %v: str[2]) -> (%c, %w) {
+        %w = StringConcat(%v, %v) : ?
+      }
+    } : ?
+  })",
+             {Int(3), word},
+             {{{Int(100), word},
+               ErrorCode::kLimit,
+               {"'y' (Loop)", "iteration 18", "StringConcat", "tensor_bytes"}}},
              limits});
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/util/host_util.h"
 #include "regex.h"
+#include "weft/support/checked.h"
 #include "weft/support/request.h"
 
 namespace weft::ops {
@@ -68,10 +69,15 @@ WEFT_REGISTER_OP_PARAM(TfIdfParam);
 
 Tensors StringConcatHost(const NodePtr&, const Tensors& in) {
   auto y = NewTensor(DType::kString, BroadcastDims(*in[0], *in[1]));
-  for (int64_t i = 0; i < y->num_elements(); ++i)
-    y->mutable_strings()[size_t(i)] =
-        in[0]->strings()[size_t(BroadcastOffset(i, y->dims(), in[0]->dims()))] +
-        in[1]->strings()[size_t(BroadcastOffset(i, y->dims(), in[1]->dims()))];
+  int64_t bytes = 0;  // in a loop, strings can double with each iteration
+  for (int64_t i = 0; i < y->num_elements(); ++i) {
+    const std::string& a = in[0]->strings()[size_t(BroadcastOffset(i, y->dims(), in[0]->dims()))];
+    const std::string& b = in[1]->strings()[size_t(BroadcastOffset(i, y->dims(), in[1]->dims()))];
+    bytes = CheckedAdd(bytes, CheckedAdd(int64_t(a.size()), int64_t(b.size())));
+    RequestScope::CheckTensor(bytes);
+    RequestScope::CheckMemory(bytes);
+    y->mutable_strings()[size_t(i)] = a + b;
+  }
   return {y};
 }
 

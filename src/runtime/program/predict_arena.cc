@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "arena.h"
 #include "program_impl.h"
@@ -20,11 +19,16 @@
 namespace weft {
 namespace {
 
+struct BySize {
+  bool operator()(SymInt a, SymInt b) const { return SymInt::Compare(a, b) < 0; }
+};
+using SizeLimits = std::map<SymInt, int64_t, BySize>;
+
 /// Values of sizes, and of those that data decide the most.
 class Sizes {
  public:
   Sizes(Facts facts, const SymBindings& bindings) : facts_(std::move(facts)), bindings_(bindings) {
-    for (const auto& [name, value] : bindings) facts_.AddEqual(SymInt::Symbol(name), value);
+    for (const auto& [name, value] : bindings) facts_.AddEqual(SymInt::Parse(name), value);
   }
   void SetMost(SymInt size, int64_t most) {
     if (size.is_unbacked()) facts_.SetRange(size, {0, most});
@@ -54,18 +58,6 @@ class Sizes {
     return DTypeBytes(type.dtype, count);
   }
 
- private:
-  /// Bounds that hang on other such sizes: at their most.
-  void Limit(SymInt size) {
-    if (facts_.RangeOf(size).hi < INT64_MAX) return;
-    Facts at_most = facts_;
-    for (const auto& [other, most] : limits_)
-      if (!(other == size)) at_most.AddEqual(other, most);
-    const int64_t most = at_most.RangeOf(size).hi;
-    if (most < INT64_MAX) facts_.SetRange(size, {0, std::max<int64_t>(most, 0)});
-  }
-
- public:
   /// All that the graph mentions, in the order of their numbers.
   void LimitAll(const Graph& g) {
     std::map<int64_t, SymInt> all;
@@ -80,12 +72,22 @@ class Sizes {
       if (const int64_t hi = facts_.RangeOf(s).hi; hi < INT64_MAX) limits_[s] = hi;
     }
   }
-  const std::unordered_map<SymInt, int64_t>& limits() const { return limits_; }
+  const SizeLimits& limits() const { return limits_; }
 
  private:
+  /// Bounds that hang on other such sizes: at their most.
+  void Limit(SymInt size) {
+    if (facts_.RangeOf(size).hi < INT64_MAX) return;
+    Facts at_most = facts_;
+    for (const auto& [other, most] : limits_)
+      if (!(other == size)) at_most.AddEqual(other, most);
+    const int64_t most = at_most.RangeOf(size).hi;
+    if (most < INT64_MAX) facts_.SetRange(size, {0, std::max<int64_t>(most, 0)});
+  }
+
   Facts facts_;
   const SymBindings& bindings_;
-  std::unordered_map<SymInt, int64_t> limits_;
+  SizeLimits limits_;
 };
 
 /// As programs count it: what lies in the arena of one, and what the bodies in it take at most.
@@ -106,7 +108,7 @@ class Predictor {
       : target_(target), bindings_(bindings) {}
 
   /// `limits`: of sizes around, where the graph is a body.
-  Parts Of(const Graph& g, const std::unordered_map<SymInt, int64_t>& limits) const {
+  Parts Of(const Graph& g, const SizeLimits& limits) const {
     Sizes sizes(g.AttrOr<Facts>("facts"), bindings_);
     const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
     for (const NodePtr& p : g.AllInputs())
@@ -160,7 +162,9 @@ class Predictor {
       for (uint32_t i = 0; i < n->num_outputs(); ++i) {
         const NodeEntry e(n, i);
         if (std::count(g.outputs.begin(), g.outputs.end(), e)) continue;
-        const int64_t bytes = sizes->MostBytes(types[e], shapes[e], n, &out.at_most);
+        if (IsOp(n, builtin::kSizes)) continue;  // empty
+        const NodePtr who = region ? (*n->attr<GraphPtr>("body")).outputs[i].node : n;
+        const int64_t bytes = sizes->MostBytes(types[e], shapes[e], who, &out.at_most);
         if (region) {
           kept = CheckedAdd(kept, bytes);
           continue;

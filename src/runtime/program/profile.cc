@@ -38,13 +38,14 @@ std::vector<ProfileRow> ProfileSteps(const std::function<std::vector<StepTime>()
       StepKey key(s.in, s.name, s.kind, 0);
       std::get<int>(key) = alike[key]++;
       const auto [it, fresh] = row_of.try_emplace(key, rows.size());
+      const double microseconds = s.microseconds;
       if (fresh) {
         const int64_t times = std::max<int64_t>(s.times, 1);
         const double floor_us = double(times) * machine.FloorUs(s.bytes / times, s.flops / times);
         samples.emplace_back();
         rows.push_back({std::move(s), rows.size() + 1, floor_us});
       }
-      samples[it->second].push_back(fresh ? rows.back().microseconds : s.microseconds);
+      samples[it->second].push_back(microseconds);
     }
   }
   for (size_t k = 0; k < rows.size(); ++k) {
