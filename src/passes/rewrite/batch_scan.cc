@@ -84,11 +84,10 @@ class Batcher {
     const Shape& result = shapes_[NodeEntry(n)];
     if (!f || !f->elementwise || !result.has_rank()) return false;
     const int rank = result.rank();
-    return
-           std::all_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
-             const int own = shapes_[e].rank();
-             return IsSliced(e, leaving) ? own == rank : own <= rank;
-           });
+    return std::all_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
+      const int own = shapes_[e].rank();
+      return IsSliced(e, leaving) ? own == rank : own <= rank;
+    });
   }
   /// Rows of a slice by an invariant matrix, or the other way round.
   bool CanMultiply(const NodePtr& n, const std::set<NodeId>& leaving) const {
