@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tests/support/e2e_util.h"
 #include "tests/support/temp_folder.h"
@@ -274,6 +275,40 @@ TEST_CASE("strings pass a program that computes") {
   const auto out = session.Run({s, Floats({2}, {0, 1})});
   CHECK(out[0]->strings() == std::vector<std::string>{"aa", "bb"});
   CHECK(out[1]->at(0) == doctest::Approx(1));
+}
+
+TEST_CASE("products of doubles are compiled once for all sizes") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph (%a: f64[m, k], %b: f64[k, n]) -> (%y) {\n  %p = MatMul(%a, %b) : ?\n"
+      "  %y = Tanh(%p) : ?\n}\n");
+  Session session(CompileFor(g, "cpu"));
+  const int64_t kernels = CountCompiled().kernels;
+  const auto matrix = [](int64_t rows, int64_t columns) {
+    std::vector<double> v;
+    for (int64_t i = 0; i < rows * columns; ++i) v.push_back(double(i % 7 - 3) / 8);
+    return Tensor::FromDoubles(DType::kF64, {rows, columns}, v);
+  };
+  for (const auto& [m, k, n] : {std::array{3, 4, 5}, {1, 1, 1}, {0, 2, 3}, {2, 0, 3}, {7, 2, 1}})
+    CheckSame(g, &session, {matrix(m, k), matrix(k, n)});
+  CHECK(CountCompiled().kernels == kernels);
+}
+
+TEST_CASE("what is stacked in no iteration has the sizes of one") {
+  // How many columns there are, the body reads of a tensor.
+  const Graph g = FromText(
+      "graph (%t: i64[], %x: f32[4], %s: i64[2]) -> (%y) {\n"
+      "  %y = Loop(%t, _, %x, %s) {num_captures = 2, body = graph (%i: i64[], %c: bool[], %v: "
+      "f32[4], %d: "
+      "i64[2]) -> (%c, %r) {\n    %r = Reshape(%v, %d) : ?\n  }} : ?\n}\n");
+  const TensorPtr x = Floats({4}, {1, 2, 3, 4}), s = Ints({2}, {-1, 2});
+  for (double trips : {0, 2}) {
+    const std::vector<int64_t> want{int64_t(trips), 2, 2};
+    CHECK(GetEvaluator()->Eval(g, {Tensor::Scalar(DType::kI64, trips), x, s})[0]->dims() == want);
+    if (!HasCpu()) continue;
+    Session session(CompileFor(g, "cpu"));
+    CHECK(session.Run({Tensor::Scalar(DType::kI64, trips), x, s})[0]->dims() == want);
+  }
 }
 
 }  // namespace weft::e2e

@@ -187,6 +187,7 @@ class Renaming final : SymVisitor {
       if (was[d].known() && was[d].is_symbol() && now[d].known() && !(was[d] == now[d]))
         names_.emplace(was[d], now[d]);
   }
+  void Note(SymInt was, SymInt now) { names_.emplace(was, now); }
   bool empty() const { return names_.empty(); }
   bool has(SymInt symbol) const { return names_.count(symbol) != 0; }
   SymInt Of(SymInt d) {
@@ -211,12 +212,49 @@ class Renaming final : SymVisitor {
   std::unordered_map<SymInt, SymInt> names_;
   std::vector<SymInt> stack_;
 };
+/// A size that is not known any more, and by which a pass wrote something down, is told by a run
+/// under a name of its own.
+void KeepNamesOfUnknown(BodyOperands* operands, const Graph& body, Renaming* names) {
+  const std::vector<NodePtr> order = body.TopoOrder(), inputs = body.inputs();
+  if (std::none_of(order.begin(), order.end(),
+                   [](const NodePtr& n) { return IsOp(n, builtin::kShapeTensor); }))
+    return;
+  int64_t next = 0;
+  const auto note = [&next](const Shape& s) {
+    for (SymInt d : s.dims()) {
+      if (!d.known()) continue;
+      const std::vector<SymInt> symbols = d.Symbols();
+      for (SymInt symbol : symbols)
+        if (const auto k = symbol.unbacked_number()) next = std::max(next, *k + 1);
+    }
+  };
+  for (const Shape& s : operands->shapes) note(s);
+  for (const NodePtr& n : order) {
+    if (IsOp(n, builtin::kShapeTensor)) note(n->attr<Shape>("dims"));
+    const auto* shapes = body.HasAttr("shape") ? &body.GetAttr<ShapeMap>("shape") : nullptr;
+    for (uint32_t i = 0; shapes && i < n->num_outputs(); ++i)
+      if (const Shape* s = shapes->find(NodeEntry(n, i))) note(*s);
+  }
+  for (size_t i = 0; i < inputs.size() && i < operands->shapes.size(); ++i) {
+    const std::optional<Shape> was = DeclaredShape(inputs[i]);
+    Shape& now = operands->shapes[i];
+    if (!was || !was->has_rank() || !now.has_rank() || was->rank() != now.rank()) continue;
+    for (int d = 0; d < now.rank(); ++d) {
+      const SymInt old = (*was)[d];
+      if (now[d].known() || !old.known() || !old.is_symbol() || !old.is_unbacked()) continue;
+      if (!names->has(old)) names->Note(old, SymInt::Unbacked(next++));
+      now.set(d, names->Of(old));
+    }
+  }
+}
 /// What a pass wrote down of sizes in a body follows the names that its operands have now, as the
 /// graph around it may have found that two sizes are one. What was known under the old names goes.
-void RenameSizes(const BodyOperands& operands, Graph* body) {
+void RenameSizes(BodyOperands* given, Graph* body) {
+  BodyOperands& operands = *given;
   Renaming names;
   const std::vector<NodePtr> inputs = body->inputs();
   std::vector<SymInt> kept;
+  KeepNamesOfUnknown(&operands, *body, &names);
   for (size_t i = 0; i < inputs.size() && i < operands.shapes.size(); ++i)
     if (const std::optional<Shape> was = DeclaredShape(inputs[i])) {
       names.Note(*was, operands.shapes[i]);
@@ -249,10 +287,11 @@ Graph InferBodyTypes(Graph body, const std::vector<Type>& types) {
   return ProvideAttrs(std::move(body), {"dtype"}, PlainOptions());
 }
 
-Graph InferBody(Graph body, const BodyOperands& operands) {
+Graph InferBody(Graph body, const BodyOperands& given) {
+  BodyOperands operands = given;
   SetTypes(&body, operands.types);
   ForgetNumbersOf(operands, &body);
-  RenameSizes(operands, &body);
+  RenameSizes(&operands, &body);
   const std::vector<NodePtr> inputs = body.inputs();
   ValueMap values = body.AttrOr<ValueMap>("value");
   Facts facts = body.AttrOr<Facts>("facts");
@@ -343,8 +382,7 @@ bool TellsItsSizes(const Graph& body) {
   const std::vector<SymInt> told = SizesToldBy(operands);
   // Also of those that nothing reads: a run looks at all.
   for (const Shape& s : operands)
-    if (!std::all_of(s.dims().begin(), s.dims().end(),
-                     [&](SymInt d) { return IsTold(d, told); }))
+    if (!std::all_of(s.dims().begin(), s.dims().end(), [&](SymInt d) { return IsTold(d, told); }))
       return false;
   for (const NodePtr& n : body.TopoOrder()) {
     for (uint32_t i = 0; i < n->num_outputs(); ++i) {

@@ -65,7 +65,8 @@ TEST_CASE("Gradient in a branch") {
       R"(<ir_version: 9, opset_import: ["" : 21, "ai.onnx.preview.training" : 1]> )" + text)));
   const auto run = [&](double c) {
     return GetEvaluator()
-        ->Eval(g, {Tensor::Scalar(DType::kBool, c), Tensor::FromDoubles(DType::kF32, {}, {4})}, {})[0]
+        ->Eval(g, {Tensor::Scalar(DType::kBool, c), Tensor::FromDoubles(DType::kF32, {}, {4})},
+               {})[0]
         ->at(0);
   };
   CHECK(run(1) == 8);

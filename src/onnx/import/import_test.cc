@@ -192,6 +192,17 @@ TEST_CASE("a graph given to a function body is part of it") {
         std::count(plain.begin(), plain.end(), "Add") + 1);
 }
 
+TEST_CASE("a body of SequenceMap takes values from outside") {
+  // As is told what is called like an input of the function that stands for the operator.
+  const Graph g = ImportText(R"(g (float[2] x, float[2] input_sequence) => (float[2] y) {
+      s = SequenceConstruct(x, x)
+      t = SequenceMap(s) <body = m (float[2] e) => (float[2] f) { f = Mul(e, input_sequence) }>
+      zero = Constant<value_int = 0>()
+      y = SequenceAt(t, zero) })");
+  const auto f32 = [](double a, double b) { return Tensor::FromDoubles(DType::kF32, {2}, {a, b}); };
+  CHECK(GetEvaluator()->Eval(g, {f32(1, 2), f32(3, 5)}, {})[0]->Equals(*f32(3, 10)));
+}
+
 TEST_CASE("sub-graphs keep captured values as operands") {
   auto model = ModelOf(R"(
     <ir_version: 9, opset_import: ["" : 20, "onnxtest" : 1]>

@@ -29,15 +29,6 @@ bool IsPolynomial(SymInt e) {
   return visitor.polynomial;
 }
 
-bool HasEmpty(const ComputeRequest& q) {
-  const auto any = [](const std::vector<std::vector<int64_t>>& all) {
-    return std::any_of(all.begin(), all.end(), [](const std::vector<int64_t>& dims) {
-      return std::find(dims.begin(), dims.end(), 0) != dims.end();
-    });
-  };
-  return any(q.input_dims) || any(q.output_dims);
-}
-
 }  // namespace
 
 Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std::move(facts)) {
@@ -248,17 +239,14 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       request.options = options;
       request.backend = &backend;
       std::unique_ptr<PreparedCall> made = backend.Prepare(step.compute, request);
-      // An operand or result of no elements, which libraries refuse: a loop over hardly anything,
-      // for which nothing is compiled while a program runs.
-      const bool empty = HasEmpty(request);
-      if (!made && !empty) made = MakeKernelCall(request, backend, &b->kernels_failed);
+      if (!made) made = MakeKernelCall(request, backend, &b->kernels_failed);
       if (backend.device())
         call = AsDeviceCall(std::move(made));
       else
         call = AsLibraryCall(std::move(made));
       if (call)
         b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
-      else if (!empty)
+      else
         WEFT_LOG(kWarning,
                  "{} is not supported by the library for these dimensions and types, and no kernel "
                  "is generated for it; it runs in the interpreter",

@@ -352,17 +352,20 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   return PrepareCall(q, [&] { return ChooseWay(q, WaysOf(q, *p, make)); });
 }
 
+/// Those of half precision are refused when they are bound: kernels for their sizes are made then.
+const TTakenDTypes kTaken{DType::kF32, DType::kF16, DType::kBF16};
+
 WEFT_REGISTER_OP(MatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
-    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", {DType::kF32})
+    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", kTaken)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
-    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", {DType::kF32})
+    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", kTaken)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FCompute>("FCompute.cpu", PrepareGemm)
-    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", {DType::kF32})
+    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", kTaken)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 
 }  // namespace
