@@ -213,6 +213,51 @@ TEST_CASE("gradients of bodies: a program of a loop and its gradient has two loo
   }
 }
 
+TEST_CASE("gradients of bodies: products whose dimensions change are computed again") {
+  // Of the first i + 1 rows of %x: what is multiplied has another size in each iteration.
+  Graph g = FromText(R"(graph (%m: i64[], %s: f64[], %x: f64[4, 3], %w: f64[3, 2]) -> (%y) {
+    %y = Loop(%m, _, %s, %x, %w) {
+      num_captures = 2,
+      body = graph (%i: i64[], %c: bool[], %s: f64[], %x: f64[4, 3], %w: f64[3, 2]) -> (%c, %n) {
+        %zero = Constant() {value = tensor i64[1] [0]}
+        %one = Constant() {value = tensor i64[1] [1]}
+        %k = Add(%i, %one)
+        %v = Slice(%x, %zero, %k, %zero)
+        %p = MatMul(%v, %w)
+        %t = Tanh(%p)
+        %r = ReduceSum(%t) {keepdims = 0}
+        %q = Mul(%r, %r)
+        %n = Add(%s, %q)
+      }
+    }
+  })");
+  g = ApplyPasses(std::move(g), "InferType,InferShape");
+  const std::vector<NodePtr> in = g.inputs();
+  const std::vector<NodeEntry> dx =
+      Gradients(g, {g.outputs[0]}, {NodeEntry(in[2]), NodeEntry(in[3])});
+  std::vector<NodeEntry> all = g.outputs;
+  all.insert(all.end(), dx.begin(), dx.end());
+  g.outputs = all;
+  std::vector<TensorPtr> inputs = MakeRandomInputs(g, 3, {}).tensors;
+  inputs[0] = Tensor::Scalar(DType::kI64, 3);
+  const auto result = [&](size_t input, int64_t element, double step) {
+    std::vector<TensorPtr> moved = inputs;
+    std::vector<double> x;
+    for (int64_t i = 0; i < inputs[input]->num_elements(); ++i)
+      x.push_back(inputs[input]->at(i) + (i == element ? step : 0));
+    moved[input] = Tensor::FromDoubles(DType::kF64, inputs[input]->dims(), x);
+    return GetEvaluator()->Eval(g, moved)[0]->at(0);
+  };
+  const auto got = GetEvaluator()->Eval(g, inputs);
+  constexpr double kStep = 1e-5;
+  for (size_t k : {2, 3})
+    for (int64_t i = 0; i < inputs[k]->num_elements(); ++i)
+      CHECK(got[k - 1]->at(i) ==
+            doctest::Approx((result(k, i, kStep) - result(k, i, -kStep)) / (2 * kStep))
+                .epsilon(1e-5));
+  if (HasCpu()) CHECK(Difference(Session(CompileFor(g, "cpu")).Run(inputs), got, 1e-9, 1e-9) <= 1);
+}
+
 TEST_CASE("gradients of bodies: bodies in bodies, each differentiated once") {
   std::string body = "%y = Tanh(%s)";
   for (int depth = 0; depth < 10; ++depth)

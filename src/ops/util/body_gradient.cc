@@ -218,7 +218,7 @@ class Keeper {
  public:
   /// `outputs`: of the body run backwards.
   Keeper(const Recurrence& r, BodyGradient* b, std::vector<NodeEntry>* outputs)
-      : b_(b), outputs_(outputs), bound_(r.body->id_bound()) {
+      : b_(b), outputs_(outputs), bound_(r.body->id_bound()), outer_(SymbolsOf(r.shapes)) {
     for (size_t i = 0; i < r.first_capture(); ++i)
       (i < r.first_slice() ? of_states_ : of_slices_).insert(b->operands[i].node->id());
   }
@@ -246,8 +246,11 @@ class Keeper {
     if (!read_.count(n->id())) return;
     NodeEntry e(n);
     while (const NodePtr next = OnlyCheapReader(e)) e = NodeEntry(next);
+    // What changes its dimensions from one iteration to the next cannot be stacked.
     const Shape shape = KnownShapeOf(e);
-    if (!shape.fully_known()) return;
+    if (!shape.fully_known() || !std::all_of(shape.dims().begin(), shape.dims().end(),
+                                             [&](SymInt d) { return IsOuter(d, outer_); }))
+      return;
     const NodeEntry input(b_->graph.AddInput("", types_[e], WithoutSymbols(shape)));
     b_->graph.ReplaceUses(e, input);
     for (NodeEntry& out : *outputs_)
@@ -276,6 +279,7 @@ class Keeper {
   BodyGradient* b_;
   std::vector<NodeEntry>* outputs_;
   const NodeId bound_;
+  const std::vector<SymInt> outer_;  // symbols that mean the same in all iterations
   const ShapeMap shapes_ = b_->graph.AttrOr<ShapeMap>("shape");
   const TypeMap types_ = b_->graph.AttrOr<TypeMap>("dtype");
   std::set<NodeId> of_states_, of_slices_, read_;

@@ -453,11 +453,16 @@ bool TakeResults(Behind& b, PassContext& ctx) {
   return true;
 }
 
-/// How often a Scan runs; unknown: its slices do not say.
+/// How often a Scan runs; unknown: its slices do not say, or only when data have decided it. What
+/// stands behind such a loop would be bound to its results, which tell no other size of a loop
+/// without iterations.
 SymInt StepsOf(const LoopParts& p, const ShapeMap& shapes) {
   for (size_t k = 0; k < p.slices; ++k) {
     const Shape& s = shapes[p.node->inputs[p.first_slice() + k]];
-    if (s.has_rank() && p.slice_axis(k) == 0 && s[0].known()) return s[0];
+    if (!s.has_rank() || p.slice_axis(k) != 0 || !s[0].known()) continue;
+    const std::vector<SymInt> symbols = s[0].Symbols();
+    if (std::none_of(symbols.begin(), symbols.end(), [](SymInt d) { return d.is_unbacked(); }))
+      return s[0];
   }
   return SymInt();
 }
