@@ -38,11 +38,11 @@ SUB_ROOMS = {
             "recurrent", "reduce", "signal", "text", "training")},
     },
     "passes": {
-        "infer": [], "rewrite": [], "rewrite/simplify": ["rewrite"], "regions": [], "fusion": [], "memory": [],
+        "infer": [], "rewrite": [], "rewrite/simplify": ["rewrite"], "control": ["rewrite"], "regions": [], "fusion": [], "memory": [],
         "effects": [], "gradient": [], "io": [],
     },
     "runtime": {
-        "": [], "backend": [""], "plan": ["backend"], "program": ["plan"], "saved": ["program"], "session": ["saved"],
+        "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "program": ["binding"], "saved": ["program"], "session": ["saved"],
         "plugin": ["backend"], "inputs": [""],
     },
     "backends/cpu": {
@@ -68,7 +68,7 @@ OPEN = {
     "codegen/llvm": ["src/backends/cpu", "bench"],  # these two rooms are of one backend each and have no public headers
     "codegen/cuda": ["src/backends/cuda"],
     "backends/shared": ["src/backends"],
-    "runtime/program/kernel_call.h": ["src/backends/cuda"],
+    "runtime/binding/kernel_call.h": ["src/backends/cuda"],
 }
 # A header directly in include/weft/ is for users: it may include any room and no room includes it, but for these, which
 # belong to a room.

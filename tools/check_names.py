@@ -25,6 +25,7 @@ KEPT = {
     "src/passes/effects/place_device.cc": "the default device is an option's text",
     # ONNX has an operator of the name of the pass.
     "src/onnx/lift/lift_attention.cc": "Attention of the standard",
+    "src/onnx/import/import_gradient.cc": "Gradient of ai.onnx.preview.training",
     "src/onnx/lift/lift_contrib.cc": "Attention of com.microsoft",
     # Commands that are about a pass or an engine by name.
     "tools/weft/commands/grad.cc": "weft grad runs Gradient",

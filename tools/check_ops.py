@@ -5,7 +5,7 @@ An operator is registered by the statement that describes it; other statements t
 tests apart, the sources of src/, plugins/ and tinyflow_demo/:
 
   - an operator is registered in one file;
-  - another file sets nothing of it but FCompute, FSizedCompute, FLayout and FEpilogue, which are the backends'.
+  - another file sets nothing of it but FCompute, FSizedCompute, FTakesDType, FLayout and FEpilogue, which are the backends'.
 
 Calls of a macro that opens an operator are such statements, with what the macro says of it. Groups are no operators.
 """
@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-OF_BACKENDS = {"FCompute", "FSizedCompute", "FLayout", "FEpilogue"}
+OF_BACKENDS = {"FCompute", "FSizedCompute", "FTakesDType", "FLayout", "FEpilogue"}
 WORDLESS = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:.*\\\n)*.*", re.M)
 ATTRIBUTE = re.compile(r"\.\s*set_attr<(?:::)?(?:weft::)?(\w+)>")

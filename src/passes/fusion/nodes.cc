@@ -47,7 +47,7 @@ const FusionNodes::OpFacts& FusionNodes::FactsOf(const Op* op) {
   f.low_bit = Op::GetAttr<TTakesLowBit>("TTakesLowBit").get(op, false);
   const bool anchor = told && *told == FuseKind::kAnchor && target_.compute(op);
   f.opaque = anchor || (told && *told == FuseKind::kOpaque);
-  if (anchor) f.taken = TakenDTypes(target_, op);
+  if (anchor) f.takes = TakesDTypeOf(target_, op);
   f.elementwise = (code && code->elementwise) || (told && *told == FuseKind::kElementwise);
   return f;
 }
@@ -74,7 +74,7 @@ NodeKind FusionNodes::KindOf(NodePtr n, EntryKeys inputs) {
   if (op.stateful || (op.may_draw && DrawsAnew(n))) return NodeKind::kOpaque;
   // An output that nothing reads as a tensor because its value is known costs no kernel.
   if (IsFollowed(n)) return NodeKind::kShapeOnly;
-  if (!op.has_code || (op.opaque && IsTaken(op.taken, TypeOf({n->id(), 0}))))
+  if (!op.has_code || (op.opaque && IsTaken(op.takes, TypeOf({n->id(), 0}))))
     return NodeKind::kOpaque;
   const uint32_t outputs = n->num_outputs();
   bool packs = false;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "step_cost.h"
+#include "runtime/binding/step_cost.h"
 #include "weft/codegen/interp/interpreter.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"

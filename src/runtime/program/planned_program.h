@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "binding.h"
 #include "program_impl.h"
+#include "runtime/binding/binding.h"
 #include "step_times.h"
 #include "weft/support/bounded_cache.h"
 

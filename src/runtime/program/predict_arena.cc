@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
-#include "arena.h"
 #include "program_impl.h"
+#include "runtime/binding/arena.h"
 #include "runtime/plan/instruction.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "step_cost.h"
+#include "runtime/binding/step_cost.h"
 #include "weft/runtime/program/program.h"
 
 namespace weft {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/program/kernel_call.h"
+#include "runtime/binding/kernel_call.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/support/checked.h"
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "inline_body.h"
+#include "passes/rewrite/inline_body.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/repeatable.h"

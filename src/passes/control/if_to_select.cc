@@ -11,7 +11,7 @@
 /// the kernel around it. It pays as long as what is computed in vain takes less than the step.
 #include <algorithm>
 
-#include "inline_body.h"
+#include "passes/rewrite/inline_body.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
