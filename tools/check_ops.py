@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-OF_BACKENDS = {"FCompute", "FSizedCompute", "FLayout", "FEpilogue"}
+OF_BACKENDS = {"FCompute", "FSizedCompute", "FLayout", "FEpilogue", "FTakesDType"}
 WORDLESS = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:.*\\\n)*.*", re.M)
 ATTRIBUTE = re.compile(r"\.\s*set_attr<(?:::)?(?:weft::)?(\w+)>")

@@ -6,9 +6,9 @@
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/run_bodies.h"
-#include "weft/core/op/taken_dtypes.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/taken_dtypes.h"
 #include "weft/core/plan/storage.h"
 #include "weft/support/check.h"
 
@@ -74,7 +74,7 @@ const FCompute* LibraryRoutine(const Target& target, const NodePtr& n, const Typ
   const std::optional<AnchoredCall> call = AnchoredCallOf(n);
   const Op* op = call ? call->anchor->op() : n->op();
   const FCompute* own = target.compute(op);
-  if (own && !call && !IsTaken(TakenDTypes(target, op), types[NodeEntry(n)].dtype)) own = nullptr;
+  if (own && !call && !IsTaken(TakesDTypeOf(target, op), types[NodeEntry(n)].dtype)) own = nullptr;
   return own ? own : any_target.find(op);
 }
 

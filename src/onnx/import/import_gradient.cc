@@ -1,5 +1,5 @@
-/// import_gradient.cc: Gradient of ai.onnx.preview.training: a node that stands for the gradient of a
-/// value of its graph becomes the nodes of that gradient.
+/// import_gradient.cc: Gradient of ai.onnx.preview.training: a node that stands for the gradient of
+/// a value of its graph becomes the nodes of that gradient.
 ///
 ///   c = Add(a, b)                                  c = Add(a, b)
 ///   da = Gradient<xs = ["a"], y = "c">(a)   ->     da = (nodes that FGradient of Add builds)

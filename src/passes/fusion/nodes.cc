@@ -47,7 +47,7 @@ const FusionNodes::OpFacts& FusionNodes::FactsOf(const Op* op) {
   f.low_bit = Op::GetAttr<TTakesLowBit>("TTakesLowBit").get(op, false);
   const bool anchor = told && *told == FuseKind::kAnchor && target_.compute(op);
   f.opaque = anchor || (told && *told == FuseKind::kOpaque);
-  if (anchor) f.taken = TakenDTypes(target_, op);
+  if (anchor) f.taken = TakesDTypeOf(target_, op);
   f.elementwise = (code && code->elementwise) || (told && *told == FuseKind::kElementwise);
   return f;
 }

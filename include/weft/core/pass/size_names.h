@@ -1,4 +1,5 @@
-/// size_names.h: sizes that passes have written down in a graph, under the names that they have now.
+/// size_names.h: sizes that passes have written down in a graph, under the names that they have
+/// now.
 #pragma once
 
 #include "weft/core/graph/graph.h"

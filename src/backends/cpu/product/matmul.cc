@@ -13,7 +13,7 @@
 #include "backends/shared/product_shape.h"
 #include "vector_product.h"
 #include "weft/core/op/op.h"
-#include "weft/core/op/taken_dtypes.h"
+#include "weft/core/pass/taken_dtypes.h"
 
 namespace weft::cpu {
 namespace {
@@ -353,19 +353,19 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
 }
 
 /// Those of half precision are refused when they are bound: kernels for their sizes are made then.
-const TTakenDTypes kTaken{DType::kF32, DType::kF16, DType::kBF16};
+const FTakesDType kTaken = [](DType t) { return IsFloat(t) && DTypeBits(t) <= 32; };
 
 WEFT_REGISTER_OP(MatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
-    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", kTaken)
+    .set_attr<FTakesDType>("FTakesDType.cpu", kTaken)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
-    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", kTaken)
+    .set_attr<FTakesDType>("FTakesDType.cpu", kTaken)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FCompute>("FCompute.cpu", PrepareGemm)
-    .set_attr<TTakenDTypes>("TTakenDTypes.cpu", kTaken)
+    .set_attr<FTakesDType>("FTakesDType.cpu", kTaken)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 
 }  // namespace
