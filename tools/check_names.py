@@ -22,6 +22,7 @@ KEPT = {
     # The whole tree's default, and what people type.
     "include/weft/runtime/backend/backend.h": "kDefaultBackend",
     "include/weft/core/pass/pass.h": "the default target",
+    "src/onnx/import/import_gradient.cc": "an operator of ONNX that is called as a pass",
     "src/passes/effects/place_device.cc": "the default device is an option's text",
     # ONNX has an operator of the name of the pass.
     "src/onnx/lift/lift_attention.cc": "Attention of the standard",
