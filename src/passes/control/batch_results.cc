@@ -326,6 +326,15 @@ NodeEntry SumOf(Behind& b, const SumFinder& finder, const Term& t, const NodeEnt
   return sum;
 }
 
+/// A sum that begins with it is the rest, which is made in another order than before anyway.
+bool IsZero(const NodeEntry& e) {
+  if (IsOp(e.node, builtin::kZeros)) return true;
+  const TensorPtr t = Graph::ConstantOf(e);
+  for (int64_t i = 0; t && i < t->num_elements(); ++i)
+    if (t->at(i) != 0) return false;
+  return t != nullptr;
+}
+
 /// Sums leave; false: there are none.
 bool TakeSums(Behind& b, PassContext& ctx) {
   const LoopParts& p = b.parts();
@@ -356,8 +365,7 @@ bool TakeSums(Behind& b, PassContext& ctx) {
     to.push_back(b.Result(k));
     if (it == sums.end()) continue;
     const NodeEntry first = p.node->inputs[k];
-    // Structural zeros may be dropped from a sum.
-    if (!to[k] && !IsOp(first.node, builtin::kZeros)) to[k] = first;
+    if (!to[k] && !IsZero(first)) to[k] = first;
     for (const Term& t : it->second.leave) {
       const NodeEntry sum = SumOf(b, finder, t, first);
       to[k] = to[k] ? NodeEntry(b.graph().AddNode("Add", {to[k], sum})) : sum;
