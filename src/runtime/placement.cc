@@ -6,10 +6,10 @@
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/run_bodies.h"
-#include "weft/core/takes_dtype.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/storage.h"
+#include "weft/core/takes_dtype.h"
 #include "weft/support/check.h"
 
 namespace weft {

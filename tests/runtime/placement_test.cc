@@ -22,7 +22,8 @@ std::map<std::string, Runner> Placed(const Graph& graph, const Target& target) {
 }
 
 TEST_CASE("who runs a node on the host, on a device and in the interpreter") {
-  const Graph g = FromText(R"(graph (%x: f32[4, 8], %w: f32[8, 3], %s: str[2], %q: f32[3, 3]) -> (%r, %k, %c, %d) {
+  const Graph g = FromText(
+      R"(graph (%x: f32[4, 8], %w: f32[8, 3], %s: str[2], %q: f32[3, 3]) -> (%r, %k, %c, %d) {
   %p = MatMul(%x, %w)
   %r = Relu(%p)
   %one = Constant() {value = tensor i64[1] [1]}

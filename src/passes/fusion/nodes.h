@@ -97,9 +97,9 @@ class FusionNodes {
   struct OpFacts {
     bool known = false, stateful = false, may_draw = false, view = false, has_code = false,
          elementwise = false;
-    bool opaque = false;  ///< told so, or a library of the target computes it better
+    bool opaque = false;                 ///< told so, or a library of the target computes it better
     const FTakesDType* takes = nullptr;  ///< the library does so in these dtypes alone
-    bool low_bit = false;                 ///< its code takes numbers of few bits
+    bool low_bit = false;                ///< its code takes numbers of few bits
   };
   const OpFacts& FactsOf(const Op* op);
   NodeKind KindOf(NodePtr n, EntryKeys inputs);
