@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/e2e_util.h"
+#include "weft/core/op/op.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/backend/parameters.h"
 
@@ -62,11 +63,13 @@ TEST_CASE("what tells a size stands between two regions, with the reason") {
   CHECK(program->stats().interpreted == 0);
 }
 
-TEST_CASE("a graph that nothing runs says so, with both reasons") {
-  const Graph g =
-      FromText(R"(graph (%x: f32[n], %v: f32[2] param = [1.0, 2.0] {state = 1}) -> (%i, %w) {
+// What nobody can run.
+WEFT_REGISTER_OP_IN(placement_test, Unknown).set_num_inputs(1).set_num_outputs(1);
+
+TEST_CASE("a graph that nothing runs says so, with the reason") {
+  const Graph g = FromText(R"(graph (%x: f32[n]) -> (%w) {
   %i = NonZero(%x)
-  %w = weft::Assign(%v, %v)
+  %w = placement_test::Unknown(%i)
 }
 )");
   CompileOptions options;
@@ -74,7 +77,7 @@ TEST_CASE("a graph that nothing runs says so, with both reasons") {
   const auto caught = Catch([&] { Compile(g, options); });
   REQUIRE(caught);
   CHECK(caught->code == ErrorCode::kUnsupported);
-  CHECK(caught->says("state variables"));
+  CHECK(caught->says("placement_test::Unknown"));
 }
 
 TEST_CASE("the parts of the standard pipeline make the whole of it") {
@@ -87,7 +90,16 @@ TEST_CASE("the parts of the standard pipeline make the whole of it") {
                              PipelineEnd::kPlan};
   for (size_t i = 1; i < std::size(all); ++i)
     parts += (i > 1 ? "," : "") + text(all[i - 1], all[i]);
-  CHECK(parts == StandardPipeline().ToString());
+  // Decompose stands where loops begin to be compiled: in a whole one in front of all rules.
+  const auto without_decompose = [](std::string all) {
+    const std::string word = "Decompose,";
+    const size_t at = all.find(word);
+    REQUIRE(at != std::string::npos);
+    all.erase(at, word.size());
+    CHECK(all.find(word) == std::string::npos);
+    return all;
+  };
+  CHECK(without_decompose(parts) == without_decompose(StandardPipeline().ToString()));
   CHECK(text(PipelineEnd::kPlan, PipelineEnd::kPlan).empty());
   // Without fusion: only passes that do not fuse, and Fusion with one operator a kernel.
   const Pipeline plain = WithoutFusion(StandardPipeline());

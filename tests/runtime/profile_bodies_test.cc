@@ -160,7 +160,7 @@ TEST_CASE("regions and what stands between them") {
   const auto nonzero =
       std::find_if(p.steps.begin(), p.steps.end(), [](const StepTime& s) { return s.name == "i"; });
   REQUIRE(nonzero != p.steps.end());
-  CHECK(nonzero->kind == "interpreter");
+  CHECK(nonzero->kind == "library");
   CHECK(nonzero->bytes == 4 * 4 + 3 * 8);
   int64_t in_loop = 0;
   for (const StepTime& t : p.steps)
