@@ -37,6 +37,8 @@ double Applied(Activation activation, double x) {
   switch (activation) {
     case Activation::kNone:
       return x;
+    case Activation::kRelu:
+      return x < 0 ? 0 : x;
     case Activation::kGeluTanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     default:

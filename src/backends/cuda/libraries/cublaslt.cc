@@ -103,6 +103,7 @@ class ProductPlan final : public LibraryPlan {
     if (spec_.batch > 1) text += fmt::format(", {} of them", spec_.batch);
     if (spec_.beta != 0) text += " + c";
     if (spec_.bias) text += " + row";
+    if (spec_.activation == Activation::kRelu) text += " + Relu";
     if (spec_.activation == Activation::kGeluTanh) text += " + Gelu";
     return text;
   }
@@ -147,6 +148,7 @@ class ProductPlan final : public LibraryPlan {
     if (spec_.trans_b) set(lt::kTransA, lt::kTransposed);  // operands are swapped
     if (spec_.trans_a) set(lt::kTransB, lt::kTransposed);
     uint32_t epilogue = spec_.bias ? lt::kBias : 0;
+    if (spec_.activation == Activation::kRelu) epilogue |= lt::kRelu;
     if (spec_.activation == Activation::kGeluTanh) epilogue |= lt::kGelu;
     if (epilogue != 0) set(lt::kEpilogue, epilogue);
     // Not read yet, but the alignment of some address is counted on.

@@ -34,7 +34,7 @@ constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8;
 // cublasOperation_t
 constexpr int32_t kTransposed = 1;
 // cublasLtEpilogue_t
-constexpr uint32_t kDefault = 1, kBias = 4, kGelu = 32;
+constexpr uint32_t kDefault = 1, kRelu = 2, kBias = 4, kGelu = 32;
 // cublasLtMatrixLayoutAttribute_t: int32, int64
 constexpr int kBatchCount = 5, kBatchStep = 6;
 // cublasLtMatmulPreferenceAttributes_t: uint64, uint32, and four of uint32

@@ -196,7 +196,7 @@ std::vector<ProductSpec> AllKinds() {
   std::vector<ProductSpec> specs;
   for (DType type : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16})
     for (int bits = 0; bits < 4; ++bits)
-      for (Activation activation : {Activation::kNone, Activation::kGeluTanh}) {
+      for (Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGeluTanh}) {
         ProductSpec s = Spec(5, 7, 3);
         s.type = type;
         s.trans_a = bits & 1;
@@ -300,6 +300,8 @@ TEST_CASE("cuBLASLt: what follows the sums") {
       Activation activation;
       uint32_t epilogue;
     } rows[] = {{true, Activation::kNone, 4},
+                {false, Activation::kRelu, 2},
+                {true, Activation::kRelu, 6},
                 {false, Activation::kGeluTanh, 32},
                 {true, Activation::kGeluTanh, 36}};
     for (const auto& row : rows) {

@@ -1,5 +1,5 @@
 /// matmul.cc: MatMul (numpy broadcasting) and Gemm by cuBLASLt, with what follows them: a factor, a
-/// row, a tensor of the result's extents, Gelu. Where the library does not do all of that
+/// row, a tensor of the result's extents, Relu or Gelu. Where the library does not do all of that
 /// at once, a generated kernel follows the product. Batch axes that broadcast differently, and a
 /// factor of a C that is no matrix, are left to generated kernels altogether.
 ///
@@ -33,8 +33,8 @@ class Zeros final : public DeviceCall {
   const int64_t bytes_;
 };
 
-/// The accuracy of cuBLASLt's tanh is not documented, so f32 does without, nor is what its Relu
-/// makes of NaN, which all do without: cuDNN's makes 0 of it.
+/// cuBLASLt has activations for float32 and below; its Relu keeps NaN (seen with cuBLASLt 13 on sm_90
+/// in all three types), the accuracy of its tanh is not documented, so f32 does without that.
 EpilogueTable ProductEpilogue(const EpilogueCall& call) {
   const DType type = call.type.dtype;
   const Shape& right = call.inputs[1];
@@ -47,8 +47,11 @@ EpilogueTable ProductEpilogue(const EpilogueCall& call) {
   if (plain && right.rank() >= 2) table.stages.push_back({EpilogueKind::kBiasRow});
   const Shape c = has_c ? call.inputs[2] : Shape::Scalar();
   if (c.has_rank() && (c.rank() < 2 || c[0].is(1))) table.stages.push_back({EpilogueKind::kAddend});
-  if (IsNarrowFloat(type)) table.stages.push_back({EpilogueKind::kActivation});
-  table.takes = [](const ActivationStep& a) { return a.function == Activation::kGeluTanh; };
+  table.stages.push_back({EpilogueKind::kActivation});
+  table.takes = [type](const ActivationStep& a) {
+    return (a.function == Activation::kRelu && type != DType::kF64) ||
+           (a.function == Activation::kGeluTanh && IsNarrowFloat(type));
+  };
   return table;
 }
 

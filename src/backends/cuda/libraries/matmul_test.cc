@@ -177,7 +177,7 @@ std::vector<Case> FloatCases() {
        [](const ProductSpec& s) {
          CHECK(s.alpha == 0.75);
          CHECK(s.bias);
-         CHECK(s.activation == Activation::kNone);
+         CHECK(s.activation == Activation::kRelu);
        }},
       {"a row under a batch",
        "graph (%a: T[4, 5, 6], %b: T[4, 6, 8], %r: T[1, 1, 8]) -> (%y) {\n"
@@ -195,7 +195,7 @@ std::vector<Case> FloatCases() {
        [](const ProductSpec& s) {
          CHECK(s.bias);
          CHECK(s.beta == 1);
-         CHECK(s.activation == Activation::kNone);
+         CHECK(s.activation == Activation::kRelu);
        },
        2},
       {"behind a Gemm",
@@ -205,7 +205,7 @@ std::vector<Case> FloatCases() {
        [](const ProductSpec& s) {
          CHECK(s.bias);
          CHECK(s.beta == 1);
-         CHECK(s.activation == Activation::kNone);
+         CHECK(s.activation == Activation::kRelu);
        }},
       // A row that dies may lie where the only row of the result goes.
       {"a row as large as the result",
@@ -216,7 +216,7 @@ std::vector<Case> FloatCases() {
        [](const ProductSpec& s) {
          CHECK(!s.bias);
          CHECK(s.beta == 1);
-         CHECK(s.activation == Activation::kNone);
+         CHECK(s.activation == Activation::kRelu);
        }},
       {"layers",
        "graph (%x: T[n, 7], %w: T[7, 9], %b: T[9], %v: T[9, 6], %c: T[6], %u: T[6, 5]) -> (%y) {\n"
@@ -224,7 +224,7 @@ std::vector<Case> FloatCases() {
        "  %r = Add(%q, %c) : ?\n  %g = Sigmoid(%r) : ?\n  %z = MatMul(%g, %u) : ?\n"
        "  %y = Softmax(%z) : ?\n}\n",
        {{{"n", 3}}, {{"n", 20}}},
-       [](const ProductSpec& s) { CHECK(s.activation == Activation::kNone); },
+       [](const ProductSpec& s) { CHECK(s.activation == Activation::kRelu); },
        6},
   };
 }
