@@ -33,8 +33,8 @@ class Zeros final : public DeviceCall {
   const int64_t bytes_;
 };
 
-/// cuBLASLt has activations for float32 and below; its Relu keeps NaN (seen with cuBLASLt 13 on sm_90
-/// in all three types), the accuracy of its tanh is not documented, so f32 does without that.
+/// cuBLASLt has activations for float32 and below. Its Relu keeps NaN (seen with cuBLASLt 13 on
+/// sm_90, all three types); the accuracy of its tanh is not documented, so f32 does without that.
 EpilogueTable ProductEpilogue(const EpilogueCall& call) {
   const DType type = call.type.dtype;
   const Shape& right = call.inputs[1];
