@@ -31,12 +31,42 @@ void DropDerived(Graph* g) {
   for (const std::string& name : derived) g->DropAttr(name);
 }
 
+/// Symbols of what the inputs and variables of a graph declare.
+std::vector<SymInt> DeclaredSymbols(const Graph& g) {
+  std::vector<SymInt> all;
+  const auto add = [&all](const NodePtr& n) {
+    const std::optional<Shape> s = n->is_variable() ? DeclaredShape(n) : std::nullopt;
+    for (SymInt d : s ? s->dims() : std::vector<SymInt>()) {
+      const std::vector<SymInt> symbols = d.known() ? d.Symbols() : std::vector<SymInt>();
+      all.insert(all.end(), symbols.begin(), symbols.end());
+    }
+  };
+  for (const NodePtr& n : g.inputs()) add(n);
+  for (const NodePtr& n : g.TopoOrder()) add(n);
+  return all;
+}
+
+/// What is known of these symbols; where it is nothing, no such attribute.
+void SetFactsAbout(const std::vector<SymInt>& symbols, const Facts& facts, Graph* g) {
+  Facts about = facts.About(symbols);
+  if (about.empty())
+    g->DropAttr("facts");
+  else
+    g->SetAttr("facts", std::move(about));
+}
+
 /// The body with what inference finds; its symbols are those of the graph around it, and so are
-/// the facts about them.
-GraphPtr CleanedBody(const GraphPtr& body, bool infer, const std::shared_ptr<std::any>& facts) {
+/// the facts about them. `named`: those with a name; a number is that of another size in a body
+/// that does not get it.
+GraphPtr CleanedBody(const GraphPtr& body, bool infer, const Facts* facts,
+                     const std::vector<SymInt>& named) {
   Graph clean = *body;
   DropDerived(&clean);
-  if (facts) clean.attrs["facts"] = facts;
+  if (facts) {
+    std::vector<SymInt> symbols = DeclaredSymbols(clean);
+    symbols.insert(symbols.end(), named.begin(), named.end());
+    SetFactsAbout(symbols, *facts, &clean);
+  }
   clean = Cleaned(std::move(clean));
   if (infer) clean = ProvideTypes(std::move(clean));
   return std::make_shared<const Graph>(std::move(clean));
@@ -44,14 +74,18 @@ GraphPtr CleanedBody(const GraphPtr& body, bool infer, const std::shared_ptr<std
 
 /// With the bodies of its nodes cleaned.
 Graph Cleaned(Graph g) {
-  const auto it = g.attrs.find("facts");
-  const std::shared_ptr<std::any> facts = it == g.attrs.end() ? nullptr : it->second;
+  const bool any = g.HasAttr("facts");
+  const Facts facts = g.AttrOr<Facts>("facts");
+  std::vector<SymInt> named = any ? DeclaredSymbols(g) : std::vector<SymInt>();
+  named.erase(std::remove_if(named.begin(), named.end(), [](SymInt d) { return d.is_unbacked(); }),
+              named.end());
   for (NodePtr n : g.TopoOrder()) {
     std::vector<std::pair<std::string, GraphPtr>> bodies;
     for (const auto& [name, value] : n->attrs.dict)
       if (value.is<GraphPtr>()) bodies.emplace_back(name, value.get<GraphPtr>());
     for (auto& [name, body] : bodies)
-      g.SetAttr(n, name, CleanedBody(body, IsOp(n, builtin::kFused), facts));
+      g.SetAttr(n, name,
+                CleanedBody(body, IsOp(n, builtin::kFused), any ? &facts : nullptr, named));
   }
   return g;
 }
@@ -92,9 +126,9 @@ class Renamed final : SymVisitor {
 /// recorded shapes nothing is believed but where in them a size has its name.
 class SizesOfFile {
  public:
-  explicit SizesOfFile(const Graph& g) : recorded_(g.AttrOr<ShapeMap>("shape")) {
-    for (const NodePtr& n : g.TopoOrder()) Declare(n);
-    for (const NodePtr& n : g.inputs()) Declare(n);
+  explicit SizesOfFile(const Graph& g)
+      : recorded_(g.AttrOr<ShapeMap>("shape")), named_(DeclaredSymbols(g)) {
+    declared_.insert(named_.begin(), named_.end());
     for (const NodePtr& n : g.TopoOrder()) {
       if (!IsOp(n, builtin::kShapeTensor)) continue;
       for (SymInt symbol : SymbolsOf(n->attr<Shape>("dims")))
@@ -103,12 +137,7 @@ class SizesOfFile {
   }
   /// What the file says of sizes with numbers, by which others are meant soon.
   void ForgetFacts(Graph* g) const {
-    if (!g->HasAttr("facts")) return;
-    Facts left = g->GetAttr<Facts>("facts").About(named_);
-    if (left.empty())
-      g->DropAttr("facts");
-    else
-      g->SetAttr("facts", std::move(left));
+    if (g->HasAttr("facts")) SetFactsAbout(named_, Facts(g->GetAttr<Facts>("facts")), g);
   }
   /// `g`: without what the file records.
   Graph Follow(Graph g) const {
@@ -163,13 +192,6 @@ class SizesOfFile {
       if (const Shape now = Renamed(names).Of(was); !now.same(was)) g->SetAttr(n, "dims", now);
     }
   }
-  void Declare(const NodePtr& n) {
-    if (n->is_variable()) {
-      if (const std::optional<Shape> s = DeclaredShape(n))
-        for (SymInt symbol : SymbolsOf(*s))
-          if (declared_.insert(symbol).second) named_.push_back(symbol);
-    }
-  }
   /// A symbol that nothing else is called.
   void StandInFor(SymInt symbol) {
     std::string name = "was." + symbol.ToString();
@@ -187,8 +209,8 @@ class SizesOfFile {
   }
 
   const ShapeMap recorded_;
+  const std::vector<SymInt> named_;  ///< by inputs
   std::unordered_set<SymInt> declared_;
-  std::vector<SymInt> named_;  ///< of inputs
   std::unordered_map<SymInt, SymInt> stand_ins_;
 };
 
