@@ -61,6 +61,27 @@ TEST_CASE("what a file says of its results is not believed, in fused bodies neit
   }
 }
 
+TEST_CASE("sizes that a pass wrote down follow the numbers that they get when a file is read") {
+  // The size of the file's u0 is u2 in the graph: u1 is an input's.
+  const char* text =
+      "weft 1\ngraph (%x: f32[u1], %y: f32[n]) -> (%z, %i, %j) {\n"
+      "  %i = NonZero(%x) : i64[1, u0]\n  %j = NonZero(%y) : i64[1, u2]\n"
+      "  %s = weft::ShapeTensor() {dims = shape[u0, 2 * u2]} : i64[2]\n"
+      "  %z = weft::Zeros(%s) {dtype = f32} : f32[u0, 2*u2]\n}\n"
+      "#facts = \"u3 == 7; u2 in [0, 1]\"\n";
+  for (const bool json : {false, true}) {
+    CAPTURE(json);
+    Graph g = json ? LoadModelBytes(SaveJson(ParseGraph(text)), GetModelFormat("json"))
+                   : LoadModelBytes(text, GetModelFormat("weft"));
+    CompileOptions options;
+    options.backend = "ref";
+    const TensorPtr x = Tensor::FromDoubles(DType::kF32, {4}, {1, 2, 0, 4}),
+                    y = Tensor::FromDoubles(DType::kF32, {2}, {1, 1});
+    CHECK(Session(Compile(std::move(g), options)).Run({x, y})[0]->dims() ==
+          std::vector<int64_t>{3, 4});
+  }
+}
+
 TEST_CASE("nested bodies end at a depth that the stack holds, whatever the limit says") {
   std::string text = "weft 1\ngraph ";
   for (int i = 0; i < 100000; ++i) text += "(%x: f32[4]) -> (%y) {\n%y = weft::Fused(%x) body ";

@@ -95,6 +95,22 @@ TEST_CASE("kernel call: what there is nothing of") {
         {{{"m", 0}, {"k", 4}}, {{"m", 3}, {"k", 0}}, {{"m", 3}, {"k", 4}}});
 }
 
+TEST_CASE("kernel call: nothing is compiled for a product over nothing") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph (%a: f32[m, k], %b: f32[k, 6], %r: f32[m, 6]) -> (%y) {\n"
+      "  %n = Tanh(%r) : ?\n  %p = MatMul(%a, %b) : ?\n  %s = Add(%p, %n) : ?\n"
+      "  %y = Relu(%s) : ?\n}");
+  Session session(CompileFor(g, "cpu"));
+  const int64_t before = CountCompiled().kernels;
+  for (const SymBindings& bind :
+       {SymBindings{{"m", 3}, {"k", 0}}, {{"m", 0}, {"k", 4}}, {{"m", 7}, {"k", 0}}}) {
+    const Reference r = RunReference(g, 7, bind);
+    CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
+  }
+  CHECK(CountCompiled().kernels == before);
+}
+
 TEST_CASE("kernel call: a run that is cancelled while kernels are made leaves none out") {
   if (!HasCpu()) return;
   RegisterCountingDevice();

@@ -311,4 +311,40 @@ TEST_CASE("what is stacked in no iteration has the sizes of one") {
   }
 }
 
+TEST_CASE("a size that gets a name in a body gets no other input's, though nothing reads that") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph (%x: f32[n], %y: f32[m], %c: bool[]) -> (%r) {\n"
+      "  %b = NonZero(%x) : ?\n  %a = NonZero(%y) : ?\n  %bb = Concat(%b, %b) {axis = 1} : ?\n"
+      "  %r = If(%c, %bb, %a) {num_captures = 2,\n"
+      "    then_branch = graph (%p: i64[1, ?], %q: i64[1, ?]) -> (%v) {\n"
+      "      %v = Neg(%p) : ?\n    },\n"
+      "    else_branch = graph (%p: i64[1, ?], %q: i64[1, ?]) -> (%v) {\n"
+      "      %v = Neg(%q) : ?\n    }} : ?\n}\n");
+  Session session(CompileFor(g, "cpu"));
+  for (const double c : {1.0, 0.0})
+    CheckSame(g, &session,
+              {Floats({3}, {1, 0, 2}), Floats({5}, {1, 1, 1, 1, 0}),
+               Tensor::FromDoubles(DType::kBool, {}, {c})});
+}
+
+TEST_CASE("a size that operands tell keeps its name, though one that data decide equals it") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph (%x: f32[3, t, n], %y: f32[m], %c: bool[]) -> (%r) {\n"
+      "  %b = NonZero(%y) : ?\n  %f = Cast(%b) {to = f32} : ?\n"
+      "  %g = Concat(%f, %f) {axis = 1} : ?\n"
+      "  %r = If(%c, %x, %g) {num_captures = 2,\n"
+      "    then_branch = graph (%x: f32[3, t, n], %g: f32[1, ?]) -> (%v) {\n"
+      "      %p = MatMul(%g, %x) : ?\n      %s = Shape(%x) : ?\n"
+      "      %o = Constant() {value = tensor f32[] [1]} : f32[]\n"
+      "      %e = Expand(%o, %s) : ?\n      %v = Concat(%p, %e) {axis = 1} : ?\n    },\n"
+      "    else_branch = graph (%x: f32[3, t, n], %g: f32[1, ?]) -> (%v) {\n"
+      "      %v = Neg(%g) : ?\n    }} : ?\n}\n");
+  Session session(CompileFor(g, "cpu"));
+  const TensorPtr x = Floats({3, 4, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  for (const double c : {1.0, 0.0})
+    CheckSame(g, &session, {x, Floats({3}, {1, 0, 2}), Tensor::FromDoubles(DType::kBool, {}, {c})});
+}
+
 }  // namespace weft::e2e

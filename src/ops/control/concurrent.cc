@@ -46,12 +46,12 @@ void ConcurrentType(InferTypeContext& ctx) {
 void ConcurrentShape(InferShapeContext& ctx) {
   const std::vector<Shape> shapes = ShapesFrom(ctx, 0);
   const auto outer = SymbolsOf(shapes);
-  int k = 0, unbacked = 0;
+  int k = 0;
   for (const GraphAttr* body : BodiesOf(ctx.node())) {
     const InferredBody b = InferBody(*body->graph, TypesFrom(ctx, 0), shapes, &ctx.facts());
     for (size_t i = 0; i < body->graph->outputs.size(); ++i, ++k) {
       if (b.shape(i).has_rank())
-        SetOrExplain(ctx, k, Shape(OuterDims(ctx, b.shape(i), outer, &unbacked)));
+        SetOrExplain(ctx, k, Shape(OuterDims(ctx, b.shape(i), outer, k)));
       else
         Unknown(ctx, k, "the body does not determine its rank");
     }

@@ -87,7 +87,6 @@ void IfShape(InferShapeContext& ctx) {
     const int64_t hi = std::max(facts_of_a.RangeOf(d).hi, facts_of_b.RangeOf(e).hi);
     return hi == INT64_MAX ? SymInt() : SymInt(hi);
   };
-  int unbacked = 0;
   for (int k = 0; k < ctx.num_outputs(); ++k) {
     const Shape s = a.shape(size_t(k)), t = b.shape(size_t(k));
     if (!s.has_rank() || !t.has_rank() || s.rank() != t.rank()) {
@@ -97,8 +96,7 @@ void IfShape(InferShapeContext& ctx) {
     std::vector<SymInt> dims;
     for (int d = 0; d < s.rank(); ++d) {
       const bool equal = IsOuter(s[d], outer) && t[d].known() && s[d] == t[d];
-      dims.push_back(equal ? s[d] : UnbackedAtMost(ctx, unbacked, most(s[d], t[d])));
-      ++unbacked;
+      dims.push_back(equal ? s[d] : UnbackedAtMost(ctx, UnbackedIndex(k, d), most(s[d], t[d])));
     }
     const Shape out(std::move(dims));
     SetOrExplain(ctx, k, out);

@@ -78,16 +78,16 @@ void LoopShape(InferShapeContext& ctx) {
   std::vector<Shape> states;
   const InferredBody b = InferStates(*ParamOf<LoopParam>(ctx.node()).body.graph, LoopBodyTypes(ctx),
                                      shapes, &ctx.facts(), 2, s.states, 1, &states);
-  int unbacked = 0;
-  SetStates(ctx, states, &unbacked);
+  SetStates(ctx, states);
   for (size_t k = 0; k < s.scans; ++k) {
     const Shape one = b.shape(1 + s.states + k);
     if (!one.has_rank()) {
       Unknown(ctx, int(s.states + k), "the body does not determine its rank");
       continue;
     }
-    const SymInt count = ctx.unbacked(unbacked++);
-    std::vector<SymInt> dims = OuterDims(ctx, one, outer, &unbacked);
+    const int output = int(s.states + k);
+    const SymInt count = ctx.unbacked(UnbackedIndex(output, 0));
+    std::vector<SymInt> dims = OuterDims(ctx, one, outer, output, 1);
     dims.insert(dims.begin(), count);
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }

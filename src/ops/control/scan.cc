@@ -99,9 +99,8 @@ void ScanShape(InferShapeContext& ctx) {
   std::vector<Shape> states;
   const InferredBody b =
       InferStates(*p.body.graph, TypesFrom(ctx, 0), shapes, &ctx.facts(), 0, s.states, 0, &states);
-  int unbacked = 0;
   for (Shape& state : states) state = AllParts(state, p.parts);
-  SetStates(ctx, states, &unbacked);
+  SetStates(ctx, states);
   for (size_t k = 0; k < s.results; ++k) {
     const Shape one = b.shape(s.states + k);
     if (!one.has_rank()) {
@@ -109,9 +108,10 @@ void ScanShape(InferShapeContext& ctx) {
       continue;
     }
     const int axis = AxisOf(EntryOr(p.scan_output_axes, k, 0), one.rank() + 1, ctx.node());
-    std::vector<SymInt> dims = OuterDims(ctx, AllParts(one, p.parts), outer, &unbacked);
-    dims.insert(dims.begin() + axis, length.known() ? length : ctx.unbacked(unbacked));
-    ++unbacked;
+    const int output = int(s.states + k);
+    std::vector<SymInt> dims = OuterDims(ctx, AllParts(one, p.parts), outer, output);
+    dims.insert(dims.begin() + axis,
+                length.known() ? length : ctx.unbacked(UnbackedIndex(output, one.rank())));
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "weft/core/op/size_numbers.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/checked.h"
@@ -51,19 +52,25 @@ void SetOrExplain(InferShapeContext& ctx, int k, const Shape& s) {
   if (!s.fully_known()) Unknown(ctx, k, "it depends on what a body computes");
 }
 
-void SetStates(InferShapeContext& ctx, std::vector<Shape> states, int* unbacked) {
+int UnbackedIndex(int output, int axis) {
+  WEFT_CHECK(axis < kUnbackedStride, kUnsupported,
+             "a result of a body with {} dimensions or more, of which the run tells one",
+             kUnbackedStride + 1);
+  return output * kUnbackedStride + axis;
+}
+void SetStates(InferShapeContext& ctx, std::vector<Shape> states) {
   for (size_t k = 0; k < states.size(); ++k) {
-    for (int d = 0; states[k].has_rank() && d < states[k].rank(); ++d, ++*unbacked)
-      if (!states[k][d].known()) states[k].set(d, ctx.unbacked(*unbacked));
+    for (int d = 0; states[k].has_rank() && d < states[k].rank(); ++d)
+      if (!states[k][d].known()) states[k].set(d, ctx.unbacked(UnbackedIndex(int(k), d)));
     SetOrExplain(ctx, int(k), states[k]);
   }
 }
 std::vector<SymInt> OuterDims(InferShapeContext& ctx, const Shape& s,
-                              const std::vector<SymInt>& outer, int* unbacked) {
+                              const std::vector<SymInt>& outer, int k, int first) {
   std::vector<SymInt> dims;
   for (SymInt d : s.dims()) {
-    dims.push_back(IsOuter(d, outer) ? d : ctx.unbacked(*unbacked));
-    ++*unbacked;
+    const int axis = first + int(dims.size());
+    dims.push_back(IsOuter(d, outer) ? d : ctx.unbacked(UnbackedIndex(k, axis)));
   }
   return dims;
 }

@@ -38,12 +38,15 @@ std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes,
                               const std::vector<SymTensorPtr>& values = {});
 /// Sets the shape of output k and, where some of it is unknown, says why.
 void SetOrExplain(InferShapeContext& ctx, int k, const Shape& s);
-/// Outputs 0 .. are the states; extents that no iteration tells become unbacked symbols, numbered
-/// from *unbacked on, which moves on by one an axis.
-void SetStates(InferShapeContext& ctx, std::vector<Shape> states, int* unbacked);
-/// The extents of a body's result outside: those that mean nothing there become unbacked, as above.
+/// Index of the unbacked symbol (InferShapeContext::unbacked) for that axis of an output. It does
+/// not depend on the ranks of other outputs, of which more may be known later.
+int UnbackedIndex(int output, int axis);
+/// Outputs 0 .. are the states; extents that no iteration tells become unbacked symbols.
+void SetStates(InferShapeContext& ctx, std::vector<Shape> states);
+/// The extents of a body's result outside, where it is output `k`: those that mean nothing there
+/// become unbacked. `first`: of the axis that its first one is.
 std::vector<SymInt> OuterDims(InferShapeContext& ctx, const Shape& s,
-                              const std::vector<SymInt>& outer, int* unbacked);
+                              const std::vector<SymInt>& outer, int k, int first = 0);
 /// Types and shapes of the operands from number `first` on.
 std::vector<Type> TypesFrom(InferTypeContext& ctx, int first);
 std::vector<Shape> ShapesFrom(InferShapeContext& ctx, int first);

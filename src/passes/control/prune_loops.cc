@@ -154,9 +154,18 @@ class Pruner {
     const NodeEntry& e = n_->inputs[operand];
     const Shape* s = e.node ? g_.GetAttr<ShapeMap>("shape").find(e) : nullptr;
     if (!s || !s->has_rank()) return {SymInt()};
-    for (SymInt d : s->dims())
-      if (!d.known() || !d.is_const()) sizes.push_back(d);
+    const int cut = IsSlice(operand) ? CutAxis(operand, s->rank()) : -1;
+    for (int k = 0; k < s->rank(); ++k)
+      if (const SymInt d = (*s)[k]; k != cut && (!d.known() || !d.is_const())) sizes.push_back(d);
     return sizes;
+  }
+  /// The axis that a slice has no more.
+  int CutAxis(size_t operand, int rank) const {
+    if (!n_->has_attr("scan_input_axes")) return 0;
+    const Ints& axes = n_->attr<Ints>("scan_input_axes");
+    const size_t k = operand - first_state_ - states_;
+    const int64_t axis = k < axes.size() ? axes[k] : 0;
+    return int(axis < 0 ? axis + rank : axis);
   }
   std::vector<SymInt> Told() const {
     std::vector<SymInt> told;

@@ -44,12 +44,14 @@ GraphPtr Without(const Graph& given, size_t first, const std::vector<TensorPtr>&
 }
 
 /// The body may know a size by it.
-bool TellsSize(const Graph& g, const NodeEntry& e) {
-  const Shape* s = e.node ? g.GetAttr<ShapeMap>("shape").find(e) : nullptr;
+bool TellsSize(const ShapeMap& shapes, const NodeEntry& e) {
+  const Shape* s = e.node ? shapes.find(e) : nullptr;
   return s && s->has_rank() && !s->is_static();
 }
 
-bool Sink(Graph& g, const NodePtr& n, PassContext& ctx) {
+/// `shapes`: as they were in front of the pass; edits drop those behind them. It gets those of what
+/// is made.
+bool Sink(Graph& g, const NodePtr& n, ShapeMap* shapes, PassContext& ctx) {
   const size_t first = FirstCapture(n), first_input = first - *OperandsBeforeBody(n);
   const std::vector<std::string> bodies = BodyNames(n);
   std::vector<TensorPtr> constants;
@@ -64,7 +66,7 @@ bool Sink(Graph& g, const NodePtr& n, PassContext& ctx) {
       const NodePtr input = body.inputs()[first_input + i - first];
       is_read = is_read || !input->uses().empty() || body.is_output(input);
     }
-    goes.push_back(constants.back() || (!is_read && !TellsSize(g, e)));
+    goes.push_back(constants.back() || (!is_read && !TellsSize(*shapes, e)));
     any = any || goes.back();
   }
   if (!any || !ctx.Fuel("sink", n)) return false;
@@ -79,7 +81,10 @@ bool Sink(Graph& g, const NodePtr& n, PassContext& ctx) {
   attrs["num_captures"] = int64_t(operands.size() - first);
   const NodePtr made = g.AddNode(n->op(), operands, std::move(attrs), n->attrs.name);
   std::vector<NodeEntry> results;
-  for (uint32_t k = 0; k < n->num_outputs(); ++k) results.emplace_back(made, k);
+  for (uint32_t k = 0; k < n->num_outputs(); ++k) {
+    results.emplace_back(made, k);
+    if (const Shape* s = shapes->find(NodeEntry(n, k))) shapes->set(results[k], Shape(*s));
+  }
   g.ReplaceNode(n, results);
   g.Erase(n);  // one with an effect would live on, and run too
   return true;
@@ -87,8 +92,9 @@ bool Sink(Graph& g, const NodePtr& n, PassContext& ctx) {
 
 Graph SinkConstants(Graph g, PassContext& ctx) {
   bool any = false;
+  ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
   for (NodePtr n : g.TopoOrder())
-    if (HasControlBodies(n)) any = Sink(g, n, ctx) || any;
+    if (HasControlBodies(n)) any = Sink(g, n, &shapes, ctx) || any;
   if (any) g.EraseDead();
   return g;
 }

@@ -19,6 +19,7 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/host_eval.h"
+#include "weft/core/op/size_numbers.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/core/tensor/followed_value.h"
@@ -29,6 +30,7 @@ namespace {
 
 class Context final : public InferShapeContext {
  public:
+  static constexpr int64_t kNoNumber = -1;
   Context(Graph& g, const TypeMap& types) : types_(types) {
     shapes = g.TakeAttrOr<ShapeMap>("shape");
     values = g.TakeAttrOr<ValueMap>("value");
@@ -83,7 +85,10 @@ class Context final : public InferShapeContext {
   Facts& facts() override { return known; }
   SymInt unbacked(int index) override {
     Ints ks = unbacked_ids.find(node_) ? *unbacked_ids.find(node_) : Ints();
-    while (int(ks.size()) <= index) ks.push_back(next_unbacked_++);
+    // Those of one result follow each other; what nobody asks for behind it has none.
+    while (int(ks.size()) <= index) ks.push_back(kNoNumber);
+    for (int i = index / kUnbackedStride * kUnbackedStride; i <= index; ++i)
+      if (ks[size_t(i)] == kNoNumber) ks[size_t(i)] = next_unbacked_++;
     const int64_t k = ks[size_t(index)];
     unbacked_ids.set(node_, std::move(ks));
     return SymInt::Unbacked(k);

@@ -153,7 +153,9 @@ class Splitter {
   }
   bool BeginsAt(const NodePtr& n, SymInt symbol) const {
     const Ints* numbers = unbacked_.find(n);
-    const auto is_it = [&](int64_t k) { return resolved_.Simplify(SymInt::Unbacked(k)) == symbol; };
+    const auto is_it = [&](int64_t k) {
+      return k >= 0 && resolved_.Simplify(SymInt::Unbacked(k)) == symbol;
+    };
     return numbers && symbol.is_unbacked() && std::any_of(numbers->begin(), numbers->end(), is_it);
   }
   bool SizesAreTold(const NodePtr& n) const {
@@ -275,7 +277,8 @@ class Splitter {
       }
       const NodePtr copy = r.body.AddCopy(n, inputs);
       if (const Ints* numbers = unbacked_.find(n)) {
-        for (int64_t k : *numbers) Mention(&r, SymInt::Unbacked(k));
+        for (int64_t k : *numbers)
+          if (k >= 0) Mention(&r, SymInt::Unbacked(k));
         unbacked.set(copy, *numbers);
       }
       for (uint32_t i = 0; i < n->num_outputs(); ++i) {

@@ -247,6 +247,7 @@ class Planner {
                          [&](SymInt s) { return told.count(s) != 0; });
     };
     std::unordered_map<SymInt, SymInt> names;
+    std::vector<SymInt> known(told.begin(), told.end());
     bool any = false;
     for (size_t i = 0; i < shapes.size(); ++i) {
       Shape s = shapes[i];
@@ -258,22 +259,41 @@ class Planner {
           if (fresh) it->second = SymInt::Unbacked(next++);
           s.set(d, it->second);
         }
+        known.push_back(s[d]);
       }
       if (s.same(shapes[i])) continue;
       body.SetAttr(body.inputs()[i], "shape", s);
       any = true;
     }
-    return any ? ProvideTypes(std::move(body), Quiet()) : body;
+    if (!any) return body;
+    for (const NodePtr& n : body.TopoOrder()) {
+      if (names.empty() || !IsOp(n, builtin::kShapeTensor)) continue;
+      std::vector<SymInt> dims = n->attr<Shape>("dims").dims();
+      for (SymInt& d : dims)
+        if (const auto it = names.find(d); it != names.end()) d = it->second;
+      if (const Shape now(std::move(dims)); !now.same(n->attr<Shape>("dims")))
+        body.SetAttr(n, "dims", now);
+    }
+    // What was found under names that nobody tells is found again.
+    if (body.HasAttr("facts")) body.SetAttr("facts", body.GetAttr<Facts>("facts").About(known));
+    for (const char* attr : {"resolved", "introduced", "shape", "value"}) body.DropAttr(attr);
+    return ProvideTypes(std::move(body), Quiet());
   }
-  /// Beyond the number of every size that depends on data and that the body mentions.
+  /// Beyond the number of every size that depends on data and that the body mentions: also of an
+  /// input that nothing reads, since a run looks at all of them.
   static int64_t FirstFreeSize(const Graph& body) {
     int64_t next = 0;
+    const auto note = [&next](const Shape& shape) {
+      for (SymInt d : shape.dims())
+        for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
+          if (const std::optional<int64_t> k = s.unbacked_number()) next = std::max(next, *k + 1);
+    };
     const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
-    for (const NodePtr& n : body.TopoOrder())
-      for (uint32_t i = 0; i < n->num_outputs(); ++i)
-        for (SymInt d : shapes[NodeEntry(n, i)].dims())
-          for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
-            if (const std::optional<int64_t> k = s.unbacked_number()) next = std::max(next, *k + 1);
+    for (const NodePtr& input : body.inputs()) note(shapes[NodeEntry(input)]);
+    for (const NodePtr& n : body.TopoOrder()) {
+      for (uint32_t i = 0; i < n->num_outputs(); ++i) note(shapes[NodeEntry(n, i)]);
+      if (IsOp(n, builtin::kShapeTensor)) note(n->attr<Shape>("dims"));
+    }
     return next;
   }
 
