@@ -15,10 +15,6 @@
 namespace weft::ops {
 namespace {
 
-NodeEntry Gathered(const NodeEntry& x, int64_t i, int64_t axis) {
-  return ApplyOp("Gather", {x, ConstantLike(x, Tensor::Scalar(DType::kI64, double(i)))},
-                 {{"axis", axis}});
-}
 NodeEntry Transposed(const NodeEntry& x, Ints perm) {
   return ApplyOp("Transpose", {x}, {{"perm", std::move(perm)}});
 }
@@ -53,6 +49,7 @@ class Direction {
         p_(ParamOf<RecurrentParam>(n)),
         in_(in),
         number_(number),
+        directions_(DirectionsOf(n)),
         backwards_(p_.direction == "reverse" || number == 1),
         f_(ActivationsOf(n, cell, number)) {}
 
@@ -62,23 +59,22 @@ class Direction {
   };
   Result Build() {
     const NodeEntry x = in_[0];
-    NodeEntry xw = ApplyOp("MatMul", {x, Transposed(Gathered(in_[1], number_, 0), {1, 0})});
+    NodeEntry xw = ApplyOp("MatMul", {x, Transposed(Own(in_[1], 0), {1, 0})});
     NodeEntry of_state;  // the bias of R, where it is not one with that of W
     if (in_[3]) {
-      const std::vector<NodeEntry> b = SplitInto(Gathered(in_[3], number_, 0), 0, 2);
+      const std::vector<NodeEntry> b = SplitInto(Own(in_[3], 0), 0, 2);
       xw = xw + (cell_ == Cell::kGRU ? b[0] : b[0] + b[1]);
       if (cell_ == Cell::kGRU) of_state = b[1];
     }
     std::vector<NodeEntry> states{Initial(in_[5])};
     if (cell_ == Cell::kLSTM) states.push_back(Initial(in_[6]));
     std::vector<NodeEntry> slices{xw}, captures;
-    const NodeEntry r = Gathered(in_[2], number_, 0);
+    const NodeEntry r = Own(in_[2], 0);
     for (const NodeEntry& part : Products(r)) captures.push_back(Transposed(part, {1, 0}));
     if (of_state)
       for (const NodeEntry& part : Products(of_state)) captures.push_back(part);
     if (cell_ == Cell::kLSTM && in_[7])
-      for (const NodeEntry& part : SplitInto(Gathered(in_[7], number_, 0), 0, 3))
-        captures.push_back(part);
+      for (const NodeEntry& part : SplitInto(Own(in_[7], 0), 0, 3)) captures.push_back(part);
     if (in_[4]) {
       const NodeEntry steps = ApplyOp("Squeeze", {Extent(x, 0)});
       slices.push_back(
@@ -102,8 +98,15 @@ class Direction {
   }
 
  private:
+  /// What is of this direction, without the axis of directions. Of one direction it is a view, and
+  /// so is the gradient.
+  NodeEntry Own(const NodeEntry& all, int64_t axis) const {
+    if (directions_ == 1) return ApplyOp("Squeeze", {all, IntsLike(all, {axis})});
+    const NodeEntry number = ConstantLike(all, Tensor::Scalar(DType::kI64, double(number_)));
+    return ApplyOp("Gather", {all, number}, {{"axis", axis}});
+  }
   NodeEntry Initial(const NodeEntry& all) const {
-    if (all) return Gathered(all, number_, p_.layout ? 1 : 0);
+    if (all) return Own(all, p_.layout ? 1 : 0);
     const NodeEntry shape =
         ApplyOp("Concat", {Extent(in_[0], 1), Extent(in_[2], 2)}, {{"axis", int64_t{0}}});
     return ApplyOp("Expand", {ScalarOf(in_[0], 0), shape});
@@ -171,7 +174,7 @@ class Direction {
   const Cell cell_;
   const RecurrentParam& p_;
   const std::vector<NodeEntry>& in_;
-  const int64_t number_;
+  const int64_t number_, directions_;
   const bool backwards_;
   const std::vector<ActivationSpec> f_;
 };
