@@ -219,7 +219,7 @@ def lstm_cell(x, h, c, W, R, Wb, Rb, P, f, g, k, bound, linear, couple):
     i = f(bound(i + pi * c))
     f_ = 1 - i if couple else f(bound(f_ + pf * c))
     c = f_ * c + i * g(bound(n))
-    return f(bound(o + po * c)) * k(bound(c)), c
+    return f(bound(o + po * c)) * k(c), c  # the cell as it is: ONNX Runtime bounds sums of products alone
 
 
 def rnn_cell(x, h, c, W, R, Wb, Rb, P, f, bound, linear, couple):

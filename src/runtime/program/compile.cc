@@ -194,6 +194,8 @@ class Planner {
     if (why->empty()) return ApplyPasses(WithBodies(std::move(g), false), pipeline_.tail, passes_);
     // What a region writes could not be undone when one behind it fails.
     const StateValues state(&g);
+    // Inference behind the first renaming may have found more sizes equal: a region is told one.
+    FollowSizeNames(&g);
     g = ProvideTypes(std::move(g), Quiet());
     g = ProvideTypes(ApplyPasses(std::move(g), RegionPipeline(), passes_), Quiet());
     g = WithBodies(std::move(g), true);
