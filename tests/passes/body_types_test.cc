@@ -34,4 +34,28 @@ TEST_CASE("sizes that begin in a body are other sizes than those of its operands
   CHECK(second.GetAttr<Facts>("facts").LessEqual(size(second, 0), u1) == Proof::kYes);
 }
 
+TEST_CASE("a result keeps the number of its size when another one gets a rank") {
+  const Graph body = FromText(
+      "graph (%c: bool[], %x: f32?, %y: f32?) -> (%a, %b) {\n"
+      "  %a, %b = If(%c, %x, %y) {num_captures = 2,\n"
+      "    then_branch = graph (%p: f32?, %q: f32?) -> (%v, %w) {\n"
+      "      %v = Neg(%p) : ?\n      %w = Neg(%q) : ?\n    },\n"
+      "    else_branch = graph (%p: f32?, %q: f32?) -> (%v, %w) {\n"
+      "      %v = Concat(%p, %p) {axis = 0} : ?\n      %w = Concat(%q, %q) {axis = 0} : ?\n"
+      "    }} : ?, ?\n}\n");
+  BodyOperands operands;
+  operands.types = {Type(DType::kBool), Type(DType::kF32), Type(DType::kF32)};
+  operands.shapes = {Shape::Scalar(), Shape(), Shape({SymInt::Symbol("n")})};
+  const Graph first = InferBody(body, operands);
+  const auto shape = [](const Graph& g, size_t i) {
+    return g.GetAttr<ShapeMap>("shape")[g.outputs[i]];
+  };
+  CHECK(!shape(first, 0).has_rank());
+  operands.shapes[1] = Shape({SymInt::Symbol("m")});
+  const Graph second = InferBody(first, operands);
+  CHECK(shape(second, 1)[0] == shape(first, 1)[0]);
+  CHECK(shape(second, 0)[0] != shape(second, 1)[0]);
+  CHECK(!second.AttrOr<Facts>("facts").ProvedEqual(shape(second, 0)[0], shape(second, 1)[0]));
+}
+
 }  // namespace weft::e2e
