@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tests/support/code_of.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/variables_util.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -187,6 +188,47 @@ TEST_CASE("variables: the same where sizes depend on data, so that the program i
       INFO(std::string(way.backend), std::string(way.fusion ? " fused" : " not fused"));
       CheckCase(c, CompileWay(g, way));
     }
+  }
+}
+
+TEST_CASE("variables: a value whose size data decide has to fit") {
+  const Graph g = FromText(
+      R"(graph (%x: f32[6], %c: bool[6], %v: f32[2] param = [1.0, 2.0] {state = 1}) -> (%a, %k) {
+  %k = Compress(%x, %c) {axis = 0} : ?
+  %a = weft::Assign(%v, %k) : ?
+}
+)");
+  for (const char* backend : {"cpu", "ref"}) {
+    CAPTURE(backend);
+    auto store = std::make_shared<VariableStore>();
+    store->Set("v", Tensor::FromDoubles(DType::kF32, {2}, {1, 2}));
+    Session session(CompileFor(g, backend), store);
+    const auto run = [&](const Values& which) {
+      session.Run({Tensor::FromDoubles(DType::kF32, {6}, {3, 4, 5, 6, 7, 8}),
+                   Tensor::FromDoubles(DType::kBool, {6}, which)});
+    };
+    CHECK(CodeOf([&] { run({1, 1, 1, 1, 1, 1}); }) == ErrorCode::kShapeMismatch);
+    CHECK(CodeOf([&] { run({1, 0, 0, 0, 0, 0}); }) == ErrorCode::kShapeMismatch);
+    CHECK(ValuesOf(*store->Get("v")) == Values{1, 2});
+    run({0, 1, 0, 0, 1, 0});
+    CHECK(ValuesOf(*store->Get("v")) == Values{4, 7});
+  }
+}
+
+TEST_CASE("variables: a list that is a result holds what they were, not what they become") {
+  const Graph g =
+      FromText(R"(graph (%x: f32[2], %v: f32[2] param = [1.0, 2.0] {state = 1}) -> (%y, %a) {
+  %o = weft::Read(%v) : ?
+  %y = SequenceConstruct(%o, %x) : ?
+  %a = weft::Assign(%v, %x) after(%o, %y) : ?
+}
+)");
+  for (const char* backend : {"cpu", "ref"}) {
+    CAPTURE(backend);
+    Session session(CompileFor(g, backend));
+    const auto y = session.Run({Tensor::FromDoubles(DType::kF32, {2}, {7, 8})})[0];
+    REQUIRE(y->elements().size() == 2);
+    CHECK(ValuesOf(*y->elements()[0]) == Values{1, 2});
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "importer.h"
 #include "weft/core/gradient/gradient.h"
+#include "weft/core/graph/repeatable.h"
 #include "weft/support/check.h"
 
 namespace weft::onnx_import {
@@ -35,6 +36,8 @@ NodeEntry BuildOver(Graph* g, const NodeEntry& y, Substitutes by) {
       changed = true;
     }
     if (!changed) continue;
+    WEFT_CHECK(IsRepeatable(n), kUnsupported, "{} gives another result when it runs again",
+               n->Describe());
     const NodePtr copy = g->AddCopy(n, inputs);
     // What is replaced itself stays so.
     for (uint32_t k = 0; k < n->num_outputs(); ++k)
@@ -82,16 +85,16 @@ void Importer::BuildGradient(Scope* s, const Record& r, const Place& place) {
   bool direct = true;
   for (size_t i = 0; i < xs.size(); ++i)
     direct = direct && xs[i] == at[i] && xs[i].node->is_variable();
-  if (!direct) {
-    Substitutes by;
-    for (size_t i = 0; i < xs.size(); ++i)
-      by[xs[i].key()] = NodeEntry(graph.AddNode("Identity", {at[i]}));
-    y = BuildOver(&graph, y, by);
-    for (NodeEntry& x : xs) x = by.at(x.key());
-  }
-  xs.resize(count);
   std::vector<NodeEntry> gradients;
   try {
+    if (!direct) {
+      Substitutes by;
+      for (size_t i = 0; i < xs.size(); ++i)
+        by[xs[i].key()] = NodeEntry(graph.AddNode("Identity", {at[i]}));
+      y = BuildOver(&graph, y, by);
+      for (NodeEntry& x : xs) x = by.at(x.key());
+    }
+    xs.resize(count);
     gradients = Gradients(graph, {y}, xs);
     graph.DropAttr("gradient_of");  // of this node, not of what the user asks for later
   } catch (const Error& e) {

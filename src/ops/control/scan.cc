@@ -167,6 +167,8 @@ class ScanInParts {
     for (size_t k = s.states; k < results->size(); ++k)
       if (!(*results)[k]) (*results)[k] = NewStack(n, k);
     results_ = *results;
+    // Once, and not by each thread: views of them are written.
+    for (const auto& t : results_) t->mutable_data();
     for (size_t k = 0; k < s.states; ++k)
       others_.push_back(bodies.NewTensor(in[k]->dtype(), in[k]->dims()));
   }
@@ -283,8 +285,13 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
                n->Describe(), length, extent);
     length = extent;
   }
-  if (p.parts > 1 && length > 0) {
+  if (p.parts > 1) {
     const ScanInParts scan(n, s, bodies, in, length, results);
+    if (length == 0) {
+      for (size_t k = 0; k < s.states; ++k)
+        (*results)[k] = std::const_pointer_cast<Tensor>(in[k]);  // nobody writes to it
+      return;
+    }
     bodies.RunTogether(size_t(p.parts), [&](size_t part, const BodyRunner& runner) {
       scan.Run(int64_t(part), runner);
     });

@@ -3,6 +3,7 @@
 #include "body_util.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "weft/core/op/size_numbers.h"
 #include "weft/core/pass/body_types.h"
@@ -160,7 +161,8 @@ namespace {
 
 /// The part of `whole` at `first`, of these extents.
 std::shared_ptr<Tensor> ViewOf(const std::shared_ptr<Tensor>& whole, int64_t first, Dims dims) {
-  char* data = static_cast<char*>(whole->mutable_data());
+  // Threads may take views of one tensor: whoever gives one to be written says so himself.
+  char* data = static_cast<char*>(const_cast<void*>(std::as_const(*whole).data()));
   return std::make_shared<Tensor>(whole->dtype(), std::move(dims),
                                   data + first * (DTypeBits(whole->dtype()) / 8), whole);
 }
@@ -296,7 +298,9 @@ void LoopStates::Finish(ResultTensors* results) const {
 
 StackedResult::StackedResult(const NodePtr& n, const BodyRunner& bodies,
                              std::shared_ptr<Tensor> place, int64_t axis, bool backward)
-    : node_(n), bodies_(bodies), place_(std::move(place)), axis_(axis), backward_(backward) {}
+    : node_(n), bodies_(bodies), place_(std::move(place)), axis_(axis), backward_(backward) {
+  if (place_) place_->mutable_data();  // views of it are written
+}
 std::shared_ptr<Tensor> StackedResult::Place(int64_t i, int64_t count) {
   offered_ = nullptr;
   if (!place_ || count < 0) return nullptr;
@@ -347,7 +351,8 @@ std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()
   // Fewer came than there is place for.
   const auto count = int64_t(slices_.size());
   for (int64_t i = 0; i < count; ++i)
-    if (!slices_[size_t(i)]) slices_[size_t(i)] = Place(i, place_->dims()[0]);
+    if (!slices_[size_t(i)])
+      slices_[size_t(i)] = Place(i, place_->dims()[size_t(AxisOf(axis_, place_->rank(), node_))]);
   return Stack(node_, bodies_, slices_, axis_, backward_, slices_[0]->dims(), slices_[0]->dtype());
 }
 

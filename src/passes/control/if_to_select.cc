@@ -64,8 +64,9 @@ int64_t OpsOf(const Graph& body) {
   for (const NodePtr& n : body.TopoOrder()) {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
     if (!IsRepeatable(n) || n->num_outputs() != 1) return -1;
+    // What sizes a branch asks for must hold where it is taken, and only there.
     for (const NodeEntry& e : n->inputs)
-      if (e.node && !IsPlainTensor(types[e])) return -1;
+      if (e.node && (!IsPlainTensor(types[e]) || !shapes[e].is_static())) return -1;
     const Shape& y = shapes[NodeEntry(n)];
     if (!IsPlainTensor(types[NodeEntry(n)]) || !y.is_static()) return -1;
     const int64_t ops = OpsOf(n, types);

@@ -45,6 +45,7 @@ class Converter {
         loop_(loop),
         body_(std::move(body)),
         shapes_(body_.GetAttr<ShapeMap>("shape")),
+        types_(body_.GetAttr<TypeMap>("dtype")),
         values_(body_.AttrOr<ValueMap>("value")),
         captures_(size_t(loop->attr<int64_t>("num_captures"))),
         states_(loop->num_inputs() - 2 - captures_) {}
@@ -151,6 +152,8 @@ class Converter {
   }
   /// What is added to the number of the iteration to get `e`; nothing: it is no counter.
   std::optional<int64_t> Counter(const NodeEntry& given) const {
+    const DType type = types_[given].dtype;
+    if (type != DType::kI64 && type != DType::kI32) return std::nullopt;  // a small one wraps
     NodeEntry e = BehindIdentity(given);
     int64_t more = 0;
     if (const auto sum = Sum(e)) {
@@ -253,6 +256,7 @@ class Converter {
   const NodePtr loop_;
   Graph body_;
   const ShapeMap shapes_;  // of the body as it was given
+  const TypeMap types_;
   const ValueMap values_;
   const size_t captures_, states_;
   int64_t trips_ = 0;

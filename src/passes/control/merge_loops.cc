@@ -27,6 +27,7 @@
 
 #include "loop_parts.h"
 #include "value_numbers.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
@@ -58,13 +59,18 @@ class Comparison {
   Number number(size_t side, const NodeEntry& e) const {
     return e.node ? sides_[side].numbers.at(e.key()) : kAbsent;
   }
+  /// Without the condition of a Loop.
+  std::vector<Number> StatesOf(size_t side) const {
+    const auto begin = sides_[side].classes.begin();
+    return {begin, begin + long(sides_[side].loop->parts.states)};
+  }
   Number state(size_t side, size_t k) const { return sides_[side].classes[k]; }
   const std::vector<NodePtr>& order(size_t side) const { return sides_[side].order; }
   /// Of Loops: the conditions are equal.
   bool EndTogether() const { return sides_[0].classes.back() == sides_[1].classes.back(); }
   /// Every state of `side` is one of the other.
   bool LacksNoStateOf(size_t side) const {
-    const std::vector<Number>&all = sides_[1 - side].classes, &own = sides_[side].classes;
+    const std::vector<Number> all = StatesOf(1 - side), own = StatesOf(side);
     return std::all_of(own.begin(), own.end(),
                        [&](Number c) { return std::count(all.begin(), all.end(), c) != 0; });
   }
@@ -226,7 +232,10 @@ class Merger {
     for (size_t i = q.first_slice(); i < variables.size(); ++i)
       if (needed.count(variables[i].get())) TakeInput(i, variables[i]);
     for (const NodePtr& n : order) {
-      if (n->is_variable() || !needed.count(n.get())) continue;
+      if (!needed.count(n.get())) continue;
+      if (const TensorPtr constant = Graph::ConstantOf(NodeEntry(n)); constant && n->is_variable())
+        at_.emplace(c_.number(1 - host_, NodeEntry(n)), body_.AddConstant(constant));
+      if (n->is_variable()) continue;
       std::vector<NodeEntry> in;
       for (const NodeEntry& e : n->inputs)
         in.push_back(e.node ? at_.at(c_.number(1 - host_, e)) : NodeEntry());
@@ -309,6 +318,19 @@ bool WaitsFor(const Candidate& n, const Candidate& other) {
   return waits;
 }
 
+/// Equal nodes mean the same in both of two such bodies, and can be copied from one to the other:
+/// nothing has the name of a size, or a variable of its own.
+bool IsComparable(const Graph& body) {
+  const std::vector<NodePtr>& inputs = body.inputs();
+  for (const NodePtr& n : body.TopoOrder()) {
+    if (n->is_variable() && !Graph::ConstantOf(NodeEntry(n)) &&
+        std::find(inputs.begin(), inputs.end(), n) == inputs.end())
+      return false;
+    if (IsOp(n, builtin::kShapeTensor) && !n->attr<Shape>("dims").is_static()) return false;
+  }
+  return true;
+}
+
 /// The loops of `g` that may be merged, by what they begin with.
 std::map<std::vector<Number>, std::vector<Candidate>> CandidatesOf(const Graph& g) {
   std::map<std::vector<Number>, std::vector<Candidate>> found;
@@ -320,7 +342,8 @@ std::map<std::vector<Number>, std::vector<Candidate>> CandidatesOf(const Graph& 
   for (const NodePtr& n : order) {
     std::vector<Number> operands;
     for (const NodeEntry& e : n->inputs) operands.push_back(e.node ? numbers.at(e.key()) : kAbsent);
-    const bool mergeable = is_loop(n) && IsRepeatable(n) && n->control_deps.empty();
+    const bool mergeable = is_loop(n) && IsRepeatable(n) && n->control_deps.empty() &&
+                           IsComparable(*n->attr<GraphPtr>("body"));
     Number first = n->is_variable() || is_loop(n) ? values.New() : values.Of(n, operands);
     for (uint32_t k = 0; k < n->num_outputs(); ++k)
       numbers[NodeEntry(n, k).key()] = !is_loop(n) ? first + k : k == 0 ? first : values.New();

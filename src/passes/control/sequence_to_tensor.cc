@@ -76,6 +76,12 @@ std::optional<Collected> FindCollected(const Graph& g, const NodePtr& loop) {
     const auto readers = UsersOf(g, NodeEntry(loop, uint32_t(k)));
     if (!readers || readers->empty() || !std::all_of(readers->begin(), readers->end(), IsReader))
       continue;
+    // A position of one element is a scalar to SequenceAt, and not to Gather.
+    const auto has_odd_position = [&](const NodePtr& r) {
+      return IsOp(r, "SequenceAt") && (!g.GetAttr<ShapeMap>("shape")[r->inputs[1]].has_rank() ||
+                                       g.GetAttr<ShapeMap>("shape")[r->inputs[1]].rank() != 0);
+    };
+    if (std::any_of(readers->begin(), readers->end(), has_odd_position)) continue;
     // Equal in all iterations: sizes of what comes from outside.
     const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
     const Graph typed = TypedBody(loop, "body", shapes, g.GetAttr<TypeMap>("dtype"));
@@ -85,10 +91,21 @@ std::optional<Collected> FindCollected(const Graph& g, const NodePtr& loop) {
     for (const NodeEntry& e : loop->inputs)
       for (SymInt d : e.node ? shapes[e].dims() : std::vector<SymInt>())
         for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>()) told.push_back(s);
+    // A state that changes its shape has the names of its first one inside, too.
+    std::vector<SymInt> varying;
+    const ShapeMap& inside = typed.GetAttr<ShapeMap>("shape");
+    for (size_t s = 0; s < StatesOf(loop); ++s) {
+      const NodeEntry e = loop->inputs[kFirstState + s];
+      if (e.node && shapes[e].same(shapes[NodeEntry(loop, uint32_t(s))])) continue;
+      const Shape& state = inside[NodeEntry(typed.inputs()[kFirstState + s])];
+      for (SymInt d : state.has_rank() ? state.dims() : std::vector<SymInt>())
+        for (SymInt x : d.known() ? d.Symbols() : std::vector<SymInt>()) varying.push_back(x);
+    }
     const bool same = std::all_of(element.dims().begin(), element.dims().end(), [&](SymInt d) {
       const std::vector<SymInt> symbols = d.Symbols();
       return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
-        return std::find(told.begin(), told.end(), s) != told.end();
+        return std::find(told.begin(), told.end(), s) != told.end() &&
+               std::find(varying.begin(), varying.end(), s) == varying.end();
       });
     });
     if (same) return Collected{loop, k, insert, element.rank()};

@@ -103,6 +103,11 @@ Shape PartOf(Shape s, int axis, int64_t parts) {
   return s;
 }
 
+/// Rows of such a tensor are views of it.
+bool IsInWholeBytes(const Type& t) {
+  return t.is_tensor() && DTypeBits(t.dtype) > 0 && DTypeBits(t.dtype) % 8 == 0;
+}
+
 /// Into how many parts it can be cut, at most `most`, each of `least` rows or more; 1: it cannot.
 int64_t PartsOf(const NodePtr& scan, const Graph& body, int64_t most, int64_t least) {
   const size_t captures = size_t(scan->attr<int64_t>("num_captures")),
@@ -112,9 +117,7 @@ int64_t PartsOf(const NodePtr& scan, const Graph& body, int64_t most, int64_t le
   int64_t rows = -1;
   for (const NodePtr& n : body.TopoOrder())
     for (uint32_t k = 0; k < n->num_outputs(); ++k)
-      if (!types[NodeEntry(n, k)].is_tensor() || DTypeBits(types[NodeEntry(n, k)].dtype) % 8 != 0 ||
-          !shapes[NodeEntry(n, k)].is_static())
-        return 1;
+      if (!IsInWholeBytes(types[NodeEntry(n, k)]) || !shapes[NodeEntry(n, k)].is_static()) return 1;
   RowAxes axes(body);
   const auto has_rows = [&](const NodeEntry& e) {
     const Shape& s = shapes[e];
@@ -132,7 +135,8 @@ int64_t PartsOf(const NodePtr& scan, const Graph& body, int64_t most, int64_t le
   const std::vector<NodePtr> order = body.TopoOrder();
   for (const NodePtr& n : order) {
     if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
-    if (HasControlBodies(n) || !axes.Follow(n)) return 1;
+    // What draws gives all rows the same numbers.
+    if (HasControlBodies(n) || !IsRepeatable(n) || !axes.Follow(n)) return 1;
   }
   for (const NodeEntry& e : body.outputs)
     if (axes.of(e) != 0 || !has_rows(e)) return 1;

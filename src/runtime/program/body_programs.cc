@@ -186,7 +186,8 @@ void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const BodyRunne
     throw;
   }
   for (const auto& [name, body] : programs_)
-    if (const auto it = states->find({body.get(), 0}); it != states->end())
+    for (auto it = states->lower_bound({body.get(), 0});
+         it != states->end() && it->first.first == body.get(); ++it)
       of_all->kernels_failed += it->second->kernels_failed;
 }
 

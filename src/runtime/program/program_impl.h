@@ -101,6 +101,9 @@ void DescribeProgram(Program::Impl* program, const std::string& backend_name);
 
 /// A tensor of the same content that nothing else holds: what a caller may write to.
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
+/// The same, where a list may hold one of these, which runs write to.
+std::shared_ptr<Tensor> OwnCopy(const Tensor& t,
+                                const std::vector<std::shared_ptr<Tensor>>& variables);
 /// Between tensors of equal dtype and extents.
 void CopyContent(const Tensor& from, Tensor* to);
 /// The backend of that name, for one program with `threads` (0: as many as the process may

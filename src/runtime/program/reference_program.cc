@@ -1,5 +1,6 @@
 /// reference_program.cc: the program of backends without generated kernels: the
 /// Evaluator, node by node.
+#include <algorithm>
 #include <cstring>
 
 #include "program_impl.h"
@@ -40,8 +41,9 @@ class ReferenceProgram final : public Program::Impl {
     std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs, options);
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
-      const bool own = results[i].use_count() == 1;
-      (*outputs)[i] = own ? std::const_pointer_cast<Tensor>(results[i]) : OwnCopy(*results[i]);
+      const bool own = results[i].use_count() == 1 && results[i]->is_tensor();
+      (*outputs)[i] =
+          own ? std::const_pointer_cast<Tensor>(results[i]) : OwnCopy(*results[i], state.variables);
     }
     // The new contents are tensors of their own until here: one may have
     // come from another variable.
@@ -67,6 +69,19 @@ std::shared_ptr<Tensor> OwnCopy(const Tensor& t) {
   auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
   CopyContent(t, copy.get());
   return copy;
+}
+
+std::shared_ptr<Tensor> OwnCopy(const Tensor& t,
+                                const std::vector<std::shared_ptr<Tensor>>& variables) {
+  const auto is_variable = [&](const TensorPtr& e) {
+    return std::find(variables.begin(), variables.end(), e) != variables.end();
+  };
+  const std::vector<TensorPtr>& held = t.elements();
+  if (t.is_tensor() || std::none_of(held.begin(), held.end(), is_variable)) return OwnCopy(t);
+  std::vector<TensorPtr> elements = held;
+  for (TensorPtr& e : elements)
+    if (is_variable(e)) e = OwnCopy(*e);
+  return std::const_pointer_cast<Tensor>(Tensor::List(t.type(), std::move(elements)));
 }
 
 void CopyContent(const Tensor& from, Tensor* to) {

@@ -411,7 +411,7 @@ class RegionProgram final : public Program::Impl {
     const TensorPtr& t = s.slots[slot];
     WEFT_ICHECK(t, "output {} was not computed", i);
     if (output == t) return;
-    output = OwnCopy(*t);
+    output = OwnCopy(*t, s.variables);
   }
   static bool FitsInto(const Tensor& t, const std::shared_ptr<Tensor>& place) {
     return place && place->is_tensor() && place->dtype() == t.dtype() && place->dims() == t.dims();
@@ -434,13 +434,20 @@ class RegionProgram final : public Program::Impl {
     std::vector<TensorPtr> values;
     for (const Write& w : writes_) {
       TensorPtr value = OnHost({w.value}, s)[0];
+      const Tensor& variable = *s.variables[size_t(VariableAt(w.variable))];
+      WEFT_CHECK(value->dtype() == variable.dtype() && value->dims() == variable.dims(),
+                 kShapeMismatch, "a state variable of the shape {} is assigned a value of {}",
+                 variable.shape().ToString(), value->shape().ToString());
       const bool held = std::any_of(s.variables.begin(), s.variables.end(),
                                     [&](const auto& v) { return v == value; });
       values.push_back(held ? TensorPtr(OwnCopy(*value)) : std::move(value));
     }
     for (size_t k = 0; k < writes_.size(); ++k)
-      for (size_t i = 0; i < variables_at_.size(); ++i)
-        if (variables_at_[i] == writes_[k].variable) CopyContent(*values[k], s.variables[i].get());
+      CopyContent(*values[k], s.variables[size_t(VariableAt(writes_[k].variable))].get());
+  }
+  /// Which variable has that slot.
+  long VariableAt(int slot) const {
+    return std::find(variables_at_.begin(), variables_at_.end(), slot) - variables_at_.begin();
   }
 
   const std::shared_ptr<Backend> device_;  ///< null: on the host
