@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tests/support/code_of.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/json/json.h"
 #include "weft/core/text/text.h"
 #include "weft/support/file.h"
@@ -80,6 +81,17 @@ TEST_CASE("sizes that a pass wrote down follow the numbers that they get when a 
     CHECK(Session(Compile(std::move(g), options)).Run({x, y})[0]->dims() ==
           std::vector<int64_t>{3, 4});
   }
+}
+
+TEST_CASE("sizes that operands of a fused body tell are known in it when a file is read") {
+  const Graph g = LoadModelBytes(
+      "weft 1\ngraph (%x: f32[2, 6]) -> (%y) {\n"
+      "  %p = Constant() {value = tensor i64[4] [0, 24, 0, 0]} : i64[4]\n"
+      "  %y = weft::Fused(%x, %p) body (%0: f32[2, 6], %1: i64[4]) -> (%e) {\n"
+      "    %s = Pad(%0, %1) : f32[2, 30]\n    %e = Sin(%s) : f32[2, 30]\n  } : f32[2, 30]\n}\n",
+      GetModelFormat("weft"));
+  const Graph& body = *g.outputs[0].node->attr<GraphPtr>("body");
+  CHECK(body.GetAttr<ShapeMap>("shape")[body.outputs[0]].ToString() == "[2, 30]");
 }
 
 TEST_CASE("nested bodies end at a depth that the stack holds, whatever the limit says") {

@@ -13,6 +13,7 @@
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/sym/apply.h"
 
@@ -214,13 +215,44 @@ class SizesOfFile {
   std::unordered_map<SymInt, SymInt> stand_ins_;
 };
 
+/// Fused bodies may read sizes that operands tell: the target of a Pad outside of the body.
+Graph WithSizesOfOperands(Graph g) {
+  std::vector<NodePtr> fused;
+  for (const NodePtr& n : g.TopoOrder())
+    if (IsOp(n, builtin::kFused)) fused.push_back(n);
+  if (fused.empty()) return g;
+  const Graph inferred = ProvideTypes(g);
+  const ValueMap values = inferred.AttrOr<ValueMap>("value");
+  const Facts facts = inferred.AttrOr<Facts>("facts");
+  for (const NodePtr& n : fused) {
+    const bool tells = std::any_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
+      const SymTensorPtr* v = e.node ? values.find(inferred.at(e)) : nullptr;
+      return v && *v;
+    });
+    if (!tells) continue;
+    Graph body = *n->attr<GraphPtr>("body");
+    DropDerived(&body);
+    BodyOperands operands;
+    operands.facts = &facts;
+    for (const NodeEntry& e : n->inputs) {
+      const NodeEntry at = e.node ? inferred.at(e) : NodeEntry();
+      const SymTensorPtr* v = at.node ? values.find(at) : nullptr;
+      operands.types.push_back(at.node ? inferred.GetAttr<TypeMap>("dtype")[at] : Type());
+      operands.shapes.push_back(at.node ? inferred.GetAttr<ShapeMap>("shape")[at] : Shape());
+      operands.values.push_back(v ? *v : nullptr);
+    }
+    g.SetAttr(n, "body", std::make_shared<const Graph>(InferBody(std::move(body), operands)));
+  }
+  return g;
+}
+
 }  // namespace
 
 Graph Reinferred(Graph g) {
   const SizesOfFile sizes(g);
   DropDerived(&g);
   sizes.ForgetFacts(&g);
-  return sizes.Follow(Cleaned(std::move(g)));
+  return WithSizesOfOperands(sizes.Follow(Cleaned(std::move(g))));
 }
 
 }  // namespace weft
