@@ -15,7 +15,7 @@
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
-#include "weft/sym/apply.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -91,36 +91,17 @@ Graph Cleaned(Graph g) {
   return g;
 }
 
-/// Shapes with other symbols in the place of some.
-class Renamed final : SymVisitor {
- public:
-  explicit Renamed(const std::unordered_map<SymInt, SymInt>& names) : names_(names) {}
-  Shape Of(const Shape& s) {
-    std::vector<SymInt> dims = s.dims();
-    for (SymInt& d : dims) {
-      if (!d.known()) continue;
-      stack_.clear();
-      VisitPostfix(d, *this);
-      d = stack_.back();
-    }
-    return Shape(std::move(dims));
-  }
-
- private:
-  void Const(int64_t v) override { stack_.emplace_back(v); }
-  void Sym(SymInt symbol) override {
-    const auto it = names_.find(symbol);
-    stack_.push_back(it == names_.end() ? symbol : it->second);
-  }
-  void Op(char op) override {
-    const SymInt b = stack_.back();
-    stack_.pop_back();
-    stack_.back() = ApplySymOp(op, stack_.back(), b);
-  }
-
-  const std::unordered_map<SymInt, SymInt>& names_;
-  std::vector<SymInt> stack_;
-};
+/// The shape with other symbols in the place of some.
+Shape Renamed(const Shape& s, const std::unordered_map<SymInt, SymInt>& names) {
+  std::vector<SymInt> dims = s.dims();
+  for (SymInt& d : dims)
+    if (d.known())
+      d = Substitute(d, [&](SymInt symbol) {
+        const auto it = names.find(symbol);
+        return it == names.end() ? symbol : it->second;
+      });
+  return Shape(std::move(dims));
+}
 
 /// Sizes that depend on data are numbered by inference, which gives them other numbers than the
 /// file: what passes had written down under those of the file (weft::ShapeTensor) follows. Of the
@@ -190,7 +171,7 @@ class SizesOfFile {
     for (const NodePtr& n : g->TopoOrder()) {
       if (!IsOp(n, builtin::kShapeTensor)) continue;
       const Shape was = n->attr<Shape>("dims");
-      if (const Shape now = Renamed(names).Of(was); !now.same(was)) g->SetAttr(n, "dims", now);
+      if (const Shape now = Renamed(was, names); !now.same(was)) g->SetAttr(n, "dims", now);
     }
   }
   /// A symbol that nothing else is called.
@@ -201,12 +182,10 @@ class SizesOfFile {
   }
   /// In sizes of the graph alone.
   bool IsTold(SymInt d) const {
-    if (!d.known()) return false;
-    const std::vector<SymInt> symbols = d.Symbols();
-    return std::none_of(symbols.begin(), symbols.end(), [&](SymInt s) {
-      return std::any_of(stand_ins_.begin(), stand_ins_.end(),
-                         [&](const auto& pair) { return pair.second == s; });
-    });
+    return d.known() && EverySymbol(d, [&](SymInt s) {
+             return std::none_of(stand_ins_.begin(), stand_ins_.end(),
+                                 [&](const auto& pair) { return pair.second == s; });
+           });
   }
 
   const ShapeMap recorded_;

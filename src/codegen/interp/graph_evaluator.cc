@@ -15,6 +15,7 @@
 #include "weft/core/pass/provide.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -259,10 +260,8 @@ class InterpreterEvaluator final : public Evaluator {
   static bool IsKnown(SymInt symbol, const Facts& facts, SymBindings* bindings) {
     if (bindings->count(symbol.symbol_name())) return true;
     const SymInt same = facts.Simplify(symbol);
-    const std::vector<SymInt> symbols = same.Symbols();
-    if (same == symbol || !std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
-          return bindings->count(s.symbol_name()) != 0;
-        }))
+    if (same == symbol ||
+        !EverySymbol(same, [&](SymInt s) { return bindings->count(s.symbol_name()) != 0; }))
       return false;
     (*bindings)[symbol.symbol_name()] = Evaluate(same, *bindings);
     return true;

@@ -9,7 +9,7 @@
 #include "index_form.h"
 #include "nest.h"
 #include "weft/support/check.h"
-#include "weft/sym/apply.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 
@@ -138,9 +138,7 @@ class SymbolTable {
   SymInt Use(SymInt e) {
     if (Known(e) != symbols_.end() || IsLarge(e)) return NumberOf(e);
     for (SymInt s : e.Symbols()) NumberOf(s);
-    Renamer renamer{*this, {}};
-    VisitPostfix(e, renamer);
-    return renamer.stack.back();
+    return Substitute(e, [&](SymInt s) { return KernelSymbol(int(Known(s) - symbols_.begin())); });
   }
   /// The loops of a kernel: those with the most terms are one number each until the product
   /// of all is small.
@@ -173,20 +171,6 @@ class SymbolTable {
     return KernelSymbol(int(it - symbols_.begin()));
   }
 
-  struct Renamer : SymVisitor {
-    Renamer(const SymbolTable& t, std::vector<SymInt> s) : table(t), stack(std::move(s)) {}
-    void Const(int64_t v) override { stack.push_back(v); }
-    void Sym(SymInt symbol) override {
-      stack.push_back(KernelSymbol(int(table.Known(symbol) - table.symbols_.begin())));
-    }
-    void Op(char op) override {
-      const SymInt b = stack.back();
-      stack.pop_back();
-      stack.back() = ApplySymOp(op, stack.back(), b);
-    }
-    const SymbolTable& table;
-    std::vector<SymInt> stack;
-  };
   const Facts& facts_;
   std::vector<SymInt> symbols_;
 };

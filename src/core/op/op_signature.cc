@@ -8,7 +8,7 @@
 #include "weft/core/graph/graph.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
-#include "weft/sym/apply.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -124,35 +124,12 @@ class FormulaReader {
 using Names = std::map<std::string, SymInt>;
 
 /// The value of a formula's expression; unknown where a name of it is.
-class Substitution final : public SymVisitor {
- public:
-  explicit Substitution(const Names& names) : names_(names) {}
-  SymInt Of(SymInt e) {
-    VisitPostfix(e, *this);
-    const SymInt r = stack_.back();
-    stack_.clear();
-    return r;
-  }
-  void Const(int64_t v) override { stack_.push_back(v); }
-  void Sym(SymInt s) override {
-    auto it = names_.find(s.symbol_name());
-    stack_.push_back(it == names_.end() ? SymInt() : it->second);
-  }
-  void Op(char op) override {
-    const SymInt b = stack_.back();
-    stack_.pop_back();
-    SymInt& a = stack_.back();
-    if (!a.known() || !b.known()) {
-      a = SymInt();
-      return;
-    }
-    a = ApplySymOp(op, a, b);
-  }
-
- private:
-  const Names& names_;
-  std::vector<SymInt> stack_;
-};
+SymInt ValueOf(SymInt e, const Names& names) {
+  return Substitute(e, [&](SymInt s) {
+    const auto it = names.find(s.symbol_name());
+    return it == names.end() ? SymInt() : it->second;
+  });
+}
 
 }  // namespace
 
@@ -230,7 +207,6 @@ struct OpSignature::Impl {
         if (dims[size_t(d)].is_const()) lead.set(d, dims[size_t(d)]);
       }
     }
-    Substitution value(names);
     for (int i = 0; i < int(outputs.size()) && i < ctx.num_outputs(); ++i) {
       const Term& t = outputs[size_t(i)];
       if (!t.has_shape) {
@@ -240,7 +216,7 @@ struct OpSignature::Impl {
       if (t.any_lead && !lead_known) continue;
       std::vector<SymInt> dims;
       if (t.any_lead) dims = lead.dims();
-      for (SymInt d : t.dims) dims.push_back(value.Of(d));
+      for (SymInt d : t.dims) dims.push_back(ValueOf(d, names));
       ctx.set_out(i, Shape(std::move(dims)));
     }
   }

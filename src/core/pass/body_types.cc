@@ -11,7 +11,7 @@
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/provide.h"
 #include "weft/core/pass/size_names.h"
-#include "weft/sym/apply.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -114,8 +114,7 @@ std::vector<SymInt> SizesToldBy(const std::vector<Shape>& shapes) {
   return told;
 }
 bool IsTold(SymInt d, const std::vector<SymInt>& told) {
-  const std::vector<SymInt> symbols = d.known() ? d.Symbols() : std::vector<SymInt>();
-  return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+  return !d.known() || EverySymbol(d, [&](SymInt s) {
     return std::find(told.begin(), told.end(), s) != told.end();
   });
 }
@@ -141,9 +140,7 @@ void CarryEqual(const Facts& outer, const std::vector<Shape>& shapes, Facts* inn
   });
   each([&](SymInt d) {
     const SymInt same = outer.Simplify(d);
-    const std::vector<SymInt> symbols = same == d ? std::vector<SymInt>() : same.Symbols();
-    if (same != d &&
-        std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) { return told.count(s) != 0; }))
+    if (same != d && EverySymbol(same, [&](SymInt s) { return told.count(s) != 0; }))
       inner->AddEqual(d, same);
   });
 }
@@ -179,7 +176,7 @@ void ForgetNumbersOf(const BodyOperands& operands, Graph* body) {
 }
 
 /// Sizes as a body was written, by what its operands say that they are now.
-class Renaming final : SymVisitor {
+class Renaming {
  public:
   void Note(const Shape& was, const Shape& now) {
     if (!was.has_rank() || !now.has_rank() || was.rank() != now.rank()) return;
@@ -190,27 +187,16 @@ class Renaming final : SymVisitor {
   void Note(SymInt was, SymInt now) { names_.emplace(was, now); }
   bool empty() const { return names_.empty(); }
   bool has(SymInt symbol) const { return names_.count(symbol) != 0; }
-  SymInt Of(SymInt d) {
+  SymInt Of(SymInt d) const {
     if (!d.known()) return d;
-    stack_.clear();
-    VisitPostfix(d, *this);
-    return stack_.back();
+    return Substitute(d, [&](SymInt symbol) {
+      const auto it = names_.find(symbol);
+      return it == names_.end() ? symbol : it->second;
+    });
   }
 
  private:
-  void Const(int64_t v) override { stack_.emplace_back(v); }
-  void Sym(SymInt symbol) override {
-    const auto it = names_.find(symbol);
-    stack_.push_back(it == names_.end() ? symbol : it->second);
-  }
-  void Op(char op) override {
-    const SymInt b = stack_.back();
-    stack_.pop_back();
-    stack_.back() = ApplySymOp(op, stack_.back(), b);
-  }
-
   std::unordered_map<SymInt, SymInt> names_;
-  std::vector<SymInt> stack_;
 };
 /// A size that is not known any more, and by which a pass wrote something down, is told by a run
 /// under a name of its own.

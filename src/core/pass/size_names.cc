@@ -9,6 +9,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/variable.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -37,9 +38,7 @@ void FollowSizeNames(Graph* graph) {
   if (facts.empty() && resolved.empty()) return;
   const std::unordered_set<SymInt> told = SizesOfInputs(*graph);
   const auto is_told = [&told](SymInt d) {
-    const std::vector<SymInt> symbols = d.Symbols();
-    return std::all_of(symbols.begin(), symbols.end(),
-                       [&](SymInt s) { return told.count(s) != 0; });
+    return EverySymbol(d, [&](SymInt s) { return told.count(s) != 0; });
   };
   for (const NodePtr& n : graph->TopoOrder()) {
     if (!IsOp(n, builtin::kShapeTensor)) continue;

@@ -12,6 +12,7 @@
 #include "weft/core/graph/value_name.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
+#include "weft/sym/symbols.h"
 
 namespace weft::onnx_export {
 namespace {
@@ -211,8 +212,7 @@ void GraphWriter::RestoreDims(const std::string& output, const Shape& shape,
     const std::string& name = names[size_t(k)];
     if (name.empty() || dims->Get(k).has_dim_value() || input_dims_.count(name)) continue;
     const SymInt d = shape.has_rank() && k < shape.rank() ? shape[k] : SymInt();
-    const std::vector<SymInt> symbols = d.known() ? d.Symbols() : std::vector<SymInt>();
-    const bool by_inputs = d.known() && std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+    const bool by_inputs = d.known() && EverySymbol(d, [&](SymInt s) {
                              return input_symbols_.count(s.symbol_name()) != 0;
                            });
     if (by_inputs && model_.options().value_info != ExportOptions::ValueInfo::kDeclared) continue;

@@ -6,6 +6,7 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
 #include "weft/support/check.h"
+#include "weft/sym/symbols.h"
 
 namespace weft::ops {
 
@@ -58,35 +59,13 @@ class Renaming {
   /// Unknown where it has no name outside.
   SymInt Outside(SymInt d) const {
     if (same_ || !d.known()) return d;
-    Renamed renamed(outside_);
-    VisitPostfix(d, renamed);
-    return renamed.stack.back();
+    return Substitute(d, [&](SymInt symbol) {
+      const auto it = outside_.find(symbol);
+      return it == outside_.end() ? SymInt() : it->second;
+    });
   }
 
  private:
-  struct Renamed final : SymVisitor {
-    explicit Renamed(const std::unordered_map<SymInt, SymInt>& n) : names(n) {}
-    void Const(int64_t v) override { stack.emplace_back(v); }
-    void Sym(SymInt symbol) override {
-      const auto it = names.find(symbol);
-      stack.push_back(it == names.end() ? SymInt() : it->second);
-    }
-    void Op(char op) override {
-      const SymInt b = stack.back();
-      stack.pop_back();
-      SymInt& a = stack.back();
-      a = op == '+'   ? a + b
-          : op == '-' ? a - b
-          : op == '*' ? a * b
-          : op == '/' ? FloorDiv(a, b)
-          : op == '%' ? Mod(a, b)
-          : op == 'm' ? Min(a, b)
-          : op == 'M' ? Max(a, b)
-                      : Bcast(a, b);
-    }
-    const std::unordered_map<SymInt, SymInt>& names;
-    std::vector<SymInt> stack;
-  };
   const Facts* const same_;  ///< the body's symbols are those outside; null: they are renamed
   std::unordered_map<SymInt, SymInt> outside_;
 };

@@ -11,6 +11,7 @@
 #include "weft/support/checked.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
+#include "weft/sym/symbols.h"
 
 namespace weft::ops {
 
@@ -28,10 +29,9 @@ InferredBody InferTypes(Graph body, const std::vector<Type>& types) {
 }
 
 bool IsOuter(SymInt d, const std::vector<SymInt>& outer) {
-  if (!d.known()) return false;
-  for (SymInt s : d.Symbols())
-    if (std::find(outer.begin(), outer.end(), s) == outer.end()) return false;
-  return true;
+  return d.known() && EverySymbol(d, [&](SymInt s) {
+           return std::find(outer.begin(), outer.end(), s) != outer.end();
+         });
 }
 std::vector<SymInt> SymbolsOf(const std::vector<Shape>& shapes,
                               const std::vector<SymTensorPtr>& values) {

@@ -23,6 +23,7 @@
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/pass/provide.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -102,8 +103,7 @@ std::optional<Collected> FindCollected(const Graph& g, const NodePtr& loop) {
         for (SymInt x : d.known() ? d.Symbols() : std::vector<SymInt>()) varying.push_back(x);
     }
     const bool same = std::all_of(element.dims().begin(), element.dims().end(), [&](SymInt d) {
-      const std::vector<SymInt> symbols = d.Symbols();
-      return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
+      return EverySymbol(d, [&](SymInt s) {
         return std::find(told.begin(), told.end(), s) != told.end() &&
                std::find(varying.begin(), varying.end(), s) == varying.end();
       });

@@ -23,6 +23,7 @@
 #include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 #include "weft/support/timer.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -244,9 +245,7 @@ class Planner {
         if (d.known() && d.is_symbol()) told.insert(d);
     }
     const auto is_told = [&](SymInt d) {
-      const std::vector<SymInt> symbols = d.Symbols();
-      return std::all_of(symbols.begin(), symbols.end(),
-                         [&](SymInt s) { return told.count(s) != 0; });
+      return EverySymbol(d, [&](SymInt s) { return told.count(s) != 0; });
     };
     std::unordered_map<SymInt, SymInt> names;
     std::vector<SymInt> known(told.begin(), told.end());

@@ -10,6 +10,7 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/rewrite_rule.h"
 #include "weft/core/pass/body_types.h"
+#include "weft/sym/symbols.h"
 
 namespace weft::simplify {
 namespace {
@@ -35,10 +36,8 @@ bool SizesAreOuter(RewriteContext& ctx, const NodePtr& n, const Graph& branch) {
   const Graph body = InferBody(branch, operands);
   const ShapeMap& shapes = body.GetAttr<ShapeMap>("shape");
   const auto is_outer = [&](SymInt d) {
-    const std::vector<SymInt> symbols = d.Symbols();
-    return std::all_of(symbols.begin(), symbols.end(), [&](SymInt s) {
-      return std::find(outer.begin(), outer.end(), s) != outer.end();
-    });
+    return EverySymbol(
+        d, [&](SymInt s) { return std::find(outer.begin(), outer.end(), s) != outer.end(); });
   };
   for (const NodePtr& m : body.TopoOrder()) {
     for (uint32_t i = 0; i < m->num_outputs(); ++i) {
