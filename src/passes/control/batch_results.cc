@@ -137,10 +137,7 @@ class Behind {
   }
   /// What stands for output k of the loop; null where that has gone.
   NodeEntry Result(size_t k) const { return results_[k]; }
-  void Replace(const std::vector<NodeEntry>& to) {
-    g_.ReplaceNode(parts_.node, to);
-    g_.Erase(parts_.node);  // one with an effect would live on, and run too
-  }
+  void Replace(const std::vector<NodeEntry>& to) { ReplaceLoop(g_, parts_.node, to); }
 
  private:
   Graph& g_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "loop_parts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
@@ -27,10 +28,9 @@ Ints Extended(Ints list, size_t count, size_t more) {
 
 BodyExit::BodyExit(Graph& graph, const NodePtr& loop, Graph body)
     : graph_(graph), loop_(loop), body_(std::move(body)) {
-  const bool scan = IsOp(loop, "Scan");
-  first_capture_ = loop->num_inputs() - size_t(loop->attr<int64_t>("num_captures"));
-  first_slice_ =
-      scan ? first_capture_ - size_t(loop->attr<int64_t>("num_scan_inputs")) : first_capture_;
+  const LoopParts parts(loop);
+  first_capture_ = parts.first_capture();
+  first_slice_ = parts.first_slice();
   for (size_t i = first_slice_; i < body_.inputs().size(); ++i)
     outside_[NodeEntry(body_.inputs()[i]).key()] = {
         loop->inputs[i], i < first_capture_ ? BodyRole::kSlice : BodyRole::kInvariant};
@@ -88,10 +88,7 @@ void BodyExit::Finish() {
   }
   attrs["body"] = std::make_shared<const Graph>(std::move(body_));
   const NodePtr made = graph_.AddNode(loop_->op(), operands, std::move(attrs), loop_->attrs.name);
-  std::vector<NodeEntry> results;
-  for (uint32_t k = 0; k < loop_->num_outputs(); ++k) results.emplace_back(made, k);
-  graph_.ReplaceNode(loop_, results);
-  graph_.Erase(loop_);  // one with an effect would live on, and run too
+  ReplaceLoop(graph_, loop_, made);
 }
 
 Graph LeaveLoops(Graph g, const std::vector<std::string>& names,

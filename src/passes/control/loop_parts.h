@@ -29,6 +29,11 @@ struct LoopParts {
   size_t first_capture() const { return first_slice() + slices; }
   size_t first_result() const { return first_output + states; }  ///< of the body's outputs
   int64_t slice_axis(size_t k) const { return Entry("scan_input_axes", k); }
+  /// From the front, of an operand of that rank.
+  int slice_axis(size_t k, int rank) const {
+    const auto axis = int(slice_axis(k));
+    return axis < 0 ? axis + rank : axis;
+  }
   int64_t slice_direction(size_t k) const { return Entry("scan_input_directions", k); }
   int64_t result_axis(size_t k) const { return Entry("scan_output_axes", k); }
   int64_t result_direction(size_t k) const { return Entry("scan_output_directions", k); }
@@ -41,6 +46,19 @@ struct LoopParts {
     return k < all.size() ? all[k] : 0;
   }
 };
+
+/// A node takes the place of a loop: of outputs of the loop, `to`. The loop goes at once: one with an
+/// effect would live on, and run too.
+inline void ReplaceLoop(Graph& g, const NodePtr& loop, const std::vector<NodeEntry>& to) {
+  g.ReplaceNode(loop, to);
+  g.Erase(loop);
+}
+/// The same of a node with as many outputs.
+inline void ReplaceLoop(Graph& g, const NodePtr& loop, const NodePtr& made) {
+  std::vector<NodeEntry> to;
+  for (uint32_t k = 0; k < loop->num_outputs(); ++k) to.emplace_back(made, k);
+  ReplaceLoop(g, loop, to);
+}
 
 /// Sets a list of `scan_...` axes or directions, or takes it away where it says what is the case
 /// without it.

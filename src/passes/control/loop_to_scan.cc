@@ -19,6 +19,7 @@
 #include <optional>
 #include <tuple>
 
+#include "loop_parts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -47,8 +48,8 @@ class Converter {
         shapes_(body_.GetAttr<ShapeMap>("shape")),
         types_(body_.GetAttr<TypeMap>("dtype")),
         values_(body_.AttrOr<ValueMap>("value")),
-        captures_(size_t(loop->attr<int64_t>("num_captures"))),
-        states_(loop->num_inputs() - 2 - captures_) {}
+        captures_(LoopParts(loop).captures),
+        states_(LoopParts(loop).states) {}
 
   bool Can() {
     if (HasEffect(loop_) || !KeepsStates()) return false;
@@ -90,10 +91,7 @@ class Converter {
                          {"num_scan_inputs", int64_t(slices_.size())},
                          {"num_captures", int64_t(captures_)}};
     const NodePtr made = g_.AddNode("Scan", operands, attrs, loop_->attrs.name);
-    std::vector<NodeEntry> results;
-    for (uint32_t k = 0; k < loop_->num_outputs(); ++k) results.emplace_back(made, k);
-    g_.ReplaceNode(loop_, results);
-    g_.Erase(loop_);
+    ReplaceLoop(g_, loop_, made);
   }
   int64_t num_selected() const { return int64_t(selected_.size()); }
 

@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "loop_parts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -63,14 +64,10 @@ std::optional<LoopWork> WorkOf(const NodePtr& n, const ShapeMap& shapes, const T
       work.step = std::min(work.step + *ops, kFar);
     }
   }
-  const size_t slice = n->num_inputs() - size_t(n->attr<int64_t>("num_captures") +
-                                                n->attr<int64_t>("num_scan_inputs"));
-  const Shape& x = shapes[n->inputs[slice]];
-  int64_t axis = 0;
-  if (n->has_attr("scan_input_axes") && !n->attr<Ints>("scan_input_axes").empty())
-    axis = n->attr<Ints>("scan_input_axes")[0];
+  const LoopParts scan(n);
+  const Shape& x = shapes[n->inputs[scan.first_slice()]];
   if (!x.is_static() || x.rank() == 0) return std::nullopt;
-  work.trips = x[int(axis < 0 ? axis + x.rank() : axis)].value();
+  work.trips = x[scan.slice_axis(0, x.rank())].value();
   return work;
 }
 
@@ -124,8 +121,7 @@ void Pair(Graph& g, const LoopWork& a, const LoopWork& b) {
   for (const NodePtr& n : {a.node, b.node}) {
     std::vector<NodeEntry> results;
     for (uint32_t k = 0; k < n->num_outputs(); ++k) results.emplace_back(made, at++);
-    g.ReplaceNode(n, results);
-    g.Erase(n);
+    ReplaceLoop(g, n, results);
   }
 }
 

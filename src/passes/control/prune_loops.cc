@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "loop_parts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -27,12 +28,11 @@ namespace {
 class Pruner {
  public:
   Pruner(Graph& g, const NodePtr& n) : g_(g), n_(n), body_(*n->attr<GraphPtr>("body")) {
-    const bool loop = IsOp(n, "Loop");
-    first_state_ = loop ? 2 : 0;
-    first_output_ = loop ? 1 : 0;
-    captures_ = size_t(n->attr<int64_t>("num_captures"));
-    slices_ = loop ? 0 : size_t(n->attr<int64_t>("num_scan_inputs"));
-    states_ = n->num_inputs() - first_state_ - captures_ - slices_;
+    const LoopParts parts(n);
+    first_state_ = parts.first_state;
+    first_output_ = parts.first_output;
+    slices_ = parts.slices;
+    states_ = parts.states;
     stays_.assign(n->num_inputs(), true);
     tells_.assign(n->num_inputs(), false);
     given_.assign(n->num_outputs(), false);
@@ -90,8 +90,7 @@ class Pruner {
     std::vector<NodeEntry> to(n_->num_outputs());
     for (uint32_t k = 0, at = 0; k < n_->num_outputs(); ++k)
       if (given_[k]) to[k] = NodeEntry(made, at++);
-    g_.ReplaceNode(n_, to);
-    g_.Erase(n_);  // one with an effect would live on, and run too
+    ReplaceLoop(g_, n_, to);
   }
   int64_t dropped() const {
     return std::count(stays_.begin(), stays_.end(), false) +
@@ -161,11 +160,7 @@ class Pruner {
   }
   /// The axis that a slice has no more.
   int CutAxis(size_t operand, int rank) const {
-    if (!n_->has_attr("scan_input_axes")) return 0;
-    const Ints& axes = n_->attr<Ints>("scan_input_axes");
-    const size_t k = operand - first_state_ - states_;
-    const int64_t axis = k < axes.size() ? axes[k] : 0;
-    return int(axis < 0 ? axis + rank : axis);
+    return LoopParts(n_).slice_axis(operand - first_state_ - states_, rank);
   }
   std::vector<SymInt> Told() const {
     std::vector<SymInt> told;
@@ -190,7 +185,7 @@ class Pruner {
   Graph& g_;
   const NodePtr n_;
   Graph body_;
-  size_t first_state_, first_output_, states_, slices_, captures_;
+  size_t first_state_, first_output_, states_, slices_;
   std::vector<bool> stays_;  ///< by operand
   std::vector<bool> tells_;  ///< by operand: stays for a size that no other one has
   std::vector<bool> given_;  ///< by output of the node

@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 
+#include "loop_parts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/body_types.h"
@@ -38,9 +39,6 @@ struct Collected {
   int element_rank = 0;
 };
 
-size_t StatesOf(const NodePtr& loop) {
-  return loop->num_inputs() - kFirstState - size_t(loop->attr<int64_t>("num_captures"));
-}
 /// Every use of the entry, none of them a control edge or an output of the graph.
 std::optional<std::vector<NodePtr>> UsersOf(const Graph& g, const NodeEntry& e) {
   std::vector<NodePtr> users;
@@ -69,7 +67,7 @@ NodePtr FindInsert(const Graph& body, size_t state) {
 
 std::optional<Collected> FindCollected(const Graph& g, const NodePtr& loop) {
   const Graph& body = *loop->attr<GraphPtr>("body");
-  for (size_t k = 0; k < StatesOf(loop); ++k) {
+  for (size_t k = 0; k < LoopParts(loop).states; ++k) {
     const NodeEntry begin = loop->inputs[kFirstState + k];
     if (!begin.node || !IsOp(begin.node, "SequenceEmpty")) continue;
     const NodePtr insert = FindInsert(body, k);
@@ -95,7 +93,7 @@ std::optional<Collected> FindCollected(const Graph& g, const NodePtr& loop) {
     // A state that changes its shape has the names of its first one inside, too.
     std::vector<SymInt> varying;
     const ShapeMap& inside = typed.GetAttr<ShapeMap>("shape");
-    for (size_t s = 0; s < StatesOf(loop); ++s) {
+    for (size_t s = 0; s < LoopParts(loop).states; ++s) {
       const NodeEntry e = loop->inputs[kFirstState + s];
       if (e.node && shapes[e].same(shapes[NodeEntry(loop, uint32_t(s))])) continue;
       const Shape& state = inside[NodeEntry(typed.inputs()[kFirstState + s])];
@@ -184,8 +182,7 @@ void StackElements(Graph& g, const Collected& c) {
   std::vector<NodeEntry> to;
   for (uint32_t k = 0; k < c.loop->num_outputs(); ++k)
     to.push_back(k == c.state ? NodeEntry() : NodeEntry(made, k < c.state ? k : k - 1));
-  g.ReplaceNode(c.loop, to);
-  g.Erase(c.loop);
+  ReplaceLoop(g, c.loop, to);
 }
 
 Graph SequenceToTensor(Graph g, PassContext& ctx) {

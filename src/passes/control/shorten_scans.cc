@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "loop_parts.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/codegen/lower/lower.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -31,12 +32,6 @@
 
 namespace weft {
 namespace {
-
-int64_t EntryOr(const NodePtr& n, const char* name, size_t i) {
-  if (!n->has_attr(name)) return 0;
-  const Ints& list = n->attr<Ints>(name);
-  return i < list.size() ? list[i] : 0;
-}
 
 /// Which positions along an axis of a tensor are read in the end.
 class Positions {
@@ -113,8 +108,8 @@ class Positions {
 
 /// A Scan that can end early.
 struct Cut {
-  NodePtr scan;
-  size_t states = 0, slices = 0;
+  explicit Cut(const NodePtr& n) : scan(n) {}
+  LoopParts scan;
   int64_t length = 0, needed = 0;
   std::vector<int> slice_axes, result_axes;
 };
@@ -122,32 +117,29 @@ struct Cut {
 std::optional<Cut> FindCut(const Graph& g, const NodePtr& n) {
   if (!IsOp(n, "Scan") || HasEffect(n)) return std::nullopt;
   const auto& shapes = g.GetAttr<ShapeMap>("shape");
-  Cut c;
-  c.scan = n;
-  c.slices = size_t(n->attr<int64_t>("num_scan_inputs"));
-  c.states = n->num_inputs() - c.slices - size_t(n->attr<int64_t>("num_captures"));
-  for (uint32_t k = 0; k < c.states; ++k) {
+  Cut c(n);
+  const LoopParts& scan = c.scan;
+  for (uint32_t k = 0; k < scan.states; ++k) {
     const NodeEntry state(n, k);
     for (const Use& u : n->uses())
       if (u.control || u.user->inputs[u.slot] == state) return std::nullopt;
     for (const NodeEntry& e : g.outputs)
       if (e == state) return std::nullopt;
   }
-  for (size_t k = 0; k < c.slices; ++k) {
-    const Shape& x = shapes[n->inputs[c.states + k]];
+  for (size_t k = 0; k < scan.slices; ++k) {
+    const Shape& x = shapes[n->inputs[scan.first_slice() + k]];
     if (!x.is_static() || x.rank() == 0) return std::nullopt;
-    const auto axis = int(EntryOr(n, "scan_input_axes", k));
-    c.slice_axes.push_back(axis < 0 ? axis + x.rank() : axis);
+    c.slice_axes.push_back(scan.slice_axis(k, x.rank()));
     c.length = x[c.slice_axes.back()].value();
   }
-  for (uint32_t k = uint32_t(c.states); k < n->num_outputs(); ++k) {
+  for (uint32_t k = uint32_t(scan.states); k < n->num_outputs(); ++k) {
     const Shape& y = shapes[NodeEntry(n, k)];
     if (!y.is_static()) return std::nullopt;
-    const auto axis = int(EntryOr(n, "scan_output_axes", k - c.states));
+    const auto axis = int(scan.result_axis(k - scan.states));
     c.result_axes.push_back(axis < 0 ? axis + y.rank() : axis);
     Positions positions(g);
     if (!positions.Find(NodeEntry(n, k), c.result_axes.back())) return std::nullopt;
-    const bool backward = EntryOr(n, "scan_output_directions", k - c.states) == 1;
+    const bool backward = scan.result_direction(k - scan.states) == 1;
     for (const int64_t at : positions.read()) {
       if (at < 0 || at >= c.length) return std::nullopt;
       c.needed = std::max(c.needed, (backward ? c.length - 1 - at : at) + 1);
@@ -216,25 +208,25 @@ class Slicer {
 };
 
 void ShortenScan(Graph& g, const ShapeMap& shapes, const Cut& c) {
-  const NodePtr& n = c.scan;
+  const LoopParts& scan = c.scan;
+  const NodePtr& n = scan.node;
   std::vector<NodeEntry> operands(n->inputs.begin(), n->inputs.end());
-  for (size_t k = 0; k < c.slices; ++k) {
-    const bool backward = EntryOr(n, "scan_input_directions", k) == 1;
+  for (size_t k = 0; k < scan.slices; ++k) {
+    const bool backward = scan.slice_direction(k) == 1;
     const int64_t begin = backward ? c.length - c.needed : 0;
-    NodeEntry& e = operands[c.states + k];
+    NodeEntry& e = operands[scan.first_slice() + k];
     e = Slicer(g, shapes).Slice(e, c.slice_axes[k], begin, begin + c.needed);
   }
   const NodePtr made = g.AddNode(n->op(), operands, n->attrs.dict, n->attrs.name);
-  std::vector<NodeEntry> results(c.states);
-  for (uint32_t k = uint32_t(c.states); k < n->num_outputs(); ++k) {
-    const bool backward = EntryOr(n, "scan_output_directions", k - c.states) == 1;
+  std::vector<NodeEntry> results(scan.states);
+  for (uint32_t k = uint32_t(scan.states); k < n->num_outputs(); ++k) {
+    const bool backward = scan.result_direction(k - scan.states) == 1;
     const size_t rank = size_t(shapes[NodeEntry(n, k)].rank());
     std::vector<int64_t> pads(2 * rank, 0);
-    pads[size_t(c.result_axes[k - c.states]) + (backward ? 0 : rank)] = c.length - c.needed;
+    pads[size_t(c.result_axes[k - scan.states]) + (backward ? 0 : rank)] = c.length - c.needed;
     results.emplace_back(g.AddNode("Pad", {NodeEntry(made, k), g.AddConstant(Tensor::Ints(pads))}));
   }
-  g.ReplaceNode(n, results);
-  g.Erase(n);
+  ReplaceLoop(g, n, results);
 }
 
 Graph ShortenScans(Graph g, PassContext& ctx) {

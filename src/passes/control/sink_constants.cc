@@ -12,6 +12,7 @@
 /// the file has such a constant once for each body: this comes when a program is made.
 #include <memory>
 
+#include "loop_parts.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
@@ -85,8 +86,7 @@ bool Sink(Graph& g, const NodePtr& n, ShapeMap* shapes, PassContext& ctx) {
     results.emplace_back(made, k);
     if (const Shape* s = shapes->find(NodeEntry(n, k))) shapes->set(results[k], Shape(*s));
   }
-  g.ReplaceNode(n, results);
-  g.Erase(n);  // one with an effect would live on, and run too
+  ReplaceLoop(g, n, results);
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "loop_parts.h"
 #include "weft/codegen/lower/lower.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -91,10 +92,13 @@ class RowAxes {
   std::unordered_map<EntryKey, int> axes_;
 };
 
-bool IsFirstAxis(const NodePtr& n, const char* name) {
-  if (!n->has_attr(name)) return true;
-  const Ints& list = n->attr<Ints>(name);
-  return std::all_of(list.begin(), list.end(), [](int64_t v) { return v == 0; });
+/// Slices and results lie one behind the other.
+bool UsesFirstAxes(const LoopParts& scan) {
+  for (size_t k = 0; k < scan.slices; ++k)
+    if (scan.slice_axis(k) != 0) return false;
+  for (size_t k = 0; k < scan.results; ++k)
+    if (scan.result_axis(k) != 0) return false;
+  return true;
 }
 
 /// The shape with rows [0, parts of it).
@@ -109,9 +113,7 @@ bool IsInWholeBytes(const Type& t) {
 }
 
 /// Into how many parts it can be cut, at most `most`, each of `least` rows or more; 1: it cannot.
-int64_t PartsOf(const NodePtr& scan, const Graph& body, int64_t most, int64_t least) {
-  const size_t captures = size_t(scan->attr<int64_t>("num_captures")),
-               with_rows = body.inputs().size() - captures;
+int64_t PartsOf(const LoopParts& scan, const Graph& body, int64_t most, int64_t least) {
   const auto& shapes = body.GetAttr<ShapeMap>("shape");
   const auto& types = body.GetAttr<TypeMap>("dtype");
   int64_t rows = -1;
@@ -123,7 +125,7 @@ int64_t PartsOf(const NodePtr& scan, const Graph& body, int64_t most, int64_t le
     const Shape& s = shapes[e];
     return s.rank() > 0 && (rows < 0 || s[0].is(rows));
   };
-  for (size_t i = 0; i < with_rows; ++i) {
+  for (size_t i = 0; i < scan.first_capture(); ++i) {
     const NodeEntry e(body.inputs()[i]);
     if (!has_rows(e)) return 1;
     rows = shapes[e][0].value();
@@ -168,12 +170,12 @@ Graph SplitRows(Graph g, PassContext& ctx) {
   if (most <= 1) return g;
   std::vector<std::pair<NodePtr, int64_t>> split;
   for (const NodePtr& n : g.TopoOrder()) {
-    if (!IsOp(n, "Scan") || n->has_attr("parts") || !IsFirstAxis(n, "scan_input_axes") ||
-        !IsFirstAxis(n, "scan_output_axes"))
-      continue;
-    const int64_t parts =
-        PartsOf(n, TypedBody(n, "body", g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype")),
-                most, least);
+    if (!IsOp(n, "Scan") || n->has_attr("parts")) continue;
+    const LoopParts scan(n);
+    if (!UsesFirstAxes(scan)) continue;
+    const int64_t parts = PartsOf(
+        scan, TypedBody(n, "body", g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype")), most,
+        least);
     if (parts > 1 && ctx.Fuel("split", n)) split.emplace_back(n, parts);
   }
   for (const auto& [n, parts] : split) {
@@ -184,10 +186,7 @@ Graph SplitRows(Graph g, PassContext& ctx) {
     for (const char* attr : {"shape", "value"}) body.DropAttr(attr);
     attrs["body"] = std::make_shared<const Graph>(std::move(body));
     const NodePtr made = g.AddNode(n->op(), n->inputs, std::move(attrs), n->attrs.name);
-    std::vector<NodeEntry> results;
-    for (uint32_t k = 0; k < n->num_outputs(); ++k) results.emplace_back(made, k);
-    g.ReplaceNode(n, results);
-    g.Erase(n);
+    ReplaceLoop(g, n, made);
     ctx.Count("split");
   }
   return g;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "loop_parts.h"
 #include "passes/rewrite/inline_body.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -28,29 +29,17 @@
 namespace weft {
 namespace {
 
-int64_t EntryOr(const NodePtr& n, const char* name, size_t i) {
-  if (!n->has_attr(name)) return 0;
-  const Ints& list = n->attr<Ints>(name);
-  return i < list.size() ? list[i] : 0;
-}
-
 class Unroller {
  public:
   Unroller(Graph& g, const NodePtr& scan, Graph body)
-      : g_(g),
-        scan_(scan),
-        body_(std::move(body)),
-        slices_(size_t(scan->attr<int64_t>("num_scan_inputs"))),
-        captures_(size_t(scan->attr<int64_t>("num_captures"))),
-        states_(scan->num_inputs() - slices_ - captures_) {}
+      : g_(g), scan_(scan), body_(std::move(body)) {}
 
   /// Looks at the graph as it was given; after this it may have changed around the node.
   bool Can(const ShapeMap& shapes, int64_t most_trips, int64_t most_nodes, int64_t most_elements) {
-    for (size_t k = 0; k < slices_; ++k) {
-      const Shape& x = shapes[scan_->inputs[states_ + k]];
+    for (size_t k = 0; k < scan_.slices; ++k) {
+      const Shape& x = shapes[scan_.node->inputs[scan_.first_slice() + k]];
       if (!x.has_rank() || x.rank() == 0) return false;
-      const int64_t axis = EntryOr(scan_, "scan_input_axes", k);
-      axes_.push_back(axis < 0 ? axis + x.rank() : axis);
+      axes_.push_back(scan_.slice_axis(k, x.rank()));
       const SymInt length = x[int(axes_.back())];
       if (length.known() && length.is_const()) trips_ = length.value();
     }
@@ -71,40 +60,40 @@ class Unroller {
     return trips_ > 0 && trips_ <= most_trips && nodes <= most_nodes / trips_ && CanInline(body_);
   }
   void Apply() {
-    std::vector<NodeEntry> states(scan_->inputs.begin(), scan_->inputs.begin() + long(states_));
-    std::vector<std::vector<NodeEntry>> results(scan_->num_outputs() - states_);
+    const std::vector<NodeEntry> inputs(scan_.node->inputs.begin(), scan_.node->inputs.end());
+    std::vector<NodeEntry> states(inputs.begin(), inputs.begin() + long(scan_.states));
+    std::vector<std::vector<NodeEntry>> results(scan_.results);
     for (int64_t t = 0; t < trips_; ++t) {
       std::vector<NodeEntry> operands = states;
-      for (size_t k = 0; k < slices_; ++k) operands.push_back(SliceAt(k, t));
-      operands.insert(operands.end(), scan_->inputs.end() - long(captures_), scan_->inputs.end());
+      for (size_t k = 0; k < scan_.slices; ++k) operands.push_back(SliceAt(k, t));
+      operands.insert(operands.end(), inputs.end() - long(scan_.captures), inputs.end());
       const std::vector<NodeEntry> out = InlineBody(g_, body_, operands);
-      std::copy(out.begin(), out.begin() + long(states_), states.begin());
-      for (size_t k = 0; k < results.size(); ++k) results[k].push_back(out[states_ + k]);
+      std::copy(out.begin(), out.begin() + long(scan_.states), states.begin());
+      for (size_t k = 0; k < results.size(); ++k) results[k].push_back(out[scan_.states + k]);
     }
     for (size_t k = 0; k < results.size(); ++k) states.push_back(Stacked(k, results[k]));
-    g_.ReplaceNode(scan_, states);
-    g_.Erase(scan_);
+    ReplaceLoop(g_, scan_.node, states);
   }
 
  private:
   NodeEntry SliceAt(size_t k, int64_t t) {
-    const bool backward = EntryOr(scan_, "scan_input_directions", k) == 1;
+    const bool backward = scan_.slice_direction(k) == 1;
     const NodeEntry at =
         g_.AddConstant(Tensor::Scalar(DType::kI64, double(backward ? trips_ - 1 - t : t)));
-    return NodeEntry(g_.AddNode("Gather", {scan_->inputs[states_ + k], at}, {{"axis", axes_[k]}}));
+    return NodeEntry(g_.AddNode("Gather", {scan_.node->inputs[scan_.first_slice() + k], at},
+                                {{"axis", axes_[k]}}));
   }
   NodeEntry Stacked(size_t k, std::vector<NodeEntry> all) {
-    const int64_t axis = EntryOr(scan_, "scan_output_axes", k);
-    if (EntryOr(scan_, "scan_output_directions", k) == 1) std::reverse(all.begin(), all.end());
+    const int64_t axis = scan_.result_axis(k);
+    if (scan_.result_direction(k) == 1) std::reverse(all.begin(), all.end());
     for (NodeEntry& e : all)
       e = NodeEntry(g_.AddNode("Unsqueeze", {e, g_.AddConstant(Tensor::Ints({axis}))}));
     return all.size() == 1 ? all[0] : NodeEntry(g_.AddNode("Concat", all, {{"axis", axis}}));
   }
 
   Graph& g_;
-  const NodePtr scan_;
+  const LoopParts scan_;
   const Graph body_;
-  const size_t slices_, captures_, states_;
   int64_t trips_ = 0;
   std::vector<int64_t> axes_;  ///< of the slices
 };
