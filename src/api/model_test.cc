@@ -87,11 +87,19 @@ TEST_CASE("sizes that operands of a fused body tell are known in it when a file 
   const Graph g = LoadModelBytes(
       "weft 1\ngraph (%x: f32[2, 6]) -> (%y) {\n"
       "  %p = Constant() {value = tensor i64[4] [0, 24, 0, 0]} : i64[4]\n"
-      "  %y = weft::Fused(%x, %p) body (%0: f32[2, 6], %1: i64[4]) -> (%e) {\n"
-      "    %s = Pad(%0, %1) : f32[2, 30]\n    %e = Sin(%s) : f32[2, 30]\n  } : f32[2, 30]\n}\n",
+      "  %a = weft::Fused(%x, %p) body (%0: f32[2, 6], %1: i64[4]) -> (%e) {\n"
+      "    %s = Pad(%0, %1) : f32[2, 30]\n    %e = Sin(%s) : f32[2, 30]\n  } : f32[2, 30]\n"
+      "  %q = Constant() {value = tensor i64[4] [0, 1, 0, 0]} : i64[4]\n"
+      "  %y = weft::Fused(%a, %q) body (%0: f32[2, 30], %1: i64[4]) -> (%e) {\n"
+      "    %s = Pad(%0, %1) : f32[2, 31]\n    %e = Tanh(%s) : f32[2, 31]\n  } : f32[2, 31]\n}\n",
       GetModelFormat("weft"));
-  const Graph& body = *g.outputs[0].node->attr<GraphPtr>("body");
-  CHECK(body.GetAttr<ShapeMap>("shape")[body.outputs[0]].ToString() == "[2, 30]");
+  // Behind another one, whose result hangs on what its own operands tell.
+  const NodePtr last = g.outputs[0].node;
+  for (const auto& [n, shape] :
+       {std::pair{last->inputs[0].node, "[2, 30]"}, std::pair{last, "[2, 31]"}}) {
+    const Graph& body = *n->attr<GraphPtr>("body");
+    CHECK(body.GetAttr<ShapeMap>("shape")[body.outputs[0]].ToString() == shape);
+  }
 }
 
 TEST_CASE("nested bodies end at a depth that the stack holds, whatever the limit says") {

@@ -196,31 +196,24 @@ class SizesOfFile {
 
 /// Fused bodies may read sizes that operands tell: the target of a Pad outside of the body.
 Graph WithSizesOfOperands(Graph g) {
-  std::vector<NodePtr> fused;
+  std::vector<NodePtr> open;
   for (const NodePtr& n : g.TopoOrder())
-    if (IsOp(n, builtin::kFused)) fused.push_back(n);
-  if (fused.empty()) return g;
-  const Graph inferred = ProvideTypes(g);
-  const ValueMap values = inferred.AttrOr<ValueMap>("value");
-  const Facts facts = inferred.AttrOr<Facts>("facts");
-  for (const NodePtr& n : fused) {
-    const bool tells = std::any_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
-      const SymTensorPtr* v = e.node ? values.find(inferred.at(e)) : nullptr;
-      return v && *v;
-    });
-    if (!tells) continue;
+    if (IsOp(n, builtin::kFused) && !TellsItsSizes(*n->attr<GraphPtr>("body"))) open.push_back(n);
+  if (open.empty()) return g;
+  Graph inferred = ProvideTypes(g);
+  for (const NodePtr& n : open) {
+    const NodePtr at = inferred.at(n);
     Graph body = *n->attr<GraphPtr>("body");
     DropDerived(&body);
-    BodyOperands operands;
-    operands.facts = &facts;
-    for (const NodeEntry& e : n->inputs) {
-      const NodeEntry at = e.node ? inferred.at(e) : NodeEntry();
-      const SymTensorPtr* v = at.node ? values.find(at) : nullptr;
-      operands.types.push_back(at.node ? inferred.GetAttr<TypeMap>("dtype")[at] : Type());
-      operands.shapes.push_back(at.node ? inferred.GetAttr<ShapeMap>("shape")[at] : Shape());
-      operands.values.push_back(v ? *v : nullptr);
-    }
-    g.SetAttr(n, "body", std::make_shared<const Graph>(InferBody(std::move(body), operands)));
+    inferred.SetAttr(at, "body", std::make_shared<const Graph>(std::move(body)));
+    const ValueMap values = inferred.AttrOr<ValueMap>("value");
+    const Facts facts = inferred.AttrOr<Facts>("facts");
+    const auto known = std::make_shared<const Graph>(
+        TypedBody(at, "body", inferred.GetAttr<ShapeMap>("shape"),
+                  inferred.GetAttr<TypeMap>("dtype"), &values, &facts));
+    g.SetAttr(n, "body", known);
+    inferred.SetAttr(at, "body", known);
+    inferred = ProvideTypes(std::move(inferred));  // those behind it may read what it tells
   }
   return g;
 }

@@ -47,8 +47,8 @@ struct LoopParts {
   }
 };
 
-/// A node takes the place of a loop: of outputs of the loop, `to`. The loop goes at once: one with an
-/// effect would live on, and run too.
+/// `to` takes the place of the outputs of a loop, which goes at once: one with an effect would live
+/// on, and run too.
 inline void ReplaceLoop(Graph& g, const NodePtr& loop, const std::vector<NodeEntry>& to) {
   g.ReplaceNode(loop, to);
   g.Erase(loop);
