@@ -4,6 +4,7 @@
 #include <string>
 
 #include "weft/core/graph/repeatable.h"
+#include "weft/core/op/attr_hash.h"
 #include "weft/core/op/op.h"
 #include "weft/support/hash.h"
 
@@ -37,17 +38,7 @@ uint32_t ValueNumbers::Of(const TensorPtr& value) {
 
 uint64_t ValueNumbers::AttrHash(const NodePtr& n) {
   uint64_t& hash = hashes_[n.get()];
-  if (hash != 0) return hash;
-  Hasher h;
-  h.Add(std::string_view(n->op()->name));
-  for (const auto& [name, value] : n->attrs.dict) {
-    h.Add(std::string_view(name));
-    if (value.is<TensorPtr>())
-      h.Add(value.get<TensorPtr>()->ContentHash());
-    else if (!value.is<GraphPtr>())
-      h.Add(std::string_view(std::string(value)));
-  }
-  return hash = h.Finish().lo;
+  return hash != 0 ? hash : hash = HashOfAttrs(n);
 }
 
 }  // namespace weft

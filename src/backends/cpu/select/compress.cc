@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "along_axis.h"
 #include "backends/cpu/util/threads.h"
 #include "backends/shared/node_attrs.h"
 #include "bit_masks.h"
@@ -50,19 +51,9 @@ bool RunCompress(const NodePtr& n, const std::vector<TensorPtr>& in, int threads
   if (DTypeBits(x.dtype()) < 8 || x.dtype() == DType::kString) return false;
   WEFT_CHECK(condition.rank() == 1, kShapeMismatch, "{}: condition must have rank 1, got {}",
              n->Describe(), condition.shape().ToString());
-  int64_t before = 1, extent = x.num_elements(), inner = 1;
-  std::vector<int64_t> dims{0};
-  size_t axis = 0;
-  // Absent: of x flattened; the least number says so to whoever asks for the parameter.
-  if (const int64_t given = IntAttr(n, "axis", INT64_MIN); given != INT64_MIN) {
-    WEFT_CHECK(given >= -x.rank() && given < x.rank(), kBadAttribute, "{}: axis {} of rank {}",
-               n->Describe(), given, x.rank());
-    axis = size_t(given < 0 ? given + x.rank() : given);
-    dims = x.dims();
-    extent = dims[axis];
-    for (size_t k = 0; k < axis; ++k) before = CheckedMul(before, dims[k]);
-    for (size_t k = axis + 1; k < dims.size(); ++k) inner = CheckedMul(inner, dims[k]);
-  }
+  const AlongAxis of(n, x);
+  const int64_t before = of.before, extent = of.extent;
+  std::vector<int64_t> dims = of.dims;
   const int64_t given = condition.num_elements();
   WEFT_CHECK(given <= extent, kShapeMismatch, "{}: {} conditions for an axis of size {}",
              n->Describe(), given, extent);
@@ -71,8 +62,8 @@ bool RunCompress(const NodePtr& n, const std::vector<TensorPtr>& in, int threads
   const std::vector<MaskPiece> pieces =
       MaskInPieces(DType::kBool, condition.data(), given, threads, masks);
   const int64_t count = pieces.back().before + pieces.back().count;
-  dims[axis] = count;
-  const int64_t width = DTypeBytes(x.dtype(), 1), slice = CheckedMul(inner, width);
+  dims[of.axis] = count;
+  const int64_t width = DTypeBytes(x.dtype(), 1), slice = CheckedMul(of.inner, width);
   auto* y = static_cast<char*>(results->Place(0, x.dtype(), dims));
   const auto* from = static_cast<const char*>(x.data());
   if (count == 0 || before == 0 || slice == 0) return true;

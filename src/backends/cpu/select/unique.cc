@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "along_axis.h"
 #include "backends/shared/node_attrs.h"
 #include "ordered_keys.h"
 #include "sort_items.h"
@@ -104,11 +105,6 @@ void GroupSorted(int64_t n, const Next& next, const Same& same, Groups* g,
   std::iota(rank->begin(), rank->end(), 0u);
 }
 
-struct UniqueShape {
-  int64_t before = 1, extent = 1, inner = 1;
-  int64_t slice() const { return CheckedMul(before, inner); }
-};
-
 /// Groups, and their order: rank[k] is the group that comes k-th by value.
 template <class Element>
 void GroupElements(const typename Element::Storage* x, int64_t n, char* room, Groups* g,
@@ -137,7 +133,7 @@ void GroupElements(const typename Element::Storage* x, int64_t n, char* room, Gr
 }
 /// The same for slices, whose keys are brought together.
 template <class Element>
-void GroupSlices(const typename Element::Storage* x, const UniqueShape& s, char* room, Groups* g,
+void GroupSlices(const typename Element::Storage* x, const AlongAxis& s, char* room, Groups* g,
                  std::vector<uint32_t>* rank) {
   using Key = KeyOf<Element>;
   const int64_t slice = s.slice();
@@ -197,19 +193,8 @@ void GroupSlices(const typename Element::Storage* x, const UniqueShape& s, char*
 bool RunUnique(const NodePtr& n, const std::vector<TensorPtr>& in, int, SizedResults* results) {
   const Tensor& x = *in[0];
   if (!IsComputable(x.dtype())) return false;
-  UniqueShape s;
-  s.extent = x.num_elements();
-  std::vector<int64_t> dims{0};
-  size_t axis = 0;
-  if (const int64_t given = IntAttr(n, "axis", INT64_MIN); given != INT64_MIN) {
-    WEFT_CHECK(given >= -x.rank() && given < x.rank(), kBadAttribute, "{}: axis {} of rank {}",
-               n->Describe(), given, x.rank());
-    axis = size_t(given < 0 ? given + x.rank() : given);
-    dims = x.dims();
-    s.extent = dims[axis];
-    for (size_t k = 0; k < axis; ++k) s.before = CheckedMul(s.before, dims[k]);
-    for (size_t k = axis + 1; k < dims.size(); ++k) s.inner = CheckedMul(s.inner, dims[k]);
-  }
+  const AlongAxis s(n, x);
+  std::vector<int64_t> dims = s.dims;
   // Slices without elements are all equal; numbers of elements have 32 bits.
   const int64_t slice = s.slice(), extent = s.extent;
   if (slice == 0 || extent >= int64_t{UINT32_MAX}) return false;
@@ -234,7 +219,7 @@ bool RunUnique(const NodePtr& n, const std::vector<TensorPtr>& in, int, SizedRes
       std::sort(rank.begin(), rank.end(),
                 [&](uint32_t a, uint32_t b) { return g.first[a] < g.first[b]; });
     const int64_t count = int64_t(rank.size());
-    dims[axis] = count;
+    dims[s.axis] = count;
     T* y = static_cast<T*>(results->Place(0, x.dtype(), dims));
     for (int64_t b = 0; b < s.before; ++b)
       for (int64_t k = 0; k < count; ++k, y += s.inner)

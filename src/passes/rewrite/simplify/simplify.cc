@@ -31,6 +31,7 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/graph/typed_edit.h"
+#include "weft/core/op/attr_hash.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 #include "weft/support/check.h"
@@ -262,17 +263,7 @@ class Simplifier {
   uint64_t AttrHash(const NodePtr& n) {
     if (attr_hashes_.size() <= n->id()) attr_hashes_.resize(g_.id_bound(), 0);
     uint64_t& hash = attr_hashes_[n->id()];
-    if (hash != 0) return hash;
-    Hasher h;
-    h.Add(std::string_view(n->op()->name));
-    for (const auto& [name, value] : n->attrs.dict) {
-      h.Add(std::string_view(name));
-      if (value.is<TensorPtr>())
-        h.Add(value.get<TensorPtr>()->ContentHash());
-      else if (!value.is<GraphPtr>())
-        h.Add(std::string_view(std::string(value)));
-    }
-    return hash = h.Finish().lo;
+    return hash != 0 ? hash : hash = HashOfAttrs(n);
   }
 
   void CountReaders(const std::vector<NodePtr>& order) {
