@@ -6,25 +6,13 @@
 #include <cmath>
 
 #include "tests/cuda/device_util.h"
+#include "tests/support/body_graphs.h"
 #include "tests/support/error_bound.h"
 #include "tests/support/random/random_control_flow.h"
-#include "weft/core/gradient/gradient.h"
 #include "weft/support/log.h"
 
 namespace weft::e2e {
 namespace {
-
-/// The outputs, and their gradients by all inputs.
-Graph WithGradients(Graph g) {
-  g = ApplyPasses(std::move(g), "InferType,InferShape");
-  std::vector<NodeEntry> xs;
-  for (const NodePtr& p : g.inputs()) xs.emplace_back(p);
-  std::vector<NodeEntry> outputs = g.outputs;
-  const auto grads = Gradients(g, g.outputs, xs);
-  outputs.insert(outputs.end(), grads.begin(), grads.end());
-  g.outputs = outputs;
-  return g;
-}
 
 /// Weights are small: a recurrence that amplifies would tell roundings, and nothing else.
 std::string Recurrent(const std::string& op, const std::string& direction) {

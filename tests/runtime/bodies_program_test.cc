@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/support/body_graphs.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/temp_folder.h"
 #include "weft/runtime/saved/saved_program.h"
@@ -32,47 +33,16 @@ TensorPtr Floats(const std::vector<double>& v) {
   return Tensor::FromDoubles(DType::kF32, {int64_t(v.size())}, v);
 }
 
-const char* const kScan = R"(graph (%s: f32[n, 3], %x: f32[t, n, 3], %w: f32[3, 3]) -> (%y, %z) {
-  %y, %z = Scan(%s, %x, %w) {
-    num_scan_inputs = 1,
-    num_captures = 1,
-    body = graph (%h: f32[n, 3], %v: f32[n, 3], %m: f32[3, 3]) -> (%q, %r) {
-      %p = MatMul(%h, %m) : ?
-      %u = Add(%p, %v) : ?
-      %q = Tanh(%u) : ?
-      %r = Exp(%q) : ?
-    }
-  } : ?, ?
-})";
-
 }  // namespace
 
 TEST_CASE("a Scan: one program for any length and any batch") {
   if (!HasCpu()) return;
-  CheckCompiled(FromText(kScan), {{{"t", 1}, {"n", 1}},
-                                  {{"t", 2}, {"n", 4}},
-                                  {{"t", 7}, {"n", 4}},
-                                  {{"t", 0}, {"n", 2}},
-                                  {{"t", 8}, {"n", 1}}});
+  CheckCompiled(FromText(kCellScan), CellScanSizes());
 }
 
 TEST_CASE("a Scan from the end, over another axis, stacked on another one") {
   if (!HasCpu()) return;
-  CheckCompiled(FromText(R"(graph (%s: f32[2], %x: f32[2, t], %k: f32[t, 2]) -> (%y, %z, %q) {
-    %y, %z, %q = Scan(%s, %x, %k) {
-      num_scan_inputs = 2,
-      scan_input_axes = [1, 0],
-      scan_input_directions = [1, 0],
-      scan_output_axes = [1, 0],
-      scan_output_directions = [0, 1],
-      body = graph (%h: f32[2], %v: f32[2], %w: f32[2]) -> (%a, %b, %a) {
-        %c = Mul(%h, %w) : ?
-        %a = Add(%c, %v) : ?
-        %b = Neg(%a) : ?
-      }
-    } : ?, ?, ?
-  })"),
-                {{{"t", 1}}, {{"t", 5}}, {{"t", 6}}});
+  CheckCompiled(FromText(kCrossedScan), CrossedScanSizes());
 }
 
 TEST_CASE("states that swap, stay, or are the initial ones") {
@@ -167,17 +137,7 @@ TEST_CASE("bodies in bodies, and one that is left to the interpreter") {
     } : ?
   })");
   CheckCompiled(nested, {{{"k", 1}}, {{"k", 5}}});
-  // The squeeze fits none of the shapes that come: exporters write such branches.
-  const Graph misfit = FromText(R"(graph (%c: bool[], %x: f32[2, 3]) -> (%y) {
-    %y = If(%c, %x) {
-      num_captures = 1,
-      then_branch = graph (%a: f32[2, 3]) -> (%b) { %b = Exp(%a) : ? },
-      else_branch = graph (%a: ?) -> (%b) {
-        %axes = Constant() {value = tensor i64[1] [0]} : ?
-        %b = Squeeze(%a, %axes) : ?
-      }
-    } : ?
-  })");
+  const Graph misfit = FromText(kMisfitIf);
   const auto program = CompileFor(misfit, "cpu");
   Session session(program);
   CHECK(program->stats().kernels == 1);
@@ -195,14 +155,7 @@ TEST_CASE("recurrent operators are programs") {
     for (const char* direction : {"forward", "reverse", "bidirectional"}) {
       CAPTURE(op);
       CAPTURE(direction);
-      const int gates = op[0] == 'R' ? 1 : op[0] == 'G' ? 3 : 4;
-      const int d = direction[0] == 'b' ? 2 : 1;
-      const Graph g = FromText(fmt::format(
-          "graph (%x: f32[t, b, 3], %w: f32[{0}, {1}, 3], %r: f32[{0}, {1}, 4], "
-          "%c: f32[{0}, {2}]) -> (%y, %h) {{\n  %y, %h{3} = {4}(%x, %w, %r, %c) {{direction = "
-          "\"{5}\", hidden_size = 4}} : ?, ?{6}\n}}",
-          d, 4 * gates, 8 * gates, gates == 4 ? ", %k" : "", op, direction,
-          gates == 4 ? ", ?" : ""));
+      const Graph g = RecurrentGraph(op, direction);
       CheckCompiled(g, {{{"t", 1}, {"b", 1}}, {{"t", 5}, {"b", 2}}, {{"t", 4}, {"b", 3}}});
     }
   }
@@ -210,7 +163,7 @@ TEST_CASE("recurrent operators are programs") {
 
 TEST_CASE("a program with bodies is saved with their kernels") {
   if (!HasCpu()) return;
-  const Graph g = FromText(kScan);
+  const Graph g = FromText(kCellScan);
   const auto program = CompileFor(g, "cpu");
   TempFolder folder;
   SaveProgram(*program, folder / "scan.weftx");

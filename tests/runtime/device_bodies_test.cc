@@ -5,26 +5,15 @@
 
 #include <cmath>
 
+#include "tests/support/body_graphs.h"
 #include "tests/support/counting_device.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/error_bound.h"
 #include "tests/support/random/random_control_flow.h"
-#include "weft/core/gradient/gradient.h"
 #include "weft/support/log.h"
 
 namespace weft::e2e {
 namespace {
-
-/// The device is there, and counts from 0.
-bool DeviceReady() {
-  if (!HasCpu()) {
-    MESSAGE("the backend cpu does not load here");
-    return false;
-  }
-  RegisterCountingDevice();
-  CountingDevice::Get().Reset();
-  return true;
-}
 
 TensorPtr Int(int64_t v) { return Tensor::Scalar(DType::kI64, double(v)); }
 TensorPtr Flag(bool v) { return Tensor::Scalar(DType::kBool, v); }
@@ -70,86 +59,32 @@ void CheckReplayed(const Graph& g, const std::vector<SymBindings>& bindings) {
   CHECK(pair.stats().host_waits == 0);
 }
 
-const char* const kScan = R"(graph (%s: f32[n, 3], %x: f32[t, n, 3], %w: f32[3, 3]) -> (%y, %z) {
-  %y, %z = Scan(%s, %x, %w) {
-    num_scan_inputs = 1,
-    num_captures = 1,
-    body = graph (%h: f32[n, 3], %v: f32[n, 3], %m: f32[3, 3]) -> (%q, %r) {
-      %p = MatMul(%h, %m) : ?
-      %u = Add(%p, %v) : ?
-      %q = Tanh(%u) : ?
-      %r = Exp(%q) : ?
-    }
-  } : ?, ?
-})";
-
-Graph Recurrent(const std::string& op, const std::string& direction) {
-  const int gates = op[0] == 'R' ? 1 : op[0] == 'G' ? 3 : 4;
-  const int d = direction[0] == 'b' ? 2 : 1;
-  return FromText(fmt::format(
-      "graph (%x: f32[t, b, 3], %w: f32[{0}, {1}, 3], %r: f32[{0}, {1}, 4], "
-      "%c: f32[{0}, {2}]) -> (%y, %h) {{\n  %y, %h{3} = {4}(%x, %w, %r, %c) {{direction = "
-      "\"{5}\", hidden_size = 4}} : ?, ?{6}\n}}",
-      d, 4 * gates, 8 * gates, gates == 4 ? ", %k" : "", op, direction, gates == 4 ? ", ?" : ""));
-}
-
-/// The outputs, and their gradients by all inputs of floats.
-Graph WithGradients(Graph g) {
-  g = ApplyPasses(std::move(g), "InferType,InferShape");
-  std::vector<NodeEntry> xs;
-  for (const NodePtr& p : g.inputs())
-    if (IsFloat(g.GetAttr<TypeMap>("dtype")[NodeEntry(p)].dtype)) xs.emplace_back(p);
-  std::vector<NodeEntry> outputs = g.outputs;
-  const auto grads = Gradients(g, g.outputs, xs);
-  outputs.insert(outputs.end(), grads.begin(), grads.end());
-  g.outputs = outputs;
-  return g;
-}
-
 }  // namespace
 
 TEST_CASE("device: a Scan stays there, and is one recording") {
-  if (!DeviceReady()) return;
-  CheckReplayed(FromText(kScan), {{{"t", 1}, {"n", 1}},
-                                  {{"t", 2}, {"n", 4}},
-                                  {{"t", 7}, {"n", 4}},
-                                  {{"t", 0}, {"n", 2}},
-                                  {{"t", 8}, {"n", 1}}});
+  if (!StartCountingDevice()) return;
+  CheckReplayed(FromText(kCellScan), CellScanSizes());
 }
 
 TEST_CASE("device: a Scan from the end, over another axis, stacked on another one") {
-  if (!DeviceReady()) return;
-  CheckReplayed(FromText(R"(graph (%s: f32[2], %x: f32[2, t], %k: f32[t, 2]) -> (%y, %z, %q) {
-    %y, %z, %q = Scan(%s, %x, %k) {
-      num_scan_inputs = 2,
-      scan_input_axes = [1, 0],
-      scan_input_directions = [1, 0],
-      scan_output_axes = [1, 0],
-      scan_output_directions = [0, 1],
-      body = graph (%h: f32[2], %v: f32[2], %w: f32[2]) -> (%a, %b, %a) {
-        %c = Mul(%h, %w) : ?
-        %a = Add(%c, %v) : ?
-        %b = Neg(%a) : ?
-      }
-    } : ?, ?, ?
-  })"),
-                {{{"t", 1}}, {{"t", 5}}, {{"t", 6}}});
+  if (!StartCountingDevice()) return;
+  CheckReplayed(FromText(kCrossedScan), CrossedScanSizes());
 }
 
 TEST_CASE("device: recurrent operators, forward and gradient, wait for nothing") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   for (const char* op : {"RNN", "GRU", "LSTM"})
     for (const char* direction : {"forward", "reverse", "bidirectional"}) {
       CAPTURE(op);
       CAPTURE(direction);
-      const Graph g = Recurrent(op, direction);
+      const Graph g = RecurrentGraph(op, direction);
       CheckReplayed(g, {{{"t", 5}, {"b", 2}}, {{"t", 1}, {"b", 1}}});
       CheckReplayed(WithGradients(g), {{{"t", 4}, {"b", 3}}});
     }
 }
 
 TEST_CASE("device: a number of iterations that is fed is known to the host") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   Pair pair(FromText(R"(graph (%n: i64[], %a: f32[3], %b: f32[3], %c: f32[3]) -> (%x, %y, %z) {
     %x, %y, %z = Loop(%n, _, %a, %b, %c) {
       body = graph (%i: i64[], %go: bool[], %p: f32[3], %q: f32[3], %r: f32[3]) -> (%go, %q, %p, %s) {
@@ -166,7 +101,7 @@ TEST_CASE("device: a number of iterations that is fed is known to the host") {
 }
 
 TEST_CASE("device: a condition that the device computes is read once an iteration") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   Pair pair(FromText(R"(graph (%x: f32[n]) -> (%y, %k, %all) {
     %one = Constant() {value = tensor f32[] [1000.0]} : ?
     %zero = Constant() {value = tensor i64[] [0]} : ?
@@ -192,7 +127,7 @@ TEST_CASE("device: a condition that the device computes is read once an iteratio
 }
 
 TEST_CASE("device: a branch is chosen by what is fed without waiting, by what is computed with") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   const std::string branches = R"( {num_captures = 1,
       then_branch = graph (%v: f32[n]) -> (%u) {
         %e = Exp(%v) : ?
@@ -220,7 +155,7 @@ TEST_CASE("device: a branch is chosen by what is fed without waiting, by what is
 }
 
 TEST_CASE("device: bodies in bodies") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   Pair pair(FromText(R"(graph (%n: i64[], %x: f32[k], %w: f32[k]) -> (%y) {
     %y = Loop(%n, _, %x, %w) {
       num_captures = 1,
@@ -245,18 +180,8 @@ TEST_CASE("device: bodies in bodies") {
 }
 
 TEST_CASE("device: a branch without a plan is left to the interpreter") {
-  if (!DeviceReady()) return;
-  // The squeeze fits none of the shapes that come: exporters write such branches.
-  Pair pair(FromText(R"(graph (%c: bool[], %x: f32[2, 3]) -> (%y) {
-    %y = If(%c, %x) {
-      num_captures = 1,
-      then_branch = graph (%a: f32[2, 3]) -> (%b) { %b = Exp(%a) : ? },
-      else_branch = graph (%a: ?) -> (%b) {
-        %axes = Constant() {value = tensor i64[1] [0]} : ?
-        %b = Squeeze(%a, %axes) : ?
-      }
-    } : ?
-  })"));
+  if (!StartCountingDevice()) return;
+  Pair pair(FromText(kMisfitIf));
   const TensorPtr x = Tensor::FromDoubles(DType::kF32, {2, 3}, {0, 1, 2, 3, 4, 5});
   pair.Check({Flag(true), x}, 4);
   const auto wrong = Catch([&] { pair.device.Run({Flag(false), x}); });
@@ -266,7 +191,7 @@ TEST_CASE("device: a branch without a plan is left to the interpreter") {
 }
 
 TEST_CASE("device: what leaves the axis inside of a body is found, also in a replay") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(R"(graph (%x: f32[4], %i: i64[3]) -> (%y) {
     %y = Scan(%i, %x) {
       num_scan_inputs = 1, num_captures = 1,
@@ -303,7 +228,7 @@ TEST_CASE("device: what leaves the axis inside of a body is found, also in a rep
 }
 
 TEST_CASE("device: random control flow gives the bits of the host, run after run") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   const LogLevel before = GetLogLevel();
   SetLogLevel(LogLevel::kError);
   const auto first = uint64_t(FromEnvironment("WEFT_FUZZ_SEED", 1));
@@ -323,7 +248,7 @@ TEST_CASE("device: random control flow gives the bits of the host, run after run
 }
 
 TEST_CASE("device: draws in bodies are new in every run") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   for (const char* length : {"3", "t"}) {
     const Graph g = FromText(fmt::format(
         "graph (%x: f32[{}, 64]) -> (%a, %b) {{\n %a, %b = Scan(%x) {{num_scan_inputs = 1,\n"
@@ -340,7 +265,7 @@ TEST_CASE("device: draws in bodies are new in every run") {
 }
 
 TEST_CASE("device: regions hand each other what they compute there") {
-  if (!DeviceReady()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(
       "graph @m(%x: f32[n, 3], %k: i64[1]) -> (%sum, %top, %z) {\n"
       "  %a = Relu(%x) : ?\n  %i = NonZero(%a) : ?\n  %t = Transpose(%i) : ?\n"
@@ -358,8 +283,8 @@ TEST_CASE("device: regions hand each other what they compute there") {
 }
 
 TEST_CASE("device: a failure inside of a body is told, and the next run is right again") {
-  if (!DeviceReady()) return;
-  const Graph g = FromText(kScan);
+  if (!StartCountingDevice()) return;
+  const Graph g = FromText(kCellScan);
   const Reference r = RunReference(g, 3, {{"t", 4}, {"n", 2}});
   CountingDevice& d = CountingDevice::Get();
   bool failed = true;
@@ -379,8 +304,8 @@ TEST_CASE("device: a failure inside of a body is told, and the next run is right
 }
 
 TEST_CASE("device: extents of a loop in turn, more than recordings are kept") {
-  if (!DeviceReady()) return;
-  const Graph g = FromText(kScan);
+  if (!StartCountingDevice()) return;
+  const Graph g = FromText(kCellScan);
   Pair pair(g);
   for (int round = 0; round < 4; ++round)
     for (int64_t n = 1; n <= 120; n += 6) {

@@ -23,17 +23,6 @@ bool EqualBits(const Tensor& a, const Tensor& b) {
          (a.num_bytes() == 0 || std::memcmp(a.data(), b.data(), size_t(a.num_bytes())) == 0);
 }
 
-/// The device is there, and counts from 0.
-bool Ready() {
-  if (!HasCpu()) {
-    MESSAGE("the backend cpu does not load here");
-    return false;
-  }
-  RegisterCountingDevice();
-  CountingDevice::Get().Reset();
-  return true;
-}
-
 const char* const kCounting =
     R"(graph (%x: f32[4], %v: f32[4] param = [0.0, 0.0, 0.0, 0.0] {state = 1}) -> (%y) {
   %s = Add(%v, %x) : f32[4]
@@ -45,7 +34,7 @@ const char* const kCounting =
 }  // namespace
 
 TEST_CASE("device: random graphs give the bits of the host, run after run") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const LogLevel before = GetLogLevel();
   SetLogLevel(LogLevel::kError);
   for (uint64_t seed = 1; seed <= 120; ++seed) {
@@ -74,7 +63,7 @@ TEST_CASE("device: random graphs give the bits of the host, run after run") {
 }
 
 TEST_CASE("device: a recording is made at the third run in one place, and follows the places") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(R"(graph (%x: f32[n]) -> (%y) {
   %e = Exp(%x) : f32[n]
   %y = Add(%e, %x) : f32[n]
@@ -99,7 +88,7 @@ TEST_CASE("device: a recording is made at the third run in one place, and follow
 }
 
 TEST_CASE("device: state variables stay there; the store fetches what is asked for") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(kCounting);
   auto store = std::make_shared<VariableStore>();
   Session device(OnDevice(g), store), host(CompileFor(g, "cpu"), store);
@@ -125,7 +114,7 @@ TEST_CASE("device: state variables stay there; the store fetches what is asked f
 }
 
 TEST_CASE("device: what leaves the axis is found, also in a replay") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(R"(graph (%x: f32[4], %i: i64[2]) -> (%y) {
   %y = Gather(%x, %i) : f32[2]
 }
@@ -142,7 +131,7 @@ TEST_CASE("device: what leaves the axis is found, also in a replay") {
 }
 
 TEST_CASE("device: a failure anywhere is told, and the next run is right again") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(kCounting);
   CountingDevice& d = CountingDevice::Get();
   bool failed = true;
@@ -163,7 +152,7 @@ TEST_CASE("device: a failure anywhere is told, and the next run is right again")
 }
 
 TEST_CASE("device: profiles name every step") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(R"(graph (%x: f32[8, 8], %w: f32[8, 8]) -> (%y) {
   %e = Exp(%x) : f32[8, 8]
   %y = MatMul(%e, %w) : f32[8, 8]
@@ -179,7 +168,7 @@ TEST_CASE("device: profiles name every step") {
 
 TEST_CASE(
     "device: recordings of several extents are kept, and brought up to date when memory moves") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(R"(graph (%x: f32[n]) -> (%y) {
   %y = Exp(%x) : f32[n]
 }
@@ -207,7 +196,7 @@ TEST_CASE(
 }
 
 TEST_CASE("device: runs that are started end in their order, whoever waits") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(kCounting);
   auto store = std::make_shared<VariableStore>();
   auto a = std::make_unique<Session>(OnDevice(g), store);
@@ -238,7 +227,7 @@ TEST_CASE("device: runs that are started end in their order, whoever waits") {
 }
 
 TEST_CASE("device: what goes wrong in a run that was started is told to who waits for it") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(R"(graph (%x: f32[n], %i: i64[1]) -> (%y) {
   %y = Gather(%x, %i) : f32[1]
 }
@@ -257,7 +246,7 @@ TEST_CASE("device: what goes wrong in a run that was started is told to who wait
 }
 
 TEST_CASE("device: a recording is made anew when the scratch memory of its calls has moved") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   CountingDevice& d = CountingDevice::Get();
   d.greedy_calls = true;
   const Graph g = FromText(R"(graph (%x: f32[n, k], %w: f32[k, 4]) -> (%y) {
@@ -281,7 +270,7 @@ TEST_CASE("device: a recording is made anew when the scratch memory of its calls
 }
 
 TEST_CASE("device: where steps cannot be recorded they are given one by one") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   CountingDevice& d = CountingDevice::Get();
   d.refuses_to_record = true;
   const LogLevel before = GetLogLevel();
@@ -302,7 +291,7 @@ TEST_CASE("device: where steps cannot be recorded they are given one by one") {
 }
 
 TEST_CASE("device: a call that cannot be recorded splits a recording, the rest is replayed") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   CountingDevice& d = CountingDevice::Get();
   d.refuses_calls = true;
   const LogLevel before = GetLogLevel();
@@ -347,7 +336,7 @@ TEST_CASE("device: a call that cannot be recorded splits a recording, the rest i
 }
 
 TEST_CASE("device: steps before and behind one on the host are replayed, with flags of their own") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   CountingDevice& d = CountingDevice::Get();
   const Graph g = FromText(
       R"(graph (%x: f32[4], %i: i64[3], %j: i64[1], %s: i64[3] param = [3, 1, 1]) -> (%y, %z) {
@@ -385,7 +374,7 @@ TEST_CASE("device: steps before and behind one on the host are replayed, with fl
 }
 
 TEST_CASE("device: extents in turn, more than recordings are kept") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(
       R"(graph (%x: f32[n], %v: f32[4] param = [0.0, 0.0, 0.0, 0.0] {state = 1}) -> (%y, %z) {
   %s = ReduceSum(%x) {keepdims = 0} : f32[]
@@ -410,7 +399,7 @@ TEST_CASE("device: extents in turn, more than recordings are kept") {
 }
 
 TEST_CASE("device: a run that cannot be given leaves those before it as they are") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(R"(graph (%x: f32[4], %i: i64[2]) -> (%y) {
   %e = Exp(%x) : f32[4]
   %y = Gather(%e, %i) : f32[2]
@@ -434,7 +423,7 @@ TEST_CASE("device: a run that cannot be given leaves those before it as they are
 }
 
 TEST_CASE("device: stores, sessions and programs may go while runs are under way") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(kCounting);
   const TensorPtr one = Vector({1, 1, 1, 1});
   for (const char* order : {"program", "store", "erase", "set"}) {
@@ -466,7 +455,7 @@ TEST_CASE("device: stores, sessions and programs may go while runs are under way
 }
 
 TEST_CASE("device: sessions of one program on several threads, some with one store") {
-  if (!Ready()) return;
+  if (!StartCountingDevice()) return;
   const Graph g = FromText(kCounting);
   const auto program = OnDevice(g);
   const auto shared = std::make_shared<VariableStore>();

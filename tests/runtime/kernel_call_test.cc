@@ -15,9 +15,7 @@ using namespace weft::e2e;
 /// All steps are kernels or calls, and at least one call is made of generated kernels; on the host,
 /// and on a device of which recordings are made.
 void Check(const Graph& graph, const std::vector<SymBindings>& binds = {{}}) {
-  if (!HasCpu()) return;
-  RegisterCountingDevice();
-  CountingDevice::Get().Reset();
+  if (!StartCountingDevice()) return;
   for (const char* backend : {"cpu", "counting"}) {
     CAPTURE(std::string(backend));
     Session session(CompileFor(graph, backend));
@@ -112,9 +110,7 @@ TEST_CASE("kernel call: nothing is compiled for a product over nothing") {
 }
 
 TEST_CASE("kernel call: a run that is cancelled while kernels are made leaves none out") {
-  if (!HasCpu()) return;
-  RegisterCountingDevice();
-  CountingDevice::Get().Reset();
+  if (!StartCountingDevice()) return;
   Session session(CompileFor(FromText("graph (%x: f64[2, 3, 8], %w: f64[4, 3, 3]) -> (%y) {\n"
                                       "  %y = Conv(%x, %w) {pads = [1, 1]} : ?\n}"),
                              "counting"));

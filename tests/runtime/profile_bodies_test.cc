@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tests/support/body_graphs.h"
 #include "tests/support/e2e_util.h"
 #include "weft/runtime/program/profile.h"
 #include "weft/support/timer.h"
@@ -53,24 +54,11 @@ Profiled ProfileOnce(Session* session, const std::vector<TensorPtr>& inputs) {
   return p;
 }
 
-const char* const kScan = R"(graph (%s: f32[n, 3], %x: f32[t, n, 3], %w: f32[3, 3]) -> (%y, %z) {
-  %y, %z = Scan(%s, %x, %w) {
-    num_scan_inputs = 1,
-    num_captures = 1,
-    body = graph (%h: f32[n, 3], %v: f32[n, 3], %m: f32[3, 3]) -> (%q, %r) {
-      %p = MatMul(%h, %m) : ?
-      %u = Add(%p, %v) : ?
-      %q = Tanh(%u) : ?
-      %r = Exp(%q) : ?
-    }
-  } : ?, ?
-})";
-
 }  // namespace
 
 TEST_CASE("a body's steps have rows, with the sums of their runs") {
   if (!HasCpu()) return;
-  const Graph g = FromText(kScan);
+  const Graph g = FromText(kCellScan);
   Session session(CompileFor(g, "cpu"));
   for (const int64_t t : {1, 2, 40}) {
     CAPTURE(t);

@@ -1,10 +1,12 @@
 /// counting_device.cc: see counting_device.h.
 #include "counting_device.h"
 
+#include <doctest/doctest.h>
 #include <sys/mman.h>
 
 #include <cstring>
 
+#include "tests/support/e2e_util.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/support/check.h"
 
@@ -296,12 +298,18 @@ void CountingDevice::Reset() {
   on_prepare = nullptr;
 }
 
-void RegisterCountingDevice() {
+bool StartCountingDevice() {
+  if (!HasCpu()) {
+    MESSAGE("the backend cpu does not load here");
+    return false;
+  }
   static const bool registered =
       RegisterBackendModule(BackendModule("counting").set_backend([](const std::string&) {
         return std::make_shared<CountingBackend>();
       }));
   (void)registered;
+  CountingDevice::Get().Reset();
+  return true;
 }
 
 }  // namespace weft::e2e

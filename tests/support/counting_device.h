@@ -38,7 +38,8 @@ struct CountingDevice {
   void Reset();
 };
 
-/// Registers the backend, once; needs "cpu".
-void RegisterCountingDevice();
+/// Registers the backend, once, and counts from 0; false, and the test says so, where the backend
+/// "cpu" that it needs does not load.
+bool StartCountingDevice();
 
 }  // namespace weft::e2e

@@ -20,15 +20,6 @@ namespace fs = std::filesystem;
 using data::Loader;
 using weft::ErrorCode;
 
-struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("tinyflow_test_" + std::to_string(getpid()))) {
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return (path / name).string(); }
-  fs::path path;
-};
-
 void WriteGz(const std::string& path, const std::string& bytes) {
   gzFile f = gzopen(path.c_str(), "wb");
   gzwrite(f, bytes.data(), unsigned(bytes.size()));

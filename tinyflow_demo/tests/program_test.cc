@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -18,19 +17,9 @@
 namespace tf::test {
 namespace {
 
-namespace fs = std::filesystem;
 using app::TrainOptions;
 using app::TrainResult;
 using weft::ErrorCode;
-
-struct Folder {
-  Folder() : path(fs::temp_directory_path() / ("tinyflow_program_" + std::to_string(getpid()))) {
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return (path / name).string(); }
-  fs::path path;
-};
 
 TrainOptions Options(const std::string& program, int64_t images, int64_t epochs,
                      int64_t batch = 0) {

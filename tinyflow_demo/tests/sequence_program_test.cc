@@ -1,10 +1,7 @@
 /// sequence_program_test.cc: the programs on sequences: a small language model learns a text that
 /// is made here, the cell that adds learns to add; with fusion as without, the same twice, and when
 /// they were stopped in between.
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 
 #include "app/bench.h"
 #include "app/source.h"
@@ -16,15 +13,13 @@
 namespace tf::test {
 namespace {
 
-namespace fs = std::filesystem;
 using app::TrainOptions;
 using app::TrainResult;
 using weft::ErrorCode;
 
 /// Sentences of few words by a rule that can be learned, in a file.
-struct Sentences {
-  Sentences() : folder(fs::temp_directory_path() / ("tinyflow_text_" + std::to_string(getpid()))) {
-    fs::create_directories(folder);
+struct Sentences : Folder {
+  Sentences() {
     const std::vector<std::string> who{"the cat", "a dog", "the old man"},
         does{" sees ", " hears ", " likes "};
     std::string text;
@@ -32,10 +27,7 @@ struct Sentences {
       text += who[Mix(i, 1) % 3] + does[Mix(i, 2) % 3] + who[Mix(i, 3) % 3] + ".\n\n";
     weft::WriteFileAtomic(file(), text);
   }
-  ~Sentences() { fs::remove_all(folder); }
-  std::string file() const { return (folder / "text").string(); }
-  std::string operator/(const std::string& name) const { return (folder / name).string(); }
-  fs::path folder;
+  std::string file() const { return *this / "text"; }
 };
 
 TrainOptions Small(const Sentences& text) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,18 @@
 #include "weft/support/error.h"
 
 namespace tf::test {
+
+/// A folder of one test.
+struct Folder {
+  Folder()
+      : path(std::filesystem::temp_directory_path() /
+             ("tinyflow_test_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+  std::filesystem::path path;
+};
 
 inline Array Floats(const Ints& dims, const std::vector<double>& values) {
   return weft::Tensor::FromDoubles(float32, dims, values);

@@ -7,40 +7,16 @@
 
 #include "backends/cuda/doubles/emulated_libraries.h"
 #include "backends/cuda/doubles/failing_driver.h"
+#include "tests/support/body_graphs.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/emulated_gpu.h"
 #include "tests/support/error_bound.h"
 #include "tests/support/random/random_control_flow.h"
-#include "weft/core/gradient/gradient.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/support/log.h"
 
-namespace {
-
 using namespace weft;
 using namespace weft::e2e;
-
-Graph WithGradients(Graph g) {
-  g = ApplyPasses(std::move(g), "InferType,InferShape");
-  std::vector<NodeEntry> xs;
-  for (const NodePtr& p : g.inputs()) xs.emplace_back(p);
-  std::vector<NodeEntry> outputs = g.outputs;
-  const auto grads = Gradients(g, g.outputs, xs);
-  outputs.insert(outputs.end(), grads.begin(), grads.end());
-  g.outputs = outputs;
-  return g;
-}
-Graph Recurrent(const std::string& op, const std::string& direction) {
-  const int gates = op[0] == 'R' ? 1 : op[0] == 'G' ? 3 : 4;
-  const int d = direction[0] == 'b' ? 2 : 1;
-  return FromText(fmt::format(
-      "graph (%x: f32[t, b, 3], %w: f32[{0}, {1}, 3], %r: f32[{0}, {1}, 4], "
-      "%c: f32[{0}, {2}]) -> (%y, %h) {{\n  %y, %h{3} = {4}(%x, %w, %r, %c) {{direction = "
-      "\"{5}\", hidden_size = 4}} : ?, ?{6}\n}}",
-      d, 4 * gates, 8 * gates, gates == 4 ? ", %k" : "", op, direction, gates == 4 ? ", ?" : ""));
-}
-
-}  // namespace
 
 TEST_CASE("cuda backend: recurrent operators are kernels and products, and one graph") {
   if (!EmulatedGpu::Start()) return;
@@ -51,7 +27,7 @@ TEST_CASE("cuda backend: recurrent operators are kernels and products, and one g
   std::vector<Made> all;
   for (const auto& [op, direction] : {std::pair{"LSTM", "forward"}, std::pair{"GRU", "reverse"},
                                       std::pair{"RNN", "bidirectional"}}) {
-    const Graph g = Recurrent(op, direction);
+    const Graph g = RecurrentGraph(op, direction);
     all.push_back({g, EmulatedGpu::Compile(g)});
     const Graph with = WithGradients(g);
     all.push_back({with, EmulatedGpu::Compile(with)});
