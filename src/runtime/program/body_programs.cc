@@ -89,20 +89,28 @@ ProgramState& StateOf(const Program::Impl& program, BodyStates* states, size_t p
   return *state;
 }
 
-class BodyPrograms::Runner final : public BodyRunner {
+ProgramState& ProgramRunner::Enter(const Program::Impl& body) const {
+  ProgramState& state = StateOf(body, states_, part_);
+  state.is_profiled = of_all_->is_profiled;
+  state.arena = of_all_->arena->inside(part_);
+  return state;
+}
+void ProgramRunner::Leave(const ProgramState& state) const {
+  of_all_->bytes_moved += state.bytes_moved;
+  most_ = std::max(most_, state.arena_bytes + state.inside_bytes);
+}
+
+class BodyPrograms::Runner final : public ProgramRunner {
  public:
   Runner(const BodyPrograms& bodies, BodyStates* states, ProgramState* of_all, size_t part = 0)
-      : bodies_(bodies), states_(states), of_all_(of_all), part_(part) {}
+      : ProgramRunner(states, of_all, part), bodies_(bodies) {}
   void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
            ResultTensors* results) const override {
     const Program::Impl* body = bodies_.Find(name);
     if (!body) return Evaluate(*bodies_.node_->attr<GraphPtr>(name), inputs, results);
-    ProgramState& state = StateOf(*body, states_, part_);
-    state.is_profiled = of_all_->is_profiled;
-    state.arena = of_all_->arena->inside(part_);
+    ProgramState& state = Enter(*body);
     body->Run(state, inputs, results);
-    of_all_->bytes_moved += state.bytes_moved;
-    most_ = std::max(most_, state.arena_bytes + state.inside_bytes);
+    Leave(state);
   }
   std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override {
     const Program::Impl* body = bodies_.Find(name);
@@ -139,9 +147,6 @@ class BodyPrograms::Runner final : public BodyRunner {
     most_ = std::max(most_, most);
   }
 
-  void Holds(int64_t bytes) const override { held_ = std::max(held_, bytes); }
-  int64_t bytes() const { return most_ + held_; }
-
  private:
   /// What each run moves is added up.
   struct Counted final : RepeatedBody {
@@ -163,20 +168,14 @@ class BodyPrograms::Runner final : public BodyRunner {
   }
 
   const BodyPrograms& bodies_;
-  BodyStates* states_;
-  ProgramState* of_all_;
-  const size_t part_;  ///< whose states and arena it uses
-  mutable int64_t most_ = 0, held_ = 0;
 };
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states,
                            ProgramState* of_all, ResultTensors* results) const {
-  const Runner runner(*this, states, of_all);
-  RunNode(inputs, runner, states, of_all, results);
-  of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
+  RunNode(inputs, Runner(*this, states, of_all), states, of_all, results);
 }
 
-void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const BodyRunner& runner,
+void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const ProgramRunner& runner,
                            BodyStates* states, ProgramState* of_all, ResultTensors* results) const {
   static const auto& runs = Op::GetAttr<FRunBodies>("FRunBodies");
   try {
@@ -185,6 +184,7 @@ void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const BodyRunne
     e.AddPlace(node_->Describe());
     throw;
   }
+  of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
   for (const auto& [name, body] : programs_)
     for (auto it = states->lower_bound({body.get(), 0});
          it != states->end() && it->first.first == body.get(); ++it)

@@ -2,6 +2,7 @@
 /// Private to the runtime.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,6 +17,27 @@ namespace weft {
 /// What a session keeps for each program of a body (more than one where parts of a node run it at
 /// the same time).
 using BodyStates = std::map<std::pair<const Program::Impl*, size_t>, std::unique_ptr<ProgramState>>;
+
+/// Runs bodies by their programs, with an account of what they take.
+class ProgramRunner : public BodyRunner {
+ public:
+  void Holds(int64_t bytes) const final { held_ = std::max(held_, bytes); }
+  /// The most that a body has taken, and what the node has held beside.
+  int64_t bytes() const { return most_ + held_; }
+
+ protected:
+  ProgramRunner(BodyStates* states, ProgramState* of_all, size_t part)
+      : states_(states), of_all_(of_all), part_(part) {}
+  /// The state that the body is to be run in.
+  ProgramState& Enter(const Program::Impl& body) const;
+  /// It has been.
+  void Leave(const ProgramState& state) const;
+
+  BodyStates* states_;
+  ProgramState* of_all_;
+  const size_t part_;  ///< whose states and arena it uses
+  mutable int64_t most_ = 0, held_ = 0;
+};
 
 class BodyPrograms {
  public:
@@ -35,8 +57,8 @@ class BodyPrograms {
   void RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states, ProgramState* of_all,
                ResultTensors* results) const;
   /// The same by another runner of these bodies.
-  void RunNode(const std::vector<TensorPtr>& inputs, const BodyRunner& runner, BodyStates* states,
-               ProgramState* of_all, ResultTensors* results) const;
+  void RunNode(const std::vector<TensorPtr>& inputs, const ProgramRunner& runner,
+               BodyStates* states, ProgramState* of_all, ResultTensors* results) const;
   /// Range flags of all of them.
   int num_flags() const;
 

@@ -10,37 +10,31 @@
 namespace weft {
 namespace {
 
-class DeviceBodies final : public BodyRunner {
+class DeviceBodies final : public ProgramRunner {
  public:
   DeviceBodies(const NodePtr& node, const BodyPrograms& bodies,
                const std::vector<TensorPtr>& inputs, const std::vector<KnownValue>& known,
                const std::shared_ptr<DeviceSession>& session, BodyStates* states,
                ProgramState* of_all)
-      : node_(node),
+      : ProgramRunner(states, of_all, 0),
+        node_(node),
         bodies_(bodies),
         inputs_(inputs),
         known_(known),
         session_(*session),
-        shared_(session),
-        states_(states),
-        of_all_(of_all) {}
+        shared_(session) {}
 
   void Run(const std::string& name, const std::vector<TensorPtr>& inputs,
            ResultTensors* results) const override {
     const Program::Impl* body = bodies_.Find(name);
     if (!body) return Evaluate(*node_->attr<GraphPtr>(name), inputs, results);
-    ProgramState& state = StateOf(*body, states_);
-    state.is_profiled = of_all_->is_profiled;
-    state.arena = of_all_->arena->inside(0);
+    ProgramState& state = Enter(*body);
     state.device = shared_;
     state.known_inputs.clear();
     for (const TensorPtr& t : inputs) state.known_inputs.push_back(KnownOf(t));
     body->Run(state, inputs, results);
-    of_all_->bytes_moved += state.bytes_moved;
-    most_ = std::max(most_, state.arena_bytes + state.inside_bytes);
+    Leave(state);
   }
-  void Holds(int64_t bytes) const override { held_ = std::max(held_, bytes); }
-  int64_t bytes() const { return most_ + held_; }
   std::unique_ptr<RepeatedBody> Repeat(const std::string& name) const override {
     const Program::Impl* body = bodies_.Find(name);
     return body ? body->Repeat(StateOf(*body, states_)) : nullptr;
@@ -98,9 +92,6 @@ class DeviceBodies final : public BodyRunner {
   const std::vector<KnownValue>& known_;
   DeviceSession& session_;
   const std::shared_ptr<DeviceSession>& shared_;
-  BodyStates* states_;
-  ProgramState* of_all_;
-  mutable int64_t most_ = 0, held_ = 0;
 };
 
 }  // namespace
@@ -111,7 +102,6 @@ void RunNodeOnDevice(const NodePtr& node, const BodyPrograms& bodies,
                      ProgramState* of_all, ResultTensors* results) {
   const DeviceBodies runner(node, bodies, inputs, known, session, states, of_all);
   bodies.RunNode(inputs, runner, states, of_all, results);
-  of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
 }
 
 }  // namespace weft
