@@ -7,6 +7,7 @@
 
 #include "hostile_models.h"
 #include "limited_child.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temp_folder.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/onnx/import.h"
@@ -15,16 +16,7 @@
 namespace weft::safety {
 namespace {
 
-#if defined(__has_feature)  // clang's way of saying it
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WEFT_SLOWED_DOWN
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(WEFT_SLOWED_DOWN)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+using e2e::kSanitized;
 
 // The build for fuzzing has no kernels: 200,000 operators go through the
 // interpreter, and through sanitizers.

@@ -10,12 +10,7 @@
 #include "backends/cuda/doubles/conv_spec.h"
 #include "backends/cuda/libraries/cudnn_api.h"
 #include "tests/support/e2e_util.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WEFT_COUNTS_LEAKS
-#endif
-#endif
+#include "tests/support/sanitized.h"
 
 namespace {
 
@@ -57,10 +52,10 @@ std::unique_ptr<CudnnObject> Gpu(const CudnnApi& api, int architecture) {
 
 /// Null, and says so, where there is none to be tried.
 const CudnnApi* Library() {
-#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_COUNTS_LEAKS)
-  MESSAGE("skipped: the libraries behind it give back nothing at the end");
-  return nullptr;
-#endif
+  if (kAddressSanitizer) {
+    MESSAGE("skipped: the libraries behind it give back nothing at the end");
+    return nullptr;
+  }
   const CudnnApi& api = CudnnLibrary();
   if (api.ok()) return &api;
   MESSAGE("skipped: " << api.error);
