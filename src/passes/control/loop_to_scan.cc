@@ -3,8 +3,8 @@
 ///   needs      shape, dtype, value
 ///   provides   -
 ///   preserves  -
-///   never      guesses a count: M with a condition that cannot fail, or a counter that a condition
-///              compares with a constant
+///   never      guesses a count: M with a condition that cannot fail, a size of some tensor or a
+///              number, or a counter that a condition compares with a constant
 ///   cost       linear in nodes and bodies
 ///
 ///   Loop(5, _, h, x) {i, _, h, x -> true, h + Gather(x, i)}  ->  Scan(h, x) {h, v -> h + v}
@@ -48,13 +48,14 @@ class Converter {
         shapes_(body_.GetAttr<ShapeMap>("shape")),
         types_(body_.GetAttr<TypeMap>("dtype")),
         values_(body_.AttrOr<ValueMap>("value")),
+        facts_(g.AttrOr<Facts>("facts")),
         captures_(LoopParts(loop).captures),
         states_(LoopParts(loop).states) {}
 
   bool Can() {
     if (HasEffect(loop_) || !KeepsStates()) return false;
     trips_ = Trips();
-    return trips_ > 0;
+    return trips_.known() && !trips_.is(0);
   }
   void Apply() {
     const std::vector<NodePtr> inputs = body_.inputs();
@@ -71,11 +72,7 @@ class Converter {
     body_.EraseDead();
     // A Scan needs a slice to know how long it is.
     const bool number_read = !inputs[0]->uses().empty() || body_.is_output(inputs[0]);
-    if (number_read || slices_.empty()) {
-      std::vector<int64_t> all(static_cast<size_t>(trips_));
-      std::iota(all.begin(), all.end(), 0);
-      slices_.push_back({g_.AddConstant(Tensor::Ints(all)), inputs[0]});
-    }
+    if (number_read || slices_.empty()) slices_.push_back({Numbers(), inputs[0]});
     std::vector<NodePtr> ordered(inputs.begin() + 2, inputs.begin() + 2 + long(states_));
     std::vector<NodeEntry> operands(loop_->inputs.begin() + 2,
                                     loop_->inputs.begin() + 2 + long(states_));
@@ -111,6 +108,25 @@ class Converter {
         return false;
     }
     return true;
+  }
+  /// Those of all iterations.
+  NodeEntry Numbers() {
+    if (!trips_.is_const()) {
+      const NodeEntry m(
+          g_.AddNode("Reshape", {loop_->inputs[0], g_.AddConstant(Tensor::Ints({}))}));
+      const auto number = [&](double v) { return g_.AddConstant(Tensor::Scalar(DType::kI64, v)); };
+      return NodeEntry(g_.AddNode("Range", {number(0), m, number(1)}));
+    }
+    std::vector<int64_t> all(static_cast<size_t>(trips_.value()));
+    std::iota(all.begin(), all.end(), 0);
+    return g_.AddConstant(Tensor::Ints(all));
+  }
+  /// Where the last slice ends that iterations read from `first` on: i64[1].
+  NodeEntry End(int64_t first) {
+    if (trips_.is_const()) return g_.AddConstant(Tensor::Ints({first + trips_.value()}));
+    const NodeEntry m(g_.AddNode("Reshape", {loop_->inputs[0], g_.AddConstant(Tensor::Ints({1}))}));
+    return first == 0 ? m
+                      : NodeEntry(g_.AddNode("Add", {m, g_.AddConstant(Tensor::Ints({first}))}));
   }
   /// Of one element, and known.
   static std::optional<int64_t> IntOf(const ValueMap& values, const NodeEntry& e) {
@@ -170,23 +186,31 @@ class Converter {
     if (!first || std::abs(*first) > kFar || std::abs(more) > kFar) return std::nullopt;
     return *first + more;
   }
-  /// 0: not known, or none.
-  int64_t Trips() const {
+  /// How often it may run: what is not known where there is no M.
+  SymInt Most() const {
+    const NodeEntry m = loop_->inputs[0];
+    if (const auto number = Outside(m)) return std::max<int64_t>(*number, 0);
+    const ValueMap values = g_.AttrOr<ValueMap>("value");
+    const SymTensorPtr* v = values.find(m);
+    return v && *v && (*v)->elements.size() == 1 ? (*v)->elements[0] : SymInt();
+  }
+  /// Not known, or of a form that no Scan has: none.
+  SymInt Trips() const {
     const NodeEntry begins = loop_->inputs[1];
-    if (begins.node && Outside(begins) != 1) return 0;
-    int64_t most = INT64_MAX;
-    if (loop_->inputs[0].node) {
-      const auto m = Outside(loop_->inputs[0]);
-      if (!m) return 0;
-      most = *m;
-    }
+    if (begins.node && Outside(begins) != 1) return {};
+    const bool counts = bool(loop_->inputs[0].node);
+    SymInt most = counts ? Most() : SymInt();
+    if (counts && !most.known()) return {};
     const NodeEntry goes_on = BehindIdentity(body_.outputs[0]);
     if (InputOf(goes_on) != size_t{1} && Inside(goes_on) != 1) {
       const auto compared = Compared(goes_on);
-      if (!compared) return 0;
-      most = std::min(most, *compared);
+      if (!compared || (counts && !most.is_const())) return {};
+      most = counts ? Min(most, *compared) : SymInt(*compared);
     }
-    return most <= kMostTrips ? most : 0;
+    if (!most.known()) return {};
+    const bool fits =
+        most.is_const() ? most.value() <= kMostTrips : facts_.LessEqual(0, most) == Proof::kYes;
+    return fits ? most : SymInt();
   }
   /// How often a loop runs that goes on while a counter is below a constant.
   std::optional<int64_t> Compared(const NodeEntry& goes_on) const {
@@ -224,18 +248,17 @@ class Converter {
     if (axis < 0) axis += s.rank();
     const SymInt extent = s[int(axis)];
     const auto first = Counter(n->inputs[1]);
-    if (!first || *first < 0 || !extent.known() || !extent.is_const() ||
-        *first + trips_ > extent.value())
+    if (!first || *first < 0 || !extent.known() ||
+        facts_.LessEqual(*first + trips_, extent) != Proof::kYes)
       return;
     const Selected key{x.key(), *first, axis};
     auto known = std::find_if(selected_.begin(), selected_.end(),
                               [&](const auto& have) { return have.first == key; });
     if (known == selected_.end()) {
       NodeEntry whole = constant ? g_.AddConstant(constant) : outer;
-      if (*first > 0 || *first + trips_ < extent.value())
+      if (*first > 0 || !facts_.ProvedEqual(trips_, extent))
         whole = NodeEntry(g_.AddNode("Slice", {whole, g_.AddConstant(Tensor::Ints({*first})),
-                                               g_.AddConstant(Tensor::Ints({*first + trips_})),
-                                               g_.AddConstant(Tensor::Ints({axis}))}));
+                                               End(*first), g_.AddConstant(Tensor::Ints({axis}))}));
       if (axis > 0) {
         std::vector<int64_t> perm(size_t(s.rank()));
         std::iota(perm.begin(), perm.end(), 0);
@@ -256,8 +279,9 @@ class Converter {
   const ShapeMap shapes_;  // of the body as it was given
   const TypeMap types_;
   const ValueMap values_;
+  const Facts facts_;
   const size_t captures_, states_;
-  int64_t trips_ = 0;
+  SymInt trips_;  ///< a number, or what M is, which is none of less than 0
   std::vector<Sliced> slices_;
   using Selected = std::tuple<EntryKey, int64_t, int64_t>;  ///< tensor, first, axis
   std::vector<std::pair<Selected, NodePtr>> selected_;
@@ -286,7 +310,7 @@ Graph LoopToScan(Graph g, PassContext& ctx) {
 }
 
 WEFT_REGISTER_PASS(LoopToScan)
-    .describe("makes a Scan of a Loop that runs a known number of times")
+    .describe("makes a Scan of a Loop whose number of iterations is known in front")
     .set_body(LoopToScan)
     .enters_bodies()
     .set_change_graph(true)
