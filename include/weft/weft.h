@@ -55,12 +55,24 @@ struct DLManagedTensor;
 WEFT_API WeftStatus weft_tensor_from_dlpack(struct DLManagedTensor* managed, WeftTensor** tensor);
 /* A new view that keeps the tensor's memory alive until its deleter is called. */
 WEFT_API WeftStatus weft_tensor_to_dlpack(WeftTensor* tensor, struct DLManagedTensor** managed);
+/* The same of DLPack 1, which can say that a tensor is read-only; another major version is
+ * WEFT_E_UNSUPPORTED. */
+struct DLManagedTensorVersioned;
+WEFT_API WeftStatus weft_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned* managed,
+                                                      WeftTensor** tensor);
+WEFT_API WeftStatus weft_tensor_to_dlpack_versioned(WeftTensor* tensor,
+                                                    struct DLManagedTensorVersioned** managed);
 WEFT_API WeftDType weft_tensor_dtype(const WeftTensor* tensor);
 WEFT_API int32_t weft_tensor_rank(const WeftTensor* tensor);
 WEFT_API const int64_t* weft_tensor_dims(const WeftTensor* tensor);
 WEFT_API int64_t weft_tensor_bytes(const WeftTensor* tensor);
-/* Null for strings and for tensors of no elements. What a session returned is not to be written. */
+/* To write. Null for strings, for tensors of no elements, and for read-only ones, where
+ * weft_error_text() says so. What a session returned is not to be written. */
 WEFT_API void* weft_tensor_data(WeftTensor* tensor);
+/* To read. Null for strings and for tensors of no elements. */
+WEFT_API const void* weft_tensor_const_data(const WeftTensor* tensor);
+/* Not 0: a view of memory that its owner lets nobody write. */
+WEFT_API int32_t weft_tensor_read_only(const WeftTensor* tensor);
 WEFT_API void weft_tensor_release(WeftTensor* tensor);
 
 /* ---- sequences and optionals: a WeftTensor too, which holds others and no data of its own ---- */

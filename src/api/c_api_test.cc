@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/tensor/dlpack.h"
 #include "weft/core/tensor/dtype.h"
 #include "weft/core/text/text.h"
 #include "weft/onnx/export.h"
@@ -376,6 +377,41 @@ TEST_CASE("tensors cross as DLPack") {
   CHECK(Data(back)[1] == 4);
   weft_tensor_release(back);
   CHECK(weft_tensor_from_dlpack(nullptr, &back) == WEFT_E_API_MISUSE);
+}
+
+TEST_CASE("tensors cross as versioned DLPack, and what is read-only stays so") {
+  Model m;
+  WeftTensor *t = Floats({3}, {3, 4, 5}), *back = nullptr;
+  CHECK(weft_tensor_read_only(t) == 0);
+  DLManagedTensorVersioned* managed = nullptr;
+  REQUIRE(weft_tensor_to_dlpack_versioned(t, &managed) == WEFT_OK);
+  weft_tensor_release(t);
+  REQUIRE(weft_tensor_from_dlpack_versioned(managed, &back) == WEFT_OK);
+  CHECK(Data(back)[1] == 4);
+  CHECK(weft_tensor_read_only(back) == 0);
+  weft_tensor_release(back);
+
+  const weft::TensorPtr shared = weft::Tensor::FromDoubles(weft::DType::kF32, {3}, {1, 2, 3});
+  WeftTensor* lent = nullptr;
+  REQUIRE(weft_tensor_from_dlpack_versioned(weft::ToDLPackVersioned(shared, {true, false}),
+                                            &lent) == WEFT_OK);
+  CHECK(weft_tensor_read_only(lent) != 0);
+  CHECK(weft_tensor_data(lent) == nullptr);
+  CHECK(std::string(weft_error_message()) == "a read-only tensor f32[3] cannot be written");
+  CHECK(weft_tensor_const_data(lent) == shared->data());
+  DLManagedTensor* old = nullptr;
+  CHECK(weft_tensor_to_dlpack(lent, &old) == WEFT_E_UNSUPPORTED);
+  CHECK(weft_session_bind_output(m.session, "out:0", lent) == WEFT_E_BAD_BINDING);
+  CHECK(std::string(weft_error_place()) == "output 'out:0'");
+  // To read it is what it is for.
+  WeftTensor *x = Floats({1, 3}, {1, 1, 1}), *y = nullptr;
+  weft_session_bind_input(m.session, "x", x);
+  CHECK(weft_session_bind_input(m.session, "k", lent) == WEFT_OK);
+  REQUIRE_MESSAGE(weft_session_run(m.session) == WEFT_OK, weft_error_text());
+  REQUIRE(weft_session_output(m.session, 0, &y) == WEFT_OK);
+  CHECK(Data(y)[2] == 4);
+  for (WeftTensor* each : {x, y, lent}) weft_tensor_release(each);
+  CHECK(weft_tensor_from_dlpack_versioned(nullptr, &back) == WEFT_E_API_MISUSE);
 }
 
 }  // namespace

@@ -209,6 +209,9 @@ WeftStatus weft_session_bind_output(WeftSession* session, const char* name, Weft
                  fmt::format("a value of type {} is not written into another",
                              Type(outputs[i].kind, outputs[i].dtype).ToString()),
                  fmt::format("output '{}'", name), "take it from weft_session_output");
+    if (tensor && tensor->tensor->read_only())
+      ThrowError(ErrorCode::kBadBinding, "a read-only tensor takes no result",
+                 fmt::format("output '{}'", name));
     session->bound[i] = tensor ? tensor->tensor : nullptr;
   });
 }

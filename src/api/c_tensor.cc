@@ -1,4 +1,6 @@
 /// c_tensor.cc: errors and tensors of weft.h.
+#include <utility>
+
 #include "c_object.h"
 #include "weft/core/tensor/dlpack.h"
 
@@ -110,6 +112,23 @@ WeftStatus weft_tensor_to_dlpack(WeftTensor* tensor, DLManagedTensor** managed) 
   });
 }
 
+WeftStatus weft_tensor_from_dlpack_versioned(DLManagedTensorVersioned* managed,
+                                             WeftTensor** tensor) {
+  return Guard([&] {
+    CheckArgument(tensor, "tensor");
+    auto made = std::make_unique<WeftTensor>();
+    made->tensor = FromDLPack(managed);
+    *tensor = made.release();
+  });
+}
+WeftStatus weft_tensor_to_dlpack_versioned(WeftTensor* tensor, DLManagedTensorVersioned** managed) {
+  return Guard([&] {
+    CheckArgument(tensor, "tensor");
+    CheckArgument(managed, "managed");
+    *managed = ToDLPackVersioned(tensor->tensor);
+  });
+}
+
 WeftDType weft_tensor_dtype(const WeftTensor* t) { return t ? WeftDType(t->tensor->dtype()) : 0; }
 int32_t weft_tensor_rank(const WeftTensor* t) { return t ? t->tensor->rank() : 0; }
 const int64_t* weft_tensor_dims(const WeftTensor* t) {
@@ -117,8 +136,14 @@ const int64_t* weft_tensor_dims(const WeftTensor* t) {
 }
 int64_t weft_tensor_bytes(const WeftTensor* t) { return t ? t->tensor->num_bytes() : 0; }
 void* weft_tensor_data(WeftTensor* t) {
-  return t && t->tensor->num_bytes() > 0 ? t->tensor->mutable_data() : nullptr;
+  void* data = nullptr;
+  if (t && t->tensor->num_bytes() > 0) Guard([&] { data = t->tensor->mutable_data(); });
+  return data;
 }
+const void* weft_tensor_const_data(const WeftTensor* t) {
+  return t && t->tensor->num_bytes() > 0 ? std::as_const(*t->tensor).data() : nullptr;
+}
+int32_t weft_tensor_read_only(const WeftTensor* t) { return t && t->tensor->read_only(); }
 void weft_tensor_release(WeftTensor* t) { delete t; }
 
 WeftStatus weft_list_create(WeftKind kind, WeftDType dtype, size_t count,

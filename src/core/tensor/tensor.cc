@@ -34,6 +34,12 @@ void* AlignUp(void* p) {
 
 }  // namespace
 
+std::string MemoryPlace::ToString() const {
+  if (on_host()) return "the host";
+  if (kind == kCuda) return fmt::format("CUDA device {}", device);
+  return fmt::format("device {} of kind {}", device, kind);
+}
+
 Tensor::Tensor(DType dtype, std::vector<int64_t> dims)
     : dtype_(dtype), dims_(std::move(dims)), count_(NumElements(dims_)) {
   WEFT_CHECK(dtype_ != DType::kUnknown, kTypeMismatch, "a tensor needs a dtype");
@@ -49,32 +55,56 @@ Tensor::Tensor(DType dtype, std::vector<int64_t> dims)
 }
 
 Tensor::Tensor(DType dtype, std::vector<int64_t> dims, void* data, std::shared_ptr<void> owner)
+    : Tensor(dtype, std::move(dims), data, std::move(owner), MemoryPlace()) {}
+
+Tensor::Tensor(DType dtype, std::vector<int64_t> dims, void* data, std::shared_ptr<void> owner,
+               MemoryPlace place)
     : dtype_(dtype),
       dims_(std::move(dims)),
       count_(NumElements(dims_)),
       data_(data),
-      owner_(std::move(owner)) {
+      owner_(std::move(owner)),
+      place_(place) {
   WEFT_CHECK(DTypeBits(dtype_) > 0, kTypeMismatch,
              "memory cannot be viewed as a tensor of dtype {}", DTypeName(dtype_));
   (void)num_bytes();  // the overflow check
 }
 
+void Tensor::ThrowReadOnly() const {
+  ThrowError(ErrorCode::kApiMisuse,
+             fmt::format("a read-only tensor {}{} cannot be written", DTypeName(dtype_),
+                         shape().ToString()),
+             "", "its owner lends it for reading: write to a copy");
+}
+
+void Tensor::CheckOnHost() const {
+  if (__builtin_expect(on_host(), 1)) return;
+  ThrowError(ErrorCode::kApiMisuse,
+             fmt::format("the elements of a tensor {}{} on {} are not the host's to read",
+                         DTypeName(dtype_), shape().ToString(), place_.ToString()),
+             "", "copy it to the host first, or give it to a program of that device");
+}
+
 double Tensor::at(int64_t i) const {
+  CheckOnHost();
   WEFT_ICHECK(i >= 0 && i < count_, "element {} of {}", i, count_);
   return LoadDouble(dtype_, data_, i);
 }
 
 int64_t Tensor::at_int(int64_t i) const {
+  CheckOnHost();
   WEFT_ICHECK(i >= 0 && i < count_, "element {} of {}", i, count_);
   return LoadInt(dtype_, data_, i);
 }
 
 void Tensor::set(int64_t i, double v) {
+  CheckOnHost();
   WEFT_ICHECK(i >= 0 && i < count_, "element {} of {}", i, count_);
   StoreDouble(dtype_, mutable_data(), i, v);
 }
 
 void Tensor::set_int(int64_t i, int64_t v) {
+  CheckOnHost();
   WEFT_ICHECK(i >= 0 && i < count_, "element {} of {}", i, count_);
   StoreInt(dtype_, mutable_data(), i, v);
 }
@@ -85,6 +115,8 @@ bool Tensor::Equals(const Tensor& o) const {
     return std::equal(elements_.begin(), elements_.end(), o.elements_.begin(), o.elements_.end(),
                       [](const TensorPtr& a, const TensorPtr& b) { return a->Equals(*b); });
   if (dtype_ == DType::kString) return strings_ == o.strings_;
+  CheckOnHost();
+  o.CheckOnHost();
   const int64_t bytes = num_bytes();
   return data_ == o.data_ || bytes == 0 || std::memcmp(data_, o.data_, size_t(bytes)) == 0;
 }
@@ -101,6 +133,7 @@ uint64_t Tensor::ContentHash() const {
   if (dtype_ == DType::kString) {
     for (const std::string& s : strings_) h.Add(s);
   } else {
+    CheckOnHost();
     h.AddBytes(data_, size_t(num_bytes()));
   }
   hash = h.Finish64();
@@ -171,8 +204,10 @@ TensorPtr Tensor::Reshaped(const TensorPtr& t, std::vector<int64_t> dims) {
     return copy;
   }
   // The view keeps the viewed tensor alive, whose memory is never written through a TensorPtr.
-  return std::make_shared<Tensor>(t->dtype(), std::move(dims), const_cast<void*>(t->data()),
-                                  std::const_pointer_cast<Tensor>(t));
+  auto view = std::make_shared<Tensor>(t->dtype(), std::move(dims), const_cast<void*>(t->data()),
+                                       std::const_pointer_cast<Tensor>(t), t->place());
+  if (t->read_only()) view->set_read_only();
+  return view;
 }
 
 }  // namespace weft

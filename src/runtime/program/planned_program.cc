@@ -72,8 +72,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   for (size_t i = 0; i < outputs->size(); ++i) {
     const int v = plan_.output_values[i];
     auto& t = (*outputs)[i];
-    if (!t || (t.use_count() > 1 && !s.keeps_outputs) ||
-        t->dtype() != plan_.values[size_t(v)].dtype || t->dims() != b.dims[size_t(v)])
+    if (!TakesResult(t, plan_.values[size_t(v)].dtype, b.dims[size_t(v)], s.keeps_outputs))
       t = NewResult(s, plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
   }
   s.base.resize(plan_.storages.size());

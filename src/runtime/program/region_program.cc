@@ -402,7 +402,7 @@ class RegionProgram final : public Program::Impl {
     if (s.is_part()) return GiveOnDevice(*OnDevice(int(slot), s), s, &output);
     if (s.session && !s.slots[slot]) {
       const Tensor& there = *s.there[slot];
-      if (!FitsInto(there, output) || (output.use_count() > 1 && !s.keeps_outputs))
+      if (!TakesResult(output, there.dtype(), there.dims(), s.keeps_outputs))
         output = std::make_shared<Tensor>(there.dtype(), there.dims());
       if (there.num_bytes() > 0)
         s.session->stream().CopyOut(output->mutable_data(), there.data(), there.num_bytes());

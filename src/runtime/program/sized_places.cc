@@ -21,8 +21,7 @@ void* SizedPlaces::Place(size_t k, DType dtype, std::vector<int64_t> dims) {
   Result& r = results_[k];
   if (r.output) {
     std::shared_ptr<Tensor>& own = *r.output;
-    if (!own || (own.use_count() > 1 && !r.though_held) || own->dtype() != dtype ||
-        own->dims() != dims)
+    if (!TakesResult(own, dtype, dims, r.though_held))
       own = std::make_shared<Tensor>(dtype, std::move(dims));
     r.tensor = own;
     return own->mutable_data();

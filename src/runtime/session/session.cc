@@ -205,6 +205,8 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
   std::vector<std::shared_ptr<Tensor>> outputs = bound;
   for (size_t i = 0; i < bound.size(); ++i) {
     if (!bound[i]) continue;
+    WEFT_CHECK(!bound[i]->read_only(), kBadBinding, "the tensor bound to output '{}' is read-only",
+               i < program_->outputs().size() ? program_->outputs()[i].name : std::to_string(i));
     for (size_t k = 0; k < i; ++k)
       WEFT_CHECK(!bound[k] || !Overlap(*bound[i], *bound[k]), kBadBinding,
                  "the tensors bound to outputs {} and {} share memory", k, i);

@@ -105,11 +105,11 @@ struct DTypeTable {
       {D::kU4,         "u4",           4, 21, -1, "",   ""},
       {D::kI2,         "i2",           2, 26, -1, "",   ""},
       {D::kU2,         "u2",           2, 25, -1, "",   ""},
-      {D::kF8E4M3FN,   "f8e4m3fn",     8, 17, -1, "",   "",         F::kNone,  4,    -6, S::kTopNan},
-      {D::kF8E4M3FNUZ, "f8e4m3fnuz",   8, 18, -1, "",   "",         F::kNone,  4,    -7, S::kFnuz},
-      {D::kF8E5M2,     "f8e5m2",       8, 19, -1, "",   "",         F::kNone,  3,   -14, S::kIeee},
-      {D::kF8E5M2FNUZ, "f8e5m2fnuz",   8, 20, -1, "",   "",         F::kNone,  3,   -15, S::kFnuz},
-      {D::kF8E8M0,     "f8e8m0",       8, 24, -1, "",   ""},
+      {D::kF8E4M3FN,   "f8e4m3fn",     8, 17, 10, "",   "",         F::kNone,  4,    -6, S::kTopNan},
+      {D::kF8E4M3FNUZ, "f8e4m3fnuz",   8, 18, 11, "",   "",         F::kNone,  4,    -7, S::kFnuz},
+      {D::kF8E5M2,     "f8e5m2",       8, 19, 12, "",   "",         F::kNone,  3,   -14, S::kIeee},
+      {D::kF8E5M2FNUZ, "f8e5m2fnuz",   8, 20, 13, "",   "",         F::kNone,  3,   -15, S::kFnuz},
+      {D::kF8E8M0,     "f8e8m0",       8, 24, 14, "",   ""},
       {D::kF4E2M1,     "f4e2m1",       4, 23, -1, "",   "",         F::kNone,  2,     0, S::kFinite},
   };
   // clang-format on

@@ -17,6 +17,21 @@ namespace weft {
 class Tensor;
 using TensorPtr = std::shared_ptr<const Tensor>;
 
+/// What addresses mean: memory of the host, or of a device, by its kind (a DLDeviceType of DLPack:
+/// 2 is CUDA, 12 a device of somebody's own) and its number.
+struct MemoryPlace {
+  static constexpr int16_t kHost = 1, kCuda = 2, kExtension = 12;
+  int16_t kind = kHost;
+  int16_t device = 0;
+  bool on_host() const { return kind == kHost; }
+  /// "the host", "CUDA device 1", "device 0 of kind 12".
+  WEFT_API std::string ToString() const;
+  friend bool operator==(const MemoryPlace& a, const MemoryPlace& b) {
+    return a.kind == b.kind && a.device == b.device;
+  }
+  friend bool operator!=(const MemoryPlace& a, const MemoryPlace& b) { return !(a == b); }
+};
+
 class WEFT_API Tensor {
  public:
   /// Zero-filled (strings: empty). Throws kOverflow /
@@ -25,6 +40,9 @@ class WEFT_API Tensor {
   /// Views memory kept alive by `owner` (a mapped file, another tensor, a DLPack capsule). 64-byte
   /// alignment is not promised.
   Tensor(DType dtype, std::vector<int64_t> dims, void* data, std::shared_ptr<void> owner);
+  /// The same of memory that may be a device's: only programs of that device read and write it.
+  Tensor(DType dtype, std::vector<int64_t> dims, void* data, std::shared_ptr<void> owner,
+         MemoryPlace place);
 
   DType dtype() const { return dtype_; }
   const std::vector<int64_t>& dims() const { return dims_; }
@@ -41,9 +59,15 @@ class WEFT_API Tensor {
   /// axis; empty for a tensor.
   const std::vector<TensorPtr>& elements() const { return elements_; }
 
+  /// Where data() is an address. What looks at elements (at, set, Equals, ContentHash) throws
+  /// kApiMisuse where it is not the host.
+  const MemoryPlace& place() const { return place_; }
+  bool on_host() const { return place_.on_host(); }
   const void* data() const { return data_; }
-  /// Forgets the content's hash: ask again before writing through a pointer that was kept.
+  /// Forgets the content's hash: ask again before writing through a pointer that was kept. Throws
+  /// kApiMisuse where the tensor is read-only.
   void* mutable_data() {
+    if (read_only_) ThrowReadOnly();
     hash_ = 0;
     return data_;
   }
@@ -55,6 +79,9 @@ class WEFT_API Tensor {
   T* mutable_data_as() {
     return static_cast<T*>(mutable_data());
   }
+  /// A view of memory that its owner lets nobody write.
+  bool read_only() const { return read_only_; }
+  void set_read_only() { read_only_ = true; }
   /// Elements of a string tensor.
   const std::vector<std::string>& strings() const { return strings_; }
   std::vector<std::string>& mutable_strings() {
@@ -84,10 +111,12 @@ class WEFT_API Tensor {
   static TensorPtr Ints(const std::vector<int64_t>& values);  ///< i64 [n]
   static TensorPtr FromDoubles(DType dtype, std::vector<int64_t> dims,
                                const std::vector<double>& values);
-  /// Same bytes, other extents (equal element count, else kShapeMismatch).
+  /// Same bytes, other extents (equal element count, else kShapeMismatch); read-only as `t` is.
   static TensorPtr Reshaped(const TensorPtr& t, std::vector<int64_t> dims);
 
  private:
+  [[noreturn]] void ThrowReadOnly() const;
+  void CheckOnHost() const;
   DType dtype_;
   std::vector<int64_t> dims_;
   int64_t count_ = 0;
@@ -96,6 +125,8 @@ class WEFT_API Tensor {
   std::vector<std::string> strings_;
   TypeKind type_kind_ = TypeKind::kTensor;
   DType key_ = DType::kUnknown;
+  bool read_only_ = false;
+  MemoryPlace place_;
   std::vector<TensorPtr> elements_;
   mutable uint64_t hash_ = 0;
 };
