@@ -158,6 +158,16 @@ WEFT_API WeftStatus weft_session_bind_input(WeftSession* session, const char* na
  * into a new one, as are sequences and optionals always. */
 WEFT_API WeftStatus weft_session_bind_output(WeftSession* session, const char* name,
                                              WeftTensor* tensor);
+/* Makes the tensor that a run writes result `index` into, for which none is bound: of that dtype
+ * and these dims, in memory that no input and no other result has. Gives one reference, which the
+ * library returns; null: the run ends with WEFT_E_OUT_OF_MEMORY. */
+typedef WeftTensor* (*WeftAllocate)(void* context, size_t index, WeftDType dtype, int32_t rank,
+                                    const int64_t* dims);
+/* Of all later runs; null: results are in memory of the library. `release(context)` is called once,
+ * when another one is set or the session is gone; it may be null. Not asked for are strings,
+ * sequences and optionals. */
+WEFT_API WeftStatus weft_session_set_allocator(WeftSession* session, WeftAllocate allocate,
+                                               void (*release)(void* context), void* context);
 WEFT_API WeftStatus weft_session_run(WeftSession* session);
 /* What cancels the runs of this session; null: nothing. The session stays good after a
  * run that was cancelled. */

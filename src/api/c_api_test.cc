@@ -166,6 +166,59 @@ TEST_CASE("results are written where the caller wants them") {
   for (WeftTensor* t : {x, k, wide}) weft_tensor_release(t);
 }
 
+TEST_CASE("results are born in memory that the caller gives") {
+  Model m;
+  struct Caller {
+    int asked = 0, released = 0, contexts_released = 0;
+    std::vector<float> memory = std::vector<float>(8);
+    WeftDType gives = WEFT_F32;
+    bool full = false;
+  } caller;
+  const auto allocate = [](void* context, size_t index, WeftDType dtype, int32_t rank,
+                           const int64_t* dims) -> WeftTensor* {
+    Caller& c = *static_cast<Caller*>(context);
+    ++c.asked;
+    if (c.full) return nullptr;
+    WeftTensor* t = nullptr;
+    if (index == 1) {
+      CHECK(dtype == WEFT_I64);
+      CHECK(weft_tensor_create(dtype, rank, dims, &t) == WEFT_OK);
+      return t;
+    }
+    CHECK(dtype == WEFT_F32);
+    CHECK(rank == 2);
+    CHECK(dims[1] == 3);
+    CHECK(weft_tensor_wrap(
+              c.gives, rank, dims, c.memory.data(), [](void* p) { ++*static_cast<int*>(p); },
+              &c.released, &t) == WEFT_OK);
+    return t;
+  };
+  const auto release = [](void* context) { ++static_cast<Caller*>(context)->contexts_released; };
+  REQUIRE(weft_session_set_allocator(m.session, allocate, release, &caller) == WEFT_OK);
+  WeftTensor *x = Floats({2, 3}, {1, 2, 3, 4, 5, 6}), *k = Floats({3}, {1, 1, 1}), *y = nullptr;
+  weft_session_bind_input(m.session, "x", x);
+  weft_session_bind_input(m.session, "k", k);
+  REQUIRE_MESSAGE(weft_session_run(m.session) == WEFT_OK, weft_error_text());
+  CHECK(caller.asked == 2);
+  CHECK(caller.memory == std::vector<float>{2, 3, 4, 5, 6, 7, 0, 0});
+  REQUIRE(weft_session_output(m.session, 0, &y) == WEFT_OK);
+  CHECK(Data(y) == caller.memory.data());
+  weft_tensor_release(y);
+  caller.gives = WEFT_I32;
+  CHECK(weft_session_run(m.session) == WEFT_E_BAD_BINDING);
+  caller.full = true;
+  CHECK(weft_session_run(m.session) == WEFT_E_OUT_OF_MEMORY);
+  CHECK(caller.contexts_released == 0);
+  REQUIRE(weft_session_set_allocator(m.session, nullptr, nullptr, nullptr) == WEFT_OK);
+  CHECK(caller.contexts_released == 1);
+  const int asked = caller.asked;
+  CHECK(weft_session_run(m.session) == WEFT_OK);
+  CHECK(caller.asked == asked);
+  CHECK(caller.released == 2);  // every tensor that it gave
+  CHECK(weft_session_set_allocator(nullptr, allocate, release, &caller) == WEFT_E_API_MISUSE);
+  for (WeftTensor* t : {x, k}) weft_tensor_release(t);
+}
+
 TEST_CASE("inputs and outputs describe themselves, also to callers of an older header") {
   Model m;
   REQUIRE(weft_program_num_inputs(m.program) == 2);

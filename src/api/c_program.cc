@@ -27,6 +27,15 @@ struct WeftSession {
 
 namespace {
 
+/// A context of the caller, released with its last user.
+struct ReleasedContext {
+  void* context = nullptr;
+  void (*release)(void*) = nullptr;
+  ~ReleasedContext() {
+    if (release) release(context);
+  }
+};
+
 /// The options that the caller's header knows; what it does not know has its default.
 WeftOptions OptionsOf(const WeftOptions* given) {
   WeftOptions o{};
@@ -213,6 +222,27 @@ WeftStatus weft_session_bind_output(WeftSession* session, const char* name, Weft
       ThrowError(ErrorCode::kBadBinding, "a read-only tensor takes no result",
                  fmt::format("output '{}'", name));
     session->bound[i] = tensor ? tensor->tensor : nullptr;
+  });
+}
+WeftStatus weft_session_set_allocator(WeftSession* session, WeftAllocate allocate,
+                                      void (*release)(void*), void* context) {
+  return Guard([&] {
+    CheckArgument(session, "session");
+    if (!allocate) {
+      session->session.set_result_allocator(nullptr);
+      return;
+    }
+    // Made before the context is taken over.
+    auto owner = std::make_shared<ReleasedContext>();
+    session->session.set_result_allocator([allocate, owner](size_t index, DType dtype,
+                                                            const std::vector<int64_t>& dims) {
+      const std::unique_ptr<WeftTensor> made(
+          allocate(owner->context, index, WeftDType(dtype), int32_t(dims.size()), dims.data()));
+      WEFT_CHECK(made, kOutOfMemory, "the allocator of results has no memory for output {}", index);
+      return made->tensor;
+    });
+    owner->context = context;
+    owner->release = release;
   });
 }
 WeftStatus weft_session_run(WeftSession* s) {

@@ -136,11 +136,11 @@ class DeviceProgram final : public PlannedProgram {
     else if (!s.session)
       s.session = std::make_shared<DeviceSession>(backend_, num_flags_, stats_);
   }
-  std::shared_ptr<Tensor> NewResult(PlannedState& state, DType dtype,
+  std::shared_ptr<Tensor> NewResult(PlannedState& state, size_t index, DType dtype,
                                     const std::vector<int64_t>& dims) const override {
     DeviceState& s = Of(state);
     return s.is_part() ? s.session->NewTensor(dtype, dims)
-                       : PlannedProgram::NewResult(state, dtype, dims);
+                       : PlannedProgram::NewResult(state, index, dtype, dims);
   }
 
   void Begin(PlannedState& state, const std::vector<TensorPtr>& inputs,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "result_tensors.h"
 #include "runtime/binding/step_cost.h"
 #include "weft/codegen/interp/interpreter.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -73,7 +74,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
     const int v = plan_.output_values[i];
     auto& t = (*outputs)[i];
     if (!TakesResult(t, plan_.values[size_t(v)].dtype, b.dims[size_t(v)], s.keeps_outputs))
-      t = NewResult(s, plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+      t = NewResult(s, i, plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
   }
   s.base.resize(plan_.storages.size());
   try {
@@ -98,6 +99,11 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
     Abandon(s);
     throw;
   }
+}
+
+std::shared_ptr<Tensor> PlannedProgram::NewResult(PlannedState& s, size_t index, DType dtype,
+                                                  const std::vector<int64_t>& dims) const {
+  return weft::NewResult(s, index, dtype, dims);
 }
 
 void PlannedProgram::RunSteps(PlannedState& s) const { RunSteps(s, 0, plan_.steps.size()); }

@@ -70,10 +70,8 @@ class PlannedProgram : public Program::Impl {
   /// Before anything else of a run.
   virtual void Prepare(PlannedState&) const {}
   /// What a result goes to that nobody gave a place.
-  virtual std::shared_ptr<Tensor> NewResult(PlannedState&, DType dtype,
-                                            const std::vector<int64_t>& dims) const {
-    return std::make_shared<Tensor>(dtype, dims);
-  }
+  virtual std::shared_ptr<Tensor> NewResult(PlannedState& s, size_t index, DType dtype,
+                                            const std::vector<int64_t>& dims) const;
   /// Says where the storages lie that are not in the arena, and brings there what is fed. `inputs`:
   /// what is fed, then the variables.
   virtual void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,

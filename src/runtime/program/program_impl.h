@@ -35,6 +35,11 @@ struct ProgramState {
   bool is_profiled = false;  ///< steps are timed: Program::Impl::TakeTimes
   /// Given tensors of the right type are written though others hold them.
   bool keeps_outputs = false;
+  MemoryPlace place;  ///< Program::Impl::place_
+  /// Makes new results (result_tensors.h); null: the runtime does.
+  ResultAllocator make_result;
+  /// What these may not share memory with: inputs, variables, given results, those made so far.
+  std::vector<const Tensor*> apart;
   /// Of a body or a region on a device: whose stream it is given to; its operands and results are
   /// the device's. Null: it is a program by itself.
   std::shared_ptr<DeviceSession> device;
@@ -99,12 +104,6 @@ std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_
 /// Names and types of inputs and outputs, from the graph.
 void DescribeProgram(Program::Impl* program, const std::string& backend_name);
 
-/// Is a given tensor written in the place of a new result? `though_held`: also where others hold it.
-inline bool TakesResult(const std::shared_ptr<Tensor>& given, DType dtype,
-                        const std::vector<int64_t>& dims, bool though_held) {
-  return given && (given.use_count() == 1 || though_held) && given->dtype() == dtype &&
-         given->dims() == dims && given->is_tensor() && !given->read_only();
-}
 /// A tensor of the same content that nothing else holds: what a caller may write to.
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
 /// The same, where a list may hold one of these, which runs write to.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "program_impl.h"
+#include "result_tensors.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
@@ -41,9 +41,9 @@ class ReferenceProgram final : public Program::Impl {
     std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs, options);
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
-      const bool own = results[i].use_count() == 1 && results[i]->is_tensor();
+      const bool own = results[i].use_count() == 1 && results[i]->is_tensor() && !state.make_result;
       (*outputs)[i] =
-          own ? std::const_pointer_cast<Tensor>(results[i]) : OwnCopy(*results[i], state.variables);
+          own ? std::const_pointer_cast<Tensor>(results[i]) : NewResultOf(state, i, *results[i]);
     }
     // The new contents are tensors of their own until here: one may have
     // come from another variable.
@@ -88,7 +88,7 @@ void CopyContent(const Tensor& from, Tensor* to) {
   if (from.dtype() == DType::kString)
     to->mutable_strings() = from.strings();
   else if (from.num_bytes() > 0)
-    std::memcpy(to->mutable_data(), from.data(), size_t(from.num_bytes()));
+    std::memmove(to->mutable_data(), from.data(), size_t(from.num_bytes()));
 }
 
 std::unique_ptr<Program::Impl> MakeReferenceProgram(Graph graph) {

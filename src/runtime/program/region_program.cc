@@ -22,6 +22,7 @@
 #include "device_bodies.h"
 #include "device_session.h"
 #include "planned_program.h"
+#include "result_tensors.h"
 #include "sized_places.h"
 #include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -290,6 +291,14 @@ class RegionProgram final : public Program::Impl {
     state.arena = s.arena;
     state.is_profiled = s.is_profiled;
     state.device = s.session;
+    state.make_result = nullptr;
+    state.apart.clear();
+    if (s.make_result)
+      state.make_result = [this, &i, &s](size_t k, DType dtype, const std::vector<int64_t>& dims) {
+        const int output = OutputAt(i.out[k], s);
+        return output < 0 ? std::make_shared<Tensor>(dtype, dims)
+                          : NewResult(s, size_t(output), dtype, dims);
+      };
     if (s.session) state.known_inputs = KnownOf(i, s);
     ResultTensors results;
     for (int slot : i.out) {
@@ -320,11 +329,11 @@ class RegionProgram final : public Program::Impl {
   /// False: the routine does not take such operands.
   bool RunSized(const Instruction& i, RegionState& s, const std::vector<TensorPtr>& in,
                 std::vector<std::shared_ptr<Tensor>>& outputs, std::vector<TensorPtr>* out) const {
-    SizedPlaces places(*backend_, s.arena.get());
+    SizedPlaces places(*backend_, &s);
     for (int slot : i.out) {
       const int output = output_in_[size_t(slot)];
       if (output >= 0)
-        places.AddOutput(&outputs[size_t(output)], s.keeps_outputs);
+        places.AddOutput(&outputs[size_t(output)], size_t(output));
       else
         places.AddKept(&s.blocks[size_t(slot)]);
     }
@@ -400,18 +409,27 @@ class RegionProgram final : public Program::Impl {
     const auto slot = size_t(outputs_at_[i]);
     std::shared_ptr<Tensor>& output = (*outputs)[i];
     if (s.is_part()) return GiveOnDevice(*OnDevice(int(slot), s), s, &output);
-    if (s.session && !s.slots[slot]) {
-      const Tensor& there = *s.there[slot];
-      if (!TakesResult(output, there.dtype(), there.dims(), s.keeps_outputs))
-        output = std::make_shared<Tensor>(there.dtype(), there.dims());
-      if (there.num_bytes() > 0)
-        s.session->stream().CopyOut(output->mutable_data(), there.data(), there.num_bytes());
+    const TensorPtr& here = s.slots[slot];
+    WEFT_ICHECK(here || s.session, "output {} was not computed", i);
+    const Tensor& t = here ? *here : *s.there[slot];
+    if (output.get() == &t) return;
+    if (!LiesOnDevice(t)) {
+      output = NewResultOf(s, i, t);
       return;
     }
-    const TensorPtr& t = s.slots[slot];
-    WEFT_ICHECK(t, "output {} was not computed", i);
-    if (output == t) return;
-    output = OwnCopy(*t, s.variables);
+    if (!TakesResult(output, t.dtype(), t.dims(), s.keeps_outputs))
+      output = NewResult(s, i, t.dtype(), t.dims());
+    void* const to = output->mutable_data();
+    if (here && output->on_host())
+      CopyContent(t, output.get());
+    else if (t.num_bytes() == 0)
+      return;
+    else if (here)
+      s.session->stream().CopyIn(to, t.data(), t.num_bytes());
+    else if (output->on_host())
+      s.session->stream().CopyOut(to, t.data(), t.num_bytes());
+    else
+      s.session->stream().Copy(to, t.data(), t.num_bytes());
   }
   static bool FitsInto(const Tensor& t, const std::shared_ptr<Tensor>& place) {
     return place && place->is_tensor() && place->dtype() == t.dtype() && place->dims() == t.dims();

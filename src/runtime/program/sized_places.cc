@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "result_tensors.h"
 #include "weft/core/op/op.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -21,8 +22,8 @@ void* SizedPlaces::Place(size_t k, DType dtype, std::vector<int64_t> dims) {
   Result& r = results_[k];
   if (r.output) {
     std::shared_ptr<Tensor>& own = *r.output;
-    if (!TakesResult(own, dtype, dims, r.though_held))
-      own = std::make_shared<Tensor>(dtype, std::move(dims));
+    if (!TakesResult(own, dtype, dims, state_.keeps_outputs))
+      own = NewResult(state_, r.index, dtype, dims);
     r.tensor = own;
     return own->mutable_data();
   }

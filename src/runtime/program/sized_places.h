@@ -21,30 +21,30 @@ const FSizedCompute* SizedRoutine(const Backend& backend, const NodePtr& n);
 
 class SizedPlaces final : public SizedResults {
  public:
-  /// `arena`: whose memory nobody needs while a routine runs.
-  SizedPlaces(Backend& backend, Arena* arena) : backend_(backend), arena_(arena) {}
-  /// The next result: an output of the program, which is reused where it fits and nobody else holds
-  /// it, or `though_held`.
-  void AddOutput(std::shared_ptr<Tensor>* output, bool though_held) {
-    results_.push_back({output, though_held, nullptr, nullptr});
+  /// Of the run of `state`, whose arena nobody needs while a routine runs.
+  SizedPlaces(Backend& backend, ProgramState* state) : backend_(backend), state_(*state) {}
+  /// The next result: output `index` of the program, whose tensor is reused where it takes the
+  /// result.
+  void AddOutput(std::shared_ptr<Tensor>* output, size_t index) {
+    results_.push_back({output, index, nullptr, nullptr});
   }
   /// The next result: in a block, where no tensor of an earlier run is in it that is still held.
-  void AddKept(KeptBlock* block) { results_.push_back({nullptr, false, block, nullptr}); }
+  void AddKept(KeptBlock* block) { results_.push_back({nullptr, 0, block, nullptr}); }
 
   void* Place(size_t k, DType dtype, std::vector<int64_t> dims) override;
-  void* Scratch(int64_t bytes) override { return arena_->Reserve(backend_, bytes); }
+  void* Scratch(int64_t bytes) override { return state_.arena->Reserve(backend_, bytes); }
   /// Result `k`, which was placed.
   TensorPtr Take(size_t k);
 
  private:
   struct Result {
     std::shared_ptr<Tensor>* output;
-    bool though_held;
+    size_t index;
     KeptBlock* block;
     std::shared_ptr<Tensor> tensor;
   };
   Backend& backend_;
-  Arena* arena_;
+  ProgramState& state_;
   std::vector<Result> results_;
 };
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "runtime/program/program_impl.h"
+#include "runtime/program/result_tensors.h"
 #include "variable_access.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
@@ -24,9 +24,20 @@ bool Fits(const IoSpec& spec, const Tensor& t) {
   return fits;
 }
 
+/// A program of the host, or of another device, does not copy what lies elsewhere: that would be
+/// slow, and nobody would see why.
+void CheckPlace(const char* what, const std::string& name, const Tensor& t, MemoryPlace place) {
+  if (t.on_host() || t.place() == place) return;
+  ThrowError(ErrorCode::kBadInput,
+             fmt::format("{} '{}' is on {}, the program takes what is on {}", what, name,
+                         t.place().ToString(),
+                         place.on_host() ? "the host" : place.ToString() + " or the host"),
+             "", "copy it there first");
+}
+
 /// The tensor must have the declared dtype, rank and constant extents; symbolic ones are
 /// checked by the binding.
-void CheckInput(const IoSpec& spec, const TensorPtr& t) {
+void CheckInput(const IoSpec& spec, const TensorPtr& t, MemoryPlace place) {
   WEFT_CHECK(t != nullptr, kBadInput, "input '{}' is missing", spec.name);
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadInput,
              "input '{}': expected dtype {}, got {}", spec.name, DTypeName(spec.dtype),
@@ -36,6 +47,9 @@ void CheckInput(const IoSpec& spec, const TensorPtr& t) {
              t->type().ToString());
   WEFT_CHECK(Fits(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
              spec.shape.ToString(), t->shape().ToString());
+  if (!t->on_host()) CheckPlace("input", spec.name, *t, place);
+  for (const TensorPtr& e : t->elements())
+    if (!e->on_host()) CheckPlace("an element of input", spec.name, *e, MemoryPlace());
 }
 
 /// As CheckInput, of what the store has under the name of a variable; null: nothing.
@@ -48,15 +62,6 @@ void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& ac
              DTypeName(t->dtype()));
   WEFT_CHECK(Fits(spec, *t), kBadBinding, "variable '{}': expected shape {}, the store has {}",
              spec.name, spec.shape.ToString(), t->shape().ToString());
-}
-
-/// Do two tensors share memory? A tensor and a view of it do, as do two views of what a caller has.
-bool Overlap(const Tensor& a, const Tensor& b) {
-  if (&a == &b) return true;
-  if (!a.data() || !b.data()) return false;  // strings, lists
-  const auto begin = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); };
-  return begin(a) < begin(b) + uintptr_t(b.num_bytes()) &&
-         begin(b) < begin(a) + uintptr_t(a.num_bytes());
 }
 
 }  // namespace
@@ -124,13 +129,28 @@ void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
   const auto& specs = program_->inputs();
   WEFT_CHECK(inputs.size() == specs.size(), kBadInput, "the program takes {} inputs, {} given",
              specs.size(), inputs.size());
-  for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i]);
+  for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i], state_->place);
   outputs->resize(program_->outputs().size());
+  for (size_t i = 0; i < outputs->size(); ++i)
+    if (const Tensor* t = (*outputs)[i].get(); t && !t->on_host())
+      CheckPlace("the tensor for output", program_->outputs()[i].name, *t, state_->place);
+  if (state_->make_result) NoteApart(inputs, *outputs);
   WithMemoryTo("run the program", {}, [&] {
     RequestScope scope(program_->impl().limits_, &cancel_);
     RequestScope::Poll();
     RunProgram(inputs, outputs, rest);
   });
+}
+
+void Session::set_result_allocator(ResultAllocator make) { state_->make_result = std::move(make); }
+
+void Session::NoteApart(const std::vector<TensorPtr>& inputs,
+                        const std::vector<std::shared_ptr<Tensor>>& outputs) {
+  state_->apart.clear();
+  for (const TensorPtr& t : inputs) state_->apart.push_back(t.get());
+  if (!state_->keeps_outputs) return;  // others are given up where they are not written
+  for (const auto& t : outputs)
+    if (t) state_->apart.push_back(t.get());
 }
 
 void Session::RunInto(const std::vector<TensorPtr>& inputs,
@@ -208,11 +228,11 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
     WEFT_CHECK(!bound[i]->read_only(), kBadBinding, "the tensor bound to output '{}' is read-only",
                i < program_->outputs().size() ? program_->outputs()[i].name : std::to_string(i));
     for (size_t k = 0; k < i; ++k)
-      WEFT_CHECK(!bound[k] || !Overlap(*bound[i], *bound[k]), kBadBinding,
+      WEFT_CHECK(!bound[k] || !ShareMemory(*bound[i], *bound[k]), kBadBinding,
                  "the tensors bound to outputs {} and {} share memory", k, i);
     // A result that replaces an input is written when nothing reads the input any more.
     for (const TensorPtr& in : inputs)
-      if (in && Overlap(*bound[i], *in)) outputs[i] = nullptr;
+      if (in && ShareMemory(*bound[i], *in)) outputs[i] = nullptr;
   }
   RunInto(inputs, &outputs);
   for (size_t i = 0; i < outputs.size() && i < bound.size(); ++i) {

@@ -91,6 +91,11 @@ struct CompileCounts {
 };
 WEFT_API CompileCounts CountCompiled();
 
+/// Makes the tensor that a run writes result `index` of its program into: of that dtype and these
+/// extents, not read-only, in memory that no input and no other result has.
+using ResultAllocator = std::function<std::shared_ptr<Tensor>(size_t index, DType dtype,
+                                                              const std::vector<int64_t>& dims)>;
+
 class VariableStore;
 // The runtime's own (src/runtime/program/program_impl.h).
 struct ProgramState;
@@ -174,6 +179,11 @@ class WEFT_API Session {
   /// failure the content of `bound` is anything.
   std::vector<std::shared_ptr<Tensor>> RunBound(const std::vector<TensorPtr>& inputs,
                                                 const std::vector<std::shared_ptr<Tensor>>& bound);
+  /// Results for which no tensor is given are born in tensors of `make`, from the next run on;
+  /// null: in Weft's own. Not asked for are strings, sequences, optionals and maps. A tensor that
+  /// cannot be the result ends the run with kBadBinding; what `make` throws goes through, but for
+  /// std::bad_alloc, which is kOutOfMemory; the session stays good.
+  void set_result_allocator(ResultAllocator make);
   /// As RunInto, timing every step. Without `outputs` the results are new tensors, whose memory the
   /// steps that write them touch first.
   std::vector<StepTime> Profile(const std::vector<TensorPtr>& inputs,
@@ -198,6 +208,9 @@ class WEFT_API Session {
  private:
   /// Puts initial values into the store where it has none.
   void Initialise();
+  /// What results that the caller makes may not share memory with.
+  void NoteApart(const std::vector<TensorPtr>& inputs,
+                 const std::vector<std::shared_ptr<Tensor>>& outputs);
   /// `rest` null: until the results are there.
   void RunProgram(const std::vector<TensorPtr>& inputs,
                   std::vector<std::shared_ptr<Tensor>>* outputs, RunRest* rest);

@@ -1,0 +1,52 @@
+/// result_tensors.cc: see result_tensors.h.
+#include "result_tensors.h"
+
+#include "weft/support/check.h"
+
+namespace weft {
+
+bool ShareMemory(const Tensor& a, const Tensor& b) {
+  if (&a == &b) return true;
+  if (!a.data() || !b.data()) return false;  // strings, lists
+  if (a.place() != b.place()) return false;
+  const auto begin = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); };
+  return begin(a) < begin(b) + uintptr_t(b.num_bytes()) &&
+         begin(b) < begin(a) + uintptr_t(a.num_bytes());
+}
+
+std::shared_ptr<Tensor> NewResult(ProgramState& state, size_t index, DType dtype,
+                                  const std::vector<int64_t>& dims) {
+  if (!state.make_result || DTypeBits(dtype) == 0) return std::make_shared<Tensor>(dtype, dims);
+  std::shared_ptr<Tensor> t = state.make_result(index, dtype, dims);
+  const auto type = [](DType d, const std::vector<int64_t>& extents) {
+    return fmt::format("{}{}", DTypeName(d), Shape::OfInts(extents).ToString());
+  };
+  WEFT_CHECK(t, kBadBinding, "the allocator of results gave nothing for output {}", index);
+  WEFT_CHECK(t->is_tensor() && t->dtype() == dtype && t->dims() == dims, kBadBinding,
+             "the allocator of results was asked for {} for output {}, and gave {}",
+             type(dtype, dims), index, type(t->dtype(), t->dims()));
+  WEFT_CHECK(t->on_host() || t->place() == state.place, kBadBinding,
+             "the allocator of results gave a tensor on {} for output {}, the program is on {}",
+             t->place().ToString(), index, state.place.ToString());
+  WEFT_CHECK(!t->read_only(), kBadBinding,
+             "the allocator of results gave a read-only tensor for output {}", index);
+  WEFT_CHECK(t->num_bytes() == 0 || std::as_const(*t).data(), kBadBinding,
+             "the allocator of results gave a tensor without memory for output {}", index);
+  for (const Tensor* other : state.apart)
+    WEFT_CHECK(!ShareMemory(*t, *other), kBadBinding,
+               "the allocator of results gave memory for output {} that an input, a variable or "
+               "another result of the run has",
+               index);
+  state.apart.push_back(t.get());
+  return t;
+}
+
+std::shared_ptr<Tensor> NewResultOf(ProgramState& state, size_t index, const Tensor& t) {
+  if (!state.make_result || !t.is_tensor() || DTypeBits(t.dtype()) == 0)
+    return OwnCopy(t, state.variables);
+  std::shared_ptr<Tensor> made = NewResult(state, index, t.dtype(), t.dims());
+  CopyContent(t, made.get());
+  return made;
+}
+
+}  // namespace weft
