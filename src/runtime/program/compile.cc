@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -115,8 +116,13 @@ void DescribeProgram(Program::Impl* program, const std::string& backend_name) {
     const AttrValue* value = v->attrs.dict.find("value");
     program->initial_values_.push_back(value ? value->get<TensorPtr>() : nullptr);
   }
+  std::set<std::string> written;
   for (NodePtr n : program->graph_.TopoOrder())
-    program->writes_variables_ = program->writes_variables_ || !WrittenInputs(n).empty();
+    for (const auto& [i, result] : WrittenInputs(n))
+      written.insert(n->inputs[size_t(i)].node->attrs.name);
+  program->writes_variables_ = !written.empty();
+  for (const IoSpec& v : program->variables_)
+    program->written_.push_back(written.count(v.name) > 0);
 }
 
 std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_name,

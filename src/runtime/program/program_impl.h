@@ -30,6 +30,8 @@ struct ProgramState {
   int64_t inside_bytes = 0;
   int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
   std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
+  /// Those of them, by number, that lie in memory of the caller (VariableStore::Adopt).
+  std::vector<size_t> adopted;
   /// The same on a device, for programs that run there.
   std::vector<DeviceCopy*> device_variables;
   bool is_profiled = false;  ///< steps are timed: Program::Impl::TakeTimes
@@ -87,6 +89,7 @@ struct Program::Impl {
   std::string backend_name_;
   std::vector<IoSpec> inputs_, outputs_, variables_;
   std::vector<TensorPtr> initial_values_;  ///< of variables; null: none
+  std::vector<char> written_;              ///< by variable: a run writes it
   bool writes_variables_ = false;
   bool on_device_ = false;  ///< Run takes State::device_variables
   int num_flags_ = 0;       ///< on a device: range flags, those of bodies too

@@ -64,6 +64,23 @@ void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& ac
              spec.name, spec.shape.ToString(), t->shape().ToString());
 }
 
+/// Variables in memory of the caller are apart from what the run reads and writes besides.
+void CheckAdopted(const Program::Impl& p, const ProgramState& s,
+                  const std::vector<TensorPtr>& inputs,
+                  const std::vector<std::shared_ptr<Tensor>>& outputs) {
+  for (const size_t v : s.adopted) {
+    const std::string& name = p.variables_[v].name;
+    for (size_t i = 0; i < inputs.size() && p.written_[v]; ++i)
+      WEFT_CHECK(!ShareMemory(*inputs[i], *s.variables[v]), kBadBinding,
+                 "input '{}' shares memory with variable '{}', which the run writes",
+                 p.inputs_[i].name, name);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      WEFT_CHECK(!outputs[i] || !ShareMemory(*outputs[i], *s.variables[v]), kBadBinding,
+                 "the tensor given for output '{}' shares memory with variable '{}'",
+                 p.outputs_[i].name, name);
+  }
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const Program> program, std::shared_ptr<VariableStore> store)
@@ -112,15 +129,20 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
     }
     state_->variables.clear();
     state_->device_variables.clear();
+    state_->adopted.clear();
     store_version_ = 0;
     for (const IoSpec& spec : specs) {
       std::shared_ptr<Tensor> t = access->Find(spec.name);
       CheckVariable(spec, t.get(), *access);
+      if (access->IsAdopted(spec.name)) state_->adopted.push_back(state_->variables.size());
       state_->variables.push_back(std::move(t));
       if (p.on_device_) state_->device_variables.push_back(access->OnDevice(spec.name));
     }
     store_version_ = access->version();
   }
+  if (!state_->adopted.empty()) CheckAdopted(p, *state_, inputs, *outputs);
+  if (state_->make_result)
+    for (const auto& v : state_->variables) state_->apart.push_back(v.get());
   run();
 }
 

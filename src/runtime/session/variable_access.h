@@ -23,6 +23,8 @@ class VariableAccess {
   uint64_t version() const;
   /// Null where there is none.
   std::shared_ptr<Tensor> Find(const std::string& name) const;
+  /// It lies in memory of the caller.
+  bool IsAdopted(const std::string& name) const;
   /// Of a variable that there is.
   DeviceCopy* OnDevice(const std::string& name) const;
   std::vector<std::string> Names() const;

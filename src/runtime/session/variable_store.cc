@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "runtime/program/device_copy.h"
-#include "runtime/program/program_impl.h"
+#include "runtime/program/result_tensors.h"
 #include "runtime/saved/weftx.h"
 #include "variable_access.h"
 #include "weft/support/check.h"
@@ -97,9 +98,18 @@ struct VariableStore::Impl {
   Texts metadata;
   uint64_t version = 1;
   std::map<std::string, std::unique_ptr<DeviceCopy>> on_device;
+  std::set<std::string> adopted;
 
+  ~Impl() {
+    for (const std::string& name : adopted) GiveUp(name);
+  }
   void Put(const std::string& name, const Tensor& value) {
     std::shared_ptr<Tensor>& slot = tensors[name];
+    if (adopted.count(name) && (slot->dtype() != value.dtype() || slot->dims() != value.dims()))
+      ThrowError(ErrorCode::kBadBinding,
+                 fmt::format("variable '{}' is in memory of the caller as {}, the value is {}",
+                             name, TypeText(*slot), TypeText(value)),
+                 "", "erase the variable first, or adopt other memory");
     if (const auto it = on_device.find(name); it != on_device.end()) it->second->Overwritten();
     if (slot && slot->dtype() == value.dtype() && slot->dims() == value.dims()) {
       CopyContent(value, slot.get());
@@ -107,6 +117,16 @@ struct VariableStore::Impl {
     }
     slot = OwnCopy(value);
     ++version;
+  }
+  /// An adopted variable is to be another one: its memory has the last content.
+  void GiveUp(const std::string& name) noexcept {
+    const auto it = on_device.find(name);
+    if (it == on_device.end()) return;
+    try {
+      it->second->ToHost();
+    } catch (const std::exception&) {
+      // The device has failed; its runs have said so.
+    }
   }
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
@@ -138,6 +158,31 @@ void VariableStore::Set(const std::string& name, const TensorPtr& value) {
   impl_->Put(name, *value);
 }
 
+void VariableStore::Adopt(const std::string& name, std::shared_ptr<Tensor> tensor) {
+  WEFT_CHECK(tensor && !name.empty(), kApiMisuse, "a variable needs a name and a tensor");
+  WEFT_CHECK(tensor->is_tensor() && DTypeBits(tensor->dtype()) > 0 && tensor->on_host(),
+             kUnsupported, "variable '{}': a value of type {} on {} is not memory to adopt", name,
+             tensor->type().ToString(), tensor->place().ToString());
+  WEFT_CHECK(!tensor->read_only(), kBadBinding,
+             "variable '{}': a read-only tensor cannot be adopted", name);
+  std::unique_lock lock(impl_->mutex);
+  for (const auto& [other, t] : impl_->tensors)
+    WEFT_CHECK(other == name || !ShareMemory(*t, *tensor), kBadBinding,
+               "variables '{}' and '{}' would share memory", other, name);
+  if (impl_->adopted.count(name)) impl_->GiveUp(name);
+  impl_->on_device.erase(name);
+  impl_->tensors[name] = std::move(tensor);
+  impl_->adopted.insert(name);
+  ++impl_->version;
+}
+
+void VariableStore::Sync() {
+  std::unique_lock lock(impl_->mutex);
+  for (const std::string& name : impl_->adopted)
+    if (const auto it = impl_->on_device.find(name); it != impl_->on_device.end())
+      it->second->FallBehind();
+}
+
 bool VariableStore::SetIfAbsent(const std::string& name, const TensorPtr& value) {
   WEFT_CHECK(value && !name.empty(), kApiMisuse, "a variable needs a name and a value");
   std::unique_lock lock(impl_->mutex);
@@ -162,6 +207,7 @@ bool VariableStore::Has(const std::string& name) const {
 
 bool VariableStore::Erase(const std::string& name) {
   std::unique_lock lock(impl_->mutex);
+  if (impl_->adopted.erase(name) > 0) impl_->GiveUp(name);
   if (impl_->tensors.erase(name) == 0) return false;
   impl_->on_device.erase(name);
   ++impl_->version;
@@ -271,6 +317,9 @@ DeviceCopy* VariableAccess::OnDevice(const std::string& name) const {
   std::unique_ptr<DeviceCopy>& copy = store_.impl_->on_device[name];
   if (!copy) copy = std::make_unique<DeviceCopy>();
   return copy.get();
+}
+bool VariableAccess::IsAdopted(const std::string& name) const {
+  return store_.impl_->adopted.count(name) > 0;
 }
 uint64_t VariableAccess::version() const { return store_.impl_->version; }
 std::shared_ptr<Tensor> VariableAccess::Find(const std::string& name) const {

@@ -13,6 +13,9 @@
 /// they wait for a writing run to end, and it for them. A run that fails half-way leaves what
 /// it had written until then.
 ///
+/// A variable may lie in memory of the caller (Adopt), which runs, Set and Load then read and write
+/// in place. The caller may do so too while no run that uses the store is under way.
+///
 /// A checkpoint file is one self-verifying block, written to a temporary file, flushed and renamed:
 ///
 ///   "WEFTV\0\0\1" | hash of the rest, 16 bytes
@@ -40,9 +43,19 @@ class WEFT_API VariableStore {
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
 
-  /// Copies `value` in; a variable of another dtype or other extents is replaced. Throws kApiMisuse
-  /// on an empty name or a null tensor.
+  /// Copies `value` in; a variable of another dtype or other extents is replaced, unless it was
+  /// adopted (kBadBinding). Throws kApiMisuse on an empty name or a null tensor.
   void Set(const std::string& name, const TensorPtr& value);
+  /// From now on the variable is what lies in `tensor`, in place of one of that name; its memory is
+  /// the caller's, and kept alive. Throws kBadBinding for a read-only tensor and for memory that
+  /// another variable of the store has, kUnsupported for values without memory of the host. Runs
+  /// refuse (kBadBinding) inputs that share memory with adopted variables that they write, and
+  /// results that share memory with any.
+  void Adopt(const std::string& name, std::shared_ptr<Tensor> tensor);
+  /// For callers that look at adopted memory, or write to it, between runs on a device: it has what
+  /// the runs so far have written, and the next ones see what it has then. On the host that is
+  /// always so.
+  void Sync();
   /// As Set, where there is none of that name. Says whether it was set.
   bool SetIfAbsent(const std::string& name, const TensorPtr& value);
   /// A copy that later runs do not change. Throws kBadBinding with near names.
