@@ -245,6 +245,7 @@ class CountingBackend final : public DeviceBackend {
   std::string default_pipeline() const override { return cpu_->default_pipeline(); }
   int threads() const override { return cpu_->threads(); }
   void set_threads(int n) override { cpu_->set_threads(n); }
+  MemoryPlace place() const override { return {MemoryPlace::kExtension, 0}; }
   std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<CountingStream>(); }
   std::shared_ptr<void> Allocate(int64_t bytes) override {
     CountingDevice& d = CountingDevice::Get();

@@ -28,6 +28,7 @@ class GpuBackend final : public CudaBackend {
   std::string default_pipeline() const override {
     return StandardPipeline({PipelineEnd::kPlan, fusion_}).ToString();
   }
+  MemoryPlace place() const override { return {MemoryPlace::kCuda, int16_t(device_->ordinal())}; }
   std::unique_ptr<DeviceStream> NewStream() override { return std::make_unique<Stream>(device_); }
   std::shared_ptr<void> Allocate(int64_t bytes) override { return device_->Allocate(bytes); }
   Libraries& libraries() const override { return *libraries_; }

@@ -45,6 +45,7 @@ class DeviceProgram final : public PlannedProgram {
   DeviceProgram(Graph graph, std::shared_ptr<Backend> backend)
       : PlannedProgram(std::move(graph), std::move(backend)) {
     on_device_ = true;
+    place_ = backend_->device()->place();
     for (const Value& v : plan_.values)
       WEFT_CHECK(DTypeBits(v.dtype) > 0, kUnsupported, "tensors of {} have no place on a device",
                  DTypeName(v.dtype));
@@ -83,9 +84,10 @@ class DeviceProgram final : public PlannedProgram {
     }
     /// Of which run it is part of, else its own.
     std::shared_ptr<DeviceSession> session;
-    Arena io;                    ///< what is fed and fetched
-    std::vector<TensorPtr> fed;  ///< of the run, by the host
-    uint8_t* flags = nullptr;    ///< of the steps that have one, in order
+    Arena io;                     ///< what is fed and fetched
+    std::vector<TensorPtr> fed;   ///< of the run, by the host
+    std::vector<TensorPtr> lent;  ///< what is fed and lies on the device: until the run has ended
+    uint8_t* flags = nullptr;     ///< of the steps that have one, in order
     BodyStates bodies;
     std::vector<const void*> given;                   ///< operands of a part
     std::map<size_t, std::shared_ptr<Tensor>> aside;  ///< aligned places, by storage
@@ -222,6 +224,7 @@ class DeviceProgram final : public PlannedProgram {
     DeviceState& s = Of(state);
     s.fed.clear();
     if (s.session->is_recording()) return;  // nothing was given
+    const std::vector<TensorPtr> lent = std::move(s.lent);
     // Where the device has failed, the stream may still be working: keep what it uses.
     if (!s.session->Drain()) s.lost.push_back(std::move(s.alike));
     s.alike.clear();
@@ -238,21 +241,27 @@ class DeviceProgram final : public PlannedProgram {
       return {};
     }
     DeviceSession& session = *s.session;
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i]->num_bytes() > 0)
-        s.stream().CopyOut(outputs[i]->mutable_data(), Pointer(s, plan_.output_values[i]),
-                           outputs[i]->num_bytes());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      Tensor& t = *outputs[i];
+      const void* result = Pointer(s, plan_.output_values[i]);
+      if (t.num_bytes() == 0 || t.data() == result) continue;
+      if (t.on_host())
+        s.stream().CopyOut(t.mutable_data(), result, t.num_bytes());
+      else
+        Copy(s, t.mutable_data(), result, t.num_bytes());
+    }
     const std::function<void()> check = session.FetchFlags();
     const std::shared_ptr<DeviceStream::Point> end = later ? s.stream().Mark() : nullptr;
     if (!later) s.stream().Wait();
     session.EndRun(end != nullptr);
     for (DeviceCopy* v : s.device_variables) v->UsedUntil(end);
+    const std::vector<TensorPtr> lent = std::exchange(s.lent, {});
     if (!end) {
       check();
       return {};
     }
     return {[end] { return end->Reached(); },
-            [&stream = s.stream(), end, check] {
+            [&stream = s.stream(), end, check, lent] {
               stream.Wait(*end);
               check();
             }};
@@ -321,21 +330,34 @@ class DeviceProgram final : public PlannedProgram {
       size = CheckedRoundUp(CheckedAdd(size, std::max<int64_t>(bytes, 1)), kAlign);
       return at;
     };
+    // What lies on the device already is used there.
+    s.lent.clear();
+    for (size_t i = 0; i < fed; ++i)
+      if (!inputs[i]->on_host()) s.lent.push_back(inputs[i]);
     std::vector<int64_t> in_at, out_at;
-    for (size_t i = 0; i < fed; ++i) in_at.push_back(reserve(inputs[i]->num_bytes()));
-    for (const auto& t : outputs) out_at.push_back(reserve(t->num_bytes()));
+    for (size_t i = 0; i < fed; ++i)
+      in_at.push_back(inputs[i]->on_host() ? reserve(inputs[i]->num_bytes()) : -1);
+    for (const auto& t : outputs) out_at.push_back(t->on_host() ? reserve(t->num_bytes()) : -1);
     size = std::max<int64_t>(size, 1);
     if (!s.io.Fits(size)) s.stream().Wait();
     char* io = s.io.Reserve(*backend_, size);
     for (size_t k = 0; k < plan_.storages.size(); ++k) {
       const Storage& block = plan_.storages[k];
-      if (block.kind == StorageKind::kInput)
-        s.base[k] = io + in_at[size_t(block.number)];
-      else if (block.kind == StorageKind::kOutput)
-        s.base[k] = io + out_at[size_t(block.number)];
+      const auto number = size_t(block.number);
+      if (block.kind == StorageKind::kInput && number < fed) {
+        const Tensor& t = *inputs[number];
+        s.base[k] = in_at[number] >= 0
+                        ? io + in_at[number]
+                        : PlaceFor(k, const_cast<void*>(t.data()), plan_.input_values[number], s);
+        if (in_at[number] < 0 && s.base[k] != t.data()) Copy(s, s.base[k], t.data(), t.num_bytes());
+      } else if (block.kind == StorageKind::kOutput) {
+        s.base[k] = out_at[number] >= 0 ? io + out_at[number]
+                                        : PlaceFor(k, outputs[number]->mutable_data(),
+                                                   plan_.output_values[number], s);
+      }
     }
     for (size_t i = 0; i < fed; ++i)
-      if (inputs[i]->num_bytes() > 0)
+      if (in_at[i] >= 0 && inputs[i]->num_bytes() > 0)
         s.stream().CopyIn(io + in_at[i], inputs[i]->data(), inputs[i]->num_bytes());
     if (!bodies_.empty()) s.fed.assign(inputs.begin(), inputs.begin() + long(fed));
   }
@@ -472,7 +494,7 @@ class DeviceProgram final : public PlannedProgram {
     const auto number = size_t(block.number);
     if (s.is_part()) return number < s.known_inputs.size() ? s.known_inputs[number] : KnownValue{};
     const TensorPtr& fed = s.fed[number];
-    return fed->dtype() == value.dtype ? KnownValue{fed, false} : KnownValue{};
+    return fed->dtype() == value.dtype && fed->on_host() ? KnownValue{fed, false} : KnownValue{};
   }
   /// A tensor of the device at the place of a value, of elements in order.
   std::shared_ptr<Tensor> Lying(int v, const DeviceState& s) const {

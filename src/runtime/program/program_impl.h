@@ -92,7 +92,9 @@ struct Program::Impl {
   std::vector<char> written_;              ///< by variable: a run writes it
   bool writes_variables_ = false;
   bool on_device_ = false;  ///< Run takes State::device_variables
-  int num_flags_ = 0;       ///< on a device: range flags, those of bodies too
+  /// Tensors that lie there are taken and given; those of the host always.
+  MemoryPlace place_;
+  int num_flags_ = 0;  ///< on a device: range flags, those of bodies too
   ProgramStats stats_;
 };
 

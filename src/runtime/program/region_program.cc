@@ -41,6 +41,7 @@ class RegionProgram final : public Program::Impl {
  public:
   RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend)
       : backend_(backend), device_(backend->device() ? backend : nullptr) {
+    if (device_) place_ = device_->device()->place();
     graph_ = std::move(graph);
     for (const NodePtr& p : graph_.AllInputs()) inputs_at_.push_back(SlotOf(NodeEntry(p)));
     for (const NodePtr& v : StateVariables(graph_)) variables_at_.push_back(SlotOf(NodeEntry(v)));
@@ -84,7 +85,8 @@ class RegionProgram final : public Program::Impl {
     s.tensors = s.most_tensors = 0;
     s.kernels_failed = 0;
     if (device_) BeginOnDevice(s);
-    for (size_t i = 0; i < inputs.size(); ++i) Put(inputs_at_[i], inputs[i], s.is_part(), s);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      Put(inputs_at_[i], inputs[i], s.is_part() || !inputs[i]->on_host(), s);
     for (size_t i = 0; i < variables_at_.size(); ++i)
       s.slots[size_t(variables_at_[i])] = s.variables[i];
     if (s.is_profiled) s.timed.resize(instructions_.size());

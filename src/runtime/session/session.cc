@@ -87,6 +87,7 @@ Session::Session(std::shared_ptr<const Program> program, std::shared_ptr<Variabl
     : program_(std::move(program)),
       store_(store ? std::move(store) : std::make_shared<VariableStore>()),
       state_(program_->impl().NewState()) {
+  state_->place = program_->impl().place_;
   Initialise();
 }
 Session::~Session() = default;
@@ -253,8 +254,13 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
       WEFT_CHECK(!bound[k] || !ShareMemory(*bound[i], *bound[k]), kBadBinding,
                  "the tensors bound to outputs {} and {} share memory", k, i);
     // A result that replaces an input is written when nothing reads the input any more.
-    for (const TensorPtr& in : inputs)
-      if (in && ShareMemory(*bound[i], *in)) outputs[i] = nullptr;
+    for (const TensorPtr& in : inputs) {
+      if (!in || !ShareMemory(*bound[i], *in)) continue;
+      WEFT_CHECK(bound[i]->on_host(), kBadBinding,
+                 "the tensor on {} bound to output {} shares memory with an input",
+                 bound[i]->place().ToString(), i);
+      outputs[i] = nullptr;
+    }
   }
   RunInto(inputs, &outputs);
   for (size_t i = 0; i < outputs.size() && i < bound.size(); ++i) {

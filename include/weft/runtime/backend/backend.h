@@ -90,6 +90,9 @@ class WEFT_API DeviceBackend : public Backend {
   std::shared_ptr<void> Allocate(int64_t bytes) override = 0;
   /// Never null.
   virtual std::unique_ptr<DeviceStream> NewStream() = 0;
+  /// Where the memory of Allocate is, as other libraries of the process call it: programs take and
+  /// give tensors that lie there as they are. By default the host: nobody else has memory there.
+  virtual MemoryPlace place() const { return {}; }
   DeviceBackend* device() final { return this; }
 };
 

@@ -47,6 +47,7 @@ class Forwarding final : public DeviceBackend {
   Target target() const override { return kTarget; }
   std::string default_pipeline() const override { return "RTCGen,Schedule,PlanMemory"; }
   std::unique_ptr<DeviceStream> NewStream() override { return EmulatedGpu::backend()->NewStream(); }
+  MemoryPlace place() const override { return EmulatedGpu::backend()->place(); }
   std::shared_ptr<void> Allocate(int64_t bytes) override {
     return EmulatedGpu::backend()->Allocate(bytes);
   }
