@@ -1,6 +1,6 @@
 /// lower.cc: from a ComputeSpec to a finished Kernel.
 ///
-///   NormalizeSpec -> RowNest / ElementwiseNest -> FlattenNest -> CollapseLoops
+///   NormalizeSpec -> RowNest / ElementwiseNest -> FlattenNest -> SplitLoops -> CollapseLoops
 ///                 -> symbols, reductions, Kernel::Finish
 #include "weft/codegen/lower/lower.h"
 
@@ -285,6 +285,7 @@ LoweredKernel LowerKernel(const ComputeSpec& original, const Facts& facts) {
               original.values.size(), original.outputs.size());
   const ComputeSpec spec = NormalizeSpec(original, facts);
   Nest nest = ChooseNest(spec, facts);
+  SplitLoops(&nest, facts, SizesOf(nest, spec));
   CollapseLoops(&nest, facts);
 
   auto kernel = std::make_shared<Kernel>();

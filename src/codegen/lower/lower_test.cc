@@ -471,6 +471,54 @@ TEST_CASE("two outputs of two shapes") {
                   UserError);
 }
 
+TEST_CASE("a period of a loop becomes a loop") {
+  const auto mod = [](const Expr& e, const Expr& d) {
+    return Expr::Binary(BinOp::kFloorMod, e, d);
+  };
+  const auto div = [](const Expr& e, const Expr& d) {
+    return Expr::Binary(BinOp::kFloorDiv, e, d);
+  };
+  // Tile along the last axis: whole runs of x.
+  const KernelPtr tile =
+      Lower({{F({3, 16})}, {F({3, 64})}, {X(0, {I(0), mod(I(1), Expr::Int(16))})}});
+  CHECK(Dims(tile) == Ns{3, 4, 16});
+  CHECK(AffineCoefficient(tile->stores[0].value->operand(0), 2) == Expr::Int(1));
+  // Along the first one: what is repeated is one run. Along both, and beside what is not repeated.
+  CHECK(Dims(Lower({{F({3, 5})}, {F({6, 5})}, {X(0, {mod(I(0), Expr::Int(3)), I(1)})}})) ==
+        Ns{2, 15});
+  CHECK(Dims(Lower({{F({3, 16}), F({6, 32})},
+                    {F({6, 32})},
+                    {X(0, {mod(I(0), Expr::Int(3)), mod(I(1), Expr::Int(16))}) + X(1, Is(2))}})) ==
+        Ns{2, 3, 2, 16});
+  // Heads side by side: quotient and remainder of one period.
+  CHECK(Dims(Lower({{F({3, 4, 16})},
+                    {F({4, 48})},
+                    {X(0, {div(I(1), Expr::Int(16)), I(0), mod(I(1), Expr::Int(16))})}})) ==
+        Ns{4, 3, 16});
+  // Extents of the run, of 0 as well.
+  const SymInt n = S("n"), r = S("r");
+  const ComputeSpec any{{F({2, n})}, {F({2, n * r})}, {X(0, {I(0), mod(I(1), Expr::Dim(n))})}};
+  CHECK(Lower(any, {{"n", 5}, {"r", 3}})->dims.size() == 3);
+  Lower(any, {{"n", 0}, {"r", 3}});
+  Lower(any, {{"n", 5}, {"r", 0}});
+  // A reduction inside a point.
+  CHECK(Dims(Lower({{F({3, 16, 2})},
+                    {F({3, 32})},
+                    {Expr::Reduce(ReduceOp::kSum, {SymInt(2)}, [&](const Indices& k) {
+                      return X(0, {I(0), mod(I(1), Expr::Int(16)), k[0]});
+                    })}})) == Ns{3, 2, 16});
+
+  // Not: short runs in the lanes, a period that does not divide, a quotient before the lanes.
+  CHECK(Dims(Lower({{F({3, 4})}, {F({3, 64})}, {X(0, {I(0), mod(I(1), Expr::Int(4))})}})) ==
+        Ns{3, 64});
+  CHECK(Dims(Lower({{F({3, 16})}, {F({3, 60})}, {X(0, {I(0), mod(I(1), Expr::Int(16))})}})) ==
+        Ns{3, 60});
+  CHECK(Dims(Lower({{F({3, 4, 5})},
+                    {F({12, 5})},
+                    {X(0, {mod(I(0), Expr::Int(3)), div(I(0), Expr::Int(3)), I(1)})}})) ==
+        Ns{12, 5});
+}
+
 /// One output [6, 4] over x [6, 8] and i [4].
 KernelPtr Chosen(const std::function<Expr(const Expr&)>& index) {
   ComputeSpec spec;

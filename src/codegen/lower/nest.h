@@ -65,6 +65,9 @@ std::vector<int> DependencyOrder(const Nest& nest);
 
 /// Loads by flat offset, index arithmetic simplified.
 void FlattenNest(Nest* nest, const ComputeSpec& spec, const Facts& facts);
+/// Loops that expressions take apart by a period become two where that makes accesses affine in
+/// long runs. `sizes`: as for IndexSimplifier. (split_loops.cc)
+void SplitLoops(Nest* nest, const Facts& facts, const std::vector<SymInt>& sizes);
 /// Merges adjacent loops that every sum steps through as if they were one.
 void CollapseLoops(Nest* nest, const Facts& facts);
 
