@@ -193,6 +193,8 @@ class Emitter {
   llvm::Value* EmitUnary(UnOp op, DType t, llvm::Value* a);
   llvm::Value* EmitBinary(BinOp op, DType t, llvm::Value* a, llvm::Value* b);
   llvm::Value* EmitCast(DType from, DType to, llvm::Value* a);
+  /// Lanes of floats as integers: NaN is 0, what is beyond the type its least or greatest value.
+  llvm::Value* EmitSaturated(DType to, llvm::Value* a);
   llvm::Value* EmitConst(const ExprNode& n);
   llvm::Value* EmitPhilox(llvm::Value* seed, llvm::Value* counter);
   llvm::Value* EmitMinMax(bool max, DType t, llvm::Value* a, llvm::Value* b);
@@ -212,6 +214,9 @@ class Emitter {
   /// Select(unlikely c, a, b) of `count` lanes: a lane at a time, where any
   /// asks for it (rare.cc).
   llvm::Value* EmitRareChoice(const ExprNode& n, int count);
+  /// After If: what either branch computed, which ended in that block.
+  llvm::Value* Joined(std::pair<llvm::Value*, llvm::BasicBlock*> a,
+                      std::pair<llvm::Value*, llvm::BasicBlock*> b);
   llvm::Value* EmitRareLane(const Expr& e, llvm::Value* lane);
   llvm::Value* EmitIntDivision(const ExprNode& n, int lanes);
   llvm::Value* Variable(int bit) const;
@@ -234,6 +239,8 @@ class Emitter {
   llvm::Value* EmitGather(const ExprNode& n, llvm::Value* mask);
   /// Lanes `step` elements apart, all of them or as many as the range mask says.
   llvm::Value* EmitShuffledLoad(const ExprNode& n, int64_t step, bool masked);
+  /// A mask of lanes 0 .. last (i32, less than `lanes`).
+  llvm::Value* FirstLanes(int lanes, llvm::Value* last);
   /// Null where neighbouring lanes do not share elements (repeated.cc).
   llvm::Value* EmitRepeatedLoad(const ExprNode& n, bool masked);
   Values ReduceLoops(const ExprNode& n, size_t k, const Accumulator& acc, int lanes,

@@ -3,6 +3,7 @@
 /// LLVM leaves undefined what the expression language defines (division by zero, shifts by the
 /// width, conversions out of range); each such operation is guarded here by selects, which cost one
 /// or two instructions a vector.
+#include <cmath>
 #include <cstring>
 
 #include "emitter.h"
@@ -177,6 +178,34 @@ llvm::Value* Emitter::RoundBFloat16(llvm::Value* v) {
   return ir_.CreateLShr(ir_.CreateSelect(ir_.CreateFCmpUNO(v, v), quiet, rounded), constant(16));
 }
 
+llvm::Value* Emitter::EmitSaturated(DType to, llvm::Value* a) {
+  // LLVM takes the intrinsics that saturate apart into single lanes, with branches.
+  const int w = LanesOf(a);
+  const bool is_signed = IsSigned(to);
+  const int bits = DTypeBits(to);
+  llvm::Type* type = RegisterType(to, w);
+  const auto number = [&](double v) { return llvm::ConstantFP::get(a->getType(), v); };
+  const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  // What is cut to 0 is more than -1.
+  llvm::Value* above =
+      is_signed ? ir_.CreateFCmpOGE(a, number(-end)) : ir_.CreateFCmpOGT(a, number(-1.0));
+  llvm::Value* below = ir_.CreateFCmpOLT(a, number(end));
+  llvm::Value* inside =
+      ir_.CreateSelect(ir_.CreateAnd(above, below), a, llvm::Constant::getNullValue(a->getType()));
+  llvm::Value* v;
+  if (bits < 32)
+    v = ir_.CreateTrunc(ir_.CreateFPToSI(inside, RegisterType(DType::kI32, w)), type);
+  else
+    v = is_signed ? ir_.CreateFPToSI(inside, type) : ir_.CreateFPToUI(inside, type);
+  const auto width = unsigned(bits);
+  const llvm::APInt most =
+      is_signed ? llvm::APInt::getSignedMaxValue(width) : llvm::APInt::getMaxValue(width);
+  v = ir_.CreateSelect(ir_.CreateFCmpOGE(a, number(end)), llvm::ConstantInt::get(type, most), v);
+  if (!is_signed) return v;
+  return ir_.CreateSelect(ir_.CreateFCmpOLT(a, number(-end)),
+                          llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(width)), v);
+}
+
 llvm::Value* Emitter::EmitCast(DType from, DType to, llvm::Value* a) {
   if (from == to) return a;
   const int w = LanesOf(a);
@@ -198,6 +227,7 @@ llvm::Value* Emitter::EmitCast(DType from, DType to, llvm::Value* a) {
     return v;
   }
   if (IsFloat(from)) {
+    if (w > 1) return EmitSaturated(to, a);
     const ID id = IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return ir_.CreateIntrinsic(id, {type, a->getType()}, {a});
   }

@@ -33,6 +33,17 @@ llvm::Value* Emitter::EmitRareLane(const Expr& e, llvm::Value* lane) {
   return Get(e);
 }
 
+llvm::Value* Emitter::Joined(std::pair<llvm::Value*, llvm::BasicBlock*> a,
+                             std::pair<llvm::Value*, llvm::BasicBlock*> b) {
+  const llvm::IRBuilder<>::InsertPointGuard guard(ir_);
+  llvm::BasicBlock* exit = ir_.GetInsertBlock();
+  ir_.SetInsertPoint(exit, exit->begin());
+  llvm::PHINode* phi = ir_.CreatePHI(a.first->getType(), 2);
+  phi->addIncoming(a.first, a.second);
+  phi->addIncoming(b.first, b.second);
+  return phi;
+}
+
 llvm::Value* Emitter::EmitRareChoice(const ExprNode& n, int count) {
   llvm::Value *cond = GetLanes(n.operand(0), count), *usual = GetLanes(n.operand(2), count);
   // As one number: to fold a mask by halves takes a dozen instructions.
@@ -61,13 +72,7 @@ llvm::Value* Emitter::EmitRareChoice(const ExprNode& n, int count) {
   If(any, compute, [&] { usual_end = ir_.GetInsertBlock(); });
   before->getTerminator()->setMetadata(llvm::LLVMContext::MD_prof,
                                        llvm::MDBuilder(context_).createBranchWeights(1, 1 << 20));
-  const llvm::IRBuilder<>::InsertPointGuard guard(ir_);
-  llvm::BasicBlock* exit = ir_.GetInsertBlock();
-  ir_.SetInsertPoint(exit, exit->begin());
-  llvm::PHINode* phi = ir_.CreatePHI(usual->getType(), 2);
-  phi->addIncoming(rare, rare_end);
-  phi->addIncoming(usual, usual_end);
-  return phi;
+  return Joined({rare, rare_end}, {usual, usual_end});
 }
 
 }  // namespace weft::llvmgen

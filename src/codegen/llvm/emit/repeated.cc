@@ -27,6 +27,18 @@ Exprs TermsOf(const Expr& e) {
   return terms;
 }
 
+llvm::Value* Emitter::FirstLanes(int lanes, llvm::Value* last) {
+  // A shift of ones is one number; compares of lanes by their places take a register for every 16.
+  if (lanes < 8 || lanes > 64)
+    return ir_.CreateICmpSLE(Iota(lanes, DType::kI32), Splat(last, lanes));
+  llvm::Type* bits = ir_.getIntNTy(unsigned(lanes));
+  llvm::Value* others = ir_.CreateSub(ir_.getInt32(uint32_t(lanes - 1)), last);
+  llvm::Value* ones = ir_.CreateLShr(ir_.getInt64(~uint64_t{0} >> (64 - lanes)),
+                                     ir_.CreateZExt(others, ir_.getInt64Ty()));
+  return ir_.CreateBitCast(ir_.CreateTrunc(ones, bits),
+                           llvm::FixedVectorType::get(ir_.getInt1Ty(), unsigned(lanes)));
+}
+
 llvm::Value* Emitter::EmitRepeatedLoad(const ExprNode& n, bool masked) {
   const Lanes* l = lanes();
   if (!target_.masks) return nullptr;
@@ -64,16 +76,36 @@ llvm::Value* Emitter::EmitRepeatedLoad(const ExprNode& n, bool masked) {
   }
   llvm::Value* bound =
       ir_.CreateTrunc(ir_.CreateUDiv(ir_.CreateAdd(phase, last), Int(repeat)), ir_.getInt32Ty());
-  llvm::Value* mask = ir_.CreateICmpSLE(Iota(w, DType::kI32), Splat(bound, w));
-  llvm::Value* v = ir_.CreateMaskedLoad(type, p, align, mask, llvm::Constant::getNullValue(type));
-  llvm::Value* out = nullptr;
-  for (int64_t k = 0; k < repeat; ++k) {
+  const auto spread = [&](llvm::Value* v, int64_t begin) {
     std::vector<int> order;
-    for (int64_t i = 0; i < w; ++i) order.push_back(int((k + i) / repeat));
-    llvm::Value* spread = ir_.CreateShuffleVector(v, order);
-    out = out ? ir_.CreateSelect(ir_.CreateICmpEQ(phase, Int(k)), spread, out) : spread;
-  }
-  return out;
+    for (int64_t i = 0; i < w; ++i) order.push_back(int((begin + i) / repeat));
+    return ir_.CreateShuffleVector(v, order);
+  };
+  const auto anywhere = [&] {
+    llvm::Value* mask = FirstLanes(w, bound);
+    llvm::Value* v = ir_.CreateMaskedLoad(type, p, align, mask, llvm::Constant::getNullValue(type));
+    llvm::Value* out = nullptr;
+    for (int64_t k = 0; k < repeat; ++k)
+      out =
+          out ? ir_.CreateSelect(ir_.CreateICmpEQ(phase, Int(k)), spread(v, k), out) : spread(v, k);
+    return out;
+  };
+  if (masked || w % repeat != 0 || w == repeat) return anywhere();
+  // Whole vectors mostly begin where an element does: then no mask and one shuffle.
+  llvm::Value *usual = nullptr, *rare = nullptr;
+  llvm::BasicBlock *usual_end = nullptr, *rare_end = nullptr;
+  If(
+      ir_.CreateICmpEQ(phase, Int(0)),
+      [&] {
+        llvm::Type* few = MemoryType(n.dtype(), int(w / repeat));
+        usual = spread(ir_.CreateAlignedLoad(few, p, align), 0);
+        usual_end = ir_.GetInsertBlock();
+      },
+      [&] {
+        rare = anywhere();
+        rare_end = ir_.GetInsertBlock();
+      });
+  return Joined({usual, usual_end}, {rare, rare_end});
 }
 
 }  // namespace weft::llvmgen

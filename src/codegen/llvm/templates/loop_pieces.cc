@@ -5,9 +5,12 @@
 ///   before  for j < 96: y[j] = j < 64 ? (j < 32 ? a[j] : b[j - 32]) : c[j - 64]
 ///   after   for j < 32: y[j] = a[j]   for 32 <= j < 64: y[j] = b[j - 32]
 ///           for 64 <= j < 96: y[j] = c[j - 64]
+///
+/// An image that is continued beyond its border is walked through one way in each piece.
 #include <algorithm>
 
 #include "templates.h"
+#include "weft/codegen/lower/lower.h"
 #include "weft/support/check.h"
 
 namespace weft::llvmgen {
@@ -18,6 +21,9 @@ constexpr size_t kMaxPieces = 64;
 constexpr double kMaxPiecesWeight = 4096;
 /// Where the loop goes along the lanes a piece costs a vector, however short it is.
 constexpr int64_t kMinMeanPiece = 8;
+/// Pieces of which that is nothing beside the masks of the undivided loop: compares of eight places
+/// at a time, whatever the elements.
+constexpr int64_t kMinUnmaskedPiece = 256;
 /// Numbers in index arithmetic that are looked at; products of them stay far from overflow.
 constexpr int64_t kMaxNumber = int64_t{1} << 30;
 
@@ -88,6 +94,24 @@ size_t Loads(const std::vector<KernelStore>& stores) {
   const std::vector<const ExprNode*> nodes = PostOrder(roots);
   return size_t(std::count_if(nodes.begin(), nodes.end(),
                               [](const ExprNode* n) { return n->kind() == ExprKind::kLoad; }));
+}
+
+/// Loads along `loop` whose place is not a multiple of its index and a number; with `masked`, also
+/// those that some points of it leave out.
+size_t Irregular(const std::vector<KernelStore>& stores, int loop, bool masked) {
+  Exprs roots;
+  for (const KernelStore& s : stores) roots.push_back(s.value);
+  const auto varies = [&](const Expr& guard) {
+    const std::vector<const ExprNode*> parts = PostOrder({guard});
+    return std::any_of(parts.begin(), parts.end(), [&](const ExprNode* n) {
+      return n->kind() == ExprKind::kIndex && n->index() == loop;
+    });
+  };
+  const std::vector<const ExprNode*> nodes = PostOrder(roots);
+  return size_t(std::count_if(nodes.begin(), nodes.end(), [&](const ExprNode* n) {
+    return n->kind() == ExprKind::kLoad && (!AffineCoefficient(n->operand(0), loop) ||
+                                            (masked && n->has_guard() && varies(n->operand(1))));
+  }));
 }
 
 /// n with other operands, folded again.
@@ -191,14 +215,17 @@ std::vector<LoopPiece> CutLoop(Emitter& e, const std::vector<KernelStore>& store
       (in_lanes && extent.value() < int64_t(count) * kMinMeanPiece))
     return {};
   std::vector<LoopPiece> pieces;
-  size_t most = 0;
+  size_t most = 0, most_irregular = 0;
+  const bool masked = in_lanes && extent.value() >= int64_t(count) * kMinUnmaskedPiece;
   double weight = 0;
   for (size_t i = 0; i < count; ++i) {
     pieces.push_back({cuts[i], cuts[i + 1], Decided(stores, loop, cuts[i])});
     most = std::max(most, Loads(pieces.back().stores));
+    most_irregular = std::max(most_irregular, Irregular(pieces.back().stores, loop, masked));
     for (const KernelStore& s : pieces.back().stores) weight += e.Info(e.Keep(s.value)).weight;
   }
-  if (most >= Loads(stores) || weight > kMaxPiecesWeight) return {};
+  const bool saves = most < Loads(stores) || most_irregular < Irregular(stores, loop, masked);
+  if (!saves || weight > kMaxPiecesWeight) return {};
   return pieces;
 }
 

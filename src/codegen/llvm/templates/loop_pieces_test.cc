@@ -104,6 +104,40 @@ TEST_CASE("pieces: all comparisons, both signs, on the very border") {
   }
 }
 
+TEST_CASE("pieces: what lies beyond a border is read one way in each") {
+  // Backwards before 0, forwards, backwards behind the end; the border itself; the other end.
+  const auto beyond = [](int64_t n, int64_t pad, const Expr& before, const Expr& behind) {
+    const Expr i = I(1) - N(pad);
+    const Expr at = Expr::Select(Lt(i, N(0)), before, Expr::Select(Lt(i, N(n)), i, behind));
+    const KernelPtr k = Lower({{DType::kF32, {5, n}}}, {{DType::kF32, {5, n + 2 * pad}}},
+                              {Expr::Load(0, DType::kF32, {I(0), at})});
+    CHECK(InPieces(k));
+    CheckKernel(k, RandomInputs(*k, {}, 57));
+  };
+  for (int64_t n : {30, 67, 200})
+    for (int64_t pad : {1, 3, 17}) {
+      CAPTURE(n);
+      CAPTURE(pad);
+      const Expr i = I(1) - N(pad);
+      beyond(n, pad, N(0) - i, N(2 * (n - 1)) - i);
+      beyond(n, pad, N(0), N(n - 1));
+      beyond(n, pad, i + N(n), i - N(n));
+    }
+}
+
+TEST_CASE("pieces: long rows of padded bytes need no masks, short ones keep them") {
+  const auto padded = [](int64_t n) {
+    const Expr i = I(1) - N(24), inside = And(Le(N(0), i), Lt(i, N(n)));
+    const KernelPtr k = Lower({{DType::kU8, {7, n}}}, {{DType::kU8, {7, n + 48}}},
+                              {Expr::Select(inside, Expr::Load(0, DType::kU8, {I(0), i}, inside),
+                                            Expr::Const(DType::kU8, 9))});
+    CheckKernel(k, RandomInputs(*k, {}, 58));
+    return InPieces(k);
+  };
+  CHECK(padded(1000));
+  CHECK_FALSE(padded(100));
+}
+
 TEST_CASE("near misses of pieces: short ones, two loops, symbols, nothing saved") {
   const KernelPtr slim = Concat(DType::kF32, {9, 0}, 1, {3, 4, 5});
   CHECK_FALSE(InPieces(slim));

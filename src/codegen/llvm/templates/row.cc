@@ -42,8 +42,10 @@ constexpr int64_t kMinFetchedRow = 256, kMaxFetchedRow = 131072;
 /// Lanes that a scratch tile is made for; the most that ChooseWidths gives.
 constexpr int kTileLanes = 64;
 /// Rows of so few elements (pooling windows) do not fill a vector: then the lanes are rows,
-/// whatever the kernel says, and a window is written out.
-constexpr int64_t kMaxWindowWidth = 8, kMaxUnrolledWindow = 16;
+/// whatever the kernel says, and a window is written out. Rows of which only results are stored
+/// may be longer: they are folded a lane each instead of by halves (measured: ArgMax of rows of
+/// ten).
+constexpr int64_t kMaxWindowWidth = 8, kMaxFoldedWidth = 16, kMaxUnrolledWindow = 16;
 /// Rows from which short ones are worth being read across.
 constexpr int64_t kMinSwappedRows = 64;
 /// Operations of a window that is written out, all elements together.
@@ -350,7 +352,10 @@ class RowEmitter : RowForm {
 int ChooseVectorLoop(const Kernel& k) {
   if (!k.has_rows() || k.num_outer == 0 || k.rows_in_lanes()) return k.vector_loop;
   const SymInt width = k.dims.back(), rows = k.dims[size_t(k.num_outer) - 1];
-  const bool window = WindowElements(k) > 0 && width.value() <= kMaxWindowWidth &&
+  const bool folded =
+      std::all_of(k.stores.begin(), k.stores.end(), [](const KernelStore& s) { return s.per_row; });
+  const bool window = WindowElements(k) > 0 &&
+                      width.value() <= (folded ? kMaxFoldedWidth : kMaxWindowWidth) &&
                       !(rows.is_const() && rows.value() < kMaxWindowWidth);
   return window ? k.num_outer - 1 : k.vector_loop;
 }

@@ -130,7 +130,7 @@ TEST_CASE("layer normalisation") {
 TEST_CASE("all reductions in one kernel, with ties and NaN") {
   for (DType t :
        {DType::kF32, DType::kF64, DType::kI8, DType::kI32, DType::kU16, DType::kI64, DType::kF16}) {
-    for (int64_t n : {5, 70, 259}) {
+    for (int64_t n : {5, 10, 16, 17, 70, 259}) {
       const auto x = [&](const Expr& r) { return Load(0, {I(0), r}, t); };
       std::vector<TensorSpec> outputs;
       Exprs values;
@@ -302,6 +302,26 @@ TEST_CASE("few windows side by side change places with the loop around them") {
     CHECK(KernelOracle(arranged, in, {}).Run() == KernelOracle(*k, in, {}).Run());
     CheckKernel(k, in);
   }
+}
+
+TEST_CASE("rows of few elements of which only results are stored go along the lanes") {
+  const auto arranged = [](int64_t n, bool stores_elements) {
+    const Expr most = Over(ReduceOp::kMax, n, [](const Expr& r) { return Load(0, {I(0), r}); });
+    std::vector<TensorSpec> outputs{{DType::kF32, {100}}};
+    Exprs values{most};
+    if (stores_elements) {
+      outputs.push_back({DType::kF32, {100, n}});
+      values.push_back(Load(0, {I(0), I(1)}) - most);
+    }
+    const KernelPtr k = RowInLanes(Lower({{DType::kF32, {100, n}}}, outputs, values));
+    CheckKernel(k, RandomInputs(*k, {}, 43));
+    return ArrangeLoops(*k).rows_in_lanes();
+  };
+  CHECK(arranged(8, false));
+  CHECK(arranged(16, false));
+  CHECK_FALSE(arranged(17, false));
+  CHECK(arranged(8, true));
+  CHECK_FALSE(arranged(9, true));
 }
 
 TEST_CASE("windows of symbolic planes and rows change places too, an unknown width does not") {
