@@ -218,6 +218,28 @@ TEST_CASE("Col2Im adds blocks up, Im2Col cuts them out") {
         }) == ErrorCode::kShapeMismatch);
 }
 
+TEST_CASE("Col2Im where strides skip offsets, touch, overlap and leave gaps") {
+  for (int64_t kernel : {1, 2, 3, 5})
+    for (int64_t stride : {2, 3, 4})
+      for (int64_t pad : {0, 1}) {
+        CAPTURE(kernel);
+        CAPTURE(stride);
+        CAPTURE(pad);
+        const int64_t in = 11, out = (in + 2 * pad - kernel) / stride + 1;
+        const TensorPtr x = Ramp({1, 2 * kernel, out});
+        const TensorPtr y = RunFixed("Col2Im", {x, Tensor::Ints({in}), Tensor::Ints({kernel})},
+                                     {{"strides", Ints{stride}}, {"pads", Ints{pad, pad}}})[0];
+        std::vector<double> want(size_t(2 * in), 0);
+        for (int64_t c = 0; c < 2; ++c)
+          for (int64_t k = 0; k < kernel; ++k)
+            for (int64_t o = 0; o < out; ++o) {
+              const int64_t i = o * stride + k - pad;
+              if (i >= 0 && i < in) want[size_t(c * in + i)] += x->at((c * kernel + k) * out + o);
+            }
+        CheckNear(*y, want);
+      }
+}
+
 TEST_CASE("gradients of Col2Im and Im2Col") {
   const AttrDict attrs{{"strides", Ints{2}}, {"pads", Ints{1, 0}}};
   CheckGradient("Col2Im", {Ramp({1, 4, 3}), Tensor::Ints({5}), Tensor::Ints({2})}, attrs);

@@ -249,6 +249,9 @@ SymInt HalfTapsOf(const ResizeAxis& a, int64_t reach) {
   return int64_t(std::min(std::ceil(double(reach) / a.scale->const_value()), 0x1p60));
 }
 
+/// Extents whose products f64 holds exactly.
+constexpr int64_t kMaxStrided = int64_t{1} << 25;
+
 /// The axes on which something happens. `in` are roi, scales, sizes.
 std::vector<ResizeAxis> AxesOf(const NodePtr& n, const ResizeRule& rule, const Shape& x,
                                const Shape& y, const std::vector<const TensorArg*>& in) {
@@ -271,8 +274,11 @@ std::vector<ResizeAxis> AxesOf(const NodePtr& n, const ResizeRule& rule, const S
     if (scales.present) {
       a.half_taps = HalfTapsOf(a, reach);
       if (const double s = a.scale->kind() == ExprKind::kConst ? a.scale->const_value() : 0;
-          s >= 1 && s < 0x1p31 && s == std::floor(s))
+          s >= 1 && s < 0x1p31 && s == std::floor(s)) {
         a.whole = int64_t(s);
+      } else if (int half = 0; s > 0x1p-31 && s < 1 && std::frexp(s, &half) == 0.5) {
+        a.stride = int64_t{1} << (1 - half);  // of other scales the quotient rounds
+      }
     } else if (keeps) {
       a.up = common.up;
       a.down = common.down;
@@ -288,6 +294,10 @@ std::vector<ResizeAxis> AxesOf(const NodePtr& n, const ResizeRule& rule, const S
       if (a.in.is_const() && a.out.is_const() && a.in.value() > 0 &&
           a.out.value() % a.in.value() == 0)
         a.whole = a.out.value() / a.in.value();
+      if (a.in.is_const() && a.out.is_const() && a.out.value() > 0 &&
+          a.in.value() % a.out.value() == 0 && a.in.value() > a.out.value() &&
+          a.in.value() <= kMaxStrided)
+        a.stride = a.in.value() / a.out.value();
     }
     a.half_taps = Max(a.half_taps, reach);
     if (a.up) a.scale = a.up / a.down;

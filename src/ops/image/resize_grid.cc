@@ -1,6 +1,8 @@
 /// resize_grid.cc: coordinates, positions and weights of Resize (resize_grid.h).
 #include "resize_grid.h"
 
+#include <optional>
+
 namespace weft::ops {
 namespace {
 
@@ -31,6 +33,20 @@ Expr WholeNearest(const ResizeRule& rule, const ResizeAxis& a, const Expr& i) {
                                       : rule.rounding == "round_prefer_ceil" ? a.whole
                                                                              : a.whole - 1);
   return Clamp(a, FloorDivExpr(i * Expr::Int(2) + Expr::Int(shift), Expr::Int(2 * a.whole)));
+}
+
+/// The coordinate of i where every stride-th element counts: stride i + halves / 2, which does not
+/// leave the axis.
+///   asymmetric stride i       half_pixel stride i + (stride - 1) / 2
+/// Nothing for other coordinates.
+std::optional<int64_t> StridedHalves(const ResizeRule& rule, const ResizeAxis& a) {
+  if (a.stride == 0) return std::nullopt;
+  if (rule.coordinates == "asymmetric") return 0;
+  if (rule.coordinates == "half_pixel" ||
+      (rule.coordinates == "half_pixel_symmetric" && a.in == a.out * a.stride) ||
+      (rule.coordinates == "pytorch_half_pixel" && a.out.is_const() && a.out.value() > 1))
+    return a.stride - 1;
+  return std::nullopt;
 }
 
 Expr Nearest(const ResizeRule& rule, const Expr& x) {
@@ -114,9 +130,21 @@ std::vector<ResizeTap> ResizeTaps(const ResizeRule& rule, const ResizeAxis& a, c
   const Expr one = Expr::Const(DType::kF64, 1);
   if (rule.mode == "nearest") {
     if (const Expr p = WholeNearest(rule, a, i)) return {{p, one}};
+    if (const auto halves = StridedHalves(rule, a)) {
+      const bool up = rule.rounding == "ceil" || rule.rounding == "round_prefer_ceil";
+      return {{i * Expr::Int(a.stride) + Expr::Int((*halves + up) / 2), one}};
+    }
     return {{Clamp(a, I64(Nearest(rule, ResizeCoordinate(rule, a, i)))), one}};
   }
-  const Expr x = ResizeCoordinate(rule, a, i), base = Floor(x), first = I64(base), t = x - base;
+  Expr first, t;
+  if (const auto halves = StridedHalves(rule, a)) {
+    first = i * Expr::Int(a.stride) + Expr::Int(*halves / 2);
+    t = Expr::Const(DType::kF64, *halves % 2 == 0 ? 0 : 0.5);
+  } else {
+    const Expr x = ResizeCoordinate(rule, a, i), base = Floor(x);
+    first = I64(base);
+    t = x - base;
+  }
   std::vector<ResizeTap> taps;
   Expr sum;
   const int reach = int(FilterReach(rule));

@@ -5,7 +5,7 @@
 /// scale that comes from extents is kept as their quotient, so a coordinate that is an element is
 /// exactly that. A scale that is given is f32, and 3 / 0.6f lies below 5: nearest divides by it in
 /// f32, where the quotient rounds back to 5, as in ONNX Runtime. Where the scale is a whole number,
-/// known when the code is made, nearest positions are integer arithmetic.
+/// or one over one, known when the code is made, nearest positions are integer arithmetic.
 #pragma once
 
 #include <string>
@@ -30,8 +30,10 @@ struct ResizeAxis {
   SymInt in, out;
   Expr scale;     ///< f64
   Expr up, down;  ///< f64, scale = up / down where it comes from extents; null where it is given
-  int64_t whole = 0;  ///< the scale where it is known to be a whole number, and out = in whole
-  SymInt half_taps;   ///< antialias: reach / scale, rounded up, no less than the filter's reach
+  int64_t whole = 0;   ///< the scale where it is known to be a whole number, and out = in whole
+  int64_t stride = 0;  ///< 1 / scale where it is known to be a whole number, exactly; out is in /
+                       ///< stride, rounded down where the scale is given
+  SymInt half_taps;    ///< antialias: reach / scale, rounded up, no less than the filter's reach
   /// the scale is 1, where only a run tells; else null: an axis of scale 1 is not resized
   Expr unit;
   Expr begin, end;  ///< f64, region of interest; tf_crop_and_resize only

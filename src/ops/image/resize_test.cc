@@ -170,17 +170,23 @@ Tensors RunResize(const std::vector<TensorPtr>& in, const AttrDict& attrs) {
 
 TEST_CASE("Resize in every mode equals dense matrices") {
   struct Row {
+    Ns dims;
     double a, b;  ///< scales, or sizes where `sizes`
     bool sizes;
   };
-  const Ns dims{5, 4};
-  for (const Row& row : {Row{2, 3, false}, Row{0.6, 1.7, false}, Row{0.4, 0.5, false},
-                         Row{7, 3, true}, Row{1, 9, true}, Row{5, 1, true}}) {
+  const Ns few{5, 4}, many{12, 9};
+  for (const Row& row :
+       {Row{few, 2, 3, false}, Row{few, 0.6, 1.7, false}, Row{few, 0.4, 0.5, false},
+        Row{few, 7, 3, true}, Row{few, 1, 9, true}, Row{few, 5, 1, true},
+        Row{few, 0.5, 0.25, false}, Row{many, 0.25, 0.5, false}, Row{many, 4, 3, true},
+        Row{many, 6, 2, true}, Row{many, 2, 9, true}}) {
+    const Ns& dims = row.dims;
     for (const Spec& s : AllSpecs()) {
-      const double sa = row.sizes ? row.a / 5 : double(float(row.a)),
-                   sb = row.sizes ? row.b / 4 : double(float(row.b));
+      const double sa = row.sizes ? row.a / double(dims[0]) : double(float(row.a)),
+                   sb = row.sizes ? row.b / double(dims[1]) : double(float(row.b));
       const Ns out = row.sizes ? Ns{int64_t(row.a), int64_t(row.b)}
-                               : Ns{int64_t(5 * row.a + 1e-6), int64_t(4 * row.b + 1e-6)};
+                               : Ns{int64_t(double(dims[0]) * row.a + 1e-6),
+                                    int64_t(double(dims[1]) * row.b + 1e-6)};
       CAPTURE(s.mode);
       CAPTURE(s.coordinates);
       CAPTURE(s.nearest);

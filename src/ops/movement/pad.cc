@@ -1,4 +1,6 @@
 /// pad.cc: Pad (constant, edge, reflect, wrap) and weft::PadGrad.
+#include <algorithm>
+
 #include "ops/util/adjoint.h"
 #include "ops/util/onnx_body_util.h"
 #include "weft/support/check.h"
@@ -84,11 +86,34 @@ Expr Continued(const std::string& mode, const Expr& i, const Expr& count) {
   return i;
 }
 
+/// Continued where all is known and x is met once on either side: pieces of a loop, in each of
+/// which memory is walked through one way. Null elsewhere.
+Expr ContinuedOnce(const std::string& mode, const Expr& i, const Expr& begin, const Expr& end,
+                   const Expr& count) {
+  for (const Expr& e : {begin, end, count})
+    if (e->kind() != ExprKind::kConst) return Expr();
+  const int64_t most = std::max(begin->const_int(), end->const_int()), n = count->const_int();
+  if (std::min(begin->const_int(), end->const_int()) < 0 || n < 1) return Expr();
+  const Expr zero = Expr::Int(0);
+  Expr before, behind;
+  if (mode == "edge") {
+    before = zero, behind = Expr::Int(n - 1);
+  } else if (mode == "wrap" && most <= n) {
+    before = i + count, behind = i - count;
+  } else if (mode == "reflect" && most < n) {
+    before = zero - i, behind = Expr::Int(2 * (n - 1)) - i;
+  } else {
+    return Expr();
+  }
+  return Expr::Select(Lt(i, zero), before, Expr::Select(Lt(i, count), i, behind));
+}
+
 /// Where position i of the result reads an axis of extent d. Negative pads cut first, what
 /// they leave is continued.
 Expr Source(const std::string& mode, const Expr& i, const Expr& begin, const Expr& end,
             const Expr& d) {
   if (mode == "constant") return i - begin;
+  if (const Expr once = ContinuedOnce(mode, i - begin, begin, end, d)) return once;
   const Expr zero = Expr::Int(0);
   const Expr cut = Max(zero, zero - begin), count = d - cut - Max(zero, zero - end);
   return cut + Continued(mode, i - Max(begin, zero), count);
@@ -98,21 +123,41 @@ std::vector<int> AxesArg(const NodePtr& n, const std::vector<TensorArg>& in, siz
   return HasInput(in, i) ? NormalizeAxes(KnownInts(n, in[i], "axes"), rank, n) : AllAxes(rank);
 }
 
+/// Channels of an image.
+constexpr int64_t kMostBehind = 16;
+
 Exprs PadCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg& x = in[0];
   const std::vector<int> axes = AxesArg(n, in, 3, x.rank());
   const std::string& mode = Mode(n);
   Indices from = at(0);
   Expr inside = Expr::Bool(true);
+  const auto untouched = [&](size_t k) {
+    return in[1].value && in[1].value->elements[k].is(0) &&
+           x.shape[axes[k]] == at.shape[0][axes[k]];
+  };
+  int last = -1;
+  for (size_t k = 0; k < axes.size(); ++k)
+    if (!untouched(k)) last = std::max(last, axes[k]);
+  // Few elements behind each position of the last axis that is touched: they are walked through
+  // together with it.
+  const std::vector<SymInt> tail(x.shape.dims().begin() + last + 1, x.shape.dims().end());
+  const SymInt behind = Product(tail);
+  const bool flat = behind.is_const() && behind.value() > 1 && behind.value() <= kMostBehind;
   for (size_t k = 0; k < axes.size(); ++k) {
+    if (untouched(k)) continue;
     Expr& i = from[size_t(axes[k])];
-    const bool untouched =
-        in[1].value && in[1].value->elements[k].is(0) && x.shape[axes[k]] == at.shape[0][axes[k]];
-    if (untouched) continue;
     const Expr d = x.dim(axes[k]);
     i = Source(mode, i, ElementI64(in[1], int64_t(k)), ElementI64(in[1], int64_t(k + axes.size())),
                d);
-    if (mode == "constant") inside = And(inside, InRange(i, d));
+    if (mode != "constant") continue;
+    if (flat && axes[k] == last) {
+      Indices at_tail(from.begin() + last + 1, from.end());
+      const Expr element = i * Expr::Dim(behind) + Linearize(at_tail, tail);
+      inside = And(inside, InRange(element, d * Expr::Dim(behind)));
+    } else {
+      inside = And(inside, InRange(i, d));
+    }
   }
   if (mode != "constant") return {x(from)};
   const Expr fill =

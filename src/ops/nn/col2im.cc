@@ -77,9 +77,9 @@ Exprs Col2ImCode(const NodePtr& n, const std::vector<TensorArg>& in, const Outpu
   const TensorArg& x = in[0];
   const Window w = BlockWindow(n, Tail(at.shape[0], 2), KnownExtents(n, in[2]));
   const Expr first = at(0)[1] * Expr::Dim(Product(w.kernel));
-  return {SumOver(w.kernel, [&](const Indices& k) {
-    const auto [o, hit] = WindowScatter(w, Tail(at(0), 2), k);
-    return ReadWhere(hit, x({at(0)[0], first + Linearize(k, w.kernel), Linearize(o, w.out)}),
+  return {SumOver(WindowTaps(w), [&](const Indices& t) {
+    const WindowHit h = WindowTap(w, Tail(at(0), 2), t);
+    return ReadWhere(h.hit, x({at(0)[0], first + Linearize(h.k, w.kernel), Linearize(h.o, w.out)}),
                      Zero(x.dtype));
   })};
 }

@@ -208,10 +208,13 @@ Expr SumOver(const std::vector<SymInt>& extents, const std::function<Expr(const 
 
 namespace {
 
-/// Adds `condition` to the guard of every load in `value`.
+/// Adds `condition` to the guard of every load in `value`, but for those that the condition itself
+/// reads: they are read whatever it says (the position that an index tensor names).
 Expr GuardLoads(const Expr& value, const Expr& condition) {
-  return RewriteExpr(value, [&condition](const Expr& e) -> Expr {
+  const std::vector<const ExprNode*> asked = PostOrder({condition});
+  return RewriteExpr(value, [&](const Expr& e) -> Expr {
     if (e->kind() != ExprKind::kLoad) return {};
+    if (std::find(asked.begin(), asked.end(), e.get()) != asked.end()) return e;
     const int rank = e->num_indices();
     const Indices at(e->operands().begin(), e->operands().begin() + rank);
     return Expr::Load(e->buffer(), e->dtype(), at,

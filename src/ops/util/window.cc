@@ -119,6 +119,39 @@ std::pair<Indices, Expr> WindowScatter(const Window& w, const Indices& i, const 
   return {at, hit};
 }
 
+/// Every stride-th offset along axis s reads a position.
+static bool SkipsOffsets(const Window& w, size_t s) {
+  return w.strides[s] > 1 && w.dilations[s] == 1;
+}
+
+std::vector<SymInt> WindowTaps(const Window& w) {
+  std::vector<SymInt> taps = w.kernel;
+  for (size_t s = 0; s < taps.size(); ++s)
+    if (SkipsOffsets(w, s)) taps[s] = CeilDiv(taps[s], w.strides[s]);
+  return taps;
+}
+
+WindowHit WindowTap(const Window& w, const Indices& i, const Indices& t) {
+  WindowHit h{{}, {}, Expr::Bool(true)};
+  for (size_t s = 0; s < t.size(); ++s) {
+    const Expr at = i[s] + Expr::Dim(w.begin[s]), stride = Expr::Int(w.strides[s]);
+    Expr k = t[s], o;
+    if (SkipsOffsets(w, s)) {
+      k = FloorModExpr(at, stride) + t[s] * stride;
+      o = FloorDivExpr(at, stride) - t[s];
+      h.hit = And(h.hit, Lt(k, Expr::Dim(w.kernel[s])));
+    } else {
+      const Expr begin = at - k * Expr::Int(w.dilations[s]);
+      o = FloorDivExpr(begin, stride);
+      if (w.strides[s] != 1) h.hit = And(h.hit, Eq(FloorModExpr(begin, stride), Expr::Int(0)));
+    }
+    h.hit = And(h.hit, InRange(o, Expr::Dim(w.out[s])));
+    h.k.push_back(k);
+    h.o.push_back(o);
+  }
+  return h;
+}
+
 ConvOperands ConvOperandsOf(InferShapeContext& ctx, const std::vector<int64_t>& kernel_shape,
                             int filters) {
   const NodePtr& n = ctx.node();

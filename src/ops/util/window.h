@@ -40,6 +40,14 @@ inline Expr ReadInside(const Expr& inside, const Expr& value) {
 }
 /// Windows that read input position `i` at offset `k`, and whether such windows exist.
 std::pair<Indices, Expr> WindowScatter(const Window& w, const Indices& i, const Indices& k);
+/// The windows that read input position `i`, counted by `t`, each of them over WindowTaps: fewer
+/// than the offsets of a window where strides skip most of those.
+struct WindowHit {
+  Indices k, o;  ///< offset and window
+  Expr hit;      ///< such a window exists
+};
+std::vector<SymInt> WindowTaps(const Window& w);
+WindowHit WindowTap(const Window& w, const Indices& i, const Indices& t);
 /// dims[from:].
 std::vector<SymInt> Tail(const Shape& s, int from);
 inline Indices Tail(const Indices& at, int from) { return Indices(at.begin() + from, at.end()); }
