@@ -77,6 +77,12 @@ TEST_CASE("ScatterND: tuples of every length, empty updates") {
     rows.Check(
         {Values(DType::kF32, {5, 3}, 1), Ints({3, 1}, {4, -5, 4}), Values(DType::kF32, {3, 3}, 2)});
     rows.Check({Values(DType::kF32, {5, 3}, 1), Ints({0, 1}, {}), Values(DType::kF32, {0, 3}, 2)});
+    for (int64_t m : {16, 17, 45}) {
+      std::vector<int64_t> at;
+      for (int64_t i = 0; i < m; ++i) at.push_back(i * i % 10 - 5);
+      rows.Check(
+          {Values(DType::kF32, {5, 3}, 1), Ints({m, 1}, at), Values(DType::kF32, {m, 3}, 2)});
+    }
     Both points(
         "graph (%x: f32[2, 3], %i: i64[2, 2, 2], %u: f32[2, 2]) -> (%y) {\n"
         " %y = ScatterND(%x, %i, %u) " +
