@@ -228,6 +228,118 @@ def declare_filling():
     chain(g, "TopK of all, gathered rows", sorted_rows)
 
 
+def declare_rows():
+    """Rows of a few and of many elements: picked, reduced, chosen, scattered."""
+    g = "embedding"
+    for t, dims, at, index in (("f4", (50257, 768), (1, 128), "i8"), ("f4", (50257, 768), (8, 128), "i4"), ("f4", (30522, 384), (32, 128), "i8"),
+                               ("f2", (32000, 1024), (1, 512), "i8"), ("f4", (50257, 768), (1, 1), "i8"), ("f4", (1000, 16), (4096, 26), "i4")):
+        case(g, "Gather", lambda t=t, d=dims, at=at, i=index: [values(t, *d), indices(d[0], *at, dtype=i, negative=False)], axis=0,
+             what=f"{t}{list(dims)} by {index}{list(at)}")
+    g = "ScatterElements"
+    for dims, at, reduction in (((64, 1024), (64, 32), "none"), ((64, 1024), (64, 32), "add"), ((8, 128, 512), (8, 128, 512), "none")):
+        case(g, "ScatterElements", lambda d=dims, at=at: [values("f4", *d), indices(d[-1], *at, dtype="i4"), values("f4", *at)], axis=-1,
+             reduction=reduction, what=f"f4{list(dims)} by i4{list(at)} axis -1 {reduction}")
+    g = "short rows"
+    for n in (2, 10, 100, 1000):
+        rows = 1000000 // n
+        for op, t, more in (("ArgMax", "f4", {"axis": -1}), ("ArgMin", "i8", {"axis": -1}), ("Hardmax", "f4", {"axis": -1}),
+                            ("LpNormalization", "f4", {"axis": -1, "p": 2})):
+            case(g, op, lambda t=t, d=(rows, n): [values(t, *d)], what=f"{t}[{rows}, {n}]", **more)
+        for op in ("ReduceMax", "ReduceSum", "ReduceMean"):
+            case(g, op, lambda d=(rows, n): [values("f4", *d), i64(-1)], constants=(1,), what=f"f4[{rows}, {n}]")
+        case(g, "Softmax", lambda d=(rows, n): [values("f4", *d)], axis=-1, what=f"f4[{rows}, {n}]")
+    case(g, "LpNormalization", lambda: [values("f4", 8, 256, 32, 32)], axis=1, p=2, what="f4[8, 256, 32, 32] axis 1")
+    case(g, "ArgMax", lambda: [values("f4", 64, 10)], axis=-1, what="f4[64, 10]")
+    g = "TopK"
+    for dims, k in (((128, 1000), 1), ((128, 1000), 100), ((10000, 10), 1), ((10000, 10), 5), ((4096, 64), 2), ((8, 50257), 5)):
+        case(g, "TopK", lambda d=dims, k=k: [values("f4", *d), i64(k)], constants=(1,), outputs=2, what=f"f4{list(dims)} k {k}")
+    g = "CumSum"
+    for t, dims, axis in (("f4", (128, 64), 0), ("f4", (8, 12, 512), 2), ("i8", (1000, 1000), 0), ("i8", (32, 128), 1), ("f4", (100000, 10), 0),
+                          ("f4", (100000, 10), 1), ("f4", (4, 256, 4096), 1)):
+        case(g, "CumSum", lambda t=t, d=dims, a=axis: [values(t, *d), np.array(a, "i8")], constants=(1,), what=f"{t}{list(dims)} axis {axis}")
+
+
+def declare_moving():
+    g = "Tile, Expand"
+    for t, dims, by in (("f4", (1, 3, 224, 224), (2, 1, 1, 1)), ("f4", (1, 256, 28, 28), (1, 1, 2, 2)), ("f4", (8, 64), (2, 3)), ("f4", (256, 256), (1, 2)),
+                        ("f4", (256, 256), (2, 1)), ("u1", (512, 512), (1, 3)), ("f4", (1000, 10), (1, 7)), ("i8", (1, 128), (8, 1)), ("f2", (64, 1, 77), (1, 8, 1))):
+        case(g, "Tile", lambda t=t, d=dims, by=by: [values(t, *d), i64(*by)], constants=(1,), what=f"{t}{list(dims)} by {list(by)}")
+    for t, dims, to in (("f4", (1, 8, 1, 64, 64), (1, 8, 4, 64, 64)), ("f4", (32, 1, 768), (32, 128, 768)), ("f4", (100, 1, 10), (100, 100, 10)),
+                        ("f4", (1000, 1), (1000, 3)), ("i8", (1, 128), (32, 128))):
+        case(g, "Expand", lambda t=t, d=dims, to=to: [values(t, *d), i64(*to)], constants=(1,), what=f"{t}{list(dims)} to {list(to)}")
+    g = "Pad"
+    for t, dims, pads, mode in (("f4", (1, 3, 224, 224), (0, 0, 3, 3, 0, 0, 3, 3), "constant"), ("f4", (1, 64, 56, 56), (0, 0, 1, 1, 0, 0, 1, 1), "constant"),
+                                ("f4", (1, 64, 56, 56), (0, 0, 1, 1, 0, 0, 1, 1), "reflect"), ("f4", (1, 64, 56, 56), (0, 0, 2, 2, 0, 0, 2, 2), "edge"),
+                                ("u1", (1, 480, 640, 3), (0, 8, 8, 0, 0, 8, 8, 0), "constant"), ("f4", (1000, 1000), (0, 5, 0, 7), "constant"),
+                                ("f4", (8, 100, 64), (0, 0, 0, 0, 28, 0), "constant"), ("f4", (1000, 1000), (4, 4, 4, 4), "wrap")):
+        case(g, "Pad", lambda t=t, d=dims, p=pads: [values(t, *d), i64(*p)], constants=(1,), mode=mode, what=f"{t}{list(dims)} {mode}")
+    g = "Slice"
+    for t, dims, begin, end, axes, step in (("f4", (1000, 1000), (0,), (1000,), (1,), (2,)), ("f4", (1000, 1000), (0,), (1000,), (0,), (2,)),
+                                            ("f4", (1000, 1000), (-1,), (-2000,), (1,), (-1,)), ("f4", (1000, 1000), (-1,), (-2000,), (0,), (-1,)),
+                                            ("f4", (1, 3, 640, 640), (0, 1), (640, 640), (2, 3), (2, 2)), ("f4", (1000, 1000), (3,), (1000,), (1,), (5,)),
+                                            ("u1", (1, 480, 640, 3), (-1,), (-4,), (3,), (-1,)), ("f4", (8, 512, 768), (0,), (1,), (1,), (1,)),
+                                            ("f4", (1000, 1000), (100,), (900,), (1,), (1,)), ("i8", (1000, 1000), (0,), (1000,), (1,), (3,))):
+        case(g, "Slice", lambda t=t, d=dims, v=(begin, end, axes, step): [values(t, *d)] + [i64(*x) for x in v], constants=(1, 2, 3, 4),
+             what=f"{t}{list(dims)} axes {list(axes)} from {list(begin)} by {list(step)}")
+    g = "Concat"
+    for t, dims, n, axis in (("f4", (1, 64, 56, 56), 4, 1), ("f4", (1000, 16), 26, 1), ("f4", (32, 128, 64), 12, 2), ("f4", (1000, 1), 40, 1),
+                             ("f4", (1, 768), 64, 0), ("i8", (1, 100), 8, 1), ("f4", (1000, 100), 3, 1)):
+        case(g, "Concat", lambda t=t, d=dims, n=n: [values(t, *d) for _ in range(n)], axis=axis, what=f"{n} of {t}{list(dims)} axis {axis}")
+    g = "Split"
+    for t, dims, n, axis in (("f4", (32, 128, 2304), 3, 2), ("f4", (1, 64, 56, 56), 4, 1), ("f4", (1000, 1000), 10, 1), ("f4", (8400, 84), 84 // 4, 1),
+                             ("f4", (12, 512, 64), 12, 0)):
+        case(g, "Split", lambda t=t, d=dims: [values(t, *d)], outputs=n, axis=axis, num_outputs=n, what=f"{t}{list(dims)} into {n} axis {axis}")
+    g = "Transpose"
+    for t, dims, perm in (("f4", (1000, 1000), (1, 0)), ("f4", (4096, 64), (1, 0)), ("f4", (1, 512, 12, 64), (0, 2, 1, 3)), ("f4", (1, 12, 512, 64), (0, 1, 3, 2)),
+                          ("f4", (1, 64, 112, 112), (0, 2, 3, 1)), ("f4", (1, 112, 112, 64), (0, 3, 1, 2)), ("u1", (1, 480, 640, 3), (0, 3, 1, 2)),
+                          ("f4", (1, 3, 480, 640), (0, 2, 3, 1)), ("i8", (1000, 1000), (1, 0)), ("f2", (1000, 1000), (1, 0)), ("u1", (1000, 1000), (1, 0)),
+                          ("f4", (1, 3, 85, 80, 80), (0, 1, 3, 4, 2))):
+        case(g, "Transpose", lambda t=t, d=dims: [values(t, *d)], perm=perm, what=f"{t}{list(dims)} by {list(perm)}")
+    g = "blocks"
+    for dims, b in (((1, 3, 640, 640), 2), ((1, 64, 128, 128), 4), ((1, 16, 64, 64), 2)):
+        case(g, "SpaceToDepth", lambda d=dims: [values("f4", *d)], blocksize=b, what=f"f4{list(dims)} by {b}")
+    for dims, b, mode in (((1, 256, 64, 64), 2, "DCR"), ((1, 256, 64, 64), 2, "CRD"), ((1, 48, 128, 128), 4, "CRD"), ((1, 12, 320, 320), 2, "DCR")):
+        case(g, "DepthToSpace", lambda d=dims: [values("f4", *d)], blocksize=b, mode=mode, what=f"f4{list(dims)} by {b} {mode}")
+    g = "OneHot"
+    case(g, "OneHot", lambda: [indices(3, 1000000), i64(3), f32(0, 1)], constants=(1, 2), axis=-1, what="f4 [1000000] depth 3 axis -1")
+    case(g, "OneHot", lambda: [indices(50, 64, 100, dtype="i4"), i64(50), f32(0, 1)], constants=(1, 2), axis=-1, what="f4 i4[64, 100] depth 50 axis -1")
+    g = "Where"
+    for t, c, x, y in (("f4", (8, 1, 128, 128), (8, 12, 128, 128), ()), ("f4", (1, 1, 512, 512), (1, 12, 512, 512), ()), ("f4", (32, 100, 1), (32, 100, 768), ()),
+                       ("i8", (1000, 1), (1000, 100), (1000, 100)), ("f2", (1000, 1000), (1000, 1000), ())):
+        case(g, "Where", lambda t=t, c=c, x=x, y=y: [values("bool", *c), values(t, *x), values(t, 2, *y)[0] if y else values(t, 1)], what=f"{t} {list(c)} {list(x)} {list(y)}")
+
+
+def declare_images():
+    g = "Resize"
+    for t, dims, scale, mode in (("u1", (1, 480, 640, 3), 0.5, "nearest"), ("u1", (1, 240, 320, 3), 2, "nearest"), ("f4", (1, 240, 320, 3), 2, "nearest"),
+                                 ("u1", (1, 3, 480, 640), 0.5, "nearest"), ("f4", (1, 3, 480, 640), 0.5, "nearest"), ("f4", (1, 128, 40, 40), 2, "nearest"),
+                                 ("f4", (1, 256, 20, 20), 2, "nearest"), ("f4", (1, 32, 32, 32), 4, "nearest"),
+                                 ("f4", (1, 64, 56, 56), 2, "linear"), ("f4", (1, 3, 480, 640), 0.5, "linear"), ("f4", (1, 21, 65, 65), 8, "linear"),
+                                 ("u1", (1, 3, 480, 640), 0.5, "linear"), ("u1", (1, 480, 640, 3), 0.5, "linear"), ("f4", (1, 240, 320, 3), 2, "linear"),
+                                 ("u1", (1, 240, 320, 3), 2, "linear"), ("f4", (1, 3, 128, 128), 2, "cubic")):
+        by = (1, scale, scale, 1) if dims[-1] == 3 else (1, 1, scale, scale)
+        case(g, "Resize", lambda t=t, d=dims, by=by: [values(t, *d, span=256), None, f32(*by)], constants=(2,), mode=mode,
+             coordinate_transformation_mode="asymmetric" if mode == "nearest" else "half_pixel",
+             what=f"{mode} {t}{list(dims)} by {list(by)}", **({"nearest_mode": "floor"} if mode == "nearest" else {}))
+    g = "GridSample"
+    for dims, to, mode in (((1, 3, 224, 224), (224, 224), "linear"), ((1, 64, 56, 56), (56, 56), "linear"), ((1, 64, 56, 56), (56, 56), "nearest"),
+                           ((8, 32, 32, 32), (32, 32), "linear")):
+        case(g, "GridSample", lambda d=dims, to=to: [values("f4", *d), (rng(*to).random((d[0], *to, 2)) * 2.2 - 1.1).astype("f4")], mode=mode,
+             what=f"{mode} f4{list(dims)} at {list(to)}")
+    g = "crops"
+    for dims, to in (((3, 300, 400), (3, 224, 224)), ((3, 200, 200), (3, 224, 224))):
+        case(g, "CenterCropPad", lambda d=dims, to=to: [values("f4", *d), i64(*to)], constants=(1,), what=f"f4{list(dims)} to {list(to)}")
+    case(g, "Col2Im", lambda: [values("f4", 1, 64 * 9, 56 * 56), i64(56, 56), i64(3, 3)], constants=(1, 2), pads=(1, 1, 1, 1), what="f4[1, 576, 3136] of 3 x 3")
+    case(g, "Col2Im", lambda: [values("f4", 1, 3 * 256, 14 * 14), i64(224, 224), i64(16, 16)], constants=(1, 2), strides=(16, 16), what="f4[1, 768, 196] of 16 x 16")
+
+    def unpooled():
+        x = values("f4", 1, 64, 56, 56)
+        r, c = np.meshgrid(np.arange(56) * 2, np.arange(56) * 2, indexing="ij")
+        r, c = r + rng(1).integers(0, 2, (1, 64, 56, 56)), c + rng(2).integers(0, 2, (1, 64, 56, 56))
+        return [x, (np.arange(64).reshape(1, 64, 1, 1) * 112 * 112 + r * 112 + c).astype("i8")]
+    case(g, "MaxUnpool", unpooled, kernel_shape=(2, 2), strides=(2, 2), what="f4[1, 64, 56, 56] by 2")
+
+
 def sorted_rows():
     nodes = [helper.make_node("TopK", ["x", "n"], ["v", "i"]), helper.make_node("Gather", ["rows", "i"], ["y0"])]
     return nodes, {"x": values("f4", 10000), "rows": values("f4", 10000, 16)}, {"n": i64(10000)}, ["y0"]
@@ -273,6 +385,9 @@ def declare():
     declare_choosing()
     declare_indexing()
     declare_filling()
+    declare_rows()
+    declare_moving()
+    declare_images()
     chain("detection", "SSD: scores, NMS of 90 classes, the best 100", ssd)
     chain("detection", "proposals: TopK, NonZero, NMS, gathers", proposals)
 
