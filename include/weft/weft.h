@@ -39,7 +39,7 @@ WEFT_API const char* weft_error_place(void);
 /* What to do. May be "". */
 WEFT_API const char* weft_error_hint(void);
 
-/* ---- tensors: dense, row-major, on the host ---- */
+/* ---- tensors: dense, row-major, on the host unless DLPack brings them from a device ---- */
 typedef struct WeftTensor WeftTensor;
 /* Zero-filled. */
 WEFT_API WeftStatus weft_tensor_create(WeftDType dtype, int32_t rank, const int64_t* dims,
@@ -50,7 +50,9 @@ WEFT_API WeftStatus weft_tensor_wrap(WeftDType dtype, int32_t rank, const int64_
                                      void (*release)(void* context), void* context,
                                      WeftTensor** tensor);
 /* `managed` (struct DLManagedTensor of dlpack.h) is taken over: its deleter runs when the last user
- * is gone; on failure it stays the caller's. Compact row-major tensors in host memory only. */
+ * is gone; on failure it stays the caller's. Dense row-major tensors only. Those in memory of a
+ * device are taken by programs of that device: what is fed has to be written, and what is bound no
+ * longer read, when weft_session_run is called. */
 struct DLManagedTensor;
 WEFT_API WeftStatus weft_tensor_from_dlpack(struct DLManagedTensor* managed, WeftTensor** tensor);
 /* A new view that keeps the tensor's memory alive until its deleter is called. */
@@ -71,6 +73,9 @@ WEFT_API int64_t weft_tensor_bytes(const WeftTensor* tensor);
 WEFT_API void* weft_tensor_data(WeftTensor* tensor);
 /* To read. Null for strings and for tensors of no elements. */
 WEFT_API const void* weft_tensor_const_data(const WeftTensor* tensor);
+/* Where these are addresses: a DLDeviceType of dlpack.h (1: the host, 2: CUDA) and the number of
+ * the device. Either may be null. */
+WEFT_API WeftStatus weft_tensor_place(const WeftTensor* tensor, int32_t* kind, int32_t* device);
 /* Not 0: a view of memory that its owner lets nobody write. */
 WEFT_API int32_t weft_tensor_read_only(const WeftTensor* tensor);
 WEFT_API void weft_tensor_release(WeftTensor* tensor);

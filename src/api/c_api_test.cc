@@ -432,6 +432,31 @@ TEST_CASE("tensors cross as DLPack") {
   CHECK(weft_tensor_from_dlpack(nullptr, &back) == WEFT_E_API_MISUSE);
 }
 
+TEST_CASE("memory of a device says where it is, and a program of the host refuses it") {
+  Model m;
+  WeftTensor *x = Floats({1, 3}, {1, 2, 3}), *k = nullptr;
+  int32_t kind = 0, device = 7;
+  REQUIRE(weft_tensor_place(x, &kind, &device) == WEFT_OK);
+  CHECK(kind == 1);
+  CHECK(device == 0);
+  float memory[3] = {};
+  const auto there =
+      std::make_shared<weft::Tensor>(weft::DType::kF32, std::vector<int64_t>{3}, memory, nullptr,
+                                     weft::MemoryPlace{weft::MemoryPlace::kCuda, 2});
+  REQUIRE(weft_tensor_from_dlpack(weft::ToDLPack(there), &k) == WEFT_OK);
+  REQUIRE(weft_tensor_place(k, &kind, &device) == WEFT_OK);
+  CHECK(kind == 2);
+  CHECK(device == 2);
+  CHECK(weft_tensor_place(k, nullptr, nullptr) == WEFT_OK);
+  CHECK(weft_tensor_place(nullptr, &kind, &device) == WEFT_E_API_MISUSE);
+  weft_session_bind_input(m.session, "x", x);
+  weft_session_bind_input(m.session, "k", k);
+  CHECK(weft_session_run(m.session) == WEFT_E_BAD_INPUT);
+  CHECK(std::string(weft_error_message()) ==
+        "input 'k' is on CUDA device 2, the program takes what is on the host");
+  for (WeftTensor* t : {x, k}) weft_tensor_release(t);
+}
+
 TEST_CASE("tensors cross as versioned DLPack, and what is read-only stays so") {
   Model m;
   WeftTensor *t = Floats({3}, {3, 4, 5}), *back = nullptr;

@@ -143,6 +143,13 @@ void* weft_tensor_data(WeftTensor* t) {
 const void* weft_tensor_const_data(const WeftTensor* t) {
   return t && t->tensor->num_bytes() > 0 ? std::as_const(*t->tensor).data() : nullptr;
 }
+WeftStatus weft_tensor_place(const WeftTensor* t, int32_t* kind, int32_t* device) {
+  return Guard([&] {
+    CheckArgument(t, "tensor");
+    if (kind) *kind = t->tensor->place().kind;
+    if (device) *device = t->tensor->place().device;
+  });
+}
 int32_t weft_tensor_read_only(const WeftTensor* t) { return t && t->tensor->read_only(); }
 void weft_tensor_release(WeftTensor* t) { delete t; }
 

@@ -48,6 +48,7 @@ void CheckInput(const IoSpec& spec, const TensorPtr& t, MemoryPlace place) {
   WEFT_CHECK(Fits(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
              spec.shape.ToString(), t->shape().ToString());
   if (!t->on_host()) CheckPlace("input", spec.name, *t, place);
+  if (t->is_tensor()) return;
   for (const TensorPtr& e : t->elements())
     if (!e->on_host()) CheckPlace("an element of input", spec.name, *e, MemoryPlace());
 }
