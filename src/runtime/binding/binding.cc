@@ -231,6 +231,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     for (int s : kernel_slots_[k]) b->kernel_dims.back().push_back(r[size_t(s)]);
     b->shape_values.emplace_back();
     for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
+    RequestScope::Poll();
     std::shared_ptr<PreparedCall> call;
     // What bodies move is theirs.
     if (step.kind != StepKind::kBodies) b->bytes_moved += BytesOf(step, plan_, *b);
