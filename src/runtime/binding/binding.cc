@@ -89,8 +89,8 @@ std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
       int64_t& v = values[size_t(it - symbols_.begin())];
       const int64_t got = inputs[i]->dims()[size_t(d)];
       Require(v < 0 || v == got, i, [&] {
-        return fmt::format("the dimension '{}' is {} in one input and {} in {}", want[d].ToString(),
-                           v, got, NameOf(i));
+        return fmt::format("the dimension '{}' is {} in {} and {} in {}", want[d].ToString(), v,
+                           NameOf(FirstWith(want[d])), got, NameOf(i));
       });
       v = got;
     }
@@ -117,8 +117,15 @@ void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs)
 
 std::string Binder::NameOf(size_t input) const {
   const size_t fed = plan_.num_fed();
-  return input < fed ? fmt::format("input {}", input)
+  return input < fed ? fmt::format("input '{}'", plan_.fed[input])
                      : fmt::format("variable '{}'", plan_.variables[input - fed]);
+}
+
+size_t Binder::FirstWith(SymInt dim) const {
+  for (size_t i = 0; i < plan_.input_values.size(); ++i)
+    for (SymInt d : plan_.values[size_t(plan_.input_values[i])].shape.dims())
+      if (d == dim) return i;
+  return 0;
 }
 
 const Step* Binder::FirstBelow(const Binding& b, int64_t least) const {

@@ -49,8 +49,10 @@ class Binder {
   ComputeRequest RequestOf(const Step& step, const Binding& b, int threads) const;
   /// The first step with a result of an extent below `least`; null where there is none.
   const struct Step* FirstBelow(const Binding& b, int64_t least) const;
-  /// For messages: a fed input by number, a variable by name.
+  /// For messages: what is fed, or the variable.
   std::string NameOf(size_t input) const;
+  /// The first input of that dimension.
+  size_t FirstWith(SymInt dim) const;
   /// Throws kBadInput or, for a variable, kBadBinding.
   template <class Text>
   void Require(bool ok, size_t input, Text text) const;

@@ -40,7 +40,10 @@ class PlanMaker {
   ExecutionPlan Run() {
     plan_.storages = storage_.storages;
     plan_.copies = storage_.copies;
-    for (NodePtr p : g_.AllInputs()) plan_.input_values.push_back(ValueOf(NodeEntry(p)));
+    for (NodePtr p : g_.AllInputs()) {
+      plan_.input_values.push_back(ValueOf(NodeEntry(p)));
+      plan_.fed.push_back(p->attrs.name);
+    }
     TakeVariables();
     for (NodeId id : g_.GetAttr<Order>("order").nodes) {
       RequestScope::Poll();  // code is loaded

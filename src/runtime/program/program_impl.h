@@ -88,6 +88,7 @@ struct Program::Impl {
   Graph graph_;
   std::string backend_name_;
   std::vector<IoSpec> inputs_, outputs_, variables_;
+  std::vector<size_t> numbers_;            ///< inputs that are numbers
   std::vector<TensorPtr> initial_values_;  ///< of variables; null: none
   std::vector<char> written_;              ///< by variable: a run writes it
   bool writes_variables_ = false;

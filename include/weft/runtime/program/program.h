@@ -38,6 +38,8 @@ struct IoSpec {
   Shape shape;
   TypeKind kind = TypeKind::kTensor;
   DType key = DType::kUnknown;  ///< of a map
+  /// Of an input that is a number: the symbol that it gives a value (weft/core/op/numbers.h).
+  SymInt number;
   Type type() const { return Type(kind, dtype, key); }
 };
 
