@@ -353,6 +353,7 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   RequestScope scope(options.passes.limits, &options.passes.cancel);
   CheckEffects(graph);
   MarkState(graph);
+  MarkSteady(graph, options.steady);
   const std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
   std::vector<PassRecord> own;
   CompileOptions recorded = options;

@@ -101,6 +101,7 @@ void Session::Initialise() {
 int64_t Session::live_bytes() const { return state_->live_bytes; }
 int64_t Session::arena_bytes() const { return state_->arena_bytes + state_->inside_bytes; }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
+int64_t Session::packs() const { return state_->packs; }
 int Session::kernels_failed() const {
   return program_->stats().kernels_failed + state_->kernels_failed;
 }
