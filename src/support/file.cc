@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "weft/support/atomic_file.h"
 #include "weft/support/check.h"
 #include "weft/support/file_reader.h"
+#include "weft/support/request.h"
 
 namespace weft {
 namespace {
@@ -50,9 +52,12 @@ FileReader::~FileReader() { close(descriptor_); }
 
 size_t FileReader::Read(void* to, size_t bytes) {
   size_t done = 0;
+  constexpr size_t kPiece = size_t{16} << 20;
   while (done < bytes) {
+    RequestScope::Poll();
+    const size_t piece = std::min(bytes - done, kPiece);
     const ssize_t n =
-        Retry([&] { return read(descriptor_, static_cast<char*>(to) + done, bytes - done); });
+        Retry([&] { return read(descriptor_, static_cast<char*>(to) + done, piece); });
     if (n < 0) ThrowIo("read", path_, errno);
     if (n == 0) break;
     done += size_t(n);

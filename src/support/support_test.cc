@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -419,6 +420,79 @@ TEST_CASE("parallel for: the scopes of a request hold on all threads") {
   };
   ParallelFor(12, 4, body);
   CHECK(ended == 12);
+}
+
+TEST_CASE("poll callback: in time, nested, not from within itself, gone with its object") {
+  const auto spin = [](int milliseconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+    while (std::chrono::steady_clock::now() < end) RequestScope::Poll();
+  };
+  CHECK_FALSE(PollCallback::IsOpen());
+  int outer = 0, inner = 0;
+  {
+    const PollCallback first(
+        [&] {
+          ++outer;
+          spin(15);
+        },
+        0.005);
+    CHECK(PollCallback::IsOpen());
+    spin(60);
+    CHECK(outer > 0);
+    CHECK(outer < 12);
+    {
+      const PollCallback second([&] { ++inner; }, 0.0);
+      const int before = outer;
+      spin(40);
+      CHECK(inner > 0);
+      CHECK(outer > before);
+    }
+    std::thread([&] { CHECK_FALSE(PollCallback::IsOpen()); }).join();
+  }
+  CHECK_FALSE(PollCallback::IsOpen());
+  const int last = inner;
+  spin(10);
+  CHECK(inner == last);
+}
+
+TEST_CASE("poll callback: what it throws goes through, of any type, and ends a parallel loop") {
+  struct Interrupt {
+    int number;
+  };
+  int calls = 0;
+  const PollCallback watch(
+      [&] {
+        if (++calls == 2) throw Interrupt{7};
+      },
+      0.002);
+  std::atomic<int> begun{0}, cancelled{0};
+  int caught = 0;
+  try {
+    // Pieces that end only when they are told to.
+    ParallelFor(100, 3, [&](size_t) {
+      ++begun;
+      try {
+        while (true) {
+          RequestScope::Poll();
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      } catch (const Error& e) {
+        cancelled += e.code() == ErrorCode::kCancelled;
+        throw;
+      }
+    });
+  } catch (const Interrupt& i) {
+    caught = i.number;
+  }
+  CHECK(caught == 7);
+  CHECK(calls == 2);
+  CHECK(begun <= 3);
+  CHECK(cancelled == begun);
+  // Nothing of it is left.
+  std::atomic<int> sum{0};
+  ParallelFor(10, 3, [&](size_t i) { sum += int(i); });
+  CHECK(sum == 45);
+  CHECK(RequestScope::Current() == nullptr);
 }
 
 TEST_CASE("timer: goes forward") {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/support/e2e_util.h"
+#include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
@@ -25,6 +26,27 @@ WEFT_REGISTER_OP(GptThrows).set_num_inputs(1).set_num_outputs(1).set_attr<FGradi
       ApplyOp("Neg", {dy[0]});
       ApplyOp("Neg", {n->inputs[0], n->inputs[0]});  // one operand too many
       return {};
+    });
+
+/// What a caller writes who has an expression and no rule: x * tanh(softplus(x)) * y.
+WEFT_REGISTER_OP(GptMishTimes)
+    .set_num_inputs(2)
+    .set_num_outputs(1)
+    .set_attr<FInferType>("FInferType",
+                          [](InferTypeContext& ctx) {
+                            if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
+                          })
+    .set_attr<FInferShape>("FInferShape", [](InferShapeContext& ctx) { ctx.set_out(0, ctx.in(0)); })
+    .set_attr<FCodeGen>("FCodeGen", [](const NodePtr&, const Exprs& x) -> Exprs {
+      const auto call = [](CallOp op, const Expr& e) { return Expr::Call(op, {e}); };
+      return {x[0] * call(CallOp::kTanh, call(CallOp::kLog1p, call(CallOp::kExp, x[0]))) * x[1]};
+    });
+WEFT_REGISTER_OP(GptBits)
+    .set_num_inputs(1)
+    .set_num_outputs(1)
+    .set_attr<FInferType>("FInferType", [](InferTypeContext& ctx) { ctx.set_out(0, ctx.in(0)); })
+    .set_attr<FCodeGen>("FCodeGen", [](const NodePtr&, const Exprs& x) -> Exprs {
+      return {Expr::Bitcast(DType::kF64, Expr::Bitcast(DType::kI64, x[0]) + 1.0)};
     });
 
 NodeEntry In(Graph& g, const char* name, Shape shape = {2, 3}, DType t = DType::kF64) {
@@ -171,6 +193,48 @@ TEST_CASE("gradient: integers have none, and asking says so for all at once") {
   g.outputs = Gradients(g, {back}, {x});
   const Reference r = RunReference(g, 1);
   for (int64_t k = 0; k < 6; ++k) CHECK(r.outputs[0]->at(k) == 0);
+}
+
+TEST_CASE("gradient: an element-wise operator without a rule is differentiated by its expression") {
+  Graph g;
+  const NodeEntry x = In(g, "x"), w = In(g, "w", {3});
+  const NodeEntry y(g.AddNode("GptMishTimes", {x, w}, {}, "mish"));
+  const NodeEntry loss = Total(y * y);
+  const std::vector<NodeEntry> first = Gradients(g, {loss}, {x, w});
+  const NodeEntry norm = Total(first[0] * first[0]);
+  const std::vector<NodeEntry> second = Gradients(g, {norm}, {x, w});
+  g.outputs = {loss, norm, first[0], first[1], second[0], second[1]};
+  VerifyGraph(g);
+  const Reference r = RunReference(g, 3);
+  CheckAgainstDifferences(g, 0, r.inputs, {r.outputs[2], r.outputs[3]}, 1e-5);
+  CheckAgainstDifferences(g, 1, r.inputs, {r.outputs[4], r.outputs[5]}, 1e-5);
+  const GradientMap& map = g.GetAttr<GradientMap>("gradient_of");
+  CHECK(map.find(g, x));
+  // The same in f32 through the whole pipeline of each engine, and in one kernel with a neighbour.
+  Graph f;
+  const NodeEntry fx = In(f, "x", {2, 3}, DType::kF32), fw = In(f, "w", {3}, DType::kF32);
+  const NodeEntry fy(f.AddNode("GptMishTimes", {ApplyOp("Tanh", {fx}), fw}));
+  f.outputs = std::vector<NodeEntry>{Gradients(f, {fy}, {fx})[0]};
+  const Reference want = RunReference(f, 5);
+  for (const EngineName& engine : Engines()) {
+    CAPTURE(engine.text());
+    const auto program = CompileWith(f, engine);
+    CHECK(Difference(Session(program).Run(want.inputs), want.outputs) <= 1);
+    if (std::string(engine.backend) == "cpu" && engine.fusion) CHECK(program->stats().kernels == 1);
+  }
+}
+
+TEST_CASE("gradient: an expression without a derivative is named with the reason") {
+  Graph g;
+  const NodeEntry x = In(g, "x");
+  const NodeEntry y(g.AddNode("GptBits", {x}, {}, "next number"));
+  const std::string before = PrintGraph(g);
+  const auto bad = Catch([&] { Gradients(g, {y}, {x}); });
+  REQUIRE(bad);
+  CHECK(bad->code == ErrorCode::kUnsupported);
+  CHECK(bad->says("'next number'"));
+  CHECK(bad->says("no derivative of the bits of a number"));
+  CHECK(PrintGraph(g) == before);
 }
 
 TEST_CASE("gradient: every operator without a rule is named, and the graph stays as it was") {

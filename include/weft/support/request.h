@@ -11,9 +11,16 @@
 /// Scopes nest; all that are open hold. A thread that a request starts has none of its own; it
 /// takes those of the thread that started it, which waits for it: RequestScope::Borrow
 /// borrow(current).
+///
+/// A host that has to look after something while a request goes on (a key pressed, a lock to be
+/// lent) opens a PollCallback on its thread:
+///
+///   PollCallback watch([] { if (PyErr_CheckSignals()) throw py::error_already_set(); });
+///   session.Run(inputs);
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "weft/support/api.h"
@@ -41,7 +48,8 @@ class WEFT_API RequestScope {
   RequestScope(const RequestScope&) = delete;
   RequestScope& operator=(const RequestScope&) = delete;
 
-  /// Throws kCancelled or kLimit (deadline_s). Some nanoseconds where no scope is open.
+  /// Throws kCancelled or kLimit (deadline_s), and what a PollCallback of this thread throws. Some
+  /// nanoseconds where no scope is open.
   static void Poll();
   /// One tensor of `bytes`: throws kLimit above `tensor_bytes` of a scope.
   static void CheckTensor(int64_t bytes);
@@ -71,6 +79,34 @@ class WEFT_API RequestScope {
   const CancelToken* cancel_;
   Deadline deadline_;
   const RequestScope* outer_;
+};
+
+/// While it lives, what this thread polls calls `callback`, on this thread: about every
+/// `interval_s` during imports, pipelines, compilations and runs, whichever threads do the work;
+/// only calls into libraries that take longer come between (a large product, a kernel for a GPU).
+/// What it throws, of any type, ends the request as an error would: it goes through to the caller,
+/// whose graphs, programs and sessions stay good. They nest; all that are open are called. The
+/// callback may use the library; it is not called from within itself.
+class WEFT_API PollCallback {
+ public:
+  explicit PollCallback(std::function<void()> callback, double interval_s = 0.02);
+  ~PollCallback();
+  PollCallback(const PollCallback&) = delete;
+  PollCallback& operator=(const PollCallback&) = delete;
+  /// Is one open on this thread? Then it waits for the threads that it starts, and polls meanwhile.
+  static bool IsOpen();
+  /// In a handler that makes errors of ours of exceptions: throws on what one of this thread has
+  /// thrown in this request, which is its host's.
+  static void PassOn();
+
+ private:
+  friend class RequestScope;
+  void Call();
+  const std::function<void()> callback_;
+  const int64_t interval_ns_;
+  int64_t due_ns_;
+  bool is_called_ = false, has_thrown_ = false;
+  PollCallback* const outer_;
 };
 
 }  // namespace weft

@@ -103,6 +103,7 @@ Graph RTCGen(Graph g, PassContext& ctx) {
     if (!k) continue;
     for (const KernelPtr& kernel : k->Kernels()) {
       if (compiled.count(kernel->Key())) continue;
+      ctx.cancel().Check();
       CompiledKernelPtr found = KernelCache::Process().Find(*kernel, target);
       compiled.emplace(kernel->Key(), found);
       if (!found) missing.push_back(kernel);

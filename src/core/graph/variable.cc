@@ -1,7 +1,10 @@
 /// variable.cc: see variable.h. Dictionaries of 2016 hold strings, so both attributes may be texts.
 #include "weft/core/graph/variable.h"
 
+#include <algorithm>
+
 #include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
 
 namespace weft {
 namespace {
@@ -31,6 +34,27 @@ std::optional<Shape> DeclaredShape(const NodePtr& variable) {
   const AttrValue* v = variable->attrs.dict.find("shape");
   if (!v) return std::nullopt;
   return v->is<Shape>() ? v->get<Shape>() : Shape::Parse(v->get<std::string>());
+}
+
+bool IsSteady(const NodePtr& variable) {
+  const AttrValue* v = variable->attrs.dict.find("steady");
+  return v && v->get<int64_t>() != 0;
+}
+
+void MarkSteady(Graph& graph, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const std::vector<NodePtr> inputs = graph.AllInputs();
+  for (const std::string& name : names) {
+    const auto it = std::find_if(inputs.begin(), inputs.end(),
+                                 [&](const NodePtr& v) { return v->attrs.name == name; });
+    if (it == inputs.end()) {
+      std::vector<std::string> known;
+      for (const NodePtr& v : inputs) known.push_back(v->attrs.name);
+      ThrowError(ErrorCode::kBadBinding, fmt::format("the model has no input '{}'", name), "",
+                 DidYouMean(name, known));
+    }
+    graph.SetAttr(*it, "steady", int64_t{1});
+  }
 }
 
 }  // namespace weft

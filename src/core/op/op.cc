@@ -32,6 +32,13 @@ std::string Owner::ToString() const {
   return fmt::format("{} ({}:{})", module, path, line);
 }
 
+Owner Owner::At(std::string module, std::string_view file, int line) {
+  static std::mutex* mutex = new std::mutex;
+  static std::set<std::string>* files = new std::set<std::string>;
+  std::lock_guard lock(*mutex);
+  return {std::move(module), files->emplace(file).first->c_str(), line};
+}
+
 namespace detail {
 
 /// One attribute of all ops. Slots live in chunks that never move; a value is published by its
@@ -92,6 +99,8 @@ struct OpTable {
   std::map<std::string, std::vector<AttrSetting>> groups;  // group -> what it sets
   std::map<std::string, std::vector<Op*>> included;        // group -> ops that include it
   std::map<std::string, Op*> aliases;
+  std::deque<Op> overriding;                            // definitions that replaced others
+  std::map<std::string, std::vector<Op*>> definitions;  // name -> those of it, in order
   std::set<std::string> withdrawn;  // in dmlc's table, which forgets nothing, but taken back
   std::deque<std::any> values;      // of attributes; handed out by reference, so never dropped
 };
@@ -154,6 +163,8 @@ void SetAttr(Op& op, const AttrSetting& s, bool from_group) {
 
 /// The op of that key or alias; null where there is none.
 Op* Lookup(const std::string& name) {
+  if (auto it = Table().definitions.find(name); it != Table().definitions.end())
+    return it->second.back();
   const Op* op = dmlc::Registry<Op>::Find(name);
   if (op && !Table().withdrawn.count(name)) return const_cast<Op*>(op);
   auto it = Table().aliases.find(name);
@@ -227,7 +238,7 @@ std::vector<const Op*> Op::List() {
   RegistryRead lock;
   std::vector<const Op*> list;
   for (const Op* op : dmlc::Registry<Op>::List())
-    if (!Table().withdrawn.count(op->name)) list.push_back(op);
+    if (!Table().withdrawn.count(op->name)) list.push_back(Lookup(op->name));
   std::sort(list.begin(), list.end(), [](const Op* a, const Op* b) { return a->name < b->name; });
   return list;
 }
@@ -253,6 +264,7 @@ struct OpBuilder::Impl {
   std::vector<AttrSetting> attrs;
   std::vector<std::string> includes, aliases;
   bool declares = false;  // says what the op is, not only how something is done with it
+  enum class Known { kAddTo, kRefuse, kReplace } known = Known::kAddTo;
   void CommitNow();
 };
 
@@ -273,6 +285,11 @@ void CommitGroup(const std::string& name, const std::vector<AttrSetting>& attrs)
   NoteRegistration("op group", name);
 }
 
+/// Ops so far, replaced ones included: their indices are the numbers below.
+uint32_t NumDefinitions() {
+  return uint32_t(dmlc::Registry<Op>::List().size() + Table().overriding.size());
+}
+
 /// The op of that name, made where there is none.
 Op& OpenOp(const std::string& name) {
   if (Op* known = Lookup(name)) return *known;
@@ -283,8 +300,43 @@ Op& OpenOp(const std::string& name) {
   OnRollback([node] { Table().withdrawn.insert(std::move(*node)); });
   Table().withdrawn.erase(name);
   Op& op = dmlc::Registry<Op>::Get()->__REGISTER_OR_GET__(name);
-  if (!again) OpRegistryAccess::SetIndex(op, uint32_t(dmlc::Registry<Op>::List().size() - 1));
+  if (!again) OpRegistryAccess::SetIndex(op, NumDefinitions() - 1);
   return op;
+}
+
+/// Another op in the place of `old`, which stays what it is for the nodes that have it.
+Op& ReplaceOp(Op* old) {
+  OpTable& t = Table();
+  OnRollback([name = old->name, old] {
+    OpTable& table = Table();
+    std::vector<Op*>& known = table.definitions[name];
+    for (auto& [alias, op] : table.aliases)
+      if (op == known.back()) op = old;
+    known.pop_back();
+    if (known.size() <= 1) table.definitions.erase(name);
+    table.overriding.pop_back();
+  });
+  t.overriding.emplace_back();
+  Op& op = t.overriding.back();
+  op.name = old->name;
+  OpRegistryAccess::SetIndex(op, NumDefinitions() - 1);
+  std::vector<Op*>& known = t.definitions[op.name];
+  if (known.empty()) known.push_back(old);
+  known.push_back(&op);
+  for (auto& [alias, aliased] : t.aliases)
+    if (aliased == old) aliased = &op;
+  return op;
+}
+
+/// What a statement of `module` adds to: of an operator that was replaced its own definition, or
+/// the first, which it was written for.
+Op& OpenFor(const std::string& name, const std::string& module) {
+  const auto it = Table().definitions.find(name);
+  if (it == Table().definitions.end()) return OpenOp(name);
+  const std::vector<Op*>& known = it->second;
+  for (size_t i = known.size(); i-- > 0;)
+    if (!known[i]->owners.empty() && known[i]->owners[0].module == module) return *known[i];
+  return *known.front();
 }
 
 void AddAlias(Op* op, const std::string& alias) {
@@ -332,14 +384,23 @@ void OpBuilder::Impl::CommitNow() {
   for (AttrSetting& s : attrs) s.owner.module = owner.module;
   for (const AttrSetting& s : attrs) Column(s.name, s.type);  // type conflicts first
   if (group) return CommitGroup(name, attrs);
-  const bool fresh = !Lookup(name);
-  Op& op = OpenOp(name);
+  Op* const old = Lookup(name);
   // A plugin may say more about an op of others, not something else about what it is.
-  if (!fresh && declares && !module.empty() && !op.owners.empty() && op.owners[0].module != module)
+  const bool foreign =
+      declares && !module.empty() && old && !old->owners.empty() && old->owners[0].module != module;
+  if (old && known != Known::kReplace && (foreign || known == Known::kRefuse))
     ThrowError(ErrorCode::kDuplicate,
                fmt::format("operator '{}' is registered twice: by {} and by {}", name,
-                           op.owners[0].ToString(), owner.ToString()),
-               "", "attributes alone (set_attr) may be added to an operator of others");
+                           old->owners.empty() ? "?" : old->owners[0].ToString(), owner.ToString()),
+               "",
+               "attributes alone (set_attr) may be added to an operator of others; a definition "
+               "that means to replace another declares override_op()");
+  const bool replaces = old && known == Known::kReplace;
+  WEFT_CHECK(!replaces || old->name == name, kDuplicate,
+             "'{}' is an alias of operator '{}' of {}, which is not replaced by that name", name,
+             old->name, old->owners.empty() ? "?" : old->owners[0].ToString());
+  const bool fresh = !old || replaces;
+  Op& op = replaces ? ReplaceOp(old) : OpenFor(name, owner.module);
   SaveState(&op);
   op.owners.push_back(owner);
   for (const auto& edit : edits) edit(op);
@@ -416,6 +477,14 @@ OpBuilder& OpBuilder::add_alias(std::string alias) {
 }
 OpBuilder& OpBuilder::include(std::string group) {
   impl_->includes.push_back(std::move(group));
+  return *this;
+}
+OpBuilder& OpBuilder::define() {
+  impl_->known = Impl::Known::kRefuse;
+  return *this;
+}
+OpBuilder& OpBuilder::override_op() {
+  impl_->known = Impl::Known::kReplace;
   return *this;
 }
 OpBuilder& OpBuilder::set_any(std::string attr, std::type_index type, std::any value, int plevel) {

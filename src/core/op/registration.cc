@@ -153,6 +153,13 @@ void CommitRegistration(std::function<void()> commit) {
   }
 }
 
+std::vector<RegisteredItem> RegisterNow(const std::function<void()>& statements,
+                                        const std::string& module) {
+  StagingScope scope;
+  statements();
+  return scope.CommitAll(module);
+}
+
 StagingScope::StagingScope() : outer_(t_staging) { t_staging = this; }
 StagingScope::~StagingScope() { Close(); }
 void StagingScope::Close() {

@@ -1,6 +1,7 @@
 /// registry_test.cc: operators: many files, priorities, groups, duplicates, lasting references.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "weft/core/op/op.h"
@@ -100,6 +101,125 @@ TEST_CASE("registration and look-up from several threads") {
   writer.join();
   CHECK(Op::GetAttr<int>("TThread")[Op::Get("RegT499")] == 499);
   CHECK(seen >= 0);
+}
+
+TEST_CASE("define refuses a name that is taken, naming both; override_op replaces it") {
+  const auto define = [](const char* name, const char* module, int line) {
+    OpBuilder b(name, Owner::At(module, std::string("/some/where/") + module + ".py", line));
+    b.define();
+    return b;
+  };
+  define("RegDefine", "one", 7)
+      .input("x", "T")
+      .output("y", "T")
+      .set_attr<int>("TDefine", 1)
+      .Commit();
+  const Op* first = Op::Get("RegDefine");
+  CHECK(first->owners[0].ToString() == "one (one.py:7)");
+  // By whomever, with or without define.
+  const std::string text =
+      Fails([&] { define("RegDefine", "two", 8).Commit(); }, ErrorCode::kDuplicate);
+  CHECK(text.find("one (one.py:7)") != std::string::npos);
+  CHECK(text.find("two (two.py:8)") != std::string::npos);
+  CHECK(text.find("override_op()") != std::string::npos);
+  Fails([&] { define("RegDefine", "one", 9).Commit(); }, ErrorCode::kDuplicate);
+  CHECK(Op::Get("RegDefine") == first);
+  CHECK(first->owners.size() == 1);
+
+  Graph g;
+  const NodePtr before = g.AddNode("RegDefine", {g.AddInput("x")});
+  OpBuilder two("RegDefine", Owner::At("two", "two.py", 10));
+  two.override_op()
+      .input("a", "T")
+      .input("b", "T")
+      .output("y", "T")
+      .set_attr<int>("TDefine", 2)
+      .Commit();
+  const Op* second = Op::Get("RegDefine");
+  CHECK(second != first);
+  CHECK(second->index() != first->index());
+  CHECK(second->name == "RegDefine");
+  CHECK(second->num_inputs == 2);
+  CHECK(second->owners.size() == 1);
+  CHECK(second->owners[0].module == "two");
+  // What was made before keeps its definition; columns tell both apart, references stay.
+  const auto& column = Op::GetAttr<int>("TDefine");
+  CHECK(before->op() == first);
+  CHECK(first->num_inputs == 1);
+  CHECK(column[before->op()] == 1);
+  CHECK(column[second] == 2);
+  CHECK(second->attr_owner("TDefine").module == "two");
+  const std::vector<const Op*> all = Op::List();
+  CHECK(std::count(all.begin(), all.end(), second) == 1);
+  CHECK(std::count(all.begin(), all.end(), first) == 0);
+  // Others add to what they were written for; its owner adds to the new one.
+  Build("RegDefine", "backend", 1).set_attr<int>("TLater", 3).Commit();
+  CHECK(Op::GetAttr<int>("TLater").find(first) != nullptr);
+  CHECK(Op::GetAttr<int>("TLater").find(second) == nullptr);
+  Build("RegDefine", "two", 11).set_attr<int>("TOwn", 4).Commit();
+  CHECK(Op::GetAttr<int>("TOwn").find(second) != nullptr);
+  // Once more, by whoever replaced it; and again a mere definition is refused.
+  OpBuilder again("RegDefine", Owner::At("two", "two.py", 12));
+  again.override_op().set_num_inputs(3).Commit();
+  CHECK(Op::Get("RegDefine")->num_inputs == 3);
+  CHECK(second->num_inputs == 2);
+  CHECK(Fails([&] { define("RegDefine", "three", 1).Commit(); }, ErrorCode::kDuplicate)
+            .find("two (two.py:12)") != std::string::npos);
+}
+
+TEST_CASE("override_op of what is not there defines it; an alias follows its name") {
+  OpBuilder fresh("RegFresh", Owner::At("one", "one.py", 1));
+  fresh.override_op().add_alias("RegFreshAlias").set_num_inputs(1).Commit();
+  CHECK(Op::Get("RegFreshAlias")->num_inputs == 1);
+  OpBuilder other("RegFresh", Owner::At("two", "two.py", 1));
+  other.override_op().set_num_inputs(2).Commit();
+  CHECK(Op::Get("RegFreshAlias")->num_inputs == 2);
+  OpBuilder alias("RegFreshAlias", Owner::At("two", "two.py", 2));
+  alias.override_op();
+  CHECK(Fails([&] { alias.Commit(); }, ErrorCode::kDuplicate).find("alias") != std::string::npos);
+}
+
+TEST_CASE("an override that fails is taken back whole") {
+  OpBuilder fresh("RegBack", Owner::At("one", "one.py", 1));
+  fresh.define().add_alias("RegBackAlias").set_attr<int>("TBack", 1).Commit();
+  const Op* first = Op::Get("RegBack");
+  const size_t count = Op::List().size();
+  for (int i = 0; i < 2; ++i) {
+    OpBuilder bad("RegBack", Owner::At("two", "two.py", 1));
+    bad.override_op().set_attr<int>("TBack", 2).add_alias("RegFresh");
+    Fails([&] { bad.Commit(); }, ErrorCode::kDuplicate);
+    CHECK(Op::Get("RegBack") == first);
+    CHECK(Op::Get("RegBackAlias") == first);
+    CHECK(Op::List().size() == count);
+    CHECK(Op::GetAttr<int>("TBack")[first] == 1);
+  }
+  // The place of what was taken back is free: it is another operator's now, with nothing of it.
+  OpBuilder next("RegBackNext", Owner::At("one", "one.py", 2));
+  next.define().Commit();
+  CHECK(Op::GetAttr<int>("TBack").find(Op::Get("RegBackNext")) == nullptr);
+  CHECK(Op::GetAttr<int>("TBack")[first] == 1);
+}
+
+TEST_CASE("RegisterNow: statements of several registries, all or nothing, errors at once") {
+  const auto body = [](Graph g) { return g; };
+  const auto register_all = [&](const char* op) {
+    return RegisterNow(
+        [&] {
+          static_cast<void>(Registered(Build("RegNowOne", "host", 1)));
+          static_cast<void>(
+              RegisteredPass(PassBuilder("RegNowPass", {"host", "h.py", 2}).set_body(body)));
+          static_cast<void>(Registered(Build(op, "host", 3).define()));
+        },
+        "host");
+  };
+  const std::string text = Fails([&] { register_all("RegDefine"); }, ErrorCode::kDuplicate);
+  CHECK(text.find("host (a.cc:3)") != std::string::npos);
+  CHECK(Op::Find("RegNowOne") == nullptr);
+  CHECK(PassEntry::Find("RegNowPass") == nullptr);
+  const std::vector<RegisteredItem> items = register_all("RegNowTwo");
+  CHECK(items == std::vector<RegisteredItem>{
+                     {"op", "RegNowOne"}, {"pass", "RegNowPass"}, {"op", "RegNowTwo"}});
+  CHECK(Op::Find("RegNowTwo") != nullptr);
 }
 
 TEST_CASE("a pass name registered twice is refused, naming both; override replaces") {

@@ -343,6 +343,7 @@ class Manager {
     } catch (const std::length_error&) {
       ThrowError(ErrorCode::kOutOfMemory, "no memory for the pass", "pass " + pass.name);
     } catch (const std::exception& e) {
+      PollCallback::PassOn();
       InternalError thrown(ErrorCode::kInternal, fmt::format("the pass threw: {}", e.what()));
       thrown.AddPlace("pass " + pass.name);
       WriteReproducer(before, spec, record->trigger, fuel, thrown);

@@ -16,6 +16,7 @@
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -196,6 +197,7 @@ class GraphParser {
   }
 
   void ReadNode() {
+    RequestScope::Poll();
     in_.SkipSpace();
     const size_t at = in_.pos();
     std::vector<NameText> names;

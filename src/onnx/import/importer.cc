@@ -9,6 +9,7 @@
 #include "weft/core/graph/value_name.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft::onnx_import {
@@ -174,6 +175,7 @@ void Importer::FinishGraph(Build* build) {
 
 void Importer::CountNode() {
   Limits::Check("expanded_nodes", ++nodes_seen_, options_.limits.expanded_nodes);
+  RequestScope::Poll();
   if (nodes_seen_ % 1024 == 0) deadline_.Check("import");
 }
 

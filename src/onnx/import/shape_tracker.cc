@@ -5,6 +5,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/tensor/followed_value.h"
 #include "weft/support/error.h"
+#include "weft/support/request.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -49,6 +50,7 @@ void ShapeTracker::Know(NodePtr variable, Shape shape) {
 }
 
 void ShapeTracker::Infer(NodePtr n) {
+  RequestScope::Poll();
   static const auto& rules = Op::GetAttr<FInferShape>("FInferShape");
   node_ = n;
   if (n->is_variable()) {

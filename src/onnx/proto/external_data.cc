@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "proto.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft::onnx_import {
@@ -192,9 +194,11 @@ std::shared_ptr<std::string> ExternalFiles::Read(const std::string& location, in
     WEFT_THROW(kOutOfMemory, "no memory for {} of external data", FormatBytes(bytes));
   }
   // pread, not a mapping: a file that shrinks meanwhile gives an error and no signal.
+  constexpr int64_t kPiece = int64_t{16} << 20;
   for (int64_t done = 0; done < bytes;) {
-    const ssize_t n =
-        pread(file.fd, data->data() + done, size_t(bytes - done), off_t(offset + done));
+    RequestScope::Poll();
+    const ssize_t n = pread(file.fd, data->data() + done, size_t(std::min(bytes - done, kPiece)),
+                            off_t(offset + done));
     if (n < 0 && errno == EINTR) continue;
     WEFT_CHECK(n > 0, kIo, "cannot read external data {}: {}", Printable(location),
                n < 0 ? std::strerror(errno) : "the file became shorter");

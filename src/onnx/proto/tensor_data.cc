@@ -8,6 +8,7 @@
 
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft::onnx_import {
@@ -214,6 +215,7 @@ void TensorReader::CheckExternal(const pb::TensorProto& t) {
 }
 
 TensorPtr TensorReader::Make(pb::TensorProto* t) {
+  RequestScope::Poll();
   const TensorFacts f = CheckTensor(*t, limits_);
   std::shared_ptr<std::string> bytes;
   if (IsExternal(*t)) {

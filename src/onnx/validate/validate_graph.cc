@@ -8,6 +8,7 @@
 #include "validate.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
+#include "weft/support/request.h"
 
 namespace weft::onnx_import {
 namespace {
@@ -310,6 +311,7 @@ void ValidateNodes(const NodeList& nodes, ValueScope* scope, const Opsets& opset
   CheckNodeNames(nodes, path, ctx);
   for (int i = 0; i < nodes.size() && !ctx.diag->full(); ++i) {
     const pb::NodeProto& n = nodes.Get(i);
+    RequestScope::Poll();
     scope->current = i;
     if (n.op_type().empty())
       ctx.diag->Add(ErrorCode::kInvalidModel, place(i), "the node has no operator");
@@ -362,6 +364,7 @@ void ValidateGraph(const pb::GraphProto& g, const ValueScope* outer, const Opset
   }
   std::unordered_map<std::string_view, const pb::TensorProto*> initialized;
   const auto initializer = [&](const std::string& name, const pb::TensorProto* dense) {
+    RequestScope::Poll();
     const std::string place = ValuePlace(path, "initializer", name);
     const auto [it, fresh] = initialized.emplace(name, dense);
     if (name.empty())

@@ -22,7 +22,10 @@
 /// A variable that is written behind the forward part is read once for both parts, in front
 /// of the write (HoldContents).
 ///
-/// Every operator on the way that has no rule is named in one error. To find those behind the
+/// An element-wise operator without a rule is differentiated by its expression: the gradient is a
+/// weft::Derivative, whose body is the node.
+///
+/// Every operator on the way that has neither is named in one error. To find those behind the
 /// first, its inputs get a stand-in for their gradient; nothing of that is kept.
 #include "weft/core/gradient/gradient.h"
 
@@ -31,8 +34,11 @@
 #include <optional>
 #include <set>
 
+#include "weft/codegen/expr/differentiate.h"
+#include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
+#include "weft/core/graph/repeatable.h"
 #include "weft/core/op/decompose.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
@@ -58,6 +64,65 @@ std::string WhyNone(NodePtr n) {
   if (mutates.find(n->op())) return "it writes a variable";
   return "its operator has no FGradient";
 }
+
+/// By its expression: `n` is an element-wise node of `types` that kernels compute with.
+bool HasDerivative(NodePtr n, const TypeMap& types) {
+  static const auto& codes = Op::GetAttr<FCodeGen>("FCodeGen");
+  const FCodeGen* code = codes.find(n->op());
+  if (!code || !code->elementwise || !IsRepeatable(n)) return false;
+  const auto computable = [&](const NodeEntry& e) {
+    const Type t = types[e];
+    return t.is_tensor() && IsComputable(t.dtype);
+  };
+  for (const NodeEntry& e : n->inputs)
+    if (e && !computable(e)) return false;
+  for (uint32_t k = 0; k < n->num_outputs(); ++k)
+    if (!computable({n, k})) return false;
+  return true;
+}
+
+/// weft::Derivative nodes of one node, in its graph.
+class Derivatives {
+ public:
+  Derivatives(NodePtr n, const std::vector<NodeEntry>& dy, const TypeMap& types) : n_(n) {
+    Graph body;
+    std::vector<NodeEntry> operands;
+    for (size_t i = 0; i < n->num_inputs(); ++i) {
+      const NodeEntry& e = n->inputs[i];
+      slots_.push_back(e ? Expr::Slot(int(i), types[e].dtype) : Expr());
+      operands.push_back(e ? body.AddInput(fmt::format("x{}", i), types[e]) : NodeEntry());
+      if (e) inputs_.push_back(e);
+    }
+    const NodePtr inner = body.AddNode(n->op(), operands, n->attrs.dict);
+    std::vector<NodeEntry> outputs;
+    for (uint32_t k = 0; k < inner->num_outputs(); ++k) outputs.emplace_back(inner, k);
+    body.outputs = outputs;
+    body_ = std::make_shared<const Graph>(std::move(body));
+    for (uint32_t k = 0; k < dy.size(); ++k) {
+      const DType t = types[NodeEntry(n, k)].dtype;
+      seeds_.push_back(dy[k] && IsFloat(t) ? Expr::Slot(int(n->num_inputs() + k), t) : Expr());
+      if (!seeds_.back()) continue;
+      inputs_.push_back(dy[k]);
+      ys_.push_back(k);
+    }
+  }
+  /// The gradient of input `i`; null where it is 0 by structure.
+  NodeEntry Of(size_t i) const {
+    if (!DifferentiateNode(n_, slots_, seeds_, int(i))) return {};
+    int64_t wrt = 0;
+    for (size_t k = 0; k < i; ++k) wrt += slots_[k] ? 1 : 0;
+    const NodeEntry dx =
+        ApplyOp(builtin::kDerivative, inputs_, {{"body", body_}, {"wrt", wrt}, {"ys", ys_}});
+    return SumTo(dx, n_->inputs[i]);
+  }
+
+ private:
+  NodePtr n_;
+  GraphPtr body_;
+  Exprs slots_, seeds_;
+  std::vector<NodeEntry> inputs_;
+  Ints ys_;
+};
 
 class Builder {
  public:
@@ -210,16 +275,38 @@ class Builder {
       WEFT_CHECK(dx.size() <= n->num_inputs(), kApiMisuse,
                  "the FGradient of {} gave {} gradients for {} inputs", n->Describe(), dx.size(),
                  n->num_inputs());
+    } else if (HasDerivative(n, types_)) {
+      dx = ByExpression(n, dy);
     } else {
-      unsupported_[WhyNone(n)].push_back(n);
-      if (!stand_in_) stand_in_ = ScalarLike(NodeEntry(n), DType::kF32, 0);
-      dx.assign(n->num_inputs(), stand_in_);
+      dx = NoRule(n, WhyNone(n));
     }
     for (size_t i = 0; i < dx.size(); ++i) {
       const NodeEntry& e = n->inputs[i];
       if (dx[i] && Needed(e) && Carries(e)) Give(e, dx[i]);
     }
     SetOrigins(before, n);
+  }
+
+  std::vector<NodeEntry> ByExpression(NodePtr n, const std::vector<NodeEntry>& dy) {
+    std::vector<NodeEntry> dx(n->num_inputs());
+    const Derivatives derivatives(n, dy, types_);
+    try {
+      for (size_t i = 0; i < dx.size(); ++i) {
+        const NodeEntry& e = n->inputs[i];
+        if (Needed(e) && IsFloat(TypeOf(e).dtype)) dx[i] = derivatives.Of(i);
+      }
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::kUnsupported) throw;
+      return NoRule(n, "its operator has no FGradient, and there is " + e.message());
+    }
+    return dx;
+  }
+
+  /// Stand-ins for the gradients of a node that has none.
+  std::vector<NodeEntry> NoRule(NodePtr n, const std::string& why) {
+    unsupported_[why].push_back(n);
+    if (!stand_in_) stand_in_ = ScalarLike(NodeEntry(n), DType::kF32, 0);
+    return std::vector<NodeEntry>(n->num_inputs(), stand_in_);
   }
 
   /// Nodes made since stand for what `n` stands for.

@@ -89,8 +89,8 @@ std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
       int64_t& v = values[size_t(it - symbols_.begin())];
       const int64_t got = inputs[i]->dims()[size_t(d)];
       Require(v < 0 || v == got, i, [&] {
-        return fmt::format("the dimension '{}' is {} in one input and {} in {}", want[d].ToString(),
-                           v, got, NameOf(i));
+        return fmt::format("the dimension '{}' is {} in {} and {} in {}", want[d].ToString(), v,
+                           NameOf(FirstWith(want[d])), got, NameOf(i));
       });
       v = got;
     }
@@ -117,8 +117,15 @@ void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs)
 
 std::string Binder::NameOf(size_t input) const {
   const size_t fed = plan_.num_fed();
-  return input < fed ? fmt::format("input {}", input)
+  return input < fed ? fmt::format("input '{}'", plan_.fed[input])
                      : fmt::format("variable '{}'", plan_.variables[input - fed]);
+}
+
+size_t Binder::FirstWith(SymInt dim) const {
+  for (size_t i = 0; i < plan_.input_values.size(); ++i)
+    for (SymInt d : plan_.values[size_t(plan_.input_values[i])].shape.dims())
+      if (d == dim) return i;
+  return 0;
 }
 
 const Step* Binder::FirstBelow(const Binding& b, int64_t least) const {
@@ -139,7 +146,8 @@ TensorPtr Binder::ConstantOf(int v, const Binding& b) const {
   return t;
 }
 
-ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads) const {
+ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads,
+                                 const std::map<int, TensorPtr>& known) const {
   ComputeRequest q;
   q.node = step.anchored ? step.anchored->anchor : step.node;
   q.threads = threads;
@@ -148,11 +156,16 @@ ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads
   const auto value = [&](int v) -> const Value& {
     return v < 0 ? absent : plan_.values[size_t(v)];
   };
+  const auto known_of = [&](int v) {
+    const auto it = known.find(v);
+    return it == known.end() ? nullptr : it->second;
+  };
   for (size_t i = 0; i < (step.anchored ? q.node->num_inputs() : step.inputs.size()); ++i) {
     const int v = step.inputs[i];
     q.input_dims.push_back(dims(v));
     q.input_types.push_back(value(v).dtype);
-    q.constants.push_back(ConstantOf(v, b));
+    TensorPtr in_it = known_of(v);
+    q.constants.push_back(in_it ? std::move(in_it) : ConstantOf(v, b));
     q.input_layouts.push_back(value(v).layout);
   }
   for (int v : step.outputs) {
@@ -163,10 +176,20 @@ ComputeRequest Binder::RequestOf(const Step& step, const Binding& b, int threads
   if (!step.anchored) return q;
   for (const EpilogueStep& s : step.anchored->steps) {
     const int v = s.operand < 0 ? -1 : step.inputs[size_t(s.operand)];
-    q.epilogue.push_back(
-        {s.node, s.slot, s.operand, dims(v), value(v).dtype, value(v).layout, value(v).constant});
+    TensorPtr in_it = known_of(v);
+    q.epilogue.push_back({s.node, s.slot, s.operand, dims(v), value(v).dtype, value(v).layout,
+                          in_it ? std::move(in_it) : value(v).constant});
   }
   return q;
+}
+
+std::unique_ptr<PreparedCall> Binder::Prepare(const Step& step, const Binding& b, Backend& backend,
+                                              const CallOptions& options,
+                                              const std::map<int, TensorPtr>& known) const {
+  ComputeRequest request = RequestOf(step, b, backend.threads(), known);
+  request.options = options;
+  request.backend = &backend;
+  return backend.Prepare(step.compute, request);
 }
 
 std::vector<int64_t> Binder::Sizes(const std::vector<int64_t>& symbols) const {
@@ -231,11 +254,12 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     for (int s : kernel_slots_[k]) b->kernel_dims.back().push_back(r[size_t(s)]);
     b->shape_values.emplace_back();
     for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
+    RequestScope::Poll();
     std::shared_ptr<PreparedCall> call;
     // What bodies move is theirs.
     if (step.kind != StepKind::kBodies) b->bytes_moved += BytesOf(step, plan_, *b);
     if (step.kind == StepKind::kLibrary) {
-      ComputeRequest request = RequestOf(step, *b, backend.threads());
+      ComputeRequest request = RequestOf(step, *b, backend.threads(), {});
       request.options = options;
       request.backend = &backend;
       std::unique_ptr<PreparedCall> made = backend.Prepare(step.compute, request);

@@ -40,17 +40,26 @@ class Binder {
                                       const std::vector<TensorPtr>& inputs, Backend& backend,
                                       const CallOptions& options) const;
 
+  /// A library call made ready for a binding; `known`: what is in values beside constants, by
+  /// value. Null where the library refuses it.
+  std::unique_ptr<PreparedCall> Prepare(const Step& step, const Binding& b, Backend& backend,
+                                        const CallOptions& options,
+                                        const std::map<int, TensorPtr>& known) const;
+
  private:
   /// Results of the size program. What is data may have wrapped, as data does;
   /// nothing else may (kOverflow).
   std::vector<int64_t> Sizes(const std::vector<int64_t>& symbols) const;
   /// What is known of a value before the run, at these extents; null: nothing.
   TensorPtr ConstantOf(int value, const Binding& b) const;
-  ComputeRequest RequestOf(const Step& step, const Binding& b, int threads) const;
+  ComputeRequest RequestOf(const Step& step, const Binding& b, int threads,
+                           const std::map<int, TensorPtr>& known) const;
   /// The first step with a result of an extent below `least`; null where there is none.
   const struct Step* FirstBelow(const Binding& b, int64_t least) const;
-  /// For messages: a fed input by number, a variable by name.
+  /// For messages: what is fed, or the variable.
   std::string NameOf(size_t input) const;
+  /// The first input of that dimension.
+  size_t FirstWith(SymInt dim) const;
   /// Throws kBadInput or, for a variable, kBadBinding.
   template <class Text>
   void Require(bool ok, size_t input, Text text) const;

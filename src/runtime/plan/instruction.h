@@ -49,6 +49,7 @@ struct ExecutionPlan {
   std::vector<Step> steps;
   std::vector<Storage> storages;
   std::vector<int> input_values, output_values;  ///< inputs: what is fed, then the variables
+  std::vector<std::string> fed;                  ///< names of what is fed
   std::vector<std::string> variables;            ///< names
   std::vector<bool> written;                     ///< variables
   size_t num_fed() const { return input_values.size() - variables.size(); }

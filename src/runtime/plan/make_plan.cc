@@ -17,6 +17,7 @@
 #include "weft/runtime/placement.h"
 #include "weft/support/check.h"
 #include "weft/support/log.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -39,9 +40,15 @@ class PlanMaker {
   ExecutionPlan Run() {
     plan_.storages = storage_.storages;
     plan_.copies = storage_.copies;
-    for (NodePtr p : g_.AllInputs()) plan_.input_values.push_back(ValueOf(NodeEntry(p)));
+    for (NodePtr p : g_.AllInputs()) {
+      plan_.input_values.push_back(ValueOf(NodeEntry(p)));
+      plan_.fed.push_back(p->attrs.name);
+    }
     TakeVariables();
-    for (NodeId id : g_.GetAttr<Order>("order").nodes) AddSteps(g_.node(id));
+    for (NodeId id : g_.GetAttr<Order>("order").nodes) {
+      RequestScope::Poll();  // code is loaded
+      AddSteps(g_.node(id));
+    }
     for (const NodeEntry& e : g_.outputs) plan_.output_values.push_back(ValueOf(e));
     WEFT_CHECK(unsupported_.empty(), kUnsupported, "backend '{}' cannot run {} nodes:{}",
                backend_.name(), unsupported_.size(), "\n  " + Join(unsupported_, "\n  "));

@@ -14,6 +14,8 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/variable.h"
+#include "weft/core/op/numbers.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/core/pass/size_names.h"
@@ -106,8 +108,15 @@ void CheckEffects(const Graph& graph) {
 
 void DescribeProgram(Program::Impl* program, const std::string& backend_name) {
   program->backend_name_ = backend_name;
-  for (NodePtr p : program->graph_.AllInputs())
+  for (NodePtr p : program->graph_.AllInputs()) {
     program->inputs_.push_back(SpecOf(program->graph_, NodeEntry(p), p->attrs.name));
+    if (!IsNumberInput(p)) continue;
+    program->numbers_.push_back(program->inputs_.size() - 1);
+    IoSpec& number = program->inputs_.back();
+    number.number = DeclaredShape(p)->dims()[1];
+    number.dtype = DType::kI64;
+    number.shape = Shape::Scalar();
+  }
   for (size_t i = 0; i < program->graph_.outputs.size(); ++i)
     program->outputs_.push_back(
         SpecOf(program->graph_, program->graph_.outputs[i], program->graph_.OutputName(i)));
@@ -344,6 +353,7 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   RequestScope scope(options.passes.limits, &options.passes.cancel);
   CheckEffects(graph);
   MarkState(graph);
+  MarkSteady(graph, options.steady);
   const std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
   std::vector<PassRecord> own;
   CompileOptions recorded = options;

@@ -5,6 +5,8 @@
 
 #include "body_programs.h"
 #include "planned_program.h"
+#include "steady_calls.h"
+#include "weft/core/graph/variable.h"
 #include "weft/core/plan/layout.h"
 #include "weft/runtime/backend/run_again.h"
 #include "weft/support/check.h"
@@ -20,7 +22,9 @@ class HostProgram final : public PlannedProgram {
   HostProgram(Graph graph, std::shared_ptr<Backend> backend)
       : PlannedProgram(std::move(graph), std::move(backend)),
         keeps_inputs_(std::none_of(plan_.written.begin(), plan_.written.end(),
-                                   [](bool written) { return written; })) {
+                                   [](bool written) { return written; })),
+        steady_(plan_, SteadyInputs()) {
+    has_own_calls_ = !steady_.empty();
     for (size_t k = 0; k < plan_.steps.size(); ++k)
       if (plan_.steps[k].kind == StepKind::kBodies)
         bodies_.try_emplace(k, plan_.steps[k].node, backend_).first->second.AddTo(&stats_);
@@ -32,7 +36,7 @@ class HostProgram final : public PlannedProgram {
 
   std::unique_ptr<RepeatedBody> Repeat(State& state) const override {
     auto& s = static_cast<HostState&>(state);
-    if (!plan_.variables.empty()) return nullptr;
+    if (!plan_.variables.empty() || !steady_.empty()) return nullptr;
     return std::make_unique<Repeated>(*this, &s);
   }
 
@@ -40,12 +44,22 @@ class HostProgram final : public PlannedProgram {
   struct HostState : PlannedState {
     int careful_runs = 0;  ///< to come, that will not have to begin again
     BodyStates bodies;
+    SteadyCalls steady;
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
   void TakeTimesInside(PlannedState& s, size_t k, const std::string& in,
                        std::vector<StepTime>* times) const override {
     if (const auto it = bodies_.find(k); it != bodies_.end())
       it->second.TakeTimes(&static_cast<HostState&>(s).bodies, in, times);
+  }
+
+  int64_t PrepareCalls(PlannedState& s, const std::vector<TensorPtr>& inputs) const override {
+    SteadyCalls& calls = static_cast<HostState&>(s).steady;
+    s.packs += calls.Update(steady_, plan_, s.binding, inputs,
+                            [&](size_t k, const std::map<int, TensorPtr>& known) {
+                              return PrepareCall(plan_.steps[k], s, known);
+                            });
+    return calls.scratch_bytes();
   }
 
   void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,
@@ -122,11 +136,12 @@ class HostProgram final : public PlannedProgram {
         return;
       }
       case StepKind::kLibrary: {
-        if (!b.calls[k])
+        const auto* call = static_cast<HostState&>(s).steady.Find(k);
+        if (!call) call = static_cast<const LibraryCall*>(b.calls[k].get());
+        if (!call)
           return InterpretHere(step, s);  // refused for these extents or types; Binder said so
         const size_t n = FillBuffers(step, s);
-        static_cast<const LibraryCall&>(*b.calls[k])
-            .Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
+        call->Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
         return;
       }
       case StepKind::kShapeValue: {
@@ -153,6 +168,11 @@ class HostProgram final : public PlannedProgram {
   }
 
  private:
+  std::vector<bool> SteadyInputs() const {
+    std::vector<bool> steady;
+    for (const NodePtr& p : graph_.AllInputs()) steady.push_back(IsSteady(p));
+    return steady;
+  }
   /// Results go where the plan has them, as far as the operator and its bodies can.
   void RunBodies(const Step& step, size_t k, HostState& s) const {
     const Binding& b = *s.binding;
@@ -205,7 +225,8 @@ class HostProgram final : public PlannedProgram {
     for (size_t i = 0; i < out.size(); ++i) Place(*out[i], step.outputs[i], s);
   }
 
-  const bool keeps_inputs_;                ///< no variable is written
+  const bool keeps_inputs_;  ///< no variable is written
+  const SteadySteps steady_;
   std::map<size_t, BodyPrograms> bodies_;  ///< by step
 };
 

@@ -64,7 +64,9 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   const Binding& b = *s.binding;
   binder_->CheckInputs(b, inputs);
   const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
-  const int64_t size = std::max<int64_t>(scratch_at + b.scratch_bytes, 64);
+  int64_t scratch_bytes = b.scratch_bytes;
+  if (has_own_calls_) scratch_bytes = std::max(scratch_bytes, PrepareCalls(s, inputs));
+  const int64_t size = std::max<int64_t>(scratch_at + scratch_bytes, 64);
   s.arena_bytes = b.arena_bytes;
   s.live_bytes = b.live_bytes;
   s.inside_bytes = 0;
@@ -92,7 +94,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
       e.SetHint(fmt::format(
           "at these dimensions the plan needs {} for tensors, {} of them at once, and {} for "
           "library calls",
-          FormatBytes(b.arena_bytes), FormatBytes(b.live_bytes), FormatBytes(b.scratch_bytes)));
+          FormatBytes(b.arena_bytes), FormatBytes(b.live_bytes), FormatBytes(scratch_bytes)));
     Abandon(s);
     throw;
   } catch (...) {
@@ -193,6 +195,12 @@ void PlannedProgram::TakeTimes(State& state, const std::string& in,
     AppendTimes(std::move(t), std::move(inside), times);
   }
   s.timed.clear();
+}
+
+std::unique_ptr<PreparedCall> PlannedProgram::PrepareCall(
+    const Step& step, const PlannedState& s, const std::map<int, TensorPtr>& known) const {
+  std::lock_guard lock(mutex_);
+  return binder_->Prepare(step, *s.binding, *backend_, call_options_, known);
 }
 
 std::shared_ptr<const Binding> PlannedProgram::BindingFor(

@@ -2,6 +2,7 @@
 /// Private to the runtime.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -67,6 +68,14 @@ class PlannedProgram : public Program::Impl {
     return RunUntil(state, fed, outputs, /*later=*/true);
   }
 
+  /// Where has_own_calls_, when the binding of a run is known: library calls of the session's own.
+  /// Gives the scratch memory that they need.
+  virtual int64_t PrepareCalls(PlannedState&, const std::vector<TensorPtr>& /*inputs*/) const {
+    return 0;
+  }
+  /// As Binder::Prepare, for the run's binding.
+  std::unique_ptr<PreparedCall> PrepareCall(const Step& step, const PlannedState& s,
+                                            const std::map<int, TensorPtr>& known) const;
   /// Before anything else of a run.
   virtual void Prepare(PlannedState&) const {}
   /// What a result goes to that nobody gave a place.
@@ -109,6 +118,7 @@ class PlannedProgram : public Program::Impl {
 
   std::shared_ptr<Backend> backend_;
   ExecutionPlan plan_;
+  bool has_own_calls_ = false;
 
  private:
   Rest RunUntil(State& state, const std::vector<TensorPtr>& fed,

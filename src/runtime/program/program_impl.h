@@ -29,6 +29,7 @@ struct ProgramState {
   /// The most that the bodies of a node have taken in this run, and the node around them.
   int64_t inside_bytes = 0;
   int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
+  int64_t packs = 0;       ///< calls made ready for steady inputs
   std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
   /// Those of them, by number, that lie in memory of the caller (VariableStore::Adopt).
   std::vector<size_t> adopted;
@@ -88,6 +89,7 @@ struct Program::Impl {
   Graph graph_;
   std::string backend_name_;
   std::vector<IoSpec> inputs_, outputs_, variables_;
+  std::vector<size_t> numbers_;            ///< inputs that are numbers
   std::vector<TensorPtr> initial_values_;  ///< of variables; null: none
   std::vector<char> written_;              ///< by variable: a run writes it
   bool writes_variables_ = false;

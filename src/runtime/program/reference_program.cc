@@ -2,6 +2,8 @@
 /// Evaluator, node by node.
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include "result_tensors.h"
 #include "weft/core/graph/variable.h"
@@ -38,6 +40,7 @@ class ReferenceProgram final : public Program::Impl {
       contents[variables_[i].name] = state.variables[i];
     EvalOptions options;
     options.state = &contents;
+    CheckSizes(inputs);
     std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs, options);
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
@@ -59,6 +62,33 @@ class ReferenceProgram final : public Program::Impl {
       const TensorPtr& now = contents[variables_[i].name];
       if (now != state.variables[i]) CopyContent(*now, state.variables[i].get());
     }
+  }
+
+ private:
+  /// What the binding of a plan checks: that inputs agree, and what is known of their symbols.
+  void CheckSizes(const std::vector<TensorPtr>& inputs) const {
+    struct Bound {
+      int64_t value;
+      const std::string* input;
+    };
+    std::map<std::string, Bound> bound;
+    const std::vector<NodePtr> variables = graph_.AllInputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::optional<Shape> declared = DeclaredShape(variables[i]);
+      const std::string& name = variables[i]->attrs.name;
+      for (int d = 0; declared && d < declared->rank() && d < inputs[i]->rank(); ++d) {
+        const SymInt s = (*declared)[d];
+        if (!s.known() || !s.is_symbol()) continue;
+        const int64_t n = inputs[i]->dims()[size_t(d)];
+        const auto [it, fresh] = bound.try_emplace(s.symbol_name(), Bound{n, &name});
+        WEFT_CHECK(it->second.value == n, kBadInput,
+                   "the dimension '{}' is {} in input '{}' and {} in input '{}'", s.ToString(),
+                   it->second.value, *it->second.input, n, name);
+      }
+    }
+    SymBindings symbols;
+    for (const auto& [name, b] : bound) symbols.emplace(name, b.value);
+    graph_.AttrOr<Facts>("facts").CheckHolds(symbols);
   }
 };
 

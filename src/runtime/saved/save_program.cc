@@ -3,6 +3,7 @@
 
 #include "runtime/plan/instruction.h"
 #include "runtime/program/body_programs.h"
+#include "self_contained.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/text/text.h"
@@ -88,8 +89,9 @@ std::string KernelSection(const Graph& g) {
 
 }  // namespace
 
-std::string PackProgram(const Graph& compiled, const std::string& backend,
-                        const std::string& target) {
+std::string PackProgram(const Graph& whole, const std::string& backend, const std::string& target,
+                        const Target& compiled_for) {
+  const Graph compiled = SelfContained(whole, compiled_for.none() ? Target(backend) : compiled_for);
   SideData side;
   PrintOptions print;
   print.origins = true;

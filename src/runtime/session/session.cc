@@ -102,6 +102,7 @@ void Session::Initialise() {
 int64_t Session::live_bytes() const { return state_->live_bytes; }
 int64_t Session::arena_bytes() const { return state_->arena_bytes + state_->inside_bytes; }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
+int64_t Session::packs() const { return state_->packs; }
 int Session::kernels_failed() const {
   return program_->stats().kernels_failed + state_->kernels_failed;
 }
@@ -148,12 +149,38 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   run();
 }
 
+namespace {
+
+/// A number as the graph takes it: the extent of an empty tensor.
+TensorPtr AsExtent(const IoSpec& spec, const TensorPtr& t) {
+  WEFT_CHECK(t != nullptr, kBadInput, "input '{}' is missing", spec.name);
+  if (t->dtype() == DType::kBool && t->rank() == 2 && t->dims()[0] == 0) return t;
+  WEFT_CHECK(t->dtype() == DType::kI64 && t->is_tensor(), kBadInput,
+             "input '{}': expected dtype i64, got {}", spec.name, t->type().ToString());
+  WEFT_CHECK(t->on_host(), kBadInput, "input '{}': a number is read on the host", spec.name);
+  WEFT_CHECK(t->rank() == 0, kBadInput, "input '{}': expected shape [], got {}", spec.name,
+             t->shape().ToString());
+  const int64_t n = t->at_int(0);
+  WEFT_CHECK(n >= 0, kBadInput, "input '{}': {} is negative; a size is at least 0", spec.name, n);
+  return std::make_shared<Tensor>(DType::kBool, std::vector<int64_t>{0, n});
+}
+
+std::vector<TensorPtr> WithExtents(const std::vector<IoSpec>& specs,
+                                   const std::vector<size_t>& numbers,
+                                   std::vector<TensorPtr> inputs) {
+  for (size_t i : numbers) inputs[i] = AsExtent(specs[i], inputs[i]);
+  return inputs;
+}
+
+}  // namespace
+
 void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
                           std::vector<std::shared_ptr<Tensor>>* outputs, RunRest* rest) {
   const auto& specs = program_->inputs();
   WEFT_CHECK(inputs.size() == specs.size(), kBadInput, "the program takes {} inputs, {} given",
              specs.size(), inputs.size());
-  for (size_t i = 0; i < specs.size(); ++i) CheckInput(specs[i], inputs[i], state_->place);
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (!specs[i].number.known()) CheckInput(specs[i], inputs[i], state_->place);
   outputs->resize(program_->outputs().size());
   for (size_t i = 0; i < outputs->size(); ++i)
     if (const Tensor* t = (*outputs)[i].get(); t && !t->on_host())
@@ -162,7 +189,11 @@ void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
   WithMemoryTo("run the program", {}, [&] {
     RequestScope scope(program_->impl().limits_, &cancel_);
     RequestScope::Poll();
-    RunProgram(inputs, outputs, rest);
+    const std::vector<size_t>& numbers = program_->impl().numbers_;
+    if (numbers.empty())
+      RunProgram(inputs, outputs, rest);
+    else
+      RunProgram(WithExtents(specs, numbers, inputs), outputs, rest);
   });
 }
 
@@ -298,10 +329,12 @@ std::vector<StepTime> Session::Profile(const std::vector<TensorPtr>& inputs,
 std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed,
                                            const SymBindings& bind) {
   std::set<std::string> known;
-  for (const IoSpec& s : program.inputs())
+  for (const IoSpec& s : program.inputs()) {
+    if (s.number.known()) known.insert(s.number.symbol_name());
     for (SymInt d : s.shape.dims())
       if (d.known())
         for (SymInt symbol : d.Symbols()) known.insert(symbol.symbol_name());
+  }
   std::set<std::string> unknown;  // sorted: the same message every time
   for (const auto& [name, value] : bind)
     if (!known.count(name)) unknown.insert(name);
@@ -313,7 +346,10 @@ std::vector<TensorPtr> RandomProgramInputs(const Program& program, uint64_t seed
   }
   SymBindings all = bind;
   for (const std::string& name : known) all.emplace(name, 1);
-  return MakeRandomInputs(program.graph(), seed, all).tensors;
+  std::vector<TensorPtr> inputs = MakeRandomInputs(program.graph(), seed, all).tensors;
+  for (size_t i : program.impl().numbers_)
+    inputs[i] = Tensor::Scalar(DType::kI64, double(inputs[i]->dims()[1]));
+  return inputs;
 }
 
 }  // namespace weft

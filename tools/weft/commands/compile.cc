@@ -185,7 +185,8 @@ int RunCompile(const Args& a) {
                            compiler->target(), first_error),
                a.model.path);
   if (!a.out.empty())
-    WriteFileAtomic(a.out, PackProgram(compiled, options.target.family(), compiler->target()));
+    WriteFileAtomic(
+        a.out, PackProgram(compiled, options.target.family(), compiler->target(), options.target));
   return 0;
 }
 

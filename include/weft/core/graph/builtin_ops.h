@@ -27,6 +27,12 @@ inline constexpr const char* kRegion = "weft::Region";
 inline constexpr const char* kSizes = "weft::Sizes";
 /// attrs first, second: graphs that may run at the same time; the inputs of both are all operands
 inline constexpr const char* kConcurrent = "weft::Concurrent";
+/// attrs body: graph of one element-wise node, wrt: the body's input that the gradient is of, ys:
+/// its outputs that have one; inputs: those of the body, then the gradients of outputs ys
+inline constexpr const char* kDerivative = "weft::Derivative";
+/// attrs code: text of expressions over the inputs (codegen/expr/expr_text.h), dtypes: of the
+/// outputs
+inline constexpr const char* kExpression = "weft::Expression";
 }  // namespace builtin
 
 // Builders; entries of one graph. Element-wise ones broadcast as ONNX does.

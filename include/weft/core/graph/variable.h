@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "weft/core/graph/graph.h"
 
@@ -15,5 +17,11 @@ WEFT_API Type DeclaredType(const NodePtr& variable);
 /// none where there is neither. A declared shape may be of unknown rank. Throws kSyntax for a text
 /// that is no shape.
 WEFT_API std::optional<Shape> DeclaredShape(const NodePtr& variable);
+
+/// An input that rarely changes: runs keep what library calls make of it
+/// (CompileOptions::steady, weft/runtime/program/program.h).
+WEFT_API bool IsSteady(const NodePtr& variable);
+/// Declares inputs steady, by name. Throws kBadBinding, with near names, where there is none.
+WEFT_API void MarkSteady(Graph& graph, const std::vector<std::string>& names);
 
 }  // namespace weft

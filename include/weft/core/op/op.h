@@ -10,6 +10,13 @@
 /// owners. References into an `OpMap` stay valid for ever. Registration and look-up are
 /// thread-safe. An error during static initialisation is kept and thrown by the first
 /// look-up that follows (`CheckRegistrations`).
+///
+/// A running program registers in the same way and is told of errors at once:
+///
+///   OpBuilder("demo::Scale", Owner::At("my_script", "script.py", 12))
+///       .define().input("x", "T").output("y", "T").set_attr<FCodeGen>("FCodeGen", ...).Commit();
+///
+/// or several statements of any registry at once, all or nothing: RegisterNow (staging.h).
 #pragma once
 
 #include <any>
@@ -36,6 +43,8 @@ struct Owner {
   const char* file = "";
   int line = 0;
   WEFT_API std::string ToString() const;  ///< "weft (relu.cc:12)"
+  /// Of a place that is known only while the program runs; the name of the file is kept for ever.
+  WEFT_API static Owner At(std::string module, std::string_view file, int line);
 };
 
 namespace detail {
@@ -145,7 +154,7 @@ const T& OpMap<T>::operator[](const Op* op) const {
 /// Collects what a registration statement says; `Registered` commits it, whole or not at all.
 class WEFT_API OpBuilder {
  public:
-  OpBuilder(std::string name, Owner owner, bool group);
+  OpBuilder(std::string name, Owner owner, bool group = false);
   ~OpBuilder();
   OpBuilder(OpBuilder&&) noexcept;
   OpBuilder& describe(std::string doc);
@@ -169,6 +178,15 @@ class WEFT_API OpBuilder {
   OpBuilder& set_support_level(int level);
   OpBuilder& add_alias(std::string alias);
   OpBuilder& include(std::string group);
+  /// The statement is the whole definition: a name that is taken is refused (kDuplicate, naming
+  /// both owners), where it would add to the operator otherwise.
+  OpBuilder& define();
+  /// The same, but what has the name is replaced. Nodes that are there keep the definition they
+  /// were made with; the name, and the aliases it had, mean the new one from then on. It begins
+  /// with nothing of the old, and what other modules add later (a backend that is loaded) goes to
+  /// the definition that they were written for. Passes and rules that know an operator by its name
+  /// go on to: one of the standard's operators may be replaced by another way to compute the same.
+  OpBuilder& override_op();
   /// Attributes are those of struct P (op_param.h).
   template <class P>
   OpBuilder& param() {

@@ -83,6 +83,13 @@ WEFT_API std::string RegisteringModule(const std::string& otherwise);
 /// that follows; or stages it while a StagingScope is open on this thread.
 WEFT_API void CommitRegistration(std::function<void()> commit);
 
+/// For a program that runs: the registration statements that `statements` makes on this thread, in
+/// order, all or nothing; throws the first error, which a static initialiser could only keep.
+/// `module` (where it is not empty) replaces the module that they name. Returns what was
+/// registered.
+WEFT_API std::vector<RegisteredItem> RegisterNow(const std::function<void()>& statements,
+                                                 const std::string& module = {});
+
 class WEFT_API StagingScope {
  public:
   StagingScope();

@@ -63,6 +63,11 @@ class WEFT_API Tensor {
   /// kApiMisuse where it is not the host.
   const MemoryPlace& place() const { return place_; }
   bool on_host() const { return place_.on_host(); }
+  /// Which content this is of what lies at `data()`: a number of the caller's, who gives another
+  /// one with every change where steady inputs are kept packed (CompileOptions::steady).
+  uint32_t version() const { return version_; }
+  void set_version(uint32_t version) { version_ = version; }
+
   const void* data() const { return data_; }
   /// Forgets the content's hash: ask again before writing through a pointer that was kept. Throws
   /// kApiMisuse where the tensor is read-only.
@@ -118,6 +123,7 @@ class WEFT_API Tensor {
   [[noreturn]] void ThrowReadOnly() const;
   void CheckOnHost() const;
   DType dtype_;
+  uint32_t version_ = 0;
   std::vector<int64_t> dims_;
   int64_t count_ = 0;
   void* data_ = nullptr;

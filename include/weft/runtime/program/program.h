@@ -29,6 +29,11 @@ struct CompileOptions {
   PassOptions passes;
   int threads = 0;    ///< of this program; 0: what the process may use
   CallOptions calls;  ///< `tune`, `tf32`
+  /// Names of inputs that rarely change, such as weights. What library calls make of them before
+  /// they compute (packed operands) a session keeps, on the CPU, until one comes that lies
+  /// elsewhere or has another Tensor::version(). Who writes to the memory of such an input has to
+  /// give it another version. Throws kBadBinding for a name that no input has.
+  std::vector<std::string> steady;
 };
 
 /// Name, type and symbolic shape of an input or output.
@@ -38,6 +43,8 @@ struct IoSpec {
   Shape shape;
   TypeKind kind = TypeKind::kTensor;
   DType key = DType::kUnknown;  ///< of a map
+  /// Of an input that is a number: the symbol that it gives a value (weft/core/op/numbers.h).
+  SymInt number;
   Type type() const { return Type(kind, dtype, key); }
 };
 
@@ -200,6 +207,8 @@ class WEFT_API Session {
   int64_t live_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
+  /// Times that a library call has been made ready for steady inputs (CompileOptions::steady).
+  int64_t packs() const;
   /// ProgramStats::kernels_failed and those of the calls that the last run was made of.
   int kernels_failed() const;
   const Program& program() const { return *program_; }

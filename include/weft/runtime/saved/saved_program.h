@@ -10,6 +10,10 @@
 /// of the generator made, is compiled anew where a compiler is there, and interpreted with a
 /// warning where none is.
 ///
+/// An element-wise operator that the library does not register itself is saved as what it computes
+/// (weft::Expression), so that the file runs where nobody registers it. Operators of others that
+/// have another form of FCodeGen, a library call or an FHostEval have to be registered there.
+///
 ///   "WEFTX\0\0\1" | hash of the rest, 16 bytes | number of sections, u64
 ///                 | {tag, 8 bytes; offset, size, u64} ... | data
 ///
@@ -27,15 +31,17 @@
 #include <memory>
 #include <string>
 
+#include "weft/core/target.h"
 #include "weft/runtime/program/program.h"
 
 namespace weft {
 
 /// The bytes of a `.weftx` file of a graph that went through RTCGen for `target`
 /// (KernelCompiler::target()) and will run on `backend`. For a program that this machine cannot run
-/// (`weft compile --target cuda:sm_90`).
+/// (`weft compile --target cuda:sm_90`). `compiled_for`: PassOptions::target of its passes, where
+/// that is not the backend.
 WEFT_API std::string PackProgram(const Graph& compiled, const std::string& backend,
-                                 const std::string& target);
+                                 const std::string& target, const Target& compiled_for = {});
 /// Writes `program`; the old or the new file is there at any moment. Throws kIo.
 WEFT_API void SaveProgram(const Program& program, const std::string& path);
 
