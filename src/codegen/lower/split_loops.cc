@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 /// The last loop runs in lanes: rows of fewer elements leave most of a vector empty, and are read
-/// at computed positions in less time. Twelve is by judgement: rows of 10 (Tile) are better unsplit.
+/// at computed positions in less time. By judgement, not by measurement.
 constexpr int64_t kMinRun = 12;
 /// Loops of a kernel beyond which none is split.
 constexpr int kMostLoops = 12;
