@@ -91,6 +91,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
   if (has(PipelineEnd::kGraph) && o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.
     p.push_back("Attention");
+    // Before transposed operands join their products: what is put together is transposed once.
+    p.push_back("SumProducts");
     p.push_back("FoldTranspose");
     // Behind all that change which calls there are; before Fusion, which would take the followers
     // for kernels.
