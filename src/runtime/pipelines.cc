@@ -60,9 +60,10 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     p.push_back("Simplify");
   }
   if (has(PipelineEnd::kGraph)) {
-    // Of use where loops are compiled. Constants in between: what has left a loop may be one, and
-    // goes back as such.
-    if (o.from >= PipelineEnd::kSimplified) p.push_back("Decompose");
+    // Again: branches that a first look could not enter, since no sizes were known in them before
+    // ResolveIf, hold recurrent networks as well. Constants in between: what has left a loop may be
+    // one, and goes back as such.
+    p.push_back("Decompose");
     // Again: gradients of an earlier compilation are simplified, and what they repeat is now too.
     p.push_back("MergeLoops");
     // Bodies know numbers that they count to by their values then.
