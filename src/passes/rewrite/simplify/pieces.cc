@@ -138,6 +138,7 @@ std::vector<std::pair<NodeEntry, NodePtr>> TermsOf(RewriteContext& ctx, const No
 }
 
 std::vector<NodeEntry> SumOfPieces(RewriteContext& ctx, const NodePtr& n) {
+  if (!ctx.shape(NodeEntry(n)).has_rank()) return {};
   // A chain is seen whole, from its end.
   const NodePtr reader = OnlyReader(ctx.graph(), n);
   if (reader && IsSum(reader) && ctx.same_shape(NodeEntry(n), NodeEntry(reader))) return {};
