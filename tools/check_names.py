@@ -56,6 +56,7 @@ FORMATS = {
     "src/codegen/ctext/helpers.cc": "conversions in C and CUDA",
     "src/codegen/llvm/emit/memory.cc": "conversions in LLVM IR",
     "src/codegen/llvm/emit/node_info.cc": "what they cost",
+    "src/backends/cpu/util/half_call.cc": "conversions by vectors",
     "src/backends/cuda/libraries/cublaslt.cc": "codes of a library",
     "src/backends/cuda/libraries/cudnn_graph.cc": "codes of a library",
     "tools/weft/check/check_verdict.cc": "tolerances of engines",

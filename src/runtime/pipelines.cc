@@ -60,9 +60,10 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     p.push_back("Simplify");
   }
   if (has(PipelineEnd::kGraph)) {
-    // Of use where loops are compiled. Constants in between: what has left a loop may be one, and
-    // goes back as such.
-    if (o.from >= PipelineEnd::kSimplified) p.push_back("Decompose");
+    // Again: branches that a first look could not enter, since no sizes were known in them before
+    // ResolveIf, hold recurrent networks as well. Constants in between: what has left a loop may be
+    // one, and goes back as such.
+    p.push_back("Decompose");
     // Again: gradients of an earlier compilation are simplified, and what they repeat is now too.
     p.push_back("MergeLoops");
     // Bodies know numbers that they count to by their values then.
@@ -91,6 +92,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
   if (has(PipelineEnd::kGraph) && o.libraries) {
     // The largest pattern first: the transpositions and factors inside an attention are its own.
     p.push_back("Attention");
+    // Before transposed operands join their products: what is put together is transposed once.
+    p.push_back("SumProducts");
     p.push_back("FoldTranspose");
     // Behind all that change which calls there are; before Fusion, which would take the followers
     // for kernels.

@@ -201,16 +201,24 @@ TEST_CASE("gradients of bodies: products are kept, and element-wise operators co
   CHECK(back->attr<int64_t>("num_scan_inputs") == 5);
 }
 
-TEST_CASE("gradients of bodies: a program of a loop and its gradient has two loops") {
+TEST_CASE(
+    "gradients of bodies: a program of a loop and its gradient has two loops, as a file too") {
   if (!HasCpu()) return;
   for (const Row& row : Rows()) {
     const std::string name = row.name;
     CAPTURE(name);
     if (name == "If") continue;
-    const Graph g = ApplyPasses(Differentiated(row), StandardPipeline({PipelineEnd::kGraph}));
-    int loops = 0;
-    for (const NodePtr& n : g.TopoOrder()) loops += IsOp(n, "Scan") || IsOp(n, "Loop");
-    CHECK(loops == (name == "LSTM" ? 4 : 2));  // it goes both ways
+    const Graph made = Differentiated(row);
+    const std::string file =
+        ExportOnnxBytes(ApplyPasses(made, "Simplify,FoldConstants,Simplify"), {});
+    for (const bool read : {false, true}) {
+      CAPTURE(read);
+      const Graph g =
+          ApplyPasses(read ? ImportOnnxBytes(file) : made, StandardPipeline({PipelineEnd::kGraph}));
+      int loops = 0;
+      for (const NodePtr& n : g.TopoOrder()) loops += IsOp(n, "Scan") || IsOp(n, "Loop");
+      CHECK(loops == (name == "LSTM" ? 4 : 2));  // it goes both ways
+    }
   }
 }
 

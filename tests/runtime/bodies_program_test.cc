@@ -161,6 +161,29 @@ TEST_CASE("recurrent operators are programs") {
   }
 }
 
+TEST_CASE("a recurrent operator in a branch whose sizes are known late is a program") {
+  if (!HasCpu()) return;
+  // Sizes of the branch are known when %k has been folded.
+  CheckCompiled(
+      FromText(R"(graph (%c: bool[], %x: f32[t, 1, 2], %w: f32[1, 8, 2], %r: f32[1, 8, 2]) -> (%y) {
+  %f = Constant() {value = tensor f32[3] [0.0, 1.0, 4.0]} : ?
+  %q = Sqrt(%f) : ?
+  %k = Cast(%q) {to = i64} : ?
+  %y = If(%c, %x, %w, %r, %k) {
+    num_captures = 4,
+    then_branch = graph (%x: f32?, %w: f32?, %r: f32?, %k: i64?) -> (%h) {
+      %u = Reshape(%x, %k) : ?
+      %h, %h2, %c2 = LSTM(%u, %w, %r) {hidden_size = 2} : ?, ?, ?
+    },
+    else_branch = graph (%x: f32?, %w: f32?, %r: f32?, %k: i64?) -> (%z) {
+      %n = Constant() {value = tensor i64[4] [-1, 1, 1, 2]} : ?
+      %z = Reshape(%x, %n) : ?
+    }
+  } : ?
+})"),
+      {{{"t", 5}}, {{"t", 1}}});
+}
+
 TEST_CASE("a program with bodies is saved with their kernels") {
   if (!HasCpu()) return;
   const Graph g = FromText(kCellScan);

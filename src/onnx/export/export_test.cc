@@ -426,6 +426,49 @@ TEST_CASE("Weft's own operators become functions of ONNX's") {
   }
 }
 
+TEST_CASE("gradients of what is taken at known places are Pads, others scatters") {
+  struct Form {
+    const char* text;
+    bool is_pad;
+  };
+  const Form forms[] = {
+      {"graph (%d: f32[2, 3], %s: i64[2] param = [5, 3], %b: i64[1] param = [1], %e: i64[1] param "
+       "= [3]) -> (%y) {\n  %y = weft::SliceGrad(%d, %s, %b, %e)\n}",
+       true},
+      {"graph (%d: f32[3, 2], %s: i64[2] param = [3, 5], %b: i32[1] param = [-3], %e: i32[1] param "
+       "= [-1], %a: i32[1] param = [-1]) -> (%y) {\n  %y = weft::SliceGrad(%d, %s, %b, %e, %a)\n}",
+       true},
+      {"graph (%d: f64[4], %x: f64[n], %b: i64[1] param = [-4], %e: i64[1] param = "
+       "[9223372036854775807]) -> (%y) {\n  %s = Shape(%x)\n"
+       "  %y = weft::SliceGrad(%d, %s, %b, %e)\n}",
+       true},
+      {"graph (%d: f32[2, n], %x: f32[6, n], %b: i64[1] param = [3], %e: i64[1] param = [5]) -> "
+       "(%y) {\n  %s = Shape(%x)\n  %y = weft::SliceGrad(%d, %s, %b, %e)\n}",
+       true},
+      {"graph (%d: f32[n], %x: f32[n, 7], %i: i64[] param = [-2]) -> (%y) {\n  %s = Shape(%x)\n"
+       "  %y = weft::GatherGrad(%d, %s, %i) {axis = 1}\n}",
+       true},
+      {"graph (%d: f32[1, n], %x: f32[7, n], %i: i64[1] param = [4]) -> (%y) {\n  %s = Shape(%x)\n"
+       "  %y = weft::GatherGrad(%d, %s, %i) {axis = -2}\n}",
+       true},
+      {"graph (%d: f32[2], %s: i64[1] param = [5], %b: i64[1] param = [0], %e: i64[1] param = [4], "
+       "%a: i64[1] param = [0], %t: i64[1] param = [2]) -> (%y) {\n"
+       "  %y = weft::SliceGrad(%d, %s, %b, %e, %a, %t)\n}",
+       false},
+      {"graph (%d: f32[2], %s: i64[1] param = [5], %i: i64[2] param = [3, 3]) -> (%y) {\n"
+       "  %y = weft::GatherGrad(%d, %s, %i)\n}",
+       false},
+  };
+  for (const Form& f : forms) {
+    CAPTURE(f.text);
+    const Graph g = ParseGraph(std::string("weft 1\n") + f.text);
+    const pb::ModelProto model = Exported(g);
+    const std::string text = TextOf(model);
+    CHECK((text.find("ScatterElements") == std::string::npos) == f.is_pad);
+    for (const int64_t n : {4, 9}) CheckEqual(g, ImportOnnxBytes(BytesOf(model)), {{"n", n}});
+  }
+}
+
 TEST_CASE("normalisations of every dtype: ONNX infers their types, results stay equal") {
   const char* bodies[] = {
       "%x: T[n, 6, 5, 2], %s: T[6], %b: T[6]) -> (%y) {\n"

@@ -225,8 +225,20 @@ FInputDomains IndexOf0() {
 // ---- in ONNX's operators ----
 
 std::string GatherGradBody(const OnnxBodyRequest& r) {
-  return MovementAdjoint(
-      "i1", fmt::format("Gather<axis = {}>(numbers, i2)", r.node->attr<int64_t>("axis")));
+  const int64_t axis = r.node->attr<int64_t>("axis");
+  const TensorPtr index = Graph::ConstantOf(r.node->inputs[2]);
+  const Shape& to = r.output_shapes[0];
+  if (index && index->num_elements() == 1 && index->rank() <= 1 && to.has_rank()) {
+    const auto at = size_t(axis < 0 ? axis + to.rank() : axis);
+    std::vector<int64_t> first(size_t(to.rank()), 0);
+    first.at(at) = index->at_int(0);
+    if (index->rank() == 1) return PlacedText("i0", r.input_shapes[0], first, "i1", to);
+    std::vector<SymInt> piece = to.dims();
+    piece[at] = 1;
+    return IntsConstant("selected", {int64_t(at)}) + "piece = Unsqueeze(i0, selected)\n" +
+           PlacedText("piece", Shape(piece), first, "i1", to);
+  }
+  return MovementAdjoint("i1", fmt::format("Gather<axis = {}>(numbers, i2)", axis));
 }
 std::string GatherElementsGradBody(const OnnxBodyRequest& r) {
   return MovementAdjoint(

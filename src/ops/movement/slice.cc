@@ -4,6 +4,9 @@
 /// x[-3:] of [h] has min(h, 3) elements, x[:-1] has max(h - 1, 0), x[i:INT64_MAX] has max(h - i,
 /// 0). Where the sign of a symbolic bound is not known the extent is data-dependent (an unbacked
 /// symbol), never a guess.
+#include <algorithm>
+#include <optional>
+
 #include "ops/util/adjoint.h"
 #include "ops/util/bounded_size.h"
 #include "ops/util/onnx_body_util.h"
@@ -224,7 +227,34 @@ void SliceType(InferTypeContext& ctx) {
   if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
 }
 
+/// Where the first element that is taken stands, by axis, for constant starts and steps of 1.
+std::optional<std::vector<int64_t>> FirstTaken(const NodePtr& n, int rank) {
+  const auto ints = [&](size_t i) -> std::optional<std::vector<int64_t>> {
+    const TensorPtr t = Graph::ConstantOf(n->inputs[i]);
+    if (!t) return std::nullopt;
+    std::vector<int64_t> v;
+    for (int64_t k = 0; k < t->num_elements(); ++k) v.push_back(t->at_int(k));
+    return v;
+  };
+  const auto starts = ints(2);
+  if (!starts) return std::nullopt;
+  const auto axes = HasInput(n, 4) ? ints(4) : std::optional(DefaultAxes(starts->size()));
+  const auto steps =
+      HasInput(n, 5) ? ints(5) : std::optional(std::vector<int64_t>(starts->size(), 1));
+  if (!axes || !steps || axes->size() != starts->size() ||
+      std::any_of(steps->begin(), steps->end(), [](int64_t s) { return s != 1; }))
+    return std::nullopt;
+  std::vector<int64_t> first(size_t(rank), 0);
+  const std::vector<int> at = NormalizeAxes(*axes, rank, n);
+  for (size_t k = 0; k < at.size(); ++k) first[size_t(at[k])] = (*starts)[k];
+  return first;
+}
+
 std::string SliceGradBody(const OnnxBodyRequest& r) {
+  const Shape &from = r.input_shapes[0], &to = r.output_shapes[0];
+  const int rank = from.has_rank() ? from.rank() : to.has_rank() ? to.rank() : -1;
+  if (const auto first = rank < 0 ? std::nullopt : FirstTaken(r.node, rank))
+    return PlacedText("i0", from, *first, "i1", to);
   std::string inputs = "numbers, i2, i3";
   const size_t given = r.node->inputs.size();
   for (size_t i = 4; i < given; ++i)

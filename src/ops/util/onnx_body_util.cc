@@ -1,6 +1,8 @@
 /// onnx_body_util.cc: text of bodies in ONNX's operators (onnx_body_util.h).
 #include "onnx_body_util.h"
 
+#include <algorithm>
+
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -81,6 +83,38 @@ o0 = Reshape<allowzero = 1>(inside, {1}))",
 }
 std::string MovementAdjoint(const std::string& shape, const std::string& move) {
   return ElementNumbers(shape) + "at = " + move + "\n" + AddAt("at", shape);
+}
+std::string PlacedText(const std::string& x, const Shape& from, const std::vector<int64_t>& first,
+                       const std::string& shape, const Shape& to) {
+  const size_t rank = first.size();
+  std::vector<int64_t> pads(2 * rank, 0), from_end(rank, 0);
+  bool decided = from.has_rank() && to.has_rank();
+  for (size_t k = 0; k < rank; ++k) {
+    from_end[k] = first[k] < 0;
+    if (!decided) continue;
+    const SymInt own = from[int(k)], whole = to[int(k)];
+    decided = own.known() && whole.known();
+    if (decided && own == whole) continue;
+    decided = decided && own.is_const() && whole.is_const();
+    if (!decided) continue;
+    const int64_t room = whole.value() - own.value();
+    const int64_t begin = first[k] < 0 ? first[k] + whole.value() : first[k];
+    pads[k] = std::min(std::max<int64_t>(begin, 0), room);
+    pads[rank + k] = room - pads[k];
+  }
+  if (decided) return IntsConstant("pads", pads) + fmt::format("o0 = Pad({}, pads)", x);
+  return IntsConstant("first", first) + IntsConstant("from_end", from_end) +
+         fmt::format(R"(nothing = Constant<value = int64[1] {{0}}>()
+extents = Shape({0})
+room = Sub({1}, extents)
+behind = Mul(from_end, {1})
+wished = Add(first, behind)
+inside = Max(wished, nothing)
+begin = Min(inside, room)
+end = Sub(room, begin)
+pads = Concat<axis = 0>(begin, end)
+o0 = Pad({0}, pads))",
+                     x, shape);
 }
 
 }  // namespace weft::ops

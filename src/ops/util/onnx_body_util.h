@@ -29,8 +29,16 @@ std::string SumToText(const std::string& x, const Shape& from, const std::string
 ///
 ///   n = prod(shape)   at = Move(reshape([0 .. n-1], shape))   dx = reshape(zeros[n] (+)[at] dy)
 std::string MovementAdjoint(const std::string& shape, const std::string& move);
-/// The parts of it: `numbers`, whose count is `count`, and i0 added at the flat positions `at`;
-/// position `count` is for what belongs nowhere.
+
+/// o0 = zeros of the extents in the i64 vector `shape`, which are `to`, with x, of shape `from`, at
+/// the positions `first` in it: one an axis, clamped as the starts of a Slice are, negative ones
+/// counted from the end. A Pad: runtimes know where its elements come from, as they do not of a
+/// scatter's.
+std::string PlacedText(const std::string& x, const Shape& from, const std::vector<int64_t>& first,
+                       const std::string& shape, const Shape& to);
+
+/// The parts of MovementAdjoint: `numbers`, whose count is `count`, and i0 added at the flat
+/// positions `at`; position `count` is for what belongs nowhere.
 std::string ElementNumbers(const std::string& shape);
 std::string AddAt(const std::string& at, const std::string& shape);
 

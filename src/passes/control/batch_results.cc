@@ -324,9 +324,12 @@ NodeEntry SumOf(Behind& b, const SumFinder& finder, const Term& t, const NodeEnt
 }
 
 /// A sum that begins with it is the rest, which is made in another order than before anyway.
-bool IsZero(const NodeEntry& e) {
+bool IsZero(NodeEntry e) {
+  while (IsOp(e.node, "Cast")) e = e.node->inputs[0];
   if (IsOp(e.node, builtin::kZeros)) return true;
-  const TensorPtr t = Graph::ConstantOf(e);
+  const bool filled = IsOp(e.node, "ConstantOfShape");
+  if (filled && !e.node->has_attr("value")) return true;
+  const TensorPtr t = filled ? e.node->attr<TensorPtr>("value") : Graph::ConstantOf(e);
   for (int64_t i = 0; t && i < t->num_elements(); ++i)
     if (t->at(i) != 0) return false;
   return t != nullptr;

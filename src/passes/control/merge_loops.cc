@@ -344,7 +344,10 @@ std::map<std::vector<Number>, std::vector<Candidate>> CandidatesOf(const Graph& 
     for (const NodeEntry& e : n->inputs) operands.push_back(e.node ? numbers.at(e.key()) : kAbsent);
     const bool mergeable = is_loop(n) && IsRepeatable(n) && n->control_deps.empty() &&
                            IsComparable(*n->attr<GraphPtr>("body"));
-    Number first = n->is_variable() || is_loop(n) ? values.New() : values.Of(n, operands);
+    const TensorPtr value = Graph::ConstantOf(NodeEntry(n));
+    Number first = value                            ? values.Of(value)
+                   : n->is_variable() || is_loop(n) ? values.New()
+                                                    : values.Of(n, operands);
     for (uint32_t k = 0; k < n->num_outputs(); ++k)
       numbers[NodeEntry(n, k).key()] = !is_loop(n) ? first + k : k == 0 ? first : values.New();
     if (!mergeable) continue;

@@ -11,6 +11,7 @@
 namespace weft {
 
 uint32_t ValueNumbers::Of(const NodePtr& n, const std::vector<uint32_t>& operands) {
+  if (const TensorPtr value = Graph::ConstantOf(NodeEntry(n))) return Of(value);
   const auto number = [&] {
     const uint32_t first = next_;
     next_ += n->num_outputs();
@@ -29,11 +30,13 @@ uint32_t ValueNumbers::Of(const NodePtr& n, const std::vector<uint32_t>& operand
 }
 
 uint32_t ValueNumbers::Of(const TensorPtr& value) {
-  auto& same_hash = values_[value->ContentHash()];
-  for (const auto& [known, number] : same_hash)
-    if (known == value || known->Equals(*value)) return number;
-  same_hash.emplace_back(value, New());
-  return same_hash.back().second;
+  // Nothing is read of a tensor that has no equal in dtype and extents.
+  auto& alike = values_[{value->dtype(), value->dims()}];
+  for (const auto& [known, number] : alike)
+    if (known == value || (known->ContentHash() == value->ContentHash() && known->Equals(*value)))
+      return number;
+  alike.emplace_back(value, New());
+  return alike.back().second;
 }
 
 uint64_t ValueNumbers::AttrHash(const NodePtr& n) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,9 +19,9 @@ class ValueNumbers {
   /// One that nothing else has.
   uint32_t New() { return next_++; }
   /// Numbers the outputs of `n`, an operator: the first one, the others behind it. `operands`: the
-  /// numbers of its inputs.
+  /// numbers of its inputs. A Constant has the number of its value.
   uint32_t Of(const NodePtr& n, const std::vector<uint32_t>& operands);
-  /// Of the value of a parameter.
+  /// Of the value of a parameter or a Constant.
   uint32_t Of(const TensorPtr& value);
 
  private:
@@ -33,7 +34,8 @@ class ValueNumbers {
   uint32_t next_ = 0;
   std::unordered_map<uint64_t, std::vector<Known>> known_;  // looked up only
   std::unordered_map<const Node*, uint64_t> hashes_;
-  std::unordered_map<uint64_t, std::vector<std::pair<TensorPtr, uint32_t>>> values_;
+  using Extents = std::pair<DType, std::vector<int64_t>>;
+  std::map<Extents, std::vector<std::pair<TensorPtr, uint32_t>>> values_;
 };
 
 }  // namespace weft

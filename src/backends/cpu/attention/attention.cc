@@ -2,6 +2,7 @@
 /// is said in src/ops/nn/attention.cc.
 #include "attention_run.h"
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
 
@@ -103,7 +104,8 @@ std::unique_ptr<LibraryCall> PrepareAttention(const ComputeRequest& r) {
   return std::make_unique<AttentionCall>(std::move(s), r.threads);
 }
 
-WEFT_REGISTER_OP_IN(weft, Attention).set_attr<FCompute>("FCompute.cpu", PrepareAttention);
+WEFT_REGISTER_OP_IN(weft, Attention)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareAttention));
 
 }  // namespace
 }  // namespace weft::cpu

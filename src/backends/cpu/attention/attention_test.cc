@@ -315,12 +315,10 @@ TEST_CASE("attention in a program: for all extents that are bound, and not witho
 }
 
 TEST_CASE("attention refuses other types") {
-  for (const DType t : {DType::kF16, DType::kBF16, DType::kF64}) {
-    Case c = Problem({{}, 2, 3, 4, 5}).MakeCase(1);
-    c.request.input_types.assign(3, t);
-    c.request.output_types = {t};
-    CHECK(c.Make() == nullptr);
-  }
+  Case c = Problem({{}, 2, 3, 4, 5}).MakeCase(1);
+  c.request.input_types.assign(3, DType::kF64);
+  c.request.output_types = {DType::kF64};
+  CHECK(c.Make() == nullptr);
 }
 
 TEST_CASE("the inner loops of attention in every instruction set of this machine") {

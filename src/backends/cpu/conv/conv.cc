@@ -17,6 +17,7 @@
 #include "backends/cpu/onednn/post_ops.h"
 #include "backends/cpu/util/channel_blocks.h"
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/tuning.h"
 #include "conv_primitives.h"
 #include "conv_product.h"
@@ -167,7 +168,7 @@ LayoutWish ConvLayout(const NodePtr&, DType) {
 }
 
 WEFT_REGISTER_OP(Conv)
-    .set_attr<FCompute>("FCompute.cpu", PrepareConv)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConv))
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ConvEpilogue))
     .set_attr<FLayout>("FLayout.cpu", ConvLayout);
 

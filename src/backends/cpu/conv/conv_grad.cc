@@ -4,6 +4,7 @@
 
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/tuning.h"
 #include "conv_columns.h"
 #include "conv_primitives.h"
@@ -140,10 +141,10 @@ LayoutWish GradWeightLayout(const NodePtr&, DType) {
 }
 
 WEFT_REGISTER_OP_IN(weft, ConvGradData)
-    .set_attr<FCompute>("FCompute.cpu", PrepareConvGradData)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvGradData))
     .set_attr<FLayout>("FLayout.cpu", GradDataLayout);
 WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
-    .set_attr<FCompute>("FCompute.cpu", PrepareConvGradWeight)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvGradWeight))
     .set_attr<FLayout>("FLayout.cpu", GradWeightLayout);
 
 }  // namespace

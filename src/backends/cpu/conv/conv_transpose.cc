@@ -10,6 +10,7 @@
 
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/shared/node_attrs.h"
 #include "plane_deconv.h"
 #include "weft/core/op/op.h"
@@ -182,7 +183,8 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
   });
 }
 
-WEFT_REGISTER_OP(ConvTranspose).set_attr<FCompute>("FCompute.cpu", PrepareConvTranspose);
+WEFT_REGISTER_OP(ConvTranspose)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvTranspose));
 
 }  // namespace
 }  // namespace weft::cpu

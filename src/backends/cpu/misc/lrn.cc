@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/threads.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
@@ -89,7 +90,7 @@ std::unique_ptr<LibraryCall> PrepareLrn(const ComputeRequest& q) {
   return std::make_unique<LrnCall>(s, q.threads);
 }
 
-WEFT_REGISTER_OP(LRN).set_attr<FCompute>("FCompute.cpu", PrepareLrn);
+WEFT_REGISTER_OP(LRN).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareLrn));
 
 }  // namespace
 }  // namespace weft::cpu

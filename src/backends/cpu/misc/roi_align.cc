@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/threads.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
@@ -159,7 +160,7 @@ std::unique_ptr<LibraryCall> PrepareRoiAlign(const ComputeRequest& q) {
   return std::make_unique<RoiAlignCall>(s, q.threads);
 }
 
-WEFT_REGISTER_OP(RoiAlign).set_attr<FCompute>("FCompute.cpu", PrepareRoiAlign);
+WEFT_REGISTER_OP(RoiAlign).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareRoiAlign));
 
 }  // namespace
 }  // namespace weft::cpu

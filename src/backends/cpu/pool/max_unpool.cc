@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
 
@@ -68,7 +69,7 @@ std::unique_ptr<LibraryCall> PrepareMaxUnpool(const ComputeRequest& q) {
   return std::make_unique<MaxUnpoolCall>(CheckedProduct(x), std::move(counted), y);
 }
 
-WEFT_REGISTER_OP(MaxUnpool).set_attr<FCompute>("FCompute.cpu", PrepareMaxUnpool);
+WEFT_REGISTER_OP(MaxUnpool).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMaxUnpool));
 
 }  // namespace
 }  // namespace weft::cpu

@@ -4,6 +4,7 @@
 /// goes window by window.
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/threads.h"
 #include "backends/shared/node_attrs.h"
 #include "max_pool.h"
@@ -78,7 +79,7 @@ std::unique_ptr<LibraryCall> PrepareMaxPool(const ComputeRequest& q) {
   return std::make_unique<MaxPoolCall>(std::move(*w), planes, q.threads);
 }
 
-WEFT_REGISTER_OP(MaxPool).set_attr<FCompute>("FCompute.cpu", PrepareMaxPool);
+WEFT_REGISTER_OP(MaxPool).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMaxPool));
 
 class AveragePlainCall final : public LibraryCall {
  public:
@@ -136,7 +137,7 @@ std::unique_ptr<LibraryCall> PrepareAveragePool(const ComputeRequest& q) {
                                             std::move(padded), q.threads);
 }
 
-WEFT_REGISTER_OP(AveragePool).set_attr<FCompute>("FCompute.cpu", PrepareAveragePool);
+WEFT_REGISTER_OP(AveragePool).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareAveragePool));
 
 }  // namespace
 }  // namespace weft::cpu

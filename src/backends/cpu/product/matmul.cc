@@ -8,6 +8,7 @@
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/cpu/onednn/post_ops.h"
 #include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/tuning.h"
 #include "backends/shared/node_attrs.h"
 #include "backends/shared/product_shape.h"
@@ -352,19 +353,19 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   return PrepareCall(q, [&] { return ChooseWay(q, WaysOf(q, *p, make)); });
 }
 
-/// Those of half precision are refused when they are bound: kernels for their sizes are made then.
+/// Those of half precision through f32 (half_call.h).
 bool TakesProductOf(DType t) { return IsFloat(t) && DTypeBits(t) >= 16 && DTypeBits(t) <= 32; }
 
 WEFT_REGISTER_OP(MatMul)
-    .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMatMul))
     .set_attr<FTakesDType>("FTakesDType.cpu", TakesProductOf)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
-    .set_attr<FCompute>("FCompute.cpu", PrepareMatMul)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMatMul))
     .set_attr<FTakesDType>("FTakesDType.cpu", TakesProductOf)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP(Gemm)
-    .set_attr<FCompute>("FCompute.cpu", PrepareGemm)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareGemm))
     .set_attr<FTakesDType>("FTakesDType.cpu", TakesProductOf)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 

@@ -255,7 +255,7 @@ TEST_CASE("products of nothing") {
 }
 
 TEST_CASE("other types are refused") {
-  for (const DType t : {DType::kF16, DType::kBF16, DType::kF64, DType::kI32}) {
+  for (const DType t : {DType::kF64, DType::kI32}) {
     Case c("MatMul", {RandomTensor({2, 2}, 1), RandomTensor({2, 2}, 1)}, {}, {2, 2});
     c.request.input_types.assign(2, t);
     c.request.output_types = {t};

@@ -19,6 +19,7 @@ constexpr std::string_view kGroups[] = {
     "chains",            // leaves one view and one Transpose ..
     "views",             // .. of which these see two at a time
     "pads",              // pads, pools and lookup have no operator in common
+    "pieces",            // whose Pads may be of slices and look-ups
     "pools",
     "lookup",
     "activations",  // longer patterns, of operators that the groups above may take away
