@@ -44,6 +44,7 @@ const std::map<std::string, std::string>& Exceptions() {
       {"ai.onnx.ml::LabelEncoder", "items of its keys, not any; host_eval_test, conformance"},
       {"weft::Assign", "writes a variable; runtime tests, tests/training"},
       {"weft::Concurrent", "an example holds no body; concurrent_bodies_test, pair_loops"},
+      {"weft::Derivative", "an example holds no body; derivative_test"},
       {"weft::Fused", "an example holds no body; neural_test, golden files of fusion"},
       {"weft::Region", "an example holds no body; region_program_test, split_regions"},
       {"weft::Sizes", "an example holds no body; region_program_test, split_regions"},
