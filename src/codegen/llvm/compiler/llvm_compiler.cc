@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "codegen/llvm/object/object_writer.h"
+#include "codegen/llvm/templates/contraction.h"
 #include "module.h"
 #include "weft/support/parallel_for.h"
 
@@ -112,5 +113,7 @@ class LlvmCompiler : public KernelCompiler {
 std::unique_ptr<KernelCompiler> MakeLlvmCompiler(const LlvmOptions& options) {
   return std::make_unique<llvmgen::LlvmCompiler>(options);
 }
+
+std::optional<Kernel> ContractionOf(const Kernel& kernel) { return llvmgen::AsContraction(kernel); }
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "codegen/llvm/emit/llvm_options.h"
@@ -22,5 +23,9 @@ std::unique_ptr<KernelCompiler> MakeLlvmCompiler(const LlvmOptions& options = {}
 /// `CpuKernel::code`. Thread-safe. Throws kInternal when the object cannot be linked or lacks the
 /// kernel's entry.
 CpuKernel LoadCpuKernel(const Kernel& kernel, const std::string& object);
+
+/// The kernel over single points where its code makes sums of products of rows by a matrix, all of
+/// a point together; nothing where it does not.
+std::optional<Kernel> ContractionOf(const Kernel& kernel);
 
 }  // namespace weft

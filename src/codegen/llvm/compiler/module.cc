@@ -7,10 +7,12 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
+#include <optional>
 #include <vector>
 
 #include "codegen/llvm/emit/arrange_loops.h"
 #include "codegen/llvm/object/object.h"
+#include "codegen/llvm/templates/contraction.h"
 #include "codegen/llvm/templates/row_split.h"
 #include "codegen/llvm/templates/templates.h"
 #include "weft/support/check.h"
@@ -42,18 +44,19 @@ std::unique_ptr<llvm::Module> BuildModule(const Kernel& kernel, const CpuTarget&
   auto module = std::make_unique<llvm::Module>(kernel.Name(), context);
   module->setTargetTriple(machine.getTargetTriple().str());
   module->setDataLayout(machine.createDataLayout());
-  const Kernel adjusted = ArrangeLoops(kernel);
+  const std::optional<Kernel> contraction = AsContraction(kernel);
+  const Kernel adjusted = contraction ? *contraction : ArrangeLoops(kernel);
   RowSplit split;
   ExtentNames names(kernel.num_symbols);
-  if (kernel.has_rows()) split = EmitRowPhases(adjusted, target, *module, names);
+  if (adjusted.has_rows()) split = EmitRowPhases(adjusted, target, *module, names);
   // Both ways only where extents decide between them at run time, or both are to be tested.
   const bool phases_only = !split.items.empty() && split.gain.is_const() && target.split_bytes > 0;
   SymInt scratch = 0;
   if (!phases_only) {
     Emitter emitter(adjusted, target, *module, names);
-    switch (kernel.tmpl) {
+    switch (adjusted.tmpl) {
       case KernelTemplate::kElementwise:
-        scratch = EmitElementwise(emitter);
+        scratch = contraction ? EmitContraction(emitter) : EmitElementwise(emitter);
         break;
       case KernelTemplate::kRow:
         scratch = EmitRow(emitter);

@@ -126,40 +126,15 @@ void WholeRows(
   const Widths w =
       ChooseWidths(e, values, types, loops - 1, extent.is_const() ? extent.value() : -1);
 
-  llvm::Value* inner = e.Dim(extent);
-  llvm::Value* first = ir.CreateUDiv(ir.CreateAdd(begin, ir.CreateSub(inner, e.Int(1))), inner);
-  llvm::Value* last = ir.CreateUDiv(end, inner);
-  whole(w, first, last);
-  llvm::Value* head =
-      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, ir.CreateMul(first, inner));
-  llvm::Value* tail =
-      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, head, ir.CreateMul(last, inner));
-  LoopSpec ends;
-  ends.lo = e.Int(0);
-  ends.hi = e.Int(2);
-  ends.maybe_empty = false;
-  e.Loop(ends, {}, [&](llvm::Value* which, const Values&) -> Values {
-    llvm::Value* is_head = ir.CreateICmpEQ(which, e.Int(0));
-    llvm::Value* from = ir.CreateSelect(is_head, begin, tail);
-    llvm::Value* to = ir.CreateSelect(is_head, head, end);
-    llvm::Value* row = ir.CreateUDiv(from, inner);
-    llvm::Value* start = ir.CreateMul(row, inner);
-    // The row behind the last one may have no point, and no index to read.
-    e.If(
-        ir.CreateICmpSLT(from, to),
-        [&] {
-          AtRow(e, loops - 1, row, [&] {
-            llvm::Value *lo = ir.CreateSub(from, start), *hi = ir.CreateSub(to, start);
-            if (pieces.empty()) return PartOfRow(e, stores, w, lo, hi);
-            for (const LoopPiece& p : pieces)
-              PartOfRow(e, p.stores, w,
-                        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, lo, e.Int(p.begin)),
-                        ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, hi, e.Int(p.end)));
-          });
-        },
-        [] {});
-    return {};
-  });
+  ForWholeRows(
+      e, begin, end, [&](llvm::Value* first, llvm::Value* last) { whole(w, first, last); },
+      [&](llvm::Value* lo, llvm::Value* hi) {
+        if (pieces.empty()) return PartOfRow(e, stores, w, lo, hi);
+        for (const LoopPiece& p : pieces)
+          PartOfRow(e, p.stores, w,
+                    ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, lo, e.Int(p.begin)),
+                    ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, hi, e.Int(p.end)));
+      });
 }
 
 /// Rows of a known few elements each.

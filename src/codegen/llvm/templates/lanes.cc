@@ -343,6 +343,41 @@ void AtRow(Emitter& e, int num_loops, llvm::Value* row, const std::function<void
   });
 }
 
+void ForWholeRows(Emitter& e, llvm::Value* begin, llvm::Value* end,
+                  const std::function<void(llvm::Value*, llvm::Value*)>& whole,
+                  const std::function<void(llvm::Value*, llvm::Value*)>& part) {
+  auto& ir = e.ir();
+  const int loops = int(e.kernel().dims.size());
+  llvm::Value* inner = e.Dim(e.kernel().dims.back());
+  llvm::Value* first = ir.CreateUDiv(ir.CreateAdd(begin, ir.CreateSub(inner, e.Int(1))), inner);
+  llvm::Value* last = ir.CreateUDiv(end, inner);
+  whole(first, last);
+  llvm::Value* head =
+      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, ir.CreateMul(first, inner));
+  llvm::Value* tail =
+      ir.CreateBinaryIntrinsic(llvm::Intrinsic::smax, head, ir.CreateMul(last, inner));
+  LoopSpec ends;
+  ends.lo = e.Int(0);
+  ends.hi = e.Int(2);
+  ends.maybe_empty = false;
+  e.Loop(ends, {}, [&](llvm::Value* which, const Values&) -> Values {
+    llvm::Value* is_head = ir.CreateICmpEQ(which, e.Int(0));
+    llvm::Value* from = ir.CreateSelect(is_head, begin, tail);
+    llvm::Value* to = ir.CreateSelect(is_head, head, end);
+    llvm::Value* row = ir.CreateUDiv(from, inner);
+    llvm::Value* start = ir.CreateMul(row, inner);
+    // The row behind the last one may have no point, and no index to read.
+    e.If(
+        ir.CreateICmpSLT(from, to),
+        [&] {
+          AtRow(e, loops - 1, row,
+                [&] { part(ir.CreateSub(from, start), ir.CreateSub(to, start)); });
+        },
+        [] {});
+    return {};
+  });
+}
+
 void ForPoints(Emitter& e, int num_loops, llvm::Value* begin, llvm::Value* end,
                const std::function<void(llvm::Value*, llvm::Value*)>& body) {
   auto& ir = e.ir();

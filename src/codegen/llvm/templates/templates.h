@@ -53,6 +53,11 @@ void AtRow(Emitter& e, int num_loops, llvm::Value* row, const std::function<void
 /// `body` over [lo, hi) of `loop` in narrow vectors only: for few elements.
 void ForFewLanes(Emitter& e, int loop, llvm::Value* lo, llvm::Value* hi, const Widths& widths,
                  const LaneBody& body);
+/// Points [begin, end), not empty, of at least two loops: `whole` for whole rows [first, last) of
+/// the last one, and `part` for [lo, hi) of a row at both ends, its other indices defined.
+void ForWholeRows(Emitter& e, llvm::Value* begin, llvm::Value* end,
+                  const std::function<void(llvm::Value* first, llvm::Value* last)>& whole,
+                  const std::function<void(llvm::Value* lo, llvm::Value* hi)>& part);
 /// Points [begin, end), not empty, of loops 0 .. num_loops - 1, the last of them as ranges:
 /// body(lo, hi).
 void ForPoints(Emitter& e, int num_loops, llvm::Value* begin, llvm::Value* end,
