@@ -115,45 +115,29 @@ void ScanShape(InferShapeContext& ctx) {
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }
-/// Iterations of which nothing but places changes from one to the next.
-class RepeatedScan {
- public:
-  RepeatedScan(const ScanSplit& s, const Tensors& in, const std::vector<int>& axes)
-      : s_(s), in_(in), from_(in.size()), to_(s.states + s.results) {
-    for (size_t k = 0; k < s.slices; ++k)
-      possible_ = possible_ && SlicesLieTogether(*in[s.states + k], axes[k]);
-    for (size_t k = in.size() - s.captures; k < in.size(); ++k)
-      from_[k] = in[k] ? in[k]->data() : nullptr;
+/// Runs the iterations behind the first one at once, where nothing but places changes from one to
+/// the next; false: they are to be run one by one.
+bool RunTheRest(const ScanSplit& s, const ScanParam& p, const Tensors& in,
+                const std::vector<int>& axes, int64_t length, const BodyRunner& bodies,
+                LoopStates* states, std::vector<StackedResult>* stacks) {
+  for (size_t k = 0; k < s.slices; ++k)
+    if (!SlicesLieTogether(*in[s.states + k], axes[k])) return false;
+  const std::unique_ptr<RepeatedBody> body = RepeatInPlace(bodies, *states, *stacks);
+  if (!body) return false;
+  std::vector<IteratedPlace> from(in.size()), to(s.states + s.results);
+  states->PointAll(1, length, from.data(), to.data());
+  for (size_t k = 0; k < s.slices; ++k) {
+    const Tensor& x = *in[s.states + k];
+    from[s.states + k] = IteratedPlace::Slices(x.data(), x.num_bytes() / length, length,
+                                               EntryOr(p.scan_input_directions, k, 0) == 1);
   }
-  /// False: the iteration is to be run otherwise.
-  bool Run(const BodyRunner& bodies, int64_t i, int64_t length, const ScanParam& p,
-           LoopStates* states, std::vector<StackedResult>* stacks) {
-    if (i == 0 || !possible_) return false;
-    if (i == 1) {
-      if (length > 2) body_ = RepeatInPlace(bodies, *states, *stacks);
-      possible_ = body_ != nullptr;
-      if (!possible_) return false;
-    }
-    states->Point(length - 1 - i, from_.data(), to_.data());
-    for (size_t k = 0; k < s_.slices; ++k) {
-      const Tensor& x = *in_[s_.states + k];
-      const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;
-      from_[s_.states + k] = static_cast<const char*>(x.data()) +
-                             (backward ? length - 1 - i : i) * (x.num_bytes() / length);
-    }
-    for (size_t k = 0; k < s_.results; ++k) to_[s_.states + k] = (*stacks)[k].Point(i, length);
-    body_->Run(from_.data(), to_.data());
-    return true;
-  }
-
- private:
-  const ScanSplit& s_;
-  const Tensors& in_;
-  std::vector<const void*> from_;
-  std::vector<void*> to_;
-  std::unique_ptr<RepeatedBody> body_;
-  bool possible_ = true;
-};
+  for (size_t k = in.size() - s.captures; k < in.size(); ++k)
+    from[k] = IteratedPlace::Fixed(in[k] ? in[k]->data() : nullptr);
+  for (size_t k = 0; k < s.results; ++k) to[s.states + k] = (*stacks)[k].PointAll(length);
+  int64_t at = 1;
+  body->RunAll(&at, length, from, to);
+  return true;
+}
 
 /// A Scan in parts, whose axes are all the first. What an iteration reads and writes lies where the
 /// whole has it, a part of each.
@@ -181,16 +165,14 @@ class ScanInParts {
   /// All iterations over one part.
   void Run(int64_t part, const BodyRunner& bodies) const {
     std::unique_ptr<RepeatedBody> again;
-    std::vector<const void*> from;
-    std::vector<void*> to;
     for (int64_t i = 0; i < length_; ++i) {
+      if (again) {
+        std::vector<IteratedPlace> from, to;
+        Point(part, &from, &to);
+        return again->RunAll(&i, length_, from, to);
+      }
       RequestScope::Poll();
       RequestScope::CheckIterations(i);
-      if (again) {
-        Point(part, i, &from, &to);
-        again->Run(from.data(), to.data());
-        continue;
-      }
       const ResultTensors places = Places(part, i);
       ResultTensors out = places;
       bodies.Run("body", Operands(part, i), &out);
@@ -242,25 +224,32 @@ class ScanInParts {
       places.push_back(One(SliceAt(bodies_, results_[s_.states + k], 0, StackAt(k, i)), part));
     return places;
   }
-  /// The same as pointers.
-  void Point(int64_t part, int64_t i, std::vector<const void*>* from,
-             std::vector<void*>* to) const {
-    const auto at = [&](const Tensor& t, int64_t slice, int64_t slices) {
-      const int64_t each = t.num_bytes() / slices;
-      return static_cast<const char*>(t.data()) + slice * each + part * (each / p_.parts);
+  /// The same of all iterations but the first.
+  void Point(int64_t part, std::vector<IteratedPlace>* from, std::vector<IteratedPlace>* to) const {
+    const auto bytes_of_part = [&](const Tensor& t, int64_t slices) {
+      return t.num_bytes() / slices / p_.parts;
     };
-    from->clear();
-    to->clear();
+    const auto slices = [&](const Tensor& t, bool backward) {
+      const int64_t each = t.num_bytes() / length_;
+      return IteratedPlace::Slices(
+          static_cast<const char*>(t.data()) + part * bytes_of_part(t, length_), each, length_,
+          backward);
+    };
     for (size_t k = 0; k < s_.states; ++k) {
-      from->push_back(at(*StateBefore(k, i), 0, 1));
-      to->push_back(const_cast<char*>(at(*StateBehind(k, i), 0, 1)));
+      const auto place = [&](int64_t i) {
+        const Tensor& t = *StateBehind(k, i);
+        return const_cast<char*>(static_cast<const char*>(t.data())) + part * bytes_of_part(t, 1);
+      };
+      from->push_back({place(1), place(0), 0});
+      to->push_back({place(0), place(1), 0});
     }
     for (size_t k = 0; k < s_.slices; ++k)
-      from->push_back(at(*in_[s_.states + k], SliceOf(k, i), length_));
+      from->push_back(slices(*in_[s_.states + k], EntryOr(p_.scan_input_directions, k, 0) == 1));
     for (auto t = in_.end() - long(s_.captures); t != in_.end(); ++t)
-      from->push_back(*t ? (*t)->data() : nullptr);
+      from->push_back(IteratedPlace::Fixed(*t ? (*t)->data() : nullptr));
     for (size_t k = 0; k < s_.results; ++k)
-      to->push_back(const_cast<char*>(at(*results_[s_.states + k], StackAt(k, i), length_)));
+      to->push_back(
+          slices(*results_[s_.states + k], EntryOr(p_.scan_output_directions, k, 0) == 1));
   }
 
   const ScanParam& p_;
@@ -305,10 +294,9 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
                         EntryOr(p.scan_output_directions, k, 0) == 1);
   const CountedBody body(bodies, states, stacks);
   ResultTensors out(s.states + s.results);
-  RepeatedScan again(s, in, axes);
   for (int64_t i = 0; i < length; ++i) {
+    if (i == 1 && length > 2 && RunTheRest(s, p, in, axes, length, body, &states, &stacks)) break;
     body.Begin(i);
-    if (again.Run(body, i, length, p, &states, &stacks)) continue;
     Tensors args = states.now();
     for (size_t k = 0; k < s.slices; ++k) {
       const bool backward = EntryOr(p.scan_input_directions, k, 0) == 1;

@@ -278,6 +278,21 @@ void LoopStates::Point(int64_t left, const void** from, void** to) {
     now_[k] = std::move(next);
   }
 }
+void LoopStates::PointAll(int64_t at, int64_t count, IteratedPlace* from, IteratedPlace* to) {
+  std::vector<const void*> read(now_.size());
+  std::vector<void*> written(now_.size());
+  // They swap two places from here on: two iterations say all.
+  Tensors behind_first;
+  for (int64_t i = at; i < std::min(at + 2, count); ++i) {
+    if (i > at) behind_first = now_;
+    Point(count - 1 - i, read.data(), written.data());
+    for (size_t k = 0; k < now_.size(); ++k) {
+      (i % 2 != 0 ? from[k].odd : from[k].even) = static_cast<char*>(const_cast<void*>(read[k]));
+      (i % 2 != 0 ? to[k].odd : to[k].even) = static_cast<char*>(written[k]);
+    }
+  }
+  if (count - at > 2 && (count - at) % 2 != 0) now_ = behind_first;
+}
 int64_t LoopStates::bytes() const {
   int64_t bytes = 0;
   for (const auto& t : others_) bytes += t ? t->num_bytes() : 0;
@@ -320,6 +335,11 @@ void* StackedResult::Point(int64_t i, int64_t count) {
   const int64_t bytes = place_->num_bytes() / count;
   slices_.push_back(nullptr);
   return static_cast<char*>(place_->mutable_data()) + (backward_ ? count - 1 - i : i) * bytes;
+}
+IteratedPlace StackedResult::PointAll(int64_t count) {
+  slices_.resize(size_t(count));
+  return IteratedPlace::Slices(place_->mutable_data(), place_->num_bytes() / count, count,
+                               backward_);
 }
 std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()>& like,
                                               const std::function<ResultTensors()>& once,
@@ -405,6 +425,16 @@ class CountedBody::Repeated final : public RepeatedBody {
       : body_(std::move(body)), counted_(counted) {}
   void Run(const void* const* inputs, void* const* results) override {
     counted_.Explained([&] { body_->Run(inputs, results); });
+  }
+  void RunAll(int64_t* at, int64_t last, const std::vector<IteratedPlace>& inputs,
+              const std::vector<IteratedPlace>& results) override {
+    try {
+      body_->RunAll(at, last, inputs, results);
+    } catch (Error& e) {
+      counted_.iteration_ = *at;
+      counted_.Explain(&e);
+      throw;
+    }
   }
 
  private:

@@ -89,6 +89,8 @@ class LoopStates {
   bool in_place() const { return in_place_; }
   /// Where it reads and writes; then it is as if it had been taken.
   void Point(int64_t left, const void** from, void** to);
+  /// The same of all iterations that are left, from number `at` of `count`.
+  void PointAll(int64_t at, int64_t count, IteratedPlace* from, IteratedPlace* to);
   /// Of the second places.
   int64_t bytes() const;
   /// "f32[3], i64[]"
@@ -116,6 +118,8 @@ class StackedResult {
   bool in_place() const { return place_ && all_in_place_; }
   /// Where iteration `i` of `count` writes; then it is as if it had been taken.
   void* Point(int64_t i, int64_t count);
+  /// The same of all iterations.
+  IteratedPlace PointAll(int64_t count);
   /// Of slices that are not in the place given.
   int64_t bytes() const { return bytes_; }
   /// Where there was no iteration, `like` tells the extents and the dtype; what it cannot tell, the

@@ -156,6 +156,12 @@ class BodyPrograms::Runner final : public ProgramRunner {
       body->Run(inputs, results);
       *total += bytes;
     }
+    void RunAll(int64_t* at, int64_t last, const std::vector<IteratedPlace>& inputs,
+                const std::vector<IteratedPlace>& results) override {
+      const int64_t first = *at;
+      body->RunAll(at, last, inputs, results);
+      *total += bytes * (last - first);
+    }
     const std::unique_ptr<RepeatedBody> body;
     const int64_t bytes;
     int64_t* const total;

@@ -10,6 +10,7 @@
 #include "weft/core/plan/layout.h"
 #include "weft/runtime/backend/run_again.h"
 #include "weft/support/check.h"
+#include "weft/support/request.h"
 
 namespace weft {
 namespace {
@@ -101,10 +102,111 @@ class HostProgram final : public PlannedProgram {
                       program_.BytesOf(*s_.binding, v));
       }
     }
+    void RunAll(int64_t* at, int64_t last, const std::vector<IteratedPlace>& inputs,
+                const std::vector<IteratedPlace>& results) override {
+      if (s_.is_profiled) return RepeatedBody::RunAll(at, last, inputs, results);
+      Arrange(*at, inputs, results);
+      while (*at < last) {
+        const bool careful = s_.careful_runs > 0;
+        const int64_t first = *at,
+                      end = careful ? std::min<int64_t>(last, first + s_.careful_runs) : last;
+        try {
+          const RunAgain::Scope scope(!careful && program_.keeps_inputs_);
+          for (; *at < end; ++*at) Iterate(*at);
+        } catch (const RunAgain::Asked&) {
+          s_.careful_runs = kCarefulRuns;
+          continue;
+        }
+        if (careful) s_.careful_runs -= int(end - first);
+      }
+    }
 
    private:
+    /// What lies elsewhere in each iteration, and the arguments that it is.
+    struct Moving {
+      IteratedPlace place;
+      size_t storage = 0;
+      std::vector<size_t> arguments;
+    };
+    struct Call {
+      size_t step = 0;
+      const KernelLauncher* kernel = nullptr;
+      const LibraryCall* library = nullptr;  ///< neither: as Execute has it
+      size_t arguments = 0, results = 0;     ///< where they begin
+    };
+    struct OutputCopy {
+      int value = 0;
+      IteratedPlace to;
+      int64_t bytes = 0;
+    };
+    /// Everything that is the same in all iterations: what a step is, and its arguments but for
+    /// those that move.
+    void Arrange(int64_t first, const std::vector<IteratedPlace>& inputs,
+                 const std::vector<IteratedPlace>& results) {
+      const ExecutionPlan& plan = program_.plan_;
+      const Binding& b = *s_.binding;
+      moving_.clear(), calls_.clear(), arguments_.clear(), copies_.clear();
+      std::vector<int> moving_of(plan.storages.size(), -1);
+      for (size_t k = 0; k < plan.storages.size(); ++k) {
+        const Storage& block = plan.storages[k];
+        const bool in = block.kind == StorageKind::kInput;
+        if (!in && block.kind != StorageKind::kOutput) continue;
+        const IteratedPlace& place = (in ? inputs : results)[size_t(block.number)];
+        s_.base[k] = place.At(first);
+        if (place.fixed()) continue;
+        moving_of[k] = int(moving_.size());
+        moving_.push_back({place, k, {}});
+      }
+      const auto add = [&](int value) {
+        const int storage = value < 0 ? -1 : plan.values[size_t(value)].storage;
+        if (storage >= 0 && moving_of[size_t(storage)] >= 0)
+          moving_[size_t(moving_of[size_t(storage)])].arguments.push_back(arguments_.size());
+        arguments_.push_back(program_.Pointer(s_, value));
+      };
+      for (size_t k = 0; k < plan.steps.size(); ++k) {
+        const Step& step = plan.steps[k];
+        Call call{k, nullptr, nullptr, arguments_.size(), 0};
+        const bool plain = step.commits.empty() && !step.has_flag;
+        if (plain && step.kind == StepKind::kKernel) call.kernel = step.launcher.get();
+        if (plain && step.kind == StepKind::kLibrary)
+          call.library = static_cast<const LibraryCall*>(b.calls[k].get());
+        for (int v : step.inputs) add(v);
+        call.results = arguments_.size();
+        for (int v : step.outputs) add(v);
+        calls_.push_back(call);
+      }
+      for (int i : plan.copies) {
+        const int v = plan.output_values[size_t(i)];
+        copies_.push_back({v, results[size_t(i)], program_.BytesOf(b, v)});
+      }
+    }
+    void Iterate(int64_t i) {
+      RequestScope::Poll();
+      RequestScope::CheckIterations(i);
+      for (const Moving& m : moving_) {
+        void* const place = m.place.At(i);
+        s_.base[m.storage] = place;
+        for (size_t a : m.arguments) arguments_[a] = place;
+      }
+      for (const Call& c : calls_) {
+        void** const arguments = arguments_.data() + c.arguments;
+        if (c.kernel)
+          c.kernel->Launch(arguments, s_.binding->kernel_dims[c.step].data());
+        else if (c.library)
+          c.library->Run(arguments, arguments_.data() + c.results, s_.scratch);
+        else
+          program_.Execute(program_.plan_.steps[c.step], c.step, s_);
+      }
+      for (const OutputCopy& c : copies_)
+        program_.Copy(s_, c.to.At(i), program_.Pointer(s_, c.value), c.bytes);
+    }
+
     const HostProgram& program_;
     HostState& s_;
+    std::vector<Moving> moving_;
+    std::vector<Call> calls_;
+    std::vector<void*> arguments_;
+    std::vector<OutputCopy> copies_;
   };
 
   void RunSteps(PlannedState& s) const override {

@@ -12,11 +12,33 @@
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/tensor/tensor.h"
+#include "weft/support/request.h"
 
 namespace weft {
 
 /// Tensors that results may be written into.
 using ResultTensors = std::vector<std::shared_ptr<Tensor>>;
+
+/// Where an operand or a result of a body lies in one iteration after another: by turns in two
+/// places, and so many bytes further each time.
+struct IteratedPlace {
+  char* even = nullptr;
+  char* odd = nullptr;
+  int64_t step = 0;
+  void* At(int64_t i) const {
+    char* place = (i & 1) != 0 ? odd : even;
+    return place ? place + i * step : nullptr;
+  }
+  bool fixed() const { return even == odd && step == 0; }
+  /// Slices of so many bytes, the last one first where it goes `backward`; of one slice of 0 bytes
+  /// the same each time. What is read is not written.
+  static IteratedPlace Slices(const void* begin, int64_t bytes, int64_t count, bool backward) {
+    char* p = static_cast<char*>(const_cast<void*>(begin));
+    if (p && backward) p += (count - 1) * bytes;
+    return {p, p, backward ? -bytes : bytes};
+  }
+  static IteratedPlace Fixed(const void* p) { return Slices(p, 0, 1, false); }
+};
 
 /// A body run again: with operands and results of the dtypes and extents that its last run had,
 /// wherever they lie.
@@ -26,6 +48,20 @@ class RepeatedBody {
   /// Where each begins, in the order of the body; null for what was absent. Results share no memory
   /// with operands.
   virtual void Run(const void* const* inputs, void* const* results) = 0;
+  /// Iterations from `*at` to before `last`, one after another; `*at` is the one that runs. Each
+  /// counts for the request.
+  virtual void RunAll(int64_t* at, int64_t last, const std::vector<IteratedPlace>& inputs,
+                      const std::vector<IteratedPlace>& results) {
+    std::vector<const void*> from(inputs.size());
+    std::vector<void*> to(results.size());
+    for (; *at < last; ++*at) {
+      RequestScope::Poll();
+      RequestScope::CheckIterations(*at);
+      for (size_t k = 0; k < from.size(); ++k) from[k] = inputs[k].At(*at);
+      for (size_t k = 0; k < to.size(); ++k) to[k] = results[k].At(*at);
+      Run(from.data(), to.data());
+    }
+  }
 };
 
 /// What runs the bodies of one node, and where their operands and results lie: in the host's memory
