@@ -86,6 +86,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
       p.push_back("PairLoops");
       p.push_back({"SplitRows", {{"parts", o.threads}}});
     }
+    // Behind all that move products out of loops, and where it is known which threads share.
+    if (o.small_products && o.libraries) p.push_back({"Recur", {{"threads", o.threads}}});
     p.push_back("FoldConstants");
     p.push_back("SinkConstants");
   }

@@ -66,14 +66,16 @@ inline const char* const kMisfitIf = R"(graph (%c: bool[], %x: f32[2, 3]) -> (%y
   })";
 
 /// RNN, GRU or LSTM of t steps over b rows, 3 to 4 wide.
-inline Graph RecurrentGraph(const std::string& op, const std::string& direction) {
+inline Graph RecurrentGraph(const std::string& op, const std::string& direction,
+                            const std::string& rows = "b") {
   const int gates = op[0] == 'R' ? 1 : op[0] == 'G' ? 3 : 4;
   const int d = direction[0] == 'b' ? 2 : 1;
   return FromText(fmt::format(
-      "graph (%x: f32[t, b, 3], %w: f32[{0}, {1}, 3], %r: f32[{0}, {1}, 4], "
+      "graph (%x: f32[t, {7}, 3], %w: f32[{0}, {1}, 3], %r: f32[{0}, {1}, 4], "
       "%c: f32[{0}, {2}]) -> (%y, %h) {{\n  %y, %h{3} = {4}(%x, %w, %r, %c) {{direction = "
       "\"{5}\", hidden_size = 4}} : ?, ?{6}\n}}",
-      d, 4 * gates, 8 * gates, gates == 4 ? ", %k" : "", op, direction, gates == 4 ? ", ?" : ""));
+      d, 4 * gates, 8 * gates, gates == 4 ? ", %k" : "", op, direction, gates == 4 ? ", ?" : "",
+      rows));
 }
 
 /// The outputs, and their gradients by all inputs of floats.

@@ -29,6 +29,8 @@ struct PipelineOptions {
   bool fusion = true;  ///< false: one operator a kernel, as WithoutFusion
   /// False: kernels for all that kernels can be made for, and only plain layouts.
   bool libraries = true;
+  /// Kernels multiply by a small matrix in less time than a call of the library takes.
+  bool small_products = false;
   int threads = 1;                            ///< that programs will have
   PipelineEnd from = PipelineEnd::kImported;  ///< what the graph has gone through already
 };

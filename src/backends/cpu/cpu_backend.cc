@@ -23,6 +23,7 @@ class CpuBackend final : public HostBackend {
   std::string default_pipeline() const override {
     PipelineOptions options{PipelineEnd::kPlan, fusion_};
     options.threads = team_->threads();
+    options.small_products = true;
     return StandardPipeline(options).ToString();
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
