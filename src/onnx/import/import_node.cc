@@ -389,32 +389,40 @@ void Importer::BuildNode(Scope* s, const Op* op, const Record& r, const Place& p
   TrimOperands(*op, &entries);
 
   AttrDict attrs = r.attrs;
-  std::vector<std::string> captures, absent;
+  BodyOperands operands{r, entries, {}, {}, {}};
   for (const auto& [name, body] : r.graphs) {
     for (std::string& free : FreeNames(*static_cast<pb::GraphProto*>(body))) {
-      auto& list = Resolve(s, free).state == Value::kAbsent ? absent : captures;
+      const bool absent = Resolve(s, free).state == Value::kAbsent;
+      auto& list = absent ? operands.absent : operands.names;
       if (std::find(list.begin(), list.end(), free) == list.end()) list.push_back(std::move(free));
     }
   }
-  std::vector<Type> types;
-  for (const std::string& name : captures) {
+  for (const std::string& name : operands.names) {
     operand(name);
-    types.push_back(entries.back() ? s->build->types.Of(entries.back()) : Type());
+    operands.captured.push_back(entries.back());
   }
+  std::vector<Graph> bodies;
+  std::vector<size_t> num_captured;
   for (const auto& [name, body] : r.graphs) {
-    const auto* proto = static_cast<pb::GraphProto*>(body);
-    const GraphPtr graph = ImportBody(s, static_cast<pb::GraphProto*>(body), captures, types,
-                                      absent, fmt::format("{}.{}", place, name));
+    auto* proto = static_cast<pb::GraphProto*>(body);
+    bodies.push_back(ImportBody(s, proto, &operands, fmt::format("{}.{}", place, name)));
+    num_captured.push_back(operands.captured.size());
     // Outputs are missing where something in the body could not be built, which has been said.
-    poisoned = poisoned || int(graph->outputs.size()) != proto->output_size();
-    attrs[name] = graph;
+    poisoned = poisoned || int(bodies.back().outputs.size()) != proto->output_size();
+  }
+  entries.insert(entries.end(), operands.captured.begin() + std::ptrdiff_t(operands.names.size()),
+                 operands.captured.end());
+  for (size_t k = 0; k < bodies.size(); ++k) {
+    for (size_t i = num_captured[k]; i < operands.captured.size(); ++i)  // by bodies behind it
+      bodies[k].AddInput(CapturedName(bodies[k], i), s->build->types.Of(operands.captured[i]));
+    attrs[r.graphs[k].first] = std::make_shared<const Graph>(std::move(bodies[k]));
   }
   // How many results a variadic operator of another domain has, for those that want to know.
   if (op->param_schema && op->param_schema->find("num_results"))
     attrs["num_results"] = int64_t(r.outputs.size());
   // How many of the operands are captured ones, for operators that want to know.
   if (!r.graphs.empty() && (!op->param_schema || op->param_schema->find("num_captures")))
-    attrs["num_captures"] = int64_t(captures.size());
+    attrs["num_captures"] = int64_t(operands.captured.size());
   if (poisoned) return Poison(s, r, false);
   if (r.domain.empty() && r.op == "Scan" && r.version < 9) attrs = ScanOfBatch(op, entries, attrs);
   if (op->param_schema) FitToFields(*op->param_schema, &attrs);

@@ -23,6 +23,13 @@ bool EndsImport(const Error& e) {
 
 }  // namespace
 
+std::string CapturedName(const Graph& body, size_t number) {
+  std::string name = fmt::format("captured_{}", number);
+  const auto taken = [&](const NodePtr& p) { return p->attrs.name == name; };
+  while (std::any_of(body.inputs().begin(), body.inputs().end(), taken)) name += "_";
+  return name;
+}
+
 // ---- names ----
 
 Value* Importer::Find(Scope* s, const std::string& name) {
@@ -205,13 +212,30 @@ void Importer::ImportNode(Scope* s, pb::NodeProto* n, const Place& place) {
   ImportRecord(s, MakeRecord(s, n), place);
 }
 
-GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
-                              const std::vector<Type>& types,
-                              const std::vector<std::string>& absent, const Place& place) {
+NodePtr Build::AddCaptured(const NodeEntry& value, const std::string& name) {
+  const Type type = value ? outer->types.Of(value) : Type();
+  const NodePtr p = graph.AddInput(name, type);
+  types.Set(p, type);
+  if (value) shapes.Know(p, outer->shapes.Of(value));
+  inputs.push_back(p);
+  captured.push_back({p, value});
+  return p;
+}
+
+NodeEntry Build::Capture(const NodeEntry& value) {
+  for (const Captured& c : captured)
+    if (c.value == value) return c.variable;
+  return AddCaptured(value, CapturedName(graph, captured.size()));
+}
+
+Graph Importer::ImportBody(Scope* s, pb::GraphProto* g, BodyOperands* operands,
+                           const Place& place) {
   Limits::Check("depth", s->depth + 1, options_.limits.depth);
   Build build;
+  build.outer = s->build;
   Scope inner;
   inner.build = &build;
+  inner.outer = s;
   inner.opsets = s->opsets;
   inner.bindings = s->bindings;
   inner.path = place;
@@ -219,21 +243,24 @@ GraphPtr Importer::ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std
   inner.temporary = s->temporary;
   build.graph.set_name(g->name());
   ImportInputs(&inner, g);
-  for (size_t i = 0; i < captures.size(); ++i) {
+  for (size_t i = 0; i < operands->captured.size(); ++i) {
     // A name of its own hides the captured one; the operand stays, so that all bodies of a node
     // take the same ones.
-    const NodePtr p = build.graph.AddInput(captures[i], types[i]);
-    build.types.Set(p, types[i]);
-    build.shapes.Know(p, ShapeOf(s, captures[i]));
-    build.inputs.push_back(p);
-    inner.values.emplace(captures[i], Value::Of(NodeEntry(p)));
+    const bool named = i < operands->names.size();
+    const std::string name = named ? operands->names[i] : CapturedName(build.graph, i);
+    const NodePtr p = build.AddCaptured(operands->captured[i], name);
+    if (named) inner.values.emplace(name, Value::Of(NodeEntry(p)));
   }
-  for (const std::string& name : absent) inner.values.emplace(name, Value::Of(Value::kAbsent));
+  for (const std::string& name : operands->absent)
+    inner.values.emplace(name, Value::Of(Value::kAbsent));
   ImportNodes(&inner, g->mutable_node());
   ImportOutputs(&inner, *g);
   CheckDeclared(&inner, *g);
+  CheckGradients(&inner, *operands);
   FinishGraph(&build);
-  return std::make_shared<const Graph>(std::move(build.graph));
+  for (size_t i = operands->captured.size(); i < build.captured.size(); ++i)
+    operands->captured.push_back(build.captured[i].value);
+  return std::move(build.graph);
 }
 
 Graph Importer::Run() {

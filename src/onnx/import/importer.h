@@ -56,15 +56,39 @@ struct Value {
 };
 using Values = std::unordered_map<std::string, Value>;
 
+/// A gradient in a body, which holds inputs of iterations for constants.
+struct HeldGradient {
+  Record record;
+  std::string place;
+  std::vector<NodePtr> held;
+  /// What it is taken by: in the body, in the graph around it, in the one around that ..
+  std::vector<std::unordered_map<EntryKey, size_t>> named;
+};
+
 /// A graph under construction: the main one, or the body of an If, Loop or Scan.
 struct Build {
+  /// A value of the graph around a body, and the input that stands for it.
+  struct Captured {
+    NodePtr variable;
+    NodeEntry value;  ///< null: it could not be built
+  };
+
   Graph graph;
   TypeTracker types;
   ShapeTracker shapes{&types};
-  std::vector<NodePtr> inputs;  ///< declared ones
+  std::vector<NodePtr> inputs;  ///< declared ones, then `captured`
   NodeNames node_names;
-  bool has_cuts = false;  ///< variables stand for outputs of unsupported nodes
+  bool has_cuts = false;   ///< variables stand for outputs of unsupported nodes
+  Build* outer = nullptr;  ///< of a body: the graph that its node is in
+  std::vector<Captured> captured;
+  std::vector<HeldGradient> gradients;
+
+  NodePtr AddCaptured(const NodeEntry& value, const std::string& name);
+  /// The input that stands for a value of `outer`; a new one where there was none.
+  NodeEntry Capture(const NodeEntry& value);
 };
+/// Of an input that a body gets without a name of the model.
+std::string CapturedName(const Graph& body, size_t number);
 
 /// Attributes given to the function whose body is being read.
 struct Bindings {
@@ -75,6 +99,7 @@ struct Bindings {
 /// One name space: the main graph, a sub-graph, one call of a function.
 struct Scope {
   Build* build = nullptr;
+  Scope* outer = nullptr;  ///< of a body: where its node is
   const Opsets* opsets = nullptr;
   const Bindings* bindings = nullptr;  ///< null outside of functions
   std::string path;                    ///< "main", "main/node[3] 'f' (d::F)"
@@ -85,6 +110,15 @@ struct Scope {
   bool temporary = false;
   Values values;
   Values* group = nullptr;  ///< names of one lifted node and what was put around it
+};
+
+/// What a node gives its bodies.
+struct BodyOperands {
+  const Record& node;
+  std::vector<NodeEntry> own;       ///< operands that stand for inputs of bodies, in their order
+  std::vector<std::string> names;   ///< of captured values
+  std::vector<NodeEntry> captured;  ///< those first; bodies may add more
+  std::vector<std::string> absent;  ///< names of arguments that were left out
 };
 
 /// Nodes of one kind that could not be imported.
@@ -136,9 +170,7 @@ class Importer {
   void ImportOutputs(Scope* s, const pb::GraphProto& g);
   void ImportNodes(Scope* s, google::protobuf::RepeatedPtrField<pb::NodeProto>* nodes);
   void ImportNode(Scope* s, pb::NodeProto* n, const Place& place);
-  GraphPtr ImportBody(Scope* s, pb::GraphProto* g, const std::vector<std::string>& captures,
-                      const std::vector<Type>& types, const std::vector<std::string>& absent,
-                      const Place& place);
+  Graph ImportBody(Scope* s, pb::GraphProto* g, BodyOperands* operands, const Place& place);
   Value* Find(Scope* s, const std::string& name);
   const Value& Resolve(Scope* s, const std::string& name);
   void Define(Scope* s, const std::string& name, Value v);
@@ -170,6 +202,9 @@ class Importer {
 
   // import_gradient.cc: Gradient of ai.onnx.preview.training
   void BuildGradient(Scope* s, const Record& r, const Place& place);
+  Value ValueAround(Scope* s, const std::string& name);
+  /// Of a body that is complete: refuses gradients that reach back through iterations.
+  void CheckGradients(Scope* s, const BodyOperands& operands);
 
   // import_function.cc: bodies of functions
   void CallFunction(Scope* s, pb::FunctionProto* f, pb::NodeProto* n, const Place& place);
