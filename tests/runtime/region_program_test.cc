@@ -347,4 +347,76 @@ TEST_CASE("a size that operands tell keeps its name, though one that data decide
     CheckSame(g, &session, {x, Floats({3}, {1, 0, 2}), Tensor::FromDoubles(DType::kBool, {}, {c})});
 }
 
+TEST_CASE("a run that fails leaves the caller his tensors, and the session good") {
+  if (!HasCpu()) return;
+  // What fails: a step of a region behind outputs of its own and of the one in front of it.
+  const char* const graphs[] = {
+      // an index that is outside, in a region
+      "graph (%x: f32[n], %at: i64[2], %s: i64[2]) -> (%a, %found, %got, %e) {\n"
+      "  %a = Exp(%x) : ?\n  %r = Relu(%x) : ?\n  %found = NonZero(%r) : ?\n"
+      "  %t = Transpose(%found) : ?\n  %v = GatherND(%r, %t) : ?\n  %e = Exp(%v) : ?\n"
+      "  %got = Gather(%a, %at) {axis = 0} : ?\n}\n",
+      // a size that does not fit, in front of a region and in it
+      "graph (%x: f32[n], %at: i64[2], %s: i64[2]) -> (%a, %found, %y, %e) {\n"
+      "  %a = Exp(%x) : ?\n  %r = Relu(%x) : ?\n  %found = NonZero(%r) : ?\n"
+      "  %y = Reshape(%a, %s) : ?\n  %e = Exp(%y) : ?\n}\n",
+      // a body, between regions and in one
+      "graph (%x: f32[n], %at: i64[2], %s: i64[2]) -> (%a, %found, %last, %e) {\n"
+      "  %a = Exp(%x) : ?\n  %r = Relu(%x) : ?\n  %found = NonZero(%r) : ?\n"
+      "  %e = Exp(%r) : ?\n"
+      "  %n = Size(%found) : ?\n  %last = Loop(%n, _, %a, %at) {num_captures = 1,\n"
+      "    body = graph (%i: i64[], %c: bool[], %h: f32[n], %w: i64[2]) -> (%k, %o) {\n"
+      "      %k = Identity(%c) : ?\n      %g = Gather(%h, %w) {axis = 0} : ?\n"
+      "      %q = ReduceSum(%g) {keepdims = 0} : ?\n      %o = Add(%h, %q) : ?\n    }} : ?\n}\n",
+  };
+  const TensorPtr x = Floats({6}, {1, -1, 2, 0, 3, -4}), more = Floats({6}, {1, 1, 2, 5, 3, 4});
+  const TensorPtr other = Floats({3}, {1, 2, 3});
+  const TensorPtr at = Ints({2}, {1, 2}), outside = Ints({2}, {1, 60});
+  const TensorPtr s = Ints({2}, {2, 3}), s3 = Ints({2}, {1, 3}), wrong = Ints({2}, {4, 4});
+  for (const char* text : graphs) {
+    INFO(std::string(text));
+    const Graph g = FromText(text);
+    Session session(CompileFor(g, "cpu"));
+    std::vector<std::shared_ptr<Tensor>> out;
+    const auto check = [&](const std::vector<TensorPtr>& in) {
+      session.RunInto(in, &out);
+      CHECK(Difference({out.begin(), out.end()}, GetEvaluator()->Eval(g, in)) <= 1);
+    };
+    check({x, at, s});
+    for (const auto& bad : {std::vector<TensorPtr>{x, outside, wrong},
+                            {more, outside, wrong},      // with more to find
+                            {other, outside, wrong}}) {  // of other sizes
+      const auto before = out;
+      const auto why = Catch([&] { session.RunInto(bad, &out); });
+      CAPTURE(bad[0]->num_elements());
+      REQUIRE(why.has_value());
+      CHECK(out == before);
+      for (const auto& t : out) CHECK(t != nullptr);
+      check({x, at, s});
+      // Those that somebody else has are not written.
+      for (size_t k = 0; k < out.size(); ++k) CHECK(out[k] != before[k]);
+      check({other, at, s3});
+      check({more, at, s});
+    }
+    // Without anybody else, the same tensors come back from good and from bad runs.
+    check({x, at, s});
+    std::vector<const Tensor*> places;
+    for (const auto& t : out) places.push_back(t.get());
+    for (int k = 0; k < 3; ++k) {
+      REQUIRE(Catch([&] { session.RunInto({x, outside, wrong}, &out); }).has_value());
+      for (size_t i = 0; i < out.size(); ++i) CHECK(out[i].get() == places[i]);
+      check({x, at, s});
+      for (size_t i = 0; i < out.size(); ++i) CHECK(out[i].get() == places[i]);
+    }
+    // Cancelled before it ends.
+    CancelToken token;
+    session.set_cancel(token);
+    token.Cancel();
+    REQUIRE(Catch([&] { session.RunInto({x, at, s}, &out); }).has_value());
+    for (size_t i = 0; i < out.size(); ++i) CHECK(out[i].get() == places[i]);
+    session.set_cancel({});
+    check({x, at, s});
+  }
+}
+
 }  // namespace weft::e2e

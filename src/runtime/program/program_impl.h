@@ -43,6 +43,8 @@ struct ProgramState {
   ResultAllocator make_result;
   /// What these may not share memory with: inputs, variables, given results, those made so far.
   std::vector<const Tensor*> apart;
+  /// Of a session that runs: what the caller gave, and gets back where the run fails.
+  std::vector<std::shared_ptr<Tensor>> given_outputs;
   /// Of a body or a region on a device: whose stream it is given to; its operands and results are
   /// the device's. Null: it is a program by itself.
   std::shared_ptr<DeviceSession> device;

@@ -313,15 +313,23 @@ class RegionProgram final : public Program::Impl {
           place && !fixed && (place.use_count() == 1 || (output >= 0 && s.keeps_outputs));
       results.push_back(free ? std::move(place) : nullptr);
     }
+    struct PutBack {  // also where it throws: places are the caller's, or for the next run
+      const RegionProgram& program;
+      const Instruction& i;
+      RegionState& s;
+      ResultTensors& results;
+      std::vector<std::shared_ptr<Tensor>>& outputs;
+      ~PutBack() {
+        for (size_t k = 0; k < results.size(); ++k) {
+          const int output = program.OutputAt(i.out[k], s);
+          auto& place = output < 0 ? s.kept[size_t(i.out[k])] : outputs[size_t(output)];
+          if (results[k]) place = std::move(results[k]);
+        }
+      }
+    } put_back{*this, i, s, results, outputs};
     program.Run(state, s.session ? OnDevice(i, s) : OnHost(i.in, s), &results);
-    for (size_t k = 0; k < results.size(); ++k) {
-      const int output = OutputAt(i.out[k], s);
+    for (size_t k = 0; k < results.size(); ++k)
       Put(i.out[k], results[k], s.session != nullptr, s);
-      if (output < 0)
-        s.kept[size_t(i.out[k])] = std::move(results[k]);
-      else
-        outputs[size_t(output)] = std::move(results[k]);
-    }
     s.arena_bytes = std::max(s.arena_bytes, state.arena_bytes);
     s.inside_bytes = std::max(s.inside_bytes, state.inside_bytes);
     s.live_bytes = std::max(s.live_bytes, state.live_bytes);

@@ -82,6 +82,33 @@ void CheckAdopted(const Program::Impl& p, const ProgramState& s,
   }
 }
 
+/// The outputs of a run while it is at work: those that others hold are not written, and a run that
+/// fails leaves the caller the tensors that he gave.
+class GivenOutputs {
+ public:
+  GivenOutputs(ProgramState* state, std::vector<std::shared_ptr<Tensor>>* outputs)
+      : state_(*state), outputs_(*outputs), keeps_(state->keeps_outputs) {
+    state_.given_outputs = outputs_;
+    for (auto& t : outputs_)
+      if (t && !keeps_ && t.use_count() > 2) t = nullptr;
+    state_.keeps_outputs = true;
+  }
+  ~GivenOutputs() {
+    if (failed_) outputs_.swap(state_.given_outputs);
+    state_.given_outputs.clear();
+    state_.keeps_outputs = keeps_;
+  }
+  GivenOutputs(const GivenOutputs&) = delete;
+  GivenOutputs& operator=(const GivenOutputs&) = delete;
+  void Done() { failed_ = false; }
+
+ private:
+  ProgramState& state_;
+  std::vector<std::shared_ptr<Tensor>>& outputs_;
+  const bool keeps_;
+  bool failed_ = true;
+};
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const Program> program, std::shared_ptr<VariableStore> store)
@@ -189,11 +216,13 @@ void Session::CheckAndRun(const std::vector<TensorPtr>& inputs,
   WithMemoryTo("run the program", {}, [&] {
     RequestScope scope(program_->impl().limits_, &cancel_);
     RequestScope::Poll();
+    GivenOutputs given(state_.get(), outputs);
     const std::vector<size_t>& numbers = program_->impl().numbers_;
     if (numbers.empty())
       RunProgram(inputs, outputs, rest);
     else
       RunProgram(WithExtents(specs, numbers, inputs), outputs, rest);
+    given.Done();
   });
 }
 

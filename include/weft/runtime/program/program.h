@@ -179,7 +179,7 @@ class WEFT_API Session {
   PendingRun Start(const std::vector<TensorPtr>& inputs);
   /// By name; a missing or unknown name throws kBadBinding with near names.
   std::vector<TensorPtr> Run(const std::map<std::string, TensorPtr>& inputs);
-  /// Reuses the tensors in `outputs` where dtype and extents fit (no allocation in a steady loop).
+  /// Reuses tensors in `outputs` that fit, and nobody else holds; a run that fails gives all back.
   void RunInto(const std::vector<TensorPtr>& inputs, std::vector<std::shared_ptr<Tensor>>* outputs);
   /// Writes result i into `bound[i]`, which others may hold too and which must have the dtype and
   /// extents of the result (kBadBinding); null: into a new tensor. Returns all results. After a
