@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "arena.h"
 #include "kernel_call.h"
 #include "step_cost.h"
 #include "weft/support/check.h"
@@ -96,6 +95,45 @@ std::vector<int64_t> Binder::Solve(const std::vector<TensorPtr>& inputs) const {
     }
   }
   return values;
+}
+
+void Binder::AddBounds(const FrameBounds& bounds, std::vector<int64_t>* key) const {
+  bool any = false;
+  for (SymInt s : symbols_)
+    if (const auto it = bounds.most.find(s); it != bounds.most.end()) {
+      key->push_back(it->second);
+      any = true;
+    }
+  if (any) key->push_back(bounds.bytes);
+}
+
+ArenaLayout Binder::Lay(const std::vector<int64_t>& bytes, const SymBindings& symbols,
+                        const FrameBounds* bounds) const {
+  SymBindings known = symbols;
+  if (bounds)
+    for (SymInt s : symbols_)
+      if (bounds->most.count(s)) known.erase(s.symbol_name());
+  if (known.size() == symbols.size()) return LayArena(plan_.storages, bytes);
+  try {
+    SizeBounds sizes(facts_, known);
+    for (SymInt s : symbols_)
+      if (const auto it = bounds->most.find(s); it != bounds->most.end())
+        sizes.SetMost(s, it->second);
+    std::vector<int64_t> most = bytes;
+    bool fits = true, at_most = false;
+    for (size_t k = 0; k < bytes.size() && fits; ++k) {
+      if (storage_slots_[k] < 0) continue;
+      most[k] = sizes.Most(plan_.storages[k].bytes, &at_most);
+      fits = most[k] >= bytes[k] && most[k] <= bounds->bytes;
+    }
+    if (fits) {
+      ArenaLayout frame = LayArena(plan_.storages, most);
+      if (frame.arena_bytes <= bounds->bytes) return frame;
+    }
+  } catch (const UserError&) {
+    // What is more than 64 bits at the most is laid out as it comes.
+  }
+  return LayArena(plan_.storages, bytes);
 }
 
 void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs) const {
@@ -203,7 +241,8 @@ std::vector<int64_t> Binder::Sizes(const std::vector<int64_t>& symbols) const {
 }
 
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
-                                            const std::vector<TensorPtr>& inputs, Backend& backend,
+                                            const std::vector<TensorPtr>& inputs,
+                                            const FrameBounds* bounds, Backend& backend,
                                             const CallOptions& options) const {
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
@@ -244,7 +283,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
   }
   std::vector<int64_t> bytes;
   for (int slot : storage_slots_) bytes.push_back(slot < 0 ? 0 : r[size_t(slot)]);
-  ArenaLayout arena = LayArena(plan_.storages, bytes);
+  ArenaLayout arena = Lay(bytes, b->symbols, bounds);
   b->offsets = std::move(arena.offsets);
   b->live_bytes = arena.live_bytes;
   b->arena_bytes = arena.arena_bytes;

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "arena.h"
 #include "runtime/plan/instruction.h"
+#include "size_limits.h"
 #include "weft/core/plan/offset_planner.h"
 
 namespace weft {
@@ -31,13 +33,16 @@ class Binder {
   /// Values of the symbols from the extents of the inputs, in a fixed order: the key of
   /// a binding. Throws kBadInput.
   std::vector<int64_t> Solve(const std::vector<TensorPtr>& inputs) const;
+  /// Makes the key one of those bindings whose arena has room for the most of what data decide.
+  void AddBounds(const FrameBounds& bounds, std::vector<int64_t>* key) const;
   /// Every extent of every input, also those that are no bare symbol; before each run, since a
   /// binding is found by its symbols alone (kBadInput).
   void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
   /// Checks the inputs and every fact that the program was compiled
-  /// with (kShapeMismatch), then prepares.
+  /// with (kShapeMismatch), then prepares. `bounds`: of sizes in the program, or null.
   std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
-                                      const std::vector<TensorPtr>& inputs, Backend& backend,
+                                      const std::vector<TensorPtr>& inputs,
+                                      const FrameBounds* bounds, Backend& backend,
                                       const CallOptions& options) const;
 
   /// A library call made ready for a binding; `known`: what is in values beside constants, by
@@ -50,6 +55,9 @@ class Binder {
   /// Results of the size program. What is data may have wrapped, as data does;
   /// nothing else may (kOverflow).
   std::vector<int64_t> Sizes(const std::vector<int64_t>& symbols) const;
+  /// Where the blocks lie that have these sizes now.
+  ArenaLayout Lay(const std::vector<int64_t>& bytes, const SymBindings& symbols,
+                  const FrameBounds* bounds) const;
   /// What is known of a value before the run, at these extents; null: nothing.
   TensorPtr ConstantOf(int value, const Binding& b) const;
   ComputeRequest RequestOf(const Step& step, const Binding& b, int threads,

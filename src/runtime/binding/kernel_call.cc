@@ -139,7 +139,7 @@ class KernelSteps {
         plan_(std::move(plan)),
         slots_(std::move(slots)),
         replaced_(std::move(replaced)),
-        binding_(Binder(plan_, graph_.AttrOr<Facts>("facts")).Bind({}, {}, backend, {})) {
+        binding_(Binder(plan_, graph_.AttrOr<Facts>("facts")).Bind({}, {}, nullptr, backend, {})) {
     if (!replaced_.empty()) {
       const Value& v = plan_.values[size_t(plan_.output_values[0])];
       staged_bytes_ =

@@ -93,6 +93,7 @@ ProgramState& ProgramRunner::Enter(const Program::Impl& body) const {
   ProgramState& state = StateOf(body, states_, part_);
   state.is_profiled = of_all_->is_profiled;
   state.arena = of_all_->arena->inside(part_);
+  state.bounds = of_all_->bounds;
   return state;
 }
 void ProgramRunner::Leave(const ProgramState& state) const {
@@ -131,6 +132,7 @@ class BodyPrograms::Runner final : public ProgramRunner {
       of_all_->arena->inside(k);
       of_part[k].arena = of_all_->arena;
       of_part[k].is_profiled = of_all_->is_profiled;
+      of_part[k].bounds = of_all_->bounds;
       runners.emplace_back(bodies_, states_, &of_part[k], k);
     }
     const auto run = [&](size_t k) { part(k, runners[k]); };

@@ -56,9 +56,10 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   }
   const std::vector<TensorPtr>& inputs = plan_.variables.empty() ? fed : with_variables;
   std::vector<int64_t> key = binder_->Solve(inputs);
+  if (s.bounds) binder_->AddBounds(*s.bounds, &key);
   if (!s.binding || s.key != key) {
     CountWork(&s);
-    s.binding = BindingFor(key, inputs);
+    s.binding = BindingFor(key, inputs, s.bounds.get());
     s.key = std::move(key);
   }
   const Binding& b = *s.binding;
@@ -75,8 +76,11 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   for (size_t i = 0; i < outputs->size(); ++i) {
     const int v = plan_.output_values[i];
     auto& t = (*outputs)[i];
-    if (!TakesResult(t, plan_.values[size_t(v)].dtype, b.dims[size_t(v)], s.keeps_outputs))
-      t = NewResult(s, i, plan_.values[size_t(v)].dtype, b.dims[size_t(v)]);
+    const DType dtype = plan_.values[size_t(v)].dtype;
+    if (TakesResult(t, dtype, b.dims[size_t(v)], s.keeps_outputs)) continue;
+    t = nullptr;
+    if (s.results) t = s.results->NewResult(i, dtype, b.dims[size_t(v)]);
+    if (!t) t = NewResult(s, i, dtype, b.dims[size_t(v)]);
   }
   s.base.resize(plan_.storages.size());
   try {
@@ -203,11 +207,12 @@ std::unique_ptr<PreparedCall> PlannedProgram::PrepareCall(
   return binder_->Prepare(step, *s.binding, *backend_, call_options_, known);
 }
 
-std::shared_ptr<const Binding> PlannedProgram::BindingFor(
-    const std::vector<int64_t>& key, const std::vector<TensorPtr>& inputs) const {
+std::shared_ptr<const Binding> PlannedProgram::BindingFor(const std::vector<int64_t>& key,
+                                                          const std::vector<TensorPtr>& inputs,
+                                                          const FrameBounds* bounds) const {
   std::lock_guard lock(mutex_);
-  return bindings_.GetOrMake(key,
-                             [&] { return binder_->Bind(key, inputs, *backend_, call_options_); });
+  return bindings_.GetOrMake(
+      key, [&] { return binder_->Bind(key, inputs, bounds, *backend_, call_options_); });
 }
 
 }  // namespace weft

@@ -125,7 +125,8 @@ class PlannedProgram : public Program::Impl {
                 std::vector<std::shared_ptr<Tensor>>* outputs, bool later) const;
   void CountWork(PlannedState* s) const;
   std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key,
-                                            const std::vector<TensorPtr>& inputs) const;
+                                            const std::vector<TensorPtr>& inputs,
+                                            const FrameBounds* bounds) const;
 
   std::unique_ptr<Binder> binder_;
   mutable std::mutex mutex_;

@@ -8,6 +8,7 @@
 
 #include "program_impl.h"
 #include "runtime/binding/arena.h"
+#include "runtime/binding/size_limits.h"
 #include "runtime/plan/instruction.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
@@ -19,34 +20,16 @@
 namespace weft {
 namespace {
 
-struct BySize {
-  bool operator()(SymInt a, SymInt b) const { return SymInt::Compare(a, b) < 0; }
-};
-using SizeLimits = std::map<SymInt, int64_t, BySize>;
-
 /// Values of sizes, and of those that data decide the most.
-class Sizes {
+class Sizes : public SizeBounds {
  public:
-  Sizes(Facts facts, const SymBindings& bindings) : facts_(std::move(facts)), bindings_(bindings) {
-    for (const auto& [name, value] : bindings) facts_.AddEqual(SymInt::Parse(name), value);
-  }
-  void SetMost(SymInt size, int64_t most) {
-    if (size.is_unbacked()) facts_.SetRange(size, {0, most});
-  }
+  using SizeBounds::SizeBounds;
   /// kUnsupported where there is no bound. `at_most` becomes true where it is one.
   int64_t Most(SymInt e, const NodePtr& n, bool* at_most) {
-    bool bound = true;
-    for (SymInt s : e.known() ? e.Symbols() : std::vector<SymInt>()) {
-      if (!s.is_unbacked()) continue;
-      bound = false;
-      Limit(s);
-    }
-    if (e.known() && bound) return Evaluate(e, bindings_);
-    *at_most = true;
-    const int64_t most = e.known() ? facts_.RangeOf(e).hi : INT64_MAX;
-    WEFT_CHECK(most < INT64_MAX, kUnsupported, "{}: data decide the size {}, and nothing bounds it",
+    const int64_t most = SizeBounds::Most(e, at_most);
+    WEFT_CHECK(most < kNone, kUnsupported, "{}: data decide the size {}, and nothing bounds it",
                n ? n->Describe() : "a buffer", e.ToString());
-    return std::max<int64_t>(most, 0);
+    return most;
   }
   int64_t MostBytes(const Type& type, const Shape& shape, const NodePtr& n, bool* at_most) {
     if (type.is_tensor() && DTypeBits(type.dtype) == 0) return 0;  // strings are not counted
@@ -57,37 +40,6 @@ class Sizes {
     for (SymInt d : shape.dims()) count = CheckedMul(count, Most(d, n, at_most));
     return DTypeBytes(type.dtype, count);
   }
-
-  /// All that the graph mentions, in the order of their numbers.
-  void LimitAll(const Graph& g) {
-    std::map<int64_t, SymInt> all;
-    const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
-    for (const NodePtr& n : g.TopoOrder())
-      for (uint32_t i = 0; i < n->num_outputs(); ++i)
-        for (SymInt d : shapes[NodeEntry(n, i)].dims())
-          for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
-            if (const auto k = s.unbacked_number()) all[*k] = s;
-    for (const auto& [k, s] : all) {
-      Limit(s);
-      if (const int64_t hi = facts_.RangeOf(s).hi; hi < INT64_MAX) limits_[s] = hi;
-    }
-  }
-  const SizeLimits& limits() const { return limits_; }
-
- private:
-  /// Bounds that hang on other such sizes: at their most.
-  void Limit(SymInt size) {
-    if (facts_.RangeOf(size).hi < INT64_MAX) return;
-    Facts at_most = facts_;
-    for (const auto& [other, most] : limits_)
-      if (!(other == size)) at_most.AddEqual(other, most);
-    const int64_t most = at_most.RangeOf(size).hi;
-    if (most < INT64_MAX) facts_.SetRange(size, {0, std::max<int64_t>(most, 0)});
-  }
-
-  Facts facts_;
-  const SymBindings& bindings_;
-  SizeLimits limits_;
 };
 
 /// As programs count it: what lies in the arena of one, and what the bodies in it take at most.
@@ -114,8 +66,8 @@ class Predictor {
     for (const NodePtr& p : g.AllInputs())
       for (SymInt d : shapes[NodeEntry(p)].dims())
         if (const auto it = d.known() ? limits.find(d) : limits.end(); it != limits.end())
-          sizes.SetMost(d, it->second);
-    sizes.LimitAll(g);
+          if (d.is_unbacked()) sizes.SetMost(d, it->second);
+    sizes.Limit(UnbackedSizes(g));
     return HasPlan(g) ? OfPlan(g, &sizes) : OfRegions(g, &sizes);
   }
 

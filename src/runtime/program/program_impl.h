@@ -14,11 +14,21 @@ namespace weft {
 class Arena;
 class DeviceCopy;
 class DeviceSession;
+struct FrameBounds;
 
 /// The content of a tensor of one element on a device, as the host has it.
 struct KnownValue {
   TensorPtr value;      ///< null: it has not
   bool always = false;  ///< the same in every run of the same extents
+};
+
+/// Makes the results of a region.
+class ResultMaker {
+ public:
+  virtual ~ResultMaker() = default;
+  /// For result `k`, whose given place does not fit or is none; null: as the program does it.
+  virtual std::shared_ptr<Tensor> NewResult(size_t k, DType dtype,
+                                            const std::vector<int64_t>& dims) = 0;
 };
 
 /// State of one session.
@@ -49,6 +59,9 @@ struct ProgramState {
   /// the device's. Null: it is a program by itself.
   std::shared_ptr<DeviceSession> device;
   std::vector<KnownValue> known_inputs;  ///< then; in the order of the inputs, or shorter
+  /// Of a region or a body: what the program around it knows of sizes that data decide; or null.
+  std::shared_ptr<const FrameBounds> bounds;
+  ResultMaker* results = nullptr;  ///< of a region; null: none
 };
 
 /// What is left of a run that has begun; both empty: nothing.

@@ -21,6 +21,7 @@
 #include "body_programs.h"
 #include "device_bodies.h"
 #include "device_session.h"
+#include "found_sizes.h"
 #include "planned_program.h"
 #include "result_tensors.h"
 #include "sized_places.h"
@@ -40,7 +41,7 @@ namespace {
 class RegionProgram final : public Program::Impl {
  public:
   RegionProgram(Graph graph, const std::shared_ptr<Backend>& backend)
-      : backend_(backend), device_(backend->device() ? backend : nullptr) {
+      : backend_(backend), device_(backend->device() ? backend : nullptr), found_(graph) {
     if (device_) place_ = device_->device()->place();
     graph_ = std::move(graph);
     for (const NodePtr& p : graph_.AllInputs()) inputs_at_.push_back(SlotOf(NodeEntry(p)));
@@ -56,6 +57,18 @@ class RegionProgram final : public Program::Impl {
     for (const Instruction& i : instructions_)
       for (int slot : i.out)
         between_[size_t(slot)] = i.kind != Kind::kRegion && output_in_[size_t(slot)] < 0;
+    const TypeMap& types = graph_.GetAttr<TypeMap>("dtype");
+    const ShapeMap& shapes = graph_.GetAttr<ShapeMap>("shape");
+    found_at_.assign(constants_.size(), -1);
+    int tensors = 0;
+    for (const Instruction& i : instructions_)
+      for (uint32_t k = 0; k < i.out.size(); ++k) {
+        const auto slot = size_t(i.out[k]);
+        const bool kept = i.kind == Kind::kRegion || i.kind == Kind::kSized;
+        if (!kept || output_in_[slot] >= 0 || found_at_[slot] >= 0) continue;
+        found_at_[slot] = tensors++;
+        found_.Add(types[NodeEntry(i.node, k)], shapes[NodeEntry(i.node, k)]);
+      }
   }
 
   std::unique_ptr<State> NewState() const override {
@@ -84,6 +97,16 @@ class RegionProgram final : public Program::Impl {
     s.arena_bytes = s.live_bytes = s.inside_bytes = s.bytes_moved = 0;
     s.tensors = s.most_tensors = 0;
     s.kernels_failed = 0;
+    s.ahead = found_.At(inputs, s.bounds, &s.last);
+    for (size_t slot = 0; slot < found_at_.size(); ++slot)
+      if (found_at_[slot] >= 0)
+        s.blocks[slot].least = s.ahead ? s.ahead->bytes[size_t(found_at_[slot])] : 0;
+    struct Around {  // for what runs inside
+      RegionState& state;
+      std::shared_ptr<const FrameBounds> bounds;
+      ~Around() { state.bounds = std::move(bounds); }
+    } around{s, s.bounds};
+    if (s.ahead && s.ahead->bounds) s.bounds = s.ahead->bounds;
     if (device_) BeginOnDevice(s);
     for (size_t i = 0; i < inputs.size(); ++i)
       Put(inputs_at_[i], inputs[i], s.is_part() || !inputs[i]->on_host(), s);
@@ -99,12 +122,13 @@ class RegionProgram final : public Program::Impl {
         else
           RunBetween(i, s, s.is_profiled ? &s.timed[k] : nullptr, *outputs);
         for (int slot : i.last_uses) {
-          if (between_[size_t(slot)]) s.tensors -= s.BytesAt(slot);
+          if (between_[size_t(slot)]) s.tensors -= s.TakenAt(slot);
           s.Drop(slot);
         }
       }
       s.arena_bytes += s.most_tensors;
-      for (const auto& t : s.kept) s.arena_bytes += BytesOf(t);
+      for (size_t slot = 0; slot < s.kept.size(); ++slot)
+        if (s.kept[slot]) s.arena_bytes += std::max(BytesOf(s.kept[slot]), s.blocks[slot].least);
       for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
       if (device_ && !s.is_part()) EndOnDevice(s);
       WriteVariables(s);
@@ -160,9 +184,11 @@ class RegionProgram final : public Program::Impl {
     BodyStates bodies;
     std::vector<TimedStep> timed;           ///< by instruction, of profiled runs
     int64_t tensors = 0, most_tensors = 0;  ///< bytes between regions, now and at most
-    int64_t BytesAt(int slot) const {
+    FoundSizes::Last last;
+    std::shared_ptr<const FoundSizes::Ahead> ahead;  ///< of this run; null: nothing is known
+    int64_t TakenAt(int slot) const {
       const TensorPtr& t = slots[size_t(slot)];
-      return BytesOf(t || !session ? t : there[size_t(slot)]);
+      return std::max(BytesOf(t || !session ? t : there[size_t(slot)]), blocks[size_t(slot)].least);
     }
     /// Its operands and results lie on the device.
     bool is_part() const { return device != nullptr; }
@@ -327,9 +353,10 @@ class RegionProgram final : public Program::Impl {
         }
       }
     } put_back{*this, i, s, results, outputs};
+    state.bounds = s.bounds;
+    const KeptResults kept(*this, i, s, &state);
     program.Run(state, s.session ? OnDevice(i, s) : OnHost(i.in, s), &results);
-    for (size_t k = 0; k < results.size(); ++k)
-      Put(i.out[k], results[k], s.session != nullptr, s);
+    for (size_t k = 0; k < results.size(); ++k) Put(i.out[k], results[k], s.session != nullptr, s);
     s.arena_bytes = std::max(s.arena_bytes, state.arena_bytes);
     s.inside_bytes = std::max(s.inside_bytes, state.inside_bytes);
     s.live_bytes = std::max(s.live_bytes, state.live_bytes);
@@ -356,6 +383,35 @@ class RegionProgram final : public Program::Impl {
     for (size_t k = 0; k < i.out.size(); ++k) out->push_back(places.Take(k));
     return true;
   }
+  /// Results of a region that stay between regions, in the blocks of their slots.
+  class KeptResults final : public ResultMaker {
+   public:
+    /// `of`: the state of the region, which gives its results to this one while it lives.
+    KeptResults(const RegionProgram& program, const Instruction& i, RegionState& s, State* of)
+        : program_(program), i_(i), s_(s), of_(*of) {
+      of_.results = this;
+    }
+    ~KeptResults() override { of_.results = nullptr; }
+    KeptResults(const KeptResults&) = delete;
+    KeptResults& operator=(const KeptResults&) = delete;
+    std::shared_ptr<Tensor> NewResult(size_t k, DType dtype,
+                                      const std::vector<int64_t>& dims) override {
+      const int slot = i_.out[k];
+      if (program_.OutputAt(slot, s_) >= 0) return nullptr;
+      KeptBlock& block = s_.blocks[size_t(slot)];
+      if (!s_.session) return block.Place(*program_.backend_, dtype, dims);
+      if (block.least == 0) return nullptr;
+      const int64_t bytes = std::max(block.least, DTypeBytes(dtype, NumElements(dims)));
+      const auto memory = s_.session->NewTensor(DType::kU8, {bytes});
+      return std::make_shared<Tensor>(dtype, dims, memory->mutable_data(), memory);
+    }
+
+   private:
+    const RegionProgram& program_;
+    const Instruction& i_;
+    RegionState& s_;
+    State& of_;
+  };
   /// The output that a region may write for that slot; -1: none.
   int OutputAt(int slot, const RegionState& s) const {
     return s.session && !s.is_part() ? -1 : output_in_[size_t(slot)];
@@ -387,8 +443,8 @@ class RegionProgram final : public Program::Impl {
     CheckResults(i.node, out);
     if (timed) timed->Count(CostOf(i.node, in, out));
     for (size_t k = 0; k < out.size(); ++k) {
-      if (between_[size_t(i.out[k])]) s.tensors += BytesOf(out[k]);
       Put(i.out[k], std::move(out[k]), on_device, s);
+      if (between_[size_t(i.out[k])]) s.tensors += s.TakenAt(i.out[k]);
     }
     s.most_tensors = std::max(s.most_tensors, s.tensors);
   }
@@ -490,6 +546,8 @@ class RegionProgram final : public Program::Impl {
   std::vector<int> inputs_at_, outputs_at_;
   std::vector<int> output_in_;  ///< by slot: the first output that is in it; -1: none
   std::vector<char> between_;   ///< by slot: a result of what stands between regions, and no output
+  FoundSizes found_;
+  std::vector<int> found_at_;  ///< by slot: which tensor of `found_`; -1: none
 };
 
 }  // namespace

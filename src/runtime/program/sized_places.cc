@@ -17,6 +17,20 @@ const FSizedCompute* SizedRoutine(const Backend& backend, const NodePtr& n) {
   return Op::GetAttr<FSizedCompute>("FSizedCompute." + target.library()).find(n->op());
 }
 
+std::shared_ptr<Tensor> KeptBlock::Place(Backend& backend, DType dtype, std::vector<int64_t> dims) {
+  const int64_t need = DTypeBytes(dtype, NumElements(dims));
+  RequestScope::CheckTensor(need);
+  const int64_t wanted = std::max<int64_t>({need, least, 64});
+  if (!memory || wanted > bytes || memory.use_count() > 1) {
+    // A size that grew once is likely to grow again.
+    const bool grows = memory && need > std::max(bytes, least);
+    bytes = std::max(grows ? CheckedAdd(need, need / 4) : wanted, memory ? bytes : 0);
+    memory = nullptr;
+    memory = backend.Allocate(bytes);
+  }
+  return std::make_shared<Tensor>(dtype, std::move(dims), memory.get(), memory);
+}
+
 void* SizedPlaces::Place(size_t k, DType dtype, std::vector<int64_t> dims) {
   WEFT_ICHECK(k < results_.size() && !results_[k].tensor, "result {} of {}", k, results_.size());
   Result& r = results_[k];
@@ -27,18 +41,8 @@ void* SizedPlaces::Place(size_t k, DType dtype, std::vector<int64_t> dims) {
     r.tensor = own;
     return own->mutable_data();
   }
-  const int64_t bytes = DTypeBytes(dtype, NumElements(dims));
-  RequestScope::CheckTensor(bytes);
-  KeptBlock& block = *r.block;
-  if (!block.memory || bytes > block.bytes || block.memory.use_count() > 1) {
-    // A size that grew once is likely to grow again.
-    const bool grows = block.memory && bytes > block.bytes;
-    block.bytes = std::max<int64_t>(grows ? CheckedAdd(bytes, bytes / 4) : bytes, 64);
-    block.memory = nullptr;
-    block.memory = backend_.Allocate(block.bytes);
-  }
-  r.tensor = std::make_shared<Tensor>(dtype, std::move(dims), block.memory.get(), block.memory);
-  return block.memory.get();
+  r.tensor = r.block->Place(backend_, dtype, std::move(dims));
+  return r.tensor->mutable_data();
 }
 
 TensorPtr SizedPlaces::Take(size_t k) {

@@ -14,6 +14,10 @@ namespace weft {
 struct KeptBlock {
   std::shared_ptr<void> memory;
   int64_t bytes = 0;
+  int64_t least = 0;  ///< what it has from the start, where more may come
+
+  /// A tensor in it, where none of an earlier run is still held; else in another such.
+  std::shared_ptr<Tensor> Place(Backend& backend, DType dtype, std::vector<int64_t> dims);
 };
 
 /// What the library of a backend has for the node; null: nothing.
