@@ -53,6 +53,9 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // constants by rules.
     p.push_back("Simplify");
     p.push_back("FoldConstants");
+    // Behind the constants, which are then shared; before rules, which take the branches in. Only
+    // where loops are compiled: it makes two graphs of one.
+    if (o.until > PipelineEnd::kSimplified) p.push_back("SplitConditions");
     // Behind the constants, since exporters compute weights and statistics by nodes.
     p.push_back("FoldBatchNorm");
     // Again: folded constants are operands that rules wait for, and what is left of a normalisation
@@ -64,6 +67,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // ResolveIf, hold recurrent networks as well. Constants in between: what has left a loop may be
     // one, and goes back as such.
     p.push_back("Decompose");
+    // For a graph that comes simplified; one that was split is a choice already.
+    p.push_back("SplitConditions");
     // Again: gradients of an earlier compilation are simplified, and what they repeat is now too.
     p.push_back("MergeLoops");
     // Bodies know numbers that they count to by their values then.

@@ -87,6 +87,18 @@ void IfShape(InferShapeContext& ctx) {
     const int64_t hi = std::max(facts_of_a.RangeOf(d).hi, facts_of_b.RangeOf(e).hi);
     return hi == INT64_MAX ? SymInt() : SymInt(hi);
   };
+  // Where sizes decide the branch, they decide what it gives.
+  const SymInt first = cond && !decided ? cond->elements[0] : SymInt();
+  const auto either = [&](SymInt d, SymInt e) -> SymInt {
+    if (!IsOuter(d, outer) || !IsOuter(e, outer)) return {};
+    if (d == e || !first.known()) return d == e ? d : SymInt();
+    constexpr uint32_t kReadable = 128;  // of nodes; what is larger is a size that a run tells
+    const SymInt chosen = e + first * (d - e);
+    if (chosen.size() > kReadable) return {};
+    const Range r = facts_of_a.RangeOf(d), other = facts_of_b.RangeOf(e);
+    ctx.facts().SetRange(chosen, {std::min(r.lo, other.lo), std::max(r.hi, other.hi)});
+    return chosen;
+  };
   for (int k = 0; k < ctx.num_outputs(); ++k) {
     const Shape s = a.shape(size_t(k)), t = b.shape(size_t(k));
     if (!s.has_rank() || !t.has_rank() || s.rank() != t.rank()) {
@@ -95,16 +107,16 @@ void IfShape(InferShapeContext& ctx) {
     }
     std::vector<SymInt> dims;
     for (int d = 0; d < s.rank(); ++d) {
-      const bool equal = IsOuter(s[d], outer) && t[d].known() && s[d] == t[d];
-      dims.push_back(equal ? s[d] : UnbackedAtMost(ctx, UnbackedIndex(k, d), most(s[d], t[d])));
+      dims.push_back(either(s[d], t[d]));
+      if (!dims.back().known())
+        dims.back() = UnbackedAtMost(ctx, UnbackedIndex(k, d), most(s[d], t[d]));
     }
     const Shape out(std::move(dims));
     SetOrExplain(ctx, k, out);
     const SymTensorPtr v = a.value(size_t(k)), w = b.value(size_t(k));
     if (!v || !w || v->dims != w->dims) continue;
     SetValue(ctx, k, out, [&](int64_t i) {
-      const SymInt e = v->elements.at(size_t(i));
-      return IsOuter(e, outer) && e == w->elements.at(size_t(i)) ? e : SymInt();
+      return either(v->elements.at(size_t(i)), w->elements.at(size_t(i)));
     });
   }
 }

@@ -1,30 +1,59 @@
 /// comparison.cc: Equal, Less, LessOrEqual, Greater, GreaterOrEqual.
 ///
-/// Comparisons with NaN are false. Followed values compare where Facts prove the answer.
+/// Comparisons with NaN are false. Followed values compare where Facts prove the answer; a few of
+/// integers else as 0 or 1 by their sizes, which is known when those are.
 #include "ops/util/host_util.h"
 
 namespace weft::ops {
 namespace {
 
-SymInt Answer(Proof p) {
-  return p == Proof::kYes ? SymInt(1) : p == Proof::kNo ? SymInt(0) : SymInt();
+/// What is not proved is said by 0 and 1 where that decides little: a condition, not a mask.
+constexpr int64_t kMostConditions = 8;
+
+bool IsCondition(const ValueArgs& args) {
+  return IsInt(args.in_dtype) || args.in_dtype == DType::kBool;
+}
+SymInt Answer(Proof p, const ValueArgs& args, const std::function<SymInt()>& number) {
+  if (p != Proof::kUnknown) return p == Proof::kYes ? 1 : 0;
+  return IsCondition(args) ? number() : SymInt();
 }
 bool Known(const std::vector<SymInt>& x) { return x[0].known() && x[1].known(); }
+/// 1 for more than 0, else 0.
+SymInt IsPositive(SymInt e) { return Max(Min(e, 1), 0); }
 
 SymInt EqualValue(const std::vector<SymInt>& x, const ValueArgs& args) {
-  return Known(x) ? Answer(args.facts.Equal(x[0], x[1])) : SymInt();
+  if (!Known(x)) return {};
+  return Answer(args.facts.Equal(x[0], x[1]), args,
+                [&] { return 1 - IsPositive(Max(x[0] - x[1], x[1] - x[0])); });
 }
 SymInt LessValue(const std::vector<SymInt>& x, const ValueArgs& args) {
-  return Known(x) ? Answer(args.facts.Less(x[0], x[1])) : SymInt();
+  if (!Known(x)) return {};
+  return Answer(args.facts.Less(x[0], x[1]), args, [&] { return IsPositive(x[1] - x[0]); });
 }
 SymInt LessOrEqualValue(const std::vector<SymInt>& x, const ValueArgs& args) {
-  return Known(x) ? Answer(args.facts.LessEqual(x[0], x[1])) : SymInt();
+  if (!Known(x)) return {};
+  return Answer(args.facts.LessEqual(x[0], x[1]), args,
+                [&] { return IsPositive(x[1] - x[0] + 1); });
 }
 SymInt GreaterValue(const std::vector<SymInt>& x, const ValueArgs& args) {
   return LessValue({x[1], x[0]}, args);
 }
 SymInt GreaterOrEqualValue(const std::vector<SymInt>& x, const ValueArgs& args) {
   return LessOrEqualValue({x[1], x[0]}, args);
+}
+/// Of a few elements by `rule`; of more where it is the same everywhere that a run can come to.
+FInferShape ComparisonShape(ElementRule rule) {
+  return [rule = std::move(rule)](InferShapeContext& ctx) {
+    BroadcastShape(ctx);
+    int64_t elements = 1;
+    for (int i = 0; i < ctx.num_inputs(); ++i)
+      if (const SymTensorPtr v = InputValue(ctx, i))
+        elements = std::max(elements, int64_t(v->elements.size()));
+    ElementwiseValue(ctx, [&](const std::vector<SymInt>& x, const ValueArgs& args) {
+      const SymInt v = rule(x, args);
+      return v.known() && (v.is_const() || elements <= kMostConditions) ? v : SymInt();
+    });
+  };
 }
 
 /// Equal of strings, for which no kernel exists.
@@ -52,7 +81,7 @@ constexpr DTypeSet kComparable = kComputable | DTypeSet{DType::kString};
       .param<NoParam>()                                                                           \
       .include("ElementwiseBinaryBool")                                                           \
       .set_attr<FInferType>("FInferType", BoolResult(Set))                                        \
-      .set_attr<FInferShape>("FInferShape", BroadcastShapeAndValue(Name##Value))                  \
+      .set_attr<FInferShape>("FInferShape", ComparisonShape(Name##Value))                         \
       .set_attr<FCodeGen>("FCodeGen", BinaryCodeGen(BinOp::Op))                                   \
       .set_attr<FGradient>("FGradient", NoGradient)                                               \
       .example({"f32[2, n, 3]", "f32[2, n, 3]"})                                                  \

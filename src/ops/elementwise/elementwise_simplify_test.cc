@@ -131,7 +131,26 @@ TEST_CASE("values of shape arithmetic") {
         "min(3, n), 3, min(3, m)");
   CHECK(ValueText(in, shape + "%y = Equal(%s, %s) : ?") == "1, 1, 1");
   CHECK(ValueText(in, shape + Const("c", "i64[] [-1]") + "%y = Equal(%s, %c) : ?") == "0, 0, 0");
-  CHECK(ValueText(in, shape + Const("c", "i64[] [4]") + "%y = Equal(%s, %c) : ?") == "?, 1, ?");
+  // What sizes decide is a number of theirs, 0 or 1; that of a mask is not followed.
+  struct Comparison {
+    const char* op;
+    bool (*holds)(int64_t a, int64_t b);
+  };
+  for (const Comparison& c : {Comparison{"Equal", [](int64_t a, int64_t b) { return a == b; }},
+                              {"Less", [](int64_t a, int64_t b) { return a < b; }},
+                              {"LessOrEqual", [](int64_t a, int64_t b) { return a <= b; }},
+                              {"Greater", [](int64_t a, int64_t b) { return a > b; }},
+                              {"GreaterOrEqual", [](int64_t a, int64_t b) { return a >= b; }}}) {
+    CAPTURE(c.op);
+    const auto value = [&](const std::string& constant) {
+      return ValueText("%x: f32[n]", "%s = Shape(%x) : ?\n" + Const("c", constant) +
+                                         "%y = " + std::string(c.op) + "(%s, %c) : ?");
+    };
+    const SymInt number = SymInt::Parse(value("i64[1] [4]"));
+    for (int64_t n : {0, 1, 3, 4, 5, 9, 1000})
+      CHECK(Evaluate(number, {{"n", n}}) == int64_t(c.holds(n, 4)));
+    CHECK(value("i64[9] [1, 2, 3, 4, 5, 6, 7, 8, 9]") == "none");
+  }
   CHECK(ValueText(in, shape + Const("c", "i64[] [-1]") +
                           "%e = Equal(%s, %c) : ?\n%y = Where(%e, %c, %s) : ?") == "n, 4, m");
   CHECK(ValueText(in, shape + "%y = Cast(%s) {to = i32} : ?") == "n, 4, m");

@@ -21,14 +21,14 @@ bool BothConst(Values x) {
 
 SymInt AndValue(Values x, const ValueArgs&) {
   if (x[0].is(0) || x[1].is(0)) return 0;
-  return x[0].is(1) ? x[1] : x[1].is(1) ? x[0] : SymInt();
+  return x[0].known() && x[1].known() ? Min(x[0], x[1]) : SymInt();
 }
 SymInt OrValue(Values x, const ValueArgs&) {
   if (x[0].is(1) || x[1].is(1)) return 1;
-  return x[0].is(0) ? x[1] : x[1].is(0) ? x[0] : SymInt();
+  return x[0].known() && x[1].known() ? Max(x[0], x[1]) : SymInt();
 }
 SymInt XorValue(Values x, const ValueArgs&) {
-  return BothConst(x) ? SymInt(x[0].value() ^ x[1].value()) : SymInt();
+  return x[0].known() && x[1].known() ? Max(Max(x[0] - x[1], x[1] - x[0]), 0) : SymInt();
 }
 SymInt NotValue(Values x, const ValueArgs&) { return SymInt(1) - x[0]; }
 
