@@ -36,6 +36,8 @@ namespace weft {
 /// (`weft compile --target cuda:sm_90`).
 WEFT_API std::string PackProgram(const Graph& compiled, const std::string& backend,
                                  const std::string& target);
+/// Of a compiled program: what SaveProgram writes.
+WEFT_API std::string PackProgram(const Program& program);
 /// Writes `program`; the old or the new file is there at any moment. Throws kIo.
 WEFT_API void SaveProgram(const Program& program, const std::string& path);
 
