@@ -364,6 +364,11 @@ void BindGraph(nb::module_& m) {
                     std::to_string(g.inputs().size()) + " inputs, " +
                     std::to_string(g.outputs.size()) + " outputs>";
            })
+      .def("_repr_html_",
+           [](nb::handle_t<Graph> self) {
+             return nb::module_::import_("weft._html").attr("graph_html")(self);
+           },
+           nb::sig("def _repr_html_(self) -> str"))
       .def("__getstate__",
            [](const Graph& g) {
              const std::string json = SaveJson(g);

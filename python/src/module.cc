@@ -32,7 +32,7 @@ NB_MODULE(_weft, m) {
   BindProgram(m);
   BindSession(m);
   BindPlugins(m);
-  m.attr("__version__") = weft_version();
+  m.attr("version") = weft_version();
   m.attr("abi_id") = weft::AbiId();
   m.def("default_limits", [] { return weft::Limits().ToString(); },
         "Bounds on what one request may cost, as text.");

@@ -146,6 +146,11 @@ void BindProgram(nb::module_& m) {
            nb::sig("def sample_inputs(self, bind: typing.Mapping[str, int] = ..., seed: int = 1) "
                    "-> dict[str, typing.Any]"),
            "Random inputs by name, at values of the symbols of their shapes (1 where not given).")
+      .def("_repr_html_",
+           [](nb::handle_t<Program> self) {
+             return nb::module_::import_("weft._html").attr("program_html")(self);
+           },
+           nb::sig("def _repr_html_(self) -> str"))
       .def("__reduce__",
            [](const Program& p) {
              return nb::make_tuple(nb::module_::import_("weft._pickle").attr("program"),

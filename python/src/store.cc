@@ -22,6 +22,13 @@ auto Unlocked(F&& f) {
   return WithoutGil(token, Threads::kNone, std::forward<F>(f));
 }
 
+/// collections.abc's view of the mapping.
+template <char kind>
+nb::object ViewOf(nb::handle_t<VariableStore> self) {
+  const char* name = kind == 'K' ? "KeysView" : kind == 'V' ? "ValuesView" : "ItemsView";
+  return nb::module_::import_("collections.abc").attr(name)(self);
+}
+
 }  // namespace
 
 void BindStore(nb::module_& m) {
@@ -54,7 +61,49 @@ void BindStore(nb::module_& m) {
            [](VariableStore& s, const std::string& name) {
              if (!Unlocked([&] { return s.Erase(name); })) (void)s.Get(name);  // raises
            })
-      .def("keys", &VariableStore::Names, "Names, sorted.")
+      .def("keys", &ViewOf<'K'>, nb::sig("def keys(self) -> typing.KeysView[str]"))
+      .def("values", &ViewOf<'V'>, nb::sig("def values(self) -> typing.ValuesView[typing.Any]"))
+      .def("items", &ViewOf<'I'>, nb::sig("def items(self) -> typing.ItemsView[str, typing.Any]"))
+      .def(
+          "get",
+          [](const VariableStore& s, const std::string& name, nb::object otherwise) {
+            if (!s.Has(name)) return otherwise;
+            return ToArray(Unlocked([&] { return s.Get(name); }), true);
+          },
+          "name"_a, "default"_a = nb::none(),
+          nb::sig("def get(self, name: str, default: typing.Any = None) -> typing.Any"))
+      .def(
+          "pop",
+          [](VariableStore& s, const std::string& name, const nb::args& otherwise) {
+            if (!s.Has(name) && otherwise.size() == 1) return nb::object(otherwise[0]);
+            nb::object value = ToArray(Unlocked([&] { return s.Get(name); }), true);
+            Unlocked([&] { s.Erase(name); });
+            return value;
+          },
+          "name"_a, "default"_a,
+          nb::sig("def pop(self, name: str, *default: typing.Any) -> typing.Any"))
+      .def(
+          "setdefault",
+          [](VariableStore& s, const std::string& name, nb::handle value) {
+            const TensorPtr tensor = ToTensor(value, {{}, "variable", &name});
+            Unlocked([&] { s.SetIfAbsent(name, tensor); });
+            return ToArray(Unlocked([&] { return s.Get(name); }), true);
+          },
+          "name"_a, "default"_a,
+          nb::sig("def setdefault(self, name: str, default: ArrayLike) -> typing.Any"))
+      .def(
+          "update",
+          [](nb::handle_t<VariableStore> self, const nb::args& other, const nb::kwargs& named) {
+            nb::module_::import_("collections.abc")
+                .attr("MutableMapping")
+                .attr("update")(self, *other, **named);
+          },
+          "other"_a, "named"_a,
+          nb::sig("def update(self, *other: typing.Any, **named: typing.Any) -> None"))
+      .def("clear",
+           [](VariableStore& s) {
+             for (const std::string& name : s.Names()) Unlocked([&] { s.Erase(name); });
+           })
       .def_prop_ro("nbytes", &VariableStore::num_bytes)
       .def_prop_ro("metadata", &VariableStore::AllMetadata,
                    "Texts that go with the variables into checkpoints (a copy).")

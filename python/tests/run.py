@@ -20,13 +20,18 @@ class Result(unittest.TextTestResult):
         print(f"{time.perf_counter() - self._began:.6f} s: {test.id()}", flush=True)
 
 
+class Runner(unittest.TextTestRunner):
+    def _makeResult(self) -> Result:
+        return Result(self.stream, self.descriptions, self.verbosity)
+
+
 def main() -> int:
     folder = pathlib.Path(__file__).parent
     sys.path.insert(0, str(folder))
     loader = unittest.TestLoader()
     names = sys.argv[1:]
     suite = loader.loadTestsFromNames(names) if names else loader.discover(str(folder), "test_*.py")
-    result = unittest.TextTestRunner(resultclass=Result, verbosity=1).run(suite)
+    result = Runner(verbosity=1).run(suite)
     # A case with several failed parts is one.
     bad = len({getattr(test, "test_case", test).id() for test, _ in [*result.failures, *result.errors]}) + len(result.unexpectedSuccesses)
     print(f"test cases: {result.testsRun} | {result.testsRun - bad} passed | {bad} failed | {len(result.skipped)} skipped")

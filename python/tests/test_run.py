@@ -211,7 +211,7 @@ class RunTest(unittest.TestCase):
             np.testing.assert_array_equal(given, [4, 5, 6])
 
     def test_an_input_lives_as_long_as_it_is_needed(self) -> None:
-        class Array(np.ndarray):  # type: ignore[type-arg]
+        class Array(np.ndarray):
             pass
 
         s = session_of(example())

@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, overload
+from collections.abc import MutableMapping
+from typing import Iterable, overload
 
 from weft import errors as errors
 from weft import ops as ops
@@ -23,10 +24,11 @@ from weft import passes as passes
 from weft._types import LimitsLike, ModelLike, PathLike, PipelineLike
 from weft._weft import (
     Entry, Finding, Graph, GradientSplit, IoSpec, Node, PassRecord, PendingRun, PluginInfo, Program, Session, StepTime, Tensor,
-    VariableStore, __version__, abi_id, apply_passes, default_limits, dtype_of, gradients, load, load_plugin,
+    VariableStore, abi_id, apply_passes, default_limits, dtype_of, gradients, load, load_plugin,
     load_program, loaded_plugins, numpy_dtype, resolve_pipeline, save, split_gradient, standard_pipeline,
 )
 from weft._weft import _compile, _export_onnx
+from weft._weft import version as __version__
 from weft.errors import *  # noqa: F403
 from weft.errors import Error
 from weft.report import report
@@ -82,34 +84,4 @@ def export_onnx(graph: Graph, path: PathLike | None = None, *, external: str = "
                         allow_custom_ops=allow_custom_ops, limits=limits)
 
 
-def _mapping() -> None:
-    """VariableStore is a mapping in all that mappings offer."""
-    from collections.abc import MutableMapping
-
-    MutableMapping.register(VariableStore)
-    for name in ("items", "values", "get", "pop", "popitem", "clear", "update", "setdefault", "__eq__", "__ne__"):
-        setattr(VariableStore, name, getattr(MutableMapping, name))
-
-
-_mapping()
-del _mapping
-
-
-def _notebook() -> None:
-    """How graphs and programs show themselves; what makes the pictures is imported when one is asked for."""
-
-    def show(kind: str) -> Any:
-        def _repr_html_(self: Any) -> str:
-            from weft import _html
-
-            text: str = getattr(_html, kind)(self)
-            return text
-
-        return _repr_html_
-
-    setattr(Graph, "_repr_html_", show("graph_html"))
-    setattr(Program, "_repr_html_", show("program_html"))
-
-
-_notebook()
-del _notebook
+MutableMapping.register(VariableStore)
