@@ -233,6 +233,32 @@ const dlpack::Exchange* ExchangeOf(nb::handle object) {
   return exchange;
 }
 
+/// What the framework says against it, as an error of ours.
+[[noreturn]] void ThrowRefused(nb::handle object, const Wanted& wanted, const nb::python_error& e) {
+  ThrowBadInput("the " + TypeNameOf(object) + " gives no view of its memory: " +
+                    nb::cast<std::string>(nb::str(e.value())),
+                wanted.Place());
+}
+
+/// torch's views may be negated by a flag that its table passes over (2.15).
+bool IsNegated(nb::handle object) {
+  static PyObject* const name = PyUnicode_InternFromString("is_neg");
+  const nb::object answer = nb::steal(PyObject_CallMethodObjArgs(object.ptr(), name, nullptr));
+  if (!answer.is_valid()) PyErr_Clear();  // another framework's
+  return answer.ptr() == Py_True;
+}
+
+dlpack::View ExchangedView(const dlpack::Exchange& exchange, nb::handle object,
+                           const Wanted& wanted) {
+  dlpack::View view;
+  if (IsNegated(object))
+    ThrowBadInput("the " + TypeNameOf(object) + " is a negated view", wanted.Place(),
+                  "give x.resolve_neg()");
+  if (exchange.view_from_object(object.ptr(), &view) == 0) return view;
+  const nb::python_error refused;
+  ThrowRefused(object, wanted, refused);
+}
+
 std::optional<DType> DTypeOfDLPack(dlpack::DataType t) {
   if (t.lanes != 1) return std::nullopt;
   for (const DTypeTraits& row : DTypeTable::kRows)
@@ -291,7 +317,12 @@ std::shared_ptr<Tensor> TensorOfView(nb::handle object, const dlpack::View& view
 }
 
 std::shared_ptr<Tensor> TensorOfDLPack(nb::handle object, const Wanted& wanted) {
-  const nb::object capsule = object.attr("__dlpack__")();
+  nb::object capsule;
+  try {
+    capsule = object.attr("__dlpack__")();
+  } catch (const nb::python_error& refused) {
+    ThrowRefused(object, wanted, refused);
+  }
   auto* managed =
       static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (!managed) {
@@ -498,9 +529,9 @@ TensorPtr ToTensor(nb::handle object, const Wanted& wanted) {
   }
   if (object.is_none()) ThrowBadInput("None is not an array", wanted.Place());
   if (const dlpack::Exchange* exchange = ExchangeOf(object)) {
-    dlpack::View view;
-    if (exchange->view_from_object(object.ptr(), &view) != 0) throw nb::python_error();
-    return TensorOfView(object, view, wanted, true);
+    const dlpack::View view = ExchangedView(*exchange, object, wanted);
+    // A conjugate is a flag of torch that no view shows; __dlpack__ refuses it.
+    if (view.dtype.code != dlpack::kComplex) return TensorOfView(object, view, wanted, true);
   }
   if (nb::hasattr(object, "__dlpack__") && !PyArray_CheckScalar(object.ptr()))
     return TensorOfDLPack(object, wanted);
@@ -535,9 +566,7 @@ std::shared_ptr<Tensor> ToWritable(nb::handle object, const Wanted& wanted) {
   }
   if (std::shared_ptr<Tensor> tensor; nb::try_cast(object, tensor) && tensor) return tensor;
   if (const dlpack::Exchange* exchange = ExchangeOf(object)) {
-    dlpack::View view;
-    if (exchange->view_from_object(object.ptr(), &view) != 0) throw nb::python_error();
-    return TensorOfView(object, view, wanted, false);
+    return TensorOfView(object, ExchangedView(*exchange, object, wanted), wanted, false);
   }
   ThrowDType(wanted, "a " + TypeNameOf(object) + " is not an array that results are written into",
              "give a numpy array");

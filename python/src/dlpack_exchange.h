@@ -14,6 +14,7 @@ struct Device {
   int32_t type, id;
 };
 inline constexpr int32_t kCpu = 1, kCudaHost = 3;
+inline constexpr uint8_t kComplex = 5;
 struct DataType {
   uint8_t code, bits;
   uint16_t lanes;

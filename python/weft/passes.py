@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from weft import _weft
 from weft.errors import UnknownPassError
@@ -47,6 +46,8 @@ def describe(name: str) -> PassInfo:
     """What a pass does, depends on and provides."""
     known = _all()
     if name not in known:
+        from difflib import get_close_matches
+
         near = get_close_matches(name, known, 3)
         raise UnknownPassError(f"there is no pass '{name}'", "WEFT-E0102", "", f"did you mean {', '.join(near)}?" if near else "")
     return known[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import html
 import os
 from typing import TYPE_CHECKING
@@ -29,6 +28,8 @@ td.gone { background: #fdd; } td.new { background: #dfd; } td.skip { color: #888
 
 def _rows(before: list[str], after: list[str]) -> Iterator[tuple[str, str, str, str]]:
     """(text, class) of both sides, line beside line; runs of equal lines are shortened."""
+    import difflib
+
     for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag == "equal":
             lines = list(zip(before[i1:i2], after[j1:j2]))
