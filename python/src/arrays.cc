@@ -42,45 +42,78 @@ constexpr OtherDType kOtherDTypes[] = {
 
 int NumpyType(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return NPY_BOOL;
-    case DType::kI8: return NPY_INT8;
-    case DType::kI16: return NPY_INT16;
-    case DType::kI32: return NPY_INT32;
-    case DType::kI64: return NPY_INT64;
-    case DType::kU8: return NPY_UINT8;
-    case DType::kU16: return NPY_UINT16;
-    case DType::kU32: return NPY_UINT32;
-    case DType::kU64: return NPY_UINT64;
-    case DType::kF16: return NPY_FLOAT16;
-    case DType::kF32: return NPY_FLOAT32;
-    case DType::kF64: return NPY_FLOAT64;
-    case DType::kC64: return NPY_COMPLEX64;
-    case DType::kC128: return NPY_COMPLEX128;
-    case DType::kString: return NPY_OBJECT;
-    default: return NPY_NOTYPE;
+    case DType::kBool:
+      return NPY_BOOL;
+    case DType::kI8:
+      return NPY_INT8;
+    case DType::kI16:
+      return NPY_INT16;
+    case DType::kI32:
+      return NPY_INT32;
+    case DType::kI64:
+      return NPY_INT64;
+    case DType::kU8:
+      return NPY_UINT8;
+    case DType::kU16:
+      return NPY_UINT16;
+    case DType::kU32:
+      return NPY_UINT32;
+    case DType::kU64:
+      return NPY_UINT64;
+    case DType::kF16:
+      return NPY_FLOAT16;
+    case DType::kF32:
+      return NPY_FLOAT32;
+    case DType::kF64:
+      return NPY_FLOAT64;
+    case DType::kC64:
+      return NPY_COMPLEX64;
+    case DType::kC128:
+      return NPY_COMPLEX128;
+    case DType::kString:
+      return NPY_OBJECT;
+    default:
+      return NPY_NOTYPE;
   }
 }
 
 /// By numpy's number of a type; kUnknown for others.
 DType DTypeOfNumpy(int type) {
   switch (type) {
-    case NPY_BOOL: return DType::kBool;
-    case NPY_BYTE: return DType::kI8;
-    case NPY_SHORT: return DType::kI16;
-    case NPY_INT: return DType::kI32;
-    case NPY_LONG: return sizeof(long) == 8 ? DType::kI64 : DType::kI32;
-    case NPY_LONGLONG: return DType::kI64;
-    case NPY_UBYTE: return DType::kU8;
-    case NPY_USHORT: return DType::kU16;
-    case NPY_UINT: return DType::kU32;
-    case NPY_ULONG: return sizeof(long) == 8 ? DType::kU64 : DType::kU32;
-    case NPY_ULONGLONG: return DType::kU64;
-    case NPY_HALF: return DType::kF16;
-    case NPY_FLOAT: return DType::kF32;
-    case NPY_DOUBLE: return DType::kF64;
-    case NPY_CFLOAT: return DType::kC64;
-    case NPY_CDOUBLE: return DType::kC128;
-    default: return DType::kUnknown;
+    case NPY_BOOL:
+      return DType::kBool;
+    case NPY_BYTE:
+      return DType::kI8;
+    case NPY_SHORT:
+      return DType::kI16;
+    case NPY_INT:
+      return DType::kI32;
+    case NPY_LONG:
+      return sizeof(long) == 8 ? DType::kI64 : DType::kI32;
+    case NPY_LONGLONG:
+      return DType::kI64;
+    case NPY_UBYTE:
+      return DType::kU8;
+    case NPY_USHORT:
+      return DType::kU16;
+    case NPY_UINT:
+      return DType::kU32;
+    case NPY_ULONG:
+      return sizeof(long) == 8 ? DType::kU64 : DType::kU32;
+    case NPY_ULONGLONG:
+      return DType::kU64;
+    case NPY_HALF:
+      return DType::kF16;
+    case NPY_FLOAT:
+      return DType::kF32;
+    case NPY_DOUBLE:
+      return DType::kF64;
+    case NPY_CFLOAT:
+      return DType::kC64;
+    case NPY_CDOUBLE:
+      return DType::kC128;
+    default:
+      return DType::kUnknown;
   }
 }
 
@@ -118,8 +151,8 @@ std::vector<int64_t> DimsOf(PyArrayObject* array) {
 }
 
 std::string DTypeText(PyArrayObject* array) {
-  return nb::cast<std::string>(nb::str(nb::handle(reinterpret_cast<PyObject*>(
-      PyArray_DESCR(array)))));
+  return nb::cast<std::string>(
+      nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))));
 }
 
 /// The dtype of an array whose number numpy did not fix, by its name; kUnknown for others.
@@ -178,8 +211,8 @@ DType CheckedDType(PyArrayObject* array, const Wanted& wanted) {
   DType dtype = DTypeOfNumpy(type);
   if (dtype != DType::kUnknown) {
     if (PyArray_ISBYTESWAPPED(array))
-      ThrowDType(wanted, "the array has the byte order of another machine (" + DTypeText(array) +
-                             ")",
+      ThrowDType(wanted,
+                 "the array has the byte order of another machine (" + DTypeText(array) + ")",
                  "give x.astype(x.dtype.newbyteorder('='))");
     return dtype;
   }
@@ -235,8 +268,8 @@ const dlpack::Exchange* ExchangeOf(nb::handle object) {
 
 /// What the framework says against it, as an error of ours.
 [[noreturn]] void ThrowRefused(nb::handle object, const Wanted& wanted, const nb::python_error& e) {
-  ThrowBadInput("the " + TypeNameOf(object) + " gives no view of its memory: " +
-                    nb::cast<std::string>(nb::str(e.value())),
+  ThrowBadInput("the " + TypeNameOf(object) +
+                    " gives no view of its memory: " + nb::cast<std::string>(nb::str(e.value())),
                 wanted.Place());
 }
 
@@ -308,8 +341,7 @@ std::shared_ptr<Tensor> TensorOfView(nb::handle object, const dlpack::View& view
   if (!dtype)
     ThrowDType(wanted, "the dtype of the " + TypeNameOf(object) + " has no counterpart", "");
   void* data = view.data ? static_cast<char*>(view.data) + view.byte_offset : nullptr;
-  if (IsCompact(view))
-    return ViewOf(object, *dtype, {view.shape, view.shape + view.ndim}, data);
+  if (IsCompact(view)) return ViewOf(object, *dtype, {view.shape, view.shape + view.ndim}, data);
   if (!may_copy)
     ThrowBadInput("the " + TypeNameOf(object) + " is not compact in row-major order",
                   wanted.Place(), "give one that is: x.contiguous()");
@@ -323,8 +355,7 @@ std::shared_ptr<Tensor> TensorOfDLPack(nb::handle object, const Wanted& wanted) 
   } catch (const nb::python_error& refused) {
     ThrowRefused(object, wanted, refused);
   }
-  auto* managed =
-      static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (!managed) {
     PyErr_Clear();
     ThrowBadInput("__dlpack__ of " + TypeNameOf(object) + " gave no 'dltensor'", wanted.Place());
@@ -396,8 +427,7 @@ Wanted ElementOf(const Wanted& wanted) {
 
 TensorPtr ListOf(nb::handle object, const Wanted& wanted) {
   if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr()))
-    ThrowDType(wanted,
-               "a " + TypeNameOf(object) + " for a value of type " + wanted.type.ToString(),
+    ThrowDType(wanted, "a " + TypeNameOf(object) + " for a value of type " + wanted.type.ToString(),
                "give a list of arrays");
   std::vector<TensorPtr> elements;
   for (const nb::handle item : nb::borrow<nb::sequence>(object))
@@ -407,8 +437,7 @@ TensorPtr ListOf(nb::handle object, const Wanted& wanted) {
 
 TensorPtr MapOf(nb::handle object, const Wanted& wanted) {
   if (!PyDict_Check(object.ptr()))
-    ThrowDType(wanted,
-               "a " + TypeNameOf(object) + " for a value of type " + wanted.type.ToString(),
+    ThrowDType(wanted, "a " + TypeNameOf(object) + " for a value of type " + wanted.type.ToString(),
                "give a dict");
   Wanted keys = wanted, values = wanted;
   keys.type = Type(wanted.type.key);
@@ -470,9 +499,9 @@ nb::object ArrayOfNumbers(const TensorPtr& tensor, bool writable) {
              rank);
   for (int i = 0; i < rank; ++i) dims[i] = npy_intp(tensor->dims()[size_t(i)]);
   Py_INCREF(d);
-  PyObject* made = PyArray_NewFromDescr(
-      &PyArray_Type, d, rank, dims, nullptr, const_cast<void*>(tensor->data()),
-      writable ? NPY_ARRAY_CARRAY : NPY_ARRAY_CARRAY_RO, nullptr);
+  PyObject* made =
+      PyArray_NewFromDescr(&PyArray_Type, d, rank, dims, nullptr, const_cast<void*>(tensor->data()),
+                           writable ? NPY_ARRAY_CARRAY : NPY_ARRAY_CARRAY_RO, nullptr);
   if (!made) throw nb::python_error();
   nb::object array = nb::steal(made);
   PyObject* owner = PyCapsule_New(new TensorPtr(tensor), nullptr, DeleteHeld);
@@ -559,8 +588,9 @@ std::shared_ptr<Tensor> ToWritable(nb::handle object, const Wanted& wanted) {
       ThrowBadInput("the array is not compact in row-major order", wanted.Place(),
                     "give one that is, as numpy.empty makes it");
     if (IsPacked(dtype))
-      ThrowDType(wanted, "values of dtype " + std::string(DTypeName(dtype)) +
-                             " are packed, and those of an array are not",
+      ThrowDType(wanted,
+                 "values of dtype " + std::string(DTypeName(dtype)) +
+                     " are packed, and those of an array are not",
                  "leave it out of out=");
     return ViewOf(object, dtype, DimsOf(array), PyArray_DATA(array));
   }
@@ -606,8 +636,7 @@ DType ToDType(nb::handle object) {
     if (name == "string") return DType::kString;
     if (PyArray_DescrConverter(object.ptr(), &descr) && descr) {
       const nb::object held = nb::steal(reinterpret_cast<PyObject*>(descr));
-      if (const DType dtype = DTypeOfNumpy(descr->type_num); dtype != DType::kUnknown)
-        return dtype;
+      if (const DType dtype = DTypeOfNumpy(descr->type_num); dtype != DType::kUnknown) return dtype;
     }
     PyErr_Clear();
     ThrowError(ErrorCode::kTypeMismatch, "'" + name + "' is not a dtype", "",

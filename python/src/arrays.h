@@ -25,7 +25,7 @@ void InitArrays();
 /// What is known of the value that an object is to become; messages name `place`.
 struct Wanted {
   Type type = {};
-  const char* what = "";          ///< "input"
+  const char* what = "";  ///< "input"
   const std::string* name = nullptr;
   std::string Place() const;
 };

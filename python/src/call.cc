@@ -33,8 +33,8 @@ struct Calls {
 
   pthread_t main_thread{};
   std::atomic<bool> team_used{false};
-  std::atomic<bool> team_lost{false};    // by a fork
-  std::atomic<bool> locks_lost{false};   // by a fork while calls were under way
+  std::atomic<bool> team_lost{false};   // by a fork
+  std::atomic<bool> locks_lost{false};  // by a fork while calls were under way
 
   static Calls& All() {
     static Calls* all = new Calls;  // never destroyed: threads may outlive static objects

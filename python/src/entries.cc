@@ -141,9 +141,10 @@ void BindEntries(nb::module_& m) {
   nb::class_<PyNode>(m, "Node",
                      "A node of a graph. It keeps the graph alive; using one that an edit has "
                      "erased is a weft.ApiMisuseError.")
-      .def_prop_ro("graph", [](const PyNode& n) { return n.graph; }, "The graph that it is of.")
-      .def_prop_ro("id", [](const PyNode& n) { return n.id; },
-                   "Its number: stable, and never used again.")
+      .def_prop_ro(
+          "graph", [](const PyNode& n) { return n.graph; }, "The graph that it is of.")
+      .def_prop_ro(
+          "id", [](const PyNode& n) { return n.id; }, "Its number: stable, and never used again.")
       .def_prop_ro(
           "op",
           [](const PyNode& n) -> std::optional<std::string> {
@@ -207,10 +208,13 @@ void BindEntries(nb::module_& m) {
             return origin ? *origin : std::vector<std::string>();
           },
           "Names of the nodes of the user's graph that it stands for.")
-      .def("__eq__", [](const PyNode& a, nb::handle b) {
-        PyNode other;
-        return nb::try_cast(b, other) && a == other;
-      }, nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__eq__",
+          [](const PyNode& a, nb::handle b) {
+            PyNode other;
+            return nb::try_cast(b, other) && a == other;
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__",
            [](const PyNode& n) { return std::hash<void*>()(n.graph.get()) ^ size_t(n.id) * 31; })
       .def("__repr__", [](const PyNode& n) { return "<Node " + n.node()->Describe() + ">"; });
@@ -221,9 +225,12 @@ void BindEntries(nb::module_& m) {
                             "beside them become constants. Comparisons but for == and != are "
                             "operators as well.");
   entry
-      .def_prop_ro("graph", [](const PyEntry& e) { return e.graph; }, "The graph that it is of.")
-      .def_prop_ro("node", [](const PyEntry& e) { return e.node(); }, "The node whose output it is.")
-      .def_prop_ro("index", [](const PyEntry& e) { return e.index; }, "Which output.")
+      .def_prop_ro(
+          "graph", [](const PyEntry& e) { return e.graph; }, "The graph that it is of.")
+      .def_prop_ro(
+          "node", [](const PyEntry& e) { return e.node(); }, "The node whose output it is.")
+      .def_prop_ro(
+          "index", [](const PyEntry& e) { return e.index; }, "Which output.")
       .def_prop_rw(
           "name", [](const PyEntry& e) { return ValueName(*e.graph, e.entry()); },
           [](const PyEntry& e, std::string name) {
@@ -231,19 +238,20 @@ void BindEntries(nb::module_& m) {
           },
           "Name of the value; may be empty.")
       .def_prop_ro(
-          "dtype",
-          [](const PyEntry& e) { return TypeObject(TypeOfEntry(*e.graph, e.entry())); },
+          "dtype", [](const PyEntry& e) { return TypeObject(TypeOfEntry(*e.graph, e.entry())); },
           nb::sig("def dtype(self) -> str | None"),
           "'f32', 'seq(f32)' ...: declared, or what `Graph.infer` has found; None: unknown.")
       .def_prop_ro(
-          "shape",
-          [](const PyEntry& e) { return ShapeObject(ShapeOfEntry(*e.graph, e.entry())); },
+          "shape", [](const PyEntry& e) { return ShapeObject(ShapeOfEntry(*e.graph, e.entry())); },
           nb::sig("def shape(self) -> tuple[int | str | None, ...] | None"),
           "Sizes, texts of symbolic ones, None where unknown; None: the rank is unknown.")
-      .def("__eq__", [](const PyEntry& a, nb::handle b) {
-        PyEntry other;
-        return nb::try_cast(b, other) && a == other;
-      }, nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__eq__",
+          [](const PyEntry& a, nb::handle b) {
+            PyEntry other;
+            return nb::try_cast(b, other) && a == other;
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__",
            [](const PyEntry& e) {
              return std::hash<void*>()(e.graph.get()) ^ (size_t(e.id) * 31 + e.index);

@@ -18,8 +18,7 @@ void RaiseError(const Error& error) {
     const nb::object made =
         raise(int(error.code()), nb::str(error.message().c_str(), error.message().size()),
               nb::str(error.place().c_str(), error.place().size()),
-              nb::str(error.hint().c_str(), error.hint().size()),
-              nb::str(error.what()));
+              nb::str(error.hint().c_str(), error.hint().size()), nb::str(error.what()));
     PyErr_SetObject(made.type().ptr(), made.ptr());
   } catch (nb::python_error& e) {
     e.restore();

@@ -9,12 +9,13 @@
 #include "call.h"
 #include "errors.h"
 #include "options.h"
-#include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/effects.h"
+#include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/metadata.h"
 #include "weft/core/json/json.h"
 #include "weft/core/op/op_param.h"
 #include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 #include "weft/core/text/text.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
@@ -92,9 +93,7 @@ std::string TextOf(const Graph& g, bool full, bool origins, bool hidden) {
 }
 
 /// Types and shapes, kept in the graph. Handles are ids, and passes that only look keep those.
-void Infer(const SharedGraph& g) {
-  *g = ApplyPasses(Graph(*g), {"InferType", "InferShape"});
-}
+void Infer(const SharedGraph& g) { *g = ProvideTypes(Graph(*g)); }
 
 nb::object AttributeText(const Graph& g, const std::string& name) {
   const AttrType* type = FindAttrType(name);
@@ -115,9 +114,8 @@ nb::object AttributeText(const Graph& g, const std::string& name) {
     for (uint32_t i = 0; i < outputs; ++i) {
       const auto text = type->format(*it->second, id, i);
       if (!text) continue;
-      const nb::object key = type->scope == AttrScope::kNode
-                                 ? nb::object(nb::int_(id))
-                                 : nb::object(nb::make_tuple(id, i));
+      const nb::object key = type->scope == AttrScope::kNode ? nb::object(nb::int_(id))
+                                                             : nb::object(nb::make_tuple(id, i));
       rows[key] = nb::cast(*text);
     }
   }
@@ -127,20 +125,20 @@ nb::object AttributeText(const Graph& g, const std::string& name) {
 }  // namespace
 
 void BindGraph(nb::module_& m) {
-  nb::class_<Graph> graph(
-      m, "Graph", nb::is_weak_referenceable(),
-      "A graph of operators: nodes, entries and typed attributes.\n\n"
-      "    g = weft.Graph()\n"
-      "    a, b = g.input('a', 'f32', [8]), g.input('b', 'f32', [8])\n"
-      "    g.outputs = [(a + b) * a]\n\n"
-      "`str(g)` is its text form, which `Graph.parse` reads.");
+  nb::class_<Graph> graph(m, "Graph", nb::is_weak_referenceable(),
+                          "A graph of operators: nodes, entries and typed attributes.\n\n"
+                          "    g = weft.Graph()\n"
+                          "    a, b = g.input('a', 'f32', [8]), g.input('b', 'f32', [8])\n"
+                          "    g.outputs = [(a + b) * a]\n\n"
+                          "`str(g)` is its text form, which `Graph.parse` reads.");
   graph
-      .def("__init__",
-           [](Graph* self, const std::string& name) {
-             new (self) Graph();
-             if (!name.empty()) self->set_name(name);
-           },
-           "name"_a = "")
+      .def(
+          "__init__",
+          [](Graph* self, const std::string& name) {
+            new (self) Graph();
+            if (!name.empty()) self->set_name(name);
+          },
+          "name"_a = "")
       .def_static(
           "parse",
           [](const std::string& text, const std::string& source_name) {
@@ -164,14 +162,13 @@ void BindGraph(nb::module_& m) {
           "param",
           [](const SharedGraph& g, std::string name, nb::handle value, bool copy) {
             const Wanted wanted{{}, "parameter", &name};
-            const TensorPtr tensor =
-                copy ? ToOwnTensor(value, wanted) : ToTensor(value, wanted);
+            const TensorPtr tensor = copy ? ToOwnTensor(value, wanted) : ToTensor(value, wanted);
             return EntryOf(g, {g->AddParam(name, tensor), 0});
           },
           "name"_a, "value"_a, nb::kw_only(), "copy"_a = true,
           nb::sig("def param(self, name: str, value: ArrayLike, *, copy: bool = True) -> Entry"),
           "Adds a parameter: a variable with a value. Without `copy` it is a view of `value`, "
-          "which nobody may write to as long as the graph or anything made of it is used.")
+          "which may not be written to as long as the graph or anything made of it is used.")
       .def(
           "state",
           [](const SharedGraph& g, std::string name, nb::handle initial, nb::handle dtype,
@@ -189,16 +186,15 @@ void BindGraph(nb::module_& m) {
       .def(
           "constant",
           [](const SharedGraph& g, nb::handle value, std::string name, nb::handle dtype) {
-            return EntryOf(g, g->AddConstant(ToOwnTensor(value, {ToType(dtype), "constant", &name}),
-                                             name));
+            return EntryOf(
+                g, g->AddConstant(ToOwnTensor(value, {ToType(dtype), "constant", &name}), name));
           },
           "value"_a, "name"_a = "", "dtype"_a = nb::none(),
           nb::sig("def constant(self, value: ArrayLike, name: str = '', dtype: DTypeLike | None = "
                   "None) -> Entry"),
           "Adds a constant.")
       .def(
-          "node",
-          [](const SharedGraph& g, nb::handle key) { return FindNode(g, key); }, "key"_a,
+          "node", [](const SharedGraph& g, nb::handle key) { return FindNode(g, key); }, "key"_a,
           nb::sig("def node(self, key: int | str) -> Node"), "The node of that id or name.")
       // Looking.
       .def_prop_rw(
@@ -218,13 +214,14 @@ void BindGraph(nb::module_& m) {
           nb::for_setter(nb::sig("def outputs(self, value: Entry | typing.Sequence[Entry] | "
                                  "dict[str, Entry], /) -> None")),
           "Entries that a run gives, in order; a dict names them.")
-      .def_prop_rw("output_names", OutputNames,
-                   [](Graph& g, const std::vector<std::string>& names) {
-                     WEFT_CHECK(names.size() == g.outputs.size(), kApiMisuse,
-                                "{} names for {} outputs", names.size(), g.outputs.size());
-                     for (size_t i = 0; i < names.size(); ++i) g.SetOutputName(i, names[i]);
-                   },
-                   "Names of the outputs, by default those of their nodes.")
+      .def_prop_rw(
+          "output_names", OutputNames,
+          [](Graph& g, const std::vector<std::string>& names) {
+            WEFT_CHECK(names.size() == g.outputs.size(), kApiMisuse, "{} names for {} outputs",
+                       names.size(), g.outputs.size());
+            for (size_t i = 0; i < names.size(); ++i) g.SetOutputName(i, names[i]);
+          },
+          "Names of the outputs, by default those of their nodes.")
       .def_prop_ro(
           "nodes", [](const SharedGraph& g) { return NodesOf(g, g->TopoOrder()); },
           "What the outputs and effects need, producers first.")
@@ -265,8 +262,9 @@ void BindGraph(nb::module_& m) {
             return twin;
           },
           "handle"_a)
-      .def("infer", [](const SharedGraph& g) { Infer(g); },
-           "Infers dtypes and shapes of all entries, which they then tell.")
+      .def(
+          "infer", [](const SharedGraph& g) { Infer(g); },
+          "Infers dtypes and shapes of all entries, which they then tell.")
       .def_prop_ro(
           "attributes",
           [](const Graph& g) {
@@ -303,7 +301,8 @@ void BindGraph(nb::module_& m) {
                        node->num_inputs());
             g->SetInput(node, slot, entry ? EntriesIn(g, {*entry})[0] : NodeEntry());
           },
-          "node"_a, "slot"_a, "entry"_a.none(), "Makes input number `slot` of a node another entry.")
+          "node"_a, "slot"_a, "entry"_a.none(),
+          "Makes input number `slot` of a node another entry.")
       .def(
           "set_attr",
           [](const SharedGraph& g, const PyNode& n, const std::string& name, nb::handle value) {
@@ -330,18 +329,19 @@ void BindGraph(nb::module_& m) {
             g->Erase(n.node());
           },
           "node"_a, "Removes a node that nothing uses.")
-      .def("erase_dead", [](Graph& g) { return g.EraseDead(); },
-           "Removes what neither an output nor an effect needs; says how many nodes.")
-      .def("verify", [](const Graph& g) { VerifyGraph(g); },
-           "Raises where the graph's structure is wrong.")
-      // Forms.
       .def(
-          "to_text", TextOf, nb::kw_only(), "full"_a = false, "origins"_a = false,
-          "hidden"_a = false,
-          "The text form; `full` with the bytes of large tensors, `origins` with what nodes stand "
-          "for, `hidden` with attributes that are not shown otherwise.")
-      .def("to_json", [](const Graph& g) { return SaveJson(g); },
-           "The JSON form, tensors included.")
+          "erase_dead", [](Graph& g) { return g.EraseDead(); },
+          "Removes what neither an output nor an effect needs; says how many nodes.")
+      .def(
+          "verify", [](const Graph& g) { VerifyGraph(g); },
+          "Raises where the graph's structure is wrong.")
+      // Forms.
+      .def("to_text", TextOf, nb::kw_only(), "full"_a = false, "origins"_a = false,
+           "hidden"_a = false,
+           "The text form; `full` with the bytes of large tensors, `origins` with what nodes stand "
+           "for, `hidden` with attributes that are not shown otherwise.")
+      .def(
+          "to_json", [](const Graph& g) { return SaveJson(g); }, "The JSON form, tensors included.")
       .def_static(
           "from_json",
           [](const std::string& text, const std::string& source_name) {
@@ -350,11 +350,13 @@ void BindGraph(nb::module_& m) {
             return std::make_shared<Graph>(LoadJson(text, options));
           },
           "text"_a, "source_name"_a = "<json>", "A graph from its JSON form.")
-      .def("copy", [](const Graph& g) { return std::make_shared<Graph>(g); },
-           "A copy with the same node ids. Tensors are shared, since nothing writes to them.")
+      .def(
+          "copy", [](const Graph& g) { return std::make_shared<Graph>(g); },
+          "A copy with the same node ids. Tensors are shared, since nothing writes to them.")
       .def("__copy__", [](const Graph& g) { return std::make_shared<Graph>(g); })
-      .def("__deepcopy__",
-           [](const Graph& g, nb::handle) { return std::make_shared<Graph>(g); }, "memo"_a)
+      .def(
+          "__deepcopy__", [](const Graph& g, nb::handle) { return std::make_shared<Graph>(g); },
+          "memo"_a)
       .def("__str__", [](const Graph& g) { return TextOf(g, false, false, false); })
       .def("__repr__",
            [](const Graph& g) {
@@ -364,11 +366,12 @@ void BindGraph(nb::module_& m) {
                     std::to_string(g.inputs().size()) + " inputs, " +
                     std::to_string(g.outputs.size()) + " outputs>";
            })
-      .def("_repr_html_",
-           [](nb::handle_t<Graph> self) {
-             return nb::module_::import_("weft._html").attr("graph_html")(self);
-           },
-           nb::sig("def _repr_html_(self) -> str"))
+      .def(
+          "_repr_html_",
+          [](nb::handle_t<Graph> self) {
+            return nb::module_::import_("weft._html").attr("graph_html")(self);
+          },
+          nb::sig("def _repr_html_(self) -> str"))
       .def("__getstate__",
            [](const Graph& g) {
              const std::string json = SaveJson(g);

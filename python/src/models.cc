@@ -155,8 +155,8 @@ void BindModels(nb::module_& m) {
         const Graph copy(g);
         CancelToken token;
         if (path.is_none()) {
-          const std::string bytes = WithoutGil(
-              token, Threads::kNone, [&] { return ExportOnnxBytes(copy, options); });
+          const std::string bytes =
+              WithoutGil(token, Threads::kNone, [&] { return ExportOnnxBytes(copy, options); });
           return nb::bytes(bytes.data(), bytes.size());
         }
         const std::string file = ToPath(path);

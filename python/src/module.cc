@@ -34,11 +34,11 @@ NB_MODULE(_weft, m) {
   BindPlugins(m);
   m.attr("version") = weft_version();
   m.attr("abi_id") = weft::AbiId();
-  m.def("default_limits", [] { return weft::Limits().ToString(); },
-        "Bounds on what one request may cost, as text.");
   m.def(
-      "dtype_of",
-      [](nb::handle dtype) { return std::string(weft::DTypeName(ToDType(dtype))); },
+      "default_limits", [] { return weft::Limits().ToString(); },
+      "Bounds on what one request may cost, as text.");
+  m.def(
+      "dtype_of", [](nb::handle dtype) { return std::string(weft::DTypeName(ToDType(dtype))); },
       nb::arg("dtype"), nb::sig("def dtype_of(dtype: DTypeLike) -> str"),
       "Weft's name of a dtype: 'f32' of 'float32', numpy.float32, torch.float32 ...");
   m.def(

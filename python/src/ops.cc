@@ -126,10 +126,15 @@ void BindOps(nb::module_& m) {
     for (const Op* op : Op::List()) names.push_back(op->name);
     return names;
   });
-  m.def("_describe_op", DescribeOp, "name"_a, nb::sig("def _describe_op(name: str) -> dict[str, typing.Any]"));
-  m.def("_make_node", [](const std::string& op, const nb::args& inputs, const nb::kwargs& attrs) {
-    return MakeOpNode(op, inputs, attrs);
-  }, nb::sig("def _make_node(op: str, /, *inputs: Operand | None, **attributes: typing.Any) -> typing.Any"));
+  m.def("_describe_op", DescribeOp, "name"_a,
+        nb::sig("def _describe_op(name: str) -> dict[str, typing.Any]"));
+  m.def(
+      "_make_node",
+      [](const std::string& op, const nb::args& inputs, const nb::kwargs& attrs) {
+        return MakeOpNode(op, inputs, attrs);
+      },
+      nb::sig("def _make_node(op: str, /, *inputs: Operand | None, **attributes: typing.Any) -> "
+              "typing.Any"));
 }
 
 }  // namespace weft::python

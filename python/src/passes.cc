@@ -36,10 +36,10 @@ class Callback {
   std::shared_ptr<nb::object> f_;
 };
 
-SharedGraph Apply(const Graph& graph, nb::handle pipeline, const std::string& target, bool strict,
-                  bool verify, nb::handle checks, nb::handle limits, int64_t fuel,
-                  std::vector<std::string> skip, nb::handle dump_dir, nb::handle records,
-                  nb::handle on_pass, nb::handle reproducer) {
+SharedGraph ApplyPipeline(const Graph& graph, nb::handle pipeline, const std::string& target,
+                          bool strict, bool verify, nb::handle checks, nb::handle limits,
+                          int64_t fuel, std::vector<std::string> skip, nb::handle dump_dir,
+                          nb::handle records, nb::handle on_pass, nb::handle reproducer) {
   const Pipeline passes = ToPipeline(pipeline);
   PassOptions options;
   options.target = target;
@@ -61,9 +61,9 @@ SharedGraph Apply(const Graph& graph, nb::handle pipeline, const std::string& ta
     for (const PassRecord& r : made) list.append(r);
   };
   try {
-    SharedGraph result = std::make_shared<Graph>(WithoutGil(
-        options.cancel, Threads::kNone,
-        [&] { return ApplyPasses(std::move(copy), passes, options); }));
+    SharedGraph result = std::make_shared<Graph>(WithoutGil(options.cancel, Threads::kNone, [&] {
+      return ApplyPasses(std::move(copy), passes, options);
+    }));
     append();
     return result;
   } catch (const Error&) {
@@ -102,9 +102,10 @@ void BindPasses(nb::module_& m) {
   nb::class_<PassRecord>(m, "PassRecord", "One pass that was applied.")
       .def_ro("number", &PassRecord::number, "Its place among all applications, from 1.")
       .def_ro("name", &PassRecord::name)
-      .def_prop_ro("asked", [](const PassRecord& r) { return r.trigger == Trigger::kAsked; },
-                   "False: it ran because another one depends on what it provides.")
-      .def_ro("reason", &PassRecord::reason, "Why it ran, where nobody had asked for it.")
+      .def_prop_ro(
+          "asked", [](const PassRecord& r) { return r.trigger == Trigger::kAsked; },
+          "False: it ran because another one depends on what it provides.")
+      .def_ro("reason", &PassRecord::reason, "Why it ran, where it was not asked for.")
       .def_ro("seconds", &PassRecord::seconds)
       .def_ro("nodes_before", &PassRecord::nodes_before)
       .def_ro("nodes_after", &PassRecord::nodes_after)
@@ -115,29 +116,28 @@ void BindPasses(nb::module_& m) {
       .def_ro("faults", &PassRecord::faults)
       .def("__repr__", [](const PassRecord& r) {
         return "<PassRecord " + std::to_string(r.number) + " " + r.name + ": " +
-               std::to_string(r.nodes_before) + " -> " + std::to_string(r.nodes_after) +
-               " nodes>";
+               std::to_string(r.nodes_before) + " -> " + std::to_string(r.nodes_after) + " nodes>";
       });
-  m.def(
-      "apply_passes", Apply, "graph"_a, "pipeline"_a, nb::kw_only(), "target"_a = "cpu",
-      "strict"_a = false, "verify"_a = true, "checks"_a = nb::none(), "limits"_a = nb::none(),
-      "fuel"_a = -1, "skip"_a = std::vector<std::string>(), "dump_dir"_a = nb::none(),
-      "records"_a = nb::none(), "on_pass"_a = nb::none(), "reproducer"_a = nb::none(),
-      nb::sig("def apply_passes(graph: Graph, pipeline: PipelineLike, *, target: str = 'cpu', "
-              "strict: bool = False, verify: bool = True, checks: str | typing.Iterable[str] | "
-              "None = None, limits: LimitsLike | None = None, fuel: int = -1, skip: "
-              "typing.Sequence[str] = (), dump_dir: PathLike | None = None, records: "
-              "list[PassRecord] | None = None, on_pass: typing.Callable[[PassRecord], object] | "
-              "None = None, reproducer: PathLike | None = None) -> Graph"),
-      "Applies passes in order and gives the graph they leave; `graph` stays as it is, and so do "
-      "its handles (`result.at(handle)` gives the twin of one whose node is still there).\n\n"
-      "`pipeline` is text, 'Simplify,Fusion{max_ops=64}', the name of a pipeline ('-O2'), or a "
-      "list of names and of (name, options). What a pass depends on runs before it, unless "
-      "`strict`. `records` is a list that gets a PassRecord of each pass, `on_pass` is called "
-      "with each. `checks` names claims that are checked: 'all', 'preserved', 'changed', "
-      "'deterministic', 'equivalent'. `fuel` bounds the rewrites, `skip` leaves passes out "
-      "('Fusion', or one application 'Fusion#2'), `dump_dir` gets a text file after each change, "
-      "`reproducer` a file where a pass fails.");
+  m.def("apply_passes", ApplyPipeline, "graph"_a, "pipeline"_a, nb::kw_only(),
+        "target"_a = PassOptions().target.name(), "strict"_a = false, "verify"_a = true,
+        "checks"_a = nb::none(), "limits"_a = nb::none(), "fuel"_a = -1,
+        "skip"_a = std::vector<std::string>(), "dump_dir"_a = nb::none(), "records"_a = nb::none(),
+        "on_pass"_a = nb::none(), "reproducer"_a = nb::none(),
+        nb::sig("def apply_passes(graph: Graph, pipeline: PipelineLike, *, target: str = 'cpu', "
+                "strict: bool = False, verify: bool = True, checks: str | typing.Iterable[str] | "
+                "None = None, limits: LimitsLike | None = None, fuel: int = -1, skip: "
+                "typing.Sequence[str] = (), dump_dir: PathLike | None = None, records: "
+                "list[PassRecord] | None = None, on_pass: typing.Callable[[PassRecord], object] | "
+                "None = None, reproducer: PathLike | None = None) -> Graph"),
+        "Applies passes in order and gives the graph they leave; `graph` stays as it is, and so do "
+        "its handles (`result.at(handle)` gives the twin of one whose node is still there).\n\n"
+        "`pipeline` is text, 'Simplify,Fusion{max_ops=64}', the name of a pipeline ('-O2'), or a "
+        "list of names and of (name, options). What a pass depends on runs before it, unless "
+        "`strict`. `records` is a list that gets a PassRecord of each pass, `on_pass` is called "
+        "with each. `checks` names claims that are checked: 'all', 'preserved', 'changed', "
+        "'deterministic', 'equivalent'. `fuel` bounds the rewrites, `skip` leaves passes out "
+        "('Fusion', or one application 'Fusion#2'), `dump_dir` gets a text file after each change, "
+        "`reproducer` a file where a pass fails.");
   m.def(
       "resolve_pipeline",
       [](const Graph& g, nb::handle pipeline, const std::string& target) {
@@ -145,7 +145,7 @@ void BindPasses(nb::module_& m) {
         options.target = target;
         return ResolvePipeline(g, ToPipeline(pipeline), options).ToString();
       },
-      "graph"_a, "pipeline"_a, nb::kw_only(), "target"_a = "cpu",
+      "graph"_a, "pipeline"_a, nb::kw_only(), "target"_a = PassOptions().target.name(),
       nb::sig("def resolve_pipeline(graph: Graph, pipeline: PipelineLike, *, target: str = 'cpu') "
               "-> str"),
       "The pipeline as text with everything that would run for what its passes depend on.");
@@ -159,16 +159,22 @@ void BindPasses(nb::module_& m) {
     }
     return passes;
   });
-  m.def("standard_pipeline", [](bool fusion) {
-    PipelineOptions options;
-    options.fusion = fusion;
-    return StandardPipeline(options).ToString();
-  }, nb::kw_only(), "fusion"_a = true, "What a compilation applies, as text.");
-  m.def("_list_passes", [] {
-    nb::list list;
-    for (const PassEntry* p : PassEntry::List()) list.append(DescribePass(*p));
-    return list;
-  }, nb::sig("def _list_passes() -> list[dict[str, typing.Any]]"));
+  m.def(
+      "standard_pipeline",
+      [](bool fusion) {
+        PipelineOptions options;
+        options.fusion = fusion;
+        return StandardPipeline(options).ToString();
+      },
+      nb::kw_only(), "fusion"_a = true, "What a compilation applies, as text.");
+  m.def(
+      "_list_passes",
+      [] {
+        nb::list list;
+        for (const PassEntry* p : PassEntry::List()) list.append(DescribePass(*p));
+        return list;
+      },
+      nb::sig("def _list_passes() -> list[dict[str, typing.Any]]"));
 }
 
 }  // namespace weft::python

@@ -41,7 +41,8 @@ void BindPlugins(nb::module_& m) {
       nb::sig("def load_plugin(path: PathLike, *, trial: bool = True) -> PluginInfo"),
       "Loads a plugin, once; `trial`: in a child process first, so that one that crashes ends "
       "that. It runs its code: load only what you trust.");
-  m.def("loaded_plugins", [] { return LoadedPlugins(); }, "In the order of loading.");
+  m.def(
+      "loaded_plugins", [] { return LoadedPlugins(); }, "In the order of loading.");
 }
 
 }  // namespace weft::python

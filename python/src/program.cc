@@ -49,8 +49,8 @@ SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::h
   return Make(options.passes.cancel, [&] { return Compile(std::move(copy), options); });
 }
 
-SharedProgram Load(nb::handle program, const std::string& backend, int threads, nb::handle limits,
-                   bool tune, bool tf32) {
+SharedProgram LoadAnyProgram(nb::handle program, const std::string& backend, int threads,
+                             nb::handle limits, bool tune, bool tf32) {
   LoadOptions options;
   options.backend = backend;
   options.threads = threads;
@@ -70,8 +70,7 @@ SharedProgram Load(nb::handle program, const std::string& backend, int threads, 
 
 nb::bytes BytesOf(const Program& program) {
   CancelToken token;
-  const std::string bytes =
-      WithoutGil(token, Threads::kNone, [&] { return PackProgram(program); });
+  const std::string bytes = WithoutGil(token, Threads::kNone, [&] { return PackProgram(program); });
   return nb::bytes(bytes.data(), bytes.size());
 }
 
@@ -108,10 +107,12 @@ nb::dict Samples(const Program& program, const std::map<std::string, int64_t>& b
 void BindProgram(nb::module_& m) {
   nb::class_<IoSpec>(m, "IoSpec", "Name, type and symbolic shape of an input or output.")
       .def_ro("name", &IoSpec::name)
-      .def_prop_ro("dtype", [](const IoSpec& s) { return TypeObject(s.type()); },
-                   nb::sig("def dtype(self) -> str | None"), "'f32', 'seq(f32)' ...")
-      .def_prop_ro("shape", [](const IoSpec& s) { return ShapeObject(s.shape); },
-                   nb::sig("def shape(self) -> tuple[int | str | None, ...] | None"))
+      .def_prop_ro(
+          "dtype", [](const IoSpec& s) { return TypeObject(s.type()); },
+          nb::sig("def dtype(self) -> str | None"), "'f32', 'seq(f32)' ...")
+      .def_prop_ro(
+          "shape", [](const IoSpec& s) { return ShapeObject(s.shape); },
+          nb::sig("def shape(self) -> tuple[int | str | None, ...] | None"))
       .def("__repr__", [](const IoSpec& s) {
         std::string text = "<IoSpec '" + s.name + "' " + s.type().ToString();
         if (s.shape.has_rank()) text += s.shape.ToString();
@@ -125,13 +126,16 @@ void BindProgram(nb::module_& m) {
                    "State variables, whose contents are in the session's store.")
       .def_prop_ro("writes_variables", &Program::writes_variables)
       .def_prop_ro("backend", &Program::backend)
-      .def_prop_ro("graph", [](const Program& p) { return std::make_shared<Graph>(p.graph()); },
-                   "A copy of the graph after the passes.")
-      .def_prop_ro("stats", [](const Program& p) { return Described(p.stats()); },
-                   nb::sig("def stats(self) -> dict[str, typing.Any]"),
-                   "How many kernels, library calls, steps on the host ...")
-      .def_prop_ro("passes", [](const Program& p) { return p.stats().passes; },
-                   "Records of the passes that made it.")
+      .def_prop_ro(
+          "graph", [](const Program& p) { return std::make_shared<Graph>(p.graph()); },
+          "A copy of the graph after the passes.")
+      .def_prop_ro(
+          "stats", [](const Program& p) { return Described(p.stats()); },
+          nb::sig("def stats(self) -> dict[str, typing.Any]"),
+          "How many kernels, library calls, steps on the host ...")
+      .def_prop_ro(
+          "passes", [](const Program& p) { return p.stats().passes; },
+          "Records of the passes that made it.")
       .def(
           "save",
           [](const Program& p, nb::handle path) {
@@ -146,17 +150,19 @@ void BindProgram(nb::module_& m) {
            nb::sig("def sample_inputs(self, bind: typing.Mapping[str, int] = ..., seed: int = 1) "
                    "-> dict[str, typing.Any]"),
            "Random inputs by name, at values of the symbols of their shapes (1 where not given).")
-      .def("_repr_html_",
-           [](nb::handle_t<Program> self) {
-             return nb::module_::import_("weft._html").attr("program_html")(self);
-           },
-           nb::sig("def _repr_html_(self) -> str"))
-      .def("__reduce__",
-           [](const Program& p) {
-             return nb::make_tuple(nb::module_::import_("weft._pickle").attr("program"),
-                                   nb::make_tuple(BytesOf(p)));
-           },
-           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def(
+          "_repr_html_",
+          [](nb::handle_t<Program> self) {
+            return nb::module_::import_("weft._html").attr("program_html")(self);
+          },
+          nb::sig("def _repr_html_(self) -> str"))
+      .def(
+          "__reduce__",
+          [](const Program& p) {
+            return nb::make_tuple(nb::module_::import_("weft._pickle").attr("program"),
+                                  nb::make_tuple(BytesOf(p)));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const Program& p) {
         return "<Program on " + p.backend() + ": " + std::to_string(p.stats().kernels) +
                " kernels, " + std::to_string(p.stats().library_calls) + " library calls>";
@@ -170,8 +176,8 @@ void BindProgram(nb::module_& m) {
                 "False, limits: LimitsLike | None = None, strict: bool = False, checks: str | "
                 "typing.Iterable[str] | None = None, dump_dir: PathLike | None = None) -> "
                 "Program"));
-  m.def("load_program", Load, "program"_a, nb::kw_only(), "backend"_a = "", "threads"_a = 0,
-        "limits"_a = nb::none(), "tune"_a = false, "tf32"_a = false,
+  m.def("load_program", LoadAnyProgram, "program"_a, nb::kw_only(), "backend"_a = "",
+        "threads"_a = 0, "limits"_a = nb::none(), "tune"_a = false, "tf32"_a = false,
         nb::sig("def load_program(program: PathLike | bytes, *, backend: str = '', threads: int = "
                 "0, limits: LimitsLike | None = None, tune: bool = False, tf32: bool = False) -> "
                 "Program"),

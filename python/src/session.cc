@@ -62,9 +62,8 @@ using Results = std::vector<std::shared_ptr<Tensor>>;
   std::vector<std::string> names;
   for (const IoSpec& s : specs) names.push_back(s.name);
   const std::string near = DidYouMean(name, names);
-  ThrowError(ErrorCode::kBadBinding,
-             "the program has no " + std::string(what) + " '" + name + "'", "",
-             near.empty() ? "it has: " + Join(names, ", ") : near);
+  ThrowError(ErrorCode::kBadBinding, "the program has no " + std::string(what) + " '" + name + "'",
+             "", near.empty() ? "it has: " + Join(names, ", ") : near);
 }
 
 size_t IndexOf(const std::vector<IoSpec>& specs, nb::handle key, const char* what) {
@@ -162,7 +161,7 @@ nb::object ListOf(const Results& results, const Bound* bound, As as) {
   return held;
 }
 
-nb::object Run(PySession& s, const nb::args& given, nb::handle out, nb::handle as_name) {
+nb::object RunSession(PySession& s, const nb::args& given, nb::handle out, nb::handle as_name) {
   const As as = ToAs(as_name);
   const Use use(s);
   const std::vector<TensorPtr> inputs = InputsOf(*s.program, given);
@@ -172,8 +171,7 @@ nb::object Run(PySession& s, const nb::args& given, nb::handle out, nb::handle a
     return ListOf(results, nullptr, as);
   }
   const Bound bound = BoundOf(*s.program, out);
-  WithoutGil(s.token, Threads::kTeam,
-             [&] { results = s.session.RunBound(inputs, bound.tensors); });
+  WithoutGil(s.token, Threads::kTeam, [&] { results = s.session.RunBound(inputs, bound.tensors); });
   return ListOf(results, &bound, as);
 }
 
@@ -184,7 +182,7 @@ struct PyPending {
   std::optional<PendingRun> run;
 };
 
-nb::object Wait(PyPending& p, nb::handle as_name) {
+nb::object WaitFor(PyPending& p, nb::handle as_name) {
   const As as = ToAs(as_name);
   WEFT_CHECK(p.run, kApiMisuse, "the results of this run have been taken");
   const Use use(*p.session);
@@ -221,7 +219,7 @@ void BindSession(nb::module_& m) {
       });
   nb::class_<PyPending>(m, "PendingRun", "A run that `Session.start` has begun.")
       .def_prop_ro("ready", [](const PyPending& p) { return !p.run || p.run->ready(); })
-      .def("wait", Wait, nb::kw_only(), "results"_a = nb::none(),
+      .def("wait", WaitFor, nb::kw_only(), "results"_a = nb::none(),
            nb::sig("def wait(self, *, results: str | None = None) -> list[typing.Any]"),
            "Waits for the results and gives them. To be called once.");
   nb::class_<PySession>(
@@ -232,7 +230,7 @@ void BindSession(nb::module_& m) {
            "store"_a.none() = nb::none())
       .def_prop_ro("program", [](const PySession& s) { return s.program; })
       .def_prop_ro("store", [](const PySession& s) { return s.session.store(); })
-      .def("run", Run, "inputs"_a, "out"_a = nb::none(), "results"_a = nb::none(),
+      .def("run", RunSession, "inputs"_a, "out"_a = nb::none(), "results"_a = nb::none(),
            nb::sig("def run(self, *inputs: typing.Any, out: typing.Any = None, results: str | "
                    "None = None) -> list[typing.Any]"),
            "Runs the program: inputs in the order of `program.inputs`, or one dict by name. Gives "
@@ -247,9 +245,9 @@ void BindSession(nb::module_& m) {
             auto& s = nb::cast<PySession&>(self);
             const Use use(s);
             const std::vector<TensorPtr> inputs = InputsOf(*s.program, given);
-            return PyPending{&s, nb::borrow(self),
-                             WithoutGil(s.token, Threads::kTeam,
-                                        [&] { return s.session.Start(inputs); })};
+            return PyPending{&s, nb::borrow(self), WithoutGil(s.token, Threads::kTeam, [&] {
+                               return s.session.Start(inputs);
+                             })};
           },
           "inputs"_a, nb::sig("def start(self, *inputs: typing.Any) -> PendingRun"),
           "Begins a run and returns at once, where the program runs on a device; elsewhere the run "
@@ -257,15 +255,19 @@ void BindSession(nb::module_& m) {
       .def("profile", Profile, "inputs"_a,
            nb::sig("def profile(self, *inputs: typing.Any) -> list[StepTime]"),
            "Runs the program and times every step.")
-      .def("cancel", [](PySession& s) { s.token.Cancel(); },
-           "Ends the run that is under way in another thread: it raises weft.CancelledError there. "
-           "The session stays good.")
-      .def_prop_ro("arena_bytes", [](const PySession& s) { return s.session.arena_bytes(); },
-                   "What the last run took for intermediate results.")
-      .def_prop_ro("live_bytes", [](const PySession& s) { return s.session.live_bytes(); },
-                   "The most of it that is needed at once.")
-      .def_prop_ro("bytes_moved", [](const PySession& s) { return s.session.bytes_moved(); },
-                   "What kernels and library calls read and write in one run.")
+      .def(
+          "cancel", [](PySession& s) { s.token.Cancel(); },
+          "Ends the run that is under way in another thread: it raises weft.CancelledError there. "
+          "The session stays good.")
+      .def_prop_ro(
+          "arena_bytes", [](const PySession& s) { return s.session.arena_bytes(); },
+          "What the last run took for intermediate results.")
+      .def_prop_ro(
+          "live_bytes", [](const PySession& s) { return s.session.live_bytes(); },
+          "The most of it that is needed at once.")
+      .def_prop_ro(
+          "bytes_moved", [](const PySession& s) { return s.session.bytes_moved(); },
+          "What kernels and library calls read and write in one run.")
       .def("__repr__", [](const PySession& s) {
         return "<Session of " + std::to_string(s.program->inputs().size()) + " inputs, " +
                std::to_string(s.program->outputs().size()) + " outputs>";

@@ -1,12 +1,11 @@
 /// store.cc: VariableStore, a mapping from names to arrays.
 #include <nanobind/stl/map.h>
 
-#include "weft/runtime/session/variable_store.h"
-
 #include "arrays.h"
 #include "call.h"
 #include "graph.h"
 #include "options.h"
+#include "weft/runtime/session/variable_store.h"
 #include "weft/support/check.h"
 
 namespace nb = nanobind;
@@ -38,25 +37,28 @@ void BindStore(nb::module_& m) {
       "gives and takes are copies.")
       .def(nb::init<>())
       .def("__len__", [](const VariableStore& s) { return s.Names().size(); })
-      .def("__contains__",
-           [](const VariableStore& s, nb::handle name) {
-             return PyUnicode_Check(name.ptr()) && s.Has(nb::cast<std::string>(name));
-           },
-           nb::sig("def __contains__(self, name: object, /) -> bool"))
-      .def("__iter__",
-           [](const VariableStore& s) { return nb::cast(s.Names()).attr("__iter__")(); },
-           nb::sig("def __iter__(self) -> typing.Iterator[str]"))
-      .def("__getitem__",
-           [](const VariableStore& s, const std::string& name) {
-             return ToArray(Unlocked([&] { return s.Get(name); }), true);
-           },
-           nb::sig("def __getitem__(self, name: str, /) -> typing.Any"))
-      .def("__setitem__",
-           [](VariableStore& s, const std::string& name, nb::handle value) {
-             const TensorPtr tensor = ToTensor(value, {{}, "variable", &name});
-             Unlocked([&] { s.Set(name, tensor); });
-           },
-           nb::sig("def __setitem__(self, name: str, value: ArrayLike, /) -> None"))
+      .def(
+          "__contains__",
+          [](const VariableStore& s, nb::handle name) {
+            return PyUnicode_Check(name.ptr()) && s.Has(nb::cast<std::string>(name));
+          },
+          nb::sig("def __contains__(self, name: object, /) -> bool"))
+      .def(
+          "__iter__", [](const VariableStore& s) { return nb::cast(s.Names()).attr("__iter__")(); },
+          nb::sig("def __iter__(self) -> typing.Iterator[str]"))
+      .def(
+          "__getitem__",
+          [](const VariableStore& s, const std::string& name) {
+            return ToArray(Unlocked([&] { return s.Get(name); }), true);
+          },
+          nb::sig("def __getitem__(self, name: str, /) -> typing.Any"))
+      .def(
+          "__setitem__",
+          [](VariableStore& s, const std::string& name, nb::handle value) {
+            const TensorPtr tensor = ToTensor(value, {{}, "variable", &name});
+            Unlocked([&] { s.Set(name, tensor); });
+          },
+          nb::sig("def __setitem__(self, name: str, value: ArrayLike, /) -> None"))
       .def("__delitem__",
            [](VariableStore& s, const std::string& name) {
              if (!Unlocked([&] { return s.Erase(name); })) (void)s.Get(name);  // raises

@@ -1,4 +1,6 @@
 /// tensor.cc: the class Tensor: what has no numpy dtype, and what is shared without a copy.
+#include <dlpack/dlpack.h>
+
 #include "arrays.h"
 #include "errors.h"
 #include "graph.h"
@@ -7,8 +9,6 @@
 #include "weft/onnx/export.h"
 #include "weft/onnx/import.h"
 #include "weft/support/check.h"
-
-#include <dlpack/dlpack.h>
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -41,9 +41,8 @@ nb::object DimsObject(const Tensor& t) {
 nb::object ArrayOf(const std::shared_ptr<Tensor>& t) {
   nb::object array = ToArray(t, true);
   if (nb::isinstance<Tensor>(array))
-    ThrowError(ErrorCode::kUnsupported,
-               "numpy has no dtype " + std::string(DTypeName(t->dtype())), "",
-               "install ml_dtypes");
+    ThrowError(ErrorCode::kUnsupported, "numpy has no dtype " + std::string(DTypeName(t->dtype())),
+               "", "install ml_dtypes");
   return array;
 }
 
@@ -74,10 +73,12 @@ void BindTensor(nb::module_& m) {
           nb::sig("def empty(shape: int | typing.Iterable[int], dtype: DTypeLike = 'f32') -> "
                   "Tensor"),
           "Zero-filled, for `out=`.")
-      .def_prop_ro("dtype", [](const Tensor& t) { return t.type().ToString(); }, "'f32' ...")
+      .def_prop_ro(
+          "dtype", [](const Tensor& t) { return t.type().ToString(); }, "'f32' ...")
       .def_prop_ro("shape", DimsObject, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro("ndim", [](const Tensor& t) { return t.rank(); })
-      .def_prop_ro("size", [](const Tensor& t) { return t.num_elements(); }, "How many elements.")
+      .def_prop_ro(
+          "size", [](const Tensor& t) { return t.num_elements(); }, "How many elements.")
       .def_prop_ro("nbytes", [](const Tensor& t) { return t.num_bytes(); })
       .def("numpy", ArrayOf, nb::sig("def numpy(self) -> typing.Any"),
            "An array over the same memory (for dtypes below 8 bits, of a copy).")
@@ -96,37 +97,43 @@ void BindTensor(nb::module_& m) {
           "__dlpack__",
           [](const std::shared_ptr<Tensor>& t, const nb::kwargs&) { return DLPackOf(t); },
           nb::sig("def __dlpack__(self, **options: typing.Any) -> typing.Any"))
-      .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(int(kDLCPU), 0); },
-           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
-      .def("tolist", [](const std::shared_ptr<Tensor>& t) { return ArrayOf(t).attr("tolist")(); },
-           nb::sig("def tolist(self) -> typing.Any"))
-      .def("item", [](const std::shared_ptr<Tensor>& t) { return ArrayOf(t).attr("item")(); },
-           nb::sig("def item(self) -> typing.Any"))
+      .def(
+          "__dlpack_device__", [](const Tensor&) { return nb::make_tuple(int(kDLCPU), 0); },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
+      .def(
+          "tolist", [](const std::shared_ptr<Tensor>& t) { return ArrayOf(t).attr("tolist")(); },
+          nb::sig("def tolist(self) -> typing.Any"))
+      .def(
+          "item", [](const std::shared_ptr<Tensor>& t) { return ArrayOf(t).attr("item")(); },
+          nb::sig("def item(self) -> typing.Any"))
       .def("__len__",
            [](const Tensor& t) {
              if (t.rank() == 0)
                ThrowError(ErrorCode::kTypeMismatch, "a tensor of rank 0 has no length");
              return t.dims()[0];
            })
-      .def("__eq__",
-           [](const Tensor& a, nb::handle b) {
-             std::shared_ptr<Tensor> other;
-             return nb::try_cast(b, other) && other && a.Equals(*other);
-           },
-           nb::sig("def __eq__(self, other: object, /) -> bool"),
-           "Same dtype, shape and bytes.")
+      .def(
+          "__eq__",
+          [](const Tensor& a, nb::handle b) {
+            std::shared_ptr<Tensor> other;
+            return nb::try_cast(b, other) && other && a.Equals(*other);
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"), "Same dtype, shape and bytes.")
       .def("__hash__", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(&t) >> 4; })
-      .def("__repr__", [](const Tensor& t) {
-        return "<Tensor " + t.type().ToString() + Shape::OfInts(t.dims()).ToString() + ">";
-      })
-      .def("__reduce__", [](const std::shared_ptr<Tensor>& t) {
-        const std::string proto = FormatValueProto(*t, "");
-        return nb::make_tuple(nb::module_::import_("weft._pickle").attr("tensor"),
-                              nb::make_tuple(nb::bytes(proto.data(), proto.size())));
-      }, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+      .def("__repr__",
+           [](const Tensor& t) {
+             return "<Tensor " + t.type().ToString() + Shape::OfInts(t.dims()).ToString() + ">";
+           })
+      .def(
+          "__reduce__",
+          [](const std::shared_ptr<Tensor>& t) {
+            const std::string proto = FormatValueProto(*t, "");
+            return nb::make_tuple(nb::module_::import_("weft._pickle").attr("tensor"),
+                                  nb::make_tuple(nb::bytes(proto.data(), proto.size())));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
   m.def("_tensor_from_proto", [](const nb::bytes& bytes) {
-    return std::const_pointer_cast<Tensor>(
-        ReadTensorProtoBytes({bytes.c_str(), bytes.size()}));
+    return std::const_pointer_cast<Tensor>(ReadTensorProtoBytes({bytes.c_str(), bytes.size()}));
   });
 }
 

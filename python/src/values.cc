@@ -103,8 +103,7 @@ AttrValue ToAttrValue(nb::handle object, const std::string& type, const std::str
   if (const auto i = AsInt(object)) return AttrValue(*i);
   if (const auto f = AsDouble(object)) return AttrValue(*f);
   if (nb::hasattr(object, "__array__") || nb::hasattr(object, "__dlpack__")) {
-    if (type == "ints" || type == "floats")
-      return ToAttrValue(object.attr("tolist")(), type, name);
+    if (type == "ints" || type == "floats") return ToAttrValue(object.attr("tolist")(), type, name);
     return AttrValue(ToOwnTensor(object, {{}, "attribute", &name}));
   }
   ThrowAttribute(name, "a " + TypeNameOf(object) + " is not a value of an attribute");
