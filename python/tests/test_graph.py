@@ -46,7 +46,7 @@ class GraphTest(unittest.TestCase):
         self.assertEqual(x, g.inputs[0])
         self.assertEqual(len({x, g.inputs[0]}), 1)
         with self.assertRaises(TypeError):
-            x + "text"  # type: ignore[operator]
+            x + object()  # type: ignore[operator]
 
     def test_operators_of_the_registry(self) -> None:
         g = weft.Graph()

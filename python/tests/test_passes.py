@@ -11,13 +11,15 @@ import numpy as np
 from common import example, floats, session_of
 
 import weft
+from weft._types import PipelineLike
 
 
 class PassesTest(unittest.TestCase):
     def test_pipelines(self) -> None:
         g = example()
         text = str(g)
-        for pipeline in ("Simplify,Fusion{max_ops=64}", ["Simplify", ("Fusion", {"max_ops": 64})], ["Fusion"]):
+        pipelines: list[PipelineLike] = ["Simplify,Fusion{max_ops=64}", ["Simplify", ("Fusion", {"max_ops": 64})], ["Fusion"]]
+        for pipeline in pipelines:
             fused = weft.apply_passes(g, pipeline)
             self.assertEqual([n.op for n in fused.nodes if n.op], ["weft::Fused"])
         self.assertEqual(str(g), text)
@@ -167,7 +169,7 @@ class ModelTest(unittest.TestCase):
         with self.assertRaises(weft.ModelError):
             weft.load(b"no model")
         with self.assertRaises(TypeError):
-            weft.load(3)  # type: ignore[call-overload, arg-type]
+            weft.load(3)  # type: ignore[arg-type]
 
     def test_model_protos(self) -> None:
         try:
