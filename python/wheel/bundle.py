@@ -14,6 +14,9 @@ import sys
 
 # What every system with glibc has (PEP 600).
 EVERYWHERE = re.compile(r"^(lib(c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|z)\.so\.|ld-linux)")
+# Parts that would take the wheel beyond 32 MiB, with what they bring along: decoders of images (Pillow has them) and protobuf's
+# text form (the package onnx has it). What asks for one is told that it is not there.
+LEFT_OUT = {"libweft_image.so", "libweft_textproto.so"}
 NEEDED = re.compile(r"^\s*(\S+) => (\S+)", re.M)
 
 
@@ -29,6 +32,7 @@ def main() -> None:
     [library] = [p for p in prefix.rglob("libweft.so.*") if p.is_file() and not p.is_symlink()]
     soname = subprocess.run([patchelf, "--print-soname", str(library)], capture_output=True, text=True, check=True).stdout.strip()
     parts = sorted((library.parent / "weft").glob("*.so"))
+    parts = [p for p in parts if p.name not in LEFT_OUT]
     command = prefix / "bin/weft"
     places = {library: out / "_lib" / soname, command: out / "bin/weft"}
     places.update({p: out / "_lib/weft" / p.name for p in parts})
