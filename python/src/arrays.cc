@@ -13,6 +13,7 @@
 #include "dlpack_exchange.h"
 #include "errors.h"
 #include "weft/core/tensor/dlpack.h"
+#include "weft/core/tensor/strided.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 
@@ -242,7 +243,10 @@ TensorPtr TensorOfArray(PyArrayObject* array, const Wanted& wanted) {
     return TensorOfArray(reinterpret_cast<PyArrayObject*>(copy.ptr()), wanted);
   }
   if (IsPacked(dtype)) return PackedOf(array, dtype);
-  return ViewOf(reinterpret_cast<PyObject*>(array), dtype, DimsOf(array), PyArray_DATA(array));
+  std::shared_ptr<Tensor> view =
+      ViewOf(reinterpret_cast<PyObject*>(array), dtype, DimsOf(array), PyArray_DATA(array));
+  if (!PyArray_ISWRITEABLE(array)) view->set_read_only();
+  return view;
 }
 
 // ---- DLPack ----
@@ -299,59 +303,39 @@ std::optional<DType> DTypeOfDLPack(dlpack::DataType t) {
   return std::nullopt;
 }
 
-bool IsCompact(const dlpack::View& view) {
-  int64_t expected = 1;
-  bool compact = true;
-  for (int d = view.ndim - 1; d >= 0; --d) {
-    if (view.shape[d] == 0) return true;
-    if (view.strides && view.shape[d] != 1) compact = compact && view.strides[d] == expected;
-    expected *= view.shape[d];
-  }
-  return compact;
-}
-
-/// Elements of a view in any order of memory, row by row.
-std::shared_ptr<Tensor> CompactCopy(const dlpack::View& view, DType dtype) {
-  std::vector<int64_t> dims(view.shape, view.shape + view.ndim);
-  auto copy = std::make_shared<Tensor>(dtype, dims);
-  const int64_t count = copy->num_elements(), size = DTypeBits(dtype) / 8;
-  auto* to = copy->mutable_data_as<char>();
-  const char* from = static_cast<const char*>(view.data) + view.byte_offset;
-  std::vector<int64_t> at(dims.size());
-  int64_t offset = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * size, from + offset * size, size_t(size));
-    for (size_t d = dims.size(); d-- > 0;) {
-      offset += view.strides[d];
-      if (++at[d] < dims[d]) break;
-      offset -= view.strides[d] * dims[d];
-      at[d] = 0;
-    }
-  }
-  return copy;
-}
-
+/// Row-major: what lies otherwise is copied, or with `may_copy` false refused.
 std::shared_ptr<Tensor> TensorOfView(nb::handle object, const dlpack::View& view,
                                      const Wanted& wanted, bool may_copy) {
-  if (view.device.type != dlpack::kCpu && view.device.type != dlpack::kCudaHost)
-    ThrowError(ErrorCode::kUnsupported,
-               "the " + TypeNameOf(object) + " is in the memory of a device", wanted.Place(),
-               "copy it to the host first");
   const std::optional<DType> dtype = DTypeOfDLPack(view.dtype);
   if (!dtype)
     ThrowDType(wanted, "the dtype of the " + TypeNameOf(object) + " has no counterpart", "");
-  void* data = view.data ? static_cast<char*>(view.data) + view.byte_offset : nullptr;
-  if (IsCompact(view)) return ViewOf(object, *dtype, {view.shape, view.shape + view.ndim}, data);
-  if (!may_copy)
-    ThrowBadInput("the " + TypeNameOf(object) + " is not compact in row-major order",
-                  wanted.Place(), "give one that is: x.contiguous()");
-  return CompactCopy(view, *dtype);
+  StridedMemory memory;
+  memory.dtype = *dtype;
+  memory.dims.assign(view.shape, view.shape + view.ndim);
+  if (view.strides) memory.strides.assign(view.strides, view.strides + view.ndim);
+  memory.data = view.data ? static_cast<char*>(view.data) + view.byte_offset : nullptr;
+  memory.owner = std::make_shared<ObjectOwner>(object.ptr());
+  if (view.device.type != dlpack::kCpu && view.device.type != dlpack::kCudaHost)
+    memory.place = {int16_t(view.device.type), int16_t(view.device.id)};
+  if (!may_copy) {
+    const std::optional<std::vector<int64_t>> order =
+        memory.strides.empty() ? std::vector<int64_t>() : DensePerm(memory.dims, memory.strides);
+    if (!order || !order->empty())
+      ThrowBadInput("the " + TypeNameOf(object) + " is not compact in row-major order",
+                    wanted.Place(), "give one that is: x.contiguous()");
+  }
+  return FromStrided(std::move(memory), {}).tensor;
 }
 
 std::shared_ptr<Tensor> TensorOfDLPack(nb::handle object, const Wanted& wanted) {
   nb::object capsule;
   try {
-    capsule = object.attr("__dlpack__")();
+    try {
+      capsule = object.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
+    } catch (const nb::python_error& older) {
+      if (!older.matches(PyExc_TypeError)) throw;
+      capsule = object.attr("__dlpack__")();
+    }
   } catch (const nb::python_error& refused) {
     ThrowRefused(object, wanted, refused);
   }
@@ -490,7 +474,8 @@ nb::object UnpackedArray(const Tensor& tensor, PyArray_Descr* descr) {
 
 nb::object ArrayOfNumbers(const TensorPtr& tensor, bool writable) {
   const nb::object descr = NumpyDType(tensor->dtype());
-  if (!descr.is_valid()) return nb::cast(std::const_pointer_cast<Tensor>(tensor));
+  if (!descr.is_valid() || !tensor->on_host())
+    return nb::cast(std::const_pointer_cast<Tensor>(tensor));
   auto* d = reinterpret_cast<PyArray_Descr*>(descr.ptr());
   if (IsPacked(tensor->dtype())) return UnpackedArray(*tensor, d);
   npy_intp dims[NPY_MAXDIMS];
@@ -499,9 +484,9 @@ nb::object ArrayOfNumbers(const TensorPtr& tensor, bool writable) {
              rank);
   for (int i = 0; i < rank; ++i) dims[i] = npy_intp(tensor->dims()[size_t(i)]);
   Py_INCREF(d);
-  PyObject* made =
-      PyArray_NewFromDescr(&PyArray_Type, d, rank, dims, nullptr, const_cast<void*>(tensor->data()),
-                           writable ? NPY_ARRAY_CARRAY : NPY_ARRAY_CARRAY_RO, nullptr);
+  PyObject* made = PyArray_NewFromDescr(
+      &PyArray_Type, d, rank, dims, nullptr, const_cast<void*>(tensor->data()),
+      writable && !tensor->read_only() ? NPY_ARRAY_CARRAY : NPY_ARRAY_CARRAY_RO, nullptr);
   if (!made) throw nb::python_error();
   nb::object array = nb::steal(made);
   PyObject* owner = PyCapsule_New(new TensorPtr(tensor), nullptr, DeleteHeld);
@@ -569,6 +554,10 @@ TensorPtr ToTensor(nb::handle object, const Wanted& wanted) {
 
 TensorPtr ToOwnTensor(nb::handle object, const Wanted& wanted) {
   const TensorPtr given = ToTensor(object, wanted);
+  if (!given->on_host())
+    ThrowError(ErrorCode::kUnsupported,
+               "the " + TypeNameOf(object) + " is in the memory of " + given->place().ToString(),
+               wanted.Place(), "copy it to the host first");
   if (!given->is_tensor() || given->dtype() == DType::kString) return given;
   auto copy = std::make_shared<Tensor>(given->dtype(), given->dims());
   if (given->num_bytes() > 0)
@@ -594,7 +583,11 @@ std::shared_ptr<Tensor> ToWritable(nb::handle object, const Wanted& wanted) {
                  "leave it out of out=");
     return ViewOf(object, dtype, DimsOf(array), PyArray_DATA(array));
   }
-  if (std::shared_ptr<Tensor> tensor; nb::try_cast(object, tensor) && tensor) return tensor;
+  if (std::shared_ptr<Tensor> tensor; nb::try_cast(object, tensor) && tensor) {
+    if (tensor->read_only())
+      ThrowBadInput("the tensor is read-only", wanted.Place(), "give one that may be written");
+    return tensor;
+  }
   if (const dlpack::Exchange* exchange = ExchangeOf(object)) {
     return TensorOfView(object, ExchangedView(*exchange, object, wanted), wanted, false);
   }

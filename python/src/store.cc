@@ -109,6 +109,18 @@ void BindStore(nb::module_& m) {
       .def_prop_ro("nbytes", &VariableStore::num_bytes)
       .def_prop_ro("metadata", &VariableStore::AllMetadata,
                    "Texts that go with the variables into checkpoints (a copy).")
+      .def(
+          "adopt",
+          [](VariableStore& s, const std::string& name, nb::handle array) {
+            const std::shared_ptr<Tensor> tensor = ToWritable(array, {{}, "variable", &name});
+            Unlocked([&] { s.Adopt(name, tensor); });
+          },
+          "name"_a, "array"_a, nb::sig("def adopt(self, name: str, array: typing.Any) -> None"),
+          "From now on the variable is what is in `array`, which runs read and write in place, and "
+          "which may be read and written between runs.")
+      .def(
+          "sync", [](VariableStore& s) { Unlocked([&] { s.Sync(); }); },
+          "Before adopted arrays are looked at or written between runs on a device.")
       .def("set_metadata", &VariableStore::SetMetadata, "key"_a, "value"_a)
       .def(
           "save",

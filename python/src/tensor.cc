@@ -1,5 +1,4 @@
 /// tensor.cc: the class Tensor: what has no numpy dtype, and what is shared without a copy.
-#include <dlpack/dlpack.h>
 
 #include "arrays.h"
 #include "errors.h"
@@ -16,20 +15,29 @@ using namespace nb::literals;
 namespace weft::python {
 namespace {
 
-void ReleaseUnused(PyObject* capsule) {
-  if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // a consumer has taken it
-  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
-  managed->deleter(managed);
+/// A capsule that a consumer has taken has another name; one that stays is given back by taking it.
+template <class Managed>
+void ReleaseUnused(PyObject* capsule, const char* name) {
+  if (!PyCapsule_IsValid(capsule, name)) return;
+  (void)FromDLPack(static_cast<Managed*>(PyCapsule_GetPointer(capsule, name)));
 }
 
-nb::object DLPackOf(const std::shared_ptr<Tensor>& tensor) {
-  DLManagedTensor* managed = ToDLPack(tensor);
-  PyObject* capsule = PyCapsule_New(managed, "dltensor", ReleaseUnused);
-  if (!capsule) {
-    managed->deleter(managed);
-    throw nb::python_error();
-  }
+nb::object CapsuleOf(void* managed, const char* name, PyCapsule_Destructor release) {
+  PyObject* capsule = PyCapsule_New(managed, name, release);
+  if (!capsule) throw nb::python_error();
   return nb::steal(capsule);
+}
+
+/// As the array interface standard has it: the versioned form for who knows it.
+nb::object DLPackOf(const std::shared_ptr<Tensor>& tensor, const nb::kwargs& options) {
+  const nb::object version =
+      options.contains("max_version") ? nb::object(options["max_version"]) : nb::none();
+  if (!version.is_none() && nb::cast<int>(version[0]) >= 1)
+    return CapsuleOf(ToDLPackVersioned(tensor), "dltensor_versioned", [](PyObject* c) {
+      ReleaseUnused<DLManagedTensorVersioned>(c, "dltensor_versioned");
+    });
+  return CapsuleOf(ToDLPack(tensor), "dltensor",
+                   [](PyObject* c) { ReleaseUnused<DLManagedTensor>(c, "dltensor"); });
 }
 
 nb::object DimsObject(const Tensor& t) {
@@ -39,6 +47,9 @@ nb::object DimsObject(const Tensor& t) {
 }
 
 nb::object ArrayOf(const std::shared_ptr<Tensor>& t) {
+  if (!t->on_host())
+    ThrowError(ErrorCode::kUnsupported, "the tensor is in the memory of " + t->place().ToString(),
+               "", "copy it to the host first");
   nb::object array = ToArray(t, true);
   if (nb::isinstance<Tensor>(array))
     ThrowError(ErrorCode::kUnsupported, "numpy has no dtype " + std::string(DTypeName(t->dtype())),
@@ -79,6 +90,10 @@ void BindTensor(nb::module_& m) {
       .def_prop_ro("ndim", [](const Tensor& t) { return t.rank(); })
       .def_prop_ro(
           "size", [](const Tensor& t) { return t.num_elements(); }, "How many elements.")
+      .def_prop_ro("read_only", [](const Tensor& t) { return t.read_only(); })
+      .def_prop_ro(
+          "place", [](const Tensor& t) { return t.place().ToString(); },
+          "'the host', or which device's memory it is in.")
       .def_prop_ro("nbytes", [](const Tensor& t) { return t.num_bytes(); })
       .def("numpy", ArrayOf, nb::sig("def numpy(self) -> typing.Any"),
            "An array over the same memory (for dtypes below 8 bits, of a copy).")
@@ -95,10 +110,15 @@ void BindTensor(nb::module_& m) {
                   "typing.Any"))
       .def(
           "__dlpack__",
-          [](const std::shared_ptr<Tensor>& t, const nb::kwargs&) { return DLPackOf(t); },
-          nb::sig("def __dlpack__(self, **options: typing.Any) -> typing.Any"))
+          [](const std::shared_ptr<Tensor>& t, const nb::kwargs& options) {
+            return DLPackOf(t, options);
+          },
+          "options"_a, nb::sig("def __dlpack__(self, **options: typing.Any) -> typing.Any"))
       .def(
-          "__dlpack_device__", [](const Tensor&) { return nb::make_tuple(int(kDLCPU), 0); },
+          "__dlpack_device__",
+          [](const Tensor& t) {
+            return nb::make_tuple(int(t.place().kind), int(t.place().device));
+          },
           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def(
           "tolist", [](const std::shared_ptr<Tensor>& t) { return ArrayOf(t).attr("tolist")(); },

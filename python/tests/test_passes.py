@@ -275,6 +275,20 @@ class StoreTest(unittest.TestCase):
             with self.assertRaises(OSError):
                 other.load(f"{folder}/absent")
 
+    def test_adopted_arrays(self) -> None:
+        store, mine = weft.VariableStore(), np.array(4, np.float32)
+        store.adopt("n", mine)
+        s = weft.Session(weft.compile(self.counter()), store)
+        s.run(2)
+        self.assertEqual(float(mine), 6)
+        mine[...] = 1
+        self.assertEqual(float(s.run(2)[0]), 3)
+        read_only = np.zeros(2, np.float32)
+        read_only.flags.writeable = False
+        with self.assertRaises(weft.BadInputError):
+            store.adopt("r", read_only)
+        store.sync()
+
     def test_a_store_of_another_model(self) -> None:
         store = weft.VariableStore()
         store["n"] = np.zeros(3, np.float32)
