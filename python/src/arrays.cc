@@ -142,8 +142,15 @@ struct ObjectOwner {
 
 std::shared_ptr<Tensor> ViewOf(nb::handle object, DType dtype, std::vector<int64_t> dims,
                                void* data) {
-  return std::make_shared<Tensor>(dtype, std::move(dims), data,
-                                  std::make_shared<ObjectOwner>(object.ptr()));
+  struct View {
+    View(PyObject* o, DType dtype, std::vector<int64_t> dims, void* data)
+        : owner(o), tensor(dtype, std::move(dims), data, nullptr) {}
+    ObjectOwner owner;
+    Tensor tensor;
+  };
+  auto view = std::make_shared<View>(object.ptr(), dtype, std::move(dims), data);
+  Tensor* const tensor = &view->tensor;
+  return std::shared_ptr<Tensor>(std::move(view), tensor);
 }
 
 std::vector<int64_t> DimsOf(PyArrayObject* array) {

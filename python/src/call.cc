@@ -59,24 +59,25 @@ struct Calls {
   void Watch(CallScope* scope) {
     scope->outer_ = in_main.load();
     if (!scope->outer_) {
-      struct sigaction ours {};
-      ours.sa_sigaction = OnSignal;
-      ours.sa_flags = SA_SIGINFO | SA_RESTART;
-      sigemptyset(&ours.sa_mask);
+      static const struct sigaction ours = [] {
+        struct sigaction made {};
+        made.sa_sigaction = OnSignal;
+        made.sa_flags = SA_SIGINFO | SA_RESTART;
+        sigemptyset(&made.sa_mask);
+        return made;
+      }();
+      // `former` holds while `in_main` is null: it is what it was, or is not looked at.
       struct sigaction now {};
-      if (sigaction(SIGINT, nullptr, &now) != 0) return;
-      // Without a handler the signal ends the process, or is ignored: as it should be.
-      if (!(now.sa_flags & SA_SIGINFO) && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN))
-        return;
+      if (sigaction(SIGINT, &ours, &now) != 0) return;
       former = now;
-      in_main.store(scope);
-      if (sigaction(SIGINT, &ours, nullptr) != 0) {
-        in_main.store(nullptr);
+      // Without a handler the signal ends the process, or is ignored: as it should be.
+      if (!(now.sa_flags & SA_SIGINFO) &&
+          (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)) {
+        sigaction(SIGINT, &now, nullptr);
         return;
       }
-    } else {
-      in_main.store(scope);
     }
+    in_main.store(scope);
     scope->watches_signal_ = true;
   }
 
