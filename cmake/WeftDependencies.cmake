@@ -114,3 +114,24 @@ _weft_decide(ONEDNN "${found}" "oneDNN was not found (libdnnl-dev)")
 # CUDA needs nothing at build time: libcuda and NVRTC are opened at run time, and the entry points we
 # call are declared by us. So AUTO is ON.
 _weft_decide(CUDA ON "")
+
+# Python, with what tools/setup puts beside it (tools/pip/python.txt), or what the interpreter of Python_EXECUTABLE has. The
+# extension could not be imported without the sanitizers' own library in front of everything.
+set(found OFF)
+if(NOT WEFT_PYTHON STREQUAL "OFF" AND PROJECT_IS_TOP_LEVEL AND (WEFT_PYTHON STREQUAL "ON" OR NOT WEFT_SANITIZE))
+  if(NOT Python_EXECUTABLE AND EXISTS ${weft_deps}/python/bin/python)
+    set(Python_EXECUTABLE ${weft_deps}/python/bin/python)
+  endif()
+  find_package(Python 3.11 QUIET COMPONENTS Interpreter Development.Module)
+  if(Python_FOUND)
+    execute_process(COMMAND ${Python_EXECUTABLE} -c "import nanobind, numpy" RESULT_VARIABLE lacks OUTPUT_QUIET ERROR_QUIET)
+    if(lacks EQUAL 0)
+      set(found ON)
+    endif()
+  endif()
+endif()
+if(WEFT_SANITIZE AND WEFT_PYTHON STREQUAL "AUTO" OR NOT PROJECT_IS_TOP_LEVEL)
+  set(WEFT_HAVE_PYTHON OFF)
+else()
+  _weft_decide(PYTHON "${found}" "no Python 3.11 with its headers, nanobind and numpy was found (tools/setup brings them)")
+endif()

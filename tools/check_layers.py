@@ -19,7 +19,10 @@ BELOW = {
     "backends/ref": ["backends/shared"],
     "api": ["runtime", "onnx"],
     "backends/cpu": ["backends/shared", "codegen/llvm"], "backends/cuda": ["backends/shared", "codegen/cuda"],
+    "python": ["api"],
 }
+# Rooms that are not in src/: the extension module of the Python package.
+ELSEWHERE = {"python": "python/src"}
 # The sub-rooms of a room. "": what stands in the room's own folder, on top of them unless it says otherwise.
 SUB_ROOMS = {
     "core": {
@@ -88,6 +91,9 @@ class Tree:
 
     def place(self, file):
         """(room, sub-room, is it public) of a file; ("top", "", True) for a user header; None outside every room."""
+        for room, folder in ELSEWHERE.items():
+            if self.root / folder in file.parents:
+                return room, "/".join(file.relative_to(self.root / folder).parts[:-1]), False
         top = next((t for t in self.tops if t in file.parents), None)
         if top is None:
             return None
@@ -164,7 +170,7 @@ def problems_of(tree, file):
 
 
 def crowded(root):
-    for folder in sorted({f.parent for top in ("include", "src", "tests", "tools") for f in (root / top).rglob("*")
+    for folder in sorted({f.parent for top in ("include", "src", "tests", "tools", "python") for f in (root / top).rglob("*")
                           if f.is_file() and f.suffix in (".h", ".cc", ".c", ".inc")}):
         count = sum(f.is_file() for f in folder.iterdir())
         if count > MAX_FILES:
@@ -174,9 +180,9 @@ def crowded(root):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../..").resolve()
     tree = Tree(root)
-    files = [f for top in ("include/weft", "src") for f in sorted((root / top).rglob("*"))
+    files = [f for top in ("include/weft", "src", *ELSEWHERE.values()) for f in sorted((root / top).rglob("*"))
              if f.suffix in (".h", ".cc", ".inc")]
-    users = [f for top in ("src", "tests", "tools", "bench", "examples", "plugins", "tinyflow_demo")
+    users = [f for top in ("src", "tests", "tools", "bench", "examples", "plugins", "python", "tinyflow_demo")
              for f in sorted((root / top).rglob("*")) if f.suffix in (".h", ".c", ".cc", ".inc")
              and root / "tests/contributing" not in f.parents]  # files of rooms, until they are there
     problems = [f"{f.relative_to(root)}: {p}" for f in files for p in problems_of(tree, f)]

@@ -17,7 +17,7 @@ import pathlib
 import re
 import sys
 
-TOPS = ("include/weft", "src", "tools/weft")
+TOPS = ("include/weft", "python/src", "src", "tools/weft")
 KEPT = {
     # The whole tree's default, and what people type.
     "include/weft/runtime/backend/backend.h": "kDefaultBackend",
@@ -60,6 +60,7 @@ FORMATS = {
     "src/backends/cuda/libraries/cublaslt.cc": "codes of a library",
     "src/backends/cuda/libraries/cudnn_graph.cc": "codes of a library",
     "tools/weft/check/check_verdict.cc": "tolerances of engines",
+    "python/src/arrays.cc": "numbers of numpy, names of ml_dtypes",
     # And one that it does not.
     "src/core/json/nnvm.cc": "NNVM's numbers of dtypes, which are fixed",
 }

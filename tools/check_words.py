@@ -4,7 +4,7 @@
 Checked are:
 
   - width: a line of C++ has at most 100 columns, but for raw strings and tables behind `// clang-format off`;
-  - words: string literals with a space in src/, include/, tools/ and tinyflow_demo/ (tests apart) hold no phrase of
+  - words: string literals with a space in src/, include/, python/, tools/ and tinyflow_demo/ (tests apart) hold no phrase of
     WORDS. docs/words.md shows these rows to readers and has to hold each of them.
 """
 import pathlib
@@ -84,13 +84,13 @@ def banned(text):
 
 
 def has_messages(path):
-    return path.startswith(("src/", "include/", "tools/", "tinyflow_demo/")) and "_test." not in path \
+    return path.startswith(("src/", "include/", "python/", "tools/", "tinyflow_demo/")) and "_test." not in path \
         and "/tests/" not in path and "/doubles/" not in path
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../..").resolve()
-    tops = ("bench", "examples", "include", "plugins", "src", "tests", "tinyflow_demo", "tools")
+    tops = ("bench", "examples", "include", "plugins", "python", "src", "tests", "tinyflow_demo", "tools")
     files = [f for top in tops for f in sorted((root / top).rglob("*")) if f.suffix in (".c", ".cc", ".h", ".inc")]
     page = (root / "docs/words.md").read_text(encoding="utf-8")
     problems = [f"docs/words.md: lacks the row | {old} | {new} |" for _, old, new in WORDS

@@ -58,6 +58,18 @@ ensure_venv() {
   cp "$ROOT/tools/pip/build.txt" "$stamp"
 }
 
+# The same for the Python package: what its extension is built with, and what its tests import.
+ensure_python() {
+  local place=$DEPS/python
+  if cmp -s "$ROOT/tools/pip/python.txt" "$place/.pins"; then return; fi
+  say "environment of the Python package in $place"
+  mkdir -p "$DEPS"
+  /usr/bin/python3 -m venv --clear "$place"
+  "$place/bin/pip" install --quiet --no-deps --require-hashes --only-binary :all: \
+    -r "$ROOT/tools/pip/python.txt" </dev/null
+  cp "$ROOT/tools/pip/python.txt" "$place/.pins"
+}
+
 # The same for the engines that tests/onnxruntime asks.
 ensure_peers() {
   local place=$DEPS/peers

@@ -139,11 +139,15 @@ std::string PackProgram(const Graph& whole, const std::string& backend, const st
   return out;
 }
 
-void SaveProgram(const Program& program, const std::string& path) {
+std::string PackProgram(const Program& program) {
   DistinctKernels kernels;
   CollectKernels(program.graph(), &kernels);
   const std::string target = kernels.empty() ? "" : kernels.begin()->second->target;
-  WriteFileAtomic(path, PackProgram(program.graph(), program.backend(), target));
+  return PackProgram(program.graph(), program.backend(), target);
+}
+
+void SaveProgram(const Program& program, const std::string& path) {
+  WriteFileAtomic(path, PackProgram(program));
 }
 
 }  // namespace weft

@@ -42,6 +42,8 @@ namespace weft {
 /// that is not the backend.
 WEFT_API std::string PackProgram(const Graph& compiled, const std::string& backend,
                                  const std::string& target, const Target& compiled_for = {});
+/// Of a compiled program: what SaveProgram writes.
+WEFT_API std::string PackProgram(const Program& program);
 /// Writes `program`; the old or the new file is there at any moment. Throws kIo.
 WEFT_API void SaveProgram(const Program& program, const std::string& path);
 

@@ -1,0 +1,87 @@
+"""Weft: a graph compiler.
+
+    import numpy as np
+    import weft
+
+    g = weft.Graph()
+    a, b = g.input("a", "f32", [8]), g.input("b", "f32", [8])
+    g.outputs = [(a + b) * a]
+
+    session = weft.Session(weft.compile(g))
+    [y] = session.run(np.ones(8, "f4"), np.ones(8, "f4"))
+
+`weft.ops` has the operators, `weft.passes` what is known of passes; `weft.load` reads models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Iterable, overload
+
+from weft import errors as errors
+from weft import ops as ops
+from weft import passes as passes
+from weft._types import LimitsLike, ModelLike, PathLike, PipelineLike
+from weft._weft import (
+    Entry, Finding, Graph, GradientSplit, IoSpec, Node, PassRecord, PendingRun, PluginInfo, Program, Session, StepTime, Tensor,
+    VariableStore, abi_id, apply_passes, default_limits, dtype_of, gradients, load, load_plugin,
+    load_program, loaded_plugins, numpy_dtype, resolve_pipeline, save, split_gradient, standard_pipeline,
+)
+from weft._weft import _compile, _export_onnx
+from weft._weft import version as __version__
+from weft.errors import *  # noqa: F403
+from weft.errors import Error
+from weft.report import report
+
+__all__ = [
+    "Entry", "Error", "Finding", "Graph", "GradientSplit", "IoSpec", "Node", "PassRecord", "PendingRun", "PluginInfo", "Program",
+    "Session", "StepTime", "Tensor", "VariableStore", "__version__", "abi_id", "apply_passes", "compile", "default_limits",
+    "dtype_of", "errors", "export_onnx", "gradients", "load", "load_plugin", "load_program", "loaded_plugins", "numpy_dtype",
+    "ops", "passes", "report", "resolve_pipeline", "save", "split_gradient", "standard_pipeline",
+]
+__all__ += errors.__all__
+
+
+def compile(  # noqa: A001: the word of the field
+    model: Graph | ModelLike,
+    *,
+    backend: str = "",
+    pipeline: PipelineLike | None = None,
+    fusion: bool = True,
+    threads: int = 0,
+    tune: bool = False,
+    tf32: bool = False,
+    limits: LimitsLike | None = None,
+    strict: bool = False,
+    checks: str | Iterable[str] | None = None,
+    dump_dir: PathLike | None = None,
+) -> Program:
+    """Makes a program of a graph, or of a model that `load` reads.
+
+    `backend` is 'cpu' (by default), 'ref', 'cuda', 'cuda:1' ...; `pipeline` stands for its own passes; without `fusion` there
+    is one operator a kernel. `threads` is what the program uses, 0 all that the process may. With `tune` library calls are
+    chosen by timing; with `tf32` a GPU may round operands of products to 10 bits.
+    """
+    graph = model if isinstance(model, Graph) else load(model, limits=limits)
+    return _compile(graph, backend=backend, pipeline=pipeline, fusion=fusion, threads=threads, tune=tune, tf32=tf32,
+                    limits=limits, strict=strict, checks=checks, dump_dir=dump_dir)
+
+
+@overload
+def export_onnx(graph: Graph, path: None = None, *, external: str = ..., external_bytes: int = ..., value_info: str = ...,
+                allow_custom_ops: bool = ..., limits: LimitsLike | None = ...) -> bytes: ...
+@overload
+def export_onnx(graph: Graph, path: PathLike, *, external: str = ..., external_bytes: int = ..., value_info: str = ...,
+                allow_custom_ops: bool = ..., limits: LimitsLike | None = ...) -> None: ...
+def export_onnx(graph: Graph, path: PathLike | None = None, *, external: str = "auto", external_bytes: int = 4096,
+                value_info: str = "known", allow_custom_ops: bool = False, limits: LimitsLike | None = None) -> bytes | None:
+    """Writes a graph of any stage as an ONNX model: to a file, or without a path to bytes.
+
+    Tensors of `external_bytes` and more go beside the model where `external` is 'always', or ('auto') where it would not fit
+    else. `value_info` says for which values in between dtypes and shapes are written: 'known', 'declared' or 'none'.
+    """
+    return _export_onnx(graph, path, external=external, external_bytes=external_bytes, value_info=value_info,
+                        allow_custom_ops=allow_custom_ops, limits=limits)
+
+
+MutableMapping.register(VariableStore)
