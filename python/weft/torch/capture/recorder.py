@@ -194,7 +194,7 @@ class Recorder(private.TorchDispatchMode):  # type: ignore[misc]
         name = f"constant_{len(self.constants)}"
         value = self._define(tensor)
         self.record.sources.append(Source(name, "constant", value))
-        self.constants[name] = content.detach()
+        self.constants[name] = content
         return value
 
     # ---- calls ----
@@ -360,7 +360,7 @@ def record(
         name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor, _, _ in state
     }
     recorder = Recorder(shapes.names)
-    captured = Captured(recorder.record, recorder.constants)
+    captured = Captured(recorder.record)
     for name, tensor, kind, others in state:
         trainable = kind == "parameter" and tensor.requires_grad
         recorder.add_source(
@@ -404,5 +404,5 @@ def record(
                 Frame(*place) if place else None,
             )
         )
-    captured.tensors.update(recorder.constants)
+    captured.tensors.update({k: v.detach() for k, v in recorder.constants.items()})
     return captured

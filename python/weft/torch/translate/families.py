@@ -1,0 +1,21 @@
+"""All operator families; importing this registers their rules."""
+
+from weft.torch.translate import (  # noqa: F401
+    activation,
+    attention,
+    comparison,
+    convolution,
+    creation,
+    indexing,
+    linalg,
+    loss,
+    movement,
+    normalization,
+    ordering,
+    pointwise,
+    pooling,
+    randomness,
+    reduction,
+    resizing,
+    views,
+)
