@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.compiler
+import torch.library
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+from torch._dispatch.python import enable_python_dispatcher as python_dispatcher
 from torch._guards import Source as _GuardSource
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -26,17 +28,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "DATA_DEPENDENT",
+    "FactEnv",
     "FakeTensor",
     "FakeTensorMode",
     "TorchDispatchMode",
     "check_version",
     "create_symbol",
     "exporting",
-    "fact_places",
     "key_path_names",
-    "new_shape_env",
+    "python_dispatcher",
     "pytree",
     "size_text",
+    "whole_linear",
 ]
 
 TESTED = ((2, 15),)
@@ -97,8 +100,27 @@ class _Named(_GuardSource):
         return False
 
 
-def new_shape_env() -> Any:
-    return symbolic_shapes.ShapeEnv()
+_LIBRARY = torch.library.Library("weft", "DEF")
+_LIBRARY.define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+
+
+def _linear_meta(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    return input.new_empty((*input.shape[:-1], *weight.shape[:-1]))
+
+
+_LIBRARY.impl("linear", _linear_meta, "Meta")
+
+
+def whole_linear(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """F.linear as one call, where dtypes and ranks are the usual ones."""
+    if input.dtype != weight.dtype or weight.dim() != 2 or input.dim() == 0:
+        return torch._C._nn.linear(input, weight, bias)
+    result: torch.Tensor = torch.ops.weft.linear(input, weight, bias)
+    return result
 
 
 def create_symbol(
@@ -122,23 +144,21 @@ def size_text(size: Any) -> str:
     return str(node.shape_env.simplify(node.expr))
 
 
-def fact_places(shape_env: Any) -> Iterator[tuple[str, str | None, tuple[str, int, str] | None]]:
-    """What the run has decided about symbols: the fact, the symbol that became a number, where."""
-    frozen = {str(s): str(e) for s, e in shape_env.replacements.items() if e.is_number}
-    for guard in shape_env.guards:
-        symbols = sorted(str(s) for s in guard.expr.free_symbols)
-        decided = next((s for s in symbols if s in frozen), None)
-        yield str(guard.expr), decided, _user_place(guard.sloc)
+class FactEnv(symbolic_shapes.ShapeEnv):
+    """Notes where each fact about symbols was decided."""
 
+    def __init__(self, place: Callable[[], Any]) -> None:
+        super().__init__()
+        self.facts: list[tuple[str, Any]] = []
+        self._place = place
 
-def _user_place(sloc: Any) -> tuple[str, int, str] | None:
-    text = sloc.maybe_user_loc
-    if not text:
-        return None
-    # "file.py:12 in forward"
-    file, _, rest = text.rpartition(":")
-    line, _, function = rest.partition(" in ")
-    return file, int(line), function
+    def _log_guard(self, prefix: str, g: Any, forcing_spec: bool) -> None:
+        self.facts.append((str(g), self._place()))
+        super()._log_guard(prefix, g, forcing_spec)
+
+    def pinned(self) -> dict[str, str]:
+        """Symbols that have become numbers."""
+        return {str(s): str(e) for s, e in self.replacements.items() if e.is_number}
 
 
 def key_path_names(tree: Any) -> list[tuple[tuple[Any, ...], Any]]:

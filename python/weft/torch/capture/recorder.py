@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+import torch.overrides
 
 from weft.torch.capture import private
 from weft.torch.capture.shapes import DynamicShapes
@@ -235,9 +236,24 @@ class Recorder(private.TorchDispatchMode):  # type: ignore[misc]
             Node(op, taken, named, tuple(results), self._stacks.current(), torch.is_grad_enabled())
         )
 
+    def current_stack(self) -> int:
+        return self._stacks.current()
+
     def _is_source(self, tensor: torch.Tensor) -> bool:
         number = self._numbers.get(id(tensor))
         return number is not None and any(s.value == number for s in self.record.sources)
+
+
+class WholeLinear(torch.overrides.TorchFunctionMode):
+    """Keeps F.linear one call, `weft.linear`. torch's own would be four, of a reshaped input, and
+    reads the sizes of an input of three axes as numbers when there is a bias."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.nn.functional.linear:
+            return private.whole_linear(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
@@ -259,6 +275,30 @@ def rename(text: str, names: Mapping[str, str]) -> str:
                 word = ""
             out.append(c)
     return "".join(out)[:-1]
+
+
+def specializations(
+    env: private.FactEnv, names: Mapping[str, str], record: Record
+) -> list[Specialization]:
+    """Facts that the run has decided, each once, with the user's place."""
+    import re
+
+    frozen = env.pinned()
+    found: dict[str, Specialization] = {}
+    for fact, stack in env.facts:
+        symbols = [s for s in re.findall(r"[A-Za-z_]\w*", fact) if s in frozen]
+        text = rename(fact, names)
+        equality = fact.startswith("Eq(") and len(symbols) > 0
+        frames = record.stacks[stack]
+        found.setdefault(
+            text,
+            Specialization(
+                text,
+                rename(symbols[0], names) if equality else None,
+                frames[0] if frames else None,
+            ),
+        )
+    return list(found.values())
 
 
 def _state_of(
@@ -338,7 +378,8 @@ def record(
     private.check_version()
     kwargs = dict(kwargs or {})
     state, ties = _state_of(module) if isinstance(module, torch.nn.Module) else ([], {})
-    shape_env = private.new_shape_env()
+    made: list[Recorder] = []
+    shape_env = private.FactEnv(lambda: made[0].current_stack() if made else 0)
     mode = private.FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True)
     inputs = flatten_inputs(module, args, kwargs)
     if isinstance(dynamic_shapes, (list, tuple)):  # one for each argument, in order
@@ -360,6 +401,7 @@ def record(
         name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor, _, _ in state
     }
     recorder = Recorder(shapes.names)
+    made.append(recorder)
     captured = Captured(recorder.record)
     for name, tensor, kind, others in state:
         trainable = kind == "parameter" and tensor.requires_grad
@@ -389,20 +431,13 @@ def record(
         return flat_result
 
     try:
-        with private.exporting(), torch.set_grad_enabled(gradients), mode, recorder:
+        with private.exporting(), torch.set_grad_enabled(gradients), mode, recorder, WholeLinear(), private.python_dispatcher():
             result = torch.func.functionalize(run, remove="mutations")(fake_state, fakes)
     except private.DATA_DEPENDENT as error:
         raise NeedsExport(f"a number is read out of a tensor: {error}") from error
     for name, leaf in zip(names, result):
         recorder.record.outputs.append(Output(name, recorder.argument(leaf)))
     recorder.record.symbols = shapes.symbols()
-    for fact, symbol, place in private.fact_places(shape_env):
-        recorder.record.specializations.append(
-            Specialization(
-                rename(fact, shapes.names),
-                rename(symbol, shapes.names) if symbol else None,
-                Frame(*place) if place else None,
-            )
-        )
+    recorder.record.specializations = specializations(shape_env, shapes.names, recorder.record)
     captured.tensors.update({k: v.detach() for k, v in recorder.constants.items()})
     return captured

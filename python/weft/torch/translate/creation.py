@@ -75,6 +75,7 @@ def full(t: Translation, *args: Any, **named: Any) -> Val:
 
 
 @rule(
+    "aten.zero.default",
     "aten.zeros.default",
     "aten.zeros_like.default",
     "aten.new_zeros.default",

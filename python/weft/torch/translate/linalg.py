@@ -25,7 +25,7 @@ def dot(t: Translation, self: Val, tensor: Val) -> Val:
     return matmul(t, self, tensor, [])
 
 
-@rule("aten.linear.default")
+@rule("aten.linear.default", "weft.linear.default")
 def linear(t: Translation, input: Val, weight: Val, bias: Val | None = None) -> Val:
     y = matmul(t, input, t.transpose(weight, [1, 0]), t.result.dims)
     return y if bias is None else t.add(y, bias)
