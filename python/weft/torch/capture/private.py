@@ -76,8 +76,10 @@ def exporting() -> Iterator[None]:
         module._is_compiling_flag, module._is_exporting_flag = before
 
 
-class _Named(_GuardSource):
+class _Named(_GuardSource):  # type: ignore[misc,unused-ignore]
     """The source of a symbol: its name. torch's own would import dynamo, which takes a second."""
+
+    text: str
 
     def __init__(self, text: str) -> None:
         object.__setattr__(self, "text", text)
@@ -100,7 +102,7 @@ class _Named(_GuardSource):
         return False
 
 
-_LIBRARY = torch.library.Library("weft", "DEF")
+_LIBRARY: Any = torch.library.Library("weft", "DEF")  # type: ignore[no-untyped-call,unused-ignore]
 _LIBRARY.define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
 
 
@@ -144,7 +146,7 @@ def size_text(size: Any) -> str:
     return str(node.shape_env.simplify(node.expr))
 
 
-class FactEnv(symbolic_shapes.ShapeEnv):
+class FactEnv(symbolic_shapes.ShapeEnv):  # type: ignore[misc,unused-ignore]
     """Notes where each fact about symbols was decided."""
 
     def __init__(self, place: Callable[[], Any]) -> None:

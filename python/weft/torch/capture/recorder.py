@@ -111,11 +111,11 @@ class Stacks:
         return number
 
 
-class Recorder(private.TorchDispatchMode):  # type: ignore[misc]
+class Recorder(private.TorchDispatchMode):  # type: ignore[misc,no-untyped-call,unused-ignore]
     """Writes down aten calls. Values are known by the identity of their FakeTensors."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
         self.record = Record()
         self.constants: dict[str, torch.Tensor] = {}
         self._numbers: dict[int, int] = {}
@@ -244,7 +244,7 @@ class Recorder(private.TorchDispatchMode):  # type: ignore[misc]
         return number is not None and any(s.value == number for s in self.record.sources)
 
 
-class WholeLinear(torch.overrides.TorchFunctionMode):
+class WholeLinear(torch.overrides.TorchFunctionMode):  # type: ignore[misc,unused-ignore]
     """Keeps F.linear one call, `weft.linear`. torch's own would be four, of a reshaped input, and
     reads the sizes of an input of three axes as numbers when there is a bias."""
 

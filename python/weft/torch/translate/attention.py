@@ -27,8 +27,8 @@ def _causal_mask(t: Translation, rows: Dim, columns: Dim, dtype: str) -> Val:
         return t.op("Range", zero, t.scalar(n, "int64"), one, dims=[n])
 
     row, column = t.unsqueeze(count(rows), [1]), t.unsqueeze(count(columns), [0])
-    seen = t.binary("LessOrEqual", column, row, "int64", "bool")
-    return t.where(seen, 0.0, float("-inf"), dtype)
+    before = t.binary("LessOrEqual", column, row, "int64", "bool")
+    return t.where(before, 0.0, float("-inf"), dtype)
 
 
 def attention(

@@ -40,6 +40,9 @@ class Builder(Protocol):
     ) -> Sequence[Entry]:
         """A node; `origin` is what it stands for, for errors and profiles."""
 
+    def border(self, value: Entry, dtype: str, dims: Sequence[int | str]) -> Entry:
+        """The same value, through which no gradient goes."""
+
     def output(self, name: str, value: Entry) -> None:
         """A result of the graph, in order."""
 

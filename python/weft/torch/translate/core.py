@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
@@ -54,16 +54,17 @@ Operand = Union[Val, Number]
 Rule = Callable[..., Any]
 
 RULES: dict[str, Rule] = {}
+Function = TypeVar("Function", bound=Rule)
 
 
 class Untranslatable(Exception):
     """An operator without a rule, or one outside of what its rule covers."""
 
 
-def rule(*ops: str) -> Callable[[Rule], Rule]:
+def rule(*ops: str) -> Callable[[Function], Function]:
     """Registers a rule for operators by their full names (`aten.add.Tensor`)."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: Function) -> Function:
         for op in ops:
             RULES[op] = function
         return function
@@ -121,6 +122,8 @@ class Translation:
         self._node: Node | None = None
         # Gradients will be taken, so borders of them must show in the graph.
         self.with_gradients = with_gradients
+        self._without_gradient: set[int] = set()
+        self._bordered: dict[int, Val] = {}
         self._live, self._needed = _find_live(record)
 
     # ---- the walk ----
@@ -185,6 +188,8 @@ class Translation:
                     f"the rule gives {part.dtype}, torch {kind.dtype}: {self.record.place(node)}"
                 )
             self.define(index, Val(part.entry, kind.dtype, kind.dims))
+            if not node.differentiable:
+                self._without_gradient.add(index)
 
     def outputs(self, skip_numbers: bool = False) -> None:
         """Results of the graph and what its sources hold after the run."""
@@ -222,7 +227,10 @@ class Translation:
 
     def border(self, x: Val) -> Val:
         """The same value, through which no gradient goes."""
-        return self.op("weft::StopGradient", x) if self.with_gradients else x
+        if not self.with_gradients or x.dtype not in FLOATS:
+            return x
+        dims = [d if isinstance(d, int) else d.text for d in x.dims]
+        return Val(self.builder.border(x.entry, x.dtype, dims), x.dtype, x.dims)
 
     @property
     def origin(self) -> str:
@@ -231,6 +239,21 @@ class Translation:
     def value(self, index: int) -> Val:
         written = self._written.get(index)
         return self._values[index] if written is None else written
+
+    def _read(self, index: int) -> Val:
+        """A value as the current node sees it: what a region under no_grad has made is behind a
+        border for those outside of it."""
+        value = self.value(index)
+        if (
+            self.with_gradients
+            and index in self._without_gradient
+            and (self._node is None or self._node.differentiable)
+        ):
+            known = self._bordered.get(index)
+            if known is None:
+                known = self._bordered[index] = self.border(value)
+            return known
+        return value
 
     def write(self, argument: int, value: Val) -> None:
         """Operand number `argument` of this node holds `value` from now on."""
@@ -244,7 +267,7 @@ class Translation:
 
     def _resolve(self, a: Argument) -> Any:
         if isinstance(a, Ref):
-            return self.value(a.index)
+            return self._read(a.index)
         if isinstance(a, tuple):
             return [self._resolve(part) for part in a]
         if isinstance(a, Body):

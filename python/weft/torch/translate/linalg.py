@@ -40,8 +40,9 @@ def addmm(
     t: Translation, self: Val, mat1: Val, mat2: Val, *, beta: Number = 1, alpha: Number = 1
 ) -> Val:
     if isinstance(alpha, (int, float)) and isinstance(beta, (int, float)):
-        factors = {k: float(v) for k, v in (("alpha", alpha), ("beta", beta)) if v != 1}
-        return t.op("Gemm", mat1, mat2, self, dims=t.result.dims, **factors)
+        return t.op(
+            "Gemm", mat1, mat2, self, dims=t.result.dims, alpha=float(alpha), beta=float(beta)
+        )
     y = _scaled(t, matmul(t, mat1, mat2, t.result.dims), alpha)
     return t.add(y, _scaled(t, self, beta))
 

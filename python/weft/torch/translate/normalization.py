@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from weft.torch.record import Dim
 from weft.torch.translate import sizes
@@ -145,8 +144,8 @@ def batch_norm(
     if running_mean is None or running_var is None:
         return saved, None, None
     rest = [d for i, d in enumerate(input.dims) if i != 1]
-    if all(isinstance(d, int) for d in rest):
-        n = prod(int(d) for d in rest)  # type: ignore[arg-type]
+    n = sizes.count(rest)
+    if n is not None:
         unbiased = t.mul(var, n / max(n - 1, 1))
     else:
         count = t.cast(t.reshape(t.size(sizes.product(rest)), []), var.dtype)

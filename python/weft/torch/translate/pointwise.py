@@ -237,12 +237,12 @@ def atan2(t: Translation, self: Val, other: Val) -> Val:
     return t.where(zero, at_zero, shifted, dtype)
 
 
-@rule("aten.maximum.default")
+@rule("aten.maximum.default", "aten.max.other")
 def maximum(t: Translation, self: Val, other: Operand) -> Val:
     return arithmetic(t, "Max", self, other)
 
 
-@rule("aten.minimum.default")
+@rule("aten.minimum.default", "aten.min.other")
 def minimum(t: Translation, self: Val, other: Operand) -> Val:
     return arithmetic(t, "Min", self, other)
 
@@ -307,8 +307,16 @@ def lerp(t: Translation, self: Val, end: Val, weight: Operand) -> Val:
     return t.binary("Add", self, t.binary("Mul", t.sub(end, self), weight, dtype), dtype)
 
 
-@rule("aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.dtype")
-def to_copy(t: Translation, self: Val, dtype: DType | None = None, *_: Any, **__: Any) -> Val:
+@rule(
+    "aten._to_copy.default",
+    "aten.to.dtype",
+    "aten.to.dtype_layout",
+    "aten.to.device",
+    "aten.to.other",
+    "aten.to.prim_Device",
+    "aten.type_as.default",
+)
+def to_copy(t: Translation, self: Val, *_: Any, **__: Any) -> Val:
     return t.cast(self, t.result.dtype)
 
 
@@ -328,7 +336,7 @@ def bitwise(word: str) -> None:
         return t.binary(logical if dtype == "bool" else bits, self, other, dtype)
 
     for form in ("Tensor", "Scalar"):
-        rule(f"aten.bitwise_{word}.{form}")(function)
+        rule(f"aten.bitwise_{word}.{form}", f"aten.__{word}__.{form}")(function)
 
     def truth(t: Translation, self: Val, other: Val) -> Val:
         return t.binary(logical, self, other, "bool")

@@ -123,7 +123,7 @@ def _adaptive_windows(size: int, out: int) -> list[tuple[int, int]]:
 
 def _adaptive(n: int, kind: str) -> Callable[..., Any]:
     def function(t: Translation, self: Val, output_size: int | list[Dim]) -> Any:
-        out = _spread(output_size, n) if isinstance(output_size, int) else list(output_size)  # type: ignore[arg-type]
+        out: list[Dim] = [output_size] * n if isinstance(output_size, int) else list(output_size)
         spatial = self.dims[self.rank - n :]
 
         def pool(x: Val, dims: Sequence[Dim]) -> list[Val | None]:

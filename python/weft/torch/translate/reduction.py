@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
-from weft.torch.record import DType
+from weft.torch.record import DType, Size
 from weft.torch.translate import sizes
 from weft.torch.translate.core import Number, Translation, Val, category, rule
 
@@ -127,9 +126,9 @@ def _variance(
     total = t.reduce("ReduceSum", t.mul(centred, centred), axes, keepdim)
     less = 1 if correction is None else correction
     over = [x.dims[a % x.rank] for a in axes]
-    if all(isinstance(d, int) for d in over):
-        n = prod(int(d) for d in over) - less  # type: ignore[arg-type,operator]
-        variance = t.div(total, max(n, 0))
+    n = sizes.count(over)
+    if n is not None and not isinstance(less, Size):
+        variance = t.div(total, max(n - less, 0))
     else:
         count = t.cast(t.reshape(t.size(sizes.product(over)), []), x.dtype)
         variance = t.div(total, t.sub(count, less))
@@ -175,9 +174,18 @@ def cumprod(t: Translation, self: Val, dim: int, *, dtype: DType | None = None) 
 
 
 @rule("aten.diff.default")
-def diff(t: Translation, self: Val, n: int = 1, dim: int = -1, *_: Any) -> Val:
+def diff(
+    t: Translation, self: Val, n: int = 1, dim: int = -1, prepend: Val | None = None,
+    append: Val | None = None,
+) -> Val:  # fmt: skip
     x = self
     axis = dim % x.rank
+    parts = [p for p in (prepend, x, append) if p is not None]
+    if len(parts) > 1:
+        length = parts[0].dims[axis]
+        for part in parts[1:]:
+            length = sizes.combine("+", length, part.dims[axis])
+        x = t.concat(parts, axis, (*x.dims[:axis], length, *x.dims[axis + 1 :]))
     for _step in range(n):
         length = sizes.combine("-", x.dims[axis], 1)
         later = t.slice(x, axis, 1, 2**63 - 1, length)

@@ -97,6 +97,12 @@ def product(dims: Sequence[Dim]) -> Dim:
     return Size("*".join(([str(numbers)] if numbers != 1 else []) + names))
 
 
+def count(dims: Sequence[Dim]) -> int | None:
+    """How many elements; None where that is symbolic."""
+    total = product(dims)
+    return total if isinstance(total, int) else None
+
+
 def combine(op: str, a: Dim, b: Dim) -> Dim:
     """`a op b`, a number where both are."""
     if isinstance(a, int) and isinstance(b, int):
