@@ -23,6 +23,7 @@ import torch.overrides
 
 from weft.torch.capture import private
 from weft.torch.capture.shapes import DynamicShapes
+from weft.torch.functional import make_functional
 from weft.torch.record import (
     Argument,
     DType,
@@ -327,7 +328,10 @@ def flatten_inputs(
     import inspect
 
     target = module.forward if isinstance(module, torch.nn.Module) else module
-    parameters = list(inspect.signature(target).parameters.values())
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except ValueError:  # a function of C++
+        parameters = []
     bound: dict[str, Any] = {}
     for i, arg in enumerate(args):
         if i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL:
@@ -439,5 +443,7 @@ def record(
         recorder.record.outputs.append(Output(name, recorder.argument(leaf)))
     recorder.record.symbols = shapes.symbols()
     recorder.record.specializations = specializations(shape_env, shapes.names, recorder.record)
+    # What torch's Python implementations of composites write escapes functionalize.
+    make_functional(recorder.record)
     captured.tensors.update({k: v.detach() for k, v in recorder.constants.items()})
     return captured

@@ -203,7 +203,22 @@ def native_batch_norm_no_stats(
     t: Translation, input: Val, weight: Val | None, bias: Val | None, training: bool,
     momentum: float, eps: float,
 ) -> list[Val | None]:  # fmt: skip
-    return batch_norm(t, input, weight, bias, None, None, True, momentum, eps)[0]
+    """By the statistics of this batch, kept nowhere: what instance_norm becomes."""
+    if input.dims[0] == 1 and input.rank > 2 and not (t.wants(1) or t.wants(2)):
+        scale, shift = _channels(t, input, weight, 1), _channels(t, input, bias, 0)
+        return [t.op("InstanceNormalization", input, scale, shift, epsilon=float(eps))]
+    axes = [i for i in range(input.rank) if i != 1]
+    mean = t.reduce("ReduceMean", input, axes, True)
+    centred = t.sub(input, mean)
+    variance = t.reduce("ReduceMean", t.mul(centred, centred), axes, True)
+    rstd = t.op("Reciprocal", t.op("Sqrt", t.add(variance, eps)))
+    y = t.mul(centred, rstd)
+    behind = list(range(1, input.rank - 1))
+    if weight is not None:
+        y = t.mul(y, t.unsqueeze(weight, behind))
+    if bias is not None:
+        y = t.add(y, t.unsqueeze(bias, behind))
+    return [y, t.squeeze(mean, axes), t.squeeze(rstd, axes)]
 
 
 @rule("aten.batch_norm.default")

@@ -198,6 +198,17 @@ def expm1(t: Translation, self: Val) -> Val:
     return t.where(near, small, t.sub(t.op("Exp", x), 1), x.dtype)
 
 
+@rule("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
+def xlogy(t: Translation, self: Operand, other: Operand) -> Val:
+    """x log(y), 0 where x is 0, and NaN where y is."""
+    dtype = t.result.dtype
+    x, y = t.operand(self, dtype), t.operand(other, dtype)
+    zero = t.binary("And", t.binary("Equal", x, 0, dtype, "bool"),
+                    t.op("Not", t.op("IsNaN", y, dtype="bool")), "bool")  # fmt: skip
+    log = t.op("Log", t.where(zero, 1, y, dtype))
+    return t.where(zero, 0.0, t.mul(x, log), dtype)
+
+
 @rule("aten.exp2.default")
 def exp2(t: Translation, self: Val) -> Val:
     return t.binary("Pow", 2, self, t.result.dtype)
