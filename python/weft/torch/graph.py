@@ -63,6 +63,8 @@ class GraphBuilder:
             key: value.name if isinstance(value, DType) else value
             for key, value in attributes.items()
         }
+        if op == "Split":  # Weft counts by the attribute, also where the sizes are given
+            given["num_outputs"] = outputs
         made = _make_node(op, *inputs, graph=self.graph, name=self._name(op, origin), **given)
         entries = made if isinstance(made, tuple) else (made,)
         if len(entries) < outputs:
