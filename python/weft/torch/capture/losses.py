@@ -53,7 +53,7 @@ def with_loss(
     names = [parameters[i] if i < len(parameters) else f"arg{i}" for i in range(len(args))]
     labels = ["target"] if len(targets) == 1 else [f"target_{i}" for i in range(len(targets))]
     module = _WithLoss(model, loss, len(args), [*names, *labels])
-    module.train(model.training)
+    module.training = model.training  # alone: parts may be in another mode
     return module, (*args, *targets), dynamic_shapes
 
 

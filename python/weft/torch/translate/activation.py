@@ -1,8 +1,24 @@
-"""Activations: gelu, silu, hardswish, softplus ..."""
+"""Activations: gelu, silu, hardswish, softplus ...
+
+ONNX keeps attributes as float32; where that rounds a parameter and the operand is float64, the
+formula is written out.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
 from weft.torch.translate.core import Number, Translation, Val, rule
+
+
+def rounds(x: Val, *parameters: float) -> bool:
+    """A float32 attribute would not be exact enough for x."""
+    return x.dtype == "float64" and any(float(np.float32(p)) != p for p in parameters)
+
+
+def _choose(t: Translation, x: Val, below: Val) -> Val:
+    """x where it is positive."""
+    return t.where(t.binary("Greater", x, 0, x.dtype, "bool"), x, below, x.dtype)
 
 
 @rule("aten.relu.default")
@@ -30,17 +46,21 @@ def elu(
     t: Translation, self: Val, alpha: float = 1, scale: float = 1, input_scale: float = 1
 ) -> Val:
     """scale * (x > 0 ? x : alpha * (exp(input_scale * x) - 1))."""
-    if scale == 1 and input_scale == 1:
+    exact = not rounds(self, alpha, scale)
+    if exact and scale == 1 and input_scale == 1:
         return t.op("Elu", self, alpha=float(alpha))
-    if input_scale == 1:
+    if exact and input_scale == 1:
         return t.op("Selu", self, alpha=float(alpha), gamma=float(scale))
-    below = t.mul(t.sub(t.op("Exp", t.mul(self, input_scale)), 1), alpha)
-    positive = t.binary("Greater", self, 0, self.dtype, "bool")
-    return t.mul(t.where(positive, self, below, self.dtype), scale)
+    # exp of what is positive may overflow, and its gradient with it.
+    low = t.op("Min", self, t.scalar(0, self.dtype))
+    below = t.mul(t.sub(t.op("Exp", t.mul(low, input_scale)), 1), alpha)
+    return t.mul(_choose(t, self, below), scale)
 
 
 @rule("aten.leaky_relu.default")
 def leaky_relu(t: Translation, self: Val, negative_slope: float = 0.01) -> Val:
+    if rounds(self, negative_slope):
+        return _choose(t, self, t.mul(self, negative_slope))
     return t.op("LeakyRelu", self, alpha=float(negative_slope))
 
 
@@ -63,6 +83,9 @@ def relu6(t: Translation, self: Val) -> Val:
 
 @rule("aten.hardsigmoid.default")
 def hardsigmoid(t: Translation, self: Val) -> Val:
+    if rounds(self, 1 / 6):
+        return t.op("Clip", t.add(t.div(self, 6), 0.5), t.scalar(0, self.dtype),
+                    t.scalar(1, self.dtype))  # fmt: skip
     return t.op("HardSigmoid", self, alpha=1 / 6, beta=0.5)
 
 
@@ -110,12 +133,14 @@ def softshrink(t: Translation, self: Val, lambd: float = 0.5) -> Val:
 
 @rule("aten.celu.default")
 def celu(t: Translation, self: Val, alpha: float = 1.0) -> Val:
+    if rounds(self, alpha):
+        return elu(t, self, alpha, 1, 1 / alpha)
     return t.op("Celu", self, alpha=float(alpha))
 
 
 @rule("aten.selu.default")
 def selu(t: Translation, self: Val) -> Val:
-    return t.op("Selu", self)
+    return elu(t, self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
 @rule("aten.glu.default")
