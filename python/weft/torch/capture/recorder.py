@@ -333,8 +333,11 @@ def flatten_inputs(
     except ValueError:  # a function of C++
         parameters = []
     bound: dict[str, Any] = {}
+    named = getattr(module, "input_names", ())
     for i, arg in enumerate(args):
-        if i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL:
+        if i < len(named):
+            bound[named[i]] = arg
+        elif i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL:
             bound[parameters[i].name] = arg
         else:
             bound[f"arg{i}"] = arg
