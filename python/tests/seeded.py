@@ -27,7 +27,7 @@ def make_weight(name: str, dims: Sequence[int], dtype: str) -> Array:
         values = 1 + 0.1 * draw
     else:
         values = 0.1 * draw
-    return values.astype(dtype)
+    return np.asarray(values, dtype)
 
 
 def is_seeded(name: str, dtype: str, kind: str) -> bool:
@@ -48,9 +48,12 @@ def project(name: str, value: Array) -> list[float]:
     return [*(directions @ flat).tolist(), float(np.sqrt(np.mean(flat**2)) if flat.size else 0)]
 
 
-def differs(got: Sequence[float], want: Sequence[float], tolerance: float) -> float:
-    """How many tolerances two projections of one value are apart."""
-    scale = max(want[2], 1e-6)
+def differs(
+    got: Sequence[float], want: Sequence[float], tolerance: float, floor: float = 1e-6
+) -> float:
+    """How many tolerances two projections of one value are apart; of values smaller than `floor`
+    that many of the floor."""
+    scale = max(want[2], floor)
     return max(abs(a - b) / scale for a, b in zip(got[:2], want[:2])) / tolerance
 
 

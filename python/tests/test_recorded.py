@@ -48,10 +48,17 @@ class RecordedTest(unittest.TestCase):
         for case in plain["cases"]:
             feeds = {n: seeded.read_array(case["inputs"][n]) for n in inputs}
             results = dict(zip(names, session.run(feeds)))
+            # Some gradients are 0 but for rounding, as that of the bias of attention's keys; their
+            # errors are measured by the longest of all.
+            lengths = [w[2] for o, w in case["outputs"].items() if o.startswith("grad_")]
+            floor = 1e-2 * max(lengths, default=0)
             for output, want in case["outputs"].items():
-                tolerance = 1e-4 if output.startswith("grad_") else 2e-5
                 got = seeded.project(output, np.asarray(results[output]))
-                self.assertLess(seeded.differs(got, want, tolerance), 1, f"{name}: {output}")
+                if output.startswith("grad_"):
+                    error = seeded.differs(got, want, 1e-4, floor)
+                else:
+                    error = seeded.differs(got, want, 2e-5)
+                self.assertLess(error, 1, f"{name}: {output}")
         self.assertNotIn("torch", sys.modules)
 
 
