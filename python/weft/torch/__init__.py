@@ -17,17 +17,20 @@ from weft.torch.exporting import (
     build,
     export,
 )
+from weft.torch.linting import Obstacle, lint
 from weft.torch.translate.core import RULES, Translation, Untranslatable, Val, rule
 
 __all__ = [
     "RULES",
     "ExportError",
     "Exported",
+    "Obstacle",
     "SpecializationWarning",
     "Translation",
     "Untranslatable",
     "Val",
     "build",
     "export",
+    "lint",
     "rule",
 ]

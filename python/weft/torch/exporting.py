@@ -64,10 +64,10 @@ def build(
     if missing:
         lines = "\n".join(f"  {place}" for place in dict.fromkeys(missing))
         raise ExportError(f"operators without a rule:\n{lines}")
-    written = set(record.updates)
+    written = set(written_sources(record))
     if updates is not None:
         written.update(s.name for s in record.sources if s.trainable)
-    builder = GraphBuilder(tensors, tuple(written | _written_by_norms(record)))
+    builder = GraphBuilder(tensors, tuple(written))
     translation = Translation(record, builder, rules, with_gradients=loss is not None)
     translation.sources()
     translation.run()
@@ -90,17 +90,18 @@ def build(
     return Exported(graph, record, tuple(names), tuple(record.specializations))
 
 
-def _written_by_norms(record: Record) -> set[str]:
-    """Running statistics, which normalisation in training writes though its schema is silent."""
+def written_sources(record: Record) -> tuple[str, ...]:
+    """What the graph writes: updates, and running statistics, which normalisation in training
+    writes though its schema is silent."""
     sources = {s.value: s.name for s in record.sources}
-    written: set[str] = set()
+    written = set(record.updates)
     for node in record.nodes:
         if "batch_norm" in node.op and any(a is True for a in node.args):
             for a in node.args[3:5]:
                 index = getattr(a, "index", None)
                 if index in sources:
                     written.add(sources[index])
-    return written
+    return tuple(sorted(written))
 
 
 def capture(

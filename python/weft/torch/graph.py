@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ class GraphBuilder:
     # ---- Builder ----
 
     def input(self, name: str, dtype: str, dims: Sequence[int | str]) -> weft.Entry:
-        entry = self.graph.input(name, dtype, tuple(dims))
+        entry = self.graph.input(name, dtype, tuple(_dim(d) for d in dims))
         self._inputs.append(entry)
         self.sources[name] = entry
         return entry
@@ -71,9 +72,12 @@ class GraphBuilder:
             raise ValueError(f"{op} gives {len(entries)} results, {outputs} are wanted")
         return entries[:outputs]
 
+    def nested(self) -> GraphBuilder:
+        return GraphBuilder({})
+
     def border(self, value: weft.Entry, dtype: str, dims: Sequence[int | str]) -> weft.Entry:
         """The same value, through which no gradient goes: an input until `close_borders`."""
-        stand_in = self.graph.input(f"border_{len(self._borders)}", dtype, tuple(dims))
+        stand_in = self.graph.input(f"border_{len(self._borders)}", dtype, tuple(_dim(d) for d in dims))
         self._borders.append((stand_in, value))
         return stand_in
 
@@ -133,3 +137,13 @@ class GraphBuilder:
         self._names[name] = count + 1
         return f"{name}_{count}" if count else name
 
+
+def _dim(dim: int | str) -> int | str | None:
+    """A size in Weft's spelling; None for what that has no word for, and what is inferred then."""
+    if isinstance(dim, int):
+        return dim
+    text = dim.replace("Max(", "max(").replace("Min(", "min(")
+    return text if set(_CALL.findall(text)) <= {"max", "min"} and "/ " not in text else None
+
+
+_CALL = re.compile(r"(\w+)\(")

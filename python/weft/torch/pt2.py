@@ -234,7 +234,7 @@ class _GraphReader:
             self._read_node(node)
 
     def _read_node(self, node: Mapping[str, Any]) -> None:
-        op = node["target"].removeprefix("torch.ops.")
+        op = node["target"].removeprefix("torch.ops.").removeprefix("higher_order.")
         outputs = node["outputs"]
         if outputs and all("as_sym_int" in o or "as_sym_bool" in o or "as_sym_float" in o
                            for o in outputs):  # fmt: skip
@@ -309,6 +309,8 @@ class _GraphReader:
             return str(content.get("type", "cpu"))
         if form == "as_layout":
             return "strided"
+        if form == "as_sym_bool":
+            return True  # what an assertion is about; sizes say it in their own expressions
         if form == "as_graph":
             return Body(self._body(content["graph"]))
         raise BadProgram(f"argument of kind {form}")

@@ -124,7 +124,7 @@ class FxReader:
         if node.target is operator.getitem:
             parent, index = node.args
             if isinstance(parent, torch.fx.Node) and parent in self._parts:
-                number = self._parts[parent][int(index)]  # type: ignore[arg-type]
+                number = self._parts[parent][int(index)]  # type: ignore[arg-type,unused-ignore]
                 if number is not None:
                     self.bind(node, number)
             return

@@ -14,7 +14,7 @@ _MODEL = "weft_model"
 _LOSS = "weft_loss"
 
 
-class _WithLoss(torch.nn.Module):
+class _WithLoss(torch.nn.Module):  # type: ignore[misc,unused-ignore]
     def __init__(self, model: Any, loss: Callable[..., Any], count: int, names: list[str]) -> None:
         super().__init__()
         setattr(self, _MODEL, model)

@@ -35,8 +35,10 @@ __all__ = [
     "check_version",
     "create_symbol",
     "exporting",
+    "has_setup_context",
     "key_path_names",
     "python_dispatcher",
+    "replaced_apply",
     "pytree",
     "size_text",
     "whole_linear",
@@ -74,6 +76,24 @@ def exporting() -> Iterator[None]:
         yield
     finally:
         module._is_compiling_flag, module._is_exporting_flag = before
+
+
+def has_setup_context(function: Any) -> bool:
+    """An autograd.Function of the newer kind, whose forward takes no ctx."""
+    default = torch.autograd.function._SingleLevelFunction.setup_context
+    return bool(function.setup_context is not default)
+
+
+@contextlib.contextmanager
+def replaced_apply(apply: Any) -> Iterator[None]:
+    """Another `apply` of all autograd.Functions."""
+    function: Any = torch.autograd.Function
+    before = function.__dict__["apply"]
+    function.apply = apply
+    try:
+        yield
+    finally:
+        function.apply = before
 
 
 class _Named(_GuardSource):  # type: ignore[misc,unused-ignore]

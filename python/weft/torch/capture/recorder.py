@@ -22,6 +22,7 @@ import torch
 import torch.overrides
 
 from weft.torch.capture import private
+from weft.torch.capture.functions import forward_only
 from weft.torch.capture.shapes import DynamicShapes
 from weft.torch.functional import make_functional
 from weft.torch.record import (
@@ -33,6 +34,7 @@ from weft.torch.record import (
     Record,
     Ref,
     Size,
+    SizeType,
     Source,
     Specialization,
     TensorType,
@@ -61,6 +63,10 @@ _SILENT = frozenset(
         "prim.layout.default",
     }
 )
+
+
+class CustomFunction(ValueError):
+    """A gradient is asked for through an autograd.Function with a backward of its own."""
 
 
 class NeedsExport(Exception):
@@ -231,6 +237,10 @@ class Recorder(private.TorchDispatchMode):  # type: ignore[misc,no-untyped-call,
                 results.append(self._define(part) if known is None else None)
             elif isinstance(part, (list, tuple)):
                 results += [self._define(p) for p in part]
+            elif isinstance(part, torch.SymInt) and isinstance(size := self._size(part), Size):
+                # A number read out of a tensor: sizes behind it are expressions over it.
+                record.values.append(SizeType(size.text))
+                results.append(len(record.values) - 1)
             else:
                 results.append(None)
         record.nodes.append(
@@ -437,11 +447,24 @@ def record(
         names[:] = [name for name, _ in flat_result]
         return flat_result
 
+    def refuse(name: str) -> Exception:
+        frames = recorder.record.stacks[recorder.current_stack()]
+        where = f" at {frames[0]}" if frames else ""
+        return CustomFunction(
+            f"the gradient of the custom autograd.Function {name}{where} is its own, and is not "
+            "brought over"
+        )
+
+    functions = forward_only(refuse if gradients else None)
     try:
-        with private.exporting(), torch.set_grad_enabled(gradients), mode, recorder, WholeLinear(), private.python_dispatcher():
+        with functions, private.exporting(), torch.set_grad_enabled(gradients), mode, recorder, WholeLinear(), private.python_dispatcher():
             result = torch.func.functionalize(run, remove="mutations")(fake_state, fakes)
     except private.DATA_DEPENDENT as error:
         raise NeedsExport(f"a number is read out of a tensor: {error}") from error
+    except NotImplementedError as error:
+        if "HigherOrderOperator" not in str(error):
+            raise
+        raise NeedsExport(f"control flow: {error}") from error
     for name, leaf in zip(names, result):
         recorder.record.outputs.append(Output(name, recorder.argument(leaf)))
     recorder.record.symbols = shapes.symbols()

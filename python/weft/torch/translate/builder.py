@@ -17,7 +17,8 @@ from weft.torch.record import DType
 Array = npt.NDArray[Any]
 # A value of the graph under construction; the translator never looks inside.
 Entry = Any
-Attribute = Union[int, float, str, DType, Array, Sequence[int], Sequence[float]]
+Graph = Any
+Attribute = Union[int, float, str, DType, Array, Sequence[int], Sequence[float], Graph]
 
 
 class Builder(Protocol):
@@ -39,6 +40,12 @@ class Builder(Protocol):
         origin: str,
     ) -> Sequence[Entry]:
         """A node; `origin` is what it stands for, for errors and profiles."""
+
+    def nested(self) -> Builder:
+        """A builder of the body of a node, whose inputs are all that it reads."""
+
+    def finish(self) -> Graph:
+        """The graph, when all is there."""
 
     def border(self, value: Entry, dtype: str, dims: Sequence[int | str]) -> Entry:
         """The same value, through which no gradient goes."""

@@ -160,6 +160,26 @@ class Translation:
                 self.node(node)
         self._node = None
 
+    def obstacles(self) -> list[str]:
+        """What cannot be translated, all of it: behind each such node its results are inputs."""
+        found: list[str] = []
+        for node, live in zip(self.record.nodes, self._live):
+            if not live:
+                continue
+            try:
+                self.node(node)
+            except Untranslatable as error:
+                found.append(str(error))
+                for index in node.results:
+                    if index is None or isinstance(self.record.values[index], SizeType):
+                        continue
+                    kind = self.record.tensor(index)
+                    dims = [d if isinstance(d, int) else d.text for d in kind.dims]
+                    entry = self.builder.input(f"missing_{index}", kind.dtype, dims)
+                    self.define(index, Val(entry, kind.dtype, kind.dims))
+        self._node = None
+        return found
+
     def node(self, node: Node) -> None:
         function = self._rules.get(node.op)
         if function is None:
@@ -308,6 +328,51 @@ class Translation:
             name, [i and i.entry for i in inputs], _named(attributes), len(types), self.origin
         )
         return [Val(e, dtype, tuple(dims)) for e, (dtype, dims) in zip(entries, types)]
+
+    # ---- bodies ----
+
+    def inline(self, record: Record, operands: Sequence[Val]) -> list[Val]:
+        """What a body gives for these operands, its nodes among ours."""
+        inner = Translation(record, self.builder, self._rules, self.with_gradients)
+        inputs = [s for s in record.sources if s.kind == "input"]
+        if len(inputs) != len(record.sources) or len(inputs) != len(operands):
+            raise Untranslatable("a body that holds tensors of its own")
+        for source, operand in zip(inputs, operands):
+            kind = record.tensor(source.value)
+            inner.define(source.value, Val(operand.entry, kind.dtype, kind.dims))
+        inner.run()
+        return inner.returned()
+
+    def returned(self) -> list[Val]:
+        """Results of the record that are tensors."""
+        return [self.value(o.value.index) for o in self.record.outputs if isinstance(o.value, Ref)]
+
+    def built_body(
+        self,
+        inputs: Sequence[tuple[str, Sequence[Dim]]],
+        build: Callable[[Translation, list[Val]], Sequence[Val]],
+    ) -> Attribute:
+        """A body of these inputs."""
+        builder = self.builder.nested()
+        inner = Translation(Record(), builder, self._rules, self.with_gradients)
+        values = [
+            Val(
+                builder.input(f"in_{i}", dtype, [d if isinstance(d, int) else d.text for d in dims]),
+                dtype,
+                tuple(dims),
+            )
+            for i, (dtype, dims) in enumerate(inputs)
+        ]
+        for i, value in enumerate(build(inner, values)):
+            builder.output(f"out_{i}", value.entry)
+        return builder.finish()
+
+    def body(self, record: Record) -> Attribute:
+        """A record as a body: its inputs and results in their order."""
+        kinds = [record.tensor(s.value) for s in record.sources]
+        return self.built_body(
+            [(k.dtype, k.dims) for k in kinds], lambda inner, values: inner.inline(record, values)
+        )
 
     # ---- constants and sizes ----
 

@@ -4,6 +4,7 @@ from weft.torch.translate import (  # noqa: F401
     activation,
     attention,
     comparison,
+    control,
     convolution,
     creation,
     indexing,
