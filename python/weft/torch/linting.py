@@ -46,7 +46,7 @@ def lint(
     except recorder.CustomFunction as error:
         return [_obstacle("function", str(error))]
     except Exception as error:  # whatever the user's code or torch raises
-        read = (recorder.NeedsExport, *private.DATA_DEPENDENT)
+        read: tuple[type[BaseException], ...] = (recorder.NeedsExport, *private.DATA_DEPENDENT)
         kind = "data-dependent" if isinstance(error, read) else "capture"
         text = str(error).strip().splitlines() or [""]
         return [Obstacle(kind, f"{type(error).__name__}: {text[0]}", _raised_at(error))]
