@@ -15,6 +15,9 @@ import weft
 import weft.torch
 
 
+_loop: Any = while_loop
+
+
 class Cond(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +30,7 @@ class Cond(torch.nn.Module):
 class While(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> Any:
         start = torch.tensor(0)
-        return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5 + i), (start, x))
+        return _loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5 + i), (start, x))
 
 
 class Scan(torch.nn.Module):
@@ -63,6 +66,51 @@ class Writes(torch.nn.Module):
 
 
 MODULES = (Cond, While, Scan, Masked, Count, Writes)
+
+
+def decode_error(tokens: int = 20) -> float:
+    """GPT-2 writes tokens with a cache that grows, each the one that eager GPT-2 writes."""
+    import numpy as np
+    import transformers
+    import transformers_set
+
+    model, _ = transformers_set.ALL["gpt2"]()
+
+    class Step(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: torch.Tensor, past: Any) -> Any:
+            cache = transformers.DynamicCache()
+            for i, (key, value) in enumerate(past):
+                cache.update(key, value, i)
+            out = self.model(input_ids=input_ids, past_key_values=cache, use_cache=True)
+            return out.logits, [(c.keys, c.values) for c in out.past_key_values.layers]
+
+    step = Step().eval()
+    with torch.no_grad():
+        out = model(transformers_set.ids(2, 4), use_cache=True)
+    past = [(c.keys, c.values) for c in out.past_key_values.layers]
+    token = out.logits[:, -1:].argmax(-1)
+    dims = {0: "batch", 2: "past"}
+    exported = weft.torch.export(
+        step, (token, past),
+        dynamic_shapes={"input_ids": {0: "batch"}, "past": [(dims, dims)] * len(past)},
+    )  # fmt: skip
+    names = [entry.name for entry in exported.graph.inputs]
+    session = weft.Session(exported.compile())
+    held = [part.numpy() for pair in past for part in pair]
+    worst = 0.0
+    for _ in range(tokens):
+        logits, *held = session.run(dict(zip(names, (token.numpy(), *held))))
+        with torch.no_grad():
+            want, past = step(token, past)
+        worst = max(worst, distance(logits, want.numpy()))
+        token = want[:, -1:].argmax(-1)
+        if not np.array_equal(np.asarray(logits)[:, -1:].argmax(-1), token.numpy()):
+            raise AssertionError("another token")
+    return worst
 
 
 def program_error(kind: type[torch.nn.Module]) -> float:

@@ -1,6 +1,6 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
-Parts: operators, transformers, classifiers, gradients, optimizers, programs, speed. A line for
+Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed. A line for
 each case, then how many were captured, translated and equal; the exit code says whether all were.
 """
 
@@ -57,7 +57,7 @@ def _classifiers(names: list[str]) -> Iterator[tuple[str, Measure]]:
     def measure(name: str) -> str | None:
         model, size = classifiers.make(name)
         batch = torch.export.Dim("batch")
-        inputs = [((torch.randn(n, 3, size, size),), {}) for n in (2, 1)]
+        inputs: list[Any] = [((torch.randn(n, 3, size, size),), {}) for n in (2, 1)]
         return _both(compare(model, inputs, ({0: batch},)), 1e-5)
 
     chosen = names or [n for n in classifiers.names() if n not in classifiers.GIANTS]
@@ -86,6 +86,23 @@ def _programs(names: list[str]) -> Iterator[tuple[str, Measure]]:
     for kind in programs.MODULES:
         if not names or kind.__name__ in names:
             yield kind.__name__, lambda k=kind: _within(programs.program_error(k), 1e-5)  # type: ignore[misc]
+    if not names or "decode" in names:
+        yield "decode", lambda: _within(programs.decode_error(), 1e-5)
+
+
+def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import random_programs
+    from common import compare
+
+    shapes = {"x": {0: torch.export.Dim("batch")}}
+
+    def measure(seed: int) -> str | None:
+        torch.manual_seed(seed)
+        inputs: list[Any] = [((torch.randn(n, 3, 4),), {}) for n in (2, 5)]
+        return _within(compare(random_programs.program(seed), inputs, shapes, False).weft, 1e-5)
+
+    for seed in map(int, names) if names else range(300):
+        yield str(seed), lambda s=seed: measure(s)  # type: ignore[misc]
 
 
 def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
@@ -113,6 +130,7 @@ PARTS = {
     "gradients": _gradients,
     "optimizers": _optimizers,
     "programs": _programs,
+    "random": _random,
     "speed": _speed,
 }
 

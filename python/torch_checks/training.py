@@ -98,7 +98,7 @@ def gradient_error(task: Task) -> float:
     exported = weft.torch.export(model, args, kwargs, loss=loss, targets=targets)
     reference = copy.deepcopy(model)
     value = loss(reference(*args, **kwargs), *targets)
-    value.backward()
+    value.backward()  # type: ignore[no-untyped-call,unused-ignore]
     names = [entry.name for entry in exported.graph.inputs]
     order = [*_argument_names(model, args), *kwargs, *(["target"] if targets else [])]
     named = {
@@ -152,7 +152,7 @@ def optimizer_error(name: str, steps: int = 4) -> float:
     for _ in range(steps):
         session.run(dict(zip(names, (x.numpy(), y.numpy()))))
         optimizer.zero_grad()
-        F.cross_entropy(reference(x), y).backward()
+        F.cross_entropy(reference(x), y).backward()  # type: ignore[no-untyped-call,unused-ignore]
         optimizer.step()
     return max(
         distance(np.asarray(session.store[n]), p.detach().numpy())
