@@ -1,0 +1,281 @@
+"""Records of PyTorch models by hand: their JSON, their functional form, rules, obstacles, `.pt2`."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+import zipfile
+from typing import Any
+
+import numpy as np
+
+import weft
+import weft.torch
+from weft.torch.functional import NotFunctional, make_functional
+from weft.torch.linting import find_obstacles
+from weft.torch.pt2 import BadProgram, read_pt2, size_text
+from weft.torch.record import (
+    DType,
+    Frame,
+    Node,
+    Output,
+    Record,
+    Ref,
+    Size,
+    Source,
+    Specialization,
+    Symbol,
+    TensorType,
+)
+from weft.torch.translate.core import Translation, Val, promote
+from weft.torch.translate.sizes import combine, evaluate, product
+
+MATRIX = TensorType("float32", (3, 4))
+
+
+def record_of(*nodes: Node, values: list[TensorType], output: int) -> Record:
+    """One input, value 0, and one result."""
+    record = Record(values=list(values), nodes=list(nodes), stacks=[(), (Frame("m.py", 7, "f"),)])
+    record.sources.append(Source("x", "input", 0))
+    record.outputs.append(Output("y", Ref(output)))
+    return record
+
+
+def run(record: Record, x: Any, **options: Any) -> Any:
+    exported = weft.torch.build(record, {}, **options)
+    return weft.Session(exported.compile()).run(x)[0]
+
+
+class RecordTest(unittest.TestCase):
+    def test_json_round_trip(self) -> None:
+        record = record_of(
+            Node("aten.f", (Ref(0), (1, None, True, float("inf"), "s"), Size("2*n")),
+                 {"dtype": DType("float16")}, (1, None), 1, False),
+            values=[TensorType("float32", (Size("n"), 2)), MATRIX], output=1,
+        )  # fmt: skip
+        record.symbols.append(Symbol("n", 2, 9))
+        record.specializations.append(Specialization("Eq(n, 2)", "n", Frame("m.py", 3, "f")))
+        text = record.to_json()
+        again = Record.from_json(text)
+        self.assertEqual(again, record)
+        self.assertEqual(again.to_json(), text)
+
+    def test_version(self) -> None:
+        plain = json.loads(Record().to_json())
+        plain["version"] = 99
+        with self.assertRaisesRegex(ValueError, "version 99"):
+            Record.from_json(json.dumps(plain))
+
+    def test_promotion(self) -> None:
+        for a, b, want in (
+            ("bool", "uint8", "uint8"), ("int8", "uint8", "int16"), ("int64", "float16", "float16"),
+            ("float16", "bfloat16", "float32"), ("float32", "float64", "float64"),
+        ):  # fmt: skip
+            self.assertEqual(promote(a, b), want)
+            self.assertEqual(promote(b, a), want)
+
+    def test_sizes(self) -> None:
+        symbols = {"n": 7, "m": 3}
+        for text, want in (
+            ("n*m + 1", 22), ("FloorDiv(n, 2)", 3), ("n//2 - Mod(n, m)", 2), ("Max(n, m)", 7),
+            ("-n", -7), ("CeilToInt(IntTrueDiv(n, 2))", 4),
+        ):  # fmt: skip
+            self.assertEqual(evaluate(Size(text), symbols), want, text)
+        self.assertEqual(product([2, Size("n"), 3]), Size("6*n"))
+        self.assertEqual(product([0, Size("n")]), 0)
+        self.assertEqual(evaluate(combine("-", Size("n"), 2), symbols), 5)
+
+
+class FunctionalTest(unittest.TestCase):
+    def test_write_through_a_view(self) -> None:
+        """y = x.clone(); y[1].add_(1); y.t()[0].fill_(3)"""
+        row, column = TensorType("float32", (4,)), TensorType("float32", (3,))
+        turned = TensorType("float32", (4, 3))
+        record = make_functional(
+            record_of(
+                Node("aten.clone.default", (Ref(0),), {}, (1,)),
+                Node("aten.select.int", (Ref(1), 0, 1), {}, (2,)),
+                Node("aten.add_.Tensor", (Ref(2), 1), {}, (None,)),
+                Node("aten.t.default", (Ref(1),), {}, (3,)),
+                Node("aten.select.int", (Ref(3), 0, 0), {}, (4,)),
+                Node("aten.fill_.Scalar", (Ref(4), 3), {}, (None,)),
+                values=[MATRIX, MATRIX, row, turned, column], output=1,
+            )
+        )  # fmt: skip
+        self.assertFalse([n.op for n in record.nodes if n.op.split(".")[1].endswith("_")])
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        want = x.copy()
+        want[1] += 1
+        want[:, 0] = 3
+        np.testing.assert_array_equal(run(record, x), want)
+
+    def test_a_view_is_read_anew_after_a_write_to_its_base(self) -> None:
+        """v = y.view(12); y.mul_(2); v"""
+        flat = TensorType("float32", (12,))
+        record = make_functional(
+            record_of(
+                Node("aten.clone.default", (Ref(0),), {}, (1,)),
+                Node("aten.view.default", (Ref(1), (12,)), {}, (2,)),
+                Node("aten.mul_.Tensor", (Ref(1), 2), {}, (None,)),
+                Node("aten.neg.default", (Ref(2),), {}, (3,)),
+                values=[MATRIX, MATRIX, flat, flat], output=3,
+            )
+        )  # fmt: skip
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        np.testing.assert_array_equal(run(record, x), -2 * x.ravel())
+
+    def test_a_written_buffer_is_state(self) -> None:
+        record = record_of(
+            Node("aten.add_.Tensor", (Ref(1), Ref(0)), {}, (2,)),
+            values=[MATRIX, MATRIX, MATRIX], output=2,
+        )  # fmt: skip
+        record.sources.append(Source("total", "buffer", 1))
+        exported = weft.torch.build(make_functional(record), {"total": np.ones((3, 4), np.float32)})
+        session = weft.Session(exported.compile())
+        x = np.full((3, 4), 2, np.float32)
+        for want in (3, 5, 7):
+            np.testing.assert_array_equal(session.run(x)[0], np.full((3, 4), want))
+        np.testing.assert_array_equal(session.store["total"], np.full((3, 4), 7))
+
+    def test_a_write_that_is_not_undone_is_refused(self) -> None:
+        record = record_of(
+            Node("aten.unfold.default", (Ref(0), 1, 2, 1), {}, (1,)),
+            Node("aten.mul_.Tensor", (Ref(1), 2), {}, (None,), 1),
+            values=[MATRIX, TensorType("float32", (3, 3, 2))], output=1,
+        )  # fmt: skip
+        with self.assertRaisesRegex(NotFunctional, "m.py:7"):
+            make_functional(record)
+
+
+class RulesTest(unittest.TestCase):
+    def test_a_rule_of_the_user(self) -> None:
+        def cube(t: Translation, self: Val) -> Val:
+            return t.mul(t.mul(self, self), self)
+
+        record = record_of(
+            Node("mine.cube.default", (Ref(0),), {}, (1,), 1), values=[MATRIX, MATRIX], output=1
+        )
+        with self.assertRaisesRegex(weft.torch.ExportError, "m.py:7.*mine.cube"):
+            weft.torch.build(record, {})
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        np.testing.assert_array_equal(run(record, x, rules={"mine.cube.default": cube}), x**3)
+
+    def test_all_obstacles_are_named(self) -> None:
+        record = record_of(
+            Node("aten.a.default", (Ref(0),), {}, (1,), 1),
+            Node("aten.b.default", (Ref(1),), {}, (2,), 1),
+            values=[MATRIX, MATRIX, MATRIX], output=2,
+        )  # fmt: skip
+        record.specializations.append(Specialization("Eq(n, 3)", "n", Frame("m.py", 9, "f")))
+        found = find_obstacles(record, {})
+        self.assertEqual([o.kind for o in found], ["specialization", "operator", "operator"])
+        self.assertEqual([o.place for o in found], ["m.py:9", "m.py:7", "m.py:7"])
+
+    def test_no_node_for_what_nothing_needs(self) -> None:
+        record = record_of(
+            Node("aten.unheard_of.default", (Ref(0),), {}, (1,)),
+            Node("aten.neg.default", (Ref(0),), {}, (2,)),
+            values=[MATRIX, MATRIX, MATRIX], output=2,
+        )  # fmt: skip
+        x = np.ones((3, 4), np.float32)
+        record.nodes = [n for n in record.nodes if n.op != "aten.unheard_of.default"]
+        np.testing.assert_array_equal(run(record, x), -x)
+
+
+class Pt2Test(unittest.TestCase):
+    def write(self, model: Any, weights: Any = None, data: bytes = b"") -> str:
+        folder = tempfile.mkdtemp()
+        path = str(pathlib.Path(folder) / "m.pt2")
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("m/models/model.json", json.dumps(model))
+            if weights is not None:
+                config = {"config": {"w": weights}}
+                file.writestr("m/data/weights/model_weights_config.json", json.dumps(config))
+                file.writestr("m/data/weights/weight_0", data)
+        return path
+
+    def tensor(self, *dims: int, dtype: int = 7) -> dict[str, Any]:
+        strides = [1] * len(dims)
+        for i in range(len(dims) - 2, -1, -1):
+            strides[i] = strides[i + 1] * dims[i + 1]
+        return {
+            "dtype": dtype,
+            "sizes": [{"as_int": d} for d in dims],
+            "strides": [{"as_int": s} for s in strides],
+            "storage_offset": {"as_int": 0},
+            "requires_grad": True,
+        }
+
+    def program(self) -> dict[str, Any]:
+        """relu_(x + w)"""
+        def node(target: str, output: str, *names: str) -> dict[str, Any]:
+            given = [{"name": n, "arg": {"as_tensor": {"name": n}}, "kind": 1} for n in names]
+            trace = 'File "/site/m.py", line 5, in forward'
+            return {
+                "target": f"torch.ops.aten.{target}", "inputs": given,
+                "outputs": [{"as_tensor": {"name": output}}], "metadata": {"stack_trace": trace},
+            }  # fmt: skip
+
+        return {
+            "schema_version": {"major": 8, "minor": 20},
+            "range_constraints": {},
+            "graph_module": {
+                "graph": {
+                    "nodes": [
+                        node("add.Tensor", "sum", "x", "p_w"), node("relu_.default", "y", "sum"),
+                    ],
+                    "tensor_values": {n: self.tensor(2, 2) for n in ("x", "p_w", "sum", "y")},
+                },
+                "signature": {
+                    "input_specs": [
+                        {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}},
+                        {"user_input": {"arg": {"as_tensor": {"name": "x"}}}},
+                    ],
+                    "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}],
+                },
+            },
+        }  # fmt: skip
+
+    def weight(self, **changes: Any) -> dict[str, Any]:
+        return {"path_name": "weight_0", "use_pickle": False, "tensor_meta": self.tensor(2, 2)} | changes
+
+    def test_a_program(self) -> None:
+        w = np.array([[1, -2], [3, -4]], np.float32)
+        path = self.write(self.program(), self.weight(), w.tobytes())
+        session = weft.Session(weft.torch.export(path).compile())
+        x = np.ones((2, 2), np.float32)
+        np.testing.assert_array_equal(session.run(x)[0], np.maximum(x + w, 0))
+        self.assertNotIn("torch", sys.modules)
+
+    def test_bad_files(self) -> None:
+        good = np.zeros(4, np.float32).tobytes()
+        with self.assertRaisesRegex(BadProgram, "schema 7"):
+            read_pt2(self.write({**self.program(), "schema_version": {"major": 7}}))
+        with self.assertRaisesRegex(BadProgram, "beyond"):
+            read_pt2(self.write(self.program(), self.weight(), good[:8]))
+        with self.assertRaisesRegex(BadProgram, "pickle"):
+            read_pt2(self.write(self.program(), self.weight(use_pickle=True), good))
+        with self.assertRaisesRegex(BadProgram, "beyond"):
+            meta = {**self.tensor(2, 2), "storage_offset": {"as_int": -1}}
+            read_pt2(self.write(self.program(), self.weight(tensor_meta=meta), good))
+        with self.assertRaisesRegex(BadProgram, "dtype"):
+            read_pt2(self.write(self.program(), self.weight(tensor_meta=self.tensor(2, 2, dtype=9)), good))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "m.pt2"
+            with zipfile.ZipFile(path, "w") as file:
+                file.writestr("a", "b")
+            with self.assertRaisesRegex(BadProgram, "model.json"):
+                read_pt2(path)
+            path.write_bytes(b"no zip")
+            with self.assertRaises(zipfile.BadZipFile):
+                read_pt2(path)
+
+    def test_sizes(self) -> None:
+        self.assertEqual(size_text("Symbol('s43', positive=True, integer=True)"), "s43")
+        self.assertEqual(size_text("Mul(Integer(2), Symbol('n', integer=True))"), "2*n")
+        self.assertEqual(size_text("FloorDiv(Add(Symbol('n'), Integer(-1)), Integer(2))"), "(n+-1)//2")
+        with self.assertRaises(BadProgram):
+            size_text("__import__('os').system('true')")

@@ -1,0 +1,162 @@
+"""Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
+
+Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed. A line for
+each case, then how many were captured, translated and equal; the exit code says whether all were.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+Measure = Callable[[], str | None]
+
+
+def _within(error: float, tolerance: float) -> str | None:
+    return None if error <= tolerance else f"differs: error {error:.2e}, tolerance {tolerance:.0e}"
+
+
+def _operators(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import operators
+    from common import compare
+
+    for name, function, args in operators.cases():
+        if not names or name in names:
+            yield name, lambda f=function, a=args: _within(  # type: ignore[misc]
+                compare(f, [(a, {})], onnxruntime=False).weft, 1e-5
+            )
+
+
+def _both(difference: Any, tolerance: float) -> str | None:
+    worst = max(difference.weft, difference.onnxruntime)
+    return _within(worst, tolerance)
+
+
+def _transformers(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import transformers_set
+    from common import compare
+
+    def measure(name: str) -> str | None:
+        model, inputs, shapes = transformers_set.bindings(name)
+        return _both(compare(model, [((), kwargs) for kwargs in inputs], shapes), 1e-5)
+
+    for name in names or transformers_set.ALL:
+        yield name, lambda n=name: measure(n)  # type: ignore[misc]
+
+
+def _classifiers(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import classifiers
+    from common import compare
+
+    def measure(name: str) -> str | None:
+        model, size = classifiers.make(name)
+        batch = torch.export.Dim("batch")
+        inputs: list[Any] = [((torch.randn(n, 3, size, size),), {}) for n in (2, 1)]
+        return _both(compare(model, inputs, ({0: batch},)), 1e-5)
+
+    chosen = names or [n for n in classifiers.names() if n not in classifiers.GIANTS]
+    for name in chosen:
+        yield name, lambda n=name: measure(n)  # type: ignore[misc]
+
+
+def _gradients(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import training
+
+    for task in training.tasks():
+        if not names or task[0] in names:
+            yield task[0], lambda t=task: _within(training.gradient_error(t), 1e-9)  # type: ignore[misc]
+
+
+def _optimizers(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import training
+
+    for name in names or training.OPTIMIZERS:
+        yield name, lambda n=name: _within(training.optimizer_error(n), 1e-9)  # type: ignore[misc]
+
+
+def _programs(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import programs
+
+    for kind in programs.MODULES:
+        if not names or kind.__name__ in names:
+            yield kind.__name__, lambda k=kind: _within(programs.program_error(k), 1e-5)  # type: ignore[misc]
+    if not names or "decode" in names:
+        yield "decode", lambda: _within(programs.decode_error(), 1e-5)
+
+
+def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import random_programs
+    from common import compare
+
+    shapes = {"x": {0: torch.export.Dim("batch")}}
+
+    def measure(seed: int) -> str | None:
+        torch.manual_seed(seed)
+        inputs: list[Any] = [((torch.randn(n, 3, 4),), {}) for n in (2, 5)]
+        return _within(compare(random_programs.program(seed), inputs, shapes, False).weft, 1e-5)
+
+    for seed in map(int, names) if names else range(300):
+        yield str(seed), lambda s=seed: measure(s)  # type: ignore[misc]
+
+
+def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import speed
+
+    def ratio(dynamic: bool, least: float) -> str | None:
+        mine, other = speed.weft_seconds(48, 16, dynamic), speed.torch_seconds(48, 16, dynamic)
+        print(f"weft {mine:.2f} CPU s, torch.onnx {other:.2f}: {other / mine:.1f}x", end=" ")
+        return None if other / mine >= least else f"slow: {other / mine:.1f}x, {least}x required"
+
+    def tokens() -> str | None:
+        few, many = speed.weft_seconds(48, 16, False), speed.weft_seconds(48, 2048, False)
+        print(f"2048 tokens {many / few:.2f}x", end=" ")
+        return None if many <= 1.1 * few else "depends on the tokens"
+
+    yield "48 blocks, static", lambda: ratio(False, 10)
+    yield "48 blocks, dynamic", lambda: ratio(True, 15)
+    yield "48 blocks, tokens", tokens
+
+
+PARTS = {
+    "operators": _operators,
+    "transformers": _transformers,
+    "classifiers": _classifiers,
+    "gradients": _gradients,
+    "optimizers": _optimizers,
+    "programs": _programs,
+    "random": _random,
+    "speed": _speed,
+}
+
+
+def main() -> int:
+    part, *names = sys.argv[1:] or [""]
+    if part not in PARTS:
+        print(__doc__)
+        return 2
+    warnings.simplefilter("ignore")
+    passed = total = 0
+    for name, measure in PARTS[part](names):
+        total += 1
+        began = time.perf_counter()
+        try:
+            problem = measure()
+        except Exception as error:  # a case that fails is one of many
+            text = str(error).strip().splitlines() or [""]
+            problem = f"{type(error).__name__}: {text[0]}"
+            if names:
+                traceback.print_exc()
+        passed += problem is None
+        print(f"{part} {name}: {problem or 'equal'} ({time.perf_counter() - began:.1f} s)", flush=True)
+    print(f"{part}: {passed} of {total}")
+    return 0 if passed == total and total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

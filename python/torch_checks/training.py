@@ -1,0 +1,160 @@
+"""Gradients and optimizer steps beside torch's own, in float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from common import distance
+
+import weft
+import weft.torch
+
+CONVOLUTIONAL = (
+    "resnet18 mobilenet_v2 shufflenet_v2_x0_5 squeezenet1_1 efficientnet_b0 mnasnet0_5 "
+    "mobilenet_v3_small regnet_y_400mf"
+).split()
+TRANSFORMERS = (
+    "bert gpt2 vit swin deberta_v2 whisper convnext segformer detr wav2vec2 roberta opt"
+).split()
+
+
+class LeNet(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(1, 6, 5, padding=2)
+        self.conv2 = torch.nn.Conv2d(6, 16, 5)
+        self.fc1 = torch.nn.Linear(400, 120)
+        self.fc2 = torch.nn.Linear(120, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(torch.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(torch.relu(self.conv2(x)), 2)
+        result: torch.Tensor = self.fc2(torch.relu(self.fc1(x.flatten(1))))
+        return result
+
+
+class Borders(torch.nn.Module):
+    """Where gradients stop: detach, no_grad, a frozen parameter, a padding row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.c, self.d = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.d.weight.requires_grad_(False)
+        self.e = torch.nn.Embedding(5, 4, padding_idx=0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.a(x)
+        h2 = self.b(h.detach())
+        with torch.no_grad():
+            k = self.c(h)
+        result: torch.Tensor = self.d(h2 * k + h) + self.e(torch.tensor([0, 1, 0]))
+        return result
+
+
+def _first(result: Any) -> torch.Tensor:
+    x = result if isinstance(result, torch.Tensor) else next(iter(result.values()))
+    weights = torch.linspace(-1, 1, x.shape[-1], dtype=x.dtype)
+    return (x * weights).square().mean()
+
+
+Task = tuple[str, Any, Sequence[Any], dict[str, Any], Callable[..., Any], Sequence[Any]]
+
+
+def tasks() -> Iterator[Task]:
+    import torchvision
+    import transformers_set
+
+    torch.manual_seed(0)
+    labels = torch.randint(0, 10, (4,))
+    yield "lenet", LeNet().double(), (torch.randn(4, 1, 28, 28).double(),), {}, F.cross_entropy, (
+        labels,
+    )
+    yield "borders", Borders().double(), (torch.randn(3, 4).double(),), {}, _first, ()
+    for name in CONVOLUTIONAL:
+        model = torchvision.models.get_model(name, weights=None).train().double()
+        for module in model.modules():
+            if type(module).__name__ in ("Dropout", "StochasticDepth"):
+                module.p = 0.0
+        x = torch.randn(4, 3, 64, 64).double()
+        yield name, model, (x,), {}, F.cross_entropy, (labels,)
+    for name in TRANSFORMERS:
+        model, kwargs = transformers_set.ALL[name]()
+        double = {
+            k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v
+            for k, v in kwargs.items()
+        }
+        yield name, model.double(), (), double, _first, ()
+
+
+def gradient_error(task: Task) -> float:
+    """The largest difference of loss and of all gradients, relative to the longest gradient."""
+    _, model, args, kwargs, loss, targets = task
+    exported = weft.torch.export(model, args, kwargs, loss=loss, targets=targets)
+    reference = copy.deepcopy(model)
+    value = loss(reference(*args, **kwargs), *targets)
+    value.backward()  # type: ignore[no-untyped-call,unused-ignore]
+    names = [entry.name for entry in exported.graph.inputs]
+    order = [*_argument_names(model, args), *kwargs, *(["target"] if targets else [])]
+    named = {
+        n: v
+        for n, v in zip(order, (*args, *kwargs.values(), *targets))
+        if isinstance(v, torch.Tensor)
+    }
+    session = weft.Session(exported.compile())
+    got = dict(
+        zip(exported.graph.output_names, session.run({n: named[n].numpy() for n in names}))
+    )
+    want = {n: p.grad for n, p in reference.named_parameters() if p.grad is not None}
+    longest = max(float(g.square().mean().sqrt()) for g in want.values())
+    worst = abs(float(got["loss"]) - float(value)) / max(abs(float(value)), 1e-9)
+    for name, gradient in want.items():
+        error = np.abs(np.asarray(got[f"grad_{name}"]) - gradient.numpy()).max()
+        length = max(float(gradient.square().mean().sqrt()), 1e-2 * longest)
+        worst = max(worst, float(error) / length)
+    return worst
+
+
+def _argument_names(model: Any, args: Sequence[Any]) -> list[str]:
+    import inspect
+
+    return list(inspect.signature(model.forward).parameters)[: len(args)]
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
+    "SGD momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3),
+    "SGD nesterov": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    "SGD dampening": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.3),
+    "Adam": lambda p: torch.optim.Adam(p, lr=1e-2, weight_decay=1e-2),
+    "AdamW": lambda p: torch.optim.AdamW(p, lr=1e-2),
+}
+
+
+def optimizer_error(name: str, steps: int = 4) -> float:
+    """The largest difference of LeNet's parameters after some steps."""
+    torch.manual_seed(0)
+    model = LeNet().double()
+    x, y = torch.randn(4, 1, 28, 28).double(), torch.randint(0, 10, (4,))
+    reference = copy.deepcopy(model)
+    exported = weft.torch.export(
+        model, (x,), loss=F.cross_entropy, targets=(y,),
+        optimizer=OPTIMIZERS[name](model.parameters()),
+    )  # fmt: skip
+    session = weft.Session(exported.compile())
+    names = [entry.name for entry in exported.graph.inputs]
+    optimizer = OPTIMIZERS[name](reference.parameters())
+    for _ in range(steps):
+        session.run(dict(zip(names, (x.numpy(), y.numpy()))))
+        optimizer.zero_grad()
+        F.cross_entropy(reference(x), y).backward()  # type: ignore[no-untyped-call,unused-ignore]
+        optimizer.step()
+    return max(
+        distance(np.asarray(session.store[n]), p.detach().numpy())
+        for n, p in reference.named_parameters()
+    )

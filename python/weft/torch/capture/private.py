@@ -1,0 +1,196 @@
+"""Everything of torch that torch does not promise to keep, in one place.
+
+Whoever needs a private name of torch takes it from here. Versions that nobody has tested are
+refused: a private name that still exists may mean something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.compiler
+import torch.library
+import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+from torch._dispatch.python import enable_python_dispatcher as python_dispatcher
+from torch._guards import Source as _GuardSource
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "DATA_DEPENDENT",
+    "FactEnv",
+    "FakeTensor",
+    "FakeTensorMode",
+    "TorchDispatchMode",
+    "check_version",
+    "create_symbol",
+    "exporting",
+    "has_setup_context",
+    "key_path_names",
+    "python_dispatcher",
+    "replaced_apply",
+    "pytree",
+    "size_text",
+    "whole_linear",
+]
+
+TESTED = ((2, 15),)
+
+# What a run on FakeTensors raises where the model reads a number out of its data.
+DATA_DEPENDENT: tuple[type[Exception], ...] = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    symbolic_shapes.GuardOnDataDependentSymNode,
+)
+
+
+def check_version() -> None:
+    """Refuses a torch whose private names nobody has tried."""
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version in TESTED or os.environ.get("WEFT_TORCH_UNTESTED") == "1":
+        return
+    tested = ", ".join(".".join(map(str, v)) for v in TESTED)
+    raise ImportError(
+        f"torch {torch.__version__} is not tested with weft.torch, which reads private names of "
+        f"torch; tested: {tested} (WEFT_TORCH_UNTESTED=1 tries it all the same)"
+    )
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """Models that ask whether they are being traced are told so, and do not branch on data."""
+    module: Any = torch.compiler
+    before = module._is_compiling_flag, module._is_exporting_flag
+    module._is_compiling_flag = module._is_exporting_flag = True
+    try:
+        yield
+    finally:
+        module._is_compiling_flag, module._is_exporting_flag = before
+
+
+def has_setup_context(function: Any) -> bool:
+    """An autograd.Function of the newer kind, whose forward takes no ctx."""
+    default = torch.autograd.function._SingleLevelFunction.setup_context
+    return bool(function.setup_context is not default)
+
+
+@contextlib.contextmanager
+def replaced_apply(apply: Any) -> Iterator[None]:
+    """Another `apply` of all autograd.Functions."""
+    function: Any = torch.autograd.Function
+    before = function.__dict__["apply"]
+    function.apply = apply
+    try:
+        yield
+    finally:
+        function.apply = before
+
+
+class _Named(_GuardSource):  # type: ignore[misc,unused-ignore]
+    """The source of a symbol: its name. torch's own would import dynamo, which takes a second."""
+
+    text: str
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "text", text)
+
+    @property
+    def _name_template(self) -> str:
+        return self.text
+
+    @property
+    def name(self) -> str:
+        return self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Named) and other.text == self.text
+
+    def is_ephemeral(self) -> bool:
+        return False
+
+
+_LIBRARY: Any = torch.library.Library("weft", "DEF")  # type: ignore[no-untyped-call,unused-ignore]
+_LIBRARY.define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+
+
+def _linear_meta(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    return input.new_empty((*input.shape[:-1], *weight.shape[:-1]))
+
+
+_LIBRARY.impl("linear", _linear_meta, "Meta")
+
+
+def whole_linear(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """F.linear as one call, where dtypes and ranks are the usual ones."""
+    if input.dtype != weight.dtype or weight.dim() != 2 or input.dim() == 0:
+        return torch._C._nn.linear(input, weight, bias)
+    result: torch.Tensor = torch.ops.weft.linear(input, weight, bias)
+    return result
+
+
+def create_symbol(
+    shape_env: Any, name: str, example: int, low: int, high: int | None
+) -> tuple[str, torch.SymInt]:
+    """A size that is `example` in this run: the name torch prints for it, and the size."""
+    source = _Named(name)
+    symbol = shape_env.create_symbol(
+        example, source, dynamic_dim=symbolic_shapes.DimDynamic.DYNAMIC
+    )
+    size: Any = shape_env.create_symintnode(symbol, hint=example, source=source)
+    if low > 2 or high is not None:
+        bounds = {"min": max(low, 2)} | ({} if high is None else {"max": high})
+        symbolic_shapes._constrain_range_for_size(size, **bounds)
+    return str(symbol), size
+
+
+def size_text(size: Any) -> str:
+    """The expression of a SymInt, after what was decided about its symbols."""
+    node = size.node
+    return str(node.shape_env.simplify(node.expr))
+
+
+class FactEnv(symbolic_shapes.ShapeEnv):  # type: ignore[misc,unused-ignore]
+    """Notes where each fact about symbols was decided."""
+
+    def __init__(self, place: Callable[[], Any]) -> None:
+        super().__init__()
+        self.facts: list[tuple[str, Any]] = []
+        self._place = place
+
+    def _log_guard(self, prefix: str, g: Any, forcing_spec: bool) -> None:
+        self.facts.append((str(g), self._place()))
+        super()._log_guard(prefix, g, forcing_spec)
+
+    def pinned(self) -> dict[str, str]:
+        """Symbols that have become numbers."""
+        return {str(s): str(e) for s, e in self.replacements.items() if e.is_number}
+
+
+def key_path_names(tree: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """Leaves of nested tuples, lists, dicts and registered containers, each with its keys."""
+    leaves, _ = pytree.tree_flatten_with_path(tree)
+    return [(tuple(_key_text(k) for k in path), leaf) for path, leaf in leaves]
+
+
+def _key_text(key: Any) -> Any:
+    for attribute in ("idx", "key", "name"):
+        if hasattr(key, attribute):
+            return getattr(key, attribute)
+    return str(key)
